@@ -1,0 +1,191 @@
+//! Element types and PyTorch's promotion lattice.
+
+use half::{bf16, f16};
+use std::fmt;
+
+/// The type of a tensor's elements.
+///
+/// ```
+/// use rushlight_core::DType;
+/// assert_eq!(DType::F32.size(), 4);
+/// assert_eq!(DType::I64.to_string(), "int64");
+/// assert_eq!(DType::I64.promote(DType::F16), DType::F16);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum DType {
+    /// 32-bit float, the default.
+    F32,
+    /// 64-bit float.
+    F64,
+    /// IEEE half precision.
+    F16,
+    /// The upper half of an `f32`.
+    BF16,
+    /// 64-bit signed integer, the type of indices.
+    I64,
+    /// 32-bit signed integer.
+    I32,
+    /// 16-bit signed integer.
+    I16,
+    /// 8-bit signed integer.
+    I8,
+    /// 8-bit unsigned integer.
+    U8,
+    /// One byte, 0 or 1.
+    Bool,
+}
+
+use DType::*;
+
+impl DType {
+    /// Every dtype, in declaration order.
+    pub const ALL: [DType; 10] = [F32, F64, F16, BF16, I64, I32, I16, I8, U8, Bool];
+
+    /// Bytes per element.
+    pub const fn size(self) -> usize {
+        match self {
+            F64 | I64 => 8,
+            F32 | I32 => 4,
+            F16 | BF16 | I16 => 2,
+            I8 | U8 | Bool => 1,
+        }
+    }
+
+    /// PyTorch's name without the `torch.` prefix.
+    pub const fn name(self) -> &'static str {
+        match self {
+            F32 => "float32",
+            F64 => "float64",
+            F16 => "float16",
+            BF16 => "bfloat16",
+            I64 => "int64",
+            I32 => "int32",
+            I16 => "int16",
+            I8 => "int8",
+            U8 => "uint8",
+            Bool => "bool",
+        }
+    }
+
+    /// Whether this is one of the four floating types.
+    pub const fn is_float(self) -> bool {
+        matches!(self, F32 | F64 | F16 | BF16)
+    }
+
+    /// Whether this is an integer type; `bool` is not.
+    pub const fn is_int(self) -> bool {
+        matches!(self, I64 | I32 | I16 | I8 | U8)
+    }
+
+    /// The type arithmetic is carried out in: half types widen to `f32`, `bool` to `u8`.
+    pub const fn compute(self) -> DType {
+        match self {
+            F16 | BF16 => F32,
+            Bool => U8,
+            other => other,
+        }
+    }
+
+    /// 0 for bool, 1 for integers, 2 for floats: operands of a higher category win over scalars of a lower one.
+    pub const fn category(self) -> u8 {
+        match self {
+            Bool => 0,
+            I64 | I32 | I16 | I8 | U8 => 1,
+            _ => 2,
+        }
+    }
+
+    /// The dtype two tensors of these dtypes combine in, by PyTorch's table.
+    pub const fn promote(self, other: DType) -> DType {
+        match (self, other) {
+            (Bool, x) | (x, Bool) => x,
+            (F64, _) | (_, F64) => F64,
+            (F32, _) | (_, F32) => F32,
+            (F16, BF16) | (BF16, F16) => F32,
+            (F16, _) | (_, F16) => F16,
+            (BF16, _) | (_, BF16) => BF16,
+            (I64, _) | (_, I64) => I64,
+            (I32, _) | (_, I32) => I32,
+            (I16, _) | (_, I16) => I16,
+            (I8, U8) | (U8, I8) => I16,
+            (I8, I8) => I8,
+            (U8, U8) => U8,
+        }
+    }
+}
+
+impl fmt::Display for DType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// A Rust type that can be a tensor's element.
+pub trait Element: sealed::Sealed + Copy + Default + Send + Sync + fmt::Debug + PartialEq + 'static {
+    /// The dtype of tensors with this element.
+    const DTYPE: DType;
+    /// Conversion as by PyTorch's `.to(dtype)`: floats truncate to integers, anything non-zero is true.
+    fn from_f64(v: f64) -> Self;
+    /// Conversion from an integer, wrapping as PyTorch does.
+    fn from_i64(v: i64) -> Self;
+    /// Widening to `f64`.
+    fn to_f64(self) -> f64;
+    /// Truncation to `i64`.
+    fn to_i64(self) -> i64;
+}
+
+macro_rules! element {
+    ($($t:ty, $d:ident, $v:ident => $from_f:expr, $i:ident => $from_i:expr, $s:ident => $to_f:expr, $to_i:expr;)*) => {$(
+        impl sealed::Sealed for $t {}
+        impl Element for $t {
+            const DTYPE: DType = DType::$d;
+            #[inline(always)] fn from_f64($v: f64) -> Self { $from_f }
+            #[inline(always)] fn from_i64($i: i64) -> Self { $from_i }
+            #[inline(always)] fn to_f64(self) -> f64 { let $s = self; $to_f }
+            #[inline(always)] fn to_i64(self) -> i64 { let $s = self; $to_i }
+        }
+    )*};
+}
+
+element! {
+    f32,  F32,  v => v as f32,                i => i as f32,               s => s as f64, s as i64;
+    f64,  F64,  v => v,                       i => i as f64,               s => s, s as i64;
+    f16,  F16,  v => f16::from_f64(v),        i => f16::from_f64(i as f64), s => s.to_f64(), s.to_f64() as i64;
+    bf16, BF16, v => bf16::from_f64(v),       i => bf16::from_f64(i as f64), s => s.to_f64(), s.to_f64() as i64;
+    i64,  I64,  v => v as i64,                i => i,                      s => s as f64, s;
+    i32,  I32,  v => v as i64 as i32,         i => i as i32,               s => s as f64, s as i64;
+    i16,  I16,  v => v as i64 as i16,         i => i as i16,               s => s as f64, s as i64;
+    i8,   I8,   v => v as i64 as i8,          i => i as i8,                s => s as f64, s as i64;
+    u8,   U8,   v => v as i64 as u8,          i => i as u8,                s => s as f64, s as i64;
+    bool, Bool, v => v != 0.0,                i => i != 0,                 s => s as u8 as f64, s as i64;
+}
+
+/// Runs an expression with `$T` bound to the Rust type of a run-time [`DType`].
+///
+/// ```
+/// use rushlight_core::{with_dtype, DType};
+/// let bytes = with_dtype!(DType::I16, T => std::mem::size_of::<T>());
+/// assert_eq!(bytes, 2);
+/// ```
+#[macro_export]
+macro_rules! with_dtype {
+    ($dtype:expr, $T:ident => $body:expr) => {
+        match $dtype {
+            $crate::DType::F32 => { type $T = f32; $body }
+            $crate::DType::F64 => { type $T = f64; $body }
+            $crate::DType::F16 => { type $T = $crate::half::f16; $body }
+            $crate::DType::BF16 => { type $T = $crate::half::bf16; $body }
+            $crate::DType::I64 => { type $T = i64; $body }
+            $crate::DType::I32 => { type $T = i32; $body }
+            $crate::DType::I16 => { type $T = i16; $body }
+            $crate::DType::I8 => { type $T = i8; $body }
+            $crate::DType::U8 => { type $T = u8; $body }
+            $crate::DType::Bool => { type $T = bool; $body }
+        }
+    };
+}

@@ -1,0 +1,4 @@
+//! The CPU engine.
+
+pub mod isa;
+pub mod pool;
