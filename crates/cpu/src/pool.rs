@@ -38,6 +38,8 @@ struct Worker {
 // SAFETY: `job` is written only by the holder of `busy` while no worker is active, and read by workers only between the release
 // store of `epoch` and their decrement of `active`.
 unsafe impl Sync for Pool {}
+// SAFETY: as above; the erased closure is `Sync`, so any thread may call it.
+unsafe impl Send for Pool {}
 
 thread_local! {
     /// Set in workers and inside a job: nested regions run inline.

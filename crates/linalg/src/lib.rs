@@ -1,0 +1,1 @@
+//! Dense factorisations over plain slices.
