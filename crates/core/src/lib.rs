@@ -1,8 +1,29 @@
 //! The ground floor of Rushlight: what every backend and every front agrees on.
+//!
+//! | module | what |
+//! |---|---|
+//! | `dtype`, `device`, `scalar`, `error` | the words everything else is said in |
+//! | `layout` | shapes, strides, views, broadcasting, merged loop nests |
+//! | [`rng`] | the counter-based random generator |
+//! | [`rows`] | one row per pointwise op: value and derivatives, for every engine |
+//! | [`backend`] | storage, and the trait an engine implements |
 
+pub mod backend;
+mod device;
 mod dtype;
 mod error;
+pub mod layout;
+pub mod rng;
+pub mod rows;
+mod scalar;
 
+pub use backend::{Backend, Operand, Storage, View};
+pub use device::Device;
 pub use dtype::{DType, Element};
 pub use error::{Error, ErrorKind, Result};
 pub use half;
+pub use layout::{Dims, Layout};
+pub use rng::{Generator, Philox};
+pub use rows::Pointwise;
+pub use scalar::Scalar;
+pub use smallvec;

@@ -1,0 +1,229 @@
+//! What an engine is: a small object-safe trait of families, each owning its hard parts once.
+
+mod spec;
+mod storage;
+
+pub use spec::*;
+pub use storage::{Operand, Storage, View};
+
+use crate::rng::Distribution;
+use crate::{Device, Error, Philox, Pointwise, Result, Scalar};
+use std::ptr::NonNull;
+
+/// Bytes an engine's allocator holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryStats {
+    /// In use by tensors.
+    pub allocated: usize,
+    /// Taken from the system, in use or kept for reuse.
+    pub reserved: usize,
+    /// Highest `allocated` since the last reset.
+    pub peak: usize,
+}
+
+/// An engine for one device.
+///
+/// The tensor floor has checked shapes, dtypes and devices: views passed together have the shapes a method's comment names. Outputs
+/// are views too, possibly strided but never overlapping, and uninitialised unless the comment says otherwise. An output never
+/// overlaps an input, except that a pointwise op, a copy or a fill may write exactly over one of its inputs. "Contiguous" in a
+/// comment means that the tensor floor guarantees it; where nothing is said, any strides must work. Zero-sized views must work everywhere.
+///
+/// Values read from index tensors are *not* checked by the tensor floor: engines report one out of range as [`Error::index`] and
+/// touch nothing outside their views.
+pub trait Backend: Send + Sync + 'static {
+    /// The device.
+    fn device(&self) -> Device;
+
+    // ---- memory
+    /// Uninitialised memory, aligned for any vector load.
+    fn alloc(&'static self, bytes: usize) -> Result<Storage>;
+    /// Takes memory back.
+    ///
+    /// # Safety
+    /// `ptr` came from this engine's `alloc` with the same `bytes`, and is not used afterwards.
+    unsafe fn free(&self, ptr: NonNull<u8>, bytes: usize);
+    /// Copies from the host to `dst`, from byte `offset` on.
+    fn upload(&self, src: &[u8], dst: &Storage, offset: usize) -> Result<()>;
+    /// Copies from `src`, from byte `offset` on, to the host.
+    fn download(&self, src: &Storage, offset: usize, dst: &mut [u8]) -> Result<()>;
+    /// Waits for all work issued so far.
+    fn synchronize(&self) -> Result<()>;
+    /// What the allocator holds.
+    fn memory_stats(&self) -> MemoryStats;
+    /// Starts a new peak.
+    fn reset_peak_memory(&self);
+    /// Gives memory kept for reuse back to the system.
+    fn empty_cache(&self);
+
+    // ---- filling and copying
+    /// Sets every element.
+    fn fill(&self, value: Scalar, out: View) -> Result<()>;
+    /// `out[i] = start + i * step` in row-major order, computed in `f64` for floats and `i64` for integers.
+    fn arange(&self, start: Scalar, step: Scalar, out: View) -> Result<()>;
+    /// Same shapes, any dtypes.
+    fn copy(&self, src: View, out: View) -> Result<()>;
+    /// Random values; element `i` in row-major order uses word `i` of the stream, or words `2i` and `2i + 1` where it needs 64 bits
+    /// (`f64` and integers). Normals come in pairs: elements `2j` and `2j + 1` from the two uniforms numbered so.
+    fn random(&self, distribution: Distribution, stream: Philox, out: View) -> Result<()>;
+
+    // ---- pointwise
+    /// A row of the op table. Inputs have the output's shape and any dtypes: the engine converts each to `compute` (one of `f32`,
+    /// `f64`, `i64`, `i32`, `i16`, `i8`, `u8`) and the result to the output's dtype.
+    fn pointwise(
+        &self,
+        op: Pointwise,
+        compute: crate::DType,
+        inputs: &[Operand],
+        params: &[f64],
+        out: View,
+    ) -> Result<()>;
+    /// The derivative of a row by input `wrt`. `values` are the incoming gradient, the three inputs and the output; those the
+    /// derivative does not read (see [`Pointwise::grad_reads`]) may be `None`. `compute` is `f32` or `f64`.
+    fn pointwise_grad(
+        &self,
+        op: Pointwise,
+        wrt: usize,
+        compute: crate::DType,
+        values: [Option<Operand>; 5],
+        params: &[f64],
+        out: View,
+    ) -> Result<()>;
+    /// `out = condition ? a : b`; `condition` is `bool`, the others are converted to the output's dtype.
+    fn select(&self, condition: View, a: Operand, b: Operand, out: View) -> Result<()>;
+    /// `out = uniform(word i) >= p ? x / (1 - p) : 0`, elements numbered in row-major order; `p < 1`. Floats.
+    fn dropout(&self, x: View, p: f64, stream: Philox, out: View) -> Result<()>;
+
+    // ---- reductions
+    /// Reduces the dimensions marked in `reduced` (as long as `x`'s shape); `out` has those at size 1.
+    fn reduce(&self, op: Reduce, x: View, reduced: &[bool], out: View) -> Result<()>;
+    /// Best value along `dim` and its index (`i64`); both outputs have size 1 there. `dim` is not empty.
+    fn arg_reduce(&self, op: ArgReduce, x: View, dim: usize, values: View, indices: View) -> Result<()>;
+    /// Running reduction along `dim`; `indices` is there for `Max` and `Min`.
+    fn scan(&self, op: Scan, x: View, dim: usize, out: View, indices: Option<View>) -> Result<()>;
+
+    // ---- order
+    /// Sorts along `dim`, stably, NaN as the largest; `indices` is `i64`.
+    fn sort(&self, x: View, dim: usize, descending: bool, values: View, indices: View) -> Result<()>;
+    /// The `k` largest or smallest along `dim`, in order, NaN as the largest; outputs have size `k` there.
+    fn topk(&self, x: View, dim: usize, largest: bool, values: View, indices: View) -> Result<()>;
+    /// For each value, where it would go in its row of `sorted` (last dimension; one row, or one per row of `values`).
+    fn searchsorted(&self, sorted: View, values: View, right: bool, out: View) -> Result<()>;
+
+    // ---- indexing
+    /// `out[i.., r..] = x[indices[0][i..], indices[1][i..], …, r..]`: the index tensors (`i64`, one shape) index the leading dimensions
+    /// of `x`; negative indices count from the end.
+    fn index(&self, x: View, indices: &[View], out: View) -> Result<()>;
+    /// `out[indices[0][i..], …, r..] = values[i.., r..]`, or `+=` with `accumulate` (duplicates add up, in order).
+    fn index_put(&self, indices: &[View], values: View, accumulate: bool, out: View) -> Result<()>;
+    /// `out[.., i, ..] = x[.., index[.., i, ..], ..]` along `dim`; `index` has `out`'s shape, at most `x`'s size elsewhere.
+    fn gather(&self, x: View, dim: usize, index: View, out: View) -> Result<()>;
+    /// The reverse of `gather`: `out[.., index[.., i, ..], ..] op= src[.., i, ..]`; `src` has at least `index`'s sizes.
+    fn scatter(&self, op: Scatter, dim: usize, index: View, src: Operand, out: View) -> Result<()>;
+    /// How many elements are not zero.
+    fn count_nonzero(&self, x: View) -> Result<usize>;
+    /// Coordinates of the elements that are not zero, in row-major order: `out` is `[count, rank]`, `i64`, contiguous.
+    fn nonzero(&self, x: View, out: View) -> Result<()>;
+
+    // ---- products
+    /// A batched matrix product; one dtype.
+    fn matmul(&self, spec: &MatMul) -> Result<()>;
+    /// Convolution; one dtype, contiguous. `bias` is `[out_channels]`.
+    fn conv_forward(&self, spec: &Conv, x: View, w: View, bias: Option<View>, y: View) -> Result<()>;
+    /// Its gradient by the input, also the forward of the transposed convolution.
+    fn conv_backward_input(&self, spec: &Conv, dy: View, w: View, dx: View) -> Result<()>;
+    /// Its gradient by the weight.
+    fn conv_backward_weight(&self, spec: &Conv, x: View, dy: View, dw: View) -> Result<()>;
+
+    // ---- pooling: contiguous
+    /// Maximum over windows and its position within the plane (`i64`), the first of equals; NaN wins.
+    fn max_pool(&self, spec: &Pool, x: View, y: View, indices: View) -> Result<()>;
+    /// Sends each gradient to the position its maximum came from; writes all of `dx`.
+    fn max_pool_backward(&self, spec: &Pool, dy: View, indices: View, dx: View) -> Result<()>;
+    /// Average over windows.
+    fn avg_pool(&self, spec: &Pool, x: View, y: View) -> Result<()>;
+    /// Its gradient; writes all of `dx`.
+    fn avg_pool_backward(&self, spec: &Pool, dy: View, dx: View) -> Result<()>;
+
+    // ---- fused families: contiguous unless said otherwise; statistics are f32 for half types, else of the input's dtype
+    /// Softmax, or its logarithm, of contiguous `[outer, n, inner]` over `n`.
+    fn softmax(&self, log: bool, dims: [usize; 3], x: View, y: View) -> Result<()>;
+    /// Its gradient from the output.
+    fn softmax_backward(&self, log: bool, dims: [usize; 3], dy: View, y: View, dx: View) -> Result<()>;
+    /// Rows normalised, scaled and shifted; `mean` (unused for rms) and `rstd` are `[rows]`.
+    fn row_norm(
+        &self,
+        spec: &RowNorm,
+        x: View,
+        weight: Option<View>,
+        bias: Option<View>,
+        y: View,
+        mean: View,
+        rstd: View,
+    ) -> Result<()>;
+    /// Its gradients; those not asked for are `None`.
+    #[allow(clippy::too_many_arguments)]
+    fn row_norm_backward(
+        &self,
+        spec: &RowNorm,
+        dy: View,
+        x: View,
+        weight: Option<View>,
+        mean: View,
+        rstd: View,
+        dx: Option<View>,
+        dweight: Option<View>,
+        dbias: Option<View>,
+    ) -> Result<()>;
+    /// Channels normalised, scaled and shifted. `mean` and `rstd` (`[channels]`) are written when training (biased variance), else read.
+    fn batch_norm(
+        &self,
+        spec: &BatchNorm,
+        x: View,
+        weight: Option<View>,
+        bias: Option<View>,
+        y: View,
+        mean: View,
+        rstd: View,
+    ) -> Result<()>;
+    /// Its gradients; those not asked for are `None`.
+    #[allow(clippy::too_many_arguments)]
+    fn batch_norm_backward(
+        &self,
+        spec: &BatchNorm,
+        dy: View,
+        x: View,
+        weight: Option<View>,
+        mean: View,
+        rstd: View,
+        dx: Option<View>,
+        dweight: Option<View>,
+        dbias: Option<View>,
+    ) -> Result<()>;
+    /// Loss of each row (weighted, zero if ignored), the weight it has in a mean, and the logarithm of the sum of exponentials,
+    /// all `[rows]`, statistics' dtype. No probabilities are stored.
+    fn cross_entropy(&self, spec: &CrossEntropy, loss: View, row_weight: View, lse: View) -> Result<()>;
+    /// Gradient by the logits from the gradient of each row's loss (statistics' dtype).
+    fn cross_entropy_backward(&self, spec: &CrossEntropy, lse: View, dloss: View, dlogits: View) -> Result<()>;
+    /// Attention without a stored score matrix; `out` is `[batch, heads, l, dv]` of any strides, `lse` `[batch, heads, l]` contiguous.
+    /// A row with every key masked out gives zeros.
+    fn attention(&self, spec: &Attention, out: View, lse: View) -> Result<()>;
+    /// Its gradients (contiguous), recomputing probabilities from `lse`.
+    #[allow(clippy::too_many_arguments)]
+    fn attention_backward(
+        &self,
+        spec: &Attention,
+        out: View,
+        lse: View,
+        dout: View,
+        dq: View,
+        dk: View,
+        dv: View,
+    ) -> Result<()>;
+
+    /// A dense factorisation over the last two dimensions of contiguous `f32` or `f64` tensors; the tensor floor moves data to
+    /// the CPU for engines without.
+    fn linalg(&self, op: Linalg, inputs: &[View], outputs: &[View]) -> Result<()> {
+        let _ = (inputs, outputs);
+        Err(Error::unsupported(format!("{op:?} is not available on {}; use the CPU", self.device())))
+    }
+}

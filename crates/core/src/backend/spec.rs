@@ -1,0 +1,271 @@
+//! What the families of a [`Backend`](super::Backend) are asked to do.
+
+use super::View;
+use crate::Philox;
+
+/// Reductions to one value per kept position. `Sum`, `Prod` and `Mean` of half types accumulate in `f32`; of integers in `i64`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Reduce {
+    /// Sum; 0 if empty.
+    Sum,
+    /// Sum over count.
+    Mean,
+    /// Product; 1 if empty.
+    Prod,
+    /// Largest; NaN wins. Not for empty reductions.
+    Max,
+    /// Smallest; NaN wins. Not for empty reductions.
+    Min,
+    /// Whether any is non-zero; output `bool`.
+    Any,
+    /// Whether all are non-zero; output `bool`.
+    All,
+    /// Variance with `count - correction` as divisor, by two passes or Welford's update. Floats only.
+    Var {
+        /// Subtracted from the count.
+        correction: f64,
+    },
+    /// p-norm: `p` may be 0, 1, 2, any other number, infinity or its negative. Floats only.
+    Norm {
+        /// The order.
+        p: f64,
+    },
+    /// `log(sum(exp(x)))` without overflow. Floats only.
+    LogSumExp,
+    /// Sum of squares. Floats only.
+    SumSquares,
+    /// How many are non-zero; output `i64`.
+    CountNonzero,
+}
+
+/// Reductions that also say where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ArgReduce {
+    /// Largest, first of equals; the first NaN wins.
+    Max,
+    /// Smallest, first of equals; the first NaN wins.
+    Min,
+}
+
+/// Running reductions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scan {
+    /// Running sum.
+    Sum,
+    /// Running product.
+    Prod,
+    /// Running `log(sum(exp(x)))`.
+    LogSumExp,
+    /// Running maximum with the index of its last occurrence.
+    Max,
+    /// Running minimum with the index of its last occurrence.
+    Min,
+}
+
+/// What a scatter does where it hits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scatter {
+    /// Overwrites; the last of equal indices wins.
+    Set,
+    /// Adds.
+    Add,
+    /// Multiplies.
+    Mul,
+    /// Keeps the larger.
+    Max,
+    /// Keeps the smaller.
+    Min,
+}
+
+/// What happens to a matrix product before it is rounded and stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Activation {
+    /// Nothing.
+    #[default]
+    None,
+    /// `max(x, 0)`.
+    Relu,
+    /// GELU by the error function.
+    Gelu,
+    /// GELU by its tanh approximation.
+    GeluTanh,
+}
+
+/// `out = activation(alpha * a @ b + beta * out + bias)`, batched.
+#[derive(Clone, Copy, Debug)]
+pub struct MatMul<'a> {
+    /// `[batch, m, k]`; any strides.
+    pub a: View<'a>,
+    /// `[batch, k, n]`; any strides.
+    pub b: View<'a>,
+    /// `[batch, m, n]`; any strides without overlap.
+    pub out: View<'a>,
+    /// `[n]`, added to every row.
+    pub bias: Option<View<'a>>,
+    /// Factor of the product.
+    pub alpha: f64,
+    /// Factor of what `out` holds; at 0 it is not read.
+    pub beta: f64,
+    /// Applied last.
+    pub activation: Activation,
+}
+
+/// An N-dimensional convolution; spatial sizes are depth, height, width, unused leading ones being 1. Everything is contiguous,
+/// channels before space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Conv {
+    /// Images.
+    pub batch: usize,
+    /// Channels of the input.
+    pub in_channels: usize,
+    /// Channels of the output.
+    pub out_channels: usize,
+    /// Independent groups of channels.
+    pub groups: usize,
+    /// Input sizes.
+    pub input: [usize; 3],
+    /// Kernel sizes.
+    pub kernel: [usize; 3],
+    /// Output sizes.
+    pub output: [usize; 3],
+    /// Steps.
+    pub stride: [usize; 3],
+    /// Zeros on each side.
+    pub padding: [usize; 3],
+    /// Steps within the kernel.
+    pub dilation: [usize; 3],
+}
+
+/// A pooling window over planes of `[height, width]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pool {
+    /// Independent planes (batch times channels).
+    pub planes: usize,
+    /// Input sizes.
+    pub input: [usize; 2],
+    /// Output sizes.
+    pub output: [usize; 2],
+    /// Which input positions an output position covers.
+    pub window: Window,
+}
+
+/// The shape of pooling windows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Window {
+    /// The same everywhere.
+    Fixed {
+        /// Window sizes.
+        kernel: [usize; 2],
+        /// Steps.
+        stride: [usize; 2],
+        /// Padding on each side, at most half the kernel.
+        padding: [usize; 2],
+        /// Steps within the window; 1 for averages.
+        dilation: [usize; 2],
+        /// Whether an average counts padding; not for maxima.
+        count_include_pad: bool,
+        /// Divisor of an average in place of the count.
+        divisor_override: Option<usize>,
+    },
+    /// Output `i` of `n` covers input from `floor(i * size / n)` to `ceil((i + 1) * size / n)`.
+    Adaptive,
+}
+
+/// Normalisation of rows: `(x - mean) / sqrt(var + eps)`, or `x / sqrt(mean(x^2) + eps)`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RowNorm {
+    /// Rows.
+    pub rows: usize,
+    /// Elements of a row.
+    pub cols: usize,
+    /// Added to the variance.
+    pub eps: f64,
+    /// No mean is taken off.
+    pub rms: bool,
+}
+
+/// Normalisation of channels of `[batch, channels, space]`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BatchNorm {
+    /// Images.
+    pub batch: usize,
+    /// Channels.
+    pub channels: usize,
+    /// Positions per image and channel.
+    pub space: usize,
+    /// Added to the variance.
+    pub eps: f64,
+    /// Whether statistics come from the batch (and are written) or are given (and read).
+    pub training: bool,
+}
+
+/// Cross-entropy of `[rows, classes]` logits with class indices.
+#[derive(Clone, Copy, Debug)]
+pub struct CrossEntropy<'a> {
+    /// `[rows, classes]`, contiguous.
+    pub logits: View<'a>,
+    /// `[rows]`, `i64`, contiguous.
+    pub target: View<'a>,
+    /// `[classes]`, the logits' dtype.
+    pub weight: Option<View<'a>>,
+    /// The target that counts for nothing.
+    pub ignore_index: i64,
+    /// Weight of the uniform distribution in the target.
+    pub label_smoothing: f64,
+}
+
+/// Attention over `[batch, heads, length, head size]`; any strides. `k` and `v` may have fewer heads, each serving
+/// `heads / kv_heads` neighbouring ones.
+#[derive(Clone, Copy, Debug)]
+pub struct Attention<'a> {
+    /// Queries `[batch, heads, l, d]`.
+    pub q: View<'a>,
+    /// Keys `[batch, kv_heads, s, d]`.
+    pub k: View<'a>,
+    /// Values `[batch, kv_heads, s, dv]`.
+    pub v: View<'a>,
+    /// Expanded to `[batch, heads, l, s]`: `bool` (false is masked out) or the inputs' dtype, added to the scores.
+    pub mask: Option<View<'a>>,
+    /// Position `i` sees keys `0..=i`.
+    pub causal: bool,
+    /// Factor of the scores.
+    pub scale: f64,
+    /// Dropout of the probabilities: word `((b * heads + h) * l + i) * s + j` of the stream, kept where its uniform is `>= p`.
+    pub dropout: Option<(f64, Philox)>,
+}
+
+/// Dense factorisations; inputs and outputs in the order the comments give, each with leading batch dimensions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Linalg {
+    /// `a [n, n]` to determinant `[]`.
+    Det,
+    /// `a [n, n]` to sign `[]` and logarithm of the determinant's magnitude `[]`.
+    Slogdet,
+    /// `a [n, n]` to its inverse.
+    Inv,
+    /// `a [n, n]`, `b [n, r]` to `x [n, r]` with `a x = b`.
+    Solve,
+    /// The same for a triangular `a`.
+    SolveTriangular {
+        /// Which triangle is read.
+        upper: bool,
+        /// Whether the diagonal is taken as ones.
+        unitriangular: bool,
+    },
+    /// `a [n, n]` to its lower factor.
+    Cholesky,
+    /// `a [m, n]` to `q [m, k]`, `r [k, n]`; `k` is `min(m, n)`, or `m` if complete.
+    Qr {
+        /// Whether `q` is square.
+        complete: bool,
+    },
+    /// `a [m, n]` to `u [m, k]`, `s [min(m, n)]`, `vh [k, n]`; square `u` and `vh` if full.
+    Svd {
+        /// Whether `u` and `vh` are square.
+        full_matrices: bool,
+    },
+    /// Symmetric `a [n, n]` (lower triangle read) to ascending values `[n]` and vectors `[n, n]`.
+    Eigh,
+    /// `a [m, n]`, `b [m, r]` to the least-squares `x [n, r]` of least norm.
+    Lstsq,
+}

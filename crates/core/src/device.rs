@@ -1,0 +1,60 @@
+//! Where a tensor lives.
+
+use crate::{Error, Result};
+use std::fmt;
+use std::str::FromStr;
+
+/// A device: the CPU, or one of a kind of accelerator.
+///
+/// ```
+/// use rushlight_core::Device;
+/// assert_eq!("cuda:1".parse::<Device>().unwrap(), Device::Cuda(1));
+/// assert_eq!(Device::Cpu.to_string(), "cpu");
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Device {
+    /// The host.
+    #[default]
+    Cpu,
+    /// An NVIDIA GPU by index.
+    Cuda(usize),
+}
+
+impl Device {
+    /// Whether this is the host.
+    pub fn is_cpu(self) -> bool {
+        self == Device::Cpu
+    }
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Device::Cpu => f.write_str("cpu"),
+            Device::Cuda(i) => write!(f, "cuda:{i}"),
+        }
+    }
+}
+
+impl FromStr for Device {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let (kind, index) = match text.split_once(':') {
+            Some((kind, index)) => {
+                let index = index.parse().map_err(|_| {
+                    Error::device(format!(
+                        "device '{text}': '{index}' is not a device index; write for example 'cuda:0'"
+                    ))
+                })?;
+                (kind, index)
+            }
+            None => (text, 0),
+        };
+        match kind {
+            "cpu" => Ok(Device::Cpu),
+            "cuda" => Ok(Device::Cuda(index)),
+            _ => Err(Error::device(format!("unknown device '{text}': expected 'cpu', 'cuda' or 'cuda:N'"))),
+        }
+    }
+}

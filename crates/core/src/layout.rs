@@ -1,0 +1,445 @@
+//! How a tensor's elements lie in its storage: shape, strides and offset, and every view made of them.
+
+use crate::{Error, Result};
+use smallvec::{SmallVec, smallvec};
+
+/// Sizes, strides or dimension lists; up to six without touching the heap.
+pub type Dims = SmallVec<[usize; 6]>;
+
+/// Shape, strides (in elements, never negative) and offset (in elements) of a view.
+///
+/// ```
+/// use rushlight_core::Layout;
+/// let l = Layout::contiguous(&[2, 3]).unwrap().transpose(0, 1);
+/// assert_eq!(l.shape(), [3, 2]);
+/// assert_eq!(l.strides(), [1, 3]);
+/// assert!(!l.is_contiguous());
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    shape: Dims,
+    strides: Dims,
+    offset: usize,
+}
+
+/// Row-major strides of a shape. Like PyTorch, a dimension of size 0 counts as 1.
+pub fn contiguous_strides(shape: &[usize]) -> Dims {
+    let mut strides: Dims = smallvec![0; shape.len()];
+    let mut step = 1usize;
+    for i in (0..shape.len()).rev() {
+        strides[i] = step;
+        step = step.saturating_mul(shape[i].max(1));
+    }
+    strides
+}
+
+/// The shape two shapes broadcast to, by NumPy's rule.
+pub fn broadcast_shapes(a: &[usize], b: &[usize]) -> Result<Dims> {
+    if a == b {
+        return Ok(Dims::from_slice(a));
+    }
+    let rank = a.len().max(b.len());
+    let mut out: Dims = smallvec![0; rank];
+    for i in 1..=rank {
+        let x = if i <= a.len() { a[a.len() - i] } else { 1 };
+        let y = if i <= b.len() { b[b.len() - i] } else { 1 };
+        out[rank - i] = match (x, y) {
+            _ if x == y => x,
+            (1, y) => y,
+            (x, 1) => x,
+            _ => {
+                return Err(Error::shape(format!(
+                    "shapes {a:?} and {b:?} do not broadcast: size {x} against {y} at dimension {} from the right \
+                     (sizes must be equal, or one of them 1)",
+                    i
+                )));
+            }
+        };
+    }
+    Ok(out)
+}
+
+/// The number of elements of a shape, or an error where it does not fit the address space.
+pub fn checked_numel(shape: &[usize]) -> Result<usize> {
+    if shape.contains(&0) {
+        return Ok(0);
+    }
+    shape
+        .iter()
+        .try_fold(1usize, |n, &d| n.checked_mul(d))
+        .filter(|&n| n <= isize::MAX as usize / 16)
+        .ok_or_else(|| Error::value(format!("a tensor of shape {shape:?} has more elements than memory can address")))
+}
+
+/// A dimension that may count from the end, made non-negative. A zero-dim tensor takes 0 and -1.
+pub fn wrap_dim(dim: isize, rank: usize) -> Result<usize> {
+    let n = rank.max(1) as isize;
+    if (-n..n).contains(&dim) {
+        return Ok(if dim < 0 { dim + n } else { dim } as usize);
+    }
+    Err(Error::index(format!("Dimension out of range (expected to be in range of [{}, {}], but got {dim})", -n, n - 1)))
+}
+
+impl Layout {
+    /// Row-major from the start of the storage.
+    pub fn contiguous(shape: &[usize]) -> Result<Self> {
+        checked_numel(shape)?;
+        Ok(Self { shape: Dims::from_slice(shape), strides: contiguous_strides(shape), offset: 0 })
+    }
+
+    /// Any strides; the caller checks them against a storage with [`Layout::span`].
+    pub fn strided(shape: &[usize], strides: &[usize], offset: usize) -> Result<Self> {
+        if shape.len() != strides.len() {
+            return Err(Error::shape(format!(
+                "mismatch in length of strides and shape: size {shape:?} has {} dimensions, strides {strides:?} have {}",
+                shape.len(),
+                strides.len()
+            )));
+        }
+        checked_numel(shape)?;
+        let layout = Self { shape: Dims::from_slice(shape), strides: Dims::from_slice(strides), offset };
+        layout.span()?;
+        Ok(layout)
+    }
+
+    /// Sizes.
+    #[inline]
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// Strides in elements.
+    #[inline]
+    pub fn strides(&self) -> &[usize] {
+        &self.strides
+    }
+
+    /// Where the first element lies, in elements.
+    #[inline]
+    pub fn offset(&self) -> usize {
+        self.offset
+    }
+
+    /// Number of dimensions.
+    #[inline]
+    pub fn rank(&self) -> usize {
+        self.shape.len()
+    }
+
+    /// Number of elements.
+    #[inline]
+    pub fn numel(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    /// Whether the elements lie in row-major order without gaps.
+    pub fn is_contiguous(&self) -> bool {
+        let mut step = 1;
+        for (&size, &stride) in self.shape.iter().zip(&self.strides).rev() {
+            if size == 0 {
+                return true;
+            }
+            if size != 1 {
+                if stride != step {
+                    return false;
+                }
+                step *= size;
+            }
+        }
+        true
+    }
+
+    /// One past the last element touched, in elements from the start of the storage.
+    pub fn span(&self) -> Result<usize> {
+        if self.shape.contains(&0) {
+            return Ok(self.offset);
+        }
+        self.shape
+            .iter()
+            .zip(&self.strides)
+            .try_fold(self.offset, |end, (&size, &stride)| end.checked_add((size - 1).checked_mul(stride)?))
+            .and_then(|last| last.checked_add(1))
+            .filter(|&end| end <= isize::MAX as usize / 16)
+            .ok_or_else(|| {
+                Error::value(format!(
+                    "strides {:?} with shape {:?} reach past what memory can address",
+                    &self.strides[..],
+                    &self.shape[..]
+                ))
+            })
+    }
+
+    /// Whether two different indices may name the same element (expanded or overlapping windows). May err on the side of `true`.
+    pub fn overlaps(&self) -> bool {
+        let mut dims: SmallVec<[(usize, usize); 6]> =
+            self.strides.iter().copied().zip(self.shape.iter().copied()).filter(|&(_, size)| size > 1).collect();
+        dims.sort_unstable();
+        let mut reach = 0;
+        for (stride, size) in dims {
+            if stride <= reach {
+                return true;
+            }
+            reach += stride * (size - 1);
+        }
+        false
+    }
+
+    /// The same elements under another offset.
+    pub fn with_offset(mut self, offset: usize) -> Self {
+        self.offset = offset;
+        self
+    }
+
+    /// Dimensions in another order. `order` must be a permutation.
+    pub fn permute(&self, order: &[usize]) -> Self {
+        Self {
+            shape: order.iter().map(|&d| self.shape[d]).collect(),
+            strides: order.iter().map(|&d| self.strides[d]).collect(),
+            offset: self.offset,
+        }
+    }
+
+    /// Two dimensions swapped.
+    pub fn transpose(&self, a: usize, b: usize) -> Self {
+        let mut out = self.clone();
+        if a != b {
+            out.shape.swap(a, b);
+            out.strides.swap(a, b);
+        }
+        out
+    }
+
+    /// `len` entries of dimension `dim` from `start`, every `step`-th. The caller has checked the range.
+    pub fn slice(&self, dim: usize, start: usize, len: usize, step: usize) -> Self {
+        let mut out = self.clone();
+        if len > 0 {
+            out.offset += start * self.strides[dim];
+        }
+        out.shape[dim] = len;
+        out.strides[dim] = self.strides[dim].saturating_mul(step);
+        out
+    }
+
+    /// Dimension `dim` fixed at `index` and removed. The caller has checked the index.
+    pub fn select(&self, dim: usize, index: usize) -> Self {
+        let mut out = self.clone();
+        out.offset += index * self.strides[dim];
+        out.shape.remove(dim);
+        out.strides.remove(dim);
+        out
+    }
+
+    /// A dimension of size one put before `dim`.
+    pub fn unsqueeze(&self, dim: usize) -> Self {
+        let mut out = self.clone();
+        let stride = if dim < self.rank() { self.shape[dim].max(1).saturating_mul(self.strides[dim]) } else { 1 };
+        out.shape.insert(dim, 1);
+        out.strides.insert(dim, stride);
+        out
+    }
+
+    /// Dimension `dim`, which must have size one, removed.
+    pub fn squeeze(&self, dim: usize) -> Self {
+        let mut out = self.clone();
+        out.shape.remove(dim);
+        out.strides.remove(dim);
+        out
+    }
+
+    /// Sizes of one stretched, new leading dimensions added, without copying.
+    pub fn expand(&self, shape: &[usize]) -> Result<Self> {
+        if shape == &self.shape[..] {
+            return Ok(self.clone());
+        }
+        let fail = || {
+            Error::shape(format!(
+                "the expanded size {shape:?} does not fit a tensor of shape {:?}: sizes must be equal or 1, counted from the right",
+                &self.shape[..]
+            ))
+        };
+        let lead = shape.len().checked_sub(self.rank()).ok_or_else(fail)?;
+        let mut strides: Dims = smallvec![0; shape.len()];
+        for i in 0..self.rank() {
+            strides[lead + i] = match (self.shape[i], shape[lead + i]) {
+                (have, want) if have == want => self.strides[i],
+                (1, _) => 0,
+                _ => return Err(fail()),
+            };
+        }
+        checked_numel(shape)?;
+        Ok(Self { shape: Dims::from_slice(shape), strides, offset: self.offset })
+    }
+
+    /// The same elements in the same order under another shape, if strides can express it.
+    pub fn view(&self, shape: &[usize]) -> Option<Self> {
+        let numel = self.numel();
+        if numel != shape.iter().product::<usize>() {
+            return None;
+        }
+        if numel == 0 || self.is_contiguous() {
+            return Some(Self {
+                shape: Dims::from_slice(shape),
+                strides: contiguous_strides(shape),
+                offset: self.offset,
+            });
+        }
+        // Walk both shapes from the right; each run of old dimensions that lie evenly spaced must be a product of new ones.
+        let mut strides: Dims = smallvec![0; shape.len()];
+        let mut new = shape.len();
+        let mut base = *self.strides.last()?;
+        let (mut run, mut filled) = (1, 1);
+        for old in (0..self.rank()).rev() {
+            run *= self.shape[old];
+            let run_ends = old == 0 || self.shape[old - 1] != 1 && self.strides[old - 1] != run * base;
+            if run_ends {
+                while new > 0 && (filled < run || shape[new - 1] == 1) {
+                    new -= 1;
+                    strides[new] = filled * base;
+                    filled *= shape[new];
+                }
+                if filled != run {
+                    return None;
+                }
+                if old > 0 {
+                    base = self.strides[old - 1];
+                    (run, filled) = (1, 1);
+                }
+            }
+        }
+        (new == 0).then(|| Self { shape: Dims::from_slice(shape), strides, offset: self.offset })
+    }
+
+    /// The diagonal between two dimensions, as a new last dimension.
+    pub fn diagonal(&self, offset: isize, a: usize, b: usize) -> Self {
+        let (rows, cols) = (self.shape[a], self.shape[b]);
+        let (skip_rows, skip_cols) = if offset >= 0 { (0, offset as usize) } else { (offset.unsigned_abs(), 0) };
+        let len = rows.saturating_sub(skip_rows).min(cols.saturating_sub(skip_cols));
+        let mut out = self.clone();
+        if len > 0 {
+            out.offset += skip_rows * self.strides[a] + skip_cols * self.strides[b];
+        }
+        let stride = self.strides[a] + self.strides[b];
+        for d in [a.max(b), a.min(b)] {
+            out.shape.remove(d);
+            out.strides.remove(d);
+        }
+        out.shape.push(len);
+        out.strides.push(stride);
+        out
+    }
+
+    /// Windows of `size` every `step` along `dim`, as a new last dimension. The caller has checked the sizes.
+    pub fn unfold(&self, dim: usize, size: usize, step: usize) -> Self {
+        let mut out = self.clone();
+        let (have, stride) = (self.shape.get(dim).copied().unwrap_or(1), self.strides.get(dim).copied().unwrap_or(1));
+        if dim < self.rank() {
+            out.shape[dim] = (have - size) / step + 1;
+            out.strides[dim] = stride.saturating_mul(step);
+        }
+        out.shape.push(size);
+        out.strides.push(stride);
+        out
+    }
+}
+
+/// The loop nest over several operands of one shape, with neighbouring dimensions merged wherever every operand allows it.
+/// Dimensions run from outermost to innermost; there is always at least one.
+#[derive(Clone, Debug)]
+pub struct Nest<const N: usize> {
+    /// Sizes.
+    pub shape: Dims,
+    /// Strides of each operand, by dimension.
+    pub strides: [Dims; N],
+}
+
+impl<const N: usize> Nest<N> {
+    /// Merges the dimensions of `shape` under the operands' `strides` (each as long as `shape`).
+    pub fn new(shape: &[usize], strides: [&[usize]; N]) -> Self {
+        let mut out = Nest { shape: Dims::new(), strides: std::array::from_fn(|_| Dims::new()) };
+        for d in 0..shape.len() {
+            if shape[d] == 1 {
+                continue;
+            }
+            let merges = !out.shape.is_empty()
+                && (0..N).all(|i| *out.strides[i].last().unwrap_or(&0) == strides[i][d].saturating_mul(shape[d]));
+            if merges {
+                if let Some(last) = out.shape.last_mut() {
+                    *last *= shape[d];
+                }
+                for i in 0..N {
+                    if let Some(last) = out.strides[i].last_mut() {
+                        *last = strides[i][d];
+                    }
+                }
+            } else {
+                out.shape.push(shape[d]);
+                for i in 0..N {
+                    out.strides[i].push(strides[i][d]);
+                }
+            }
+        }
+        if out.shape.is_empty() {
+            out.shape.push(1);
+            for s in &mut out.strides {
+                s.push(1);
+            }
+        }
+        out
+    }
+
+    /// Number of positions.
+    pub fn numel(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    /// Offsets of each operand at linear position `index`.
+    pub fn offsets(&self, mut index: usize) -> [usize; N] {
+        let mut out = [0; N];
+        for d in (0..self.shape.len()).rev() {
+            let i = index % self.shape[d];
+            index /= self.shape[d];
+            for (o, s) in out.iter_mut().zip(&self.strides) {
+                *o += i * s[d];
+            }
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn view_follows_strides_where_it_can() {
+        let base = Layout::contiguous(&[4, 6]).unwrap();
+        assert_eq!(base.view(&[2, 2, 6]).unwrap().strides(), [12, 6, 1]);
+        let t = base.transpose(0, 1);
+        assert!(t.view(&[24]).is_none());
+        assert_eq!(t.view(&[2, 3, 4]).unwrap().strides(), [3, 1, 6]);
+        assert_eq!(t.view(&[6, 1, 4, 1]).unwrap().shape(), [6, 1, 4, 1]);
+        let e = Layout::contiguous(&[1, 3]).unwrap().expand(&[4, 3]).unwrap();
+        assert!(e.view(&[12]).is_none());
+        assert_eq!(e.view(&[2, 2, 3]).unwrap().strides(), [0, 0, 1]);
+        let ones = Layout::strided(&[2, 1, 3], &[3, 77, 1], 0).unwrap();
+        assert_eq!(ones.view(&[6]).unwrap().strides(), [1]);
+    }
+
+    #[test]
+    fn nest_merges_common_runs() {
+        let n = Nest::new(&[2, 3, 4], [&[12, 4, 1], &[12, 4, 1]]);
+        assert_eq!(&n.shape[..], [24]);
+        let n = Nest::new(&[2, 3, 4], [&[12, 4, 1], &[0, 4, 1]]);
+        assert_eq!(&n.shape[..], [2, 12]);
+        assert_eq!(n.offsets(13), [13, 1]);
+        assert_eq!(Nest::new(&[], [&[]]).numel(), 1);
+    }
+
+    #[test]
+    fn overlap_is_seen() {
+        assert!(!Layout::contiguous(&[3, 4]).unwrap().overlaps());
+        assert!(Layout::contiguous(&[3]).unwrap().expand(&[2, 3]).unwrap().overlaps());
+        assert!(Layout::contiguous(&[5]).unwrap().unfold(0, 3, 1).overlaps());
+        assert!(!Layout::contiguous(&[6]).unwrap().unfold(0, 3, 3).overlaps());
+    }
+}

@@ -1,0 +1,82 @@
+//! Numbers that are not tensors.
+
+use crate::{DType, Element};
+use half::{bf16, f16};
+
+/// A Rust number passed where PyTorch takes a Python number. Its kind (bool, integer, float) takes part in type promotion, its
+/// width does not.
+///
+/// ```
+/// use rushlight_core::{DType, Scalar};
+/// assert_eq!(Scalar::from(2.5).dtype(), DType::F32);
+/// assert_eq!(Scalar::from(2).to_f64(), 2.0);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Scalar {
+    /// A truth value.
+    Bool(bool),
+    /// An integer.
+    Int(i64),
+    /// A float.
+    Float(f64),
+}
+
+impl Scalar {
+    /// The dtype a tensor made of this number alone would have.
+    pub fn dtype(self) -> DType {
+        match self {
+            Scalar::Bool(_) => DType::Bool,
+            Scalar::Int(_) => DType::I64,
+            Scalar::Float(_) => DType::F32,
+        }
+    }
+
+    /// The value as a float.
+    pub fn to_f64(self) -> f64 {
+        match self {
+            Scalar::Bool(v) => v as u8 as f64,
+            Scalar::Int(v) => v as f64,
+            Scalar::Float(v) => v,
+        }
+    }
+
+    /// The value as an integer; floats truncate.
+    pub fn to_i64(self) -> i64 {
+        match self {
+            Scalar::Bool(v) => v as i64,
+            Scalar::Int(v) => v,
+            Scalar::Float(v) => v as i64,
+        }
+    }
+
+    /// The value as an element.
+    pub fn to<T: Element>(self) -> T {
+        match self {
+            Scalar::Float(v) => T::from_f64(v),
+            other => T::from_i64(other.to_i64()),
+        }
+    }
+}
+
+macro_rules! from {
+    ($($t:ty => $kind:ident($v:ident $e:expr);)*) => {$(
+        impl From<$t> for Scalar {
+            fn from($v: $t) -> Self { Scalar::$kind($e) }
+        }
+    )*};
+}
+
+from! {
+    bool => Bool(v v);
+    i8 => Int(v v as i64);
+    i16 => Int(v v as i64);
+    i32 => Int(v v as i64);
+    i64 => Int(v v);
+    u8 => Int(v v as i64);
+    u32 => Int(v v as i64);
+    usize => Int(v v as i64);
+    f32 => Float(v v as f64);
+    f64 => Float(v v);
+    f16 => Float(v v.to_f64());
+    bf16 => Float(v v.to_f64());
+}
