@@ -2,6 +2,9 @@
 //!
 //! Derivatives avoid forms that make NaN in a branch `select` throws away: they are differentiated again.
 
+// Constants are written out: the expressions are compiled as C too.
+#![allow(clippy::approx_constant)]
+
 use super::functions::*;
 use super::{Bits, In, Num, Params, Real, rows};
 
