@@ -73,6 +73,8 @@ def arrange(values, layout):
     if layout == "reversed":
         order = tuple(range(values.dim()))[::-1]
         return values.permute(order).contiguous().permute(order)
+    if layout == "channels_last":
+        return values.movedim(1, -1).contiguous().movedim(-1, 1)
     if layout == "strided":
         base = torch.full((*values.shape[:-1], 2 * values.shape[-1] + 1), 77, dtype=values.dtype)
         view = base[..., 1::2]

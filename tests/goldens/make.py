@@ -71,8 +71,10 @@ def summary(families, sizes):
     for family in families:
         print(f"\n{family.name} ({sizes[family.name] / 1024:.0f} KiB)")
         cells = [f"{op} {count}" for op, count in sorted(family.counts.items())]
-        for start in range(0, len(cells), 5):
-            print("  " + "".join(f"{cell:<24}" for cell in cells[start:start + 5]).rstrip())
+        width = max(map(len, cells)) + 2
+        columns = 120 // width
+        for start in range(0, len(cells), columns):
+            print("  " + "".join(cell.ljust(width) for cell in cells[start:start + columns]).rstrip())
     ops = {op for family in families for op in family.counts}
     cases = sum(len(family.cases) for family in families)
     print(f"\n{cases} cases of {len(ops)} ops, {sum(sizes.values()) / 1024 / 1024:.2f} MiB in {len(sizes)} files")

@@ -27,11 +27,13 @@ def build(f):
         f.case(op, *triple(n=3, m=5), f.bools(2, 2, 3, 5).logical_or(torch.eye(3, 5, dtype=torch.bool)))
         f.case(op, *triple(n=3, m=5), f.uniform(3, 5, dtype=dtype), constant=(3,))
         f.case(op, *triple(n=3, m=5), f.uniform(2, 1, 3, 5, dtype=dtype))
-        f.case(op, *triple(n=3, m=5), torch.zeros(3, 5, dtype=dtype).masked_fill(~keep, -math.inf), scale=0.5, constant=(3,))
+        f.case(op, *triple(n=3, m=5), torch.zeros(3, 5, dtype=dtype).masked_fill(~keep, -math.inf), scale=0.5,
+               constant=(3,))
         f.case(op, *triple(n=2, m=3), torch.tensor([[True, True, False], [False, False, False]]))
         layouts = [heads(2, 4, 3, 2).transpose(1, 2) for _ in range(3)]
         f.case(op, *layouts)
-        f.case(op, heads(1, 2, 3, 4, layout="strided"), heads(1, 2, 5, 4, layout="transposed"), heads(1, 2, 5, 4, layout="sliced"))
+        f.case(op, heads(1, 2, 3, 4, layout="strided"), heads(1, 2, 5, 4, layout="transposed"),
+               heads(1, 2, 5, 4, layout="sliced"))
         f.case(op, heads(1, 4, 3, 2), heads(1, 2, 3, 2), heads(1, 2, 3, 2), enable_gqa=True)
         f.case(op, heads(2, 6, 3, 2), heads(2, 2, 4, 2), heads(2, 2, 4, 3), enable_gqa=True, is_causal=True)
         f.case(op, f.uniform(2, 3, 4, dtype=dtype), f.uniform(2, 5, 4, dtype=dtype), f.uniform(2, 5, 2, dtype=dtype))

@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from family import bf16, boolean, f16, f32, f64, i8, i32, i64, u8
+from family import bf16, f16, f32, f64, i8, i32, i64, u8
 
 GRID = [0.0, -0.0, 1.0, -1.0, math.inf, -math.inf, math.nan]
 
@@ -32,7 +32,7 @@ def build(f):
         for dtype in (i64, i32, u8, f64, f16, bf16):
             f.case(op, f.ints(8, lo=0, hi=2).to(dtype), f.ints(8, lo=0, hi=2).to(dtype))
         f.case(op, f.ints(6, lo=0, hi=2), f.ints(6, lo=0, hi=2).to(f32))
-        f.case(op, f.bools(3).to(boolean), torch.tensor(2))
+        f.case(op, f.bools(3), torch.tensor(2))
     near = torch.tensor([1.0, 1.0, 1.0, math.nan, math.inf, math.inf, 0.0, 1e-9, 100.0])
     other = torch.tensor([1.0, 1.00002, 1.000005, math.nan, math.inf, -math.inf, 1e-9, -1e-9, 101.0])
     f.case("isclose", near, other)

@@ -8,7 +8,8 @@ from family import bf16, boolean, f16, f32, f64, i8, i16, i32, i64, u8
 
 
 def build(f):
-    for bounds in ((5,), (2, 7), (1, 10, 3), (10, 1, -4), (5.0,), (0.5, 3.0), (0, 1, 0.25), (1.0, -1.0, -0.3), (0,), (-3, 3)):
+    for bounds in ((5,), (2, 7), (1, 10, 3), (10, 1, -4), (5.0,), (0.5, 3.0), (0, 1, 0.25), (1.0, -1.0, -0.3), (0,),
+                   (-3, 3)):
         f.case("arange", *bounds)
     for dtype in (f64, f16, bf16, i32, i16, i8, u8):
         f.case("arange", 0, 6, 2, dtype=dtype)

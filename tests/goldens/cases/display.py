@@ -19,6 +19,7 @@ def number(value):
 
 def tensors():
     draw = torch.Generator().manual_seed(7)
+    spread = lambda *shape: torch.rand(shape, generator=draw) * 6 - 3
     for dtype in FLOATS:
         yield torch.tensor(3.14159, dtype=dtype)
         yield torch.tensor(2.0, dtype=dtype)
@@ -43,8 +44,10 @@ def tensors():
     for values in (
         [0.0], [-0.0], [0.0, -0.0, 1.0], [-0.0, 1.5], [1e-4, 1e-3], [1e-8, 1e-7], [1e-4, 1.0, 1000.0], [1e-4, 1.0, 1e5],
         [1e8], [1e8, 1.0], [123456789.0], [99999999.0], [1e9, 2e9], [12345.678], [99999.0, 0.5], [999.9999], [0.99999],
-        [0.999999, 1.0], [1e10, 1e-10], [1e38, -1e38], [1e-38], [1e-45], [-1.5, 22.25, -333.125], [1.0, 2.5], [1.0, NAN],
-        [1.5, NAN], [INF], [NAN], [-INF, 1.0], [INF, 1e10], [INF, 1e-5, 1.0], [1e5, 2.0, 3.0], [1001.0, 1.0], [1000.5, 1.0, 0.001],
+        [0.999999, 1.0], [1e10, 1e-10], [1e38, -1e38], [1e-38], [1e-45], [-1.5, 22.25, -333.125], [1.0, 2.5],
+        [1.0, NAN],
+        [1.5, NAN], [INF], [NAN], [-INF, 1.0], [INF, 1e10], [INF, 1e-5, 1.0], [1e5, 2.0, 3.0], [1001.0, 1.0],
+        [1000.5, 1.0, 0.001],
         [16777216.0, 1.0], [3.0, -4.0], [0.1, 0.2, 0.3], [1 / 3, 2 / 3], [1e3, 1e4, 1e5], [0.00012], [1.0, 1e7],
     ):
         yield torch.tensor(values)
@@ -59,15 +62,15 @@ def tensors():
     yield torch.arange(24).reshape(2, 3, 4)
     yield torch.arange(24.0).reshape(2, 3, 4) / 7
     yield torch.arange(16.0).reshape(2, 2, 2, 2)
-    yield torch.randn(3, 4, generator=draw)
-    yield torch.randn(25, generator=draw)
-    yield torch.randn(2, 20, generator=draw)
+    yield spread(3, 4)
+    yield spread(25)
+    yield spread(2, 20)
     yield torch.arange(40)
-    yield torch.randn(3, 17, generator=draw) * 1e6
+    yield spread(3, 17) * 1e6
     yield torch.rand(5, 3, generator=draw, dtype=f64)
     yield (torch.rand(30, generator=draw) < 0.5)
-    yield torch.randn(6, generator=draw).to(bf16)
-    yield torch.randn(6, generator=draw).to(f16)
+    yield spread(6).to(bf16)
+    yield spread(6).to(f16)
 
     # Summarised: more than 1000 elements.
     yield torch.arange(1000)

@@ -8,10 +8,12 @@ from family import bf16, f16, f32, f64, i32, i64, u8
 def build(f):
     for dim in (0, 1, -1):
         f.case("gather", f.uniform(4, 5), dim, f.ints(3, 2, lo=0, hi=4))
-        f.case("gather", f.uniform(4, 4, dtype=f64, layout="transposed"), dim, f.ints(2, 4, lo=0, hi=4, layout="transposed"))
+        f.case("gather", f.uniform(4, 4, dtype=f64, layout="transposed"), dim,
+               f.ints(2, 4, lo=0, hi=4, layout="transposed"))
         f.case("take_along_dim", f.uniform(4, 4), f.ints(*((2, 4) if dim == 0 else (4, 2)), lo=0, hi=4), dim)
         f.case("index_select", f.uniform(4, 5), dim, f.ints(6, lo=0, hi=4))
-        f.case("index_select", f.uniform(4, 5, dtype=f64, layout="transposed"), dim, f.ints(3, lo=0, hi=4, layout="strided"))
+        f.case("index_select", f.uniform(4, 5, dtype=f64, layout="transposed"), dim,
+               f.ints(3, lo=0, hi=4, layout="strided"))
     f.case("gather", f.uniform(2, 3, 4, layout="strided"), 2, f.ints(2, 2, 5, lo=0, hi=4))
     f.case("gather", f.uniform(3, 4, layout="expanded"), 1, f.ints(3, 4, lo=0, hi=4, layout="expanded"))
     f.case("gather", f.uniform(3), 0, torch.tensor([0, 0, 2, 2, 1]))

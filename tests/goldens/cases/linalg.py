@@ -49,7 +49,8 @@ def build(f):
             triangle = (torch.triu if upper else torch.tril)(regular(3, 3))
             f.case("solve_triangular", triangle, draw(3, 2), upper=upper, tol=tol)
             f.case("solve_triangular", triangle, draw(2, 3), upper=upper, left=False, tol=tol)
-            f.case("solve_triangular", regular(2, 3, 3, layout="transposed"), draw(2, 3, 2), upper=upper, unitriangular=True, tol=tol)
+            f.case("solve_triangular", regular(2, 3, 3, layout="transposed"), draw(2, 3, 2), upper=upper,
+                   unitriangular=True, tol=tol)
             f.case("cholesky", definite(3, 3), upper=upper, tol=tol)
             f.case("cholesky", definite(2, 4, 4, layout="strided"), upper=upper, tol=tol)
         f.case("cholesky", definite(3, 3, layout="transposed"), tol=tol)
@@ -68,7 +69,8 @@ def build(f):
             f.case(op, definite(3, 3), tol=tol)
             f.case(op, definite(2, 3, 3, layout="strided"), tol=tol)
             f.case(op, definite(4, 4) - 3 * torch.eye(4, dtype=dtype), UPLO="U", tol=tol)
-            f.case(op, arrange(draw(3, 3) + torch.diag(torch.tensor([0.0, 3.0, 6.0], dtype=dtype)), "transposed"), grad=False, tol=tol)
+            f.case(op, arrange(draw(3, 3) + torch.diag(torch.tensor([0.0, 3.0, 6.0], dtype=dtype)), "transposed"),
+                   grad=False, tol=tol)
         f.case("lstsq", spread(4, 2), draw(4, 3), tol=tol)
         f.case("lstsq", arrange(spread(5, 3), "transposed"), draw(5, 1, layout="strided"), tol=tol)
         f.case("lstsq", spread(4, 2, (2,)), draw(2, 4, 2), tol=tol)

@@ -20,7 +20,8 @@ def cross_entropy(f):
     op = "cross_entropy"
     for reduction in REDUCTIONS:
         f.case(op, f.uniform(4, 5), f.ints(4, lo=0, hi=5), reduction=reduction)
-        f.case(op, f.uniform(4, 5), f.ints(4, lo=0, hi=5), f.uniform(5, lo=0.2, hi=2), reduction=reduction, constant=(2,))
+        f.case(op, f.uniform(4, 5), f.ints(4, lo=0, hi=5), f.uniform(5, lo=0.2, hi=2), reduction=reduction,
+               constant=(2,))
         f.case(op, f.uniform(4, 5), torch.tensor([0, 2, -100, 4]), reduction=reduction)
         f.case(op, f.uniform(4, 5, dtype=f64, layout="transposed"), torch.tensor([0, 2, 1, 4]),
                f.uniform(5, lo=0.2, hi=2, dtype=f64), ignore_index=2, reduction=reduction, constant=(2,))
@@ -28,7 +29,8 @@ def cross_entropy(f):
                reduction=reduction, constant=(2,))
         f.case(op, f.uniform(4, 5), f.ints(4, lo=0, hi=5), label_smoothing=0.3, reduction=reduction)
         f.case(op, f.uniform(3, 4), f.uniform(3, 4).softmax(1), reduction=reduction)
-        f.case(op, f.uniform(3, 4, dtype=f64), f.uniform(3, 4, dtype=f64).softmax(1), f.uniform(4, lo=0.2, hi=2, dtype=f64),
+        f.case(op, f.uniform(3, 4, dtype=f64), f.uniform(3, 4, dtype=f64).softmax(1),
+               f.uniform(4, lo=0.2, hi=2, dtype=f64),
                label_smoothing=0.2, reduction=reduction, constant=(2,))
         f.case(op, f.uniform(2, 3, 2, 2), f.ints(2, 2, 2, lo=0, hi=3), reduction=reduction)
         f.case(op, f.uniform(2, 3, 4, layout="strided"), f.ints(2, 4, lo=0, hi=3, layout="transposed"),
@@ -59,7 +61,8 @@ def regression(f):
         for reduction in REDUCTIONS:
             for kwargs in arguments:
                 f.case(op, f.uniform(3, 4), f.uniform(3, 4), reduction=reduction, **kwargs)
-            f.case(op, f.uniform(3, 4, dtype=f64, layout="transposed"), f.uniform(3, 4, dtype=f64, layout="strided"), reduction=reduction)
+            f.case(op, f.uniform(3, 4, dtype=f64, layout="transposed"), f.uniform(3, 4, dtype=f64, layout="strided"),
+                   reduction=reduction)
         f.case(op, f.uniform(37), f.uniform(37))
         f.case(op, torch.tensor([1.0, 2.0, 0.0]), torch.tensor([1.0, 1.0, 1.0]), reduction="sum")
         f.case(op, f.uniform(3, 4), f.uniform(3, 4, layout="expanded"), constant=(1,))
@@ -81,9 +84,12 @@ def binary(f):
         f.case(op, f.uniform(3, 4, dtype=f64), unit(3, 4, dtype=f64), unit(4, dtype=f64), constant=(1, 2),
                pos_weight=f.uniform(4, lo=0.5, hi=3, dtype=f64), **kwargs)
         f.case("soft_margin_loss", f.uniform(3, 4), f.bools(3, 4).to(f32) * 2 - 1, constant=(1,), **kwargs)
-        f.case("soft_margin_loss", f.uniform(2, 3, dtype=f64, layout="transposed"), f.bools(2, 3).to(f64) * 2 - 1, constant=(1,), **kwargs)
-    f.case("binary_cross_entropy", torch.tensor([0.0, 1.0, 1.0, 0.0]), torch.tensor([0.0, 1.0, 0.0, 1.0]), reduction="none", grad=False)
-    f.case("binary_cross_entropy_with_logits", torch.tensor([100.0, -100.0, 50.0]), torch.tensor([0.0, 1.0, 1.0]), reduction="none")
+        f.case("soft_margin_loss", f.uniform(2, 3, dtype=f64, layout="transposed"), f.bools(2, 3).to(f64) * 2 - 1,
+               constant=(1,), **kwargs)
+    f.case("binary_cross_entropy", torch.tensor([0.0, 1.0, 1.0, 0.0]), torch.tensor([0.0, 1.0, 0.0, 1.0]),
+           reduction="none", grad=False)
+    f.case("binary_cross_entropy_with_logits", torch.tensor([100.0, -100.0, 50.0]), torch.tensor([0.0, 1.0, 1.0]),
+           reduction="none")
     f.case("binary_cross_entropy_with_logits", f.uniform(5, dtype=bf16), f.bools(5).to(bf16))
 
 
@@ -121,7 +127,8 @@ def margins(f):
         f.case("triplet_margin_loss", f.uniform(4, 3), f.uniform(4, 3), f.uniform(4, 3), **kwargs)
         f.case("triplet_margin_loss", f.uniform(4, 3, dtype=f64, layout="transposed"), f.uniform(4, 3, dtype=f64),
                f.uniform(4, 3, dtype=f64), margin=2.0, p=1.0, **kwargs)
-        f.case("triplet_margin_loss", f.uniform(4, 3), f.uniform(4, 3), f.uniform(4, 3), swap=True, margin=1.5, **kwargs)
+        f.case("triplet_margin_loss", f.uniform(4, 3), f.uniform(4, 3), f.uniform(4, 3), swap=True, margin=1.5,
+               **kwargs)
         f.case("hinge_embedding_loss", f.uniform(3, 4), signs(3, 4), constant=(1,), **kwargs)
         f.case("hinge_embedding_loss", f.uniform(3, 4, dtype=f64, layout="transposed"), signs(3, 4, dtype=f64),
                margin=0.4, constant=(1,), **kwargs)

@@ -9,14 +9,16 @@ from family import bf16, f16, f32, f64
 MAX_2D = [
     {"kernel_size": 2}, {"kernel_size": 3, "stride": 2}, {"kernel_size": 3, "stride": 2, "padding": 1},
     {"kernel_size": [2, 3], "stride": [1, 2]}, {"kernel_size": 2, "dilation": 2},
-    {"kernel_size": 2, "ceil_mode": True}, {"kernel_size": 3, "stride": 2, "padding": 1, "dilation": 2, "ceil_mode": True},
+    {"kernel_size": 2, "ceil_mode": True},
+    {"kernel_size": 3, "stride": 2, "padding": 1, "dilation": 2, "ceil_mode": True},
 ]
 AVERAGE_2D = [
     {"kernel_size": 2}, {"kernel_size": 3, "stride": 2}, {"kernel_size": 3, "stride": 2, "padding": 1},
     {"kernel_size": 3, "stride": 2, "padding": 1, "count_include_pad": False},
     {"kernel_size": [2, 3], "stride": [1, 2], "padding": [1, 0]}, {"kernel_size": 2, "ceil_mode": True},
     {"kernel_size": 3, "stride": 2, "padding": 1, "ceil_mode": True, "count_include_pad": False},
-    {"kernel_size": 2, "divisor_override": 3}, {"kernel_size": 3, "padding": 1, "ceil_mode": True, "divisor_override": 2},
+    {"kernel_size": 2, "divisor_override": 3},
+    {"kernel_size": 3, "padding": 1, "ceil_mode": True, "divisor_override": 2},
 ]
 
 
@@ -42,12 +44,17 @@ def build(f):
         f.case(f"max_pool{dims}d", torch.ones(1, 1, *space), kernel_size=2)
         for op in ("adaptive_avg_pool", "adaptive_max_pool"):
             sizes = (1, 3, 4, space[0]) if dims == 1 else (1, [3, 2], [7, 5], [None, 3], [4, 5], [2, 1])
-            for i, size in enumerate(sizes):
+            for size in sizes:
                 f.case(f"{op}{dims}d", f.distinct(2, 2, *space), size)
                 f.case(f"{op}{dims}d", f.distinct(2, *space, dtype=f64, layout="transposed"), size)
             f.case(f"{op}{dims}d", f.distinct(1, 2, *space, dtype=bf16), 2)
             f.case(f"{op}{dims}d", f.distinct(1, 2, *space, layout="strided"), 3)
         f.case(f"adaptive_max_pool{dims}d", f.distinct(1, 2, *space), 2, return_indices=True)
-    f.case("max_pool2d", torch.tensor([[[1.0, math.nan, 3.0], [4.0, 5.0, -math.inf]]]), kernel_size=2, stride=1, grad=False)
+    for op in ("max_pool2d", "avg_pool2d"):
+        f.case(op, f.distinct(2, 3, 5, 4, layout="channels_last"), kernel_size=2)
+    for op in ("adaptive_avg_pool2d", "adaptive_max_pool2d"):
+        f.case(op, f.distinct(2, 3, 5, 4, layout="channels_last"), [2, 3])
+    f.case("max_pool2d", torch.tensor([[[1.0, math.nan, 3.0], [4.0, 5.0, -math.inf]]]), kernel_size=2, stride=1,
+           grad=False)
     f.case("max_pool1d", f.distinct(1, 2, 6, dtype=f16), kernel_size=3, stride=1)
     f.case("avg_pool2d", f.distinct(1, 1, 2, 2, dtype=f32), kernel_size=2)

@@ -30,7 +30,9 @@ def over_layouts(f, op, draw, variants, **options):
 def sums(f):
     for op in ("sum", "mean", "nansum", "nanmean"):
         over_layouts(f, op, f.uniform, DIMS)
-        f.case(op, f.uniform(67))
+        f.case(op, f.uniform(300))
+        f.case(op, f.uniform(3, 70), dim=1)
+        f.case(op, f.uniform(70, 3), dim=0)
         f.case(op, f.uniform())
         f.case(op, f.uniform(5, 7), dim=1)
         f.case(op, f.uniform(0, 3))
@@ -90,6 +92,8 @@ def extremes(f):
         f.case(op, f.distinct(3, 5))
         f.case(op, f.distinct(2, 3, 4, dtype=f64, layout="transposed"))
         f.case(op, f.distinct(37, layout="strided"))
+        f.case(op, f.distinct(150))
+        f.case(op, f.distinct(3, 50), dim=1)
         f.case(op, f.distinct())
         for i, layout in enumerate(("dense", "transposed", "strided", "reversed")):
             f.case(op, f.distinct(2, 3, 4, layout=layout), dim=i % 3, keepdim=i % 2 == 1)
@@ -97,7 +101,7 @@ def extremes(f):
         f.case(op, f.distinct(3, 4, layout="expanded"), dim=1)
         f.case(op, torch.tensor([1.0, 3.0, 3.0, -2.0, -2.0]))
         f.case(op, torch.tensor([[1.0, math.nan, 3.0], [math.inf, -math.inf, 0.0]]), dim=1, grad=False)
-        f.case(op, f.ints(3, 4).reshape(3, 4), grad=False)
+        f.case(op, f.ints(3, 4))
         f.case(op, torch.tensor([[3, 1, 2], [-1, 5, 0]]), dim=1)
         f.case(op, torch.tensor([[3, 1, 2], [7, 5, 0]], dtype=u8), dim=0)
         f.case(op, f.bools(5))

@@ -30,3 +30,4 @@ def build(f):
         f.case(op, f.uniform(1, 1, 4, 5, dtype=f32), scale_factor=1.3, recompute_scale_factor=True, **kwargs)
         f.case(op, f.uniform(1, 1, 2, 2), size=[1, 4], **kwargs)
         f.case(op, f.uniform(1, 2, 3, 3, dtype=bf16), size=5, **kwargs)
+        f.case(op, f.uniform(1, 3, 3, 4, layout="channels_last"), size=[5, 6], **kwargs)

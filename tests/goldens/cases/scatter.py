@@ -2,7 +2,7 @@
 
 import torch
 
-from family import bf16, f16, f32, f64, i32, i64
+from family import bf16, f16, f64, i32, i64
 
 
 def permutation_rows(f, rows, columns, limit):
@@ -82,7 +82,8 @@ def index_put(f):
     for accumulate in (False, True):
         kwargs = {"accumulate": accumulate}
         f.case("index_put", f.uniform(4, 3), [rows, columns], f.uniform(3), **kwargs)
-        f.case("index_put", f.uniform(4, 3, dtype=f64, layout="transposed"), [rows], f.uniform(3, 3, dtype=f64), **kwargs)
+        f.case("index_put", f.uniform(4, 3, dtype=f64, layout="transposed"), [rows], f.uniform(3, 3, dtype=f64),
+               **kwargs)
         f.case("index_put", f.uniform(4, 3, layout="strided"), [rows], f.uniform(), **kwargs)
         f.case("index_put", f.uniform(4, 3), [f.bools(4, 3)], f.uniform(), **kwargs)
         f.case("index_put", f.uniform(4, 3), [rows.reshape(3, 1), columns[1:]], f.uniform(3, 1), **kwargs)

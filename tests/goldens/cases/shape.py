@@ -2,7 +2,7 @@
 
 import torch
 
-from family import bf16, f16, f32, f64, i8, i16, i32, i64, u8
+from family import bf16, f16, f64, i8, i16, i32, u8
 
 
 def build(f):
@@ -35,7 +35,8 @@ def joining(f):
     f.case("stack", [f.ints(3, dtype=i8), f.ints(3, dtype=i8)], dim=1)
     f.case("meshgrid", [f.uniform(3), f.uniform(2)], indexing="ij")
     f.case("meshgrid", [f.uniform(3), f.uniform(2)], indexing="xy")
-    f.case("meshgrid", [f.uniform(2, dtype=f64, layout="strided"), f.uniform(dtype=f64), f.uniform(3, dtype=f64)], indexing="ij")
+    f.case("meshgrid", [f.uniform(2, dtype=f64, layout="strided"), f.uniform(dtype=f64), f.uniform(3, dtype=f64)],
+           indexing="ij")
     f.case("meshgrid", [f.ints(2), f.ints(3), f.ints(2)], indexing="xy")
     f.case("kron", f.uniform(2, 3), f.uniform(3, 2))
     f.case("kron", f.uniform(2, 2, dtype=f64, layout="sliced"), f.uniform(3, dtype=f64))

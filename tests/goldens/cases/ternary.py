@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from family import bf16, f16, f32, f64, i32, i64, u8
+from family import bf16, f16, f64, i32, u8
 
 
 def build(f):
@@ -59,7 +59,8 @@ def where_and_fill(f):
     f.case("where", f.bools(3, 4), f.uniform(3, 4), f.uniform(3, 4))
     f.case("where", f.bools(33), f.uniform(33), f.uniform(33))
     f.case("where", f.bools(3, 1), f.uniform(4), f.uniform(2, 3, 4))
-    f.case("where", f.bools(4, 3, layout="transposed"), f.uniform(4, 3, layout="strided"), f.uniform(3, layout="sliced"))
+    f.case("where", f.bools(4, 3, layout="transposed"), f.uniform(4, 3, layout="strided"),
+           f.uniform(3, layout="sliced"))
     f.case("where", f.bools(2, 3), f.uniform(2, 3, dtype=f64, layout="expanded"), f.uniform(dtype=f64))
     f.case("where", f.bools(5), f.uniform(5), 2.0)
     f.case("where", f.bools(5), 1.5, f.uniform(5))
@@ -69,7 +70,8 @@ def where_and_fill(f):
     f.case("where", f.bools(5), f.uniform(5, dtype=f16), f.uniform(5, dtype=f16))
     f.case("where", f.bools(5), f.uniform(5, dtype=bf16), 0.5)
     f.case("where", f.bools(5), f.bools(5), f.bools(5))
-    f.case("where", torch.tensor([True, False, True]), torch.tensor([1.0, math.nan, math.inf]), torch.tensor([math.nan, 2.0, math.nan]))
+    f.case("where", torch.tensor([True, False, True]), torch.tensor([1.0, math.nan, math.inf]),
+           torch.tensor([math.nan, 2.0, math.nan]))
     f.case("where", torch.tensor([True, False, False, True]))
     f.case("masked_fill", f.uniform(3, 4), f.bools(3, 4), 1.5)
     f.case("masked_fill", f.uniform(3, 4), f.bools(4), -math.inf)
