@@ -1,1 +1,16 @@
+//! Tensors and automatic differentiation.
+//!
+//! [`Tensor`] is dynamic in shape, dtype and device. Ops are methods with PyTorch's names; each returns a [`Result`](rushlight_core::Result).
+//! [`autograd`] steers recording and differentiation.
 
+mod arg;
+pub mod autograd;
+mod expr;
+mod ops;
+mod tensor;
+
+pub use arg::{Arg, result_type};
+pub use ops::create::{Options, TensorData};
+pub use ops::math::where_;
+pub use ops::view::IntoShape;
+pub use tensor::Tensor;

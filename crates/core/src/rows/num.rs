@@ -207,6 +207,10 @@ impl Trace {
     fn read(self) -> Self {
         Self { untouched: false, ..self }
     }
+
+    fn with(self, b: Self) -> Self {
+        Self { mask: self.mask | b.mask, untouched: false }
+    }
 }
 
 macro_rules! trace_operators {
@@ -214,7 +218,7 @@ macro_rules! trace_operators {
         impl $trait for Trace {
             type Output = Self;
             fn $method(self, b: Self) -> Self {
-                Self { mask: self.mask | b.mask, untouched: false }
+                self.with(b)
             }
         }
     )*};

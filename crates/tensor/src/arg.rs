@@ -1,0 +1,84 @@
+//! Operands that may be tensors or numbers, and the dtype they combine in.
+
+use crate::Tensor;
+use rushlight_core::half::{bf16, f16};
+use rushlight_core::{DType, Scalar};
+
+/// A tensor or a number, where PyTorch takes either.
+#[derive(Clone, Copy)]
+pub enum Arg<'a> {
+    /// A tensor.
+    Tensor(&'a Tensor),
+    /// A number.
+    Scalar(Scalar),
+}
+
+impl<'a> From<&'a Tensor> for Arg<'a> {
+    fn from(t: &'a Tensor) -> Self {
+        Arg::Tensor(t)
+    }
+}
+
+impl From<Scalar> for Arg<'_> {
+    fn from(s: Scalar) -> Self {
+        Arg::Scalar(s)
+    }
+}
+
+macro_rules! from_number {
+    ($($t:ty)*) => {$(
+        impl From<$t> for Arg<'_> {
+            fn from(v: $t) -> Self { Arg::Scalar(v.into()) }
+        }
+    )*};
+}
+from_number!(bool i8 i16 i32 i64 u8 u32 usize f32 f64 f16 bf16);
+
+impl<'a> Arg<'a> {
+    pub(crate) fn tensor(self) -> Option<&'a Tensor> {
+        match self {
+            Arg::Tensor(t) => Some(t),
+            Arg::Scalar(_) => None,
+        }
+    }
+
+    pub(crate) fn dtype(self) -> DType {
+        match self {
+            Arg::Tensor(t) => t.dtype(),
+            Arg::Scalar(s) => s.dtype(),
+        }
+    }
+}
+
+/// The dtype these operands combine in. Tensors with dimensions decide; zero-dim tensors, and after them numbers, count only
+/// where they are of a higher kind (bool, integer, float).
+///
+/// ```
+/// use rushlight_core::DType;
+/// use rushlight_tensor::{Tensor, result_type};
+/// let x = Tensor::arange(0, 3, 1)?;
+/// assert_eq!(result_type(&[(&x).into(), 2.into()]), DType::I64);
+/// assert_eq!(result_type(&[(&x).into(), 2.5.into()]), DType::F32);
+/// # Ok::<(), rushlight_core::Error>(())
+/// ```
+pub fn result_type(args: &[Arg]) -> DType {
+    let mut groups: [Option<DType>; 3] = [None; 3];
+    for arg in args {
+        let rank = match arg {
+            Arg::Tensor(t) if t.rank() > 0 => 0,
+            Arg::Tensor(_) => 1,
+            Arg::Scalar(_) => 2,
+        };
+        let dtype = arg.dtype();
+        groups[rank] = Some(groups[rank].map_or(dtype, |d| d.promote(dtype)));
+    }
+    let mut out: Option<DType> = None;
+    for lower in groups.into_iter().flatten() {
+        out = Some(match out {
+            None => lower,
+            Some(higher) if lower.category() > higher.category() => higher.promote(lower),
+            Some(higher) => higher,
+        });
+    }
+    out.unwrap_or(DType::F32)
+}

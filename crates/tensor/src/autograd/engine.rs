@@ -1,0 +1,413 @@
+//! Walks the tape from the roots, every node after all its consumers.
+
+use super::mode;
+use super::node::{Ctx, Edge, Grads, Kind, Node, lock};
+use crate::Tensor;
+use rushlight_core::smallvec::smallvec;
+use rushlight_core::{Error, Result};
+use std::cmp::Ordering;
+use std::collections::{BinaryHeap, HashMap, HashSet};
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
+
+/// How a backward pass is run; the defaults are PyTorch's.
+#[derive(Clone, Default)]
+pub struct Backward {
+    gradient: Option<Tensor>,
+    retain_graph: Option<bool>,
+    create_graph: bool,
+    allow_unused: bool,
+}
+
+impl Backward {
+    /// The gradient to start from; needed for a root that is not a scalar.
+    pub fn gradient(mut self, gradient: &Tensor) -> Self {
+        self.gradient = Some(gradient.clone());
+        self
+    }
+
+    /// Keeps saved values for another backward; by default as `create_graph`.
+    pub fn retain_graph(mut self, retain: bool) -> Self {
+        self.retain_graph = Some(retain);
+        self
+    }
+
+    /// Records the backward itself, so that gradients can be differentiated.
+    pub fn create_graph(mut self, create: bool) -> Self {
+        self.create_graph = create;
+        self
+    }
+
+    /// For [`grad`]: an input the outputs do not depend on gets `None` instead of an error.
+    pub fn allow_unused(mut self, allow: bool) -> Self {
+        self.allow_unused = allow;
+        self
+    }
+}
+
+pub(super) fn backward(root: &Tensor, options: Backward) -> Result<()> {
+    let start = start(root, options.gradient.as_ref(), "backward")?;
+    run(vec![start], &options, None)?;
+    Ok(())
+}
+
+/// Gradients of `outputs` by `inputs`, returned instead of added to `.grad`. `None` appears only with
+/// [`Backward::allow_unused`]. The gradient option applies to the first output.
+///
+/// ```
+/// use rushlight_tensor::{Tensor, autograd::{Backward, grad}};
+/// let x = Tensor::new(2.0f64)?.requires_grad_(true)?;
+/// let y = x.pow(3)?;
+/// let dy = grad(&[&y], &[&x], Backward::default().create_graph(true))?.remove(0).unwrap();
+/// let ddy = grad(&[&dy], &[&x], Backward::default())?.remove(0).unwrap();
+/// assert_eq!((dy.item::<f64>()?, ddy.item::<f64>()?), (12.0, 12.0));
+/// # Ok::<(), rushlight_core::Error>(())
+/// ```
+pub fn grad(outputs: &[&Tensor], inputs: &[&Tensor], options: Backward) -> Result<Vec<Option<Tensor>>> {
+    let mut roots = Vec::new();
+    for (i, out) in outputs.iter().enumerate() {
+        roots.push(start(out, options.gradient.as_ref().filter(|_| i == 0), "grad")?);
+    }
+    let mut wanted = Vec::new();
+    for (i, input) in inputs.iter().enumerate() {
+        wanted.push(input.edge().ok_or_else(|| {
+            Error::autograd(format!("grad: input {i} does not require grad; call requires_grad_(true) on it before the forward"))
+        })?);
+    }
+    let found = run(roots, &options, Some(&wanted))?;
+    if !options.allow_unused
+        && let Some(i) = found.iter().position(|g| g.is_none())
+    {
+        return Err(Error::autograd(format!(
+            "grad: one of the differentiated tensors (input {i}) appears to not have been used in the graph. Set allow_unused(true) if \
+             this is the desired behavior."
+        )));
+    }
+    Ok(found)
+}
+
+fn start(root: &Tensor, gradient: Option<&Tensor>, call: &str) -> Result<(Edge, Tensor)> {
+    let edge = root.edge().ok_or_else(|| {
+        Error::autograd(format!(
+            "{call}: element 0 of tensors does not require grad and does not have a grad_fn; nothing it was made from requires gradients, \
+             or it was made under no_grad"
+        ))
+    })?;
+    let gradient = match gradient {
+        Some(g) if g.shape() != root.shape() => {
+            return Err(Error::shape(format!(
+                "{call}: mismatch in shape: the gradient has shape {:?} and the output has shape {:?}",
+                g.shape(),
+                root.shape()
+            )));
+        }
+        Some(g) if g.device() != root.device() => {
+            return Err(Error::device(format!("{call}: the gradient is on {}, the output on {}", g.device(), root.device())));
+        }
+        Some(g) => g.to_dtype(root.dtype())?,
+        None if root.numel() != 1 => {
+            return Err(Error::autograd(format!(
+                "{call}: grad can be implicitly created only for scalar outputs, this one has shape {:?}; reduce it with sum() or mean(), \
+                 or pass Backward::gradient",
+                root.shape()
+            )));
+        }
+        None => mode::no_grad(|| root.ones_like())?,
+    };
+    Ok((edge, gradient))
+}
+
+/// Node addresses are their own hash.
+#[derive(Default)]
+struct AddressHasher(u64);
+
+impl Hasher for AddressHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, _: &[u8]) {}
+    fn write_usize(&mut self, address: usize) {
+        self.0 = (address as u64 >> 4).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    }
+}
+
+type ByAddress<T> = HashMap<usize, T, BuildHasherDefault<AddressHasher>>;
+
+fn key(node: &Arc<Node>) -> usize {
+    Arc::as_ptr(node) as usize
+}
+
+/// What is known of a node during one pass.
+struct Pending {
+    /// Consumers that have not run yet.
+    waiting: usize,
+    grads: Grads,
+}
+
+struct Ready(Arc<Node>);
+
+impl PartialEq for Ready {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.sequence == other.0.sequence
+    }
+}
+impl Eq for Ready {}
+impl PartialOrd for Ready {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Ready {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.0.sequence.cmp(&other.0.sequence)
+    }
+}
+
+/// Runs the graph under `roots`. With `wanted`, returns the gradients arriving at those edges and leaves every `.grad` alone.
+fn run(roots: Vec<(Edge, Tensor)>, options: &Backward, wanted: Option<&[Edge]>) -> Result<Vec<Option<Tensor>>> {
+    let retain = options.retain_graph.unwrap_or(options.create_graph);
+    let _mode = mode::set_grad_enabled(options.create_graph);
+    let mut pending = count_consumers(&roots);
+    let needed = wanted.map(|w| needed_nodes(&roots, w));
+    let mut captured: Vec<Option<Tensor>> = vec![None; wanted.map_or(0, <[Edge]>::len)];
+    let mut ready = BinaryHeap::new();
+    for (edge, gradient) in roots {
+        deliver(&mut pending, &mut ready, edge, Some(gradient))?;
+    }
+    while let Some(Ready(node)) = ready.pop() {
+        let Some(Pending { mut grads, .. }) = pending.remove(&key(&node)) else { continue };
+        run_hooks(&node, &mut grads)?;
+        if let Some(wanted) = wanted {
+            for (slot, out) in wanted.iter().zip(&mut captured) {
+                if Arc::ptr_eq(&slot.node, &node) {
+                    *out = grads.get(slot.slot).cloned().flatten();
+                }
+            }
+        }
+        if needed.as_ref().is_some_and(|n| !n.contains(&key(&node))) {
+            // Nothing wanted lies behind this node; still tell those who wait for it.
+            for edge in node.inputs.iter().flatten() {
+                deliver(&mut pending, &mut ready, edge.clone(), None)?;
+            }
+            continue;
+        }
+        let produced = match &node.kind {
+            Kind::Accumulate(leaf) => {
+                if wanted.is_none()
+                    && let Some(g) = grads.pop().flatten()
+                {
+                    leaf.accumulate_grad(g)?;
+                }
+                continue;
+            }
+            Kind::Op(backward) => apply(&node, lock(backward), grads, retain)?,
+        };
+        if mode::is_anomaly_enabled() {
+            check_anomaly(&node, &produced)?;
+        }
+        let mut produced = produced.into_iter();
+        for edge in &node.inputs {
+            let gradient = produced.next().flatten();
+            if let Some(edge) = edge {
+                deliver(&mut pending, &mut ready, edge.clone(), gradient)?;
+            }
+        }
+    }
+    Ok(captured)
+}
+
+/// Calls a node's backward function; without `retain` the function and what it saved are dropped afterwards.
+fn apply(
+    node: &Arc<Node>,
+    mut slot: std::sync::MutexGuard<'_, Option<super::node::BackwardFn>>,
+    grads: Grads,
+    retain: bool,
+) -> Result<Grads> {
+    let Some(f) = slot.take() else {
+        return Err(Error::autograd(format!(
+            "trying to backward through the graph a second time: the values saved by {} have already been freed. Pass \
+             Backward::default().retain_graph(true) to the first backward, or run the forward again.",
+            node.display_name()
+        )));
+    };
+    drop(slot);
+    if grads.iter().all(|g| g.is_none()) {
+        return Ok(smallvec![None; node.inputs.len()]);
+    }
+    let result = f(&Ctx { node }, grads);
+    if retain && let Kind::Op(slot) = &node.kind {
+        *lock(slot) = Some(f);
+    }
+    let result = result?;
+    debug_assert!(result.is_empty() || result.len() == node.inputs.len(), "{} returned {} gradients", node.name, result.len());
+    Ok(result)
+}
+
+/// Adds a gradient to what a node is waiting for; `None` only counts.
+fn deliver(pending: &mut ByAddress<Pending>, ready: &mut BinaryHeap<Ready>, edge: Edge, gradient: Option<Tensor>) -> Result<()> {
+    let Some(entry) = pending.get_mut(&key(&edge.node)) else { return Ok(()) };
+    if let Some(g) = gradient {
+        if entry.grads.is_empty() {
+            entry.grads = smallvec![None; edge.node.outputs];
+        }
+        let slot = &mut entry.grads[edge.slot];
+        *slot = Some(match slot.take() {
+            None => g,
+            Some(sum) => add_up(sum, g)?,
+        });
+    }
+    entry.waiting -= 1;
+    if entry.waiting == 0 {
+        if entry.grads.is_empty() {
+            entry.grads = smallvec![None; edge.node.outputs];
+        }
+        ready.push(Ready(edge.node));
+    }
+    Ok(())
+}
+
+/// The sum of two gradients, written over one of them if nobody else sees it.
+fn add_up(a: Tensor, b: Tensor) -> Result<Tensor> {
+    if !mode::is_grad_enabled() {
+        if a.is_sole_owner() && a.shape() == b.shape() {
+            a.add_(&b)?;
+            return Ok(a);
+        }
+        if b.is_sole_owner() && a.shape() == b.shape() {
+            b.add_(&a)?;
+            return Ok(b);
+        }
+    }
+    a.add(&b)
+}
+
+/// How many edges lead to each node reachable from the roots, the roots' own included. Iterative: graphs may be deep.
+fn count_consumers(roots: &[(Edge, Tensor)]) -> ByAddress<Pending> {
+    let mut pending: ByAddress<Pending> = ByAddress::default();
+    let mut stack: Vec<&Arc<Node>> = Vec::new();
+    let mut visit = |node: &'_ Arc<Node>| -> bool {
+        let entry = pending.entry(key(node)).or_insert_with(|| Pending { waiting: 0, grads: Grads::new() });
+        entry.waiting += 1;
+        entry.waiting == 1
+    };
+    for (edge, _) in roots {
+        if visit(&edge.node) {
+            stack.push(&edge.node);
+        }
+    }
+    while let Some(node) = stack.pop() {
+        for edge in node.inputs.iter().flatten() {
+            if visit(&edge.node) {
+                stack.push(&edge.node);
+            }
+        }
+    }
+    pending
+}
+
+/// The nodes through which a wanted edge can be reached. Nodes are decided producers first, in order of creation.
+fn needed_nodes(roots: &[(Edge, Tensor)], wanted: &[Edge]) -> HashSet<usize, BuildHasherDefault<AddressHasher>> {
+    let mut seen: HashSet<usize, BuildHasherDefault<AddressHasher>> = HashSet::default();
+    let mut nodes: Vec<&Arc<Node>> = Vec::new();
+    let mut stack: Vec<&Arc<Node>> = roots.iter().map(|(e, _)| &e.node).collect();
+    while let Some(node) = stack.pop() {
+        if seen.insert(key(node)) {
+            nodes.push(node);
+            stack.extend(node.inputs.iter().flatten().map(|e| &e.node));
+        }
+    }
+    nodes.sort_by_key(|n| if matches!(n.kind, Kind::Accumulate(_)) { 0 } else { n.sequence + 1 });
+    let targets: HashSet<usize, BuildHasherDefault<AddressHasher>> = wanted.iter().map(|e| key(&e.node)).collect();
+    let mut needed: HashSet<usize, BuildHasherDefault<AddressHasher>> = HashSet::default();
+    for node in nodes {
+        // A wanted node itself need not run, unless another wanted one lies behind it.
+        if node.inputs.iter().flatten().any(|e| targets.contains(&key(&e.node)) || needed.contains(&key(&e.node))) {
+            needed.insert(key(node));
+        }
+    }
+    needed
+}
+
+fn run_hooks(node: &Arc<Node>, grads: &mut Grads) -> Result<()> {
+    let hooks = match &node.kind {
+        Kind::Accumulate(leaf) => {
+            let meta = leaf.meta();
+            match &meta.extra {
+                Some(extra) => extra.hooks.iter().map(|(_, h)| (0, h.clone())).collect(),
+                None => Vec::new(),
+            }
+        }
+        Kind::Op(_) => lock(&node.hooks).iter().map(|(_, slot, h)| (*slot, h.clone())).collect::<Vec<_>>(),
+    };
+    for (slot, hook) in hooks {
+        if let Some(g) = grads.get(slot).cloned().flatten()
+            && let Some(replacement) = hook(&g)?
+        {
+            if replacement.shape() != g.shape() || replacement.dtype() != g.dtype() {
+                return Err(Error::autograd(format!(
+                    "a hook on the output of {} returned a gradient of {} {:?}, expected {} {:?}",
+                    node.display_name(),
+                    replacement.dtype(),
+                    replacement.shape(),
+                    g.dtype(),
+                    g.shape()
+                )));
+            }
+            grads[slot] = Some(replacement);
+        }
+    }
+    Ok(())
+}
+
+fn check_anomaly(node: &Arc<Node>, produced: &Grads) -> Result<()> {
+    for (i, g) in produced.iter().enumerate() {
+        let Some(g) = g else { continue };
+        let bad = mode::no_grad(|| g.isnan()?.any()?.item::<bool>())?;
+        if bad {
+            let place = match &node.forward_call {
+                Some(trace) => format!(" Its forward was called here:\n{trace}"),
+                None => " Switch anomaly detection on before the forward to see where it was called.".to_string(),
+            };
+            return Err(Error::autograd(format!(
+                "Function '{}' returned nan values in its {i}th output.{place}",
+                node.display_name()
+            )));
+        }
+    }
+    Ok(())
+}
+
+impl Tensor {
+    /// Whether this handle is the only way to reach the elements, each of which exists once.
+    fn is_sole_owner(&self) -> bool {
+        Arc::strong_count(&self.0) == 1
+            && Arc::strong_count(&self.0.storage) == 1
+            && !self.0.layout.overlaps()
+            && self.meta().base().is_none()
+    }
+
+    /// Adds to a leaf's gradient; takes the tensor over as it is where nobody else holds it.
+    fn accumulate_grad(&self, incoming: Tensor) -> Result<()> {
+        let recording = mode::is_grad_enabled();
+        let old = self.meta().grad.take();
+        let new = match old {
+            None if recording => incoming,
+            None if incoming.is_sole_owner() && incoming.is_contiguous() => incoming.detach(),
+            None => incoming.detach().copy()?,
+            Some(old) if recording => old.add(&incoming)?,
+            Some(old) => {
+                old.add_(&incoming)?;
+                old
+            }
+        };
+        let post_hooks = {
+            let mut meta = self.meta();
+            meta.grad = Some(new);
+            meta.extra.as_ref().map(|e| e.post_hooks.iter().map(|(_, h)| h.clone()).collect::<Vec<_>>())
+        };
+        for hook in post_hooks.into_iter().flatten() {
+            hook(self)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,99 @@
+//! Ops with a backward written by the user.
+
+use super::node::{Grads, record_many, recording};
+use super::{Saved, mode};
+use crate::Tensor;
+use rushlight_core::{Error, Result};
+
+/// What a custom function keeps from forward for backward.
+#[derive(Default)]
+pub struct Context {
+    saved: Vec<Tensor>,
+}
+
+impl Context {
+    /// Keeps tensors for backward. They may be inputs or outputs; changing one in place makes backward an error.
+    pub fn save_for_backward(&mut self, tensors: &[&Tensor]) {
+        self.saved = tensors.iter().map(|t| (*t).clone()).collect();
+    }
+}
+
+/// A differentiable op defined by the user.
+///
+/// ```
+/// use rushlight_core::Result;
+/// use rushlight_tensor::{Tensor, autograd::{Context, Function, apply}};
+///
+/// struct Cube;
+/// impl Function for Cube {
+///     fn forward(&self, ctx: &mut Context, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
+///         ctx.save_for_backward(&[inputs[0]]);
+///         Ok(vec![inputs[0].pow(3)?])
+///     }
+///     fn backward(&self, saved: &[Tensor], grads: &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>> {
+///         let Some(dy) = &grads[0] else { return Ok(vec![None]) };
+///         Ok(vec![Some((dy * saved[0].square()?.mul(3.0)?)?)])
+///     }
+/// }
+///
+/// let x = Tensor::new(2.0f32)?.requires_grad_(true)?;
+/// let y = apply(Cube, &[&x])?.remove(0);
+/// y.backward()?;
+/// assert_eq!(x.grad().unwrap().item::<f32>()?, 12.0);
+/// # Ok::<(), rushlight_core::Error>(())
+/// ```
+pub trait Function: Send + Sync + 'static {
+    /// The outputs. Ops in here are not recorded.
+    fn forward(&self, ctx: &mut Context, inputs: &[&Tensor]) -> Result<Vec<Tensor>>;
+
+    /// One gradient per input (`None` is zero) from one per output. Written with tensor ops it can be differentiated again.
+    fn backward(&self, saved: &[Tensor], grads: &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>>;
+
+    /// The name that errors and `grad_fn` show.
+    fn name(&self) -> &'static str {
+        "custom_function"
+    }
+}
+
+/// Runs a custom function and records it.
+pub fn apply(function: impl Function, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
+    let mut ctx = Context::default();
+    let outputs = mode::no_grad(|| function.forward(&mut ctx, inputs))?;
+    if !recording(inputs) {
+        return Ok(outputs);
+    }
+    // An input handed straight through, or a view of one, must not take its history over.
+    let outputs: Vec<Tensor> = outputs.iter().map(|o| o.alias()).collect();
+    let saved: Vec<Saved> = ctx
+        .saved
+        .iter()
+        .map(|t| match outputs.iter().position(|o| o.shares_storage(t) && o.layout() == t.layout()) {
+            Some(slot) => Saved::output(t, slot),
+            None => Saved::input(t),
+        })
+        .collect();
+    let (name, count) = (function.name(), inputs.len());
+    let shapes: Vec<Vec<usize>> = inputs.iter().map(|t| t.shape().to_vec()).collect();
+    record_many(name, inputs, &outputs.iter().collect::<Vec<_>>(), move |ctx, grads| {
+        let saved = saved.iter().map(|s| ctx.get(s)).collect::<Result<Vec<_>>>()?;
+        let out = function.backward(&saved, &grads)?;
+        if out.len() != count {
+            return Err(Error::autograd(format!(
+                "{name}: backward returned an incorrect number of gradients (expected {count}, got {})",
+                out.len()
+            )));
+        }
+        for (i, (g, shape)) in out.iter().zip(&shapes).enumerate() {
+            if let Some(g) = g
+                && g.shape() != &shape[..]
+            {
+                return Err(Error::autograd(format!(
+                    "{name}: backward returned a gradient of shape {:?} for input {i} of shape {shape:?}",
+                    g.shape()
+                )));
+            }
+        }
+        Ok(Grads::from_vec(out))
+    })?;
+    Ok(outputs)
+}

@@ -1,0 +1,79 @@
+//! Functions that see gradients pass.
+
+use super::node::Node;
+use crate::Tensor;
+use crate::tensor::Inner;
+use rushlight_core::{Error, Result};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
+
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+/// Takes a hook away again when asked to. Dropping the handle leaves the hook in place.
+pub struct HookHandle {
+    id: u64,
+    tensor: Weak<Inner>,
+    node: Weak<Node>,
+}
+
+impl HookHandle {
+    /// Removes the hook.
+    pub fn remove(self) {
+        if let Some(node) = self.node.upgrade() {
+            super::node::lock(&node.hooks).retain(|(id, _, _)| *id != self.id);
+        }
+        if let Some(inner) = self.tensor.upgrade() {
+            let tensor = Tensor(inner);
+            let mut meta = tensor.meta();
+            meta.extra().hooks.retain(|(id, _)| *id != self.id);
+            meta.extra().post_hooks.retain(|(id, _)| *id != self.id);
+        }
+    }
+}
+
+impl Tensor {
+    /// Calls `hook` with this tensor's whole gradient during backward; what it returns, if anything, takes the gradient's place.
+    ///
+    /// ```
+    /// # use rushlight_tensor::Tensor;
+    /// let x = Tensor::new([1.0f32])?.requires_grad_(true)?;
+    /// x.register_hook(|g| Ok(Some(g.mul(10.0)?)))?;
+    /// x.mul(2.0)?.sum()?.backward()?;
+    /// assert_eq!(x.grad().unwrap().to_vec::<f32>()?, [20.0]);
+    /// # Ok::<(), rushlight_core::Error>(())
+    /// ```
+    pub fn register_hook(&self, hook: impl Fn(&Tensor) -> Result<Option<Tensor>> + Send + Sync + 'static) -> Result<HookHandle> {
+        if !self.requires_grad() {
+            return Err(Error::autograd("register_hook: cannot register a hook on a tensor that doesn't require gradient"));
+        }
+        self.refresh_view();
+        let id = NEXT.fetch_add(1, Relaxed);
+        let mut meta = self.meta();
+        let node = match &meta.node {
+            Some(node) => {
+                node.add_hook(id, meta.slot, Arc::new(hook));
+                Arc::downgrade(node)
+            }
+            None => {
+                meta.extra().hooks.push((id, Arc::new(hook)));
+                Weak::new()
+            }
+        };
+        Ok(HookHandle { id, tensor: Arc::downgrade(&self.0), node })
+    }
+
+    /// Calls `hook` with this leaf after each backward has added to its `.grad`. Data-parallel training stands on this.
+    pub fn register_post_accumulate_grad_hook(
+        &self,
+        hook: impl Fn(&Tensor) -> Result<()> + Send + Sync + 'static,
+    ) -> Result<HookHandle> {
+        if !self.requires_grad() || !self.is_leaf() {
+            return Err(Error::autograd(
+                "register_post_accumulate_grad_hook: post accumulate grad hooks can be registered only on leaf tensors that require gradients",
+            ));
+        }
+        let id = NEXT.fetch_add(1, Relaxed);
+        self.meta().extra().post_hooks.push((id, Arc::new(hook)));
+        Ok(HookHandle { id, tensor: Arc::downgrade(&self.0), node: Weak::new() })
+    }
+}

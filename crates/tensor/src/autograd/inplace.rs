@@ -1,0 +1,166 @@
+//! History of tensors that are changed in place, and of views of them.
+//!
+//! A view remembers its base. Changing either gives the base a new node; the base's epoch tells older views that their own
+//! history is out of date, and the next use makes them a fresh one from the base.
+
+use super::Extra;
+use super::node::{BackwardFn, Ctx, Edge, Grads, Node};
+use super::{Meta, mode};
+use crate::Tensor;
+use rushlight_core::smallvec::{SmallVec, smallvec};
+use rushlight_core::{Error, Layout, Result};
+use std::sync::atomic::Ordering::Relaxed;
+
+impl Tensor {
+    /// A view of this tensor's memory, remembering its base. The caller records the op.
+    pub(crate) fn make_view(&self, layout: Layout) -> Tensor {
+        let (base, epoch) = {
+            let meta = self.meta();
+            match meta.extra.as_ref().and_then(|e| e.base.as_ref()) {
+                Some((base, epoch)) => (base.clone(), *epoch),
+                None => (self.clone(), meta.epoch),
+            }
+        };
+        let extra = Extra { base: Some((base, epoch)), ..Extra::default() };
+        let meta = Meta { extra: Some(Box::new(extra)), ..Meta::default() };
+        Tensor::from_parts(self.0.storage.clone(), layout, self.0.dtype, meta)
+    }
+
+    /// Gives a view whose base got a new history since a history of its own again.
+    pub(crate) fn refresh_view(&self) {
+        let stale = {
+            let meta = self.meta();
+            meta.extra.as_ref().and_then(|e| e.base.as_ref()).map(|(base, epoch)| (base.clone(), *epoch))
+        };
+        let Some((base, seen)) = stale else { return };
+        let now = base.meta().epoch;
+        if now == seen || !base.requires_grad() {
+            return;
+        }
+        let Some(edge) = base.edge() else { return };
+        let node = strided_view_node(&base, edge, &self.0.layout);
+        self.attach(&node, 0);
+        if let Some((_, epoch)) = self.meta().extra().base.as_mut() {
+            *epoch = now;
+        }
+    }
+
+    /// Checks that this tensor may be changed in place now. Called before the change.
+    pub(crate) fn check_inplace(&self, op: &str, sources: &[&Tensor]) -> Result<()> {
+        if self.0.layout.overlaps() {
+            return Err(Error::value(format!(
+                "{op}: unsupported operation: more than one element of the written-to tensor (shape {:?}, strides {:?}) refers to a single \
+                 memory location. Clone the tensor before performing the operation.",
+                self.shape(),
+                self.strides()
+            )));
+        }
+        if !mode::is_grad_enabled() {
+            return Ok(());
+        }
+        if self.requires_grad() && self.is_leaf() {
+            return Err(Error::autograd(format!(
+                "{op}: a leaf Variable that requires grad is being used in an in-place operation. Wrap the change in no_grad, or \
+                 work on a clone."
+            )));
+        }
+        let base = self.meta().base().cloned();
+        if let Some(base) = base {
+            if base.requires_grad() && base.is_leaf() {
+                return Err(Error::autograd(format!(
+                    "{op}: a view of a leaf Variable that requires grad is being used in an in-place operation. Wrap the change in \
+                     no_grad, or work on a clone."
+                )));
+            }
+            if !base.is_contiguous() && sources.iter().any(|t| t.requires_grad()) {
+                return Err(Error::unsupported(format!(
+                    "{op}: recording an in-place change of a view needs a contiguous base; clone the base first"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives a tensor that was just changed in place a new history. `edges` are those of the op's inputs, taken before the change, this
+    /// tensor's old value first.
+    pub(crate) fn new_history(&self, name: &'static str, edges: SmallVec<[Option<Edge>; 3]>, backward: BackwardFn) {
+        let base = self.meta().base().cloned();
+        match base {
+            None => {
+                let node = Node::new(name, edges, 1, backward);
+                self.attach(&node, 0);
+                self.meta().epoch += 1;
+            }
+            Some(base) => {
+                let node = write_through_view(name, &base, &self.0.layout, edges, backward);
+                base.attach(&node, 0);
+                base.meta().epoch += 1;
+                self.0.requires_grad.store(true, Relaxed);
+                self.refresh_view();
+            }
+        }
+    }
+
+    /// Counts a change of memory that has no gradient to record (under `no_grad`, or of integers).
+    pub(crate) fn changed_unrecorded(&self) {
+        self.0.storage.bump_version();
+    }
+}
+
+/// A node that reads the elements of `layout` out of `base`: its backward puts the gradient back where they came from.
+fn strided_view_node(base: &Tensor, edge: Edge, layout: &Layout) -> std::sync::Arc<Node> {
+    let (shape, dtype, base_layout, layout) = (base.shape().to_vec(), base.dtype(), base.0.layout.clone(), layout.clone());
+    Node::new(
+        "as_strided",
+        smallvec![Some(edge)],
+        1,
+        Box::new(move |_: &Ctx, mut grads: Grads| {
+            let Some(dy) = grads.pop().flatten() else { return Ok(smallvec![None]) };
+            let within = relative(&layout, &base_layout);
+            Ok(smallvec![Some(crate::ops::view::scatter_view(&dy, &shape, dtype, &within)?)])
+        }),
+    )
+}
+
+/// A node on the base for a change made through a view of it: the part of the gradient that lies under the view goes through the
+/// op's own backward, the rest passes.
+fn write_through_view(
+    name: &'static str,
+    base: &Tensor,
+    layout: &Layout,
+    edges: SmallVec<[Option<Edge>; 3]>,
+    backward: BackwardFn,
+) -> std::sync::Arc<Node> {
+    let mut inputs = edges;
+    inputs[0] = base.edge();
+    let (within, wants_rest) = (relative(layout, &base.0.layout), inputs[0].is_some());
+    Node::new(
+        name,
+        inputs,
+        1,
+        Box::new(move |ctx: &Ctx, mut grads: Grads| {
+            let Some(dy) = grads.pop().flatten() else { return Ok(smallvec![None; ctx.node.inputs.len()]) };
+            let whole = dy.copy()?;
+            let under = whole.as_strided(within.shape(), within.strides(), within.offset())?;
+            let mut out = backward(ctx, smallvec![Some(under.copy()?)])?;
+            if out.is_empty() {
+                return Ok(out);
+            }
+            if wants_rest {
+                match out[0].take() {
+                    Some(g) => under.copy_(&g)?,
+                    None => under.zero_()?,
+                };
+                out[0] = Some(whole);
+            } else {
+                out[0] = None;
+            }
+            Ok(out)
+        }),
+    )
+}
+
+/// A view's layout as seen from the start of its base.
+fn relative(layout: &Layout, base: &Layout) -> Layout {
+    layout.clone().with_offset(layout.offset() - base.offset())
+}

@@ -1,0 +1,192 @@
+//! Automatic differentiation: the tape, the engine that walks it back, and what users steer it with.
+//!
+//! An op that sees an input with `requires_grad` leaves a node holding a backward function and edges to its inputs' nodes.
+//! [`Tensor::backward`] walks the nodes from the root in dependency order. Derivatives are made of tensor ops, so with
+//! `create_graph` they are recorded themselves and can be differentiated again.
+
+mod checkpoint;
+mod engine;
+mod function;
+mod hooks;
+mod inplace;
+pub(crate) mod mode;
+mod node;
+mod saved;
+
+pub use checkpoint::checkpoint;
+pub use engine::{Backward, grad};
+pub use function::{Context, Function, apply};
+pub use hooks::HookHandle;
+pub use mode::{
+    ModeGuard, enable_grad, inference_mode, is_anomaly_enabled, is_grad_enabled, no_grad, set_detect_anomaly,
+    set_grad_enabled,
+};
+pub use node::Grads;
+
+pub(crate) use node::{Ctx, edges, record, record_many, recording};
+pub(crate) use saved::Saved;
+
+use crate::Tensor;
+use node::{Hook, Node, PostHook};
+use rushlight_core::{Error, Result};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Weak};
+
+/// A tensor's place on the tape.
+pub(crate) struct Meta {
+    pub(crate) grad: Option<Tensor>,
+    /// The node this tensor is an output of; `None` for leaves.
+    pub(crate) node: Option<Arc<Node>>,
+    pub(crate) slot: usize,
+    /// A leaf's accumulation node, while a graph holds it.
+    pub(crate) accumulate: Weak<Node>,
+    /// Counts changes of history by in-place ops: views of this tensor compare it.
+    pub(crate) epoch: u64,
+    pub(crate) extra: Option<Box<Extra>>,
+}
+
+/// What few tensors have.
+#[derive(Default)]
+pub(crate) struct Extra {
+    /// The tensor this one is a view of, and its epoch when the view's history was made.
+    pub(crate) base: Option<(Tensor, u64)>,
+    pub(crate) hooks: Vec<(u64, Hook)>,
+    pub(crate) post_hooks: Vec<(u64, PostHook)>,
+    pub(crate) retains_grad: bool,
+}
+
+impl Meta {
+    pub(crate) fn extra(&mut self) -> &mut Extra {
+        self.extra.get_or_insert_with(Default::default)
+    }
+
+    pub(crate) fn base(&self) -> Option<&Tensor> {
+        self.extra.as_ref().and_then(|e| e.base.as_ref()).map(|(base, _)| base)
+    }
+}
+
+impl Tensor {
+    /// Whether this tensor was made by the user and not by a recorded op. Gradients are kept for leaves.
+    pub fn is_leaf(&self) -> bool {
+        self.refresh_view();
+        self.meta().node.is_none()
+    }
+
+    /// The name of the op that made this tensor, as PyTorch prints it, for example `ExpBackward`.
+    pub fn grad_fn(&self) -> Option<String> {
+        self.refresh_view();
+        self.meta().node.as_ref().map(|n| n.display_name())
+    }
+
+    /// The gradient that `backward` has added up, if any.
+    pub fn grad(&self) -> Option<Tensor> {
+        self.meta().grad.clone()
+    }
+
+    /// Sets or clears the gradient.
+    pub fn set_grad(&self, grad: Option<Tensor>) -> Result<()> {
+        if let Some(g) = &grad {
+            if g.shape() != self.shape() {
+                return Err(Error::shape(format!("set_grad: the gradient has shape {:?}, the tensor {:?}", g.shape(), self.shape())));
+            }
+            if g.dtype() != self.dtype() || g.device() != self.device() {
+                return Err(Error::dtype(format!(
+                    "set_grad: the gradient is {} on {}, the tensor {} on {}",
+                    g.dtype(),
+                    g.device(),
+                    self.dtype(),
+                    self.device()
+                )));
+            }
+        }
+        self.meta().grad = grad;
+        Ok(())
+    }
+
+    /// Clears the gradient.
+    pub fn zero_grad(&self) {
+        self.meta().grad = None;
+    }
+
+    /// Turns recording on or off for a leaf.
+    ///
+    /// ```
+    /// # use rushlight_tensor::Tensor;
+    /// let w = Tensor::new([1.0f32, 2.0])?.requires_grad_(true)?;
+    /// assert!(w.requires_grad() && w.is_leaf());
+    /// # Ok::<(), rushlight_core::Error>(())
+    /// ```
+    pub fn requires_grad_(self, requires_grad: bool) -> Result<Self> {
+        if requires_grad && !self.dtype().is_float() {
+            return Err(Error::dtype(format!(
+                "requires_grad_: only tensors of floating point dtype can require gradients, this one is {}",
+                self.dtype()
+            )));
+        }
+        if requires_grad && self.0.inference {
+            return Err(Error::autograd("requires_grad_: a tensor made under inference_mode cannot require gradients; clone it outside"));
+        }
+        if !requires_grad && !self.is_leaf() {
+            return Err(Error::autograd(
+                "requires_grad_: you can only change requires_grad flags of leaf tensors; use detach() to take a computed tensor out of the graph",
+            ));
+        }
+        self.0.requires_grad.store(requires_grad, Relaxed);
+        Ok(self)
+    }
+
+    /// The same elements, outside the graph. In-place changes are seen by both.
+    pub fn detach(&self) -> Tensor {
+        self.alias()
+    }
+
+    /// Keeps this tensor's gradient in `.grad` although it is not a leaf.
+    pub fn retain_grad(&self) -> Result<()> {
+        if !self.requires_grad() {
+            return Err(Error::autograd("retain_grad: this tensor does not require gradients"));
+        }
+        if self.is_leaf() {
+            return Ok(());
+        }
+        {
+            let mut meta = self.meta();
+            if meta.extra().retains_grad {
+                return Ok(());
+            }
+            meta.extra().retains_grad = true;
+        }
+        let weak = Arc::downgrade(&self.0);
+        self.register_hook(move |g| {
+            if let Some(inner) = weak.upgrade() {
+                let t = Tensor(inner);
+                let sum = match t.grad() {
+                    Some(old) => old.add(g)?,
+                    None => g.clone(),
+                };
+                t.meta().grad = Some(sum);
+            }
+            Ok(None)
+        })?;
+        Ok(())
+    }
+
+    /// Adds up the gradients of this scalar by every leaf it was made from, in their `.grad`. Frees the graph's saved values; for
+    /// other wishes see [`Tensor::backward_with`].
+    pub fn backward(&self) -> Result<()> {
+        self.backward_with(Backward::default())
+    }
+
+    /// [`Tensor::backward`] with a gradient to start from, a graph to keep, or a graph of the backward itself.
+    ///
+    /// ```
+    /// use rushlight_tensor::{Tensor, autograd::Backward};
+    /// let x = Tensor::new([3.0f32, 4.0])?.requires_grad_(true)?;
+    /// let y = (&x * &x)?;
+    /// y.backward_with(Backward::default().gradient(&Tensor::new([1.0f32, 0.5])?).retain_graph(true))?;
+    /// assert_eq!(x.grad().unwrap().to_vec::<f32>()?, [6.0, 4.0]);
+    /// # Ok::<(), rushlight_core::Error>(())
+    /// ```
+    pub fn backward_with(&self, options: Backward) -> Result<()> {
+        engine::backward(self, options)
+    }
+}

@@ -1,0 +1,90 @@
+//! Whether ops are recorded, per thread.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+thread_local! {
+    static GRAD: Cell<bool> = const { Cell::new(true) };
+    static INFERENCE: Cell<bool> = const { Cell::new(false) };
+}
+
+static ANOMALY: AtomicBool = AtomicBool::new(false);
+
+/// Whether ops on this thread are recorded.
+#[inline]
+pub fn is_grad_enabled() -> bool {
+    GRAD.get()
+}
+
+#[inline]
+pub(crate) fn is_inference() -> bool {
+    INFERENCE.get()
+}
+
+/// Puts the former state back when dropped. Not `Send`: the state is the thread's.
+#[must_use = "the mode ends when the guard is dropped"]
+pub struct ModeGuard {
+    grad: bool,
+    inference: bool,
+    _thread: std::marker::PhantomData<*const ()>,
+}
+
+impl Drop for ModeGuard {
+    fn drop(&mut self) {
+        GRAD.set(self.grad);
+        INFERENCE.set(self.inference);
+    }
+}
+
+/// Records ops, or not, until the guard is dropped.
+///
+/// ```
+/// use rushlight_tensor::autograd::{is_grad_enabled, set_grad_enabled};
+/// {
+///     let _guard = set_grad_enabled(false);
+///     assert!(!is_grad_enabled());
+/// }
+/// assert!(is_grad_enabled());
+/// ```
+pub fn set_grad_enabled(enabled: bool) -> ModeGuard {
+    let guard = ModeGuard { grad: GRAD.get(), inference: INFERENCE.get(), _thread: std::marker::PhantomData };
+    GRAD.set(enabled);
+    guard
+}
+
+/// Runs a closure without recording.
+///
+/// ```
+/// use rushlight_tensor::{Tensor, autograd::no_grad};
+/// let x = Tensor::new([1.0f32])?.requires_grad_(true)?;
+/// assert!(!no_grad(|| x.exp())?.requires_grad());
+/// # Ok::<(), rushlight_core::Error>(())
+/// ```
+pub fn no_grad<T>(f: impl FnOnce() -> T) -> T {
+    let _guard = set_grad_enabled(false);
+    f()
+}
+
+/// Runs a closure with recording, also inside [`no_grad`].
+pub fn enable_grad<T>(f: impl FnOnce() -> T) -> T {
+    let _guard = set_grad_enabled(true);
+    f()
+}
+
+/// Runs a closure without recording; tensors made in it can never enter a graph.
+pub fn inference_mode<T>(f: impl FnOnce() -> T) -> T {
+    let _guard = set_grad_enabled(false);
+    INFERENCE.set(true);
+    f()
+}
+
+/// Switches anomaly detection for the whole process: a backward step that makes NaN is an error naming the op and where its forward
+/// was called. Slow; for debugging.
+pub fn set_detect_anomaly(enabled: bool) {
+    ANOMALY.store(enabled, Relaxed);
+}
+
+/// Whether anomaly detection is on.
+pub fn is_anomaly_enabled() -> bool {
+    ANOMALY.load(Relaxed)
+}

@@ -1,0 +1,228 @@
+//! The tape: one node per recorded op, edges to the nodes its inputs came from.
+
+use super::saved::Saved;
+use super::{Meta, mode};
+use crate::Tensor;
+use rushlight_core::smallvec::SmallVec;
+use rushlight_core::{Error, Result};
+use std::backtrace::Backtrace;
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, Weak};
+
+/// Gradients, one per input or output of a node; `None` is zero.
+pub type Grads = SmallVec<[Option<Tensor>; 3]>;
+
+pub(crate) type BackwardFn = Box<dyn Fn(&Ctx, Grads) -> Result<Grads> + Send + Sync>;
+/// Sees a gradient and may replace it.
+pub(crate) type Hook = Arc<dyn Fn(&Tensor) -> Result<Option<Tensor>> + Send + Sync>;
+/// Runs after a leaf's gradient has been added up.
+pub(crate) type PostHook = Arc<dyn Fn(&Tensor) -> Result<()> + Send + Sync>;
+
+/// Where a tensor came from: a node and which of its outputs.
+#[derive(Clone)]
+pub(crate) struct Edge {
+    pub(crate) node: Arc<Node>,
+    pub(crate) slot: usize,
+}
+
+pub(crate) enum Kind {
+    /// Adds what arrives to a leaf's `.grad`.
+    Accumulate(Tensor),
+    /// A recorded op; `None` once its saved values were freed.
+    Op(Mutex<Option<BackwardFn>>),
+}
+
+pub(crate) struct Node {
+    pub(crate) name: &'static str,
+    /// Later ops have higher numbers, so consumers always outnumber producers. Leaves come first of all that is ready.
+    pub(crate) sequence: u64,
+    pub(crate) inputs: SmallVec<[Option<Edge>; 3]>,
+    pub(crate) outputs: usize,
+    pub(crate) kind: Kind,
+    pub(crate) hooks: Mutex<Vec<(u64, usize, Hook)>>,
+    pub(crate) forward_call: Option<Box<Backtrace>>,
+}
+
+static SEQUENCE: AtomicU64 = AtomicU64::new(0);
+
+impl Node {
+    pub(crate) fn new(name: &'static str, inputs: SmallVec<[Option<Edge>; 3]>, outputs: usize, backward: BackwardFn) -> Arc<Self> {
+        Arc::new(Self {
+            name,
+            sequence: SEQUENCE.fetch_add(1, Relaxed),
+            inputs,
+            outputs,
+            kind: Kind::Op(Mutex::new(Some(backward))),
+            hooks: Mutex::new(Vec::new()),
+            forward_call: mode::is_anomaly_enabled().then(|| Box::new(Backtrace::force_capture())),
+        })
+    }
+
+    fn accumulate(leaf: &Tensor) -> Arc<Self> {
+        Arc::new(Self {
+            name: "accumulate_grad",
+            sequence: u64::MAX,
+            inputs: SmallVec::new(),
+            outputs: 1,
+            kind: Kind::Accumulate(leaf.clone()),
+            hooks: Mutex::new(Vec::new()),
+            forward_call: None,
+        })
+    }
+
+    /// The name as PyTorch would print it: `exp` is `ExpBackward`.
+    pub(crate) fn display_name(&self) -> String {
+        let mut out = String::new();
+        for part in self.name.split('_').filter(|p| !p.is_empty()) {
+            let mut chars = part.chars();
+            out.extend(chars.next().map(|c| c.to_ascii_uppercase()));
+            out.push_str(chars.as_str());
+        }
+        out + "Backward"
+    }
+
+    pub(crate) fn add_hook(&self, id: u64, slot: usize, hook: Hook) {
+        lock(&self.hooks).push((id, slot, hook));
+    }
+}
+
+pub(crate) fn lock<T>(m: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    m.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+/// What a backward function is given besides the gradients.
+pub(crate) struct Ctx<'a> {
+    pub(crate) node: &'a Arc<Node>,
+}
+
+impl Ctx<'_> {
+    /// Whether input `i` wants a gradient.
+    pub(crate) fn needs(&self, i: usize) -> bool {
+        self.node.inputs.get(i).is_some_and(|e| e.is_some())
+    }
+
+    /// A saved tensor, if nobody changed it since.
+    pub(crate) fn get(&self, saved: &Saved) -> Result<Tensor> {
+        saved.unpack(self.node)
+    }
+
+    /// Whether the backward itself is recorded: derivatives must then be made of recorded ops.
+    pub(crate) fn recording(&self) -> bool {
+        mode::is_grad_enabled()
+    }
+}
+
+impl Drop for Node {
+    /// A long chain must not be dropped recursively: contents go to a queue that the outermost drop on this thread empties.
+    fn drop(&mut self) {
+        type Contents = (SmallVec<[Option<Edge>; 3]>, Option<BackwardFn>);
+        thread_local! {
+            static QUEUE: RefCell<Option<Vec<Contents>>> = const { RefCell::new(None) };
+        }
+        let backward = match &mut self.kind {
+            Kind::Op(f) => f.get_mut().unwrap_or_else(|e| e.into_inner()).take(),
+            Kind::Accumulate(_) => None,
+        };
+        let contents = (std::mem::take(&mut self.inputs), backward);
+        let outermost = QUEUE.try_with(|q| {
+            let mut queue = q.borrow_mut();
+            match queue.as_mut() {
+                Some(waiting) => {
+                    waiting.push(contents);
+                    false
+                }
+                None => {
+                    *queue = Some(vec![contents]);
+                    true
+                }
+            }
+        });
+        if outermost == Ok(true) {
+            while let Some(next) = QUEUE.with(|q| q.borrow_mut().as_mut().and_then(|w| w.pop())) {
+                drop(next);
+            }
+            QUEUE.with(|q| *q.borrow_mut() = None);
+        }
+    }
+}
+
+impl Tensor {
+    /// The edge a recorded op gets to this tensor; `None` if it does not require grad.
+    pub(crate) fn edge(&self) -> Option<Edge> {
+        if !self.requires_grad() {
+            return None;
+        }
+        self.refresh_view();
+        let mut meta = self.meta();
+        if let Some(node) = &meta.node {
+            return Some(Edge { node: node.clone(), slot: meta.slot });
+        }
+        if let Some(node) = meta.accumulate.upgrade() {
+            return Some(Edge { node, slot: 0 });
+        }
+        let node = Node::accumulate(self);
+        meta.accumulate = Arc::downgrade(&node);
+        Some(Edge { node, slot: 0 })
+    }
+
+    /// Makes this fresh tensor an output of a node.
+    pub(crate) fn attach(&self, node: &Arc<Node>, slot: usize) {
+        self.0.requires_grad.store(true, Relaxed);
+        let mut meta = self.meta();
+        meta.node = Some(node.clone());
+        meta.slot = slot;
+    }
+}
+
+/// Whether an op over these inputs is to be recorded.
+#[inline]
+pub(crate) fn recording(inputs: &[&Tensor]) -> bool {
+    mode::is_grad_enabled() && inputs.iter().any(|t| t.requires_grad())
+}
+
+/// Edges to the inputs, or an error for one that may not enter a graph.
+pub(crate) fn edges(inputs: &[&Tensor]) -> Result<SmallVec<[Option<Edge>; 3]>> {
+    if inputs.iter().any(|t| t.0.inference) {
+        return Err(Error::autograd(
+            "a tensor made under inference_mode cannot take part in a graph: clone it outside inference_mode, or use no_grad instead",
+        ));
+    }
+    Ok(inputs.iter().map(|t| t.edge()).collect())
+}
+
+/// Records `out` as made from `inputs`. `backward` gets the gradient of `out` and returns one gradient per input. Call only if
+/// [`recording`] says so; saved values are made by the caller.
+pub(crate) fn record(
+    name: &'static str,
+    inputs: &[&Tensor],
+    out: &Tensor,
+    backward: impl Fn(&Ctx, &Tensor) -> Result<Grads> + Send + Sync + 'static,
+) -> Result<()> {
+    record_many(name, inputs, &[out], move |ctx, mut grads| match grads.pop().flatten() {
+        Some(dy) => backward(ctx, &dy),
+        None => Ok(Grads::new()),
+    })
+}
+
+/// [`record`] for several outputs, of which those that are not floats take no part. Gradients may be `None`, not all of them.
+pub(crate) fn record_many(
+    name: &'static str,
+    inputs: &[&Tensor],
+    outs: &[&Tensor],
+    backward: impl Fn(&Ctx, Grads) -> Result<Grads> + Send + Sync + 'static,
+) -> Result<()> {
+    let node = Node::new(name, edges(inputs)?, outs.len(), Box::new(backward));
+    for (slot, out) in outs.iter().enumerate() {
+        if out.dtype().is_float() {
+            out.attach(&node, slot);
+        }
+    }
+    Ok(())
+}
+
+impl Default for Meta {
+    fn default() -> Self {
+        Self { grad: None, node: None, slot: 0, accumulate: Weak::new(), epoch: 0, extra: None }
+    }
+}

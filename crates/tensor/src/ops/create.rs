@@ -1,0 +1,311 @@
+//! Tensors out of nothing: from Rust data, constants and ranges.
+
+use crate::Tensor;
+use crate::tensor::backend;
+use rushlight_core::half::{bf16, f16};
+use rushlight_core::{DType, Device, Element, Error, Result, Scalar};
+
+/// The dtype and device of a new tensor; `float32` on the CPU unless said otherwise.
+///
+/// ```
+/// use rushlight_core::{DType, Device};
+/// use rushlight_tensor::{Options, Tensor};
+/// let x = Tensor::zeros_with([2], Options::from(DType::F64).device(Device::Cpu))?;
+/// assert_eq!(x.dtype(), DType::F64);
+/// # Ok::<(), rushlight_core::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    dtype: Option<DType>,
+    device: Device,
+}
+
+impl Options {
+    /// Sets the dtype.
+    pub fn dtype(mut self, dtype: DType) -> Self {
+        self.dtype = Some(dtype);
+        self
+    }
+
+    /// Sets the device.
+    pub fn device(mut self, device: Device) -> Self {
+        self.device = device;
+        self
+    }
+
+    pub(crate) fn dtype_or(&self, default: DType) -> DType {
+        self.dtype.unwrap_or(default)
+    }
+
+    pub(crate) fn uninit(&self, shape: &[usize], default: DType) -> Result<Tensor> {
+        Tensor::uninit(backend(self.device)?, shape, self.dtype_or(default))
+    }
+}
+
+impl From<DType> for Options {
+    fn from(dtype: DType) -> Self {
+        Options::default().dtype(dtype)
+    }
+}
+
+impl From<Device> for Options {
+    fn from(device: Device) -> Self {
+        Options::default().device(device)
+    }
+}
+
+impl From<(DType, Device)> for Options {
+    fn from((dtype, device): (DType, Device)) -> Self {
+        Options::default().dtype(dtype).device(device)
+    }
+}
+
+/// Rust data that can become a tensor: a number, or arrays and vectors of it, nested up to six deep.
+pub trait TensorData {
+    /// The number at the bottom.
+    type Elem: Element;
+    /// Appends the sizes from here down.
+    fn push_shape(&self, shape: &mut Vec<usize>);
+    /// Appends the elements, checking that all parts have the sizes of the first.
+    fn push_elements(&self, shape: &[usize], out: &mut Vec<Self::Elem>) -> Result<()>;
+}
+
+macro_rules! leaf {
+    ($($t:ty)*) => {$(
+        impl TensorData for $t {
+            type Elem = $t;
+            fn push_shape(&self, _: &mut Vec<usize>) {}
+            fn push_elements(&self, _: &[usize], out: &mut Vec<$t>) -> Result<()> {
+                out.push(*self);
+                Ok(())
+            }
+        }
+    )*};
+}
+leaf!(f32 f64 f16 bf16 i64 i32 i16 i8 u8 bool);
+
+fn push_all<T: TensorData>(items: &[T], shape: &[usize], out: &mut Vec<T::Elem>) -> Result<()> {
+    if shape.first() != Some(&items.len()) {
+        return Err(Error::shape(format!(
+            "Tensor::new: expected sequence of length {} at one nesting level, got {}; all parts must have the same size",
+            shape.first().copied().unwrap_or(0),
+            items.len()
+        )));
+    }
+    items.iter().try_for_each(|item| item.push_elements(&shape[1..], out))
+}
+
+macro_rules! sequence {
+    ($(($($generics:tt)*) $t:ty;)*) => {$(
+        impl<$($generics)*> TensorData for $t {
+            type Elem = T::Elem;
+            fn push_shape(&self, shape: &mut Vec<usize>) {
+                shape.push(self.len());
+                if let Some(first) = self.first() {
+                    first.push_shape(shape);
+                }
+            }
+            fn push_elements(&self, shape: &[usize], out: &mut Vec<T::Elem>) -> Result<()> {
+                push_all(self, shape, out)
+            }
+        }
+    )*};
+}
+sequence! {
+    (T: TensorData, const N: usize) [T; N];
+    (T: TensorData) Vec<T>;
+    (T: TensorData) [T];
+}
+
+impl<D: TensorData + ?Sized> TensorData for &D {
+    type Elem = D::Elem;
+    fn push_shape(&self, shape: &mut Vec<usize>) {
+        (**self).push_shape(shape);
+    }
+    fn push_elements(&self, shape: &[usize], out: &mut Vec<D::Elem>) -> Result<()> {
+        (**self).push_elements(shape, out)
+    }
+}
+
+impl Tensor {
+    /// A tensor from a number or nested arrays, slices or vectors.
+    ///
+    /// ```
+    /// # use rushlight_tensor::Tensor;
+    /// let x = Tensor::new([[1i64, 2], [3, 4]])?;
+    /// assert_eq!(x.shape(), [2, 2]);
+    /// # Ok::<(), rushlight_core::Error>(())
+    /// ```
+    pub fn new(data: impl TensorData) -> Result<Tensor> {
+        let mut shape = Vec::new();
+        data.push_shape(&mut shape);
+        let mut elements = Vec::with_capacity(shape.iter().product());
+        data.push_elements(&shape, &mut elements)?;
+        Tensor::from_slice(&elements, shape)
+    }
+
+    /// A tensor of a given shape from its elements in row-major order.
+    pub fn from_slice<T: Element>(elements: &[T], shape: impl AsRef<[usize]>) -> Result<Tensor> {
+        let shape = shape.as_ref();
+        if rushlight_core::layout::checked_numel(shape)? != elements.len() {
+            return Err(Error::shape(format!("shape {shape:?} is invalid for input of size {}", elements.len())));
+        }
+        let out = Tensor::uninit(backend(Device::Cpu)?, shape, T::DTYPE)?;
+        // SAFETY: `Element` types are plain data without padding, so their bytes may be read.
+        let bytes = unsafe { std::slice::from_raw_parts(elements.as_ptr().cast::<u8>(), std::mem::size_of_val(elements)) };
+        out.backend().upload(bytes, &out.0.storage, 0)?;
+        Ok(out)
+    }
+
+    /// A one-dimensional tensor from an iterator.
+    ///
+    /// ```
+    /// # use rushlight_tensor::Tensor;
+    /// assert_eq!(Tensor::from_iter((0..3).map(|i| i as f32 * 0.5))?.to_vec::<f32>()?, [0.0, 0.5, 1.0]);
+    /// # Ok::<(), rushlight_core::Error>(())
+    /// ```
+    #[allow(clippy::should_implement_trait)]
+    pub fn from_iter<T: Element>(elements: impl IntoIterator<Item = T>) -> Result<Tensor> {
+        let elements: Vec<T> = elements.into_iter().collect();
+        let shape = [elements.len()];
+        Tensor::from_slice(&elements, shape)
+    }
+
+    /// A zero-dim tensor holding a number: `int64` for integers, `float32` for floats, `bool` for truth values.
+    pub fn scalar(value: impl Into<Scalar>) -> Result<Tensor> {
+        let value = value.into();
+        Tensor::full_with([], value, value.dtype())
+    }
+
+    /// Memory with whatever it holds.
+    pub fn empty(shape: impl AsRef<[usize]>, options: impl Into<Options>) -> Result<Tensor> {
+        // Zeroed all the same: reading another's freed memory must not be possible.
+        Tensor::full_with(shape, 0, options)
+    }
+
+    /// All zeros, `float32`.
+    pub fn zeros(shape: impl AsRef<[usize]>) -> Result<Tensor> {
+        Tensor::full_with(shape, 0.0, Options::default())
+    }
+
+    /// All zeros of a dtype on a device.
+    pub fn zeros_with(shape: impl AsRef<[usize]>, options: impl Into<Options>) -> Result<Tensor> {
+        let options = options.into();
+        Tensor::full_with(shape, 0, options.dtype(options.dtype_or(DType::F32)))
+    }
+
+    /// All ones, `float32`.
+    pub fn ones(shape: impl AsRef<[usize]>) -> Result<Tensor> {
+        Tensor::full_with(shape, 1.0, Options::default())
+    }
+
+    /// All ones of a dtype on a device.
+    pub fn ones_with(shape: impl AsRef<[usize]>, options: impl Into<Options>) -> Result<Tensor> {
+        let options = options.into();
+        Tensor::full_with(shape, 1, options.dtype(options.dtype_or(DType::F32)))
+    }
+
+    /// One value throughout; the dtype follows the value.
+    pub fn full(shape: impl AsRef<[usize]>, value: impl Into<Scalar>) -> Result<Tensor> {
+        Tensor::full_with(shape, value, Options::default())
+    }
+
+    /// One value throughout, of a dtype on a device.
+    pub fn full_with(shape: impl AsRef<[usize]>, value: impl Into<Scalar>, options: impl Into<Options>) -> Result<Tensor> {
+        let value = value.into();
+        let out = options.into().uninit(shape.as_ref(), value.dtype())?;
+        if out.numel() > 0 {
+            out.backend().fill(value, out.view())?;
+        }
+        Ok(out)
+    }
+
+    /// One value throughout, with this tensor's shape, dtype and device.
+    pub fn full_like(&self, value: impl Into<Scalar>) -> Result<Tensor> {
+        Tensor::full_with(self.shape(), value, (self.dtype(), self.device()))
+    }
+
+    /// Zeros with this tensor's shape, dtype and device.
+    pub fn zeros_like(&self) -> Result<Tensor> {
+        self.full_like(0)
+    }
+
+    /// Ones with this tensor's shape, dtype and device.
+    pub fn ones_like(&self) -> Result<Tensor> {
+        self.full_like(1)
+    }
+
+    /// `start, start + step, …` up to but not including `end`; `int64` if all three are integers, else `float32`.
+    pub fn arange(start: impl Into<Scalar>, end: impl Into<Scalar>, step: impl Into<Scalar>) -> Result<Tensor> {
+        Tensor::arange_with(start, end, step, Options::default())
+    }
+
+    /// [`Tensor::arange`] of a dtype on a device.
+    pub fn arange_with(
+        start: impl Into<Scalar>,
+        end: impl Into<Scalar>,
+        step: impl Into<Scalar>,
+        options: impl Into<Options>,
+    ) -> Result<Tensor> {
+        let (start, end, step) = (start.into(), end.into(), step.into());
+        let integral = [start, end, step].iter().all(|s| !matches!(s, Scalar::Float(_)));
+        let count = if integral {
+            let (a, b, s) = (start.to_i64() as i128, end.to_i64() as i128, step.to_i64() as i128);
+            range_checks(s == 0, (b - a) * s < 0, false)?;
+            ((b - a) / s + i128::from((b - a) % s != 0)) as f64
+        } else {
+            let (a, b, s) = (start.to_f64(), end.to_f64(), step.to_f64());
+            range_checks(s == 0.0, (b - a) * s < 0.0, !(a.is_finite() && b.is_finite() && s.is_finite()))?;
+            ((b - a) / s).ceil()
+        };
+        if count > isize::MAX as f64 / 16.0 {
+            return Err(Error::value(format!("arange: {count} elements are more than memory can address")));
+        }
+        let out = options.into().uninit(&[count as usize], if integral { DType::I64 } else { DType::F32 })?;
+        if out.numel() > 0 {
+            out.backend().arange(start, step, out.view())?;
+        }
+        Ok(out)
+    }
+
+    /// `steps` values from `start` to `end`, both included.
+    pub fn linspace(start: f64, end: f64, steps: usize, options: impl Into<Options>) -> Result<Tensor> {
+        let options = options.into();
+        if steps == 0 {
+            return options.uninit(&[0], DType::F32);
+        }
+        let step = if steps == 1 { 0.0 } else { (end - start) / (steps - 1) as f64 };
+        // From both ends to the middle, so that the last value is exactly `end`.
+        let half = steps / 2;
+        let value = |i: usize| if i < half || steps == 1 { start + step * i as f64 } else { end - step * (steps - 1 - i) as f64 };
+        let values: Vec<f64> = (0..steps).map(value).collect();
+        Tensor::new(values)?.to_dtype(options.dtype_or(DType::F32))?.to(&options.device)
+    }
+
+    /// `base` to the powers of [`Tensor::linspace`].
+    pub fn logspace(start: f64, end: f64, steps: usize, base: f64, options: impl Into<Options>) -> Result<Tensor> {
+        let options = options.into();
+        let exponents = Tensor::linspace(start, end, steps, DType::F64)?;
+        exponents.rpow(base)?.to_dtype(options.dtype_or(DType::F32))?.to(&options.device)
+    }
+
+    /// The identity matrix, `n` by `m`.
+    pub fn eye(n: usize, m: usize, options: impl Into<Options>) -> Result<Tensor> {
+        let out = Tensor::zeros_with([n, m], options)?;
+        out.diagonal(0, 0, 1)?.fill_(1)?;
+        Ok(out)
+    }
+}
+
+fn range_checks(zero_step: bool, wrong_way: bool, infinite: bool) -> Result<()> {
+    if zero_step {
+        return Err(Error::value("arange: step must be nonzero"));
+    }
+    if infinite {
+        return Err(Error::value("arange: unsupported range: bounds and step must be finite"));
+    }
+    if wrong_way {
+        return Err(Error::value("arange: upper bound and larger bound inconsistent with step sign"));
+    }
+    Ok(())
+}

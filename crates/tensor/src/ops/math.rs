@@ -1,0 +1,695 @@
+//! The pointwise methods: names and arguments over rows of the op table.
+
+use super::pointwise::{pointwise, pointwise_as, pointwise_inplace, select};
+use crate::Tensor;
+use crate::arg::{Arg, result_type};
+use rushlight_core::{DType, Error, Pointwise, Result, Scalar};
+
+macro_rules! unary {
+    ($($(#[$doc:meta])* $name:ident $inplace:ident $op:ident;)*) => {
+        impl Tensor {$(
+            $(#[$doc])*
+            pub fn $name(&self) -> Result<Tensor> {
+                pointwise(Pointwise::$op, &[Arg::Tensor(self)], &[])
+            }
+
+            #[doc = concat!("[`Tensor::", stringify!($name), "`] in place.")]
+            pub fn $inplace(&self) -> Result<&Tensor> {
+                pointwise_inplace(Pointwise::$op, self, &[], &[])?;
+                Ok(self)
+            }
+        )*}
+    };
+}
+
+unary! {
+    /// e to the power of each element.
+    exp exp_ Exp;
+    /// Two to the power of each element.
+    exp2 exp2_ Exp2;
+    /// `exp(x) - 1`, exact near zero.
+    expm1 expm1_ Expm1;
+    /// Natural logarithm.
+    log log_ Log;
+    /// Binary logarithm.
+    log2 log2_ Log2;
+    /// Decimal logarithm.
+    log10 log10_ Log10;
+    /// `log(1 + x)`, exact near zero.
+    log1p log1p_ Log1p;
+    /// Square root.
+    sqrt sqrt_ Sqrt;
+    /// `1 / sqrt(x)`.
+    rsqrt rsqrt_ Rsqrt;
+    /// `x * x`.
+    square square_ Square;
+    /// `1 / x`.
+    reciprocal reciprocal_ Reciprocal;
+    /// Sine.
+    sin sin_ Sin;
+    /// Cosine.
+    cos cos_ Cos;
+    /// Tangent.
+    tan tan_ Tan;
+    /// Inverse sine.
+    asin asin_ Asin;
+    /// Inverse cosine.
+    acos acos_ Acos;
+    /// Inverse tangent.
+    atan atan_ Atan;
+    /// Hyperbolic sine.
+    sinh sinh_ Sinh;
+    /// Hyperbolic cosine.
+    cosh cosh_ Cosh;
+    /// Hyperbolic tangent.
+    tanh tanh_ Tanh;
+    /// Inverse hyperbolic sine.
+    asinh asinh_ Asinh;
+    /// Inverse hyperbolic cosine.
+    acosh acosh_ Acosh;
+    /// Inverse hyperbolic tangent.
+    atanh atanh_ Atanh;
+    /// `sin(pi x) / (pi x)`.
+    sinc sinc_ Sinc;
+    /// Error function.
+    erf erf_ Erf;
+    /// `1 - erf(x)`.
+    erfc erfc_ Erfc;
+    /// Inverse error function.
+    erfinv erfinv_ Erfinv;
+    /// Logarithm of the gamma function's magnitude.
+    lgamma lgamma_ Lgamma;
+    /// Derivative of `lgamma`.
+    digamma digamma_ Digamma;
+    /// Logistic function.
+    sigmoid sigmoid_ Sigmoid;
+    /// `log(sigmoid(x))`.
+    logsigmoid logsigmoid_ Logsigmoid;
+    /// The positive part.
+    relu relu_ Relu;
+    /// GELU by the error function. For the tanh form see [`Tensor::gelu_tanh`].
+    gelu gelu_ Gelu;
+    /// GELU by its tanh approximation: PyTorch's `gelu(x, approximate="tanh")`.
+    gelu_tanh gelu_tanh_ GeluTanh;
+    /// `x * sigmoid(x)`.
+    silu silu_ Silu;
+    /// `x * tanh(softplus(x))`.
+    mish mish_ Mish;
+    /// `x / (1 + |x|)`.
+    softsign softsign_ Softsign;
+    /// The self-normalising `elu`.
+    selu selu_ Selu;
+    /// `x * relu6(x + 3) / 6`.
+    hardswish hardswish_ Hardswish;
+    /// `relu6(x + 3) / 6`.
+    hardsigmoid hardsigmoid_ Hardsigmoid;
+    /// `x - tanh(x)`.
+    tanhshrink tanhshrink_ Tanhshrink;
+    /// Fractional part.
+    frac frac_ Frac;
+}
+
+/// Ops that leave integers as they are.
+macro_rules! rounding {
+    ($($(#[$doc:meta])* $name:ident $inplace:ident $op:ident;)*) => {
+        impl Tensor {$(
+            $(#[$doc])*
+            pub fn $name(&self) -> Result<Tensor> {
+                if self.dtype().is_int() {
+                    return self.copy();
+                }
+                self.not_bool(stringify!($name))?;
+                pointwise(Pointwise::$op, &[Arg::Tensor(self)], &[])
+            }
+
+            #[doc = concat!("[`Tensor::", stringify!($name), "`] in place.")]
+            pub fn $inplace(&self) -> Result<&Tensor> {
+                if !self.dtype().is_int() {
+                    pointwise_inplace(Pointwise::$op, self, &[], &[])?;
+                }
+                Ok(self)
+            }
+        )*}
+    };
+}
+
+rounding! {
+    /// Largest integer not above each element.
+    floor floor_ Floor;
+    /// Smallest integer not below each element.
+    ceil ceil_ Ceil;
+    /// Nearest integer, ties to even.
+    round round_ Round;
+    /// Integer part.
+    trunc trunc_ Trunc;
+}
+
+macro_rules! unary_with_params {
+    ($($(#[$doc:meta])* $name:ident ($($p:ident),*) $op:ident;)*) => {
+        impl Tensor {$(
+            $(#[$doc])*
+            pub fn $name(&self, $($p: f64),*) -> Result<Tensor> {
+                pointwise(Pointwise::$op, &[Arg::Tensor(self)], &[$($p),*])
+            }
+        )*}
+    };
+}
+
+unary_with_params! {
+    /// `x`, or `negative_slope * x` below zero; PyTorch's default slope is 0.01.
+    leaky_relu(negative_slope) LeakyRelu;
+    /// `x`, or `alpha * (exp(x) - 1)` below zero; PyTorch's default alpha is 1.
+    elu(alpha) Elu;
+    /// The continuously differentiable `elu`; PyTorch's default alpha is 1.
+    celu(alpha) Celu;
+    /// `log(1 + exp(beta x)) / beta`, `x` where `beta x > threshold`; PyTorch's defaults are 1 and 20.
+    softplus(beta, threshold) Softplus;
+    /// Kept between two constants; PyTorch's defaults are -1 and 1.
+    hardtanh(min_val, max_val) Hardtanh;
+    /// Zero within `lambda` of zero; PyTorch's default is 0.5.
+    hardshrink(lambda) Hardshrink;
+    /// Moved `lambda` towards zero; PyTorch's default is 0.5.
+    softshrink(lambda) Softshrink;
+    /// `x` where it is above `threshold`, else `value`.
+    threshold(threshold, value) Threshold;
+}
+
+macro_rules! binary {
+    ($($(#[$doc:meta])* $name:ident $inplace:ident $op:ident $check:ident;)*) => {
+        impl Tensor {$(
+            $(#[$doc])*
+            pub fn $name<'a>(&self, other: impl Into<Arg<'a>>) -> Result<Tensor> {
+                let other = other.into();
+                $check(stringify!($name), self, other)?;
+                pointwise(Pointwise::$op, &[Arg::Tensor(self), other], &[])
+            }
+
+            #[doc = concat!("[`Tensor::", stringify!($name), "`] in place.")]
+            pub fn $inplace<'a>(&self, other: impl Into<Arg<'a>>) -> Result<&Tensor> {
+                let other = other.into();
+                $check(stringify!($name), self, other)?;
+                pointwise_inplace(Pointwise::$op, self, &[other], &[])?;
+                Ok(self)
+            }
+        )*}
+    };
+}
+
+fn any(_: &str, _: &Tensor, _: Arg) -> Result<()> {
+    Ok(())
+}
+
+/// PyTorch refuses `-` on two bools, which would be neither difference nor negation.
+fn not_bools(name: &str, a: &Tensor, b: Arg) -> Result<()> {
+    if a.dtype() == DType::Bool && b.dtype() == DType::Bool {
+        return Err(Error::dtype(format!(
+            "{name}: subtraction of two bool tensors is not supported; use bitwise_xor or logical_xor instead"
+        )));
+    }
+    Ok(())
+}
+
+/// Integer division by zero is an error, as in PyTorch; float division is not.
+fn no_zero_divisor(name: &str, a: &Tensor, b: Arg) -> Result<()> {
+    let zero = || Error::value(format!("{name}: integer division by zero (\"ZeroDivisionError\")"));
+    if result_type(&[Arg::Tensor(a), b]).is_float() {
+        return Ok(());
+    }
+    let bad = match b {
+        Arg::Scalar(s) => s.to_i64() == 0,
+        Arg::Tensor(t) => crate::autograd::no_grad(|| t.eq(0)?.any()?.item::<bool>())?,
+    };
+    if bad { Err(zero()) } else { Ok(()) }
+}
+
+/// Integers to negative integer powers are no integers.
+fn no_negative_exponent(name: &str, a: &Tensor, b: Arg) -> Result<()> {
+    if let (false, Arg::Scalar(Scalar::Int(e))) = (a.dtype().is_float(), b)
+        && e < 0
+    {
+        return Err(Error::value(format!("{name}: integers to negative integer powers are not allowed; convert to a float first")));
+    }
+    Ok(())
+}
+
+binary! {
+    /// Sum, broadcast.
+    add add_ Add any;
+    /// Difference, broadcast.
+    sub sub_ Sub not_bools;
+    /// Product, broadcast.
+    mul mul_ Mul any;
+    /// True quotient: integers give floats. For rounded quotients see [`Tensor::floor_divide`] and [`Tensor::trunc_divide`].
+    div div_ Div any;
+    /// Quotient rounded down, like `div(other, rounding_mode="floor")`.
+    floor_divide floor_divide_ FloorDivide no_zero_divisor;
+    /// Quotient rounded towards zero, like `div(other, rounding_mode="trunc")`.
+    trunc_divide trunc_divide_ TruncDivide no_zero_divisor;
+    /// Remainder with the sign of the divisor, as Python's `%`.
+    remainder remainder_ Remainder no_zero_divisor;
+    /// Remainder with the sign of the dividend, as C's `fmod`.
+    fmod fmod_ Fmod no_zero_divisor;
+    /// The larger of the two; NaN if either is.
+    maximum maximum_ Maximum any;
+    /// The smaller of the two; NaN if either is.
+    minimum minimum_ Minimum any;
+    /// The larger of the two, ignoring NaN.
+    fmax fmax_ Fmax any;
+    /// The smaller of the two, ignoring NaN.
+    fmin fmin_ Fmin any;
+    /// Angle of the point `(other, self)`.
+    atan2 atan2_ Atan2 any;
+    /// `sqrt(self^2 + other^2)` without overflow.
+    hypot hypot_ Hypot any;
+    /// `self` with the sign of `other`.
+    copysign copysign_ Copysign any;
+    /// `log(exp(self) + exp(other))`.
+    logaddexp logaddexp_ Logaddexp any;
+    /// `log2(2^self + 2^other)`.
+    logaddexp2 logaddexp2_ Logaddexp2 any;
+    /// `self * log(other)`, zero where `self` is zero.
+    xlogy xlogy_ Xlogy any;
+    /// 0 below zero, 1 above, `other` at zero.
+    heaviside heaviside_ Heaviside any;
+    /// Bitwise and; logical for bool.
+    bitwise_and bitwise_and_ BitwiseAnd any;
+    /// Bitwise or; logical for bool.
+    bitwise_or bitwise_or_ BitwiseOr any;
+    /// Bitwise exclusive or; logical for bool.
+    bitwise_xor bitwise_xor_ BitwiseXor any;
+    /// Shift left.
+    bitwise_left_shift bitwise_left_shift_ BitwiseLeftShift any;
+    /// Arithmetic shift right.
+    bitwise_right_shift bitwise_right_shift_ BitwiseRightShift any;
+}
+
+macro_rules! compare {
+    ($($(#[$doc:meta])* $name:ident $op:ident;)*) => {
+        impl Tensor {$(
+            $(#[$doc])*
+            pub fn $name<'a>(&self, other: impl Into<Arg<'a>>) -> Result<Tensor> {
+                pointwise(Pointwise::$op, &[Arg::Tensor(self), other.into()], &[])
+            }
+        )*}
+    };
+}
+
+compare! {
+    /// Where equal.
+    eq Eq;
+    /// Where not equal.
+    ne Ne;
+    /// Where less.
+    lt Lt;
+    /// Where less or equal.
+    le Le;
+    /// Where greater.
+    gt Gt;
+    /// Where greater or equal.
+    ge Ge;
+}
+
+macro_rules! tests {
+    ($($(#[$doc:meta])* $name:ident $op:ident;)*) => {
+        impl Tensor {$(
+            $(#[$doc])*
+            pub fn $name(&self) -> Result<Tensor> {
+                pointwise(Pointwise::$op, &[Arg::Tensor(self)], &[])
+            }
+        )*}
+    };
+}
+
+tests! {
+    /// Where not a number.
+    isnan Isnan;
+    /// Where infinite.
+    isinf Isinf;
+    /// Where neither infinite nor NaN.
+    isfinite Isfinite;
+    /// Where the sign bit is set.
+    signbit Signbit;
+}
+
+impl Tensor {
+    pub(crate) fn not_bool(&self, name: &str) -> Result<()> {
+        if self.dtype() == DType::Bool {
+            return Err(Error::dtype(format!("{name}: not implemented for bool; convert to a number with to_dtype first")));
+        }
+        Ok(())
+    }
+
+    /// Negation.
+    pub fn neg(&self) -> Result<Tensor> {
+        if self.dtype() == DType::Bool {
+            return Err(Error::dtype("neg: negation of a bool tensor is not supported; use logical_not instead"));
+        }
+        pointwise(Pointwise::Neg, &[Arg::Tensor(self)], &[])
+    }
+
+    /// [`Tensor::neg`] in place.
+    pub fn neg_(&self) -> Result<&Tensor> {
+        if self.dtype() == DType::Bool {
+            return Err(Error::dtype("neg_: negation of a bool tensor is not supported; use logical_not instead"));
+        }
+        pointwise_inplace(Pointwise::Neg, self, &[], &[])?;
+        Ok(self)
+    }
+
+    /// Magnitude.
+    pub fn abs(&self) -> Result<Tensor> {
+        pointwise(Pointwise::Abs, &[Arg::Tensor(self)], &[])
+    }
+
+    /// [`Tensor::abs`] in place.
+    pub fn abs_(&self) -> Result<&Tensor> {
+        pointwise_inplace(Pointwise::Abs, self, &[], &[])?;
+        Ok(self)
+    }
+
+    /// -1, 0 or 1 by sign.
+    pub fn sign(&self) -> Result<Tensor> {
+        pointwise(Pointwise::Sign, &[Arg::Tensor(self)], &[])
+    }
+
+    /// `self + alpha * other`.
+    pub fn add_scaled<'a>(&self, other: &Tensor, alpha: impl Into<Scalar>) -> Result<Tensor> {
+        self.add(&other.mul(Arg::Scalar(alpha.into()))?)
+    }
+
+    /// `self += alpha * other`.
+    pub fn add_scaled_(&self, other: &Tensor, alpha: impl Into<Scalar>) -> Result<&Tensor> {
+        match alpha.into() {
+            // One pass for floats; the row's factor is a float.
+            alpha if self.dtype().is_float() => {
+                pointwise_inplace(Pointwise::Addcmul, self, &[Arg::Tensor(other), Arg::Scalar(Scalar::Float(1.0))], &[alpha.to_f64()])?;
+                Ok(self)
+            }
+            alpha => self.add_(&other.mul(Arg::Scalar(alpha))?),
+        }
+    }
+
+    /// Power. A tensor exponent broadcasts; small whole exponents are products.
+    pub fn pow<'a>(&self, exponent: impl Into<Arg<'a>>) -> Result<Tensor> {
+        let exponent = exponent.into();
+        no_negative_exponent("pow", self, exponent)?;
+        if let Arg::Scalar(s) = exponent
+            && self.dtype().is_float()
+        {
+            match s.to_f64() {
+                0.5 => return self.sqrt(),
+                2.0 => return self.square(),
+                -1.0 => return self.reciprocal(),
+                -0.5 => return self.rsqrt(),
+                _ => {}
+            }
+        }
+        pointwise(Pointwise::Pow, &[Arg::Tensor(self), exponent], &[])
+    }
+
+    /// [`Tensor::pow`] in place.
+    pub fn pow_<'a>(&self, exponent: impl Into<Arg<'a>>) -> Result<&Tensor> {
+        let exponent = exponent.into();
+        no_negative_exponent("pow_", self, exponent)?;
+        pointwise_inplace(Pointwise::Pow, self, &[exponent], &[])?;
+        Ok(self)
+    }
+
+    /// A number to the power of each element.
+    pub fn rpow(&self, base: impl Into<Scalar>) -> Result<Tensor> {
+        pointwise(Pointwise::Pow, &[Arg::Scalar(base.into()), Arg::Tensor(self)], &[])
+    }
+
+    /// A number minus each element.
+    pub fn rsub(&self, a: impl Into<Scalar>) -> Result<Tensor> {
+        let a = Arg::Scalar(a.into());
+        not_bools("rsub", self, a)?;
+        pointwise(Pointwise::Sub, &[a, Arg::Tensor(self)], &[])
+    }
+
+    /// A number divided by each element.
+    pub fn rdiv(&self, a: impl Into<Scalar>) -> Result<Tensor> {
+        pointwise(Pointwise::Div, &[Arg::Scalar(a.into()), Arg::Tensor(self)], &[])
+    }
+
+    /// `x` where positive, else `x * weight`; `weight` has one element, or one per channel (dimension 1).
+    pub fn prelu(&self, weight: &Tensor) -> Result<Tensor> {
+        if weight.numel() == 1 {
+            return pointwise(Pointwise::Prelu, &[Arg::Tensor(self), Arg::Tensor(&weight.reshape(&[])?)], &[]);
+        }
+        let channels = self.shape().get(1.min(self.rank().saturating_sub(1))).copied().unwrap_or(1);
+        if weight.rank() != 1 || weight.numel() != channels {
+            return Err(Error::shape(format!(
+                "prelu: weight of shape {:?} must have one element or one per channel of the input {:?} ({channels})",
+                weight.shape(),
+                self.shape()
+            )));
+        }
+        let mut shape = vec![1; self.rank()];
+        shape[1.min(self.rank() - 1)] = channels;
+        pointwise(Pointwise::Prelu, &[Arg::Tensor(self), Arg::Tensor(&weight.reshape(&shape)?)], &[])
+    }
+
+    /// `min(max(x, 0), 6)`.
+    pub fn relu6(&self) -> Result<Tensor> {
+        self.hardtanh(0.0, 6.0)
+    }
+
+    /// The polygamma function of order `n`.
+    pub fn polygamma(&self, n: i64) -> Result<Tensor> {
+        if n < 0 {
+            return Err(Error::value(format!("polygamma: the order must not be negative, got {n}")));
+        }
+        if n == 0 {
+            return self.digamma();
+        }
+        pointwise(Pointwise::Polygamma, &[Arg::Tensor(self)], &[n as f64])
+    }
+
+    /// `log(x / (1 - x))`; with `eps`, `x` is first kept between `eps` and `1 - eps`.
+    pub fn logit(&self, eps: Option<f64>) -> Result<Tensor> {
+        pointwise(Pointwise::Logit, &[Arg::Tensor(self)], &[eps.unwrap_or(-1.0)])
+    }
+
+    /// Nearest multiple of `10^-decimals`.
+    pub fn round_decimals(&self, decimals: i32) -> Result<Tensor> {
+        if decimals == 0 || self.dtype().is_int() {
+            return self.round();
+        }
+        pointwise(Pointwise::RoundDecimals, &[Arg::Tensor(self)], &[10f64.powi(decimals)])
+    }
+
+    /// Kept between bounds, either of which may be missing; numbers or tensors.
+    ///
+    /// ```
+    /// # use rushlight_tensor::Tensor;
+    /// let x = Tensor::new([-2.0f32, 0.5, 3.0])?;
+    /// assert_eq!(x.clamp(-1.0, 1.0)?.to_vec::<f32>()?, [-1.0, 0.5, 1.0]);
+    /// # Ok::<(), rushlight_core::Error>(())
+    /// ```
+    pub fn clamp<'a>(&self, min: impl Into<Arg<'a>>, max: impl Into<Arg<'a>>) -> Result<Tensor> {
+        self.not_bool("clamp")?;
+        pointwise(Pointwise::Clamp, &[Arg::Tensor(self), min.into(), max.into()], &[])
+    }
+
+    /// Not below a bound.
+    pub fn clamp_min<'a>(&self, min: impl Into<Arg<'a>>) -> Result<Tensor> {
+        self.not_bool("clamp_min")?;
+        pointwise(Pointwise::ClampMin, &[Arg::Tensor(self), min.into()], &[])
+    }
+
+    /// Not above a bound.
+    pub fn clamp_max<'a>(&self, max: impl Into<Arg<'a>>) -> Result<Tensor> {
+        self.not_bool("clamp_max")?;
+        pointwise(Pointwise::ClampMax, &[Arg::Tensor(self), max.into()], &[])
+    }
+
+    /// [`Tensor::clamp`] in place.
+    pub fn clamp_<'a>(&self, min: impl Into<Arg<'a>>, max: impl Into<Arg<'a>>) -> Result<&Tensor> {
+        self.not_bool("clamp_")?;
+        pointwise_inplace(Pointwise::Clamp, self, &[min.into(), max.into()], &[])?;
+        Ok(self)
+    }
+
+    /// From `self` to `end` by `weight`, a number or a tensor.
+    pub fn lerp<'a>(&self, end: &'a Tensor, weight: impl Into<Arg<'a>>) -> Result<Tensor> {
+        self.needs_float("lerp")?;
+        pointwise(Pointwise::Lerp, &[Arg::Tensor(self), Arg::Tensor(end), weight.into()], &[])
+    }
+
+    /// [`Tensor::lerp`] in place.
+    pub fn lerp_<'a>(&self, end: &'a Tensor, weight: impl Into<Arg<'a>>) -> Result<&Tensor> {
+        self.needs_float("lerp_")?;
+        pointwise_inplace(Pointwise::Lerp, self, &[Arg::Tensor(end), weight.into()], &[])?;
+        Ok(self)
+    }
+
+    /// `self + value * a * b`.
+    pub fn addcmul(&self, a: &Tensor, b: &Tensor, value: f64) -> Result<Tensor> {
+        pointwise(Pointwise::Addcmul, &[Arg::Tensor(self), Arg::Tensor(a), Arg::Tensor(b)], &[value])
+    }
+
+    /// [`Tensor::addcmul`] in place.
+    pub fn addcmul_(&self, a: &Tensor, b: &Tensor, value: f64) -> Result<&Tensor> {
+        pointwise_inplace(Pointwise::Addcmul, self, &[Arg::Tensor(a), Arg::Tensor(b)], &[value])?;
+        Ok(self)
+    }
+
+    /// `self + value * a / b`.
+    pub fn addcdiv(&self, a: &Tensor, b: &Tensor, value: f64) -> Result<Tensor> {
+        let args = [Arg::Tensor(self), Arg::Tensor(a), Arg::Tensor(b)];
+        if !result_type(&args).is_float() {
+            return Err(Error::dtype("addcdiv: integer division with addcdiv is not supported; use floats, or addcmul with a reciprocal"));
+        }
+        pointwise(Pointwise::Addcdiv, &args, &[value])
+    }
+
+    /// [`Tensor::addcdiv`] in place.
+    pub fn addcdiv_(&self, a: &Tensor, b: &Tensor, value: f64) -> Result<&Tensor> {
+        self.needs_float("addcdiv_")?;
+        pointwise_inplace(Pointwise::Addcdiv, self, &[Arg::Tensor(a), Arg::Tensor(b)], &[value])?;
+        Ok(self)
+    }
+
+    /// NaN, infinity and its negative replaced; by default 0 and the dtype's largest and smallest finite values.
+    pub fn nan_to_num(&self, nan: Option<f64>, posinf: Option<f64>, neginf: Option<f64>) -> Result<Tensor> {
+        let max = match self.dtype() {
+            DType::F64 => f64::MAX,
+            DType::F32 => f32::MAX as f64,
+            DType::F16 => 65504.0,
+            DType::BF16 => rushlight_core::half::bf16::MAX.to_f64(),
+            _ => return self.copy(),
+        };
+        let params = [nan.unwrap_or(0.0), posinf.unwrap_or(max), neginf.unwrap_or(-max)];
+        pointwise(Pointwise::NanToNum, &[Arg::Tensor(self)], &params)
+    }
+
+    /// Where `|self - other| <= atol + rtol * |other|`; PyTorch's defaults are `rtol` 1e-5 and `atol` 1e-8.
+    pub fn isclose(&self, other: &Tensor, rtol: f64, atol: f64, equal_nan: bool) -> Result<Tensor> {
+        if self.dtype() != other.dtype() {
+            return Err(Error::dtype(format!("isclose: {} did not match {}", self.dtype(), other.dtype())));
+        }
+        crate::autograd::no_grad(|| {
+            let equal = self.eq(other)?;
+            let (a, b) = if self.dtype() == DType::Bool {
+                (self.to_dtype(DType::U8)?, other.to_dtype(DType::U8)?)
+            } else {
+                (self.clone(), other.clone())
+            };
+            let distance = a.to_dtype(DType::F64)?.sub(&b.to_dtype(DType::F64)?)?.abs()?;
+            let allowed = b.to_dtype(DType::F64)?.abs()?.mul(rtol)?.add(atol)?;
+            let near = distance.isfinite()?.bitwise_and(&distance.le(&allowed)?)?;
+            let close = equal.bitwise_or(&near)?;
+            if equal_nan { close.bitwise_or(&self.isnan()?.bitwise_and(&other.isnan()?)?) } else { Ok(close) }
+        })
+    }
+
+    /// Whether all elements are close; see [`Tensor::isclose`].
+    pub fn allclose(&self, other: &Tensor, rtol: f64, atol: f64) -> Result<bool> {
+        self.isclose(other, rtol, atol, false)?.all()?.item()
+    }
+
+    /// Whether both have the same shape and elements.
+    pub fn equal(&self, other: &Tensor) -> Result<bool> {
+        if self.shape() != other.shape() {
+            return Ok(false);
+        }
+        crate::autograd::no_grad(|| self.eq(other)?.all()?.item())
+    }
+
+    fn truth(&self) -> Result<Tensor> {
+        if self.dtype() == DType::Bool { Ok(self.clone()) } else { self.ne(0) }
+    }
+
+    /// Where zero (or false).
+    pub fn logical_not(&self) -> Result<Tensor> {
+        self.eq(0)
+    }
+
+    /// Where both are non-zero.
+    pub fn logical_and(&self, other: &Tensor) -> Result<Tensor> {
+        self.truth()?.bitwise_and(&other.truth()?)
+    }
+
+    /// Where either is non-zero.
+    pub fn logical_or(&self, other: &Tensor) -> Result<Tensor> {
+        self.truth()?.bitwise_or(&other.truth()?)
+    }
+
+    /// Where exactly one is non-zero.
+    pub fn logical_xor(&self, other: &Tensor) -> Result<Tensor> {
+        self.truth()?.bitwise_xor(&other.truth()?)
+    }
+
+    /// All bits flipped; logical not for bool.
+    pub fn bitwise_not(&self) -> Result<Tensor> {
+        if self.dtype() == DType::Bool { self.logical_not() } else { self.bitwise_xor(-1) }
+    }
+
+    /// `self` where the condition holds, else `other`. The condition may be any tensor that broadcasts; see also [`where_`].
+    ///
+    /// [`where_`]: crate::where_
+    pub fn where_self<'a>(&self, condition: &Tensor, other: impl Into<Arg<'a>>) -> Result<Tensor> {
+        select(condition, Arg::Tensor(self), other.into())
+    }
+
+    /// `value` where the mask holds, else `self`.
+    pub fn masked_fill<'a>(&self, mask: &Tensor, value: impl Into<Arg<'a>>) -> Result<Tensor> {
+        let value = value.into();
+        let out = match value {
+            Arg::Tensor(t) if t.rank() > 0 => {
+                return Err(Error::shape(format!(
+                    "masked_fill: only supports a 0-dimensional value tensor, but got a tensor with shape {:?}",
+                    t.shape()
+                )));
+            }
+            _ if value.dtype().category() > self.dtype().category() => {
+                return Err(Error::dtype(format!(
+                    "masked_fill: value of type {} cannot be converted to {} without loss",
+                    value.dtype(),
+                    self.dtype()
+                )));
+            }
+            Arg::Tensor(t) => select(mask, Arg::Tensor(&t.to_dtype(self.dtype())?), Arg::Tensor(self))?,
+            Arg::Scalar(_) => select(mask, value, Arg::Tensor(self))?,
+        };
+        out.to_dtype(self.dtype())
+    }
+
+    /// [`Tensor::masked_fill`] in place.
+    pub fn masked_fill_<'a>(&self, mask: &Tensor, value: impl Into<Arg<'a>>) -> Result<&Tensor> {
+        let filled = self.masked_fill(mask, value)?;
+        if filled.shape() != self.shape() {
+            return Err(Error::shape(format!("masked_fill_: mask {:?} is larger than the tensor {:?}", mask.shape(), self.shape())));
+        }
+        self.copy_(&filled)
+    }
+
+    /// The error PyTorch gives for an op that takes floats only.
+    pub(crate) fn needs_float(&self, name: &str) -> Result<()> {
+        if self.dtype().is_float() {
+            return Ok(());
+        }
+        Err(Error::dtype(format!("{name}: expected a floating point tensor, got {}; convert it with to_dtype", self.dtype())))
+    }
+
+    /// A row with two inputs and parameters; losses use it.
+    pub(crate) fn row(&self, op: Pointwise, other: &Tensor, params: &[f64]) -> Result<Tensor> {
+        let args = [Arg::Tensor(self), Arg::Tensor(other)];
+        let common = result_type(&args);
+        let dtype = if common.is_float() { common } else { DType::F32 };
+        pointwise_as(op, &args, params, dtype.compute(), dtype)
+    }
+}
+
+/// `a` where the condition holds, else `b`; all broadcast. PyTorch's `torch.where`.
+///
+/// ```
+/// # use rushlight_tensor::{Tensor, where_};
+/// let x = Tensor::new([-1.0f32, 2.0])?;
+/// assert_eq!(where_(&x.gt(0)?, &x, 0.0)?.to_vec::<f32>()?, [0.0, 2.0]);
+/// # Ok::<(), rushlight_core::Error>(())
+/// ```
+pub fn where_<'a>(condition: &Tensor, a: impl Into<Arg<'a>>, b: impl Into<Arg<'a>>) -> Result<Tensor> {
+    select(condition, a.into(), b.into())
+}

@@ -1,0 +1,10 @@
+//! Every op: its shape rule, dtype rule and derivative, by family.
+
+mod cast;
+pub(crate) mod create;
+pub(crate) mod math;
+mod operators;
+pub(crate) mod pointwise;
+mod random;
+mod reduce;
+pub(crate) mod view;

@@ -1,0 +1,358 @@
+//! Pointwise ops: rows of the op table, broadcast, promoted and recorded.
+
+use crate::Tensor;
+use crate::arg::{Arg, result_type};
+use crate::autograd::{Grads, Saved, record, recording};
+use crate::expr::{self, Value};
+use rushlight_core::backend::Operand;
+use rushlight_core::layout::broadcast_shapes;
+use rushlight_core::rows::{Class, Trace};
+use rushlight_core::smallvec::{SmallVec, smallvec};
+use rushlight_core::{DType, Dims, Error, Layout, Pointwise, Result, Scalar};
+use std::sync::LazyLock;
+
+/// What each row's derivatives read, found once.
+static READS: LazyLock<Vec<[Trace; 3]>> =
+    LazyLock::new(|| Pointwise::ALL.iter().map(|op| std::array::from_fn(|i| op.grad_reads(i))).collect());
+
+/// The shape, device check and dtype of a pointwise op over `args`.
+fn common_shape(name: &str, args: &[Arg]) -> Result<Dims> {
+    let mut shape: Option<Dims> = None;
+    let mut device = None;
+    for t in args.iter().filter_map(|a| a.tensor()) {
+        match device {
+            None => device = Some(t.device()),
+            Some(d) if d != t.device() => {
+                return Err(Error::device(format!(
+                    "{name}: expected all tensors to be on the same device, but found {d} and {}; move one with .to(&device)",
+                    t.device()
+                )));
+            }
+            _ => {}
+        }
+        shape = Some(match shape {
+            None => Dims::from_slice(t.shape()),
+            Some(s) if s[..] == *t.shape() => s,
+            Some(s) => broadcast_shapes(&s, t.shape()).map_err(|e| e.within(name))?,
+        });
+    }
+    shape.ok_or_else(|| Error::value(format!("{name}: at least one operand must be a tensor")))
+}
+
+/// The dtypes an op computes in and gives for operands that combine in `common`.
+fn dtypes(op: Pointwise, common: DType) -> Result<(DType, DType)> {
+    Ok(match op.class() {
+        Class::Num => (common.compute(), common),
+        Class::Compare => (common.compute(), DType::Bool),
+        Class::Real if common.is_float() => (common.compute(), common),
+        Class::Real => (DType::F32, DType::F32),
+        Class::Test if common.is_float() => (common.compute(), DType::Bool),
+        Class::Test => (DType::F32, DType::Bool),
+        Class::Bits if common.is_float() => {
+            return Err(Error::dtype(format!("{}: not implemented for {common}; it takes integers and bool", op.name())));
+        }
+        Class::Bits => (common.compute(), common),
+    })
+}
+
+/// Layouts of the operands stretched to the output's shape.
+fn stretch(args: &[Arg], shape: &[usize]) -> Result<SmallVec<[Option<Layout>; 3]>> {
+    args.iter()
+        .map(|a| match a {
+            Arg::Tensor(t) if t.shape() != shape => t.layout().expand(shape).map(Some),
+            _ => Ok(None),
+        })
+        .collect()
+}
+
+fn operands<'a>(args: &'a [Arg<'a>], stretched: &'a [Option<Layout>]) -> SmallVec<[Operand<'a>; 3]> {
+    args.iter()
+        .zip(stretched)
+        .map(|(a, layout)| match (a, layout) {
+            (Arg::Tensor(t), None) => Operand::Tensor(t.view()),
+            (Arg::Tensor(t), Some(layout)) => Operand::Tensor(t.view_as(layout)),
+            (Arg::Scalar(s), _) => Operand::Scalar(*s),
+        })
+        .collect()
+}
+
+fn tensors<'a>(args: &[Arg<'a>]) -> SmallVec<[&'a Tensor; 3]> {
+    args.iter().filter_map(|a| a.tensor()).collect()
+}
+
+/// Runs a row and records it.
+pub(crate) fn pointwise(op: Pointwise, args: &[Arg], params: &[f64]) -> Result<Tensor> {
+    let (compute, dtype) = dtypes(op, result_type(args))?;
+    pointwise_as(op, args, params, compute, dtype)
+}
+
+/// [`pointwise`] with the dtypes decided by the caller.
+pub(crate) fn pointwise_as(op: Pointwise, args: &[Arg], params: &[f64], compute: DType, dtype: DType) -> Result<Tensor> {
+    let shape = common_shape(op.name(), args)?;
+    let inputs = tensors(args);
+    let out = inputs[0].uninit_like(&shape, dtype)?;
+    if out.numel() > 0 {
+        let stretched = stretch(args, &shape)?;
+        out.backend().pointwise(op, compute, &operands(args, &stretched), params, out.view())?;
+    }
+    if dtype.is_float() && recording(&inputs) {
+        let backward = Backward::new(op, args, params, compute, |i| Saved::input(inputs[i]), Some(&out));
+        record(op.name(), &inputs, &out, move |ctx, dy| backward.run(ctx, dy))?;
+    }
+    Ok(out)
+}
+
+/// Runs a row over the elements of `x`, its first operand, and records it.
+pub(crate) fn pointwise_inplace(op: Pointwise, x: &Tensor, others: &[Arg], params: &[f64]) -> Result<()> {
+    let name = op.name();
+    let mut args: SmallVec<[Arg; 3]> = smallvec![Arg::Tensor(x)];
+    args.extend_from_slice(others);
+    let (compute, dtype) = dtypes(op, result_type(&args))?;
+    if dtype.category() > x.dtype().category() {
+        return Err(Error::dtype(format!(
+            "{name}_: result type {dtype} can't be cast to the tensor's own type {}; use {name} without the underscore",
+            x.dtype()
+        )));
+    }
+    let shape = common_shape(name, &args)?;
+    if shape[..] != *x.shape() {
+        return Err(Error::shape(format!(
+            "{name}_: output with shape {:?} doesn't match the broadcast shape {:?}; an in-place op cannot grow its tensor",
+            x.shape(),
+            &shape[..]
+        )));
+    }
+    let inputs = tensors(&args);
+    x.check_inplace(name, &inputs)?;
+    let record = x.dtype().is_float() && recording(&inputs);
+    // Taken before the change: the old value's edge, and what the derivatives will read.
+    let edges = if record { crate::autograd::edges(&inputs)? } else { SmallVec::new() };
+    let mut backward = record.then(|| {
+        let save = |i: usize| if i == 0 { Saved::overwritten(x) } else { Saved::input(inputs[i]) };
+        Backward::new(op, &args, params, compute, save, None)
+    });
+    if x.numel() > 0 {
+        let stretched = stretch(&args, &shape)?;
+        // An operand that overlaps the output other than exactly is read from a copy.
+        let copies = others
+            .iter()
+            .map(|a| match a.tensor() {
+                Some(t) if t.shares_storage(x) && t.layout() != x.layout() => t.detach().copy().map(Some),
+                _ => Ok(None),
+            })
+            .collect::<Result<SmallVec<[_; 3]>>>()?;
+        let mut safe = args.clone();
+        for (slot, copy) in safe[1..].iter_mut().zip(&copies) {
+            if let Some(copy) = copy {
+                *slot = Arg::Tensor(copy);
+            }
+        }
+        let stretched = if copies.iter().any(|c| c.is_some()) { stretch(&safe, &shape)? } else { stretched };
+        x.backend().pointwise(op, compute, &operands(&safe, &stretched), params, x.view())?;
+    }
+    match backward.take() {
+        None => x.changed_unrecorded(),
+        Some(mut backward) => {
+            x.0.storage.bump_version();
+            backward.save_output(x);
+            x.new_history(name, edges, Box::new(move |ctx, grads| match grads.into_iter().next().flatten() {
+                Some(dy) => backward.run(ctx, &dy),
+                None => Ok(Grads::new()),
+            }));
+        }
+    }
+    Ok(())
+}
+
+/// Everything a row's backward needs.
+struct Backward {
+    op: Pointwise,
+    params: SmallVec<[f64; 2]>,
+    compute: DType,
+    /// Inputs in row order.
+    inputs: SmallVec<[Input; 2]>,
+    output: Option<Saved>,
+    wants_output: bool,
+}
+
+struct Input {
+    dtype: DType,
+    /// The shape to sum a gradient down to, where broadcasting changed it.
+    shape: Option<Dims>,
+    kept: Kept,
+}
+
+enum Kept {
+    Nothing,
+    Tensor(Saved),
+    Number(Scalar),
+}
+
+impl Backward {
+    fn new(
+        op: Pointwise,
+        args: &[Arg],
+        params: &[f64],
+        compute: DType,
+        save: impl Fn(usize) -> Saved,
+        out: Option<&Tensor>,
+    ) -> Self {
+        let reads = &READS[op as usize];
+        // All that any wanted derivative reads.
+        let mask = args.iter().zip(reads).filter(|(a, _)| a.tensor().is_some_and(|t| t.requires_grad())).fold(0, |m, (_, r)| m | r.mask);
+        let shape = out.map(|o| o.shape());
+        let mut tensor = 0;
+        let inputs = args
+            .iter()
+            .enumerate()
+            .map(|(i, a)| {
+                let read = mask & (2 << i) != 0;
+                match a {
+                    Arg::Scalar(s) => Input { dtype: compute, shape: None, kept: Kept::Number(*s) },
+                    Arg::Tensor(t) => {
+                        let kept = if read { Kept::Tensor(save(tensor)) } else { Kept::Nothing };
+                        tensor += 1;
+                        let full = shape.unwrap_or_else(|| args[0].tensor().map_or(t.shape(), |x| x.shape()));
+                        Input { dtype: t.dtype(), shape: (t.shape() != full).then(|| Dims::from_slice(t.shape())), kept }
+                    }
+                }
+            })
+            .collect();
+        let wants_output = mask & 16 != 0;
+        let output = out.filter(|_| wants_output).map(|o| Saved::output(o, 0));
+        Self { op, params: SmallVec::from_slice(params), compute, inputs, output, wants_output }
+    }
+
+    /// For in-place ops, whose output exists only after the change.
+    fn save_output(&mut self, out: &Tensor) {
+        if self.wants_output {
+            self.output = Some(Saved::output(out, 0));
+        }
+    }
+
+    fn run(&self, ctx: &crate::autograd::Ctx, dy: &Tensor) -> Result<Grads> {
+        let reads = &READS[self.op as usize];
+        let mut out = Grads::new();
+        let mut edge = 0;
+        for (i, input) in self.inputs.iter().enumerate() {
+            if matches!(input.kept, Kept::Number(_)) {
+                continue;
+            }
+            let needed = ctx.needs(edge);
+            edge += 1;
+            if !needed {
+                out.push(None);
+                continue;
+            }
+            let grad = if reads[i].mask == 1 && reads[i].untouched {
+                dy.clone()
+            } else if ctx.recording() {
+                self.derive(ctx, i, dy, reads[i])?
+            } else {
+                self.kernel(ctx, i, dy, reads[i])?
+            };
+            let grad = match &input.shape {
+                Some(shape) => grad.sum_to_size(shape)?,
+                None => grad,
+            };
+            out.push(Some(grad.to_dtype(input.dtype)?));
+        }
+        Ok(out)
+    }
+
+    /// The derivative's own kernel: one pass.
+    fn kernel(&self, ctx: &crate::autograd::Ctx, wrt: usize, dy: &Tensor, reads: Trace) -> Result<Tensor> {
+        let mut held: SmallVec<[(usize, Tensor, Option<Layout>); 4]> = SmallVec::new();
+        let mut values: [Option<Operand>; 5] = [None; 5];
+        for (i, input) in self.inputs.iter().enumerate() {
+            match &input.kept {
+                Kept::Tensor(saved) if reads.mask & (2 << i) != 0 => held.push((i + 1, ctx.get(saved)?, None)),
+                Kept::Number(s) => values[i + 1] = Some(Operand::Scalar(*s)),
+                _ => {}
+            }
+        }
+        if reads.mask & 16 != 0
+            && let Some(saved) = &self.output
+        {
+            held.push((4, ctx.get(saved)?, None));
+        }
+        for (_, t, layout) in &mut held {
+            if t.shape() != dy.shape() {
+                *layout = Some(t.layout().expand(dy.shape())?);
+            }
+        }
+        for (slot, t, layout) in &held {
+            values[*slot] = Some(Operand::Tensor(match layout {
+                Some(l) => t.view_as(l),
+                None => t.view(),
+            }));
+        }
+        values[0] = Some(Operand::Tensor(dy.view()));
+        let out = dy.uninit_like(dy.shape(), dy.dtype())?;
+        if out.numel() > 0 {
+            let compute = if self.compute == DType::F64 { DType::F64 } else { DType::F32 };
+            out.backend().pointwise_grad(self.op, wrt, compute, values, &self.params, out.view())?;
+        }
+        Ok(out)
+    }
+
+    /// The derivative as recorded ops, for `create_graph`.
+    fn derive(&self, ctx: &crate::autograd::Ctx, wrt: usize, dy: &Tensor, reads: Trace) -> Result<Tensor> {
+        let mut values: [Option<Value>; 5] = [Some(Value::Tensor(dy.clone())), None, None, None, None];
+        for (i, input) in self.inputs.iter().enumerate() {
+            match &input.kept {
+                Kept::Tensor(saved) if reads.mask & (2 << i) != 0 => {
+                    values[i + 1] = Some(Value::Tensor(ctx.get(saved)?.to_dtype(dy.dtype())?));
+                }
+                Kept::Number(s) => values[i + 1] = Some(Value::Number(s.to_f64())),
+                _ => {}
+            }
+        }
+        if reads.mask & 16 != 0
+            && let Some(saved) = &self.output
+        {
+            values[4] = Some(Value::Tensor(ctx.get(saved)?));
+        }
+        let out = expr::derivative(self.op, wrt, values, &self.params)?;
+        if out.shape() == dy.shape() { Ok(out) } else { out.expand(dy.shape()) }
+    }
+}
+
+/// `condition ? a : b`, recorded.
+pub(crate) fn select(condition: &Tensor, a: Arg, b: Arg) -> Result<Tensor> {
+    let name = "where";
+    if condition.dtype() != DType::Bool {
+        return Err(Error::dtype(format!("{name}: expected condition to be a bool tensor, but got {}", condition.dtype())));
+    }
+    let dtype = result_type(&[a, b]);
+    let args = [Arg::Tensor(condition), a, b];
+    let shape = common_shape(name, &args)?;
+    let out = condition.uninit_like(&shape, dtype)?;
+    if out.numel() > 0 {
+        let stretched = stretch(&args, &shape)?;
+        let ops = operands(&args, &stretched);
+        let Operand::Tensor(condition) = ops[0] else { return Err(Error::value("where: the condition must be a tensor")) };
+        out.backend().select(condition, ops[1], ops[2], out.view())?;
+    }
+    let inputs = tensors(&[a, b]);
+    if dtype.is_float() && recording(&inputs) {
+        let condition = Saved::input(condition);
+        let shapes: [Option<(Dims, DType)>; 2] = [a, b].map(|x| x.tensor().map(|t| (Dims::from_slice(t.shape()), t.dtype())));
+        record(name, &inputs, &out, move |ctx, dy| {
+            let condition = ctx.get(&condition)?;
+            let mut grads = Grads::new();
+            for (i, side) in shapes.iter().enumerate() {
+                let Some((shape, dtype)) = side else { continue };
+                if !ctx.needs(grads.len()) {
+                    grads.push(None);
+                    continue;
+                }
+                let zero = Arg::Scalar(Scalar::Float(0.0));
+                let g = if i == 0 { select(&condition, Arg::Tensor(dy), zero)? } else { select(&condition, zero, Arg::Tensor(dy))? };
+                grads.push(Some(g.sum_to_size(shape)?.to_dtype(*dtype)?));
+            }
+            Ok(grads)
+        })?;
+    }
+    Ok(out)
+}

@@ -1,0 +1,448 @@
+//! Views: other shapes and strides over the same memory.
+//!
+//! The derivative of a view that drops, repeats or reorders elements puts the gradient back where they came from
+//! ([`scatter_view`]); its derivative in turn is the view again.
+
+use crate::Tensor;
+use crate::autograd::{Ctx, Grads, no_grad, record, record_many, recording};
+use rushlight_core::smallvec::smallvec;
+use rushlight_core::{DType, Dims, Error, Layout, Result};
+
+/// A gradient of shape `within` put back into a tensor of zeros of the given shape; overlapping elements add up.
+pub(crate) fn scatter_view(dy: &Tensor, shape: &[usize], dtype: DType, within: &Layout) -> Result<Tensor> {
+    let out = Tensor::zeros_with(shape, (dtype, dy.device()))?;
+    if dy.numel() > 0 {
+        if within.overlaps() {
+            let places = no_grad(|| {
+                Tensor::arange_with(0, out.numel(), 1, (DType::I64, dy.device()))?
+                    .as_strided(within.shape(), within.strides(), within.offset())?
+                    .contiguous()
+            })?;
+            let flat = Layout::contiguous(&[out.numel()])?;
+            let values = dy.to_dtype(dtype)?;
+            out.backend().index_put(&[places.view()], values.view(), true, out.view_as(&flat))?;
+        } else {
+            out.backend().copy(dy.view(), out.view_as(within))?;
+        }
+    }
+    if recording(&[dy]) {
+        let (within, from) = (within.clone(), dy.dtype());
+        record("scatter_view", &[dy], &out, move |_, d| {
+            let picked = d.contiguous()?.as_strided(within.shape(), within.strides(), within.offset())?;
+            Ok(smallvec![Some(picked.to_dtype(from)?)])
+        })?;
+    }
+    Ok(out)
+}
+
+/// Sizes that may contain one -1, made definite.
+fn infer_shape(name: &str, shape: &[isize], numel: usize) -> Result<Dims> {
+    let fail = || Error::shape(format!("{name}: shape '{shape:?}' is invalid for input of size {numel}"));
+    let mut known = 1usize;
+    let mut hole = None;
+    let mut out = Dims::new();
+    for (i, &d) in shape.iter().enumerate() {
+        if d == -1 && hole.is_none() {
+            hole = Some(i);
+            out.push(0);
+        } else {
+            let d = usize::try_from(d).map_err(|_| fail())?;
+            known = known.checked_mul(d).ok_or_else(fail)?;
+            out.push(d);
+        }
+    }
+    if let Some(i) = hole {
+        if known == 0 {
+            return Err(Error::shape(format!(
+                "{name}: cannot reshape a tensor of {numel} elements into shape {shape:?} because the unspecified dimension size -1 can \
+                 be any value"
+            )));
+        }
+        out[i] = numel / known;
+        known *= out[i];
+    }
+    if known == numel { Ok(out) } else { Err(fail()) }
+}
+
+/// Sizes given as integers of any kind; -1 is to be inferred.
+pub trait IntoShape {
+    /// The sizes.
+    fn into_shape(self) -> rushlight_core::smallvec::SmallVec<[isize; 6]>;
+}
+
+macro_rules! into_shape {
+    ($($t:ty)*) => {$(
+        impl<const N: usize> IntoShape for [$t; N] {
+            fn into_shape(self) -> rushlight_core::smallvec::SmallVec<[isize; 6]> { self.iter().map(|&d| d as isize).collect() }
+        }
+        impl<const N: usize> IntoShape for &[$t; N] {
+            fn into_shape(self) -> rushlight_core::smallvec::SmallVec<[isize; 6]> { self.iter().map(|&d| d as isize).collect() }
+        }
+        impl IntoShape for &[$t] {
+            fn into_shape(self) -> rushlight_core::smallvec::SmallVec<[isize; 6]> { self.iter().map(|&d| d as isize).collect() }
+        }
+        impl IntoShape for &Vec<$t> {
+            fn into_shape(self) -> rushlight_core::smallvec::SmallVec<[isize; 6]> { self.iter().map(|&d| d as isize).collect() }
+        }
+    )*};
+}
+into_shape!(usize isize i32 i64);
+
+impl IntoShape for &Dims {
+    fn into_shape(self) -> rushlight_core::smallvec::SmallVec<[isize; 6]> {
+        self.iter().map(|&d| d as isize).collect()
+    }
+}
+
+impl Tensor {
+    /// A recorded view. `layout` lies within the storage.
+    fn view_op(
+        &self,
+        name: &'static str,
+        layout: Layout,
+        backward: impl Fn(&Ctx, &Tensor) -> Result<Tensor> + Send + Sync + 'static,
+    ) -> Result<Tensor> {
+        let out = self.make_view(layout);
+        if recording(&[self]) {
+            record(name, &[self], &out, move |ctx, dy| Ok(smallvec![Some(backward(ctx, dy)?)]))?;
+        }
+        Ok(out)
+    }
+
+    /// A recorded view that leaves elements out or repeats them; `change` is applied to this tensor's layout, and to a contiguous
+    /// one of its shape to know where gradients go.
+    fn picking_view(&self, name: &'static str, change: impl Fn(&Layout) -> Layout) -> Result<Tensor> {
+        let layout = change(self.layout());
+        if !recording(&[self]) {
+            return Ok(self.make_view(layout));
+        }
+        let within = change(&Layout::contiguous(self.shape())?);
+        let (shape, dtype) = (Dims::from_slice(self.shape()), self.dtype());
+        self.view_op(name, layout, move |_, dy| scatter_view(dy, &shape, dtype, &within))
+    }
+
+    /// The same elements under another shape, without copying; one size may be -1. An error if strides cannot express it.
+    pub fn view_shape(&self, shape: impl IntoShape) -> Result<Tensor> {
+        let shape = infer_shape("view", &shape.into_shape(), self.numel())?;
+        match self.layout().view(&shape) {
+            Some(layout) => self.reshaped(layout),
+            None => Err(Error::shape(format!(
+                "view: size {:?} is not compatible with input tensor's size {:?} and stride {:?} (at least one dimension spans across two \
+                 contiguous subspaces). Use reshape instead.",
+                &shape[..],
+                self.shape(),
+                self.strides()
+            ))),
+        }
+    }
+
+    fn reshaped(&self, layout: Layout) -> Result<Tensor> {
+        let old = Dims::from_slice(self.shape());
+        self.view_op("view", layout, move |_, dy| dy.reshape(&old))
+    }
+
+    /// The same elements under another shape; one size may be -1. Copies only where strides cannot express it.
+    ///
+    /// ```
+    /// # use rushlight_tensor::Tensor;
+    /// assert_eq!(Tensor::arange(0, 6, 1)?.reshape([2, -1])?.shape(), [2, 3]);
+    /// # Ok::<(), rushlight_core::Error>(())
+    /// ```
+    pub fn reshape(&self, shape: impl IntoShape) -> Result<Tensor> {
+        let shape = infer_shape("reshape", &shape.into_shape(), self.numel())?;
+        if shape[..] == *self.shape() {
+            return Ok(self.clone());
+        }
+        match self.layout().view(&shape) {
+            Some(layout) => self.reshaped(layout),
+            None => self.contiguous()?.reshape(&shape),
+        }
+    }
+
+    /// Dimensions `start` to `end` merged into one.
+    pub fn flatten(&self, start: isize, end: isize) -> Result<Tensor> {
+        let (start, end) = (self.dim(start)?, self.dim(end)?);
+        if start > end {
+            return Err(Error::value("flatten: start_dim cannot come after end_dim"));
+        }
+        if self.rank() == 0 {
+            return self.reshape([1usize]);
+        }
+        let mut shape = Dims::from_slice(&self.shape()[..start]);
+        shape.push(self.shape()[start..=end].iter().product());
+        shape.extend_from_slice(&self.shape()[end + 1..]);
+        self.reshape(&shape)
+    }
+
+    /// Dimension `dim` split into several sizes, one of which may be -1.
+    pub fn unflatten(&self, dim: isize, sizes: impl IntoShape) -> Result<Tensor> {
+        if self.rank() == 0 {
+            return Err(Error::index("unflatten: a zero-dim tensor has no dimension to split"));
+        }
+        let dim = self.dim(dim)?;
+        let sizes = infer_shape("unflatten", &sizes.into_shape(), self.shape()[dim])?;
+        let mut shape = Dims::from_slice(&self.shape()[..dim]);
+        shape.extend_from_slice(&sizes);
+        shape.extend_from_slice(&self.shape()[dim + 1..]);
+        self.view_shape(&shape)
+    }
+
+    /// Dimensions in another order.
+    pub fn permute(&self, order: &[isize]) -> Result<Tensor> {
+        let order = self.dims(order).map_err(|e| e.within("permute"))?;
+        if order.len() != self.rank() {
+            return Err(Error::shape(format!(
+                "permute: the number of dimensions in the tensor input does not match the length of the desired ordering: {} is not {}",
+                self.rank(),
+                order.len()
+            )));
+        }
+        let mut inverse = vec![0isize; order.len()];
+        for (to, &from) in order.iter().enumerate() {
+            inverse[from] = to as isize;
+        }
+        self.view_op("permute", self.layout().permute(&order), move |_, dy| dy.permute(&inverse))
+    }
+
+    /// Two dimensions swapped.
+    pub fn transpose(&self, a: isize, b: isize) -> Result<Tensor> {
+        let (a, b) = (self.dim(a)?, self.dim(b)?);
+        if self.rank() == 0 {
+            return Ok(self.clone());
+        }
+        self.view_op("transpose", self.layout().transpose(a, b), move |_, dy| dy.transpose(a as isize, b as isize))
+    }
+
+    /// A matrix transposed; vectors and numbers as they are.
+    pub fn t(&self) -> Result<Tensor> {
+        match self.rank() {
+            0 | 1 => Ok(self.clone()),
+            2 => self.transpose(0, 1),
+            n => Err(Error::shape(format!("t() expects a tensor with <= 2 dimensions, but self is {n}D; use transpose or permute"))),
+        }
+    }
+
+    /// Dimensions moved to new places, the others keeping their order.
+    pub fn movedim(&self, source: &[isize], destination: &[isize]) -> Result<Tensor> {
+        let (from, to) = (self.dims(source)?, self.dims(destination)?);
+        if from.len() != to.len() {
+            return Err(Error::value(format!(
+                "movedim: {} source dims for {} destination dims; they must be as many",
+                from.len(),
+                to.len()
+            )));
+        }
+        let mut order = vec![isize::MAX; self.rank()];
+        for (&f, &t) in from.iter().zip(&to) {
+            order[t] = f as isize;
+        }
+        let mut rest = (0..self.rank()).filter(|d| !from.contains(d));
+        for slot in order.iter_mut().filter(|d| **d == isize::MAX) {
+            *slot = rest.next().unwrap_or(0) as isize;
+        }
+        self.permute(&order)
+    }
+
+    /// All dimensions of size one removed.
+    pub fn squeeze(&self) -> Result<Tensor> {
+        let ones: Vec<isize> = (0..self.rank()).filter(|&d| self.shape()[d] == 1).map(|d| d as isize).collect();
+        self.squeeze_dims(&ones)
+    }
+
+    /// Those of the named dimensions that have size one removed.
+    pub fn squeeze_dims(&self, dims: &[isize]) -> Result<Tensor> {
+        let mut dims = self.dims(dims)?;
+        if self.rank() == 0 {
+            return Ok(self.clone());
+        }
+        dims.sort_unstable();
+        let mut layout = self.layout().clone();
+        for &d in dims.iter().rev() {
+            if self.shape()[d] == 1 {
+                layout = layout.squeeze(d);
+            }
+        }
+        self.reshaped(layout)
+    }
+
+    /// A dimension of size one put before `dim`; -1 appends one.
+    pub fn unsqueeze(&self, dim: isize) -> Result<Tensor> {
+        let dim = rushlight_core::layout::wrap_dim(dim, self.rank() + 1)?;
+        self.reshaped(self.layout().unsqueeze(dim))
+    }
+
+    /// Sizes of one stretched without copying; -1 keeps a size.
+    pub fn expand(&self, shape: impl IntoShape) -> Result<Tensor> {
+        let shape = shape.into_shape();
+        let lead = shape.len().saturating_sub(self.rank());
+        let mut sizes = Dims::new();
+        for (i, &d) in shape.iter().enumerate() {
+            let size = match (d, i.checked_sub(lead)) {
+                (-1, Some(own)) if own < self.rank() => self.shape()[own],
+                _ => usize::try_from(d)
+                    .map_err(|_| Error::shape(format!("expand: size {d} at dimension {i} is not allowed for shape {:?}", self.shape())))?,
+            };
+            sizes.push(size);
+        }
+        let layout = self.layout().expand(&sizes).map_err(|e| e.within("expand"))?;
+        let old = Dims::from_slice(self.shape());
+        self.view_op("expand", layout, move |_, dy| dy.sum_to_size(&old))
+    }
+
+    /// Stretched to another tensor's shape.
+    pub fn expand_as(&self, other: &Tensor) -> Result<Tensor> {
+        self.expand(other.shape())
+    }
+
+    /// Stretched to a shape.
+    pub fn broadcast_to(&self, shape: impl IntoShape) -> Result<Tensor> {
+        self.expand(shape)
+    }
+
+    /// `length` entries of dimension `dim` from `start`.
+    pub fn narrow(&self, dim: isize, start: isize, length: usize) -> Result<Tensor> {
+        if self.rank() == 0 {
+            return Err(Error::index("narrow() cannot be applied to a 0-dim tensor"));
+        }
+        let dim = self.dim(dim)?;
+        let size = self.shape()[dim];
+        let first = if start < 0 { start + size as isize } else { start };
+        if first < 0 || first as usize > size || first as usize + length > size {
+            return Err(Error::index(format!("narrow: start ({start}) + length ({length}) exceeds dimension size ({size})")));
+        }
+        self.picking_view("narrow", move |l| l.slice(dim, first as usize, length, 1))
+    }
+
+    /// Every `step`-th entry of dimension `dim` from `start` to before `end`; negative ones count from the end, and bounds beyond
+    /// the size are clamped, as in Python.
+    pub fn slice(&self, dim: isize, start: Option<isize>, end: Option<isize>, step: usize) -> Result<Tensor> {
+        if self.rank() == 0 {
+            return Err(Error::index("slice() cannot be applied to a 0-dim tensor"));
+        }
+        if step == 0 {
+            return Err(Error::value("slice: step must be positive"));
+        }
+        let dim = self.dim(dim)?;
+        let size = self.shape()[dim] as isize;
+        let bound = |v: isize| if v < 0 { (v + size).max(0) } else { v.min(size) } as usize;
+        let (start, end) = (bound(start.unwrap_or(0)), bound(end.unwrap_or(isize::MAX)));
+        let length = end.saturating_sub(start).div_ceil(step);
+        self.picking_view("slice", move |l| l.slice(dim, start, length, step))
+    }
+
+    /// Dimension `dim` fixed at `index` and removed.
+    pub fn select(&self, dim: isize, index: isize) -> Result<Tensor> {
+        if self.rank() == 0 {
+            return Err(Error::index("select() cannot be applied to a 0-dim tensor"));
+        }
+        let dim = self.dim(dim)?;
+        let size = self.shape()[dim] as isize;
+        if !(-size..size).contains(&index) {
+            return Err(Error::index(format!("select: index {index} is out of bounds for dimension {dim} with size {size}")));
+        }
+        let index = if index < 0 { index + size } else { index } as usize;
+        self.picking_view("select", move |l| l.select(dim, index))
+    }
+
+    /// The diagonal between two dimensions, `offset` above the main one, as a new last dimension.
+    pub fn diagonal(&self, offset: isize, dim1: isize, dim2: isize) -> Result<Tensor> {
+        let (a, b) = (self.dim(dim1)?, self.dim(dim2)?);
+        if a == b || self.rank() < 2 {
+            return Err(Error::value(format!("diagonal: diagonal dimensions cannot be identical {dim1}, {dim2}")));
+        }
+        self.picking_view("diagonal", move |l| l.diagonal(offset, a, b))
+    }
+
+    /// Windows of `size` every `step` along `dim`, as a new last dimension.
+    pub fn unfold(&self, dim: isize, size: usize, step: usize) -> Result<Tensor> {
+        let dim = self.dim(dim)?;
+        let have = self.shape().get(dim).copied().unwrap_or(1);
+        if size > have {
+            return Err(Error::value(format!("unfold: maximum size for tensor at dimension {dim} is {have} but size is {size}")));
+        }
+        if step == 0 {
+            return Err(Error::value("unfold: step must be positive"));
+        }
+        self.picking_view("unfold", move |l| l.unfold(dim, size, step))
+    }
+
+    /// Any shape, strides and offset (in elements of the storage) that lie within this tensor's storage.
+    pub fn as_strided(&self, shape: &[usize], strides: &[usize], offset: usize) -> Result<Tensor> {
+        let layout = Layout::strided(shape, strides, offset).map_err(|e| e.within("as_strided"))?;
+        rushlight_core::View::new(&self.0.storage, &layout, self.dtype()).map_err(|e| e.within("as_strided"))?;
+        if !recording(&[self]) {
+            return Ok(self.make_view(layout));
+        }
+        let base = self.layout();
+        let end = layout.span()?;
+        if !base.is_contiguous() || offset < base.offset() || (layout.numel() > 0 && end > base.offset() + base.numel()) {
+            return Err(Error::unsupported(
+                "as_strided: recording it needs a contiguous tensor whose own elements it stays within; call contiguous() first",
+            ));
+        }
+        let within = layout.clone().with_offset(offset - base.offset());
+        let (shape, dtype) = (Dims::from_slice(self.shape()), self.dtype());
+        self.view_op("as_strided", layout, move |_, dy| scatter_view(dy, &shape, dtype, &within))
+    }
+
+    /// Parts of `size` along `dim` (the last may be smaller), as views.
+    pub fn split(&self, size: usize, dim: isize) -> Result<Vec<Tensor>> {
+        let total = self.size(dim).map_err(|e| e.within("split"))?;
+        if size == 0 && total > 0 {
+            return Err(Error::value("split: split_size can only be 0 if dimension size is 0"));
+        }
+        let count = if total == 0 { 1 } else { total.div_ceil(size) };
+        let sizes: Vec<usize> = (0..count).map(|i| size.min(total - i * size)).collect();
+        self.split_with_sizes(&sizes, dim)
+    }
+
+    /// Parts of the given sizes along `dim`, which must add up, as views.
+    pub fn split_with_sizes(&self, sizes: &[usize], dim: isize) -> Result<Vec<Tensor>> {
+        let total = self.size(dim).map_err(|e| e.within("split_with_sizes"))?;
+        let dim = self.dim(dim)?;
+        if sizes.iter().try_fold(0usize, |a, &b| a.checked_add(b)) != Some(total) {
+            return Err(Error::value(format!(
+                "split_with_sizes expects split_sizes to sum exactly to {total} (input tensor's size at dimension {dim}), but got {sizes:?}"
+            )));
+        }
+        let mut start = 0;
+        let mut parts = Vec::new();
+        for &size in sizes {
+            parts.push(self.make_view(self.layout().slice(dim, start, size, 1)));
+            start += size;
+        }
+        if recording(&[self]) {
+            let (shape, dtype, device) = (Dims::from_slice(self.shape()), self.dtype(), self.device());
+            let sizes = sizes.to_vec();
+            // One gradient made of the parts', instead of a tensor of zeros per part.
+            record_many("split", &[self], &parts.iter().collect::<Vec<_>>(), move |_, grads: Grads| {
+                let mut parts = Vec::new();
+                for (g, &size) in grads.into_iter().zip(&sizes) {
+                    let mut shape = shape.clone();
+                    shape[dim] = size;
+                    parts.push(match g {
+                        Some(g) => g,
+                        None => Tensor::zeros_with(&shape, (dtype, device))?,
+                    });
+                }
+                Ok(smallvec![Some(crate::cat(&parts.iter().collect::<Vec<_>>(), dim as isize)?)])
+            })?;
+        }
+        Ok(parts)
+    }
+
+    /// At most `chunks` parts of equal size along `dim` (the last may be smaller), as views.
+    pub fn chunk(&self, chunks: usize, dim: isize) -> Result<Vec<Tensor>> {
+        if chunks == 0 {
+            return Err(Error::value("chunk: expects `chunks` to be greater than 0, got 0"));
+        }
+        let total = self.size(dim).map_err(|e| e.within("chunk"))?;
+        self.split(total.div_ceil(chunks).max(usize::from(total > 0)), dim)
+    }
+
+    /// All slices along `dim`, each without that dimension.
+    pub fn unbind(&self, dim: isize) -> Result<Vec<Tensor>> {
+        let total = self.size(dim).map_err(|e| e.within("unbind"))?;
+        (0..total).map(|i| self.select(dim, i as isize)).collect()
+    }
+}

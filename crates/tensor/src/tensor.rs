@@ -1,0 +1,250 @@
+//! The tensor itself: storage, layout, dtype, and its place on the tape.
+
+use crate::autograd::{Meta, mode};
+use rushlight_core::backend::View;
+use rushlight_core::{Backend, DType, Device, Dims, Element, Error, Layout, Result, Scalar, Storage};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// An n-dimensional array on a device, with its place on the autograd tape.
+///
+/// Cloning is cheap and gives the same tensor. Views share storage. Every op returns a [`Result`]; nothing panics.
+///
+/// ```
+/// use rushlight_tensor::Tensor;
+/// let x = Tensor::new([[1.0f32, 2.0], [3.0, 4.0]])?.requires_grad_(true)?;
+/// let loss = (&x * &x)?.sum()?;
+/// loss.backward()?;
+/// assert_eq!(x.grad().unwrap().to_vec::<f32>()?, [2.0, 4.0, 6.0, 8.0]);
+/// # Ok::<(), rushlight_core::Error>(())
+/// ```
+///
+/// Tensors are `Send + Sync`. In-place ops write through shared references, as views must see each other's changes: two threads that
+/// change and read one storage at the same time need a lock of their own, or they may see torn values.
+#[derive(Clone)]
+pub struct Tensor(pub(crate) Arc<Inner>);
+
+pub(crate) struct Inner {
+    pub(crate) storage: Arc<Storage>,
+    pub(crate) layout: Layout,
+    pub(crate) dtype: DType,
+    pub(crate) requires_grad: AtomicBool,
+    /// Made under `inference_mode`: may not enter a graph.
+    pub(crate) inference: bool,
+    pub(crate) meta: Mutex<Meta>,
+}
+
+/// The engine of a device.
+pub(crate) fn backend(device: Device) -> Result<&'static dyn Backend> {
+    match device {
+        Device::Cpu => Ok(rushlight_cpu::backend()),
+        other => Err(Error::device(format!("device {other} is not available in this build; use Device::Cpu"))),
+    }
+}
+
+impl Tensor {
+    pub(crate) fn from_parts(storage: Arc<Storage>, layout: Layout, dtype: DType, meta: Meta) -> Self {
+        Self(Arc::new(Inner {
+            storage,
+            layout,
+            dtype,
+            requires_grad: AtomicBool::new(false),
+            inference: mode::is_inference(),
+            meta: Mutex::new(meta),
+        }))
+    }
+
+    /// A contiguous tensor with whatever values the memory holds.
+    pub(crate) fn uninit(backend: &'static dyn Backend, shape: &[usize], dtype: DType) -> Result<Self> {
+        let layout = Layout::contiguous(shape)?;
+        let storage = backend.alloc(layout.numel() * dtype.size())?;
+        Ok(Self::from_parts(Arc::new(storage), layout, dtype, Meta::default()))
+    }
+
+    /// A contiguous tensor with whatever values the memory holds, on this tensor's device.
+    pub(crate) fn uninit_like(&self, shape: &[usize], dtype: DType) -> Result<Self> {
+        Self::uninit(self.backend(), shape, dtype)
+    }
+
+    /// A tensor over memory that `owner` keeps alive, without copying: mapped files, arrays of other libraries.
+    ///
+    /// # Safety
+    /// `storage` must be what [`Storage::from_owner`] or [`Storage::from_backend`] promise.
+    pub unsafe fn from_storage(storage: Arc<Storage>, layout: Layout, dtype: DType) -> Result<Self> {
+        View::new(&storage, &layout, dtype)?;
+        Ok(Self::from_parts(storage, layout, dtype, Meta::default()))
+    }
+
+    pub(crate) fn meta(&self) -> MutexGuard<'_, Meta> {
+        self.0.meta.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    #[inline]
+    pub(crate) fn view(&self) -> View<'_> {
+        View { storage: &self.0.storage, layout: &self.0.layout, dtype: self.0.dtype }
+    }
+
+    /// The same memory under a layout that lies within it.
+    #[inline]
+    pub(crate) fn view_as<'a>(&'a self, layout: &'a Layout) -> View<'a> {
+        View { storage: &self.0.storage, layout, dtype: self.0.dtype }
+    }
+
+    pub(crate) fn backend(&self) -> &'static dyn Backend {
+        self.0.storage.backend()
+    }
+
+    /// Sizes of the dimensions.
+    #[inline]
+    pub fn shape(&self) -> &[usize] {
+        self.0.layout.shape()
+    }
+
+    /// Sizes of the dimensions, PyTorch's other name for [`Tensor::shape`].
+    #[inline]
+    pub fn sizes(&self) -> &[usize] {
+        self.shape()
+    }
+
+    /// The size of one dimension; negative counts from the end.
+    pub fn size(&self, dim: isize) -> Result<usize> {
+        if self.rank() == 0 {
+            return Err(Error::index("size: a zero-dim tensor has no dimensions"));
+        }
+        Ok(self.shape()[self.dim(dim)?])
+    }
+
+    /// Number of dimensions.
+    #[inline]
+    pub fn rank(&self) -> usize {
+        self.0.layout.rank()
+    }
+
+    /// Number of elements.
+    #[inline]
+    pub fn numel(&self) -> usize {
+        self.0.layout.numel()
+    }
+
+    /// Strides in elements.
+    #[inline]
+    pub fn strides(&self) -> &[usize] {
+        self.0.layout.strides()
+    }
+
+    /// Shape, strides and offset.
+    #[inline]
+    pub fn layout(&self) -> &Layout {
+        &self.0.layout
+    }
+
+    /// The memory this tensor looks into.
+    pub fn storage(&self) -> &Arc<Storage> {
+        &self.0.storage
+    }
+
+    /// The type of the elements.
+    #[inline]
+    pub fn dtype(&self) -> DType {
+        self.0.dtype
+    }
+
+    /// Where the tensor lives.
+    #[inline]
+    pub fn device(&self) -> Device {
+        self.0.storage.device()
+    }
+
+    /// Whether the elements lie in row-major order without gaps.
+    #[inline]
+    pub fn is_contiguous(&self) -> bool {
+        self.0.layout.is_contiguous()
+    }
+
+    /// How often this tensor's memory was changed in place.
+    pub fn version(&self) -> u32 {
+        self.0.storage.version()
+    }
+
+    /// A dimension that may count from the end, checked.
+    pub(crate) fn dim(&self, dim: isize) -> Result<usize> {
+        rushlight_core::layout::wrap_dim(dim, self.rank())
+    }
+
+    /// Several dimensions, checked and without repeats.
+    pub(crate) fn dims(&self, dims: &[isize]) -> Result<Dims> {
+        let mut out = Dims::new();
+        for &d in dims {
+            let d = self.dim(d)?;
+            if out.contains(&d) {
+                return Err(Error::value(format!("dim {d} appears multiple times in the list of dims {dims:?}")));
+            }
+            out.push(d);
+        }
+        Ok(out)
+    }
+
+    /// Whether the two are one tensor (not merely equal).
+    pub fn is_same(&self, other: &Tensor) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// Whether the two share memory.
+    pub fn shares_storage(&self, other: &Tensor) -> bool {
+        Arc::ptr_eq(&self.0.storage, &other.0.storage)
+    }
+
+    /// Whether autograd records what is done with this tensor.
+    #[inline]
+    pub fn requires_grad(&self) -> bool {
+        self.0.requires_grad.load(Relaxed)
+    }
+
+    /// Whether this is a bool tensor, a float tensor, …: shorthand for checks.
+    pub fn is_floating_point(&self) -> bool {
+        self.dtype().is_float()
+    }
+
+    /// The elements in row-major order, converted to `T` as by `.to(dtype)`.
+    ///
+    /// ```
+    /// # use rushlight_tensor::Tensor;
+    /// assert_eq!(Tensor::arange(0, 4, 1)?.to_vec::<f64>()?, [0.0, 1.0, 2.0, 3.0]);
+    /// # Ok::<(), rushlight_core::Error>(())
+    /// ```
+    pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
+        let source = mode::no_grad(|| self.to_dtype(T::DTYPE)?.contiguous())?;
+        let n = source.numel();
+        let mut out = vec![T::default(); n];
+        // SAFETY: `Element` types are plain bytes; the slice covers exactly the vector's elements. A `bool` storage holds 0 or 1 only.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(out.as_mut_ptr().cast::<u8>(), n * size_of::<T>()) };
+        source.backend().download(&source.0.storage, source.0.layout.offset() * size_of::<T>(), bytes)?;
+        Ok(out)
+    }
+
+    /// The one element of a tensor with one element.
+    pub fn item<T: Element>(&self) -> Result<T> {
+        if self.numel() != 1 {
+            return Err(Error::value(format!(
+                "item: a tensor with {} elements (shape {:?}) cannot be converted to a number",
+                self.numel(),
+                self.shape()
+            )));
+        }
+        Ok(self.to_vec::<T>()?[0])
+    }
+
+    /// The one element of a tensor with one element, as a number of its own kind.
+    pub fn to_scalar(&self) -> Result<Scalar> {
+        Ok(match self.dtype() {
+            DType::Bool => Scalar::Bool(self.item()?),
+            d if d.is_float() => Scalar::Float(self.item()?),
+            _ => Scalar::Int(self.item()?),
+        })
+    }
+}
+
+const _: fn() = || {
+    fn shared<T: Send + Sync>() {}
+    shared::<Tensor>();
+};
