@@ -11,10 +11,19 @@ use rushlight_core::{Error, Result};
 /// From this ratio of height to width on, a QR factorisation first makes the matrix square.
 const TALL: f64 = 11.0 / 6.0;
 
-/// faer would do that step with its own QR, which drops columns it holds for dependent: for a tall f32 matrix that
-/// costs all small singular values. So we do it, and faer never sees a tall matrix.
+/// faer's QR iteration, which ends its divide and conquer, loses about one unit of precision for every row, so it
+/// gets only the smallest pieces.
+const QR_ITERATION_BELOW: usize = 8;
+
+/// faer would make tall matrices square with its own QR, which drops columns it holds for dependent: for a tall f32
+/// matrix that costs all small singular values. So we do that step, and faer never sees a tall matrix.
 fn params<T: Scalar>() -> Spec<SvdParams, T> {
-    SvdParams { qr_ratio_threshold: f64::INFINITY, ..<SvdParams as Auto<T>>::auto() }.into()
+    SvdParams {
+        recursion_threshold: QR_ITERATION_BELOW,
+        qr_ratio_threshold: f64::INFINITY,
+        ..<SvdParams as Auto<T>>::auto()
+    }
+    .into()
 }
 
 /// Room for the decomposition `W = X S Yᵀ` of matrices of one shape that are no wider than high, column-major.
