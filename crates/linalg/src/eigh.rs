@@ -58,7 +58,7 @@ pub fn eigh<T: Scalar>(
             params(),
         )
         .map_err(|_| failure(call, i, NOT_CONVERGED))?;
-        values.iter_mut().for_each(|value| *value = *value * scale);
+        values.iter_mut().for_each(|value| *value *= scale);
         transpose(&columns, item_mut(vectors, i, n * n), n, n);
     }
     Ok(())
@@ -94,7 +94,7 @@ pub fn eigvalsh<T: Scalar>(batch: usize, n: usize, a: &[T], values: &mut [T], lo
         if !tridiagonal_values(values, &mut beside) {
             return Err(failure(call, i, NOT_CONVERGED));
         }
-        values.iter_mut().for_each(|value| *value = *value * scale);
+        values.iter_mut().for_each(|value| *value *= scale);
     }
     Ok(())
 }
@@ -148,7 +148,7 @@ fn tridiagonal_values<T: Scalar>(diagonal: &mut [T], beside: &mut [T]) -> bool {
             beside[i + 1] = length;
             if length == T::ZERO {
                 // The rotation vanished: the block has split here by itself.
-                diagonal[i + 1] = diagonal[i + 1] - carried;
+                diagonal[i + 1] -= carried;
                 split = true;
                 break;
             }
@@ -161,7 +161,7 @@ fn tridiagonal_values<T: Scalar>(diagonal: &mut [T], beside: &mut [T]) -> bool {
             chase = cos * turned - kept;
         }
         if !split {
-            diagonal[top] = diagonal[top] - carried;
+            diagonal[top] -= carried;
             beside[top] = chase;
         }
         beside[end] = T::ZERO;

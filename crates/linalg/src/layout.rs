@@ -94,7 +94,7 @@ pub fn rescale<T: Scalar>(a: &mut [T]) -> Option<T> {
     if largest == T::ZERO || (low..high).contains(&largest) {
         return Some(T::ONE);
     }
-    a.iter_mut().for_each(|x| *x = *x / largest);
+    a.iter_mut().for_each(|x| *x /= largest);
     Some(largest)
 }
 

@@ -134,7 +134,7 @@ impl<T: Scalar> Truncated<T> {
             Par::Seq,
         );
         for (row, &s) in projected.chunks_exact_mut(nrhs.max(1)).zip(&self.s) {
-            row.iter_mut().for_each(|p| *p = *p / s);
+            row.iter_mut().for_each(|p| *p /= s);
         }
         matmul(
             row_major_mut(out, n, nrhs),
@@ -167,18 +167,18 @@ pub fn lstsq<T: Scalar>(
     check(CALL, "b", b.len(), batch, m, nrhs)?;
     check(CALL, "out", out.len(), batch, n, nrhs)?;
     check(CALL, "rank", rank.len(), batch, 1, 1)?;
-    if m == 0 || n == 0 {
+    if batch == 0 || m == 0 || n == 0 {
         out.fill(T::ZERO);
         rank.fill(0);
         return Ok(());
     }
     let mut problem = Problem::new(m, n, nrhs, rcond);
     let mut truncated = None;
-    for i in 0..batch {
+    for (i, rank) in rank.iter_mut().enumerate() {
         let a = item(a, i, m * n);
         let b = item(b, i, m * nrhs);
         let out = item_mut(out, i, n * nrhs);
-        rank[i] = if problem.factor(a) {
+        *rank = if problem.factor(a) {
             problem.solve_full_rank(b, out);
             problem.k() as i64
         } else {

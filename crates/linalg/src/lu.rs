@@ -97,7 +97,7 @@ fn factor_panel<T: Scalar>(a: &mut [T], n: usize, start: usize, end: usize, pivo
             let factor = row[k] / diagonal;
             row[k] = factor;
             for (x, &p) in row[k + 1..end].iter_mut().zip(pivot_row) {
-                *x = *x - factor * p;
+                *x -= factor * p;
             }
         }
     }
@@ -125,6 +125,9 @@ fn for_each_factored<T: Scalar>(
     a: &[T],
     mut each: impl FnMut(usize, &[T], &[i32], Outcome) -> Result<()>,
 ) -> Result<()> {
+    if batch == 0 {
+        return Ok(());
+    }
     let mut lu = vec![T::ZERO; n * n];
     let mut pivots = vec![0; n];
     for i in 0..batch {
@@ -188,7 +191,7 @@ pub fn slogdet<T: Scalar>(batch: usize, n: usize, a: &[T], sign: &mut [T], logab
             } else {
                 T::ZERO
             };
-            logabsdet[i] = logabsdet[i] + d.abs().ln();
+            logabsdet[i] += d.abs().ln();
         }
         Ok(())
     })

@@ -101,7 +101,7 @@ impl<T: Scalar> TallSvd<T> {
             )
             .map_err(|_| NOT_CONVERGED)?;
         }
-        s.iter_mut().for_each(|value| *value = *value * scale);
+        s.iter_mut().for_each(|value| *value *= scale);
         Ok(())
     }
 }
@@ -139,6 +139,9 @@ pub fn svd<T: Scalar>(
     check(call, "u", u.len(), batch, m, u_cols)?;
     check(call, "s", s.len(), batch, k, 1)?;
     check(call, "vh", vh.len(), batch, vh_rows, n)?;
+    if batch == 0 {
+        return Ok(());
+    }
     if k == 0 {
         // No singular values: the full factors are any orthogonal matrices.
         u.chunks_exact_mut((m * u_cols).max(1)).for_each(|u| set_identity(u, m));

@@ -45,11 +45,11 @@ fn substitute<T: Scalar>(a: MatRef<'_, T>, triangle: Triangle, mut x: MatMut<'_,
         for j in solved {
             let factor = a[(i, j)];
             let (xi, xj) = x.rb_mut().two_rows_mut(i, j);
-            zip!(xi, xj).for_each(|unzip!(xi, xj)| *xi = *xi - factor * *xj);
+            zip!(xi, xj).for_each(|unzip!(xi, xj)| *xi -= factor * *xj);
         }
         if !triangle.unit {
             let diagonal = a[(i, i)];
-            zip!(x.rb_mut().row_mut(i)).for_each(|unzip!(xi)| *xi = *xi / diagonal);
+            zip!(x.rb_mut().row_mut(i)).for_each(|unzip!(xi)| *xi /= diagonal);
         }
     }
 }

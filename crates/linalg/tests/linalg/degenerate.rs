@@ -44,6 +44,25 @@ fn empty_batches_and_sizes() {
         lstsq(2, m, n, 2, none, &vec![1.0; 2 * m * 2], None, &mut x, &mut rank).unwrap();
         assert_eq!((x, rank), (vec![0.0; 2 * n * 2], [0, 0]));
     }
+    // An empty batch of matrices no memory could hold.
+    let huge = usize::MAX;
+    det(0, huge, none, &mut []).unwrap();
+    slogdet(0, huge, none, &mut [], &mut []).unwrap();
+    inv(0, huge, none, &mut []).unwrap();
+    solve(0, huge, huge, none, none, &mut []).unwrap();
+    solve_triangular(0, huge, huge, none, none, &mut [], true, true).unwrap();
+    cholesky(0, huge, none, &mut []).unwrap();
+    eigh(0, huge, none, &mut [], &mut [], true).unwrap();
+    eigvalsh(0, huge, none, &mut [], true).unwrap();
+    for (m, n) in [(huge, huge), (huge, 0), (0, huge)] {
+        for full in [false, true] {
+            qr(0, m, n, none, &mut [], &mut [], full).unwrap();
+            svd(0, m, n, none, &mut [], &mut [], &mut [], full).unwrap();
+        }
+        svdvals(0, m, n, none, &mut []).unwrap();
+        lstsq(0, m, n, huge, none, none, None, &mut [], &mut []).unwrap();
+    }
+    assert!(lu_factor(huge, 0, none).is_err());
     // No right-hand side at all.
     solve(1, 2, 0, &[1.0, 2.0, 3.0, 4.0], &[], &mut []).unwrap();
     solve_triangular(1, 2, 0, &[1.0, 2.0, 3.0, 4.0], &[], &mut [], false, false).unwrap();
