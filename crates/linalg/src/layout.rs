@@ -1,0 +1,136 @@
+//! Length checks, batch slicing and the views the algorithms work on.
+
+use crate::real::Scalar;
+use faer::dyn_stack::{MemBuffer, MemStack, StackReq};
+use faer::{MatMut, MatRef};
+use rushlight_core::{Error, Result};
+
+/// Checks that a slice holds `batch` matrices of `rows × cols`, without overflow on absurd sizes.
+pub fn check(call: &str, what: &str, len: usize, batch: usize, rows: usize, cols: usize) -> Result<()> {
+    let expected = batch.checked_mul(rows).and_then(|x| x.checked_mul(cols));
+    if expected == Some(len) {
+        return Ok(());
+    }
+    Err(Error::value(format!(
+        "{call}: {what} has {len} elements, but a batch of {batch} matrices of {rows}x{cols} was expected"
+    )))
+}
+
+/// The matrix `index` of a batch of matrices of `size` elements.
+pub fn item<T>(data: &[T], index: usize, size: usize) -> &[T] {
+    &data[index * size..(index + 1) * size]
+}
+
+/// The matrix `index` of a batch of matrices of `size` elements.
+pub fn item_mut<T>(data: &mut [T], index: usize, size: usize) -> &mut [T] {
+    &mut data[index * size..(index + 1) * size]
+}
+
+pub fn row_major<T>(data: &[T], rows: usize, cols: usize) -> MatRef<'_, T> {
+    MatRef::from_row_major_slice(data, rows, cols)
+}
+
+pub fn row_major_mut<T>(data: &mut [T], rows: usize, cols: usize) -> MatMut<'_, T> {
+    MatMut::from_row_major_slice_mut(data, rows, cols)
+}
+
+pub fn col_major<T>(data: &[T], rows: usize, cols: usize) -> MatRef<'_, T> {
+    MatRef::from_column_major_slice(data, rows, cols)
+}
+
+pub fn col_major_mut<T>(data: &mut [T], rows: usize, cols: usize) -> MatMut<'_, T> {
+    MatMut::from_column_major_slice_mut(data, rows, cols)
+}
+
+/// Writes the transpose of the row-major `rows × cols` matrix `from` to `to`.
+pub fn transpose<T: Copy>(from: &[T], to: &mut [T], rows: usize, cols: usize) {
+    // Tiles of this side keep both matrices in the first-level cache.
+    const TILE: usize = 16;
+    for i0 in (0..rows).step_by(TILE) {
+        let i1 = rows.min(i0 + TILE);
+        for j0 in (0..cols).step_by(TILE) {
+            for j in j0..cols.min(j0 + TILE) {
+                for i in i0..i1 {
+                    to[j * rows + i] = from[i * cols + j];
+                }
+            }
+        }
+    }
+}
+
+/// Writes the identity to the square matrix `out`.
+pub fn set_identity<T: Scalar>(out: &mut [T], n: usize) {
+    out.fill(T::ZERO);
+    out.iter_mut().step_by(n + 1).for_each(|d| *d = T::ONE);
+}
+
+/// The working memory of a faer routine, allocated once for a whole batch.
+pub struct Workspace(MemBuffer);
+
+impl Workspace {
+    pub fn new(need: StackReq) -> Self {
+        Self(MemBuffer::new(need))
+    }
+
+    pub fn stack(&mut self) -> &mut MemStack {
+        MemStack::new(&mut self.0)
+    }
+}
+
+/// Brings a matrix into the range where squares neither overflow nor vanish, as LAPACK's drivers do.
+/// Returns the factor to multiply singular or eigenvalues with, or `None` if an entry is not finite.
+pub fn rescale<T: Scalar>(a: &mut [T]) -> Option<T> {
+    let mut largest = T::ZERO;
+    let mut finite = true;
+    for &x in a.iter() {
+        finite &= x.is_finite();
+        largest = if x.abs() > largest { x.abs() } else { largest };
+    }
+    if !finite {
+        return None;
+    }
+    let low = T::MIN_POSITIVE.sqrt() / T::EPSILON;
+    let high = T::ONE / low;
+    if largest == T::ZERO || (low..high).contains(&largest) {
+        return Some(T::ONE);
+    }
+    a.iter_mut().for_each(|x| *x /= largest);
+    Some(largest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn check_refuses_wrong_and_overflowing_sizes() {
+        assert!(check("op", "a", 12, 2, 2, 3).is_ok());
+        assert!(check("op", "a", 0, 0, usize::MAX, usize::MAX).is_ok());
+        assert!(check("op", "a", 0, usize::MAX, usize::MAX, 2).is_err());
+        let message = check("op", "a", 11, 2, 2, 3).unwrap_err().to_string();
+        assert_eq!(message, "op: a has 11 elements, but a batch of 2 matrices of 2x3 was expected");
+    }
+
+    #[test]
+    fn transpose_covers_partial_tiles() {
+        let (rows, cols) = (19, 33);
+        let a: Vec<usize> = (0..rows * cols).collect();
+        let mut t = vec![0; rows * cols];
+        transpose(&a, &mut t, rows, cols);
+        for i in 0..rows {
+            for j in 0..cols {
+                assert_eq!(t[j * rows + i], a[i * cols + j]);
+            }
+        }
+    }
+
+    #[test]
+    fn rescale_only_touches_extreme_matrices() {
+        let mut usual = [1.0f64, -3.0];
+        assert_eq!((rescale(&mut usual), usual), (Some(1.0), [1.0, -3.0]));
+        let mut huge = [1e300f64, -5e299];
+        assert_eq!((rescale(&mut huge), huge), (Some(1e300), [1.0, -0.5]));
+        assert_eq!(rescale(&mut [f64::NAN, 1.0]), None);
+        assert_eq!(rescale(&mut [0.0f32; 0]), Some(1.0));
+    }
+}

@@ -1,0 +1,56 @@
+//! The two element types, and what the algorithms ask of them.
+
+use faer::traits::RealField;
+use std::ops::{Add, Div, Mul, Neg, Sub};
+
+/// What the algorithms need of an element type besides faer's own trait.
+pub trait Scalar:
+    RealField
+    + Copy
+    + Send
+    + Sync
+    + 'static
+    + PartialOrd
+    + Neg<Output = Self>
+    + Add<Output = Self>
+    + Sub<Output = Self>
+    + Mul<Output = Self>
+    + Div<Output = Self>
+{
+    const ZERO: Self;
+    const ONE: Self;
+    const EPSILON: Self;
+    const MIN_POSITIVE: Self;
+    fn abs(self) -> Self;
+    fn sqrt(self) -> Self;
+    fn ln(self) -> Self;
+    fn is_finite(self) -> bool;
+    fn from_f64(value: f64) -> Self;
+}
+
+macro_rules! scalar {
+    ($($t:ident)*) => {$(
+        impl Scalar for $t {
+            const ZERO: Self = 0.0;
+            const ONE: Self = 1.0;
+            const EPSILON: Self = $t::EPSILON;
+            const MIN_POSITIVE: Self = $t::MIN_POSITIVE;
+            fn abs(self) -> Self {
+                $t::abs(self)
+            }
+            fn sqrt(self) -> Self {
+                $t::sqrt(self)
+            }
+            fn ln(self) -> Self {
+                $t::ln(self)
+            }
+            fn is_finite(self) -> bool {
+                $t::is_finite(self)
+            }
+            fn from_f64(value: f64) -> Self {
+                value as $t
+            }
+        }
+    )*};
+}
+scalar!(f32 f64);
