@@ -1,4 +1,5 @@
 //! The CPU engine.
 
+pub mod gemm;
 pub mod isa;
 pub mod pool;

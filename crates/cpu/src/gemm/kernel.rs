@@ -1,0 +1,256 @@
+//! What the blocked driver asks of a microkernel, and the kernel every machine can run.
+
+use super::scalar::{Accumulator, Scalar};
+use crate::isa::{Avx2, Avx512, Isa, Portable};
+use std::marker::PhantomData;
+
+/// Code that is compiled for the instruction set of the kernel it works with.
+pub(super) trait Task {
+    /// Must be `#[inline(always)]`, together with everything generic it calls.
+    ///
+    /// # Safety
+    /// The machine has the features of the kernel, and the pointers inside the task are valid.
+    unsafe fn run(self);
+}
+
+/// An instruction set whose features a task can be compiled with.
+pub(super) trait Features: Isa {
+    /// # Safety
+    /// The machine has the features, and the task may be run.
+    unsafe fn enter(task: impl Task);
+}
+
+impl Features for Portable {
+    #[inline(always)]
+    unsafe fn enter(task: impl Task) {
+        // SAFETY: the caller's promise; nothing beyond the build's own target is used.
+        unsafe { task.run() }
+    }
+}
+
+impl Features for Avx2 {
+    #[inline(always)]
+    unsafe fn enter(task: impl Task) {
+        #[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt"))]
+        unsafe fn inner(task: impl Task) {
+            // SAFETY: the caller's promise.
+            unsafe { task.run() }
+        }
+        // SAFETY: the caller vouches for the features.
+        unsafe { inner(task) }
+    }
+}
+
+impl Features for Avx512 {
+    #[inline(always)]
+    unsafe fn enter(task: impl Task) {
+        #[cfg_attr(
+            target_arch = "x86_64",
+            target_feature(
+                enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512cd,avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt"
+            )
+        )]
+        unsafe fn inner(task: impl Task) {
+            // SAFETY: the caller's promise.
+            unsafe { task.run() }
+        }
+        // SAFETY: the caller vouches for the features.
+        unsafe { inner(task) }
+    }
+}
+
+/// A strip of at most MR rows of A or NR columns of B: `lanes` × `k` elements.
+#[derive(Clone, Copy)]
+pub(super) struct Strip<T> {
+    pub ptr: *const T,
+    pub lane_stride: isize,
+    pub k_stride: isize,
+    pub lanes: usize,
+    pub k: usize,
+}
+
+/// Where a microkernel leaves its tile: `C = alpha · tile + beta · C`, with C unread when beta is 0.
+#[derive(Clone, Copy)]
+pub(super) struct Target<Acc> {
+    pub ptr: *mut Acc,
+    /// Elements between rows; columns are adjacent.
+    pub stride: isize,
+    pub alpha: Acc,
+    pub beta: Acc,
+}
+
+/// A microkernel with the packed layouts it reads.
+pub(super) trait Kernel: Send + Sync + 'static {
+    type Elem: Scalar;
+    type Packed: Copy;
+    /// Rows of a tile.
+    const MR: usize;
+    /// Columns of a tile.
+    const NR: usize;
+    /// Packed strips are padded with zeros to a multiple of this many k.
+    const K_UNIT: usize;
+    /// How deep a block of K is at most; decides the order of summation.
+    const KC: usize;
+    /// How many rows of A one task packs at most.
+    const MC: usize;
+    /// Whether `tile` writes all MR × NR elements whatever `rows` and `cols` say, and takes only alpha 1 and beta 0 or 1.
+    const WHOLE_TILES: bool;
+    /// Whether `enter` compiles fused multiply-adds.
+    const FMA: bool;
+
+    /// Runs a task with the kernel's features.
+    ///
+    /// # Safety
+    /// The machine has the features, and the task may be run.
+    unsafe fn enter(task: impl Task);
+
+    /// Writes `MR × k` packed values; up to one vector beyond them may be overwritten too.
+    ///
+    /// # Safety
+    /// Every element of the strip is readable, and the destination has the room. Called within `enter`.
+    unsafe fn pack_a(strip: Strip<Self::Elem>, to: *mut Self::Packed);
+
+    /// Writes exactly `NR × k` packed values.
+    ///
+    /// # Safety
+    /// As for `pack_a`.
+    unsafe fn pack_b(strip: Strip<Self::Elem>, to: *mut Self::Packed);
+
+    /// Multiplies a packed strip of A (`rows` of its MR) with one of B (`cols` of its NR), `k` deep.
+    ///
+    /// # Safety
+    /// The strips hold `k` rounded up to `K_UNIT`, and the target is writable (readable when beta is not 0) at
+    /// `rows × cols`, or at `MR × NR` for a kernel of whole tiles. Called within `enter`.
+    unsafe fn tile(
+        k: usize,
+        a: *const Self::Packed,
+        b: *const Self::Packed,
+        rows: usize,
+        cols: usize,
+        target: Target<<Self::Elem as Scalar>::Acc>,
+    );
+
+    /// Rounds a run of accumulators to elements.
+    ///
+    /// # Safety
+    /// Both pointers are valid for `len`. Called within `enter`.
+    #[inline(always)]
+    unsafe fn narrow(from: *const <Self::Elem as Scalar>::Acc, to: *mut Self::Elem, len: usize) {
+        for i in 0..len {
+            // SAFETY: the caller's promise.
+            unsafe { to.add(i).write(Self::Elem::narrow(*from.add(i))) };
+        }
+    }
+}
+
+/// Packs a strip as `[k][WIDTH]`, widened, missing lanes as zeros.
+///
+/// # Safety
+/// The strip is readable and `to` has room for `k × WIDTH`.
+#[inline(always)]
+pub(super) unsafe fn pack_widened<T: Scalar, const WIDTH: usize>(s: Strip<T>, to: *mut T::Acc) {
+    // SAFETY: indices stay inside the strip and inside k × WIDTH.
+    unsafe {
+        if s.lane_stride == 1 && s.lanes == WIDTH {
+            for p in 0..s.k {
+                let from = s.ptr.offset(p as isize * s.k_stride);
+                for l in 0..WIDTH {
+                    to.add(p * WIDTH + l).write((*from.add(l)).widen());
+                }
+            }
+            return;
+        }
+        // Short runs of k keep the lines being written in the first-level cache.
+        const RUN: usize = 16;
+        for start in (0..s.k).step_by(RUN) {
+            let end = (start + RUN).min(s.k);
+            for l in 0..s.lanes {
+                let lane = s.ptr.offset(l as isize * s.lane_stride);
+                for p in start..end {
+                    to.add(p * WIDTH + l).write((*lane.offset(p as isize * s.k_stride)).widen());
+                }
+            }
+            for l in s.lanes..WIDTH {
+                for p in start..end {
+                    to.add(p * WIDTH + l).write(T::Acc::ZERO);
+                }
+            }
+        }
+    }
+}
+
+/// Combines a finished tile of accumulators with its target.
+///
+/// # Safety
+/// The target is valid at `rows × cols`.
+#[inline(always)]
+pub(super) unsafe fn write_tile<Acc: Accumulator, const MR: usize, const NR: usize>(
+    tile: &[[Acc; NR]; MR],
+    rows: usize,
+    cols: usize,
+    target: Target<Acc>,
+) {
+    for (i, row) in tile.iter().enumerate().take(rows) {
+        for (j, &v) in row.iter().enumerate().take(cols) {
+            // SAFETY: i < rows and j < cols.
+            unsafe {
+                let p = target.ptr.offset(i as isize * target.stride).add(j);
+                let v = v.times(target.alpha);
+                p.write(if target.beta == Acc::ZERO { v } else { v.plus(target.beta.times(*p)) });
+            }
+        }
+    }
+}
+
+/// The kernel written in plain Rust, vectorised by the compiler for the instruction set `I`.
+pub(super) struct Plain<T, I>(PhantomData<(T, I)>);
+
+impl<T: Scalar, I: Features> Kernel for Plain<T, I> {
+    type Elem = T;
+    type Packed = T::Acc;
+    const MR: usize = 4;
+    const NR: usize = 8;
+    const K_UNIT: usize = 1;
+    const KC: usize = 256;
+    const MC: usize = 128;
+    const WHOLE_TILES: bool = false;
+    const FMA: bool = I::FMA;
+
+    #[inline(always)]
+    unsafe fn enter(task: impl Task) {
+        // SAFETY: the caller's promise.
+        unsafe { I::enter(task) }
+    }
+
+    #[inline(always)]
+    unsafe fn pack_a(strip: Strip<T>, to: *mut T::Acc) {
+        // SAFETY: the caller's promise.
+        unsafe { pack_widened::<T, 4>(strip, to) }
+    }
+
+    #[inline(always)]
+    unsafe fn pack_b(strip: Strip<T>, to: *mut T::Acc) {
+        // SAFETY: the caller's promise.
+        unsafe { pack_widened::<T, 8>(strip, to) }
+    }
+
+    #[inline(always)]
+    unsafe fn tile(k: usize, a: *const T::Acc, b: *const T::Acc, rows: usize, cols: usize, target: Target<T::Acc>) {
+        let mut sums = [[T::Acc::ZERO; 8]; 4];
+        for p in 0..k {
+            // SAFETY: the packed strips are k deep.
+            let (a, b) = unsafe { (&*a.add(p * 4).cast::<[T::Acc; 4]>(), &*b.add(p * 8).cast::<[T::Acc; 8]>()) };
+            for i in 0..4 {
+                for j in 0..8 {
+                    sums[i][j] = if I::FMA {
+                        a[i].mul_add::<true>(b[j], sums[i][j])
+                    } else {
+                        a[i].mul_add::<false>(b[j], sums[i][j])
+                    };
+                }
+            }
+        }
+        // SAFETY: the caller's promise about the target.
+        unsafe { write_tile(&sums, rows, cols, target) }
+    }
+}

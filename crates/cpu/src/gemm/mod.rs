@@ -1,0 +1,214 @@
+//! The matrix product: `C = act(alpha · A·B + beta · C + bias)`, batched, for any strides.
+//!
+//! [`gemm`] picks a microkernel by dtype and instruction set once per call. Large products run blocked and packed
+//! (`driver`), products with a vector run straight over their operands (`vector`).
+
+mod activation;
+mod buffer;
+mod driver;
+mod kernel;
+mod problem;
+mod scalar;
+#[cfg(test)]
+mod tests;
+mod vector;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+use crate::isa::{self, Level};
+use crate::pool;
+#[cfg(not(target_arch = "x86_64"))]
+use half::{bf16, f16};
+use kernel::{Kernel, Plain};
+use problem::Problem;
+use rushlight_core::DType;
+
+/// What happens to each finished element of C, before it is rounded to C's dtype.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activation {
+    /// Nothing.
+    None,
+    /// `max(x, 0)`.
+    Relu,
+    /// `x · Φ(x)`, by the error function.
+    Gelu,
+    /// GELU by its approximation with the hyperbolic tangent.
+    GeluTanh,
+}
+
+/// What a bias has one value for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BiasAxis {
+    /// Each row of C.
+    Row,
+    /// Each column of C.
+    Column,
+}
+
+/// A vector added to C, of C's dtype, the same for every product of a batch.
+#[derive(Clone, Copy, Debug)]
+pub struct Bias {
+    /// Its first element.
+    pub ptr: *const u8,
+    /// Elements from one value to the next.
+    pub stride: isize,
+    /// Which axis of C it runs along.
+    pub per: BiasAxis,
+}
+
+/// A batch of products `C = act(alpha · A·B + beta · C + bias)`: A is `m × k`, B `k × n`, C `m × n`.
+///
+/// Strides count elements and run over batch, row and column; they may be 0 or negative (in C no two elements may share a place).
+#[derive(Clone, Copy, Debug)]
+pub struct Gemm {
+    /// Of A, B, C and bias. Half types accumulate in `f32`, integers wrap.
+    pub dtype: DType,
+    /// How many products.
+    pub batch: usize,
+    /// Rows of A and C.
+    pub m: usize,
+    /// Columns of B and C.
+    pub n: usize,
+    /// Columns of A and rows of B.
+    pub k: usize,
+    /// A's first element.
+    pub a: *const u8,
+    /// A's strides.
+    pub a_strides: [isize; 3],
+    /// B's first element.
+    pub b: *const u8,
+    /// B's strides.
+    pub b_strides: [isize; 3],
+    /// C's first element.
+    pub c: *mut u8,
+    /// C's strides.
+    pub c_strides: [isize; 3],
+    /// Scales the product.
+    pub alpha: f64,
+    /// Scales what C holds; when 0, C is not read.
+    pub beta: f64,
+    /// Added to every row or column.
+    pub bias: Option<Bias>,
+    /// Applied last.
+    pub activation: Activation,
+}
+
+/// Computes a batch of products on the whole pool. The result does not depend on the number of threads.
+///
+/// `bool` has no arithmetic: for that dtype the call does nothing in release builds and asserts in debug builds.
+///
+/// # Safety
+/// A, B and bias are readable and C is writable (readable too unless `beta` is 0) at every element the sizes and strides
+/// reach, aligned to their dtype, and C overlaps none of the others.
+pub unsafe fn gemm(spec: &Gemm) {
+    debug_assert!(spec.dtype != DType::Bool, "gemm: bool has no arithmetic");
+    // SAFETY: the caller's promise; kernels are chosen by what the machine was found to have.
+    unsafe {
+        match spec.dtype {
+            #[cfg(target_arch = "x86_64")]
+            DType::F32 => x86::f32(spec),
+            #[cfg(target_arch = "x86_64")]
+            DType::F64 => x86::f64(spec),
+            #[cfg(target_arch = "x86_64")]
+            DType::F16 => x86::f16(spec),
+            #[cfg(target_arch = "x86_64")]
+            DType::BF16 => x86::bf16(spec),
+            #[cfg(not(target_arch = "x86_64"))]
+            DType::F32 => run::<Plain<f32, isa::Portable>>(spec),
+            #[cfg(not(target_arch = "x86_64"))]
+            DType::F64 => run::<Plain<f64, isa::Portable>>(spec),
+            #[cfg(not(target_arch = "x86_64"))]
+            DType::F16 => run::<Plain<f16, isa::Portable>>(spec),
+            #[cfg(not(target_arch = "x86_64"))]
+            DType::BF16 => run::<Plain<bf16, isa::Portable>>(spec),
+            DType::I64 => integers::<i64>(spec),
+            DType::I32 => integers::<i32>(spec),
+            DType::I16 => integers::<i16>(spec),
+            DType::I8 => integers::<i8>(spec),
+            DType::U8 => integers::<u8>(spec),
+            DType::Bool => {}
+        }
+    }
+}
+
+/// # Safety
+/// As for [`gemm`].
+unsafe fn integers<T: scalar::Scalar>(spec: &Gemm) {
+    // SAFETY: the caller's promise, and the level is one the machine has.
+    unsafe {
+        match isa::level() {
+            Level::Avx512 => run::<Plain<T, isa::Avx512>>(spec),
+            Level::Avx2 => run::<Plain<T, isa::Avx2>>(spec),
+            Level::Portable => run::<Plain<T, isa::Portable>>(spec),
+        }
+    }
+}
+
+/// Shares a batch out over the pool.
+///
+/// # Safety
+/// As for [`gemm`], and the machine has the kernel's features.
+unsafe fn run<K: Kernel>(spec: &Gemm) {
+    if spec.m == 0 || spec.n == 0 || spec.batch == 0 {
+        return;
+    }
+    let spec = &with_batch_folded(*spec);
+    let first = Problem::<K::Elem>::first(spec);
+    let batch_strides = [spec.a_strides[0], spec.b_strides[0], spec.c_strides[0]];
+    let one = |index: usize| first.at(batch_strides, index);
+    let work = spec.m.saturating_mul(spec.n).saturating_mul(spec.k.max(1));
+    let threads = pool::num_threads();
+    // SAFETY: every problem of the batch is valid by the caller's promise.
+    unsafe {
+        if spec.batch > 1 && (spec.batch >= 2 * threads || work < 1 << 21) {
+            let grain = (driver::SERIAL_WORK / work).max(1);
+            pool::parallel_ranges(spec.batch, grain, |start, end| {
+                for index in start..end {
+                    product::<K>(&one(index));
+                }
+            });
+        } else {
+            for index in 0..spec.batch {
+                product::<K>(&one(index));
+            }
+        }
+    }
+}
+
+/// One product, in the way that suits its shape.
+///
+/// # Safety
+/// As for [`run`].
+unsafe fn product<K: Kernel>(p: &Problem<K::Elem>) {
+    let p = &driver::oriented(*p);
+    // SAFETY: the caller's promise.
+    unsafe {
+        if p.k == 0 {
+            driver::without_sums::<K>(p);
+        } else if p.m == 1 {
+            vector::one_row::<K>(p);
+        } else if p.n == 1 {
+            vector::one_row::<K>(&p.transposed());
+        } else if driver::is_long_and_thin::<K>(p) {
+            driver::over_k::<K>(p);
+        } else {
+            driver::parallel::<K>(p);
+        }
+    }
+}
+
+/// A batch that multiplies one B, with rows that go on from product to product, is a single product with more rows.
+fn with_batch_folded(mut spec: Gemm) -> Gemm {
+    let continues = |s: [isize; 3], rows: usize| s[0] == s[1] * rows as isize;
+    let row_bias = spec.bias.is_some_and(|b| b.per == BiasAxis::Row);
+    if spec.batch > 1
+        && spec.b_strides[0] == 0
+        && continues(spec.a_strides, spec.m)
+        && continues(spec.c_strides, spec.m)
+        && !row_bias
+    {
+        spec.m *= spec.batch;
+        spec.batch = 1;
+    }
+    spec
+}

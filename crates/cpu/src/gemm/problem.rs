@@ -1,0 +1,155 @@
+//! One product with typed pointers, and what happens to its finished sums.
+
+use super::kernel::Kernel;
+use super::scalar::{Accumulator, Scalar};
+use super::{Activation, Bias, BiasAxis, Gemm};
+
+/// A strided matrix.
+#[derive(Clone, Copy)]
+pub(super) struct Matrix<P> {
+    pub ptr: P,
+    pub row_stride: isize,
+    pub col_stride: isize,
+}
+
+impl<P> Matrix<P> {
+    fn transposed(self) -> Self {
+        Matrix { ptr: self.ptr, row_stride: self.col_stride, col_stride: self.row_stride }
+    }
+}
+
+/// One product of a batch.
+pub(super) struct Problem<T: Scalar> {
+    pub m: usize,
+    pub n: usize,
+    pub k: usize,
+    pub a: Matrix<*const T>,
+    pub b: Matrix<*const T>,
+    pub c: Matrix<*mut T>,
+    pub alpha: T::Acc,
+    pub beta: T::Acc,
+    /// Added to element (i, j): `ptr[i · row_stride + j · col_stride]`.
+    pub bias: Option<Matrix<*const T>>,
+    pub activation: Activation,
+}
+
+impl<T: Scalar> Clone for Problem<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<T: Scalar> Copy for Problem<T> {}
+
+// SAFETY: the caller of `gemm` vouches for the pointers from any thread; tasks write disjoint parts of C.
+unsafe impl<T: Scalar> Sync for Problem<T> {}
+// SAFETY: as above.
+unsafe impl<T: Scalar> Send for Problem<T> {}
+
+impl<T: Scalar> Problem<T> {
+    /// The first product of the batch.
+    pub(super) fn first(spec: &Gemm) -> Self {
+        let matrix = |ptr, s: [isize; 3]| Matrix { ptr, row_stride: s[1], col_stride: s[2] };
+        let bias = |b: Bias| match b.per {
+            BiasAxis::Row => Matrix { ptr: b.ptr.cast(), row_stride: b.stride, col_stride: 0 },
+            BiasAxis::Column => Matrix { ptr: b.ptr.cast(), row_stride: 0, col_stride: b.stride },
+        };
+        Problem {
+            m: spec.m,
+            n: spec.n,
+            k: spec.k,
+            a: matrix(spec.a.cast(), spec.a_strides),
+            b: matrix(spec.b.cast(), spec.b_strides),
+            c: Matrix { ptr: spec.c.cast(), row_stride: spec.c_strides[1], col_stride: spec.c_strides[2] },
+            alpha: T::Acc::from_f64(spec.alpha),
+            beta: T::Acc::from_f64(spec.beta),
+            bias: spec.bias.map(bias),
+            activation: spec.activation,
+        }
+    }
+
+    /// The product `index` further in the batch, given the batch strides of A, B and C.
+    pub(super) fn at(mut self, batch_strides: [isize; 3], index: usize) -> Self {
+        let index = index as isize;
+        self.a.ptr = self.a.ptr.wrapping_offset(index * batch_strides[0]);
+        self.b.ptr = self.b.ptr.wrapping_offset(index * batch_strides[1]);
+        self.c.ptr = self.c.ptr.wrapping_offset(index * batch_strides[2]);
+        self
+    }
+
+    /// The same product as Cᵀ = Bᵀ·Aᵀ.
+    pub(super) fn transposed(self) -> Self {
+        Problem {
+            m: self.n,
+            n: self.m,
+            a: self.b.transposed(),
+            b: self.a.transposed(),
+            c: self.c.transposed(),
+            bias: self.bias.map(Matrix::transposed),
+            ..self
+        }
+    }
+
+    /// Whether finished sums need more than alpha and beta.
+    pub(super) fn has_epilogue(&self) -> bool {
+        self.bias.is_some() || self.activation != Activation::None
+    }
+
+    /// The row `row` of C from column `col` on: `act(alpha · sums + beta · C + bias)`.
+    ///
+    /// # Safety
+    /// The problem's pointers are valid, the row has `sums.len()` columns from `col` on, and this runs within `K::enter`.
+    #[inline(always)]
+    pub(super) unsafe fn finish_row<K: Kernel<Elem = T>>(&self, row: usize, col: usize, sums: &mut [T::Acc]) {
+        // SAFETY: row and columns are inside C and bias.
+        unsafe {
+            let c = self.c.ptr.offset(row as isize * self.c.row_stride + col as isize * self.c.col_stride);
+            if self.alpha != T::Acc::ONE {
+                sums.iter_mut().for_each(|v| *v = v.times(self.alpha));
+            }
+            if self.beta != T::Acc::ZERO {
+                for (j, v) in sums.iter_mut().enumerate() {
+                    let old = (*c.offset(j as isize * self.c.col_stride)).widen();
+                    *v = v.plus(self.beta.times(old));
+                }
+            }
+            self.bias_and_activation(row, col, sums);
+            if self.c.col_stride == 1 {
+                K::narrow(sums.as_ptr(), c, sums.len());
+            } else {
+                for (j, v) in sums.iter().enumerate() {
+                    c.offset(j as isize * self.c.col_stride).write(T::narrow(*v));
+                }
+            }
+        }
+    }
+
+    /// Adds bias and applies the activation to sums already scaled.
+    ///
+    /// # Safety
+    /// The bias is readable for `sums.len()` columns from `col` on.
+    #[inline(always)]
+    pub(super) unsafe fn bias_and_activation(&self, row: usize, col: usize, sums: &mut [T::Acc]) {
+        if let Some(bias) = self.bias {
+            // SAFETY: the bias covers C's rows or columns.
+            unsafe {
+                let from = bias.ptr.offset(row as isize * bias.row_stride + col as isize * bias.col_stride);
+                match bias.col_stride {
+                    0 => {
+                        let value = (*from).widen();
+                        sums.iter_mut().for_each(|v| *v = v.plus(value));
+                    }
+                    1 => sums.iter_mut().enumerate().for_each(|(j, v)| *v = v.plus((*from.add(j)).widen())),
+                    s => {
+                        for (j, v) in sums.iter_mut().enumerate() {
+                            *v = v.plus((*from.offset(j as isize * s)).widen());
+                        }
+                    }
+                }
+            }
+        }
+        if self.activation != Activation::None {
+            sums.iter_mut().for_each(|v| *v = T::wrap(*v));
+            T::Acc::activate(sums, self.activation);
+        }
+    }
+}

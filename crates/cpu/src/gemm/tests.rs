@@ -1,0 +1,346 @@
+//! Every kernel against a plain loop in `f64` (integers: wrapping `i64`).
+
+use super::*;
+use crate::isa::Level;
+use half::{bf16, f16};
+use rushlight_core::{Element, with_dtype};
+use std::sync::Mutex;
+
+/// Levels, bf16 paths and thread counts are set for the whole process: tests that change them take turns.
+static SETTINGS: Mutex<()> = Mutex::new(());
+
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        self.0 >> 33
+    }
+    fn below(&mut self, n: usize) -> usize {
+        self.next() as usize % n
+    }
+    fn value(&mut self, dtype: DType) -> f64 {
+        if dtype.is_int() { (self.next() % 19) as f64 - 9.0 } else { (self.next() % 1024) as f64 / 512.0 - 1.0 }
+    }
+}
+
+/// A matrix or vector inside a larger block of memory.
+#[derive(Clone)]
+struct Operand<T> {
+    data: Vec<T>,
+    origin: usize,
+    strides: [isize; 3],
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Shape {
+    Rows,
+    Columns,
+    Padded,
+    Backwards,
+    Sparse,
+    Broadcast,
+}
+
+impl<T: Element> Operand<T> {
+    fn new(shape: Shape, batch: usize, rows: usize, cols: usize, mut value: impl FnMut() -> f64) -> Self {
+        let (r, c) = (rows as isize, cols as isize);
+        let strides = match shape {
+            Shape::Rows => [r * c, c, 1],
+            Shape::Columns => [r * c, 1, r],
+            Shape::Padded => [r * (c + 3) + 5, c + 3, 1],
+            Shape::Backwards => [-r * c, -c, -1],
+            Shape::Sparse => [2 * r * (3 * c + 1), 3 * c + 1, 3],
+            Shape::Broadcast => [0, 0, 1],
+        };
+        let extents = [batch, rows, cols];
+        let span = |sign: isize| -> usize {
+            (0..3).map(|d| (strides[d] * sign).max(0) as usize * extents[d].saturating_sub(1)).sum()
+        };
+        let (below, above) = (span(-1), span(1));
+        let data = (0..below + above + 1).map(|_| T::from_f64(value())).collect();
+        Operand { data, origin: below, strides }
+    }
+    fn index(&self, b: usize, i: usize, j: usize) -> usize {
+        (self.origin as isize
+            + b as isize * self.strides[0]
+            + i as isize * self.strides[1]
+            + j as isize * self.strides[2]) as usize
+    }
+    fn at(&self, b: usize, i: usize, j: usize) -> T {
+        self.data[self.index(b, i, j)]
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    sizes: [usize; 4],
+    shapes: [Shape; 3],
+    alpha: f64,
+    beta: f64,
+    bias: Option<(BiasAxis, isize)>,
+    activation: Activation,
+}
+
+impl Case {
+    fn plain(batch: usize, m: usize, n: usize, k: usize) -> Self {
+        let shapes = [Shape::Rows; 3];
+        Case { sizes: [batch, m, n, k], shapes, alpha: 1.0, beta: 0.0, bias: None, activation: Activation::None }
+    }
+}
+
+struct Made<T> {
+    a: Operand<T>,
+    b: Operand<T>,
+    c: Operand<T>,
+    bias: Operand<T>,
+}
+
+fn make<T: Element>(case: &Case, random: &mut Random) -> Made<T> {
+    let [batch, m, n, k] = case.sizes;
+    let dtype = T::DTYPE;
+    let a = Operand::new(case.shapes[0], batch, m, k, || random.value(dtype));
+    let b = Operand::new(case.shapes[1], batch, k, n, || random.value(dtype));
+    let unread = case.beta == 0.0 && dtype.is_float();
+    let c = Operand::new(case.shapes[2], batch, m, n, || if unread { f64::NAN } else { random.value(dtype) });
+    let bias = Operand::new(Shape::Sparse, 1, 1, m.max(n), || random.value(dtype));
+    Made { a, b, c, bias }
+}
+
+fn multiply<T: Element>(case: &Case, made: &mut Made<T>) {
+    let [batch, m, n, k] = case.sizes;
+    let bias = case.bias.map(|(per, stride)| Bias { ptr: made.bias.data.as_ptr().cast(), stride, per });
+    let spec = Gemm {
+        dtype: T::DTYPE,
+        batch,
+        m,
+        n,
+        k,
+        a: made.a.data[made.a.origin..].as_ptr().cast(),
+        a_strides: made.a.strides,
+        b: made.b.data[made.b.origin..].as_ptr().cast(),
+        b_strides: made.b.strides,
+        c: unsafe { made.c.data.as_mut_ptr().add(made.c.origin).cast() },
+        c_strides: made.c.strides,
+        alpha: case.alpha,
+        beta: case.beta,
+        bias,
+        activation: case.activation,
+    };
+    unsafe { gemm(&spec) }
+}
+
+fn check<T: Element>(case: Case, random: &mut Random) {
+    let mut made = make::<T>(&case, random);
+    let before = made.c.clone();
+    multiply(&case, &mut made);
+    let [batch, m, n, k] = case.sizes;
+    let mut touched = vec![false; before.data.len()];
+    for (b, i, j) in (0..batch).flat_map(|b| (0..m).flat_map(move |i| (0..n).map(move |j| (b, i, j)))) {
+        touched[before.index(b, i, j)] = true;
+        let bias = case.bias.map_or(T::from_f64(0.0), |(axis, stride)| {
+            made.bias.data[if axis == BiasAxis::Row { i } else { j } * stride as usize]
+        });
+        let got = made.c.at(b, i, j);
+        let terms = (0..k).map(|p| (made.a.at(b, i, p), made.b.at(b, p, j)));
+        if T::DTYPE.is_int() {
+            let sum = terms.fold(0i64, |s, (x, y)| s.wrapping_add(x.to_i64().wrapping_mul(y.to_i64())));
+            let old = (case.beta as i64).wrapping_mul(before.at(b, i, j).to_i64());
+            let value = (case.alpha as i64).wrapping_mul(sum).wrapping_add(old).wrapping_add(bias.to_i64());
+            let wrapped = T::from_i64(value).to_i64();
+            let want = if case.activation == Activation::Relu { wrapped.max(0) } else { wrapped };
+            assert_eq!(got.to_i64(), want, "{:?} {case:?} at {b},{i},{j}", T::DTYPE);
+            continue;
+        }
+        let (mut sum, mut size) = (0.0, 0.0);
+        for (x, y) in terms {
+            sum += x.to_f64() * y.to_f64();
+            size += (x.to_f64() * y.to_f64()).abs();
+        }
+        let old = if case.beta == 0.0 { 0.0 } else { case.beta * before.at(b, i, j).to_f64() };
+        let value = case.alpha * sum + old + bias.to_f64();
+        let want = match case.activation {
+            Activation::None => value,
+            Activation::Relu => value.max(0.0),
+            Activation::Gelu => 0.5 * value * libm::erfc(-value * std::f64::consts::FRAC_1_SQRT_2),
+            Activation::GeluTanh => {
+                0.5 * value * (1.0 + (0.7978845608028654 * (value + 0.044715 * value.powi(3))).tanh())
+            }
+        };
+        let (sums, stored) = match T::DTYPE {
+            DType::F64 => (1e-15, 1e-15),
+            DType::F32 => (3e-7, 3e-7),
+            DType::F16 => (3e-7, 1e-3),
+            _ => (3e-7, 8e-3),
+        };
+        let allowed = sums * (case.alpha.abs() * size + old.abs() + 2.0) * 4.0 + stored * want.abs();
+        let error = (got.to_f64() - want).abs();
+        assert!(error <= allowed, "{:?} {case:?} at {b},{i},{j}: {got:?} for {want}, off {error:e}", T::DTYPE);
+    }
+    for (index, touched) in touched.into_iter().enumerate() {
+        let (now, then) = (made.c.data[index].to_f64(), before.data[index].to_f64());
+        assert!(touched || now.to_bits() == then.to_bits(), "{:?} {case:?} wrote outside C", T::DTYPE);
+    }
+}
+
+const DTYPES: [DType; 9] =
+    [DType::F32, DType::F64, DType::BF16, DType::F16, DType::I64, DType::I32, DType::I16, DType::I8, DType::U8];
+
+/// Calls `f` with every level, bf16 path and 2 threads set, and puts the settings back.
+fn with_each_engine(mut f: impl FnMut()) {
+    let _guard = SETTINGS.lock().unwrap_or_else(|e| e.into_inner());
+    let before = isa::level();
+    pool::set_num_threads(2);
+    for level in Level::ALL {
+        isa::force(level);
+        #[cfg(target_arch = "x86_64")]
+        for path in [x86::Bf16Path::Widen, x86::Bf16Path::Dot, x86::Bf16Path::Amx] {
+            if level == Level::Avx512 || path == x86::Bf16Path::Amx {
+                x86::force_bf16_path(path);
+                f();
+            }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        f();
+    }
+    isa::force(before);
+}
+
+#[test]
+fn sizes_around_the_blocks() {
+    let mut random = Random(1);
+    with_each_engine(|| {
+        for (m, n, k) in [
+            (1, 1, 1),
+            (2, 2, 2),
+            (3, 5, 7),
+            (13, 31, 33),
+            (14, 32, 32),
+            (15, 33, 31),
+            (17, 16, 65),
+            (6, 16, 8),
+            (7, 17, 9),
+            (29, 63, 1),
+            (33, 70, 300),
+            (5, 2, 700),
+            (64, 65, 1100),
+            (300, 40, 20),
+            (290, 70, 390),
+            (40, 600, 17),
+        ] {
+            for dtype in [DType::F32, DType::F64, DType::BF16, DType::F16] {
+                with_dtype!(dtype, T => check::<T>(Case::plain(1, m, n, k), &mut random));
+            }
+        }
+        for dtype in DTYPES {
+            with_dtype!(dtype, T => check::<T>(Case::plain(2, 19, 35, 21), &mut random));
+        }
+    });
+}
+
+#[test]
+fn layouts_and_epilogues() {
+    let mut random = Random(2);
+    let inputs = [Shape::Rows, Shape::Columns, Shape::Padded, Shape::Backwards, Shape::Sparse, Shape::Broadcast];
+    let activations = [Activation::None, Activation::Relu, Activation::Gelu, Activation::GeluTanh];
+    with_each_engine(|| {
+        for round in 0..700 {
+            let mut pick = |from: &[usize]| from[random.below(from.len())];
+            let sizes = [
+                pick(&[1, 1, 2, 3]),
+                pick(&[0, 1, 2, 13, 14, 31, 47, 130]),
+                pick(&[0, 1, 3, 16, 32, 33, 65, 100]),
+                pick(&[0, 1, 2, 15, 32, 33, 70, 130]),
+            ];
+            let shapes =
+                [inputs[pick(&[0, 1, 2, 3, 4, 5])], inputs[pick(&[0, 1, 2, 3, 4, 5])], inputs[pick(&[0, 1, 2, 3, 4])]];
+            let alpha = [1.0, 1.0, 2.0, -1.0][random.below(4)];
+            let beta = [0.0, 0.0, 1.0, 3.0][random.below(4)];
+            let bias = [None, Some((BiasAxis::Row, 1)), Some((BiasAxis::Column, 1)), Some((BiasAxis::Column, 3))];
+            let bias = bias[random.below(4)];
+            let dtype = DTYPES[round % DTYPES.len()];
+            // Integers: GELU has no meaning to compare.
+            let activation = activations[random.below(if dtype.is_int() { 2 } else { 4 })];
+            let case = Case { sizes, shapes, alpha, beta, bias, activation };
+            with_dtype!(dtype, T => check::<T>(case, &mut random));
+        }
+    });
+}
+
+#[test]
+fn long_sums_and_vectors() {
+    let mut random = Random(3);
+    with_each_engine(|| {
+        for dtype in [DType::F32, DType::F64, DType::BF16, DType::F16, DType::I32] {
+            for (m, n, k) in [(5, 9, 20_000), (1, 1, 140_000), (1, 70, 3000), (2100, 1, 40), (3, 1, 70_000)] {
+                for shapes in [[Shape::Rows; 3], [Shape::Columns; 3], [Shape::Columns, Shape::Rows, Shape::Sparse]] {
+                    let case = Case { shapes, bias: Some((BiasAxis::Row, 1)), ..Case::plain(1, m, n, k) };
+                    with_dtype!(dtype, T => check::<T>(case, &mut random));
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn a_shared_right_side_is_folded_into_the_rows() {
+    let mut random = Random(4);
+    let shapes = [Shape::Rows, Shape::Broadcast, Shape::Rows];
+    for bias in [None, Some((BiasAxis::Row, 1)), Some((BiasAxis::Column, 1))] {
+        check::<f32>(Case { shapes, bias, ..Case::plain(5, 7, 20, 12) }, &mut random);
+    }
+}
+
+#[test]
+fn the_number_of_threads_does_not_show() {
+    let _guard = SETTINGS.lock().unwrap_or_else(|e| e.into_inner());
+    let before = pool::num_threads();
+    for (batch, m, n, k) in [
+        (1, 150, 210, 500),
+        (7, 30, 50, 40),
+        (1, 30, 20, 20_000),
+        (1, 1, 3000, 600),
+        (1, 40, 1, 70_000),
+        (1, 20, 900, 64),
+        (2, 200, 200, 130),
+    ] {
+        fn bits<T: Element>(case: &Case) -> Vec<u64> {
+            let mut made = make::<T>(case, &mut Random(5));
+            multiply(case, &mut made);
+            made.c.data.iter().map(|v| v.to_f64().to_bits()).collect()
+        }
+        for shapes in [[Shape::Rows; 3], [Shape::Columns; 3]] {
+            let case = Case { shapes, ..Case::plain(batch, m, n, k) };
+            for dtype in [DType::F32, DType::F64, DType::BF16, DType::F16] {
+                let results: Vec<_> = [1, 2, 3]
+                    .into_iter()
+                    .map(|threads| {
+                        pool::set_num_threads(threads);
+                        with_dtype!(dtype, T => bits::<T>(&case))
+                    })
+                    .collect();
+                assert!(results[0] == results[1] && results[1] == results[2], "{dtype} {case:?}");
+            }
+        }
+    }
+    pool::set_num_threads(before);
+}
+
+#[test]
+fn half_types_round_once() {
+    // 1 + 2⁻⁹·512 = 2 only if the small terms are not rounded away one by one.
+    let small = 1.0 / 512.0;
+    let k = 513;
+    fn sum<T: Element>(small: f64, k: usize) -> f64 {
+        let a: Vec<T> = (0..4 * k).map(|i| T::from_f64(if i % k == 0 { 1.0 } else { small })).collect();
+        let b = vec![T::from_f64(1.0); 4 * k];
+        let case = Case::plain(1, 4, 4, k);
+        let made = |data| Operand { data, origin: 0, strides: [0, k as isize, 1] };
+        let c = Operand { data: vec![T::from_f64(0.0); 16], origin: 0, strides: [0, 4, 1] };
+        let mut all = Made { a: made(a), b: Operand { strides: [0, 4, 1], ..made(b) }, c, bias: made(vec![]) };
+        multiply(&case, &mut all);
+        all.c.data[5].to_f64()
+    }
+    assert_eq!(sum::<bf16>(small, k), 2.0);
+    assert_eq!(sum::<f16>(small, k), 2.0);
+}

@@ -1,0 +1,245 @@
+//! AMX: bf16 tiles of 16 × 32 multiplied by one instruction, written in assembly because the intrinsics are not stable.
+
+use super::super::kernel::{Kernel, Strip, Target, Task};
+use super::bf16_dot::{self, by_lanes, by_pairs};
+use half::bf16;
+use std::arch::asm;
+use std::arch::x86_64::*;
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+
+/// How bf16 products are computed where AVX-512 is in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub(in super::super) enum Bf16Path {
+    /// Widened to `f32` when packed.
+    Widen = 1,
+    /// AVX512-BF16.
+    Dot = 2,
+    /// AMX tiles.
+    Amx = 3,
+}
+
+static PATH: AtomicU8 = AtomicU8::new(0);
+
+/// The best path of this machine; `RUSHLIGHT_CPU_AMX=0` rules AMX out.
+#[inline(always)]
+pub(in super::super) fn bf16_path() -> Bf16Path {
+    match PATH.load(Relaxed) {
+        3 => Bf16Path::Amx,
+        2 => Bf16Path::Dot,
+        1 => Bf16Path::Widen,
+        _ => detect(),
+    }
+}
+
+#[cold]
+fn detect() -> Bf16Path {
+    let wanted = std::env::var_os("RUSHLIGHT_CPU_AMX").is_none_or(|v| v != "0");
+    let path = available(wanted);
+    PATH.store(path as u8, Relaxed);
+    path
+}
+
+fn available(amx_wanted: bool) -> Bf16Path {
+    if !is_x86_feature_detected!("avx512bf16") {
+        Bf16Path::Widen
+    } else if amx_wanted && amx_granted() {
+        Bf16Path::Amx
+    } else {
+        Bf16Path::Dot
+    }
+}
+
+/// Forces a path for the whole process, clamped to what the machine has.
+#[cfg(test)]
+pub(in super::super) fn force_bf16_path(path: Bf16Path) {
+    PATH.store(path.min(available(true)) as u8, Relaxed);
+}
+
+/// Whether the chip has AMX for bf16 and the system lets us use it.
+fn amx_granted() -> bool {
+    const TILES_AND_BF16: u32 = 1 << 24 | 1 << 22;
+    let has = __cpuid(0).eax >= 7 && __cpuid_count(7, 0).edx & TILES_AND_BF16 == TILES_AND_BF16;
+    has && permission()
+}
+
+/// Linux grants the large tile state on request, to the whole process.
+#[cfg(target_os = "linux")]
+fn permission() -> bool {
+    const ARCH_REQ_XCOMP_PERM: libc::c_long = 0x1023;
+    const XFEATURE_XTILEDATA: libc::c_long = 18;
+    // SAFETY: the call takes two numbers and changes nothing but the permission.
+    unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0 }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn permission() -> bool {
+    false
+}
+
+#[repr(C, align(64))]
+struct TileConfig {
+    palette: u8,
+    start_row: u8,
+    reserved: [u8; 14],
+    row_bytes: [u16; 16],
+    rows: [u8; 16],
+}
+
+/// All eight tiles 16 rows of 64 bytes.
+static CONFIG: TileConfig = TileConfig {
+    palette: 1,
+    start_row: 0,
+    reserved: [0; 14],
+    row_bytes: [64, 64, 64, 64, 64, 64, 64, 64, 0, 0, 0, 0, 0, 0, 0, 0],
+    rows: [16, 16, 16, 16, 16, 16, 16, 16, 0, 0, 0, 0, 0, 0, 0, 0],
+};
+
+/// bf16 by AMX: 2 × 2 tiles of 16 × 16 sums.
+pub(super) struct Tiles;
+
+impl Kernel for Tiles {
+    type Elem = bf16;
+    type Packed = u16;
+    const MR: usize = 32;
+    const NR: usize = 32;
+    const K_UNIT: usize = 32;
+    const KC: usize = 1024;
+    const MC: usize = 256;
+    const WHOLE_TILES: bool = true;
+    const FMA: bool = true;
+
+    #[inline(always)]
+    unsafe fn enter(task: impl Task) {
+        // SAFETY: AMX was granted; the tiles are configured for the task on this thread and released after it, so that the
+        // system has no tile state to save between tasks.
+        unsafe {
+            asm!("ldtilecfg [{}]", in(reg) &CONFIG, options(nostack, readonly));
+            bf16_dot::enter(task);
+            asm!("tilerelease", options(nostack, nomem));
+        }
+    }
+
+    /// Two tiles of 16 rows for every 32 k, each row its 32 k.
+    #[inline(always)]
+    unsafe fn pack_a(strip: Strip<bf16>, to: *mut u16) {
+        for k in (0..strip.k).step_by(32) {
+            for half in 0..2 {
+                // SAFETY: the caller's promise; a step of 32 k takes 1024 values.
+                unsafe { store_block(by_lanes(&strip, 16 * half, k), to.add(32 * k + 512 * half)) };
+            }
+        }
+    }
+
+    /// Two tiles of 16 columns for every 32 k, each row a pair of k for its 16 columns.
+    #[inline(always)]
+    unsafe fn pack_b(strip: Strip<bf16>, to: *mut u16) {
+        for k in (0..strip.k).step_by(32) {
+            for half in 0..2 {
+                // SAFETY: as above.
+                unsafe { store_block(by_pairs(&strip, 16 * half, k), to.add(32 * k + 512 * half)) };
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn tile(k: usize, a: *const u16, b: *const u16, rows: usize, _cols: usize, target: Target<f32>) {
+        debug_assert!(target.alpha == 1.0 && (target.beta == 0.0 || target.beta == 1.0));
+        // SAFETY: the caller's promise.
+        unsafe { tile(k.div_ceil(32), a, b, rows, target) }
+    }
+
+    #[inline(always)]
+    unsafe fn narrow(from: *const f32, to: *mut bf16, len: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { bf16_dot::narrow(from, to, len) }
+    }
+}
+
+/// # Safety
+/// `to` has room for 512 values.
+#[inline]
+#[target_feature(enable = "avx512f")]
+unsafe fn store_block(block: [__m512i; 16], to: *mut u16) {
+    for (i, v) in block.into_iter().enumerate() {
+        // SAFETY: 16 vectors of 32 values.
+        unsafe { _mm512_storeu_si512(to.add(32 * i).cast(), v) };
+    }
+}
+
+/// # Safety
+/// The tiles are configured, the strips hold `steps` steps of 32 k, and the target is valid at 32 × 32.
+#[inline(always)]
+unsafe fn tile(steps: usize, a: *const u16, b: *const u16, rows: usize, target: Target<f32>) {
+    let upper = target.ptr;
+    let stride = target.stride as usize * 4;
+    // SAFETY: the caller's promise.
+    unsafe {
+        let lower = target.ptr.offset(16 * target.stride);
+        if target.beta == 0.0 {
+            asm!(
+                "tilezero tmm0",
+                "tilezero tmm1",
+                "tilezero tmm2",
+                "tilezero tmm3",
+                out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+                options(nostack, nomem)
+            );
+        } else {
+            asm!(
+                "tileloadd tmm0, [{upper} + {stride}*1]",
+                "tileloadd tmm1, [{upper} + {stride}*1 + 64]",
+                "tileloadd tmm2, [{lower} + {stride}*1]",
+                "tileloadd tmm3, [{lower} + {stride}*1 + 64]",
+                upper = in(reg) upper, lower = in(reg) lower, stride = in(reg) stride,
+                out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+                options(nostack, readonly)
+            );
+        }
+        if rows > 16 {
+            asm!(
+                "2:",
+                "tileloadd tmm4, [{a} + {row}*1]",
+                "tileloadd tmm6, [{b} + {row}*1]",
+                "tdpbf16ps tmm0, tmm4, tmm6",
+                "tileloadd tmm7, [{b} + {row}*1 + 1024]",
+                "tdpbf16ps tmm1, tmm4, tmm7",
+                "tileloadd tmm5, [{a} + {row}*1 + 1024]",
+                "tdpbf16ps tmm2, tmm5, tmm6",
+                "tdpbf16ps tmm3, tmm5, tmm7",
+                "add {a}, 2048",
+                "add {b}, 2048",
+                "dec {steps}",
+                "jnz 2b",
+                a = inout(reg) a => _, b = inout(reg) b => _, steps = inout(reg) steps => _, row = in(reg) 64usize,
+                out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+                out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+                options(nostack, readonly)
+            );
+        } else {
+            asm!(
+                "2:",
+                "tileloadd tmm4, [{a} + {row}*1]",
+                "tileloadd tmm6, [{b} + {row}*1]",
+                "tdpbf16ps tmm0, tmm4, tmm6",
+                "tileloadd tmm7, [{b} + {row}*1 + 1024]",
+                "tdpbf16ps tmm1, tmm4, tmm7",
+                "add {a}, 2048",
+                "add {b}, 2048",
+                "dec {steps}",
+                "jnz 2b",
+                a = inout(reg) a => _, b = inout(reg) b => _, steps = inout(reg) steps => _, row = in(reg) 64usize,
+                out("tmm0") _, out("tmm1") _, out("tmm4") _, out("tmm6") _, out("tmm7") _,
+                options(nostack, readonly)
+            );
+        }
+        asm!(
+            "tilestored [{upper} + {stride}*1], tmm0",
+            "tilestored [{upper} + {stride}*1 + 64], tmm1",
+            "tilestored [{lower} + {stride}*1], tmm2",
+            "tilestored [{lower} + {stride}*1 + 64], tmm3",
+            upper = in(reg) upper, lower = in(reg) lower, stride = in(reg) stride,
+            options(nostack)
+        );
+    }
+}

@@ -1,0 +1,70 @@
+//! Microkernels for x86-64, and which one a product gets.
+
+mod amx;
+mod avx2;
+mod avx512;
+mod bf16_dot;
+mod pack512;
+
+#[cfg(test)]
+pub(super) use amx::force_bf16_path;
+pub(super) use amx::{Bf16Path, bf16_path};
+
+use super::kernel::Plain;
+use super::{Gemm, run};
+use crate::isa::{self, Level, Portable};
+use half::{bf16, f16};
+
+/// # Safety
+/// As for [`gemm`](super::gemm) with this dtype.
+pub(super) unsafe fn f32(spec: &Gemm) {
+    // SAFETY: the caller's promise, and the level is one the machine has.
+    unsafe {
+        match isa::level() {
+            Level::Avx512 => run::<avx512::Single<f32>>(spec),
+            Level::Avx2 => run::<avx2::Single<f32>>(spec),
+            Level::Portable => run::<Plain<f32, Portable>>(spec),
+        }
+    }
+}
+
+/// # Safety
+/// As for [`gemm`](super::gemm) with this dtype.
+pub(super) unsafe fn f64(spec: &Gemm) {
+    // SAFETY: as above.
+    unsafe {
+        match isa::level() {
+            Level::Avx512 => run::<avx512::Double>(spec),
+            Level::Avx2 => run::<avx2::Double>(spec),
+            Level::Portable => run::<Plain<f64, Portable>>(spec),
+        }
+    }
+}
+
+/// # Safety
+/// As for [`gemm`](super::gemm) with this dtype.
+pub(super) unsafe fn f16(spec: &Gemm) {
+    // SAFETY: as above.
+    unsafe {
+        match isa::level() {
+            Level::Avx512 => run::<avx512::Single<f16>>(spec),
+            Level::Avx2 => run::<avx2::Single<f16>>(spec),
+            Level::Portable => run::<Plain<f16, Portable>>(spec),
+        }
+    }
+}
+
+/// # Safety
+/// As for [`gemm`](super::gemm) with this dtype.
+pub(super) unsafe fn bf16(spec: &Gemm) {
+    // SAFETY: as above; the path was checked against the machine.
+    unsafe {
+        match (isa::level(), bf16_path()) {
+            (Level::Avx512, Bf16Path::Amx) => run::<amx::Tiles>(spec),
+            (Level::Avx512, Bf16Path::Dot) => run::<bf16_dot::Dot>(spec),
+            (Level::Avx512, Bf16Path::Widen) => run::<avx512::Single<bf16>>(spec),
+            (Level::Avx2, _) => run::<avx2::Single<bf16>>(spec),
+            (Level::Portable, _) => run::<Plain<bf16, Portable>>(spec),
+        }
+    }
+}
