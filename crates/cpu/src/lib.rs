@@ -1,4 +1,5 @@
 //! The CPU engine.
 
+pub mod conv;
 pub mod isa;
 pub mod pool;
