@@ -31,7 +31,7 @@ fn panel_cuts(tasks: usize, panels: usize) -> usize {
 ///
 /// # Safety
 /// As the formula of [`Product`] says, with segments of `depth`.
-unsafe fn contract<E: Compute>(p: &Product<E>) {
+pub(super) unsafe fn contract<E: Compute>(p: &Product<E>) {
     if p.segments.is_empty() || p.depth == 0 {
         for &row in p.c_rows {
             // SAFETY: a row of `c` is `PANEL` wide.
@@ -337,12 +337,12 @@ unsafe fn add_products<E: Compute>(
     }
 }
 
-/// A weight gradient being summed: `blocks` independent panels, each a sum over `parts` of the batch.
+/// A weight gradient being summed: `blocks` independent blocks, an equal number to a panel, each a sum over `parts` of the batch.
 ///
 /// The parts are split by the problem's size alone and added in order: the bits do not depend on the number of threads.
 pub(super) struct Sums {
     pub blocks: usize,
-    /// Elements of a panel.
+    /// Elements of a block.
     pub block: usize,
     pub parts: usize,
 }
@@ -381,15 +381,16 @@ impl Sums {
         let (rows, outputs, width) = (c.group_inputs() * c.taps(), c.group_outputs(), T::Compute::PANEL);
         let panels = outputs.div_ceil(width);
         let (sums, dw, splits) = (Shared::new(sums), Shared::new(dw), self.splits());
-        pool::parallel_for(self.blocks, |block| {
-            let (group, panel) = (block / panels, block % panels);
+        let per_panel = self.blocks * self.block / (c.groups * panels);
+        pool::parallel_for(c.groups * panels, |task| {
+            let (group, panel) = (task / panels, task % panels);
             let lanes = (outputs - panel * width).min(width);
             // SAFETY: this task's panel of every split, and its filters of the gradient.
             unsafe {
-                let total = sums.get().add(block * self.block);
+                let total = sums.get().add(task * per_panel);
                 for split in 1..splits {
                     let part = total.add(split * self.blocks * self.block);
-                    for i in 0..self.block {
+                    for i in 0..per_panel {
                         *total.add(i) += *part.add(i);
                     }
                 }

@@ -15,6 +15,8 @@ mod tests;
 #[cfg(target_arch = "x86_64")]
 mod transpose;
 mod weights;
+mod winograd;
+mod winograd_transform;
 
 use element::Storage;
 use rushlight_core::DType;
@@ -93,6 +95,45 @@ impl Conv {
     }
 }
 
+/// The paths of a storage type: those that compute in `f32` have more of them.
+trait Paths: Storage {
+    /// # Safety
+    /// For all three: the pointers are the tensors `c` describes, none of them empty; `bias` may be null.
+    unsafe fn forward(c: &Conv, x: *const Self, w: *const Self, bias: *const Self, y: *mut Self);
+    unsafe fn backward_input(c: &Conv, dy: *const Self, w: *const Self, dx: *mut Self);
+    unsafe fn backward_weight(c: &Conv, x: *const Self, dy: *const Self, dw: *mut Self);
+}
+
+// SAFETY (all blocks): the arguments are passed on.
+macro_rules! paths {
+    ($t:ty $(, $suits:ident => $fast:ident)*) => {
+        impl Paths for $t {
+            unsafe fn forward(c: &Conv, x: *const $t, w: *const $t, bias: *const $t, y: *mut $t) {
+                $(if $fast::$suits(c) {
+                    return unsafe { $fast::forward(c, x, w, bias, y) };
+                })*
+                unsafe { direct::forward(c, x, w, bias, y) }
+            }
+            unsafe fn backward_input(c: &Conv, dy: *const $t, w: *const $t, dx: *mut $t) {
+                $(if $fast::$suits(c) {
+                    return unsafe { $fast::backward_input(c, dy, w, dx) };
+                })*
+                unsafe { direct::backward_input(c, dy, w, dx) }
+            }
+            unsafe fn backward_weight(c: &Conv, x: *const $t, dy: *const $t, dw: *mut $t) {
+                $(if $fast::$suits(c) {
+                    return unsafe { $fast::backward_weight(c, x, dy, dw) };
+                })*
+                unsafe { direct::backward_weight(c, x, dy, dw) }
+            }
+        }
+    };
+}
+paths!(f64);
+paths!(f32, suits => winograd);
+paths!(bf16, suits => winograd);
+paths!(f16, suits => winograd);
+
 /// Runs `$body` with `$T` the element type of a dtype convolutions know.
 macro_rules! with_float {
     ($c:expr, $T:ident => $body:expr) => {
@@ -127,7 +168,7 @@ pub unsafe fn forward(c: &Conv, x: *const u8, w: *const u8, bias: *const u8, y: 
         return;
     }
     // SAFETY: the dtype says what the pointers point to.
-    with_float!(c, T => unsafe { direct::forward::<T>(c, x.cast(), w.cast(), bias.cast(), y.cast()) })
+    with_float!(c, T => unsafe { T::forward(c, x.cast(), w.cast(), bias.cast(), y.cast()) })
 }
 
 /// The gradient of the input, which is also the forward pass of the transposed convolution.
@@ -140,7 +181,7 @@ pub unsafe fn backward_input(c: &Conv, dy: *const u8, w: *const u8, dx: *mut u8)
         return unsafe { std::ptr::write_bytes(dx, 0, c.batch * c.in_channels * c.input_size() * c.dtype.size()) };
     }
     // SAFETY: the dtype says what the pointers point to.
-    with_float!(c, T => unsafe { direct::backward_input::<T>(c, dy.cast(), w.cast(), dx.cast()) })
+    with_float!(c, T => unsafe { T::backward_input(c, dy.cast(), w.cast(), dx.cast()) })
 }
 
 /// The gradient of the weight. The same bits whatever the number of threads.
@@ -154,7 +195,7 @@ pub unsafe fn backward_weight(c: &Conv, x: *const u8, dy: *const u8, dw: *mut u8
         return unsafe { std::ptr::write_bytes(dw, 0, len * c.dtype.size()) };
     }
     // SAFETY: the dtype says what the pointers point to.
-    with_float!(c, T => unsafe { direct::backward_weight::<T>(c, x.cast(), dy.cast(), dw.cast()) })
+    with_float!(c, T => unsafe { T::backward_weight(c, x.cast(), dy.cast(), dw.cast()) })
 }
 
 /// The gradient of the bias: the sum of `dy` over batch and space.

@@ -15,6 +15,7 @@ pub(super) trait Vector: Copy {
     unsafe fn store(self, p: *mut Self::Elem);
     unsafe fn add(self, o: Self) -> Self;
     unsafe fn sub(self, o: Self) -> Self;
+    unsafe fn mul(self, o: Self) -> Self;
     /// `self * o + acc`.
     unsafe fn mul_add(self, o: Self, acc: Self) -> Self;
 }
@@ -58,6 +59,10 @@ macro_rules! plain {
                 Self(std::array::from_fn(|i| self.0[i] - o.0[i]))
             }
             #[inline(always)]
+            unsafe fn mul(self, o: Self) -> Self {
+                Self(std::array::from_fn(|i| self.0[i] * o.0[i]))
+            }
+            #[inline(always)]
             unsafe fn mul_add(self, o: Self, acc: Self) -> Self {
                 Self(std::array::from_fn(|i| {
                     if Portable::FMA { self.0[i].mul_add(o.0[i], acc.0[i]) } else { self.0[i] * o.0[i] + acc.0[i] }
@@ -81,7 +86,7 @@ mod x86 {
 
     macro_rules! register {
         ($e:ty, $v:ty, $isa:ty, $lanes:literal, $across:literal,
-         $splat:ident, $load:ident, $store:ident, $add:ident, $sub:ident, $fma:ident) => {
+         $splat:ident, $load:ident, $store:ident, $add:ident, $sub:ident, $mul:ident, $fma:ident) => {
             // SAFETY (all blocks): the trait's contract gives the features and the memory.
             impl Vector for $v {
                 type Elem = $e;
@@ -107,6 +112,10 @@ mod x86 {
                     unsafe { $sub(self, o) }
                 }
                 #[inline(always)]
+                unsafe fn mul(self, o: Self) -> Self {
+                    unsafe { $mul(self, o) }
+                }
+                #[inline(always)]
                 unsafe fn mul_add(self, o: Self, acc: Self) -> Self {
                     unsafe { $fma(self, o, acc) }
                 }
@@ -128,6 +137,7 @@ mod x86 {
         _mm512_storeu_ps,
         _mm512_add_ps,
         _mm512_sub_ps,
+        _mm512_mul_ps,
         _mm512_fmadd_ps
     );
     register!(
@@ -141,6 +151,7 @@ mod x86 {
         _mm512_storeu_pd,
         _mm512_add_pd,
         _mm512_sub_pd,
+        _mm512_mul_pd,
         _mm512_fmadd_pd
     );
     register!(
@@ -154,6 +165,7 @@ mod x86 {
         _mm256_storeu_ps,
         _mm256_add_ps,
         _mm256_sub_ps,
+        _mm256_mul_ps,
         _mm256_fmadd_ps
     );
     register!(
@@ -167,6 +179,7 @@ mod x86 {
         _mm256_storeu_pd,
         _mm256_add_pd,
         _mm256_sub_pd,
+        _mm256_mul_pd,
         _mm256_fmadd_pd
     );
 }
