@@ -1,5 +1,6 @@
 //! The CPU engine.
 
+pub mod conv;
 pub mod gemm;
 pub mod isa;
 pub mod pool;

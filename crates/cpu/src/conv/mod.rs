@@ -1,0 +1,208 @@
+//! Convolution: forward, input gradient, weight gradient and bias gradient.
+//!
+//! All paths copy a part of the image into scratch memory in the layout their kernel wants, widening the half types on the way,
+//! and round once when the result is written. The channel-last path serves every shape.
+
+mod bias;
+mod direct;
+mod element;
+mod product;
+mod scratch;
+mod simd;
+mod slab;
+#[cfg(test)]
+mod tests;
+#[cfg(target_arch = "x86_64")]
+mod transpose;
+mod weights;
+mod winograd;
+mod winograd_transform;
+
+use element::Storage;
+use rushlight_core::DType;
+use rushlight_core::half::{bf16, f16};
+use scratch::Scratch;
+
+/// A convolution over up to three spatial dimensions. All tensors are contiguous, channels before space, and of one dtype.
+///
+/// The caller has checked that the sizes fit together: `output` follows from the others, `groups` divides both channel counts,
+/// and no size of the kernel, stride or dilation is zero.
+#[derive(Clone, Copy, Debug)]
+pub struct Conv {
+    /// `F32`, `F64`, `BF16` or `F16`; the half types are computed in `f32`.
+    pub dtype: DType,
+    /// Images.
+    pub batch: usize,
+    /// Channels of the input.
+    pub in_channels: usize,
+    /// Channels of the output.
+    pub out_channels: usize,
+    /// Independent groups of channels.
+    pub groups: usize,
+    /// Depth, height and width of the input; dimensions that are not used are 1.
+    pub input: [usize; 3],
+    /// Size of the kernel.
+    pub kernel: [usize; 3],
+    /// Size of the output.
+    pub output: [usize; 3],
+    /// Step of the kernel.
+    pub stride: [usize; 3],
+    /// Zeros on both sides of the input.
+    pub padding: [usize; 3],
+    /// Distance between the kernel's taps.
+    pub dilation: [usize; 3],
+}
+
+impl Conv {
+    fn taps(&self) -> usize {
+        self.kernel.iter().product()
+    }
+
+    fn input_size(&self) -> usize {
+        self.input.iter().product()
+    }
+
+    fn output_size(&self) -> usize {
+        self.output.iter().product()
+    }
+
+    fn group_inputs(&self) -> usize {
+        self.in_channels / self.groups
+    }
+
+    fn group_outputs(&self) -> usize {
+        self.out_channels / self.groups
+    }
+
+    /// The bias in the type computed in, if there is one.
+    ///
+    /// # Safety
+    /// `bias` is null or the bias.
+    unsafe fn widen_bias<T: Storage>(&self, bias: *const T) -> Option<Scratch> {
+        if bias.is_null() {
+            return None;
+        }
+        let mut wide = Scratch::new::<T::Compute>(self.out_channels);
+        // SAFETY: both have a value for each output channel.
+        unsafe { T::widen(bias, wide.ptr(), self.out_channels) };
+        Some(wide)
+    }
+
+    /// Whether there is nothing to compute: some tensor is empty.
+    fn is_empty(&self) -> bool {
+        [self.batch, self.in_channels, self.out_channels, self.groups, self.input_size(), self.output_size()]
+            .contains(&0)
+    }
+}
+
+/// The paths of a storage type: those that compute in `f32` have more of them.
+trait Paths: Storage {
+    /// # Safety
+    /// For all three: the pointers are the tensors `c` describes, none of them empty; `bias` may be null.
+    unsafe fn forward(c: &Conv, x: *const Self, w: *const Self, bias: *const Self, y: *mut Self);
+    unsafe fn backward_input(c: &Conv, dy: *const Self, w: *const Self, dx: *mut Self);
+    unsafe fn backward_weight(c: &Conv, x: *const Self, dy: *const Self, dw: *mut Self);
+}
+
+// SAFETY (all blocks): the arguments are passed on.
+macro_rules! paths {
+    ($t:ty $(, $suits:ident => $fast:ident)*) => {
+        impl Paths for $t {
+            unsafe fn forward(c: &Conv, x: *const $t, w: *const $t, bias: *const $t, y: *mut $t) {
+                $(if $fast::$suits(c) {
+                    return unsafe { $fast::forward(c, x, w, bias, y) };
+                })*
+                unsafe { direct::forward(c, x, w, bias, y) }
+            }
+            unsafe fn backward_input(c: &Conv, dy: *const $t, w: *const $t, dx: *mut $t) {
+                $(if $fast::$suits(c) {
+                    return unsafe { $fast::backward_input(c, dy, w, dx) };
+                })*
+                unsafe { direct::backward_input(c, dy, w, dx) }
+            }
+            unsafe fn backward_weight(c: &Conv, x: *const $t, dy: *const $t, dw: *mut $t) {
+                $(if $fast::$suits(c) {
+                    return unsafe { $fast::backward_weight(c, x, dy, dw) };
+                })*
+                unsafe { direct::backward_weight(c, x, dy, dw) }
+            }
+        }
+    };
+}
+paths!(f64);
+paths!(f32, suits => winograd);
+paths!(bf16, suits => winograd);
+paths!(f16, suits => winograd);
+
+/// Runs `$body` with `$T` the element type of a dtype convolutions know.
+macro_rules! with_float {
+    ($c:expr, $T:ident => $body:expr) => {
+        match $c.dtype {
+            DType::F32 => {
+                type $T = f32;
+                $body
+            }
+            DType::F64 => {
+                type $T = f64;
+                $body
+            }
+            DType::BF16 => {
+                type $T = bf16;
+                $body
+            }
+            DType::F16 => {
+                type $T = f16;
+                $body
+            }
+            other => panic!("conv: {other} is not a floating type"),
+        }
+    };
+}
+
+/// `y = x ⋆ w + bias`, with `w` laid out `[out, in / groups, kernel…]`.
+///
+/// # Safety
+/// The pointers are contiguous tensors of the sizes and the dtype `c` says, `y` overlapping none of the others; `bias` may be null.
+pub unsafe fn forward(c: &Conv, x: *const u8, w: *const u8, bias: *const u8, y: *mut u8) {
+    if c.batch * c.out_channels * c.output_size() == 0 {
+        return;
+    }
+    // SAFETY: the dtype says what the pointers point to.
+    with_float!(c, T => unsafe { T::forward(c, x.cast(), w.cast(), bias.cast(), y.cast()) })
+}
+
+/// The gradient of the input, which is also the forward pass of the transposed convolution.
+///
+/// # Safety
+/// As [`forward`], with `dx` written.
+pub unsafe fn backward_input(c: &Conv, dy: *const u8, w: *const u8, dx: *mut u8) {
+    if c.is_empty() {
+        // SAFETY: zero bytes are zeros of every dtype.
+        return unsafe { std::ptr::write_bytes(dx, 0, c.batch * c.in_channels * c.input_size() * c.dtype.size()) };
+    }
+    // SAFETY: the dtype says what the pointers point to.
+    with_float!(c, T => unsafe { T::backward_input(c, dy.cast(), w.cast(), dx.cast()) })
+}
+
+/// The gradient of the weight. The same bits whatever the number of threads.
+///
+/// # Safety
+/// As [`forward`], with `dw` written.
+pub unsafe fn backward_weight(c: &Conv, x: *const u8, dy: *const u8, dw: *mut u8) {
+    if c.is_empty() {
+        let len = c.out_channels * c.in_channels / c.groups.max(1) * c.taps();
+        // SAFETY: zero bytes are zeros of every dtype.
+        return unsafe { std::ptr::write_bytes(dw, 0, len * c.dtype.size()) };
+    }
+    // SAFETY: the dtype says what the pointers point to.
+    with_float!(c, T => unsafe { T::backward_weight(c, x.cast(), dy.cast(), dw.cast()) })
+}
+
+/// The gradient of the bias: the sum of `dy` over batch and space.
+///
+/// # Safety
+/// `dy` is a contiguous tensor of the sizes and the dtype `c` says, `db` has an element for each output channel.
+pub unsafe fn backward_bias(c: &Conv, dy: *const u8, db: *mut u8) {
+    // SAFETY: the dtype says what the pointers point to.
+    with_float!(c, T => unsafe { bias::backward::<T>(c, dy.cast(), db.cast()) })
+}

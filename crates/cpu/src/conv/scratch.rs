@@ -1,0 +1,74 @@
+//! Working memory that outlives a call: fresh pages would cost more than the arithmetic.
+
+use std::cell::RefCell;
+
+/// Buffers start on a cache line.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Line {
+    _bytes: [u8; 64],
+}
+
+thread_local! {
+    static FREE: RefCell<Vec<Vec<Line>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A buffer of initialised but arbitrary bytes, given back to its thread when dropped.
+pub(super) struct Scratch(Vec<Line>);
+
+impl Scratch {
+    /// Room for `len` elements of `E`, one of the float types.
+    pub(super) fn new<E: Copy>(len: usize) -> Self {
+        let lines = (len * size_of::<E>()).div_ceil(64);
+        let reused = FREE.with_borrow_mut(|free| {
+            // The smallest that fits; when none does, the largest makes way for a larger one.
+            let fits = (0..free.len()).filter(|&i| free[i].len() >= lines).min_by_key(|&i| free[i].len());
+            let choice = fits.or_else(|| (0..free.len()).max_by_key(|&i| free[i].len()))?;
+            Some(free.swap_remove(choice))
+        });
+        match reused {
+            Some(buffer) if buffer.len() >= lines => Self(buffer),
+            outgrown => {
+                drop(outgrown);
+                Self(vec![Line { _bytes: [0; 64] }; lines])
+            }
+        }
+    }
+
+    /// The start of the buffer.
+    pub(super) fn ptr<E>(&mut self) -> *mut E {
+        self.0.as_mut_ptr().cast()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let buffer = std::mem::take(&mut self.0);
+        // The thread may be ending, its list gone.
+        let _ = FREE.try_with(|free| free.borrow_mut().push(buffer));
+    }
+}
+
+/// A pointer that the tasks of a parallel loop share.
+#[derive(Clone, Copy)]
+pub(super) struct Shared<T>(*mut T);
+
+// SAFETY: every task reads what no task writes, or writes a part that is its own.
+unsafe impl<T> Send for Shared<T> {}
+// SAFETY: as above.
+unsafe impl<T> Sync for Shared<T> {}
+
+impl<T> Shared<T> {
+    pub(super) fn new(p: *mut T) -> Self {
+        Self(p)
+    }
+
+    pub(super) fn of(p: *const T) -> Self {
+        Self(p.cast_mut())
+    }
+
+    /// A method, so that closures capture the wrapper and not the bare pointer.
+    pub(super) fn get(self) -> *mut T {
+        self.0
+    }
+}

@@ -1,0 +1,99 @@
+//! Channel-last copies of a part of an image.
+
+use super::element::{Storage, transpose_in};
+
+/// A box of one image: some planes, a stretch of rows and of columns, all channels of a group side by side for each pixel.
+/// What lies outside the image is zero, so that kernels never test for borders.
+pub(super) struct Slab {
+    /// The image's depth index of each plane.
+    planes: Vec<isize>,
+    rows: usize,
+    cols: usize,
+    channels: usize,
+    image: [usize; 3],
+    /// The first image row present in the slab.
+    first: usize,
+    /// Offset in a plane of the slab for each image pixel of those rows; pixels outside the box go past its end.
+    at: Vec<usize>,
+}
+
+impl Slab {
+    /// A slab of planes `planes`, rows `row .. row + rows`, columns `col .. col + cols` of an image of size `image`.
+    pub(super) fn new(
+        channels: usize,
+        image: [usize; 3],
+        planes: Vec<isize>,
+        (row, rows): (isize, usize),
+        (col, cols): (isize, usize),
+    ) -> Self {
+        let [_, height, width] = image;
+        let first = row.clamp(0, height as isize) as usize;
+        let last = (row + rows as isize).clamp(first as isize, height as isize) as usize;
+        let mut slab = Self { planes, rows, cols, channels, image, first, at: Vec::new() };
+        let (dump, pitch) = (slab.len(), slab.pitch());
+        slab.at.reserve((last - first) * width);
+        for r in first..last {
+            let start = (r as isize - row) as usize * cols;
+            slab.at.extend((0..width as isize).map(|c| {
+                let inside = c >= col && c < col + cols as isize;
+                if inside { (start + (c - col) as usize) * pitch } else { dump }
+            }));
+        }
+        slab
+    }
+
+    /// Elements from one pixel to the next: whole vectors of channels.
+    pub(super) fn pitch(&self) -> usize {
+        self.channels.next_multiple_of(16)
+    }
+
+    pub(super) fn row_pitch(&self) -> usize {
+        self.cols * self.pitch()
+    }
+
+    pub(super) fn plane_pitch(&self) -> usize {
+        self.rows * self.row_pitch()
+    }
+
+    fn len(&self) -> usize {
+        self.planes.len() * self.plane_pitch()
+    }
+
+    /// Elements of scratch the slab needs, pixels that are cut off included.
+    pub(super) fn room(&self) -> usize {
+        let cut = if self.at.iter().any(|&a| a == self.len()) { self.len() + self.pitch() } else { self.pitch() };
+        self.len() + cut
+    }
+
+    /// Sets everything to zero. Borders stay so: filling touches only what the image covers.
+    ///
+    /// # Safety
+    /// `dst` has [`room`](Self::room) elements.
+    pub(super) unsafe fn clear<E: Copy>(&self, dst: *mut E) {
+        // SAFETY: all-zero bytes are a float's zero.
+        unsafe { std::ptr::write_bytes(dst, 0, self.len()) }
+    }
+
+    /// Copies the box out of `image`, the group's first channel.
+    ///
+    /// # Safety
+    /// `image` has `channels` planes stacks of the image's size, `dst` has [`room`](Self::room) elements and was cleared.
+    pub(super) unsafe fn fill<T: Storage>(&self, image: *const T, dst: *mut T::Compute) {
+        let [depth, height, width] = self.image;
+        for (i, &plane) in self.planes.iter().enumerate() {
+            if plane < 0 || plane >= depth as isize || self.at.is_empty() {
+                continue;
+            }
+            // SAFETY: `at` maps exactly the pixels of rows `first..last`.
+            unsafe {
+                let src = image.add((plane as usize * height + self.first) * width);
+                let stride = depth * height * width;
+                for channel in (0..self.channels).step_by(16) {
+                    let count = (self.channels - channel).min(16);
+                    let dst = dst.add(i * self.plane_pitch() + channel);
+                    transpose_in::<T>(src.add(channel * stride), stride, count, dst, &self.at);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! Every path against a plain loop in `f64`.
+
+use super::*;
+use crate::{isa, pool};
+use rushlight_core::{Element, with_dtype};
+use std::sync::Mutex;
+
+/// Tests that set the level or the thread count of the process run one after the other.
+static PROCESS: Mutex<()> = Mutex::new(());
+
+/// A small multiplicative generator: the tests need variety, not quality.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        self.0 >> 33
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        self.next() as usize % n
+    }
+
+    fn value(&mut self) -> f64 {
+        self.next() as f64 / (1u64 << 31) as f64 * 2.0 - 1.0
+    }
+}
+
+/// A convolution over the last `dims` dimensions; `None` when the kernel does not fit.
+#[allow(clippy::too_many_arguments)]
+fn conv(
+    dtype: DType,
+    batch: usize,
+    channels: (usize, usize, usize),
+    input: [usize; 3],
+    kernel: [usize; 3],
+    stride: [usize; 3],
+    padding: [usize; 3],
+    dilation: [usize; 3],
+) -> Option<Conv> {
+    let mut output = [0; 3];
+    for d in 0..3 {
+        let reach = dilation[d] * (kernel[d] - 1) + 1;
+        output[d] = (input[d] + 2 * padding[d]).checked_sub(reach)? / stride[d] + 1;
+    }
+    let (in_channels, out_channels, groups) = channels;
+    Some(Conv { dtype, batch, in_channels, out_channels, groups, input, kernel, output, stride, padding, dilation })
+}
+
+fn square(
+    batch: usize,
+    (from, to): (usize, usize),
+    size: usize,
+    kernel: usize,
+    stride: usize,
+    padding: usize,
+) -> Option<Conv> {
+    let wide = |v| [1, v, v];
+    let padding = [0, padding, padding];
+    conv(DType::F32, batch, (from, to, 1), wide(size), wide(kernel), wide(stride), padding, [1; 3])
+}
+
+fn random_conv(r: &mut Random, dtype: DType) -> Conv {
+    loop {
+        let dims = 1 + r.below(3);
+        let mut size = |low: usize, n: usize, unused: usize| {
+            let mut v = [unused; 3];
+            v[3 - dims..].iter_mut().for_each(|v| *v = low + r.below(n));
+            v
+        };
+        let (input, kernel) = (size(1, 11, 1), size(1, 5, 1));
+        let (stride, padding, dilation) = (size(1, 3, 1), size(0, 5, 0), size(1, 3, 1));
+        let groups = [1, 1, 1, 2, 3][r.below(5)];
+        let depthwise = r.below(4) == 0;
+        let (a, b) = if depthwise { (1, 1 + r.below(2)) } else { (1 + r.below(20), 1 + r.below(40)) };
+        let groups = if depthwise { 1 + r.below(20) } else { groups };
+        let batch = 1 + r.below(3);
+        let Some(c) = conv(dtype, batch, (a * groups, b * groups, groups), input, kernel, stride, padding, dilation)
+        else {
+            continue;
+        };
+        if c.output_size() * c.taps() * a * b * groups < 400_000 {
+            return c;
+        }
+    }
+}
+
+struct Case {
+    c: Conv,
+    x: Vec<f64>,
+    w: Vec<f64>,
+    bias: Vec<f64>,
+    dy: Vec<f64>,
+}
+
+impl Case {
+    fn new(c: Conv, seed: u64) -> Self {
+        let mut r = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 77);
+        let mut draw = |n: usize| -> Vec<f64> {
+            // What the dtype can hold, so that the only error is the computation's.
+            (0..n).map(|_| with_dtype!(c.dtype, T => T::from_f64(r.value()).to_f64())).collect()
+        };
+        let x = draw(c.batch * c.in_channels * c.input_size());
+        let w = draw(c.out_channels * c.group_inputs() * c.taps());
+        let bias = draw(c.out_channels);
+        let dy = draw(c.batch * c.out_channels * c.output_size());
+        Self { c, x, w, bias, dy }
+    }
+
+    /// Calls `f(x, w, y)` with the indices of every product.
+    fn each(&self, mut f: impl FnMut(usize, usize, usize)) {
+        let c = &self.c;
+        let (cin, cout) = (c.group_inputs(), c.group_outputs());
+        let unravel = |i: usize, s: [usize; 3]| [i / (s[1] * s[2]), i / s[2] % s[1], i % s[2]];
+        for y in 0..self.dy.len() {
+            let (pixel, channel, image) =
+                (y % c.output_size(), y / c.output_size() % c.out_channels, y / c.output_size() / c.out_channels);
+            let at = unravel(pixel, c.output);
+            for tap in 0..c.taps() {
+                let k = unravel(tap, c.kernel);
+                let mut index = Some(0);
+                for d in 0..3 {
+                    let i = (at[d] * c.stride[d] + k[d] * c.dilation[d]).checked_sub(c.padding[d]);
+                    index = index.zip(i).filter(|&(_, i)| i < c.input[d]).map(|(index, i)| index * c.input[d] + i);
+                }
+                let Some(index) = index else { continue };
+                for ci in 0..cin {
+                    let x = (image * c.in_channels + channel / cout * cin + ci) * c.input_size() + index;
+                    f(x, (channel * cin + ci) * c.taps() + tap, y);
+                }
+            }
+        }
+    }
+
+    /// Forward, input, weight and bias gradients by the plain loop.
+    fn expected(&self) -> [Vec<f64>; 4] {
+        let c = &self.c;
+        let mut y: Vec<f64> = (0..self.dy.len()).map(|i| self.bias[i / c.output_size() % c.out_channels]).collect();
+        let (mut dx, mut dw) = (vec![0.0; self.x.len()], vec![0.0; self.w.len()]);
+        self.each(|xi, wi, yi| {
+            y[yi] += self.x[xi] * self.w[wi];
+            dx[xi] += self.dy[yi] * self.w[wi];
+            dw[wi] += self.dy[yi] * self.x[xi];
+        });
+        let mut db = vec![0.0; c.out_channels];
+        self.dy.iter().enumerate().for_each(|(i, v)| db[i / c.output_size() % c.out_channels] += v);
+        [y, dx, dw, db]
+    }
+
+    fn actual(&self) -> [Vec<f64>; 4] {
+        with_dtype!(self.c.dtype, T => self.run::<T>())
+    }
+
+    fn run<T: Element>(&self) -> [Vec<f64>; 4] {
+        let c = &self.c;
+        let cast = |v: &[f64]| -> Vec<T> { v.iter().map(|&v| T::from_f64(v)).collect() };
+        let (x, w, bias, dy) = (cast(&self.x), cast(&self.w), cast(&self.bias), cast(&self.dy));
+        // What was there before must not matter.
+        let stale = |n: usize| vec![T::from_f64(7.5); n];
+        let (mut y, mut dx) = (stale(dy.len()), stale(x.len()));
+        let (mut dw, mut db) = (stale(w.len()), stale(bias.len()));
+        // SAFETY: the vectors have the sizes `c` says.
+        unsafe {
+            forward(c, x.as_ptr().cast(), w.as_ptr().cast(), bias.as_ptr().cast(), y.as_mut_ptr().cast());
+            backward_input(c, dy.as_ptr().cast(), w.as_ptr().cast(), dx.as_mut_ptr().cast());
+            backward_weight(c, x.as_ptr().cast(), dy.as_ptr().cast(), dw.as_mut_ptr().cast());
+            backward_bias(c, dy.as_ptr().cast(), db.as_mut_ptr().cast());
+        }
+        [y, dx, dw, db].map(|v| v.into_iter().map(T::to_f64).collect())
+    }
+
+    fn check(&self) {
+        let tolerance = match self.c.dtype {
+            DType::F64 => 1e-13,
+            DType::F32 => 1e-5,
+            DType::F16 => 1e-3,
+            _ => 8e-3,
+        };
+        for ((name, want), got) in ["y", "dx", "dw", "db"].iter().zip(self.expected()).zip(self.actual()) {
+            // The error of a sum is relative to its terms: the root mean square stands for their size.
+            let scale = (want.iter().map(|v| v * v).sum::<f64>() / want.len().max(1) as f64).sqrt().max(1e-3);
+            for (i, (w, g)) in want.iter().zip(&got).enumerate() {
+                let error = (w - g).abs() / scale.max(w.abs());
+                assert!(error < tolerance, "{name}[{i}]: {g} should be {w}, {:?}, {}", self.c, isa::level().name());
+            }
+        }
+    }
+}
+
+/// Shapes that reach each path, and its edges.
+fn shapes() -> Vec<Conv> {
+    let shapes = [
+        square(2, (64, 64), 8, 3, 1, 1),
+        square(3, (20, 70), 9, 3, 1, 1),
+        square(1, (33, 17), 13, 3, 1, 0),
+        square(7, (48, 40), 4, 3, 1, 1),
+        square(2, (32, 32), 7, 3, 1, 2),
+        square(2, (32, 130), 8, 3, 2, 1),
+        square(2, (40, 24), 9, 1, 2, 0),
+        square(2, (70, 66), 6, 1, 1, 0),
+        square(3, (3, 6), 12, 5, 1, 0),
+        square(3, (6, 16), 9, 5, 1, 0),
+        square(2, (3, 64), 11, 3, 1, 1),
+        square(2, (1, 5), 30, 7, 1, 3),
+        square(2, (5, 1), 6, 3, 1, 4),
+        square(5, (3, 8), 40, 3, 1, 1),
+    ];
+    shapes.into_iter().map(|c| c.expect("the kernel fits")).collect()
+}
+
+#[test]
+fn every_level_and_dtype_agrees_with_a_plain_loop() {
+    let _guard = PROCESS.lock().unwrap_or_else(|e| e.into_inner());
+    for level in isa::Level::ALL {
+        isa::force(level);
+        for dtype in [DType::F32, DType::F64, DType::BF16, DType::F16] {
+            let mut r = Random(3 + dtype.size() as u64);
+            for seed in 0..60 {
+                Case::new(random_conv(&mut r, dtype), seed).check();
+            }
+            for (seed, c) in shapes().into_iter().enumerate() {
+                Case::new(Conv { dtype, ..c }, seed as u64).check();
+            }
+        }
+    }
+    isa::force(isa::detected());
+}
+
+#[test]
+fn the_number_of_threads_does_not_change_a_bit() {
+    let _guard = PROCESS.lock().unwrap_or_else(|e| e.into_inner());
+    let before = pool::num_threads();
+    let mut r = Random(11);
+    let random = (0..10).map(|_| random_conv(&mut r, DType::F32));
+    for (seed, c) in shapes().into_iter().chain(random).enumerate() {
+        let case = Case::new(c, seed as u64);
+        let mut results = [1, 2, 3].map(|threads| {
+            pool::set_num_threads(threads);
+            case.actual()
+        });
+        let first = results[0].clone();
+        for result in &mut results {
+            for (a, b) in result.iter().flatten().zip(first.iter().flatten()) {
+                assert_eq!(a.to_bits(), b.to_bits(), "{c:?}");
+            }
+        }
+    }
+    pool::set_num_threads(before);
+}
+
+#[test]
+fn an_empty_batch_gives_zero_gradients() {
+    let c = Conv { batch: 0, ..square(1, (3, 4), 5, 3, 1, 1).expect("the kernel fits") };
+    Case::new(c, 0).check();
+}

@@ -1,0 +1,408 @@
+//! 3 × 3 convolutions of stride one by Winograd's minimal filtering: a quarter of the multiplications.
+//!
+//! Each group of tiles is carried through all steps while it is in cache: channel-last slab, image transform, one product per
+//! point, result transform, output.
+
+use super::Conv;
+use super::direct::{Sums, contract};
+use super::element::{Compute, Storage, transpose_out};
+use super::product::{Product, Segment};
+use super::scratch::{Scratch, Shared};
+use super::slab::Slab;
+use super::weights;
+use super::winograd_transform::{Filter, Image, Outcome, POINTS, Square, Transform, transform};
+use crate::pool;
+use std::ops::Range;
+
+/// Outputs of a tile in each direction.
+const TILE: usize = 4;
+
+/// Tiles carried through the steps together.
+const GROUP: usize = 48;
+
+/// Transformed weights held at a time.
+const WEIGHT_BYTES: usize = 10 << 20;
+
+const WIDTH: usize = <f32 as Compute>::PANEL;
+
+/// Elements from one point to the next: a line more than the data, since equal distances would crowd a few cache sets.
+fn point_stride(len: usize) -> usize {
+    len + 16
+}
+
+/// Whether the convolution has the right shape, and enough of it to gain by the detour.
+pub(super) fn suits(c: &Conv) -> bool {
+    let shape = c.kernel == [1, 3, 3]
+        && c.stride == [1; 3]
+        && c.dilation == [1; 3]
+        && c.groups == 1
+        && c.input[0] == 1
+        && c.padding[0] == 0;
+    let [_, height, width] = c.output;
+    let tiles = height.div_ceil(TILE) * width.div_ceil(TILE);
+    // Tiles that overhang the image, and transforms shared by few channels, eat the gain.
+    let full = height * width * 9 >= tiles * POINTS * 2;
+    shape && full && c.in_channels >= 16 && c.out_channels >= 16 && c.batch * tiles >= 16
+}
+
+/// The output of a pass cut into tiles, and the tiles into groups: some tile rows of one image, or some whole images.
+struct Tiling {
+    batch: usize,
+    /// Tile rows and columns of an image.
+    tiles: [usize; 2],
+    bands: usize,
+    packs: usize,
+}
+
+struct Group {
+    images: Range<usize>,
+    /// Tile rows.
+    rows: Range<usize>,
+}
+
+impl Tiling {
+    fn new(batch: usize, size: [usize; 2]) -> Self {
+        let tiles = size.map(|s| s.div_ceil(TILE));
+        let bands = tiles[0].div_ceil((GROUP / tiles[1]).clamp(1, tiles[0]));
+        let packs = if bands > 1 { batch } else { batch.div_ceil((GROUP / (tiles[0] * tiles[1])).max(1)) };
+        Self { batch, tiles, bands, packs }
+    }
+
+    fn groups(&self) -> usize {
+        self.bands * self.packs
+    }
+
+    fn group(&self, index: usize) -> Group {
+        let (band, pack) = (index % self.bands, index / self.bands);
+        Group {
+            images: self.batch * pack / self.packs..self.batch * (pack + 1) / self.packs,
+            rows: self.tiles[0] * band / self.bands..self.tiles[0] * (band + 1) / self.bands,
+        }
+    }
+
+    /// Tiles of the largest group.
+    fn most(&self) -> usize {
+        self.batch.div_ceil(self.packs) * self.tiles[0].div_ceil(self.bands) * self.tiles[1]
+    }
+}
+
+impl Group {
+    fn tiles_per_image(&self, tiling: &Tiling) -> usize {
+        self.rows.len() * tiling.tiles[1]
+    }
+
+    fn tiles(&self, tiling: &Tiling) -> usize {
+        self.images.len() * self.tiles_per_image(tiling)
+    }
+
+    /// One square for each tile of an image, `pitch` elements a tile on the point side.
+    fn squares(&self, tiling: &Tiling, slab: &Slab, pitch: usize) -> Vec<Square> {
+        let cols = tiling.tiles[1];
+        (0..self.tiles_per_image(tiling))
+            .map(|t| {
+                let src = TILE * (t / cols * slab.row_pitch() + t % cols * slab.pitch());
+                Square { src, dst: t * pitch, rows: 6, cols: 6 }
+            })
+            .collect()
+    }
+}
+
+/// A tensor to be taken tile by tile: the channels of one block, from image to image.
+struct Source<T> {
+    data: *const T,
+    channels: usize,
+    image_stride: usize,
+    size: [usize; 2],
+}
+
+/// Brings the tiles of a group to points, `dst[point][tile][channel]`, where a tile of `reach` pixels starts `pad` before its output.
+///
+/// # Safety
+/// The source is as described; `dst` has room for every point.
+unsafe fn to_points<T: Storage<Compute = f32>, M: super::winograd_transform::Map>(
+    source: &Source<T>,
+    tiling: &Tiling,
+    group: &Group,
+    pad: [isize; 2],
+    dst: *mut f32,
+    (pitch, stride): (usize, usize),
+) {
+    let overlap = M::FROM - TILE;
+    let [height, width] = source.size;
+    let rows = ((TILE * group.rows.start) as isize - pad[0], TILE * group.rows.len() + overlap);
+    let cols = (-pad[1], TILE * tiling.tiles[1] + overlap);
+    let slab = Slab::new(source.channels, [1, height, width], vec![0], rows, cols);
+    let squares = group.squares(tiling, &slab, pitch);
+    let mut copy = Scratch::new::<f32>(slab.room());
+    let copy = copy.ptr::<f32>();
+    // SAFETY: the slab covers every tile of the group.
+    unsafe {
+        slab.clear(copy);
+        for (i, image) in group.images.clone().enumerate() {
+            slab.fill(source.data.add(image * source.image_stride), copy);
+            transform::<M>(&Transform {
+                src: copy,
+                src_strides: (slab.row_pitch() as isize, slab.pitch() as isize),
+                dst: dst.add(i * squares.len() * pitch),
+                dst_strides: (6 * stride, stride),
+                squares: &squares,
+                lanes: source.channels,
+            });
+        }
+    }
+}
+
+/// A pass that maps images to images: the forward pass, or the input gradient as a convolution of the output's gradient.
+struct Pass {
+    batch: usize,
+    from: usize,
+    to: usize,
+    from_size: [usize; 2],
+    to_size: [usize; 2],
+    pad: [isize; 2],
+    /// Whether the kernel is turned by half a turn.
+    flip: bool,
+}
+
+/// # Safety
+/// The pointers are the tensors `c` describes; `bias` may be null.
+pub(super) unsafe fn forward<T: Storage<Compute = f32>>(c: &Conv, x: *const T, w: *const T, bias: *const T, y: *mut T) {
+    let pass = Pass {
+        batch: c.batch,
+        from: c.in_channels,
+        to: c.out_channels,
+        from_size: [c.input[1], c.input[2]],
+        to_size: [c.output[1], c.output[2]],
+        pad: [c.padding[1] as isize, c.padding[2] as isize],
+        flip: false,
+    };
+    // SAFETY: the tensors of the pass.
+    unsafe {
+        let (mut packed, mut wide) = (weights::by_output(c, w), c.widen_bias(bias));
+        let bias = wide.as_mut().map_or(std::ptr::null(), |b| b.ptr::<f32>().cast_const());
+        pass.run(x, packed.ptr(), bias, y);
+    }
+}
+
+/// # Safety
+/// The pointers are the tensors `c` describes.
+pub(super) unsafe fn backward_input<T: Storage<Compute = f32>>(c: &Conv, dy: *const T, w: *const T, dx: *mut T) {
+    let pass = Pass {
+        batch: c.batch,
+        from: c.out_channels,
+        to: c.in_channels,
+        from_size: [c.output[1], c.output[2]],
+        to_size: [c.input[1], c.input[2]],
+        pad: [2 - c.padding[1] as isize, 2 - c.padding[2] as isize],
+        flip: true,
+    };
+    // SAFETY: the tensors of the pass.
+    unsafe {
+        let mut packed = weights::by_input(c, w);
+        pass.run(dy, packed.ptr(), std::ptr::null(), dx);
+    }
+}
+
+impl Pass {
+    /// # Safety
+    /// `src` and `dst` are the images of the pass, `packed` its weights in panels, `bias` null or a value for each channel.
+    unsafe fn run<T: Storage<Compute = f32>>(&self, src: *const T, packed: *const f32, bias: *const f32, dst: *mut T) {
+        let tiling = Tiling::new(self.batch, self.to_size);
+        let panels = self.to.div_ceil(WIDTH);
+        let panel_len = self.from * WIDTH;
+        let together = (WEIGHT_BYTES / (POINTS * panel_len * size_of::<f32>())).clamp(1, panels);
+        let (src, dst, bias) = (Shared::of(src), Shared::new(dst), Shared::of(bias));
+        let packed = Shared::of(packed);
+        let mut points = Scratch::new::<f32>(together * POINTS * panel_len);
+        let points = Shared::new(points.ptr::<f32>());
+        for first in (0..panels).step_by(together) {
+            let panels = first..(first + together).min(panels);
+            let share = self.from.div_ceil(16);
+            pool::parallel_for(panels.len() * 16, |task| {
+                let channels = (task % 16 * share).min(self.from)..((task % 16 + 1) * share).min(self.from);
+                let panel = task / 16;
+                // SAFETY: these channels of this panel are the task's.
+                unsafe {
+                    let from = packed.get().add((first + panel) * 9 * panel_len);
+                    self.weights(from, points.get().add(panel * POINTS * panel_len), channels);
+                }
+            });
+            pool::parallel_for(tiling.groups(), |index| {
+                let group = tiling.group(index);
+                // SAFETY: the output of these tiles and panels is this task's.
+                unsafe { self.group(&tiling, &group, panels.clone(), src, points.get(), bias.get(), dst) }
+            });
+        }
+    }
+
+    /// Brings some input channels of a panel to points, `[point][channel][lane]`.
+    ///
+    /// # Safety
+    /// `packed` is the panel, `[tap][channel][lane]`; `points` has room.
+    unsafe fn weights(&self, packed: *const f32, points: *mut f32, channels: Range<usize>) {
+        let len = (self.from * WIDTH) as isize;
+        let squares: Vec<Square> =
+            channels.map(|c| Square { src: c * WIDTH, dst: c * WIDTH, rows: 6, cols: 6 }).collect();
+        let (start, sign) = if self.flip { (8 * len, -1) } else { (0, 1) };
+        // SAFETY: nine taps of the panel, forwards or backwards.
+        unsafe {
+            transform::<Filter<3>>(&Transform {
+                src: packed.offset(start),
+                src_strides: (3 * len * sign, len * sign),
+                dst: points,
+                dst_strides: (6 * len as usize, len as usize),
+                squares: &squares,
+                lanes: WIDTH,
+            });
+        }
+    }
+
+    /// # Safety
+    /// As [`run`](Self::run); `points` are the transformed weights of `panels`.
+    #[allow(clippy::too_many_arguments)]
+    unsafe fn group<T: Storage<Compute = f32>>(
+        &self,
+        tiling: &Tiling,
+        group: &Group,
+        panels: Range<usize>,
+        src: Shared<T>,
+        points: *const f32,
+        bias: *const f32,
+        dst: Shared<T>,
+    ) {
+        let tiles = group.tiles(tiling);
+        let per_image = group.tiles_per_image(tiling);
+        let pitch = self.from.next_multiple_of(16);
+        let (left_stride, out_stride) = (point_stride(tiles * pitch), point_stride(tiles * WIDTH));
+        let mut left = Scratch::new::<f32>(POINTS * left_stride);
+        let mut product = Scratch::new::<f32>(POINTS * out_stride);
+        let [height, width] = self.to_size;
+        let first_row = TILE * group.rows.start;
+        let rows = (TILE * group.rows.end).min(height) - first_row;
+        let mut out = Scratch::new::<f32>(rows * width * WIDTH);
+        let (left, product, out) = (left.ptr::<f32>(), product.ptr::<f32>(), out.ptr::<f32>());
+
+        let from_plane = self.from_size[0] * self.from_size[1];
+        let source = Source {
+            data: src.get().cast_const(),
+            channels: self.from,
+            image_stride: self.from * from_plane,
+            size: self.from_size,
+        };
+        let a_rows: Vec<usize> = (0..tiles).map(|t| t * pitch).collect();
+        let c_rows: Vec<usize> = (0..tiles).map(|t| t * WIDTH).collect();
+        let squares: Vec<Square> = (0..per_image)
+            .map(|t| {
+                let (row, col) = (TILE * (t / tiling.tiles[1]), TILE * (t % tiling.tiles[1]));
+                Square { src: t * WIDTH, dst: (row * width + col) * WIDTH, rows: rows - row, cols: width - col }
+            })
+            .collect();
+        // SAFETY: the buffers were made for this group; the output written is the group's.
+        unsafe {
+            to_points::<T, Image>(&source, tiling, group, self.pad, left, (pitch, left_stride));
+            for (index, panel) in panels.enumerate() {
+                let lanes = (self.to - panel * WIDTH).min(WIDTH);
+                for point in 0..POINTS {
+                    contract(&Product {
+                        a: left.add(point * left_stride),
+                        a_rows: &a_rows,
+                        a_step: 1,
+                        b: points.add((index * POINTS + point) * self.from * WIDTH),
+                        segments: &[Segment { a: 0, b: 0 }],
+                        depth: self.from,
+                        c: product.add(point * out_stride),
+                        c_rows: &c_rows,
+                        lanes,
+                        accumulate: false,
+                    });
+                }
+                let bias = if bias.is_null() { bias } else { bias.add(panel * WIDTH) };
+                for (i, image) in group.images.clone().enumerate() {
+                    transform::<Outcome<4>>(&Transform {
+                        src: product.add(i * per_image * WIDTH),
+                        src_strides: (6 * out_stride as isize, out_stride as isize),
+                        dst: out,
+                        dst_strides: (width * WIDTH, WIDTH),
+                        squares: &squares,
+                        lanes,
+                    });
+                    let at = (image * self.to + panel * WIDTH) * height * width + first_row * width;
+                    transpose_out::<T>(out, WIDTH, rows * width, lanes, dst.get().add(at), height * width, bias);
+                }
+            }
+        }
+    }
+}
+
+/// # Safety
+/// The pointers are the tensors `c` describes.
+pub(super) unsafe fn backward_weight<T: Storage<Compute = f32>>(c: &Conv, x: *const T, dy: *const T, dw: *mut T) {
+    let tiling = Tiling::new(c.batch, [c.output[1], c.output[2]]);
+    let panels = c.out_channels.div_ceil(WIDTH);
+    let block = c.in_channels.next_multiple_of(16).min(WIDTH);
+    let blocks = c.in_channels.div_ceil(block);
+    let sums = Sums { blocks: panels * blocks, block: block * 9 * WIDTH, parts: tiling.groups() };
+    let (x, dy) = (Shared::of(x), Shared::of(dy));
+    let pad = [c.padding[1] as isize, c.padding[2] as isize];
+    let most = tiling.most();
+    // SAFETY: a task writes to the sum it is given and to nothing else.
+    let mut partial = unsafe {
+        sums.collect::<f32>(|index, parts, sum| {
+            let (panel, first) = (index / blocks, index % blocks * block);
+            let channels = (c.in_channels - first).min(block);
+            let lanes = (c.out_channels - panel * WIDTH).min(WIDTH);
+            let (left_stride, right_stride) = (point_stride(most * block), point_stride(most * WIDTH));
+            let sum_stride = point_stride(block * WIDTH);
+            let mut left = Scratch::new::<f32>(POINTS * left_stride);
+            let mut right = Scratch::new::<f32>(POINTS * right_stride);
+            let mut product = Scratch::new::<f32>(POINTS * sum_stride);
+            let (left, right, product) = (left.ptr::<f32>(), right.ptr::<f32>(), product.ptr::<f32>());
+            let images = Source {
+                data: x.get().add(first * c.input_size()).cast_const(),
+                channels,
+                image_stride: c.in_channels * c.input_size(),
+                size: [c.input[1], c.input[2]],
+            };
+            let gradients = Source {
+                data: dy.get().add(panel * WIDTH * c.output_size()).cast_const(),
+                channels: lanes,
+                image_stride: c.out_channels * c.output_size(),
+                size: [c.output[1], c.output[2]],
+            };
+            let a_rows: Vec<usize> = (0..channels).collect();
+            let c_rows: Vec<usize> = (0..channels).map(|i| i * WIDTH).collect();
+            let start = parts.start;
+            for part in parts {
+                let group = tiling.group(part);
+                to_points::<T, Image>(&images, &tiling, &group, pad, left, (block, left_stride));
+                to_points::<T, Filter<4>>(&gradients, &tiling, &group, [0, 0], right, (WIDTH, right_stride));
+                for point in 0..POINTS {
+                    contract(&Product {
+                        a: left.add(point * left_stride),
+                        a_rows: &a_rows,
+                        a_step: block,
+                        b: right.add(point * right_stride),
+                        segments: &[Segment { a: 0, b: 0 }],
+                        depth: group.tiles(&tiling),
+                        c: product.add(point * sum_stride),
+                        c_rows: &c_rows,
+                        lanes,
+                        accumulate: part > start,
+                    });
+                }
+            }
+            let squares: Vec<Square> =
+                (0..channels).map(|i| Square { src: i * WIDTH, dst: i * 9 * WIDTH, rows: 3, cols: 3 }).collect();
+            transform::<Outcome<3>>(&Transform {
+                src: product,
+                src_strides: (6 * sum_stride as isize, sum_stride as isize),
+                dst: sum,
+                dst_strides: (3 * WIDTH, WIDTH),
+                squares: &squares,
+                lanes,
+            });
+        })
+    };
+    // SAFETY: `dw` is the weight's gradient.
+    unsafe { sums.finish(partial.ptr::<f32>(), c, dw) }
+}
