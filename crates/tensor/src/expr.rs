@@ -142,11 +142,13 @@ impl<'a> Num for Ex<'a> {
                     Ex::Value(_, i) => Some(arena.get(i)),
                 };
                 let (ta, tb) = (tensor(a), tensor(b));
-                let arg = |e: Ex, t: &'_ Option<Tensor>| match (e, t) {
-                    (Ex::Const(v), _) => Arg::Scalar(Scalar::Float(v)),
-                    (_, Some(t)) => Arg::Tensor(t),
-                    (_, None) => Arg::Scalar(Scalar::Float(f64::NAN)),
-                };
+                fn arg<'t>(e: Ex, t: &'t Option<Tensor>) -> Arg<'t> {
+                    match (e, t) {
+                        (Ex::Const(v), _) => Arg::Scalar(Scalar::Float(v)),
+                        (_, Some(t)) => Arg::Tensor(t),
+                        (_, None) => Arg::Scalar(Scalar::Float(f64::NAN)),
+                    }
+                }
                 let (a, b) = (arg(a, &ta), arg(b, &tb));
                 arena.put(crate::ops::pointwise::select(&arena.get(id), a, b))
             }

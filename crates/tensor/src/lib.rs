@@ -11,6 +11,7 @@ mod tensor;
 
 pub use arg::{Arg, result_type};
 pub use ops::create::{Options, TensorData};
+pub use ops::join::{cat, stack};
 pub use ops::math::where_;
 pub use ops::view::IntoShape;
 pub use tensor::Tensor;

@@ -435,7 +435,7 @@ impl Tensor {
     /// `x` where positive, else `x * weight`; `weight` has one element, or one per channel (dimension 1).
     pub fn prelu(&self, weight: &Tensor) -> Result<Tensor> {
         if weight.numel() == 1 {
-            return pointwise(Pointwise::Prelu, &[Arg::Tensor(self), Arg::Tensor(&weight.reshape(&[])?)], &[]);
+            return pointwise(Pointwise::Prelu, &[Arg::Tensor(self), Arg::Tensor(&weight.reshape([0usize; 0])?)], &[]);
         }
         let channels = self.shape().get(1.min(self.rank().saturating_sub(1))).copied().unwrap_or(1);
         if weight.rank() != 1 || weight.numel() != channels {

@@ -127,30 +127,25 @@ pub(crate) fn pointwise_inplace(op: Pointwise, x: &Tensor, others: &[Arg], param
     let record = x.dtype().is_float() && recording(&inputs);
     // Taken before the change: the old value's edge, and what the derivatives will read.
     let edges = if record { crate::autograd::edges(&inputs)? } else { SmallVec::new() };
-    let mut backward = record.then(|| {
+    let backward = record.then(|| {
         let save = |i: usize| if i == 0 { Saved::overwritten(x) } else { Saved::input(inputs[i]) };
         Backward::new(op, &args, params, compute, save, None)
     });
     if x.numel() > 0 {
-        let stretched = stretch(&args, &shape)?;
         // An operand that overlaps the output other than exactly is read from a copy.
-        let copies = others
+        let copies = args
             .iter()
             .map(|a| match a.tensor() {
                 Some(t) if t.shares_storage(x) && t.layout() != x.layout() => t.detach().copy().map(Some),
                 _ => Ok(None),
             })
             .collect::<Result<SmallVec<[_; 3]>>>()?;
-        let mut safe = args.clone();
-        for (slot, copy) in safe[1..].iter_mut().zip(&copies) {
-            if let Some(copy) = copy {
-                *slot = Arg::Tensor(copy);
-            }
-        }
-        let stretched = if copies.iter().any(|c| c.is_some()) { stretch(&safe, &shape)? } else { stretched };
+        let safe: SmallVec<[Arg; 3]> =
+            args.iter().zip(&copies).map(|(a, copy)| copy.as_ref().map_or(*a, Arg::Tensor)).collect();
+        let stretched = stretch(&safe, &shape)?;
         x.backend().pointwise(op, compute, &operands(&safe, &stretched), params, x.view())?;
     }
-    match backward.take() {
+    match backward {
         None => x.changed_unrecorded(),
         Some(mut backward) => {
             x.0.storage.bump_version();
