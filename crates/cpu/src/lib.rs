@@ -3,6 +3,7 @@
 pub mod conv;
 pub mod gemm;
 pub mod isa;
+pub mod linalg;
 pub mod pool;
 
 /// x
