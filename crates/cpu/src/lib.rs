@@ -1,4 +1,5 @@
 //! The CPU engine.
 
 pub mod isa;
+pub mod lane;
 pub mod pool;
