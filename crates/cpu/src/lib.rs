@@ -2,4 +2,5 @@
 
 pub mod isa;
 pub mod lane;
+pub mod pointwise;
 pub mod pool;

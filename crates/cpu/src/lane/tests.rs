@@ -177,3 +177,22 @@ fn gamma_family() {
         close(libm::erf(gamma::erfinv64(x)), x);
     }
 }
+
+#[test]
+fn half_types() {
+    use rushlight_core::half::{bf16, f16};
+    for h in 0..=u16::MAX {
+        let (ours, theirs) = (super::f16_to_f32(h), f16::from_bits(h).to_f32());
+        assert!(ours.to_bits() == theirs.to_bits() || ours.is_nan() && theirs.is_nan(), "{h:x}");
+        assert!(super::f32_to_f16(ours) == h || ours.is_nan() && f16::from_bits(super::f32_to_f16(ours)).is_nan());
+        assert_eq!(super::bf16_to_f32(h).to_bits(), (h as u32) << 16);
+    }
+    for x in samples() {
+        if x.is_nan() {
+            assert!(f16::from_bits(super::f32_to_f16(x)).is_nan() && bf16::from_bits(super::f32_to_bf16(x)).is_nan());
+        } else {
+            assert_eq!(super::f32_to_f16(x), f16::from_f32(x).to_bits(), "{x:e}");
+            assert_eq!(super::f32_to_bf16(x), bf16::from_f32(x).to_bits(), "{x:e}");
+        }
+    }
+}
