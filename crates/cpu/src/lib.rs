@@ -3,6 +3,8 @@
 pub mod conv;
 pub mod gemm;
 pub mod isa;
+pub mod lane;
+pub mod pointwise;
 pub mod pool;
 
 /// x
