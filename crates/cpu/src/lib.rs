@@ -1,4 +1,5 @@
 //! The CPU engine.
 
+pub mod alloc;
 pub mod isa;
 pub mod pool;
