@@ -2,4 +2,5 @@
 
 pub mod alloc;
 pub mod isa;
+pub mod lane;
 pub mod pool;
