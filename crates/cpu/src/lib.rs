@@ -2,6 +2,7 @@
 
 pub mod conv;
 pub mod gemm;
+pub mod alloc;
 pub mod isa;
 pub mod lane;
 pub mod pointwise;
@@ -11,3 +12,6 @@ pub mod pool;
 pub fn backend() -> &'static dyn rushlight_core::Backend {
     todo!()
 }
+pub mod reduce;
+#[cfg(test)]
+mod testing;
