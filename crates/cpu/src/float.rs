@@ -4,6 +4,7 @@ use crate::multiversion;
 use crate::simd::{Real, Vectors};
 use half::{bf16, f16};
 use rushlight_core::{DType, Element, Error, Result, View};
+use std::mem::MaybeUninit;
 
 /// A floating element and the type its arithmetic is carried out in.
 pub trait Float: Element {
@@ -209,6 +210,23 @@ pub fn store_parameter<T: Float>(op: &str, what: &str, values: &[T::Acc], view: 
         unsafe { std::ptr::copy_nonoverlapping(values.as_ptr(), view.ptr().cast::<T::Acc>(), values.len()) };
     }
     Ok(())
+}
+
+/// Room for a block of numbers on the stack, uninitialised.
+pub struct Scratch<R, const N: usize>(MaybeUninit<[R; N]>);
+
+impl<R: Real, const N: usize> Scratch<R, N> {
+    /// Room.
+    #[inline(always)]
+    pub fn new() -> Self {
+        Self(MaybeUninit::uninit())
+    }
+
+    /// Its first element.
+    #[inline(always)]
+    pub fn as_mut_ptr(&mut self) -> *mut R {
+        self.0.as_mut_ptr().cast()
+    }
 }
 
 /// A pointer that tasks of a parallel region share; each touches its own part.

@@ -1,5 +1,7 @@
 //! The CPU engine.
 
+pub mod batch_norm;
+pub mod cross_entropy;
 mod float;
 pub mod isa;
 pub mod pool;

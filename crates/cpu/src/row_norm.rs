@@ -1,6 +1,8 @@
 //! Layer norm and RMS norm: each row normalised by its own statistics, scaled and shifted by column.
 
-use crate::float::{Float, Shared, expect, load_parameter, load_row, out_row, store_parameter, store_row, with_float};
+use crate::float::{
+    Float, Scratch, Shared, expect, load_parameter, load_row, out_row, store_parameter, store_row, with_float,
+};
 use crate::multiversion;
 use crate::pool::{parallel_for, parallel_ranges};
 use crate::simd::{Real, Simd, Vectors, fence, sweep, total};
@@ -10,7 +12,7 @@ use rushlight_core::{Element, Result, View};
 /// Rows up to this long stay in a core's second-level cache between passes; the blocks of longer ones are shared by all threads.
 const LONG: usize = 1 << 16;
 /// Elements of a block of a long row.
-const BLOCK: usize = 1 << 12;
+pub(crate) const BLOCK: usize = 1 << 12;
 /// Elements a task should have to be worth handing out.
 const GRAIN: usize = 1 << 15;
 /// Results of more bytes than this are written past the caches, which could not hold them anyway.
@@ -95,18 +97,18 @@ pub fn row_norm_backward(
 
 /// Statistics of a row, or of a part of one.
 #[derive(Clone, Copy)]
-struct Moments {
-    count: f64,
-    mean: f64,
+pub(crate) struct Moments {
+    pub count: f64,
+    pub mean: f64,
     /// Sum of squared distances from the mean.
-    spread: f64,
+    pub spread: f64,
 }
 
 impl Moments {
-    const NONE: Self = Self { count: 0.0, mean: 0.0, spread: 0.0 };
+    pub const NONE: Self = Self { count: 0.0, mean: 0.0, spread: 0.0 };
 
     /// Of two parts together (Chan's update).
-    fn join(self, b: Self) -> Self {
+    pub fn join(self, b: Self) -> Self {
         let count = self.count + b.count;
         if count == 0.0 {
             return self;
@@ -120,7 +122,7 @@ impl Moments {
         }
     }
 
-    fn rstd(&self, eps: f64) -> f64 {
+    pub fn rstd(&self, eps: f64) -> f64 {
         1.0 / (self.spread / self.count + eps).sqrt()
     }
 }
@@ -290,7 +292,7 @@ multiversion! {
 
 #[inline(always)]
 unsafe fn block_moments_kernel<T: Float, I: Vectors>(rms: bool, x: *const T, n: usize) -> Moments {
-    let mut scratch = [T::Acc::ZERO; BLOCK];
+    let mut scratch = Scratch::<T::Acc, BLOCK>::new();
     debug_assert!(n <= BLOCK);
     // SAFETY: `n` elements, at most a block.
     unsafe {
@@ -302,7 +304,7 @@ unsafe fn block_moments_kernel<T: Float, I: Vectors>(rms: bool, x: *const T, n: 
 multiversion! {
     /// # Safety
     /// `n` elements, at most a block, at `x`.
-    unsafe fn block_moments<T: Float>(rms: bool, x: *const T, n: usize) -> Moments = block_moments_kernel;
+    pub(crate) unsafe fn block_moments<T: Float>(rms: bool, x: *const T, n: usize) -> Moments = block_moments_kernel;
 }
 
 #[inline(always)]
@@ -315,7 +317,7 @@ unsafe fn apply_kernel<T: Float, I: Vectors>(
     bias: &[T::Acc],
     stream: bool,
 ) {
-    let mut scratch = [T::Acc::ZERO; BLOCK];
+    let mut scratch = Scratch::<T::Acc, BLOCK>::new();
     for (b, (weight, bias)) in weight.chunks(BLOCK).zip(bias.chunks(BLOCK)).enumerate() {
         let n = weight.len();
         // SAFETY: a block of `n` within the range.
@@ -474,7 +476,7 @@ unsafe fn reduce_kernel<T: Float, I: Vectors>(
     apart: usize,
 ) -> [f64; 2] {
     type V<T, I> = <<T as Float>::Acc as Real>::V<I>;
-    let mut scratch = [[T::Acc::ZERO; BLOCK]; 2];
+    let (mut first, mut second) = (Scratch::<T::Acc, BLOCK>::new(), Scratch::<T::Acc, BLOCK>::new());
     let (mean_v, rstd) = (V::<T, I>::splat(mean), V::<T, I>::splat(rstd));
     let zero = V::<T, I>::splat(T::Acc::ZERO);
     let mut sums = [0.0; 2];
@@ -484,8 +486,8 @@ unsafe fn reduce_kernel<T: Float, I: Vectors>(
         let mut weighted = [zero; 4];
         // SAFETY: a block of `n` within the row, and in each of the two rows of column sums.
         unsafe {
-            let dy = load_row::<T, I>(dy.add(at), scratch[0].as_mut_ptr(), n);
-            let x = load_row::<T, I>(x.add(at), scratch[1].as_mut_ptr(), n);
+            let dy = load_row::<T, I>(dy.add(at), first.as_mut_ptr(), n);
+            let x = load_row::<T, I>(x.add(at), second.as_mut_ptr(), n);
             if let Some(sums) = column_sums {
                 let (dweight, dbias) = (sums.add(at), sums.add(apart + at));
                 sweep!(V<T, I>, n, i, m, k => {
@@ -530,7 +532,7 @@ unsafe fn gradient_kernel<T: Float, I: Vectors>(
     weight: &[T::Acc],
 ) {
     type V<T, I> = <<T as Float>::Acc as Real>::V<I>;
-    let mut scratch = [[T::Acc::ZERO; BLOCK]; 2];
+    let (mut first, mut second) = (Scratch::<T::Acc, BLOCK>::new(), Scratch::<T::Acc, BLOCK>::new());
     let (mean, rstd) = (V::<T, I>::splat(f.mean), V::<T, I>::splat(f.rstd));
     let (of_mean, of_spread) = (V::<T, I>::splat(f.of_mean), V::<T, I>::splat(T::Acc::ZERO - f.of_spread));
     for (b, weight) in weight.chunks(BLOCK).enumerate() {
@@ -538,9 +540,9 @@ unsafe fn gradient_kernel<T: Float, I: Vectors>(
         // SAFETY: a block of `n` within the row.
         unsafe {
             let dx = dx.add(at);
-            let dy = load_row::<T, I>(dy.add(at), scratch[0].as_mut_ptr(), n);
-            let x = load_row::<T, I>(x.add(at), scratch[1].as_mut_ptr(), n);
-            let out = out_row(dx, scratch[0].as_mut_ptr());
+            let dy = load_row::<T, I>(dy.add(at), first.as_mut_ptr(), n);
+            let x = load_row::<T, I>(x.add(at), second.as_mut_ptr(), n);
+            let out = out_row(dx, first.as_mut_ptr());
             let stream = f.stream && T::WIDE && (out as usize).is_multiple_of(size_of::<V<T, I>>());
             sweep!(V<T, I>, n, i, m => {
                 let xhat = (V::<T, I>::get(x.add(i), m, T::Acc::ZERO) - mean) * rstd;

@@ -3,7 +3,7 @@
 //! Three cases: rows that fit a cache, which are read once; rows too long for that, whose blocks all threads share; and columns
 //! (`inner > 1`), taken in blocks of neighbours.
 
-use crate::float::{Float, Shared, expect, load_row, out_row, store_row, with_float};
+use crate::float::{Float, Scratch, Shared, expect, load_row, out_row, store_row, with_float};
 use crate::multiversion;
 use crate::pool::{parallel_for, parallel_ranges};
 use crate::simd::{Real, Simd, Vectors, fence, sweep, total};
@@ -236,7 +236,7 @@ multiversion! {
 
 #[inline(always)]
 unsafe fn block_stats_kernel<T: Float, I: Vectors>(x: *const T, n: usize) -> (T::Acc, T::Acc) {
-    let mut scratch = [T::Acc::ZERO; BLOCK];
+    let mut scratch = Scratch::<T::Acc, BLOCK>::new();
     debug_assert!(n <= BLOCK);
     // SAFETY: `n` elements, at most a block.
     unsafe {
@@ -273,7 +273,7 @@ unsafe fn finish_kernel<T: Float, I: Vectors>(
     y: *mut T,
     n: usize,
 ) {
-    let mut scratch = [T::Acc::ZERO; BLOCK];
+    let mut scratch = Scratch::<T::Acc, BLOCK>::new();
     let mut at = 0;
     while at < n {
         let len = BLOCK.min(n - at);
@@ -286,7 +286,7 @@ unsafe fn finish_kernel<T: Float, I: Vectors>(
                 shift_by::<T::Acc, I>(x, out, len, max + sum.ln(), stream && T::WIDE);
             } else {
                 exp_sum::<T::Acc, I>(x, Some(scratch.as_mut_ptr()), len, max);
-                scale::<T::Acc, I>(scratch.as_ptr(), out, len, T::Acc::lit(1.0) / sum, stream && T::WIDE);
+                scale::<T::Acc, I>(scratch.as_mut_ptr(), out, len, T::Acc::lit(1.0) / sum, stream && T::WIDE);
             }
             store_row::<T, I>(out, y, len);
         }
@@ -455,12 +455,12 @@ multiversion! {
 
 #[inline(always)]
 unsafe fn block_dot_kernel<T: Float, I: Vectors>(log: bool, dy: *const T, y: *const T, n: usize) -> T::Acc {
-    let mut scratch = [[T::Acc::ZERO; BLOCK]; 2];
+    let (mut first, mut second) = (Scratch::<T::Acc, BLOCK>::new(), Scratch::<T::Acc, BLOCK>::new());
     debug_assert!(n <= BLOCK);
     // SAFETY: `n` elements, at most a block.
     unsafe {
-        let dy = load_row::<T, I>(dy, scratch[0].as_mut_ptr(), n);
-        let y = load_row::<T, I>(y, scratch[1].as_mut_ptr(), n);
+        let dy = load_row::<T, I>(dy, first.as_mut_ptr(), n);
+        let y = load_row::<T, I>(y, second.as_mut_ptr(), n);
         row_dot::<T::Acc, I>(log, dy, y, n)
     }
 }
@@ -480,16 +480,16 @@ unsafe fn finish_backward_kernel<T: Float, I: Vectors>(
     dx: *mut T,
     n: usize,
 ) {
-    let mut scratch = [[T::Acc::ZERO; BLOCK]; 2];
+    let (mut first, mut second) = (Scratch::<T::Acc, BLOCK>::new(), Scratch::<T::Acc, BLOCK>::new());
     let mut at = 0;
     while at < n {
         let len = BLOCK.min(n - at);
         // SAFETY: a block of at most `BLOCK` within `n`.
         unsafe {
             let dx = dx.add(at);
-            let dy = load_row::<T, I>(dy.add(at), scratch[0].as_mut_ptr(), len);
-            let y = load_row::<T, I>(y.add(at), scratch[1].as_mut_ptr(), len);
-            let out = out_row(dx, scratch[0].as_mut_ptr());
+            let dy = load_row::<T, I>(dy.add(at), first.as_mut_ptr(), len);
+            let y = load_row::<T, I>(y.add(at), second.as_mut_ptr(), len);
+            let out = out_row(dx, first.as_mut_ptr());
             row_gradient::<T::Acc, I>(log, stream && T::WIDE, sum, dy, y, out, len);
             store_row::<T, I>(out, dx, len);
         }
