@@ -3,6 +3,9 @@
 pub mod conv;
 pub mod gemm;
 pub mod alloc;
+pub mod batch_norm;
+pub mod cross_entropy;
+mod float;
 pub mod isa;
 pub mod lane;
 pub mod pointwise;
@@ -15,3 +18,6 @@ pub fn backend() -> &'static dyn rushlight_core::Backend {
 pub mod reduce;
 #[cfg(test)]
 mod testing;
+pub mod row_norm;
+mod simd;
+pub mod softmax;
