@@ -12,6 +12,9 @@ use std::ops::Range;
 /// Bands are cut so that their planes stay in the second-level cache.
 const BAND_BYTES: usize = 512 << 10;
 
+/// What the weight gradient sweeps over between two visits of its sums.
+const SWEEP_BYTES: usize = 48 << 10;
+
 /// Multiplications worth a task.
 const GRAIN: usize = 1 << 18;
 
@@ -87,10 +90,20 @@ fn output_band(c: &Conv) -> usize {
 
 /// Results that share their taps: every `step`-th row and column from `first` on.
 struct Class {
-    /// The taps, and where each starts in a channel's planes.
-    taps: Vec<(usize, usize)>,
+    taps: Vec<usize>,
+    /// Where each tap of each source channel starts in the planes.
+    offsets: Vec<usize>,
     rows: Stretch,
     cols: Stretch,
+}
+
+/// Offsets in each channel's planes, from those in one.
+fn in_every_channel(planes: &Planes, channels: usize, offsets: &[usize]) -> Vec<usize> {
+    let mut all = Vec::with_capacity(channels * offsets.len());
+    for channel in 0..channels {
+        all.extend(offsets.iter().map(|offset| channel * planes.channel() + offset));
+    }
+    all
 }
 
 /// Weights of one class: for each block of result channels `[source channel][tap][channel of the block]`.
@@ -99,7 +112,7 @@ struct Class {
 fn pack(class: &Class, to: usize, from: usize, w: &[f32], at: impl Fn(usize, usize) -> usize, dst: &mut Vec<f32>) {
     for block in blocks(to) {
         for source in 0..from {
-            for &(tap, _) in &class.taps {
+            for &tap in &class.taps {
                 dst.extend(block.clone().map(|result| w[at(result, source) + tap]));
             }
         }
@@ -115,8 +128,7 @@ fn blocks(to: usize) -> impl Iterator<Item = Range<usize>> {
 /// One band of one group of an image, computed class by class.
 struct Band<'a> {
     planes: &'a Planes,
-    /// Channels of the source and of the result.
-    from: usize,
+    /// Channels of the result.
     to: usize,
     classes: &'a [Class],
     /// Width of a row of the result.
@@ -134,12 +146,9 @@ impl Band<'_> {
         for class in self.classes {
             let (rows, cols) = (class.rows.count, class.cols.count);
             if rows == 0 || cols == 0 {
-                at += self.to * self.from * class.taps.len();
+                at += self.to * class.offsets.len();
                 continue;
             }
-            let offsets: Vec<usize> = (0..self.from)
-                .flat_map(|channel| class.taps.iter().map(move |&(_, offset)| channel * self.planes.channel() + offset))
-                .collect();
             let pixels = (rows - 1) * self.planes.pitch() + cols;
             let out_pitch = pixels.next_multiple_of(SLACK);
             let mut out = Scratch::new::<f32>(ROWS * out_pitch);
@@ -152,7 +161,7 @@ impl Band<'_> {
                     }
                     correlate(&Correlate {
                         image: copy,
-                        offsets: &offsets,
+                        offsets: &class.offsets,
                         weights: weights[at..].as_ptr(),
                         bias: start,
                         rows: block.len(),
@@ -164,7 +173,7 @@ impl Band<'_> {
                         self.write(out.ptr::<f32>().add(i * out_pitch), class, dst.add(channel * self.plane));
                     }
                 }
-                at += block.len() * offsets.len();
+                at += block.len() * class.offsets.len();
             }
         }
     }
@@ -224,7 +233,8 @@ pub(super) unsafe fn forward<T: Storage<Compute = f32>>(c: &Conv, x: *const T, w
         let rows = rows.min(height - start);
         let (planes, offsets) = input_planes(c, start..start + rows);
         let classes = [Class {
-            taps: offsets.into_iter().enumerate().collect(),
+            taps: (0..taps).collect(),
+            offsets: in_every_channel(&planes, from, &offsets),
             rows: Stretch { first: 0, count: rows, step: 1 },
             cols: Stretch { first: 0, count: width, step: 1 },
         }];
@@ -239,7 +249,7 @@ pub(super) unsafe fn forward<T: Storage<Compute = f32>>(c: &Conv, x: *const T, w
                 &mut packed,
             );
         }
-        let band = Band { planes: &planes, from, to, classes: &classes, width, plane: c.output_size() };
+        let band = Band { planes: &planes, to, classes: &classes, width, plane: c.output_size() };
         pool::parallel_ranges(c.batch * c.groups, grain(from * to * taps * rows * width), |first, last| {
             let mut copy = Scratch::new::<f32>(planes.room(from));
             let copy = copy.ptr::<f32>();
@@ -258,8 +268,9 @@ pub(super) unsafe fn forward<T: Storage<Compute = f32>>(c: &Conv, x: *const T, w
     }
 }
 
-/// The classes of input positions in rows `rows`, over planes that start at output position `origin`.
-fn input_classes(c: &Conv, rows: Range<usize>, origin: [isize; 2], pitch: usize) -> Vec<Class> {
+/// The classes of input positions in rows `rows`, over planes of the output's gradient.
+fn input_classes(c: &Conv, rows: Range<usize>, planes: &Planes) -> Vec<Class> {
+    let (top, left) = (planes.rows[0].first, planes.cols[0].first);
     let every = |first: usize, end: usize, stride: usize, base: usize| Stretch {
         first: (first - base) as isize,
         count: (end - first).div_ceil(stride),
@@ -269,15 +280,16 @@ fn input_classes(c: &Conv, rows: Range<usize>, origin: [isize; 2], pitch: usize)
     for row in rows.start..(rows.start + c.stride[1]).min(rows.end) {
         for col in 0..c.stride[2].min(c.input[2]) {
             let col_taps = taps_of(c, 2, col);
-            let mut taps = Vec::new();
+            let (mut taps, mut offsets) = (Vec::new(), Vec::new());
             for (kh, oh) in taps_of(c, 1, row) {
                 for &(kw, ow) in &col_taps {
-                    let offset = (oh - origin[0]) as usize * pitch + (ow - origin[1]) as usize;
-                    taps.push((kh * c.kernel[2] + kw, offset));
+                    taps.push(kh * c.kernel[2] + kw);
+                    offsets.push((oh - top) as usize * planes.pitch() + (ow - left) as usize);
                 }
             }
             classes.push(Class {
                 taps,
+                offsets: in_every_channel(planes, c.group_outputs(), &offsets),
                 rows: every(row, rows.end, c.stride[1], rows.start),
                 cols: every(col, c.input[2], c.stride[2], 0),
             });
@@ -305,7 +317,7 @@ pub(super) unsafe fn backward_input<T: Storage<Compute = f32>>(c: &Conv, dy: *co
             cols: vec![Stretch { first: left, count: pitch, step: 1 }],
             gap: 0,
         };
-        let classes = input_classes(c, start..start + rows, [top, left], pitch);
+        let classes = input_classes(c, start..start + rows, &planes);
         let mut packed = Vec::with_capacity(w.len());
         let per_group = from * to * classes.iter().map(|class| class.taps.len()).sum::<usize>();
         for group in 0..c.groups {
@@ -313,7 +325,7 @@ pub(super) unsafe fn backward_input<T: Storage<Compute = f32>>(c: &Conv, dy: *co
                 pack(class, to, from, &w, |result, source| ((group * from + source) * to + result) * taps, &mut packed);
             }
         }
-        let band = Band { planes: &planes, from, to, classes: &classes, width, plane: c.input_size() };
+        let band = Band { planes: &planes, to, classes: &classes, width, plane: c.input_size() };
         pool::parallel_ranges(c.batch * c.groups, grain(per_group * rows * width / classes.len()), |first, last| {
             let mut copy = Scratch::new::<f32>(planes.room(from));
             let copy = copy.ptr::<f32>();
@@ -336,57 +348,111 @@ pub(super) unsafe fn backward_input<T: Storage<Compute = f32>>(c: &Conv, dy: *co
 /// The pointers are the tensors `c` describes.
 pub(super) unsafe fn backward_weight<T: Storage<Compute = f32>>(c: &Conv, x: *const T, dy: *const T, dw: *mut T) {
     let (inputs, outputs, taps) = (c.group_inputs(), c.group_outputs(), c.taps());
-    let [_, height, width] = c.output;
+    let height = c.output[1];
     let band = output_band(c);
     let bands = height.div_ceil(band);
-    let sums = Sums { blocks: c.groups, block: inputs * taps * outputs * LANES, parts: c.batch * bands };
+    // Small images go several at a time, so that the sums stay in registers for longer.
+    let volume = (inputs * c.input_size() + outputs * c.output_size()) * size_of::<f32>();
+    let together = if bands > 1 { 1 } else { (SWEEP_BYTES / volume).clamp(1, c.batch) };
+    let packs = c.batch.div_ceil(together);
+    let sums = Sums { blocks: c.groups, block: inputs * taps * outputs * LANES, parts: packs * bands };
     let (x, dy) = (Shared::of(x), Shared::of(dy));
     // SAFETY: a task adds to the sum it is given and to nothing else.
     let mut partial = unsafe {
         sums.collect::<f32>(|group, parts, sum| {
-            let mut last = None;
-            let mut image_copy = None;
+            let mut current: Option<Sweep> = None;
             for part in parts {
-                let (index, image) = (part % bands, part / bands);
-                let start = index * band;
-                let rows = band.min(height - start);
-                // The geometry, and with it what has to be zero, changes only from band to band.
-                if last != Some(index) {
-                    let (planes, tap_offsets) = input_planes(c, start..start + rows);
-                    let gradient = Planes {
-                        rows: vec![Stretch { first: start as isize, count: rows, step: 1 }],
-                        cols: vec![Stretch { first: 0, count: planes.pitch(), step: 1 }],
-                        gap: SLACK,
-                    };
-                    let offsets: Vec<usize> = (0..inputs)
-                        .flat_map(|channel| tap_offsets.iter().map(|&t| (channel, t)).collect::<Vec<_>>())
-                        .map(|(channel, offset)| channel * planes.channel() + offset)
-                        .collect();
-                    let mut copy = Scratch::new::<f32>(planes.room(inputs));
-                    let mut slopes = Scratch::new::<f32>(gradient.room(outputs));
-                    planes.clear(copy.ptr(), inputs);
-                    gradient.clear(slopes.ptr(), outputs);
-                    image_copy = Some((planes, gradient, offsets, copy, slopes));
-                    last = Some(index);
-                }
-                let Some((planes, gradient, offsets, copy, slopes)) = &mut image_copy else { continue };
-                let pair = image * c.groups + group;
-                planes.fill(x.get().add(pair * inputs * c.input_size()), [c.input[1], c.input[2]], inputs, copy.ptr());
-                gradient.fill(dy.get().add(pair * outputs * c.output_size()), [height, width], outputs, slopes.ptr());
-                accumulate(&Accumulate {
-                    image: copy.ptr(),
-                    offsets,
-                    gradient: slopes.ptr(),
-                    pitch: gradient.channel(),
-                    filters: outputs,
-                    sums: sum,
-                    pixels: (rows - 1) * gradient.pitch() + width,
-                });
+                let (index, pack) = (part % bands, part / bands);
+                // What has to be zero changes only from band to band.
+                let sweep = match &mut current {
+                    Some(sweep) if bands == 1 => sweep,
+                    _ => {
+                        drop(current.take());
+                        let start = index * band;
+                        current.insert(Sweep::new(c, start..(start + band).min(height), together))
+                    }
+                };
+                let images = pack * together..((pack + 1) * together).min(c.batch);
+                sweep.run(c, group, images, x.get().cast_const(), dy.get().cast_const(), sum);
             }
         })
     };
     // SAFETY: as laid out by `accumulate`; `dw` is the weight's gradient.
     unsafe { close::<T>(&sums, partial.ptr(), c, dw) }
+}
+
+/// The copies one band of the weight gradient works on.
+struct Sweep {
+    images: Planes,
+    gradients: Planes,
+    offsets: Vec<usize>,
+    rows: usize,
+    image_copies: Scratch,
+    gradient_copies: Scratch,
+}
+
+impl Sweep {
+    fn new(c: &Conv, rows: Range<usize>, together: usize) -> Self {
+        let (inputs, outputs) = (c.group_inputs(), c.group_outputs());
+        let (images, offsets) = input_planes(c, rows.clone());
+        let gradients = Planes {
+            rows: vec![Stretch { first: rows.start as isize, count: rows.len(), step: 1 }],
+            cols: vec![Stretch { first: 0, count: images.pitch(), step: 1 }],
+            gap: SLACK,
+        };
+        let mut image_copies = Scratch::new::<f32>(together * images.room(inputs));
+        let mut gradient_copies = Scratch::new::<f32>(together * gradients.room(outputs));
+        for i in 0..together {
+            // SAFETY: room for `together` copies of each.
+            unsafe {
+                images.clear(image_copies.ptr::<f32>().add(i * images.room(inputs)), inputs);
+                gradients.clear(gradient_copies.ptr::<f32>().add(i * gradients.room(outputs)), outputs);
+            }
+        }
+        let offsets = in_every_channel(&images, inputs, &offsets);
+        Self { images, gradients, offsets, rows: rows.len(), image_copies, gradient_copies }
+    }
+
+    /// Adds the share of some images, no more than the sweep was made for.
+    ///
+    /// # Safety
+    /// `x` and `dy` are the tensors of `c`, `sum` is laid out as [`Accumulate`] says.
+    unsafe fn run<T: Storage<Compute = f32>>(
+        &mut self,
+        c: &Conv,
+        group: usize,
+        range: Range<usize>,
+        x: *const T,
+        dy: *const T,
+        sum: *mut f32,
+    ) {
+        let (inputs, outputs) = (c.group_inputs(), c.group_outputs());
+        let (image_stride, gradient_stride) = (self.images.room(inputs), self.gradients.room(outputs));
+        let [_, height, width] = c.output;
+        let (left, right) = (self.image_copies.ptr::<f32>(), self.gradient_copies.ptr::<f32>());
+        // SAFETY: the copies have room, and were cleared, for each image.
+        unsafe {
+            for (i, image) in range.clone().enumerate() {
+                let pair = image * c.groups + group;
+                let from = x.add(pair * inputs * c.input_size());
+                self.images.fill(from, [c.input[1], c.input[2]], inputs, left.add(i * image_stride));
+                let from = dy.add(pair * outputs * c.output_size());
+                self.gradients.fill(from, [height, width], outputs, right.add(i * gradient_stride));
+            }
+            accumulate(&Accumulate {
+                image: left,
+                image_stride,
+                offsets: &self.offsets,
+                gradient: right,
+                gradient_stride,
+                images: range.len(),
+                pitch: self.gradients.channel(),
+                filters: outputs,
+                sums: sum,
+                pixels: (self.rows - 1) * self.gradients.pitch() + width,
+            });
+        }
+    }
 }
 
 /// Adds splits in order, then lanes, and writes the gradient.

@@ -101,11 +101,14 @@ unsafe fn correlate_tile<I: Simd<f32>, const M: usize, const N: usize>(c: &Corre
     N
 }
 
-/// `sums[(k·filters + i)·LANES + …] += Σ_p gradient[i·pitch + p] · image[offsets[k] + p]`, the sum over lanes left open.
+/// `sums[(k·filters + i)·LANES + …] += Σ_images Σ_p gradient[i·pitch + p] · image[offsets[k] + p]`, the sum over lanes left open.
 pub(super) struct Accumulate<'a> {
     pub image: *const f32,
+    pub image_stride: usize,
     pub offsets: &'a [usize],
     pub gradient: *const f32,
+    pub gradient_stride: usize,
+    pub images: usize,
     pub pitch: usize,
     pub filters: usize,
     pub sums: *mut f32,
@@ -170,17 +173,23 @@ unsafe fn accumulate_tile<I: Simd<f32>, const M: usize, const N: usize>(
                 acc[i][j] = I::V::load(a.sums.add(((k + j) * a.filters + first + i) * LANES));
             }
         }
-        let gradient = a.gradient.add(first * a.pitch);
-        for p in (0..a.pixels).step_by(I::V::LANES) {
-            let mut left = [I::V::splat(0.0); M];
-            for i in 0..M {
-                left[i] = I::V::load(gradient.add(i * a.pitch + p));
-            }
-            for j in 0..N {
-                let right = I::V::load(image[j].add(p));
+        let mut gradient = a.gradient.add(first * a.pitch);
+        for _ in 0..a.images {
+            for p in (0..a.pixels).step_by(I::V::LANES) {
+                let mut left = [I::V::splat(0.0); M];
                 for i in 0..M {
-                    acc[i][j] = left[i].mul_add(right, acc[i][j]);
+                    left[i] = I::V::load(gradient.add(i * a.pitch + p));
                 }
+                for j in 0..N {
+                    let right = I::V::load(image[j].add(p));
+                    for i in 0..M {
+                        acc[i][j] = left[i].mul_add(right, acc[i][j]);
+                    }
+                }
+            }
+            gradient = gradient.wrapping_add(a.gradient_stride);
+            for j in 0..N {
+                image[j] = image[j].wrapping_add(a.image_stride);
             }
         }
         for j in 0..N {
@@ -203,9 +212,7 @@ unsafe fn move_kernel<I: Simd<f32>>(src: (*const f32, usize), dst: (*mut f32, us
         unsafe {
             let (from, to) = (src.0.add(row * src.1), dst.0.add(row * dst.1));
             if cols < I::V::LANES {
-                for i in 0..cols {
-                    *to.add(i) = *from.add(i);
-                }
+                I::V::copy_part(from, to, cols);
                 continue;
             }
             for i in (0..cols - I::V::LANES).step_by(I::V::LANES) {
