@@ -7,11 +7,13 @@ mod arg;
 pub mod autograd;
 mod display;
 mod expr;
+mod memory;
 mod ops;
 mod tensor;
 
 pub use arg::{Arg, result_type};
 pub use display::{PrintOptions, printoptions, set_printoptions};
+pub use memory::{empty_cache, memory_stats, reset_peak_memory, synchronize};
 pub use ops::create::{Options, TensorData};
 pub use ops::join::{cat, stack};
 pub use ops::math::where_;
