@@ -10,8 +10,11 @@ mod ops;
 mod tensor;
 
 pub use arg::{Arg, result_type};
+pub use ops::conv::{ConvOptions, ConvTransposeOptions, Padding};
 pub use ops::create::{Options, TensorData};
+pub use ops::einsum::einsum;
 pub use ops::join::{cat, stack};
 pub use ops::math::where_;
+pub use ops::sizes::Sizes;
 pub use ops::view::IntoShape;
 pub use tensor::Tensor;

@@ -1,12 +1,16 @@
 //! Every op: its shape rule, dtype rule and derivative, by family.
 
 mod cast;
+pub(crate) mod conv;
 pub(crate) mod create;
+pub(crate) mod einsum;
 pub(crate) mod join;
 pub(crate) mod math;
+mod matmul;
 mod operators;
 pub(crate) mod pointwise;
 mod random;
 mod reduce;
+pub(crate) mod sizes;
 mod sort;
 pub(crate) mod view;
