@@ -15,6 +15,7 @@ pub use ops::create::{Options, TensorData};
 pub use ops::einsum::einsum;
 pub use ops::join::{cat, stack};
 pub use ops::math::where_;
+pub use ops::pool::{AvgPool, MaxPool, OutputSize};
 pub use ops::sizes::Sizes;
 pub use ops::view::IntoShape;
 pub use tensor::Tensor;
