@@ -18,6 +18,7 @@ pub use ops::conv::{ConvOptions, ConvTransposeOptions, Padding};
 pub use ops::create::{Options, TensorData};
 pub use ops::einsum::einsum;
 pub use ops::join::{cat, stack};
+pub use ops::linalg::SolveTriangular;
 pub use ops::math::where_;
 pub use ops::pool::{AvgPool, MaxPool, OutputSize};
 pub use ops::sizes::Sizes;

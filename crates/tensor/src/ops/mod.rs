@@ -5,6 +5,7 @@ pub(crate) mod conv;
 pub(crate) mod create;
 pub(crate) mod einsum;
 pub(crate) mod join;
+pub(crate) mod linalg;
 pub(crate) mod math;
 mod matmul;
 mod operators;
