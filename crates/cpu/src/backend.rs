@@ -1,9 +1,6 @@
 //! The engine as the tensor floor sees it: each family's module, behind the trait.
 
-use crate::{
-    alloc, attention, batch_norm, copy, cross_entropy, gather, index, linalg, pointwise, pool2d, product, random,
-    reduce, row_norm, scan, softmax, sort,
-};
+use crate::{alloc, batch_norm, copy, cross_entropy, pointwise, product, random, reduce, row_norm, softmax};
 use rushlight_core::backend::*;
 use rushlight_core::rng::Distribution;
 use rushlight_core::{DType, Device, Error, Philox, Pointwise, Result, Scalar};
@@ -122,43 +119,43 @@ impl Backend for Cpu {
     }
 
     fn scan(&self, op: Scan, x: View, dim: usize, out: View, indices: Option<View>) -> Result<()> {
-        scan::scan(op, x, dim, out, indices)
+        Err(Error::unsupported("not landed"))
     }
 
     fn sort(&self, x: View, dim: usize, descending: bool, values: View, indices: View) -> Result<()> {
-        sort::sort(x, dim, descending, values, indices)
+        Err(Error::unsupported("not landed"))
     }
 
     fn topk(&self, x: View, dim: usize, largest: bool, values: View, indices: View) -> Result<()> {
-        sort::topk(x, dim, largest, values, indices)
+        Err(Error::unsupported("not landed"))
     }
 
     fn searchsorted(&self, sorted: View, values: View, right: bool, out: View) -> Result<()> {
-        sort::searchsorted(sorted, values, right, out)
+        Err(Error::unsupported("not landed"))
     }
 
     fn index(&self, x: View, indices: &[View], out: View) -> Result<()> {
-        index::index(x, indices, out)
+        Err(Error::unsupported("not landed"))
     }
 
     fn index_put(&self, indices: &[View], values: View, accumulate: bool, out: View) -> Result<()> {
-        index::index_put(indices, values, accumulate, out)
+        Err(Error::unsupported("not landed"))
     }
 
     fn gather(&self, x: View, dim: usize, index: View, out: View) -> Result<()> {
-        gather::gather(x, dim, index, out)
+        Err(Error::unsupported("not landed"))
     }
 
     fn scatter(&self, op: Scatter, dim: usize, index: View, src: Operand, out: View) -> Result<()> {
-        gather::scatter(op, dim, index, src, out)
+        Err(Error::unsupported("not landed"))
     }
 
     fn count_nonzero(&self, x: View) -> Result<usize> {
-        index::count_nonzero(x)
+        Err(Error::unsupported("not landed"))
     }
 
     fn nonzero(&self, x: View, out: View) -> Result<()> {
-        index::nonzero(x, out)
+        Err(Error::unsupported("not landed"))
     }
 
     fn matmul(&self, spec: &MatMul) -> Result<()> {
@@ -178,19 +175,19 @@ impl Backend for Cpu {
     }
 
     fn max_pool(&self, spec: &Pool, x: View, y: View, indices: View) -> Result<()> {
-        pool2d::max_pool(spec, x, y, indices)
+        Err(Error::unsupported("not landed"))
     }
 
     fn max_pool_backward(&self, spec: &Pool, dy: View, indices: View, dx: View) -> Result<()> {
-        pool2d::max_pool_backward(spec, dy, indices, dx)
+        Err(Error::unsupported("not landed"))
     }
 
     fn avg_pool(&self, spec: &Pool, x: View, y: View) -> Result<()> {
-        pool2d::avg_pool(spec, x, y)
+        Err(Error::unsupported("not landed"))
     }
 
     fn avg_pool_backward(&self, spec: &Pool, dy: View, dx: View) -> Result<()> {
-        pool2d::avg_pool_backward(spec, dy, dx)
+        Err(Error::unsupported("not landed"))
     }
 
     fn softmax(&self, log: bool, dims: [usize; 3], x: View, y: View) -> Result<()> {
@@ -266,7 +263,7 @@ impl Backend for Cpu {
     }
 
     fn attention(&self, spec: &Attention, out: View, lse: View) -> Result<()> {
-        attention::attention(spec, out, lse)
+        Err(Error::unsupported("not landed"))
     }
 
     fn attention_backward(
@@ -279,10 +276,10 @@ impl Backend for Cpu {
         dk: View,
         dv: View,
     ) -> Result<()> {
-        attention::attention_backward(spec, out, lse, dout, dq, dk, dv)
+        Err(Error::unsupported("not landed"))
     }
 
     fn linalg(&self, op: Linalg, inputs: &[View], outputs: &[View]) -> Result<()> {
-        linalg::linalg(op, inputs, outputs)
+        Err(Error::unsupported("not landed"))
     }
 }

@@ -1,24 +1,25 @@
-//! The CPU engine.
+//! The CPU engine: kernels compiled per instruction set, one thread pool, a caching allocator, behind [`backend`].
 
-pub mod conv;
-pub mod gemm;
 pub mod alloc;
+mod backend;
 pub mod batch_norm;
+pub mod conv;
+pub mod copy;
 pub mod cross_entropy;
 mod float;
+pub mod gemm;
 pub mod isa;
 pub mod linalg;
 pub mod lane;
 pub mod pointwise;
 pub mod pool;
-
-/// x
-pub fn backend() -> &'static dyn rushlight_core::Backend {
-    todo!()
-}
+mod product;
+pub mod random;
 pub mod reduce;
-#[cfg(test)]
-mod testing;
 pub mod row_norm;
 mod simd;
 pub mod softmax;
+#[cfg(test)]
+mod testing;
+
+pub use backend::backend;
