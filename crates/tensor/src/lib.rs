@@ -11,7 +11,13 @@ mod tensor;
 
 pub use arg::{Arg, result_type};
 pub use ops::create::{Options, TensorData};
-pub use ops::join::{cat, stack};
+pub use ops::gather::ScatterReduce;
+pub use ops::indexing::IndexItem::{Ellipsis, NewAxis};
+pub use ops::indexing::{IndexItem, IntoIndex, slice};
+pub use ops::join::{Indexing, block_diag, cartesian_prod, cat, dstack, hstack, meshgrid, stack, vstack};
 pub use ops::math::where_;
+pub use ops::pad::PadMode;
+pub use ops::rearrange::{tril_indices, triu_indices};
+pub use ops::search::Unique;
 pub use ops::view::IntoShape;
 pub use tensor::Tensor;
