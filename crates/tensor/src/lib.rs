@@ -6,10 +6,12 @@
 mod arg;
 pub mod autograd;
 mod expr;
+mod memory;
 mod ops;
 mod tensor;
 
 pub use arg::{Arg, result_type};
+pub use memory::{empty_cache, memory_stats, reset_peak_memory, synchronize};
 pub use ops::create::{Options, TensorData};
 pub use ops::gather::ScatterReduce;
 pub use ops::indexing::IndexItem::{Ellipsis, NewAxis};
