@@ -10,6 +10,7 @@ mod ops;
 mod tensor;
 
 pub use arg::{Arg, result_type};
+pub use ops::batch_norm::{BatchNormOptions, InstanceNormOptions};
 pub use ops::conv::{ConvOptions, ConvTransposeOptions, Padding};
 pub use ops::create::{Options, TensorData};
 pub use ops::einsum::einsum;
