@@ -1,11 +1,24 @@
-//! The CPU engine.
+//! The CPU engine: kernels compiled per instruction set, one thread pool, a caching allocator, behind [`backend`].
 
+pub mod alloc;
+mod backend;
+pub mod batch_norm;
 pub mod conv;
+pub mod copy;
+pub mod cross_entropy;
+mod float;
 pub mod gemm;
 pub mod isa;
+pub mod lane;
+pub mod pointwise;
 pub mod pool;
+mod product;
+pub mod random;
+pub mod reduce;
+pub mod row_norm;
+mod simd;
+pub mod softmax;
+#[cfg(test)]
+mod testing;
 
-/// x
-pub fn backend() -> &'static dyn rushlight_core::Backend {
-    todo!()
-}
+pub use backend::backend;

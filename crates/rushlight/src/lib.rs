@@ -1,1 +1,14 @@
+#![doc = include_str!("../../../README.md")]
 
+pub use rushlight_core::rng::{default_generator, manual_seed};
+pub use rushlight_core::{DType, Device, Element, Error, ErrorKind, Generator, Result, Scalar};
+pub use rushlight_cpu::pool::{num_threads, set_num_threads};
+pub use rushlight_tensor::*;
+
+/// Everything a program usually needs: `use rushlight::prelude::*;`.
+pub mod prelude {
+    pub use rushlight_core::rng::manual_seed;
+    pub use rushlight_core::{DType, Device, Error, Generator, Result, Scalar};
+    pub use rushlight_tensor::autograd::{Backward, enable_grad, grad, inference_mode, no_grad};
+    pub use rushlight_tensor::*;
+}

@@ -6,10 +6,12 @@
 mod arg;
 pub mod autograd;
 mod expr;
+mod memory;
 mod ops;
 mod tensor;
 
 pub use arg::{Arg, result_type};
+pub use memory::{empty_cache, memory_stats, reset_peak_memory, synchronize};
 pub use ops::batch_norm::{BatchNormOptions, InstanceNormOptions};
 pub use ops::conv::{ConvOptions, ConvTransposeOptions, Padding};
 pub use ops::create::{Options, TensorData};

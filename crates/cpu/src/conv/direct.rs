@@ -146,7 +146,7 @@ pub(super) unsafe fn forward<T: Storage>(c: &Conv, x: *const T, w: *const T, bia
 
 /// The kernel positions that link input positions `at, at + stride, …` of one dimension with outputs, each with the output
 /// position it gives to `at`.
-fn taps_of(c: &Conv, dim: usize, at: usize) -> Vec<(usize, isize)> {
+pub(super) fn taps_of(c: &Conv, dim: usize, at: usize) -> Vec<(usize, isize)> {
     let stride = c.stride[dim] as isize;
     (0..c.kernel[dim])
         .filter_map(|k| {
@@ -157,7 +157,7 @@ fn taps_of(c: &Conv, dim: usize, at: usize) -> Vec<(usize, isize)> {
 }
 
 /// First output position, and how many, that inputs `range` of one dimension are linked with.
-fn linked(c: &Conv, dim: usize, range: Range<usize>) -> (isize, usize) {
+pub(super) fn linked(c: &Conv, dim: usize, range: Range<usize>) -> (isize, usize) {
     let stride = c.stride[dim] as isize;
     let reach = ((c.kernel[dim] - 1) * c.dilation[dim]) as isize;
     let low = ((range.start + c.padding[dim]) as isize - reach).div_euclid(stride);
@@ -349,7 +349,7 @@ pub(super) struct Sums {
 
 impl Sums {
     /// Enough tasks for a few threads, without sums that outgrow the activations.
-    fn splits(&self) -> usize {
+    pub(super) fn splits(&self) -> usize {
         16usize.div_ceil(self.blocks.max(1)).min(self.parts).max(1)
     }
 

@@ -6,6 +6,9 @@
 mod bias;
 mod direct;
 mod element;
+mod narrow;
+mod narrow_kernel;
+mod planes;
 mod product;
 mod scratch;
 mod simd;
@@ -104,35 +107,49 @@ trait Paths: Storage {
     unsafe fn backward_weight(c: &Conv, x: *const Self, dy: *const Self, dw: *mut Self);
 }
 
-// SAFETY (all blocks): the arguments are passed on.
-macro_rules! paths {
-    ($t:ty $(, $suits:ident => $fast:ident)*) => {
+/// Half types and `f32`: pixels as lanes where channels are few, Winograd's filtering for most 3 × 3 kernels.
+macro_rules! single_paths {
+    ($($t:ty),*) => {$(
+        // SAFETY (all blocks): the arguments are passed on.
         impl Paths for $t {
             unsafe fn forward(c: &Conv, x: *const $t, w: *const $t, bias: *const $t, y: *mut $t) {
-                $(if $fast::$suits(c) {
-                    return unsafe { $fast::forward(c, x, w, bias, y) };
-                })*
-                unsafe { direct::forward(c, x, w, bias, y) }
+                match () {
+                    _ if narrow::suits(c) => unsafe { narrow::forward(c, x, w, bias, y) },
+                    _ if winograd::suits(c) => unsafe { winograd::forward(c, x, w, bias, y) },
+                    _ => unsafe { direct::forward(c, x, w, bias, y) },
+                }
             }
             unsafe fn backward_input(c: &Conv, dy: *const $t, w: *const $t, dx: *mut $t) {
-                $(if $fast::$suits(c) {
-                    return unsafe { $fast::backward_input(c, dy, w, dx) };
-                })*
-                unsafe { direct::backward_input(c, dy, w, dx) }
+                match () {
+                    _ if narrow::suits(c) => unsafe { narrow::backward_input(c, dy, w, dx) },
+                    _ if winograd::suits(c) => unsafe { winograd::backward_input(c, dy, w, dx) },
+                    _ => unsafe { direct::backward_input(c, dy, w, dx) },
+                }
             }
             unsafe fn backward_weight(c: &Conv, x: *const $t, dy: *const $t, dw: *mut $t) {
-                $(if $fast::$suits(c) {
-                    return unsafe { $fast::backward_weight(c, x, dy, dw) };
-                })*
-                unsafe { direct::backward_weight(c, x, dy, dw) }
+                match () {
+                    _ if narrow::suits_weight(c) => unsafe { narrow::backward_weight(c, x, dy, dw) },
+                    _ if winograd::suits(c) => unsafe { winograd::backward_weight(c, x, dy, dw) },
+                    _ => unsafe { direct::backward_weight(c, x, dy, dw) },
+                }
             }
         }
-    };
+    )*};
 }
-paths!(f64);
-paths!(f32, suits => winograd);
-paths!(bf16, suits => winograd);
-paths!(f16, suits => winograd);
+single_paths!(f32, bf16, f16);
+
+// SAFETY (all blocks): the arguments are passed on.
+impl Paths for f64 {
+    unsafe fn forward(c: &Conv, x: *const f64, w: *const f64, bias: *const f64, y: *mut f64) {
+        unsafe { direct::forward(c, x, w, bias, y) }
+    }
+    unsafe fn backward_input(c: &Conv, dy: *const f64, w: *const f64, dx: *mut f64) {
+        unsafe { direct::backward_input(c, dy, w, dx) }
+    }
+    unsafe fn backward_weight(c: &Conv, x: *const f64, dy: *const f64, dw: *mut f64) {
+        unsafe { direct::backward_weight(c, x, dy, dw) }
+    }
+}
 
 /// Runs `$body` with `$T` the element type of a dtype convolutions know.
 macro_rules! with_float {

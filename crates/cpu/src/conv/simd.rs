@@ -18,6 +18,14 @@ pub(super) trait Vector: Copy {
     unsafe fn mul(self, o: Self) -> Self;
     /// `self * o + acc`.
     unsafe fn mul_add(self, o: Self, acc: Self) -> Self;
+    /// Copies fewer than `LANES` elements.
+    #[inline(always)]
+    unsafe fn copy_part(src: *const Self::Elem, dst: *mut Self::Elem, count: usize) {
+        for i in 0..count {
+            // SAFETY: the caller vouches for `count` elements on both sides.
+            unsafe { *dst.add(i) = *src.add(i) }
+        }
+    }
 }
 
 /// The vector of `E` at a level, and how many of them a kernel keeps side by side.
@@ -86,7 +94,7 @@ mod x86 {
 
     macro_rules! register {
         ($e:ty, $v:ty, $isa:ty, $lanes:literal, $across:literal,
-         $splat:ident, $load:ident, $store:ident, $add:ident, $sub:ident, $mul:ident, $fma:ident) => {
+         $splat:ident, $load:ident, $store:ident, $add:ident, $sub:ident, $mul:ident, $fma:ident $(, { $($part:tt)* })?) => {
             // SAFETY (all blocks): the trait's contract gives the features and the memory.
             impl Vector for $v {
                 type Elem = $e;
@@ -119,6 +127,7 @@ mod x86 {
                 unsafe fn mul_add(self, o: Self, acc: Self) -> Self {
                     unsafe { $fma(self, o, acc) }
                 }
+                $($($part)*)?
             }
             impl Simd<$e> for $isa {
                 type V = $v;
@@ -138,7 +147,15 @@ mod x86 {
         _mm512_add_ps,
         _mm512_sub_ps,
         _mm512_mul_ps,
-        _mm512_fmadd_ps
+        _mm512_fmadd_ps,
+        {
+            #[inline(always)]
+            unsafe fn copy_part(src: *const f32, dst: *mut f32, count: usize) {
+                let mask = (1u16 << count) - 1;
+                // SAFETY: lanes the mask leaves out are not touched.
+                unsafe { _mm512_mask_storeu_ps(dst, mask, _mm512_maskz_loadu_ps(mask, src)) }
+            }
+        }
     );
     register!(
         f64,

@@ -223,7 +223,8 @@ fn apply(
     grads: Grads,
     retain: bool,
 ) -> Result<Grads> {
-    let Some(f) = slot.take() else {
+    let taken = if retain { slot.clone() } else { slot.take() };
+    let Some(f) = taken else {
         return Err(Error::autograd(format!(
             "trying to backward through the graph a second time: the values saved by {} have already been freed. Pass \
              Backward::default().retain_graph(true) to the first backward, or run the forward again.",
@@ -234,11 +235,7 @@ fn apply(
     if grads.iter().all(|g| g.is_none()) {
         return Ok(smallvec![None; node.inputs.len()]);
     }
-    let result = f(&Ctx { node }, grads);
-    if retain && let Kind::Op(slot) = &node.kind {
-        *lock(slot) = Some(f);
-    }
-    let result = result?;
+    let result = f(&Ctx { node }, grads)?;
     debug_assert!(result.is_empty() || result.len() == node.inputs.len(), "{} returned {} gradients", node.name, result.len());
     Ok(result)
 }

@@ -9,6 +9,7 @@ use super::{Meta, mode};
 use crate::Tensor;
 use rushlight_core::smallvec::{SmallVec, smallvec};
 use rushlight_core::{Error, Layout, Result};
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 impl Tensor {
@@ -83,7 +84,13 @@ impl Tensor {
 
     /// Gives a tensor that was just changed in place a new history. `edges` are those of the op's inputs, taken before the change, this
     /// tensor's old value first.
-    pub(crate) fn new_history(&self, name: &'static str, edges: SmallVec<[Option<Edge>; 3]>, backward: BackwardFn) {
+    pub(crate) fn new_history(
+        &self,
+        name: &'static str,
+        edges: SmallVec<[Option<Edge>; 3]>,
+        backward: Box<dyn Fn(&Ctx, Grads) -> Result<Grads> + Send + Sync>,
+    ) {
+        let backward: BackwardFn = backward.into();
         let base = self.meta().base().cloned();
         match base {
             None => {
@@ -108,13 +115,13 @@ impl Tensor {
 }
 
 /// A node that reads the elements of `layout` out of `base`: its backward puts the gradient back where they came from.
-fn strided_view_node(base: &Tensor, edge: Edge, layout: &Layout) -> std::sync::Arc<Node> {
+fn strided_view_node(base: &Tensor, edge: Edge, layout: &Layout) -> Arc<Node> {
     let (shape, dtype, base_layout, layout) = (base.shape().to_vec(), base.dtype(), base.0.layout.clone(), layout.clone());
     Node::new(
         "as_strided",
         smallvec![Some(edge)],
         1,
-        Box::new(move |_: &Ctx, mut grads: Grads| {
+        Arc::new(move |_: &Ctx, mut grads: Grads| {
             let Some(dy) = grads.pop().flatten() else { return Ok(smallvec![None]) };
             let within = relative(&layout, &base_layout);
             Ok(smallvec![Some(crate::ops::view::scatter_view(&dy, &shape, dtype, &within)?)])
@@ -130,7 +137,7 @@ fn write_through_view(
     layout: &Layout,
     edges: SmallVec<[Option<Edge>; 3]>,
     backward: BackwardFn,
-) -> std::sync::Arc<Node> {
+) -> Arc<Node> {
     let mut inputs = edges;
     inputs[0] = base.edge();
     let (within, wants_rest) = (relative(layout, &base.0.layout), inputs[0].is_some());
@@ -138,7 +145,7 @@ fn write_through_view(
         name,
         inputs,
         1,
-        Box::new(move |ctx: &Ctx, mut grads: Grads| {
+        Arc::new(move |ctx: &Ctx, mut grads: Grads| {
             let Some(dy) = grads.pop().flatten() else { return Ok(smallvec![None; ctx.node.inputs.len()]) };
             let whole = dy.copy()?;
             let under = whole.as_strided(within.shape(), within.strides(), within.offset())?;

@@ -13,7 +13,8 @@ use std::sync::{Arc, Mutex, Weak};
 /// Gradients, one per input or output of a node; `None` is zero.
 pub type Grads = SmallVec<[Option<Tensor>; 3]>;
 
-pub(crate) type BackwardFn = Box<dyn Fn(&Ctx, Grads) -> Result<Grads> + Send + Sync>;
+/// Shared, so that several threads may run a retained graph at once.
+pub(crate) type BackwardFn = Arc<dyn Fn(&Ctx, Grads) -> Result<Grads> + Send + Sync>;
 /// Sees a gradient and may replace it.
 pub(crate) type Hook = Arc<dyn Fn(&Tensor) -> Result<Option<Tensor>> + Send + Sync>;
 /// Runs after a leaf's gradient has been added up.
@@ -212,7 +213,7 @@ pub(crate) fn record_many(
     outs: &[&Tensor],
     backward: impl Fn(&Ctx, Grads) -> Result<Grads> + Send + Sync + 'static,
 ) -> Result<()> {
-    let node = Node::new(name, edges(inputs)?, outs.len(), Box::new(backward));
+    let node = Node::new(name, edges(inputs)?, outs.len(), Arc::new(backward));
     for (slot, out) in outs.iter().enumerate() {
         if out.dtype().is_float() {
             out.attach(&node, slot);

@@ -1,0 +1,285 @@
+//! The engine as the tensor floor sees it: each family's module, behind the trait.
+
+use crate::{alloc, batch_norm, copy, cross_entropy, pointwise, product, random, reduce, row_norm, softmax};
+use rushlight_core::backend::*;
+use rushlight_core::rng::Distribution;
+use rushlight_core::{DType, Device, Error, Philox, Pointwise, Result, Scalar};
+use std::ptr::NonNull;
+
+/// The host's engine.
+struct Cpu;
+
+static CPU: Cpu = Cpu;
+
+/// The CPU engine.
+pub fn backend() -> &'static dyn Backend {
+    &CPU
+}
+
+/// Both ends of a byte copy must lie within the storage.
+fn check_range(call: &str, storage: &Storage, offset: usize, len: usize) -> Result<()> {
+    if offset.checked_add(len).is_some_and(|end| end <= storage.bytes()) {
+        return Ok(());
+    }
+    Err(Error::value(format!("{call}: {len} bytes from byte {offset} do not fit a storage of {} bytes", storage.bytes())))
+}
+
+impl Backend for Cpu {
+    fn device(&self) -> Device {
+        Device::Cpu
+    }
+
+    fn alloc(&'static self, bytes: usize) -> Result<Storage> {
+        let ptr = alloc::alloc(bytes)?;
+        // SAFETY: just allocated with this size; `free` gives it back to the same allocator.
+        Ok(unsafe { Storage::from_backend(self, ptr, bytes) })
+    }
+
+    unsafe fn free(&self, ptr: NonNull<u8>, bytes: usize) {
+        // SAFETY: by the caller's promise.
+        unsafe { alloc::free(ptr, bytes) }
+    }
+
+    fn upload(&self, src: &[u8], dst: &Storage, offset: usize) -> Result<()> {
+        check_range("upload", dst, offset, src.len())?;
+        // SAFETY: the range was checked, and a fresh borrow of `src` cannot overlap memory of the allocator.
+        unsafe { std::ptr::copy_nonoverlapping(src.as_ptr(), dst.ptr().add(offset), src.len()) };
+        Ok(())
+    }
+
+    fn download(&self, src: &Storage, offset: usize, dst: &mut [u8]) -> Result<()> {
+        check_range("download", src, offset, dst.len())?;
+        // SAFETY: as in `upload`.
+        unsafe { std::ptr::copy_nonoverlapping(src.ptr().add(offset), dst.as_mut_ptr(), dst.len()) };
+        Ok(())
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn memory_stats(&self) -> MemoryStats {
+        alloc::memory_stats()
+    }
+
+    fn reset_peak_memory(&self) {
+        alloc::reset_peak_memory();
+    }
+
+    fn empty_cache(&self) {
+        alloc::empty_cache();
+    }
+
+    fn fill(&self, value: Scalar, out: View) -> Result<()> {
+        copy::fill(value, out)
+    }
+
+    fn arange(&self, start: Scalar, step: Scalar, out: View) -> Result<()> {
+        copy::arange(start, step, out)
+    }
+
+    fn copy(&self, src: View, out: View) -> Result<()> {
+        copy::copy(src, out)
+    }
+
+    fn random(&self, distribution: Distribution, stream: Philox, out: View) -> Result<()> {
+        random::random(distribution, stream, out)
+    }
+
+    fn pointwise(&self, op: Pointwise, compute: DType, inputs: &[Operand], params: &[f64], out: View) -> Result<()> {
+        pointwise::pointwise(op, compute, inputs, params, out)
+    }
+
+    fn pointwise_grad(
+        &self,
+        op: Pointwise,
+        wrt: usize,
+        compute: DType,
+        values: [Option<Operand>; 5],
+        params: &[f64],
+        out: View,
+    ) -> Result<()> {
+        pointwise::pointwise_grad(op, wrt, compute, values, params, out)
+    }
+
+    fn select(&self, condition: View, a: Operand, b: Operand, out: View) -> Result<()> {
+        pointwise::select(condition, a, b, out)
+    }
+
+    fn dropout(&self, x: View, p: f64, stream: Philox, out: View) -> Result<()> {
+        random::dropout(x, p, stream, out)
+    }
+
+    fn reduce(&self, op: Reduce, x: View, reduced: &[bool], out: View) -> Result<()> {
+        reduce::reduce(op, x, reduced, out)
+    }
+
+    fn arg_reduce(&self, op: ArgReduce, x: View, dim: usize, values: View, indices: View) -> Result<()> {
+        reduce::arg_reduce(op, x, dim, values, indices)
+    }
+
+    fn scan(&self, op: Scan, x: View, dim: usize, out: View, indices: Option<View>) -> Result<()> {
+        Err(Error::unsupported("not landed"))
+    }
+
+    fn sort(&self, x: View, dim: usize, descending: bool, values: View, indices: View) -> Result<()> {
+        Err(Error::unsupported("not landed"))
+    }
+
+    fn topk(&self, x: View, dim: usize, largest: bool, values: View, indices: View) -> Result<()> {
+        Err(Error::unsupported("not landed"))
+    }
+
+    fn searchsorted(&self, sorted: View, values: View, right: bool, out: View) -> Result<()> {
+        Err(Error::unsupported("not landed"))
+    }
+
+    fn index(&self, x: View, indices: &[View], out: View) -> Result<()> {
+        Err(Error::unsupported("not landed"))
+    }
+
+    fn index_put(&self, indices: &[View], values: View, accumulate: bool, out: View) -> Result<()> {
+        Err(Error::unsupported("not landed"))
+    }
+
+    fn gather(&self, x: View, dim: usize, index: View, out: View) -> Result<()> {
+        Err(Error::unsupported("not landed"))
+    }
+
+    fn scatter(&self, op: Scatter, dim: usize, index: View, src: Operand, out: View) -> Result<()> {
+        Err(Error::unsupported("not landed"))
+    }
+
+    fn count_nonzero(&self, x: View) -> Result<usize> {
+        Err(Error::unsupported("not landed"))
+    }
+
+    fn nonzero(&self, x: View, out: View) -> Result<()> {
+        Err(Error::unsupported("not landed"))
+    }
+
+    fn matmul(&self, spec: &MatMul) -> Result<()> {
+        product::matmul(spec)
+    }
+
+    fn conv_forward(&self, spec: &Conv, x: View, w: View, bias: Option<View>, y: View) -> Result<()> {
+        product::conv_forward(spec, x, w, bias, y)
+    }
+
+    fn conv_backward_input(&self, spec: &Conv, dy: View, w: View, dx: View) -> Result<()> {
+        product::conv_backward_input(spec, dy, w, dx)
+    }
+
+    fn conv_backward_weight(&self, spec: &Conv, x: View, dy: View, dw: View) -> Result<()> {
+        product::conv_backward_weight(spec, x, dy, dw)
+    }
+
+    fn max_pool(&self, spec: &Pool, x: View, y: View, indices: View) -> Result<()> {
+        Err(Error::unsupported("not landed"))
+    }
+
+    fn max_pool_backward(&self, spec: &Pool, dy: View, indices: View, dx: View) -> Result<()> {
+        Err(Error::unsupported("not landed"))
+    }
+
+    fn avg_pool(&self, spec: &Pool, x: View, y: View) -> Result<()> {
+        Err(Error::unsupported("not landed"))
+    }
+
+    fn avg_pool_backward(&self, spec: &Pool, dy: View, dx: View) -> Result<()> {
+        Err(Error::unsupported("not landed"))
+    }
+
+    fn softmax(&self, log: bool, dims: [usize; 3], x: View, y: View) -> Result<()> {
+        softmax::softmax(log, dims, x, y)
+    }
+
+    fn softmax_backward(&self, log: bool, dims: [usize; 3], dy: View, y: View, dx: View) -> Result<()> {
+        softmax::softmax_backward(log, dims, dy, y, dx)
+    }
+
+    fn row_norm(
+        &self,
+        spec: &RowNorm,
+        x: View,
+        weight: Option<View>,
+        bias: Option<View>,
+        y: View,
+        mean: View,
+        rstd: View,
+    ) -> Result<()> {
+        row_norm::row_norm(spec, x, weight, bias, y, mean, rstd)
+    }
+
+    fn row_norm_backward(
+        &self,
+        spec: &RowNorm,
+        dy: View,
+        x: View,
+        weight: Option<View>,
+        mean: View,
+        rstd: View,
+        dx: Option<View>,
+        dweight: Option<View>,
+        dbias: Option<View>,
+    ) -> Result<()> {
+        row_norm::row_norm_backward(spec, dy, x, weight, mean, rstd, dx, dweight, dbias)
+    }
+
+    fn batch_norm(
+        &self,
+        spec: &BatchNorm,
+        x: View,
+        weight: Option<View>,
+        bias: Option<View>,
+        y: View,
+        mean: View,
+        rstd: View,
+    ) -> Result<()> {
+        batch_norm::batch_norm(spec, x, weight, bias, y, mean, rstd)
+    }
+
+    fn batch_norm_backward(
+        &self,
+        spec: &BatchNorm,
+        dy: View,
+        x: View,
+        weight: Option<View>,
+        mean: View,
+        rstd: View,
+        dx: Option<View>,
+        dweight: Option<View>,
+        dbias: Option<View>,
+    ) -> Result<()> {
+        batch_norm::batch_norm_backward(spec, dy, x, weight, mean, rstd, dx, dweight, dbias)
+    }
+
+    fn cross_entropy(&self, spec: &CrossEntropy, loss: View, row_weight: View, lse: View) -> Result<()> {
+        cross_entropy::cross_entropy(spec, loss, row_weight, lse)
+    }
+
+    fn cross_entropy_backward(&self, spec: &CrossEntropy, lse: View, dloss: View, dlogits: View) -> Result<()> {
+        cross_entropy::cross_entropy_backward(spec, lse, dloss, dlogits)
+    }
+
+    fn attention(&self, spec: &Attention, out: View, lse: View) -> Result<()> {
+        Err(Error::unsupported("not landed"))
+    }
+
+    fn attention_backward(
+        &self,
+        spec: &Attention,
+        out: View,
+        lse: View,
+        dout: View,
+        dq: View,
+        dk: View,
+        dv: View,
+    ) -> Result<()> {
+        Err(Error::unsupported("not landed"))
+    }
+
+    fn linalg(&self, op: Linalg, inputs: &[View], outputs: &[View]) -> Result<()> {
+        Err(Error::unsupported("not landed"))
+    }
+}

@@ -1,0 +1,523 @@
+//! Batch norm: channels of `[batch, channels, space]` normalised by the statistics of the batch, or by given ones.
+//!
+//! Memory is seen as strips that are read in one go. Where space is large a strip is a plane, with one set of coefficients; where it is
+//! small a strip is a whole image, with coefficients for each of its `channels * space` columns.
+
+use crate::float::{
+    Float, Scratch, Shared, expect, load_parameter, load_row, out_row, store_parameter, store_row, with_float,
+};
+use crate::multiversion;
+use crate::pool::{parallel_for, parallel_ranges};
+use crate::row_norm::{BLOCK, Moments, add_into, block_moments};
+use crate::simd::{Real, Simd, Vectors, sweep, total};
+use rushlight_core::backend::BatchNorm;
+use rushlight_core::{Element, Result, View};
+
+/// Planes of fewer elements than this leave vectors half empty: images become the strips.
+const PLANE: usize = 24;
+/// Elements a task should have to be worth handing out.
+const GRAIN: usize = 1 << 15;
+
+/// Channels normalised, scaled and shifted. `mean` and `rstd` (`[channels]`) are written when training (biased variance), else read.
+#[allow(clippy::too_many_arguments)]
+pub fn batch_norm(
+    spec: &BatchNorm,
+    x: View,
+    weight: Option<View>,
+    bias: Option<View>,
+    y: View,
+    mean: View,
+    rstd: View,
+) -> Result<()> {
+    const OP: &str = "batch_norm";
+    let numel = spec.batch * spec.channels * spec.space;
+    expect(OP, "x", &x, x.dtype, numel)?;
+    expect(OP, "y", &y, x.dtype, numel)?;
+    with_float!(OP, x.dtype, T => {
+        type A = <T as Float>::Acc;
+        expect(OP, "mean", &mean, A::DTYPE, spec.channels)?;
+        expect(OP, "rstd", &rstd, A::DTYPE, spec.channels)?;
+        let weight = weight.map(|w| load_parameter::<T>(OP, "weight", &w, spec.channels)).transpose()?;
+        let bias = bias.map(|b| load_parameter::<T>(OP, "bias", &b, spec.channels)).transpose()?;
+        // SAFETY: sizes and dtypes were checked; outputs do not overlap inputs.
+        unsafe {
+            let mean = std::slice::from_raw_parts_mut(mean.ptr().cast::<A>(), spec.channels);
+            let rstd = std::slice::from_raw_parts_mut(rstd.ptr().cast::<A>(), spec.channels);
+            forward::<T>(spec, x.ptr().cast(), weight.as_deref(), bias.as_deref(), y.ptr().cast(), mean, rstd)
+        };
+        Ok(())
+    })
+}
+
+/// Its gradients; those not asked for are `None`.
+#[allow(clippy::too_many_arguments)]
+pub fn batch_norm_backward(
+    spec: &BatchNorm,
+    dy: View,
+    x: View,
+    weight: Option<View>,
+    mean: View,
+    rstd: View,
+    dx: Option<View>,
+    dweight: Option<View>,
+    dbias: Option<View>,
+) -> Result<()> {
+    const OP: &str = "batch_norm_backward";
+    let numel = spec.batch * spec.channels * spec.space;
+    expect(OP, "x", &x, x.dtype, numel)?;
+    expect(OP, "dy", &dy, x.dtype, numel)?;
+    if let Some(dx) = &dx {
+        expect(OP, "dx", dx, x.dtype, numel)?;
+    }
+    with_float!(OP, x.dtype, T => {
+        type A = <T as Float>::Acc;
+        expect(OP, "mean", &mean, A::DTYPE, spec.channels)?;
+        expect(OP, "rstd", &rstd, A::DTYPE, spec.channels)?;
+        let weight = weight.map(|w| load_parameter::<T>(OP, "weight", &w, spec.channels)).transpose()?;
+        let dx = dx.map(|dx| dx.ptr().cast::<T>());
+        // SAFETY: sizes and dtypes were checked; outputs do not overlap inputs.
+        let (dw, db) = unsafe {
+            let mean = std::slice::from_raw_parts(mean.ptr().cast::<A>(), spec.channels);
+            let rstd = std::slice::from_raw_parts(rstd.ptr().cast::<A>(), spec.channels);
+            let sums = dweight.is_some() || dbias.is_some();
+            backward::<T>(spec, dy.ptr().cast(), x.ptr().cast(), weight.as_deref(), mean, rstd, dx, sums)
+        };
+        if let Some(dweight) = dweight {
+            store_parameter::<T>(OP, "dweight", &dw, &dweight)?;
+        }
+        if let Some(dbias) = dbias {
+            store_parameter::<T>(OP, "dbias", &db, &dbias)?;
+        }
+        Ok(())
+    })
+}
+
+/// How the tensor is cut.
+#[derive(Clone, Copy)]
+struct Strips {
+    /// How many strips.
+    count: usize,
+    /// Elements of each.
+    len: usize,
+    /// Whether each is a plane of one channel.
+    planes: bool,
+}
+
+impl Strips {
+    fn of(spec: &BatchNorm) -> Self {
+        if spec.space >= PLANE {
+            Self { count: spec.batch * spec.channels, len: spec.space, planes: true }
+        } else {
+            Self { count: spec.batch, len: spec.channels * spec.space, planes: false }
+        }
+    }
+
+    /// Strips of a task.
+    fn grain(&self) -> usize {
+        (GRAIN / self.len).max(1)
+    }
+
+    /// Coefficients of the channels, repeated for the columns of a strip where it has several channels.
+    fn spread<R: Real>(&self, space: usize, per_channel: impl Iterator<Item = R>) -> Vec<R> {
+        let repeat = if self.planes { 1 } else { space };
+        per_channel.flat_map(|v| std::iter::repeat_n(v, repeat)).collect()
+    }
+}
+
+/// # Safety
+/// `batch * channels * space` elements at `x` and `y`, which do not overlap; the slices have `channels`.
+unsafe fn forward<T: Float>(
+    spec: &BatchNorm,
+    x: *const T,
+    weight: Option<&[T::Acc]>,
+    bias: Option<&[T::Acc]>,
+    y: *mut T,
+    mean: &mut [T::Acc],
+    rstd: &mut [T::Acc],
+) {
+    let strips = Strips::of(spec);
+    let (xs, ys) = (Shared::new(x.cast_mut()), Shared::new(y));
+    if spec.training {
+        // SAFETY: the tensor has these strips.
+        let moments = unsafe { if strips.planes { plane_moments(spec, xs) } else { column_moments(spec, xs) } };
+        for (c, m) in moments.iter().enumerate() {
+            (mean[c], rstd[c]) = (T::Acc::lit(m.mean), T::Acc::lit(m.rstd(spec.eps)));
+        }
+    }
+    let one = T::Acc::lit(1.0);
+    let scales = (0..spec.channels).map(|c| rstd[c] * weight.map_or(one, |w| w[c]));
+    let scales = strips.spread(spec.space, scales);
+    let shifts = strips.spread(spec.space, (0..spec.channels).map(|c| bias.map_or(T::Acc::ZERO, |b| b[c])));
+    let means = strips.spread(spec.space, mean.iter().copied());
+    parallel_ranges(strips.count, strips.grain(), |from, to| {
+        for strip in from..to {
+            let c = if strips.planes { strip % spec.channels } else { 0 };
+            let at = strip * strips.len;
+            // SAFETY: the strip lies within the tensors and is this task's; coefficients are there for its columns.
+            unsafe { affine::<T>(strips, xs.at(at), ys.at(at), &means[c..], &scales[c..], &shifts[c..]) }
+        }
+    });
+}
+
+/// # Safety
+/// As for [`forward`]; `dx` overlaps nothing.
+#[allow(clippy::too_many_arguments)]
+unsafe fn backward<T: Float>(
+    spec: &BatchNorm,
+    dy: *const T,
+    x: *const T,
+    weight: Option<&[T::Acc]>,
+    mean: &[T::Acc],
+    rstd: &[T::Acc],
+    dx: Option<*mut T>,
+    parameters: bool,
+) -> (Vec<T::Acc>, Vec<T::Acc>) {
+    let strips = Strips::of(spec);
+    let (dys, xs) = (Shared::new(dy.cast_mut()), Shared::new(x.cast_mut()));
+    let means = strips.spread(spec.space, mean.iter().copied());
+    let mut sums = vec![[0.0; 2]; spec.channels];
+    if parameters || spec.training {
+        // SAFETY: the tensors have these strips.
+        sums = unsafe {
+            if strips.planes { plane_sums(spec, dys, xs, &means) } else { column_sums(spec, Some(dys), xs, &means) }
+        };
+    }
+    if let Some(dx) = dx {
+        let dxs = Shared::new(dx);
+        let count = (spec.batch * spec.space) as f64;
+        let scale = |c: usize| rstd[c].to_f64() * weight.map_or(1.0, |w| w[c].to_f64());
+        let per_channel =
+            |f: &dyn Fn(usize) -> f64| strips.spread(spec.space, (0..spec.channels).map(|c| T::Acc::lit(f(c))));
+        let scales = per_channel(&scale);
+        let of_mean = per_channel(&|c| scale(c) * sums[c][0] / count);
+        let of_spread = per_channel(&|c| scale(c) * rstd[c].to_f64().powi(2) * sums[c][1] / count);
+        parallel_ranges(strips.count, strips.grain(), |from, to| {
+            for strip in from..to {
+                let c = if strips.planes { strip % spec.channels } else { 0 };
+                let at = strip * strips.len;
+                let pull = Pull { means: &means[c..], of_mean: &of_mean[c..], of_spread: &of_spread[c..] };
+                let pull = spec.training.then_some(pull);
+                // SAFETY: the strip lies within the tensors and is this task's; coefficients are there for its columns.
+                unsafe { gradient::<T>(strips, dys.at(at), xs.at(at), dxs.at(at), &scales[c..], pull) }
+            }
+        });
+    }
+    let dweight = sums.iter().zip(rstd).map(|(s, r)| T::Acc::lit(s[1] * r.to_f64())).collect();
+    (dweight, sums.iter().map(|s| T::Acc::lit(s[0])).collect())
+}
+
+/// Statistics of each channel from those of its planes.
+///
+/// # Safety
+/// The tensor at `x` has the spec's sizes.
+unsafe fn plane_moments<T: Float>(spec: &BatchNorm, x: Shared<T>) -> Vec<Moments> {
+    let planes = spec.batch * spec.channels;
+    let mut parts = vec![Moments::NONE; planes];
+    let parts_at = Shared::new(parts.as_mut_ptr());
+    parallel_ranges(planes, (GRAIN / spec.space).max(1), |from, to| {
+        for plane in from..to {
+            let mut all = Moments::NONE;
+            for at in (0..spec.space).step_by(BLOCK) {
+                // SAFETY: the block lies within the plane.
+                all = all.join(unsafe {
+                    block_moments::<T>(false, x.at(plane * spec.space + at), BLOCK.min(spec.space - at))
+                });
+            }
+            // SAFETY: the plane's part is this task's.
+            unsafe { *parts_at.at(plane) = all }
+        }
+    });
+    let of_channel = |c: usize| (0..spec.batch).fold(Moments::NONE, |all, n| all.join(parts[n * spec.channels + c]));
+    (0..spec.channels).map(of_channel).collect()
+}
+
+/// The same where strips are images: a pass for the means, a pass for the squared distances.
+///
+/// # Safety
+/// As for [`plane_moments`].
+unsafe fn column_moments<T: Float>(spec: &BatchNorm, x: Shared<T>) -> Vec<Moments> {
+    let count = (spec.batch * spec.space) as f64;
+    let strips = Strips::of(spec);
+    let no_mean = vec![T::Acc::ZERO; strips.len];
+    // SAFETY: by the caller's contract.
+    let sums = unsafe { column_sums(spec, None, x, &no_mean) };
+    let means: Vec<f64> = sums.iter().map(|s| s[0] / count).collect();
+    let spread_means = strips.spread(spec.space, means.iter().map(|&m| T::Acc::lit(m)));
+    // SAFETY: as above.
+    let sums = unsafe { column_sums(spec, None, x, &spread_means) };
+    means.iter().zip(sums).map(|(&mean, s)| Moments { count, mean, spread: s[1] }).collect()
+}
+
+/// Sums over each channel of `dy` and of `dy * (x - mean)`.
+///
+/// # Safety
+/// The tensors have the spec's sizes; there is a mean for each channel.
+unsafe fn plane_sums<T: Float>(spec: &BatchNorm, dy: Shared<T>, x: Shared<T>, means: &[T::Acc]) -> Vec<[f64; 2]> {
+    let planes = spec.batch * spec.channels;
+    let mut parts = vec![[0.0; 2]; planes];
+    let parts_at = Shared::new(parts.as_mut_ptr());
+    parallel_ranges(planes, (GRAIN / spec.space).max(1), |from, to| {
+        for plane in from..to {
+            let at = plane * spec.space;
+            // SAFETY: the plane lies within the tensors, and its part is this task's.
+            unsafe {
+                *parts_at.at(plane) = plane_dot::<T>(dy.at(at), x.at(at), means[plane % spec.channels], spec.space)
+            }
+        }
+    });
+    let mut sums = vec![[0.0; 2]; spec.channels];
+    for image in parts.chunks(spec.channels.max(1)) {
+        for (sum, part) in sums.iter_mut().zip(image) {
+            *sum = [sum[0] + part[0], sum[1] + part[1]];
+        }
+    }
+    sums
+}
+
+/// The same where strips are images. Without `dy`, sums of `x - mean` and of its square.
+///
+/// # Safety
+/// As for [`plane_sums`], with a mean for each column.
+unsafe fn column_sums<T: Float>(
+    spec: &BatchNorm,
+    dy: Option<Shared<T>>,
+    x: Shared<T>,
+    means: &[T::Acc],
+) -> Vec<[f64; 2]> {
+    let Strips { count, len, .. } = Strips::of(spec);
+    // The split depends on the sizes alone, so sums do not depend on the number of threads.
+    let per_chunk = count.div_ceil(64).max(GRAIN / len.max(1)).max(1);
+    let chunks = count.div_ceil(per_chunk).max(1);
+    let mut partial = vec![T::Acc::ZERO; chunks * 2 * len];
+    let partials = Shared::new(partial.as_mut_ptr());
+    parallel_for(chunks, |chunk| {
+        for strip in chunk * per_chunk..count.min((chunk + 1) * per_chunk) {
+            let at = strip * len;
+            // SAFETY: the strip lies within the tensors; the chunk's sums are this task's.
+            unsafe {
+                add_columns::<T>(dy.map(|d| d.at(at).cast_const()), x.at(at), means, partials.at(chunk * 2 * len))
+            }
+        }
+    });
+    for chunk in 1..chunks {
+        // SAFETY: two different rows of `2 * len`.
+        unsafe { add_into(partials.at(0), partials.at(chunk * 2 * len), 2 * len) }
+    }
+    let of_channel = |c: usize, row: usize| {
+        partial[row * len + c * spec.space..][..spec.space].iter().fold(0.0, |sum, v| sum + v.to_f64())
+    };
+    (0..spec.channels).map(|c| [of_channel(c, 0), of_channel(c, 1)]).collect()
+}
+
+/// A vector of coefficients: one for all of a plane, or each column its own.
+#[inline(always)]
+unsafe fn coefficient<V: Simd, const PLANES: bool>(p: &[V::Elem], i: usize, m: usize) -> V {
+    if PLANES {
+        V::splat(p[0])
+    } else {
+        // SAFETY: by the caller's contract there is one for each column.
+        unsafe { V::get(p.as_ptr().add(i), m, V::Elem::ZERO) }
+    }
+}
+
+#[inline(always)]
+unsafe fn affine_strip<T: Float, I: Vectors, const PLANES: bool>(
+    len: usize,
+    x: *const T,
+    y: *mut T,
+    means: &[T::Acc],
+    scales: &[T::Acc],
+    shifts: &[T::Acc],
+) {
+    type V<T, I> = <<T as Float>::Acc as Real>::V<I>;
+    let mut scratch = Scratch::<T::Acc, BLOCK>::new();
+    for at in (0..len).step_by(BLOCK) {
+        let n = BLOCK.min(len - at);
+        // SAFETY: a block of `n` within the strip.
+        unsafe {
+            let y = y.add(at);
+            let x = load_row::<T, I>(x.add(at), scratch.as_mut_ptr(), n);
+            let out = out_row(y, scratch.as_mut_ptr());
+            sweep!(V<T, I>, n, i, m => {
+                let mean = coefficient::<V<T, I>, PLANES>(means, at + i, m);
+                let scale = coefficient::<V<T, I>, PLANES>(scales, at + i, m);
+                let shift = coefficient::<V<T, I>, PLANES>(shifts, at + i, m);
+                (V::<T, I>::get(x.add(i), m, T::Acc::ZERO) - mean).fma(scale, shift).put(out.add(i), m);
+            });
+            store_row::<T, I>(out, y, n);
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn affine_kernel<T: Float, I: Vectors>(
+    strips: Strips,
+    x: *const T,
+    y: *mut T,
+    means: &[T::Acc],
+    scales: &[T::Acc],
+    shifts: &[T::Acc],
+) {
+    // SAFETY: by the caller's contract.
+    unsafe {
+        if strips.planes {
+            affine_strip::<T, I, true>(strips.len, x, y, means, scales, shifts)
+        } else {
+            affine_strip::<T, I, false>(strips.len, x, y, means, scales, shifts)
+        }
+    }
+}
+multiversion! {
+    /// `y = (x - mean) * scale + shift`.
+    ///
+    /// # Safety
+    /// A strip at `x` and `y`, which do not overlap; one coefficient for a plane, `len` for an image.
+    unsafe fn affine<T: Float>(
+        strips: Strips, x: *const T, y: *mut T, means: &[T::Acc], scales: &[T::Acc], shifts: &[T::Acc],
+    ) = affine_kernel;
+}
+
+#[inline(always)]
+unsafe fn plane_dot_kernel<T: Float, I: Vectors>(dy: *const T, x: *const T, mean: T::Acc, len: usize) -> [f64; 2] {
+    type V<T, I> = <<T as Float>::Acc as Real>::V<I>;
+    let (mut first, mut second) = (Scratch::<T::Acc, BLOCK>::new(), Scratch::<T::Acc, BLOCK>::new());
+    let (zero, center) = (V::<T, I>::splat(T::Acc::ZERO), V::<T, I>::splat(mean));
+    let mut sums = [0.0; 2];
+    for at in (0..len).step_by(BLOCK) {
+        let n = BLOCK.min(len - at);
+        let (mut plain, mut weighted) = ([zero; 4], [zero; 4]);
+        // SAFETY: a block of `n` within the plane.
+        unsafe {
+            let dy = load_row::<T, I>(dy.add(at), first.as_mut_ptr(), n);
+            let x = load_row::<T, I>(x.add(at), second.as_mut_ptr(), n);
+            sweep!(V<T, I>, n, i, m, k => {
+                let dy = V::<T, I>::get(dy.add(i), m, T::Acc::ZERO);
+                plain[k] = plain[k] + dy;
+                weighted[k] = dy.fma(V::<T, I>::get(x.add(i), m, mean) - center, weighted[k]);
+            });
+        }
+        sums = [sums[0] + total(plain).to_f64(), sums[1] + total(weighted).to_f64()];
+    }
+    sums
+}
+multiversion! {
+    /// Sums over a plane of `dy` and `dy * (x - mean)`.
+    ///
+    /// # Safety
+    /// `len` elements at `dy` and `x`.
+    unsafe fn plane_dot<T: Float>(dy: *const T, x: *const T, mean: T::Acc, len: usize) -> [f64; 2] = plane_dot_kernel;
+}
+
+#[inline(always)]
+unsafe fn add_columns_kernel<T: Float, I: Vectors>(
+    dy: Option<*const T>,
+    x: *const T,
+    means: &[T::Acc],
+    sums: *mut T::Acc,
+) {
+    type V<T, I> = <<T as Float>::Acc as Real>::V<I>;
+    let len = means.len();
+    let (mut first, mut second) = (Scratch::<T::Acc, BLOCK>::new(), Scratch::<T::Acc, BLOCK>::new());
+    for at in (0..len).step_by(BLOCK) {
+        let n = BLOCK.min(len - at);
+        // SAFETY: a block of `n` within the strip and both rows of sums.
+        unsafe {
+            let x = load_row::<T, I>(x.add(at), second.as_mut_ptr(), n);
+            let dy = match dy {
+                Some(dy) => Some(load_row::<T, I>(dy.add(at), first.as_mut_ptr(), n)),
+                None => None,
+            };
+            let (plain, weighted) = (sums.add(at), sums.add(len + at));
+            sweep!(V<T, I>, n, i, m => {
+                let d = V::<T, I>::get(x.add(i), m, T::Acc::ZERO) - coefficient::<V<T, I>, false>(means, at + i, m);
+                let factor = match dy {
+                    Some(dy) => V::<T, I>::get(dy.add(i), m, T::Acc::ZERO),
+                    None => d,
+                };
+                (V::<T, I>::get(plain.add(i), m, T::Acc::ZERO) + factor).put(plain.add(i), m);
+                factor.fma(d, V::<T, I>::get(weighted.add(i), m, T::Acc::ZERO)).put(weighted.add(i), m);
+            });
+        }
+    }
+}
+multiversion! {
+    /// Adds to each column's two sums `dy` (or `x - mean`) and that times `x - mean`.
+    ///
+    /// # Safety
+    /// As many elements at `dy` and `x` as there are means, twice as many sums.
+    unsafe fn add_columns<T: Float>(dy: Option<*const T>, x: *const T, means: &[T::Acc], sums: *mut T::Acc) = add_columns_kernel;
+}
+
+/// What the batch's own statistics take off a gradient.
+#[derive(Clone, Copy)]
+struct Pull<'a, R> {
+    means: &'a [R],
+    of_mean: &'a [R],
+    of_spread: &'a [R],
+}
+
+#[inline(always)]
+unsafe fn gradient_strip<T: Float, I: Vectors, const PLANES: bool>(
+    len: usize,
+    dy: *const T,
+    x: *const T,
+    dx: *mut T,
+    scales: &[T::Acc],
+    pull: Option<Pull<T::Acc>>,
+) {
+    type V<T, I> = <<T as Float>::Acc as Real>::V<I>;
+    let (mut first, mut second) = (Scratch::<T::Acc, BLOCK>::new(), Scratch::<T::Acc, BLOCK>::new());
+    for at in (0..len).step_by(BLOCK) {
+        let n = BLOCK.min(len - at);
+        // SAFETY: a block of `n` within the strip.
+        unsafe {
+            let dx = dx.add(at);
+            let dy = load_row::<T, I>(dy.add(at), first.as_mut_ptr(), n);
+            let out = out_row(dx, first.as_mut_ptr());
+            if let Some(pull) = pull {
+                let x = load_row::<T, I>(x.add(at), second.as_mut_ptr(), n);
+                sweep!(V<T, I>, n, i, m => {
+                    let scale = coefficient::<V<T, I>, PLANES>(scales, at + i, m);
+                    let d = coefficient::<V<T, I>, PLANES>(pull.means, at + i, m) - V::<T, I>::get(x.add(i), m, T::Acc::ZERO);
+                    let g = V::<T, I>::get(dy.add(i), m, T::Acc::ZERO) * scale;
+                    let g = g - coefficient::<V<T, I>, PLANES>(pull.of_mean, at + i, m);
+                    d.fma(coefficient::<V<T, I>, PLANES>(pull.of_spread, at + i, m), g).put(out.add(i), m);
+                });
+            } else {
+                sweep!(V<T, I>, n, i, m => {
+                    let scale = coefficient::<V<T, I>, PLANES>(scales, at + i, m);
+                    (V::<T, I>::get(dy.add(i), m, T::Acc::ZERO) * scale).put(out.add(i), m);
+                });
+            }
+            store_row::<T, I>(out, dx, n);
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn gradient_kernel<T: Float, I: Vectors>(
+    strips: Strips,
+    dy: *const T,
+    x: *const T,
+    dx: *mut T,
+    scales: &[T::Acc],
+    pull: Option<Pull<T::Acc>>,
+) {
+    // SAFETY: by the caller's contract.
+    unsafe {
+        if strips.planes {
+            gradient_strip::<T, I, true>(strips.len, dy, x, dx, scales, pull)
+        } else {
+            gradient_strip::<T, I, false>(strips.len, dy, x, dx, scales, pull)
+        }
+    }
+}
+multiversion! {
+    /// `dx = dy * scale`, less the pull of the batch's statistics.
+    ///
+    /// # Safety
+    /// A strip at each pointer, `dx` overlapping none; one coefficient for a plane, `len` for an image.
+    unsafe fn gradient<T: Float>(
+        strips: Strips, dy: *const T, x: *const T, dx: *mut T, scales: &[T::Acc], pull: Option<Pull<T::Acc>>,
+    ) = gradient_kernel;
+}

@@ -1,0 +1,98 @@
+//! Sine, cosine and tangent in `f32`, exact to the last bits for arguments of any size.
+
+use super::{fma, poly};
+use crate::isa::Isa;
+
+/// 256 bits of `1 / (2 pi)` after the binary point, highest first.
+const INV_TWO_PI: [u64; 4] =
+    [0x28be_60db_9391_054a, 0x7f09_d5f4_7d4d_3770, 0x36d8_a566_4f10_e410, 0x7f94_58ea_f7ae_f158];
+
+/// For each exponent field `E` of a float `m 2^(E - 150)`, the fraction of `2^(E - 150) / (2 pi)`: 64 bits of it, and the 32 after
+/// those. Multiplied by `m` modulo one, it is the angle in turns.
+const TURNS: ([u64; 256], [u64; 256]) = {
+    let (mut high, mut low) = ([0; 256], [0; 256]);
+    let mut exponent = 126;
+    while exponent < 255 {
+        high[exponent] = bits_from(exponent as i32 - 150);
+        low[exponent] = bits_from(exponent as i32 - 150 + 64) >> 32;
+        exponent += 1;
+    }
+    (high, low)
+};
+static TURNS_HIGH: [u64; 256] = TURNS.0;
+static TURNS_LOW: [u64; 256] = TURNS.1;
+
+/// 64 bits of `INV_TWO_PI` from bit `start`; bits before the point are zero.
+const fn bits_from(start: i32) -> u64 {
+    let mut out = 0;
+    let mut i = 0;
+    while i < 64 {
+        let at = start + i;
+        if at >= 0 && at < 256 {
+            out |= (INV_TWO_PI[(at / 64) as usize] >> (63 - at % 64) & 1) << (63 - i);
+        }
+        i += 1;
+    }
+    out
+}
+
+/// `|x| = quadrant pi/2 + r` with `|r| <= pi/4`; `r` is NaN where `x` is not finite.
+#[inline(always)]
+fn reduce(x: f32) -> (i32, f32) {
+    let bits = x.to_bits() & 0x7FFF_FFFF;
+    let (exponent, m) = ((bits >> 23) as usize & 255, (bits & 0x7F_FFFF | 0x80_0000) as u64);
+    let turns = m.wrapping_mul(TURNS_HIGH[exponent]).wrapping_add(m.wrapping_mul(TURNS_LOW[exponent]) >> 32);
+    // The nearest quarter of a turn, and what is left as a signed fraction of 2^64.
+    let quarter = turns.wrapping_add(1 << 61) >> 62;
+    let rest = turns.wrapping_sub(quarter << 62) as i64;
+    let r = (rest as f64 * (std::f64::consts::TAU / 18_446_744_073_709_551_616.0)) as f32;
+    let small = exponent < 126;
+    let (quarter, r) = if small { (0, f32::from_bits(bits)) } else { (quarter as i32, r) };
+    (quarter, r + (x - x))
+}
+
+/// Sine and cosine of `|r| <= pi/4`.
+#[inline(always)]
+fn sin_cos_reduced<I: Isa>(r: f32) -> (f32, f32) {
+    const SIN: [f32; 3] = [-0.166_666_55, 8.332_178e-3, -1.951_722e-4];
+    const COS: [f32; 3] = [0.041_666_646, -1.388_736_7e-3, 2.443_836_3e-5];
+    let z = r * r;
+    let s = fma::<I>(r * z, poly::<I, 3>(z, SIN), r);
+    let c = fma::<I>(z * z, poly::<I, 3>(z, COS), fma::<I>(z, -0.5, 1.0));
+    (s, c)
+}
+
+/// `x` with its sign changed where bit 1 of `quadrant` is set.
+#[inline(always)]
+fn negate_in_second_half(x: f32, quadrant: i32) -> f32 {
+    f32::from_bits(x.to_bits() ^ ((quadrant as u32 & 2) << 30))
+}
+
+/// Sine and cosine.
+#[inline(always)]
+pub fn sin_cos<I: Isa>(x: f32) -> (f32, f32) {
+    let (q, r) = reduce(x);
+    let (s, c) = sin_cos_reduced::<I>(r);
+    let (sin, cos) = if q & 1 == 0 { (s, c) } else { (c, s) };
+    let sign = x.to_bits() & 0x8000_0000;
+    (f32::from_bits(negate_in_second_half(sin, q).to_bits() ^ sign), negate_in_second_half(cos, q.wrapping_add(1)))
+}
+
+/// Sine.
+#[inline(always)]
+pub fn sin<I: Isa>(x: f32) -> f32 {
+    sin_cos::<I>(x).0
+}
+
+/// Cosine.
+#[inline(always)]
+pub fn cos<I: Isa>(x: f32) -> f32 {
+    sin_cos::<I>(x).1
+}
+
+/// Tangent.
+#[inline(always)]
+pub fn tan<I: Isa>(x: f32) -> f32 {
+    let (s, c) = sin_cos::<I>(x);
+    s / c
+}

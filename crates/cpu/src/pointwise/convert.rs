@@ -1,0 +1,160 @@
+//! Elements of any dtype and strides copied to any other: what gathers operands into contiguous chunks and stores results.
+
+use crate::isa;
+use crate::lane::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16};
+use rushlight_core::half::{bf16, f16};
+use rushlight_core::{DType, Element, with_dtype};
+use std::mem::{MaybeUninit, transmute_copy};
+
+/// Copies `rows` times `cols` elements; strides (row, column) count elements. Source and destination do not overlap, except that
+/// without a conversion they may be the same.
+pub(crate) type Convert =
+    unsafe fn(rows: usize, cols: usize, src: *const u8, src_strides: [usize; 2], dst: *mut u8, dst_strides: [usize; 2]);
+
+/// Reads one element. A `bool` is read as a byte, so that no stored value is invalid.
+///
+/// # Safety
+/// `p` points to an element of type `S`.
+#[inline(always)]
+unsafe fn load<S: Element>(p: *const S) -> S {
+    if const { matches!(S::DTYPE, DType::Bool) } {
+        // SAFETY: a `bool` is one byte.
+        S::from_i64((unsafe { p.cast::<u8>().read() } != 0) as i64)
+    } else {
+        // SAFETY: the caller's.
+        unsafe { p.read() }
+    }
+}
+
+/// The value of `s` as an `f32`, where that is exact.
+#[inline(always)]
+fn widened<S: Element>(s: S) -> Option<f32> {
+    // SAFETY: in each arm `S` is the type named.
+    unsafe {
+        Some(match S::DTYPE {
+            DType::F32 => transmute_copy::<S, f32>(&s),
+            DType::F16 => f16_to_f32(transmute_copy::<S, f16>(&s).to_bits()),
+            DType::BF16 => bf16_to_f32(transmute_copy::<S, bf16>(&s).to_bits()),
+            DType::I16 | DType::I8 | DType::U8 | DType::Bool => s.to_i64() as i32 as f32,
+            _ => return None,
+        })
+    }
+}
+
+/// One element as PyTorch converts it.
+#[inline(always)]
+fn cast<S: Element, D: Element>(s: S) -> D {
+    // SAFETY: in each arm `D` is the type named.
+    unsafe {
+        match (D::DTYPE, widened(s)) {
+            (DType::Bool, Some(v)) => D::from_i64((v != 0.0) as i64),
+            (DType::F16, Some(v)) => transmute_copy(&f16::from_bits(f32_to_f16(v))),
+            (DType::BF16, Some(v)) => transmute_copy(&bf16::from_bits(f32_to_bf16(v))),
+            (DType::F32, Some(v)) => transmute_copy(&v),
+            (DType::F64, Some(v)) => transmute_copy(&(v as f64)),
+            (_, Some(v)) if S::DTYPE.is_float() => D::from_i64(v as i64),
+            _ if matches!(S::DTYPE, DType::F64) => D::from_f64(s.to_f64()),
+            _ => D::from_i64(s.to_i64()),
+        }
+    }
+}
+
+/// # Safety
+/// As [`Convert`] says.
+#[inline(always)]
+unsafe fn convert<S: Copy, D: Copy>(
+    rows: usize,
+    cols: usize,
+    src: *const u8,
+    [src_row, src_col]: [usize; 2],
+    dst: *mut u8,
+    [dst_row, dst_col]: [usize; 2],
+    read: impl Fn(*const S) -> D + Copy,
+) {
+    #[inline(always)]
+    fn dense<S: Copy, D: Copy>(src: *const S, dst: &mut [MaybeUninit<D>], read: impl Fn(*const S) -> D) {
+        for (i, d) in dst.iter_mut().enumerate() {
+            d.write(read(src.wrapping_add(i)));
+        }
+    }
+    let (src, dst) = (src.cast::<S>(), dst.cast::<D>());
+    // SAFETY: all offsets are those of elements the caller vouches for.
+    unsafe {
+        for r in 0..rows {
+            let (src, dst) = (src.add(r * src_row), dst.add(r * dst_row));
+            match (src_col, dst_col) {
+                (1, 1) => dense(src, std::slice::from_raw_parts_mut(dst.cast(), cols), read),
+                (0, 1) => {
+                    std::slice::from_raw_parts_mut(dst.cast::<MaybeUninit<D>>(), cols).fill(MaybeUninit::new(read(src)))
+                }
+                _ => {
+                    for c in 0..cols {
+                        dst.add(c * dst_col).write(read(src.add(c * src_col)));
+                    }
+                }
+            }
+        }
+    }
+}
+
+macro_rules! levels {
+    ($portable:ident $avx2:ident $picked:ident <$($G:ident: $bound:path),*> $S:ty, $D:ty, $read:expr) => {
+        /// # Safety
+        /// As [`Convert`] says.
+        unsafe fn $portable<$($G: $bound),*>(r: usize, c: usize, s: *const u8, ss: [usize; 2], d: *mut u8, ds: [usize; 2]) {
+            // SAFETY: the same contract.
+            unsafe { convert::<$S, $D>(r, c, s, ss, d, ds, $read) }
+        }
+        /// # Safety
+        /// As [`Convert`] says, on a machine of level `Avx2`.
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]
+        unsafe fn $avx2<$($G: $bound),*>(r: usize, c: usize, s: *const u8, ss: [usize; 2], d: *mut u8, ds: [usize; 2]) {
+            // SAFETY: the same contract.
+            unsafe { convert::<$S, $D>(r, c, s, ss, d, ds, $read) }
+        }
+        fn $picked<$($G: $bound),*>() -> Convert {
+            #[cfg(target_arch = "x86_64")]
+            if isa::level() >= isa::Level::Avx2 {
+                return $avx2::<$($G),*>;
+            }
+            $portable::<$($G),*>
+        }
+    };
+}
+// `convert` reads through pointers to elements the caller vouches for.
+levels!(cast_portable cast_avx2 casting <S: Element, D: Element> S, D, |p| cast::<S, D>(load(p)));
+levels!(move_portable move_avx2 moving <T: Copy> T, T, |p: *const T| p.read());
+
+/// The copy of elements of `size` bytes as they are.
+///
+/// # Safety
+/// As [`Convert`] says.
+unsafe fn same<T: Copy>(rows: usize, cols: usize, src: *const u8, ss: [usize; 2], dst: *mut u8, ds: [usize; 2]) {
+    // SAFETY: the same contract; runs may be one and the same memory.
+    unsafe {
+        if ss[1] == 1 && ds[1] == 1 {
+            let (src, dst) = (src.cast::<T>(), dst.cast::<T>());
+            for r in 0..rows {
+                src.add(r * ss[0]).copy_to(dst.add(r * ds[0]), cols);
+            }
+        } else if std::ptr::eq(src, dst) {
+            // Copied onto itself.
+        } else {
+            moving::<T>()(rows, cols, src, ss, dst, ds)
+        }
+    }
+}
+
+/// The function that copies elements of dtype `from` to elements of dtype `to`.
+pub(crate) fn converter(from: DType, to: DType) -> Convert {
+    if from == to {
+        return match from.size() {
+            1 => same::<u8>,
+            2 => same::<u16>,
+            4 => same::<u32>,
+            _ => same::<u64>,
+        };
+    }
+    with_dtype!(from, S => with_dtype!(to, D => casting::<S, D>()))
+}

@@ -1,0 +1,81 @@
+//! Matrix products and convolutions of views: addresses and strides handed to the kernels.
+
+use crate::conv;
+use crate::gemm::{self, Bias, BiasAxis, Gemm};
+use rushlight_core::backend::{Activation, Conv, MatMul, View};
+use rushlight_core::{DType, Error, Result};
+
+fn strides(view: View) -> [isize; 3] {
+    let s = view.strides();
+    [s[0] as isize, s[1] as isize, s[2] as isize]
+}
+
+pub fn matmul(spec: &MatMul) -> Result<()> {
+    let &[batch, m, k] = spec.a.shape() else {
+        return Err(Error::shape(format!("matmul: expected batched matrices, got {:?}", spec.a.shape())));
+    };
+    let n = spec.b.shape()[2];
+    if spec.out.dtype == DType::Bool {
+        return Err(Error::dtype("matmul: not implemented for bool"));
+    }
+    let gemm = Gemm {
+        dtype: spec.out.dtype,
+        batch,
+        m,
+        n,
+        k,
+        a: spec.a.ptr(),
+        a_strides: strides(spec.a),
+        b: spec.b.ptr(),
+        b_strides: strides(spec.b),
+        c: spec.out.ptr(),
+        c_strides: strides(spec.out),
+        alpha: spec.alpha,
+        beta: spec.beta,
+        bias: spec.bias.map(|b| Bias { ptr: b.ptr(), stride: b.strides()[0] as isize, per: BiasAxis::Column }),
+        activation: match spec.activation {
+            Activation::None => gemm::Activation::None,
+            Activation::Relu => gemm::Activation::Relu,
+            Activation::Gelu => gemm::Activation::Gelu,
+            Activation::GeluTanh => gemm::Activation::GeluTanh,
+        },
+    };
+    // SAFETY: views lie within their storages, have one dtype and the shapes that the trait asks for; the output overlaps no input.
+    unsafe { gemm::gemm(&gemm) };
+    Ok(())
+}
+
+fn kernel_spec(spec: &Conv, dtype: DType) -> conv::Conv {
+    conv::Conv {
+        dtype,
+        batch: spec.batch,
+        in_channels: spec.in_channels,
+        out_channels: spec.out_channels,
+        groups: spec.groups,
+        input: spec.input,
+        kernel: spec.kernel,
+        output: spec.output,
+        stride: spec.stride,
+        padding: spec.padding,
+        dilation: spec.dilation,
+    }
+}
+
+pub fn conv_forward(spec: &Conv, x: View, w: View, bias: Option<View>, y: View) -> Result<()> {
+    let bias = bias.map_or(std::ptr::null(), |b| b.ptr().cast_const());
+    // SAFETY: contiguous views of the sizes in `spec`, checked by the tensor floor.
+    unsafe { conv::forward(&kernel_spec(spec, x.dtype), x.ptr(), w.ptr(), bias, y.ptr()) };
+    Ok(())
+}
+
+pub fn conv_backward_input(spec: &Conv, dy: View, w: View, dx: View) -> Result<()> {
+    // SAFETY: as above.
+    unsafe { conv::backward_input(&kernel_spec(spec, dy.dtype), dy.ptr(), w.ptr(), dx.ptr()) };
+    Ok(())
+}
+
+pub fn conv_backward_weight(spec: &Conv, x: View, dy: View, dw: View) -> Result<()> {
+    // SAFETY: as above.
+    unsafe { conv::backward_weight(&kernel_spec(spec, x.dtype), x.ptr(), dy.ptr(), dw.ptr()) };
+    Ok(())
+}

@@ -1,0 +1,368 @@
+//! Reductions over any dimensions of any layout.
+//!
+//! The loops are split into kept and reduced ones ([`plan`]) and one of two strategies is taken: *rows* folds neighbouring elements
+//! of one output at a time, *tiles* folds rows of many outputs at once. Where memory order suits neither, elements are first gathered
+//! into a small buffer. How the work is cut depends on the shape alone, so results do not depend on the number of threads.
+
+mod arg;
+mod fold;
+pub(crate) mod item;
+mod kernels;
+pub(crate) mod plan;
+#[cfg(test)]
+mod tests;
+
+pub use arg::arg_reduce;
+
+use crate::pool;
+use kernels::{CHUNK, Kernels, TILE_COLUMNS, TILE_ROWS, Tile};
+use plan::{Dim, Loops};
+use rushlight_core::backend::Reduce;
+use rushlight_core::{DType, Element, Error, Result, View, with_dtype};
+use std::mem::MaybeUninit;
+
+/// Elements a task should have at least, for the pool's overhead not to matter.
+const TASK: usize = 32 << 10;
+/// Elements of one output or tile that are reduced as one piece when there are too few outputs to share out.
+const PIECE: usize = 64 << 10;
+/// With this many tasks, outputs are shared out and not cut into pieces.
+const ENOUGH_TASKS: usize = 16;
+/// Columns of a gathered tile; the buffer takes `CHUNK` elements.
+const GATHERED_COLUMNS: usize = 256;
+/// Shorter runs are gathered.
+const SHORT_RUN: usize = 32;
+
+/// Reduces the dimensions marked in `reduced`; `out` has those at size 1.
+pub fn reduce(op: Reduce, x: View, reduced: &[bool], out: View) -> Result<()> {
+    let kernels = kernels::select(op, x.dtype)?;
+    let param = if let Reduce::Norm { p } = op { p } else { 0.0 };
+    let numel = x.numel();
+    let mut job = Job {
+        kernels,
+        op,
+        param,
+        size: x.dtype.size(),
+        x: x.ptr(),
+        out: out.ptr(),
+        out_dtype: out.dtype,
+        float: x.dtype.is_float() && kernels_give_floats(op),
+        kept: Loops::new(),
+        reduced: Loops::new(),
+        outputs: 1,
+        per_output: numel,
+    };
+    if (1..=CHUNK).contains(&numel) && reduced.iter().all(|&r| r) && x.layout.is_contiguous() {
+        let mut acc = kernels.empty;
+        // SAFETY: the view's elements are `numel` neighbours, and the output has one element.
+        unsafe {
+            (kernels.row)(job.x, numel, param, acc.as_mut_ptr());
+            job.finish(&mut acc, 1, 1);
+            job.store(0, &acc[..1]);
+        }
+        return Ok(());
+    }
+    (job.kept, job.reduced) = plan::split(x.shape(), x.strides(), out.strides(), reduced);
+    (job.outputs, job.per_output) = (plan::count(&job.kept), plan::count(&job.reduced));
+    if job.outputs == 0 {
+        return Ok(());
+    }
+    if job.per_output == 0 && matches!(op, Reduce::Max | Reduce::Min) {
+        return Err(Error::value(format!(
+            "{op:?}: cannot reduce over no elements, which have no largest or smallest (input shape {:?})",
+            x.shape()
+        )));
+    }
+    job.run();
+    Ok(())
+}
+
+/// Whether the words of a reduction of floats are `f64`.
+fn kernels_give_floats(op: Reduce) -> bool {
+    !matches!(op, Reduce::Any | Reduce::All | Reduce::CountNonzero)
+}
+
+struct Job {
+    kernels: &'static Kernels,
+    op: Reduce,
+    param: f64,
+    /// Bytes of an input element.
+    size: usize,
+    x: *const u8,
+    out: *mut u8,
+    out_dtype: DType,
+    /// Whether results are `f64`, not `i64`, before they are stored.
+    float: bool,
+    kept: Loops,
+    reduced: Loops,
+    outputs: usize,
+    /// Elements reduced to each output.
+    per_output: usize,
+}
+
+// SAFETY: tasks read the input and write disjoint outputs.
+unsafe impl Sync for Job {}
+
+/// A gathered chunk; aligned for any element.
+type Buffer = MaybeUninit<[u64; CHUNK]>;
+
+/// A set of neighbouring outputs reduced together.
+#[derive(Clone, Copy)]
+struct Block {
+    start: usize,
+    width: usize,
+}
+
+impl Job {
+    fn run(&self) {
+        let unit = Dim { size: 1, x: 1, out: 0 };
+        let inner = *self.reduced.last().unwrap_or(&unit);
+        let kept = *self.kept.last().unwrap_or(&Dim { size: 1, x: 0, out: 0 });
+        let columns_first = kept.x > 0 && kept.x < inner.x;
+        if columns_first && kept.x == 1 && (kept.size >= SHORT_RUN || self.groups(kept.size, inner) > 1) {
+            let tiles = kept.size.div_ceil(TILE_COLUMNS);
+            let width = kept.size.div_ceil(tiles).next_multiple_of(64).min(kept.size);
+            let tiles = kept.size.div_ceil(width);
+            let block = |b: usize| {
+                let first = b % tiles * width;
+                Block { start: b / tiles * kept.size + first, width: width.min(kept.size - first) }
+            };
+            self.share(self.outputs / kept.size * tiles, width, block, Self::tile);
+        } else if self.outputs > 1 && (columns_first || self.per_output < SHORT_RUN) {
+            let block = |b: usize| {
+                let start = b * GATHERED_COLUMNS;
+                Block { start, width: GATHERED_COLUMNS.min(self.outputs - start) }
+            };
+            let width = GATHERED_COLUMNS.min(self.outputs);
+            self.share(self.outputs.div_ceil(GATHERED_COLUMNS), width, block, Self::gathered_tile);
+        } else {
+            self.share(self.outputs, 1, |b| Block { start: b, width: 1 }, Self::row);
+        }
+    }
+
+    /// Shares `blocks` of about `width` outputs out to the pool, cutting what each reduces into pieces if they are few.
+    /// `part(job, block, start, end, acc)` joins positions `start..end` of the reduced loops into the words at `acc`.
+    fn share(
+        &self,
+        blocks: usize,
+        width: usize,
+        block: impl Fn(usize) -> Block + Sync,
+        part: impl Fn(&Self, Block, usize, usize, &mut [u64]) + Sync,
+    ) {
+        let work = width.saturating_mul(self.per_output).max(1);
+        let words = self.kernels.words;
+        if blocks >= ENOUGH_TASKS || work <= PIECE {
+            return pool::parallel_ranges(blocks, TASK.div_ceil(work), |from, to| {
+                let mut acc = [0; 3 * TILE_COLUMNS];
+                for b in from..to {
+                    let block = block(b);
+                    let acc = &mut acc[..words * block.width];
+                    self.clear(acc, block.width);
+                    part(self, block, 0, self.per_output, acc);
+                    self.finish(acc, block.width, block.width);
+                    // SAFETY: the block lies within the outputs.
+                    unsafe { self.store(block.start, &acc[..block.width]) };
+                }
+            });
+        }
+        let piece = PIECE.div_ceil(width).next_multiple_of(TILE_ROWS);
+        let pieces = self.per_output.div_ceil(piece);
+        let stride = words * width;
+        let mut partial = vec![0u64; blocks * pieces * stride];
+        let slots = Slots(partial.as_mut_ptr());
+        pool::parallel_for(blocks * pieces, |task| {
+            let (block, p) = (block(task / pieces), task % pieces);
+            // SAFETY: each task has its own slot of `stride` words, and a block is no wider than `width`.
+            let acc = unsafe { std::slice::from_raw_parts_mut(slots.at(task * stride), words * block.width) };
+            self.clear(acc, block.width);
+            part(self, block, p * piece, ((p + 1) * piece).min(self.per_output), acc);
+        });
+        for b in 0..blocks {
+            let block = block(b);
+            let (first, rest) = partial[b * pieces * stride..(b + 1) * pieces * stride].split_at_mut(stride);
+            for other in rest.chunks(stride) {
+                // SAFETY: both hold `words` planes of the block's width.
+                unsafe {
+                    (self.kernels.join)(first.as_mut_ptr(), block.width, other.as_ptr(), block.width, block.width)
+                };
+            }
+            self.finish(first, block.width, block.width);
+            // SAFETY: the block lies within the outputs.
+            unsafe { self.store(block.start, &first[..block.width]) };
+        }
+    }
+
+    fn clear(&self, acc: &mut [u64], plane: usize) {
+        for (words, &empty) in acc.chunks_mut(plane).zip(&self.kernels.empty) {
+            words.fill(empty);
+        }
+    }
+
+    /// One output.
+    fn row(&self, block: Block, start: usize, end: usize, acc: &mut [u64]) {
+        let (offset, _) = plan::offsets(&self.kept, block.start);
+        let x = self.x.wrapping_add(offset * self.size);
+        let unit = Dim { size: 1, x: 1, out: 0 };
+        let inner = *self.reduced.last().unwrap_or(&unit);
+        // SAFETY: the positions lie within the view.
+        unsafe {
+            if inner.x == 1 && (inner.size >= SHORT_RUN || self.reduced.len() <= 1) {
+                let mut at = start;
+                while at < end {
+                    let within = at % inner.size;
+                    let n = (inner.size - within).min(end - at).min(CHUNK);
+                    let (offset, _) = plan::offsets(&self.reduced, at);
+                    (self.kernels.row)(x.add(offset * self.size), n, self.param, acc.as_mut_ptr());
+                    at += n;
+                }
+            } else {
+                let mut buffer = Buffer::uninit();
+                let buffer = buffer.as_mut_ptr().cast::<u8>();
+                for at in (start..end).step_by(CHUNK) {
+                    let n = CHUNK.min(end - at);
+                    plan::gather(&self.reduced, at, n, x, self.size, buffer);
+                    (self.kernels.row)(buffer, n, self.param, acc.as_mut_ptr());
+                }
+            }
+        }
+    }
+
+    /// How many rows of `width` elements are folded side by side where they are short and follow each other.
+    fn groups(&self, width: usize, inner: Dim) -> usize {
+        if width < 64 && inner.x == width { (512 / width).min(inner.size / 8).max(1) } else { 1 }
+    }
+
+    /// Neighbouring outputs whose elements are neighbours, too.
+    fn tile(&self, block: Block, start: usize, end: usize, acc: &mut [u64]) {
+        let (offset, _) = plan::offsets(&self.kept, block.start);
+        let x = self.x.wrapping_add(offset * self.size);
+        let width = block.width;
+        let Some(&inner) = self.reduced.last() else { return };
+        let groups = self.groups(width, inner);
+        let wide = groups * width;
+        let mut wide_acc = [0; 3 * TILE_COLUMNS];
+        plan::runs(&self.reduced, start, end - start, |offset, _, _, rows| {
+            // SAFETY: rows and columns lie within the view.
+            unsafe {
+                let x = x.add(offset * self.size);
+                let mut row = 0;
+                if groups > 1 && rows >= groups {
+                    let side = &mut wide_acc[..self.kernels.words * wide];
+                    self.clear(side, wide);
+                    row = rows / groups * groups;
+                    self.tile_rows(x, wide, row / groups, wide, side.as_mut_ptr(), wide);
+                    for g in 0..groups {
+                        let group = side.as_ptr().add(g * width);
+                        (self.kernels.join)(acc.as_mut_ptr(), width, group, wide, width);
+                    }
+                }
+                let x = x.add(row * inner.x * self.size);
+                self.tile_rows(x, inner.x, rows - row, width, acc.as_mut_ptr(), width);
+            }
+        });
+    }
+
+    /// Any number of rows.
+    ///
+    /// # Safety
+    /// Rows and columns are readable, `acc` holds planes `plane` apart for `columns` outputs.
+    unsafe fn tile_rows(&self, x: *const u8, stride: usize, rows: usize, columns: usize, acc: *mut u64, plane: usize) {
+        for row in (0..rows).step_by(TILE_ROWS) {
+            let rows = TILE_ROWS.min(rows - row);
+            // SAFETY: the caller's promise.
+            unsafe {
+                let tile = Tile { x: x.add(row * stride * self.size), rows, stride, columns };
+                (self.kernels.tile)(tile, self.param, acc, plane);
+            }
+        }
+    }
+
+    /// Neighbouring outputs whose elements lie anywhere.
+    fn gathered_tile(&self, block: Block, start: usize, end: usize, acc: &mut [u64]) {
+        let width = block.width;
+        let rows_at_once = (CHUNK / width).min(TILE_ROWS);
+        let mut buffer = Buffer::uninit();
+        let buffer = buffer.as_mut_ptr().cast::<u8>();
+        for at in (start..end).step_by(rows_at_once) {
+            let rows = rows_at_once.min(end - at);
+            // SAFETY: the positions lie within the view, and `rows * width` elements fit the buffer.
+            unsafe {
+                for row in 0..rows {
+                    let (offset, _) = plan::offsets(&self.reduced, at + row);
+                    let dst = buffer.add(row * width * self.size);
+                    plan::gather(&self.kept, block.start, width, self.x.add(offset * self.size), self.size, dst);
+                }
+                let tile = Tile { x: buffer, rows, stride: width, columns: width };
+                (self.kernels.tile)(tile, self.param, acc.as_mut_ptr(), width);
+            }
+        }
+    }
+
+    /// Turns the words of `width` outputs into results, in the first plane.
+    fn finish(&self, acc: &mut [u64], plane: usize, width: usize) {
+        let n = self.per_output as f64;
+        let each = |acc: &mut [u64], f: &dyn Fn(f64) -> f64| {
+            for word in &mut acc[..width] {
+                *word = f(f64::from_bits(*word)).to_bits();
+            }
+        };
+        match self.op {
+            Reduce::Sum | Reduce::Prod | Reduce::Max | Reduce::Min | Reduce::SumSquares | Reduce::CountNonzero => {}
+            Reduce::Mean => acc[..width].iter_mut().for_each(|w| *w = (f64::from_bits(*w) / n).to_bits()),
+            Reduce::Any => acc[..width].iter_mut().for_each(|w| *w = (*w != 0) as u64),
+            Reduce::All => acc[..width].iter_mut().for_each(|w| *w = (*w == self.per_output as u64) as u64),
+            Reduce::Var { correction } => {
+                let divisor = (n - correction).max(0.0);
+                for j in 0..width {
+                    // Rounding may leave a hair below zero.
+                    let squares = f64::from_bits(acc.get(2 * plane + j).copied().unwrap_or(0));
+                    let squares = if squares < 0.0 { 0.0 } else { squares };
+                    acc[j] = (squares / divisor).to_bits();
+                }
+            }
+            Reduce::Norm { p: 0.0 } => acc[..width].iter_mut().for_each(|w| *w = (*w as f64).to_bits()),
+            Reduce::Norm { p: 2.0 } => each(acc, &f64::sqrt),
+            Reduce::Norm { p } if p == 1.0 || p.is_infinite() => {}
+            Reduce::Norm { p } => each(acc, &|v| v.powf(1.0 / p)),
+            Reduce::LogSumExp => {
+                for j in 0..width {
+                    acc[j] = (f64::from_bits(acc[j]) + f64::from_bits(acc[plane + j]).ln()).to_bits();
+                }
+            }
+        }
+    }
+
+    /// Writes results to the outputs from position `start` on.
+    ///
+    /// # Safety
+    /// The positions lie within the kept loops.
+    unsafe fn store(&self, start: usize, results: &[u64]) {
+        let step = self.kept.last().map_or(0, |d| d.out);
+        with_dtype!(self.out_dtype, O => {
+            let out = self.out.cast::<O>();
+            plan::runs(&self.kept, start, results.len(), |_, offset, done, n| {
+                // SAFETY: the caller's promise.
+                unsafe { store_run(&results[done..done + n], self.float, out.add(offset), step) }
+            });
+        });
+    }
+}
+
+#[inline(always)]
+unsafe fn store_run<O: Element>(results: &[u64], float: bool, out: *mut O, step: usize) {
+    for (i, &word) in results.iter().enumerate() {
+        let value = if float { O::from_f64(f64::from_bits(word)) } else { O::from_i64(word as i64) };
+        // SAFETY: the caller vouches for `results.len()` positions `step` apart.
+        unsafe { *out.add(i * step) = value };
+    }
+}
+
+/// Where tasks write their partial results.
+struct Slots(*mut u64);
+// SAFETY: tasks write disjoint parts.
+unsafe impl Sync for Slots {}
+
+impl Slots {
+    fn at(&self, index: usize) -> *mut u64 {
+        self.0.wrapping_add(index)
+    }
+}

@@ -1,0 +1,585 @@
+//! Layer norm and RMS norm: each row normalised by its own statistics, scaled and shifted by column.
+
+use crate::float::{
+    Float, Scratch, Shared, expect, load_parameter, load_row, out_row, store_parameter, store_row, with_float,
+};
+use crate::multiversion;
+use crate::pool::{parallel_for, parallel_ranges};
+use crate::simd::{Real, Simd, Vectors, fence, sweep, total};
+use rushlight_core::backend::RowNorm;
+use rushlight_core::{Element, Result, View};
+
+/// Rows up to this long stay in a core's second-level cache between passes; the blocks of longer ones are shared by all threads.
+const LONG: usize = 1 << 16;
+/// Elements of a block of a long row.
+pub(crate) const BLOCK: usize = 1 << 12;
+/// Elements a task should have to be worth handing out.
+const GRAIN: usize = 1 << 15;
+/// Results of more bytes than this are written past the caches, which could not hold them anyway.
+const STREAM: usize = 1 << 25;
+
+/// Rows normalised, scaled and shifted; `mean` (unused for rms) and `rstd` are `[rows]`.
+#[allow(clippy::too_many_arguments)]
+pub fn row_norm(
+    spec: &RowNorm,
+    x: View,
+    weight: Option<View>,
+    bias: Option<View>,
+    y: View,
+    mean: View,
+    rstd: View,
+) -> Result<()> {
+    const OP: &str = "row_norm";
+    expect(OP, "x", &x, x.dtype, spec.rows * spec.cols)?;
+    expect(OP, "y", &y, x.dtype, spec.rows * spec.cols)?;
+    with_float!(OP, x.dtype, T => {
+        type A = <T as Float>::Acc;
+        if !spec.rms {
+            expect(OP, "mean", &mean, A::DTYPE, spec.rows)?;
+        }
+        expect(OP, "rstd", &rstd, A::DTYPE, spec.rows)?;
+        let weight = weight.map(|w| load_parameter::<T>(OP, "weight", &w, spec.cols)).transpose()?;
+        let bias = bias.map(|b| load_parameter::<T>(OP, "bias", &b, spec.cols)).transpose()?;
+        // SAFETY: sizes and dtypes were checked; outputs do not overlap inputs.
+        unsafe {
+            forward::<T>(
+                spec, x.ptr().cast(), weight.as_deref(), bias.as_deref(), y.ptr().cast(), mean.ptr().cast(), rstd.ptr().cast(),
+            )
+        };
+        Ok(())
+    })
+}
+
+/// Its gradients; those not asked for are `None`.
+#[allow(clippy::too_many_arguments)]
+pub fn row_norm_backward(
+    spec: &RowNorm,
+    dy: View,
+    x: View,
+    weight: Option<View>,
+    mean: View,
+    rstd: View,
+    dx: Option<View>,
+    dweight: Option<View>,
+    dbias: Option<View>,
+) -> Result<()> {
+    const OP: &str = "row_norm_backward";
+    expect(OP, "x", &x, x.dtype, spec.rows * spec.cols)?;
+    expect(OP, "dy", &dy, x.dtype, spec.rows * spec.cols)?;
+    if let Some(dx) = &dx {
+        expect(OP, "dx", dx, x.dtype, spec.rows * spec.cols)?;
+    }
+    with_float!(OP, x.dtype, T => {
+        type A = <T as Float>::Acc;
+        if !spec.rms {
+            expect(OP, "mean", &mean, A::DTYPE, spec.rows)?;
+        }
+        expect(OP, "rstd", &rstd, A::DTYPE, spec.rows)?;
+        let weight = weight.map(|w| load_parameter::<T>(OP, "weight", &w, spec.cols)).transpose()?;
+        let input = Input {
+            dy: Shared::new(dy.ptr().cast::<T>()),
+            x: Shared::new(x.ptr().cast::<T>()),
+            mean: Shared::new(mean.ptr().cast::<A>()),
+            rstd: Shared::new(rstd.ptr().cast::<A>()),
+        };
+        let dx = dx.map(|dx| dx.ptr().cast::<T>());
+        // SAFETY: sizes and dtypes were checked; outputs do not overlap inputs.
+        let sums = unsafe { backward::<T>(spec, input, weight.as_deref(), dx, dweight.is_some() || dbias.is_some()) };
+        if let Some(dweight) = dweight {
+            store_parameter::<T>(OP, "dweight", &sums[..spec.cols], &dweight)?;
+        }
+        if let Some(dbias) = dbias {
+            store_parameter::<T>(OP, "dbias", &sums[spec.cols..], &dbias)?;
+        }
+        Ok(())
+    })
+}
+
+/// Statistics of a row, or of a part of one.
+#[derive(Clone, Copy)]
+pub(crate) struct Moments {
+    pub count: f64,
+    pub mean: f64,
+    /// Sum of squared distances from the mean.
+    pub spread: f64,
+}
+
+impl Moments {
+    pub const NONE: Self = Self { count: 0.0, mean: 0.0, spread: 0.0 };
+
+    /// Of two parts together (Chan's update).
+    pub fn join(self, b: Self) -> Self {
+        let count = self.count + b.count;
+        if count == 0.0 {
+            return self;
+        }
+        let distance = b.mean - self.mean;
+        let share = b.count / count;
+        Self {
+            count,
+            mean: self.mean + distance * share,
+            spread: self.spread + b.spread + distance * distance * self.count * share,
+        }
+    }
+
+    pub fn rstd(&self, eps: f64) -> f64 {
+        1.0 / (self.spread / self.count + eps).sqrt()
+    }
+}
+
+/// # Safety
+/// `rows * cols` elements at `x` and `y`, `cols` in the parameters, `rows` at `rstd` and, unless rms, `mean`; outputs do not overlap.
+unsafe fn forward<T: Float>(
+    spec: &RowNorm,
+    x: *const T,
+    weight: Option<&[T::Acc]>,
+    bias: Option<&[T::Acc]>,
+    y: *mut T,
+    mean: *mut T::Acc,
+    rstd: *mut T::Acc,
+) {
+    let RowNorm { rows, cols, eps, rms } = *spec;
+    if rows == 0 || cols == 0 {
+        return;
+    }
+    let (ones, zeros);
+    let weight = match weight {
+        Some(w) => w,
+        None => {
+            ones = vec![T::Acc::lit(1.0); cols];
+            &ones
+        }
+    };
+    let bias = match bias {
+        Some(b) => b,
+        None => {
+            zeros = vec![T::Acc::ZERO; cols];
+            &zeros
+        }
+    };
+    let (xs, ys, means, rstds) = (Shared::new(x.cast_mut()), Shared::new(y), Shared::new(mean), Shared::new(rstd));
+    let stream = rows * cols * size_of::<T>() > STREAM;
+    if cols <= LONG {
+        parallel_ranges(rows, (GRAIN / cols).max(1), |from, to| {
+            for row in from..to {
+                // SAFETY: the row lies within the tensors, and no other task has it.
+                unsafe {
+                    let (mu, r) = normalize::<T>(rms, eps, xs.at(row * cols), ys.at(row * cols), weight, bias, stream);
+                    if !rms {
+                        *means.at(row) = mu;
+                    }
+                    *rstds.at(row) = r;
+                }
+            }
+        });
+        return;
+    }
+    let blocks = cols.div_ceil(BLOCK);
+    let mut parts = vec![Moments::NONE; blocks];
+    for row in 0..rows {
+        let parts_at = Shared::new(parts.as_mut_ptr());
+        parallel_for(blocks.div_ceil(GRAIN / BLOCK), |task| {
+            for b in task * (GRAIN / BLOCK)..blocks.min((task + 1) * (GRAIN / BLOCK)) {
+                let len = BLOCK.min(cols - b * BLOCK);
+                // SAFETY: the block lies within the row; its part is this task's.
+                unsafe { *parts_at.at(b) = block_moments::<T>(rms, xs.at(row * cols + b * BLOCK), len) }
+            }
+        });
+        let all = parts.iter().fold(Moments::NONE, |all, &p| all.join(p));
+        let (mu, r) = (T::Acc::lit(all.mean), T::Acc::lit(all.rstd(eps)));
+        // SAFETY: `rows` statistics.
+        unsafe {
+            if !rms {
+                *means.at(row) = mu;
+            }
+            *rstds.at(row) = r;
+        }
+        parallel_ranges(cols, GRAIN, |from, to| {
+            let (w, b, at) = (&weight[from..to], &bias[from..to], row * cols + from);
+            // SAFETY: the range lies within the row and is this task's.
+            unsafe { apply::<T>(mu, r, xs.at(at), ys.at(at), w, b, stream) }
+        });
+    }
+}
+
+/// Mean and spread of a row in the compute type; the mean of an rms norm is zero.
+#[inline(always)]
+unsafe fn moments<R: Real, I: Vectors>(rms: bool, x: *const R, n: usize) -> (R, R) {
+    let zero = R::V::<I>::splat(R::ZERO);
+    let mut mean = R::ZERO;
+    // SAFETY: `n` elements by the caller's contract.
+    unsafe {
+        if !rms {
+            let mut sums = [zero; 4];
+            sweep!(R::V<I>, n, i, m, k => { sums[k] = sums[k] + R::V::<I>::get(x.add(i), m, R::ZERO) });
+            mean = total(sums) / R::lit(n as f64);
+        }
+        let mut sums = [zero; 4];
+        let center = R::V::<I>::splat(mean);
+        sweep!(R::V<I>, n, i, m, k => {
+            let d = R::V::<I>::get(x.add(i), m, mean) - center;
+            sums[k] = d.fma(d, sums[k]);
+        });
+        (mean, total(sums))
+    }
+}
+
+/// `y = (x - mean) * rstd * weight + bias`.
+#[inline(always)]
+#[allow(clippy::too_many_arguments)]
+unsafe fn affine<R: Real, I: Vectors>(
+    mean: R,
+    rstd: R,
+    x: *const R,
+    y: *mut R,
+    weight: *const R,
+    bias: *const R,
+    n: usize,
+    stream: bool,
+) {
+    let stream = stream && (y as usize).is_multiple_of(size_of::<R::V<I>>());
+    let (mean, rstd) = (R::V::<I>::splat(mean), R::V::<I>::splat(rstd));
+    // SAFETY: `n` elements by the caller's contract.
+    sweep!(R::V<I>, n, i, m => {
+        unsafe {
+            let w = R::V::<I>::get(weight.add(i), m, R::ZERO);
+            let b = R::V::<I>::get(bias.add(i), m, R::ZERO);
+            let v = ((R::V::<I>::get(x.add(i), m, R::ZERO) - mean) * rstd).fma(w, b);
+            if stream && m == R::V::<I>::N {
+                v.stream(y.add(i));
+            } else {
+                v.put(y.add(i), m);
+            }
+        }
+    });
+    if stream {
+        fence();
+    }
+}
+
+#[inline(always)]
+unsafe fn normalize_kernel<T: Float, I: Vectors>(
+    rms: bool,
+    eps: f64,
+    x: *const T,
+    y: *mut T,
+    weight: &[T::Acc],
+    bias: &[T::Acc],
+    stream: bool,
+) -> (T::Acc, T::Acc) {
+    let n = weight.len();
+    let mut scratch = vec![T::Acc::ZERO; if T::WIDE { 0 } else { n }];
+    // SAFETY: `n` elements at `x` and `y`, and in scratch where it is used.
+    unsafe {
+        let x = load_row::<T, I>(x, scratch.as_mut_ptr(), n);
+        let (mean, spread) = moments::<T::Acc, I>(rms, x, n);
+        let rstd = T::Acc::lit(1.0 / (spread.to_f64() / n as f64 + eps).sqrt());
+        let out = out_row(y, scratch.as_mut_ptr());
+        affine::<T::Acc, I>(mean, rstd, x, out, weight.as_ptr(), bias.as_ptr(), n, stream && T::WIDE);
+        store_row::<T, I>(out, y, n);
+        (mean, rstd)
+    }
+}
+multiversion! {
+    /// One row; returns its mean and the inverse of its standard deviation.
+    ///
+    /// # Safety
+    /// As many elements at `x` and `y` as there are weights and biases.
+    unsafe fn normalize<T: Float>(
+        rms: bool, eps: f64, x: *const T, y: *mut T, weight: &[T::Acc], bias: &[T::Acc], stream: bool,
+    ) -> (T::Acc, T::Acc) = normalize_kernel;
+}
+
+#[inline(always)]
+unsafe fn block_moments_kernel<T: Float, I: Vectors>(rms: bool, x: *const T, n: usize) -> Moments {
+    let mut scratch = Scratch::<T::Acc, BLOCK>::new();
+    debug_assert!(n <= BLOCK);
+    // SAFETY: `n` elements, at most a block.
+    unsafe {
+        let x = load_row::<T, I>(x, scratch.as_mut_ptr(), n);
+        let (mean, spread) = moments::<T::Acc, I>(rms, x, n);
+        Moments { count: n as f64, mean: mean.to_f64(), spread: spread.to_f64() }
+    }
+}
+multiversion! {
+    /// # Safety
+    /// `n` elements, at most a block, at `x`.
+    pub(crate) unsafe fn block_moments<T: Float>(rms: bool, x: *const T, n: usize) -> Moments = block_moments_kernel;
+}
+
+#[inline(always)]
+unsafe fn apply_kernel<T: Float, I: Vectors>(
+    mean: T::Acc,
+    rstd: T::Acc,
+    x: *const T,
+    y: *mut T,
+    weight: &[T::Acc],
+    bias: &[T::Acc],
+    stream: bool,
+) {
+    let mut scratch = Scratch::<T::Acc, BLOCK>::new();
+    for (b, (weight, bias)) in weight.chunks(BLOCK).zip(bias.chunks(BLOCK)).enumerate() {
+        let n = weight.len();
+        // SAFETY: a block of `n` within the range.
+        unsafe {
+            let (x, y) = (x.add(b * BLOCK), y.add(b * BLOCK));
+            let x = load_row::<T, I>(x, scratch.as_mut_ptr(), n);
+            let out = out_row(y, scratch.as_mut_ptr());
+            affine::<T::Acc, I>(mean, rstd, x, out, weight.as_ptr(), bias.as_ptr(), n, stream && T::WIDE);
+            store_row::<T, I>(out, y, n);
+        }
+    }
+}
+multiversion! {
+    /// Part of a row whose statistics are known.
+    ///
+    /// # Safety
+    /// As many elements at `x` and `y` as there are weights and biases.
+    unsafe fn apply<T: Float>(
+        mean: T::Acc, rstd: T::Acc, x: *const T, y: *mut T, weight: &[T::Acc], bias: &[T::Acc], stream: bool,
+    ) = apply_kernel;
+}
+
+/// What the backward pass reads.
+struct Input<T: Float> {
+    dy: Shared<T>,
+    x: Shared<T>,
+    mean: Shared<T::Acc>,
+    rstd: Shared<T::Acc>,
+}
+
+impl<T: Float> Input<T> {
+    /// Mean and inverse standard deviation of a row.
+    ///
+    /// # Safety
+    /// The row has statistics.
+    unsafe fn stats(&self, rms: bool, row: usize) -> (T::Acc, T::Acc) {
+        // SAFETY: by the caller's contract.
+        unsafe { (if rms { T::Acc::ZERO } else { *self.mean.at(row) }, *self.rstd.at(row)) }
+    }
+}
+
+/// Gradients; returns those of the weight and then of the bias, if asked for.
+///
+/// # Safety
+/// `rows * cols` elements at `dy`, `x` and `dx`, `cols` weights, `rows` statistics; `dx` overlaps nothing.
+unsafe fn backward<T: Float>(
+    spec: &RowNorm,
+    input: Input<T>,
+    weight: Option<&[T::Acc]>,
+    dx: Option<*mut T>,
+    parameters: bool,
+) -> Vec<T::Acc> {
+    let RowNorm { rows, cols, rms, .. } = *spec;
+    let mut sums = vec![T::Acc::ZERO; if parameters { 2 * cols } else { 0 }];
+    if rows == 0 || cols == 0 {
+        return sums;
+    }
+    let ones;
+    let weight = match weight {
+        Some(w) => w,
+        None => {
+            ones = vec![T::Acc::lit(1.0); cols];
+            &ones
+        }
+    };
+    let stream = rows * cols * size_of::<T>() > STREAM;
+    let dxs = dx.map(Shared::new);
+    let factors = |row: usize, part: [f64; 2]| {
+        // SAFETY: the row has statistics.
+        let (mean, rstd) = unsafe { input.stats(rms, row) };
+        let scale = rstd.to_f64() / cols as f64;
+        let of_mean = if rms { 0.0 } else { part[0] * scale };
+        Factors { mean, rstd, of_mean: T::Acc::lit(of_mean), of_spread: T::Acc::lit(part[1] * scale), stream }
+    };
+    if cols <= LONG {
+        // The split depends on the sizes alone, so sums do not depend on the number of threads.
+        let per_chunk = rows.div_ceil(64).max((1 << 16) / cols).max(1);
+        let chunks = rows.div_ceil(per_chunk);
+        let mut partial = vec![T::Acc::ZERO; if parameters && chunks > 1 { chunks * 2 * cols } else { 0 }];
+        let partials = Shared::new(if chunks > 1 { partial.as_mut_ptr() } else { sums.as_mut_ptr() });
+        parallel_for(chunks, |chunk| {
+            let column_sums = parameters.then(|| partials.at(chunk * 2 * cols));
+            for row in chunk * per_chunk..rows.min((chunk + 1) * per_chunk) {
+                // SAFETY: the row lies within the tensors; the chunk's sums and its rows of `dx` are this task's.
+                unsafe {
+                    let (mean, rstd) = input.stats(rms, row);
+                    let (dy, x) = (input.dy.at(row * cols), input.x.at(row * cols));
+                    let part = reduce::<T>(mean, rstd, dy, x, weight, column_sums, cols);
+                    if let Some(dx) = dxs {
+                        gradient::<T>(factors(row, part), dy, x, dx.at(row * cols), weight);
+                    }
+                }
+            }
+        });
+        if parameters && chunks > 1 {
+            let all = Shared::new(sums.as_mut_ptr());
+            parallel_ranges(2 * cols, BLOCK, |from, to| {
+                for chunk in 0..chunks {
+                    // SAFETY: columns `from..to` are this task's, in every chunk.
+                    unsafe { add_into(all.at(from), partials.at(chunk * 2 * cols + from), to - from) }
+                }
+            });
+        }
+        return sums;
+    }
+    let blocks = cols.div_ceil(BLOCK);
+    let mut parts = vec![[0.0; 2]; blocks];
+    let all = Shared::new(sums.as_mut_ptr());
+    for row in 0..rows {
+        let parts_at = Shared::new(parts.as_mut_ptr());
+        parallel_for(blocks.div_ceil(GRAIN / BLOCK), |task| {
+            for b in task * (GRAIN / BLOCK)..blocks.min((task + 1) * (GRAIN / BLOCK)) {
+                let (from, to) = (b * BLOCK, cols.min((b + 1) * BLOCK));
+                let column_sums = parameters.then(|| all.at(from));
+                // SAFETY: the block lies within the row; its part and its columns' sums are this task's.
+                unsafe {
+                    let (mean, rstd) = input.stats(rms, row);
+                    let (dy, x) = (input.dy.at(row * cols + from), input.x.at(row * cols + from));
+                    *parts_at.at(b) = reduce::<T>(mean, rstd, dy, x, &weight[from..to], column_sums, cols);
+                }
+            }
+        });
+        let part = parts.iter().fold([0.0; 2], |all, p| [all[0] + p[0], all[1] + p[1]]);
+        if let Some(dx) = dxs {
+            let factors = factors(row, part);
+            parallel_ranges(cols, GRAIN, |from, to| {
+                let at = row * cols + from;
+                // SAFETY: the range lies within the row and is this task's.
+                unsafe { gradient::<T>(factors, input.dy.at(at), input.x.at(at), dx.at(at), &weight[from..to]) }
+            });
+        }
+    }
+    sums
+}
+
+/// What a row's gradient needs besides the row.
+#[derive(Clone, Copy)]
+struct Factors<R> {
+    mean: R,
+    rstd: R,
+    /// `rstd / n` times the sum of the scaled gradient.
+    of_mean: R,
+    /// `rstd / n` times its sum weighted with the normalised row.
+    of_spread: R,
+    stream: bool,
+}
+
+#[inline(always)]
+unsafe fn reduce_kernel<T: Float, I: Vectors>(
+    mean: T::Acc,
+    rstd: T::Acc,
+    dy: *const T,
+    x: *const T,
+    weight: &[T::Acc],
+    column_sums: Option<*mut T::Acc>,
+    apart: usize,
+) -> [f64; 2] {
+    type V<T, I> = <<T as Float>::Acc as Real>::V<I>;
+    let (mut first, mut second) = (Scratch::<T::Acc, BLOCK>::new(), Scratch::<T::Acc, BLOCK>::new());
+    let (mean_v, rstd) = (V::<T, I>::splat(mean), V::<T, I>::splat(rstd));
+    let zero = V::<T, I>::splat(T::Acc::ZERO);
+    let mut sums = [0.0; 2];
+    for (b, weight) in weight.chunks(BLOCK).enumerate() {
+        let (n, at, weight) = (weight.len(), b * BLOCK, weight.as_ptr());
+        let mut plain = [zero; 4];
+        let mut weighted = [zero; 4];
+        // SAFETY: a block of `n` within the row, and in each of the two rows of column sums.
+        unsafe {
+            let dy = load_row::<T, I>(dy.add(at), first.as_mut_ptr(), n);
+            let x = load_row::<T, I>(x.add(at), second.as_mut_ptr(), n);
+            if let Some(sums) = column_sums {
+                let (dweight, dbias) = (sums.add(at), sums.add(apart + at));
+                sweep!(V<T, I>, n, i, m, k => {
+                    let dy = V::<T, I>::get(dy.add(i), m, T::Acc::ZERO);
+                    let xhat = (V::<T, I>::get(x.add(i), m, mean) - mean_v) * rstd;
+                    let g = dy * V::<T, I>::get(weight.add(i), m, T::Acc::ZERO);
+                    plain[k] = plain[k] + g;
+                    weighted[k] = g.fma(xhat, weighted[k]);
+                    dy.fma(xhat, V::<T, I>::get(dweight.add(i), m, T::Acc::ZERO)).put(dweight.add(i), m);
+                    (V::<T, I>::get(dbias.add(i), m, T::Acc::ZERO) + dy).put(dbias.add(i), m);
+                });
+            } else {
+                sweep!(V<T, I>, n, i, m, k => {
+                    let xhat = (V::<T, I>::get(x.add(i), m, mean) - mean_v) * rstd;
+                    let g = V::<T, I>::get(dy.add(i), m, T::Acc::ZERO) * V::<T, I>::get(weight.add(i), m, T::Acc::ZERO);
+                    plain[k] = plain[k] + g;
+                    weighted[k] = g.fma(xhat, weighted[k]);
+                });
+            }
+        }
+        sums = [sums[0] + total(plain).to_f64(), sums[1] + total(weighted).to_f64()];
+    }
+    sums
+}
+multiversion! {
+    /// Sums over (part of) a row of the scaled gradient, plain and weighted with the normalised row. Adds `dy` times that row to
+    /// the column sums and `dy` to those `apart` further on.
+    ///
+    /// # Safety
+    /// As many elements at `dy`, `x` and both column sums as there are weights.
+    unsafe fn reduce<T: Float>(
+        mean: T::Acc, rstd: T::Acc, dy: *const T, x: *const T, weight: &[T::Acc], column_sums: Option<*mut T::Acc>, apart: usize,
+    ) -> [f64; 2] = reduce_kernel;
+}
+
+#[inline(always)]
+unsafe fn gradient_kernel<T: Float, I: Vectors>(
+    f: Factors<T::Acc>,
+    dy: *const T,
+    x: *const T,
+    dx: *mut T,
+    weight: &[T::Acc],
+) {
+    type V<T, I> = <<T as Float>::Acc as Real>::V<I>;
+    let (mut first, mut second) = (Scratch::<T::Acc, BLOCK>::new(), Scratch::<T::Acc, BLOCK>::new());
+    let (mean, rstd) = (V::<T, I>::splat(f.mean), V::<T, I>::splat(f.rstd));
+    let (of_mean, of_spread) = (V::<T, I>::splat(f.of_mean), V::<T, I>::splat(T::Acc::ZERO - f.of_spread));
+    for (b, weight) in weight.chunks(BLOCK).enumerate() {
+        let (n, at, weight) = (weight.len(), b * BLOCK, weight.as_ptr());
+        // SAFETY: a block of `n` within the row.
+        unsafe {
+            let dx = dx.add(at);
+            let dy = load_row::<T, I>(dy.add(at), first.as_mut_ptr(), n);
+            let x = load_row::<T, I>(x.add(at), second.as_mut_ptr(), n);
+            let out = out_row(dx, first.as_mut_ptr());
+            let stream = f.stream && T::WIDE && (out as usize).is_multiple_of(size_of::<V<T, I>>());
+            sweep!(V<T, I>, n, i, m => {
+                let xhat = (V::<T, I>::get(x.add(i), m, T::Acc::ZERO) - mean) * rstd;
+                let g = V::<T, I>::get(dy.add(i), m, T::Acc::ZERO) * V::<T, I>::get(weight.add(i), m, T::Acc::ZERO);
+                let v = xhat.fma(of_spread, g * rstd - of_mean);
+                if stream && m == V::<T, I>::N {
+                    v.stream(out.add(i));
+                } else {
+                    v.put(out.add(i), m);
+                }
+            });
+            store_row::<T, I>(out, dx, n);
+        }
+    }
+    if f.stream {
+        fence();
+    }
+}
+multiversion! {
+    /// Gradient by (part of) a row.
+    ///
+    /// # Safety
+    /// As many elements at `dy`, `x` and `dx` as there are weights; `dx` overlaps none.
+    unsafe fn gradient<T: Float>(f: Factors<T::Acc>, dy: *const T, x: *const T, dx: *mut T, weight: &[T::Acc]) = gradient_kernel;
+}
+
+#[inline(always)]
+unsafe fn add_into_kernel<R: Real, I: Vectors>(to: *mut R, from: *const R, n: usize) {
+    // SAFETY: `n` elements by the caller's contract.
+    sweep!(R::V<I>, n, i, m => {
+        unsafe { (R::V::<I>::get(to.add(i), m, R::ZERO) + R::V::<I>::get(from.add(i), m, R::ZERO)).put(to.add(i), m) }
+    });
+}
+multiversion! {
+    /// `to += from`.
+    ///
+    /// # Safety
+    /// `n` elements at both, which do not overlap.
+    pub(crate) unsafe fn add_into<R: Real>(to: *mut R, from: *const R, n: usize) = add_into_kernel;
+}

@@ -1,0 +1,279 @@
+//! `f32` vectors by intrinsics.
+
+// Every function here inherits the contract of its trait: the CPU has the level. Values of these types exist only inside kernels
+// compiled for it.
+
+use super::{Lanes, Simd, Vectors};
+use crate::isa;
+use half::f16;
+use std::arch::x86_64::*;
+use std::ops::{Add, Div, Mul, Sub};
+
+/// Eight floats.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub struct F32x8(__m256);
+/// Sixteen floats.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub struct F32x16(__m512);
+
+macro_rules! operators {
+    ($v:ident: $($trait:ident $method:ident $intrinsic:ident;)*) => {$(
+        impl $trait for $v {
+            type Output = Self;
+            #[inline(always)]
+            fn $method(self, b: Self) -> Self {
+                // SAFETY: the level is there, or the operands could not be.
+                Self(unsafe { $intrinsic(self.0, b.0) })
+            }
+        }
+    )*};
+}
+operators! { F32x8: Add add _mm256_add_ps; Sub sub _mm256_sub_ps; Mul mul _mm256_mul_ps; Div div _mm256_div_ps; }
+operators! { F32x16: Add add _mm512_add_ps; Sub sub _mm512_sub_ps; Mul mul _mm512_mul_ps; Div div _mm512_div_ps; }
+
+/// The first `n` of sixteen lanes.
+#[inline(always)]
+fn mask16(n: usize) -> __mmask16 {
+    ((1u32 << n) - 1) as __mmask16
+}
+
+impl Simd for F32x16 {
+    type Elem = f32;
+    const N: usize = 16;
+
+    #[inline(always)]
+    fn splat(v: f32) -> Self {
+        // SAFETY: see the module's comment. (So for all that follows.)
+        Self(unsafe { _mm512_set1_ps(v) })
+    }
+    #[inline(always)]
+    unsafe fn load(p: *const f32) -> Self {
+        // SAFETY: sixteen elements may be read.
+        Self(unsafe { _mm512_loadu_ps(p) })
+    }
+    #[inline(always)]
+    unsafe fn load_part(p: *const f32, n: usize, rest: f32) -> Self {
+        // SAFETY: masked lanes are not read.
+        Self(unsafe { _mm512_mask_loadu_ps(_mm512_set1_ps(rest), mask16(n), p) })
+    }
+    #[inline(always)]
+    unsafe fn store(self, p: *mut f32) {
+        // SAFETY: sixteen elements may be written.
+        unsafe { _mm512_storeu_ps(p, self.0) }
+    }
+    #[inline(always)]
+    unsafe fn store_part(self, p: *mut f32, n: usize) {
+        // SAFETY: masked lanes are not written.
+        unsafe { _mm512_mask_storeu_ps(p, mask16(n), self.0) }
+    }
+    #[inline(always)]
+    unsafe fn stream(self, p: *mut f32) {
+        // SAFETY: sixteen elements, aligned.
+        unsafe { _mm512_stream_ps(p, self.0) }
+    }
+    #[inline(always)]
+    fn fma(self, a: Self, b: Self) -> Self {
+        // SAFETY: as above.
+        Self(unsafe { _mm512_fmadd_ps(self.0, a.0, b.0) })
+    }
+    #[inline(always)]
+    fn max(self, b: Self) -> Self {
+        // SAFETY: as above.
+        Self(unsafe { _mm512_max_ps(self.0, b.0) })
+    }
+    #[inline(always)]
+    fn min(self, b: Self) -> Self {
+        // SAFETY: as above.
+        Self(unsafe { _mm512_min_ps(self.0, b.0) })
+    }
+    #[inline(always)]
+    fn round(self) -> Self {
+        // SAFETY: as above.
+        Self(unsafe { _mm512_roundscale_ps::<{ _MM_FROUND_TO_NEAREST_INT }>(self.0) })
+    }
+    #[inline(always)]
+    fn scale2(self, n: Self) -> Self {
+        // SAFETY: as above.
+        Self(unsafe { _mm512_scalef_ps(self.0, n.0) })
+    }
+    #[inline(always)]
+    fn sum(self) -> f32 {
+        // SAFETY: as above.
+        unsafe { _mm512_reduce_add_ps(self.0) }
+    }
+    #[inline(always)]
+    fn largest(self) -> f32 {
+        // SAFETY: as above.
+        unsafe { _mm512_reduce_max_ps(self.0) }
+    }
+}
+
+/// All bits set in the first `n` of eight lanes.
+#[inline(always)]
+unsafe fn mask8(n: usize) -> __m256i {
+    // SAFETY: AVX2 is there by the caller's contract.
+    unsafe { _mm256_cmpgt_epi32(_mm256_set1_epi32(n as i32), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7)) }
+}
+
+impl Simd for F32x8 {
+    type Elem = f32;
+    const N: usize = 8;
+
+    #[inline(always)]
+    fn splat(v: f32) -> Self {
+        // SAFETY: see the module's comment. (So for all that follows.)
+        Self(unsafe { _mm256_set1_ps(v) })
+    }
+    #[inline(always)]
+    unsafe fn load(p: *const f32) -> Self {
+        // SAFETY: eight elements may be read.
+        Self(unsafe { _mm256_loadu_ps(p) })
+    }
+    #[inline(always)]
+    unsafe fn load_part(p: *const f32, n: usize, rest: f32) -> Self {
+        // SAFETY: masked lanes are not read.
+        unsafe {
+            let mask = mask8(n);
+            Self(_mm256_blendv_ps(_mm256_set1_ps(rest), _mm256_maskload_ps(p, mask), _mm256_castsi256_ps(mask)))
+        }
+    }
+    #[inline(always)]
+    unsafe fn store(self, p: *mut f32) {
+        // SAFETY: eight elements may be written.
+        unsafe { _mm256_storeu_ps(p, self.0) }
+    }
+    #[inline(always)]
+    unsafe fn store_part(self, p: *mut f32, n: usize) {
+        // SAFETY: masked lanes are not written.
+        unsafe { _mm256_maskstore_ps(p, mask8(n), self.0) }
+    }
+    #[inline(always)]
+    unsafe fn stream(self, p: *mut f32) {
+        // SAFETY: eight elements, aligned.
+        unsafe { _mm256_stream_ps(p, self.0) }
+    }
+    #[inline(always)]
+    fn fma(self, a: Self, b: Self) -> Self {
+        // SAFETY: as above.
+        Self(unsafe { _mm256_fmadd_ps(self.0, a.0, b.0) })
+    }
+    #[inline(always)]
+    fn max(self, b: Self) -> Self {
+        // SAFETY: as above.
+        Self(unsafe { _mm256_max_ps(self.0, b.0) })
+    }
+    #[inline(always)]
+    fn min(self, b: Self) -> Self {
+        // SAFETY: as above.
+        Self(unsafe { _mm256_min_ps(self.0, b.0) })
+    }
+    #[inline(always)]
+    fn round(self) -> Self {
+        // SAFETY: as above.
+        Self(unsafe { _mm256_round_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(self.0) })
+    }
+    #[inline(always)]
+    fn scale2(self, n: Self) -> Self {
+        // SAFETY: as above.
+        unsafe {
+            // Two factors, each a normal number, reach from the smallest denormal to infinity.
+            let n = _mm256_cvtps_epi32(n.0);
+            let half = _mm256_srai_epi32::<1>(n);
+            let bias = _mm256_set1_epi32(127);
+            let first = _mm256_castsi256_ps(_mm256_slli_epi32::<23>(_mm256_add_epi32(half, bias)));
+            let rest = _mm256_sub_epi32(n, half);
+            let second = _mm256_castsi256_ps(_mm256_slli_epi32::<23>(_mm256_add_epi32(rest, bias)));
+            Self(_mm256_mul_ps(_mm256_mul_ps(self.0, first), second))
+        }
+    }
+    #[inline(always)]
+    fn sum(self) -> f32 {
+        // SAFETY: as above.
+        unsafe {
+            let v = _mm_add_ps(_mm256_castps256_ps128(self.0), _mm256_extractf128_ps::<1>(self.0));
+            let v = _mm_add_ps(v, _mm_movehl_ps(v, v));
+            _mm_cvtss_f32(_mm_add_ss(v, _mm_movehdup_ps(v)))
+        }
+    }
+    #[inline(always)]
+    fn largest(self) -> f32 {
+        // SAFETY: as above.
+        unsafe {
+            let v = _mm_max_ps(_mm256_castps256_ps128(self.0), _mm256_extractf128_ps::<1>(self.0));
+            let v = _mm_max_ps(v, _mm_movehl_ps(v, v));
+            _mm_cvtss_f32(_mm_max_ss(v, _mm_movehdup_ps(v)))
+        }
+    }
+}
+
+macro_rules! half_conversions {
+    ($width:expr, $load:ident, $store:ident, $widen:ident, $narrow:ident, $load_f32:ident, $store_f32:ident, $half:ty) => {
+        #[inline(always)]
+        unsafe fn widen_f16(src: *const f16, dst: *mut f32, n: usize) {
+            // SAFETY: `n` elements at both; a last partial vector goes through an array.
+            unsafe {
+                let mut i = 0;
+                while i + $width <= n {
+                    $store_f32(dst.add(i), $widen($load(src.add(i).cast::<$half>())));
+                    i += $width;
+                }
+                if i < n {
+                    let (mut from, mut to) = ([f16::ZERO; $width], [0f32; $width]);
+                    std::ptr::copy_nonoverlapping(src.add(i), from.as_mut_ptr(), n - i);
+                    $store_f32(to.as_mut_ptr(), $widen($load(from.as_ptr().cast::<$half>())));
+                    std::ptr::copy_nonoverlapping(to.as_ptr(), dst.add(i), n - i);
+                }
+            }
+        }
+        #[inline(always)]
+        unsafe fn narrow_f16(src: *const f32, dst: *mut f16, n: usize) {
+            // SAFETY: as above.
+            unsafe {
+                let mut i = 0;
+                while i + $width <= n {
+                    $store(dst.add(i).cast::<$half>(), $narrow::<{ _MM_FROUND_TO_NEAREST_INT }>($load_f32(src.add(i))));
+                    i += $width;
+                }
+                if i < n {
+                    let (mut from, mut to) = ([0f32; $width], [f16::ZERO; $width]);
+                    std::ptr::copy_nonoverlapping(src.add(i), from.as_mut_ptr(), n - i);
+                    let rounded = $narrow::<{ _MM_FROUND_TO_NEAREST_INT }>($load_f32(from.as_ptr()));
+                    $store(to.as_mut_ptr().cast::<$half>(), rounded);
+                    std::ptr::copy_nonoverlapping(to.as_ptr(), dst.add(i), n - i);
+                }
+            }
+        }
+    };
+}
+
+impl Vectors for isa::Avx2 {
+    type F32 = F32x8;
+    type F64 = Lanes<f64, 4, Self>;
+    half_conversions!(
+        8,
+        _mm_loadu_si128,
+        _mm_storeu_si128,
+        _mm256_cvtph_ps,
+        _mm256_cvtps_ph,
+        _mm256_loadu_ps,
+        _mm256_storeu_ps,
+        __m128i
+    );
+}
+
+impl Vectors for isa::Avx512 {
+    type F32 = F32x16;
+    type F64 = Lanes<f64, 8, Self>;
+    half_conversions!(
+        16,
+        _mm256_loadu_si256,
+        _mm256_storeu_si256,
+        _mm512_cvtph_ps,
+        _mm512_cvtps_ph,
+        _mm512_loadu_ps,
+        _mm512_storeu_ps,
+        __m256i
+    );
+}

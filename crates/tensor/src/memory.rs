@@ -1,0 +1,35 @@
+//! What a device's allocator holds.
+
+use crate::tensor::backend;
+use rushlight_core::backend::MemoryStats;
+use rushlight_core::{Device, Result};
+
+/// Bytes in use, held and at the peak on a device.
+///
+/// ```
+/// use rushlight_core::Device;
+/// let x = rushlight_tensor::Tensor::zeros([1024, 1024])?;
+/// assert!(rushlight_tensor::memory_stats(&Device::Cpu)?.allocated >= 4 << 20);
+/// # drop(x);
+/// # Ok::<(), rushlight_core::Error>(())
+/// ```
+pub fn memory_stats(device: &Device) -> Result<MemoryStats> {
+    Ok(backend(*device)?.memory_stats())
+}
+
+/// Starts measuring a new peak on a device.
+pub fn reset_peak_memory(device: &Device) -> Result<()> {
+    backend(*device)?.reset_peak_memory();
+    Ok(())
+}
+
+/// Gives memory kept for reuse back to the system.
+pub fn empty_cache(device: &Device) -> Result<()> {
+    backend(*device)?.empty_cache();
+    Ok(())
+}
+
+/// Waits until a device has done all it was asked to.
+pub fn synchronize(device: &Device) -> Result<()> {
+    backend(*device)?.synchronize()
+}
