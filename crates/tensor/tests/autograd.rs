@@ -3,8 +3,8 @@
 use rushlight_core::rng::default_generator;
 use rushlight_core::{DType, ErrorKind, Result};
 use rushlight_tensor::autograd::{
-    Backward, Context, Function, apply, checkpoint, enable_grad, grad, gradcheck, gradgradcheck, inference_mode, is_grad_enabled,
-    no_grad, set_grad_enabled,
+    Backward, Context, Function, apply, checkpoint, enable_grad, grad, gradcheck, gradgradcheck, inference_mode,
+    is_grad_enabled, no_grad, set_grad_enabled,
 };
 use rushlight_tensor::{Tensor, cat};
 use std::sync::Arc;
@@ -331,7 +331,10 @@ fn grad_knows_what_was_not_used() {
     let found = grad(&[&z], &[&x, &y], Backward::default().allow_unused(true)).unwrap();
     assert_eq!(values(found[0].as_ref().unwrap()), [3.0]);
     assert!(found[1].is_none());
-    assert!(message(grad(&[&z], &[&Tensor::ones([1]).unwrap()], Backward::default())).contains("input 0 does not require grad"));
+    assert!(
+        message(grad(&[&z], &[&Tensor::ones([1]).unwrap()], Backward::default()))
+            .contains("input 0 does not require grad")
+    );
 }
 
 #[test]

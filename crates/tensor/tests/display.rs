@@ -73,7 +73,10 @@ fn options_change_the_text() {
     let show = |options: PrintOptions| long.display(options).to_string();
     assert_eq!(show(PrintOptions { threshold: 5, edgeitems: 1, ..base }), "tensor([0,  ..., 9])");
     assert_eq!(show(PrintOptions { threshold: 5, edgeitems: 0, ..base }), "tensor([...], size=(10,))");
-    assert_eq!(show(PrintOptions { linewidth: 20, ..base }), "tensor([0, 1, 2, 3,\n        4, 5, 6, 7,\n        8, 9])");
+    assert_eq!(
+        show(PrintOptions { linewidth: 20, ..base }),
+        "tensor([0, 1, 2, 3,\n        4, 5, 6, 7,\n        8, 9])"
+    );
     let narrow = PrintOptions { linewidth: 0, threshold: 5, edgeitems: 1, ..base };
     assert_eq!(show(narrow), "tensor([0,\n         ...,\n        9])");
 }

@@ -33,7 +33,8 @@ fn every_family_is_run() {
 
 #[test]
 fn promotion() {
-    let rows: Vec<Value> = serde_json::from_str(&std::fs::read_to_string(support::data::path("promotion.json")).unwrap()).unwrap();
+    let rows: Vec<Value> =
+        serde_json::from_str(&std::fs::read_to_string(support::data::path("promotion.json")).unwrap()).unwrap();
     let build = |v: &Value| -> Option<Tensor> {
         let dtype = support::data::dtype(v["type"].as_str().unwrap());
         match v["kind"].as_str().unwrap() {

@@ -43,7 +43,8 @@ pub fn gradgradcheck(
     let mut all = inputs.to_vec();
     for out in outputs.iter().filter(|o| o.requires_grad()) {
         // Any numbers of moderate size without a pattern.
-        let made_up = Tensor::from_iter((0..out.numel()).map(|k| (1.3 * k as f64 + 0.7).cos()))?.reshape(out.shape())?;
+        let made_up =
+            Tensor::from_iter((0..out.numel()).map(|k| (1.3 * k as f64 + 0.7).cos()))?.reshape(out.shape())?;
         all.push(made_up.to_dtype(out.dtype())?.to(&out.device())?.requires_grad_(true)?);
     }
     let count = inputs.len();
@@ -76,7 +77,9 @@ fn check(
     let _mode = mode::set_grad_enabled(true);
     let wanted: Vec<usize> = (0..inputs.len()).filter(|&i| inputs[i].requires_grad()).collect();
     if wanted.is_empty() {
-        return Err(Error::value(format!("{call}: expects at least one input tensor to require gradient, but none of them does")));
+        return Err(Error::value(format!(
+            "{call}: expects at least one input tensor to require gradient, but none of them does"
+        )));
     }
     if let Some(&i) = wanted.iter().find(|&&i| inputs[i].dtype() != DType::F64) {
         return Err(Error::dtype(format!(

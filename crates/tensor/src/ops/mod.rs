@@ -1,19 +1,21 @@
 //! Every op: its shape rule, dtype rule and derivative, by family.
 
+pub(crate) mod batch_norm;
 mod cast;
 pub(crate) mod conv;
 pub(crate) mod create;
+mod distance;
 pub(crate) mod einsum;
-pub(crate) mod join;
-pub(crate) mod linalg;
 mod extremum;
 pub(crate) mod gather;
 mod index;
 pub(crate) mod indexing;
 pub(crate) mod join;
+pub(crate) mod linalg;
 mod mask;
 pub(crate) mod math;
 mod matmul;
+mod norm;
 mod operators;
 pub(crate) mod pad;
 pub(crate) mod pointwise;
@@ -21,10 +23,10 @@ pub(crate) mod pool;
 mod random;
 pub(crate) mod rearrange;
 mod reduce;
-pub(crate) mod sizes;
-mod softmax;
 mod scan;
 pub(crate) mod search;
+pub(crate) mod sizes;
+mod softmax;
 mod sort;
 mod statistics;
 pub(crate) mod view;

@@ -182,7 +182,10 @@ impl Args {
 
     /// One size or a list of them.
     pub fn sizes(&self, at: usize, name: &str) -> Result<Vec<usize>> {
-        self.dims(at, name)?.into_iter().map(|d| usize::try_from(d).map_err(|_| wrong("a size", format!("{at} {name}")))).collect()
+        self.dims(at, name)?
+            .into_iter()
+            .map(|d| usize::try_from(d).map_err(|_| wrong("a size", format!("{at} {name}"))))
+            .collect()
     }
 
     /// Whether an argument is a list.

@@ -38,7 +38,8 @@ fn read_case(file: &SafeTensors, case: &Value) -> Case {
     let list = |v: &Value| v.as_array().expect("a list").clone();
     let inputs: Vec<Item> = list(&case["inputs"]).iter().map(|v| item(file, v)).collect();
     let kwargs = case["kwargs"].as_object().expect("kwargs").iter();
-    let kwargs = kwargs.map(|(k, v)| (k.clone(), if v.is_object() { item(file, v) } else { Item::Value(v.clone()) })).collect();
+    let kwargs =
+        kwargs.map(|(k, v)| (k.clone(), if v.is_object() { item(file, v) } else { Item::Value(v.clone()) })).collect();
     let grad = (!case["grad"].is_null()).then(|| {
         let dy = list(&case["grad"]["dy"]).iter().map(named).collect();
         let mut dx = Vec::new();
@@ -80,10 +81,14 @@ fn item(file: &SafeTensors, v: &Value) -> Item {
 
 /// A tensor with the very strides PyTorch had.
 fn view(file: &SafeTensors, name: &str, item: &Value) -> Tensor {
-    let sizes = |v: &Value| -> Vec<usize> { v.as_array().expect("sizes").iter().map(|d| d.as_u64().expect("a size") as usize).collect() };
+    let sizes = |v: &Value| -> Vec<usize> {
+        v.as_array().expect("sizes").iter().map(|d| d.as_u64().expect("a size") as usize).collect()
+    };
     let layout = &item["layout"];
     let offset = layout["offset"].as_u64().expect("an offset") as usize;
-    let strided = tensor(file, name).as_strided(&sizes(&layout["size"]), &sizes(&layout["stride"]), offset).expect("a layout that fits");
+    let strided = tensor(file, name)
+        .as_strided(&sizes(&layout["size"]), &sizes(&layout["stride"]), offset)
+        .expect("a layout that fits");
     let wants = item["requires_grad"].as_bool().expect("requires_grad");
     // Detached: a leaf of its own, not a view of its storage's tensor.
     strided.detach().requires_grad_(wants).expect("a leaf")

@@ -26,7 +26,13 @@ pub fn family(name: &str) {
         }
     }
     println!("{name}: {ran} of {} cases ran, {} wrong", cases.len(), wrong.len());
-    assert!(missing.is_empty() && wrong.is_empty(), "{name}: {} of {} cases wrong; no dispatch for {missing:?}\n{}", wrong.len(), cases.len(), wrong.join("\n"));
+    assert!(
+        missing.is_empty() && wrong.is_empty(),
+        "{name}: {} of {} cases wrong; no dispatch for {missing:?}\n{}",
+        wrong.len(),
+        cases.len(),
+        wrong.join("\n")
+    );
 }
 
 fn check(case: &Case, op: ops::Op) -> Result<(), String> {
@@ -76,10 +82,13 @@ pub fn compare(got: &Tensor, want: &Tensor, rtol: f64, atol: f64) -> Result<(), 
         };
     }
     let (got, want) = (values(got)?, values(want)?);
-    let close = |a: f64, b: f64| a == b || a.is_nan() && b.is_nan() || (a - b).abs() <= atol + rtol * b.abs() && b.is_finite();
+    let close =
+        |a: f64, b: f64| a == b || a.is_nan() && b.is_nan() || (a - b).abs() <= atol + rtol * b.abs() && b.is_finite();
     let off: Vec<usize> = (0..got.len()).filter(|&i| !close(got[i], want[i])).collect();
     match off.first() {
         None => Ok(()),
-        Some(&at) => Err(format!("{} at element {at} ({} of {} off), expected {}", got[at], off.len(), got.len(), want[at])),
+        Some(&at) => {
+            Err(format!("{} at element {at} ({} of {} off), expected {}", got[at], off.len(), got.len(), want[at]))
+        }
     }
 }

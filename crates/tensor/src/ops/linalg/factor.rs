@@ -94,7 +94,7 @@ fn square_qr_derivative(q: &Tensor, r: &Tensor, dq: Tensor, dr: Option<Tensor>) 
     if let Some(dr) = dr {
         inner = inner.add(&dr.matmul(&r.mt()?)?)?;
     }
-    
+
     // The upper triangle mirrored: its transpose added, the diagonal once.
     let mirrored = upper(&inner, 0)?.add(&upper(&inner, 1)?.mt()?)?;
     let whole = dq.add(&q.matmul(&mirrored)?)?;

@@ -17,13 +17,22 @@ use rushlight_core::{DType, Device, Dims, Error, Result};
 /// Checks what every op of the family asks of its matrices.
 fn check_matrices(call: &str, a: &Tensor) -> Result<()> {
     if !a.dtype().is_float() {
-        return Err(Error::dtype(format!("{call}: Expected a floating point or complex tensor as input. Got {}", a.dtype())));
+        return Err(Error::dtype(format!(
+            "{call}: Expected a floating point or complex tensor as input. Got {}",
+            a.dtype()
+        )));
     }
     if !matches!(a.dtype(), DType::F32 | DType::F64) {
-        return Err(Error::dtype(format!("{call}: Low precision dtypes not supported. Got {}; convert it with to_dtype", a.dtype())));
+        return Err(Error::dtype(format!(
+            "{call}: Low precision dtypes not supported. Got {}; convert it with to_dtype",
+            a.dtype()
+        )));
     }
     if a.rank() < 2 {
-        return Err(Error::shape(format!("{call}: The input tensor A must have at least 2 dimensions, got shape {:?}", a.shape())));
+        return Err(Error::shape(format!(
+            "{call}: The input tensor A must have at least 2 dimensions, got shape {:?}",
+            a.shape()
+        )));
     }
     Ok(())
 }
@@ -32,7 +41,9 @@ fn check_square(call: &str, a: &Tensor) -> Result<()> {
     check_matrices(call, a)?;
     let (m, n) = sizes(a);
     if m != n {
-        return Err(Error::shape(format!("{call}: A must be batches of square matrices, but they are {m} by {n} matrices")));
+        return Err(Error::shape(format!(
+            "{call}: A must be batches of square matrices, but they are {m} by {n} matrices"
+        )));
     }
     Ok(())
 }
@@ -59,7 +70,8 @@ fn run(op: Linalg, inputs: &[&Tensor], outputs: &[Dims]) -> Result<Vec<Tensor>> 
         let inputs = inputs.iter().map(|t| t.to(&Device::Cpu)?.contiguous()).collect::<Result<Vec<_>>>()?;
         let Some(first) = inputs.first() else { return Err(Error::value(format!("{op:?}: no input was given"))) };
         let outs = outputs.iter().map(|shape| first.uninit_like(shape, first.dtype())).collect::<Result<Vec<_>>>()?;
-        let (from, to): (Vec<_>, Vec<_>) = (inputs.iter().map(|t| t.view()).collect(), outs.iter().map(|t| t.view()).collect());
+        let (from, to): (Vec<_>, Vec<_>) =
+            (inputs.iter().map(|t| t.view()).collect(), outs.iter().map(|t| t.view()).collect());
         first.backend().linalg(op, &from, &to)?;
         outs.iter().map(|t| t.to(&home)).collect()
     })

@@ -115,7 +115,9 @@ impl Tensor {
         let vector = b.rank() == 1 || b.rank() + 1 == self.rank() && *b.shape() == self.shape()[..self.rank() - 1];
         if vector {
             if !left {
-                return Err(Error::value(format!("{call}: Vector broadcasting of the left hand side is not supported for left=False")));
+                return Err(Error::value(format!(
+                    "{call}: Vector broadcasting of the left hand side is not supported for left=False"
+                )));
             }
             return self.solve(&b.unsqueeze(-1)?, true)?.squeeze_dims(&[-1]);
         }
@@ -142,7 +144,10 @@ impl Tensor {
         let SolveTriangular { upper, left, unitriangular } = options;
         if !left {
             if b.rank() < 2 {
-                return Err(Error::shape(format!("{call}: The input tensor B must have at least 2 dimensions, got {:?}", b.shape())));
+                return Err(Error::shape(format!(
+                    "{call}: The input tensor B must have at least 2 dimensions, got {:?}",
+                    b.shape()
+                )));
             }
             let turned = SolveTriangular { upper: !upper, left: true, unitriangular };
             return self.mt()?.solve_triangular(&b.mt()?, turned)?.mt();
@@ -268,14 +273,23 @@ impl Tensor {
 fn broadcast_system(call: &str, a: &Tensor, b: &Tensor) -> Result<(Tensor, Tensor)> {
     a.same_device(b, call)?;
     if a.dtype() != b.dtype() {
-        return Err(Error::dtype(format!("{call}: Expected A and B to have the same dtype, but found A of type {} and B of type {}", a.dtype(), b.dtype())));
+        return Err(Error::dtype(format!(
+            "{call}: Expected A and B to have the same dtype, but found A of type {} and B of type {}",
+            a.dtype(),
+            b.dtype()
+        )));
     }
     if b.rank() < 2 {
-        return Err(Error::shape(format!("{call}: The input tensor B must have at least 2 dimensions, got shape {:?}", b.shape())));
+        return Err(Error::shape(format!(
+            "{call}: The input tensor B must have at least 2 dimensions, got shape {:?}",
+            b.shape()
+        )));
     }
     let ((m, n), (rows, columns)) = (sizes(a), sizes(b));
     if m != rows {
-        return Err(Error::shape(format!("{call}: Incompatible shapes of A and B for the equation AX = B ({m}x{n} and {rows}x{columns})")));
+        return Err(Error::shape(format!(
+            "{call}: Incompatible shapes of A and B for the equation AX = B ({m}x{n} and {rows}x{columns})"
+        )));
     }
     let lead = broadcast_shapes(&batched(a, &[]), &batched(b, &[])).map_err(|e| e.within(call))?;
     let whole = |t: &Tensor, tail: [usize; 2]| -> Result<Tensor> {

@@ -3,9 +3,9 @@
 use super::{batched, check_matrices, check_square, run, sizes};
 use crate::Tensor;
 use crate::autograd::{Grads, Saved, record_many, recording};
+use rushlight_core::Result;
 use rushlight_core::backend::Linalg;
 use rushlight_core::smallvec::smallvec;
-use rushlight_core::Result;
 
 impl Tensor {
     /// Singular value decomposition `self = U diag(S) Vᴴ`, values descending. Of `m × n` matrices with `k = min(m, n)`, `U` is

@@ -21,7 +21,11 @@ fn scaled(a: &Args, sign: i64) -> Result<Tensor> {
 }
 
 /// Ops that PyTorch also takes with a number on the left: the number as a zero-dim tensor that promotes like a number.
-fn number_left(a: &Args, tensor: fn(&Tensor, Arg) -> Result<Tensor>, number: fn(&Tensor, Scalar) -> Result<Tensor>) -> Result<Tensor> {
+fn number_left(
+    a: &Args,
+    tensor: fn(&Tensor, Arg) -> Result<Tensor>,
+    number: fn(&Tensor, Scalar) -> Result<Tensor>,
+) -> Result<Tensor> {
     match a.arg(0)? {
         Arg::Tensor(x) => tensor(x, a.arg(1)?),
         Arg::Scalar(s) => number(a.t(1)?, s),

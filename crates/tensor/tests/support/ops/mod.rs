@@ -15,15 +15,8 @@ use rushlight_tensor::Tensor;
 /// A call with recorded arguments.
 pub type Op = fn(&Args) -> Result<Vec<Tensor>>;
 
-const TABLES: &[&[(&str, Op)]] = &[
-    activation::OPS,
-    binary::OPS,
-    creation::OPS,
-    linalg::OPS,
-    matmul::OPS,
-    pointwise::OPS,
-    ternary::OPS,
-];
+const TABLES: &[&[(&str, Op)]] =
+    &[activation::OPS, binary::OPS, creation::OPS, linalg::OPS, matmul::OPS, pointwise::OPS, ternary::OPS];
 
 /// The call behind a name.
 pub fn find(name: &str) -> Option<Op> {
