@@ -12,11 +12,15 @@ mod tensor;
 
 pub use arg::{Arg, result_type};
 pub use memory::{empty_cache, memory_stats, reset_peak_memory, synchronize};
+pub use ops::attention::AttentionOptions;
 pub use ops::batch_norm::{BatchNormOptions, InstanceNormOptions};
 pub use ops::conv::{ConvOptions, ConvTransposeOptions, Padding};
 pub use ops::create::{Options, TensorData};
+pub use ops::cross_entropy::CrossEntropyOptions;
 pub use ops::einsum::einsum;
+pub use ops::interpolate::{InterpolateMode, InterpolateOptions};
 pub use ops::join::{cat, stack};
+pub use ops::loss::{Reduction, TripletMargin};
 pub use ops::math::where_;
 pub use ops::pool::{AvgPool, MaxPool, OutputSize};
 pub use ops::sizes::Sizes;
