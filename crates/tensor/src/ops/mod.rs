@@ -1,9 +1,11 @@
 //! Every op: its shape rule, dtype rule and derivative, by family.
 
+pub(crate) mod attention;
 pub(crate) mod batch_norm;
 mod cast;
 pub(crate) mod conv;
 pub(crate) mod create;
+pub(crate) mod cross_entropy;
 mod distance;
 pub(crate) mod einsum;
 mod extremum;
@@ -13,6 +15,9 @@ pub(crate) mod indexing;
 pub(crate) mod join;
 pub(crate) mod linalg;
 mod mask;
+pub(crate) mod interpolate;
+pub(crate) mod join;
+pub(crate) mod loss;
 pub(crate) mod math;
 mod matmul;
 mod norm;
