@@ -1,6 +1,6 @@
 //! The engine as the tensor floor sees it: each family's module, behind the trait.
 
-use crate::{alloc, batch_norm, copy, cross_entropy, pointwise, product, random, reduce, row_norm, softmax};
+use crate::{alloc, batch_norm, copy, cross_entropy, linalg, pointwise, product, random, reduce, row_norm, softmax};
 use rushlight_core::backend::*;
 use rushlight_core::rng::Distribution;
 use rushlight_core::{DType, Device, Error, Philox, Pointwise, Result, Scalar};
@@ -280,6 +280,6 @@ impl Backend for Cpu {
     }
 
     fn linalg(&self, op: Linalg, inputs: &[View], outputs: &[View]) -> Result<()> {
-        Err(Error::unsupported("not landed"))
+        linalg::linalg(op, inputs, outputs)
     }
 }

@@ -16,7 +16,6 @@ pub(crate) mod join;
 pub(crate) mod linalg;
 mod mask;
 pub(crate) mod interpolate;
-pub(crate) mod join;
 pub(crate) mod loss;
 pub(crate) mod math;
 mod matmul;

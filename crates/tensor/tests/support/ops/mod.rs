@@ -3,9 +3,15 @@
 mod activation;
 mod binary;
 mod creation;
+mod index;
+mod layers;
 mod linalg;
+mod loss;
 mod matmul;
+mod order;
 mod pointwise;
+mod reduce;
+mod shape;
 mod ternary;
 
 use super::args::Args;
@@ -15,8 +21,21 @@ use rushlight_tensor::Tensor;
 /// A call with recorded arguments.
 pub type Op = fn(&Args) -> Result<Vec<Tensor>>;
 
-const TABLES: &[&[(&str, Op)]] =
-    &[activation::OPS, binary::OPS, creation::OPS, linalg::OPS, matmul::OPS, pointwise::OPS, ternary::OPS];
+const TABLES: &[&[(&str, Op)]] = &[
+    activation::OPS,
+    binary::OPS,
+    creation::OPS,
+    index::OPS,
+    layers::OPS,
+    linalg::OPS,
+    loss::OPS,
+    matmul::OPS,
+    order::OPS,
+    pointwise::OPS,
+    reduce::OPS,
+    shape::OPS,
+    ternary::OPS,
+];
 
 /// The call behind a name.
 pub fn find(name: &str) -> Option<Op> {
@@ -64,11 +83,3 @@ macro_rules! ops {
     };
 }
 pub(crate) use ops;
-
-/// A table of ops that are methods without arguments.
-macro_rules! methods {
-    ($($name:ident)*) => {
-        &[$((stringify!($name), |a| Ok(super::Outputs::list(a.t(0)?.$name()?)))),*]
-    };
-}
-pub(crate) use methods;
