@@ -8,6 +8,8 @@ use serde_json::{Value, json};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use support::{Args, Case, Item, load, ops};
 
+type Call = Box<dyn Fn() -> Result<Vec<Tensor>>>;
+
 /// What a call did that it must not do.
 fn misbehaviour(call: impl FnOnce() -> Result<Vec<Tensor>>) -> Option<String> {
     match catch_unwind(AssertUnwindSafe(call)) {
@@ -89,7 +91,8 @@ fn mutations(args: &Args, tensors: &[(&'static str, Tensor)]) -> Vec<(String, Ar
                 lists
             }
             Item::Value(v) => {
-                let mut values: Vec<(String, Item)> = hostile_values(v).into_iter().map(|v| (v.to_string(), Item::Value(v))).collect();
+                let mut values: Vec<(String, Item)> =
+                    hostile_values(v).into_iter().map(|v| (v.to_string(), Item::Value(v))).collect();
                 if v.is_f64() {
                     let odd = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY];
                     values.extend(odd.iter().map(|&f| (f.to_string(), Item::Float(f))));
@@ -124,12 +127,17 @@ fn mutations(args: &Args, tensors: &[(&'static str, Tensor)]) -> Vec<(String, Ar
 fn samples(family: &str) -> Vec<Case> {
     let mut seen = std::collections::BTreeSet::new();
     let signature = |case: &Case| {
-        let kinds: Vec<u8> = case.args.inputs.iter().map(|i| match i {
-            Item::Tensor(_) => 0,
-            Item::List(_) => 1,
-            Item::Value(Value::Array(_)) => 2,
-            Item::Value(_) | Item::Float(_) => 3,
-        }).collect();
+        let kinds: Vec<u8> = case
+            .args
+            .inputs
+            .iter()
+            .map(|i| match i {
+                Item::Tensor(_) => 0,
+                Item::List(_) => 1,
+                Item::Value(Value::Array(_)) => 2,
+                Item::Value(_) | Item::Float(_) => 3,
+            })
+            .collect();
         (case.op.clone(), kinds, case.args.kwargs.keys().cloned().collect::<Vec<_>>())
     };
     load(family).into_iter().filter(|case| seen.insert(signature(case))).collect()
@@ -176,7 +184,7 @@ families! {
 fn creation_and_views() {
     let huge = 1usize << 44;
     let x = Tensor::ones([3, 4]).unwrap();
-    let calls: Vec<(&str, Box<dyn Fn() -> Result<Vec<Tensor>>>)> = vec![
+    let calls: Vec<(&str, Call)> = vec![
         ("zeros of everything", Box::new(move || Ok(vec![Tensor::zeros([huge])?]))),
         ("zeros beyond addresses", Box::new(|| Ok(vec![Tensor::zeros([usize::MAX, usize::MAX])?]))),
         ("zeros with a zero", Box::new(|| Ok(vec![Tensor::zeros([usize::MAX, 0])?]))),
@@ -195,54 +203,180 @@ fn creation_and_views() {
         ("randint of bool", Box::new(|| Ok(vec![Tensor::randint(0, 9, [2], DType::Bool)?]))),
         ("randperm of everything", Box::new(move || Ok(vec![Tensor::randperm(huge)?]))),
         ("rand of integers", Box::new(|| Ok(vec![Tensor::rand([2], DType::I64)?]))),
-        ("narrow past the end", { let x = x.clone(); Box::new(move || Ok(vec![x.narrow(0, 1, usize::MAX)?])) }),
-        ("narrow before the start", { let x = x.clone(); Box::new(move || Ok(vec![x.narrow(0, isize::MIN, 1)?])) }),
-        ("slice anywhere", { let x = x.clone(); Box::new(move || Ok(vec![x.slice(0, Some(isize::MIN), Some(isize::MAX), usize::MAX)?])) }),
-        ("slice by nothing", { let x = x.clone(); Box::new(move || Ok(vec![x.slice(0, None, None, 0)?])) }),
-        ("select far away", { let x = x.clone(); Box::new(move || Ok(vec![x.select(0, isize::MIN)?])) }),
-        ("as_strided out of bounds", { let x = x.clone(); Box::new(move || Ok(vec![x.as_strided(&[5, 5], &[100, 1], 0)?])) }),
-        ("as_strided by everything", { let x = x.clone(); Box::new(move || Ok(vec![x.as_strided(&[2, 2], &[usize::MAX, 1], 1)?])) }),
-        ("as_strided with few strides", { let x = x.clone(); Box::new(move || Ok(vec![x.as_strided(&[2, 2], &[1], 0)?])) }),
-        ("reshape twice unknown", { let x = x.clone(); Box::new(move || Ok(vec![x.reshape([-1isize, -1])?])) }),
-        ("reshape below zero", { let x = x.clone(); Box::new(move || Ok(vec![x.reshape([-5isize])?])) }),
-        ("reshape to everything", { let x = x.clone(); Box::new(move || Ok(vec![x.reshape([usize::MAX, usize::MAX])?])) }),
-        ("view of a transpose", { let x = x.t().unwrap(); Box::new(move || Ok(vec![x.view_shape([12])?])) }),
-        ("expand to everything", { let x = x.clone(); Box::new(move || Ok(vec![x.expand([usize::MAX, 3, 4])?])) }),
-        ("expand to fewer dims", { let x = x.clone(); Box::new(move || Ok(vec![x.expand([4])?])) }),
-        ("permute with repeats", { let x = x.clone(); Box::new(move || Ok(vec![x.permute(&[0, 0])?])) }),
-        ("unfold by nothing", { let x = x.clone(); Box::new(move || Ok(vec![x.unfold(0, 1, 0)?])) }),
-        ("unfold too wide", { let x = x.clone(); Box::new(move || Ok(vec![x.unfold(0, usize::MAX, 1)?])) }),
-        ("split into nothing", { let x = x.clone(); Box::new(move || x.split(0, 0)) }),
-        ("split by wrong sizes", { let x = x.clone(); Box::new(move || x.split_with_sizes(&[usize::MAX, 4], 0)) }),
-        ("chunks of nothing", { let x = x.clone(); Box::new(move || x.chunk(0, 0)) }),
-        ("flatten backwards", { let x = x.clone(); Box::new(move || Ok(vec![x.flatten(1, 0)?])) }),
-        ("unflatten to nonsense", { let x = x.clone(); Box::new(move || Ok(vec![x.unflatten(0, [-1isize, -1])?])) }),
-        ("movedim of unequal lists", { let x = x.clone(); Box::new(move || Ok(vec![x.movedim(&[0], &[0, 1])?])) }),
-        ("diagonal of one dim", { let x = x.clone(); Box::new(move || Ok(vec![x.diagonal(0, 1, 1)?])) }),
-        ("diagonal far away", { let x = x.clone(); Box::new(move || Ok(vec![x.diagonal(isize::MIN, 0, 1)?])) }),
-        ("item of many", { let x = x.clone(); Box::new(move || x.item::<f32>().map(|_| vec![])) }),
+        ("narrow past the end", {
+            let x = x.clone();
+            Box::new(move || Ok(vec![x.narrow(0, 1, usize::MAX)?]))
+        }),
+        ("narrow before the start", {
+            let x = x.clone();
+            Box::new(move || Ok(vec![x.narrow(0, isize::MIN, 1)?]))
+        }),
+        ("slice anywhere", {
+            let x = x.clone();
+            Box::new(move || Ok(vec![x.slice(0, Some(isize::MIN), Some(isize::MAX), usize::MAX)?]))
+        }),
+        ("slice by nothing", {
+            let x = x.clone();
+            Box::new(move || Ok(vec![x.slice(0, None, None, 0)?]))
+        }),
+        ("select far away", {
+            let x = x.clone();
+            Box::new(move || Ok(vec![x.select(0, isize::MIN)?]))
+        }),
+        ("as_strided out of bounds", {
+            let x = x.clone();
+            Box::new(move || Ok(vec![x.as_strided(&[5, 5], &[100, 1], 0)?]))
+        }),
+        ("as_strided by everything", {
+            let x = x.clone();
+            Box::new(move || Ok(vec![x.as_strided(&[2, 2], &[usize::MAX, 1], 1)?]))
+        }),
+        ("as_strided with few strides", {
+            let x = x.clone();
+            Box::new(move || Ok(vec![x.as_strided(&[2, 2], &[1], 0)?]))
+        }),
+        ("reshape twice unknown", {
+            let x = x.clone();
+            Box::new(move || Ok(vec![x.reshape([-1isize, -1])?]))
+        }),
+        ("reshape below zero", {
+            let x = x.clone();
+            Box::new(move || Ok(vec![x.reshape([-5isize])?]))
+        }),
+        ("reshape to everything", {
+            let x = x.clone();
+            Box::new(move || Ok(vec![x.reshape([usize::MAX, usize::MAX])?]))
+        }),
+        ("view of a transpose", {
+            let x = x.t().unwrap();
+            Box::new(move || Ok(vec![x.view_shape([12])?]))
+        }),
+        ("expand to everything", {
+            let x = x.clone();
+            Box::new(move || Ok(vec![x.expand([usize::MAX, 3, 4])?]))
+        }),
+        ("expand to fewer dims", {
+            let x = x.clone();
+            Box::new(move || Ok(vec![x.expand([4])?]))
+        }),
+        ("permute with repeats", {
+            let x = x.clone();
+            Box::new(move || Ok(vec![x.permute(&[0, 0])?]))
+        }),
+        ("unfold by nothing", {
+            let x = x.clone();
+            Box::new(move || Ok(vec![x.unfold(0, 1, 0)?]))
+        }),
+        ("unfold too wide", {
+            let x = x.clone();
+            Box::new(move || Ok(vec![x.unfold(0, usize::MAX, 1)?]))
+        }),
+        ("split into nothing", {
+            let x = x.clone();
+            Box::new(move || x.split(0, 0))
+        }),
+        ("split by wrong sizes", {
+            let x = x.clone();
+            Box::new(move || x.split_with_sizes(&[usize::MAX, 4], 0))
+        }),
+        ("chunks of nothing", {
+            let x = x.clone();
+            Box::new(move || x.chunk(0, 0))
+        }),
+        ("flatten backwards", {
+            let x = x.clone();
+            Box::new(move || Ok(vec![x.flatten(1, 0)?]))
+        }),
+        ("unflatten to nonsense", {
+            let x = x.clone();
+            Box::new(move || Ok(vec![x.unflatten(0, [-1isize, -1])?]))
+        }),
+        ("movedim of unequal lists", {
+            let x = x.clone();
+            Box::new(move || Ok(vec![x.movedim(&[0], &[0, 1])?]))
+        }),
+        ("diagonal of one dim", {
+            let x = x.clone();
+            Box::new(move || Ok(vec![x.diagonal(0, 1, 1)?]))
+        }),
+        ("diagonal far away", {
+            let x = x.clone();
+            Box::new(move || Ok(vec![x.diagonal(isize::MIN, 0, 1)?]))
+        }),
+        ("item of many", {
+            let x = x.clone();
+            Box::new(move || x.item::<f32>().map(|_| vec![]))
+        }),
         ("cat of nothing", Box::new(|| Ok(vec![cat(&[], 0)?]))),
         ("stack of nothing", Box::new(|| Ok(vec![stack(&[], 0)?]))),
-        ("dropout of NaN", { let x = x.clone(); Box::new(move || Ok(vec![x.dropout(f64::NAN, true)?])) }),
-        ("normal_ below zero", { let x = x.clone(); Box::new(move || x.normal_(0.0, -1.0).map(|_| vec![])) }),
-        ("uniform_ upside down", { let x = x.clone(); Box::new(move || x.uniform_(2.0, 1.0).map(|_| vec![])) }),
-        ("uniform_ of NaN", { let x = x.clone(); Box::new(move || x.uniform_(f64::NAN, f64::NAN).map(|_| vec![])) }),
-        ("bernoulli of more than one", { let x = x.clone(); Box::new(move || Ok(vec![x.mul(2.0)?.bernoulli()?])) }),
-        ("multinomial of everything", { let x = x.clone(); Box::new(move || Ok(vec![x.multinomial(huge, true)?])) }),
-        ("multinomial of negatives", { let x = x.clone(); Box::new(move || Ok(vec![x.neg()?.multinomial(1, true)?])) }),
-        ("copy_ that does not fit", { let x = x.clone(); Box::new(move || x.copy_(&Tensor::ones([5])?).map(|_| vec![])) }),
-        ("add_ that grows", { let x = x.clone(); Box::new(move || x.add_(&Tensor::ones([2, 3, 4])?).map(|_| vec![])) }),
+        ("dropout of NaN", {
+            let x = x.clone();
+            Box::new(move || Ok(vec![x.dropout(f64::NAN, true)?]))
+        }),
+        ("normal_ below zero", {
+            let x = x.clone();
+            Box::new(move || x.normal_(0.0, -1.0).map(|_| vec![]))
+        }),
+        ("uniform_ upside down", {
+            let x = x.clone();
+            Box::new(move || x.uniform_(2.0, 1.0).map(|_| vec![]))
+        }),
+        ("uniform_ of NaN", {
+            let x = x.clone();
+            Box::new(move || x.uniform_(f64::NAN, f64::NAN).map(|_| vec![]))
+        }),
+        ("bernoulli of more than one", {
+            let x = x.clone();
+            Box::new(move || Ok(vec![x.mul(2.0)?.bernoulli()?]))
+        }),
+        ("multinomial of everything", {
+            let x = x.clone();
+            Box::new(move || Ok(vec![x.multinomial(huge, true)?]))
+        }),
+        ("multinomial of negatives", {
+            let x = x.clone();
+            Box::new(move || Ok(vec![x.neg()?.multinomial(1, true)?]))
+        }),
+        ("copy_ that does not fit", {
+            let x = x.clone();
+            Box::new(move || x.copy_(&Tensor::ones([5])?).map(|_| vec![]))
+        }),
+        ("add_ that grows", {
+            let x = x.clone();
+            Box::new(move || x.add_(&Tensor::ones([2, 3, 4])?).map(|_| vec![]))
+        }),
         ("add_ of a float to integers", Box::new(|| Tensor::ones_with([2], DType::I64)?.add_(1.5).map(|_| vec![]))),
-        ("where_ without a condition", { let x = x.clone(); Box::new(move || Ok(vec![where_(&x, &x, &x)?])) }),
-        ("masked_fill_ that grows", { let x = x.clone(); Box::new(move || x.masked_fill_(&Tensor::ones_with([2, 3, 4], DType::Bool)?, 1.0).map(|_| vec![])) }),
-        ("einsum of nonsense", { let x = x.clone(); Box::new(move || Ok(vec![einsum("ij,->->", &[&x])?])) }),
-        ("einsum of few operands", { let x = x.clone(); Box::new(move || Ok(vec![einsum("ij,jk->ik", &[&x])?])) }),
-        ("einsum of other letters", { let x = x.clone(); Box::new(move || Ok(vec![einsum("i1->é", &[&x])?])) }),
-        ("matrix_power of a row", { let x = x.clone(); Box::new(move || Ok(vec![x.matrix_power(2)?])) }),
+        ("where_ without a condition", {
+            let x = x.clone();
+            Box::new(move || Ok(vec![where_(&x, &x, &x)?]))
+        }),
+        ("masked_fill_ that grows", {
+            let x = x.clone();
+            Box::new(move || x.masked_fill_(&Tensor::ones_with([2, 3, 4], DType::Bool)?, 1.0).map(|_| vec![]))
+        }),
+        ("einsum of nonsense", {
+            let x = x.clone();
+            Box::new(move || Ok(vec![einsum("ij,->->", &[&x])?]))
+        }),
+        ("einsum of few operands", {
+            let x = x.clone();
+            Box::new(move || Ok(vec![einsum("ij,jk->ik", &[&x])?]))
+        }),
+        ("einsum of other letters", {
+            let x = x.clone();
+            Box::new(move || Ok(vec![einsum("i1->é", &[&x])?]))
+        }),
+        ("matrix_power of a row", {
+            let x = x.clone();
+            Box::new(move || Ok(vec![x.matrix_power(2)?]))
+        }),
         ("matrix_power of everything", Box::new(|| Ok(vec![Tensor::eye(2, 2, DType::F64)?.matrix_power(i64::MIN)?]))),
         ("pinv of nothing", Box::new(|| Ok(vec![Tensor::zeros([0, 3])?.pinv(None)?]))),
         ("matrix_rank of nothing", Box::new(|| Ok(vec![Tensor::zeros([2, 0])?.matrix_rank(None)?]))),
-        ("set_grad of another shape", { let x = x.clone(); Box::new(move || x.set_grad(Some(Tensor::ones([1])?)).map(|_| vec![])) }),
+        ("set_grad of another shape", {
+            let x = x.clone();
+            Box::new(move || x.set_grad(Some(Tensor::ones([1])?)).map(|_| vec![]))
+        }),
     ];
     let mut bad = Vec::new();
     for (name, call) in &calls {
@@ -276,7 +410,11 @@ fn common_errors_say_what_to_do() {
         (a.inv(), ErrorKind::Shape, &["linalg.inv", "batches of square matrices", "2 by 3"]),
         (whole.reshape([1, 2]).unwrap().svdvals(), ErrorKind::DType, &["linalg.svdvals", "floating point", "int64"]),
         (Tensor::zeros([2, 2]).unwrap().inv(), ErrorKind::Numerical, &["linalg.inv: The diagonal element 1 is zero"]),
-        (Tensor::zeros([3, 2, 2]).unwrap().inv(), ErrorKind::Numerical, &["linalg.inv: (Batch element 0): The diagonal"]),
+        (
+            Tensor::zeros([3, 2, 2]).unwrap().inv(),
+            ErrorKind::Numerical,
+            &["linalg.inv: (Batch element 0): The diagonal"],
+        ),
         (Tensor::zeros([1 << 44]), ErrorKind::OutOfMemory, &["bytes"]),
         (Tensor::zeros([usize::MAX, 3]), ErrorKind::Value, &["more elements than memory can address"]),
         (a.dropout(1.5, true), ErrorKind::Value, &["dropout probability", "between 0 and 1", "1.5"]),

@@ -103,7 +103,8 @@ fn apply(step: &Step, t: &Tensor, m: &Model) -> Option<(Result<Tensor>, Model)> 
             let d = dim(d)?;
             let size = m.shape[d] as isize;
             let clamp = |v: isize| if v < 0 { (v + size).max(0) } else { v.min(size) };
-            let kept: Vec<usize> = (clamp(start)..clamp(end).max(clamp(start))).step_by(step).map(|i| i as usize).collect();
+            let kept: Vec<usize> =
+                (clamp(start)..clamp(end).max(clamp(start))).step_by(step).map(|i| i as usize).collect();
             (t.slice(d as isize, Some(start), Some(end), step), m.take(d, &kept))
         }
         Step::Select(d, i) => {
@@ -209,13 +210,15 @@ fn gradients_through_chains_of_views_count_uses() {
 
 /// Two shapes that broadcast, and a view chain for each.
 fn pairs() -> impl Strategy<Value = (Vec<usize>, Vec<usize>)> {
-    (shapes(4), prop::collection::vec(any::<(bool, bool)>(), 4), 0usize..4, 0usize..4).prop_map(|(shape, ones, cut_a, cut_b)| {
-        let shrink = |pick: fn(&(bool, bool)) -> bool, cut: usize| -> Vec<usize> {
-            let own: Vec<usize> = shape.iter().zip(&ones).map(|(&d, one)| if pick(one) { 1 } else { d }).collect();
-            own[cut.min(own.len())..].to_vec()
-        };
-        (shrink(|o| o.0, cut_a), shrink(|o| o.1, cut_b))
-    })
+    (shapes(4), prop::collection::vec(any::<(bool, bool)>(), 4), 0usize..4, 0usize..4).prop_map(
+        |(shape, ones, cut_a, cut_b)| {
+            let shrink = |pick: fn(&(bool, bool)) -> bool, cut: usize| -> Vec<usize> {
+                let own: Vec<usize> = shape.iter().zip(&ones).map(|(&d, one)| if pick(one) { 1 } else { d }).collect();
+                own[cut.min(own.len())..].to_vec()
+            };
+            (shrink(|o| o.0, cut_a), shrink(|o| o.1, cut_b))
+        },
+    )
 }
 
 #[test]
@@ -253,7 +256,8 @@ fn sums_over_any_dimensions() {
         if dims.is_empty() {
             return Ok(());
         }
-        let names: Vec<isize> = dims.iter().map(|&d| d as isize - if d % 2 == 0 { 0 } else { shape.len() as isize }).collect();
+        let names: Vec<isize> =
+            dims.iter().map(|&d| d as isize - if d % 2 == 0 { 0 } else { shape.len() as isize }).collect();
         let mut expected = m;
         for &d in dims.iter().rev() {
             expected = expected.sum(d);
@@ -325,7 +329,8 @@ fn index_for(shape: &[usize], places: &[Place]) -> Option<(Vec<IndexItem>, Vec<m
                     return None;
                 }
                 lists += 1;
-                let values: Vec<i64> = list.iter().map(|&i| wrap(i) as i64 - if i < 0 { size as i64 } else { 0 }).collect();
+                let values: Vec<i64> =
+                    list.iter().map(|&i| wrap(i) as i64 - if i < 0 { size as i64 } else { 0 }).collect();
                 items.push((&Tensor::new(values).unwrap()).into());
                 picks.push(model::Pick::List(list.iter().map(|&i| wrap(i)).collect()));
             }
@@ -377,7 +382,8 @@ fn assigning_by_index() {
         let mut targets = places.data.clone();
         targets.sort_unstable();
         if targets.windows(2).all(|w| w[0] != w[1]) {
-            let values = Model { shape: places.shape.clone(), data: (0..places.data.len() as i64).map(|i| -1 - i).collect() };
+            let values =
+                Model { shape: places.shape.clone(), data: (0..places.data.len() as i64).map(|i| -1 - i).collect() };
             let written = t.copy().unwrap();
             let source = Tensor::from_slice(&values.data, &values.shape).unwrap();
             written.index_assign(items, &source).map_err(|e| TestCaseError::fail(e.to_string()))?;
@@ -419,7 +425,14 @@ fn split_and_joined_again() {
 
 #[test]
 fn text_of_anything() {
-    let value = prop_oneof![any::<f64>(), Just(0.0), Just(f64::NAN), Just(f64::INFINITY), -10.0..10.0f64, (-100i32..100).prop_map(f64::from)];
+    let value = prop_oneof![
+        any::<f64>(),
+        Just(0.0),
+        Just(f64::NAN),
+        Just(f64::INFINITY),
+        -10.0..10.0f64,
+        (-100i32..100).prop_map(f64::from)
+    ];
     let options = (0usize..12, 0usize..30, 0usize..5, 0usize..100, any::<Option<bool>>());
     check((shapes(4), prop::collection::vec(value, 1..20), 0usize..10, options), |(shape, values, dtype, options)| {
         let count: usize = shape.iter().product();

@@ -135,7 +135,9 @@ impl Model {
 
     pub fn stretch(&self, shape: &[usize]) -> Self {
         let lead = shape.len() - self.shape.len();
-        self.map(shape.to_vec(), |index| index[lead..].iter().zip(&self.shape).map(|(&i, &size)| if size == 1 { 0 } else { i }).collect())
+        self.map(shape.to_vec(), |index| {
+            index[lead..].iter().zip(&self.shape).map(|(&i, &size)| if size == 1 { 0 } else { i }).collect()
+        })
     }
 }
 

@@ -40,7 +40,11 @@ impl Tensor {
             MatrixNorm::Fro => return self.frobenius_norm(dims, keepdim),
             MatrixNorm::Nuc => f64::NAN,
             MatrixNorm::Ord(p) if [1.0, 2.0, f64::INFINITY].contains(&p.abs()) => p,
-            MatrixNorm::Ord(p) => return Err(Error::value(format!("{call}: Order {p} not supported; use 1, 2, infinity or a negative of these"))),
+            MatrixNorm::Ord(p) => {
+                return Err(Error::value(format!(
+                    "{call}: Order {p} not supported; use 1, 2, infinity or a negative of these"
+                )));
+            }
         };
         // Everything below keeps both dimensions until the end.
         let kept = if p.abs() == 1.0 || p.is_infinite() {

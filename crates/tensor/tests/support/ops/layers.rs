@@ -3,8 +3,8 @@
 use crate::support::args::Args;
 use rushlight_core::{Error, Result};
 use rushlight_tensor::{
-    AttentionOptions, AvgPool, BatchNormOptions, ConvOptions, ConvTransposeOptions, InstanceNormOptions, InterpolateMode,
-    InterpolateOptions, MaxPool, OutputSize, Padding, Sizes, Tensor,
+    AttentionOptions, AvgPool, BatchNormOptions, ConvOptions, ConvTransposeOptions, InstanceNormOptions,
+    InterpolateMode, InterpolateOptions, MaxPool, OutputSize, Padding, Sizes, Tensor,
 };
 
 /// Sizes of a window argument, if given.

@@ -9,14 +9,22 @@ fn dims(a: &Args, f: Over) -> Result<Tensor> {
 }
 
 /// An op over all elements, or along one dimension with indices.
-fn along(a: &Args, whole: fn(&Tensor) -> Result<Tensor>, one: fn(&Tensor, isize, bool) -> Result<(Tensor, Tensor)>) -> Result<Vec<Tensor>> {
+fn along(
+    a: &Args,
+    whole: fn(&Tensor) -> Result<Tensor>,
+    one: fn(&Tensor, isize, bool) -> Result<(Tensor, Tensor)>,
+) -> Result<Vec<Tensor>> {
     match a.opt_dim(1, "dim")? {
         None => Ok(vec![whole(a.t(0)?)?]),
         Some(dim) => one(a.t(0)?, dim, a.flag(2, "keepdim", false)?).map(|(values, indices)| vec![values, indices]),
     }
 }
 
-fn place(a: &Args, whole: fn(&Tensor) -> Result<Tensor>, one: fn(&Tensor, isize, bool) -> Result<Tensor>) -> Result<Tensor> {
+fn place(
+    a: &Args,
+    whole: fn(&Tensor) -> Result<Tensor>,
+    one: fn(&Tensor, isize, bool) -> Result<Tensor>,
+) -> Result<Tensor> {
     match a.opt_dim(1, "dim")? {
         None => whole(a.t(0)?),
         Some(dim) => one(a.t(0)?, dim, a.flag(2, "keepdim", false)?),
