@@ -31,8 +31,11 @@ unsafe fn backward_kernel<R: Real, I: Vectors>(
     let mut scratch = Scratch::new(h);
     // SAFETY: the head's matrices have its sizes, and scratch is made for them.
     unsafe {
-        let (keys_t, values_t) = (scratch.transpose_keys(h, keys.end), scratch.transpose_values(h, keys.end));
-        let (p, ds) = (scratch.scores.as_mut_ptr(), scratch.gradients.as_mut_ptr());
+        let (keys_t, values_t) = (
+            scratch.keys.transposed::<I>(h.k.from(keys.start), keys.len(), h.d),
+            scratch.values.transposed::<I>(h.v.from(keys.start), keys.len(), h.dv),
+        );
+        let (p, ds) = (scratch.scores.room(QUERIES * KEYS), scratch.gradients.room(QUERIES * KEYS));
         for key in keys.clone().step_by(KEYS) {
             let block = KEYS.min(keys.end - key);
             // Queries before the first of these keys see none of them.
@@ -41,10 +44,10 @@ unsafe fn backward_kernel<R: Real, I: Vectors>(
                 let rows = QUERIES.min(queries.end - first);
                 let count = if h.causal { block.min(first + rows - key) } else { block };
                 let padded = count.next_multiple_of(<R::V<I> as Simd>::N).min(KEYS);
-                let q = Matrix::rows(h.q.at.add(first * h.q.row), h.q.row);
-                let dout = Matrix::rows(g.dout.at.add(first * g.dout.row), g.dout.row);
-                let kt = Matrix::rows(keys_t.add(key * h.d), KEYS);
-                let vt = Matrix::rows(values_t.add(key * h.dv), KEYS);
+                let q = h.q.from(first);
+                let dout = g.dout.from(first);
+                let kt = Matrix::rows(keys_t.add((key - keys.start) * h.d), KEYS);
+                let vt = Matrix::rows(values_t.add((key - keys.start) * h.dv), KEYS);
                 product::<R, I>([rows, padded, h.d], q, kt, (p, KEYS), Store::Set(h.scale));
                 product::<R, I>([rows, padded, h.dv], dout, vt, (ds, KEYS), Store::Set(R::lit(1.0)));
                 for r in 0..rows {
@@ -76,8 +79,7 @@ unsafe fn backward_kernel<R: Real, I: Vectors>(
                     product::<R, I>([count, h.d, rows], ds.transposed(), q, dk, Store::Add);
                 }
                 if let Some(dq) = g.dq {
-                    let k = Matrix::rows(h.k.at.add(key * h.k.row), h.k.row);
-                    product::<R, I>([rows, h.d, count], ds, k, (dq.add(first * h.d), h.d), Store::Add);
+                    product::<R, I>([rows, h.d, count], ds, h.k.from(key), (dq.add(first * h.d), h.d), Store::Add);
                 }
             }
         }

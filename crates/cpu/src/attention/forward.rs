@@ -11,8 +11,8 @@ unsafe fn forward_kernel<R: Real, I: Vectors>(h: &Head<R>, from: usize, to: usiz
     let keys = if h.causal { h.s.min(to) } else { h.s };
     // SAFETY: the head's matrices have its sizes, and scratch is made for them.
     unsafe {
-        let transposed = scratch.transpose_keys(h, keys);
-        let scores = scratch.scores.as_mut_ptr();
+        let transposed = scratch.keys.transposed::<I>(h.k, keys, h.d);
+        let scores = scratch.scores.room(QUERIES * KEYS);
         let mut first = from;
         while first < to {
             let rows = QUERIES.min(to - first);
@@ -25,7 +25,7 @@ unsafe fn forward_kernel<R: Real, I: Vectors>(h: &Head<R>, from: usize, to: usiz
             let visible = if h.causal { keys.min(first + rows) } else { keys };
             for key in (0..visible).step_by(KEYS) {
                 let count = KEYS.min(visible - key);
-                let q = Matrix::rows(h.q.at.add(first * h.q.row), h.q.row);
+                let q = h.q.from(first);
                 let kt = Matrix::rows(transposed.add(key * h.d), KEYS);
                 let padded = count.next_multiple_of(<R::V<I> as Simd>::N).min(KEYS);
                 product::<R, I>([rows, padded, h.d], q, kt, (scores, KEYS), Store::Set(h.scale));
@@ -43,8 +43,7 @@ unsafe fn forward_kernel<R: Real, I: Vectors>(h: &Head<R>, from: usize, to: usiz
                         multiply_row::<R, I>(scores, scratch.factors.as_ptr(), seen);
                     }
                 }
-                let v = Matrix::rows(h.v.at.add(key * h.v.row), h.v.row);
-                product::<R, I>([rows, h.dv, count], Matrix::rows(scores, KEYS), v, out, Store::Add);
+                product::<R, I>([rows, h.dv, count], Matrix::rows(scores, KEYS), h.v.from(key), out, Store::Add);
             }
             for r in 0..rows {
                 // A row that sees nothing stays zero.

@@ -10,14 +10,16 @@ mod product;
 mod scores;
 
 use crate::float::{Float, Shared, expect, narrow, with_float};
+use crate::multiversion;
 use crate::pool::{num_threads, parallel_for};
-use crate::simd::{Real, Vectors};
+use crate::simd::{Real, Simd, Vectors, sweep, total};
 use backward::{Gradients, backward};
 use forward::forward;
 use product::{Matrix, transpose};
 use rushlight_core::backend::Attention;
 use rushlight_core::{DType, Element, Error, Result, View};
 use scores::{Dropout, Mask};
+use std::mem::MaybeUninit;
 
 /// Queries of a block.
 const QUERIES: usize = 32;
@@ -229,56 +231,62 @@ impl<R: Real> Head<R> {
 
 /// Memory of a task.
 struct Scratch<R> {
-    keys: Vec<R>,
-    values: Vec<R>,
-    scores: Vec<R>,
-    gradients: Vec<R>,
+    keys: Buffer<R>,
+    values: Buffer<R>,
+    scores: Buffer<R>,
+    gradients: Buffer<R>,
     factors: Vec<R>,
 }
 
 impl<R: Real> Scratch<R> {
     fn new(h: &Head<R>) -> Self {
         Self {
-            keys: Vec::new(),
-            values: Vec::new(),
-            scores: vec![R::ZERO; QUERIES * KEYS],
-            gradients: vec![R::ZERO; QUERIES * KEYS],
+            keys: Buffer::new(),
+            values: Buffer::new(),
+            scores: Buffer::new(),
+            gradients: Buffer::new(),
             factors: vec![R::ZERO; if h.dropout.is_some() { KEYS } else { 0 }],
         }
     }
-
-    /// The first `count` keys in blocks of `[d, KEYS]`, the last padded with zeros.
-    ///
-    /// # Safety
-    /// The head has these keys.
-    #[inline(always)]
-    unsafe fn transpose_keys(&mut self, h: &Head<R>, count: usize) -> *const R {
-        // SAFETY: by the caller's contract.
-        unsafe { transpose_blocks(&mut self.keys, h.k, count, h.d) }
-    }
-
-    /// The same for values.
-    ///
-    /// # Safety
-    /// As there.
-    #[inline(always)]
-    unsafe fn transpose_values(&mut self, h: &Head<R>, count: usize) -> *const R {
-        // SAFETY: by the caller's contract.
-        unsafe { transpose_blocks(&mut self.values, h.v, count, h.dv) }
-    }
 }
 
-#[inline(always)]
-unsafe fn transpose_blocks<R: Real>(to: &mut Vec<R>, from: Matrix<R>, count: usize, cols: usize) -> *const R {
-    *to = vec![R::ZERO; count.next_multiple_of(KEYS) * cols];
-    for first in (0..count).step_by(KEYS) {
-        // SAFETY: the rows are there by the caller's contract, and room for each block.
-        unsafe {
-            let from = Matrix::rows(from.at.add(first * from.row), from.row);
-            transpose(KEYS.min(count - first), cols, from, to.as_mut_ptr().add(first * cols), KEYS);
-        }
+/// Uninitialised memory that begins on a cache line, so that no vector of it lies across two.
+struct Buffer<R>(Vec<R>);
+
+impl<R: Real> Buffer<R> {
+    fn new() -> Self {
+        Self(Vec::new())
     }
-    to.as_ptr()
+
+    /// Room for `n` elements.
+    fn room(&mut self, n: usize) -> *mut R {
+        const LINE: usize = 64;
+        self.0.reserve(n + LINE / size_of::<R>());
+        let start = self.0.as_mut_ptr();
+        start.wrapping_add(start.align_offset(LINE))
+    }
+
+    /// The first `count` rows of a matrix in blocks of `[cols, KEYS]`, the last padded with zeros.
+    ///
+    /// # Safety
+    /// The matrix has these rows and columns; the CPU has level `I`.
+    #[inline(always)]
+    unsafe fn transposed<I: Vectors>(&mut self, from: Matrix<R>, count: usize, cols: usize) -> *const R {
+        let to = self.room(count.next_multiple_of(KEYS) * cols);
+        for first in (0..count).step_by(KEYS) {
+            let rows = KEYS.min(count - first);
+            // SAFETY: the rows are there by the caller's contract, and room for each block.
+            unsafe {
+                let to = to.add(first * cols);
+                if rows < KEYS {
+                    std::slice::from_raw_parts_mut(to.cast::<MaybeUninit<R>>(), KEYS * cols)
+                        .fill(MaybeUninit::new(R::ZERO));
+                }
+                transpose::<R, I>(rows, cols, from.from(first), to, KEYS);
+            }
+        }
+        to
+    }
 }
 
 struct Problem<T: Float> {
@@ -472,16 +480,40 @@ impl<T: Float> Problem<T> {
                 // SAFETY: the tensors have the problem's sizes; the head's sums are this task's.
                 unsafe {
                     let (o, g) = (out.head(b, h).add(i * out.strides[2]), dout.head(b, h).add(i * dout.strides[2]));
-                    let mut sum = 0.0;
-                    for c in 0..dv {
-                        sum += (*o.add(c * out.strides[3])).to_f64() * (*g.add(c * dout.strides[3])).to_f64();
-                    }
-                    *at.at(head * l + i) = T::Acc::lit(sum);
+                    *at.at(head * l + i) = dot::<T>((o, out.strides[3]), (g, dout.strides[3]), dv);
                 }
             }
         });
         delta
     }
+}
+
+#[inline(always)]
+unsafe fn dot_kernel<T: Float, I: Vectors>(a: (*const T, usize), b: (*const T, usize), n: usize) -> T::Acc {
+    let mut sums = [<T::Acc as Real>::V::<I>::splat(T::Acc::ZERO); 4];
+    // SAFETY: `n` elements of both by the caller's contract.
+    unsafe {
+        if T::WIDE && a.1 == 1 && b.1 == 1 {
+            let (a, b) = (a.0.cast::<T::Acc>(), b.0.cast::<T::Acc>());
+            sweep!(<T::Acc as Real>::V<I>, n, i, m, k => {
+                let left = <T::Acc as Real>::V::<I>::get(a.add(i), m, T::Acc::ZERO);
+                sums[k] = left.fma(<T::Acc as Real>::V::<I>::get(b.add(i), m, T::Acc::ZERO), sums[k]);
+            });
+            return total(sums);
+        }
+        let mut sum = 0.0;
+        for i in 0..n {
+            sum += (*a.0.add(i * a.1)).to_f64() * (*b.0.add(i * b.1)).to_f64();
+        }
+        T::Acc::lit(sum)
+    }
+}
+multiversion! {
+    /// Sum of the products of two rows, each given with the distance of its elements.
+    ///
+    /// # Safety
+    /// `n` elements of both.
+    unsafe fn dot<T: Float>(a: (*const T, usize), b: (*const T, usize), n: usize) -> T::Acc = dot_kernel;
 }
 
 /// Queries of a task: all of a head where heads keep the threads busy, else a part.

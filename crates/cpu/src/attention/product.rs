@@ -18,6 +18,12 @@ impl<R> Matrix<R> {
         Self { at, row, col: 1 }
     }
 
+    /// Without the rows before `row`.
+    #[inline(always)]
+    pub fn from(self, row: usize) -> Self {
+        Self { at: self.at.wrapping_add(row * self.row), ..self }
+    }
+
     /// Rows and columns exchanged.
     #[inline(always)]
     pub fn transposed(self) -> Self {
@@ -95,7 +101,7 @@ unsafe fn panel<V: Simd, const N: usize>(
     while i < m {
         // SAFETY: rows `i..` of the caller's matrices.
         unsafe {
-            let a = Matrix { at: a.at.add(i * a.row), ..a };
+            let a = a.from(i);
             let out = (out.0.add(i * out.1), out.1);
             i += match m - i {
                 6.. => {
@@ -160,29 +166,26 @@ pub unsafe fn product<R: Real, I: Vectors>(
     }
 }
 
-/// Copies `rows` of `cols` elements to columns `to_stride` apart: `to[c * to_stride + r] = from[r][c]`.
+/// `to[c * to_row + r] = from[r][c]`.
 ///
 /// # Safety
-/// The matrix has these sizes; `cols` rows of `to_stride >= rows` elements at `to`, which does not overlap it.
+/// The matrix has these sizes and neighbouring columns; `cols` rows of `to_row >= rows` elements at `to`, which does not overlap it;
+/// the CPU has level `I`.
 #[inline(always)]
-pub unsafe fn transpose<R: Real>(rows: usize, cols: usize, from: Matrix<R>, to: *mut R, to_stride: usize) {
-    // Strips of rows, so that the lines written to are few.
-    const STEP: usize = 16;
-    for first in (0..rows).step_by(STEP) {
-        let count = STEP.min(rows - first);
-        for c in 0..cols {
-            // SAFETY: within the sizes.
-            unsafe {
-                let (from_at, to_at) = (from.at.add(first * from.row + c), to.add(c * to_stride + first));
-                if count == STEP {
-                    for r in 0..STEP {
-                        *to_at.add(r) = *from_at.add(r * from.row);
-                    }
-                } else {
-                    for r in 0..count {
-                        *to_at.add(r) = *from_at.add(r * from.row);
-                    }
-                }
+pub unsafe fn transpose<R: Real, I: Vectors>(rows: usize, cols: usize, from: Matrix<R>, to: *mut R, to_row: usize) {
+    let width = <R::V<I> as Simd>::N;
+    let (whole_rows, whole_cols) = (rows / width * width, cols / width * width);
+    // SAFETY: everything lies within the sizes.
+    unsafe {
+        for r in (0..whole_rows).step_by(width) {
+            for c in (0..whole_cols).step_by(width) {
+                <R::V<I> as Simd>::transpose(from.at.add(r * from.row + c), from.row, to.add(c * to_row + r), to_row);
+            }
+        }
+        for r in 0..rows {
+            let done = if r < whole_rows { whole_cols } else { 0 };
+            for c in done..cols {
+                *to.add(c * to_row + r) = *from.at.add(r * from.row + c);
             }
         }
     }
