@@ -4,11 +4,12 @@
 //! point, result transform, output.
 
 use super::Conv;
-use super::direct::{Sums, contract};
+use super::direct::contract;
 use super::element::{Compute, Storage, transpose_out};
 use super::product::{Product, Segment};
 use super::scratch::{Scratch, Shared};
 use super::slab::Slab;
+use super::sums::Sums;
 use super::weights;
 use super::winograd_transform::{Filter, Image, Outcome, POINTS, Square, Transform, transform};
 use crate::pool;
