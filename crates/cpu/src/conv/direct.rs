@@ -6,7 +6,7 @@ use super::product::{Product, Segment};
 use super::scratch::{Scratch, Shared};
 use super::slab::Slab;
 use super::sums::Sums;
-use super::weights;
+use super::weights::{Lanes, pack_all};
 use crate::pool;
 use std::ops::Range;
 
@@ -109,7 +109,7 @@ pub(super) unsafe fn forward<T: Storage>(c: &Conv, x: *const T, w: *const T, bia
     let (taps, inputs, outputs) = (c.taps(), c.group_inputs(), c.group_outputs());
     let panels = outputs.div_ceil(width);
     // SAFETY: `w` is the weight, `bias` the bias of `c`.
-    let (mut packed, mut bias_wide) = unsafe { (weights::by_output(c, w), c.widen_bias(bias)) };
+    let (mut packed, mut bias_wide) = unsafe { (pack_all(c, Lanes::Outputs, w), c.widen_bias(bias)) };
     let bias = bias_wide.as_mut().map_or(std::ptr::null(), |b| b.ptr::<E<T>>().cast_const());
     let (weight, bias) = (Shared::of(packed.ptr::<E<T>>()), Shared::of(bias));
     let (x, y) = (Shared::of(x), Shared::new(y));
@@ -201,7 +201,7 @@ pub(super) unsafe fn backward_input<T: Storage>(c: &Conv, dy: *const T, w: *cons
     let (taps, inputs, outputs) = (c.taps(), c.group_inputs(), c.group_outputs());
     let panels = inputs.div_ceil(width);
     // SAFETY: `w` is the weight of `c`.
-    let mut packed = unsafe { weights::by_input(c, w) };
+    let mut packed = unsafe { pack_all(c, Lanes::Inputs, w) };
     let weight = Shared::of(packed.ptr::<E<T>>());
     let (dy, dx) = (Shared::of(dy), Shared::new(dx));
 
