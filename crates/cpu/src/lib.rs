@@ -9,6 +9,7 @@ pub mod cross_entropy;
 mod float;
 pub mod gemm;
 pub mod isa;
+pub mod linalg;
 pub mod lane;
 pub mod pointwise;
 pub mod pool;
