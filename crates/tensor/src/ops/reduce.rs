@@ -108,7 +108,8 @@ impl Tensor {
         let mask = self.reduced(dims)?;
         let out = self.reduce(Reduce::Mean, &mask, keepdim, self.dtype())?;
         if recording(&[self]) {
-            let (shape, kept, count) = (Dims::from_slice(self.shape()), self.kept_shape(&mask), self.reduced_count(&mask));
+            let (shape, kept, count) =
+                (Dims::from_slice(self.shape()), self.kept_shape(&mask), self.reduced_count(&mask));
             record("mean", &[self], &out, move |_, dy| {
                 Ok(smallvec![Some(dy.reshape(&kept)?.div(count as f64)?.expand(&shape)?)])
             })?;
@@ -238,8 +239,9 @@ impl Tensor {
             return Ok(self.clone());
         }
         let lead = self.rank().checked_sub(shape.len());
-        let fits = lead
-            .is_some_and(|lead| shape.iter().zip(&self.shape()[lead..]).all(|(&want, &have)| want == have || want == 1));
+        let fits = lead.is_some_and(|lead| {
+            shape.iter().zip(&self.shape()[lead..]).all(|(&want, &have)| want == have || want == 1)
+        });
         let Some(lead) = lead.filter(|_| fits) else {
             return Err(Error::shape(format!(
                 "sum_to_size: size {shape:?} is not expandable to size {:?}",
