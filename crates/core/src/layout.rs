@@ -15,16 +15,24 @@ pub type Dims = SmallVec<[usize; 6]>;
 /// assert_eq!(l.strides(), [1, 3]);
 /// assert!(!l.is_contiguous());
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct Layout {
     shape: Dims,
     strides: Dims,
     offset: usize,
 }
 
+impl Clone for Layout {
+    /// By memory copies: the derived clone goes element by element, and layouts are cloned for every small tensor.
+    #[inline]
+    fn clone(&self) -> Self {
+        Self { shape: Dims::from_slice(&self.shape), strides: Dims::from_slice(&self.strides), offset: self.offset }
+    }
+}
+
 /// Row-major strides of a shape. Like PyTorch, a dimension of size 0 counts as 1.
 pub fn contiguous_strides(shape: &[usize]) -> Dims {
-    let mut strides: Dims = smallvec![0; shape.len()];
+    let mut strides = Dims::from_slice(shape);
     let mut step = 1usize;
     for i in (0..shape.len()).rev() {
         strides[i] = step;

@@ -1,6 +1,6 @@
 //! The engine as the tensor floor sees it: each family's module, behind the trait.
 
-use crate::{alloc, batch_norm, copy, cross_entropy, pointwise, product, random, reduce, row_norm, softmax};
+use crate::{alloc, attention, batch_norm, copy, cross_entropy, pointwise, pool2d, product, random, reduce, row_norm, softmax};
 use rushlight_core::backend::*;
 use rushlight_core::rng::Distribution;
 use rushlight_core::{DType, Device, Error, Philox, Pointwise, Result, Scalar};
@@ -175,19 +175,19 @@ impl Backend for Cpu {
     }
 
     fn max_pool(&self, spec: &Pool, x: View, y: View, indices: View) -> Result<()> {
-        Err(Error::unsupported("not landed"))
+        pool2d::max_pool(spec, x, y, indices)
     }
 
     fn max_pool_backward(&self, spec: &Pool, dy: View, indices: View, dx: View) -> Result<()> {
-        Err(Error::unsupported("not landed"))
+        pool2d::max_pool_backward(spec, dy, indices, dx)
     }
 
     fn avg_pool(&self, spec: &Pool, x: View, y: View) -> Result<()> {
-        Err(Error::unsupported("not landed"))
+        pool2d::avg_pool(spec, x, y)
     }
 
     fn avg_pool_backward(&self, spec: &Pool, dy: View, dx: View) -> Result<()> {
-        Err(Error::unsupported("not landed"))
+        pool2d::avg_pool_backward(spec, dy, dx)
     }
 
     fn softmax(&self, log: bool, dims: [usize; 3], x: View, y: View) -> Result<()> {
@@ -263,7 +263,7 @@ impl Backend for Cpu {
     }
 
     fn attention(&self, spec: &Attention, out: View, lse: View) -> Result<()> {
-        Err(Error::unsupported("not landed"))
+        attention::attention(spec, out, lse)
     }
 
     fn attention_backward(
@@ -276,7 +276,7 @@ impl Backend for Cpu {
         dk: View,
         dv: View,
     ) -> Result<()> {
-        Err(Error::unsupported("not landed"))
+        attention::attention_backward(spec, out, lse, dout, dq, dk, dv)
     }
 
     fn linalg(&self, op: Linalg, inputs: &[View], outputs: &[View]) -> Result<()> {

@@ -114,7 +114,7 @@ impl Strips {
 
     /// Strips of a task.
     fn grain(&self) -> usize {
-        (GRAIN / self.len).max(1)
+        (GRAIN / self.len.max(1)).max(1)
     }
 
     /// Coefficients of the channels, repeated for the columns of a strip where it has several channels.
@@ -172,6 +172,10 @@ unsafe fn backward<T: Float>(
     dx: Option<*mut T>,
     parameters: bool,
 ) -> (Vec<T::Acc>, Vec<T::Acc>) {
+    if spec.batch * spec.space == 0 {
+        let zeros = vec![T::Acc::ZERO; spec.channels];
+        return (zeros.clone(), zeros);
+    }
     let strips = Strips::of(spec);
     let (dys, xs) = (Shared::new(dy.cast_mut()), Shared::new(x.cast_mut()));
     let means = strips.spread(spec.space, mean.iter().copied());
@@ -521,3 +525,6 @@ multiversion! {
         strips: Strips, dy: *const T, x: *const T, dx: *mut T, scales: &[T::Acc], pull: Option<Pull<T::Acc>>,
     ) = gradient_kernel;
 }
+
+#[cfg(test)]
+mod tests;

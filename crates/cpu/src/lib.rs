@@ -1,6 +1,7 @@
 //! The CPU engine: kernels compiled per instruction set, one thread pool, a caching allocator, behind [`backend`].
 
 pub mod alloc;
+pub mod attention;
 mod backend;
 pub mod batch_norm;
 pub mod conv;
@@ -12,6 +13,7 @@ pub mod isa;
 pub mod lane;
 pub mod pointwise;
 pub mod pool;
+pub mod pool2d;
 mod product;
 pub mod random;
 pub mod reduce;

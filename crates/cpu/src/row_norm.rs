@@ -139,7 +139,16 @@ unsafe fn forward<T: Float>(
     rstd: *mut T::Acc,
 ) {
     let RowNorm { rows, cols, eps, rms } = *spec;
-    if rows == 0 || cols == 0 {
+    if cols == 0 {
+        for row in 0..rows {
+            // SAFETY: `rows` statistics. Those of nothing are undefined.
+            unsafe {
+                if !rms {
+                    *mean.add(row) = T::Acc::lit(f64::NAN);
+                }
+                *rstd.add(row) = T::Acc::lit(f64::NAN);
+            }
+        }
         return;
     }
     let (ones, zeros);
@@ -583,3 +592,6 @@ multiversion! {
     /// `n` elements at both, which do not overlap.
     pub(crate) unsafe fn add_into<R: Real>(to: *mut R, from: *const R, n: usize) = add_into_kernel;
 }
+
+#[cfg(test)]
+mod tests;

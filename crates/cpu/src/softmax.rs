@@ -547,3 +547,6 @@ multiversion! {
     /// The block lies within the tensors at the pointers; `dx` overlaps none.
     unsafe fn columns_backward<T: Float>(log: bool, b: Block, dy: *const T, y: *const T, dx: *mut T) = columns_backward_kernel;
 }
+
+#[cfg(test)]
+mod tests;

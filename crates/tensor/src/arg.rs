@@ -62,6 +62,12 @@ impl<'a> Arg<'a> {
 /// # Ok::<(), rushlight_core::Error>(())
 /// ```
 pub fn result_type(args: &[Arg]) -> DType {
+    // Nearly always: tensors of one dtype.
+    if let [Arg::Tensor(first), rest @ ..] = args
+        && rest.iter().all(|a| matches!(a, Arg::Tensor(t) if t.dtype() == first.dtype()))
+    {
+        return first.dtype();
+    }
     let mut groups: [Option<DType>; 3] = [None; 3];
     for arg in args {
         let rank = match arg {

@@ -5,7 +5,8 @@ use super::element::{Compute, Storage, transpose_in, transpose_out};
 use super::product::{Product, Segment};
 use super::scratch::{Scratch, Shared};
 use super::slab::Slab;
-use super::weights;
+use super::sums::Sums;
+use super::weights::{Lanes, pack_all};
 use crate::pool;
 use std::ops::Range;
 
@@ -25,6 +26,24 @@ fn rows_per_slab<E>(rows: usize, stride: usize, reach: usize, per_row: usize) ->
 /// How many ways to cut the panels of one slab so that all threads have work.
 fn panel_cuts(tasks: usize, panels: usize) -> usize {
     (2 * pool::num_threads()).div_ceil(tasks.max(1)).min(panels).max(1)
+}
+
+/// Pixels that make the weights worth fetching.
+const PIXELS: usize = 96;
+
+/// How many small images to take together.
+fn images_together(c: &Conv, pixels: usize) -> usize {
+    PIXELS.div_ceil(pixels.max(1)).clamp(1, c.batch)
+}
+
+/// Into how many packs to cut the batch, an even share for every thread.
+fn packs(c: &Conv, together: usize) -> usize {
+    c.batch.div_ceil(together).next_multiple_of(pool::num_threads()).min(c.batch)
+}
+
+/// The same rows in each of `images` copies, `stride` elements apart.
+fn in_every_image(rows: &[usize], images: usize, stride: usize) -> Vec<usize> {
+    (0..images).flat_map(|image| rows.iter().map(move |row| row + image * stride)).collect()
 }
 
 /// `out[c_rows[i]] = Σ_taps Σ_channels slab · panel`, in stretches short enough to keep the panel's rows cached.
@@ -90,7 +109,7 @@ pub(super) unsafe fn forward<T: Storage>(c: &Conv, x: *const T, w: *const T, bia
     let (taps, inputs, outputs) = (c.taps(), c.group_inputs(), c.group_outputs());
     let panels = outputs.div_ceil(width);
     // SAFETY: `w` is the weight, `bias` the bias of `c`.
-    let (mut packed, mut bias_wide) = unsafe { (weights::by_output(c, w), c.widen_bias(bias)) };
+    let (mut packed, mut bias_wide) = unsafe { (pack_all(c, Lanes::Outputs, w), c.widen_bias(bias)) };
     let bias = bias_wide.as_mut().map_or(std::ptr::null(), |b| b.ptr::<E<T>>().cast_const());
     let (weight, bias) = (Shared::of(packed.ptr::<E<T>>()), Shared::of(bias));
     let (x, y) = (Shared::of(x), Shared::new(y));
@@ -98,29 +117,35 @@ pub(super) unsafe fn forward<T: Storage>(c: &Conv, x: *const T, w: *const T, bia
     let [depths, height, cols] = c.output;
     let rows = output_rows::<E<T>>(c);
     let slabs = height.div_ceil(rows);
-    let boxes = c.batch * c.groups * depths * slabs;
+    let packs = packs(c, images_together(c, rows * cols));
+    let boxes = packs * c.groups * depths * slabs;
     let cuts = panel_cuts(boxes, panels);
     pool::parallel_for(boxes * cuts, |task| {
         let (cut, task) = (task % cuts, task / cuts);
         let (slab_index, task) = (task % slabs, task / slabs);
         let (depth, task) = (task % depths, task / depths);
-        let (group, image) = (task % c.groups, task / c.groups);
+        let (group, pack) = (task % c.groups, task / c.groups);
+        let images = c.batch * pack / packs..c.batch * (pack + 1) / packs;
         let start = slab_index * rows;
         let rows = rows.min(height - start);
         let slab = input_slab(c, depth, start..start + rows);
         let pixels = rows * cols;
-        let mut copy = Scratch::new::<E<T>>(slab.room());
-        let mut out = Scratch::new::<E<T>>(pixels * width);
+        let mut copy = Scratch::new::<E<T>>(images.len() * slab.room());
+        let mut out = Scratch::new::<E<T>>(images.len() * pixels * width);
         let (a_step, row_step) = (c.stride[2] * slab.pitch(), c.stride[1] * slab.row_pitch());
         let a_rows: Vec<usize> = (0..pixels).map(|p| p / cols * row_step + p % cols * a_step).collect();
-        let c_rows: Vec<usize> = (0..pixels).map(|p| p * width).collect();
+        let a_rows = in_every_image(&a_rows, images.len(), slab.room());
+        let c_rows: Vec<usize> = (0..images.len() * pixels).map(|p| p * width).collect();
         let offsets = tap_offsets(c, &slab);
         let segments: Vec<Segment> =
             offsets.iter().enumerate().map(|(tap, &a)| Segment { a, b: tap * inputs * width }).collect();
         // SAFETY: the slab holds every pixel and tap of these rows; this task alone writes these rows of these channels.
         unsafe {
-            slab.clear(copy.ptr::<E<T>>());
-            slab.fill(x.get().add((image * c.in_channels + group * inputs) * c.input_size()), copy.ptr());
+            for (i, image) in images.clone().enumerate() {
+                let copy = copy.ptr::<E<T>>().add(i * slab.room());
+                slab.clear(copy);
+                slab.fill(x.get().add((image * c.in_channels + group * inputs) * c.input_size()), copy);
+            }
             for panel in panels * cut / cuts..panels * (cut + 1) / cuts {
                 let lanes = (outputs - panel * width).min(width);
                 contract(&Product {
@@ -136,9 +161,12 @@ pub(super) unsafe fn forward<T: Storage>(c: &Conv, x: *const T, w: *const T, bia
                     accumulate: false,
                 });
                 let channel = group * outputs + panel * width;
-                let at = ((image * c.out_channels + channel) * depths + depth) * height * cols + start * cols;
                 let bias = if bias.get().is_null() { std::ptr::null() } else { bias.get().add(channel).cast_const() };
-                transpose_out::<T>(out.ptr(), width, pixels, lanes, y.get().add(at), c.output_size(), bias);
+                for (i, image) in images.clone().enumerate() {
+                    let at = ((image * c.out_channels + channel) * depths + depth) * height * cols + start * cols;
+                    let out = out.ptr::<E<T>>().add(i * pixels * width);
+                    transpose_out::<T>(out, width, pixels, lanes, y.get().add(at), c.output_size(), bias);
+                }
             }
         }
     });
@@ -173,7 +201,7 @@ pub(super) unsafe fn backward_input<T: Storage>(c: &Conv, dy: *const T, w: *cons
     let (taps, inputs, outputs) = (c.taps(), c.group_inputs(), c.group_outputs());
     let panels = inputs.div_ceil(width);
     // SAFETY: `w` is the weight of `c`.
-    let mut packed = unsafe { weights::by_input(c, w) };
+    let mut packed = unsafe { pack_all(c, Lanes::Inputs, w) };
     let weight = Shared::of(packed.ptr::<E<T>>());
     let (dy, dx) = (Shared::of(dy), Shared::new(dx));
 
@@ -184,13 +212,15 @@ pub(super) unsafe fn backward_input<T: Storage>(c: &Conv, dy: *const T, w: *cons
     // The slab's rows advance once every `stride` rows of the input.
     let rows = rows_per_slab::<E<T>>(height.div_ceil(c.stride[1]), 1, reach, per_row) * c.stride[1];
     let slabs = height.div_ceil(rows);
-    let boxes = c.batch * c.groups * depths * slabs;
+    let packs = packs(c, images_together(c, rows * cols / (c.stride[1] * c.stride[2])));
+    let boxes = packs * c.groups * depths * slabs;
     let cuts = panel_cuts(boxes, panels);
     pool::parallel_for(boxes * cuts, |task| {
         let (cut, task) = (task % cuts, task / cuts);
         let (slab_index, task) = (task % slabs, task / slabs);
         let (depth, task) = (task % depths, task / depths);
-        let (group, image) = (task % c.groups, task / c.groups);
+        let (group, pack) = (task % c.groups, task / c.groups);
+        let images = c.batch * pack / packs..c.batch * (pack + 1) / packs;
         let start = slab_index * rows;
         let rows = rows.min(height - start);
         let depth_taps = taps_of(c, 0, depth);
@@ -198,8 +228,8 @@ pub(super) unsafe fn backward_input<T: Storage>(c: &Conv, dy: *const T, w: *cons
         let planes = depth_taps.iter().map(|&(_, plane)| plane).collect();
         let slab = Slab::new(outputs, c.output, planes, (row, row_count), (col, col_count));
         let pixels = rows * cols;
-        let mut copy = Scratch::new::<E<T>>(slab.room());
-        let mut out = Scratch::new::<E<T>>(pixels * width);
+        let mut copy = Scratch::new::<E<T>>(images.len() * slab.room());
+        let mut out = Scratch::new::<E<T>>(images.len() * pixels * width);
         // Input positions of equal remainder modulo the stride see the same taps, one output apart.
         let mut classes = Vec::new();
         for first_row in start..(start + c.stride[1]).min(start + rows) {
@@ -225,13 +255,18 @@ pub(super) unsafe fn backward_input<T: Storage>(c: &Conv, dy: *const T, w: *cons
                         c_rows.push(((r - start) * cols + q) * width);
                     }
                 }
+                let a_rows = in_every_image(&a_rows, images.len(), slab.room());
+                let c_rows = in_every_image(&c_rows, images.len(), pixels * width);
                 classes.push((segments, a_rows, c_rows));
             }
         }
         // SAFETY: the slab holds every output linked with these rows; this task alone writes these rows of these channels.
         unsafe {
-            slab.clear(copy.ptr::<E<T>>());
-            slab.fill(dy.get().add((image * c.out_channels + group * outputs) * c.output_size()), copy.ptr());
+            for (i, image) in images.clone().enumerate() {
+                let copy = copy.ptr::<E<T>>().add(i * slab.room());
+                slab.clear(copy);
+                slab.fill(dy.get().add((image * c.out_channels + group * outputs) * c.output_size()), copy);
+            }
             for panel in panels * cut / cuts..panels * (cut + 1) / cuts {
                 let lanes = (inputs - panel * width).min(width);
                 for (segments, a_rows, c_rows) in &classes {
@@ -249,9 +284,11 @@ pub(super) unsafe fn backward_input<T: Storage>(c: &Conv, dy: *const T, w: *cons
                     });
                 }
                 let channel = group * inputs + panel * width;
-                let at = ((image * c.in_channels + channel) * depths + depth) * height * cols + start * cols;
-                let dst = dx.get().add(at);
-                transpose_out::<T>(out.ptr(), width, pixels, lanes, dst, c.input_size(), std::ptr::null());
+                for (i, image) in images.clone().enumerate() {
+                    let at = ((image * c.in_channels + channel) * depths + depth) * height * cols + start * cols;
+                    let (out, dst) = (out.ptr::<E<T>>().add(i * pixels * width), dx.get().add(at));
+                    transpose_out::<T>(out, width, pixels, lanes, dst, c.input_size(), std::ptr::null());
+                }
             }
         }
     });
@@ -267,7 +304,8 @@ pub(super) unsafe fn backward_weight<T: Storage>(c: &Conv, x: *const T, dy: *con
     let [depths, height, cols] = c.output;
     let slab_rows = output_rows::<E<T>>(c);
     let slabs = height.div_ceil(slab_rows);
-    let boxes = c.batch * depths * slabs;
+    let together = images_together(c, slab_rows * cols);
+    let boxes = c.batch.div_ceil(together) * depths * slabs;
     let (x, dy) = (Shared::of(x), Shared::of(dy));
     let sums = Sums { blocks: c.groups * panels, block: inputs * taps * width, parts: boxes };
     // SAFETY: a task adds to the sum it is given and to nothing else; the sums are laid out as `finish` expects.
@@ -277,19 +315,25 @@ pub(super) unsafe fn backward_weight<T: Storage>(c: &Conv, x: *const T, dy: *con
             let lanes = (outputs - panel * width).min(width);
             for index in boxes {
                 let (slab_index, rest) = (index % slabs, index / slabs);
-                let (depth, image) = (rest % depths, rest / depths);
+                let (depth, pack) = (rest % depths, rest / depths);
+                let images = pack * together..((pack + 1) * together).min(c.batch);
                 let start = slab_index * slab_rows;
                 let rows = slab_rows.min(height - start);
                 let slab = input_slab(c, depth, start..start + rows);
-                let mut left = Scratch::new::<E<T>>(slab.room());
-                let mut right = Scratch::new::<E<T>>(rows * cols * width);
-                slab.clear(left.ptr::<E<T>>());
-                slab.fill(x.get().add((image * c.in_channels + group * inputs) * c.input_size()), left.ptr());
-                let channel = image * c.out_channels + group * outputs + panel * width;
-                let src = dy.get().add((channel * depths + depth) * height * cols + start * cols);
-                let at: Vec<usize> = (0..rows * cols).map(|p| p * width).collect();
-                transpose_in::<T>(src, c.output_size(), lanes, right.ptr(), &at);
-                add_products(c, &slab, rows, left.ptr(), right.ptr(), sum, lanes);
+                let pixels = rows * cols;
+                let at: Vec<usize> = (0..pixels).map(|p| p * width).collect();
+                let mut left = Scratch::new::<E<T>>(images.len() * slab.room());
+                let mut right = Scratch::new::<E<T>>(images.len() * pixels * width);
+                for (i, image) in images.clone().enumerate() {
+                    let left = left.ptr::<E<T>>().add(i * slab.room());
+                    slab.clear(left);
+                    slab.fill(x.get().add((image * c.in_channels + group * inputs) * c.input_size()), left);
+                    let channel = image * c.out_channels + group * outputs + panel * width;
+                    let src = dy.get().add((channel * depths + depth) * height * cols + start * cols);
+                    let right = right.ptr::<E<T>>().add(i * pixels * width);
+                    transpose_in::<T>(src, c.output_size(), lanes, right, &at);
+                }
+                add_products(c, &slab, (images.len(), rows), left.ptr(), right.ptr(), sum, lanes);
             }
         })
     };
@@ -297,14 +341,14 @@ pub(super) unsafe fn backward_weight<T: Storage>(c: &Conv, x: *const T, dy: *con
     unsafe { sums.finish(partial.ptr::<E<T>>(), c, dw) }
 }
 
-/// Adds one slab's share to `sum`, laid out `[input channel][tap][lane]`.
+/// Adds the share of the same rows of some images to `sum`, laid out `[input channel][tap][lane]`.
 ///
 /// # Safety
-/// `left` is the slab's copy, `right` the output gradient of its pixels, panel-wide; `sum` is as large as said.
+/// `left` are the slab's copies, `right` the output gradient of their pixels, panel-wide; `sum` is as large as said.
 unsafe fn add_products<E: Compute>(
     c: &Conv,
     slab: &Slab,
-    rows: usize,
+    (images, rows): (usize, usize),
     left: *const E,
     right: *const E,
     sum: *mut E,
@@ -314,7 +358,9 @@ unsafe fn add_products<E: Compute>(
     let a_rows: Vec<usize> = (0..inputs).collect();
     let c_rows: Vec<usize> = (0..inputs).map(|i| i * taps * E::PANEL).collect();
     let (a_step, row_step) = (c.stride[2] * slab.pitch(), c.stride[1] * slab.row_pitch());
-    let rows: Vec<Segment> = (0..rows).map(|r| Segment { a: r * row_step, b: r * cols * E::PANEL }).collect();
+    let rows: Vec<Segment> = (0..images * rows)
+        .map(|r| Segment { a: r / rows * slab.room() + r % rows * row_step, b: r * cols * E::PANEL })
+        .collect();
     let offsets = tap_offsets(c, slab);
     for group in rows.chunks((DEPTH / cols).max(1)) {
         for (tap, &offset) in offsets.iter().enumerate() {
@@ -334,69 +380,5 @@ unsafe fn add_products<E: Compute>(
                 });
             }
         }
-    }
-}
-
-/// A weight gradient being summed: `blocks` independent blocks, an equal number to a panel, each a sum over `parts` of the batch.
-///
-/// The parts are split by the problem's size alone and added in order: the bits do not depend on the number of threads.
-pub(super) struct Sums {
-    pub blocks: usize,
-    /// Elements of a block.
-    pub block: usize,
-    pub parts: usize,
-}
-
-impl Sums {
-    /// Enough tasks for a few threads, without sums that outgrow the activations.
-    pub(super) fn splits(&self) -> usize {
-        16usize.div_ceil(self.blocks.max(1)).min(self.parts).max(1)
-    }
-
-    /// Runs `add(block, parts, sum)` over the pool; the sums are zero at first.
-    ///
-    /// # Safety
-    /// `add` writes only to its sum.
-    pub(super) unsafe fn collect<E: Compute>(&self, add: impl Fn(usize, Range<usize>, *mut E) + Sync) -> Scratch {
-        let splits = self.splits();
-        let mut sums = Scratch::new::<E>(splits * self.blocks * self.block);
-        let shared = Shared::new(sums.ptr::<E>());
-        pool::parallel_for(splits * self.blocks, |task| {
-            let (block, split) = (task % self.blocks, task / self.blocks);
-            let range = self.parts * split / splits..self.parts * (split + 1) / splits;
-            // SAFETY: the sum of this task.
-            let sum = unsafe { shared.get().add(task * self.block) };
-            // SAFETY: as above; zero bytes are zeros.
-            unsafe { std::ptr::write_bytes(sum, 0, self.block) };
-            add(block, range, sum);
-        });
-        sums
-    }
-
-    /// Adds the splits in order and writes the gradient; sums are laid out `[input channel][tap][lane]`.
-    ///
-    /// # Safety
-    /// `sums` comes from [`collect`](Self::collect), `dw` is the weight's gradient.
-    pub(super) unsafe fn finish<T: Storage>(&self, sums: *mut T::Compute, c: &Conv, dw: *mut T) {
-        let (rows, outputs, width) = (c.group_inputs() * c.taps(), c.group_outputs(), T::Compute::PANEL);
-        let panels = outputs.div_ceil(width);
-        let (sums, dw, splits) = (Shared::new(sums), Shared::new(dw), self.splits());
-        let per_panel = self.blocks * self.block / (c.groups * panels);
-        pool::parallel_for(c.groups * panels, |task| {
-            let (group, panel) = (task / panels, task % panels);
-            let lanes = (outputs - panel * width).min(width);
-            // SAFETY: this task's panel of every split, and its filters of the gradient.
-            unsafe {
-                let total = sums.get().add(task * per_panel);
-                for split in 1..splits {
-                    let part = total.add(split * self.blocks * self.block);
-                    for i in 0..per_panel {
-                        *total.add(i) += *part.add(i);
-                    }
-                }
-                let dst = dw.get().add((group * outputs + panel * width) * rows);
-                transpose_out::<T>(total, width, rows, lanes, dst, rows, std::ptr::null());
-            }
-        });
     }
 }

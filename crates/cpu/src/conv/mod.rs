@@ -13,6 +13,7 @@ mod product;
 mod scratch;
 mod simd;
 mod slab;
+mod sums;
 #[cfg(test)]
 mod tests;
 #[cfg(target_arch = "x86_64")]

@@ -1,11 +1,12 @@
 //! Convolutions over few channels: first layers, and groups of few channels down to depthwise.
 
 use super::Conv;
-use super::direct::{Sums, linked, taps_of};
+use super::direct::{linked, taps_of};
 use super::element::Storage;
 use super::narrow_kernel::{Accumulate, Correlate, LANES, ROWS, SLACK, accumulate, correlate, move_rows};
 use super::planes::{Planes, Stretch};
 use super::scratch::{Scratch, Shared};
+use super::sums::Sums;
 use crate::pool;
 use std::ops::Range;
 

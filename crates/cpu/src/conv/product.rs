@@ -85,12 +85,6 @@ unsafe fn tile<E: Copy + Default, I: Simd<E>, const M: usize, const N: usize>(p:
         let mut a = [p.a; M];
         for i in 0..M {
             a[i] = p.a.add(*p.a_rows.get_unchecked(row + i));
-            if p.accumulate {
-                let c = p.c.add(*p.c_rows.get_unchecked(row + i) + lane);
-                for j in 0..N {
-                    acc[i][j] = I::V::load(c.add(j * I::V::LANES));
-                }
-            }
         }
         for segment in p.segments {
             let mut offset = segment.a;
@@ -113,7 +107,10 @@ unsafe fn tile<E: Copy + Default, I: Simd<E>, const M: usize, const N: usize>(p:
         for i in 0..M {
             let c = p.c.add(*p.c_rows.get_unchecked(row + i) + lane);
             for j in 0..N {
-                acc[i][j].store(c.add(j * I::V::LANES));
+                let c = c.add(j * I::V::LANES);
+                // Adding the finished sum, not going on from the old one, keeps the error of long sums small.
+                let total = if p.accumulate { I::V::load(c).add(acc[i][j]) } else { acc[i][j] };
+                total.store(c);
             }
         }
     }

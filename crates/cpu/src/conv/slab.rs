@@ -11,8 +11,12 @@ pub(super) struct Slab {
     cols: usize,
     channels: usize,
     image: [usize; 3],
-    /// The first image row present in the slab.
+    /// Where the box starts in the image.
+    row: isize,
+    col: isize,
+    /// The first image row in the box, and how many there are.
     first: usize,
+    present: usize,
     /// Offset in a plane of the slab for each image pixel of those rows; pixels outside the box go past its end.
     at: Vec<usize>,
 }
@@ -29,7 +33,8 @@ impl Slab {
         let [_, height, width] = image;
         let first = row.clamp(0, height as isize) as usize;
         let last = (row + rows as isize).clamp(first as isize, height as isize) as usize;
-        let mut slab = Self { planes, rows, cols, channels, image, first, at: Vec::new() };
+        let mut slab =
+            Self { planes, rows, cols, channels, image, row, col, first, present: last - first, at: Vec::new() };
         let (dump, pitch) = (slab.len(), slab.pitch());
         slab.at.reserve((last - first) * width);
         for r in first..last {
@@ -65,13 +70,31 @@ impl Slab {
         self.len() + cut
     }
 
-    /// Sets everything to zero. Borders stay so: filling touches only what the image covers.
+    /// Sets what the image does not cover to zero. It stays so: filling touches only what the image covers.
     ///
     /// # Safety
     /// `dst` has [`room`](Self::room) elements.
     pub(super) unsafe fn clear<E: Copy>(&self, dst: *mut E) {
-        // SAFETY: all-zero bytes are a float's zero.
-        unsafe { std::ptr::write_bytes(dst, 0, self.len()) }
+        let [depth, _, width] = self.image;
+        let (top, bottom) = (self.first as isize - self.row, (self.first + self.present) as isize - self.row);
+        let left = (-self.col).clamp(0, self.cols as isize) as usize;
+        let right = (width as isize - self.col).clamp(left as isize, self.cols as isize) as usize;
+        let zero = |start: usize, pixels: usize| {
+            // SAFETY: pixels of the slab; all-zero bytes are a float's zero.
+            unsafe { std::ptr::write_bytes(dst.add(start * self.pitch()), 0, pixels * self.pitch()) }
+        };
+        for (i, &plane) in self.planes.iter().enumerate() {
+            let covered = plane >= 0 && plane < depth as isize;
+            for row in 0..self.rows {
+                let start = (i * self.rows + row) * self.cols;
+                if covered && (top..bottom).contains(&(row as isize)) {
+                    zero(start, left);
+                    zero(start + right, self.cols - right);
+                } else {
+                    zero(start, self.cols);
+                }
+            }
+        }
     }
 
     /// Copies the box out of `image`, the group's first channel.

@@ -227,6 +227,29 @@ fn every_level_and_dtype_agrees_with_a_plain_loop() {
 }
 
 #[test]
+fn large_images_are_cut_and_many_channels_stay_accurate() {
+    let wide = |v| [1, v, v];
+    let first_layer = conv(DType::F32, 1, (3, 5, 1), [1, 230, 250], wide(7), wide(2), [0, 3, 3], [1; 3]);
+    let depthwise = conv(DType::F32, 2, (6, 12, 6), [1, 240, 211], wide(3), [1, 2, 1], [0, 1, 1], [1, 1, 2]);
+    let long = conv(DType::F32, 1, (2, 3, 1), [1, 1, 70_000], [1, 1, 9], [1, 1, 3], [0, 0, 4], [1; 3]);
+    let deep = conv(DType::F32, 1, (18, 17, 1), [5, 40, 44], [2, 3, 2], [2, 1, 1], [1, 1, 0], [1; 3]);
+    let shapes = [
+        first_layer,
+        depthwise,
+        long,
+        deep,
+        square(1, (18, 20), 96, 3, 2, 1),
+        square(1, (16, 17), 90, 3, 1, 1),
+        square(4, (300, 16), 8, 3, 1, 1),
+        square(1, (300, 20), 10, 1, 1, 0),
+    ];
+    let _guard = PROCESS.lock().unwrap_or_else(|e| e.into_inner());
+    for (seed, c) in shapes.into_iter().enumerate() {
+        Case::new(c.expect("the kernel fits"), seed as u64).check();
+    }
+}
+
+#[test]
 fn the_number_of_threads_does_not_change_a_bit() {
     let _guard = PROCESS.lock().unwrap_or_else(|e| e.into_inner());
     let before = pool::num_threads();

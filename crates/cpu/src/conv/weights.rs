@@ -4,51 +4,87 @@ use super::Conv;
 use super::element::{Compute, Storage, transpose_in};
 use super::scratch::{Scratch, Shared};
 use crate::pool;
+use std::ops::Range;
 
-/// `[group][panel of output channels][tap][input channel][lane]`: what the forward pass multiplies with.
-///
-/// # Safety
-/// `w` is the weight of `c`.
-pub(super) unsafe fn by_output<T: Storage>(c: &Conv, w: *const T) -> Scratch {
-    let (taps, inputs, outputs) = (c.taps(), c.group_inputs(), c.group_outputs());
-    let width = T::Compute::PANEL;
-    let panels = outputs.div_ceil(width);
-    let mut packed = Scratch::new::<T::Compute>(c.groups * panels * taps * inputs * width);
-    let (src, dst) = (Shared::of(w), Shared::new(packed.ptr::<T::Compute>()));
-    let at: Vec<usize> = (0..inputs * taps).map(|j| (j % taps * inputs + j / taps) * width).collect();
-    pool::parallel_for(c.groups * panels, |task| {
-        let (group, first) = (task / panels, task % panels * width);
-        let count = (outputs - first).min(width);
-        // SAFETY: the rows are `count` output channels of this group, the panel is this task's.
-        unsafe {
-            let src = src.get().add((group * outputs + first) * inputs * taps);
-            transpose_in::<T>(src, inputs * taps, count, dst.get().add(task * taps * inputs * width), &at);
-        }
-    });
-    packed
+/// Which channels are the lanes of a panel; the others are its rows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lanes {
+    /// Output channels: what the forward pass multiplies with.
+    Outputs,
+    /// Input channels: what the input gradient multiplies with.
+    Inputs,
 }
 
-/// `[group][panel of input channels][tap][output channel][lane]`: what the input gradient multiplies with.
+impl Lanes {
+    /// Channels of a group along the lanes and along the rows.
+    fn channels(self, c: &Conv) -> (usize, usize) {
+        match self {
+            Lanes::Outputs => (c.group_outputs(), c.group_inputs()),
+            Lanes::Inputs => (c.group_inputs(), c.group_outputs()),
+        }
+    }
+}
+
+/// Packs rows `rows` of one panel: tap `t` of row `r` goes to `dst[t·tap_stride + (r − rows.start)·PANEL ..]`.
+///
+/// # Safety
+/// `w` is the weight of `c`, the panel exists in the group, `dst` has room.
+pub(super) unsafe fn pack<T: Storage>(
+    c: &Conv,
+    lanes: Lanes,
+    w: *const T,
+    (group, panel): (usize, usize),
+    rows: Range<usize>,
+    dst: *mut T::Compute,
+    tap_stride: usize,
+) {
+    let (taps, inputs, outputs) = (c.taps(), c.group_inputs(), c.group_outputs());
+    let width = T::Compute::PANEL;
+    let first = panel * width;
+    let count = (lanes.channels(c).0 - first).min(width);
+    match lanes {
+        Lanes::Outputs => {
+            let at: Vec<usize> = (0..rows.len() * taps).map(|j| j % taps * tap_stride + j / taps * width).collect();
+            // SAFETY: `count` filters of the group, each a row of `inputs · taps` elements.
+            unsafe {
+                let src = w.add(((group * outputs + first) * inputs + rows.start) * taps);
+                transpose_in::<T>(src, inputs * taps, count, dst, &at);
+            }
+        }
+        Lanes::Inputs => {
+            let at: Vec<usize> = (0..taps).map(|tap| tap * tap_stride).collect();
+            for (i, output) in rows.enumerate() {
+                // SAFETY: `count` input channels of one filter, each a row of `taps` elements.
+                unsafe {
+                    let src = w.add(((group * outputs + output) * inputs + first) * taps);
+                    transpose_in::<T>(src, taps, count, dst.add(i * width), &at);
+                }
+            }
+        }
+    }
+}
+
+/// All panels of all groups: `[group][panel][tap][row][lane]`.
 ///
 /// # Safety
 /// `w` is the weight of `c`.
-pub(super) unsafe fn by_input<T: Storage>(c: &Conv, w: *const T) -> Scratch {
-    let (taps, inputs, outputs) = (c.taps(), c.group_inputs(), c.group_outputs());
+pub(super) unsafe fn pack_all<T: Storage>(c: &Conv, lanes: Lanes, w: *const T) -> Scratch {
+    let (across, rows) = lanes.channels(c);
     let width = T::Compute::PANEL;
-    let panels = inputs.div_ceil(width);
-    let mut packed = Scratch::new::<T::Compute>(c.groups * panels * taps * outputs * width);
+    let panels = across.div_ceil(width);
+    let panel_len = c.taps() * rows * width;
+    let mut packed = Scratch::new::<T::Compute>(c.groups * panels * panel_len);
     let (src, dst) = (Shared::of(w), Shared::new(packed.ptr::<T::Compute>()));
-    let at: Vec<usize> = (0..taps).map(|tap| tap * outputs * width).collect();
-    pool::parallel_for(c.groups * panels, |task| {
-        let (group, first) = (task / panels, task % panels * width);
-        let count = (inputs - first).min(width);
-        for output in 0..outputs {
-            // SAFETY: the rows are `count` input channels of one filter, the panel is this task's.
-            unsafe {
-                let src = src.get().add(((group * outputs + output) * inputs + first) * taps);
-                let dst = dst.get().add((task * taps * outputs + output) * width);
-                transpose_in::<T>(src, taps, count, dst, &at);
-            }
+    // A piece is large enough to be worth a task, and small enough to share out a single panel.
+    let piece = 64;
+    let pieces = rows.div_ceil(piece);
+    pool::parallel_for(c.groups * panels * pieces, |task| {
+        let (index, start) = (task / pieces, task % pieces * piece);
+        let range = start..(start + piece).min(rows);
+        // SAFETY: these rows of this panel are the task's.
+        unsafe {
+            let dst = dst.get().add(index * panel_len + start * width);
+            pack(c, lanes, src.get().cast_const(), (index / panels, index % panels), range, dst, rows * width);
         }
     });
     packed

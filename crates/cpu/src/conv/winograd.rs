@@ -4,12 +4,13 @@
 //! point, result transform, output.
 
 use super::Conv;
-use super::direct::{Sums, contract};
+use super::direct::contract;
 use super::element::{Compute, Storage, transpose_out};
 use super::product::{Product, Segment};
 use super::scratch::{Scratch, Shared};
 use super::slab::Slab;
-use super::weights;
+use super::sums::Sums;
+use super::weights::{Lanes, pack};
 use super::winograd_transform::{Filter, Image, Outcome, POINTS, Square, Transform, transform};
 use crate::pool;
 use std::ops::Range;
@@ -22,6 +23,9 @@ const GROUP: usize = 48;
 
 /// Transformed weights held at a time.
 const WEIGHT_BYTES: usize = 10 << 20;
+
+/// Channels of a weight panel transformed as one task.
+const PIECE: usize = 16;
 
 const WIDTH: usize = <f32 as Compute>::PANEL;
 
@@ -160,9 +164,20 @@ struct Pass {
     from_size: [usize; 2],
     to_size: [usize; 2],
     pad: [isize; 2],
-    /// Whether the kernel is turned by half a turn.
-    flip: bool,
+    /// The lanes of the weight's panels: the channels of the result.
+    lanes: Lanes,
 }
+
+/// What a pass works on; `points` are the transformed weights of the panels at hand.
+struct Operands<T> {
+    src: *const T,
+    points: *const f32,
+    bias: *const f32,
+    dst: *mut T,
+}
+
+// SAFETY: tasks read all but `dst`, of which each writes a part of its own.
+unsafe impl<T> Sync for Operands<T> {}
 
 /// # Safety
 /// The pointers are the tensors `c` describes; `bias` may be null.
@@ -174,13 +189,13 @@ pub(super) unsafe fn forward<T: Storage<Compute = f32>>(c: &Conv, x: *const T, w
         from_size: [c.input[1], c.input[2]],
         to_size: [c.output[1], c.output[2]],
         pad: [c.padding[1] as isize, c.padding[2] as isize],
-        flip: false,
+        lanes: Lanes::Outputs,
     };
     // SAFETY: the tensors of the pass.
     unsafe {
-        let (mut packed, mut wide) = (weights::by_output(c, w), c.widen_bias(bias));
+        let mut wide = c.widen_bias(bias);
         let bias = wide.as_mut().map_or(std::ptr::null(), |b| b.ptr::<f32>().cast_const());
-        pass.run(x, packed.ptr(), bias, y);
+        pass.run(c, x, w, bias, y);
     }
 }
 
@@ -194,81 +209,93 @@ pub(super) unsafe fn backward_input<T: Storage<Compute = f32>>(c: &Conv, dy: *co
         from_size: [c.output[1], c.output[2]],
         to_size: [c.input[1], c.input[2]],
         pad: [2 - c.padding[1] as isize, 2 - c.padding[2] as isize],
-        flip: true,
+        lanes: Lanes::Inputs,
     };
     // SAFETY: the tensors of the pass.
     unsafe {
-        let mut packed = weights::by_input(c, w);
-        pass.run(dy, packed.ptr(), std::ptr::null(), dx);
+        pass.run(c, dy, w, std::ptr::null(), dx);
     }
 }
 
 impl Pass {
     /// # Safety
-    /// `src` and `dst` are the images of the pass, `packed` its weights in panels, `bias` null or a value for each channel.
-    unsafe fn run<T: Storage<Compute = f32>>(&self, src: *const T, packed: *const f32, bias: *const f32, dst: *mut T) {
+    /// `src` and `dst` are the images of the pass, `w` the weight of `c`, `bias` null or a value for each channel.
+    unsafe fn run<T: Storage<Compute = f32>>(
+        &self,
+        c: &Conv,
+        src: *const T,
+        w: *const T,
+        bias: *const f32,
+        dst: *mut T,
+    ) {
         let tiling = Tiling::new(self.batch, self.to_size);
         let panels = self.to.div_ceil(WIDTH);
         let panel_len = self.from * WIDTH;
         let together = (WEIGHT_BYTES / (POINTS * panel_len * size_of::<f32>())).clamp(1, panels);
-        let (src, dst, bias) = (Shared::of(src), Shared::new(dst), Shared::of(bias));
-        let packed = Shared::of(packed);
         let mut points = Scratch::new::<f32>(together * POINTS * panel_len);
-        let points = Shared::new(points.ptr::<f32>());
+        let operands = Operands { src, points: points.ptr::<f32>(), bias, dst };
+        let (w, points) = (Shared::of(w), Shared::new(points.ptr::<f32>()));
+        let pieces = self.from.div_ceil(PIECE);
         for first in (0..panels).step_by(together) {
             let panels = first..(first + together).min(panels);
-            let share = self.from.div_ceil(16);
-            pool::parallel_for(panels.len() * 16, |task| {
-                let channels = (task % 16 * share).min(self.from)..((task % 16 + 1) * share).min(self.from);
-                let panel = task / 16;
+            pool::parallel_for(panels.len() * pieces, |task| {
+                let (panel, start) = (task / pieces, task % pieces * PIECE);
+                let channels = start..(start + PIECE).min(self.from);
                 // SAFETY: these channels of this panel are the task's.
                 unsafe {
-                    let from = packed.get().add((first + panel) * 9 * panel_len);
-                    self.weights(from, points.get().add(panel * POINTS * panel_len), channels);
+                    let points = points.get().add(panel * POINTS * panel_len);
+                    self.weights(c, w.get().cast_const(), first + panel, channels, points);
                 }
             });
             pool::parallel_for(tiling.groups(), |index| {
-                let group = tiling.group(index);
                 // SAFETY: the output of these tiles and panels is this task's.
-                unsafe { self.group(&tiling, &group, panels.clone(), src, points.get(), bias.get(), dst) }
+                unsafe { self.group(&tiling, &tiling.group(index), panels.clone(), &operands) }
             });
         }
     }
 
-    /// Brings some input channels of a panel to points, `[point][channel][lane]`.
+    /// Brings some channels of a panel to points, `[point][channel][lane]`.
     ///
     /// # Safety
-    /// `packed` is the panel, `[tap][channel][lane]`; `points` has room.
-    unsafe fn weights(&self, packed: *const f32, points: *mut f32, channels: Range<usize>) {
-        let len = (self.from * WIDTH) as isize;
+    /// `w` is the weight of `c`; `points` has room for the whole panel.
+    unsafe fn weights<T: Storage<Compute = f32>>(
+        &self,
+        c: &Conv,
+        w: *const T,
+        panel: usize,
+        channels: Range<usize>,
+        points: *mut f32,
+    ) {
+        let tap = channels.len() * WIDTH;
+        let mut packed = Scratch::new::<f32>(9 * tap);
         let squares: Vec<Square> =
-            channels.map(|c| Square { src: c * WIDTH, dst: c * WIDTH, rows: 6, cols: 6 }).collect();
-        let (start, sign) = if self.flip { (8 * len, -1) } else { (0, 1) };
-        // SAFETY: nine taps of the panel, forwards or backwards.
+            (0..channels.len()).map(|i| Square { src: i * WIDTH, dst: i * WIDTH, rows: 6, cols: 6 }).collect();
+        // The input gradient is a convolution with the kernel turned by half a turn.
+        let (start, sign) = if self.lanes == Lanes::Inputs { (8 * tap, -1) } else { (0, 1) };
+        // SAFETY: nine taps of these channels, forwards or backwards.
         unsafe {
+            pack(c, self.lanes, w, (0, panel), channels.clone(), packed.ptr(), tap);
             transform::<Filter<3>>(&Transform {
-                src: packed.offset(start),
-                src_strides: (3 * len * sign, len * sign),
-                dst: points,
-                dst_strides: (6 * len as usize, len as usize),
+                src: packed.ptr::<f32>().add(start),
+                src_strides: (3 * sign * tap as isize, sign * tap as isize),
+                dst: points.add(channels.start * WIDTH),
+                dst_strides: (6 * self.from * WIDTH, self.from * WIDTH),
                 squares: &squares,
                 lanes: WIDTH,
             });
         }
     }
 
+    /// Carries a group of tiles through all steps, for some panels of the result's channels.
+    ///
     /// # Safety
-    /// As [`run`](Self::run); `points` are the transformed weights of `panels`.
-    #[allow(clippy::too_many_arguments)]
+    /// The operands are those of [`run`](Self::run).
     unsafe fn group<T: Storage<Compute = f32>>(
         &self,
         tiling: &Tiling,
         group: &Group,
         panels: Range<usize>,
-        src: Shared<T>,
-        points: *const f32,
-        bias: *const f32,
-        dst: Shared<T>,
+        operands: &Operands<T>,
     ) {
         let tiles = group.tiles(tiling);
         let per_image = group.tiles_per_image(tiling);
@@ -284,7 +311,7 @@ impl Pass {
 
         let from_plane = self.from_size[0] * self.from_size[1];
         let source = Source {
-            data: src.get().cast_const(),
+            data: operands.src,
             channels: self.from,
             image_stride: self.from * from_plane,
             size: self.from_size,
@@ -307,7 +334,7 @@ impl Pass {
                         a: left.add(point * left_stride),
                         a_rows: &a_rows,
                         a_step: 1,
-                        b: points.add((index * POINTS + point) * self.from * WIDTH),
+                        b: operands.points.add((index * POINTS + point) * self.from * WIDTH),
                         segments: &[Segment { a: 0, b: 0 }],
                         depth: self.from,
                         c: product.add(point * out_stride),
@@ -316,6 +343,7 @@ impl Pass {
                         accumulate: false,
                     });
                 }
+                let bias = operands.bias;
                 let bias = if bias.is_null() { bias } else { bias.add(panel * WIDTH) };
                 for (i, image) in group.images.clone().enumerate() {
                     transform::<Outcome<4>>(&Transform {
@@ -327,7 +355,7 @@ impl Pass {
                         lanes,
                     });
                     let at = (image * self.to + panel * WIDTH) * height * width + first_row * width;
-                    transpose_out::<T>(out, WIDTH, rows * width, lanes, dst.get().add(at), height * width, bias);
+                    transpose_out::<T>(out, WIDTH, rows * width, lanes, operands.dst.add(at), height * width, bias);
                 }
             }
         }

@@ -4,22 +4,23 @@
 //! results do not depend on the number of threads.
 
 use super::buffer::{Use, with_buffer};
-use super::kernel::{Kernel, Strip, Target, Task};
+use super::kernel::{Acc, Kernel, Strip, Target, Task};
 use super::problem::{Matrix, Problem};
 use super::scalar::{Accumulator, Scalar};
 use crate::pool;
 use std::ops::Range;
 
-type Acc<K> = <<K as Kernel>::Elem as Scalar>::Acc;
-
 /// Packed B is kept below this many bytes by working on a part of the columns at a time.
 const PACKED_B_BYTES: usize = 24 << 20;
-/// Columns a task finishes over the whole of K before it goes on: their sums stay in the second-level cache.
+/// About how many columns a task finishes over the whole of K before it goes on: their sums stay in the second-level cache.
 const COLUMNS_AT_ONCE: usize = 512;
-/// Multiply-adds below which another thread costs more than it brings.
-const TASK_WORK: usize = 1 << 17;
-/// Products of fewer multiply-adds stay on the calling thread.
-pub(super) const SERIAL_WORK: usize = 50_000;
+
+/// The same, in whole strips.
+const fn columns_at_once<K: Kernel>() -> usize {
+    COLUMNS_AT_ONCE.next_multiple_of(K::NR)
+}
+/// Shorter tasks cost more to hand out than they bring.
+const TASK_MICROSECONDS: usize = 4;
 
 /// K cut into equal blocks by its size alone.
 #[derive(Clone, Copy)]
@@ -69,6 +70,15 @@ struct BlockTask<'a, K: Kernel> {
 }
 
 impl<K: Kernel> BlockTask<'_, K> {
+    /// What the `index`th tile with a strip of B should fetch: a part of the strip that comes next.
+    #[inline(always)]
+    fn ahead(&self, b: *const K::Packed, padded: usize, index: usize) -> *const u8 {
+        let strip = K::NR * padded * size_of::<K::Packed>();
+        let done = index * padded * K::AHEAD_PER_K;
+        let fetch = matches!(self.b, Packed::Shared { .. }) && done < strip;
+        b.cast::<u8>().wrapping_add(if fetch { strip + done } else { 0 })
+    }
+
     #[inline(always)]
     unsafe fn pack_rows(&self, blocks: KBlocks) {
         let p = self.problem;
@@ -108,8 +118,8 @@ impl<K: Kernel> Task for BlockTask<'_, K> {
             None => None,
         }
         .filter(|_| !K::WHOLE_TILES);
-        for j0 in self.columns.clone().step_by(COLUMNS_AT_ONCE) {
-            let j1 = self.columns.end.min(j0 + COLUMNS_AT_ONCE);
+        for j0 in self.columns.clone().step_by(columns_at_once::<K>()) {
+            let j1 = self.columns.end.min(j0 + columns_at_once::<K>());
             let sums_stride = if blocks.count() == 1 { K::NR } else { (j1 - j0).next_multiple_of(K::NR) };
             for block in 0..blocks.count() {
                 let (k0, depth) = blocks.block(block);
@@ -132,6 +142,7 @@ impl<K: Kernel> Task for BlockTask<'_, K> {
                         for i in self.rows.clone().step_by(K::MR) {
                             let rows = K::MR.min(self.rows.end - i);
                             let a = self.packed_a.add(k0 * height + (i - self.rows.start) * padded);
+                            let ahead = self.ahead(b, padded, (i - self.rows.start) / K::MR);
                             match in_place {
                                 Some((c, stride)) => {
                                     let ptr = c.offset(i as isize * stride + j as isize);
@@ -139,7 +150,7 @@ impl<K: Kernel> Task for BlockTask<'_, K> {
                                     let alpha = if plain { Acc::<K>::ONE } else { p.alpha };
                                     let first_beta = if plain { Acc::<K>::ZERO } else { p.beta };
                                     let beta = if block == 0 { first_beta } else { Acc::<K>::ONE };
-                                    K::tile(depth, a, b, rows, cols, Target { ptr, stride, alpha, beta });
+                                    K::tile(depth, a, b, rows, cols, Target { ptr, stride, alpha, beta }, ahead);
                                     if last && !plain && p.has_epilogue() {
                                         for r in 0..rows {
                                             let row = ptr.offset(r as isize * stride);
@@ -158,7 +169,10 @@ impl<K: Kernel> Task for BlockTask<'_, K> {
                                     let beta = if block == 0 { Acc::<K>::ZERO } else { Acc::<K>::ONE };
                                     let target =
                                         Target { ptr, stride: sums_stride as isize, alpha: Acc::<K>::ONE, beta };
-                                    K::tile(depth, a, b, rows, cols, target);
+                                    if last && self.sums_only.is_none() {
+                                        p.prefetch_tile(i, j, rows, cols);
+                                    }
+                                    K::tile(depth, a, b, rows, cols, target, ahead);
                                     if last {
                                         for r in 0..rows {
                                             let row = std::slice::from_raw_parts_mut(ptr.add(r * sums_stride), cols);
@@ -206,12 +220,17 @@ impl<K: Kernel> Task for PackTask<'_, K> {
         let (k0, depth) = self.block;
         let padded = depth.next_multiple_of(K::K_UNIT);
         let width = self.columns.len().next_multiple_of(K::NR);
-        for j in self.part.clone().step_by(K::NR) {
-            let cols = K::NR.min(self.part.end - j);
-            // SAFETY: the strip is inside B, and the buffer holds the padded columns over all of K.
-            unsafe {
-                let to = self.to.add(k0 * width + (j - self.columns.start) * padded);
-                K::pack_b(b_strip::<K>(self.problem, k0, depth, j, cols), to);
+        // Where rows of B are contiguous, a few of them at a time: neighbouring strips share their pages and lines.
+        let step = if self.problem.b.col_stride == 1 { 64 } else { depth };
+        for k in (0..depth).step_by(step) {
+            for j in self.part.clone().step_by(K::NR) {
+                let cols = K::NR.min(self.part.end - j);
+                // SAFETY: the strip is inside B, the buffer holds the padded columns over all of K, and a packed strip is a
+                // sequence of units of k.
+                unsafe {
+                    let to = self.to.add(k0 * width + (j - self.columns.start) * padded + k * K::NR);
+                    K::pack_b(b_strip::<K>(self.problem, k0 + k, step.min(depth - k), j, cols), to);
+                }
             }
         }
     }
@@ -232,7 +251,7 @@ fn with_task_buffers<K: Kernel>(
     let sums = match blocks.count() {
         0 | 1 => K::MR * K::NR,
         _ if K::Elem::IS_ACC && p.c.col_stride == 1 && !K::WHOLE_TILES => 0,
-        _ => height * columns.min(COLUMNS_AT_ONCE).next_multiple_of(K::NR),
+        _ => height * columns.min(columns_at_once::<K>()).next_multiple_of(K::NR),
     };
     with_buffer(Use::PackedA, height * blocks.padded::<K>() + SLACK, |a| with_buffer(Use::Sums, sums, |s| f(a, s)));
 }
@@ -275,7 +294,7 @@ pub(super) unsafe fn serial<K: Kernel>(p: &Problem<K::Elem>, sums_only: Option<*
 /// How many columns of B are packed at a time.
 fn columns_per_pack<K: Kernel>(p: &Problem<K::Elem>) -> usize {
     let strip_bytes = K::NR * p.k.next_multiple_of(K::K_UNIT) * size_of::<K::Packed>();
-    let strips = (PACKED_B_BYTES / strip_bytes).max(COLUMNS_AT_ONCE / K::NR);
+    let strips = (PACKED_B_BYTES / strip_bytes).max(columns_at_once::<K>() / K::NR);
     (strips * K::NR).min(p.n.next_multiple_of(K::NR))
 }
 
@@ -290,7 +309,7 @@ impl Grid {
     fn new<K: Kernel>(p: &Problem<K::Elem>, columns: usize) -> Self {
         let threads = pool::num_threads();
         let work = p.m * columns * p.k;
-        let wanted = (work / TASK_WORK).clamp(1, 4 * threads);
+        let wanted = (work / task_work::<K>()).clamp(1, 4 * threads);
         let row_parts = wanted.min(p.m.div_ceil(4 * K::MR)).max(p.m.div_ceil(K::MC));
         let row_step = p.m.div_ceil(row_parts).next_multiple_of(K::MR);
         let row_parts = p.m.div_ceil(row_step);
@@ -311,12 +330,17 @@ impl<P> Shared<P> {
     }
 }
 
+/// Multiply-adds of a product worth handing to another thread.
+pub(super) fn task_work<K: Kernel>() -> usize {
+    TASK_MICROSECONDS * K::RATE
+}
+
 /// One product over the whole pool.
 ///
 /// # Safety
 /// The pointers of the problem are valid and the machine has the kernel's features. k is not 0.
 pub(super) unsafe fn parallel<K: Kernel>(p: &Problem<K::Elem>) {
-    if pool::num_threads() == 1 || p.m * p.n * p.k < SERIAL_WORK {
+    if pool::num_threads() == 1 || p.m * p.n * p.k < 2 * task_work::<K>() {
         // SAFETY: the caller's promise.
         return unsafe { serial::<K>(p, None) };
     }
@@ -370,7 +394,7 @@ fn pack_b_parallel<K: Kernel>(
     packed_b: &Shared<K::Packed>,
 ) {
     // A few strips at a time: rows of B are read in runs of several cache lines.
-    let step = 4 * K::NR;
+    let step = 8 * K::NR;
     let parts = columns.len().div_ceil(step);
     pool::parallel_for(parts * blocks.count(), |t| {
         let start = columns.start + (t % parts) * step;

@@ -4,6 +4,9 @@ use super::scalar::{Accumulator, Scalar};
 use crate::isa::{Avx2, Avx512, Isa, Portable};
 use std::marker::PhantomData;
 
+/// The accumulator of a kernel.
+pub(super) type Acc<K> = <<K as Kernel>::Elem as Scalar>::Acc;
+
 /// Code that is compiled for the instruction set of the kernel it works with.
 pub(super) trait Task {
     /// Must be `#[inline(always)]`, together with everything generic it calls.
@@ -80,7 +83,7 @@ pub(super) struct Target<Acc> {
 }
 
 /// A microkernel with the packed layouts it reads.
-pub(super) trait Kernel: Send + Sync + 'static {
+pub(super) trait Kernel: Sized + Send + Sync + 'static {
     type Elem: Scalar;
     type Packed: Copy;
     /// Rows of a tile.
@@ -97,6 +100,10 @@ pub(super) trait Kernel: Send + Sync + 'static {
     const WHOLE_TILES: bool;
     /// Whether `enter` compiles fused multiply-adds.
     const FMA: bool;
+    /// How many bytes from `ahead` on a tile fetches towards the cache for each k.
+    const AHEAD_PER_K: usize;
+    /// Roughly how many multiply-adds one thread does in a microsecond: decides how finely work is shared out.
+    const RATE: usize;
 
     /// Runs a task with the kernel's features.
     ///
@@ -120,7 +127,7 @@ pub(super) trait Kernel: Send + Sync + 'static {
     ///
     /// # Safety
     /// The strips hold `k` rounded up to `K_UNIT`, and the target is writable (readable when beta is not 0) at
-    /// `rows × cols`, or at `MR × NR` for a kernel of whole tiles. Called within `enter`.
+    /// `rows × cols`, or at `MR × NR` for a kernel of whole tiles; `ahead` may point anywhere. Called within `enter`.
     unsafe fn tile(
         k: usize,
         a: *const Self::Packed,
@@ -128,6 +135,7 @@ pub(super) trait Kernel: Send + Sync + 'static {
         rows: usize,
         cols: usize,
         target: Target<<Self::Elem as Scalar>::Acc>,
+        ahead: *const u8,
     );
 
     /// Rounds a run of accumulators to elements.
@@ -141,6 +149,61 @@ pub(super) trait Kernel: Send + Sync + 'static {
             unsafe { to.add(i).write(Self::Elem::narrow(*from.add(i))) };
         }
     }
+
+    /// The sum of `x[i] · y[i]`.
+    ///
+    /// # Safety
+    /// Both pointers are readable for `len`. Called within `enter`.
+    #[inline(always)]
+    unsafe fn dot(
+        len: usize,
+        x: *const <Self::Elem as Scalar>::Acc,
+        y: *const Self::Elem,
+    ) -> <Self::Elem as Scalar>::Acc {
+        const LANES: usize = 16;
+        const CHAINS: usize = 4;
+        let mut sums = [[Acc::<Self>::ZERO; LANES]; CHAINS];
+        // SAFETY: indices stay below `len`.
+        unsafe {
+            let mut i = 0;
+            while i + CHAINS * LANES <= len {
+                for (c, chain) in sums.iter_mut().enumerate() {
+                    for (l, sum) in chain.iter_mut().enumerate() {
+                        let at = i + c * LANES + l;
+                        *sum = fma::<Self>(*x.add(at), (*y.add(at)).widen(), *sum);
+                    }
+                }
+                i += CHAINS * LANES;
+            }
+            while i + LANES <= len {
+                for (l, sum) in sums[0].iter_mut().enumerate() {
+                    *sum = fma::<Self>(*x.add(i + l), (*y.add(i + l)).widen(), *sum);
+                }
+                i += LANES;
+            }
+            for (l, sum) in sums[1].iter_mut().enumerate().take(len - i) {
+                *sum = fma::<Self>(*x.add(i + l), (*y.add(i + l)).widen(), *sum);
+            }
+        }
+        let mut lanes = [Acc::<Self>::ZERO; LANES];
+        for (l, lane) in lanes.iter_mut().enumerate() {
+            *lane = sums[0][l].plus(sums[1][l]).plus(sums[2][l].plus(sums[3][l]));
+        }
+        let mut width = LANES / 2;
+        while width > 0 {
+            for l in 0..width {
+                lanes[l] = lanes[l].plus(lanes[l + width]);
+            }
+            width /= 2;
+        }
+        lanes[0]
+    }
+}
+
+/// `a · b + c` as the kernel's features allow.
+#[inline(always)]
+pub(super) fn fma<K: Kernel>(a: Acc<K>, b: Acc<K>, c: Acc<K>) -> Acc<K> {
+    if K::FMA { a.mul_add::<true>(b, c) } else { a.mul_add::<false>(b, c) }
 }
 
 /// Packs a strip as `[k][WIDTH]`, widened, missing lanes as zeros.
@@ -215,6 +278,8 @@ impl<T: Scalar, I: Features> Kernel for Plain<T, I> {
     const MC: usize = 128;
     const WHOLE_TILES: bool = false;
     const FMA: bool = I::FMA;
+    const AHEAD_PER_K: usize = 0;
+    const RATE: usize = 5_000;
 
     #[inline(always)]
     unsafe fn enter(task: impl Task) {
@@ -235,7 +300,15 @@ impl<T: Scalar, I: Features> Kernel for Plain<T, I> {
     }
 
     #[inline(always)]
-    unsafe fn tile(k: usize, a: *const T::Acc, b: *const T::Acc, rows: usize, cols: usize, target: Target<T::Acc>) {
+    unsafe fn tile(
+        k: usize,
+        a: *const T::Acc,
+        b: *const T::Acc,
+        rows: usize,
+        cols: usize,
+        target: Target<T::Acc>,
+        _ahead: *const u8,
+    ) {
         let mut sums = [[T::Acc::ZERO; 8]; 4];
         for p in 0..k {
             // SAFETY: the packed strips are k deep.

@@ -160,8 +160,8 @@ unsafe fn run<K: Kernel>(spec: &Gemm) {
     let threads = pool::num_threads();
     // SAFETY: every problem of the batch is valid by the caller's promise.
     unsafe {
-        if spec.batch > 1 && (spec.batch >= 2 * threads || work < 1 << 21) {
-            let grain = (driver::SERIAL_WORK / work).max(1);
+        if spec.batch > 1 && (spec.batch >= 2 * threads || work < 8 * driver::task_work::<K>()) {
+            let grain = (driver::task_work::<K>() / work).max(1);
             pool::parallel_ranges(spec.batch, grain, |start, end| {
                 for index in start..end {
                     product::<K>(&one(index));

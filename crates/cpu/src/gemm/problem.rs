@@ -94,6 +94,23 @@ impl<T: Scalar> Problem<T> {
         self.bias.is_some() || self.activation != Activation::None
     }
 
+    /// Asks for a tile of C that will be written soon.
+    #[inline(always)]
+    pub(super) fn prefetch_tile(&self, row: usize, col: usize, rows: usize, cols: usize) {
+        #[cfg(target_arch = "x86_64")]
+        if self.c.col_stride == 1 {
+            for i in row..row + rows {
+                let start = self.c.ptr.wrapping_offset(i as isize * self.c.row_stride).wrapping_add(col).cast::<u8>();
+                for byte in (0..cols * size_of::<T>()).step_by(64) {
+                    // SAFETY: a prefetch never faults.
+                    unsafe {
+                        std::arch::asm!("prefetchw [{}]", in(reg) start.wrapping_add(byte), options(nostack, readonly));
+                    }
+                }
+            }
+        }
+    }
+
     /// The row `row` of C from column `col` on: `act(alpha · sums + beta · C + bias)`.
     ///
     /// # Safety

@@ -227,6 +227,7 @@ fn sizes_around_the_blocks() {
             (300, 40, 20),
             (290, 70, 390),
             (40, 600, 17),
+            (9, 1100, 530),
         ] {
             for dtype in [DType::F32, DType::F64, DType::BF16, DType::F16] {
                 with_dtype!(dtype, T => check::<T>(Case::plain(1, m, n, k), &mut random));

@@ -2,13 +2,11 @@
 
 use super::buffer::{Use, with_buffer};
 use super::driver::Shared;
-use super::kernel::{Kernel, Task};
+use super::kernel::{Acc, Kernel, Task, fma};
 use super::problem::Problem;
 use super::scalar::{Accumulator, Scalar};
 use crate::pool;
 use std::ops::Range;
-
-type Acc<K> = <<K as Kernel>::Elem as Scalar>::Acc;
 
 /// Columns a task sums side by side.
 const COLUMNS: usize = 1024;
@@ -110,7 +108,7 @@ impl<K: Kernel> Task for Piece<'_, K> {
                     for j in self.columns {
                         let column = b_start.offset(j as isize * b.col_stride);
                         let sum = if b.row_stride == 1 {
-                            dot::<K>(depth, x, column)
+                            K::dot(depth, x, column)
                         } else {
                             strided_dot::<K>(depth, x, column, b.row_stride)
                         };
@@ -125,54 +123,6 @@ impl<K: Kernel> Task for Piece<'_, K> {
             }
         }
     }
-}
-
-#[inline(always)]
-fn fma<K: Kernel>(a: Acc<K>, b: Acc<K>, c: Acc<K>) -> Acc<K> {
-    if K::FMA { a.mul_add::<true>(b, c) } else { a.mul_add::<false>(b, c) }
-}
-
-/// # Safety
-/// Both pointers are readable for `len`.
-#[inline(always)]
-unsafe fn dot<K: Kernel>(len: usize, x: *const Acc<K>, y: *const K::Elem) -> Acc<K> {
-    const LANES: usize = 16;
-    const CHAINS: usize = 4;
-    let mut sums = [[Acc::<K>::ZERO; LANES]; CHAINS];
-    // SAFETY: indices stay below `len`.
-    unsafe {
-        let mut i = 0;
-        while i + CHAINS * LANES <= len {
-            for (c, chain) in sums.iter_mut().enumerate() {
-                for (l, sum) in chain.iter_mut().enumerate() {
-                    let at = i + c * LANES + l;
-                    *sum = fma::<K>(*x.add(at), (*y.add(at)).widen(), *sum);
-                }
-            }
-            i += CHAINS * LANES;
-        }
-        while i + LANES <= len {
-            for (l, sum) in sums[0].iter_mut().enumerate() {
-                *sum = fma::<K>(*x.add(i + l), (*y.add(i + l)).widen(), *sum);
-            }
-            i += LANES;
-        }
-        for (l, sum) in sums[1].iter_mut().enumerate().take(len - i) {
-            *sum = fma::<K>(*x.add(i + l), (*y.add(i + l)).widen(), *sum);
-        }
-    }
-    let mut lanes = [Acc::<K>::ZERO; LANES];
-    for (l, lane) in lanes.iter_mut().enumerate() {
-        *lane = sums[0][l].plus(sums[1][l]).plus(sums[2][l].plus(sums[3][l]));
-    }
-    let mut width = LANES / 2;
-    while width > 0 {
-        for l in 0..width {
-            lanes[l] = lanes[l].plus(lanes[l + width]);
-        }
-        width /= 2;
-    }
-    lanes[0]
 }
 
 /// # Safety

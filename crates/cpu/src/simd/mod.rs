@@ -166,6 +166,19 @@ pub trait Simd:
         // SAFETY: by the caller's contract.
         unsafe { if n == Self::N { self.store(p) } else { self.store_part(p, n) } }
     }
+    /// Transposes a square of `N` rows, `row` apart, to rows `to_row` apart.
+    ///
+    /// # Safety
+    /// The squares may be read and written, and do not overlap.
+    #[inline(always)]
+    unsafe fn transpose(from: *const Self::Elem, row: usize, to: *mut Self::Elem, to_row: usize) {
+        for r in 0..Self::N {
+            for c in 0..Self::N {
+                // SAFETY: within the squares.
+                unsafe { *to.add(c * to_row + r) = *from.add(r * row + c) }
+            }
+        }
+    }
     /// Sum of the lanes.
     fn sum(self) -> Self::Elem;
     /// Largest of the lanes.

@@ -2,7 +2,7 @@
 
 use crate::Tensor;
 use crate::arg::{Arg, result_type};
-use crate::autograd::{Grads, Saved, record, recording};
+use crate::autograd::{Grads, Saved, mode, record, recording};
 use crate::expr::{self, Value};
 use rushlight_core::backend::Operand;
 use rushlight_core::layout::broadcast_shapes;
@@ -15,28 +15,25 @@ use std::sync::LazyLock;
 static READS: LazyLock<Vec<[Trace; 3]>> =
     LazyLock::new(|| Pointwise::ALL.iter().map(|op| std::array::from_fn(|i| op.grad_reads(i))).collect());
 
-/// The shape, device check and dtype of a pointwise op over `args`.
-fn common_shape(name: &str, args: &[Arg]) -> Result<Dims> {
-    let mut shape: Option<Dims> = None;
-    let mut device = None;
-    for t in args.iter().filter_map(|a| a.tensor()) {
-        match device {
-            None => device = Some(t.device()),
-            Some(d) if d != t.device() => {
-                return Err(Error::device(format!(
-                    "{name}: expected all tensors to be on the same device, but found {d} and {}; move one with .to(&device)",
-                    t.device()
-                )));
-            }
-            _ => {}
-        }
-        shape = Some(match shape {
-            None => Dims::from_slice(t.shape()),
-            Some(s) if s[..] == *t.shape() => s,
-            Some(s) => broadcast_shapes(&s, t.shape()).map_err(|e| e.within(name))?,
-        });
+/// The first tensor among the operands, and whether all others have its shape. Checks devices.
+fn survey<'a>(name: &str, args: &[Arg<'a>]) -> Result<(&'a Tensor, bool)> {
+    let mut tensors = args.iter().filter_map(|a| a.tensor());
+    let first = tensors.next().ok_or_else(|| Error::value(format!("{name}: at least one operand must be a tensor")))?;
+    let mut alike = true;
+    for t in tensors {
+        first.same_device(t, name)?;
+        alike &= first.shape() == t.shape();
     }
-    shape.ok_or_else(|| Error::value(format!("{name}: at least one operand must be a tensor")))
+    Ok((first, alike))
+}
+
+/// The shape the operands broadcast to.
+fn common_shape(name: &str, args: &[Arg]) -> Result<Dims> {
+    let mut shape = Dims::new();
+    for t in args.iter().filter_map(|a| a.tensor()) {
+        shape = broadcast_shapes(&shape, t.shape()).map_err(|e| e.within(name))?;
+    }
+    Ok(shape)
 }
 
 /// The dtypes an op computes in and gives for operands that combine in `common`.
@@ -88,16 +85,35 @@ pub(crate) fn pointwise(op: Pointwise, args: &[Arg], params: &[f64]) -> Result<T
 
 /// [`pointwise`] with the dtypes decided by the caller.
 pub(crate) fn pointwise_as(op: Pointwise, args: &[Arg], params: &[f64], compute: DType, dtype: DType) -> Result<Tensor> {
-    let shape = common_shape(op.name(), args)?;
-    let inputs = tensors(args);
-    let out = inputs[0].uninit_like(&shape, dtype)?;
-    if out.numel() > 0 {
-        let stretched = stretch(args, &shape)?;
-        out.backend().pointwise(op, compute, &operands(args, &stretched), params, out.view())?;
-    }
-    if dtype.is_float() && recording(&inputs) {
-        let backward = Backward::new(op, args, params, compute, |i| Saved::input(inputs[i]), Some(&out));
-        record(op.name(), &inputs, &out, move |ctx, dy| backward.run(ctx, dy))?;
+    let (first, alike) = survey(op.name(), args)?;
+    let out = if alike {
+        let out = first.uninit_like(first.shape(), dtype)?;
+        if out.numel() > 0 {
+            let mut operands = [Operand::Scalar(Scalar::Int(0)); 3];
+            for (slot, arg) in operands.iter_mut().zip(args) {
+                *slot = match arg {
+                    Arg::Tensor(t) => Operand::Tensor(t.view()),
+                    Arg::Scalar(s) => Operand::Scalar(*s),
+                };
+            }
+            out.backend().pointwise(op, compute, &operands[..args.len()], params, out.view())?;
+        }
+        out
+    } else {
+        let shape = common_shape(op.name(), args)?;
+        let out = first.uninit_like(&shape, dtype)?;
+        if out.numel() > 0 {
+            let stretched = stretch(args, &shape)?;
+            out.backend().pointwise(op, compute, &operands(args, &stretched), params, out.view())?;
+        }
+        out
+    };
+    if dtype.is_float() && mode::is_grad_enabled() {
+        let inputs = tensors(args);
+        if recording(&inputs) {
+            let backward = Backward::new(op, args, params, compute, |i| Saved::input(inputs[i]), Some(&out));
+            record(op.name(), &inputs, &out, move |ctx, dy| backward.run(ctx, dy))?;
+        }
     }
     Ok(out)
 }
@@ -114,6 +130,7 @@ pub(crate) fn pointwise_inplace(op: Pointwise, x: &Tensor, others: &[Arg], param
             x.dtype()
         )));
     }
+    survey(name, &args)?;
     let shape = common_shape(name, &args)?;
     if shape[..] != *x.shape() {
         return Err(Error::shape(format!(
@@ -173,7 +190,7 @@ struct Backward {
 struct Input {
     dtype: DType,
     /// The shape to sum a gradient down to, where broadcasting changed it.
-    shape: Option<Dims>,
+    shape: Option<Box<Dims>>,
     kept: Kept,
 }
 
@@ -208,7 +225,7 @@ impl Backward {
                         let kept = if read { Kept::Tensor(save(tensor)) } else { Kept::Nothing };
                         tensor += 1;
                         let full = shape.unwrap_or_else(|| args[0].tensor().map_or(t.shape(), |x| x.shape()));
-                        Input { dtype: t.dtype(), shape: (t.shape() != full).then(|| Dims::from_slice(t.shape())), kept }
+                        Input { dtype: t.dtype(), shape: (t.shape() != full).then(|| Box::new(Dims::from_slice(t.shape()))), kept }
                     }
                 }
             })
@@ -321,6 +338,7 @@ pub(crate) fn select(condition: &Tensor, a: Arg, b: Arg) -> Result<Tensor> {
     }
     let dtype = result_type(&[a, b]);
     let args = [Arg::Tensor(condition), a, b];
+    survey(name, &args)?;
     let shape = common_shape(name, &args)?;
     let out = condition.uninit_like(&shape, dtype)?;
     if out.numel() > 0 {

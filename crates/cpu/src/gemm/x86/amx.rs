@@ -1,7 +1,8 @@
 //! AMX: bf16 tiles of 16 × 32 multiplied by one instruction, written in assembly because the intrinsics are not stable.
 
 use super::super::kernel::{Kernel, Strip, Target, Task};
-use super::bf16_dot::{self, by_lanes, by_pairs};
+use super::avx512::dot_f32;
+use super::bf16_dot::{self, Block, by_lanes, by_pairs};
 use half::bf16;
 use std::arch::asm;
 use std::arch::x86_64::*;
@@ -95,6 +96,10 @@ static CONFIG: TileConfig = TileConfig {
     rows: [16, 16, 16, 16, 16, 16, 16, 16, 0, 0, 0, 0, 0, 0, 0, 0],
 };
 
+/// What a block holds before it is loaded.
+// SAFETY: all bits zero is a value of every integer vector.
+const EMPTY: Block = unsafe { std::mem::zeroed() };
+
 /// bf16 by AMX: 2 × 2 tiles of 16 × 16 sums.
 pub(super) struct Tiles;
 
@@ -104,10 +109,12 @@ impl Kernel for Tiles {
     const MR: usize = 32;
     const NR: usize = 32;
     const K_UNIT: usize = 32;
-    const KC: usize = 1024;
+    const KC: usize = 2048;
     const MC: usize = 256;
     const WHOLE_TILES: bool = true;
     const FMA: bool = true;
+    const AHEAD_PER_K: usize = 4 * 64 / 32;
+    const RATE: usize = 500_000;
 
     #[inline(always)]
     unsafe fn enter(task: impl Task) {
@@ -123,10 +130,14 @@ impl Kernel for Tiles {
     /// Two tiles of 16 rows for every 32 k, each row its 32 k.
     #[inline(always)]
     unsafe fn pack_a(strip: Strip<bf16>, to: *mut u16) {
+        let mut block = EMPTY;
         for k in (0..strip.k).step_by(32) {
             for half in 0..2 {
                 // SAFETY: the caller's promise; a step of 32 k takes 1024 values.
-                unsafe { store_block(by_lanes(&strip, 16 * half, k), to.add(32 * k + 512 * half)) };
+                unsafe {
+                    by_lanes(&strip, 16 * half, k, &mut block);
+                    store_block(&block, to.add(32 * k + 512 * half));
+                }
             }
         }
     }
@@ -134,19 +145,31 @@ impl Kernel for Tiles {
     /// Two tiles of 16 columns for every 32 k, each row a pair of k for its 16 columns.
     #[inline(always)]
     unsafe fn pack_b(strip: Strip<bf16>, to: *mut u16) {
+        let mut block = EMPTY;
         for k in (0..strip.k).step_by(32) {
             for half in 0..2 {
                 // SAFETY: as above.
-                unsafe { store_block(by_pairs(&strip, 16 * half, k), to.add(32 * k + 512 * half)) };
+                unsafe {
+                    by_pairs(&strip, 16 * half, k, &mut block);
+                    store_block(&block, to.add(32 * k + 512 * half));
+                }
             }
         }
     }
 
     #[inline(always)]
-    unsafe fn tile(k: usize, a: *const u16, b: *const u16, rows: usize, _cols: usize, target: Target<f32>) {
+    unsafe fn tile(
+        k: usize,
+        a: *const u16,
+        b: *const u16,
+        rows: usize,
+        _cols: usize,
+        target: Target<f32>,
+        ahead: *const u8,
+    ) {
         debug_assert!(target.alpha == 1.0 && (target.beta == 0.0 || target.beta == 1.0));
         // SAFETY: the caller's promise.
-        unsafe { tile(k.div_ceil(32), a, b, rows, target) }
+        unsafe { tile(k.div_ceil(32), a, b, rows, target, ahead) }
     }
 
     #[inline(always)]
@@ -154,23 +177,29 @@ impl Kernel for Tiles {
         // SAFETY: the caller's promise.
         unsafe { bf16_dot::narrow(from, to, len) }
     }
+
+    #[inline(always)]
+    unsafe fn dot(len: usize, x: *const f32, y: *const bf16) -> f32 {
+        // SAFETY: the caller's promise.
+        unsafe { dot_f32(len, x, y) }
+    }
 }
 
 /// # Safety
 /// `to` has room for 512 values.
 #[inline]
 #[target_feature(enable = "avx512f")]
-unsafe fn store_block(block: [__m512i; 16], to: *mut u16) {
-    for (i, v) in block.into_iter().enumerate() {
+unsafe fn store_block(block: &Block, to: *mut u16) {
+    for (i, v) in block.iter().enumerate() {
         // SAFETY: 16 vectors of 32 values.
-        unsafe { _mm512_storeu_si512(to.add(32 * i).cast(), v) };
+        unsafe { _mm512_storeu_si512(to.add(32 * i).cast(), *v) };
     }
 }
 
 /// # Safety
 /// The tiles are configured, the strips hold `steps` steps of 32 k, and the target is valid at 32 × 32.
 #[inline(always)]
-unsafe fn tile(steps: usize, a: *const u16, b: *const u16, rows: usize, target: Target<f32>) {
+unsafe fn tile(steps: usize, a: *const u16, b: *const u16, rows: usize, target: Target<f32>, ahead: *const u8) {
     let upper = target.ptr;
     let stride = target.stride as usize * 4;
     // SAFETY: the caller's promise.
@@ -201,6 +230,11 @@ unsafe fn tile(steps: usize, a: *const u16, b: *const u16, rows: usize, target: 
                 "2:",
                 "tileloadd tmm4, [{a} + {row}*1]",
                 "tileloadd tmm6, [{b} + {row}*1]",
+                "prefetcht1 [{ahead}]",
+                "prefetcht1 [{ahead} + 64]",
+                "prefetcht1 [{ahead} + 128]",
+                "prefetcht1 [{ahead} + 192]",
+                "add {ahead}, 256",
                 "tdpbf16ps tmm0, tmm4, tmm6",
                 "tileloadd tmm7, [{b} + {row}*1 + 1024]",
                 "tdpbf16ps tmm1, tmm4, tmm7",
@@ -212,6 +246,7 @@ unsafe fn tile(steps: usize, a: *const u16, b: *const u16, rows: usize, target: 
                 "dec {steps}",
                 "jnz 2b",
                 a = inout(reg) a => _, b = inout(reg) b => _, steps = inout(reg) steps => _, row = in(reg) 64usize,
+                ahead = inout(reg) ahead => _,
                 out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
                 out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
                 options(nostack, readonly)
@@ -221,6 +256,11 @@ unsafe fn tile(steps: usize, a: *const u16, b: *const u16, rows: usize, target: 
                 "2:",
                 "tileloadd tmm4, [{a} + {row}*1]",
                 "tileloadd tmm6, [{b} + {row}*1]",
+                "prefetcht1 [{ahead}]",
+                "prefetcht1 [{ahead} + 64]",
+                "prefetcht1 [{ahead} + 128]",
+                "prefetcht1 [{ahead} + 192]",
+                "add {ahead}, 256",
                 "tdpbf16ps tmm0, tmm4, tmm6",
                 "tileloadd tmm7, [{b} + {row}*1 + 1024]",
                 "tdpbf16ps tmm1, tmm4, tmm7",
@@ -229,6 +269,7 @@ unsafe fn tile(steps: usize, a: *const u16, b: *const u16, rows: usize, target: 
                 "dec {steps}",
                 "jnz 2b",
                 a = inout(reg) a => _, b = inout(reg) b => _, steps = inout(reg) steps => _, row = in(reg) 64usize,
+                ahead = inout(reg) ahead => _,
                 out("tmm0") _, out("tmm1") _, out("tmm4") _, out("tmm6") _, out("tmm7") _,
                 options(nostack, readonly)
             );

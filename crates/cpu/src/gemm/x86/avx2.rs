@@ -22,6 +22,8 @@ impl<T: Scalar<Acc = f32>> Kernel for Single<T> {
     const MC: usize = 24 * ROWS;
     const WHOLE_TILES: bool = false;
     const FMA: bool = true;
+    const AHEAD_PER_K: usize = 0;
+    const RATE: usize = 30_000;
 
     #[inline(always)]
     unsafe fn enter(task: impl Task) {
@@ -42,7 +44,15 @@ impl<T: Scalar<Acc = f32>> Kernel for Single<T> {
     }
 
     #[inline(always)]
-    unsafe fn tile(k: usize, a: *const f32, b: *const f32, rows: usize, cols: usize, target: Target<f32>) {
+    unsafe fn tile(
+        k: usize,
+        a: *const f32,
+        b: *const f32,
+        rows: usize,
+        cols: usize,
+        target: Target<f32>,
+        _ahead: *const u8,
+    ) {
         // SAFETY: the caller's promise.
         unsafe { tile_f32(k, a, b, rows, cols, target) }
     }
@@ -61,6 +71,8 @@ impl Kernel for Double {
     const MC: usize = 16 * ROWS;
     const WHOLE_TILES: bool = false;
     const FMA: bool = true;
+    const AHEAD_PER_K: usize = 0;
+    const RATE: usize = 15_000;
 
     #[inline(always)]
     unsafe fn enter(task: impl Task) {
@@ -81,7 +93,15 @@ impl Kernel for Double {
     }
 
     #[inline(always)]
-    unsafe fn tile(k: usize, a: *const f64, b: *const f64, rows: usize, cols: usize, target: Target<f64>) {
+    unsafe fn tile(
+        k: usize,
+        a: *const f64,
+        b: *const f64,
+        rows: usize,
+        cols: usize,
+        target: Target<f64>,
+        _ahead: *const u8,
+    ) {
         // SAFETY: the caller's promise.
         unsafe { tile_f64(k, a, b, rows, cols, target) }
     }

@@ -1,27 +1,29 @@
 //! AVX-512 microkernels for `f32` (and what widens to it) and `f64`.
 
-use super::super::kernel::{Features, Kernel, Strip, Target, Task, pack_widened};
+use super::super::kernel::{Features, Kernel, Strip, Target, Task};
 use super::super::scalar::Scalar;
-use super::pack512::{Load16, low_mask, pack_f32};
+use super::pack512::{Load16, low_mask, low_mask8, pack_f32, pack_f64};
 use crate::isa::Avx512;
 use half::{bf16, f16};
 use std::arch::x86_64::*;
 use std::marker::PhantomData;
 
-/// Rows × columns of vectors of a tile: 28 sums, two vectors of B and one broadcast fill the 32 registers but one.
-const ROWS: usize = 14;
+/// Rows of a tile; with three vectors of columns, 24 sums, the vectors and a broadcast stay in registers.
+const ROWS: usize = 8;
+/// One line is fetched ahead for so many k.
+const K_PER_LINE: usize = 4;
 
 /// `f32` sums.
 pub(super) struct Single<T>(PhantomData<T>);
 
 /// How `f32` sums become elements.
-pub(super) trait Narrow16: Load16 + Scalar<Acc = f32> {
+pub(super) trait Store16: Load16 + Scalar<Acc = f32> {
     /// # Safety
     /// The elements whose mask bits are set are writable. Needs AVX-512 F, BW and VL.
     unsafe fn store(v: __m512, to: *mut Self, mask: __mmask16);
 }
 
-impl Narrow16 for f32 {
+impl Store16 for f32 {
     #[inline(always)]
     unsafe fn store(v: __m512, to: *mut f32, mask: __mmask16) {
         // SAFETY: the caller's promise.
@@ -29,7 +31,7 @@ impl Narrow16 for f32 {
     }
 }
 
-impl Narrow16 for f16 {
+impl Store16 for f16 {
     #[inline(always)]
     unsafe fn store(v: __m512, to: *mut f16, mask: __mmask16) {
         // SAFETY: the caller's promise.
@@ -37,7 +39,7 @@ impl Narrow16 for f16 {
     }
 }
 
-impl Narrow16 for bf16 {
+impl Store16 for bf16 {
     #[inline(always)]
     unsafe fn store(v: __m512, to: *mut bf16, mask: __mmask16) {
         // SAFETY: the caller's promise.
@@ -52,16 +54,18 @@ impl Narrow16 for bf16 {
     }
 }
 
-impl<T: Narrow16> Kernel for Single<T> {
+impl<T: Store16> Kernel for Single<T> {
     type Elem = T;
     type Packed = f32;
     const MR: usize = ROWS;
-    const NR: usize = 32;
+    const NR: usize = 48;
     const K_UNIT: usize = 1;
-    const KC: usize = 384;
-    const MC: usize = 20 * ROWS;
+    const KC: usize = 512;
+    const MC: usize = 32 * ROWS;
     const WHOLE_TILES: bool = false;
     const FMA: bool = true;
+    const AHEAD_PER_K: usize = 64 / K_PER_LINE;
+    const RATE: usize = 60_000;
 
     #[inline(always)]
     unsafe fn enter(task: impl Task) {
@@ -78,13 +82,21 @@ impl<T: Narrow16> Kernel for Single<T> {
     #[inline(always)]
     unsafe fn pack_b(strip: Strip<T>, to: *mut f32) {
         // SAFETY: the caller's promise.
-        unsafe { pack_f32::<T, 32>(strip, to) }
+        unsafe { pack_f32::<T, 48>(strip, to) }
     }
 
     #[inline(always)]
-    unsafe fn tile(k: usize, a: *const f32, b: *const f32, rows: usize, cols: usize, target: Target<f32>) {
+    unsafe fn tile(
+        k: usize,
+        a: *const f32,
+        b: *const f32,
+        rows: usize,
+        cols: usize,
+        target: Target<f32>,
+        ahead: *const u8,
+    ) {
         // SAFETY: the caller's promise.
-        unsafe { tile_f32(k, a, b, rows, cols, target) }
+        unsafe { tile_f32(k, a, b, rows, cols, target, ahead) }
     }
 
     #[inline(always)]
@@ -95,14 +107,56 @@ impl<T: Narrow16> Kernel for Single<T> {
             unsafe { T::store(_mm512_maskz_loadu_ps(mask, from.add(i)), to.add(i), mask) };
         }
     }
+
+    #[inline(always)]
+    unsafe fn dot(len: usize, x: *const f32, y: *const T) -> f32 {
+        // SAFETY: the caller's promise.
+        unsafe { dot_f32(len, x, y) }
+    }
 }
 
-/// Calls `$kernel::<rows, $vectors>` for a run-time number of rows.
-macro_rules! with_rows {
-    ($rows:expr, $kernel:ident, $vectors:literal, $args:tt) => {
-        with_rows!(@ $rows, $kernel, $vectors, $args, 1 2 3 4 5 6 7 8 9 10 11 12 13)
+/// How many elements ahead of its sums a dot product fetches: the hardware stops at the end of each page.
+const FETCH: usize = 1024;
+
+/// Four chains of 16 sums hide the latency of the additions.
+///
+/// # Safety
+/// Both pointers are readable for `len`.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+pub(super) unsafe fn dot_f32<T: Load16>(len: usize, x: *const f32, y: *const T) -> f32 {
+    let mut sums = [_mm512_setzero_ps(); 4];
+    // SAFETY: loads are masked to `len`.
+    unsafe {
+        let mut i = 0;
+        while i + 64 <= len {
+            for (c, sum) in sums.iter_mut().enumerate() {
+                let at = i + 16 * c;
+                _mm_prefetch::<_MM_HINT_T0>(y.wrapping_add(at + FETCH).cast());
+                *sum = _mm512_fmadd_ps(_mm512_loadu_ps(x.add(at)), T::load(y.add(at), 0xffff), *sum);
+            }
+            i += 64;
+        }
+        while i < len {
+            let mask = low_mask(len - i);
+            let (left, right) = (_mm512_maskz_loadu_ps(mask, x.add(i)), T::load(y.add(i), mask));
+            sums[0] = _mm512_fmadd_ps(left, right, sums[0]);
+            i += 16;
+        }
+    }
+    _mm512_reduce_add_ps(_mm512_add_ps(_mm512_add_ps(sums[0], sums[1]), _mm512_add_ps(sums[2], sums[3])))
+}
+
+/// Calls `$kernel::<rows, vectors>` for run-time numbers of both.
+macro_rules! with_size {
+    ($rows:expr, $vectors:expr, $kernel:ident $args:tt) => {
+        match $vectors {
+            1 => with_size!(@ $rows, 1, $kernel, $args, 1 2 3 4 5 6 7),
+            2 => with_size!(@ $rows, 2, $kernel, $args, 1 2 3 4 5 6 7),
+            _ => with_size!(@ $rows, 3, $kernel, $args, 1 2 3 4 5 6 7),
+        }
     };
-    (@ $rows:expr, $kernel:ident, $vectors:literal, $args:tt, $($n:literal)*) => {
+    (@ $rows:expr, $vectors:literal, $kernel:ident, $args:tt, $($n:literal)*) => {
         match $rows {
             $($n => $kernel::<$n, $vectors> $args,)*
             _ => $kernel::<ROWS, $vectors> $args,
@@ -111,15 +165,17 @@ macro_rules! with_rows {
 }
 
 #[target_feature(enable = "avx512f")]
-unsafe fn tile_f32(k: usize, a: *const f32, b: *const f32, rows: usize, cols: usize, target: Target<f32>) {
+unsafe fn tile_f32(
+    k: usize,
+    a: *const f32,
+    b: *const f32,
+    rows: usize,
+    cols: usize,
+    target: Target<f32>,
+    ahead: *const u8,
+) {
     // SAFETY: the caller's promise.
-    unsafe {
-        if cols > 16 {
-            with_rows!(rows, tile_f32_sized, 2, (k, a, b, cols, target))
-        } else {
-            with_rows!(rows, tile_f32_sized, 1, (k, a, b, cols, target))
-        }
-    }
+    unsafe { with_size!(rows, cols.div_ceil(16), tile_f32_sized(k, a, b, cols, target, ahead)) }
 }
 
 #[target_feature(enable = "avx512f")]
@@ -129,16 +185,22 @@ unsafe fn tile_f32_sized<const R: usize, const V: usize>(
     mut b: *const f32,
     cols: usize,
     target: Target<f32>,
+    mut ahead: *const u8,
 ) {
-    // SAFETY: strips are k deep; C is touched at R rows and, by the masks, `cols` columns.
+    // SAFETY: strips are k deep; C is touched at R rows and, by the masks, `cols` columns. Prefetches may point anywhere.
     unsafe {
         let row = |i: usize| target.ptr.offset(i as isize * target.stride);
         for i in 0..R {
-            _mm_prefetch::<_MM_HINT_ET0>(row(i).cast());
-            _mm_prefetch::<_MM_HINT_ET0>(row(i).wrapping_add(cols - 1).cast());
+            for v in 0..V {
+                _mm_prefetch::<_MM_HINT_T0>(row(i).wrapping_add(16 * v).cast());
+            }
         }
         let mut sums = [[_mm512_setzero_ps(); V]; R];
-        for _ in 0..k {
+        for p in 0..k {
+            if p % K_PER_LINE == 0 {
+                _mm_prefetch::<_MM_HINT_T1>(ahead.cast());
+                ahead = ahead.wrapping_add(64);
+            }
             let mut right = [_mm512_setzero_ps(); V];
             for (v, r) in right.iter_mut().enumerate() {
                 *r = _mm512_loadu_ps(b.add(16 * v));
@@ -150,7 +212,7 @@ unsafe fn tile_f32_sized<const R: usize, const V: usize>(
                 }
             }
             a = a.add(ROWS);
-            b = b.add(32);
+            b = b.add(3 * 16);
         }
         let alpha = _mm512_set1_ps(target.alpha);
         let beta = _mm512_set1_ps(target.beta);
@@ -175,12 +237,14 @@ impl Kernel for Double {
     type Elem = f64;
     type Packed = f64;
     const MR: usize = ROWS;
-    const NR: usize = 16;
+    const NR: usize = 24;
     const K_UNIT: usize = 1;
-    const KC: usize = 256;
-    const MC: usize = 14 * ROWS;
+    const KC: usize = 384;
+    const MC: usize = 24 * ROWS;
     const WHOLE_TILES: bool = false;
     const FMA: bool = true;
+    const AHEAD_PER_K: usize = 64 / K_PER_LINE;
+    const RATE: usize = 30_000;
 
     #[inline(always)]
     unsafe fn enter(task: impl Task) {
@@ -191,32 +255,77 @@ impl Kernel for Double {
     #[inline(always)]
     unsafe fn pack_a(strip: Strip<f64>, to: *mut f64) {
         // SAFETY: the caller's promise.
-        unsafe { pack_widened::<f64, ROWS>(strip, to) }
+        unsafe { pack_f64::<ROWS>(strip, to) }
     }
 
     #[inline(always)]
     unsafe fn pack_b(strip: Strip<f64>, to: *mut f64) {
         // SAFETY: the caller's promise.
-        unsafe { pack_widened::<f64, 16>(strip, to) }
+        unsafe { pack_f64::<24>(strip, to) }
     }
 
     #[inline(always)]
-    unsafe fn tile(k: usize, a: *const f64, b: *const f64, rows: usize, cols: usize, target: Target<f64>) {
+    unsafe fn tile(
+        k: usize,
+        a: *const f64,
+        b: *const f64,
+        rows: usize,
+        cols: usize,
+        target: Target<f64>,
+        ahead: *const u8,
+    ) {
         // SAFETY: the caller's promise.
-        unsafe { tile_f64(k, a, b, rows, cols, target) }
+        unsafe { tile_f64(k, a, b, rows, cols, target, ahead) }
+    }
+
+    #[inline(always)]
+    unsafe fn dot(len: usize, x: *const f64, y: *const f64) -> f64 {
+        // SAFETY: the caller's promise.
+        unsafe { dot_f64(len, x, y) }
     }
 }
 
+/// As for `f32`, 8 sums in each chain.
+///
+/// # Safety
+/// Both pointers are readable for `len`.
+#[inline]
 #[target_feature(enable = "avx512f")]
-unsafe fn tile_f64(k: usize, a: *const f64, b: *const f64, rows: usize, cols: usize, target: Target<f64>) {
-    // SAFETY: the caller's promise.
+unsafe fn dot_f64(len: usize, x: *const f64, y: *const f64) -> f64 {
+    let mut sums = [_mm512_setzero_pd(); 4];
+    // SAFETY: loads are masked to `len`.
     unsafe {
-        if cols > 8 {
-            with_rows!(rows, tile_f64_sized, 2, (k, a, b, cols, target))
-        } else {
-            with_rows!(rows, tile_f64_sized, 1, (k, a, b, cols, target))
+        let mut i = 0;
+        while i + 32 <= len {
+            for (c, sum) in sums.iter_mut().enumerate() {
+                let at = i + 8 * c;
+                _mm_prefetch::<_MM_HINT_T0>(y.wrapping_add(at + FETCH).cast());
+                *sum = _mm512_fmadd_pd(_mm512_loadu_pd(x.add(at)), _mm512_loadu_pd(y.add(at)), *sum);
+            }
+            i += 32;
+        }
+        while i < len {
+            let mask = low_mask8(len - i);
+            let (left, right) = (_mm512_maskz_loadu_pd(mask, x.add(i)), _mm512_maskz_loadu_pd(mask, y.add(i)));
+            sums[0] = _mm512_fmadd_pd(left, right, sums[0]);
+            i += 8;
         }
     }
+    _mm512_reduce_add_pd(_mm512_add_pd(_mm512_add_pd(sums[0], sums[1]), _mm512_add_pd(sums[2], sums[3])))
+}
+
+#[target_feature(enable = "avx512f")]
+unsafe fn tile_f64(
+    k: usize,
+    a: *const f64,
+    b: *const f64,
+    rows: usize,
+    cols: usize,
+    target: Target<f64>,
+    ahead: *const u8,
+) {
+    // SAFETY: the caller's promise.
+    unsafe { with_size!(rows, cols.div_ceil(8), tile_f64_sized(k, a, b, cols, target, ahead)) }
 }
 
 #[target_feature(enable = "avx512f")]
@@ -226,16 +335,22 @@ unsafe fn tile_f64_sized<const R: usize, const V: usize>(
     mut b: *const f64,
     cols: usize,
     target: Target<f64>,
+    mut ahead: *const u8,
 ) {
-    // SAFETY: strips are k deep; C is touched at R rows and, by the masks, `cols` columns.
+    // SAFETY: strips are k deep; C is touched at R rows and, by the masks, `cols` columns. Prefetches may point anywhere.
     unsafe {
         let row = |i: usize| target.ptr.offset(i as isize * target.stride);
         for i in 0..R {
-            _mm_prefetch::<_MM_HINT_ET0>(row(i).cast());
-            _mm_prefetch::<_MM_HINT_ET0>(row(i).wrapping_add(cols - 1).cast());
+            for v in 0..V {
+                _mm_prefetch::<_MM_HINT_T0>(row(i).wrapping_add(8 * v).cast());
+            }
         }
         let mut sums = [[_mm512_setzero_pd(); V]; R];
-        for _ in 0..k {
+        for p in 0..k {
+            if p % K_PER_LINE == 0 {
+                _mm_prefetch::<_MM_HINT_T1>(ahead.cast());
+                ahead = ahead.wrapping_add(64);
+            }
             let mut right = [_mm512_setzero_pd(); V];
             for (v, r) in right.iter_mut().enumerate() {
                 *r = _mm512_loadu_pd(b.add(8 * v));
@@ -247,14 +362,13 @@ unsafe fn tile_f64_sized<const R: usize, const V: usize>(
                 }
             }
             a = a.add(ROWS);
-            b = b.add(16);
+            b = b.add(3 * 8);
         }
         let alpha = _mm512_set1_pd(target.alpha);
         let beta = _mm512_set1_pd(target.beta);
         for (i, sum) in sums.iter().enumerate() {
             for (v, &sum) in sum.iter().enumerate() {
-                let left_over = cols - 8 * v;
-                let mask = if left_over >= 8 { 0xff } else { (1u8 << left_over) - 1 };
+                let mask = low_mask8(cols - 8 * v);
                 let to = row(i).add(8 * v);
                 let mut out = _mm512_mul_pd(sum, alpha);
                 if target.beta != 0.0 {

@@ -1,6 +1,7 @@
 //! AVX512-BF16: products of bf16 pairs added in `f32`, and the packing of pairs that the tile kernel shares.
 
 use super::super::kernel::{Kernel, Strip, Target, Task};
+use super::avx512::dot_f32;
 use super::pack512::{low_mask, transpose16};
 use half::bf16;
 use std::arch::x86_64::*;
@@ -37,29 +38,32 @@ pub(super) unsafe fn narrow(from: *const f32, to: *mut bf16, len: usize) {
     }
 }
 
-/// A block of 16 lanes by 32 k from (`lane`, `k`) on, each vector the k of one lane; zeros beyond the strip.
+/// A block of 16 lanes by 32 k.
+pub(super) type Block = [__m512i; 16];
+
+/// Loads the block from (`lane`, `k`) on, each vector the k of one lane; zeros beyond the strip.
 ///
 /// # Safety
 /// The strip is readable.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-pub(super) unsafe fn by_lanes(s: &Strip<bf16>, lane: usize, k: usize) -> [__m512i; 16] {
-    let mut block = [_mm512_setzero_si512(); 16];
-    let (lanes, depth) = (s.lanes.saturating_sub(lane).min(16), (s.k - k).min(32));
+pub(super) unsafe fn by_lanes(s: &Strip<bf16>, lane: usize, k: usize, block: &mut Block) {
+    let depth = (s.k - k).min(32);
     // SAFETY: loads are masked to the strip.
     unsafe {
         if s.k_stride == 1 {
             let mask = if depth == 32 { u32::MAX } else { (1u32 << depth) - 1 };
-            for (i, v) in block.iter_mut().enumerate().take(lanes) {
-                let from = s.ptr.offset((lane + i) as isize * s.lane_stride).add(k);
+            for (i, v) in block.iter_mut().enumerate() {
+                let mask = if lane + i < s.lanes { mask } else { 0 };
+                let from = s.ptr.wrapping_offset((lane + i) as isize * s.lane_stride).wrapping_add(k);
                 *v = _mm512_maskz_loadu_epi16(mask, from.cast());
             }
         } else if s.lane_stride == 1 {
-            block = by_pairs(s, lane, k);
-            transpose16(&mut block);
+            by_pairs(s, lane, k, block);
+            transpose16(block);
         } else {
             let mut staged = [[0u16; 32]; 16];
-            for (i, row) in staged.iter_mut().enumerate().take(lanes) {
+            for (i, row) in staged.iter_mut().enumerate().take(s.lanes.saturating_sub(lane)) {
                 for (p, to) in row.iter_mut().enumerate().take(depth) {
                     let at = (lane + i) as isize * s.lane_stride + (k + p) as isize * s.k_stride;
                     *to = (*s.ptr.offset(at)).to_bits();
@@ -70,7 +74,6 @@ pub(super) unsafe fn by_lanes(s: &Strip<bf16>, lane: usize, k: usize) -> [__m512
             }
         }
     }
-    block
 }
 
 /// The same block, each vector one pair of k for all lanes.
@@ -79,43 +82,45 @@ pub(super) unsafe fn by_lanes(s: &Strip<bf16>, lane: usize, k: usize) -> [__m512
 /// The strip is readable.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-pub(super) unsafe fn by_pairs(s: &Strip<bf16>, lane: usize, k: usize) -> [__m512i; 16] {
+pub(super) unsafe fn by_pairs(s: &Strip<bf16>, lane: usize, k: usize, block: &mut Block) {
     // SAFETY: loads are masked to the strip.
     unsafe {
         if s.lane_stride != 1 {
-            let mut block = by_lanes(s, lane, k);
-            transpose16(&mut block);
-            return block;
+            by_lanes(s, lane, k, block);
+            transpose16(block);
+            return;
         }
-        let mut block = [_mm512_setzero_si512(); 16];
-        let mask = low_mask(s.lanes.saturating_sub(lane));
-        let row = |p: usize| {
-            let mask = if p < s.k { mask } else { 0 };
-            let from = s.ptr.wrapping_offset(p as isize * s.k_stride + lane as isize);
-            _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, from.cast()))
-        };
+        let lanes = low_mask(s.lanes.saturating_sub(lane));
         for (q, v) in block.iter_mut().enumerate() {
-            *v = _mm512_or_si512(row(k + 2 * q), _mm512_slli_epi32::<16>(row(k + 2 * q + 1)));
+            let p = k + 2 * q;
+            let (first, second) = (if p < s.k { lanes } else { 0 }, if p + 1 < s.k { lanes } else { 0 });
+            let from = s.ptr.wrapping_offset(p as isize * s.k_stride).wrapping_add(lane);
+            let low = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(first, from.cast()));
+            let from = from.wrapping_offset(s.k_stride);
+            let high = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(second, from.cast()));
+            *v = _mm512_or_si512(low, _mm512_slli_epi32::<16>(high));
         }
-        block
     }
 }
 
-/// Packs a strip as `[k / 2][WIDTH]` pairs. When WIDTH is not a multiple of 16, up to 15 pairs beyond it are overwritten.
+/// Packs a strip as `[k / 2][WIDTH]` pairs, for a WIDTH below 16 or a multiple of it. Below 16, up to 15 pairs beyond the strip
+/// are overwritten.
+///
+/// # Safety
+/// The strip is readable and `to` has the room.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 unsafe fn pack_pairs<const WIDTH: usize>(s: &Strip<bf16>, to: *mut u32) {
+    const { assert!(WIDTH < 16 || WIDTH.is_multiple_of(16)) };
+    let mut block = [_mm512_setzero_si512(); 16];
     for k in (0..s.k).step_by(32) {
-        let mut groups = [[_mm512_setzero_si512(); 16]; 2];
-        // SAFETY: the strip is readable; rows are written in rising order, so what a store leaves beyond its row is
-        // overwritten by the next.
-        unsafe {
-            for (g, group) in groups.iter_mut().enumerate().take(WIDTH.div_ceil(16)) {
-                *group = by_pairs(s, 16 * g, k);
-            }
-            for q in 0..(s.k - k).min(32).div_ceil(2) {
-                for (g, group) in groups.iter().enumerate().take(WIDTH.div_ceil(16)) {
-                    _mm512_storeu_si512(to.add((k / 2 + q) * WIDTH + 16 * g).cast(), group[q]);
+        for group in (0..WIDTH).step_by(16) {
+            // SAFETY: the strip is readable; rows are written in rising order, so what a store leaves beyond its row is
+            // overwritten by the next.
+            unsafe {
+                by_pairs(s, group, k, &mut block);
+                for (q, v) in block.iter().enumerate().take((s.k - k).min(32).div_ceil(2)) {
+                    _mm512_storeu_si512(to.add((k / 2 + q) * WIDTH + group).cast(), *v);
                 }
             }
         }
@@ -135,6 +140,8 @@ impl Kernel for Dot {
     const MC: usize = 20 * ROWS;
     const WHOLE_TILES: bool = false;
     const FMA: bool = true;
+    const AHEAD_PER_K: usize = 0;
+    const RATE: usize = 100_000;
 
     #[inline(always)]
     unsafe fn enter(task: impl Task) {
@@ -155,7 +162,15 @@ impl Kernel for Dot {
     }
 
     #[inline(always)]
-    unsafe fn tile(k: usize, a: *const u16, b: *const u16, rows: usize, cols: usize, target: Target<f32>) {
+    unsafe fn tile(
+        k: usize,
+        a: *const u16,
+        b: *const u16,
+        rows: usize,
+        cols: usize,
+        target: Target<f32>,
+        _ahead: *const u8,
+    ) {
         // SAFETY: the caller's promise.
         unsafe { tile(k.div_ceil(2), a.cast(), b.cast(), rows, cols, target) }
     }
@@ -164,6 +179,12 @@ impl Kernel for Dot {
     unsafe fn narrow(from: *const f32, to: *mut bf16, len: usize) {
         // SAFETY: the caller's promise.
         unsafe { narrow(from, to, len) }
+    }
+
+    #[inline(always)]
+    unsafe fn dot(len: usize, x: *const f32, y: *const bf16) -> f32 {
+        // SAFETY: the caller's promise.
+        unsafe { dot_f32(len, x, y) }
     }
 }
 

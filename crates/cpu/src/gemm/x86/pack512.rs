@@ -1,4 +1,4 @@
-//! Packing with AVX-512: copies of whole vectors and transposes of 16 × 16 blocks in registers.
+//! Packing with AVX-512: copies of whole vectors and transposes of blocks in registers.
 
 use super::super::kernel::Strip;
 use half::{bf16, f16};
@@ -44,42 +44,97 @@ pub(super) fn low_mask(n: usize) -> __mmask16 {
     if n >= 16 { 0xffff } else { ((1u32 << n) - 1) as __mmask16 }
 }
 
+/// The lowest `n` bits set, at most 8.
+#[inline(always)]
+pub(super) fn low_mask8(n: usize) -> __mmask8 {
+    low_mask(n.min(8)) as __mmask8
+}
+
+/// The first half of a transpose of four-byte values: 4 × 4 blocks inside the 128-bit lanes. Afterwards vector `4g + c` holds
+/// column `4L + c` of rows `4g..4g + 4` in lane L.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn transpose_lanes(r: &mut [__m512i]) {
+    for four in r.chunks_exact_mut(4) {
+        let low01 = _mm512_unpacklo_epi32(four[0], four[1]);
+        let high01 = _mm512_unpackhi_epi32(four[0], four[1]);
+        let low23 = _mm512_unpacklo_epi32(four[2], four[3]);
+        let high23 = _mm512_unpackhi_epi32(four[2], four[3]);
+        four[0] = _mm512_unpacklo_epi64(low01, low23);
+        four[1] = _mm512_unpackhi_epi64(low01, low23);
+        four[2] = _mm512_unpacklo_epi64(high01, high23);
+        four[3] = _mm512_unpackhi_epi64(high01, high23);
+    }
+}
+
 /// Transposes 16 vectors of 16 four-byte values.
 #[inline]
 #[target_feature(enable = "avx512f")]
 pub(super) fn transpose16(r: &mut [__m512i; 16]) {
-    let mut t = [_mm512_setzero_si512(); 16];
-    for i in 0..8 {
-        t[2 * i] = _mm512_unpacklo_epi32(r[2 * i], r[2 * i + 1]);
-        t[2 * i + 1] = _mm512_unpackhi_epi32(r[2 * i], r[2 * i + 1]);
-    }
-    // Now 4 × 4 blocks inside the 128-bit lanes.
-    for g in 0..4 {
-        for h in 0..2 {
-            let (x, y) = (t[4 * g + h], t[4 * g + 2 + h]);
-            r[4 * g + 2 * h] = _mm512_unpacklo_epi64(x, y);
-            r[4 * g + 2 * h + 1] = _mm512_unpackhi_epi64(x, y);
-        }
-    }
-    // And the 128-bit lanes among each other: r[4g + c] holds column 4L + c of rows 4g..4g+4 in lane L.
+    transpose_lanes(r);
     for c in 0..4 {
         let low = _mm512_shuffle_i32x4::<0x44>(r[c], r[4 + c]);
         let high = _mm512_shuffle_i32x4::<0xee>(r[c], r[4 + c]);
         let low2 = _mm512_shuffle_i32x4::<0x44>(r[8 + c], r[12 + c]);
         let high2 = _mm512_shuffle_i32x4::<0xee>(r[8 + c], r[12 + c]);
-        t[c] = _mm512_shuffle_i32x4::<0x88>(low, low2);
-        t[4 + c] = _mm512_shuffle_i32x4::<0xdd>(low, low2);
-        t[8 + c] = _mm512_shuffle_i32x4::<0x88>(high, high2);
-        t[12 + c] = _mm512_shuffle_i32x4::<0xdd>(high, high2);
+        r[c] = _mm512_shuffle_i32x4::<0x88>(low, low2);
+        r[4 + c] = _mm512_shuffle_i32x4::<0xdd>(low, low2);
+        r[8 + c] = _mm512_shuffle_i32x4::<0x88>(high, high2);
+        r[12 + c] = _mm512_shuffle_i32x4::<0xdd>(high, high2);
     }
-    *r = t;
 }
 
-/// Packs a strip as `[k][WIDTH]` of `f32`, missing lanes as zeros. When WIDTH is not a multiple of 16, up to 15 values beyond
-/// the strip are overwritten.
+/// Transposes 8 vectors of 16 four-byte values: vector q holds columns `2q` and `2q + 1` of 8 values each.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn transpose8x16(r: &mut [__m512i; 8]) {
+    transpose_lanes(r);
+    let from = *r;
+    for pair in 0..2 {
+        let (x, y) = (2 * pair, 2 * pair + 1);
+        let low_x = _mm512_shuffle_i32x4::<0x44>(from[x], from[4 + x]);
+        let high_x = _mm512_shuffle_i32x4::<0xee>(from[x], from[4 + x]);
+        let low_y = _mm512_shuffle_i32x4::<0x44>(from[y], from[4 + y]);
+        let high_y = _mm512_shuffle_i32x4::<0xee>(from[y], from[4 + y]);
+        r[pair] = _mm512_shuffle_i32x4::<0x88>(low_x, low_y);
+        r[2 + pair] = _mm512_shuffle_i32x4::<0xdd>(low_x, low_y);
+        r[4 + pair] = _mm512_shuffle_i32x4::<0x88>(high_x, high_y);
+        r[6 + pair] = _mm512_shuffle_i32x4::<0xdd>(high_x, high_y);
+    }
+}
+
+/// Transposes 8 vectors of 8 `f64`.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn transpose8_f64(r: &mut [__m512d; 8]) {
+    for pair in r.chunks_exact_mut(2) {
+        let (x, y) = (pair[0], pair[1]);
+        pair[0] = _mm512_unpacklo_pd(x, y);
+        pair[1] = _mm512_unpackhi_pd(x, y);
+    }
+    // Now r[2g + c] holds column 2L + c of rows 2g and 2g + 1 in lane L.
+    let from = *r;
+    for c in 0..2 {
+        let low = _mm512_shuffle_f64x2::<0x44>(from[c], from[2 + c]);
+        let high = _mm512_shuffle_f64x2::<0xee>(from[c], from[2 + c]);
+        let low2 = _mm512_shuffle_f64x2::<0x44>(from[4 + c], from[6 + c]);
+        let high2 = _mm512_shuffle_f64x2::<0xee>(from[4 + c], from[6 + c]);
+        r[c] = _mm512_shuffle_f64x2::<0x88>(low, low2);
+        r[2 + c] = _mm512_shuffle_f64x2::<0xdd>(low, low2);
+        r[4 + c] = _mm512_shuffle_f64x2::<0x88>(high, high2);
+        r[6 + c] = _mm512_shuffle_f64x2::<0xdd>(high, high2);
+    }
+}
+
+/// Packs a strip as `[k][WIDTH]` of `f32`, missing lanes as zeros; WIDTH is 8 or a multiple of 16. With 8, up to 8 values
+/// beyond the strip are overwritten.
+///
+/// # Safety
+/// The strip is readable and `to` has the room.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 pub(super) unsafe fn pack_f32<T: Load16, const WIDTH: usize>(s: Strip<T>, to: *mut f32) {
+    const { assert!(WIDTH == 8 || WIDTH.is_multiple_of(16)) };
     // SAFETY: masked loads stay inside the strip; each store starts inside `k × WIDTH`. Rows are written in rising order, so
     // what a store leaves beyond its row is overwritten by the next.
     unsafe {
@@ -92,24 +147,34 @@ pub(super) unsafe fn pack_f32<T: Load16, const WIDTH: usize>(s: Strip<T>, to: *m
                 }
             }
         } else if s.k_stride == 1 {
-            // Groups of 16 lanes, the last first within each row block would break the rising order: rows go block by block.
             for p in (0..s.k).step_by(16) {
                 let depth = 16.min(s.k - p);
                 let mask = low_mask(depth);
-                let mut groups = [[_mm512_setzero_si512(); 16]; 4];
-                for (g, r) in groups.iter_mut().enumerate().take(WIDTH.div_ceil(16)) {
+                let row = |lane: usize| {
+                    // Beyond the last lane nothing is read.
+                    let mask = if lane < s.lanes { mask } else { 0 };
+                    let from = s.ptr.wrapping_offset(lane as isize * s.lane_stride + p as isize);
+                    _mm512_castps_si512(T::load(from, mask))
+                };
+                if WIDTH == 8 {
+                    let mut r = [_mm512_setzero_si512(); 8];
                     for (i, v) in r.iter_mut().enumerate() {
-                        let lane = 16 * g + i;
-                        if lane < s.lanes {
-                            let from = s.ptr.offset(lane as isize * s.lane_stride + p as isize);
-                            *v = _mm512_castps_si512(T::load(from, mask));
-                        }
+                        *v = row(i);
                     }
-                    transpose16(r);
-                }
-                for q in 0..depth {
-                    for (g, r) in groups.iter().enumerate().take(WIDTH.div_ceil(16)) {
-                        _mm512_storeu_si512(to.add((p + q) * WIDTH + 16 * g).cast(), r[q]);
+                    transpose8x16(&mut r);
+                    for (q, v) in r.iter().enumerate().take(depth.div_ceil(2)) {
+                        _mm512_storeu_si512(to.add((p + 2 * q) * 8).cast(), *v);
+                    }
+                } else {
+                    for group in (0..WIDTH).step_by(16) {
+                        let mut r = [_mm512_setzero_si512(); 16];
+                        for (i, v) in r.iter_mut().enumerate() {
+                            *v = row(group + i);
+                        }
+                        transpose16(&mut r);
+                        for (q, v) in r.iter().enumerate().take(depth) {
+                            _mm512_storeu_si512(to.add((p + q) * WIDTH + group).cast(), *v);
+                        }
                     }
                 }
             }
@@ -117,17 +182,57 @@ pub(super) unsafe fn pack_f32<T: Load16, const WIDTH: usize>(s: Strip<T>, to: *m
             for p in 0..s.k {
                 let from = s.ptr.offset(p as isize * s.k_stride);
                 for l in 0..WIDTH {
-                    let value = if l < s.lanes { lane_value(from.offset(l as isize * s.lane_stride)) } else { 0.0 };
-                    to.add(p * WIDTH + l).write(value);
+                    let one = from.wrapping_offset(l as isize * s.lane_stride);
+                    to.add(p * WIDTH + l).write(_mm512_cvtss_f32(T::load(one, (l < s.lanes) as __mmask16)));
                 }
             }
         }
     }
 }
 
+/// Packs a strip as `[k][WIDTH]` of `f64`, missing lanes as zeros; WIDTH is a multiple of 8.
+///
+/// # Safety
+/// The strip is readable and `to` has the room.
 #[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-unsafe fn lane_value<T: Load16>(ptr: *const T) -> f32 {
-    // SAFETY: one element is read.
-    unsafe { _mm512_cvtss_f32(T::load(ptr, 1)) }
+#[target_feature(enable = "avx512f")]
+pub(super) unsafe fn pack_f64<const WIDTH: usize>(s: Strip<f64>, to: *mut f64) {
+    const { assert!(WIDTH.is_multiple_of(8)) };
+    // SAFETY: masked loads stay inside the strip; stores stay inside `k × WIDTH`.
+    unsafe {
+        if s.lane_stride == 1 {
+            for p in 0..s.k {
+                let from = s.ptr.offset(p as isize * s.k_stride);
+                for l in (0..WIDTH).step_by(8) {
+                    let mask = low_mask8(s.lanes.saturating_sub(l));
+                    _mm512_storeu_pd(to.add(p * WIDTH + l), _mm512_maskz_loadu_pd(mask, from.wrapping_add(l)));
+                }
+            }
+        } else if s.k_stride == 1 {
+            for p in (0..s.k).step_by(8) {
+                let depth = 8.min(s.k - p);
+                for group in (0..WIDTH).step_by(8) {
+                    let mut r = [_mm512_setzero_pd(); 8];
+                    for (i, v) in r.iter_mut().enumerate() {
+                        let lane = group + i;
+                        let mask = if lane < s.lanes { low_mask8(depth) } else { 0 };
+                        let from = s.ptr.wrapping_offset(lane as isize * s.lane_stride + p as isize);
+                        *v = _mm512_maskz_loadu_pd(mask, from);
+                    }
+                    transpose8_f64(&mut r);
+                    for (q, v) in r.iter().enumerate().take(depth) {
+                        _mm512_storeu_pd(to.add((p + q) * WIDTH + group), *v);
+                    }
+                }
+            }
+        } else {
+            for p in 0..s.k {
+                let from = s.ptr.offset(p as isize * s.k_stride);
+                for l in 0..WIDTH {
+                    let value = if l < s.lanes { *from.offset(l as isize * s.lane_stride) } else { 0.0 };
+                    to.add(p * WIDTH + l).write(value);
+                }
+            }
+        }
+    }
 }

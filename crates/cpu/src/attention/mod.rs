@@ -1,0 +1,526 @@
+//! Attention without a stored score matrix.
+//!
+//! Queries are taken in blocks against blocks of keys; the softmax is kept up to date from block to block, and only the logarithm of
+//! its sum is saved. The backward pass recomputes the probabilities from it. Work is cut along queries and keys only in ways that do
+//! not change the order of any sum, so the cut may depend on the number of threads and results still do not.
+
+mod backward;
+mod forward;
+mod product;
+mod scores;
+
+use crate::float::{Float, Shared, expect, narrow, with_float};
+use crate::multiversion;
+use crate::pool::{num_threads, parallel_for};
+use crate::simd::{Real, Simd, Vectors, sweep, total};
+use backward::{Gradients, backward};
+use forward::forward;
+use product::{Matrix, transpose};
+use rushlight_core::backend::Attention;
+use rushlight_core::{DType, Element, Error, Result, View};
+use scores::{Dropout, Mask};
+use std::mem::MaybeUninit;
+
+/// Queries of a block.
+const QUERIES: usize = 32;
+/// Keys of a block.
+const KEYS: usize = 128;
+
+/// Attention; `out` is `[batch, heads, l, dv]` of any strides, `lse` `[batch, heads, l]` contiguous. A row with every key masked out
+/// gives zeros.
+pub fn attention(spec: &Attention, out: View, lse: View) -> Result<()> {
+    const OP: &str = "attention";
+    let sizes = Sizes::new(OP, spec)?;
+    sizes.expect(OP, "out", &out, spec.q.dtype, [sizes.batch, sizes.heads, sizes.l, sizes.dv])?;
+    with_float!(OP, spec.q.dtype, T => {
+        expect(OP, "lse", &lse, <T as Float>::Acc::DTYPE, sizes.rows())?;
+        let problem = Problem::<T>::new(spec, sizes);
+        // SAFETY: sizes and dtypes were checked; outputs do not overlap inputs.
+        unsafe { problem.forward(Tensor::new(&out), lse.ptr().cast()) };
+        Ok(())
+    })
+}
+
+/// Its gradients (contiguous), recomputing probabilities from `lse`.
+pub fn attention_backward(
+    spec: &Attention,
+    out: View,
+    lse: View,
+    dout: View,
+    dq: View,
+    dk: View,
+    dv: View,
+) -> Result<()> {
+    const OP: &str = "attention_backward";
+    let sizes = Sizes::new(OP, spec)?;
+    let dtype = spec.q.dtype;
+    for (name, view) in [("out", &out), ("dout", &dout)] {
+        sizes.expect(OP, name, view, dtype, [sizes.batch, sizes.heads, sizes.l, sizes.dv])?;
+    }
+    expect(OP, "dq", &dq, dtype, sizes.rows() * sizes.d)?;
+    expect(OP, "dk", &dk, dtype, sizes.batch * sizes.kv_heads * sizes.s * sizes.d)?;
+    expect(OP, "dv", &dv, dtype, sizes.batch * sizes.kv_heads * sizes.s * sizes.dv)?;
+    with_float!(OP, dtype, T => {
+        expect(OP, "lse", &lse, <T as Float>::Acc::DTYPE, sizes.rows())?;
+        let problem = Problem::<T>::new(spec, sizes);
+        let saved = Saved { out: Tensor::new(&out), lse: Shared::new(lse.ptr().cast()), dout: Tensor::new(&dout) };
+        // SAFETY: sizes and dtypes were checked; outputs do not overlap inputs.
+        unsafe { problem.backward(saved, dq.ptr().cast(), dk.ptr().cast(), dv.ptr().cast()) };
+        Ok(())
+    })
+}
+
+#[derive(Clone, Copy)]
+struct Sizes {
+    batch: usize,
+    heads: usize,
+    kv_heads: usize,
+    l: usize,
+    s: usize,
+    d: usize,
+    dv: usize,
+}
+
+impl Sizes {
+    fn new(op: &str, spec: &Attention) -> Result<Self> {
+        let (&[batch, heads, l, d], &[_, kv_heads, s, _], &[.., dv]) = (spec.q.shape(), spec.k.shape(), spec.v.shape())
+        else {
+            return Err(Error::shape(format!("{op}: queries, keys and values need four dimensions")));
+        };
+        let sizes = Self { batch, heads, kv_heads, l, s, d, dv };
+        if kv_heads == 0 && heads > 0 || kv_heads > 0 && !heads.is_multiple_of(kv_heads) {
+            return Err(Error::shape(format!("{op}: {heads} heads cannot share {kv_heads} heads of keys")));
+        }
+        sizes.expect(op, "k", &spec.k, spec.q.dtype, [batch, kv_heads, s, d])?;
+        sizes.expect(op, "v", &spec.v, spec.q.dtype, [batch, kv_heads, s, dv])?;
+        if let Some(mask) = &spec.mask {
+            let dtype = if mask.dtype == DType::Bool { DType::Bool } else { spec.q.dtype };
+            sizes.expect(op, "mask", mask, dtype, [batch, heads, l, s])?;
+        }
+        Ok(sizes)
+    }
+
+    fn expect(&self, op: &str, what: &str, view: &View, dtype: DType, shape: [usize; 4]) -> Result<()> {
+        if view.dtype != dtype {
+            return Err(Error::dtype(format!("{op}: {what} is {}, expected {dtype}", view.dtype)));
+        }
+        if view.shape() != shape {
+            return Err(Error::shape(format!("{op}: {what} has shape {:?}, expected {shape:?}", view.shape())));
+        }
+        Ok(())
+    }
+
+    /// Queries of all heads.
+    fn rows(&self) -> usize {
+        self.batch * self.heads * self.l
+    }
+
+    /// Heads that share their keys and values.
+    fn group(&self) -> usize {
+        self.heads / self.kv_heads.max(1)
+    }
+}
+
+/// A tensor of four dimensions by address and strides.
+#[derive(Clone, Copy)]
+struct Tensor<T> {
+    at: Shared<T>,
+    strides: [usize; 4],
+}
+
+impl<T: Float> Tensor<T> {
+    fn new(view: &View) -> Self {
+        let mut strides = [0; 4];
+        strides.copy_from_slice(view.strides());
+        Self { at: Shared::new(view.ptr().cast()), strides }
+    }
+
+    fn head(&self, batch: usize, head: usize) -> *mut T {
+        self.at.at(batch * self.strides[0] + head * self.strides[1])
+    }
+
+    /// The `[rows, cols]` matrix of a head in the compute type, through `copy` unless it can be read in place.
+    ///
+    /// # Safety
+    /// The head has these rows and columns.
+    unsafe fn matrix(
+        &self,
+        batch: usize,
+        head: usize,
+        [rows, cols]: [usize; 2],
+        copy: &mut Vec<T::Acc>,
+    ) -> Matrix<T::Acc> {
+        let at = self.head(batch, head);
+        if T::WIDE && (self.strides[3] == 1 || cols == 1) {
+            return Matrix::rows(at.cast(), self.strides[2]);
+        }
+        copy.clear();
+        copy.reserve(rows * cols);
+        for r in 0..rows {
+            // SAFETY: row `r` of the head; room was reserved.
+            unsafe {
+                let (row, to) = (at.add(r * self.strides[2]), copy.as_mut_ptr().add(r * cols));
+                if self.strides[3] == 1 {
+                    crate::float::widen(row, to, cols);
+                } else {
+                    for c in 0..cols {
+                        *to.add(c) = T::Acc::lit((*row.add(c * self.strides[3])).to_f64());
+                    }
+                }
+            }
+        }
+        // SAFETY: all rows were written.
+        unsafe { copy.set_len(rows * cols) };
+        Matrix::rows(copy.as_ptr(), cols)
+    }
+
+    /// Stores rows `from..` of a head.
+    ///
+    /// # Safety
+    /// The head has these rows of `cols`, and `values` as many.
+    unsafe fn store(&self, batch: usize, head: usize, from: usize, cols: usize, values: &[T::Acc]) {
+        for (r, row) in values.chunks_exact(cols.max(1)).enumerate() {
+            // SAFETY: by the caller's contract.
+            unsafe {
+                let to = self.head(batch, head).add((from + r) * self.strides[2]);
+                if self.strides[3] == 1 {
+                    narrow(row.as_ptr(), to, cols);
+                } else {
+                    for (c, v) in row.iter().enumerate() {
+                        *to.add(c * self.strides[3]) = T::from_f64(v.to_f64());
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// One head, ready to be computed with.
+struct Head<R> {
+    q: Matrix<R>,
+    k: Matrix<R>,
+    v: Matrix<R>,
+    s: usize,
+    d: usize,
+    dv: usize,
+    scale: R,
+    causal: bool,
+    mask: Option<Mask>,
+    dropout: Option<Dropout>,
+}
+
+impl<R: Real> Head<R> {
+    /// How many of `count` keys from `key` on query `i` may see.
+    #[inline(always)]
+    fn seen(&self, i: usize, key: usize, count: usize) -> usize {
+        if self.causal { count.min((i + 1).saturating_sub(key)) } else { count }
+    }
+
+    /// Applies the mask, if any, to scores of query `i` from `key` on.
+    ///
+    /// # Safety
+    /// The head has these scores.
+    #[inline(always)]
+    unsafe fn mask_row<I: Vectors>(&self, i: usize, key: usize, scores: &mut [R]) {
+        if let Some(mask) = &self.mask {
+            // SAFETY: by the caller's contract.
+            unsafe { mask.apply::<R, I>(i, key, scores) }
+        }
+    }
+}
+
+/// Memory of a task.
+struct Scratch<R> {
+    keys: Buffer<R>,
+    values: Buffer<R>,
+    scores: Buffer<R>,
+    gradients: Buffer<R>,
+    factors: Vec<R>,
+}
+
+impl<R: Real> Scratch<R> {
+    fn new(h: &Head<R>) -> Self {
+        Self {
+            keys: Buffer::new(),
+            values: Buffer::new(),
+            scores: Buffer::new(),
+            gradients: Buffer::new(),
+            factors: vec![R::ZERO; if h.dropout.is_some() { KEYS } else { 0 }],
+        }
+    }
+}
+
+/// Uninitialised memory that begins on a cache line, so that no vector of it lies across two.
+struct Buffer<R>(Vec<R>);
+
+impl<R: Real> Buffer<R> {
+    fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    /// Room for `n` elements.
+    fn room(&mut self, n: usize) -> *mut R {
+        const LINE: usize = 64;
+        self.0.reserve(n + LINE / size_of::<R>());
+        let start = self.0.as_mut_ptr();
+        start.wrapping_add(start.align_offset(LINE))
+    }
+
+    /// The first `count` rows of a matrix in blocks of `[cols, KEYS]`, the last padded with zeros.
+    ///
+    /// # Safety
+    /// The matrix has these rows and columns; the CPU has level `I`.
+    #[inline(always)]
+    unsafe fn transposed<I: Vectors>(&mut self, from: Matrix<R>, count: usize, cols: usize) -> *const R {
+        let to = self.room(count.next_multiple_of(KEYS) * cols);
+        for first in (0..count).step_by(KEYS) {
+            let rows = KEYS.min(count - first);
+            // SAFETY: the rows are there by the caller's contract, and room for each block.
+            unsafe {
+                let to = to.add(first * cols);
+                if rows < KEYS {
+                    std::slice::from_raw_parts_mut(to.cast::<MaybeUninit<R>>(), KEYS * cols)
+                        .fill(MaybeUninit::new(R::ZERO));
+                }
+                transpose::<R, I>(rows, cols, from.from(first), to, KEYS);
+            }
+        }
+        to
+    }
+}
+
+struct Problem<T: Float> {
+    sizes: Sizes,
+    q: Tensor<T>,
+    k: Tensor<T>,
+    v: Tensor<T>,
+    mask: Option<Mask>,
+    causal: bool,
+    scale: f64,
+    dropout: Option<(f64, rushlight_core::Philox)>,
+}
+
+/// What the backward pass is given.
+#[derive(Clone, Copy)]
+struct Saved<T: Float> {
+    out: Tensor<T>,
+    lse: Shared<T::Acc>,
+    dout: Tensor<T>,
+}
+
+/// Copies of a head's matrices, where they cannot be read in place.
+#[derive(Default)]
+struct Copies<R> {
+    q: Vec<R>,
+    k: Vec<R>,
+    v: Vec<R>,
+    dout: Vec<R>,
+}
+
+impl<T: Float> Problem<T> {
+    fn new(spec: &Attention, sizes: Sizes) -> Self {
+        let mask = spec.mask.as_ref().map(|m| {
+            let mut strides = [0; 4];
+            strides.copy_from_slice(m.strides());
+            Mask::new(m.ptr(), m.dtype, strides)
+        });
+        Self {
+            sizes,
+            q: Tensor::new(&spec.q),
+            k: Tensor::new(&spec.k),
+            v: Tensor::new(&spec.v),
+            mask,
+            causal: spec.causal,
+            scale: spec.scale,
+            dropout: spec.dropout.filter(|d| d.0 > 0.0),
+        }
+    }
+
+    /// # Safety
+    /// The tensors have the problem's sizes.
+    unsafe fn head(&self, batch: usize, head: usize, copies: &mut Copies<T::Acc>) -> Head<T::Acc> {
+        let Sizes { l, s, d, dv, heads, .. } = self.sizes;
+        let kv = head / self.sizes.group();
+        // SAFETY: by the caller's contract.
+        unsafe {
+            Head {
+                q: self.q.matrix(batch, head, [l, d], &mut copies.q),
+                k: self.k.matrix(batch, kv, [s, d], &mut copies.k),
+                v: self.v.matrix(batch, kv, [s, dv], &mut copies.v),
+                s,
+                d,
+                dv,
+                scale: T::Acc::lit(self.scale),
+                causal: self.causal,
+                mask: self.mask.map(|m| m.head(batch, head)),
+                dropout: self.dropout.map(|d| Dropout::new(d, batch * heads + head, l, s)),
+            }
+        }
+    }
+
+    /// # Safety
+    /// The problem's pointers and the outputs have its sizes; outputs overlap nothing.
+    unsafe fn forward(&self, out: Tensor<T>, lse: *mut T::Acc) {
+        let Sizes { batch, heads, l, dv, .. } = self.sizes;
+        let lse = Shared::new(lse);
+        let per_task = rows_per_task(batch * heads, l);
+        let parts = l.div_ceil(per_task.max(1));
+        parallel_for(batch * heads * parts, |task| {
+            let (part, b, h) = (task % parts, task / parts / heads, task / parts % heads);
+            let (from, to) = (part * per_task, l.min((part + 1) * per_task));
+            let mut copies = Copies::default();
+            // SAFETY: the head's tensors have the problem's sizes; rows `from..to` of its outputs are this task's.
+            unsafe {
+                let head = self.head(b, h, &mut copies);
+                let lse = lse.at((b * heads + h) * l + from);
+                if T::WIDE && out.strides[3] == 1 {
+                    let at = out.head(b, h).add(from * out.strides[2]).cast();
+                    forward(&head, from, to, (at, out.strides[2]), lse);
+                } else {
+                    let mut rows = vec![T::Acc::ZERO; (to - from) * dv];
+                    forward(&head, from, to, (rows.as_mut_ptr(), dv), lse);
+                    out.store(b, h, from, dv, &rows);
+                }
+            }
+        });
+    }
+
+    /// # Safety
+    /// As for `forward`; the gradients are contiguous.
+    unsafe fn backward(&self, saved: Saved<T>, dq: *mut T, dk: *mut T, dv: *mut T) {
+        let Sizes { batch, heads, kv_heads, l, s, d, dv: dvs, .. } = self.sizes;
+        let delta = self.delta(&saved);
+        let delta = Shared::new(delta.as_ptr().cast_mut());
+        // Half types add up in `f32` and are rounded at the end.
+        let mut sums = [Vec::new(), Vec::new(), Vec::new()];
+        let counts = [batch * heads * l * d, batch * kv_heads * s * d, batch * kv_heads * s * dvs];
+        let mut targets = [dq, dk, dv].map(|p| Shared::new(p.cast::<T::Acc>()));
+        for i in 0..3 {
+            if !T::WIDE {
+                sums[i] = vec![T::Acc::ZERO; counts[i]];
+                targets[i] = Shared::new(sums[i].as_mut_ptr());
+            }
+        }
+        let [dqs, dks, dvs_at] = targets;
+        let zero = |at: Shared<T::Acc>, from: usize, n: usize| {
+            if T::WIDE {
+                // SAFETY: the caller's own part of a gradient.
+                unsafe { std::slice::from_raw_parts_mut(at.at(from), n) }.fill(T::Acc::ZERO);
+            }
+        };
+        // What head `h` of batch `b` adds, for some queries and keys.
+        let run =
+            |b: usize, h: usize, queries: std::ops::Range<usize>, keys: std::ops::Range<usize>, wanted: [bool; 2]| {
+                let mut copies = Copies::default();
+                let (at, kv) = (b * heads + h, b * kv_heads + h / self.sizes.group());
+                // SAFETY: the tensors have the problem's sizes.
+                unsafe {
+                    let head = self.head(b, h, &mut copies);
+                    let gradients = Gradients {
+                        dout: saved.dout.matrix(b, h, [l, dvs], &mut copies.dout),
+                        lse: saved.lse.at(at * l),
+                        delta: delta.at(at * l),
+                        dq: wanted[0].then(|| dqs.at(at * l * d)),
+                        dkv: wanted[1].then(|| (dks.at(kv * s * d), dvs_at.at(kv * s * dvs))),
+                    };
+                    backward(&head, &gradients, queries, keys);
+                }
+            };
+        let group = self.sizes.group();
+        if batch * kv_heads >= 2 * num_threads() || num_threads() == 1 {
+            parallel_for(batch * kv_heads, |task| {
+                let (b, kv) = (task / kv_heads, task % kv_heads);
+                zero(dks, task * s * d, s * d);
+                zero(dvs_at, task * s * dvs, s * dvs);
+                for h in kv * group..(kv + 1) * group {
+                    zero(dqs, (b * heads + h) * l * d, l * d);
+                    run(b, h, 0..l, 0..s, [true, true]);
+                }
+            });
+        } else {
+            // Too few heads for the threads: keys and queries are shared out too, at the price of computing scores twice.
+            let blocks = s.div_ceil(KEYS);
+            parallel_for(batch * kv_heads * blocks, |task| {
+                let (block, at) = (task % blocks, task / blocks);
+                let (b, kv) = (at / kv_heads, at % kv_heads);
+                let keys = block * KEYS..s.min((block + 1) * KEYS);
+                zero(dks, (at * s + keys.start) * d, keys.len() * d);
+                zero(dvs_at, (at * s + keys.start) * dvs, keys.len() * dvs);
+                for h in kv * group..(kv + 1) * group {
+                    run(b, h, 0..l, keys.clone(), [false, true]);
+                }
+            });
+            let per_task = rows_per_task(batch * heads, l);
+            let parts = l.div_ceil(per_task.max(1));
+            parallel_for(batch * heads * parts, |task| {
+                let (part, at) = (task % parts, task / parts);
+                let queries = part * per_task..l.min((part + 1) * per_task);
+                zero(dqs, (at * l + queries.start) * d, queries.len() * d);
+                let keys = if self.causal { s.min(queries.end) } else { s };
+                run(at / heads, at % heads, queries, 0..keys, [true, false]);
+            });
+        }
+        if !T::WIDE {
+            for ((sums, to), n) in sums.iter().zip([dq, dk, dv]).zip(counts) {
+                // SAFETY: `n` elements of both.
+                unsafe { narrow(sums.as_ptr(), to, n) }
+            }
+        }
+    }
+
+    /// For each query the sum of the output times its gradient.
+    fn delta(&self, saved: &Saved<T>) -> Vec<T::Acc> {
+        let Sizes { batch, heads, l, dv, .. } = self.sizes;
+        let mut delta = vec![T::Acc::ZERO; batch * heads * l];
+        let at = Shared::new(delta.as_mut_ptr());
+        let (out, dout) = (saved.out, saved.dout);
+        parallel_for(batch * heads, |head| {
+            for i in 0..l {
+                let (b, h) = (head / heads, head % heads);
+                // SAFETY: the tensors have the problem's sizes; the head's sums are this task's.
+                unsafe {
+                    let (o, g) = (out.head(b, h).add(i * out.strides[2]), dout.head(b, h).add(i * dout.strides[2]));
+                    *at.at(head * l + i) = dot::<T>((o, out.strides[3]), (g, dout.strides[3]), dv);
+                }
+            }
+        });
+        delta
+    }
+}
+
+#[inline(always)]
+unsafe fn dot_kernel<T: Float, I: Vectors>(a: (*const T, usize), b: (*const T, usize), n: usize) -> T::Acc {
+    let mut sums = [<T::Acc as Real>::V::<I>::splat(T::Acc::ZERO); 4];
+    // SAFETY: `n` elements of both by the caller's contract.
+    unsafe {
+        if T::WIDE && a.1 == 1 && b.1 == 1 {
+            let (a, b) = (a.0.cast::<T::Acc>(), b.0.cast::<T::Acc>());
+            sweep!(<T::Acc as Real>::V<I>, n, i, m, k => {
+                let left = <T::Acc as Real>::V::<I>::get(a.add(i), m, T::Acc::ZERO);
+                sums[k] = left.fma(<T::Acc as Real>::V::<I>::get(b.add(i), m, T::Acc::ZERO), sums[k]);
+            });
+            return total(sums);
+        }
+        let mut sum = 0.0;
+        for i in 0..n {
+            sum += (*a.0.add(i * a.1)).to_f64() * (*b.0.add(i * b.1)).to_f64();
+        }
+        T::Acc::lit(sum)
+    }
+}
+multiversion! {
+    /// Sum of the products of two rows, each given with the distance of its elements.
+    ///
+    /// # Safety
+    /// `n` elements of both.
+    unsafe fn dot<T: Float>(a: (*const T, usize), b: (*const T, usize), n: usize) -> T::Acc = dot_kernel;
+}
+
+/// Queries of a task: all of a head where heads keep the threads busy, else a part.
+fn rows_per_task(heads: usize, l: usize) -> usize {
+    let wanted = (4 * num_threads()).div_ceil(heads.max(1));
+    if num_threads() == 1 || wanted <= 1 { l } else { l.div_ceil(wanted).next_multiple_of(2 * QUERIES) }
+}
+
+#[cfg(test)]
+mod tests;

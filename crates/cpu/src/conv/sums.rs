@@ -1,0 +1,71 @@
+//! Weight gradients, summed over the batch in an order that the number of threads does not change.
+
+use super::Conv;
+use super::element::{Compute, Storage, transpose_out};
+use super::scratch::{Scratch, Shared};
+use crate::pool;
+use std::ops::Range;
+
+/// A weight gradient being summed: `blocks` independent blocks, an equal number to a panel, each a sum over `parts` of the batch.
+///
+/// The parts are split by the problem's size alone and added in order: the bits do not depend on the number of threads.
+pub(super) struct Sums {
+    pub blocks: usize,
+    /// Elements of a block.
+    pub block: usize,
+    pub parts: usize,
+}
+
+impl Sums {
+    /// Enough tasks for a few threads, without sums that outgrow the activations.
+    pub(super) fn splits(&self) -> usize {
+        16usize.div_ceil(self.blocks.max(1)).min(self.parts).max(1)
+    }
+
+    /// Runs `add(block, parts, sum)` over the pool; the sums are zero at first.
+    ///
+    /// # Safety
+    /// `add` writes only to its sum.
+    pub(super) unsafe fn collect<E: Compute>(&self, add: impl Fn(usize, Range<usize>, *mut E) + Sync) -> Scratch {
+        let splits = self.splits();
+        let mut sums = Scratch::new::<E>(splits * self.blocks * self.block);
+        let shared = Shared::new(sums.ptr::<E>());
+        pool::parallel_for(splits * self.blocks, |task| {
+            let (block, split) = (task % self.blocks, task / self.blocks);
+            let range = self.parts * split / splits..self.parts * (split + 1) / splits;
+            // SAFETY: the sum of this task.
+            let sum = unsafe { shared.get().add(task * self.block) };
+            // SAFETY: as above; zero bytes are zeros.
+            unsafe { std::ptr::write_bytes(sum, 0, self.block) };
+            add(block, range, sum);
+        });
+        sums
+    }
+
+    /// Adds the splits in order and writes the gradient; sums are laid out `[input channel][tap][lane]`.
+    ///
+    /// # Safety
+    /// `sums` comes from [`collect`](Self::collect), `dw` is the weight's gradient.
+    pub(super) unsafe fn finish<T: Storage>(&self, sums: *mut T::Compute, c: &Conv, dw: *mut T) {
+        let (rows, outputs, width) = (c.group_inputs() * c.taps(), c.group_outputs(), T::Compute::PANEL);
+        let panels = outputs.div_ceil(width);
+        let (sums, dw, splits) = (Shared::new(sums), Shared::new(dw), self.splits());
+        let per_panel = self.blocks * self.block / (c.groups * panels);
+        pool::parallel_for(c.groups * panels, |task| {
+            let (group, panel) = (task / panels, task % panels);
+            let lanes = (outputs - panel * width).min(width);
+            // SAFETY: this task's panel of every split, and its filters of the gradient.
+            unsafe {
+                let total = sums.get().add(task * per_panel);
+                for split in 1..splits {
+                    let part = total.add(split * self.blocks * self.block);
+                    for i in 0..per_panel {
+                        *total.add(i) += *part.add(i);
+                    }
+                }
+                let dst = dw.get().add((group * outputs + panel * width) * rows);
+                transpose_out::<T>(total, width, rows, lanes, dst, rows, std::ptr::null());
+            }
+        });
+    }
+}

@@ -1,0 +1,112 @@
+use super::*;
+use crate::testing::*;
+
+type Forward<T> = (Vec<T>, Vec<<T as Float>::Acc>, Vec<<T as Float>::Acc>);
+
+fn run<T: Float>(spec: &RowNorm, x: &[T], w: Option<&[T::Acc]>, b: Option<&[T::Acc]>) -> Forward<T> {
+    let mut y = vec![T::default(); x.len()];
+    let (mut mean, mut rstd) = (vec![T::Acc::ZERO; spec.rows], vec![T::Acc::ZERO; spec.rows]);
+    // SAFETY: sizes as in the spec.
+    unsafe { forward(spec, x.as_ptr(), w, b, y.as_mut_ptr(), mean.as_mut_ptr(), rstd.as_mut_ptr()) };
+    (y, mean, rstd)
+}
+
+fn run_backward<T: Float>(
+    spec: &RowNorm,
+    dy: &[T],
+    x: &[T],
+    w: Option<&[T::Acc]>,
+    (mean, rstd): (&[T::Acc], &[T::Acc]),
+) -> (Vec<T>, Vec<T::Acc>) {
+    let mut dx = vec![T::default(); x.len()];
+    let input = Input {
+        dy: Shared::new(dy.as_ptr().cast_mut()),
+        x: Shared::new(x.as_ptr().cast_mut()),
+        mean: Shared::new(mean.as_ptr().cast_mut()),
+        rstd: Shared::new(rstd.as_ptr().cast_mut()),
+    };
+    // SAFETY: sizes as in the spec.
+    let sums = unsafe { backward(spec, input, w, Some(dx.as_mut_ptr()), true) };
+    (dx, sums)
+}
+
+fn check<T: Float>(spec: &RowNorm, seed: u64, affine: bool) {
+    let (rows, cols) = (spec.rows, spec.cols);
+    let x: Vec<T> = numbers::<T>(seed, rows * cols, 2.0).iter().map(|v| T::from_f64(v.to_f64() + 1.5)).collect();
+    let dy = numbers::<T>(seed + 1, rows * cols, 1.0);
+    let weight = numbers::<T::Acc>(seed + 2, cols, 1.0);
+    let bias = numbers::<T::Acc>(seed + 3, cols, 1.0);
+    let (w, b) = (affine.then_some(&weight[..]), affine.then_some(&bias[..]));
+    let (y, mean, rstd) = run(spec, &x, w, b);
+    let (dx, sums) = run_backward(spec, &dy, &x, w, (&mean, &rstd));
+    let (x, dy) = (wide(&x), wide(&dy));
+    let mut want = (vec![0.0; x.len()], vec![0.0; rows], vec![0.0; rows], vec![0.0; x.len()], vec![0.0; 2 * cols]);
+    for r in 0..rows {
+        let at = r * cols..(r + 1) * cols;
+        let (x, dy) = (&x[at.clone()], &dy[at.clone()]);
+        let n = cols as f64;
+        let mu = if spec.rms { 0.0 } else { x.iter().sum::<f64>() / n };
+        let rs = 1.0 / (x.iter().map(|v| (v - mu).powi(2)).sum::<f64>() / n + spec.eps).sqrt();
+        (want.1[r], want.2[r]) = (mu, rs);
+        let scale = |c: usize| w.map_or(1.0, |w| w[c].to_f64());
+        let hat = |c: usize| (x[c] - mu) * rs;
+        let g = |c: usize| dy[c] * scale(c);
+        let (s1, s2) = (0..cols).fold((0.0, 0.0), |s, c| (s.0 + g(c), s.1 + g(c) * hat(c)));
+        let s1 = if spec.rms { 0.0 } else { s1 };
+        for c in 0..cols {
+            want.0[r * cols + c] = hat(c) * scale(c) + b.map_or(0.0, |b| b[c].to_f64());
+            want.3[r * cols + c] = rs * (g(c) - (s1 + hat(c) * s2) / n);
+            want.4[c] += dy[c] * hat(c);
+            want.4[cols + c] += dy[c];
+        }
+    }
+    let tolerance = tolerance::<T>();
+    let stats = if T::DTYPE == rushlight_core::DType::F64 { 1e-12 } else { 1e-5 };
+    close(&y, &want.0, tolerance);
+    if !spec.rms {
+        close(&mean, &want.1, stats);
+    }
+    close(&rstd, &want.2, stats);
+    close(&dx, &want.3, tolerance);
+    close(&sums, &want.4, 3.0 * stats);
+}
+
+#[test]
+fn matches_the_definition() {
+    let cases = [(1, 1), (1, 7), (5, 33), (70, 64), (3, 1000), (130, 515), (2, LONG + BLOCK + 5), (0, 4), (3, 0)];
+    at_every_level(|| {
+        each_float!(T => for (seed, (rows, cols)) in cases.into_iter().enumerate() {
+            for rms in [false, true] {
+                let spec = RowNorm { rows, cols, eps: 1e-5, rms };
+                check::<T>(&spec, 10 * seed as u64, seed % 3 != 2);
+            }
+        });
+    });
+}
+
+#[test]
+fn a_large_mean_does_not_hurt_the_variance() {
+    let x: Vec<f32> = numbers::<f32>(1, 4096, 1.0).iter().map(|v| v + 10_000.0).collect();
+    let exact = wide(&x);
+    let mean = exact.iter().sum::<f64>() / 4096.0;
+    let var = exact.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / 4096.0;
+    let (_, _, rstd) = run(&RowNorm { rows: 1, cols: 4096, eps: 0.0, rms: false }, &x, None, None);
+    close(&rstd, &[1.0 / var.sqrt()], 1e-4);
+}
+
+#[test]
+fn large_results_are_streamed_and_right() {
+    check::<f32>(&RowNorm { rows: 2100, cols: 4096, eps: 1e-5, rms: false }, 5, true);
+}
+
+#[test]
+fn any_number_of_threads() {
+    for (rows, cols) in [(700, 300), (2, LONG + 99)] {
+        let spec = RowNorm { rows, cols, eps: 1e-5, rms: false };
+        let (x, dy) = (numbers::<f32>(1, rows * cols, 1.0), numbers::<f32>(2, rows * cols, 1.0));
+        with_any_threads(|| {
+            let (y, mean, rstd) = run(&spec, &x, None, None);
+            (run_backward(&spec, &dy, &x, None, (&mean, &rstd)), y, mean, rstd)
+        });
+    }
+}
