@@ -132,7 +132,17 @@ impl Tensor {
         if !self.dtype().is_float() {
             return self.sum_dims(dims, keepdim);
         }
-        self.masked_fill(&self.isnan()?, 0.0)?.sum_dims(dims, keepdim)
+        let mask = self.reduced(dims)?;
+        let clean = self.detach().masked_fill(&self.isnan()?, 0.0)?;
+        let out = clean.reduce(Reduce::Sum, &mask, keepdim, self.dtype())?;
+        if recording(&[self]) {
+            let (kept, x) = (self.kept_shape(&mask), Saved::input(self));
+            record("nansum", &[self], &out, move |ctx, dy| {
+                // A product, so that an infinite gradient (a mean of nothing) shows.
+                Ok(smallvec![Some(ctx.get(&x)?.isnan()?.logical_not()?.mul(&dy.reshape(&kept)?)?)])
+            })?;
+        }
+        Ok(out)
     }
 
     /// Average of all elements that are not NaN.
