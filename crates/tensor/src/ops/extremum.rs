@@ -95,9 +95,7 @@ impl Tensor {
 
     fn arg_whole(&self, name: &'static str, op: ArgReduce) -> Result<Tensor> {
         if self.numel() == 0 {
-            return Err(Error::index(format!(
-                "{name}: expected reduction dim to be specified for input.numel() == 0"
-            )));
+            return Err(Error::index(format!("{name}: expected reduction dim to be specified for input.numel() == 0")));
         }
         crate::autograd::no_grad(|| self.reshape([-1isize])?.arg_dim(name, op, 0, false))
     }

@@ -141,7 +141,8 @@ impl Tensor {
             shape[dim] = size;
             shape
         };
-        let common = broadcast_shapes(&with_size(self, 1), &with_size(indices, 1)).map_err(|e| e.within("take_along_dim"))?;
+        let common =
+            broadcast_shapes(&with_size(self, 1), &with_size(indices, 1)).map_err(|e| e.within("take_along_dim"))?;
         let stretched = |t: &Tensor| {
             let mut shape = common.clone();
             shape[dim] = t.shape()[dim];
@@ -247,7 +248,11 @@ impl Tensor {
         run(op, dim, &index, from, &out)?;
         if reduce == ScatterReduce::Mean {
             let counts = combine.counts(&out, &index)?;
-            if out.dtype().is_float() { out.div_(&counts)? } else { out.floor_divide_(&counts)? };
+            if out.dtype().is_float() {
+                out.div_(&counts)?
+            } else {
+                out.floor_divide_(&counts)?
+            };
         }
         if out.dtype().is_float() && recording(&[self, &source]) {
             let saved = [self, &source, &index].map(Saved::input);

@@ -121,8 +121,7 @@ impl Plan {
 
     /// The shape of what the indices pick.
     pub(crate) fn result_shape(&self) -> Dims {
-        let mut out: Dims =
-            (0..self.shape.len()).filter(|d| !self.dims.contains(d)).map(|d| self.shape[d]).collect();
+        let mut out: Dims = (0..self.shape.len()).filter(|d| !self.dims.contains(d)).map(|d| self.shape[d]).collect();
         if let Some(first) = self.indices.first() {
             out.insert_from_slice(self.at, first.shape());
         }
@@ -306,7 +305,10 @@ impl Tensor {
     /// The plan of an op that takes a vector of indices along one dimension. `self` has dimensions.
     fn vector_plan(&self, name: &str, dim: isize, index: &Tensor) -> Result<Arc<Plan>> {
         if index.rank() > 1 {
-            return Err(Error::index(format!("{name}: index is supposed to be a vector, got shape {:?}", index.shape())));
+            return Err(Error::index(format!(
+                "{name}: index is supposed to be a vector, got shape {:?}",
+                index.shape()
+            )));
         }
         self.same_device(index, name)?;
         let dim = self.dim(dim).map_err(|e| e.within(name))?;
@@ -354,14 +356,7 @@ impl Tensor {
         index_write(name, self, plan, &source, accumulate, place)
     }
 
-    fn index_add_to(
-        &self,
-        dim: isize,
-        index: &Tensor,
-        source: &Tensor,
-        alpha: Scalar,
-        place: Place,
-    ) -> Result<Tensor> {
+    fn index_add_to(&self, dim: isize, index: &Tensor, source: &Tensor, alpha: Scalar, place: Place) -> Result<Tensor> {
         if !self.dtype().is_float() && matches!(alpha, Scalar::Float(_)) {
             return Err(Error::dtype(
                 "index_add: for integral input tensors, argument alpha must not be a floating point number",

@@ -54,7 +54,11 @@ pub fn cat(tensors: &[&Tensor], dim: isize) -> Result<Tensor> {
             let mut grads = Grads::new();
             for (i, (shape, dtype, skipped)) in parts.iter().enumerate() {
                 if *skipped {
-                    grads.push(if ctx.needs(i) { Some(Tensor::zeros_with(shape, (*dtype, dy.device()))?) } else { None });
+                    grads.push(if ctx.needs(i) {
+                        Some(Tensor::zeros_with(shape, (*dtype, dy.device()))?)
+                    } else {
+                        None
+                    });
                     continue;
                 }
                 let part = dy.narrow(dim as isize, start as isize, shape[dim])?;
@@ -153,7 +157,10 @@ pub fn meshgrid(tensors: &[&Tensor], indexing: Indexing) -> Result<Vec<Tensor>> 
         return Err(Error::value("meshgrid: expects a non-empty list of tensors"));
     };
     if let Some(t) = tensors.iter().find(|t| t.rank() > 1) {
-        return Err(Error::shape(format!("meshgrid: expected scalar or 1D tensors in the list, but got shape {:?}", t.shape())));
+        return Err(Error::shape(format!(
+            "meshgrid: expected scalar or 1D tensors in the list, but got shape {:?}",
+            t.shape()
+        )));
     }
     if let Some(t) = tensors.iter().find(|t| t.dtype() != first.dtype()) {
         return Err(Error::dtype(format!(
@@ -190,7 +197,10 @@ pub fn cartesian_prod(tensors: &[&Tensor]) -> Result<Tensor> {
 /// Matrices (vectors as rows, numbers as one by one) along the diagonal of a matrix of zeros.
 pub fn block_diag(tensors: &[&Tensor]) -> Result<Tensor> {
     if let Some(t) = tensors.iter().find(|t| t.rank() > 2) {
-        return Err(Error::shape(format!("block_diag: expects tensors of at most 2 dimensions, but got shape {:?}", t.shape())));
+        return Err(Error::shape(format!(
+            "block_diag: expects tensors of at most 2 dimensions, but got shape {:?}",
+            t.shape()
+        )));
     }
     let blocks = at_least(tensors, 2)?;
     let total: usize = blocks.iter().map(|b| b.shape()[1]).sum();
@@ -214,7 +224,9 @@ impl Tensor {
             let (m, n) = (size(self), size(other));
             a.extend_from_slice(&[m, 1]);
             b.extend_from_slice(&[1, n]);
-            merged.push(m.checked_mul(n).ok_or_else(|| Error::value("kron: the result is larger than memory can address"))?);
+            merged.push(
+                m.checked_mul(n).ok_or_else(|| Error::value("kron: the result is larger than memory can address"))?,
+            );
         }
         self.reshape(&a)?.mul(&other.reshape(&b)?)?.reshape(&merged)
     }

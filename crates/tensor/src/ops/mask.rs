@@ -87,7 +87,10 @@ impl Tensor {
     /// ```
     pub fn one_hot(&self, num_classes: Option<usize>) -> Result<Tensor> {
         if !self.dtype().is_int() {
-            return Err(Error::dtype(format!("one_hot is only applicable to index tensors of integers, got {}", self.dtype())));
+            return Err(Error::dtype(format!(
+                "one_hot is only applicable to index tensors of integers, got {}",
+                self.dtype()
+            )));
         }
         let top = if self.numel() == 0 { -1 } else { self.max()?.item::<i64>()? };
         if self.numel() > 0 && self.min()?.item::<i64>()? < 0 {

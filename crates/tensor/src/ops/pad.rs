@@ -85,7 +85,9 @@ impl Tensor {
         }
         if self.dtype().is_float() && recording(&[self]) {
             let back: Vec<isize> = sides.iter().rev().flat_map(|&(before, after)| [-before, -after]).collect();
-            record("constant_pad_nd", &[self], &out, move |_, dy| Ok(smallvec![Some(dy.pad(&back, PadMode::default())?)]))?;
+            record("constant_pad_nd", &[self], &out, move |_, dy| {
+                Ok(smallvec![Some(dy.pad(&back, PadMode::default())?)])
+            })?;
         }
         Ok(out)
     }

@@ -108,7 +108,8 @@ impl Tensor {
         let mask = self.reduced(dims)?;
         let out = self.reduce(Reduce::Mean, &mask, keepdim, self.dtype())?;
         if recording(&[self]) {
-            let (shape, kept, count) = (Dims::from_slice(self.shape()), self.kept_shape(&mask), self.reduced_count(&mask));
+            let (shape, kept, count) =
+                (Dims::from_slice(self.shape()), self.kept_shape(&mask), self.reduced_count(&mask));
             record("mean", &[self], &out, move |_, dy| {
                 Ok(smallvec![Some(dy.reshape(&kept)?.div(count as f64)?.expand(&shape)?)])
             })?;
@@ -131,7 +132,17 @@ impl Tensor {
         if !self.dtype().is_float() {
             return self.sum_dims(dims, keepdim);
         }
-        self.masked_fill(&self.isnan()?, 0.0)?.sum_dims(dims, keepdim)
+        let mask = self.reduced(dims)?;
+        let clean = self.detach().masked_fill(&self.isnan()?, 0.0)?;
+        let out = clean.reduce(Reduce::Sum, &mask, keepdim, self.dtype())?;
+        if recording(&[self]) {
+            let (kept, x) = (self.kept_shape(&mask), Saved::input(self));
+            record("nansum", &[self], &out, move |ctx, dy| {
+                // A product, so that an infinite gradient (a mean of nothing) shows.
+                Ok(smallvec![Some(ctx.get(&x)?.isnan()?.logical_not()?.mul(&dy.reshape(&kept)?)?)])
+            })?;
+        }
+        Ok(out)
     }
 
     /// Average of all elements that are not NaN.
@@ -238,8 +249,9 @@ impl Tensor {
             return Ok(self.clone());
         }
         let lead = self.rank().checked_sub(shape.len());
-        let fits = lead
-            .is_some_and(|lead| shape.iter().zip(&self.shape()[lead..]).all(|(&want, &have)| want == have || want == 1));
+        let fits = lead.is_some_and(|lead| {
+            shape.iter().zip(&self.shape()[lead..]).all(|(&want, &have)| want == have || want == 1)
+        });
         let Some(lead) = lead.filter(|_| fits) else {
             return Err(Error::shape(format!(
                 "sum_to_size: size {shape:?} is not expandable to size {:?}",

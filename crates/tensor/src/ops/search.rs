@@ -136,10 +136,7 @@ impl Tensor {
                 if one_row {
                     return Ok((self.clone(), values.reshape([-1isize])?));
                 }
-                Ok((
-                    self.reshape([rows, self.shape()[rank - 1]])?,
-                    values.reshape([rows, values.shape()[rank - 1]])?,
-                ))
+                Ok((self.reshape([rows, self.shape()[rank - 1]])?, values.reshape([rows, values.shape()[rank - 1]])?))
             })?;
             let layout = rushlight_core::Layout::contiguous(flat.shape())?;
             out.backend().searchsorted(sorted.view(), flat.view(), right, out.view_as(&layout))?;

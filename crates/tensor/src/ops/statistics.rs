@@ -183,9 +183,8 @@ impl Tensor {
         if self.numel() == 0 {
             return self.full_number(f64::NAN);
         }
-        let out = crate::autograd::no_grad(|| {
-            self.reshape([-1isize])?.median_along(name, 0, false, skip_nan)?.0.copy()
-        })?;
+        let out =
+            crate::autograd::no_grad(|| self.reshape([-1isize])?.median_along(name, 0, false, skip_nan)?.0.copy())?;
         self.record_shared(name, &out, &self.reduced(&[])?)?;
         Ok(out)
     }
@@ -261,8 +260,7 @@ fn norm_grad(dy: &Tensor, x: &Tensor, y: &Tensor, p: f64, mask: &Mask) -> Result
         let slope = x.sign()?.mul(&x.abs()?.pow(p - 1.0)?)?.masked_fill(&x.eq(0)?, 0.0)?;
         slope.mul(&dy.mul(&y.pow(1.0 - p)?)?)
     } else {
-        let slope =
-            if p < 2.0 { x.sign()?.mul(&x.abs()?.pow(p - 1.0)?)? } else { x.mul(&x.abs()?.pow(p - 2.0)?)? };
+        let slope = if p < 2.0 { x.sign()?.mul(&x.abs()?.pow(p - 1.0)?)? } else { x.mul(&x.abs()?.pow(p - 2.0)?)? };
         slope.mul(&unless_zero(dy.div(&y.pow(p - 1.0)?)?)?)
     }
 }
