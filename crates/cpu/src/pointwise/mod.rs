@@ -3,7 +3,9 @@
 pub(crate) mod convert;
 mod driver;
 mod kernel;
+pub(crate) mod produce;
 pub(crate) mod stream;
+pub(crate) mod transpose;
 pub(crate) mod walk;
 
 #[cfg(test)]
@@ -11,16 +13,17 @@ pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
-use driver::{CHUNK, Job, UNUSED, scalar_bits};
+pub(crate) use driver::{CHUNK, scalar_bits};
+use driver::{Job, UNUSED};
 use kernel::{INPUTS, Kernel, SelectBody};
 use rushlight_core::rows::Class;
 use rushlight_core::{DType, Error, Operand, Pointwise, Result, View};
 use std::mem::MaybeUninit;
 
 /// Elements from which on two threads are worth it.
-const PARALLEL_FROM: usize = 32_768;
+pub(crate) const PARALLEL_FROM: usize = 32_768;
 /// The same for ops that compute more than they move.
-const PARALLEL_FROM_HEAVY: usize = 8_192;
+pub(crate) const PARALLEL_FROM_HEAVY: usize = 8_192;
 
 /// A row of the op table (see `Backend::pointwise`).
 pub fn pointwise(op: Pointwise, compute: DType, inputs: &[Operand], params: &[f64], out: View) -> Result<()> {
