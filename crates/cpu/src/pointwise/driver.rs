@@ -14,7 +14,7 @@ pub(crate) const CHUNK: usize = 1024;
 /// Rows shorter than this are worked on several at a time.
 const SHORT_ROW: usize = 256;
 /// Outputs of at least this many bytes are written past the caches: their start would be gone from them anyway.
-const STREAM_BYTES: usize = 32 << 20;
+pub(super) const STREAM_BYTES: usize = 32 << 20;
 
 /// What inputs the op does not use point to.
 pub(super) static UNUSED: [u64; CHUNK] = [0; CHUNK];

@@ -19,8 +19,8 @@ pub(super) trait Body: 'static {
     type Out: Copy;
     /// Whether it is worth code for 512-bit vectors.
     const WIDE: bool;
-    /// Inputs that may be angles, which vector code takes up to a bound only.
-    const ANGLES: std::ops::Range<usize> = 0..0;
+    /// An input that is an angle in `f32`, which vector code takes up to a bound only.
+    const ANGLE: Option<usize> = None;
     /// Result `i`.
     ///
     /// # Safety
@@ -33,10 +33,10 @@ fn any_large_angle(angles: &[f32]) -> bool {
     angles.iter().fold(false, |found, x| found | (x.abs() > LARGEST_ANGLE))
 }
 
-/// The inputs of an op that it takes as angles, where they are `f32`.
-const fn angles(op: Pointwise, dtype: DType, first: usize) -> std::ops::Range<usize> {
+/// `input`, if the op takes it as an angle in `f32`.
+const fn angle(op: Pointwise, dtype: DType, input: usize) -> Option<usize> {
     use Pointwise::*;
-    if matches!(dtype, DType::F32) && matches!(op, Sin | Cos | Tan | Sinc) { first..first + 1 } else { 0..0 }
+    if matches!(dtype, DType::F32) && matches!(op, Sin | Cos | Tan | Sinc) { Some(input) } else { None }
 }
 
 /// # Safety
@@ -54,8 +54,12 @@ unsafe fn each<B: Body, I: Isa>(n: usize, inputs: &[*const u8; INPUTS], out: *mu
     // SAFETY: the caller gives `n` writable elements that nothing else reads, and inputs as long.
     unsafe {
         let out = std::slice::from_raw_parts_mut(out.cast(), n);
-        if B::ANGLES.into_iter().any(|k| any_large_angle(std::slice::from_raw_parts(inputs[k].cast(), n))) {
-            return fill::<B, AnyAngle>(out, *inputs, *params);
+        // Constant but for the few ops that have angles, so that nothing is compiled twice for the others.
+        if const { B::ANGLE.is_some() } {
+            let angles = inputs[B::ANGLE.unwrap_or(0)].cast();
+            if any_large_angle(std::slice::from_raw_parts(angles, n)) {
+                return fill::<B, AnyAngle>(out, *inputs, *params);
+            }
         }
         fill::<B, I>(out, *inputs, *params)
     }
@@ -189,7 +193,7 @@ macro_rules! body {
         impl<O: $Row, $T: $Type> Body for $Name<O, $T> {
             type Out = $Out;
             const WIDE: bool = matches!($T::DTYPE, DType::F32);
-            const ANGLES: std::ops::Range<usize> = angles(O::OP, $T::DTYPE, 0);
+            const ANGLE: Option<usize> = angle(O::OP, $T::DTYPE, 0);
             #[inline(always)]
             unsafe fn at<I: Isa>(inputs: &[*const u8; INPUTS], i: usize, $p: &[f64; 4]) -> $Out {
                 // SAFETY: the caller's.
@@ -209,7 +213,7 @@ struct GradBody<O, T, const WRT: usize>(PhantomData<(O, T)>);
 impl<O: Row, T: ComputeReal, const WRT: usize> Body for GradBody<O, T, WRT> {
     type Out = T;
     const WIDE: bool = matches!(T::DTYPE, DType::F32);
-    const ANGLES: std::ops::Range<usize> = angles(O::OP, T::DTYPE, 1);
+    const ANGLE: Option<usize> = angle(O::OP, T::DTYPE, 1);
     #[inline(always)]
     unsafe fn at<I: Isa>(inputs: &[*const u8; INPUTS], i: usize, p: &[f64; 4]) -> T {
         // SAFETY: the caller's.
