@@ -1,5 +1,6 @@
 //! The CPU engine: kernels compiled per instruction set, one thread pool, a caching allocator, behind [`backend`].
 
+<<<<<<< HEAD
 pub mod alloc;
 pub mod attention;
 mod backend;
@@ -9,10 +10,14 @@ pub mod copy;
 pub mod cross_entropy;
 mod float;
 pub mod gemm;
+=======
+pub mod copy;
+>>>>>>> pointwise
 pub mod isa;
 pub mod lane;
 pub mod pointwise;
 pub mod pool;
+<<<<<<< HEAD
 pub mod pool2d;
 mod product;
 pub mod random;
@@ -24,3 +29,6 @@ pub mod softmax;
 mod testing;
 
 pub use backend::backend;
+=======
+pub mod random;
+>>>>>>> pointwise
