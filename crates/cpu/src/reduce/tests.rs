@@ -1,9 +1,9 @@
 //! Reductions against plain loops, over dtypes, layouts, levels and thread counts.
 
-use super::{arg_reduce, reduce};
+use super::reduce;
 use crate::isa::{self, Level};
 use crate::testing::{Array, Rng};
-use rushlight_core::backend::{ArgReduce, Reduce};
+use rushlight_core::backend::Reduce;
 use rushlight_core::{DType, ErrorKind, Layout};
 
 const FLOAT_OPS: [Reduce; 16] = [
