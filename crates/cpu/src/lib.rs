@@ -5,5 +5,7 @@ pub mod isa;
 pub mod lane;
 pub mod pool;
 pub mod reduce;
+pub mod scan;
+pub mod sort;
 #[cfg(test)]
 mod testing;

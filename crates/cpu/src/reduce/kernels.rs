@@ -173,6 +173,16 @@ unsafe fn fold_whole<T: Item, F: Fold<T>, I: Isa>(tile: Tile, aux: impl Aux<F::A
     }
 }
 
+/// All of a tile folded into one lane, for folds that need nothing else.
+///
+/// # Safety
+/// The tile is readable and not empty.
+#[inline(always)]
+pub unsafe fn whole<T: Item, F: Fold<T, Aux = ()>, I: Isa>(tile: Tile) -> F::Lane {
+    // SAFETY: the caller's promise.
+    unsafe { fold_whole::<T, F, I>(tile, Same(())) }
+}
+
 // ---- folds of one word
 
 #[inline(always)]

@@ -5,7 +5,7 @@
 //! into a small buffer. How the work is cut depends on the shape alone, so results do not depend on the number of threads.
 
 mod arg;
-mod fold;
+pub(crate) mod fold;
 pub(crate) mod item;
 mod kernels;
 pub(crate) mod plan;

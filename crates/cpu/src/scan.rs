@@ -1,0 +1,275 @@
+//! Running reductions along a dimension.
+//!
+//! Floats are carried in `f64`, integers in `i64`. Lines that lie side by side are scanned together, one line that is alone and long in
+//! pieces: first what each piece adds up to, then each piece from where the ones before it end.
+
+use crate::isa::Isa;
+use crate::reduce::fold::{Absorbed, Float};
+use crate::reduce::item::{Item, Wide, with_item};
+use crate::reduce::plan;
+use crate::{multiversion, pool};
+use rushlight_core::backend::Scan;
+use rushlight_core::{Element, Error, Result, View};
+
+/// Lines scanned together.
+const COLUMNS: usize = 64;
+/// Elements of a piece of a lone line; the same for any number of threads, as sums depend on it.
+const PIECE: usize = 64 << 10;
+
+type Word<T> = <<T as Item>::Wide as Absorbed>::Word;
+
+/// A running reduction over elements of type `T`.
+trait Scanner<T: Item<Wide: Absorbed>>: 'static {
+    /// A carry that changes nothing.
+    const EMPTY: Word<T>;
+    /// The carry after one more element, or after another stretch with carry `x`.
+    fn step(carry: Word<T>, x: Word<T>) -> Word<T>;
+}
+
+struct Sum;
+impl<T: Item<Wide: Absorbed>> Scanner<T> for Sum {
+    const EMPTY: Word<T> = Word::<T>::ZERO;
+    #[inline(always)]
+    fn step(carry: Word<T>, x: Word<T>) -> Word<T> {
+        carry.add(x)
+    }
+}
+
+struct Prod;
+impl<T: Item<Wide: Absorbed>> Scanner<T> for Prod {
+    const EMPTY: Word<T> = Word::<T>::ONE;
+    #[inline(always)]
+    fn step(carry: Word<T>, x: Word<T>) -> Word<T> {
+        carry.mul(x)
+    }
+}
+
+struct LogSumExp;
+impl<T: Item<Wide: Float>> Scanner<T> for LogSumExp {
+    const EMPTY: f64 = f64::NEG_INFINITY;
+    #[inline(always)]
+    fn step(carry: f64, x: f64) -> f64 {
+        let (low, high) = (carry.smaller(x), carry.larger(x));
+        // Equal infinities would give NaN as their difference.
+        if low == high && low.is_infinite() { low } else { high + (low - high).exp().ln_1p() }
+    }
+}
+
+/// Running reduction along `dim`; `indices` is there for `Max` and `Min`.
+pub fn scan(op: Scan, x: View, dim: usize, out: View, indices: Option<View>) -> Result<()> {
+    match op {
+        Scan::Sum => with_item!(x.dtype, T => fold::<T, Sum>(x, dim, out)),
+        Scan::Prod => with_item!(x.dtype, T => fold::<T, Prod>(x, dim, out)),
+        Scan::LogSumExp => match x.dtype {
+            rushlight_core::DType::F32 => fold::<f32, LogSumExp>(x, dim, out),
+            rushlight_core::DType::F64 => fold::<f64, LogSumExp>(x, dim, out),
+            rushlight_core::DType::F16 => fold::<half::f16, LogSumExp>(x, dim, out),
+            rushlight_core::DType::BF16 => fold::<half::bf16, LogSumExp>(x, dim, out),
+            other => return Err(Error::dtype(format!("logcumsumexp needs a floating dtype, got {other}"))),
+        },
+        Scan::Max | Scan::Min => {
+            let Some(indices) = indices else {
+                return Err(Error::value("a running maximum or minimum needs a tensor for the indices"));
+            };
+            with_item!(x.dtype, T => best::<T>(op == Scan::Max, x, dim, out, indices));
+        }
+    }
+    Ok(())
+}
+
+/// Where the operands start.
+#[derive(Clone, Copy)]
+struct Places<T> {
+    x: *const T,
+    out: *mut u8,
+    indices: *mut i64,
+}
+// SAFETY: tasks read the input and write disjoint outputs.
+unsafe impl<T> Sync for Places<T> {}
+
+/// Sums and the like; the output may have another dtype than the input (sums of integers are `i64`).
+fn fold<T: Item<Wide: Absorbed<Word: Store>>, S: Scanner<T>>(x: View, dim: usize, out: View) {
+    rushlight_core::with_dtype!(out.dtype, O => fold_into::<T, O, S>(x, dim, out));
+}
+
+/// Words as elements of any dtype.
+pub trait Store: Wide {
+    fn store<O: Element>(self) -> O;
+}
+impl Store for f64 {
+    #[inline(always)]
+    fn store<O: Element>(self) -> O {
+        O::from_f64(self)
+    }
+}
+impl Store for i64 {
+    #[inline(always)]
+    fn store<O: Element>(self) -> O {
+        O::from_i64(self)
+    }
+}
+
+fn fold_into<T: Item<Wide: Absorbed<Word: Store>>, O: Element, S: Scanner<T>>(x: View, dim: usize, out: View) {
+    let strides = [x.strides(), out.strides()];
+    let (n, steps) = plan::along(x.shape(), dim, strides);
+    let lines = plan::lines(x.shape(), dim, strides);
+    let count = lines.numel();
+    if n == 0 || count == 0 {
+        return;
+    }
+    let places = Places::<T> { x: x.ptr().cast_const().cast(), out: out.ptr(), indices: std::ptr::null_mut() };
+    let width = lines.shape.last().copied().unwrap_or(1);
+    let sides = [0, 1].map(|i| lines.strides[i].last().copied().unwrap_or(1));
+    let at = |line: usize| {
+        let [x, out] = lines.offsets(line);
+        // SAFETY: the line lies within the views.
+        unsafe { (places.x.add(x), { places }.out.cast::<O>().add(out)) }
+    };
+    if sides == [1, 1] && width >= 8 && steps != [1, 1] {
+        let tiles = width.div_ceil(COLUMNS);
+        let grain = (32 << 10usize).div_ceil(n * COLUMNS.min(width));
+        pool::parallel_ranges(count / width * tiles, grain, |from, to| {
+            for tile in from..to {
+                let first = tile % tiles * COLUMNS;
+                let (x, out) = at(tile / tiles * width + first);
+                // SAFETY: these lines lie side by side within the views.
+                unsafe { scan_columns::<T, O, S>(x, out, n, steps, COLUMNS.min(width - first)) };
+            }
+        });
+    } else if count >= 16 || n <= PIECE {
+        pool::parallel_ranges(count, (32 << 10usize).div_ceil(n), |from, to| {
+            for line in from..to {
+                let (x, out) = at(line);
+                // SAFETY: as above.
+                unsafe { scan_line::<T, O, S>(x, out, n, steps, S::EMPTY) };
+            }
+        });
+    } else {
+        let pieces = n.div_ceil(PIECE);
+        for line in 0..count {
+            let ends: Vec<std::sync::OnceLock<Word<T>>> = (0..pieces).map(|_| Default::default()).collect();
+            pool::parallel_for(pieces, |p| {
+                let (start, end) = (p * PIECE, ((p + 1) * PIECE).min(n));
+                let (x, _) = at(line);
+                // SAFETY: the piece lies within the line. Each is set once.
+                let _ = ends[p].set(unsafe { total::<T, S>(x.add(start * steps[0]), end - start, steps[0]) });
+            });
+            let mut carry = S::EMPTY;
+            let starts: Vec<Word<T>> = ends
+                .iter()
+                .map(|end| std::mem::replace(&mut carry, S::step(carry, end.get().copied().unwrap_or(S::EMPTY))))
+                .collect();
+            pool::parallel_for(pieces, |p| {
+                let (start, end) = (p * PIECE, ((p + 1) * PIECE).min(n));
+                let (x, out) = at(line);
+                // SAFETY: as above.
+                unsafe {
+                    scan_line::<T, O, S>(x.add(start * steps[0]), out.add(start * steps[1]), end - start, steps, starts[p])
+                };
+            });
+        }
+    }
+}
+
+/// # Safety
+/// `n` elements, `step` apart, are readable.
+unsafe fn total<T: Item<Wide: Absorbed>, S: Scanner<T>>(x: *const T, n: usize, step: usize) -> Word<T> {
+    // Four carries, as each step waits for the one before.
+    let mut carries = [S::EMPTY; 4];
+    let quarter = n / 4;
+    // SAFETY: the caller's promise.
+    unsafe {
+        for i in 0..quarter {
+            for (c, carry) in carries.iter_mut().enumerate() {
+                *carry = S::step(*carry, (*x.add((c * quarter + i) * step)).widen().word());
+            }
+        }
+        for i in 4 * quarter..n {
+            carries[3] = S::step(carries[3], (*x.add(i * step)).widen().word());
+        }
+    }
+    carries.into_iter().fold(S::EMPTY, S::step)
+}
+
+/// # Safety
+/// `n` elements of `x` are readable and of `out` writable, `steps` apart.
+unsafe fn scan_line<T: Item<Wide: Absorbed<Word: Store>>, O: Element, S: Scanner<T>>(
+    x: *const T,
+    out: *mut O,
+    n: usize,
+    steps: [usize; 2],
+    mut carry: Word<T>,
+) {
+    for i in 0..n {
+        // SAFETY: the caller's promise.
+        unsafe {
+            carry = S::step(carry, (*x.add(i * steps[0])).widen().word());
+            *out.add(i * steps[1]) = carry.store();
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn scan_columns_kernel<T: Item<Wide: Absorbed<Word: Store>>, O: Element, S: Scanner<T>, I: Isa>(
+    x: *const T,
+    out: *mut O,
+    n: usize,
+    steps: [usize; 2],
+    columns: usize,
+) {
+    let mut carries = [S::EMPTY; COLUMNS];
+    for i in 0..n {
+        for (j, carry) in carries[..columns].iter_mut().enumerate() {
+            // SAFETY: the caller vouches for `n` rows of `columns` neighbours in both.
+            unsafe {
+                *carry = S::step(*carry, (*x.add(i * steps[0] + j)).widen().word());
+                *out.add(i * steps[1] + j) = carry.store();
+            }
+        }
+    }
+}
+
+/// An element whose carry can be stored.
+trait Scanned: Item<Wide: Absorbed<Word: Store>> {}
+impl<T: Item<Wide: Absorbed<Word: Store>>> Scanned for T {}
+
+multiversion! {
+    unsafe fn scan_columns<T: Scanned, O: Element, S: Scanner<T>>(
+        x: *const T,
+        out: *mut O,
+        n: usize,
+        steps: [usize; 2],
+        columns: usize,
+    ) = scan_columns_kernel;
+}
+
+/// Running maxima or minima and where the last of equals was; once NaN, always NaN.
+fn best<T: Item>(largest: bool, x: View, dim: usize, out: View, indices: View) {
+    let strides = [x.strides(), out.strides(), indices.strides()];
+    let (n, steps) = plan::along(x.shape(), dim, strides);
+    let lines = plan::lines(x.shape(), dim, strides);
+    if n == 0 {
+        return;
+    }
+    let places = Places::<T> { x: x.ptr().cast_const().cast(), out: out.ptr(), indices: indices.ptr().cast() };
+    pool::parallel_ranges(lines.numel(), (16 << 10usize).div_ceil(n), |from, to| {
+        let places = &places;
+        for line in from..to {
+            let [x, out, indices] = lines.offsets(line);
+            // SAFETY: the line lies within the views.
+            unsafe {
+                let (x, out, indices) = (places.x.add(x), places.out.cast::<T>().add(out), places.indices.add(indices));
+                let (mut value, mut index) = (*x, 0);
+                for i in 0..n {
+                    let next = *x.add(i * steps[0]);
+                    let (new, old) = (next.widen(), value.widen());
+                    if new.is_nan() || if largest { new >= old } else { new <= old } {
+                        (value, index) = (next, i as i64);
+                    }
+                    *out.add(i * steps[1]) = value;
+                    *indices.add(i * steps[2]) = index;
+                }
+            }
+        }
+    });
+}
