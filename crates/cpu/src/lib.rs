@@ -1,6 +1,8 @@
 //! The CPU engine.
 
 pub mod alloc;
+pub mod gather;
+pub mod index;
 pub mod isa;
 pub mod lane;
 pub mod pool;

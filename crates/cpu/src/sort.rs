@@ -9,16 +9,16 @@ use crate::reduce::plan;
 use half::{bf16, f16};
 use rushlight_core::{DType, Error, Result, View};
 
-/// An element with an order-preserving image of at most `BITS` bits.
+/// An element with an order-preserving image of at most `IMAGE_BITS` bits.
 trait Sortable: Item {
-    const BITS: u32;
+    const IMAGE_BITS: u32;
     fn image(self) -> u64;
 }
 
 macro_rules! sortable_int {
     ($($t:ty as $u:ty;)*) => {$(
         impl Sortable for $t {
-            const BITS: u32 = <$t>::BITS;
+            const IMAGE_BITS: u32 = <$t>::BITS;
             #[inline(always)]
             fn image(self) -> u64 {
                 // Moves the least value to zero.
@@ -32,7 +32,7 @@ sortable_int! { u8 as u8; i8 as u8; i16 as u16; i32 as u32; i64 as u64; }
 macro_rules! sortable_float {
     ($($t:ty as $u:ty;)*) => {$(
         impl Sortable for $t {
-            const BITS: u32 = <$u>::BITS;
+            const IMAGE_BITS: u32 = <$u>::BITS;
             #[inline(always)]
             fn image(self) -> u64 {
                 const SIGN: $u = 1 << (<$u>::BITS - 1);
@@ -123,6 +123,20 @@ fn sort_packed<P: Packed>(items: &mut [P], spare: &mut [P], bits: u32) {
     }
 }
 
+/// Sorts pairs of an offset and an ascending position.
+pub(crate) fn sort_in_order(items: &mut [(usize, u32)]) {
+    let most = items.iter().map(|&(offset, _)| offset).max().unwrap_or(0);
+    if most > u32::MAX as usize {
+        return items.sort_unstable();
+    }
+    let mut packed: Vec<u64> = items.iter().map(|&(offset, i)| u64::pack(offset as u64, i as usize)).collect();
+    let mut spare = packed.clone();
+    sort_packed(&mut packed, &mut spare, usize::BITS - most.leading_zeros());
+    for (item, packed) in items.iter_mut().zip(packed) {
+        *item = ((packed >> u64::IMAGE_SHIFT) as usize, packed.position() as u32);
+    }
+}
+
 /// A lone long line: each thread sorts a stretch, then stretches are merged.
 fn sort_packed_parallel<P: Packed>(items: &mut Vec<P>, bits: u32) {
     let n = items.len();
@@ -206,10 +220,10 @@ impl<T: Sortable> Line<T> {
         // SAFETY: `i < n`.
         items.extend((0..self.n).map(|i| unsafe { self.item::<P>(i, flip) }));
         if alone {
-            sort_packed_parallel(items, T::BITS);
+            sort_packed_parallel(items, T::IMAGE_BITS);
         } else {
             spare.resize(if self.n < 512 { 0 } else { self.n }, P::default());
-            sort_packed(items, spare, T::BITS);
+            sort_packed(items, spare, T::IMAGE_BITS);
         }
         self.store(items);
     }
@@ -239,7 +253,7 @@ impl<T: Sortable> Line<T> {
 
 /// What is XORed to images: nothing, or all bits where the largest come first.
 fn flip<T: Sortable>(largest_first: bool) -> u64 {
-    if largest_first { u64::MAX >> (64 - T::BITS) } else { 0 }
+    if largest_first { u64::MAX >> (64 - T::IMAGE_BITS) } else { 0 }
 }
 
 /// Calls `f` with each line of three operands and whether it is the only one worked on; in parallel if there are several.
@@ -281,7 +295,7 @@ pub fn sort(x: View, dim: usize, descending: bool, values: View, indices: View) 
     let views = [x, values, indices];
     with_item!(x.dtype, T => {
         let flip = flip::<T>(descending);
-        if T::BITS <= 32 && n <= u32::MAX as usize {
+        if T::IMAGE_BITS <= 32 && n <= u32::MAX as usize {
             each_line::<T, (Vec<u64>, Vec<u64>)>(views, dim, 4 << 10, |line, (a, b), alone| line.sort(flip, a, b, alone));
         } else {
             each_line::<T, (Vec<u128>, Vec<u128>)>(views, dim, 4 << 10, |line, (a, b), alone| line.sort(flip, a, b, alone));
@@ -303,7 +317,7 @@ pub fn topk(x: View, dim: usize, largest: bool, values: View, indices: View) -> 
     let views = [x, values, indices];
     with_item!(x.dtype, T => {
         let flip = flip::<T>(largest);
-        if T::BITS <= 32 && n <= u32::MAX as usize {
+        if T::IMAGE_BITS <= 32 && n <= u32::MAX as usize {
             each_line::<T, Vec<u64>>(views, dim, 16 << 10, |line, items, _| line.top(k, flip, items));
         } else {
             each_line::<T, Vec<u128>>(views, dim, 16 << 10, |line, items, _| line.top(k, flip, items));
@@ -328,13 +342,7 @@ pub fn searchsorted(sorted: View, values: View, right: bool, out: View) -> Resul
     Ok(())
 }
 
-fn search<T: Item, O: Send>(
-    sorted: View,
-    values: View,
-    right: bool,
-    out: View,
-    convert: impl Fn(usize) -> O + Sync,
-) {
+fn search<T: Item, O: Send>(sorted: View, values: View, right: bool, out: View, convert: impl Fn(usize) -> O + Sync) {
     // One row serves all values: then rows do not move it.
     let rank = values.shape().len();
     let rows_of_sorted: Vec<usize> = if sorted.shape().len() == rank && rank > 1 {
@@ -369,4 +377,131 @@ fn search<T: Item, O: Send>(
             }
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Array, Rng};
+    use rushlight_core::Element as _;
+    use std::cmp::Ordering;
+
+    /// The lines along `dim`, each with its elements in order.
+    fn lines(x: &Array, dim: usize) -> Vec<Vec<f64>> {
+        let shape = x.layout.shape();
+        let n = shape.get(dim).copied().unwrap_or(1);
+        let inner: usize = shape.iter().skip(dim + 1).product();
+        let all = x.to_f64();
+        (0..all.len() / n.max(1))
+            .map(|l| (0..n).map(|i| all[l / inner * inner * n + i * inner + l % inner]).collect())
+            .collect()
+    }
+
+    fn order(a: f64, b: f64) -> Ordering {
+        a.partial_cmp(&b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
+    }
+
+    fn check(x: &Array, dim: usize, k: Option<usize>) {
+        let shape = x.layout.shape();
+        let mut out_shape = shape.to_vec();
+        if let (Some(s), Some(k)) = (out_shape.get_mut(dim), k) {
+            *s = k;
+        }
+        for largest_first in [false, true] {
+            let (values, indices) = (Array::zeros(&out_shape, x.view().dtype), Array::zeros(&out_shape, DType::I64));
+            match k {
+                None => sort(x.view(), dim, largest_first, values.view(), indices.view()).unwrap(),
+                Some(_) => topk(x.view(), dim, largest_first, values.view(), indices.view()).unwrap(),
+            }
+            let (values, indices) = (lines(&values, dim), lines(&indices, dim));
+            for (l, line) in lines(x, dim).iter().enumerate() {
+                let mut want: Vec<usize> = (0..line.len()).collect();
+                want.sort_by(|&a, &b| {
+                    let by_value = order(line[a], line[b]);
+                    if largest_first { by_value.reverse() } else { by_value }
+                });
+                want.truncate(k.unwrap_or(line.len()));
+                let got: Vec<usize> = indices[l].iter().map(|&i| i as usize).collect();
+                assert_eq!(got, want, "{:?} dim {dim} largest {largest_first}", x.layout);
+                assert!(values[l].iter().zip(&want).all(|(v, &i)| v.to_bits() == line[i].to_bits()));
+            }
+        }
+    }
+
+    #[test]
+    fn sorts_stably_in_any_layout() {
+        let mut rng = Rng(7);
+        for round in 0..40 {
+            let rank = 1 + rng.below(3);
+            let shape = rng.shape(rank, if round % 4 == 0 { 40 } else { 6 });
+            for dtype in DType::ALL {
+                let x = rng.array(&shape, dtype);
+                for dim in 0..rank {
+                    check(&x, dim, None);
+                    check(&x, dim, Some(1 + rng.below(shape[dim])));
+                }
+            }
+        }
+        check(&Array::contiguous(&[], vec![2i32]), 0, None);
+        check(&Array::contiguous::<f32>(&[3, 0], vec![]), 1, None);
+        check(&Array::contiguous(&[3], vec![1f32, 2.0, 3.0]), 0, Some(0));
+    }
+
+    #[test]
+    fn long_lines_and_special_values() {
+        let mut rng = Rng(8);
+        let special = [f64::NAN, -f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.0, -0.0, 5e-324];
+        let v: Vec<f64> = (0..200_000)
+            .map(|i| if i % 50 == 0 { special[i / 50 % 7] } else { rng.next() as f64 / 1e6 - 1000.0 })
+            .collect();
+        check(&Array::contiguous(&[200_000], v.clone()), 0, None);
+        check(&Array::contiguous(&[100, 2_000], v.clone()), 1, None);
+        check(&Array::contiguous(&[2_000, 100], v.clone()), 0, Some(7));
+        let narrow: Vec<f32> = v.iter().map(|&x| x as f32).collect();
+        check(&Array::contiguous(&[200_000], narrow.clone()), 0, None);
+        check(&Array::contiguous(&[200_000], narrow), 0, Some(1_000));
+        check(&Array::contiguous(&[200_000], v.iter().map(|&x| half::bf16::from_f64(x)).collect()), 0, None);
+        check(&Array::contiguous(&[200_000], v.iter().map(|&x| x as i64 as u8).collect()), 0, None);
+        check(&Array::contiguous(&[200_000], v.iter().map(|&x| (x * 1e9) as i64).collect()), 0, None);
+    }
+
+    #[test]
+    fn too_many_asked_for() {
+        let (x, v, i) =
+            (Array::zeros(&[2], DType::F32), Array::zeros(&[3], DType::F32), Array::zeros(&[3], DType::I64));
+        assert!(topk(x.view(), 0, true, v.view(), i.view()).is_err());
+    }
+
+    #[test]
+    fn searches_rows() {
+        let mut rng = Rng(9);
+        for dtype in DType::ALL {
+            for (rows, shared) in [(1, true), (4, false), (4, true)] {
+                let (n, m) = (1 + rng.below(20), 1 + rng.below(9));
+                let sorted_rows = if shared { 1 } else { rows };
+                let mut boundaries: Vec<f64> = (0..sorted_rows * n).map(|_| rng.value()).collect();
+                rushlight_core::with_dtype!(dtype, T => {
+                    boundaries.iter_mut().for_each(|v| *v = T::from_f64(*v).to_f64());
+                    boundaries.chunks_mut(n).for_each(|row| row.sort_by(f64::total_cmp));
+                    let data = boundaries.iter().map(|&v| T::from_f64(v)).collect();
+                    let shape: &[usize] = if shared { &[n] } else { &[rows, n] };
+                    let sorted = Array::contiguous::<T>(shape, data);
+                    let values = rng.array(&[rows, m], dtype);
+                    for right in [false, true] {
+                        let out = Array::zeros(&[rows, m], if right { DType::I32 } else { DType::I64 });
+                        searchsorted(sorted.view(), values.view(), right, out.view()).unwrap();
+                        for (i, (v, got)) in values.to_f64().into_iter().zip(out.to_f64()).enumerate() {
+                            let row = if shared { &boundaries[..] } else { &boundaries[i / m * n..][..n] };
+                            let want = row.iter().filter(|&&b| if right { b <= v } else { b < v }).count();
+                            assert_eq!(got as usize, want, "{v} in {row:?}");
+                        }
+                    }
+                });
+            }
+        }
+        let (s, v, o) =
+            (Array::zeros(&[0], DType::F32), Array::contiguous(&[1], vec![f32::NAN]), Array::zeros(&[1], DType::I64));
+        searchsorted(s.view(), v.view(), false, o.view()).unwrap();
+        assert_eq!(o.to_vec::<i64>(), [0]);
+    }
 }

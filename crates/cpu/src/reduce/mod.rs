@@ -18,7 +18,8 @@ use crate::pool;
 use kernels::{Kernels, TILE_COLUMNS, TILE_ROWS, Tile};
 use plan::{Dim, Loops};
 use rushlight_core::backend::Reduce;
-use rushlight_core::{DType, Element, Error, Result, View, with_dtype};
+use rushlight_core::smallvec::SmallVec;
+use rushlight_core::{DType, Dims, Element, Error, Result, View, with_dtype};
 use std::mem::MaybeUninit;
 
 /// Elements a task should have at least, for the pool's overhead not to matter.
@@ -77,6 +78,30 @@ pub fn reduce(op: Reduce, x: View, reduced: &[bool], out: View) -> Result<()> {
     }
     job.run();
     Ok(())
+}
+
+/// How many elements are not zero.
+pub(crate) fn count_nonzero(x: View) -> Result<usize> {
+    let mut count = 0i64;
+    let strides = Dims::from_elem(0, x.shape().len());
+    let reduced: SmallVec<[bool; 6]> = SmallVec::from_elem(true, x.shape().len());
+    let (kept, inner) = plan::split(x.shape(), x.strides(), &strides, &reduced);
+    let job = Job {
+        kernels: kernels::select(Reduce::CountNonzero, x.dtype)?,
+        op: Reduce::CountNonzero,
+        param: 0.0,
+        size: x.dtype.size(),
+        x: x.ptr(),
+        out: (&raw mut count).cast(),
+        out_dtype: DType::I64,
+        float: false,
+        outputs: 1,
+        per_output: plan::count(&inner),
+        kept,
+        reduced: inner,
+    };
+    job.run();
+    Ok(count as usize)
 }
 
 struct Job {
