@@ -158,7 +158,10 @@ impl Job {
             let width = GATHERED_COLUMNS.min(self.outputs);
             self.share(self.outputs.div_ceil(GATHERED_COLUMNS), width, block, Self::gathered_tile);
         } else {
-            self.share(self.outputs, 1, |b| Block { start: b, width: 1 }, Self::row);
+            // Several outputs a block save on bookkeeping, as long as there are blocks enough to share out.
+            let width = (self.outputs / 64).clamp(1, 64);
+            let block = |b: usize| Block { start: b * width, width: width.min(self.outputs - b * width) };
+            self.share(self.outputs.div_ceil(width), width, block, Self::rows);
         }
     }
 
@@ -175,7 +178,7 @@ impl Job {
         let words = self.kernels.words;
         if blocks >= ENOUGH_TASKS || work <= PIECE {
             return pool::parallel_ranges(blocks, TASK.div_ceil(work), |from, to| {
-                let mut acc = [0; 3 * TILE_COLUMNS];
+                let mut acc = vec![0; words * width];
                 for b in from..to {
                     let block = block(b);
                     let acc = &mut acc[..words * block.width];
@@ -220,11 +223,21 @@ impl Job {
         }
     }
 
-    /// One output.
-    fn row(&self, block: Block, start: usize, end: usize, acc: &mut [u64]) {
-        let (offset, _) = plan::offsets(&self.kept, block.start);
+    /// Outputs one by one.
+    fn rows(&self, block: Block, start: usize, end: usize, acc: &mut [u64]) {
+        for j in 0..block.width {
+            let mut words = self.kernels.empty;
+            self.row(block.start + j, start, end, words.as_mut_ptr());
+            for (plane, word) in acc.chunks_mut(block.width).zip(words) {
+                plane[j] = word;
+            }
+        }
+    }
+
+    /// One output, whose words are at `acc`.
+    fn row(&self, output: usize, start: usize, end: usize, acc: *mut u64) {
+        let (offset, _) = plan::offsets(&self.kept, output);
         let x = self.x.wrapping_add(offset * self.size);
-        let acc = acc.as_mut_ptr();
         let inner = *self.reduced.last().unwrap_or(&Dim { size: 1, x: 1, out: 0 });
         // SAFETY: the positions lie within the view.
         unsafe {
@@ -263,22 +276,24 @@ impl Job {
         }
     }
 
-    /// Joins `n <= CHUNK` neighbouring elements into one output.
+    /// Joins `n <= CHUNK` neighbouring elements into one output: long ones as four rows, which read memory in four places, the
+    /// rest as rows of whole vectors.
     ///
     /// # Safety
     /// They are readable; `acc` holds the words of one output.
     unsafe fn chunk(&self, x: *const u8, n: usize, acc: *mut u64) {
-        // SAFETY: the caller's promise; the tile and what is left over are the `n` elements.
-        unsafe {
-            let quarter = if n > 256 { n / 4 } else { 0 };
-            if quarter > 0 {
-                let tile = Tile { x, rows: 4, stride: quarter, columns: quarter };
-                (self.kernels.whole)(tile, self.param, acc);
-            }
-            let left = n - 4 * quarter;
-            if left > 0 {
-                let x = x.add(4 * quarter * self.size);
-                (self.kernels.whole)(Tile { x, rows: 1, stride: 0, columns: left }, self.param, acc);
+        const NARROW: usize = 64;
+        let quarter = if n >= CHUNK / 2 { n / 4 / NARROW * NARROW } else { 0 };
+        let narrow = (n - 4 * quarter) / NARROW;
+        let mut at = 0;
+        for (rows, columns) in [(4, quarter), (narrow, NARROW), (1, n % NARROW)] {
+            if rows * columns > 0 {
+                // SAFETY: the caller's promise; the tiles follow each other and make up the `n` elements.
+                unsafe {
+                    let tile = Tile { x: x.add(at * self.size), rows, stride: columns, columns };
+                    (self.kernels.whole)(tile, self.param, acc);
+                }
+                at += rows * columns;
             }
         }
     }
@@ -296,14 +311,14 @@ impl Job {
         let Some(&inner) = self.reduced.last() else { return };
         let groups = self.groups(width, inner);
         let wide = groups * width;
-        let mut wide_acc = [0; 3 * TILE_COLUMNS];
+        let mut wide_acc = vec![0; if groups > 1 { self.kernels.words * wide } else { 0 }];
         plan::runs(&self.reduced, start, end - start, |offset, _, _, rows| {
             // SAFETY: rows and columns lie within the view.
             unsafe {
                 let x = x.add(offset * self.size);
                 let mut row = 0;
                 if groups > 1 && rows >= groups {
-                    let side = &mut wide_acc[..self.kernels.words * wide];
+                    let side = &mut wide_acc[..];
                     self.clear(side, wide);
                     row = rows / groups * groups;
                     self.tile_rows(x, wide, row / groups, wide, side.as_mut_ptr(), wide);
