@@ -2,6 +2,7 @@
 
 <<<<<<< HEAD
 pub mod alloc;
+<<<<<<< HEAD
 pub mod attention;
 mod backend;
 pub mod batch_norm;
@@ -13,6 +14,10 @@ pub mod gemm;
 =======
 pub mod copy;
 >>>>>>> pointwise
+=======
+pub mod gather;
+pub mod index;
+>>>>>>> reduce
 pub mod isa;
 pub mod lane;
 pub mod pointwise;
@@ -22,9 +27,14 @@ pub mod pool2d;
 mod product;
 pub mod random;
 pub mod reduce;
+<<<<<<< HEAD
 pub mod row_norm;
 mod simd;
 pub mod softmax;
+=======
+pub mod scan;
+pub mod sort;
+>>>>>>> reduce
 #[cfg(test)]
 mod testing;
 
