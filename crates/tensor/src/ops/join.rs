@@ -1,5 +1,6 @@
 //! Tensors put together.
 
+use super::pad::PadMode;
 use crate::Tensor;
 use crate::arg::{Arg, result_type};
 use crate::autograd::{Grads, record, recording};
@@ -53,7 +54,11 @@ pub fn cat(tensors: &[&Tensor], dim: isize) -> Result<Tensor> {
             let mut grads = Grads::new();
             for (i, (shape, dtype, skipped)) in parts.iter().enumerate() {
                 if *skipped {
-                    grads.push(if ctx.needs(i) { Some(Tensor::zeros_with(shape, (*dtype, dy.device()))?) } else { None });
+                    grads.push(if ctx.needs(i) {
+                        Some(Tensor::zeros_with(shape, (*dtype, dy.device()))?)
+                    } else {
+                        None
+                    });
                     continue;
                 }
                 let part = dy.narrow(dim as isize, start as isize, shape[dim])?;
@@ -87,4 +92,142 @@ pub fn stack(tensors: &[&Tensor], dim: isize) -> Result<Tensor> {
     }
     let parts = tensors.iter().map(|t| t.unsqueeze(dim)).collect::<Result<Vec<_>>>()?;
     cat(&parts.iter().collect::<Vec<_>>(), rushlight_core::layout::wrap_dim(dim, first.rank() + 1)? as isize)
+}
+
+/// Each tensor with at least `rank` dimensions, as `torch.atleast_1d` and its kin make them.
+fn at_least(tensors: &[&Tensor], rank: usize) -> Result<Vec<Tensor>> {
+    tensors
+        .iter()
+        .map(|t| {
+            let mut t = t.at_least_1d()?;
+            if t.rank() == 1 && rank >= 2 {
+                t = t.unsqueeze(0)?;
+            }
+            if t.rank() == 2 && rank >= 3 {
+                t = t.unsqueeze(2)?;
+            }
+            Ok(t)
+        })
+        .collect()
+}
+
+fn cat_all(tensors: &[Tensor], dim: isize) -> Result<Tensor> {
+    cat(&tensors.iter().collect::<Vec<_>>(), dim)
+}
+
+/// Tensors joined side by side: vectors end to end, others along dimension 1.
+pub fn hstack(tensors: &[&Tensor]) -> Result<Tensor> {
+    let parts = at_least(tensors, 1)?;
+    let dim = parts.first().is_some_and(|t| t.rank() > 1) as isize;
+    cat_all(&parts, dim).map_err(|e| e.within("hstack"))
+}
+
+/// Tensors joined on top of each other: vectors as rows, others along dimension 0.
+pub fn vstack(tensors: &[&Tensor]) -> Result<Tensor> {
+    cat_all(&at_least(tensors, 2)?, 0).map_err(|e| e.within("vstack"))
+}
+
+/// Tensors joined behind each other, along dimension 2.
+pub fn dstack(tensors: &[&Tensor]) -> Result<Tensor> {
+    cat_all(&at_least(tensors, 3)?, 2).map_err(|e| e.within("dstack"))
+}
+
+/// Which of two grids' dimensions come first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Indexing {
+    /// The first vector runs along dimension 0: matrix order.
+    #[default]
+    Ij,
+    /// The first vector runs along dimension 1: picture order.
+    Xy,
+}
+
+/// Vectors stretched to a grid: one tensor per vector, each varying along its own dimension. Views.
+///
+/// ```
+/// use rushlight_tensor::{Indexing, Tensor, meshgrid};
+/// let (x, y) = (Tensor::arange(0, 3, 1)?, Tensor::arange(0, 2, 1)?);
+/// let grid = meshgrid(&[&x, &y], Indexing::Xy)?;
+/// assert_eq!(grid[0].shape(), [2, 3]);
+/// assert_eq!(grid[1].to_vec::<i64>()?, [0, 0, 0, 1, 1, 1]);
+/// # Ok::<(), rushlight_core::Error>(())
+/// ```
+pub fn meshgrid(tensors: &[&Tensor], indexing: Indexing) -> Result<Vec<Tensor>> {
+    let Some(first) = tensors.first() else {
+        return Err(Error::value("meshgrid: expects a non-empty list of tensors"));
+    };
+    if let Some(t) = tensors.iter().find(|t| t.rank() > 1) {
+        return Err(Error::shape(format!(
+            "meshgrid: expected scalar or 1D tensors in the list, but got shape {:?}",
+            t.shape()
+        )));
+    }
+    if let Some(t) = tensors.iter().find(|t| t.dtype() != first.dtype()) {
+        return Err(Error::dtype(format!(
+            "meshgrid: expects all tensors to have the same dtype, but got {} and {}",
+            first.dtype(),
+            t.dtype()
+        )));
+    }
+    let shape: Dims = tensors.iter().map(|t| t.numel()).collect();
+    let swap = indexing == Indexing::Xy && tensors.len() > 1;
+    let mut grids = Vec::with_capacity(tensors.len());
+    for (i, t) in tensors.iter().enumerate() {
+        let mut own: Dims = shape.iter().map(|_| 1).collect();
+        own[i] = t.numel();
+        let grid = t.reshape(&own)?.expand(&shape)?;
+        grids.push(if swap { grid.transpose(0, 1)? } else { grid });
+    }
+    Ok(grids)
+}
+
+/// All combinations of the vectors' elements, one per row; of one vector, itself.
+pub fn cartesian_prod(tensors: &[&Tensor]) -> Result<Tensor> {
+    if let Some(t) = tensors.iter().find(|t| t.rank() != 1) {
+        return Err(Error::shape(format!("cartesian_prod: expects 1D tensors, but got shape {:?}", t.shape())));
+    }
+    if let [only] = tensors {
+        return Ok((*only).clone());
+    }
+    let grids = meshgrid(tensors, Indexing::Ij).map_err(|e| e.within("cartesian_prod"))?;
+    let columns = grids.iter().map(|g| g.reshape([-1isize])).collect::<Result<Vec<_>>>()?;
+    stack(&columns.iter().collect::<Vec<_>>(), 1)
+}
+
+/// Matrices (vectors as rows, numbers as one by one) along the diagonal of a matrix of zeros.
+pub fn block_diag(tensors: &[&Tensor]) -> Result<Tensor> {
+    if let Some(t) = tensors.iter().find(|t| t.rank() > 2) {
+        return Err(Error::shape(format!(
+            "block_diag: expects tensors of at most 2 dimensions, but got shape {:?}",
+            t.shape()
+        )));
+    }
+    let blocks = at_least(tensors, 2)?;
+    let total: usize = blocks.iter().map(|b| b.shape()[1]).sum();
+    let mut before = 0;
+    let mut rows = Vec::with_capacity(blocks.len());
+    for block in &blocks {
+        let width = block.shape()[1];
+        rows.push(block.pad(&[before as isize, (total - before - width) as isize], PadMode::default())?);
+        before += width;
+    }
+    cat_all(&rows, 0).map_err(|e| e.within("block_diag"))
+}
+
+impl Tensor {
+    /// The Kronecker product: every element times the whole of `other`.
+    pub fn kron(&self, other: &Tensor) -> Result<Tensor> {
+        let rank = self.rank().max(other.rank());
+        let (mut a, mut b, mut merged) = (Dims::new(), Dims::new(), Dims::new());
+        for i in 0..rank {
+            let size = |t: &Tensor| (i + t.rank()).checked_sub(rank).map_or(1, |d| t.shape()[d]);
+            let (m, n) = (size(self), size(other));
+            a.extend_from_slice(&[m, 1]);
+            b.extend_from_slice(&[1, n]);
+            merged.push(
+                m.checked_mul(n).ok_or_else(|| Error::value("kron: the result is larger than memory can address"))?,
+            );
+        }
+        self.reshape(&a)?.mul(&other.reshape(&b)?)?.reshape(&merged)
+    }
 }

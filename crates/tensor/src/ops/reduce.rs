@@ -1,16 +1,17 @@
-//! Reductions over any dimensions.
+//! Reductions over any dimensions: sums, means, products, truth and counts.
 
 use crate::Tensor;
-use crate::autograd::{record, recording};
+use crate::autograd::{Saved, record, recording};
 use rushlight_core::backend::Reduce;
 use rushlight_core::smallvec::{SmallVec, smallvec};
-use rushlight_core::{DType, Dims, Result};
+use rushlight_core::{DType, Dims, Error, Result};
 
-type Mask = SmallVec<[bool; 6]>;
+/// Which dimensions are reduced.
+pub(crate) type Mask = SmallVec<[bool; 6]>;
 
 impl Tensor {
     /// Which dimensions to reduce; none named means all.
-    fn reduced(&self, dims: &[isize]) -> Result<Mask> {
+    pub(crate) fn reduced(&self, dims: &[isize]) -> Result<Mask> {
         let mut mask: Mask = smallvec![dims.is_empty(); self.rank()];
         for d in self.dims(dims)? {
             if let Some(m) = mask.get_mut(d) {
@@ -20,19 +21,23 @@ impl Tensor {
         Ok(mask)
     }
 
+    /// The shape with the reduced dimensions kept at size one.
+    pub(crate) fn kept_shape(&self, mask: &[bool]) -> Dims {
+        self.shape().iter().zip(mask).map(|(&d, &r)| if r { 1 } else { d }).collect()
+    }
+
+    /// How many elements go into each result.
+    pub(crate) fn reduced_count(&self, mask: &[bool]) -> usize {
+        self.shape().iter().zip(mask).filter(|(_, r)| **r).map(|(&d, _)| d).product()
+    }
+
     /// A reduction with the reduced dimensions kept at size one, not recorded.
     pub(crate) fn reduce_keep(&self, op: Reduce, mask: &[bool], dtype: DType) -> Result<Tensor> {
-        let shape: Dims = self.shape().iter().zip(mask).map(|(&d, &r)| if r { 1 } else { d }).collect();
-        let out = self.uninit_like(&shape, dtype)?;
+        let out = self.uninit_like(&self.kept_shape(mask), dtype)?;
         if out.numel() > 0 {
             out.backend().reduce(op, self.view(), mask, out.view())?;
         }
         Ok(out)
-    }
-
-    /// The shape with the reduced dimensions removed.
-    pub(crate) fn without(&self, mask: &[bool]) -> Dims {
-        self.shape().iter().zip(mask).filter(|(_, r)| !**r).map(|(&d, _)| d).collect()
     }
 
     /// A kept reduction under its final shape.
@@ -47,6 +52,16 @@ impl Tensor {
         Tensor::from_parts(kept.0.storage.clone(), layout, kept.dtype(), Default::default())
     }
 
+    /// A reduction under its final shape, not recorded.
+    pub(crate) fn reduce(&self, op: Reduce, mask: &[bool], keepdim: bool, dtype: DType) -> Result<Tensor> {
+        Ok(self.finish(self.reduce_keep(op, mask, dtype)?, mask, keepdim))
+    }
+
+    /// The dtype sums and products have: integers and bool add up as `int64`.
+    fn total_dtype(&self) -> DType {
+        if self.dtype().is_float() { self.dtype() } else { DType::I64 }
+    }
+
     /// Sum of all elements. Integers and bool add up as `int64`.
     pub fn sum(&self) -> Result<Tensor> {
         self.sum_dims(&[], false)
@@ -55,26 +70,177 @@ impl Tensor {
     /// Sum over the named dimensions (none named: all); with `keepdim` they stay at size one.
     pub fn sum_dims(&self, dims: &[isize], keepdim: bool) -> Result<Tensor> {
         let mask = self.reduced(dims)?;
-        let dtype = if self.dtype().is_float() { self.dtype() } else { DType::I64 };
-        let out = self.finish(self.reduce_keep(Reduce::Sum, &mask, dtype)?, &mask, keepdim);
+        let dtype = self.total_dtype();
+        let out = self.reduce(Reduce::Sum, &mask, keepdim, dtype)?;
         if dtype.is_float() && recording(&[self]) {
-            let shape = Dims::from_slice(self.shape());
-            let kept: Dims = shape.iter().zip(&mask).map(|(&d, &r)| if r { 1 } else { d }).collect();
+            let (shape, kept) = (Dims::from_slice(self.shape()), self.kept_shape(&mask));
             record("sum", &[self], &out, move |_, dy| Ok(smallvec![Some(dy.reshape(&kept)?.expand(&shape)?)]))?;
         }
         Ok(out)
     }
 
+    /// [`Tensor::sum_dims`] of the elements converted to a dtype first, which the result has too.
+    pub fn sum_as(&self, dims: &[isize], keepdim: bool, dtype: DType) -> Result<Tensor> {
+        self.to_dtype(dtype)?.sum_dims(dims, keepdim)?.to_dtype(dtype)
+    }
+
+    /// Average of all elements. Floats only; see [`Tensor::mean_as`] for integers.
+    ///
+    /// ```
+    /// # use rushlight_tensor::Tensor;
+    /// let x = Tensor::new([[1.0f32, 2.0], [3.0, 6.0]])?;
+    /// assert_eq!(x.mean()?.item::<f32>()?, 3.0);
+    /// assert_eq!(x.mean_dims(&[0], false)?.to_vec::<f32>()?, [2.0, 4.0]);
+    /// # Ok::<(), rushlight_core::Error>(())
+    /// ```
+    pub fn mean(&self) -> Result<Tensor> {
+        self.mean_dims(&[], false)
+    }
+
+    /// Average over the named dimensions (none named: all).
+    pub fn mean_dims(&self, dims: &[isize], keepdim: bool) -> Result<Tensor> {
+        if !self.dtype().is_float() {
+            return Err(Error::dtype(format!(
+                "mean: could not infer output dtype. Input dtype must be a floating point dtype, got {}; use mean_as",
+                self.dtype()
+            )));
+        }
+        let mask = self.reduced(dims)?;
+        let out = self.reduce(Reduce::Mean, &mask, keepdim, self.dtype())?;
+        if recording(&[self]) {
+            let (shape, kept, count) =
+                (Dims::from_slice(self.shape()), self.kept_shape(&mask), self.reduced_count(&mask));
+            record("mean", &[self], &out, move |_, dy| {
+                Ok(smallvec![Some(dy.reshape(&kept)?.div(count as f64)?.expand(&shape)?)])
+            })?;
+        }
+        Ok(out)
+    }
+
+    /// [`Tensor::mean_dims`] of the elements converted to a float dtype first.
+    pub fn mean_as(&self, dims: &[isize], keepdim: bool, dtype: DType) -> Result<Tensor> {
+        self.to_dtype(dtype)?.mean_dims(dims, keepdim)
+    }
+
+    /// Sum of all elements that are not NaN.
+    pub fn nansum(&self) -> Result<Tensor> {
+        self.nansum_dims(&[], false)
+    }
+
+    /// Sum over the named dimensions (none named: all) of the elements that are not NaN.
+    pub fn nansum_dims(&self, dims: &[isize], keepdim: bool) -> Result<Tensor> {
+        if !self.dtype().is_float() {
+            return self.sum_dims(dims, keepdim);
+        }
+        let mask = self.reduced(dims)?;
+        let clean = self.detach().masked_fill(&self.isnan()?, 0.0)?;
+        let out = clean.reduce(Reduce::Sum, &mask, keepdim, self.dtype())?;
+        if recording(&[self]) {
+            let (kept, x) = (self.kept_shape(&mask), Saved::input(self));
+            record("nansum", &[self], &out, move |ctx, dy| {
+                // A product, so that an infinite gradient (a mean of nothing) shows.
+                Ok(smallvec![Some(ctx.get(&x)?.isnan()?.logical_not()?.mul(&dy.reshape(&kept)?)?)])
+            })?;
+        }
+        Ok(out)
+    }
+
+    /// Average of all elements that are not NaN.
+    pub fn nanmean(&self) -> Result<Tensor> {
+        self.nanmean_dims(&[], false)
+    }
+
+    /// Average over the named dimensions (none named: all) of the elements that are not NaN.
+    pub fn nanmean_dims(&self, dims: &[isize], keepdim: bool) -> Result<Tensor> {
+        self.needs_float("nanmean")?;
+        let counts = self.isnan()?.logical_not()?.sum_dims(dims, keepdim)?;
+        self.nansum_dims(dims, keepdim)?.div(&counts)
+    }
+
+    /// Product of all elements. Integers and bool multiply as `int64`.
+    pub fn prod(&self) -> Result<Tensor> {
+        self.prod_dims(&[], false)
+    }
+
+    /// Product over the named dimensions (none named: all).
+    pub fn prod_dims(&self, dims: &[isize], keepdim: bool) -> Result<Tensor> {
+        let mask = self.reduced(dims)?;
+        let dtype = self.total_dtype();
+        let out = self.reduce(Reduce::Prod, &mask, keepdim, dtype)?;
+        if dtype.is_float() && recording(&[self]) {
+            let (kept, x, y) = (self.kept_shape(&mask), Saved::input(self), Saved::output(&out, 0));
+            record("prod", &[self], &out, move |ctx, dy| {
+                let (x, dy) = (ctx.get(&x)?, dy.reshape(&kept)?);
+                let grad = if x.eq(0)?.any()?.item::<bool>()? {
+                    products_of_others(&x, &mask)?.mul(&dy)?
+                } else {
+                    dy.mul(&ctx.get(&y)?.reshape(&kept)?)?.div(&x)?
+                };
+                Ok(smallvec![Some(grad)])
+            })?;
+        }
+        Ok(out)
+    }
+
+    /// [`Tensor::prod_dims`] of the elements converted to a dtype first, which the result has too.
+    pub fn prod_as(&self, dims: &[isize], keepdim: bool, dtype: DType) -> Result<Tensor> {
+        self.to_dtype(dtype)?.prod_dims(dims, keepdim)?.to_dtype(dtype)
+    }
+
+    /// `log(sum(exp(x)))` over the named dimensions (none named: all), without overflow.
+    pub fn logsumexp(&self, dims: &[isize], keepdim: bool) -> Result<Tensor> {
+        if !self.dtype().is_float() {
+            return self.to_dtype(DType::F32)?.logsumexp(dims, keepdim);
+        }
+        let mask = self.reduced(dims)?;
+        let out = self.reduce(Reduce::LogSumExp, &mask, keepdim, self.dtype())?;
+        if recording(&[self]) {
+            let (kept, x, y) = (self.kept_shape(&mask), Saved::input(self), Saved::output(&out, 0));
+            record("logsumexp", &[self], &out, move |ctx, dy| {
+                let y = ctx.get(&y)?.reshape(&kept)?;
+                Ok(smallvec![Some(ctx.get(&x)?.sub(&y)?.exp()?.mul(&dy.reshape(&kept)?)?)])
+            })?;
+        }
+        Ok(out)
+    }
+
+    /// Truth reductions give `bool`, or `uint8` for `uint8`.
+    fn truth_reduction(&self, op: Reduce, dims: &[isize], keepdim: bool) -> Result<Tensor> {
+        let out = self.reduce(op, &self.reduced(dims)?, keepdim, DType::Bool)?;
+        if self.dtype() == DType::U8 { out.to_dtype(DType::U8) } else { Ok(out) }
+    }
+
     /// Whether any element is not zero.
     pub fn any(&self) -> Result<Tensor> {
-        let mask = self.reduced(&[])?;
-        Ok(self.finish(self.reduce_keep(Reduce::Any, &mask, DType::Bool)?, &mask, false))
+        self.any_dims(&[], false)
+    }
+
+    /// Whether any element along the named dimensions (none named: all) is not zero.
+    pub fn any_dims(&self, dims: &[isize], keepdim: bool) -> Result<Tensor> {
+        self.truth_reduction(Reduce::Any, dims, keepdim)
     }
 
     /// Whether no element is zero.
     pub fn all(&self) -> Result<Tensor> {
-        let mask = self.reduced(&[])?;
-        Ok(self.finish(self.reduce_keep(Reduce::All, &mask, DType::Bool)?, &mask, false))
+        self.all_dims(&[], false)
+    }
+
+    /// Whether no element along the named dimensions (none named: all) is zero.
+    pub fn all_dims(&self, dims: &[isize], keepdim: bool) -> Result<Tensor> {
+        self.truth_reduction(Reduce::All, dims, keepdim)
+    }
+
+    /// How many elements along the named dimensions (none named: all) are not zero.
+    pub fn count_nonzero(&self, dims: &[isize]) -> Result<Tensor> {
+        self.reduce(Reduce::CountNonzero, &self.reduced(dims)?, false, DType::I64)
+    }
+
+    /// Sum of a matrix's diagonal.
+    pub fn trace(&self) -> Result<Tensor> {
+        if self.rank() != 2 {
+            return Err(Error::shape(format!("trace: expected a matrix, but got tensor with dim {}", self.rank())));
+        }
+        self.diagonal(0, 0, 1)?.sum()
     }
 
     /// Summed down to a shape that broadcasts to this one: the reverse of `expand`.
@@ -83,9 +249,11 @@ impl Tensor {
             return Ok(self.clone());
         }
         let lead = self.rank().checked_sub(shape.len());
-        let fits = lead.is_some_and(|lead| shape.iter().zip(&self.shape()[lead..]).all(|(&want, &have)| want == have || want == 1));
+        let fits = lead.is_some_and(|lead| {
+            shape.iter().zip(&self.shape()[lead..]).all(|(&want, &have)| want == have || want == 1)
+        });
         let Some(lead) = lead.filter(|_| fits) else {
-            return Err(rushlight_core::Error::shape(format!(
+            return Err(Error::shape(format!(
                 "sum_to_size: size {shape:?} is not expandable to size {:?}",
                 self.shape()
             )));
@@ -99,4 +267,25 @@ impl Tensor {
         }
         self.sum_dims(&dims, true)?.reshape(shape)
     }
+}
+
+/// For each element the product of all others it is reduced with: running products from both sides, so that no zero is divided by.
+fn products_of_others(x: &Tensor, mask: &[bool]) -> Result<Tensor> {
+    let (reduced, rest): (Vec<isize>, Vec<isize>) = (0..x.rank() as isize).partition(|&d| mask[d as usize]);
+    // The reduced dimensions side by side in front, as one.
+    let order: Vec<isize> = reduced.iter().chain(&rest).copied().collect();
+    let front = x.permute(&order)?;
+    let count = x.reduced_count(mask);
+    let mut rows: Vec<usize> = vec![count];
+    rows.extend(&front.shape()[reduced.len()..]);
+    let rows = front.reshape(&rows)?;
+    let one = rows.narrow(0, 0, 1)?.detach().ones_like()?;
+    let before = |t: &Tensor| crate::cat(&[&one, &t.narrow(0, 0, count - 1)?], 0)?.cumprod(0);
+    let after = before(&rows.flip(&[0])?)?.flip(&[0])?;
+    let others = before(&rows)?.mul(&after)?.reshape(front.shape())?;
+    let mut inverse = vec![0isize; order.len()];
+    for (to, &from) in order.iter().enumerate() {
+        inverse[from as usize] = to as isize;
+    }
+    others.permute(&inverse)
 }

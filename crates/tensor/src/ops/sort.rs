@@ -1,39 +1,82 @@
-//! Order: sorting, the largest, running sums.
+//! Sorting and the largest few.
 
 use crate::Tensor;
-use rushlight_core::backend::Scan;
-use rushlight_core::{DType, Result};
+use rushlight_core::{DType, Dims, Error, Result};
 
 impl Tensor {
-    /// Indices that sort along `dim`, stably.
-    pub fn argsort(&self, dim: isize, descending: bool) -> Result<Tensor> {
-        let dim = self.dim(dim)?;
-        let (values, indices) = (self.uninit_like(self.shape(), self.dtype())?, self.uninit_like(self.shape(), DType::I64)?);
-        self.backend().sort(self.view(), dim, descending, values.view(), indices.view())?;
-        Ok(indices)
-    }
-
-    /// The `k` largest or smallest along `dim`.
-    pub fn topk(&self, k: usize, dim: isize, largest: bool) -> Result<(Tensor, Tensor)> {
-        let dim = self.dim(dim)?;
-        let mut shape = self.shape().to_vec();
-        shape[dim] = k;
-        let (values, indices) = (self.uninit_like(&shape, self.dtype())?, self.uninit_like(&shape, DType::I64)?);
-        self.backend().topk(self.view(), dim, largest, values.view(), indices.view())?;
+    /// The elements in order along `dim`, and the indices they came from. Stable; NaN counts as the largest.
+    ///
+    /// ```
+    /// # use rushlight_tensor::Tensor;
+    /// let (values, indices) = Tensor::new([3.0f32, 1.0, 2.0])?.sort(0, false)?;
+    /// assert_eq!(values.to_vec::<f32>()?, [1.0, 2.0, 3.0]);
+    /// assert_eq!(indices.to_vec::<i64>()?, [1, 2, 0]);
+    /// # Ok::<(), rushlight_core::Error>(())
+    /// ```
+    pub fn sort(&self, dim: isize, descending: bool) -> Result<(Tensor, Tensor)> {
+        let dim = self.dim(dim).map_err(|e| e.within("sort"))?;
+        if self.rank() == 0 {
+            return Ok((self.copy()?, Tensor::zeros_with([], (DType::I64, self.device()))?));
+        }
+        let (values, indices) =
+            (self.uninit_like(self.shape(), self.dtype())?, self.uninit_like(self.shape(), DType::I64)?);
+        if values.numel() > 0 {
+            self.backend().sort(self.view(), dim, descending, values.view(), indices.view())?;
+        }
+        self.record_picked("sort", &values, &indices, dim, true)?;
         Ok((values, indices))
     }
 
-    /// Running sum along `dim`.
-    pub fn cumsum(&self, dim: isize) -> Result<Tensor> {
-        let out = self.uninit_like(self.shape(), self.dtype())?;
-        self.backend().scan(Scan::Sum, self.view(), self.dim(dim)?, out.view(), None)?;
-        Ok(out)
+    /// Indices that sort along `dim`, stably.
+    pub fn argsort(&self, dim: isize, descending: bool) -> Result<Tensor> {
+        crate::autograd::no_grad(|| Ok(self.sort(dim, descending)?.1))
     }
 
-    /// Where values would go in sorted rows.
-    pub fn searchsorted(&self, values: &Tensor, right: bool) -> Result<Tensor> {
-        let out = values.uninit_like(values.shape(), DType::I64)?;
-        self.backend().searchsorted(self.view(), values.view(), right, out.view())?;
-        Ok(out)
+    /// The elements in ascending order along the first dimension.
+    pub fn msort(&self) -> Result<Tensor> {
+        Ok(self.sort(0, false)?.0)
+    }
+
+    /// The `k` largest or smallest along `dim`, best first, and where they are.
+    pub fn topk(&self, k: usize, dim: isize, largest: bool) -> Result<(Tensor, Tensor)> {
+        let dim = self.dim(dim).map_err(|e| e.within("topk"))?;
+        if self.rank() == 0 {
+            if k > 1 {
+                return Err(Error::value("topk: selected index k out of range: a zero-dim tensor has one element"));
+            }
+            return Ok((self.copy()?, Tensor::zeros_with([], (DType::I64, self.device()))?));
+        }
+        if k > self.shape()[dim] {
+            return Err(Error::value(format!(
+                "topk: selected index k out of range: k is {k}, dimension {dim} has size {}",
+                self.shape()[dim]
+            )));
+        }
+        let mut shape = Dims::from_slice(self.shape());
+        shape[dim] = k;
+        let (values, indices) = (self.uninit_like(&shape, self.dtype())?, self.uninit_like(&shape, DType::I64)?);
+        if values.numel() > 0 {
+            self.backend().topk(self.view(), dim, largest, values.view(), indices.view())?;
+        }
+        self.record_picked("topk", &values, &indices, dim, true)?;
+        Ok((values, indices))
+    }
+
+    /// The `k`-th smallest along `dim`, counted from 1, and where it is.
+    pub fn kthvalue(&self, k: usize, dim: isize, keepdim: bool) -> Result<(Tensor, Tensor)> {
+        let dim = self.dim(dim).map_err(|e| e.within("kthvalue"))? as isize;
+        let x = self.at_least_1d()?;
+        let size = x.size(dim)?;
+        if k == 0 || k > size {
+            return Err(Error::value(format!(
+                "kthvalue: selected number k out of range for dimension {dim}: k is {k}, the size {size}"
+            )));
+        }
+        let indices = x.argsort(dim, false)?.narrow(dim, k as isize - 1, 1)?.contiguous()?;
+        let values = x.gather(dim, &indices)?;
+        if keepdim && self.rank() > 0 {
+            return Ok((values, indices));
+        }
+        Ok((values.squeeze_dims(&[dim])?, indices.squeeze_dims(&[dim])?))
     }
 }

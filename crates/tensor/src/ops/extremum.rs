@@ -1,0 +1,166 @@
+//! Largest and smallest, and where they are.
+
+use super::reduce::Mask;
+use crate::Tensor;
+use crate::autograd::{Saved, record, recording};
+use rushlight_core::backend::{ArgReduce, Reduce};
+use rushlight_core::smallvec::smallvec;
+use rushlight_core::{DType, Dims, Error, Result};
+
+impl Tensor {
+    /// The extreme of each group; equal extremes share the gradient.
+    fn extreme(&self, name: &'static str, op: Reduce, dims: &[isize], keepdim: bool) -> Result<Tensor> {
+        let mask = self.reduced(dims)?;
+        if self.reduced_count(&mask) == 0 {
+            return Err(Error::value(format!(
+                "{name}: expected the reduced dimensions to have non-zero size, but the input has shape {:?}",
+                self.shape()
+            )));
+        }
+        let out = self.reduce(op, &mask, keepdim, self.dtype())?;
+        self.record_shared(name, &out, &mask)?;
+        Ok(out)
+    }
+
+    /// Records `out` as elements of `self` reduced over `mask`: those equal to their group's result share its gradient evenly.
+    pub(crate) fn record_shared(&self, name: &'static str, out: &Tensor, mask: &Mask) -> Result<()> {
+        if !self.dtype().is_float() || !recording(&[self]) {
+            return Ok(());
+        }
+        let (kept, x, y) = (self.kept_shape(mask), Saved::input(self), Saved::output(out, 0));
+        let dims: Vec<isize> = (0..mask.len()).filter(|&d| mask[d]).map(|d| d as isize).collect();
+        record(name, &[self], out, move |ctx, dy| {
+            let hit = ctx.get(&x)?.eq(&ctx.get(&y)?.reshape(&kept)?)?;
+            let counts = if dims.is_empty() { hit.to_dtype(DType::I64)? } else { hit.sum_dims(&dims, true)? };
+            let share = dy.reshape(&kept)?.div(&counts)?;
+            Ok(smallvec![Some(crate::where_(&hit, &share, 0.0)?)])
+        })
+    }
+
+    /// Records `values` as the elements of `self` that `indices` name along `dim`, each at most once in a row.
+    pub(crate) fn record_picked(
+        &self,
+        name: &'static str,
+        values: &Tensor,
+        indices: &Tensor,
+        dim: usize,
+        keepdim: bool,
+    ) -> Result<()> {
+        if !self.dtype().is_float() || !recording(&[self]) {
+            return Ok(());
+        }
+        let (shape, indices) = (Dims::from_slice(self.shape()), Saved::input(indices));
+        record(name, &[self], values, move |ctx, dy| {
+            let d = dim as isize;
+            let (mut indices, mut dy) = (ctx.get(&indices)?, dy.clone());
+            if !keepdim {
+                (indices, dy) = (indices.unsqueeze(d)?, dy.unsqueeze(d)?);
+            }
+            let zeros = Tensor::zeros_with(&shape, (dy.dtype(), dy.device()))?;
+            zeros.scatter_(d, &indices, &dy)?;
+            Ok(smallvec![Some(zeros)])
+        })
+    }
+
+    /// Extreme along one dimension and its index, kept at size one and not recorded. `self` has dimensions.
+    fn arg_extreme(&self, name: &str, op: ArgReduce, dim: usize) -> Result<(Tensor, Tensor)> {
+        if self.shape()[dim] == 0 {
+            return Err(Error::index(format!("{name}: expected reduction dim {dim} to have non-zero size")));
+        }
+        let mut shape = Dims::from_slice(self.shape());
+        shape[dim] = 1;
+        let (values, indices) = (self.uninit_like(&shape, self.dtype())?, self.uninit_like(&shape, DType::I64)?);
+        if values.numel() > 0 {
+            self.backend().arg_reduce(op, self.view(), dim, values.view(), indices.view())?;
+        }
+        Ok((values, indices))
+    }
+
+    fn extreme_dim(&self, name: &'static str, op: ArgReduce, dim: isize, keepdim: bool) -> Result<(Tensor, Tensor)> {
+        if self.rank() == 0 {
+            self.dim(dim).map_err(|e| e.within(name))?;
+            return self.reshape([1usize])?.extreme_dim(name, op, 0, false);
+        }
+        let dim = self.dim(dim).map_err(|e| e.within(name))?;
+        let (values, indices) = self.arg_extreme(name, op, dim)?;
+        let mask: Mask = (0..self.rank()).map(|d| d == dim).collect();
+        let (values, indices) = (self.finish(values, &mask, keepdim), self.finish(indices, &mask, keepdim));
+        self.record_picked(name, &values, &indices, dim, keepdim)?;
+        Ok((values, indices))
+    }
+
+    fn arg_dim(&self, name: &'static str, op: ArgReduce, dim: isize, keepdim: bool) -> Result<Tensor> {
+        crate::autograd::no_grad(|| Ok(self.extreme_dim(name, op, dim, keepdim)?.1))
+    }
+
+    fn arg_whole(&self, name: &'static str, op: ArgReduce) -> Result<Tensor> {
+        if self.numel() == 0 {
+            return Err(Error::index(format!("{name}: expected reduction dim to be specified for input.numel() == 0")));
+        }
+        crate::autograd::no_grad(|| self.reshape([-1isize])?.arg_dim(name, op, 0, false))
+    }
+
+    /// The largest element; NaN if any is. Equal ones share the gradient.
+    pub fn max(&self) -> Result<Tensor> {
+        self.extreme("max", Reduce::Max, &[], false)
+    }
+
+    /// The smallest element; NaN if any is. Equal ones share the gradient.
+    pub fn min(&self) -> Result<Tensor> {
+        self.extreme("min", Reduce::Min, &[], false)
+    }
+
+    /// The largest along `dim` and where it is (the first of equals, which gets the gradient).
+    ///
+    /// ```
+    /// # use rushlight_tensor::Tensor;
+    /// let (values, indices) = Tensor::new([[1.0f32, 5.0], [7.0, 2.0]])?.max_dim(1, false)?;
+    /// assert_eq!(values.to_vec::<f32>()?, [5.0, 7.0]);
+    /// assert_eq!(indices.to_vec::<i64>()?, [1, 0]);
+    /// # Ok::<(), rushlight_core::Error>(())
+    /// ```
+    pub fn max_dim(&self, dim: isize, keepdim: bool) -> Result<(Tensor, Tensor)> {
+        self.extreme_dim("max", ArgReduce::Max, dim, keepdim)
+    }
+
+    /// The smallest along `dim` and where it is (the first of equals, which gets the gradient).
+    pub fn min_dim(&self, dim: isize, keepdim: bool) -> Result<(Tensor, Tensor)> {
+        self.extreme_dim("min", ArgReduce::Min, dim, keepdim)
+    }
+
+    /// The largest over the named dimensions (none named: all). Equal ones share the gradient.
+    pub fn amax(&self, dims: &[isize], keepdim: bool) -> Result<Tensor> {
+        self.extreme("amax", Reduce::Max, dims, keepdim)
+    }
+
+    /// The smallest over the named dimensions (none named: all). Equal ones share the gradient.
+    pub fn amin(&self, dims: &[isize], keepdim: bool) -> Result<Tensor> {
+        self.extreme("amin", Reduce::Min, dims, keepdim)
+    }
+
+    /// The smallest and the largest element, or those along a dimension.
+    pub fn aminmax(&self, dim: Option<isize>, keepdim: bool) -> Result<(Tensor, Tensor)> {
+        let dims: &[isize] = dim.as_slice();
+        Ok((self.extreme("aminmax", Reduce::Min, dims, keepdim)?, self.extreme("aminmax", Reduce::Max, dims, keepdim)?))
+    }
+
+    /// Position of the largest element in the flattened tensor, the first of equals.
+    pub fn argmax(&self) -> Result<Tensor> {
+        self.arg_whole("argmax", ArgReduce::Max)
+    }
+
+    /// Position of the smallest element in the flattened tensor, the first of equals.
+    pub fn argmin(&self) -> Result<Tensor> {
+        self.arg_whole("argmin", ArgReduce::Min)
+    }
+
+    /// Position of the largest element along `dim`, the first of equals.
+    pub fn argmax_dim(&self, dim: isize, keepdim: bool) -> Result<Tensor> {
+        self.arg_dim("argmax", ArgReduce::Max, dim, keepdim)
+    }
+
+    /// Position of the smallest element along `dim`, the first of equals.
+    pub fn argmin_dim(&self, dim: isize, keepdim: bool) -> Result<Tensor> {
+        self.arg_dim("argmin", ArgReduce::Min, dim, keepdim)
+    }
+}

@@ -1,0 +1,450 @@
+//! Index tensors over some dimensions: reading, writing, and the ops that are nothing else.
+
+use crate::Tensor;
+use crate::arg::Arg;
+use crate::autograd::{Ctx, Grads, Saved, edges, record, recording};
+use rushlight_core::backend::View;
+use rushlight_core::layout::broadcast_shapes;
+use rushlight_core::smallvec::{SmallVec, smallvec};
+use rushlight_core::{DType, Device, Dims, Error, Result, Scalar};
+use std::sync::Arc;
+
+/// Whether an op that changes part of a tensor works on a copy or on the tensor itself.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Place {
+    Copy,
+    Own,
+}
+
+/// Runs an op that changes part of `x`, and records it with the gradients `backward` gives for `x` and the `sources`.
+pub(crate) fn overwrite(
+    name: &'static str,
+    x: &Tensor,
+    place: Place,
+    sources: &[&Tensor],
+    run: impl FnOnce(&Tensor) -> Result<()>,
+    backward: impl Fn(&Ctx, &Tensor) -> Result<Grads> + Send + Sync + 'static,
+) -> Result<Tensor> {
+    let mut inputs: SmallVec<[&Tensor; 3]> = smallvec![x];
+    inputs.extend_from_slice(sources);
+    let tape = x.dtype().is_float() && recording(&inputs);
+    if place == Place::Copy {
+        let out = x.detach().copy()?;
+        run(&out)?;
+        if tape {
+            record(name, &inputs, &out, backward)?;
+        }
+        return Ok(out);
+    }
+    x.check_inplace(name, &inputs)?;
+    let edges = if tape { edges(&inputs)? } else { SmallVec::new() };
+    // A run that fails may have changed elements before.
+    let done = run(x);
+    x.changed_unrecorded();
+    done?;
+    if tape {
+        x.new_history(
+            name,
+            edges,
+            Box::new(move |ctx, grads| match grads.into_iter().next().flatten() {
+                Some(dy) => backward(ctx, &dy),
+                None => Ok(Grads::new()),
+            }),
+        );
+    }
+    Ok(x.clone())
+}
+
+/// Index tensors over some dimensions of a tensor of a known shape.
+pub(crate) struct Plan {
+    shape: Dims,
+    device: Device,
+    /// The indexed dimensions, ascending.
+    dims: Dims,
+    /// One per indexed dimension, `int64`, all of one shape.
+    indices: SmallVec<[Tensor; 2]>,
+    /// Where the index tensors' own dimensions stand in the result.
+    at: usize,
+}
+
+impl Plan {
+    /// One entry per leading dimension of `x`: an index tensor, a mask (which stands for as many dimensions as it has), or nothing.
+    pub(crate) fn new(x: &Tensor, list: &[Option<Tensor>]) -> Result<Self> {
+        let (mut dims, mut indices) = (Dims::new(), SmallVec::<[Tensor; 2]>::new());
+        let mut dim = 0;
+        for item in list {
+            match item {
+                None => dim += 1,
+                Some(mask) if matches!(mask.dtype(), DType::Bool | DType::U8) => {
+                    check_mask(x, mask, dim)?;
+                    let places = mask.to(&x.device())?.nonzero()?;
+                    for j in 0..mask.rank() {
+                        dims.push(dim);
+                        indices.push(places.select(1, j as isize)?);
+                        dim += 1;
+                    }
+                }
+                Some(t) => {
+                    dims.push(dim);
+                    indices.push(t.to(&x.device())?.to_index("index")?);
+                    dim += 1;
+                }
+            }
+        }
+        if dim > x.rank() {
+            return Err(Error::index(format!("too many indices for tensor of dimension {}", x.rank())));
+        }
+        let mut common = Dims::new();
+        for t in &indices {
+            common = broadcast_shapes(&common, t.shape()).map_err(|_| {
+                let shapes: Vec<_> = indices.iter().map(|t| t.shape()).collect();
+                Error::index(format!(
+                    "shape mismatch: indexing tensors could not be broadcast together with shapes {shapes:?}"
+                ))
+            })?;
+        }
+        for t in &mut indices {
+            *t = t.expand(&common)?;
+        }
+        // NumPy's rule: index dimensions stay where they are while they are neighbours, else they come first.
+        let adjacent = dims.windows(2).all(|w| w[1] == w[0] + 1);
+        let at = if adjacent { dims.first().copied().unwrap_or(0) } else { 0 };
+        Ok(Self { shape: Dims::from_slice(x.shape()), device: x.device(), dims, indices, at })
+    }
+
+    /// One index tensor over one dimension.
+    pub(crate) fn along(x: &Tensor, dim: usize, index: &Tensor) -> Result<Self> {
+        let mut list = vec![None; dim];
+        list.push(Some(index.clone()));
+        Self::new(x, &list)
+    }
+
+    /// The shape of what the indices pick.
+    pub(crate) fn result_shape(&self) -> Dims {
+        let mut out: Dims = (0..self.shape.len()).filter(|d| !self.dims.contains(d)).map(|d| self.shape[d]).collect();
+        if let Some(first) = self.indices.first() {
+            out.insert_from_slice(self.at, first.shape());
+        }
+        out
+    }
+
+    /// The tensor's dimensions, those indexed first.
+    fn order(&self) -> Dims {
+        let mut out = self.dims.clone();
+        out.extend((0..self.shape.len()).filter(|d| !self.dims.contains(d)));
+        out
+    }
+
+    /// The result's dimensions, those of the index tensors first.
+    fn result_order(&self) -> Dims {
+        let own = self.indices.first().map_or(0, |t| t.rank());
+        let rank = self.shape.len() - self.dims.len() + own;
+        let mut out: Dims = (self.at..self.at + own).collect();
+        out.extend((0..rank).filter(|d| !(self.at..self.at + own).contains(d)));
+        out
+    }
+
+    fn views(&self) -> SmallVec<[View<'_>; 2]> {
+        self.indices.iter().map(|t| t.view()).collect()
+    }
+
+    /// Engines are not asked to index dimensions of size zero.
+    fn check_empty(&self) -> Result<()> {
+        match self.dims.iter().find(|&&d| self.shape[d] == 0) {
+            Some(d) => Err(Error::index(format!("index is out of bounds for dimension {d} with size 0"))),
+            None => Ok(()),
+        }
+    }
+
+    /// What the indices pick from `x`, not recorded.
+    fn pick(&self, x: &Tensor) -> Result<Tensor> {
+        let out = x.uninit_like(&self.result_shape(), x.dtype())?;
+        if out.numel() > 0 {
+            self.check_empty()?;
+            let (from, to) = (x.layout().permute(&self.order()), out.layout().permute(&self.result_order()));
+            x.backend().index(x.view_as(&from), &self.views(), out.view_as(&to))?;
+        }
+        Ok(out)
+    }
+
+    /// Puts `values`, broadcast, where the indices point.
+    fn put(&self, out: &Tensor, values: &Tensor, accumulate: bool) -> Result<()> {
+        let shape = self.result_shape();
+        let stretched = values.layout().expand(&shape).map_err(|_| {
+            Error::shape(format!(
+                "shape mismatch: value tensor of shape {:?} cannot be broadcast to indexing result of shape {:?}",
+                values.shape(),
+                &shape[..]
+            ))
+        })?;
+        if stretched.numel() == 0 {
+            return Ok(());
+        }
+        self.check_empty()?;
+        let safe = values.apart_from(out)?;
+        // A copy is contiguous: its layout is stretched anew.
+        let stretched = if safe.is_same(values) { stretched } else { safe.layout().expand(&shape)? };
+        let indices = self.indices.iter().map(|t| t.apart_from(out)).collect::<Result<SmallVec<[_; 2]>>>()?;
+        let views: SmallVec<[View; 2]> = indices.iter().map(|t| t.view()).collect();
+        let (to, from) = (out.layout().permute(&self.order()), stretched.permute(&self.result_order()));
+        out.backend().index_put(&views, safe.view_as(&from), accumulate, out.view_as(&to))
+    }
+
+    /// The index tensors kept for backward, so that a change made to them in between is noticed.
+    fn guards(&self) -> SmallVec<[Saved; 2]> {
+        self.indices.iter().map(Saved::input).collect()
+    }
+}
+
+fn check_guards(ctx: &Ctx, guards: &[Saved]) -> Result<()> {
+    guards.iter().try_for_each(|g| ctx.get(g).map(drop))
+}
+
+fn check_mask(x: &Tensor, mask: &Tensor, dim: usize) -> Result<()> {
+    if dim + mask.rank() > x.rank() {
+        return Err(Error::index(format!("too many indices for tensor of dimension {}", x.rank())));
+    }
+    for (j, &size) in mask.shape().iter().enumerate() {
+        if x.shape()[dim + j] != size {
+            return Err(Error::index(format!(
+                "The shape of the mask {:?} at index {j} does not match the shape of the indexed tensor {:?} at index {}",
+                mask.shape(),
+                x.shape(),
+                dim + j
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// What a plan's indices pick from `x`.
+pub(crate) fn index_read(name: &'static str, x: &Tensor, plan: Arc<Plan>) -> Result<Tensor> {
+    let out = plan.pick(x)?;
+    if recording(&[x]) {
+        let guards = plan.guards();
+        record(name, &[x], &out, move |ctx, dy| {
+            check_guards(ctx, &guards)?;
+            let zeros = Tensor::zeros_with(&plan.shape, (dy.dtype(), plan.device))?;
+            Ok(smallvec![Some(index_write("index_put", &zeros, plan.clone(), dy, true, Place::Own)?)])
+        })?;
+    }
+    Ok(out)
+}
+
+/// `x` with `values`, broadcast, put (or added) where a plan's indices point.
+pub(crate) fn index_write(
+    name: &'static str,
+    x: &Tensor,
+    plan: Arc<Plan>,
+    values: &Tensor,
+    accumulate: bool,
+    place: Place,
+) -> Result<Tensor> {
+    x.same_device(values, name)?;
+    x.same_dtype(values, name)?;
+    let (writer, guards, shape) = (plan.clone(), plan.guards(), Dims::from_slice(values.shape()));
+    overwrite(
+        name,
+        x,
+        place,
+        &[values],
+        move |out| writer.put(out, values, accumulate),
+        move |ctx, dy| {
+            check_guards(ctx, &guards)?;
+            let to_x = match (ctx.needs(0), accumulate) {
+                (false, _) => None,
+                (true, true) => Some(dy.clone()),
+                (true, false) => {
+                    let zero = Tensor::zeros_with([], (dy.dtype(), dy.device()))?;
+                    Some(index_write("index_put", dy, plan.clone(), &zero, false, Place::Copy)?)
+                }
+            };
+            let to_values = match ctx.needs(1) {
+                true => Some(index_read("index", dy, plan.clone())?.sum_to_size(&shape)?),
+                false => None,
+            };
+            Ok(smallvec![to_x, to_values])
+        },
+    )
+}
+
+impl Tensor {
+    /// This tensor as `int64` indices.
+    pub(crate) fn to_index(&self, name: &str) -> Result<Tensor> {
+        if !self.dtype().is_int() {
+            return Err(Error::index(format!(
+                "{name}: tensors used as indices must be integers (or bool masks where a mask is taken), got {}",
+                self.dtype()
+            )));
+        }
+        self.to_dtype(DType::I64)
+    }
+
+    /// This tensor, or a copy of it where an op that writes to `out` could change it.
+    pub(crate) fn apart_from(&self, out: &Tensor) -> Result<Tensor> {
+        if self.shares_storage(out) { self.detach().copy() } else { Ok(self.clone()) }
+    }
+
+    /// An error where a source has another dtype than the tensor it goes into.
+    pub(crate) fn same_dtype(&self, source: &Tensor, name: &str) -> Result<()> {
+        if self.dtype() == source.dtype() {
+            return Ok(());
+        }
+        Err(Error::dtype(format!(
+            "{name}: expected source and destination dtypes to match, but the tensor is {} and the source {}; convert with to_dtype",
+            self.dtype(),
+            source.dtype()
+        )))
+    }
+
+    /// A zero-dim tensor as one of one element.
+    pub(crate) fn at_least_1d(&self) -> Result<Tensor> {
+        if self.rank() == 0 { self.reshape([1usize]) } else { Ok(self.clone()) }
+    }
+
+    /// The plan of an op that takes a vector of indices along one dimension. `self` has dimensions.
+    fn vector_plan(&self, name: &str, dim: isize, index: &Tensor) -> Result<Arc<Plan>> {
+        if index.rank() > 1 {
+            return Err(Error::index(format!(
+                "{name}: index is supposed to be a vector, got shape {:?}",
+                index.shape()
+            )));
+        }
+        self.same_device(index, name)?;
+        let dim = self.dim(dim).map_err(|e| e.within(name))?;
+        Ok(Arc::new(Plan::along(self, dim, &index.to_index(name)?.at_least_1d()?)?))
+    }
+
+    /// The slices of dimension `dim` that a vector of indices names, in its order.
+    ///
+    /// ```
+    /// # use rushlight_tensor::Tensor;
+    /// let x = Tensor::arange(0, 6, 1)?.reshape([3, 2])?;
+    /// assert_eq!(x.index_select(0, &Tensor::new([2i64, 0])?)?.to_vec::<i64>()?, [4, 5, 0, 1]);
+    /// # Ok::<(), rushlight_core::Error>(())
+    /// ```
+    pub fn index_select(&self, dim: isize, index: &Tensor) -> Result<Tensor> {
+        if self.rank() == 0 {
+            return self.reshape([1usize])?.index_select(dim, index)?.reshape([0usize; 0]);
+        }
+        index_read("index_select", self, self.vector_plan("index_select", dim, index)?)
+    }
+
+    fn index_write_along(
+        &self,
+        name: &'static str,
+        dim: isize,
+        index: &Tensor,
+        source: &Tensor,
+        accumulate: bool,
+        place: Place,
+    ) -> Result<Tensor> {
+        if self.rank() == 0 {
+            let lifted = self.reshape([1usize])?;
+            let out = lifted.index_write_along(name, dim, index, &source.at_least_1d()?, accumulate, place)?;
+            return out.reshape([0usize; 0]);
+        }
+        let plan = self.vector_plan(name, dim, index)?;
+        let (source, want) = (source.at_least_1d()?, plan.result_shape());
+        if source.shape() != &want[..] {
+            return Err(Error::shape(format!(
+                "{name}: source must have one slice per index and the tensor's sizes elsewhere: expected shape {:?}, got {:?}",
+                &want[..],
+                source.shape()
+            )));
+        }
+        index_write(name, self, plan, &source, accumulate, place)
+    }
+
+    fn index_add_to(&self, dim: isize, index: &Tensor, source: &Tensor, alpha: Scalar, place: Place) -> Result<Tensor> {
+        if !self.dtype().is_float() && matches!(alpha, Scalar::Float(_)) {
+            return Err(Error::dtype(
+                "index_add: for integral input tensors, argument alpha must not be a floating point number",
+            ));
+        }
+        let scaled = if alpha.to_f64() == 1.0 { source.clone() } else { source.mul(Arg::Scalar(alpha))? };
+        self.index_write_along("index_add", dim, index, &scaled, true, place)
+    }
+
+    /// `self` with `alpha` times the slices of `source` added to those of dimension `dim` that the indices name.
+    pub fn index_add(&self, dim: isize, index: &Tensor, source: &Tensor, alpha: impl Into<Scalar>) -> Result<Tensor> {
+        self.index_add_to(dim, index, source, alpha.into(), Place::Copy)
+    }
+
+    /// [`Tensor::index_add`] in place.
+    pub fn index_add_(&self, dim: isize, index: &Tensor, source: &Tensor, alpha: impl Into<Scalar>) -> Result<&Tensor> {
+        self.index_add_to(dim, index, source, alpha.into(), Place::Own)?;
+        Ok(self)
+    }
+
+    /// `self` with the slices of dimension `dim` that the indices name replaced by those of `source`.
+    pub fn index_copy(&self, dim: isize, index: &Tensor, source: &Tensor) -> Result<Tensor> {
+        self.index_write_along("index_copy", dim, index, source, false, Place::Copy)
+    }
+
+    /// [`Tensor::index_copy`] in place.
+    pub fn index_copy_(&self, dim: isize, index: &Tensor, source: &Tensor) -> Result<&Tensor> {
+        self.index_write_along("index_copy", dim, index, source, false, Place::Own)?;
+        Ok(self)
+    }
+
+    fn index_fill_with(&self, dim: isize, index: &Tensor, value: Arg, place: Place) -> Result<Tensor> {
+        if self.rank() == 0 {
+            return self.reshape([1usize])?.index_fill_with(dim, index, value, place)?.reshape([0usize; 0]);
+        }
+        let plan = self.vector_plan("index_fill", dim, index)?;
+        index_write("index_fill", self, plan, &self.number_like("index_fill", value)?, false, place)
+    }
+
+    /// A number, or a zero-dim tensor's, as a zero-dim tensor of this tensor's dtype.
+    pub(crate) fn number_like(&self, name: &str, value: Arg) -> Result<Tensor> {
+        match value {
+            Arg::Scalar(s) => Tensor::full_with([], s, (self.dtype(), self.device())),
+            Arg::Tensor(t) if t.rank() == 0 => t.to(&self.device())?.to_dtype(self.dtype()),
+            Arg::Tensor(t) => Err(Error::shape(format!(
+                "{name}: supports a number or a 0-dimensional value tensor, but got a tensor with {} dimensions",
+                t.rank()
+            ))),
+        }
+    }
+
+    /// `self` with the slices of dimension `dim` that the indices name set to a number (or a zero-dim tensor's).
+    pub fn index_fill<'a>(&self, dim: isize, index: &Tensor, value: impl Into<Arg<'a>>) -> Result<Tensor> {
+        self.index_fill_with(dim, index, value.into(), Place::Copy)
+    }
+
+    /// [`Tensor::index_fill`] in place.
+    pub fn index_fill_<'a>(&self, dim: isize, index: &Tensor, value: impl Into<Arg<'a>>) -> Result<&Tensor> {
+        self.index_fill_with(dim, index, value.into(), Place::Own)?;
+        Ok(self)
+    }
+
+    /// The elements at positions of the flattened tensor, in the indices' shape.
+    pub fn take(&self, index: &Tensor) -> Result<Tensor> {
+        self.same_device(index, "take")?;
+        let flat = self.reshape([-1isize])?;
+        let plan = Plan::along(&flat, 0, &index.to_index("take")?)?;
+        index_read("take", &flat, Arc::new(plan))
+    }
+
+    /// `self` with elements of `source` put (or added, with `accumulate`) at positions of the flattened tensor.
+    pub fn put(&self, index: &Tensor, source: &Tensor, accumulate: bool) -> Result<Tensor> {
+        if index.numel() != source.numel() {
+            return Err(Error::shape(format!(
+                "put: expected source and index to have the same number of elements, but got {} and {}",
+                source.numel(),
+                index.numel()
+            )));
+        }
+        self.same_device(index, "put")?;
+        let flat = self.reshape([-1isize])?;
+        let plan = Plan::along(&flat, 0, &index.to_index("put")?.reshape([-1isize])?)?;
+        let values = source.reshape([-1isize])?;
+        index_write("put", &flat, Arc::new(plan), &values, accumulate, Place::Copy)?.reshape(self.shape())
+    }
+
+    /// [`Tensor::put`] in place.
+    pub fn put_(&self, index: &Tensor, source: &Tensor, accumulate: bool) -> Result<&Tensor> {
+        self.copy_(&self.put(index, source, accumulate)?)
+    }
+}

@@ -1,0 +1,127 @@
+//! Padding the last dimensions.
+
+use super::index::{Plan, index_read};
+use crate::Tensor;
+use crate::autograd::{record, recording};
+use rushlight_core::smallvec::smallvec;
+use rushlight_core::{DType, Dims, Error, Result, Scalar};
+use std::sync::Arc;
+
+/// What [`Tensor::pad`] puts around the elements.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum PadMode {
+    /// A number.
+    Constant(Scalar),
+    /// The elements mirrored at the first and last, which are not repeated.
+    Reflect,
+    /// The first and last element.
+    Replicate,
+    /// The elements from the other end.
+    Circular,
+}
+
+impl Default for PadMode {
+    fn default() -> Self {
+        PadMode::Constant(Scalar::Float(0.0))
+    }
+}
+
+/// The padded size of a dimension.
+fn grown(size: usize, before: isize, after: isize) -> Option<usize> {
+    size.checked_add_signed(before).and_then(|s| s.checked_add_signed(after)).or_else(|| {
+        // A large crop on one side may be made up for on the other.
+        usize::try_from((size as isize).checked_add(before)?.checked_add(after)?).ok()
+    })
+}
+
+impl Tensor {
+    /// Elements put before and after the last dimensions: `padding` is the last dimension's before and after, then the one before
+    /// it, and so on. Negative padding cuts.
+    ///
+    /// ```
+    /// use rushlight_tensor::{PadMode, Tensor};
+    /// let x = Tensor::new([[1i64, 2, 3]])?;
+    /// assert_eq!(x.pad(&[1, 1], PadMode::Constant(0.into()))?.to_vec::<i64>()?, [0, 1, 2, 3, 0]);
+    /// assert_eq!(x.pad(&[2, 0], PadMode::Reflect)?.to_vec::<i64>()?, [3, 2, 1, 2, 3]);
+    /// # Ok::<(), rushlight_core::Error>(())
+    /// ```
+    pub fn pad(&self, padding: &[isize], mode: PadMode) -> Result<Tensor> {
+        if padding.len() % 2 != 0 || padding.len() / 2 > self.rank() {
+            return Err(Error::value(format!(
+                "pad: padding {padding:?} must have two entries per padded dimension, of at most {} for shape {:?}",
+                self.rank(),
+                self.shape()
+            )));
+        }
+        let mut sides = vec![(0isize, 0isize); self.rank()];
+        for (pair, side) in padding.chunks_exact(2).zip(sides.iter_mut().rev()) {
+            *side = (pair[0], pair[1]);
+        }
+        let mut shape = Dims::new();
+        for (d, (&size, &(before, after))) in self.shape().iter().zip(&sides).enumerate() {
+            shape.push(grown(size, before, after).ok_or_else(|| {
+                Error::value(format!(
+                    "pad: the input size {size}, plus negative padding {before} and {after}, resulted in a negative output size \
+                     at dimension {d}"
+                ))
+            })?);
+        }
+        match mode {
+            PadMode::Constant(value) => self.pad_constant(&sides, &shape, value),
+            _ => self.pad_by_index(&sides, &shape, mode),
+        }
+    }
+
+    fn pad_constant(&self, sides: &[(isize, isize)], shape: &[usize], value: Scalar) -> Result<Tensor> {
+        let out = Tensor::full_with(shape, value, (self.dtype(), self.device()))?;
+        let (mut from, mut to) = (self.layout().clone(), out.layout().clone());
+        for (d, &(before, after)) in sides.iter().enumerate() {
+            let kept = grown(self.shape()[d], before.min(0), after.min(0)).unwrap_or(0);
+            from = from.slice(d, before.min(0).unsigned_abs(), kept, 1);
+            to = to.slice(d, before.max(0).unsigned_abs(), kept, 1);
+        }
+        if from.numel() > 0 {
+            out.backend().copy(self.view_as(&from), out.view_as(&to))?;
+        }
+        if self.dtype().is_float() && recording(&[self]) {
+            let back: Vec<isize> = sides.iter().rev().flat_map(|&(before, after)| [-before, -after]).collect();
+            record("constant_pad_nd", &[self], &out, move |_, dy| {
+                Ok(smallvec![Some(dy.pad(&back, PadMode::default())?)])
+            })?;
+        }
+        Ok(out)
+    }
+
+    fn pad_by_index(&self, sides: &[(isize, isize)], shape: &[usize], mode: PadMode) -> Result<Tensor> {
+        let Some(first) = sides.iter().position(|&s| s != (0, 0)) else { return self.copy() };
+        let mut list = vec![None; first];
+        for (d, &(before, after)) in sides.iter().enumerate().skip(first) {
+            let n = self.shape()[d] as isize;
+            let limit = match mode {
+                PadMode::Reflect => n - 1,
+                PadMode::Circular => n,
+                _ if n == 0 => 0,
+                _ => isize::MAX,
+            };
+            if before > limit || after > limit {
+                return Err(Error::value(format!(
+                    "pad: padding size should be {} the corresponding input dimension, but got: padding ({before}, {after}) at \
+                     dimension {d} of input {:?}",
+                    if mode == PadMode::Reflect { "less than" } else { "at most" },
+                    self.shape()
+                )));
+            }
+            let source = |i: isize| match mode {
+                PadMode::Reflect if i < 0 => -i,
+                PadMode::Reflect if i >= n => 2 * (n - 1) - i,
+                PadMode::Circular => i.rem_euclid(n),
+                _ => i.clamp(0, n - 1),
+            };
+            let line: Vec<i64> = (0..shape[d] as isize).map(|i| source(i - before) as i64).collect();
+            let mut along: Dims = smallvec![1; sides.len() - first];
+            along[d - first] = line.len();
+            list.push(Some(Tensor::new(line)?.to(&self.device())?.to_dtype(DType::I64)?.reshape(&along)?));
+        }
+        index_read("pad", self, Arc::new(Plan::new(self, &list)?))
+    }
+}

@@ -1,0 +1,232 @@
+//! What stands on order: distinct values, places in sorted rows, counts of values.
+
+use crate::Tensor;
+use crate::arg::{Arg, result_type};
+use crate::autograd::no_grad;
+use rushlight_core::{DType, Error, Result};
+
+/// Distinct values of a tensor; see [`Tensor::unique_full`].
+pub struct Unique {
+    /// The values.
+    pub values: Tensor,
+    /// For each element of the tensor, in its shape, where its value is in `values`.
+    pub inverse: Tensor,
+    /// How often each value occurs.
+    pub counts: Tensor,
+}
+
+/// The runs of equal neighbours of a vector.
+struct Runs {
+    /// Where runs start.
+    starts: Tensor,
+    /// For each element the number of its run.
+    run_of: Tensor,
+}
+
+impl Runs {
+    fn of(x: &Tensor) -> Result<Runs> {
+        let n = x.numel();
+        if n == 0 {
+            let none = Tensor::zeros_with([0], (DType::I64, x.device()))?;
+            return Ok(Runs { starts: none.clone(), run_of: none });
+        }
+        let first = Tensor::full_with([1], true, (DType::Bool, x.device()))?;
+        let changes = x.narrow(0, 1, n - 1)?.ne(&x.narrow(0, 0, n - 1)?)?;
+        let is_start = crate::cat(&[&first, &changes], 0)?;
+        Ok(Runs { starts: is_start.nonzero()?.select(1, 0)?.contiguous()?, run_of: is_start.cumsum(0)?.sub(1)? })
+    }
+
+    fn lengths(&self, n: usize) -> Result<Tensor> {
+        let end = Tensor::full_with([1], n, (DType::I64, self.starts.device()))?;
+        self.starts.diff(1, 0, None, Some(&end))
+    }
+}
+
+impl Tensor {
+    /// The distinct values in ascending order.
+    pub fn unique(&self) -> Result<Tensor> {
+        no_grad(|| {
+            let sorted = self.reshape([-1isize])?.sort(0, false)?.0;
+            sorted.index_select(0, &Runs::of(&sorted)?.starts)
+        })
+    }
+
+    /// The distinct values in ascending order, with the place of each element among them and how often each occurs.
+    ///
+    /// ```
+    /// # use rushlight_tensor::Tensor;
+    /// let u = Tensor::new([3i64, 1, 3])?.unique_full()?;
+    /// assert_eq!(u.values.to_vec::<i64>()?, [1, 3]);
+    /// assert_eq!(u.inverse.to_vec::<i64>()?, [1, 0, 1]);
+    /// assert_eq!(u.counts.to_vec::<i64>()?, [1, 2]);
+    /// # Ok::<(), rushlight_core::Error>(())
+    /// ```
+    pub fn unique_full(&self) -> Result<Unique> {
+        no_grad(|| {
+            let (sorted, order) = self.reshape([-1isize])?.sort(0, false)?;
+            let runs = Runs::of(&sorted)?;
+            let inverse = runs.run_of.zeros_like()?;
+            inverse.scatter_(0, &order, &runs.run_of)?;
+            Ok(Unique {
+                values: sorted.index_select(0, &runs.starts)?,
+                inverse: inverse.reshape(self.shape())?,
+                counts: runs.lengths(self.numel())?,
+            })
+        })
+    }
+
+    /// The first of each run of equal neighbours in the flattened tensor.
+    pub fn unique_consecutive(&self) -> Result<Tensor> {
+        no_grad(|| {
+            let flat = self.reshape([-1isize])?;
+            flat.index_select(0, &Runs::of(&flat)?.starts)
+        })
+    }
+
+    /// [`Tensor::unique_consecutive`] with the run of each element and the runs' lengths.
+    pub fn unique_consecutive_full(&self) -> Result<Unique> {
+        no_grad(|| {
+            let flat = self.reshape([-1isize])?;
+            let runs = Runs::of(&flat)?;
+            Ok(Unique {
+                values: flat.index_select(0, &runs.starts)?,
+                inverse: runs.run_of.reshape(self.shape())?,
+                counts: runs.lengths(self.numel())?,
+            })
+        })
+    }
+
+    /// Where values would go in this tensor's sorted rows (its last dimension) to keep them sorted: before equal ones, or after them
+    /// with `right`. One row serves any values; several need values with the same leading sizes.
+    ///
+    /// ```
+    /// # use rushlight_tensor::Tensor;
+    /// let edges = Tensor::new([1.0f32, 3.0, 5.0])?;
+    /// assert_eq!(edges.searchsorted(&Tensor::new([3.0f32, 6.0])?, false)?.to_vec::<i64>()?, [1, 3]);
+    /// # Ok::<(), rushlight_core::Error>(())
+    /// ```
+    pub fn searchsorted<'a>(&self, values: impl Into<Arg<'a>>, right: bool) -> Result<Tensor> {
+        let name = "searchsorted";
+        let values = match values.into() {
+            Arg::Tensor(t) => t.clone(),
+            Arg::Scalar(s) => Tensor::full_with([], s, (self.dtype(), self.device()))?,
+        };
+        self.same_device(&values, name)?;
+        if self.dtype() != values.dtype() {
+            return Err(Error::dtype(format!(
+                "{name}: boundary tensor and input value tensor should have same dtype, but got {} and {}",
+                self.dtype(),
+                values.dtype()
+            )));
+        }
+        let (rank, one_row) = (self.rank(), self.rank() == 1);
+        let same_rows = rank > 1 && values.rank() == rank && values.shape()[..rank - 1] == self.shape()[..rank - 1];
+        if !one_row && !same_rows {
+            return Err(Error::shape(format!(
+                "{name}: boundaries tensor should be 1 dimension or the first N-1 dimensions of boundaries tensor and input value tensor \
+                 must match, but got boundaries tensor {:?} and input value tensor {:?}",
+                self.shape(),
+                values.shape()
+            )));
+        }
+        let out = values.uninit_like(values.shape(), DType::I64)?;
+        if out.numel() > 0 {
+            let rows: usize = self.shape()[..rank - 1].iter().product();
+            let (sorted, flat) = no_grad(|| -> Result<_> {
+                if one_row {
+                    return Ok((self.clone(), values.reshape([-1isize])?));
+                }
+                Ok((self.reshape([rows, self.shape()[rank - 1]])?, values.reshape([rows, values.shape()[rank - 1]])?))
+            })?;
+            let layout = rushlight_core::Layout::contiguous(flat.shape())?;
+            out.backend().searchsorted(sorted.view(), flat.view(), right, out.view_as(&layout))?;
+        }
+        Ok(out)
+    }
+
+    /// The bucket each element falls into, given ascending boundaries: [`Tensor::searchsorted`] the other way round.
+    pub fn bucketize(&self, boundaries: &Tensor, right: bool) -> Result<Tensor> {
+        if boundaries.rank() != 1 {
+            return Err(Error::shape(format!(
+                "bucketize: boundaries tensor must be 1 dimension, but got dim({})",
+                boundaries.rank()
+            )));
+        }
+        boundaries.searchsorted(self, right).map_err(|e| e.within("bucketize"))
+    }
+
+    /// How often each of 0, 1, 2, … occurs in a vector of integers, or the sum of the weights where it occurs; at least `minlength`
+    /// entries.
+    pub fn bincount(&self, weights: Option<&Tensor>, minlength: usize) -> Result<Tensor> {
+        let negative = || Error::value("bincount only supports 1-d non-negative integral inputs");
+        if self.rank() != 1 || !self.dtype().is_int() {
+            return Err(negative());
+        }
+        if let Some(w) = weights
+            && w.shape() != self.shape()
+        {
+            return Err(Error::shape(format!(
+                "bincount: weights should be 1-d and have the same length as input: {:?} against {:?}",
+                w.shape(),
+                self.shape()
+            )));
+        }
+        let mut length = minlength;
+        if self.numel() > 0 {
+            if self.min()?.item::<i64>()? < 0 {
+                return Err(negative());
+            }
+            length = length.max((self.max()?.item::<i64>()? as usize).saturating_add(1));
+        }
+        let values = match weights {
+            None => Tensor::ones_with(self.shape(), (DType::I64, self.device()))?,
+            Some(w) if w.dtype() == DType::F32 => w.detach(),
+            Some(w) => w.detach().to_dtype(DType::F64)?,
+        };
+        let out = Tensor::zeros_with([length], (values.dtype(), self.device()))?;
+        out.scatter_add_(0, self, &values)?;
+        Ok(out)
+    }
+
+    /// How many elements fall into each of `bins` bins of equal width from `min` to `max`; if those are equal, from the smallest
+    /// element to the largest. Elements outside and NaN do not count.
+    pub fn histc(&self, bins: usize, min: f64, max: f64) -> Result<Tensor> {
+        self.needs_float("histc")?;
+        if bins == 0 {
+            return Err(Error::value("histc: bins must be > 0"));
+        }
+        no_grad(|| {
+            let (mut low, mut high) = (min, max);
+            if low == high && self.numel() > 0 {
+                (low, high) = (self.min()?.item()?, self.max()?.item()?);
+            }
+            if low == high {
+                (low, high) = (low - 1.0, high + 1.0);
+            }
+            if !low.is_finite() || !high.is_finite() {
+                return Err(Error::value(format!("histc: range of [{low}, {high}] is not finite")));
+            }
+            if low > high {
+                return Err(Error::value("histc: max must be larger than min"));
+            }
+            let inside = self.masked_select(&self.ge(low)?.logical_and(&self.le(high)?)?)?;
+            let place = inside.sub(low)?.mul(bins as f64)?.div(high - low)?.floor()?.to_dtype(DType::I64)?;
+            place.clamp_max(bins - 1)?.bincount(None, bins)?.to_dtype(self.dtype())
+        })
+    }
+
+    /// Where the elements are among those of `test`.
+    pub fn isin(&self, test: &Tensor) -> Result<Tensor> {
+        self.same_device(test, "isin")?;
+        if test.numel() == 0 {
+            return Tensor::full_with(self.shape(), false, (DType::Bool, self.device()));
+        }
+        no_grad(|| {
+            let dtype = result_type(&[Arg::Tensor(self), Arg::Tensor(test)]);
+            let x = self.to_dtype(dtype)?;
+            let sorted = test.to_dtype(dtype)?.reshape([-1isize])?.sort(0, false)?.0;
+            let place = sorted.searchsorted(&x, false)?.clamp_max(sorted.numel() - 1)?;
+            sorted.take(&place)?.eq(&x)
+        })
+    }
+}

@@ -1,0 +1,266 @@
+//! Variance, norms, medians and quantiles.
+
+use super::reduce::Mask;
+use crate::Tensor;
+use crate::autograd::{Ctx, Saved, record, recording};
+use rushlight_core::backend::{Operand, Reduce};
+use rushlight_core::smallvec::smallvec;
+use rushlight_core::{DType, Dims, Error, Pointwise, Result};
+
+/// The gradient of a variance: `dy * 2 / (count - correction) * (x - mean)`. `dy` has the reduced dimensions at size one.
+fn var_grad(ctx: &Ctx, dy: &Tensor, x: &Tensor, mask: &Mask, correction: f64) -> Result<Tensor> {
+    let dims: Vec<isize> = (0..mask.len()).filter(|&d| mask[d]).map(|d| d as isize).collect();
+    let mean = if dims.is_empty() { x.clone() } else { x.mean_dims(&dims, true)? };
+    let freedom = x.reduced_count(mask) as f64 - correction;
+    if freedom <= 0.0 {
+        // The limit of the formula, as PyTorch takes it.
+        let slope = crate::where_(&x.eq(&mean)?, f64::NAN, f64::INFINITY)?.to_dtype(dy.dtype())?;
+        return slope.mul(dy);
+    }
+    if ctx.recording() {
+        return x.sub(&mean)?.mul(&dy.mul(2.0 / freedom)?);
+    }
+    // One pass: the derivative of a squared error is the formula.
+    let scaled = dy.div(freedom)?;
+    let out = x.uninit_like(x.shape(), x.dtype())?;
+    if out.numel() > 0 {
+        let (dy_layout, mean_layout) = (scaled.layout().expand(x.shape())?, mean.layout().expand(x.shape())?);
+        let values = [
+            Some(Operand::Tensor(scaled.view_as(&dy_layout))),
+            Some(Operand::Tensor(x.view())),
+            Some(Operand::Tensor(mean.view_as(&mean_layout))),
+            None,
+            None,
+        ];
+        out.backend().pointwise_grad(Pointwise::MseLoss, 0, x.dtype().compute(), values, &[], out.view())?;
+    }
+    Ok(out)
+}
+
+impl Tensor {
+    /// Variance of all elements, with `count - correction` as divisor; PyTorch's default correction is 1.
+    pub fn var(&self, correction: f64) -> Result<Tensor> {
+        self.var_dims(&[], correction, false)
+    }
+
+    /// Variance over the named dimensions (none named: all), with `count - correction` as divisor.
+    ///
+    /// ```
+    /// # use rushlight_tensor::Tensor;
+    /// let x = Tensor::new([[1.0f32, 3.0], [2.0, 8.0]])?;
+    /// assert_eq!(x.var_dims(&[1], 1.0, false)?.to_vec::<f32>()?, [2.0, 18.0]);
+    /// # Ok::<(), rushlight_core::Error>(())
+    /// ```
+    pub fn var_dims(&self, dims: &[isize], correction: f64, keepdim: bool) -> Result<Tensor> {
+        self.needs_float("var")?;
+        let mask = self.reduced(dims)?;
+        let out = self.reduce(Reduce::Var { correction }, &mask, keepdim, self.dtype())?;
+        if recording(&[self]) {
+            let (kept, x) = (self.kept_shape(&mask), Saved::input(self));
+            record("var", &[self], &out, move |ctx, dy| {
+                Ok(smallvec![Some(var_grad(ctx, &dy.reshape(&kept)?, &ctx.get(&x)?, &mask, correction)?)])
+            })?;
+        }
+        Ok(out)
+    }
+
+    /// Standard deviation of all elements, with `count - correction` as divisor; PyTorch's default correction is 1.
+    pub fn std(&self, correction: f64) -> Result<Tensor> {
+        self.std_dims(&[], correction, false)
+    }
+
+    /// Standard deviation over the named dimensions (none named: all). Where it is zero, so is its gradient.
+    pub fn std_dims(&self, dims: &[isize], correction: f64, keepdim: bool) -> Result<Tensor> {
+        self.needs_float("std")?;
+        let mask = self.reduced(dims)?;
+        let out = self.reduce(Reduce::Var { correction }, &mask, keepdim, self.dtype())?;
+        out.sqrt_()?;
+        if recording(&[self]) {
+            let (kept, x, y) = (self.kept_shape(&mask), Saved::input(self), Saved::output(&out, 0));
+            record("std", &[self], &out, move |ctx, dy| {
+                let y = ctx.get(&y)?;
+                let dvar = dy.div(&y.mul(2.0)?)?.masked_fill(&y.eq(0)?, 0.0)?;
+                Ok(smallvec![Some(var_grad(ctx, &dvar.reshape(&kept)?, &ctx.get(&x)?, &mask, correction)?)])
+            })?;
+        }
+        Ok(out)
+    }
+
+    /// Variance and mean over the named dimensions (none named: all).
+    pub fn var_mean(&self, dims: &[isize], correction: f64, keepdim: bool) -> Result<(Tensor, Tensor)> {
+        Ok((self.var_dims(dims, correction, keepdim)?, self.mean_dims(dims, keepdim)?))
+    }
+
+    /// Standard deviation and mean over the named dimensions (none named: all).
+    pub fn std_mean(&self, dims: &[isize], correction: f64, keepdim: bool) -> Result<(Tensor, Tensor)> {
+        Ok((self.std_dims(dims, correction, keepdim)?, self.mean_dims(dims, keepdim)?))
+    }
+
+    /// The p-norm of all elements; `p` may be 0 (how many are not zero), infinite or negative. PyTorch's default is 2.
+    pub fn norm(&self, p: f64) -> Result<Tensor> {
+        self.norm_dims(p, &[], false)
+    }
+
+    /// The p-norm over the named dimensions (none named: all), taken together as one vector.
+    ///
+    /// ```
+    /// # use rushlight_tensor::Tensor;
+    /// let x = Tensor::new([[3.0f32, 4.0], [6.0, 8.0]])?;
+    /// assert_eq!(x.norm_dims(2.0, &[1], false)?.to_vec::<f32>()?, [5.0, 10.0]);
+    /// # Ok::<(), rushlight_core::Error>(())
+    /// ```
+    pub fn norm_dims(&self, p: f64, dims: &[isize], keepdim: bool) -> Result<Tensor> {
+        self.needs_float("norm")?;
+        let mask = self.reduced(dims)?;
+        if (p < 0.0 || p.is_infinite()) && self.reduced_count(&mask) == 0 {
+            return Err(Error::value(format!(
+                "norm: cannot compute the {p} norm on an empty dimension because the operation does not have an identity (shape {:?})",
+                self.shape()
+            )));
+        }
+        let out = self.reduce(Reduce::Norm { p }, &mask, keepdim, self.dtype())?;
+        if recording(&[self]) {
+            let (kept, x, y) = (self.kept_shape(&mask), Saved::input(self), Saved::output(&out, 0));
+            record("norm", &[self], &out, move |ctx, dy| {
+                let (x, y, dy) = (ctx.get(&x)?, ctx.get(&y)?.reshape(&kept)?, dy.reshape(&kept)?);
+                Ok(smallvec![Some(norm_grad(&dy, &x, &y, p, &mask)?)])
+            })?;
+        }
+        Ok(out)
+    }
+
+    /// Another name of [`Tensor::norm_dims`], as in `torch.linalg`.
+    pub fn vector_norm(&self, ord: f64, dims: &[isize], keepdim: bool) -> Result<Tensor> {
+        self.norm_dims(ord, dims, keepdim)
+    }
+
+    /// The Frobenius norm of the matrices in two dimensions (PyTorch's defaults are -2 and -1).
+    pub fn frobenius_norm(&self, dims: [isize; 2], keepdim: bool) -> Result<Tensor> {
+        if self.rank() < 2 {
+            return Err(Error::shape(format!(
+                "frobenius_norm: the input must have at least 2 dimensions, got shape {:?}",
+                self.shape()
+            )));
+        }
+        self.norm_dims(2.0, &dims, keepdim)
+    }
+
+    /// Indices of the medians along `dim`, kept at size one. NaN counts as a row's median, or not at all.
+    fn median_indices(&self, dim: usize, skip_nan: bool) -> Result<Tensor> {
+        let d = dim as isize;
+        let order = self.argsort(d, false)?;
+        let n = self.shape()[dim] as i64;
+        if !self.dtype().is_float() {
+            return order.narrow(d, ((n - 1) / 2) as isize, 1);
+        }
+        let nans = self.isnan()?.sum_dims(&[d], true)?;
+        let place = if skip_nan {
+            nans.rsub(n - 1)?.floor_divide(2)?.clamp_min(0)?
+        } else {
+            // NaN is sorted to the end: the first of them, if there is one.
+            crate::where_(&nans.gt(0)?, &nans.rsub(n)?, (n - 1) / 2)?
+        };
+        order.gather(d, &place)
+    }
+
+    fn median_along(&self, name: &'static str, dim: isize, keepdim: bool, skip_nan: bool) -> Result<(Tensor, Tensor)> {
+        let dim = self.dim(dim).map_err(|e| e.within(name))?;
+        if self.rank() == 0 {
+            return self.reshape([1usize])?.median_along(name, 0, false, skip_nan);
+        }
+        if self.shape()[dim] == 0 {
+            return Err(Error::index(format!("{name}: expected reduction dim {dim} to have non-zero size")));
+        }
+        let indices = crate::autograd::no_grad(|| self.median_indices(dim, skip_nan))?;
+        let values = self.gather(dim as isize, &indices)?;
+        if keepdim {
+            return Ok((values, indices));
+        }
+        Ok((values.squeeze_dims(&[dim as isize])?, indices.squeeze_dims(&[dim as isize])?))
+    }
+
+    fn median_whole(&self, name: &'static str, skip_nan: bool) -> Result<Tensor> {
+        if self.numel() == 0 {
+            return self.full_number(f64::NAN);
+        }
+        let out =
+            crate::autograd::no_grad(|| self.reshape([-1isize])?.median_along(name, 0, false, skip_nan)?.0.copy())?;
+        self.record_shared(name, &out, &self.reduced(&[])?)?;
+        Ok(out)
+    }
+
+    fn full_number(&self, value: f64) -> Result<Tensor> {
+        Tensor::full_with([], value, (self.dtype(), self.device()))
+    }
+
+    /// The median of all elements, the lower of two middle ones; NaN if any is. Equal ones share the gradient.
+    pub fn median(&self) -> Result<Tensor> {
+        self.median_whole("median", false)
+    }
+
+    /// The median along `dim`, the lower of two middle ones, and where it is.
+    pub fn median_dim(&self, dim: isize, keepdim: bool) -> Result<(Tensor, Tensor)> {
+        self.median_along("median", dim, keepdim, false)
+    }
+
+    /// The median of all elements that are not NaN.
+    pub fn nanmedian(&self) -> Result<Tensor> {
+        self.median_whole("nanmedian", true)
+    }
+
+    /// The median of the elements along `dim` that are not NaN, and where it is.
+    pub fn nanmedian_dim(&self, dim: isize, keepdim: bool) -> Result<(Tensor, Tensor)> {
+        self.median_along("nanmedian", dim, keepdim, true)
+    }
+
+    /// The value below which a fraction `q` of the elements lies, between neighbours by linear interpolation; along a dimension or of
+    /// all. NaN if any element is.
+    pub fn quantile(&self, q: f64, dim: Option<isize>, keepdim: bool) -> Result<Tensor> {
+        self.needs_float("quantile")?;
+        if !(0.0..=1.0).contains(&q) {
+            return Err(Error::value(format!("quantile: q must be in the range [0, 1] but got {q}")));
+        }
+        let Some(dim) = dim else {
+            let out = self.reshape([-1isize])?.quantile(q, Some(0), false)?;
+            return if keepdim { out.reshape(&smallvec![1usize; self.rank()] as &Dims) } else { Ok(out) };
+        };
+        let d = self.dim(dim).map_err(|e| e.within("quantile"))? as isize;
+        let x = self.at_least_1d()?;
+        let n = x.size(d)?;
+        if n == 0 {
+            return Err(Error::value("quantile: the input must have at least one element along the dimension"));
+        }
+        let (sorted, place) = (x.sort(d, false)?.0, q * (n - 1) as f64);
+        let low = sorted.narrow(d, place.floor() as isize, 1)?;
+        let high = sorted.narrow(d, place.ceil() as isize, 1)?;
+        let out = low.lerp(&high, place.fract())?.masked_fill(&x.isnan()?.any_dims(&[d], true)?, f64::NAN)?;
+        if self.rank() == 0 {
+            return out.reshape([0usize; 0]);
+        }
+        if keepdim { Ok(out) } else { out.squeeze_dims(&[d]) }
+    }
+}
+
+/// The gradient of a p-norm; `dy` and `y` have the reduced dimensions at size one.
+fn norm_grad(dy: &Tensor, x: &Tensor, y: &Tensor, p: f64, mask: &Mask) -> Result<Tensor> {
+    let unless_zero = |t: Tensor| t.masked_fill(&y.eq(0)?, 0.0);
+    if p == 0.0 {
+        x.zeros_like()
+    } else if p == 1.0 {
+        x.sign()?.mul(dy)
+    } else if p == 2.0 {
+        x.mul(&unless_zero(dy.div(y)?)?)
+    } else if p.is_infinite() {
+        // Equal extremes share.
+        let hit = x.abs()?.eq(y)?;
+        let dims: Vec<isize> = (0..mask.len()).filter(|&d| mask[d]).map(|d| d as isize).collect();
+        let counts = if dims.is_empty() { hit.to_dtype(DType::I64)? } else { hit.sum_dims(&dims, true)? };
+        crate::where_(&hit, &x.sign()?.mul(&dy.div(&counts)?)?, 0.0)
+    } else if p < 1.0 {
+        let slope = x.sign()?.mul(&x.abs()?.pow(p - 1.0)?)?.masked_fill(&x.eq(0)?, 0.0)?;
+        slope.mul(&dy.mul(&y.pow(1.0 - p)?)?)
+    } else {
+        let slope = if p < 2.0 { x.sign()?.mul(&x.abs()?.pow(p - 1.0)?)? } else { x.mul(&x.abs()?.pow(p - 2.0)?)? };
+        slope.mul(&unless_zero(dy.div(&y.pow(p - 1.0)?)?)?)
+    }
+}
