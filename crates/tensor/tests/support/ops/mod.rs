@@ -1,11 +1,17 @@
 //! Op names to calls of our API, by family.
 
 mod activation;
+mod attention;
 mod binary;
+mod conv;
 mod creation;
 mod linalg;
+mod loss;
 mod matmul;
+mod norm;
 mod pointwise;
+mod pool;
+mod resize;
 mod ternary;
 
 use super::args::Args;
@@ -15,8 +21,21 @@ use rushlight_tensor::Tensor;
 /// A call with recorded arguments.
 pub type Op = fn(&Args) -> Result<Vec<Tensor>>;
 
-const TABLES: &[&[(&str, Op)]] =
-    &[activation::OPS, binary::OPS, creation::OPS, linalg::OPS, matmul::OPS, pointwise::OPS, ternary::OPS];
+const TABLES: &[&[(&str, Op)]] = &[
+    activation::OPS,
+    attention::OPS,
+    binary::OPS,
+    conv::OPS,
+    creation::OPS,
+    linalg::OPS,
+    loss::OPS,
+    matmul::OPS,
+    norm::OPS,
+    pointwise::OPS,
+    pool::OPS,
+    resize::OPS,
+    ternary::OPS,
+];
 
 /// The call behind a name.
 pub fn find(name: &str) -> Option<Op> {
