@@ -12,6 +12,7 @@ pub mod gather;
 pub mod gemm;
 pub mod index;
 pub mod isa;
+pub mod linalg;
 pub mod lane;
 pub mod linalg;
 pub mod pointwise;

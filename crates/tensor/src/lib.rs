@@ -5,21 +5,33 @@
 
 mod arg;
 pub mod autograd;
+mod display;
 mod expr;
 mod memory;
 mod ops;
 mod tensor;
 
 pub use arg::{Arg, result_type};
+pub use display::{PrintOptions, printoptions, set_printoptions};
 pub use memory::{empty_cache, memory_stats, reset_peak_memory, synchronize};
+pub use ops::attention::AttentionOptions;
+pub use ops::batch_norm::{BatchNormOptions, InstanceNormOptions};
+pub use ops::conv::{ConvOptions, ConvTransposeOptions, Padding};
 pub use ops::create::{Options, TensorData};
+pub use ops::cross_entropy::CrossEntropyOptions;
+pub use ops::einsum::einsum;
 pub use ops::gather::ScatterReduce;
 pub use ops::indexing::IndexItem::{Ellipsis, NewAxis};
 pub use ops::indexing::{IndexItem, IntoIndex, slice};
+pub use ops::interpolate::{InterpolateMode, InterpolateOptions};
 pub use ops::join::{Indexing, block_diag, cartesian_prod, cat, dstack, hstack, meshgrid, stack, vstack};
+pub use ops::linalg::SolveTriangular;
+pub use ops::loss::{Reduction, TripletMargin};
 pub use ops::math::where_;
 pub use ops::pad::PadMode;
+pub use ops::pool::{AvgPool, MaxPool, OutputSize};
 pub use ops::rearrange::{tril_indices, triu_indices};
 pub use ops::search::Unique;
+pub use ops::sizes::Sizes;
 pub use ops::view::IntoShape;
 pub use tensor::Tensor;

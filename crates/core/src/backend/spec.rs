@@ -259,12 +259,13 @@ pub enum Linalg {
         /// Whether `q` is square.
         complete: bool,
     },
-    /// `a [m, n]` to `u [m, k]`, `s [min(m, n)]`, `vh [k, n]`; square `u` and `vh` if full.
+    /// `a [m, n]` to `u [m, k]`, `s [min(m, n)]`, `vh [k, n]`; square `u` and `vh` if full. To `s` alone if it is the only output.
     Svd {
         /// Whether `u` and `vh` are square.
         full_matrices: bool,
     },
-    /// Symmetric `a [n, n]` (lower triangle read) to ascending values `[n]` and vectors `[n, n]`.
+    /// Symmetric `a [n, n]` (lower triangle read) to ascending values `[n]` and vectors `[n, n]`. To the values alone if they are
+    /// the only output.
     Eigh,
     /// `a [m, n]`, `b [m, r]` to the least-squares `x [n, r]` of least norm.
     Lstsq,

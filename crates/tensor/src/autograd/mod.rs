@@ -7,6 +7,7 @@
 mod checkpoint;
 mod engine;
 mod function;
+mod gradcheck;
 mod hooks;
 mod inplace;
 pub(crate) mod mode;
@@ -16,6 +17,7 @@ mod saved;
 pub use checkpoint::checkpoint;
 pub use engine::{Backward, grad};
 pub use function::{Context, Function, apply};
+pub use gradcheck::{gradcheck, gradgradcheck};
 pub use hooks::HookHandle;
 pub use mode::{
     ModeGuard, enable_grad, inference_mode, is_anomaly_enabled, is_grad_enabled, no_grad, set_detect_anomaly,

@@ -211,7 +211,6 @@ fn not_bools(name: &str, a: &Tensor, b: Arg) -> Result<()> {
 
 /// Integer division by zero is an error, as in PyTorch; float division is not.
 fn no_zero_divisor(name: &str, a: &Tensor, b: Arg) -> Result<()> {
-    let zero = || Error::value(format!("{name}: integer division by zero (\"ZeroDivisionError\")"));
     if result_type(&[Arg::Tensor(a), b]).is_float() {
         return Ok(());
     }
@@ -219,7 +218,11 @@ fn no_zero_divisor(name: &str, a: &Tensor, b: Arg) -> Result<()> {
         Arg::Scalar(s) => s.to_i64() == 0,
         Arg::Tensor(t) => crate::autograd::no_grad(|| t.eq(0)?.any()?.item::<bool>())?,
     };
-    if bad { Err(zero()) } else { Ok(()) }
+    if bad { Err(zero_divisor(name)) } else { Ok(()) }
+}
+
+fn zero_divisor(name: &str) -> Error {
+    Error::value(format!("{name}: integer division by zero (\"ZeroDivisionError\")"))
 }
 
 /// Integers to negative integer powers are no integers.
@@ -430,6 +433,20 @@ impl Tensor {
     /// A number divided by each element.
     pub fn rdiv(&self, a: impl Into<Scalar>) -> Result<Tensor> {
         pointwise(Pointwise::Div, &[Arg::Scalar(a.into()), Arg::Tensor(self)], &[])
+    }
+
+    /// Remainder of a number divided by each element, with the sign of the element.
+    pub fn rremainder(&self, a: impl Into<Scalar>) -> Result<Tensor> {
+        let a = a.into();
+        if !result_type(&[Arg::Tensor(self), Arg::Scalar(a)]).is_float() && crate::autograd::no_grad(|| self.eq(0)?.any()?.item::<bool>())? {
+            return Err(zero_divisor("rremainder"));
+        }
+        pointwise(Pointwise::Remainder, &[Arg::Scalar(a), Arg::Tensor(self)], &[])
+    }
+
+    /// A number times the logarithm of each element; zero if the number is.
+    pub fn rxlogy(&self, a: impl Into<Scalar>) -> Result<Tensor> {
+        pointwise(Pointwise::Xlogy, &[Arg::Scalar(a.into()), Arg::Tensor(self)], &[])
     }
 
     /// `x` where positive, else `x * weight`; `weight` has one element, or one per channel (dimension 1).

@@ -1,22 +1,36 @@
 //! Every op: its shape rule, dtype rule and derivative, by family.
 
+pub(crate) mod attention;
+pub(crate) mod batch_norm;
 mod cast;
+pub(crate) mod conv;
 pub(crate) mod create;
+pub(crate) mod cross_entropy;
+mod distance;
+pub(crate) mod einsum;
 mod extremum;
 pub(crate) mod gather;
 mod index;
 pub(crate) mod indexing;
+pub(crate) mod interpolate;
 pub(crate) mod join;
+pub(crate) mod linalg;
+pub(crate) mod loss;
 mod mask;
 pub(crate) mod math;
+mod matmul;
+mod norm;
 mod operators;
 pub(crate) mod pad;
 pub(crate) mod pointwise;
+pub(crate) mod pool;
 mod random;
 pub(crate) mod rearrange;
 mod reduce;
 mod scan;
 pub(crate) mod search;
+pub(crate) mod sizes;
+mod softmax;
 mod sort;
 mod statistics;
 pub(crate) mod view;

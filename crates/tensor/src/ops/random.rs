@@ -220,7 +220,7 @@ impl Tensor {
         self.dropout_from(p, stream)
     }
 
-    fn dropout_from(&self, p: f64, stream: rushlight_core::Philox) -> Result<Tensor> {
+    pub(crate) fn dropout_from(&self, p: f64, stream: rushlight_core::Philox) -> Result<Tensor> {
         let out = self.uninit_like(self.shape(), self.dtype())?;
         if out.numel() > 0 {
             self.backend().dropout(self.view(), p, stream, out.view())?;

@@ -1,0 +1,99 @@
+//! One width and one notation for all elements of a tensor.
+
+use super::PrintOptions;
+use crate::Tensor;
+use rushlight_core::{DType, Result};
+
+/// Elements brought to the host.
+pub(super) enum Values {
+    Float(Vec<f64>),
+    Int(Vec<i64>),
+    Bool(Vec<bool>),
+}
+
+impl Values {
+    pub(super) fn read(t: &Tensor) -> Result<Self> {
+        Ok(match t.dtype() {
+            DType::Bool => Values::Bool(t.to_vec()?),
+            d if d.is_float() => Values::Float(t.to_vec()?),
+            _ => Values::Int(t.to_vec()?),
+        })
+    }
+}
+
+enum Notation {
+    /// Integers and truth values.
+    Plain,
+    /// Floats that all are whole: `1.`
+    Whole,
+    Fixed,
+    Scientific,
+}
+
+/// How the elements are written.
+pub(super) struct Column {
+    pub(super) width: usize,
+    precision: usize,
+    notation: Notation,
+}
+
+impl Column {
+    /// The narrowest column that shows every element; the rule for floats is PyTorch's and looks only at finite ones that are not zero.
+    pub(super) fn fit(values: &Values, options: &PrintOptions) -> Self {
+        let precision = options.precision;
+        let mut column = Column { width: 1, precision, notation: Notation::Plain };
+        match values {
+            Values::Bool(v) => column.width = if v.contains(&false) { 5 } else { 4 },
+            Values::Int(v) => column.width = v.iter().map(|x| x.to_string().len()).max().unwrap_or(1),
+            Values::Float(v) => {
+                let telling: Vec<f64> = v.iter().copied().filter(|x| x.is_finite() && *x != 0.0).collect();
+                let largest = telling.iter().fold(0.0f64, |m, x| m.max(x.abs()));
+                let smallest = telling.iter().fold(f64::INFINITY, |m, x| m.min(x.abs()));
+                let whole = telling.iter().all(|x| *x == x.ceil());
+                let wide = largest / smallest > 1000.0 || largest > 1e8 || smallest < 1e-4;
+                column.notation = match !telling.is_empty() && options.sci_mode.unwrap_or(wide) {
+                    true => Notation::Scientific,
+                    false if whole => Notation::Whole,
+                    false => Notation::Fixed,
+                };
+                column.width = telling.iter().map(|&x| column.float(x).len()).max().unwrap_or(1);
+            }
+        }
+        column
+    }
+
+    /// Element `i`, right-aligned.
+    pub(super) fn write(&self, values: &Values, i: usize) -> String {
+        let text = match values {
+            Values::Bool(v) => if v.get(i) == Some(&true) { "True" } else { "False" }.to_string(),
+            Values::Int(v) => v.get(i).map(|x| x.to_string()).unwrap_or_default(),
+            Values::Float(v) => v.get(i).map(|&x| self.float(x)).unwrap_or_default(),
+        };
+        format!("{text:>width$}", width = self.width)
+    }
+
+    fn float(&self, x: f64) -> String {
+        if x.is_nan() {
+            return "nan".to_string();
+        }
+        if x.is_infinite() {
+            return if x > 0.0 { "inf" } else { "-inf" }.to_string();
+        }
+        match self.notation {
+            Notation::Whole => format!("{x:.0}."),
+            Notation::Scientific => scientific(x, self.precision),
+            Notation::Plain | Notation::Fixed => format!("{x:.*}", self.precision),
+        }
+    }
+}
+
+/// C's `%.*e`: a sign and at least two digits in the exponent.
+fn scientific(x: f64, precision: usize) -> String {
+    let text = format!("{x:.precision$e}");
+    let Some((mantissa, exponent)) = text.split_once('e') else { return text };
+    let (sign, digits) = match exponent.strip_prefix('-') {
+        Some(digits) => ('-', digits),
+        None => ('+', exponent),
+    };
+    format!("{mantissa}e{sign}{digits:0>2}")
+}

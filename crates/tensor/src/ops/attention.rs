@@ -1,0 +1,325 @@
+//! Scaled dot-product attention: a fused kernel that stores no scores, and the same as ops for second derivatives.
+
+use super::math::where_;
+use super::norm::wide;
+use crate::Tensor;
+use crate::autograd::{Saved, no_grad, record, recording};
+use rushlight_core::backend::Attention;
+use rushlight_core::layout::broadcast_shapes;
+use rushlight_core::rng::default_generator;
+use rushlight_core::smallvec::smallvec;
+use rushlight_core::{DType, Dims, Error, Layout, Philox, Result};
+
+/// The optional arguments of [`Tensor::scaled_dot_product_attention`].
+#[derive(Clone, Copy, Default)]
+pub struct AttentionOptions<'a> {
+    attn_mask: Option<&'a Tensor>,
+    dropout_p: f64,
+    is_causal: bool,
+    scale: Option<f64>,
+    enable_gqa: bool,
+}
+
+impl<'a> AttentionOptions<'a> {
+    /// A mask that broadcasts to `[.., queries, keys]`: `bool` (true takes part), or a float that is added to the scores.
+    pub fn attn_mask(mut self, mask: impl Into<Option<&'a Tensor>>) -> Self {
+        self.attn_mask = mask.into();
+        self
+    }
+
+    /// The probability of dropping an attention weight; 0 unless set. Applied whenever set: pass 0 in evaluation.
+    pub fn dropout_p(mut self, p: f64) -> Self {
+        self.dropout_p = p;
+        self
+    }
+
+    /// Whether query `i` sees keys `0..=i` only.
+    pub fn is_causal(mut self, is_causal: bool) -> Self {
+        self.is_causal = is_causal;
+        self
+    }
+
+    /// The factor of the scores; `1 / sqrt(head size)` unless set.
+    pub fn scale(mut self, scale: impl Into<Option<f64>>) -> Self {
+        self.scale = scale.into();
+        self
+    }
+
+    /// Whether keys and values may have fewer heads, each serving several neighbouring query heads.
+    pub fn enable_gqa(mut self, enable: bool) -> Self {
+        self.enable_gqa = enable;
+        self
+    }
+}
+
+/// What is asked for besides the tensors.
+#[derive(Clone, Copy)]
+struct Plan {
+    causal: bool,
+    scale: f64,
+    dropout: Option<(f64, Philox)>,
+}
+
+/// Operands as `[batch, heads, length, size]`.
+struct Operands {
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Option<Tensor>,
+}
+
+impl Operands {
+    fn spec(&self, plan: &Plan) -> Attention<'_> {
+        Attention {
+            q: self.q.view(),
+            k: self.k.view(),
+            v: self.v.view(),
+            mask: self.mask.as_ref().map(|m| m.view()),
+            causal: plan.causal,
+            scale: plan.scale,
+            dropout: plan.dropout,
+        }
+    }
+
+    /// Keys or values once per query head.
+    fn per_query_head(&self, t: &Tensor) -> Result<Tensor> {
+        let (heads, [batch, kv_heads, length, size]) = (self.q.shape()[1], four(t));
+        if heads == kv_heads {
+            return Ok(t.clone());
+        }
+        let group = heads / kv_heads;
+        t.unsqueeze(2)?.expand([batch, kv_heads, group, length, size])?.reshape([batch, heads, length, size])
+    }
+
+    /// Attention weights before dropout, of recorded ops; `k` has a head per query head. A query that sees nothing has none.
+    fn weights(&self, plan: &Plan, k: &Tensor) -> Result<Tensor> {
+        let mut scores = self.q.mul(plan.scale)?.matmul(&k.transpose(-2, -1)?)?;
+        let (l, s) = (scores.shape()[2], scores.shape()[3]);
+        match &self.mask {
+            Some(mask) if mask.dtype() == DType::Bool => scores = where_(mask, &scores, f64::NEG_INFINITY)?,
+            Some(mask) => scores = scores.add(mask)?,
+            None => {}
+        }
+        if plan.causal {
+            let position = |n: usize| Tensor::arange_with(0, n, 1, (DType::I64, scores.device()));
+            let visible = position(l)?.unsqueeze(1)?.ge(&position(s)?)?;
+            scores = where_(&visible, &scores, f64::NEG_INFINITY)?;
+        }
+        if self.mask.is_none() && !plan.causal {
+            return scores.softmax(-1);
+        }
+        let blind = no_grad(|| scores.eq(f64::NEG_INFINITY)?.all_dims(&[-1], true))?;
+        scores.masked_fill(&blind, 0.0)?.softmax(-1)?.masked_fill(&blind, 0.0)
+    }
+
+    /// The output, of recorded ops.
+    fn composed(&self, plan: &Plan) -> Result<Tensor> {
+        let weights = self.weights(plan, &self.per_query_head(&self.k)?)?;
+        dropped(&weights, plan)?.matmul(&self.per_query_head(&self.v)?)
+    }
+
+    /// The gradients by `q`, `k` and `v`, of recorded ops.
+    fn composed_backward(&self, plan: &Plan, dout: &Tensor) -> Result<[Tensor; 3]> {
+        let dtype = self.q.dtype();
+        let widened = |t: &Tensor| t.to_dtype(wide(dtype));
+        let mask = match &self.mask {
+            Some(m) if m.dtype() != DType::Bool => Some(widened(m)?),
+            other => other.clone(),
+        };
+        let this = Operands { q: widened(&self.q)?, k: widened(&self.k)?, v: widened(&self.v)?, mask };
+        let dout = widened(dout)?;
+        let (k, v) = (this.per_query_head(&this.k)?, this.per_query_head(&this.v)?);
+        let weights = this.weights(plan, &k)?;
+        let dv = dropped(&weights, plan)?.transpose(-2, -1)?.matmul(&dout)?;
+        let dweights = dropped(&dout.matmul(&v.transpose(-2, -1)?)?, plan)?;
+        let dscores = weights.mul(&dweights.sub(&weights.mul(&dweights)?.sum_dims(&[-1], true)?)?)?.mul(plan.scale)?;
+        let dq = dscores.matmul(&k)?;
+        let dk = dscores.transpose(-2, -1)?.matmul(&this.q)?;
+        // A key head that served several query heads gets the sum of their gradients.
+        let shared = |d: &Tensor, like: &Tensor| -> Result<Tensor> {
+            let [batch, heads, length, size] = four(like);
+            let group = self.q.shape()[1] / heads.max(1);
+            d.reshape([batch, heads, group, length, size])?.sum_dims(&[2], false)?.to_dtype(dtype)
+        };
+        Ok([dq.to_dtype(dtype)?, shared(&dk, &this.k)?, shared(&dv, &this.v)?])
+    }
+
+    /// The fused kernel, recorded.
+    fn fused(self, plan: Plan) -> Result<Tensor> {
+        let [batch, heads, l, _] = four(&self.q);
+        let size = self.v.shape()[3];
+        // Heads lie next to each other, so that merging them again, as models do, needs no copy.
+        let memory = self.q.uninit_like(&[batch, l, heads, size], self.q.dtype())?;
+        let layout = Layout::contiguous(&[batch, l, heads, size])?.transpose(1, 2);
+        let out = Tensor::from_parts(memory.0.storage.clone(), layout, memory.dtype(), Default::default());
+        let lse = self.q.uninit_like(&[batch, heads, l], wide(self.q.dtype()))?;
+        out.backend().attention(&self.spec(&plan), out.view(), lse.view())?;
+        let inputs = [&self.q, &self.k, &self.v];
+        if recording(&inputs) {
+            let [q, k, v] = inputs.map(Saved::input);
+            let (mask, saved_out) = (self.mask.as_ref().map(Saved::input), Saved::output(&out, 0));
+            record("scaled_dot_product_attention", &inputs, &out, move |ctx, dout| {
+                let mask = mask.as_ref().map(|m| ctx.get(m)).transpose()?;
+                let operands = Operands { q: ctx.get(&q)?, k: ctx.get(&k)?, v: ctx.get(&v)?, mask };
+                if ctx.recording() {
+                    return Ok(operands.composed_backward(&plan, dout)?.into_iter().map(Some).collect());
+                }
+                let out = ctx.get(&saved_out)?;
+                let made = |t: &Tensor| t.uninit_like(t.shape(), t.dtype());
+                let (dq, dk, dv) = (made(&operands.q)?, made(&operands.k)?, made(&operands.v)?);
+                let spec = operands.spec(&plan);
+                out.backend().attention_backward(
+                    &spec,
+                    out.view(),
+                    lse.view(),
+                    dout.view(),
+                    dq.view(),
+                    dk.view(),
+                    dv.view(),
+                )?;
+                Ok(smallvec![Some(dq), Some(dk), Some(dv)])
+            })?;
+        }
+        Ok(out)
+    }
+}
+
+/// The sizes of a four-dimensional tensor.
+fn four(t: &Tensor) -> [usize; 4] {
+    std::array::from_fn(|i| t.shape().get(i).copied().unwrap_or(1))
+}
+
+fn dropped(weights: &Tensor, plan: &Plan) -> Result<Tensor> {
+    plan.dropout.map_or(Ok(weights.clone()), |(p, stream)| weights.dropout_from(p, stream))
+}
+
+/// Leading dimensions made `[batch, heads]`: the last one counts heads.
+fn fold(t: &Tensor, lead: &[usize]) -> Result<Tensor> {
+    let rank = t.rank();
+    let mut shape = Dims::from_slice(lead);
+    shape.extend_from_slice(&t.shape()[rank - 2..]);
+    let t = if shape[..] == *t.shape() { t.clone() } else { t.expand(&shape)? };
+    let (&heads, batch) = match lead {
+        [] | [_] => (&1, lead),
+        [batch @ .., heads] => (heads, batch),
+    };
+    t.reshape([batch.iter().product(), heads, shape[shape.len() - 2], shape[shape.len() - 1]])
+}
+
+impl Tensor {
+    /// `softmax(self @ key.T * scale + mask) @ value` over `[.., heads, length, size]`, without storing the scores.
+    ///
+    /// ```
+    /// # use rushlight_tensor::{AttentionOptions, Tensor};
+    /// let q = Tensor::ones([1, 2, 4, 8])?;
+    /// let y = q.scaled_dot_product_attention(&q, &q, &AttentionOptions::default().is_causal(true))?;
+    /// assert_eq!(y.shape(), [1, 2, 4, 8]);
+    /// # Ok::<(), rushlight_core::Error>(())
+    /// ```
+    pub fn scaled_dot_product_attention(
+        &self,
+        key: &Tensor,
+        value: &Tensor,
+        options: &AttentionOptions,
+    ) -> Result<Tensor> {
+        let name = "scaled_dot_product_attention";
+        self.needs_float(name)?;
+        for (what, t) in [("query", self), ("key", key), ("value", value)] {
+            self.same_device(t, name)?;
+            if t.dtype() != self.dtype() {
+                return Err(Error::dtype(format!(
+                    "{name}: expected query, key, and value to have the same dtype, but got query.dtype: {}, key.dtype: {}, and value.dtype: {} \
+                     instead",
+                    self.dtype(),
+                    key.dtype(),
+                    value.dtype()
+                )));
+            }
+            if t.rank() < 2 {
+                return Err(Error::shape(format!(
+                    "{name}: expected {what} to have at least 2 dimensions, got shape {:?}",
+                    t.shape()
+                )));
+            }
+        }
+        if options.attn_mask.is_some() && options.is_causal {
+            return Err(Error::value(format!("{name}: explicit attn_mask should not be set when is_causal=True")));
+        }
+        if !(0.0..=1.0).contains(&options.dropout_p) {
+            return Err(Error::value(format!(
+                "{name}: dropout probability has to be between 0 and 1, but got {}",
+                options.dropout_p
+            )));
+        }
+        let ends = |t: &Tensor| [t.shape()[t.rank() - 2], t.shape()[t.rank() - 1]];
+        let ([l, size], [s, key_size], [values, value_size]) = (ends(self), ends(key), ends(value));
+        if size != key_size || s != values {
+            return Err(Error::shape(format!(
+                "{name}: query {:?} and key {:?} must have the same last size, key and value {:?} the same length",
+                self.shape(),
+                key.shape(),
+                value.shape()
+            )));
+        }
+        let (lead, kv_lead) = leads(name, self, key, value, options.enable_gqa)?;
+        let mask = options.attn_mask.map(|mask| -> Result<Tensor> {
+            self.same_device(mask, name)?;
+            if !matches!(mask.dtype(), DType::Bool | DType::F32) && mask.dtype() != self.dtype() {
+                return Err(Error::dtype(format!(
+                    "{name}: expected attn_mask dtype to be bool or float or to match query dtype, but got attn_mask.dtype: {} and query.dtype: {} \
+                     instead",
+                    mask.dtype(),
+                    self.dtype()
+                )));
+            }
+            let mut shape = lead.clone();
+            shape.extend_from_slice(&[l, s]);
+            let mask = if mask.dtype() == DType::Bool { mask.clone() } else { mask.to_dtype(self.dtype())? };
+            fold(&mask.expand(&shape).map_err(|e| e.within(name))?, &lead)
+        });
+        let operands = Operands {
+            q: fold(self, &lead)?,
+            k: fold(key, &kv_lead)?,
+            v: fold(value, &kv_lead)?,
+            mask: mask.transpose()?,
+        };
+        let words = operands.q.shape()[..3].iter().product::<usize>() as u64 * s as u64;
+        let dropout = (options.dropout_p > 0.0).then(|| (options.dropout_p, default_generator().reserve(words)));
+        let scale = options.scale.unwrap_or(1.0 / (size as f64).sqrt());
+        let plan = Plan { causal: options.is_causal, scale, dropout };
+        let mut shape = lead.clone();
+        shape.extend_from_slice(&[l, value_size]);
+        let mask_learns = operands.mask.as_ref().is_some_and(|m| recording(&[m]));
+        let empty = [&operands.q, &operands.k, &operands.v].iter().any(|t| t.numel() == 0);
+        let out = if mask_learns || empty || options.dropout_p == 1.0 {
+            operands.composed(&plan)?
+        } else {
+            operands.fused(plan)?
+        };
+        out.reshape(&shape)
+    }
+}
+
+/// The leading sizes of queries, and of keys and values, after broadcasting; they differ in the heads alone, where allowed.
+fn leads(name: &str, q: &Tensor, k: &Tensor, v: &Tensor, gqa: bool) -> Result<(Dims, Dims)> {
+    let [q_lead, k_lead, v_lead] = [q, k, v].map(|t| &t.shape()[..t.rank() - 2]);
+    let common = |a: &[usize], b: &[usize]| broadcast_shapes(a, b).map_err(|e| e.within(name));
+    if !gqa {
+        let lead = common(&common(q_lead, k_lead)?, v_lead)?;
+        return Ok((lead.clone(), lead));
+    }
+    let ([q_batch @ .., heads], [k_batch @ .., k_heads], [v_batch @ .., v_heads]) = (q_lead, k_lead, v_lead) else {
+        return Err(Error::shape(format!("{name}: enable_gqa needs query, key and value of at least 3 dimensions")));
+    };
+    if k_heads != v_heads || *k_heads == 0 || heads % k_heads != 0 {
+        return Err(Error::shape(format!(
+            "{name}: number of heads in key and value must divide the number of heads in query, but got key {k_heads}, value {v_heads} and query \
+             {heads}"
+        )));
+    }
+    let mut lead = common(&common(q_batch, k_batch)?, v_batch)?;
+    let mut kv_lead = lead.clone();
+    lead.push(*heads);
+    kv_lead.push(*k_heads);
+    Ok((lead, kv_lead))
+}

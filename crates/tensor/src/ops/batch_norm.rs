@@ -1,0 +1,329 @@
+//! Batch normalisation.
+
+use super::norm::{Affine, NormGrads, check_per_channel, unbiased_variance, wide};
+use crate::Tensor;
+use crate::autograd::{Ctx, Saved, no_grad, record, recording};
+use rushlight_core::backend::BatchNorm;
+use rushlight_core::smallvec::{SmallVec, smallvec};
+use rushlight_core::{Error, Result};
+
+/// The arguments of [`Tensor::batch_norm`] besides the input.
+#[derive(Clone, Copy)]
+pub struct BatchNormOptions<'a> {
+    running_mean: Option<&'a Tensor>,
+    running_var: Option<&'a Tensor>,
+    weight: Option<&'a Tensor>,
+    bias: Option<&'a Tensor>,
+    training: bool,
+    momentum: f64,
+    eps: f64,
+}
+
+impl Default for BatchNormOptions<'_> {
+    fn default() -> Self {
+        Self {
+            running_mean: None,
+            running_var: None,
+            weight: None,
+            bias: None,
+            training: false,
+            momentum: 0.1,
+            eps: 1e-5,
+        }
+    }
+}
+
+impl<'a> BatchNormOptions<'a> {
+    /// The running mean: read in evaluation, updated in place in training.
+    pub fn running_mean(mut self, mean: impl Into<Option<&'a Tensor>>) -> Self {
+        self.running_mean = mean.into();
+        self
+    }
+
+    /// The running variance (unbiased): read in evaluation, updated in place in training.
+    pub fn running_var(mut self, var: impl Into<Option<&'a Tensor>>) -> Self {
+        self.running_var = var.into();
+        self
+    }
+
+    /// Scale by channel.
+    pub fn weight(mut self, weight: impl Into<Option<&'a Tensor>>) -> Self {
+        self.weight = weight.into();
+        self
+    }
+
+    /// Shift by channel.
+    pub fn bias(mut self, bias: impl Into<Option<&'a Tensor>>) -> Self {
+        self.bias = bias.into();
+        self
+    }
+
+    /// Whether statistics come from the batch; not unless set.
+    pub fn training(mut self, training: bool) -> Self {
+        self.training = training;
+        self
+    }
+
+    /// The weight of the batch's statistics in the running ones; 0.1 unless set.
+    pub fn momentum(mut self, momentum: f64) -> Self {
+        self.momentum = momentum;
+        self
+    }
+
+    /// Added to the variance; 1e-5 unless set.
+    pub fn eps(mut self, eps: f64) -> Self {
+        self.eps = eps;
+        self
+    }
+}
+
+/// The arguments of [`Tensor::instance_norm`] besides the input.
+#[derive(Clone, Copy)]
+pub struct InstanceNormOptions<'a> {
+    pub(crate) running_mean: Option<&'a Tensor>,
+    pub(crate) running_var: Option<&'a Tensor>,
+    pub(crate) weight: Option<&'a Tensor>,
+    pub(crate) bias: Option<&'a Tensor>,
+    pub(crate) use_input_stats: bool,
+    pub(crate) momentum: f64,
+    pub(crate) eps: f64,
+}
+
+impl Default for InstanceNormOptions<'_> {
+    fn default() -> Self {
+        Self {
+            running_mean: None,
+            running_var: None,
+            weight: None,
+            bias: None,
+            use_input_stats: true,
+            momentum: 0.1,
+            eps: 1e-5,
+        }
+    }
+}
+
+impl<'a> InstanceNormOptions<'a> {
+    /// The running mean, updated in place from the input's statistics.
+    pub fn running_mean(mut self, mean: impl Into<Option<&'a Tensor>>) -> Self {
+        self.running_mean = mean.into();
+        self
+    }
+
+    /// The running variance (unbiased), updated in place from the input's statistics.
+    pub fn running_var(mut self, var: impl Into<Option<&'a Tensor>>) -> Self {
+        self.running_var = var.into();
+        self
+    }
+
+    /// Scale by channel.
+    pub fn weight(mut self, weight: impl Into<Option<&'a Tensor>>) -> Self {
+        self.weight = weight.into();
+        self
+    }
+
+    /// Shift by channel.
+    pub fn bias(mut self, bias: impl Into<Option<&'a Tensor>>) -> Self {
+        self.bias = bias.into();
+        self
+    }
+
+    /// Whether statistics come from the input, as they do unless set.
+    pub fn use_input_stats(mut self, use_input_stats: bool) -> Self {
+        self.use_input_stats = use_input_stats;
+        self
+    }
+
+    /// The weight of the input's statistics in the running ones; 0.1 unless set.
+    pub fn momentum(mut self, momentum: f64) -> Self {
+        self.momentum = momentum;
+        self
+    }
+
+    /// Added to the variance; 1e-5 unless set.
+    pub fn eps(mut self, eps: f64) -> Self {
+        self.eps = eps;
+        self
+    }
+
+    /// Normalisation by running statistics, which is batch norm's in evaluation.
+    pub(crate) fn running(&self) -> BatchNormOptions<'a> {
+        BatchNormOptions {
+            running_mean: self.running_mean,
+            running_var: self.running_var,
+            weight: self.weight,
+            bias: self.bias,
+            training: false,
+            momentum: self.momentum,
+            eps: self.eps,
+        }
+    }
+}
+
+/// What a batch normalisation's backward needs.
+struct Backward {
+    spec: BatchNorm,
+    x: Saved,
+    weight: Option<Saved>,
+    mean: Tensor,
+    rstd: Tensor,
+}
+
+impl Backward {
+    /// One pass of the engine.
+    fn fused(&self, ctx: &Ctx, dy: &Tensor, needs: [bool; 3]) -> Result<NormGrads> {
+        let x = ctx.get(&self.x)?;
+        let weight = self.weight.as_ref().map(|w| ctx.get(w)).transpose()?;
+        let dy = dy.contiguous()?;
+        let grads = NormGrads::uninit(&x, &[self.spec.channels], needs)?;
+        if x.numel() == 0 {
+            return grads.zeroed();
+        }
+        let [dx, dweight, dbias] = grads.views();
+        let (w, mean, rstd) = (weight.as_ref().map(|w| w.view()), self.mean.view(), self.rstd.view());
+        x.backend().batch_norm_backward(&self.spec, dy.view(), x.view(), w, mean, rstd, dx, dweight, dbias)?;
+        Ok(grads)
+    }
+
+    /// The same as recorded ops.
+    fn composed(&self, ctx: &Ctx, dy: &Tensor, needs: [bool; 3]) -> Result<NormGrads> {
+        const OVER: [isize; 2] = [0, 2];
+        let original = ctx.get(&self.x)?;
+        let (shape, dtype, wide) = (original.shape(), original.dtype(), wide(original.dtype()));
+        let spread = |t: &Tensor| t.reshape([self.spec.batch, self.spec.channels, self.spec.space])?.to_dtype(wide);
+        let per_channel = |t: &Tensor| t.reshape([self.spec.channels, 1])?.to_dtype(wide);
+        let (x, dy) = (spread(&original)?, spread(dy)?);
+        let (centred, rstd) = if self.spec.training {
+            let centred = x.sub(&x.mean_dims(&OVER, true)?)?;
+            let rstd = centred.square()?.mean_dims(&OVER, true)?.add(self.spec.eps)?.rsqrt()?;
+            (centred, rstd)
+        } else {
+            (x.sub(&per_channel(&self.mean)?)?, per_channel(&self.rstd)?)
+        };
+        let hat = centred.mul(&rstd)?;
+        let dx = if needs[0] {
+            let mut g = dy.clone();
+            if let Some(w) = &self.weight {
+                g = g.mul(&per_channel(&ctx.get(w)?)?)?;
+            }
+            if self.spec.training {
+                let slope = g.mul(&hat)?.mean_dims(&OVER, true)?;
+                g = g.sub(&g.mean_dims(&OVER, true)?)?.sub(&hat.mul(&slope)?)?;
+            }
+            Some(g.mul(&rstd)?.reshape(shape)?.to_dtype(dtype)?)
+        } else {
+            None
+        };
+        let channels = |t: &Tensor| t.sum_dims(&OVER, false)?.to_dtype(dtype);
+        let dweight = if needs[1] { Some(channels(&dy.mul(&hat)?)?) } else { None };
+        let dbias = if needs[2] { Some(channels(&dy)?) } else { None };
+        Ok(NormGrads { dx, dweight, dbias })
+    }
+}
+
+impl Tensor {
+    /// Normalises each channel (dimension 1) by the mean and variance of the batch, in training, or the running ones.
+    ///
+    /// In training, running statistics are updated in place.
+    ///
+    /// ```
+    /// # use rushlight_tensor::{BatchNormOptions, Tensor};
+    /// let x = Tensor::new([[1.0f32], [3.0]])?;
+    /// let y = x.batch_norm(&BatchNormOptions::default().training(true).eps(0.0))?;
+    /// assert_eq!(y.to_vec::<f32>()?, [-1.0, 1.0]);
+    /// # Ok::<(), rushlight_core::Error>(())
+    /// ```
+    pub fn batch_norm(&self, options: &BatchNormOptions) -> Result<Tensor> {
+        let name = "batch_norm";
+        let &BatchNormOptions { running_mean, running_var, weight, bias, training, momentum, eps } = options;
+        self.needs_float(name)?;
+        if self.rank() < 2 {
+            return Err(Error::shape(format!(
+                "{name}: expected an input of at least 2 dimensions, got shape {:?}",
+                self.shape()
+            )));
+        }
+        let (batch, channels) = (self.shape()[0], self.shape()[1]);
+        let space: usize = self.shape()[2..].iter().product();
+        if training && batch * space == 1 {
+            return Err(Error::value(format!(
+                "{name}: expected more than 1 value per channel when training, got input size {:?}",
+                self.shape()
+            )));
+        }
+        let statistics = [("running_mean", running_mean), ("running_var", running_var)];
+        let parameters = [("weight", weight), ("bias", bias)];
+        check_per_channel(name, self, &statistics)?;
+        check_per_channel(name, self, &parameters)?;
+        let stat = wide(self.dtype());
+        for (what, t) in statistics.iter().chain(&parameters) {
+            let Some(t) = t else { continue };
+            self.same_device(t, name)?;
+            if t.dtype() != self.dtype() && t.dtype() != stat {
+                return Err(Error::dtype(format!(
+                    "{name}: expected {what} of dtype {} as the input, but got {}",
+                    self.dtype(),
+                    t.dtype()
+                )));
+            }
+        }
+        let x = self.contiguous()?;
+        // Parameters of a half input may be f32; the engine takes them in the input's dtype.
+        let own = |t: Option<&Tensor>| t.map(|t| t.to_dtype(x.dtype())?.contiguous()).transpose();
+        let (weight, bias) = (own(weight)?, own(bias)?);
+        let (mean, rstd) = if training {
+            (x.uninit_like(&[channels], stat)?, x.uninit_like(&[channels], stat)?)
+        } else {
+            let (Some(mean), Some(var)) = (running_mean, running_var) else {
+                return Err(Error::value(format!(
+                    "{name}: running_mean and running_var must be defined in evaluation mode"
+                )));
+            };
+            no_grad(|| -> Result<_> {
+                Ok((mean.to_dtype(stat)?.contiguous()?, var.to_dtype(stat)?.add(eps)?.rsqrt()?.contiguous()?))
+            })?
+        };
+        let spec = BatchNorm { batch, channels, space, eps, training };
+        let y = x.uninit_like(x.shape(), x.dtype())?;
+        if y.numel() > 0 {
+            let (w, b) = (weight.as_ref().map(|w| w.view()), bias.as_ref().map(|b| b.view()));
+            y.backend().batch_norm(&spec, x.view(), w, b, y.view(), mean.view(), rstd.view())?;
+            if training {
+                no_grad(|| -> Result<()> {
+                    if let Some(running) = running_mean {
+                        running.lerp_(&mean, momentum)?;
+                    }
+                    if let Some(running) = running_var {
+                        running.lerp_(&unbiased_variance(&rstd, eps, batch * space)?, momentum)?;
+                    }
+                    Ok(())
+                })?;
+            }
+        }
+        let mut inputs: SmallVec<[&Tensor; 3]> = smallvec![&x];
+        inputs.extend(weight.as_ref());
+        inputs.extend(bias.as_ref());
+        if recording(&inputs) {
+            let affine = Affine { weight: weight.is_some(), bias: bias.is_some() };
+            // The statistics of an evaluation may change in place before backward: they are kept as copies.
+            let kept = |t: &Tensor| if training { Ok(t.clone()) } else { no_grad(|| t.copy()) };
+            let backward = Backward {
+                spec,
+                x: Saved::input(&x),
+                weight: weight.as_ref().map(Saved::input),
+                mean: kept(&mean)?,
+                rstd: rstd.clone(),
+            };
+            record(name, &inputs, &y, move |ctx, dy| {
+                let needs = affine.needs(ctx);
+                let grads = if ctx.recording() {
+                    backward.composed(ctx, dy, needs)?
+                } else {
+                    backward.fused(ctx, dy, needs)?
+                };
+                Ok(affine.arrange(grads))
+            })?;
+        }
+        Ok(y)
+    }
+}

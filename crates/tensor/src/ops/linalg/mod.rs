@@ -1,0 +1,111 @@
+//! Linear algebra: determinants, solvers and factorisations of batches of matrices, with PyTorch's names.
+//!
+//! Derivatives are tensor expressions of the results, so they can be differentiated again. Those of singular or eigenvectors exist
+//! only where the values are distinct.
+
+mod factor;
+mod solve;
+mod spectral;
+
+pub use solve::SolveTriangular;
+
+use crate::Tensor;
+use crate::autograd::no_grad;
+use rushlight_core::backend::Linalg;
+use rushlight_core::{DType, Device, Dims, Error, Result};
+
+/// Checks what every op of the family asks of its matrices.
+fn check_matrices(call: &str, a: &Tensor) -> Result<()> {
+    if !a.dtype().is_float() {
+        return Err(Error::dtype(format!(
+            "{call}: Expected a floating point or complex tensor as input. Got {}",
+            a.dtype()
+        )));
+    }
+    if !matches!(a.dtype(), DType::F32 | DType::F64) {
+        return Err(Error::dtype(format!(
+            "{call}: Low precision dtypes not supported. Got {}; convert it with to_dtype",
+            a.dtype()
+        )));
+    }
+    if a.rank() < 2 {
+        return Err(Error::shape(format!(
+            "{call}: The input tensor A must have at least 2 dimensions, got shape {:?}",
+            a.shape()
+        )));
+    }
+    Ok(())
+}
+
+fn check_square(call: &str, a: &Tensor) -> Result<()> {
+    check_matrices(call, a)?;
+    let (m, n) = sizes(a);
+    if m != n {
+        return Err(Error::shape(format!(
+            "{call}: A must be batches of square matrices, but they are {m} by {n} matrices"
+        )));
+    }
+    Ok(())
+}
+
+/// Rows and columns.
+fn sizes(a: &Tensor) -> (usize, usize) {
+    match a.shape() {
+        [.., m, n] => (*m, *n),
+        _ => (1, 1),
+    }
+}
+
+/// The sizes before the last two, followed by others.
+fn batched(a: &Tensor, tail: &[usize]) -> Dims {
+    let mut out = Dims::from_slice(&a.shape()[..a.rank().saturating_sub(2)]);
+    out.extend_from_slice(tail);
+    out
+}
+
+/// Runs a factorisation, not recorded. Engines without one are served by the CPU's.
+fn run(op: Linalg, inputs: &[&Tensor], outputs: &[Dims]) -> Result<Vec<Tensor>> {
+    no_grad(|| {
+        let home = inputs.first().map_or(Device::Cpu, |t| t.device());
+        let inputs = inputs.iter().map(|t| t.to(&Device::Cpu)?.contiguous()).collect::<Result<Vec<_>>>()?;
+        let Some(first) = inputs.first() else { return Err(Error::value(format!("{op:?}: no input was given"))) };
+        let outs = outputs.iter().map(|shape| first.uninit_like(shape, first.dtype())).collect::<Result<Vec<_>>>()?;
+        let (from, to): (Vec<_>, Vec<_>) =
+            (inputs.iter().map(|t| t.view()).collect(), outs.iter().map(|t| t.view()).collect());
+        first.backend().linalg(op, &from, &to)?;
+        outs.iter().map(|t| t.to(&home)).collect()
+    })
+}
+
+impl Tensor {
+    /// Matrices transposed: the last two dimensions swapped. PyTorch's `.mT`.
+    pub fn mt(&self) -> Result<Tensor> {
+        if self.rank() < 2 {
+            return Err(Error::shape(format!("mT: expected at least 2 dimensions, got shape {:?}", self.shape())));
+        }
+        self.transpose(-2, -1)
+    }
+}
+
+/// `(x + xᵀ) / 2`.
+fn symmetric(x: &Tensor) -> Result<Tensor> {
+    x.add(&x.mt()?)?.mul(0.5)
+}
+
+/// Each matrix times its factor.
+fn scaled(factor: &Tensor, matrices: &Tensor) -> Result<Tensor> {
+    factor.unsqueeze(-1)?.unsqueeze(-1)?.mul(matrices)
+}
+
+/// The lower triangle up to a diagonal, zeros elsewhere.
+fn lower(x: &Tensor, diagonal: isize) -> Result<Tensor> {
+    let (m, n) = sizes(x);
+    let count = |size: usize| Tensor::arange_with(0, size, 1, (DType::I64, x.device()));
+    let kept = count(m)?.unsqueeze(-1)?.add(diagonal as i64)?.ge(&count(n)?)?;
+    crate::where_(&kept, x, 0.0)
+}
+
+/// The upper triangle from a diagonal on, zeros elsewhere.
+fn upper(x: &Tensor, diagonal: isize) -> Result<Tensor> {
+    lower(&x.mt()?, -diagonal)?.mt()
+}

@@ -1,0 +1,337 @@
+//! Determinants, inverses and systems of equations.
+
+use super::{batched, check_matrices, check_square, run, scaled, sizes};
+use crate::Tensor;
+use crate::autograd::{Saved, no_grad, record, record_many, recording};
+use rushlight_core::backend::Linalg;
+use rushlight_core::layout::broadcast_shapes;
+use rushlight_core::smallvec::smallvec;
+use rushlight_core::{Dims, Error, Result};
+
+/// How a triangular system is solved; the defaults are PyTorch's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SolveTriangular {
+    /// Whether the upper triangle is read, not the lower.
+    pub upper: bool,
+    /// Whether the unknown stands to the right of the matrix (`A X = B`), not to the left (`X A = B`).
+    pub left: bool,
+    /// Whether the diagonal counts as ones.
+    pub unitriangular: bool,
+}
+
+impl SolveTriangular {
+    /// `A X = B` with the named triangle of `A`.
+    pub fn new(upper: bool) -> Self {
+        Self { upper, left: true, unitriangular: false }
+    }
+
+    /// Solves `X A = B` if false.
+    pub fn left(mut self, left: bool) -> Self {
+        self.left = left;
+        self
+    }
+
+    /// Takes the diagonal as ones.
+    pub fn unitriangular(mut self, unitriangular: bool) -> Self {
+        self.unitriangular = unitriangular;
+        self
+    }
+}
+
+impl Tensor {
+    /// Determinants of square matrices.
+    ///
+    /// ```
+    /// # use rushlight_tensor::Tensor;
+    /// let a = Tensor::new([[1.0f64, 2.0], [3.0, 4.0]])?;
+    /// assert!((a.det()?.item::<f64>()? + 2.0).abs() < 1e-12);
+    /// # Ok::<(), rushlight_core::Error>(())
+    /// ```
+    pub fn det(&self) -> Result<Tensor> {
+        check_square("linalg.det", self)?;
+        let out = run(Linalg::Det, &[self], &[batched(self, &[])])?.remove(0);
+        if recording(&[self]) {
+            let (a, det) = (Saved::input(self), Saved::output(&out, 0));
+            record("linalg_det", &[self], &out, move |ctx, dy| {
+                let (a, det) = (ctx.get(&a)?, ctx.get(&det)?);
+                let singular = no_grad(|| det.eq(0.0)?.any()?.item::<bool>())?;
+                let cofactors = if singular { cofactors(&a)? } else { scaled(&det, &a.inv()?.mt()?)? };
+                Ok(smallvec![Some(scaled(dy, &cofactors)?)])
+            })?;
+        }
+        Ok(out)
+    }
+
+    /// Sign and logarithm of the absolute value of determinants, for those that would overflow.
+    pub fn slogdet(&self) -> Result<(Tensor, Tensor)> {
+        check_square("linalg.slogdet", self)?;
+        let shape = batched(self, &[]);
+        let mut out = run(Linalg::Slogdet, &[self], &[shape.clone(), shape])?;
+        let (log, sign) = (out.remove(1), out.remove(0));
+        if recording(&[self]) {
+            let a = Saved::input(self);
+            record_many("linalg_slogdet", &[self], &[&sign, &log], move |ctx, mut grads| {
+                // The sign is constant wherever it has a derivative.
+                let Some(dy) = grads.pop().flatten() else { return Ok(smallvec![None]) };
+                Ok(smallvec![Some(scaled(&dy, &ctx.get(&a)?.inv()?.mt()?)?)])
+            })?;
+        }
+        Ok((sign, log))
+    }
+
+    /// Logarithms of determinants; NaN where negative, minus infinity where zero.
+    pub fn logdet(&self) -> Result<Tensor> {
+        let (sign, log) = self.slogdet().map_err(|e| e.within("logdet"))?;
+        crate::where_(&sign.detach().lt(0.0)?, f64::NAN, &log)
+    }
+
+    /// Inverses of square matrices; a singular one is an error.
+    pub fn inv(&self) -> Result<Tensor> {
+        check_square("linalg.inv", self)?;
+        let out = run(Linalg::Inv, &[self], &[Dims::from_slice(self.shape())])?.remove(0);
+        if recording(&[self]) {
+            let inverse = Saved::output(&out, 0);
+            record("linalg_inv", &[self], &out, move |ctx, dy| {
+                let turned = ctx.get(&inverse)?.mt()?;
+                Ok(smallvec![Some(turned.matmul(dy)?.matmul(&turned)?.neg()?)])
+            })?;
+        }
+        Ok(out)
+    }
+
+    /// Solves `self · X = b`, or `X · self = b` if not `left`, for square matrices. `b` holds matrices, or vectors where it has one
+    /// dimension or the shape of `self` less the last; batches broadcast.
+    ///
+    /// ```
+    /// # use rushlight_tensor::Tensor;
+    /// let a = Tensor::new([[2.0f64, 0.0], [0.0, 4.0]])?;
+    /// let x = a.solve(&Tensor::new([2.0f64, 2.0])?, true)?;
+    /// assert_eq!(x.to_vec::<f64>()?, [1.0, 0.5]);
+    /// # Ok::<(), rushlight_core::Error>(())
+    /// ```
+    pub fn solve(&self, b: &Tensor, left: bool) -> Result<Tensor> {
+        let call = "linalg.solve";
+        check_square(call, self)?;
+        let vector = b.rank() == 1 || b.rank() + 1 == self.rank() && *b.shape() == self.shape()[..self.rank() - 1];
+        if vector {
+            if !left {
+                return Err(Error::value(format!(
+                    "{call}: Vector broadcasting of the left hand side is not supported for left=False"
+                )));
+            }
+            return self.solve(&b.unsqueeze(-1)?, true)?.squeeze_dims(&[-1]);
+        }
+        if !left {
+            return self.mt()?.solve(&b.mt()?, true)?.mt();
+        }
+        let (a, b) = broadcast_system(call, self, b)?;
+        let out = run(Linalg::Solve, &[&a, &b], &[Dims::from_slice(b.shape())])?.remove(0);
+        if recording(&[&a, &b]) {
+            let (saved, x) = (Saved::input(&a), Saved::output(&out, 0));
+            record("linalg_solve", &[&a, &b], &out, move |ctx, dy| {
+                let db = ctx.get(&saved)?.mt()?.solve(dy, true)?;
+                let da = if ctx.needs(0) { Some(db.matmul(&ctx.get(&x)?.mt()?)?.neg()?) } else { None };
+                Ok(smallvec![da, Some(db)])
+            })?;
+        }
+        Ok(out)
+    }
+
+    /// Solves a system whose matrix is triangular; only that triangle is read.
+    pub fn solve_triangular(&self, b: &Tensor, options: SolveTriangular) -> Result<Tensor> {
+        let call = "linalg.solve_triangular";
+        check_square(call, self)?;
+        let SolveTriangular { upper, left, unitriangular } = options;
+        if !left {
+            if b.rank() < 2 {
+                return Err(Error::shape(format!(
+                    "{call}: The input tensor B must have at least 2 dimensions, got {:?}",
+                    b.shape()
+                )));
+            }
+            let turned = SolveTriangular { upper: !upper, left: true, unitriangular };
+            return self.mt()?.solve_triangular(&b.mt()?, turned)?.mt();
+        }
+        let (a, b) = broadcast_system(call, self, b)?;
+        let op = Linalg::SolveTriangular { upper, unitriangular };
+        let out = run(op, &[&a, &b], &[Dims::from_slice(b.shape())])?.remove(0);
+        if recording(&[&a, &b]) {
+            let (saved, x) = (Saved::input(&a), Saved::output(&out, 0));
+            record("linalg_solve_triangular", &[&a, &b], &out, move |ctx, dy| {
+                let turned = SolveTriangular { upper: !upper, left: true, unitriangular };
+                let db = ctx.get(&saved)?.mt()?.solve_triangular(dy, turned)?;
+                let da = match ctx.needs(0) {
+                    false => None,
+                    true => {
+                        let whole = db.matmul(&ctx.get(&x)?.mt()?)?.neg()?;
+                        let skip = isize::from(unitriangular);
+                        Some(if upper { super::upper(&whole, skip)? } else { super::lower(&whole, -skip)? })
+                    }
+                };
+                Ok(smallvec![da, Some(db)])
+            })?;
+        }
+        Ok(out)
+    }
+
+    /// The `X` of least norm that brings `self · X` closest to `b`; batches broadcast.
+    pub fn lstsq(&self, b: &Tensor) -> Result<Tensor> {
+        let call = "linalg.lstsq";
+        check_matrices(call, self)?;
+        let vector = b.rank() + 1 == self.rank() && *b.shape() == self.shape()[..self.rank() - 1];
+        if vector {
+            return self.lstsq(&b.unsqueeze(-1)?)?.squeeze_dims(&[-1]);
+        }
+        let (a, b) = broadcast_system(call, self, b)?;
+        let shape = batched(&b, &[sizes(&a).1, sizes(&b).1]);
+        let out = run(Linalg::Lstsq, &[&a, &b], &[shape])?.remove(0);
+        if recording(&[&a, &b]) {
+            let (a_saved, b_saved) = (Saved::input(&a), Saved::input(&b));
+            record("linalg_lstsq", &[&a, &b], &out, move |ctx, dy| {
+                let a = ctx.get(&a_saved)?;
+                // The solution is the pseudo-inverse times b.
+                let p = a.pinv(None)?;
+                let da = match ctx.needs(0) {
+                    true => Some(pinv_derivative(&a, &p, &dy.matmul(&ctx.get(&b_saved)?.mt()?)?)?),
+                    false => None,
+                };
+                let db = if ctx.needs(1) { Some(p.mt()?.matmul(dy)?) } else { None };
+                Ok(smallvec![da, db])
+            })?;
+        }
+        Ok(out)
+    }
+
+    /// Pseudo-inverses. Singular values up to `rtol` times the largest count as zero; by default `rtol` is the machine precision
+    /// times the longer side.
+    pub fn pinv(&self, rtol: Option<f64>) -> Result<Tensor> {
+        check_matrices("linalg.pinv", self)?;
+        let out = no_grad(|| {
+            let (u, s, vh) = self.detach().svd(false)?;
+            let kept = self.above_noise(&s, rtol)?;
+            let inverse = crate::where_(&kept, &s.reciprocal()?, 0.0)?;
+            vh.mt()?.mul(&inverse.unsqueeze(-2)?)?.matmul(&u.mt()?)
+        })?;
+        if recording(&[self]) {
+            let (a, p) = (Saved::input(self), Saved::output(&out, 0));
+            record("linalg_pinv", &[self], &out, move |ctx, dy| {
+                Ok(smallvec![Some(pinv_derivative(&ctx.get(&a)?, &ctx.get(&p)?, dy)?)])
+            })?;
+        }
+        Ok(out)
+    }
+
+    /// How many singular values are larger than `rtol` times the largest (see [`Tensor::pinv`]), `int64`.
+    pub fn matrix_rank(&self, rtol: Option<f64>) -> Result<Tensor> {
+        check_matrices("linalg.matrix_rank", self)?;
+        no_grad(|| {
+            let s = self.detach().svdvals()?;
+            self.above_noise(&s, rtol)?.sum_dims(&[-1], false)
+        })
+    }
+
+    /// Which of this tensor's singular values count.
+    fn above_noise(&self, s: &Tensor, rtol: Option<f64>) -> Result<Tensor> {
+        let (m, n) = sizes(self);
+        let epsilon = if self.dtype() == rushlight_core::DType::F64 { f64::EPSILON } else { f32::EPSILON as f64 };
+        let rtol = rtol.unwrap_or(epsilon * m.max(n) as f64);
+        if m == 0 || n == 0 {
+            return s.gt(0.0);
+        }
+        // Values descend, so the first is the largest.
+        s.gt(&s.narrow(-1, 0, 1)?.mul(rtol)?)
+    }
+
+    /// Matrices multiplied by themselves `n` times; the inverse for negative `n`, the identity for zero.
+    pub fn matrix_power(&self, n: i64) -> Result<Tensor> {
+        let call = "linalg.matrix_power";
+        check_square(call, self)?;
+        if n == 0 {
+            let identity = Tensor::eye(sizes(self).0, sizes(self).1, (self.dtype(), self.device()))?;
+            return identity.expand(self.shape())?.copy();
+        }
+        let mut square = if n < 0 { self.inv().map_err(|e| e.within(call))? } else { self.clone() };
+        let mut out: Option<Tensor> = None;
+        let mut left = n.unsigned_abs();
+        loop {
+            if left & 1 == 1 {
+                out = Some(match out {
+                    Some(product) => product.matmul(&square)?,
+                    None => square.clone(),
+                });
+            }
+            left >>= 1;
+            match out {
+                Some(out) if left == 0 => return if out.is_same(self) { out.copy() } else { Ok(out) },
+                _ => square = square.matmul(&square)?,
+            }
+        }
+    }
+}
+
+/// Matrix and right-hand side with one batch shape.
+fn broadcast_system(call: &str, a: &Tensor, b: &Tensor) -> Result<(Tensor, Tensor)> {
+    a.same_device(b, call)?;
+    if a.dtype() != b.dtype() {
+        return Err(Error::dtype(format!(
+            "{call}: Expected A and B to have the same dtype, but found A of type {} and B of type {}",
+            a.dtype(),
+            b.dtype()
+        )));
+    }
+    if b.rank() < 2 {
+        return Err(Error::shape(format!(
+            "{call}: The input tensor B must have at least 2 dimensions, got shape {:?}",
+            b.shape()
+        )));
+    }
+    let ((m, n), (rows, columns)) = (sizes(a), sizes(b));
+    if m != rows {
+        return Err(Error::shape(format!(
+            "{call}: Incompatible shapes of A and B for the equation AX = B ({m}x{n} and {rows}x{columns})"
+        )));
+    }
+    let lead = broadcast_shapes(&batched(a, &[]), &batched(b, &[])).map_err(|e| e.within(call))?;
+    let whole = |t: &Tensor, tail: [usize; 2]| -> Result<Tensor> {
+        let mut shape = lead.clone();
+        shape.extend_from_slice(&tail);
+        if shape[..] == *t.shape() { Ok(t.clone()) } else { t.expand(&shape) }
+    };
+    Ok((whole(a, [m, n])?, whole(b, [rows, columns])?))
+}
+
+/// The derivative of the determinant where it is zero: the cofactors, by singular values, of which no more than one is left out.
+fn cofactors(a: &Tensor) -> Result<Tensor> {
+    let (u, s, vh) = a.svd(false)?;
+    let n = sizes(a).0;
+    let mut products = Vec::with_capacity(n);
+    for i in 0..n as isize {
+        let mut product: Option<Tensor> = None;
+        for j in (0..n as isize).filter(|&j| j != i) {
+            let value = s.select(-1, j)?;
+            product = Some(match product {
+                Some(p) => p.mul(&value)?,
+                None => value,
+            });
+        }
+        products.push(match product {
+            Some(p) => p,
+            None => s.select(-1, i)?.ones_like()?,
+        });
+    }
+    let others = crate::stack(&products.iter().collect::<Vec<_>>(), -1)?;
+    let sign = no_grad(|| u.detach().det()?.mul(&vh.detach().det()?))?;
+    scaled(&sign, &u.mul(&others.unsqueeze(-2)?)?.matmul(&vh)?)
+}
+
+/// The gradient by `a` of its pseudo-inverse `p`, from the gradient `g` of `p`.
+fn pinv_derivative(a: &Tensor, p: &Tensor, g: &Tensor) -> Result<Tensor> {
+    let (pt, gt) = (p.mt()?, g.mt()?);
+    let through = pt.matmul(g)?.matmul(&pt)?;
+    // What lies outside the column space, and outside the row space.
+    let columns = gt.matmul(p)?.matmul(&pt)?;
+    let columns = columns.sub(&a.matmul(p)?.matmul(&columns)?)?;
+    let rows = pt.matmul(p)?.matmul(&gt)?;
+    let rows = rows.sub(&rows.matmul(p)?.matmul(a)?)?;
+    columns.add(&rows)?.sub(&through)
+}

@@ -1,0 +1,550 @@
+//! Matrix products. Strided operands go to the engine as they are; derivatives are products of transposed views.
+
+use crate::Tensor;
+use crate::autograd::{Saved, record, recording};
+use rushlight_core::backend::{Activation, MatMul};
+use rushlight_core::layout::{Nest, broadcast_shapes};
+use rushlight_core::smallvec::{SmallVec, smallvec};
+use rushlight_core::{DType, Dims, Error, Layout, Result, Scalar};
+
+/// How a product enters its output: `alpha * a @ b + beta * out + bias`.
+struct Blend<'a> {
+    alpha: f64,
+    beta: f64,
+    bias: Option<&'a Tensor>,
+}
+
+impl Blend<'_> {
+    const PLAIN: Blend<'static> = Blend { alpha: 1.0, beta: 0.0, bias: None };
+}
+
+/// The engine's product of `[.., m, k]` and `[.., k, n]` into `[.., m, n]`, batch sizes being equal. Not recorded.
+///
+/// Batch dimensions are merged where all three layouts allow it; those that remain are walked over, so that nothing is copied.
+fn multiply(a: &Tensor, b: &Tensor, out: &Tensor, blend: &Blend) -> Result<()> {
+    if out.numel() == 0 {
+        return Ok(());
+    }
+    let batch = out.rank() - 2;
+    let operands = [a, b, out];
+    let nest = Nest::new(&out.shape()[..batch], operands.map(|t| &t.strides()[..batch]));
+    let inner = nest.shape.len() - 1;
+    let count = nest.shape[inner];
+    for step in 0..nest.numel() / count {
+        let offsets = nest.offsets(step * count);
+        let layout = |i: usize| {
+            let t = operands[i];
+            let shape = [count, t.shape()[batch], t.shape()[batch + 1]];
+            let strides = [nest.strides[i][inner], t.strides()[batch], t.strides()[batch + 1]];
+            Layout::strided(&shape, &strides, t.layout().offset() + offsets[i])
+        };
+        let (a_layout, b_layout, out_layout) = (layout(0)?, layout(1)?, layout(2)?);
+        out.backend().matmul(&MatMul {
+            a: a.view_as(&a_layout),
+            b: b.view_as(&b_layout),
+            out: out.view_as(&out_layout),
+            bias: blend.bias.map(|t| t.view()),
+            alpha: blend.alpha,
+            beta: blend.beta,
+            activation: Activation::None,
+        })?;
+    }
+    Ok(())
+}
+
+/// `alpha * a @ b` of operands with equal batch sizes and fitting matrices, recorded.
+fn product(name: &'static str, a: &Tensor, b: &Tensor, alpha: f64) -> Result<Tensor> {
+    let rank = a.rank();
+    let mut shape = Dims::from_slice(a.shape());
+    shape[rank - 1] = b.shape()[rank - 1];
+    let out = a.uninit_like(&shape, a.dtype())?;
+    multiply(a, b, &out, &Blend { alpha, ..Blend::PLAIN })?;
+    if recording(&[a, b]) {
+        let (saved_a, saved_b) =
+            (b.requires_grad().then(|| Saved::input(a)), a.requires_grad().then(|| Saved::input(b)));
+        record(name, &[a, b], &out, move |ctx, dy| {
+            let da = match &saved_b {
+                Some(b) if ctx.needs(0) => Some(product(name, dy, &ctx.get(b)?.transpose(-2, -1)?, alpha)?),
+                _ => None,
+            };
+            let db = match &saved_a {
+                Some(a) if ctx.needs(1) => Some(product(name, &ctx.get(a)?.transpose(-2, -1)?, dy, alpha)?),
+                _ => None,
+            };
+            Ok(smallvec![da, db])
+        })?;
+    }
+    Ok(out)
+}
+
+/// `beta * input + alpha * a @ b`, `input` being broadcast, recorded.
+fn product_onto(
+    name: &'static str,
+    input: &Tensor,
+    a: &Tensor,
+    b: &Tensor,
+    beta: Scalar,
+    alpha: Scalar,
+) -> Result<Tensor> {
+    let dtype = a.dtype();
+    if !dtype.is_float() && (matches!(beta, Scalar::Float(_)) || matches!(alpha, Scalar::Float(_))) {
+        return Err(Error::dtype(format!(
+            "{name}: for integral input tensors, arguments alpha and beta must not be floating point numbers"
+        )));
+    }
+    if input.dtype() != dtype {
+        return Err(Error::dtype(format!(
+            "{name}: self and mat2 must have the same dtype, but got {} and {dtype}",
+            input.dtype()
+        )));
+    }
+    a.same_device(input, name)?;
+    let (alpha, beta) = (alpha.to_f64(), beta.to_f64());
+    let rank = a.rank();
+    let mut shape = Dims::from_slice(a.shape());
+    shape[rank - 1] = b.shape()[rank - 1];
+    let stretched = input.layout().expand(&shape).map_err(|e| e.within(name))?;
+    let out = a.uninit_like(&shape, dtype)?;
+    if beta == 1.0 && input.rank() == 1 && input.shape()[0] == shape[rank - 1] {
+        multiply(a, b, &out, &Blend { alpha, beta: 0.0, bias: Some(input) })?;
+    } else {
+        if beta != 0.0 && out.numel() > 0 {
+            out.backend().copy(input.view_as(&stretched), out.view())?;
+        }
+        multiply(a, b, &out, &Blend { alpha, beta, bias: None })?;
+    }
+    if dtype.is_float() && recording(&[input, a, b]) {
+        let input_shape = Dims::from_slice(input.shape());
+        let (saved_a, saved_b) =
+            (b.requires_grad().then(|| Saved::input(a)), a.requires_grad().then(|| Saved::input(b)));
+        record(name, &[input, a, b], &out, move |ctx, dy| {
+            let dinput = match ctx.needs(0) {
+                true if beta == 1.0 => Some(dy.sum_to_size(&input_shape)?),
+                true => Some(dy.sum_to_size(&input_shape)?.mul(beta)?),
+                false => None,
+            };
+            let da = match &saved_b {
+                Some(b) if ctx.needs(1) => Some(product(name, dy, &ctx.get(b)?.transpose(-2, -1)?, alpha)?),
+                _ => None,
+            };
+            let db = match &saved_a {
+                Some(a) if ctx.needs(2) => Some(product(name, &ctx.get(a)?.transpose(-2, -1)?, dy, alpha)?),
+                _ => None,
+            };
+            Ok(smallvec![dinput, da, db])
+        })?;
+    }
+    Ok(out)
+}
+
+/// PyTorch's name of a dtype in its messages about products.
+fn c_name(dtype: DType) -> &'static str {
+    match dtype {
+        DType::F32 => "float",
+        DType::F64 => "double",
+        DType::F16 => "c10::Half",
+        DType::BF16 => "c10::BFloat16",
+        DType::I64 => "long",
+        DType::I32 => "int",
+        DType::I16 => "short",
+        DType::I8 => "signed char",
+        DType::U8 => "unsigned char",
+        DType::Bool => "bool",
+    }
+}
+
+/// Both operands on one device and of one dtype that can be multiplied.
+fn check_operands(name: &str, a: &Tensor, b: &Tensor) -> Result<()> {
+    a.same_device(b, name)?;
+    if a.dtype() != b.dtype() {
+        return Err(Error::dtype(format!(
+            "{name}: expected m1 and m2 to have the same dtype, but got: {} != {}; convert one with to_dtype",
+            c_name(a.dtype()),
+            c_name(b.dtype())
+        )));
+    }
+    if a.dtype() == DType::Bool {
+        return Err(Error::dtype(format!("{name}: not implemented for bool; convert to a number with to_dtype first")));
+    }
+    Ok(())
+}
+
+fn check_matrices(name: &str, a: &Tensor, b: &Tensor) -> Result<()> {
+    check_operands(name, a, b)?;
+    let (m, k) = (a.shape()[0], a.shape()[1]);
+    let (rows, n) = (b.shape()[0], b.shape()[1]);
+    if k != rows {
+        return Err(Error::shape(format!(
+            "{name}: mat1 and mat2 shapes cannot be multiplied ({m}x{k} and {rows}x{n})"
+        )));
+    }
+    Ok(())
+}
+
+fn check_rank(name: &str, what: &str, t: &Tensor, rank: usize) -> Result<()> {
+    if t.rank() == rank {
+        return Ok(());
+    }
+    Err(Error::shape(format!("{name}: {what} must be a {rank}-dimensional tensor, got shape {:?}", t.shape())))
+}
+
+fn check_batches(name: &str, a: &Tensor, b: &Tensor) -> Result<()> {
+    check_rank(name, "batch1", a, 3)?;
+    check_rank(name, "batch2", b, 3)?;
+    check_operands(name, a, b)?;
+    let (x, y) = (a.shape(), b.shape());
+    if x[0] != y[0] || x[2] != y[1] {
+        return Err(Error::shape(format!(
+            "{name}: expected size for first two dimensions of batch2 tensor to be: [{}, {}] but got: [{}, {}]",
+            x[0], x[2], y[0], y[1]
+        )));
+    }
+    Ok(())
+}
+
+impl Tensor {
+    /// Matrix product with PyTorch's rules: vectors, matrices, and batches of them that broadcast.
+    ///
+    /// ```
+    /// # use rushlight_tensor::Tensor;
+    /// let a = Tensor::new([[1.0f32, 2.0], [3.0, 4.0]])?;
+    /// assert_eq!(a.matmul(&a)?.to_vec::<f32>()?, [7.0, 10.0, 15.0, 22.0]);
+    /// assert_eq!(a.matmul(&Tensor::ones([2])?)?.to_vec::<f32>()?, [3.0, 7.0]);
+    /// # Ok::<(), rushlight_core::Error>(())
+    /// ```
+    pub fn matmul(&self, other: &Tensor) -> Result<Tensor> {
+        match (self.rank(), other.rank()) {
+            (0, _) | (_, 0) => Err(Error::shape(format!(
+                "matmul: both arguments to matmul need to be at least 1D, but they are {}D and {}D",
+                self.rank(),
+                other.rank()
+            ))),
+            (1, 1) => self.dot(other),
+            (2, 1) => self.mv(other),
+            (2, 2) => self.mm(other),
+            (1, _) => self.unsqueeze(0)?.matmul(other)?.squeeze_dims(&[-2]),
+            (_, 1) => self.matmul(&other.unsqueeze(1)?)?.squeeze_dims(&[-1]),
+            (_, 2) => self.matmul_folded(other),
+            _ => self.matmul_batched(other),
+        }
+    }
+
+    /// `[.., m, k] @ [k, n]` as one product of matrices.
+    fn matmul_folded(&self, other: &Tensor) -> Result<Tensor> {
+        let last = self.rank() - 1;
+        let k = self.shape()[last];
+        let rows: usize = self.shape()[..last].iter().product();
+        let mut shape = Dims::from_slice(self.shape());
+        shape[last] = other.shape()[1];
+        self.reshape([rows, k])?.mm(other)?.reshape(&shape)
+    }
+
+    fn matmul_batched(&self, other: &Tensor) -> Result<Tensor> {
+        let name = "matmul";
+        check_operands(name, self, other)?;
+        let (a, b) = (self.rank() - 2, other.rank() - 2);
+        if self.shape()[a + 1] != other.shape()[b] {
+            return Err(Error::shape(format!(
+                "{name}: mat1 and mat2 shapes cannot be multiplied ({}x{} and {}x{})",
+                self.shape()[a],
+                self.shape()[a + 1],
+                other.shape()[b],
+                other.shape()[b + 1]
+            )));
+        }
+        let batch = broadcast_shapes(&self.shape()[..a], &other.shape()[..b]).map_err(|e| e.within(name))?;
+        let stretched = |t: &Tensor| {
+            let mut shape = batch.clone();
+            shape.extend_from_slice(&t.shape()[t.rank() - 2..]);
+            if shape[..] == *t.shape() { Ok(t.clone()) } else { t.expand(&shape) }
+        };
+        product(name, &stretched(self)?, &stretched(other)?, 1.0)
+    }
+
+    /// Product of two matrices.
+    pub fn mm(&self, other: &Tensor) -> Result<Tensor> {
+        check_rank("mm", "self", self, 2)?;
+        check_rank("mm", "mat2", other, 2)?;
+        check_matrices("mm", self, other)?;
+        product("mm", self, other, 1.0)
+    }
+
+    /// Products of two batches of matrices.
+    pub fn bmm(&self, other: &Tensor) -> Result<Tensor> {
+        check_batches("bmm", self, other)?;
+        product("bmm", self, other, 1.0)
+    }
+
+    /// Product of a matrix and a vector.
+    pub fn mv(&self, vector: &Tensor) -> Result<Tensor> {
+        check_mv("mv", self, vector)?;
+        product("mv", self, &vector.unsqueeze(1)?, 1.0)?.squeeze_dims(&[1])
+    }
+
+    /// Sum of the products of two vectors' elements.
+    pub fn dot(&self, other: &Tensor) -> Result<Tensor> {
+        if self.rank() != 1 || other.rank() != 1 {
+            return Err(Error::shape(format!(
+                "dot: 1D tensors expected, but got {}D and {}D tensors",
+                self.rank(),
+                other.rank()
+            )));
+        }
+        self.same_device(other, "dot")?;
+        if self.dtype() != other.dtype() {
+            return Err(Error::dtype(format!(
+                "dot: expected both vectors to have same dtype, but found {} and {}",
+                self.dtype(),
+                other.dtype()
+            )));
+        }
+        check_operands("dot", self, other)?;
+        if self.numel() != other.numel() {
+            return Err(Error::shape(format!(
+                "dot: inconsistent tensor size, expected tensor {:?} and src {:?} to have the same number of elements",
+                self.shape(),
+                other.shape()
+            )));
+        }
+        product("dot", &self.unsqueeze(0)?, &other.unsqueeze(1)?, 1.0)?.reshape([0usize; 0])
+    }
+
+    /// All products of an element of one vector and one of the other.
+    pub fn outer(&self, other: &Tensor) -> Result<Tensor> {
+        check_rank("outer", "self", self, 1)?;
+        check_rank("outer", "vec2", other, 1)?;
+        self.unsqueeze(1)?.mul(&other.unsqueeze(0)?)
+    }
+
+    /// Sum of products over the last dimension of both.
+    pub fn inner(&self, other: &Tensor) -> Result<Tensor> {
+        if self.rank() == 0 || other.rank() == 0 {
+            return self.mul(other);
+        }
+        if self.shape()[self.rank() - 1] != other.shape()[other.rank() - 1] {
+            return Err(Error::shape(format!(
+                "inner: the last dimension must match on both input tensors but got shapes {:?} and {:?}",
+                self.shape(),
+                other.shape()
+            )));
+        }
+        self.tensordot_dims(other, &[-1], &[-1])
+    }
+
+    /// `beta * self + alpha * mat1 @ mat2`; `self` broadcasts, and is not read where `beta` is 0.
+    pub fn addmm(
+        &self,
+        mat1: &Tensor,
+        mat2: &Tensor,
+        beta: impl Into<Scalar>,
+        alpha: impl Into<Scalar>,
+    ) -> Result<Tensor> {
+        check_rank("addmm", "mat1", mat1, 2)?;
+        check_rank("addmm", "mat2", mat2, 2)?;
+        check_matrices("addmm", mat1, mat2)?;
+        product_onto("addmm", self, mat1, mat2, beta.into(), alpha.into())
+    }
+
+    /// `beta * self + alpha * mat @ vec`.
+    pub fn addmv(
+        &self,
+        mat: &Tensor,
+        vec: &Tensor,
+        beta: impl Into<Scalar>,
+        alpha: impl Into<Scalar>,
+    ) -> Result<Tensor> {
+        check_mv("addmv", mat, vec)?;
+        if self.rank() > 1 {
+            return Err(Error::shape(format!("addmv: self must be a vector, got shape {:?}", self.shape())));
+        }
+        let column = if self.rank() == 1 { self.unsqueeze(1)? } else { self.clone() };
+        product_onto("addmv", &column, mat, &vec.unsqueeze(1)?, beta.into(), alpha.into())?.squeeze_dims(&[1])
+    }
+
+    /// `beta * self + alpha * batch1 @ batch2`, batch by batch.
+    pub fn baddbmm(
+        &self,
+        batch1: &Tensor,
+        batch2: &Tensor,
+        beta: impl Into<Scalar>,
+        alpha: impl Into<Scalar>,
+    ) -> Result<Tensor> {
+        check_batches("baddbmm", batch1, batch2)?;
+        product_onto("baddbmm", self, batch1, batch2, beta.into(), alpha.into())
+    }
+
+    /// `beta * self + alpha * (sum of batch1 @ batch2 over the batch)`.
+    pub fn addbmm(
+        &self,
+        batch1: &Tensor,
+        batch2: &Tensor,
+        beta: impl Into<Scalar>,
+        alpha: impl Into<Scalar>,
+    ) -> Result<Tensor> {
+        check_batches("addbmm", batch1, batch2)?;
+        let (b, k, m) = (batch2.shape()[0], batch2.shape()[1], batch2.shape()[2]);
+        // The sum over the batch is part of one longer inner dimension.
+        let left = batch1.transpose(0, 1)?.reshape([batch1.shape()[1], b * k])?;
+        let right = batch2.reshape([b * k, m])?;
+        product_onto("addbmm", self, &left, &right, beta.into(), alpha.into())
+    }
+
+    /// Contraction of the last `n` dimensions with the first `n` of `other`.
+    pub fn tensordot(&self, other: &Tensor, n: usize) -> Result<Tensor> {
+        if n > self.rank() || n > other.rank() {
+            return Err(Error::value(format!(
+                "tensordot: cannot contract {n} dimensions of shapes {:?} and {:?}",
+                self.shape(),
+                other.shape()
+            )));
+        }
+        let own: Vec<isize> = (self.rank() - n..self.rank()).map(|d| d as isize).collect();
+        let others: Vec<isize> = (0..n as isize).collect();
+        self.tensordot_dims(other, &own, &others)
+    }
+
+    /// Contraction of the named dimensions of both, pair by pair.
+    pub fn tensordot_dims(&self, other: &Tensor, dims: &[isize], other_dims: &[isize]) -> Result<Tensor> {
+        let (own, others) = (self.dims(dims)?, other.dims(other_dims)?);
+        if own.len() != others.len() {
+            return Err(Error::value(format!(
+                "tensordot: both dimension lists should have same length, got {dims:?} and {other_dims:?}"
+            )));
+        }
+        if let Some((&a, &b)) = own.iter().zip(&others).find(|&(&a, &b)| self.shape().get(a) != other.shape().get(b)) {
+            return Err(Error::shape(format!(
+                "tensordot: contracted dimensions need to match, but first has size {} in dim {a} and second has size {} in dim {b}",
+                self.shape().get(a).unwrap_or(&1),
+                other.shape().get(b).unwrap_or(&1)
+            )));
+        }
+        let free = |t: &Tensor, used: &[usize]| -> SmallVec<[usize; 6]> {
+            (0..t.rank()).filter(|d| !used.contains(d)).collect()
+        };
+        let (rows, columns) = (free(self, &own), free(other, &others));
+        let order = |first: &[usize], second: &[usize]| -> Vec<isize> {
+            first.iter().chain(second).map(|&d| d as isize).collect()
+        };
+        let size = |t: &Tensor, dims: &[usize]| -> usize { dims.iter().map(|&d| t.shape()[d]).product() };
+        let k = size(self, &own);
+        let left = self.permute(&order(&rows, &own))?.reshape([size(self, &rows), k])?;
+        let right = other.permute(&order(&others, &columns))?.reshape([k, size(other, &columns)])?;
+        let shape: Dims =
+            rows.iter().map(|&d| self.shape()[d]).chain(columns.iter().map(|&d| other.shape()[d])).collect();
+        left.mm(&right)?.reshape(&shape)
+    }
+
+    /// `self @ weight.T + bias` for any leading dimensions; `weight` is `[out_features, in_features]`, or `[in_features]`.
+    ///
+    /// ```
+    /// # use rushlight_tensor::Tensor;
+    /// let (x, w) = (Tensor::ones([2, 5, 3])?, Tensor::ones([4, 3])?);
+    /// assert_eq!(x.linear(&w, Some(&Tensor::zeros([4])?))?.shape(), [2, 5, 4]);
+    /// # Ok::<(), rushlight_core::Error>(())
+    /// ```
+    pub fn linear(&self, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
+        let name = "linear";
+        if weight.rank() == 1 {
+            let out = self.matmul(weight).map_err(|e| e.within(name))?;
+            return bias.map_or(Ok(out.clone()), |b| out.add(b));
+        }
+        check_rank(name, "weight", weight, 2)?;
+        check_operands(name, self, weight)?;
+        let Some((&k, lead)) = self.shape().split_last() else {
+            return Err(Error::shape("linear: both arguments to linear need to be at least 1D, but the input is 0D"));
+        };
+        let (n, features) = (weight.shape()[0], weight.shape()[1]);
+        let rows: usize = lead.iter().product();
+        if k != features {
+            return Err(Error::shape(format!(
+                "{name}: mat1 and mat2 shapes cannot be multiplied ({rows}x{k} and {features}x{n})"
+            )));
+        }
+        if let Some(bias) = bias {
+            check_operands(name, self, bias)?;
+            if bias.rank() > 1 || bias.shape() != [n] {
+                // A bias of another shape broadcasts, as in PyTorch.
+                return self.linear(weight, None)?.add(bias);
+            }
+        }
+        let mut shape = Dims::from_slice(lead);
+        shape.push(n);
+        let out = self.uninit_like(&shape, self.dtype())?;
+        let matrix = Layout::contiguous(&[rows, n])?;
+        let flat = crate::autograd::no_grad(|| self.reshape([rows, k]))?;
+        let target = Tensor::from_parts(out.0.storage.clone(), matrix, out.dtype(), Default::default());
+        let transposed = crate::autograd::no_grad(|| weight.transpose(0, 1))?;
+        multiply(&flat, &transposed, &target, &Blend { bias, ..Blend::PLAIN })?;
+        let mut inputs: SmallVec<[&Tensor; 3]> = smallvec![self, weight];
+        inputs.extend(bias);
+        if self.dtype().is_float() && recording(&inputs) {
+            let saved_x = weight.requires_grad().then(|| Saved::input(self));
+            let saved_w = self.requires_grad().then(|| Saved::input(weight));
+            let (shape, has_bias) = (Dims::from_slice(self.shape()), bias.is_some());
+            record(name, &inputs, &out, move |ctx, dy| {
+                let dy = dy.reshape([rows, n])?;
+                let dx = match &saved_w {
+                    Some(w) if ctx.needs(0) => Some(dy.mm(&ctx.get(w)?)?.reshape(&shape)?),
+                    _ => None,
+                };
+                let dw = match &saved_x {
+                    Some(x) if ctx.needs(1) => Some(dy.transpose(0, 1)?.mm(&ctx.get(x)?.reshape([rows, k])?)?),
+                    _ => None,
+                };
+                let mut grads = smallvec![dx, dw];
+                if has_bias {
+                    grads.push(if ctx.needs(2) { Some(dy.sum_dims(&[0], false)?) } else { None });
+                }
+                Ok(grads)
+            })?;
+        }
+        Ok(out)
+    }
+
+    /// `sum over i, j of self[.., i] * weight[o, i, j] * other[.., j] + bias[o]`.
+    pub fn bilinear(&self, other: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
+        check_rank("bilinear", "weight", weight, 3)?;
+        let (&[o, i, j], Some((&in1, lead)), Some((&in2, lead2))) = (
+            &[weight.shape()[0], weight.shape()[1], weight.shape()[2]],
+            self.shape().split_last(),
+            other.shape().split_last(),
+        ) else {
+            return Err(Error::shape("bilinear: inputs need at least one dimension"));
+        };
+        if lead != lead2 || in1 != i || in2 != j {
+            return Err(Error::shape(format!(
+                "bilinear: inputs of shapes {:?} and {:?} must agree in all but the last dimension, which must be {i} and {j} for a weight \
+                 of shape {:?}",
+                self.shape(),
+                other.shape(),
+                weight.shape()
+            )));
+        }
+        let rows: usize = lead.iter().product();
+        let by_input = weight.permute(&[1, 0, 2])?.reshape([i, o * j])?;
+        let partial = self.reshape([rows, i])?.mm(&by_input)?.reshape([rows, o, j])?;
+        let mut shape = Dims::from_slice(lead);
+        shape.push(o);
+        let out = partial.bmm(&other.reshape([rows, j, 1])?)?.reshape(&shape)?;
+        bias.map_or(Ok(out.clone()), |b| out.add(b))
+    }
+}
+
+fn check_mv(name: &str, mat: &Tensor, vec: &Tensor) -> Result<()> {
+    if mat.rank() != 2 || vec.rank() != 1 {
+        return Err(Error::shape(format!(
+            "{name}: vector + matrix @ vector expected, got a matrix of {} and a vector of {} dimensions",
+            mat.rank(),
+            vec.rank()
+        )));
+    }
+    check_operands(name, mat, vec)?;
+    let (m, k) = (mat.shape()[0], mat.shape()[1]);
+    if k != vec.shape()[0] {
+        return Err(Error::shape(format!(
+            "{name}: size mismatch, got input ({m}), mat ({m}x{k}), vec ({})",
+            vec.shape()[0]
+        )));
+    }
+    Ok(())
+}

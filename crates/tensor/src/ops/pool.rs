@@ -1,0 +1,380 @@
+//! Pooling over one or two spatial dimensions.
+//!
+//! Averages are linear, so their second derivative is the average again. A maximum's gradient goes where its index says; the
+//! derivative of that is picking by the same indices.
+
+use super::sizes::Sizes;
+use crate::Tensor;
+use crate::autograd::{Saved, record, record_many, recording};
+use rushlight_core::backend::{Pool, Window};
+use rushlight_core::smallvec::smallvec;
+use rushlight_core::{DType, Dims, Error, Result};
+
+/// The window of a maximum pooling: `MaxPool::new(3).stride(2).padding(1)`, or just the kernel's size where a `MaxPool` is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MaxPool {
+    kernel: Sizes,
+    stride: Option<Sizes>,
+    padding: Sizes,
+    dilation: Sizes,
+    ceil_mode: bool,
+}
+
+impl MaxPool {
+    /// A window of a size, with that size as its stride.
+    pub fn new(kernel_size: impl Into<Sizes>) -> Self {
+        Self { kernel: kernel_size.into(), stride: None, padding: 0.into(), dilation: 1.into(), ceil_mode: false }
+    }
+
+    /// Steps of the window; its size unless set.
+    pub fn stride(mut self, stride: impl Into<Sizes>) -> Self {
+        self.stride = Some(stride.into());
+        self
+    }
+
+    /// Positions added on both sides, which never win; 0 unless set.
+    pub fn padding(mut self, padding: impl Into<Sizes>) -> Self {
+        self.padding = padding.into();
+        self
+    }
+
+    /// Distance between the window's positions; 1 unless set.
+    pub fn dilation(mut self, dilation: impl Into<Sizes>) -> Self {
+        self.dilation = dilation.into();
+        self
+    }
+
+    /// Whether a last window that is only partly filled counts.
+    pub fn ceil_mode(mut self, ceil_mode: bool) -> Self {
+        self.ceil_mode = ceil_mode;
+        self
+    }
+}
+
+impl<T: Into<Sizes>> From<T> for MaxPool {
+    fn from(kernel: T) -> Self {
+        MaxPool::new(kernel)
+    }
+}
+
+/// The window of an average pooling: `AvgPool::new(3).stride(2).padding(1)`, or just the kernel's size where an `AvgPool` is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AvgPool {
+    kernel: Sizes,
+    stride: Option<Sizes>,
+    padding: Sizes,
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor_override: Option<usize>,
+}
+
+impl AvgPool {
+    /// A window of a size, with that size as its stride.
+    pub fn new(kernel_size: impl Into<Sizes>) -> Self {
+        Self {
+            kernel: kernel_size.into(),
+            stride: None,
+            padding: 0.into(),
+            ceil_mode: false,
+            count_include_pad: true,
+            divisor_override: None,
+        }
+    }
+
+    /// Steps of the window; its size unless set.
+    pub fn stride(mut self, stride: impl Into<Sizes>) -> Self {
+        self.stride = Some(stride.into());
+        self
+    }
+
+    /// Zeros on both sides; 0 unless set.
+    pub fn padding(mut self, padding: impl Into<Sizes>) -> Self {
+        self.padding = padding.into();
+        self
+    }
+
+    /// Whether a last window that is only partly filled counts.
+    pub fn ceil_mode(mut self, ceil_mode: bool) -> Self {
+        self.ceil_mode = ceil_mode;
+        self
+    }
+
+    /// Whether padding counts in the average, as it does unless set.
+    pub fn count_include_pad(mut self, count: bool) -> Self {
+        self.count_include_pad = count;
+        self
+    }
+
+    /// What sums are divided by in place of the window's size.
+    pub fn divisor_override(mut self, divisor: usize) -> Self {
+        self.divisor_override = Some(divisor);
+        self
+    }
+}
+
+impl<T: Into<Sizes>> From<T> for AvgPool {
+    fn from(kernel: T) -> Self {
+        AvgPool::new(kernel)
+    }
+}
+
+/// The output size of an adaptive pooling; `None` keeps the input's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutputSize(Vec<Option<usize>>);
+
+impl From<usize> for OutputSize {
+    fn from(size: usize) -> Self {
+        OutputSize(vec![Some(size)])
+    }
+}
+
+impl<const N: usize> From<[usize; N]> for OutputSize {
+    fn from(sizes: [usize; N]) -> Self {
+        OutputSize(sizes.into_iter().map(Some).collect())
+    }
+}
+
+impl<const N: usize> From<[Option<usize>; N]> for OutputSize {
+    fn from(sizes: [Option<usize>; N]) -> Self {
+        OutputSize(sizes.to_vec())
+    }
+}
+
+impl From<&[Option<usize>]> for OutputSize {
+    fn from(sizes: &[Option<usize>]) -> Self {
+        OutputSize(sizes.to_vec())
+    }
+}
+
+/// A pooling and the shapes its tensors show.
+#[derive(Clone)]
+struct Problem {
+    spec: Pool,
+    input: Dims,
+    output: Dims,
+}
+
+impl Problem {
+    /// `sizes` gives the output size of each of the two spatial dimensions from the input's.
+    fn new(
+        op: &str,
+        dims: usize,
+        x: &Tensor,
+        window: Window,
+        sizes: impl Fn(usize, usize) -> Result<usize>,
+    ) -> Result<Self> {
+        x.needs_float(op)?;
+        let lead = x.rank().checked_sub(dims).filter(|lead| (1..=2).contains(lead));
+        let Some(lead) = lead.filter(|&lead| !x.shape()[lead - 1..].contains(&0)) else {
+            return Err(Error::shape(format!(
+                "{op}: expected {}D or {}D (batch mode) tensor with optional 0 dim batch size for input, but got: {:?}",
+                dims + 1,
+                dims + 2,
+                x.shape()
+            )));
+        };
+        let mut input = [1; 2];
+        input[2 - dims..].copy_from_slice(&x.shape()[lead..]);
+        let mut output = [1; 2];
+        for i in 2 - dims..2 {
+            output[i] = sizes(i, input[i])?;
+        }
+        let mut shape = Dims::from_slice(&x.shape()[..lead]);
+        shape.extend_from_slice(&output[2 - dims..]);
+        let planes = x.shape()[..lead].iter().product();
+        Ok(Self { spec: Pool { planes, input, output, window }, input: Dims::from_slice(x.shape()), output: shape })
+    }
+
+    fn max(self, x: &Tensor) -> Result<(Tensor, Tensor)> {
+        let x = x.contiguous()?;
+        let (y, indices) = (x.uninit_like(&self.output, x.dtype())?, x.uninit_like(&self.output, DType::I64)?);
+        if y.numel() > 0 {
+            y.backend().max_pool(&self.spec, x.view(), y.view(), indices.view())?;
+        }
+        if recording(&[&x]) {
+            let saved = Saved::input(&indices);
+            record_many("max_pool", &[&x], &[&y, &indices], move |ctx, mut grads| {
+                let Some(dy) = grads.get_mut(0).and_then(|g| g.take()) else { return Ok(smallvec![None]) };
+                Ok(smallvec![Some(self.spread(&dy, &ctx.get(&saved)?)?)])
+            })?;
+        }
+        Ok((y, indices))
+    }
+
+    /// Each gradient put where its maximum came from.
+    fn spread(&self, dy: &Tensor, indices: &Tensor) -> Result<Tensor> {
+        let dy = dy.contiguous()?;
+        let dx = dy.uninit_like(&self.input, dy.dtype())?;
+        if dx.numel() > 0 {
+            dx.backend().max_pool_backward(&self.spec, dy.view(), indices.view(), dx.view())?;
+        }
+        if recording(&[&dy]) {
+            let (problem, saved) = (self.clone(), Saved::input(indices));
+            record("max_pool_backward", &[&dy], &dx, move |ctx, d| {
+                Ok(smallvec![Some(problem.pick(d, &ctx.get(&saved)?)?)])
+            })?;
+        }
+        Ok(dx)
+    }
+
+    /// The elements at the places the maxima came from.
+    fn pick(&self, x: &Tensor, indices: &Tensor) -> Result<Tensor> {
+        let flat = |t: &Tensor, space: [usize; 2]| t.reshape([self.spec.planes, space[0] * space[1]]);
+        flat(x, self.spec.input)?.gather(1, &flat(indices, self.spec.output)?)?.reshape(&self.output)
+    }
+
+    fn average(&self, x: &Tensor) -> Result<Tensor> {
+        let x = x.contiguous()?;
+        let y = x.uninit_like(&self.output, x.dtype())?;
+        if y.numel() > 0 {
+            y.backend().avg_pool(&self.spec, x.view(), y.view())?;
+        }
+        if recording(&[&x]) {
+            let problem = self.clone();
+            record("avg_pool", &[&x], &y, move |_, dy| Ok(smallvec![Some(problem.share(dy)?)]))?;
+        }
+        Ok(y)
+    }
+
+    /// Each gradient shared out over its window.
+    fn share(&self, dy: &Tensor) -> Result<Tensor> {
+        let dy = dy.contiguous()?;
+        let dx = dy.uninit_like(&self.input, dy.dtype())?;
+        if dx.numel() > 0 {
+            dx.backend().avg_pool_backward(&self.spec, dy.view(), dx.view())?;
+        }
+        if recording(&[&dy]) {
+            let problem = self.clone();
+            record("avg_pool_backward", &[&dy], &dx, move |_, d| Ok(smallvec![Some(problem.average(d)?)]))?;
+        }
+        Ok(dx)
+    }
+}
+
+/// The last two of three sizes.
+fn last_two(sizes: [usize; 3]) -> [usize; 2] {
+    [sizes[1], sizes[2]]
+}
+
+/// Output size of a fixed window, by PyTorch's rule: with `ceil` a last window must start within the input or its left padding.
+fn window_count(
+    op: &str,
+    size: usize,
+    (kernel, stride, padding, dilation): (usize, usize, usize, usize),
+    ceil: bool,
+) -> Result<usize> {
+    let too_small = || {
+        Error::shape(format!(
+            "{op}: input of size {size} is too small for a window of size {kernel}, padding {padding} and dilation {dilation}: \
+             output size is too small"
+        ))
+    };
+    if padding > kernel / 2 {
+        return Err(Error::value(format!(
+            "{op}: pad should be at most half of effective kernel size, but got pad={padding}, kernel_size={kernel} and dilation={dilation}"
+        )));
+    }
+    let reach = (kernel - 1).checked_mul(dilation).ok_or_else(too_small)?;
+    let padded = padding.checked_mul(2).and_then(|p| p.checked_add(size)).ok_or_else(too_small)?;
+    let room = padded.checked_sub(reach).and_then(|r| r.checked_sub(1));
+    let Some(room) = room else { return Err(too_small()) };
+    if !ceil {
+        return Ok(room / stride + 1);
+    }
+    let count = room.div_ceil(stride) + 1;
+    let starts_inside = (count - 1).checked_mul(stride).is_some_and(|start| start < size + padding);
+    Ok(if starts_inside { count } else { count - 1 })
+}
+
+impl MaxPool {
+    fn problem(&self, op: &str, dims: usize, x: &Tensor) -> Result<Problem> {
+        let kernel = last_two(self.kernel.spread_positive(op, "kernel_size", dims)?);
+        let stride = last_two(self.stride.unwrap_or(self.kernel).spread_positive(op, "stride", dims)?);
+        let padding = last_two(self.padding.spread(op, "padding", dims, 0)?);
+        let dilation = last_two(self.dilation.spread_positive(op, "dilation", dims)?);
+        let window =
+            Window::Fixed { kernel, stride, padding, dilation, count_include_pad: false, divisor_override: None };
+        Problem::new(op, dims, x, window, |i, size| {
+            window_count(op, size, (kernel[i], stride[i], padding[i], dilation[i]), self.ceil_mode)
+        })
+    }
+}
+
+impl AvgPool {
+    fn problem(&self, op: &str, dims: usize, x: &Tensor) -> Result<Problem> {
+        if self.divisor_override == Some(0) {
+            return Err(Error::value(format!("{op}: divisor must be not zero")));
+        }
+        let kernel = last_two(self.kernel.spread_positive(op, "kernel_size", dims)?);
+        let stride = last_two(self.stride.unwrap_or(self.kernel).spread_positive(op, "stride", dims)?);
+        let padding = last_two(self.padding.spread(op, "padding", dims, 0)?);
+        let window = Window::Fixed {
+            kernel,
+            stride,
+            padding,
+            dilation: [1; 2],
+            count_include_pad: self.count_include_pad,
+            divisor_override: self.divisor_override,
+        };
+        Problem::new(op, dims, x, window, |i, size| {
+            window_count(op, size, (kernel[i], stride[i], padding[i], 1), self.ceil_mode)
+        })
+    }
+}
+
+impl OutputSize {
+    fn problem(&self, op: &str, dims: usize, x: &Tensor) -> Result<Problem> {
+        let given = &self.0;
+        if given.len() != 1 && given.len() != dims {
+            return Err(Error::value(format!(
+                "{op}: output_size must be 1 or {dims} numbers, but {} were given",
+                given.len()
+            )));
+        }
+        Problem::new(op, dims, x, Window::Adaptive, |i, size| {
+            let wanted = if given.len() == 1 { given[0] } else { given[i + dims - 2] };
+            Ok(wanted.unwrap_or(size))
+        })
+    }
+}
+
+macro_rules! pools {
+    ($($dims:literal $what:literal $max:ident $max_indices:ident $avg:ident $adaptive_max:ident $adaptive_max_indices:ident $adaptive_avg:ident;)*) => {
+        impl Tensor {$(
+            #[doc = concat!("The largest element of each window over ", $what, "; the batch dimension may be missing.")]
+            pub fn $max(&self, window: impl Into<MaxPool>) -> Result<Tensor> {
+                Ok(window.into().problem(stringify!($max), $dims, self)?.max(self)?.0)
+            }
+
+            #[doc = concat!("[`Tensor::", stringify!($max), "`] and where in its plane each maximum was found, `int64`.")]
+            pub fn $max_indices(&self, window: impl Into<MaxPool>) -> Result<(Tensor, Tensor)> {
+                window.into().problem(stringify!($max), $dims, self)?.max(self)
+            }
+
+            #[doc = concat!("The average of each window over ", $what, "; the batch dimension may be missing.")]
+            pub fn $avg(&self, window: impl Into<AvgPool>) -> Result<Tensor> {
+                window.into().problem(stringify!($avg), $dims, self)?.average(self)
+            }
+
+            #[doc = concat!("The largest elements of ", $what, " in windows that give an output of the wanted size.")]
+            pub fn $adaptive_max(&self, output_size: impl Into<OutputSize>) -> Result<Tensor> {
+                Ok(output_size.into().problem(stringify!($adaptive_max), $dims, self)?.max(self)?.0)
+            }
+
+            #[doc = concat!("[`Tensor::", stringify!($adaptive_max), "`] and where in its plane each maximum was found, `int64`.")]
+            pub fn $adaptive_max_indices(&self, output_size: impl Into<OutputSize>) -> Result<(Tensor, Tensor)> {
+                output_size.into().problem(stringify!($adaptive_max), $dims, self)?.max(self)
+            }
+
+            #[doc = concat!("Averages of ", $what, " in windows that give an output of the wanted size.")]
+            pub fn $adaptive_avg(&self, output_size: impl Into<OutputSize>) -> Result<Tensor> {
+                output_size.into().problem(stringify!($adaptive_avg), $dims, self)?.average(self)
+            }
+        )*}
+    };
+}
+
+pools! {
+    1 "`[batch, channels, length]`" max_pool1d max_pool1d_with_indices avg_pool1d adaptive_max_pool1d adaptive_max_pool1d_with_indices adaptive_avg_pool1d;
+    2 "`[batch, channels, height, width]`" max_pool2d max_pool2d_with_indices avg_pool2d adaptive_max_pool2d adaptive_max_pool2d_with_indices adaptive_avg_pool2d;
+}

@@ -1,0 +1,66 @@
+//! Arguments with one number per spatial dimension.
+
+use rushlight_core::{Error, Result};
+
+/// A number for every spatial dimension, or one for each of up to three.
+///
+/// ```
+/// use rushlight_tensor::Sizes;
+/// assert_eq!(Sizes::from(2), Sizes::from([2]));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    values: [usize; 3],
+    /// How many were given; more than three cannot fit any op and are an error there.
+    given: usize,
+}
+
+impl From<usize> for Sizes {
+    fn from(value: usize) -> Self {
+        Sizes::from([value])
+    }
+}
+
+impl<const N: usize> From<[usize; N]> for Sizes {
+    fn from(values: [usize; N]) -> Self {
+        Sizes::from(&values[..])
+    }
+}
+
+impl From<&[usize]> for Sizes {
+    fn from(given: &[usize]) -> Self {
+        let mut values = [0; 3];
+        for (slot, &v) in values.iter_mut().zip(given) {
+            *slot = v;
+        }
+        Self { values, given: given.len() }
+    }
+}
+
+impl Sizes {
+    /// One number per dimension, the last `N` of three; the leading ones are `unused`.
+    pub(crate) fn spread(self, op: &str, what: &str, dims: usize, unused: usize) -> Result<[usize; 3]> {
+        let mut out = [unused; 3];
+        for (i, slot) in out[3 - dims..].iter_mut().enumerate() {
+            *slot = match self.given {
+                1 => self.values[0],
+                n if n == dims => self.values[i],
+                n => {
+                    return Err(Error::value(format!(
+                        "{op}: {what} must be a single integer or {dims} integers, one per spatial dimension, but {n} were given"
+                    )));
+                }
+            };
+        }
+        Ok(out)
+    }
+
+    /// [`Sizes::spread`] for numbers that must not be zero.
+    pub(crate) fn spread_positive(self, op: &str, what: &str, dims: usize) -> Result<[usize; 3]> {
+        let out = self.spread(op, what, dims, 1)?;
+        if out.contains(&0) {
+            return Err(Error::value(format!("{op}: non-positive {what} is not supported")));
+        }
+        Ok(out)
+    }
+}

@@ -1,0 +1,560 @@
+//! The tape: what it refuses, what it keeps, what it calls and when.
+
+use rushlight_core::rng::default_generator;
+use rushlight_core::{DType, ErrorKind, Result};
+use rushlight_tensor::autograd::{
+    Backward, Context, Function, apply, checkpoint, enable_grad, grad, gradcheck, gradgradcheck, inference_mode,
+    is_grad_enabled, no_grad, set_grad_enabled,
+};
+use rushlight_tensor::{Tensor, cat};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+fn leaf(values: &[f64]) -> Tensor {
+    Tensor::from_slice(values, [values.len()]).unwrap().requires_grad_(true).unwrap()
+}
+
+fn values(t: &Tensor) -> Vec<f64> {
+    t.to_vec().unwrap()
+}
+
+fn grad_of(t: &Tensor) -> Vec<f64> {
+    values(&t.grad().expect("a gradient"))
+}
+
+fn message<T>(result: Result<T>) -> String {
+    match result {
+        Ok(_) => panic!("expected an error"),
+        Err(e) => {
+            assert_eq!(e.kind(), ErrorKind::Autograd, "{e:?}");
+            e.to_string()
+        }
+    }
+}
+
+// ---- what backward refuses
+
+#[test]
+fn a_freed_graph_cannot_be_walked_again() {
+    let x = leaf(&[1.0, 2.0]);
+    let y = x.exp().unwrap().sum().unwrap();
+    y.backward().unwrap();
+    let text = message(y.backward());
+    assert!(text.contains("second time") && text.contains("retain_graph"), "{text}");
+}
+
+#[test]
+fn a_kept_graph_can() {
+    let x = leaf(&[1.0, 2.0]);
+    let y = x.square().unwrap().sum().unwrap();
+    y.backward_with(Backward::default().retain_graph(true)).unwrap();
+    y.backward().unwrap();
+    assert_eq!(grad_of(&x), [4.0, 8.0]);
+}
+
+#[test]
+fn only_scalars_start_by_themselves() {
+    let x = leaf(&[1.0, 2.0]);
+    let text = message(x.exp().unwrap().backward());
+    assert!(text.contains("grad can be implicitly created only for scalar outputs") && text.contains("[2]"), "{text}");
+    let e = x.exp().unwrap().backward_with(Backward::default().gradient(&Tensor::ones([3]).unwrap())).unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Shape);
+    assert!(e.to_string().contains("[3]") && e.to_string().contains("[2]"));
+}
+
+#[test]
+fn what_needs_no_gradient_has_no_backward() {
+    let text = message(Tensor::new(1.0f32).unwrap().backward());
+    assert!(text.contains("does not require grad"), "{text}");
+    let text = message(Tensor::new(1.0f32).unwrap().register_hook(|_| Ok(None)));
+    assert!(text.contains("hook"), "{text}");
+    let e = Tensor::new(1i64).unwrap().requires_grad_(true).unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::DType);
+    let y = leaf(&[1.0]).exp().unwrap();
+    assert!(message(y.requires_grad_(false)).contains("leaf"));
+}
+
+// ---- in-place changes
+
+#[test]
+fn a_changed_saved_value_is_an_error_that_names_the_op() {
+    let x = leaf(&[1.0, 2.0]);
+    let y = x.mul(1.0).unwrap();
+    let z = y.exp().unwrap();
+    z.add_(1.0).unwrap();
+    let text = message(z.sum().unwrap().backward());
+    assert!(text.contains("modified by an inplace operation") && text.contains("ExpBackward"), "{text}");
+    assert!(text.contains("version 1") && text.contains("expected version 0"), "{text}");
+}
+
+#[test]
+fn a_change_of_a_value_nobody_saved_is_fine() {
+    let x = leaf(&[1.0, 2.0]);
+    let y = x.mul(3.0).unwrap();
+    y.add_(1.0).unwrap();
+    y.mul_(2.0).unwrap();
+    y.sum().unwrap().backward().unwrap();
+    assert_eq!(values(&y), [8.0, 14.0]);
+    assert_eq!(grad_of(&x), [6.0, 6.0]);
+}
+
+#[test]
+fn leaves_and_their_views_may_not_be_changed() {
+    let x = leaf(&[1.0, 2.0]);
+    assert!(message(x.add_(1.0).map(|_| ())).contains("leaf Variable that requires grad"));
+    assert!(message(x.narrow(0, 0, 1).unwrap().zero_().map(|_| ())).contains("view of a leaf"));
+    no_grad(|| x.add_(1.0).map(|_| ())).unwrap();
+    assert_eq!(values(&x), [2.0, 3.0]);
+}
+
+#[test]
+fn overlapping_memory_may_not_be_written() {
+    let x = Tensor::ones([1]).unwrap().expand([3]).unwrap();
+    let e = x.add_(1.0).map(|_| ()).unwrap_err();
+    assert!(e.to_string().contains("single memory location"), "{e}");
+}
+
+#[test]
+fn a_copy_into_a_slice_sends_gradients_both_ways() {
+    let (x, part) = (leaf(&[1.0, 2.0, 3.0, 4.0]), leaf(&[5.0, 6.0]));
+    let y = x.mul(2.0).unwrap();
+    y.narrow(0, 1, 2).unwrap().copy_(&part).unwrap();
+    assert_eq!(values(&y), [2.0, 5.0, 6.0, 8.0]);
+    y.square().unwrap().sum().unwrap().backward().unwrap();
+    assert_eq!(grad_of(&x), [8.0, 0.0, 0.0, 32.0]);
+    assert_eq!(grad_of(&part), [10.0, 12.0]);
+}
+
+#[test]
+fn a_slice_of_a_fresh_tensor_takes_gradients() {
+    let part = leaf(&[5.0, 6.0]);
+    let buffer = Tensor::zeros_with([2, 2], DType::F64).unwrap();
+    buffer.select(0, 1).unwrap().copy_(&part).unwrap();
+    assert!(buffer.requires_grad());
+    buffer.square().unwrap().sum().unwrap().backward().unwrap();
+    assert_eq!(grad_of(&part), [10.0, 12.0]);
+}
+
+#[test]
+fn an_older_view_follows_its_base() {
+    let x = leaf(&[1.0, 2.0, 3.0]);
+    let y = x.mul(1.0).unwrap();
+    let view = y.narrow(0, 0, 2).unwrap();
+    y.mul_(10.0).unwrap();
+    assert_eq!(values(&view), [10.0, 20.0]);
+    view.sum().unwrap().backward().unwrap();
+    assert_eq!(grad_of(&x), [10.0, 10.0, 0.0]);
+}
+
+#[test]
+fn views_of_views_follow_too() {
+    let x = leaf(&[1.0, 2.0, 3.0, 4.0]);
+    let y = x.mul(1.0).unwrap();
+    let square = y.view_shape([2, 2]).unwrap();
+    let column = square.select(1, 0).unwrap();
+    column.mul_(5.0).unwrap();
+    assert_eq!(values(&y), [5.0, 2.0, 15.0, 4.0]);
+    square.t().unwrap().sum().unwrap().backward().unwrap();
+    assert_eq!(grad_of(&x), [5.0, 1.0, 5.0, 1.0]);
+}
+
+#[test]
+fn in_place_ops_have_their_derivatives() {
+    let x = leaf(&[0.3, 0.7, 1.1]);
+    let chain = |xs: &[Tensor]| {
+        let y = xs[0].mul(1.0)?;
+        y.exp_()?;
+        y.narrow(0, 1, 2)?.mul_(&xs[0].narrow(0, 0, 2)?)?;
+        y.add_(&xs[0])?;
+        Ok(vec![y.square()?])
+    };
+    gradcheck(chain, &[x.clone()], 1e-6, 1e-6, 1e-6).unwrap();
+    gradgradcheck(chain, &[x], 1e-6, 1e-6, 1e-6).unwrap();
+}
+
+// ---- hooks
+
+#[test]
+fn hooks_replace_gradients_until_removed() {
+    let x = leaf(&[1.0]);
+    let handle = x.register_hook(|g| Ok(Some(g.mul(10.0)?))).unwrap();
+    x.mul(2.0).unwrap().sum().unwrap().backward().unwrap();
+    assert_eq!(grad_of(&x), [20.0]);
+    handle.remove();
+    x.zero_grad();
+    x.mul(2.0).unwrap().sum().unwrap().backward().unwrap();
+    assert_eq!(grad_of(&x), [2.0]);
+}
+
+#[test]
+fn a_hook_on_a_value_in_the_middle_sees_its_whole_gradient() {
+    let x = leaf(&[3.0]);
+    let y = x.mul(2.0).unwrap();
+    let seen = Arc::new(AtomicUsize::new(0));
+    let count = seen.clone();
+    y.register_hook(move |g| {
+        assert_eq!(values(g), [7.0]);
+        count.fetch_add(1, SeqCst);
+        Ok(Some(g.add(1.0)?))
+    })
+    .unwrap();
+    (y.mul(3.0).unwrap().add(&y.mul(4.0).unwrap()).unwrap()).sum().unwrap().backward().unwrap();
+    assert_eq!(seen.load(SeqCst), 1);
+    assert_eq!(grad_of(&x), [16.0]);
+    let wrong = x.mul(2.0).unwrap();
+    wrong.register_hook(|_| Ok(Some(Tensor::zeros([5])?))).unwrap();
+    assert!(message(wrong.sum().unwrap().backward()).contains("hook"));
+}
+
+#[test]
+fn post_accumulate_hooks_fire_once_with_the_final_gradient() {
+    let x = leaf(&[2.0]);
+    let calls = Arc::new(AtomicUsize::new(0));
+    let count = calls.clone();
+    let handle = x
+        .register_post_accumulate_grad_hook(move |t| {
+            let expected = [5.0, 10.0][count.fetch_add(1, SeqCst)];
+            assert_eq!(grad_of(t), [expected]);
+            Ok(())
+        })
+        .unwrap();
+    for _ in 0..2 {
+        // Two uses: the hook waits for both.
+        x.mul(2.0).unwrap().add(&x.mul(3.0).unwrap()).unwrap().sum().unwrap().backward().unwrap();
+    }
+    assert_eq!(calls.load(SeqCst), 2);
+    handle.remove();
+    x.sum().unwrap().backward().unwrap();
+    assert_eq!(calls.load(SeqCst), 2);
+    assert!(x.mul(1.0).unwrap().register_post_accumulate_grad_hook(|_| Ok(())).is_err());
+}
+
+#[test]
+fn retain_grad_keeps_gradients_of_values_in_the_middle() {
+    let x = leaf(&[2.0]);
+    let y = x.mul(3.0).unwrap();
+    y.retain_grad().unwrap();
+    y.retain_grad().unwrap();
+    y.square().unwrap().sum().unwrap().backward().unwrap();
+    assert_eq!(grad_of(&y), [12.0]);
+    assert!(message(Tensor::ones([1]).unwrap().retain_grad()).contains("retain_grad"));
+}
+
+// ---- accumulation
+
+#[test]
+fn gradients_add_up_over_calls() {
+    let x = leaf(&[1.0, 2.0]);
+    for _ in 0..3 {
+        x.mul(2.0).unwrap().sum().unwrap().backward().unwrap();
+    }
+    assert_eq!(grad_of(&x), [6.0, 6.0]);
+    x.zero_grad();
+    assert!(x.grad().is_none());
+}
+
+#[test]
+fn a_fresh_gradient_is_taken_over_without_a_copy() {
+    struct Remember(Arc<AtomicUsize>);
+    impl Function for Remember {
+        fn forward(&self, _: &mut Context, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
+            Ok(vec![inputs[0].mul(2.0)?])
+        }
+        fn backward(&self, _: &[Tensor], grads: &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>> {
+            let dx = grads[0].as_ref().unwrap().mul(2.0)?;
+            self.0.store(dx.storage().ptr() as usize, SeqCst);
+            Ok(vec![Some(dx)])
+        }
+    }
+    let x = leaf(&[1.0, 2.0]);
+    let address = Arc::new(AtomicUsize::new(0));
+    apply(Remember(address.clone()), &[&x]).unwrap()[0].sum().unwrap().backward().unwrap();
+    let first = x.grad().unwrap();
+    assert_eq!(first.storage().ptr() as usize, address.load(SeqCst));
+    // Later gradients are added into the same memory.
+    apply(Remember(address.clone()), &[&x]).unwrap()[0].sum().unwrap().backward().unwrap();
+    assert_eq!(x.grad().unwrap().storage().ptr(), first.storage().ptr());
+    assert_eq!(grad_of(&x), [4.0, 4.0]);
+}
+
+#[test]
+fn a_gradient_somebody_holds_is_not_taken_over() {
+    let x = leaf(&[1.0, 2.0]);
+    let dy = Tensor::from_slice(&[1.0f64, 1.0], [2]).unwrap();
+    for _ in 0..2 {
+        x.add(0.0).unwrap().backward_with(Backward::default().gradient(&dy)).unwrap();
+    }
+    assert_eq!(values(&dy), [1.0, 1.0]);
+    assert_eq!(grad_of(&x), [2.0, 2.0]);
+}
+
+#[test]
+fn set_grad_checks_what_it_is_given() {
+    let x = leaf(&[1.0, 2.0]);
+    assert_eq!(x.set_grad(Some(Tensor::zeros_with([3], DType::F64).unwrap())).unwrap_err().kind(), ErrorKind::Shape);
+    assert_eq!(x.set_grad(Some(Tensor::zeros([2]).unwrap())).unwrap_err().kind(), ErrorKind::DType);
+    x.set_grad(Some(Tensor::ones_with([2], DType::F64).unwrap())).unwrap();
+    x.sum().unwrap().backward().unwrap();
+    assert_eq!(grad_of(&x), [2.0, 2.0]);
+}
+
+// ---- derivatives of derivatives
+
+#[test]
+fn create_graph_gives_higher_derivatives() {
+    let x = leaf(&[2.0]);
+    let mut y = x.pow(4).unwrap();
+    for expected in [32.0, 48.0, 48.0, 24.0] {
+        y = grad(&[&y.sum().unwrap()], &[&x], Backward::default().create_graph(true)).unwrap().remove(0).unwrap();
+        assert_eq!(values(&y), [expected]);
+    }
+    assert!(x.grad().is_none());
+}
+
+#[test]
+fn a_gradient_penalty_trains_through_backward() {
+    let x = leaf(&[1.0, 2.0]);
+    let loss = x.pow(3).unwrap().sum().unwrap();
+    loss.backward_with(Backward::default().create_graph(true)).unwrap();
+    let penalty = x.grad().unwrap().square().unwrap().sum().unwrap();
+    let d = grad(&[&penalty], &[&x], Backward::default()).unwrap().remove(0).unwrap();
+    // d/dx (3x²)² = 36 x³
+    assert_eq!(values(&d), [36.0, 288.0]);
+}
+
+#[test]
+fn grad_knows_what_was_not_used() {
+    let (x, y) = (leaf(&[1.0]), leaf(&[2.0]));
+    let z = x.mul(3.0).unwrap().sum().unwrap();
+    let text = message(grad(&[&z], &[&x, &y], Backward::default().retain_graph(true)));
+    assert!(text.contains("input 1") && text.contains("allow_unused"), "{text}");
+    let found = grad(&[&z], &[&x, &y], Backward::default().allow_unused(true)).unwrap();
+    assert_eq!(values(found[0].as_ref().unwrap()), [3.0]);
+    assert!(found[1].is_none());
+    assert!(
+        message(grad(&[&z], &[&Tensor::ones([1]).unwrap()], Backward::default()))
+            .contains("input 0 does not require grad")
+    );
+}
+
+#[test]
+fn grad_of_values_in_the_middle_and_of_several_outputs() {
+    let x = leaf(&[2.0]);
+    let y = x.square().unwrap();
+    let (a, b) = (y.mul(3.0).unwrap(), y.mul(x.detach().mul(5.0).as_ref().unwrap()).unwrap());
+    let found = grad(&[&a, &b], &[&y, &x], Backward::default()).unwrap();
+    assert_eq!(values(found[0].as_ref().unwrap()), [13.0]);
+    assert_eq!(values(found[1].as_ref().unwrap()), [52.0]);
+}
+
+// ---- functions of the user's own
+
+struct Cube;
+
+impl Function for Cube {
+    fn forward(&self, ctx: &mut Context, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
+        assert!(!is_grad_enabled());
+        ctx.save_for_backward(&[inputs[0]]);
+        Ok(vec![inputs[0].pow(3)?])
+    }
+    fn backward(&self, saved: &[Tensor], grads: &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>> {
+        let Some(dy) = &grads[0] else { return Ok(vec![None]) };
+        Ok(vec![Some((dy * saved[0].square()?.mul(3.0)?)?)])
+    }
+    fn name(&self) -> &'static str {
+        "cube"
+    }
+}
+
+/// Saves its output, and has an integer output besides.
+struct ExpAndSign;
+
+impl Function for ExpAndSign {
+    fn forward(&self, ctx: &mut Context, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
+        let y = inputs[0].exp()?;
+        ctx.save_for_backward(&[&y]);
+        Ok(vec![y, inputs[0].sign()?.to_dtype(DType::I64)?])
+    }
+    fn backward(&self, saved: &[Tensor], grads: &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>> {
+        Ok(vec![Some((grads[0].as_ref().unwrap() * &saved[0])?)])
+    }
+}
+
+#[test]
+fn custom_functions_are_differentiated_twice() {
+    let x = leaf(&[1.5, -0.5]);
+    let y = apply(Cube, &[&x]).unwrap().remove(0);
+    assert_eq!(y.grad_fn().as_deref(), Some("CubeBackward"));
+    gradcheck(|xs| apply(Cube, &[&xs[0]]), &[x.clone()], 1e-6, 1e-6, 1e-6).unwrap();
+    gradgradcheck(|xs| apply(Cube, &[&xs[0]]), &[x.clone()], 1e-6, 1e-6, 1e-6).unwrap();
+    gradcheck(|xs| apply(ExpAndSign, &[&xs[0]]), &[x.clone()], 1e-6, 1e-6, 1e-6).unwrap();
+    gradgradcheck(|xs| apply(ExpAndSign, &[&xs[0]]), &[x.clone()], 1e-6, 1e-6, 1e-6).unwrap();
+    assert!(!apply(ExpAndSign, &[&x]).unwrap()[1].requires_grad());
+    no_grad(|| assert!(!apply(Cube, &[&x]).unwrap()[0].requires_grad()));
+}
+
+#[test]
+fn custom_functions_that_return_nonsense_are_errors() {
+    struct Wrong(usize);
+    impl Function for Wrong {
+        fn forward(&self, _: &mut Context, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
+            // An input handed through must not take over its history.
+            Ok(vec![inputs[0].clone()])
+        }
+        fn backward(&self, _: &[Tensor], _: &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>> {
+            Ok(match self.0 {
+                0 => vec![],
+                _ => vec![Some(Tensor::zeros_with([7], DType::F64)?)],
+            })
+        }
+    }
+    let x = leaf(&[1.0]);
+    let y = apply(Wrong(0), &[&x]).unwrap().remove(0);
+    assert!(x.is_leaf() && !y.is_leaf());
+    assert!(message(y.sum().unwrap().backward()).contains("incorrect number of gradients (expected 1, got 0)"));
+    let y = apply(Wrong(1), &[&x]).unwrap().remove(0);
+    assert!(message(y.sum().unwrap().backward()).contains("[7]"));
+}
+
+// ---- checkpointing
+
+#[test]
+fn a_checkpoint_gives_the_same_gradients() {
+    let (x, w) = (leaf(&[0.5, 1.5]), leaf(&[2.0, 3.0]));
+    let run = |f: &dyn Fn(&Tensor) -> Result<Tensor>| {
+        x.zero_grad();
+        w.zero_grad();
+        f(&x).unwrap().sum().unwrap().backward().unwrap();
+        (grad_of(&x), grad_of(&w))
+    };
+    let layer = |x: &Tensor, w: &Tensor| x.mul(w)?.sin()?.exp();
+    let plain = run(&|x| layer(x, &w));
+    let kept = w.clone();
+    let saved = run(&|x| {
+        let w = kept.clone();
+        checkpoint(move |xs| layer(&xs[0], &w), &[x])
+    });
+    assert_eq!(plain, saved);
+    let text = message(checkpoint(|xs| xs[0].exp(), &[&Tensor::ones([1]).unwrap()]));
+    assert!(text.contains("requires grad"), "{text}");
+}
+
+#[test]
+fn a_checkpoint_drops_the_same_elements_again() {
+    let x = Tensor::ones_with([256], DType::F64).unwrap().requires_grad_(true).unwrap();
+    let y = checkpoint(|xs| xs[0].dropout(0.5, true), &[&x]).unwrap();
+    // Random numbers drawn in between must not matter, nor be disturbed.
+    Tensor::rand([10], DType::F32).unwrap();
+    let before = default_generator().state();
+    y.sum().unwrap().backward().unwrap();
+    assert_eq!(format!("{:?}", default_generator().state()), format!("{before:?}"));
+    // The derivative of each element is its own factor, 0 or 2.
+    assert_eq!(grad_of(&x), values(&y));
+}
+
+// ---- modes
+
+#[test]
+fn modes_nest_and_end() {
+    let x = leaf(&[1.0]);
+    no_grad(|| {
+        assert!(!x.exp().unwrap().requires_grad());
+        enable_grad(|| assert!(x.exp().unwrap().requires_grad()));
+        let _guard = set_grad_enabled(true);
+        assert!(is_grad_enabled());
+    });
+    assert!(is_grad_enabled());
+    let caught = std::panic::catch_unwind(|| no_grad(|| panic!("on purpose")));
+    assert!(caught.is_err() && is_grad_enabled());
+    std::thread::spawn(|| assert!(is_grad_enabled())).join().unwrap();
+}
+
+#[test]
+fn tensors_made_for_inference_stay_outside_graphs() {
+    let x = leaf(&[1.0]);
+    let y = inference_mode(|| x.exp().unwrap());
+    assert!(!y.requires_grad());
+    assert!(message(x.mul(&y)).contains("inference"));
+    assert!(message(y.clone().requires_grad_(true)).contains("inference"));
+    assert!(x.mul(&y.copy().unwrap()).unwrap().requires_grad());
+}
+
+// ---- size
+
+#[test]
+fn a_chain_of_a_hundred_thousand_ops_fits_a_small_stack() {
+    let work = || {
+        let x = leaf(&[1.0]);
+        let mut y = x.clone();
+        for _ in 0..100_000 {
+            y = y.add(1.0).unwrap();
+        }
+        y.sum().unwrap().backward().unwrap();
+        assert_eq!(grad_of(&x), [1.0]);
+        // One graph is dropped after its backward, another without ever being walked.
+        let mut z = x.clone();
+        for _ in 0..100_000 {
+            z = z.mul(1.0).unwrap();
+        }
+        drop(z);
+    };
+    std::thread::Builder::new().stack_size(512 << 10).spawn(work).unwrap().join().unwrap();
+}
+
+#[test]
+fn threads_run_backward_side_by_side() {
+    let shared = leaf(&[1.0, 2.0, 3.0]);
+    std::thread::scope(|scope| {
+        for n in 1..=4 {
+            let shared = &shared;
+            scope.spawn(move || {
+                for _ in 0..50 {
+                    let y = shared.mul(f64::from(n)).unwrap().square().unwrap().sum().unwrap();
+                    let g = grad(&[&y], &[shared], Backward::default()).unwrap().remove(0).unwrap();
+                    let expected: Vec<f64> = [1.0, 2.0, 3.0].iter().map(|v| 2.0 * v * f64::from(n * n)).collect();
+                    assert_eq!(values(&g), expected);
+                }
+            });
+        }
+    });
+    assert!(shared.grad().is_none());
+}
+
+#[test]
+fn a_graph_may_be_walked_on_another_thread() {
+    let x = leaf(&[3.0]);
+    let y = x.square().unwrap().sum().unwrap();
+    std::thread::spawn(move || y.backward().unwrap()).join().unwrap();
+    assert_eq!(grad_of(&x), [6.0]);
+}
+
+// ---- shapes and dtypes of gradients
+
+#[test]
+fn gradients_of_broadcast_operands_are_summed() {
+    let (row, column) = (leaf(&[1.0, 2.0, 3.0]), leaf(&[10.0, 20.0]));
+    let y = row.mul(&column.unsqueeze(1).unwrap()).unwrap();
+    y.sum().unwrap().backward().unwrap();
+    assert_eq!(grad_of(&row), [30.0; 3]);
+    assert_eq!(grad_of(&column), [6.0; 2]);
+}
+
+#[test]
+fn gradients_have_the_dtype_of_their_leaf() {
+    let half = Tensor::new([1.0f32, 2.0]).unwrap().to_dtype(DType::BF16).unwrap().requires_grad_(true).unwrap();
+    let wide = leaf(&[3.0, 4.0]);
+    half.mul(&wide).unwrap().sum().unwrap().backward().unwrap();
+    assert_eq!(half.grad().unwrap().dtype(), DType::BF16);
+    assert_eq!(wide.grad().unwrap().dtype(), DType::F64);
+    assert_eq!(grad_of(&half), [3.0, 4.0]);
+}
+
+#[test]
+fn joined_and_split_tensors_share_gradients_out() {
+    let (a, b) = (leaf(&[1.0, 2.0]), leaf(&[3.0]));
+    let parts = cat(&[&a, &b], 0).unwrap().split(1, 0).unwrap();
+    // The part in the middle is not used.
+    parts[0].mul(2.0).unwrap().add(&parts[2].mul(5.0).unwrap()).unwrap().sum().unwrap().backward().unwrap();
+    assert_eq!(grad_of(&a), [2.0, 0.0]);
+    assert_eq!(grad_of(&b), [5.0]);
+}

@@ -1,0 +1,42 @@
+use crate::support::args::Args;
+use rushlight_core::Result;
+use rushlight_tensor::{SolveTriangular, Tensor};
+
+/// Vectors are unique up to sign only, so their squares and the reconstruction stand for them.
+fn svd(a: &Args) -> Result<Vec<Tensor>> {
+    let (u, s, vh) = a.t(0)?.svd(a.flag(1, "full_matrices", false)?)?;
+    let whole = u.mul(&s.unsqueeze(-2)?)?.matmul(&vh)?;
+    Ok(vec![s, whole, u.square()?, vh.square()?])
+}
+
+fn eigh(a: &Args) -> Result<Vec<Tensor>> {
+    let (w, v) = a.t(0)?.eigh(upper(a))?;
+    let whole = v.mul(&w.unsqueeze(-2)?)?.matmul(&v.mt()?)?;
+    Ok(vec![w, whole, v.square()?])
+}
+
+fn upper(a: &Args) -> bool {
+    a.text(1, "UPLO") == Some("U")
+}
+
+fn triangular(a: &Args) -> Result<Tensor> {
+    let options = SolveTriangular::new(a.flag(usize::MAX, "upper", false)?)
+        .left(a.flag(usize::MAX, "left", true)?)
+        .unitriangular(a.flag(usize::MAX, "unitriangular", false)?);
+    a.t(0)?.solve_triangular(a.t(1)?, options)
+}
+
+super::ops! {
+    "det" => |a| a.t(0)?.det();
+    "slogdet" => |a| a.t(0)?.slogdet();
+    "inv" => |a| a.t(0)?.inv();
+    "solve" => |a| a.t(0)?.solve(a.t(1)?, a.flag(2, "left", true)?);
+    "solve_triangular" => |a| triangular(a);
+    "cholesky" => |a| a.t(0)?.cholesky(a.flag(1, "upper", false)?);
+    "qr" => |a| a.t(0)?.qr(a.text(1, "mode") == Some("complete"));
+    "svd" => |a| svd(a);
+    "svdvals" => |a| a.t(0)?.svdvals();
+    "eigh" => |a| eigh(a);
+    "eigvalsh" => |a| a.t(0)?.eigvalsh(upper(a));
+    "lstsq" => |a| a.t(0)?.lstsq(a.t(1)?);
+}

@@ -1,0 +1,93 @@
+//! Op names to calls of our API, by family.
+
+mod activation;
+mod attention;
+mod binary;
+mod conv;
+mod creation;
+mod linalg;
+mod loss;
+mod matmul;
+mod norm;
+mod pointwise;
+mod pool;
+mod resize;
+mod ternary;
+
+use super::args::Args;
+use rushlight_core::Result;
+use rushlight_tensor::Tensor;
+
+/// A call with recorded arguments.
+pub type Op = fn(&Args) -> Result<Vec<Tensor>>;
+
+const TABLES: &[&[(&str, Op)]] = &[
+    activation::OPS,
+    attention::OPS,
+    binary::OPS,
+    conv::OPS,
+    creation::OPS,
+    linalg::OPS,
+    loss::OPS,
+    matmul::OPS,
+    norm::OPS,
+    pointwise::OPS,
+    pool::OPS,
+    resize::OPS,
+    ternary::OPS,
+];
+
+/// The call behind a name.
+pub fn find(name: &str) -> Option<Op> {
+    all().find(|(n, _)| *n == name).map(|(_, op)| op)
+}
+
+/// Every name with its call.
+pub fn all() -> impl Iterator<Item = (&'static str, Op)> {
+    TABLES.iter().flat_map(|table| table.iter().copied())
+}
+
+/// What our ops return, as a list.
+pub trait Outputs {
+    fn list(self) -> Vec<Tensor>;
+}
+
+impl Outputs for Tensor {
+    fn list(self) -> Vec<Tensor> {
+        vec![self]
+    }
+}
+
+impl Outputs for (Tensor, Tensor) {
+    fn list(self) -> Vec<Tensor> {
+        vec![self.0, self.1]
+    }
+}
+
+impl Outputs for (Tensor, Tensor, Tensor) {
+    fn list(self) -> Vec<Tensor> {
+        vec![self.0, self.1, self.2]
+    }
+}
+
+impl Outputs for Vec<Tensor> {
+    fn list(self) -> Vec<Tensor> {
+        self
+    }
+}
+
+/// A dispatch table: `name => |args| call;`.
+macro_rules! ops {
+    ($($name:literal => |$a:ident| $call:expr;)*) => {
+        pub const OPS: &[(&str, super::Op)] = &[$(($name, |$a| Ok(super::Outputs::list({ $call }?)))),*];
+    };
+}
+pub(crate) use ops;
+
+/// A table of ops that are methods without arguments.
+macro_rules! methods {
+    ($($name:ident)*) => {
+        &[$((stringify!($name), |a| Ok(super::Outputs::list(a.t(0)?.$name()?)))),*]
+    };
+}
+pub(crate) use methods;
