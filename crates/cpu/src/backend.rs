@@ -1,7 +1,8 @@
 //! The engine as the tensor floor sees it: each family's module, behind the trait.
 
 use crate::{
-    alloc, attention, batch_norm, copy, cross_entropy, linalg, pointwise, pool2d, product, random, reduce, row_norm, softmax,
+    alloc, attention, batch_norm, copy, cross_entropy, gather, index, linalg, pointwise, pool2d, product, random,
+    reduce, row_norm, scan, softmax, sort,
 };
 use rushlight_core::backend::*;
 use rushlight_core::rng::Distribution;
@@ -121,43 +122,43 @@ impl Backend for Cpu {
     }
 
     fn scan(&self, op: Scan, x: View, dim: usize, out: View, indices: Option<View>) -> Result<()> {
-        Err(Error::unsupported("not landed"))
+        scan::scan(op, x, dim, out, indices)
     }
 
     fn sort(&self, x: View, dim: usize, descending: bool, values: View, indices: View) -> Result<()> {
-        Err(Error::unsupported("not landed"))
+        sort::sort(x, dim, descending, values, indices)
     }
 
     fn topk(&self, x: View, dim: usize, largest: bool, values: View, indices: View) -> Result<()> {
-        Err(Error::unsupported("not landed"))
+        sort::topk(x, dim, largest, values, indices)
     }
 
     fn searchsorted(&self, sorted: View, values: View, right: bool, out: View) -> Result<()> {
-        Err(Error::unsupported("not landed"))
+        sort::searchsorted(sorted, values, right, out)
     }
 
     fn index(&self, x: View, indices: &[View], out: View) -> Result<()> {
-        Err(Error::unsupported("not landed"))
+        index::index(x, indices, out)
     }
 
     fn index_put(&self, indices: &[View], values: View, accumulate: bool, out: View) -> Result<()> {
-        Err(Error::unsupported("not landed"))
+        index::index_put(indices, values, accumulate, out)
     }
 
     fn gather(&self, x: View, dim: usize, index: View, out: View) -> Result<()> {
-        Err(Error::unsupported("not landed"))
+        gather::gather(x, dim, index, out)
     }
 
     fn scatter(&self, op: Scatter, dim: usize, index: View, src: Operand, out: View) -> Result<()> {
-        Err(Error::unsupported("not landed"))
+        gather::scatter(op, dim, index, src, out)
     }
 
     fn count_nonzero(&self, x: View) -> Result<usize> {
-        Err(Error::unsupported("not landed"))
+        index::count_nonzero(x)
     }
 
     fn nonzero(&self, x: View, out: View) -> Result<()> {
-        Err(Error::unsupported("not landed"))
+        index::nonzero(x, out)
     }
 
     fn matmul(&self, spec: &MatMul) -> Result<()> {

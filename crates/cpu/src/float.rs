@@ -4,6 +4,7 @@ use crate::multiversion;
 use crate::simd::{Real, Vectors};
 use half::{bf16, f16};
 use rushlight_core::{DType, Element, Error, Result, View};
+use std::borrow::Cow;
 use std::mem::MaybeUninit;
 
 /// A floating element and the type its arithmetic is carried out in.
@@ -183,19 +184,18 @@ pub fn expect(op: &str, what: &str, view: &View, dtype: DType, numel: usize) -> 
     Ok(())
 }
 
-/// A small contiguous parameter in the compute type, from that type or the element type `T`.
-pub fn load_parameter<T: Float>(op: &str, what: &str, view: &View, numel: usize) -> Result<Vec<T::Acc>> {
-    let mut out = vec![T::Acc::ZERO; numel];
-    if view.dtype == T::DTYPE {
-        expect(op, what, view, T::DTYPE, numel)?;
-        // SAFETY: `numel` elements of `T` at both.
-        unsafe { widen(view.ptr().cast::<T>(), out.as_mut_ptr(), numel) };
-    } else {
+/// A contiguous parameter in the compute type, from that type (in place) or the element type `T`.
+pub fn load_parameter<'a, T: Float>(op: &str, what: &str, view: &View<'a>, numel: usize) -> Result<Cow<'a, [T::Acc]>> {
+    if view.dtype == T::Acc::DTYPE {
         expect(op, what, view, T::Acc::DTYPE, numel)?;
-        // SAFETY: `numel` elements of the compute type at both.
-        unsafe { std::ptr::copy_nonoverlapping(view.ptr().cast::<T::Acc>(), out.as_mut_ptr(), numel) };
+        // SAFETY: `numel` elements of the compute type lie there as long as the storage lives, and are not written meanwhile.
+        return Ok(Cow::Borrowed(unsafe { std::slice::from_raw_parts(view.ptr().cast::<T::Acc>(), numel) }));
     }
-    Ok(out)
+    expect(op, what, view, T::DTYPE, numel)?;
+    let mut out = vec![T::Acc::ZERO; numel];
+    // SAFETY: `numel` elements of `T` at the view, of the compute type in `out`.
+    unsafe { widen(view.ptr().cast::<T>(), out.as_mut_ptr(), numel) };
+    Ok(Cow::Owned(out))
 }
 
 /// The reverse of [`load_parameter`].

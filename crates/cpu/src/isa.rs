@@ -81,10 +81,7 @@ fn init() -> Level {
                 best
             }
             None => {
-                eprintln!(
-                    "rushlight: RUSHLIGHT_CPU_ISA={name} is unknown (portable, avx2, avx512); using {}",
-                    best.name()
-                );
+                eprintln!("rushlight: RUSHLIGHT_CPU_ISA={name} is unknown (portable, avx2, avx512); using {}", best.name());
                 best
             }
         },

@@ -8,7 +8,9 @@ pub mod conv;
 pub mod copy;
 pub mod cross_entropy;
 mod float;
+pub mod gather;
 pub mod gemm;
+pub mod index;
 pub mod isa;
 pub mod lane;
 pub mod linalg;
@@ -19,8 +21,10 @@ mod product;
 pub mod random;
 pub mod reduce;
 pub mod row_norm;
+pub mod scan;
 mod simd;
 pub mod softmax;
+pub mod sort;
 #[cfg(test)]
 mod testing;
 

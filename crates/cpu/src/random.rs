@@ -1,25 +1,457 @@
-//! placeholder
+//! Random fills and dropout: Philox words by the vector, turned into values in the same pass.
+//!
+//! Every element's words are numbered by its place alone, so results do not depend on threads or instruction sets (normals up to
+//! the last bits of the logarithm).
+
+use crate::isa::Isa;
+use crate::lane;
+use crate::multiversion;
+use crate::pointwise::convert::converter;
+use crate::pointwise::produce::produce;
+use crate::pointwise::walk::{Strided, is_dense};
+use crate::pointwise::{CHUNK, PARALLEL_FROM_HEAVY};
+use crate::pool;
+use rushlight_core::half::{bf16, f16};
 use rushlight_core::layout::Nest;
-use rushlight_core::rng::*;
-use rushlight_core::*;
-pub fn random(d: Distribution, s: Philox, out: View) -> Result<()> {
-    let nest = Nest::new(out.shape(), [out.strides()]);
-    with_dtype!(out.dtype, T => for i in 0..out.numel() {
-        let u = |i: usize| if T::DTYPE == DType::F64 { uniform_f64(s.word64(i as u64)) } else { uniform_f32(s.word(i as u64)) as f64 };
-        let v = match d {
-            Distribution::Uniform { low, high } => T::from_f64(low + u(i) * (high - low)),
-            Distribution::Normal { mean, std } => { let (a, b) = (u(i / 2 * 2), u(i / 2 * 2 + 1)); let r = (-2.0 * (1.0 - a).ln()).sqrt(); let t = b * std::f64::consts::TAU; T::from_f64(mean + std * r * if i % 2 == 0 { t.cos() } else { t.sin() }) }
-            Distribution::Integers { low, high } => T::from_i64(low.wrapping_add(((s.word64(i as u64) as u128 * (high as i128 - low as i128) as u128) >> 64) as i64)),
-            Distribution::Bernoulli { p } => T::from_f64((u(i) < p) as u8 as f64),
-        };
-        unsafe { *(out.ptr() as *mut T).add(nest.offsets(i)[0]) = v }
+use rushlight_core::rng::{Distribution, uniform_f32, uniform_f64};
+use rushlight_core::{DType, Element, Error, Philox, Result, View};
+use std::mem::MaybeUninit;
+
+/// Random values (see `Backend::random`).
+pub fn random(distribution: Distribution, stream: Philox, out: View) -> Result<()> {
+    // Half types draw `f32` values and round them.
+    let narrow = matches!(out.dtype, DType::F32 | DType::F16 | DType::BF16);
+    match distribution {
+        Distribution::Uniform { low, high } if narrow => {
+            let top = largest_below(out.dtype, low, high) as f32;
+            let (low, range) = (low as f32, (high - low) as f32);
+            fill_from_words(out, DType::F32, stream, move |words, len, chunk| {
+                // SAFETY: there are `len` words and as much room.
+                unsafe { uniform(words, len, chunk.cast(), low, range, top) }
+            });
+        }
+        Distribution::Uniform { low, high } => {
+            let top = largest_below(out.dtype, low, high);
+            fill_from_words64(out, DType::F64, stream, |word| (low + uniform_f64(word) * (high - low)).min(top));
+        }
+        Distribution::Normal { mean, std } if narrow => {
+            let (mean, std) = (mean as f32, std as f32);
+            fill_from_words(out, DType::F32, stream, move |words, len, chunk| {
+                // SAFETY: there is room for `len` elements; words are there for a whole chunk.
+                unsafe { normal(words, len, chunk.cast(), mean, std) }
+            });
+        }
+        Distribution::Normal { mean, std } => {
+            fill_in_pairs64(out, stream, |a, b| {
+                let (radius, angle) = ((-2.0 * (1.0 - a).ln()).sqrt(), std::f64::consts::TAU * b);
+                (mean + std * radius * angle.cos(), mean + std * radius * angle.sin())
+            });
+        }
+        Distribution::Integers { low, high } => {
+            let range = if high > low { high.wrapping_sub(low) as u64 } else { 0 };
+            fill_from_words64(out, DType::I64, stream, |word| {
+                low.wrapping_add(((word as u128 * range as u128) >> 64) as i64)
+            });
+        }
+        Distribution::Bernoulli { p } if narrow || out.dtype == DType::Bool => {
+            let below = words_below(p);
+            fill_from_words(out, DType::Bool, stream, move |words, len, chunk| {
+                // SAFETY: there are `len` words and as much room.
+                unsafe { bernoulli(words, len, chunk, below) }
+            });
+        }
+        Distribution::Bernoulli { p } => {
+            fill_from_words64(out, DType::I64, stream, |word| (uniform_f64(word) < p) as i64);
+        }
+    }
+    Ok(())
+}
+
+/// `out = uniform(word i) >= p ? x / (1 - p) : 0` (see `Backend::dropout`).
+pub fn dropout(x: View, p: f64, stream: Philox, out: View) -> Result<()> {
+    if !out.dtype.is_float() {
+        return Err(Error::dtype(format!("dropout takes floats, not {}", out.dtype)));
+    }
+    let numel = out.numel();
+    if numel == 0 {
+        return Ok(());
+    }
+    let compute = out.dtype.compute();
+    let nest = Nest::new(out.shape(), [x.strides(), out.strides()]);
+    let src = Strided { ptr: x.ptr(), size: x.dtype.size(), convert: converter(x.dtype, compute) };
+    let dst = Strided { ptr: out.ptr(), size: out.dtype.size(), convert: converter(compute, out.dtype) };
+    // Written over its input, the output needs a buffer between: kernels promise the compiler that the two differ.
+    let src_direct = x.dtype == compute && is_dense(&nest, 0) && x.ptr() != out.ptr();
+    let dst_direct = out.dtype == compute && is_dense(&nest, 1);
+    let below = words_below(p);
+    let chunks = numel.div_ceil(CHUNK);
+    let tasks = if numel < PARALLEL_FROM_HEAVY { 1 } else { pool::num_threads() * 4 };
+    pool::parallel_ranges(chunks, chunks.div_ceil(tasks), |first, last| {
+        let (src, dst) = (&src, &dst);
+        let mut words = [0; CHUNK];
+        let mut from: [MaybeUninit<u64>; CHUNK] = [MaybeUninit::uninit(); CHUNK];
+        let mut to: [MaybeUninit<u64>; CHUNK] = [MaybeUninit::uninit(); CHUNK];
+        let (from, to) = (from.as_mut_ptr().cast::<u8>(), to.as_mut_ptr().cast::<u8>());
+        for start in (first..last).map(|c| c * CHUNK) {
+            let len = CHUNK.min(numel - start);
+            // SAFETY: the views describe elements of the nest's shape, chunks are disjoint, buffers hold a chunk.
+            unsafe {
+                philox(stream, start as u64 / 4, &mut words);
+                let input = if src_direct {
+                    src.ptr.add(start * src.size)
+                } else {
+                    src.gather(&nest, 0, start, len, from, compute.size());
+                    from
+                };
+                let output = if dst_direct { dst.ptr.add(start * dst.size) } else { to };
+                if compute == DType::F64 {
+                    drop64(&words, len, input.cast(), output.cast(), below, 1.0 - p);
+                } else {
+                    drop32(&words, len, input.cast(), output.cast(), below, (1.0 - p) as f32);
+                }
+                if !dst_direct {
+                    dst.scatter(&nest, 1, start, len, to, compute.size());
+                }
+            }
+        }
     });
     Ok(())
 }
-pub fn dropout(x: View, p: f64, s: Philox, out: View) -> Result<()> {
-    let nest = Nest::new(out.shape(), [x.strides(), out.strides()]);
-    with_dtype!(out.dtype, T => for i in 0..out.numel() { let [a, b] = nest.offsets(i); unsafe {
-        let v = (*(x.ptr() as *const T).add(a)).to_f64();
-        *(out.ptr() as *mut T).add(b) = T::from_f64(if uniform_f32(s.word(i as u64)) as f64 >= p { v / (1.0 - p) } else { 0.0 }) } });
-    Ok(())
+
+/// The number of 24-bit values whose uniform lies below `p`: comparing integers says the same as comparing floats.
+fn words_below(p: f64) -> u32 {
+    (p * 16_777_216.0).ceil().clamp(0.0, 16_777_216.0) as u32
+}
+
+/// The largest value of a dtype below `high`, but not below `low`.
+fn largest_below(dtype: DType, low: f64, high: f64) -> f64 {
+    /// The next lower of a half type's bits.
+    fn down(bits: u16) -> u16 {
+        match bits {
+            0 => 0x8001,
+            b if b & 0x8000 == 0 => b - 1,
+            b => b + 1,
+        }
+    }
+    let below = match dtype {
+        DType::F32 => {
+            let h = high as f32;
+            if h as f64 >= high { h.next_down() as f64 } else { h as f64 }
+        }
+        DType::F16 => {
+            let h = f16::from_f64(high);
+            if h.to_f64() >= high { f16::from_bits(down(h.to_bits())).to_f64() } else { h.to_f64() }
+        }
+        DType::BF16 => {
+            let h = bf16::from_f64(high);
+            if h.to_f64() >= high { bf16::from_bits(down(h.to_bits())).to_f64() } else { h.to_f64() }
+        }
+        _ => high.next_down(),
+    };
+    below.max(low)
+}
+
+/// Fills `out` by `make(words, len, chunk)`, with word `i` for element `i`.
+fn fill_from_words(out: View, dtype: DType, stream: Philox, make: impl Fn(&[u32; CHUNK], usize, *mut u8) + Sync) {
+    produce(out, dtype, PARALLEL_FROM_HEAVY, |start, len, chunk| {
+        let mut words = [0; CHUNK];
+        // SAFETY: no precondition but the machine's level.
+        unsafe { philox(stream, start as u64 / 4, &mut words) };
+        make(&words, len, chunk);
+    });
+}
+
+/// The 64-bit words of a chunk from element `start` on.
+fn words64(stream: Philox, start: usize) -> [u64; CHUNK] {
+    let mut halves = [[0; CHUNK]; 2];
+    for (i, half) in halves.iter_mut().enumerate() {
+        // SAFETY: no precondition but the machine's level.
+        unsafe { philox(stream, (start / 2 + i * CHUNK / 4) as u64, half) };
+    }
+    let flat = halves.as_flattened();
+    std::array::from_fn(|i| flat[2 * i] as u64 | (flat[2 * i + 1] as u64) << 32)
+}
+
+/// Fills `out` by `make(word)`, with the 64-bit word `i` for element `i`.
+fn fill_from_words64<T: Element>(out: View, dtype: DType, stream: Philox, make: impl Fn(u64) -> T + Sync) {
+    produce(out, dtype, PARALLEL_FROM_HEAVY, |start, len, chunk| {
+        for (i, &word) in words64(stream, start)[..len].iter().enumerate() {
+            // SAFETY: the chunk has room for `len` elements.
+            unsafe { chunk.cast::<T>().add(i).write(make(word)) };
+        }
+    });
+}
+
+/// Fills `out` with `f64` values that two uniforms give two of.
+fn fill_in_pairs64(out: View, stream: Philox, make: impl Fn(f64, f64) -> (f64, f64) + Sync) {
+    produce(out, DType::F64, PARALLEL_FROM_HEAVY, |start, len, chunk| {
+        let words = words64(stream, start);
+        for i in (0..len).step_by(2) {
+            let (a, b) = make(uniform_f64(words[i]), uniform_f64(words[i + 1]));
+            // SAFETY: the chunk has room for `len` elements.
+            unsafe {
+                chunk.cast::<f64>().add(i).write(a);
+                if i + 1 < len {
+                    chunk.cast::<f64>().add(i + 1).write(b);
+                }
+            }
+        }
+    });
+}
+
+multiversion! {
+    /// Words `4 * first ..` of a stream, the same as [`Philox::block`] gives.
+    unsafe fn philox(stream: Philox, first: u64, words: &mut [u32; CHUNK]) = philox_kernel;
+}
+
+/// # Safety
+/// None; the form is [`multiversion!`]'s.
+#[inline(always)]
+unsafe fn philox_kernel<I: Isa>(stream: Philox, first: u64, words: &mut [u32; CHUNK]) {
+    const LOW: u64 = 0xFFFF_FFFF;
+    let start = stream.offset.wrapping_add(first);
+    let (blocks, _) = words.as_chunks_mut::<4>();
+    for (i, block) in blocks.iter_mut().enumerate() {
+        // Words live in the low halves of 64-bit lanes: a product's high half is one shift away, and what is left above the low
+        // half does no harm, since products take low halves only.
+        let counter = start.wrapping_add(i as u64);
+        let (mut c0, mut c1, mut c2, mut c3) = (counter & LOW, counter >> 32, 0, 0);
+        let (mut k0, mut k1) = (stream.seed as u32, (stream.seed >> 32) as u32);
+        for _ in 0..10 {
+            let (p0, p1) = ((c0 & LOW) * 0xD251_1F53, (c2 & LOW) * 0xCD9E_8D57);
+            (c0, c1, c2, c3) = (p1 >> 32 ^ c1 ^ k0 as u64, p1, p0 >> 32 ^ c3 ^ k1 as u64, p0);
+            k0 = k0.wrapping_add(0x9E37_79B9);
+            k1 = k1.wrapping_add(0xBB67_AE85);
+        }
+        *block = [c0 as u32, c1 as u32, c2 as u32, c3 as u32];
+    }
+}
+
+multiversion! {
+    /// `low + u * range`, kept at most `top`.
+    ///
+    /// # Safety
+    /// `out` has room for `len <= CHUNK` elements.
+    unsafe fn uniform(words: &[u32; CHUNK], len: usize, out: *mut f32, low: f32, range: f32, top: f32) = uniform_kernel;
+}
+
+/// # Safety
+/// As [`uniform`].
+#[inline(always)]
+unsafe fn uniform_kernel<I: Isa>(words: &[u32; CHUNK], len: usize, out: *mut f32, low: f32, range: f32, top: f32) {
+    // SAFETY: the caller's.
+    let out = unsafe { std::slice::from_raw_parts_mut(out.cast::<MaybeUninit<f32>>(), len) };
+    for (out, &word) in out.iter_mut().zip(words) {
+        // Not fused, so that every level draws the same numbers.
+        let v = uniform_f32(word) * range + low;
+        out.write(if v > top { top } else { v });
+    }
+}
+
+multiversion! {
+    /// Normal values, two from each pair of words.
+    ///
+    /// # Safety
+    /// `out` has room for `len <= CHUNK` elements.
+    unsafe fn normal(words: &[u32; CHUNK], len: usize, out: *mut f32, mean: f32, std: f32) = normal_kernel;
+}
+
+/// # Safety
+/// As [`normal`].
+#[inline(always)]
+unsafe fn normal_kernel<I: Isa>(words: &[u32; CHUNK], len: usize, out: *mut f32, mean: f32, std: f32) {
+    #[inline(always)]
+    fn pairs<I: Isa>(words: &[[u32; 2]], out: &mut [[MaybeUninit<f32>; 2]], mean: f32, std: f32) {
+        for (out, &[a, b]) in out.iter_mut().zip(words) {
+            let radius = (-2.0 * lane::log::<I>(1.0 - uniform_f32(a))).sqrt() * std;
+            let (sin, cos) = lane::sin_cos_turns::<I>(uniform_f32(b));
+            *out = [
+                MaybeUninit::new(lane::fma::<I>(radius, cos, mean)),
+                MaybeUninit::new(lane::fma::<I>(radius, sin, mean)),
+            ];
+        }
+    }
+    // SAFETY: the caller's.
+    let out = unsafe { std::slice::from_raw_parts_mut(out.cast::<MaybeUninit<f32>>(), len) };
+    let (words, _) = words.as_chunks::<2>();
+    let (whole, odd) = out.as_chunks_mut::<2>();
+    pairs::<I>(words, whole, mean, std);
+    if let [last] = odd {
+        let mut pair = [[MaybeUninit::uninit(); 2]];
+        pairs::<I>(&words[whole.len()..][..1], &mut pair, mean, std);
+        *last = pair[0][0];
+    }
+}
+
+multiversion! {
+    /// One where a word's 24 bits are below `below`, else zero.
+    ///
+    /// # Safety
+    /// `out` has room for `len <= CHUNK` bytes.
+    unsafe fn bernoulli(words: &[u32; CHUNK], len: usize, out: *mut u8, below: u32) = bernoulli_kernel;
+}
+
+/// # Safety
+/// As [`bernoulli`].
+#[inline(always)]
+unsafe fn bernoulli_kernel<I: Isa>(words: &[u32; CHUNK], len: usize, out: *mut u8, below: u32) {
+    // SAFETY: the caller's.
+    let out = unsafe { std::slice::from_raw_parts_mut(out.cast::<MaybeUninit<u8>>(), len) };
+    for (out, &word) in out.iter_mut().zip(words) {
+        out.write((word >> 8 < below) as u8);
+    }
+}
+
+macro_rules! drop_kernel {
+    ($name:ident $kernel:ident $t:ty) => {
+        multiversion! {
+            /// `x / keep`, or zero where a word's 24 bits are below `below`.
+            ///
+            /// # Safety
+            /// `x` has `len <= CHUNK` elements and `out` room for as many; they do not overlap.
+            unsafe fn $name(words: &[u32; CHUNK], len: usize, x: *const $t, out: *mut $t, below: u32, keep: $t) = $kernel;
+        }
+
+        /// # Safety
+        /// As the function compiled from it.
+        #[inline(always)]
+        unsafe fn $kernel<I: Isa>(
+            words: &[u32; CHUNK],
+            len: usize,
+            x: *const $t,
+            out: *mut $t,
+            below: u32,
+            keep: $t,
+        ) {
+            #[inline(always)]
+            fn each(words: &[u32], x: &[$t], out: &mut [MaybeUninit<$t>], below: u32, keep: $t) {
+                for ((out, &word), &x) in out.iter_mut().zip(words).zip(x) {
+                    let kept = x / keep;
+                    out.write(if word >> 8 < below { 0.0 } else { kept });
+                }
+            }
+            // SAFETY: the caller's.
+            unsafe {
+                let out = std::slice::from_raw_parts_mut(out.cast::<MaybeUninit<$t>>(), len);
+                each(words, std::slice::from_raw_parts(x, len), out, below, keep)
+            }
+        }
+    };
+}
+drop_kernel!(drop32 drop32_kernel f32);
+drop_kernel!(drop64 drop64_kernel f64);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pointwise::testing::Array;
+    use rushlight_core::Layout;
+
+    const STREAM: Philox = Philox { seed: 0x1234_5678_9ABC_DEF0, offset: 0xFFFF_FFF0 };
+
+    fn drawn(distribution: Distribution, dtype: DType, n: usize) -> Array {
+        let out = Array::new(dtype, &[n], |_| 0.0);
+        random(distribution, STREAM, out.view()).unwrap();
+        out
+    }
+
+    #[test]
+    fn words_are_the_stream_s() {
+        let mut words = [0; CHUNK];
+        // SAFETY: no precondition.
+        unsafe { philox(STREAM, 5, &mut words) };
+        assert!((0..CHUNK).all(|i| words[i] == STREAM.word(20 + i as u64)));
+        assert!(words64(STREAM, CHUNK).iter().enumerate().all(|(i, &w)| w == STREAM.word64((CHUNK + i) as u64)));
+    }
+
+    #[test]
+    fn uniforms_follow_their_words_and_stay_below_high() {
+        let d = Distribution::Uniform { low: -1.5, high: 2.5 };
+        let (a, b) = (drawn(d, DType::F32, 9001), drawn(d, DType::F64, 2001));
+        assert!((0..9001).all(|i| a.get(i) as f32 == uniform_f32(STREAM.word(i as u64)).mul_add(4.0, -1.5)));
+        assert!((0..2001).all(|i| b.get(i) == -1.5 + uniform_f64(STREAM.word64(i as u64)) * 4.0));
+        for dtype in [DType::F16, DType::BF16, DType::F32] {
+            let d = Distribution::Uniform { low: 3.0, high: 3.0 + 1.0 / 64.0 };
+            assert!(drawn(d, dtype, 5000).values().iter().all(|&v| (3.0..3.0 + 1.0 / 64.0).contains(&v)), "{dtype}");
+        }
+        assert!(drawn(Distribution::Uniform { low: 2.0, high: 2.0 }, DType::F32, 9).values().iter().all(|&v| v == 2.0));
+    }
+
+    #[test]
+    fn normals_come_in_pairs() {
+        let n = 20_001;
+        for dtype in [DType::F32, DType::F64] {
+            let z = drawn(Distribution::Normal { mean: 1.0, std: 2.0 }, dtype, n).values();
+            for j in [0, 1, 511, 7000] {
+                let u = |i: u64| {
+                    if dtype == DType::F64 { uniform_f64(STREAM.word64(i)) } else { uniform_f32(STREAM.word(i)) as f64 }
+                };
+                let (a, b) = (u(2 * j), u(2 * j + 1));
+                let radius = (-2.0 * (1.0 - a).ln()).sqrt();
+                let angle = std::f64::consts::TAU * b;
+                assert!((z[2 * j as usize] - 1.0 - 2.0 * radius * angle.cos()).abs() < 1e-5);
+                assert!((z[2 * j as usize + 1] - 1.0 - 2.0 * radius * angle.sin()).abs() < 1e-5);
+            }
+            let mean = z.iter().sum::<f64>() / n as f64;
+            let variance = z.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / n as f64;
+            assert!((mean - 1.0).abs() < 0.05 && (variance - 4.0).abs() < 0.15, "{mean} {variance}");
+        }
+    }
+
+    #[test]
+    fn integers_of_any_range_and_dtype() {
+        for dtype in [DType::I64, DType::I32, DType::U8, DType::F32, DType::F16] {
+            let out = drawn(Distribution::Integers { low: 3, high: 10 }, dtype, 3000);
+            for i in 0..3000 {
+                let want = 3 + ((STREAM.word64(i as u64) as u128 * 7) >> 64) as i64;
+                assert_eq!(out.int(i), want);
+            }
+        }
+        let out = drawn(Distribution::Integers { low: i64::MIN, high: i64::MAX }, DType::I64, 2000);
+        assert!((0..2000).any(|i| out.int(i) < -(1 << 62)) && (0..2000).any(|i| out.int(i) > 1 << 62));
+        assert!(drawn(Distribution::Integers { low: 5, high: 5 }, DType::I64, 3).values().iter().all(|&v| v == 5.0));
+    }
+
+    #[test]
+    fn bernoulli_draws_ones_below_p() {
+        for dtype in [DType::F32, DType::Bool, DType::BF16, DType::F64, DType::I64] {
+            for p in [0.0, 0.3, 1.0] {
+                let out = drawn(Distribution::Bernoulli { p }, dtype, 4001);
+                for i in 0..4001 {
+                    let wide = dtype == DType::F64 || dtype.is_int();
+                    let u = if wide { uniform_f64(STREAM.word64(i)) } else { uniform_f32(STREAM.word(i)) as f64 };
+                    assert_eq!(out.get(i as usize), (u < p) as u8 as f64, "{dtype}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn dropout_in_one_pass() {
+        for dtype in [DType::F32, DType::F64, DType::BF16] {
+            let layout = Layout::contiguous(&[70, 43]).unwrap().transpose(0, 1);
+            let x = Array::with_layout(dtype, layout.clone(), |i| (i % 50) as f64 + 1.0);
+            for out in [Array::new(dtype, &[43, 70], |_| 9.0), Array::with_layout(dtype, layout.clone(), |_| 9.0)] {
+                dropout(x.view(), 0.5, STREAM, out.view()).unwrap();
+                for i in 0..3010 {
+                    let keep = uniform_f32(STREAM.word(i as u64)) as f64 >= 0.5;
+                    assert_eq!(out.get(i), if keep { x.get(i) * 2.0 } else { 0.0 });
+                }
+            }
+        }
+        let x = Array::new(DType::F32, &[5000], |i| i as f64);
+        dropout(x.view(), 0.0, STREAM, x.view()).unwrap();
+        assert!((0..5000).all(|i| x.get(i) == i as f64));
+        assert!(dropout(x.view(), 0.1, STREAM, Array::new(DType::I32, &[5000], |_| 0.0).view()).is_err());
+    }
+
+    #[test]
+    fn threads_do_not_matter() {
+        let d = Distribution::Uniform { low: -0.7, high: 1.9 };
+        let out = drawn(d, DType::F32, 50_000).values();
+        // Any part drawn alone is the same.
+        let alone = Array::new(DType::F32, &[4096], |_| 0.0);
+        random(d, Philox { offset: STREAM.offset.wrapping_add(8192 / 4), ..STREAM }, alone.view()).unwrap();
+        assert_eq!(alone.values(), out[8192..12_288]);
+    }
 }

@@ -1,11 +1,14 @@
 //! Layer norm and RMS norm: each row normalised by its own statistics, scaled and shifted by column.
 
+mod backward;
+
 use crate::float::{
     Float, Scratch, Shared, expect, load_parameter, load_row, out_row, store_parameter, store_row, with_float,
 };
 use crate::multiversion;
 use crate::pool::{parallel_for, parallel_ranges};
-use crate::simd::{Real, Simd, Vectors, fence, sweep, total};
+use crate::simd::{Real, Simd, Vectors, fence, prefetch, sweep, total};
+use backward::{Input, backward};
 use rushlight_core::backend::RowNorm;
 use rushlight_core::{Element, Result, View};
 
@@ -253,6 +256,8 @@ unsafe fn affine<R: Real, I: Vectors>(
         unsafe {
             let w = R::V::<I>::get(weight.add(i), m, R::ZERO);
             let b = R::V::<I>::get(bias.add(i), m, R::ZERO);
+            // The next row arrives while this one is written.
+            prefetch(x.wrapping_add(n + i));
             let v = ((R::V::<I>::get(x.add(i), m, R::ZERO) - mean) * rstd).fma(w, b);
             if stream && m == R::V::<I>::N {
                 v.stream(y.add(i));
@@ -347,235 +352,6 @@ multiversion! {
     unsafe fn apply<T: Float>(
         mean: T::Acc, rstd: T::Acc, x: *const T, y: *mut T, weight: &[T::Acc], bias: &[T::Acc], stream: bool,
     ) = apply_kernel;
-}
-
-/// What the backward pass reads.
-struct Input<T: Float> {
-    dy: Shared<T>,
-    x: Shared<T>,
-    mean: Shared<T::Acc>,
-    rstd: Shared<T::Acc>,
-}
-
-impl<T: Float> Input<T> {
-    /// Mean and inverse standard deviation of a row.
-    ///
-    /// # Safety
-    /// The row has statistics.
-    unsafe fn stats(&self, rms: bool, row: usize) -> (T::Acc, T::Acc) {
-        // SAFETY: by the caller's contract.
-        unsafe { (if rms { T::Acc::ZERO } else { *self.mean.at(row) }, *self.rstd.at(row)) }
-    }
-}
-
-/// Gradients; returns those of the weight and then of the bias, if asked for.
-///
-/// # Safety
-/// `rows * cols` elements at `dy`, `x` and `dx`, `cols` weights, `rows` statistics; `dx` overlaps nothing.
-unsafe fn backward<T: Float>(
-    spec: &RowNorm,
-    input: Input<T>,
-    weight: Option<&[T::Acc]>,
-    dx: Option<*mut T>,
-    parameters: bool,
-) -> Vec<T::Acc> {
-    let RowNorm { rows, cols, rms, .. } = *spec;
-    let mut sums = vec![T::Acc::ZERO; if parameters { 2 * cols } else { 0 }];
-    if rows == 0 || cols == 0 {
-        return sums;
-    }
-    let ones;
-    let weight = match weight {
-        Some(w) => w,
-        None => {
-            ones = vec![T::Acc::lit(1.0); cols];
-            &ones
-        }
-    };
-    let stream = rows * cols * size_of::<T>() > STREAM;
-    let dxs = dx.map(Shared::new);
-    let factors = |row: usize, part: [f64; 2]| {
-        // SAFETY: the row has statistics.
-        let (mean, rstd) = unsafe { input.stats(rms, row) };
-        let scale = rstd.to_f64() / cols as f64;
-        let of_mean = if rms { 0.0 } else { part[0] * scale };
-        Factors { mean, rstd, of_mean: T::Acc::lit(of_mean), of_spread: T::Acc::lit(part[1] * scale), stream }
-    };
-    if cols <= LONG {
-        // The split depends on the sizes alone, so sums do not depend on the number of threads.
-        let per_chunk = rows.div_ceil(64).max((1 << 16) / cols).max(1);
-        let chunks = rows.div_ceil(per_chunk);
-        let mut partial = vec![T::Acc::ZERO; if parameters && chunks > 1 { chunks * 2 * cols } else { 0 }];
-        let partials = Shared::new(if chunks > 1 { partial.as_mut_ptr() } else { sums.as_mut_ptr() });
-        parallel_for(chunks, |chunk| {
-            let column_sums = parameters.then(|| partials.at(chunk * 2 * cols));
-            for row in chunk * per_chunk..rows.min((chunk + 1) * per_chunk) {
-                // SAFETY: the row lies within the tensors; the chunk's sums and its rows of `dx` are this task's.
-                unsafe {
-                    let (mean, rstd) = input.stats(rms, row);
-                    let (dy, x) = (input.dy.at(row * cols), input.x.at(row * cols));
-                    let part = reduce::<T>(mean, rstd, dy, x, weight, column_sums, cols);
-                    if let Some(dx) = dxs {
-                        gradient::<T>(factors(row, part), dy, x, dx.at(row * cols), weight);
-                    }
-                }
-            }
-        });
-        if parameters && chunks > 1 {
-            let all = Shared::new(sums.as_mut_ptr());
-            parallel_ranges(2 * cols, BLOCK, |from, to| {
-                for chunk in 0..chunks {
-                    // SAFETY: columns `from..to` are this task's, in every chunk.
-                    unsafe { add_into(all.at(from), partials.at(chunk * 2 * cols + from), to - from) }
-                }
-            });
-        }
-        return sums;
-    }
-    let blocks = cols.div_ceil(BLOCK);
-    let mut parts = vec![[0.0; 2]; blocks];
-    let all = Shared::new(sums.as_mut_ptr());
-    for row in 0..rows {
-        let parts_at = Shared::new(parts.as_mut_ptr());
-        parallel_for(blocks.div_ceil(GRAIN / BLOCK), |task| {
-            for b in task * (GRAIN / BLOCK)..blocks.min((task + 1) * (GRAIN / BLOCK)) {
-                let (from, to) = (b * BLOCK, cols.min((b + 1) * BLOCK));
-                let column_sums = parameters.then(|| all.at(from));
-                // SAFETY: the block lies within the row; its part and its columns' sums are this task's.
-                unsafe {
-                    let (mean, rstd) = input.stats(rms, row);
-                    let (dy, x) = (input.dy.at(row * cols + from), input.x.at(row * cols + from));
-                    *parts_at.at(b) = reduce::<T>(mean, rstd, dy, x, &weight[from..to], column_sums, cols);
-                }
-            }
-        });
-        let part = parts.iter().fold([0.0; 2], |all, p| [all[0] + p[0], all[1] + p[1]]);
-        if let Some(dx) = dxs {
-            let factors = factors(row, part);
-            parallel_ranges(cols, GRAIN, |from, to| {
-                let at = row * cols + from;
-                // SAFETY: the range lies within the row and is this task's.
-                unsafe { gradient::<T>(factors, input.dy.at(at), input.x.at(at), dx.at(at), &weight[from..to]) }
-            });
-        }
-    }
-    sums
-}
-
-/// What a row's gradient needs besides the row.
-#[derive(Clone, Copy)]
-struct Factors<R> {
-    mean: R,
-    rstd: R,
-    /// `rstd / n` times the sum of the scaled gradient.
-    of_mean: R,
-    /// `rstd / n` times its sum weighted with the normalised row.
-    of_spread: R,
-    stream: bool,
-}
-
-#[inline(always)]
-unsafe fn reduce_kernel<T: Float, I: Vectors>(
-    mean: T::Acc,
-    rstd: T::Acc,
-    dy: *const T,
-    x: *const T,
-    weight: &[T::Acc],
-    column_sums: Option<*mut T::Acc>,
-    apart: usize,
-) -> [f64; 2] {
-    type V<T, I> = <<T as Float>::Acc as Real>::V<I>;
-    let (mut first, mut second) = (Scratch::<T::Acc, BLOCK>::new(), Scratch::<T::Acc, BLOCK>::new());
-    let (mean_v, rstd) = (V::<T, I>::splat(mean), V::<T, I>::splat(rstd));
-    let zero = V::<T, I>::splat(T::Acc::ZERO);
-    let mut sums = [0.0; 2];
-    for (b, weight) in weight.chunks(BLOCK).enumerate() {
-        let (n, at, weight) = (weight.len(), b * BLOCK, weight.as_ptr());
-        let mut plain = [zero; 4];
-        let mut weighted = [zero; 4];
-        // SAFETY: a block of `n` within the row, and in each of the two rows of column sums.
-        unsafe {
-            let dy = load_row::<T, I>(dy.add(at), first.as_mut_ptr(), n);
-            let x = load_row::<T, I>(x.add(at), second.as_mut_ptr(), n);
-            if let Some(sums) = column_sums {
-                let (dweight, dbias) = (sums.add(at), sums.add(apart + at));
-                sweep!(V<T, I>, n, i, m, k => {
-                    let dy = V::<T, I>::get(dy.add(i), m, T::Acc::ZERO);
-                    let xhat = (V::<T, I>::get(x.add(i), m, mean) - mean_v) * rstd;
-                    let g = dy * V::<T, I>::get(weight.add(i), m, T::Acc::ZERO);
-                    plain[k] = plain[k] + g;
-                    weighted[k] = g.fma(xhat, weighted[k]);
-                    dy.fma(xhat, V::<T, I>::get(dweight.add(i), m, T::Acc::ZERO)).put(dweight.add(i), m);
-                    (V::<T, I>::get(dbias.add(i), m, T::Acc::ZERO) + dy).put(dbias.add(i), m);
-                });
-            } else {
-                sweep!(V<T, I>, n, i, m, k => {
-                    let xhat = (V::<T, I>::get(x.add(i), m, mean) - mean_v) * rstd;
-                    let g = V::<T, I>::get(dy.add(i), m, T::Acc::ZERO) * V::<T, I>::get(weight.add(i), m, T::Acc::ZERO);
-                    plain[k] = plain[k] + g;
-                    weighted[k] = g.fma(xhat, weighted[k]);
-                });
-            }
-        }
-        sums = [sums[0] + total(plain).to_f64(), sums[1] + total(weighted).to_f64()];
-    }
-    sums
-}
-multiversion! {
-    /// Sums over (part of) a row of the scaled gradient, plain and weighted with the normalised row. Adds `dy` times that row to
-    /// the column sums and `dy` to those `apart` further on.
-    ///
-    /// # Safety
-    /// As many elements at `dy`, `x` and both column sums as there are weights.
-    unsafe fn reduce<T: Float>(
-        mean: T::Acc, rstd: T::Acc, dy: *const T, x: *const T, weight: &[T::Acc], column_sums: Option<*mut T::Acc>, apart: usize,
-    ) -> [f64; 2] = reduce_kernel;
-}
-
-#[inline(always)]
-unsafe fn gradient_kernel<T: Float, I: Vectors>(
-    f: Factors<T::Acc>,
-    dy: *const T,
-    x: *const T,
-    dx: *mut T,
-    weight: &[T::Acc],
-) {
-    type V<T, I> = <<T as Float>::Acc as Real>::V<I>;
-    let (mut first, mut second) = (Scratch::<T::Acc, BLOCK>::new(), Scratch::<T::Acc, BLOCK>::new());
-    let (mean, rstd) = (V::<T, I>::splat(f.mean), V::<T, I>::splat(f.rstd));
-    let (of_mean, of_spread) = (V::<T, I>::splat(f.of_mean), V::<T, I>::splat(T::Acc::ZERO - f.of_spread));
-    for (b, weight) in weight.chunks(BLOCK).enumerate() {
-        let (n, at, weight) = (weight.len(), b * BLOCK, weight.as_ptr());
-        // SAFETY: a block of `n` within the row.
-        unsafe {
-            let dx = dx.add(at);
-            let dy = load_row::<T, I>(dy.add(at), first.as_mut_ptr(), n);
-            let x = load_row::<T, I>(x.add(at), second.as_mut_ptr(), n);
-            let out = out_row(dx, first.as_mut_ptr());
-            let stream = f.stream && T::WIDE && (out as usize).is_multiple_of(size_of::<V<T, I>>());
-            sweep!(V<T, I>, n, i, m => {
-                let xhat = (V::<T, I>::get(x.add(i), m, T::Acc::ZERO) - mean) * rstd;
-                let g = V::<T, I>::get(dy.add(i), m, T::Acc::ZERO) * V::<T, I>::get(weight.add(i), m, T::Acc::ZERO);
-                let v = xhat.fma(of_spread, g * rstd - of_mean);
-                if stream && m == V::<T, I>::N {
-                    v.stream(out.add(i));
-                } else {
-                    v.put(out.add(i), m);
-                }
-            });
-            store_row::<T, I>(out, dx, n);
-        }
-    }
-    if f.stream {
-        fence();
-    }
-}
-multiversion! {
-    /// Gradient by (part of) a row.
-    ///
-    /// # Safety
-    /// As many elements at `dy`, `x` and `dx` as there are weights; `dx` overlaps none.
-    unsafe fn gradient<T: Float>(f: Factors<T::Acc>, dy: *const T, x: *const T, dx: *mut T, weight: &[T::Acc]) = gradient_kernel;
 }
 
 #[inline(always)]

@@ -6,7 +6,7 @@
 use crate::float::{Float, Scratch, Shared, expect, load_row, out_row, store_row, with_float};
 use crate::multiversion;
 use crate::pool::{parallel_for, parallel_ranges};
-use crate::simd::{Real, Simd, Vectors, fence, sweep, total};
+use crate::simd::{Real, Simd, Vectors, fence, prefetch, sweep, total};
 use rushlight_core::{Result, View};
 
 /// Rows up to this long stay in a core's second-level cache between passes.
@@ -160,6 +160,8 @@ unsafe fn exp_sum<R: Real, I: Vectors>(x: *const R, out: Option<*mut R>, n: usiz
                 e.put(out.add(i), m);
             }
             sums[k] = sums[k] + e;
+            // The next row arrives while the processor is busy with this one.
+            prefetch(x.wrapping_add(n + i));
         }
     });
     total(sums)

@@ -53,6 +53,8 @@ unsafe fn sum_plane<T: Storage>(src: *const T, n: usize) -> f64 {
 
 /// # Safety
 /// `n` elements are valid at `src`.
+// The level only chooses the features the compiler vectorises with.
+#[allow(clippy::extra_unused_type_parameters)]
 #[inline(always)]
 unsafe fn sum_kernel<E: Compute, I: Isa>(src: *const E, n: usize) -> f64 {
     const LANES: usize = 32;

@@ -132,6 +132,8 @@ impl Storage for bf16 {
     }
 }
 
+// The level only chooses the features the compiler vectorises with.
+#[allow(clippy::extra_unused_type_parameters)]
 #[inline(always)]
 unsafe fn widen_bf16_kernel<I: Isa>(src: *const u16, dst: *mut f32, n: usize) {
     for i in 0..n {
@@ -140,6 +142,8 @@ unsafe fn widen_bf16_kernel<I: Isa>(src: *const u16, dst: *mut f32, n: usize) {
     }
 }
 
+// The level only chooses the features the compiler vectorises with.
+#[allow(clippy::extra_unused_type_parameters)]
 #[inline(always)]
 unsafe fn narrow_bf16_kernel<I: Isa>(src: *const f32, dst: *mut u16, n: usize) {
     for i in 0..n {

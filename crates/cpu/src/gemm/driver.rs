@@ -79,6 +79,10 @@ impl<K: Kernel> BlockTask<'_, K> {
         b.cast::<u8>().wrapping_add(if fetch { strip + done } else { 0 })
     }
 
+    /// Packs this task's rows of A over the whole of K.
+    ///
+    /// # Safety
+    /// A is readable, and `packed_a` has room for the padded rows over the padded K.
     #[inline(always)]
     unsafe fn pack_rows(&self, blocks: KBlocks) {
         let p = self.problem;
@@ -393,8 +397,9 @@ fn pack_b_parallel<K: Kernel>(
     columns: &Range<usize>,
     packed_b: &Shared<K::Packed>,
 ) {
-    // A few strips at a time: rows of B are read in runs of several cache lines.
-    let step = 8 * K::NR;
+    // Several strips at a time, so that rows of B are read in runs of cache lines, but a share for every thread.
+    let strips = columns.len().div_ceil(K::NR) * blocks.count();
+    let step = (strips / (2 * pool::num_threads())).clamp(1, 8) * K::NR;
     let parts = columns.len().div_ceil(step);
     pool::parallel_for(parts * blocks.count(), |t| {
         let start = columns.start + (t % parts) * step;

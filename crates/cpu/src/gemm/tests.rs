@@ -116,17 +116,18 @@ fn multiply<T: Element>(case: &Case, made: &mut Made<T>) {
         m,
         n,
         k,
-        a: made.a.data[made.a.origin..].as_ptr().cast(),
+        a: made.a.data.as_ptr().wrapping_add(made.a.origin).cast(),
         a_strides: made.a.strides,
-        b: made.b.data[made.b.origin..].as_ptr().cast(),
+        b: made.b.data.as_ptr().wrapping_add(made.b.origin).cast(),
         b_strides: made.b.strides,
-        c: unsafe { made.c.data.as_mut_ptr().add(made.c.origin).cast() },
+        c: made.c.data.as_mut_ptr().wrapping_add(made.c.origin).cast(),
         c_strides: made.c.strides,
         alpha: case.alpha,
         beta: case.beta,
         bias,
         activation: case.activation,
     };
+    // SAFETY: the operands hold every element that sizes and strides reach.
     unsafe { gemm(&spec) }
 }
 

@@ -13,17 +13,17 @@ const EXP_TAIL: [f32; 5] = [0.5, 0.166_665_18, 0.041_666_206, 8.368_908e-3, 1.39
 /// The same, close enough for `e^r - 1`.
 const EXPM1_TAIL: [f32; 6] = [0.5, 0.166_666_67, 0.041_666_355, 8.333_274e-3, 1.394_105e-3, 1.991_361_4e-4];
 
-/// The integer nearest to a float within `±2^21`, as a float and as an integer.
+/// The integer nearest to `a * b`, which lies within `±2^21`, as a float and as an integer.
 #[inline(always)]
-fn nearest(x: f32) -> (f32, i32) {
-    let t = x + MAGIC;
+fn nearest<I: Isa>(a: f32, b: f32) -> (f32, i32) {
+    let t = fma::<I>(a, b, MAGIC);
     (t - MAGIC, (t.to_bits() as i32).wrapping_sub(MAGIC_BITS))
 }
 
 /// `x = n ln 2 + r`: `n` as an integer, and `r`.
 #[inline(always)]
 fn reduce<I: Isa>(x: f32) -> (i32, f32) {
-    let (n, i) = nearest(x * LOG2_E);
+    let (n, i) = nearest::<I>(x, LOG2_E);
     (i, fma::<I>(n, -LN2_LO, fma::<I>(n, -LN2_HI, x)))
 }
 
@@ -59,7 +59,7 @@ pub fn exp_bounded<I: Isa>(x: f32) -> f32 {
 #[inline(always)]
 pub fn exp2<I: Isa>(x: f32) -> f32 {
     let x = clamp(x, -151.0, 129.0);
-    let (n, i) = nearest(x);
+    let (n, i) = nearest::<I>(x, 1.0);
     scale(exp_reduced::<I>((x - n) * LN_2), i)
 }
 

@@ -22,7 +22,7 @@ pub use exp::{exp, exp_bounded, exp2, expm1, sigmoid, tanh};
 pub use gamma::{digamma, polygamma};
 pub use half::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16};
 pub use log::{log, log1p, log2, log10};
-pub use trig::{cos, sin, sin_cos, tan};
+pub use trig::{AnyAngle, LARGEST_ANGLE, cos, sin, sin_cos, sin_cos_turns, tan};
 pub use wide::{acos, acosh, asin, asinh, atan, atan2, atanh, cosh, erfc, erfinv, pow, sinh};
 
 use crate::isa::Isa;
@@ -54,13 +54,24 @@ pub fn fma64<I: Isa>(a: f64, b: f64, c: f64) -> f64 {
 }
 
 /// The polynomial with coefficients `c`, constant first, at `x`.
+///
+/// Terms are paired up (Estrin's scheme): a chain of dependent steps as long as Horner's would leave vector units waiting.
 #[inline(always)]
 fn poly<I: Isa, const N: usize>(x: f32, c: [f32; N]) -> f32 {
-    let mut y = c[N - 1];
-    for i in (0..N - 1).rev() {
-        y = fma::<I>(y, x, c[i]);
+    let pair = |i: usize| if i + 1 < N { fma::<I>(c[i + 1], x, c[i]) } else { c[i] };
+    let x2 = x * x;
+    match N {
+        3 => fma::<I>(c[2], x2, pair(0)),
+        5 | 6 => fma::<I>(fma::<I>(pair(4), x2, pair(2)), x2, pair(0)),
+        7 | 8 => fma::<I>(fma::<I>(pair(6), x2, pair(4)), x2 * x2, fma::<I>(pair(2), x2, pair(0))),
+        _ => {
+            let mut y = c[N - 1];
+            for i in (0..N - 1).rev() {
+                y = fma::<I>(y, x, c[i]);
+            }
+            y
+        }
     }
-    y
 }
 
 /// `x` kept between two bounds; NaN stays.

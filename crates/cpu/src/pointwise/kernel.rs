@@ -1,7 +1,7 @@
 //! Compiled loops: one per op, compute dtype and instruction-set level, over contiguous elements of one dtype.
 
 use crate::isa::{self, Isa};
-use crate::lane::Lane;
+use crate::lane::{AnyAngle, LARGEST_ANGLE, Lane};
 use rushlight_core::rows::{BitsRow, CompareRow, Num, NumRow, RealRow, Row, TestRow, Visitor};
 use rushlight_core::{DType, Element, Pointwise};
 use std::marker::PhantomData;
@@ -19,11 +19,24 @@ pub(super) trait Body: 'static {
     type Out: Copy;
     /// Whether it is worth code for 512-bit vectors.
     const WIDE: bool;
+    /// An input that is an angle in `f32`, which vector code takes up to a bound only.
+    const ANGLE: Option<usize> = None;
     /// Result `i`.
     ///
     /// # Safety
     /// Every input points to more than `i` elements of the types the body reads.
     unsafe fn at<I: Isa>(inputs: &[*const u8; INPUTS], i: usize, params: &[f64; 4]) -> Self::Out;
+}
+
+#[inline(always)]
+fn any_large_angle(angles: &[f32]) -> bool {
+    angles.iter().fold(false, |found, x| found | (x.abs() > LARGEST_ANGLE))
+}
+
+/// `input`, if the op takes it as an angle in `f32`.
+const fn angle(op: Pointwise, dtype: DType, input: usize) -> Option<usize> {
+    use Pointwise::*;
+    if matches!(dtype, DType::F32) && matches!(op, Sin | Cos | Tan | Sinc) { Some(input) } else { None }
 }
 
 /// # Safety
@@ -38,8 +51,18 @@ unsafe fn each<B: Body, I: Isa>(n: usize, inputs: &[*const u8; INPUTS], out: *mu
             y.write(unsafe { B::at::<I>(&inputs, i, &params) });
         }
     }
-    // SAFETY: the caller gives `n` writable elements that nothing else reads.
-    unsafe { fill::<B, I>(std::slice::from_raw_parts_mut(out.cast(), n), *inputs, *params) }
+    // SAFETY: the caller gives `n` writable elements that nothing else reads, and inputs as long.
+    unsafe {
+        let out = std::slice::from_raw_parts_mut(out.cast(), n);
+        // Constant but for the few ops that have angles, so that nothing is compiled twice for the others.
+        if const { B::ANGLE.is_some() } {
+            let angles = inputs[B::ANGLE.unwrap_or(0)].cast();
+            if any_large_angle(std::slice::from_raw_parts(angles, n)) {
+                return fill::<B, AnyAngle>(out, *inputs, *params);
+            }
+        }
+        fill::<B, I>(out, *inputs, *params)
+    }
 }
 
 /// # Safety
@@ -170,6 +193,7 @@ macro_rules! body {
         impl<O: $Row, $T: $Type> Body for $Name<O, $T> {
             type Out = $Out;
             const WIDE: bool = matches!($T::DTYPE, DType::F32);
+            const ANGLE: Option<usize> = angle(O::OP, $T::DTYPE, 0);
             #[inline(always)]
             unsafe fn at<I: Isa>(inputs: &[*const u8; INPUTS], i: usize, $p: &[f64; 4]) -> $Out {
                 // SAFETY: the caller's.
@@ -189,6 +213,7 @@ struct GradBody<O, T, const WRT: usize>(PhantomData<(O, T)>);
 impl<O: Row, T: ComputeReal, const WRT: usize> Body for GradBody<O, T, WRT> {
     type Out = T;
     const WIDE: bool = matches!(T::DTYPE, DType::F32);
+    const ANGLE: Option<usize> = angle(O::OP, T::DTYPE, 1);
     #[inline(always)]
     unsafe fn at<I: Isa>(inputs: &[*const u8; INPUTS], i: usize, p: &[f64; 4]) -> T {
         // SAFETY: the caller's.

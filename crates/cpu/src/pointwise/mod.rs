@@ -3,7 +3,9 @@
 pub(crate) mod convert;
 mod driver;
 mod kernel;
+pub(crate) mod produce;
 pub(crate) mod stream;
+pub(crate) mod transpose;
 pub(crate) mod walk;
 
 #[cfg(test)]
@@ -11,16 +13,18 @@ pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
-use driver::{CHUNK, Job, UNUSED, scalar_bits};
+use crate::pool;
+pub(crate) use driver::{CHUNK, scalar_bits};
+use driver::{Job, UNUSED};
 use kernel::{INPUTS, Kernel, SelectBody};
 use rushlight_core::rows::Class;
 use rushlight_core::{DType, Error, Operand, Pointwise, Result, View};
 use std::mem::MaybeUninit;
 
 /// Elements from which on two threads are worth it.
-const PARALLEL_FROM: usize = 32_768;
+pub(crate) const PARALLEL_FROM: usize = 32_768;
 /// The same for ops that compute more than they move.
-const PARALLEL_FROM_HEAVY: usize = 8_192;
+pub(crate) const PARALLEL_FROM_HEAVY: usize = 8_192;
 
 /// A row of the op table (see `Backend::pointwise`).
 pub fn pointwise(op: Pointwise, compute: DType, inputs: &[Operand], params: &[f64], out: View) -> Result<()> {
@@ -82,64 +86,134 @@ fn run(
 ) {
     let mut padded = [0.0; 4];
     padded[..params.len().min(4)].copy_from_slice(&params[..params.len().min(4)]);
-    if out.numel() <= SMALL && run_small(kernel, &inputs, &reads, writes, &padded, out) {
-        return;
-    }
     let parallel_from = if heavy { PARALLEL_FROM_HEAVY } else { PARALLEL_FROM };
-    driver::run(&Job { kernel, inputs, reads, writes, params: padded, out, parallel_from });
+    let job = Job { kernel, inputs, reads, writes, params: padded, out, parallel_from };
+    if !run_flat(&job) {
+        driver::run(&job);
+    }
 }
 
-/// Up to this many elements go straight to the kernel if they are contiguous.
+/// Up to this many elements go to the kernel in one call.
 const SMALL: usize = 64;
 const _: () = assert!(SMALL <= CHUNK);
 
-/// Runs the kernel in one call if all tensors are contiguous and of the kernel's dtypes; else does nothing and says so.
-fn run_small(
-    kernel: Kernel,
-    inputs: &[Option<Operand>; INPUTS],
-    reads: &[DType; INPUTS],
-    writes: DType,
-    params: &[f64; 4],
-    out: View,
-) -> bool {
+/// Runs the kernel if all tensors are contiguous and of the kernel's dtypes; else does nothing and says so.
+fn run_flat(job: &Job) -> bool {
+    let (out, writes) = (job.out, job.writes);
     if out.dtype != writes || !out.layout.is_contiguous() {
         return false;
     }
-    let n = out.numel();
-    let mut numbers: [[MaybeUninit<u64>; SMALL]; INPUTS] = [[MaybeUninit::uninit(); SMALL]; INPUTS];
-    let mut pointers = [UNUSED.as_ptr().cast::<u8>(); INPUTS];
-    let mut in_place = false;
-    for (i, input) in inputs.iter().enumerate() {
+    let mut flat = Flat {
+        kernel: job.kernel,
+        inputs: [UNUSED.as_ptr().cast(); INPUTS],
+        steps: [0; INPUTS],
+        out: out.ptr(),
+        out_step: writes.size(),
+        params: job.params,
+        in_place: false,
+    };
+    let mut numbers = [(0, 0); INPUTS];
+    for (i, input) in job.inputs.iter().enumerate() {
         match input {
             None => {}
             Some(Operand::Tensor(view)) => {
-                if view.dtype != reads[i] || !view.layout.is_contiguous() {
+                if view.dtype != job.reads[i] || !view.layout.is_contiguous() {
                     return false;
                 }
-                pointers[i] = view.ptr();
-                in_place |= pointers[i] == out.ptr().cast_const();
+                flat.inputs[i] = view.ptr();
+                flat.steps[i] = view.dtype.size();
+                flat.in_place |= view.ptr() == out.ptr();
             }
-            Some(Operand::Scalar(value)) => {
-                let bits = scalar_bits(*value, reads[i]);
-                let to = numbers[i].as_mut_ptr();
-                // SAFETY: `n <= SMALL` elements of at most eight bytes fit the buffer.
-                unsafe { splat(bits, reads[i].size(), n, to.cast()) };
-                pointers[i] = to.cast_const().cast();
-            }
+            Some(Operand::Scalar(value)) => numbers[i] = (scalar_bits(*value, job.reads[i]), job.reads[i].size()),
         }
     }
-    let mut result: [MaybeUninit<u64>; SMALL] = [MaybeUninit::uninit(); SMALL];
-    // SAFETY: every input has `n` contiguous elements of the dtype the kernel reads (the tensor floor has checked shapes), the
-    // output as many of the dtype it writes; a buffer stands between an output and an input it overwrites.
+    let n = out.numel();
+    // SAFETY: tensors have `n` contiguous elements of the dtypes the kernel knows (the tensor floor has checked shapes).
     unsafe {
-        if in_place {
-            kernel(n, &pointers, result.as_mut_ptr().cast(), params);
-            result.as_ptr().cast::<u8>().copy_to_nonoverlapping(out.ptr(), n * writes.size());
+        if n <= SMALL {
+            flat.run::<SMALL>(&numbers, n, usize::MAX);
         } else {
-            kernel(n, &pointers, out.ptr(), params);
+            flat.run::<CHUNK>(&numbers, n, job.parallel_from);
         }
     }
     true
+}
+
+/// A kernel over contiguous memory.
+struct Flat {
+    kernel: Kernel,
+    inputs: [*const u8; INPUTS],
+    /// Bytes from one element to the next; zero where every chunk is the same.
+    steps: [usize; INPUTS],
+    out: *mut u8,
+    out_step: usize,
+    params: [f64; 4],
+    /// Whether the output is one of the inputs.
+    in_place: bool,
+}
+
+// SAFETY: addresses; whoever calls `run` vouches for the accesses.
+unsafe impl Sync for Flat {}
+
+impl Flat {
+    /// Runs the kernel over `n` elements, at most `LEN` at a time; `numbers` are the values and sizes of inputs that are numbers.
+    ///
+    /// # Safety
+    /// Inputs with a step have `n` elements of that size, the output has room for `n`.
+    #[inline(always)]
+    unsafe fn run<const LEN: usize>(mut self, numbers: &[(u64, usize); INPUTS], n: usize, parallel_from: usize) {
+        let mut splats: [[MaybeUninit<u64>; LEN]; INPUTS] = [[MaybeUninit::uninit(); LEN]; INPUTS];
+        for (i, &(bits, size)) in numbers.iter().enumerate() {
+            if size > 0 {
+                // SAFETY: the buffer has room for `LEN` elements of eight bytes.
+                unsafe { splat(bits, size, n.min(LEN), splats[i].as_mut_ptr().cast()) };
+                self.inputs[i] = splats[i].as_ptr().cast();
+            }
+        }
+        if n <= LEN {
+            // SAFETY: the caller's.
+            return unsafe { self.chunks::<LEN>(0, n, false) };
+        }
+        let stream = n * self.out_step >= driver::STREAM_BYTES;
+        let chunks = n.div_ceil(LEN);
+        let tasks = if n < parallel_from { 1 } else { pool::num_threads() * 4 };
+        pool::parallel_ranges(chunks, chunks.div_ceil(tasks), |first, last| {
+            // SAFETY: the caller's; tasks write disjoint ranges.
+            unsafe { self.chunks::<LEN>(first * LEN, n.min(last * LEN), stream) }
+        });
+    }
+
+    /// Runs the kernel over elements `from..to`.
+    ///
+    /// # Safety
+    /// As for `run`.
+    #[inline(always)]
+    unsafe fn chunks<const LEN: usize>(&self, from: usize, to: usize, stream: bool) {
+        let mut buffer: [MaybeUninit<u64>; LEN] = [MaybeUninit::uninit(); LEN];
+        let result = buffer.as_mut_ptr().cast::<u8>();
+        for start in (from..to).step_by(LEN) {
+            let len = LEN.min(to - start);
+            let inputs = std::array::from_fn(|i| self.inputs[i].wrapping_add(start * self.steps[i]));
+            let out = self.out.wrapping_add(start * self.out_step);
+            // SAFETY: the ranges lie within what the caller vouches for; a buffer stands between an output and an input it
+            // overwrites, since kernels promise the compiler that the two differ.
+            unsafe {
+                if self.in_place || stream {
+                    (self.kernel)(len, &inputs, result, &self.params);
+                    if stream {
+                        stream::copy_past_cache(result, out, len * self.out_step);
+                    } else {
+                        result.copy_to_nonoverlapping(out, len * self.out_step);
+                    }
+                } else {
+                    (self.kernel)(len, &inputs, out, &self.params);
+                }
+            }
+        }
+        if stream {
+            stream::fence();
+        }
+    }
 }
 
 /// Writes `n` copies of the low `size` bytes of `bits`.

@@ -45,7 +45,7 @@ macro_rules! wide_float {
             }
             #[inline(always)]
             fn is_nan(self) -> bool {
-                self != self
+                <$t>::is_nan(self)
             }
         }
     )*};

@@ -11,15 +11,12 @@ use crate::isa::Isa;
 use crate::multiversion;
 use rushlight_core::backend::Reduce;
 use rushlight_core::{DType, Error, Result};
+use std::mem::MaybeUninit;
 
-/// Most elements folded into lanes before these are absorbed: bounds the rounding error of `f32` lanes.
-pub const CHUNK: usize = 4096;
 /// Most columns of a tile.
 pub const TILE_COLUMNS: usize = 1024;
-/// Most rows of a tile.
+/// Most rows of a tile: bounds the rounding error of `f32` lanes.
 pub const TILE_ROWS: usize = 64;
-/// Lanes of a row fold; the same at every level, so that results are, too.
-const LANES: usize = 32;
 
 /// A reduction compiled for one dtype. `param` is the exponent where there is one.
 pub struct Kernels {
@@ -27,17 +24,17 @@ pub struct Kernels {
     pub words: usize,
     /// The partial result of nothing.
     pub empty: [u64; 3],
-    /// Joins `n <= CHUNK` neighbouring elements into the words at `acc` (plane 1).
+    /// Joins all of a tile into the words at `acc` (plane 1).
     ///
-    /// Safety: `x` is readable for `n` elements, `acc` writable for `words` words.
-    pub row: unsafe fn(x: *const u8, n: usize, param: f64, acc: *mut u64),
-    /// Joins a tile into the words of its columns.
+    /// Safety: the tile is readable and not empty, `acc` writable for `words` words.
+    pub whole: unsafe fn(tile: Tile, param: f64, acc: *mut u64),
+    /// Joins the columns of a tile into the words of as many outputs, which have all joined as many elements before.
     ///
-    /// Safety: all of the tile is readable; `acc` is writable for `words` planes.
-    pub tile: unsafe fn(tile: Tile, param: f64, acc: *mut u64, plane: usize),
-    /// Joins partial results: `a = a + b` for `width` outputs.
+    /// Safety: the tile is readable and not empty, `acc` writable for `words` planes.
+    pub columns: unsafe fn(tile: Tile, param: f64, acc: *mut u64, plane: usize),
+    /// Joins partial results, `a` with `b` into `a`, for `width` outputs.
     ///
-    /// Safety: both are valid for `words` planes, do not overlap.
+    /// Safety: both are valid for `words` planes and do not overlap.
     pub join: unsafe fn(a: *mut u64, a_plane: usize, b: *const u64, b_plane: usize, width: usize),
 }
 
@@ -50,87 +47,160 @@ pub struct Tile {
     pub columns: usize,
 }
 
-#[inline(always)]
-unsafe fn fold_row<T: Item, F: Fold<T>, I: Isa>(x: *const T, n: usize, aux: F::Aux) -> F::Lane {
-    let mut lanes = [F::LANE; LANES];
-    let whole = n / LANES * LANES;
-    // SAFETY: the caller vouches for `n` elements.
-    unsafe {
-        let mut i = 0;
-        while i < whole {
-            for j in 0..LANES {
-                lanes[j] = F::step::<I>(lanes[j], *x.add(i + j), aux);
-            }
-            i += LANES;
-        }
-        for j in 0..n - whole {
-            lanes[j] = F::step::<I>(lanes[j], *x.add(whole + j), aux);
-        }
+/// One lane per column, written before it is read.
+struct Lanes<L>(MaybeUninit<[L; TILE_COLUMNS]>);
+
+impl<L> Lanes<L> {
+    #[inline(always)]
+    fn new() -> Self {
+        Self(MaybeUninit::uninit())
     }
-    let mut half = LANES / 2;
-    while half > 0 {
-        for j in 0..half {
-            lanes[j] = F::merge(lanes[j], lanes[j + half]);
-        }
-        half /= 2;
+
+    #[inline(always)]
+    fn ptr(&mut self) -> *mut L {
+        self.0.as_mut_ptr().cast()
     }
-    lanes[0]
 }
 
-/// Folds each column; four rows at a time, so that lanes are loaded and stored once for four elements.
+/// What is given to the steps of each column.
+trait Aux<A>: Copy {
+    /// # Safety
+    /// `column` is one of the tile's.
+    unsafe fn at(self, column: usize) -> A;
+}
+
+/// The same for all.
+#[derive(Clone, Copy)]
+struct Same<A>(A);
+impl<A: Copy> Aux<A> for Same<A> {
+    #[inline(always)]
+    unsafe fn at(self, _: usize) -> A {
+        self.0
+    }
+}
+
+/// One for each.
+#[derive(Clone, Copy)]
+struct Each<A>(*const A);
+impl<A: Copy> Aux<A> for Each<A> {
+    #[inline(always)]
+    unsafe fn at(self, column: usize) -> A {
+        // SAFETY: the caller's promise.
+        unsafe { *self.0.add(column) }
+    }
+}
+
+/// Folds `ROWS` rows into the lanes, or, if they are the first, starts the lanes with them.
 #[inline(always)]
-unsafe fn fold_tile<T: Item, F: Fold<T>, I: Isa>(
+unsafe fn fold_rows<T: Item, F: Fold<T>, I: Isa, const ROWS: usize, const FIRST: bool>(
     tile: Tile,
-    aux: &[F::Aux; TILE_COLUMNS],
-    lanes: &mut [F::Lane; TILE_COLUMNS],
+    row: usize,
+    aux: impl Aux<F::Aux>,
+    lanes: *mut F::Lane,
 ) {
-    let Tile { rows, stride, columns, .. } = tile;
-    let x = tile.x.cast::<T>();
-    let columns = columns.min(TILE_COLUMNS);
-    lanes[..columns].fill(F::LANE);
-    let mut r = 0;
-    // SAFETY: rows and columns stay within the tile.
+    // SAFETY: rows and columns lie within the tile, which has no more columns than there are lanes.
     unsafe {
-        while r + 4 <= rows {
-            let [a, b, c, d] = [0, 1, 2, 3].map(|k| x.add((r + k) * stride));
-            for j in 0..columns {
-                let mut lane = lanes[j];
-                lane = F::step::<I>(lane, *a.add(j), aux[j]);
-                lane = F::step::<I>(lane, *b.add(j), aux[j]);
-                lane = F::step::<I>(lane, *c.add(j), aux[j]);
-                lanes[j] = F::step::<I>(lane, *d.add(j), aux[j]);
+        let x: [*const T; ROWS] = std::array::from_fn(|r| tile.x.cast::<T>().add((row + r) * tile.stride));
+        for j in 0..tile.columns {
+            let mut lane = if FIRST { F::LANE } else { *lanes.add(j) };
+            for r in 0..ROWS {
+                lane = F::step::<I>(lane, *x[r].add(j), aux.at(j));
             }
-            r += 4;
-        }
-        while r < rows {
-            let a = x.add(r * stride);
-            for j in 0..columns {
-                lanes[j] = F::step::<I>(lanes[j], *a.add(j), aux[j]);
-            }
-            r += 1;
+            *lanes.add(j) = lane;
         }
     }
+}
+
+/// Folds each column into its lane. Four rows at a time: lanes are loaded and stored less often, and memory is faster at reading
+/// several places at once.
+#[inline(always)]
+unsafe fn fold_columns<T: Item, F: Fold<T>, I: Isa>(tile: Tile, aux: impl Aux<F::Aux>, lanes: *mut F::Lane) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let mut row = if tile.rows >= 4 {
+            fold_rows::<T, F, I, 4, true>(tile, 0, aux, lanes);
+            4
+        } else {
+            fold_rows::<T, F, I, 1, true>(tile, 0, aux, lanes);
+            1
+        };
+        while row + 4 <= tile.rows {
+            fold_rows::<T, F, I, 4, false>(tile, row, aux, lanes);
+            row += 4;
+        }
+        while row < tile.rows {
+            fold_rows::<T, F, I, 1, false>(tile, row, aux, lanes);
+            row += 1;
+        }
+    }
+}
+
+/// Folds all of a tile into one lane, the columns pairwise.
+#[inline(always)]
+unsafe fn fold_whole<T: Item, F: Fold<T>, I: Isa>(tile: Tile, aux: impl Aux<F::Aux>) -> F::Lane {
+    const LAST: usize = 16;
+    let mut lanes = Lanes::new();
+    let lanes = lanes.ptr();
+    // SAFETY: the first `tile.columns` lanes are written before they are read.
+    unsafe {
+        if tile.columns < LAST && tile.rows == 1 {
+            let x = tile.x.cast::<T>();
+            return (0..tile.columns).fold(F::LANE, |lane, j| F::step::<I>(lane, *x.add(j), aux.at(j)));
+        }
+        fold_columns::<T, F, I>(tile, aux, lanes);
+        let mut n = tile.columns;
+        while n > LAST {
+            let half = n.div_ceil(2);
+            let low = std::slice::from_raw_parts_mut(lanes, n - half);
+            let high = std::slice::from_raw_parts(lanes.add(half), n - half);
+            for (a, &b) in low.iter_mut().zip(high) {
+                *a = F::merge(*a, b);
+            }
+            n = half;
+        }
+        let mut last = [F::LANE; LAST];
+        for j in 0..n {
+            last[j] = *lanes.add(j);
+        }
+        let mut half = LAST / 2;
+        while half > 0 {
+            for j in 0..half {
+                last[j] = F::merge(last[j], last[j + half]);
+            }
+            half /= 2;
+        }
+        last[0]
+    }
+}
+
+/// All of a tile folded into one lane, for folds that need nothing else.
+///
+/// # Safety
+/// The tile is readable and not empty.
+#[inline(always)]
+pub unsafe fn whole<T: Item, F: Fold<T, Aux = ()>, I: Isa>(tile: Tile) -> F::Lane {
+    // SAFETY: the caller's promise.
+    unsafe { fold_whole::<T, F, I>(tile, Same(())) }
 }
 
 // ---- folds of one word
 
 #[inline(always)]
-unsafe fn simple_row_kernel<T: Item, F: Fold<T>, I: Isa>(x: *const u8, n: usize, param: f64, acc: *mut u64) {
+unsafe fn simple_whole_kernel<T: Item, F: Fold<T>, I: Isa>(tile: Tile, param: f64, acc: *mut u64) {
     let acc = acc.cast::<F::Word>();
     // SAFETY: the caller's promise; words are 8 bytes.
-    unsafe { *acc = F::absorb(*acc, fold_row::<T, F, I>(x.cast(), n, Param::from_param(param))) };
+    unsafe { *acc = F::absorb(*acc, fold_whole::<T, F, I>(tile, Same(Param::from_param(param)))) };
 }
 
 #[inline(always)]
-unsafe fn simple_tile_kernel<T: Item, F: Fold<T>, I: Isa>(tile: Tile, param: f64, acc: *mut u64, _plane: usize) {
-    let aux = [F::Aux::from_param(param); TILE_COLUMNS];
-    let mut lanes = [F::LANE; TILE_COLUMNS];
-    let acc = acc.cast::<F::Word>();
+unsafe fn simple_columns_kernel<T: Item, F: Fold<T>, I: Isa>(tile: Tile, param: f64, acc: *mut u64, _plane: usize) {
+    let mut lanes = Lanes::new();
+    let (lanes, acc) = (lanes.ptr(), acc.cast::<F::Word>());
     // SAFETY: the caller's promise.
     unsafe {
-        fold_tile::<T, F, I>(tile, &aux, &mut lanes);
-        for j in 0..tile.columns.min(TILE_COLUMNS) {
-            *acc.add(j) = F::absorb(*acc.add(j), lanes[j]);
+        fold_columns::<T, F, I>(tile, Same(Param::from_param(param)), lanes);
+        for j in 0..tile.columns {
+            *acc.add(j) = F::absorb(*acc.add(j), *lanes.add(j));
         }
     }
 }
@@ -144,10 +214,10 @@ unsafe fn simple_join<T: Item, F: Fold<T>>(a: *mut u64, _: usize, b: *const u64,
 }
 
 multiversion! {
-    unsafe fn simple_row<T: Item, F: Fold<T>>(x: *const u8, n: usize, param: f64, acc: *mut u64) = simple_row_kernel;
+    unsafe fn simple_whole<T: Item, F: Fold<T>>(tile: Tile, param: f64, acc: *mut u64) = simple_whole_kernel;
 }
 multiversion! {
-    unsafe fn simple_tile<T: Item, F: Fold<T>>(tile: Tile, param: f64, acc: *mut u64, plane: usize) = simple_tile_kernel;
+    unsafe fn simple_columns<T: Item, F: Fold<T>>(tile: Tile, param: f64, acc: *mut u64, plane: usize) = simple_columns_kernel;
 }
 
 const fn simple<T: Item, F: Fold<T>>() -> Kernels {
@@ -156,8 +226,8 @@ const fn simple<T: Item, F: Fold<T>>() -> Kernels {
     Kernels {
         words: 1,
         empty: [empty, 0, 0],
-        row: simple_row::<T, F>,
-        tile: simple_tile::<T, F>,
+        whole: simple_whole::<T, F>,
+        columns: simple_columns::<T, F>,
         join: simple_join::<T, F>,
     }
 }
@@ -183,43 +253,42 @@ fn moments(n: usize, sum: f64, centre: f64, squares: f64) -> Moments {
 }
 
 #[inline(always)]
-unsafe fn variance_row_kernel<T: FloatItem, I: Isa>(x: *const u8, n: usize, _param: f64, acc: *mut u64) {
-    let (x, acc) = (x.cast::<T>(), acc.cast::<Moments>());
+unsafe fn variance_whole_kernel<T: FloatItem, I: Isa>(tile: Tile, _param: f64, acc: *mut u64) {
+    let acc = acc.cast::<Moments>();
+    let n = tile.rows * tile.columns;
     // SAFETY: the caller's promise.
     unsafe {
-        let sum = fold_row::<T, fold::Sum, I>(x, n, ()).word();
+        let sum = fold_whole::<T, fold::Sum, I>(tile, Same(())).word();
         let centre = T::Wide::from_param(sum / n as f64);
-        let squares = fold_row::<T, fold::SumSquaredDistance, I>(x, n, centre).word();
+        let squares = fold_whole::<T, fold::SumSquaredDistance, I>(tile, Same(centre)).word();
         *acc = join_moments(*acc, moments(n, sum, centre.word(), squares));
     }
 }
 
 #[inline(always)]
-unsafe fn variance_tile_kernel<T: FloatItem, I: Isa>(tile: Tile, _param: f64, acc: *mut u64, plane: usize) {
-    let acc = acc.cast::<f64>();
-    let mut sums = [T::Wide::ZERO; TILE_COLUMNS];
-    let mut squares = [T::Wide::ZERO; TILE_COLUMNS];
-    let mut centres = [T::Wide::ZERO; TILE_COLUMNS];
-    let rows = tile.rows as f64;
-    // SAFETY: the caller's promise.
+unsafe fn variance_columns_kernel<T: FloatItem, I: Isa>(tile: Tile, _param: f64, acc: *mut u64, plane: usize) {
+    let (mut sums, mut squares, mut centres) =
+        (Lanes::<T::Wide>::new(), Lanes::<T::Wide>::new(), Lanes::<T::Wide>::new());
+    let (sums, squares, centres) = (sums.ptr(), squares.ptr(), centres.ptr());
+    let (acc, rows) = (acc.cast::<f64>(), tile.rows as f64);
+    // SAFETY: the caller's promise; the first `tile.columns` lanes are written before they are read.
     unsafe {
-        fold_tile::<T, fold::Sum, I>(tile, &[(); TILE_COLUMNS], &mut sums);
+        fold_columns::<T, fold::Sum, I>(tile, Same(()), sums);
         let inverse = 1.0 / rows;
-        for j in 0..tile.columns.min(TILE_COLUMNS) {
-            centres[j] = T::Wide::from_param(sums[j].word() * inverse);
+        for j in 0..tile.columns {
+            *centres.add(j) = T::Wide::from_param((*sums.add(j)).word() * inverse);
         }
-        fold_tile::<T, fold::SumSquaredDistance, I>(tile, &centres, &mut squares);
+        fold_columns::<T, fold::SumSquaredDistance, I>(tile, Each(centres.cast_const()), squares);
         // All columns have seen as many rows, so the weights of the update are the same.
         let before = *acc;
         let (share, product) = (rows / (before + rows), before * rows / (before + rows));
-        for j in 0..tile.columns.min(TILE_COLUMNS) {
-            let mean = acc.add(plane + j);
-            let sum_of_squares = acc.add(2 * plane + j);
-            let here = sums[j].word() * inverse;
-            let (off, delta) = (here - centres[j].word(), here - *mean);
+        for j in 0..tile.columns {
+            let (mean, distances) = (acc.add(plane + j), acc.add(2 * plane + j));
+            let here = (*sums.add(j)).word() * inverse;
+            let (off, delta) = (here - (*centres.add(j)).word(), here - *mean);
             *acc.add(j) = before + rows;
             *mean += delta * share;
-            *sum_of_squares += squares[j].word() - off * off * rows + delta * delta * product;
+            *distances += (*squares.add(j)).word() - off * off * rows + delta * delta * product;
         }
     }
 }
@@ -239,14 +308,14 @@ unsafe fn variance_join(a: *mut u64, a_plane: usize, b: *const u64, b_plane: usi
 }
 
 multiversion! {
-    unsafe fn variance_row<T: FloatItem>(x: *const u8, n: usize, param: f64, acc: *mut u64) = variance_row_kernel;
+    unsafe fn variance_whole<T: FloatItem>(tile: Tile, param: f64, acc: *mut u64) = variance_whole_kernel;
 }
 multiversion! {
-    unsafe fn variance_tile<T: FloatItem>(tile: Tile, param: f64, acc: *mut u64, plane: usize) = variance_tile_kernel;
+    unsafe fn variance_columns<T: FloatItem>(tile: Tile, param: f64, acc: *mut u64, plane: usize) = variance_columns_kernel;
 }
 
 const fn variance<T: FloatItem>() -> Kernels {
-    Kernels { words: 3, empty: [0; 3], row: variance_row::<T>, tile: variance_tile::<T>, join: variance_join }
+    Kernels { words: 3, empty: [0; 3], whole: variance_whole::<T>, columns: variance_columns::<T>, join: variance_join }
 }
 
 // ---- log of the sum of exponentials: largest element, sum of exponentials of the distances to it
@@ -256,8 +325,8 @@ type LogSum = [f64; 2];
 #[inline(always)]
 fn join_log_sums([max_a, a]: LogSum, [max_b, b]: LogSum) -> LogSum {
     let max = max_a.larger(max_b);
-    // Equal ones may both be infinite, where the difference would be NaN.
-    let scaled = |m: f64, sum: f64| if m == max { sum } else { sum * (m - max).exp() };
+    // Equal ones may both be infinite, where the difference would be NaN; an empty sum needs no scaling.
+    let scaled = |m: f64, sum: f64| if m == max || sum == 0.0 { sum } else { sum * (m - max).exp() };
     [max, scaled(max_a, a) + scaled(max_b, b)]
 }
 
@@ -281,32 +350,32 @@ fn log_sum<F: Float>(max: F, sum: F) -> LogSum {
 }
 
 #[inline(always)]
-unsafe fn log_sum_row_kernel<T: FloatItem, I: Isa>(x: *const u8, n: usize, _param: f64, acc: *mut u64) {
-    let (x, acc) = (x.cast::<T>(), acc.cast::<LogSum>());
+unsafe fn log_sum_whole_kernel<T: FloatItem, I: Isa>(tile: Tile, _param: f64, acc: *mut u64) {
+    let acc = acc.cast::<LogSum>();
     // SAFETY: the caller's promise.
     unsafe {
-        let max = fold_row::<T, fold::Max, I>(x, n, ());
-        let sum = fold_row::<T, fold::SumExp, I>(x, n, shift(max));
+        let max = fold_whole::<T, fold::Max, I>(tile, Same(()));
+        let sum = fold_whole::<T, fold::SumExp, I>(tile, Same(shift(max)));
         *acc = join_log_sums(*acc, log_sum(max, sum));
     }
 }
 
 #[inline(always)]
-unsafe fn log_sum_tile_kernel<T: FloatItem, I: Isa>(tile: Tile, _param: f64, acc: *mut u64, plane: usize) {
+unsafe fn log_sum_columns_kernel<T: FloatItem, I: Isa>(tile: Tile, _param: f64, acc: *mut u64, plane: usize) {
+    let (mut maxima, mut shifts, mut sums) =
+        (Lanes::<T::Wide>::new(), Lanes::<T::Wide>::new(), Lanes::<T::Wide>::new());
+    let (maxima, shifts, sums) = (maxima.ptr(), shifts.ptr(), sums.ptr());
     let acc = acc.cast::<f64>();
-    let mut maxima = [T::Wide::LOWEST; TILE_COLUMNS];
-    let mut shifts = [T::Wide::ZERO; TILE_COLUMNS];
-    let mut sums = [T::Wide::ZERO; TILE_COLUMNS];
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller's promise; the first `tile.columns` lanes are written before they are read.
     unsafe {
-        fold_tile::<T, fold::Max, I>(tile, &[(); TILE_COLUMNS], &mut maxima);
-        for j in 0..tile.columns.min(TILE_COLUMNS) {
-            shifts[j] = shift(maxima[j]);
+        fold_columns::<T, fold::Max, I>(tile, Same(()), maxima);
+        for j in 0..tile.columns {
+            *shifts.add(j) = shift::<T::Wide>(*maxima.add(j));
         }
-        fold_tile::<T, fold::SumExp, I>(tile, &shifts, &mut sums);
-        for j in 0..tile.columns.min(TILE_COLUMNS) {
+        fold_columns::<T, fold::SumExp, I>(tile, Each(shifts.cast_const()), sums);
+        for j in 0..tile.columns {
             let before = [*acc.add(j), *acc.add(plane + j)];
-            let [max, sum] = join_log_sums(before, log_sum(maxima[j], sums[j]));
+            let [max, sum] = join_log_sums(before, log_sum(*maxima.add(j), *sums.add(j)));
             *acc.add(j) = max;
             *acc.add(plane + j) = sum;
         }
@@ -326,18 +395,18 @@ unsafe fn log_sum_join(a: *mut u64, a_plane: usize, b: *const u64, b_plane: usiz
 }
 
 multiversion! {
-    unsafe fn log_sum_row<T: FloatItem>(x: *const u8, n: usize, param: f64, acc: *mut u64) = log_sum_row_kernel;
+    unsafe fn log_sum_whole<T: FloatItem>(tile: Tile, param: f64, acc: *mut u64) = log_sum_whole_kernel;
 }
 multiversion! {
-    unsafe fn log_sum_tile<T: FloatItem>(tile: Tile, param: f64, acc: *mut u64, plane: usize) = log_sum_tile_kernel;
+    unsafe fn log_sum_columns<T: FloatItem>(tile: Tile, param: f64, acc: *mut u64, plane: usize) = log_sum_columns_kernel;
 }
 
 const fn log_sum_exp<T: FloatItem>() -> Kernels {
     Kernels {
         words: 2,
         empty: [f64::NEG_INFINITY.to_bits(), 0, 0],
-        row: log_sum_row::<T>,
-        tile: log_sum_tile::<T>,
+        whole: log_sum_whole::<T>,
+        columns: log_sum_columns::<T>,
         join: log_sum_join,
     }
 }

@@ -5,7 +5,7 @@
 //! into a small buffer. How the work is cut depends on the shape alone, so results do not depend on the number of threads.
 
 mod arg;
-mod fold;
+pub(crate) mod fold;
 pub(crate) mod item;
 mod kernels;
 pub(crate) mod plan;
@@ -15,10 +15,11 @@ mod tests;
 pub use arg::arg_reduce;
 
 use crate::pool;
-use kernels::{CHUNK, Kernels, TILE_COLUMNS, TILE_ROWS, Tile};
+use kernels::{Kernels, TILE_COLUMNS, TILE_ROWS, Tile};
 use plan::{Dim, Loops};
 use rushlight_core::backend::Reduce;
-use rushlight_core::{DType, Element, Error, Result, View, with_dtype};
+use rushlight_core::smallvec::SmallVec;
+use rushlight_core::{DType, Dims, Element, Error, Result, View, with_dtype};
 use std::mem::MaybeUninit;
 
 /// Elements a task should have at least, for the pool's overhead not to matter.
@@ -27,17 +28,32 @@ const TASK: usize = 32 << 10;
 const PIECE: usize = 64 << 10;
 /// With this many tasks, outputs are shared out and not cut into pieces.
 const ENOUGH_TASKS: usize = 16;
+/// Neighbouring elements of one output folded at once, as a tile of four rows; also what a gathering buffer takes.
+const CHUNK: usize = 4 * TILE_COLUMNS;
 /// Columns of a gathered tile; the buffer takes `CHUNK` elements.
 const GATHERED_COLUMNS: usize = 256;
 /// Shorter runs are gathered.
-const SHORT_RUN: usize = 32;
+const SHORT_RUN: usize = 16;
 
 /// Reduces the dimensions marked in `reduced`; `out` has those at size 1.
 pub fn reduce(op: Reduce, x: View, reduced: &[bool], out: View) -> Result<()> {
     let kernels = kernels::select(op, x.dtype)?;
     let param = if let Reduce::Norm { p } = op { p } else { 0.0 };
+    let float = x.dtype.is_float() && !matches!(op, Reduce::Any | Reduce::All | Reduce::CountNonzero);
     let numel = x.numel();
-    let mut job = Job {
+    if (1..=TILE_COLUMNS).contains(&numel) && reduced.iter().all(|&r| r) && x.layout.is_contiguous() {
+        let mut acc = kernels.empty;
+        let tile = Tile { x: x.ptr(), rows: 1, stride: 0, columns: numel };
+        // SAFETY: the view's elements are `numel` neighbours, and the output has one element.
+        unsafe {
+            (kernels.whole)(tile, param, acc.as_mut_ptr());
+            finish(op, numel, &mut acc, 1, 1);
+            with_dtype!(out.dtype, O => store(&acc[..1], float, out.ptr().cast::<O>(), 0));
+        }
+        return Ok(());
+    }
+    let (kept, inner) = plan::split(x.shape(), x.strides(), out.strides(), reduced);
+    let job = Job {
         kernels,
         op,
         param,
@@ -45,24 +61,12 @@ pub fn reduce(op: Reduce, x: View, reduced: &[bool], out: View) -> Result<()> {
         x: x.ptr(),
         out: out.ptr(),
         out_dtype: out.dtype,
-        float: x.dtype.is_float() && kernels_give_floats(op),
-        kept: Loops::new(),
-        reduced: Loops::new(),
-        outputs: 1,
-        per_output: numel,
+        float,
+        outputs: plan::count(&kept),
+        per_output: plan::count(&inner),
+        kept,
+        reduced: inner,
     };
-    if (1..=CHUNK).contains(&numel) && reduced.iter().all(|&r| r) && x.layout.is_contiguous() {
-        let mut acc = kernels.empty;
-        // SAFETY: the view's elements are `numel` neighbours, and the output has one element.
-        unsafe {
-            (kernels.row)(job.x, numel, param, acc.as_mut_ptr());
-            job.finish(&mut acc, 1, 1);
-            job.store(0, &acc[..1]);
-        }
-        return Ok(());
-    }
-    (job.kept, job.reduced) = plan::split(x.shape(), x.strides(), out.strides(), reduced);
-    (job.outputs, job.per_output) = (plan::count(&job.kept), plan::count(&job.reduced));
     if job.outputs == 0 {
         return Ok(());
     }
@@ -76,9 +80,28 @@ pub fn reduce(op: Reduce, x: View, reduced: &[bool], out: View) -> Result<()> {
     Ok(())
 }
 
-/// Whether the words of a reduction of floats are `f64`.
-fn kernels_give_floats(op: Reduce) -> bool {
-    !matches!(op, Reduce::Any | Reduce::All | Reduce::CountNonzero)
+/// How many elements are not zero.
+pub(crate) fn count_nonzero(x: View) -> Result<usize> {
+    let mut count = 0i64;
+    let strides = Dims::from_elem(0, x.shape().len());
+    let reduced: SmallVec<[bool; 6]> = SmallVec::from_elem(true, x.shape().len());
+    let (kept, inner) = plan::split(x.shape(), x.strides(), &strides, &reduced);
+    let job = Job {
+        kernels: kernels::select(Reduce::CountNonzero, x.dtype)?,
+        op: Reduce::CountNonzero,
+        param: 0.0,
+        size: x.dtype.size(),
+        x: x.ptr(),
+        out: (&raw mut count).cast(),
+        out_dtype: DType::I64,
+        float: false,
+        outputs: 1,
+        per_output: plan::count(&inner),
+        kept,
+        reduced: inner,
+    };
+    job.run();
+    Ok(count as usize)
 }
 
 struct Job {
@@ -135,7 +158,10 @@ impl Job {
             let width = GATHERED_COLUMNS.min(self.outputs);
             self.share(self.outputs.div_ceil(GATHERED_COLUMNS), width, block, Self::gathered_tile);
         } else {
-            self.share(self.outputs, 1, |b| Block { start: b, width: 1 }, Self::row);
+            // Several outputs a block save on bookkeeping, as long as there are blocks enough to share out.
+            let width = (self.outputs / 64).clamp(1, 64);
+            let block = |b: usize| Block { start: b * width, width: width.min(self.outputs - b * width) };
+            self.share(self.outputs.div_ceil(width), width, block, Self::rows);
         }
     }
 
@@ -152,13 +178,13 @@ impl Job {
         let words = self.kernels.words;
         if blocks >= ENOUGH_TASKS || work <= PIECE {
             return pool::parallel_ranges(blocks, TASK.div_ceil(work), |from, to| {
-                let mut acc = [0; 3 * TILE_COLUMNS];
+                let mut acc = vec![0; words * width];
                 for b in from..to {
                     let block = block(b);
                     let acc = &mut acc[..words * block.width];
                     self.clear(acc, block.width);
                     part(self, block, 0, self.per_output, acc);
-                    self.finish(acc, block.width, block.width);
+                    finish(self.op, self.per_output, acc, block.width, block.width);
                     // SAFETY: the block lies within the outputs.
                     unsafe { self.store(block.start, &acc[..block.width]) };
                 }
@@ -185,7 +211,7 @@ impl Job {
                     (self.kernels.join)(first.as_mut_ptr(), block.width, other.as_ptr(), block.width, block.width)
                 };
             }
-            self.finish(first, block.width, block.width);
+            finish(self.op, self.per_output, first, block.width, block.width);
             // SAFETY: the block lies within the outputs.
             unsafe { self.store(block.start, &first[..block.width]) };
         }
@@ -197,31 +223,77 @@ impl Job {
         }
     }
 
-    /// One output.
-    fn row(&self, block: Block, start: usize, end: usize, acc: &mut [u64]) {
-        let (offset, _) = plan::offsets(&self.kept, block.start);
+    /// Outputs one by one.
+    fn rows(&self, block: Block, start: usize, end: usize, acc: &mut [u64]) {
+        for j in 0..block.width {
+            let mut words = self.kernels.empty;
+            self.row(block.start + j, start, end, words.as_mut_ptr());
+            for (plane, word) in acc.chunks_mut(block.width).zip(words) {
+                plane[j] = word;
+            }
+        }
+    }
+
+    /// One output, whose words are at `acc`.
+    fn row(&self, output: usize, start: usize, end: usize, acc: *mut u64) {
+        let (offset, _) = plan::offsets(&self.kept, output);
         let x = self.x.wrapping_add(offset * self.size);
-        let unit = Dim { size: 1, x: 1, out: 0 };
-        let inner = *self.reduced.last().unwrap_or(&unit);
+        let inner = *self.reduced.last().unwrap_or(&Dim { size: 1, x: 1, out: 0 });
         // SAFETY: the positions lie within the view.
         unsafe {
-            if inner.x == 1 && (inner.size >= SHORT_RUN || self.reduced.len() <= 1) {
-                let mut at = start;
-                while at < end {
-                    let within = at % inner.size;
-                    let n = (inner.size - within).min(end - at).min(CHUNK);
-                    let (offset, _) = plan::offsets(&self.reduced, at);
-                    (self.kernels.row)(x.add(offset * self.size), n, self.param, acc.as_mut_ptr());
-                    at += n;
-                }
-            } else {
+            if inner.x != 1 || inner.size < SHORT_RUN && self.reduced.len() > 1 {
                 let mut buffer = Buffer::uninit();
                 let buffer = buffer.as_mut_ptr().cast::<u8>();
                 for at in (start..end).step_by(CHUNK) {
                     let n = CHUNK.min(end - at);
                     plan::gather(&self.reduced, at, n, x, self.size, buffer);
-                    (self.kernels.row)(buffer, n, self.param, acc.as_mut_ptr());
+                    self.chunk(buffer, n, acc);
                 }
+                return;
+            }
+            // Where runs are short, several make a tile.
+            let outer = self.reduced.len().checked_sub(2).map(|i| self.reduced[i]);
+            let outer = outer.filter(|_| inner.size <= TILE_COLUMNS);
+            let mut at = start;
+            while at < end {
+                let (offset, _) = plan::offsets(&self.reduced, at);
+                let (x, within) = (x.add(offset * self.size), at % inner.size);
+                match outer {
+                    Some(outer) if within == 0 && end - at >= inner.size => {
+                        let rows = outer.size - at / inner.size % outer.size;
+                        let rows = rows.min((end - at) / inner.size).min(TILE_ROWS);
+                        let tile = Tile { x, rows, stride: outer.x, columns: inner.size };
+                        (self.kernels.whole)(tile, self.param, acc);
+                        at += rows * inner.size;
+                    }
+                    _ => {
+                        let n = (inner.size - within).min(end - at).min(CHUNK);
+                        self.chunk(x, n, acc);
+                        at += n;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Joins `n <= CHUNK` neighbouring elements into one output: long ones as four rows, which read memory in four places, the
+    /// rest as rows of whole vectors.
+    ///
+    /// # Safety
+    /// They are readable; `acc` holds the words of one output.
+    unsafe fn chunk(&self, x: *const u8, n: usize, acc: *mut u64) {
+        const NARROW: usize = 64;
+        let quarter = if n >= CHUNK / 2 { n / 4 / NARROW * NARROW } else { 0 };
+        let narrow = (n - 4 * quarter) / NARROW;
+        let mut at = 0;
+        for (rows, columns) in [(4, quarter), (narrow, NARROW), (1, n % NARROW)] {
+            if rows * columns > 0 {
+                // SAFETY: the caller's promise; the tiles follow each other and make up the `n` elements.
+                unsafe {
+                    let tile = Tile { x: x.add(at * self.size), rows, stride: columns, columns };
+                    (self.kernels.whole)(tile, self.param, acc);
+                }
+                at += rows * columns;
             }
         }
     }
@@ -239,14 +311,14 @@ impl Job {
         let Some(&inner) = self.reduced.last() else { return };
         let groups = self.groups(width, inner);
         let wide = groups * width;
-        let mut wide_acc = [0; 3 * TILE_COLUMNS];
+        let mut wide_acc = vec![0; if groups > 1 { self.kernels.words * wide } else { 0 }];
         plan::runs(&self.reduced, start, end - start, |offset, _, _, rows| {
             // SAFETY: rows and columns lie within the view.
             unsafe {
                 let x = x.add(offset * self.size);
                 let mut row = 0;
                 if groups > 1 && rows >= groups {
-                    let side = &mut wide_acc[..self.kernels.words * wide];
+                    let side = &mut wide_acc[..];
                     self.clear(side, wide);
                     row = rows / groups * groups;
                     self.tile_rows(x, wide, row / groups, wide, side.as_mut_ptr(), wide);
@@ -271,7 +343,7 @@ impl Job {
             // SAFETY: the caller's promise.
             unsafe {
                 let tile = Tile { x: x.add(row * stride * self.size), rows, stride, columns };
-                (self.kernels.tile)(tile, self.param, acc, plane);
+                (self.kernels.columns)(tile, self.param, acc, plane);
             }
         }
     }
@@ -292,41 +364,7 @@ impl Job {
                     plan::gather(&self.kept, block.start, width, self.x.add(offset * self.size), self.size, dst);
                 }
                 let tile = Tile { x: buffer, rows, stride: width, columns: width };
-                (self.kernels.tile)(tile, self.param, acc.as_mut_ptr(), width);
-            }
-        }
-    }
-
-    /// Turns the words of `width` outputs into results, in the first plane.
-    fn finish(&self, acc: &mut [u64], plane: usize, width: usize) {
-        let n = self.per_output as f64;
-        let each = |acc: &mut [u64], f: &dyn Fn(f64) -> f64| {
-            for word in &mut acc[..width] {
-                *word = f(f64::from_bits(*word)).to_bits();
-            }
-        };
-        match self.op {
-            Reduce::Sum | Reduce::Prod | Reduce::Max | Reduce::Min | Reduce::SumSquares | Reduce::CountNonzero => {}
-            Reduce::Mean => acc[..width].iter_mut().for_each(|w| *w = (f64::from_bits(*w) / n).to_bits()),
-            Reduce::Any => acc[..width].iter_mut().for_each(|w| *w = (*w != 0) as u64),
-            Reduce::All => acc[..width].iter_mut().for_each(|w| *w = (*w == self.per_output as u64) as u64),
-            Reduce::Var { correction } => {
-                let divisor = (n - correction).max(0.0);
-                for j in 0..width {
-                    // Rounding may leave a hair below zero.
-                    let squares = f64::from_bits(acc.get(2 * plane + j).copied().unwrap_or(0));
-                    let squares = if squares < 0.0 { 0.0 } else { squares };
-                    acc[j] = (squares / divisor).to_bits();
-                }
-            }
-            Reduce::Norm { p: 0.0 } => acc[..width].iter_mut().for_each(|w| *w = (*w as f64).to_bits()),
-            Reduce::Norm { p: 2.0 } => each(acc, &f64::sqrt),
-            Reduce::Norm { p } if p == 1.0 || p.is_infinite() => {}
-            Reduce::Norm { p } => each(acc, &|v| v.powf(1.0 / p)),
-            Reduce::LogSumExp => {
-                for j in 0..width {
-                    acc[j] = (f64::from_bits(acc[j]) + f64::from_bits(acc[plane + j]).ln()).to_bits();
-                }
+                (self.kernels.columns)(tile, self.param, acc.as_mut_ptr(), width);
             }
         }
     }
@@ -341,17 +379,55 @@ impl Job {
             let out = self.out.cast::<O>();
             plan::runs(&self.kept, start, results.len(), |_, offset, done, n| {
                 // SAFETY: the caller's promise.
-                unsafe { store_run(&results[done..done + n], self.float, out.add(offset), step) }
+                unsafe { store(&results[done..done + n], self.float, out.add(offset), step) }
             });
         });
     }
 }
 
+/// Turns the words of `width` outputs, each of `n` elements, into results, in the first plane.
+#[inline]
+fn finish(op: Reduce, n: usize, acc: &mut [u64], plane: usize, width: usize) {
+    let count = n as f64;
+    let (first, rest) = acc.split_at_mut(plane);
+    let first = &mut first[..width];
+    let floats = |words: &mut [u64], f: &dyn Fn(f64) -> f64| {
+        words.iter_mut().for_each(|w| *w = f(f64::from_bits(*w)).to_bits());
+    };
+    match op {
+        Reduce::Sum | Reduce::Prod | Reduce::Max | Reduce::Min | Reduce::SumSquares | Reduce::CountNonzero => {}
+        Reduce::Mean => first.iter_mut().for_each(|w| *w = (f64::from_bits(*w) / count).to_bits()),
+        Reduce::Any => first.iter_mut().for_each(|w| *w = (*w != 0) as u64),
+        Reduce::All => first.iter_mut().for_each(|w| *w = (*w == n as u64) as u64),
+        Reduce::Var { correction } => {
+            let divisor = (count - correction).max(0.0);
+            for (w, &squares) in first.iter_mut().zip(&rest[plane..]) {
+                let squares = f64::from_bits(squares);
+                // Rounding may leave a hair below zero.
+                *w = (if squares < 0.0 { 0.0 } else { squares } / divisor).to_bits();
+            }
+        }
+        Reduce::Norm { p: 0.0 } => first.iter_mut().for_each(|w| *w = (*w as f64).to_bits()),
+        Reduce::Norm { p: 2.0 } => floats(first, &f64::sqrt),
+        Reduce::Norm { p } if p == 1.0 || p.is_infinite() => {}
+        Reduce::Norm { p } => floats(first, &|v| v.powf(1.0 / p)),
+        Reduce::LogSumExp => {
+            for (w, &sum) in first.iter_mut().zip(&rest[..width]) {
+                *w = (f64::from_bits(*w) + f64::from_bits(sum).ln()).to_bits();
+            }
+        }
+    }
+}
+
+/// Writes `f64` or `i64` results `step` elements apart.
+///
+/// # Safety
+/// `out` is writable at these places.
 #[inline(always)]
-unsafe fn store_run<O: Element>(results: &[u64], float: bool, out: *mut O, step: usize) {
+unsafe fn store<O: Element>(results: &[u64], float: bool, out: *mut O, step: usize) {
     for (i, &word) in results.iter().enumerate() {
         let value = if float { O::from_f64(f64::from_bits(word)) } else { O::from_i64(word as i64) };
-        // SAFETY: the caller vouches for `results.len()` positions `step` apart.
+        // SAFETY: the caller's promise.
         unsafe { *out.add(i * step) = value };
     }
 }

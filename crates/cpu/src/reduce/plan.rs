@@ -1,5 +1,7 @@
 //! Loops over kept and reduced dimensions, reordered and merged.
 
+use rushlight_core::Dims;
+use rushlight_core::layout::Nest;
 use rushlight_core::smallvec::SmallVec;
 
 /// One loop: its length, and how far a step goes in the input and in the output, in elements.
@@ -46,6 +48,20 @@ fn merge(loops: &mut Loops) {
         }
     }
     loops.truncate(last + 1);
+}
+
+/// The lines along `dim` of several operands, ordered by the first one's strides: which line is where. `shape[dim]` is left out.
+pub fn lines<const N: usize>(shape: &[usize], dim: usize, strides: [&[usize]; N]) -> Nest<N> {
+    let mut order: Dims = (0..shape.len()).filter(|&d| d != dim).collect();
+    order.sort_by_key(|&d| std::cmp::Reverse(strides[0][d]));
+    let pick = |from: &[usize]| order.iter().map(|&d| from[d]).collect::<Dims>();
+    let strides = strides.map(pick);
+    Nest::new(&pick(shape), std::array::from_fn(|i| &strides[i][..]))
+}
+
+/// Size and strides of dimension `dim`; a tensor without dimensions is one line of one element.
+pub fn along<const N: usize>(shape: &[usize], dim: usize, strides: [&[usize]; N]) -> (usize, [usize; N]) {
+    (shape.get(dim).copied().unwrap_or(1), strides.map(|s| s.get(dim).copied().unwrap_or(1)))
 }
 
 /// Number of positions.

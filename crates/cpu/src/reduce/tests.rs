@@ -1,9 +1,9 @@
 //! Reductions against plain loops, over dtypes, layouts, levels and thread counts.
 
-use super::{arg_reduce, reduce};
+use super::reduce;
 use crate::isa::{self, Level};
 use crate::testing::{Array, Rng};
-use rushlight_core::backend::{ArgReduce, Reduce};
+use rushlight_core::backend::Reduce;
 use rushlight_core::{DType, ErrorKind, Layout};
 
 const FLOAT_OPS: [Reduce; 16] = [
@@ -267,4 +267,32 @@ fn expanded_inputs_and_strided_outputs() {
     let out = Array::new(vec![0i64; 10], Layout::strided(&[2, 1], &[5, 1], 3).unwrap());
     reduce(Reduce::Sum, x.view(), &[false, true], out.view()).unwrap();
     assert_eq!(out.to_vec::<i64>(), [6, 15]);
+}
+
+#[test]
+fn results_do_not_depend_on_threads() {
+    let mut rng = Rng(12);
+    let before = crate::pool::num_threads();
+    let shapes: [(&[usize], &[bool]); 4] = [
+        (&[300_001], &[true]),
+        (&[700, 300], &[false, true]),
+        (&[70_000, 5], &[true, false]),
+        (&[300, 700], &[true, false]),
+    ];
+    for (shape, reduced) in shapes {
+        let data: Vec<f32> = (0..shape.iter().product()).map(|_| rng.value() as f32 * 0.1).collect();
+        let x = Array::contiguous(shape, data);
+        let out_shape: Vec<usize> = shape.iter().zip(reduced).map(|(&n, &r)| if r { 1 } else { n }).collect();
+        for op in [Reduce::Sum, Reduce::Var { correction: 1.0 }, Reduce::LogSumExp] {
+            let results = [1, 2, 5].map(|threads| {
+                crate::pool::set_num_threads(threads);
+                let out = Array::zeros(&out_shape, DType::F32);
+                reduce(op, x.view(), reduced, out.view()).unwrap();
+                out.to_vec::<f32>()
+            });
+            assert_eq!(results[0], results[1]);
+            assert_eq!(results[0], results[2]);
+        }
+    }
+    crate::pool::set_num_threads(before);
 }

@@ -287,6 +287,18 @@ pub fn total<V: Simd>(a: [V; 4]) -> V::Elem {
     ((a[0] + a[1]) + (a[2] + a[3])).sum()
 }
 
+/// Brings a cache line near before it is needed. Any address will do: none is read.
+#[inline(always)]
+pub fn prefetch<R>(p: *const R) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(p.cast())
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = p;
+}
+
 /// Orders streamed stores before whatever this thread publishes next.
 #[inline(always)]
 pub fn fence() {

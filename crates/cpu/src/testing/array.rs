@@ -252,14 +252,14 @@ impl Array {
 pub struct Rng(pub u64);
 
 impl Rng {
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         self.0 >> 33
     }
 
     /// Below `n`.
     pub fn below(&mut self, n: usize) -> usize {
-        self.next() as usize % n
+        self.draw() as usize % n
     }
 
     /// Between -4 and 4, in steps of 1/8.

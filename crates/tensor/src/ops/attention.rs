@@ -108,8 +108,7 @@ impl Operands {
         if self.mask.is_none() && !plan.causal {
             return scores.softmax(-1);
         }
-        let blind =
-            no_grad(|| scores.gt(f64::NEG_INFINITY)?.bitwise_or(&scores.isnan()?)?.sum_dims(&[-1], true)?.eq(0))?;
+        let blind = no_grad(|| scores.eq(f64::NEG_INFINITY)?.all_dims(&[-1], true))?;
         scores.masked_fill(&blind, 0.0)?.softmax(-1)?.masked_fill(&blind, 0.0)
     }
 

@@ -1,6 +1,6 @@
 //! Batch normalisation.
 
-use super::norm::{Affine, NormGrads, check_per_channel, mean_keep, unbiased_variance, wide};
+use super::norm::{Affine, NormGrads, check_per_channel, unbiased_variance, wide};
 use crate::Tensor;
 use crate::autograd::{Ctx, Saved, no_grad, record, recording};
 use rushlight_core::backend::BatchNorm;
@@ -194,8 +194,8 @@ impl Backward {
         let per_channel = |t: &Tensor| t.reshape([self.spec.channels, 1])?.to_dtype(wide);
         let (x, dy) = (spread(&original)?, spread(dy)?);
         let (centred, rstd) = if self.spec.training {
-            let centred = x.sub(&mean_keep(&x, &OVER)?)?;
-            let rstd = mean_keep(&centred.square()?, &OVER)?.add(self.spec.eps)?.rsqrt()?;
+            let centred = x.sub(&x.mean_dims(&OVER, true)?)?;
+            let rstd = centred.square()?.mean_dims(&OVER, true)?.add(self.spec.eps)?.rsqrt()?;
             (centred, rstd)
         } else {
             (x.sub(&per_channel(&self.mean)?)?, per_channel(&self.rstd)?)
@@ -207,8 +207,8 @@ impl Backward {
                 g = g.mul(&per_channel(&ctx.get(w)?)?)?;
             }
             if self.spec.training {
-                let slope = mean_keep(&g.mul(&hat)?, &OVER)?;
-                g = g.sub(&mean_keep(&g, &OVER)?)?.sub(&hat.mul(&slope)?)?;
+                let slope = g.mul(&hat)?.mean_dims(&OVER, true)?;
+                g = g.sub(&g.mean_dims(&OVER, true)?)?.sub(&hat.mul(&slope)?)?;
             }
             Some(g.mul(&rstd)?.reshape(shape)?.to_dtype(dtype)?)
         } else {

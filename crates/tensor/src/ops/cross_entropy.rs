@@ -5,7 +5,7 @@ use super::math::where_;
 use super::norm::wide;
 use crate::Tensor;
 use crate::autograd::{Saved, no_grad, record, recording};
-use rushlight_core::backend::{CrossEntropy, Scatter};
+use rushlight_core::backend::CrossEntropy;
 use rushlight_core::smallvec::smallvec;
 use rushlight_core::{DType, Dims, Error, Result};
 
@@ -210,34 +210,7 @@ fn row_losses(logits: &Tensor, target: Tensor, options: &CrossEntropyOptions) ->
 
 /// `x[i, index[i]]` of each row.
 fn pick(x: &Tensor, index: &Tensor) -> Result<Tensor> {
-    let rows = index.numel();
-    let columns = index.unsqueeze(1)?;
-    let out = x.uninit_like(&[rows, 1], x.dtype())?;
-    if rows > 0 {
-        out.backend().gather(x.view(), 1, columns.view(), out.view())?;
-    }
-    if recording(&[x]) {
-        let (shape, saved) = (Dims::from_slice(x.shape()), Saved::input(index));
-        record("nll_loss", &[x], &out, move |ctx, dy| Ok(smallvec![Some(place(dy, &shape, &ctx.get(&saved)?)?)]))?;
-    }
-    out.reshape([rows])
-}
-
-/// Zeros but for `values[i]` at `[i, index[i]]`: the reverse of [`pick`].
-fn place(values: &Tensor, shape: &[usize], index: &Tensor) -> Result<Tensor> {
-    let columns = index.unsqueeze(1)?;
-    let out = Tensor::zeros_with(shape, (values.dtype(), values.device()))?;
-    if out.numel() > 0 {
-        let source = rushlight_core::backend::Operand::Tensor(values.view());
-        out.backend().scatter(Scatter::Set, 1, columns.view(), source, out.view())?;
-    }
-    if recording(&[values]) {
-        let saved = Saved::input(index);
-        record("nll_loss_backward", &[values], &out, move |ctx, d| {
-            Ok(smallvec![Some(pick(d, &ctx.get(&saved)?)?.unsqueeze(1)?)])
-        })?;
-    }
-    Ok(out)
+    x.gather(1, &index.unsqueeze(1)?)?.squeeze_dims(&[1])
 }
 
 impl Tensor {

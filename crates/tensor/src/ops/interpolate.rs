@@ -1,12 +1,10 @@
 //! Resizing of images by interpolation, one spatial dimension after the other.
 
-use crate::Tensor;
-use crate::autograd::{Saved, record, recording};
-use rushlight_core::smallvec::{SmallVec, smallvec};
-use rushlight_core::{DType, Dims, Error, Result};
-
 use super::norm::wide;
 use super::sizes::Sizes;
+use crate::Tensor;
+use rushlight_core::smallvec::{SmallVec, smallvec};
+use rushlight_core::{DType, Dims, Error, Result};
 
 /// How values between positions are found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -106,39 +104,6 @@ impl Axis {
     }
 }
 
-/// Entries of a dimension by index, recorded.
-fn select(x: &Tensor, dim: usize, index: &Tensor) -> Result<Tensor> {
-    let front = x.movedim(&[dim as isize], &[0])?;
-    let mut shape = Dims::from_slice(front.shape());
-    shape[0] = index.numel();
-    let out = front.uninit_like(&shape, front.dtype())?;
-    if out.numel() > 0 {
-        out.backend().index(front.view(), &[index.view()], out.view())?;
-    }
-    if recording(&[&front]) {
-        let (shape, saved) = (Dims::from_slice(front.shape()), Saved::input(index));
-        record("interpolate", &[&front], &out, move |ctx, dy| {
-            Ok(smallvec![Some(scatter(dy, &shape, &ctx.get(&saved)?)?)])
-        })?;
-    }
-    out.movedim(&[0], &[dim as isize])
-}
-
-/// Gradients added up where their elements came from, along the first dimension; recorded.
-fn scatter(dy: &Tensor, shape: &[usize], index: &Tensor) -> Result<Tensor> {
-    let out = Tensor::zeros_with(shape, (dy.dtype(), dy.device()))?;
-    if dy.numel() > 0 {
-        out.backend().index_put(&[index.view()], dy.view(), true, out.view())?;
-    }
-    if recording(&[dy]) {
-        let saved = Saved::input(index);
-        record("interpolate_backward", &[dy], &out, move |ctx, d| {
-            Ok(smallvec![Some(select(d, 0, &ctx.get(&saved)?)?)])
-        })?;
-    }
-    Ok(out)
-}
-
 impl InterpolateOptions {
     fn axes(&self, x: &Tensor, dims: usize) -> Result<Vec<Axis>> {
         let name = "interpolate";
@@ -209,13 +174,13 @@ impl Tensor {
             )));
         }
         let axes = options.axes(self, dims)?;
-        let place = (DType::I64, self.device());
-        let positions = |v: &[i64]| Tensor::from_slice(v, [v.len()])?.to(&place.1);
+        let device = self.device();
+        let positions = |v: &[i64]| Tensor::from_slice(v, [v.len()])?.to(&device);
         if !linear {
             let shift = if options.mode == NearestExact { 0.5 } else { 0.0 };
-            return axes
-                .iter()
-                .try_fold(self.clone(), |x, axis| select(&x, axis.dim, &positions(&axis.nearest(shift))?));
+            return axes.iter().try_fold(self.clone(), |x, axis| {
+                x.index_select(axis.dim as isize, &positions(&axis.nearest(shift))?)
+            });
         }
         // Half types are rounded once, at the end.
         let compute = wide(self.dtype());
@@ -225,8 +190,9 @@ impl Tensor {
             let mut shape: Dims = smallvec![1; self.rank() - axis.dim];
             shape[0] = axis.output;
             let weights =
-                Tensor::from_slice(&weights, [weights.len()])?.to_dtype(compute)?.to(&place.1)?.reshape(&shape)?;
-            let (low, high) = (select(&x, axis.dim, &positions(&low)?)?, select(&x, axis.dim, &positions(&high)?)?);
+                Tensor::from_slice(&weights, [weights.len()])?.to_dtype(compute)?.to(&device)?.reshape(&shape)?;
+            let at = |places: &[i64]| x.index_select(axis.dim as isize, &positions(places)?);
+            let (low, high) = (at(&low)?, at(&high)?);
             x = low.lerp(&high, &weights)?;
         }
         x.to_dtype(self.dtype())

@@ -2,10 +2,10 @@
 
 use super::math::where_;
 use crate::Tensor;
-use crate::autograd::{no_grad, record, recording};
+use crate::autograd::no_grad;
 use rushlight_core::backend::Reduce;
 use rushlight_core::smallvec::{SmallVec, smallvec};
-use rushlight_core::{Dims, Error, Pointwise, Result};
+use rushlight_core::{Error, Pointwise, Result};
 use std::f64::consts::TAU;
 
 /// What becomes of the losses of single elements.
@@ -28,22 +28,10 @@ impl Reduction {
         match self {
             Reduction::None => Ok(loss),
             Reduction::Sum => loss.sum(),
-            Reduction::Mean => mean(&loss),
+            Reduction::Mean => loss.mean(),
             Reduction::BatchMean => Err(Error::value(format!("{name}: batchmean is not a valid value for reduction"))),
         }
     }
-}
-
-/// The mean of all elements, accumulated in a wider type.
-pub(crate) fn mean(x: &Tensor) -> Result<Tensor> {
-    let mask: SmallVec<[bool; 6]> = smallvec![true; x.rank()];
-    let out = x.finish(x.reduce_keep(Reduce::Mean, &mask, x.dtype())?, &mask, false);
-    if recording(&[x]) {
-        let shape = Dims::from_slice(x.shape());
-        let count = x.numel() as f64;
-        record("mean", &[x], &out, move |_, dy| Ok(smallvec![Some(dy.mul(1.0 / count)?.expand(&shape)?)]))?;
-    }
-    Ok(out)
 }
 
 fn same_size(name: &str, input: &Tensor, target: &Tensor) -> Result<()> {

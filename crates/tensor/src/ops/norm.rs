@@ -11,13 +11,6 @@ pub(crate) fn wide(dtype: DType) -> DType {
     if dtype == DType::F64 { DType::F64 } else { DType::F32 }
 }
 
-/// Average over dimensions that are not empty, which stay at size one.
-pub(crate) fn mean_keep(x: &Tensor, dims: &[isize]) -> Result<Tensor> {
-    let sum = x.sum_dims(dims, true)?;
-    let count = x.numel() / sum.numel().max(1);
-    sum.mul(1.0 / count.max(1) as f64)
-}
-
 /// The gradients of a normalisation, by input.
 pub(crate) struct NormGrads {
     pub(crate) dx: Option<Tensor>,
@@ -103,8 +96,8 @@ impl RowBackward {
         let (shape, dtype, wide) = (original.shape(), original.dtype(), wide(original.dtype()));
         let rows = |t: &Tensor| t.reshape([self.spec.rows, self.spec.cols])?.to_dtype(wide);
         let (x, dy) = (rows(&original)?, rows(dy)?);
-        let centred = if self.spec.rms { x } else { x.sub(&mean_keep(&x, &[1])?)? };
-        let rstd = mean_keep(&centred.square()?, &[1])?.add(self.spec.eps)?.rsqrt()?;
+        let centred = if self.spec.rms { x } else { x.sub(&x.mean_dims(&[1], true)?)? };
+        let rstd = centred.square()?.mean_dims(&[1], true)?.add(self.spec.eps)?.rsqrt()?;
         let hat = centred.mul(&rstd)?;
         let weight = self.weight.as_ref().map(|w| ctx.get(w)).transpose()?;
         let affine_shape = Dims::from_slice(weight.as_ref().map_or(&[self.spec.cols], |w| w.shape()));
@@ -113,9 +106,9 @@ impl RowBackward {
                 Some(w) => dy.mul(&w.reshape([self.spec.cols])?.to_dtype(wide)?)?,
                 None => dy.clone(),
             };
-            let mut d = g.sub(&hat.mul(&mean_keep(&g.mul(&hat)?, &[1])?)?)?;
+            let mut d = g.sub(&hat.mul(&g.mul(&hat)?.mean_dims(&[1], true)?)?)?;
             if !self.spec.rms {
-                d = d.sub(&mean_keep(&g, &[1])?)?;
+                d = d.sub(&g.mean_dims(&[1], true)?)?;
             }
             Some(d.mul(&rstd)?.reshape(shape)?.to_dtype(dtype)?)
         } else {
@@ -323,7 +316,7 @@ impl Tensor {
         let (y, mean, rstd) = row_norm(name, self, positions, (None, None), eps, false)?;
         if self.numel() > 0 {
             no_grad(|| -> Result<()> {
-                let over_batch = |t: &Tensor| mean_keep(&t.reshape([batch, channels])?, &[0])?.reshape([channels]);
+                let over_batch = |t: &Tensor| t.reshape([batch, channels])?.mean_dims(&[0], true)?.reshape([channels]);
                 if let Some(running) = options.running_mean {
                     running.lerp_(&over_batch(&mean)?, options.momentum)?;
                 }
@@ -340,7 +333,7 @@ impl Tensor {
     /// Divided by its `p`-norm along `dim`, or by `eps` where that is larger. PyTorch's defaults are 2, 1 and 1e-12.
     pub fn normalize(&self, p: f64, dim: isize, eps: f64) -> Result<Tensor> {
         self.needs_float("normalize")?;
-        let length = super::distance::vector_norm(self, p, dim)?;
+        let length = self.norm_dims(p, &[dim], true)?;
         self.div(&length.clamp_min(eps)?)
     }
 }

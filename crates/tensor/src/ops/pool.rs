@@ -219,19 +219,8 @@ impl Problem {
 
     /// The elements at the places the maxima came from.
     fn pick(&self, x: &Tensor, indices: &Tensor) -> Result<Tensor> {
-        let flat = |space: [usize; 2]| [self.spec.planes, space[0] * space[1]];
-        let (inputs, outputs) = (x.reshape(flat(self.spec.input))?, indices.reshape(flat(self.spec.output))?);
-        let y = x.uninit_like(&flat(self.spec.output), x.dtype())?;
-        if y.numel() > 0 {
-            y.backend().gather(inputs.view(), 1, outputs.view(), y.view())?;
-        }
-        if recording(&[x]) {
-            let (problem, saved) = (self.clone(), Saved::input(indices));
-            record("max_pool_pick", &[x], &y, move |ctx, d| {
-                Ok(smallvec![Some(problem.spread(&d.reshape(&problem.output)?, &ctx.get(&saved)?)?)])
-            })?;
-        }
-        y.reshape(&self.output)
+        let flat = |t: &Tensor, space: [usize; 2]| t.reshape([self.spec.planes, space[0] * space[1]]);
+        flat(x, self.spec.input)?.gather(1, &flat(indices, self.spec.output)?)?.reshape(&self.output)
     }
 
     fn average(&self, x: &Tensor) -> Result<Tensor> {

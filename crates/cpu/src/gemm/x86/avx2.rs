@@ -110,6 +110,8 @@ impl Kernel for Double {
 /// Defines a tile of 6 rows by two vectors.
 macro_rules! tile {
     ($name:ident, $t:ident, $lanes:literal, $zero:ident, $load:ident, $store:ident, $broadcast:ident, $fma:ident) => {
+        /// # Safety
+        /// As for [`Kernel::tile`].
         #[target_feature(enable = "avx2,fma")]
         unsafe fn $name(k: usize, mut a: *const $t, mut b: *const $t, rows: usize, cols: usize, target: Target<$t>) {
             const NR: usize = 2 * $lanes;

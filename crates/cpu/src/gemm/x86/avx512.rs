@@ -164,6 +164,8 @@ macro_rules! with_size {
     };
 }
 
+/// # Safety
+/// As for [`Kernel::tile`].
 #[target_feature(enable = "avx512f")]
 unsafe fn tile_f32(
     k: usize,
@@ -178,6 +180,8 @@ unsafe fn tile_f32(
     unsafe { with_size!(rows, cols.div_ceil(16), tile_f32_sized(k, a, b, cols, target, ahead)) }
 }
 
+/// # Safety
+/// As for [`Kernel::tile`].
 #[target_feature(enable = "avx512f")]
 unsafe fn tile_f32_sized<const R: usize, const V: usize>(
     k: usize,
@@ -314,6 +318,8 @@ unsafe fn dot_f64(len: usize, x: *const f64, y: *const f64) -> f64 {
     _mm512_reduce_add_pd(_mm512_add_pd(_mm512_add_pd(sums[0], sums[1]), _mm512_add_pd(sums[2], sums[3])))
 }
 
+/// # Safety
+/// As for [`Kernel::tile`].
 #[target_feature(enable = "avx512f")]
 unsafe fn tile_f64(
     k: usize,
@@ -328,6 +334,8 @@ unsafe fn tile_f64(
     unsafe { with_size!(rows, cols.div_ceil(8), tile_f64_sized(k, a, b, cols, target, ahead)) }
 }
 
+/// # Safety
+/// As for [`Kernel::tile`].
 #[target_feature(enable = "avx512f")]
 unsafe fn tile_f64_sized<const R: usize, const V: usize>(
     k: usize,

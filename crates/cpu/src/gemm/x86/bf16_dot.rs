@@ -188,6 +188,8 @@ impl Kernel for Dot {
     }
 }
 
+/// # Safety
+/// As for [`Kernel::tile`].
 #[target_feature(enable = "avx512f,avx512bf16")]
 unsafe fn tile(pairs: usize, a: *const i32, b: *const i32, rows: usize, cols: usize, target: Target<f32>) {
     // SAFETY: the caller's promise.
@@ -200,6 +202,8 @@ unsafe fn tile(pairs: usize, a: *const i32, b: *const i32, rows: usize, cols: us
     }
 }
 
+/// # Safety
+/// As for [`Kernel::tile`].
 #[target_feature(enable = "avx512f,avx512bf16")]
 unsafe fn tile_sized<const R: usize>(
     pairs: usize,

@@ -1,16 +1,20 @@
 //! Op names to calls of our API, by family.
 
 mod activation;
+mod attention;
 mod binary;
+mod conv;
 mod creation;
 mod index;
-mod layers;
 mod linalg;
 mod loss;
 mod matmul;
+mod norm;
 mod order;
 mod pointwise;
+mod pool;
 mod reduce;
+mod resize;
 mod shape;
 mod ternary;
 
@@ -23,16 +27,20 @@ pub type Op = fn(&Args) -> Result<Vec<Tensor>>;
 
 const TABLES: &[&[(&str, Op)]] = &[
     activation::OPS,
+    attention::OPS,
     binary::OPS,
+    conv::OPS,
     creation::OPS,
     index::OPS,
-    layers::OPS,
     linalg::OPS,
     loss::OPS,
     matmul::OPS,
+    norm::OPS,
     order::OPS,
     pointwise::OPS,
+    pool::OPS,
     reduce::OPS,
+    resize::OPS,
     shape::OPS,
     ternary::OPS,
 ];

@@ -1,0 +1,67 @@
+//! Small tiles of 32-bit words turned over in registers.
+
+/// Side of the tiles a large transpose is cut into: 16 lines of a tile's rows and columns fit the first-level cache.
+pub(crate) const TILE: usize = 64;
+
+/// `dst[r * dst_stride + c] = src[c * src_stride + r]` for `r < rows` and `c < cols`.
+///
+/// # Safety
+/// All these elements are readable and writable, and do not overlap.
+pub(crate) unsafe fn words(
+    rows: usize,
+    cols: usize,
+    src: *const u32,
+    src_stride: usize,
+    dst: *mut u32,
+    dst_stride: usize,
+) {
+    // SAFETY: blocks and edges together are the elements the caller vouches for; AVX2 is checked.
+    unsafe {
+        let (mut done_rows, mut done_cols) = (0, 0);
+        #[cfg(target_arch = "x86_64")]
+        if crate::isa::level() >= crate::isa::Level::Avx2 {
+            (done_rows, done_cols) = (rows / 8 * 8, cols / 8 * 8);
+            for r in (0..done_rows).step_by(8) {
+                for c in (0..done_cols).step_by(8) {
+                    block(src.add(c * src_stride + r), src_stride, dst.add(r * dst_stride + c), dst_stride);
+                }
+            }
+        }
+        for r in 0..rows {
+            for c in if r < done_rows { done_cols } else { 0 }..cols {
+                dst.add(r * dst_stride + c).write(src.add(c * src_stride + r).read());
+            }
+        }
+    }
+}
+
+/// An 8 by 8 block: pairs, then quads of columns are interleaved, then halves exchanged.
+///
+/// # Safety
+/// As [`words`], for 8 rows and columns, on a machine with AVX2.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+unsafe fn block(src: *const u32, src_stride: usize, dst: *mut u32, dst_stride: usize) {
+    use std::arch::x86_64::*;
+    // SAFETY: the caller's.
+    let x: [__m256; 8] = std::array::from_fn(|i| unsafe { _mm256_loadu_ps(src.add(i * src_stride).cast()) });
+    let pair = |a: usize| (_mm256_unpacklo_ps(x[a], x[a + 1]), _mm256_unpackhi_ps(x[a], x[a + 1]));
+    let quad = |a: usize| {
+        let ((l0, h0), (l1, h1)) = (pair(a), pair(a + 2));
+        [
+            _mm256_shuffle_ps::<0x44>(l0, l1),
+            _mm256_shuffle_ps::<0xEE>(l0, l1),
+            _mm256_shuffle_ps::<0x44>(h0, h1),
+            _mm256_shuffle_ps::<0xEE>(h0, h1),
+        ]
+    };
+    let (low, high) = (quad(0), quad(4));
+    for i in 0..4 {
+        // SAFETY: the caller's.
+        unsafe {
+            let (a, b) = (low[i], high[i]);
+            _mm256_storeu_ps(dst.add(i * dst_stride).cast(), _mm256_permute2f128_ps::<0x20>(a, b));
+            _mm256_storeu_ps(dst.add((i + 4) * dst_stride).cast(), _mm256_permute2f128_ps::<0x31>(a, b));
+        }
+    }
+}

@@ -1,0 +1,390 @@
+//! Running reductions along a dimension.
+//!
+//! Floats are carried in `f64`, integers in `i64`. Lines that lie side by side are scanned together, one line that is alone and long in
+//! pieces: first what each piece adds up to, then each piece from where the ones before it end.
+
+use crate::isa::Isa;
+use crate::reduce::fold::{Absorbed, Float};
+use crate::reduce::item::{Item, Wide, with_item};
+use crate::reduce::plan;
+use crate::{multiversion, pool};
+use rushlight_core::backend::Scan;
+use rushlight_core::{Element, Error, Result, View};
+
+/// Elements a task should have at least.
+const TASK: usize = 16 << 10;
+/// Lines scanned together.
+const COLUMNS: usize = 64;
+/// Elements of a piece of a lone line; the same for any number of threads, as sums depend on it.
+const PIECE: usize = 64 << 10;
+
+type Word<T> = <<T as Item>::Wide as Absorbed>::Word;
+
+/// A running reduction over elements of type `T`.
+trait Scanner<T: Item<Wide: Absorbed>>: 'static {
+    /// A carry that changes nothing.
+    const EMPTY: Word<T>;
+    /// The carry after one more element, or after another stretch with carry `x`.
+    fn step(carry: Word<T>, x: Word<T>) -> Word<T>;
+}
+
+struct Sum;
+impl<T: Item<Wide: Absorbed>> Scanner<T> for Sum {
+    const EMPTY: Word<T> = Word::<T>::ZERO;
+    #[inline(always)]
+    fn step(carry: Word<T>, x: Word<T>) -> Word<T> {
+        carry.add(x)
+    }
+}
+
+struct Prod;
+impl<T: Item<Wide: Absorbed>> Scanner<T> for Prod {
+    const EMPTY: Word<T> = Word::<T>::ONE;
+    #[inline(always)]
+    fn step(carry: Word<T>, x: Word<T>) -> Word<T> {
+        carry.mul(x)
+    }
+}
+
+struct LogSumExp;
+impl<T: Item<Wide: Float>> Scanner<T> for LogSumExp {
+    const EMPTY: f64 = f64::NEG_INFINITY;
+    #[inline(always)]
+    fn step(carry: f64, x: f64) -> f64 {
+        let (low, high) = (carry.smaller(x), carry.larger(x));
+        // Equal infinities would give NaN as their difference.
+        if low == high && low.is_infinite() { low } else { high + (low - high).exp().ln_1p() }
+    }
+}
+
+/// Running reduction along `dim`; `indices` is there for `Max` and `Min`.
+pub fn scan(op: Scan, x: View, dim: usize, out: View, indices: Option<View>) -> Result<()> {
+    match op {
+        Scan::Sum => with_item!(x.dtype, T => fold::<T, Sum>(x, dim, out)),
+        Scan::Prod => with_item!(x.dtype, T => fold::<T, Prod>(x, dim, out)),
+        Scan::LogSumExp => match x.dtype {
+            rushlight_core::DType::F32 => fold::<f32, LogSumExp>(x, dim, out),
+            rushlight_core::DType::F64 => fold::<f64, LogSumExp>(x, dim, out),
+            rushlight_core::DType::F16 => fold::<half::f16, LogSumExp>(x, dim, out),
+            rushlight_core::DType::BF16 => fold::<half::bf16, LogSumExp>(x, dim, out),
+            other => return Err(Error::dtype(format!("logcumsumexp needs a floating dtype, got {other}"))),
+        },
+        Scan::Max | Scan::Min => {
+            let Some(indices) = indices else {
+                return Err(Error::value("a running maximum or minimum needs a tensor for the indices"));
+            };
+            with_item!(x.dtype, T => best::<T>(op == Scan::Max, x, dim, out, indices));
+        }
+    }
+    Ok(())
+}
+
+/// Where the operands start.
+#[derive(Clone, Copy)]
+struct Places<T> {
+    x: *const T,
+    out: *mut u8,
+    indices: *mut i64,
+}
+// SAFETY: tasks read the input and write disjoint outputs.
+unsafe impl<T> Sync for Places<T> {}
+
+/// Sums and the like; the output may have another dtype than the input (sums of integers are `i64`).
+fn fold<T: Item<Wide: Absorbed<Word: Store>>, S: Scanner<T>>(x: View, dim: usize, out: View) {
+    rushlight_core::with_dtype!(out.dtype, O => fold_into::<T, O, S>(x, dim, out));
+}
+
+/// Words as elements of any dtype.
+pub trait Store: Wide {
+    fn store<O: Element>(self) -> O;
+}
+impl Store for f64 {
+    #[inline(always)]
+    fn store<O: Element>(self) -> O {
+        O::from_f64(self)
+    }
+}
+impl Store for i64 {
+    #[inline(always)]
+    fn store<O: Element>(self) -> O {
+        O::from_i64(self)
+    }
+}
+
+fn fold_into<T: Item<Wide: Absorbed<Word: Store>>, O: Element, S: Scanner<T>>(x: View, dim: usize, out: View) {
+    let strides = [x.strides(), out.strides()];
+    let (n, steps) = plan::along(x.shape(), dim, strides);
+    let lines = plan::lines(x.shape(), dim, strides);
+    let count = lines.numel();
+    if n == 0 || count == 0 {
+        return;
+    }
+    let places = Places::<T> { x: x.ptr().cast_const().cast(), out: out.ptr(), indices: std::ptr::null_mut() };
+    let width = lines.shape.last().copied().unwrap_or(1);
+    let sides = [0, 1].map(|i| lines.strides[i].last().copied().unwrap_or(1));
+    let at = |line: usize| {
+        let ([x, out], places) = (lines.offsets(line), &places);
+        // SAFETY: the line lies within the views.
+        unsafe { (places.x.add(x), places.out.cast::<O>().add(out)) }
+    };
+    if sides == [1, 1] && width >= 8 && steps != [1, 1] {
+        let tiles = width.div_ceil(COLUMNS);
+        let grain = TASK.div_ceil(n * COLUMNS.min(width));
+        pool::parallel_ranges(count / width * tiles, grain, |from, to| {
+            for tile in from..to {
+                let first = tile % tiles * COLUMNS;
+                let (x, out) = at(tile / tiles * width + first);
+                // SAFETY: these lines lie side by side within the views.
+                unsafe { scan_columns::<T, O, S>(x, out, n, steps, COLUMNS.min(width - first)) };
+            }
+        });
+    } else if count >= 16 || n <= PIECE {
+        pool::parallel_ranges(count, TASK.div_ceil(n), |from, to| {
+            for line in from..to {
+                let (x, out) = at(line);
+                // SAFETY: as above.
+                unsafe { scan_line::<T, O, S>(x, out, n, steps, S::EMPTY) };
+            }
+        });
+    } else {
+        let pieces = n.div_ceil(PIECE);
+        for line in 0..count {
+            let ends: Vec<std::sync::OnceLock<Word<T>>> = (0..pieces).map(|_| Default::default()).collect();
+            pool::parallel_for(pieces, |p| {
+                let (start, end) = (p * PIECE, ((p + 1) * PIECE).min(n));
+                let (x, _) = at(line);
+                // SAFETY: the piece lies within the line. Each is set once.
+                let _ = ends[p].set(unsafe { total::<T, S>(x.add(start * steps[0]), end - start, steps[0]) });
+            });
+            let (mut carry, mut starts) = (S::EMPTY, Vec::with_capacity(pieces));
+            for end in &ends {
+                starts.push(carry);
+                carry = S::step(carry, end.get().copied().unwrap_or(S::EMPTY));
+            }
+            pool::parallel_for(pieces, |p| {
+                let (start, end) = (p * PIECE, ((p + 1) * PIECE).min(n));
+                let (x, out) = at(line);
+                // SAFETY: as above.
+                unsafe {
+                    scan_line::<T, O, S>(
+                        x.add(start * steps[0]),
+                        out.add(start * steps[1]),
+                        end - start,
+                        steps,
+                        starts[p],
+                    )
+                };
+            });
+        }
+    }
+}
+
+/// # Safety
+/// `n` elements, `step` apart, are readable.
+unsafe fn total<T: Item<Wide: Absorbed>, S: Scanner<T>>(x: *const T, n: usize, step: usize) -> Word<T> {
+    // Four carries, as each step waits for the one before.
+    let mut carries = [S::EMPTY; 4];
+    let quarter = n / 4;
+    // SAFETY: the caller's promise.
+    unsafe {
+        for i in 0..quarter {
+            for (c, carry) in carries.iter_mut().enumerate() {
+                *carry = S::step(*carry, (*x.add((c * quarter + i) * step)).widen().word());
+            }
+        }
+        for i in 4 * quarter..n {
+            carries[3] = S::step(carries[3], (*x.add(i * step)).widen().word());
+        }
+    }
+    carries.into_iter().fold(S::EMPTY, S::step)
+}
+
+/// # Safety
+/// `n` elements of `x` are readable and of `out` writable, `steps` apart.
+unsafe fn scan_line<T: Item<Wide: Absorbed<Word: Store>>, O: Element, S: Scanner<T>>(
+    x: *const T,
+    out: *mut O,
+    n: usize,
+    steps: [usize; 2],
+    mut carry: Word<T>,
+) {
+    for i in 0..n {
+        // SAFETY: the caller's promise.
+        unsafe {
+            carry = S::step(carry, (*x.add(i * steps[0])).widen().word());
+            *out.add(i * steps[1]) = carry.store();
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn scan_columns_kernel<T: Item<Wide: Absorbed<Word: Store>>, O: Element, S: Scanner<T>, I: Isa>(
+    x: *const T,
+    out: *mut O,
+    n: usize,
+    steps: [usize; 2],
+    columns: usize,
+) {
+    let mut carries = [S::EMPTY; COLUMNS];
+    for i in 0..n {
+        for (j, carry) in carries[..columns].iter_mut().enumerate() {
+            // SAFETY: the caller vouches for `n` rows of `columns` neighbours in both.
+            unsafe {
+                *carry = S::step(*carry, (*x.add(i * steps[0] + j)).widen().word());
+                *out.add(i * steps[1] + j) = carry.store();
+            }
+        }
+    }
+}
+
+/// An element whose carry can be stored.
+trait Scanned: Item<Wide: Absorbed<Word: Store>> {}
+impl<T: Item<Wide: Absorbed<Word: Store>>> Scanned for T {}
+
+multiversion! {
+    unsafe fn scan_columns<T: Scanned, O: Element, S: Scanner<T>>(
+        x: *const T,
+        out: *mut O,
+        n: usize,
+        steps: [usize; 2],
+        columns: usize,
+    ) = scan_columns_kernel;
+}
+
+/// Running maxima or minima and where the last of equals was; once NaN, always NaN.
+fn best<T: Item>(largest: bool, x: View, dim: usize, out: View, indices: View) {
+    let strides = [x.strides(), out.strides(), indices.strides()];
+    let (n, steps) = plan::along(x.shape(), dim, strides);
+    let lines = plan::lines(x.shape(), dim, strides);
+    if n == 0 {
+        return;
+    }
+    let places = Places::<T> { x: x.ptr().cast_const().cast(), out: out.ptr(), indices: indices.ptr().cast() };
+    pool::parallel_ranges(lines.numel(), TASK.div_ceil(n), |from, to| {
+        let places = &places;
+        for line in from..to {
+            let [x, out, indices] = lines.offsets(line);
+            // SAFETY: the line lies within the views.
+            unsafe {
+                let (x, out, indices) = (places.x.add(x), places.out.cast::<T>().add(out), places.indices.add(indices));
+                let (mut value, mut index) = (*x, 0);
+                for i in 0..n {
+                    let next = *x.add(i * steps[0]);
+                    let (new, old) = (next.widen(), value.widen());
+                    if new.is_nan() || if largest { new >= old } else { new <= old } {
+                        (value, index) = (next, i as i64);
+                    }
+                    *out.add(i * steps[1]) = value;
+                    *indices.add(i * steps[2]) = index;
+                }
+            }
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::isa::{self, Level};
+    use crate::testing::{Array, Rng};
+    use rushlight_core::DType;
+
+    fn check(op: Scan, x: &Array, dim: usize) {
+        let shape = x.layout.shape();
+        let dtype = x.view().dtype;
+        let widens = matches!(op, Scan::Sum | Scan::Prod) && !dtype.is_float();
+        let out = Array::zeros(shape, if widens { DType::I64 } else { dtype });
+        let indices = Array::zeros(shape, DType::I64);
+        scan(op, x.view(), dim, out.view(), matches!(op, Scan::Max | Scan::Min).then(|| indices.view())).unwrap();
+        let n = shape.get(dim).copied().unwrap_or(1);
+        let inner: usize = shape.iter().skip(dim + 1).product();
+        let (all, out, indices) = (x.to_f64(), out.to_f64(), indices.to_vec::<i64>());
+        for line in 0..all.len() / n.max(1) {
+            let at = |i: usize| line / inner * inner * n + i * inner + line % inner;
+            let (mut carry, mut index) = (all[at(0)], 0);
+            for i in 0..n {
+                let v = all[at(i)];
+                if i > 0 {
+                    match op {
+                        Scan::Sum => carry += v,
+                        Scan::Prod => carry *= v,
+                        Scan::LogSumExp => {
+                            let high = carry.max(v);
+                            carry = if high.is_infinite() {
+                                high
+                            } else {
+                                high + ((carry - high).exp() + (v - high).exp()).ln()
+                            };
+                        }
+                        Scan::Max if v >= carry || v.is_nan() => (carry, index) = (v, i),
+                        Scan::Min if v <= carry || v.is_nan() => (carry, index) = (v, i),
+                        _ => {}
+                    }
+                }
+                let (got, tolerance) =
+                    (out[at(i)], if dtype == DType::BF16 || dtype == DType::F16 { 1e-2 } else { 1e-6 });
+                // Long products of integers wrap, those of halves overflow.
+                if op == Scan::Prod && (i > 6 || !carry.is_normal()) {
+                    continue;
+                }
+                assert!(
+                    got == carry
+                        || got.is_nan() && carry.is_nan()
+                        || (got - carry).abs() <= tolerance * carry.abs().max(1.0),
+                    "{op:?} {dtype} {:?} dim {dim} at {i}: {got} for {carry}",
+                    x.layout
+                );
+                if matches!(op, Scan::Max | Scan::Min) {
+                    assert_eq!(indices[at(i)] as usize, index, "{op:?} {:?}", x.layout);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn any_layout_and_dtype() {
+        let mut rng = Rng(10);
+        for _ in 0..40 {
+            let rank = 1 + rng.below(3);
+            let shape = rng.shape(rank, 10);
+            for dtype in DType::ALL {
+                let x = rng.array(&shape, dtype);
+                for dim in 0..rank {
+                    for op in [Scan::Sum, Scan::Prod, Scan::Max, Scan::Min] {
+                        check(op, &x, dim);
+                    }
+                    if dtype.is_float() {
+                        check(Scan::LogSumExp, &x, dim);
+                    }
+                }
+            }
+        }
+        check(Scan::Sum, &Array::contiguous(&[], vec![3.0f32]), 0);
+        check(Scan::Sum, &Array::contiguous::<f32>(&[2, 0], vec![]), 1);
+    }
+
+    #[test]
+    fn long_lines_columns_and_special_values_at_every_level() {
+        let mut rng = Rng(11);
+        let v: Vec<f64> = (0..200_000).map(|_| rng.value()).collect();
+        let detected = isa::level();
+        for level in Level::ALL {
+            isa::force(level);
+            check(Scan::Sum, &Array::contiguous(&[200_000], v.clone()), 0);
+            check(Scan::Sum, &Array::contiguous(&[2_000, 100], v.clone()), 0);
+            check(Scan::Sum, &Array::contiguous(&[200_000], v.iter().map(|&x| x as i32).collect()), 0);
+            check(Scan::LogSumExp, &Array::contiguous(&[200_000], v.clone()), 0);
+        }
+        isa::force(detected);
+        let (inf, nan) = (f32::INFINITY, f32::NAN);
+        for op in [Scan::Max, Scan::Min, Scan::Sum] {
+            check(op, &Array::contiguous(&[6], vec![1.0, inf, nan, 2.0, nan, -inf]), 0);
+        }
+        for v in [vec![-inf, -inf, 1.0, inf, 3.0], vec![inf, 1.0, inf]] {
+            check(Scan::LogSumExp, &Array::contiguous(&[v.len()], v), 0);
+        }
+        let ints = Array::contiguous(&[2], vec![1i32, 2]);
+        assert!(scan(Scan::LogSumExp, ints.view(), 0, ints.view(), None).is_err());
+        assert!(scan(Scan::Max, ints.view(), 0, ints.view(), None).is_err());
+    }
+}
