@@ -165,11 +165,7 @@ fn pooling_errors() -> Result<()> {
     fails(x.max_pool2d(MaxPool::new(2).padding(2)), ErrorKind::Value, "pad should be at most half");
     fails(x.max_pool2d(0), ErrorKind::Value, "non-positive kernel_size");
     fails(x.avg_pool2d(AvgPool::new(2).divisor_override(0)), ErrorKind::Value, "divisor");
-    fails(
-        x.max_pool2d(MaxPool::new(1).dilation(usize::MAX).padding(0).stride(usize::MAX)).and(x.max_pool1d([1, 2])),
-        ErrorKind::Value,
-        "kernel_size",
-    );
+    fails(x.max_pool1d([1, 2]), ErrorKind::Value, "kernel_size must be a single integer");
     fails(Tensor::ones([4])?.max_pool1d(2), ErrorKind::Shape, "2D or 3D");
     fails(Tensor::ones_with([1, 4], DType::I64)?.avg_pool1d(2), ErrorKind::DType, "floating point");
     assert_eq!(Tensor::ones([0, 2, 4, 4])?.max_pool2d(2)?.shape(), [0, 2, 2, 2]);
@@ -310,20 +306,14 @@ fn attention_dropout_is_the_same_in_both_forms() -> Result<()> {
     let (q, k, v) = (values(&[2, 3, 5, 4], 1)?, values(&[2, 3, 6, 4], 2)?, values(&[2, 3, 6, 4], 3)?);
     let mask = Tensor::zeros_with([5, 6], DType::F64)?;
     let options = AttentionOptions::default().dropout_p(0.4).attn_mask(&mask);
-    let generator = rushlight_core::rng::default_generator();
-    let state = generator.state();
-    // Other tests draw from the same generator: try until nobody came between.
-    for _ in 0..100 {
-        generator.set_state(state);
-        let fused = q.scaled_dot_product_attention(&k, &v, &options)?;
-        generator.set_state(state);
-        let learnt = mask.copy()?.requires_grad_(true)?;
-        let composed = q.scaled_dot_product_attention(&k, &v, &options.attn_mask(&learnt))?;
-        if fused.allclose(&composed, 1e-9, 1e-9)? {
-            return Ok(());
-        }
-    }
-    panic!("dropout differs");
+    // No other test of this file draws random numbers.
+    rushlight_core::rng::manual_seed(5);
+    let fused = q.scaled_dot_product_attention(&k, &v, &options)?;
+    rushlight_core::rng::manual_seed(5);
+    let learnt = mask.copy()?.requires_grad_(true)?;
+    let composed = q.scaled_dot_product_attention(&k, &v, &options.attn_mask(&learnt))?;
+    assert!(fused.allclose(&composed, 1e-9, 1e-9)?);
+    Ok(())
 }
 
 #[test]

@@ -165,6 +165,8 @@ impl Operands {
                     return Ok(operands.composed_backward(&plan, dout)?.into_iter().map(Some).collect());
                 }
                 let out = ctx.get(&saved_out)?;
+                // A gradient of another dtype would be misread.
+                let dout = dout.to_dtype(out.dtype())?;
                 let made = |t: &Tensor| t.uninit_like(t.shape(), t.dtype());
                 let (dq, dk, dv) = (made(&operands.q)?, made(&operands.k)?, made(&operands.v)?);
                 let spec = operands.spec(&plan);

@@ -123,6 +123,14 @@ fn tensor_shape(batch: usize, channels: usize, space: [usize; 3], dims: usize) -
     shape
 }
 
+/// Gradients come from anywhere; the engine reads both operands as one dtype.
+fn same_dtype(a: &Tensor, b: &Tensor) -> Result<()> {
+    if a.dtype() == b.dtype() {
+        return Ok(());
+    }
+    Err(Error::dtype(format!("convolution: operands of dtypes {} and {} do not go together", a.dtype(), b.dtype())))
+}
+
 /// A description and how many spatial dimensions its tensors show.
 #[derive(Clone, Copy)]
 struct Problem {
@@ -151,6 +159,7 @@ impl Problem {
     }
 
     fn forward(self, x: &Tensor, w: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
+        same_dtype(x, w)?;
         let (x, w) = (x.contiguous()?, w.contiguous()?);
         let bias = bias.map(|b| b.contiguous()).transpose()?;
         let out = x.uninit_like(&self.output_shape(), x.dtype())?;
@@ -169,6 +178,7 @@ impl Problem {
     }
 
     fn transposed(self, dy: &Tensor, w: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
+        same_dtype(dy, w)?;
         let (dy, w) = (dy.contiguous()?, w.contiguous()?);
         let out = dy.uninit_like(&self.input_shape(), dy.dtype())?;
         if dy.numel() == 0 {
@@ -187,6 +197,7 @@ impl Problem {
 
     /// The gradient by the weight, of `x` and `dy`.
     fn weight_gradient(self, x: &Tensor, dy: &Tensor) -> Result<Tensor> {
+        same_dtype(x, dy)?;
         let (x, dy) = (x.contiguous()?, dy.contiguous()?);
         let out = x.uninit_like(&self.weight_shape(), x.dtype())?;
         if x.numel() == 0 || dy.numel() == 0 {

@@ -75,21 +75,37 @@ impl Axis {
         self.step.unwrap_or(self.input as f64 / self.output as f64)
     }
 
+    /// Room for a value per output position; sizes follow from a user's factors and may be absurd.
+    fn room<T>(&self) -> Result<Vec<T>> {
+        let mut out = Vec::new();
+        match out.try_reserve_exact(self.output) {
+            Ok(()) => Ok(out),
+            Err(_) => Err(Error::value(format!(
+                "interpolate: an output of size {} is more than memory can hold",
+                self.output
+            ))),
+        }
+    }
+
     /// The input position of each output position. PyTorch computes these in `f32`, and so they are here.
-    fn nearest(&self, shift: f32) -> Vec<i64> {
+    fn nearest(&self, shift: f32) -> Result<Vec<i64>> {
         let ratio = self.ratio() as f32;
-        (0..self.output).map(|i| (((i as f32 + shift) * ratio).floor() as usize).min(self.input - 1) as i64).collect()
+        let mut out = self.room()?;
+        out.extend(
+            (0..self.output).map(|i| (((i as f32 + shift) * ratio).floor() as usize).min(self.input - 1) as i64),
+        );
+        Ok(out)
     }
 
     /// The two neighbours of each output position and the weight of the second, in `f64` or rounded to `f32` at each step.
-    fn neighbours(&self, align_corners: bool, exact: bool) -> (Vec<i64>, Vec<i64>, Vec<f64>) {
+    fn neighbours(&self, align_corners: bool, exact: bool) -> Result<(Vec<i64>, Vec<i64>, Vec<f64>)> {
         let round = |v: f64| if exact { v } else { v as f32 as f64 };
         let ratio = round(match (align_corners, self.output) {
             (true, 0 | 1) => 0.0,
             (true, n) => (self.input - 1) as f64 / (n - 1) as f64,
             (false, _) => self.ratio(),
         });
-        let (mut low, mut high, mut weights) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut low, mut high, mut weights) = (self.room()?, self.room()?, self.room()?);
         for i in 0..self.output {
             let at = match align_corners {
                 true => round(ratio * i as f64),
@@ -100,7 +116,7 @@ impl Axis {
             high.push((first + 1).min(self.input - 1) as i64);
             weights.push(round(at - first as f64).clamp(0.0, 1.0));
         }
-        (low, high, weights)
+        Ok((low, high, weights))
     }
 }
 
@@ -179,14 +195,14 @@ impl Tensor {
         if !linear {
             let shift = if options.mode == NearestExact { 0.5 } else { 0.0 };
             return axes.iter().try_fold(self.clone(), |x, axis| {
-                x.index_select(axis.dim as isize, &positions(&axis.nearest(shift))?)
+                x.index_select(axis.dim as isize, &positions(&axis.nearest(shift)?)?)
             });
         }
         // Half types are rounded once, at the end.
         let compute = wide(self.dtype());
         let mut x = self.to_dtype(compute)?;
         for axis in &axes {
-            let (low, high, weights) = axis.neighbours(options.align_corners == Some(true), compute == DType::F64);
+            let (low, high, weights) = axis.neighbours(options.align_corners == Some(true), compute == DType::F64)?;
             let mut shape: Dims = smallvec![1; self.rank() - axis.dim];
             shape[0] = axis.output;
             let weights =

@@ -80,7 +80,7 @@ impl Tensor {
 
     /// Squared error below `delta`, `delta` times the absolute one beyond; PyTorch's default is 1.
     pub fn huber_loss(&self, target: &Tensor, delta: f64, reduction: Reduction) -> Result<Tensor> {
-        if !(delta > 0.0) {
+        if delta.is_nan() || delta <= 0.0 {
             return Err(Error::value("huber_loss does not support non-positive values for delta."));
         }
         self.row_loss(Pointwise::HuberLoss, target, &[delta], reduction)

@@ -22,6 +22,14 @@ impl Blend<'_> {
 ///
 /// Batch dimensions are merged where all three layouts allow it; those that remain are walked over, so that nothing is copied.
 fn multiply(a: &Tensor, b: &Tensor, out: &Tensor, blend: &Blend) -> Result<()> {
+    // Gradients come from anywhere; the engine reads all operands as one dtype.
+    if a.dtype() != b.dtype() {
+        return Err(Error::dtype(format!(
+            "matrix product: operands of dtypes {} and {} do not go together",
+            a.dtype(),
+            b.dtype()
+        )));
+    }
     if out.numel() == 0 {
         return Ok(());
     }

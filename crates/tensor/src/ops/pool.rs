@@ -205,7 +205,9 @@ impl Problem {
     fn spread(&self, dy: &Tensor, indices: &Tensor) -> Result<Tensor> {
         let dy = dy.contiguous()?;
         let dx = dy.uninit_like(&self.input, dy.dtype())?;
-        if dx.numel() > 0 {
+        if dy.numel() == 0 {
+            dx.zero_()?;
+        } else if dx.numel() > 0 {
             dx.backend().max_pool_backward(&self.spec, dy.view(), indices.view(), dx.view())?;
         }
         if recording(&[&dy]) {
@@ -240,7 +242,9 @@ impl Problem {
     fn share(&self, dy: &Tensor) -> Result<Tensor> {
         let dy = dy.contiguous()?;
         let dx = dy.uninit_like(&self.input, dy.dtype())?;
-        if dx.numel() > 0 {
+        if dy.numel() == 0 {
+            dx.zero_()?;
+        } else if dx.numel() > 0 {
             dx.backend().avg_pool_backward(&self.spec, dy.view(), dx.view())?;
         }
         if recording(&[&dy]) {
