@@ -12,7 +12,6 @@ pub mod gather;
 pub mod gemm;
 pub mod index;
 pub mod isa;
-pub mod linalg;
 pub mod lane;
 pub mod linalg;
 pub mod pointwise;

@@ -147,7 +147,10 @@ mod tests {
     #[test]
     fn errors_count_from_the_start_of_the_batch() {
         let error = || Error::numerical("linalg.inv: (Batch element 3): The diagonal element 2 is zero.");
-        assert_eq!(renumber(error(), 40, false).to_string(), "linalg.inv: (Batch element 43): The diagonal element 2 is zero.");
+        assert_eq!(
+            renumber(error(), 40, false).to_string(),
+            "linalg.inv: (Batch element 43): The diagonal element 2 is zero."
+        );
         assert_eq!(renumber(error(), 0, true).to_string(), "linalg.inv: The diagonal element 2 is zero.");
         assert_eq!(renumber(Error::value("a: b"), 7, false).to_string(), "a: b");
     }

@@ -25,7 +25,7 @@ pub use ops::indexing::IndexItem::{Ellipsis, NewAxis};
 pub use ops::indexing::{IndexItem, IntoIndex, slice};
 pub use ops::interpolate::{InterpolateMode, InterpolateOptions};
 pub use ops::join::{Indexing, block_diag, cartesian_prod, cat, dstack, hstack, meshgrid, stack, vstack};
-pub use ops::linalg::SolveTriangular;
+pub use ops::linalg::{MatrixNorm, SolveTriangular};
 pub use ops::loss::{Reduction, TripletMargin};
 pub use ops::math::where_;
 pub use ops::pad::PadMode;

@@ -45,21 +45,22 @@ rows! {
         { select(eq(a, b), dy * lit(0.5), select(lt(b, a), ZERO, dy)) }
         { select(eq(a, b), dy * lit(0.5), select(lt(a, b), ZERO, dy)) }
     }
-    /// The larger, ignoring NaN.
+    /// The larger, ignoring NaN; a tie shares the gradient.
     num Fmax fmax(a, b) { select(ne(b, b), a, select(ne(a, a), b, max(a, b))) } => {
-        { select(ne(b, b), dy, select(ge(a, b), dy, ZERO)) }
-        { select(ne(b, b), ZERO, select(ge(a, b), ZERO, dy)) }
+        { select(ne(b, b), dy, select(eq(a, b), dy * lit(0.5), select(gt(a, b), dy, ZERO))) }
+        { select(ne(b, b), ZERO, select(eq(a, b), dy * lit(0.5), select(gt(a, b), ZERO, dy))) }
     }
-    /// The smaller, ignoring NaN.
+    /// The smaller, ignoring NaN; a tie shares the gradient.
     num Fmin fmin(a, b) { select(ne(b, b), a, select(ne(a, a), b, min(a, b))) } => {
-        { select(ne(b, b), dy, select(le(a, b), dy, ZERO)) }
-        { select(ne(b, b), ZERO, select(le(a, b), ZERO, dy)) }
+        { select(ne(b, b), dy, select(eq(a, b), dy * lit(0.5), select(lt(a, b), dy, ZERO))) }
+        { select(ne(b, b), ZERO, select(eq(a, b), dy * lit(0.5), select(lt(a, b), ZERO, dy))) }
     }
     /// Angle of the point `(b, a)`.
     real Atan2 atan2(a, b) { atan2(a, b) } => { { dy * b / (a * a + b * b) } { -dy * a / (a * a + b * b) } }
     /// Length of the vector `(a, b)`.
     real Hypot hypot(a, b) {
-        let m = max(abs(a), abs(b)); let n = min(abs(a), abs(b)); let d = select(eq(m, ZERO), ONE, m); let r = select(eq(n, m), select(eq(m, ZERO), ZERO, ONE), n / d); m * sqrt(ONE + r * r)
+        let m = max(abs(a), abs(b)); let n = min(abs(a), abs(b)); let d = select(eq(m, ZERO), ONE, m); let r = select(eq(n, m), select(eq(m, ZERO), ZERO, ONE), n / d);
+        select(eq(abs(a), lit(INFINITY)), abs(a), select(eq(abs(b), lit(INFINITY)), abs(b), m * sqrt(ONE + r * r)))
     } => { { dy * (a / y) } { dy * (b / y) } }
     /// `a` with the sign of `b`.
     real Copysign copysign(a, b) { copysign(a, b) } => { { select(eq(a, ZERO), ZERO, dy * copysign(ONE, a) * copysign(ONE, b)) } { ZERO } }
@@ -77,7 +78,7 @@ rows! {
         { dy * a / b }
     }
     /// Zero below zero, one above, `b` at zero.
-    num Heaviside heaviside(a, b) { select(eq(a, ZERO), b, select(lt(a, ZERO), ZERO, ONE)) }
+    num Heaviside heaviside(a, b) { select(eq(a, ZERO), b, select(gt(a, ZERO), ONE, ZERO)) }
 
     // ---- comparison and bits
     /// Equal.
@@ -112,16 +113,22 @@ rows! {
     bits BitwiseRightShift bitwise_right_shift(a, b) { a.shr(b) }
 
     // ---- three inputs
-    /// Kept between two bounds.
+    /// Kept between two bounds; a tie shares the gradient.
     num Clamp clamp(x, lo, hi) { min(max(x, lo), hi) } => {
-        { select(both(ge(x, lo), le(x, hi)), dy, ZERO) }
-        { select(both(lt(x, lo), lt(lo, hi)), dy, ZERO) }
-        { select(lt(hi, lo), dy, select(gt(x, hi), dy, ZERO)) }
+        { let share = select(eq(select(eq(x, lo), ONE, ZERO), select(eq(x, hi), ONE, ZERO)), ONE, lit(0.5)); select(both(ge(x, lo), le(x, hi)), dy * share, ZERO) }
+        { select(both(lt(x, lo), le(lo, hi)), dy, select(both(eq(x, lo), lt(lo, hi)), dy * lit(0.5), ZERO)) }
+        { select(lt(hi, lo), dy, select(gt(x, hi), dy, select(both(eq(x, hi), lt(lo, hi)), dy * lit(0.5), ZERO))) }
     }
-    /// Not below a bound.
-    num ClampMin clamp_min(x, lo) { max(x, lo) } => { { select(ge(x, lo), dy, ZERO) } { select(lt(x, lo), dy, ZERO) } }
-    /// Not above a bound.
-    num ClampMax clamp_max(x, hi) { min(x, hi) } => { { select(le(x, hi), dy, ZERO) } { select(gt(x, hi), dy, ZERO) } }
+    /// Not below a bound; a tie shares the gradient.
+    num ClampMin clamp_min(x, lo) { max(x, lo) } => {
+        { select(gt(x, lo), dy, select(eq(x, lo), dy * lit(0.5), ZERO)) } { select(lt(x, lo), dy, select(eq(x, lo), dy * lit(0.5), ZERO)) }
+    }
+    /// Not above a bound; a tie shares the gradient.
+    num ClampMax clamp_max(x, hi) { min(x, hi) } => {
+        { select(lt(x, hi), dy, select(eq(x, hi), dy * lit(0.5), ZERO)) } { select(gt(x, hi), dy, select(eq(x, hi), dy * lit(0.5), ZERO)) }
+    }
+    /// Kept between two numbers, at which the gradient is zero.
+    num ClampBetween clamp(x; lo, hi) { min(max(x, lo), hi) } => { { select(both(gt(x, lo), lt(x, hi)), dy, ZERO) } }
     /// From `a` to `b` by `w`.
     real Lerp lerp(a, b, w) { select(lt(abs(w), lit(0.5)), a + w * (b - a), b - (b - a) * (ONE - w)) } => {
         { dy * (ONE - w) } { dy * w } { dy * (b - a) }

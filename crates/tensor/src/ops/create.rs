@@ -278,7 +278,9 @@ impl Tensor {
         // From both ends to the middle, so that the last value is exactly `end`.
         let half = steps / 2;
         let value = |i: usize| if i < half || steps == 1 { start + step * i as f64 } else { end - step * (steps - 1 - i) as f64 };
-        let values: Vec<f64> = (0..steps).map(value).collect();
+        let mut values = Vec::new();
+        values.try_reserve_exact(steps).map_err(|_| Error::out_of_memory(format!("linspace: no memory for {steps} values")))?;
+        values.extend((0..steps).map(value));
         Tensor::new(values)?.to_dtype(options.dtype_or(DType::F32))?.to(&options.device)
     }
 

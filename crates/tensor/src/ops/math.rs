@@ -506,25 +506,44 @@ impl Tensor {
     /// ```
     pub fn clamp<'a>(&self, min: impl Into<Arg<'a>>, max: impl Into<Arg<'a>>) -> Result<Tensor> {
         self.not_bool("clamp")?;
-        pointwise(Pointwise::Clamp, &[Arg::Tensor(self), min.into(), max.into()], &[])
+        match (min.into(), max.into()) {
+            (Arg::Scalar(lo), Arg::Scalar(hi)) if self.dtype().is_float() => self.clamp_between(lo.to_f64(), hi.to_f64()),
+            (min, max) => pointwise(Pointwise::Clamp, &[Arg::Tensor(self), min, max], &[]),
+        }
     }
 
     /// Not below a bound.
     pub fn clamp_min<'a>(&self, min: impl Into<Arg<'a>>) -> Result<Tensor> {
         self.not_bool("clamp_min")?;
-        pointwise(Pointwise::ClampMin, &[Arg::Tensor(self), min.into()], &[])
+        match min.into() {
+            Arg::Scalar(lo) if self.dtype().is_float() => self.clamp_between(lo.to_f64(), f64::INFINITY),
+            min => pointwise(Pointwise::ClampMin, &[Arg::Tensor(self), min], &[]),
+        }
     }
 
     /// Not above a bound.
     pub fn clamp_max<'a>(&self, max: impl Into<Arg<'a>>) -> Result<Tensor> {
         self.not_bool("clamp_max")?;
-        pointwise(Pointwise::ClampMax, &[Arg::Tensor(self), max.into()], &[])
+        match max.into() {
+            Arg::Scalar(hi) if self.dtype().is_float() => self.clamp_between(f64::NEG_INFINITY, hi.to_f64()),
+            max => pointwise(Pointwise::ClampMax, &[Arg::Tensor(self), max], &[]),
+        }
+    }
+
+    /// Between numbers, where PyTorch's derivative differs from that between tensors: zero at the bounds.
+    fn clamp_between(&self, lo: f64, hi: f64) -> Result<Tensor> {
+        pointwise(Pointwise::ClampBetween, &[Arg::Tensor(self)], &[lo, hi])
     }
 
     /// [`Tensor::clamp`] in place.
     pub fn clamp_<'a>(&self, min: impl Into<Arg<'a>>, max: impl Into<Arg<'a>>) -> Result<&Tensor> {
         self.not_bool("clamp_")?;
-        pointwise_inplace(Pointwise::Clamp, self, &[min.into(), max.into()], &[])?;
+        match (min.into(), max.into()) {
+            (Arg::Scalar(lo), Arg::Scalar(hi)) if self.dtype().is_float() => {
+                pointwise_inplace(Pointwise::ClampBetween, self, &[], &[lo.to_f64(), hi.to_f64()])?;
+            }
+            (min, max) => pointwise_inplace(Pointwise::Clamp, self, &[min, max], &[])?,
+        }
         Ok(self)
     }
 

@@ -307,7 +307,7 @@ impl Tensor {
         let dim = self.dim(dim)?;
         let size = self.shape()[dim];
         let first = if start < 0 { start + size as isize } else { start };
-        if first < 0 || first as usize > size || first as usize + length > size {
+        if first < 0 || first as usize > size || length > size - first as usize {
             return Err(Error::index(format!("narrow: start ({start}) + length ({length}) exceeds dimension size ({size})")));
         }
         self.picking_view("narrow", move |l| l.slice(dim, first as usize, length, 1))

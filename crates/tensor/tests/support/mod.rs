@@ -1,5 +1,6 @@
 //! PyTorch's recorded answers (`tests/goldens`) as cases that can be run, differentiated and abused.
-#![allow(dead_code)]
+// Each test binary uses a part of it.
+#![allow(dead_code, unused_imports)]
 
 pub mod args;
 pub mod data;

@@ -1,6 +1,6 @@
 //! Cholesky and QR.
 
-use super::{batched, check_matrices, check_square, lower, run, sizes, symmetric, upper};
+use super::{batched, check_matrices, check_square, run, sizes, symmetric};
 use crate::Tensor;
 use crate::autograd::{Saved, record, record_many, recording};
 use crate::cat;
@@ -29,7 +29,7 @@ impl Tensor {
             let factor = Saved::output(&out, 0);
             record("linalg_cholesky", &[self], &out, move |ctx, dy| {
                 let l = ctx.get(&factor)?;
-                let inner = symmetric(&half_diagonal(&lower(&l.mt()?.matmul(dy)?, 0)?)?)?;
+                let inner = symmetric(&half_diagonal(&l.mt()?.matmul(dy)?.tril(0)?)?)?;
                 // L⁻ᵀ · inner · L⁻¹
                 let turned = l.mt()?;
                 let left = turned.solve_triangular(&inner, SolveTriangular::new(true))?;
@@ -64,7 +64,7 @@ impl Tensor {
 }
 
 fn half_diagonal(x: &Tensor) -> Result<Tensor> {
-    x.add(&lower(x, -1)?)?.mul(0.5)
+    x.add(&x.tril(-1)?)?.mul(0.5)
 }
 
 fn qr_derivative(q: &Tensor, r: &Tensor, dq: Option<Tensor>, dr: Option<Tensor>) -> Result<Tensor> {
@@ -96,7 +96,7 @@ fn square_qr_derivative(q: &Tensor, r: &Tensor, dq: Tensor, dr: Option<Tensor>) 
     }
 
     // The upper triangle mirrored: its transpose added, the diagonal once.
-    let mirrored = upper(&inner, 0)?.add(&upper(&inner, 1)?.mt()?)?;
+    let mirrored = inner.triu(0)?.add(&inner.triu(1)?.mt()?)?;
     let whole = dq.add(&q.matmul(&mirrored)?)?;
     r.mt()?.solve_triangular(&whole, SolveTriangular::new(false).left(false))
 }

@@ -4,9 +4,11 @@
 //! only where the values are distinct.
 
 mod factor;
+mod norm;
 mod solve;
 mod spectral;
 
+pub use norm::MatrixNorm;
 pub use solve::SolveTriangular;
 
 use crate::Tensor;
@@ -95,17 +97,4 @@ fn symmetric(x: &Tensor) -> Result<Tensor> {
 /// Each matrix times its factor.
 fn scaled(factor: &Tensor, matrices: &Tensor) -> Result<Tensor> {
     factor.unsqueeze(-1)?.unsqueeze(-1)?.mul(matrices)
-}
-
-/// The lower triangle up to a diagonal, zeros elsewhere.
-fn lower(x: &Tensor, diagonal: isize) -> Result<Tensor> {
-    let (m, n) = sizes(x);
-    let count = |size: usize| Tensor::arange_with(0, size, 1, (DType::I64, x.device()));
-    let kept = count(m)?.unsqueeze(-1)?.add(diagonal as i64)?.ge(&count(n)?)?;
-    crate::where_(&kept, x, 0.0)
-}
-
-/// The upper triangle from a diagonal on, zeros elsewhere.
-fn upper(x: &Tensor, diagonal: isize) -> Result<Tensor> {
-    lower(&x.mt()?, -diagonal)?.mt()
 }

@@ -164,8 +164,8 @@ impl Tensor {
                     false => None,
                     true => {
                         let whole = db.matmul(&ctx.get(&x)?.mt()?)?.neg()?;
-                        let skip = isize::from(unitriangular);
-                        Some(if upper { super::upper(&whole, skip)? } else { super::lower(&whole, -skip)? })
+                        let skip = i64::from(unitriangular);
+                        Some(if upper { whole.triu(skip)? } else { whole.tril(-skip)? })
                     }
                 };
                 Ok(smallvec![da, Some(db)])

@@ -1,6 +1,6 @@
 use crate::support::args::Args;
 use rushlight_core::Result;
-use rushlight_tensor::{SolveTriangular, Tensor};
+use rushlight_tensor::{MatrixNorm, SolveTriangular, Tensor};
 
 /// Vectors are unique up to sign only, so their squares and the reconstruction stand for them.
 fn svd(a: &Args) -> Result<Vec<Tensor>> {
@@ -26,6 +26,19 @@ fn triangular(a: &Args) -> Result<Tensor> {
     a.t(0)?.solve_triangular(a.t(1)?, options)
 }
 
+fn matrix_norm(a: &Args) -> Result<Tensor> {
+    let ord = match a.text(1, "ord") {
+        Some("nuc") => MatrixNorm::Nuc,
+        None if a.has(1, "ord") => MatrixNorm::Ord(a.f64(1, "ord", 0.0)?),
+        _ => MatrixNorm::Fro,
+    };
+    let dims = match a.dims(2, "dim")?[..] {
+        [rows, columns] => [rows, columns],
+        _ => [-2, -1],
+    };
+    a.t(0)?.matrix_norm(ord, dims, a.flag(3, "keepdim", false)?)
+}
+
 super::ops! {
     "det" => |a| a.t(0)?.det();
     "slogdet" => |a| a.t(0)?.slogdet();
@@ -38,5 +51,7 @@ super::ops! {
     "svdvals" => |a| a.t(0)?.svdvals();
     "eigh" => |a| eigh(a);
     "eigvalsh" => |a| a.t(0)?.eigvalsh(upper(a));
+    "matrix_norm" => |a| matrix_norm(a);
+    "cross" => |a| a.t(0)?.cross(a.t(1)?, a.dim(2, "dim", -1)?);
     "lstsq" => |a| a.t(0)?.lstsq(a.t(1)?);
 }

@@ -5,13 +5,17 @@ mod attention;
 mod binary;
 mod conv;
 mod creation;
+mod index;
 mod linalg;
 mod loss;
 mod matmul;
 mod norm;
+mod order;
 mod pointwise;
 mod pool;
+mod reduce;
 mod resize;
+mod shape;
 mod ternary;
 
 use super::args::Args;
@@ -27,13 +31,17 @@ const TABLES: &[&[(&str, Op)]] = &[
     binary::OPS,
     conv::OPS,
     creation::OPS,
+    index::OPS,
     linalg::OPS,
     loss::OPS,
     matmul::OPS,
     norm::OPS,
+    order::OPS,
     pointwise::OPS,
     pool::OPS,
+    reduce::OPS,
     resize::OPS,
+    shape::OPS,
     ternary::OPS,
 ];
 
@@ -83,11 +91,3 @@ macro_rules! ops {
     };
 }
 pub(crate) use ops;
-
-/// A table of ops that are methods without arguments.
-macro_rules! methods {
-    ($($name:ident)*) => {
-        &[$((stringify!($name), |a| Ok(super::Outputs::list(a.t(0)?.$name()?)))),*]
-    };
-}
-pub(crate) use methods;

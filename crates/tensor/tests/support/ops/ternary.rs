@@ -12,7 +12,7 @@ fn clamp(a: &Args) -> Result<Tensor> {
 
 fn select(a: &Args) -> Result<Vec<Tensor>> {
     match a.count() {
-        1 => Err(rushlight_core::Error::unsupported("nonzero")),
+        1 => a.t(0)?.nonzero_tuple(),
         _ => Ok(vec![where_(a.t(0)?, a.arg(1)?, a.arg(2)?)?]),
     }
 }
