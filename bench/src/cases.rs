@@ -92,7 +92,7 @@ pub fn prepare(name: &str) -> Result<Case> {
             let (q, k, v) = (leaf(&[b, h, t, d])?, leaf(&[b, h, t, d])?, leaf(&[b, h, t, d])?);
             let dy = Tensor::randn([b, h, t, d], DType::F32)?;
             Ok(Box::new(move || {
-                let y = scaled_dot_product_attention(&q, &k, &v, &Attention::default().is_causal(true))?;
+                let y = q.scaled_dot_product_attention(&k, &v, &AttentionOptions::default().is_causal(true))?;
                 grads(&y, &[&q, &k, &v], &dy)
             }))
         }
@@ -109,12 +109,12 @@ fn convolution(rest: &str) -> Result<Case> {
     let [batch, input, output] = numbers(channels, 'x')?[..] else { return Err(Error::value("a conv case names three sizes")) };
     let [size, kernel, stride] = [size, kernel, stride].map(|n| n.parse::<usize>().unwrap_or(1));
     let options =
-        if stride == 0 { Conv::default() } else { Conv::default().stride([stride, stride]).padding([kernel / 2, kernel / 2]) };
+        if stride == 0 { ConvOptions::default() } else { ConvOptions::default().stride(stride).padding(kernel / 2) };
     let x = leaf(&[batch, input, size, size])?;
     let w = leaf(&[output, input, kernel, kernel])?;
-    let dy = x.conv2d(&w, None, &options)?.randn_like()?;
+    let dy = x.conv2d(&w, None, options)?.randn_like()?;
     Ok(Box::new(move || {
-        let y = x.conv2d(&w, None, &options)?;
+        let y = x.conv2d(&w, None, options)?;
         grads(&y, &[&x, &w], &dy)
     }))
 }

@@ -165,7 +165,7 @@ fn main() -> Result<()> {
     let start = Instant::now();
     for epoch in 1..=options.epochs {
         let logits = net.forward(&x)?;
-        let loss = logits.cross_entropy(&y, &CrossEntropy::default())?;
+        let loss = logits.cross_entropy(&y)?;
         loss.backward()?;
         optimizer.step()?;
         if epoch % 20 == 0 || epoch == options.epochs {

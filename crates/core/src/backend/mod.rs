@@ -207,7 +207,7 @@ pub trait Backend: Send + Sync + 'static {
     /// Attention without a stored score matrix; `out` is `[batch, heads, l, dv]` of any strides, `lse` `[batch, heads, l]` contiguous.
     /// A row with every key masked out gives zeros.
     fn attention(&self, spec: &Attention, out: View, lse: View) -> Result<()>;
-    /// Its gradients (contiguous), recomputing probabilities from `lse`.
+    /// Its gradients (contiguous), recomputing probabilities from `lse`; `dout` may have any strides.
     #[allow(clippy::too_many_arguments)]
     fn attention_backward(
         &self,

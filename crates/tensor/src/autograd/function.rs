@@ -1,6 +1,6 @@
 //! Ops with a backward written by the user.
 
-use super::node::{Grads, record_many, recording};
+use super::node::{record_many, recording};
 use super::{Saved, mode};
 use crate::Tensor;
 use rushlight_core::{Error, Result};
@@ -73,6 +73,7 @@ pub fn apply(function: impl Function, inputs: &[&Tensor]) -> Result<Vec<Tensor>>
         })
         .collect();
     let (name, count) = (function.name(), inputs.len());
+    let dtypes: Vec<_> = inputs.iter().map(|t| t.dtype()).collect();
     let shapes: Vec<Vec<usize>> = inputs.iter().map(|t| t.shape().to_vec()).collect();
     record_many(name, inputs, &outputs.iter().collect::<Vec<_>>(), move |ctx, grads| {
         let saved = saved.iter().map(|s| ctx.get(s)).collect::<Result<Vec<_>>>()?;
@@ -93,7 +94,8 @@ pub fn apply(function: impl Function, inputs: &[&Tensor]) -> Result<Vec<Tensor>>
                 )));
             }
         }
-        Ok(Grads::from_vec(out))
+        // The kernels behind other derivatives rely on a gradient having its tensor's dtype.
+        out.into_iter().zip(&dtypes).map(|(g, &dtype)| g.map(|g| g.to_dtype(dtype)).transpose()).collect()
     })?;
     Ok(outputs)
 }

@@ -25,13 +25,13 @@ impl Saved {
         Self { tensor: tensor.alias(), version: tensor.version(), output: Some(slot) }
     }
 
-    /// An input that the op is about to change in place, which it is read from before: kept under its present history.
-    pub(crate) fn overwritten(tensor: &Tensor) -> Self {
-        let alias = tensor.alias();
+    /// An input that the op is about to overwrite: its value is copied, under its present history.
+    pub(crate) fn overwritten(tensor: &Tensor) -> Result<Self> {
+        let copy = super::mode::no_grad(|| tensor.copy())?;
         if let Some(edge) = tensor.edge() {
-            alias.attach(&edge.node, edge.slot);
+            copy.attach(&edge.node, edge.slot);
         }
-        Self { tensor: alias, version: tensor.version(), output: None }
+        Ok(Self::input(&copy))
     }
 
     pub(crate) fn unpack(&self, node: &Arc<Node>) -> Result<Tensor> {

@@ -111,7 +111,7 @@ pub(crate) fn pointwise_as(op: Pointwise, args: &[Arg], params: &[f64], compute:
     if dtype.is_float() && mode::is_grad_enabled() {
         let inputs = tensors(args);
         if recording(&inputs) {
-            let backward = Backward::new(op, args, params, compute, |i| Saved::input(inputs[i]), Some(&out));
+            let backward = Backward::new(op, args, params, compute, |i| Ok(Saved::input(inputs[i])), Some(&out))?;
             record(op.name(), &inputs, &out, move |ctx, dy| backward.run(ctx, dy))?;
         }
     }
@@ -144,10 +144,12 @@ pub(crate) fn pointwise_inplace(op: Pointwise, x: &Tensor, others: &[Arg], param
     let record = x.dtype().is_float() && recording(&inputs);
     // Taken before the change: the old value's edge, and what the derivatives will read.
     let edges = if record { crate::autograd::edges(&inputs)? } else { SmallVec::new() };
-    let backward = record.then(|| {
-        let save = |i: usize| if i == 0 { Saved::overwritten(x) } else { Saved::input(inputs[i]) };
-        Backward::new(op, &args, params, compute, save, None)
-    });
+    let backward = if record {
+        let save = |i: usize| if i == 0 { Saved::overwritten(x) } else { Ok(Saved::input(inputs[i])) };
+        Some(Backward::new(op, &args, params, compute, save, None)?)
+    } else {
+        None
+    };
     if x.numel() > 0 {
         // An operand that overlaps the output other than exactly is read from a copy.
         let copies = args
@@ -206,9 +208,9 @@ impl Backward {
         args: &[Arg],
         params: &[f64],
         compute: DType,
-        save: impl Fn(usize) -> Saved,
+        save: impl Fn(usize) -> Result<Saved>,
         out: Option<&Tensor>,
-    ) -> Self {
+    ) -> Result<Self> {
         let reads = &READS[op as usize];
         // All that any wanted derivative reads.
         let mask = args.iter().zip(reads).filter(|(a, _)| a.tensor().is_some_and(|t| t.requires_grad())).fold(0, |m, (_, r)| m | r.mask);
@@ -219,20 +221,20 @@ impl Backward {
             .enumerate()
             .map(|(i, a)| {
                 let read = mask & (2 << i) != 0;
-                match a {
+                Ok(match a {
                     Arg::Scalar(s) => Input { dtype: compute, shape: None, kept: Kept::Number(*s) },
                     Arg::Tensor(t) => {
-                        let kept = if read { Kept::Tensor(save(tensor)) } else { Kept::Nothing };
+                        let kept = if read { Kept::Tensor(save(tensor)?) } else { Kept::Nothing };
                         tensor += 1;
                         let full = shape.unwrap_or_else(|| args[0].tensor().map_or(t.shape(), |x| x.shape()));
                         Input { dtype: t.dtype(), shape: (t.shape() != full).then(|| Box::new(Dims::from_slice(t.shape()))), kept }
                     }
-                }
+                })
             })
-            .collect();
+            .collect::<Result<_>>()?;
         let wants_output = mask & 16 != 0;
         let output = out.filter(|_| wants_output).map(|o| Saved::output(o, 0));
-        Self { op, params: SmallVec::from_slice(params), compute, inputs, output, wants_output }
+        Ok(Self { op, params: SmallVec::from_slice(params), compute, inputs, output, wants_output })
     }
 
     /// For in-place ops, whose output exists only after the change.
