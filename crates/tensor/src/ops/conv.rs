@@ -394,6 +394,15 @@ fn conv(
     let mut output = [1; 3];
     for i in 0..3 {
         let padded = padding[i].checked_mul(2).and_then(|p| p.checked_add(sizes[i]));
+        // Engines keep padded lines, whatever the stride makes of them.
+        if padded.is_none_or(|padded| padded > i32::MAX as usize) {
+            return Err(Error::value(format!(
+                "{op}: input of size {:?} with padding {:?} is larger than {} in a dimension",
+                x.shape(),
+                &padding[3 - dims..],
+                i32::MAX
+            )));
+        }
         output[i] = match (padded, reach[i]) {
             (Some(padded), Some(reach)) if reach < padded => (padded - reach - 1) / stride[i] + 1,
             _ => {

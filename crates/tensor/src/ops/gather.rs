@@ -7,7 +7,7 @@ use crate::autograd::{Ctx, Grads, Saved, record, recording};
 use rushlight_core::backend::{Operand, Scatter};
 use rushlight_core::layout::broadcast_shapes;
 use rushlight_core::smallvec::{SmallVec, smallvec};
-use rushlight_core::{DType, Dims, Error, Result, Scalar};
+use rushlight_core::{DType, Device, Dims, Error, Result, Scalar};
 
 /// How [`Tensor::scatter_reduce`] combines what meets at one place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +48,16 @@ fn checked(name: &str, x: &Tensor, dim: isize, index: &Tensor) -> Result<(usize,
     }
     if x.shape()[dim] == 0 {
         return Err(Error::index(format!("{name}: index is out of bounds for dimension {dim} with size 0")));
+    }
+    // An engine would count negative indices from the end; here they are mistakes. Elsewhere the check would stall the device.
+    if x.device() == Device::Cpu {
+        let least = index.min()?.item::<i64>()?;
+        if least < 0 {
+            return Err(Error::index(format!(
+                "{name}: index {least} is out of bounds for dimension {dim} with size {}",
+                x.shape()[dim]
+            )));
+        }
     }
     Ok((dim, index))
 }
@@ -276,7 +286,9 @@ impl Tensor {
         reduce: ScatterReduce,
         include_self: bool,
     ) -> Result<&Tensor> {
-        self.copy_(&self.scatter_reduce(dim, index, source, reduce, include_self)?)
+        // The derivative reads the old elements.
+        let before = if recording(&[self, source]) { self.copy()? } else { self.clone() };
+        self.copy_(&before.scatter_reduce(dim, index, source, reduce, include_self)?)
     }
 }
 

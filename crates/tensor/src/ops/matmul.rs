@@ -229,7 +229,10 @@ impl Tensor {
             ))),
             (1, 1) => self.dot(other),
             (2, 1) => self.mv(other),
-            (2, 2) => self.mm(other),
+            (2, 2) => {
+                check_matrices("matmul", self, other)?;
+                product("mm", self, other, 1.0)
+            }
             (1, _) => self.unsqueeze(0)?.matmul(other)?.squeeze_dims(&[-2]),
             (_, 1) => self.matmul(&other.unsqueeze(1)?)?.squeeze_dims(&[-1]),
             (_, 2) => self.matmul_folded(other),

@@ -117,7 +117,10 @@ impl Tensor {
                 PadMode::Circular => i.rem_euclid(n),
                 _ => i.clamp(0, n - 1),
             };
-            let line: Vec<i64> = (0..shape[d] as isize).map(|i| source(i - before) as i64).collect();
+            let mut line: Vec<i64> = Vec::new();
+            line.try_reserve_exact(shape[d])
+                .map_err(|_| Error::out_of_memory(format!("pad: no memory for dimension {d} of size {}", shape[d])))?;
+            line.extend((0..shape[d] as isize).map(|i| source(i - before) as i64));
             let mut along: Dims = smallvec![1; sides.len() - first];
             along[d - first] = line.len();
             list.push(Some(Tensor::new(line)?.to(&self.device())?.to_dtype(DType::I64)?.reshape(&along)?));

@@ -8,14 +8,14 @@ fn scaled(a: &Args, sign: i64) -> Result<Tensor> {
     let alpha = a.scalar_or(2, "alpha", 1)?;
     let alpha = match alpha {
         Scalar::Float(f) => Scalar::Float(f * sign as f64),
-        other => Scalar::Int(other.to_i64() * sign),
+        other => Scalar::Int(other.to_i64().wrapping_mul(sign)),
     };
     match a.arg(1)? {
         Arg::Tensor(t) => x.add_scaled(t, alpha),
         Arg::Scalar(Scalar::Float(f)) => x.add(f * alpha.to_f64()),
         Arg::Scalar(s) => match alpha {
             Scalar::Float(f) => x.add(s.to_f64() * f),
-            other => x.add(s.to_i64() * other.to_i64()),
+            other => x.add(s.to_i64().wrapping_mul(other.to_i64())),
         },
     }
 }

@@ -10,7 +10,7 @@ fn pad_mode(a: &Args) -> Result<PadMode> {
         Some("reflect") => PadMode::Reflect,
         Some("replicate") => PadMode::Replicate,
         Some("circular") => PadMode::Circular,
-        Some(other) => return Err(Error::value(format!("pad: {other}"))),
+        Some(other) => return Err(Error::value(format!("pad: there is no mode {other:?}"))),
     })
 }
 
