@@ -106,7 +106,9 @@ pub fn prepare(name: &str) -> Result<Case> {
 fn convolution(rest: &str) -> Result<Case> {
     let parts: Vec<&str> = rest.split('_').collect();
     let [channels, size, kernel, stride] = parts[..] else { return Err(Error::value("a conv case has four parts")) };
-    let [batch, input, output] = numbers(channels, 'x')?[..] else { return Err(Error::value("a conv case names three sizes")) };
+    let [batch, input, output] = numbers(channels, 'x')?[..] else {
+        return Err(Error::value("a conv case names three sizes"));
+    };
     let [size, kernel, stride] = [size, kernel, stride].map(|n| n.parse::<usize>().unwrap_or(1));
     let options =
         if stride == 0 { ConvOptions::default() } else { ConvOptions::default().stride(stride).padding(kernel / 2) };

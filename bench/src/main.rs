@@ -12,7 +12,9 @@ use std::time::Instant;
 fn main() -> Result<()> {
     let mut args = std::env::args().skip(1);
     if let Some(arg) = args.next() {
-        eprintln!("rushlight-bench takes no arguments (got {arg}); it is driven by bench/run, for example:\n\n    bench/run --only matmul");
+        eprintln!(
+            "rushlight-bench takes no arguments (got {arg}); it is driven by bench/run, for example:\n\n    bench/run --only matmul"
+        );
         std::process::exit(if arg == "--help" { 0 } else { 2 });
     }
     let mut prepared: Option<(String, cases::Case)> = None;
@@ -41,7 +43,11 @@ fn main() -> Result<()> {
                 case()?;
                 format!("{}", peak().saturating_sub(before))
             }
-            _ => return Err(Error::value(format!("unknown request '{line}': expected list, time CASE REPEATS or peak CASE"))),
+            _ => {
+                return Err(Error::value(format!(
+                    "unknown request '{line}': expected list, time CASE REPEATS or peak CASE"
+                )));
+            }
         };
         println!("{answer}");
         std::io::stdout().flush()?;
@@ -58,13 +64,9 @@ fn resident() -> usize {
     pages * 4096
 }
 
-/// The highest resident memory so far, in bytes.
+/// The highest resident memory so far, in bytes. (`getrusage` would count the parent's before `exec`.)
 fn peak() -> usize {
-    // SAFETY: `getrusage` fills the structure it is given; all-zero is a valid value of it.
-    let usage = unsafe {
-        let mut usage: libc::rusage = std::mem::zeroed();
-        libc::getrusage(libc::RUSAGE_SELF, &mut usage);
-        usage
-    };
-    usage.ru_maxrss as usize * 1024
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"));
+    line.and_then(|l| l.split_whitespace().next()?.parse::<usize>().ok()).unwrap_or(0) * 1024
 }

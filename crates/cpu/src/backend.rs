@@ -25,7 +25,10 @@ fn check_range(call: &str, storage: &Storage, offset: usize, len: usize) -> Resu
     if len == 0 || offset.checked_add(len).is_some_and(|end| end <= storage.bytes()) {
         return Ok(());
     }
-    Err(Error::value(format!("{call}: {len} bytes from byte {offset} do not fit a storage of {} bytes", storage.bytes())))
+    Err(Error::value(format!(
+        "{call}: {len} bytes from byte {offset} do not fit a storage of {} bytes",
+        storage.bytes()
+    )))
 }
 
 impl Backend for Cpu {

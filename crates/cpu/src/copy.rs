@@ -183,7 +183,7 @@ impl Plane {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pointwise::testing::Array;
+    use crate::testing::Array;
     use rushlight_core::Layout;
 
     #[test]
@@ -206,7 +206,7 @@ mod tests {
         let src = Array::new(DType::F32, &[4], |i| [f64::NAN, 1e30, -1e30, 300.7][i]);
         let out = Array::new(DType::U8, &[4], |_| 0.0);
         copy(src.view(), out.view()).unwrap();
-        assert_eq!(out.values(), [0.0, 255.0, 0.0, 44.0]);
+        assert_eq!(out.to_f64(), [0.0, 255.0, 0.0, 44.0]);
     }
 
     #[test]
@@ -242,8 +242,8 @@ mod tests {
         let row = Array::new(DType::F64, &[2], |i| i as f64);
         let rows = row.layout().expand(&[3, 2]).unwrap();
         copy(row.view_as(&rows), out.view_as(&every_second.slice(0, 0, 3, 1))).unwrap();
-        assert_eq!(out.values()[..8], [0.0, 7.0, 1.0, 7.0, 0.0, 7.0, 1.0, 7.0]);
-        assert_eq!(out.values()[16..], [1.0, 7.0, 1.0, 7.0, 1.0, 7.0, 1.0, 7.0]);
+        assert_eq!(out.to_f64()[..8], [0.0, 7.0, 1.0, 7.0, 0.0, 7.0, 1.0, 7.0]);
+        assert_eq!(out.to_f64()[16..], [1.0, 7.0, 1.0, 7.0, 1.0, 7.0, 1.0, 7.0]);
     }
 
     #[test]
@@ -251,13 +251,13 @@ mod tests {
         let src = Array::new(DType::F32, &[100_001], |i| i as f64);
         let out = Array::new(DType::F32, &[100_001], |_| 0.0);
         copy(src.view(), out.view()).unwrap();
-        assert_eq!(out.values(), src.values());
+        assert_eq!(out.to_f64(), src.to_f64());
         fill(Scalar::Float(2.5), out.view()).unwrap();
-        assert!(out.values().iter().all(|&v| v == 2.5));
+        assert!(out.to_f64().iter().all(|&v| v == 2.5));
         for shape in [&[][..], &[0], &[3, 0]] {
             let (a, b) = (Array::new(DType::I8, shape, |_| 3.0), Array::new(DType::F64, shape, |_| 0.0));
             copy(a.view(), b.view()).unwrap();
-            assert_eq!(b.values(), a.values());
+            assert_eq!(b.to_f64(), a.to_f64());
             fill(Scalar::Bool(true), b.view()).unwrap();
         }
     }
@@ -266,7 +266,7 @@ mod tests {
     fn ranges() {
         let out = Array::with_layout(DType::F32, Layout::strided(&[3, 2], &[1, 5], 1).unwrap(), |_| 0.0);
         arange(Scalar::Float(1.0), Scalar::Float(0.5), out.view()).unwrap();
-        assert_eq!(out.values(), [1.0, 1.5, 2.0, 2.5, 3.0, 3.5]);
+        assert_eq!(out.to_f64(), [1.0, 1.5, 2.0, 2.5, 3.0, 3.5]);
         let out = Array::new(DType::I64, &[5000], |_| 0.0);
         arange(Scalar::Int(1 << 60), Scalar::Int(-3), out.view()).unwrap();
         assert!((0..5000).all(|i| out.int(i) == (1 << 60) - 3 * i as i64));

@@ -273,7 +273,7 @@ mod tests {
         scatter(Scatter::Add, 0, index.view(), Operand::Scalar(Scalar::Int(5)), out.view()).unwrap();
         assert_eq!(out.to_vec::<i32>(), [6, 1, 6, 6]);
         // A thousand small additions are not rounded away one by one.
-        let index = Array::new(vec![0i64], Layout::contiguous(&[1]).unwrap().expand(&[1000]).unwrap());
+        let index = Array::over(vec![0i64], Layout::contiguous(&[1]).unwrap().expand(&[1000]).unwrap());
         let out = Array::contiguous(&[1], vec![half::bf16::from_f32(256.0)]);
         scatter(Scatter::Add, 0, index.view(), Operand::Scalar(Scalar::Float(0.25)), out.view()).unwrap();
         assert_eq!(out.to_f64(), [506.0]);

@@ -553,7 +553,7 @@ mod tests {
                 assert_eq!(nonzero(x.view(), wrong.view()).unwrap_err().kind(), ErrorKind::Value);
             }
         }
-        let e = Array::new(vec![1.0f32], Layout::contiguous(&[1]).unwrap().expand(&[1000, 100]).unwrap());
+        let e = Array::over(vec![1.0f32], Layout::contiguous(&[1]).unwrap().expand(&[1000, 100]).unwrap());
         assert_eq!(count_nonzero(e.view()).unwrap(), 100_000);
     }
 }

@@ -81,7 +81,10 @@ fn init() -> Level {
                 best
             }
             None => {
-                eprintln!("rushlight: RUSHLIGHT_CPU_ISA={name} is unknown (portable, avx2, avx512); using {}", best.name());
+                eprintln!(
+                    "rushlight: RUSHLIGHT_CPU_ISA={name} is unknown (portable, avx2, avx512); using {}",
+                    best.name()
+                );
                 best
             }
         },
@@ -129,12 +132,16 @@ impl Isa for Avx512 {
 /// Calls `$kernel::<…, I>($args)`, an `#[inline(always)]` function whose last generic parameter is the [`Isa`], compiled for the
 /// level in use.
 ///
+/// With `wide when CONDITION` (a constant of the generic parameters) the AVX-512 version exists only where the condition holds, and AVX2
+/// serves the rest: kernels of many ops and dtypes would take minutes to compile otherwise.
+///
 /// The call is `unsafe` exactly as far as the kernel is: the feature check is made here.
 #[macro_export]
 macro_rules! multiversion {
     (
         $(#[$meta:meta])*
-        $vis:vis unsafe fn $name:ident $(<$($g:ident $(: $bound:path)?),*>)? ($($arg:ident : $ty:ty),* $(,)?) $(-> $ret:ty)? = $kernel:ident;
+        $vis:vis unsafe fn $name:ident $(<$($g:ident $(: $bound:path)?),*>)? ($($arg:ident : $ty:ty),* $(,)?) $(-> $ret:ty)? = $kernel:ident
+        $(, wide when $wide:expr)?;
     ) => {
         $(#[$meta])*
         #[inline]
@@ -151,9 +158,9 @@ macro_rules! multiversion {
                 }
                 // SAFETY: `level()` never exceeds what the machine was found to have.
                 match $crate::isa::level() {
-                    $crate::isa::Level::Avx512 => return unsafe { v4 $(::<$($g),*>)? ($($arg),*) },
-                    $crate::isa::Level::Avx2 => return unsafe { v3 $(::<$($g),*>)? ($($arg),*) },
                     $crate::isa::Level::Portable => {}
+                    $crate::isa::Level::Avx512 if true $(&& $wide)? => return unsafe { v4 $(::<$($g),*>)? ($($arg),*) },
+                    _ => return unsafe { v3 $(::<$($g),*>)? ($($arg),*) },
                 }
             }
             unsafe { $kernel::<$($($g,)*)? $crate::isa::Portable>($($arg),*) }

@@ -1,5 +1,12 @@
 //! The CPU engine: kernels compiled per instruction set, one thread pool, a caching allocator, behind [`backend`].
 
+// NaN is tested by comparisons that stay without branches.
+#![allow(clippy::eq_op, clippy::neg_cmp_op_on_partial_ord)]
+// Constants are written as published.
+#![allow(clippy::excessive_precision)]
+// A kernel names the instruction set it is compiled for, used or not, and closures would not inherit its features.
+#![allow(clippy::extra_unused_type_parameters, clippy::manual_map)]
+
 pub mod alloc;
 pub mod attention;
 mod backend;

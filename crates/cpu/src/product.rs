@@ -45,8 +45,20 @@ pub fn matmul(spec: &MatMul) -> Result<()> {
     Ok(())
 }
 
-fn kernel_spec(spec: &Conv, dtype: DType) -> conv::Conv {
-    conv::Conv {
+/// The convolution as its kernels take it, unless the padded images they work on would not fit memory.
+fn kernel_spec(spec: &Conv, dtype: DType) -> Result<conv::Conv> {
+    let padded = (0..3).try_fold(8 * spec.in_channels.max(spec.out_channels), |bytes, d| {
+        let size = spec.input[d].max(spec.output[d]).checked_add(spec.padding[d].checked_mul(2)?)?;
+        bytes.checked_mul(size.checked_add(spec.kernel[d].checked_mul(spec.dilation[d])?)?)
+    });
+    let fits = padded.is_some_and(|bytes| bytes < 1 << 30 || Vec::<u8>::new().try_reserve_exact(bytes).is_ok());
+    if !fits {
+        return Err(Error::out_of_memory(format!(
+            "conv: padding {:?} makes images of {:?} too large to work on in memory",
+            spec.padding, spec.input
+        )));
+    }
+    Ok(conv::Conv {
         dtype,
         batch: spec.batch,
         in_channels: spec.in_channels,
@@ -58,24 +70,27 @@ fn kernel_spec(spec: &Conv, dtype: DType) -> conv::Conv {
         stride: spec.stride,
         padding: spec.padding,
         dilation: spec.dilation,
-    }
+    })
 }
 
 pub fn conv_forward(spec: &Conv, x: View, w: View, bias: Option<View>, y: View) -> Result<()> {
+    let kernel = kernel_spec(spec, x.dtype)?;
     let bias = bias.map_or(std::ptr::null(), |b| b.ptr().cast_const());
     // SAFETY: contiguous views of the sizes in `spec`, checked by the tensor floor.
-    unsafe { conv::forward(&kernel_spec(spec, x.dtype), x.ptr(), w.ptr(), bias, y.ptr()) };
+    unsafe { conv::forward(&kernel, x.ptr(), w.ptr(), bias, y.ptr()) };
     Ok(())
 }
 
 pub fn conv_backward_input(spec: &Conv, dy: View, w: View, dx: View) -> Result<()> {
+    let kernel = kernel_spec(spec, dy.dtype)?;
     // SAFETY: as above.
-    unsafe { conv::backward_input(&kernel_spec(spec, dy.dtype), dy.ptr(), w.ptr(), dx.ptr()) };
+    unsafe { conv::backward_input(&kernel, dy.ptr(), w.ptr(), dx.ptr()) };
     Ok(())
 }
 
 pub fn conv_backward_weight(spec: &Conv, x: View, dy: View, dw: View) -> Result<()> {
+    let kernel = kernel_spec(spec, x.dtype)?;
     // SAFETY: as above.
-    unsafe { conv::backward_weight(&kernel_spec(spec, x.dtype), x.ptr(), dy.ptr(), dw.ptr()) };
+    unsafe { conv::backward_weight(&kernel, x.ptr(), dy.ptr(), dw.ptr()) };
     Ok(())
 }

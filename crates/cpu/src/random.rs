@@ -344,7 +344,7 @@ drop_kernel!(drop64 drop64_kernel f64);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pointwise::testing::Array;
+    use crate::testing::Array;
     use rushlight_core::Layout;
 
     const STREAM: Philox = Philox { seed: 0x1234_5678_9ABC_DEF0, offset: 0xFFFF_FFF0 };
@@ -372,16 +372,16 @@ mod tests {
         assert!((0..2001).all(|i| b.get(i) == -1.5 + uniform_f64(STREAM.word64(i as u64)) * 4.0));
         for dtype in [DType::F16, DType::BF16, DType::F32] {
             let d = Distribution::Uniform { low: 3.0, high: 3.0 + 1.0 / 64.0 };
-            assert!(drawn(d, dtype, 5000).values().iter().all(|&v| (3.0..3.0 + 1.0 / 64.0).contains(&v)), "{dtype}");
+            assert!(drawn(d, dtype, 5000).to_f64().iter().all(|&v| (3.0..3.0 + 1.0 / 64.0).contains(&v)), "{dtype}");
         }
-        assert!(drawn(Distribution::Uniform { low: 2.0, high: 2.0 }, DType::F32, 9).values().iter().all(|&v| v == 2.0));
+        assert!(drawn(Distribution::Uniform { low: 2.0, high: 2.0 }, DType::F32, 9).to_f64().iter().all(|&v| v == 2.0));
     }
 
     #[test]
     fn normals_come_in_pairs() {
         let n = 20_001;
         for dtype in [DType::F32, DType::F64] {
-            let z = drawn(Distribution::Normal { mean: 1.0, std: 2.0 }, dtype, n).values();
+            let z = drawn(Distribution::Normal { mean: 1.0, std: 2.0 }, dtype, n).to_f64();
             for j in [0, 1, 511, 7000] {
                 let u = |i: u64| {
                     if dtype == DType::F64 { uniform_f64(STREAM.word64(i)) } else { uniform_f32(STREAM.word(i)) as f64 }
@@ -409,7 +409,7 @@ mod tests {
         }
         let out = drawn(Distribution::Integers { low: i64::MIN, high: i64::MAX }, DType::I64, 2000);
         assert!((0..2000).any(|i| out.int(i) < -(1 << 62)) && (0..2000).any(|i| out.int(i) > 1 << 62));
-        assert!(drawn(Distribution::Integers { low: 5, high: 5 }, DType::I64, 3).values().iter().all(|&v| v == 5.0));
+        assert!(drawn(Distribution::Integers { low: 5, high: 5 }, DType::I64, 3).to_f64().iter().all(|&v| v == 5.0));
     }
 
     #[test]
@@ -448,10 +448,10 @@ mod tests {
     #[test]
     fn threads_do_not_matter() {
         let d = Distribution::Uniform { low: -0.7, high: 1.9 };
-        let out = drawn(d, DType::F32, 50_000).values();
+        let out = drawn(d, DType::F32, 50_000).to_f64();
         // Any part drawn alone is the same.
         let alone = Array::new(DType::F32, &[4096], |_| 0.0);
         random(d, Philox { offset: STREAM.offset.wrapping_add(8192 / 4), ..STREAM }, alone.view()).unwrap();
-        assert_eq!(alone.values(), out[8192..12_288]);
+        assert_eq!(alone.to_f64(), out[8192..12_288]);
     }
 }

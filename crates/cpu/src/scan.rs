@@ -3,13 +3,12 @@
 //! Floats are carried in `f64`, integers in `i64`. Lines that lie side by side are scanned together, one line that is alone and long in
 //! pieces: first what each piece adds up to, then each piece from where the ones before it end.
 
-use crate::isa::Isa;
+use crate::pool;
 use crate::reduce::fold::{Absorbed, Float};
 use crate::reduce::item::{Item, Wide, with_item};
 use crate::reduce::plan;
-use crate::{multiversion, pool};
 use rushlight_core::backend::Scan;
-use rushlight_core::{Element, Error, Result, View};
+use rushlight_core::{DType, Element, Error, Result, View};
 
 /// Elements a task should have at least.
 const TASK: usize = 16 << 10;
@@ -59,6 +58,12 @@ impl<T: Item<Wide: Float>> Scanner<T> for LogSumExp {
 
 /// Running reduction along `dim`; `indices` is there for `Max` and `Min`.
 pub fn scan(op: Scan, x: View, dim: usize, out: View, indices: Option<View>) -> Result<()> {
+    if out.dtype != x.dtype && (out.dtype != DType::I64 || x.dtype.is_float()) {
+        return Err(Error::dtype(format!(
+            "scan: {} into {} is not supported; convert the input first",
+            x.dtype, out.dtype
+        )));
+    }
     match op {
         Scan::Sum => with_item!(x.dtype, T => fold::<T, Sum>(x, dim, out)),
         Scan::Prod => with_item!(x.dtype, T => fold::<T, Prod>(x, dim, out)),
@@ -89,9 +94,13 @@ struct Places<T> {
 // SAFETY: tasks read the input and write disjoint outputs.
 unsafe impl<T> Sync for Places<T> {}
 
-/// Sums and the like; the output may have another dtype than the input (sums of integers are `i64`).
+/// Sums and the like, into the input's dtype or, for integers, `i64`.
 fn fold<T: Item<Wide: Absorbed<Word: Store>>, S: Scanner<T>>(x: View, dim: usize, out: View) {
-    rushlight_core::with_dtype!(out.dtype, O => fold_into::<T, O, S>(x, dim, out));
+    if out.dtype == T::DTYPE {
+        fold_into::<T, T, S>(x, dim, out);
+    } else {
+        fold_into::<T, i64, S>(x, dim, out);
+    }
 }
 
 /// Words as elements of any dtype.
@@ -217,8 +226,8 @@ unsafe fn scan_line<T: Item<Wide: Absorbed<Word: Store>>, O: Element, S: Scanner
     }
 }
 
-#[inline(always)]
-unsafe fn scan_columns_kernel<T: Item<Wide: Absorbed<Word: Store>>, O: Element, S: Scanner<T>, I: Isa>(
+/// Neighbouring lines side by side. Bound by memory: one instruction set will do.
+unsafe fn scan_columns<T: Item<Wide: Absorbed<Word: Store>>, O: Element, S: Scanner<T>>(
     x: *const T,
     out: *mut O,
     n: usize,
@@ -235,20 +244,6 @@ unsafe fn scan_columns_kernel<T: Item<Wide: Absorbed<Word: Store>>, O: Element, 
             }
         }
     }
-}
-
-/// An element whose carry can be stored.
-trait Scanned: Item<Wide: Absorbed<Word: Store>> {}
-impl<T: Item<Wide: Absorbed<Word: Store>>> Scanned for T {}
-
-multiversion! {
-    unsafe fn scan_columns<T: Scanned, O: Element, S: Scanner<T>>(
-        x: *const T,
-        out: *mut O,
-        n: usize,
-        steps: [usize; 2],
-        columns: usize,
-    ) = scan_columns_kernel;
 }
 
 /// Running maxima or minima and where the last of equals was; once NaN, always NaN.

@@ -184,19 +184,19 @@ unsafe fn scale<R: Real, I: Vectors>(x: *const R, out: *mut R, n: usize, factor:
     }
 }
 
-/// `out = x - shift`, likewise.
+/// `out = (x - max) - log_sum`, likewise. In this order: their sum would have lost the digits of a large maximum.
 #[inline(always)]
-unsafe fn shift_by<R: Real, I: Vectors>(x: *const R, out: *mut R, n: usize, shift: R, stream: bool) {
-    let shift = R::V::<I>::splat(shift);
+unsafe fn shift_by<R: Real, I: Vectors>(x: *const R, out: *mut R, n: usize, max: R, log_sum: R, stream: bool) {
+    let (max, log_sum) = (R::V::<I>::splat(max), R::V::<I>::splat(log_sum));
     // SAFETY: `n` elements by the caller's contract.
     unsafe {
         if stream && (out as usize).is_multiple_of(size_of::<R::V<I>>()) {
             sweep!(R::V<I>, n, i, m => {
-                let v = R::V::<I>::get(x.add(i), m, R::ZERO) - shift;
+                let v = R::V::<I>::get(x.add(i), m, R::ZERO) - max - log_sum;
                 if m == R::V::<I>::N { v.stream(out.add(i)) } else { v.put(out.add(i), m) }
             });
         } else {
-            sweep!(R::V<I>, n, i, m => { (R::V::<I>::get(x.add(i), m, R::ZERO) - shift).put(out.add(i), m) });
+            sweep!(R::V<I>, n, i, m => { (R::V::<I>::get(x.add(i), m, R::ZERO) - max - log_sum).put(out.add(i), m) });
         }
     }
 }
@@ -213,9 +213,9 @@ unsafe fn rows_kernel<T: Float, I: Vectors>(log: bool, stream: bool, n: usize, c
             let x = load_row::<T, I>(x, scratch.as_mut_ptr(), n);
             let max = row_max::<T::Acc, I>(x, n);
             if log {
-                let lse = max + exp_sum::<T::Acc, I>(x, None, n, max).ln();
+                let log_sum = exp_sum::<T::Acc, I>(x, None, n, max).ln();
                 let out = out_row(y, scratch.as_mut_ptr());
-                shift_by::<T::Acc, I>(x, out, n, lse, stream && T::WIDE);
+                shift_by::<T::Acc, I>(x, out, n, max, log_sum, stream && T::WIDE);
                 store_row::<T, I>(out, y, n);
             } else {
                 let exps = if scratch_needed { scratch.as_mut_ptr() } else { y.cast() };
@@ -285,7 +285,7 @@ unsafe fn finish_kernel<T: Float, I: Vectors>(
             let x = load_row::<T, I>(x, scratch.as_mut_ptr(), len);
             let out = out_row(y, scratch.as_mut_ptr());
             if log {
-                shift_by::<T::Acc, I>(x, out, len, max + sum.ln(), stream && T::WIDE);
+                shift_by::<T::Acc, I>(x, out, len, max, sum.ln(), stream && T::WIDE);
             } else {
                 exp_sum::<T::Acc, I>(x, Some(scratch.as_mut_ptr()), len, max);
                 scale::<T::Acc, I>(scratch.as_mut_ptr(), out, len, T::Acc::lit(1.0) / sum, stream && T::WIDE);
@@ -353,8 +353,8 @@ unsafe fn columns_kernel<T: Float, I: Vectors>(log: bool, b: Block, x: *const T,
             });
         }
         for i in 0..b.width {
-            let (max, sum) = (max.add(i), sum.add(i));
-            *sum = if log { *max + (*sum).ln() } else { T::Acc::lit(1.0) / *sum };
+            let sum = sum.add(i);
+            *sum = if log { (*sum).ln() } else { T::Acc::lit(1.0) / *sum };
         }
         for r in 0..b.n {
             let y = y.add(r * b.stride);
@@ -362,7 +362,8 @@ unsafe fn columns_kernel<T: Float, I: Vectors>(log: bool, b: Block, x: *const T,
             let source = if T::WIDE && log { x.add(r * b.stride).cast() } else { out.cast_const() };
             sweep!(V<T, I>, b.width, i, m => {
                 let (v, s) = (V::<T, I>::get(source.add(i), m, T::Acc::ZERO), V::<T, I>::get(sum.add(i), m, T::Acc::ZERO));
-                (if log { v - s } else { v * s }).put(out.add(i), m);
+                let shift = V::<T, I>::get(max.add(i), m, T::Acc::ZERO);
+                (if log { v - shift - s } else { v * s }).put(out.add(i), m);
             });
             store_row::<T, I>(out, y, b.width);
         }

@@ -77,23 +77,8 @@ macro_rules! operators {
 operators! {
     Add add Add |x, y| x + y;
     Sub sub Sub |x, y| x - y;
+    Mul mul Mul |x, y| x * y;
     Div div Div |x, y| x / y;
-}
-
-impl Mul for Ex<'_> {
-    type Output = Self;
-    /// A product with infinity stands for a pole, which has no derivative of its own: recorded, it would make `0 * inf` of the zero
-    /// gradients that a selection hands to the branch it did not take.
-    fn mul(self, b: Self) -> Self {
-        let apart = |e: Self| e.unary(|v| v, |t| Ok(t.detach()));
-        let pole = |e: &Self| matches!(e, Ex::Const(v) if v.is_infinite());
-        let (a, b) = match (pole(&self), pole(&b)) {
-            (true, _) => (self, apart(b)),
-            (_, true) => (apart(self), b),
-            _ => (self, b),
-        };
-        a.binary(b, Pointwise::Mul, |x, y| x * y)
-    }
 }
 
 impl Neg for Ex<'_> {

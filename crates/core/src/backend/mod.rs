@@ -161,7 +161,6 @@ pub trait Backend: Send + Sync + 'static {
         rstd: View,
     ) -> Result<()>;
     /// Its gradients; those not asked for are `None`.
-    #[allow(clippy::too_many_arguments)]
     fn row_norm_backward(
         &self,
         spec: &RowNorm,
@@ -186,7 +185,6 @@ pub trait Backend: Send + Sync + 'static {
         rstd: View,
     ) -> Result<()>;
     /// Its gradients; those not asked for are `None`.
-    #[allow(clippy::too_many_arguments)]
     fn batch_norm_backward(
         &self,
         spec: &BatchNorm,
@@ -208,7 +206,6 @@ pub trait Backend: Send + Sync + 'static {
     /// A row with every key masked out gives zeros.
     fn attention(&self, spec: &Attention, out: View, lse: View) -> Result<()>;
     /// Its gradients (contiguous), recomputing probabilities from `lse`; `dout` may have any strides.
-    #[allow(clippy::too_many_arguments)]
     fn attention_backward(
         &self,
         spec: &Attention,

@@ -33,7 +33,7 @@ rows! {
     /// Power.
     num Pow pow(a, b) { pow(a, b) } => {
         { select(eq(b, ZERO), ZERO, dy * b * pow(a, b - ONE)) }
-        { let base = select(eq(a, ZERO), ONE, a); select(eq(a, ZERO), select(lt(b, ZERO), -lit(INFINITY) * dy, ZERO), dy * y * log(base)) }
+        { let base = select(eq(a, ZERO), ONE, a); dy * select(eq(a, ZERO), select(lt(b, ZERO), -lit(INFINITY), ZERO), y * log(base)) }
     }
     /// The larger, NaN if either is; a tie shares the gradient.
     num Maximum maximum(a, b) { max(a, b) } => {
@@ -336,7 +336,7 @@ rows! {
     } => { { dy * (sigmoid(a) - b) } { -dy * a } }
     /// Divergence of the log-probability `a` from the probability `b`.
     real KlDiv kl_div(a, b) { select(gt(b, ZERO), b * (log(select(gt(b, ZERO), b, ONE)) - a), -(a * b)) } => {
-        { -dy * b } { select(gt(b, ZERO), dy * (log(select(gt(b, ZERO), b, ONE)) + ONE - a), -lit(INFINITY) * dy) }
+        { -dy * b } { dy * select(gt(b, ZERO), log(select(gt(b, ZERO), b, ONE)) + ONE - a, -lit(INFINITY)) }
     }
     /// The same with the target a log-probability too.
     real KlDivLog kl_div_log(a, b) { exp(b) * (b - a) } => { { -dy * exp(b) } { dy * exp(b) * (b - a + ONE) } }

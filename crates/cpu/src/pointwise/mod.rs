@@ -9,8 +9,6 @@ pub(crate) mod transpose;
 pub(crate) mod walk;
 
 #[cfg(test)]
-pub(crate) mod testing;
-#[cfg(test)]
 mod tests;
 
 use crate::pool;

@@ -189,7 +189,7 @@ unsafe fn best_chunk_kernel<T: Item, B: Best<T>, I: Isa>(x: *const T, n: usize) 
 }
 
 multiversion! {
-    unsafe fn best_chunk<T: Item, B: Best<T>>(x: *const T, n: usize) -> (T::Wide, usize) = best_chunk_kernel;
+    unsafe fn best_chunk<T: Item, B: Best<T>>(x: *const T, n: usize) -> (T::Wide, usize) = best_chunk_kernel, wide when size_of::<T>() == 4;
 }
 
 /// Lines side by side, `step` elements from one position to the next.
@@ -238,7 +238,7 @@ multiversion! {
         step: usize,
         columns: usize,
         out: *mut (T::Wide, u64),
-    ) = best_columns_kernel;
+    ) = best_columns_kernel, wide when size_of::<T>() == 4;
 }
 
 #[cfg(test)]

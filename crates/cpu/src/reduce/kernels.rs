@@ -214,10 +214,10 @@ unsafe fn simple_join<T: Item, F: Fold<T>>(a: *mut u64, _: usize, b: *const u64,
 }
 
 multiversion! {
-    unsafe fn simple_whole<T: Item, F: Fold<T>>(tile: Tile, param: f64, acc: *mut u64) = simple_whole_kernel;
+    unsafe fn simple_whole<T: Item, F: Fold<T>>(tile: Tile, param: f64, acc: *mut u64) = simple_whole_kernel, wide when size_of::<T>() == 4;
 }
 multiversion! {
-    unsafe fn simple_columns<T: Item, F: Fold<T>>(tile: Tile, param: f64, acc: *mut u64, plane: usize) = simple_columns_kernel;
+    unsafe fn simple_columns<T: Item, F: Fold<T>>(tile: Tile, param: f64, acc: *mut u64, plane: usize) = simple_columns_kernel, wide when size_of::<T>() == 4;
 }
 
 const fn simple<T: Item, F: Fold<T>>() -> Kernels {
@@ -308,10 +308,10 @@ unsafe fn variance_join(a: *mut u64, a_plane: usize, b: *const u64, b_plane: usi
 }
 
 multiversion! {
-    unsafe fn variance_whole<T: FloatItem>(tile: Tile, param: f64, acc: *mut u64) = variance_whole_kernel;
+    unsafe fn variance_whole<T: FloatItem>(tile: Tile, param: f64, acc: *mut u64) = variance_whole_kernel, wide when size_of::<T>() == 4;
 }
 multiversion! {
-    unsafe fn variance_columns<T: FloatItem>(tile: Tile, param: f64, acc: *mut u64, plane: usize) = variance_columns_kernel;
+    unsafe fn variance_columns<T: FloatItem>(tile: Tile, param: f64, acc: *mut u64, plane: usize) = variance_columns_kernel, wide when size_of::<T>() == 4;
 }
 
 const fn variance<T: FloatItem>() -> Kernels {
@@ -395,10 +395,10 @@ unsafe fn log_sum_join(a: *mut u64, a_plane: usize, b: *const u64, b_plane: usiz
 }
 
 multiversion! {
-    unsafe fn log_sum_whole<T: FloatItem>(tile: Tile, param: f64, acc: *mut u64) = log_sum_whole_kernel;
+    unsafe fn log_sum_whole<T: FloatItem>(tile: Tile, param: f64, acc: *mut u64) = log_sum_whole_kernel, wide when size_of::<T>() == 4;
 }
 multiversion! {
-    unsafe fn log_sum_columns<T: FloatItem>(tile: Tile, param: f64, acc: *mut u64, plane: usize) = log_sum_columns_kernel;
+    unsafe fn log_sum_columns<T: FloatItem>(tile: Tile, param: f64, acc: *mut u64, plane: usize) = log_sum_columns_kernel, wide when size_of::<T>() == 4;
 }
 
 const fn log_sum_exp<T: FloatItem>() -> Kernels {

@@ -173,7 +173,7 @@ fn strategies_at_every_level() {
                     0,
                 )
                 .unwrap();
-                let sparse = Array::new(vec![1.5f32; gaps.span().unwrap()], gaps);
+                let sparse = Array::over(vec![1.5f32; gaps.span().unwrap()], gaps);
                 for op in [Reduce::Sum, Reduce::Max, Reduce::Min] {
                     check(op, &x, reduced);
                     check(op, &sparse, reduced);
@@ -258,13 +258,13 @@ fn nothing_to_reduce() {
 #[test]
 fn expanded_inputs_and_strided_outputs() {
     let layout = Layout::contiguous(&[1, 3]).unwrap().expand(&[50, 3]).unwrap();
-    let x = Array::new(vec![1.0f32, 2.0, 4.0], layout);
+    let x = Array::over(vec![1.0f32, 2.0, 4.0], layout);
     for reduced in [[true, false], [false, true], [true, true]] {
         check(Reduce::Sum, &x, &reduced);
         check(Reduce::Var { correction: 0.0 }, &x, &reduced);
     }
     let x = Array::contiguous(&[2, 3], vec![1i32, 2, 3, 4, 5, 6]);
-    let out = Array::new(vec![0i64; 10], Layout::strided(&[2, 1], &[5, 1], 3).unwrap());
+    let out = Array::over(vec![0i64; 10], Layout::strided(&[2, 1], &[5, 1], 3).unwrap());
     reduce(Reduce::Sum, x.view(), &[false, true], out.view()).unwrap();
     assert_eq!(out.to_vec::<i64>(), [6, 15]);
 }

@@ -1,204 +1,8 @@
-//! Tensors for the tests of single kernels: memory of a `Vec`, and a backend that only names the device.
+//! Tensors for the tests of single kernels.
 
-use rushlight_core::backend::*;
-use rushlight_core::rng::Distribution;
-use rushlight_core::{DType, Device, Element, Layout, Operand, Philox, Pointwise, Result, Scalar, Storage, View};
+use rushlight_core::layout::Nest;
+use rushlight_core::{DType, Element, Layout, Storage, View, with_dtype};
 use std::ptr::NonNull;
-
-struct Host;
-
-#[allow(clippy::too_many_arguments)]
-impl Backend for Host {
-    fn device(&self) -> Device {
-        Device::Cpu
-    }
-    fn alloc(&'static self, _: usize) -> Result<Storage> {
-        unreachable!()
-    }
-    unsafe fn free(&self, _: NonNull<u8>, _: usize) {
-        unreachable!()
-    }
-    fn upload(&self, _: &[u8], _: &Storage, _: usize) -> Result<()> {
-        unreachable!()
-    }
-    fn download(&self, _: &Storage, _: usize, _: &mut [u8]) -> Result<()> {
-        unreachable!()
-    }
-    fn synchronize(&self) -> Result<()> {
-        unreachable!()
-    }
-    fn memory_stats(&self) -> MemoryStats {
-        unreachable!()
-    }
-    fn reset_peak_memory(&self) {
-        unreachable!()
-    }
-    fn empty_cache(&self) {
-        unreachable!()
-    }
-    fn fill(&self, _: Scalar, _: View) -> Result<()> {
-        unreachable!()
-    }
-    fn arange(&self, _: Scalar, _: Scalar, _: View) -> Result<()> {
-        unreachable!()
-    }
-    fn copy(&self, _: View, _: View) -> Result<()> {
-        unreachable!()
-    }
-    fn random(&self, _: Distribution, _: Philox, _: View) -> Result<()> {
-        unreachable!()
-    }
-    fn pointwise(&self, _: Pointwise, _: DType, _: &[Operand], _: &[f64], _: View) -> Result<()> {
-        unreachable!()
-    }
-    fn pointwise_grad(
-        &self,
-        _: Pointwise,
-        _: usize,
-        _: DType,
-        _: [Option<Operand>; 5],
-        _: &[f64],
-        _: View,
-    ) -> Result<()> {
-        unreachable!()
-    }
-    fn select(&self, _: View, _: Operand, _: Operand, _: View) -> Result<()> {
-        unreachable!()
-    }
-    fn dropout(&self, _: View, _: f64, _: Philox, _: View) -> Result<()> {
-        unreachable!()
-    }
-    fn reduce(&self, _: Reduce, _: View, _: &[bool], _: View) -> Result<()> {
-        unreachable!()
-    }
-    fn arg_reduce(&self, _: ArgReduce, _: View, _: usize, _: View, _: View) -> Result<()> {
-        unreachable!()
-    }
-    fn scan(&self, _: Scan, _: View, _: usize, _: View, _: Option<View>) -> Result<()> {
-        unreachable!()
-    }
-    fn sort(&self, _: View, _: usize, _: bool, _: View, _: View) -> Result<()> {
-        unreachable!()
-    }
-    fn topk(&self, _: View, _: usize, _: bool, _: View, _: View) -> Result<()> {
-        unreachable!()
-    }
-    fn searchsorted(&self, _: View, _: View, _: bool, _: View) -> Result<()> {
-        unreachable!()
-    }
-    fn index(&self, _: View, _: &[View], _: View) -> Result<()> {
-        unreachable!()
-    }
-    fn index_put(&self, _: &[View], _: View, _: bool, _: View) -> Result<()> {
-        unreachable!()
-    }
-    fn gather(&self, _: View, _: usize, _: View, _: View) -> Result<()> {
-        unreachable!()
-    }
-    fn scatter(&self, _: Scatter, _: usize, _: View, _: Operand, _: View) -> Result<()> {
-        unreachable!()
-    }
-    fn count_nonzero(&self, _: View) -> Result<usize> {
-        unreachable!()
-    }
-    fn nonzero(&self, _: View, _: View) -> Result<()> {
-        unreachable!()
-    }
-    fn matmul(&self, _: &MatMul) -> Result<()> {
-        unreachable!()
-    }
-    fn conv_forward(&self, _: &Conv, _: View, _: View, _: Option<View>, _: View) -> Result<()> {
-        unreachable!()
-    }
-    fn conv_backward_input(&self, _: &Conv, _: View, _: View, _: View) -> Result<()> {
-        unreachable!()
-    }
-    fn conv_backward_weight(&self, _: &Conv, _: View, _: View, _: View) -> Result<()> {
-        unreachable!()
-    }
-    fn max_pool(&self, _: &Pool, _: View, _: View, _: View) -> Result<()> {
-        unreachable!()
-    }
-    fn max_pool_backward(&self, _: &Pool, _: View, _: View, _: View) -> Result<()> {
-        unreachable!()
-    }
-    fn avg_pool(&self, _: &Pool, _: View, _: View) -> Result<()> {
-        unreachable!()
-    }
-    fn avg_pool_backward(&self, _: &Pool, _: View, _: View) -> Result<()> {
-        unreachable!()
-    }
-    fn softmax(&self, _: bool, _: [usize; 3], _: View, _: View) -> Result<()> {
-        unreachable!()
-    }
-    fn softmax_backward(&self, _: bool, _: [usize; 3], _: View, _: View, _: View) -> Result<()> {
-        unreachable!()
-    }
-    fn row_norm(
-        &self,
-        _: &RowNorm,
-        _: View,
-        _: Option<View>,
-        _: Option<View>,
-        _: View,
-        _: View,
-        _: View,
-    ) -> Result<()> {
-        unreachable!()
-    }
-    fn row_norm_backward(
-        &self,
-        _: &RowNorm,
-        _: View,
-        _: View,
-        _: Option<View>,
-        _: View,
-        _: View,
-        _: Option<View>,
-        _: Option<View>,
-        _: Option<View>,
-    ) -> Result<()> {
-        unreachable!()
-    }
-    fn batch_norm(
-        &self,
-        _: &BatchNorm,
-        _: View,
-        _: Option<View>,
-        _: Option<View>,
-        _: View,
-        _: View,
-        _: View,
-    ) -> Result<()> {
-        unreachable!()
-    }
-    fn batch_norm_backward(
-        &self,
-        _: &BatchNorm,
-        _: View,
-        _: View,
-        _: Option<View>,
-        _: View,
-        _: View,
-        _: Option<View>,
-        _: Option<View>,
-        _: Option<View>,
-    ) -> Result<()> {
-        unreachable!()
-    }
-    fn cross_entropy(&self, _: &CrossEntropy, _: View, _: View, _: View) -> Result<()> {
-        unreachable!()
-    }
-    fn cross_entropy_backward(&self, _: &CrossEntropy, _: View, _: View, _: View) -> Result<()> {
-        unreachable!()
-    }
-    fn attention(&self, _: &Attention, _: View, _: View) -> Result<()> {
-        unreachable!()
-    }
-    fn attention_backward(&self, _: &Attention, _: View, _: View, _: View, _: View, _: View, _: View) -> Result<()> {
-        unreachable!()
-    }
-}
 
 /// A tensor of any layout.
 pub struct Array {
@@ -209,42 +13,82 @@ pub struct Array {
 
 impl Array {
     /// `data` as the whole storage under `layout`.
-    pub fn new<T: Element>(data: Vec<T>, layout: Layout) -> Self {
+    pub fn over<T: Element>(data: Vec<T>, layout: Layout) -> Self {
         assert!(layout.numel() == 0 || layout.span().unwrap() <= data.len());
         let mut data = data.into_boxed_slice();
         let (ptr, bytes) = (NonNull::from(&mut *data).cast::<u8>(), size_of_val(&*data));
         // SAFETY: the boxed slice stays where it is for as long as the storage keeps it.
-        let storage = unsafe { Storage::from_owner(&Host, ptr, bytes, Box::new(data)) };
+        let storage = unsafe { Storage::from_owner(crate::backend(), ptr, bytes, Box::new(data)) };
         Self { storage, layout, dtype: T::DTYPE }
     }
 
     /// Row-major.
     pub fn contiguous<T: Element>(shape: &[usize], data: Vec<T>) -> Self {
-        Self::new(data, Layout::contiguous(shape).unwrap())
+        Self::over(data, Layout::contiguous(shape).unwrap())
     }
 
     /// Row-major, filled with the dtype's default.
     pub fn zeros(shape: &[usize], dtype: DType) -> Self {
         let layout = Layout::contiguous(shape).unwrap();
-        rushlight_core::with_dtype!(dtype, T => Self::new(vec![T::default(); layout.numel()], layout))
+        with_dtype!(dtype, T => Self::over(vec![T::default(); layout.numel()], layout))
+    }
+
+    /// A tensor whose element `i` in row-major order is `f(i)`; the rest of its storage holds ones.
+    pub fn with_layout(dtype: DType, layout: Layout, f: impl Fn(usize) -> f64) -> Self {
+        let len = layout.span().unwrap() + 1;
+        let array = with_dtype!(dtype, T => Self::over(vec![T::from_i64(1); len], layout));
+        for i in 0..array.layout.numel() {
+            // SAFETY: the address is that of an element.
+            with_dtype!(dtype, T => unsafe { array.address(i).cast::<T>().write(T::from_f64(f(i))) });
+        }
+        array
+    }
+
+    /// The same, row-major.
+    pub fn new(dtype: DType, shape: &[usize], f: impl Fn(usize) -> f64) -> Self {
+        Self::with_layout(dtype, Layout::contiguous(shape).unwrap(), f)
     }
 
     pub fn view(&self) -> View<'_> {
-        View::new(&self.storage, &self.layout, self.dtype).unwrap()
+        self.view_as(&self.layout)
+    }
+
+    /// The same memory seen through another layout.
+    pub fn view_as<'a>(&'a self, layout: &'a Layout) -> View<'a> {
+        View::new(&self.storage, layout, self.dtype).unwrap()
+    }
+
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    fn address(&self, i: usize) -> *mut u8 {
+        let nest = Nest::new(self.layout.shape(), [self.layout.strides()]);
+        let at = self.layout.offset() + nest.offsets(i)[0];
+        self.storage.ptr().wrapping_add(at * self.dtype.size())
+    }
+
+    /// Element `i` in row-major order.
+    pub fn get(&self, i: usize) -> f64 {
+        // SAFETY: the address is that of an element.
+        with_dtype!(self.dtype, T => unsafe { self.address(i).cast::<T>().read() }.to_f64())
+    }
+
+    pub fn int(&self, i: usize) -> i64 {
+        // SAFETY: the address is that of an element.
+        with_dtype!(self.dtype, T => unsafe { self.address(i).cast::<T>().read() }.to_i64())
     }
 
     /// The elements in row-major order.
     pub fn to_vec<T: Element>(&self) -> Vec<T> {
         assert_eq!(T::DTYPE, self.dtype);
-        let nest = rushlight_core::layout::Nest::new(self.layout.shape(), [self.layout.strides()]);
-        let ptr = self.view().ptr().cast::<T>();
-        // SAFETY: the layout lies within the storage.
-        (0..self.layout.numel()).map(|i| unsafe { *ptr.add(nest.offsets(i)[0]) }).collect()
+        // SAFETY: the addresses are those of elements.
+        (0..self.layout.numel()).map(|i| unsafe { self.address(i).cast::<T>().read() }).collect()
     }
 
     /// The elements as `f64`.
     pub fn to_f64(&self) -> Vec<f64> {
-        rushlight_core::with_dtype!(self.dtype, T => self.to_vec::<T>().into_iter().map(|v| v.to_f64()).collect())
+        (0..self.layout.numel()).map(|i| self.get(i)).collect()
     }
 }
 
@@ -286,7 +130,7 @@ impl Rng {
         let offset = if style == 2 { self.below(5) } else { 0 };
         let layout = Layout::strided(shape, &strides, offset).unwrap();
         let len = layout.span().unwrap().max(1);
-        rushlight_core::with_dtype!(dtype, T => Array::new((0..len).map(|_| T::from_f64(self.value())).collect(), layout))
+        with_dtype!(dtype, T => Array::over((0..len).map(|_| T::from_f64(self.value())).collect(), layout))
     }
 
     /// A random shape of the given rank with sizes up to `most`.

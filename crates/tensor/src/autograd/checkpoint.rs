@@ -22,7 +22,10 @@ use rushlight_core::{Error, Result};
 /// assert!((w.grad().unwrap().item::<f32>()? - 3.0 * 6.0f32.exp()).abs() < 1e-2);
 /// # Ok::<(), rushlight_core::Error>(())
 /// ```
-pub fn checkpoint(f: impl Fn(&[Tensor]) -> Result<Tensor> + Send + Sync + 'static, inputs: &[&Tensor]) -> Result<Tensor> {
+pub fn checkpoint(
+    f: impl Fn(&[Tensor]) -> Result<Tensor> + Send + Sync + 'static,
+    inputs: &[&Tensor],
+) -> Result<Tensor> {
     if !mode::is_grad_enabled() {
         return f(&inputs.iter().map(|t| (*t).clone()).collect::<Vec<_>>());
     }

@@ -71,7 +71,9 @@ pub fn grad(outputs: &[&Tensor], inputs: &[&Tensor], options: Backward) -> Resul
     let mut wanted = Vec::new();
     for (i, input) in inputs.iter().enumerate() {
         wanted.push(input.edge().ok_or_else(|| {
-            Error::autograd(format!("grad: input {i} does not require grad; call requires_grad_(true) on it before the forward"))
+            Error::autograd(format!(
+                "grad: input {i} does not require grad; call requires_grad_(true) on it before the forward"
+            ))
         })?);
     }
     let found = run(roots, &options, Some(&wanted))?;
@@ -102,7 +104,11 @@ fn start(root: &Tensor, gradient: Option<&Tensor>, call: &str) -> Result<(Edge, 
             )));
         }
         Some(g) if g.device() != root.device() => {
-            return Err(Error::device(format!("{call}: the gradient is on {}, the output on {}", g.device(), root.device())));
+            return Err(Error::device(format!(
+                "{call}: the gradient is on {}, the output on {}",
+                g.device(),
+                root.device()
+            )));
         }
         Some(g) => g.to_dtype(root.dtype())?,
         None if root.numel() != 1 => {
@@ -236,12 +242,22 @@ fn apply(
         return Ok(smallvec![None; node.inputs.len()]);
     }
     let result = f(&Ctx { node }, grads)?;
-    debug_assert!(result.is_empty() || result.len() == node.inputs.len(), "{} returned {} gradients", node.name, result.len());
+    debug_assert!(
+        result.is_empty() || result.len() == node.inputs.len(),
+        "{} returned {} gradients",
+        node.name,
+        result.len()
+    );
     Ok(result)
 }
 
 /// Adds a gradient to what a node is waiting for; `None` only counts.
-fn deliver(pending: &mut ByAddress<Pending>, ready: &mut BinaryHeap<Ready>, edge: Edge, gradient: Option<Tensor>) -> Result<()> {
+fn deliver(
+    pending: &mut ByAddress<Pending>,
+    ready: &mut BinaryHeap<Ready>,
+    edge: Edge,
+    gradient: Option<Tensor>,
+) -> Result<()> {
     let Some(entry) = pending.get_mut(&key(&edge.node)) else { return Ok(()) };
     if let Some(g) = gradient {
         if entry.grads.is_empty() {

@@ -42,9 +42,14 @@ impl Tensor {
     /// assert_eq!(x.grad().unwrap().to_vec::<f32>()?, [20.0]);
     /// # Ok::<(), rushlight_core::Error>(())
     /// ```
-    pub fn register_hook(&self, hook: impl Fn(&Tensor) -> Result<Option<Tensor>> + Send + Sync + 'static) -> Result<HookHandle> {
+    pub fn register_hook(
+        &self,
+        hook: impl Fn(&Tensor) -> Result<Option<Tensor>> + Send + Sync + 'static,
+    ) -> Result<HookHandle> {
         if !self.requires_grad() {
-            return Err(Error::autograd("register_hook: cannot register a hook on a tensor that doesn't require gradient"));
+            return Err(Error::autograd(
+                "register_hook: cannot register a hook on a tensor that doesn't require gradient",
+            ));
         }
         self.refresh_view();
         let id = NEXT.fetch_add(1, Relaxed);

@@ -116,7 +116,8 @@ impl Tensor {
 
 /// A node that reads the elements of `layout` out of `base`: its backward puts the gradient back where they came from.
 fn strided_view_node(base: &Tensor, edge: Edge, layout: &Layout) -> Arc<Node> {
-    let (shape, dtype, base_layout, layout) = (base.shape().to_vec(), base.dtype(), base.0.layout.clone(), layout.clone());
+    let (shape, dtype, base_layout, layout) =
+        (base.shape().to_vec(), base.dtype(), base.0.layout.clone(), layout.clone());
     Node::new(
         "as_strided",
         smallvec![Some(edge)],

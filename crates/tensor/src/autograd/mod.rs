@@ -89,7 +89,11 @@ impl Tensor {
     pub fn set_grad(&self, grad: Option<Tensor>) -> Result<()> {
         if let Some(g) = &grad {
             if g.shape() != self.shape() {
-                return Err(Error::shape(format!("set_grad: the gradient has shape {:?}, the tensor {:?}", g.shape(), self.shape())));
+                return Err(Error::shape(format!(
+                    "set_grad: the gradient has shape {:?}, the tensor {:?}",
+                    g.shape(),
+                    self.shape()
+                )));
             }
             if g.dtype() != self.dtype() || g.device() != self.device() {
                 return Err(Error::dtype(format!(
@@ -126,7 +130,9 @@ impl Tensor {
             )));
         }
         if requires_grad && self.0.inference {
-            return Err(Error::autograd("requires_grad_: a tensor made under inference_mode cannot require gradients; clone it outside"));
+            return Err(Error::autograd(
+                "requires_grad_: a tensor made under inference_mode cannot require gradients; clone it outside",
+            ));
         }
         if !requires_grad && !self.is_leaf() {
             return Err(Error::autograd(

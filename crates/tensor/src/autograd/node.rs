@@ -48,7 +48,12 @@ pub(crate) struct Node {
 static SEQUENCE: AtomicU64 = AtomicU64::new(0);
 
 impl Node {
-    pub(crate) fn new(name: &'static str, inputs: SmallVec<[Option<Edge>; 3]>, outputs: usize, backward: BackwardFn) -> Arc<Self> {
+    pub(crate) fn new(
+        name: &'static str,
+        inputs: SmallVec<[Option<Edge>; 3]>,
+        outputs: usize,
+        backward: BackwardFn,
+    ) -> Arc<Self> {
         Arc::new(Self {
             name,
             sequence: SEQUENCE.fetch_add(1, Relaxed),

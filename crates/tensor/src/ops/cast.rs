@@ -86,13 +86,16 @@ impl Tensor {
         self.changed_unrecorded();
         if record {
             let (shape, dtype) = (Dims::from_slice(source.shape()), source.dtype());
-            self.new_history("copy_", edges, Box::new(move |ctx, grads| {
-                let Some(dy) = grads.into_iter().next().flatten() else { return Ok(Grads::new()) };
-                let to_source =
-                    if ctx.needs(1) { Some(dy.sum_to_size(&shape)?.to_dtype(dtype)?) } else { None };
-                let to_self = if ctx.needs(0) { Some(dy.zeros_like()?) } else { None };
-                Ok(smallvec![to_self, to_source])
-            }));
+            self.new_history(
+                "copy_",
+                edges,
+                Box::new(move |ctx, grads| {
+                    let Some(dy) = grads.into_iter().next().flatten() else { return Ok(Grads::new()) };
+                    let to_source = if ctx.needs(1) { Some(dy.sum_to_size(&shape)?.to_dtype(dtype)?) } else { None };
+                    let to_self = if ctx.needs(0) { Some(dy.zeros_like()?) } else { None };
+                    Ok(smallvec![to_self, to_source])
+                }),
+            );
         }
         Ok(self)
     }
@@ -108,10 +111,14 @@ impl Tensor {
         }
         self.changed_unrecorded();
         if record {
-            self.new_history("fill_", edges, Box::new(|_, grads| {
-                let Some(dy) = grads.into_iter().next().flatten() else { return Ok(Grads::new()) };
-                Ok(smallvec![Some(dy.zeros_like()?)])
-            }));
+            self.new_history(
+                "fill_",
+                edges,
+                Box::new(|_, grads| {
+                    let Some(dy) = grads.into_iter().next().flatten() else { return Ok(Grads::new()) };
+                    Ok(smallvec![Some(dy.zeros_like()?)])
+                }),
+            );
         }
         Ok(self)
     }

@@ -289,7 +289,7 @@ fn checked_input(
     if groups == 0 {
         return Err(Error::value(format!("{op}: non-positive groups is not supported")));
     }
-    if weight.shape()[0] % groups != 0 || weight.shape()[0] == 0 {
+    if !weight.shape()[0].is_multiple_of(groups) || weight.shape()[0] == 0 {
         return Err(Error::shape(format!(
             "{op}: given groups={groups}, expected weight to be divisible by {groups} at dimension 0, but got weight of size {:?} instead",
             weight.shape()
@@ -365,7 +365,7 @@ fn conv(
     let groups = options.groups;
     let mut input = checked_input(op, x, weight, bias, groups, dims)?;
     let out_channels = weight.shape()[0];
-    let in_channels = weight.shape()[1].checked_mul(groups).unwrap_or(usize::MAX);
+    let in_channels = weight.shape()[1].saturating_mul(groups);
     check_channels(op, &input, weight, groups, in_channels)?;
     check_bias(op, weight, bias, out_channels)?;
     let stride = options.stride.spread_positive(op, "stride", dims)?;

@@ -152,7 +152,8 @@ impl Tensor {
         }
         let out = Tensor::uninit(backend(Device::Cpu)?, shape, T::DTYPE)?;
         // SAFETY: `Element` types are plain data without padding, so their bytes may be read.
-        let bytes = unsafe { std::slice::from_raw_parts(elements.as_ptr().cast::<u8>(), std::mem::size_of_val(elements)) };
+        let bytes =
+            unsafe { std::slice::from_raw_parts(elements.as_ptr().cast::<u8>(), std::mem::size_of_val(elements)) };
         out.backend().upload(bytes, &out.0.storage, 0)?;
         Ok(out)
     }
@@ -211,7 +212,11 @@ impl Tensor {
     }
 
     /// One value throughout, of a dtype on a device.
-    pub fn full_with(shape: impl AsRef<[usize]>, value: impl Into<Scalar>, options: impl Into<Options>) -> Result<Tensor> {
+    pub fn full_with(
+        shape: impl AsRef<[usize]>,
+        value: impl Into<Scalar>,
+        options: impl Into<Options>,
+    ) -> Result<Tensor> {
         let value = value.into();
         let out = options.into().uninit(shape.as_ref(), value.dtype())?;
         if out.numel() > 0 {
@@ -277,9 +282,13 @@ impl Tensor {
         let step = if steps == 1 { 0.0 } else { (end - start) / (steps - 1) as f64 };
         // From both ends to the middle, so that the last value is exactly `end`.
         let half = steps / 2;
-        let value = |i: usize| if i < half || steps == 1 { start + step * i as f64 } else { end - step * (steps - 1 - i) as f64 };
+        let value = |i: usize| {
+            if i < half || steps == 1 { start + step * i as f64 } else { end - step * (steps - 1 - i) as f64 }
+        };
         let mut values = Vec::new();
-        values.try_reserve_exact(steps).map_err(|_| Error::out_of_memory(format!("linspace: no memory for {steps} values")))?;
+        values
+            .try_reserve_exact(steps)
+            .map_err(|_| Error::out_of_memory(format!("linspace: no memory for {steps} values")))?;
         values.extend((0..steps).map(value));
         Tensor::new(values)?.to_dtype(options.dtype_or(DType::F32))?.to(&options.device)
     }

@@ -230,7 +230,9 @@ fn no_negative_exponent(name: &str, a: &Tensor, b: Arg) -> Result<()> {
     if let (false, Arg::Scalar(Scalar::Int(e))) = (a.dtype().is_float(), b)
         && e < 0
     {
-        return Err(Error::value(format!("{name}: integers to negative integer powers are not allowed; convert to a float first")));
+        return Err(Error::value(format!(
+            "{name}: integers to negative integer powers are not allowed; convert to a float first"
+        )));
     }
     Ok(())
 }
@@ -337,7 +339,9 @@ tests! {
 impl Tensor {
     pub(crate) fn not_bool(&self, name: &str) -> Result<()> {
         if self.dtype() == DType::Bool {
-            return Err(Error::dtype(format!("{name}: not implemented for bool; convert to a number with to_dtype first")));
+            return Err(Error::dtype(format!(
+                "{name}: not implemented for bool; convert to a number with to_dtype first"
+            )));
         }
         Ok(())
     }
@@ -376,7 +380,7 @@ impl Tensor {
     }
 
     /// `self + alpha * other`.
-    pub fn add_scaled<'a>(&self, other: &Tensor, alpha: impl Into<Scalar>) -> Result<Tensor> {
+    pub fn add_scaled(&self, other: &Tensor, alpha: impl Into<Scalar>) -> Result<Tensor> {
         self.add(&other.mul(Arg::Scalar(alpha.into()))?)
     }
 
@@ -385,7 +389,12 @@ impl Tensor {
         match alpha.into() {
             // One pass for floats; the row's factor is a float.
             alpha if self.dtype().is_float() => {
-                pointwise_inplace(Pointwise::Addcmul, self, &[Arg::Tensor(other), Arg::Scalar(Scalar::Float(1.0))], &[alpha.to_f64()])?;
+                pointwise_inplace(
+                    Pointwise::Addcmul,
+                    self,
+                    &[Arg::Tensor(other), Arg::Scalar(Scalar::Float(1.0))],
+                    &[alpha.to_f64()],
+                )?;
                 Ok(self)
             }
             alpha => self.add_(&other.mul(Arg::Scalar(alpha))?),
@@ -438,7 +447,9 @@ impl Tensor {
     /// Remainder of a number divided by each element, with the sign of the element.
     pub fn rremainder(&self, a: impl Into<Scalar>) -> Result<Tensor> {
         let a = a.into();
-        if !result_type(&[Arg::Tensor(self), Arg::Scalar(a)]).is_float() && crate::autograd::no_grad(|| self.eq(0)?.any()?.item::<bool>())? {
+        if !result_type(&[Arg::Tensor(self), Arg::Scalar(a)]).is_float()
+            && crate::autograd::no_grad(|| self.eq(0)?.any()?.item::<bool>())?
+        {
             return Err(zero_divisor("rremainder"));
         }
         pointwise(Pointwise::Remainder, &[Arg::Scalar(a), Arg::Tensor(self)], &[])
@@ -507,7 +518,9 @@ impl Tensor {
     pub fn clamp<'a>(&self, min: impl Into<Arg<'a>>, max: impl Into<Arg<'a>>) -> Result<Tensor> {
         self.not_bool("clamp")?;
         match (min.into(), max.into()) {
-            (Arg::Scalar(lo), Arg::Scalar(hi)) if self.dtype().is_float() => self.clamp_between(lo.to_f64(), hi.to_f64()),
+            (Arg::Scalar(lo), Arg::Scalar(hi)) if self.dtype().is_float() => {
+                self.clamp_between(lo.to_f64(), hi.to_f64())
+            }
             (min, max) => pointwise(Pointwise::Clamp, &[Arg::Tensor(self), min, max], &[]),
         }
     }
@@ -575,7 +588,9 @@ impl Tensor {
     pub fn addcdiv(&self, a: &Tensor, b: &Tensor, value: f64) -> Result<Tensor> {
         let args = [Arg::Tensor(self), Arg::Tensor(a), Arg::Tensor(b)];
         if !result_type(&args).is_float() {
-            return Err(Error::dtype("addcdiv: integer division with addcdiv is not supported; use floats, or addcmul with a reciprocal"));
+            return Err(Error::dtype(
+                "addcdiv: integer division with addcdiv is not supported; use floats, or addcmul with a reciprocal",
+            ));
         }
         pointwise(Pointwise::Addcdiv, &args, &[value])
     }
@@ -696,7 +711,11 @@ impl Tensor {
     pub fn masked_fill_<'a>(&self, mask: &Tensor, value: impl Into<Arg<'a>>) -> Result<&Tensor> {
         let filled = self.masked_fill(mask, value)?;
         if filled.shape() != self.shape() {
-            return Err(Error::shape(format!("masked_fill_: mask {:?} is larger than the tensor {:?}", mask.shape(), self.shape())));
+            return Err(Error::shape(format!(
+                "masked_fill_: mask {:?} is larger than the tensor {:?}",
+                mask.shape(),
+                self.shape()
+            )));
         }
         self.copy_(&filled)
     }
@@ -706,7 +725,10 @@ impl Tensor {
         if self.dtype().is_float() {
             return Ok(());
         }
-        Err(Error::dtype(format!("{name}: expected a floating point tensor, got {}; convert it with to_dtype", self.dtype())))
+        Err(Error::dtype(format!(
+            "{name}: expected a floating point tensor, got {}; convert it with to_dtype",
+            self.dtype()
+        )))
     }
 
     /// A row with two inputs and parameters; losses use it.

@@ -272,7 +272,7 @@ impl Tensor {
                 self.rank()
             )));
         }
-        if num_groups == 0 || self.shape()[1] % num_groups != 0 {
+        if num_groups == 0 || !self.shape()[1].is_multiple_of(num_groups) {
             return Err(Error::shape(format!(
                 "{name}: expected number of channels in input to be divisible by num_groups, but got input of shape {:?} and \
                  num_groups={num_groups}",

@@ -46,7 +46,7 @@ impl Tensor {
     /// # Ok::<(), rushlight_core::Error>(())
     /// ```
     pub fn pad(&self, padding: &[isize], mode: PadMode) -> Result<Tensor> {
-        if padding.len() % 2 != 0 || padding.len() / 2 > self.rank() {
+        if !padding.len().is_multiple_of(2) || padding.len() / 2 > self.rank() {
             return Err(Error::value(format!(
                 "pad: padding {padding:?} must have two entries per padded dimension, of at most {} for shape {:?}",
                 self.rank(),

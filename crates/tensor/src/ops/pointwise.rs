@@ -46,7 +46,10 @@ fn dtypes(op: Pointwise, common: DType) -> Result<(DType, DType)> {
         Class::Test if common.is_float() => (common.compute(), DType::Bool),
         Class::Test => (DType::F32, DType::Bool),
         Class::Bits if common.is_float() => {
-            return Err(Error::dtype(format!("{}: not implemented for {common}; it takes integers and bool", op.name())));
+            return Err(Error::dtype(format!(
+                "{}: not implemented for {common}; it takes integers and bool",
+                op.name()
+            )));
         }
         Class::Bits => (common.compute(), common),
     })
@@ -84,7 +87,13 @@ pub(crate) fn pointwise(op: Pointwise, args: &[Arg], params: &[f64]) -> Result<T
 }
 
 /// [`pointwise`] with the dtypes decided by the caller.
-pub(crate) fn pointwise_as(op: Pointwise, args: &[Arg], params: &[f64], compute: DType, dtype: DType) -> Result<Tensor> {
+pub(crate) fn pointwise_as(
+    op: Pointwise,
+    args: &[Arg],
+    params: &[f64],
+    compute: DType,
+    dtype: DType,
+) -> Result<Tensor> {
     let (first, alike) = survey(op.name(), args)?;
     let out = if alike {
         let out = first.uninit_like(first.shape(), dtype)?;
@@ -169,10 +178,14 @@ pub(crate) fn pointwise_inplace(op: Pointwise, x: &Tensor, others: &[Arg], param
         Some(mut backward) => {
             x.0.storage.bump_version();
             backward.save_output(x);
-            x.new_history(name, edges, Box::new(move |ctx, grads| match grads.into_iter().next().flatten() {
-                Some(dy) => backward.run(ctx, &dy),
-                None => Ok(Grads::new()),
-            }));
+            x.new_history(
+                name,
+                edges,
+                Box::new(move |ctx, grads| match grads.into_iter().next().flatten() {
+                    Some(dy) => backward.run(ctx, &dy),
+                    None => Ok(Grads::new()),
+                }),
+            );
         }
     }
     Ok(())
@@ -213,7 +226,11 @@ impl Backward {
     ) -> Result<Self> {
         let reads = &READS[op as usize];
         // All that any wanted derivative reads.
-        let mask = args.iter().zip(reads).filter(|(a, _)| a.tensor().is_some_and(|t| t.requires_grad())).fold(0, |m, (_, r)| m | r.mask);
+        let mask = args
+            .iter()
+            .zip(reads)
+            .filter(|(a, _)| a.tensor().is_some_and(|t| t.requires_grad()))
+            .fold(0, |m, (_, r)| m | r.mask);
         let shape = out.map(|o| o.shape());
         let mut tensor = 0;
         let inputs = args
@@ -227,7 +244,11 @@ impl Backward {
                         let kept = if read { Kept::Tensor(save(tensor)?) } else { Kept::Nothing };
                         tensor += 1;
                         let full = shape.unwrap_or_else(|| args[0].tensor().map_or(t.shape(), |x| x.shape()));
-                        Input { dtype: t.dtype(), shape: (t.shape() != full).then(|| Box::new(Dims::from_slice(t.shape()))), kept }
+                        Input {
+                            dtype: t.dtype(),
+                            shape: (t.shape() != full).then(|| Box::new(Dims::from_slice(t.shape()))),
+                            kept,
+                        }
                     }
                 })
             })
@@ -336,7 +357,10 @@ impl Backward {
 pub(crate) fn select(condition: &Tensor, a: Arg, b: Arg) -> Result<Tensor> {
     let name = "where";
     if condition.dtype() != DType::Bool {
-        return Err(Error::dtype(format!("{name}: expected condition to be a bool tensor, but got {}", condition.dtype())));
+        return Err(Error::dtype(format!(
+            "{name}: expected condition to be a bool tensor, but got {}",
+            condition.dtype()
+        )));
     }
     let dtype = result_type(&[a, b]);
     let args = [Arg::Tensor(condition), a, b];
@@ -346,13 +370,16 @@ pub(crate) fn select(condition: &Tensor, a: Arg, b: Arg) -> Result<Tensor> {
     if out.numel() > 0 {
         let stretched = stretch(&args, &shape)?;
         let ops = operands(&args, &stretched);
-        let Operand::Tensor(condition) = ops[0] else { return Err(Error::value("where: the condition must be a tensor")) };
+        let Operand::Tensor(condition) = ops[0] else {
+            return Err(Error::value("where: the condition must be a tensor"));
+        };
         out.backend().select(condition, ops[1], ops[2], out.view())?;
     }
     let inputs = tensors(&[a, b]);
     if dtype.is_float() && recording(&inputs) {
         let condition = Saved::input(condition);
-        let shapes: [Option<(Dims, DType)>; 2] = [a, b].map(|x| x.tensor().map(|t| (Dims::from_slice(t.shape()), t.dtype())));
+        let shapes: [Option<(Dims, DType)>; 2] =
+            [a, b].map(|x| x.tensor().map(|t| (Dims::from_slice(t.shape()), t.dtype())));
         record(name, &inputs, &out, move |ctx, dy| {
             let condition = ctx.get(&condition)?;
             let mut grads = Grads::new();
@@ -363,7 +390,11 @@ pub(crate) fn select(condition: &Tensor, a: Arg, b: Arg) -> Result<Tensor> {
                     continue;
                 }
                 let zero = Arg::Scalar(Scalar::Float(0.0));
-                let g = if i == 0 { select(&condition, Arg::Tensor(dy), zero)? } else { select(&condition, zero, Arg::Tensor(dy))? };
+                let g = if i == 0 {
+                    select(&condition, Arg::Tensor(dy), zero)?
+                } else {
+                    select(&condition, zero, Arg::Tensor(dy))?
+                };
                 grads.push(Some(g.sum_to_size(shape)?.to_dtype(*dtype)?));
             }
             Ok(grads)

@@ -18,7 +18,7 @@ fn words(dtype: DType, distribution: Distribution) -> u64 {
 impl Tensor {
     fn fill_random(&self, distribution: Distribution, generator: &Generator) -> Result<()> {
         // Rounded up to whole blocks of four words, pairs of normals included.
-        let stream = generator.reserve((self.numel() as u64 + 1) / 2 * 2 * words(self.dtype(), distribution));
+        let stream = generator.reserve((self.numel() as u64).div_ceil(2) * 2 * words(self.dtype(), distribution));
         if self.numel() > 0 {
             self.backend().random(distribution, stream, self.view())?;
         }
@@ -45,7 +45,8 @@ impl Tensor {
         options: Options,
     ) -> Result<Tensor> {
         let dtype = options.dtype_or(default);
-        if !dtype.is_float() && !matches!(distribution, Distribution::Integers { .. } | Distribution::Bernoulli { .. }) {
+        if !dtype.is_float() && !matches!(distribution, Distribution::Integers { .. } | Distribution::Bernoulli { .. })
+        {
             return Err(Error::dtype(format!("{name}: not implemented for {dtype}; it makes floats")));
         }
         let out = options.uninit(shape, default)?;
@@ -79,7 +80,11 @@ impl Tensor {
     }
 
     /// [`Tensor::randn`] from a generator of one's own.
-    pub fn randn_from(generator: &Generator, shape: impl AsRef<[usize]>, options: impl Into<Options>) -> Result<Tensor> {
+    pub fn randn_from(
+        generator: &Generator,
+        shape: impl AsRef<[usize]>,
+        options: impl Into<Options>,
+    ) -> Result<Tensor> {
         let normal = Distribution::Normal { mean: 0.0, std: 1.0 };
         Tensor::random("randn", shape.as_ref(), normal, DType::F32, generator, options.into())
     }
@@ -87,7 +92,9 @@ impl Tensor {
     /// Integers in `[low, high)`, `int64` unless said otherwise.
     pub fn randint(low: i64, high: i64, shape: impl AsRef<[usize]>, options: impl Into<Options>) -> Result<Tensor> {
         if low >= high {
-            return Err(Error::value(format!("randint: expects 'low' to be less than 'high', but got {low} >= {high}")));
+            return Err(Error::value(format!(
+                "randint: expects 'low' to be less than 'high', but got {low} >= {high}"
+            )));
         }
         let integers = Distribution::Integers { low, high };
         Tensor::random("randint", shape.as_ref(), integers, DType::I64, default_generator(), options.into())
@@ -118,7 +125,9 @@ impl Tensor {
     pub fn uniform_(&self, low: f64, high: f64) -> Result<&Tensor> {
         self.needs_float("uniform_")?;
         if !(low <= high && (high - low).is_finite()) {
-            return Err(Error::value(format!("uniform_: expects to return a [from, to) range, but found from={low} > to={high}")));
+            return Err(Error::value(format!(
+                "uniform_: expects to return a [from, to) range, but found from={low} > to={high}"
+            )));
         }
         self.random_inplace("uniform_", Distribution::Uniform { low, high })
     }
@@ -157,7 +166,8 @@ impl Tensor {
         if no_grad(|| std.lt(0.0)?.any()?.item::<bool>())? {
             return Err(Error::value("normal: expects all elements of std >= 0.0"));
         }
-        let shape = rushlight_core::layout::broadcast_shapes(mean.shape(), std.shape()).map_err(|e| e.within("normal"))?;
+        let shape =
+            rushlight_core::layout::broadcast_shapes(mean.shape(), std.shape()).map_err(|e| e.within("normal"))?;
         let noise = Tensor::randn(&shape, (mean.dtype().promote(std.dtype()), mean.device()))?;
         noise.mul(std)?.add(mean)
     }
@@ -166,7 +176,10 @@ impl Tensor {
     pub fn multinomial(&self, count: usize, replacement: bool) -> Result<Tensor> {
         self.needs_float("multinomial")?;
         if self.rank() == 0 || self.rank() > 2 {
-            return Err(Error::shape(format!("multinomial: expects a 1- or 2-dimensional tensor, got shape {:?}", self.shape())));
+            return Err(Error::shape(format!(
+                "multinomial: expects a 1- or 2-dimensional tensor, got shape {:?}",
+                self.shape()
+            )));
         }
         let classes = self.shape()[self.rank() - 1];
         if count == 0 || (!replacement && count > classes) {
@@ -186,7 +199,9 @@ impl Tensor {
             }
             if !replacement {
                 if p.gt(0.0)?.sum_dims(&[-1], false)?.lt(count as i64)?.any()?.item::<bool>()? {
-                    return Err(Error::value(format!("multinomial: a row has fewer than {count} categories with positive probability")));
+                    return Err(Error::value(format!(
+                        "multinomial: a row has fewer than {count} categories with positive probability"
+                    )));
                 }
                 // The largest of p / exponential noise: a draw without replacement.
                 let noise = p.rand_like()?.rsub(1.0)?.log()?.neg()?;

@@ -218,7 +218,9 @@ impl Tensor {
         match self.rank() {
             0 | 1 => Ok(self.clone()),
             2 => self.transpose(0, 1),
-            n => Err(Error::shape(format!("t() expects a tensor with <= 2 dimensions, but self is {n}D; use transpose or permute"))),
+            n => Err(Error::shape(format!(
+                "t() expects a tensor with <= 2 dimensions, but self is {n}D; use transpose or permute"
+            ))),
         }
     }
 
@@ -279,8 +281,12 @@ impl Tensor {
         for (i, &d) in shape.iter().enumerate() {
             let size = match (d, i.checked_sub(lead)) {
                 (-1, Some(own)) if own < self.rank() => self.shape()[own],
-                _ => usize::try_from(d)
-                    .map_err(|_| Error::shape(format!("expand: size {d} at dimension {i} is not allowed for shape {:?}", self.shape())))?,
+                _ => usize::try_from(d).map_err(|_| {
+                    Error::shape(format!(
+                        "expand: size {d} at dimension {i} is not allowed for shape {:?}",
+                        self.shape()
+                    ))
+                })?,
             };
             sizes.push(size);
         }
@@ -308,7 +314,9 @@ impl Tensor {
         let size = self.shape()[dim];
         let first = if start < 0 { start + size as isize } else { start };
         if first < 0 || first as usize > size || length > size - first as usize {
-            return Err(Error::index(format!("narrow: start ({start}) + length ({length}) exceeds dimension size ({size})")));
+            return Err(Error::index(format!(
+                "narrow: start ({start}) + length ({length}) exceeds dimension size ({size})"
+            )));
         }
         self.picking_view("narrow", move |l| l.slice(dim, first as usize, length, 1))
     }
@@ -338,7 +346,9 @@ impl Tensor {
         let dim = self.dim(dim)?;
         let size = self.shape()[dim] as isize;
         if !(-size..size).contains(&index) {
-            return Err(Error::index(format!("select: index {index} is out of bounds for dimension {dim} with size {size}")));
+            return Err(Error::index(format!(
+                "select: index {index} is out of bounds for dimension {dim} with size {size}"
+            )));
         }
         let index = if index < 0 { index + size } else { index } as usize;
         self.picking_view("select", move |l| l.select(dim, index))
@@ -358,7 +368,9 @@ impl Tensor {
         let dim = self.dim(dim)?;
         let have = self.shape().get(dim).copied().unwrap_or(1);
         if size > have {
-            return Err(Error::value(format!("unfold: maximum size for tensor at dimension {dim} is {have} but size is {size}")));
+            return Err(Error::value(format!(
+                "unfold: maximum size for tensor at dimension {dim} is {have} but size is {size}"
+            )));
         }
         if step == 0 {
             return Err(Error::value("unfold: step must be positive"));
@@ -375,7 +387,8 @@ impl Tensor {
         }
         let base = self.layout();
         let end = layout.span()?;
-        if !base.is_contiguous() || offset < base.offset() || (layout.numel() > 0 && end > base.offset() + base.numel()) {
+        if !base.is_contiguous() || offset < base.offset() || (layout.numel() > 0 && end > base.offset() + base.numel())
+        {
             return Err(Error::unsupported(
                 "as_strided: recording it needs a contiguous tensor whose own elements it stays within; call contiguous() first",
             ));

@@ -1,7 +1,7 @@
 //! Every kind of operand: strides, broadcasting, dtypes, numbers, sizes, in place.
 
-use crate::pointwise::testing::Array;
 use crate::pointwise::{pointwise, pointwise_grad, select};
+use crate::testing::Array;
 use rushlight_core::{DType, Layout, Operand, Pointwise, Scalar};
 
 /// Layouts of a shape: plain, transposed, with gaps, and with each dimension in turn expanded.
@@ -64,8 +64,8 @@ fn strides_and_broadcasting() {
                     out.view(),
                 )
                 .unwrap();
-                let want: Vec<f64> = a.values().iter().zip(b.values()).map(|(a, b)| a - b).collect();
-                assert_eq!(out.values(), want, "{la:?} {lb:?} {lo:?}");
+                let want: Vec<f64> = a.to_f64().iter().zip(b.to_f64()).map(|(a, b)| a - b).collect();
+                assert_eq!(out.to_f64(), want, "{la:?} {lb:?} {lo:?}");
             }
         }
     }
@@ -108,7 +108,7 @@ fn numbers_are_operands() {
             out.view(),
         )
         .unwrap();
-        assert_eq!(out.values(), (0..n).map(|i| -3.0 * i as f64).collect::<Vec<_>>());
+        assert_eq!(out.to_f64(), (0..n).map(|i| -3.0 * i as f64).collect::<Vec<_>>());
         let mask = Array::new(DType::Bool, &[n], |_| 0.0);
         pointwise(
             Pointwise::Lt,

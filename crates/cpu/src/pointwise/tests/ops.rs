@@ -2,8 +2,8 @@
 
 use crate::isa::{self, Level, Portable};
 use crate::lane::Lane;
-use crate::pointwise::testing::Array;
 use crate::pointwise::{pointwise, pointwise_grad};
+use crate::testing::Array;
 use rushlight_core::rows::*;
 use rushlight_core::{DType, Operand, Pointwise};
 
