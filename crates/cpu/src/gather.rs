@@ -247,7 +247,12 @@ mod tests {
                         *place = match op {
                             Scatter::Set => v,
                             Scatter::Add => *place + v,
-                            Scatter::Mul => *place * v,
+                            Scatter::Mul if dtype.is_float() => *place * v,
+                            // Wraps at every step, as the dtype does.
+                            Scatter::Mul => {
+                                let product = (*place as i64).wrapping_mul(v as i64);
+                                rushlight_core::with_dtype!(dtype, T => T::from_i64(product).to_f64())
+                            }
                             Scatter::Max => place.max(v),
                             Scatter::Min => place.min(v),
                         };

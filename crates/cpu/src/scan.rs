@@ -360,6 +360,7 @@ mod tests {
 
     #[test]
     fn long_lines_columns_and_special_values_at_every_level() {
+        let _turn = crate::testing::turn();
         let mut rng = Rng(11);
         let v: Vec<f64> = (0..200_000).map(|_| rng.value()).collect();
         let detected = isa::level();

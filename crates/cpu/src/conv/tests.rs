@@ -210,6 +210,7 @@ fn shapes() -> Vec<Conv> {
 
 #[test]
 fn every_level_and_dtype_agrees_with_a_plain_loop() {
+    let _turn = crate::testing::turn();
     let _guard = PROCESS.lock().unwrap_or_else(|e| e.into_inner());
     for level in isa::Level::ALL {
         isa::force(level);
@@ -251,6 +252,7 @@ fn large_images_are_cut_and_many_channels_stay_accurate() {
 
 #[test]
 fn the_number_of_threads_does_not_change_a_bit() {
+    let _turn = crate::testing::turn();
     let _guard = PROCESS.lock().unwrap_or_else(|e| e.into_inner());
     let before = pool::num_threads();
     let mut r = Random(11);

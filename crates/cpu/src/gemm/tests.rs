@@ -4,10 +4,6 @@ use super::*;
 use crate::isa::Level;
 use half::{bf16, f16};
 use rushlight_core::{Element, with_dtype};
-use std::sync::Mutex;
-
-/// Levels, bf16 paths and thread counts are set for the whole process: tests that change them take turns.
-static SETTINGS: Mutex<()> = Mutex::new(());
 
 struct Random(u64);
 
@@ -189,7 +185,7 @@ const DTYPES: [DType; 9] =
 
 /// Calls `f` with every level, bf16 path and 2 threads set, and puts the settings back.
 fn with_each_engine(mut f: impl FnMut()) {
-    let _guard = SETTINGS.lock().unwrap_or_else(|e| e.into_inner());
+    let _turn = crate::testing::turn();
     let before = isa::level();
     pool::set_num_threads(2);
     for level in Level::ALL {
@@ -295,7 +291,7 @@ fn a_shared_right_side_is_folded_into_the_rows() {
 
 #[test]
 fn the_number_of_threads_does_not_show() {
-    let _guard = SETTINGS.lock().unwrap_or_else(|e| e.into_inner());
+    let _turn = crate::testing::turn();
     let before = pool::num_threads();
     for (batch, m, n, k) in [
         (1, 150, 210, 500),

@@ -289,6 +289,7 @@ mod tests {
 
     #[test]
     fn long_lines_columns_and_nan_at_every_level() {
+        let _turn = crate::testing::turn();
         let detected = isa::level();
         for level in Level::ALL {
             isa::force(level);

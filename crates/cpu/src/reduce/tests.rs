@@ -139,6 +139,7 @@ fn all_ops_dtypes_and_layouts() {
 /// Every strategy: long rows, wide and narrow columns, pieces, gathered rows and tiles; at every level.
 #[test]
 fn strategies_at_every_level() {
+    let _turn = crate::testing::turn();
     let shapes: [(&[usize], &[bool]); 11] = [
         (&[10_000], &[true]),
         (&[150_000], &[true]),
@@ -271,6 +272,7 @@ fn expanded_inputs_and_strided_outputs() {
 
 #[test]
 fn results_do_not_depend_on_threads() {
+    let _turn = crate::testing::turn();
     let mut rng = Rng(12);
     let before = crate::pool::num_threads();
     let shapes: [(&[usize], &[bool]); 4] = [

@@ -8,8 +8,8 @@ use crate::float::Float;
 use crate::{isa, pool};
 use std::sync::{Mutex, MutexGuard};
 
-/// Level and thread count belong to the whole process: tests that set them take turns.
-fn turn() -> MutexGuard<'static, ()> {
+/// Level and thread count belong to the whole process: tests that set them, or depend on them bit for bit, take turns.
+pub fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(|e| e.into_inner())
 }
@@ -27,19 +27,12 @@ pub fn at_every_level(test: impl Fn()) {
 pub fn with_any_threads<R: PartialEq>(result: impl Fn() -> R) {
     let _turn = turn();
     let before = pool::num_threads();
-    // A test elsewhere may change the level in between; then the comparison says nothing.
-    for _ in 0..10 {
-        let level = isa::level();
-        pool::set_num_threads(1);
-        let one = result();
-        pool::set_num_threads(3);
-        let three = result();
-        pool::set_num_threads(before);
-        if isa::level() == level {
-            assert!(one == three, "the result depends on the number of threads");
-            return;
-        }
-    }
+    pool::set_num_threads(1);
+    let one = result();
+    pool::set_num_threads(3);
+    let three = result();
+    pool::set_num_threads(before);
+    assert!(one == three, "the result depends on the number of threads");
 }
 
 /// Reproducible numbers in ±`scale`.

@@ -396,7 +396,7 @@ fn conv(
         let padded = padding[i].checked_mul(2).and_then(|p| p.checked_add(sizes[i]));
         // Engines keep padded lines, whatever the stride makes of them.
         if padded.is_none_or(|padded| padded > i32::MAX as usize) {
-            return Err(Error::value(format!(
+            return Err(Error::shape(format!(
                 "{op}: input of size {:?} with padding {:?} is larger than {} in a dimension",
                 x.shape(),
                 &padding[3 - dims..],

@@ -61,6 +61,9 @@ impl Sizes {
         if out.contains(&0) {
             return Err(Error::value(format!("{op}: non-positive {what} is not supported")));
         }
+        if out.iter().any(|&size| size > i32::MAX as usize) {
+            return Err(Error::value(format!("{op}: {what} must not be larger than {}", i32::MAX)));
+        }
         Ok(out)
     }
 }

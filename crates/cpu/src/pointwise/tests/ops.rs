@@ -194,6 +194,7 @@ fn every_derivative() {
 /// One test for all levels, since the level is the process's.
 #[test]
 fn every_op_dtype_and_level() {
+    let _turn = crate::testing::turn();
     let before = isa::level();
     for level in Level::ALL {
         isa::force(level);

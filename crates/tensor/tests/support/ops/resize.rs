@@ -15,7 +15,7 @@ fn interpolate(a: &Args) -> Result<Tensor> {
         Some("nearest-exact") => InterpolateMode::NearestExact,
         Some("linear") => InterpolateMode::Linear,
         Some("bilinear") => InterpolateMode::Bilinear,
-        Some(other) => return Err(Error::value(format!("mode {other}"))),
+        Some(other) => return Err(Error::value(format!("unknown interpolation mode '{other}'"))),
     };
     let align = if a.has(KEYWORD, "align_corners") { Some(a.flag(KEYWORD, "align_corners", false)?) } else { None };
     let recompute = a.flag(KEYWORD, "recompute_scale_factor", false)?;
