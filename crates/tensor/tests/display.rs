@@ -53,11 +53,11 @@ fn names_the_op_a_tensor_came_from() {
 #[test]
 fn long_suffixes_get_a_line_of_their_own() {
     let x = Tensor::full([13], 0.25).unwrap().requires_grad_(true).unwrap();
-    let row = vec!["0.2500"; 9].join(", ");
-    let rest = vec!["0.2500"; 4].join(", ");
+    let row = ["0.2500"; 9].join(", ");
+    let rest = ["0.2500"; 4].join(", ");
     assert_eq!(x.to_string(), format!("tensor([{row},\n        {rest}], requires_grad=True)"));
     let x = Tensor::full([8], 0.25).unwrap().requires_grad_(true).unwrap();
-    let row = vec!["0.2500"; 8].join(", ");
+    let row = ["0.2500"; 8].join(", ");
     assert_eq!(x.to_string(), format!("tensor([{row}],\n       requires_grad=True)"));
 }
 
