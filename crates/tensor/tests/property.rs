@@ -142,7 +142,7 @@ fn apply(step: &Step, t: &Tensor, m: &Model) -> Option<(Result<Tensor>, Model)> 
         }
         Step::Reshape(d) => {
             let n = m.data.len();
-            let divisor = (1..=d.max(1)).rev().find(|d| n % d == 0)?;
+            let divisor = (1..=d.max(1)).rev().find(|d| n.is_multiple_of(*d))?;
             let shape = vec![divisor, n / divisor];
             (t.reshape(&shape), Model { shape, data: m.data.clone() })
         }
