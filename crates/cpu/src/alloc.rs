@@ -5,7 +5,7 @@
 //! what overflows those lists, in one shared cache. Blocks of 2 MiB and more are mapped on huge pages.
 //!
 //! The cache never raises the resident peak: before memory is taken from the system, the blocks unused for longest are given back
-//! until what is held stays within [`SLACK`] of the most ever in use.
+//! until what is held stays within `SLACK` of the most ever in use.
 
 use rushlight_core::backend::MemoryStats;
 use rushlight_core::{Error, Result};

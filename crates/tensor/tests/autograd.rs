@@ -168,7 +168,7 @@ fn in_place_ops_have_their_derivatives() {
         y.add_(&xs[0])?;
         Ok(vec![y.square()?])
     };
-    gradcheck(chain, &[x.clone()], 1e-6, 1e-6, 1e-6).unwrap();
+    gradcheck(chain, std::slice::from_ref(&x), 1e-6, 1e-6, 1e-6).unwrap();
     gradgradcheck(chain, &[x], 1e-6, 1e-6, 1e-6).unwrap();
 }
 
@@ -385,10 +385,10 @@ fn custom_functions_are_differentiated_twice() {
     let x = leaf(&[1.5, -0.5]);
     let y = apply(Cube, &[&x]).unwrap().remove(0);
     assert_eq!(y.grad_fn().as_deref(), Some("CubeBackward"));
-    gradcheck(|xs| apply(Cube, &[&xs[0]]), &[x.clone()], 1e-6, 1e-6, 1e-6).unwrap();
-    gradgradcheck(|xs| apply(Cube, &[&xs[0]]), &[x.clone()], 1e-6, 1e-6, 1e-6).unwrap();
-    gradcheck(|xs| apply(ExpAndSign, &[&xs[0]]), &[x.clone()], 1e-6, 1e-6, 1e-6).unwrap();
-    gradgradcheck(|xs| apply(ExpAndSign, &[&xs[0]]), &[x.clone()], 1e-6, 1e-6, 1e-6).unwrap();
+    gradcheck(|xs| apply(Cube, &[&xs[0]]), std::slice::from_ref(&x), 1e-6, 1e-6, 1e-6).unwrap();
+    gradgradcheck(|xs| apply(Cube, &[&xs[0]]), std::slice::from_ref(&x), 1e-6, 1e-6, 1e-6).unwrap();
+    gradcheck(|xs| apply(ExpAndSign, &[&xs[0]]), std::slice::from_ref(&x), 1e-6, 1e-6, 1e-6).unwrap();
+    gradgradcheck(|xs| apply(ExpAndSign, &[&xs[0]]), std::slice::from_ref(&x), 1e-6, 1e-6, 1e-6).unwrap();
     assert!(!apply(ExpAndSign, &[&x]).unwrap()[1].requires_grad());
     no_grad(|| assert!(!apply(Cube, &[&x]).unwrap()[0].requires_grad()));
 }

@@ -1,4 +1,4 @@
-//! Op rows: every pointwise op of the library is one row of [`table`], with one meaning for all engines.
+//! Op rows: every pointwise op of the library is one row of the table in `table.rs`, with one meaning for all engines.
 //!
 //! A row says the op's class (which decides dtypes), its inputs and parameters, its value and the derivative by each input:
 //!

@@ -1,6 +1,6 @@
 //! Reductions over any dimensions of any layout.
 //!
-//! The loops are split into kept and reduced ones ([`plan`]) and one of two strategies is taken: *rows* folds neighbouring elements
+//! The loops are split into kept and reduced ones (`plan`) and one of two strategies is taken: *rows* folds neighbouring elements
 //! of one output at a time, *tiles* folds rows of many outputs at once. Where memory order suits neither, elements are first gathered
 //! into a small buffer. How the work is cut depends on the shape alone, so results do not depend on the number of threads.
 
