@@ -19,7 +19,6 @@ const PLANE: usize = 24;
 const GRAIN: usize = 1 << 15;
 
 /// Channels normalised, scaled and shifted. `mean` and `rstd` (`[channels]`) are written when training (biased variance), else read.
-#[allow(clippy::too_many_arguments)]
 pub fn batch_norm(
     spec: &BatchNorm,
     x: View,
@@ -50,7 +49,6 @@ pub fn batch_norm(
 }
 
 /// Its gradients; those not asked for are `None`.
-#[allow(clippy::too_many_arguments)]
 pub fn batch_norm_backward(
     spec: &BatchNorm,
     dy: View,
@@ -161,7 +159,6 @@ unsafe fn forward<T: Float>(
 
 /// # Safety
 /// As for [`forward`]; `dx` overlaps nothing.
-#[allow(clippy::too_many_arguments)]
 unsafe fn backward<T: Float>(
     spec: &BatchNorm,
     dy: *const T,

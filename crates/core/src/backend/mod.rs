@@ -98,7 +98,7 @@ pub trait Backend: Send + Sync + 'static {
     fn reduce(&self, op: Reduce, x: View, reduced: &[bool], out: View) -> Result<()>;
     /// Best value along `dim` and its index (`i64`); both outputs have size 1 there. `dim` is not empty.
     fn arg_reduce(&self, op: ArgReduce, x: View, dim: usize, values: View, indices: View) -> Result<()>;
-    /// Running reduction along `dim`; `indices` is there for `Max` and `Min`.
+    /// Running reduction along `dim`, into `x`'s dtype or, from integers and `bool`, `i64`; `indices` is there for `Max` and `Min`.
     fn scan(&self, op: Scan, x: View, dim: usize, out: View, indices: Option<View>) -> Result<()>;
 
     // ---- order

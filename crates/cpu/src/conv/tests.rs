@@ -27,7 +27,6 @@ impl Random {
 }
 
 /// A convolution over the last `dims` dimensions; `None` when the kernel does not fit.
-#[allow(clippy::too_many_arguments)]
 fn conv(
     dtype: DType,
     batch: usize,

@@ -178,10 +178,10 @@ impl Tensor {
         Tensor::full_with([], value, value.dtype())
     }
 
-    /// Memory with whatever it holds.
+    /// A tensor whose values are not to be relied on; `float32` unless said otherwise. They are zeros: nobody reads another's freed
+    /// memory.
     pub fn empty(shape: impl AsRef<[usize]>, options: impl Into<Options>) -> Result<Tensor> {
-        // Zeroed all the same: reading another's freed memory must not be possible.
-        Tensor::full_with(shape, 0, options)
+        Tensor::zeros_with(shape, options)
     }
 
     /// All zeros, `float32`.
