@@ -9,6 +9,7 @@ mod display;
 mod expr;
 mod memory;
 mod ops;
+pub mod state;
 mod tensor;
 
 pub use arg::{Arg, result_type};

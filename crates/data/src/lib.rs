@@ -1,0 +1,1 @@
+//! Data loading: datasets, samplers, the loader, transforms, tokenizers.

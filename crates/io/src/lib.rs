@@ -1,0 +1,1 @@
+//! File formats: safetensors, PyTorch's `.pt`, NumPy's `npy` and `npz`.

@@ -1,0 +1,1 @@
+//! Neural networks: modules, layers, losses, initialisation.

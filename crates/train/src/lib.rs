@@ -1,0 +1,1 @@
+//! Training runs: checkpoints that lose nothing.
