@@ -79,6 +79,23 @@ pub fn normal_(tensor: &Tensor, mean: f64, std: f64) -> Result<()> {
     no_grad(|| tensor.normal_(mean, std).map(|_| ()))
 }
 
+/// Glorot and Bengio's uniform: keeps the variance in both directions on average.
+pub fn xavier_uniform_(tensor: &Tensor, gain: f64) -> Result<()> {
+    let bound = 3f64.sqrt() * xavier_std(tensor, gain)?;
+    uniform_(tensor, -bound, bound)
+}
+
+/// Glorot and Bengio's normal.
+pub fn xavier_normal_(tensor: &Tensor, gain: f64) -> Result<()> {
+    normal_(tensor, 0.0, xavier_std(tensor, gain)?)
+}
+
+fn xavier_std(tensor: &Tensor, gain: f64) -> Result<f64> {
+    let (fan_in, fan_out) = fan_in_and_fan_out(tensor)?;
+    // A tensor without elements has no fans, and takes any deviation.
+    Ok(gain * (2.0 / (fan_in + fan_out).max(1) as f64).sqrt())
+}
+
 /// He et al.'s uniform: what `Linear` and convolutions start from, with `Nonlinearity::LeakyRelu(√5)`.
 pub fn kaiming_uniform_(tensor: &Tensor, mode: FanMode, nonlinearity: Nonlinearity) -> Result<()> {
     if tensor.numel() == 0 {
