@@ -1,6 +1,6 @@
 //! What every layer's builder has.
 
-/// `dtype` and `device` for a builder with a field `options`.
+/// `dtype`, `device` and both as `options` for a builder with a field `options`.
 macro_rules! factory_options {
     ($builder:ty) => {
         impl $builder {
@@ -13,6 +13,12 @@ macro_rules! factory_options {
             /// Where the parameters live, on the CPU unless said otherwise.
             pub fn device(mut self, device: rushlight_core::Device) -> Self {
                 self.options = self.options.device(device);
+                self
+            }
+
+            /// Dtype and device at once, as layers made of layers hand them on.
+            pub fn options(mut self, options: impl Into<rushlight_tensor::Options>) -> Self {
+                self.options = options.into();
                 self
             }
         }

@@ -15,7 +15,7 @@ use rushlight_tensor::{Options, Tensor};
 /// assert_eq!(layer.repr(), "Linear(in_features=20, out_features=1, bias=True)");
 /// # Ok::<(), rushlight_core::Error>(())
 /// ```
-#[derive(Module)]
+#[derive(Clone, Module)]
 #[module(extra_repr = "Linear::settings")]
 pub struct Linear {
     /// `[out_features, in_features]`.
