@@ -30,11 +30,13 @@
 // `#[derive(Module)]` names this crate.
 extern crate self as rushlight_nn;
 
+mod attention;
 mod factory;
 pub mod init;
 mod linear;
 mod module;
 
+pub use attention::{InProjection, MultiheadAttention, MultiheadAttentionBuilder, MultiheadAttentionOptions};
 pub(crate) use factory::factory_options;
 pub use linear::{Linear, LinearBuilder};
 pub use module::{Buffer, Field, Forward, LoadReport, Member, MemberMut, Module, Parameter, Summary, To, Training};
