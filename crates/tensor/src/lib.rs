@@ -3,6 +3,7 @@
 //! [`Tensor`] is dynamic in shape, dtype and device. Ops are methods with PyTorch's names; each returns a [`Result`](rushlight_core::Result).
 //! [`autograd`] steers recording and differentiation.
 
+mod amp;
 mod arg;
 pub mod autograd;
 mod display;
@@ -12,6 +13,7 @@ mod ops;
 pub mod state;
 mod tensor;
 
+pub use amp::{AutocastGuard, autocast, autocast_dtype, set_autocast, without_autocast};
 pub use arg::{Arg, result_type};
 pub use display::{PrintOptions, printoptions, set_printoptions};
 pub use memory::{empty_cache, memory_stats, reset_peak_memory, synchronize};
