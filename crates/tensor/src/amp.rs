@@ -53,7 +53,9 @@ pub(crate) fn enter(dtype: Option<DType>) -> AutocastGuard {
 pub fn set_autocast(dtype: Option<DType>) -> Result<AutocastGuard> {
     match dtype {
         None | Some(DType::BF16 | DType::F16) => Ok(enter(dtype)),
-        Some(other) => Err(Error::dtype(format!("autocast: only bfloat16 and float16 are lower precisions, not {other}"))),
+        Some(other) => {
+            Err(Error::dtype(format!("autocast: only bfloat16 and float16 are lower precisions, not {other}")))
+        }
     }
 }
 
@@ -125,7 +127,10 @@ impl Policy {
             return x.to_dtype(self.0);
         }
         let known = CASTS.with_borrow(|casts| {
-            casts.get(&x.id()).filter(|c| c.version == x.version() && c.result.dtype() == self.0).map(|c| c.result.clone())
+            casts
+                .get(&x.id())
+                .filter(|c| c.version == x.version() && c.result.dtype() == self.0)
+                .map(|c| c.result.clone())
         });
         if let Some(result) = known {
             return Ok(result);

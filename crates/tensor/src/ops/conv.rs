@@ -4,8 +4,8 @@
 //! ops over one description. Each is linear in both operands, and each one's derivatives are the other two.
 
 use super::sizes::Sizes;
-use crate::{Tensor, amp};
 use crate::autograd::{Saved, no_grad, record, recording};
+use crate::{Tensor, amp};
 use rushlight_core::backend::Conv;
 use rushlight_core::smallvec::{SmallVec, smallvec};
 use rushlight_core::{Dims, Error, Result};

@@ -3,8 +3,8 @@
 use super::loss::Reduction;
 use super::math::where_;
 use super::norm::wide;
-use crate::{Tensor, amp};
 use crate::autograd::{Saved, no_grad, record, recording};
+use crate::{Tensor, amp};
 use rushlight_core::backend::CrossEntropy;
 use rushlight_core::smallvec::smallvec;
 use rushlight_core::{DType, Dims, Error, Result};

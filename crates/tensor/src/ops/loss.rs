@@ -1,8 +1,8 @@
 //! Losses that compare a prediction with a target element by element.
 
 use super::math::where_;
-use crate::{Tensor, amp};
 use crate::autograd::no_grad;
+use crate::{Tensor, amp};
 use rushlight_core::backend::Reduce;
 use rushlight_core::smallvec::{SmallVec, smallvec};
 use rushlight_core::{Error, Pointwise, Result};
@@ -97,7 +97,9 @@ impl Tensor {
         reduction: Reduction,
     ) -> Result<Tensor> {
         if let Some(cast) = amp::full() {
-            return cast.run(|| cast.of(self)?.binary_cross_entropy(&cast.of(target)?, cast.of_option(weight)?.as_ref(), reduction));
+            return cast.run(|| {
+                cast.of(self)?.binary_cross_entropy(&cast.of(target)?, cast.of_option(weight)?.as_ref(), reduction)
+            });
         }
         let name = "binary_cross_entropy";
         self.needs_float(name)?;
@@ -248,7 +250,8 @@ impl Tensor {
         reduction: Reduction,
     ) -> Result<Tensor> {
         if let Some(cast) = amp::full() {
-            return cast.run(|| cast.of(self)?.margin_ranking_loss(&cast.of(other)?, &cast.of(target)?, margin, reduction));
+            return cast
+                .run(|| cast.of(self)?.margin_ranking_loss(&cast.of(other)?, &cast.of(target)?, margin, reduction));
         }
         let loss = target.neg()?.mul(&self.sub(other)?)?.add(margin)?.clamp_min(0.0)?;
         reduction.apply("margin_ranking_loss", loss)
@@ -274,7 +277,8 @@ impl Tensor {
         reduction: Reduction,
     ) -> Result<Tensor> {
         if let Some(cast) = amp::full() {
-            return cast.run(|| cast.of(self)?.cosine_embedding_loss(&cast.of(other)?, &cast.of(target)?, margin, reduction));
+            return cast
+                .run(|| cast.of(self)?.cosine_embedding_loss(&cast.of(other)?, &cast.of(target)?, margin, reduction));
         }
         let name = "cosine_embedding_loss";
         let rank = target.rank();
@@ -305,7 +309,9 @@ impl Tensor {
         reduction: Reduction,
     ) -> Result<Tensor> {
         if let Some(cast) = amp::full() {
-            return cast.run(|| cast.of(self)?.triplet_margin_loss(&cast.of(positive)?, &cast.of(negative)?, options, reduction));
+            return cast.run(|| {
+                cast.of(self)?.triplet_margin_loss(&cast.of(positive)?, &cast.of(negative)?, options, reduction)
+            });
         }
         let name = "triplet_margin_loss";
         if self.rank() != positive.rank() || self.rank() != negative.rank() {

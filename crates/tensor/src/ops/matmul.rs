@@ -1,7 +1,7 @@
 //! Matrix products. Strided operands go to the engine as they are; derivatives are products of transposed views.
 
-use crate::{Tensor, amp};
 use crate::autograd::{Saved, record, recording};
+use crate::{Tensor, amp};
 use rushlight_core::backend::{Activation, MatMul};
 use rushlight_core::layout::{Nest, broadcast_shapes};
 use rushlight_core::smallvec::{SmallVec, smallvec};

@@ -1,10 +1,10 @@
 //! Cholesky and QR.
 
 use super::{batched, check_matrices, check_square, run, sizes, symmetric};
-use crate::{Tensor, amp};
 use crate::autograd::{Saved, record, record_many, recording};
 use crate::cat;
 use crate::ops::linalg::SolveTriangular;
+use crate::{Tensor, amp};
 use rushlight_core::backend::Linalg;
 use rushlight_core::smallvec::smallvec;
 use rushlight_core::{Dims, Error, Result};

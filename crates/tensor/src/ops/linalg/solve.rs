@@ -1,8 +1,8 @@
 //! Determinants, inverses and systems of equations.
 
 use super::{batched, check_matrices, check_square, run, scaled, sizes};
-use crate::{Tensor, amp};
 use crate::autograd::{Saved, no_grad, record, record_many, recording};
+use crate::{Tensor, amp};
 use rushlight_core::backend::Linalg;
 use rushlight_core::layout::broadcast_shapes;
 use rushlight_core::smallvec::smallvec;

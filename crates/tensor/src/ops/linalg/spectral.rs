@@ -1,8 +1,8 @@
 //! Singular and eigenvalues.
 
 use super::{batched, check_matrices, check_square, run, sizes};
-use crate::{Tensor, amp};
 use crate::autograd::{Grads, Saved, record_many, recording};
+use crate::{Tensor, amp};
 use rushlight_core::Result;
 use rushlight_core::backend::Linalg;
 use rushlight_core::smallvec::smallvec;
