@@ -35,9 +35,15 @@ mod factory;
 pub mod init;
 mod linear;
 mod module;
+mod transformer;
 
 pub use attention::{InProjection, MultiheadAttention, MultiheadAttentionBuilder, MultiheadAttentionOptions};
 pub(crate) use factory::factory_options;
 pub use linear::{Linear, LinearBuilder};
 pub use module::{Buffer, Field, Forward, LoadReport, Member, MemberMut, Module, Parameter, Summary, To, Training};
 pub use rushlight_derive::Module;
+pub use transformer::{
+    DecoderMasks, EncoderMasks, Transformer, TransformerActivation, TransformerBuilder, TransformerDecoder,
+    TransformerDecoderBuilder, TransformerDecoderLayer, TransformerDecoderLayerBuilder, TransformerEncoder,
+    TransformerEncoderBuilder, TransformerEncoderLayer, TransformerEncoderLayerBuilder, TransformerMasks,
+};
