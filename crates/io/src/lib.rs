@@ -89,7 +89,11 @@ pub fn load_with(path: impl AsRef<Path>, options: &LoadOptions) -> Result<Value>
         if bytes.starts_with(b"PK") {
             let archive = zip::Archive::open(&source)?;
             let is_npz = !archive.entries.is_empty() && archive.entries.keys().all(|name| name.ends_with(".npy"));
-            return if is_npz { Ok(npz::load_source(&source, options)?.into()) } else { pt::load_source(&source, options) };
+            return if is_npz {
+                Ok(npz::load_source(&source, options)?.into())
+            } else {
+                pt::load_source(&source, options)
+            };
         }
         if bytes.get(8) == Some(&b'{') {
             return Ok(safetensors::SafeTensors::parse(source)?.tensors()?.into());

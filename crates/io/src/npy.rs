@@ -50,7 +50,9 @@ pub(crate) fn load_source(source: &Source) -> Result<Tensor> {
 pub(crate) fn parse(source: &Source, place: Range<usize>) -> Result<Tensor> {
     let bytes = &source.bytes()[place.clone()];
     let short = || Error::io("the array is cut short");
-    let rest = bytes.strip_prefix(MAGIC).ok_or_else(|| Error::io("it is not a .npy file: it does not begin with \\x93NUMPY"))?;
+    let rest = bytes
+        .strip_prefix(MAGIC)
+        .ok_or_else(|| Error::io("it is not a .npy file: it does not begin with \\x93NUMPY"))?;
     let (&[major, _minor], rest) = rest.split_first_chunk().ok_or_else(short)?;
     let (length, rest) = match major {
         1 => rest.split_first_chunk().map(|(n, rest)| (usize::from(u16::from_le_bytes(*n)), rest)),

@@ -3,8 +3,8 @@
 use crate::source::Source;
 use crate::zip::{Archive, Entry, Method, Writer};
 use crate::{LoadOptions, npy, sink};
-use miniz_oxide::inflate::core::{DecompressorOxide, decompress, inflate_flags};
 use miniz_oxide::inflate::TINFLStatus;
+use miniz_oxide::inflate::core::{DecompressorOxide, decompress, inflate_flags};
 use rushlight_core::{Error, Result};
 use rushlight_tensor::Tensor;
 use rushlight_tensor::state::StateDict;
@@ -36,7 +36,8 @@ pub(crate) fn load_source(source: &Source, options: &LoadOptions) -> Result<Stat
     let mut inflatable = options.max_inflated.unwrap_or_else(|| (source.len() as u64).saturating_mul(64).max(1 << 30));
     let mut tensors = StateDict::new();
     for (name, entry) in &archive.entries {
-        let tensor = array(source, entry, options, &mut inflatable).map_err(|e| e.within(&format!("entry '{name}'")))?;
+        let tensor =
+            array(source, entry, options, &mut inflatable).map_err(|e| e.within(&format!("entry '{name}'")))?;
         tensors.insert(name.strip_suffix(".npy").unwrap_or(name).to_string(), tensor);
     }
     Ok(tensors)

@@ -61,8 +61,7 @@ pub fn from_bytes(bytes: &[u8]) -> Result<Value> {
 /// [`AtomicFile`](crate::atomic::AtomicFile) with [`write`] and commit it.
 pub fn save(value: &Value, path: impl AsRef<Path>) -> Result<()> {
     let path = path.as_ref();
-    sink::save(path, |out| write::write(value, out))
-        .map_err(|e| e.within(&format!("pt::save '{}'", path.display())))
+    sink::save(path, |out| write::write(value, out)).map_err(|e| e.within(&format!("pt::save '{}'", path.display())))
 }
 
 /// Writes a value as `torch.save` would, to anything that takes bytes in order.

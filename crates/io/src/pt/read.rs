@@ -55,8 +55,14 @@ pub(crate) fn load(source: &Source, options: &LoadOptions) -> Result<Value> {
         },
     };
     let pickle = stored("data.pkl", bytes, archive.get(&format!("{root}/data.pkl"))?)?;
-    let mut reader =
-        Reader { source, archive: &archive, root, order, storages: HashMap::new(), encoded_left: 4096 + 2 * pickle.len() };
+    let mut reader = Reader {
+        source,
+        archive: &archive,
+        root,
+        order,
+        storages: HashMap::new(),
+        encoded_left: 4096 + 2 * pickle.len(),
+    };
     let (arena, result) = machine::run(pickle, &mut reader)?;
     // Memo references let a small pickle spell a huge value: a list of lists of lists. What honest files share is small.
     let budget = 4096usize.saturating_add(pickle.len().saturating_mul(4));
@@ -176,12 +182,16 @@ impl World for Reader<'_> {
                 }
                 Object::Tensor(data.detach().requires_grad_(truth(arena, grad)?)?)
             }
-            (RebuildFromType, &[inner, class, args, _state]) => match (arena.get(inner), arena.get(class), arena.get(args)) {
-                (&Object::Global(inner), &Object::Global(Class), Object::Tuple(args)) if inner != RebuildFromType => {
-                    return self.call(arena, inner, args);
+            (RebuildFromType, &[inner, class, args, _state]) => {
+                match (arena.get(inner), arena.get(class), arena.get(args)) {
+                    (&Object::Global(inner), &Object::Global(Class), Object::Tuple(args))
+                        if inner != RebuildFromType =>
+                    {
+                        return self.call(arena, inner, args);
+                    }
+                    _ => return Err(corrupt("a tensor of a class of its own")),
                 }
-                _ => return Err(corrupt("a tensor of a class of its own")),
-            },
+            }
             (function, args) => {
                 return Err(corrupt(format_args!("a call of {function:?} with {} arguments", args.len())));
             }
@@ -246,9 +256,8 @@ impl Reader<'_> {
         if *made_as != dtype {
             return Err(Error::unsupported(format!("storage '{}' is used with two dtypes", loaded.key)));
         }
-        let tensor =
-            source::tensor(memory, &dims(arena, sizes)?, &dims(arena, strides)?, size(arena, offset)?, dtype)
-                .map_err(|e| e.within(&format!("a tensor over storage '{}'", loaded.key)))?;
+        let tensor = source::tensor(memory, &dims(arena, sizes)?, &dims(arena, strides)?, size(arena, offset)?, dtype)
+            .map_err(|e| e.within(&format!("a tensor over storage '{}'", loaded.key)))?;
         Ok(Object::Tensor(if requires_grad { tensor.requires_grad_(true)? } else { tensor }))
     }
 }
@@ -301,7 +310,9 @@ fn no_metadata(arena: &Arena, metadata: &[Ref]) -> Result<()> {
 }
 
 fn unknown_dtype(name: &str) -> Error {
-    Error::dtype(format!("the file holds a tensor of '{name}', a dtype that is not supported; convert it before saving"))
+    Error::dtype(format!(
+        "the file holds a tensor of '{name}', a dtype that is not supported; convert it before saving"
+    ))
 }
 
 fn too_large() -> Error {

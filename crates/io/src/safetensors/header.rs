@@ -36,11 +36,10 @@ impl Header {
             .split_first_chunk::<8>()
             .ok_or_else(|| Error::io(format!("the file has {} bytes: too short for a header", file.len())))?;
         let length = u64::from_le_bytes(*length);
-        let json = usize::try_from(length)
-            .ok()
-            .filter(|&n| n <= MAX_HEADER)
-            .and_then(|n| rest.get(..n))
-            .ok_or_else(|| Error::io(format!("a header of {length} bytes does not fit the file of {} bytes", file.len())))?;
+        let json =
+            usize::try_from(length).ok().filter(|&n| n <= MAX_HEADER).and_then(|n| rest.get(..n)).ok_or_else(|| {
+                Error::io(format!("a header of {length} bytes does not fit the file of {} bytes", file.len()))
+            })?;
         let mut parser = serde_json::Deserializer::from_slice(json);
         let header = HeaderSeed
             .deserialize(&mut parser)
@@ -77,7 +76,9 @@ impl Header {
             }
         }
         if position != bytes {
-            return Err(Error::io(format!("the tensors need {position} bytes, but the file has {bytes} of them: it was cut short or damaged")));
+            return Err(Error::io(format!(
+                "the tensors need {position} bytes, but the file has {bytes} of them: it was cut short or damaged"
+            )));
         }
         Ok(())
     }
@@ -180,13 +181,18 @@ pub(super) fn encode(tensors: &[(&str, &Tensor)], order: &[usize], metadata: &Me
         let (name, dtype, shape) = (quote(name), name_of(tensor.dtype()), tensor.shape());
         let shape: Vec<String> = shape.iter().map(usize::to_string).collect();
         let shape = shape.join(",");
-        out.extend(format!("{comma}{name}:{{\"dtype\":\"{dtype}\",\"shape\":[{shape}],\"data_offsets\":[{begin},{end}]}}").bytes());
+        out.extend(
+            format!("{comma}{name}:{{\"dtype\":\"{dtype}\",\"shape\":[{shape}],\"data_offsets\":[{begin},{end}]}}")
+                .bytes(),
+        );
     }
     out.push(b'}');
     out.resize(out.len().next_multiple_of(ALIGN), b' ');
     let length = out.len() - 8;
     if length > MAX_HEADER {
-        return Err(Error::value(format!("names and metadata make a header of {length} bytes; the format allows {MAX_HEADER}")));
+        return Err(Error::value(format!(
+            "names and metadata make a header of {length} bytes; the format allows {MAX_HEADER}"
+        )));
     }
     out[..8].copy_from_slice(&(length as u64).to_le_bytes());
     Ok(out)

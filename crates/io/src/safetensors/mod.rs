@@ -18,20 +18,20 @@ mod shards;
 
 pub use shards::{load_sharded, load_sharded_with, save_sharded};
 
+use crate::LoadOptions;
 use crate::sink;
 use crate::source::{self, ByteOrder, Source};
-use crate::LoadOptions;
 use header::Header;
-use indexmap::IndexMap;
 use rushlight_core::{DType, Error, Result, Storage, layout};
 use rushlight_tensor::Tensor;
 use rushlight_tensor::state::StateDict;
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 /// Text beside the tensors.
-pub type Metadata = IndexMap<String, String>;
+pub type Metadata = BTreeMap<String, String>;
 
 /// An open file whose tensors are made when asked for.
 ///
@@ -100,7 +100,10 @@ impl SafeTensors {
         let found = self.header.tensors.get_full(name);
         found.map(|(index, _, info)| (index, info)).ok_or_else(|| {
             let known: Vec<&str> = self.names().take(10).collect();
-            Error::value(format!("safetensors: no tensor '{name}'; the file has {} such as {known:?}", self.storages.len()))
+            Error::value(format!(
+                "safetensors: no tensor '{name}'; the file has {} such as {known:?}",
+                self.storages.len()
+            ))
         })
     }
 
@@ -154,7 +157,9 @@ pub fn load(path: impl AsRef<Path>) -> Result<StateDict> {
 pub fn load_with(path: impl AsRef<Path>, options: &LoadOptions) -> Result<StateDict> {
     let path = path.as_ref();
     let within = |e: Error| e.within(&format!("safetensors::load '{}'", path.display()));
-    SafeTensors::parse(Source::open(path, options.mmap).map_err(within)?).and_then(|file| file.tensors()).map_err(within)
+    SafeTensors::parse(Source::open(path, options.mmap).map_err(within)?)
+        .and_then(|file| file.tensors())
+        .map_err(within)
 }
 
 /// Writes tensors to a file, first beside `path`, then in its place. Tensors that share memory are written apart.

@@ -14,7 +14,6 @@ const END64: u32 = 0x0606_4b50;
 const LOCATOR64: u32 = 0x0706_4b50;
 
 const LOCAL_LEN: usize = 30;
-const CENTRAL_LEN: usize = 46;
 const END_LEN: usize = 22;
 const END64_LEN: usize = 56;
 const LOCATOR64_LEN: usize = 20;
