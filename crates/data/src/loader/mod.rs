@@ -137,7 +137,7 @@ impl<B> Stateful for DataLoader<B> {
     fn state(&self) -> Result<Value> {
         let place = *self.place.lock().unwrap_or_else(PoisonError::into_inner);
         let (len, sampler_seed) = match &self.source {
-            Source::Indexed { batches, .. } => (Some(batches.len()), batches.seed()),
+            Source::Indexed { batches, .. } => (Some(batches.len()), batches.order_seed()),
             Source::Streamed(_) => (None, None),
         };
         let mut state = Dict::new();
@@ -169,7 +169,7 @@ impl<B> Stateful for DataLoader<B> {
                 )));
             }
             if let Some(seed) = sampler_seed {
-                sampler.set_seed(seed);
+                sampler.set_order_seed(seed);
             }
         }
         self.seed = seed;

@@ -39,11 +39,11 @@ impl<S: Sampler<Item = usize>> Sampler for BatchSampler<S> {
         })))
     }
 
-    fn seed(&self) -> Option<u64> {
-        self.sampler.seed()
+    fn order_seed(&self) -> Option<u64> {
+        self.sampler.order_seed()
     }
 
-    fn set_seed(&mut self, seed: u64) {
-        self.sampler.set_seed(seed);
+    fn set_order_seed(&mut self, seed: u64) {
+        self.sampler.set_order_seed(seed);
     }
 }

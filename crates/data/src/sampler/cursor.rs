@@ -84,7 +84,7 @@ impl<S: Sampler> Stateful for Cursor<S> {
         let mut state = Dict::new();
         state.insert("epoch".into(), Value::Int(self.epoch as i64));
         state.insert("position".into(), self.position.into());
-        state.insert("seed".into(), self.sampler.seed().map(seed_to_value).unwrap_or(Value::None));
+        state.insert("seed".into(), self.sampler.order_seed().map(seed_to_value).unwrap_or(Value::None));
         Ok(state.into())
     }
 
@@ -97,7 +97,7 @@ impl<S: Sampler> Stateful for Cursor<S> {
             )));
         }
         if let Some(seed) = seed_from_value(state.get("seed")?)? {
-            self.sampler.set_seed(seed);
+            self.sampler.set_order_seed(seed);
         }
         (self.epoch, self.position, self.open) = (epoch as u64, position, None);
         Ok(())

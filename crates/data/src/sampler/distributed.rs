@@ -73,11 +73,11 @@ impl Sampler for DistributedSampler {
         })
     }
 
-    fn seed(&self) -> Option<u64> {
+    fn order_seed(&self) -> Option<u64> {
         Some(self.seed)
     }
 
-    fn set_seed(&mut self, seed: u64) {
+    fn set_order_seed(&mut self, seed: u64) {
         self.seed = seed;
     }
 }

@@ -48,12 +48,12 @@ pub trait Sampler: Send + Sync {
     fn iter(&self, epoch: u64) -> Result<Indices<Self::Item>>;
 
     /// The seed the order follows from, of samplers that have one. It is all that must be saved to have the same order again.
-    fn seed(&self) -> Option<u64> {
+    fn order_seed(&self) -> Option<u64> {
         None
     }
 
     /// Sets the seed, of samplers that have one.
-    fn set_seed(&mut self, seed: u64) {
+    fn set_order_seed(&mut self, seed: u64) {
         let _ = seed;
     }
 
@@ -74,11 +74,11 @@ impl<S: Sampler + ?Sized> Sampler for Box<S> {
     fn iter(&self, epoch: u64) -> Result<Indices<S::Item>> {
         (**self).iter(epoch)
     }
-    fn seed(&self) -> Option<u64> {
-        (**self).seed()
+    fn order_seed(&self) -> Option<u64> {
+        (**self).order_seed()
     }
-    fn set_seed(&mut self, seed: u64) {
-        (**self).set_seed(seed);
+    fn set_order_seed(&mut self, seed: u64) {
+        (**self).set_order_seed(seed);
     }
 }
 

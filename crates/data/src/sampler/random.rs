@@ -78,11 +78,11 @@ impl Sampler for RandomSampler {
         Ok(Box::new(first.into_iter().chain(later).take(count)))
     }
 
-    fn seed(&self) -> Option<u64> {
+    fn order_seed(&self) -> Option<u64> {
         Some(self.seed)
     }
 
-    fn set_seed(&mut self, seed: u64) {
+    fn set_order_seed(&mut self, seed: u64) {
         self.seed = seed;
     }
 }
@@ -125,11 +125,11 @@ impl Sampler for SubsetRandomSampler {
         Ok(Box::new(order.into_iter().map(move |i| indices[i])))
     }
 
-    fn seed(&self) -> Option<u64> {
+    fn order_seed(&self) -> Option<u64> {
         Some(self.seed)
     }
 
-    fn set_seed(&mut self, seed: u64) {
+    fn set_order_seed(&mut self, seed: u64) {
         self.seed = seed;
     }
 }

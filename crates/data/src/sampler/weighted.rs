@@ -92,11 +92,11 @@ impl Sampler for WeightedRandomSampler {
         Ok(Box::new(times.into_iter().map(|(_, i)| i)))
     }
 
-    fn seed(&self) -> Option<u64> {
+    fn order_seed(&self) -> Option<u64> {
         Some(self.seed)
     }
 
-    fn set_seed(&mut self, seed: u64) {
+    fn set_order_seed(&mut self, seed: u64) {
         self.seed = seed;
     }
 }

@@ -78,10 +78,11 @@ impl Transform for RandomResizedCrop {
         // The middle, in the nearest shape allowed.
         let shape = width as f64 / height.max(1) as f64;
         let (low, high) = self.range.ratio;
+        let fitted = |side: f64, whole: usize| (side.round_ties_even() as usize).max(1).min(whole);
         let area = if shape < low {
-            Size2d { height: ((width as f64 / low).round_ties_even() as usize).min(height), width }
+            Size2d { height: fitted(width as f64 / low, height), width }
         } else if shape > high {
-            Size2d { height, width: ((height as f64 * high).round_ties_even() as usize).min(width) }
+            Size2d { height, width: fitted(height as f64 * high, width) }
         } else {
             Size2d { height, width }
         };
