@@ -1,14 +1,17 @@
 //! `#[derive(Module)]`: a struct's fields as the members of a module.
 
 use proc_macro2::{Span, TokenStream};
-use quote::{format_ident, quote};
+use quote::{ToTokens, format_ident, quote};
 use syn::spanned::Spanned;
 use syn::{Data, DeriveInput, Error, Fields, LitStr, Member, Path, Result};
 
 /// Implements `Module` for a struct: fields that are parameters, buffers or modules become its members, numbers and strings are skipped.
+/// Also implements `Stateful`, so that checkpoints take it.
 ///
 /// - `#[module(skip)]` on a field of another type leaves it out.
 /// - `#[module(rename = "…")]` on a field gives it another name in the state dict.
+/// - `#[module(type_name = "path")]` on the struct names a function `fn(&Self) -> &'static str` for its name when printed, in place of the
+///   struct's.
 /// - `#[module(extra_repr = "path")]` on the struct names a function `fn(&Self) -> String` for its settings when printed.
 /// - `#[module(crate = "path")]` on the struct says where the traits are, if not in `rushlight::nn`.
 #[proc_macro_derive(Module, attributes(module))]
@@ -47,7 +50,10 @@ fn expand(input: &DeriveInput) -> Result<TokenStream> {
         bounds.push(quote!(#ty: #nn::Field));
     }
     let ident = &input.ident;
-    let type_name = ident.to_string();
+    let type_name = match options.type_name {
+        Some(path) => quote!(#path(self)),
+        None => ident.to_string().into_token_stream(),
+    };
     let (generics, arguments, clause) = input.generics.split_for_impl();
     // A struct without type parameters gets its errors at the fields instead.
     let clause = if input.generics.type_params().next().is_none() {
@@ -82,29 +88,46 @@ fn expand(input: &DeriveInput) -> Result<TokenStream> {
 
             #extra
         }
+
+        impl #generics #nn::Stateful for #ident #arguments #clause {
+            fn state(&self) -> #nn::__private::Result<#nn::__private::Value> {
+                #nn::__private::state(self)
+            }
+
+            fn load_state(&mut self, state: &#nn::__private::Value) -> #nn::__private::Result<()> {
+                #nn::__private::load_state(self, state)
+            }
+        }
     })
 }
 
+/// Our own crates below the façade, which cannot name it.
+const BELOW: [&str; 6] =
+    ["rushlight-nn", "rushlight-optim", "rushlight-data", "rushlight-io", "rushlight-dist", "rushlight-train"];
+
 struct StructOptions {
     nn: Path,
+    type_name: Option<Path>,
     extra_repr: Option<Path>,
 }
 
 fn struct_options(input: &DeriveInput) -> Result<StructOptions> {
-    // Our own crates below the façade cannot name it.
-    let below = std::env::var("CARGO_PKG_NAME").is_ok_and(|name| name.starts_with("rushlight-"));
+    let below = std::env::var("CARGO_PKG_NAME").is_ok_and(|name| BELOW.contains(&name.as_str()));
     let mut options = StructOptions {
         nn: if below { syn::parse_quote!(::rushlight_nn) } else { syn::parse_quote!(::rushlight::nn) },
+        type_name: None,
         extra_repr: None,
     };
     for attribute in input.attrs.iter().filter(|a| a.path().is_ident("module")) {
         attribute.parse_nested_meta(|meta| {
             if meta.path.is_ident("crate") {
                 options.nn = meta.value()?.parse::<LitStr>()?.parse()?;
+            } else if meta.path.is_ident("type_name") {
+                options.type_name = Some(meta.value()?.parse::<LitStr>()?.parse()?);
             } else if meta.path.is_ident("extra_repr") {
                 options.extra_repr = Some(meta.value()?.parse::<LitStr>()?.parse()?);
             } else {
-                return Err(meta.error("on a struct, `module` takes `crate` or `extra_repr`"));
+                return Err(meta.error("on a struct, `module` takes `crate`, `type_name` or `extra_repr`"));
             }
             Ok(())
         })?;

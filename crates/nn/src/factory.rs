@@ -1,9 +1,15 @@
 //! What every layer's builder has.
 
-/// `dtype`, `device` and both as `options` for a builder with a field `options`.
+/// `dtype`, `device` and both as `options` for a builder with a field `options`, perhaps generic over the number of dimensions.
 macro_rules! factory_options {
-    ($builder:ty) => {
-        impl $builder {
+    ($builder:ident) => {
+        $crate::factory_options!([] $builder);
+    };
+    ($builder:ident<$dims:ident>) => {
+        $crate::factory_options!([const $dims: usize] $builder<$dims>);
+    };
+    ([$($generic:tt)*] $builder:ty) => {
+        impl<$($generic)*> $builder {
             /// The dtype of the parameters, `float32` unless said otherwise.
             pub fn dtype(mut self, dtype: rushlight_core::DType) -> Self {
                 self.options = self.options.dtype(dtype);

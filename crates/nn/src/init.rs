@@ -50,8 +50,9 @@ pub fn fan_in_and_fan_out(tensor: &Tensor) -> Result<(usize, usize)> {
             tensor.shape()
         )));
     };
-    let field: usize = receptive.iter().product();
-    Ok((inputs * field, outputs * field))
+    // A tensor without elements may have sizes whose product no number holds.
+    let with_field = |n: usize| receptive.iter().fold(n, |product, &size| product.saturating_mul(size));
+    Ok((with_field(*inputs), with_field(*outputs)))
 }
 
 /// All zeros.
@@ -93,18 +94,25 @@ pub fn xavier_normal_(tensor: &Tensor, gain: f64) -> Result<()> {
 fn xavier_std(tensor: &Tensor, gain: f64) -> Result<f64> {
     let (fan_in, fan_out) = fan_in_and_fan_out(tensor)?;
     // A tensor without elements has no fans, and takes any deviation.
-    Ok(gain * (2.0 / (fan_in + fan_out).max(1) as f64).sqrt())
+    Ok(gain * (2.0 / fan_in.saturating_add(fan_out).max(1) as f64).sqrt())
 }
 
 /// He et al.'s uniform: what `Linear` and convolutions start from, with `Nonlinearity::LeakyRelu(√5)`.
 pub fn kaiming_uniform_(tensor: &Tensor, mode: FanMode, nonlinearity: Nonlinearity) -> Result<()> {
-    if tensor.numel() == 0 {
-        return Ok(());
-    }
+    let bound = 3f64.sqrt() * kaiming_std(tensor, mode, nonlinearity)?;
+    uniform_(tensor, -bound, bound)
+}
+
+/// He et al.'s normal.
+pub fn kaiming_normal_(tensor: &Tensor, mode: FanMode, nonlinearity: Nonlinearity) -> Result<()> {
+    normal_(tensor, 0.0, kaiming_std(tensor, mode, nonlinearity)?)
+}
+
+fn kaiming_std(tensor: &Tensor, mode: FanMode, nonlinearity: Nonlinearity) -> Result<f64> {
     let (fan_in, fan_out) = fan_in_and_fan_out(tensor)?;
     let fan = if mode == FanMode::FanIn { fan_in } else { fan_out };
-    let bound = 3f64.sqrt() * calculate_gain(nonlinearity) / (fan as f64).sqrt();
-    uniform_(tensor, -bound, bound)
+    // A tensor without elements may have no fan, and takes any deviation.
+    Ok(calculate_gain(nonlinearity) / (fan.max(1) as f64).sqrt())
 }
 
 /// A bias of `len` elements as linear and convolutional layers start: uniform within 1/√(fan in of the weight).

@@ -200,10 +200,42 @@ pub trait Forward: Module {
     fn forward(&self, input: &Tensor) -> Result<Tensor>;
 }
 
+/// A boxed module is that module: parts of several kinds can be in one list.
+impl<M: Module + ?Sized> Module for Box<M> {
+    fn type_name(&self) -> &'static str {
+        (**self).type_name()
+    }
+
+    fn members<'a>(&'a self, visit: &mut dyn FnMut(&str, Member<'a>)) {
+        (**self).members(visit);
+    }
+
+    fn members_mut<'a>(&'a mut self, visit: &mut dyn FnMut(&str, MemberMut<'a>)) {
+        (**self).members_mut(visit);
+    }
+
+    fn extra_repr(&self) -> String {
+        (**self).extra_repr()
+    }
+}
+
+impl<F: Forward + ?Sized> Forward for Box<F> {
+    fn forward(&self, input: &Tensor) -> Result<Tensor> {
+        (**self).forward(input)
+    }
+}
+
 impl dyn Module {
-    /// This module as a `T`, if it is one.
+    /// This module as a `T`, if it is one or a box of one.
     pub fn downcast_ref<T: Module>(&self) -> Option<&T> {
-        (self as &dyn Any).downcast_ref()
+        let any = self as &dyn Any;
+        if let Some(boxed) = any.downcast_ref::<Box<dyn Module>>() {
+            return boxed.as_ref().downcast_ref();
+        }
+        if let Some(boxed) = any.downcast_ref::<Box<dyn Forward>>() {
+            return (boxed.as_ref() as &dyn Module).downcast_ref();
+        }
+        any.downcast_ref().or_else(|| any.downcast_ref::<Box<T>>().map(Box::as_ref))
     }
 
     /// Calls `f` with every module in here, children first, then this one: `net.apply(…)` of PyTorch.
