@@ -84,15 +84,19 @@ impl Remote {
         if begun && self.checksum.verify(part).is_ok() {
             return Ok(());
         }
-        let mut fetched = run_tools(url, part);
-        if begun && fetched.as_ref().is_err_and(|e| e.kind() == ErrorKind::Unsupported) {
+        let attempt = || run_tools(url, part).and_then(|()| self.checksum.verify(part));
+        // The server cannot go on from the middle, or the beginning was of something else.
+        let spoilt = |e: &Error| matches!(e.kind(), ErrorKind::Unsupported | ErrorKind::Value);
+        let mut fetched = attempt();
+        if begun && fetched.as_ref().is_err_and(spoilt) {
             fs::remove_file(part).map_err(|e| failed("remove", part, &e))?;
-            fetched = run_tools(url, part);
+            fetched = attempt();
         }
-        fetched?;
-        self.checksum.verify(part).inspect_err(|_| {
-            // It would only spoil the next fetch; the error to report is the checksum's.
-            let _ = fs::remove_file(part);
+        fetched.inspect_err(|e| {
+            if spoilt(e) {
+                // It would only spoil the next fetch; the error to report is the one there is.
+                let _ = fs::remove_file(part);
+            }
         })
     }
 }
