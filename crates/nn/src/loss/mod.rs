@@ -2,9 +2,14 @@
 
 mod classification;
 mod define;
+mod margin;
 mod regression;
 
 pub use classification::{BCELoss, BCEWithLogitsLoss, CrossEntropyLoss, NLLLoss};
+pub use margin::{
+    CosineEmbeddingLoss, HingeEmbeddingLoss, MarginRankingLoss, MultiLabelMarginLoss, MultiLabelSoftMarginLoss,
+    MultiMarginLoss, SoftMarginLoss, TripletMarginLoss,
+};
 pub use regression::{GaussianNLLLoss, HuberLoss, KLDivLoss, L1Loss, MSELoss, PoissonNLLLoss, SmoothL1Loss};
 
 use define::losses;
