@@ -81,9 +81,9 @@ pub(crate) use factory::factory_options;
 pub use fold::{Fold, Unfold};
 pub use linear::{Linear, LinearBuilder};
 pub use loss::{
-    BCELoss, BCEWithLogitsLoss, CosineEmbeddingLoss, CrossEntropyLoss, GaussianNLLLoss, HingeEmbeddingLoss, HuberLoss,
+    BCELoss, BCEWithLogitsLoss, CTCLoss, CosineEmbeddingLoss, CrossEntropyLoss, GaussianNLLLoss, HingeEmbeddingLoss, HuberLoss,
     KLDivLoss, L1Loss, MSELoss, MarginRankingLoss, MultiLabelMarginLoss, MultiLabelSoftMarginLoss, MultiMarginLoss,
-    NLLLoss, PoissonNLLLoss, SmoothL1Loss, SoftMarginLoss, TripletMarginLoss,
+    NLLLoss, PoissonNLLLoss, SmoothL1Loss, SoftMarginLoss, TripletMarginLoss, ctc_loss,
 };
 pub use module::{Buffer, Field, Forward, LoadReport, Member, MemberMut, Module, Parameter, Summary, To, Training};
 pub use norm::{
