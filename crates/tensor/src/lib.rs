@@ -5,14 +5,17 @@
 
 mod arg;
 pub mod autograd;
+mod clip;
 mod display;
 mod expr;
+pub mod foreach;
 mod memory;
 mod ops;
 pub mod state;
 mod tensor;
 
 pub use arg::{Arg, result_type};
+pub use clip::{NormOptions, clip_grad_norm_, clip_grad_norm_with, clip_grad_value_, get_total_norm};
 pub use display::{PrintOptions, printoptions, set_printoptions};
 pub use memory::{empty_cache, memory_stats, reset_peak_memory, synchronize};
 pub use ops::attention::AttentionOptions;
