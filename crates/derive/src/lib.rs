@@ -1,1 +1,163 @@
-//! `#[derive(Module)]`.
+//! `#[derive(Module)]`: a struct's fields as the members of a module.
+
+use proc_macro2::{Span, TokenStream};
+use quote::{ToTokens, format_ident, quote};
+use syn::spanned::Spanned;
+use syn::{Data, DeriveInput, Error, Fields, LitStr, Member, Path, Result};
+
+/// Implements `Module` for a struct: fields that are parameters, buffers or modules become its members, numbers and strings are skipped.
+/// Also implements `Stateful`, so that checkpoints take it.
+///
+/// - `#[module(skip)]` on a field of another type leaves it out.
+/// - `#[module(rename = "…")]` on a field gives it another name in the state dict.
+/// - `#[module(type_name = "path")]` on the struct names a function `fn(&Self) -> &'static str` for its name when printed, in place of the
+///   struct's.
+/// - `#[module(extra_repr = "path")]` on the struct names a function `fn(&Self) -> String` for its settings when printed.
+/// - `#[module(crate = "path")]` on the struct says where the traits are, if not in `rushlight::nn`.
+#[proc_macro_derive(Module, attributes(module))]
+pub fn derive_module(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
+    let input = syn::parse_macro_input!(input as DeriveInput);
+    expand(&input).unwrap_or_else(Error::into_compile_error).into()
+}
+
+fn expand(input: &DeriveInput) -> Result<TokenStream> {
+    let Data::Struct(data) = &input.data else {
+        return Err(Error::new(
+            input.ident.span(),
+            "Module can be derived for structs; for an enum, implement `members` and `members_mut` with a match",
+        ));
+    };
+    let options = struct_options(input)?;
+    let nn = &options.nn;
+    let (mut shared, mut changing, mut bounds) = (Vec::new(), Vec::new(), Vec::new());
+    for (i, field) in data.fields.iter().enumerate() {
+        let options = field_options(field)?;
+        if options.skip {
+            continue;
+        }
+        let place = match (&data.fields, &field.ident) {
+            (Fields::Named(_), Some(name)) => Member::Named(name.clone()),
+            _ => Member::Unnamed(i.into()),
+        };
+        let name = options.rename.unwrap_or_else(|| match &field.ident {
+            Some(ident) => ident.to_string().trim_start_matches("r#").to_owned(),
+            None => i.to_string(),
+        });
+        let ty = &field.ty;
+        let span = ty.span();
+        shared.push(quote::quote_spanned!(span=> #nn::Field::visit(&self.#place, #name, visit);));
+        changing.push(quote::quote_spanned!(span=> #nn::Field::visit_mut(&mut self.#place, #name, visit);));
+        bounds.push(quote!(#ty: #nn::Field));
+    }
+    let ident = &input.ident;
+    let type_name = match options.type_name {
+        Some(path) => quote!(#path(self)),
+        None => ident.to_string().into_token_stream(),
+    };
+    let (generics, arguments, clause) = input.generics.split_for_impl();
+    // A struct without type parameters gets its errors at the fields instead.
+    let clause = if input.generics.type_params().next().is_none() {
+        quote!(#clause)
+    } else {
+        let given = clause.map(|c| c.predicates.iter().collect::<Vec<_>>()).unwrap_or_default();
+        quote!(where #(#given,)* #(#bounds,)* Self: Send + Sync + 'static)
+    };
+    let extra = options.extra_repr.map(|path| {
+        quote! {
+            fn extra_repr(&self) -> ::std::string::String {
+                #path(self)
+            }
+        }
+    });
+    let (a, visit) = (syn::Lifetime::new("'member", Span::call_site()), format_ident!("visit"));
+    Ok(quote! {
+        impl #generics #nn::Module for #ident #arguments #clause {
+            fn type_name(&self) -> &'static str {
+                #type_name
+            }
+
+            fn members<#a>(&#a self, #visit: &mut dyn FnMut(&str, #nn::Member<#a>)) {
+                let _ = &visit;
+                #(#shared)*
+            }
+
+            fn members_mut<#a>(&#a mut self, #visit: &mut dyn FnMut(&str, #nn::MemberMut<#a>)) {
+                let _ = &visit;
+                #(#changing)*
+            }
+
+            #extra
+        }
+
+        impl #generics #nn::Stateful for #ident #arguments #clause {
+            fn state(&self) -> #nn::__private::Result<#nn::__private::Value> {
+                #nn::__private::state(self)
+            }
+
+            fn load_state(&mut self, state: &#nn::__private::Value) -> #nn::__private::Result<()> {
+                #nn::__private::load_state(self, state)
+            }
+        }
+    })
+}
+
+/// Our own crates below the façade, which cannot name it.
+const BELOW: [&str; 6] =
+    ["rushlight-nn", "rushlight-optim", "rushlight-data", "rushlight-io", "rushlight-dist", "rushlight-train"];
+
+struct StructOptions {
+    nn: Path,
+    type_name: Option<Path>,
+    extra_repr: Option<Path>,
+}
+
+fn struct_options(input: &DeriveInput) -> Result<StructOptions> {
+    let below = std::env::var("CARGO_PKG_NAME").is_ok_and(|name| BELOW.contains(&name.as_str()));
+    let mut options = StructOptions {
+        nn: if below { syn::parse_quote!(::rushlight_nn) } else { syn::parse_quote!(::rushlight::nn) },
+        type_name: None,
+        extra_repr: None,
+    };
+    for attribute in input.attrs.iter().filter(|a| a.path().is_ident("module")) {
+        attribute.parse_nested_meta(|meta| {
+            if meta.path.is_ident("crate") {
+                options.nn = meta.value()?.parse::<LitStr>()?.parse()?;
+            } else if meta.path.is_ident("type_name") {
+                options.type_name = Some(meta.value()?.parse::<LitStr>()?.parse()?);
+            } else if meta.path.is_ident("extra_repr") {
+                options.extra_repr = Some(meta.value()?.parse::<LitStr>()?.parse()?);
+            } else {
+                return Err(meta.error("on a struct, `module` takes `crate`, `type_name` or `extra_repr`"));
+            }
+            Ok(())
+        })?;
+    }
+    Ok(options)
+}
+
+#[derive(Default)]
+struct FieldOptions {
+    skip: bool,
+    rename: Option<String>,
+}
+
+fn field_options(field: &syn::Field) -> Result<FieldOptions> {
+    let mut options = FieldOptions::default();
+    for attribute in field.attrs.iter().filter(|a| a.path().is_ident("module")) {
+        attribute.parse_nested_meta(|meta| {
+            if meta.path.is_ident("skip") {
+                options.skip = true;
+            } else if meta.path.is_ident("rename") {
+                let name: LitStr = meta.value()?.parse()?;
+                if name.value().is_empty() || name.value().contains('.') {
+                    return Err(Error::new(name.span(), "a member's name is not empty and has no dot"));
+                }
+                options.rename = Some(name.value());
+            } else {
+                return Err(meta.error("on a field, `module` takes `skip` or `rename`"));
+            }
+            Ok(())
+        })?;
+    }
+    Ok(options)
+}

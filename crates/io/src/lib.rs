@@ -1,1 +1,124 @@
 //! File formats: safetensors, PyTorch's `.pt`, NumPy's `npy` and `npz`.
+//!
+//! | module | files | what they hold |
+//! |---|---|---|
+//! | [`safetensors`] | `.safetensors`, sharded checkpoints | named tensors and text metadata |
+//! | [`pt`] | `.pt`, `.pth`, `.ckpt`, `.bin` | any [`Value`]: nested containers of tensors and plain values |
+//! | [`npy`] | `.npy` | one tensor |
+//! | [`npz`] | `.npz` | named tensors |
+//! | [`atomic`] | any | files that appear whole or not at all |
+//!
+//! Files are mapped, not read: opening one takes no time and no memory until its tensors are used, and tensors may be changed in place without
+//! touching the file. A mapped file must not be shortened or written over in place while tensors of it live; replacing it, as every `save`
+//! here does, is safe.
+//!
+//! Files are not trusted. Whatever is in one, reading gives values or an error: no code is run, and the memory taken stays in proportion to the
+//! file.
+
+#[cfg(target_endian = "big")]
+compile_error!("rushlight-io writes the memory of tensors as it lies, which must be little-endian");
+
+pub mod atomic;
+pub mod npy;
+pub mod npz;
+pub mod pt;
+pub mod safetensors;
+mod sink;
+mod source;
+mod zip;
+
+use rushlight_core::{Error, Result};
+use rushlight_tensor::state::Value;
+use source::Source;
+use std::path::Path;
+
+/// How files are read.
+#[derive(Clone, Debug)]
+pub struct LoadOptions {
+    mmap: bool,
+    verify: bool,
+    max_inflated: Option<u64>,
+}
+
+impl Default for LoadOptions {
+    fn default() -> Self {
+        Self { mmap: true, verify: false, max_inflated: None }
+    }
+}
+
+impl LoadOptions {
+    /// Whether tensors look into the mapped file (the default) or into a copy read now. A copy is needed if others may write over the
+    /// file in place.
+    pub fn mmap(mut self, mmap: bool) -> Self {
+        self.mmap = mmap;
+        self
+    }
+
+    /// Compares the contents with the checksums in the file, which means reading all of it. Off by default, as in PyTorch. Of the formats here
+    /// `.pt` and `.npz` have checksums; compressed entries are always compared.
+    pub fn verify(mut self, verify: bool) -> Self {
+        self.verify = verify;
+        self
+    }
+
+    /// How many bytes the compressed entries of one `.npz` may unpack to. By default 1 GiB or 64 times the file, whichever is more.
+    pub fn max_inflated(mut self, bytes: u64) -> Self {
+        self.max_inflated = Some(bytes);
+        self
+    }
+}
+
+/// Reads any of the formats, told apart by their contents: a dictionary of tensors, a tensor (`npy`), or whatever a `.pt` file holds. A folder,
+/// or a path that ends in `.index.json`, is read as a sharded checkpoint.
+pub fn load(path: impl AsRef<Path>) -> Result<Value> {
+    load_with(path, &LoadOptions::default())
+}
+
+/// Reads any of the formats; see [`load`].
+pub fn load_with(path: impl AsRef<Path>, options: &LoadOptions) -> Result<Value> {
+    let path = path.as_ref();
+    let is_index = path.file_name().is_some_and(|n| n.to_string_lossy().ends_with(".index.json"));
+    if is_index || path.is_dir() {
+        return Ok(safetensors::load_sharded_with(path, options)?.into());
+    }
+    let read = |source: Source| {
+        let bytes = source.bytes();
+        if bytes.starts_with(b"\x93NUMPY") {
+            return Ok(npy::load_source(&source)?.into());
+        }
+        if bytes.starts_with(b"PK") {
+            let archive = zip::Archive::open(&source)?;
+            let is_npz = !archive.entries.is_empty() && archive.entries.keys().all(|name| name.ends_with(".npy"));
+            return if is_npz {
+                Ok(npz::load_source(&source, options)?.into())
+            } else {
+                pt::load_source(&source, options)
+            };
+        }
+        if bytes.get(8) == Some(&b'{') {
+            return Ok(safetensors::SafeTensors::parse(source)?.tensors()?.into());
+        }
+        // Old and foreign files with PyTorch's endings get the reader that can say what they are.
+        pt::load_source(&source, options).map_err(|e| match e.kind() {
+            rushlight_core::ErrorKind::Unsupported => e,
+            _ => Error::io("the file is neither safetensors nor a .pt, .npy or .npz file"),
+        })
+    };
+    Source::open(path, options.mmap).and_then(read).map_err(|e| e.within(&format!("load '{}'", path.display())))
+}
+
+/// Writes a value in the format of the path's extension: `.safetensors` and `.npz` take dictionaries of tensors by name, `.npy` a tensor, `.pt`,
+/// `.pth`, `.ckpt` and `.bin` anything.
+pub fn save(value: &Value, path: impl AsRef<Path>) -> Result<()> {
+    let path = path.as_ref();
+    match path.extension().and_then(|e| e.to_str()) {
+        Some("safetensors") => safetensors::save(&value.to_state_dict()?, path),
+        Some("npz") => npz::save(&value.to_state_dict()?, path),
+        Some("npy") => npy::save(value.as_tensor()?, path),
+        Some("pt" | "pth" | "ckpt" | "bin") => pt::save(value, path),
+        _ => Err(Error::value(format!(
+            "save '{}': the extension says the format; use .safetensors, .pt, .npy or .npz",
+            path.display()
+        ))),
+    }
+}

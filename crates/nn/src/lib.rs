@@ -1,1 +1,109 @@
 //! Neural networks: modules, layers, losses, initialisation.
+//!
+//! A model is a plain struct with `#[derive(Module)]`; names, shapes and default initialisation of parameters are PyTorch's, so
+//! state dicts travel both ways.
+//!
+//! ```
+//! use rushlight_nn::{Forward, Linear, Module};
+//! use rushlight_tensor::Tensor;
+//! # use rushlight_core::Result;
+//!
+//! #[derive(Module)]
+//! struct Net {
+//!     fc1: Linear,
+//!     fc2: Linear,
+//! }
+//!
+//! impl Forward for Net {
+//!     fn forward(&self, x: &Tensor) -> Result<Tensor> {
+//!         self.fc2.forward(&self.fc1.forward(x)?.relu()?)
+//!     }
+//! }
+//!
+//! let net = Net { fc1: Linear::new(4, 8).build()?, fc2: Linear::new(8, 2).bias(false).build()? };
+//! let names: Vec<String> = net.named_parameters().into_iter().map(|(name, _)| name).collect();
+//! assert_eq!(names, ["fc1.weight", "fc1.bias", "fc2.weight"]);
+//! assert_eq!(net.forward(&Tensor::zeros([3, 4])?)?.shape(), [3, 2]);
+//! # Ok::<(), rushlight_core::Error>(())
+//! ```
+
+// `#[derive(Module)]` names this crate.
+extern crate self as rushlight_nn;
+
+mod activation;
+mod attention;
+mod containers;
+mod conv;
+mod dropout;
+mod embedding;
+mod factory;
+pub mod init;
+mod linear;
+mod loss;
+pub mod models;
+mod module;
+mod norm;
+mod pooling;
+mod python;
+mod sequential;
+mod shape;
+mod transformer;
+
+pub use activation::{
+    Approximate, CELU, ELU, GELU, GLU, Hardshrink, Hardsigmoid, Hardswish, Hardtanh, LeakyReLU, LogSigmoid, LogSoftmax,
+    Mish, PReLU, PReLUBuilder, RReLU, ReLU, ReLU6, SELU, SiLU, Sigmoid, Softmax, Softmax2d, Softmin, Softplus,
+    Softshrink, Softsign, Tanh, Tanhshrink, Threshold,
+};
+pub use attention::{InProjection, MultiheadAttention, MultiheadAttentionBuilder, MultiheadAttentionOptions};
+pub use containers::{ModuleDict, ModuleList, ParameterDict, ParameterList};
+pub use conv::{
+    Conv1d, Conv2d, Conv3d, ConvNd, ConvNdBuilder, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d, ConvTransposeNd,
+    ConvTransposeNdBuilder, PaddingMode,
+};
+pub use dropout::{
+    AlphaDropout, AlphaDropoutBuilder, Dropout, Dropout1d, Dropout1dBuilder, Dropout2d, Dropout2dBuilder, Dropout3d,
+    Dropout3dBuilder, DropoutBuilder, FeatureAlphaDropout, FeatureAlphaDropoutBuilder,
+};
+pub use embedding::{Embedding, EmbeddingBuilder};
+pub(crate) use factory::factory_options;
+pub use linear::{Linear, LinearBuilder};
+pub use loss::{
+    BCELoss, BCEWithLogitsLoss, CrossEntropyLoss, GaussianNLLLoss, HuberLoss, KLDivLoss, L1Loss, MSELoss, NLLLoss,
+    PoissonNLLLoss, SmoothL1Loss,
+};
+pub use module::{Buffer, Field, Forward, LoadReport, Member, MemberMut, Module, Parameter, Summary, To, Training};
+pub use norm::{
+    BatchNorm1d, BatchNorm2d, BatchNorm3d, BatchNormNd, BatchNormNdBuilder, GroupNorm, GroupNormBuilder,
+    InstanceNorm1d, InstanceNorm2d, InstanceNorm3d, InstanceNormNd, InstanceNormNdBuilder, LayerNorm, LayerNormBuilder,
+    NormalizedShape, RMSNorm, RMSNormBuilder,
+};
+pub use pooling::{
+    AdaptiveAvgPool1d, AdaptiveAvgPool2d, AdaptiveMaxPool1d, AdaptiveMaxPool2d, AvgPool1d, AvgPool2d, AvgPoolNd,
+    MaxPool1d, MaxPool2d, MaxPoolNd,
+};
+pub use rushlight_derive::Module;
+pub use rushlight_tensor::state::Stateful;
+pub use sequential::{Layers, Sequential};
+pub use shape::{ChannelShuffle, Flatten, Identity, PixelShuffle, PixelUnshuffle, Unflatten};
+pub use transformer::{
+    DecoderMasks, EncoderMasks, Transformer, TransformerActivation, TransformerBuilder, TransformerDecoder,
+    TransformerDecoderBuilder, TransformerDecoderLayer, TransformerDecoderLayerBuilder, TransformerEncoder,
+    TransformerEncoderBuilder, TransformerEncoderLayer, TransformerEncoderLayerBuilder, TransformerMasks,
+};
+
+/// What `#[derive(Module)]` calls.
+#[doc(hidden)]
+pub mod __private {
+    pub use rushlight_core::Result;
+    pub use rushlight_tensor::state::Value;
+
+    /// A module's state dict, as checkpoints want it.
+    pub fn state(module: &dyn crate::Module) -> Result<Value> {
+        Ok(module.state_dict().into())
+    }
+
+    /// Loads a state dict.
+    pub fn load_state(module: &dyn crate::Module, state: &Value) -> Result<()> {
+        module.load_state_dict(&state.to_state_dict()?)
+    }
+}

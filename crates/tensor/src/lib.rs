@@ -3,6 +3,7 @@
 //! [`Tensor`] is dynamic in shape, dtype and device. Ops are methods with PyTorch's names; each returns a [`Result`](rushlight_core::Result).
 //! [`autograd`] steers recording and differentiation.
 
+mod amp;
 mod arg;
 pub mod autograd;
 mod clip;
@@ -14,6 +15,7 @@ mod ops;
 pub mod state;
 mod tensor;
 
+pub use amp::{AutocastGuard, autocast, autocast_dtype, set_autocast, without_autocast};
 pub use arg::{Arg, result_type};
 pub use clip::{NormOptions, clip_grad_norm_, clip_grad_norm_with, clip_grad_value_, get_total_norm};
 pub use display::{PrintOptions, printoptions, set_printoptions};

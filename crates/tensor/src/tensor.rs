@@ -189,6 +189,11 @@ impl Tensor {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
+    /// A number no other living tensor has, for sets and maps of tensors.
+    pub fn id(&self) -> usize {
+        Arc::as_ptr(&self.0) as usize
+    }
+
     /// Whether the two share memory.
     pub fn shares_storage(&self, other: &Tensor) -> bool {
         Arc::ptr_eq(&self.0.storage, &other.0.storage)

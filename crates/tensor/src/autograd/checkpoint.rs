@@ -3,7 +3,7 @@
 use super::engine::Backward;
 use super::node::{Grads, record, recording};
 use super::{Saved, mode};
-use crate::Tensor;
+use crate::{Tensor, amp};
 use rushlight_core::rng::default_generator;
 use rushlight_core::{Error, Result};
 
@@ -35,7 +35,7 @@ pub fn checkpoint(
              on an input, or call the function directly",
         ));
     }
-    let random = default_generator().state();
+    let (random, precision) = (default_generator().state(), amp::autocast_dtype());
     let detached: Vec<Tensor> = inputs.iter().map(|t| t.detach()).collect();
     let out = mode::no_grad(|| f(&detached))?.alias();
     let saved: Vec<Saved> = inputs.iter().map(|t| Saved::input(t)).collect();
@@ -51,7 +51,10 @@ pub fn checkpoint(
         }
         let now = default_generator().state();
         default_generator().set_state(random);
-        let again = mode::enable_grad(|| f(&leaves));
+        let again = {
+            let _precision = amp::enter(precision);
+            mode::enable_grad(|| f(&leaves))
+        };
         default_generator().set_state(now);
         let again = again?;
         if again.shape() != dy.shape() {

@@ -2,7 +2,7 @@
 
 use super::mode;
 use super::node::{Ctx, Edge, Grads, Kind, Node, lock};
-use crate::Tensor;
+use crate::{Tensor, amp};
 use rushlight_core::smallvec::smallvec;
 use rushlight_core::{Error, Result};
 use std::cmp::Ordering;
@@ -173,6 +173,8 @@ impl Ord for Ready {
 fn run(roots: Vec<(Edge, Tensor)>, options: &Backward, wanted: Option<&[Edge]>) -> Result<Vec<Option<Tensor>>> {
     let retain = options.retain_graph.unwrap_or(options.create_graph);
     let _mode = mode::set_grad_enabled(options.create_graph);
+    // Backward runs in the dtypes that forward chose; converted parameters lose their graph here.
+    let _precision = amp::suspend();
     let mut pending = count_consumers(&roots);
     let needed = wanted.map(|w| needed_nodes(&roots, w));
     let mut captured: Vec<Option<Tensor>> = vec![None; wanted.map_or(0, <[Edge]>::len)];

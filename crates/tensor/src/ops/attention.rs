@@ -2,8 +2,8 @@
 
 use super::math::where_;
 use super::norm::wide;
-use crate::Tensor;
 use crate::autograd::{Saved, no_grad, record, recording};
+use crate::{Tensor, amp};
 use rushlight_core::backend::Attention;
 use rushlight_core::layout::broadcast_shapes;
 use rushlight_core::rng::default_generator;
@@ -225,6 +225,12 @@ impl Tensor {
         options: &AttentionOptions,
     ) -> Result<Tensor> {
         let name = "scaled_dot_product_attention";
+        if let Some(cast) = amp::lower() {
+            let mask = cast.of_option(options.attn_mask)?;
+            let options = options.clone().attn_mask(mask.as_ref());
+            return cast
+                .run(|| cast.of(self)?.scaled_dot_product_attention(&cast.of(key)?, &cast.of(value)?, &options));
+        }
         self.needs_float(name)?;
         for (what, t) in [("query", self), ("key", key), ("value", value)] {
             self.same_device(t, name)?;

@@ -4,8 +4,8 @@
 //! ops over one description. Each is linear in both operands, and each one's derivatives are the other two.
 
 use super::sizes::Sizes;
-use crate::Tensor;
 use crate::autograd::{Saved, no_grad, record, recording};
+use crate::{Tensor, amp};
 use rushlight_core::backend::Conv;
 use rushlight_core::smallvec::{SmallVec, smallvec};
 use rushlight_core::{Dims, Error, Result};
@@ -494,6 +494,9 @@ macro_rules! convolutions {
             ///
             /// `weight` is `[out_channels, in_channels / groups, kernel..]`, `bias` `[out_channels]`. The batch dimension may be missing.
             pub fn $conv(&self, weight: &Tensor, bias: Option<&Tensor>, options: ConvOptions) -> Result<Tensor> {
+                if let Some(cast) = amp::lower() {
+                    return cast.run(|| cast.of(self)?.$conv(&cast.of(weight)?, cast.of_option(bias)?.as_ref(), options));
+                }
                 conv(stringify!($conv), $dims, self, weight, bias, &options)
             }
 
@@ -501,6 +504,9 @@ macro_rules! convolutions {
             ///
             /// `weight` is `[in_channels, out_channels / groups, kernel..]`, `bias` `[out_channels]`. The batch dimension may be missing.
             pub fn $transpose(&self, weight: &Tensor, bias: Option<&Tensor>, options: ConvTransposeOptions) -> Result<Tensor> {
+                if let Some(cast) = amp::lower() {
+                    return cast.run(|| cast.of(self)?.$transpose(&cast.of(weight)?, cast.of_option(bias)?.as_ref(), options));
+                }
                 conv_transpose(stringify!($transpose), $dims, self, weight, bias, &options)
             }
         )*}

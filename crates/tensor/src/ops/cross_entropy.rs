@@ -3,8 +3,8 @@
 use super::loss::Reduction;
 use super::math::where_;
 use super::norm::wide;
-use crate::Tensor;
 use crate::autograd::{Saved, no_grad, record, recording};
+use crate::{Tensor, amp};
 use rushlight_core::backend::CrossEntropy;
 use rushlight_core::smallvec::smallvec;
 use rushlight_core::{DType, Dims, Error, Result};
@@ -230,6 +230,11 @@ impl Tensor {
     /// Cross-entropy of logits `[N, C, ..]` (or `[C]`) with class indices of that shape without `C`, or probabilities of that shape.
     pub fn cross_entropy_with(&self, target: &Tensor, options: &CrossEntropyOptions) -> Result<Tensor> {
         let name = "cross_entropy";
+        if let Some(cast) = amp::full() {
+            let weight = cast.of_option(options.weight)?;
+            let options = options.clone().weight(weight.as_ref());
+            return cast.run(|| cast.of(self)?.cross_entropy_with(&cast.of(target)?, &options));
+        }
         let classes = check_classes(name, self, target)?;
         if !(0.0..=1.0).contains(&options.label_smoothing) {
             return Err(Error::value(format!(
@@ -274,6 +279,11 @@ impl Tensor {
     /// Negative log-likelihood of class indices under log-probabilities `[N, C, ..]` (or `[C]`).
     pub fn nll_loss(&self, target: &Tensor, options: &CrossEntropyOptions) -> Result<Tensor> {
         let name = "nll_loss";
+        if let Some(cast) = amp::full() {
+            let weight = cast.of_option(options.weight)?;
+            let options = options.clone().weight(weight.as_ref());
+            return cast.run(|| cast.of(self)?.nll_loss(target, &options));
+        }
         let classes = check_classes(name, self, target)?;
         if options.label_smoothing != 0.0 {
             return Err(Error::value(format!("{name}: takes no label_smoothing; use cross_entropy_with")));

@@ -1,6 +1,6 @@
 //! Lengths, angles and distances.
 
-use crate::Tensor;
+use crate::{Tensor, amp};
 use rushlight_core::layout::broadcast_shapes;
 use rushlight_core::{Error, Result};
 
@@ -30,6 +30,9 @@ impl Tensor {
 
     /// The `p`-norm distance of each row of `self` (`[.., rows, size]`) to each row of `other`; batch sizes broadcast.
     pub fn cdist(&self, other: &Tensor, p: f64) -> Result<Tensor> {
+        if let Some(cast) = amp::full() {
+            return cast.run(|| cast.of(self)?.cdist(&cast.of(other)?, p));
+        }
         let name = "cdist";
         for (what, t) in [("X1", self), ("X2", other)] {
             t.needs_float(name)?;

@@ -1,8 +1,8 @@
 //! Losses that compare a prediction with a target element by element.
 
 use super::math::where_;
-use crate::Tensor;
 use crate::autograd::no_grad;
+use crate::{Tensor, amp};
 use rushlight_core::backend::Reduce;
 use rushlight_core::smallvec::{SmallVec, smallvec};
 use rushlight_core::{Error, Pointwise, Result};
@@ -47,6 +47,9 @@ fn same_size(name: &str, input: &Tensor, target: &Tensor) -> Result<()> {
 
 impl Tensor {
     fn row_loss(&self, op: Pointwise, target: &Tensor, params: &[f64], reduction: Reduction) -> Result<Tensor> {
+        if let Some(cast) = amp::full() {
+            return cast.run(|| cast.of(self)?.row_loss(op, &cast.of(target)?, params, reduction));
+        }
         reduction.apply(op.name(), self.row(op, target, params)?)
     }
 
@@ -93,6 +96,11 @@ impl Tensor {
         weight: Option<&Tensor>,
         reduction: Reduction,
     ) -> Result<Tensor> {
+        if let Some(cast) = amp::full() {
+            return cast.run(|| {
+                cast.of(self)?.binary_cross_entropy(&cast.of(target)?, cast.of_option(weight)?.as_ref(), reduction)
+            });
+        }
         let name = "binary_cross_entropy";
         self.needs_float(name)?;
         same_size(name, self, target)?;
@@ -117,6 +125,13 @@ impl Tensor {
         pos_weight: Option<&Tensor>,
         reduction: Reduction,
     ) -> Result<Tensor> {
+        if let Some(cast) = amp::full() {
+            let (weight, pos_weight) = (cast.of_option(weight)?, cast.of_option(pos_weight)?);
+            return cast.run(|| {
+                let (x, target) = (cast.of(self)?, cast.of(target)?);
+                x.binary_cross_entropy_with_logits(&target, weight.as_ref(), pos_weight.as_ref(), reduction)
+            });
+        }
         let name = "binary_cross_entropy_with_logits";
         if self.shape() != target.shape() {
             return Err(Error::shape(format!(
@@ -139,6 +154,9 @@ impl Tensor {
     /// Kullback-Leibler divergence of the log-probabilities `self` from the probabilities `target`, or, with `log_target`, from
     /// log-probabilities. [`Reduction::BatchMean`] is the mathematical definition's mean.
     pub fn kl_div(&self, target: &Tensor, log_target: bool, reduction: Reduction) -> Result<Tensor> {
+        if let Some(cast) = amp::full() {
+            return cast.run(|| cast.of(self)?.kl_div(&cast.of(target)?, log_target, reduction));
+        }
         let op = if log_target { Pointwise::KlDivLog } else { Pointwise::KlDiv };
         let loss = self.row(op, target, &[])?;
         if reduction == Reduction::BatchMean {
@@ -197,6 +215,9 @@ impl Tensor {
         eps: f64,
         reduction: Reduction,
     ) -> Result<Tensor> {
+        if let Some(cast) = amp::full() {
+            return cast.run(|| cast.of(self)?.poisson_nll_loss(&cast.of(target)?, log_input, full, eps, reduction));
+        }
         let mut loss = if log_input {
             self.exp()?.sub(&target.mul(self)?)?
         } else {
@@ -214,6 +235,9 @@ impl Tensor {
 
     /// `log(1 + exp(-target * self))` for targets of 1 and -1.
     pub fn soft_margin_loss(&self, target: &Tensor, reduction: Reduction) -> Result<Tensor> {
+        if let Some(cast) = amp::full() {
+            return cast.run(|| cast.of(self)?.soft_margin_loss(&cast.of(target)?, reduction));
+        }
         reduction.apply("soft_margin_loss", target.mul(self)?.logsigmoid()?.neg()?)
     }
 
@@ -225,12 +249,19 @@ impl Tensor {
         margin: f64,
         reduction: Reduction,
     ) -> Result<Tensor> {
+        if let Some(cast) = amp::full() {
+            return cast
+                .run(|| cast.of(self)?.margin_ranking_loss(&cast.of(other)?, &cast.of(target)?, margin, reduction));
+        }
         let loss = target.neg()?.mul(&self.sub(other)?)?.add(margin)?.clamp_min(0.0)?;
         reduction.apply("margin_ranking_loss", loss)
     }
 
     /// `self` for targets of 1, `max(0, margin - self)` for targets of -1; PyTorch's default margin is 1.
     pub fn hinge_embedding_loss(&self, target: &Tensor, margin: f64, reduction: Reduction) -> Result<Tensor> {
+        if let Some(cast) = amp::full() {
+            return cast.run(|| cast.of(self)?.hinge_embedding_loss(&cast.of(target)?, margin, reduction));
+        }
         let far = where_(&target.ne(1)?, &self.rsub(margin)?.clamp_min(0.0)?, 0.0)?;
         let near = where_(&target.ne(-1)?, self, 0.0)?;
         reduction.apply("hinge_embedding_loss", far.add(&near)?)
@@ -245,6 +276,10 @@ impl Tensor {
         margin: f64,
         reduction: Reduction,
     ) -> Result<Tensor> {
+        if let Some(cast) = amp::full() {
+            return cast
+                .run(|| cast.of(self)?.cosine_embedding_loss(&cast.of(other)?, &cast.of(target)?, margin, reduction));
+        }
         let name = "cosine_embedding_loss";
         let rank = target.rank();
         if rank > 1 || self.rank() != rank + 1 || other.rank() != rank + 1 {
@@ -273,6 +308,11 @@ impl Tensor {
         options: TripletMargin,
         reduction: Reduction,
     ) -> Result<Tensor> {
+        if let Some(cast) = amp::full() {
+            return cast.run(|| {
+                cast.of(self)?.triplet_margin_loss(&cast.of(positive)?, &cast.of(negative)?, options, reduction)
+            });
+        }
         let name = "triplet_margin_loss";
         if self.rank() != positive.rank() || self.rank() != negative.rank() {
             return Err(Error::shape(format!(

@@ -1,7 +1,7 @@
 //! Matrix products. Strided operands go to the engine as they are; derivatives are products of transposed views.
 
-use crate::Tensor;
 use crate::autograd::{Saved, record, recording};
+use crate::{Tensor, amp};
 use rushlight_core::backend::{Activation, MatMul};
 use rushlight_core::layout::{Nest, broadcast_shapes};
 use rushlight_core::smallvec::{SmallVec, smallvec};
@@ -221,6 +221,9 @@ impl Tensor {
     /// # Ok::<(), rushlight_core::Error>(())
     /// ```
     pub fn matmul(&self, other: &Tensor) -> Result<Tensor> {
+        if let Some(cast) = amp::lower() {
+            return cast.run(|| cast.of(self)?.matmul(&cast.of(other)?));
+        }
         match (self.rank(), other.rank()) {
             (0, _) | (_, 0) => Err(Error::shape(format!(
                 "matmul: both arguments to matmul need to be at least 1D, but they are {}D and {}D",
@@ -274,6 +277,9 @@ impl Tensor {
 
     /// Product of two matrices.
     pub fn mm(&self, other: &Tensor) -> Result<Tensor> {
+        if let Some(cast) = amp::lower() {
+            return cast.run(|| cast.of(self)?.mm(&cast.of(other)?));
+        }
         check_rank("mm", "self", self, 2)?;
         check_rank("mm", "mat2", other, 2)?;
         check_matrices("mm", self, other)?;
@@ -282,6 +288,9 @@ impl Tensor {
 
     /// Products of two batches of matrices.
     pub fn bmm(&self, other: &Tensor) -> Result<Tensor> {
+        if let Some(cast) = amp::lower() {
+            return cast.run(|| cast.of(self)?.bmm(&cast.of(other)?));
+        }
         check_batches("bmm", self, other)?;
         product("bmm", self, other, 1.0)
     }
@@ -350,6 +359,9 @@ impl Tensor {
         beta: impl Into<Scalar>,
         alpha: impl Into<Scalar>,
     ) -> Result<Tensor> {
+        if let Some(cast) = amp::lower() {
+            return cast.run(|| cast.of(self)?.addmm(&cast.of(mat1)?, &cast.of(mat2)?, beta, alpha));
+        }
         check_rank("addmm", "mat1", mat1, 2)?;
         check_rank("addmm", "mat2", mat2, 2)?;
         check_matrices("addmm", mat1, mat2)?;
@@ -380,6 +392,9 @@ impl Tensor {
         beta: impl Into<Scalar>,
         alpha: impl Into<Scalar>,
     ) -> Result<Tensor> {
+        if let Some(cast) = amp::lower() {
+            return cast.run(|| cast.of(self)?.baddbmm(&cast.of(batch1)?, &cast.of(batch2)?, beta, alpha));
+        }
         check_batches("baddbmm", batch1, batch2)?;
         product_onto("baddbmm", self, batch1, batch2, beta.into(), alpha.into())
     }
@@ -392,6 +407,9 @@ impl Tensor {
         beta: impl Into<Scalar>,
         alpha: impl Into<Scalar>,
     ) -> Result<Tensor> {
+        if let Some(cast) = amp::lower() {
+            return cast.run(|| cast.of(self)?.addbmm(&cast.of(batch1)?, &cast.of(batch2)?, beta, alpha));
+        }
         check_batches("addbmm", batch1, batch2)?;
         let (b, k, m) = (batch2.shape()[0], batch2.shape()[1], batch2.shape()[2]);
         // The sum over the batch is part of one longer inner dimension.
@@ -455,6 +473,9 @@ impl Tensor {
     /// ```
     pub fn linear(&self, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
         let name = "linear";
+        if let Some(cast) = amp::lower() {
+            return cast.run(|| cast.of(self)?.linear(&cast.of(weight)?, cast.of_option(bias)?.as_ref()));
+        }
         if weight.rank() == 1 {
             let out = self.matmul(weight).map_err(|e| e.within(name))?;
             return bias.map_or(Ok(out.clone()), |b| out.add(b));

@@ -1,8 +1,8 @@
 //! Padding the last dimensions.
 
 use super::index::{Plan, index_read};
-use crate::Tensor;
 use crate::autograd::{record, recording};
+use crate::{Tensor, amp};
 use rushlight_core::smallvec::smallvec;
 use rushlight_core::{DType, Dims, Error, Result, Scalar};
 use std::sync::Arc;
@@ -46,6 +46,9 @@ impl Tensor {
     /// # Ok::<(), rushlight_core::Error>(())
     /// ```
     pub fn pad(&self, padding: &[isize], mode: PadMode) -> Result<Tensor> {
+        if let (Some(cast), PadMode::Reflect | PadMode::Replicate) = (amp::full(), mode) {
+            return cast.run(|| cast.of(self)?.pad(padding, mode));
+        }
         if !padding.len().is_multiple_of(2) || padding.len() / 2 > self.rank() {
             return Err(Error::value(format!(
                 "pad: padding {padding:?} must have two entries per padded dimension, of at most {} for shape {:?}",

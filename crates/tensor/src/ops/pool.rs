@@ -122,6 +122,13 @@ impl<T: Into<Sizes>> From<T> for AvgPool {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutputSize(Vec<Option<usize>>);
 
+impl OutputSize {
+    /// The sizes given, one or one per dimension.
+    pub fn as_slice(&self) -> &[Option<usize>] {
+        &self.0
+    }
+}
+
 impl From<usize> for OutputSize {
     fn from(size: usize) -> Self {
         OutputSize(vec![Some(size)])

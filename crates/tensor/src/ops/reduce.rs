@@ -1,7 +1,7 @@
 //! Reductions over any dimensions: sums, means, products, truth and counts.
 
-use crate::Tensor;
 use crate::autograd::{Saved, record, recording};
+use crate::{Tensor, amp};
 use rushlight_core::backend::Reduce;
 use rushlight_core::smallvec::{SmallVec, smallvec};
 use rushlight_core::{DType, Dims, Error, Result};
@@ -164,6 +164,9 @@ impl Tensor {
 
     /// Product over the named dimensions (none named: all).
     pub fn prod_dims(&self, dims: &[isize], keepdim: bool) -> Result<Tensor> {
+        if let Some(cast) = amp::full() {
+            return cast.run(|| cast.of(self)?.prod_dims(dims, keepdim));
+        }
         let mask = self.reduced(dims)?;
         let dtype = self.total_dtype();
         let out = self.reduce(Reduce::Prod, &mask, keepdim, dtype)?;

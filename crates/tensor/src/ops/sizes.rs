@@ -38,6 +38,18 @@ impl From<&[usize]> for Sizes {
 }
 
 impl Sizes {
+    /// The numbers given, one or one per dimension.
+    pub fn as_slice(&self) -> &[usize] {
+        &self.values[..self.given.min(3)]
+    }
+
+    /// One number for each of `D` (at most three) dimensions; `call` and `what` name them in the error.
+    pub fn per_dim<const D: usize>(self, call: &str, what: &str) -> Result<[usize; D]> {
+        const { assert!(D <= 3, "there are at most three spatial dimensions") };
+        let spread = self.spread(call, what, D, 0)?;
+        Ok(std::array::from_fn(|i| spread[3 - D + i]))
+    }
+
     /// One number per dimension, the last `N` of three; the leading ones are `unused`.
     pub(crate) fn spread(self, op: &str, what: &str, dims: usize, unused: usize) -> Result<[usize; 3]> {
         let mut out = [unused; 3];

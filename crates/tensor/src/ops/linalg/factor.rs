@@ -1,10 +1,10 @@
 //! Cholesky and QR.
 
 use super::{batched, check_matrices, check_square, run, sizes, symmetric};
-use crate::Tensor;
 use crate::autograd::{Saved, record, record_many, recording};
 use crate::cat;
 use crate::ops::linalg::SolveTriangular;
+use crate::{Tensor, amp};
 use rushlight_core::backend::Linalg;
 use rushlight_core::smallvec::smallvec;
 use rushlight_core::{Dims, Error, Result};
@@ -20,6 +20,9 @@ impl Tensor {
     /// # Ok::<(), rushlight_core::Error>(())
     /// ```
     pub fn cholesky(&self, upper: bool) -> Result<Tensor> {
+        if let Some(cast) = amp::full() {
+            return cast.run(|| cast.of(self)?.cholesky(upper));
+        }
         check_square("linalg.cholesky", self)?;
         if upper {
             return self.mt()?.cholesky(false)?.mt();
@@ -42,6 +45,9 @@ impl Tensor {
     /// QR factorisation `self = Q R` with orthonormal columns in `Q`. Of `m × n` matrices, `Q` is `m × min(m, n)`, or square if
     /// `complete`. The derivative of a complete one exists where `m <= n`.
     pub fn qr(&self, complete: bool) -> Result<(Tensor, Tensor)> {
+        if let Some(cast) = amp::full() {
+            return cast.run(|| cast.of(self)?.qr(complete));
+        }
         check_matrices("linalg.qr", self)?;
         let (m, n) = sizes(self);
         let k = if complete { m } else { m.min(n) };

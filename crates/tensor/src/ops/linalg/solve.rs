@@ -1,8 +1,8 @@
 //! Determinants, inverses and systems of equations.
 
 use super::{batched, check_matrices, check_square, run, scaled, sizes};
-use crate::Tensor;
 use crate::autograd::{Saved, no_grad, record, record_many, recording};
+use crate::{Tensor, amp};
 use rushlight_core::backend::Linalg;
 use rushlight_core::layout::broadcast_shapes;
 use rushlight_core::smallvec::smallvec;
@@ -48,6 +48,9 @@ impl Tensor {
     /// # Ok::<(), rushlight_core::Error>(())
     /// ```
     pub fn det(&self) -> Result<Tensor> {
+        if let Some(cast) = amp::full() {
+            return cast.run(|| cast.of(self)?.det());
+        }
         check_square("linalg.det", self)?;
         let out = run(Linalg::Det, &[self], &[batched(self, &[])])?.remove(0);
         if recording(&[self]) {
@@ -64,6 +67,9 @@ impl Tensor {
 
     /// Sign and logarithm of the absolute value of determinants, for those that would overflow.
     pub fn slogdet(&self) -> Result<(Tensor, Tensor)> {
+        if let Some(cast) = amp::full() {
+            return cast.run(|| cast.of(self)?.slogdet());
+        }
         check_square("linalg.slogdet", self)?;
         let shape = batched(self, &[]);
         let mut out = run(Linalg::Slogdet, &[self], &[shape.clone(), shape])?;
@@ -81,12 +87,18 @@ impl Tensor {
 
     /// Logarithms of determinants; NaN where negative, minus infinity where zero.
     pub fn logdet(&self) -> Result<Tensor> {
+        if let Some(cast) = amp::full() {
+            return cast.run(|| cast.of(self)?.logdet());
+        }
         let (sign, log) = self.slogdet().map_err(|e| e.within("logdet"))?;
         crate::where_(&sign.detach().lt(0.0)?, f64::NAN, &log)
     }
 
     /// Inverses of square matrices; a singular one is an error.
     pub fn inv(&self) -> Result<Tensor> {
+        if let Some(cast) = amp::full() {
+            return cast.run(|| cast.of(self)?.inv());
+        }
         check_square("linalg.inv", self)?;
         let out = run(Linalg::Inv, &[self], &[Dims::from_slice(self.shape())])?.remove(0);
         if recording(&[self]) {
@@ -110,6 +122,9 @@ impl Tensor {
     /// # Ok::<(), rushlight_core::Error>(())
     /// ```
     pub fn solve(&self, b: &Tensor, left: bool) -> Result<Tensor> {
+        if let Some(cast) = amp::full() {
+            return cast.run(|| cast.of(self)?.solve(&cast.of(b)?, left));
+        }
         let call = "linalg.solve";
         check_square(call, self)?;
         let vector = b.rank() == 1 || b.rank() + 1 == self.rank() && *b.shape() == self.shape()[..self.rank() - 1];
@@ -139,6 +154,9 @@ impl Tensor {
 
     /// Solves a system whose matrix is triangular; only that triangle is read.
     pub fn solve_triangular(&self, b: &Tensor, options: SolveTriangular) -> Result<Tensor> {
+        if let Some(cast) = amp::full() {
+            return cast.run(|| cast.of(self)?.solve_triangular(&cast.of(b)?, options));
+        }
         let call = "linalg.solve_triangular";
         check_square(call, self)?;
         let SolveTriangular { upper, left, unitriangular } = options;
@@ -176,6 +194,9 @@ impl Tensor {
 
     /// The `X` of least norm that brings `self · X` closest to `b`; batches broadcast.
     pub fn lstsq(&self, b: &Tensor) -> Result<Tensor> {
+        if let Some(cast) = amp::full() {
+            return cast.run(|| cast.of(self)?.lstsq(&cast.of(b)?));
+        }
         let call = "linalg.lstsq";
         check_matrices(call, self)?;
         let vector = b.rank() + 1 == self.rank() && *b.shape() == self.shape()[..self.rank() - 1];
@@ -205,6 +226,9 @@ impl Tensor {
     /// Pseudo-inverses. Singular values up to `rtol` times the largest count as zero; by default `rtol` is the machine precision
     /// times the longer side.
     pub fn pinv(&self, rtol: Option<f64>) -> Result<Tensor> {
+        if let Some(cast) = amp::full() {
+            return cast.run(|| cast.of(self)?.pinv(rtol));
+        }
         check_matrices("linalg.pinv", self)?;
         let out = no_grad(|| {
             let (u, s, vh) = self.detach().svd(false)?;
@@ -223,6 +247,9 @@ impl Tensor {
 
     /// How many singular values are larger than `rtol` times the largest (see [`Tensor::pinv`]), `int64`.
     pub fn matrix_rank(&self, rtol: Option<f64>) -> Result<Tensor> {
+        if let Some(cast) = amp::full() {
+            return cast.run(|| cast.of(self)?.matrix_rank(rtol));
+        }
         check_matrices("linalg.matrix_rank", self)?;
         no_grad(|| {
             let s = self.detach().svdvals()?;

@@ -1,8 +1,8 @@
 //! Singular and eigenvalues.
 
 use super::{batched, check_matrices, check_square, run, sizes};
-use crate::Tensor;
 use crate::autograd::{Grads, Saved, record_many, recording};
+use crate::{Tensor, amp};
 use rushlight_core::Result;
 use rushlight_core::backend::Linalg;
 use rushlight_core::smallvec::smallvec;
@@ -20,6 +20,9 @@ impl Tensor {
     /// # Ok::<(), rushlight_core::Error>(())
     /// ```
     pub fn svd(&self, full_matrices: bool) -> Result<(Tensor, Tensor, Tensor)> {
+        if let Some(cast) = amp::full() {
+            return cast.run(|| cast.of(self)?.svd(full_matrices));
+        }
         check_matrices("linalg.svd", self)?;
         let (m, n) = sizes(self);
         let k = m.min(n);
@@ -40,6 +43,9 @@ impl Tensor {
 
     /// Singular values alone, descending.
     pub fn svdvals(&self) -> Result<Tensor> {
+        if let Some(cast) = amp::full() {
+            return cast.run(|| cast.of(self)?.svdvals());
+        }
         check_matrices("linalg.svdvals", self)?;
         if recording(&[self]) {
             return Ok(self.svd(false)?.1);
@@ -51,6 +57,9 @@ impl Tensor {
     /// Eigenvalues, ascending, and orthonormal eigenvectors (as columns) of symmetric matrices, of which the lower triangle is read,
     /// or the upper if `upper`.
     pub fn eigh(&self, upper: bool) -> Result<(Tensor, Tensor)> {
+        if let Some(cast) = amp::full() {
+            return cast.run(|| cast.of(self)?.eigh(upper));
+        }
         check_square("linalg.eigh", self)?;
         if upper {
             return self.mt()?.eigh(false);
@@ -87,6 +96,9 @@ impl Tensor {
 
     /// Eigenvalues alone of symmetric matrices, ascending; see [`Tensor::eigh`].
     pub fn eigvalsh(&self, upper: bool) -> Result<Tensor> {
+        if let Some(cast) = amp::full() {
+            return cast.run(|| cast.of(self)?.eigvalsh(upper));
+        }
         check_square("linalg.eigvalsh", self)?;
         if recording(&[self]) {
             return Ok(self.eigh(upper)?.0);

@@ -1,0 +1,128 @@
+//! Public datasets fetched, checked and unpacked.
+//!
+//! Files come by the system's `curl` or `wget`, which know the machine's proxies and certificates. What arrives is checked before it gets its name.
+
+mod archive;
+mod checksum;
+
+pub use archive::{UnpackLimits, unpack_tar_gz};
+pub use checksum::Checksum;
+
+use rushlight_core::{Error, Result};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// A file on the network: its name, where it can be had, and what it must be.
+#[derive(Clone, Debug)]
+pub struct Remote {
+    name: String,
+    urls: Vec<String>,
+    checksum: Checksum,
+}
+
+impl Remote {
+    /// A file that any of the addresses gives.
+    pub fn new(name: impl Into<String>, urls: impl IntoIterator<Item = impl Into<String>>, checksum: Checksum) -> Self {
+        Self { name: name.into(), urls: urls.into_iter().map(Into::into).collect(), checksum }
+    }
+
+    /// The file's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether the file lies in a folder, an error if it is another one of that name.
+    pub fn find(&self, folder: &Path) -> Result<Option<PathBuf>> {
+        let path = folder.join(&self.name);
+        if !path.is_file() {
+            return Ok(None);
+        }
+        self.checksum.verify(&path)?;
+        Ok(Some(path))
+    }
+
+    /// The file in a folder, fetched unless it is there. A fetch that was cut off goes on where it stopped. Processes that ask for the same file take
+    /// turns, so that one fetches it for all.
+    pub fn fetch(&self, folder: &Path) -> Result<PathBuf> {
+        let plain = Path::new(&self.name).components().count() == 1 && !self.name.starts_with('.');
+        if !plain {
+            return Err(Error::value(format!("download: '{}' is not the plain name of a file", self.name)));
+        }
+        fs::create_dir_all(folder).map_err(|e| failed("create", folder, &e))?;
+        let lock_path = folder.join(format!(".{}.lock", self.name));
+        let lock = File::create(&lock_path).map_err(|e| failed("create", &lock_path, &e))?;
+        // Some network file systems have no locks; the checksum still guards what arrives.
+        let _ = lock.lock();
+        if let Some(path) = self.find(folder)? {
+            return Ok(path);
+        }
+        let (path, part) = (folder.join(&self.name), folder.join(format!("{}.part", self.name)));
+        let mut reasons = Vec::new();
+        for url in &self.urls {
+            match run_tools(url, &part).and_then(|()| self.checksum.verify(&part)) {
+                Ok(()) => {
+                    fs::rename(&part, &path).map_err(|e| failed("rename", &part, &e))?;
+                    return Ok(path);
+                }
+                Err(e) => {
+                    reasons.push(format!("{url}: {e}"));
+                    // A part that another fetch cannot complete would spoil it.
+                    if part.metadata().is_ok_and(|m| m.len() == 0) || e.kind() == rushlight_core::ErrorKind::Value {
+                        let _ = fs::remove_file(&part);
+                    }
+                }
+            }
+        }
+        Err(Error::io(format!(
+            "download: cannot fetch {} ({}). On a machine with a network, fetch {} and put it at {} ({})",
+            self.name,
+            reasons.join("; "),
+            self.urls.first().map_or("it", |u| u),
+            path.display(),
+            self.checksum
+        )))
+    }
+}
+
+/// The error of a file operation.
+pub(crate) fn failed(what: &str, path: &Path, error: &std::io::Error) -> Error {
+    Error::io(format!("cannot {what} {}: {error}", path.display()))
+}
+
+/// Fetches with the first tool that is installed.
+fn run_tools(url: &str, part: &Path) -> Result<()> {
+    if !(url.starts_with("https://") || url.starts_with("http://")) {
+        return Err(Error::io("only http and https addresses are fetched"));
+    }
+    let mut curl = Command::new("curl");
+    curl.args(["--fail", "--location", "--silent", "--show-error", "--proto", "=https,http"])
+        .args(["--connect-timeout", "20", "--speed-limit", "1000", "--speed-time", "60", "--continue-at", "-"])
+        .arg("--output")
+        .arg(part)
+        .arg("--")
+        .arg(url);
+    let mut wget = Command::new("wget");
+    wget.args(["--quiet", "--continue", "--tries", "2", "--timeout", "60"])
+        .arg("--output-document")
+        .arg(part)
+        .arg("--")
+        .arg(url);
+    for tool in [&mut curl, &mut wget] {
+        match tool.stdin(Stdio::null()).output() {
+            Ok(output) if output.status.success() => return Ok(()),
+            Ok(output) => {
+                let text = String::from_utf8_lossy(&output.stderr);
+                return Err(Error::io(format!(
+                    "{} ended with {}: {}",
+                    tool.get_program().to_string_lossy(),
+                    output.status,
+                    text.trim()
+                )));
+            }
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+            Err(e) => return Err(Error::io(format!("cannot run {}: {e}", tool.get_program().to_string_lossy()))),
+        }
+    }
+    Err(Error::io("neither curl nor wget is installed"))
+}

@@ -1,0 +1,83 @@
+//! One process's share of a dataset.
+
+use super::{Indices, Sampler};
+use crate::rng::randperm;
+use rushlight_core::{Error, Result};
+
+/// The part of a dataset that one of several processes reads, by the rules of PyTorch's class of this name.
+///
+/// The order of epoch `e` is `randperm` of the generator seeded with `seed + e`. It is made evenly divisible, by repeating indices from the front or
+/// by dropping some from the end; process `rank` reads every `num_replicas`-th from its own on. All processes need the same seed.
+///
+/// ```
+/// use rushlight_data::sampler::{DistributedSampler, Sampler};
+/// let rank1 = DistributedSampler::new(5, 2, 1)?.shuffle(false);
+/// assert_eq!(rank1.iter(0)?.collect::<Vec<_>>(), [1, 3, 0]);
+/// # Ok::<(), rushlight_core::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct DistributedSampler {
+    len: usize,
+    num_replicas: usize,
+    rank: usize,
+    shuffle: bool,
+    seed: u64,
+    drop_last: bool,
+}
+
+impl DistributedSampler {
+    /// A sampler for a dataset of `len` samples, for process `rank` of `num_replicas`; shuffled with seed 0.
+    pub fn new(len: usize, num_replicas: usize, rank: usize) -> Result<Self> {
+        if rank >= num_replicas {
+            return Err(Error::value(format!(
+                "DistributedSampler: invalid rank {rank}, rank should be in the interval [0, {num_replicas})"
+            )));
+        }
+        Ok(Self { len, num_replicas, rank, shuffle: true, seed: 0, drop_last: false })
+    }
+
+    /// Whether the order is random.
+    pub fn shuffle(mut self, shuffle: bool) -> Self {
+        self.shuffle = shuffle;
+        self
+    }
+
+    /// Sets the seed, which must be the same in all processes.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+
+    /// Whether samples that do not divide evenly are left out, rather than some repeated.
+    pub fn drop_last(mut self, drop_last: bool) -> Self {
+        self.drop_last = drop_last;
+        self
+    }
+}
+
+impl Sampler for DistributedSampler {
+    type Item = usize;
+
+    fn len(&self) -> usize {
+        if self.drop_last { self.len / self.num_replicas } else { self.len.div_ceil(self.num_replicas) }
+    }
+
+    fn iter(&self, epoch: u64) -> Result<Indices<usize>> {
+        let (len, step, count) = (self.len, self.num_replicas, Sampler::len(self));
+        let order = self.shuffle.then(|| randperm(self.seed.wrapping_add(epoch), len)).transpose()?;
+        // Places past the end, which only padding has, start over at the front.
+        let places = (self.rank..).step_by(step).take(count).map(move |place| place % len.max(1));
+        Ok(match order {
+            Some(order) => Box::new(places.map(move |place| order[place])),
+            None => Box::new(places),
+        })
+    }
+
+    fn order_seed(&self) -> Option<u64> {
+        Some(self.seed)
+    }
+
+    fn set_order_seed(&mut self, seed: u64) {
+        self.seed = seed;
+    }
+}

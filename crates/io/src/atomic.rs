@@ -1,0 +1,114 @@
+//! Files that appear whole or not at all.
+
+use rushlight_core::{Error, Result};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// A file written beside its destination and moved there when it is complete.
+///
+/// Until [`commit`](AtomicFile::commit) or [`replace`](AtomicFile::replace) succeeds, the destination keeps what it had; a file dropped before
+/// leaves nothing behind. Readers that have the old file open or mapped keep the old contents.
+///
+/// ```
+/// use rushlight_io::atomic::AtomicFile;
+/// use std::io::Write;
+/// let path = std::env::temp_dir().join(format!("rushlight-doc-{}.txt", std::process::id()));
+/// let mut file = AtomicFile::create(&path)?;
+/// file.write_all(b"whole")?;
+/// assert!(!path.exists());
+/// file.commit()?;
+/// assert_eq!(std::fs::read(&path)?, b"whole");
+/// # std::fs::remove_file(&path)?;
+/// # Ok::<(), rushlight_core::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct AtomicFile {
+    file: File,
+    temporary: PathBuf,
+    destination: PathBuf,
+    moved: bool,
+}
+
+impl AtomicFile {
+    /// Starts a file that will become `path`. If `path` is a link, the file it points to will be replaced.
+    pub fn create(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        Self::create_unnamed(path).map_err(|e| Error::io(format!("cannot write '{}': {e}", path.display())))
+    }
+
+    fn create_unnamed(path: &Path) -> io::Result<Self> {
+        static SERIAL: AtomicU64 = AtomicU64::new(0);
+        let destination = match fs::metadata(path) {
+            Ok(meta) if !meta.is_file() => return Err(io::Error::other("it exists and is not a regular file")),
+            Ok(_) => fs::canonicalize(path)?,
+            Err(_) => path.to_path_buf(),
+        };
+        let name = destination.file_name().ok_or_else(|| io::Error::other("the path does not end in a file name"))?;
+        loop {
+            let mut hidden = std::ffi::OsString::from(".");
+            hidden.push(name);
+            hidden.push(format!(".{}.{}.tmp", std::process::id(), SERIAL.fetch_add(1, Relaxed)));
+            let temporary = destination.with_file_name(hidden);
+            match OpenOptions::new().write(true).create_new(true).open(&temporary) {
+                Ok(file) => return Ok(Self { file, temporary, destination, moved: false }),
+                // Left by a process of the same number that was killed.
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => continue,
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    /// Puts the file in place so that it survives a loss of power: the bytes are on the disk before the name changes, and the change of
+    /// name before this returns.
+    pub fn commit(self) -> Result<()> {
+        let path = self.destination.clone();
+        self.finish(true).map_err(|e| Error::io(format!("cannot write '{}': {e}", path.display())))
+    }
+
+    /// Puts the file in place without waiting for the disk: whole for every process at any moment, but a loss of power soon after may lose
+    /// it.
+    pub fn replace(self) -> Result<()> {
+        let path = self.destination.clone();
+        self.finish(false).map_err(|e| Error::io(format!("cannot write '{}': {e}", path.display())))
+    }
+
+    fn finish(mut self, durable: bool) -> io::Result<()> {
+        if durable {
+            self.file.sync_all()?;
+        }
+        fs::rename(&self.temporary, &self.destination)?;
+        self.moved = true;
+        if durable && cfg!(unix) {
+            let folder = self.destination.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            File::open(folder)?.sync_all()?;
+        }
+        Ok(())
+    }
+}
+
+impl Write for AtomicFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Seek for AtomicFile {
+    fn seek(&mut self, position: SeekFrom) -> io::Result<u64> {
+        self.file.seek(position)
+    }
+}
+
+impl Drop for AtomicFile {
+    fn drop(&mut self) {
+        if !self.moved {
+            // Nobody can be told of a failure here, and a stray temporary file harms nothing.
+            let _ = fs::remove_file(&self.temporary);
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! The names a pickle may use. Anything else is refused: a name is how a pickle would run code.
+
+use rushlight_core::DType;
+
+/// What an allowed name stands for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Global {
+    /// Classes of dictionaries; calling one makes an empty dictionary.
+    Dictionary,
+    /// `collections.defaultdict`, called with the class of its values.
+    DefaultDict,
+    Set,
+    /// `_codecs.encode`: how protocol 2 spells bytes.
+    Encode,
+    Bytes,
+    Bytearray,
+    /// `torch.Size`.
+    Size,
+    Device,
+    RebuildTensor,
+    RebuildTensorV2,
+    RebuildTensorV3,
+    RebuildParameter,
+    RebuildParameterWithState,
+    RebuildFromType,
+    RebuildOnDevice,
+    /// The class of a storage, by what its elements are.
+    Storage(Elements),
+    /// A dtype as a value.
+    DType(Elements),
+    /// A class that is only ever an argument: of a `defaultdict`, or of a rebuilt tensor.
+    Class,
+}
+
+/// The elements of a storage: a dtype of ours, or the name of one that is not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Elements {
+    Known(DType),
+    /// Bytes whose dtype comes later.
+    Untyped,
+    Unknown(&'static str),
+}
+
+pub(super) fn find(module: &str, name: &str) -> Option<Global> {
+    use Global::*;
+    Some(match (module, name) {
+        ("collections", "OrderedDict" | "Counter") => Dictionary,
+        ("collections", "defaultdict") => DefaultDict,
+        ("builtins" | "__builtin__", "set") => Set,
+        ("builtins" | "__builtin__", "bytes") => Bytes,
+        ("builtins" | "__builtin__", "bytearray") => Bytearray,
+        ("builtins" | "__builtin__", "dict" | "list" | "tuple" | "int" | "float" | "bool" | "str") => Class,
+        ("_codecs", "encode") => Encode,
+        ("torch", "Size") => Size,
+        ("torch", "device") => Device,
+        ("torch", "Tensor") | ("torch.nn.parameter", "Parameter") => Class,
+        ("torch._utils", "_rebuild_tensor") => RebuildTensor,
+        ("torch._utils", "_rebuild_tensor_v2") => RebuildTensorV2,
+        ("torch._utils", "_rebuild_tensor_v3") => RebuildTensorV3,
+        ("torch._utils", "_rebuild_parameter") => RebuildParameter,
+        ("torch._utils", "_rebuild_parameter_with_state") => RebuildParameterWithState,
+        ("torch._utils", "_rebuild_device_tensor_from_cpu_tensor") => RebuildOnDevice,
+        ("torch._tensor", "_rebuild_from_type_v2") => RebuildFromType,
+        ("torch.storage", "UntypedStorage") | ("torch", "UntypedStorage") => Storage(Elements::Untyped),
+        ("torch" | "torch.cuda", class) if class.ends_with("Storage") => Storage(storage_elements(class)?),
+        ("torch", name) => DType(dtype_elements(name)?),
+        _ => return None,
+    })
+}
+
+fn storage_elements(class: &str) -> Option<Elements> {
+    Some(Elements::Known(match class {
+        "FloatStorage" => DType::F32,
+        "DoubleStorage" => DType::F64,
+        "HalfStorage" => DType::F16,
+        "BFloat16Storage" => DType::BF16,
+        "LongStorage" => DType::I64,
+        "IntStorage" => DType::I32,
+        "ShortStorage" => DType::I16,
+        "CharStorage" => DType::I8,
+        "ByteStorage" => DType::U8,
+        "BoolStorage" => DType::Bool,
+        other => return unknown(other),
+    }))
+}
+
+fn dtype_elements(name: &str) -> Option<Elements> {
+    match DType::ALL.into_iter().find(|d| d.name() == name) {
+        Some(dtype) => Some(Elements::Known(dtype)),
+        None => unknown(name),
+    }
+}
+
+/// PyTorch's element types that we have no dtype for.
+fn unknown(name: &str) -> Option<Elements> {
+    const NAMES: [&str; 22] = [
+        "ComplexFloatStorage",
+        "ComplexDoubleStorage",
+        "QInt8Storage",
+        "QUInt8Storage",
+        "QInt32Storage",
+        "QUInt4x2Storage",
+        "QUInt2x4Storage",
+        "complex32",
+        "complex64",
+        "complex128",
+        "uint16",
+        "uint32",
+        "uint64",
+        "float8_e4m3fn",
+        "float8_e5m2",
+        "float8_e4m3fnuz",
+        "float8_e5m2fnuz",
+        "float8_e8m0fnu",
+        "float4_e2m1fn_x2",
+        "qint8",
+        "quint8",
+        "qint32",
+    ];
+    NAMES.into_iter().find(|&n| n == name).map(Elements::Unknown)
+}

@@ -1,0 +1,70 @@
+//! PyTorch's `.pt` files: what `torch.save` writes and `torch.load(weights_only=True)` reads.
+//!
+//! ```
+//! use rushlight_io::pt;
+//! use rushlight_tensor::{Tensor, state::{Dict, Value}};
+//! let mut checkpoint = Dict::new();
+//! checkpoint.insert("weight".into(), Tensor::new([[1.0f32, 2.0]])?.into());
+//! checkpoint.insert("epoch".into(), 3.into());
+//! let path = std::env::temp_dir().join(format!("rushlight-doc-{}.pt", std::process::id()));
+//! pt::save(&Value::from(checkpoint), &path)?;
+//! let back = pt::load(&path)?;
+//! assert_eq!(back.get("epoch")?.as_int()?, 3);
+//! assert_eq!(back.get("weight")?.as_tensor()?.to_vec::<f32>()?, [1.0, 2.0]);
+//! # std::fs::remove_file(&path)?;
+//! # Ok::<(), rushlight_core::Error>(())
+//! ```
+//!
+//! **Reading** runs nothing: the pickle inside may only name what tensors and containers are made of, and anything else is an error that says which
+//! name. Tensors are views of the mapped file (see [`LoadOptions::mmap`]), on the CPU wherever they were saved, and share memory where they did.
+//! What a [`Value`] has no form for is read as the nearest one: sets as lists, `torch.Size` as a tuple, dtypes and devices as strings. Attributes
+//! that Python code put on tensors and the `_metadata` of state dicts are left out.
+//!
+//! **Writing** keeps strides, shared storages and `requires_grad`. As in PyTorch, a view brings its whole storage along: save a
+//! [`copy`](rushlight_tensor::Tensor::copy) of a small part of something large.
+
+mod globals;
+mod machine;
+mod read;
+mod write;
+
+use crate::LoadOptions;
+use crate::sink;
+use crate::source::Source;
+pub(crate) use read::load as load_source;
+use rushlight_core::Result;
+use rushlight_tensor::state::Value;
+use std::io::Write;
+use std::path::Path;
+
+/// Reads a file written by `torch.save` or [`save`].
+pub fn load(path: impl AsRef<Path>) -> Result<Value> {
+    load_with(path, &LoadOptions::default())
+}
+
+/// Reads a file written by `torch.save` or [`save`].
+pub fn load_with(path: impl AsRef<Path>, options: &LoadOptions) -> Result<Value> {
+    let path = path.as_ref();
+    Source::open(path, options.mmap)
+        .and_then(|source| read::load(&source, options))
+        .map_err(|e| e.within(&format!("pt::load '{}'", path.display())))
+}
+
+/// Reads the contents of a `.pt` file that are already in memory.
+pub fn from_bytes(bytes: &[u8]) -> Result<Value> {
+    Source::from_bytes(bytes)
+        .and_then(|source| read::load(&source, &LoadOptions::default()))
+        .map_err(|e| e.within("pt::from_bytes"))
+}
+
+/// Writes a value as `torch.save` would: first to a file beside `path`, then in its place. For a file that survives a loss of power write to an
+/// [`AtomicFile`](crate::atomic::AtomicFile) with [`write`] and commit it.
+pub fn save(value: &Value, path: impl AsRef<Path>) -> Result<()> {
+    let path = path.as_ref();
+    sink::save(path, |out| write::write(value, out)).map_err(|e| e.within(&format!("pt::save '{}'", path.display())))
+}
+
+/// Writes a value as `torch.save` would, to anything that takes bytes in order.
+pub fn write(value: &Value, out: &mut impl Write) -> Result<()> {
+    write::write(value, out).map_err(|e| e.within("pt::write"))
+}

@@ -1,0 +1,204 @@
+//! The JSON header: eight bytes of length, then an object of tensors by name.
+
+use super::{Metadata, dtype_of, name_of};
+use crate::source;
+use indexmap::IndexMap;
+use rushlight_core::{Error, Result, layout};
+use rushlight_tensor::Tensor;
+use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
+use std::fmt;
+
+/// The format's own limit.
+const MAX_HEADER: usize = 100_000_000;
+
+/// Tensors start at multiples of this, so that a mapped file has them aligned for vectors.
+const ALIGN: usize = 64;
+
+#[derive(Debug, Default)]
+pub(super) struct Header {
+    pub(super) tensors: IndexMap<String, TensorInfo>,
+    pub(super) metadata: Metadata,
+}
+
+/// Where a tensor lies, counted from the end of the header.
+#[derive(Debug)]
+pub(super) struct TensorInfo {
+    pub(super) dtype: String,
+    pub(super) shape: Vec<usize>,
+    pub(super) begin: usize,
+    pub(super) end: usize,
+}
+
+impl Header {
+    /// Reads and checks the header of a file; gives it and where the tensors' bytes begin.
+    pub(super) fn read(file: &[u8]) -> Result<(Self, usize)> {
+        let (length, rest) = file
+            .split_first_chunk::<8>()
+            .ok_or_else(|| Error::io(format!("the file has {} bytes: too short for a header", file.len())))?;
+        let length = u64::from_le_bytes(*length);
+        let json =
+            usize::try_from(length).ok().filter(|&n| n <= MAX_HEADER).and_then(|n| rest.get(..n)).ok_or_else(|| {
+                Error::io(format!("a header of {length} bytes does not fit the file of {} bytes", file.len()))
+            })?;
+        let mut parser = serde_json::Deserializer::from_slice(json);
+        let header = HeaderSeed
+            .deserialize(&mut parser)
+            .and_then(|header| parser.end().map(|()| header))
+            .map_err(|e| Error::io(format!("the header is not what safetensors writes: {e}")))?;
+        header.check(rest.len() - json.len())?;
+        Ok((header, 8 + json.len()))
+    }
+
+    /// Every tensor has the bytes its shape needs, and together they are all bytes of the file, each once.
+    fn check(&self, bytes: usize) -> Result<()> {
+        let mut order: Vec<(&String, &TensorInfo)> = self.tensors.iter().collect();
+        order.sort_by_key(|(_, info)| (info.begin, info.end));
+        let mut position = 0;
+        for (name, info) in order {
+            if info.begin != position || info.end < info.begin {
+                return Err(Error::io(format!(
+                    "tensor '{name}' lies at bytes {}..{}, but should start at {position}: tensors overlap or leave gaps",
+                    info.begin, info.end
+                )));
+            }
+            position = info.end;
+            source::check_rank(&info.shape).map_err(|e| e.within(&format!("tensor '{name}'")))?;
+            if let Some(dtype) = dtype_of(&info.dtype) {
+                let need = layout::checked_numel(&info.shape)?.checked_mul(dtype.size());
+                if need != Some(info.end - info.begin) {
+                    return Err(Error::io(format!(
+                        "tensor '{name}' of shape {:?} and dtype {} has {} bytes in the file",
+                        info.shape,
+                        info.dtype,
+                        info.end - info.begin
+                    )));
+                }
+            }
+        }
+        if position != bytes {
+            return Err(Error::io(format!(
+                "the tensors need {position} bytes, but the file has {bytes} of them: it was cut short or damaged"
+            )));
+        }
+        Ok(())
+    }
+}
+
+struct HeaderSeed;
+
+impl<'de> DeserializeSeed<'de> for HeaderSeed {
+    type Value = Header;
+    fn deserialize<D: Deserializer<'de>>(self, d: D) -> Result<Header, D::Error> {
+        d.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for HeaderSeed {
+    type Value = Header;
+
+    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("an object of tensors by name")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Header, A::Error> {
+        let mut header = Header::default();
+        while let Some(name) = map.next_key::<String>()? {
+            if name == "__metadata__" {
+                header.metadata = map.next_value()?;
+            } else {
+                let info = map.next_value_seed(InfoSeed)?;
+                if header.tensors.contains_key(&name) {
+                    return Err(A::Error::custom(format_args!("tensor '{name}' appears twice")));
+                }
+                header.tensors.insert(name, info);
+            }
+        }
+        Ok(header)
+    }
+}
+
+struct InfoSeed;
+
+impl<'de> DeserializeSeed<'de> for InfoSeed {
+    type Value = TensorInfo;
+    fn deserialize<D: Deserializer<'de>>(self, d: D) -> Result<TensorInfo, D::Error> {
+        d.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for InfoSeed {
+    type Value = TensorInfo;
+
+    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("an object with dtype, shape and data_offsets")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<TensorInfo, A::Error> {
+        let (mut dtype, mut shape, mut offsets) = (None, None, None);
+        while let Some(key) = map.next_key::<String>()? {
+            match key.as_str() {
+                "dtype" => dtype = Some(map.next_value::<String>()?),
+                "shape" => shape = Some(map.next_value::<Vec<usize>>()?),
+                "data_offsets" => offsets = Some(map.next_value::<(usize, usize)>()?),
+                _ => drop(map.next_value::<IgnoredAny>()?),
+            }
+        }
+        let missing = |field| A::Error::custom(format_args!("a tensor without '{field}'"));
+        let (begin, end) = offsets.ok_or_else(|| missing("data_offsets"))?;
+        Ok(TensorInfo {
+            dtype: dtype.ok_or_else(|| missing("dtype"))?,
+            shape: shape.ok_or_else(|| missing("shape"))?,
+            begin,
+            end,
+        })
+    }
+}
+
+/// The header of tensors whose bytes will follow in `order`, padded so that they start aligned.
+pub(super) fn encode(tensors: &[(&str, &Tensor)], order: &[usize], metadata: &Metadata) -> Result<Vec<u8>> {
+    let mut places = vec![(0, 0); tensors.len()];
+    let mut position = 0usize;
+    for &i in order {
+        let begin = position;
+        position += tensors[i].1.numel() * tensors[i].1.dtype().size();
+        places[i] = (begin, position);
+    }
+    let mut out = vec![0; 8];
+    out.push(b'{');
+    if !metadata.is_empty() {
+        out.extend(b"\"__metadata__\":{");
+        for (i, (key, value)) in metadata.iter().enumerate() {
+            let comma = if i > 0 { "," } else { "" };
+            out.extend(format!("{comma}{}:{}", quote(key), quote(value)).bytes());
+        }
+        out.push(b'}');
+    }
+    for (&(name, tensor), (begin, end)) in tensors.iter().zip(places) {
+        if name == "__metadata__" {
+            return Err(Error::value("'__metadata__' cannot be the name of a tensor in this format"));
+        }
+        let comma = if out.len() > 9 { "," } else { "" };
+        let (name, dtype, shape) = (quote(name), name_of(tensor.dtype()), tensor.shape());
+        let shape: Vec<String> = shape.iter().map(usize::to_string).collect();
+        let shape = shape.join(",");
+        out.extend(
+            format!("{comma}{name}:{{\"dtype\":\"{dtype}\",\"shape\":[{shape}],\"data_offsets\":[{begin},{end}]}}")
+                .bytes(),
+        );
+    }
+    out.push(b'}');
+    out.resize(out.len().next_multiple_of(ALIGN), b' ');
+    let length = out.len() - 8;
+    if length > MAX_HEADER {
+        return Err(Error::value(format!(
+            "names and metadata make a header of {length} bytes; the format allows {MAX_HEADER}"
+        )));
+    }
+    out[..8].copy_from_slice(&(length as u64).to_le_bytes());
+    Ok(out)
+}
+
+/// Text as JSON spells it.
+fn quote(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}

@@ -1,0 +1,194 @@
+//! The safetensors format: a JSON header, then the bytes of tensors.
+//!
+//! ```
+//! use rushlight_io::safetensors::{self, SafeTensors};
+//! use rushlight_tensor::{Tensor, state::StateDict};
+//! let state = StateDict::from_iter([("bias".to_string(), Tensor::new([1.0f32, 2.0])?)]);
+//! let path = std::env::temp_dir().join(format!("rushlight-doc-{}.safetensors", std::process::id()));
+//! safetensors::save(&state, &path)?;
+//! let file = SafeTensors::open(&path)?;
+//! assert_eq!(file.names().collect::<Vec<_>>(), ["bias"]);
+//! assert_eq!(file.tensor("bias")?.to_vec::<f32>()?, [1.0, 2.0]);
+//! # std::fs::remove_file(&path)?;
+//! # Ok::<(), rushlight_core::Error>(())
+//! ```
+
+mod header;
+mod shards;
+
+pub use shards::{load_sharded, load_sharded_with, save_sharded};
+
+use crate::LoadOptions;
+use crate::sink;
+use crate::source::{self, ByteOrder, Source};
+use header::Header;
+use rushlight_core::{DType, Error, Result, Storage, layout};
+use rushlight_tensor::Tensor;
+use rushlight_tensor::state::StateDict;
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+/// Text beside the tensors.
+pub type Metadata = BTreeMap<String, String>;
+
+/// An open file whose tensors are made when asked for.
+///
+/// Tensors look into the mapped file. Asking twice for a name gives tensors that share memory.
+pub struct SafeTensors {
+    source: Source,
+    header: Header,
+    /// Where the tensors' bytes begin.
+    start: usize,
+    storages: Vec<OnceLock<Arc<Storage>>>,
+}
+
+impl SafeTensors {
+    /// Maps a file and reads its header.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::open_with(path, &LoadOptions::default())
+    }
+
+    /// Opens a file and reads its header.
+    pub fn open_with(path: impl AsRef<Path>, options: &LoadOptions) -> Result<Self> {
+        let path = path.as_ref();
+        Source::open(path, options.mmap)
+            .and_then(Self::parse)
+            .map_err(|e| e.within(&format!("safetensors '{}'", path.display())))
+    }
+
+    /// Reads the contents of a file that are already in memory. They are copied.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        Source::from_bytes(bytes).and_then(Self::parse).map_err(|e| e.within("safetensors::from_bytes"))
+    }
+
+    pub(crate) fn parse(source: Source) -> Result<Self> {
+        let (header, start) = Header::read(source.bytes())?;
+        let storages = header.tensors.iter().map(|_| OnceLock::new()).collect();
+        Ok(Self { source, header, start, storages })
+    }
+
+    /// The names of the tensors, in the header's order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.header.tensors.keys().map(String::as_str)
+    }
+
+    /// The text beside the tensors; empty if there is none.
+    pub fn metadata(&self) -> &Metadata {
+        &self.header.metadata
+    }
+
+    /// A tensor's dtype, as the file names it (`F32`, `BF16`, `F8_E4M3`, …), and its shape.
+    pub fn info(&self, name: &str) -> Result<(&str, &[usize])> {
+        let (_, info) = self.find(name)?;
+        Ok((&info.dtype, &info.shape))
+    }
+
+    /// One tensor.
+    pub fn tensor(&self, name: &str) -> Result<Tensor> {
+        let (index, info) = self.find(name)?;
+        self.make(index, info).map_err(|e| e.within(&format!("tensor '{name}'")))
+    }
+
+    /// All tensors, in the header's order.
+    pub fn tensors(&self) -> Result<StateDict> {
+        self.names().map(|name| Ok((name.to_string(), self.tensor(name)?))).collect()
+    }
+
+    fn find(&self, name: &str) -> Result<(usize, &header::TensorInfo)> {
+        let found = self.header.tensors.get_full(name);
+        found.map(|(index, _, info)| (index, info)).ok_or_else(|| {
+            let known: Vec<&str> = self.names().take(10).collect();
+            Error::value(format!(
+                "safetensors: no tensor '{name}'; the file has {} such as {known:?}",
+                self.storages.len()
+            ))
+        })
+    }
+
+    fn make(&self, index: usize, info: &header::TensorInfo) -> Result<Tensor> {
+        let dtype = dtype_of(&info.dtype).ok_or_else(|| {
+            Error::dtype(format!("dtype '{}' is not supported; convert it before saving", info.dtype))
+        })?;
+        let storage = match self.storages[index].get() {
+            Some(storage) => storage,
+            None => {
+                let range = self.start + info.begin..self.start + info.end;
+                let storage = self.source.storage(range, dtype, ByteOrder::Little)?;
+                self.storages[index].get_or_init(|| storage)
+            }
+        };
+        source::tensor(storage, &info.shape, &layout::contiguous_strides(&info.shape), 0, dtype)
+    }
+}
+
+impl std::fmt::Debug for SafeTensors {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "SafeTensors({} tensors in {} bytes)", self.storages.len(), self.source.len())
+    }
+}
+
+fn dtype_of(name: &str) -> Option<DType> {
+    DType::ALL.into_iter().find(|&d| name_of(d) == name)
+}
+
+fn name_of(dtype: DType) -> &'static str {
+    match dtype {
+        DType::F32 => "F32",
+        DType::F64 => "F64",
+        DType::F16 => "F16",
+        DType::BF16 => "BF16",
+        DType::I64 => "I64",
+        DType::I32 => "I32",
+        DType::I16 => "I16",
+        DType::I8 => "I8",
+        DType::U8 => "U8",
+        DType::Bool => "BOOL",
+    }
+}
+
+/// Reads all tensors of a file.
+pub fn load(path: impl AsRef<Path>) -> Result<StateDict> {
+    load_with(path, &LoadOptions::default())
+}
+
+/// Reads all tensors of a file.
+pub fn load_with(path: impl AsRef<Path>, options: &LoadOptions) -> Result<StateDict> {
+    let path = path.as_ref();
+    let within = |e: Error| e.within(&format!("safetensors::load '{}'", path.display()));
+    SafeTensors::parse(Source::open(path, options.mmap).map_err(within)?)
+        .and_then(|file| file.tensors())
+        .map_err(within)
+}
+
+/// Writes tensors to a file, first beside `path`, then in its place. Tensors that share memory are written apart.
+pub fn save(tensors: &StateDict, path: impl AsRef<Path>) -> Result<()> {
+    save_with_metadata(tensors, &Metadata::new(), path)
+}
+
+/// Writes tensors and text to a file; see [`save`].
+pub fn save_with_metadata(tensors: &StateDict, metadata: &Metadata, path: impl AsRef<Path>) -> Result<()> {
+    let path = path.as_ref();
+    let named: Vec<(&str, &Tensor)> = tensors.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
+    sink::save(path, |out| write_named(&named, metadata, out))
+        .map_err(|e| e.within(&format!("safetensors::save '{}'", path.display())))
+}
+
+/// Writes tensors and text to anything that takes bytes in order, such as an [`AtomicFile`](crate::atomic::AtomicFile).
+pub fn write(tensors: &StateDict, metadata: &Metadata, out: &mut impl Write) -> Result<()> {
+    let named: Vec<(&str, &Tensor)> = tensors.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
+    write_named(&named, metadata, out).map_err(|e| e.within("safetensors::write"))
+}
+
+fn write_named(tensors: &[(&str, &Tensor)], metadata: &Metadata, out: &mut impl Write) -> Result<()> {
+    // Wide elements first: then every tensor lies aligned without padding, which the format does not allow.
+    let mut order: Vec<usize> = (0..tensors.len()).collect();
+    order.sort_by_key(|&i| std::cmp::Reverse(tensors[i].1.dtype().size()));
+    out.write_all(&header::encode(tensors, &order, metadata)?)?;
+    for i in order {
+        let (tensor, range) = sink::contiguous(tensors[i].1)?;
+        sink::write(tensor.storage(), range, out)?;
+    }
+    Ok(out.flush()?)
+}

@@ -1,0 +1,153 @@
+//! A file's bytes in memory, and tensors that look into them.
+
+use memmap2::{MmapMut, MmapOptions, MmapRaw};
+use rushlight_core::{Backend, DType, Dims, Error, Layout, Result, Storage, layout};
+use rushlight_tensor::Tensor;
+use std::fs::File;
+use std::io::Read;
+use std::ops::Range;
+use std::path::Path;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+/// Dimensions a file may ask for; NumPy's own limit.
+pub(crate) const MAX_RANK: usize = 64;
+
+/// The bytes of a file: mapped, privately and copy-on-write, or read. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Source {
+    memory: Arc<MmapRaw>,
+    len: usize,
+}
+
+/// In which order a file holds the bytes of a number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ByteOrder {
+    Little,
+    Big,
+}
+
+impl Source {
+    /// Opens a file. Without `mmap` its bytes are read now, and later changes of the file do not matter.
+    pub(crate) fn open(path: &Path, mmap: bool) -> Result<Self> {
+        let mut file = File::open(path)?;
+        let meta = file.metadata()?;
+        if !meta.is_file() {
+            return Err(Error::io("it is not a regular file"));
+        }
+        let len = usize::try_from(meta.len()).map_err(|_| Error::io("it is larger than memory can address"))?;
+        if mmap && len > 0 {
+            // SAFETY: the mapping is private: writes through it stay in this process. That nobody shortens the file or writes over its
+            // bytes while it is mapped is what the public functions ask of their callers; our own writers only ever replace files.
+            let map = unsafe { MmapOptions::new().len(len).map_copy(&file)? };
+            return Ok(Self { memory: Arc::new(map.into()), len });
+        }
+        Self::filled(len, |bytes| Ok(file.read_exact(bytes)?))
+    }
+
+    /// A copy of bytes that are already in memory.
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        Self::filled(bytes.len(), |memory| {
+            memory.copy_from_slice(bytes);
+            Ok(())
+        })
+    }
+
+    /// Page-aligned memory of `len` bytes, zero at first.
+    pub(crate) fn filled(len: usize, fill: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<Self> {
+        let mut map = MmapMut::map_anon(len.max(1)).map_err(|e| Error::out_of_memory(format!("{len} bytes: {e}")))?;
+        fill(&mut map[..len])?;
+        Ok(Self { memory: Arc::new(map.into()), len })
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// All bytes, for parsing. Not to be held while tensors over the same bytes are in the hands of a user.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        // SAFETY: `len` bytes are mapped for as long as `self` lives; tensors that could write to them are handed out after parsing only.
+        unsafe { std::slice::from_raw_parts(self.memory.as_ptr(), self.len) }
+    }
+
+    /// A storage over `range`, which must hold elements of `dtype`. Without a copy if the bytes are fit to be used as they lie.
+    pub(crate) fn storage(&self, range: Range<usize>, dtype: DType, order: ByteOrder) -> Result<Arc<Storage>> {
+        let size = dtype.size();
+        if range.start > range.end || range.end > self.len {
+            return Err(Error::io(format!("bytes {range:?} lie outside of the file, which has {}", self.len)));
+        }
+        let backend = cpu()?;
+        let address = self.memory.as_mut_ptr().wrapping_add(range.start);
+        let swap = order == ByteOrder::Big && size > 1;
+        if !swap && dtype != DType::Bool && address.addr().is_multiple_of(size) {
+            let start = NonNull::new(address).ok_or_else(|| Error::io("the file is mapped at address zero"))?;
+            let owner = Box::new(self.memory.clone());
+            // SAFETY: the range lies within the mapping, which is readable and writable and which `owner` keeps alive.
+            return Ok(Arc::new(unsafe { Storage::from_owner(backend, start, range.len(), owner) }));
+        }
+        copied(backend, &self.bytes()[range], |chunk| {
+            if swap {
+                chunk.chunks_exact_mut(size).for_each(<[u8]>::reverse);
+            }
+            if dtype == DType::Bool {
+                // Any other byte in a bool's place would be undefined behaviour.
+                chunk.iter_mut().for_each(|b| *b = u8::from(*b != 0));
+            }
+        })
+    }
+}
+
+/// Copies bytes into memory of the engine, changing them on the way.
+fn copied(backend: &'static dyn Backend, bytes: &[u8], change: impl Fn(&mut [u8])) -> Result<Arc<Storage>> {
+    let storage = backend.alloc(bytes.len())?;
+    // A multiple of every element size.
+    let mut buffer = [0u8; 1 << 14];
+    for (i, chunk) in bytes.chunks(buffer.len()).enumerate() {
+        let out = &mut buffer[..chunk.len()];
+        out.copy_from_slice(chunk);
+        change(out);
+        backend.upload(out, &storage, i << 14)?;
+    }
+    Ok(Arc::new(storage))
+}
+
+fn cpu() -> Result<&'static dyn Backend> {
+    Ok(Tensor::empty([0], DType::U8)?.storage().backend())
+}
+
+/// A tensor over (part of) a storage. Everything about the layout may come from a hostile file.
+pub(crate) fn tensor(
+    storage: &Arc<Storage>,
+    shape: &[usize],
+    strides: &[usize],
+    offset: usize,
+    dtype: DType,
+) -> Result<Tensor> {
+    check_rank(shape)?;
+    let numel = layout::checked_numel(shape)?;
+    let mut strides = Dims::from_slice(strides);
+    let mut offset = offset;
+    if strides.len() == shape.len() {
+        // Strides that no element uses may be anything; ones without meaning must not reach the arithmetic of later views.
+        let usual = layout::contiguous_strides(shape);
+        let reach = storage.bytes() / dtype.size();
+        for ((stride, &size), &plain) in strides.iter_mut().zip(shape).zip(&usual) {
+            if numel == 0 || size == 1 && *stride > reach {
+                *stride = plain;
+            }
+        }
+    }
+    if numel == 0 {
+        offset = offset.min(storage.bytes() / dtype.size());
+    }
+    let layout = Layout::strided(shape, &strides, offset)?;
+    // SAFETY: the storage was made by `Source::storage`, or by the engine itself.
+    unsafe { Tensor::from_storage(storage.clone(), layout, dtype) }
+}
+
+pub(crate) fn check_rank(shape: &[usize]) -> Result<()> {
+    if shape.len() > MAX_RANK {
+        return Err(Error::io(format!("a tensor of {} dimensions; at most {MAX_RANK} are read", shape.len())));
+    }
+    Ok(())
+}

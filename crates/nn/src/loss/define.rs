@@ -1,0 +1,62 @@
+//! What losses have in common.
+
+/// Losses: name, tensors to keep in brackets, options with their defaults, then the call. Every one has a `reduction`, the mean unless set.
+macro_rules! losses {
+    ($(
+        $(#[$doc:meta])*
+        $name:ident $([ $($(#[$buffer_doc:meta])* $buffer:ident),* $(,)? ])? { $($(#[$option_doc:meta])* $option:ident: $ty:ty = $default:expr),* $(,)? }
+        |$loss:ident, $($input:ident),+| $call:expr;
+    )*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Module)]
+        pub struct $name {
+            $($($buffer: Option<crate::Buffer>,)*)?
+            $($option: $ty,)*
+            #[module(skip)]
+            reduction: Reduction,
+        }
+
+        impl $name {
+            /// The loss with PyTorch's defaults.
+            pub fn new() -> Self {
+                Self { $($($buffer: None,)*)? $($option: $default,)* reduction: Reduction::Mean }
+            }
+
+            $($(
+                $(#[$buffer_doc])*
+                pub fn $buffer(mut self, $buffer: &Tensor) -> Self {
+                    self.$buffer = Some(crate::Buffer::new($buffer.detach()));
+                    self
+                }
+            )*)?
+
+            $(
+                $(#[$option_doc])*
+                pub fn $option(mut self, $option: $ty) -> Self {
+                    self.$option = $option;
+                    self
+                }
+            )*
+
+            /// What becomes of the single losses; their mean unless set.
+            pub fn reduction(mut self, reduction: Reduction) -> Self {
+                self.reduction = reduction;
+                self
+            }
+
+            /// The loss.
+            pub fn forward(&self, $($input: &Tensor),+) -> Result<Tensor> {
+                let $loss = self;
+                $call
+            }
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self::new()
+            }
+        }
+    )*};
+}
+
+pub(super) use losses;

@@ -1,0 +1,10 @@
+//! Losses as modules. They are made by `new`, take their options by PyTorch's names, and compare with `forward`.
+
+mod classification;
+mod define;
+mod regression;
+
+pub use classification::{BCELoss, BCEWithLogitsLoss, CrossEntropyLoss, NLLLoss};
+pub use regression::{GaussianNLLLoss, HuberLoss, KLDivLoss, L1Loss, MSELoss, PoissonNLLLoss, SmoothL1Loss};
+
+use define::losses;

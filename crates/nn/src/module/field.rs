@@ -1,0 +1,105 @@
+//! What may be a field of a struct with `#[derive(Module)]`.
+
+use super::{Buffer, Member, MemberMut, Module, Parameter, Training};
+
+/// A field of a module: reports the members it is or holds.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be a field of a module",
+    label = "neither a module, a parameter nor a setting",
+    note = "a tensor must say what it is: `Parameter` (learned) or `Buffer` (kept)",
+    note = "derive `Module` for your own types, or put #[module(skip)] on a field that is only a setting"
+)]
+pub trait Field {
+    /// Reports to `visit`.
+    fn visit<'a>(&'a self, name: &str, visit: &mut dyn FnMut(&str, Member<'a>));
+    /// Reports to `visit`, to be changed.
+    fn visit_mut<'a>(&'a mut self, name: &str, visit: &mut dyn FnMut(&str, MemberMut<'a>));
+}
+
+impl<M: Module> Field for M {
+    fn visit<'a>(&'a self, name: &str, visit: &mut dyn FnMut(&str, Member<'a>)) {
+        visit(name, Member::Module(self));
+    }
+
+    fn visit_mut<'a>(&'a mut self, name: &str, visit: &mut dyn FnMut(&str, MemberMut<'a>)) {
+        visit(name, MemberMut::Module(self));
+    }
+}
+
+impl Field for Parameter {
+    fn visit<'a>(&'a self, name: &str, visit: &mut dyn FnMut(&str, Member<'a>)) {
+        visit(name, Member::Parameter(self));
+    }
+
+    fn visit_mut<'a>(&'a mut self, name: &str, visit: &mut dyn FnMut(&str, MemberMut<'a>)) {
+        visit(name, MemberMut::Parameter(self));
+    }
+}
+
+impl Field for Buffer {
+    fn visit<'a>(&'a self, name: &str, visit: &mut dyn FnMut(&str, Member<'a>)) {
+        visit(name, Member::Buffer(self));
+    }
+
+    fn visit_mut<'a>(&'a mut self, name: &str, visit: &mut dyn FnMut(&str, MemberMut<'a>)) {
+        visit(name, MemberMut::Buffer(self));
+    }
+}
+
+impl Field for Training {
+    fn visit<'a>(&'a self, name: &str, visit: &mut dyn FnMut(&str, Member<'a>)) {
+        visit(name, Member::Training(self));
+    }
+
+    fn visit_mut<'a>(&'a mut self, _: &str, _: &mut dyn FnMut(&str, MemberMut<'a>)) {}
+}
+
+impl<F: Field> Field for Option<F> {
+    fn visit<'a>(&'a self, name: &str, visit: &mut dyn FnMut(&str, Member<'a>)) {
+        if let Some(field) = self {
+            field.visit(name, visit);
+        }
+    }
+
+    fn visit_mut<'a>(&'a mut self, name: &str, visit: &mut dyn FnMut(&str, MemberMut<'a>)) {
+        if let Some(field) = self {
+            field.visit_mut(name, visit);
+        }
+    }
+}
+
+macro_rules! several {
+    ($([$($generic:tt)*] $ty:ty;)*) => {$(
+        /// The items are named `name.0`, `name.1`, …, as those of a module list.
+        impl<$($generic)*> Field for $ty {
+            fn visit<'a>(&'a self, name: &str, visit: &mut dyn FnMut(&str, Member<'a>)) {
+                for (i, field) in self.iter().enumerate() {
+                    field.visit(&format!("{name}.{i}"), visit);
+                }
+            }
+
+            fn visit_mut<'a>(&'a mut self, name: &str, visit: &mut dyn FnMut(&str, MemberMut<'a>)) {
+                for (i, field) in self.iter_mut().enumerate() {
+                    field.visit_mut(&format!("{name}.{i}"), visit);
+                }
+            }
+        }
+    )*};
+}
+
+several! {
+    [F: Field] Vec<F>;
+    [F: Field, const N: usize] [F; N];
+}
+
+macro_rules! settings {
+    ($($ty:ty),*) => {$(
+        /// A setting: nothing to report.
+        impl Field for $ty {
+            fn visit<'a>(&'a self, _: &str, _: &mut dyn FnMut(&str, Member<'a>)) {}
+            fn visit_mut<'a>(&'a mut self, _: &str, _: &mut dyn FnMut(&str, MemberMut<'a>)) {}
+        }
+    )*};
+}
+
+settings!(bool, u8, u16, u32, u64, usize, i8, i16, i32, i64, isize, f32, f64, char, String, &'static str);

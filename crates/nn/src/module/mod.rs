@@ -1,0 +1,350 @@
+//! What a module is: something with named parameters, buffers and submodules, and what follows from that.
+
+mod field;
+mod load;
+mod parameter;
+mod summary;
+
+pub use field::Field;
+pub use load::LoadReport;
+pub use parameter::{Buffer, Parameter, Training};
+pub use summary::Summary;
+
+use indexmap::IndexMap;
+use rushlight_core::{DType, Device, Result};
+use rushlight_tensor::Tensor;
+use rushlight_tensor::state::StateDict;
+use std::any::Any;
+
+/// One thing a module holds.
+#[derive(Clone, Copy)]
+pub enum Member<'a> {
+    /// A learned tensor.
+    Parameter(&'a Parameter),
+    /// A tensor that is kept but not learned.
+    Buffer(&'a Buffer),
+    /// A submodule.
+    Module(&'a dyn Module),
+    /// The switch between training and evaluation.
+    Training(&'a Training),
+}
+
+/// One thing a module holds, to be changed.
+pub enum MemberMut<'a> {
+    /// A learned tensor.
+    Parameter(&'a mut Parameter),
+    /// A tensor that is kept but not learned.
+    Buffer(&'a mut Buffer),
+    /// A submodule.
+    Module(&'a mut dyn Module),
+}
+
+/// A neural network or a part of one.
+///
+/// `#[derive(Module)]` writes the three required methods from the struct's fields: [`Parameter`]s, [`Buffer`]s, [`Training`]
+/// switches, other modules, and `Option`s, arrays and vectors of these; numbers, strings and `bool`s are settings and skipped. For fields of
+/// other types say `#[module(skip)]`; `#[module(rename = "…")]` gives another name in the state dict.
+pub trait Module: Any + Send + Sync {
+    /// The type's name, for summaries: `Linear`.
+    fn type_name(&self) -> &'static str;
+
+    /// Calls `visit` with every direct member and its name, in order.
+    fn members<'a>(&'a self, visit: &mut dyn FnMut(&str, Member<'a>));
+
+    /// [`Module::members`] for changing them.
+    fn members_mut<'a>(&'a mut self, visit: &mut dyn FnMut(&str, MemberMut<'a>));
+
+    /// The settings that [`Module::repr`] shows, such as `in_features=20, out_features=1, bias=True`.
+    fn extra_repr(&self) -> String {
+        String::new()
+    }
+
+    /// Submodules and their names.
+    fn named_children(&self) -> Vec<(String, &dyn Module)> {
+        let mut children = Vec::new();
+        self.members(&mut |name, member| {
+            if let Member::Module(child) = member {
+                children.push((name.to_owned(), child));
+            }
+        });
+        children
+    }
+
+    /// Submodules.
+    fn children(&self) -> Vec<&dyn Module> {
+        self.named_children().into_iter().map(|(_, child)| child).collect()
+    }
+
+    /// Parameters by name, those of submodules included (`layer.weight`). A tensor used twice is listed once, under its first name.
+    fn named_parameters(&self) -> Vec<(String, Tensor)> {
+        let mut found = Vec::new();
+        walk(self, "", &mut |name, member| {
+            if let Member::Parameter(p) = member {
+                found.push((name.to_owned(), p.tensor().clone()));
+            }
+        });
+        first_of_each(found)
+    }
+
+    /// All parameters, for an optimizer.
+    fn parameters(&self) -> Vec<Tensor> {
+        self.named_parameters().into_iter().map(|(_, p)| p).collect()
+    }
+
+    /// Buffers by name, those of submodules included.
+    fn named_buffers(&self) -> Vec<(String, Tensor)> {
+        let mut found = Vec::new();
+        walk(self, "", &mut |name, member| {
+            if let Member::Buffer(b) = member {
+                found.push((name.to_owned(), b.tensor().clone()));
+            }
+        });
+        first_of_each(found)
+    }
+
+    /// All buffers.
+    fn buffers(&self) -> Vec<Tensor> {
+        self.named_buffers().into_iter().map(|(_, b)| b).collect()
+    }
+
+    /// Parameters and persistent buffers by name: what is saved. The tensors are the module's own, not copies.
+    fn state_dict(&self) -> StateDict {
+        let mut state = IndexMap::new();
+        walk(self, "", &mut |name, member| {
+            let tensor = match member {
+                Member::Parameter(p) => p.tensor(),
+                Member::Buffer(b) if b.is_persistent() => b.tensor(),
+                _ => return,
+            };
+            state.insert(name.to_owned(), tensor.detach());
+        });
+        state
+    }
+
+    /// Copies values from a state dict; every name must be there and no other. Nothing changes if it does not fit.
+    fn load_state_dict(&self, state: &StateDict) -> Result<()> {
+        load::load(self, state, true).map(|_| ())
+    }
+
+    /// [`Module::load_state_dict`] that leaves out what is missing or unexpected, and says what that was. Shapes must still fit.
+    fn load_state_dict_partial(&self, state: &StateDict) -> Result<LoadReport> {
+        load::load(self, state, false)
+    }
+
+    /// Switches this module and all in it to training: dropout drops, batch norm uses the batch's statistics.
+    fn train(&self) {
+        self.set_training(true);
+    }
+
+    /// Switches this module and all in it to evaluation.
+    fn eval(&self) {
+        self.set_training(false);
+    }
+
+    /// [`Module::train`] or [`Module::eval`].
+    fn set_training(&self, training: bool) {
+        walk(self, "", &mut |_, member| {
+            if let Member::Training(t) = member {
+                t.set(training);
+            }
+        });
+    }
+
+    /// Clears all gradients.
+    fn zero_grad(&self) {
+        self.parameters().iter().for_each(Tensor::zero_grad);
+    }
+
+    /// Freezes (`false`) or unfreezes all parameters.
+    fn requires_grad_(&self, requires_grad: bool) -> Result<()> {
+        for p in self.parameters() {
+            p.requires_grad_(requires_grad)?;
+        }
+        Ok(())
+    }
+
+    /// Moves or converts parameters and buffers in place; only floats change dtype. Optimizers made before hold the old tensors.
+    fn to_(&mut self, target: To) -> Result<()> {
+        let mut done = Vec::new();
+        convert(self, target, &mut done)
+    }
+
+    /// The module on another device or with another float dtype: `net.to(DType::BF16)?`, `net.to(device)?`.
+    fn to(mut self, target: impl Into<To>) -> Result<Self>
+    where
+        Self: Sized,
+    {
+        self.to_(target.into())?;
+        Ok(self)
+    }
+
+    /// Number of parameters.
+    fn num_parameters(&self) -> usize {
+        self.parameters().iter().map(Tensor::numel).sum()
+    }
+
+    /// A table of the modules in here with their parameters.
+    fn summary(&self) -> Summary {
+        Summary::of(self)
+    }
+
+    /// As PyTorch prints a model.
+    fn repr(&self) -> String {
+        summary::repr(self)
+    }
+}
+
+/// A module of one input and one output: what `Sequential` chains.
+pub trait Forward: Module {
+    /// The output for an input.
+    fn forward(&self, input: &Tensor) -> Result<Tensor>;
+}
+
+/// A boxed module is that module: parts of several kinds can be in one list.
+impl<M: Module + ?Sized> Module for Box<M> {
+    fn type_name(&self) -> &'static str {
+        (**self).type_name()
+    }
+
+    fn members<'a>(&'a self, visit: &mut dyn FnMut(&str, Member<'a>)) {
+        (**self).members(visit);
+    }
+
+    fn members_mut<'a>(&'a mut self, visit: &mut dyn FnMut(&str, MemberMut<'a>)) {
+        (**self).members_mut(visit);
+    }
+
+    fn extra_repr(&self) -> String {
+        (**self).extra_repr()
+    }
+}
+
+impl<F: Forward + ?Sized> Forward for Box<F> {
+    fn forward(&self, input: &Tensor) -> Result<Tensor> {
+        (**self).forward(input)
+    }
+}
+
+impl dyn Module {
+    /// This module as a `T`, if it is one or a box of one.
+    pub fn downcast_ref<T: Module>(&self) -> Option<&T> {
+        let any = self as &dyn Any;
+        if let Some(boxed) = any.downcast_ref::<Box<dyn Module>>() {
+            return boxed.as_ref().downcast_ref();
+        }
+        if let Some(boxed) = any.downcast_ref::<Box<dyn Forward>>() {
+            return (boxed.as_ref() as &dyn Module).downcast_ref();
+        }
+        any.downcast_ref().or_else(|| any.downcast_ref::<Box<T>>().map(Box::as_ref))
+    }
+
+    /// Calls `f` with every module in here, children first, then this one: `net.apply(…)` of PyTorch.
+    ///
+    /// ```
+    /// use rushlight_nn::{Linear, Module, init};
+    /// let layer = Linear::new(2, 3).build()?;
+    /// (&layer as &dyn Module).apply(&mut |m| match m.downcast_ref::<Linear>() {
+    ///     Some(linear) => init::ones_(&linear.weight),
+    ///     None => Ok(()),
+    /// })?;
+    /// assert_eq!(layer.weight.sum()?.item::<f32>()?, 6.0);
+    /// # Ok::<(), rushlight_core::Error>(())
+    /// ```
+    pub fn apply(&self, f: &mut dyn FnMut(&dyn Module) -> Result<()>) -> Result<()> {
+        for child in self.children() {
+            child.apply(f)?;
+        }
+        f(self)
+    }
+
+    /// Every module in here with its dotted name, this one first under the empty name.
+    pub fn named_modules(&self) -> Vec<(String, &dyn Module)> {
+        let mut found = vec![(String::new(), self)];
+        walk(self, "", &mut |name, member| {
+            if let Member::Module(m) = member {
+                found.push((name.to_owned(), m));
+            }
+        });
+        found
+    }
+}
+
+/// Where or what to convert a module to.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct To {
+    dtype: Option<DType>,
+    device: Option<Device>,
+}
+
+impl From<DType> for To {
+    fn from(dtype: DType) -> Self {
+        To { dtype: Some(dtype), device: None }
+    }
+}
+
+impl From<Device> for To {
+    fn from(device: Device) -> Self {
+        To { dtype: None, device: Some(device) }
+    }
+}
+
+impl From<&Device> for To {
+    fn from(device: &Device) -> Self {
+        (*device).into()
+    }
+}
+
+impl From<(DType, Device)> for To {
+    fn from((dtype, device): (DType, Device)) -> Self {
+        To { dtype: Some(dtype), device: Some(device) }
+    }
+}
+
+/// Visits a module's members and those of its submodules, with dotted names; a submodule before what it holds.
+pub(crate) fn walk<'a, M: Module + ?Sized>(module: &'a M, prefix: &str, visit: &mut dyn FnMut(&str, Member<'a>)) {
+    module.members(&mut |name, member| {
+        let full = if prefix.is_empty() { name.to_owned() } else { format!("{prefix}.{name}") };
+        visit(&full, member);
+        if let Member::Module(child) = member {
+            walk(child, &full, visit);
+        }
+    });
+}
+
+fn first_of_each(mut found: Vec<(String, Tensor)>) -> Vec<(String, Tensor)> {
+    let mut seen = std::collections::HashSet::new();
+    found.retain(|(_, t)| seen.insert(t.id()));
+    found
+}
+
+/// Converts all members; `done` maps tensors already converted, so that tied ones stay tied.
+fn convert<M: Module + ?Sized>(module: &mut M, target: To, done: &mut Vec<(Tensor, Tensor)>) -> Result<()> {
+    let mut result = Ok(());
+    module.members_mut(&mut |_, member| {
+        if result.is_err() {
+            return;
+        }
+        result = match member {
+            MemberMut::Parameter(p) => convert_tensor(p.tensor(), target, done).map(|t| *p = Parameter::from_leaf(t)),
+            MemberMut::Buffer(b) => convert_tensor(b.tensor(), target, done).map(|t| b.replace(t)),
+            MemberMut::Module(m) => convert(m, target, done),
+        };
+    });
+    result
+}
+
+fn convert_tensor(old: &Tensor, target: To, done: &mut Vec<(Tensor, Tensor)>) -> Result<Tensor> {
+    if let Some((_, new)) = done.iter().find(|(before, _)| before.is_same(old)) {
+        return Ok(new.clone());
+    }
+    let mut new = old.detach();
+    if let Some(device) = target.device {
+        new = new.to(&device)?;
+    }
+    if let Some(dtype) = target.dtype.filter(|_| old.is_floating_point()) {
+        new = new.to_dtype(dtype)?;
+    }
+    let new = if new.shares_storage(old) { old.clone() } else { new.requires_grad_(old.requires_grad())? };
+    done.push((old.clone(), new.clone()));
+    Ok(new)
+}

@@ -1,0 +1,99 @@
+//! Models as text: PyTorch's nested form, and a table with counts.
+
+use super::Module;
+use rushlight_tensor::Tensor;
+use std::fmt;
+
+/// The nested form: one line for a module without children, else one line per child.
+pub(super) fn repr<M: Module + ?Sized>(module: &M) -> String {
+    let children = module.named_children();
+    let extra = module.extra_repr();
+    if children.is_empty() {
+        return format!("{}({extra})", module.type_name());
+    }
+    let mut text = format!("{}(\n", module.type_name());
+    if !extra.is_empty() {
+        text += &format!("  {extra}\n");
+    }
+    for (name, child) in children {
+        text += &format!("  ({name}): {}\n", child.repr().replace('\n', "\n  "));
+    }
+    text + ")"
+}
+
+/// A table of modules and their parameters; print it with `{}`.
+#[derive(Clone, Debug)]
+pub struct Summary {
+    rows: Vec<Row>,
+    total: usize,
+    trainable: usize,
+    bytes: usize,
+}
+
+#[derive(Clone, Debug)]
+struct Row {
+    depth: usize,
+    name: String,
+    kind: &'static str,
+    parameters: usize,
+}
+
+impl Summary {
+    pub(super) fn of<M: Module + ?Sized>(module: &M) -> Self {
+        let parameters = module.parameters();
+        let size = |t: &Tensor| t.numel() * t.dtype().size();
+        let mut summary = Summary {
+            rows: vec![Row {
+                depth: 0,
+                name: String::new(),
+                kind: module.type_name(),
+                parameters: module.num_parameters(),
+            }],
+            total: parameters.iter().map(Tensor::numel).sum(),
+            trainable: parameters.iter().filter(|p| p.requires_grad()).map(Tensor::numel).sum(),
+            bytes: parameters.iter().chain(&module.buffers()).map(size).sum(),
+        };
+        summary.add_children(module.named_children(), 1);
+        summary
+    }
+
+    fn add_children(&mut self, children: Vec<(String, &dyn Module)>, depth: usize) {
+        for (name, child) in children {
+            self.rows.push(Row { depth, name, kind: child.type_name(), parameters: child.num_parameters() });
+            self.add_children(child.named_children(), depth + 1);
+        }
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let label = |r: &Row| {
+            let name = if r.depth == 0 { String::new() } else { format!(" ({})", r.name) };
+            format!("{}{}{name}", "  ".repeat(r.depth), r.kind)
+        };
+        let labels: Vec<String> = self.rows.iter().map(label).collect();
+        let width = labels.iter().map(|l| l.chars().count()).max().unwrap_or(0).max(6);
+        writeln!(f, "{:width$}  {:>14}", "Module", "Parameters")?;
+        writeln!(f, "{}", "-".repeat(width + 16))?;
+        for (label, row) in labels.iter().zip(&self.rows) {
+            let count = if row.parameters == 0 { "-".to_owned() } else { grouped(row.parameters) };
+            writeln!(f, "{label:width$}  {count:>14}")?;
+        }
+        writeln!(f, "{}", "-".repeat(width + 16))?;
+        writeln!(f, "Trainable parameters: {} of {}", grouped(self.trainable), grouped(self.total))?;
+        write!(f, "Size with buffers: {:.2} MiB", self.bytes as f64 / (1 << 20) as f64)
+    }
+}
+
+/// `1234567` as `1,234,567`.
+fn grouped(n: usize) -> String {
+    let digits = n.to_string();
+    let mut text = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}

@@ -1,0 +1,177 @@
+//! Batch normalisation.
+
+use super::{Running, affine, channel_norm_settings};
+use crate::{Buffer, Forward, Module, Parameter, Training, factory_options};
+use rushlight_core::{Error, Result};
+use rushlight_tensor::autograd::no_grad;
+use rushlight_tensor::{BatchNormOptions, Options, Tensor};
+
+/// Normalises each channel over the batch and `D` spatial dimensions: [`BatchNorm1d`], [`BatchNorm2d`], [`BatchNorm3d`].
+///
+/// In training by the batch's own statistics, which running ones follow; in evaluation by the running ones.
+///
+/// ```
+/// use rushlight_nn::{BatchNorm2d, Forward, Module};
+/// use rushlight_tensor::Tensor;
+/// let norm = BatchNorm2d::new(3).build()?;
+/// norm.forward(&Tensor::ones([4, 3, 8, 8])?)?;
+/// assert_eq!(norm.num_batches_tracked.as_ref().unwrap().item::<i64>()?, 1);
+/// # Ok::<(), rushlight_core::Error>(())
+/// ```
+#[derive(Clone, Module)]
+#[module(type_name = "Self::kind", extra_repr = "Self::settings")]
+pub struct BatchNormNd<const D: usize> {
+    /// Scale by channel.
+    pub weight: Option<Parameter>,
+    /// Shift by channel.
+    pub bias: Option<Parameter>,
+    /// The mean by channel, over batches.
+    pub running_mean: Option<Buffer>,
+    /// The variance by channel, over batches.
+    pub running_var: Option<Buffer>,
+    /// How many batches were seen.
+    pub num_batches_tracked: Option<Buffer>,
+    num_features: usize,
+    eps: f64,
+    momentum: Option<f64>,
+    training: Training,
+}
+
+/// Batch norm of `[batch, channels]` or `[batch, channels, length]`.
+pub type BatchNorm1d = BatchNormNd<1>;
+/// Batch norm of `[batch, channels, height, width]`.
+pub type BatchNorm2d = BatchNormNd<2>;
+/// Batch norm of `[batch, channels, depth, height, width]`.
+pub type BatchNorm3d = BatchNormNd<3>;
+
+/// The options of a [`BatchNormNd`].
+#[derive(Clone, Debug)]
+pub struct BatchNormNdBuilder<const D: usize> {
+    num_features: usize,
+    eps: f64,
+    momentum: Option<f64>,
+    affine: bool,
+    bias: bool,
+    track_running_stats: bool,
+    options: Options,
+}
+
+impl<const D: usize> BatchNormNd<D> {
+    /// A norm of `num_features` channels.
+    pub fn new(num_features: usize) -> BatchNormNdBuilder<D> {
+        BatchNormNdBuilder {
+            num_features,
+            eps: 1e-5,
+            momentum: Some(0.1),
+            affine: true,
+            bias: true,
+            track_running_stats: true,
+            options: Options::default(),
+        }
+    }
+
+    fn kind(&self) -> &'static str {
+        match D {
+            1 => "BatchNorm1d",
+            2 => "BatchNorm2d",
+            _ => "BatchNorm3d",
+        }
+    }
+
+    fn settings(&self) -> String {
+        let flags = [self.weight.is_some(), self.bias.is_some(), self.running_mean.is_some()];
+        channel_norm_settings(self.num_features, self.eps, self.momentum, flags)
+    }
+
+    /// The batch's weight in the running statistics, the batch being seen now included.
+    fn momentum_now(&self) -> Result<f64> {
+        match (self.momentum, &self.num_batches_tracked) {
+            (Some(momentum), _) => Ok(momentum),
+            (None, Some(seen)) => Ok(1.0 / (seen.item::<i64>()?.max(0) as f64 + 1.0)),
+            (None, None) => Ok(0.0),
+        }
+    }
+}
+
+factory_options!(BatchNormNdBuilder<D>);
+
+impl<const D: usize> BatchNormNdBuilder<D> {
+    /// Added to the variance; 1e-5 unless set.
+    pub fn eps(mut self, eps: f64) -> Self {
+        self.eps = eps;
+        self
+    }
+
+    /// A batch's weight in the running statistics; 0.1 unless set, and with `None` such that all batches weigh the same.
+    pub fn momentum(mut self, momentum: impl Into<Option<f64>>) -> Self {
+        self.momentum = momentum.into();
+        self
+    }
+
+    /// Whether to scale and shift, as it does unless set.
+    pub fn affine(mut self, affine: bool) -> Self {
+        self.affine = affine;
+        self
+    }
+
+    /// Whether to shift where it scales, as it does unless set.
+    pub fn bias(mut self, bias: bool) -> Self {
+        self.bias = bias;
+        self
+    }
+
+    /// Whether to keep running statistics, as it does unless set; without them evaluation uses the batch's.
+    pub fn track_running_stats(mut self, track_running_stats: bool) -> Self {
+        self.track_running_stats = track_running_stats;
+        self
+    }
+
+    /// Makes the layer.
+    pub fn build(self) -> Result<BatchNormNd<D>> {
+        let (weight, bias) = affine(&[self.num_features], self.affine, self.affine && self.bias, self.options)?;
+        let running =
+            if self.track_running_stats { Some(Running::new(self.num_features, self.options)?) } else { None };
+        let (mean, var, batches) = running.map_or((None, None, None), |r| (Some(r.mean), Some(r.var), Some(r.batches)));
+        Ok(BatchNormNd {
+            weight,
+            bias,
+            running_mean: mean,
+            running_var: var,
+            num_batches_tracked: batches,
+            num_features: self.num_features,
+            eps: self.eps,
+            momentum: self.momentum,
+            training: Training::default(),
+        })
+    }
+}
+
+impl<const D: usize> Forward for BatchNormNd<D> {
+    fn forward(&self, input: &Tensor) -> Result<Tensor> {
+        let rank = input.rank();
+        if rank != D + 2 && !(D == 1 && rank == 2) {
+            let expected = if D == 1 { "2D or 3D".to_owned() } else { format!("{}D", D + 2) };
+            return Err(Error::shape(format!(
+                "{}: expected {expected} input, got shape {:?}",
+                self.kind(),
+                input.shape()
+            )));
+        }
+        let training = self.training.get();
+        let options = BatchNormOptions::default()
+            .running_mean(self.running_mean.as_deref())
+            .running_var(self.running_var.as_deref())
+            .weight(self.weight.as_deref())
+            .bias(self.bias.as_deref())
+            .training(training || self.running_mean.is_none())
+            .eps(self.eps);
+        if !training {
+            return input.batch_norm(&options);
+        }
+        let output = input.batch_norm(&options.momentum(self.momentum_now()?))?;
+        if let Some(seen) = &self.num_batches_tracked {
+            no_grad(|| seen.add_(1).map(|_| ()))?;
+        }
+        Ok(output)
+    }
+}

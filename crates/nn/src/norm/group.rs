@@ -1,0 +1,89 @@
+//! Group normalisation.
+
+use super::affine;
+use crate::python::{boolean, float};
+use crate::{Forward, Module, Parameter, factory_options};
+use rushlight_core::{Error, Result};
+use rushlight_tensor::{Options, Tensor};
+
+/// Normalises groups of channels of each sample, then scales and shifts by channel.
+#[derive(Clone, Module)]
+#[module(extra_repr = "Self::settings")]
+pub struct GroupNorm {
+    /// Scale by channel.
+    pub weight: Option<Parameter>,
+    /// Shift by channel.
+    pub bias: Option<Parameter>,
+    num_groups: usize,
+    num_channels: usize,
+    eps: f64,
+}
+
+/// The options of a [`GroupNorm`].
+#[derive(Clone, Debug)]
+pub struct GroupNormBuilder {
+    num_groups: usize,
+    num_channels: usize,
+    eps: f64,
+    affine: bool,
+    bias: bool,
+    options: Options,
+}
+
+impl GroupNorm {
+    /// A norm of `num_channels` channels in `num_groups` groups.
+    pub fn new(num_groups: usize, num_channels: usize) -> GroupNormBuilder {
+        GroupNormBuilder { num_groups, num_channels, eps: 1e-5, affine: true, bias: true, options: Options::default() }
+    }
+
+    fn settings(&self) -> String {
+        format!(
+            "{}, {}, eps={}, affine={}, bias={}",
+            self.num_groups,
+            self.num_channels,
+            float(self.eps),
+            boolean(self.weight.is_some()),
+            boolean(self.bias.is_some())
+        )
+    }
+}
+
+factory_options!(GroupNormBuilder);
+
+impl GroupNormBuilder {
+    /// Added to the variance; 1e-5 unless set.
+    pub fn eps(mut self, eps: f64) -> Self {
+        self.eps = eps;
+        self
+    }
+
+    /// Whether to scale and shift, as it does unless set.
+    pub fn affine(mut self, affine: bool) -> Self {
+        self.affine = affine;
+        self
+    }
+
+    /// Whether to shift where it scales, as it does unless set.
+    pub fn bias(mut self, bias: bool) -> Self {
+        self.bias = bias;
+        self
+    }
+
+    /// Makes the layer.
+    pub fn build(self) -> Result<GroupNorm> {
+        if self.num_groups == 0 || !self.num_channels.is_multiple_of(self.num_groups) {
+            return Err(Error::value(format!(
+                "GroupNorm: num_channels ({}) must be divisible by num_groups ({})",
+                self.num_channels, self.num_groups
+            )));
+        }
+        let (weight, bias) = affine(&[self.num_channels], self.affine, self.affine && self.bias, self.options)?;
+        Ok(GroupNorm { weight, bias, num_groups: self.num_groups, num_channels: self.num_channels, eps: self.eps })
+    }
+}
+
+impl Forward for GroupNorm {
+    fn forward(&self, input: &Tensor) -> Result<Tensor> {
+        input.group_norm(self.num_groups, self.weight.as_deref(), self.bias.as_deref(), self.eps)
+    }
+}

@@ -1,0 +1,269 @@
+//! Pooling layers.
+
+use crate::python::{boolean, one_or_tuple, tuple};
+use crate::{Forward, Module};
+use rushlight_core::Result;
+use rushlight_tensor::{AvgPool, MaxPool, OutputSize, Sizes, Tensor};
+
+/// The largest element of each window, over `D` spatial dimensions: [`MaxPool1d`], [`MaxPool2d`].
+///
+/// ```
+/// use rushlight_nn::{Forward, MaxPool2d};
+/// use rushlight_tensor::Tensor;
+/// let x = Tensor::arange(0.0, 16.0, 1.0)?.reshape([1, 4, 4])?;
+/// let (y, indices) = MaxPool2d::new(2).forward_with_indices(&x)?;
+/// assert_eq!(y.to_vec::<f32>()?, [5.0, 7.0, 13.0, 15.0]);
+/// assert_eq!(indices.to_vec::<i64>()?, [5, 7, 13, 15]);
+/// # Ok::<(), rushlight_core::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Module)]
+#[module(type_name = "Self::kind", extra_repr = "Self::settings")]
+pub struct MaxPoolNd<const D: usize> {
+    #[module(skip)]
+    kernel_size: Sizes,
+    #[module(skip)]
+    stride: Option<Sizes>,
+    #[module(skip)]
+    padding: Sizes,
+    #[module(skip)]
+    dilation: Sizes,
+    ceil_mode: bool,
+}
+
+/// Maxima over windows of `[batch, channels, length]`; the batch may be missing.
+pub type MaxPool1d = MaxPoolNd<1>;
+/// Maxima over windows of `[batch, channels, height, width]`; the batch may be missing.
+pub type MaxPool2d = MaxPoolNd<2>;
+
+impl<const D: usize> MaxPoolNd<D> {
+    /// Windows of a size, with that size as their stride.
+    pub fn new(kernel_size: impl Into<Sizes>) -> Self {
+        const { assert!(D == 1 || D == 2, "pooling is over one or two dimensions") };
+        Self { kernel_size: kernel_size.into(), stride: None, padding: 0.into(), dilation: 1.into(), ceil_mode: false }
+    }
+
+    /// Steps of the window; its size unless set.
+    pub fn stride(mut self, stride: impl Into<Sizes>) -> Self {
+        self.stride = Some(stride.into());
+        self
+    }
+
+    /// Positions added on both sides, which never win; 0 unless set.
+    pub fn padding(mut self, padding: impl Into<Sizes>) -> Self {
+        self.padding = padding.into();
+        self
+    }
+
+    /// Distance between the window's positions; 1 unless set.
+    pub fn dilation(mut self, dilation: impl Into<Sizes>) -> Self {
+        self.dilation = dilation.into();
+        self
+    }
+
+    /// Whether a last window that is only partly filled counts; not unless set.
+    pub fn ceil_mode(mut self, ceil_mode: bool) -> Self {
+        self.ceil_mode = ceil_mode;
+        self
+    }
+
+    /// The maxima and where they are in the flattened input plane: PyTorch's `return_indices`.
+    pub fn forward_with_indices(&self, input: &Tensor) -> Result<(Tensor, Tensor)> {
+        match D {
+            1 => input.max_pool1d_with_indices(self.window()),
+            _ => input.max_pool2d_with_indices(self.window()),
+        }
+    }
+
+    fn window(&self) -> MaxPool {
+        let window =
+            MaxPool::new(self.kernel_size).padding(self.padding).dilation(self.dilation).ceil_mode(self.ceil_mode);
+        match self.stride {
+            Some(stride) => window.stride(stride),
+            None => window,
+        }
+    }
+
+    fn kind(&self) -> &'static str {
+        if D == 1 { "MaxPool1d" } else { "MaxPool2d" }
+    }
+
+    fn settings(&self) -> String {
+        format!(
+            "kernel_size={}, stride={}, padding={}, dilation={}, ceil_mode={}",
+            one_or_tuple(self.kernel_size.as_slice()),
+            one_or_tuple(self.stride.unwrap_or(self.kernel_size).as_slice()),
+            one_or_tuple(self.padding.as_slice()),
+            one_or_tuple(self.dilation.as_slice()),
+            boolean(self.ceil_mode)
+        )
+    }
+}
+
+impl<const D: usize> Forward for MaxPoolNd<D> {
+    fn forward(&self, input: &Tensor) -> Result<Tensor> {
+        match D {
+            1 => input.max_pool1d(self.window()),
+            _ => input.max_pool2d(self.window()),
+        }
+    }
+}
+
+/// The mean of each window, over `D` spatial dimensions: [`AvgPool1d`], [`AvgPool2d`].
+#[derive(Clone, Copy, Debug, Module)]
+#[module(type_name = "Self::kind", extra_repr = "Self::settings")]
+pub struct AvgPoolNd<const D: usize> {
+    #[module(skip)]
+    kernel_size: Sizes,
+    #[module(skip)]
+    stride: Option<Sizes>,
+    #[module(skip)]
+    padding: Sizes,
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor_override: Option<usize>,
+}
+
+/// Means over windows of `[batch, channels, length]`; the batch may be missing.
+pub type AvgPool1d = AvgPoolNd<1>;
+/// Means over windows of `[batch, channels, height, width]`; the batch may be missing.
+pub type AvgPool2d = AvgPoolNd<2>;
+
+impl<const D: usize> AvgPoolNd<D> {
+    /// Windows of a size, with that size as their stride.
+    pub fn new(kernel_size: impl Into<Sizes>) -> Self {
+        const { assert!(D == 1 || D == 2, "pooling is over one or two dimensions") };
+        Self {
+            kernel_size: kernel_size.into(),
+            stride: None,
+            padding: 0.into(),
+            ceil_mode: false,
+            count_include_pad: true,
+            divisor_override: None,
+        }
+    }
+
+    /// Steps of the window; its size unless set.
+    pub fn stride(mut self, stride: impl Into<Sizes>) -> Self {
+        self.stride = Some(stride.into());
+        self
+    }
+
+    /// Zeros on both sides; 0 unless set.
+    pub fn padding(mut self, padding: impl Into<Sizes>) -> Self {
+        self.padding = padding.into();
+        self
+    }
+
+    /// Whether a last window that is only partly filled counts; not unless set.
+    pub fn ceil_mode(mut self, ceil_mode: bool) -> Self {
+        self.ceil_mode = ceil_mode;
+        self
+    }
+
+    /// Whether padding counts in the mean, as it does unless set.
+    pub fn count_include_pad(mut self, count_include_pad: bool) -> Self {
+        self.count_include_pad = count_include_pad;
+        self
+    }
+
+    /// What sums are divided by in place of the window's size.
+    pub fn divisor_override(mut self, divisor: usize) -> Self {
+        self.divisor_override = Some(divisor);
+        self
+    }
+
+    fn window(&self) -> AvgPool {
+        let mut window = AvgPool::new(self.kernel_size)
+            .padding(self.padding)
+            .ceil_mode(self.ceil_mode)
+            .count_include_pad(self.count_include_pad);
+        if let Some(stride) = self.stride {
+            window = window.stride(stride);
+        }
+        if let Some(divisor) = self.divisor_override {
+            window = window.divisor_override(divisor);
+        }
+        window
+    }
+
+    fn kind(&self) -> &'static str {
+        if D == 1 { "AvgPool1d" } else { "AvgPool2d" }
+    }
+
+    fn settings(&self) -> String {
+        // PyTorch keeps one-dimensional sizes as tuples here.
+        let shown = |sizes: Sizes| if D == 1 { tuple(sizes.as_slice()) } else { one_or_tuple(sizes.as_slice()) };
+        format!(
+            "kernel_size={}, stride={}, padding={}",
+            shown(self.kernel_size),
+            shown(self.stride.unwrap_or(self.kernel_size)),
+            shown(self.padding)
+        )
+    }
+}
+
+impl<const D: usize> Forward for AvgPoolNd<D> {
+    fn forward(&self, input: &Tensor) -> Result<Tensor> {
+        match D {
+            1 => input.avg_pool1d(self.window()),
+            _ => input.avg_pool2d(self.window()),
+        }
+    }
+}
+
+/// Layers that pool to a given size.
+macro_rules! adaptive {
+    ($($(#[$doc:meta])* $name:ident $op:ident;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Debug, Module)]
+        #[module(extra_repr = "Self::settings")]
+        pub struct $name {
+            #[module(skip)]
+            output_size: OutputSize,
+        }
+
+        impl $name {
+            /// The layer for an output size, one number or one per dimension; `None` keeps the input's.
+            pub fn new(output_size: impl Into<OutputSize>) -> Self {
+                Self { output_size: output_size.into() }
+            }
+
+            fn settings(&self) -> String {
+                let size = |size: &Option<usize>| size.map_or_else(|| "None".to_owned(), |n| n.to_string());
+                let sizes: Vec<String> = self.output_size.as_slice().iter().map(size).collect();
+                format!("output_size={}", one_or_tuple(&sizes))
+            }
+        }
+
+        impl Forward for $name {
+            fn forward(&self, input: &Tensor) -> Result<Tensor> {
+                input.$op(self.output_size.clone())
+            }
+        }
+    )*};
+}
+
+adaptive! {
+    /// Means of `[batch, channels, length]` to a given length.
+    AdaptiveAvgPool1d adaptive_avg_pool1d;
+    /// Means of `[batch, channels, height, width]` to a given height and width.
+    AdaptiveAvgPool2d adaptive_avg_pool2d;
+    /// Maxima of `[batch, channels, length]` to a given length.
+    AdaptiveMaxPool1d adaptive_max_pool1d;
+    /// Maxima of `[batch, channels, height, width]` to a given height and width.
+    AdaptiveMaxPool2d adaptive_max_pool2d;
+}
+
+impl AdaptiveMaxPool1d {
+    /// The maxima and where they are in the input: PyTorch's `return_indices`.
+    pub fn forward_with_indices(&self, input: &Tensor) -> Result<(Tensor, Tensor)> {
+        input.adaptive_max_pool1d_with_indices(self.output_size.clone())
+    }
+}
+
+impl AdaptiveMaxPool2d {
+    /// The maxima and where they are in the flattened input plane: PyTorch's `return_indices`.
+    pub fn forward_with_indices(&self, input: &Tensor) -> Result<(Tensor, Tensor)> {
+        input.adaptive_max_pool2d_with_indices(self.output_size.clone())
+    }
+}

@@ -1,0 +1,5 @@
+//! Attention, transformers, recurrent layers and the CTC loss against PyTorch's recorded answers, and their own rules.
+
+mod attention;
+mod goldens;
+mod transformer;
