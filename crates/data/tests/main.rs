@@ -23,10 +23,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A folder of a test's own, removed at its end.
-pub struct TempDir(PathBuf);
+struct TempDir(PathBuf);
 
 impl TempDir {
-    pub fn new() -> Self {
+    fn new() -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("rushlight-data-{}-{number}", std::process::id()));
@@ -34,11 +34,11 @@ impl TempDir {
         Self(path)
     }
 
-    pub fn path(&self) -> &Path {
+    fn path(&self) -> &Path {
         &self.0
     }
 
-    pub fn write(&self, name: &str, bytes: &[u8]) -> PathBuf {
+    fn write(&self, name: &str, bytes: &[u8]) -> PathBuf {
         let path = self.0.join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(&path, bytes).unwrap();

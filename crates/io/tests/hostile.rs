@@ -7,6 +7,7 @@ use rushlight_io::{npy, npz, pt, safetensors::SafeTensors};
 use rushlight_tensor::state::Value;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// Counts what the current thread holds, so that tests can bound it.
@@ -113,61 +114,97 @@ fn hostile_files_are_errors_in_bounded_memory() {
     }
 }
 
-/// One change of the kinds that damage and attackers make.
-fn mutate(bytes: &mut Vec<u8>, random: &mut impl FnMut(usize) -> usize) {
-    if bytes.is_empty() {
-        return bytes.push(random(256) as u8);
+/// A stream of numbers below a bound (SplitMix64).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        ((z ^ (z >> 31)) % bound.max(1) as u64) as usize
     }
-    let at = random(bytes.len());
-    match random(8) {
-        0 => bytes[at] ^= 1 << random(8),
-        1 => bytes[at] = random(256) as u8,
-        2 => bytes[at] = [0, 1, 0x7f, 0x80, 0xff][random(5)],
-        3 => bytes.truncate(at),
-        4 => drop(bytes.remove(at)),
-        5 => bytes.insert(at, random(256) as u8),
-        6 => {
+}
+
+/// A change within `place` that moves nothing: it gets past the outer format, whose offsets still fit.
+fn overwrite(bytes: &mut [u8], place: Range<usize>, random: &mut Random) {
+    let at = place.start + random.below(place.len());
+    let room = place.end - at;
+    match random.below(5) {
+        _ if room == 0 => {}
+        0 => bytes[at] ^= 1 << random.below(8),
+        1 => bytes[at] = random.below(256) as u8,
+        2 => bytes[at] = [0, 1, 0x7f, 0x80, 0xff][random.below(5)],
+        3 => {
             // A field with an extreme value.
-            let width = [2, 4, 8][random(3)].min(bytes.len() - at);
-            let value = [0, u64::MAX, i64::MAX as u64, u64::from(u32::MAX), bytes.len() as u64][random(5)];
+            let width = [2, 4, 8][random.below(3)].min(room);
+            let value = [0, u64::MAX, i64::MAX as u64, u64::from(u32::MAX), bytes.len() as u64][random.below(5)];
             bytes[at..at + width].copy_from_slice(&value.to_le_bytes()[..width]);
         }
         _ => {
-            // A piece copied elsewhere.
-            let from = random(bytes.len());
-            let n = (1 + random(64)).min(bytes.len() - from).min(bytes.len() - at);
+            // A piece copied from elsewhere.
+            let from = place.start + random.below(place.len());
+            let n = (1 + random.below(32)).min(place.end - from).min(room);
             bytes.copy_within(from..from + n, at);
         }
     }
 }
 
+/// A change that makes the file longer or shorter.
+fn shift(bytes: &mut Vec<u8>, random: &mut Random) {
+    let at = random.below(bytes.len() + 1);
+    match random.below(3) {
+        0 => bytes.truncate(at),
+        1 if at < bytes.len() => drop(bytes.remove(at)),
+        _ => bytes.insert(at, random.below(256) as u8),
+    }
+}
+
+/// Where a file says what it holds: the pickle, the header.
+fn inner(format: Format, bytes: &[u8]) -> Range<usize> {
+    let field = |at: usize| bytes.get(at..at + 2).map_or(0, |b| usize::from(u16::from_le_bytes([b[0], b[1]])));
+    let place = match format {
+        Format::Pt => {
+            let start = 30 + field(26) + field(28);
+            let rest = bytes.get(start..).unwrap_or_default();
+            start..start + rest.windows(2).position(|w| w == b"PK").unwrap_or(rest.len())
+        }
+        Format::Safetensors => 8..8 + field(0),
+        Format::Npy => 6..10 + field(8),
+        Format::Npz => 0..bytes.len(),
+    };
+    if place.end <= bytes.len() { place } else { 0..bytes.len() }
+}
+
 #[test]
 fn mutations_are_values_or_errors() {
     let seeds: Vec<_> = corpus("").into_iter().chain(corpus("hostile")).filter(|f| f.2.len() <= 1 << 14).collect();
-    let mut state = 0x2545_F491_4F6C_DD1Du64;
-    let mut random = |below: usize| {
-        // SplitMix64.
-        state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        ((z ^ (z >> 31)) % below as u64) as usize
-    };
-    let (mut values, mut errors) = (0, 0);
-    for round in 0..120 {
+    let mut random = Random(1);
+    let mut outcomes = [0, 0];
+    for round in 0..300 {
         for (path, format, seed) in &seeds {
             let mut bytes = seed.clone();
-            for _ in 0..=random(3) {
-                mutate(&mut bytes, &mut random);
+            for _ in 0..=random.below(3) {
+                match round % 3 {
+                    0 => shift(&mut bytes, &mut random),
+                    1 => {
+                        let all = 0..bytes.len();
+                        overwrite(&mut bytes, all, &mut random);
+                    }
+                    _ => {
+                        let place = inner(*format, &bytes);
+                        overwrite(&mut bytes, place, &mut random);
+                    }
+                }
             }
             let mut outcome = Ok(());
             let heap = heap_of(|| outcome = read(*format, &bytes));
             // `to_vec` of an expanded tensor is the test's own doing.
             let limit = allowed(bytes.len()) + (32 << 20);
             assert!(heap < limit, "{} in round {round}: {heap} bytes of heap", path.display());
-            if outcome.is_ok() { values += 1 } else { errors += 1 }
+            outcomes[usize::from(outcome.is_ok())] += 1;
         }
     }
     // Both ways through the readers were taken.
-    assert!(values > 1000 && errors > 1000, "{values} values, {errors} errors");
+    assert!(outcomes.iter().all(|&n| n > 500), "errors and values: {outcomes:?}");
 }

@@ -32,22 +32,31 @@ extern crate self as rushlight_nn;
 
 mod activation;
 mod attention;
+mod bilinear;
 mod containers;
 mod conv;
+mod distance;
 mod dropout;
 mod embedding;
+mod embedding_bag;
 mod factory;
+mod fold;
 pub mod init;
 mod linear;
 mod loss;
 pub mod models;
 mod module;
 mod norm;
+mod padding;
 mod pooling;
 mod python;
+mod recurrent;
 mod sequential;
 mod shape;
 mod transformer;
+mod unpooling;
+mod upsample;
+mod vector;
 
 pub use activation::{
     Approximate, CELU, ELU, GELU, GLU, Hardshrink, Hardsigmoid, Hardswish, Hardtanh, LeakyReLU, LogSigmoid, LogSoftmax,
@@ -55,21 +64,26 @@ pub use activation::{
     Softshrink, Softsign, Tanh, Tanhshrink, Threshold,
 };
 pub use attention::{InProjection, MultiheadAttention, MultiheadAttentionBuilder, MultiheadAttentionOptions};
+pub use bilinear::{Bilinear, BilinearBuilder};
 pub use containers::{ModuleDict, ModuleList, ParameterDict, ParameterList};
 pub use conv::{
     Conv1d, Conv2d, Conv3d, ConvNd, ConvNdBuilder, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d, ConvTransposeNd,
     ConvTransposeNdBuilder, PaddingMode,
 };
+pub use distance::{CosineSimilarity, PairwiseDistance};
 pub use dropout::{
     AlphaDropout, AlphaDropoutBuilder, Dropout, Dropout1d, Dropout1dBuilder, Dropout2d, Dropout2dBuilder, Dropout3d,
     Dropout3dBuilder, DropoutBuilder, FeatureAlphaDropout, FeatureAlphaDropoutBuilder,
 };
 pub use embedding::{Embedding, EmbeddingBuilder};
+pub use embedding_bag::{BagMode, EmbeddingBag, EmbeddingBagBuilder};
 pub(crate) use factory::factory_options;
+pub use fold::{Fold, Unfold};
 pub use linear::{Linear, LinearBuilder};
 pub use loss::{
-    BCELoss, BCEWithLogitsLoss, CrossEntropyLoss, GaussianNLLLoss, HuberLoss, KLDivLoss, L1Loss, MSELoss, NLLLoss,
-    PoissonNLLLoss, SmoothL1Loss,
+    BCELoss, BCEWithLogitsLoss, CosineEmbeddingLoss, CrossEntropyLoss, GaussianNLLLoss, HingeEmbeddingLoss, HuberLoss,
+    KLDivLoss, L1Loss, MSELoss, MarginRankingLoss, MultiLabelMarginLoss, MultiLabelSoftMarginLoss, MultiMarginLoss,
+    NLLLoss, PoissonNLLLoss, SmoothL1Loss, SoftMarginLoss, TripletMarginLoss,
 };
 pub use module::{Buffer, Field, Forward, LoadReport, Member, MemberMut, Module, Parameter, Summary, To, Training};
 pub use norm::{
@@ -77,9 +91,19 @@ pub use norm::{
     InstanceNorm1d, InstanceNorm2d, InstanceNorm3d, InstanceNormNd, InstanceNormNdBuilder, LayerNorm, LayerNormBuilder,
     NormalizedShape, RMSNorm, RMSNormBuilder,
 };
+pub use padding::{
+    CircularPad1d, CircularPad2d, CircularPad3d, ConstantPad1d, ConstantPad2d, ConstantPad3d, ReflectionPad1d,
+    ReflectionPad2d, ReflectionPad3d, ReplicationPad1d, ReplicationPad2d, ReplicationPad3d, Sides, ZeroPad1d,
+    ZeroPad2d, ZeroPad3d,
+};
 pub use pooling::{
     AdaptiveAvgPool1d, AdaptiveAvgPool2d, AdaptiveMaxPool1d, AdaptiveMaxPool2d, AvgPool1d, AvgPool2d, AvgPoolNd,
     MaxPool1d, MaxPool2d, MaxPoolNd,
+};
+pub use recurrent::{
+    CellWeights, GRU, GRUBuilder, GRUCell, GRUCellBuilder, LSTM, LSTMBuilder, LSTMCell, LSTMCellBuilder,
+    PackedSequence, PaddingSide, RNN, RNNBuilder, RNNCell, RNNCellBuilder, RNNNonlinearity, pack_padded_sequence,
+    pack_sequence, pad_packed_sequence, pad_sequence,
 };
 pub use rushlight_derive::Module;
 pub use rushlight_tensor::state::Stateful;
@@ -107,3 +131,6 @@ pub mod __private {
         module.load_state_dict(&state.to_state_dict()?)
     }
 }
+pub use unpooling::{MaxUnpool1d, MaxUnpool2d, MaxUnpoolNd};
+pub use upsample::Upsample;
+pub use vector::{parameters_to_vector, vector_to_parameters};

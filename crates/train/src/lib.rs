@@ -1,1 +1,5 @@
 //! Training runs: checkpoints that lose nothing.
+
+mod checkpoint;
+
+pub use checkpoint::{Checkpoints, CheckpointsBuilder, Position, Restored};

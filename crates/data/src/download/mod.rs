@@ -8,7 +8,7 @@ mod checksum;
 pub use archive::{UnpackLimits, unpack_tar_gz};
 pub use checksum::Checksum;
 
-use rushlight_core::{Error, Result};
+use rushlight_core::{Error, ErrorKind, Result};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -60,18 +60,12 @@ impl Remote {
         let (path, part) = (folder.join(&self.name), folder.join(format!("{}.part", self.name)));
         let mut reasons = Vec::new();
         for url in &self.urls {
-            match run_tools(url, &part).and_then(|()| self.checksum.verify(&part)) {
+            match self.fetch_from(url, &part) {
                 Ok(()) => {
                     fs::rename(&part, &path).map_err(|e| failed("rename", &part, &e))?;
                     return Ok(path);
                 }
-                Err(e) => {
-                    reasons.push(format!("{url}: {e}"));
-                    // A part that another fetch cannot complete would spoil it.
-                    if part.metadata().is_ok_and(|m| m.len() == 0) || e.kind() == rushlight_core::ErrorKind::Value {
-                        let _ = fs::remove_file(&part);
-                    }
-                }
+                Err(e) => reasons.push(format!("{url}: {e}")),
             }
         }
         Err(Error::io(format!(
@@ -83,6 +77,28 @@ impl Remote {
             self.checksum
         )))
     }
+
+    /// Fetches what is missing of a part and checks the whole. A part that is cut off stays for the next time, one that is wrong does not.
+    fn fetch_from(&self, url: &str, part: &Path) -> Result<()> {
+        let begun = part.metadata().is_ok_and(|m| m.len() > 0);
+        if begun && self.checksum.verify(part).is_ok() {
+            return Ok(());
+        }
+        let attempt = || run_tools(url, part).and_then(|()| self.checksum.verify(part));
+        // The server cannot go on from the middle, or the beginning was of something else.
+        let spoilt = |e: &Error| matches!(e.kind(), ErrorKind::Unsupported | ErrorKind::Value);
+        let mut fetched = attempt();
+        if begun && fetched.as_ref().is_err_and(spoilt) {
+            fs::remove_file(part).map_err(|e| failed("remove", part, &e))?;
+            fetched = attempt();
+        }
+        fetched.inspect_err(|e| {
+            if spoilt(e) {
+                // It would only spoil the next fetch; the error to report is the one there is.
+                let _ = fs::remove_file(part);
+            }
+        })
+    }
 }
 
 /// The error of a file operation.
@@ -90,7 +106,10 @@ pub(crate) fn failed(what: &str, path: &Path, error: &std::io::Error) -> Error {
     Error::io(format!("cannot {what} {}: {error}", path.display()))
 }
 
-/// Fetches with the first tool that is installed.
+/// How curl and wget end when the server answers but does not give the file, or not from the middle on.
+const REFUSED: [(&str, &[i32]); 2] = [("curl", &[22, 33, 36]), ("wget", &[8])];
+
+/// Fetches with the first tool that is installed. A refusal by the server is of kind [`ErrorKind::Unsupported`].
 fn run_tools(url: &str, part: &Path) -> Result<()> {
     if !(url.starts_with("https://") || url.starts_with("http://")) {
         return Err(Error::io("only http and https addresses are fetched"));
@@ -112,13 +131,12 @@ fn run_tools(url: &str, part: &Path) -> Result<()> {
         match tool.stdin(Stdio::null()).output() {
             Ok(output) if output.status.success() => return Ok(()),
             Ok(output) => {
-                let text = String::from_utf8_lossy(&output.stderr);
-                return Err(Error::io(format!(
-                    "{} ended with {}: {}",
-                    tool.get_program().to_string_lossy(),
-                    output.status,
-                    text.trim()
-                )));
+                let (name, text) = (tool.get_program().to_string_lossy(), String::from_utf8_lossy(&output.stderr));
+                let refused = |(tool, codes): &(&str, &[i32])| {
+                    name == *tool && output.status.code().is_some_and(|c| codes.contains(&c))
+                };
+                let kind = if REFUSED.iter().any(refused) { ErrorKind::Unsupported } else { ErrorKind::Io };
+                return Err(Error::new(kind, format!("{name} ended with {}: {}", output.status, text.trim())));
             }
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
             Err(e) => return Err(Error::io(format!("cannot run {}: {e}", tool.get_program().to_string_lossy()))),

@@ -64,7 +64,7 @@ fn plain_values_and_containers() {
     assert_eq!(v.get("bytes").unwrap().as_bytes().unwrap(), (0..=255).collect::<Vec<u8>>());
     assert_eq!(v.get("no_bytes").unwrap().as_bytes().unwrap(), b"");
     for (key, text) in [
-        ("list", "[1, [2, [3, []]], (4), ()]"),
+        ("list", "[1, [2, [3, []]], (4)]"),
         ("tuple", "(1, \"a\", None, (2.5, false))"),
         ("ordered", "{Str(\"b\"): 1, Str(\"a\"): 2}"),
         ("counter", "{Str(\"a\"): 2, Str(\"b\"): 1}"),

@@ -1,7 +1,6 @@
 //! What encoder layers, decoder layers and whole transformers are told alike.
 
-use super::parts::{Dropout, LayerNorm};
-use crate::{Forward, Linear, MultiheadAttention};
+use crate::{Dropout, Forward, LayerNorm, Linear, MultiheadAttention};
 use rushlight_core::Result;
 use rushlight_tensor::{Options, Tensor};
 

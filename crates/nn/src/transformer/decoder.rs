@@ -2,8 +2,9 @@
 
 use super::config::{LayerConfig, TransformerActivation, feed_forward, layer_options};
 use super::deep_copies;
-use super::parts::{Dropout, LayerNorm};
-use crate::{Forward, Linear, Module, MultiheadAttention, MultiheadAttentionOptions, factory_options};
+use crate::{
+    Dropout, Forward, LayerNorm, Linear, Module, MultiheadAttention, MultiheadAttentionOptions, factory_options,
+};
 use rushlight_core::Result;
 use rushlight_tensor::{Options, Tensor};
 

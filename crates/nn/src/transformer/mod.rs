@@ -3,7 +3,6 @@
 mod config;
 mod decoder;
 mod encoder;
-mod parts;
 
 pub use config::TransformerActivation;
 pub use decoder::{

@@ -2,4 +2,5 @@
 
 mod attention;
 mod goldens;
+mod recurrent;
 mod transformer;

@@ -1,7 +1,7 @@
 use crate::goldens::{Config, Goldens, check};
 use rushlight_core::DType;
 use rushlight_nn::{
-    DecoderMasks, EncoderMasks, Forward, Module, Transformer, TransformerActivation, TransformerDecoder,
+    DecoderMasks, EncoderMasks, Forward, LayerNorm, Module, Transformer, TransformerActivation, TransformerDecoder,
     TransformerDecoderLayer, TransformerEncoder, TransformerEncoderLayer, TransformerMasks,
 };
 use rushlight_tensor::Tensor;
@@ -45,21 +45,8 @@ fn transformers_are_pytorchs() {
             .tgt_is_causal(flag("tgt_is_causal"))
             .memory_is_causal(flag("memory_is_causal"));
         let (d_model, nhead) = (config.required("d_model"), config.required("nhead"));
-        let norm = || {
-            config.flag("norm", false).then(|| {
-                Transformer::new()
-                    .d_model(d_model)
-                    .nhead(1)
-                    .num_encoder_layers(0)
-                    .num_decoder_layers(0)
-                    .dtype(config.dtype())
-                    .build()
-                    .unwrap()
-                    .encoder
-                    .norm
-                    .unwrap()
-            })
-        };
+        let norm =
+            || config.flag("norm", false).then(|| LayerNorm::new([d_model]).dtype(config.dtype()).build().unwrap());
         match case["module"].as_str().unwrap() {
             "TransformerEncoderLayer" => {
                 let module = configured!(TransformerEncoderLayer::new(d_model, nhead), config);

@@ -74,7 +74,7 @@ impl Bpe {
     /// Learns a vocabulary of at most `vocab_size` tokens from a text: the 256 bytes, and pairs that occur at least twice, the commonest first. The same
     /// text always gives the same vocabulary.
     pub fn train(text: &str, vocab_size: usize) -> Result<Bpe> {
-        if vocab_size < 256 || vocab_size > 1 << 24 {
+        if !(256..=1 << 24).contains(&vocab_size) {
             return Err(Error::value(format!(
                 "Bpe::train: the vocabulary needs at least the 256 bytes and at most {} tokens, got {vocab_size}",
                 1 << 24

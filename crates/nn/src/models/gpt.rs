@@ -1,0 +1,297 @@
+//! GPT-2, with the parameter names of OpenAI's and Karpathy's code (linear weights as PyTorch's `nn.Linear` keeps them).
+
+use crate::{Dropout, Embedding, Forward, LayerNorm, Linear, Module, ModuleList, Training, init};
+use rushlight_core::{Error, Result};
+use rushlight_tensor::autograd::no_grad;
+use rushlight_tensor::{AttentionOptions, Tensor};
+
+/// A decoder-only transformer over tokens.
+///
+/// ```
+/// use rushlight_nn::{Forward, Module, models::Gpt};
+/// use rushlight_tensor::Tensor;
+/// let gpt = Gpt::new(65).n_layer(2).n_head(2).n_embd(16).block_size(8).build()?;
+/// let tokens = Tensor::new([[1i64, 2, 3]])?;
+/// assert_eq!(gpt.forward(&tokens)?.shape(), [1, 3, 65]);
+/// # Ok::<(), rushlight_core::Error>(())
+/// ```
+#[derive(Module)]
+pub struct Gpt {
+    transformer: Body,
+    lm_head: Linear,
+    block_size: usize,
+}
+
+#[derive(Module)]
+struct Body {
+    wte: Embedding,
+    wpe: Embedding,
+    drop: Dropout,
+    h: ModuleList<Block>,
+    ln_f: LayerNorm,
+}
+
+/// Attention and a two-layer network, each after a norm and around a shortcut.
+#[derive(Module)]
+struct Block {
+    ln_1: LayerNorm,
+    attn: CausalSelfAttention,
+    ln_2: LayerNorm,
+    mlp: Mlp,
+}
+
+#[derive(Module)]
+struct CausalSelfAttention {
+    c_attn: Linear,
+    c_proj: Linear,
+    resid_dropout: Dropout,
+    n_head: usize,
+    dropout: f64,
+    training: Training,
+}
+
+#[derive(Module)]
+struct Mlp {
+    c_fc: Linear,
+    c_proj: Linear,
+    dropout: Dropout,
+}
+
+impl Forward for CausalSelfAttention {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let &[batch, length, size] = x.shape() else {
+            return Err(Error::shape(format!("Gpt: attention takes [batch, length, size], got {:?}", x.shape())));
+        };
+        let parts = self.c_attn.forward(x)?.split(size, 2)?;
+        let heads = |i: usize| parts[i].reshape([batch, length, self.n_head, size / self.n_head])?.transpose(1, 2);
+        let (q, k, v) = (heads(0)?, heads(1)?, heads(2)?);
+        let dropout = if self.training.get() { self.dropout } else { 0.0 };
+        let options = AttentionOptions::default().is_causal(true).dropout_p(dropout);
+        let y = q.scaled_dot_product_attention(&k, &v, &options)?.transpose(1, 2)?.reshape([batch, length, size])?;
+        self.resid_dropout.forward(&self.c_proj.forward(&y)?)
+    }
+}
+
+impl Forward for Mlp {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        self.dropout.forward(&self.c_proj.forward(&self.c_fc.forward(x)?.gelu_tanh()?)?)
+    }
+}
+
+impl Forward for Block {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let x = x.add(&self.attn.forward(&self.ln_1.forward(x)?)?)?;
+        x.add(&self.mlp.forward(&self.ln_2.forward(&x)?)?)
+    }
+}
+
+/// The options of a [`Gpt`]; the defaults are GPT-2's smallest.
+#[derive(Clone, Debug)]
+pub struct GptBuilder {
+    vocab_size: usize,
+    n_layer: usize,
+    n_head: usize,
+    n_embd: usize,
+    block_size: usize,
+    dropout: f64,
+}
+
+macro_rules! options {
+    ($($(#[$doc:meta])* $name:ident: $ty:ty;)*) => {$(
+        $(#[$doc])*
+        pub fn $name(mut self, $name: $ty) -> Self {
+            self.$name = $name;
+            self
+        }
+    )*};
+}
+
+impl GptBuilder {
+    options! {
+        /// Number of blocks, 12 by default.
+        n_layer: usize;
+        /// Attention heads of a block, 12 by default.
+        n_head: usize;
+        /// Size of a token's vector, 768 by default.
+        n_embd: usize;
+        /// Longest sequence, 1024 by default.
+        block_size: usize;
+        /// Probability of dropping, 0 by default.
+        dropout: f64;
+    }
+
+    /// Makes the model, with GPT-2's initial values.
+    pub fn build(self) -> Result<Gpt> {
+        let GptBuilder { vocab_size, n_layer, n_head, n_embd, block_size, dropout } = self;
+        if n_head == 0 || n_embd == 0 || n_embd % n_head != 0 {
+            return Err(Error::value(format!("Gpt: n_embd {n_embd} must be a multiple of n_head {n_head}")));
+        }
+        if vocab_size == 0 || block_size == 0 {
+            return Err(Error::value("Gpt: vocab_size and block_size must be at least 1"));
+        }
+        let block = || -> Result<Block> {
+            Ok(Block {
+                ln_1: LayerNorm::new([n_embd]).build()?,
+                attn: CausalSelfAttention {
+                    c_attn: Linear::new(n_embd, 3 * n_embd).build()?,
+                    c_proj: Linear::new(n_embd, n_embd).build()?,
+                    resid_dropout: Dropout::new(dropout).build()?,
+                    n_head,
+                    dropout,
+                    training: Training::default(),
+                },
+                ln_2: LayerNorm::new([n_embd]).build()?,
+                mlp: Mlp {
+                    c_fc: Linear::new(n_embd, 4 * n_embd).build()?,
+                    c_proj: Linear::new(4 * n_embd, n_embd).build()?,
+                    dropout: Dropout::new(dropout).build()?,
+                },
+            })
+        };
+        let transformer = Body {
+            wte: Embedding::new(vocab_size, n_embd).build()?,
+            wpe: Embedding::new(block_size, n_embd).build()?,
+            drop: Dropout::new(dropout).build()?,
+            h: (0..n_layer).map(|_| block()).collect::<Result<_>>()?,
+            ln_f: LayerNorm::new([n_embd]).build()?,
+        };
+        let gpt = Gpt { transformer, lm_head: Linear::new(n_embd, vocab_size).bias(false).build()?, block_size };
+        gpt.initialise(n_layer)?;
+        Ok(gpt)
+    }
+}
+
+impl Gpt {
+    /// A model over `vocab_size` tokens.
+    pub fn new(vocab_size: usize) -> GptBuilder {
+        GptBuilder { vocab_size, n_layer: 12, n_head: 12, n_embd: 768, block_size: 1024, dropout: 0.0 }
+    }
+
+    /// The longest sequence it takes.
+    pub fn block_size(&self) -> usize {
+        self.block_size
+    }
+
+    fn initialise(&self, n_layer: usize) -> Result<()> {
+        for (name, p) in self.named_parameters() {
+            if name.ends_with(".bias") {
+                init::zeros_(&p)?;
+            } else if name.ends_with("c_proj.weight") {
+                // Two shortcuts are added per block: their sum keeps its size.
+                init::normal_(&p, 0.0, 0.02 / (2.0 * n_layer as f64).sqrt())?;
+            } else if p.rank() == 2 {
+                init::normal_(&p, 0.0, 0.02)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Weights of matrix products, which weight decay should shrink, and all other parameters, which it should not.
+    pub fn decay_groups(&self) -> (Vec<Tensor>, Vec<Tensor>) {
+        let (decayed, others): (Vec<_>, Vec<_>) = self
+            .named_parameters()
+            .into_iter()
+            .partition(|(name, p)| p.rank() == 2 && !name.contains("wte") && !name.contains("wpe"));
+        let tensors = |named: Vec<(String, Tensor)>| named.into_iter().map(|(_, p)| p).collect();
+        (tensors(decayed), tensors(others))
+    }
+
+    /// Continues `tokens` (`[batch, length]`, `int64`), one token at a time; returns the input with the new tokens after it.
+    pub fn generate(&self, tokens: &Tensor, options: &Generate) -> Result<Tensor> {
+        options.check()?;
+        if tokens.rank() != 2 || tokens.numel() == 0 {
+            return Err(Error::shape(format!(
+                "generate: takes [batch, length] with at least one token, got {:?}",
+                tokens.shape()
+            )));
+        }
+        no_grad(|| {
+            let mut tokens = tokens.clone();
+            for _ in 0..options.max_new_tokens {
+                let length = tokens.shape()[1];
+                let seen =
+                    tokens.narrow(1, length.saturating_sub(self.block_size) as isize, length.min(self.block_size))?;
+                let logits = self.forward(&seen)?.select(1, -1)?;
+                tokens = rushlight_tensor::cat(&[&tokens, &options.choose(&logits)?], 1)?;
+            }
+            Ok(tokens)
+        })
+    }
+}
+
+impl Forward for Gpt {
+    /// Logits `[batch, length, vocab_size]` for tokens `[batch, length]`.
+    fn forward(&self, tokens: &Tensor) -> Result<Tensor> {
+        let length = match tokens.shape() {
+            [_, length] if *length <= self.block_size => *length,
+            other => {
+                return Err(Error::shape(format!(
+                    "Gpt: takes tokens of shape [batch, length] with length at most {}, got {other:?}",
+                    self.block_size
+                )));
+            }
+        };
+        let body = &self.transformer;
+        let positions = body.wpe.weight.narrow(0, 0, length)?;
+        let mut x = body.drop.forward(&body.wte.forward(tokens)?.add(&positions)?)?;
+        for block in body.h.iter() {
+            x = block.forward(&x)?;
+        }
+        self.lm_head.forward(&body.ln_f.forward(&x)?)
+    }
+}
+
+/// How [`Gpt::generate`] chooses tokens.
+#[derive(Clone, Debug)]
+pub struct Generate {
+    max_new_tokens: usize,
+    temperature: f64,
+    top_k: Option<usize>,
+    do_sample: bool,
+}
+
+impl Generate {
+    /// Appends `max_new_tokens`, drawn by their probabilities.
+    pub fn new(max_new_tokens: usize) -> Self {
+        Self { max_new_tokens, temperature: 1.0, top_k: None, do_sample: true }
+    }
+
+    /// Divides the logits: below 1 likelier tokens gain, above 1 they lose.
+    pub fn temperature(mut self, temperature: f64) -> Self {
+        self.temperature = temperature;
+        self
+    }
+
+    /// Draws from the `k` likeliest tokens alone.
+    pub fn top_k(mut self, k: impl Into<Option<usize>>) -> Self {
+        self.top_k = k.into();
+        self
+    }
+
+    /// Draws tokens (the default), or takes the likeliest each time.
+    pub fn do_sample(mut self, do_sample: bool) -> Self {
+        self.do_sample = do_sample;
+        self
+    }
+
+    fn check(&self) -> Result<()> {
+        if !(self.temperature > 0.0 && self.temperature.is_finite()) {
+            return Err(Error::value(format!("generate: temperature must be positive, got {}", self.temperature)));
+        }
+        if self.top_k == Some(0) {
+            return Err(Error::value("generate: top_k must be at least 1"));
+        }
+        Ok(())
+    }
+
+    /// The next tokens, `[batch, 1]`, from logits `[batch, vocab_size]`.
+    fn choose(&self, logits: &Tensor) -> Result<Tensor> {
+        if !self.do_sample {
+            return logits.argmax_dim(-1, true);
+        }
+        let logits = logits.div(self.temperature)?;
+        let k = self.top_k.unwrap_or(usize::MAX).min(logits.size(-1)?);
+        let (best, tokens) = logits.topk(k, -1, true)?;
+        tokens.gather(-1, &best.softmax(-1)?.multinomial(1, false)?)
+    }
+}

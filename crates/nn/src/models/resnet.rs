@@ -1,0 +1,119 @@
+//! ResNets, with torchvision's parameter names.
+
+use crate::init::{self, FanMode, Nonlinearity};
+use crate::{BatchNorm2d, Conv2d, Forward, Linear, Module, Sequential};
+use rushlight_core::Result;
+use rushlight_tensor::{MaxPool, Tensor};
+
+/// Two 3×3 convolutions around a shortcut.
+#[derive(Module)]
+pub struct BasicBlock {
+    conv1: Conv2d,
+    bn1: BatchNorm2d,
+    conv2: Conv2d,
+    bn2: BatchNorm2d,
+    downsample: Option<Sequential>,
+}
+
+impl BasicBlock {
+    fn new(inputs: usize, outputs: usize, stride: usize) -> Result<Self> {
+        let conv = |inputs, stride| Conv2d::new(inputs, outputs, 3).stride(stride).padding(1).bias(false).build();
+        let downsample = if stride == 1 && inputs == outputs {
+            None
+        } else {
+            let shortcut = Conv2d::new(inputs, outputs, 1).stride(stride).bias(false).build()?;
+            Some(Sequential::new().add(shortcut).add(BatchNorm2d::new(outputs).build()?))
+        };
+        Ok(Self {
+            conv1: conv(inputs, stride)?,
+            bn1: BatchNorm2d::new(outputs).build()?,
+            conv2: conv(outputs, 1)?,
+            bn2: BatchNorm2d::new(outputs).build()?,
+            downsample,
+        })
+    }
+}
+
+impl Forward for BasicBlock {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let y = self.bn1.forward(&self.conv1.forward(x)?)?.relu()?;
+        let y = self.bn2.forward(&self.conv2.forward(&y)?)?;
+        match &self.downsample {
+            Some(shortcut) => y.add(&shortcut.forward(x)?)?.relu(),
+            None => y.add(x)?.relu(),
+        }
+    }
+}
+
+/// A residual network of [`BasicBlock`]s.
+#[derive(Module)]
+pub struct ResNet {
+    conv1: Conv2d,
+    bn1: BatchNorm2d,
+    layer1: Sequential,
+    layer2: Sequential,
+    layer3: Sequential,
+    layer4: Sequential,
+    fc: Linear,
+    large_images: bool,
+}
+
+impl ResNet {
+    fn new(layers: [usize; 4], num_classes: usize, large_images: bool) -> Result<Self> {
+        let conv1 = if large_images {
+            Conv2d::new(3, 64, 7).stride(2).padding(3).bias(false).build()?
+        } else {
+            Conv2d::new(3, 64, 3).padding(1).bias(false).build()?
+        };
+        let stage = |inputs: usize, outputs: usize, blocks: usize, stride: usize| -> Result<Sequential> {
+            let mut stage = Sequential::new().add(BasicBlock::new(inputs, outputs, stride)?);
+            for _ in 1..blocks {
+                stage = stage.add(BasicBlock::new(outputs, outputs, 1)?);
+            }
+            Ok(stage)
+        };
+        let net = Self {
+            conv1,
+            bn1: BatchNorm2d::new(64).build()?,
+            layer1: stage(64, 64, layers[0], 1)?,
+            layer2: stage(64, 128, layers[1], 2)?,
+            layer3: stage(128, 256, layers[2], 2)?,
+            layer4: stage(256, 512, layers[3], 2)?,
+            fc: Linear::new(512, num_classes).build()?,
+            large_images,
+        };
+        (&net as &dyn Module).apply(&mut |m| match m.downcast_ref::<Conv2d>() {
+            Some(conv) => init::kaiming_normal_(&conv.weight, FanMode::FanOut, Nonlinearity::Relu),
+            None => Ok(()),
+        })?;
+        Ok(net)
+    }
+}
+
+impl Forward for ResNet {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let mut x = self.bn1.forward(&self.conv1.forward(x)?)?.relu()?;
+        if self.large_images {
+            x = x.max_pool2d(MaxPool::new(3).stride(2).padding(1))?;
+        }
+        for layer in [&self.layer1, &self.layer2, &self.layer3, &self.layer4] {
+            x = layer.forward(&x)?;
+        }
+        self.fc.forward(&x.adaptive_avg_pool2d(1)?.flatten(1, -1)?)
+    }
+}
+
+/// torchvision's ResNet-18, for images of about 224×224.
+pub fn resnet18(num_classes: usize) -> Result<ResNet> {
+    ResNet::new([2, 2, 2, 2], num_classes, true)
+}
+
+/// torchvision's ResNet-34.
+pub fn resnet34(num_classes: usize) -> Result<ResNet> {
+    ResNet::new([3, 4, 6, 3], num_classes, true)
+}
+
+/// ResNet-18 for 32×32 images: a 3×3 first convolution and no pooling after it.
+pub fn resnet18_cifar(num_classes: usize) -> Result<ResNet> {
+    ResNet::new([2, 2, 2, 2], num_classes, false)
+}
