@@ -2,7 +2,7 @@
 
 use crate::{
     alloc, attention, batch_norm, copy, cross_entropy, gather, index, linalg, pointwise, pool2d, product, random,
-    reduce, row_norm, scan, softmax, sort,
+    reduce, row_norm, scan, softmax, sort, update,
 };
 use rushlight_core::backend::*;
 use rushlight_core::rng::Distribution;
@@ -284,6 +284,18 @@ impl Backend for Cpu {
         dv: View,
     ) -> Result<()> {
         attention::attention_backward(spec, out, lse, dout, dq, dk, dv)
+    }
+
+    fn update(&self, updates: &[ParamUpdate], grad_scale: Operand) -> Result<()> {
+        update::update(updates, grad_scale)
+    }
+
+    fn foreach_norm(&self, p: f64, xs: &[View], out: View) -> Result<()> {
+        reduce::foreach_norm(p, xs, out)
+    }
+
+    fn foreach_scale(&self, factor: Option<Operand>, xs: &[View], found_inf: Option<View>) -> Result<()> {
+        update::foreach_scale(factor, xs, found_inf)
     }
 
     fn linalg(&self, op: Linalg, inputs: &[View], outputs: &[View]) -> Result<()> {

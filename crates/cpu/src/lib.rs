@@ -34,5 +34,6 @@ pub mod softmax;
 pub mod sort;
 #[cfg(test)]
 mod testing;
+pub mod update;
 
 pub use backend::backend;

@@ -1,1 +1,32 @@
 //! Optimizers, learning-rate schedules, gradient scaling.
+//!
+//! Names, options, defaults and state dicts are PyTorch's. An optimizer is made by a builder and used through the trait
+//! [`Optimizer`]:
+//!
+//! ```
+//! use rushlight_optim::{AdamW, Optimizer};
+//! use rushlight_tensor::{Tensor, clip_grad_norm_};
+//! let w = Tensor::new([[1.0f32, -2.0]])?.requires_grad_(true)?;
+//! let mut optimizer = AdamW::new([w.clone()]).lr(3e-4).weight_decay(0.1).build()?;
+//! (&w * &w)?.sum()?.backward()?;
+//! clip_grad_norm_([&w], 1.0)?;
+//! optimizer.step()?;
+//! optimizer.zero_grad();
+//! # Ok::<(), rushlight_core::Error>(())
+//! ```
+
+mod ema;
+mod grad_scaler;
+mod group;
+mod lbfgs;
+pub mod lr_scheduler;
+mod optimizer;
+mod options;
+mod rules;
+
+pub use ema::Ema;
+pub use grad_scaler::GradScaler;
+pub use group::{Builder, GroupOptimizer};
+pub use lbfgs::{Lbfgs, LbfgsOptions, LineSearch};
+pub use optimizer::{Group, Optimizer, ParamGroup};
+pub use rules::*;

@@ -6,8 +6,10 @@
 mod amp;
 mod arg;
 pub mod autograd;
+mod clip;
 mod display;
 mod expr;
+pub mod foreach;
 mod memory;
 mod ops;
 pub mod state;
@@ -15,6 +17,7 @@ mod tensor;
 
 pub use amp::{AutocastGuard, autocast, autocast_dtype, set_autocast, without_autocast};
 pub use arg::{Arg, result_type};
+pub use clip::{NormOptions, clip_grad_norm_, clip_grad_norm_with, clip_grad_value_, get_total_norm};
 pub use display::{PrintOptions, printoptions, set_printoptions};
 pub use memory::{empty_cache, memory_stats, reset_peak_memory, synchronize};
 pub use ops::attention::AttentionOptions;

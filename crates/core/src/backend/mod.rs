@@ -217,6 +217,16 @@ pub trait Backend: Send + Sync + 'static {
         dv: View,
     ) -> Result<()>;
 
+    // ---- lists of tensors: each of its own shape and floating dtype
+    /// An optimizer's step over all its parameters, gradients multiplied by `grad_scale` (a number or a tensor of one) first. In one
+    /// pass: nothing is kept between reading and writing.
+    fn update(&self, updates: &[ParamUpdate], grad_scale: Operand) -> Result<()>;
+    /// The p-norm (as [`Reduce::Norm`]) of all elements of all tensors, taken as one vector, to `out`, one float.
+    fn foreach_norm(&self, p: f64, xs: &[View], out: View) -> Result<()>;
+    /// `x *= factor` for all, in place; contiguous. Sets `found_inf`, one `f32`, to 1 if an element was not finite before, else leaves it
+    /// as it is. Without a factor nothing is written but that.
+    fn foreach_scale(&self, factor: Option<Operand>, xs: &[View], found_inf: Option<View>) -> Result<()>;
+
     /// A dense factorisation over the last two dimensions of contiguous `f32` or `f64` tensors; the tensor floor moves data to
     /// the CPU for engines without.
     fn linalg(&self, op: Linalg, inputs: &[View], outputs: &[View]) -> Result<()> {

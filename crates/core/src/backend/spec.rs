@@ -270,3 +270,94 @@ pub enum Linalg {
     /// `a [m, n]`, `b [m, r]` to the least-squares `x [n, r]` of least norm.
     Lstsq,
 }
+
+/// One parameter's share of an optimizer step: what [`Backend::update`](super::Backend::update) does to it. Parameter, gradient and
+/// state are contiguous, of one shape and one floating dtype; half types are computed in `f32`.
+///
+/// With `g = ±grad_scale * grad`, minus to maximize: `param *= shrink`, `g += weight_decay * param`, then the rule.
+#[derive(Clone, Copy, Debug)]
+pub struct ParamUpdate<'a> {
+    /// Changed.
+    pub param: View<'a>,
+    /// Read.
+    pub grad: View<'a>,
+    /// Changed; which of them are there is the rule's affair.
+    pub state: [Option<View<'a>>; 3],
+    /// Whether to go up the gradient.
+    pub maximize: bool,
+    /// Part of the parameter added to its gradient.
+    pub weight_decay: f64,
+    /// Factor of the parameter itself: 1, or what decoupled weight decay leaves of it.
+    pub shrink: f64,
+    /// What follows.
+    pub rule: UpdateRule,
+}
+
+/// How a parameter `p` follows its gradient `g`. Learning rate and corrections for the number of steps are in the factors already, so
+/// that five rules make up the usual optimizers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum UpdateRule {
+    /// SGD. With a state `[buffer]`: `buffer = decay * buffer + gain * g; p -= step * buffer + grad_step * g`; without: `p -= grad_step * g`.
+    Sgd {
+        /// Of the buffer; 0 in its first step.
+        decay: f64,
+        /// Of the gradient into the buffer.
+        gain: f64,
+        /// Of the buffer.
+        step: f64,
+        /// Of the gradient itself.
+        grad_step: f64,
+    },
+    /// Adam, AdamW, NAdam, RAdam; state `[m, v]` or `[m, v, largest v]`: `m += (1 - beta1) * (g - m); v = beta2 * v + (1 - beta2) * g^2;
+    /// p -= (step * m + grad_step * g) / (root * sqrt(v or its largest) + eps)`.
+    Adam {
+        /// Share of `m` that stays.
+        beta1: f64,
+        /// Share of `v` that stays.
+        beta2: f64,
+        /// Added to the divisor.
+        eps: f64,
+        /// Of the square root.
+        root: f64,
+        /// Of `m`.
+        step: f64,
+        /// Of the gradient itself.
+        grad_step: f64,
+    },
+    /// Adamax; state `[m, u]`: `m += (1 - beta1) * (g - m); u = max(beta2 * u, |g| + eps); p -= step * m / u`.
+    Adamax {
+        /// Share of `m` that stays.
+        beta1: f64,
+        /// Share of `u` that stays.
+        beta2: f64,
+        /// Added to the gradient's size.
+        eps: f64,
+        /// Of the quotient.
+        step: f64,
+    },
+    /// RMSprop and Adagrad; state `[v, average if centered, buffer if momentum]`: `v = decay * v + gain * g^2`;
+    /// `average += gain * (g - average)`; with `d = sqrt(v - average^2) + eps`, `buffer = momentum * buffer + g / d; p -= step * buffer`,
+    /// or `p -= step * g / d` without momentum.
+    RmsProp {
+        /// Share of `v` that stays.
+        decay: f64,
+        /// Of the squared gradient.
+        gain: f64,
+        /// Added to the divisor.
+        eps: f64,
+        /// Share of the buffer that stays.
+        momentum: f64,
+        /// Of the quotient or the buffer.
+        step: f64,
+    },
+    /// Adadelta; state `[v, u]`: `v = rho * v + (1 - rho) * g^2; d = g * sqrt(u + eps) / sqrt(v + eps); u = rho * u + (1 - rho) * d^2;
+    /// p -= step * d`.
+    Adadelta {
+        /// Share of the averages that stays.
+        rho: f64,
+        /// Added under the roots.
+        eps: f64,
+        /// Of the difference.
+        step: f64,
+    },
+}

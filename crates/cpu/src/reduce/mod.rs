@@ -104,6 +104,59 @@ pub(crate) fn count_nonzero(x: View) -> Result<usize> {
     Ok(count as usize)
 }
 
+/// The p-norm of all elements of all tensors, taken as one vector. They are cut into pieces whose partial results are joined in order.
+pub fn foreach_norm(p: f64, xs: &[View], out: View) -> Result<()> {
+    let op = Reduce::Norm { p };
+    let mut pieces = 0;
+    let jobs = xs
+        .iter()
+        .map(|x| {
+            let (kept, reduced) =
+                plan::split(x.shape(), x.strides(), &Dims::from_elem(0, x.shape().len()), &vec![true; x.shape().len()]);
+            let job = Job {
+                kernels: kernels::select(op, x.dtype)?,
+                op,
+                param: p,
+                size: x.dtype.size(),
+                x: x.ptr(),
+                out: out.ptr(),
+                out_dtype: out.dtype,
+                float: true,
+                outputs: 1,
+                per_output: plan::count(&reduced),
+                kept,
+                reduced,
+            };
+            pieces += job.per_output.div_ceil(PIECE);
+            Ok((pieces, job))
+        })
+        .collect::<Result<SmallVec<[(usize, Job); 4]>>>()?;
+    // All floats share the words of partial results.
+    let kernels = kernels::select(op, out.dtype)?;
+    let mut partial: SmallVec<[[u64; 3]; 16]> = SmallVec::from_elem(kernels.empty, pieces + 1);
+    let slots = Slots(partial.as_mut_ptr().cast());
+    let piece = |i: usize| {
+        let (end, job) = &jobs[jobs.partition_point(|&(end, _)| end <= i)];
+        let start = (i + job.per_output.div_ceil(PIECE) - end) * PIECE;
+        job.row(0, start, (start + PIECE).min(job.per_output), slots.at(3 * i));
+    };
+    let few = jobs.iter().map(|(_, job)| job.per_output).sum::<usize>() <= TASK;
+    if few {
+        (0..pieces).for_each(piece)
+    } else {
+        pool::parallel_for(pieces, piece)
+    }
+    let mut acc = kernels.empty;
+    for words in &partial {
+        // SAFETY: both hold the words of one output.
+        unsafe { (kernels.join)(acc.as_mut_ptr(), 1, words.as_ptr(), 1, 1) };
+    }
+    finish(op, pieces, &mut acc, 1, 1);
+    // SAFETY: the output has one element.
+    with_dtype!(out.dtype, O => unsafe { store(&acc[..1], true, out.ptr().cast::<O>(), 0) });
+    Ok(())
+}
+
 struct Job {
     kernels: &'static Kernels,
     op: Reduce,

@@ -94,6 +94,14 @@ impl<R: Real, const N: usize, I: Isa> Simd for Lanes<R, N, I> {
         Self(out, PhantomData)
     }
     #[inline(always)]
+    fn sqrt(self) -> Self {
+        let mut out = self.0;
+        for i in 0..N {
+            out[i] = self.0[i].sqrt();
+        }
+        Self(out, PhantomData)
+    }
+    #[inline(always)]
     fn round(self) -> Self {
         let magic = Self::splat(R::MAGIC);
         (self + magic) - magic

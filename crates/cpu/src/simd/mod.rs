@@ -28,6 +28,8 @@ pub trait Real:
     fn ln(self) -> Self;
     /// e to the power.
     fn exp(self) -> Self;
+    /// Square root.
+    fn sqrt(self) -> Self;
     /// `self * a + b`, in one rounding where the level has an instruction for it.
     fn fma<I: Isa>(self, a: Self, b: Self) -> Self;
     /// Adding and taking off this number rounds to an integer, whose bits it leaves lowest.
@@ -63,6 +65,10 @@ macro_rules! real {
             #[inline(always)]
             fn exp(self) -> Self {
                 $t::exp(self)
+            }
+            #[inline(always)]
+            fn sqrt(self) -> Self {
+                $t::sqrt(self)
             }
             #[inline(always)]
             fn fma<I: Isa>(self, a: Self, b: Self) -> Self {
@@ -127,6 +133,8 @@ pub trait Simd:
     fn max(self, b: Self) -> Self;
     /// The smaller in each lane; `b` where either is NaN.
     fn min(self, b: Self) -> Self;
+    /// Square root.
+    fn sqrt(self) -> Self;
     /// Nearest integer; magnitudes are small enough for `MAGIC`.
     fn round(self) -> Self;
     /// `self * 2^n` as in [`Real::scale2`].

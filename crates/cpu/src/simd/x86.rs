@@ -89,6 +89,11 @@ impl Simd for F32x16 {
         Self(unsafe { _mm512_min_ps(self.0, b.0) })
     }
     #[inline(always)]
+    fn sqrt(self) -> Self {
+        // SAFETY: as above.
+        Self(unsafe { _mm512_sqrt_ps(self.0) })
+    }
+    #[inline(always)]
     fn round(self) -> Self {
         // SAFETY: as above.
         Self(unsafe { _mm512_roundscale_ps::<{ _MM_FROUND_TO_NEAREST_INT }>(self.0) })
@@ -198,6 +203,11 @@ impl Simd for F32x8 {
     fn min(self, b: Self) -> Self {
         // SAFETY: as above.
         Self(unsafe { _mm256_min_ps(self.0, b.0) })
+    }
+    #[inline(always)]
+    fn sqrt(self) -> Self {
+        // SAFETY: as above.
+        Self(unsafe { _mm256_sqrt_ps(self.0) })
     }
     #[inline(always)]
     fn round(self) -> Self {

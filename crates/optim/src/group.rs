@@ -1,0 +1,366 @@
+//! The optimizers whose step is a formula per parameter: groups of options, state per parameter, one pass of the engine.
+
+use crate::optimizer::{Group, Optimizer, ParamGroup, check_params};
+use crate::options::Options;
+use rushlight_core::backend::UpdateRule;
+use rushlight_core::smallvec::SmallVec;
+use rushlight_core::{DType, Error, Result};
+use rushlight_tensor::autograd::no_grad;
+use rushlight_tensor::foreach::{self, Update};
+use rushlight_tensor::state::{Dict, Key, Stateful, Value};
+use rushlight_tensor::{Arg, Tensor};
+use std::collections::HashMap;
+
+/// What a step does to a parameter; the fields are those of [`Update`].
+#[derive(Clone, Copy)]
+pub struct Factors {
+    pub maximize: bool,
+    pub weight_decay: f64,
+    pub shrink: f64,
+    pub rule: UpdateRule,
+}
+
+/// Numbers kept for each parameter: how many steps it has taken, and what else.
+pub type Scalars = [f64; 2];
+
+/// An optimizer's formula.
+pub trait Algorithm: Options {
+    /// Names of the numbers kept for each parameter, in the order of [`Scalars`].
+    const SCALARS: &'static [&'static str] = &["step"];
+    /// Their first values.
+    const START: Scalars = [0.0; 2];
+    /// Names of the tensors kept for each parameter, in the order the engine takes them.
+    const TENSORS: &'static [&'static str];
+    /// Whether state is made with the optimizer and not with a parameter's first step.
+    const EAGER: bool = false;
+
+    /// Checks the options, with PyTorch's messages.
+    fn validate(&self) -> Result<()>;
+    /// Checks a parameter.
+    fn check_param(&self, _param: &Tensor) -> Result<()> {
+        Ok(())
+    }
+    /// Which of the tensors these options need.
+    fn keeps(&self) -> [bool; 3];
+    /// The value a kept tensor begins with.
+    fn initial(&self) -> f64 {
+        0.0
+    }
+    /// Steps all parameters.
+    fn step(groups: &mut [Params<Self>], grad_scale: Arg) -> Result<()>;
+}
+
+/// A formula that the engine carries out in one pass.
+pub trait Fused: Algorithm {
+    /// Counts a step and says what it does. `first`: whether a kept tensor is new.
+    fn advance(&self, scalars: &mut Scalars, first: bool) -> Factors;
+}
+
+/// A parameter and what is kept for it.
+pub struct Slot {
+    pub param: Tensor,
+    /// Whether it has state to save.
+    started: bool,
+    scalars: Scalars,
+    pub tensors: [Option<Tensor>; 3],
+}
+
+/// Parameters that share options.
+pub struct Params<A> {
+    pub options: A,
+    pub slots: Vec<Slot>,
+    /// What others, mostly schedules, keep here by name.
+    extra: Dict,
+}
+
+/// An optimizer with PyTorch's options and state, made by [`new`](GroupOptimizer::new) or [`groups`](GroupOptimizer::groups).
+pub struct GroupOptimizer<A: Algorithm> {
+    groups: Vec<Params<A>>,
+    defaults: A,
+}
+
+/// Makes an optimizer: options not set have PyTorch's defaults.
+pub struct Builder<A> {
+    pub(crate) groups: Vec<ParamGroup>,
+    pub(crate) options: A,
+}
+
+impl<A: Options> Builder<A> {
+    pub(crate) fn new(groups: Vec<ParamGroup>) -> Self {
+        Self { groups, options: A::default() }
+    }
+}
+
+impl<A: Algorithm> GroupOptimizer<A> {
+    /// One group of parameters.
+    #[allow(clippy::new_ret_no_self)]
+    pub fn new(params: impl IntoIterator<Item = Tensor>) -> Builder<A> {
+        Builder::new(vec![ParamGroup::new(params)])
+    }
+
+    /// Several groups, whose own options go before those set on the builder.
+    pub fn groups(groups: impl IntoIterator<Item = ParamGroup>) -> Builder<A> {
+        Builder::new(groups.into_iter().collect())
+    }
+}
+
+impl<A: Algorithm> Builder<A> {
+    /// The optimizer.
+    pub fn build(self) -> Result<GroupOptimizer<A>> {
+        if self.groups.iter().all(|g| g.params.is_empty()) {
+            return Err(Error::value("optimizer got an empty parameter list"));
+        }
+        self.options.validate()?;
+        let mut optimizer = GroupOptimizer { groups: Vec::new(), defaults: self.options };
+        self.groups.into_iter().try_for_each(|g| optimizer.add_param_group(g))?;
+        Ok(optimizer)
+    }
+}
+
+impl Slot {
+    fn new(param: Tensor, start: Scalars) -> Self {
+        Self { param, started: false, scalars: start, tensors: [None, None, None] }
+    }
+
+    /// Makes the state that is missing; whether there was any.
+    pub fn start<A: Algorithm>(&mut self, options: &A) -> Result<bool> {
+        self.started = true;
+        let mut first = false;
+        for (tensor, keep) in self.tensors.iter_mut().zip(options.keeps()) {
+            if keep && tensor.is_none() {
+                *tensor = Some(self.param.full_like(options.initial())?);
+                first = true;
+            }
+        }
+        Ok(first)
+    }
+
+    fn state<A: Algorithm>(&self) -> Result<Dict> {
+        let mut dict = Dict::new();
+        if !self.started {
+            return Ok(dict);
+        }
+        for (name, value) in A::SCALARS.iter().zip(self.scalars) {
+            dict.insert((*name).into(), Tensor::full_with([], value, DType::F32)?.into());
+        }
+        for (name, tensor) in A::TENSORS.iter().zip(&self.tensors) {
+            if let Some(tensor) = tensor {
+                dict.insert((*name).into(), tensor.into());
+            }
+        }
+        Ok(dict)
+    }
+
+    /// A slot for the same parameter with a state read from a dictionary.
+    fn with_state<A: Algorithm>(&self, state: &Value) -> Result<Slot> {
+        let mut slot = Slot::new(self.param.clone(), A::START);
+        slot.started = true;
+        for (scalar, name) in slot.scalars.iter_mut().zip(A::SCALARS) {
+            *scalar = state.get(*name)?.as_float()?;
+        }
+        for (key, value) in state.as_dict()? {
+            let name = key.to_string();
+            let Some(at) = A::TENSORS.iter().position(|t| *t == name) else {
+                if A::SCALARS.contains(&name.as_str()) {
+                    continue;
+                }
+                return Err(Error::value(format!("{} keeps no '{name}' for a parameter", A::NAME)));
+            };
+            if let Value::None = value {
+                continue;
+            }
+            let tensor = value.as_tensor()?;
+            if tensor.shape() != self.param.shape() {
+                return Err(Error::shape(format!(
+                    "'{name}' has shape {:?}, its parameter {:?}",
+                    tensor.shape(),
+                    self.param.shape()
+                )));
+            }
+            let own = self.param.zeros_like()?;
+            no_grad(|| own.copy_(tensor).map(drop))?;
+            slot.tensors[at] = Some(own);
+        }
+        Ok(slot)
+    }
+}
+
+impl<A: Algorithm> Group for Params<A> {
+    fn for_each_param(&self, f: &mut dyn FnMut(&Tensor)) {
+        self.slots.iter().for_each(|s| f(&s.param));
+    }
+
+    fn lr(&self) -> f64 {
+        self.options.lr()
+    }
+
+    fn set_lr(&mut self, lr: f64) {
+        self.options.set_lr(lr);
+    }
+
+    fn get(&self, name: &str) -> Option<Value> {
+        let key = Key::from(name);
+        self.extra.get(&key).cloned().or_else(|| self.options.to_dict().swap_remove(&key))
+    }
+
+    fn set(&mut self, name: &str, value: Value) -> Result<()> {
+        let mut options = self.options.clone();
+        if options.set(name, &value)? {
+            options.validate()?;
+            self.options = options;
+        } else {
+            self.extra.insert(name.into(), value);
+        }
+        Ok(())
+    }
+}
+
+impl<A: Algorithm> Optimizer for GroupOptimizer<A> {
+    fn step(&mut self) -> Result<()> {
+        A::step(&mut self.groups, 1.0.into())
+    }
+
+    fn step_scaled(&mut self, grad_scale: &Tensor) -> Result<()> {
+        A::step(&mut self.groups, grad_scale.into())
+    }
+
+    fn param_groups(&self) -> Vec<&dyn Group> {
+        self.groups.iter().map(|g| g as &dyn Group).collect()
+    }
+
+    fn param_groups_mut(&mut self) -> Vec<&mut dyn Group> {
+        self.groups.iter_mut().map(|g| g as &mut dyn Group).collect()
+    }
+
+    fn add_param_group(&mut self, group: ParamGroup) -> Result<()> {
+        check_params(self.groups.iter().flat_map(|g| &g.slots).map(|s| &s.param), &group.params)?;
+        let mut options = self.defaults.clone();
+        for (name, value) in &group.options {
+            if !options.set(name, value)? {
+                return Err(Error::value(format!("{} has no option '{name}'", A::NAME)));
+            }
+        }
+        options.validate()?;
+        group.params.iter().try_for_each(|p| options.check_param(p))?;
+        let mut slots: Vec<Slot> = group.params.into_iter().map(|p| Slot::new(p, A::START)).collect();
+        if A::EAGER {
+            slots.iter_mut().try_for_each(|s| s.start(&options).map(drop))?;
+        }
+        self.groups.push(Params { options, slots, extra: Dict::new() });
+        Ok(())
+    }
+
+    fn zero_grad(&self) {
+        self.groups.iter().flat_map(|g| &g.slots).for_each(|s| s.param.zero_grad());
+    }
+}
+
+impl<A: Algorithm> Stateful for GroupOptimizer<A> {
+    fn state(&self) -> Result<Value> {
+        let (mut state, mut groups) = (Dict::new(), Vec::new());
+        let mut index = 0i64;
+        for group in &self.groups {
+            let mut entry = group.options.to_dict();
+            entry.extend(group.extra.clone());
+            let mut params = Vec::new();
+            for slot in &group.slots {
+                let kept = slot.state::<A>()?;
+                if !kept.is_empty() {
+                    state.insert(index.into(), kept.into());
+                }
+                params.push(Value::Int(index));
+                index += 1;
+            }
+            entry.insert("params".into(), params.into());
+            groups.push(Value::Dict(entry));
+        }
+        Ok(Dict::from_iter([("state".into(), state.into()), ("param_groups".into(), groups.into())]).into())
+    }
+
+    fn load_state(&mut self, state: &Value) -> Result<()> {
+        let loaded = state.get("param_groups")?.as_list()?;
+        if loaded.len() != self.groups.len() {
+            return Err(Error::value(format!(
+                "loaded state dict has a different number of parameter groups: {}, the optimizer {}",
+                loaded.len(),
+                self.groups.len()
+            )));
+        }
+        let by_id: HashMap<&Key, &Value> = state.get("state")?.as_dict()?.iter().collect();
+        let mut groups = Vec::with_capacity(loaded.len());
+        for (n, (entry, group)) in loaded.iter().zip(&self.groups).enumerate() {
+            let ids = entry.get("params")?.as_list()?;
+            if ids.len() != group.slots.len() {
+                return Err(Error::value(format!(
+                    "loaded state dict contains a parameter group that doesn't match the size of optimizer's group: group {n} has {} \
+                     parameters, the optimizer's {}",
+                    ids.len(),
+                    group.slots.len()
+                )));
+            }
+            let mut new = Params { options: group.options.clone(), slots: Vec::new(), extra: Dict::new() };
+            for (key, value) in entry.as_dict()? {
+                if *key != Key::from("params") && !new.options.set(&key.to_string(), value)? {
+                    new.extra.insert(key.clone(), value.clone());
+                }
+            }
+            new.options.validate()?;
+            for (id, slot) in ids.iter().zip(&group.slots) {
+                let id = id.as_int()?;
+                new.slots.push(match by_id.get(&Key::Int(id)) {
+                    Some(kept) => {
+                        slot.with_state::<A>(kept).map_err(|e| e.within(&format!("load_state_dict: parameter {id}")))?
+                    }
+                    None => Slot::new(slot.param.clone(), A::START),
+                });
+            }
+            groups.push(new);
+        }
+        self.groups = groups;
+        Ok(())
+    }
+}
+
+/// Who is stepped, and how.
+struct Work {
+    group: usize,
+    slot: usize,
+    grad: Tensor,
+    factors: Factors,
+}
+
+/// A step of all groups by one call of the engine.
+pub fn fused_step<A: Fused>(groups: &mut [Params<A>], grad_scale: Arg) -> Result<()> {
+    let mut work: SmallVec<[Work; 8]> = SmallVec::new();
+    for (g, group) in groups.iter_mut().enumerate() {
+        // Most parameters have taken as many steps as the one before: the powers are computed once.
+        let mut last: Option<(Scalars, bool, Scalars, Factors)> = None;
+        for (s, slot) in group.slots.iter_mut().enumerate() {
+            let Some(grad) = slot.param.grad() else { continue };
+            let first = slot.start(&group.options)?;
+            let factors = match last {
+                Some((before, was_first, after, factors)) if before == slot.scalars && was_first == first => {
+                    slot.scalars = after;
+                    factors
+                }
+                _ => {
+                    let before = slot.scalars;
+                    let factors = group.options.advance(&mut slot.scalars, first);
+                    last = Some((before, first, slot.scalars, factors));
+                    factors
+                }
+            };
+            work.push(Work { group: g, slot: s, grad, factors });
+        }
+    }
+    let updates: SmallVec<[Update; 8]> = work
+        .iter()
+        .map(|w| {
+            let slot = &groups[w.group].slots[w.slot];
+            let Factors { maximize, weight_decay, shrink, rule } = w.factors;
+            let state = slot.tensors.each_ref().map(|t| t.as_ref());
+            Update { param: &slot.param, grad: &w.grad, state, maximize, weight_decay, shrink, rule }
+        })
+        .collect();
+    foreach::update(&updates, grad_scale)
+}

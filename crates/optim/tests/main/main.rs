@@ -1,0 +1,7 @@
+//! The optimizers, schedules and scaling against PyTorch's answers (`tests/goldens/optim.py`) and against their own promises.
+
+mod lbfgs;
+mod optimizers;
+mod scaling;
+mod schedulers;
+mod support;

@@ -1,0 +1,199 @@
+//! Work over lists of tensors in one call of the engine: optimizer steps, the norm of many tensors, scaling with a check.
+
+use crate::autograd::mode::no_grad;
+use crate::{Arg, Tensor};
+use rushlight_core::backend::{Operand, ParamUpdate, UpdateRule};
+use rushlight_core::smallvec::SmallVec;
+use rushlight_core::{DType, Error, Result, View};
+
+/// One parameter's share of an optimizer step; what the fields mean is said at [`ParamUpdate`].
+#[derive(Clone, Copy)]
+pub struct Update<'a> {
+    /// The parameter.
+    pub param: &'a Tensor,
+    /// Its gradient.
+    pub grad: &'a Tensor,
+    /// What the rule keeps, contiguous.
+    pub state: [Option<&'a Tensor>; 3],
+    /// Whether to go up the gradient.
+    pub maximize: bool,
+    /// Part of the parameter added to its gradient.
+    pub weight_decay: f64,
+    /// Factor of the parameter itself.
+    pub shrink: f64,
+    /// How the parameter follows.
+    pub rule: UpdateRule,
+}
+
+fn operand(arg: Arg) -> Operand {
+    match arg {
+        Arg::Tensor(t) => Operand::Tensor(t.view()),
+        Arg::Scalar(s) => Operand::Scalar(s),
+    }
+}
+
+fn same_device(op: &str, tensors: &[&Tensor], arg: Option<Arg>) -> Result<()> {
+    let mut all = tensors.iter().copied().chain(arg.and_then(Arg::tensor));
+    match all.next() {
+        Some(first) => all.try_for_each(|t| first.same_device(t, op)),
+        None => Ok(()),
+    }
+}
+
+/// Changes parameters and their state in one pass, gradients multiplied by `grad_scale` (a number or a tensor of one) first. Nothing
+/// is recorded: steps are never differentiated.
+///
+/// ```
+/// use rushlight_core::backend::UpdateRule;
+/// use rushlight_tensor::{Tensor, foreach};
+/// let (param, grad) = (Tensor::new([1.0f32, 2.0])?, Tensor::new([10.0f32, 20.0])?);
+/// let rule = UpdateRule::Sgd { decay: 0.0, gain: 0.0, step: 0.0, grad_step: 0.1 };
+/// let update =
+///     foreach::Update { param: &param, grad: &grad, state: [None; 3], maximize: false, weight_decay: 0.0, shrink: 1.0, rule };
+/// foreach::update(&[update], 0.5)?;
+/// assert_eq!(param.to_vec::<f32>()?, [0.5, 1.0]);
+/// # Ok::<(), rushlight_core::Error>(())
+/// ```
+pub fn update<'a>(updates: &[Update], grad_scale: impl Into<Arg<'a>>) -> Result<()> {
+    let Some(first) = updates.first() else { return Ok(()) };
+    let grad_scale = grad_scale.into();
+    for u in updates {
+        check(first, u)?;
+    }
+    same_device("update", &[first.param], Some(grad_scale))?;
+    // What is not contiguous is changed as a copy.
+    let copied = |t: &Tensor| if t.is_contiguous() { Ok(None) } else { no_grad(|| t.contiguous()).map(Some) };
+    let copies: SmallVec<[[Option<Tensor>; 2]; 8]> =
+        if updates.iter().all(|u| u.param.is_contiguous() && u.grad.is_contiguous()) {
+            SmallVec::new()
+        } else {
+            updates.iter().map(|u| Ok([copied(u.param)?, copied(u.grad)?])).collect::<Result<_>>()?
+        };
+    let views: SmallVec<[ParamUpdate; 8]> = updates
+        .iter()
+        .enumerate()
+        .map(|(i, u)| {
+            let [param, grad] = copies.get(i).map_or([None, None], |c| [c[0].as_ref(), c[1].as_ref()]);
+            ParamUpdate {
+                param: param.unwrap_or(u.param).view(),
+                grad: grad.unwrap_or(u.grad).view(),
+                state: u.state.map(|s| s.map(|s| s.view())),
+                maximize: u.maximize,
+                weight_decay: u.weight_decay,
+                shrink: u.shrink,
+                rule: u.rule,
+            }
+        })
+        .collect();
+    first.param.backend().update(&views, operand(grad_scale))?;
+    for (i, u) in updates.iter().enumerate() {
+        u.state.iter().flatten().for_each(|s| s.changed_unrecorded());
+        match copies.get(i).and_then(|[param, _]| param.as_ref()) {
+            Some(param) => no_grad(|| u.param.copy_(param).map(drop))?,
+            None => u.param.changed_unrecorded(),
+        }
+    }
+    Ok(())
+}
+
+fn check(first: &Update, u: &Update) -> Result<()> {
+    first.param.same_device(u.param, "update")?;
+    for t in [u.grad].into_iter().chain(u.state.into_iter().flatten()) {
+        u.param.same_device(t, "update")?;
+        if t.shape() != u.param.shape() || t.dtype() != u.param.dtype() {
+            return Err(Error::shape(format!(
+                "update: a gradient or state of shape {:?} and dtype {} does not fit its parameter of shape {:?} and dtype {}",
+                t.shape(),
+                t.dtype(),
+                u.param.shape(),
+                u.param.dtype()
+            )));
+        }
+    }
+    if u.state.iter().flatten().any(|s| !s.is_contiguous()) {
+        return Err(Error::value("update: a state is not contiguous; call contiguous() first"));
+    }
+    Ok(())
+}
+
+/// The p-norm of all elements of all tensors taken as one vector, accumulated in `f64`: zero-dim, `f64` if a tensor is, else `f32`.
+///
+/// ```
+/// use rushlight_tensor::{Tensor, foreach};
+/// let tensors = [Tensor::new([3.0f32])?, Tensor::new([[4.0f32, 0.0]])?];
+/// assert_eq!(foreach::norm(&[&tensors[0], &tensors[1]], 2.0)?.item::<f32>()?, 5.0);
+/// # Ok::<(), rushlight_core::Error>(())
+/// ```
+pub fn norm(tensors: &[&Tensor], norm_type: f64) -> Result<Tensor> {
+    let dtype = if tensors.iter().any(|t| t.dtype() == DType::F64) { DType::F64 } else { DType::F32 };
+    let Some(first) = tensors.first() else { return Tensor::zeros_with([], dtype) };
+    same_device("norm", tensors, None)?;
+    let out = first.uninit_like(&[], dtype)?;
+    let views: SmallVec<[View; 16]> = tensors.iter().map(|t| t.view()).collect();
+    first.backend().foreach_norm(norm_type, &views, out.view())?;
+    Ok(out)
+}
+
+/// Multiplies all tensors by a factor (a number or a tensor of one), in place and without recording.
+pub fn scale_<'a>(tensors: &[&Tensor], factor: impl Into<Arg<'a>>) -> Result<()> {
+    scale(tensors, Some(factor.into()), None)
+}
+
+/// [`scale_`], with a check: `found_inf`, one `f32`, becomes 1 if an element was infinite or NaN before, else it is left as it is.
+pub fn unscale_<'a>(tensors: &[&Tensor], factor: impl Into<Arg<'a>>, found_inf: &Tensor) -> Result<()> {
+    scale(tensors, Some(factor.into()), Some(found_inf))
+}
+
+/// Sets `found_inf`, one `f32`, to 1 if an element of a tensor is infinite or NaN, else leaves it as it is.
+///
+/// ```
+/// use rushlight_tensor::{Tensor, foreach};
+/// let found_inf = Tensor::new(0.0f32)?;
+/// foreach::check_finite(&[&Tensor::new([1.0f32, f32::NAN])?], &found_inf)?;
+/// assert_eq!(found_inf.item::<f32>()?, 1.0);
+/// # Ok::<(), rushlight_core::Error>(())
+/// ```
+pub fn check_finite(tensors: &[&Tensor], found_inf: &Tensor) -> Result<()> {
+    scale(tensors, None, Some(found_inf))
+}
+
+fn scale(tensors: &[&Tensor], factor: Option<Arg>, found_inf: Option<&Tensor>) -> Result<()> {
+    let Some(first) = tensors.first() else { return Ok(()) };
+    same_device("scale_", tensors, factor)?;
+    if let Some(found) = found_inf {
+        first.same_device(found, "scale_")?;
+        if found.dtype() != DType::F32 || found.numel() != 1 {
+            return Err(Error::dtype(format!(
+                "scale_: found_inf must be one float32, not {:?} of {}",
+                found.shape(),
+                found.dtype()
+            )));
+        }
+    }
+    let copies: SmallVec<[Option<Tensor>; 16]> = tensors
+        .iter()
+        .map(|t| {
+            if factor.is_some() && t.layout().overlaps() {
+                return Err(Error::value(
+                    "scale_: more than one element of a tensor refers to a single memory location; clone it first",
+                ));
+            }
+            if t.is_contiguous() { Ok(None) } else { no_grad(|| t.contiguous()).map(Some) }
+        })
+        .collect::<Result<_>>()?;
+    let views: SmallVec<[View; 16]> =
+        tensors.iter().zip(&copies).map(|(t, c)| c.as_ref().unwrap_or(t).view()).collect();
+    first.backend().foreach_scale(factor.map(operand), &views, found_inf.map(|f| f.view()))?;
+    if factor.is_some() {
+        for (t, copy) in tensors.iter().zip(&copies) {
+            match copy {
+                Some(copy) => no_grad(|| t.copy_(copy).map(drop))?,
+                None => t.changed_unrecorded(),
+            }
+        }
+    }
+    if let Some(found) = found_inf {
+        found.changed_unrecorded();
+    }
+    Ok(())
+}
