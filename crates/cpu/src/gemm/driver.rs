@@ -435,6 +435,15 @@ pub(super) unsafe fn serial<K: Kernel>(p: &Problem<K::Elem>, sums_only: Option<*
     });
 }
 
+/// A whole product on the calling thread.
+///
+/// # Safety
+/// As for [`serial`].
+pub(super) unsafe fn serial_product<K: Kernel>(p: &Problem<K::Elem>) {
+    // SAFETY: the caller's promise.
+    unsafe { serial::<K>(p, None) }
+}
+
 /// How many columns of B are packed at a time.
 fn columns_per_pack<K: Kernel>(p: &Problem<K::Elem>) -> usize {
     let strip_bytes = K::NR * p.k.next_multiple_of(K::K_UNIT) * size_of::<K::Packed>();
@@ -465,13 +474,13 @@ pub(super) fn task_work<K: Kernel>() -> usize {
 pub(super) unsafe fn parallel<K: Kernel>(p: &Problem<K::Elem>) {
     if pool::num_threads() == 1 || p.m * p.n * p.k < 2 * task_work::<K>() {
         // SAFETY: the caller's promise.
-        return unsafe { serial::<K>(p, None) };
+        return unsafe { serial_product::<K>(p) };
     }
     let blocks = KBlocks::new::<K>(p.k);
     let threads = pool::num_threads();
     // Where all of packed A stays in a thread's cache, every thread packs it for itself and packs the columns it takes:
     // cheaper than packing for each other, since a line another core has written comes slowly.
-    let small = p.m * blocks.padded::<K>() * size_of::<K::Packed>() <= PACKED_A_BYTES;
+    let small = p.m.saturating_mul(blocks.padded::<K>()) <= PACKED_A_BYTES / size_of::<K::Packed>();
     if small && p.n >= 2 * K::NR * threads {
         // All threads pack the operand that costs less: rows are shared out when A would have to be transposed.
         let rows = if a_packs_fast::<K>(p) { p.m } else { p.m.div_ceil(threads) };
