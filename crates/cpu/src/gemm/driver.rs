@@ -123,9 +123,10 @@ impl<K: Kernel> BlockTask<'_, K> {
     #[inline(always)]
     fn rows_in_place(&self) -> usize {
         let a = self.problem.a;
-        let aligned = (a.ptr as usize | (a.row_stride * size_of::<K::Elem>() as isize) as usize).is_multiple_of(64);
+        let row_bytes = (a.row_stride * size_of::<K::Elem>() as isize) as usize;
+        let aligned = (a.ptr as usize | row_bytes).is_multiple_of(64);
         // At such distances all rows would share a few sets of the first-level cache.
-        let crowded = (a.row_stride * size_of::<K::Elem>() as isize) as usize % 2048 == 0;
+        let crowded = row_bytes.is_multiple_of(2048);
         let whole = self.problem.k.is_multiple_of(K::K_UNIT);
         let suits = K::A_IN_PLACE && a.col_stride == 1 && aligned && whole && !crowded;
         if suits { self.rows.len() / K::MR * K::MR } else { 0 }
