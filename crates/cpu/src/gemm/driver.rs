@@ -123,9 +123,10 @@ impl<K: Kernel> BlockTask<'_, K> {
     #[inline(always)]
     fn rows_in_place(&self) -> usize {
         let a = self.problem.a;
-        let aligned = (a.ptr as usize | (a.row_stride * size_of::<K::Elem>() as isize) as usize).is_multiple_of(64);
+        let row_bytes = (a.row_stride * size_of::<K::Elem>() as isize) as usize;
+        let aligned = (a.ptr as usize | row_bytes).is_multiple_of(64);
         // At such distances all rows would share a few sets of the first-level cache.
-        let crowded = (a.row_stride * size_of::<K::Elem>() as isize) as usize % 2048 == 0;
+        let crowded = row_bytes.is_multiple_of(2048);
         let whole = self.problem.k.is_multiple_of(K::K_UNIT);
         let suits = K::A_IN_PLACE && a.col_stride == 1 && aligned && whole && !crowded;
         if suits { self.rows.len() / K::MR * K::MR } else { 0 }
@@ -435,6 +436,15 @@ pub(super) unsafe fn serial<K: Kernel>(p: &Problem<K::Elem>, sums_only: Option<*
     });
 }
 
+/// A whole product on the calling thread.
+///
+/// # Safety
+/// As for [`serial`].
+pub(super) unsafe fn serial_product<K: Kernel>(p: &Problem<K::Elem>) {
+    // SAFETY: the caller's promise.
+    unsafe { serial::<K>(p, None) }
+}
+
 /// How many columns of B are packed at a time.
 fn columns_per_pack<K: Kernel>(p: &Problem<K::Elem>) -> usize {
     let strip_bytes = K::NR * p.k.next_multiple_of(K::K_UNIT) * size_of::<K::Packed>();
@@ -465,13 +475,13 @@ pub(super) fn task_work<K: Kernel>() -> usize {
 pub(super) unsafe fn parallel<K: Kernel>(p: &Problem<K::Elem>) {
     if pool::num_threads() == 1 || p.m * p.n * p.k < 2 * task_work::<K>() {
         // SAFETY: the caller's promise.
-        return unsafe { serial::<K>(p, None) };
+        return unsafe { serial_product::<K>(p) };
     }
     let blocks = KBlocks::new::<K>(p.k);
     let threads = pool::num_threads();
     // Where all of packed A stays in a thread's cache, every thread packs it for itself and packs the columns it takes:
     // cheaper than packing for each other, since a line another core has written comes slowly.
-    let small = p.m * blocks.padded::<K>() * size_of::<K::Packed>() <= PACKED_A_BYTES;
+    let small = p.m.saturating_mul(blocks.padded::<K>()) <= PACKED_A_BYTES / size_of::<K::Packed>();
     if small && p.n >= 2 * K::NR * threads {
         // All threads pack the operand that costs less: rows are shared out when A would have to be transposed.
         let rows = if a_packs_fast::<K>(p) { p.m } else { p.m.div_ceil(threads) };
