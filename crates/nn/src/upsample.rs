@@ -75,6 +75,10 @@ impl Upsample {
             InterpolateMode::NearestExact => "nearest-exact",
             InterpolateMode::Linear => "linear",
             InterpolateMode::Bilinear => "bilinear",
+            InterpolateMode::Bicubic => "bicubic",
+            InterpolateMode::Trilinear => "trilinear",
+            InterpolateMode::Trilinear => "trilinear",
+            InterpolateMode::Bicubic => "bicubic",
         };
         format!("{target}, mode='{mode}'")
     }
