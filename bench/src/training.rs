@@ -62,7 +62,8 @@ fn transformer(lower: Option<DType>) -> Result<Case> {
 
 fn gpt(model: Gpt, batch: usize, lower: Option<DType>) -> Result<Case> {
     let shape = [batch, model.block_size()];
-    let (x, y) = (Tensor::randint(0, 65, shape, DType::I64)?, Tensor::randint(0, 65, shape, DType::I64)?.flatten(0, 1)?);
+    let (x, y) =
+        (Tensor::randint(0, 65, shape, DType::I64)?, Tensor::randint(0, 65, shape, DType::I64)?.flatten(0, 1)?);
     let mut optimizer = AdamW::new(model.parameters()).lr(3e-4).build()?;
     Ok(Box::new(move || step(&mut optimizer, lower, || model.forward(&x)?.flatten(0, 1)?.cross_entropy(&y))))
 }
@@ -126,10 +127,8 @@ fn adam() -> Result<Case> {
 
 /// One epoch over the transformer's data, shuffled, in batches of 32.
 fn loader() -> Result<Case> {
-    let data = TensorDataset::new((
-        Tensor::rand([2048, 1, 512], DType::F32)?,
-        Tensor::rand([2048, 20, 512], DType::F32)?,
-    ))?;
+    let data =
+        TensorDataset::new((Tensor::rand([2048, 1, 512], DType::F32)?, Tensor::rand([2048, 20, 512], DType::F32)?))?;
     let loader = DataLoader::new(data).batch_size(32).shuffle(true).build()?;
     Ok(Box::new(move || loader.epoch(0).try_for_each(|batch| batch.map(|_| ()))))
 }

@@ -2,49 +2,30 @@
 
 mod machine;
 
-use clap::Parser;
+use clap::{ArgMatches, arg};
+use machine::{count, get, number, option};
 use rushlight::data::transform::{Compose, Normalize, RandomCrop, RandomHorizontalFlip, ToTensor};
 use rushlight::data::vision::{Cifar10, LabeledImages};
 use rushlight::nn::models::resnet18_cifar;
 use rushlight::optim::lr_scheduler::{CosineAnnealingLR, LrScheduler};
 use rushlight::prelude::*;
-use std::path::PathBuf;
 use std::time::Instant;
 
-/// Trains a convolutional network on CIFAR-10 and reports its accuracy after every epoch
-///
-/// Example: cifar10 --model resnet18 --batch-size 128 --workers 2 --precision bf16
-///
-/// Without the official files under --data (or with --download and no network) it trains on images made up for the purpose.
-#[derive(Parser)]
-#[command(verbatim_doc_comment)]
-struct Arguments {
-    /// cnn (the tutorial's) or resnet18
-    #[arg(long, default_value = "cnn", value_parser = ["cnn", "resnet18"])]
-    model: String,
-    /// Directory of the data set
-    #[arg(long, default_value = "data")]
-    data: PathBuf,
-    /// Fetch the data set if it is not there
-    #[arg(long)]
-    download: bool,
-    /// Images of the made-up data set
-    #[arg(long, default_value_t = 4096)]
-    synthetic: usize,
-    #[arg(long, default_value_t = 5)]
-    epochs: u64,
-    #[arg(long, default_value_t = 128)]
-    batch_size: usize,
-    /// Threads that prepare batches ahead
-    #[arg(long, default_value_t = 1)]
-    workers: usize,
-    #[arg(long, default_value_t = 0.05)]
-    lr: f64,
-    /// f32, or bf16 for mixed precision
-    #[arg(long, default_value = "f32", value_parser = ["f32", "bf16"])]
-    precision: String,
-    #[command(flatten)]
-    machine: machine::Machine,
+const ABOUT: &str = "Trains a convolutional network on CIFAR-10 and reports its accuracy after every epoch. Without the official files \
+                     it trains on images made up for the purpose.";
+
+fn arguments() -> ArgMatches {
+    machine::command("cifar10", ABOUT, "cifar10 --model resnet18 --batch-size 128 --workers 2 --precision bf16")
+        .arg(option("model", "cnn", "The tutorial's small network, or a ResNet-18").value_parser(["cnn", "resnet18"]))
+        .arg(option("data", "data", "Directory of the data set"))
+        .arg(arg!(--download "Fetch the data set if it is not there"))
+        .arg(count("synthetic", "4096", "Images of the made-up data set"))
+        .arg(count("epochs", "5", "Passes over the data"))
+        .arg(count("batch-size", "128", "Images of a batch"))
+        .arg(count("workers", "1", "Threads that prepare batches ahead"))
+        .arg(number("lr", "0.05", "Learning rate at the beginning"))
+        .arg(machine::precision())
+        .get_matches()
 }
 
 #[derive(Module)]
@@ -91,24 +72,26 @@ fn accuracy(model: &dyn Forward, loader: &DataLoader<(Tensor, Tensor)>) -> Resul
 }
 
 /// The official images, or made-up ones.
-fn images(arguments: &Arguments) -> Result<(LabeledImages, LabeledImages)> {
-    if arguments.download {
-        Cifar10::download(&arguments.data)?;
+fn images(arguments: &ArgMatches) -> Result<(LabeledImages, LabeledImages)> {
+    let root: String = get(arguments, "data");
+    if arguments.get_flag("download") {
+        Cifar10::download(&root)?;
     }
-    match (Cifar10::train(&arguments.data), Cifar10::test(&arguments.data)) {
+    match (Cifar10::train(&root), Cifar10::test(&root)) {
         (Ok(train), Ok(test)) => Ok((train, test)),
         (Err(reason), _) | (_, Err(reason)) => {
             println!("{reason}\ntraining on made-up images instead");
-            let count = arguments.synthetic;
+            let count: usize = get(arguments, "synthetic");
             Ok((Cifar10::synthetic(count, 1)?, Cifar10::synthetic(count / 4, 2)?))
         }
     }
 }
 
 fn main() -> Result<()> {
-    let arguments = Arguments::parse();
-    let device = arguments.machine.prepare()?;
-    let lower = (arguments.precision == "bf16").then_some(DType::BF16);
+    let arguments = arguments();
+    let device = machine::prepare(&arguments)?;
+    let (lower, name) = (machine::lower(&arguments), get::<String>(&arguments, "model"));
+    let (epochs, workers) = (get::<usize>(&arguments, "epochs"), get(&arguments, "workers"));
 
     let (train, test) = images(&arguments)?;
     let normalize = || Normalize::new([0.491, 0.482, 0.447], [0.247, 0.243, 0.262]);
@@ -118,21 +101,20 @@ fn main() -> Result<()> {
         .then(ToTensor::default())
         .then(normalize()?);
     let plain = Compose::new().then(ToTensor::default()).then(normalize()?);
-    let size = arguments.batch_size;
-    let loader =
-        DataLoader::new(train.transform(augment)).batch_size(size).shuffle(true).workers(arguments.workers).build()?;
-    let held_out = DataLoader::new(test.transform(plain)).batch_size(size).workers(arguments.workers).build()?;
+    let size = get(&arguments, "batch-size");
+    let loader = DataLoader::new(train.transform(augment)).batch_size(size).shuffle(true).workers(workers).build()?;
+    let held_out = DataLoader::new(test.transform(plain)).batch_size(size).workers(workers).build()?;
 
-    let model: Box<dyn Forward> =
-        if arguments.model == "cnn" { Box::new(Net::new()?) } else { Box::new(resnet18_cifar(10)?) };
+    let model: Box<dyn Forward> = if name == "cnn" { Box::new(Net::new()?) } else { Box::new(resnet18_cifar(10)?) };
     let model = model.to(device)?;
-    println!("{}: {} parameters on {device}", arguments.model, model.num_parameters());
-    let mut optimizer = Sgd::new(model.parameters()).lr(arguments.lr).momentum(0.9).weight_decay(5e-4).build()?;
-    let mut schedule = CosineAnnealingLR::new(arguments.epochs.max(1) as usize).build(&mut optimizer)?;
+    println!("{name}: {} parameters on {device}", model.num_parameters());
+    let mut optimizer =
+        Sgd::new(model.parameters()).lr(get(&arguments, "lr")).momentum(0.9).weight_decay(5e-4).build()?;
+    let mut schedule = CosineAnnealingLR::new(epochs.max(1)).build(&mut optimizer)?;
 
-    for epoch in 0..arguments.epochs {
+    for epoch in 0..epochs {
         let (start, mut seen, mut total) = (Instant::now(), 0, 0.0);
-        let batches = loader.epoch(epoch).progress().title(format!("epoch {epoch}"));
+        let batches = loader.epoch(epoch as u64).progress().title(format!("epoch {epoch}"));
         let display = batches.handle();
         for batch in batches {
             let (images, labels) = batch?;

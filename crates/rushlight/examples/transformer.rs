@@ -2,49 +2,35 @@
 
 mod machine;
 
-use clap::Parser;
+use machine::{count, get};
 use rushlight::prelude::*;
 use std::time::Instant;
 
-/// Trains a Transformer (512 wide, 8 heads, 6 + 6 layers) with Adam and times each epoch
-///
-/// Example: transformer --epochs 2 --precision bf16
-#[derive(Parser)]
-#[command(verbatim_doc_comment)]
-struct Arguments {
-    /// Passes over the data
-    #[arg(long, default_value_t = 10)]
-    epochs: u64,
-    /// Samples of the data
-    #[arg(long, default_value_t = 2048)]
-    samples: usize,
-    /// Samples of a batch
-    #[arg(long, default_value_t = 32)]
-    batch_size: usize,
-    /// f32, or bf16 for mixed precision
-    #[arg(long, default_value = "f32", value_parser = ["f32", "bf16"])]
-    precision: String,
-    #[command(flatten)]
-    machine: machine::Machine,
-}
+const ABOUT: &str =
+    "Trains a Transformer (512 wide, 8 heads, 6 + 6 layers) with Adam on random data and times each epoch";
 
 fn main() -> Result<()> {
-    let arguments = Arguments::parse();
-    let device = arguments.machine.prepare()?;
-    let lower = (arguments.precision == "bf16").then_some(DType::BF16);
+    let arguments = machine::command("transformer", ABOUT, "transformer --epochs 2 --precision bf16")
+        .arg(count("epochs", "10", "Passes over the data"))
+        .arg(count("samples", "2048", "Samples of the data"))
+        .arg(count("batch-size", "32", "Samples of a batch"))
+        .arg(machine::precision())
+        .get_matches();
+    let device = machine::prepare(&arguments)?;
+    let (lower, samples) = (machine::lower(&arguments), get::<usize>(&arguments, "samples"));
 
     let data = TensorDataset::new((
-        Tensor::rand([arguments.samples, 1, 512], (DType::F32, device))?,
-        Tensor::rand([arguments.samples, 20, 512], (DType::F32, device))?,
+        Tensor::rand([samples, 1, 512], (DType::F32, device))?,
+        Tensor::rand([samples, 20, 512], (DType::F32, device))?,
     ))?;
-    let loader = DataLoader::new(data).batch_size(arguments.batch_size).shuffle(true).build()?;
+    let loader = DataLoader::new(data).batch_size(get(&arguments, "batch-size")).shuffle(true).build()?;
     let model = Transformer::new().batch_first(true).build()?.to(device)?;
     let mut optimizer = Adam::new(model.parameters()).lr(1e-3).build()?;
     println!("{} parameters on {device}, {} threads", model.num_parameters(), rushlight::num_threads());
 
-    for epoch in 0..arguments.epochs {
+    for epoch in 0..get::<usize>(&arguments, "epochs") {
         let (start, mut total, mut steps) = (Instant::now(), 0.0, 0);
-        let batches = loader.epoch(epoch).progress().title(format!("epoch {epoch}"));
+        let batches = loader.epoch(epoch as u64).progress().title(format!("epoch {epoch}"));
         let display = batches.handle();
         for batch in batches {
             let (source, target) = batch?;

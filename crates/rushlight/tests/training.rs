@@ -7,8 +7,7 @@ use rushlight::prelude::*;
 fn hashed(stream: u32, shape: &[usize]) -> Result<Tensor> {
     let values: Vec<f32> = (0..shape.iter().product::<usize>() as u32)
         .map(|i| {
-            let mut h =
-                i.wrapping_mul(2_654_435_761).wrapping_add(stream.wrapping_mul(40_503).wrapping_add(12_345));
+            let mut h = i.wrapping_mul(2_654_435_761).wrapping_add(stream.wrapping_mul(40_503).wrapping_add(12_345));
             h ^= h >> 16;
             h = h.wrapping_mul(0x85EB_CA6B);
             h ^= h >> 13;
@@ -49,7 +48,12 @@ fn fill(model: &dyn Module) -> Result<()> {
 }
 
 /// Trains for as many steps as PyTorch did, and compares the losses.
-fn compare(name: &str, model: &dyn Module, optimizer: &mut dyn Optimizer, mut loss_of: impl FnMut(usize) -> Result<Tensor>) -> Result<()> {
+fn compare(
+    name: &str,
+    model: &dyn Module,
+    optimizer: &mut dyn Optimizer,
+    mut loss_of: impl FnMut(usize) -> Result<Tensor>,
+) -> Result<()> {
     let text = include_str!("../../../tests/goldens/data/training.json");
     let answers: serde_json::Value = serde_json::from_str(text).unwrap();
     for (step, expected) in answers[name].as_array().unwrap().iter().enumerate() {

@@ -4,83 +4,66 @@
 mod machine;
 mod own_text;
 
-use clap::Parser;
+use clap::{ArgMatches, arg};
+use machine::{count, get, number, option};
 use rushlight::data::text::{CharTokenizer, TokenWindows, Tokenizer};
 use rushlight::nn::models::{Generate, Gpt};
 use rushlight::optim::lr_scheduler::{CosineAnnealingLR, LinearLR, LrScheduler, SequentialLR};
 use rushlight::prelude::*;
-use std::path::PathBuf;
 use std::time::Instant;
 
-/// Trains a character-level GPT on a text file (without one: on this project's own sources) and lets it write
-///
-/// Example: chargpt --text shakespeare.txt --n-layer 6 --n-head 6 --n-embd 384 --block-size 256 --precision bf16
-#[derive(Parser)]
-#[command(verbatim_doc_comment)]
-struct Arguments {
-    /// The text to learn
-    #[arg(long)]
-    text: Option<PathBuf>,
-    #[arg(long, default_value_t = 4)]
-    n_layer: usize,
-    #[arg(long, default_value_t = 4)]
-    n_head: usize,
-    #[arg(long, default_value_t = 128)]
-    n_embd: usize,
-    /// Characters the model looks back
-    #[arg(long, default_value_t = 64)]
-    block_size: usize,
-    #[arg(long, default_value_t = 32)]
-    batch_size: usize,
-    #[arg(long, default_value_t = 5)]
-    max_epochs: u64,
-    #[arg(long, default_value_t = 2e-3)]
-    learning_rate: f64,
-    #[arg(long, default_value_t = 0.0)]
-    dropout: f64,
-    /// f32, or bf16 for mixed precision
-    #[arg(long, default_value = "f32", value_parser = ["f32", "bf16"])]
-    precision: String,
-    /// Characters to write at the end
-    #[arg(long, default_value_t = 600)]
-    generate: usize,
-    /// What the writing starts with
-    #[arg(long, default_value = "//! ")]
-    prompt: String,
-    #[arg(long, default_value_t = 0.8)]
-    temperature: f64,
-    #[arg(long, default_value_t = 20)]
-    top_k: usize,
-    #[command(flatten)]
-    machine: machine::Machine,
+const ABOUT: &str =
+    "Trains a character-level GPT on a text file (without one: on this project's own sources) and lets it write";
+const EXAMPLE: &str =
+    "chargpt --text shakespeare.txt --n-layer 6 --n-head 6 --n-embd 384 --block-size 256 --precision bf16";
+
+fn arguments() -> ArgMatches {
+    machine::command("chargpt", ABOUT, EXAMPLE)
+        .arg(arg!(--text <FILE> "The text to learn"))
+        .arg(count("n-layer", "4", "Blocks of the model"))
+        .arg(count("n-head", "4", "Attention heads of a block"))
+        .arg(count("n-embd", "128", "Size of a character's vector"))
+        .arg(count("block-size", "64", "Characters the model looks back"))
+        .arg(count("batch-size", "32", "Sequences of a batch"))
+        .arg(count("max-epochs", "5", "Passes over the text"))
+        .arg(number("learning-rate", "0.002", "Highest learning rate"))
+        .arg(number("dropout", "0", "Probability of dropping while training"))
+        .arg(machine::precision())
+        .arg(count("generate", "600", "Characters to write at the end"))
+        .arg(option("prompt", "//! ", "What the writing starts with"))
+        .arg(number("temperature", "0.8", "Below 1 the writing is safer, above 1 wilder"))
+        .arg(count("top-k", "20", "Choose among this many characters"))
+        .get_matches()
 }
 
 fn main() -> Result<()> {
-    let arguments = Arguments::parse();
-    let device = arguments.machine.prepare()?;
-    let lower = (arguments.precision == "bf16").then_some(DType::BF16);
+    let arguments = arguments();
+    let device = machine::prepare(&arguments)?;
+    let lower = machine::lower(&arguments);
+    let size = |name: &str| get::<usize>(&arguments, name);
 
-    let text = match &arguments.text {
-        Some(path) => std::fs::read_to_string(path)
-            .map_err(|e| Error::io(format!("cannot read '{}' as text: {e}", path.display())))?,
+    let text = match arguments.get_one::<String>("text") {
+        Some(path) => {
+            std::fs::read_to_string(path).map_err(|e| Error::io(format!("cannot read '{path}' as text: {e}")))?
+        }
         None => own_text::all(),
     };
     let tokenizer = CharTokenizer::new(&text);
-    let windows = TokenWindows::new(tokenizer.encode(&text)?, arguments.block_size)?.stride(arguments.block_size)?;
-    let loader = DataLoader::new(windows).batch_size(arguments.batch_size).shuffle(true).drop_last(true).build()?;
+    let windows = TokenWindows::new(tokenizer.encode(&text)?, size("block-size"))?.stride(size("block-size"))?;
+    let loader = DataLoader::new(windows).batch_size(size("batch-size")).shuffle(true).drop_last(true).build()?;
 
     let model = Gpt::new(tokenizer.vocab_size())
-        .n_layer(arguments.n_layer)
-        .n_head(arguments.n_head)
-        .n_embd(arguments.n_embd)
-        .block_size(arguments.block_size)
-        .dropout(arguments.dropout)
+        .n_layer(size("n-layer"))
+        .n_head(size("n-head"))
+        .n_embd(size("n-embd"))
+        .block_size(size("block-size"))
+        .dropout(get(&arguments, "dropout"))
         .build()?
         .to(device)?;
     let (decayed, others) = model.decay_groups();
     let groups = [ParamGroup::new(decayed).weight_decay(0.1), ParamGroup::new(others).weight_decay(0.0)];
-    let mut optimizer = AdamW::groups(groups).lr(arguments.learning_rate).betas((0.9, 0.95)).build()?;
-    let steps = loader.len().unwrap_or(0) * arguments.max_epochs as usize;
+    let mut optimizer = AdamW::groups(groups).lr(get(&arguments, "learning-rate")).betas((0.9, 0.95)).build()?;
+    let steps = loader.len().unwrap_or(0) * size("max-epochs");
     let mut schedule = warm_up_then_decay(&mut optimizer, steps)?;
     println!(
         "{} characters, {} kinds; {} parameters on {device}, {} threads",
@@ -90,9 +73,9 @@ fn main() -> Result<()> {
         rushlight::num_threads()
     );
 
-    for epoch in 0..arguments.max_epochs {
+    for epoch in 0..size("max-epochs") {
         let (start, mut total, mut count) = (Instant::now(), 0.0, 0);
-        let batches = loader.epoch(epoch).progress().title(format!("epoch {epoch}"));
+        let batches = loader.epoch(epoch as u64).progress().title(format!("epoch {epoch}"));
         let display = batches.handle();
         for batch in batches {
             let (x, y) = batch?;
@@ -119,9 +102,9 @@ fn main() -> Result<()> {
     }
 
     model.eval();
-    let known = tokenizer.encode(&arguments.prompt).or_else(|_| tokenizer.encode("\n"))?;
+    let known = tokenizer.encode(&get::<String>(&arguments, "prompt")).or_else(|_| tokenizer.encode("\n"))?;
     let start = Tensor::from_iter(known.into_iter().map(i64::from))?.unsqueeze(0)?.to(&device)?;
-    let options = Generate::new(arguments.generate).temperature(arguments.temperature).top_k(arguments.top_k);
+    let options = Generate::new(size("generate")).temperature(get(&arguments, "temperature")).top_k(size("top-k"));
     let written: Vec<u32> = model.generate(&start, &options)?.to_vec::<i64>()?.into_iter().map(|t| t as u32).collect();
     println!("{}\n{}", "-".repeat(60), tokenizer.decode(&written)?);
     Ok(())
@@ -130,6 +113,7 @@ fn main() -> Result<()> {
 fn warm_up_then_decay(optimizer: &mut AdamW, steps: usize) -> Result<SequentialLR> {
     let warm_up = (steps / 20).clamp(1, 200);
     let up = LinearLR::new().start_factor(0.1).total_iters(warm_up).build(optimizer)?;
-    let down = CosineAnnealingLR::new(steps.saturating_sub(warm_up).max(1)).eta_min(optimizer.lr() / 20.0).build(optimizer)?;
-    SequentialLR::new(optimizer, vec![Box::new(up), Box::new(down)], &[warm_up])
+    let down =
+        CosineAnnealingLR::new(steps.saturating_sub(warm_up).max(1)).eta_min(optimizer.lr() / 20.0).build(optimizer)?;
+    SequentialLR::new(optimizer, vec![Box::new(up), Box::new(down)], vec![warm_up])
 }
