@@ -77,8 +77,6 @@ impl Upsample {
             InterpolateMode::Bilinear => "bilinear",
             InterpolateMode::Bicubic => "bicubic",
             InterpolateMode::Trilinear => "trilinear",
-            InterpolateMode::Trilinear => "trilinear",
-            InterpolateMode::Bicubic => "bicubic",
         };
         format!("{target}, mode='{mode}'")
     }

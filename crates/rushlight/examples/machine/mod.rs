@@ -1,5 +1,8 @@
 //! What every example takes: where to run, with how many threads, from which seed. And how to read options.
 
+// Each example uses what it needs of this.
+#![allow(dead_code)]
+
 use clap::builder::ValueParser;
 use clap::{Arg, ArgMatches, Command, value_parser};
 use rushlight::prelude::*;
