@@ -59,6 +59,7 @@ class Cases:
             k: self.keep(f"{number}.option.{k}", v) for k, v in kwargs.items() if isinstance(v, torch.Tensor)}
         entry["options"] = {k: v for k, v in options.items() if not isinstance(kwargs[k], torch.Tensor)}
         entry["state"] = {k: self.keep(f"{number}.state.{k}", v) for k, v in module.state_dict().items()}
+        entry["keys"] = list(module.state_dict())
         given = [normal(x) if isinstance(x, (tuple, list)) else x for x in inputs]
         entry["inputs"] = [self.keep(f"{number}.x{i}", x) for i, x in enumerate(given)]
         wants = grads or [x.is_floating_point() for x in given]
@@ -143,6 +144,9 @@ def pooling(c):
     c.add("AdaptiveMaxPool1d", dict(output_size=2, return_indices=True), (1, 2, 7))
     c.add("AdaptiveMaxPool2d", dict(output_size=[2, 3]), (1, 2, 5, 5))
     c.add("AdaptiveMaxPool2d", dict(output_size=2, return_indices=True), (1, 2, 5, 5))
+    c.add("MaxPool3d", dict(kernel_size=2, stride=[1, 2, 2], return_indices=True), (1, 2, 3, 4, 4))
+    c.add("AvgPool3d", dict(kernel_size=[2, 3, 2], padding=[1, 1, 0]), (1, 2, 3, 4, 4))
+    c.add("AdaptiveAvgPool3d", dict(output_size=[2, None, 1]), (1, 2, 3, 2, 4))
     c.add("MaxUnpool1d", dict(kernel_size=2), (1, 2, 3), torch.tensor([[[0, 3, 5], [1, 2, 4]]]))
     c.add("MaxUnpool2d", dict(kernel_size=2, stride=[2, 2]), (1, 1, 2, 2), torch.tensor([[[[0, 3], [8, 15]]]]))
     c.add("MaxUnpool2d", dict(kernel_size=3, stride=2, padding=1), (1, 2, 2), torch.tensor([[[1, 2], [5, 8]]]))
@@ -227,6 +231,8 @@ def shapes(c):
     c.add("Upsample", dict(size=[5, 6], mode="bilinear", align_corners=True), (1, 2, 3, 4))
     c.add("Upsample", dict(size=7, mode="linear"), (1, 2, 3))
     c.add("Upsample", dict(size=[5, 4], mode="nearest-exact"), (1, 2, 3, 3))
+    c.add("Upsample", dict(scale_factor=2.0, mode="bicubic"), (1, 1, 3, 4))
+    c.add("Upsample", dict(size=[3, 2, 5], mode="trilinear", align_corners=True), (1, 1, 2, 3, 3))
     c.add("Upsample", dict(scale_factor=1.7, mode="bilinear", recompute_scale_factor=True), (1, 1, 3, 3))
     for dims, shape in (("1d", (1, 2, 3)), ("2d", (1, 2, 3, 3)), ("3d", (1, 1, 3, 2, 3))):
         sides = [1, 0, 1, 1, 0, 1][:2 * int(dims[0])]

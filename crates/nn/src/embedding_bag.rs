@@ -92,6 +92,9 @@ impl EmbeddingBag {
             }
         }
         let bounds = self.bounds(name, indices, offsets)?;
+        if let Some(max_norm) = self.max_norm {
+            renormalize_rows(&self.weight, indices, max_norm, self.norm_type).map_err(|e| e.within(name))?;
+        }
         let bags = bounds.len() - 1;
         let owner: Vec<i64> = bounds.windows(2).enumerate().flat_map(|(i, b)| vec![i as i64; b[1] - b[0]]).collect();
         let mut owner = Tensor::from_slice(&owner, [owner.len()])?.to(&indices.device())?;
@@ -102,9 +105,6 @@ impl EmbeddingBag {
             owner = owner.masked_select(&kept)?;
             indices = indices.masked_select(&kept)?;
             scale = scale.map(|s| s.masked_select(&kept)).transpose()?;
-        }
-        if let Some(max_norm) = self.max_norm {
-            renormalize_rows(&self.weight, &indices, max_norm, self.norm_type).map_err(|e| e.within(name))?;
         }
         let mut rows = self.weight.embedding(&indices, None, self.scale_grad_by_freq).map_err(|e| e.within(name))?;
         if let Some(scale) = scale {
@@ -150,18 +150,19 @@ impl EmbeddingBag {
                         ))
                     })?);
                 }
-                if bounds.first().is_some_and(|&first| first != 0) {
+                if self.include_last_offset {
+                    if bounds.last() != Some(&total) {
+                        return Err(Error::value(format!(
+                            "{name}: with include_last_offset the last offset must be the number of indices, {total}"
+                        )));
+                    }
+                } else {
+                    bounds.push(total);
+                }
+                if bounds[0] != 0 {
                     return Err(Error::value(format!("{name}: offsets must begin with 0, the first bag")));
                 }
-                match (self.include_last_offset, bounds.last()) {
-                    (false, _) => bounds.push(total),
-                    (true, None) => {
-                        return Err(Error::value(format!("{name}: include_last_offset needs at least one offset")));
-                    }
-                    (true, Some(_)) => {}
-                }
-                // Without a bag there are no bounds but the beginning.
-                Ok(if bounds.len() == 1 { vec![0] } else { bounds })
+                Ok(bounds)
             }
             (shape, offsets) => Err(Error::shape(format!(
                 "{name}: takes indices [bags, length] alone, or indices in one dimension with offsets in one dimension, got indices of shape \
