@@ -1,7 +1,7 @@
 use super::*;
 use crate::float::Float;
 use crate::testing::{Array, at_every_level, close, each_float, numbers, tolerance, wide, with_any_threads};
-use rushlight_core::Scalar;
+use rushlight_core::{Element, Scalar};
 
 /// The rules as written down, one number at a time.
 fn reference(rule: UpdateRule, shrink: f64, decay: f64, p: &mut f64, g: f64, s: &mut [Option<f64>; 3]) {
