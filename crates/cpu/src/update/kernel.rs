@@ -2,11 +2,15 @@
 
 use crate::float::{Float, Scratch, load_row, store_row};
 use crate::multiversion;
-use crate::simd::{Real, Simd, Vectors, sweep, total};
+use crate::simd::{Real, Simd, Vectors, prefetch, sweep, total};
 use rushlight_core::backend::UpdateRule;
 
 /// Elements of half types widened at once.
 pub const BLOCK: usize = 1024;
+
+/// How many elements ahead memory is asked for. Roots and quotients keep the core from looking far enough ahead by itself: Adam is a
+/// quarter faster so.
+const AHEAD: usize = 512;
 
 /// What an update does, besides to whom.
 #[derive(Clone, Copy)]
@@ -33,6 +37,9 @@ unsafe fn update_kernel<R: Real, I: Vectors>(f: Factors, p: *mut R, g: *const R,
             sweep!(Vector<R, I>, n, i, m => {
                 // SAFETY: `m` elements from `i` on lie within `n`, by the caller's contract.
                 unsafe {
+                    prefetch(p.wrapping_add(i + AHEAD));
+                    prefetch(g.wrapping_add(i + AHEAD));
+                    $(prefetch($at.wrapping_add(i + AHEAD));)*
                     let mut $p = Vector::<R, I>::get(p.add(i), m, R::ZERO) * shrink;
                     let mut $g = Vector::<R, I>::get(g.add(i), m, R::ZERO) * grad;
                     if decays {
@@ -125,13 +132,13 @@ unsafe fn update_kernel<R: Real, I: Vectors>(f: Factors, p: *mut R, g: *const R,
 }
 
 multiversion! {
-    /// Applies an update to `n` neighbouring elements.
+    /// Applies an update to `n` neighbouring elements. Memory is the limit: AVX-512 gains nothing over AVX2.
     ///
     /// # Safety
     /// `n` elements at each pointer; the states the rule needs are there; what is written overlaps nothing else.
     pub unsafe fn update<R: Real>(
         f: Factors, p: *mut R, g: *const R, state: [Option<*mut R>; 3], n: usize,
-    ) = update_kernel, wide when size_of::<R>() == 4;
+    ) = update_kernel, wide when false;
 }
 
 #[inline(always)]
