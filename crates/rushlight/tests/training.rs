@@ -126,7 +126,7 @@ fn cifar10_cnn() -> Result<()> {
 
 #[test]
 fn cifar10_resnet18() -> Result<()> {
-    images("cifar10_resnet18", &resnet18_cifar(10)?, 4, 1e-4)
+    images("cifar10_resnet18", &resnet18_cifar(10)?, 4, 1e-5)
 }
 
 #[test]
