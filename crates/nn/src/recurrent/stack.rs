@@ -109,7 +109,7 @@ impl Stack {
         reverse: bool,
     ) -> Result<(Tensor, State)> {
         let kind = self.config.kind;
-        let from_input = cell.from_input(kind, x)?;
+        let from_input = cell.project_input(kind, x)?;
         let steps = from_input.split_with_sizes(batch_sizes, 0)?;
         let first = first.map(|t| t.to_dtype(from_input.dtype()))?;
         let rows = |state: &State, start: usize, end: usize| state.map(|t| t.narrow(0, start as isize, end - start));

@@ -99,7 +99,7 @@ impl CellWeights {
     }
 
     /// The gates' share from the input, of `[rows, input_size]`: one product for all steps.
-    pub(super) fn from_input(&self, kind: Kind, input: &Tensor) -> Result<Tensor> {
+    pub(super) fn project_input(&self, kind: Kind, input: &Tensor) -> Result<Tensor> {
         let bias = match (&self.biases, kind) {
             (None, _) => None,
             // The hidden state's bias of a GRU is under the reset gate.
