@@ -157,6 +157,11 @@ fn conversions_leave_integers_and_frozen_parameters() -> Result<()> {
     assert_eq!(state["num_batches_tracked"].dtype(), DType::I64);
     let frozen: Vec<bool> = norm.parameters().iter().map(|p| p.requires_grad()).collect();
     assert_eq!(frozen, [true, false]);
+    // Gradients go along.
+    let layer = Linear::new(2, 1).bias(false).build()?;
+    layer.forward(&Tensor::ones([1, 2])?)?.sum()?.backward()?;
+    let grad = layer.to(DType::F64)?.weight.grad().unwrap();
+    assert_eq!((grad.dtype(), grad.to_vec::<f64>()?), (DType::F64, vec![1.0; 2]));
     // Nothing to convert: the tensors stay the same.
     let before = norm.weight.as_ref().unwrap().tensor().clone();
     let norm = norm.to(DType::BF16)?;

@@ -8,7 +8,7 @@ use rushlight_tensor::Tensor;
 
 /// The fraction of zeros.
 fn zeros(t: &Tensor) -> Result<f64> {
-    Ok(t.eq(0.0)?.to_dtype(rushlight_core::DType::F64)?.mean()?.item()?)
+    t.eq(0.0)?.to_dtype(rushlight_core::DType::F64)?.mean()?.item()
 }
 
 #[test]
