@@ -84,6 +84,8 @@ fn run<'a>(
     heavy: bool,
 ) {
     let mut padded = [0.0; 4];
+    // At most four moves: a call to copy them would cost more.
+    #[allow(clippy::manual_memcpy)]
     for i in 0..params.len().min(4) {
         padded[i] = params[i];
     }

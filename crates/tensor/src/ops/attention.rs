@@ -227,7 +227,7 @@ impl Tensor {
         let name = "scaled_dot_product_attention";
         if let Some(cast) = amp::lower() {
             let mask = cast.of_option(options.attn_mask)?;
-            let options = options.clone().attn_mask(mask.as_ref());
+            let options = options.attn_mask(mask.as_ref());
             return cast
                 .run(|| cast.of(self)?.scaled_dot_product_attention(&cast.of(key)?, &cast.of(value)?, &options));
         }

@@ -232,7 +232,7 @@ impl Tensor {
         let name = "cross_entropy";
         if let Some(cast) = amp::full() {
             let weight = cast.of_option(options.weight)?;
-            let options = options.clone().weight(weight.as_ref());
+            let options = options.weight(weight.as_ref());
             return cast.run(|| cast.of(self)?.cross_entropy_with(&cast.of(target)?, &options));
         }
         let classes = check_classes(name, self, target)?;
@@ -281,7 +281,7 @@ impl Tensor {
         let name = "nll_loss";
         if let Some(cast) = amp::full() {
             let weight = cast.of_option(options.weight)?;
-            let options = options.clone().weight(weight.as_ref());
+            let options = options.weight(weight.as_ref());
             return cast.run(|| cast.of(self)?.nll_loss(target, &options));
         }
         let classes = check_classes(name, self, target)?;
