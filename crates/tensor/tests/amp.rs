@@ -114,7 +114,7 @@ fn a_checkpoint_is_recomputed_in_the_same_precision() -> Result<()> {
     let w = Tensor::new([[1.001f32, 2.003], [3.01, 4.0]])?.requires_grad_(true)?;
     let x = Tensor::new([[0.3f32, 0.7]])?.requires_grad_(true)?;
     let f = move |xs: &[Tensor]| xs[0].linear(&w, None)?.exp()?.linear(&w, None);
-    let direct = autocast(DType::BF16, || f(&[x.clone()]))?.sum()?;
+    let direct = autocast(DType::BF16, || f(std::slice::from_ref(&x)))?.sum()?;
     let expected = grad(&[&direct], &[&x], Default::default())?[0].clone().unwrap();
     let y = autocast(DType::BF16, || checkpoint(f, &[&x]))?;
     y.sum()?.backward()?;
