@@ -5,12 +5,14 @@ The ratio is PyTorch's median time over ours: above 1 we are ahead.
 """
 
 import argparse
+import atexit
 import json
 import os
 import platform
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 THREADS = 2
@@ -102,7 +104,42 @@ def torch_cases():
 
         return run
 
-    families = {"matmul": matmul, "conv": conv, "attention": attention, "small": small, "memory": memory}
+    def train(rest):
+        import torch_models
+
+        return torch_models.step(*rest.split("_"))
+
+    def adam(_):
+        import torch_models
+
+        return torch_models.adam()
+
+    def loader(_):
+        from torch.utils.data import DataLoader, TensorDataset
+
+        batches = DataLoader(TensorDataset(torch.rand(2048, 1, 512), torch.rand(2048, 20, 512)), batch_size=32, shuffle=True)
+
+        def epoch():
+            for _ in batches:
+                pass
+
+        return epoch
+
+    def file(rest):
+        state = {f"l{i}.w": torch.randn(2500, 2500) for i in range(20)}
+        path = os.path.join(tempfile.gettempdir(), f"torch-bench-{os.getpid()}.pt")
+        atexit.register(lambda: os.path.exists(path) and os.remove(path))
+        if rest.startswith("save"):
+            return lambda: torch.save(state, path)
+        torch.save(state, path)
+
+        def load():
+            for t in torch.load(path, mmap=True).values():
+                t.sum()
+
+        return load
+
+    families = {"train": train, "adam": adam, "loader": loader, "file": file, "matmul": matmul, "conv": conv, "attention": attention, "small": small, "memory": memory}
 
     def prepare(name):
         family, _, rest = name.partition("_")
@@ -150,10 +187,11 @@ def repeats_for(side, name):
 
 
 def peak_child(name):
-    """In a fresh process: the memory a case adds in PyTorch, in bytes."""
+    """In a fresh process: the memory a case adds in PyTorch, or all of a program that trains, in bytes."""
     case = torch_cases()(name)
-    before = int(open("/proc/self/statm").read().split()[1]) * 4096
-    case()
+    before = 0 if name.startswith("train_") else int(open("/proc/self/statm").read().split()[1]) * 4096
+    for _ in range(3 if name.startswith("train_") else 1):
+        case()
     peak = next(l for l in open("/proc/self/status") if l.startswith("VmHWM")).split()[1]
     print(int(peak) * 1024 - before)
 
@@ -201,12 +239,13 @@ def main():
     print("| case | PyTorch | Rushlight | ratio |\n|---|---|---|---|", flush=True)
     results = []
     for name in names:
-        if name == "memory_chain":
+        if name.startswith(("memory", "train")):
             child = [sys.executable, os.path.abspath(__file__), "--peak-child", name]
             a = int(subprocess.run(child, capture_output=True, text=True, check=True).stdout)
             b = int(Ours(args.binary).ask(f"peak {name}"))
             print(f"| {name}: peak memory | {a / 2**20:.0f} MiB | {b / 2**20:.0f} MiB | {a / max(b, 1):.2f} |", flush=True)
-            results.append({"case": name, "torch": a, "rushlight": b, "ratio": a / max(b, 1)})
+            results.append({"case": name + ": peak memory", "torch": a, "rushlight": b, "ratio": a / max(b, 1)})
+        if name.startswith("memory"):
             continue
         counts = repeats_for(theirs, name), repeats_for(ours, name)
         a, b = [], []

@@ -1,5 +1,6 @@
 //! The cases, by the names that `compare.py` gives their PyTorch counterparts.
 
+use crate::training;
 use rushlight::prelude::*;
 
 /// One run of a case.
@@ -75,6 +76,9 @@ fn numbers(text: &str, separator: char) -> Result<Vec<usize>> {
 /// The tensors of a case made, ready to run.
 pub fn prepare(name: &str) -> Result<Case> {
     manual_seed(0);
+    if let Some(case) = training::prepare(name)? {
+        return Ok(case);
+    }
     let unknown = || Error::value(format!("unknown case '{name}'"));
     let (family, rest) = name.split_once('_').ok_or_else(unknown)?;
     match family {

@@ -1,9 +1,10 @@
 //! Rushlight's half of the benchmark: runs the case it is told to and says how long it took.
 //!
 //! `compare.py` starts this program and PyTorch side by side and alternates between them. Protocol, line by line on standard input:
-//! `time CASE REPEATS` answers the seconds of one repeat, `peak CASE` the peak memory in bytes a run of the case adds, `list` the names.
+//! `time CASE REPEATS` answers the seconds of one repeat, `peak CASE` the peak memory in bytes that a run of the case adds or, of one that trains, the process takes, `list` the names.
 
 mod cases;
+mod training;
 
 use rushlight::prelude::*;
 use std::io::{BufRead, Write};
@@ -22,7 +23,7 @@ fn main() -> Result<()> {
         let line = line?;
         let words: Vec<&str> = line.split_whitespace().collect();
         let answer = match words[..] {
-            ["list"] => cases::NAMES.join(" "),
+            ["list"] => [cases::NAMES, training::NAMES].concat().join(" "),
             ["time", name, repeats] => {
                 if prepared.as_ref().is_none_or(|(n, _)| n != name) {
                     drop(prepared.take());
@@ -39,8 +40,11 @@ fn main() -> Result<()> {
             }
             ["peak", name] => {
                 let mut case = cases::prepare(name)?;
-                let before = resident();
-                case()?;
+                // A program that trains counts whole.
+                let (before, repeats) = if name.starts_with("train_") { (0, 3) } else { (resident(), 1) };
+                for _ in 0..repeats {
+                    case()?;
+                }
                 format!("{}", peak().saturating_sub(before))
             }
             _ => {

@@ -179,7 +179,7 @@ def main():
     answers = {
         "transformer": transformer(),
         "cifar10_cnn": images(Net(), 16, 1e-2),
-        "cifar10_resnet18": images(ResNet18(), 4, 1e-4),
+        "cifar10_resnet18": images(ResNet18(), 4, 1e-5),
         "snapshot": snapshot(),
         "chargpt": chargpt(),
     }

@@ -43,6 +43,7 @@ impl DType {
     pub const ALL: [DType; 10] = [F32, F64, F16, BF16, I64, I32, I16, I8, U8, Bool];
 
     /// Bytes per element.
+    #[inline]
     pub const fn size(self) -> usize {
         match self {
             F64 | I64 => 8,
@@ -69,6 +70,7 @@ impl DType {
     }
 
     /// Whether this is one of the four floating types.
+    #[inline]
     pub const fn is_float(self) -> bool {
         matches!(self, F32 | F64 | F16 | BF16)
     }
@@ -79,6 +81,7 @@ impl DType {
     }
 
     /// The type arithmetic is carried out in: half types widen to `f32`, `bool` to `u8`.
+    #[inline]
     pub const fn compute(self) -> DType {
         match self {
             F16 | BF16 => F32,
@@ -88,6 +91,7 @@ impl DType {
     }
 
     /// 0 for bool, 1 for integers, 2 for floats: operands of a higher category win over scalars of a lower one.
+    #[inline]
     pub const fn category(self) -> u8 {
         match self {
             Bool => 0,

@@ -31,6 +31,7 @@ impl Clone for Layout {
 }
 
 /// Row-major strides of a shape. Like PyTorch, a dimension of size 0 counts as 1.
+#[inline]
 pub fn contiguous_strides(shape: &[usize]) -> Dims {
     let mut strides = Dims::from_slice(shape);
     let mut step = 1usize;
@@ -68,15 +69,21 @@ pub fn broadcast_shapes(a: &[usize], b: &[usize]) -> Result<Dims> {
 }
 
 /// The number of elements of a shape, or an error where it does not fit the address space.
+#[inline]
 pub fn checked_numel(shape: &[usize]) -> Result<usize> {
-    if shape.contains(&0) {
-        return Ok(0);
+    const MOST: usize = isize::MAX as usize / 16;
+    #[cold]
+    fn too_large(shape: &[usize]) -> Error {
+        Error::value(format!("a tensor of shape {shape:?} has more elements than memory can address"))
     }
-    shape
-        .iter()
-        .try_fold(1usize, |n, &d| n.checked_mul(d))
-        .filter(|&n| n <= isize::MAX as usize / 16)
-        .ok_or_else(|| Error::value(format!("a tensor of shape {shape:?} has more elements than memory can address")))
+    let mut numel = 1usize;
+    for &size in shape {
+        if size == 0 {
+            return Ok(0);
+        }
+        numel = numel.saturating_mul(size);
+    }
+    if numel <= MOST { Ok(numel) } else { Err(too_large(shape)) }
 }
 
 /// A dimension that may count from the end, made non-negative. A zero-dim tensor takes 0 and -1.
@@ -90,6 +97,7 @@ pub fn wrap_dim(dim: isize, rank: usize) -> Result<usize> {
 
 impl Layout {
     /// Row-major from the start of the storage.
+    #[inline]
     pub fn contiguous(shape: &[usize]) -> Result<Self> {
         checked_numel(shape)?;
         Ok(Self { shape: Dims::from_slice(shape), strides: contiguous_strides(shape), offset: 0 })
@@ -141,14 +149,17 @@ impl Layout {
     }
 
     /// Whether the elements lie in row-major order without gaps.
+    #[inline]
     pub fn is_contiguous(&self) -> bool {
+        let (shape, strides) = (self.shape(), self.strides());
         let mut step = 1;
-        for (&size, &stride) in self.shape.iter().zip(&self.strides).rev() {
+        for d in (0..shape.len()).rev() {
+            let size = shape[d];
             if size == 0 {
                 return true;
             }
             if size != 1 {
-                if stride != step {
+                if strides[d] != step {
                     return false;
                 }
                 step *= size;

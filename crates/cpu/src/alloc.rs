@@ -6,6 +6,9 @@
 //!
 //! The cache never raises the resident peak: before memory is taken from the system, the blocks unused for longest are given back
 //! until what is held stays within `SLACK` of the most ever in use.
+//!
+//! Built with `--cfg rushlight_exact_alloc` (`scripts/sanitize` does), every block is the system's and of the size asked for, so that
+//! an address sanitizer sees each access beyond it or after its end.
 
 use rushlight_core::backend::MemoryStats;
 use rushlight_core::{Error, Result};
@@ -224,7 +227,7 @@ fn map(class: usize) -> Option<NonNull<u8>> {
 
 fn heap(size: usize) -> Option<NonNull<u8>> {
     let layout = Layout::from_size_align(size, ALIGN).ok()?;
-    // SAFETY: no class has size zero.
+    // SAFETY: nobody asks for zero bytes.
     NonNull::new(unsafe { std::alloc::alloc(layout) })
 }
 
@@ -347,6 +350,11 @@ mod fork {
 /// At least `bytes` of uninitialised memory, aligned to 64 bytes. Zero bytes give a valid block, too.
 #[inline]
 pub fn alloc(bytes: usize) -> Result<NonNull<u8>> {
+    if cfg!(rushlight_exact_alloc) {
+        let block = heap(bytes.max(1)).ok_or_else(|| out_of_memory(bytes))?;
+        count(bytes as isize, bytes as isize);
+        return Ok(block);
+    }
     if bytes <= SMALL {
         let class = class_of(bytes);
         let block = LOCAL.try_with(|local| {
@@ -438,6 +446,13 @@ fn readable(bytes: usize) -> String {
 /// `ptr` came from [`alloc`] with the same `bytes`, and is not used afterwards.
 #[inline]
 pub unsafe fn free(ptr: NonNull<u8>, bytes: usize) {
+    if cfg!(rushlight_exact_alloc) {
+        if let Ok(layout) = Layout::from_size_align(bytes.max(1), ALIGN) {
+            // SAFETY: `alloc` took the block from the system with this layout.
+            unsafe { std::alloc::dealloc(ptr.as_ptr(), layout) };
+        }
+        return count(-(bytes as isize), 0);
+    }
     if bytes <= SMALL {
         let class = class_of(bytes);
         let done = LOCAL.try_with(|local| {
@@ -486,7 +501,7 @@ pub fn empty_cache() {
     HIGH_WATER.store(ALLOCATED.load(Relaxed), Relaxed);
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(rushlight_exact_alloc)))]
 mod tests {
     use super::*;
     use rushlight_core::ErrorKind;

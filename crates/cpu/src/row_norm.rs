@@ -22,7 +22,6 @@ const GRAIN: usize = 1 << 15;
 const STREAM: usize = 1 << 25;
 
 /// Rows normalised, scaled and shifted; `mean` (unused for rms) and `rstd` are `[rows]`.
-#[allow(clippy::too_many_arguments)]
 pub fn row_norm(
     spec: &RowNorm,
     x: View,
@@ -54,7 +53,6 @@ pub fn row_norm(
 }
 
 /// Its gradients; those not asked for are `None`.
-#[allow(clippy::too_many_arguments)]
 pub fn row_norm_backward(
     spec: &RowNorm,
     dy: View,
@@ -238,7 +236,6 @@ unsafe fn moments<R: Real, I: Vectors>(rms: bool, x: *const R, n: usize) -> (R, 
 
 /// `y = (x - mean) * rstd * weight + bias`.
 #[inline(always)]
-#[allow(clippy::too_many_arguments)]
 unsafe fn affine<R: Real, I: Vectors>(
     mean: R,
     rstd: R,

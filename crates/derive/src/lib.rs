@@ -161,3 +161,58 @@ fn field_options(field: &syn::Field) -> Result<FieldOptions> {
     }
     Ok(options)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn expanded(source: &str) -> std::result::Result<String, String> {
+        let input = syn::parse_str::<DeriveInput>(source).map_err(|e| e.to_string())?;
+        expand(&input).map(|tokens| tokens.to_string().replace(' ', "")).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        let cases = [
+            ("enum E { A }", "for structs"),
+            ("union U { a: u8 }", "for structs"),
+            ("struct S { #[module(skp)] a: u8 }", "takes `skip` or `rename`"),
+            ("struct S { #[module(rename = \"a.b\")] a: u8 }", "has no dot"),
+            ("struct S { #[module(rename = \"\")] a: u8 }", "not empty"),
+            ("struct S { #[module(rename)] a: u8 }", "expected `=`"),
+            ("#[module(name = \"X\")] struct S;", "takes `crate`, `type_name` or `extra_repr`"),
+            ("#[module(crate = \"1x\")] struct S;", ""),
+        ];
+        for (source, message) in cases {
+            let error = expanded(source).expect_err(source);
+            assert!(error.contains(message), "{source}: {error}");
+        }
+    }
+
+    #[test]
+    fn fields_are_visited_under_their_names() {
+        let code = expanded(
+            "#[module(crate = \"my::nn\", type_name = \"Self::kind\")]
+             struct S { a: A, #[module(skip)] b: B, #[module(rename = \"d\")] c: C, r#type: D }",
+        );
+        let code = code.unwrap();
+        assert!(code.contains("implmy::nn::ModuleforS{"), "{code}");
+        assert!(code.contains("Self::kind(self)"), "{code}");
+        for part in ["&self.a,\"a\"", "&self.c,\"d\"", "&self.r#type,\"type\""] {
+            assert!(code.contains(part), "{code}");
+        }
+        assert!(!code.contains("self.b"), "{code}");
+    }
+
+    #[test]
+    fn generics_keep_their_bounds_and_ask_for_more() {
+        let code = expanded("struct S<'a, T, const N: usize>(T, [T; N]) where T: Clone;").unwrap();
+        assert!(code.contains("impl<'a,T,constN:usize>"), "{code}");
+        for bound in
+            ["T:Clone,", "T:::rushlight::nn::Field,", "[T;N]:::rushlight::nn::Field,", "Self:Send+Sync+'static"]
+        {
+            assert!(code.contains(bound), "{code}");
+        }
+        assert!(code.contains("&self.0,\"0\""), "{code}");
+    }
+}

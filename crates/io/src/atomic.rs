@@ -5,6 +5,11 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc;
+use std::thread;
+
+/// After how many bytes the disk is set to work.
+const STRETCH: usize = 32 << 20;
 
 /// A file written beside its destination and moved there when it is complete.
 ///
@@ -29,6 +34,12 @@ pub struct AtomicFile {
     temporary: PathBuf,
     destination: PathBuf,
     moved: bool,
+    /// Whether the end of the work will wait for the disk.
+    waits: bool,
+    /// Bytes written since the disk was last set to work.
+    pending: usize,
+    /// Wakes the thread that sets the disk to work.
+    flusher: Option<mpsc::SyncSender<()>>,
 }
 
 impl AtomicFile {
@@ -36,6 +47,13 @@ impl AtomicFile {
     pub fn create(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         Self::create_unnamed(path).map_err(|e| Error::io(format!("cannot write '{}': {e}", path.display())))
+    }
+
+    /// Starts a file that will be put in place by [`replace`](AtomicFile::replace), not by [`commit`](AtomicFile::commit).
+    pub(crate) fn create_to_replace(path: &Path) -> Result<Self> {
+        let mut file = Self::create(path)?;
+        file.waits = file.destination.exists();
+        Ok(file)
     }
 
     fn create_unnamed(path: &Path) -> io::Result<Self> {
@@ -52,7 +70,17 @@ impl AtomicFile {
             hidden.push(format!(".{}.{}.tmp", std::process::id(), SERIAL.fetch_add(1, Relaxed)));
             let temporary = destination.with_file_name(hidden);
             match OpenOptions::new().write(true).create_new(true).open(&temporary) {
-                Ok(file) => return Ok(Self { file, temporary, destination, moved: false }),
+                Ok(file) => {
+                    return Ok(Self {
+                        file,
+                        temporary,
+                        destination,
+                        moved: false,
+                        waits: true,
+                        pending: 0,
+                        flusher: None,
+                    });
+                }
                 // Left by a process of the same number that was killed.
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => continue,
                 Err(e) => return Err(e),
@@ -88,9 +116,39 @@ impl AtomicFile {
     }
 }
 
+impl AtomicFile {
+    /// Has the disk take what was written so far while more is written. Without it, `commit` would wait for the disk after the writing, and
+    /// so would some file systems (ext4) when a file replaces another.
+    fn flush_in_background(&mut self) {
+        if self.flusher.is_none() {
+            let (wake, woken) = mpsc::sync_channel(1);
+            let Ok(file) = self.file.try_clone() else { return };
+            let flush = move || {
+                while woken.recv().is_ok() {
+                    // `commit` meets the same error where the caller sees it.
+                    let _ = file.sync_data();
+                }
+            };
+            if thread::Builder::new().name("rushlight-flush".into()).spawn(flush).is_ok() {
+                self.flusher = Some(wake);
+            }
+        }
+        if let Some(flusher) = &self.flusher {
+            // A full channel means that the thread will look once more anyway.
+            let _ = flusher.try_send(());
+        }
+    }
+}
+
 impl Write for AtomicFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.file.write(bytes)
+        let n = self.file.write(&bytes[..bytes.len().min(STRETCH)])?;
+        self.pending += n;
+        if self.waits && self.pending >= STRETCH {
+            self.pending = 0;
+            self.flush_in_background();
+        }
+        Ok(n)
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -16,7 +16,7 @@ const LARGE: usize = 4 << 20;
 
 /// Writes a file beside `path` and puts it in its place. Small pieces are gathered; tensors go straight to the system.
 pub(crate) fn save(path: &Path, write: impl FnOnce(&mut BufWriter<AtomicFile>) -> Result<()>) -> Result<()> {
-    let mut out = BufWriter::with_capacity(1 << 16, AtomicFile::create(path)?);
+    let mut out = BufWriter::with_capacity(1 << 16, AtomicFile::create_to_replace(path)?);
     write(&mut out)?;
     out.into_inner().map_err(|e| Error::from(e.into_error()))?.replace()
 }

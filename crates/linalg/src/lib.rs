@@ -19,8 +19,6 @@
 //! ```
 
 #![forbid(unsafe_code)]
-// Batch, sizes and one slice per matrix: the argument lists are LAPACK's, and structs would only hide them.
-#![allow(clippy::too_many_arguments)]
 
 mod cholesky;
 mod eigh;

@@ -1,8 +1,9 @@
 //! Filling parameters with first values: PyTorch's `nn.init`.
 
-use rushlight_core::{Error, Result};
+use rushlight_core::{DType, Error, Result};
 use rushlight_tensor::Tensor;
 use rushlight_tensor::autograd::no_grad;
+use std::f64::consts::SQRT_2;
 
 /// Which side of a weight keeps its variance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,9 +18,9 @@ pub enum FanMode {
 /// What follows a layer; decides the recommended gain.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Nonlinearity {
-    /// Linear layers, convolutions, sigmoid: gain 1.
+    /// Nothing: gain 1.
     Linear,
-    /// Sigmoid: gain 1.
+    /// Gain 1.
     Sigmoid,
     /// Gain 5/3.
     Tanh,
@@ -113,6 +114,105 @@ fn kaiming_std(tensor: &Tensor, mode: FanMode, nonlinearity: Nonlinearity) -> Re
     let fan = if mode == FanMode::FanIn { fan_in } else { fan_out };
     // A tensor without elements may have no fan, and takes any deviation.
     Ok(calculate_gain(nonlinearity) / (fan.max(1) as f64).sqrt())
+}
+
+/// Normal, with what falls outside `[a, b]` drawn again. PyTorch's defaults are 0, 1, -2 and 2.
+pub fn trunc_normal_(tensor: &Tensor, mean: f64, std: f64, a: f64, b: f64) -> Result<()> {
+    // Written so that NaN fails.
+    if !(std > 0.0 && a < b) {
+        return Err(Error::value(format!(
+            "trunc_normal_: std must be positive and a below b, got std {std}, a {a} and b {b}"
+        )));
+    }
+    no_grad(|| {
+        let erf = |x: f64| Tensor::scalar(x)?.to_dtype(DType::F64)?.erf()?.item::<f64>();
+        // Between the values that the error function has at the bounds, its inverse is the truncated normal.
+        let (low, high) = (erf((a - mean) / std / SQRT_2)?, erf((b - mean) / std / SQRT_2)?);
+        let draws = in_float(tensor)?;
+        draws.uniform_(low, high)?;
+        tensor.copy_(&draws.erfinv()?.mul(std * SQRT_2)?.add(mean)?.clamp(a, b)?).map(|_| ())
+    })
+}
+
+/// Ones on the diagonal of a matrix, zeros elsewhere.
+pub fn eye_(tensor: &Tensor) -> Result<()> {
+    let &[rows, columns] = tensor.shape() else {
+        return Err(Error::shape(format!("eye_: expected a matrix, got shape {:?}", tensor.shape())));
+    };
+    no_grad(|| tensor.copy_(&Tensor::eye(rows, columns, (tensor.dtype(), tensor.device()))?).map(|_| ()))
+}
+
+/// The weight of a convolution that gives its input, in each of `groups` groups, as far as there are channels.
+pub fn dirac_(tensor: &Tensor, groups: usize) -> Result<()> {
+    let ([outputs, inputs, kernel @ ..], 3..=5) = (tensor.shape(), tensor.rank()) else {
+        return Err(Error::shape(format!("dirac_: expected 3, 4 or 5 dimensions, got shape {:?}", tensor.shape())));
+    };
+    if groups == 0 || !outputs.is_multiple_of(groups) {
+        return Err(Error::value(format!("dirac_: dimension 0 ({outputs}) must be divisible by groups ({groups})")));
+    }
+    let per_group = outputs / groups;
+    no_grad(|| {
+        tensor.zero_()?;
+        if tensor.numel() == 0 {
+            return Ok(());
+        }
+        for (group, channel) in (0..groups).flat_map(|g| (0..per_group.min(*inputs)).map(move |c| (g, c))) {
+            let mut place = tensor.select(0, (group * per_group + channel) as isize)?.select(0, channel as isize)?;
+            for size in kernel {
+                place = place.select(0, (size / 2) as isize)?;
+            }
+            place.fill_(1.0)?;
+        }
+        Ok(())
+    })
+}
+
+/// Rows (or columns, if these are fewer) at right angles and of length `gain`, the dimensions after the first taken as one.
+pub fn orthogonal_(tensor: &Tensor, gain: f64) -> Result<()> {
+    if tensor.rank() < 2 {
+        return Err(Error::shape(format!(
+            "orthogonal_: expected 2 or more dimensions, got shape {:?}",
+            tensor.shape()
+        )));
+    }
+    if tensor.numel() == 0 {
+        return Ok(());
+    }
+    no_grad(|| {
+        let rows = tensor.shape()[0];
+        let (rows, columns) = (rows, tensor.numel() / rows);
+        let draws = in_float(tensor)?;
+        draws.normal_(0.0, 1.0)?;
+        let tall =
+            if rows < columns { draws.reshape([rows, columns])?.t()? } else { draws.reshape([rows, columns])? };
+        let (q, r) = tall.qr(false)?;
+        // Signs that make the factorisation unique, and so the result uniform.
+        let q = q.mul(&r.diagonal(0, 0, 1)?.sign()?)?;
+        let q = if rows < columns { q.t()? } else { q };
+        tensor.copy_(&q.reshape(tensor.shape())?.mul(gain)?).map(|_| ())
+    })
+}
+
+/// Normal, with a fraction `sparsity` of each column of the matrix at zero. PyTorch's default deviation is 0.01.
+pub fn sparse_(tensor: &Tensor, sparsity: f64, std: f64) -> Result<()> {
+    let &[rows, columns] = tensor.shape() else {
+        return Err(Error::shape(format!("sparse_: expected a matrix, got shape {:?}", tensor.shape())));
+    };
+    if !(0.0..=1.0).contains(&sparsity) {
+        return Err(Error::value(format!("sparse_: sparsity must be between 0 and 1, got {sparsity}")));
+    }
+    let zeros = ((sparsity * rows as f64).ceil() as usize).min(rows);
+    no_grad(|| {
+        tensor.normal_(0.0, std)?;
+        let order = Tensor::rand([rows, columns], (DType::F32, tensor.device()))?.argsort(0, false)?;
+        tensor.scatter_(0, &order.narrow(0, 0, zeros)?, 0.0).map(|_| ())
+    })
+}
+
+/// Room to compute for a tensor, in a dtype exact enough.
+fn in_float(tensor: &Tensor) -> Result<Tensor> {
+    let dtype = if tensor.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
+    Tensor::empty(tensor.shape(), (dtype, tensor.device()))
 }
 
 /// A bias of `len` elements as linear and convolutional layers start: uniform within 1/√(fan in of the weight).

@@ -3,6 +3,10 @@
 //! A model is a plain struct with `#[derive(Module)]`; names, shapes and default initialisation of parameters are PyTorch's, so
 //! state dicts travel both ways.
 //!
+//! What holds parameters or checks its settings comes from a builder, with PyTorch's names and defaults as methods:
+//! `Conv2d::new(3, 8, 3).padding(1).build()?`. What does neither is complete as it is: `ReLU`, `MaxPool2d::new(2).stride(1)`,
+//! `CrossEntropyLoss::new().label_smoothing(0.1)`.
+//!
 //! ```
 //! use rushlight_nn::{Forward, Linear, Module};
 //! use rushlight_tensor::Tensor;
@@ -81,9 +85,9 @@ pub(crate) use factory::factory_options;
 pub use fold::{Fold, Unfold};
 pub use linear::{Linear, LinearBuilder};
 pub use loss::{
-    BCELoss, BCEWithLogitsLoss, CosineEmbeddingLoss, CrossEntropyLoss, GaussianNLLLoss, HingeEmbeddingLoss, HuberLoss,
-    KLDivLoss, L1Loss, MSELoss, MarginRankingLoss, MultiLabelMarginLoss, MultiLabelSoftMarginLoss, MultiMarginLoss,
-    NLLLoss, PoissonNLLLoss, SmoothL1Loss, SoftMarginLoss, TripletMarginLoss,
+    BCELoss, BCEWithLogitsLoss, CTCLoss, CosineEmbeddingLoss, CrossEntropyLoss, GaussianNLLLoss, HingeEmbeddingLoss,
+    HuberLoss, KLDivLoss, L1Loss, MSELoss, MarginRankingLoss, MultiLabelMarginLoss, MultiLabelSoftMarginLoss,
+    MultiMarginLoss, NLLLoss, PoissonNLLLoss, SmoothL1Loss, SoftMarginLoss, TripletMarginLoss, ctc_loss,
 };
 pub use module::{Buffer, Field, Forward, LoadReport, Member, MemberMut, Module, Parameter, Summary, To, Training};
 pub use norm::{
@@ -97,8 +101,8 @@ pub use padding::{
     ZeroPad2d, ZeroPad3d,
 };
 pub use pooling::{
-    AdaptiveAvgPool1d, AdaptiveAvgPool2d, AdaptiveMaxPool1d, AdaptiveMaxPool2d, AvgPool1d, AvgPool2d, AvgPoolNd,
-    MaxPool1d, MaxPool2d, MaxPoolNd,
+    AdaptiveAvgPool1d, AdaptiveAvgPool2d, AdaptiveAvgPool3d, AdaptiveMaxPool1d, AdaptiveMaxPool2d, AvgPool1d,
+    AvgPool2d, AvgPool3d, AvgPoolNd, MaxPool1d, MaxPool2d, MaxPool3d, MaxPoolNd,
 };
 pub use recurrent::{
     CellWeights, GRU, GRUBuilder, GRUCell, GRUCellBuilder, LSTM, LSTMBuilder, LSTMCell, LSTMCellBuilder,

@@ -5,7 +5,7 @@ use crate::{Forward, Module};
 use rushlight_core::Result;
 use rushlight_tensor::{AvgPool, MaxPool, OutputSize, Sizes, Tensor};
 
-/// The largest element of each window, over `D` spatial dimensions: [`MaxPool1d`], [`MaxPool2d`].
+/// The largest element of each window, over `D` spatial dimensions: [`MaxPool1d`], [`MaxPool2d`], [`MaxPool3d`].
 ///
 /// ```
 /// use rushlight_nn::{Forward, MaxPool2d};
@@ -34,11 +34,13 @@ pub struct MaxPoolNd<const D: usize> {
 pub type MaxPool1d = MaxPoolNd<1>;
 /// Maxima over windows of `[batch, channels, height, width]`; the batch may be missing.
 pub type MaxPool2d = MaxPoolNd<2>;
+/// Maxima over windows of `[batch, channels, depth, height, width]`; the batch may be missing.
+pub type MaxPool3d = MaxPoolNd<3>;
 
 impl<const D: usize> MaxPoolNd<D> {
     /// Windows of a size, with that size as their stride.
     pub fn new(kernel_size: impl Into<Sizes>) -> Self {
-        const { assert!(D == 1 || D == 2, "pooling is over one or two dimensions") };
+        const { assert!(D >= 1 && D <= 3, "pooling is over one to three dimensions") };
         Self { kernel_size: kernel_size.into(), stride: None, padding: 0.into(), dilation: 1.into(), ceil_mode: false }
     }
 
@@ -70,7 +72,8 @@ impl<const D: usize> MaxPoolNd<D> {
     pub fn forward_with_indices(&self, input: &Tensor) -> Result<(Tensor, Tensor)> {
         match D {
             1 => input.max_pool1d_with_indices(self.window()),
-            _ => input.max_pool2d_with_indices(self.window()),
+            2 => input.max_pool2d_with_indices(self.window()),
+            _ => input.max_pool3d_with_indices(self.window()),
         }
     }
 
@@ -84,7 +87,11 @@ impl<const D: usize> MaxPoolNd<D> {
     }
 
     fn kind(&self) -> &'static str {
-        if D == 1 { "MaxPool1d" } else { "MaxPool2d" }
+        match D {
+            1 => "MaxPool1d",
+            2 => "MaxPool2d",
+            _ => "MaxPool3d",
+        }
     }
 
     fn settings(&self) -> String {
@@ -103,12 +110,13 @@ impl<const D: usize> Forward for MaxPoolNd<D> {
     fn forward(&self, input: &Tensor) -> Result<Tensor> {
         match D {
             1 => input.max_pool1d(self.window()),
-            _ => input.max_pool2d(self.window()),
+            2 => input.max_pool2d(self.window()),
+            _ => input.max_pool3d(self.window()),
         }
     }
 }
 
-/// The mean of each window, over `D` spatial dimensions: [`AvgPool1d`], [`AvgPool2d`].
+/// The mean of each window, over `D` spatial dimensions: [`AvgPool1d`], [`AvgPool2d`], [`AvgPool3d`].
 #[derive(Clone, Copy, Debug, Module)]
 #[module(type_name = "Self::kind", extra_repr = "Self::settings")]
 pub struct AvgPoolNd<const D: usize> {
@@ -127,11 +135,13 @@ pub struct AvgPoolNd<const D: usize> {
 pub type AvgPool1d = AvgPoolNd<1>;
 /// Means over windows of `[batch, channels, height, width]`; the batch may be missing.
 pub type AvgPool2d = AvgPoolNd<2>;
+/// Means over windows of `[batch, channels, depth, height, width]`; the batch may be missing.
+pub type AvgPool3d = AvgPoolNd<3>;
 
 impl<const D: usize> AvgPoolNd<D> {
     /// Windows of a size, with that size as their stride.
     pub fn new(kernel_size: impl Into<Sizes>) -> Self {
-        const { assert!(D == 1 || D == 2, "pooling is over one or two dimensions") };
+        const { assert!(D >= 1 && D <= 3, "pooling is over one to three dimensions") };
         Self {
             kernel_size: kernel_size.into(),
             stride: None,
@@ -187,7 +197,11 @@ impl<const D: usize> AvgPoolNd<D> {
     }
 
     fn kind(&self) -> &'static str {
-        if D == 1 { "AvgPool1d" } else { "AvgPool2d" }
+        match D {
+            1 => "AvgPool1d",
+            2 => "AvgPool2d",
+            _ => "AvgPool3d",
+        }
     }
 
     fn settings(&self) -> String {
@@ -206,7 +220,8 @@ impl<const D: usize> Forward for AvgPoolNd<D> {
     fn forward(&self, input: &Tensor) -> Result<Tensor> {
         match D {
             1 => input.avg_pool1d(self.window()),
-            _ => input.avg_pool2d(self.window()),
+            2 => input.avg_pool2d(self.window()),
+            _ => input.avg_pool3d(self.window()),
         }
     }
 }
@@ -248,6 +263,8 @@ adaptive! {
     AdaptiveAvgPool1d adaptive_avg_pool1d;
     /// Means of `[batch, channels, height, width]` to a given height and width.
     AdaptiveAvgPool2d adaptive_avg_pool2d;
+    /// Means of `[batch, channels, depth, height, width]` to a given depth, height and width.
+    AdaptiveAvgPool3d adaptive_avg_pool3d;
     /// Maxima of `[batch, channels, length]` to a given length.
     AdaptiveMaxPool1d adaptive_max_pool1d;
     /// Maxima of `[batch, channels, height, width]` to a given height and width.

@@ -64,7 +64,7 @@ impl Sequential {
     }
 
     /// With one more layer, named by its position.
-    pub fn add(mut self, layer: impl Forward) -> Self {
+    pub fn append(mut self, layer: impl Forward) -> Self {
         // A name of the user's may be a number already.
         let name = (self.layers.len()..).map(|i| i.to_string()).find(|name| !self.layers.contains_key(name));
         self.layers.insert(name.unwrap_or_default(), Box::new(layer));
@@ -72,7 +72,7 @@ impl Sequential {
     }
 
     /// With one more layer under a name of its own.
-    pub fn add_named(mut self, name: &str, layer: impl Forward) -> Result<Self> {
+    pub fn add_module(mut self, name: &str, layer: impl Forward) -> Result<Self> {
         check_name("Sequential", name)?;
         if self.layers.contains_key(name) {
             return Err(Error::value(format!("Sequential: there is a layer '{name}' already")));

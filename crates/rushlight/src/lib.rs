@@ -5,10 +5,26 @@ pub use rushlight_core::{DType, Device, Element, Error, ErrorKind, Generator, Re
 pub use rushlight_cpu::pool::{num_threads, set_num_threads};
 pub use rushlight_tensor::*;
 
+#[doc(inline)]
+pub use rushlight_data as data;
+#[doc(inline)]
+pub use rushlight_io as io;
+#[doc(inline)]
+pub use rushlight_nn as nn;
+#[doc(inline)]
+pub use rushlight_optim as optim;
+#[doc(inline)]
+pub use rushlight_train as train;
+
 /// Everything a program usually needs: `use rushlight::prelude::*;`.
 pub mod prelude {
     pub use rushlight_core::rng::manual_seed;
     pub use rushlight_core::{DType, Device, Error, Generator, Result, Scalar};
+    pub use rushlight_data::{DataLoader, Dataset, TensorDataset};
+    pub use rushlight_nn::*;
+    pub use rushlight_optim::{lr_scheduler, *};
     pub use rushlight_tensor::autograd::{Backward, enable_grad, grad, inference_mode, no_grad};
+    pub use rushlight_tensor::state::Stateful;
     pub use rushlight_tensor::*;
+    pub use rushlight_train::{Checkpoints, Position};
 }

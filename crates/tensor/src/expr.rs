@@ -199,9 +199,16 @@ functions! {
     exp f64::exp; exp2 f64::exp2; expm1 f64::exp_m1; log f64::ln; log2 f64::log2; log10 f64::log10; log1p f64::ln_1p;
     sqrt f64::sqrt; sin f64::sin; cos f64::cos; tan f64::tan; asin f64::asin; acos f64::acos; atan f64::atan;
     sinh f64::sinh; cosh f64::cosh; tanh f64::tanh; asinh f64::asinh; acosh f64::acosh; atanh f64::atanh;
-    erf |_| f64::NAN; erfc |_| f64::NAN; erfinv |_| f64::NAN; lgamma |_| f64::NAN; digamma |_| f64::NAN;
+    erf |_| f64::NAN; erfc |_| f64::NAN; erfinv |_| f64::NAN; normal_cdf |_| f64::NAN;
+    lgamma |_| f64::NAN; digamma |_| f64::NAN;
     sigmoid |v: f64| 1.0 / (1.0 + (-v).exp());
     floor f64::floor; ceil f64::ceil; round f64::round_ties_even; trunc f64::trunc;
+}
+
+impl Tensor {
+    fn normal_cdf(&self) -> Result<Tensor> {
+        self.mul(-std::f64::consts::FRAC_1_SQRT_2)?.erfc()?.mul(0.5)
+    }
 }
 
 /// A value that a derivative may read: a tensor or a number.

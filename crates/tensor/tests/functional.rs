@@ -169,6 +169,13 @@ fn pooling_errors() -> Result<()> {
     fails(Tensor::ones([4])?.max_pool1d(2), ErrorKind::Shape, "2D or 3D");
     fails(Tensor::ones_with([1, 4], DType::I64)?.avg_pool1d(2), ErrorKind::DType, "floating point");
     assert_eq!(Tensor::ones([0, 2, 4, 4])?.max_pool2d(2)?.shape(), [0, 2, 2, 2]);
+    fails(x.max_pool3d(2), ErrorKind::Shape, "4D or 5D");
+    let x = Tensor::ones([1, 2, 4, 4])?;
+    fails(x.max_pool3d([5, 1, 1]), ErrorKind::Shape, "output size is too small");
+    fails(x.avg_pool3d([1, 2]), ErrorKind::Value, "3 integers");
+    fails(x.avg_pool3d(AvgPool::new(2).divisor_override(0)), ErrorKind::Value, "divisor");
+    fails(x.adaptive_avg_pool3d([1, 2]), ErrorKind::Value, "1 or 3 numbers");
+    assert_eq!(Tensor::ones([0, 2, 4, 4, 4])?.max_pool3d(2)?.shape(), [0, 2, 2, 2, 2]);
     Ok(())
 }
 
@@ -357,6 +364,11 @@ fn interpolation_errors() -> Result<()> {
     fails(x.interpolate(&InterpolateOptions::size(3).align_corners(true)), ErrorKind::Value, "align_corners");
     fails(
         x.interpolate(&InterpolateOptions::size(3).mode(InterpolateMode::Bilinear)),
+        ErrorKind::Unsupported,
+        "3D input",
+    );
+    fails(
+        x.interpolate(&InterpolateOptions::size(3).mode(InterpolateMode::Bicubic)),
         ErrorKind::Unsupported,
         "3D input",
     );

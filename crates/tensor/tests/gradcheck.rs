@@ -84,6 +84,7 @@ const KINKS: &[(&[&str], &str, Special)] = &[
             "norm",
             "max_pool1d",
             "max_pool2d",
+            "max_pool3d",
             "median",
             "l1_loss",
             "smooth_l1_loss",

@@ -182,6 +182,11 @@ fn wrong_reductions_are_errors() -> Result<()> {
     assert_eq!(kind(x.histc(0, 0.0, 1.0)), ErrorKind::Value);
     assert_eq!(kind(x.searchsorted(&Tensor::ones([3, 3])?, false)), ErrorKind::Shape);
     assert_eq!(kind(x.searchsorted(&whole, false)), ErrorKind::DType);
+    let edges = vector(&[3.0, 1.0])?;
+    assert_eq!(kind(edges.searchsorted_with_sorter(&edges, false, &Tensor::new([0i64])?)), ErrorKind::Shape);
+    assert_eq!(kind(edges.searchsorted_with_sorter(&edges, false, &Tensor::new([1i64, 7])?)), ErrorKind::Index);
+    assert_eq!(kind(Tensor::ones([2, 0])?.unique_dim(0)), ErrorKind::Shape);
+    assert_eq!(kind(Tensor::ones([2, 2])?.unique_dim(2)), ErrorKind::Index);
     assert_eq!(kind(Tensor::scalar(1)?.diff(1, 0, None, None)), ErrorKind::Shape);
     Ok(())
 }

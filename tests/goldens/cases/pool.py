@@ -58,3 +58,22 @@ def build(f):
            grad=False)
     f.case("max_pool1d", f.distinct(1, 2, 6, dtype=f16), kernel_size=3, stride=1)
     f.case("avg_pool2d", f.distinct(1, 1, 2, 2, dtype=f32), kernel_size=2)
+    volumes(f)
+
+
+def volumes(f):
+    """Pooling over three dimensions; windows of two get a depth in front."""
+    space = (5, 4, 6)
+    for op, variants in (("max_pool3d", MAX_2D), ("avg_pool3d", AVERAGE_2D)):
+        for variant in variants:
+            kwargs = {key: [2] + value if isinstance(value, list) else value for key, value in variant.items()}
+            if kwargs.get("padding") == [2, 1, 0]:
+                kwargs["padding"] = [1, 1, 0]
+            f.case(op, f.distinct(1, 2, *space), **kwargs)
+            f.case(op, f.distinct(2, *space, dtype=f64, layout="strided"), **kwargs)
+            if op == "max_pool3d":
+                f.case(op, f.distinct(1, 2, *space, layout="transposed"), return_indices=True, **kwargs)
+    f.case("max_pool3d", f.distinct(1, 2, *space, dtype=bf16), kernel_size=2)
+    for size in (1, [3, 2, 4], [None, 3, None], [5, 4, 6]):
+        f.case("adaptive_avg_pool3d", f.distinct(2, 2, *space), size)
+        f.case("adaptive_avg_pool3d", f.distinct(2, *space, dtype=f64, layout="transposed"), size)

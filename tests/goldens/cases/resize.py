@@ -31,3 +31,16 @@ def build(f):
         f.case(op, f.uniform(1, 1, 2, 2), size=[1, 4], **kwargs)
         f.case(op, f.uniform(1, 2, 3, 3, dtype=bf16), size=5, **kwargs)
         f.case(op, f.uniform(1, 3, 3, 4, layout="channels_last"), size=[5, 6], **kwargs)
+        kwargs = {"mode": "bicubic", "align_corners": align}
+        f.case(op, f.uniform(1, 2, 3, 4), size=[5, 7], **kwargs)
+        f.case(op, f.uniform(1, 2, 6, 5, layout="strided"), size=[4, 3], **kwargs)
+        f.case(op, f.uniform(1, 1, 4, 5, dtype=f64, layout="transposed"), scale_factor=[1.5, 0.6], **kwargs)
+        f.case(op, f.uniform(1, 1, 4, 5), scale_factor=1.3, recompute_scale_factor=True, **kwargs)
+        f.case(op, f.uniform(1, 1, 2, 2), size=[1, 4], **kwargs)
+        f.case(op, f.uniform(1, 2, 3, 3, dtype=bf16), size=5, **kwargs)
+        kwargs = {"mode": "trilinear", "align_corners": align}
+        f.case(op, f.uniform(1, 2, 2, 3, 4), size=[3, 5, 7], **kwargs)
+        f.case(op, f.uniform(1, 1, 4, 3, 5, dtype=f64, layout="strided"), scale_factor=[0.6, 1.5, 1.3], **kwargs)
+        f.case(op, f.uniform(1, 2, 2, 3, 2), scale_factor=2.0, **kwargs)
+    for mode in ("nearest", "nearest-exact"):
+        f.case(op, f.uniform(1, 2, 2, 3, 4), size=[3, 2, 5], mode=mode)

@@ -59,6 +59,18 @@ def uniqueness(f):
         f.case(op, f.ints(0))
         f.case(op, torch.tensor([2.5, 1.5, 2.5, 1.5, -1.0], dtype=f64), grad=False)
     f.case("unique", f.ints(8, lo=0, hi=4), sorted=True)
+    slices(f)
+
+
+def slices(f):
+    everything = {"return_inverse": True, "return_counts": True}
+    for dim in (0, 1, -1):
+        f.case("unique", f.ints(7, 2, lo=0, hi=2), dim=dim, **everything)
+        f.case("unique", f.ints(3, 6, 2, lo=0, hi=2), dim=dim)
+        f.case("unique", arrange(f.ints(5, 6, lo=-1, hi=1).to(f32), "transposed"), dim=dim, grad=False, **everything)
+    f.case("unique", f.ints(9, lo=0, hi=3), dim=0, return_counts=True)
+    f.case("unique", f.ints(6, 3, lo=0, hi=2, dtype=u8), dim=0, return_inverse=True)
+    f.case("unique", f.ints(0, 3), dim=0)
 
 
 def positions(f):
@@ -79,6 +91,8 @@ def positions(f):
     f.case("searchsorted", edges, values[:5], side="right", grad=False)
     shuffled = torch.tensor([2.0, -1.0, 0.5, 0.0])
     f.case("searchsorted", shuffled, values[:5], sorter=shuffled.argsort(), grad=False)
+    rows = f.distinct(2, 5)
+    f.case("searchsorted", rows, f.distinct(2, 3), sorter=rows.argsort(dim=1), right=True, grad=False)
 
 
 def counting(f):

@@ -172,6 +172,8 @@ real! {
     erfc;
     /// Inverse error function.
     erfinv;
+    /// Normal distribution function, `(1 + erf(x / sqrt(2))) / 2`, as exact as numbers near one are.
+    normal_cdf;
     /// Logarithm of the magnitude of the gamma function.
     lgamma;
     /// Derivative of `lgamma`.

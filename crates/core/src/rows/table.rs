@@ -242,8 +242,8 @@ rows! {
     /// The positive part.
     num Relu relu(x) { max(x, ZERO) } => { { select(gt(y, ZERO), dy, ZERO) } }
     /// The Gaussian error linear unit.
-    real Gelu gelu(x) { x * (lit(0.5) + lit(0.5) * erf(x * lit(0.7071067811865476))) } => {
-        { dy * (lit(0.5) + lit(0.5) * erf(x * lit(0.7071067811865476)) + x * lit(0.3989422804014327) * exp(x * x * lit(-0.5))) }
+    real Gelu gelu(x) { x * normal_cdf(x) } => {
+        { dy * (normal_cdf(x) + x * lit(0.3989422804014327) * exp(x * x * lit(-0.5))) }
     }
     /// The same by its tanh approximation.
     real GeluTanh gelu_tanh(x) {

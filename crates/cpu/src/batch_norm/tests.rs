@@ -1,6 +1,3 @@
-// Loops over an index are the clearest way to write a definition.
-#![allow(clippy::needless_range_loop)]
-
 use super::*;
 use crate::testing::*;
 

@@ -3,9 +3,6 @@
 //! Rows of the padded image follow each other in memory, and so do the rows of the result: at the same pitch every tap is a
 //! constant distance away, and the image is one long row. The few pixels at the row ends that mean nothing are dropped later.
 
-// Register tiles are indexed in two directions at once: plain indices read better than nested iterators.
-#![allow(clippy::needless_range_loop)]
-
 use super::simd::{Simd, Vector};
 
 /// Result channels, or filters, a register tile holds.

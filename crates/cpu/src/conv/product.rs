@@ -1,8 +1,5 @@
 //! The inner product kernel every channel-last path stands on.
 
-// Register tiles are indexed in two directions at once: plain indices read better than nested iterators.
-#![allow(clippy::needless_range_loop)]
-
 use super::simd::{Simd, Vector};
 
 /// Rows of the left operand a register tile holds.

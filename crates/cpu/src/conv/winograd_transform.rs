@@ -4,9 +4,6 @@
 //! points keep the rounding error within about twice that of plain summation (0, ±1, ±2 would make it five times), and their
 //! powers are exact in `f32`. The sign pairs share the even and the odd half of their sums.
 
-// Register tiles are indexed in two directions at once: plain indices read better than nested iterators.
-#![allow(clippy::needless_range_loop)]
-
 use super::simd::{Simd, Vector};
 
 /// The positive finite points.

@@ -56,13 +56,14 @@ impl Drop for Buffer {
 pub(super) enum Use {
     PackedA,
     PackedB,
+    Columns,
     Sums,
     Partials,
 }
 
 thread_local! {
-    static BUFFERS: [Cell<Buffer>; 4] = const {
-        [Cell::new(Buffer::EMPTY), Cell::new(Buffer::EMPTY), Cell::new(Buffer::EMPTY), Cell::new(Buffer::EMPTY)]
+    static BUFFERS: [Cell<Buffer>; 5] = const {
+        [const { Cell::new(Buffer::EMPTY) }; 5]
     };
 }
 

@@ -72,6 +72,14 @@ pub(super) struct Strip<T> {
     pub k: usize,
 }
 
+/// The rows of A that a tile multiplies.
+#[derive(Clone, Copy)]
+pub(super) struct Left<P> {
+    pub ptr: *const P,
+    /// Elements between rows when they are read where they lie, nothing when they are packed.
+    pub row_stride: Option<isize>,
+}
+
 /// Where a microkernel leaves its tile: `C = alpha · tile + beta · C`, with C unread when beta is 0.
 #[derive(Clone, Copy)]
 pub(super) struct Target<Acc> {
@@ -98,10 +106,12 @@ pub(super) trait Kernel: Sized + Send + Sync + 'static {
     const MC: usize;
     /// Whether `tile` writes all MR × NR elements whatever `rows` and `cols` say, and takes only alpha 1 and beta 0 or 1.
     const WHOLE_TILES: bool;
+    /// Whether `tile` can read MR rows of A where they lie: adjacent in k, at multiples of 64 bytes, k a multiple of `K_UNIT`.
+    const A_IN_PLACE: bool = false;
+    /// Whether the tiles of a row come one after the other, their rows of A at hand, and not those of a column, with its strip of B.
+    const ALONG_ROWS: bool = false;
     /// Whether `enter` compiles fused multiply-adds.
     const FMA: bool;
-    /// How many bytes from `ahead` on a tile fetches towards the cache for each k.
-    const AHEAD_PER_K: usize;
     /// Roughly how many multiply-adds one thread does in a microsecond: decides how finely work is shared out.
     const RATE: usize;
 
@@ -123,14 +133,15 @@ pub(super) trait Kernel: Sized + Send + Sync + 'static {
     /// As for `pack_a`.
     unsafe fn pack_b(strip: Strip<Self::Elem>, to: *mut Self::Packed);
 
-    /// Multiplies a packed strip of A (`rows` of its MR) with one of B (`cols` of its NR), `k` deep.
+    /// Multiplies a strip of A (`rows` of its MR), packed unless it has a stride, with one of B (`cols` of its NR), `k` deep.
     ///
     /// # Safety
     /// The strips hold `k` rounded up to `K_UNIT`, and the target is writable (readable when beta is not 0) at
-    /// `rows × cols`, or at `MR × NR` for a kernel of whole tiles; `ahead` may point anywhere. Called within `enter`.
+    /// `rows × cols`, or at `MR × NR` for a kernel of whole tiles; `ahead`, which will be read some time later, may point anywhere. Called
+    /// within `enter`.
     unsafe fn tile(
         k: usize,
-        a: *const Self::Packed,
+        a: Left<Self::Packed>,
         b: *const Self::Packed,
         rows: usize,
         cols: usize,
@@ -278,7 +289,6 @@ impl<T: Scalar, I: Features> Kernel for Plain<T, I> {
     const MC: usize = 128;
     const WHOLE_TILES: bool = false;
     const FMA: bool = I::FMA;
-    const AHEAD_PER_K: usize = 0;
     const RATE: usize = 5_000;
 
     #[inline(always)]
@@ -302,7 +312,7 @@ impl<T: Scalar, I: Features> Kernel for Plain<T, I> {
     #[inline(always)]
     unsafe fn tile(
         k: usize,
-        a: *const T::Acc,
+        a: Left<T::Acc>,
         b: *const T::Acc,
         rows: usize,
         cols: usize,
@@ -312,7 +322,7 @@ impl<T: Scalar, I: Features> Kernel for Plain<T, I> {
         let mut sums = [[T::Acc::ZERO; 8]; 4];
         for p in 0..k {
             // SAFETY: the packed strips are k deep.
-            let (a, b) = unsafe { (&*a.add(p * 4).cast::<[T::Acc; 4]>(), &*b.add(p * 8).cast::<[T::Acc; 8]>()) };
+            let (a, b) = unsafe { (&*a.ptr.add(p * 4).cast::<[T::Acc; 4]>(), &*b.add(p * 8).cast::<[T::Acc; 8]>()) };
             for i in 0..4 {
                 for j in 0..8 {
                     sums[i][j] = if I::FMA {

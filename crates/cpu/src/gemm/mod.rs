@@ -164,22 +164,22 @@ unsafe fn run<K: Kernel>(spec: &Gemm) {
             let grain = (driver::task_work::<K>() / work).max(1);
             pool::parallel_ranges(spec.batch, grain, |start, end| {
                 for index in start..end {
-                    product::<K>(&one(index));
+                    product::<K>(&one(index), driver::serial_product::<K>);
                 }
             });
         } else {
             for index in 0..spec.batch {
-                product::<K>(&one(index));
+                product::<K>(&one(index), driver::parallel::<K>);
             }
         }
     }
 }
 
-/// One product, in the way that suits its shape.
+/// One product, in the way that suits its shape; `blocked` is how the usual shapes are computed.
 ///
 /// # Safety
 /// As for [`run`].
-unsafe fn product<K: Kernel>(p: &Problem<K::Elem>) {
+unsafe fn product<K: Kernel>(p: &Problem<K::Elem>, blocked: unsafe fn(&Problem<K::Elem>)) {
     let p = &driver::oriented(*p);
     // SAFETY: the caller's promise.
     unsafe {
@@ -192,7 +192,7 @@ unsafe fn product<K: Kernel>(p: &Problem<K::Elem>) {
         } else if driver::is_long_and_thin::<K>(p) {
             driver::over_k::<K>(p);
         } else {
-            driver::parallel::<K>(p);
+            blocked(p);
         }
     }
 }

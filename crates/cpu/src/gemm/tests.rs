@@ -31,6 +31,8 @@ struct Operand<T> {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Shape {
     Rows,
+    /// Rows that start at multiples of 64 bytes when they are that long.
+    Aligned,
     Columns,
     Padded,
     Backwards,
@@ -42,7 +44,7 @@ impl<T: Element> Operand<T> {
     fn new(shape: Shape, batch: usize, rows: usize, cols: usize, mut value: impl FnMut() -> f64) -> Self {
         let (r, c) = (rows as isize, cols as isize);
         let strides = match shape {
-            Shape::Rows => [r * c, c, 1],
+            Shape::Rows | Shape::Aligned => [r * c, c, 1],
             Shape::Columns => [r * c, 1, r],
             Shape::Padded => [r * (c + 3) + 5, c + 3, 1],
             Shape::Backwards => [-r * c, -c, -1],
@@ -54,8 +56,11 @@ impl<T: Element> Operand<T> {
             (0..3).map(|d| (strides[d] * sign).max(0) as usize * extents[d].saturating_sub(1)).sum()
         };
         let (below, above) = (span(-1), span(1));
-        let data = (0..below + above + 1).map(|_| T::from_f64(value())).collect();
-        Operand { data, origin: below, strides }
+        let spare = if shape == Shape::Aligned { 64 } else { 0 };
+        let mut data = vec![T::from_f64(0.0); below + above + 1 + spare];
+        let skip = data.as_ptr().align_offset(64).min(spare);
+        data[skip..=skip + below + above].fill_with(|| T::from_f64(value()));
+        Operand { data, origin: below + skip, strides }
     }
     fn index(&self, b: usize, i: usize, j: usize) -> usize {
         (self.origin as isize
@@ -266,6 +271,19 @@ fn layouts_and_epilogues() {
 }
 
 #[test]
+fn rows_read_where_they_lie_and_blocks_of_rows() {
+    let mut random = Random(6);
+    with_each_engine(|| {
+        for (m, n, k) in [(64, 64, 64), (70, 200, 96), (290, 70, 704), (600, 140, 32), (33, 300, 96)] {
+            for dtype in [DType::F32, DType::BF16] {
+                let case = Case { shapes: [Shape::Aligned, Shape::Rows, Shape::Rows], ..Case::plain(1, m, n, k) };
+                with_dtype!(dtype, T => check::<T>(case, &mut random));
+            }
+        }
+    });
+}
+
+#[test]
 fn long_sums_and_vectors() {
     let mut random = Random(3);
     with_each_engine(|| {
@@ -301,13 +319,15 @@ fn the_number_of_threads_does_not_show() {
         (1, 40, 1, 70_000),
         (1, 20, 900, 64),
         (2, 200, 200, 130),
+        (1, 700, 300, 96),
+        (1, 600, 130, 700),
     ] {
         fn bits<T: Element>(case: &Case) -> Vec<u64> {
             let mut made = make::<T>(case, &mut Random(5));
             multiply(case, &mut made);
             made.c.data.iter().map(|v| v.to_f64().to_bits()).collect()
         }
-        for shapes in [[Shape::Rows; 3], [Shape::Columns; 3]] {
+        for shapes in [[Shape::Rows; 3], [Shape::Columns; 3], [Shape::Aligned, Shape::Rows, Shape::Rows]] {
             let case = Case { shapes, ..Case::plain(batch, m, n, k) };
             for dtype in [DType::F32, DType::F64, DType::BF16, DType::F16] {
                 let results: Vec<_> = [1, 2, 3]

@@ -1,26 +1,40 @@
-//! The error function in `f32`.
+//! The error function and the normal distribution in `f32`.
 
-use super::{clamp, exp_bounded, fma, poly};
+use super::{fma, one_minus_exp, poly};
 use crate::isa::Isa;
 
 /// Error function.
+///
+/// One form for all sizes, `1 - exp(log(1 - erf(x)))`: a second one for small numbers would double the work of every element.
 #[inline(always)]
 pub fn erf<I: Isa>(x: f32) -> f32 {
-    /// `(erf(x) / x - 2 / sqrt(pi)) / x^2` in `x^2`.
-    const NEAR: [f32; 6] = [-0.376_126_35, 0.112_837_09, -0.026_859_883, 5.201_828e-3, -8.148_57e-4, 8.385_056_6e-5];
-    /// `log(1 - erf(x))` from 0.93 to 3.95, where it rounds to 1.
-    const FAR: [f32; 8] = [
-        1.773_349_6e-4,
-        -1.129_527_7,
-        -0.633_321_2,
-        -0.108_308_27,
-        0.025_137_624,
-        -4.177_963e-3,
-        4.358_849e-4,
-        -2.121_793_8e-5,
+    /// `(-log(1 - erf(a)) / a - 2 / sqrt(pi)) / a` in `a`.
+    const LOG: [f32; 8] = [
+        0.636_619_4,
+        0.102_777_84,
+        -0.019_153_09,
+        -1.603_528_7e-4,
+        1.666_987_1e-3,
+        -6.328_159_4e-4,
+        1.176_356_7e-4,
+        -9.255_665e-6,
     ];
-    let (a, z) = (x.abs(), x * x);
-    let near = fma::<I>(x, fma::<I>(z, poly::<I, 6>(z, NEAR), 0.128_379_17), x);
-    let far = 1.0 - exp_bounded::<I>(poly::<I, 8>(clamp(a, 0.0, 3.95), FAR));
-    if a < 0.93 { near } else { far.copysign(x) }
+    /// From here on the result rounds to 1, or to its neighbour.
+    const ONE_FROM: f32 = 3.9;
+    let a = x.abs();
+    let log = -fma::<I>(a, fma::<I>(a, poly::<I, 8>(a, LOG), 0.128_379_17), a);
+    (if a > ONE_FROM { 1.0 } else { one_minus_exp::<I>(log) }).copysign(x)
+}
+
+/// The normal distribution function, to some 2e-7: what a factor of one half to one needs, in half the time of `erf`.
+#[inline(always)]
+pub fn normal_cdf<I: Isa>(x: f32) -> f32 {
+    /// In `x^2`, the quotient of these is the distance from one half over `x`. (Both may be scaled; so they round well.)
+    const P: [f32; 6] = [0.795_395_3, 0.065_193_065, 9.196_774e-3, 3.146_063_5e-4, 1.266_358_2e-5, 4.821_57e-8];
+    const Q: [f32; 6] = [1.993_760_3, 0.495_707_93, 0.055_827_685, 3.633_467_7e-3, 1.405_199_9e-4, 2.470_172_1e-6];
+    /// From here on the tail is within the error.
+    const ONE_FROM: f32 = 5.3;
+    let z = x * x;
+    let y = x * poly::<I, 6>(z, P) / poly::<I, 6>(z, Q);
+    0.5 + if x.abs() >= ONE_FROM { 0.5f32.copysign(x) } else { y }
 }

@@ -133,6 +133,7 @@ impl<I: Isa> Real for Lane<f32, I> {
         erf super::erf::<I>;
         erfc super::erfc::<I>;
         erfinv super::erfinv::<I>;
+        normal_cdf super::normal_cdf::<I>;
         lgamma |x| libm::lgamma(x as f64) as f32;
         digamma |x| digamma(x as f64) as f32;
         sigmoid super::sigmoid::<I>;
@@ -180,6 +181,7 @@ impl<I: Isa> Real for Lane<f64, I> {
         erf libm::erf;
         erfc libm::erfc;
         erfinv erfinv64;
+        normal_cdf |x: f64| 0.5 * libm::erfc(-x * std::f64::consts::FRAC_1_SQRT_2);
         lgamma libm::lgamma;
         digamma digamma;
         sigmoid |x: f64| 1.0 / (1.0 + (-x).exp());

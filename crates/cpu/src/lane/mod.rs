@@ -17,7 +17,8 @@ mod log;
 mod trig;
 mod wide;
 
-pub use erf::erf;
+pub use erf::{erf, normal_cdf};
+use exp::one_minus_exp;
 pub use exp::{exp, exp_bounded, exp2, expm1, sigmoid, tanh};
 pub use gamma::{digamma, polygamma};
 pub use half::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16};

@@ -81,6 +81,20 @@ accuracy! {
 }
 
 #[test]
+fn normal_distribution() {
+    for x in samples().filter(|x| !x.is_nan()) {
+        let want = 0.5 * libm::erfc(-x as f64 * std::f64::consts::FRAC_1_SQRT_2);
+        for got in [super::normal_cdf::<Portable>(x), super::normal_cdf::<Avx2>(x)] {
+            assert!(
+                (got as f64 - want).abs() < 2e-7 && (0.0..=1.0).contains(&got),
+                "{x:e}: got {got:e}, want {want:e}"
+            );
+        }
+    }
+    assert!(super::normal_cdf::<Avx2>(f32::NAN).is_nan());
+}
+
+#[test]
 fn angles() {
     // Vector levels where they are good, the level for any angle everywhere.
     fn both(x: f32, f: impl Fn(f32) -> f32, any: impl Fn(f32) -> f32) -> [f32; 2] {

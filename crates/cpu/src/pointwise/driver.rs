@@ -22,7 +22,7 @@ pub(super) static UNUSED: [u64; CHUNK] = [0; CHUNK];
 /// A kernel and what to run it on.
 pub(super) struct Job<'a> {
     pub kernel: Kernel,
-    pub inputs: [Option<Operand<'a>>; INPUTS],
+    pub inputs: &'a [Option<Operand<'a>>; INPUTS],
     /// The dtypes the kernel reads.
     pub reads: [DType; INPUTS],
     /// The dtype the kernel writes.

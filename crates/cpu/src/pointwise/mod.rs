@@ -30,11 +30,11 @@ pub fn pointwise(op: Pointwise, compute: DType, inputs: &[Operand], params: &[f6
     let class = op.class();
     let writes = if matches!(class, Class::Compare | Class::Test) { DType::Bool } else { compute };
     let mut padded = [None; INPUTS];
-    for (slot, input) in padded.iter_mut().zip(inputs) {
-        *slot = Some(*input);
+    for i in 0..inputs.len().min(INPUTS) {
+        padded[i] = Some(inputs[i]);
     }
     let heavy = matches!(class, Class::Real);
-    run(kernel, padded, [compute; INPUTS], writes, params, out, heavy);
+    run(kernel, &padded, [compute; INPUTS], writes, params, out, heavy);
     Ok(())
 }
 
@@ -49,7 +49,7 @@ pub fn pointwise_grad(
 ) -> Result<()> {
     let kernel = kernel::derivative(op, wrt, compute).ok_or_else(|| unavailable(op, compute))?;
     let heavy = matches!(op.class(), Class::Real);
-    run(kernel, values, [compute; INPUTS], compute, params, out, heavy);
+    run(kernel, &values, [compute; INPUTS], compute, params, out, heavy);
     Ok(())
 }
 
@@ -64,7 +64,7 @@ pub fn select(condition: View, a: Operand, b: Operand, out: View) -> Result<()> 
     let mut reads = [out.dtype; INPUTS];
     reads[0] = DType::Bool;
     let inputs = [Some(Operand::Tensor(condition)), Some(a), Some(b), None, None];
-    run(kernel, inputs, reads, out.dtype, &[], out, false);
+    run(kernel, &inputs, reads, out.dtype, &[], out, false);
     Ok(())
 }
 
@@ -73,17 +73,20 @@ fn unavailable(op: Pointwise, compute: DType) -> Error {
     Error::dtype(format!("{} is not defined for {compute}", op.name()))
 }
 
-fn run(
+#[inline]
+fn run<'a>(
     kernel: Kernel,
-    inputs: [Option<Operand>; INPUTS],
+    inputs: &[Option<Operand<'a>>; INPUTS],
     reads: [DType; INPUTS],
     writes: DType,
     params: &[f64],
-    out: View,
+    out: View<'a>,
     heavy: bool,
 ) {
     let mut padded = [0.0; 4];
-    padded[..params.len().min(4)].copy_from_slice(&params[..params.len().min(4)]);
+    for i in 0..params.len().min(4) {
+        padded[i] = params[i];
+    }
     let parallel_from = if heavy { PARALLEL_FROM_HEAVY } else { PARALLEL_FROM };
     let job = Job { kernel, inputs, reads, writes, params: padded, out, parallel_from };
     if !run_flat(&job) {
@@ -96,6 +99,9 @@ const SMALL: usize = 64;
 const _: () = assert!(SMALL <= CHUNK);
 
 /// Runs the kernel if all tensors are contiguous and of the kernel's dtypes; else does nothing and says so.
+///
+/// Small tensors come through here by the million: no iterator adapter that a build without much inlining would call.
+#[inline]
 fn run_flat(job: &Job) -> bool {
     let (out, writes) = (job.out, job.writes);
     if out.dtype != writes || !out.layout.is_contiguous() {
@@ -111,8 +117,8 @@ fn run_flat(job: &Job) -> bool {
         in_place: false,
     };
     let mut numbers = [(0, 0); INPUTS];
-    for (i, input) in job.inputs.iter().enumerate() {
-        match input {
+    for i in 0..INPUTS {
+        match &job.inputs[i] {
             None => {}
             Some(Operand::Tensor(view)) => {
                 if view.dtype != job.reads[i] || !view.layout.is_contiguous() {
@@ -131,7 +137,7 @@ fn run_flat(job: &Job) -> bool {
         if n <= SMALL {
             flat.run::<SMALL>(&numbers, n, usize::MAX);
         } else {
-            flat.run::<CHUNK>(&numbers, n, job.parallel_from);
+            flat.run_large(&numbers, n, job.parallel_from);
         }
     }
     true
@@ -154,6 +160,16 @@ struct Flat {
 unsafe impl Sync for Flat {}
 
 impl Flat {
+    /// [`Flat::run`] in long chunks. Not inlined: the room for them would make every small op step through pages of stack.
+    ///
+    /// # Safety
+    /// As for `run`.
+    #[inline(never)]
+    unsafe fn run_large(self, numbers: &[(u64, usize); INPUTS], n: usize, parallel_from: usize) {
+        // SAFETY: the caller's.
+        unsafe { self.run::<CHUNK>(numbers, n, parallel_from) }
+    }
+
     /// Runs the kernel over `n` elements, at most `LEN` at a time; `numbers` are the values and sizes of inputs that are numbers.
     ///
     /// # Safety
@@ -161,7 +177,8 @@ impl Flat {
     #[inline(always)]
     unsafe fn run<const LEN: usize>(mut self, numbers: &[(u64, usize); INPUTS], n: usize, parallel_from: usize) {
         let mut splats: [[MaybeUninit<u64>; LEN]; INPUTS] = [[MaybeUninit::uninit(); LEN]; INPUTS];
-        for (i, &(bits, size)) in numbers.iter().enumerate() {
+        for i in 0..INPUTS {
+            let (bits, size) = numbers[i];
             if size > 0 {
                 // SAFETY: the buffer has room for `LEN` elements of eight bytes.
                 unsafe { splat(bits, size, n.min(LEN), splats[i].as_mut_ptr().cast()) };
@@ -170,7 +187,7 @@ impl Flat {
         }
         if n <= LEN {
             // SAFETY: the caller's.
-            return unsafe { self.chunks::<LEN>(0, n, false) };
+            return unsafe { self.chunk::<LEN>(n, &self.inputs, self.out, false) };
         }
         let stream = n * self.out_step >= driver::STREAM_BYTES;
         let chunks = n.div_ceil(LEN);
@@ -187,29 +204,38 @@ impl Flat {
     /// As for `run`.
     #[inline(always)]
     unsafe fn chunks<const LEN: usize>(&self, from: usize, to: usize, stream: bool) {
-        let mut buffer: [MaybeUninit<u64>; LEN] = [MaybeUninit::uninit(); LEN];
-        let result = buffer.as_mut_ptr().cast::<u8>();
         for start in (from..to).step_by(LEN) {
-            let len = LEN.min(to - start);
             let inputs = std::array::from_fn(|i| self.inputs[i].wrapping_add(start * self.steps[i]));
             let out = self.out.wrapping_add(start * self.out_step);
-            // SAFETY: the ranges lie within what the caller vouches for; a buffer stands between an output and an input it
-            // overwrites, since kernels promise the compiler that the two differ.
-            unsafe {
-                if self.in_place || stream {
-                    (self.kernel)(len, &inputs, result, &self.params);
-                    if stream {
-                        stream::copy_past_cache(result, out, len * self.out_step);
-                    } else {
-                        result.copy_to_nonoverlapping(out, len * self.out_step);
-                    }
-                } else {
-                    (self.kernel)(len, &inputs, out, &self.params);
-                }
-            }
+            // SAFETY: the ranges lie within what the caller vouches for.
+            unsafe { self.chunk::<LEN>(LEN.min(to - start), &inputs, out, stream) };
         }
         if stream {
             stream::fence();
+        }
+    }
+
+    /// Runs the kernel over `len` elements, at most `LEN`.
+    ///
+    /// # Safety
+    /// As for `run`.
+    #[inline(always)]
+    unsafe fn chunk<const LEN: usize>(&self, len: usize, inputs: &[*const u8; INPUTS], out: *mut u8, stream: bool) {
+        let mut buffer: [MaybeUninit<u64>; LEN] = [MaybeUninit::uninit(); LEN];
+        let result = buffer.as_mut_ptr().cast::<u8>();
+        // SAFETY: the caller's; a buffer stands between an output and an input it overwrites, since kernels promise the compiler
+        // that the two differ.
+        unsafe {
+            if self.in_place || stream {
+                (self.kernel)(len, inputs, result, &self.params);
+                if stream {
+                    stream::copy_past_cache(result, out, len * self.out_step);
+                } else {
+                    result.copy_to_nonoverlapping(out, len * self.out_step);
+                }
+            } else {
+                (self.kernel)(len, inputs, out, &self.params);
+            }
         }
     }
 }

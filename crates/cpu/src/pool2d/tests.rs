@@ -1,6 +1,3 @@
-// Loops over an index are the clearest way to write a definition.
-#![allow(clippy::needless_range_loop)]
-
 use super::*;
 use crate::testing::*;
 
@@ -14,7 +11,6 @@ fn out_size(size: usize, k: usize, s: usize, p: usize, d: usize, ceil: bool) -> 
     n
 }
 
-#[allow(clippy::too_many_arguments)]
 fn fixed(
     input: [usize; 2],
     k: [usize; 2],

@@ -1,5 +1,4 @@
 //! Largest or smallest along a dimension, and where.
-#![allow(clippy::needless_range_loop)] // one index over several arrays is what the compiler vectorises
 
 use super::fold::{Absorbed, Fold, Max, Min};
 use super::item::{Item, Wide, with_item};

@@ -3,8 +3,6 @@
 //! A partial result is one to three words. Those of `width` neighbouring outputs lie in planes: word `k` of output `j` at
 //! `k * plane + j`.
 
-#![allow(clippy::needless_range_loop)] // one index over several arrays is what the compiler vectorises
-
 use super::fold::{self, Absorbed, Float, FloatItem, Fold, Param};
 use super::item::{Item, Wide, with_item};
 use crate::isa::Isa;

@@ -1,8 +1,5 @@
 //! Vectors as arrays, for levels and types without intrinsics of ours.
 
-// Lanes of several vectors are taken together by their number.
-#![allow(clippy::needless_range_loop)]
-
 use super::{Real, Simd};
 use crate::isa::Isa;
 use std::marker::PhantomData;

@@ -58,7 +58,7 @@ pub fn from_bytes(bytes: &[u8]) -> Result<Value> {
 }
 
 /// Writes a value as `torch.save` would: first to a file beside `path`, then in its place. For a file that survives a loss of power write to an
-/// [`AtomicFile`](crate::atomic::AtomicFile) with [`write`] and commit it.
+/// [`AtomicFile`](crate::atomic::AtomicFile) with [`write()`] and commit it.
 pub fn save(value: &Value, path: impl AsRef<Path>) -> Result<()> {
     let path = path.as_ref();
     sink::save(path, |out| write::write(value, out)).map_err(|e| e.within(&format!("pt::save '{}'", path.display())))

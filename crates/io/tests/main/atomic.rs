@@ -29,6 +29,16 @@ fn the_old_file_stays_until_the_new_one_is_whole() {
 }
 
 #[test]
+fn large_files_are_whole_too() {
+    let folder = Folder::new("atomic-large");
+    let bytes: Vec<u8> = (0..40 << 20).map(|i: u32| (i >> 10) as u8).collect();
+    let mut file = AtomicFile::create(folder.path("file")).unwrap();
+    file.write_all(&bytes).unwrap();
+    file.commit().unwrap();
+    assert!(fs::read(folder.path("file")).unwrap() == bytes);
+}
+
+#[test]
 #[cfg(unix)]
 fn links_stay_links() {
     let folder = Folder::new("atomic-link");

@@ -40,6 +40,14 @@ fn misaligned_tensors_are_copied() {
 }
 
 #[test]
+fn any_byte_but_zero_is_true() {
+    let header = br#"{"a":{"dtype":"BOOL","shape":[4],"data_offsets":[0,4]}}"#;
+    let file = [&(header.len() as u64).to_le_bytes(), &header[..], &[0, 1, 2, 255]].concat();
+    let tensor = SafeTensors::from_bytes(&file).unwrap().tensor("a").unwrap();
+    assert_eq!(tensor.to_vec::<bool>().unwrap(), [false, true, true, true]);
+}
+
+#[test]
 fn other_dtypes_are_named() {
     let error = safetensors::load(fixture("float8.safetensors")).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::DType);

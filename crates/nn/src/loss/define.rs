@@ -60,3 +60,16 @@ macro_rules! losses {
 }
 
 pub(super) use losses;
+
+use rushlight_core::{Error, Result};
+use rushlight_tensor::{Reduction, Tensor};
+
+/// A reduction applied to the losses of single elements.
+pub(super) fn reduce(name: &str, losses: Tensor, reduction: Reduction) -> Result<Tensor> {
+    match reduction {
+        Reduction::None => Ok(losses),
+        Reduction::Mean => losses.mean(),
+        Reduction::Sum => losses.sum(),
+        Reduction::BatchMean => Err(Error::value(format!("{name}: batchmean is not a valid value for reduction"))),
+    }
+}

@@ -22,7 +22,7 @@ impl BasicBlock {
             None
         } else {
             let shortcut = Conv2d::new(inputs, outputs, 1).stride(stride).bias(false).build()?;
-            Some(Sequential::new().add(shortcut).add(BatchNorm2d::new(outputs).build()?))
+            Some(Sequential::new().append(shortcut).append(BatchNorm2d::new(outputs).build()?))
         };
         Ok(Self {
             conv1: conv(inputs, stride)?,
@@ -66,9 +66,9 @@ impl ResNet {
             Conv2d::new(3, 64, 3).padding(1).bias(false).build()?
         };
         let stage = |inputs: usize, outputs: usize, blocks: usize, stride: usize| -> Result<Sequential> {
-            let mut stage = Sequential::new().add(BasicBlock::new(inputs, outputs, stride)?);
+            let mut stage = Sequential::new().append(BasicBlock::new(inputs, outputs, stride)?);
             for _ in 1..blocks {
-                stage = stage.add(BasicBlock::new(outputs, outputs, 1)?);
+                stage = stage.append(BasicBlock::new(outputs, outputs, 1)?);
             }
             Ok(stage)
         };

@@ -3,6 +3,15 @@
 use super::{Buffer, Member, MemberMut, Module, Parameter, Training};
 
 /// A field of a module: reports the members it is or holds.
+///
+/// A tensor is none, as it does not say whether it is learned or kept:
+///
+/// ```compile_fail,E0277
+/// #[derive(rushlight_nn::Module)]
+/// struct Net {
+///     weight: rushlight_tensor::Tensor,
+/// }
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a field of a module",
     label = "neither a module, a parameter nor a setting",

@@ -163,7 +163,8 @@ pub trait Module: Any + Send + Sync {
         Ok(())
     }
 
-    /// Moves or converts parameters and buffers in place; only floats change dtype. Optimizers made before hold the old tensors.
+    /// Moves or converts parameters, their gradients and buffers in place; only floats change dtype. Optimizers made before hold the old
+    /// tensors.
     fn to_(&mut self, target: To) -> Result<()> {
         let mut done = Vec::new();
         convert(self, target, &mut done)
@@ -337,14 +338,17 @@ fn convert_tensor(old: &Tensor, target: To, done: &mut Vec<(Tensor, Tensor)>) ->
     if let Some((_, new)) = done.iter().find(|(before, _)| before.is_same(old)) {
         return Ok(new.clone());
     }
-    let mut new = old.detach();
-    if let Some(device) = target.device {
-        new = new.to(&device)?;
+    let converted = |t: &Tensor| -> Result<Tensor> {
+        let t = target.device.map_or_else(|| Ok(t.clone()), |device| t.to(&device))?;
+        target.dtype.filter(|_| t.is_floating_point()).map_or_else(|| Ok(t.clone()), |dtype| t.to_dtype(dtype))
+    };
+    let mut new = converted(&old.detach())?;
+    if new.shares_storage(old) {
+        new = old.clone();
+    } else {
+        new = new.requires_grad_(old.requires_grad())?;
+        new.set_grad(old.grad().map(|grad| converted(&grad.detach())).transpose()?)?;
     }
-    if let Some(dtype) = target.dtype.filter(|_| old.is_floating_point()) {
-        new = new.to_dtype(dtype)?;
-    }
-    let new = if new.shares_storage(old) { old.clone() } else { new.requires_grad_(old.requires_grad())? };
     done.push((old.clone(), new.clone()));
     Ok(new)
 }

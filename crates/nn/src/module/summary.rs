@@ -6,17 +6,60 @@ use std::fmt;
 
 /// The nested form: one line for a module without children, else one line per child.
 pub(super) fn repr<M: Module + ?Sized>(module: &M) -> String {
-    let children = module.named_children();
     let extra = module.extra_repr();
-    if children.is_empty() {
+    let children = module.named_children();
+    let named: Vec<(&str, &dyn Module)> = children.iter().map(|(name, child)| (name.as_str(), *child)).collect();
+    let mut rows = rows(&named);
+    if module.type_name() == LIST {
+        rows = merge_repeated(rows);
+    }
+    if rows.is_empty() && !extra.contains('\n') {
         return format!("{}({extra})", module.type_name());
     }
-    let mut text = format!("{}(\n", module.type_name());
-    if !extra.is_empty() {
-        text += &format!("  {extra}\n");
+    block(module.type_name(), &extra, &rows)
+}
+
+/// What a field that is a vector of modules prints as.
+const LIST: &str = "ModuleList";
+
+/// Names and texts of children. The items of a vector, `name.0` and so on, are together one child.
+fn rows(mut children: &[(&str, &dyn Module)]) -> Vec<(String, String)> {
+    let mut rows = Vec::new();
+    while let [(name, child), rest @ ..] = children {
+        let Some((field, _)) = name.split_once('.') else {
+            rows.push(((*name).to_owned(), child.repr()));
+            children = rest;
+            continue;
+        };
+        let inner = |name: &'_ str| name.strip_prefix(field).and_then(|rest| rest.strip_prefix('.')).map(str::len);
+        let items: Vec<(&str, &dyn Module)> = children
+            .iter()
+            .map_while(|(name, item)| inner(name).map(|length| (&name[name.len() - length..], *item)))
+            .collect();
+        rows.push((field.to_owned(), block(LIST, "", &merge_repeated(self::rows(&items)))));
+        children = &children[items.len()..];
     }
-    for (name, child) in children {
-        text += &format!("  ({name}): {}\n", child.repr().replace('\n', "\n  "));
+    rows
+}
+
+/// Equal neighbours in a list are one row: `(0-3): 4 x …`.
+fn merge_repeated(rows: Vec<(String, String)>) -> Vec<(String, String)> {
+    let runs = rows.chunk_by(|a, b| a.1 == b.1);
+    let merged = runs.filter_map(|run| match run {
+        [] => None,
+        [one] => Some(one.clone()),
+        [first, .., last] => Some((format!("{}-{}", first.0, last.0), format!("{} x {}", run.len(), first.1))),
+    });
+    merged.collect()
+}
+
+fn block(kind: &str, extra: &str, rows: &[(String, String)]) -> String {
+    let mut text = format!("{kind}(\n");
+    for line in extra.lines() {
+        text += &format!("  {line}\n");
+    }
+    for (name, row) in rows {
+        text += &format!("  ({name}): {}\n", row.replace('\n', "\n  "));
     }
     text + ")"
 }

@@ -71,7 +71,6 @@ pub struct TransformerBuilder {
 
 impl Transformer {
     /// 512 features, 8 heads and 6 layers on each side, unless said otherwise.
-    #[allow(clippy::new_ret_no_self, reason = "`new` gives a builder, as for every layer")]
     pub fn new() -> TransformerBuilder {
         TransformerBuilder {
             config: LayerConfig::new(512, 8),

@@ -1,6 +1,6 @@
 //! Scaled dot-product attention: a fused kernel that stores no scores, and the same as ops for second derivatives.
 
-use super::math::where_;
+use super::compare::where_;
 use super::norm::wide;
 use crate::autograd::{Saved, no_grad, record, recording};
 use crate::{Tensor, amp};

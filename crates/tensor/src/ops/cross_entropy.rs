@@ -1,7 +1,7 @@
 //! Cross-entropy of logits and negative log-likelihood.
 
+use super::compare::where_;
 use super::loss::Reduction;
-use super::math::where_;
 use super::norm::wide;
 use crate::autograd::{Saved, no_grad, record, recording};
 use crate::{Tensor, amp};

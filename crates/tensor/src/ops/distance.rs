@@ -1,5 +1,6 @@
 //! Lengths, angles and distances.
 
+use crate::autograd::no_grad;
 use crate::{Tensor, amp};
 use rushlight_core::layout::broadcast_shapes;
 use rushlight_core::{Error, Result};
@@ -18,7 +19,12 @@ impl Tensor {
         }
         let shape = broadcast_shapes(self.shape(), other.shape()).map_err(|e| e.within(name))?;
         let (a, b) = (self.to_dtype(dtype)?.expand(&shape)?, other.to_dtype(dtype)?.expand(&shape)?);
-        let unit = |t: &Tensor| t.div(&t.norm_dims(2.0, &[dim], true)?.clamp_min(eps)?);
+        // As in PyTorch, a length that counts as `eps` keeps its gradient.
+        let unit = |t: &Tensor| {
+            let length = t.norm_dims(2.0, &[dim], true)?.copy()?;
+            no_grad(|| length.clamp_(eps, f64::INFINITY).map(|_| ()))?;
+            t.div(&length)
+        };
         unit(&a)?.mul(&unit(&b)?)?.sum_dims(&[a.dim(dim)? as isize], false)
     }
 

@@ -1,4 +1,4 @@
-//! Einstein summation: operands are contracted pair by pair, left to right, each pair by one batched product.
+//! Einstein summation: operands are contracted pair by pair, the pair with the smallest result first, each by one batched product.
 
 use crate::Tensor;
 use rushlight_core::{Error, Result};
@@ -231,13 +231,37 @@ pub fn einsum(equation: &str, operands: &[&Tensor]) -> Result<Tensor> {
             "einsum(): output subscript {label} does not appear in the equation for any input operand"
         )));
     }
-    let mut rest = named.into_iter();
-    let Some(mut done) = rest.next() else { return Err(Error::value("einsum(): must provide at least one operand")) };
-    while let Some(next) = rest.next() {
-        let later: Vec<Label> = rest.as_slice().iter().flat_map(|o| &o.labels).copied().collect();
-        done = contract(done, next, |l| output.contains(&l) || later.contains(&l))?;
+    while let Some((i, j)) = cheapest_pair(&named, &output) {
+        let b = named.remove(j);
+        let a = named.remove(i);
+        let others: Vec<Label> = named.iter().flat_map(|o| &o.labels).copied().collect();
+        named.insert(i, contract(a, b, |l| output.contains(&l) || others.contains(&l))?);
     }
+    let Some(done) = named.pop() else { return Err(Error::value("einsum(): must provide at least one operand")) };
     done.sum_out(|l| output.contains(&l))?.aligned(&output)
+}
+
+/// The two operands, in order, whose product is smallest once summed; of equals the one with the fewest multiplications, then the
+/// leftmost. Looks at the first operands only where there are very many.
+fn cheapest_pair(operands: &[Operand], output: &[Label]) -> Option<(usize, usize)> {
+    const LOOKS_AT: usize = 16;
+    let pairs = (1..operands.len().min(LOOKS_AT)).flat_map(|j| (0..j).map(move |i| (i, j)));
+    pairs.min_by_key(|&(i, j)| {
+        let (a, b) = (&operands[i], &operands[j]);
+        let size = |l: Label| a.size(l).unwrap_or(1).max(b.size(l).unwrap_or(1));
+        let kept = |l: Label| {
+            output.contains(&l) || operands.iter().enumerate().any(|(k, o)| k != i && k != j && o.labels.contains(&l))
+        };
+        let labels = a.labels.iter().chain(b.labels.iter().filter(|l| !a.labels.contains(l)));
+        let (mut result, mut products) = (1usize, 1usize);
+        for &label in labels {
+            products = products.saturating_mul(size(label));
+            if kept(label) {
+                result = result.saturating_mul(size(label));
+            }
+        }
+        (result, products, i, j)
+    })
 }
 
 impl std::fmt::Display for Label {

@@ -18,6 +18,10 @@ pub enum InterpolateMode {
     Linear,
     /// The same in both dimensions, for `[batch, channels, height, width]`.
     Bilinear,
+    /// The same in three dimensions, for `[batch, channels, depth, height, width]`.
+    Trilinear,
+    /// A cubic through four neighbours in both dimensions, for `[batch, channels, height, width]`.
+    Bicubic,
 }
 
 /// Where an interpolation goes and how: the output's size or a factor, and optional arguments.
@@ -47,7 +51,7 @@ impl InterpolateOptions {
         self
     }
 
-    /// Whether the centres of the corners, not their edges, lie on each other; for the linear modes.
+    /// Whether the centres of the corners, not their edges, lie on each other; for the modes other than nearest.
     pub fn align_corners(mut self, align: impl Into<Option<bool>>) -> Self {
         self.align_corners = align.into();
         self
@@ -97,20 +101,28 @@ impl Axis {
         Ok(out)
     }
 
-    /// The two neighbours of each output position and the weight of the second, in `f64` or rounded to `f32` at each step.
-    fn neighbours(&self, align_corners: bool, exact: bool) -> Result<(Vec<i64>, Vec<i64>, Vec<f64>)> {
-        let round = |v: f64| if exact { v } else { v as f32 as f64 };
+    /// The input position, between elements, of each output position, in `f64` or rounded to `f32` at each step.
+    fn positions(&self, align_corners: bool, exact: bool) -> Result<Vec<f64>> {
+        let round = rounding(exact);
         let ratio = round(match (align_corners, self.output) {
             (true, 0 | 1) => 0.0,
             (true, n) => (self.input - 1) as f64 / (n - 1) as f64,
             (false, _) => self.ratio(),
         });
+        let mut out = self.room()?;
+        out.extend((0..self.output).map(|i| match align_corners {
+            true => round(ratio * i as f64),
+            false => round(round(ratio * (i as f64 + 0.5)) - 0.5),
+        }));
+        Ok(out)
+    }
+
+    /// The two neighbours of each output position and the weight of the second.
+    fn neighbours(&self, align_corners: bool, exact: bool) -> Result<(Vec<i64>, Vec<i64>, Vec<f64>)> {
+        let round = rounding(exact);
         let (mut low, mut high, mut weights) = (self.room()?, self.room()?, self.room()?);
-        for i in 0..self.output {
-            let at = match align_corners {
-                true => round(ratio * i as f64),
-                false => round(round(ratio * (i as f64 + 0.5)) - 0.5).max(0.0),
-            };
+        for at in self.positions(align_corners, exact)? {
+            let at = at.max(0.0);
             let first = (at as usize).min(self.input - 1);
             low.push(first as i64);
             high.push((first + 1).min(self.input - 1) as i64);
@@ -118,6 +130,31 @@ impl Axis {
         }
         Ok((low, high, weights))
     }
+
+    /// Four neighbours of each output position and their weights: neighbour `k` of all positions, then the next.
+    fn cubic_neighbours(&self, align_corners: bool, exact: bool) -> Result<[(Vec<i64>, Vec<f64>); 4]> {
+        /// The slope at neighbours that PyTorch has chosen.
+        const A: f64 = -0.75;
+        let near = |t: f64| ((A + 2.0) * t - (A + 3.0)) * t * t + 1.0;
+        let far = |t: f64| ((A * t - 5.0 * A) * t + 8.0 * A) * t - 4.0 * A;
+        let round = rounding(exact);
+        let positions = self.positions(align_corners, exact)?;
+        let mut out = [const { (Vec::new(), Vec::new()) }; 4];
+        for (k, (places, weights)) in out.iter_mut().enumerate() {
+            (*places, *weights) = (self.room()?, self.room()?);
+            for &at in &positions {
+                let t = round(at - at.floor());
+                weights.push([far(t + 1.0), near(t), near(1.0 - t), far(2.0 - t)][k]);
+                places.push((at.floor() as i64).saturating_add(k as i64 - 1).clamp(0, self.input as i64 - 1));
+            }
+        }
+        Ok(out)
+    }
+}
+
+/// Positions are computed in the tensor's precision, as PyTorch does.
+fn rounding(exact: bool) -> impl Fn(f64) -> f64 {
+    move |v| if exact { v } else { v as f32 as f64 }
 }
 
 impl InterpolateOptions {
@@ -175,24 +212,25 @@ impl Tensor {
         use InterpolateMode::*;
         let dims = match (options.mode, self.rank()) {
             (Nearest | NearestExact | Linear, 3) => 1,
-            (Nearest | NearestExact | Bilinear, 4) => 2,
+            (Nearest | NearestExact | Bilinear | Bicubic, 4) => 2,
+            (Nearest | NearestExact | Trilinear, 5) => 3,
             (mode, rank) => {
                 return Err(Error::unsupported(format!(
-                    "{name}: got {rank}D input, but {mode:?} takes [batch, channels, length] (linear, nearest) or [batch, channels, height, \
-                     width] (bilinear, nearest)"
+                    "{name}: got {rank}D input, but {mode:?} takes [batch, channels, length] (linear, nearest), [batch, channels, height, \
+                     width] (bilinear, bicubic, nearest) or [batch, channels, depth, height, width] (trilinear, nearest)"
                 )));
             }
         };
-        let linear = matches!(options.mode, Linear | Bilinear);
-        if options.align_corners.is_some() && !linear {
+        let nearest = matches!(options.mode, Nearest | NearestExact);
+        if options.align_corners.is_some() && nearest {
             return Err(Error::value(format!(
-                "{name}: align_corners option can only be set with the interpolating modes: linear | bilinear"
+                "{name}: align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | trilinear"
             )));
         }
         let axes = options.axes(self, dims)?;
         let device = self.device();
         let positions = |v: &[i64]| Tensor::from_slice(v, [v.len()])?.to(&device);
-        if !linear {
+        if nearest {
             let shift = if options.mode == NearestExact { 0.5 } else { 0.0 };
             return axes.iter().try_fold(self.clone(), |x, axis| {
                 x.index_select(axis.dim as isize, &positions(&axis.nearest(shift)?)?)
@@ -200,16 +238,24 @@ impl Tensor {
         }
         // Half types are rounded once, at the end.
         let compute = wide(self.dtype());
+        let (align, exact) = (options.align_corners == Some(true), compute == DType::F64);
         let mut x = self.to_dtype(compute)?;
         for axis in &axes {
-            let (low, high, weights) = axis.neighbours(options.align_corners == Some(true), compute == DType::F64)?;
             let mut shape: Dims = smallvec![1; self.rank() - axis.dim];
             shape[0] = axis.output;
-            let weights =
-                Tensor::from_slice(&weights, [weights.len()])?.to_dtype(compute)?.to(&device)?.reshape(&shape)?;
+            let weigh = |weights: &[f64]| {
+                Tensor::from_slice(weights, [weights.len()])?.to_dtype(compute)?.to(&device)?.reshape(&shape)
+            };
             let at = |places: &[i64]| x.index_select(axis.dim as isize, &positions(places)?);
-            let (low, high) = (at(&low)?, at(&high)?);
-            x = low.lerp(&high, &weights)?;
+            x = if options.mode == Bicubic {
+                let [first, rest @ ..] = axis.cubic_neighbours(align, exact)?;
+                rest.iter().try_fold(at(&first.0)?.mul(&weigh(&first.1)?)?, |sum, (places, weights)| {
+                    sum.add(&at(places)?.mul(&weigh(weights)?)?)
+                })?
+            } else {
+                let (low, high, weights) = axis.neighbours(align, exact)?;
+                at(&low)?.lerp(&at(&high)?, &weigh(&weights)?)?
+            };
         }
         x.to_dtype(self.dtype())
     }

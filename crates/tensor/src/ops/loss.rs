@@ -1,6 +1,6 @@
 //! Losses that compare a prediction with a target element by element.
 
-use super::math::where_;
+use super::compare::where_;
 use crate::autograd::no_grad;
 use crate::{Tensor, amp};
 use rushlight_core::backend::Reduce;

@@ -3,6 +3,7 @@
 pub(crate) mod attention;
 pub(crate) mod batch_norm;
 mod cast;
+pub(crate) mod compare;
 pub(crate) mod conv;
 pub(crate) mod create;
 pub(crate) mod cross_entropy;
@@ -17,7 +18,7 @@ pub(crate) mod join;
 pub(crate) mod linalg;
 pub(crate) mod loss;
 mod mask;
-pub(crate) mod math;
+mod math;
 mod matmul;
 mod norm;
 mod operators;

@@ -17,13 +17,19 @@ static READS: LazyLock<Vec<[Trace; 3]>> =
 
 /// The first tensor among the operands, and whether all others have its shape. Checks devices.
 fn survey<'a>(name: &str, args: &[Arg<'a>]) -> Result<(&'a Tensor, bool)> {
-    let mut tensors = args.iter().filter_map(|a| a.tensor());
-    let first = tensors.next().ok_or_else(|| Error::value(format!("{name}: at least one operand must be a tensor")))?;
+    let mut first: Option<&Tensor> = None;
     let mut alike = true;
-    for t in tensors {
-        first.same_device(t, name)?;
-        alike &= first.shape() == t.shape();
+    for arg in args {
+        let Arg::Tensor(t) = arg else { continue };
+        match first {
+            None => first = Some(t),
+            Some(first) => {
+                first.same_device(t, name)?;
+                alike &= first.shape() == t.shape();
+            }
+        }
     }
+    let first = first.ok_or_else(|| Error::value(format!("{name}: at least one operand must be a tensor")))?;
     Ok((first, alike))
 }
 
@@ -80,6 +86,10 @@ fn tensors<'a>(args: &[Arg<'a>]) -> SmallVec<[&'a Tensor; 3]> {
     args.iter().filter_map(|a| a.tensor()).collect()
 }
 
+fn requires_grad(arg: &Arg) -> bool {
+    matches!(arg, Arg::Tensor(t) if t.requires_grad())
+}
+
 /// Runs a row and records it.
 pub(crate) fn pointwise(op: Pointwise, args: &[Arg], params: &[f64]) -> Result<Tensor> {
     let (compute, dtype) = dtypes(op, result_type(args))?;
@@ -99,13 +109,14 @@ pub(crate) fn pointwise_as(
         let out = first.uninit_like(first.shape(), dtype)?;
         if out.numel() > 0 {
             let mut operands = [Operand::Scalar(Scalar::Int(0)); 3];
-            for (slot, arg) in operands.iter_mut().zip(args) {
-                *slot = match arg {
+            let count = args.len().min(operands.len());
+            for i in 0..count {
+                operands[i] = match args[i] {
                     Arg::Tensor(t) => Operand::Tensor(t.view()),
-                    Arg::Scalar(s) => Operand::Scalar(*s),
+                    Arg::Scalar(s) => Operand::Scalar(s),
                 };
             }
-            out.backend().pointwise(op, compute, &operands[..args.len()], params, out.view())?;
+            out.backend().pointwise(op, compute, &operands[..count], params, out.view())?;
         }
         out
     } else {
@@ -117,12 +128,10 @@ pub(crate) fn pointwise_as(
         }
         out
     };
-    if dtype.is_float() && mode::is_grad_enabled() {
+    if dtype.is_float() && mode::is_grad_enabled() && args.iter().any(requires_grad) {
         let inputs = tensors(args);
-        if recording(&inputs) {
-            let backward = Backward::new(op, args, params, compute, |i| Ok(Saved::input(inputs[i])), Some(&out))?;
-            record(op.name(), &inputs, &out, move |ctx, dy| backward.run(ctx, dy))?;
-        }
+        let backward = Backward::new(op, args, params, compute, |i| Ok(Saved::input(inputs[i])), Some(&out))?;
+        record(op.name(), &inputs, &out, move |ctx, dy| backward.run(ctx, dy))?;
     }
     Ok(out)
 }
@@ -226,11 +235,7 @@ impl Backward {
     ) -> Result<Self> {
         let reads = &READS[op as usize];
         // All that any wanted derivative reads.
-        let mask = args
-            .iter()
-            .zip(reads)
-            .filter(|(a, _)| a.tensor().is_some_and(|t| t.requires_grad()))
-            .fold(0, |m, (_, r)| m | r.mask);
+        let mask = args.iter().zip(reads).filter(|(a, _)| requires_grad(a)).fold(0, |m, (_, r)| m | r.mask);
         let shape = out.map(|o| o.shape());
         let mut tensor = 0;
         let inputs = args

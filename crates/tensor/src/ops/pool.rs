@@ -1,7 +1,9 @@
-//! Pooling over one or two spatial dimensions.
+//! Pooling over one or two spatial dimensions, and made of those over three (`volume`).
 //!
 //! Averages are linear, so their second derivative is the average again. A maximum's gradient goes where its index says; the
 //! derivative of that is picking by the same indices.
+
+mod volume;
 
 use super::sizes::Sizes;
 use crate::Tensor;

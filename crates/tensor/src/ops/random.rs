@@ -205,7 +205,7 @@ impl Tensor {
                 }
                 // The largest of p / exponential noise: a draw without replacement.
                 let noise = p.rand_like()?.rsub(1.0)?.log()?.neg()?;
-                let score = super::math::where_(&p.gt(0.0)?, &p.div(&noise)?, -1.0)?;
+                let score = super::compare::where_(&p.gt(0.0)?, &p.div(&noise)?, -1.0)?;
                 return Ok(score.topk(count, -1, true)?.1);
             }
             let cumulative = p.cumsum(-1)?.div(&total)?;

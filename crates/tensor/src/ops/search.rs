@@ -75,6 +75,65 @@ impl Tensor {
         })
     }
 
+    /// The distinct slices along a dimension in lexicographic order.
+    ///
+    /// ```
+    /// # use rushlight_tensor::Tensor;
+    /// let x = Tensor::new([[2i64, 1], [0, 5], [2, 1]])?;
+    /// assert_eq!(x.unique_dim(0)?.to_vec::<i64>()?, [0, 5, 2, 1]);
+    /// # Ok::<(), rushlight_core::Error>(())
+    /// ```
+    pub fn unique_dim(&self, dim: isize) -> Result<Tensor> {
+        Ok(self.unique_dim_full(dim)?.values)
+    }
+
+    /// [`Tensor::unique_dim`] with the place of each slice among the distinct ones and how often each occurs.
+    pub fn unique_dim_full(&self, dim: isize) -> Result<Unique> {
+        let at = self.dim(dim)?;
+        if self.rank() == 0 {
+            return self.reshape([1])?.unique_dim_full(0);
+        }
+        let slices = self.shape()[at];
+        if self.shape().iter().enumerate().any(|(d, &size)| size == 0 && d != at) {
+            return Err(Error::shape(format!(
+                "unique: there are 0 sized dimensions in {:?}, and they aren't selected, so unique cannot be applied",
+                self.shape()
+            )));
+        }
+        no_grad(|| {
+            let numbers =
+                self.movedim(&[at as isize], &[0])?.reshape([slices, self.numel() / slices.max(1)])?.slice_numbers()?;
+            let (sorted, order) = numbers.sort(0, false)?;
+            let runs = Runs::of(&sorted)?;
+            let inverse = runs.run_of.zeros_like()?;
+            inverse.scatter_(0, &order, &runs.run_of)?;
+            let firsts = order.index_select(0, &runs.starts)?;
+            Ok(Unique { values: self.index_select(dim, &firsts)?, inverse, counts: runs.lengths(slices)? })
+        })
+    }
+
+    /// A number for each row of a matrix, in the rows' lexicographic order. Neighbouring columns are joined, pair by pair, into one
+    /// that counts the distinct pairs, until one column is left.
+    fn slice_numbers(&self) -> Result<Tensor> {
+        let mut ranks = self.unique_full()?.inverse;
+        if ranks.numel() == 0 {
+            return Tensor::zeros_with([self.shape()[0]], (DType::I64, self.device()));
+        }
+        while ranks.shape()[1] > 1 {
+            let columns = ranks.shape()[1];
+            // There are no more ranks than elements, far fewer than the root of the largest integer.
+            let base = ranks.max()?.add(1)?;
+            let pairs = ranks.narrow(1, 0, columns / 2 * 2)?.reshape([self.shape()[0], columns / 2, 2])?;
+            let joined = pairs.select(2, 0)?.mul(&base)?.add(&pairs.select(2, 1)?)?;
+            let joined = match columns % 2 {
+                0 => joined,
+                _ => crate::cat(&[&joined, &ranks.narrow(1, -1, 1)?.mul(&base)?], 1)?,
+            };
+            ranks = joined.unique_full()?.inverse;
+        }
+        ranks.select(1, 0)?.contiguous()
+    }
+
     /// The first of each run of equal neighbours in the flattened tensor.
     pub fn unique_consecutive(&self) -> Result<Tensor> {
         no_grad(|| {
@@ -142,6 +201,25 @@ impl Tensor {
             out.backend().searchsorted(sorted.view(), flat.view(), right, out.view_as(&layout))?;
         }
         Ok(out)
+    }
+
+    /// [`Tensor::searchsorted`] in rows that `sorter`, as [`Tensor::argsort`] gives it, would put in order.
+    pub fn searchsorted_with_sorter<'a>(
+        &self,
+        values: impl Into<Arg<'a>>,
+        right: bool,
+        sorter: &Tensor,
+    ) -> Result<Tensor> {
+        if sorter.shape() != self.shape() || sorter.dtype() != DType::I64 {
+            return Err(Error::shape(format!(
+                "searchsorted: sorter must be an int64 tensor of the boundaries' shape {:?}, but got {} {:?}",
+                self.shape(),
+                sorter.dtype(),
+                sorter.shape()
+            )));
+        }
+        let sorted = no_grad(|| self.gather(-1, sorter)).map_err(|e| e.within("searchsorted: sorter"))?;
+        sorted.searchsorted(values, right)
     }
 
     /// The bucket each element falls into, given ascending boundaries: [`Tensor::searchsorted`] the other way round.

@@ -1,8 +1,8 @@
 //! AMX: bf16 tiles of 16 × 32 multiplied by one instruction, written in assembly because the intrinsics are not stable.
 
-use super::super::kernel::{Kernel, Strip, Target, Task};
+use super::super::kernel::{Kernel, Left, Strip, Target, Task};
 use super::avx512::dot_f32;
-use super::bf16_dot::{self, Block, by_lanes, by_pairs};
+use super::bf16_dot::{self, block};
 use half::bf16;
 use std::arch::asm;
 use std::arch::x86_64::*;
@@ -96,10 +96,6 @@ static CONFIG: TileConfig = TileConfig {
     rows: [16, 16, 16, 16, 16, 16, 16, 16, 0, 0, 0, 0, 0, 0, 0, 0],
 };
 
-/// What a block holds before it is loaded.
-// SAFETY: all bits zero is a value of every integer vector.
-const EMPTY: Block = unsafe { std::mem::zeroed() };
-
 /// bf16 by AMX: 2 × 2 tiles of 16 × 16 sums.
 pub(super) struct Tiles;
 
@@ -109,11 +105,12 @@ impl Kernel for Tiles {
     const MR: usize = 32;
     const NR: usize = 32;
     const K_UNIT: usize = 32;
-    const KC: usize = 2048;
+    const KC: usize = 640;
     const MC: usize = 256;
     const WHOLE_TILES: bool = true;
+    const A_IN_PLACE: bool = true;
+    const ALONG_ROWS: bool = true;
     const FMA: bool = true;
-    const AHEAD_PER_K: usize = 4 * 64 / 32;
     const RATE: usize = 500_000;
 
     #[inline(always)]
@@ -130,37 +127,21 @@ impl Kernel for Tiles {
     /// Two tiles of 16 rows for every 32 k, each row its 32 k.
     #[inline(always)]
     unsafe fn pack_a(strip: Strip<bf16>, to: *mut u16) {
-        let mut block = EMPTY;
-        for k in (0..strip.k).step_by(32) {
-            for half in 0..2 {
-                // SAFETY: the caller's promise; a step of 32 k takes 1024 values.
-                unsafe {
-                    by_lanes(&strip, 16 * half, k, &mut block);
-                    store_block(&block, to.add(32 * k + 512 * half));
-                }
-            }
-        }
+        // SAFETY: the caller's promise.
+        unsafe { pack::<false>(&strip, to) }
     }
 
     /// Two tiles of 16 columns for every 32 k, each row a pair of k for its 16 columns.
     #[inline(always)]
     unsafe fn pack_b(strip: Strip<bf16>, to: *mut u16) {
-        let mut block = EMPTY;
-        for k in (0..strip.k).step_by(32) {
-            for half in 0..2 {
-                // SAFETY: as above.
-                unsafe {
-                    by_pairs(&strip, 16 * half, k, &mut block);
-                    store_block(&block, to.add(32 * k + 512 * half));
-                }
-            }
-        }
+        // SAFETY: the caller's promise.
+        unsafe { pack::<true>(&strip, to) }
     }
 
     #[inline(always)]
     unsafe fn tile(
         k: usize,
-        a: *const u16,
+        a: Left<u16>,
         b: *const u16,
         rows: usize,
         _cols: usize,
@@ -186,22 +167,32 @@ impl Kernel for Tiles {
 }
 
 /// # Safety
-/// `to` has room for 512 values.
+/// The strip is readable and `to` has room for its 32 lanes over k rounded up to 32.
 #[inline]
-#[target_feature(enable = "avx512f")]
-unsafe fn store_block(block: &Block, to: *mut u16) {
-    for (i, v) in block.iter().enumerate() {
-        // SAFETY: 16 vectors of 32 values.
-        unsafe { _mm512_storeu_si512(to.add(32 * i).cast(), *v) };
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+unsafe fn pack<const PAIRS: bool>(strip: &Strip<bf16>, to: *mut u16) {
+    for k in (0..strip.k).step_by(32) {
+        // SAFETY: a step of 32 k takes 1024 values.
+        unsafe {
+            for (i, v) in block::<PAIRS>(strip, k).as_flattened().iter().enumerate() {
+                _mm512_storeu_si512(to.add(32 * (k + i)).cast(), *v);
+            }
+        }
     }
 }
 
 /// # Safety
 /// The tiles are configured, the strips hold `steps` steps of 32 k, and the target is valid at 32 × 32.
 #[inline(always)]
-unsafe fn tile(steps: usize, a: *const u16, b: *const u16, rows: usize, target: Target<f32>, ahead: *const u8) {
+unsafe fn tile(steps: usize, a: Left<u16>, b: *const u16, rows: usize, target: Target<f32>, ahead: *const u8) {
     let upper = target.ptr;
     let stride = target.stride as usize * 4;
+    // Packed, a step of 32 k is two tiles of 64-byte rows; in place, the next 64 bytes of 32 rows.
+    let (row_bytes, second, step) = match a.row_stride {
+        None => (64, 512, 2048usize),
+        Some(stride) => (2 * stride, 16 * stride, 64),
+    };
+    let (a, second) = (a.ptr, a.ptr.wrapping_offset(second));
     // SAFETY: the caller's promise.
     unsafe {
         let lower = target.ptr.offset(16 * target.stride);
@@ -228,25 +219,26 @@ unsafe fn tile(steps: usize, a: *const u16, b: *const u16, rows: usize, target: 
         if rows > 16 {
             asm!(
                 "2:",
-                "tileloadd tmm4, [{a} + {row}*1]",
-                "tileloadd tmm6, [{b} + {row}*1]",
+                "tileloadd tmm4, [{a} + {a_row}*1]",
+                "tileloaddt1 tmm6, [{b} + {row}*1]",
                 "prefetcht1 [{ahead}]",
                 "prefetcht1 [{ahead} + 64]",
                 "prefetcht1 [{ahead} + 128]",
                 "prefetcht1 [{ahead} + 192]",
                 "add {ahead}, 256",
                 "tdpbf16ps tmm0, tmm4, tmm6",
-                "tileloadd tmm7, [{b} + {row}*1 + 1024]",
+                "tileloaddt1 tmm7, [{b} + {row}*1 + 1024]",
                 "tdpbf16ps tmm1, tmm4, tmm7",
-                "tileloadd tmm5, [{a} + {row}*1 + 1024]",
+                "tileloadd tmm5, [{second} + {a_row}*1]",
                 "tdpbf16ps tmm2, tmm5, tmm6",
                 "tdpbf16ps tmm3, tmm5, tmm7",
-                "add {a}, 2048",
+                "add {a}, {step}",
+                "add {second}, {step}",
                 "add {b}, 2048",
                 "dec {steps}",
                 "jnz 2b",
-                a = inout(reg) a => _, b = inout(reg) b => _, steps = inout(reg) steps => _, row = in(reg) 64usize,
-                ahead = inout(reg) ahead => _,
+                a = inout(reg) a => _, second = inout(reg) second => _, a_row = in(reg) row_bytes, step = in(reg) step,
+                b = inout(reg) b => _, row = in(reg) 64usize, steps = inout(reg) steps => _, ahead = inout(reg) ahead => _,
                 out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
                 out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
                 options(nostack, readonly)
@@ -254,22 +246,22 @@ unsafe fn tile(steps: usize, a: *const u16, b: *const u16, rows: usize, target: 
         } else {
             asm!(
                 "2:",
-                "tileloadd tmm4, [{a} + {row}*1]",
-                "tileloadd tmm6, [{b} + {row}*1]",
+                "tileloadd tmm4, [{a} + {a_row}*1]",
+                "tileloaddt1 tmm6, [{b} + {row}*1]",
                 "prefetcht1 [{ahead}]",
                 "prefetcht1 [{ahead} + 64]",
                 "prefetcht1 [{ahead} + 128]",
                 "prefetcht1 [{ahead} + 192]",
                 "add {ahead}, 256",
                 "tdpbf16ps tmm0, tmm4, tmm6",
-                "tileloadd tmm7, [{b} + {row}*1 + 1024]",
+                "tileloaddt1 tmm7, [{b} + {row}*1 + 1024]",
                 "tdpbf16ps tmm1, tmm4, tmm7",
-                "add {a}, 2048",
+                "add {a}, {step}",
                 "add {b}, 2048",
                 "dec {steps}",
                 "jnz 2b",
-                a = inout(reg) a => _, b = inout(reg) b => _, steps = inout(reg) steps => _, row = in(reg) 64usize,
-                ahead = inout(reg) ahead => _,
+                a = inout(reg) a => _, a_row = in(reg) row_bytes, step = in(reg) step,
+                b = inout(reg) b => _, row = in(reg) 64usize, steps = inout(reg) steps => _, ahead = inout(reg) ahead => _,
                 out("tmm0") _, out("tmm1") _, out("tmm4") _, out("tmm6") _, out("tmm7") _,
                 options(nostack, readonly)
             );

@@ -1,6 +1,6 @@
 //! AVX2 and FMA microkernels for `f32` (and what widens to it) and `f64`.
 
-use super::super::kernel::{Features, Kernel, Strip, Target, Task, pack_widened, write_tile};
+use super::super::kernel::{Features, Kernel, Left, Strip, Target, Task, pack_widened, write_tile};
 use super::super::scalar::Scalar;
 use crate::isa::Avx2;
 use std::arch::x86_64::*;
@@ -22,7 +22,6 @@ impl<T: Scalar<Acc = f32>> Kernel for Single<T> {
     const MC: usize = 24 * ROWS;
     const WHOLE_TILES: bool = false;
     const FMA: bool = true;
-    const AHEAD_PER_K: usize = 0;
     const RATE: usize = 30_000;
 
     #[inline(always)]
@@ -46,7 +45,7 @@ impl<T: Scalar<Acc = f32>> Kernel for Single<T> {
     #[inline(always)]
     unsafe fn tile(
         k: usize,
-        a: *const f32,
+        a: Left<f32>,
         b: *const f32,
         rows: usize,
         cols: usize,
@@ -54,7 +53,7 @@ impl<T: Scalar<Acc = f32>> Kernel for Single<T> {
         _ahead: *const u8,
     ) {
         // SAFETY: the caller's promise.
-        unsafe { tile_f32(k, a, b, rows, cols, target) }
+        unsafe { tile_f32(k, a.ptr, b, rows, cols, target) }
     }
 }
 
@@ -71,7 +70,6 @@ impl Kernel for Double {
     const MC: usize = 16 * ROWS;
     const WHOLE_TILES: bool = false;
     const FMA: bool = true;
-    const AHEAD_PER_K: usize = 0;
     const RATE: usize = 15_000;
 
     #[inline(always)]
@@ -95,7 +93,7 @@ impl Kernel for Double {
     #[inline(always)]
     unsafe fn tile(
         k: usize,
-        a: *const f64,
+        a: Left<f64>,
         b: *const f64,
         rows: usize,
         cols: usize,
@@ -103,7 +101,7 @@ impl Kernel for Double {
         _ahead: *const u8,
     ) {
         // SAFETY: the caller's promise.
-        unsafe { tile_f64(k, a, b, rows, cols, target) }
+        unsafe { tile_f64(k, a.ptr, b, rows, cols, target) }
     }
 }
 

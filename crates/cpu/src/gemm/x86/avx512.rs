@@ -1,6 +1,6 @@
 //! AVX-512 microkernels for `f32` (and what widens to it) and `f64`.
 
-use super::super::kernel::{Features, Kernel, Strip, Target, Task};
+use super::super::kernel::{Features, Kernel, Left, Strip, Target, Task};
 use super::super::scalar::Scalar;
 use super::pack512::{Load16, low_mask, low_mask8, pack_f32, pack_f64};
 use crate::isa::Avx512;
@@ -8,10 +8,10 @@ use half::{bf16, f16};
 use std::arch::x86_64::*;
 use std::marker::PhantomData;
 
-/// Rows of a tile; with three vectors of columns, 24 sums, the vectors and a broadcast stay in registers.
-const ROWS: usize = 8;
+/// Rows of a tile; with two vectors of columns, 28 sums, the vectors and a broadcast stay in registers.
+const ROWS: usize = 14;
 /// One line is fetched ahead for so many k.
-const K_PER_LINE: usize = 4;
+const K_PER_LINE: usize = 8;
 
 /// `f32` sums.
 pub(super) struct Single<T>(PhantomData<T>);
@@ -58,13 +58,12 @@ impl<T: Store16> Kernel for Single<T> {
     type Elem = T;
     type Packed = f32;
     const MR: usize = ROWS;
-    const NR: usize = 48;
+    const NR: usize = 32;
     const K_UNIT: usize = 1;
     const KC: usize = 512;
-    const MC: usize = 32 * ROWS;
+    const MC: usize = 20 * ROWS;
     const WHOLE_TILES: bool = false;
     const FMA: bool = true;
-    const AHEAD_PER_K: usize = 64 / K_PER_LINE;
     const RATE: usize = 60_000;
 
     #[inline(always)]
@@ -82,13 +81,13 @@ impl<T: Store16> Kernel for Single<T> {
     #[inline(always)]
     unsafe fn pack_b(strip: Strip<T>, to: *mut f32) {
         // SAFETY: the caller's promise.
-        unsafe { pack_f32::<T, 48>(strip, to) }
+        unsafe { pack_f32::<T, 32>(strip, to) }
     }
 
     #[inline(always)]
     unsafe fn tile(
         k: usize,
-        a: *const f32,
+        a: Left<f32>,
         b: *const f32,
         rows: usize,
         cols: usize,
@@ -96,7 +95,7 @@ impl<T: Store16> Kernel for Single<T> {
         ahead: *const u8,
     ) {
         // SAFETY: the caller's promise.
-        unsafe { tile_f32(k, a, b, rows, cols, target, ahead) }
+        unsafe { tile_f32(k, a.ptr, b, rows, cols, target, ahead) }
     }
 
     #[inline(always)]
@@ -147,18 +146,20 @@ pub(super) unsafe fn dot_f32<T: Load16>(len: usize, x: *const f32, y: *const T) 
     _mm512_reduce_add_ps(_mm512_add_ps(_mm512_add_ps(sums[0], sums[1]), _mm512_add_ps(sums[2], sums[3])))
 }
 
-/// Calls `$kernel::<rows, vectors>` for run-time numbers of both.
+/// Calls `$kernel::<rows, vectors>` for run-time numbers of both; rows are rounded up to one of a few numbers.
 macro_rules! with_size {
     ($rows:expr, $vectors:expr, $kernel:ident $args:tt) => {
         match $vectors {
-            1 => with_size!(@ $rows, 1, $kernel, $args, 1 2 3 4 5 6 7),
-            2 => with_size!(@ $rows, 2, $kernel, $args, 1 2 3 4 5 6 7),
-            _ => with_size!(@ $rows, 3, $kernel, $args, 1 2 3 4 5 6 7),
+            1 => with_size!(@ $rows, 1, $kernel, $args),
+            _ => with_size!(@ $rows, 2, $kernel, $args),
         }
     };
-    (@ $rows:expr, $vectors:literal, $kernel:ident, $args:tt, $($n:literal)*) => {
+    (@ $rows:expr, $vectors:literal, $kernel:ident, $args:tt) => {
         match $rows {
-            $($n => $kernel::<$n, $vectors> $args,)*
+            ..=2 => $kernel::<2, $vectors> $args,
+            ..=4 => $kernel::<4, $vectors> $args,
+            ..=8 => $kernel::<8, $vectors> $args,
+            ..=11 => $kernel::<11, $vectors> $args,
             _ => $kernel::<ROWS, $vectors> $args,
         }
     };
@@ -177,7 +178,7 @@ unsafe fn tile_f32(
     ahead: *const u8,
 ) {
     // SAFETY: the caller's promise.
-    unsafe { with_size!(rows, cols.div_ceil(16), tile_f32_sized(k, a, b, cols, target, ahead)) }
+    unsafe { with_size!(rows, cols.div_ceil(16), tile_f32_sized(k, a, b, rows, cols, target, ahead)) }
 }
 
 /// # Safety
@@ -187,14 +188,15 @@ unsafe fn tile_f32_sized<const R: usize, const V: usize>(
     k: usize,
     mut a: *const f32,
     mut b: *const f32,
+    rows: usize,
     cols: usize,
     target: Target<f32>,
     mut ahead: *const u8,
 ) {
-    // SAFETY: strips are k deep; C is touched at R rows and, by the masks, `cols` columns. Prefetches may point anywhere.
+    // SAFETY: strips are k deep; C is touched at `rows` rows and, by the masks, `cols` columns. Prefetches may point anywhere.
     unsafe {
         let row = |i: usize| target.ptr.offset(i as isize * target.stride);
-        for i in 0..R {
+        for i in 0..rows {
             for v in 0..V {
                 _mm_prefetch::<_MM_HINT_T0>(row(i).wrapping_add(16 * v).cast());
             }
@@ -216,11 +218,11 @@ unsafe fn tile_f32_sized<const R: usize, const V: usize>(
                 }
             }
             a = a.add(ROWS);
-            b = b.add(3 * 16);
+            b = b.add(2 * 16);
         }
         let alpha = _mm512_set1_ps(target.alpha);
         let beta = _mm512_set1_ps(target.beta);
-        for (i, sum) in sums.iter().enumerate() {
+        for (i, sum) in sums.iter().enumerate().take(rows) {
             for (v, &sum) in sum.iter().enumerate() {
                 let mask = low_mask(cols - 16 * v);
                 let to = row(i).add(16 * v);
@@ -241,13 +243,12 @@ impl Kernel for Double {
     type Elem = f64;
     type Packed = f64;
     const MR: usize = ROWS;
-    const NR: usize = 24;
+    const NR: usize = 16;
     const K_UNIT: usize = 1;
     const KC: usize = 384;
-    const MC: usize = 24 * ROWS;
+    const MC: usize = 14 * ROWS;
     const WHOLE_TILES: bool = false;
     const FMA: bool = true;
-    const AHEAD_PER_K: usize = 64 / K_PER_LINE;
     const RATE: usize = 30_000;
 
     #[inline(always)]
@@ -265,13 +266,13 @@ impl Kernel for Double {
     #[inline(always)]
     unsafe fn pack_b(strip: Strip<f64>, to: *mut f64) {
         // SAFETY: the caller's promise.
-        unsafe { pack_f64::<24>(strip, to) }
+        unsafe { pack_f64::<16>(strip, to) }
     }
 
     #[inline(always)]
     unsafe fn tile(
         k: usize,
-        a: *const f64,
+        a: Left<f64>,
         b: *const f64,
         rows: usize,
         cols: usize,
@@ -279,7 +280,7 @@ impl Kernel for Double {
         ahead: *const u8,
     ) {
         // SAFETY: the caller's promise.
-        unsafe { tile_f64(k, a, b, rows, cols, target, ahead) }
+        unsafe { tile_f64(k, a.ptr, b, rows, cols, target, ahead) }
     }
 
     #[inline(always)]
@@ -331,7 +332,7 @@ unsafe fn tile_f64(
     ahead: *const u8,
 ) {
     // SAFETY: the caller's promise.
-    unsafe { with_size!(rows, cols.div_ceil(8), tile_f64_sized(k, a, b, cols, target, ahead)) }
+    unsafe { with_size!(rows, cols.div_ceil(8), tile_f64_sized(k, a, b, rows, cols, target, ahead)) }
 }
 
 /// # Safety
@@ -341,14 +342,15 @@ unsafe fn tile_f64_sized<const R: usize, const V: usize>(
     k: usize,
     mut a: *const f64,
     mut b: *const f64,
+    rows: usize,
     cols: usize,
     target: Target<f64>,
     mut ahead: *const u8,
 ) {
-    // SAFETY: strips are k deep; C is touched at R rows and, by the masks, `cols` columns. Prefetches may point anywhere.
+    // SAFETY: strips are k deep; C is touched at `rows` rows and, by the masks, `cols` columns. Prefetches may point anywhere.
     unsafe {
         let row = |i: usize| target.ptr.offset(i as isize * target.stride);
-        for i in 0..R {
+        for i in 0..rows {
             for v in 0..V {
                 _mm_prefetch::<_MM_HINT_T0>(row(i).wrapping_add(8 * v).cast());
             }
@@ -370,11 +372,11 @@ unsafe fn tile_f64_sized<const R: usize, const V: usize>(
                 }
             }
             a = a.add(ROWS);
-            b = b.add(3 * 8);
+            b = b.add(2 * 8);
         }
         let alpha = _mm512_set1_pd(target.alpha);
         let beta = _mm512_set1_pd(target.beta);
-        for (i, sum) in sums.iter().enumerate() {
+        for (i, sum) in sums.iter().enumerate().take(rows) {
             for (v, &sum) in sum.iter().enumerate() {
                 let mask = low_mask8(cols - 8 * v);
                 let to = row(i).add(8 * v);

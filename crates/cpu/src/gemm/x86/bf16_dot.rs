@@ -1,8 +1,8 @@
 //! AVX512-BF16: products of bf16 pairs added in `f32`, and the packing of pairs that the tile kernel shares.
 
-use super::super::kernel::{Kernel, Strip, Target, Task};
+use super::super::kernel::{Kernel, Left, Strip, Target, Task};
 use super::avx512::dot_f32;
-use super::pack512::{low_mask, transpose16};
+use super::pack512::{low_mask, low_mask32, transpose16};
 use half::bf16;
 use std::arch::x86_64::*;
 
@@ -28,9 +28,14 @@ pub(super) unsafe fn enter(task: impl Task) {
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
 pub(super) unsafe fn narrow(from: *const f32, to: *mut bf16, len: usize) {
-    // SAFETY: masked to `len`; the two vector types are the same 32 bytes.
+    // SAFETY: stays below `len`; vector types of a size differ only in name.
     unsafe {
-        for i in (0..len).step_by(16) {
+        let whole = len / 32 * 32;
+        for i in (0..whole).step_by(32) {
+            let v = _mm512_cvtne2ps_pbh(_mm512_loadu_ps(from.add(i + 16)), _mm512_loadu_ps(from.add(i)));
+            _mm512_storeu_si512(to.add(i).cast(), std::mem::transmute::<__m512bh, __m512i>(v));
+        }
+        for i in (whole..len).step_by(16) {
             let mask = low_mask(len - i);
             let v = _mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(mask, from.add(i)));
             _mm256_mask_storeu_epi16(to.add(i).cast(), mask, std::mem::transmute::<__m256bh, __m256i>(v));
@@ -38,89 +43,94 @@ pub(super) unsafe fn narrow(from: *const f32, to: *mut bf16, len: usize) {
     }
 }
 
-/// A block of 16 lanes by 32 k.
-pub(super) type Block = [__m512i; 16];
+/// 32 lanes by 32 k: two halves of 16 vectors.
+pub(super) type Block = [[__m512i; 16]; 2];
 
-/// Loads the block from (`lane`, `k`) on, each vector the k of one lane; zeros beyond the strip.
+/// The block from `k` on, zeros beyond the strip: each vector one pair of k for the 16 lanes of its half, or, unless PAIRS, all k of
+/// one lane.
 ///
 /// # Safety
 /// The strip is readable.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-pub(super) unsafe fn by_lanes(s: &Strip<bf16>, lane: usize, k: usize, block: &mut Block) {
+pub(super) unsafe fn block<const PAIRS: bool>(s: &Strip<bf16>, k: usize) -> Block {
+    let mut block = [[_mm512_setzero_si512(); 16]; 2];
+    let by_pairs = s.lane_stride == 1;
+    // SAFETY: the strip is readable.
+    unsafe { if by_pairs { load_pairs(s, k, &mut block) } else { load_lanes(s, k, &mut block) } };
+    if by_pairs != PAIRS {
+        for half in &mut block {
+            transpose16(half);
+        }
+    }
+    block
+}
+
+/// # Safety
+/// The strip is readable, and its lanes are adjacent.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+unsafe fn load_pairs(s: &Strip<bf16>, k: usize, block: &mut Block) {
+    let lanes = low_mask32(s.lanes);
+    let first = _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11);
+    let second = _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15);
+    let row = |p: usize| {
+        let from = s.ptr.wrapping_offset(p as isize * s.k_stride);
+        // SAFETY: masked to the strip; a prefetch may point anywhere.
+        unsafe {
+            // Rows far apart escape the hardware's prefetch.
+            _mm_prefetch::<_MM_HINT_T1>(from.wrapping_offset(32 * s.k_stride).cast());
+            _mm512_maskz_loadu_epi16(if p < s.k { lanes } else { 0 }, from.cast())
+        }
+    };
+    for q in 0..16 {
+        let (even, odd) = (row(k + 2 * q), row(k + 2 * q + 1));
+        let (low, high) = (_mm512_unpacklo_epi16(even, odd), _mm512_unpackhi_epi16(even, odd));
+        block[0][q] = _mm512_permutex2var_epi64(low, first, high);
+        block[1][q] = _mm512_permutex2var_epi64(low, second, high);
+    }
+}
+
+/// # Safety
+/// The strip is readable.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+unsafe fn load_lanes(s: &Strip<bf16>, k: usize, block: &mut Block) {
     let depth = (s.k - k).min(32);
-    // SAFETY: loads are masked to the strip.
-    unsafe {
-        if s.k_stride == 1 {
-            let mask = if depth == 32 { u32::MAX } else { (1u32 << depth) - 1 };
-            for (i, v) in block.iter_mut().enumerate() {
-                let mask = if lane + i < s.lanes { mask } else { 0 };
-                let from = s.ptr.wrapping_offset((lane + i) as isize * s.lane_stride).wrapping_add(k);
-                *v = _mm512_maskz_loadu_epi16(mask, from.cast());
-            }
-        } else if s.lane_stride == 1 {
-            by_pairs(s, lane, k, block);
-            transpose16(block);
-        } else {
-            let mut staged = [[0u16; 32]; 16];
-            for (i, row) in staged.iter_mut().enumerate().take(s.lanes.saturating_sub(lane)) {
-                for (p, to) in row.iter_mut().enumerate().take(depth) {
-                    let at = (lane + i) as isize * s.lane_stride + (k + p) as isize * s.k_stride;
-                    *to = (*s.ptr.offset(at)).to_bits();
+    let mask = low_mask32(depth);
+    for (lane, v) in block.as_flattened_mut().iter_mut().enumerate().take(s.lanes) {
+        let from = s.ptr.wrapping_offset(lane as isize * s.lane_stride + k as isize * s.k_stride);
+        // SAFETY: lane and k are inside the strip.
+        *v = unsafe {
+            if s.k_stride == 1 {
+                _mm512_maskz_loadu_epi16(mask, from.cast())
+            } else {
+                let mut staged = [0u16; 32];
+                for (p, to) in staged.iter_mut().enumerate().take(depth) {
+                    *to = (*from.offset(p as isize * s.k_stride)).to_bits();
                 }
+                _mm512_loadu_si512(staged.as_ptr().cast())
             }
-            for (v, row) in block.iter_mut().zip(&staged) {
-                *v = _mm512_loadu_si512(row.as_ptr().cast());
-            }
-        }
+        };
     }
 }
 
-/// The same block, each vector one pair of k for all lanes.
-///
-/// # Safety
-/// The strip is readable.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-pub(super) unsafe fn by_pairs(s: &Strip<bf16>, lane: usize, k: usize, block: &mut Block) {
-    // SAFETY: loads are masked to the strip.
-    unsafe {
-        if s.lane_stride != 1 {
-            by_lanes(s, lane, k, block);
-            transpose16(block);
-            return;
-        }
-        let lanes = low_mask(s.lanes.saturating_sub(lane));
-        for (q, v) in block.iter_mut().enumerate() {
-            let p = k + 2 * q;
-            let (first, second) = (if p < s.k { lanes } else { 0 }, if p + 1 < s.k { lanes } else { 0 });
-            let from = s.ptr.wrapping_offset(p as isize * s.k_stride).wrapping_add(lane);
-            let low = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(first, from.cast()));
-            let from = from.wrapping_offset(s.k_stride);
-            let high = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(second, from.cast()));
-            *v = _mm512_or_si512(low, _mm512_slli_epi32::<16>(high));
-        }
-    }
-}
-
-/// Packs a strip as `[k / 2][WIDTH]` pairs, for a WIDTH below 16 or a multiple of it. Below 16, up to 15 pairs beyond the strip
-/// are overwritten.
+/// Packs a strip as `[k / 2][WIDTH]` pairs, for a WIDTH below 16 or 32. Below 16, up to 15 pairs beyond the strip are overwritten.
 ///
 /// # Safety
 /// The strip is readable and `to` has the room.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 unsafe fn pack_pairs<const WIDTH: usize>(s: &Strip<bf16>, to: *mut u32) {
-    const { assert!(WIDTH < 16 || WIDTH.is_multiple_of(16)) };
-    let mut block = [_mm512_setzero_si512(); 16];
+    const { assert!(WIDTH < 16 || WIDTH == 32) };
     for k in (0..s.k).step_by(32) {
-        for group in (0..WIDTH).step_by(16) {
-            // SAFETY: the strip is readable; rows are written in rising order, so what a store leaves beyond its row is
-            // overwritten by the next.
-            unsafe {
-                by_pairs(s, group, k, &mut block);
-                for (q, v) in block.iter().enumerate().take((s.k - k).min(32).div_ceil(2)) {
-                    _mm512_storeu_si512(to.add((k / 2 + q) * WIDTH + group).cast(), *v);
+        // SAFETY: the strip is readable; rows are written in rising order, so what a store leaves beyond its row is overwritten
+        // by the next.
+        unsafe {
+            let block = block::<true>(s, k);
+            for q in 0..(s.k - k).min(32).div_ceil(2) {
+                for (half, vectors) in block.iter().enumerate().take(WIDTH.div_ceil(16)) {
+                    _mm512_storeu_si512(to.add((k / 2 + q) * WIDTH + 16 * half).cast(), vectors[q]);
                 }
             }
         }
@@ -140,7 +150,6 @@ impl Kernel for Dot {
     const MC: usize = 20 * ROWS;
     const WHOLE_TILES: bool = false;
     const FMA: bool = true;
-    const AHEAD_PER_K: usize = 0;
     const RATE: usize = 100_000;
 
     #[inline(always)]
@@ -164,7 +173,7 @@ impl Kernel for Dot {
     #[inline(always)]
     unsafe fn tile(
         k: usize,
-        a: *const u16,
+        a: Left<u16>,
         b: *const u16,
         rows: usize,
         cols: usize,
@@ -172,7 +181,7 @@ impl Kernel for Dot {
         _ahead: *const u8,
     ) {
         // SAFETY: the caller's promise.
-        unsafe { tile(k.div_ceil(2), a.cast(), b.cast(), rows, cols, target) }
+        unsafe { tile(k.div_ceil(2), a.ptr.cast(), b.cast(), rows, cols, target) }
     }
 
     #[inline(always)]

@@ -44,17 +44,23 @@ pub(super) fn low_mask(n: usize) -> __mmask16 {
     if n >= 16 { 0xffff } else { ((1u32 << n) - 1) as __mmask16 }
 }
 
+/// The lowest `n` bits set, at most 32.
+#[inline(always)]
+pub(super) fn low_mask32(n: usize) -> __mmask32 {
+    if n >= 32 { u32::MAX } else { (1u32 << n) - 1 }
+}
+
 /// The lowest `n` bits set, at most 8.
 #[inline(always)]
 pub(super) fn low_mask8(n: usize) -> __mmask8 {
     low_mask(n.min(8)) as __mmask8
 }
 
-/// The first half of a transpose of four-byte values: 4 × 4 blocks inside the 128-bit lanes. Afterwards vector `4g + c` holds
-/// column `4L + c` of rows `4g..4g + 4` in lane L.
+/// Transposes 16 vectors of 16 four-byte values.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn transpose_lanes(r: &mut [__m512i]) {
+pub(super) fn transpose16(r: &mut [__m512i; 16]) {
+    // First 4 × 4 blocks inside the 128-bit lanes: vector `4g + c` holds column `4L + c` of rows `4g..4g + 4` in lane L.
     for four in r.chunks_exact_mut(4) {
         let low01 = _mm512_unpacklo_epi32(four[0], four[1]);
         let high01 = _mm512_unpackhi_epi32(four[0], four[1]);
@@ -65,13 +71,6 @@ fn transpose_lanes(r: &mut [__m512i]) {
         four[2] = _mm512_unpacklo_epi64(high01, high23);
         four[3] = _mm512_unpackhi_epi64(high01, high23);
     }
-}
-
-/// Transposes 16 vectors of 16 four-byte values.
-#[inline]
-#[target_feature(enable = "avx512f")]
-pub(super) fn transpose16(r: &mut [__m512i; 16]) {
-    transpose_lanes(r);
     for c in 0..4 {
         let low = _mm512_shuffle_i32x4::<0x44>(r[c], r[4 + c]);
         let high = _mm512_shuffle_i32x4::<0xee>(r[c], r[4 + c]);
@@ -81,25 +80,6 @@ pub(super) fn transpose16(r: &mut [__m512i; 16]) {
         r[4 + c] = _mm512_shuffle_i32x4::<0xdd>(low, low2);
         r[8 + c] = _mm512_shuffle_i32x4::<0x88>(high, high2);
         r[12 + c] = _mm512_shuffle_i32x4::<0xdd>(high, high2);
-    }
-}
-
-/// Transposes 8 vectors of 16 four-byte values: vector q holds columns `2q` and `2q + 1` of 8 values each.
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn transpose8x16(r: &mut [__m512i; 8]) {
-    transpose_lanes(r);
-    let from = *r;
-    for pair in 0..2 {
-        let (x, y) = (2 * pair, 2 * pair + 1);
-        let low_x = _mm512_shuffle_i32x4::<0x44>(from[x], from[4 + x]);
-        let high_x = _mm512_shuffle_i32x4::<0xee>(from[x], from[4 + x]);
-        let low_y = _mm512_shuffle_i32x4::<0x44>(from[y], from[4 + y]);
-        let high_y = _mm512_shuffle_i32x4::<0xee>(from[y], from[4 + y]);
-        r[pair] = _mm512_shuffle_i32x4::<0x88>(low_x, low_y);
-        r[2 + pair] = _mm512_shuffle_i32x4::<0xdd>(low_x, low_y);
-        r[4 + pair] = _mm512_shuffle_i32x4::<0x88>(high_x, high_y);
-        r[6 + pair] = _mm512_shuffle_i32x4::<0xdd>(high_x, high_y);
     }
 }
 
@@ -126,15 +106,15 @@ fn transpose8_f64(r: &mut [__m512d; 8]) {
     }
 }
 
-/// Packs a strip as `[k][WIDTH]` of `f32`, missing lanes as zeros; WIDTH is 8 or a multiple of 16. With 8, up to 8 values
-/// beyond the strip are overwritten.
+/// Packs a strip as `[k][WIDTH]` of `f32`, missing lanes as zeros. Unless WIDTH is a multiple of 16, up to 15 values beyond the
+/// strip are overwritten.
 ///
 /// # Safety
 /// The strip is readable and `to` has the room.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 pub(super) unsafe fn pack_f32<T: Load16, const WIDTH: usize>(s: Strip<T>, to: *mut f32) {
-    const { assert!(WIDTH == 8 || WIDTH.is_multiple_of(16)) };
+    const { assert!(WIDTH < 16 || WIDTH.is_multiple_of(16)) };
     // SAFETY: masked loads stay inside the strip; each store starts inside `k × WIDTH`. Rows are written in rising order, so
     // what a store leaves beyond its row is overwritten by the next.
     unsafe {
@@ -143,6 +123,8 @@ pub(super) unsafe fn pack_f32<T: Load16, const WIDTH: usize>(s: Strip<T>, to: *m
                 let from = s.ptr.offset(p as isize * s.k_stride);
                 for l in (0..WIDTH).step_by(16) {
                     let mask = low_mask(s.lanes.saturating_sub(l));
+                    // Rows far apart escape the hardware's prefetch.
+                    _mm_prefetch::<_MM_HINT_T1>(from.wrapping_offset(16 * s.k_stride).wrapping_add(l).cast());
                     _mm512_storeu_ps(to.add(p * WIDTH + l), T::load(from.wrapping_add(l), mask));
                 }
             }
@@ -150,31 +132,18 @@ pub(super) unsafe fn pack_f32<T: Load16, const WIDTH: usize>(s: Strip<T>, to: *m
             for p in (0..s.k).step_by(16) {
                 let depth = 16.min(s.k - p);
                 let mask = low_mask(depth);
-                let row = |lane: usize| {
-                    // Beyond the last lane nothing is read.
-                    let mask = if lane < s.lanes { mask } else { 0 };
-                    let from = s.ptr.wrapping_offset(lane as isize * s.lane_stride + p as isize);
-                    _mm512_castps_si512(T::load(from, mask))
-                };
-                if WIDTH == 8 {
-                    let mut r = [_mm512_setzero_si512(); 8];
-                    for (i, v) in r.iter_mut().enumerate() {
-                        *v = row(i);
+                for group in (0..WIDTH).step_by(16) {
+                    let mut r = [_mm512_setzero_si512(); 16];
+                    for (i, v) in r.iter_mut().enumerate().take(WIDTH) {
+                        let lane = group + i;
+                        // Beyond the last lane nothing is read.
+                        let mask = if lane < s.lanes { mask } else { 0 };
+                        let from = s.ptr.wrapping_offset(lane as isize * s.lane_stride + p as isize);
+                        *v = _mm512_castps_si512(T::load(from, mask));
                     }
-                    transpose8x16(&mut r);
-                    for (q, v) in r.iter().enumerate().take(depth.div_ceil(2)) {
-                        _mm512_storeu_si512(to.add((p + 2 * q) * 8).cast(), *v);
-                    }
-                } else {
-                    for group in (0..WIDTH).step_by(16) {
-                        let mut r = [_mm512_setzero_si512(); 16];
-                        for (i, v) in r.iter_mut().enumerate() {
-                            *v = row(group + i);
-                        }
-                        transpose16(&mut r);
-                        for (q, v) in r.iter().enumerate().take(depth) {
-                            _mm512_storeu_si512(to.add((p + q) * WIDTH + group).cast(), *v);
-                        }
+                    transpose16(&mut r);
+                    for (q, v) in r.iter().enumerate().take(depth) {
+                        _mm512_storeu_si512(to.add((p + q) * WIDTH + group).cast(), *v);
                     }
                 }
             }
@@ -190,15 +159,16 @@ pub(super) unsafe fn pack_f32<T: Load16, const WIDTH: usize>(s: Strip<T>, to: *m
     }
 }
 
-/// Packs a strip as `[k][WIDTH]` of `f64`, missing lanes as zeros; WIDTH is a multiple of 8.
+/// Packs a strip as `[k][WIDTH]` of `f64`, missing lanes as zeros. Unless WIDTH is a multiple of 8, up to 7 values beyond the
+/// strip are overwritten.
 ///
 /// # Safety
 /// The strip is readable and `to` has the room.
 #[inline]
 #[target_feature(enable = "avx512f")]
 pub(super) unsafe fn pack_f64<const WIDTH: usize>(s: Strip<f64>, to: *mut f64) {
-    const { assert!(WIDTH.is_multiple_of(8)) };
-    // SAFETY: masked loads stay inside the strip; stores stay inside `k × WIDTH`.
+    // SAFETY: masked loads stay inside the strip; each store starts inside `k × WIDTH`. Rows are written in rising order, and
+    // within a row group after group, so what a store leaves beyond its row is overwritten by the next.
     unsafe {
         if s.lane_stride == 1 {
             for p in 0..s.k {
@@ -211,17 +181,20 @@ pub(super) unsafe fn pack_f64<const WIDTH: usize>(s: Strip<f64>, to: *mut f64) {
         } else if s.k_stride == 1 {
             for p in (0..s.k).step_by(8) {
                 let depth = 8.min(s.k - p);
-                for group in (0..WIDTH).step_by(8) {
-                    let mut r = [_mm512_setzero_pd(); 8];
+                let mut groups = [[_mm512_setzero_pd(); 8]; 2];
+                let groups = &mut groups[..WIDTH.div_ceil(8)];
+                for (g, r) in groups.iter_mut().enumerate() {
                     for (i, v) in r.iter_mut().enumerate() {
-                        let lane = group + i;
-                        let mask = if lane < s.lanes { low_mask8(depth) } else { 0 };
+                        let lane = 8 * g + i;
+                        let mask = if lane < s.lanes.min(WIDTH) { low_mask8(depth) } else { 0 };
                         let from = s.ptr.wrapping_offset(lane as isize * s.lane_stride + p as isize);
                         *v = _mm512_maskz_loadu_pd(mask, from);
                     }
-                    transpose8_f64(&mut r);
-                    for (q, v) in r.iter().enumerate().take(depth) {
-                        _mm512_storeu_pd(to.add((p + q) * WIDTH + group), *v);
+                    transpose8_f64(r);
+                }
+                for q in 0..depth {
+                    for (g, r) in groups.iter().enumerate() {
+                        _mm512_storeu_pd(to.add((p + q) * WIDTH + 8 * g), r[q]);
                     }
                 }
             }

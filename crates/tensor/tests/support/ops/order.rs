@@ -10,7 +10,11 @@ fn descending(a: &Args) -> Result<(isize, bool)> {
     Ok((a.dim(1, "dim", -1)?, a.flag(2, "descending", false)?))
 }
 
-fn unique(a: &Args, plain: fn(&Tensor) -> Result<Tensor>, full: fn(&Tensor) -> Result<Unique>) -> Result<Vec<Tensor>> {
+fn unique(
+    a: &Args,
+    plain: impl Fn(&Tensor) -> Result<Tensor>,
+    full: impl Fn(&Tensor) -> Result<Unique>,
+) -> Result<Vec<Tensor>> {
     a.flag(usize::MAX, "sorted", true)?;
     let (inverse, counts) = (a.flag(usize::MAX, "return_inverse", false)?, a.flag(usize::MAX, "return_counts", false)?);
     if !inverse && !counts {
@@ -29,11 +33,11 @@ fn as_int32(a: &Args, places: Tensor) -> Result<Tensor> {
 
 fn searchsorted(a: &Args) -> Result<Tensor> {
     let right = a.flag(usize::MAX, "right", false)? || a.text(usize::MAX, "side") == Some("right");
-    let sorted = match a.opt(usize::MAX, "sorter") {
-        Some(order) => a.t(0)?.gather(-1, order)?,
-        None => a.t(0)?.clone(),
+    let places = match a.opt(usize::MAX, "sorter") {
+        Some(sorter) => a.t(0)?.searchsorted_with_sorter(a.arg(1)?, right, sorter)?,
+        None => a.t(0)?.searchsorted(a.arg(1)?, right)?,
     };
-    as_int32(a, sorted.searchsorted(a.arg(1)?, right)?)
+    as_int32(a, places)
 }
 
 fn bucketize(a: &Args) -> Result<Tensor> {
@@ -68,7 +72,13 @@ super::ops! {
     };
     "topk" => |a| a.t(0)?.topk(a.size(1, "k", 1)?, a.dim(2, "dim", -1)?, a.flag(3, "largest", true)?);
     "kthvalue" => |a| a.t(0)?.kthvalue(a.size(1, "k", 1)?, a.dim(2, "dim", -1)?, a.flag(3, "keepdim", false)?);
-    "unique" => |a| unique(a, Tensor::unique, Tensor::unique_full);
+    "unique" => |a| match a.has(usize::MAX, "dim") {
+        true => {
+            let dim = a.dim(usize::MAX, "dim", 0)?;
+            unique(a, |x| x.unique_dim(dim), |x| x.unique_dim_full(dim))
+        }
+        false => unique(a, Tensor::unique, Tensor::unique_full),
+    };
     "unique_consecutive" => |a| unique(a, Tensor::unique_consecutive, Tensor::unique_consecutive_full);
     "searchsorted" => |a| searchsorted(a);
     "bucketize" => |a| bucketize(a);

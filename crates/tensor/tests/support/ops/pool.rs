@@ -50,10 +50,13 @@ fn wanted(a: &Args, (values, indices): (Tensor, Tensor)) -> Result<Vec<Tensor>> 
 super::ops! {
     "max_pool1d" => |a| wanted(a, a.t(0)?.max_pool1d_with_indices(max_window(a)?)?);
     "max_pool2d" => |a| wanted(a, a.t(0)?.max_pool2d_with_indices(max_window(a)?)?);
+    "max_pool3d" => |a| wanted(a, a.t(0)?.max_pool3d_with_indices(max_window(a)?)?);
     "avg_pool1d" => |a| a.t(0)?.avg_pool1d(avg_window(a)?);
     "avg_pool2d" => |a| a.t(0)?.avg_pool2d(avg_window(a)?);
+    "avg_pool3d" => |a| a.t(0)?.avg_pool3d(avg_window(a)?);
     "adaptive_max_pool1d" => |a| wanted(a, a.t(0)?.adaptive_max_pool1d_with_indices(output_size(a)?)?);
     "adaptive_max_pool2d" => |a| wanted(a, a.t(0)?.adaptive_max_pool2d_with_indices(output_size(a)?)?);
     "adaptive_avg_pool1d" => |a| a.t(0)?.adaptive_avg_pool1d(output_size(a)?);
     "adaptive_avg_pool2d" => |a| a.t(0)?.adaptive_avg_pool2d(output_size(a)?);
+    "adaptive_avg_pool3d" => |a| a.t(0)?.adaptive_avg_pool3d(output_size(a)?);
 }

@@ -15,6 +15,8 @@ fn interpolate(a: &Args) -> Result<Tensor> {
         Some("nearest-exact") => InterpolateMode::NearestExact,
         Some("linear") => InterpolateMode::Linear,
         Some("bilinear") => InterpolateMode::Bilinear,
+        Some("trilinear") => InterpolateMode::Trilinear,
+        Some("bicubic") => InterpolateMode::Bicubic,
         Some(other) => return Err(Error::value(format!("unknown interpolation mode '{other}'"))),
     };
     let align = if a.has(KEYWORD, "align_corners") { Some(a.flag(KEYWORD, "align_corners", false)?) } else { None };

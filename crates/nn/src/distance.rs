@@ -1,0 +1,86 @@
+//! Layers that compare two inputs.
+
+use crate::Module;
+use rushlight_core::Result;
+use rushlight_tensor::Tensor;
+
+/// The cosine of the angle between vectors along a dimension.
+#[derive(Clone, Copy, Debug, Module)]
+pub struct CosineSimilarity {
+    dim: isize,
+    eps: f64,
+}
+
+impl CosineSimilarity {
+    /// Along dimension 1 unless said otherwise.
+    pub fn new() -> Self {
+        Self { dim: 1, eps: 1e-8 }
+    }
+
+    /// The dimension of the vectors; 1 unless set.
+    pub fn dim(mut self, dim: isize) -> Self {
+        self.dim = dim;
+        self
+    }
+
+    /// The smallest length that counts; 1e-8 unless set.
+    pub fn eps(mut self, eps: f64) -> Self {
+        self.eps = eps;
+        self
+    }
+
+    /// The cosines.
+    pub fn forward(&self, x1: &Tensor, x2: &Tensor) -> Result<Tensor> {
+        x1.cosine_similarity(x2, self.dim, self.eps)
+    }
+}
+
+impl Default for CosineSimilarity {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The `p`-norm of the difference over the last dimension.
+#[derive(Clone, Copy, Debug, Module)]
+pub struct PairwiseDistance {
+    p: f64,
+    eps: f64,
+    keepdim: bool,
+}
+
+impl PairwiseDistance {
+    /// Euclidean unless said otherwise.
+    pub fn new() -> Self {
+        Self { p: 2.0, eps: 1e-6, keepdim: false }
+    }
+
+    /// The norm; 2 unless set.
+    pub fn p(mut self, p: f64) -> Self {
+        self.p = p;
+        self
+    }
+
+    /// Added to differences; 1e-6 unless set.
+    pub fn eps(mut self, eps: f64) -> Self {
+        self.eps = eps;
+        self
+    }
+
+    /// Whether the last dimension stays, of size one; not unless set.
+    pub fn keepdim(mut self, keepdim: bool) -> Self {
+        self.keepdim = keepdim;
+        self
+    }
+
+    /// The distances.
+    pub fn forward(&self, x1: &Tensor, x2: &Tensor) -> Result<Tensor> {
+        x1.pairwise_distance(x2, self.p, self.eps, self.keepdim)
+    }
+}
+
+impl Default for PairwiseDistance {
+    fn default() -> Self {
+        Self::new()
+    }
+}

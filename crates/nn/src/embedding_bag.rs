@@ -1,0 +1,289 @@
+//! Sums, means and maxima of looked-up vectors.
+
+use crate::embedding::{Table, check_dense, renormalize_rows};
+use crate::python::{boolean, float};
+use crate::{Forward, Module, Parameter, factory_options};
+use rushlight_core::{DType, Error, Result};
+use rushlight_tensor::{Options, ScatterReduce, Tensor};
+
+/// What becomes of the vectors of a bag.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BagMode {
+    /// Their sum.
+    Sum,
+    /// Their mean.
+    #[default]
+    Mean,
+    /// The largest of each element.
+    Max,
+}
+
+/// A table of vectors, looked up by bags of indices: sums, means or maxima come out.
+///
+/// ```
+/// use rushlight_nn::{BagMode, EmbeddingBag, Forward};
+/// use rushlight_tensor::Tensor;
+/// let table = Tensor::new([[1.0f32], [2.0], [4.0]])?;
+/// let bags = EmbeddingBag::from_pretrained(&table).mode(BagMode::Sum).build()?;
+/// assert_eq!(bags.forward(&Tensor::new([[0i64, 1], [1, 2]])?)?.to_vec::<f32>()?, [3.0, 6.0]);
+/// let (indices, offsets) = (Tensor::new([0i64, 1, 2])?, Tensor::new([0i64, 1])?);
+/// assert_eq!(bags.forward_with(&indices, Some(&offsets), None)?.to_vec::<f32>()?, [1.0, 6.0]);
+/// # Ok::<(), rushlight_core::Error>(())
+/// ```
+#[derive(Clone, Module)]
+#[module(extra_repr = "Self::settings")]
+pub struct EmbeddingBag {
+    /// `[num_embeddings, embedding_dim]`.
+    pub weight: Parameter,
+    #[module(skip)]
+    mode: BagMode,
+    padding_idx: Option<usize>,
+    max_norm: Option<f64>,
+    norm_type: f64,
+    scale_grad_by_freq: bool,
+    include_last_offset: bool,
+}
+
+/// The options of an [`EmbeddingBag`].
+#[derive(Clone)]
+pub struct EmbeddingBagBuilder {
+    table: Table,
+    mode: BagMode,
+    padding_idx: Option<isize>,
+    freeze: bool,
+    max_norm: Option<f64>,
+    norm_type: f64,
+    scale_grad_by_freq: bool,
+    include_last_offset: bool,
+    sparse: bool,
+    options: Options,
+}
+
+impl EmbeddingBag {
+    /// A table of `num_embeddings` vectors of length `embedding_dim`.
+    pub fn new(num_embeddings: usize, embedding_dim: usize) -> EmbeddingBagBuilder {
+        EmbeddingBagBuilder::of(Table::Random { num_embeddings, embedding_dim }, false)
+    }
+
+    /// A table with these rows, which are shared; frozen unless said otherwise.
+    pub fn from_pretrained(embeddings: &Tensor) -> EmbeddingBagBuilder {
+        EmbeddingBagBuilder::of(Table::Given(embeddings.clone()), true)
+    }
+
+    /// The output for indices `[bags, length]`, or for indices in a row with the `offsets` at which bags begin. `per_sample_weights`, of
+    /// the indices' shape, scale the vectors of a sum.
+    pub fn forward_with(
+        &self,
+        indices: &Tensor,
+        offsets: Option<&Tensor>,
+        per_sample_weights: Option<&Tensor>,
+    ) -> Result<Tensor> {
+        let name = "EmbeddingBag";
+        if let Some(weights) = per_sample_weights {
+            if self.mode != BagMode::Sum {
+                return Err(Error::unsupported(format!("{name}: per_sample_weights are for the mode sum alone")));
+            }
+            if weights.shape() != indices.shape() {
+                return Err(Error::shape(format!(
+                    "{name}: per_sample_weights of shape {:?} must have the shape {:?} of the indices",
+                    weights.shape(),
+                    indices.shape()
+                )));
+            }
+        }
+        let bounds = self.bounds(name, indices, offsets)?;
+        if let Some(max_norm) = self.max_norm {
+            renormalize_rows(&self.weight, indices, max_norm, self.norm_type).map_err(|e| e.within(name))?;
+        }
+        let bags = bounds.len() - 1;
+        let owner: Vec<i64> = bounds.windows(2).enumerate().flat_map(|(i, b)| vec![i as i64; b[1] - b[0]]).collect();
+        let mut owner = Tensor::from_slice(&owner, [owner.len()])?.to(&indices.device())?;
+        let mut indices = indices.reshape([-1isize])?;
+        let mut scale = per_sample_weights.map(|w| w.reshape([-1isize])).transpose()?;
+        if let Some(padding) = self.padding_idx {
+            let kept = indices.ne(padding as i64)?;
+            owner = owner.masked_select(&kept)?;
+            indices = indices.masked_select(&kept)?;
+            scale = scale.map(|s| s.masked_select(&kept)).transpose()?;
+        }
+        let mut rows = self.weight.embedding(&indices, None, self.scale_grad_by_freq).map_err(|e| e.within(name))?;
+        if let Some(scale) = scale {
+            rows = rows.mul(&scale.unsqueeze(-1)?)?;
+        }
+        let width = self.weight.shape()[1];
+        let zeros = Tensor::zeros_with([bags, width], (rows.dtype(), rows.device()))?;
+        match self.mode {
+            BagMode::Sum => zeros.index_add(0, &owner, &rows, 1),
+            BagMode::Mean => {
+                let counts = owner.bincount(None, bags)?.clamp_min(1)?.to_dtype(rows.dtype())?;
+                zeros.index_add(0, &owner, &rows, 1)?.div(&counts.unsqueeze(-1)?)
+            }
+            BagMode::Max => {
+                let owner = owner.unsqueeze(-1)?.expand([owner.numel(), width])?.contiguous()?;
+                zeros.scatter_reduce(0, &owner, &rows, ScatterReduce::Amax, false)
+            }
+        }
+    }
+
+    /// Where the bags begin in the flat indices, and the end of the last.
+    fn bounds(&self, name: &str, indices: &Tensor, offsets: Option<&Tensor>) -> Result<Vec<usize>> {
+        let total = indices.numel();
+        match (indices.shape(), offsets) {
+            (&[bags, length], None) => {
+                let mut bounds = Vec::new();
+                // Bags without indices cost no memory but their bounds.
+                bounds
+                    .try_reserve_exact(bags.saturating_add(1))
+                    .map_err(|_| Error::out_of_memory(format!("{name}: no memory for {bags} bags")))?;
+                bounds.extend((0..=bags).map(|i| i * length));
+                Ok(bounds)
+            }
+            ([_], Some(offsets)) if offsets.rank() == 1 => {
+                let given = offsets.to_dtype(DType::I64)?.to_vec::<i64>()?;
+                let mut bounds = Vec::with_capacity(given.len() + 1);
+                for offset in given {
+                    let next =
+                        usize::try_from(offset).ok().filter(|&o| o <= total && o >= *bounds.last().unwrap_or(&0));
+                    bounds.push(next.ok_or_else(|| {
+                        Error::value(format!(
+                            "{name}: offsets must not decrease and lie within the {total} indices, but {offset} is among them"
+                        ))
+                    })?);
+                }
+                if self.include_last_offset {
+                    if bounds.last() != Some(&total) {
+                        return Err(Error::value(format!(
+                            "{name}: with include_last_offset the last offset must be the number of indices, {total}"
+                        )));
+                    }
+                } else {
+                    bounds.push(total);
+                }
+                if bounds[0] != 0 {
+                    return Err(Error::value(format!("{name}: offsets must begin with 0, the first bag")));
+                }
+                Ok(bounds)
+            }
+            (shape, offsets) => Err(Error::shape(format!(
+                "{name}: takes indices [bags, length] alone, or indices in one dimension with offsets in one dimension, got indices of shape \
+                 {shape:?} and offsets of shape {:?}",
+                offsets.map(|o| o.shape().to_vec())
+            ))),
+        }
+    }
+
+    fn settings(&self) -> String {
+        let mut text = self.weight.shape().iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
+        if let Some(max_norm) = self.max_norm {
+            text += &format!(", max_norm={}", float(max_norm));
+        }
+        if self.norm_type != 2.0 {
+            text += &format!(", norm_type={}", float(self.norm_type));
+        }
+        if self.scale_grad_by_freq {
+            text += &format!(", scale_grad_by_freq={}", boolean(true));
+        }
+        let mode = match self.mode {
+            BagMode::Sum => "sum",
+            BagMode::Mean => "mean",
+            BagMode::Max => "max",
+        };
+        text += &format!(", mode='{mode}'");
+        if let Some(row) = self.padding_idx {
+            text += &format!(", padding_idx={row}");
+        }
+        text
+    }
+}
+
+factory_options!(EmbeddingBagBuilder);
+
+impl EmbeddingBagBuilder {
+    fn of(table: Table, freeze: bool) -> Self {
+        Self {
+            table,
+            mode: BagMode::Mean,
+            padding_idx: None,
+            freeze,
+            max_norm: None,
+            norm_type: 2.0,
+            scale_grad_by_freq: false,
+            include_last_offset: false,
+            sparse: false,
+            options: Options::default(),
+        }
+    }
+
+    /// What becomes of the vectors of a bag; their mean unless set.
+    pub fn mode(mut self, mode: BagMode) -> Self {
+        self.mode = mode;
+        self
+    }
+
+    /// An index that counts for nothing; counted from the end if negative.
+    pub fn padding_idx(mut self, padding_idx: isize) -> Self {
+        self.padding_idx = Some(padding_idx);
+        self
+    }
+
+    /// Whether the table is not learned.
+    pub fn freeze(mut self, freeze: bool) -> Self {
+        self.freeze = freeze;
+        self
+    }
+
+    /// The largest norm of a row: longer ones are scaled down, in place, as they are looked up.
+    pub fn max_norm(mut self, max_norm: f64) -> Self {
+        self.max_norm = Some(max_norm);
+        self
+    }
+
+    /// The `p` of the norm for [`EmbeddingBagBuilder::max_norm`]; 2 unless set.
+    pub fn norm_type(mut self, norm_type: f64) -> Self {
+        self.norm_type = norm_type;
+        self
+    }
+
+    /// Whether a row's gradient is divided by how often it was looked up; not unless set, and not for maxima.
+    pub fn scale_grad_by_freq(mut self, scale_grad_by_freq: bool) -> Self {
+        self.scale_grad_by_freq = scale_grad_by_freq;
+        self
+    }
+
+    /// Whether the last offset is the end of the last bag, not the beginning of another; not unless set.
+    pub fn include_last_offset(mut self, include_last_offset: bool) -> Self {
+        self.include_last_offset = include_last_offset;
+        self
+    }
+
+    /// Sparse gradients, which are not supported: [`EmbeddingBagBuilder::build`] says so.
+    pub fn sparse(mut self, sparse: bool) -> Self {
+        self.sparse = sparse;
+        self
+    }
+
+    /// Makes the layer; a new table is standard normal. A given one keeps its dtype and device.
+    pub fn build(self) -> Result<EmbeddingBag> {
+        check_dense("EmbeddingBag", self.sparse)?;
+        if self.scale_grad_by_freq && self.mode == BagMode::Max {
+            return Err(Error::unsupported("EmbeddingBag: scale_grad_by_freq is for the modes sum and mean"));
+        }
+        let (weight, padding_idx) = self.table.build("EmbeddingBag", self.padding_idx, self.freeze, self.options)?;
+        Ok(EmbeddingBag {
+            weight,
+            mode: self.mode,
+            padding_idx,
+            max_norm: self.max_norm,
+            norm_type: self.norm_type,
+            scale_grad_by_freq: self.scale_grad_by_freq,
+            include_last_offset: self.include_last_offset,
+        })
+    }
+}
+
+impl Forward for EmbeddingBag {
+    /// For indices `[bags, length]`; see [`EmbeddingBag::forward_with`] for others.
+    fn forward(&self, indices: &Tensor) -> Result<Tensor> {
+        self.forward_with(indices, None, None)
+    }
+}

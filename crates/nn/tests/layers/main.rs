@@ -1,0 +1,10 @@
+//! Layers, losses, initialisation and the module system.
+
+mod build;
+mod containers;
+mod goldens;
+mod hostile;
+mod init;
+mod modules;
+mod options;
+mod random;

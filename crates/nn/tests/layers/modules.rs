@@ -1,0 +1,328 @@
+//! What the derive makes of structs, and what follows for every module.
+
+use rushlight_core::{DType, Result};
+use rushlight_nn::{
+    BatchNorm1d, Buffer, Conv2d, Dropout, Forward, LayerNorm, Linear, Module, Parameter, ReLU, Sequential, Training,
+    init,
+};
+use rushlight_tensor::Tensor;
+use rushlight_tensor::state::StateDict;
+
+fn names(module: &impl Module) -> Vec<String> {
+    module.state_dict().into_keys().collect()
+}
+
+fn parameter(values: &[f32]) -> Parameter {
+    Parameter::new(&Tensor::new(values).unwrap()).unwrap()
+}
+
+#[derive(Module)]
+struct Kinds {
+    weight: Parameter,
+    table: Buffer,
+    mask: Buffer,
+    layer: Linear,
+    maybe: Option<Linear>,
+    nothing: Option<Parameter>,
+    blocks: Vec<Linear>,
+    pair: [Parameter; 2],
+    nested: Vec<Vec<Linear>>,
+    boxed: Box<dyn Forward>,
+    #[module(rename = "gamma")]
+    scale: Parameter,
+    #[module(skip)]
+    _function: fn() -> u32,
+    _width: usize,
+    _name: String,
+    r#type: Parameter,
+}
+
+fn kinds() -> Result<Kinds> {
+    let linear = || Linear::new(2, 2).bias(false).build();
+    Ok(Kinds {
+        weight: parameter(&[1.0]),
+        table: Buffer::new(Tensor::new([2.0f32])?),
+        mask: Buffer::not_persistent(Tensor::new([3.0f32])?),
+        layer: linear()?,
+        maybe: Some(linear()?),
+        nothing: None,
+        blocks: vec![linear()?, linear()?],
+        pair: [parameter(&[4.0]), parameter(&[5.0])],
+        nested: vec![vec![linear()?], vec![linear()?, linear()?]],
+        boxed: Box::new(linear()?),
+        scale: parameter(&[6.0]),
+        _function: || 1,
+        _width: 3,
+        _name: "kinds".to_owned(),
+        r#type: parameter(&[7.0]),
+    })
+}
+
+#[test]
+fn every_kind_of_field_has_its_name() -> Result<()> {
+    let kinds = kinds()?;
+    let expected = [
+        "weight",
+        "table",
+        "layer.weight",
+        "maybe.weight",
+        "blocks.0.weight",
+        "blocks.1.weight",
+        "pair.0",
+        "pair.1",
+        "nested.0.0.weight",
+        "nested.1.0.weight",
+        "nested.1.1.weight",
+        "boxed.weight",
+        "gamma",
+        "type",
+    ];
+    assert_eq!(names(&kinds), expected);
+    assert_eq!(kinds.named_buffers().into_iter().map(|(name, _)| name).collect::<Vec<_>>(), ["table", "mask"]);
+    assert_eq!(kinds.num_parameters(), 4 * 8 + 5);
+    Ok(())
+}
+
+#[derive(Module)]
+struct Pair<A, B>(A, B)
+where
+    A: Clone;
+
+#[derive(Module)]
+struct Residual<M> {
+    inner: M,
+}
+
+impl<M: Forward> Forward for Residual<M> {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        &self.inner.forward(x)? + x
+    }
+}
+
+#[derive(Module)]
+struct Fixed<const N: usize> {
+    layers: [Linear; N],
+}
+
+#[derive(Module)]
+struct Empty;
+
+#[test]
+fn generic_tuple_and_unit_structs_are_modules() -> Result<()> {
+    let pair = Pair(Linear::new(1, 1).build()?, Residual { inner: LayerNorm::new(2).build()? });
+    assert_eq!(names(&pair), ["0.weight", "0.bias", "1.inner.weight", "1.inner.bias"]);
+    let fixed = Fixed { layers: [Linear::new(1, 1).build()?, Linear::new(1, 1).build()?] };
+    assert_eq!(names(&fixed).len(), 4);
+    assert!(names(&Empty).is_empty());
+    assert_eq!(Empty.repr(), "Empty()");
+    let net = Sequential::from((Residual { inner: ReLU }, Residual { inner: Linear::new(2, 2).build()? }));
+    assert_eq!(net.forward(&Tensor::ones([1, 2])?)?.shape(), [1, 2]);
+    Ok(())
+}
+
+/// Shares one weight between its ends.
+#[derive(Module)]
+struct Tied {
+    embed: Linear,
+    head: Linear,
+}
+
+fn tied() -> Result<Tied> {
+    let embed = Linear::new(3, 3).bias(false).build()?;
+    Ok(Tied { head: embed.clone(), embed })
+}
+
+#[test]
+fn tied_weights_are_one_parameter_with_two_names() -> Result<()> {
+    let net = tied()?;
+    assert_eq!(net.parameters().len(), 1);
+    assert_eq!(net.num_parameters(), 9);
+    assert_eq!(names(&net), ["embed.weight", "head.weight"]);
+    let net = net.to(DType::F64)?;
+    assert_eq!(net.embed.weight.dtype(), DType::F64);
+    assert!(net.embed.weight.is_same(&net.head.weight), "still tied after a conversion");
+    assert_eq!(net.parameters().len(), 1);
+    net.embed.weight.sum()?.backward()?;
+    assert!(net.head.weight.grad().is_some());
+    Ok(())
+}
+
+#[test]
+fn conversions_leave_integers_and_frozen_parameters() -> Result<()> {
+    let norm = BatchNorm1d::new(2).build()?;
+    norm.bias.as_ref().unwrap().tensor().clone().requires_grad_(false)?;
+    let norm = norm.to(DType::BF16)?;
+    let state = norm.state_dict();
+    assert_eq!(state["weight"].dtype(), DType::BF16);
+    assert_eq!(state["num_batches_tracked"].dtype(), DType::I64);
+    let frozen: Vec<bool> = norm.parameters().iter().map(|p| p.requires_grad()).collect();
+    assert_eq!(frozen, [true, false]);
+    // Nothing to convert: the tensors stay the same.
+    let before = norm.weight.as_ref().unwrap().tensor().clone();
+    let norm = norm.to(DType::BF16)?;
+    assert!(norm.weight.as_ref().unwrap().is_same(&before));
+    Ok(())
+}
+
+#[test]
+fn frozen_parameters_get_no_gradient() -> Result<()> {
+    let net = Sequential::from((Linear::new(2, 2).build()?, Linear::new(2, 1).build()?));
+    net.layer::<Linear>("0")?.requires_grad_(false)?;
+    net.forward(&Tensor::ones([1, 2])?)?.sum()?.backward()?;
+    let has: Vec<bool> = net.parameters().iter().map(|p| p.grad().is_some()).collect();
+    assert_eq!(has, [false, false, true, true]);
+    net.zero_grad();
+    assert!(net.parameters().iter().all(|p| p.grad().is_none()));
+    net.requires_grad_(true)?;
+    assert!(net.parameters().iter().all(|p| p.requires_grad()));
+    Ok(())
+}
+
+fn ones_like(state: &StateDict) -> Result<StateDict> {
+    state.iter().map(|(name, t)| Ok((name.clone(), t.ones_like()?))).collect()
+}
+
+#[test]
+fn loading_checks_everything_first_and_then_copies() -> Result<()> {
+    let net = Sequential::from((Linear::new(2, 3).build()?, Linear::new(3, 1).build()?));
+    let before: Vec<Vec<f32>> = net.parameters().iter().map(|p| p.to_vec().unwrap()).collect();
+    let good = ones_like(&net.state_dict())?;
+
+    let mut bad = good.clone();
+    bad.shift_remove("0.bias");
+    bad.insert("2.weight".to_owned(), Tensor::ones([1])?);
+    bad.insert("1.weight".to_owned(), Tensor::ones([2, 3])?);
+    let error = net.load_state_dict(&bad).unwrap_err().to_string();
+    for part in [
+        "load_state_dict for Sequential",
+        "size mismatch for 1.weight: the state dict has shape [2, 3], the module [1, 3]",
+        "unexpected keys: \"2.weight\"",
+        "missing keys: \"0.bias\"",
+    ] {
+        assert!(error.contains(part), "{error}");
+    }
+    assert!(net.load_state_dict_partial(&bad).unwrap_err().to_string().contains("size mismatch for 1.weight"));
+    let after: Vec<Vec<f32>> = net.parameters().iter().map(|p| p.to_vec().unwrap()).collect();
+    assert_eq!(before, after, "nothing changes when it does not fit");
+
+    bad.insert("1.weight".to_owned(), Tensor::ones([1, 3])?);
+    let report = net.load_state_dict_partial(&bad)?;
+    assert_eq!((report.missing_keys, report.unexpected_keys), (vec!["0.bias".to_owned()], vec!["2.weight".to_owned()]));
+    assert_eq!(net.layer::<Linear>("0")?.weight.sum()?.item::<f32>()?, 6.0);
+    assert_eq!(net.layer::<Linear>("0")?.bias.as_ref().unwrap().to_vec::<f32>()?, before[1]);
+
+    // Other dtypes are converted, and the parameters stay the same tensors.
+    let weight = net.layer::<Linear>("0")?.weight.tensor().clone();
+    let doubles = good.iter().map(|(name, t)| Ok((name.clone(), t.to_dtype(DType::F64)?))).collect::<Result<_>>()?;
+    net.load_state_dict(&doubles)?;
+    assert!(net.layer::<Linear>("0")?.weight.is_same(&weight) && weight.requires_grad() && weight.is_leaf());
+    assert_eq!(weight.dtype(), DType::F32);
+    Ok(())
+}
+
+#[test]
+fn a_state_dict_shares_the_modules_values() -> Result<()> {
+    let layer = Linear::new(2, 2).build()?;
+    let state = layer.state_dict();
+    init::ones_(&layer.weight)?;
+    assert_eq!(state["weight"].to_vec::<f32>()?, [1.0; 4]);
+    assert!(!state["weight"].requires_grad());
+    Ok(())
+}
+
+#[derive(Module)]
+struct Switch {
+    training: Training,
+    inside: Sequential,
+}
+
+#[test]
+fn training_and_evaluation_reach_every_part() -> Result<()> {
+    let dropout = Dropout::new(0.5).build()?;
+    let net = Switch { training: Training::default(), inside: Sequential::from((Sequential::from((dropout,)),)) };
+    let inner = |net: &Switch| net.inside.layer::<Sequential>("0").unwrap().layer::<Dropout>("0").unwrap().training();
+    assert!(net.training.get() && inner(&net));
+    net.eval();
+    assert!(!net.training.get() && !inner(&net));
+    let x = Tensor::ones([64])?;
+    assert!(net.inside.forward(&x)?.equal(&x)?);
+    net.train();
+    assert!(net.training.get() && inner(&net));
+    Ok(())
+}
+
+#[test]
+fn apply_goes_from_the_leaves_up() -> Result<()> {
+    let net = Sequential::from((Linear::new(2, 2).build()?, Sequential::from((ReLU, Linear::new(2, 1).build()?))));
+    let mut seen = Vec::new();
+    let module: &dyn Module = &net;
+    module.apply(&mut |m| {
+        seen.push(m.type_name());
+        m.downcast_ref::<Linear>().map_or(Ok(()), |linear| init::constant_(&linear.weight, 0.5))
+    })?;
+    assert_eq!(seen, ["Linear", "ReLU", "Linear", "Sequential", "Sequential"]);
+    assert_eq!(net.layer::<Linear>("0")?.weight.to_vec::<f32>()?, [0.5; 4]);
+    let found: Vec<String> = module.named_modules().into_iter().map(|(name, _)| name).collect();
+    assert_eq!(found, ["", "0", "1", "1.0", "1.1"]);
+    Ok(())
+}
+
+#[test]
+fn boxes_are_the_modules_they_hold() -> Result<()> {
+    let boxed: Box<dyn Forward> = Box::new(Linear::new(2, 1).build()?);
+    let net = Sequential::from(vec![boxed, Box::new(ReLU)]);
+    assert!(net.layer::<Linear>("0").is_ok());
+    let module: Box<dyn Module> = Box::new(Linear::new(2, 1).build()?);
+    assert!((&module as &dyn Module).downcast_ref::<Linear>().is_some());
+    assert!((&module as &dyn Module).downcast_ref::<ReLU>().is_none());
+    assert_eq!(module.type_name(), "Linear");
+    assert_eq!(net.to(DType::F64)?.parameters()[0].dtype(), DType::F64);
+    Ok(())
+}
+
+#[derive(Module)]
+struct Net {
+    conv: Conv2d,
+    layers: Vec<Linear>,
+    head: Sequential,
+}
+
+#[test]
+fn models_print_as_in_pytorch_and_have_a_table() -> Result<()> {
+    let linear = |i, o| Linear::new(i, o).build();
+    let net = Net {
+        conv: Conv2d::new(1, 4, 3).build()?,
+        layers: vec![linear(2, 2)?, linear(2, 2)?, linear(2, 3)?],
+        head: Sequential::new().append(ReLU).add_module("out", linear(3, 1000)?)?,
+    };
+    let expected = "\
+Net(
+  (conv): Conv2d(1, 4, kernel_size=(3, 3), stride=(1, 1))
+  (layers): ModuleList(
+    (0-1): 2 x Linear(in_features=2, out_features=2, bias=True)
+    (2): Linear(in_features=2, out_features=3, bias=True)
+  )
+  (head): Sequential(
+    (0): ReLU()
+    (out): Linear(in_features=3, out_features=1000, bias=True)
+  )
+)";
+    assert_eq!(net.repr(), expected);
+    net.conv.requires_grad_(false)?;
+    let expected = "\
+Module                   Parameters
+-----------------------------------
+Net                           4,061
+  Conv2d (conv)                  40
+  Linear (layers.0)               6
+  Linear (layers.1)               6
+  Linear (layers.2)               9
+  Sequential (head)           4,000
+    ReLU (0)                      -
+    Linear (out)              4,000
+-----------------------------------
+Trainable parameters: 4,021 of 4,061
+Size with buffers: 0.02 MiB";
+    assert_eq!(net.summary().to_string(), expected);
+    Ok(())
+}

@@ -1,0 +1,59 @@
+//! What every example takes: where to run, with how many threads, from which seed. And how to read options.
+
+// Each example uses what it needs of this.
+#![allow(dead_code)]
+
+use clap::builder::ValueParser;
+use clap::{Arg, ArgMatches, Command, value_parser};
+use rushlight::prelude::*;
+
+/// A command with the options that every example has.
+pub fn command(name: &'static str, about: &'static str, example: &'static str) -> Command {
+    Command::new(name).about(about).after_help(format!("Example: {example}")).args([
+        option("device", "cpu", "Where to train"),
+        option("threads", "0", "Threads to compute with; 0 means all cores").value_parser(value_parser!(usize)),
+        option("seed", "0", "Seed of all random numbers").value_parser(value_parser!(u64)),
+    ])
+}
+
+/// `--name <VALUE>` with a default.
+pub fn option(name: &'static str, default: &'static str, help: &'static str) -> Arg {
+    Arg::new(name).long(name).default_value(default).help(help)
+}
+
+/// [`option`] whose value is a count.
+pub fn count(name: &'static str, default: &'static str, help: &'static str) -> Arg {
+    option(name, default, help).value_parser(value_parser!(usize))
+}
+
+/// [`option`] whose value is a number.
+pub fn number(name: &'static str, default: &'static str, help: &'static str) -> Arg {
+    option(name, default, help).value_parser(value_parser!(f64))
+}
+
+/// `--precision f32|bf16`.
+pub fn precision() -> Arg {
+    option("precision", "f32", "f32, or bf16 for mixed precision").value_parser(ValueParser::from(["f32", "bf16"]))
+}
+
+/// The value of an option that has a default.
+pub fn get<T: Clone + Send + Sync + 'static>(matches: &ArgMatches, name: &str) -> T {
+    matches.get_one::<T>(name).cloned().expect("the option has a default")
+}
+
+/// What [`precision`] says, for `set_autocast`.
+pub fn lower(matches: &ArgMatches) -> Option<DType> {
+    (get::<String>(matches, "precision") == "bf16").then_some(DType::BF16)
+}
+
+/// Sets threads and seed; says at once if the device is not there.
+pub fn prepare(matches: &ArgMatches) -> Result<Device> {
+    match get::<usize>(matches, "threads") {
+        0 => {}
+        threads => rushlight::set_num_threads(threads),
+    }
+    manual_seed(get(matches, "seed"));
+    let device: Device = get::<String>(matches, "device").parse()?;
+    Tensor::zeros_with([1], device)?;
+    Ok(device)
+}

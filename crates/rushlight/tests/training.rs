@@ -1,0 +1,151 @@
+//! Fifty steps of each example program against PyTorch's losses, from weights and batches that a hash makes alike in both.
+
+use rushlight::nn::models::{Gpt, resnet18_cifar};
+use rushlight::prelude::*;
+
+/// Uniform in [-1, 1): the same numbers as `hashed` in tests/goldens/training.py.
+fn hashed(stream: u32, shape: &[usize]) -> Result<Tensor> {
+    let values: Vec<f32> = (0..shape.iter().product::<usize>() as u32)
+        .map(|i| {
+            let mut h = i.wrapping_mul(2_654_435_761).wrapping_add(stream.wrapping_mul(40_503).wrapping_add(12_345));
+            h ^= h >> 16;
+            h = h.wrapping_mul(0x85EB_CA6B);
+            h ^= h >> 13;
+            h = h.wrapping_mul(0xC2B2_AE35);
+            h ^= h >> 16;
+            (f64::from(h >> 8) / f64::from(1 << 23) - 1.0) as f32
+        })
+        .collect();
+    Tensor::from_slice(&values, shape)
+}
+
+/// Uniform in [0, 1).
+fn positive(stream: u32, shape: &[usize]) -> Result<Tensor> {
+    hashed(stream, shape)?.add(1.0)?.div(2.0)
+}
+
+fn tokens(stream: u32, shape: &[usize], count: i64) -> Result<Tensor> {
+    let unit = hashed(stream, shape)?.to_dtype(DType::F64)?.add(1.0)?.div(2.0)?;
+    unit.mul(count as f64)?.to_dtype(DType::I64)?.clamp_max(count - 1)
+}
+
+/// Weights from the hash, in the order of the state dict.
+fn fill(model: &dyn Module) -> Result<()> {
+    for (i, (name, p)) in model.named_parameters().into_iter().enumerate() {
+        let u = hashed(1000 + i as u32, p.shape())?;
+        let values = if p.rank() >= 2 {
+            let fan_in: usize = p.shape()[1..].iter().product();
+            let gain = if name.contains("wte") || name.contains("wpe") { 0.1 } else { 0.5 };
+            u.mul((3.0 / fan_in as f64).sqrt())?.mul(gain)?
+        } else if name.ends_with("weight") {
+            u.mul(0.1)?.add(1.0)?
+        } else {
+            u.mul(0.1)?
+        };
+        no_grad(|| p.copy_(&values).map(|_| ()))?;
+    }
+    Ok(())
+}
+
+/// Trains for as many steps as PyTorch did, and compares the losses.
+fn compare(
+    name: &str,
+    model: &dyn Module,
+    optimizer: &mut dyn Optimizer,
+    mut loss_of: impl FnMut(usize) -> Result<Tensor>,
+) -> Result<()> {
+    let text = include_str!("../../../tests/goldens/data/training.json");
+    let answers: serde_json::Value = serde_json::from_str(text).unwrap();
+    for (step, expected) in answers[name].as_array().unwrap().iter().enumerate() {
+        optimizer.zero_grad();
+        let loss = loss_of(step)?;
+        loss.backward()?;
+        if name == "chargpt" {
+            clip_grad_norm_(model.parameters(), 1.0)?;
+        }
+        optimizer.step()?;
+        let (got, expected) = (loss.item::<f64>()?, expected.as_f64().unwrap());
+        assert!((got - expected).abs() <= 1e-4 * expected.abs(), "{name}, step {step}: {got}, PyTorch {expected}");
+    }
+    Ok(())
+}
+
+#[test]
+fn transformer() -> Result<()> {
+    let model = Transformer::new()
+        .d_model(32)
+        .nhead(4)
+        .num_encoder_layers(2)
+        .num_decoder_layers(2)
+        .dim_feedforward(64)
+        .dropout(0.0)
+        .batch_first(true)
+        .build()?;
+    fill(&model)?;
+    let (src, tgt) = (positive(1, &[8, 1, 32])?, positive(2, &[8, 5, 32])?);
+    let mut optimizer = Adam::new(model.parameters()).lr(1e-3).build()?;
+    compare("transformer", &model, &mut optimizer, |_| model.forward(&src, &tgt)?.cross_entropy(&tgt))
+}
+
+/// The tutorial's network for CIFAR-10.
+#[derive(Module)]
+struct Net {
+    conv1: Conv2d,
+    conv2: Conv2d,
+    fc1: Linear,
+    fc2: Linear,
+    fc3: Linear,
+}
+
+impl Forward for Net {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let x = self.conv1.forward(x)?.relu()?.max_pool2d(2)?;
+        let x = self.conv2.forward(&x)?.relu()?.max_pool2d(2)?.flatten(1, -1)?;
+        self.fc3.forward(&self.fc2.forward(&self.fc1.forward(&x)?.relu()?)?.relu()?)
+    }
+}
+
+fn images(name: &str, model: &dyn Forward, batch: usize, lr: f64) -> Result<()> {
+    fill(model)?;
+    let (x, y) = (hashed(1, &[batch, 3, 32, 32])?, tokens(2, &[batch], 10)?);
+    let mut optimizer = Sgd::new(model.parameters()).lr(lr).momentum(0.9).build()?;
+    compare(name, model, &mut optimizer, |_| model.forward(&x)?.cross_entropy(&y))
+}
+
+#[test]
+fn cifar10_cnn() -> Result<()> {
+    let net = Net {
+        conv1: Conv2d::new(3, 6, 5).build()?,
+        conv2: Conv2d::new(6, 16, 5).build()?,
+        fc1: Linear::new(400, 120).build()?,
+        fc2: Linear::new(120, 84).build()?,
+        fc3: Linear::new(84, 10).build()?,
+    };
+    images("cifar10_cnn", &net, 16, 1e-2)
+}
+
+#[test]
+fn cifar10_resnet18() -> Result<()> {
+    images("cifar10_resnet18", &resnet18_cifar(10)?, 4, 1e-5)
+}
+
+#[test]
+fn snapshot() -> Result<()> {
+    let model = Linear::new(20, 1).build()?;
+    fill(&model)?;
+    let (x, y) = (positive(1, &[32, 20])?, positive(2, &[32, 1])?);
+    let mut optimizer = Sgd::new(model.parameters()).lr(1e-3).build()?;
+    compare("snapshot", &model, &mut optimizer, |_| model.forward(&x)?.mse_loss(&y, Reduction::Mean))
+}
+
+#[test]
+fn chargpt() -> Result<()> {
+    let model = Gpt::new(65).n_layer(2).n_head(2).n_embd(32).block_size(16).build()?;
+    fill(&model)?;
+    let mut optimizer = AdamW::new(model.parameters()).lr(3e-3).weight_decay(0.1).betas((0.9, 0.95)).build()?;
+    compare("chargpt", &model, &mut optimizer, |step| {
+        let x = tokens(10 + step as u32 % 5, &[4, 17], 65)?;
+        let logits = model.forward(&x.narrow(1, 0, 16)?)?.flatten(0, 1)?;
+        logits.cross_entropy(&x.narrow(1, 1, 16)?.reshape([64])?)
+    })
+}

@@ -1,0 +1,173 @@
+//! Comparison, logic and choice element by element: names and arguments over rows of the op table.
+
+use super::pointwise::{pointwise, select};
+use crate::Tensor;
+use crate::arg::Arg;
+use rushlight_core::{DType, Error, Pointwise, Result};
+
+macro_rules! compare {
+    ($($(#[$doc:meta])* $name:ident $op:ident;)*) => {
+        impl Tensor {$(
+            $(#[$doc])*
+            pub fn $name<'a>(&self, other: impl Into<Arg<'a>>) -> Result<Tensor> {
+                pointwise(Pointwise::$op, &[Arg::Tensor(self), other.into()], &[])
+            }
+        )*}
+    };
+}
+
+compare! {
+    /// Where equal.
+    eq Eq;
+    /// Where not equal.
+    ne Ne;
+    /// Where less.
+    lt Lt;
+    /// Where less or equal.
+    le Le;
+    /// Where greater.
+    gt Gt;
+    /// Where greater or equal.
+    ge Ge;
+}
+
+macro_rules! tests {
+    ($($(#[$doc:meta])* $name:ident $op:ident;)*) => {
+        impl Tensor {$(
+            $(#[$doc])*
+            pub fn $name(&self) -> Result<Tensor> {
+                pointwise(Pointwise::$op, &[Arg::Tensor(self)], &[])
+            }
+        )*}
+    };
+}
+
+tests! {
+    /// Where not a number.
+    isnan Isnan;
+    /// Where infinite.
+    isinf Isinf;
+    /// Where neither infinite nor NaN.
+    isfinite Isfinite;
+    /// Where the sign bit is set.
+    signbit Signbit;
+}
+
+impl Tensor {
+    /// Where `|self - other| <= atol + rtol * |other|`; PyTorch's defaults are `rtol` 1e-5 and `atol` 1e-8.
+    pub fn isclose(&self, other: &Tensor, rtol: f64, atol: f64, equal_nan: bool) -> Result<Tensor> {
+        if self.dtype() != other.dtype() {
+            return Err(Error::dtype(format!("isclose: {} did not match {}", self.dtype(), other.dtype())));
+        }
+        crate::autograd::no_grad(|| {
+            let equal = self.eq(other)?;
+            let (a, b) = if self.dtype() == DType::Bool {
+                (self.to_dtype(DType::U8)?, other.to_dtype(DType::U8)?)
+            } else {
+                (self.clone(), other.clone())
+            };
+            let distance = a.to_dtype(DType::F64)?.sub(&b.to_dtype(DType::F64)?)?.abs()?;
+            let allowed = b.to_dtype(DType::F64)?.abs()?.mul(rtol)?.add(atol)?;
+            let near = distance.isfinite()?.bitwise_and(&distance.le(&allowed)?)?;
+            let close = equal.bitwise_or(&near)?;
+            if equal_nan { close.bitwise_or(&self.isnan()?.bitwise_and(&other.isnan()?)?) } else { Ok(close) }
+        })
+    }
+
+    /// Whether all elements are close; see [`Tensor::isclose`].
+    pub fn allclose(&self, other: &Tensor, rtol: f64, atol: f64) -> Result<bool> {
+        self.isclose(other, rtol, atol, false)?.all()?.item()
+    }
+
+    /// Whether both have the same shape and elements.
+    pub fn equal(&self, other: &Tensor) -> Result<bool> {
+        if self.shape() != other.shape() {
+            return Ok(false);
+        }
+        crate::autograd::no_grad(|| self.eq(other)?.all()?.item())
+    }
+
+    fn truth(&self) -> Result<Tensor> {
+        if self.dtype() == DType::Bool { Ok(self.clone()) } else { self.ne(0) }
+    }
+
+    /// Where zero (or false).
+    pub fn logical_not(&self) -> Result<Tensor> {
+        self.eq(0)
+    }
+
+    /// Where both are non-zero.
+    pub fn logical_and(&self, other: &Tensor) -> Result<Tensor> {
+        self.truth()?.bitwise_and(&other.truth()?)
+    }
+
+    /// Where either is non-zero.
+    pub fn logical_or(&self, other: &Tensor) -> Result<Tensor> {
+        self.truth()?.bitwise_or(&other.truth()?)
+    }
+
+    /// Where exactly one is non-zero.
+    pub fn logical_xor(&self, other: &Tensor) -> Result<Tensor> {
+        self.truth()?.bitwise_xor(&other.truth()?)
+    }
+
+    /// All bits flipped; logical not for bool.
+    pub fn bitwise_not(&self) -> Result<Tensor> {
+        if self.dtype() == DType::Bool { self.logical_not() } else { self.bitwise_xor(-1) }
+    }
+
+    /// `self` where the condition holds, else `other`. The condition may be any tensor that broadcasts; see also [`where_`].
+    ///
+    /// [`where_`]: crate::where_
+    pub fn where_self<'a>(&self, condition: &Tensor, other: impl Into<Arg<'a>>) -> Result<Tensor> {
+        select(condition, Arg::Tensor(self), other.into())
+    }
+
+    /// `value` where the mask holds, else `self`.
+    pub fn masked_fill<'a>(&self, mask: &Tensor, value: impl Into<Arg<'a>>) -> Result<Tensor> {
+        let value = value.into();
+        let out = match value {
+            Arg::Tensor(t) if t.rank() > 0 => {
+                return Err(Error::shape(format!(
+                    "masked_fill: only supports a 0-dimensional value tensor, but got a tensor with shape {:?}",
+                    t.shape()
+                )));
+            }
+            _ if value.dtype().category() > self.dtype().category() => {
+                return Err(Error::dtype(format!(
+                    "masked_fill: value of type {} cannot be converted to {} without loss",
+                    value.dtype(),
+                    self.dtype()
+                )));
+            }
+            Arg::Tensor(t) => select(mask, Arg::Tensor(&t.to_dtype(self.dtype())?), Arg::Tensor(self))?,
+            Arg::Scalar(_) => select(mask, value, Arg::Tensor(self))?,
+        };
+        out.to_dtype(self.dtype())
+    }
+
+    /// [`Tensor::masked_fill`] in place.
+    pub fn masked_fill_<'a>(&self, mask: &Tensor, value: impl Into<Arg<'a>>) -> Result<&Tensor> {
+        let filled = self.masked_fill(mask, value)?;
+        if filled.shape() != self.shape() {
+            return Err(Error::shape(format!(
+                "masked_fill_: mask {:?} is larger than the tensor {:?}",
+                mask.shape(),
+                self.shape()
+            )));
+        }
+        self.copy_(&filled)
+    }
+}
+
+/// `a` where the condition holds, else `b`; all broadcast. PyTorch's `torch.where`.
+///
+/// ```
+/// # use rushlight_tensor::{Tensor, where_};
+/// let x = Tensor::new([-1.0f32, 2.0])?;
+/// assert_eq!(where_(&x.gt(0)?, &x, 0.0)?.to_vec::<f32>()?, [0.0, 2.0]);
+/// # Ok::<(), rushlight_core::Error>(())
+/// ```
+pub fn where_<'a>(condition: &Tensor, a: impl Into<Arg<'a>>, b: impl Into<Arg<'a>>) -> Result<Tensor> {
+    select(condition, a.into(), b.into())
+}
