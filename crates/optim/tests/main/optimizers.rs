@@ -63,7 +63,8 @@ impl Case {
 
     fn set_grads(&self, step: usize) {
         for (i, (p, g)) in self.params.iter().zip(&self.grads).enumerate() {
-            let grad = if i == 2 && step.is_multiple_of(2) { None } else { Some(g.select(0, step as isize - 1).unwrap()) };
+            let grad =
+                if i == 2 && step.is_multiple_of(2) { None } else { Some(g.select(0, step as isize - 1).unwrap()) };
             p.set_grad(grad).unwrap();
         }
     }
