@@ -1,15 +1,17 @@
 """PyTorch's answers for the optimizers, schedules, gradient scaler, clipping and weight averages of crates/optim.
 
-Run with a Python that has torch and safetensors; writes data/optim.
+    python tests/goldens/optim.py            writes data/optim
+    python tests/goldens/optim.py --check    compares
 """
 
 import json
 import math
 import pathlib
+import sys
 import warnings
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 warnings.simplefilter("ignore")
 torch.set_num_threads(1)
@@ -265,5 +267,21 @@ for step in range(6):
     rows.append([averaged.module.weight[0, 0].item(), averaged.module.bias[0].item()])
 report["ema"] = {"rows": rows, "keys": list(averaged.state_dict().keys()), "n_averaged": averaged.n_averaged.item()}
 
-save_file({k: v.contiguous() for k, v in tensors.items()}, DATA / "tensors.safetensors")
-(DATA / "report.json").write_text(json.dumps(report, indent=None, separators=(",", ":")).replace('},{"name"', '},\n{"name"') + "\n")
+tensors = {k: v.contiguous() for k, v in tensors.items()}
+text = json.dumps(report, indent=None, separators=(",", ":")).replace('},{"name"', '},\n{"name"') + "\n"
+if "--check" not in sys.argv:
+    save_file(tensors, DATA / "tensors.safetensors")
+    (DATA / "report.json").write_text(text)
+else:
+    def alike(a, b):
+        """Equal, numbers to within what another machine's arithmetic may change."""
+        if isinstance(a, dict):
+            return a.keys() == b.keys() and all(alike(a[k], b[k]) for k in a)
+        if isinstance(a, list):
+            return len(a) == len(b) and all(map(alike, a, b))
+        return math.isclose(a, b, rel_tol=1e-5, abs_tol=1e-7) if isinstance(a, float) and isinstance(b, float) else a == b
+
+    committed = load_file(DATA / "tensors.safetensors")
+    same = committed.keys() == tensors.keys() and all(torch.allclose(v, tensors[k], rtol=1e-5, atol=1e-7) for k, v in committed.items())
+    if not same or not alike(json.loads((DATA / "report.json").read_text()), json.loads(text)):
+        sys.exit("the optimizers' goldens differ from what this PyTorch gives")
