@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Writes PyTorch's answers for the layers and losses of the nn crate.
 
-data/nn.safetensors: for every case, its state dict, inputs, outputs, gradients and changed buffers; `cases` in its metadata says which
-layer, which options, and how PyTorch prints it. data/nn_init.json: statistics of PyTorch's initial values.
+data/nn/layers.safetensors: for every case, its state dict, inputs, outputs, gradients and changed buffers; `cases` in its metadata says which
+layer, which options, and how PyTorch prints it. data/nn/init.json: statistics of PyTorch's initial values.
 
 Example:
     python tests/goldens/nn.py            # write both files
@@ -367,7 +367,7 @@ def main():
     for family in (linear, convolutions, pooling, norms, embeddings, activations, shapes, losses):
         family(cases)
     statistics = initial_statistics()
-    path, init = DATA / "nn.safetensors", DATA / "nn_init.json"
+    path, init = DATA / "nn" / "layers.safetensors", DATA / "nn" / "init.json"
     if args.check:
         problems = differences(cases, path)
         if not init.exists() or init.read_text() != statistics:

@@ -1,6 +1,6 @@
 """PyTorch's answers for attention, transformers, recurrent layers, packed sequences and the CTC loss.
 
-    python tests/goldens/nn_sequence.py            # regenerate data/nn_sequence
+    python tests/goldens/nn_sequence.py            # regenerate data/nn/sequence
     python tests/goldens/nn_sequence.py --check    # compare with the committed data; exit 1 on a difference
 
 Each file's `__metadata__` has one entry, `cases`: a JSON array. A case of a module is `{"id", "module", "config", "parameters", "state", "args",
@@ -20,7 +20,7 @@ from torch import nn
 from torch.nn.utils import rnn as rnn_utils
 
 f32, f64 = torch.float32, torch.float64
-FOLDER = Path(__file__).parent / "data" / "nn_sequence"
+FOLDER = Path(__file__).parent / "data" / "nn" / "sequence"
 
 
 class Family:

@@ -10,7 +10,7 @@ use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-const GOLDENS: &[u8] = include_bytes!("../../../../tests/goldens/data/nn.safetensors");
+const GOLDENS: &[u8] = include_bytes!("../../../../tests/goldens/data/nn/layers.safetensors");
 
 struct Goldens(BTreeMap<String, Tensor>);
 

@@ -9,7 +9,7 @@ use rushlight_tensor::Tensor;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-const GOLDENS: &str = include_str!("../../../../tests/goldens/data/nn_init.json");
+const GOLDENS: &str = include_str!("../../../../tests/goldens/data/nn/init.json");
 
 fn goldens() -> Value {
     serde_json::from_str(GOLDENS).unwrap()

@@ -1,4 +1,4 @@
-//! Reads `tests/goldens/data/nn_sequence` and compares modules with it; `tests/goldens/nn_sequence.py` says what is in there.
+//! Reads `tests/goldens/data/nn/sequence` and compares modules with it; `tests/goldens/nn_sequence.py` says what is in there.
 
 use rushlight_core::DType;
 use rushlight_nn::Module;
@@ -15,7 +15,7 @@ pub struct Goldens {
 
 impl Goldens {
     pub fn read(family: &str) -> Self {
-        let path = format!("{}/../../tests/goldens/data/nn_sequence/{family}.safetensors", env!("CARGO_MANIFEST_DIR"));
+        let path = format!("{}/../../tests/goldens/data/nn/sequence/{family}.safetensors", env!("CARGO_MANIFEST_DIR"));
         let bytes = std::fs::read(path).expect("the golden file");
         let file = SafeTensors::deserialize(&bytes).expect("a safetensors file");
         let (_, header) = SafeTensors::read_metadata(&bytes).expect("its header");
