@@ -23,7 +23,7 @@ fn arguments() -> ArgMatches {
         .arg(count("epochs", "5", "Passes over the data"))
         .arg(count("batch-size", "128", "Images of a batch"))
         .arg(count("workers", "1", "Threads that prepare batches ahead"))
-        .arg(number("lr", "0.05", "Learning rate at the beginning"))
+        .arg(number("lr", "0.02", "Learning rate at the beginning"))
         .arg(machine::precision())
         .get_matches()
 }

@@ -256,7 +256,10 @@ fn the_files_are_dictionaries_that_others_read() -> Result<()> {
     let state = rushlight_io::load(&checkpoints.list()?[0])?;
     let dict: &Dict = state.as_dict()?;
     assert_eq!(dict.len(), 5);
-    assert_eq!((state.get("epoch")?.as_int()?, state.get("step")?.as_int()?, state.get("number")?.as_int()?), (2, 5, 4));
+    assert_eq!(
+        (state.get("epoch")?.as_int()?, state.get("step")?.as_int()?, state.get("number")?.as_int()?),
+        (2, 5, 4)
+    );
     std::fs::remove_dir_all(directory)?;
     Ok(())
 }

@@ -25,7 +25,7 @@ fn arguments() -> ArgMatches {
         .arg(count("n-embd", "128", "Size of a character's vector"))
         .arg(count("block-size", "64", "Characters the model looks back"))
         .arg(count("batch-size", "32", "Sequences of a batch"))
-        .arg(count("max-epochs", "5", "Passes over the text"))
+        .arg(count("max-epochs", "7", "Passes over the text"))
         .arg(number("learning-rate", "0.002", "Highest learning rate"))
         .arg(number("dropout", "0", "Probability of dropping while training"))
         .arg(machine::precision())
