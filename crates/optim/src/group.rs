@@ -93,7 +93,6 @@ impl<A: Options> Builder<A> {
 
 impl<A: Algorithm> GroupOptimizer<A> {
     /// One group of parameters.
-    #[allow(clippy::new_ret_no_self)]
     pub fn new(params: impl IntoIterator<Item = Tensor>) -> Builder<A> {
         Builder::new(vec![ParamGroup::new(params)])
     }

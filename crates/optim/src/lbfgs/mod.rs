@@ -114,7 +114,6 @@ fn largest(a: &Tensor) -> Result<f64> {
 
 impl Lbfgs {
     /// All parameters as one vector.
-    #[allow(clippy::new_ret_no_self)]
     pub fn new(params: impl IntoIterator<Item = Tensor>) -> Builder<LbfgsOptions> {
         Builder::new(vec![ParamGroup::new(params)])
     }

@@ -126,7 +126,6 @@ struct Phase {
 
 impl Scheduler<OneCycleLROptions> {
     /// A cycle of `total_steps` steps (`epochs * steps_per_epoch`) with the highest rate `max_lr`, for all groups or for each.
-    #[allow(clippy::new_ret_no_self)]
     pub fn new(max_lr: impl Into<PerGroup>, total_steps: usize) -> Plan<OneCycleLROptions> {
         Plan(OneCycleLROptions {
             max_lr: max_lr.into(),
@@ -373,7 +372,6 @@ struct Cycle {
 
 impl Scheduler<CyclicLROptions> {
     /// Cycles between `base_lr` and `max_lr`, for all groups or for each.
-    #[allow(clippy::new_ret_no_self)]
     pub fn new(base_lr: impl Into<PerGroup>, max_lr: impl Into<PerGroup>) -> Plan<CyclicLROptions> {
         Plan(CyclicLROptions {
             base_lr: base_lr.into(),

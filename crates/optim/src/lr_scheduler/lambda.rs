@@ -59,7 +59,6 @@ macro_rules! by_lambda {
 
         impl Scheduler<$options> {
             /// One function for all groups.
-            #[allow(clippy::new_ret_no_self)]
             pub fn new(lr_lambda: impl Fn(usize) -> f64 + Send + 'static) -> Plan<$options> {
                 Plan($options { lambdas: Lambdas::Shared(Box::new(lr_lambda)), groups: 0 })
             }

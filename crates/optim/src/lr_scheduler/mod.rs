@@ -260,7 +260,7 @@ macro_rules! schedule {
 
         impl $crate::lr_scheduler::Scheduler<$options> {
             /// The schedule's options, to be followed by [`build`]($crate::lr_scheduler::Plan::build).
-            #[allow(clippy::new_ret_no_self, clippy::new_without_default)]
+            #[allow(clippy::new_without_default)]
             pub fn new($($need: $arg)?) -> $crate::lr_scheduler::Plan<$options> {
                 $crate::lr_scheduler::Plan($options {
                     $($need: <$need_type>::from($need),)?

@@ -151,7 +151,6 @@ impl ReduceLROnPlateauBuilder {
 
 impl ReduceLROnPlateau {
     /// The schedule's options, to be followed by [`build`](ReduceLROnPlateauBuilder::build).
-    #[allow(clippy::new_ret_no_self)]
     pub fn new() -> ReduceLROnPlateauBuilder {
         ReduceLROnPlateauBuilder {
             mode: PlateauMode::Min,
