@@ -30,6 +30,7 @@ pub enum Key {
 /// let state = Value::from(state);
 /// assert_eq!(state.get("epoch")?.as_int()?, 3);
 /// assert!(state.get("step").unwrap_err().to_string().contains("no entry 'step'"));
+/// assert_eq!(format!("{:?}", Value::Tuple(vec![1.into()])), "(1,)");
 /// # Ok::<(), rushlight_core::Error>(())
 /// ```
 #[derive(Clone)]
@@ -190,11 +191,12 @@ impl fmt::Debug for Value {
             Value::Tensor(t) => write!(f, "Tensor({} {:?})", t.dtype(), t.shape()),
             Value::List(items) => f.debug_list().entries(items).finish(),
             Value::Tuple(items) => {
-                let mut tuple = f.debug_tuple("");
-                items.iter().for_each(|i| {
-                    tuple.field(i);
-                });
-                tuple.finish()
+                // `debug_tuple` writes nothing at all for an empty one.
+                f.write_str("(")?;
+                for (i, item) in items.iter().enumerate() {
+                    write!(f, "{}{item:?}", if i > 0 { ", " } else { "" })?;
+                }
+                f.write_str(if items.len() == 1 { ",)" } else { ")" })
             }
             Value::Dict(d) => f.debug_map().entries(d).finish(),
         }

@@ -160,9 +160,12 @@ impl Checkpoints {
             };
             let within = |e: Error| e.within(&format!("restore '{}'", path.display()));
             let number = |v: &Value, key: &str| -> Result<u64> { Ok(v.get(key)?.as_int()? as u64) };
-            let position = Position { epoch: number(&state, "epoch")?, step: number(&state, "step")? };
-            let random = state.get("random").map_err(within)?;
-            let random = Philox { seed: number(random, "seed")?, offset: number(random, "offset")? };
+            let (position, random) = (|| {
+                let random = state.get("random")?;
+                let random = Philox { seed: number(random, "seed")?, offset: number(random, "offset")? };
+                Ok((Position { epoch: number(&state, "epoch")?, step: number(&state, "step")? }, random))
+            })()
+            .map_err(within)?;
             for (name, part) in parts.iter_mut() {
                 let saved = state.get(*name).map_err(within)?;
                 part.load_state(saved).map_err(|e| within(e.within(&format!("part '{name}'"))))?;
