@@ -32,7 +32,7 @@ pub struct Restored {
     pub position: Position,
     /// The file it came from.
     pub path: PathBuf,
-    /// Newer files that were damaged, and what was wrong with them.
+    /// Newer files that were damaged, and what was wrong with them. They are kept under the same name with `.damaged` after it.
     pub skipped: Vec<(PathBuf, Error)>,
 }
 
@@ -171,6 +171,12 @@ impl Checkpoints {
                 part.load_state(saved).map_err(|e| within(e.within(&format!("part '{name}'"))))?;
             }
             default_generator().set_state(random);
+            // Later checkpoints of this run have lower numbers than the damaged ones: those must not be taken for the newest.
+            for (damaged, _) in &skipped {
+                set_aside(damaged)?;
+            }
+            // A run killed after writing its last checkpoint had no time to.
+            prune(&self.directory, self.keep)?;
             return Ok(Some(Restored { position, path, skipped }));
         }
         if skipped.is_empty() {
@@ -243,6 +249,13 @@ fn list(directory: &Path) -> Result<Vec<PathBuf>> {
     }
     found.sort();
     Ok(found.into_iter().map(|(_, path)| path).collect())
+}
+
+/// Gives a damaged file a name that is never read.
+fn set_aside(path: &Path) -> Result<()> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".damaged");
+    std::fs::rename(path, name).map_err(|e| Error::io(format!("cannot set '{}' aside: {e}", path.display())))
 }
 
 /// Removes all but the newest `keep`.

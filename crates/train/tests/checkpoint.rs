@@ -191,10 +191,15 @@ fn damaged_files_are_passed_over_and_reported() -> Result<()> {
     let restored = checkpoints.restore(&mut [("number", &mut number)])?.unwrap();
     assert_eq!((number.0, restored.position.step, restored.skipped.len()), (10, 1, 2));
     assert_eq!(restored.path, files[0]);
+    // The damaged ones are out of the way: what the run saves next is the newest.
+    assert!(directory.join("checkpoint-000000000003.pt.damaged").exists());
+    let mut one = Checkpoints::new(&directory).keep(1).build()?;
+    one.save(Position { epoch: 0, step: 2 }, &[("number", &Number(20))])?;
+    assert_eq!(one.restore(&mut [("number", &mut number)])?.unwrap().position.step, 2);
     // With every file damaged the run must not start over by itself.
-    std::fs::write(&files[0], b"")?;
+    std::fs::write(&files[1], b"")?;
     let message = checkpoints.restore(&mut [("number", &mut number)]).unwrap_err().to_string();
-    assert!(message.contains("every checkpoint") && message.contains("checkpoint-000000000003.pt"), "{message}");
+    assert!(message.contains("every checkpoint") && message.contains("checkpoint-000000000002.pt"), "{message}");
     std::fs::remove_dir_all(directory)?;
     Ok(())
 }
