@@ -4,4 +4,4 @@ mod gpt;
 mod resnet;
 
 pub use gpt::{Generate, Gpt, GptBuilder};
-pub use resnet::{BasicBlock, ResNet, resnet18, resnet18_cifar, resnet34};
+pub use resnet::{BasicBlock, ResNet, ResNetBuilder, resnet18, resnet18_cifar, resnet34};

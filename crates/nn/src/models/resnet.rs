@@ -2,7 +2,7 @@
 
 use crate::init::{self, FanMode, Nonlinearity};
 use crate::{BatchNorm2d, Conv2d, Forward, Linear, Module, Sequential};
-use rushlight_core::Result;
+use rushlight_core::{Error, Result};
 use rushlight_tensor::{MaxPool, Tensor};
 
 /// Two 3×3 convolutions around a shortcut.
@@ -58,12 +58,55 @@ pub struct ResNet {
     large_images: bool,
 }
 
+/// The options of a [`ResNet`]; the defaults are torchvision's.
+#[derive(Clone, Debug)]
+pub struct ResNetBuilder {
+    layers: [usize; 4],
+    num_classes: usize,
+    width: usize,
+    large_images: bool,
+}
+
 impl ResNet {
-    fn new(layers: [usize; 4], num_classes: usize, large_images: bool) -> Result<Self> {
+    /// A network with so many blocks in its four stages.
+    pub fn new(layers: [usize; 4]) -> ResNetBuilder {
+        ResNetBuilder { layers, num_classes: 1000, width: 64, large_images: true }
+    }
+}
+
+impl ResNetBuilder {
+    /// How many classes there are, 1000 by default.
+    pub fn num_classes(mut self, num_classes: usize) -> Self {
+        self.num_classes = num_classes;
+        self
+    }
+
+    /// Channels of the first stage, 64 by default; each stage has twice those of the one before.
+    pub fn width(mut self, width: usize) -> Self {
+        self.width = width;
+        self
+    }
+
+    /// Whether images are some 224×224 (the default), so that a first convolution of 7×7 and a pooling make them a quarter as large, or 32×32:
+    /// a first convolution of 3×3 keeps their size.
+    pub fn large_images(mut self, large_images: bool) -> Self {
+        self.large_images = large_images;
+        self
+    }
+
+    /// Makes the network, with torchvision's initial values.
+    pub fn build(self) -> Result<ResNet> {
+        let ResNetBuilder { layers, num_classes, width, large_images } = self;
+        let widest = width.checked_mul(8).filter(|&w| w > 0);
+        let Some(widest) = widest.filter(|_| layers.iter().all(|&blocks| blocks > 0)) else {
+            return Err(Error::value(format!(
+                "ResNet: every stage needs a block and channels, got layers {layers:?}, width {width}"
+            )));
+        };
         let conv1 = if large_images {
-            Conv2d::new(3, 64, 7).stride(2).padding(3).bias(false).build()?
+            Conv2d::new(3, width, 7).stride(2).padding(3).bias(false).build()?
         } else {
-            Conv2d::new(3, 64, 3).padding(1).bias(false).build()?
+            Conv2d::new(3, width, 3).padding(1).bias(false).build()?
         };
         let stage = |inputs: usize, outputs: usize, blocks: usize, stride: usize| -> Result<Sequential> {
             let mut stage = Sequential::new().append(BasicBlock::new(inputs, outputs, stride)?);
@@ -72,14 +115,14 @@ impl ResNet {
             }
             Ok(stage)
         };
-        let net = Self {
+        let net = ResNet {
             conv1,
-            bn1: BatchNorm2d::new(64).build()?,
-            layer1: stage(64, 64, layers[0], 1)?,
-            layer2: stage(64, 128, layers[1], 2)?,
-            layer3: stage(128, 256, layers[2], 2)?,
-            layer4: stage(256, 512, layers[3], 2)?,
-            fc: Linear::new(512, num_classes).build()?,
+            bn1: BatchNorm2d::new(width).build()?,
+            layer1: stage(width, width, layers[0], 1)?,
+            layer2: stage(width, 2 * width, layers[1], 2)?,
+            layer3: stage(2 * width, 4 * width, layers[2], 2)?,
+            layer4: stage(4 * width, widest, layers[3], 2)?,
+            fc: Linear::new(widest, num_classes).build()?,
             large_images,
         };
         (&net as &dyn Module).apply(&mut |m| match m.downcast_ref::<Conv2d>() {
@@ -105,15 +148,15 @@ impl Forward for ResNet {
 
 /// torchvision's ResNet-18, for images of about 224×224.
 pub fn resnet18(num_classes: usize) -> Result<ResNet> {
-    ResNet::new([2, 2, 2, 2], num_classes, true)
+    ResNet::new([2, 2, 2, 2]).num_classes(num_classes).build()
 }
 
 /// torchvision's ResNet-34.
 pub fn resnet34(num_classes: usize) -> Result<ResNet> {
-    ResNet::new([3, 4, 6, 3], num_classes, true)
+    ResNet::new([3, 4, 6, 3]).num_classes(num_classes).build()
 }
 
 /// ResNet-18 for 32×32 images: a 3×3 first convolution and no pooling after it.
 pub fn resnet18_cifar(num_classes: usize) -> Result<ResNet> {
-    ResNet::new([2, 2, 2, 2], num_classes, false)
+    ResNet::new([2, 2, 2, 2]).num_classes(num_classes).large_images(false).build()
 }

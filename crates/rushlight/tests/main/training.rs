@@ -3,7 +3,7 @@
 use rushlight::nn::models::{Gpt, resnet18_cifar};
 use rushlight::prelude::*;
 
-/// Uniform in [-1, 1): the same numbers as `hashed` in tests/goldens/training.py.
+/// Uniform in [-1, 1): the same numbers as `hashed` in tests/goldens/models.py.
 fn hashed(stream: u32, shape: &[usize]) -> Result<Tensor> {
     let values: Vec<f32> = (0..shape.iter().product::<usize>() as u32)
         .map(|i| {
@@ -54,7 +54,7 @@ fn compare(
     optimizer: &mut dyn Optimizer,
     mut loss_of: impl FnMut(usize) -> Result<Tensor>,
 ) -> Result<()> {
-    let text = include_str!("../../../tests/goldens/data/training.json");
+    let text = include_str!("../../../../tests/goldens/data/training.json");
     let answers: serde_json::Value = serde_json::from_str(text).unwrap();
     for (step, expected) in answers[name].as_array().unwrap().iter().enumerate() {
         optimizer.zero_grad();

@@ -1,0 +1,4 @@
+//! Whole programs against PyTorch: their losses, and models and optimizers that change hands by files.
+
+mod exchange;
+mod training;
