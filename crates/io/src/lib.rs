@@ -6,6 +6,7 @@
 //! | [`pt`] | `.pt`, `.pth`, `.ckpt`, `.bin` | any [`Value`]: nested containers of tensors and plain values |
 //! | [`npy`] | `.npy` | one tensor |
 //! | [`npz`] | `.npz` | named tensors |
+//! | [`pickle`] | `.pkl` and others | any [`Value`] without PyTorch's tensors; NumPy's arrays |
 //! | [`atomic`] | any | files that appear whole or not at all |
 //!
 //! Files are mapped, not read: opening one takes no time and no memory until its tensors are used, and tensors may be changed in place without
@@ -21,6 +22,7 @@ compile_error!("rushlight-io writes the memory of tensors as it lies, which must
 pub mod atomic;
 pub mod npy;
 pub mod npz;
+pub mod pickle;
 pub mod pt;
 pub mod safetensors;
 mod sink;

@@ -77,13 +77,18 @@ pub(crate) fn parse(source: &Source, place: Range<usize>) -> Result<Tensor> {
             place.end - start
         ))
     })?;
-    let mut strides = layout::contiguous_strides(&header.shape);
-    if header.fortran_order {
-        let reversed: Dims = header.shape.iter().rev().copied().collect();
-        strides = layout::contiguous_strides(&reversed).into_iter().rev().collect();
-    }
+    let strides = strides(&header.shape, header.fortran_order);
     let storage = source.storage(start..start + need, header.dtype, header.order)?;
     source::tensor(&storage, &header.shape, &strides, 0, header.dtype)
+}
+
+/// The strides of an array that fills its memory, in C's order or Fortran's.
+pub(crate) fn strides(shape: &[usize], fortran_order: bool) -> Dims {
+    if !fortran_order {
+        return layout::contiguous_strides(shape);
+    }
+    let reversed: Dims = shape.iter().rev().copied().collect();
+    layout::contiguous_strides(&reversed).into_iter().rev().collect()
 }
 
 struct Header {
@@ -181,24 +186,29 @@ impl<'a> Words<'a> {
     }
 
     fn descr(&mut self) -> Result<(DType, ByteOrder)> {
-        let unsupported = |what: &str| {
-            Error::dtype(format!(
-                "arrays of {what} are not supported; convert with array.astype to float16/32/64, int8/16/32/64, uint8 or bool"
-            ))
-        };
         if self.0.trim_start().starts_with(['[', '(']) {
             return Err(unsupported("structures"));
         }
-        let descr = self.quoted()?;
-        let fail = || unsupported(&format!("dtype '{}'", descr.chars().take(40).collect::<String>()));
-        let (order, code) = match descr.as_bytes().split_first() {
-            Some((b'<' | b'|' | b'=', _)) => (ByteOrder::Little, &descr[1..]),
-            Some((b'>', _)) => (ByteOrder::Big, &descr[1..]),
-            _ => (ByteOrder::Little, descr),
-        };
-        let dtype = DType::ALL.into_iter().find(|&d| type_code(d) == Some(code)).ok_or_else(fail)?;
-        Ok((dtype, order))
+        element_type(self.quoted()?)
     }
+}
+
+fn unsupported(what: &str) -> Error {
+    Error::dtype(format!(
+        "arrays of {what} are not supported; convert with array.astype to float16/32/64, int8/16/32/64, uint8 or bool"
+    ))
+}
+
+/// What NumPy's name of a dtype says, such as `<f4`.
+pub(crate) fn element_type(descr: &str) -> Result<(DType, ByteOrder)> {
+    let (order, code) = match descr.as_bytes().split_first() {
+        Some((b'<' | b'|' | b'=', _)) => (ByteOrder::Little, &descr[1..]),
+        Some((b'>', _)) => (ByteOrder::Big, &descr[1..]),
+        _ => (ByteOrder::Little, descr),
+    };
+    let dtype = DType::ALL.into_iter().find(|&d| type_code(d) == Some(code));
+    let dtype = dtype.ok_or_else(|| unsupported(&format!("dtype '{}'", descr.chars().take(40).collect::<String>())))?;
+    Ok((dtype, order))
 }
 
 /// NumPy's letter and size for a dtype, if it has it.

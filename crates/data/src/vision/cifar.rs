@@ -1,9 +1,11 @@
-//! CIFAR-10 and CIFAR-100, in the binary version.
+//! CIFAR-10 and CIFAR-100, in the binary version and in the one for Python.
 
 use super::{LabeledImages, class_names, synthetic};
 use crate::download::{Checksum, Remote, UnpackLimits, failed, unpack_tar_gz};
-use rushlight_core::{Error, Result};
+use rushlight_core::{DType, Error, Result};
+use rushlight_io::pickle;
 use rushlight_tensor::Tensor;
+use rushlight_tensor::state::Value;
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -17,77 +19,112 @@ const MOST_RECORDS: usize = 1 << 20;
 /// One of the two sets.
 struct Kind {
     name: &'static str,
+    classes: usize,
+    /// Label bytes before the pixels in the binary version; the last of them is the class.
+    label_bytes: usize,
+    /// Where the version for Python has the labels, and the classes' names.
+    label_keys: [&'static str; 2],
+    binary: Version,
+    python: Version,
+}
+
+/// One of the two versions a set comes in.
+struct Version {
     archive: &'static str,
     md5: &'static str,
     folder: &'static str,
-    python_names: [&'static str; 2],
     train_files: &'static [&'static str],
     test_files: &'static [&'static str],
-    /// Label bytes before the pixels; the last of them is the class.
-    label_bytes: usize,
-    /// The file that lists the classes, one a line.
+    /// The file that lists the classes.
     class_file: &'static str,
-    classes: usize,
+    read: fn(&Kind, &Path, &mut Records) -> Result<()>,
+    class_names: fn(&Kind, &Path) -> Option<Vec<String>>,
+}
+
+/// Pictures and their labels, as they are read.
+#[derive(Default)]
+struct Records {
+    pixels: Vec<u8>,
+    labels: Vec<i64>,
 }
 
 const CIFAR10: Kind = Kind {
     name: "CIFAR-10",
-    archive: "cifar-10-binary.tar.gz",
-    md5: "c32a1d4ab5d03f1284b67883e8d87530",
-    folder: "cifar-10-batches-bin",
-    python_names: ["cifar-10-batches-py", "cifar-10-python.tar.gz"],
-    train_files: &["data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin", "data_batch_5.bin"],
-    test_files: &["test_batch.bin"],
-    label_bytes: 1,
-    class_file: "batches.meta.txt",
     classes: 10,
+    label_bytes: 1,
+    label_keys: ["labels", "label_names"],
+    binary: Version {
+        archive: "cifar-10-binary.tar.gz",
+        md5: "c32a1d4ab5d03f1284b67883e8d87530",
+        folder: "cifar-10-batches-bin",
+        train_files: &[
+            "data_batch_1.bin",
+            "data_batch_2.bin",
+            "data_batch_3.bin",
+            "data_batch_4.bin",
+            "data_batch_5.bin",
+        ],
+        test_files: &["test_batch.bin"],
+        class_file: "batches.meta.txt",
+        read: Kind::read_binary,
+        class_names: Kind::names_by_line,
+    },
+    python: Version {
+        archive: "cifar-10-python.tar.gz",
+        md5: "c58f30108f718f92721af3b95e74349a",
+        folder: "cifar-10-batches-py",
+        train_files: &["data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4", "data_batch_5"],
+        test_files: &["test_batch"],
+        class_file: "batches.meta",
+        read: Kind::read_pickle,
+        class_names: Kind::names_in_pickle,
+    },
 };
 
 const CIFAR100: Kind = Kind {
     name: "CIFAR-100",
-    archive: "cifar-100-binary.tar.gz",
-    md5: "03b5dce01913d631647c71ecec9e9cb8",
-    folder: "cifar-100-binary",
-    python_names: ["cifar-100-python", "cifar-100-python.tar.gz"],
-    train_files: &["train.bin"],
-    test_files: &["test.bin"],
-    label_bytes: 2,
-    class_file: "fine_label_names.txt",
     classes: 100,
+    label_bytes: 2,
+    label_keys: ["fine_labels", "fine_label_names"],
+    binary: Version {
+        archive: "cifar-100-binary.tar.gz",
+        md5: "03b5dce01913d631647c71ecec9e9cb8",
+        folder: "cifar-100-binary",
+        train_files: &["train.bin"],
+        test_files: &["test.bin"],
+        class_file: "fine_label_names.txt",
+        read: Kind::read_binary,
+        class_names: Kind::names_by_line,
+    },
+    python: Version {
+        archive: "cifar-100-python.tar.gz",
+        md5: "eb9058c3a382ffc7106e4002c42a8d85",
+        folder: "cifar-100-python",
+        train_files: &["train"],
+        test_files: &["test"],
+        class_file: "meta",
+        read: Kind::read_pickle,
+        class_names: Kind::names_in_pickle,
+    },
 };
 
 const CIFAR10_CLASSES: [&str; 10] =
     ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"];
 
-impl Kind {
+impl Version {
     fn remote(&self) -> Remote {
         let url = format!("https://www.cs.toronto.edu/~kriz/{}", self.archive);
         Remote::new(self.archive, [url], Checksum::Md5(self.md5.into()))
     }
 
-    /// The folder with the files, unpacked from the archive if that is there.
-    fn locate(&self, root: &Path) -> Result<PathBuf> {
-        let first = self.train_files[0];
+    /// The folder with the files, if it is there, or the archive to unpack.
+    fn locate(&self, root: &Path) -> Result<Option<PathBuf>> {
         for folder in [root.join(self.folder), root.to_path_buf()] {
-            if folder.join(first).is_file() {
-                return Ok(folder);
+            if folder.join(self.train_files[0]).is_file() {
+                return Ok(Some(folder));
             }
         }
-        if let Some(archive) = self.remote().find(root)? {
-            return self.unpack(&archive, root);
-        }
-        let python = self.python_names.iter().find(|name| root.join(name).exists());
-        let found = match python {
-            Some(name) => format!("there is {name}, the version for Python, which only Python can read"),
-            None => format!("neither {} nor {} is there", self.folder, self.archive),
-        };
-        Err(Error::io(format!(
-            "{}: no binary version in {}: {found}. Call download, or fetch https://www.cs.toronto.edu/~kriz/{} (MD5 {}) and put it there",
-            self.name,
-            root.display(),
-            self.archive,
-            self.md5
-        )))
+        self.remote().find(root)?.map(|archive| self.unpack(&archive, root)).transpose()
     }
 
     fn unpack(&self, archive: &Path, root: &Path) -> Result<PathBuf> {
@@ -104,26 +141,49 @@ impl Kind {
         let _ = fs::remove_dir_all(&aside);
         result.map(|()| target)
     }
+}
+
+impl Kind {
+    /// The version that is there, and its folder; the binary one if both are.
+    fn locate(&self, root: &Path) -> Result<(&Version, PathBuf)> {
+        for version in [&self.binary, &self.python] {
+            if let Some(folder) = version.locate(root)? {
+                return Ok((version, folder));
+            }
+        }
+        let Version { archive, md5, folder, .. } = self.binary;
+        Err(Error::io(format!(
+            "{}: there is no {folder} or {archive} in {}, nor {} or {}. Call download, or fetch \
+             https://www.cs.toronto.edu/~kriz/{archive} (MD5 {md5}) and put it there",
+            self.name,
+            root.display(),
+            self.python.folder,
+            self.python.archive
+        )))
+    }
 
     fn download(&self, root: &Path) -> Result<()> {
         if self.locate(root).is_err() {
-            let archive = self.remote().fetch(root)?;
-            self.unpack(&archive, root)?;
+            let archive = self.binary.remote().fetch(root)?;
+            self.binary.unpack(&archive, root)?;
         }
         Ok(())
     }
 
-    fn open(&self, root: &Path, files: &[&str]) -> Result<LabeledImages> {
-        let folder = self.locate(root)?;
-        let (mut pixels, mut labels) = (Vec::new(), Vec::new());
-        for file in files {
-            self.read_records(&folder.join(file), &mut pixels, &mut labels)?;
+    fn open(&self, root: &Path, files: fn(&Version) -> &'static [&'static str]) -> Result<LabeledImages> {
+        let (version, folder) = self.locate(root)?;
+        let mut records = Records::default();
+        for file in files(version) {
+            (version.read)(self, &folder.join(file), &mut records)?;
         }
+        let Records { pixels, labels } = records;
         let images = Tensor::from_slice(&pixels, [labels.len(), CHANNELS, SIDE, SIDE])?;
-        LabeledImages::new(images, labels, self.class_names(&folder))
+        let names = (version.class_names)(self, &folder.join(version.class_file));
+        let names = names.filter(|names| names.len() == self.classes).unwrap_or_else(|| self.usual_names());
+        LabeledImages::new(images, labels, names)
     }
 
-    fn read_records(&self, path: &Path, pixels: &mut Vec<u8>, labels: &mut Vec<i64>) -> Result<()> {
+    fn read_binary(&self, path: &Path, records: &mut Records) -> Result<()> {
         let record = self.label_bytes + PIXELS;
         let mut file = File::open(path).map_err(|e| failed("open", path, &e))?;
         let bytes = file.metadata().map_err(|e| failed("read", path, &e))?.len();
@@ -135,38 +195,70 @@ impl Kind {
                 path.display()
             )));
         }
-        pixels.reserve(count * PIXELS);
-        labels.reserve(count);
+        records.pixels.reserve(count * PIXELS);
+        records.labels.reserve(count);
         let mut buffer = vec![0u8; record];
         for number in 0..count {
             file.read_exact(&mut buffer).map_err(|e| failed("read", path, &e))?;
             let (label, image) = buffer.split_at(self.label_bytes);
-            let label = label.last().copied().map_or(0, usize::from);
-            if label >= self.classes {
-                return Err(Error::value(format!(
-                    "{}: record {number} of {} has label {label}, but there are {} classes; the file is damaged",
-                    self.name,
-                    path.display(),
-                    self.classes
-                )));
-            }
-            labels.push(label as i64);
-            pixels.extend_from_slice(image);
+            let label = self.check_label(label.last().copied().map_or(0, i64::from), number, path)?;
+            records.labels.push(label);
+            records.pixels.extend_from_slice(image);
         }
         Ok(())
     }
 
-    /// The names in the folder's list, or else numbers.
-    fn class_names(&self, folder: &Path) -> Vec<String> {
+    /// A pickled dictionary with a list of labels and an array of pictures.
+    fn read_pickle(&self, path: &Path, records: &mut Records) -> Result<()> {
+        let within = |e: Error| e.within(self.name);
+        let batch = pickle::load(path).map_err(within)?;
+        let labels = batch.get(self.label_keys[0]).and_then(Value::as_list).map_err(within)?;
+        let data = batch.get("data").and_then(Value::as_tensor).map_err(within)?;
+        if data.dtype() != DType::U8 || data.shape() != [labels.len(), PIXELS] || labels.is_empty() {
+            return Err(Error::value(format!(
+                "{}: {} has {} labels, but data of shape {:?} and dtype {} instead of {PIXELS} uint8 for each",
+                self.name,
+                path.display(),
+                labels.len(),
+                data.shape(),
+                data.dtype()
+            )));
+        }
+        for (number, label) in labels.iter().enumerate() {
+            records.labels.push(self.check_label(label.as_int().map_err(within)?, number, path)?);
+        }
+        records.pixels.extend(data.to_vec::<u8>()?);
+        Ok(())
+    }
+
+    fn check_label(&self, label: i64, record: usize, path: &Path) -> Result<i64> {
+        if usize::try_from(label).is_ok_and(|l| l < self.classes) {
+            return Ok(label);
+        }
+        Err(Error::value(format!(
+            "{}: record {record} of {} has label {label}, but there are {} classes; the file is damaged",
+            self.name,
+            path.display(),
+            self.classes
+        )))
+    }
+
+    fn names_by_line(&self, path: &Path) -> Option<Vec<String>> {
         let mut text = String::new();
-        let listed = File::open(folder.join(self.class_file))
-            .and_then(|file| file.take(1 << 16).read_to_string(&mut text))
-            .is_ok();
-        let names: Vec<String> =
-            text.lines().map(str::trim).filter(|line| !line.is_empty()).map(String::from).collect();
-        match listed && names.len() == self.classes {
-            true => names,
-            false if self.classes == CIFAR10_CLASSES.len() => class_names(&CIFAR10_CLASSES),
+        File::open(path).ok()?.take(1 << 16).read_to_string(&mut text).ok()?;
+        Some(text.lines().map(str::trim).filter(|line| !line.is_empty()).map(String::from).collect())
+    }
+
+    fn names_in_pickle(&self, path: &Path) -> Option<Vec<String>> {
+        let meta = pickle::load(path).ok()?;
+        let names = meta.get(self.label_keys[1]).and_then(Value::as_list).ok()?;
+        names.iter().map(|name| name.as_str().ok().map(String::from)).collect()
+    }
+
+    /// The classes' names where no file lists them: known ones, or numbers.
+    fn usual_names(&self) -> Vec<String> {
+        match self.classes == CIFAR10_CLASSES.len() {
+            true => class_names(&CIFAR10_CLASSES),
             false => (0..self.classes).map(|i| i.to_string()).collect(),
         }
     }
@@ -176,18 +268,18 @@ macro_rules! public {
     ($name:ident, $kind:ident, $doc:literal) => {
         #[doc = $doc]
         ///
-        /// The folder given holds the unpacked binary version, or its archive, which is then checked and unpacked.
+        /// The folder given holds the binary version or the one for Python, unpacked, or as an archive that is then checked and unpacked.
         pub struct $name;
 
         impl $name {
             /// The 50,000 training images.
             pub fn train(root: impl AsRef<Path>) -> Result<LabeledImages> {
-                $kind.open(root.as_ref(), $kind.train_files)
+                $kind.open(root.as_ref(), |version| version.train_files)
             }
 
             /// The 10,000 test images.
             pub fn test(root: impl AsRef<Path>) -> Result<LabeledImages> {
-                $kind.open(root.as_ref(), $kind.test_files)
+                $kind.open(root.as_ref(), |version| version.test_files)
             }
 
             /// Fetches and unpacks the set unless it is there.
@@ -197,8 +289,7 @@ macro_rules! public {
 
             /// A stand-in of the same shape that can be learned: stripes whose direction, width and colours tell the class.
             pub fn synthetic(count: usize, seed: u64) -> Result<LabeledImages> {
-                let names = $kind.class_names(Path::new(""));
-                synthetic::stripes(count, [CHANNELS, SIDE, SIDE], names, seed)
+                synthetic::stripes(count, [CHANNELS, SIDE, SIDE], $kind.usual_names(), seed)
             }
         }
     };

@@ -23,15 +23,13 @@
 //! **Writing** keeps strides, shared storages and `requires_grad`. As in PyTorch, a view brings its whole storage along: save a
 //! [`copy`](rushlight_tensor::Tensor::copy) of a small part of something large.
 
-mod globals;
-mod machine;
 mod read;
 mod write;
 
 use crate::LoadOptions;
 use crate::sink;
 use crate::source::Source;
-pub(crate) use read::load as load_source;
+pub(crate) use read::{LoadedStorage, load as load_source};
 use rushlight_core::Result;
 use rushlight_tensor::state::Value;
 use std::io::Write;

@@ -1,20 +1,18 @@
 //! From a `.pt` archive to values.
 
-use super::globals::{Elements, Global};
-use super::machine::{self, Arena, Object, Ref, Reply, World, corrupt};
 use crate::LoadOptions;
+use crate::pickle::globals::{self, Elements, Global};
+use crate::pickle::machine::{self, Arena, Object, Ref, Reply, World, corrupt};
+use crate::pickle::value::{Containers, dims, size, value};
 use crate::source::{self, ByteOrder, Source};
 use crate::zip::{Archive, Entry, Method};
-use rushlight_core::{DType, Dims, Error, Result, Storage};
+use rushlight_core::{DType, Error, Result, Storage};
 use rushlight_tensor::Tensor;
-use rushlight_tensor::state::{Dict, Key, Value};
+use rushlight_tensor::state::Value;
 use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
-
-/// Containers within containers that are read or written; more would be a danger to the stack of whoever walks them.
-pub(super) const MAX_DEPTH: usize = 256;
 
 /// How files of PyTorch before 1.6 begin: a pickled number.
 const LEGACY: [u8; 4] = [0x80, 0x02, 0x8a, 0x0a];
@@ -55,18 +53,10 @@ pub(crate) fn load(source: &Source, options: &LoadOptions) -> Result<Value> {
         },
     };
     let pickle = stored("data.pkl", bytes, archive.get(&format!("{root}/data.pkl"))?)?;
-    let mut reader = Reader {
-        source,
-        archive: &archive,
-        root,
-        order,
-        storages: HashMap::new(),
-        encoded_left: 4096 + 2 * pickle.len(),
-    };
+    let mut reader =
+        Reader { source, archive: &archive, root, order, storages: HashMap::new(), containers: Containers::of(pickle) };
     let (arena, result) = machine::run(pickle, &mut reader)?;
-    // Memo references let a small pickle spell a huge value: a list of lists of lists. What honest files share is small.
-    let budget = 4096usize.saturating_add(pickle.len().saturating_mul(4));
-    Builder { arena: &arena, path: Vec::new(), left: budget }.value(result)
+    value(&arena, result, pickle.len())
 }
 
 fn stored<'a>(name: &str, bytes: &'a [u8], entry: &Entry) -> Result<&'a [u8]> {
@@ -79,7 +69,7 @@ fn stored<'a>(name: &str, bytes: &'a [u8], entry: &Entry) -> Result<&'a [u8]> {
 }
 
 /// A storage of the file, looked into by any number of tensors.
-pub(super) struct LoadedStorage {
+pub(crate) struct LoadedStorage {
     key: String,
     elements: Elements,
     /// Where its bytes lie.
@@ -94,11 +84,14 @@ struct Reader<'a> {
     root: String,
     order: ByteOrder,
     storages: HashMap<String, Rc<LoadedStorage>>,
-    /// Bytes that `_codecs.encode` may still make: it copies its argument, which may be a memo reference.
-    encoded_left: usize,
+    containers: Containers,
 }
 
 impl World for Reader<'_> {
+    fn find(&self, module: &str, name: &str) -> Option<Global> {
+        globals::python(module, name).or_else(|| globals::torch(module, name))
+    }
+
     fn persistent(&mut self, arena: &Arena, id: Ref) -> Result<Object> {
         let fail = || corrupt("a reference to something that is not a storage");
         let Object::Tuple(id) = arena.get(id) else { return Err(fail()) };
@@ -147,18 +140,8 @@ impl World for Reader<'_> {
     fn call(&mut self, arena: &Arena, function: Global, args: &[Ref]) -> Result<Reply> {
         use Global::*;
         let object = match (function, args) {
-            (Dictionary, []) => Object::Dict(Vec::new()),
-            (Dictionary, &[items]) if matches!(arena.get(items), Object::Dict(_)) => return Ok(Reply::Same(items)),
-            (DefaultDict, [] | [_]) => Object::Dict(Vec::new()),
-            (Set, []) => Object::Set(Vec::new()),
-            (Set, &[items]) if matches!(arena.get(items), Object::List(_) | Object::Set(_)) => {
-                return Ok(Reply::Same(items));
-            }
             (Size, &[sizes]) if matches!(arena.get(sizes), Object::Tuple(_)) => return Ok(Reply::Same(sizes)),
             (Device, &[name] | &[name, _]) if matches!(arena.get(name), Object::Str(_)) => self.device(arena, args)?,
-            (Bytes | Bytearray, []) => Object::Bytes(Box::default()),
-            (Encode | Bytearray, &[text, codec]) => self.encode(arena, text, codec)?,
-            (Bytearray, &[bytes]) if matches!(arena.get(bytes), Object::Bytes(_)) => return Ok(Reply::Same(bytes)),
             (RebuildTensor, &[storage, offset, sizes, strides]) => {
                 self.tensor(arena, storage, offset, sizes, strides, None, false)?
             }
@@ -192,9 +175,7 @@ impl World for Reader<'_> {
                     _ => return Err(corrupt("a tensor of a class of its own")),
                 }
             }
-            (function, args) => {
-                return Err(corrupt(format_args!("a call of {function:?} with {} arguments", args.len())));
-            }
+            (function, args) => return self.containers.call(arena, function, args),
         };
         Ok(Reply::New(object))
     }
@@ -210,18 +191,6 @@ impl Reader<'_> {
             Some(&index) => format!("{name}:{}", size(arena, index)?).into(),
             None => name.clone(),
         }))
-    }
-
-    fn encode(&mut self, arena: &Arena, text: Ref, codec: Ref) -> Result<Object> {
-        let (Object::Str(text), Object::Str(codec)) = (arena.get(text), arena.get(codec)) else {
-            return Err(corrupt("bytes that are not spelled as text"));
-        };
-        if !matches!(&**codec, "latin1" | "latin-1") {
-            return Err(corrupt("bytes in an encoding other than latin1"));
-        }
-        self.encoded_left = self.encoded_left.checked_sub(text.len()).ok_or_else(too_large)?;
-        let bytes: Result<Box<[u8]>, _> = text.chars().map(u8::try_from).collect();
-        Ok(Object::Bytes(bytes.map_err(|_| corrupt("bytes above 255"))?))
     }
 
     fn tensor(
@@ -262,23 +231,6 @@ impl Reader<'_> {
     }
 }
 
-fn size(arena: &Arena, r: Ref) -> Result<usize> {
-    match arena.get(r) {
-        &Object::Int(x) => usize::try_from(x).map_err(|_| corrupt(format_args!("{x} as a size, stride or offset"))),
-        other => Err(corrupt(format_args!("{} as a size, stride or offset", other.kind()))),
-    }
-}
-
-fn dims(arena: &Arena, r: Ref) -> Result<Dims> {
-    match arena.get(r) {
-        Object::Tuple(items) if items.len() <= source::MAX_RANK => items.iter().map(|&i| size(arena, i)).collect(),
-        Object::Tuple(items) => {
-            Err(Error::io(format!("a tensor of {} dimensions; at most {} are read", items.len(), source::MAX_RANK)))
-        }
-        other => Err(corrupt(format_args!("{} as a shape", other.kind()))),
-    }
-}
-
 fn truth(arena: &Arena, r: Ref) -> Result<bool> {
     match arena.get(r) {
         &Object::Bool(b) => Ok(b),
@@ -313,104 +265,4 @@ fn unknown_dtype(name: &str) -> Error {
     Error::dtype(format!(
         "the file holds a tensor of '{name}', a dtype that is not supported; convert it before saving"
     ))
-}
-
-fn too_large() -> Error {
-    Error::io("data.pkl spells a value many times its own size: it is damaged or hostile")
-}
-
-/// Turns objects into values, as a tree.
-struct Builder<'a> {
-    arena: &'a Arena,
-    /// Containers under way, outermost first.
-    path: Vec<Ref>,
-    /// What may still be made, in values and sixteenths of bytes.
-    left: usize,
-}
-
-impl Builder<'_> {
-    fn pay(&mut self, bytes: usize) -> Result<()> {
-        self.left = self.left.checked_sub(1 + bytes / 16).ok_or_else(too_large)?;
-        Ok(())
-    }
-
-    fn value(&mut self, r: Ref) -> Result<Value> {
-        let arena = self.arena;
-        Ok(match arena.get(r) {
-            Object::None => self.plain(Value::None)?,
-            &Object::Bool(b) => self.plain(b.into())?,
-            &Object::Int(i) => self.plain(i.into())?,
-            &Object::Float(x) => self.plain(x.into())?,
-            Object::Str(text) => {
-                self.pay(text.len())?;
-                Value::Str(text.to_string())
-            }
-            Object::Bytes(bytes) => {
-                self.pay(bytes.len())?;
-                Value::Bytes(bytes.to_vec())
-            }
-            Object::Tensor(tensor) => self.plain(tensor.into())?,
-            Object::Tuple(items) => Value::Tuple(self.items(r, items)?),
-            Object::List(items) | Object::Set(items) => Value::List(self.items(r, items)?),
-            Object::Dict(entries) => {
-                self.enter(r)?;
-                let mut dict = Dict::new();
-                for &(key, value) in entries {
-                    let key = self.key(key)?;
-                    dict.insert(key, self.value(value)?);
-                }
-                self.path.pop();
-                Value::Dict(dict)
-            }
-            Object::Global(Global::DType(Elements::Known(dtype))) => self.plain(format!("torch.{dtype}").into())?,
-            Object::Global(Global::DType(Elements::Unknown(name))) => self.plain(format!("torch.{name}").into())?,
-            other @ (Object::Global(_) | Object::Storage(_)) => {
-                return Err(Error::unsupported(format!(
-                    "the file holds {} where a value is expected; save tensors and plain values",
-                    other.kind()
-                )));
-            }
-        })
-    }
-
-    fn plain(&mut self, value: Value) -> Result<Value> {
-        self.pay(0)?;
-        Ok(value)
-    }
-
-    fn enter(&mut self, r: Ref) -> Result<()> {
-        self.pay(0)?;
-        if self.path.contains(&r) {
-            return Err(Error::unsupported("the file holds a container that contains itself"));
-        }
-        if self.path.len() == MAX_DEPTH {
-            return Err(Error::unsupported(format!("the file nests containers more than {MAX_DEPTH} deep")));
-        }
-        self.path.push(r);
-        Ok(())
-    }
-
-    fn items(&mut self, r: Ref, items: &[Ref]) -> Result<Vec<Value>> {
-        self.enter(r)?;
-        let values = items.iter().map(|&item| self.value(item)).collect();
-        self.path.pop();
-        values
-    }
-
-    fn key(&mut self, r: Ref) -> Result<Key> {
-        match self.arena.get(r) {
-            Object::Str(text) => {
-                self.pay(text.len())?;
-                Ok(Key::Str(text.to_string()))
-            }
-            &Object::Int(i) => {
-                self.pay(0)?;
-                Ok(Key::Int(i))
-            }
-            other => Err(Error::unsupported(format!(
-                "a dictionary with {} as a key; strings and integers are read",
-                other.kind()
-            ))),
-        }
-    }
 }

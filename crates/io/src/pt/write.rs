@@ -1,6 +1,6 @@
 //! From values to a `.pt` archive.
 
-use super::read::MAX_DEPTH;
+use crate::pickle::value::MAX_DEPTH;
 use crate::sink;
 use crate::zip::Writer;
 use rushlight_core::{DType, Error, Result, Storage};

@@ -1,6 +1,6 @@
 use crate::{Folder, fixture};
 use rushlight_core::{DType, ErrorKind};
-use rushlight_io::{LoadOptions, npy, npz};
+use rushlight_io::{LoadOptions, npy, npz, pickle};
 use rushlight_tensor::Tensor;
 use rushlight_tensor::state::StateDict;
 
@@ -90,4 +90,25 @@ fn what_is_written_is_read() {
     let half = Tensor::zeros([2]).unwrap().to_dtype(DType::BF16).unwrap();
     assert!(npy::save(&half, folder.path("y.npy")).unwrap_err().to_string().contains("bfloat16"));
     assert_eq!(folder.names(), ["x.npy", "x.npz"]);
+}
+
+#[test]
+fn arrays_in_pickles() {
+    let old = pickle::load(fixture("python2.pkl")).unwrap();
+    for (name, dtype) in [("bytes", DType::U8), ("big", DType::I16), ("floats", DType::F32)] {
+        let tensor = old.get(name).unwrap().as_tensor().unwrap();
+        assert_eq!((tensor.shape(), tensor.dtype()), (&[2, 3, 4][..], dtype));
+        assert_eq!(tensor.to_vec::<f64>().unwrap(), (0..24).map(f64::from).collect::<Vec<_>>());
+    }
+    assert_eq!(old.get("text").unwrap().as_str().unwrap(), "plain");
+    assert_eq!(old.get("latin").unwrap().as_bytes().unwrap(), [0xe9, 0xff]);
+    assert_eq!(old.get("numbers").unwrap().as_list().unwrap()[2].as_int().unwrap(), 300);
+    for name in ["python3.pkl", "python3_protocol4.pkl"] {
+        let new = pickle::from_bytes(&std::fs::read(fixture(name)).unwrap()).unwrap();
+        let fortran = new.get("fortran").unwrap().as_tensor().unwrap();
+        assert_eq!((fortran.strides(), fortran.dtype()), (&[1, 2, 6][..], DType::F64));
+        assert_eq!(fortran.to_vec::<f64>().unwrap(), (0..24).map(f64::from).collect::<Vec<_>>());
+        assert!(new.get("bools").unwrap().as_tensor().unwrap().to_vec::<bool>().unwrap()[22]);
+        assert_eq!(new.get("text").unwrap().as_str().unwrap(), "käse");
+    }
 }

@@ -3,16 +3,17 @@
 //! Objects live in an arena and refer to each other by number, so that a hostile pickle can neither make a deep structure that overflows the
 //! stack nor a cycle that is never freed. Each opcode makes at most one object, so the arena is bounded by the pickle's length.
 
-use super::globals::{Global, find};
+use super::globals::Global;
+use super::numpy::ElementType;
 use rushlight_core::{Error, Result};
 use rushlight_tensor::Tensor;
 use std::collections::HashMap;
 use std::rc::Rc;
 
 /// An object's place in the arena.
-pub(super) type Ref = u32;
+pub(crate) type Ref = u32;
 
-pub(super) enum Object {
+pub(crate) enum Object {
     None,
     Bool(bool),
     Int(i64),
@@ -25,12 +26,16 @@ pub(super) enum Object {
     Set(Vec<Ref>),
     Dict(Vec<(Ref, Ref)>),
     Global(Global),
-    Storage(Rc<super::read::LoadedStorage>),
+    Storage(Rc<crate::pt::LoadedStorage>),
     Tensor(Tensor),
+    /// The elements of a NumPy array.
+    ElementType(ElementType),
+    /// A NumPy array that has no contents yet.
+    Array,
 }
 
 impl Object {
-    pub(super) fn kind(&self) -> &'static str {
+    pub(crate) fn kind(&self) -> &'static str {
         match self {
             Object::None => "None",
             Object::Bool(_) => "a bool",
@@ -45,28 +50,41 @@ impl Object {
             Object::Global(_) => "a function or class",
             Object::Storage(_) => "a storage",
             Object::Tensor(_) => "a tensor",
+            Object::ElementType(_) => "NumPy's dtype",
+            Object::Array => "an array without contents",
         }
     }
 }
 
-/// What a pickle asks of the world outside: storages, and calls of allowed names.
-pub(super) trait World {
+/// What a pickle asks of the world outside: allowed names, their calls, storages.
+pub(crate) trait World {
+    /// What a name stands for, if it is allowed.
+    fn find(&self, module: &str, name: &str) -> Option<Global>;
     fn persistent(&mut self, arena: &Arena, id: Ref) -> Result<Object>;
     fn call(&mut self, arena: &Arena, function: Global, args: &[Ref]) -> Result<Reply>;
+    /// What an object becomes by the state it is given.
+    fn build(&mut self, arena: &Arena, target: Ref, state: Ref) -> Result<Reply> {
+        let _ = state;
+        match arena.get(target) {
+            // `_metadata` of a state dict, attributes of a parameter. There is no place for them in a `Value`.
+            Object::Dict(_) | Object::Tensor(_) => Ok(Reply::Same(target)),
+            other => Err(corrupt(format_args!("it sets the state of {}", other.kind()))),
+        }
+    }
 }
 
 /// What a call gives: an argument handed through, so that calls cannot multiply large arguments, or something new.
-pub(super) enum Reply {
+pub(crate) enum Reply {
     Same(Ref),
     New(Object),
 }
 
 /// All objects of a pickle.
 #[derive(Default)]
-pub(super) struct Arena(Vec<Object>);
+pub(crate) struct Arena(Vec<Object>);
 
 impl Arena {
-    pub(super) fn get(&self, r: Ref) -> &Object {
+    pub(crate) fn get(&self, r: Ref) -> &Object {
         &self.0[r as usize]
     }
 
@@ -77,12 +95,12 @@ impl Arena {
     }
 }
 
-pub(super) fn corrupt(what: impl std::fmt::Display) -> Error {
-    Error::io(format!("data.pkl is not a pickle this reader understands: {what}"))
+pub(crate) fn corrupt(what: impl std::fmt::Display) -> Error {
+    Error::io(format!("it holds no pickle this reader understands: {what}"))
 }
 
 /// Runs a pickle; gives its objects and which of them is the result.
-pub(super) fn run(pickle: &[u8], world: &mut impl World) -> Result<(Arena, Ref)> {
+pub(crate) fn run(pickle: &[u8], world: &mut impl World) -> Result<(Arena, Ref)> {
     let mut machine =
         Machine { input: pickle, arena: Arena::default(), stack: Vec::new(), marks: Vec::new(), memo: HashMap::new() };
     loop {
@@ -205,11 +223,11 @@ impl Machine<'_> {
 
             b'c' => {
                 let (module, name) = (self.line()?, self.line()?);
-                self.global(&module, &name)?;
+                self.global(world, &module, &name)?;
             }
             0x93 => {
                 let (name, module) = (self.pop_text()?, self.pop_text()?);
-                self.global(&module, &name)?;
+                self.global(world, &module, &name)?;
             }
             b'R' | 0x81 => {
                 let (args, function) = (self.pop()?, self.pop()?);
@@ -223,11 +241,10 @@ impl Machine<'_> {
                 }
             }
             b'b' => {
-                // State beside the contents: `_metadata` of a state dict, attributes of a parameter. There is no place for them in a `Value`.
-                self.pop()?;
+                let state = self.pop()?;
                 let target = self.top()?;
-                if !matches!(self.arena.get(target), Object::Dict(_) | Object::Tensor(_)) {
-                    return Err(corrupt(format_args!("it sets the state of {}", self.arena.get(target).kind())));
+                if let Reply::New(object) = world.build(&self.arena, target, state)? {
+                    self.arena.0[target as usize] = object;
                 }
             }
             b'Q' => {
@@ -340,8 +357,8 @@ impl Machine<'_> {
         }
     }
 
-    fn global(&mut self, module: &str, name: &str) -> Result<()> {
-        let global = find(module, name).ok_or_else(|| {
+    fn global(&mut self, world: &impl World, module: &str, name: &str) -> Result<()> {
+        let global = world.find(module, name).ok_or_else(|| {
             // The name comes from the file: keep the message short whatever it holds.
             let shown: String = format!("{module}.{name}").chars().take(200).collect();
             Error::unsupported(format!(

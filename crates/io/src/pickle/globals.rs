@@ -4,7 +4,7 @@ use rushlight_core::DType;
 
 /// What an allowed name stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Global {
+pub(crate) enum Global {
     /// Classes of dictionaries; calling one makes an empty dictionary.
     Dictionary,
     /// `collections.defaultdict`, called with the class of its values.
@@ -24,6 +24,10 @@ pub(super) enum Global {
     RebuildParameterWithState,
     RebuildFromType,
     RebuildOnDevice,
+    /// `numpy.core.multiarray._reconstruct`: an array, to be filled later.
+    ReconstructArray,
+    /// `numpy.dtype`.
+    NumpyDType,
     /// The class of a storage, by what its elements are.
     Storage(Elements),
     /// A dtype as a value.
@@ -34,14 +38,15 @@ pub(super) enum Global {
 
 /// The elements of a storage: a dtype of ours, or the name of one that is not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Elements {
+pub(crate) enum Elements {
     Known(DType),
     /// Bytes whose dtype comes later.
     Untyped,
     Unknown(&'static str),
 }
 
-pub(super) fn find(module: &str, name: &str) -> Option<Global> {
+/// Names of plain containers and bytes.
+pub(crate) fn python(module: &str, name: &str) -> Option<Global> {
     use Global::*;
     Some(match (module, name) {
         ("collections", "OrderedDict" | "Counter") => Dictionary,
@@ -51,6 +56,25 @@ pub(super) fn find(module: &str, name: &str) -> Option<Global> {
         ("builtins" | "__builtin__", "bytearray") => Bytearray,
         ("builtins" | "__builtin__", "dict" | "list" | "tuple" | "int" | "float" | "bool" | "str") => Class,
         ("_codecs", "encode") => Encode,
+        _ => return None,
+    })
+}
+
+/// Names that arrays are made of, by NumPy 1 and 2.
+pub(crate) fn numpy(module: &str, name: &str) -> Option<Global> {
+    use Global::*;
+    Some(match (module, name) {
+        ("numpy.core.multiarray" | "numpy._core.multiarray", "_reconstruct") => ReconstructArray,
+        ("numpy", "ndarray") => Class,
+        ("numpy", "dtype") => NumpyDType,
+        _ => return None,
+    })
+}
+
+/// Names that PyTorch's tensors are made of.
+pub(crate) fn torch(module: &str, name: &str) -> Option<Global> {
+    use Global::*;
+    Some(match (module, name) {
         ("torch", "Size") => Size,
         ("torch", "device") => Device,
         ("torch", "Tensor") | ("torch.nn.parameter", "Parameter") => Class,
