@@ -106,14 +106,25 @@ impl AtomicFile {
         if durable {
             self.file.sync_all()?;
         }
+        // Freeing a large file takes as long as writing it: held open over the change of name, it can be let go aside.
+        let old = File::open(&self.destination).ok().filter(|old| cfg!(unix) && is_large(old));
         fs::rename(&self.temporary, &self.destination)?;
         self.moved = true;
+        if let Some(old) = old {
+            // Without a thread it is freed here.
+            let _ = thread::Builder::new().name("rushlight-free".into()).spawn(move || drop(old));
+        }
         if durable && cfg!(unix) {
             let folder = self.destination.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
             File::open(folder)?.sync_all()?;
         }
         Ok(())
     }
+}
+
+/// Whether freeing a file is worth a thread.
+fn is_large(file: &File) -> bool {
+    file.metadata().is_ok_and(|meta| meta.len() >= STRETCH as u64)
 }
 
 impl AtomicFile {

@@ -65,7 +65,7 @@ pub(crate) fn parse(source: &Source, place: Range<usize>) -> Result<Tensor> {
     let text = std::str::from_utf8(text).map_err(|_| Error::io("the header is not text"))?;
     let header = Header::parse(text)?;
 
-    source::check_rank(&header.shape)?;
+    source::check_shape(&header.shape)?;
     let numel = layout::checked_numel(&header.shape)?;
     let start = place.end - (rest.len() - length);
     let need = numel.checked_mul(header.dtype.size()).filter(|&n| n <= place.end - start);

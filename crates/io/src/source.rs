@@ -123,7 +123,7 @@ pub(crate) fn tensor(
     offset: usize,
     dtype: DType,
 ) -> Result<Tensor> {
-    check_rank(shape)?;
+    check_shape(shape)?;
     let numel = layout::checked_numel(shape)?;
     let mut strides = Dims::from_slice(strides);
     let mut offset = offset;
@@ -145,9 +145,12 @@ pub(crate) fn tensor(
     unsafe { Tensor::from_storage(storage.clone(), layout, dtype) }
 }
 
-pub(crate) fn check_rank(shape: &[usize]) -> Result<()> {
+/// Refuses what no honest file has, and what views of a tensor could not compute with: too many dimensions, or sizes so large that only a
+/// zero among them makes them fit.
+pub(crate) fn check_shape(shape: &[usize]) -> Result<()> {
     if shape.len() > MAX_RANK {
         return Err(Error::io(format!("a tensor of {} dimensions; at most {MAX_RANK} are read", shape.len())));
     }
-    Ok(())
+    let sizes: Dims = shape.iter().copied().filter(|&size| size > 0).collect();
+    layout::checked_numel(&sizes).map(drop)
 }

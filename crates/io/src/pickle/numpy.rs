@@ -46,6 +46,7 @@ pub(super) fn array(arena: &Arena, state: Ref, containers: &mut Containers) -> R
         return Err(fail());
     };
     let shape = dims(arena, shape)?;
+    source::check_shape(&shape)?;
     let numel = layout::checked_numel(&shape)?;
     if numel.checked_mul(elements.dtype.size()) != Some(bytes.len()) {
         return Err(Error::io(format!(

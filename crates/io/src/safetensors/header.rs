@@ -62,7 +62,7 @@ impl Header {
                 )));
             }
             position = info.end;
-            source::check_rank(&info.shape).map_err(|e| e.within(&format!("tensor '{name}'")))?;
+            source::check_shape(&info.shape).map_err(|e| e.within(&format!("tensor '{name}'")))?;
             if let Some(dtype) = dtype_of(&info.dtype) {
                 let need = layout::checked_numel(&info.shape)?.checked_mul(dtype.size());
                 if need != Some(info.end - info.begin) {

@@ -32,10 +32,14 @@ fn the_old_file_stays_until_the_new_one_is_whole() {
 fn large_files_are_whole_too() {
     let folder = Folder::new("atomic-large");
     let bytes: Vec<u8> = (0..40 << 20).map(|i: u32| (i >> 10) as u8).collect();
-    let mut file = AtomicFile::create(folder.path("file")).unwrap();
-    file.write_all(&bytes).unwrap();
-    file.commit().unwrap();
-    assert!(fs::read(folder.path("file")).unwrap() == bytes);
+    // Also in the place of another large one, which is freed aside.
+    for _ in 0..2 {
+        let mut file = AtomicFile::create(folder.path("file")).unwrap();
+        file.write_all(&bytes).unwrap();
+        file.commit().unwrap();
+        assert!(fs::read(folder.path("file")).unwrap() == bytes);
+        assert_eq!(folder.names(), ["file"]);
+    }
 }
 
 #[test]
