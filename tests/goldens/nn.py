@@ -44,13 +44,21 @@ class Cases:
         generator = torch.Generator().manual_seed(zlib.crc32(f"{layer}{options}{number}".encode()))
         normal = lambda shape: torch.randn(shape, generator=generator)
         kwargs = {k: normal(v["normal"]).abs() + 0.1 if isinstance(v, dict) else v for k, v in options.items()}
-        module = getattr(nn, layer)(**{k: tuple(v) if isinstance(v, list) else v for k, v in kwargs.items()})
+        # `weight_norm(Linear)`: the layer with a parametrization, whose options begin with `by_`.
+        parametrization, _, plain = layer.rstrip(")").rpartition("(")
+        own = {k: tuple(v) if isinstance(v, list) else v for k, v in kwargs.items() if not k.startswith("by_")}
+        module = getattr(nn, plain)(**own)
+        if parametrization:
+            norm = {k.removeprefix("by_"): v for k, v in kwargs.items() if k.startswith("by_")}
+            getattr(nn.utils.parametrizations, parametrization)(module, **norm)
         for name, parameter in module.named_parameters():
             parameter.data = normal(parameter.shape)
         for name, buffer in module.named_buffers():
             if name.startswith("running"):
                 buffer.copy_(normal(buffer.shape).abs() + 0.5)
-        printed = str(module)
+            if name.endswith(("._u", "._v")):
+                buffer.copy_(nn.functional.normalize(normal(buffer.shape), dim=0))
+        printed = None if parametrization else str(module)
         module.double().train(train)
         entry = {"layer": layer, "options": options, "repr": printed, "train": train, "repeat": repeat}
         if forward:
@@ -146,11 +154,26 @@ def pooling(c):
     c.add("AdaptiveMaxPool2d", dict(output_size=2, return_indices=True), (1, 2, 5, 5))
     c.add("MaxPool3d", dict(kernel_size=2, stride=[1, 2, 2], return_indices=True), (1, 2, 3, 4, 4))
     c.add("AvgPool3d", dict(kernel_size=[2, 3, 2], padding=[1, 1, 0]), (1, 2, 3, 4, 4))
+    c.add("AdaptiveMaxPool3d", dict(output_size=2), (1, 2, 3, 5, 4))
+    c.add("AdaptiveMaxPool3d", dict(output_size=[2, None, 3], return_indices=True), (2, 3, 2, 7))
+    c.add("AdaptiveMaxPool3d", dict(output_size=[3, 2, 1], return_indices=True), (2, 1, 7, 3, 4))
     c.add("AdaptiveAvgPool3d", dict(output_size=[2, None, 1]), (1, 2, 3, 2, 4))
     c.add("MaxUnpool1d", dict(kernel_size=2), (1, 2, 3), torch.tensor([[[0, 3, 5], [1, 2, 4]]]))
     c.add("MaxUnpool2d", dict(kernel_size=2, stride=[2, 2]), (1, 1, 2, 2), torch.tensor([[[[0, 3], [8, 15]]]]))
     c.add("MaxUnpool2d", dict(kernel_size=3, stride=2, padding=1), (1, 2, 2), torch.tensor([[[1, 2], [5, 8]]]))
     c.add("MaxUnpool2d", dict(kernel_size=2), (1, 2, 2), torch.tensor([[[1, 2], [5, 24]]]), forward=dict(output_size=[5, 5]))
+
+
+def parametrizations(c):
+    linear, conv = dict(in_features=3, out_features=4), dict(in_channels=2, out_channels=3, kernel_size=2)
+    c.add("weight_norm(Linear)", linear, (5, 3))
+    c.add("weight_norm(Linear)", linear | dict(bias=False, by_dim=None), (5, 3))
+    c.add("weight_norm(Conv2d)", conv, (1, 2, 4, 4))
+    c.add("weight_norm(Conv2d)", conv | dict(by_dim=-3), (1, 2, 4, 4))
+    c.add("spectral_norm(Linear)", linear, (5, 3))
+    c.add("spectral_norm(Linear)", linear, (5, 3), train=False)
+    c.add("spectral_norm(Conv2d)", conv | dict(by_n_power_iterations=3), (1, 2, 4, 4), repeat=2)
+    c.add("spectral_norm(ConvTranspose2d)", conv, (1, 2, 3, 3))
 
 
 def norms(c):
@@ -364,7 +387,7 @@ def main():
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     cases = Cases()
-    for family in (linear, convolutions, pooling, norms, embeddings, activations, shapes, losses):
+    for family in (linear, convolutions, pooling, norms, embeddings, activations, shapes, losses, parametrizations):
         family(cases)
     statistics = initial_statistics()
     path, init = DATA / "nn" / "layers.safetensors", DATA / "nn" / "init.json"

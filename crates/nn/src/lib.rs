@@ -52,6 +52,7 @@ pub mod models;
 mod module;
 mod norm;
 mod padding;
+mod parametrize;
 mod pooling;
 mod python;
 mod recurrent;
@@ -100,9 +101,12 @@ pub use padding::{
     ReflectionPad2d, ReflectionPad3d, ReplicationPad1d, ReplicationPad2d, ReplicationPad3d, Sides, ZeroPad1d,
     ZeroPad2d, ZeroPad3d,
 };
+pub use parametrize::{
+    Parametrization, Parametrized, SpectralNorm, SpectralNormOptions, WeightNorm, spectral_norm, weight_norm,
+};
 pub use pooling::{
-    AdaptiveAvgPool1d, AdaptiveAvgPool2d, AdaptiveAvgPool3d, AdaptiveMaxPool1d, AdaptiveMaxPool2d, AvgPool1d,
-    AvgPool2d, AvgPool3d, AvgPoolNd, MaxPool1d, MaxPool2d, MaxPool3d, MaxPoolNd,
+    AdaptiveAvgPool1d, AdaptiveAvgPool2d, AdaptiveAvgPool3d, AdaptiveMaxPool1d, AdaptiveMaxPool2d, AdaptiveMaxPool3d,
+    AvgPool1d, AvgPool2d, AvgPool3d, AvgPoolNd, MaxPool1d, MaxPool2d, MaxPool3d, MaxPoolNd,
 };
 pub use recurrent::{
     CellWeights, GRU, GRUBuilder, GRUCell, GRUCellBuilder, LSTM, LSTMBuilder, LSTMCell, LSTMCellBuilder,

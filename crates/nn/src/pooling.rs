@@ -2,7 +2,7 @@
 
 use crate::python::{boolean, one_or_tuple, tuple};
 use crate::{Forward, Module};
-use rushlight_core::Result;
+use rushlight_core::{Error, Result};
 use rushlight_tensor::{AvgPool, MaxPool, OutputSize, Sizes, Tensor};
 
 /// The largest element of each window, over `D` spatial dimensions: [`MaxPool1d`], [`MaxPool2d`], [`MaxPool3d`].
@@ -228,7 +228,7 @@ impl<const D: usize> Forward for AvgPoolNd<D> {
 
 /// Layers that pool to a given size.
 macro_rules! adaptive {
-    ($($(#[$doc:meta])* $name:ident $op:ident;)*) => {$(
+    ($($(#[$doc:meta])* $name:ident $forward:expr;)*) => {$(
         $(#[$doc])*
         #[derive(Clone, Debug, Module)]
         #[module(extra_repr = "Self::settings")]
@@ -252,7 +252,7 @@ macro_rules! adaptive {
 
         impl Forward for $name {
             fn forward(&self, input: &Tensor) -> Result<Tensor> {
-                input.$op(self.output_size.clone())
+                $forward(input, self.output_size.clone())
             }
         }
     )*};
@@ -260,15 +260,17 @@ macro_rules! adaptive {
 
 adaptive! {
     /// Means of `[batch, channels, length]` to a given length.
-    AdaptiveAvgPool1d adaptive_avg_pool1d;
+    AdaptiveAvgPool1d Tensor::adaptive_avg_pool1d;
     /// Means of `[batch, channels, height, width]` to a given height and width.
-    AdaptiveAvgPool2d adaptive_avg_pool2d;
+    AdaptiveAvgPool2d Tensor::adaptive_avg_pool2d;
     /// Means of `[batch, channels, depth, height, width]` to a given depth, height and width.
-    AdaptiveAvgPool3d adaptive_avg_pool3d;
+    AdaptiveAvgPool3d Tensor::adaptive_avg_pool3d;
     /// Maxima of `[batch, channels, length]` to a given length.
-    AdaptiveMaxPool1d adaptive_max_pool1d;
+    AdaptiveMaxPool1d Tensor::adaptive_max_pool1d;
     /// Maxima of `[batch, channels, height, width]` to a given height and width.
-    AdaptiveMaxPool2d adaptive_max_pool2d;
+    AdaptiveMaxPool2d Tensor::adaptive_max_pool2d;
+    /// Maxima of `[batch, channels, depth, height, width]` to a given depth, height and width; the batch may be missing.
+    AdaptiveMaxPool3d |input, size| Ok(adaptive_max_pool3d(input, size)?.0);
 }
 
 impl AdaptiveMaxPool1d {
@@ -283,4 +285,35 @@ impl AdaptiveMaxPool2d {
     pub fn forward_with_indices(&self, input: &Tensor) -> Result<(Tensor, Tensor)> {
         input.adaptive_max_pool2d_with_indices(self.output_size.clone())
     }
+}
+
+impl AdaptiveMaxPool3d {
+    /// The maxima and where they are in the flattened input volume: PyTorch's `return_indices`.
+    pub fn forward_with_indices(&self, input: &Tensor) -> Result<(Tensor, Tensor)> {
+        adaptive_max_pool3d(input, self.output_size.clone())
+    }
+}
+
+/// The windows of each dimension depend on that one alone: maxima within planes, then over the depth.
+fn adaptive_max_pool3d(input: &Tensor, output_size: OutputSize) -> Result<(Tensor, Tensor)> {
+    let (rank, shape) = (input.rank(), input.shape());
+    let wrong = || Error::shape(format!("AdaptiveMaxPool3d: no output size {output_size:?} for input {shape:?}"));
+    if !(4..=5).contains(&rank) || input.numel() == 0 {
+        return Err(wrong());
+    }
+    let (outer, &[depth, height, width]) = shape.split_last_chunk().ok_or_else(wrong)?;
+    let sizes = match output_size.as_slice() {
+        [all] => [*all; 3],
+        &[d, h, w] => [d, h, w],
+        _ => return Err(wrong()),
+    };
+    let [d, h, w] = [(0, depth), (1, height), (2, width)].map(|(i, size)| sizes[i].unwrap_or(size));
+    let planes = input.reshape([outer.iter().product(), depth, height, width])?;
+    let (best, places) = planes.adaptive_max_pool2d_with_indices([h, w])?;
+    // The depth last, as the one dimension of a pooling.
+    let by_depth = |t: &Tensor| t.flatten(2, 3)?.transpose(1, 2);
+    let (best, depths) = by_depth(&best)?.adaptive_max_pool1d_with_indices(d)?;
+    let places = by_depth(&places)?.gather(-1, &depths)?.add(&depths.mul((height * width) as i64)?)?;
+    let whole = |t: &Tensor| t.transpose(1, 2)?.reshape(&[outer, &[d, h, w]].concat()[..]);
+    Ok((whole(&best)?, whole(&places)?))
 }

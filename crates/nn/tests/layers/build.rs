@@ -55,6 +55,20 @@ macro_rules! set {
     }};
 }
 
+/// A layer whose weight has a parametrization.
+fn normed(name: &str, o: &Options, module: impl Forward + Clone) -> Result<Built> {
+    if name.starts_with("weight_norm") {
+        let whole = o.value("by_dim").is_some_and(|dim| dim.is_null());
+        let dim = if whole { None } else { Some(o.integer("by_dim").unwrap_or(0)) };
+        return layer(weight_norm(module, "weight", dim)?);
+    }
+    let mut options = SpectralNormOptions::default();
+    if let Some(n) = o.integer("by_n_power_iterations") {
+        options = options.n_power_iterations(n as usize);
+    }
+    layer(spectral_norm(module, "weight", options)?)
+}
+
 fn padding(o: &Options) -> Padding {
     match o.text("padding") {
         Some("same") => Padding::Same,
@@ -337,6 +351,22 @@ pub fn build(name: &str, o: &Options, output_size: Option<Vec<usize>>) -> Result
         "AdaptiveMaxPool2d" => {
             let indices = o.flag("return_indices", false);
             with_indices(AdaptiveMaxPool2d::new(o.output_size()), indices, AdaptiveMaxPool2d::forward_with_indices)
+        }
+        "AdaptiveMaxPool3d" => {
+            let indices = o.flag("return_indices", false);
+            with_indices(AdaptiveMaxPool3d::new(o.output_size()), indices, AdaptiveMaxPool3d::forward_with_indices)
+        }
+        "weight_norm(Linear)" | "spectral_norm(Linear)" => {
+            let linear = Linear::new(o.count("in_features"), o.count("out_features")).bias(bias()).build()?;
+            normed(name, o, linear)
+        }
+        "weight_norm(Conv2d)" | "spectral_norm(Conv2d)" => {
+            let sizes = (o.count("in_channels"), o.count("out_channels"), o.count("kernel_size"));
+            normed(name, o, Conv2d::new(sizes.0, sizes.1, sizes.2).build()?)
+        }
+        "spectral_norm(ConvTranspose2d)" => {
+            let sizes = (o.count("in_channels"), o.count("out_channels"), o.count("kernel_size"));
+            normed(name, o, ConvTranspose2d::new(sizes.0, sizes.1, sizes.2).build()?)
         }
         "BatchNorm1d" => batch_norm::<1>(o),
         "BatchNorm2d" => batch_norm::<2>(o),

@@ -77,7 +77,10 @@ fn check(case: &Value, goldens: &Goldens) -> Result<()> {
     let built = build(layer, &options, output_size)?;
     options.all_asked(&name);
 
-    assert_eq!(built.module.repr(), case["repr"].as_str().unwrap(), "{name}");
+    // Parametrized modules print in their own way.
+    if let Some(repr) = case["repr"].as_str() {
+        assert_eq!(built.module.repr(), repr, "{name}");
+    }
     let fresh = built.module.state_dict();
     let keys: Vec<&str> = case["keys"].as_array().unwrap().iter().map(|key| key.as_str().unwrap()).collect();
     assert_eq!(fresh.keys().collect::<Vec<_>>(), keys, "{name}: keys of the state dict");

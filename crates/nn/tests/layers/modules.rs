@@ -2,8 +2,8 @@
 
 use rushlight_core::{DType, Result};
 use rushlight_nn::{
-    BatchNorm1d, Buffer, Conv2d, Dropout, Forward, LayerNorm, Linear, Module, Parameter, ReLU, Sequential, Training,
-    init,
+    BatchNorm1d, Buffer, Conv2d, Dropout, Forward, LayerNorm, Linear, Module, Parameter, ReLU, Sequential,
+    SpectralNormOptions, Training, init, spectral_norm, weight_norm,
 };
 use rushlight_tensor::Tensor;
 use rushlight_tensor::state::StateDict;
@@ -329,5 +329,31 @@ Net                           4,061
 Trainable parameters: 4,021 of 4,061
 Size with buffers: 0.02 MiB";
     assert_eq!(net.summary().to_string(), expected);
+    Ok(())
+}
+
+#[test]
+fn parametrizations_come_off_and_change_dtype() -> Result<()> {
+    let linear = Linear::new(3, 4).build()?;
+    let (x, weight) = (Tensor::randn([2, 3], DType::F32)?, linear.weight.copy()?.detach());
+    let expected = linear.forward(&x)?;
+    let normed = weight_norm(linear.clone(), "weight", 0)?;
+    assert!(normed.forward(&x)?.allclose(&expected, 1e-5, 1e-6)?);
+    assert_eq!(normed.num_parameters(), 4 + 4 + 12);
+    let wide = normed.clone().to(DType::F64)?;
+    assert_eq!(wide.forward(&x.to_dtype(DType::F64)?)?.dtype(), DType::F64);
+    assert!(normed.remove()?.weight.allclose(&weight, 1e-5, 1e-6)?);
+
+    let normed = spectral_norm(linear.clone(), "weight", SpectralNormOptions::default())?;
+    for _ in 0..50 {
+        normed.forward(&x)?;
+    }
+    let largest = normed.remove()?.weight.detach().svdvals()?.max()?.item::<f32>()?;
+    assert!((largest - 1.0).abs() < 1e-4, "{largest}");
+
+    assert!(weight_norm(linear.clone(), "wait", 0).is_err() && weight_norm(linear.clone(), "weight", 2).is_err());
+    assert!(spectral_norm(linear.clone(), "bias", SpectralNormOptions::default()).is_err());
+    let none = SpectralNormOptions::default().n_power_iterations(0);
+    assert!(spectral_norm(linear, "weight", none).is_err());
     Ok(())
 }
