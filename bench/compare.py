@@ -114,10 +114,29 @@ def torch_cases():
 
         return torch_models.adam()
 
-    def loader(_):
+    def recurrent(kind):
+        def prepare(rest):
+            steps, batch, features = map(int, rest.split("_")[-1].split("x"))
+            net, x = getattr(torch.nn, kind)(features, features, num_layers=2), torch.randn(steps, batch, features)
+
+            def forward():
+                with torch.no_grad():
+                    net(x)
+
+            def both():
+                net.zero_grad()
+                net(x)[0].sum().backward()
+
+            return forward if rest.startswith("forward") else both
+
+        return prepare
+
+    def loader(rest):
         from torch.utils.data import DataLoader, TensorDataset
 
-        batches = DataLoader(TensorDataset(torch.rand(2048, 1, 512), torch.rand(2048, 20, 512)), batch_size=32, shuffle=True)
+        data = TensorDataset(torch.rand(2048, 1, 512), torch.rand(2048, 20, 512))
+        workers = {"num_workers": 2, "persistent_workers": True} if rest.startswith("workers") else {}
+        batches = DataLoader(data, batch_size=32, shuffle=True, **workers)
 
         def epoch():
             for _ in batches:
@@ -131,6 +150,8 @@ def torch_cases():
         atexit.register(lambda: os.path.exists(path) and os.remove(path))
         if rest.startswith("save"):
             return lambda: torch.save(state, path)
+        if rest.startswith("create"):
+            return lambda: (os.path.exists(path) and os.remove(path), torch.save(state, path))
         torch.save(state, path)
 
         def load():
@@ -139,7 +160,7 @@ def torch_cases():
 
         return load
 
-    families = {"train": train, "adam": adam, "loader": loader, "file": file, "matmul": matmul, "conv": conv, "attention": attention, "small": small, "memory": memory}
+    families = {"train": train, "lstm": recurrent("LSTM"), "gru": recurrent("GRU"), "adam": adam, "loader": loader, "file": file, "matmul": matmul, "conv": conv, "attention": attention, "small": small, "memory": memory}
 
     def prepare(name):
         family, _, rest = name.partition("_")

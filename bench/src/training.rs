@@ -18,8 +18,15 @@ pub const NAMES: &[&str] = &[
     "train_resnet18_f32",
     "train_resnet18_bf16",
     "train_linear_f32",
+    "lstm_forward_64x32x512",
+    "lstm_64x32x512",
+    "lstm_128x64x256",
+    "gru_forward_64x32x512",
+    "gru_64x32x512",
     "adam_44M",
     "loader_2048x20x512",
+    "loader_workers_2048x20x512",
+    "file_create_500MB",
     "file_save_500MB",
     "file_load_500MB",
 ];
@@ -33,8 +40,11 @@ pub fn prepare(name: &str) -> Result<Option<Case>> {
         "train_cnn" => images(Net::new()?, 512, lower)?,
         "train_resnet18" => images(resnet18_cifar(10)?, 64, lower)?,
         "train_linear" => linear()?,
+        "lstm" | "lstm_forward" | "gru" | "gru_forward" => recurrent(name)?,
         "adam" => adam()?,
-        "loader" => loader()?,
+        "loader" => loader(0)?,
+        "loader_workers" => loader(2)?,
+        "file_create" => create()?,
         "file_save" => save()?,
         "file_load" => load()?,
         _ => return Ok(None),
@@ -115,6 +125,30 @@ fn linear() -> Result<Case> {
     }))
 }
 
+/// Two layers over `steps x batch x features`, forward alone or with backward.
+fn recurrent(name: &str) -> Result<Case> {
+    let sizes: Vec<usize> = name.rsplit('_').next().unwrap_or_default().split('x').flat_map(str::parse).collect();
+    let &[steps, batch, features] = &sizes[..] else {
+        return Err(Error::value(format!("'{name}' does not end in steps x batch x features")));
+    };
+    let x = Tensor::randn([steps, batch, features], DType::F32)?;
+    let forward: Box<dyn Fn() -> Result<(Tensor, Vec<Tensor>)>> = if name.starts_with("lstm") {
+        let model = LSTM::new(features, features).num_layers(2).build()?;
+        Box::new(move || Ok((model.forward(&x, None)?.0, model.parameters())))
+    } else {
+        let model = GRU::new(features, features).num_layers(2).build()?;
+        Box::new(move || Ok((model.forward(&x, None)?.0, model.parameters())))
+    };
+    if name.contains("forward") {
+        return Ok(Box::new(move || no_grad(|| forward().map(|_| ()))));
+    }
+    Ok(Box::new(move || {
+        let (output, parameters) = forward()?;
+        parameters.iter().for_each(Tensor::zero_grad);
+        output.sum()?.backward()
+    }))
+}
+
 /// An update of the transformer's parameters.
 fn adam() -> Result<Case> {
     let model = Transformer::new().build()?;
@@ -126,10 +160,10 @@ fn adam() -> Result<Case> {
 }
 
 /// One epoch over the transformer's data, shuffled, in batches of 32.
-fn loader() -> Result<Case> {
+fn loader(workers: usize) -> Result<Case> {
     let data =
         TensorDataset::new((Tensor::rand([2048, 1, 512], DType::F32)?, Tensor::rand([2048, 20, 512], DType::F32)?))?;
-    let loader = DataLoader::new(data).batch_size(32).shuffle(true).build()?;
+    let loader = DataLoader::new(data).batch_size(32).shuffle(true).workers(workers).build()?;
     Ok(Box::new(move || loader.epoch(0).try_for_each(|batch| batch.map(|_| ()))))
 }
 
@@ -150,6 +184,16 @@ impl Drop for Scratch {
     }
 }
 
+/// A file that was not there.
+fn create() -> Result<Case> {
+    let (state, file) = (Value::from(weights()?), Scratch(scratch()));
+    Ok(Box::new(move || {
+        drop(Scratch(file.0.clone()));
+        io::save(&state, &file.0)
+    }))
+}
+
+/// A file in the place of another.
 fn save() -> Result<Case> {
     let (state, file) = (Value::from(weights()?), Scratch(scratch()));
     Ok(Box::new(move || io::save(&state, &file.0)))

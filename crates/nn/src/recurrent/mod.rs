@@ -2,6 +2,7 @@
 
 mod cell;
 mod packed;
+mod sequence;
 mod stack;
 mod weights;
 

@@ -1,5 +1,6 @@
 //! Layers and directions of a recurrent network over packed rows.
 
+use super::sequence;
 use super::weights::{CellWeights, Kind, Sizes, State};
 use crate::{Field, Member, MemberMut};
 use rushlight_core::{Error, Result};
@@ -110,8 +111,15 @@ impl Stack {
     ) -> Result<(Tensor, State)> {
         let kind = self.config.kind;
         let from_input = cell.project_input(kind, x)?;
-        let steps = from_input.split_with_sizes(batch_sizes, 0)?;
         let first = first.map(|t| t.to_dtype(from_input.dtype()))?;
+        let one_length = batch_sizes.iter().all(|n| Some(n) == batch_sizes.first());
+        if one_length && cell.weight_hr.is_none() {
+            let (weight, bias, steps) = (&cell.weight_hh, cell.state_bias(kind), batch_sizes.len());
+            if let Some(done) = sequence::run(kind, &from_input, &first, weight, bias, steps, reverse) {
+                return done;
+            }
+        }
+        let steps = from_input.split_with_sizes(batch_sizes, 0)?;
         let rows = |state: &State, start: usize, end: usize| state.map(|t| t.narrow(0, start as isize, end - start));
         let joined = |parts: &[State]| State::join(parts, |t| cat(t, 0));
         let mut outputs = vec![None; steps.len()];

@@ -109,34 +109,51 @@ impl CellWeights {
         input.linear(&self.weight_ih, bias.as_ref())
     }
 
+    /// The bias of the hidden state, where it is not added with the input's.
+    pub(super) fn state_bias(&self, kind: Kind) -> Option<&Tensor> {
+        self.biases.as_ref().filter(|_| kind == Kind::Gru).map(|[_, hh]| hh.tensor())
+    }
+
     /// One step: the new state from the gates' share from the input and the old state.
     pub(super) fn step(&self, kind: Kind, from_input: &Tensor, state: &State) -> Result<State> {
-        let hidden = from_input.shape()[1] / kind.gates();
-        if kind == Kind::Gru {
-            let from_state = state.h.linear(&self.weight_hh, self.biases.as_ref().map(|[_, hh]| hh.tensor()))?;
-            let (x, s) = (
-                from_input.split_with_sizes(&[2 * hidden, hidden], 1)?,
-                from_state.split_with_sizes(&[2 * hidden, hidden], 1)?,
-            );
-            let gates = x[0].add(&s[0])?.sigmoid()?.split(hidden, 1)?;
-            let (reset, update) = (&gates[0], &gates[1]);
-            let new = x[1].addcmul(reset, &s[1], 1.0)?.tanh()?;
-            return Ok(State { h: new.lerp(&state.h, update)?, c: None });
+        step(kind, from_input, state, &self.weight_hh, self.state_bias(kind), self.weight_hr.as_deref())
+    }
+}
+
+/// One step of a cell with these weights.
+pub(super) fn step(
+    kind: Kind,
+    from_input: &Tensor,
+    state: &State,
+    weight_hh: &Tensor,
+    bias_hh: Option<&Tensor>,
+    weight_hr: Option<&Tensor>,
+) -> Result<State> {
+    let hidden = from_input.shape()[1] / kind.gates();
+    if kind == Kind::Gru {
+        let from_state = state.h.linear(weight_hh, bias_hh)?;
+        let (x, s) = (
+            from_input.split_with_sizes(&[2 * hidden, hidden], 1)?,
+            from_state.split_with_sizes(&[2 * hidden, hidden], 1)?,
+        );
+        let gates = x[0].add(&s[0])?.sigmoid()?.split(hidden, 1)?;
+        let (reset, update) = (&gates[0], &gates[1]);
+        let new = x[1].addcmul(reset, &s[1], 1.0)?.tanh()?;
+        return Ok(State { h: new.lerp(&state.h, update)?, c: None });
+    }
+    let gates = from_input.addmm(&state.h, &weight_hh.t()?, 1.0, 1.0)?;
+    match (kind, &state.c) {
+        (Kind::Lstm, Some(c)) => {
+            let parts = gates.split_with_sizes(&[2 * hidden, hidden, hidden], 1)?;
+            let input_forget = parts[0].sigmoid()?.split(hidden, 1)?;
+            let (candidate, output) = (parts[1].tanh()?, parts[2].sigmoid()?);
+            let c = input_forget[1].mul(c)?.addcmul(&input_forget[0], &candidate, 1.0)?;
+            let h = output.mul(&c.tanh()?)?;
+            let h = weight_hr.map_or(Ok(h.clone()), |w| h.linear(w, None))?;
+            Ok(State { h, c: Some(c) })
         }
-        let gates = from_input.addmm(&state.h, &self.weight_hh.t()?, 1.0, 1.0)?;
-        match (kind, &state.c) {
-            (Kind::Lstm, Some(c)) => {
-                let parts = gates.split_with_sizes(&[2 * hidden, hidden, hidden], 1)?;
-                let input_forget = parts[0].sigmoid()?.split(hidden, 1)?;
-                let (candidate, output) = (parts[1].tanh()?, parts[2].sigmoid()?);
-                let c = input_forget[1].mul(c)?.addcmul(&input_forget[0], &candidate, 1.0)?;
-                let h = output.mul(&c.tanh()?)?;
-                let h = self.weight_hr.as_ref().map_or(Ok(h.clone()), |w| h.linear(w, None))?;
-                Ok(State { h, c: Some(c) })
-            }
-            (Kind::Plain(RNNNonlinearity::Relu), _) => Ok(State { h: gates.relu()?, c: None }),
-            _ => Ok(State { h: gates.tanh()?, c: None }),
-        }
+        (Kind::Plain(RNNNonlinearity::Relu), _) => Ok(State { h: gates.relu()?, c: None }),
+        _ => Ok(State { h: gates.tanh()?, c: None }),
     }
 }
 

@@ -1,11 +1,11 @@
 use crate::goldens::{Config, Goldens, check, close, list};
-use rushlight_core::DType;
+use rushlight_core::{DType, Result};
 use rushlight_nn::{
     GRU, GRUCell, LSTM, LSTMCell, Module, PaddingSide, RNN, RNNCell, RNNNonlinearity, pack_padded_sequence,
     pack_sequence, pad_packed_sequence, pad_sequence,
 };
 use rushlight_tensor::Tensor;
-use rushlight_tensor::autograd::gradgradcheck;
+use rushlight_tensor::autograd::{gradcheck, gradgradcheck};
 use serde_json::Value;
 
 /// The options that all kinds have, from a case.
@@ -143,11 +143,26 @@ fn sequences_are_packed_and_padded() {
 
 #[test]
 fn layers_can_be_differentiated_twice() {
+    let leaf = |shape: [usize; 3]| Tensor::randn(shape, DType::F64).unwrap().requires_grad_(true).unwrap();
+    let twice = |forward: &dyn Fn(&[Tensor]) -> Result<Vec<Tensor>>, inputs: &[Tensor]| {
+        gradcheck(forward, inputs, 1e-6, 1e-5, 1e-3).unwrap();
+        gradgradcheck(forward, inputs, 1e-6, 1e-5, 1e-3).unwrap();
+    };
+    // Squares: what comes back into the layer depends on its input too.
     let lstm = LSTM::new(2, 2).bidirectional(true).dtype(DType::F64).build().unwrap();
-    let gru = GRU::new(2, 2).dtype(DType::F64).build().unwrap();
-    let x = Tensor::randn([3, 1, 2], DType::F64).unwrap().requires_grad_(true).unwrap();
-    gradgradcheck(|x| Ok(vec![lstm.forward(&x[0], None)?.0]), std::slice::from_ref(&x), 1e-6, 1e-5, 1e-3).unwrap();
-    gradgradcheck(|x| Ok(vec![gru.forward(&x[0], None)?.0]), &[x], 1e-6, 1e-5, 1e-3).unwrap();
+    let run = |x: &[Tensor]| {
+        let (out, (h, c)) = lstm.forward(&x[0], Some((&x[1], &x[2])))?;
+        Ok(vec![out.square()?, h, c.square()?])
+    };
+    twice(&run, &[leaf([3, 1, 2]), leaf([2, 1, 2]), leaf([2, 1, 2])]);
+    let gru = GRU::new(2, 2).bidirectional(true).dtype(DType::F64).build().unwrap();
+    let run = |x: &[Tensor]| gru.forward(&x[0], Some(&x[1])).and_then(|(out, h)| Ok(vec![out.square()?, h]));
+    twice(&run, &[leaf([3, 1, 2]), leaf([2, 1, 2])]);
+    for nonlinearity in [RNNNonlinearity::Tanh, RNNNonlinearity::Relu] {
+        let rnn = RNN::new(2, 2).nonlinearity(nonlinearity).dtype(DType::F64).build().unwrap();
+        let run = |x: &[Tensor]| rnn.forward(&x[0], Some(&x[1])).and_then(|(out, h)| Ok(vec![out.square()?, h]));
+        twice(&run, &[leaf([3, 1, 2]), leaf([1, 1, 2])]);
+    }
 }
 
 #[test]
