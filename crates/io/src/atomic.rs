@@ -40,6 +40,8 @@ pub struct AtomicFile {
     pending: usize,
     /// Wakes the thread that sets the disk to work.
     flusher: Option<mpsc::SyncSender<()>>,
+    /// Dropped after the change of name.
+    _replaced: Option<Replaced>,
 }
 
 impl AtomicFile {
@@ -71,6 +73,7 @@ impl AtomicFile {
             let temporary = destination.with_file_name(hidden);
             match OpenOptions::new().write(true).create_new(true).open(&temporary) {
                 Ok(file) => {
+                    let _replaced = Replaced::expect(&destination);
                     return Ok(Self {
                         file,
                         temporary,
@@ -79,6 +82,7 @@ impl AtomicFile {
                         waits: true,
                         pending: 0,
                         flusher: None,
+                        _replaced,
                     });
                 }
                 // Left by a process of the same number that was killed.
@@ -106,14 +110,8 @@ impl AtomicFile {
         if durable {
             self.file.sync_all()?;
         }
-        // Freeing a large file takes as long as writing it: held open over the change of name, it can be let go aside.
-        let old = File::open(&self.destination).ok().filter(|old| cfg!(unix) && is_large(old));
         fs::rename(&self.temporary, &self.destination)?;
         self.moved = true;
-        if let Some(old) = old {
-            // Without a thread it is freed here.
-            let _ = thread::Builder::new().name("rushlight-free".into()).spawn(move || drop(old));
-        }
         if durable && cfg!(unix) {
             let folder = self.destination.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
             File::open(folder)?.sync_all()?;
@@ -122,9 +120,43 @@ impl AtomicFile {
     }
 }
 
-/// Whether freeing a file is worth a thread.
-fn is_large(file: &File) -> bool {
-    file.metadata().is_ok_and(|meta| meta.len() >= STRETCH as u64)
+/// A large file that another is about to replace.
+#[derive(Debug)]
+struct Replaced(Option<File>);
+
+impl Replaced {
+    /// Takes the file's pages out of the cache, for the new file to take: memory that is in use already is much quicker than fresh one,
+    /// above all in virtual machines.
+    fn expect(path: &Path) -> Option<Self> {
+        let file = File::open(path).ok()?;
+        // Elsewhere an open file could not be replaced.
+        if !cfg!(unix) || file.metadata().ok()?.len() < STRETCH as u64 {
+            return None;
+        }
+        #[cfg(target_os = "linux")]
+        if let Ok(file) = file.try_clone() {
+            aside(move || {
+                use std::os::fd::AsRawFd;
+                // SAFETY: the file is open; the call takes no memory. That it is only advice is as well: nothing depends on it.
+                unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
+            });
+        }
+        Some(Self(Some(file)))
+    }
+}
+
+impl Drop for Replaced {
+    /// Held open over the change of name, the old file is freed here and not by `rename`: aside, as that takes as long as writing it.
+    fn drop(&mut self) {
+        let file = self.0.take();
+        aside(move || drop(file));
+    }
+}
+
+/// Does something that may be left out in a thread of its own.
+fn aside(work: impl FnOnce() + Send + 'static) {
+    // Without a thread the work is dropped, and with it the file it holds.
+    let _ = thread::Builder::new().name("rushlight-free".into()).spawn(work);
 }
 
 impl AtomicFile {
