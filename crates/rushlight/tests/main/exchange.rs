@@ -35,7 +35,7 @@ impl Model {
 
 /// The models and optimizers of `MODELS` in the script, and inputs for them.
 fn build(name: &str) -> Result<(Model, Box<dyn Optimizer>, Vec<Tensor>)> {
-    let random = |shape: &[usize]| Tensor::randn(shape.to_vec(), DType::F32);
+    let random = |shape: &[usize]| Tensor::randn(shape, DType::F32);
     let (model, inputs) = match name {
         "transformer" => {
             let builder = Transformer::new().d_model(16).nhead(2).num_encoder_layers(2).num_decoder_layers(2);
