@@ -162,7 +162,8 @@ impl Layout {
                 if strides[d] != step {
                     return false;
                 }
-                step *= size;
+                // As the strides of a shape are made: one with a zero further out may have any sizes.
+                step = step.saturating_mul(size);
             }
         }
         true

@@ -4,8 +4,8 @@
 //! 64 bytes up to 1 KiB, then eight per power of two). Small blocks live in per-thread lists that need no lock; larger ones, and
 //! what overflows those lists, in one shared cache. Blocks of 2 MiB and more are mapped on huge pages.
 //!
-//! The cache never raises the resident peak: before memory is taken from the system, the blocks unused for longest are given back
-//! until what is held stays within `SLACK` of the most ever in use.
+//! The cache hardly raises the resident peak: before memory is taken from the system, the blocks unused for longest are given back
+//! until what is held stays within a quarter of the most ever in use.
 //!
 //! Built with `--cfg rushlight_exact_alloc` (`scripts/sanitize` does), every block is the system's and of the size asked for, so that
 //! an address sanitizer sees each access beyond it or after its end.
@@ -29,8 +29,11 @@ const HUGE: usize = 2 << 20;
 const THREAD_CLASS_BYTES: usize = 128 << 10;
 /// How far a thread's count of bytes in use may run ahead of the global one.
 const THREAD_COUNT_LAG: isize = 256 << 10;
-/// How much more than the most ever in use may be held.
+/// How much more than the most ever in use may be held: this much,
 const SLACK: usize = 32 << 20;
+/// and one part in so many. A training step asks for the same sizes again, but not in the order it gave them back: with nothing to
+/// spare, a tenth of a step goes into pages that were given back too early.
+const SLACK_PART: isize = 4;
 
 const SMALL_CLASSES: usize = 64;
 /// Up to 2^48 bytes, more than any machine's memory.
@@ -381,7 +384,8 @@ fn alloc_shared(bytes: usize) -> Result<NonNull<u8>> {
         Some(block) => block,
         None => {
             let held = RESERVED.load(Relaxed) + size;
-            let bound = HIGH_WATER.load(Relaxed).max(ALLOCATED.load(Relaxed) + size) + SLACK as isize;
+            let in_use = HIGH_WATER.load(Relaxed).max(ALLOCATED.load(Relaxed) + size);
+            let bound = in_use + in_use / SLACK_PART + SLACK as isize;
             if held > bound {
                 let victims = shared().evict((held - bound) as usize);
                 unmap_all(victims);

@@ -1,7 +1,8 @@
 //! The one thread pool of the process.
 //!
 //! Workers spin for a moment after each job, so that the next parallel region of a training step starts in well under a
-//! microsecond, then park. The calling thread takes part. Work is handed out index by index, so uneven tasks balance.
+//! microsecond, then park. The calling thread takes part. Every thread has a share of the tasks, the same in every region of that size,
+//! since it may find in its cache what it wrote the last time; one that is done with its own helps with the others'.
 //! A nested call, or one made while another thread's job is running, runs on the calling thread alone: results never depend on
 //! which happened.
 
@@ -21,13 +22,24 @@ struct Pool {
     /// Bumped to publish a job; workers wait for it to change.
     epoch: AtomicUsize,
     job: Cell<Option<Task>>,
-    tasks: AtomicUsize,
-    next: AtomicUsize,
+    /// How many shares there are in the current job; there is room for more than one machine's threads.
+    shares: AtomicUsize,
+    share: [Share; MOST_SHARES],
     /// Workers still inside the current job.
     active: AtomicUsize,
     panicked: AtomicBool,
     workers: Mutex<Vec<Worker>>,
     wanted: AtomicUsize,
+}
+
+/// Shares beyond these would only cost: that many threads balance by helping each other.
+const MOST_SHARES: usize = 128;
+
+/// The tasks of one thread, on a line of their own.
+#[repr(align(128))]
+struct Share {
+    next: AtomicUsize,
+    end: AtomicUsize,
 }
 
 struct Worker {
@@ -52,8 +64,8 @@ fn pool() -> &'static Pool {
         busy: Mutex::new(()),
         epoch: AtomicUsize::new(0),
         job: Cell::new(None),
-        tasks: AtomicUsize::new(0),
-        next: AtomicUsize::new(0),
+        shares: AtomicUsize::new(0),
+        share: [const { Share { next: AtomicUsize::new(0), end: AtomicUsize::new(0) } }; MOST_SHARES],
         active: AtomicUsize::new(0),
         panicked: AtomicBool::new(false),
         workers: Mutex::new(Vec::new()),
@@ -122,8 +134,7 @@ fn run(tasks: usize, f: &(dyn Fn(usize) + Sync)) -> bool {
     // SAFETY: only the lifetime is erased; this function does not return before every worker has left the job.
     let task: Task = unsafe { std::mem::transmute::<*const (dyn Fn(usize) + Sync + '_), Task>(f) };
     pool.job.set(Some(task));
-    pool.tasks.store(tasks, Relaxed);
-    pool.next.store(0, Relaxed);
+    pool.share_out(tasks, (helpers + 1).min(MOST_SHARES));
     pool.active.store(workers.len(), Relaxed);
     pool.epoch.fetch_add(1, SeqCst);
     for worker in workers.iter() {
@@ -134,11 +145,11 @@ fn run(tasks: usize, f: &(dyn Fn(usize) + Sync)) -> bool {
     let count = workers.len();
     drop(workers);
     INSIDE.set(true);
-    let mine = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| pool.work(f)));
+    let mine = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| pool.work(0, f)));
     INSIDE.set(false);
     if mine.is_err() {
         // Leave nothing for the workers, then wait for them: they may still hold `f`.
-        pool.next.store(tasks, Relaxed);
+        pool.abandon();
     }
     let mut spins = 0u32;
     while count > 0 && pool.active.load(Acquire) != 0 {
@@ -179,14 +190,31 @@ impl Pool {
         workers
     }
 
-    fn work(&self, f: &(dyn Fn(usize) + Sync)) {
-        let tasks = self.tasks.load(Relaxed);
-        loop {
-            let i = self.next.fetch_add(1, Relaxed);
-            if i >= tasks {
-                return;
+    fn share_out(&self, tasks: usize, shares: usize) {
+        self.shares.store(shares, Relaxed);
+        for (i, share) in self.share[..shares].iter().enumerate() {
+            share.next.store(i * tasks / shares, Relaxed);
+            share.end.store((i + 1) * tasks / shares, Relaxed);
+        }
+    }
+
+    /// Leaves nothing to be taken.
+    fn abandon(&self) {
+        for share in &self.share[..self.shares.load(Relaxed)] {
+            share.end.store(0, Relaxed);
+        }
+    }
+
+    /// Does this thread's share, then what is left of the others'.
+    fn work(&self, id: usize, f: &(dyn Fn(usize) + Sync)) {
+        let shares = self.shares.load(Relaxed);
+        for share in (0..shares).map(|i| &self.share[(id + i) % shares]) {
+            while share.next.load(Relaxed) < share.end.load(Relaxed) {
+                let task = share.next.fetch_add(1, Relaxed);
+                if task < share.end.load(Relaxed) {
+                    f(task);
+                }
             }
-            f(i);
         }
     }
 }
@@ -215,9 +243,9 @@ fn worker(id: usize, mut seen: usize, parked: &'static AtomicBool) {
         {
             // SAFETY: the publisher keeps the closure alive until `active` is zero.
             let f = unsafe { &*job };
-            if std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| pool.work(f))).is_err() {
+            if std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| pool.work(id, f))).is_err() {
                 pool.panicked.store(true, Relaxed);
-                pool.next.store(pool.tasks.load(Relaxed), Relaxed);
+                pool.abandon();
             }
         }
         pool.active.fetch_sub(1, Release);

@@ -1,5 +1,6 @@
 //! What the blocked driver asks of a microkernel, and the kernel every machine can run.
 
+use super::problem::Matrix;
 use super::scalar::{Accumulator, Scalar};
 use crate::isa::{Avx2, Avx512, Isa, Portable};
 use std::marker::PhantomData;
@@ -106,8 +107,8 @@ pub(super) trait Kernel: Sized + Send + Sync + 'static {
     const MC: usize;
     /// Whether `tile` writes all MR × NR elements whatever `rows` and `cols` say, and takes only alpha 1 and beta 0 or 1.
     const WHOLE_TILES: bool;
-    /// Whether `tile` can read MR rows of A where they lie: adjacent in k, at multiples of 64 bytes, k a multiple of `K_UNIT`.
-    const A_IN_PLACE: bool = false;
+    /// Whether rows of A that are contiguous in k are packed by copying.
+    const COPIES_ROWS: bool = false;
     /// Whether the tiles of a row come one after the other, their rows of A at hand, and not those of a column, with its strip of B.
     const ALONG_ROWS: bool = false;
     /// Whether `enter` compiles fused multiply-adds.
@@ -149,16 +150,20 @@ pub(super) trait Kernel: Sized + Send + Sync + 'static {
         ahead: *const u8,
     );
 
+    /// Whether `tile` can read MR rows of this A where they lie, over a K of this size.
+    #[inline(always)]
+    fn reads_in_place(_a: &Matrix<*const Self::Elem>, _k: usize) -> bool {
+        false
+    }
+
     /// Rounds a run of accumulators to elements.
     ///
     /// # Safety
     /// Both pointers are valid for `len`. Called within `enter`.
     #[inline(always)]
-    unsafe fn narrow(from: *const <Self::Elem as Scalar>::Acc, to: *mut Self::Elem, len: usize) {
-        for i in 0..len {
-            // SAFETY: the caller's promise.
-            unsafe { to.add(i).write(Self::Elem::narrow(*from.add(i))) };
-        }
+    unsafe fn narrow(from: *const Acc<Self>, to: *mut Self::Elem, len: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { narrow_each(from, to, len) }
     }
 
     /// The sum of `x[i] · y[i]`.
@@ -166,49 +171,67 @@ pub(super) trait Kernel: Sized + Send + Sync + 'static {
     /// # Safety
     /// Both pointers are readable for `len`. Called within `enter`.
     #[inline(always)]
-    unsafe fn dot(
-        len: usize,
-        x: *const <Self::Elem as Scalar>::Acc,
-        y: *const Self::Elem,
-    ) -> <Self::Elem as Scalar>::Acc {
-        const LANES: usize = 16;
-        const CHAINS: usize = 4;
-        let mut sums = [[Acc::<Self>::ZERO; LANES]; CHAINS];
-        // SAFETY: indices stay below `len`.
-        unsafe {
-            let mut i = 0;
-            while i + CHAINS * LANES <= len {
-                for (c, chain) in sums.iter_mut().enumerate() {
-                    for (l, sum) in chain.iter_mut().enumerate() {
-                        let at = i + c * LANES + l;
-                        *sum = fma::<Self>(*x.add(at), (*y.add(at)).widen(), *sum);
-                    }
-                }
-                i += CHAINS * LANES;
-            }
-            while i + LANES <= len {
-                for (l, sum) in sums[0].iter_mut().enumerate() {
-                    *sum = fma::<Self>(*x.add(i + l), (*y.add(i + l)).widen(), *sum);
-                }
-                i += LANES;
-            }
-            for (l, sum) in sums[1].iter_mut().enumerate().take(len - i) {
-                *sum = fma::<Self>(*x.add(i + l), (*y.add(i + l)).widen(), *sum);
-            }
-        }
-        let mut lanes = [Acc::<Self>::ZERO; LANES];
-        for (l, lane) in lanes.iter_mut().enumerate() {
-            *lane = sums[0][l].plus(sums[1][l]).plus(sums[2][l].plus(sums[3][l]));
-        }
-        let mut width = LANES / 2;
-        while width > 0 {
-            for l in 0..width {
-                lanes[l] = lanes[l].plus(lanes[l + width]);
-            }
-            width /= 2;
-        }
-        lanes[0]
+    unsafe fn dot(len: usize, x: *const Acc<Self>, y: *const Self::Elem) -> Acc<Self> {
+        // SAFETY: the caller's promise.
+        unsafe { if Self::FMA { dot_in_lanes::<_, true>(len, x, y) } else { dot_in_lanes::<_, false>(len, x, y) } }
     }
+}
+
+/// Rounds a run of accumulators to elements, one by one.
+///
+/// # Safety
+/// Both pointers are valid for `len`.
+#[inline(always)]
+pub(super) unsafe fn narrow_each<T: Scalar>(from: *const T::Acc, to: *mut T, len: usize) {
+    for i in 0..len {
+        // SAFETY: the caller's promise.
+        unsafe { to.add(i).write(T::narrow(*from.add(i))) };
+    }
+}
+
+/// The sum of `x[i] · y[i]`, in lanes that the compiler makes vectors of.
+///
+/// # Safety
+/// Both pointers are readable for `len`.
+#[inline(always)]
+pub(super) unsafe fn dot_in_lanes<T: Scalar, const FMA: bool>(len: usize, x: *const T::Acc, y: *const T) -> T::Acc {
+    const LANES: usize = 16;
+    const CHAINS: usize = 4;
+    let mut sums = [[T::Acc::ZERO; LANES]; CHAINS];
+    // SAFETY: indices stay below `len`.
+    unsafe {
+        let mut i = 0;
+        while i + CHAINS * LANES <= len {
+            for (c, chain) in sums.iter_mut().enumerate() {
+                for (l, sum) in chain.iter_mut().enumerate() {
+                    let at = i + c * LANES + l;
+                    *sum = (*x.add(at)).mul_add::<FMA>((*y.add(at)).widen(), *sum);
+                }
+            }
+            i += CHAINS * LANES;
+        }
+        while i + LANES <= len {
+            for (l, sum) in sums[0].iter_mut().enumerate() {
+                *sum = (*x.add(i + l)).mul_add::<FMA>((*y.add(i + l)).widen(), *sum);
+            }
+            i += LANES;
+        }
+        for (l, sum) in sums[1].iter_mut().enumerate().take(len - i) {
+            *sum = (*x.add(i + l)).mul_add::<FMA>((*y.add(i + l)).widen(), *sum);
+        }
+    }
+    let mut lanes = [T::Acc::ZERO; LANES];
+    for (l, lane) in lanes.iter_mut().enumerate() {
+        *lane = sums[0][l].plus(sums[1][l]).plus(sums[2][l].plus(sums[3][l]));
+    }
+    let mut width = LANES / 2;
+    while width > 0 {
+        for l in 0..width {
+            lanes[l] = lanes[l].plus(lanes[l + width]);
+        }
+        width /= 2;
+    }
+    lanes[0]
 }
 
 /// `a · b + c` as the kernel's features allow.

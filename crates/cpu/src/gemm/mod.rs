@@ -7,8 +7,10 @@ mod activation;
 mod buffer;
 mod driver;
 mod kernel;
+mod long_sum;
 mod problem;
 mod scalar;
+mod task;
 #[cfg(test)]
 mod tests;
 mod vector;
@@ -189,8 +191,8 @@ unsafe fn product<K: Kernel>(p: &Problem<K::Elem>, blocked: unsafe fn(&Problem<K
             vector::one_row::<K>(p);
         } else if p.n == 1 {
             vector::one_row::<K>(&p.transposed());
-        } else if driver::is_long_and_thin::<K>(p) {
-            driver::over_k::<K>(p);
+        } else if long_sum::is_long_and_thin::<K>(p) {
+            long_sum::over_k::<K>(p);
         } else {
             blocked(p);
         }

@@ -1,6 +1,7 @@
 //! AMX: bf16 tiles of 16 × 32 multiplied by one instruction, written in assembly because the intrinsics are not stable.
 
 use super::super::kernel::{Kernel, Left, Strip, Target, Task};
+use super::super::problem::Matrix;
 use super::avx512::dot_f32;
 use super::bf16_dot::{self, block};
 use half::bf16;
@@ -108,7 +109,7 @@ impl Kernel for Tiles {
     const KC: usize = 640;
     const MC: usize = 256;
     const WHOLE_TILES: bool = true;
-    const A_IN_PLACE: bool = true;
+    const COPIES_ROWS: bool = true;
     const ALONG_ROWS: bool = true;
     const FMA: bool = true;
     const RATE: usize = 500_000;
@@ -122,6 +123,15 @@ impl Kernel for Tiles {
             bf16_dot::enter(task);
             asm!("tilerelease", options(nostack, nomem));
         }
+    }
+
+    #[inline(always)]
+    fn reads_in_place(a: &Matrix<*const bf16>, k: usize) -> bool {
+        let row_bytes = (a.row_stride * 2) as usize;
+        let aligned = (a.ptr as usize | row_bytes).is_multiple_of(64);
+        // At such distances all rows would share a few sets of the first-level cache.
+        let crowded = row_bytes.is_multiple_of(2048);
+        a.col_stride == 1 && aligned && k.is_multiple_of(Self::K_UNIT) && !crowded
     }
 
     /// Two tiles of 16 rows for every 32 k, each row its 32 k.

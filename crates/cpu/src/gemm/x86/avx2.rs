@@ -1,146 +1,116 @@
-//! AVX2 and FMA microkernels for `f32` (and what widens to it) and `f64`.
+//! AVX2 and FMA vectors for the microkernel, and their elements.
 
-use super::super::kernel::{Features, Kernel, Left, Strip, Target, Task, pack_widened, write_tile};
+use super::super::kernel::{Strip, pack_widened};
 use super::super::scalar::Scalar;
+use super::fma::{Elements, Lanes, Tile, dispatch};
 use crate::isa::Avx2;
 use std::arch::x86_64::*;
-use std::marker::PhantomData;
 
-/// Rows of a tile: twelve sums, two vectors of B and two broadcasts fill the 16 registers.
-const ROWS: usize = 6;
+/// A mask of the first `len` of four or eight lanes starts `len` values before its middle.
+static MASK32: [i32; 16] = [-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0];
+static MASK64: [i64; 8] = [-1, -1, -1, -1, 0, 0, 0, 0];
 
-/// `f32` sums.
-pub(super) struct Single<T>(PhantomData<T>);
+macro_rules! lanes {
+    (
+        $v:ty, $t:ty, $len:literal, KC $kc:literal, MC $mc:literal, RATE $rate:literal, $masks:ident,
+        $zero:ident, $splat:ident, $load:ident, $store:ident, $load_part:ident, $store_part:ident, $times:ident, $fma:ident
+    ) => {
+        impl Lanes for $v {
+            type Acc = $t;
+            type Isa = Avx2;
+            const LEN: usize = $len;
+            const ROWS: usize = 6;
+            const KC: usize = $kc;
+            const MC: usize = $mc;
+            const RATE: usize = $rate;
 
-impl<T: Scalar<Acc = f32>> Kernel for Single<T> {
-    type Elem = T;
-    type Packed = f32;
-    const MR: usize = ROWS;
-    const NR: usize = 16;
-    const K_UNIT: usize = 1;
-    const KC: usize = 256;
-    const MC: usize = 24 * ROWS;
-    const WHOLE_TILES: bool = false;
-    const FMA: bool = true;
-    const RATE: usize = 30_000;
+            #[inline(always)]
+            unsafe fn zero() -> Self {
+                // SAFETY: the caller vouches for the features, here and below.
+                unsafe { $zero() }
+            }
+            #[inline(always)]
+            unsafe fn splat(from: *const $t) -> Self {
+                // SAFETY: the caller's promise.
+                unsafe { $splat(*from) }
+            }
+            #[inline(always)]
+            unsafe fn load(from: *const $t) -> Self {
+                // SAFETY: the caller's promise.
+                unsafe { $load(from) }
+            }
+            #[inline(always)]
+            unsafe fn load_part(from: *const $t, len: usize) -> Self {
+                // SAFETY: the caller's promise; the mask is read inside its table.
+                unsafe {
+                    if len >= $len {
+                        $load(from)
+                    } else {
+                        $load_part(from, _mm256_loadu_si256($masks.as_ptr().add($len - len).cast()))
+                    }
+                }
+            }
+            #[inline(always)]
+            unsafe fn store_part(self, to: *mut $t, len: usize) {
+                // SAFETY: as above.
+                unsafe {
+                    if len >= $len {
+                        $store(to, self)
+                    } else {
+                        $store_part(to, _mm256_loadu_si256($masks.as_ptr().add($len - len).cast()), self)
+                    }
+                }
+            }
+            #[inline(always)]
+            unsafe fn times(self, other: Self) -> Self {
+                // SAFETY: as above.
+                unsafe { $times(self, other) }
+            }
+            #[inline(always)]
+            unsafe fn fma(self, other: Self, sum: Self) -> Self {
+                // SAFETY: as above.
+                unsafe { $fma(self, other, sum) }
+            }
+            dispatch!(2 4 | 6);
+        }
+    };
+}
 
-    #[inline(always)]
-    unsafe fn enter(task: impl Task) {
-        // SAFETY: the caller's promise.
-        unsafe { Avx2::enter(task) }
-    }
+lanes!(
+    __m256, f32, 8, KC 256, MC 144, RATE 30_000, MASK32,
+    _mm256_setzero_ps, _mm256_set1_ps, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_maskload_ps, _mm256_maskstore_ps,
+    _mm256_mul_ps, _mm256_fmadd_ps
+);
+lanes!(
+    __m256d, f64, 4, KC 256, MC 96, RATE 15_000, MASK64,
+    _mm256_setzero_pd, _mm256_set1_pd, _mm256_loadu_pd, _mm256_storeu_pd, _mm256_maskload_pd, _mm256_maskstore_pd,
+    _mm256_mul_pd, _mm256_fmadd_pd
+);
 
+impl<T: Scalar<Acc = f32>> Elements<T> for __m256 {
     #[inline(always)]
     unsafe fn pack_a(strip: Strip<T>, to: *mut f32) {
         // SAFETY: the caller's promise.
-        unsafe { pack_widened::<T, ROWS>(strip, to) }
+        unsafe { pack_widened::<T, { Self::ROWS }>(strip, to) }
     }
 
     #[inline(always)]
     unsafe fn pack_b(strip: Strip<T>, to: *mut f32) {
         // SAFETY: the caller's promise.
-        unsafe { pack_widened::<T, 16>(strip, to) }
-    }
-
-    #[inline(always)]
-    unsafe fn tile(
-        k: usize,
-        a: Left<f32>,
-        b: *const f32,
-        rows: usize,
-        cols: usize,
-        target: Target<f32>,
-        _ahead: *const u8,
-    ) {
-        // SAFETY: the caller's promise.
-        unsafe { tile_f32(k, a.ptr, b, rows, cols, target) }
+        unsafe { pack_widened::<T, { 2 * Self::LEN }>(strip, to) }
     }
 }
 
-/// `f64` sums.
-pub(super) struct Double;
-
-impl Kernel for Double {
-    type Elem = f64;
-    type Packed = f64;
-    const MR: usize = ROWS;
-    const NR: usize = 8;
-    const K_UNIT: usize = 1;
-    const KC: usize = 256;
-    const MC: usize = 16 * ROWS;
-    const WHOLE_TILES: bool = false;
-    const FMA: bool = true;
-    const RATE: usize = 15_000;
-
-    #[inline(always)]
-    unsafe fn enter(task: impl Task) {
-        // SAFETY: the caller's promise.
-        unsafe { Avx2::enter(task) }
-    }
-
+impl Elements<f64> for __m256d {
     #[inline(always)]
     unsafe fn pack_a(strip: Strip<f64>, to: *mut f64) {
         // SAFETY: the caller's promise.
-        unsafe { pack_widened::<f64, ROWS>(strip, to) }
+        unsafe { pack_widened::<f64, { Self::ROWS }>(strip, to) }
     }
 
     #[inline(always)]
     unsafe fn pack_b(strip: Strip<f64>, to: *mut f64) {
         // SAFETY: the caller's promise.
-        unsafe { pack_widened::<f64, 8>(strip, to) }
-    }
-
-    #[inline(always)]
-    unsafe fn tile(
-        k: usize,
-        a: Left<f64>,
-        b: *const f64,
-        rows: usize,
-        cols: usize,
-        target: Target<f64>,
-        _ahead: *const u8,
-    ) {
-        // SAFETY: the caller's promise.
-        unsafe { tile_f64(k, a.ptr, b, rows, cols, target) }
+        unsafe { pack_widened::<f64, { 2 * Self::LEN }>(strip, to) }
     }
 }
-
-/// Defines a tile of 6 rows by two vectors.
-macro_rules! tile {
-    ($name:ident, $t:ident, $lanes:literal, $zero:ident, $load:ident, $store:ident, $broadcast:ident, $fma:ident) => {
-        /// # Safety
-        /// As for [`Kernel::tile`].
-        #[target_feature(enable = "avx2,fma")]
-        unsafe fn $name(k: usize, mut a: *const $t, mut b: *const $t, rows: usize, cols: usize, target: Target<$t>) {
-            const NR: usize = 2 * $lanes;
-            // SAFETY: the strips are k deep, and the target is valid at rows × cols.
-            unsafe {
-                let mut sums = [[$zero(); 2]; ROWS];
-                for _ in 0..k {
-                    let (low, high) = ($load(b), $load(b.add($lanes)));
-                    for (i, sum) in sums.iter_mut().enumerate() {
-                        let left = $broadcast(*a.add(i));
-                        sum[0] = $fma(left, low, sum[0]);
-                        sum[1] = $fma(left, high, sum[1]);
-                    }
-                    a = a.add(ROWS);
-                    b = b.add(NR);
-                }
-                let mut tile = [[0.0; NR]; ROWS];
-                for (sum, row) in sums.iter().zip(&mut tile) {
-                    $store(row.as_mut_ptr(), sum[0]);
-                    $store(row.as_mut_ptr().add($lanes), sum[1]);
-                }
-                // Constant bounds let the usual case become vector code.
-                if rows == ROWS && cols == NR {
-                    write_tile(&tile, ROWS, NR, target);
-                } else {
-                    write_tile(&tile, rows, cols, target);
-                }
-            }
-        }
-    };
-}
-
-tile!(tile_f32, f32, 8, _mm256_setzero_ps, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_set1_ps, _mm256_fmadd_ps);
-tile!(tile_f64, f64, 4, _mm256_setzero_pd, _mm256_loadu_pd, _mm256_storeu_pd, _mm256_set1_pd, _mm256_fmadd_pd);

@@ -4,6 +4,7 @@ mod amx;
 mod avx2;
 mod avx512;
 mod bf16_dot;
+mod fma;
 mod pack512;
 
 #[cfg(test)]
@@ -12,6 +13,8 @@ pub(super) use amx::{Bf16Path, bf16_path};
 
 use super::kernel::Plain;
 use super::{Gemm, run};
+use fma::Fma;
+use std::arch::x86_64::{__m256, __m256d, __m512, __m512d};
 use crate::isa::{self, Level, Portable};
 use half::{bf16, f16};
 
@@ -21,8 +24,8 @@ pub(super) unsafe fn f32(spec: &Gemm) {
     // SAFETY: the caller's promise, and the level is one the machine has.
     unsafe {
         match isa::level() {
-            Level::Avx512 => run::<avx512::Single<f32>>(spec),
-            Level::Avx2 => run::<avx2::Single<f32>>(spec),
+            Level::Avx512 => run::<Fma<__m512, f32>>(spec),
+            Level::Avx2 => run::<Fma<__m256, f32>>(spec),
             Level::Portable => run::<Plain<f32, Portable>>(spec),
         }
     }
@@ -34,8 +37,8 @@ pub(super) unsafe fn f64(spec: &Gemm) {
     // SAFETY: as above.
     unsafe {
         match isa::level() {
-            Level::Avx512 => run::<avx512::Double>(spec),
-            Level::Avx2 => run::<avx2::Double>(spec),
+            Level::Avx512 => run::<Fma<__m512d, f64>>(spec),
+            Level::Avx2 => run::<Fma<__m256d, f64>>(spec),
             Level::Portable => run::<Plain<f64, Portable>>(spec),
         }
     }
@@ -47,8 +50,8 @@ pub(super) unsafe fn f16(spec: &Gemm) {
     // SAFETY: as above.
     unsafe {
         match isa::level() {
-            Level::Avx512 => run::<avx512::Single<f16>>(spec),
-            Level::Avx2 => run::<avx2::Single<f16>>(spec),
+            Level::Avx512 => run::<Fma<__m512, f16>>(spec),
+            Level::Avx2 => run::<Fma<__m256, f16>>(spec),
             Level::Portable => run::<Plain<f16, Portable>>(spec),
         }
     }
@@ -62,8 +65,8 @@ pub(super) unsafe fn bf16(spec: &Gemm) {
         match (isa::level(), bf16_path()) {
             (Level::Avx512, Bf16Path::Amx) => run::<amx::Tiles>(spec),
             (Level::Avx512, Bf16Path::Dot) => run::<bf16_dot::Dot>(spec),
-            (Level::Avx512, Bf16Path::Widen) => run::<avx512::Single<bf16>>(spec),
-            (Level::Avx2, _) => run::<avx2::Single<bf16>>(spec),
+            (Level::Avx512, Bf16Path::Widen) => run::<Fma<__m512, bf16>>(spec),
+            (Level::Avx2, _) => run::<Fma<__m256, bf16>>(spec),
             (Level::Portable, _) => run::<Plain<bf16, Portable>>(spec),
         }
     }

@@ -1,0 +1,333 @@
+//! What one thread does of a product: tasks that pack strips and walk tiles.
+
+use super::kernel::{Acc, Kernel, Left, Strip, Target, Task};
+use super::problem::Problem;
+use super::scalar::{Accumulator, Scalar};
+use smallvec::SmallVec;
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// About how many columns a task finishes before it goes on: their strips stay in the second-level cache.
+pub(super) const COLUMNS_AT_ONCE: usize = 512;
+/// The same when several blocks of K follow each other: the sums between them stay in that cache too.
+const COLUMNS_WITH_SUMS: usize = 256;
+
+/// The same, in whole strips.
+pub(super) fn columns_at_once<K: Kernel>(blocks: KBlocks) -> usize {
+    (if blocks.count() == 1 { COLUMNS_AT_ONCE } else { COLUMNS_WITH_SUMS }).next_multiple_of(K::NR)
+}
+
+/// K cut into equal blocks by its size alone.
+#[derive(Clone, Copy)]
+pub(super) struct KBlocks {
+    pub k: usize,
+    pub depth: usize,
+}
+
+impl KBlocks {
+    pub fn new<K: Kernel>(k: usize) -> Self {
+        let count = k.div_ceil(K::KC).max(1);
+        KBlocks { k, depth: k.div_ceil(count).next_multiple_of(K::K_UNIT).max(K::K_UNIT) }
+    }
+    pub fn count(self) -> usize {
+        self.k.div_ceil(self.depth)
+    }
+    /// The start and the depth of a block.
+    #[inline(always)]
+    pub fn block(self, index: usize) -> (usize, usize) {
+        let start = index * self.depth;
+        (start, self.depth.min(self.k - start))
+    }
+    /// K as it is stored packed.
+    pub fn padded<K: Kernel>(self) -> usize {
+        self.k.next_multiple_of(K::K_UNIT)
+    }
+}
+
+/// Where tiles of B come from.
+#[derive(Clone)]
+pub(super) enum Source<P> {
+    /// Packed before, for these columns: block after block of K, strip after strip.
+    Packed { ptr: *const P, columns: Range<usize> },
+    /// Each task packs the columns it has taken, a block of K at a time.
+    OnTheWay,
+}
+
+// SAFETY: what is packed is only read.
+unsafe impl<P> Sync for Source<P> {}
+
+/// Columns shared out evenly among tasks; one that has done its own share helps with the others'.
+///
+/// Shares are the same in every call of the same shape: a thread finds in its cache what it wrote the last time. Aligned, so that
+/// what others take from neighbours is no concern of a thread.
+#[repr(align(128))]
+pub(super) struct Parts {
+    /// The next column of each share.
+    pub next: SmallVec<[AtomicUsize; 8]>,
+    pub columns: Range<usize>,
+    pub share: usize,
+    /// How many columns are taken at a time.
+    pub step: usize,
+}
+
+impl Parts {
+    pub fn new(columns: Range<usize>, share: usize, step: usize) -> Self {
+        let (share, step) = (share.max(1), step.max(1));
+        let next = columns.clone().step_by(share).map(AtomicUsize::new).collect();
+        Parts { next, columns, share, step }
+    }
+    pub fn whole(columns: Range<usize>) -> Self {
+        let len = columns.len();
+        Parts::new(columns, len, len)
+    }
+    pub fn all_taken(&self) -> bool {
+        self.next.iter().enumerate().all(|(share, next)| next.load(Relaxed) >= self.end(share))
+    }
+    fn end(&self, share: usize) -> usize {
+        self.columns.end.min(self.columns.start + (share + 1) * self.share)
+    }
+    /// The next columns for the task whose own share is `mine`.
+    pub fn take(&self, mine: usize) -> Option<Range<usize>> {
+        let shares = self.next.len();
+        (0..shares).map(|i| (mine + i) % shares).find_map(|share| {
+            let end = self.end(share);
+            let start = self.next[share].fetch_add(self.step, Relaxed);
+            (start < end).then(|| start..end.min(start + self.step))
+        })
+    }
+}
+
+/// Computes rows of C on one thread, for the columns it gets hold of.
+pub(super) struct BlockTask<'a, K: Kernel> {
+    pub problem: &'a Problem<K::Elem>,
+    /// Where the sums of the whole of K go when not to the problem's C: scaled by nothing, no epilogue.
+    pub sums_only: Option<*mut Acc<K>>,
+    pub rows: Range<usize>,
+    pub parts: &'a Parts,
+    pub share: usize,
+    pub b: Source<K::Packed>,
+    /// Room for the columns packed on the way.
+    pub packed_b: *mut K::Packed,
+    pub packed_a: *mut K::Packed,
+    pub sums: *mut Acc<K>,
+}
+
+impl<K: Kernel> BlockTask<'_, K> {
+    /// How many rows, from the first on, the kernel reads where they lie.
+    #[inline(always)]
+    fn rows_in_place(&self) -> usize {
+        let suits = K::reads_in_place(&self.problem.a, self.problem.k);
+        if suits { self.rows.len() / K::MR * K::MR } else { 0 }
+    }
+
+    /// Packs this task's rows of A from `first` on over the whole of K.
+    ///
+    /// # Safety
+    /// A is readable, and `packed_a` has room for the padded rows over the padded K.
+    #[inline(always)]
+    unsafe fn pack_rows(&self, first: usize, blocks: KBlocks) {
+        let p = self.problem;
+        let height = self.rows.len().next_multiple_of(K::MR);
+        for block in 0..blocks.count() {
+            let (k0, depth) = blocks.block(block);
+            let padded = depth.next_multiple_of(K::K_UNIT);
+            for i in (self.rows.start + first..self.rows.end).step_by(K::MR) {
+                // SAFETY: rows and k are inside A; the buffer holds all rows over all of K.
+                unsafe {
+                    let strip = Strip {
+                        ptr: p.a.ptr.offset(i as isize * p.a.row_stride + k0 as isize * p.a.col_stride),
+                        lane_stride: p.a.row_stride,
+                        k_stride: p.a.col_stride,
+                        lanes: K::MR.min(self.rows.end - i),
+                        k: depth,
+                    };
+                    K::pack_a(strip, self.packed_a.add(k0 * height + (i - self.rows.start) * padded));
+                }
+            }
+        }
+    }
+
+    /// What remains to be done for a tile whose sums are complete.
+    ///
+    /// # Safety
+    /// The tile lies inside C and at `sums`.
+    #[inline(always)]
+    unsafe fn finish(&self, i: usize, j: usize, rows: usize, cols: usize, sums: Target<Acc<K>>, in_c: bool) {
+        let p = self.problem;
+        if in_c && (self.sums_only.is_some() || !p.has_epilogue()) {
+            return;
+        }
+        for r in 0..rows {
+            // SAFETY: r is a row of the tile.
+            unsafe {
+                let row = std::slice::from_raw_parts_mut(sums.ptr.offset(r as isize * sums.stride), cols);
+                match self.sums_only {
+                    _ if in_c => p.bias_and_activation(i + r, j, row),
+                    Some(out) => out.add((i + r) * p.n + j).copy_from_nonoverlapping(row.as_ptr(), cols),
+                    None => p.finish_row::<K>(i + r, j, row),
+                }
+            }
+        }
+    }
+}
+
+impl<K: Kernel> Task for BlockTask<'_, K> {
+    #[inline(always)]
+    unsafe fn run(self) {
+        let p = self.problem;
+        let blocks = KBlocks::new::<K>(p.k);
+        let height = self.rows.len().next_multiple_of(K::MR);
+        let in_place = self.rows_in_place();
+        // C can take partial sums itself when it has their type and its columns are adjacent.
+        let sums_in_c = match self.sums_only {
+            Some(ptr) => Some((ptr, p.n as isize)),
+            None if K::Elem::IS_ACC && p.c.col_stride == 1 => Some((p.c.ptr.cast::<Acc<K>>(), p.c.row_stride)),
+            None => None,
+        }
+        .filter(|_| !K::WHOLE_TILES);
+        let mut packed = false;
+        while let Some(columns) = self.parts.take(self.share) {
+            if !packed {
+                // SAFETY: the buffer was sized by `with_task_buffers`.
+                unsafe { self.pack_rows(in_place, blocks) };
+                packed = true;
+            }
+            let steps = (0..columns.len()).step_by(columns_at_once::<K>(blocks));
+            for (j0, block) in steps.flat_map(|j| (0..blocks.count()).map(move |block| (columns.start + j, block))) {
+                let j1 = columns.end.min(j0 + columns_at_once::<K>(blocks));
+                let (k0, depth) = blocks.block(block);
+                let padded = depth.next_multiple_of(K::K_UNIT);
+                let last = block + 1 == blocks.count();
+                // The first of the strips from j0 on, for this block of K.
+                // SAFETY: the packed columns hold these; the room was sized for as many as are taken at a time.
+                let strips = unsafe {
+                    match &self.b {
+                        Source::Packed { ptr, columns } => {
+                            let width = columns.len().next_multiple_of(K::NR);
+                            ptr.add(k0 * width + (j0 - columns.start) * padded)
+                        }
+                        Source::OnTheWay => {
+                            pack_columns::<K>(p, (k0, depth), j0..j1, self.packed_b);
+                            self.packed_b.cast_const()
+                        }
+                    }
+                };
+                let (down, across) = (height / K::MR, (j1 - j0).div_ceil(K::NR));
+                let (outer, inner) = if K::ALONG_ROWS { (down, across) } else { (across, down) };
+                // Every tile asks for its share of what comes next of shared B: the next strip, or along rows the next block.
+                let strip_bytes = K::NR * padded * size_of::<K::Packed>();
+                let ahead_step = strip_bytes / down;
+                let ahead = match &self.b {
+                    Source::OnTheWay => strips,
+                    Source::Packed { .. } if !K::ALONG_ROWS => strips.wrapping_add(K::NR * padded),
+                    Source::Packed { columns, .. } if last => strips
+                        .wrapping_sub(k0 * columns.len().next_multiple_of(K::NR))
+                        .wrapping_add(across * K::NR * padded),
+                    Source::Packed { columns, .. } => {
+                        strips.wrapping_add(depth * columns.len().next_multiple_of(K::NR))
+                    }
+                }
+                .cast::<u8>();
+                for x in 0..outer {
+                    for y in 0..inner {
+                        let (row, column) = if K::ALONG_ROWS { (x * K::MR, y * K::NR) } else { (y * K::MR, x * K::NR) };
+                        let (i, j) = (self.rows.start + row, j0 + column);
+                        let (rows, cols) = (K::MR.min(self.rows.end - i), K::NR.min(j1 - j));
+                        // SAFETY: strips and tiles are inside A, the packed buffers, the sums and C, as sized by the callers.
+                        unsafe {
+                            let a = if row < in_place {
+                                let ptr = p.a.ptr.offset(i as isize * p.a.row_stride).add(k0);
+                                Left { ptr: ptr.cast(), row_stride: Some(p.a.row_stride) }
+                            } else {
+                                Left { ptr: self.packed_a.add(k0 * height + row * padded), row_stride: None }
+                            };
+                            let mut target = match sums_in_c {
+                                Some((c, stride)) => {
+                                    let ptr = c.offset(i as isize * stride + j as isize);
+                                    let (alpha, beta) = match self.sums_only {
+                                        Some(_) => (Acc::<K>::ONE, Acc::<K>::ZERO),
+                                        None => (p.alpha, p.beta),
+                                    };
+                                    Target { ptr, stride, alpha, beta }
+                                }
+                                None => {
+                                    if last && self.sums_only.is_none() {
+                                        p.prefetch_tile(i, j, rows, cols);
+                                    }
+                                    // Tiles that wait for the next block of K lie one after the other.
+                                    let at = if blocks.count() == 1 { 0 } else { column * height + row * K::NR };
+                                    let ptr = self.sums.add(at);
+                                    Target { ptr, stride: K::NR as isize, alpha: Acc::<K>::ONE, beta: Acc::<K>::ZERO }
+                                }
+                            };
+                            if block > 0 {
+                                target.beta = Acc::<K>::ONE;
+                            }
+                            let ahead =
+                                ahead.wrapping_add((if K::ALONG_ROWS { x * inner + y } else { y }) * ahead_step);
+                            let ahead = if K::ALONG_ROWS { ahead } else { ahead.wrapping_add(x * strip_bytes) };
+                            K::tile(depth, a, strips.add(column * padded), rows, cols, target, ahead);
+                            if last {
+                                self.finish(i, j, rows, cols, target, sums_in_c.is_some());
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Packs these columns of one block of K (its start and depth), strip after strip.
+///
+/// # Safety
+/// The columns and the block are inside B, and `to` has room for the padded columns over the padded depth.
+#[inline(always)]
+unsafe fn pack_columns<K: Kernel>(
+    p: &Problem<K::Elem>,
+    (k0, depth): (usize, usize),
+    columns: Range<usize>,
+    to: *mut K::Packed,
+) {
+    let padded = depth.next_multiple_of(K::K_UNIT);
+    // Where rows of B are contiguous, a few of them at a time: neighbouring strips share their pages and lines.
+    let step = if p.b.col_stride == 1 { 64 } else { depth };
+    for k in (0..depth).step_by(step) {
+        for j in columns.clone().step_by(K::NR) {
+            let row = (k0 + k) as isize;
+            let strip = Strip {
+                ptr: p.b.ptr.wrapping_offset(row * p.b.row_stride + j as isize * p.b.col_stride),
+                lane_stride: p.b.col_stride,
+                k_stride: p.b.row_stride,
+                lanes: K::NR.min(columns.end - j),
+                k: step.min(depth - k),
+            };
+            // SAFETY: the strip is inside B, and a packed strip is a sequence of units of k.
+            unsafe { K::pack_b(strip, to.add((j - columns.start) * padded + k * K::NR)) };
+        }
+    }
+}
+
+/// Packs some strips of one block of K of B.
+pub(super) struct PackTask<'a, K: Kernel> {
+    pub problem: &'a Problem<K::Elem>,
+    pub block: (usize, usize),
+    /// The columns packed in all, and those of this task.
+    pub columns: Range<usize>,
+    pub part: Range<usize>,
+    pub to: *mut K::Packed,
+}
+
+impl<K: Kernel> Task for PackTask<'_, K> {
+    #[inline(always)]
+    unsafe fn run(self) {
+        let (k0, depth) = self.block;
+        let padded = depth.next_multiple_of(K::K_UNIT);
+        let width = self.columns.len().next_multiple_of(K::NR);
+        // SAFETY: the part is inside B, and the buffer holds the padded columns over all of K.
+        unsafe {
+            let to = self.to.add(k0 * width + (self.part.start - self.columns.start) * padded);
+            pack_columns::<K>(self.problem, self.block, self.part, to);
+        }
+    }
+}

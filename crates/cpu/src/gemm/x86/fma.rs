@@ -1,0 +1,247 @@
+//! The microkernel of fused multiply-adds, for every vector type.
+
+use super::super::kernel::{Features, Kernel, Left, Strip, Target, Task, dot_in_lanes, narrow_each};
+use super::super::problem::Matrix;
+use super::super::scalar::{Accumulator, Scalar};
+use std::arch::asm;
+use std::arch::x86_64::{_MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
+use std::marker::PhantomData;
+
+/// One line is fetched ahead for so many k.
+const K_PER_LINE: usize = 8;
+
+/// A vector of sums. All methods need the features of `Isa`.
+pub(super) trait Lanes: Copy + Send + Sync + 'static {
+    type Acc: Accumulator;
+    type Isa: Features;
+    /// How many sums it holds.
+    const LEN: usize;
+    /// Rows of a tile: with two vectors of columns, their sums, the vectors and a broadcast stay in registers.
+    const ROWS: usize;
+    /// See [`Kernel`].
+    const KC: usize;
+    const MC: usize;
+    const RATE: usize;
+
+    unsafe fn zero() -> Self;
+    /// The value at `from` in every lane.
+    unsafe fn splat(from: *const Self::Acc) -> Self;
+    unsafe fn load(from: *const Self::Acc) -> Self;
+    /// The first `len` lanes from memory, at most all.
+    unsafe fn load_part(from: *const Self::Acc, len: usize) -> Self;
+    /// The first `len` lanes to memory, at most all.
+    unsafe fn store_part(self, to: *mut Self::Acc, len: usize);
+    unsafe fn times(self, other: Self) -> Self;
+    /// `self · other + sum`.
+    unsafe fn fma(self, other: Self, sum: Self) -> Self;
+    /// Runs the tile that fits its rows and columns best.
+    unsafe fn dispatch(tile: Tile<Self>);
+}
+
+/// Defines [`Lanes::dispatch`] for tiles of one or two vectors and some numbers of rows, the largest last.
+macro_rules! dispatch {
+    ($($rows:literal)* | $most:literal) => {
+        #[inline(always)]
+        unsafe fn dispatch(tile: Tile<Self>) {
+            const { assert!($most == Self::ROWS) };
+            // SAFETY: the caller's promise.
+            unsafe {
+                match (tile.rows, tile.cols > Self::LEN) {
+                    $((..=$rows, false) => tile.run::<$rows, 1>(),)*
+                    $((..=$rows, true) => tile.run::<$rows, 2>(),)*
+                    (_, false) => tile.run::<$most, 1>(),
+                    (_, true) => tile.run::<$most, 2>(),
+                }
+            }
+        }
+    };
+}
+pub(super) use dispatch;
+
+/// How a vector's kernel reads and writes elements.
+pub(super) trait Elements<T: Scalar<Acc = Self::Acc>>: Lanes {
+    /// See [`Kernel::pack_a`].
+    unsafe fn pack_a(strip: Strip<T>, to: *mut Self::Acc);
+    /// See [`Kernel::pack_b`].
+    unsafe fn pack_b(strip: Strip<T>, to: *mut Self::Acc);
+    /// See [`Kernel::narrow`].
+    #[inline(always)]
+    unsafe fn narrow(from: *const Self::Acc, to: *mut T, len: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { narrow_each(from, to, len) }
+    }
+    /// See [`Kernel::dot`].
+    #[inline(always)]
+    unsafe fn dot(len: usize, x: *const Self::Acc, y: *const T) -> Self::Acc {
+        // SAFETY: the caller's promise.
+        unsafe { dot_in_lanes::<T, true>(len, x, y) }
+    }
+}
+
+/// Products of `T` with sums in vectors `V`.
+pub(super) struct Fma<V, T>(PhantomData<(V, T)>);
+
+impl<V: Elements<T>, T: Scalar<Acc = V::Acc>> Kernel for Fma<V, T> {
+    type Elem = T;
+    type Packed = V::Acc;
+    const MR: usize = V::ROWS;
+    const NR: usize = 2 * V::LEN;
+    const K_UNIT: usize = 1;
+    const KC: usize = V::KC;
+    const MC: usize = V::MC;
+    const WHOLE_TILES: bool = false;
+    const FMA: bool = true;
+    const RATE: usize = V::RATE;
+
+    #[inline(always)]
+    unsafe fn enter(task: impl Task) {
+        // SAFETY: the caller's promise.
+        unsafe { V::Isa::enter(task) }
+    }
+
+    #[inline(always)]
+    unsafe fn pack_a(strip: Strip<T>, to: *mut V::Acc) {
+        // SAFETY: the caller's promise.
+        unsafe { V::pack_a(strip, to) }
+    }
+
+    #[inline(always)]
+    unsafe fn pack_b(strip: Strip<T>, to: *mut V::Acc) {
+        // SAFETY: the caller's promise.
+        unsafe { V::pack_b(strip, to) }
+    }
+
+    #[inline(always)]
+    unsafe fn tile(
+        k: usize,
+        a: Left<V::Acc>,
+        b: *const V::Acc,
+        rows: usize,
+        cols: usize,
+        target: Target<V::Acc>,
+        ahead: *const u8,
+    ) {
+        // SAFETY: the caller's promise.
+        unsafe { V::dispatch(Tile { k, a, b, rows, cols, target, ahead }) }
+    }
+
+    /// Broadcasts read single values, so packing A brings nothing unless rows get into each other's way.
+    #[inline(always)]
+    fn reads_in_place(a: &Matrix<*const T>, _k: usize) -> bool {
+        // At such distances all rows would share the same sets of the first-level cache.
+        let crowded = (a.row_stride * size_of::<T>() as isize) % 2048 == 0;
+        T::IS_ACC && a.col_stride == 1 && !crowded
+    }
+
+    #[inline(always)]
+    unsafe fn narrow(from: *const V::Acc, to: *mut T, len: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { V::narrow(from, to, len) }
+    }
+
+    #[inline(always)]
+    unsafe fn dot(len: usize, x: *const V::Acc, y: *const T) -> V::Acc {
+        // SAFETY: the caller's promise.
+        unsafe { V::dot(len, x, y) }
+    }
+}
+
+/// The arguments of [`Kernel::tile`].
+pub(super) struct Tile<V: Lanes> {
+    k: usize,
+    a: Left<V::Acc>,
+    b: *const V::Acc,
+    pub(super) rows: usize,
+    pub(super) cols: usize,
+    target: Target<V::Acc>,
+    ahead: *const u8,
+}
+
+impl<V: Lanes> Tile<V> {
+    /// # Safety
+    /// As for [`Kernel::tile`]; there are at most R rows and C vectors of columns.
+    #[inline(always)]
+    pub(super) unsafe fn run<const R: usize, const C: usize>(self) {
+        // SAFETY: the caller's promise.
+        unsafe { V::Isa::enter(Sized::<V, R, C>(self)) }
+    }
+}
+
+/// A tile of up to R rows and C vectors.
+struct Sized<V: Lanes, const R: usize, const C: usize>(Tile<V>);
+
+impl<V: Lanes, const R: usize, const C: usize> Task for Sized<V, R, C> {
+    #[inline(always)]
+    unsafe fn run(self) {
+        let Tile { a, rows, cols, target, .. } = self.0;
+        // SAFETY: strips are k deep; C is touched at `rows` rows and `cols` columns. Prefetches may point anywhere.
+        unsafe {
+            for i in 0..rows {
+                for c in 0..C {
+                    let line = target.ptr.wrapping_offset(i as isize * target.stride).wrapping_add(c * V::LEN);
+                    _mm_prefetch::<_MM_HINT_T0>(line.cast());
+                }
+            }
+            let sums = match a.row_stride {
+                // Only whole tiles are read in place.
+                Some(stride) if R == V::ROWS => self.sums(stride, 1),
+                _ => self.sums(1, V::ROWS),
+            };
+            let (alpha, beta) = (V::splat(&target.alpha), V::splat(&target.beta));
+            for (i, sum) in sums.iter().enumerate().take(rows) {
+                for (c, &sum) in sum.iter().enumerate() {
+                    let len = cols - c * V::LEN;
+                    let to = target.ptr.offset(i as isize * target.stride).add(c * V::LEN);
+                    let mut out = sum.times(alpha);
+                    if target.beta != V::Acc::ZERO {
+                        out = beta.fma(V::load_part(to, len), out);
+                    }
+                    out.store_part(to, len);
+                }
+            }
+        }
+    }
+}
+
+impl<V: Lanes, const R: usize, const C: usize> Sized<V, R, C> {
+    /// The products, with A's rows `stride` apart and its columns `step`.
+    ///
+    /// # Safety
+    /// The strips are k deep.
+    #[inline(always)]
+    unsafe fn sums(&self, stride: isize, step: usize) -> [[V; C]; R] {
+        let Tile { k, a, mut b, mut ahead, .. } = self.0;
+        // SAFETY: the caller's promise.
+        unsafe {
+            let mut sums = [[V::zero(); C]; R];
+            // Four rows are reached from one pointer.
+            let mut fours = [a.ptr; 4];
+            for (i, four) in fours.iter_mut().enumerate() {
+                *four = four.wrapping_offset(4 * i as isize * stride);
+            }
+            for p in 0..k {
+                if p % K_PER_LINE == 0 {
+                    _mm_prefetch::<_MM_HINT_T1>(ahead.cast());
+                    ahead = ahead.wrapping_add(64);
+                }
+                let mut right = [V::zero(); C];
+                for (c, r) in right.iter_mut().enumerate() {
+                    *r = V::load(b.add(c * V::LEN));
+                }
+                for (i, sum) in sums.iter_mut().enumerate() {
+                    let left = V::splat(fours[i / 4].wrapping_offset((i % 4) as isize * stride));
+                    for c in 0..C {
+                        sum[c] = left.fma(right[c], sum[c]);
+                    }
+                }
+                for four in &mut fours {
+                    *four = four.wrapping_add(step);
+                    // The compiler must not see through this: it would keep a pointer for every row, more than there are registers.
+                    asm!("/* {0} */", inout(reg) *four, options(pure, nomem, nostack, preserves_flags));
+                }
+                b = b.add(2 * V::LEN);
+            }
+            sums
+        }
+    }
+}
