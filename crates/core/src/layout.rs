@@ -68,7 +68,7 @@ pub fn broadcast_shapes(a: &[usize], b: &[usize]) -> Result<Dims> {
     Ok(out)
 }
 
-/// The number of elements of a shape, or an error where it does not fit the address space.
+/// The number of elements of a shape, or an error where it, or a product of some of the sizes, does not fit the address space.
 #[inline]
 pub fn checked_numel(shape: &[usize]) -> Result<usize> {
     const MOST: usize = isize::MAX as usize / 16;
@@ -76,14 +76,17 @@ pub fn checked_numel(shape: &[usize]) -> Result<usize> {
     fn too_large(shape: &[usize]) -> Error {
         Error::value(format!("a tensor of shape {shape:?} has more elements than memory can address"))
     }
-    let mut numel = 1usize;
+    // Sizes beside a zero count too: strides, rows and planes are products of them.
+    let (mut extent, mut empty) = (1usize, false);
     for &size in shape {
-        if size == 0 {
-            return Ok(0);
-        }
-        numel = numel.saturating_mul(size);
+        empty |= size == 0;
+        extent = extent.saturating_mul(size.max(1));
     }
-    if numel <= MOST { Ok(numel) } else { Err(too_large(shape)) }
+    match extent {
+        ..=MOST if empty => Ok(0),
+        ..=MOST => Ok(extent),
+        _ => Err(too_large(shape)),
+    }
 }
 
 /// A dimension that may count from the end, made non-negative. A zero-dim tensor takes 0 and -1.
@@ -162,8 +165,7 @@ impl Layout {
                 if strides[d] != step {
                     return false;
                 }
-                // As the strides of a shape are made: one with a zero further out may have any sizes.
-                step = step.saturating_mul(size);
+                step *= size;
             }
         }
         true
@@ -293,7 +295,7 @@ impl Layout {
     /// The same elements in the same order under another shape, if strides can express it.
     pub fn view(&self, shape: &[usize]) -> Option<Self> {
         let numel = self.numel();
-        if numel != shape.iter().product::<usize>() {
+        if checked_numel(shape).ok() != Some(numel) {
             return None;
         }
         if numel == 0 || self.is_contiguous() {
@@ -429,6 +431,16 @@ impl<const N: usize> Nest<N> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn absurd_sizes_beside_a_zero_are_refused() {
+        let huge = 1 << 32;
+        for shape in [[0, huge, huge], [huge, huge, 0]] {
+            assert!(Layout::contiguous(&shape).is_err());
+        }
+        assert!(Layout::contiguous(&[0, huge, 4]).unwrap().is_contiguous());
+        assert!(Layout::contiguous(&[0]).unwrap().view(&[huge, huge, huge]).is_none());
+    }
 
     #[test]
     fn view_follows_strides_where_it_can() {
