@@ -7,8 +7,8 @@
 //! which happened.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
-use std::sync::{Mutex, OnceLock};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering::*};
 use std::thread::Thread;
 
 /// How often a worker looks for the next job before it parks: some 0.2 ms on current chips.
@@ -29,7 +29,6 @@ struct Pool {
     active: AtomicUsize,
     panicked: AtomicBool,
     workers: Mutex<Vec<Worker>>,
-    wanted: AtomicUsize,
 }
 
 /// Shares beyond these would only cost: that many threads balance by helping each other.
@@ -58,9 +57,32 @@ thread_local! {
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
+/// The pool, nothing before its first use. A child of `fork` has none of its parent's threads and starts without one, too.
+static POOL: AtomicPtr<Pool> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Threads a region uses; 0 until somebody asks.
+static WANTED: AtomicUsize = AtomicUsize::new(0);
+
+#[inline]
 fn pool() -> &'static Pool {
-    static POOL: OnceLock<Pool> = OnceLock::new();
-    POOL.get_or_init(|| Pool {
+    // SAFETY: pools are never freed.
+    unsafe { POOL.load(Acquire).as_ref() }.unwrap_or_else(make_pool)
+}
+
+#[cold]
+fn make_pool() -> &'static Pool {
+    #[cfg(unix)]
+    {
+        extern "C" fn forget() {
+            POOL.store(std::ptr::null_mut(), Relaxed);
+        }
+        static ONCE: std::sync::Once = std::sync::Once::new();
+        // SAFETY: the handler has the signature asked for, stays valid, and does nothing a child of `fork` may not.
+        ONCE.call_once(|| unsafe {
+            libc::pthread_atfork(None, None, Some(forget));
+        });
+    }
+    let fresh = Box::into_raw(Box::new(Pool {
         busy: Mutex::new(()),
         epoch: AtomicUsize::new(0),
         job: Cell::new(None),
@@ -69,8 +91,16 @@ fn pool() -> &'static Pool {
         active: AtomicUsize::new(0),
         panicked: AtomicBool::new(false),
         workers: Mutex::new(Vec::new()),
-        wanted: AtomicUsize::new(default_threads()),
-    })
+    }));
+    match POOL.compare_exchange(std::ptr::null_mut(), fresh, AcqRel, Acquire) {
+        // SAFETY: nobody frees it.
+        Ok(_) => unsafe { &*fresh },
+        // SAFETY: another thread was quicker: ours is unknown to anybody, and theirs stays.
+        Err(theirs) => unsafe {
+            drop(Box::from_raw(fresh));
+            &*theirs
+        },
+    }
 }
 
 /// Threads by `RUSHLIGHT_NUM_THREADS`, else `OMP_NUM_THREADS`, else what affinity and cgroup leave us.
@@ -88,15 +118,20 @@ fn default_threads() -> usize {
 }
 
 /// Threads a parallel region uses, the calling one included.
+#[inline]
 pub fn num_threads() -> usize {
-    pool().wanted.load(Relaxed)
+    match WANTED.load(Relaxed) {
+        0 => {
+            let _ = WANTED.compare_exchange(0, default_threads(), Relaxed, Relaxed);
+            WANTED.load(Relaxed)
+        }
+        wanted => wanted,
+    }
 }
 
 /// Sets how many threads later regions use; 0 is taken as 1.
 pub fn set_num_threads(threads: usize) {
-    let pool = pool();
-    let _guard = pool.busy.lock().unwrap_or_else(|e| e.into_inner());
-    pool.wanted.store(threads.max(1), Relaxed);
+    WANTED.store(threads.max(1), Relaxed);
 }
 
 /// Runs `f(0)`, …, `f(tasks - 1)`, each once, over the pool, and returns when all are done.
@@ -129,7 +164,7 @@ pub fn parallel_ranges(len: usize, grain: usize, f: impl Fn(usize, usize) + Sync
 fn run(tasks: usize, f: &(dyn Fn(usize) + Sync)) -> bool {
     let pool = pool();
     let Ok(_guard) = pool.busy.try_lock() else { return false };
-    let helpers = (pool.wanted.load(Relaxed) - 1).min(tasks - 1);
+    let helpers = (num_threads() - 1).min(tasks - 1);
     let workers = pool.ensure(helpers);
     // SAFETY: only the lifetime is erased; this function does not return before every worker has left the job.
     let task: Task = unsafe { std::mem::transmute::<*const (dyn Fn(usize) + Sync + '_), Task>(f) };
@@ -173,14 +208,14 @@ fn run(tasks: usize, f: &(dyn Fn(usize) + Sync)) -> bool {
 
 impl Pool {
     /// The worker list, grown to at least `helpers`. All existing workers join every job.
-    fn ensure(&self, helpers: usize) -> std::sync::MutexGuard<'_, Vec<Worker>> {
+    fn ensure(&'static self, helpers: usize) -> std::sync::MutexGuard<'static, Vec<Worker>> {
         let mut workers = self.workers.lock().unwrap_or_else(|e| e.into_inner());
         while workers.len() < helpers {
             let parked: &'static AtomicBool = Box::leak(Box::new(AtomicBool::new(false)));
             let seen = self.epoch.load(SeqCst);
             let id = workers.len() + 1;
             let spawned =
-                std::thread::Builder::new().name(format!("rushlight-{id}")).spawn(move || worker(id, seen, parked));
+                std::thread::Builder::new().name(format!("rushlight-{id}")).spawn(move || worker(self, id, seen, parked));
             match spawned {
                 Ok(handle) => workers.push(Worker { thread: handle.thread().clone(), parked }),
                 // The machine gives no more threads: go on with those there are.
@@ -219,9 +254,8 @@ impl Pool {
     }
 }
 
-fn worker(id: usize, mut seen: usize, parked: &'static AtomicBool) {
+fn worker(pool: &'static Pool, id: usize, mut seen: usize, parked: &'static AtomicBool) {
     INSIDE.set(true);
-    let pool = pool();
     loop {
         let mut spins = 0u32;
         while pool.epoch.load(Acquire) == seen {
@@ -238,7 +272,7 @@ fn worker(id: usize, mut seen: usize, parked: &'static AtomicBool) {
         }
         seen = pool.epoch.load(Acquire);
         // Fewer threads may be wanted than exist.
-        if id < pool.wanted.load(Relaxed)
+        if id < num_threads()
             && let Some(job) = pool.job.get()
         {
             // SAFETY: the publisher keeps the closure alive until `active` is zero.
@@ -274,6 +308,34 @@ mod tests {
                 });
             }
         });
+    }
+
+    /// The child of a process whose pool is at work has threads of its own.
+    #[cfg(unix)]
+    #[test]
+    fn a_forked_child_gets_a_pool_of_its_own() {
+        let count = AtomicUsize::new(0);
+        parallel_for(8, |_| {
+            count.fetch_add(1, Relaxed);
+        });
+        // SAFETY: the child only runs the pool and leaves at once, without unwinding or exit handlers.
+        let status = unsafe {
+            match libc::fork() {
+                0 => {
+                    parallel_for(8, |_| {
+                        count.fetch_add(1, Relaxed);
+                    });
+                    libc::_exit((count.load(Relaxed) != 16) as i32)
+                }
+                child => {
+                    assert!(child > 0, "fork failed");
+                    let mut status = 0;
+                    assert_eq!(libc::waitpid(child, &mut status, 0), child);
+                    status
+                }
+            }
+        };
+        assert_eq!(status, 0);
     }
 
     #[test]
