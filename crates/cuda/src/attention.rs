@@ -1,4 +1,4 @@
-//! Attention for any dtype, head size, strides and mask (`kernels/attention.cu`).
+//! Attention for any dtype, head size, strides and mask (`kernels/attention.cu`); `flash` takes what tensor cores can.
 
 use crate::device::Gpu;
 use crate::kernel::{Defines, Family, Function, Grid, Key, launch, wide_type};
@@ -139,6 +139,9 @@ impl Gpu {
         if out.numel() == 0 && lse.numel() == 0 {
             return Ok(());
         }
+        if self.flash(&spec, form, out, lse)? {
+            return Ok(());
+        }
         let (tile, shared) = self.tile(form.dtype, |t| t * (2 * spec.d + 2 * spec.dv + t))?;
         form.tile = tile;
         let function = self.attention_kernel("attention", "FORWARD", form, shared)?;
@@ -174,6 +177,9 @@ impl Gpu {
         form.tile = tile;
         let function = self.attention_kernel("attention_delta", "BACKWARD", form, 0)?;
         launch!(self, function, Grid::line((rows * 32).div_ceil(THREADS), THREADS)?; spec, saved, delta)?;
+        if self.flash_backward(&spec, form, &saved, delta, dq, dk, dv)? {
+            return Ok(());
+        }
         let function = self.attention_kernel("attention_queries", "BACKWARD", form, shared)?;
         let to = dq.ptr() as u64;
         let tiles = |n: usize| n.div_ceil(tile as usize);

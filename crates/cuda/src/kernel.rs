@@ -30,6 +30,7 @@ pub enum Family {
     BatchNorm,
     CrossEntropy,
     Attention,
+    Flash,
     Foreach,
 }
 
@@ -53,6 +54,7 @@ impl Family {
             Family::BatchNorm => include_str!("../kernels/batch_norm.cu"),
             Family::CrossEntropy => include_str!("../kernels/cross_entropy.cu"),
             Family::Attention => include_str!("../kernels/attention.cu"),
+            Family::Flash => include_str!("../kernels/flash.cu"),
             Family::Foreach => include_str!("../kernels/foreach.cu"),
         }
     }

@@ -26,6 +26,7 @@ mod cross_entropy;
 mod cublaslt;
 mod device;
 mod driver;
+mod flash;
 mod foreach;
 mod index;
 mod kernel;

@@ -6,7 +6,7 @@ use crate::nvrtc::Nvrtc;
 use crate::pointwise::{Form, Formula, Lanes};
 use crate::rows::Rows;
 use crate::{
-    attention, batch_norm, conv, cross_entropy, foreach, index, matmul, pool, reduce, row_norm, scan, softmax, sort,
+    attention, batch_norm, conv, cross_entropy, flash, foreach, index, matmul, pool, reduce, row_norm, scan, softmax, sort,
 };
 use rushlight_core::backend::Activation;
 use rushlight_core::rows::Class;
@@ -92,6 +92,14 @@ fn families() -> Vec<Case> {
         for part in ["FORWARD", "BACKWARD"] {
             let form = attention::Form { dtype, tile: 16, causal: true, mask: 2, dropout: true };
             add(format!("attention {part} {dtype}"), Family::Attention, form.defines(part));
+        }
+        if dtype.size() == 2 {
+            for d in [32, 64, 96, 128] {
+                let form = attention::Form { dtype, tile: 0, causal: d != 64, mask: (d % 3) as u16, dropout: d == 96 };
+                for backward in [false, true] {
+                    add(format!("flash {backward} {d} {dtype}"), Family::Flash, flash::defines(backward, form, d));
+                }
+            }
         }
         for (rule, states) in [(0, 0), (0, 1), (1, 3), (1, 7), (2, 3), (3, 7), (4, 3)] {
             let defines = foreach::update_defines(rule, states, dtype, (16 / dtype.size()) as u16, DType::F32);
