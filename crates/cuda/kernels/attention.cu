@@ -221,3 +221,47 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_keys(Spec s, Sav
         if (first + i / s.dv < s.s) dv[(blockIdx.y * s.s + first) * s.dv + i] = convert<T>(acc_v[i]);
 }
 #endif
+
+#ifdef PRODUCTS
+// Scores that a matrix product left, a block per row: to probabilities, in place.
+extern "C" __global__ void __launch_bounds__(128) attention_scores(Spec s, W* scores, W* lse, u64 start) {
+    __shared__ W shared[32];
+    u64 row = start + blockIdx.x, i = row % s.l, h = row / s.l % s.heads, b = row / (s.l * s.heads);
+    W* line = scores + blockIdx.x * s.s;
+    W top = LOWEST, sum = 0;
+    for (u64 j = threadIdx.x; j < s.s; j += 128) {
+        W x = score(s, b, h, i, j, line[j]);
+        line[j] = x;
+        top = Largest::merge(top, x);
+    }
+    top = group_reduce<Largest, 128>(top, shared);
+    W base = top == LOWEST ? (W)0 : top;
+    for (u64 j = threadIdx.x; j < s.s; j += 128) {
+        W e = exponential(line[j] - base);
+        line[j] = e;
+        sum += e;
+    }
+    sum = group_reduce<Sum, 128>(sum, shared);
+    W factor = sum == 0 ? (W)0 : 1 / sum;
+    for (u64 j = threadIdx.x; j < s.s; j += 128) line[j] *= DROPOUT ? factor * kept(s, b * s.heads + h, i, j) : factor;
+    if (threadIdx.x == 0) lse[row] = sum == 0 ? LOWEST : top + logarithm(sum);
+}
+
+// The same in the backward pass: probabilities, and the scores' gradients from products of gradients with values.
+extern "C" __global__ void __launch_bounds__(128) attention_scores_backward(Spec s, W* p, W* ds, const W* lse, const W* delta, u64 start) {
+    u64 row = start + blockIdx.x, i = row % s.l, h = row / s.l % s.heads, b = row / (s.l * s.heads);
+    p += blockIdx.x * s.s;
+    ds += blockIdx.x * s.s;
+    W log_sum = lse[row], off = delta[row];
+    for (u64 j = threadIdx.x; j < s.s; j += 128) {
+        W x = score(s, b, h, i, j, p[j]), e = 0, d = 0;
+        if (x != LOWEST) {
+            W probability = exponential(x - log_sum), factor = kept(s, b * s.heads + h, i, j);
+            e = probability * factor;
+            d = probability * (ds[j] * factor - off) * (W)s.scale;
+        }
+        p[j] = e;
+        ds[j] = d;
+    }
+}
+#endif

@@ -1,7 +1,7 @@
 // Attention on tensor cores, forward and backward, for half types.
 //
 // D: head size rounded up to 32, 64, 96 or 128. A block takes QUERIES queries (forward, gradient by queries) or KEYS keys (gradient by keys and
-// values) of one head, 16 per warp, and walks the other side in steps of STEP. Scores never leave registers: the accumulators of one product have
+// values) of one head, 16 * TILES per warp, and walks the other side in steps of STEP. Scores never leave registers: the accumulators of one product have
 // the layout that the next one's first operand needs. Nothing is added by atomics, so results do not depend on timing.
 
 #if IS_BF16
@@ -36,12 +36,16 @@ __device__ inline void commit() { asm volatile("cp.async.commit_group;"); }
 template <int N> __device__ inline void wait_for_all_but() { asm volatile("cp.async.wait_group %0;" ::"n"(N)); }
 
 // Rows `first..` of a head to shared memory; what is not there is zero.
-template <int ROWS> __device__ inline void load_rows(T* tile, const T* head, u64 stride, i64 first, i64 count, int d) {
+template <int ROWS> __device__ inline void load_rows(T* tile, const T* head, u64 stride, int first, int count, int d) {
+    const T* from = head + (u64)first * stride;
 #pragma unroll
-    for (int i = threadIdx.x; i < ROWS * (D / 8); i += THREADS) {
-        int r = i / (D / 8), c = i % (D / 8) * 8;
-        bool there = first + r < count && c < d;
-        copy_async(tile + r * ROW + c, there ? head + (u64)(first + r) * stride + c : head, there);
+    for (int n = 0; n < (ROWS * (D / 8) + THREADS - 1) / THREADS; n++) {
+        int i = threadIdx.x + n * THREADS;
+        if (ROWS * (D / 8) % THREADS == 0 || i < ROWS * (D / 8)) {
+            int r = i / (D / 8), c = i % (D / 8) * 8;
+            bool there = first + r < count && c < d;
+            copy_async(tile + r * ROW + c, there ? from + (u64)r * stride + c : head, there);
+        }
     }
 }
 
@@ -69,7 +73,7 @@ __device__ inline void load_b_rows(Fragment& f, const T* tile, int row, int colu
 }
 
 __device__ inline void multiply(float (&c)[4], const Fragment& a, u32 b0, u32 b1) {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." MMA_DTYPE "." MMA_DTYPE ".f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+    asm("mma.sync.aligned.m16n8k16.row.col.f32." MMA_DTYPE "." MMA_DTYPE ".f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
@@ -85,49 +89,59 @@ __device__ inline float exp2_fast(float x) {
     return y;
 }
 
-// c[n] = a's 16 rows (already fragments, one per 16 columns) times STEP rows of a tile.
-__device__ inline void times_transposed(float (&c)[STEP / 8][4], const Fragment (&a)[D / 16], const T* tile) {
+// c[m][n] = 16 rows (already fragments, one per 16 columns) times STEP rows of a tile, for M times 16 rows.
+template <int M> __device__ inline void times_transposed(float (&c)[M][STEP / 8][4], const Fragment (&a)[M][D / 16], const T* tile) {
 #pragma unroll
     for (int k = 0; k < D / 16; k++) {
 #pragma unroll
         for (int n = 0; n < STEP / 16; n++) {
             Fragment b;
             load_b(b, tile, n * 16, k * 16);
-            multiply(c[2 * n], a[k], b[0], b[1]);
-            multiply(c[2 * n + 1], a[k], b[2], b[3]);
+#pragma unroll
+            for (int m = 0; m < M; m++) {
+                multiply(c[m][2 * n], a[m][k], b[0], b[1]);
+                multiply(c[m][2 * n + 1], a[m][k], b[2], b[3]);
+            }
         }
     }
 }
 
-// acc += p (16 by STEP, accumulators) times STEP rows of a tile.
-__device__ inline void accumulate(float (&acc)[D / 8][4], const float (&p)[STEP / 8][4], const T* tile) {
+// acc += p (M times 16 by STEP, accumulators) times STEP rows of a tile.
+template <int M> __device__ inline void accumulate(float (&acc)[M][D / 8][4], const float (&p)[M][STEP / 8][4], const T* tile) {
 #pragma unroll
     for (int k = 0; k < STEP / 16; k++) {
-        Fragment a = {packed(p[2 * k][0], p[2 * k][1]), packed(p[2 * k][2], p[2 * k][3]), packed(p[2 * k + 1][0], p[2 * k + 1][1]), packed(p[2 * k + 1][2], p[2 * k + 1][3])};
+        Fragment a[M];
+#pragma unroll
+        for (int m = 0; m < M; m++) {
+            a[m][0] = packed(p[m][2 * k][0], p[m][2 * k][1]);
+            a[m][1] = packed(p[m][2 * k][2], p[m][2 * k][3]);
+            a[m][2] = packed(p[m][2 * k + 1][0], p[m][2 * k + 1][1]);
+            a[m][3] = packed(p[m][2 * k + 1][2], p[m][2 * k + 1][3]);
+        }
 #pragma unroll
         for (int n = 0; n < D / 16; n++) {
             Fragment b;
             load_b_rows(b, tile, k * 16, n * 16);
-            multiply(acc[2 * n], a, b[0], b[1]);
-            multiply(acc[2 * n + 1], a, b[2], b[3]);
+#pragma unroll
+            for (int m = 0; m < M; m++) {
+                multiply(acc[m][2 * n], a[m], b[0], b[1]);
+                multiply(acc[m][2 * n + 1], a[m], b[2], b[3]);
+            }
         }
     }
 }
 
-__device__ inline void clear(float (&c)[D / 8][4]) {
+template <int M, int N> __device__ inline void clear(float (&c)[M][N][4]) {
 #pragma unroll
-    for (int n = 0; n < D / 8; n++) c[n][0] = c[n][1] = c[n][2] = c[n][3] = 0;
-}
-#if STEP != D
-__device__ inline void clear(float (&c)[STEP / 8][4]) {
+    for (int m = 0; m < M; m++) {
 #pragma unroll
-    for (int n = 0; n < STEP / 8; n++) c[n][0] = c[n][1] = c[n][2] = c[n][3] = 0;
+        for (int n = 0; n < N; n++) c[m][n][0] = c[m][n][1] = c[m][n][2] = c[m][n][3] = 0;
+    }
 }
-#endif
 
 // The score of query i and key j in units of log2, from their product times the scale.
-__device__ inline float masked(const Spec& s, u64 b, u64 h, i64 i, i64 j, float x) {
-    if (j >= (i64)s.s || i >= (i64)s.l || (CAUSAL && j > i)) return LOWEST;
+__device__ inline float masked(const Spec& s, u64 b, u64 h, int i, int j, float x) {
+    if (j >= (int)s.s || i >= (int)s.l || (CAUSAL && j > i)) return LOWEST;
 #if MASK
     u64 at = b * s.mask_strides[0] + h * s.mask_strides[1] + (u64)i * s.mask_strides[2] + (u64)j * s.mask_strides[3];
 #if MASK == 1
@@ -140,7 +154,7 @@ __device__ inline float masked(const Spec& s, u64 b, u64 h, i64 i, i64 j, float 
 }
 
 // What dropout makes of a probability.
-__device__ inline float kept(const Spec& s, u64 head, i64 i, i64 j) {
+__device__ inline float kept(const Spec& s, u64 head, int i, int j) {
 #if DROPOUT
     u64 word = (head * s.l + (u64)i) * s.s + (u64)j;
     u32 w[4];
@@ -153,7 +167,7 @@ __device__ inline float kept(const Spec& s, u64 head, i64 i, i64 j) {
 }
 
 // Rows of a warp's accumulators, as halves, to rows `first..` of a tensor.
-__device__ inline void store_rows(const float (&acc)[D / 8][4], float low, float high, T* to, u64 stride, i64 first, i64 count, int d) {
+__device__ inline void store_rows(const float (&acc)[D / 8][4], float low, float high, T* to, u64 stride, int first, int count, int d) {
     int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
 #pragma unroll
     for (int n = 0; n < D / 8; n++) {
@@ -165,36 +179,38 @@ __device__ inline void store_rows(const float (&acc)[D / 8][4], float low, float
     }
 }
 
-#define BLOCK_ROWS (WARPS * 16)
+#define BLOCK_ROWS (WARPS * 16 * TILES)
 // Two steps are in memory at a time, two tiles each.
 #define STAGE(n, which) (steps_at + (((n) % 2) * 2 + (which)) * (STEP * ROW))
 
 #ifdef FORWARD
-extern "C" __global__ void __launch_bounds__(THREADS) flash(Spec s, T* out, u64 o0, u64 o1, u64 o2, float* lse) {
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash(Spec s, T* out, u64 o0, u64 o1, u64 o2, float* lse) {
     extern __shared__ double memory[];
     T* q = (T*)memory;
     T* steps_at = q + BLOCK_ROWS * ROW;
     u64 h = blockIdx.y % s.heads, b = blockIdx.y / s.heads, kh = h / (s.heads / s.kv_heads);
     // Under a causal mask later queries see more: they start first.
-    i64 first = (i64)(gridDim.x - 1 - blockIdx.x) * BLOCK_ROWS;
+    int first = (int)(gridDim.x - 1 - blockIdx.x) * BLOCK_ROWS;
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
     const T* keys = s.k + b * s.k_strides[0] + kh * s.k_strides[1];
     const T* values = s.v + b * s.v_strides[0] + kh * s.v_strides[1];
-    i64 end = CAUSAL && first + BLOCK_ROWS < (i64)s.s ? first + BLOCK_ROWS : (i64)s.s;
-    int steps = (int)((end + STEP - 1) / STEP);
+    int end = CAUSAL && first + BLOCK_ROWS < (int)s.s ? first + BLOCK_ROWS : (int)s.s;
+    int steps = (end + STEP - 1) / STEP;
     load_rows<BLOCK_ROWS>(q, s.q + b * s.q_strides[0] + h * s.q_strides[1], s.q_strides[2], first, s.l, (int)s.d);
     load_rows<STEP>(STAGE(0, 0), keys, s.k_strides[2], 0, s.s, (int)s.d);
     load_rows<STEP>(STAGE(0, 1), values, s.v_strides[2], 0, s.s, (int)s.d);
     commit();
-    float acc[D / 8][4], top[2] = {LOWEST, LOWEST}, sum[2] = {0, 0};
+    float acc[TILES][D / 8][4], top[TILES][2], sum[TILES][2];
     clear(acc);
-    Fragment mine[D / 16];
+#pragma unroll
+    for (int m = 0; m < TILES; m++) top[m][0] = top[m][1] = LOWEST, sum[m][0] = sum[m][1] = 0;
+    Fragment mine[TILES][D / 16];
     float scale = (float)s.scale * LOG2E;
-    i64 row = first + warp * 16 + g;
+    int start = first + warp * 16 * TILES;
     for (int n = 0; n < steps; n++) {
         if (n + 1 < steps) {
-            load_rows<STEP>(STAGE(n + 1, 0), keys, s.k_strides[2], (i64)(n + 1) * STEP, s.s, (int)s.d);
-            load_rows<STEP>(STAGE(n + 1, 1), values, s.v_strides[2], (i64)(n + 1) * STEP, s.s, (int)s.d);
+            load_rows<STEP>(STAGE(n + 1, 0), keys, s.k_strides[2], (n + 1) * STEP, s.s, (int)s.d);
+            load_rows<STEP>(STAGE(n + 1, 1), values, s.v_strides[2], (n + 1) * STEP, s.s, (int)s.d);
             commit();
             wait_for_all_but<1>();
         } else {
@@ -203,106 +219,124 @@ extern "C" __global__ void __launch_bounds__(THREADS) flash(Spec s, T* out, u64 
         __syncthreads();
         if (n == 0) {
 #pragma unroll
-            for (int k = 0; k < D / 16; k++) load_a(mine[k], q, warp * 16, k * 16);
+            for (int k = 0; k < D / 16; k++) {
+#pragma unroll
+                for (int m = 0; m < TILES; m++) load_a(mine[m][k], q, (warp * TILES + m) * 16, k * 16);
+            }
         }
-        i64 at = (i64)n * STEP;
-        // Keys that none of this warp's queries sees.
-        if (!CAUSAL || at <= first + warp * 16 + 15) {
-            float p[STEP / 8][4];
+        int at = n * STEP;
+        // Keys that none of this warp's queries sees are left out.
+        if (!CAUSAL || at <= start + 16 * TILES - 1) {
+            float p[TILES][STEP / 8][4];
             clear(p);
             times_transposed(p, mine, STAGE(n, 0));
-            bool edge = MASK || at + STEP > (i64)s.s || (CAUSAL && at + STEP - 1 > first + warp * 16);
-            float high[2] = {top[0], top[1]};
+            bool edge = MASK || at + STEP > (int)s.s || (CAUSAL && at + STEP - 1 > start);
+            if (edge) {
 #pragma unroll
-            for (int c = 0; c < STEP / 8; c++) {
+                for (int m = 0; m < TILES; m++) {
 #pragma unroll
-                for (int e = 0; e < 4; e++) {
-                    float x = p[c][e] * scale;
-                    if (edge) x = masked(s, b, h, row + e / 2 * 8, at + c * 8 + t * 2 + e % 2, x);
-                    p[c][e] = x;
-                    high[e / 2] = Largest::merge(high[e / 2], x);
+                    for (int c = 0; c < STEP / 8; c++) {
+#pragma unroll
+                        for (int e = 0; e < 4; e++) p[m][c][e] = masked(s, b, h, start + m * 16 + g + e / 2 * 8, at + c * 8 + t * 2 + e % 2, p[m][c][e] * scale);
+                    }
                 }
             }
+            // Beyond the edges scores are scaled on the way to their exponentials.
+            float by = edge ? 1.0f : scale;
 #pragma unroll
-            for (int r = 0; r < 2; r++) {
-                high[r] = Largest::merge(high[r], __shfl_xor_sync(FULL_WARP, high[r], 1));
-                high[r] = Largest::merge(high[r], __shfl_xor_sync(FULL_WARP, high[r], 2));
-                // While every key is masked out, differences would be NaN.
-                float base = high[r] == LOWEST ? 0.0f : high[r];
-                float correction = exp2_fast(top[r] - base);
-                top[r] = high[r];
-                high[r] = base;
-                sum[r] *= correction;
+            for (int m = 0; m < TILES; m++) {
 #pragma unroll
-                for (int c = 0; c < D / 8; c++) acc[c][2 * r] *= correction, acc[c][2 * r + 1] *= correction;
-            }
+                for (int r = 0; r < 2; r++) {
+                    float high = p[m][0][2 * r];
 #pragma unroll
-            for (int c = 0; c < STEP / 8; c++) {
+                    for (int c = 0; c < STEP / 8; c++) high = fmaxf(high, fmaxf(p[m][c][2 * r], p[m][c][2 * r + 1]));
+                    high = fmaxf(high, __shfl_xor_sync(FULL_WARP, high, 1));
+                    high = fmaxf(high, __shfl_xor_sync(FULL_WARP, high, 2));
+                    high = fmaxf(top[m][r], high * by);
+                    // While every key is masked out, differences would be NaN.
+                    float base = high == LOWEST ? 0.0f : high;
+                    float correction = exp2_fast(top[m][r] - base), total = 0;
+                    top[m][r] = high;
 #pragma unroll
-                for (int e = 0; e < 4; e++) {
-                    float x = exp2_fast(p[c][e] - high[e / 2]);
-                    sum[e / 2] += x;
-                    if (DROPOUT) x *= kept(s, blockIdx.y, row + e / 2 * 8, at + c * 8 + t * 2 + e % 2);
-                    p[c][e] = x;
+                    for (int c = 0; c < STEP / 8; c++) {
+#pragma unroll
+                        for (int e = 2 * r; e < 2 * r + 2; e++) {
+                            float x = exp2_fast(fmaf(p[m][c][e], by, -base));
+                            total += x;
+                            if (DROPOUT) x *= kept(s, blockIdx.y, start + m * 16 + g + r * 8, at + c * 8 + t * 2 + e % 2);
+                            p[m][c][e] = x;
+                        }
+                    }
+                    sum[m][r] = sum[m][r] * correction + total;
+#pragma unroll
+                    for (int c = 0; c < D / 8; c++) acc[m][c][2 * r] *= correction, acc[m][c][2 * r + 1] *= correction;
                 }
             }
             accumulate(acc, p, STAGE(n, 1));
         }
         __syncthreads();
     }
-    float factor[2];
 #pragma unroll
-    for (int r = 0; r < 2; r++) {
-        sum[r] += __shfl_xor_sync(FULL_WARP, sum[r], 1);
-        sum[r] += __shfl_xor_sync(FULL_WARP, sum[r], 2);
-        factor[r] = sum[r] == 0 ? 0.0f : 1 / sum[r];
-        if (t == 0 && row + r * 8 < (i64)s.l) lse[blockIdx.y * s.l + (u64)(row + r * 8)] = sum[r] == 0 ? LOWEST : top[r] * LN2 + logf(sum[r]);
+    for (int m = 0; m < TILES; m++) {
+        float factor[2];
+        int row = start + m * 16 + g;
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            float total = sum[m][r];
+            total += __shfl_xor_sync(FULL_WARP, total, 1);
+            total += __shfl_xor_sync(FULL_WARP, total, 2);
+            factor[r] = total == 0 ? 0.0f : 1 / total;
+            if (t == 0 && row + r * 8 < (int)s.l) lse[blockIdx.y * s.l + (u64)(row + r * 8)] = total == 0 ? LOWEST : top[m][r] * LN2 + logf(total);
+        }
+        store_rows(acc[m], factor[0], factor[1], out + b * o0 + h * o1, o2, start + m * 16, s.l, (int)s.d);
     }
-    store_rows(acc, factor[0], factor[1], out + b * o0 + h * o1, o2, first + warp * 16, s.l, (int)s.d);
 }
 #endif
 
 #ifdef BACKWARD
+// The logarithm of a row's sum in units of log2; of a row that saw no key such that its probabilities come out zero.
+__device__ inline float saved_sum(float lse) { return lse == LOWEST ? (float)INFINITY : lse * LOG2E; }
+
 // The gradient by the queries: as the forward pass, with the probabilities from the saved sums.
-extern "C" __global__ void __launch_bounds__(THREADS) flash_queries(Spec s, Saved saved, const float* delta, T* dq) {
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash_queries(Spec s, Saved saved, const float* delta, T* dq) {
     extern __shared__ double memory[];
     T* q = (T*)memory;
     T* steps_at = q + BLOCK_ROWS * ROW;
     u64 h = blockIdx.y % s.heads, b = blockIdx.y / s.heads, kh = h / (s.heads / s.kv_heads);
-    i64 first = (i64)(gridDim.x - 1 - blockIdx.x) * BLOCK_ROWS;
+    int first = (int)(gridDim.x - 1 - blockIdx.x) * BLOCK_ROWS;
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
     const T* keys = s.k + b * s.k_strides[0] + kh * s.k_strides[1];
     const T* values = s.v + b * s.v_strides[0] + kh * s.v_strides[1];
-    i64 end = CAUSAL && first + BLOCK_ROWS < (i64)s.s ? first + BLOCK_ROWS : (i64)s.s;
-    int steps = (int)((end + STEP - 1) / STEP);
-    Fragment mine[D / 16], incoming[D / 16];
+    int end = CAUSAL && first + BLOCK_ROWS < (int)s.s ? first + BLOCK_ROWS : (int)s.s;
+    int steps = (end + STEP - 1) / STEP;
+    Fragment mine[1][D / 16], incoming[1][D / 16];
     // Queries and incoming gradients pass through the same memory on their way to registers.
     load_rows<BLOCK_ROWS>(q, s.q + b * s.q_strides[0] + h * s.q_strides[1], s.q_strides[2], first, s.l, (int)s.d);
     commit();
     wait_for_all_but<0>();
     __syncthreads();
 #pragma unroll
-    for (int k = 0; k < D / 16; k++) load_a(mine[k], q, warp * 16, k * 16);
+    for (int k = 0; k < D / 16; k++) load_a(mine[0][k], q, warp * 16, k * 16);
     __syncthreads();
     load_rows<BLOCK_ROWS>(q, saved.dout + b * saved.dout_strides[0] + h * saved.dout_strides[1], saved.dout_strides[2], first, s.l, (int)s.d);
     load_rows<STEP>(STAGE(0, 0), keys, s.k_strides[2], 0, s.s, (int)s.d);
     load_rows<STEP>(STAGE(0, 1), values, s.v_strides[2], 0, s.s, (int)s.d);
     commit();
-    float acc[D / 8][4];
+    float acc[1][D / 8][4];
     clear(acc);
     float scale = (float)s.scale * LOG2E;
-    i64 row = first + warp * 16 + g;
+    int row = first + warp * 16 + g;
     float log_sum[2], off[2];
 #pragma unroll
     for (int r = 0; r < 2; r++) {
-        bool there = row + r * 8 < (i64)s.l;
-        log_sum[r] = there ? saved.lse[blockIdx.y * s.l + (u64)(row + r * 8)] * LOG2E : 0.0f;
+        bool there = row + r * 8 < (int)s.l;
+        log_sum[r] = there ? saved_sum(saved.lse[blockIdx.y * s.l + (u64)(row + r * 8)]) : 0.0f;
         off[r] = there ? delta[blockIdx.y * s.l + (u64)(row + r * 8)] : 0.0f;
     }
     for (int n = 0; n < steps; n++) {
         if (n + 1 < steps) {
-            load_rows<STEP>(STAGE(n + 1, 0), keys, s.k_strides[2], (i64)(n + 1) * STEP, s.s, (int)s.d);
-            load_rows<STEP>(STAGE(n + 1, 1), values, s.v_strides[2], (i64)(n + 1) * STEP, s.s, (int)s.d);
+            load_rows<STEP>(STAGE(n + 1, 0), keys, s.k_strides[2], (n + 1) * STEP, s.s, (int)s.d);
+            load_rows<STEP>(STAGE(n + 1, 1), values, s.v_strides[2], (n + 1) * STEP, s.s, (int)s.d);
             commit();
             wait_for_all_but<1>();
         } else {
@@ -311,78 +345,83 @@ extern "C" __global__ void __launch_bounds__(THREADS) flash_queries(Spec s, Save
         __syncthreads();
         if (n == 0) {
 #pragma unroll
-            for (int k = 0; k < D / 16; k++) load_a(incoming[k], q, warp * 16, k * 16);
+            for (int k = 0; k < D / 16; k++) load_a(incoming[0][k], q, warp * 16, k * 16);
         }
-        i64 at = (i64)n * STEP;
+        int at = n * STEP;
         if (!CAUSAL || at <= first + warp * 16 + 15) {
-            float p[STEP / 8][4], ds[STEP / 8][4];
+            float p[1][STEP / 8][4], ds[1][STEP / 8][4];
             clear(p);
             clear(ds);
             times_transposed(p, mine, STAGE(n, 0));
             times_transposed(ds, incoming, STAGE(n, 1));
-            bool edge = MASK || at + STEP > (i64)s.s || first + BLOCK_ROWS > (i64)s.l || (CAUSAL && at + STEP - 1 > first + warp * 16);
+            if (MASK || at + STEP > (int)s.s || first + BLOCK_ROWS > (int)s.l || (CAUSAL && at + STEP - 1 > first + warp * 16)) {
+#pragma unroll
+                for (int c = 0; c < STEP / 8; c++) {
+#pragma unroll
+                    for (int e = 0; e < 4; e++) p[0][c][e] = masked(s, b, h, row + e / 2 * 8, at + c * 8 + t * 2 + e % 2, p[0][c][e] * scale);
+                }
+            } else {
+#pragma unroll
+                for (int c = 0; c < STEP / 8; c++) p[0][c][0] *= scale, p[0][c][1] *= scale, p[0][c][2] *= scale, p[0][c][3] *= scale;
+            }
 #pragma unroll
             for (int c = 0; c < STEP / 8; c++) {
 #pragma unroll
                 for (int e = 0; e < 4; e++) {
-                    i64 i = row + e / 2 * 8, j = at + c * 8 + t * 2 + e % 2;
-                    float x = p[c][e] * scale;
-                    if (edge) x = masked(s, b, h, i, j, x);
-                    float probability = x == LOWEST ? 0.0f : exp2_fast(x - log_sum[e / 2]);
-                    float d = ds[c][e];
-                    if (DROPOUT) d *= kept(s, blockIdx.y, i, j);
-                    p[c][e] = probability * (d - off[e / 2]);
+                    float d = ds[0][c][e];
+                    if (DROPOUT) d *= kept(s, blockIdx.y, row + e / 2 * 8, at + c * 8 + t * 2 + e % 2);
+                    p[0][c][e] = exp2_fast(p[0][c][e] - log_sum[e / 2]) * (d - off[e / 2]);
                 }
             }
             accumulate(acc, p, STAGE(n, 0));
         }
         __syncthreads();
     }
-    store_rows(acc, (float)s.scale, (float)s.scale, dq + blockIdx.y * s.l * s.d, s.d, first + warp * 16, s.l, (int)s.d);
+    store_rows(acc[0], (float)s.scale, (float)s.scale, dq + blockIdx.y * s.l * s.d, s.d, first + warp * 16, s.l, (int)s.d);
 }
 
 // The gradients by keys and values: rows are keys, columns queries, so that both products over queries start from registers.
-extern "C" __global__ void __launch_bounds__(THREADS) flash_keys(Spec s, Saved saved, const float* delta, T* dk, T* dv) {
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash_keys(Spec s, Saved saved, const float* delta, T* dk, T* dv) {
     extern __shared__ double memory[];
     T* staged = (T*)memory;
     T* steps_at = staged + BLOCK_ROWS * ROW;
     float* sums = (float*)(staged + (BLOCK_ROWS + 4 * STEP) * ROW);  // [2][2][STEP]: logarithms of sums, deltas
     u64 kh = blockIdx.y % s.kv_heads, b = blockIdx.y / s.kv_heads, group = s.heads / s.kv_heads;
-    i64 first = (i64)blockIdx.x * BLOCK_ROWS;
+    int first = (int)blockIdx.x * BLOCK_ROWS;
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-    Fragment mine[D / 16], value[D / 16];
+    Fragment mine[1][D / 16], value[1][D / 16];
     load_rows<BLOCK_ROWS>(staged, s.k + b * s.k_strides[0] + kh * s.k_strides[1], s.k_strides[2], first, s.s, (int)s.d);
     commit();
     wait_for_all_but<0>();
     __syncthreads();
 #pragma unroll
-    for (int k = 0; k < D / 16; k++) load_a(mine[k], staged, warp * 16, k * 16);
+    for (int k = 0; k < D / 16; k++) load_a(mine[0][k], staged, warp * 16, k * 16);
     __syncthreads();
     load_rows<BLOCK_ROWS>(staged, s.v + b * s.v_strides[0] + kh * s.v_strides[1], s.v_strides[2], first, s.s, (int)s.d);
     commit();
     wait_for_all_but<0>();
     __syncthreads();
 #pragma unroll
-    for (int k = 0; k < D / 16; k++) load_a(value[k], staged, warp * 16, k * 16);
-    float acc_k[D / 8][4], acc_v[D / 8][4];
+    for (int k = 0; k < D / 16; k++) load_a(value[0][k], staged, warp * 16, k * 16);
+    float acc_k[1][D / 8][4], acc_v[1][D / 8][4];
     clear(acc_k);
     clear(acc_v);
     float scale = (float)s.scale * LOG2E;
-    i64 key = first + warp * 16 + g;
+    int key = first + warp * 16 + g;
     // Steps before the first query that sees these keys are left out.
     int start = CAUSAL ? (int)(first / STEP) : 0, per_head = (int)((s.l + STEP - 1) / STEP) - start;
     int steps = per_head > 0 ? per_head * (int)group : 0;
     auto load_step = [&](int n) {
         u64 h = kh * group + (u64)(n / per_head);
-        i64 at = (i64)(start + n % per_head) * STEP;
+        int at = (start + n % per_head) * STEP;
         load_rows<STEP>(STAGE(n, 0), s.q + b * s.q_strides[0] + h * s.q_strides[1], s.q_strides[2], at, s.l, (int)s.d);
         load_rows<STEP>(STAGE(n, 1), saved.dout + b * saved.dout_strides[0] + h * saved.dout_strides[1], saved.dout_strides[2], at, s.l, (int)s.d);
         commit();
         if (threadIdx.x < STEP) {
-            i64 i = at + threadIdx.x;
+            int i = at + (int)threadIdx.x;
             u64 place = (b * s.heads + h) * s.l + (u64)i;
-            sums[n % 2 * 2 * STEP + threadIdx.x] = i < (i64)s.l ? saved.lse[place] * LOG2E : 0.0f;
-            sums[n % 2 * 2 * STEP + STEP + threadIdx.x] = i < (i64)s.l ? delta[place] : 0.0f;
+            sums[n % 2 * 2 * STEP + threadIdx.x] = i < (int)s.l ? saved_sum(saved.lse[place]) : 0.0f;
+            sums[n % 2 * 2 * STEP + STEP + threadIdx.x] = i < (int)s.l ? delta[place] : 0.0f;
         }
     };
     if (steps > 0) load_step(0);
@@ -395,28 +434,34 @@ extern "C" __global__ void __launch_bounds__(THREADS) flash_keys(Spec s, Saved s
         }
         __syncthreads();
         u64 h = kh * group + (u64)(n / per_head);
-        i64 at = (i64)(start + n % per_head) * STEP;
+        int at = (start + n % per_head) * STEP;
         const float *log_sum = sums + n % 2 * 2 * STEP, *off = log_sum + STEP;
         // Queries that see none of this warp's keys.
         if (!CAUSAL || at + STEP - 1 >= first + warp * 16) {
-            float p[STEP / 8][4], ds[STEP / 8][4];
+            float p[1][STEP / 8][4], ds[1][STEP / 8][4];
             clear(p);
             clear(ds);
             times_transposed(p, mine, STAGE(n, 0));
             times_transposed(ds, value, STAGE(n, 1));
-            bool edge = MASK || at + STEP > (i64)s.l || first + BLOCK_ROWS > (i64)s.s || (CAUSAL && at < first + warp * 16 + 15);
+            if (MASK || at + STEP > (int)s.l || first + BLOCK_ROWS > (int)s.s || (CAUSAL && at < first + warp * 16 + 15)) {
+#pragma unroll
+                for (int c = 0; c < STEP / 8; c++) {
+#pragma unroll
+                    for (int e = 0; e < 4; e++) p[0][c][e] = masked(s, b, h, at + c * 8 + t * 2 + e % 2, key + e / 2 * 8, p[0][c][e] * scale);
+                }
+            } else {
+#pragma unroll
+                for (int c = 0; c < STEP / 8; c++) p[0][c][0] *= scale, p[0][c][1] *= scale, p[0][c][2] *= scale, p[0][c][3] *= scale;
+            }
 #pragma unroll
             for (int c = 0; c < STEP / 8; c++) {
 #pragma unroll
                 for (int e = 0; e < 4; e++) {
                     int query = c * 8 + t * 2 + e % 2;
-                    i64 i = at + query, j = key + e / 2 * 8;
-                    float x = p[c][e] * scale;
-                    if (edge) x = masked(s, b, h, i, j, x);
-                    float probability = x == LOWEST ? 0.0f : exp2_fast(x - log_sum[query]);
-                    float factor = DROPOUT ? kept(s, b * s.heads + h, i, j) : 1.0f;
-                    ds[c][e] = probability * (ds[c][e] * factor - off[query]);
-                    p[c][e] = probability * factor;
+                    float probability = exp2_fast(p[0][c][e] - log_sum[query]);
+                    float factor = DROPOUT ? kept(s, b * s.heads + h, at + query, key + e / 2 * 8) : 1.0f;
+                    ds[0][c][e] = probability * (ds[0][c][e] * factor - off[query]);
+                    p[0][c][e] = probability * factor;
                 }
             }
             accumulate(acc_v, p, STAGE(n, 1));
@@ -424,7 +469,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) flash_keys(Spec s, Saved s
         }
         __syncthreads();
     }
-    store_rows(acc_k, (float)s.scale, (float)s.scale, dk + blockIdx.y * s.s * s.d, s.d, first + warp * 16, s.s, (int)s.d);
-    store_rows(acc_v, 1.0f, 1.0f, dv + blockIdx.y * s.s * s.d, s.d, first + warp * 16, s.s, (int)s.d);
+    store_rows(acc_k[0], (float)s.scale, (float)s.scale, dk + blockIdx.y * s.s * s.d, s.d, first + warp * 16, s.s, (int)s.d);
+    store_rows(acc_v[0], 1.0f, 1.0f, dv + blockIdx.y * s.s * s.d, s.d, first + warp * 16, s.s, (int)s.d);
 }
 #endif

@@ -53,12 +53,14 @@ FUNCTION(atanh, atanhf, atanh)
 FUNCTION(erf, erff, erf)
 FUNCTION(erfc, erfcf, erfc)
 FUNCTION(erfinv, erfinvf, erfinv)
-FUNCTION(normal_cdf, normcdff, normcdf)
 FUNCTION(lgamma, lgammaf, lgamma)
 FUNCTION(floor, floorf, floor)
 FUNCTION(ceil, ceilf, ceil)
 FUNCTION(round, rintf, rint)
 FUNCTION(trunc, truncf, trunc)
+// As exact as numbers near one are, in half the time of `normcdff`.
+__device__ inline float normal_cdf(float x) { return fmaf(0.5f, ::erff(x * 0.70710678118654752f), 0.5f); }
+__device__ inline double normal_cdf(double x) { return ::normcdf(x); }
 __device__ inline float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 __device__ inline double sigmoid(double x) { return 1.0 / (1.0 + ::exp(-x)); }
 __device__ inline float atan2(float y, float x) { return ::atan2f(y, x); }

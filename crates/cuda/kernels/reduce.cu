@@ -211,14 +211,27 @@ extern "C" __global__ void __launch_bounds__(256) reduce(Nest<2> kept, Nest<1> r
 #endif
 
 #ifdef JOIN
-// Joins the pieces of each output, in order.
+// Joins the pieces of each output in an order of its own: JOIN_THREADS threads take every JOIN_THREADS-th piece, then pairs are joined.
 extern "C" __global__ void reduce_join(Nest<2> kept, OUT* out, i64* indices, const Acc* partial, u64 outputs, u64 pieces, u64 length, double param) {
-    u64 output = blockIdx.x * (u64)blockDim.x + threadIdx.x;
-    if (output >= outputs) return;
+    __shared__ u64 memory[128 * ((sizeof(Acc) + 7) / 8)];
+    Acc* shared = (Acc*)memory;
+    u32 in = threadIdx.x % JOIN_THREADS;
+    u64 output = blockIdx.x * (u64)(128 / JOIN_THREADS) + threadIdx.x / JOIN_THREADS;
     W p = (W)param;
     Acc acc;
     acc.start(p);
-    for (u64 i = 0; i < pieces; i++) acc.merge(partial[i * outputs + output], p);
+    if (output < outputs) {
+        for (u64 i = in; i < pieces; i += JOIN_THREADS) acc.merge(partial[i * outputs + output], p);
+    }
+    shared[threadIdx.x] = acc;
+    for (u32 half = JOIN_THREADS / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if (in < half) {
+            acc.merge(shared[threadIdx.x + half], p);
+            shared[threadIdx.x] = acc;
+        }
+    }
+    if (in != 0 || output >= outputs) return;
     idx at[2];
     kept.offsets((idx)output, at);
     out[at[1]] = convert<OUT>(finish(acc, (double)length, param));

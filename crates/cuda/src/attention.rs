@@ -1,4 +1,5 @@
-//! Attention for any dtype, head size, strides and mask (`kernels/attention.cu`); `flash` takes what tensor cores can.
+//! Attention for any dtype, head size, strides and mask (`kernels/attention.cu`); `flash` takes what tensor cores
+//! can, `attention_products` the rest of what is large.
 
 use crate::device::Gpu;
 use crate::kernel::{Defines, Family, Function, Grid, Key, launch, wide_type};
@@ -59,6 +60,10 @@ pub struct Form {
 }
 
 impl Form {
+    pub fn tags(&self) -> [u16; 5] {
+        [self.dtype as u16, self.tile, self.causal as u16, self.mask, self.dropout as u16]
+    }
+
     pub fn defines(&self, part: &str) -> Defines {
         Defines::default()
             .define(part, 1)
@@ -116,8 +121,7 @@ pub fn spec(call: &str, a: &Attention) -> Result<(Spec, Form)> {
 
 impl Gpu {
     fn attention_kernel(&self, entry: &'static str, part: &str, form: Form, shared: usize) -> Result<Function> {
-        let tags = [form.dtype as u16, form.tile, form.causal as u16, form.mask, form.dropout as u16];
-        let function = self.function(Key::new(Family::Attention, entry, tags), || form.defines(part))?;
+        let function = self.function(Key::new(Family::Attention, entry, form.tags()), || form.defines(part))?;
         self.allow_shared(function, shared)?;
         Ok(function)
     }
@@ -139,7 +143,7 @@ impl Gpu {
         if out.numel() == 0 && lse.numel() == 0 {
             return Ok(());
         }
-        if self.flash(&spec, form, out, lse)? {
+        if self.flash(&spec, form, out, lse)? || self.attention_products(&spec, form, out, lse)? {
             return Ok(());
         }
         let (tile, shared) = self.tile(form.dtype, |t| t * (2 * spec.d + 2 * spec.dv + t))?;
@@ -177,7 +181,10 @@ impl Gpu {
         form.tile = tile;
         let function = self.attention_kernel("attention_delta", "BACKWARD", form, 0)?;
         launch!(self, function, Grid::line((rows * 32).div_ceil(THREADS), THREADS)?; spec, saved, delta)?;
-        if self.flash_backward(&spec, form, &saved, delta, dq, dk, dv)? {
+        let grads = [dq, dk, dv];
+        if self.flash_backward(&spec, form, &saved, delta, grads)?
+            || self.attention_products_backward(&spec, form, &saved, delta, grads)?
+        {
             return Ok(());
         }
         let function = self.attention_kernel("attention_queries", "BACKWARD", form, shared)?;

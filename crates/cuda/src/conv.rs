@@ -1,5 +1,7 @@
-//! Convolutions: as matrix products over unfolded images, or directly where groups make the matrices small (`kernels/conv.cu`).
+//! Convolutions: through cuDNN where it is there (`cudnn`), else as matrix products over unfolded images, or directly where groups make
+//! the matrices small (`kernels/conv.cu`).
 
+use crate::cudnn::Pass;
 use crate::device::{Gpu, Temporary};
 use crate::kernel::{Defines, Family, Function, Grid, Key, launch, wide_type};
 use crate::matmul::Gemm;
@@ -123,9 +125,13 @@ impl Gpu {
             return Ok(());
         }
         let pixels = volume(spec.output);
-        if Self::is_direct(spec, x.dtype) || volume(spec.input) * spec.in_channels == 0 {
+        let some = volume(spec.input) * spec.in_channels > 0;
+        let (from, by, to) = (x.ptr() as u64, w.ptr() as u64, y.ptr() as u64);
+        if some && self.cudnn(Pass::Forward, spec, x.dtype, from, by, to)? {
+            // Only the bias is left to add.
+        } else if Self::is_direct(spec, x.dtype) || !some {
             let function = self.conv_kernel("conv_direct", "DIRECT", x.dtype)?;
-            let (g, from, by, to) = (geometry(spec), x.ptr() as u64, w.ptr() as u64, y.ptr() as u64);
+            let g = geometry(spec);
             launch!(self, function, Grid::line(count.div_ceil(THREADS), THREADS)?; g, from, by, to)?;
         } else {
             let c = Columns::new(spec, x.dtype)?;
@@ -155,9 +161,13 @@ impl Gpu {
         if count == 0 {
             return Ok(());
         }
+        let (from, by, to) = (dy.ptr() as u64, w.ptr() as u64, dx.ptr() as u64);
+        if dy.numel() > 0 && self.cudnn(Pass::Input, spec, dy.dtype, to, by, from)? {
+            return Ok(());
+        }
         if Self::is_direct(spec, dy.dtype) || dy.numel() == 0 {
             let function = self.conv_kernel("conv_direct_input", "DIRECT", dy.dtype)?;
-            let (g, from, by, to) = (geometry(spec), dy.ptr() as u64, w.ptr() as u64, dx.ptr() as u64);
+            let g = geometry(spec);
             return launch!(self, function, Grid::line(count.div_ceil(THREADS), THREADS)?; g, from, by, to);
         }
         let c = Columns::new(spec, dy.dtype)?;
@@ -192,9 +202,14 @@ impl Gpu {
         if count == 0 {
             return Ok(());
         }
-        if Self::is_direct(spec, x.dtype) || x.numel() == 0 || dy.numel() == 0 {
+        let (from, by, to) = (x.ptr() as u64, dy.ptr() as u64, dw.ptr() as u64);
+        let some = x.numel() > 0 && dy.numel() > 0;
+        if some && self.cudnn(Pass::Weight, spec, x.dtype, from, to, by)? {
+            return Ok(());
+        }
+        if Self::is_direct(spec, x.dtype) || !some {
             let function = self.conv_kernel("conv_direct_weight", "DIRECT", x.dtype)?;
-            let (g, from, by, to) = (geometry(spec), x.ptr() as u64, dy.ptr() as u64, dw.ptr() as u64);
+            let g = geometry(spec);
             return launch!(self, function, Grid::line(count, THREADS)?; g, from, by, to);
         }
         let c = Columns::new(spec, x.dtype)?;

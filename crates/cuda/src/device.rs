@@ -1,6 +1,7 @@
 //! One GPU: its context, stream, memory and compiled kernels.
 
 use crate::alloc::{Pool, Source};
+use crate::cudnn::Convolutions;
 use crate::driver::{self, DevicePtr, Driver, Handle, attribute};
 use crate::kernel::Kernels;
 use crate::matmul::Lt;
@@ -47,6 +48,7 @@ pub struct Gpu {
     fault: *mut Fault,
     fault_device: DevicePtr,
     pub lt: OnceLock<Result<Lt>>,
+    pub convolutions: OnceLock<Option<Convolutions>>,
 }
 
 // SAFETY: handles of the driver may be used from any thread that made the context current; the fault is read with volatile loads.
@@ -151,6 +153,7 @@ impl Gpu {
             fault: host.cast(),
             fault_device,
             lt: OnceLock::new(),
+            convolutions: OnceLock::new(),
         })
     }
 

@@ -5,8 +5,29 @@ use crate::device::Gpu;
 use crate::kernel::{Defines, Family, Function, Grid, Key, c_type, launch};
 use rushlight_core::{DType, Result, View};
 
-/// Warps of a block, forward and backward; each has 16 queries or keys. Forward blocks are small so that several run side by side.
-const WARPS: [usize; 2] = [4, 8];
+/// Warps of a block; of each, tiles of 16 queries or keys; and blocks that a multiprocessor should take.
+#[derive(Clone, Copy)]
+struct Shape {
+    warps: usize,
+    tiles: usize,
+    blocks: usize,
+}
+
+impl Shape {
+    /// Many warps hide what each waits for: as many as registers allow.
+    fn new(backward: bool, d: usize) -> Self {
+        match (backward, d) {
+            (false, ..=64) => Shape { warps: 4, tiles: 1, blocks: 4 },
+            (true, ..=64) => Shape { warps: 4, tiles: 1, blocks: 3 },
+            (false, _) => Shape { warps: 4, tiles: 1, blocks: 2 },
+            (true, _) => Shape { warps: 4, tiles: 1, blocks: 1 },
+        }
+    }
+
+    fn rows(self) -> usize {
+        self.warps * self.tiles * 16
+    }
+}
 /// Keys or queries of a step.
 const STEP: usize = 64;
 
@@ -25,6 +46,8 @@ fn head(gpu: &Gpu, spec: &Spec, form: &Form) -> Option<usize> {
     let fits = half
         && gpu.properties.capability.0 >= 8
         && spec.d == spec.dv
+        && spec.l.max(spec.s) <= i32::MAX as usize / 2
+        && spec.scale > 0.0
         && spec.d.is_multiple_of(8)
         && inputs.iter().all(|&(ptr, strides)| loads_well(ptr, strides));
     HEADS.into_iter().find(|&d| spec.d <= d && spec.d > 0).filter(|_| fits)
@@ -33,7 +56,9 @@ fn head(gpu: &Gpu, spec: &Spec, form: &Form) -> Option<usize> {
 pub fn defines(backward: bool, form: Form, d: usize) -> Defines {
     Defines::default()
         .define(if backward { "BACKWARD" } else { "FORWARD" }, 1)
-        .define("WARPS", WARPS[backward as usize])
+        .define("WARPS", Shape::new(backward, d).warps)
+        .define("TILES", Shape::new(backward, d).tiles)
+        .define("BLOCKS", Shape::new(backward, d).blocks)
         .define("WIDE", 1)
         .define("T", c_type(form.dtype))
         .define("IS_BF16", (form.dtype == DType::BF16) as u8)
@@ -45,13 +70,13 @@ pub fn defines(backward: bool, form: Form, d: usize) -> Defines {
 
 /// Bytes of shared memory: the block's own rows, two steps of the other side's, sums of two steps.
 fn shared(backward: bool, d: usize) -> usize {
-    (WARPS[backward as usize] * 16 + 4 * STEP) * (d + 8) * 2 + 4 * STEP * 4
+    (Shape::new(backward, d).rows() + 4 * STEP) * (d + 8) * 2 + 4 * STEP * 4
 }
 
 /// The launch for so many rows of so many heads.
 fn grid(backward: bool, d: usize, rows: usize, heads: usize) -> Result<Grid> {
-    let warps = WARPS[backward as usize];
-    Ok(Grid::plane(rows.div_ceil(warps * 16), heads, warps * 32)?.shared(shared(backward, d)))
+    let shape = Shape::new(backward, d);
+    Ok(Grid::plane(rows.div_ceil(shape.rows()), heads, shape.warps * 32)?.shared(shared(backward, d)))
 }
 
 impl Gpu {
@@ -82,9 +107,7 @@ impl Gpu {
         form: Form,
         saved: &Saved,
         delta: u64,
-        dq: View,
-        dk: View,
-        dv: View,
+        [dq, dk, dv]: [View; 3],
     ) -> Result<bool> {
         let (to_q, to_k, to_v) = (dq.ptr() as u64, dk.ptr() as u64, dv.ptr() as u64);
         let stores = [to_q, to_k, to_v].iter().all(|p| p.is_multiple_of(4));

@@ -5,7 +5,7 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | `library`, `driver`, `nvrtc`, `cublaslt` | NVIDIA's libraries, opened at run time |
+//! | `library`, `driver`, `nvrtc`, `cublaslt`, `cudnn` | NVIDIA's libraries, opened at run time |
 //! | `device` | a GPU: context, stream, faults |
 //! | `alloc` | the caching allocator |
 //! | `kernel`, `cache` | kernels: text, compilation, launch; compiled ones on disk |
@@ -17,6 +17,7 @@
 
 mod alloc;
 mod attention;
+mod attention_products;
 mod backend;
 mod batch_norm;
 mod cache;
@@ -24,6 +25,7 @@ mod conv;
 mod copy;
 mod cross_entropy;
 mod cublaslt;
+mod cudnn;
 mod device;
 mod driver;
 mod flash;
@@ -47,5 +49,6 @@ mod sort;
 mod tests;
 
 pub use backend::backend;
+pub use cudnn::{allow_tf32_conv, set_allow_tf32_conv};
 pub use device::{Properties, count as device_count, properties};
 pub use matmul::{allow_tf32, set_allow_tf32};

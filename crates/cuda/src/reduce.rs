@@ -7,8 +7,8 @@ use rushlight_core::backend::{ArgReduce, Reduce};
 use rushlight_core::{DType, Error, Result, View};
 
 const THREADS: usize = 256;
-/// Blocks from which on a device is busy.
-const ENOUGH_BLOCKS: usize = 512;
+/// Blocks of a multiprocessor from which on memory is busy.
+const ENOUGH_BLOCKS: usize = 8;
 /// Elements a thread should fold at least before an output is cut into pieces.
 const PER_THREAD: usize = 16;
 /// Bytes of the largest partial result.
@@ -61,6 +61,7 @@ impl Form {
             .dtype("OUT", self.out)
             .define("W", wide)
             .define("THREADS_IN", self.threads_in)
+            .define("JOIN_THREADS", self.threads_in)
             .define("THREADS_OUT", THREADS / self.threads_in as usize)
             .define("ALONG", self.across as u8)
             .define("LANES", self.lanes);
@@ -166,7 +167,8 @@ impl Gpu {
         };
         let threads_out = THREADS / threads_in;
         let blocks = outputs.div_ceil(threads_out);
-        let mut pieces = (ENOUGH_BLOCKS / blocks).clamp(1, 1024).min(length / (threads_in * PER_THREAD)).max(1);
+        let enough = ENOUGH_BLOCKS * self.properties.multiprocessors;
+        let mut pieces = (enough / blocks).clamp(1, 2048).min(length / (threads_in * PER_THREAD)).max(1);
         let piece = length.div_ceil(pieces).next_multiple_of(lanes).max(1);
         pieces = length.div_ceil(piece).max(1);
         let form = Form {
@@ -187,8 +189,10 @@ impl Gpu {
         let grid = Grid::plane(blocks, pieces, THREADS)?;
         launch!(self, function, grid; kept, reduced, from, to, indices, partial, outputs, length, piece, param)?;
         if pieces > 1 {
+            // Of few outputs with many pieces, a block joins each.
+            let form = Form { threads_in: if pieces > 16 { 128 } else { 1 }, lanes: 1, across: false, ..form };
             let join = self.function(form.key("reduce_join"), || form.defines("JOIN"))?;
-            let grid = Grid::line(outputs.div_ceil(128), 128)?;
+            let grid = Grid::line(outputs.div_ceil(128 / form.threads_in as usize), 128)?;
             launch!(self, join, grid; kept, to, indices, partial, outputs, pieces, length, param)?;
         }
         Ok(())

@@ -89,7 +89,7 @@ fn families() -> Vec<Case> {
         for adaptive in [false, true] {
             add(format!("pool {dtype} adaptive {adaptive}"), Family::Pool, pool::defines(dtype, adaptive));
         }
-        for part in ["FORWARD", "BACKWARD"] {
+        for part in ["FORWARD", "BACKWARD", "PRODUCTS"].into_iter().filter(|p| *p != "PRODUCTS" || dtype.size() >= 4) {
             let form = attention::Form { dtype, tile: 16, causal: true, mask: 2, dropout: true };
             add(format!("attention {part} {dtype}"), Family::Attention, form.defines(part));
         }

@@ -36,6 +36,8 @@ pub fn device() -> Device {
 
 /// Whether the device to test on is not there; says why.
 pub fn skipped() -> bool {
+    // The answers are of full precision.
+    rushlight_cuda::set_allow_tf32_conv(false);
     match Tensor::zeros_with([1], device()) {
         Ok(_) => false,
         Err(e) => {
