@@ -17,11 +17,14 @@ __device__ inline double exponential(double x) { return exp(x); }
 __device__ inline float logarithm(float x) { return logf(x); }
 __device__ inline double logarithm(double x) { return log(x); }
 
+// Rows of tiles are one element longer than they need be: neighbouring rows then lie in different banks.
+#define PADDED(width) ((width) + 1)
+
 // Rows `first..` of a head, `count` of them there, to a tile; the rest is zero.
 __device__ inline void load_tile(W* tile, const T* head, u64 row_stride, u64 column_stride, u64 first, u64 count, u64 width) {
     for (u64 i = threadIdx.x; i < TILE * width; i += THREADS) {
         u64 r = i / width, c = i % width;
-        tile[i] = first + r < count ? convert<W>(head[(first + r) * row_stride + c * column_stride]) : (W)0;
+        tile[r * PADDED(width) + c] = first + r < count ? convert<W>(head[(first + r) * row_stride + c * column_stride]) : (W)0;
     }
 }
 
@@ -59,7 +62,7 @@ __device__ inline W kept(const Spec& s, u64 head, u64 i, u64 j) {
     for (u64 i = threadIdx.x; i < TILE * (width); i += THREADS) {                     \
         u64 r = i / (width), c = i % (width);                                         \
         W sum = 0;                                                                    \
-        _Pragma("unroll") for (int k_ = 0; k_ < TILE; k_++) sum += (a_rk) * (b_k)[k_ * (width) + c]; \
+        _Pragma("unroll") for (int k_ = 0; k_ < TILE; k_++) sum += (a_rk) * (b_k)[k_ * PADDED(width) + c]; \
         (out)[i] += sum;                                                              \
     }
 
@@ -68,7 +71,7 @@ __device__ inline W kept(const Spec& s, u64 head, u64 i, u64 j) {
     for (u32 i = threadIdx.x; i < TILE * TILE; i += THREADS) {                        \
         u32 r = i / TILE, c = i % TILE;                                               \
         W sum = 0;                                                                    \
-        for (u64 k_ = 0; k_ < (width); k_++) sum += (a)[r * (width) + k_] * (b)[c * (width) + k_]; \
+        for (u64 k_ = 0; k_ < (width); k_++) sum += (a)[r * PADDED(width) + k_] * (b)[c * PADDED(width) + k_]; \
         (scores)[i] = sum;                                                            \
     }
 
@@ -76,7 +79,7 @@ __device__ inline W kept(const Spec& s, u64 head, u64 i, u64 j) {
 extern "C" __global__ void __launch_bounds__(THREADS) attention(Spec s, T* out, u64 o0, u64 o1, u64 o2, u64 o3, W* lse) {
     extern __shared__ double memory[];
     W* q = (W*)memory;
-    W *k = q + TILE * s.d, *v = k + TILE * s.d, *acc = v + TILE * s.dv, *p = acc + TILE * s.dv;
+    W *k = q + TILE * PADDED(s.d), *v = k + TILE * PADDED(s.d), *acc = v + TILE * PADDED(s.dv), *p = acc + TILE * s.dv;
     __shared__ W top[TILE], sum[TILE], correction[TILE];
     u64 h = blockIdx.y % s.heads, b = blockIdx.y / s.heads, kv = h / (s.heads / s.kv_heads), first = blockIdx.x * (u64)TILE;
     const T* kh = s.k + b * s.k_strides[0] + kv * s.k_strides[1];
@@ -167,7 +170,7 @@ __device__ inline void differentiate(const Spec& s, u64 b, u64 h, u64 i0, u64 j0
 extern "C" __global__ void __launch_bounds__(THREADS) attention_queries(Spec s, Saved saved, const W* delta, T* dq) {
     extern __shared__ double memory[];
     W* q = (W*)memory;
-    W *g = q + TILE * s.d, *k = g + TILE * s.dv, *v = k + TILE * s.d, *acc = v + TILE * s.dv, *p = acc + TILE * s.d, *ds = p + TILE * TILE;
+    W *g = q + TILE * PADDED(s.d), *k = g + TILE * PADDED(s.dv), *v = k + TILE * PADDED(s.d), *acc = v + TILE * PADDED(s.dv), *p = acc + TILE * s.d, *ds = p + TILE * TILE;
     u64 h = blockIdx.y % s.heads, b = blockIdx.y / s.heads, kv = h / (s.heads / s.kv_heads), first = blockIdx.x * (u64)TILE;
     load_tile(q, s.q + b * s.q_strides[0] + h * s.q_strides[1], s.q_strides[2], s.q_strides[3], first, s.l, s.d);
     load_tile(g, saved.dout + b * saved.dout_strides[0] + h * saved.dout_strides[1], saved.dout_strides[2], saved.dout_strides[3], first, s.l, s.dv);
@@ -193,7 +196,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_queries(Spec s, 
 extern "C" __global__ void __launch_bounds__(THREADS) attention_keys(Spec s, Saved saved, const W* delta, T* dk, T* dv) {
     extern __shared__ double memory[];
     W* q = (W*)memory;
-    W *g = q + TILE * s.d, *k = g + TILE * s.dv, *v = k + TILE * s.d, *acc_k = v + TILE * s.dv, *acc_v = acc_k + TILE * s.d, *p = acc_v + TILE * s.dv, *ds = p + TILE * TILE;
+    W *g = q + TILE * PADDED(s.d), *k = g + TILE * PADDED(s.dv), *v = k + TILE * PADDED(s.d), *acc_k = v + TILE * PADDED(s.dv), *acc_v = acc_k + TILE * s.d, *p = acc_v + TILE * s.dv, *ds = p + TILE * TILE;
     u64 kv = blockIdx.y % s.kv_heads, b = blockIdx.y / s.kv_heads, shared_by = s.heads / s.kv_heads, first = blockIdx.x * (u64)TILE;
     load_tile(k, s.k + b * s.k_strides[0] + kv * s.k_strides[1], s.k_strides[2], s.k_strides[3], first, s.s, s.d);
     load_tile(v, s.v + b * s.v_strides[0] + kv * s.v_strides[1], s.v_strides[2], s.v_strides[3], first, s.s, s.dv);

@@ -126,7 +126,7 @@ impl Gpu {
         Ok(function)
     }
 
-    /// The largest tile whose `rows(tile)` elements of shared memory fit a block, and their bytes.
+    /// The largest tile whose elements of shared memory, so many, fit a block, and their bytes.
     fn tile(&self, dtype: DType, elements: impl Fn(usize) -> usize) -> Result<(u16, usize)> {
         let size = if dtype == DType::F64 { 8 } else { 4 };
         // Some of the shared memory is static.
@@ -146,7 +146,7 @@ impl Gpu {
         if self.flash(&spec, form, out, lse)? || self.attention_products(&spec, form, out, lse)? {
             return Ok(());
         }
-        let (tile, shared) = self.tile(form.dtype, |t| t * (2 * spec.d + 2 * spec.dv + t))?;
+        let (tile, shared) = self.tile(form.dtype, |t| t * (2 * spec.d + 2 * spec.dv + t + 4))?;
         form.tile = tile;
         let function = self.attention_kernel("attention", "FORWARD", form, shared)?;
         let [o0, o1, o2, o3] = strides(out);
@@ -177,7 +177,7 @@ impl Gpu {
         let size = if form.dtype == DType::F64 { 8 } else { 4 };
         let scratch = self.scratch(rows * size)?;
         let delta = scratch.ptr;
-        let (tile, shared) = self.tile(form.dtype, |t| t * (3 * spec.d + 3 * spec.dv + 2 * t))?;
+        let (tile, shared) = self.tile(form.dtype, |t| t * (3 * spec.d + 3 * spec.dv + 2 * t + 6))?;
         form.tile = tile;
         let function = self.attention_kernel("attention_delta", "BACKWARD", form, 0)?;
         launch!(self, function, Grid::line((rows * 32).div_ceil(THREADS), THREADS)?; spec, saved, delta)?;
