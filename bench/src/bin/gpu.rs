@@ -88,9 +88,7 @@ fn kernels(report: &Report) -> Result<()> {
     report.bandwidth("sum_columns", n, || x.sum_dims(&[0], false).map(drop))?;
     report.bandwidth("transpose", 2.0 * n, || x.t()?.contiguous().map(drop))?;
     drop((x, z));
-    for (name, dtype, tf32) in
-        [("bf16", DType::BF16, false), ("f32", DType::F32, false), ("tf32", DType::F32, true)]
-    {
+    for (name, dtype, tf32) in [("bf16", DType::BF16, false), ("f32", DType::F32, false), ("tf32", DType::F32, true)] {
         rushlight::cuda::set_allow_tf32(tf32);
         for size in [1024usize, 4096, 8192] {
             let (a, b) = (randn(&[size, size], dtype)?, randn(&[size, size], dtype)?);
@@ -104,9 +102,7 @@ fn kernels(report: &Report) -> Result<()> {
     let (q, k, v, g) = (make()?, make()?, make()?, randn(&shape, DType::BF16)?);
     let operations = 4.0 * 16.0 * 12.0 * 1024.0 * 1024.0 * 64.0 / 2.0;
     let causal = AttentionOptions::default().is_causal(true);
-    report.rate("attention", operations, || {
-        no_grad(|| q.scaled_dot_product_attention(&k, &v, &causal)).map(drop)
-    })?;
+    report.rate("attention", operations, || no_grad(|| q.scaled_dot_product_attention(&k, &v, &causal)).map(drop))?;
     report.rate("attention_backward", 3.5 * operations, || {
         for t in [&q, &k, &v] {
             t.set_grad(None)?;
@@ -147,7 +143,8 @@ fn step(optimizer: &mut dyn Optimizer, lower: Option<DType>, loss: impl FnOnce()
 }
 
 fn transformer(lower: Option<DType>) -> Result<impl FnMut() -> Result<()>> {
-    let (src, tgt) = (Tensor::rand([32, 1, 512], (DType::F32, DEVICE))?, Tensor::rand([32, 20, 512], (DType::F32, DEVICE))?);
+    let (src, tgt) =
+        (Tensor::rand([32, 1, 512], (DType::F32, DEVICE))?, Tensor::rand([32, 20, 512], (DType::F32, DEVICE))?);
     let model = Transformer::new().batch_first(true).build()?.to(DEVICE)?;
     let mut optimizer = Adam::new(model.parameters()).lr(1e-3).build()?;
     Ok(move || step(&mut optimizer, lower, || model.forward(&src, &tgt)?.cross_entropy(&tgt)))

@@ -264,7 +264,8 @@ mod tests {
         let (device, mut pool) = (Fake::new(1 << 32), Pool::default());
         let mut takes = Vec::new();
         for _ in 0..5 {
-            let ptrs: Vec<u64> = [100, 5000, 1 << 20, 3 << 20, 64 << 20].map(|b| pool.alloc(&device, b).unwrap()).into();
+            let ptrs: Vec<u64> =
+                [100, 5000, 1 << 20, 3 << 20, 64 << 20].map(|b| pool.alloc(&device, b).unwrap()).into();
             ptrs.into_iter().for_each(|p| pool.free(p));
             takes.push(*device.next.borrow());
         }

@@ -135,7 +135,9 @@ impl Gpu {
             .into_iter()
             .map(|tile| (tile as u16, elements(tile) * size))
             .find(|(_, bytes)| *bytes <= most)
-            .ok_or_else(|| Error::unsupported("attention: heads are too large for CUDA; compose it from matmul and softmax"))
+            .ok_or_else(|| {
+                Error::unsupported("attention: heads are too large for CUDA; compose it from matmul and softmax")
+            })
     }
 
     pub fn attention(&self, a: &Attention, out: View, lse: View) -> Result<()> {

@@ -56,7 +56,16 @@ impl Gpu {
     }
 
     /// `out = a @ b` for every head of some images.
-    fn heads_product(&self, spec: &Spec, form: &Form, images: usize, [m, n, k]: [usize; 3], a: Heads, b: Heads, out: Heads) -> Result<()> {
+    fn heads_product(
+        &self,
+        spec: &Spec,
+        form: &Form,
+        images: usize,
+        [m, n, k]: [usize; 3],
+        a: Heads,
+        b: Heads,
+        out: Heads,
+    ) -> Result<()> {
         let inner = |h: Heads| [h.strides[1], h.strides[2], h.strides[3]].map(|v| v as usize);
         let even = [a, b, out].iter().all(|h| h.is_even(spec.heads));
         let (turns, batch) = if even { (1, images * spec.heads) } else { (images, spec.heads) };
@@ -116,7 +125,8 @@ impl Gpu {
     ) -> Result<bool> {
         let Some(most) = Self::images_at_once(spec, &form, 2) else { return Ok(false) };
         let (heads, l, s, d, width, size) = (spec.heads, spec.l, spec.s, spec.d, spec.dv, form.dtype.size());
-        let (first_half, second_half) = (self.scratch(most * heads * l * s * size)?, self.scratch(most * heads * l * s * size)?);
+        let (first_half, second_half) =
+            (self.scratch(most * heads * l * s * size)?, self.scratch(most * heads * l * s * size)?);
         let (p, ds) = (Heads::contiguous(first_half.ptr, heads, l, s), Heads::contiguous(second_half.ptr, heads, l, s));
         let key = Key::new(Family::Attention, "attention_scores_backward", form.tags());
         let function = self.function(key, || form.defines("PRODUCTS"))?;

@@ -103,7 +103,15 @@ impl Gpu {
     }
 
     /// Columns of some images, `[images, rows, pixels]`, or `[rows, images, pixels]` if `rows_first`.
-    fn unfold(&self, s: &Conv, c: &Columns, x: View, first: usize, images: usize, rows_first: bool) -> Result<Unfolded> {
+    fn unfold(
+        &self,
+        s: &Conv,
+        c: &Columns,
+        x: View,
+        first: usize,
+        images: usize,
+        rows_first: bool,
+    ) -> Result<Unfolded> {
         let size = x.dtype.size();
         let from = x.ptr() as u64 + (first * s.in_channels * volume(s.input) * size) as u64;
         if c.plain && (!rows_first || images == 1) {

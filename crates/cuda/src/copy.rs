@@ -20,9 +20,8 @@ impl Gpu {
             if src.layout.is_contiguous() && out.layout.is_contiguous() {
                 self.enter()?;
                 // SAFETY: both views lie within their storages.
-                let rc = unsafe {
-                    (self.driver.copy_on_device)(out.ptr() as u64, src.ptr() as u64, bytes, self.stream)
-                };
+                let rc =
+                    unsafe { (self.driver.copy_on_device)(out.ptr() as u64, src.ptr() as u64, bytes, self.stream) };
                 return self.driver.check("cuMemcpyDtoDAsync", rc);
             }
             if self.transposed(src, out)? {
@@ -38,7 +37,8 @@ impl Gpu {
         let Some((inner, outer)) = all.split_last() else { return Ok(false) };
         let Some(at) = outer.iter().position(|l| l.1[1] == 1 && l.0 >= TILE / 2) else { return Ok(false) };
         let row = outer[at];
-        let batch: Loops<2> = outer.iter().enumerate().filter(|&(i, _)| i != at).map(|(_, &(n, [o, s]))| (n, [s, o])).collect();
+        let batch: Loops<2> =
+            outer.iter().enumerate().filter(|&(i, _)| i != at).map(|(_, &(n, [o, s]))| (n, [s, o])).collect();
         let batches = batch.iter().map(|l| l.0).product::<usize>();
         let row_tiles = row.0.div_ceil(TILE);
         if inner.1[0] != 1 || inner.0 < TILE / 2 || is_wide(&all) || row_tiles.saturating_mul(batches) > 65_535 {
@@ -46,8 +46,7 @@ impl Gpu {
         }
         let unsigned = [DType::U8, DType::I16, DType::I32, DType::I64][out.dtype.size().trailing_zeros() as usize];
         let key = Key::new(Family::Copy, "transpose", [unsigned as u16]);
-        let function =
-            self.function(key, || Defines::default().define("TRANSPOSE", 1).dtype("T", unsigned))?;
+        let function = self.function(key, || Defines::default().define("TRANSPOSE", 1).dtype("T", unsigned))?;
         let nest = Nest::new(&merged(&batch))?;
         let (x, y) = (src.ptr() as u64, out.ptr() as u64);
         let (rows, columns) = (row.0 as u32, inner.0 as u32);

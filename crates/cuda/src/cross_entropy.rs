@@ -23,7 +23,10 @@ struct Spec {
 impl Gpu {
     fn cross_entropy_spec(&self, call: &'static str, s: &CrossEntropy, also: &[u64]) -> Result<(Spec, Rows, Function)> {
         let &[rows, classes] = s.logits.shape() else {
-            return Err(Error::shape(format!("{call}: logits have shape {:?}, expected [rows, classes]", s.logits.shape())));
+            return Err(Error::shape(format!(
+                "{call}: logits have shape {:?}, expected [rows, classes]",
+                s.logits.shape()
+            )));
         };
         float(call, s.logits.dtype)?;
         let parameter = parameter_dtype(call, s.logits.dtype, &[s.weight])?;

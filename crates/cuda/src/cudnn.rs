@@ -174,7 +174,13 @@ impl Convolutions {
             _ => (0, 0),
         };
         // Tensor cores for half types; for f32 the default lets them be used too, the last forbids it.
-        let math = if dtype.size() == 2 { 1 } else if tf32 || dtype == DType::F64 { 0 } else { 3 };
+        let math = if dtype.size() == 2 {
+            1
+        } else if tf32 || dtype == DType::F64 {
+            0
+        } else {
+            3
+        };
         // Depth is left out where there is none.
         let from = (s.input[0] == 1 && s.kernel[0] == 1 && s.padding[0] == 0) as usize;
         let fits = numbers(s).iter().all(|&n| c_int::try_from(n).is_ok());
@@ -182,9 +188,8 @@ impl Convolutions {
             return Ok(None);
         }
         let space = |d: [usize; 3]| d[from..].iter().map(|&n| n as c_int).collect::<Vec<_>>();
-        let sizes = |lead: [usize; 2], d: [usize; 3]| {
-            lead.iter().map(|&n| n as c_int).chain(space(d)).collect::<Vec<_>>()
-        };
+        let sizes =
+            |lead: [usize; 2], d: [usize; 3]| lead.iter().map(|&n| n as c_int).chain(space(d)).collect::<Vec<_>>();
         let Some(x) = self.tensor(&sizes([s.batch, s.in_channels], s.input), kind)? else { return Ok(None) };
         let Some(y) = self.tensor(&sizes([s.batch, s.out_channels], s.output), kind)? else { return Ok(None) };
         let filter = sizes([s.out_channels, s.in_channels / s.groups], s.kernel);

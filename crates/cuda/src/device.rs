@@ -91,9 +91,7 @@ pub fn properties(index: usize) -> Result<Properties> {
     // SAFETY: each call writes to what is passed, and the name's length is passed with it.
     let get = |which: i32, device: c_int| unsafe {
         let mut value = 0;
-        driver
-            .check("cuDeviceGetAttribute", (driver.device_attribute)(&mut value, which, device))
-            .map(|()| value)
+        driver.check("cuDeviceGetAttribute", (driver.device_attribute)(&mut value, which, device)).map(|()| value)
     };
     // SAFETY: as above.
     unsafe {

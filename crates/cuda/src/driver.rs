@@ -30,14 +30,8 @@ api! {
         fn copy_to_device = b"cuMemcpyHtoDAsync_v2" (DevicePtr, *const c_void, usize, Handle);
         fn copy_to_host = b"cuMemcpyDtoHAsync_v2" (*mut c_void, DevicePtr, usize, Handle);
         fn copy_on_device = b"cuMemcpyDtoDAsync_v2" (DevicePtr, DevicePtr, usize, Handle);
-        fn set_bytes = b"cuMemsetD8Async" (DevicePtr, u8, usize, Handle);
         fn stream_create = b"cuStreamCreate" (*mut Handle, c_uint);
         fn stream_synchronize = b"cuStreamSynchronize" (Handle);
-        fn event_create = b"cuEventCreate" (*mut Handle, c_uint);
-        fn event_record = b"cuEventRecord" (Handle, Handle);
-        fn event_synchronize = b"cuEventSynchronize" (Handle);
-        fn event_elapsed = b"cuEventElapsedTime" (*mut f32, Handle, Handle);
-        fn event_destroy = b"cuEventDestroy_v2" (Handle);
         fn module_load = b"cuModuleLoadData" (*mut Handle, *const c_void);
         fn module_function = b"cuModuleGetFunction" (*mut Handle, Handle, *const c_char);
         fn function_attribute = b"cuFuncSetAttribute" (Handle, c_int, c_int);
@@ -74,7 +68,8 @@ impl Driver {
         // SAFETY: the driver writes the address of a constant string, or null.
         let known = unsafe { (self.error_string)(code, &mut text) } == 0 && !text.is_null();
         // SAFETY: a constant string of the driver's.
-        let text = if known { unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned() } else { "unknown".into() };
+        let text =
+            if known { unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned() } else { "unknown".into() };
         let message = format!("CUDA: {call} failed with error {code}: {text}");
         if code == OUT_OF_MEMORY { Error::out_of_memory(message) } else { Error::device(message) }
     }

@@ -59,7 +59,9 @@ impl<E: Copy + Default, const N: usize> Table<E, N> {
 fn rule(rule: UpdateRule) -> (u16, [f64; 6]) {
     match rule {
         UpdateRule::Sgd { decay, gain, step, grad_step } => (0, [decay, gain, step, grad_step, 0.0, 0.0]),
-        UpdateRule::Adam { beta1, beta2, eps, root, step, grad_step } => (1, [beta1, beta2, eps, root, step, grad_step]),
+        UpdateRule::Adam { beta1, beta2, eps, root, step, grad_step } => {
+            (1, [beta1, beta2, eps, root, step, grad_step])
+        }
         UpdateRule::Adamax { beta1, beta2, eps, step } => (2, [beta1, beta2, eps, step, 0.0, 0.0]),
         UpdateRule::RmsProp { decay, gain, eps, momentum, step } => (3, [decay, gain, eps, momentum, step, 0.0]),
         UpdateRule::Adadelta { rho, eps, step } => (4, [rho, eps, step, 0.0, 0.0, 0.0]),

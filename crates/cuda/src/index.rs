@@ -99,8 +99,7 @@ impl Gpu {
         let shape = indices[0].shape();
         let count: usize = shape.iter().product();
         let offsets = self.temporary(&[count], DType::I64)?;
-        let mut dims =
-            Dimensions { indices: [0; MAX_INDICES], sizes: [0; MAX_INDICES], strides: [0; MAX_INDICES] };
+        let mut dims = Dimensions { indices: [0; MAX_INDICES], sizes: [0; MAX_INDICES], strides: [0; MAX_INDICES] };
         for (d, view) in indices.iter().enumerate() {
             dims.indices[d] = view.ptr() as u64;
             dims.sizes[d] = indexed.shape()[d] as u64;
@@ -286,7 +285,9 @@ fn source(src: Operand, dtype: DType) -> (u64, u64) {
     match src {
         Operand::Tensor(view) => (view.ptr() as u64, 0),
         Operand::Scalar(value) if dtype.is_float() => (0, value.to_f64().to_bits()),
-        Operand::Scalar(value) if dtype == DType::Bool => (0, (value != Scalar::Int(0) && value.to_f64() != 0.0) as u64),
+        Operand::Scalar(value) if dtype == DType::Bool => {
+            (0, (value != Scalar::Int(0) && value.to_f64() != 0.0) as u64)
+        }
         Operand::Scalar(value) => (0, value.to_i64() as u64),
     }
 }

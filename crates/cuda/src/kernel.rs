@@ -246,9 +246,8 @@ impl Gpu {
         }
         if bytes > 48 << 10 {
             // SAFETY: a function of ours.
-            let rc = unsafe {
-                (self.driver.function_attribute)(function.0, driver::FUNCTION_SHARED_MEMORY, bytes as i32)
-            };
+            let rc =
+                unsafe { (self.driver.function_attribute)(function.0, driver::FUNCTION_SHARED_MEMORY, bytes as i32) };
             self.driver.check("cuFuncSetAttribute", rc)?;
         }
         Ok(())

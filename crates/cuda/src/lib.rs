@@ -52,3 +52,13 @@ pub use backend::backend;
 pub use cudnn::{allow_tf32_conv, set_allow_tf32_conv};
 pub use device::{Properties, count as device_count, properties};
 pub use matmul::{allow_tf32, set_allow_tf32};
+
+/// Each of NVIDIA's libraries that the engine uses: its name, and where it was found or why it was not.
+pub fn libraries() -> Vec<(&'static str, rushlight_core::Result<&'static str>)> {
+    vec![
+        ("driver", driver::Driver::get().map(|l| l.path.as_str())),
+        ("NVRTC", nvrtc::Nvrtc::get().map(|l| l.path.as_str())),
+        ("cuBLASLt", cublaslt::CublasLt::get().map(|l| l.path.as_str())),
+        ("cuDNN", cudnn::Cudnn::get().map(|l| l.path.as_str())),
+    ]
+}

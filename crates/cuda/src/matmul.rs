@@ -112,10 +112,10 @@ fn matrix(rows: usize, columns: usize, batch_stride: usize, row_stride: usize, c
         // With one line there is no step between lines.
         if count == 1 { Some(least.max(1) as i64) } else { (stride >= least.max(1)).then_some(stride as i64) }
     };
-    if row_stride == 1 || rows == 1 {
-        if let Some(step) = step(column_stride, rows, columns) {
-            return Some(Matrix { rows: rows as u64, columns: columns as u64, step, batch_stride, transposed: false });
-        }
+    if (row_stride == 1 || rows == 1)
+        && let Some(step) = step(column_stride, rows, columns)
+    {
+        return Some(Matrix { rows: rows as u64, columns: columns as u64, step, batch_stride, transposed: false });
     }
     if column_stride == 1 || columns == 1 {
         let step = step(row_stride, columns, rows)?;
@@ -143,7 +143,10 @@ impl Lt {
         let count = batch as i32;
         // SAFETY: attributes are passed with their sizes.
         unsafe {
-            check("cublasLtMatrixLayoutCreate", (self.api.layout_create)(&mut handle, dtype, m.rows, m.columns, m.step))?;
+            check(
+                "cublasLtMatrixLayoutCreate",
+                (self.api.layout_create)(&mut handle, dtype, m.rows, m.columns, m.step),
+            )?;
             let set = |which: i32, value: *const c_void, size: usize| {
                 check("cublasLtMatrixLayoutSetAttribute", (self.api.layout_set)(handle, which, value, size))
             };
@@ -259,9 +262,8 @@ impl Gpu {
             return Ok(());
         }
         // One matrix for the whole batch: all its rows are one product.
-        let folds = g.b_strides[0] == 0
-            && g.a_strides[0] == g.m * g.a_strides[1]
-            && g.out_strides[0] == g.m * g.out_strides[1];
+        let folds =
+            g.b_strides[0] == 0 && g.a_strides[0] == g.m * g.a_strides[1] && g.out_strides[0] == g.m * g.out_strides[1];
         if g.batch > 1 && folds {
             g.m *= g.batch;
             g.batch = 1;

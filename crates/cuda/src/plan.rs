@@ -33,7 +33,7 @@ pub fn loops<const N: usize>(shape: &[usize], strides: [&[usize]; N]) -> Loops<N
 /// Puts loops in the order the first operand lies in memory: for ops that do not care in which order they meet their elements. The
 /// first operand's strides are all different where it does not overlap itself.
 pub fn in_memory_order<const N: usize>(mut loops: Loops<N>) -> Loops<N> {
-    loops.sort_by(|a, b| b.1.cmp(&a.1));
+    loops.sort_by_key(|l| std::cmp::Reverse(l.1));
     loops
 }
 
@@ -132,7 +132,7 @@ mod tests {
             let (magic, shift) = division(d);
             for n in [0u64, 1, d - 1, d, d + 1, 2 * d + 1, 12_345_678, (1 << 31) - 2, (1 << 31) - 1] {
                 let n = n & 0x7FFF_FFFF;
-                assert_eq!(((n * magic as u64 >> 32) + n) >> shift, n / d, "{n} / {d}");
+                assert_eq!((((n * magic as u64) >> 32) + n) >> shift, n / d, "{n} / {d}");
             }
         }
     }

@@ -66,7 +66,7 @@ impl Form {
             Formula::Copy => 0xFF00,
             Formula::Select => 0xFF01,
         };
-        let input = |i: usize| self.inputs[i].map_or(0, |(dtype, lanes)| 1 + dtype as u16 | (lanes as u16) << 8);
+        let input = |i: usize| self.inputs[i].map_or(0, |(dtype, lanes)| (1 + dtype as u16) | ((lanes as u16) << 8));
         Key::new(
             Family::Pointwise,
             "pointwise",
@@ -98,9 +98,9 @@ impl Form {
             // The first input of a selection is a condition, whatever the others are.
             let condition = self.formula == Formula::Select && i == 0;
             loads += &match input {
-                Some(_) if condition => format!(
-                    "for (int v = 0; v < LANES; v++) condition[u][v] = ((const u8*)in.tensors[0])[offsets[u][1] + v * (idx)(nest.strides[1][0] / LANES)]; "
-                ),
+                Some(_) if condition => "for (int v = 0; v < LANES; v++) \
+                     condition[u][v] = ((const u8*)in.tensors[0])[offsets[u][1] + v * (idx)(nest.strides[1][0] / LANES)]; "
+                    .to_string(),
                 Some((dtype, lanes)) => format!(
                     "load<{}, {}>(in.tensors[{i}], offsets[u][{}], (idx)(nest.strides[{}][0] / LANES), x[{i}][u]); ",
                     c_type(*dtype),
@@ -208,12 +208,11 @@ fn lanes(loops: &crate::plan::Loops<OPERANDS>, out: View, inputs: &[Option<View>
     let largest = inputs.iter().flatten().map(|v| v.dtype.size()).chain([out.dtype.size()]).max().unwrap_or(8);
     let width = 16 / largest;
     let fits = |view: View, k: usize| {
-        view.ptr() as usize % (width * view.dtype.size()) == 0 && outer.iter().all(|l| l.1[k] % width == 0)
+        (view.ptr() as usize).is_multiple_of(width * view.dtype.size())
+            && outer.iter().all(|l| l.1[k].is_multiple_of(width))
     };
     let dense = inner.0 % width == 0 && inner.1[0] == 1 && fits(out, 0);
-    let loadable = || {
-        (0..INPUTS).all(|i| inputs[i].is_none_or(|view| inner.1[i + 1] != 1 || fits(view, i + 1)))
-    };
+    let loadable = || (0..INPUTS).all(|i| inputs[i].is_none_or(|view| inner.1[i + 1] != 1 || fits(view, i + 1)));
     if width > 1 && dense && loadable() { width } else { 1 }
 }
 
@@ -245,7 +244,9 @@ impl Gpu {
         }
         let none: [usize; 0] = [];
         let strides: [&[usize]; OPERANDS] =
-            std::array::from_fn(|k| if k == 0 { out.strides() } else { views[k - 1].map_or(&none[..], |v| v.strides()) });
+            std::array::from_fn(
+                |k| if k == 0 { out.strides() } else { views[k - 1].map_or(&none[..], |v| v.strides()) },
+            );
         let mut loops = merged(&in_memory_order(loops(out.shape(), strides)));
         let wide = is_wide(&loops);
         let lanes = lanes(&loops, out, &views);
@@ -282,7 +283,14 @@ impl Gpu {
         launch!(self, function, grid; nest, inputs, place, count)
     }
 
-    pub fn pointwise(&self, op: Pointwise, compute: DType, inputs: &[Operand], params: &[f64], out: View) -> Result<()> {
+    pub fn pointwise(
+        &self,
+        op: Pointwise,
+        compute: DType,
+        inputs: &[Operand],
+        params: &[f64],
+        out: View,
+    ) -> Result<()> {
         let takes = match op.class() {
             Class::Real | Class::Test => compute.is_float(),
             Class::Bits => !compute.is_float(),

@@ -95,7 +95,7 @@ impl Gpu {
         if count == 0 {
             return Ok(());
         }
-        let aligned = |v: View| v.layout.is_contiguous() && v.ptr() as usize % (4 * v.dtype.size()) == 0;
+        let aligned = |v: View| v.layout.is_contiguous() && (v.ptr() as usize).is_multiple_of(4 * v.dtype.size());
         let dense = aligned(x) && aligned(out);
         let key = Key::new(Family::Random, "dropout", [out.dtype as u16, dense as u16]);
         let function = self.function(key, || {

@@ -158,7 +158,8 @@ impl Gpu {
         let across = least_kept < least_reduced;
         let width = 16 / x.dtype.size().max(2);
         let dense = reduced.len() == 1 && reduced[0].1[0] == 1 && length >= width;
-        let aligned = x.ptr() as usize % (width * x.dtype.size()) == 0 && kept.iter().all(|l| l.1[0] % width == 0);
+        let aligned = (x.ptr() as usize).is_multiple_of(width * x.dtype.size())
+            && kept.iter().all(|l| l.1[0].is_multiple_of(width));
         let lanes = if !across && dense && aligned { width } else { 1 };
         let threads_in = if across {
             THREADS / outputs.next_power_of_two().min(32)

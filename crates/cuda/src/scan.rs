@@ -11,7 +11,11 @@ const THREADS: usize = 256;
 const MANY_LINES: usize = 2048;
 
 /// Size and strides along a dimension, and the shape and strides of what is left. A zero-dim tensor is one line of one element.
-pub fn along<const N: usize>(shape: &[usize], dim: usize, strides: [&[usize]; N]) -> (usize, [usize; N], Dims, [Dims; N]) {
+pub fn along<const N: usize>(
+    shape: &[usize],
+    dim: usize,
+    strides: [&[usize]; N],
+) -> (usize, [usize; N], Dims, [Dims; N]) {
     let size = shape.get(dim).copied().unwrap_or(1);
     let steps = std::array::from_fn(|k| strides[k].get(dim).copied().unwrap_or(1));
     let rest = |d: &[usize]| -> Dims { d.iter().enumerate().filter(|(i, _)| *i != dim).map(|(_, &v)| v).collect() };
@@ -33,7 +37,8 @@ impl Gpu {
         let per_thread = count >= MANY_LINES && steps[0] != 1;
         let wide = is_wide(&loops) || x.layout.span()? > i32::MAX as usize || out.layout.span()? > i32::MAX as usize;
         let code = op as u16;
-        let key = Key::new(Family::Scan, "scan", [code, x.dtype as u16, out.dtype as u16, per_thread as u16, wide as u16]);
+        let key =
+            Key::new(Family::Scan, "scan", [code, x.dtype as u16, out.dtype as u16, per_thread as u16, wide as u16]);
         let function = self.function(key, || defines(code, x.dtype, out.dtype, per_thread, wide))?;
         let nest = Nest::new(&loops)?;
         let (from, to, at) = (x.ptr() as u64, out.ptr() as u64, indices.map_or(0, |i| i.ptr() as u64));

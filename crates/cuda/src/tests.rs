@@ -6,7 +6,8 @@ use crate::nvrtc::Nvrtc;
 use crate::pointwise::{Form, Formula, Lanes};
 use crate::rows::Rows;
 use crate::{
-    attention, batch_norm, conv, cross_entropy, flash, foreach, index, matmul, pool, reduce, row_norm, scan, softmax, sort,
+    attention, batch_norm, conv, cross_entropy, flash, foreach, index, matmul, pool, reduce, row_norm, scan, softmax,
+    sort,
 };
 use rushlight_core::backend::Activation;
 use rushlight_core::rows::Class;
@@ -72,7 +73,11 @@ fn families() -> Vec<Case> {
             add(format!("softmax {dtype} {what}"), Family::Softmax, rows.defines().define("LOG", 0));
             add(format!("row norm {dtype} {what}"), Family::RowNorm, row_norm::defines(rows.defines(), false, dtype));
             let rows = Rows { steps: 0, ..rows };
-            add(format!("cross-entropy {dtype} {what}"), Family::CrossEntropy, cross_entropy::defines(rows, true, dtype));
+            add(
+                format!("cross-entropy {dtype} {what}"),
+                Family::CrossEntropy,
+                cross_entropy::defines(rows, true, dtype),
+            );
         }
         add(format!("softmax columns {dtype}"), Family::Softmax, softmax::column_defines(true, dtype));
         for part in ["COLUMNS", "COLUMNS_JOIN"] {
@@ -124,7 +129,16 @@ fn families() -> Vec<Case> {
         for code in codes {
             let across = code % 2 == 0;
             let lanes = if across { 1 } else { 2 };
-            let form = reduce::Form { code, x: dtype, out: dtype, threads_in: 8, across, lanes, one_loop: false, wide: across };
+            let form = reduce::Form {
+                code,
+                x: dtype,
+                out: dtype,
+                threads_in: 8,
+                across,
+                lanes,
+                one_loop: false,
+                wide: across,
+            };
             add(format!("reduce {code} {dtype}"), Family::Reduce, form.defines("FOLD").define("JOIN", 1));
         }
         for code in [0, 2, 3] {
@@ -133,7 +147,8 @@ fn families() -> Vec<Case> {
                 add(format!("scan {code} {dtype}"), Family::Scan, scan::defines(code, dtype, out, code % 2 == 0, true));
             }
         }
-        let all = sort::defines("SORT_RUNS", dtype).define("SORT_MERGE", 1).define("SORT_GATHER", 1).define("SEARCH", 1);
+        let all =
+            sort::defines("SORT_RUNS", dtype).define("SORT_MERGE", 1).define("SORT_GATHER", 1).define("SEARCH", 1);
         add(format!("sort {dtype}"), Family::Sort, all.dtype("OUT", DType::I32));
         for code in [0, 1, 4] {
             let defines = index::fold_defines("SEGMENTS", code, dtype).define("SCATTER", 1);

@@ -95,7 +95,13 @@ fn attend(p: Problem) -> Result<()> {
 #[test]
 fn attention() -> Result<()> {
     let _turn = turn();
-    let sizes = [[2, 3, 3, 64, 64, 64], [1, 2, 2, 200, 333, 32], [2, 4, 2, 130, 130, 128], [1, 2, 1, 77, 70, 96], [1, 1, 1, 300, 40, 40]];
+    let sizes = [
+        [2, 3, 3, 64, 64, 64],
+        [1, 2, 2, 200, 333, 32],
+        [2, 4, 2, 130, 130, 128],
+        [1, 2, 1, 77, 70, 96],
+        [1, 1, 1, 300, 40, 40],
+    ];
     for (i, sizes) in sizes.into_iter().enumerate() {
         for dtype in [DType::BF16, DType::F16, DType::F32] {
             for causal in [false, true] {
