@@ -120,6 +120,14 @@ impl Defines {
         self
     }
 
+    /// Another value for a name.
+    #[cfg(test)]
+    pub fn redefine(self, name: &str, value: impl std::fmt::Display) -> Self {
+        let mut out = self;
+        out.own += &format!("#undef {name}\n");
+        out.define(name, value)
+    }
+
     pub fn dtype(self, name: &str, dtype: DType) -> Self {
         self.define(name, c_type(dtype))
     }

@@ -136,7 +136,7 @@ impl Form {
     }
 
     /// The op's function, the declarations of its parameters, and the expression of a result.
-    fn expression(&self) -> (String, String, String) {
+    pub fn expression(&self) -> (String, String, String) {
         let (op, text, names) = match self.formula {
             Formula::Copy => return (String::new(), String::new(), "convert<OUT>(x[0][u][v])".into()),
             Formula::Select => {
