@@ -168,7 +168,7 @@ impl Kernels {
     fn image(&self, key: &Key, source: &str) -> Result<Vec<u8>> {
         let nvrtc = Nvrtc::get()?;
         let (major, minor) = nvrtc.number()?;
-        let version = format!("{} {} {major}.{minor}", env!("CARGO_PKG_VERSION"), self.arch);
+        let version = format!("{} {major}.{minor} {:?}", env!("CARGO_PKG_VERSION"), nvrtc.options(&self.arch)?);
         let name = cache::hash(&[source.as_bytes(), version.as_bytes()]);
         if let Some(image) = cache::read(name) {
             return Ok(image);

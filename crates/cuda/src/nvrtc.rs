@@ -24,8 +24,6 @@ api! {
     }
 }
 
-/// Options every kernel is compiled with. Products and sums may fuse, divisions and roots stay exact.
-const OPTIONS: [&str; 3] = ["--std=c++17", "--device-as-default-execution-space", "--extra-device-vectorization"];
 
 impl Nvrtc {
     /// Major and minor version.
@@ -38,19 +36,22 @@ impl Nvrtc {
         }
     }
 
+    /// What kernels are compiled with: products and sums may fuse, divisions and roots stay exact.
+    pub fn options(&self, arch: &str) -> Result<Vec<String>> {
+        let mut options = vec![format!("--gpu-architecture={arch}")];
+        options.extend(["--std=c++17", "--device-as-default-execution-space", "--extra-device-vectorization"].map(String::from));
+        // Leaves out what kernels do not use of the language, and a fifth of the time.
+        if self.number()? >= (12, 8) {
+            options.push("--minimal".into());
+        }
+        Ok(options)
+    }
+
     /// Machine code for `arch` ("sm_90").
     pub fn build(&self, source: &str, name: &str, arch: &str) -> Result<Vec<u8>> {
         let text = |s: &str| CString::new(s).map_err(|_| Error::value(format!("kernel {name} contains a zero byte")));
         let (code, file) = (text(source)?, text(name)?);
-        let arch = text(&format!("--gpu-architecture={arch}"))?;
-        let mut options = vec![arch];
-        for option in OPTIONS {
-            options.push(text(option)?);
-        }
-        // Leaves out what kernels do not use of the language; a fifth of the time.
-        if self.number()? >= (12, 8) {
-            options.push(text("--minimal")?);
-        }
+        let options = self.options(arch)?.iter().map(|o| text(o)).collect::<Result<Vec<CString>>>()?;
         let options: Vec<*const c_char> = options.iter().map(|o| o.as_ptr()).collect();
         let fail = |call: &str, code: i32| Error::device(format!("{call} of kernel {name} failed with error {code}"));
         let mut program: Program = std::ptr::null_mut();
