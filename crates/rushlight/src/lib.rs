@@ -6,6 +6,8 @@ pub use rushlight_cpu::pool::{num_threads, set_num_threads};
 pub use rushlight_tensor::*;
 
 #[doc(inline)]
+pub use rushlight_cuda as cuda;
+#[doc(inline)]
 pub use rushlight_data as data;
 #[doc(inline)]
 pub use rushlight_io as io;

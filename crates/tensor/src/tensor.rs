@@ -38,7 +38,7 @@ pub(crate) struct Inner {
 pub(crate) fn backend(device: Device) -> Result<&'static dyn Backend> {
     match device {
         Device::Cpu => Ok(rushlight_cpu::backend()),
-        other => Err(Error::device(format!("device {other} is not available in this build; use Device::Cpu"))),
+        Device::Cuda(index) => rushlight_cuda::backend(index),
     }
 }
 

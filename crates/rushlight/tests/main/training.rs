@@ -3,6 +3,27 @@
 use rushlight::nn::models::{Gpt, resnet18_cifar};
 use rushlight::prelude::*;
 
+/// The device to test on: `RUSHLIGHT_TEST_DEVICE`, else the CPU.
+fn device() -> Device {
+    match std::env::var("RUSHLIGHT_TEST_DEVICE") {
+        Ok(name) => name.parse().expect("RUSHLIGHT_TEST_DEVICE names a device"),
+        Err(_) => Device::Cpu,
+    }
+}
+
+/// Whether the device to test on is not there; says why.
+fn skipped() -> bool {
+    // The answers are of full precision.
+    rushlight::cuda::set_allow_tf32_conv(false);
+    match Tensor::zeros_with([1], device()) {
+        Ok(_) => false,
+        Err(e) => {
+            println!("skipped: {e}");
+            true
+        }
+    }
+}
+
 /// Uniform in [-1, 1): the same numbers as `hashed` in tests/goldens/models.py.
 fn hashed(stream: u32, shape: &[usize]) -> Result<Tensor> {
     let values: Vec<f32> = (0..shape.iter().product::<usize>() as u32)
@@ -16,7 +37,7 @@ fn hashed(stream: u32, shape: &[usize]) -> Result<Tensor> {
             (f64::from(h >> 8) / f64::from(1 << 23) - 1.0) as f32
         })
         .collect();
-    Tensor::from_slice(&values, shape)
+    Tensor::from_slice(&values, shape)?.to(&device())
 }
 
 /// Uniform in [0, 1).
@@ -72,6 +93,9 @@ fn compare(
 
 #[test]
 fn transformer() -> Result<()> {
+    if skipped() {
+        return Ok(());
+    }
     let model = Transformer::new()
         .d_model(32)
         .nhead(4)
@@ -80,7 +104,8 @@ fn transformer() -> Result<()> {
         .dim_feedforward(64)
         .dropout(0.0)
         .batch_first(true)
-        .build()?;
+        .build()?
+        .to(device())?;
     fill(&model)?;
     let (src, tgt) = (positive(1, &[8, 1, 32])?, positive(2, &[8, 5, 32])?);
     let mut optimizer = Adam::new(model.parameters()).lr(1e-3).build()?;
@@ -114,24 +139,34 @@ fn images(name: &str, model: &dyn Forward, batch: usize, lr: f64) -> Result<()> 
 
 #[test]
 fn cifar10_cnn() -> Result<()> {
+    if skipped() {
+        return Ok(());
+    }
     let net = Net {
         conv1: Conv2d::new(3, 6, 5).build()?,
         conv2: Conv2d::new(6, 16, 5).build()?,
         fc1: Linear::new(400, 120).build()?,
         fc2: Linear::new(120, 84).build()?,
         fc3: Linear::new(84, 10).build()?,
-    };
+    }
+    .to(device())?;
     images("cifar10_cnn", &net, 16, 1e-2)
 }
 
 #[test]
 fn cifar10_resnet18() -> Result<()> {
-    images("cifar10_resnet18", &resnet18_cifar(10)?, 4, 1e-5)
+    if skipped() {
+        return Ok(());
+    }
+    images("cifar10_resnet18", &resnet18_cifar(10)?.to(device())?, 4, 1e-5)
 }
 
 #[test]
 fn snapshot() -> Result<()> {
-    let model = Linear::new(20, 1).build()?;
+    if skipped() {
+        return Ok(());
+    }
+    let model = Linear::new(20, 1).build()?.to(device())?;
     fill(&model)?;
     let (x, y) = (positive(1, &[32, 20])?, positive(2, &[32, 1])?);
     let mut optimizer = Sgd::new(model.parameters()).lr(1e-3).build()?;
@@ -140,7 +175,10 @@ fn snapshot() -> Result<()> {
 
 #[test]
 fn chargpt() -> Result<()> {
-    let model = Gpt::new(65).n_layer(2).n_head(2).n_embd(32).block_size(16).build()?;
+    if skipped() {
+        return Ok(());
+    }
+    let model = Gpt::new(65).n_layer(2).n_head(2).n_embd(32).block_size(16).build()?.to(device())?;
     fill(&model)?;
     let mut optimizer = AdamW::new(model.parameters()).lr(3e-3).weight_decay(0.1).betas((0.9, 0.95)).build()?;
     compare("chargpt", &model, &mut optimizer, |step| {

@@ -2,7 +2,7 @@
 
 use super::args::{Args, Item};
 use rushlight_core::half::{bf16, f16};
-use rushlight_core::{DType, Element};
+use rushlight_core::{DType, Device, Element};
 use rushlight_tensor::Tensor;
 use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
@@ -19,8 +19,32 @@ pub struct Case {
     pub atol: f64,
 }
 
+/// A golden file: where the executable was built, or under the current directory, where it was carried to.
 pub fn path(file: &str) -> String {
-    format!("{}/../../tests/goldens/data/{file}", env!("CARGO_MANIFEST_DIR"))
+    let built = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/goldens/data");
+    let folder = if std::path::Path::new(built).exists() { built } else { "tests/goldens/data" };
+    format!("{folder}/{file}")
+}
+
+/// The device to test on: `RUSHLIGHT_TEST_DEVICE`, else the CPU.
+pub fn device() -> Device {
+    match std::env::var("RUSHLIGHT_TEST_DEVICE") {
+        Ok(name) => name.parse().expect("RUSHLIGHT_TEST_DEVICE names a device"),
+        Err(_) => Device::Cpu,
+    }
+}
+
+/// Whether the device to test on is not there; says why.
+pub fn skipped() -> bool {
+    // The answers are of full precision.
+    rushlight_cuda::set_allow_tf32_conv(false);
+    match Tensor::zeros_with([1], device()) {
+        Ok(_) => false,
+        Err(e) => {
+            println!("skipped: {e}");
+            true
+        }
+    }
 }
 
 /// Every case of a family.
@@ -98,7 +122,7 @@ fn tensor(file: &SafeTensors, name: &str) -> Tensor {
     let stored = file.tensor(name).expect("a stored tensor");
     fn build<T: Element, const N: usize>(bytes: &[u8], shape: &[usize], read: impl Fn([u8; N]) -> T) -> Tensor {
         let elements: Vec<T> = bytes.chunks_exact(N).map(|c| read(c.try_into().expect("whole elements"))).collect();
-        Tensor::from_slice(&elements, shape).expect("a tensor")
+        Tensor::from_slice(&elements, shape).and_then(|t| t.to(&device())).expect("a tensor")
     }
     let (bytes, shape) = (stored.data(), stored.shape());
     match stored.dtype() {

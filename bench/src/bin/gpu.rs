@@ -1,0 +1,214 @@
+//! Rushlight's half of the GPU benchmark: times kernels and training steps on a CUDA device and prints one line each. `bench/gpu` runs it and
+//! PyTorch on the same machine and puts the figures side by side.
+//!
+//! Usage: `gpu [FILTER]`; only cases whose name contains the filter are run.
+
+use rushlight::nn::models::{Gpt, resnet18_cifar};
+use rushlight::prelude::*;
+use std::time::Instant;
+
+const DEVICE: Device = Device::Cuda(0);
+
+/// Seconds of one call, device work included.
+fn seconds(warm: usize, repeats: usize, mut call: impl FnMut() -> Result<()>) -> Result<f64> {
+    for _ in 0..warm {
+        call()?;
+    }
+    synchronize(&DEVICE)?;
+    let start = Instant::now();
+    for _ in 0..repeats {
+        call()?;
+    }
+    synchronize(&DEVICE)?;
+    Ok(start.elapsed().as_secs_f64() / repeats as f64)
+}
+
+fn randn(shape: &[usize], dtype: DType) -> Result<Tensor> {
+    Tensor::randn(shape, (DType::F32, DEVICE))?.to_dtype(dtype)
+}
+
+/// One case: its name and what it prints.
+struct Report {
+    filter: String,
+}
+
+impl Report {
+    fn wants(&self, name: &str) -> bool {
+        name.contains(&self.filter)
+    }
+
+    /// A kernel that moves `bytes`.
+    fn bandwidth(&self, name: &str, bytes: f64, call: impl FnMut() -> Result<()>) -> Result<()> {
+        if self.wants(name) {
+            let s = seconds(10, 50, call)?;
+            println!("{name} {:.1} us {:.3} TB/s", s * 1e6, bytes / s / 1e12);
+        }
+        Ok(())
+    }
+
+    /// A kernel that does `operations`.
+    fn rate(&self, name: &str, operations: f64, call: impl FnMut() -> Result<()>) -> Result<()> {
+        if self.wants(name) {
+            let s = seconds(5, 20, call)?;
+            println!("{name} {:.1} us {:.1} TFLOP/s", s * 1e6, operations / s / 1e12);
+        }
+        Ok(())
+    }
+
+    /// A training step, made and dropped here: its first takes libraries and kernels into account.
+    fn step<F: FnMut() -> Result<()>>(&self, name: &str, make: impl FnOnce() -> Result<F>) -> Result<()> {
+        if !self.wants(name) {
+            return Ok(());
+        }
+        empty_cache(&DEVICE)?;
+        reset_peak_memory(&DEVICE)?;
+        let start = Instant::now();
+        let mut call = make()?;
+        call()?;
+        synchronize(&DEVICE)?;
+        let first = start.elapsed().as_secs_f64();
+        let s = seconds(8, 30, &mut call)?;
+        let peak = memory_stats(&DEVICE)?.peak as f64 / (1 << 20) as f64;
+        println!("{name} {:.1} us peak {peak:.0} MiB first {first:.2} s", s * 1e6);
+        Ok(())
+    }
+}
+
+fn kernels(report: &Report) -> Result<()> {
+    let x = randn(&[16_384, 4096], DType::F32)?;
+    let z = randn(&[16_384, 4096], DType::F32)?;
+    let n = x.numel() as f64 * 4.0;
+    report.bandwidth("copy", 2.0 * n, || x.copy().map(drop))?;
+    report.bandwidth("add", 3.0 * n, || x.add(&z).map(drop))?;
+    report.bandwidth("gelu", 2.0 * n, || x.gelu().map(drop))?;
+    report.bandwidth("softmax", 2.0 * n, || x.softmax(-1).map(drop))?;
+    report.bandwidth("layernorm", 2.0 * n, || x.layer_norm(&[4096], None, None, 1e-5).map(drop))?;
+    report.bandwidth("sum_rows", n, || x.sum_dims(&[-1], false).map(drop))?;
+    report.bandwidth("sum_all", n, || x.sum().map(drop))?;
+    report.bandwidth("sum_columns", n, || x.sum_dims(&[0], false).map(drop))?;
+    report.bandwidth("transpose", 2.0 * n, || x.t()?.contiguous().map(drop))?;
+    drop((x, z));
+    for (name, dtype, tf32) in [("bf16", DType::BF16, false), ("f32", DType::F32, false), ("tf32", DType::F32, true)] {
+        rushlight::cuda::set_allow_tf32(tf32);
+        for size in [1024usize, 4096, 8192] {
+            let (a, b) = (randn(&[size, size], dtype)?, randn(&[size, size], dtype)?);
+            let operations = 2.0 * (size as f64).powi(3);
+            report.rate(&format!("matmul_{name}_{size}"), operations, || a.matmul(&b).map(drop))?;
+        }
+    }
+    rushlight::cuda::set_allow_tf32(false);
+    let shape = [16, 12, 1024, 64];
+    let make = || randn(&shape, DType::BF16)?.requires_grad_(true);
+    let (q, k, v, g) = (make()?, make()?, make()?, randn(&shape, DType::BF16)?);
+    let operations = 4.0 * 16.0 * 12.0 * 1024.0 * 1024.0 * 64.0 / 2.0;
+    let causal = AttentionOptions::default().is_causal(true);
+    report.rate("attention", operations, || no_grad(|| q.scaled_dot_product_attention(&k, &v, &causal)).map(drop))?;
+    report.rate("attention_backward", 3.5 * operations, || {
+        for t in [&q, &k, &v] {
+            t.set_grad(None)?;
+        }
+        q.scaled_dot_product_attention(&k, &v, &causal)?.backward_with(Backward::default().gradient(&g))
+    })?;
+    let (a, b) = (randn(&[8], DType::F32)?, randn(&[8], DType::F32)?);
+    report.bandwidth("small_add", 96.0, || a.add(&b).map(drop))
+}
+
+/// The tutorial's network for CIFAR-10.
+#[derive(Module)]
+struct Net {
+    conv1: Conv2d,
+    conv2: Conv2d,
+    fc1: Linear,
+    fc2: Linear,
+    fc3: Linear,
+}
+
+impl Forward for Net {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let x = self.conv1.forward(x)?.relu()?.max_pool2d(2)?;
+        let x = self.conv2.forward(&x)?.relu()?.max_pool2d(2)?.flatten(1, -1)?;
+        self.fc3.forward(&self.fc2.forward(&self.fc1.forward(&x)?.relu()?)?.relu()?)
+    }
+}
+
+/// One step: forward and loss in the given precision, backward, update.
+fn step(optimizer: &mut dyn Optimizer, lower: Option<DType>, loss: impl FnOnce() -> Result<Tensor>) -> Result<()> {
+    optimizer.zero_grad();
+    let loss = {
+        let _precision = set_autocast(lower)?;
+        loss()?
+    };
+    loss.backward()?;
+    optimizer.step()
+}
+
+fn transformer(lower: Option<DType>) -> Result<impl FnMut() -> Result<()>> {
+    let (src, tgt) =
+        (Tensor::rand([32, 1, 512], (DType::F32, DEVICE))?, Tensor::rand([32, 20, 512], (DType::F32, DEVICE))?);
+    let model = Transformer::new().batch_first(true).build()?.to(DEVICE)?;
+    let mut optimizer = Adam::new(model.parameters()).lr(1e-3).build()?;
+    Ok(move || step(&mut optimizer, lower, || model.forward(&src, &tgt)?.cross_entropy(&tgt)))
+}
+
+fn gpt(vocabulary: usize, length: usize, batch: usize, lower: Option<DType>) -> Result<impl FnMut() -> Result<()>> {
+    let model = Gpt::new(vocabulary).n_layer(12).n_head(12).n_embd(768).block_size(length).build()?.to(DEVICE)?;
+    let mut optimizer = AdamW::new(model.parameters()).lr(3e-4).build()?;
+    let tokens = || Tensor::randint(0, vocabulary as i64, [batch, length], (DType::I64, DEVICE));
+    let (x, y) = (tokens()?, tokens()?.reshape([batch * length])?);
+    Ok(move || {
+        optimizer.zero_grad();
+        let loss = {
+            let _precision = set_autocast(lower)?;
+            model.forward(&x)?.flatten(0, 1)?.cross_entropy(&y)?
+        };
+        loss.backward()?;
+        clip_grad_norm_(model.parameters(), 1.0)?;
+        optimizer.step()
+    })
+}
+
+fn images(model: impl Forward, batch: usize, lower: Option<DType>) -> Result<impl FnMut() -> Result<()>> {
+    let x = Tensor::rand([batch, 3, 32, 32], (DType::F32, DEVICE))?;
+    let y = Tensor::randint(0, 10, [batch], (DType::I64, DEVICE))?;
+    let mut optimizer = Sgd::new(model.parameters()).lr(0.01).momentum(0.9).build()?;
+    Ok(move || step(&mut optimizer, lower, || model.forward(&x)?.cross_entropy(&y)))
+}
+
+fn net() -> Result<Net> {
+    Net {
+        conv1: Conv2d::new(3, 6, 5).build()?,
+        conv2: Conv2d::new(6, 16, 5).build()?,
+        fc1: Linear::new(400, 120).build()?,
+        fc2: Linear::new(120, 84).build()?,
+        fc3: Linear::new(84, 10).build()?,
+    }
+    .to(DEVICE)
+}
+
+fn linear() -> Result<impl FnMut() -> Result<()>> {
+    let model = Linear::new(20, 1).device(DEVICE).build()?;
+    let (x, y) = (Tensor::rand([32, 20], (DType::F32, DEVICE))?, Tensor::rand([32, 1], (DType::F32, DEVICE))?);
+    let mut optimizer = Sgd::new(model.parameters()).lr(1e-3).build()?;
+    Ok(move || step(&mut optimizer, None, || model.forward(&x)?.mse_loss(&y, Reduction::Mean)))
+}
+
+fn main() -> Result<()> {
+    let report = Report { filter: std::env::args().nth(1).unwrap_or_default() };
+    let p = rushlight::cuda::properties(0)?;
+    println!("# {} {:?}, driver {}", p.name, p.capability, p.driver);
+    manual_seed(0);
+    kernels(&report)?;
+    let bf16 = Some(DType::BF16);
+    report.step("train_linear", linear)?;
+    report.step("train_transformer_f32", || transformer(None))?;
+    rushlight::cuda::set_allow_tf32(true);
+    report.step("train_transformer_tf32", || transformer(None))?;
+    rushlight::cuda::set_allow_tf32(false);
+    report.step("train_transformer_bf16", || transformer(bf16))?;
+    report.step("train_chargpt_bf16", || gpt(65, 128, 16, bf16))?;
+    report.step("train_chargpt_f32", || gpt(65, 128, 16, None))?;
+    report.step("train_gpt2_bf16", || gpt(50_304, 1024, 16, bf16))?;
+    report.step("train_cnn_f32", || images(net()?, 512, None))?;
+    report.step("train_resnet18_f32", || images(resnet18_cifar(10)?.to(DEVICE)?, 512, None))?;
+    report.step("train_resnet18_bf16", || images(resnet18_cifar(10)?.to(DEVICE)?, 512, bf16))
+}

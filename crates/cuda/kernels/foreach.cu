@@ -1,0 +1,194 @@
+// Work over lists of tensors in few launches. A launch takes a table of entries by value; blocks find theirs by its first block.
+
+#define PIECE 16384
+
+#ifdef UPDATE
+#define ENTRIES 24
+// What happens to one parameter. f: the rule's factors, in the order of UpdateRule's fields.
+struct Entry { T* param; const T* grad; T* state[3]; u64 count; u64 first; double sign, decay, shrink, f[6]; };
+struct Table { u32 entries; u32 pad; Entry e[ENTRIES]; };
+
+__device__ inline float root(float x) { return sqrtf(x); }
+__device__ inline double root(double x) { return sqrt(x); }
+
+// RULE: 0 SGD, 1 Adam, 2 Adamax, 3 RMSprop, 4 Adadelta. STATES: which states are there, a bit each.
+#define HAS(i) (STATES >> i & 1)
+
+__device__ inline void step(W& p, W g, W& a, W& b, W& c, const Entry& e) {
+    W f0 = (W)e.f[0], f1 = (W)e.f[1], f2 = (W)e.f[2], f3 = (W)e.f[3], f4 = (W)e.f[4], f5 = (W)e.f[5];
+    p *= (W)e.shrink;
+    // Without weight decay the parameter stays out of the gradient, even where it is infinite.
+    if (e.decay != 0) g += (W)e.decay * p;
+#if RULE == 0
+    // decay, gain, step, grad_step
+    if (HAS(0)) {
+        a = f0 * a + f1 * g;
+        p = p - f3 * g - f2 * a;
+    } else {
+        p -= f3 * g;
+    }
+#elif RULE == 1
+    // beta1, beta2, eps, root, step, grad_step
+    a += (W)(1 - e.f[0]) * (g - a);
+    b = f1 * b + (W)(1 - e.f[1]) * (g * g);
+    W second = b;
+    if (HAS(2)) second = c = Largest::merge(c, b);
+    p -= (f4 * a + f5 * g) / (f3 * root(second) + f2);
+#elif RULE == 2
+    // beta1, beta2, eps, step
+    a += (W)(1 - e.f[0]) * (g - a);
+    b = Largest::merge(f1 * b, (g < 0 ? -g : g) + f2);
+    p -= f3 * a / b;
+#elif RULE == 3
+    // decay, gain, eps, momentum, step
+    a = f0 * a + f1 * (g * g);
+    W spread = a;
+    if (HAS(1)) {
+        b += f1 * (g - b);
+        spread -= b * b;
+    }
+    W d = root(spread) + f2;
+    if (HAS(2)) {
+        c = f3 * c + g / d;
+        p -= f4 * c;
+    } else {
+        p -= f4 * g / d;
+    }
+#else
+    // rho, eps, step
+    a = f0 * a + (W)(1 - e.f[0]) * (g * g);
+    W d = root(b + f1) / root(a + f1) * g;
+    b = f0 * b + (W)(1 - e.f[0]) * (d * d);
+    p -= f2 * d;
+#endif
+}
+
+// G: the dtype of the factor of the gradients, if it is a tensor.
+extern "C" __global__ void __launch_bounds__(256) update(Table table, const G* factor, double number) {
+    u32 k = 0;
+    while (k + 1 < table.entries && table.e[k + 1].first <= blockIdx.x) k++;
+    const Entry& e = table.e[k];
+    W scale = (factor ? convert<W>(*factor) : (W)number) * (W)e.sign;
+    u64 start = (blockIdx.x - e.first) * (u64)PIECE, end = start + PIECE < e.count ? start + PIECE : e.count;
+    typedef Vec<T, LANES> V;
+#if LANES > 1
+    for (u64 i = start + threadIdx.x * LANES; i < end; i += 256 * LANES) {
+        if (i + LANES <= end) {
+            V p = *(V*)(e.param + i), g = *(const V*)(e.grad + i), s[3];
+#pragma unroll
+            for (int k = 0; k < 3; k++) if (HAS(k)) s[k] = *(V*)(e.state[k] + i);
+#pragma unroll
+            for (int l = 0; l < LANES; l++) {
+                W w = convert<W>(p.v[l]), st[3] = {0, 0, 0};
+#pragma unroll
+                for (int k = 0; k < 3; k++) if (HAS(k)) st[k] = convert<W>(s[k].v[l]);
+                step(w, convert<W>(g.v[l]) * scale, st[0], st[1], st[2], e);
+                p.v[l] = convert<T>(w);
+#pragma unroll
+                for (int k = 0; k < 3; k++) if (HAS(k)) s[k].v[l] = convert<T>(st[k]);
+            }
+            *(V*)(e.param + i) = p;
+#pragma unroll
+            for (int k = 0; k < 3; k++) if (HAS(k)) *(V*)(e.state[k] + i) = s[k];
+            continue;
+        }
+        for (u64 j = i; j < end; j++) {
+#else
+    {
+        for (u64 j = start + threadIdx.x; j < end; j += 256) {
+#endif
+            W w = convert<W>(e.param[j]), st[3] = {0, 0, 0};
+#pragma unroll
+            for (int k = 0; k < 3; k++) if (HAS(k)) st[k] = convert<W>(e.state[k][j]);
+            step(w, convert<W>(e.grad[j]) * scale, st[0], st[1], st[2], e);
+            e.param[j] = convert<T>(w);
+#pragma unroll
+            for (int k = 0; k < 3; k++) if (HAS(k)) e.state[k][j] = convert<T>(st[k]);
+        }
+    }
+}
+#endif
+
+#if defined(NORM) || defined(SCALE)
+#define ENTRIES 128
+struct Entry { T* x; u64 count; u64 first; };
+struct Table { u32 entries; u32 pad; Entry e[ENTRIES]; };
+
+__device__ inline const Entry& entry(const Table& table) {
+    u32 low = 0, high = table.entries;
+    while (low + 1 < high) {
+        u32 half = (low + high) / 2;
+        if (table.e[half].first <= blockIdx.x) low = half;
+        else high = half;
+    }
+    return table.e[low];
+}
+#endif
+
+#if defined(NORM) || defined(NORM_FINISH)
+enum { ZERO_NORM = 8, ONE_NORM, TWO_NORM, INF_NORM, NEG_INF_NORM, P_NORM };
+struct Join {
+    template <class A> static __device__ A merge(A a, A b) {
+        if (OP_CODE == INF_NORM) return (a >= b || a != a) ? a : b;
+        if (OP_CODE == NEG_INF_NORM) return (a <= b || a != a) ? a : b;
+        return a + b;
+    }
+};
+#define NOTHING (OP_CODE == NEG_INF_NORM ? (double)INFINITY : 0.0)
+#endif
+
+#ifdef NORM
+__device__ inline float power(float x, float p) { return powf(x, p); }
+__device__ inline double power(double x, double p) { return pow(x, p); }
+
+// partial[first + block]: the terms of one piece, joined.
+extern "C" __global__ void __launch_bounds__(256) foreach_norm(Table table, double p, double* partial) {
+    __shared__ W shared[32];
+    const Entry& e = entry(table);
+    u64 start = (blockIdx.x - e.first) * (u64)PIECE, end = start + PIECE < e.count ? start + PIECE : e.count;
+    W acc = (W)NOTHING;
+#pragma unroll 8
+    for (u64 i = start + threadIdx.x; i < end; i += 256) {
+        W x = convert<W>(e.x[i]);
+        W size = x < 0 ? -x : x;
+        if (OP_CODE == ZERO_NORM) x = x != 0 ? (W)1 : (W)0;
+        else if (OP_CODE == TWO_NORM) x = x * x;
+        else if (OP_CODE == P_NORM) x = power(size, (W)p);
+        else x = size;
+        acc = Join::merge(acc, x);
+    }
+    acc = group_reduce<Join, 256>(acc, shared);
+    if (threadIdx.x == 0) partial[blockIdx.x] = (double)acc;
+}
+#endif
+
+#ifdef NORM_FINISH
+extern "C" __global__ void __launch_bounds__(256) foreach_norm_finish(const double* partial, u64 count, double p, OUT* out) {
+    __shared__ double shared[32];
+    double acc = NOTHING;
+    for (u64 i = threadIdx.x; i < count; i += 256) acc = Join::merge(acc, partial[i]);
+    acc = group_reduce<Join, 256>(acc, shared);
+    if (OP_CODE == TWO_NORM) acc = sqrt(acc);
+    if (OP_CODE == P_NORM) acc = pow(acc, 1 / p);
+    if (threadIdx.x == 0) *out = convert<OUT>(acc);
+}
+#endif
+
+#ifdef SCALE
+// WRITES: whether there is a factor.
+extern "C" __global__ void __launch_bounds__(256) foreach_scale(Table table, const G* factor, double number, float* found_inf) {
+    const Entry& e = entry(table);
+    W scale = factor ? convert<W>(*factor) : (W)number;
+    u64 start = (blockIdx.x - e.first) * (u64)PIECE, end = start + PIECE < e.count ? start + PIECE : e.count;
+    bool found = false;
+#pragma unroll 4
+    for (u64 i = start + threadIdx.x; i < end; i += 256) {
+        W x = convert<W>(e.x[i]);
+        found |= x - x != 0;
+#if WRITES
+        e.x[i] = convert<T>(x * scale);
+#endif
+    }
+    if (found && found_inf) *found_inf = 1.0f;
+}
+#endif

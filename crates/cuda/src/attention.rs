@@ -1,0 +1,202 @@
+//! Attention for any dtype, head size, strides and mask (`kernels/attention.cu`); `flash` takes what tensor cores
+//! can, `attention_products` the rest of what is large.
+
+use crate::device::Gpu;
+use crate::kernel::{Defines, Family, Function, Grid, Key, launch, wide_type};
+use crate::softmax::float;
+use rushlight_core::backend::Attention;
+use rushlight_core::{DType, Error, Result, View};
+
+const THREADS: usize = 256;
+
+/// The same as `Spec` in `attention.cu`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Spec {
+    pub q: u64,
+    pub k: u64,
+    pub v: u64,
+    pub mask: u64,
+    pub q_strides: [u64; 4],
+    pub k_strides: [u64; 4],
+    pub v_strides: [u64; 4],
+    pub mask_strides: [u64; 4],
+    pub batch: usize,
+    pub heads: usize,
+    pub kv_heads: usize,
+    pub l: usize,
+    pub s: usize,
+    pub d: usize,
+    pub dv: usize,
+    pub scale: f64,
+    pub p: f64,
+    pub stream: [u64; 2],
+}
+
+/// The same as `Saved` in `attention.cu`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Saved {
+    pub out: u64,
+    pub dout: u64,
+    pub out_strides: [u64; 4],
+    pub dout_strides: [u64; 4],
+    pub lse: u64,
+}
+
+pub fn strides(view: View) -> [u64; 4] {
+    std::array::from_fn(|d| view.strides().get(d).copied().unwrap_or(0) as u64)
+}
+
+/// A compiled form.
+#[derive(Clone, Copy, Debug)]
+pub struct Form {
+    pub dtype: DType,
+    pub tile: u16,
+    pub causal: bool,
+    /// 0: none, 1: of truth values, 2: to be added.
+    pub mask: u16,
+    pub dropout: bool,
+}
+
+impl Form {
+    pub fn tags(&self) -> [u16; 5] {
+        [self.dtype as u16, self.tile, self.causal as u16, self.mask, self.dropout as u16]
+    }
+
+    pub fn defines(&self, part: &str) -> Defines {
+        Defines::default()
+            .define(part, 1)
+            .dtype("T", self.dtype)
+            .define("W", wide_type(self.dtype))
+            .define("TILE", self.tile)
+            .define("CAUSAL", self.causal as u8)
+            .define("MASK", self.mask)
+            .define("DROPOUT", self.dropout as u8)
+    }
+}
+
+pub fn spec(call: &str, a: &Attention) -> Result<(Spec, Form)> {
+    let (&[batch, heads, l, d], &[_, kv_heads, s, _], &[.., dv]) = (a.q.shape(), a.k.shape(), a.v.shape()) else {
+        return Err(Error::shape(format!("{call}: queries, keys and values need four dimensions")));
+    };
+    float(call, a.q.dtype)?;
+    if kv_heads == 0 || !heads.is_multiple_of(kv_heads) {
+        return Err(Error::shape(format!("{call}: {heads} query heads cannot share {kv_heads} key and value heads")));
+    }
+    if batch * heads > 65_535 {
+        return Err(Error::unsupported(format!(
+            "{call}: {batch} times {heads} heads are more than one CUDA launch takes (65535); split the batch"
+        )));
+    }
+    let (p, stream) = a.dropout.map_or((0.0, [0, 0]), |(p, stream)| (p, [stream.seed, stream.offset]));
+    let spec = Spec {
+        q: a.q.ptr() as u64,
+        k: a.k.ptr() as u64,
+        v: a.v.ptr() as u64,
+        mask: a.mask.map_or(0, |m| m.ptr() as u64),
+        q_strides: strides(a.q),
+        k_strides: strides(a.k),
+        v_strides: strides(a.v),
+        mask_strides: a.mask.map_or([0; 4], strides),
+        batch,
+        heads,
+        kv_heads,
+        l,
+        s,
+        d,
+        dv,
+        scale: a.scale,
+        p,
+        stream,
+    };
+    let mask = match a.mask {
+        None => 0,
+        Some(m) if m.dtype == DType::Bool => 1,
+        Some(m) if m.dtype == a.q.dtype => 2,
+        Some(m) => return Err(Error::dtype(format!("{call}: a mask of {} for inputs of {}", m.dtype, a.q.dtype))),
+    };
+    Ok((spec, Form { dtype: a.q.dtype, tile: 32, causal: a.causal, mask, dropout: p > 0.0 }))
+}
+
+impl Gpu {
+    fn attention_kernel(&self, entry: &'static str, part: &str, form: Form, shared: usize) -> Result<Function> {
+        let function = self.function(Key::new(Family::Attention, entry, form.tags()), || form.defines(part))?;
+        self.allow_shared(function, shared)?;
+        Ok(function)
+    }
+
+    /// The largest tile whose elements of shared memory, so many, fit a block, and their bytes.
+    fn tile(&self, dtype: DType, elements: impl Fn(usize) -> usize) -> Result<(u16, usize)> {
+        let size = if dtype == DType::F64 { 8 } else { 4 };
+        // Some of the shared memory is static.
+        let most = self.shared_memory.saturating_sub(4 << 10);
+        [32, 16, 8, 4, 2]
+            .into_iter()
+            .map(|tile| (tile as u16, elements(tile) * size))
+            .find(|(_, bytes)| *bytes <= most)
+            .ok_or_else(|| {
+                Error::unsupported("attention: heads are too large for CUDA; compose it from matmul and softmax")
+            })
+    }
+
+    pub fn attention(&self, a: &Attention, out: View, lse: View) -> Result<()> {
+        let (spec, mut form) = spec("attention", a)?;
+        if out.numel() == 0 && lse.numel() == 0 {
+            return Ok(());
+        }
+        if self.flash(&spec, form, out, lse)? || self.attention_products(&spec, form, out, lse)? {
+            return Ok(());
+        }
+        let (tile, shared) = self.tile(form.dtype, |t| t * (2 * spec.d + 2 * spec.dv + t + 4))?;
+        form.tile = tile;
+        let function = self.attention_kernel("attention", "FORWARD", form, shared)?;
+        let [o0, o1, o2, o3] = strides(out);
+        let (to, log_sum) = (out.ptr() as u64, lse.ptr() as u64);
+        let grid = Grid::plane(spec.l.div_ceil(tile as usize), spec.batch * spec.heads, THREADS)?.shared(shared);
+        launch!(self, function, grid; spec, to, o0, o1, o2, o3, log_sum)
+    }
+
+    pub fn attention_backward(
+        &self,
+        a: &Attention,
+        out: View,
+        lse: View,
+        dout: View,
+        dq: View,
+        dk: View,
+        dv: View,
+    ) -> Result<()> {
+        let (spec, mut form) = spec("attention_backward", a)?;
+        let saved = Saved {
+            out: out.ptr() as u64,
+            dout: dout.ptr() as u64,
+            out_strides: strides(out),
+            dout_strides: strides(dout),
+            lse: lse.ptr() as u64,
+        };
+        let rows = spec.batch * spec.heads * spec.l;
+        let size = if form.dtype == DType::F64 { 8 } else { 4 };
+        let scratch = self.scratch(rows * size)?;
+        let delta = scratch.ptr;
+        let (tile, shared) = self.tile(form.dtype, |t| t * (3 * spec.d + 3 * spec.dv + 2 * t + 6))?;
+        form.tile = tile;
+        let function = self.attention_kernel("attention_delta", "BACKWARD", form, 0)?;
+        launch!(self, function, Grid::line((rows * 32).div_ceil(THREADS), THREADS)?; spec, saved, delta)?;
+        let grads = [dq, dk, dv];
+        if self.flash_backward(&spec, form, &saved, delta, grads)?
+            || self.attention_products_backward(&spec, form, &saved, delta, grads)?
+        {
+            return Ok(());
+        }
+        let function = self.attention_kernel("attention_queries", "BACKWARD", form, shared)?;
+        let to = dq.ptr() as u64;
+        let tiles = |n: usize| n.div_ceil(tile as usize);
+        let grid = Grid::plane(tiles(spec.l), spec.batch * spec.heads, THREADS)?.shared(shared);
+        launch!(self, function, grid; spec, saved, delta, to)?;
+        let function = self.attention_kernel("attention_keys", "BACKWARD", form, shared)?;
+        let (to_k, to_v) = (dk.ptr() as u64, dv.ptr() as u64);
+        let grid = Grid::plane(tiles(spec.s), spec.batch * spec.kv_heads, THREADS)?.shared(shared);
+        launch!(self, function, grid; spec, saved, delta, to_k, to_v)
+    }
+}

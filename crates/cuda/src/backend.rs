@@ -1,0 +1,345 @@
+//! The engine as the tensor floor sees it: each family's module, behind the trait.
+
+use crate::device::Gpu;
+use rushlight_core::backend::*;
+use rushlight_core::rng::Distribution;
+use rushlight_core::{DType, Device, Error, Philox, Pointwise, Result, Scalar};
+use std::ptr::NonNull;
+use std::sync::{Mutex, OnceLock};
+
+/// The engine of one GPU.
+struct Cuda(Gpu);
+
+/// Most GPUs of one process.
+const MOST_DEVICES: usize = 64;
+static ENGINES: [OnceLock<Result<Cuda>>; MOST_DEVICES] = [const { OnceLock::new() }; MOST_DEVICES];
+
+/// The engine of GPU `index`, started on its first use. The error says which library is missing, where it was looked for and what to do.
+///
+/// ```
+/// // Where there is no GPU, this is an error that says why, and the CPU engine works as ever.
+/// match rushlight_cuda::backend(0) {
+///     Ok(engine) => assert_eq!(engine.device(), rushlight_core::Device::Cuda(0)),
+///     Err(e) => println!("{e}"),
+/// }
+/// ```
+pub fn backend(index: usize) -> Result<&'static dyn Backend> {
+    engine(index).map(|engine| engine as &'static dyn Backend)
+}
+
+fn engine(index: usize) -> Result<&'static Cuda> {
+    // Libraries are not asked for twice at once.
+    static STARTING: Mutex<()> = Mutex::new(());
+    let Some(slot) = ENGINES.get(index) else {
+        return Err(Error::device(format!("cuda:{index}: at most {MOST_DEVICES} devices are supported")));
+    };
+    if slot.get().is_none() {
+        let _turn = STARTING.lock().unwrap_or_else(|e| e.into_inner());
+        slot.get_or_init(|| Gpu::open(index).map(Cuda));
+    }
+    match slot.get() {
+        Some(engine) => engine.as_ref().map_err(|e| e.clone().within(&format!("cuda:{index}"))),
+        None => Err(Error::device(format!("cuda:{index} could not be started"))),
+    }
+}
+
+/// Both ends of a byte copy must lie within the storage.
+fn check_range(call: &str, storage: &Storage, offset: usize, len: usize) -> Result<()> {
+    // An empty view may point anywhere.
+    if len == 0 || offset.checked_add(len).is_some_and(|end| end <= storage.bytes()) {
+        return Ok(());
+    }
+    Err(Error::value(format!(
+        "{call}: {len} bytes from byte {offset} do not fit a storage of {} bytes",
+        storage.bytes()
+    )))
+}
+
+impl Gpu {
+    /// Copies from the device, after all work issued so far.
+    pub fn read(&self, ptr: u64, dst: &mut [u8]) -> Result<()> {
+        self.enter()?;
+        // SAFETY: as many bytes are read as the slice has room for; we wait for the copy.
+        let rc = unsafe { (self.driver.copy_to_host)(dst.as_mut_ptr().cast(), ptr, dst.len(), self.stream) };
+        self.driver.check("cuMemcpyDtoHAsync", rc)?;
+        self.synchronize()
+    }
+}
+
+impl Backend for Cuda {
+    fn device(&self) -> Device {
+        Device::Cuda(self.0.index)
+    }
+
+    fn alloc(&'static self, bytes: usize) -> Result<Storage> {
+        let ptr = if bytes == 0 { None } else { NonNull::new(self.0.take_memory(bytes)? as *mut u8) };
+        // SAFETY: just allocated with this size; `free` gives it back to the same pool. Nothing is read through an empty storage's address.
+        Ok(unsafe { Storage::from_backend(self, ptr.unwrap_or(NonNull::dangling()), bytes) })
+    }
+
+    unsafe fn free(&self, ptr: NonNull<u8>, bytes: usize) {
+        if bytes > 0 {
+            self.0.pool().free(ptr.as_ptr() as u64);
+        }
+    }
+
+    fn upload(&self, src: &[u8], dst: &Storage, offset: usize) -> Result<()> {
+        check_range("upload", dst, offset, src.len())?;
+        if src.is_empty() {
+            return Ok(());
+        }
+        let gpu = &self.0;
+        gpu.enter()?;
+        let to = dst.ptr() as u64 + offset as u64;
+        // SAFETY: the range was checked. The driver has copied pageable memory elsewhere when the call returns.
+        let rc = unsafe { (gpu.driver.copy_to_device)(to, src.as_ptr().cast(), src.len(), gpu.stream) };
+        gpu.driver.check("cuMemcpyHtoDAsync", rc)
+    }
+
+    fn download(&self, src: &Storage, offset: usize, dst: &mut [u8]) -> Result<()> {
+        check_range("download", src, offset, dst.len())?;
+        if dst.is_empty() {
+            return Ok(());
+        }
+        self.0.read(src.ptr() as u64 + offset as u64, dst)
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        self.0.synchronize()
+    }
+
+    fn memory_stats(&self) -> MemoryStats {
+        self.0.pool().stats()
+    }
+
+    fn reset_peak_memory(&self) {
+        self.0.pool().reset_peak();
+    }
+
+    fn empty_cache(&self) {
+        if self.0.enter().is_ok() {
+            self.0.pool().empty_cache(&self.0);
+        }
+    }
+
+    fn fill(&self, value: Scalar, out: View) -> Result<()> {
+        self.0.fill(value, out)
+    }
+
+    fn arange(&self, start: Scalar, step: Scalar, out: View) -> Result<()> {
+        self.0.arange(start, step, out)
+    }
+
+    fn copy(&self, src: View, out: View) -> Result<()> {
+        self.0.copy(src, out)
+    }
+
+    fn random(&self, distribution: Distribution, stream: Philox, out: View) -> Result<()> {
+        self.0.random(distribution, stream, out)
+    }
+
+    fn pointwise(&self, op: Pointwise, compute: DType, inputs: &[Operand], params: &[f64], out: View) -> Result<()> {
+        self.0.pointwise(op, compute, inputs, params, out)
+    }
+
+    fn pointwise_grad(
+        &self,
+        op: Pointwise,
+        wrt: usize,
+        compute: DType,
+        values: [Option<Operand>; 5],
+        params: &[f64],
+        out: View,
+    ) -> Result<()> {
+        self.0.pointwise_grad(op, wrt, compute, values, params, out)
+    }
+
+    fn select(&self, condition: View, a: Operand, b: Operand, out: View) -> Result<()> {
+        self.0.select(condition, a, b, out)
+    }
+
+    fn dropout(&self, x: View, p: f64, stream: Philox, out: View) -> Result<()> {
+        self.0.dropout(x, p, stream, out)
+    }
+
+    fn reduce(&self, op: Reduce, x: View, reduced: &[bool], out: View) -> Result<()> {
+        self.0.reduce(op, x, reduced, out)
+    }
+
+    fn arg_reduce(&self, op: ArgReduce, x: View, dim: usize, values: View, indices: View) -> Result<()> {
+        self.0.arg_reduce(op, x, dim, values, indices)
+    }
+
+    fn scan(&self, op: Scan, x: View, dim: usize, out: View, indices: Option<View>) -> Result<()> {
+        self.0.scan(op, x, dim, out, indices)
+    }
+
+    fn sort(&self, x: View, dim: usize, descending: bool, values: View, indices: View) -> Result<()> {
+        self.0.sort(x, dim, descending, values, indices)
+    }
+
+    fn topk(&self, x: View, dim: usize, largest: bool, values: View, indices: View) -> Result<()> {
+        self.0.topk(x, dim, largest, values, indices)
+    }
+
+    fn searchsorted(&self, sorted: View, values: View, right: bool, out: View) -> Result<()> {
+        self.0.searchsorted(sorted, values, right, out)
+    }
+
+    fn index(&self, x: View, indices: &[View], out: View) -> Result<()> {
+        self.0.index(x, indices, out)
+    }
+
+    fn index_put(&self, indices: &[View], values: View, accumulate: bool, out: View) -> Result<()> {
+        self.0.index_put(indices, values, accumulate, out)
+    }
+
+    fn gather(&self, x: View, dim: usize, index: View, out: View) -> Result<()> {
+        self.0.gather(x, dim, index, out)
+    }
+
+    fn scatter(&self, op: Scatter, dim: usize, index: View, src: Operand, out: View) -> Result<()> {
+        self.0.scatter(op, dim, index, src, out)
+    }
+
+    fn count_nonzero(&self, x: View) -> Result<usize> {
+        self.0.count_nonzero(x)
+    }
+
+    fn nonzero(&self, x: View, out: View) -> Result<()> {
+        self.0.nonzero(x, out)
+    }
+
+    fn matmul(&self, spec: &MatMul) -> Result<()> {
+        self.0.matmul(spec)
+    }
+
+    fn conv_forward(&self, spec: &Conv, x: View, w: View, bias: Option<View>, y: View) -> Result<()> {
+        self.0.conv_forward(spec, x, w, bias, y)
+    }
+
+    fn conv_backward_input(&self, spec: &Conv, dy: View, w: View, dx: View) -> Result<()> {
+        self.0.conv_backward_input(spec, dy, w, dx)
+    }
+
+    fn conv_backward_weight(&self, spec: &Conv, x: View, dy: View, dw: View) -> Result<()> {
+        self.0.conv_backward_weight(spec, x, dy, dw)
+    }
+
+    fn max_pool(&self, spec: &Pool, x: View, y: View, indices: View) -> Result<()> {
+        self.0.max_pool(spec, x, y, indices)
+    }
+
+    fn max_pool_backward(&self, spec: &Pool, dy: View, indices: View, dx: View) -> Result<()> {
+        self.0.max_pool_backward(spec, dy, indices, dx)
+    }
+
+    fn avg_pool(&self, spec: &Pool, x: View, y: View) -> Result<()> {
+        self.0.avg_pool(spec, x, y)
+    }
+
+    fn avg_pool_backward(&self, spec: &Pool, dy: View, dx: View) -> Result<()> {
+        self.0.avg_pool_backward(spec, dy, dx)
+    }
+
+    fn softmax(&self, log: bool, dims: [usize; 3], x: View, y: View) -> Result<()> {
+        self.0.softmax(log, dims, x, y)
+    }
+
+    fn softmax_backward(&self, log: bool, dims: [usize; 3], dy: View, y: View, dx: View) -> Result<()> {
+        self.0.softmax_backward(log, dims, dy, y, dx)
+    }
+
+    fn row_norm(
+        &self,
+        spec: &RowNorm,
+        x: View,
+        weight: Option<View>,
+        bias: Option<View>,
+        y: View,
+        mean: View,
+        rstd: View,
+    ) -> Result<()> {
+        self.0.row_norm(spec, x, weight, bias, y, mean, rstd)
+    }
+
+    fn row_norm_backward(
+        &self,
+        spec: &RowNorm,
+        dy: View,
+        x: View,
+        weight: Option<View>,
+        mean: View,
+        rstd: View,
+        dx: Option<View>,
+        dweight: Option<View>,
+        dbias: Option<View>,
+    ) -> Result<()> {
+        self.0.row_norm_backward(spec, dy, x, weight, mean, rstd, dx, dweight, dbias)
+    }
+
+    fn batch_norm(
+        &self,
+        spec: &BatchNorm,
+        x: View,
+        weight: Option<View>,
+        bias: Option<View>,
+        y: View,
+        mean: View,
+        rstd: View,
+    ) -> Result<()> {
+        self.0.batch_norm(spec, x, weight, bias, y, mean, rstd)
+    }
+
+    fn batch_norm_backward(
+        &self,
+        spec: &BatchNorm,
+        dy: View,
+        x: View,
+        weight: Option<View>,
+        mean: View,
+        rstd: View,
+        dx: Option<View>,
+        dweight: Option<View>,
+        dbias: Option<View>,
+    ) -> Result<()> {
+        self.0.batch_norm_backward(spec, dy, x, weight, mean, rstd, dx, dweight, dbias)
+    }
+
+    fn cross_entropy(&self, spec: &CrossEntropy, loss: View, row_weight: View, lse: View) -> Result<()> {
+        self.0.cross_entropy(spec, loss, row_weight, lse)
+    }
+
+    fn cross_entropy_backward(&self, spec: &CrossEntropy, lse: View, dloss: View, dlogits: View) -> Result<()> {
+        self.0.cross_entropy_backward(spec, lse, dloss, dlogits)
+    }
+
+    fn attention(&self, spec: &Attention, out: View, lse: View) -> Result<()> {
+        self.0.attention(spec, out, lse)
+    }
+
+    fn attention_backward(
+        &self,
+        spec: &Attention,
+        out: View,
+        lse: View,
+        dout: View,
+        dq: View,
+        dk: View,
+        dv: View,
+    ) -> Result<()> {
+        self.0.attention_backward(spec, out, lse, dout, dq, dk, dv)
+    }
+
+    fn update(&self, updates: &[ParamUpdate], grad_scale: Operand) -> Result<()> {
+        self.0.update(updates, grad_scale)
+    }
+
+    fn foreach_norm(&self, p: f64, xs: &[View], out: View) -> Result<()> {
+        self.0.foreach_norm(p, xs, out)
+    }
+
+    fn foreach_scale(&self, factor: Option<Operand>, xs: &[View], found_inf: Option<View>) -> Result<()> {
+        self.0.foreach_scale(factor, xs, found_inf)
+    }
+}

@@ -1,0 +1,284 @@
+//! Convolutions through cuDNN, where it is installed; `conv` has kernels of our own for where it is not.
+//!
+//! Only algorithms that give the same result every time are taken.
+
+use crate::device::Gpu;
+use crate::driver::{DevicePtr, Handle};
+use crate::library::api;
+use rushlight_core::backend::Conv;
+use rushlight_core::{DType, Error, Result};
+use std::collections::HashMap;
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use std::sync::{Mutex, OnceLock};
+
+api! {
+    /// The library of convolutions.
+    Cudnn(
+        "cuDNN (libcudnn)",
+        &["libcudnn.so.9", "libcudnn.so.8", "libcudnn.so", "cudnn64_9.dll"],
+        "Install cuDNN or the Python package nvidia-cudnn and name its directory in RUSHLIGHT_CUDA_PATH; without it convolutions are slower."
+    ) {
+        fn create = b"cudnnCreate" (*mut Handle);
+        fn set_stream = b"cudnnSetStream" (Handle, Handle);
+        fn tensor_create = b"cudnnCreateTensorDescriptor" (*mut Handle);
+        fn tensor_set = b"cudnnSetTensorNdDescriptor" (Handle, c_int, c_int, *const c_int, *const c_int);
+        fn filter_create = b"cudnnCreateFilterDescriptor" (*mut Handle);
+        fn filter_set = b"cudnnSetFilterNdDescriptor" (Handle, c_int, c_int, c_int, *const c_int);
+        fn conv_create = b"cudnnCreateConvolutionDescriptor" (*mut Handle);
+        fn conv_set = b"cudnnSetConvolutionNdDescriptor" (Handle, c_int, *const c_int, *const c_int, *const c_int, c_int, c_int);
+        fn conv_groups = b"cudnnSetConvolutionGroupCount" (Handle, c_int);
+        fn conv_math = b"cudnnSetConvolutionMathType" (Handle, c_int);
+        fn choose_forward = b"cudnnGetConvolutionForwardAlgorithm_v7" (Handle, Handle, Handle, Handle, Handle, c_int, *mut c_int, *mut Algorithm);
+        fn choose_input = b"cudnnGetConvolutionBackwardDataAlgorithm_v7" (Handle, Handle, Handle, Handle, Handle, c_int, *mut c_int, *mut Algorithm);
+        fn choose_weight = b"cudnnGetConvolutionBackwardFilterAlgorithm_v7" (Handle, Handle, Handle, Handle, Handle, c_int, *mut c_int, *mut Algorithm);
+        fn forward = b"cudnnConvolutionForward" (
+            Handle, *const c_void, Handle, DevicePtr, Handle, DevicePtr, Handle, c_int, DevicePtr, usize, *const c_void, Handle, DevicePtr,
+        );
+        fn input = b"cudnnConvolutionBackwardData" (
+            Handle, *const c_void, Handle, DevicePtr, Handle, DevicePtr, Handle, c_int, DevicePtr, usize, *const c_void, Handle, DevicePtr,
+        );
+        fn weight = b"cudnnConvolutionBackwardFilter" (
+            Handle, *const c_void, Handle, DevicePtr, Handle, DevicePtr, Handle, c_int, DevicePtr, usize, *const c_void, Handle, DevicePtr,
+        );
+    }
+}
+
+/// What the library says of an algorithm (`cudnnConvolutionFwdAlgoPerf_t` and its like).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Algorithm {
+    algorithm: c_int,
+    status: c_int,
+    time: f32,
+    memory: usize,
+    deterministic: c_int,
+    math: c_int,
+    reserved: [c_int; 3],
+}
+
+/// Most algorithms that are asked about.
+const ALGORITHMS: usize = 10;
+/// Most workspace an algorithm may ask for.
+const WORKSPACE: usize = 1 << 30;
+
+/// Which of the three computations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Pass {
+    /// The output.
+    Forward,
+    /// The gradient by the input.
+    Input,
+    /// The gradient by the weight.
+    Weight,
+}
+
+/// A convolution prepared.
+struct Plan {
+    x: Handle,
+    w: Handle,
+    y: Handle,
+    conv: Handle,
+    algorithm: c_int,
+    workspace: usize,
+}
+
+type PlanKey = (Pass, [usize; 22], DType, bool);
+
+struct State {
+    handle: Handle,
+    /// `None` for what the library does not take.
+    plans: HashMap<PlanKey, Option<Plan>>,
+}
+
+/// The library with its plans.
+pub struct Convolutions {
+    api: &'static Cudnn,
+    /// The library's handle may be used by one thread at a time.
+    state: Mutex<State>,
+}
+// SAFETY: handles are used under the lock.
+unsafe impl Send for Convolutions {}
+// SAFETY: as above.
+unsafe impl Sync for Convolutions {}
+
+/// Whether `f32` convolutions may round their inputs to TF32: 0 not asked yet, 1 no, 2 yes.
+static TF32: AtomicU8 = AtomicU8::new(0);
+
+/// Whether `f32` convolutions may round their inputs to TF32, some ten bits, for speed: as in PyTorch, yes, unless
+/// `RUSHLIGHT_CUDA_CONV_TF32=0`.
+pub fn allow_tf32_conv() -> bool {
+    match TF32.load(Relaxed) {
+        0 => {
+            let on = std::env::var_os("RUSHLIGHT_CUDA_CONV_TF32").is_none_or(|v| v != "0");
+            set_allow_tf32_conv(on);
+            on
+        }
+        state => state == 2,
+    }
+}
+
+/// Lets `f32` convolutions round their inputs to TF32, or not.
+pub fn set_allow_tf32_conv(allow: bool) {
+    TF32.store(1 + allow as u8, Relaxed);
+}
+
+fn check(call: &str, code: i32) -> Result<()> {
+    if code == 0 { Ok(()) } else { Err(Error::device(format!("cuDNN: {call} failed with status {code}"))) }
+}
+
+/// The numbers a plan depends on.
+fn numbers(s: &Conv) -> [usize; 22] {
+    let mut out = [0; 22];
+    out[..4].copy_from_slice(&[s.batch, s.in_channels, s.out_channels, s.groups]);
+    for (i, d) in [s.input, s.kernel, s.output, s.stride, s.padding, s.dilation].iter().enumerate() {
+        out[4 + 3 * i..][..3].copy_from_slice(d);
+    }
+    out
+}
+
+impl Convolutions {
+    fn new(stream: Handle) -> Result<Self> {
+        let api = Cudnn::get()?;
+        let mut handle = std::ptr::null_mut();
+        // SAFETY: a handle to write to, and our stream.
+        unsafe {
+            check("cudnnCreate", (api.create)(&mut handle))?;
+            check("cudnnSetStream", (api.set_stream)(handle, stream))?;
+        }
+        Ok(Self { api, state: Mutex::new(State { handle, plans: HashMap::new() }) })
+    }
+
+    /// Descriptor of a contiguous tensor; `None` if the library does not take it.
+    fn tensor(&self, sizes: &[c_int], dtype: c_int) -> Result<Option<Handle>> {
+        let mut strides = vec![1; sizes.len()];
+        for d in (0..sizes.len() - 1).rev() {
+            let Some(step) = c_int::checked_mul(strides[d + 1], sizes[d + 1]) else { return Ok(None) };
+            strides[d] = step;
+        }
+        let mut handle = std::ptr::null_mut();
+        // SAFETY: sizes and strides are as many as is said.
+        unsafe {
+            check("cudnnCreateTensorDescriptor", (self.api.tensor_create)(&mut handle))?;
+            let rc = (self.api.tensor_set)(handle, dtype, sizes.len() as c_int, sizes.as_ptr(), strides.as_ptr());
+            Ok((rc == 0).then_some(handle))
+        }
+    }
+
+    /// Describes a convolution and asks which algorithm to take; `None` if the library has none.
+    fn plan(&self, handle: Handle, pass: Pass, s: &Conv, dtype: DType, tf32: bool) -> Result<Option<Plan>> {
+        let (kind, compute) = match dtype {
+            DType::F64 => (1, 1),
+            DType::F16 => (2, 0),
+            DType::BF16 => (9, 0),
+            _ => (0, 0),
+        };
+        // Tensor cores for half types; for f32 the default lets them be used too, the last forbids it.
+        let math = if dtype.size() == 2 {
+            1
+        } else if tf32 || dtype == DType::F64 {
+            0
+        } else {
+            3
+        };
+        // Depth is left out where there is none.
+        let from = (s.input[0] == 1 && s.kernel[0] == 1 && s.padding[0] == 0) as usize;
+        let fits = numbers(s).iter().all(|&n| c_int::try_from(n).is_ok());
+        if !fits {
+            return Ok(None);
+        }
+        let space = |d: [usize; 3]| d[from..].iter().map(|&n| n as c_int).collect::<Vec<_>>();
+        let sizes =
+            |lead: [usize; 2], d: [usize; 3]| lead.iter().map(|&n| n as c_int).chain(space(d)).collect::<Vec<_>>();
+        let Some(x) = self.tensor(&sizes([s.batch, s.in_channels], s.input), kind)? else { return Ok(None) };
+        let Some(y) = self.tensor(&sizes([s.batch, s.out_channels], s.output), kind)? else { return Ok(None) };
+        let filter = sizes([s.out_channels, s.in_channels / s.groups], s.kernel);
+        let (padding, stride, dilation) = (space(s.padding), space(s.stride), space(s.dilation));
+        let (mut w, mut conv) = (std::ptr::null_mut(), std::ptr::null_mut());
+        let (mut found, mut list) = (0, [Algorithm::default(); ALGORITHMS]);
+        let api = self.api;
+        // SAFETY: arrays are as long as is said; descriptors live as long as the process.
+        unsafe {
+            check("cudnnCreateFilterDescriptor", (api.filter_create)(&mut w))?;
+            check("cudnnCreateConvolutionDescriptor", (api.conv_create)(&mut conv))?;
+            let length = padding.len() as c_int;
+            let described = (api.filter_set)(w, kind, 0, filter.len() as c_int, filter.as_ptr()) == 0
+                && (api.conv_set)(conv, length, padding.as_ptr(), stride.as_ptr(), dilation.as_ptr(), 1, compute) == 0
+                && (api.conv_groups)(conv, s.groups as c_int) == 0
+                && (api.conv_math)(conv, math) == 0;
+            if !described {
+                return Ok(None);
+            }
+            let (n, list) = (ALGORITHMS as c_int, list.as_mut_ptr());
+            let rc = match pass {
+                Pass::Forward => (api.choose_forward)(handle, x, w, conv, y, n, &mut found, list),
+                Pass::Input => (api.choose_input)(handle, w, y, conv, x, n, &mut found, list),
+                Pass::Weight => (api.choose_weight)(handle, x, y, conv, w, n, &mut found, list),
+            };
+            if rc != 0 {
+                return Ok(None);
+            }
+        }
+        let best = list[..found.clamp(0, ALGORITHMS as c_int) as usize]
+            .iter()
+            .find(|a| a.status == 0 && a.deterministic == 1 && a.memory <= WORKSPACE);
+        let Some(best) = best else { return Ok(None) };
+        // The suggestion may be for another kind of arithmetic than asked for: it holds for that one. But not below what is allowed.
+        let allowed = best.math == math || math != 3;
+        // SAFETY: a descriptor of ours.
+        if !allowed || unsafe { (api.conv_math)(conv, best.math) } != 0 {
+            return Ok(None);
+        }
+        Ok(Some(Plan { x, w, y, conv, algorithm: best.algorithm, workspace: best.memory }))
+    }
+}
+
+impl Gpu {
+    /// The library, if it is there and not turned off (`RUSHLIGHT_CUDA_CUDNN=0`).
+    fn convolutions(&self) -> Option<&Convolutions> {
+        static OFF: OnceLock<bool> = OnceLock::new();
+        if *OFF.get_or_init(|| std::env::var_os("RUSHLIGHT_CUDA_CUDNN").is_some_and(|v| v == "0")) {
+            return None;
+        }
+        self.convolutions.get_or_init(|| Convolutions::new(self.stream).ok()).as_ref()
+    }
+
+    /// One of the three computations by the library, given the addresses of input, weight and output (or their gradients); says whether it
+    /// took it.
+    pub fn cudnn(&self, pass: Pass, s: &Conv, dtype: DType, x: u64, w: u64, y: u64) -> Result<bool> {
+        self.enter()?;
+        let Some(library) = self.convolutions().filter(|_| dtype.is_float()) else { return Ok(false) };
+        let tf32 = dtype == DType::F32 && allow_tf32_conv();
+        let mut state = library.state.lock().unwrap_or_else(|e| e.into_inner());
+        let key = (pass, numbers(s), dtype, tf32);
+        if !state.plans.contains_key(&key) {
+            let plan = library.plan(state.handle, pass, s, dtype, tf32)?;
+            state.plans.insert(key, plan);
+        }
+        let Some(Some(plan)) = state.plans.get(&key) else { return Ok(false) };
+        let workspace = if plan.workspace > 0 { Some(self.scratch(plan.workspace)?) } else { None };
+        let room = workspace.as_ref().map_or(0, |w| w.ptr);
+        let (wide, narrow) = ([1.0f64, 0.0], [1.0f32, 0.0]);
+        let factor = |i: usize| -> *const c_void {
+            if dtype == DType::F64 { (&raw const wide[i]).cast() } else { (&raw const narrow[i]).cast() }
+        };
+        let (one, zero, api, handle) = (factor(0), factor(1), library.api, state.handle);
+        // SAFETY: addresses have the descriptors' sizes, by the caller's views; the handle is ours while we hold the lock.
+        let rc = unsafe {
+            let Plan { conv, algorithm, workspace, .. } = *plan;
+            match pass {
+                Pass::Forward => {
+                    (api.forward)(handle, one, plan.x, x, plan.w, w, conv, algorithm, room, workspace, zero, plan.y, y)
+                }
+                Pass::Input => {
+                    (api.input)(handle, one, plan.w, w, plan.y, y, conv, algorithm, room, workspace, zero, plan.x, x)
+                }
+                Pass::Weight => {
+                    (api.weight)(handle, one, plan.x, x, plan.y, y, conv, algorithm, room, workspace, zero, plan.w, w)
+                }
+            }
+        };
+        check("convolution", rc)?;
+        Ok(true)
+    }
+}

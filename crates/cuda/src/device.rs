@@ -1,0 +1,278 @@
+//! One GPU: its context, stream, memory and compiled kernels.
+
+use crate::alloc::{Pool, Source};
+use crate::cudnn::Convolutions;
+use crate::driver::{self, DevicePtr, Driver, Handle, attribute};
+use crate::kernel::Kernels;
+use crate::matmul::Lt;
+use rushlight_core::{DType, Error, Layout, Result, Storage, View};
+use std::cell::Cell;
+use std::ffi::c_int;
+use std::sync::{Mutex, MutexGuard, OnceLock};
+
+/// What a GPU is.
+#[derive(Clone, Debug)]
+pub struct Properties {
+    /// The maker's name for it.
+    pub name: String,
+    /// Bytes of memory.
+    pub memory: usize,
+    /// Multiprocessors.
+    pub multiprocessors: usize,
+    /// Compute capability, such as (9, 0).
+    pub capability: (i32, i32),
+    /// The driver's CUDA version, such as 13000.
+    pub driver: i32,
+}
+
+/// What a kernel leaves when it meets an index out of range; lies in host memory that the device sees.
+#[repr(C)]
+struct Fault {
+    /// 0: none; 1: being written; 2: there.
+    state: u32,
+    size: u32,
+    index: i64,
+}
+
+/// A GPU at work.
+pub struct Gpu {
+    pub index: usize,
+    pub driver: &'static Driver,
+    pub properties: Properties,
+    pub stream: Handle,
+    pub kernels: Kernels,
+    /// Most shared memory a block may ask for.
+    pub shared_memory: usize,
+    context: Handle,
+    pool: Mutex<Pool>,
+    fault: *mut Fault,
+    fault_device: DevicePtr,
+    pub lt: OnceLock<Result<Lt>>,
+    pub convolutions: OnceLock<Option<Convolutions>>,
+}
+
+// SAFETY: handles of the driver may be used from any thread that made the context current; the fault is read with volatile loads.
+unsafe impl Send for Gpu {}
+// SAFETY: as above.
+unsafe impl Sync for Gpu {}
+
+thread_local! {
+    /// The device whose context this thread uses.
+    static CURRENT: Cell<usize> = const { Cell::new(usize::MAX) };
+}
+
+/// How many GPUs there are.
+pub fn count() -> Result<usize> {
+    let driver = started()?;
+    let mut count: c_int = 0;
+    // SAFETY: an integer to write to.
+    driver.check("cuDeviceGetCount", unsafe { (driver.device_count)(&mut count) })?;
+    Ok(count as usize)
+}
+
+/// The driver, initialised.
+fn started() -> Result<&'static Driver> {
+    static INIT: OnceLock<Result<()>> = OnceLock::new();
+    let driver = Driver::get()?;
+    // SAFETY: no precondition.
+    INIT.get_or_init(|| driver.check("cuInit", unsafe { (driver.init)(0) })).clone()?;
+    Ok(driver)
+}
+
+/// What a GPU is, without starting work on it.
+pub fn properties(index: usize) -> Result<Properties> {
+    let driver = started()?;
+    let count = count()?;
+    if index >= count {
+        return Err(Error::device(format!("cuda:{index} is not there: this machine has {count} CUDA device(s)")));
+    }
+    let (mut device, mut memory, mut version) = (0, 0usize, 0);
+    let mut name = [0 as std::ffi::c_char; 128];
+    // SAFETY: each call writes to what is passed, and the name's length is passed with it.
+    let get = |which: i32, device: c_int| unsafe {
+        let mut value = 0;
+        driver.check("cuDeviceGetAttribute", (driver.device_attribute)(&mut value, which, device)).map(|()| value)
+    };
+    // SAFETY: as above.
+    unsafe {
+        driver.check("cuDeviceGet", (driver.device_get)(&mut device, index as c_int))?;
+        driver.check("cuDeviceGetName", (driver.device_name)(name.as_mut_ptr(), 128, device))?;
+        driver.check("cuDeviceTotalMem", (driver.device_memory)(&mut memory, device))?;
+        driver.check("cuDriverGetVersion", (driver.version)(&mut version))?;
+    }
+    let name: Vec<u8> = name.iter().take_while(|&&c| c != 0).map(|&c| c as u8).collect();
+    Ok(Properties {
+        name: String::from_utf8_lossy(&name).into_owned(),
+        memory,
+        multiprocessors: get(attribute::MULTIPROCESSORS, device)? as usize,
+        capability: (get(attribute::CAPABILITY_MAJOR, device)?, get(attribute::CAPABILITY_MINOR, device)?),
+        driver: version,
+    })
+}
+
+impl Gpu {
+    /// Starts work on a GPU.
+    pub fn open(index: usize) -> Result<Gpu> {
+        let properties = properties(index)?;
+        let driver = started()?;
+        let (major, minor) = properties.capability;
+        if major < 7 {
+            return Err(Error::device(format!(
+                "cuda:{index} ({}) has compute capability {major}.{minor}; 7.0 or newer is needed",
+                properties.name
+            )));
+        }
+        let (mut device, mut context, mut stream, mut shared) = (0, std::ptr::null_mut(), std::ptr::null_mut(), 0);
+        let (mut host, mut fault_device) = (std::ptr::null_mut(), 0);
+        // SAFETY: every call writes to what is passed. The primary context is kept for the life of the process.
+        unsafe {
+            driver.check("cuDeviceGet", (driver.device_get)(&mut device, index as c_int))?;
+            driver.check("cuDevicePrimaryCtxRetain", (driver.context_retain)(&mut context, device))?;
+            driver.check("cuCtxSetCurrent", (driver.context_set)(context))?;
+            CURRENT.set(index);
+            driver.check("cuStreamCreate", (driver.stream_create)(&mut stream, driver::STREAM_NON_BLOCKING))?;
+            driver.check(
+                "cuDeviceGetAttribute",
+                (driver.device_attribute)(&mut shared, attribute::MAX_SHARED_MEMORY, device),
+            )?;
+            driver.check("cuMemHostAlloc", (driver.host_alloc)(&mut host, 64, driver::HOST_MAPPED))?;
+            host.cast::<u8>().write_bytes(0, 64);
+            driver.check("cuMemHostGetDevicePointer", (driver.host_device_ptr)(&mut fault_device, host, 0))?;
+        }
+        Ok(Gpu {
+            index,
+            driver,
+            kernels: Kernels::new(&format!("sm_{major}{minor}"))?,
+            properties,
+            stream,
+            shared_memory: shared as usize,
+            context,
+            pool: Mutex::default(),
+            fault: host.cast(),
+            fault_device,
+            lt: OnceLock::new(),
+            convolutions: OnceLock::new(),
+        })
+    }
+
+    /// Makes this thread's calls go to this device.
+    #[inline]
+    pub fn enter(&self) -> Result<()> {
+        if CURRENT.get() == self.index {
+            return Ok(());
+        }
+        // SAFETY: the context lives as long as the process.
+        self.driver.check("cuCtxSetCurrent", unsafe { (self.driver.context_set)(self.context) })?;
+        CURRENT.set(self.index);
+        Ok(())
+    }
+
+    pub fn pool(&self) -> MutexGuard<'_, Pool> {
+        self.pool.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Memory for `bytes` (not zero).
+    pub fn take_memory(&self, bytes: usize) -> Result<DevicePtr> {
+        self.enter()?;
+        self.pool().alloc(self, bytes)
+    }
+
+    /// Memory that a call needs for itself. Work issued before it is dropped may still use it: what comes after runs after.
+    pub fn scratch(&self, bytes: usize) -> Result<Scratch<'_>> {
+        Ok(Scratch { gpu: self, ptr: self.take_memory(bytes.max(1))? })
+    }
+
+    /// Waits for all work issued so far, and reports an index out of range that it met.
+    pub fn synchronize(&self) -> Result<()> {
+        self.enter()?;
+        // SAFETY: our stream.
+        self.driver.check("cuStreamSynchronize", unsafe { (self.driver.stream_synchronize)(self.stream) })?;
+        self.report_fault()
+    }
+
+    /// Where kernels leave an index out of range.
+    #[inline]
+    pub fn fault(&self) -> DevicePtr {
+        self.fault_device
+    }
+
+    fn report_fault(&self) -> Result<()> {
+        // SAFETY: our own mapped memory; no kernel is writing, as the stream is idle or another thread's report is as good as ours.
+        let fault = unsafe { self.fault.read_volatile() };
+        if fault.state == 0 {
+            return Ok(());
+        }
+        // SAFETY: as above.
+        unsafe { (&raw mut (*self.fault).state).write_volatile(0) };
+        Err(Error::index(format!(
+            "index {} is out of bounds for a dimension with size {} (found on cuda:{} in an earlier call; \
+             set RUSHLIGHT_CUDA_SYNC=1 to have the call itself report it)",
+            fault.index, fault.size, self.index
+        )))
+    }
+}
+
+impl Source for Gpu {
+    fn take(&self, bytes: usize) -> Result<Option<u64>> {
+        let mut ptr = 0;
+        // SAFETY: an address to write to.
+        match unsafe { (self.driver.alloc)(&mut ptr, bytes) } {
+            0 => Ok(Some(ptr)),
+            driver::OUT_OF_MEMORY => Ok(None),
+            code => self.driver.check("cuMemAlloc", code).map(|()| None),
+        }
+    }
+
+    fn give(&self, ptr: u64) {
+        // SAFETY: from `take`; the driver waits for work that uses it. An error would be an earlier one's, reported elsewhere.
+        unsafe { (self.driver.free)(ptr) };
+    }
+
+    fn available(&self) -> (usize, usize) {
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: two sizes to write to.
+        unsafe { (self.driver.memory_info)(&mut free, &mut total) };
+        (free, total)
+    }
+}
+
+/// A contiguous tensor that a call needs for itself.
+pub struct Temporary {
+    storage: Storage,
+    layout: Layout,
+    dtype: DType,
+}
+
+impl Temporary {
+    pub fn view(&self) -> View<'_> {
+        View { storage: &self.storage, layout: &self.layout, dtype: self.dtype }
+    }
+}
+
+impl Gpu {
+    /// A contiguous tensor with whatever values the memory holds.
+    pub fn temporary(&self, shape: &[usize], dtype: DType) -> Result<Temporary> {
+        let layout = Layout::contiguous(shape)?;
+        let storage = crate::backend(self.index)?.alloc(layout.numel() * dtype.size())?;
+        Ok(Temporary { storage, layout, dtype })
+    }
+
+    /// The same elements in row-major order.
+    pub fn packed(&self, x: View) -> Result<Temporary> {
+        let out = self.temporary(x.shape(), x.dtype)?;
+        self.copy(x, out.view())?;
+        Ok(out)
+    }
+}
+
+/// Memory of a call, back in the pool when dropped.
+pub struct Scratch<'a> {
+    gpu: &'a Gpu,
+    pub ptr: DevicePtr,
+}
+
+impl Drop for Scratch<'_> {
+    fn drop(&mut self) {
+        self.gpu.pool().free(self.ptr);
+    }
+}

@@ -1,0 +1,76 @@
+//! The driver's functions that the engine calls, and their errors.
+
+use crate::library::api;
+use rushlight_core::{Error, Result};
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+
+/// An address on a device.
+pub type DevicePtr = u64;
+/// A context, a stream, an event, a module, a function, a graph: all are opaque addresses.
+pub type Handle = *mut c_void;
+
+api! {
+    /// `libcuda`, which comes with the display driver.
+    Driver("The NVIDIA driver (libcuda)", &["libcuda.so.1", "libcuda.so", "nvcuda.dll"], "Install an NVIDIA driver, or use Device::Cpu.") {
+        fn init = b"cuInit" (c_uint);
+        fn version = b"cuDriverGetVersion" (*mut c_int);
+        fn error_string = b"cuGetErrorString" (c_int, *mut *const c_char);
+        fn device_count = b"cuDeviceGetCount" (*mut c_int);
+        fn device_get = b"cuDeviceGet" (*mut c_int, c_int);
+        fn device_name = b"cuDeviceGetName" (*mut c_char, c_int, c_int);
+        fn device_attribute = b"cuDeviceGetAttribute" (*mut c_int, c_int, c_int);
+        fn device_memory = b"cuDeviceTotalMem_v2" (*mut usize, c_int);
+        fn context_retain = b"cuDevicePrimaryCtxRetain" (*mut Handle, c_int);
+        fn context_set = b"cuCtxSetCurrent" (Handle);
+        fn memory_info = b"cuMemGetInfo_v2" (*mut usize, *mut usize);
+        fn alloc = b"cuMemAlloc_v2" (*mut DevicePtr, usize);
+        fn free = b"cuMemFree_v2" (DevicePtr);
+        fn host_alloc = b"cuMemHostAlloc" (*mut *mut c_void, usize, c_uint);
+        fn host_device_ptr = b"cuMemHostGetDevicePointer_v2" (*mut DevicePtr, *mut c_void, c_uint);
+        fn copy_to_device = b"cuMemcpyHtoDAsync_v2" (DevicePtr, *const c_void, usize, Handle);
+        fn copy_to_host = b"cuMemcpyDtoHAsync_v2" (*mut c_void, DevicePtr, usize, Handle);
+        fn copy_on_device = b"cuMemcpyDtoDAsync_v2" (DevicePtr, DevicePtr, usize, Handle);
+        fn stream_create = b"cuStreamCreate" (*mut Handle, c_uint);
+        fn stream_synchronize = b"cuStreamSynchronize" (Handle);
+        fn module_load = b"cuModuleLoadData" (*mut Handle, *const c_void);
+        fn module_function = b"cuModuleGetFunction" (*mut Handle, Handle, *const c_char);
+        fn function_attribute = b"cuFuncSetAttribute" (Handle, c_int, c_int);
+        fn launch = b"cuLaunchKernel" (Handle, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, Handle, *mut *mut c_void, *mut *mut c_void);
+    }
+}
+
+/// The driver's code for an allocation that does not fit.
+pub const OUT_OF_MEMORY: i32 = 2;
+/// `CU_DEVICE_ATTRIBUTE_…`.
+pub mod attribute {
+    pub const MAX_SHARED_MEMORY: i32 = 97;
+    pub const MULTIPROCESSORS: i32 = 16;
+    pub const CAPABILITY_MAJOR: i32 = 75;
+    pub const CAPABILITY_MINOR: i32 = 76;
+}
+/// `CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES`.
+pub const FUNCTION_SHARED_MEMORY: i32 = 8;
+/// `CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP`.
+pub const HOST_MAPPED: u32 = 1 | 2;
+/// `CU_STREAM_NON_BLOCKING`.
+pub const STREAM_NON_BLOCKING: u32 = 1;
+
+impl Driver {
+    /// An error that names the call, unless the code says success.
+    #[inline]
+    pub fn check(&self, call: &str, code: i32) -> Result<()> {
+        if code == 0 { Ok(()) } else { Err(self.error(call, code)) }
+    }
+
+    #[cold]
+    fn error(&self, call: &str, code: i32) -> Error {
+        let mut text = std::ptr::null();
+        // SAFETY: the driver writes the address of a constant string, or null.
+        let known = unsafe { (self.error_string)(code, &mut text) } == 0 && !text.is_null();
+        // SAFETY: a constant string of the driver's.
+        let text =
+            if known { unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned() } else { "unknown".into() };
+        let message = format!("CUDA: {call} failed with error {code}: {text}");
+        if code == OUT_OF_MEMORY { Error::out_of_memory(message) } else { Error::device(message) }
+    }
+}

@@ -1,0 +1,244 @@
+//! Lists of tensors: optimizer steps, norms and scaling of all gradients in few launches (`kernels/foreach.cu`).
+
+use crate::device::Gpu;
+use crate::kernel::{Defines, Family, Grid, Key, launch, wide_type};
+use crate::softmax::float;
+use rushlight_core::backend::{ParamUpdate, UpdateRule};
+use rushlight_core::{DType, Error, Operand, Result, View};
+
+const THREADS: usize = 256;
+/// Elements that one block goes through.
+const PIECE: usize = 16_384;
+/// Entries of a table, as many as kernel arguments have room for.
+const UPDATES: usize = 24;
+const TENSORS: usize = 128;
+
+/// The same as `Entry` in `foreach.cu`, for updates.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct UpdateEntry {
+    param: u64,
+    grad: u64,
+    state: [u64; 3],
+    count: usize,
+    first: usize,
+    sign: f64,
+    decay: f64,
+    shrink: f64,
+    factors: [f64; 6],
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct TensorEntry {
+    x: u64,
+    count: usize,
+    first: usize,
+}
+
+/// The same as `Table` in `foreach.cu`.
+#[repr(C)]
+struct Table<E, const N: usize> {
+    entries: u32,
+    pad: u32,
+    list: [E; N],
+}
+
+const _: () = assert!(size_of::<Table<UpdateEntry, UPDATES>>() <= 4000);
+const _: () = assert!(size_of::<Table<TensorEntry, TENSORS>>() <= 4000);
+
+impl<E: Copy + Default, const N: usize> Table<E, N> {
+    fn new(list: &[E]) -> Self {
+        let mut table = Self { entries: list.len() as u32, pad: 0, list: [E::default(); N] };
+        table.list[..list.len()].copy_from_slice(list);
+        table
+    }
+}
+
+/// A rule's number and factors, as `foreach.cu` takes them.
+fn rule(rule: UpdateRule) -> (u16, [f64; 6]) {
+    match rule {
+        UpdateRule::Sgd { decay, gain, step, grad_step } => (0, [decay, gain, step, grad_step, 0.0, 0.0]),
+        UpdateRule::Adam { beta1, beta2, eps, root, step, grad_step } => {
+            (1, [beta1, beta2, eps, root, step, grad_step])
+        }
+        UpdateRule::Adamax { beta1, beta2, eps, step } => (2, [beta1, beta2, eps, step, 0.0, 0.0]),
+        UpdateRule::RmsProp { decay, gain, eps, momentum, step } => (3, [decay, gain, eps, momentum, step, 0.0]),
+        UpdateRule::Adadelta { rho, eps, step } => (4, [rho, eps, step, 0.0, 0.0, 0.0]),
+    }
+}
+
+/// Which states a rule can do with, a bit each.
+fn states_fit(rule: u16, states: u16) -> bool {
+    match rule {
+        0 => states & !1 == 0,
+        1 => states & 3 == 3,
+        2 | 4 => states == 3,
+        _ => states & 1 == 1,
+    }
+}
+
+/// A factor's address and dtype, or its value.
+fn factor(operand: Operand) -> (u64, DType, f64) {
+    match operand {
+        Operand::Tensor(view) => (view.ptr() as u64, view.dtype, 1.0),
+        Operand::Scalar(value) => (0, DType::F32, value.to_f64()),
+    }
+}
+
+impl Gpu {
+    pub fn update(&self, updates: &[ParamUpdate], grad_scale: Operand) -> Result<()> {
+        // Entries of one launch share what is compiled in: the rule, its states, the dtype and how much is loaded at once.
+        let mut groups: Vec<([u16; 4], Vec<UpdateEntry>)> = Vec::new();
+        for update in updates {
+            float("update", update.param.dtype)?;
+            let (number, factors) = rule(update.rule);
+            let states = (0..3).fold(0, |bits, i| bits | (update.state[i].is_some() as u16) << i);
+            let views = [Some(update.param), Some(update.grad), update.state[0], update.state[1], update.state[2]];
+            let alike = |v: &View| {
+                v.dtype == update.param.dtype && v.numel() == update.param.numel() && v.layout.is_contiguous()
+            };
+            if !states_fit(number, states) || !views.iter().flatten().all(alike) {
+                return Err(Error::value(format!(
+                    "update: {:?} of a parameter of shape {:?} needs gradient and states like it",
+                    update.rule,
+                    update.param.shape()
+                )));
+            }
+            if update.param.numel() == 0 {
+                continue;
+            }
+            let aligned = views.iter().flatten().all(|v| (v.ptr() as usize).is_multiple_of(16));
+            let lanes = if aligned { 16 / update.param.dtype.size() } else { 1 };
+            let tags = [number, states, update.param.dtype as u16, lanes as u16];
+            let entry = UpdateEntry {
+                param: update.param.ptr() as u64,
+                grad: update.grad.ptr() as u64,
+                state: update.state.map(|s| s.map_or(0, |v| v.ptr() as u64)),
+                count: update.param.numel(),
+                first: 0,
+                sign: if update.maximize { -1.0 } else { 1.0 },
+                decay: update.weight_decay,
+                shrink: update.shrink,
+                factors,
+            };
+            match groups.iter_mut().find(|g| g.0 == tags) {
+                Some(group) => group.1.push(entry),
+                None => groups.push((tags, vec![entry])),
+            }
+        }
+        let (scale, scale_dtype, number) = factor(grad_scale);
+        for (tags, mut entries) in groups {
+            let [rule, states, dtype, lanes] = tags;
+            let dtype = DType::ALL[dtype as usize];
+            let key = Key::new(Family::Foreach, "update", [rule, states, dtype as u16, lanes, scale_dtype as u16]);
+            let function = self.function(key, || update_defines(rule, states, dtype, lanes, scale_dtype))?;
+            for part in entries.chunks_mut(UPDATES) {
+                let mut blocks = 0;
+                for entry in part.iter_mut() {
+                    entry.first = blocks;
+                    blocks += entry.count.div_ceil(PIECE);
+                }
+                let table = Table::<_, UPDATES>::new(part);
+                launch!(self, function, Grid::line(blocks, THREADS)?; table, scale, number)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub fn foreach_norm(&self, p: f64, xs: &[View], out: View) -> Result<()> {
+        let code: u16 = match p {
+            0.0 => 8,
+            1.0 => 9,
+            2.0 => 10,
+            p if p == f64::INFINITY => 11,
+            p if p == f64::NEG_INFINITY => 12,
+            _ => 13,
+        };
+        let mut packed = Vec::new();
+        for x in xs.iter().filter(|x| !x.layout.is_contiguous()) {
+            packed.push(self.packed(*x)?);
+        }
+        let mut own = packed.iter();
+        let mut all: Vec<View> = Vec::with_capacity(xs.len());
+        for x in xs {
+            float("foreach_norm", x.dtype)?;
+            all.extend(if x.layout.is_contiguous() { Some(*x) } else { own.next().map(|t| t.view()) });
+        }
+        let pieces: usize = all.iter().map(|x| x.numel().div_ceil(PIECE)).sum();
+        let scratch = self.scratch(pieces.max(1) * 8)?;
+        let mut at = scratch.ptr;
+        self.each_table(&all, |gpu, dtype, table, blocks| {
+            let key = Key::new(Family::Foreach, "foreach_norm", [code, dtype as u16]);
+            let function = gpu.function(key, || norm_defines(code, dtype))?;
+            let partial = at;
+            at += (blocks * 8) as u64;
+            launch!(gpu, function, Grid::line(blocks, THREADS)?; table, p, partial)
+        })?;
+        let key = Key::new(Family::Foreach, "foreach_norm_finish", [code, out.dtype as u16]);
+        let function = self.function(key, || finish_defines(code, out.dtype))?;
+        let (partial, to) = (scratch.ptr, out.ptr() as u64);
+        launch!(self, function, Grid::line(1, THREADS)?; partial, pieces, p, to)
+    }
+
+    pub fn foreach_scale(&self, by: Option<Operand>, xs: &[View], found_inf: Option<View>) -> Result<()> {
+        for x in xs {
+            float("foreach_scale", x.dtype)?;
+            if !x.layout.is_contiguous() {
+                return Err(Error::value("foreach_scale: tensors must be contiguous"));
+            }
+        }
+        let (scale, scale_dtype, number) = by.map_or((0, DType::F32, 1.0), factor);
+        let found = found_inf.map_or(0, |v| v.ptr() as u64);
+        let writes = by.is_some();
+        self.each_table(xs, |gpu, dtype, table, blocks| {
+            let key = Key::new(Family::Foreach, "foreach_scale", [dtype as u16, scale_dtype as u16, writes as u16]);
+            let function = gpu.function(key, || scale_defines(dtype, scale_dtype, writes))?;
+            launch!(gpu, function, Grid::line(blocks, THREADS)?; table, scale, number, found)
+        })
+    }
+
+    /// Calls `run` with tables of all tensors, those of one dtype together.
+    fn each_table(
+        &self,
+        xs: &[View],
+        mut run: impl FnMut(&Gpu, DType, Table<TensorEntry, TENSORS>, usize) -> Result<()>,
+    ) -> Result<()> {
+        for dtype in DType::ALL.into_iter().filter(|d| d.is_float()) {
+            let mut entries: Vec<TensorEntry> = xs
+                .iter()
+                .filter(|x| x.dtype == dtype && x.numel() > 0)
+                .map(|x| TensorEntry { x: x.ptr() as u64, count: x.numel(), first: 0 })
+                .collect();
+            for part in entries.chunks_mut(TENSORS) {
+                let mut blocks = 0;
+                for entry in part.iter_mut() {
+                    entry.first = blocks;
+                    blocks += entry.count.div_ceil(PIECE);
+                }
+                run(self, dtype, Table::new(part), blocks)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn base(entry: &str, dtype: DType) -> Defines {
+    Defines::default().define(entry, 1).define("WIDE", 1).dtype("T", dtype).define("W", wide_type(dtype))
+}
+
+pub fn update_defines(rule: u16, states: u16, dtype: DType, lanes: u16, scale: DType) -> Defines {
+    base("UPDATE", dtype).define("RULE", rule).define("STATES", states).define("LANES", lanes).dtype("G", scale)
+}
+
+pub fn norm_defines(code: u16, dtype: DType) -> Defines {
+    base("NORM", dtype).define("OP_CODE", code)
+}
+
+pub fn finish_defines(code: u16, out: DType) -> Defines {
+    Defines::default().define("NORM_FINISH", 1).define("WIDE", 1).define("OP_CODE", code).dtype("OUT", out)
+}
+
+pub fn scale_defines(dtype: DType, scale: DType, writes: bool) -> Defines {
+    base("SCALE", dtype).dtype("G", scale).define("WRITES", writes as u8)
+}

@@ -1,0 +1,64 @@
+//! Rushlight's CUDA engine.
+//!
+//! Nothing of CUDA is needed to build it: the driver, the run-time compiler and the libraries are opened when a device is first asked
+//! for ([`backend`]), and where one is missing the error says which, where it was looked for, and what to do.
+//!
+//! | module | what |
+//! |---|---|
+//! | `library`, `driver`, `nvrtc`, `cublaslt`, `cudnn` | NVIDIA's libraries, opened at run time |
+//! | `device` | a GPU: context, stream, faults |
+//! | `alloc` | the caching allocator |
+//! | `kernel`, `cache` | kernels: text, compilation, launch; compiled ones on disk |
+//! | `plan`, `rows` | loops and rows as kernels take them |
+//! | the rest | one module per family of work, with its kernels in `kernels/` |
+//!
+//! All work of a device goes to one stream, in order. Nothing waits for it but reading values; an index out of range is noted by the kernel
+//! that meets it and reported by the next call that waits (`RUSHLIGHT_CUDA_SYNC=1` makes every call wait).
+
+mod alloc;
+mod attention;
+mod attention_products;
+mod backend;
+mod batch_norm;
+mod cache;
+mod conv;
+mod copy;
+mod cross_entropy;
+mod cublaslt;
+mod cudnn;
+mod device;
+mod driver;
+mod flash;
+mod foreach;
+mod index;
+mod kernel;
+mod library;
+mod matmul;
+mod nvrtc;
+mod plan;
+mod pointwise;
+mod pool;
+mod random;
+mod reduce;
+mod row_norm;
+mod rows;
+mod scan;
+mod softmax;
+mod sort;
+#[cfg(test)]
+mod tests;
+
+pub use backend::backend;
+pub use cudnn::{allow_tf32_conv, set_allow_tf32_conv};
+pub use device::{Properties, count as device_count, properties};
+pub use matmul::{allow_tf32, set_allow_tf32};
+
+/// Each of NVIDIA's libraries that the engine uses: its name, and where it was found or why it was not.
+pub fn libraries() -> Vec<(&'static str, rushlight_core::Result<&'static str>)> {
+    vec![
+        ("driver", driver::Driver::get().map(|l| l.path.as_str())),
+        ("NVRTC", nvrtc::Nvrtc::get().map(|l| l.path.as_str())),
+        ("cuBLASLt", cublaslt::CublasLt::get().map(|l| l.path.as_str())),
+        ("cuDNN", cudnn::Cudnn::get().map(|l| l.path.as_str())),
+    ]
+}

@@ -1,0 +1,442 @@
+//! Matrix products: through cuBLASLt for floats, by our own kernel for integers and what the library does not take.
+
+use crate::cublaslt::{CublasLt, Heuristic, compute, data, desc, epilogue, layout, preference};
+use crate::device::Gpu;
+use crate::driver::Handle;
+use crate::kernel::{Defines, Family, Grid, Key, launch, wide_type};
+use crate::plan::Nest;
+use rushlight_core::backend::{Activation, MatMul};
+use rushlight_core::{DType, Error, Result, View};
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+
+/// Most workspace an algorithm may ask for.
+const WORKSPACE: usize = 32 << 20;
+/// Whether `f32` products may round their inputs to TF32: 0 not asked yet, 1 no, 2 yes.
+static TF32: AtomicU8 = AtomicU8::new(0);
+
+/// Whether `f32` matrix products may round their inputs to TF32, some ten bits, for speed. Off unless `RUSHLIGHT_CUDA_TF32=1`.
+pub fn allow_tf32() -> bool {
+    match TF32.load(Relaxed) {
+        0 => {
+            let on = std::env::var_os("RUSHLIGHT_CUDA_TF32").is_some_and(|v| v == "1");
+            set_allow_tf32(on);
+            on
+        }
+        state => state == 2,
+    }
+}
+
+/// Lets `f32` matrix products round their inputs to TF32, or not.
+pub fn set_allow_tf32(allow: bool) {
+    TF32.store(1 + allow as u8, Relaxed);
+}
+
+/// A batched product of matrices at addresses on the device; strides are batch, row, column, in elements.
+#[derive(Clone, Copy, Debug)]
+pub struct Gemm {
+    pub dtype: DType,
+    pub batch: usize,
+    pub m: usize,
+    pub n: usize,
+    pub k: usize,
+    pub a: u64,
+    pub a_strides: [usize; 3],
+    pub b: u64,
+    pub b_strides: [usize; 3],
+    pub out: u64,
+    pub out_strides: [usize; 3],
+    pub alpha: f64,
+    pub beta: f64,
+    /// One per column, this many elements apart.
+    pub bias: Option<(u64, usize)>,
+    pub activation: Activation,
+}
+
+/// A matrix as the library sees it: column-major, perhaps transposed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Matrix {
+    rows: u64,
+    columns: u64,
+    step: i64,
+    batch_stride: i64,
+    transposed: bool,
+}
+
+/// What a plan depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct PlanKey {
+    dtype: DType,
+    tf32: bool,
+    batch: u64,
+    a: Matrix,
+    b: Matrix,
+    out: Matrix,
+    epilogue: i32,
+    alignment: [u32; 3],
+    accumulates: bool,
+}
+
+/// A product prepared: what the library was told, and what it suggested.
+struct Plan {
+    desc: Handle,
+    a: Handle,
+    b: Handle,
+    out: Handle,
+    algorithm: [u64; 8],
+    workspace: usize,
+}
+
+/// The library with its plans.
+pub struct Lt {
+    api: &'static CublasLt,
+    handle: Handle,
+    /// `None` for products that the library does not take.
+    plans: Mutex<HashMap<PlanKey, Option<Plan>>>,
+}
+// SAFETY: handles of the library may be used from any thread; plans are changed under a lock.
+unsafe impl Send for Lt {}
+// SAFETY: as above.
+unsafe impl Sync for Lt {}
+
+fn check(call: &str, code: i32) -> Result<()> {
+    if code == 0 { Ok(()) } else { Err(Error::device(format!("cuBLASLt: {call} failed with status {code}"))) }
+}
+
+/// `op(M)` with `rows` rows, whose element `(r, c)` lies at `r * row_stride + c * column_stride`; `None` if neither stride is one.
+fn matrix(rows: usize, columns: usize, batch_stride: usize, row_stride: usize, column_stride: usize) -> Option<Matrix> {
+    let batch_stride = batch_stride as i64;
+    let step = |stride: usize, least: usize, count: usize| {
+        // With one line there is no step between lines.
+        if count == 1 { Some(least.max(1) as i64) } else { (stride >= least.max(1)).then_some(stride as i64) }
+    };
+    if (row_stride == 1 || rows == 1)
+        && let Some(step) = step(column_stride, rows, columns)
+    {
+        return Some(Matrix { rows: rows as u64, columns: columns as u64, step, batch_stride, transposed: false });
+    }
+    if column_stride == 1 || columns == 1 {
+        let step = step(row_stride, columns, rows)?;
+        return Some(Matrix { rows: columns as u64, columns: rows as u64, step, batch_stride, transposed: true });
+    }
+    None
+}
+
+/// How well an address is aligned, up to what the library asks about.
+fn alignment(ptr: u64) -> u32 {
+    1 << ptr.trailing_zeros().min(8)
+}
+
+impl Lt {
+    fn new() -> Result<Self> {
+        let api = CublasLt::get()?;
+        let mut handle = std::ptr::null_mut();
+        // SAFETY: a handle to write to.
+        check("cublasLtCreate", unsafe { (api.create)(&mut handle) })?;
+        Ok(Self { api, handle, plans: Mutex::default() })
+    }
+
+    fn layout(&self, m: Matrix, dtype: i32, batch: u64) -> Result<Handle> {
+        let mut handle = std::ptr::null_mut();
+        let count = batch as i32;
+        // SAFETY: attributes are passed with their sizes.
+        unsafe {
+            check(
+                "cublasLtMatrixLayoutCreate",
+                (self.api.layout_create)(&mut handle, dtype, m.rows, m.columns, m.step),
+            )?;
+            let set = |which: i32, value: *const c_void, size: usize| {
+                check("cublasLtMatrixLayoutSetAttribute", (self.api.layout_set)(handle, which, value, size))
+            };
+            set(layout::BATCH_COUNT, (&raw const count).cast(), 4)?;
+            set(layout::BATCH_STRIDE, (&raw const m.batch_stride).cast(), 8)?;
+        }
+        Ok(handle)
+    }
+
+    /// Asks the library how to compute a product; `None` if it does not.
+    fn plan(&self, key: &PlanKey) -> Result<Option<Plan>> {
+        let (kind, how, scale) = match key.dtype {
+            DType::F64 => (data::F64, compute::F64, data::F64),
+            DType::F16 => (data::F16, compute::F32, data::F32),
+            DType::BF16 => (data::BF16, compute::F32, data::F32),
+            _ => (data::F32, if key.tf32 { compute::TF32 } else { compute::F32 }, data::F32),
+        };
+        let (mut desc, mut preference) = (std::ptr::null_mut(), std::ptr::null_mut());
+        // SAFETY: attributes are passed with their sizes; handles live until destroyed below, or as long as the plan.
+        unsafe {
+            check("cublasLtMatmulDescCreate", (self.api.desc_create)(&mut desc, how, scale))?;
+            let set = |which: i32, value: i32| {
+                let rc = (self.api.desc_set)(desc, which, (&raw const value).cast(), 4);
+                check("cublasLtMatmulDescSetAttribute", rc)
+            };
+            set(desc::TRANSPOSE_A, key.a.transposed as i32)?;
+            set(desc::TRANSPOSE_B, key.b.transposed as i32)?;
+            set(desc::EPILOGUE, key.epilogue)?;
+            let (a, b) = (self.layout(key.a, kind, key.batch)?, self.layout(key.b, kind, key.batch)?);
+            let out = self.layout(key.out, kind, key.batch)?;
+            check("cublasLtMatmulPreferenceCreate", (self.api.preference_create)(&mut preference))?;
+            let workspace = WORKSPACE;
+            check(
+                "cublasLtMatmulPreferenceSetAttribute",
+                (self.api.preference_set)(preference, preference::WORKSPACE, (&raw const workspace).cast(), 8),
+            )?;
+            let [aligned_a, aligned_b, aligned_out] = key.alignment;
+            for (i, bytes) in [aligned_a, aligned_b, aligned_out, aligned_out].iter().enumerate() {
+                let which = preference::ALIGNMENT_A + i as i32;
+                check(
+                    "cublasLtMatmulPreferenceSetAttribute",
+                    (self.api.preference_set)(preference, which, (&raw const *bytes).cast(), 4),
+                )?;
+            }
+            let (mut best, mut found) = (Heuristic::default(), 0);
+            let rc = (self.api.heuristic)(self.handle, desc, a, b, out, out, preference, 1, &mut best, &mut found);
+            (self.api.preference_destroy)(preference);
+            if rc != 0 || found == 0 {
+                (self.api.desc_destroy)(desc);
+                for handle in [a, b, out] {
+                    (self.api.layout_destroy)(handle);
+                }
+                return Ok(None);
+            }
+            Ok(Some(Plan { desc, a, b, out, algorithm: best.algorithm, workspace: best.workspace }))
+        }
+    }
+}
+
+/// What is left to do after the library's part.
+struct Rest {
+    bias: bool,
+    activation: bool,
+}
+
+impl Gpu {
+    fn lt(&self) -> Result<&Lt> {
+        self.lt.get_or_init(Lt::new).as_ref().map_err(Clone::clone)
+    }
+
+    pub fn matmul(&self, spec: &MatMul) -> Result<()> {
+        let (&[batch, m, k], &[_, _, n]) = (spec.a.shape(), spec.b.shape()) else {
+            return Err(Error::shape(format!("matmul: expected batched matrices, got {:?}", spec.a.shape())));
+        };
+        let strides = |v: View| [v.strides()[0], v.strides()[1], v.strides()[2]];
+        // The library wants one stride to be one: what lies otherwise is packed first.
+        let lies_well = |v: View| {
+            let (shape, [batch, row, column]) = (v.shape(), strides(v));
+            !v.dtype.is_float() || v.numel() == 0 || matrix(shape[1], shape[2], batch, row, column).is_some()
+        };
+        let packed_a = if lies_well(spec.a) { None } else { Some(self.packed(spec.a)?) };
+        let packed_b = if lies_well(spec.b) { None } else { Some(self.packed(spec.b)?) };
+        let spec = MatMul {
+            a: packed_a.as_ref().map_or(spec.a, |t| t.view()),
+            b: packed_b.as_ref().map_or(spec.b, |t| t.view()),
+            ..*spec
+        };
+        self.gemm(Gemm {
+            dtype: spec.out.dtype,
+            batch,
+            m,
+            n,
+            k,
+            a: spec.a.ptr() as u64,
+            a_strides: strides(spec.a),
+            b: spec.b.ptr() as u64,
+            b_strides: strides(spec.b),
+            out: spec.out.ptr() as u64,
+            out_strides: strides(spec.out),
+            alpha: spec.alpha,
+            beta: spec.beta,
+            bias: spec.bias.map(|b| (b.ptr() as u64, b.strides()[0])),
+            activation: spec.activation,
+        })
+    }
+
+    /// Computes a product of matrices on this device.
+    pub fn gemm(&self, mut g: Gemm) -> Result<()> {
+        if g.dtype == DType::Bool {
+            return Err(Error::dtype("matmul: not implemented for bool"));
+        }
+        if g.batch == 0 || g.m == 0 || g.n == 0 {
+            return Ok(());
+        }
+        // One matrix for the whole batch: all its rows are one product.
+        let folds =
+            g.b_strides[0] == 0 && g.a_strides[0] == g.m * g.a_strides[1] && g.out_strides[0] == g.m * g.out_strides[1];
+        if g.batch > 1 && folds {
+            g.m *= g.batch;
+            g.batch = 1;
+        }
+        if g.dtype.is_float() && g.k > 0 && self.gemm_library(&g)? {
+            return Ok(());
+        }
+        self.gemm_own(&g)
+    }
+
+    /// The product by the library; says whether it took it.
+    fn gemm_library(&self, g: &Gemm) -> Result<bool> {
+        let [out_batch, out_row, out_column] = g.out_strides;
+        // The library's matrices are column-major: it computes the transposed product, with the operands swapped. Unless the output itself
+        // lies by columns.
+        let flipped = (out_column == 1 || g.n == 1) && out_row >= g.n;
+        let (a, b, out) = if flipped {
+            (
+                matrix(g.n, g.k, g.b_strides[0], g.b_strides[2], g.b_strides[1]),
+                matrix(g.k, g.m, g.a_strides[0], g.a_strides[2], g.a_strides[1]),
+                matrix(g.n, g.m, out_batch, out_column, out_row),
+            )
+        } else {
+            (
+                matrix(g.m, g.k, g.a_strides[0], g.a_strides[1], g.a_strides[2]),
+                matrix(g.k, g.n, g.b_strides[0], g.b_strides[1], g.b_strides[2]),
+                matrix(g.m, g.n, out_batch, out_row, out_column),
+            )
+        };
+        let (Some(a), Some(b), Some(out)) = (a, b, out) else { return Ok(false) };
+        let fits = |m: &Matrix| m.rows.max(m.columns) <= i32::MAX as u64;
+        if out.transposed || ![a, b, out].iter().all(fits) || g.batch > i32::MAX as usize {
+            return Ok(false);
+        }
+        let (a_ptr, b_ptr) = if flipped { (g.b, g.a) } else { (g.a, g.b) };
+        // The library's bias goes along its rows, which are our columns if operands are swapped.
+        let bias = g.bias.filter(|b| flipped && (b.1 == 1 || g.n == 1)).map(|b| b.0);
+        let fused = match g.activation {
+            Activation::None => Some(epilogue::NONE),
+            Activation::Relu => Some(epilogue::RELU),
+            Activation::GeluTanh => Some(epilogue::GELU),
+            Activation::Gelu => None,
+        };
+        let whole = fused.filter(|_| g.bias.is_none() || bias.is_some()).map(|activation| {
+            let kind = match (activation, bias) {
+                (activation, None) => activation,
+                (epilogue::NONE, Some(_)) => epilogue::BIAS,
+                (activation, Some(_)) => activation | epilogue::BIAS,
+            };
+            (kind, Rest { bias: false, activation: false })
+        });
+        let only_bias = bias.map(|_| (epilogue::BIAS, Rest { bias: false, activation: true }));
+        let plain = Some((epilogue::NONE, Rest { bias: g.bias.is_some(), activation: true }));
+        for (epilogue, rest) in [whole, only_bias, plain].into_iter().flatten() {
+            let key = PlanKey {
+                dtype: g.dtype,
+                tf32: g.dtype == DType::F32 && allow_tf32(),
+                batch: g.batch as u64,
+                a,
+                b,
+                out,
+                epilogue,
+                alignment: [alignment(a_ptr), alignment(b_ptr), alignment(g.out)],
+                accumulates: g.beta != 0.0,
+            };
+            let bias = (epilogue & epilogue::BIAS != 0).then_some(bias).flatten();
+            if self.run_plan(&key, g, a_ptr, b_ptr, bias)? {
+                self.finish(g, rest)?;
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn run_plan(&self, key: &PlanKey, g: &Gemm, a: u64, b: u64, bias: Option<u64>) -> Result<bool> {
+        self.enter()?;
+        let lt = self.lt()?;
+        let mut plans = lt.plans.lock().unwrap_or_else(|e| e.into_inner());
+        if !plans.contains_key(key) {
+            let plan = lt.plan(key)?;
+            plans.insert(*key, plan);
+        }
+        let Some(Some(plan)) = plans.get(key) else { return Ok(false) };
+        let workspace = if plan.workspace > 0 { Some(self.scratch(plan.workspace)?) } else { None };
+        let (wide, narrow) = ([g.alpha, g.beta], [g.alpha as f32, g.beta as f32]);
+        let factor = |i: usize| -> *const c_void {
+            if g.dtype == DType::F64 { (&raw const wide[i]).cast() } else { (&raw const narrow[i]).cast() }
+        };
+        // SAFETY: addresses have the layouts of the plan, by the caller's views; the descriptor is ours while we hold the lock.
+        let rc = unsafe {
+            if let Some(bias) = bias {
+                let rc = (lt.api.desc_set)(plan.desc, desc::BIAS_POINTER, (&raw const bias).cast(), 8);
+                check("cublasLtMatmulDescSetAttribute", rc)?;
+            }
+            (lt.api.matmul)(
+                lt.handle,
+                plan.desc,
+                factor(0),
+                a,
+                plan.a,
+                b,
+                plan.b,
+                factor(1),
+                g.out,
+                plan.out,
+                g.out,
+                plan.out,
+                &plan.algorithm,
+                workspace.as_ref().map_or(0, |w| w.ptr),
+                plan.workspace,
+                self.stream,
+            )
+        };
+        check("cublasLtMatmul", rc)?;
+        Ok(true)
+    }
+
+    /// Adds the bias and applies the activation in a pass of its own.
+    fn finish(&self, g: &Gemm, rest: Rest) -> Result<()> {
+        let activation = if rest.activation { g.activation } else { Activation::None };
+        if !rest.bias && activation == Activation::None {
+            return Ok(());
+        }
+        let key = Key::new(Family::MatMul, "epilogue", [g.dtype as u16, rest.bias as u16, activation as u16]);
+        let function = self.function(key, || epilogue_defines(g.dtype, rest.bias, activation))?;
+        let (bias, step) = g.bias.unwrap_or((0, 0));
+        let nest = Nest::row_major(&[g.batch, g.m, g.n], [&g.out_strides, &[0, 0, step]])?;
+        let count = g.batch * g.m * g.n;
+        let out = g.out;
+        let grid = Grid::line(count.div_ceil(256), 256)?;
+        launch!(self, function, grid; nest, out, bias, count)
+    }
+
+    /// The product by our own kernel: any strides, any numbers.
+    fn gemm_own(&self, g: &Gemm) -> Result<()> {
+        let key = Key::new(Family::MatMul, "product", [g.dtype as u16, g.bias.is_some() as u16, g.activation as u16]);
+        let function = self.function(key, || product_defines(g.dtype, g.bias.is_some(), g.activation))?;
+        let tiles = |n: usize| n.div_ceil(16);
+        let blocks = tiles(g.m).saturating_mul(tiles(g.n));
+        let (bias, bias_step) = g.bias.unwrap_or((0, 0));
+        let strides = [g.a_strides, g.b_strides, g.out_strides].map(|s| s.map(|v| v as u64));
+        let sizes = [g.m as u64, g.n as u64, g.k as u64];
+        let (mut done, most) = (0, 65_535);
+        while done < g.batch {
+            let now = (g.batch - done).min(most);
+            let at = |ptr: u64, stride: usize| ptr + (done * stride * g.dtype.size()) as u64;
+            let (a, b, out) = (at(g.a, g.a_strides[0]), at(g.b, g.b_strides[0]), at(g.out, g.out_strides[0]));
+            let mut grid = Grid::plane(blocks, now, 16)?;
+            grid.threads = [16, 16];
+            let (alpha, beta) = (g.alpha, g.beta);
+            launch!(self, function, grid; a, b, out, bias, strides, sizes, bias_step, alpha, beta)?;
+            done += now;
+        }
+        Ok(())
+    }
+}
+
+pub fn epilogue_defines(dtype: DType, bias: bool, activation: Activation) -> Defines {
+    Defines::default()
+        .define("EPILOGUE", 1)
+        .define("WIDE", 1)
+        .dtype("T", dtype)
+        .define("W", wide_type(dtype))
+        .define("BIAS", bias as u8)
+        .define("ACTIVATION", activation as u8)
+}
+
+pub fn product_defines(dtype: DType, bias: bool, activation: Activation) -> Defines {
+    Defines::default()
+        .define("PRODUCT", 1)
+        .define("WIDE", 1)
+        .dtype("T", dtype)
+        .define("W", wide_type(dtype))
+        .define("BIAS", bias as u8)
+        .define("ACTIVATION", activation as u8)
+}

@@ -1,0 +1,237 @@
+//! Every family's kernels compile, for the architectures named here, with whatever NVRTC is found: no GPU is needed. Run with
+//! `RUSHLIGHT_CUDA_PATH` naming NVRTC's directory (`scripts/test` does).
+
+use crate::kernel::{Defines, Family};
+use crate::nvrtc::Nvrtc;
+use crate::pointwise::{Form, Formula, Lanes};
+use crate::rows::Rows;
+use crate::{
+    attention, batch_norm, conv, cross_entropy, flash, foreach, index, matmul, pool, reduce, row_norm, scan, softmax,
+    sort,
+};
+use rushlight_core::backend::Activation;
+use rushlight_core::rows::Class;
+use rushlight_core::{DType, Pointwise};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// Dtypes that stand for the others: kernels are templates, and what is written for one is written for all.
+const FLOATS: [DType; 2] = [DType::F64, DType::BF16];
+const SOME: [DType; 5] = [DType::F32, DType::F16, DType::I64, DType::I8, DType::Bool];
+
+/// A kernel to be compiled: what it is called, and its text.
+struct Case {
+    name: String,
+    source: String,
+}
+
+fn case(name: String, family: Family, defines: Defines) -> Case {
+    Case { name, source: defines.source(family) }
+}
+
+/// A pointwise form over contiguous inputs.
+fn form(formula: Formula, compute: DType, out: DType, inputs: usize, lanes: u16) -> Form {
+    let input = |i: usize| (i < inputs).then_some((compute, Lanes::Next));
+    Form { formula, compute, out, inputs: std::array::from_fn(input), lanes, one_loop: lanes > 1, wide: false }
+}
+
+/// All given formulas in one kernel: compiling them one by one would take minutes.
+fn together(name: &str, compute: DType, formulas: &[Formula]) -> Case {
+    let (mut rows, mut sum) = (String::new(), String::from("convert<OUT>((C)(0"));
+    for (i, &formula) in formulas.iter().enumerate() {
+        let (row, _, call) = form(formula, compute, compute, 5, 1).expression();
+        rows += &row.replace("row_value", &format!("row_{i}"));
+        // What a parameter is does not matter here.
+        let call = (0..4).fold(call, |call, p| call.replace(&format!("param{p}"), "x[0][u][v]"));
+        sum += &format!(" + plain({})", call.replace("row_value", &format!("row_{i}")));
+    }
+    let base = form(Formula::Copy, compute, compute, 5, 1).defines();
+    let defines = base.redefine("ROW", rows).redefine("RESULT", sum + "))");
+    let real = compute.is_float();
+    let defines = defines.redefine("REAL", real as u8).redefine("INTEGER", !real as u8);
+    Case { name: format!("{name} in {compute}"), source: defines.source(Family::Pointwise) }
+}
+
+fn pointwise() -> Vec<Case> {
+    let of = |classes: &[Class]| -> Vec<Formula> {
+        Pointwise::ALL.iter().filter(|op| classes.contains(&op.class())).map(|&op| Formula::Row(op)).collect()
+    };
+    let derivatives: Vec<Formula> = Pointwise::ALL
+        .iter()
+        .flat_map(|&op| (0..op.grad_text().len()).map(move |wrt| Formula::Derivative(op, wrt as u8)))
+        .collect();
+    let mut cases = vec![
+        together("values", DType::F32, &of(&[Class::Num, Class::Real, Class::Compare, Class::Test])),
+        together("values", DType::F64, &of(&[Class::Num, Class::Real, Class::Compare, Class::Test])),
+        together("values", DType::I64, &of(&[Class::Num, Class::Compare, Class::Bits])),
+        together("values", DType::I32, &of(&[Class::Num, Class::Compare, Class::Bits])),
+        together("derivatives", DType::F32, &derivatives),
+    ];
+    for dtype in [DType::F32, DType::BF16, DType::U8, DType::Bool] {
+        for (formula, inputs) in [(Formula::Copy, 1), (Formula::Select, 3)] {
+            let f = form(formula, dtype, dtype, inputs, (16 / dtype.size()) as u16);
+            cases.push(case(format!("{formula:?} of {dtype}"), Family::Pointwise, f.defines()));
+        }
+        let mut f = form(Formula::Copy, dtype, dtype, 1, 2);
+        f.inputs[0] = Some((DType::BF16, Lanes::Apart));
+        f.wide = true;
+        cases.push(case(format!("bfloat16 to {dtype}"), Family::Pointwise, f.defines()));
+    }
+    let row = form(Formula::Row(Pointwise::Add), DType::U8, DType::U8, 2, 16);
+    cases.push(case("add".into(), Family::Pointwise, row.defines()));
+    cases
+}
+
+fn families() -> Vec<Case> {
+    let mut cases = Vec::new();
+    let mut add = |name: String, family: Family, defines: Defines| cases.push(case(name, family, defines));
+    for dtype in FLOATS {
+        for (columns, what) in [(512, "cached"), (1 << 20, "streamed"), (7, "odd")] {
+            let rows = Rows::new(dtype, columns, &[0]);
+            add(format!("softmax {dtype} {what}"), Family::Softmax, rows.defines().define("LOG", 0));
+            add(format!("row norm {dtype} {what}"), Family::RowNorm, row_norm::defines(rows.defines(), false, dtype));
+            let rows = Rows { steps: 0, ..rows };
+            add(
+                format!("cross-entropy {dtype} {what}"),
+                Family::CrossEntropy,
+                cross_entropy::defines(rows, true, dtype),
+            );
+        }
+        add(format!("softmax columns {dtype}"), Family::Softmax, softmax::column_defines(true, dtype));
+        for part in ["COLUMNS", "COLUMNS_JOIN"] {
+            let defines = row_norm::defines(row_norm::column_defines(part, dtype), true, dtype);
+            add(format!("row norm {part} {dtype}"), Family::RowNorm, defines);
+        }
+        for part in ["STATISTICS", "APPLY", "BACKWARD"] {
+            let defines = batch_norm::defines(part, dtype, DType::F32, dtype == DType::F32);
+            add(format!("batch norm {part} {dtype}"), Family::BatchNorm, defines);
+        }
+        for part in ["UNFOLD", "BIAS", "DIRECT"] {
+            add(format!("conv {part} {dtype}"), Family::Conv, conv::defines(part, dtype));
+        }
+        for adaptive in [false, true] {
+            add(format!("pool {dtype} adaptive {adaptive}"), Family::Pool, pool::defines(dtype, adaptive));
+        }
+        for part in ["FORWARD", "BACKWARD", "PRODUCTS"].into_iter().filter(|p| *p != "PRODUCTS" || dtype.size() >= 4) {
+            let form = attention::Form { dtype, tile: 16, causal: true, mask: 2, dropout: true };
+            add(format!("attention {part} {dtype}"), Family::Attention, form.defines(part));
+        }
+        if dtype.size() == 2 {
+            for d in [64, 128] {
+                let form = attention::Form { dtype, tile: 0, causal: d == 64, mask: (d % 3) as u16, dropout: d == 128 };
+                for backward in [false, true] {
+                    add(format!("flash {backward} {d} {dtype}"), Family::Flash, flash::defines(backward, form, d));
+                }
+            }
+        }
+        for (rule, states) in [(0, 0), (0, 1), (1, 3), (1, 7), (2, 3), (3, 7), (4, 3)] {
+            let defines = foreach::update_defines(rule, states, dtype, (16 / dtype.size()) as u16, DType::F32);
+            add(format!("update {rule} {states} {dtype}"), Family::Foreach, defines);
+        }
+        add(format!("foreach norm {dtype}"), Family::Foreach, foreach::norm_defines(13, dtype));
+        add(format!("foreach norm's end {dtype}"), Family::Foreach, foreach::finish_defines(10, dtype));
+        add(format!("foreach scale {dtype}"), Family::Foreach, foreach::scale_defines(dtype, DType::F32, true));
+        add(format!("epilogue {dtype}"), Family::MatMul, matmul::epilogue_defines(dtype, true, Activation::Gelu));
+        let dropout = Defines::default().define("DROPOUT", 1).define("WIDE", 1).define("WORDS", 1).define("DENSE", 1);
+        let dropout = dropout.dtype("T", dtype).define("WIDE_T", crate::kernel::wide_type(dtype));
+        add(format!("dropout {dtype}"), Family::Random, dropout);
+    }
+    for dtype in SOME {
+        // Every code in one dtype; in the others what could go wrong with them alone.
+        let codes: Vec<u16> = match dtype {
+            DType::F32 => (0..=18).collect(),
+            DType::I64 => vec![2, 6, 17],
+            _ => vec![0, 5],
+        };
+        for code in codes {
+            let across = code % 2 == 0;
+            let lanes = if across { 1 } else { 2 };
+            let form = reduce::Form {
+                code,
+                x: dtype,
+                out: dtype,
+                threads_in: 8,
+                across,
+                lanes,
+                one_loop: false,
+                wide: across,
+            };
+            add(format!("reduce {code} {dtype}"), Family::Reduce, form.defines("FOLD").define("JOIN", 1));
+        }
+        for code in [0, 2, 3] {
+            if dtype.is_float() || code != 2 {
+                let out = if dtype.is_float() { dtype } else { DType::I64 };
+                add(format!("scan {code} {dtype}"), Family::Scan, scan::defines(code, dtype, out, code % 2 == 0, true));
+            }
+        }
+        let all =
+            sort::defines("SORT_RUNS", dtype).define("SORT_MERGE", 1).define("SORT_GATHER", 1).define("SEARCH", 1);
+        add(format!("sort {dtype}"), Family::Sort, all.dtype("OUT", DType::I32));
+        for code in [1, 4] {
+            let defines = index::fold_defines("SEGMENTS", code, dtype).define("SCATTER", 1);
+            add(format!("scatter {code} {dtype}"), Family::Index, defines);
+        }
+        add(format!("nonzero {dtype}"), Family::Index, index::defines("NONZERO").dtype("T", dtype));
+        let activation = if dtype.is_float() { Activation::GeluTanh } else { Activation::Relu };
+        if dtype != DType::Bool {
+            add(format!("product {dtype}"), Family::MatMul, matmul::product_defines(dtype, true, activation));
+        }
+        let number = if dtype.is_float() { "double" } else { "i64" };
+        let arange = Defines::default().define("ARANGE", 1).define("WIDE", 1).define("NUM", number).dtype("OUT", dtype);
+        add(format!("arange {dtype}"), Family::Copy, arange);
+        for kind in 0..4 {
+            let words = if matches!(dtype, DType::F32 | DType::F16 | DType::BF16) && kind != 2 { 1 } else { 2 };
+            let random = Defines::default().define("RANDOM", 1).define("WIDE", 1).define("KIND", kind);
+            add(format!("random {kind} {dtype}"), Family::Random, random.define("WORDS", words).dtype("OUT", dtype));
+        }
+    }
+    for dtype in [DType::U8, DType::I16, DType::I32, DType::I64] {
+        let transpose = Defines::default().define("TRANSPOSE", 1).dtype("T", dtype);
+        add(format!("transpose {dtype}"), Family::Copy, transpose);
+    }
+    for bytes in [1, 2, 4, 8, 16] {
+        add(format!("move {bytes}"), Family::Index, index::move_defines(true, bytes));
+        add(format!("gather {bytes}"), Family::Index, index::gather_defines(bytes));
+    }
+    add("resolve".into(), Family::Index, index::defines("RESOLVE").define("RESOLVE_LINE", 1));
+    cases
+}
+
+fn compile(cases: &[Case], arch: &str) {
+    let nvrtc = match Nvrtc::get() {
+        Ok(nvrtc) => nvrtc,
+        Err(e) => return println!("skipped: {e}"),
+    };
+    println!("{} kernels for {arch} with {} {:?}", cases.len(), nvrtc.path, nvrtc.number().unwrap());
+    let (next, wrong) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(2, |n| n.get()) {
+            scope.spawn(|| {
+                while let Some(case) = cases.get(next.fetch_add(1, Relaxed)) {
+                    if let Err(e) = nvrtc.build(&case.source, &case.name, arch) {
+                        wrong.lock().unwrap().push(e.to_string());
+                    }
+                }
+            });
+        }
+    });
+    let mut wrong = wrong.into_inner().unwrap();
+    wrong.sort();
+    assert!(wrong.is_empty(), "{} of {} kernels:\n{}", wrong.len(), cases.len(), wrong.join("\n"));
+}
+
+#[test]
+fn rows_compile() {
+    compile(&pointwise(), "sm_90");
+}
+
+#[test]
+fn families_compile_for_sm_90() {
+    compile(&families(), "sm_90");
+}
+
+#[test]
+fn families_compile_for_sm_80() {
+    let some: Vec<Case> = families().into_iter().chain(pointwise().into_iter().skip(5)).step_by(3).collect();
+    compile(&some, "sm_80");
+}

@@ -1,0 +1,222 @@
+//! Another device's engine against the CPU's, on problems larger and stranger than the goldens: `RUSHLIGHT_TEST_DEVICE=cuda` runs these
+//! there. On the CPU itself there is nothing to compare, and they say so.
+
+mod support;
+
+use rushlight_core::{DType, Device, ErrorKind, Result, rng};
+use rushlight_tensor::autograd::{Backward, no_grad};
+use rushlight_tensor::{AttentionOptions, Tensor};
+use std::sync::{Mutex, MutexGuard};
+
+/// Tests take turns: the seed is the process's, and a device tells whoever waits for it of an index out of range.
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+/// The device under test, if it is not the CPU and is there.
+fn device() -> Option<Device> {
+    if support::data::device().is_cpu() {
+        println!("skipped: RUSHLIGHT_TEST_DEVICE names no other device than the CPU");
+        return None;
+    }
+    (!support::data::skipped()).then(support::data::device)
+}
+
+/// Distance of two tensors over the size of the second, all in `f64`.
+fn distance(got: &Tensor, want: &Tensor) -> Result<f64> {
+    let (got, want) = (got.detach().to_vec::<f64>()?, want.detach().to_vec::<f64>()?);
+    assert_eq!(got.len(), want.len());
+    let norm = |v: &mut dyn Iterator<Item = f64>| v.map(|x| x * x).sum::<f64>().sqrt();
+    let off = norm(&mut got.iter().zip(&want).map(|(a, b)| a - b));
+    Ok(off / norm(&mut want.iter().copied()).max(1e-30))
+}
+
+fn randn(shape: &[usize]) -> Result<Tensor> {
+    Tensor::randn(shape, DType::F32)
+}
+
+/// One attention problem.
+#[derive(Clone, Copy, Debug)]
+struct Problem {
+    /// Batch, heads, key and value heads, queries, keys, head size.
+    sizes: [usize; 6],
+    dtype: DType,
+    causal: bool,
+    /// 0: none; 1: truth values; 2: added.
+    mask: u8,
+    dropout: f64,
+}
+
+fn attend(p: Problem) -> Result<()> {
+    let Some(device) = device() else { return Ok(()) };
+    let [b, h, kv, l, s, d] = p.sizes;
+    // Heads side by side, as a model's projections leave them.
+    let make = |heads: usize, length: usize| randn(&[b, length, heads, d])?.transpose(1, 2)?.to_dtype(p.dtype);
+    let inputs = [make(h, l)?, make(kv, s)?, make(kv, s)?];
+    let dy = make(h, l)?;
+    let mask = match p.mask {
+        0 => None,
+        1 => Some(Tensor::rand([l, s], DType::F32)?.gt(0.3)?),
+        _ => Some(randn(&[1, h, l, s])?.to_dtype(p.dtype)?),
+    };
+    let run = |device: &Device, dtype: DType| -> Result<Vec<Tensor>> {
+        let place = |t: &Tensor| t.to_dtype(dtype)?.to(device);
+        let leaves: Vec<Tensor> =
+            inputs.iter().map(|t| place(t)?.detach().requires_grad_(true)).collect::<Result<_>>()?;
+        let mask = mask.as_ref().map(|m| if m.dtype() == DType::Bool { m.to(device) } else { place(m) }).transpose()?;
+        rng::manual_seed(5);
+        let options = AttentionOptions::default().is_causal(p.causal).dropout_p(p.dropout).enable_gqa(h != kv);
+        let options = options.attn_mask(mask.as_ref());
+        let y = leaves[0].scaled_dot_product_attention(&leaves[1], &leaves[2], &options)?;
+        y.backward_with(Backward::default().gradient(&place(&dy)?))?;
+        let mut out = vec![y];
+        for leaf in &leaves {
+            out.extend(leaf.grad());
+        }
+        Ok(out)
+    };
+    // Half types against the same in f32, on the CPU.
+    let wide = if p.dtype == DType::F64 { DType::F64 } else { DType::F32 };
+    let (got, want) = (run(&device, p.dtype)?, run(&Device::Cpu, wide)?);
+    let most = match p.dtype {
+        DType::F64 => 1e-12,
+        DType::F32 => 2e-5,
+        DType::F16 => 3e-3,
+        _ => 2e-2,
+    };
+    for (name, (got, want)) in ["out", "dq", "dk", "dv"].iter().zip(got.iter().zip(&want)) {
+        let off = distance(got, want)?;
+        assert!(off <= most, "{p:?}: {name} is off by {off:e}");
+    }
+    Ok(())
+}
+
+#[test]
+fn attention() -> Result<()> {
+    let _turn = turn();
+    let sizes = [
+        [2, 3, 3, 64, 64, 64],
+        [1, 2, 2, 200, 333, 32],
+        [2, 4, 2, 130, 130, 128],
+        [1, 2, 1, 77, 70, 96],
+        [1, 1, 1, 300, 40, 40],
+    ];
+    for (i, sizes) in sizes.into_iter().enumerate() {
+        for dtype in [DType::BF16, DType::F16, DType::F32] {
+            for causal in [false, true] {
+                attend(Problem { sizes, dtype, causal, mask: 0, dropout: 0.0 })?;
+            }
+            attend(Problem { sizes, dtype, causal: false, mask: 1 + i as u8 % 2, dropout: 0.0 })?;
+            attend(Problem { sizes, dtype, causal: true, mask: 0, dropout: 0.25 })?;
+        }
+    }
+    attend(Problem { sizes: [1, 2, 2, 50, 60, 24], dtype: DType::F64, causal: false, mask: 1, dropout: 0.1 })
+}
+
+/// The same numbers from the same seed.
+#[test]
+fn random_numbers() -> Result<()> {
+    let _turn = turn();
+    let Some(device) = device() else { return Ok(()) };
+    let draw = |device: Device| -> Result<Vec<Tensor>> {
+        rng::manual_seed(11);
+        Ok(vec![
+            Tensor::rand([1001], (DType::F32, device))?,
+            Tensor::rand([333], (DType::F64, device))?,
+            Tensor::randint(-5, 1000, [777], (DType::I64, device))?,
+            Tensor::rand([129], (DType::BF16, device))?,
+            Tensor::ones_with([5000], device)?.dropout(0.3, true)?,
+        ])
+    };
+    for (got, want) in draw(device)?.iter().zip(draw(Device::Cpu)?) {
+        assert_eq!(got.to_vec::<f64>()?, want.to_vec::<f64>()?);
+    }
+    rng::manual_seed(3);
+    let got = Tensor::randn([4097], (DType::F32, device))?;
+    rng::manual_seed(3);
+    assert!(distance(&got, &randn(&[4097])?)? < 1e-6);
+    Ok(())
+}
+
+/// Compares a computation on both engines.
+fn agree(name: &str, most: f64, inputs: &[&Tensor], f: impl Fn(&[Tensor]) -> Result<Tensor>) -> Result<()> {
+    let Some(device) = device() else { return Ok(()) };
+    let on = |d: &Device| -> Result<Tensor> { f(&inputs.iter().map(|t| t.to(d)).collect::<Result<Vec<_>>>()?) };
+    let (got, want) = no_grad(|| Ok::<_, rushlight_core::Error>((on(&device)?, on(&Device::Cpu)?)))?;
+    let off = distance(&got, &want)?;
+    assert!(off <= most, "{name} is off by {off:e}");
+    Ok(())
+}
+
+#[test]
+fn reductions_of_every_shape() -> Result<()> {
+    let _turn = turn();
+    for shape in [[3usize, 5, 7], [1, 70_000, 1], [300, 3, 257], [2, 4096, 64], [40, 1, 5000]] {
+        let x = randn(&shape)?;
+        for dims in [&[0isize][..], &[1], &[2], &[0, 1], &[0, 2], &[1, 2], &[0, 1, 2]] {
+            agree("sum", 1e-5, &[&x], |t| t[0].sum_dims(dims, false))?;
+            agree("sum of a transposed tensor", 1e-5, &[&x], |t| t[0].transpose(0, 2)?.sum_dims(dims, true))?;
+            agree("logsumexp", 1e-5, &[&x], |t| t[0].logsumexp(dims, false))?;
+        }
+        agree("argmax", 0.0, &[&x], |t| t[0].argmax_dim(1, false))?;
+        agree("amax", 0.0, &[&x], |t| t[0].amax(&[1], false))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn long_lines() -> Result<()> {
+    let _turn = turn();
+    let x = randn(&[3, 10_001])?;
+    agree("sort", 0.0, &[&x], |t| Ok(t[0].sort(1, true)?.0))?;
+    agree("order", 0.0, &[&x], |t| Ok(t[0].sort(1, false)?.1))?;
+    agree("cumsum", 1e-6, &[&x], |t| t[0].cumsum(1))?;
+    agree("cumsum down", 1e-6, &[&x], |t| t[0].transpose(0, 1)?.cumsum(0))?;
+    let many = Tensor::randint(0, 50, [20_000], DType::I64)?;
+    let values = randn(&[20_000, 8])?;
+    let zeros = Tensor::zeros([50, 8])?;
+    agree("index_add", 1e-5, &[&zeros, &many, &values], |t| t[0].index_add(0, &t[1], &t[2], 1.0))?;
+    let line = values.select(1, 0)?.contiguous()?;
+    agree("scatter_add", 1e-5, &[&Tensor::zeros([50])?, &many, &line], |t| t[0].scatter_add(0, &t[1], &t[2]))?;
+    agree("nonzero", 0.0, &[&many], |t| t[0].remainder(3)?.nonzero())
+}
+
+#[test]
+fn copies_between_layouts() -> Result<()> {
+    let _turn = turn();
+    let x = randn(&[65, 33, 130])?;
+    for order in [[0isize, 2, 1], [2, 1, 0], [1, 0, 2], [2, 0, 1], [1, 2, 0]] {
+        agree("permuted copy", 0.0, &[&x], |t| t[0].permute(&order)?.contiguous())?;
+        agree("permuted sum", 0.0, &[&x], |t| t[0].permute(&order)?.mul(2.0)?.add(1.0))?;
+        let halves = x.to_dtype(DType::BF16)?;
+        agree("permuted halves", 0.0, &[&halves], |t| t[0].permute(&order)?.contiguous())?;
+    }
+    Ok(())
+}
+
+/// An index out of range is told of when something waits for the device, and work goes on afterwards.
+#[test]
+fn indices_out_of_range() -> Result<()> {
+    let _turn = turn();
+    let Some(device) = device() else { return Ok(()) };
+    let x = Tensor::arange(0, 5, 1)?.to(&device)?;
+    let far = Tensor::new([1i64, 7])?.to(&device)?;
+    let error = x.index_select(0, &far).and_then(|y| y.to_vec::<i64>()).expect_err("index 7 of 5");
+    assert_eq!(error.kind(), ErrorKind::Index);
+    assert!(error.to_string().contains("index 7 is out of bounds"), "{error}");
+    assert_eq!(x.to_vec::<i64>()?, [0, 1, 2, 3, 4]);
+    Ok(())
+}
+
+/// Memory that is not there is an error, after which smaller tensors can be had.
+#[test]
+fn out_of_memory() -> Result<()> {
+    let _turn = turn();
+    let Some(device) = device() else { return Ok(()) };
+    let error = Tensor::zeros_with([1 << 20, 1 << 20], device).expect_err("4 TiB");
+    assert_eq!(error.kind(), ErrorKind::OutOfMemory);
+    assert!(error.to_string().contains("were asked for"), "{error}");
+    assert_eq!(Tensor::ones_with([3], device)?.sum()?.item::<f32>()?, 3.0);
+    Ok(())
+}
