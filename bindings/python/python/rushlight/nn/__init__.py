@@ -1,0 +1,3 @@
+"""Neural networks: ``torch.nn``."""
+
+from . import functional  # noqa: F401
