@@ -5,7 +5,8 @@
 //! | `rows` | the op table: PyTorch's signatures and what they do |
 //! | `dispatch`, `signature`, `convert`, `value` | from a row to Python callables, and from their arguments to Rust values |
 //! | `tensor`, `operators`, `index`, `objects` | the class `Tensor` |
-//! | `construct`, `exchange` | tensors from Python data, memory shared with other libraries |
+//! | `construct`, `exchange`, `dlpack` | tensors from Python data, memory shared with other libraries |
+//! | `foreach` | lists of tensors in one call, for optimizers |
 //! | `autograd` | modes, differentiation, hooks, functions written in Python |
 //! | `dtype`, `device`, `generator` | the small classes |
 //! | `functions` | what is not a row |
@@ -15,9 +16,11 @@ mod construct;
 mod convert;
 mod device;
 mod dispatch;
+mod dlpack;
 mod dtype;
 mod error;
 mod exchange;
+mod foreach;
 mod functions;
 mod generator;
 mod index;
@@ -54,6 +57,8 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
     functions::add_to(module)?;
     autograd::add_to(module)?;
     objects::add_to(module)?;
+    foreach::add_to(module)?;
+    dlpack::add_to(module)?;
     let child = |name: &str| -> PyResult<Bound<'_, PyModule>> {
         let child = PyModule::new(py, &format!("rushlight._C.{name}"))?;
         module.add(name, &child)?;
