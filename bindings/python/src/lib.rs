@@ -9,6 +9,8 @@
 //! | `foreach` | lists of tensors in one call, for optimizers |
 //! | `autograd` | modes, differentiation, hooks, functions written in Python |
 //! | `dtype`, `device`, `generator` | the small classes |
+//! | `optim` | optimizer steps |
+//! | `serialize` | files of `torch.save` |
 //! | `functions` | what is not a row |
 
 mod autograd;
@@ -28,7 +30,9 @@ mod objects;
 // What `pymethods` makes of methods that a macro wrote looks hand-written to the lint.
 #[allow(unsafe_op_in_unsafe_fn)]
 mod operators;
+mod optim;
 mod rows;
+mod serialize;
 mod signature;
 mod tensor;
 mod value;
@@ -57,8 +61,10 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
     functions::add_to(module)?;
     autograd::add_to(module)?;
     objects::add_to(module)?;
+    optim::add_to(module)?;
     foreach::add_to(module)?;
     dlpack::add_to(module)?;
+    serialize::add_to(module)?;
     let child = |name: &str| -> PyResult<Bound<'_, PyModule>> {
         let child = PyModule::new(py, &format!("rushlight._C.{name}"))?;
         module.add(name, &child)?;
