@@ -131,6 +131,22 @@ pub fn ints(object: &Bound<'_, PyAny>) -> PyResult<Option<Ints>> {
     Ok(Some(out))
 }
 
+/// The same, where `None` stands for -1.
+fn ints_or_none(object: &Bound<'_, PyAny>) -> PyResult<Option<Ints>> {
+    if !object.is_instance_of::<PyTuple>() && !object.is_instance_of::<PyList>() {
+        return Ok(None);
+    }
+    let mut out = Ints::new();
+    for item in object.try_iter()? {
+        let item = item?;
+        match if item.is_none() { Some(-1) } else { int(&item)? } {
+            Some(i) => out.push(i),
+            None => return Ok(None),
+        }
+    }
+    Ok(Some(out))
+}
+
 fn floats(object: &Bound<'_, PyAny>) -> PyResult<Option<Vec<f64>>> {
     if !object.is_instance_of::<PyTuple>() && !object.is_instance_of::<PyList>() {
         return Ok(None);
@@ -193,6 +209,10 @@ pub fn convert(object: &Bound<'_, PyAny>, param: &Param) -> PyResult<Option<Valu
         Kind::Int => int(object)?.map(|i| Value::Scalar(Scalar::Int(i))),
         Kind::Ints(0) => ints(object)?.map(Value::Ints),
         Kind::Ints(count) => match ints(object)? {
+            Some(list) => Some(Value::Ints(list)),
+            None => int(object)?.map(|i| Value::Ints(Ints::from_elem(i, count))),
+        },
+        Kind::IntsOrNone(count) => match ints_or_none(object)? {
             Some(list) => Some(Value::Ints(list)),
             None => int(object)?.map(|i| Value::Ints(Ints::from_elem(i, count))),
         },

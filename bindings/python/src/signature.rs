@@ -19,6 +19,8 @@ pub enum Kind {
     Int,
     /// A list of integers; a single one counts as many as this says (0: it is no list).
     Ints(usize),
+    /// The same, where `None` may stand for a number; it becomes -1.
+    IntsOrNone(usize),
     /// Integers one by one, or a list of them.
     VarInts,
     Float,
@@ -77,7 +79,10 @@ fn kind(text: &str) -> Option<(Kind, bool)> {
         "Generator" => Kind::Generator,
         "layout" => Kind::Layout,
         "memory_format" => Kind::MemoryFormat,
-        _ => Kind::Ints(text.strip_prefix("int[")?.strip_suffix(']')?.parse().ok()?),
+        _ => match text.strip_prefix("int?[") {
+            Some(count) => Kind::IntsOrNone(count.strip_suffix(']')?.parse().ok()?),
+            None => Kind::Ints(text.strip_prefix("int[")?.strip_suffix(']')?.parse().ok()?),
+        },
     };
     Some((kind, nullable))
 }
@@ -178,7 +183,7 @@ impl Param {
             Kind::Tensors => "tuple of Tensors",
             Kind::Number => "Number",
             Kind::Int => "int",
-            Kind::Ints(_) | Kind::VarInts => "tuple of ints",
+            Kind::Ints(_) | Kind::IntsOrNone(_) | Kind::VarInts => "tuple of ints",
             Kind::Float => "float",
             Kind::Floats => "tuple of floats",
             Kind::Bool => "bool",

@@ -259,7 +259,7 @@ macro_rules! pooling {
                 |input: &Tensor, kernel: &[i64], stride: Option<&[i64]>, padding: &[i64], ceil_mode: bool, include: bool, divisor: Option<i64>|
                 input.$avg(avg_pool(kernel, stride, padding, ceil_mode, include, divisor)?);
             /// Means of as many windows as wanted.
-            $adaptive_avg [Torch Functional] { concat!(stringify!($adaptive_avg), "(Tensor input, int[", $d, "] output_size)") }
+            $adaptive_avg [Torch Functional] { concat!(stringify!($adaptive_avg), "(Tensor input, int?[", $d, "] output_size)") }
                 |input: &Tensor, output: &[i64]| input.$adaptive_avg(output_size(output)?);
         }
     };
@@ -273,13 +273,13 @@ macro_rules! adaptive_max {
     ($table:ident, $d:literal, $adaptive_max:ident $adaptive_max_indices:ident) => {
         rows! { $table:
             /// Largest elements of as many windows as wanted; with `return_indices` where they are, too.
-            $adaptive_max [Functional] { concat!(stringify!($adaptive_max), "(Tensor input, int[", $d, "] output_size, bool return_indices=False)") }
+            $adaptive_max [Functional] { concat!(stringify!($adaptive_max), "(Tensor input, int?[", $d, "] output_size, bool return_indices=False)") }
                 |input: &Tensor, output: &[i64], indices: bool| {
                     let output = output_size(output)?;
                     if indices { input.$adaptive_max_indices(output).map(Out::from) } else { input.$adaptive_max(output).map(Out::from) }
                 };
             /// Largest elements of as many windows as wanted, and where they are.
-            $adaptive_max_indices [Functional] { concat!(stringify!($adaptive_max_indices), "(Tensor input, int[", $d, "] output_size, bool return_indices=False)") }
+            $adaptive_max_indices [Functional] { concat!(stringify!($adaptive_max_indices), "(Tensor input, int?[", $d, "] output_size, bool return_indices=False)") }
                 |input: &Tensor, output: &[i64], _indices: bool| input.$adaptive_max_indices(output_size(output)?);
         }
     };
