@@ -5,6 +5,7 @@ class Size(tuple):
     """The sizes of a tensor's dimensions, a tuple of integers."""
 
     __slots__ = ()
+    __module__ = "rushlight"
 
     def numel(self):
         """The number of elements of a tensor of these sizes."""
