@@ -76,11 +76,8 @@ fn options<A: Fused>(group: &Bound<'_, PyDict>, names: &Names) -> PyResult<A> {
     Ok(options)
 }
 
-/// The numbers kept for a parameter, and the tensors that hold them.
-fn read_scalars<A: Fused>(
-    kept: &Bound<'_, PyDict>,
-    names: &Names,
-) -> PyResult<(Scalars, SmallVec<[Option<Tensor>; 2]>)> {
+/// The numbers kept for a parameter, and the tensors that hold them, made where missing.
+fn read_scalars<A: Fused>(kept: &Bound<'_, PyDict>, names: &Names) -> PyResult<(Scalars, SmallVec<[Tensor; 2]>)> {
     let (mut scalars, mut holders) = (A::START, SmallVec::new());
     for (value, key) in scalars.iter_mut().zip(&names.scalars) {
         let object = kept.get_item(key)?;
@@ -89,24 +86,16 @@ fn read_scalars<A: Fused>(
         {
             *value = number.to_f64();
         }
-        holders.push(object.as_ref().and_then(as_tensor).map(|t| t.get().tensor()));
+        holders.push(match object.as_ref().and_then(as_tensor) {
+            Some(tensor) => tensor.get().tensor(),
+            None => {
+                let holder = Tensor::full_with([], *value, DType::F32).py()?;
+                kept.set_item(key, wrap(kept.py(), holder.clone())?)?;
+                holder
+            }
+        });
     }
     Ok((scalars, holders))
-}
-
-fn write_scalars(
-    kept: &Bound<'_, PyDict>,
-    names: &Names,
-    scalars: Scalars,
-    holders: &[Option<Tensor>],
-) -> PyResult<()> {
-    for ((key, value), holder) in names.scalars.iter().zip(scalars).zip(holders) {
-        match holder {
-            Some(tensor) => no_grad(|| tensor.fill_(value).map(drop)).py()?,
-            None => kept.set_item(key, wrap(kept.py(), Tensor::full_with([], value, DType::F32).py()?)?)?,
-        }
-    }
-    Ok(())
 }
 
 /// The tensors kept for a parameter, made where missing; whether one was.
@@ -184,8 +173,8 @@ fn step<A: Fused>(groups: &Bound<'_, PyList>, state: &Bound<'_, PyDict>, names: 
                     factors
                 }
             };
-            if let Some(kept) = &kept {
-                write_scalars(kept, names, scalars, &holders)?;
+            for (holder, value) in holders.iter().zip(scalars) {
+                no_grad(|| holder.fill_(value).map(drop)).py()?;
             }
             elements += param.numel();
             work.push(Work { param, grad, tensors, factors });
