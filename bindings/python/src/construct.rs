@@ -7,7 +7,7 @@ use crate::error::{IntoPyResult, runtime_error, type_error, value_error};
 use crate::exchange;
 use crate::tensor::as_tensor;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyFloat, PyList, PyString, PyTuple};
 use rushlight_core::{DType, Device, Element, Scalar, with_dtype};
 use rushlight_tensor::{Options, Tensor};
 
@@ -19,6 +19,8 @@ const DEEPEST: usize = 64;
 struct Nested {
     shape: Vec<usize>,
     elements: Vec<Scalar>,
+    /// Whether NumPy's float64 is among them, which keeps its width.
+    wide: bool,
 }
 
 impl Nested {
@@ -40,6 +42,7 @@ impl Nested {
                     self.shape.get(depth).copied().unwrap_or(0)
                 )));
             }
+            self.wide |= matches!(number, Scalar::Float(_)) && object.cast_exact::<PyFloat>().is_err() && object.is_instance_of::<PyFloat>();
             self.elements.push(number);
             return Ok(());
         }
@@ -84,13 +87,14 @@ impl Nested {
         match highest {
             Some(0) => DType::Bool,
             Some(1) => DType::I64,
+            _ if self.wide => DType::F64,
             _ => dtype::default(),
         }
     }
 
     fn build(&self, dtype: DType) -> PyResult<Tensor> {
         if dtype.is_int() && let Some(bad) = self.elements.iter().find(|e| matches!(e, Scalar::Float(f) if !f.is_finite())) {
-            return Err(value_error(format!("cannot convert float {} to integer", bad.to_f64())));
+            return Err(runtime_error(format!("value cannot be converted to type {dtype} without overflow: {}", bad.to_f64())));
         }
         with_dtype!(dtype, T => {
             let elements: Vec<T> = self.elements.iter().map(|e| e.to::<T>()).collect();
@@ -117,7 +121,7 @@ pub fn tensor(data: &Bound<'_, PyAny>, dtype: Option<DType>, device: Option<Devi
             Scalar::Float(_) => exchange::dtype_of(data)?.unwrap_or(DType::F64),
             other => other.dtype(),
         });
-        Nested { shape: Vec::new(), elements: vec![number] }.build(dtype)?
+        Nested { elements: vec![number], ..Default::default() }.build(dtype)?
     } else if let Some(shared) = exchange::from_array_interface(data)? {
         let copy = data.py().detach(|| shared.copy()).py()?;
         match dtype {

@@ -13,6 +13,8 @@ thread_local! {
     static PENDING: RefCell<Option<PyErr>> = const { RefCell::new(None) };
 }
 
+pyo3::create_exception!(rushlight, LinAlgError, PyRuntimeError, "A matrix that an algorithm cannot handle.");
+
 /// The exception PyTorch would raise.
 pub fn to_py(error: Error) -> PyErr {
     if let Some(raised) = PENDING.with_borrow_mut(Option::take) {
@@ -25,6 +27,7 @@ pub fn to_py(error: Error) -> PyErr {
         ErrorKind::OutOfMemory => PyMemoryError::new_err(message),
         ErrorKind::Unsupported => PyNotImplementedError::new_err(message),
         ErrorKind::Io => PyOSError::new_err(message),
+        ErrorKind::Numerical => LinAlgError::new_err(message),
         _ => PyRuntimeError::new_err(message),
     }
 }
@@ -34,6 +37,13 @@ pub fn from_py(error: PyErr) -> Error {
     let message = Python::attach(|py| error.value(py).to_string());
     PENDING.with_borrow_mut(|pending| *pending = Some(error));
     Error::autograd(message)
+}
+
+/// An error that becomes a `ValueError`. The core has one kind for values; PyTorch raises a `RuntimeError` for most of them.
+pub fn value(message: impl Into<String>) -> Error {
+    let message = message.into();
+    PENDING.with_borrow_mut(|pending| *pending = Some(PyValueError::new_err(message.clone())));
+    Error::value(message)
 }
 
 /// `Result`s of the core as `PyResult`s.

@@ -96,8 +96,7 @@ impl PyTensor {
         let value = match scalar(value)? {
             Some(number) => number,
             None => {
-                let value = crate::construct::tensor(value, Some(t.dtype()), None)?;
-                return py.detach(|| t.index_assign(&items[..], &value).map(drop)).py();
+                return Err(type_error(format!("can't assign a {} to a tensor", value.get_type().name()?)));
             }
         };
         py.detach(|| t.index_assign(&items[..], Arg::Scalar(value)).map(drop)).py()

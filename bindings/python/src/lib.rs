@@ -46,6 +46,7 @@ use value::MemoryFormat;
 fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     module.add_class::<tensor::PyTensor>()?;
+    module.add("LinAlgError", py.get_type::<error::LinAlgError>())?;
     module.add_class::<device::PyDevice>()?;
     module.add_class::<generator::PyGenerator>()?;
     module.add_class::<convert::PyLayout>()?;

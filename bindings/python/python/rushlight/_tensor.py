@@ -237,11 +237,6 @@ def map_(self, tensor, callable):
     return self.copy_(_C.tensor(values, dtype=self.dtype).reshape(self.shape))
 
 
-@_method
-def stft(self, *args, **kwargs):
-    raise NotImplementedError("Tensor.stft: complex numbers are not supported")
-
-
 # Sharing, copying and pickling.
 
 

@@ -1,12 +1,9 @@
 """``torch.linalg``."""
 
 from . import _C
+from ._C import LinAlgError  # noqa: F401
 
 globals().update({name: f for name, f in vars(_C._linalg).items() if not name.startswith("__")})
-
-
-class LinAlgError(RuntimeError):
-    """A matrix that an algorithm cannot handle."""
 
 
 def __getattr__(name):

@@ -1,6 +1,6 @@
 //! `torch.nn.functional`: activations, dropout, softmax.
 
-use crate::rows;
+use crate::{error, rows};
 use crate::value::Out;
 use rushlight_core::{DType, Error, Result};
 use rushlight_tensor::{Tensor, where_};
@@ -62,7 +62,7 @@ fn probability(call: &str, p: f64) -> Result<()> {
     if (0.0..=1.0).contains(&p) {
         return Ok(());
     }
-    Err(Error::value(format!("{call}: dropout probability has to be between 0 and 1, but got {p}")))
+    Err(error::value(format!("{call}: dropout probability has to be between 0 and 1, but got {p}")))
 }
 
 /// Drops whole channels: those of a batch where there is one.

@@ -2,11 +2,19 @@
 
 use crate::rows;
 use crate::value::{Out, size};
-use rushlight_core::{DType, Error, Result, Scalar};
+use rushlight_core::{DType, Error, ErrorKind, Result, Scalar};
 use rushlight_tensor::{Arg, ScatterReduce, Tensor};
 
 fn pair(found: (Tensor, Tensor)) -> Out {
     Out::Named("values indices", vec![found.0, found.1])
+}
+
+/// PyTorch calls an index value that `gather` and `scatter` find out of bounds a `RuntimeError`, a dimension out of range an `IndexError`.
+fn in_bounds<T>(found: Result<T>) -> Result<T> {
+    found.map_err(|e| match e.kind() {
+        ErrorKind::Index if e.to_string().contains("out of bounds") => Error::value(e.to_string()),
+        _ => e,
+    })
 }
 
 fn reduction(name: &str) -> Result<ScatterReduce> {
@@ -126,28 +134,28 @@ rows! { ROWS:
         |input: &Tensor, index: &Tensor, source: &Tensor, accumulate: bool| input.put(index, source, accumulate);
     /// Elements by an index along one dimension.
     gather [Torch Method] "gather(Tensor input, int dim, Tensor index, *, bool sparse_grad=False)"
-        |input: &Tensor, dim: isize, index: &Tensor, _sparse_grad: bool| input.gather(dim, index);
+        |input: &Tensor, dim: isize, index: &Tensor, _sparse_grad: bool| in_bounds(input.gather(dim, index));
     /// Elements by indices that broadcast.
     take_along_dim [Torch Method] "take_along_dim(Tensor input, Tensor indices, int? dim=None)"
         |input: &Tensor, indices: &Tensor, dim: Option<isize>| input.take_along_dim(indices, dim);
     /// Elements written by an index along one dimension.
     scatter [Torch Method]
         "scatter(Tensor input, int dim, Tensor index, Tensor|Number src, *, str? reduce=None)"
-            |input: &Tensor, dim: isize, index: &Tensor, src: Arg, reduce: Option<&str>| scatter(input, dim, index, src, reduce),
+            |input: &Tensor, dim: isize, index: &Tensor, src: Arg, reduce: Option<&str>| in_bounds(scatter(input, dim, index, src, reduce)),
         "scatter(Tensor input, int dim, Tensor index, Number value, *, str? reduce=None)"
             |input: &Tensor, dim: isize, index: &Tensor, value: Scalar, reduce: Option<&str>| scatter(input, dim, index, Arg::Scalar(value), reduce);
     /// `scatter` in place.
     scatter_ [Method]
         "scatter_(Tensor self, int dim, Tensor index, Tensor|Number src, *, str? reduce=None)"
-            |input: &Tensor, dim: isize, index: &Tensor, src: Arg, reduce: Option<&str>| scatter_(input, dim, index, src, reduce),
+            |input: &Tensor, dim: isize, index: &Tensor, src: Arg, reduce: Option<&str>| in_bounds(scatter_(input, dim, index, src, reduce)),
         "scatter_(Tensor self, int dim, Tensor index, Number value, *, str? reduce=None)"
             |input: &Tensor, dim: isize, index: &Tensor, value: Scalar, reduce: Option<&str>| scatter_(input, dim, index, Arg::Scalar(value), reduce);
     /// Elements added by an index along one dimension.
     scatter_add [Torch Method] "scatter_add(Tensor input, int dim, Tensor index, Tensor src)"
-        |input: &Tensor, dim: isize, index: &Tensor, src: &Tensor| input.scatter_add(dim, index, src);
+        |input: &Tensor, dim: isize, index: &Tensor, src: &Tensor| in_bounds(input.scatter_add(dim, index, src));
     /// `scatter_add` in place.
     scatter_add_ [Method] "scatter_add_(Tensor self, int dim, Tensor index, Tensor src)"
-        |input: &Tensor, dim: isize, index: &Tensor, src: &Tensor| input.scatter_add_(dim, index, src);
+        |input: &Tensor, dim: isize, index: &Tensor, src: &Tensor| in_bounds(input.scatter_add_(dim, index, src));
     /// Elements combined by an index along one dimension.
     scatter_reduce [Torch Method] "scatter_reduce(Tensor input, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True)"
         |input: &Tensor, dim: isize, index: &Tensor, src: &Tensor, reduce: &str, include_self: bool|

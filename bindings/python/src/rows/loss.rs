@@ -1,6 +1,6 @@
 //! `torch.nn.functional`: losses.
 
-use crate::rows;
+use crate::{error, rows};
 use crate::value::{size, sizes};
 use rushlight_core::{Error, Result};
 use rushlight_tensor::{CrossEntropyOptions, Reduction, Tensor, TripletMargin};
@@ -23,7 +23,7 @@ fn named(name: &str) -> Result<Reduction> {
         "mean" => Reduction::Mean,
         "sum" => Reduction::Sum,
         "batchmean" => Reduction::BatchMean,
-        other => return Err(Error::value(format!("{other} is not a valid value for reduction"))),
+        other => return Err(error::value(format!("{other} is not a valid value for reduction"))),
     })
 }
 

@@ -9,6 +9,13 @@ fn refs(tensors: &[Tensor]) -> Vec<&Tensor> {
     tensors.iter().collect()
 }
 
+fn join(tensors: &[Tensor], dim: isize) -> Result<Tensor> {
+    if tensors.is_empty() {
+        return Err(crate::error::value("torch.cat(): expected a non-empty list of Tensors"));
+    }
+    cat(&refs(tensors), dim)
+}
+
 fn squeeze(input: &Tensor, dim: Option<&[i64]>) -> Result<Tensor> {
     match dim {
         None => input.squeeze(),
@@ -311,11 +318,11 @@ rows! { ROWS:
     /// The upper triangle.
     triu [Torch Method Inplace] "triu(Tensor input, int diagonal=0)" |input: &Tensor, diagonal: i64| input.triu(diagonal);
     /// Tensors joined along a dimension.
-    cat [Torch] "cat(Tensor[] tensors, int dim=0)" |tensors: &[Tensor], dim: isize| cat(&refs(tensors), dim);
+    cat [Torch] "cat(Tensor[] tensors, int dim=0)" |tensors: &[Tensor], dim: isize| join(tensors, dim);
     /// Tensors joined along a dimension.
-    concat [Torch] "concat(Tensor[] tensors, int dim=0)" |tensors: &[Tensor], dim: isize| cat(&refs(tensors), dim);
+    concat [Torch] "concat(Tensor[] tensors, int dim=0)" |tensors: &[Tensor], dim: isize| join(tensors, dim);
     /// Tensors joined along a dimension.
-    concatenate [Torch] "concatenate(Tensor[] tensors, int dim=0)" |tensors: &[Tensor], dim: isize| cat(&refs(tensors), dim);
+    concatenate [Torch] "concatenate(Tensor[] tensors, int dim=0)" |tensors: &[Tensor], dim: isize| join(tensors, dim);
     /// Tensors joined along a new dimension.
     stack [Torch] "stack(Tensor[] tensors, int dim=0)" |tensors: &[Tensor], dim: isize| stack(&refs(tensors), dim);
     /// Tensors joined column by column.
