@@ -154,7 +154,13 @@ impl PyTensor {
     }
 
     /// Results of NumPy's functions on tensors are tensors.
-    fn __array_wrap__<'py>(&self, array: &Bound<'py, PyAny>, _context: Option<Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyTensor>> {
+    #[pyo3(signature = (array, _context=None, _return_scalar=false))]
+    fn __array_wrap__<'py>(
+        &self,
+        array: &Bound<'py, PyAny>,
+        _context: Option<Bound<'py, PyAny>>,
+        _return_scalar: bool,
+    ) -> PyResult<Bound<'py, PyTensor>> {
         crate::tensor::wrap(array.py(), crate::construct::share(array, None, None)?)
     }
 }

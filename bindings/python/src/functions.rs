@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 use rushlight_core::rng::default_generator;
 use rushlight_core::{DType, Device};
 use rushlight_tensor::{PrintOptions, memory_stats, printoptions};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 fn resolve(device: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Device>> {
     device.map(|d| PyDevice::from_object(d)?.resolve(d.py())).transpose()
@@ -78,6 +79,25 @@ fn set_default_device(device: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
     Ok(())
 }
 
+static FORKED: AtomicBool = AtomicBool::new(false);
+static THREADS: AtomicUsize = AtomicUsize::new(1);
+
+/// Before a fork: waits for work under way, and from now on there is none for the pool.
+#[pyfunction]
+fn _before_fork(py: Python<'_>) {
+    THREADS.store(rushlight_cpu::pool::num_threads(), Relaxed);
+    py.detach(|| rushlight_cpu::pool::set_num_threads(1));
+}
+
+/// After it: the parent goes on as before, the child computes with the thread it has.
+#[pyfunction]
+fn _after_fork(child: bool) {
+    match child {
+        true => FORKED.store(true, Relaxed),
+        false => rushlight_cpu::pool::set_num_threads(THREADS.load(Relaxed)),
+    }
+}
+
 #[pyfunction]
 fn get_num_threads() -> usize {
     rushlight_cpu::pool::num_threads()
@@ -86,8 +106,15 @@ fn get_num_threads() -> usize {
 #[pyfunction]
 fn set_num_threads(int: &Bound<'_, PyAny>) -> PyResult<()> {
     match crate::convert::int(int)? {
+        // In a forked process the pool's threads are gone, and its lock may be held by one of them for ever.
+        Some(n @ 1..) if FORKED.load(Relaxed) && n > 1 => {
+            let text = c"rushlight: a forked process computes with one thread";
+            PyErr::warn(int.py(), &int.py().get_type::<pyo3::exceptions::PyUserWarning>(), text, 1)
+        }
         Some(n @ 1..) => {
-            rushlight_cpu::pool::set_num_threads(n as usize);
+            if n as usize != rushlight_cpu::pool::num_threads() {
+                rushlight_cpu::pool::set_num_threads(n as usize);
+            }
             Ok(())
         }
         Some(_) => Err(crate::error::runtime_error("Expected number of threads to be positive")),
@@ -186,7 +213,7 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     }
     functions!(
         tensor, as_tensor, from_numpy, exchange::frombuffer, get_default_dtype, set_default_dtype, get_default_device,
-        set_default_device, get_num_threads, set_num_threads, _manual_seed, seed, initial_seed, get_rng_state, set_rng_state,
+        set_default_device, get_num_threads, set_num_threads, _before_fork, _after_fork, _manual_seed, seed, initial_seed, get_rng_state, set_rng_state,
         set_printoptions, _memory_stats, _reset_peak_memory, _empty_cache, promote_types, can_cast,
     );
     Ok(())

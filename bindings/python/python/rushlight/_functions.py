@@ -458,6 +458,18 @@ def set_default_tensor_type(t):
     raise TypeError(f"invalid type object: {t}")
 
 
+def _watch_forks():
+    import os
+
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(
+            before=_C._before_fork, after_in_parent=lambda: _C._after_fork(False), after_in_child=lambda: _C._after_fork(True)
+        )
+
+
+_watch_forks()
+
+
 def get_num_interop_threads():
     """Ops of one thread run one after the other."""
     return 1

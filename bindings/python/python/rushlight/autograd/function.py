@@ -1,7 +1,5 @@
 """Functions with a backward written in Python."""
 
-import functools
-
 from .. import _C
 
 Tensor = _C.Tensor
@@ -141,6 +139,7 @@ class Function(metaclass=_Meta):
 
 def once_differentiable(function):
     """Marks a backward that is not to be differentiated itself."""
+    import functools
 
     @functools.wraps(function)
     def wrapper(ctx, *args):

@@ -1,8 +1,5 @@
 """Context managers that steer recording. Each is also a decorator, as in PyTorch."""
 
-import functools
-import inspect
-
 from .. import _C
 
 __all__ = ["enable_grad", "inference_mode", "no_grad", "set_grad_enabled", "set_multithreading_enabled"]
@@ -15,6 +12,9 @@ class _Decorating:
         return type(self)()
 
     def __call__(self, function):
+        import functools
+        import inspect
+
         if inspect.isgeneratorfunction(function):
 
             @functools.wraps(function)
