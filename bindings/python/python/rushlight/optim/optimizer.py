@@ -117,7 +117,6 @@ class Optimizer:
     def __setstate__(self, state):
         self.__dict__.update(state)
         self._make_hook_tables()
-        self.defaults.setdefault("differentiable", False)
         for group in self.param_groups:
             for name, value in self.defaults.items():
                 group.setdefault(name, value)
