@@ -13,6 +13,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyList, PyTuple};
+use rushlight_core::smallvec::SmallVec;
 use rushlight_core::{Result, Scalar};
 use rushlight_tensor::Tensor;
 use std::ffi::{CString, c_char};
@@ -108,9 +109,9 @@ macro_rules! rows {
 
 /// A call's arguments as the interpreter passes them, `self` included.
 struct Call<'a, 'py> {
-    positional: Vec<&'a Bound<'py, PyAny>>,
+    positional: SmallVec<[&'a Bound<'py, PyAny>; 8]>,
     /// Keywords with their names.
-    named: Vec<(&'a Bound<'py, PyAny>, &'a Bound<'py, PyAny>)>,
+    named: SmallVec<[(&'a Bound<'py, PyAny>, &'a Bound<'py, PyAny>); 4]>,
 }
 
 /// The entry point of all rows.
@@ -128,8 +129,13 @@ pub unsafe fn enter(
     // SAFETY: the caller holds the lock.
     let py = unsafe { Python::assume_attached() };
     let result = catch_unwind(AssertUnwindSafe(|| {
-        let mut positional = Vec::with_capacity(n as usize + 1);
-        let mut named = Vec::new();
+        let names = match names.is_null() {
+            true => None,
+            // SAFETY: a tuple, by the calling convention.
+            false => Some(unsafe { Bound::from_borrowed_ptr(py, names).cast_into_unchecked::<PyTuple>() }),
+        };
+        let keys: SmallVec<[Bound<'_, PyAny>; 4]> = names.map_or(SmallVec::new(), |names| names.iter().collect());
+        let (mut positional, mut named) = (SmallVec::new(), SmallVec::new());
         // SAFETY: `Bound` is an object's address; the caller's array holds `n` of them, and its objects outlive the call.
         unsafe {
             if !slf.is_null() {
@@ -139,12 +145,6 @@ pub unsafe fn enter(
                 positional.push(Bound::ref_from_ptr(py, &*args.add(i)));
             }
         }
-        let names = match names.is_null() {
-            true => None,
-            // SAFETY: a tuple, by the calling convention.
-            false => Some(unsafe { Bound::from_borrowed_ptr(py, names).cast_into_unchecked::<PyTuple>() }),
-        };
-        let keys: Vec<Bound<'_, PyAny>> = names.map_or(Vec::new(), |names| names.iter().collect());
         for (i, key) in keys.iter().enumerate() {
             // SAFETY: values of keywords follow the positional ones.
             named.push((key, unsafe { Bound::ref_from_ptr(py, &*args.add(n as usize + i)) }));
@@ -267,7 +267,7 @@ fn alias(name: &str) -> Option<&'static str> {
 
 fn bind(call: &Call<'_, '_>, name: &str, signature: &Signature, method: bool) -> Result<Values, Misfit> {
     let params = &signature.params;
-    let mut slots: rushlight_core::smallvec::SmallVec<[Option<&Bound<'_, PyAny>>; 8]> = Default::default();
+    let mut slots: SmallVec<[Option<&Bound<'_, PyAny>>; 8]> = SmallVec::new();
     slots.resize(params.len(), None);
     let given = &call.positional[..];
     // Numbers one by one make up the last positional parameter.
@@ -447,6 +447,24 @@ pub fn python_signature(text: &'static str, method: bool) -> String {
         }
     }
     format!("({})", parts.join(", "))
+}
+
+/// The rows as data: the names of their homes, their name, signatures and words. What stubs are made from.
+#[pyfunction]
+pub fn _rows() -> Vec<(Vec<&'static str>, &'static str, Vec<&'static str>, &'static str)> {
+    let homes = |op: &Op| {
+        let name = |home: &Home| match home {
+            Home::Torch => "torch",
+            Home::Method => "method",
+            Home::Inplace => "inplace",
+            Home::Functional => "functional",
+            Home::Linalg => "linalg",
+            Home::Special => "special",
+        };
+        op.homes.iter().map(name).collect()
+    };
+    let rows = crate::rows::TABLES.iter().flat_map(|table| table.iter());
+    rows.map(|e| (homes(e.op), e.op.name.trim_start_matches("r#"), e.op.variants.iter().map(|v| v.text).collect(), e.op.doc.trim())).collect()
 }
 
 /// A method definition that lives as long as the process, as the interpreter expects of one.

@@ -60,6 +60,7 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
     }
     dtype::add_to(module)?;
     functions::add_to(module)?;
+    module.add_function(wrap_pyfunction!(dispatch::_rows, module)?)?;
     autograd::add_to(module)?;
     objects::add_to(module)?;
     optim::add_to(module)?;
