@@ -99,7 +99,7 @@ def __getattr__(name):
 
     if name in ("gradcheck", "gradgradcheck"):
         return getattr(importlib.import_module("._gradcheck", __name__), name)
-    if name in ("functional", "graph"):
+    if name in ("functional", "graph", "profiler"):
         return importlib.import_module("." + name, __name__)
     from .._functions import _missing
 
