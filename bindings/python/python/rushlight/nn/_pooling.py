@@ -128,9 +128,10 @@ def _fractional(input, kernel_size, output_size, output_ratio, samples, dims: in
 
 
 def _starts(draw: list, size: tuple, kernel: tuple, wanted: tuple, device) -> list:
-    """First places of windows by dimension: steps of a fraction from a random beginning. The last dimension has the first draw."""
+    """First places of windows by dimension: steps of a fraction from a random beginning."""
     starts = []
-    for u, n, k, w in zip(reversed(draw), size, kernel, wanted):
+    # Of two dimensions, the last has the first draw.
+    for u, n, k, w in zip(reversed(draw) if len(draw) == 2 else draw, size, kernel, wanted):
         alpha = (n - k) / (w - 1) if w > 1 else 0.0
         places = [int((i + u) * alpha) - int(u * alpha) for i in range(w - 1)] + [n - k]
         starts.append(_C.tensor(places, dtype=_C.int64, device=device))

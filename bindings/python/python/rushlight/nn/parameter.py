@@ -37,12 +37,17 @@ class Parameter(Tensor):
 class Buffer(Tensor):
     """A tensor that is a module's buffer when it is assigned to one of the module's attributes."""
 
+    persistent: bool = True
+
     def __new__(cls, data: Tensor | None = None, *, persistent: bool = True):
         if data is None:
             data = _C._torch.empty(0)
         made = cls._make_subclass(data, data.requires_grad)
         made.persistent = persistent
         return made
+
+    def __repr__(self):
+        return repr(self.detach().requires_grad_(self.requires_grad))
 
 
 class _Uninitialized:
@@ -89,7 +94,7 @@ class UninitializedParameter(_Uninitialized, Parameter):
 class UninitializedBuffer(_Uninitialized, Tensor):
     """A buffer whose size the first forward pass decides."""
 
-    _becomes = Tensor
+    _becomes = Buffer
 
 
 def is_lazy(param) -> bool:

@@ -159,7 +159,7 @@ class Module(StateMethods):
         if not isinstance(name, str):
             raise TypeError(f"{what} name should be a string. Got {_typename(name)}")
         if "." in name:
-            raise KeyError(f'{what} name can\'t contain ".", got: {name}')
+            raise KeyError(f'{what} name can\'t contain "."' + (f", got: {name}" if what == "module" else ""))
         if name == "":
             raise KeyError(f'{what} name can\'t be empty string ""')
         if hasattr(self, name) and name not in self.__dict__[kind]:

@@ -35,11 +35,33 @@ class LocalResponseNorm(Module):
         return f"{self.size}, " + _settings(self, "alpha", "beta", "k")
 
 
-class CrossMapLRN2d(LocalResponseNorm):
-    """``LocalResponseNorm`` under its older name, for images."""
+class CrossMapLRN2d(Module):
+    """``LocalResponseNorm`` as older models have it: the first channel stays in the sums of all that follow."""
 
     def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1) -> None:
-        super().__init__(size, alpha, beta, k)
+        super().__init__()
+        self.size = size
+        self.alpha = alpha
+        self.beta = beta
+        self.k = k
+
+    def forward(self, input: Tensor) -> Tensor:
+        if input.dim() != 4:
+            raise ValueError(f"CrossMapLRN2d: Expected input to be 4D, got {input.dim()}D instead.")
+        half = (self.size - 1) // 2
+        channels = input.size(1)
+        squares = input.square()
+        sums = squares.cumsum(1)
+        ends = [min(c + half, channels - 1) for c in range(channels)]
+        total = sums[:, ends]
+        if channels > half + 2:
+            # What has left the window, without the first channel.
+            left = sums[:, : channels - half - 2 + 1] - squares[:, :1]
+            total = total - _C._nn.pad(left, (0, 0, 0, 0, channels - left.size(1), 0))
+        return input * (self.k + self.alpha / self.size * total) ** -self.beta
+
+    def extra_repr(self) -> str:
+        return f"{self.size}, " + _settings(self, "alpha", "beta", "k")
 
 
 def _shape(normalized_shape) -> tuple:
@@ -85,8 +107,8 @@ class LayerNorm(Module):
         return _C._nn.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
-        text = f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
-        return text + (", bias=False" if self.elementwise_affine and self.bias is None else "")
+        affine = f"elementwise_affine={self.elementwise_affine}"
+        return f"{self.normalized_shape}, eps={self.eps}, {affine}, bias={self.bias is not None}"
 
 
 class GroupNorm(Module):
@@ -124,8 +146,7 @@ class GroupNorm(Module):
         return _C._nn.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
-        text = f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}"
-        return text + (", bias=False" if self.affine and self.bias is None else "")
+        return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}, bias={self.bias is not None}"
 
 
 class RMSNorm(Module):

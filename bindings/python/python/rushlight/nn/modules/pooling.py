@@ -111,9 +111,6 @@ class AvgPool1d(_AvgPoolNd):
     def forward(self, input: Tensor) -> Tensor:
         return _C._nn.avg_pool1d(input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad)
 
-    def extra_repr(self) -> str:
-        return _settings(self, "kernel_size", "stride", "padding", "ceil_mode", "count_include_pad")
-
 
 class AvgPool2d(_AvgPoolNd):
     """The mean of each window of two dimensions."""
