@@ -10,6 +10,7 @@
 //! | `autograd` | modes, differentiation, hooks, functions written in Python |
 //! | `dtype`, `device`, `generator` | the small classes |
 //! | `optim` | optimizer steps |
+//! | `vision` | images |
 //! | `serialize` | files of `torch.save` |
 //! | `functions` | what is not a row |
 
@@ -36,6 +37,7 @@ mod serialize;
 mod signature;
 mod tensor;
 mod value;
+mod vision;
 
 use dispatch::Home;
 use pyo3::prelude::*;
@@ -64,6 +66,7 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
     autograd::add_to(module)?;
     objects::add_to(module)?;
     optim::add_to(module)?;
+    vision::add_to(module)?;
     foreach::add_to(module)?;
     dlpack::add_to(module)?;
     serialize::add_to(module)?;
