@@ -309,10 +309,6 @@ impl PyTensor {
         false
     }
 
-    fn is_shared(&self) -> bool {
-        false
-    }
-
     fn data_ptr(&self) -> usize {
         self.with(|t| t.storage().ptr() as usize + t.layout().offset() * t.dtype().size())
     }

@@ -76,8 +76,8 @@ def install():
 
 #: Packages that are imported when first used.
 _PACKAGES = frozenset(
-    "accelerator amp autograd backends cpu cuda distributions fft func hub jit linalg mps nn optim profiler random return_types special "
-    "testing utils version xpu serialization export compiler overrides types".split()
+    "accelerator amp autograd backends compiler cpu cuda func linalg mps multiprocessing nn optim profiler random return_types serialization "
+    "special storage testing types utils version vision xpu".split()
 )
 
 

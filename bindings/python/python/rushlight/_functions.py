@@ -190,6 +190,14 @@ def unravel_index(indices, shape):
     return tuple(reversed(found))
 
 
+#: Methods that change their tensor, which PyTorch has as functions, too.
+_CHANGING = (
+    "addmv_ clip_ conj_physical_ deg2rad_ detach_ fill_ gcd_ lcm_ ldexp_ logit_ nan_to_num_ rad2deg_ round_ resize_as_ xlogy_ zero_ "
+    "bernoulli_ fix_ neg_ square_"
+).split()
+globals().update({name: getattr(Tensor, name) for name in _CHANGING})
+__all__ += _CHANGING
+
 # Questions.
 
 

@@ -242,8 +242,20 @@ def map_(self, tensor, callable):
 
 @_method
 def share_memory_(self):
-    """This tensor, in memory that forked processes share from now on."""
-    return _C._share_memory(self)
+    """Moves the elements to memory that processes forked from now on share."""
+    if self.numel() and not self.is_shared():
+        import mmap
+
+        shared = _C.frombuffer(mmap.mmap(-1, self.nbytes), dtype=self.dtype).reshape(self.shape)
+        self.data = shared.copy_(self.detach())
+    self.__dict__["_shared"] = True
+    return self
+
+
+@_method
+def is_shared(self):
+    """Whether ``share_memory_`` was called."""
+    return self.__dict__.get("_shared", False)
 
 
 @_method
