@@ -25,7 +25,15 @@ def factory_kwargs(kwargs):
     return made
 
 
+#: Packages that are imported when first used.
+_PACKAGES = frozenset(("attention", "common_types", "grad"))
+
+
 def __getattr__(name):
+    if name in _PACKAGES:
+        import importlib
+
+        return importlib.import_module("." + name, __name__)
     from .._functions import _missing
 
     return _missing(__name__, name)

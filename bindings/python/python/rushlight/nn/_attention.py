@@ -70,7 +70,7 @@ def attention(
     """Multi-head attention of inputs that have the batch first or second. Returns the output and the weights, if wanted."""
     batched = _check_attention(query, key, value, key_padding_mask, attn_mask, num_heads)
     if is_causal and attn_mask is None:
-        raise RuntimeError("Need attn_mask if specifying the is_causal hint.")
+        raise RuntimeError("Need attn_mask if specifying the is_causal hint: Transformer.generate_square_subsequent_mask makes one.")
     if query.shape[-1] != embed_dim:
         raise AssertionError(f"was expecting embedding dimension of {embed_dim}, but got {query.shape[-1]}")
     # The same tensor stays the same tensor: its projections are then one product.

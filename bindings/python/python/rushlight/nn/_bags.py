@@ -39,7 +39,8 @@ def embedding_bag(
         owner = _torch.arange(bags, device=input.device).repeat_interleave(length)
     elif input.dim() == 1:
         if offsets is None or offsets.dim() != 1:
-            raise ValueError("offsets has to be a 1D Tensor if the input is 1D")
+            given = "None" if offsets is None else f"a Tensor of dimension {offsets.dim()}"
+            raise ValueError(f"offsets has to be a 1D Tensor but got {given}")
         bags, owner = _owners(offsets, input.shape[0], include_last_offset, input.device)
     else:
         raise ValueError(f"input has to be 1D or 2D Tensor, but got Tensor of dimension {input.dim()}")

@@ -12,6 +12,7 @@ __all__ = ["BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "LazyBatchNorm1d", "Lazy
 
 Tensor = _C.Tensor
 _torch = _C._torch
+_batch_norm = _C._nn.batch_norm
 
 
 class _NormBase(Module):
@@ -97,7 +98,10 @@ class _BatchNorm(_NormBase):
         by_batch = self.training or (running_mean is None and running_var is None)
         if self.training and not self.track_running_stats:
             running_mean = running_var = None
-        return _C._nn.batch_norm(input, running_mean, running_var, self.weight, self.bias, by_batch, momentum, self.eps)
+        own = self._parameters
+        weight = own["weight"] if "weight" in own else self.weight
+        bias = own["bias"] if "bias" in own else self.bias
+        return _batch_norm(input, running_mean, running_var, weight, bias, by_batch, momentum, self.eps)
 
 
 def _checked(input: Tensor, *dims: int) -> None:
@@ -109,9 +113,9 @@ class BatchNorm1d(_BatchNorm):
     """Normalises every feature over the batch: inputs of two or three dimensions.
 
     >>> import rushlight as torch
-    >>> torch.nn.BatchNorm1d(2)(torch.tensor([[0.0, 3.0], [2.0, 5.0]])).round()
+    >>> torch.nn.BatchNorm1d(2)(torch.tensor([[0.0, 3.0], [2.0, 5.0]])).detach().round()
     tensor([[-1., -1.],
-            [ 1.,  1.]], grad_fn=<RoundBackward0>)
+            [ 1.,  1.]])
     """
 
     def _check_input_dim(self, input: Tensor) -> None:

@@ -90,10 +90,17 @@ class Module(StateMethods):
     # Attributes.
 
     def __getattr__(self, name: str):
+        # Written out: every use of a parameter or module in a forward pass comes through here.
         own = self.__dict__
-        for kind in ("_parameters", "_modules", "_buffers"):
-            found = own.get(kind)
-            if found is not None and name in found:
+        if "_parameters" in own:
+            found = own["_parameters"]
+            if name in found:
+                return found[name]
+            found = own["_modules"]
+            if name in found:
+                return found[name]
+            found = own["_buffers"]
+            if name in found:
                 return found[name]
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 

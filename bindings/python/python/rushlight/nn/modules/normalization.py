@@ -14,6 +14,7 @@ __all__ = ["CrossMapLRN2d", "GroupNorm", "LayerNorm", "LocalResponseNorm", "RMSN
 
 Tensor = _C.Tensor
 _empty = _C._torch.empty
+_layer_norm = _C._nn.layer_norm
 
 
 class LocalResponseNorm(Module):
@@ -104,7 +105,10 @@ class LayerNorm(Module):
                 init.zeros_(self.bias)
 
     def forward(self, input: Tensor) -> Tensor:
-        return _C._nn.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
+        own = self._parameters
+        weight = own["weight"] if "weight" in own else self.weight
+        bias = own["bias"] if "bias" in own else self.bias
+        return _layer_norm(input, self.normalized_shape, weight, bias, self.eps)
 
     def extra_repr(self) -> str:
         affine = f"elementwise_affine={self.elementwise_affine}"

@@ -10,6 +10,7 @@ from .module import Module
 __all__ = ["Embedding", "EmbeddingBag"]
 
 Tensor = _C.Tensor
+_embedding = _C._nn.embedding
 
 
 def _padding_index(padding_idx: int | None, num_embeddings: int) -> int | None:
@@ -68,9 +69,9 @@ class Embedding(_Table):
         self._set_weight(_weight, _freeze, device, dtype)
 
     def forward(self, input: Tensor) -> Tensor:
-        return _C._nn.embedding(
-            input, self.weight, self.padding_idx, self.max_norm, self.norm_type, self.scale_grad_by_freq, self.sparse
-        )
+        own = self._parameters
+        weight = own["weight"] if "weight" in own else self.weight
+        return _embedding(input, weight, self.padding_idx, self.max_norm, self.norm_type, self.scale_grad_by_freq, self.sparse)
 
     @classmethod
     def from_pretrained(

@@ -28,3 +28,15 @@ def _reverse_repeat_tuple(t: tuple, n: int) -> tuple:
 def _settings(module, *names: str) -> str:
     """``name=value`` of a module's attributes, for ``extra_repr``."""
     return ", ".join(f"{name}={getattr(module, name)}" for name in names)
+
+
+def consume_prefix_in_state_dict_if_present(state_dict: dict, prefix: str) -> None:
+    """Takes a prefix (``"module."`` of ``DataParallel``) off the names of a state dict, in place."""
+    for key in list(state_dict):
+        if key.startswith(prefix):
+            state_dict[key[len(prefix) :]] = state_dict.pop(key)
+    metadata = getattr(state_dict, "_metadata", None)
+    if metadata is not None:
+        for key in list(metadata):
+            if key and (key + ".").startswith(prefix):
+                metadata[key[len(prefix) :] if key.startswith(prefix) else ""] = metadata.pop(key)
