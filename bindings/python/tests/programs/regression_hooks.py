@@ -33,7 +33,7 @@ xs = torch.linspace(-3.14159, 3.14159, 500)
 features = xs.unsqueeze(-1).pow(torch.tensor([1, 2, 3]))
 model = nn.Sequential(OrderedDict([("linear", nn.Linear(3, 1)), ("flatten", nn.Flatten(0, 1))]))
 optimizer = torch.optim.RMSprop(model.parameters(), lr=1e-3)
-for _ in range(800):
+for _ in range(2500):
     loss = nn.MSELoss(reduction="sum")(model(features), torch.sin(xs))
     optimizer.zero_grad()
     loss.backward()
@@ -61,7 +61,7 @@ class Running(nn.Module):
         return f"width={self.scale.numel()}"
 
 
-net = nn.Sequential(nn.Linear(2, 8), nn.ReLU(inplace=True), Running(8), nn.Linear(8, 1))
+net = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), Running(8), nn.Linear(8, 1))
 net[0].register_forward_hook(lambda module, args, out: seen.__setitem__("shape", tuple(out.shape)))
 net[3].register_forward_pre_hook(lambda module, args: seen.__setitem__("pre", len(args)))
 net[0].register_full_backward_hook(lambda module, gin, gout: seen.__setitem__("grad", gout[0].shape))
