@@ -76,5 +76,14 @@ def test_a_function_that_changes_is_an_error():
     y = checkpoint(lambda a: a[: next(sizes)], x, use_reentrant=True)
     with pytest.raises(RuntimeError, match="must not depend on changing state"):
         y.sum().backward()
+
+
+def test_other_parts_of_utils():
     with pytest.raises(ImportError, match="tensorboardX"):
         import rushlight.utils.tensorboard  # noqa: F401
+    x = torch.arange(3.0)
+    assert torch.utils.dlpack.from_dlpack(torch.utils.dlpack.to_dlpack(x)).data_ptr() == x.data_ptr()
+    with pytest.raises(NotImplementedError, match="torch.load"):
+        torch.utils.model_zoo.load_url("file")
+    with pytest.raises(AttributeError, match="nothing_like_it"):
+        torch.utils.nothing_like_it

@@ -158,6 +158,15 @@ def test_errors_of_workers(kind, raised):
     assert next(batches).tolist() == [4, 5]
 
 
+def stop(i):
+    raise StopIteration
+
+
+def test_a_sample_cannot_end_the_loop():
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        list(DataLoader(Act(stop), num_workers=1))
+
+
 def test_errors_of_starting():
     def init(worker):
         raise OSError("no disk")
@@ -173,12 +182,10 @@ def kill_self(i):
 
 
 def test_a_killed_worker_is_reported():
-    begin = time.monotonic()
     with pytest.raises(RuntimeError, match=r"DataLoader worker \(pid\(s\) \d+\) exited unexpectedly: killed by signal SIGKILL"):
         list(DataLoader(Act(kill_self), batch_size=2, num_workers=2))
-    with pytest.raises(RuntimeError, match="exited unexpectedly"):
+    with pytest.raises(RuntimeError, match="exited unexpectedly with status 3"):
         list(DataLoader(Act(lambda i: os._exit(3)), num_workers=2))
-    assert time.monotonic() - begin < 8
     assert not leftovers()
 
 

@@ -1,6 +1,6 @@
 """Data loading, checkpoints of activations, hooks: ``torch.utils``."""
 
-_MODULES = frozenset("checkpoint data hooks tensorboard".split())
+_MODULES = frozenset("checkpoint data dlpack hooks model_zoo tensorboard".split())
 
 
 def __getattr__(name):

@@ -114,8 +114,6 @@ class MultiProcessIterator:
                     try:
                         return i, pipe.recv()
                     except EOFError:
-                        # It has died; its sentinel says how.
-                        self._processes[i].join(_GRACE)
                         self._died([self._processes[i]])
             if found:
                 self._died([sentinels[s] for s in found if s in sentinels])
@@ -125,12 +123,14 @@ class MultiProcessIterator:
 
     def _died(self, processes):
         pids = ", ".join(str(p.pid) for p in processes)
+        # Its pipe closes a moment before how it ended is known.
+        processes[0].join(_GRACE)
+        code = processes[0].exitcode
         how = ""
-        if processes and processes[0].exitcode is not None and processes[0].exitcode < 0:
-            try:
-                how = f": killed by signal {signal.Signals(-processes[0].exitcode).name}"
-            except ValueError:
-                how = f": killed by signal {-processes[0].exitcode}"
+        if code is not None and code < 0:
+            how = f": killed by signal {signal.Signals(-code).name if -code in signal.valid_signals() else -code}"
+        elif code is not None:
+            how = f" with status {code}"
         self._finalizer()
         raise RuntimeError(f"DataLoader worker (pid(s) {pids}) exited unexpectedly{how}")
 

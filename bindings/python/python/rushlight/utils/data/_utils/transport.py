@@ -94,13 +94,17 @@ def _view(memory, dtype, shape, offset):
     return _C.frombuffer(memory, dtype=dtype, count=count, offset=offset).reshape(shape)
 
 
+def _truncate(fd, start, size):
+    os.ftruncate(fd, start + size)
+
+
 def _map(name, size, create):
     fd = os.open(name, os.O_RDWR | (os.O_CREAT | os.O_EXCL if create else 0), 0o600)
     try:
         if create:
             try:
                 # Room is taken now: running out of it later would end the process by a signal.
-                os.posix_fallocate(fd, 0, size)
+                (os.posix_fallocate if hasattr(os, "posix_fallocate") else _truncate)(fd, 0, size)
             except OSError as error:
                 os.unlink(name)
                 raise RuntimeError(

@@ -61,13 +61,16 @@ class WorkerError:
     """An exception of a worker, to be raised in the main process."""
 
     def __init__(self, where):
-        kind, error, _ = sys.exc_info()
+        kind = sys.exc_info()[0]
         self.kind, self.where = kind, where
         self.text = traceback.format_exc()
         try:
             pickle.loads(pickle.dumps(kind))
         except Exception:
             # A class that only the worker knows.
+            self.kind = RuntimeError
+        if issubclass(kind, StopIteration):
+            # Raised in the main process it would end the loop as if all were well.
             self.kind = RuntimeError
 
     def reraise(self):
