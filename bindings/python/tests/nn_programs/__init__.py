@@ -19,11 +19,11 @@ def submodule(torch, path):
 
 def programs():
     """All programs by name."""
-    from . import modules, utils
+    from . import modules, semantics, utils
 
     return {
         f"{family.__name__.rpartition('.')[2]}.{name}": program
-        for family in (modules, utils)
+        for family in (modules, semantics, utils)
         for name, program in vars(family).items()
         if inspect.isfunction(program) and list(inspect.signature(program).parameters)[:1] == ["torch"] and program is not submodule
     }

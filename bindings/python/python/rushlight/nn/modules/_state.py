@@ -102,7 +102,7 @@ class StateMethods:
 
     def _register_state_dict_hook(self, hook) -> RemovableHandle:
         if getattr(hook, "_from_public_api", False):
-            raise RuntimeError("Cannot register the same function as the state dict post hook that was previously registered via register_state_dict_post_hook")
+            raise RuntimeError("this function is a hook of register_state_dict_post_hook already: wrap it to register it here, too")
         return register(self._state_dict_hooks, hook)
 
     # Reading.

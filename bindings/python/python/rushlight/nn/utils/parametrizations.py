@@ -193,7 +193,9 @@ class _Orthogonal(Module):
             Q, n, k = Q.mT, k, n
         if "base" not in self._buffers:
             if self.orthogonal_map != "householder":
-                raise NotImplementedError("It is not possible to assign to the matrix exponential or the Cayley parametrizations when use_trivialization=False.")
+                raise NotImplementedError(
+                    "It is not possible to assign to the matrix exponential or the Cayley parametrizations when use_trivialization=False."
+                )
             made = _reflectors(Q)
             return made.mT if transposed else made
         if n == k:

@@ -69,7 +69,10 @@ class ParametrizationList(ModuleList):
         self.ntensors = 1 if self.is_tensor else len(new)
         if self.is_tensor:
             if original.dtype != new.dtype:
-                raise ValueError(f"When `right_inverse` outputs one tensor, it may not change the dtype.\noriginal.dtype: {original.dtype}\nright_inverse(original).dtype: {new.dtype}")
+                raise ValueError(
+                    "When `right_inverse` outputs one tensor, it may not change the dtype.\n"
+                    f"original.dtype: {original.dtype}\nright_inverse(original).dtype: {new.dtype}"
+                )
             recording = _C._set_grad_enabled(False)
             try:
                 # The parameter stays the same object: optimizers keep seeing it.
@@ -80,22 +83,31 @@ class ParametrizationList(ModuleList):
         else:
             for i, tensor in enumerate(new):
                 if not isinstance(tensor, Tensor):
-                    raise ValueError(f"'right_inverse' must return a Tensor or a Sequence of tensors (list, tuple...). Got element {i} of the sequence with type {type(tensor).__name__}.")
+                    raise ValueError(
+                        "'right_inverse' must return a Tensor or a Sequence of tensors (list, tuple...). "
+                        f"Got element {i} of the sequence with type {type(tensor).__name__}."
+                    )
                 tensor = tensor.detach()
                 if isinstance(original, Parameter):
                     tensor = Parameter(tensor, original.requires_grad)
                 _register_or_set(self, f"original{i}", tensor)
         if not unsafe:
-            self._check(original_shape, original_dtype, new)
+            self._check(original_shape, original_dtype)
 
-    def _check(self, shape, dtype, new) -> None:
+    def _check(self, shape, dtype) -> None:
         made = self()
         if not isinstance(made, Tensor):
             raise ValueError(f"A parametrization must return a tensor. Got {type(made).__name__}.")
         if made.dtype != dtype:
-            raise ValueError(f"Registering a parametrization may not change the dtype of the tensor, unless `unsafe` flag is enabled.\nunparametrized dtype: {dtype}\nparametrized dtype: {made.dtype}")
+            raise ValueError(
+                "Registering a parametrization may not change the dtype of the tensor, unless `unsafe` flag is enabled.\n"
+                f"unparametrized dtype: {dtype}\nparametrized dtype: {made.dtype}"
+            )
         if made.shape != shape:
-            raise ValueError(f"Registering a parametrization may not change the shape of the tensor, unless `unsafe` flag is enabled.\nunparametrized shape: {shape}\nparametrized shape: {made.shape}")
+            raise ValueError(
+                "Registering a parametrization may not change the shape of the tensor, unless `unsafe` flag is enabled.\n"
+                f"unparametrized shape: {shape}\nparametrized shape: {made.shape}"
+            )
 
     def right_inverse(self, value: Tensor) -> None:
         """Sets the originals so that the tensor is ``value``."""
@@ -111,9 +123,11 @@ class ParametrizationList(ModuleList):
                 self.original.data = value.detach()
                 return
             if not isinstance(value, (tuple, list)):
-                raise ValueError("'right_inverse' must return a sequence of tensors. Got {}.".format(type(value).__name__))
+                raise ValueError(f"'right_inverse' must return a sequence of tensors. Got {type(value).__name__}.")
             if len(value) != self.ntensors:
-                raise ValueError(f"'right_inverse' must return a sequence of tensors of length {self.ntensors}. Got a sequence of length {len(value)}.")
+                raise ValueError(
+                    f"'right_inverse' must return a sequence of tensors of length {self.ntensors}. Got a sequence of length {len(value)}."
+                )
             for i, tensor in enumerate(value):
                 getattr(self, f"original{i}").data = tensor.detach()
         finally:
@@ -178,9 +192,12 @@ def register_parametrization(module: Module, tensor_name: str, parametrization: 
         if unsafe:
             known.unsafe = True
         if not known.unsafe:
-            made = parametrization(getattr(module, tensor_name))
-            if made.shape != getattr(module, tensor_name).shape or made.dtype != getattr(module, tensor_name).dtype:
-                raise ValueError("Registering a parametrization may not change the shape or the dtype of the tensor, unless the `unsafe` flag is enabled.")
+            before = getattr(module, tensor_name)
+            made = parametrization(before)
+            if made.shape != before.shape or made.dtype != before.dtype:
+                raise ValueError(
+                    "Registering a parametrization may not change the shape or the dtype of the tensor, unless the `unsafe` flag is enabled."
+                )
         known.append(parametrization)
         return module
     if tensor_name not in module._buffers and tensor_name not in module._parameters:
@@ -217,7 +234,9 @@ def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized
         value = getattr(module, tensor_name)
         original = Parameter(value.detach()) if value.requires_grad else value
     else:
-        raise ValueError("Cannot leave unparametrized (`leave_parametrized=False`) a tensor that is parametrized in terms of a sequence of tensors.")
+        raise ValueError(
+            "Cannot leave unparametrized (`leave_parametrized=False`) a tensor that is parametrized in terms of a sequence of tensors."
+        )
     delattr(type(module), tensor_name)
     del module.parametrizations[tensor_name]
     _register_or_set(module, tensor_name, original)

@@ -40,7 +40,7 @@ class PackedSequence(PackedSequence_):
         if unsorted_indices is None:
             unsorted_indices = invert_permutation(sorted_indices)
         if batch_sizes.device.type != "cpu":
-            raise ValueError(f"batch_sizes should always be on CPU. Instances of PackedSequence should never be created manually, got {batch_sizes.device}")
+            raise ValueError(f"PackedSequence: batch_sizes should always be on the CPU, got {batch_sizes.device}")
         return super().__new__(cls, data, batch_sizes, sorted_indices, unsorted_indices)
 
     def to(self, *args, **kwargs):

@@ -19,7 +19,8 @@ def _tied(module, given: dict) -> dict:
     for same in names.values():
         values = {id(given[name]): given[name] for name in same if name in given}
         if len(values) > 1:
-            raise ValueError(f"functional_call got multiple values for keys {sorted(n for n in same if n in given)}, which are tied. Consider using tie_weights=False")
+            keys = sorted(name for name in same if name in given)
+            raise ValueError(f"functional_call got multiple values for keys {keys}, which are tied. Consider using tie_weights=False")
         for value in values.values():
             made.update((name, value) for name in same)
     return made
