@@ -20,6 +20,12 @@ Tensor = _C.Tensor
 _nn = _C._nn
 
 
+def _overwrite(function, input: Tensor, *settings) -> Tensor:
+    """``input`` with the activation in its place. Its gradient needs what was there before, which is copied where one is recorded."""
+    before = input.clone() if input.requires_grad and _C.is_grad_enabled() else input
+    return input.copy_(function(before, *settings))
+
+
 class _Plain(Module):
     """An activation without settings."""
 
@@ -67,7 +73,7 @@ class _InPlace(Module):
         self.inplace = inplace
 
     def forward(self, input: Tensor) -> Tensor:
-        return self._function(input, inplace=True) if self.inplace else self._function(input)
+        return _overwrite(self._function, input) if self.inplace else self._function(input)
 
     def extra_repr(self) -> str:
         return "inplace=True" if self.inplace else ""
@@ -81,7 +87,9 @@ class ReLU(_InPlace):
     tensor([0., 2.])
     """
 
-    _function = staticmethod(_nn.relu)
+    def forward(self, input: Tensor) -> Tensor:
+        # The gradient of this one needs its output alone.
+        return _nn.relu(input, True) if self.inplace else _nn.relu(input)
 
 
 class SELU(_InPlace):
@@ -126,7 +134,7 @@ class Threshold(Module):
         self.inplace = inplace
 
     def forward(self, input: Tensor) -> Tensor:
-        return _nn.threshold(input, self.threshold, self.value, self.inplace)
+        return _overwrite(_nn.threshold, input, self.threshold, self.value) if self.inplace else _nn.threshold(input, self.threshold, self.value)
 
     def extra_repr(self) -> str:
         return f"threshold={self.threshold}, value={self.value}" + (", inplace=True" if self.inplace else "")
@@ -144,7 +152,8 @@ class RReLU(Module):
         self.inplace = inplace
 
     def forward(self, input: Tensor) -> Tensor:
-        return _nn.rrelu(input, self.lower, self.upper, self.training, self.inplace)
+        settings = (self.lower, self.upper, self.training)
+        return _overwrite(_nn.rrelu, input, *settings) if self.inplace else _nn.rrelu(input, *settings)
 
     def extra_repr(self) -> str:
         return f"lower={self.lower}, upper={self.upper}" + (", inplace=True" if self.inplace else "")
@@ -173,7 +182,7 @@ class Hardtanh(Module):
             raise AssertionError(f"max_val must be larger than min_val, got {max_val} and {min_val}")
 
     def forward(self, input: Tensor) -> Tensor:
-        return _nn.hardtanh(input, self.min_val, self.max_val, self.inplace)
+        return _overwrite(_nn.hardtanh, input, self.min_val, self.max_val) if self.inplace else _nn.hardtanh(input, self.min_val, self.max_val)
 
     def extra_repr(self) -> str:
         return f"min_val={self.min_val}, max_val={self.max_val}" + (", inplace=True" if self.inplace else "")
@@ -201,7 +210,7 @@ class ELU(Module):
         self.inplace = inplace
 
     def forward(self, input: Tensor) -> Tensor:
-        return self._function(input, self.alpha, self.inplace)
+        return _overwrite(self._function, input, self.alpha) if self.inplace else self._function(input, self.alpha)
 
     def extra_repr(self) -> str:
         return f"alpha={self.alpha}" + (", inplace=True" if self.inplace else "")
@@ -224,7 +233,7 @@ class LeakyReLU(Module):
         self.inplace = inplace
 
     def forward(self, input: Tensor) -> Tensor:
-        return _nn.leaky_relu(input, self.negative_slope, self.inplace)
+        return _overwrite(_nn.leaky_relu, input, self.negative_slope) if self.inplace else _nn.leaky_relu(input, self.negative_slope)
 
     def extra_repr(self) -> str:
         return f"negative_slope={self.negative_slope}" + (", inplace=True" if self.inplace else "")

@@ -39,8 +39,7 @@ def get_total_norm(tensors, norm_type: float = 2.0, error_if_nonfinite: bool = F
     tensors = [tensors] if isinstance(tensors, Tensor) else list(tensors)
     if not tensors:
         return _C.tensor(0.0)
-    vector_norm = _C._linalg.vector_norm
-    total = vector_norm(_C._torch.stack([vector_norm(t, norm_type) for t in tensors]), norm_type)
+    total = _C._foreach_total_norm(tensors, float(norm_type))
     if error_if_nonfinite and not bool(total.isfinite()):
         raise RuntimeError(
             f"The total norm of order {float(norm_type)} for gradients from `parameters` is non-finite, so it cannot be clipped. To "
@@ -53,11 +52,8 @@ def get_total_norm(tensors, norm_type: float = 2.0, error_if_nonfinite: bool = F
 def clip_grads_with_norm_(parameters, max_norm: float, total_norm: Tensor, foreach: bool | None = None) -> None:
     """Scales gradients down whose total norm is known, if it is above ``max_norm``."""
     gradients = _gradients(parameters)
-    if not gradients:
-        return
-    factor = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
-    for gradient in gradients:
-        gradient.mul_(factor.to(gradient.dtype) if factor.dtype != gradient.dtype else factor)
+    if gradients:
+        _C._foreach_scale_(gradients, (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0))
 
 
 @_without_grad
