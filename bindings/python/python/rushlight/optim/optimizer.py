@@ -221,8 +221,7 @@ class Optimizer:
             params = [params]
         elif isinstance(params, set):
             raise TypeError(
-                "optimizer parameters need to be organized in ordered collections, but the ordering of tensors in sets will change "
-                "between runs. Please use a list instead."
+                "optimizer parameters need to be organized in ordered collections: a set has another order in each run; use a list"
             )
         params = list(params)
         names = [p[0] for p in params if isinstance(p, tuple)]

@@ -6,9 +6,8 @@ from ... import _C
 from ..optimizer import Optimizer
 
 EPOCH_WARNING = (
-    "The epoch parameter in `scheduler.step()` was not necessary and is being deprecated where possible. Please use `scheduler.step()` to "
-    "step the scheduler. During the deprecation, if epoch is different from None, the closed form is used instead of the new chainable "
-    "form, where available."
+    "scheduler.step(epoch) is deprecated: call scheduler.step() once an epoch. A given epoch sets the learning rate by the schedule's closed "
+    "form, where it has one, whatever other schedules have done to it."
 )
 
 
@@ -89,9 +88,8 @@ class LRScheduler:
         """Goes on to the next epoch."""
         if self._step_count == 1 and not self.optimizer._opt_called:
             warnings.warn(
-                "Detected call of `lr_scheduler.step()` before `optimizer.step()`. In PyTorch 1.1.0 and later, you should call them in "
-                "the opposite order: `optimizer.step()` before `lr_scheduler.step()`.  Failure to do this will result in PyTorch "
-                "skipping the first value of the learning rate schedule.",
+                "Detected call of `lr_scheduler.step()` before `optimizer.step()`: the first learning rate of the schedule is never used so. "
+                "Call `optimizer.step()` first.",
                 UserWarning, stacklevel=2,
             )
         self._step_count += 1
@@ -117,7 +115,7 @@ class LRScheduler:
 
     def _check_get_lr(self):
         if not self._get_lr_called_within_step:
-            warnings.warn("To get the last learning rate computed by the scheduler, please use `get_last_lr()`.", UserWarning, stacklevel=3)
+            warnings.warn("get_lr() computes what the next step sets; `get_last_lr()` gives the learning rates that hold now.", UserWarning, stacklevel=3)
 
     def _group_lrs(self):
         return [group["lr"] for group in self.optimizer.param_groups]

@@ -11,8 +11,7 @@ def _check(schedulers, optimizer, name):
         if not hasattr(scheduler, "optimizer"):
             raise TypeError(f"{name} at index {i} should have `optimizer` as its attribute.")
         if isinstance(scheduler, _plateau()) and name == "SequentialLR":
-            raise ValueError(f"{name} does not support `ReduceLROnPlateau` scheduler as it requires additional kwargs to be specified "
-                             f"when calling `step`, but got one at index {i} in the given schedulers sequence.")
+            raise ValueError(f"{name} does not support `ReduceLROnPlateau` scheduler, whose step needs a metric, but got one at index {i}")
         if scheduler.optimizer is not optimizer:
             raise ValueError(f"{name} expects all schedulers to belong to the same optimizer, but got scheduler {type(scheduler).__name__} "
                              f"at index {i} with another optimizer.")

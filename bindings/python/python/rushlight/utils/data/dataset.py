@@ -62,8 +62,7 @@ class StackDataset(Dataset):
     def __init__(self, *args, **kwargs):
         if args:
             if kwargs:
-                raise ValueError("Supported either ``tuple``- (via ``args``) or ``dict``- (via ``kwargs``) like input/output, but both types "
-                                 "are given.")
+                raise ValueError("StackDataset takes datasets by position (samples are tuples) or by name (samples are dicts), not both")
             self.datasets = args
         elif kwargs:
             self.datasets = kwargs

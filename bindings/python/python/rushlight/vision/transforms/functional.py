@@ -181,7 +181,7 @@ def resize(img, size, interpolation=InterpolationMode.BILINEAR, max_size=None, a
     size = [size] if isinstance(size, int) else list(size)
     if len(size) == 2:
         if max_size is not None:
-            raise ValueError("max_size should only be passed if size specifies the length of the smaller edge")
+            raise ValueError("max_size goes with a size that is one number, the length of the shorter side")
         new_height, new_width = size
     elif len(size) == 1:
         short, long = sorted((height, width))

@@ -49,9 +49,8 @@ def pack(data, name):
     layout, size = [], 0
     for tensor in pickler.tensors:
         if tensor.requires_grad and not tensor.is_leaf:
-            raise RuntimeError("Cowardly refusing to serialize non-leaf tensor which requires_grad, since autograd does not support crossing "
-                               "process boundaries.  If you just want to transfer the data, call detach() on the tensor before serializing "
-                               "(e.g., putting it on the queue).")
+            raise RuntimeError("a non-leaf tensor that requires grad cannot go to another process, where its graph would be missing; return "
+                               "tensor.detach() from the dataset or the collate_fn")
         layout.append((tensor.dtype, tuple(tensor.shape), size, tensor.requires_grad))
         size += -(-tensor.nbytes // _ALIGNMENT) * _ALIGNMENT
     if size <= _SMALL:
