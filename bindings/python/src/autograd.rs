@@ -280,7 +280,8 @@ impl autograd::Function for PythonFunction {
     fn backward(&self, saved: &[Tensor], gradients: &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>> {
         Python::attach(|py| {
             let list = |tensors: Vec<Option<Tensor>>| {
-                let objects = tensors.into_iter().map(|t| t.map(|t| wrap(py, t)).transpose()).collect::<PyResult<Vec<_>>>()?;
+                let objects =
+                    tensors.into_iter().map(|t| t.map(|t| wrap(py, t)).transpose()).collect::<PyResult<Vec<_>>>()?;
                 PyList::new(py, objects)
             };
             let saved = list(saved.iter().cloned().map(Some).collect())?;
@@ -306,8 +307,7 @@ fn _record_function<'py>(
     saved: Vec<Bound<'py, PyTensor>>,
     backward: Py<PyAny>,
 ) -> PyResult<Vec<Bound<'py, PyTensor>>> {
-    let function =
-        PythonFunction { name: intern(name), outputs: handles(&outputs), saved: handles(&saved), backward };
+    let function = PythonFunction { name: intern(name), outputs: handles(&outputs), saved: handles(&saved), backward };
     let inputs = handles(&inputs);
     let recorded = autograd::apply(function, &inputs.iter().collect::<Vec<_>>()).py()?;
     recorded.into_iter().map(|t| wrap(py, t)).collect()

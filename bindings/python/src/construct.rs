@@ -42,7 +42,9 @@ impl Nested {
                     self.shape.get(depth).copied().unwrap_or(0)
                 )));
             }
-            self.wide |= matches!(number, Scalar::Float(_)) && object.cast_exact::<PyFloat>().is_err() && object.is_instance_of::<PyFloat>();
+            self.wide |= matches!(number, Scalar::Float(_))
+                && object.cast_exact::<PyFloat>().is_err()
+                && object.is_instance_of::<PyFloat>();
             self.elements.push(number);
             return Ok(());
         }
@@ -50,7 +52,10 @@ impl Nested {
             true => &object.call_method0("tolist")?,
             false => object,
         };
-        if object.is_instance_of::<PyString>() || object.is_instance_of::<PyDict>() || object.is_instance_of::<PyBytes>() {
+        if object.is_instance_of::<PyString>()
+            || object.is_instance_of::<PyDict>()
+            || object.is_instance_of::<PyBytes>()
+        {
             return Err(self.no_number(object, depth));
         }
         let Ok(length) = object.len() else {
@@ -93,8 +98,13 @@ impl Nested {
     }
 
     fn build(&self, dtype: DType) -> PyResult<Tensor> {
-        if dtype.is_int() && let Some(bad) = self.elements.iter().find(|e| matches!(e, Scalar::Float(f) if !f.is_finite())) {
-            return Err(runtime_error(format!("value cannot be converted to type {dtype} without overflow: {}", bad.to_f64())));
+        if dtype.is_int()
+            && let Some(bad) = self.elements.iter().find(|e| matches!(e, Scalar::Float(f) if !f.is_finite()))
+        {
+            return Err(runtime_error(format!(
+                "value cannot be converted to type {dtype} without overflow: {}",
+                bad.to_f64()
+            )));
         }
         with_dtype!(dtype, T => {
             let elements: Vec<T> = self.elements.iter().map(|e| e.to::<T>()).collect();

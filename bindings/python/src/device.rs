@@ -100,7 +100,10 @@ impl PyDevice {
         if object.is_instance_of::<PyInt>() && !object.is_instance_of::<PyBool>() {
             return Ok(PyDevice { kind: Kind::Cuda, index: Some(object.extract()?) });
         }
-        Err(type_error(format!("device(): argument must be torch.device, str or int, not {}", object.get_type().name()?)))
+        Err(type_error(format!(
+            "device(): argument must be torch.device, str or int, not {}",
+            object.get_type().name()?
+        )))
     }
 
     /// The device of this machine. An accelerator's name without an accelerator means the CPU, and says so once.

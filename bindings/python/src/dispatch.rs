@@ -175,7 +175,13 @@ fn signatures(py: Python<'_>, op: &'static Op) -> PyResult<&'static Vec<Signatur
     })
 }
 
-fn call<'py>(py: Python<'py>, op: &'static Op, mut call: Call<'_, 'py>, function: bool, inplace: bool) -> PyResult<Bound<'py, PyAny>> {
+fn call<'py>(
+    py: Python<'py>,
+    op: &'static Op,
+    mut call: Call<'_, 'py>,
+    function: bool,
+    inplace: bool,
+) -> PyResult<Bound<'py, PyAny>> {
     let mut out = None;
     if function && let Some(at) = call.named.iter().position(|(name, _)| name.eq("out").unwrap_or(false)) {
         let (_, target) = call.named.remove(at);
@@ -183,12 +189,14 @@ fn call<'py>(py: Python<'py>, op: &'static Op, mut call: Call<'_, 'py>, function
     }
     let signatures = signatures(py, op)?;
     let mut failure = None;
-    let chosen = signatures.iter().zip(op.variants).find_map(|(signature, variant)| match bind(&call, op.name, signature, !function) {
-        Ok(values) => Some(Ok((values, variant))),
-        Err(Misfit::Raised(error)) => Some(Err(error)),
-        Err(Misfit::Signature(error)) => {
-            failure.get_or_insert(error);
-            None
+    let chosen = signatures.iter().zip(op.variants).find_map(|(signature, variant)| {
+        match bind(&call, op.name, signature, !function) {
+            Ok(values) => Some(Ok((values, variant))),
+            Err(Misfit::Raised(error)) => Some(Err(error)),
+            Err(Misfit::Signature(error)) => {
+                failure.get_or_insert(error);
+                None
+            }
         }
     });
     let (values, variant) = match (chosen, failure) {
@@ -369,7 +377,12 @@ fn combination(call: &Call<'_, '_>, op: &Op) -> PyResult<String> {
 }
 
 /// A result as a Python object.
-pub fn give<'py>(py: Python<'py>, name: &str, out: Out, first: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
+pub fn give<'py>(
+    py: Python<'py>,
+    name: &str,
+    out: Out,
+    first: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
     let many = |tensors: Vec<Tensor>| tensors.into_iter().map(|t| wrap(py, t)).collect::<PyResult<Vec<_>>>();
     Ok(match out {
         Out::Tensor(t) => wrap(py, t)?.into_any(),
@@ -464,7 +477,15 @@ pub fn _rows() -> Vec<(Vec<&'static str>, &'static str, Vec<&'static str>, &'sta
         op.homes.iter().map(name).collect()
     };
     let rows = crate::rows::TABLES.iter().flat_map(|table| table.iter());
-    rows.map(|e| (homes(e.op), e.op.name.trim_start_matches("r#"), e.op.variants.iter().map(|v| v.text).collect(), e.op.doc.trim())).collect()
+    rows.map(|e| {
+        (
+            homes(e.op),
+            e.op.name.trim_start_matches("r#"),
+            e.op.variants.iter().map(|v| v.text).collect(),
+            e.op.doc.trim(),
+        )
+    })
+    .collect()
 }
 
 /// A method definition that lives as long as the process, as the interpreter expects of one.
@@ -482,7 +503,11 @@ fn definition(name: &str, entry: FastCall, doc: String) -> PyResult<*mut ffi::Py
 const METH_FASTCALL: std::ffi::c_int = 0x0080;
 
 /// Puts a row's callables in their places.
-pub fn register<'py>(entry: &Entry, module: impl Fn(Home) -> Bound<'py, PyModule>, class: &Bound<'py, pyo3::types::PyType>) -> PyResult<()> {
+pub fn register<'py>(
+    entry: &Entry,
+    module: impl Fn(Home) -> Bound<'py, PyModule>,
+    class: &Bound<'py, pyo3::types::PyType>,
+) -> PyResult<()> {
     let py = class.py();
     let op = entry.op;
     for &home in op.homes {
@@ -514,4 +539,3 @@ pub fn register<'py>(entry: &Entry, module: impl Fn(Home) -> Bound<'py, PyModule
     }
     Ok(())
 }
-

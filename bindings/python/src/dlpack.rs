@@ -134,8 +134,13 @@ fn _to_dlpack<'py>(tensor: &Bound<'py, PyTensor>, max_version: Option<(u32, u32)
     // SAFETY: a boxed description, a name that lives for ever, and a destructor that fits it.
     unsafe {
         let capsule = if max_version.is_some_and(|(major, _)| major >= 1) {
-            let managed =
-                DLManagedTensorVersioned { version: [1, 0], context, deleter: Some(delete_versioned), flags: 0, tensor: description };
+            let managed = DLManagedTensorVersioned {
+                version: [1, 0],
+                context,
+                deleter: Some(delete_versioned),
+                flags: 0,
+                tensor: description,
+            };
             ffi::PyCapsule_New(Box::into_raw(Box::new(managed)).cast(), VERSIONED.as_ptr(), Some(drop_capsule))
         } else {
             let managed = DLManagedTensor { tensor: description, context, deleter: Some(delete) };
@@ -192,12 +197,17 @@ fn _from_dlpack<'py>(capsule: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyTenso
         } else if ffi::PyCapsule_IsValid(object, VERSIONED.as_ptr()) != 0 {
             let managed = ffi::PyCapsule_GetPointer(object, VERSIONED.as_ptr()).cast::<DLManagedTensorVersioned>();
             if (*managed).version[0] > 1 {
-                return Err(PyBufferError::new_err(format!("from_dlpack: DLPack version {:?} is not known", (*managed).version)));
+                return Err(PyBufferError::new_err(format!(
+                    "from_dlpack: DLPack version {:?} is not known",
+                    (*managed).version
+                )));
             }
             ffi::PyCapsule_SetName(object, USED_VERSIONED.as_ptr());
             (Taken::Versioned(managed), (*managed).flags)
         } else {
-            return Err(PyRuntimeError::new_err("from_dlpack received an invalid capsule. Note that DLTensor capsules can be consumed only once"));
+            return Err(PyRuntimeError::new_err(
+                "from_dlpack received an invalid capsule. Note that DLTensor capsules can be consumed only once",
+            ));
         }
     };
     // SAFETY: valid until the deleter is called, which `taken` does when dropped.
@@ -221,7 +231,8 @@ fn _from_dlpack<'py>(capsule: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyTenso
     };
     let rank = usize::try_from(tensor.ndim).unwrap_or(0);
     // SAFETY: by DLPack, `shape` (and `strides`, unless null) have `ndim` entries.
-    let read = |p: *mut i64| (0..rank).map(|i| usize::try_from(unsafe { *p.add(i) })).collect::<Result<Vec<usize>, _>>();
+    let read =
+        |p: *mut i64| (0..rank).map(|i| usize::try_from(unsafe { *p.add(i) })).collect::<Result<Vec<usize>, _>>();
     let negative = |_| value_error("from_dlpack: negative sizes and strides are not supported");
     let shape = read(tensor.shape).map_err(negative)?;
     let layout = match tensor.strides.is_null() {
@@ -229,7 +240,7 @@ fn _from_dlpack<'py>(capsule: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyTenso
         false => Layout::strided(&shape, &read(tensor.strides).map_err(negative)?, 0).py()?,
     };
     let address = tensor.data.cast::<u8>().wrapping_add(tensor.byte_offset as usize);
-    if address as usize % dtype.size() != 0 {
+    if !(address as usize).is_multiple_of(dtype.size()) {
         return Err(value_error("from_dlpack: the data is not aligned to its elements"));
     }
     // SAFETY: the producer keeps memory of this layout alive until its deleter is called.

@@ -58,7 +58,8 @@ pub fn from_array_interface(object: &Bound<'_, PyAny>) -> PyResult<Option<Tensor
         return Ok(None);
     };
     let interface = interface.cast_into::<PyDict>()?;
-    let get = |key: &str| interface.get_item(key)?.ok_or_else(|| type_error(format!("__array_interface__ lacks '{key}'")));
+    let get =
+        |key: &str| interface.get_item(key)?.ok_or_else(|| type_error(format!("__array_interface__ lacks '{key}'")));
     let text: String = get("typestr")?.extract()?;
     let Some(dtype) = DType::ALL.into_iter().find(|&d| typestr(d) == Some(text.as_str())) else {
         let name = object.getattr("dtype").and_then(|d| d.getattr("name")).map_or(text, |n| n.to_string());
@@ -83,7 +84,9 @@ pub fn from_array_interface(object: &Bound<'_, PyAny>) -> PyResult<Option<Tensor
             ));
         }
         Some(strides) if address % dtype.size() != 0 || strides.iter().any(|&s| s % size != 0) => {
-            return Err(value_error("given numpy array strides not a multiple of the element byte size. Copy the numpy array to reallocate the memory."));
+            return Err(value_error(
+                "given numpy array strides not a multiple of the element byte size. Copy the numpy array to reallocate the memory.",
+            ));
         }
         Some(strides) => {
             let strides: Vec<usize> = strides.iter().map(|&s| (s / size) as usize).collect();
@@ -241,7 +244,7 @@ pub fn frombuffer<'py>(
     let count = match usize::try_from(count) {
         Ok(0) => return Err(value_error("both buffer length and count must not be 0")),
         Ok(count) => count,
-        Err(_) if room % dtype.size() == 0 => room / dtype.size(),
+        Err(_) if room.is_multiple_of(dtype.size()) => room / dtype.size(),
         Err(_) => {
             return Err(value_error(format!(
                 "buffer length ({room} bytes) after offset ({offset} bytes) must be a multiple of element size ({})",
@@ -256,7 +259,7 @@ pub fn frombuffer<'py>(
         )));
     }
     let (address, read_only) = ((lent.0.buf as usize + offset) as *mut u8, lent.0.readonly != 0);
-    let misaligned = address as usize % dtype.size() != 0;
+    let misaligned = !(address as usize).is_multiple_of(dtype.size());
     let layout = Layout::contiguous(&[count]).py()?;
     let tensor = if read_only || misaligned {
         let empty = Tensor::empty([count], dtype).py()?;

@@ -37,7 +37,9 @@ impl Factor {
 fn rule(name: &str, factors: &[f64]) -> PyResult<UpdateRule> {
     Ok(match (name, factors) {
         ("sgd", &[decay, gain, step, grad_step]) => UpdateRule::Sgd { decay, gain, step, grad_step },
-        ("adam", &[beta1, beta2, eps, root, step, grad_step]) => UpdateRule::Adam { beta1, beta2, eps, root, step, grad_step },
+        ("adam", &[beta1, beta2, eps, root, step, grad_step]) => {
+            UpdateRule::Adam { beta1, beta2, eps, root, step, grad_step }
+        }
         ("adamax", &[beta1, beta2, eps, step]) => UpdateRule::Adamax { beta1, beta2, eps, step },
         ("rmsprop", &[decay, gain, eps, momentum, step]) => UpdateRule::RmsProp { decay, gain, eps, momentum, step },
         ("adadelta", &[rho, eps, step]) => UpdateRule::Adadelta { rho, eps, step },
@@ -115,7 +117,11 @@ fn _foreach_update(
 /// The norm of all elements of all tensors.
 #[pyfunction]
 #[pyo3(signature = (tensors, norm_type=2.0))]
-fn _foreach_total_norm<'py>(py: Python<'py>, tensors: Vec<Bound<'py, PyTensor>>, norm_type: f64) -> PyResult<Bound<'py, PyTensor>> {
+fn _foreach_total_norm<'py>(
+    py: Python<'py>,
+    tensors: Vec<Bound<'py, PyTensor>>,
+    norm_type: f64,
+) -> PyResult<Bound<'py, PyTensor>> {
     let tensors = handles(&tensors);
     wrap(py, py.detach(|| foreach::norm(&tensors.iter().collect::<Vec<_>>(), norm_type)).py()?)
 }

@@ -165,8 +165,12 @@ fn set_printoptions(
     let mut options = match profile {
         None => printoptions(),
         Some("default") => PrintOptions::default(),
-        Some("short") => PrintOptions { precision: 2, threshold: 1000, edgeitems: 2, linewidth: 80, ..Default::default() },
-        Some("full") => PrintOptions { precision: 4, threshold: usize::MAX, edgeitems: 3, linewidth: 80, ..Default::default() },
+        Some("short") => {
+            PrintOptions { precision: 2, threshold: 1000, edgeitems: 2, linewidth: 80, ..Default::default() }
+        }
+        Some("full") => {
+            PrintOptions { precision: 4, threshold: usize::MAX, edgeitems: 3, linewidth: 80, ..Default::default() }
+        }
         Some(other) => return Err(value_error(format!("profile must be 'default', 'short' or 'full', not '{other}'"))),
     };
     options.precision = precision.unwrap_or(options.precision);
@@ -212,9 +216,29 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
         ($($name:path),* $(,)?) => { $(module.add_function(wrap_pyfunction!($name, module)?)?;)* };
     }
     functions!(
-        tensor, as_tensor, from_numpy, exchange::frombuffer, get_default_dtype, set_default_dtype, get_default_device,
-        set_default_device, get_num_threads, set_num_threads, _before_fork, _after_fork, _manual_seed, seed, initial_seed, get_rng_state, set_rng_state,
-        set_printoptions, _memory_stats, _reset_peak_memory, _empty_cache, promote_types, can_cast,
+        tensor,
+        as_tensor,
+        from_numpy,
+        exchange::frombuffer,
+        get_default_dtype,
+        set_default_dtype,
+        get_default_device,
+        set_default_device,
+        get_num_threads,
+        set_num_threads,
+        _before_fork,
+        _after_fork,
+        _manual_seed,
+        seed,
+        initial_seed,
+        get_rng_state,
+        set_rng_state,
+        set_printoptions,
+        _memory_stats,
+        _reset_peak_memory,
+        _empty_cache,
+        promote_types,
+        can_cast,
     );
     Ok(())
 }

@@ -49,11 +49,18 @@ fn _to_bytes<'py>(tensor: &Bound<'py, PyTensor>) -> PyResult<Bound<'py, PyBytes>
 
 /// A tensor with elements from bytes, copied.
 #[pyfunction]
-fn _from_bytes<'py>(data: &Bound<'py, PyBytes>, dtype: &Bound<'py, PyDType>, shape: Vec<usize>) -> PyResult<Bound<'py, PyTensor>> {
+fn _from_bytes<'py>(
+    data: &Bound<'py, PyBytes>,
+    dtype: &Bound<'py, PyDType>,
+    shape: Vec<usize>,
+) -> PyResult<Bound<'py, PyTensor>> {
     let (dtype, bytes) = (dtype.get().0, data.as_bytes());
     let layout = Layout::contiguous(&shape).py()?;
     if layout.numel().checked_mul(dtype.size()) != Some(bytes.len()) {
-        return Err(value_error(format!("{} bytes are not a tensor of shape {shape:?} and dtype {dtype}", bytes.len())));
+        return Err(value_error(format!(
+            "{} bytes are not a tensor of shape {shape:?} and dtype {dtype}",
+            bytes.len()
+        )));
     }
     // Any byte but zero would be a second truth.
     if dtype == rushlight_core::DType::Bool && bytes.iter().any(|&b| b > 1) {

@@ -81,7 +81,10 @@ fn inplace<'py>(
     if large(&a, Some(&other)) { py.detach(|| op(&a, &other)) } else { op(&a, &other) }.map_err(to_py)
 }
 
-fn unary<'py>(slf: &Bound<'py, PyTensor>, op: impl Fn(&Tensor) -> Result<Tensor> + Send + Sync) -> PyResult<Bound<'py, PyTensor>> {
+fn unary<'py>(
+    slf: &Bound<'py, PyTensor>,
+    op: impl Fn(&Tensor) -> Result<Tensor> + Send + Sync,
+) -> PyResult<Bound<'py, PyTensor>> {
     let py = slf.py();
     let a = slf.get().tensor();
     let out = if large(&a, None) { py.detach(|| op(&a)) } else { op(&a) };
@@ -110,7 +113,11 @@ macro_rules! operators {
 }
 
 /// The operands of a reflected operator are never both tensors, save through subclasses.
-fn reflect(b: &Other, number: impl Fn(Scalar) -> Result<Tensor>, tensor: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
+fn reflect(
+    b: &Other,
+    number: impl Fn(Scalar) -> Result<Tensor>,
+    tensor: impl Fn(&Tensor) -> Result<Tensor>,
+) -> Result<Tensor> {
     match b {
         Other::Number(s) => number(*s),
         Other::Tensor(b) => tensor(b),
@@ -140,12 +147,20 @@ operators! {
 
 #[pymethods]
 impl PyTensor {
-    fn __pow__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>, modulo: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    fn __pow__<'py>(
+        slf: &Bound<'py, Self>,
+        other: &Bound<'py, PyAny>,
+        modulo: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         no_modulo(modulo)?;
         binary(slf, other, |a, b| a.pow(b.arg()))
     }
 
-    fn __rpow__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>, modulo: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    fn __rpow__<'py>(
+        slf: &Bound<'py, Self>,
+        other: &Bound<'py, PyAny>,
+        modulo: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         no_modulo(modulo)?;
         binary(slf, other, |a, b| reflect(b, |s| a.rpow(s), |b| b.pow(a)))
     }
@@ -171,7 +186,11 @@ impl PyTensor {
         unary(slf, Tensor::bitwise_not)
     }
 
-    fn __richcmp__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>, op: CompareOp) -> PyResult<Bound<'py, PyAny>> {
+    fn __richcmp__<'py>(
+        slf: &Bound<'py, Self>,
+        other: &Bound<'py, PyAny>,
+        op: CompareOp,
+    ) -> PyResult<Bound<'py, PyAny>> {
         binary(slf, other, move |a, b| match op {
             CompareOp::Lt => a.lt(b.arg()),
             CompareOp::Le => a.le(b.arg()),

@@ -54,7 +54,8 @@ pub struct Signature {
 }
 
 /// The arguments of functions that make tensors.
-const FACTORY: &str = "dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool requires_grad=False";
+const FACTORY: &str =
+    "dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool requires_grad=False";
 
 fn kind(text: &str) -> Option<(Kind, bool)> {
     let (text, nullable) = match text.strip_suffix('?') {
@@ -168,7 +169,14 @@ impl Signature {
                 Some(value) => Some(default(value, kind)?),
                 None => None,
             };
-            params.push(Param { name, interned: PyString::intern(py, name).unbind(), kind, nullable, default, keyword_only });
+            params.push(Param {
+                name,
+                interned: PyString::intern(py, name).unbind(),
+                kind,
+                nullable,
+                default,
+                keyword_only,
+            });
         }
         let positional = params.iter().take_while(|p| !p.keyword_only).count();
         Some(Signature { params, positional })

@@ -117,7 +117,8 @@ impl<'a> Take<'a> for Sizes {
 pub fn sizes(ints: &[i64]) -> Result<SmallVec<[usize; 6]>> {
     ints.iter()
         .map(|&i| {
-            usize::try_from(i).map_err(|_| Error::shape(format!("negative size {i} in {ints:?}; sizes cannot be negative")))
+            usize::try_from(i)
+                .map_err(|_| Error::shape(format!("negative size {i} in {ints:?}; sizes cannot be negative")))
         })
         .collect()
 }

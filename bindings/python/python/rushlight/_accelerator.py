@@ -1,6 +1,6 @@
 """What ``torch.cuda``, ``torch.xpu``, ``torch.mps`` and ``torch.accelerator`` have in common.
 
-There is no accelerator in this build: the packages say so, and their names mean the CPU. ``pretend`` (set by ``python -m rushlight --device``) makes
+There is no accelerator in this build: ``is_available`` says so, and other questions are answered for the CPU, which the names mean. ``pretend`` (set by ``python -m rushlight --device``) makes
 ``is_available`` answer yes, for scripts that refuse to run otherwise.
 """
 
@@ -99,6 +99,13 @@ def cpu_name():
     return platform.processor() or platform.machine()
 
 
+def _notice(kind):
+    """Says once that an accelerator's name means the CPU."""
+    if not pretend:
+        _C.device(kind).__enter__()
+        _C.device(kind).__exit__()
+
+
 class _Here:
     """A context in which nothing changes: there is one device."""
 
@@ -123,30 +130,24 @@ def functions(kind):
         """How many such devices there are."""
         return 1 if kind in pretend else 0
 
-    def _check():
-        if kind not in pretend:
-            raise RuntimeError(
-                f"No {kind} devices are available: this build runs on the CPU. Use torch.device('cpu'), or torch.{kind}.is_available() to choose."
-            )
-
     def current_device():
         """The number of the device in use."""
-        _check()
+        _notice(kind)
         return 0
 
     def get_device_name(device=None):
         """The device's name."""
-        _check()
+        _notice(kind)
         return cpu_name()
 
     def get_device_properties(device=None):
         """What is known of the device."""
-        _check()
+        _notice(kind)
         return DeviceProperties()
 
     def get_device_capability(device=None):
         """The device's version, as two numbers."""
-        _check()
+        _notice(kind)
         return (0, 0)
 
     def set_device(device):

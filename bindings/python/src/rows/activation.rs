@@ -1,7 +1,7 @@
 //! `torch.nn.functional`: activations, dropout, softmax.
 
-use crate::{error, rows};
 use crate::value::Out;
+use crate::{error, rows};
 use rushlight_core::{DType, Error, Result};
 use rushlight_tensor::{Tensor, where_};
 
@@ -88,7 +88,8 @@ fn alpha_dropout(call: &str, input: &Tensor, p: f64, training: bool, channels: b
     }
     const ALPHA: f64 = 1.758_099_340_847_376_6;
     let a = ((ALPHA * ALPHA * p + 1.0) * (1.0 - p)).sqrt().recip();
-    let shape: Vec<usize> = input.shape().iter().enumerate().map(|(i, &n)| if !channels || i < 2 { n } else { 1 }).collect();
+    let shape: Vec<usize> =
+        input.shape().iter().enumerate().map(|(i, &n)| if !channels || i < 2 { n } else { 1 }).collect();
     let keep = Tensor::rand(&shape, DType::F32)?.ge(p)?;
     let dropped = where_(&keep, input, -ALPHA)?;
     dropped.mul(a)?.add(a * ALPHA * p)?.to_dtype(input.dtype())
@@ -104,7 +105,8 @@ fn rrelu(input: &Tensor, lower: f64, upper: f64, training: bool) -> Result<Tenso
 
 fn gumbel(logits: &Tensor, tau: f64, hard: bool, dim: isize) -> Result<Tensor> {
     // Minus the logarithm of exponential numbers is Gumbel noise; uniform ones must not be zero.
-    let noise = Tensor::rand(logits.shape(), DType::F64)?.rsub(1.0)?.log()?.neg()?.log()?.neg()?.to_dtype(logits.dtype())?;
+    let noise =
+        Tensor::rand(logits.shape(), DType::F64)?.rsub(1.0)?.log()?.neg()?.log()?.neg()?.to_dtype(logits.dtype())?;
     let soft = logits.add(&noise)?.div(tau)?.softmax(dim)?;
     if !hard {
         return Ok(soft);

@@ -43,9 +43,9 @@ fn div(input: &Tensor, other: Arg, rounding_mode: Option<&str>) -> Result<Tensor
         None => input.div(other),
         Some("trunc") => input.trunc_divide(other),
         Some("floor") => input.floor_divide(other),
-        Some(mode) => {
-            Err(Error::value(format!("div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '{mode}'")))
-        }
+        Some(mode) => Err(Error::value(format!(
+            "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '{mode}'"
+        ))),
     }
 }
 

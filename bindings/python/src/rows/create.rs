@@ -13,7 +13,8 @@ fn full(shape: &Sizes, value: Scalar, factory: &Factory) -> Result<Tensor> {
 
 fn constant(shape: &Sizes, value: i64, factory: &Factory) -> Result<Tensor> {
     let options = factory.options();
-    let made = if value == 0 { Tensor::zeros_with(&shape.0, options)? } else { Tensor::full_with(&shape.0, value, options)? };
+    let made =
+        if value == 0 { Tensor::zeros_with(&shape.0, options)? } else { Tensor::full_with(&shape.0, value, options)? };
     factory.finish(made)
 }
 
@@ -50,12 +51,21 @@ fn randn(shape: &Sizes, from: Option<&Generator>, factory: &Factory) -> Result<T
 }
 
 /// Integers from any generator: uniform numbers scaled, exact for spans below 2^53.
-fn randint(low: i64, high: i64, shape: &[usize], from: Option<&Generator>, options: Options, dtype: DType) -> Result<Tensor> {
+fn randint(
+    low: i64,
+    high: i64,
+    shape: &[usize],
+    from: Option<&Generator>,
+    options: Options,
+    dtype: DType,
+) -> Result<Tensor> {
     let Some(from) = from else {
         return Tensor::randint(low, high, shape, options);
     };
     if low >= high {
-        return Err(Error::value(format!("random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")));
+        return Err(Error::value(format!(
+            "random_ expects 'from' to be less than 'to', but got from={low} >= to={high}"
+        )));
     }
     let uniform = Tensor::rand_from(from, shape, DType::F64)?;
     uniform.mul(high as f64 - low as f64)?.floor()?.add(low as f64)?.to_dtype(dtype)
@@ -151,7 +161,9 @@ fn multinomial(input: &Tensor, count: i64, replacement: bool, from: Option<&Gene
 fn poisson(input: &Tensor, from: Option<&Generator>) -> Result<Tensor> {
     let rates = input.to_vec::<f64>()?;
     if let Some(bad) = rates.iter().find(|r| r.is_nan() || **r < 0.0) {
-        return Err(Error::value(format!("poisson: invalid Poisson rate, expected rate to be non-negative, got {bad}")));
+        return Err(Error::value(format!(
+            "poisson: invalid Poisson rate, expected rate to be non-negative, got {bad}"
+        )));
     }
     let stream = generator(from).reserve(2);
     let source = Generator::new(stream.seed ^ stream.offset.wrapping_mul(0x9E37_79B9_7F4A_7C15));

@@ -24,7 +24,9 @@ fn reduction(name: &str) -> Result<ScatterReduce> {
         "mean" => ScatterReduce::Mean,
         "amax" => ScatterReduce::Amax,
         "amin" => ScatterReduce::Amin,
-        other => return Err(Error::value(format!("reduce argument must be sum, prod, mean, amax or amin, got {other}"))),
+        other => {
+            return Err(Error::value(format!("reduce argument must be sum, prod, mean, amax or amin, got {other}")));
+        }
     })
 }
 
@@ -74,12 +76,23 @@ fn side(right: bool, side: Option<&str>) -> Result<bool> {
         (right, None) => Ok(right),
         (_, Some("right")) => Ok(true),
         (false, Some("left")) => Ok(false),
-        (true, Some("left")) => Err(Error::value("torch.searchsorted(): side and right can't be set to opposites, got side of left while right was True")),
-        (_, Some(other)) => Err(Error::value(format!("torch.searchsorted(): side can only be 'left' or 'right' but got {other}"))),
+        (true, Some("left")) => Err(Error::value(
+            "torch.searchsorted(): side and right can't be set to opposites, got side of left while right was True",
+        )),
+        (_, Some(other)) => {
+            Err(Error::value(format!("torch.searchsorted(): side can only be 'left' or 'right' but got {other}")))
+        }
     }
 }
 
-fn searchsorted(sorted: &Tensor, values: Arg, out_int32: bool, right: bool, at: Option<&str>, sorter: Option<&Tensor>) -> Result<Tensor> {
+fn searchsorted(
+    sorted: &Tensor,
+    values: Arg,
+    out_int32: bool,
+    right: bool,
+    at: Option<&str>,
+    sorter: Option<&Tensor>,
+) -> Result<Tensor> {
     let right = side(right, at)?;
     let found = match sorter {
         Some(sorter) => sorted.searchsorted_with_sorter(values, right, sorter)?,
@@ -255,7 +268,11 @@ fn embedded(input: &Tensor, src: &Tensor, part: impl Fn(&Tensor) -> Result<Tenso
     let out = input.copy()?;
     let target = part(&out)?;
     if target.shape() != src.shape() {
-        return Err(Error::shape(format!("expected src to have a size equal to the slice of self. src size = {:?}, slice size = {:?}", src.shape(), target.shape())));
+        return Err(Error::shape(format!(
+            "expected src to have a size equal to the slice of self. src size = {:?}, slice size = {:?}",
+            src.shape(),
+            target.shape()
+        )));
     }
     target.copy_(src)?;
     Ok(out)
@@ -287,7 +304,14 @@ fn unique_consecutive(input: &Tensor, inverse: bool, counts: bool, dim: Option<i
     }
 }
 
-fn index_reduce(input: &Tensor, dim: isize, index: &Tensor, source: &Tensor, reduce: &str, include_self: bool) -> Result<Tensor> {
+fn index_reduce(
+    input: &Tensor,
+    dim: isize,
+    index: &Tensor,
+    source: &Tensor,
+    reduce: &str,
+    include_self: bool,
+) -> Result<Tensor> {
     let rank = source.rank() as isize;
     let wrapped = if dim < 0 { dim + rank } else { dim };
     let shape: Vec<isize> = (0..rank).map(|d| if d == wrapped { -1 } else { 1 }).collect();

@@ -4,8 +4,8 @@ use crate::rows;
 use crate::value::{Out, Sizes, Value, size, sizes};
 use rushlight_core::{Error, Result, Scalar};
 use rushlight_tensor::{
-    AttentionOptions, AvgPool, BatchNormOptions, ConvOptions, ConvTransposeOptions, InstanceNormOptions, InterpolateMode,
-    InterpolateOptions, MaxPool, OutputSize, PadMode, Padding, Tensor,
+    AttentionOptions, AvgPool, BatchNormOptions, ConvOptions, ConvTransposeOptions, InstanceNormOptions,
+    InterpolateMode, InterpolateOptions, MaxPool, OutputSize, PadMode, Padding, Tensor,
 };
 
 fn spatial(values: &[i64]) -> Result<rushlight_tensor::Sizes> {
@@ -16,7 +16,9 @@ fn conv_options(stride: &[i64], padding: &Value, dilation: &[i64], groups: i64) 
     let padding = match padding {
         Value::Str(word) if word == "same" => Padding::Same,
         Value::Str(word) if word == "valid" => Padding::Valid,
-        Value::Str(word) => return Err(Error::value(format!("Invalid padding string '{word}': should be 'valid' or 'same'"))),
+        Value::Str(word) => {
+            return Err(Error::value(format!("Invalid padding string '{word}': should be 'valid' or 'same'")));
+        }
         Value::Ints(sizes) => Padding::Zeros(spatial(sizes)?),
         _ => Padding::Valid,
     };
@@ -27,7 +29,13 @@ fn conv_options(stride: &[i64], padding: &Value, dilation: &[i64], groups: i64) 
         .groups(size(groups, "groups")?))
 }
 
-fn transpose_options(stride: &[i64], padding: &[i64], output_padding: &[i64], groups: i64, dilation: &[i64]) -> Result<ConvTransposeOptions> {
+fn transpose_options(
+    stride: &[i64],
+    padding: &[i64],
+    output_padding: &[i64],
+    groups: i64,
+    dilation: &[i64],
+) -> Result<ConvTransposeOptions> {
     Ok(ConvTransposeOptions::default()
         .stride(spatial(stride)?)
         .padding(spatial(padding)?)
@@ -36,16 +44,33 @@ fn transpose_options(stride: &[i64], padding: &[i64], output_padding: &[i64], gr
         .dilation(spatial(dilation)?))
 }
 
-fn max_pool(kernel: &[i64], stride: Option<&[i64]>, padding: &[i64], dilation: &[i64], ceil_mode: bool) -> Result<MaxPool> {
-    let window = MaxPool::new(spatial(kernel)?).padding(spatial(padding)?).dilation(spatial(dilation)?).ceil_mode(ceil_mode);
+fn max_pool(
+    kernel: &[i64],
+    stride: Option<&[i64]>,
+    padding: &[i64],
+    dilation: &[i64],
+    ceil_mode: bool,
+) -> Result<MaxPool> {
+    let window =
+        MaxPool::new(spatial(kernel)?).padding(spatial(padding)?).dilation(spatial(dilation)?).ceil_mode(ceil_mode);
     match stride {
         Some(stride) if !stride.is_empty() => Ok(window.stride(spatial(stride)?)),
         _ => Ok(window),
     }
 }
 
-fn avg_pool(kernel: &[i64], stride: Option<&[i64]>, padding: &[i64], ceil_mode: bool, count_include_pad: bool, divisor: Option<i64>) -> Result<AvgPool> {
-    let mut window = AvgPool::new(spatial(kernel)?).padding(spatial(padding)?).ceil_mode(ceil_mode).count_include_pad(count_include_pad);
+fn avg_pool(
+    kernel: &[i64],
+    stride: Option<&[i64]>,
+    padding: &[i64],
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor: Option<i64>,
+) -> Result<AvgPool> {
+    let mut window = AvgPool::new(spatial(kernel)?)
+        .padding(spatial(padding)?)
+        .ceil_mode(ceil_mode)
+        .count_include_pad(count_include_pad);
     if let Some(stride) = stride.filter(|s| !s.is_empty()) {
         window = window.stride(spatial(stride)?);
     }
@@ -58,7 +83,10 @@ fn avg_pool(kernel: &[i64], stride: Option<&[i64]>, padding: &[i64], ceil_mode: 
 
 /// -1 stands for the input's own size: Python passes `None` as such.
 fn output_size(values: &[i64]) -> Result<OutputSize> {
-    let sizes = values.iter().map(|&v| if v == -1 { Ok(None) } else { size(v, "output_size").map(Some) }).collect::<Result<Vec<_>>>()?;
+    let sizes = values
+        .iter()
+        .map(|&v| if v == -1 { Ok(None) } else { size(v, "output_size").map(Some) })
+        .collect::<Result<Vec<_>>>()?;
     Ok(OutputSize::from(&sizes[..]))
 }
 
@@ -90,7 +118,11 @@ fn interpolate(
             (Some(t), _) => t.to_vec(),
             (None, Some(s)) => {
                 let spatial = &input.shape()[2.min(input.rank())..];
-                spatial.iter().enumerate().map(|(i, &n)| (n as f64 * s.get(i).or(s.first()).copied().unwrap_or(1.0)) as i64).collect()
+                spatial
+                    .iter()
+                    .enumerate()
+                    .map(|(i, &n)| (n as f64 * s.get(i).or(s.first()).copied().unwrap_or(1.0)) as i64)
+                    .collect()
             }
             _ => return Err(Error::value("either size or scale_factor should be defined")),
         };
@@ -116,7 +148,9 @@ fn interpolate(
         (None, Some(scale)) => InterpolateOptions::scale_factor(scale),
         (None, None) => return Err(Error::value("either size or scale_factor should be defined")),
     };
-    input.interpolate(&options.mode(mode).align_corners(align_corners).recompute_scale_factor(recompute.unwrap_or(false)))
+    input.interpolate(
+        &options.mode(mode).align_corners(align_corners).recompute_scale_factor(recompute.unwrap_or(false)),
+    )
 }
 
 fn batch_norm(
@@ -150,12 +184,24 @@ fn attention(
     scale: Option<f64>,
     enable_gqa: bool,
 ) -> Result<Tensor> {
-    let options =
-        AttentionOptions::default().attn_mask(mask).dropout_p(dropout_p).is_causal(is_causal).scale(scale).enable_gqa(enable_gqa);
+    let options = AttentionOptions::default()
+        .attn_mask(mask)
+        .dropout_p(dropout_p)
+        .is_causal(is_causal)
+        .scale(scale)
+        .enable_gqa(enable_gqa);
     query.scaled_dot_product_attention(key, value, &options)
 }
 
-fn embedding(input: &Tensor, weight: &Tensor, padding_idx: Option<i64>, max_norm: Option<f64>, norm_type: f64, by_freq: bool, sparse: bool) -> Result<Tensor> {
+fn embedding(
+    input: &Tensor,
+    weight: &Tensor,
+    padding_idx: Option<i64>,
+    max_norm: Option<f64>,
+    norm_type: f64,
+    by_freq: bool,
+    sparse: bool,
+) -> Result<Tensor> {
     if sparse {
         return Err(Error::unsupported("embedding: sparse gradients are not supported; use sparse=False"));
     }
@@ -176,10 +222,14 @@ fn embedding(input: &Tensor, weight: &Tensor, padding_idx: Option<i64>, max_norm
 fn local_response_norm(input: &Tensor, width: i64, alpha: f64, beta: f64, k: f64) -> Result<Tensor> {
     let width = size(width, "local_response_norm: size")?;
     if input.rank() < 3 {
-        return Err(Error::shape(format!("Expected 3D or higher dimensionality input (got {} dimensions)", input.rank())));
+        return Err(Error::shape(format!(
+            "Expected 3D or higher dimensionality input (got {} dimensions)",
+            input.rank()
+        )));
     }
     let squares = input.square()?.movedim(&[1], &[-1])?;
-    let padded = squares.pad(&[(width / 2) as isize, ((width.max(1) - 1) / 2) as isize], PadMode::Constant(Scalar::Int(0)))?;
+    let padded =
+        squares.pad(&[(width / 2) as isize, ((width.max(1) - 1) / 2) as isize], PadMode::Constant(Scalar::Int(0)))?;
     let sums = padded.unfold(-1, width, 1)?.sum_dims(&[-1], false)?.movedim(&[-1], &[1])?;
     input.div(&sums.mul(alpha / width as f64)?.add(k)?.pow(beta)?)
 }
@@ -187,14 +237,25 @@ fn local_response_norm(input: &Tensor, width: i64, alpha: f64, beta: f64, k: f64
 fn shuffle(input: &Tensor, factor: i64, up: bool) -> Result<Tensor> {
     use rushlight_nn::Forward;
     let factor = size(factor, "pixel_shuffle: factor")?;
-    if up { rushlight_nn::PixelShuffle::new(factor).forward(input) } else { rushlight_nn::PixelUnshuffle::new(factor).forward(input) }
+    if up {
+        rushlight_nn::PixelShuffle::new(factor).forward(input)
+    } else {
+        rushlight_nn::PixelUnshuffle::new(factor).forward(input)
+    }
 }
 
 fn one_hot(input: &Tensor, num_classes: i64) -> Result<Tensor> {
     input.one_hot(if num_classes == -1 { None } else { Some(size(num_classes, "one_hot: num_classes")?) })
 }
 
-fn lp_pool(input: &Tensor, norm_type: f64, kernel: &[i64], stride: Option<&[i64]>, ceil_mode: bool, two: bool) -> Result<Tensor> {
+fn lp_pool(
+    input: &Tensor,
+    norm_type: f64,
+    kernel: &[i64],
+    stride: Option<&[i64]>,
+    ceil_mode: bool,
+    two: bool,
+) -> Result<Tensor> {
     let powers = input.pow(norm_type)?;
     let window = avg_pool(kernel, stride, &[0], ceil_mode, true, None)?;
     let count: i64 = if two && kernel.len() == 1 { kernel[0] * kernel[0] } else { kernel.iter().product() };
@@ -211,7 +272,14 @@ fn unfold(input: &Tensor, kernel: &[i64], dilation: &[i64], padding: &[i64], str
         .forward(input)
 }
 
-fn fold(input: &Tensor, output: &[i64], kernel: &[i64], dilation: &[i64], padding: &[i64], stride: &[i64]) -> Result<Tensor> {
+fn fold(
+    input: &Tensor,
+    output: &[i64],
+    kernel: &[i64],
+    dilation: &[i64],
+    padding: &[i64],
+    stride: &[i64],
+) -> Result<Tensor> {
     use rushlight_nn::Forward;
     rushlight_nn::Fold::new(spatial(output)?, spatial(kernel)?)
         .dilation(spatial(dilation)?)
@@ -220,7 +288,14 @@ fn fold(input: &Tensor, output: &[i64], kernel: &[i64], dilation: &[i64], paddin
         .forward(input)
 }
 
-fn unpool<const D: usize>(input: &Tensor, indices: &Tensor, kernel: &[i64], stride: Option<&[i64]>, padding: &[i64], output: Option<&[i64]>) -> Result<Tensor> {
+fn unpool<const D: usize>(
+    input: &Tensor,
+    indices: &Tensor,
+    kernel: &[i64],
+    stride: Option<&[i64]>,
+    padding: &[i64],
+    output: Option<&[i64]>,
+) -> Result<Tensor> {
     let mut layer = rushlight_nn::MaxUnpoolNd::<D>::new(spatial(kernel)?).padding(spatial(padding)?);
     if let Some(stride) = stride.filter(|s| !s.is_empty()) {
         layer = layer.stride(spatial(stride)?);
@@ -394,4 +469,3 @@ rows! { ROWS:
         |input: &Tensor, indices: &Tensor, kernel: &[i64], stride: Option<&[i64]>, padding: &[i64], output: Option<&[i64]>|
         unpool::<2>(input, indices, kernel, stride, padding, output);
 }
-

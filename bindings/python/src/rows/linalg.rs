@@ -45,10 +45,11 @@ fn converted(input: &Tensor, dtype: Option<DType>) -> Result<Tensor> {
 /// `torch.linalg.norm`: of vectors or matrices, as the arguments say.
 fn norm(input: &Tensor, ord: Option<f64>, dim: Option<&[i64]>, keepdim: bool, dtype: Option<DType>) -> Result<Tensor> {
     let x = converted(input, dtype)?;
-    let matrix = ord.is_some() && match dim {
-        Some(d) => d.len() == 2,
-        None => x.rank() == 2,
-    };
+    let matrix = ord.is_some()
+        && match dim {
+            Some(d) => d.len() == 2,
+            None => x.rank() == 2,
+        };
     if matrix {
         let pair = dim.map_or(Ok([-2, -1]), plane)?;
         return x.matrix_norm(norm_order(ord.unwrap_or(2.0)), pair, keepdim);
@@ -59,7 +60,9 @@ fn norm(input: &Tensor, ord: Option<f64>, dim: Option<&[i64]>, keepdim: bool, dt
 fn square_check(call: &str, input: &Tensor) -> Result<()> {
     match input.shape() {
         [.., a, b] if a == b => Ok(()),
-        shape => Err(Error::shape(format!("{call}: The input tensor must be batches of square matrices, but they are {shape:?}"))),
+        shape => Err(Error::shape(format!(
+            "{call}: The input tensor must be batches of square matrices, but they are {shape:?}"
+        ))),
     }
 }
 
@@ -79,7 +82,8 @@ fn is_lower(uplo: &str) -> Result<bool> {
 fn matrix_exp(input: &Tensor) -> Result<Tensor> {
     square_check("linalg.matrix_exp", input)?;
     let n = input.size(-1)?;
-    let norm = if input.numel() == 0 { 0.0 } else { input.detach().abs()?.sum_dims(&[-2], false)?.max()?.item::<f64>()? };
+    let norm =
+        if input.numel() == 0 { 0.0 } else { input.detach().abs()?.sum_dims(&[-2], false)?.max()?.item::<f64>()? };
     if !norm.is_finite() {
         return input.mul(f64::NAN);
     }
@@ -106,7 +110,11 @@ fn qr(input: &Tensor, mode: &str) -> Result<Out> {
     let complete = match mode {
         "reduced" => false,
         "complete" => true,
-        other => return Err(Error::unsupported(format!("linalg.qr: mode '{other}' is not supported; use 'reduced' or 'complete'"))),
+        other => {
+            return Err(Error::unsupported(format!(
+                "linalg.qr: mode '{other}' is not supported; use 'reduced' or 'complete'"
+            )));
+        }
     };
     input.qr(complete).map(|(q, r)| Out::Named("Q R", vec![q, r]))
 }
@@ -299,7 +307,10 @@ fn lstsq(a: &Tensor, b: &Tensor) -> Result<Out> {
     } else {
         Tensor::empty([0usize], a.dtype())?
     };
-    Ok(Out::Named("solution residuals rank singular_values", vec![solution, residuals, a.matrix_rank(None)?, Tensor::empty([0usize], a.dtype())?]))
+    Ok(Out::Named(
+        "solution residuals rank singular_values",
+        vec![solution, residuals, a.matrix_rank(None)?, Tensor::empty([0usize], a.dtype())?],
+    ))
 }
 
 fn triangular_solve(b: &Tensor, a: &Tensor, upper: bool, transpose: bool, unitriangular: bool) -> Result<Out> {

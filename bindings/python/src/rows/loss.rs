@@ -1,7 +1,7 @@
 //! `torch.nn.functional`: losses.
 
-use crate::{error, rows};
 use crate::value::{size, sizes};
+use crate::{error, rows};
 use rushlight_core::{Error, Result};
 use rushlight_tensor::{CrossEntropyOptions, Reduction, Tensor, TripletMargin};
 
@@ -54,17 +54,37 @@ fn with_weight(weight: Option<&Tensor>, how: &str, loss: impl Fn(Reduction) -> R
     }
 }
 
-fn options<'a>(weight: Option<&'a Tensor>, ignore_index: i64, smoothing: f64, reduction: Reduction) -> CrossEntropyOptions<'a> {
-    CrossEntropyOptions::default().weight(weight).ignore_index(ignore_index).label_smoothing(smoothing).reduction(reduction)
+fn options<'a>(
+    weight: Option<&'a Tensor>,
+    ignore_index: i64,
+    smoothing: f64,
+    reduction: Reduction,
+) -> CrossEntropyOptions<'a> {
+    CrossEntropyOptions::default()
+        .weight(weight)
+        .ignore_index(ignore_index)
+        .label_smoothing(smoothing)
+        .reduction(reduction)
 }
 
 fn variances(var: &Tensor, input: &Tensor) -> Result<Tensor> {
     // One variance for all may lack the last dimension.
-    if var.rank() + 1 == input.rank() && var.shape() == &input.shape()[..var.rank()] { var.unsqueeze(-1) } else { Ok(var.clone()) }
+    if var.rank() + 1 == input.rank() && var.shape() == &input.shape()[..var.rank()] {
+        var.unsqueeze(-1)
+    } else {
+        Ok(var.clone())
+    }
 }
 
 /// Per-class margins summed over the last dimension.
-fn multi_margin(input: &Tensor, target: &Tensor, p: f64, margin: f64, weight: Option<&Tensor>, how: Reduction) -> Result<Tensor> {
+fn multi_margin(
+    input: &Tensor,
+    target: &Tensor,
+    p: f64,
+    margin: f64,
+    weight: Option<&Tensor>,
+    how: Reduction,
+) -> Result<Tensor> {
     let one = input.rank() == 1;
     let (x, y) = if one { (input.unsqueeze(0)?, target.reshape([1usize])?) } else { (input.clone(), target.clone()) };
     let classes = x.size(1)?;
@@ -91,8 +111,24 @@ fn lengths(tensor: &Tensor) -> Result<Vec<i64>> {
     tensor.to_vec::<i64>()
 }
 
-fn ctc(log_probs: &Tensor, targets: &Tensor, inputs: &[i64], target_lengths: &[i64], blank: i64, how: &str, zero_infinity: bool) -> Result<Tensor> {
-    rushlight_nn::ctc_loss(log_probs, targets, &sizes(inputs)?, &sizes(target_lengths)?, size(blank, "ctc_loss: blank")?, named(how)?, zero_infinity)
+fn ctc(
+    log_probs: &Tensor,
+    targets: &Tensor,
+    inputs: &[i64],
+    target_lengths: &[i64],
+    blank: i64,
+    how: &str,
+    zero_infinity: bool,
+) -> Result<Tensor> {
+    rushlight_nn::ctc_loss(
+        log_probs,
+        targets,
+        &sizes(inputs)?,
+        &sizes(target_lengths)?,
+        size(blank, "ctc_loss: blank")?,
+        named(how)?,
+        zero_infinity,
+    )
 }
 
 rows! { ROWS:

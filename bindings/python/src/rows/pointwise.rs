@@ -289,4 +289,3 @@ fn gradient(input: &Tensor, spacing: f64, dim: Option<&[i64]>, edge_order: i64) 
     }
     Ok(Out::List(out))
 }
-

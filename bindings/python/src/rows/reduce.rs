@@ -87,12 +87,25 @@ fn var(input: &Tensor, dim: Option<&[i64]>, correction: f64, keepdim: bool, root
     if root { input.std_dims(&dim, correction, keepdim) } else { input.var_dims(&dim, correction, keepdim) }
 }
 
-fn quantile(input: &Tensor, q: Arg, dim: Option<i64>, keepdim: bool, interpolation: &str, ignore_nan: bool) -> Result<Tensor> {
+fn quantile(
+    input: &Tensor,
+    q: Arg,
+    dim: Option<i64>,
+    keepdim: bool,
+    interpolation: &str,
+    ignore_nan: bool,
+) -> Result<Tensor> {
     if interpolation != "linear" {
-        return Err(Error::unsupported(format!("quantile: interpolation '{interpolation}' is not supported; use 'linear'")));
+        return Err(Error::unsupported(format!(
+            "quantile: interpolation '{interpolation}' is not supported; use 'linear'"
+        )));
     }
     let of = |q: f64| -> Result<Tensor> {
-        if ignore_nan { nanquantile(input, q, dim, keepdim) } else { input.quantile(q, dim.map(|d| d as isize), keepdim) }
+        if ignore_nan {
+            nanquantile(input, q, dim, keepdim)
+        } else {
+            input.quantile(q, dim.map(|d| d as isize), keepdim)
+        }
     };
     match q {
         Arg::Scalar(q) => of(q.to_f64()),
@@ -109,7 +122,11 @@ fn quantile(input: &Tensor, q: Arg, dim: Option<i64>, keepdim: bool, interpolati
 fn nanquantile(input: &Tensor, q: f64, dim: Option<i64>, keepdim: bool) -> Result<Tensor> {
     let Some(dim) = dim else {
         let kept = input.masked_select(&input.isnan()?.logical_not()?)?;
-        let found = if kept.numel() == 0 { Tensor::full([], f64::NAN)?.to_dtype(input.dtype())? } else { kept.quantile(q, None, false)? };
+        let found = if kept.numel() == 0 {
+            Tensor::full([], f64::NAN)?.to_dtype(input.dtype())?
+        } else {
+            kept.quantile(q, None, false)?
+        };
         return if keepdim { found.reshape(&vec![1usize; input.rank()]) } else { Ok(found) };
     };
     let moved = input.movedim(&[dim as isize], &[-1])?;
@@ -279,7 +296,10 @@ rows! { ROWS:
 
 fn cov(input: &Tensor, correction: i64, fweights: Option<&Tensor>, aweights: Option<&Tensor>) -> Result<Tensor> {
     if input.rank() > 2 {
-        return Err(Error::shape(format!("cov(): expected input to have two or fewer dimensions but got an input with {} dimensions", input.rank())));
+        return Err(Error::shape(format!(
+            "cov(): expected input to have two or fewer dimensions but got an input with {} dimensions",
+            input.rank()
+        )));
     }
     let float = if input.dtype().is_float() { input.dtype() } else { crate::dtype::default() };
     let x = input.to_dtype(float)?;
@@ -303,7 +323,9 @@ fn cov(input: &Tensor, correction: i64, fweights: Option<&Tensor>, aweights: Opt
     };
     let centred = x.sub(&mean)?;
     let divisor = match (&weights, aweights) {
-        (Some(w), Some(a)) if correction != 0 => total - correction as f64 * w.mul(&a.to_dtype(float)?)?.sum()?.item::<f64>()? / total,
+        (Some(w), Some(a)) if correction != 0 => {
+            total - correction as f64 * w.mul(&a.to_dtype(float)?)?.sum()?.item::<f64>()? / total
+        }
         _ => total - correction as f64,
     };
     let weighted = match &weights {

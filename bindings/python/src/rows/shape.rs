@@ -3,7 +3,9 @@
 use crate::rows;
 use crate::value::{MemoryFormat, Out, Sizes, dims, size, sizes};
 use rushlight_core::{DType, Device, Error, Result};
-use rushlight_tensor::{Arg, Indexing, Tensor, block_diag, cartesian_prod, cat, dstack, hstack, meshgrid, stack, vstack};
+use rushlight_tensor::{
+    Arg, Indexing, Tensor, block_diag, cartesian_prod, cat, dstack, hstack, meshgrid, stack, vstack,
+};
 
 fn refs(tensors: &[Tensor]) -> Vec<&Tensor> {
     tensors.iter().collect()
@@ -95,9 +97,9 @@ pub fn formatted(input: &Tensor, format: MemoryFormat) -> Result<Tensor> {
         (MemoryFormat::ChannelsLast, rank) => {
             Err(Error::shape(format!("required rank 4 tensor to use channels_last format, this one has rank {rank}")))
         }
-        (MemoryFormat::ChannelsLast3d, rank) => {
-            Err(Error::shape(format!("required rank 5 tensor to use channels_last_3d format, this one has rank {rank}")))
-        }
+        (MemoryFormat::ChannelsLast3d, rank) => Err(Error::shape(format!(
+            "required rank 5 tensor to use channels_last_3d format, this one has rank {rank}"
+        ))),
     }
 }
 
@@ -110,7 +112,13 @@ fn is_contiguous(input: &Tensor, format: MemoryFormat) -> Result<bool> {
     }
 }
 
-fn to(input: &Tensor, device: Option<Device>, dtype: Option<DType>, copy: bool, format: MemoryFormat) -> Result<Tensor> {
+fn to(
+    input: &Tensor,
+    device: Option<Device>,
+    dtype: Option<DType>,
+    copy: bool,
+    format: MemoryFormat,
+) -> Result<Tensor> {
     let mut out = match device {
         Some(device) => input.to(&device)?,
         None => input.clone(),
@@ -163,7 +171,11 @@ fn pairs(list: &[Tensor], indexing: Option<&str>) -> Result<Vec<Tensor>> {
     let indexing = match indexing {
         None | Some("ij") => Indexing::Ij,
         Some("xy") => Indexing::Xy,
-        Some(other) => return Err(Error::value(format!("torch.meshgrid: indexing must be one of \"xy\" or \"ij\", but received: {other}"))),
+        Some(other) => {
+            return Err(Error::value(format!(
+                "torch.meshgrid: indexing must be one of \"xy\" or \"ij\", but received: {other}"
+            )));
+        }
     };
     meshgrid(&refs(list), indexing)
 }
@@ -182,14 +194,16 @@ fn combinations(input: &Tensor, r: i64, with_replacement: bool) -> Result<Tensor
     let mut choice: Vec<usize> = if with_replacement { vec![0; r] } else { (0..r).collect() };
     let mut count = 0usize;
     let possible = if with_replacement { n > 0 || r == 0 } else { r <= n };
-    while possible {
-        rows.extend(choice.iter().map(|&i| i as i64));
-        count += 1;
-        let limit = |i: usize| if with_replacement { n - 1 } else { n - r + i };
-        let Some(at) = (0..r).rev().find(|&i| choice[i] < limit(i)) else { break };
-        let start = choice[at] + 1;
-        for (k, slot) in choice[at..].iter_mut().enumerate() {
-            *slot = if with_replacement { start } else { start + k };
+    if possible {
+        loop {
+            rows.extend(choice.iter().map(|&i| i as i64));
+            count += 1;
+            let limit = |i: usize| if with_replacement { n - 1 } else { n - r + i };
+            let Some(at) = (0..r).rev().find(|&i| choice[i] < limit(i)) else { break };
+            let start = choice[at] + 1;
+            for (k, slot) in choice[at..].iter_mut().enumerate() {
+                *slot = if with_replacement { start } else { start + k };
+            }
         }
     }
     let index = Tensor::from_slice(&rows, [count, r])?;
