@@ -19,6 +19,11 @@ BACKWARD_PRE: OrderedDict = OrderedDict()
 BACKWARD: OrderedDict = OrderedDict()
 
 
+def any_for_all() -> bool:
+    """Whether there are hooks of every module."""
+    return bool(FORWARD_PRE or FORWARD or BACKWARD_PRE or BACKWARD)
+
+
 class RemovableHandle:
     """What registering a hook returns: ``remove()`` takes the hook away; as a context manager, at the end of the block."""
 

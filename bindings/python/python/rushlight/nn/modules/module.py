@@ -406,6 +406,13 @@ class Module(ConversionMethods, StateMethods):
 
     def _call_with_hooks(self, args: tuple, kwargs: dict):
         """A call with all hooks. Those with ``always_call`` are called even when something raises."""
+        own = self._forward_pre_hooks or self._forward_hooks or self._backward_pre_hooks or self._backward_hooks
+        if not own:
+            # All were removed: calls are direct again.
+            self.__dict__.pop("_hooked", None)
+            if not _hooks.any_for_all():
+                Module._hooked = False
+                return self.forward(*args, **kwargs)
         called: set = set()
         try:
             return self._call_in_order(args, kwargs, called)
