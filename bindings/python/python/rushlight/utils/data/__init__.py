@@ -1,7 +1,7 @@
 """Datasets, samplers and the loader: ``torch.utils.data``."""
 
 from ._utils.collate import default_collate, default_convert
-from ._utils.worker import get_worker_info
+from ._utils.info import get_worker_info
 from .dataloader import DataLoader, _DatasetKind
 from .dataset import (
     ChainDataset,

@@ -1,11 +1,10 @@
 """The loader: from a dataset to batches, in this process or in worker processes."""
 
-import multiprocessing
 from typing import Generic, TypeVar
 
 from ._utils.collate import default_collate, default_convert
 from ._utils.fetch import IterableFetcher, MapFetcher, whole_batches
-from ._utils.worker import get_worker_info
+from ._utils.info import get_worker_info  # noqa: F401
 from .dataset import IterableDataset
 from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler, draw_seed
 
@@ -123,6 +122,8 @@ class DataLoader(Generic[T_co]):
     @multiprocessing_context.setter
     def multiprocessing_context(self, context):
         if context is not None:
+            import multiprocessing
+
             if self.num_workers == 0:
                 raise ValueError(f"multiprocessing_context can only be used with multi-process loading (num_workers > 0), but got "
                                  f"num_workers={self.num_workers}")

@@ -1,3 +1,1 @@
-"""What the loader is made of."""
-
-from . import collate, fetch, worker  # noqa: F401
+"""What the loader is made of. What only worker processes need is imported with the first of them."""

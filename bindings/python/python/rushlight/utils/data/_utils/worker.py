@@ -9,31 +9,11 @@ import traceback
 from queue import Empty
 
 from .... import _C
-from . import transport
+from . import info, transport
 from .fetch import IterableFetcher, MapFetcher
 
 #: How often a worker looks whether its parent still lives, in seconds.
 PARENT_CHECK = 5.0
-
-_info = None
-
-
-class WorkerInfo:
-    """Which worker this is: ``id``, ``num_workers``, ``seed``, and its copy of the ``dataset``."""
-
-    def __init__(self, id, num_workers, seed, dataset):
-        self.__dict__.update(id=id, num_workers=num_workers, seed=seed, dataset=dataset)
-
-    def __setattr__(self, name, value):
-        raise RuntimeError(f"Cannot assign attributes to {type(self).__name__} objects")
-
-    def __repr__(self):
-        return "WorkerInfo(" + ", ".join(f"{k}={v}" for k, v in self.__dict__.items()) + ")"
-
-
-def get_worker_info():
-    """The worker this process is, or None in the main process."""
-    return _info
 
 
 class StopWorker:
@@ -109,14 +89,13 @@ def _messages(queue, parent):
 
 def run(worker, workers, dataset, iterable, auto_collation, collate_fn, drop_last, base_seed, init_fn, indices, results, prefix, parent):
     """The worker process: batches for the index lists that come, until the main process says that is all or is no more."""
-    global _info
     # Ctrl-C reaches all processes; the main one ends the workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     _C.set_num_threads(1)
     seed = base_seed + worker
     _seed_all(seed)
-    _info = WorkerInfo(worker, workers, seed, dataset)
+    info.current = info.WorkerInfo(worker, workers, seed, dataset)
     kind = IterableFetcher if iterable else MapFetcher
     where = f"in DataLoader worker process {worker}"
     fetcher = failure = None
@@ -132,7 +111,7 @@ def run(worker, workers, dataset, iterable, auto_collation, collate_fn, drop_las
             if isinstance(message, Resume):
                 seed = message.seed + worker
                 _seed_all(seed)
-                _info = WorkerInfo(worker, workers, seed, dataset)
+                info.current = info.WorkerInfo(worker, workers, seed, dataset)
                 ended = False
                 try:
                     fetcher = kind(dataset, auto_collation, collate_fn, drop_last)
