@@ -14,9 +14,13 @@ use std::collections::HashMap;
 /// What a step does to a parameter; the fields are those of [`Update`].
 #[derive(Clone, Copy)]
 pub struct Factors {
+    /// Whether to go up the gradient.
     pub maximize: bool,
+    /// Part of the parameter added to its gradient.
     pub weight_decay: f64,
+    /// Factor of the parameter itself.
     pub shrink: f64,
+    /// How the parameter follows.
     pub rule: UpdateRule,
 }
 

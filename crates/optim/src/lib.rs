@@ -30,3 +30,9 @@ pub use group::{Builder, GroupOptimizer};
 pub use lbfgs::{Lbfgs, LbfgsOptions, LineSearch};
 pub use optimizer::{Group, Optimizer, ParamGroup};
 pub use rules::*;
+
+/// What a formula is made of, for front ends that keep parameters, options and state themselves.
+pub mod rule {
+    pub use crate::group::{Algorithm, Factors, Fused, Scalars};
+    pub use crate::options::Options;
+}

@@ -20,8 +20,8 @@ pub use function::{Context, Function, apply};
 pub use gradcheck::{gradcheck, gradgradcheck};
 pub use hooks::HookHandle;
 pub use mode::{
-    ModeGuard, enable_grad, inference_mode, is_anomaly_enabled, is_grad_enabled, no_grad, set_detect_anomaly,
-    set_grad_enabled,
+    ModeGuard, enable_grad, inference_mode, is_anomaly_enabled, is_grad_enabled, is_inference_mode_enabled, no_grad,
+    set_detect_anomaly, set_grad_enabled, set_inference_mode,
 };
 pub use node::Grads;
 
@@ -176,6 +176,16 @@ impl Tensor {
             Ok(None)
         })?;
         Ok(())
+    }
+
+    /// Whether [`Tensor::retain_grad`] was called on this computed tensor.
+    pub fn retains_grad(&self) -> bool {
+        !self.is_leaf() && self.meta().extra.as_ref().is_some_and(|e| e.retains_grad)
+    }
+
+    /// Whether this tensor was made under [`inference_mode`].
+    pub fn is_inference(&self) -> bool {
+        self.0.inference
     }
 
     /// Adds up the gradients of this scalar by every leaf it was made from, in their `.grad`. Frees the graph's saved values; for

@@ -73,9 +73,20 @@ pub fn enable_grad<T>(f: impl FnOnce() -> T) -> T {
 
 /// Runs a closure without recording; tensors made in it can never enter a graph.
 pub fn inference_mode<T>(f: impl FnOnce() -> T) -> T {
-    let _guard = set_grad_enabled(false);
-    INFERENCE.set(true);
+    let _guard = set_inference_mode(true);
     f()
+}
+
+/// Turns inference mode on, or off, until the guard is dropped. What [`inference_mode`] does, where a closure cannot be had.
+pub fn set_inference_mode(enabled: bool) -> ModeGuard {
+    let guard = set_grad_enabled(!enabled);
+    INFERENCE.set(enabled);
+    guard
+}
+
+/// Whether ops on this thread make tensors that can never enter a graph.
+pub fn is_inference_mode_enabled() -> bool {
+    is_inference()
 }
 
 /// Switches anomaly detection for the whole process: a backward step that makes NaN is an error naming the op and where its forward

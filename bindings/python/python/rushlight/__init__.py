@@ -1,0 +1,97 @@
+"""Rushlight: PyTorch's names over a training system in Rust. ``import rushlight as torch``.
+
+The compiled part is ``rushlight._C``: the class ``Tensor`` with its methods, and the functions of ``torch``, ``torch.nn.functional``,
+``torch.linalg`` and ``torch.special`` as tables of their own. Packages that cost time to import are loaded when first used.
+"""
+
+from math import e, inf, nan, pi  # noqa: F401
+
+from . import _C
+from ._C import (  # noqa: F401
+    Generator,
+    Tensor,
+    as_tensor,
+    bfloat16,
+    bool,
+    can_cast,
+    channels_last,
+    channels_last_3d,
+    contiguous_format,
+    device,
+    double,
+    dtype,
+    float,
+    float16,
+    float32,
+    float64,
+    from_numpy,
+    frombuffer,
+    get_default_device,
+    get_default_dtype,
+    get_num_threads,
+    get_rng_state,
+    half,
+    initial_seed,
+    int,
+    int8,
+    int16,
+    int32,
+    int64,
+    is_grad_enabled,
+    is_inference_mode_enabled,
+    layout,
+    long,
+    memory_format,
+    preserve_format,
+    promote_types,
+    seed,
+    set_default_device,
+    set_default_dtype,
+    set_num_threads,
+    set_printoptions,
+    set_rng_state,
+    short,
+    strided,
+    tensor,
+    uint8,
+)
+from ._size import Size
+from ._version import __version__
+
+globals().update({_name: _function for _name, _function in vars(_C._torch).items() if not _name.startswith("_")})
+
+from . import _tensor  # noqa: E402,F401  (gives Tensor the methods written in Python)
+from ._functions import *  # noqa: E402,F401,F403
+from ._functions import _missing  # noqa: E402
+from .autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: E402,F401
+
+newaxis = None
+
+def install():
+    """From now on ``import torch``, ``torchvision`` and ``intel_extension_for_pytorch`` give this package."""
+    from ._install import install
+
+    install()
+
+
+#: Packages that are imported when first used.
+_PACKAGES = frozenset(
+    "accelerator amp autograd backends compiler cpu cuda func linalg mps multiprocessing nn optim profiler random return_types serialization "
+    "special storage testing types utils version vision xpu".split()
+)
+
+
+def __getattr__(name):
+    if name in _PACKAGES:
+        import importlib
+
+        try:
+            return importlib.import_module("." + name, __name__)
+        except ModuleNotFoundError as error:
+            if error.name != f"{__name__}.{name}":
+                raise
+    return _missing(__name__, name)
+
+
+def __dir__():
+    return sorted(set(globals()) | _PACKAGES)

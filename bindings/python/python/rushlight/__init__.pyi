@@ -1,0 +1,2345 @@
+"""Made by stubs.py from the op table."""
+
+from typing import Any, Sequence, overload
+
+Number = int | float | bool
+
+class dtype:
+    itemsize: int
+    is_floating_point: bool
+    is_complex: bool
+    is_signed: bool
+class device:
+    type: str
+    index: int | None
+    def __init__(self, type: Any, index: int | None = None) -> None: ...
+class layout: ...
+class memory_format: ...
+class Generator:
+    def __init__(self, device: Any = None) -> None: ...
+    def manual_seed(self, seed: int) -> Generator: ...
+    def get_state(self) -> Tensor: ...
+    def set_state(self, new_state: Tensor) -> Generator: ...
+    def initial_seed(self) -> int: ...
+    def seed(self) -> int: ...
+class Size(tuple[int, ...]):
+    def numel(self) -> int: ...
+_dtype = dtype
+_device = device
+class Tensor:
+    def __getitem__(self, index: Any) -> Tensor: ...
+    def __setitem__(self, index: Any, value: Any) -> None: ...
+    def __len__(self) -> int: ...
+    def __bool__(self) -> bool: ...
+    def __float__(self) -> float: ...
+    def __int__(self) -> int: ...
+    @property
+    def H(self) -> Any: ...
+    @property
+    def T(self) -> Any: ...
+    def __abs__(self) -> Tensor: ...
+    def __add__(self, other: Any) -> Tensor: ...
+    def __and__(self, other: Any) -> Tensor: ...
+    def __copy__(self): ...
+    @property
+    def __dict__(self) -> Any: ...
+    def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None): ...
+    def __dlpack_device__(self): ...
+    def __floordiv__(self, other: Any) -> Tensor: ...
+    def __ge__(self, other: Any) -> Tensor: ...
+    def __gt__(self, other: Any) -> Tensor: ...
+    def __invert__(self) -> Tensor: ...
+    def __le__(self, other: Any) -> Tensor: ...
+    def __lt__(self, other: Any) -> Tensor: ...
+    def __matmul__(self, other: Any) -> Tensor: ...
+    def __mod__(self, other: Any) -> Tensor: ...
+    def __mul__(self, other: Any) -> Tensor: ...
+    def __neg__(self) -> Tensor: ...
+    def __or__(self, other: Any) -> Tensor: ...
+    def __pow__(self, other: Any) -> Tensor: ...
+    def __radd__(self, other: Any) -> Tensor: ...
+    def __reduce_ex__(self, protocol): ...
+    def __rmul__(self, other: Any) -> Tensor: ...
+    def __rsub__(self, other: Any) -> Tensor: ...
+    def __rtruediv__(self, other: Any) -> Tensor: ...
+    def __sub__(self, other: Any) -> Tensor: ...
+    def __truediv__(self, other: Any) -> Tensor: ...
+    def __xor__(self, other: Any) -> Tensor: ...
+    def addbmm_(self, *args: Any, **kwargs: Any) -> Any: ...
+    def addmm_(self, *args: Any, **kwargs: Any) -> Any: ...
+    def addmv_(self, *args: Any, **kwargs: Any) -> Any: ...
+    def addr_(self, *args: Any, **kwargs: Any) -> Any: ...
+    def apply_(self, callable): ...
+    def arctan2_(self, *args: Any, **kwargs: Any) -> Any: ...
+    def atan2_(self, *args: Any, **kwargs: Any) -> Any: ...
+    def backward(self, gradient=None, retain_graph=None, create_graph=False, inputs=None): ...
+    def baddbmm_(self, *args: Any, **kwargs: Any) -> Any: ...
+    def bfloat16(self, memory_format=None): ...
+    def bitwise_and_(self, *args: Any, **kwargs: Any) -> Any: ...
+    def bitwise_left_shift_(self, *args: Any, **kwargs: Any) -> Any: ...
+    def bitwise_not_(self, *args: Any, **kwargs: Any) -> Any: ...
+    def bitwise_or_(self, *args: Any, **kwargs: Any) -> Any: ...
+    def bitwise_right_shift_(self, *args: Any, **kwargs: Any) -> Any: ...
+    def bitwise_xor_(self, *args: Any, **kwargs: Any) -> Any: ...
+    def bool(self, memory_format=None): ...
+    def byte(self, memory_format=None): ...
+    def char(self, memory_format=None): ...
+    def clamp_max_(self, *args: Any, **kwargs: Any) -> Any: ...
+    def clamp_min_(self, *args: Any, **kwargs: Any) -> Any: ...
+    def clip_(self, *args: Any, **kwargs: Any) -> Any: ...
+    def conj_physical_(self, *args: Any, **kwargs: Any) -> Any: ...
+    def copysign_(self, *args: Any, **kwargs: Any) -> Any: ...
+    def cpu(self, memory_format=None): ...
+    def cuda(self, device=None, non_blocking=False, memory_format=None): ...
+    def cumprod_(self, *args: Any, **kwargs: Any) -> Any: ...
+    def cumsum_(self, *args: Any, **kwargs: Any) -> Any: ...
+    @property
+    def data(self) -> Any: ...
+    def data_ptr(self, *args: Any, **kwargs: Any) -> Any: ...
+    def deg2rad_(self, *args: Any, **kwargs: Any) -> Any: ...
+    def detach(self, *args: Any, **kwargs: Any) -> Any: ...
+    def detach_(self, *args: Any, **kwargs: Any) -> Any: ...
+    @property
+    def device(self) -> Any: ...
+    def dim(self, *args: Any, **kwargs: Any) -> Any: ...
+    def dim_order(self): ...
+    def divide_(self, *args: Any, **kwargs: Any) -> Any: ...
+    def double(self, memory_format=None): ...
+    @property
+    def dtype(self) -> Any: ...
+    def element_size(self, *args: Any, **kwargs: Any) -> Any: ...
+    def eq_(self, *args: Any, **kwargs: Any) -> Any: ...
+    def float(self, memory_format=None): ...
+    def floor_divide_(self, *args: Any, **kwargs: Any) -> Any: ...
+    def fmod_(self, *args: Any, **kwargs: Any) -> Any: ...
+    def gcd_(self, *args: Any, **kwargs: Any) -> Any: ...
+    def ge_(self, *args: Any, **kwargs: Any) -> Any: ...
+    @property
+    def grad(self) -> Any: ...
+    @property
+    def grad_fn(self) -> Any: ...
+    def greater_(self, *args: Any, **kwargs: Any) -> Any: ...
+    def greater_equal_(self, *args: Any, **kwargs: Any) -> Any: ...
+    def gt_(self, *args: Any, **kwargs: Any) -> Any: ...
+    def half(self, memory_format=None): ...
+    def heaviside_(self, *args: Any, **kwargs: Any) -> Any: ...
+    def hip(self, device=None, non_blocking=False, memory_format=None): ...
+    def histogram(self, bins, *, range=None, weight=None, density=False): ...
+    def hypot_(self, *args: Any, **kwargs: Any) -> Any: ...
+    @property
+    def imag(self) -> Any: ...
+    def index_put(self, indices, values, accumulate=False): ...
+    def index_put_(self, indices, values, accumulate=False): ...
+    def index_reduce_(self, *args: Any, **kwargs: Any) -> Any: ...
+    def int(self, memory_format=None): ...
+    def is_complex(self, *args: Any, **kwargs: Any) -> Any: ...
+    @property
+    def is_cpu(self) -> Any: ...
+    @property
+    def is_cuda(self) -> Any: ...
+    def is_floating_point(self, *args: Any, **kwargs: Any) -> Any: ...
+    def is_inference(self, *args: Any, **kwargs: Any) -> Any: ...
+    @property
+    def is_leaf(self) -> Any: ...
+    @property
+    def is_meta(self) -> Any: ...
+    @property
+    def is_mps(self) -> Any: ...
+    @property
+    def is_nested(self) -> Any: ...
+    def is_pinned(self, *args: Any, **kwargs: Any) -> Any: ...
+    @property
+    def is_quantized(self) -> Any: ...
+    def is_same_size(self, other): ...
+    def is_set_to(self, tensor): ...
+    def is_shared(self, *args: Any, **kwargs: Any) -> Any: ...
+    def is_signed(self, *args: Any, **kwargs: Any) -> Any: ...
+    @property
+    def is_sparse(self) -> Any: ...
+    @property
+    def is_xpu(self) -> Any: ...
+    def item(self, *args: Any, **kwargs: Any) -> Any: ...
+    @property
+    def itemsize(self) -> Any: ...
+    @property
+    def layout(self) -> Any: ...
+    def lcm_(self, *args: Any, **kwargs: Any) -> Any: ...
+    def ldexp_(self, *args: Any, **kwargs: Any) -> Any: ...
+    def le_(self, *args: Any, **kwargs: Any) -> Any: ...
+    def lerp_(self, *args: Any, **kwargs: Any) -> Any: ...
+    def less_(self, *args: Any, **kwargs: Any) -> Any: ...
+    def less_equal_(self, *args: Any, **kwargs: Any) -> Any: ...
+    def logical_and_(self, *args: Any, **kwargs: Any) -> Any: ...
+    def logical_not_(self, *args: Any, **kwargs: Any) -> Any: ...
+    def logical_or_(self, *args: Any, **kwargs: Any) -> Any: ...
+    def logical_xor_(self, *args: Any, **kwargs: Any) -> Any: ...
+    def logit_(self, *args: Any, **kwargs: Any) -> Any: ...
+    def long(self, memory_format=None): ...
+    def lt_(self, *args: Any, **kwargs: Any) -> Any: ...
+    @property
+    def mH(self) -> Any: ...
+    @property
+    def mT(self) -> Any: ...
+    def map_(self, tensor, callable): ...
+    def module_load(self, other, assign=False): ...
+    def multiply_(self, *args: Any, **kwargs: Any) -> Any: ...
+    def mvlgamma_(self, *args: Any, **kwargs: Any) -> Any: ...
+    def nan_to_num_(self, *args: Any, **kwargs: Any) -> Any: ...
+    @property
+    def nbytes(self) -> Any: ...
+    @property
+    def ndim(self) -> Any: ...
+    def ndimension(self, *args: Any, **kwargs: Any) -> Any: ...
+    def ne_(self, *args: Any, **kwargs: Any) -> Any: ...
+    def nelement(self, *args: Any, **kwargs: Any) -> Any: ...
+    def new(self, *args, **kwargs): ...
+    def new_tensor(self, data, *, dtype=None, device=None, requires_grad=False): ...
+    def nonzero_static(self, *, size, fill_value=-1): ...
+    def not_equal_(self, *args: Any, **kwargs: Any) -> Any: ...
+    def numel(self, *args: Any, **kwargs: Any) -> Any: ...
+    def numpy(self, *args: Any, **kwargs: Any) -> Any: ...
+    def pin_memory(self, device=None): ...
+    def put_(self, index, source, accumulate=False): ...
+    def rad2deg_(self, *args: Any, **kwargs: Any) -> Any: ...
+    @property
+    def real(self) -> Any: ...
+    def register_hook(self, *args: Any, **kwargs: Any) -> Any: ...
+    def register_post_accumulate_grad_hook(self, *args: Any, **kwargs: Any) -> Any: ...
+    def remainder_(self, *args: Any, **kwargs: Any) -> Any: ...
+    def renorm_(self, *args: Any, **kwargs: Any) -> Any: ...
+    @property
+    def requires_grad(self) -> Any: ...
+    def requires_grad_(self, *args: Any, **kwargs: Any) -> Any: ...
+    def resize_(self, *sizes, memory_format=None): ...
+    def resize_as_(self, other, memory_format=None): ...
+    def retain_grad(self, *args: Any, **kwargs: Any) -> Any: ...
+    @property
+    def retains_grad(self) -> Any: ...
+    def round_(self, *args: Any, **kwargs: Any) -> Any: ...
+    def set_(self, source=None, *args): ...
+    def sgn_(self, *args: Any, **kwargs: Any) -> Any: ...
+    @property
+    def shape(self) -> Any: ...
+    def share_memory_(self): ...
+    def short(self, memory_format=None): ...
+    def sign_(self, *args: Any, **kwargs: Any) -> Any: ...
+    def size(self, *args: Any, **kwargs: Any) -> Any: ...
+    def squeeze_(self, *args, **kwargs): ...
+    def storage(self): ...
+    def storage_offset(self, *args: Any, **kwargs: Any) -> Any: ...
+    def storage_type(self): ...
+    def stride(self, *args: Any, **kwargs: Any) -> Any: ...
+    def subtract_(self, *args: Any, **kwargs: Any) -> Any: ...
+    def swapaxes_(self, *args, **kwargs): ...
+    def swapdims_(self, *args, **kwargs): ...
+    def t_(self, *args, **kwargs): ...
+    def to_dense(self, dtype=None): ...
+    def tolist(self, *args: Any, **kwargs: Any) -> Any: ...
+    def transpose_(self, *args, **kwargs): ...
+    def tril_(self, *args: Any, **kwargs: Any) -> Any: ...
+    def triu_(self, *args: Any, **kwargs: Any) -> Any: ...
+    def true_divide_(self, *args: Any, **kwargs: Any) -> Any: ...
+    def type(self, dtype=None, non_blocking=False, **kwargs): ...
+    def type_as(self, other): ...
+    def unsqueeze_(self, *args, **kwargs): ...
+    def untyped_storage(self): ...
+    def xlogy_(self, *args: Any, **kwargs: Any) -> Any: ...
+    def xpu(self, device=None, non_blocking=False, memory_format=None): ...
+    def abs(self) -> Any:
+        """Magnitude."""
+    def abs_(self) -> Tensor:
+        """In place."""
+    def absolute(self) -> Any:
+        """Magnitude."""
+    def absolute_(self) -> Tensor:
+        """In place."""
+    def acos(self) -> Any:
+        """Inverse cosine."""
+    def acos_(self) -> Tensor:
+        """In place."""
+    def acosh(self) -> Any:
+        """Inverse hyperbolic cosine."""
+    def acosh_(self) -> Tensor:
+        """In place."""
+    @overload
+    def add(self, other: Tensor | Number, *, alpha: Number = 1) -> Any:
+        """Sum of two tensors, the second times `alpha`."""
+    @overload
+    def add(self, other: Tensor, *, alpha: Number = 1) -> Any:
+        """Sum of two tensors, the second times `alpha`."""
+    def add_(self, other: Tensor | Number, *, alpha: Number = 1) -> Tensor:
+        """`add` in place."""
+    def addbmm(self, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Any:
+        """`beta * input + alpha * sum(batch1 @ batch2)`."""
+    def addcdiv(self, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Any:
+        """`input + value * tensor1 / tensor2`."""
+    def addcdiv_(self, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
+        """`addcdiv` in place."""
+    def addcmul(self, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Any:
+        """`input + value * tensor1 * tensor2`."""
+    def addcmul_(self, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
+        """`addcmul` in place."""
+    def addmm(self, mat1: Tensor, mat2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Any:
+        """`beta * input + alpha * (mat1 @ mat2)`."""
+    def addmv(self, mat: Tensor, vec: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Any:
+        """`beta * input + alpha * (mat @ vec)`."""
+    def addr(self, vec1: Tensor, vec2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Any:
+        """`beta * input + alpha * outer(vec1, vec2)`."""
+    def adjoint(self) -> Any:
+        """The last two dimensions changed round."""
+    def all(self, dim: int | Sequence[int | None] | None = None, keepdim: bool = False) -> Any:
+        """Whether all elements are true."""
+    def allclose(self, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Any:
+        """Whether all elements are close to another tensor's."""
+    def amax(self, dim: int | Sequence[int | None] = (), keepdim: bool = False) -> Any:
+        """The largest elements; gradients are shared between equals."""
+    def amin(self, dim: int | Sequence[int | None] = (), keepdim: bool = False) -> Any:
+        """The smallest elements; gradients are shared between equals."""
+    def aminmax(self, *, dim: int | None = None, keepdim: bool = False) -> Any:
+        """The smallest and the largest elements."""
+    def angle(self) -> Any:
+        """The angle of real numbers: pi for negative ones, else zero."""
+    def any(self, dim: int | Sequence[int | None] | None = None, keepdim: bool = False) -> Any:
+        """Whether any element is true."""
+    def arccos(self) -> Any:
+        """Inverse cosine."""
+    def arccos_(self) -> Tensor:
+        """In place."""
+    def arccosh(self) -> Any:
+        """Inverse hyperbolic cosine."""
+    def arccosh_(self) -> Tensor:
+        """In place."""
+    def arcsin(self) -> Any:
+        """Inverse sine."""
+    def arcsin_(self) -> Tensor:
+        """In place."""
+    def arcsinh(self) -> Any:
+        """Inverse hyperbolic sine."""
+    def arcsinh_(self) -> Tensor:
+        """In place."""
+    def arctan(self) -> Any:
+        """Inverse tangent."""
+    def arctan2(self, other: Tensor) -> Any:
+        """Another name of `atan2`."""
+    def arctan_(self) -> Tensor:
+        """In place."""
+    def arctanh(self) -> Any:
+        """Inverse hyperbolic tangent."""
+    def arctanh_(self) -> Tensor:
+        """In place."""
+    def argmax(self, dim: int | None = None, keepdim: bool = False) -> Any:
+        """Index of the largest element."""
+    def argmin(self, dim: int | None = None, keepdim: bool = False) -> Any:
+        """Index of the smallest element."""
+    @overload
+    def argsort(self, dim: int = -1, descending: bool = False, stable: bool = False) -> Any:
+        """Where elements would be in order."""
+    @overload
+    def argsort(self, *, stable: bool, dim: int = -1, descending: bool = False) -> Any:
+        """Where elements would be in order."""
+    def argwhere(self) -> Any:
+        """Rows of indices of elements that are not zero."""
+    def as_strided(self, size: int | Sequence[int | None], stride: int | Sequence[int | None], storage_offset: int | None = None) -> Any:
+        """A view by sizes and strides."""
+    def asin(self) -> Any:
+        """Inverse sine."""
+    def asin_(self) -> Tensor:
+        """In place."""
+    def asinh(self) -> Any:
+        """Inverse hyperbolic sine."""
+    def asinh_(self) -> Tensor:
+        """In place."""
+    def atan(self) -> Any:
+        """Inverse tangent."""
+    def atan2(self, other: Tensor) -> Any:
+        """Angle of the point `(other, input)`."""
+    def atan_(self) -> Tensor:
+        """In place."""
+    def atanh(self) -> Any:
+        """Inverse hyperbolic tangent."""
+    def atanh_(self) -> Tensor:
+        """In place."""
+    def baddbmm(self, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Any:
+        """`beta * input + alpha * (batch1 @ batch2)`."""
+    def bernoulli(self, p: float | None = None, *, generator: Generator | None = None) -> Any:
+        """Ones with the probabilities of the elements."""
+    @overload
+    def bernoulli_(self, p: float = 0.5, *, generator: Generator | None = None) -> Tensor:
+        """Ones with a probability, in place."""
+    @overload
+    def bernoulli_(self, p: Tensor, *, generator: Generator | None = None) -> Tensor:
+        """Ones with a probability, in place."""
+    def bincount(self, weights: Tensor | None = None, minlength: int = 0) -> Any:
+        """How often each number from zero occurs."""
+    def bitwise_and(self, other: Tensor | Number) -> Any:
+        """Bitwise and; logical for bool."""
+    def bitwise_left_shift(self, other: Tensor | Number) -> Any:
+        """Shift left."""
+    def bitwise_not(self) -> Any:
+        """Bitwise complement; logical for bool."""
+    def bitwise_or(self, other: Tensor | Number) -> Any:
+        """Bitwise or; logical for bool."""
+    def bitwise_right_shift(self, other: Tensor | Number) -> Any:
+        """Arithmetic shift right."""
+    def bitwise_xor(self, other: Tensor | Number) -> Any:
+        """Bitwise exclusive or; logical for bool."""
+    def bmm(self, mat2: Tensor) -> Any:
+        """Products of two batches of matrices."""
+    def broadcast_to(self, size: int | Sequence[int | None]) -> Any:
+        """Dimensions of size one repeated, without copying."""
+    def cauchy_(self, median: float = 0.0, sigma: float = 1.0, *, generator: Generator | None = None) -> Tensor:
+        """Numbers of a Cauchy distribution in place."""
+    def ceil(self) -> Any:
+        """Smallest integer not below each element."""
+    def ceil_(self) -> Tensor:
+        """In place."""
+    def cholesky(self, upper: bool = False) -> Any:
+        """Cholesky factor."""
+    def cholesky_inverse(self, upper: bool = False) -> Any:
+        """Inverse of a matrix whose Cholesky factor is known."""
+    def cholesky_solve(self, L: Tensor, upper: bool = False) -> Any:
+        """Solution of a system whose Cholesky factor is known."""
+    def chunk(self, chunks: int, dim: int = 0) -> Any:
+        """A number of parts."""
+    def clamp(self, min: Tensor | Number | None = None, max: Tensor | Number | None = None) -> Any:
+        """Elements kept between bounds, of which either may be missing."""
+    def clamp_(self, min: Tensor | Number | None = None, max: Tensor | Number | None = None) -> Tensor:
+        """`clamp` in place."""
+    def clamp_max(self, max: Tensor | Number) -> Any:
+        """Elements not above a bound."""
+    def clamp_min(self, min: Tensor | Number) -> Any:
+        """Elements not below a bound."""
+    def clip(self, min: Tensor | Number | None = None, max: Tensor | Number | None = None) -> Any:
+        """Another name of `clamp`."""
+    def clone(self, *, memory_format: memory_format | None = None) -> Any:
+        """A copy."""
+    def conj(self) -> Any:
+        """The elements, which are real."""
+    def conj_physical(self) -> Any:
+        """The elements, which are real."""
+    def contiguous(self, memory_format: memory_format | None = None) -> Any:
+        """The elements in row-major order, or in that of a format; the tensor itself if they are."""
+    def copy_(self, src: Tensor, non_blocking: bool = False) -> Tensor:
+        """Another tensor's elements written into this one."""
+    def copysign(self, other: Tensor | Number) -> Any:
+        """Magnitude of the first operand with the sign of the second."""
+    def corrcoef(self) -> Any:
+        """Correlations of variables that lie in rows."""
+    def cos(self) -> Any:
+        """Cosine."""
+    def cos_(self) -> Tensor:
+        """In place."""
+    def cosh(self) -> Any:
+        """Hyperbolic cosine."""
+    def cosh_(self) -> Tensor:
+        """In place."""
+    def count_nonzero(self, dim: int | Sequence[int | None] | None = None) -> Any:
+        """How many elements are not zero."""
+    def cov(self, *, correction: int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None) -> Any:
+        """Covariances of variables that lie in rows."""
+    def cross(self, other: Tensor, dim: int | None = None) -> Any:
+        """Cross product of vectors of three."""
+    def cummax(self, dim: int) -> Any:
+        """Running maxima, and where they are."""
+    def cummin(self, dim: int) -> Any:
+        """Running minima, and where they are."""
+    def cumprod(self, dim: int, *, dtype: _dtype | None = None) -> Any:
+        """Running products."""
+    def cumsum(self, dim: int, *, dtype: _dtype | None = None) -> Any:
+        """Running sums."""
+    def deg2rad(self) -> Any:
+        """Degrees as radians."""
+    def det(self) -> Any:
+        """Determinant."""
+    def diag(self, diagonal: int = 0) -> Any:
+        """A diagonal of the last two dimensions filled with a vector, or taken out."""
+    def diag_embed(self, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
+        """The elements as diagonals of new matrices."""
+    def diagflat(self, offset: int = 0) -> Any:
+        """All elements on the diagonal of a matrix."""
+    def diagonal(self, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+        """The diagonal of two dimensions."""
+    def diagonal_scatter(self, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+        """A diagonal replaced."""
+    def diff(self, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None) -> Any:
+        """Differences of neighbours."""
+    def digamma(self) -> Any:
+        """Derivative of `lgamma`."""
+    def digamma_(self) -> Tensor:
+        """In place."""
+    def dist(self, other: Tensor, p: Number = 2) -> Any:
+        """The p-norm of the difference."""
+    @overload
+    def div(self, other: Tensor | Number, *, rounding_mode: str | None = None) -> Any:
+        """Quotient of two tensors, rounded as `rounding_mode` says."""
+    @overload
+    def div(self, other: Tensor, *, rounding_mode: str | None = None) -> Any:
+        """Quotient of two tensors, rounded as `rounding_mode` says."""
+    def div_(self, other: Tensor | Number, *, rounding_mode: str | None = None) -> Tensor:
+        """`div` in place."""
+    def divide(self, other: Tensor | Number, *, rounding_mode: str | None = None) -> Any:
+        """Another name of `div`."""
+    def dot(self, tensor: Tensor) -> Any:
+        """Product of two vectors."""
+    @overload
+    def dsplit(self, sections: int) -> Any:
+        """Parts along the third dimension."""
+    @overload
+    def dsplit(self, indices: Sequence[int]) -> Any:
+        """Parts along the third dimension."""
+    def eq(self, other: Tensor | Number) -> Any:
+        """Whether elements are equal."""
+    def equal(self, other: Tensor) -> Any:
+        """Whether two tensors have the same size and elements."""
+    def erf(self) -> Any:
+        """Error function."""
+    def erf_(self) -> Tensor:
+        """In place."""
+    def erfc(self) -> Any:
+        """`1 - erf(x)`."""
+    def erfc_(self) -> Tensor:
+        """In place."""
+    def erfinv(self) -> Any:
+        """Inverse error function."""
+    def erfinv_(self) -> Tensor:
+        """In place."""
+    def exp(self) -> Any:
+        """e to the power of each element."""
+    def exp2(self) -> Any:
+        """Two to the power of each element."""
+    def exp2_(self) -> Tensor:
+        """In place."""
+    def exp_(self) -> Tensor:
+        """In place."""
+    def expand(self, *size: int | Sequence[int]) -> Any:
+        """Dimensions of size one repeated, without copying."""
+    def expand_as(self, other: Tensor) -> Any:
+        """Expanded to another tensor's size."""
+    def expm1(self) -> Any:
+        """`exp(x) - 1`, exact near zero."""
+    def expm1_(self) -> Tensor:
+        """In place."""
+    def exponential_(self, lambd: float = 1.0, *, generator: Generator | None = None) -> Tensor:
+        """Exponentially distributed numbers in place."""
+    @overload
+    def fill_(self, value: Number) -> Tensor:
+        """A number in every place."""
+    @overload
+    def fill_(self, value: Tensor) -> Tensor:
+        """A number in every place."""
+    def fill_diagonal_(self, fill_value: Number, wrap: bool = False) -> Tensor:
+        """A number on the diagonal."""
+    def fix(self) -> Any:
+        """Integer part."""
+    def fix_(self) -> Tensor:
+        """In place."""
+    def flatten(self, start_dim: int = 0, end_dim: int = -1) -> Any:
+        """Dimensions merged into one."""
+    def flip(self, *dims: int | Sequence[int]) -> Any:
+        """Dimensions back to front."""
+    def fliplr(self) -> Any:
+        """Columns back to front."""
+    def flipud(self) -> Any:
+        """Rows back to front."""
+    def float_power(self, exponent: Tensor | Number) -> Any:
+        """`pow` in double precision."""
+    def floor(self) -> Any:
+        """Largest integer not above each element."""
+    def floor_(self) -> Tensor:
+        """In place."""
+    def floor_divide(self, other: Tensor | Number) -> Any:
+        """Quotient rounded down."""
+    def fmax(self, other: Tensor) -> Any:
+        """The larger of two elements, ignoring NaN."""
+    def fmin(self, other: Tensor) -> Any:
+        """The smaller of two elements, ignoring NaN."""
+    def fmod(self, other: Tensor | Number) -> Any:
+        """Remainder with the sign of the dividend, as C's `fmod`."""
+    def frac(self) -> Any:
+        """Fractional part."""
+    def frac_(self) -> Tensor:
+        """In place."""
+    def frexp(self) -> Any:
+        """Mantissa and exponent: `mantissa * 2**exponent` are the elements."""
+    def gather(self, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Any:
+        """Elements by an index along one dimension."""
+    def gcd(self, other: Tensor) -> Any:
+        """Greatest common divisor."""
+    def ge(self, other: Tensor | Number) -> Any:
+        """Whether elements are greater or equal."""
+    def geometric_(self, p: float, *, generator: Generator | None = None) -> Tensor:
+        """Geometrically distributed numbers in place."""
+    def ger(self, vec2: Tensor) -> Any:
+        """All products of two vectors' elements."""
+    def get_device(self) -> Any:
+        """The number of the device, -1 for the CPU."""
+    def greater(self, other: Tensor | Number) -> Any:
+        """Whether elements are greater."""
+    def greater_equal(self, other: Tensor | Number) -> Any:
+        """Whether elements are greater or equal."""
+    def gt(self, other: Tensor | Number) -> Any:
+        """Whether elements are greater."""
+    def hardshrink(self, lambd: Number = 0.5) -> Any:
+        """Zero within `lambd` of zero."""
+    def heaviside(self, values: Tensor) -> Any:
+        """0 below zero, 1 above, `values` at zero."""
+    def histc(self, bins: int = 100, min: Number = 0, max: Number = 0) -> Any:
+        """Counts of elements between limits, in bins of equal width."""
+    @overload
+    def hsplit(self, sections: int) -> Any:
+        """Parts along the columns."""
+    @overload
+    def hsplit(self, indices: Sequence[int]) -> Any:
+        """Parts along the columns."""
+    def hypot(self, other: Tensor) -> Any:
+        """`sqrt(input^2 + other^2)`."""
+    def index_add(self, dim: int, index: Tensor, source: Tensor, *, alpha: Number = 1) -> Any:
+        """Entries added where an index points."""
+    def index_add_(self, dim: int, index: Tensor, source: Tensor, *, alpha: Number = 1) -> Tensor:
+        """`index_add` in place."""
+    def index_copy(self, dim: int, index: Tensor, source: Tensor) -> Any:
+        """Entries written where an index points."""
+    def index_copy_(self, dim: int, index: Tensor, source: Tensor) -> Tensor:
+        """`index_copy` in place."""
+    def index_fill(self, dim: int, index: Tensor, value: Tensor | Number) -> Any:
+        """A number where an index points."""
+    def index_fill_(self, dim: int, index: Tensor, value: Tensor | Number) -> Tensor:
+        """`index_fill` in place."""
+    def index_reduce(self, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True) -> Any:
+        """Entries combined where an index points."""
+    def index_select(self, dim: int, index: Tensor) -> Any:
+        """Entries of a dimension by index."""
+    def inner(self, other: Tensor) -> Any:
+        """Products along the last dimensions."""
+    def inverse(self) -> Any:
+        """Inverse."""
+    def is_contiguous(self, memory_format: memory_format | None = None) -> Any:
+        """Whether the elements lie in the order of a format."""
+    def is_nonzero(self) -> Any:
+        """Whether the one element is not zero."""
+    def isclose(self, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Any:
+        """Whether elements are close to another tensor's."""
+    def isfinite(self) -> Any:
+        """Whether elements are finite."""
+    def isinf(self) -> Any:
+        """Whether elements are infinite."""
+    def isnan(self) -> Any:
+        """Whether elements are NaN."""
+    def isneginf(self) -> Any:
+        """Whether elements are minus infinity."""
+    def isposinf(self) -> Any:
+        """Whether elements are plus infinity."""
+    def isreal(self) -> Any:
+        """Whether elements are real: all are."""
+    def kron(self, other: Tensor) -> Any:
+        """Kronecker product."""
+    def kthvalue(self, k: int, dim: int = -1, keepdim: bool = False) -> Any:
+        """The k-th smallest elements."""
+    def lcm(self, other: Tensor) -> Any:
+        """Least common multiple."""
+    def ldexp(self, other: Tensor) -> Any:
+        """`input * 2**other`."""
+    def le(self, other: Tensor | Number) -> Any:
+        """Whether elements are less or equal."""
+    def lerp(self, end: Tensor, weight: Tensor | Number) -> Any:
+        """Between two tensors: `input + weight * (end - input)`."""
+    def less(self, other: Tensor | Number) -> Any:
+        """Whether elements are less."""
+    def less_equal(self, other: Tensor | Number) -> Any:
+        """Whether elements are less or equal."""
+    def lgamma(self) -> Any:
+        """Logarithm of the gamma function's magnitude."""
+    def lgamma_(self) -> Tensor:
+        """In place."""
+    def log(self) -> Any:
+        """Natural logarithm."""
+    def log10(self) -> Any:
+        """Decimal logarithm."""
+    def log10_(self) -> Tensor:
+        """In place."""
+    def log1p(self) -> Any:
+        """`log(1 + x)`, exact near zero."""
+    def log1p_(self) -> Tensor:
+        """In place."""
+    def log2(self) -> Any:
+        """Binary logarithm."""
+    def log2_(self) -> Tensor:
+        """In place."""
+    def log_(self) -> Tensor:
+        """In place."""
+    def log_normal_(self, mean: float = 1.0, std: float = 2.0, *, generator: Generator | None = None) -> Tensor:
+        """Numbers whose logarithms are normal, in place."""
+    def log_softmax(self, dim: int, dtype: _dtype | None = None) -> Any:
+        """Logarithm of `softmax`."""
+    def logaddexp(self, other: Tensor) -> Any:
+        """`log(exp(input) + exp(other))`."""
+    def logaddexp2(self, other: Tensor) -> Any:
+        """`log2(2^input + 2^other)`."""
+    def logcumsumexp(self, dim: int) -> Any:
+        """Running logarithms of sums of exponentials."""
+    def logdet(self) -> Any:
+        """Logarithm of the determinant."""
+    def logical_and(self, other: Tensor) -> Any:
+        """Logical and."""
+    def logical_not(self) -> Any:
+        """Logical not."""
+    def logical_or(self, other: Tensor) -> Any:
+        """Logical or."""
+    def logical_xor(self, other: Tensor) -> Any:
+        """Logical exclusive or."""
+    def logit(self, eps: float | None = None) -> Any:
+        """Inverse of the logistic function."""
+    def logsumexp(self, dim: int | Sequence[int | None], keepdim: bool = False) -> Any:
+        """Logarithm of the sum of exponentials."""
+    def lt(self, other: Tensor | Number) -> Any:
+        """Whether elements are less."""
+    def masked_fill(self, mask: Tensor, value: Tensor | Number) -> Any:
+        """A number where a mask is true."""
+    def masked_fill_(self, mask: Tensor, value: Tensor | Number) -> Tensor:
+        """`masked_fill` in place."""
+    def masked_scatter(self, mask: Tensor, source: Tensor) -> Any:
+        """Elements of a source, in order, where a mask is true."""
+    def masked_scatter_(self, mask: Tensor, source: Tensor) -> Tensor:
+        """`masked_scatter` in place."""
+    def masked_select(self, mask: Tensor) -> Any:
+        """Elements where a mask is true."""
+    def matmul(self, other: Tensor) -> Any:
+        """Matrix product, batched and broadcast."""
+    def matrix_exp(self) -> Any:
+        """Exponential of square matrices."""
+    def matrix_power(self, n: int) -> Any:
+        """Power of square matrices."""
+    @overload
+    def max(self) -> Any:
+        """The largest element; with a dimension its indices too; of two tensors, the larger elements."""
+    @overload
+    def max(self, dim: int, keepdim: bool = False) -> Any:
+        """The largest element; with a dimension its indices too; of two tensors, the larger elements."""
+    @overload
+    def max(self, other: Tensor) -> Any:
+        """The largest element; with a dimension its indices too; of two tensors, the larger elements."""
+    def maximum(self, other: Tensor) -> Any:
+        """The larger of two elements; NaN if either is."""
+    def mean(self, dim: int | Sequence[int | None] | None = None, keepdim: bool = False, *, dtype: _dtype | None = None) -> Any:
+        """Mean of elements."""
+    @overload
+    def median(self) -> Any:
+        """The median: the lower one of an even number of elements."""
+    @overload
+    def median(self, dim: int, keepdim: bool = False) -> Any:
+        """The median: the lower one of an even number of elements."""
+    @overload
+    def min(self) -> Any:
+        """The smallest element; with a dimension its indices too; of two tensors, the smaller elements."""
+    @overload
+    def min(self, dim: int, keepdim: bool = False) -> Any:
+        """The smallest element; with a dimension its indices too; of two tensors, the smaller elements."""
+    @overload
+    def min(self, other: Tensor) -> Any:
+        """The smallest element; with a dimension its indices too; of two tensors, the smaller elements."""
+    def minimum(self, other: Tensor) -> Any:
+        """The smaller of two elements; NaN if either is."""
+    def mm(self, mat2: Tensor) -> Any:
+        """Product of two matrices."""
+    def mode(self, dim: int = -1, keepdim: bool = False) -> Any:
+        """The most frequent element."""
+    def moveaxis(self, source: int | Sequence[int | None], destination: int | Sequence[int | None]) -> Any:
+        """Dimensions moved to other places."""
+    def movedim(self, source: int | Sequence[int | None], destination: int | Sequence[int | None]) -> Any:
+        """Dimensions moved to other places."""
+    def msort(self) -> Any:
+        """Entries of the first dimension in order."""
+    @overload
+    def mul(self, other: Tensor | Number) -> Any:
+        """Product of two tensors."""
+    @overload
+    def mul(self, other: Tensor) -> Any:
+        """Product of two tensors."""
+    def mul_(self, other: Tensor | Number) -> Tensor:
+        """`mul` in place."""
+    def multinomial(self, num_samples: int, replacement: bool = False, *, generator: Generator | None = None) -> Any:
+        """Indices drawn with the weights of the elements."""
+    def multiply(self, other: Tensor | Number) -> Any:
+        """Another name of `mul`."""
+    def mv(self, vec: Tensor) -> Any:
+        """Product of a matrix and a vector."""
+    def mvlgamma(self, p: int) -> Any:
+        """Logarithm of the multivariate gamma function."""
+    def nan_to_num(self, nan: float | None = None, posinf: float | None = None, neginf: float | None = None) -> Any:
+        """NaN and infinities replaced by numbers."""
+    def nanmean(self, dim: int | Sequence[int | None] | None = None, keepdim: bool = False, *, dtype: _dtype | None = None) -> Any:
+        """Mean of elements that are not NaN."""
+    @overload
+    def nanmedian(self) -> Any:
+        """The median of elements that are not NaN."""
+    @overload
+    def nanmedian(self, dim: int, keepdim: bool = False) -> Any:
+        """The median of elements that are not NaN."""
+    def nanquantile(self, q: Tensor | Number, dim: int | None = None, keepdim: bool = False, *, interpolation: str = 'linear') -> Any:
+        """Quantiles of elements that are not NaN."""
+    def nansum(self, dim: int | Sequence[int | None] | None = None, keepdim: bool = False, *, dtype: _dtype | None = None) -> Any:
+        """Sum of elements that are not NaN."""
+    @overload
+    def narrow(self, dim: int, start: int, length: int) -> Any:
+        """A part of one dimension."""
+    @overload
+    def narrow(self, dim: int, start: Tensor, length: int) -> Any:
+        """A part of one dimension."""
+    def narrow_copy(self, dim: int, start: int, length: int) -> Any:
+        """A copy of a part of one dimension."""
+    def ne(self, other: Tensor | Number) -> Any:
+        """Whether elements differ."""
+    def neg(self) -> Any:
+        """Negation."""
+    def neg_(self) -> Tensor:
+        """In place."""
+    def negative(self) -> Any:
+        """Negation."""
+    def negative_(self) -> Tensor:
+        """In place."""
+    def new_empty(self, *size: int | Sequence[int], dtype: _dtype | None = None, layout: layout | None = None, device: _device | str | int | None = None, pin_memory: bool | None = False, requires_grad: bool = False) -> Any:
+        """Memory of this tensor's dtype."""
+    def new_full(self, size: int | Sequence[int | None], fill_value: Number, *, dtype: _dtype | None = None, layout: layout | None = None, device: _device | str | int | None = None, pin_memory: bool | None = False, requires_grad: bool = False) -> Any:
+        """One number of this tensor's dtype."""
+    def new_ones(self, *size: int | Sequence[int], dtype: _dtype | None = None, layout: layout | None = None, device: _device | str | int | None = None, pin_memory: bool | None = False, requires_grad: bool = False) -> Any:
+        """Ones of this tensor's dtype."""
+    def new_zeros(self, *size: int | Sequence[int], dtype: _dtype | None = None, layout: layout | None = None, device: _device | str | int | None = None, pin_memory: bool | None = False, requires_grad: bool = False) -> Any:
+        """Zeros of this tensor's dtype."""
+    def nonzero(self, *, as_tuple: bool = False) -> Any:
+        """Where elements are not zero: rows of indices, or one tensor per dimension."""
+    @overload
+    def norm(self, p: Number | None = 2, dim: int | Sequence[int | None] | None = None, keepdim: bool = False, dtype: _dtype | None = None) -> Any:
+        """A norm of the elements."""
+    @overload
+    def norm(self, p: str, dim: int | Sequence[int | None] | None = None, keepdim: bool = False, dtype: _dtype | None = None) -> Any:
+        """A norm of the elements."""
+    def normal_(self, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None) -> Tensor:
+        """Normal numbers in place."""
+    def not_equal(self, other: Tensor | Number) -> Any:
+        """Whether elements differ."""
+    def outer(self, vec2: Tensor) -> Any:
+        """All products of two vectors' elements."""
+    def permute(self, *dims: int | Sequence[int]) -> Any:
+        """Dimensions in another order."""
+    def pinverse(self, rcond: float = 1e-15) -> Any:
+        """Pseudo-inverse."""
+    def positive(self) -> Any:
+        """The tensor itself."""
+    @overload
+    def pow(self, exponent: Tensor | Number) -> Any:
+        """Elements to a power."""
+    @overload
+    def pow(self, exponent: Tensor) -> Any:
+        """Elements to a power."""
+    def pow_(self, exponent: Tensor | Number) -> Tensor:
+        """`pow` in place."""
+    def prelu(self, weight: Tensor) -> Any:
+        """`x`, or `weight * x` below zero."""
+    def prod(self, dim: int | None = None, keepdim: bool = False, *, dtype: _dtype | None = None) -> Any:
+        """Product of elements."""
+    def put(self, index: Tensor, source: Tensor, accumulate: bool = False) -> Any:
+        """Elements put at places in row-major order."""
+    def qr(self, some: bool = True) -> Any:
+        """Orthogonal and triangular factors."""
+    def quantile(self, q: Tensor | Number, dim: int | None = None, keepdim: bool = False, *, interpolation: str = 'linear') -> Any:
+        """Quantiles, between elements by linear interpolation."""
+    def rad2deg(self) -> Any:
+        """Radians as degrees."""
+    @overload
+    def random_(self, *, generator: Generator | None = None) -> Tensor:
+        """Integers in place: below `to`, or between `from` and `to`, or as many as the dtype holds exactly."""
+    @overload
+    def random_(self, to: int, *, generator: Generator | None = None) -> Tensor:
+        """Integers in place: below `to`, or between `from` and `to`, or as many as the dtype holds exactly."""
+    @overload
+    def random_(self, from_: int, to: int | None, *, generator: Generator | None = None) -> Tensor:
+        """Integers in place: below `to`, or between `from` and `to`, or as many as the dtype holds exactly."""
+    def ravel(self) -> Any:
+        """One dimension, contiguous."""
+    def reciprocal(self) -> Any:
+        """`1 / x`."""
+    def reciprocal_(self) -> Tensor:
+        """In place."""
+    def relu(self) -> Any:
+        """The positive part."""
+    def relu_(self) -> Tensor:
+        """In place."""
+    @overload
+    def remainder(self, other: Tensor | Number) -> Any:
+        """Remainder with the sign of the divisor, as Python's `%`."""
+    @overload
+    def remainder(self, other: Tensor) -> Any:
+        """Remainder with the sign of the divisor, as Python's `%`."""
+    def renorm(self, p: Number, dim: int, maxnorm: Number) -> Any:
+        """Sub-tensors with norms above a limit scaled down to it."""
+    def repeat(self, *repeats: int | Sequence[int]) -> Any:
+        """The whole tensor repeated along its dimensions."""
+    def repeat_interleave(self, repeats: Tensor | Number, dim: int | None = None, *, output_size: int | None = None) -> Any:
+        """Elements repeated."""
+    def reshape(self, *shape: int | Sequence[int]) -> Any:
+        """The same elements under another shape; a copy only if it must be."""
+    def reshape_as(self, other: Tensor) -> Any:
+        """Another tensor's shape."""
+    def resolve_conj(self) -> Any:
+        """The elements, which are real."""
+    def resolve_neg(self) -> Any:
+        """The elements, none of which is negated lazily."""
+    def roll(self, shifts: int | Sequence[int | None], dims: int | Sequence[int | None] = ()) -> Any:
+        """Entries shifted round."""
+    def rot90(self, k: int = 1, dims: int | Sequence[int | None] = (0,1)) -> Any:
+        """Turned by right angles."""
+    def round(self, *, decimals: int = 0) -> Any:
+        """The nearest integer, ties to even, or the nearest number of so many decimals."""
+    def rsqrt(self) -> Any:
+        """`1 / sqrt(x)`."""
+    def rsqrt_(self) -> Tensor:
+        """In place."""
+    @overload
+    def scatter(self, dim: int, index: Tensor, src: Tensor | Number, *, reduce: str | None = None) -> Any:
+        """Elements written by an index along one dimension."""
+    @overload
+    def scatter(self, dim: int, index: Tensor, value: Number, *, reduce: str | None = None) -> Any:
+        """Elements written by an index along one dimension."""
+    @overload
+    def scatter_(self, dim: int, index: Tensor, src: Tensor | Number, *, reduce: str | None = None) -> Tensor:
+        """`scatter` in place."""
+    @overload
+    def scatter_(self, dim: int, index: Tensor, value: Number, *, reduce: str | None = None) -> Tensor:
+        """`scatter` in place."""
+    def scatter_add(self, dim: int, index: Tensor, src: Tensor) -> Any:
+        """Elements added by an index along one dimension."""
+    def scatter_add_(self, dim: int, index: Tensor, src: Tensor) -> Tensor:
+        """`scatter_add` in place."""
+    def scatter_reduce(self, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True) -> Any:
+        """Elements combined by an index along one dimension."""
+    def scatter_reduce_(self, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True) -> Tensor:
+        """`scatter_reduce` in place."""
+    def select(self, dim: int, index: int) -> Any:
+        """One entry of a dimension."""
+    def select_scatter(self, src: Tensor, dim: int, index: int) -> Any:
+        """One entry of a dimension replaced."""
+    def selu(self) -> Any:
+        """The self-normalising `elu`."""
+    def selu_(self) -> Tensor:
+        """In place."""
+    def sgn(self) -> Any:
+        """-1, 0 or 1 by sign."""
+    def sigmoid(self) -> Any:
+        """Logistic function."""
+    def sigmoid_(self) -> Tensor:
+        """In place."""
+    def sign(self) -> Any:
+        """-1, 0 or 1 by sign."""
+    def signbit(self) -> Any:
+        """Whether the sign bit is set."""
+    def sin(self) -> Any:
+        """Sine."""
+    def sin_(self) -> Tensor:
+        """In place."""
+    def sinc(self) -> Any:
+        """`sin(pi x) / (pi x)`."""
+    def sinc_(self) -> Tensor:
+        """In place."""
+    def sinh(self) -> Any:
+        """Hyperbolic sine."""
+    def sinh_(self) -> Tensor:
+        """In place."""
+    def slice_scatter(self, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Any:
+        """A part of a dimension replaced."""
+    def slogdet(self) -> Any:
+        """Sign and logarithm of the determinant."""
+    def softmax(self, dim: int, dtype: _dtype | None = None) -> Any:
+        """Exponentials that sum to one."""
+    @overload
+    def sort(self, dim: int = -1, descending: bool = False, stable: bool = False) -> Any:
+        """Elements in order, and where they were."""
+    @overload
+    def sort(self, *, stable: bool | None, dim: int = -1, descending: bool = False) -> Any:
+        """Elements in order, and where they were."""
+    @overload
+    def split(self, split_size_or_sections: int, dim: int = 0) -> Any:
+        """Parts of a length, or of given lengths."""
+    @overload
+    def split(self, split_size_or_sections: Sequence[int], dim: int = 0) -> Any:
+        """Parts of a length, or of given lengths."""
+    @overload
+    def split(self, split_size: int, dim: int = 0) -> Any:
+        """Parts of a length, or of given lengths."""
+    def split_with_sizes(self, split_sizes: Sequence[int], dim: int = 0) -> Any:
+        """Parts of given lengths."""
+    def sqrt(self) -> Any:
+        """Square root."""
+    def sqrt_(self) -> Tensor:
+        """In place."""
+    def square(self) -> Any:
+        """`x * x`."""
+    def square_(self) -> Tensor:
+        """In place."""
+    def squeeze(self, dim: int | Sequence[int | None] | None = None) -> Any:
+        """Without dimensions of size one."""
+    @overload
+    def std(self, dim: int | Sequence[int | None] | None, unbiased: bool, keepdim: bool = False) -> Any:
+        """Standard deviation."""
+    @overload
+    def std(self, unbiased: bool) -> Any:
+        """Standard deviation."""
+    @overload
+    def std(self, dim: int | Sequence[int | None] | None = None, *, correction: Number | None = 1, keepdim: bool = False) -> Any:
+        """Standard deviation."""
+    @overload
+    def std(self, dim: int | Sequence[int | None] | None = None, keepdim: bool = False, *, unbiased: bool = True) -> Any:
+        """Standard deviation."""
+    @overload
+    def sub(self, other: Tensor | Number, *, alpha: Number = 1) -> Any:
+        """Difference of two tensors, the second times `alpha`."""
+    @overload
+    def sub(self, other: Tensor, *, alpha: Number = 1) -> Any:
+        """Difference of two tensors, the second times `alpha`."""
+    def sub_(self, other: Tensor | Number, *, alpha: Number = 1) -> Tensor:
+        """`sub` in place."""
+    def subtract(self, other: Tensor | Number, *, alpha: Number = 1) -> Any:
+        """Another name of `sub`."""
+    def sum(self, dim: int | Sequence[int | None] | None = None, keepdim: bool = False, *, dtype: _dtype | None = None) -> Any:
+        """Sum of elements."""
+    def sum_to_size(self, *size: int | Sequence[int]) -> Any:
+        """Sums that leave a tensor of the given size."""
+    def svd(self, some: bool = True, compute_uv: bool = True) -> Any:
+        """Singular value decomposition, `A = U diag(S) V^T`."""
+    def swapaxes(self, axis0: int, axis1: int) -> Any:
+        """Two dimensions changed round."""
+    def swapdims(self, dim0: int, dim1: int) -> Any:
+        """Two dimensions changed round."""
+    def t(self) -> Any:
+        """A matrix transposed."""
+    def take(self, index: Tensor) -> Any:
+        """Elements by their place in row-major order."""
+    def take_along_dim(self, indices: Tensor, dim: int | None = None) -> Any:
+        """Elements by indices that broadcast."""
+    def tan(self) -> Any:
+        """Tangent."""
+    def tan_(self) -> Tensor:
+        """In place."""
+    def tanh(self) -> Any:
+        """Hyperbolic tangent."""
+    def tanh_(self) -> Tensor:
+        """In place."""
+    @overload
+    def tensor_split(self, indices_or_sections: int, dim: int = 0) -> Any:
+        """A number of parts, or parts between positions."""
+    @overload
+    def tensor_split(self, indices_or_sections: Sequence[int], dim: int = 0) -> Any:
+        """A number of parts, or parts between positions."""
+    @overload
+    def tensor_split(self, indices: Sequence[int], dim: int = 0) -> Any:
+        """A number of parts, or parts between positions."""
+    @overload
+    def tensor_split(self, sections: int, dim: int = 0) -> Any:
+        """A number of parts, or parts between positions."""
+    def tile(self, *dims: int | Sequence[int]) -> Any:
+        """The whole tensor repeated."""
+    @overload
+    def to(self, dtype: _dtype, non_blocking: bool = False, copy: bool = False, *, memory_format: memory_format | None = None) -> Any:
+        """On another device, of another dtype, in another order."""
+    @overload
+    def to(self, other: Tensor, non_blocking: bool = False, copy: bool = False, *, memory_format: memory_format | None = None) -> Any:
+        """On another device, of another dtype, in another order."""
+    @overload
+    def to(self, device: _device | str | int | None = None, dtype: _dtype | None = None, non_blocking: bool = False, copy: bool = False, *, memory_format: memory_format | None = None) -> Any:
+        """On another device, of another dtype, in another order."""
+    def topk(self, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+        """The largest or smallest elements, and where they are."""
+    def trace(self) -> Any:
+        """Sum of the diagonal."""
+    def transpose(self, dim0: int, dim1: int) -> Any:
+        """Two dimensions changed round."""
+    def triangular_solve(self, A: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False) -> Any:
+        """Solution of a triangular system, and the matrix."""
+    def tril(self, diagonal: int = 0) -> Any:
+        """The lower triangle."""
+    def triu(self, diagonal: int = 0) -> Any:
+        """The upper triangle."""
+    def true_divide(self, other: Tensor | Number) -> Any:
+        """`div` without rounding."""
+    def trunc(self) -> Any:
+        """Integer part."""
+    def trunc_(self) -> Tensor:
+        """In place."""
+    def unbind(self, dim: int = 0) -> Any:
+        """All entries of a dimension."""
+    def unflatten(self, dim: int, sizes: Sequence[int]) -> Any:
+        """One dimension unfolded into several."""
+    def unfold(self, dimension: int, size: int, step: int) -> Any:
+        """Windows of a dimension."""
+    def uniform_(self, from_: float = 0.0, to: float = 1.0, *, generator: Generator | None = None) -> Tensor:
+        """Uniform numbers in place."""
+    def unique(self, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None) -> Any:
+        """Different values in order; where each element's is, and how often each occurs."""
+    def unique_consecutive(self, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None) -> Any:
+        """Runs of equal elements."""
+    def unsqueeze(self, dim: int) -> Any:
+        """With a new dimension of size one."""
+    @overload
+    def var(self, dim: int | Sequence[int | None] | None, unbiased: bool, keepdim: bool = False) -> Any:
+        """Variance."""
+    @overload
+    def var(self, unbiased: bool) -> Any:
+        """Variance."""
+    @overload
+    def var(self, dim: int | Sequence[int | None] | None = None, *, correction: Number | None = 1, keepdim: bool = False) -> Any:
+        """Variance."""
+    @overload
+    def var(self, dim: int | Sequence[int | None] | None = None, keepdim: bool = False, *, unbiased: bool = True) -> Any:
+        """Variance."""
+    def vdot(self, other: Tensor) -> Any:
+        """Product of two vectors."""
+    @overload
+    def view(self, dtype: _dtype) -> Any:
+        """The same elements under another shape, without copying."""
+    @overload
+    def view(self, *shape: int | Sequence[int]) -> Any:
+        """The same elements under another shape, without copying."""
+    def view_as(self, other: Tensor) -> Any:
+        """A view of another tensor's shape."""
+    @overload
+    def vsplit(self, sections: int) -> Any:
+        """Parts along the rows."""
+    @overload
+    def vsplit(self, indices: Sequence[int]) -> Any:
+        """Parts along the rows."""
+    def where(self, condition: Tensor, other: Tensor | Number) -> Any:
+        """This tensor's elements where a condition holds, another's where not."""
+    @overload
+    def xlogy(self, other: Tensor | Number) -> Any:
+        """`input * log(other)`, zero where the input is zero."""
+    @overload
+    def xlogy(self, other: Tensor) -> Any:
+        """`input * log(other)`, zero where the input is zero."""
+    def zero_(self) -> Tensor:
+        """Zeros in place."""
+    def addbmm_(self, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
+        """`beta * input + alpha * sum(batch1 @ batch2)`."""
+    def addmm_(self, mat1: Tensor, mat2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
+        """`beta * input + alpha * (mat1 @ mat2)`."""
+    def addmv_(self, mat: Tensor, vec: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
+        """`beta * input + alpha * (mat @ vec)`."""
+    def addr_(self, vec1: Tensor, vec2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
+        """`beta * input + alpha * outer(vec1, vec2)`."""
+    def arctan2_(self, other: Tensor) -> Tensor:
+        """Another name of `atan2`."""
+    def atan2_(self, other: Tensor) -> Tensor:
+        """Angle of the point `(other, input)`."""
+    def baddbmm_(self, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
+        """`beta * input + alpha * (batch1 @ batch2)`."""
+    def bitwise_and_(self, other: Tensor | Number) -> Tensor:
+        """Bitwise and; logical for bool."""
+    def bitwise_left_shift_(self, other: Tensor | Number) -> Tensor:
+        """Shift left."""
+    def bitwise_not_(self) -> Tensor:
+        """Bitwise complement; logical for bool."""
+    def bitwise_or_(self, other: Tensor | Number) -> Tensor:
+        """Bitwise or; logical for bool."""
+    def bitwise_right_shift_(self, other: Tensor | Number) -> Tensor:
+        """Arithmetic shift right."""
+    def bitwise_xor_(self, other: Tensor | Number) -> Tensor:
+        """Bitwise exclusive or; logical for bool."""
+    def clamp_max_(self, max: Tensor | Number) -> Tensor:
+        """Elements not above a bound."""
+    def clamp_min_(self, min: Tensor | Number) -> Tensor:
+        """Elements not below a bound."""
+    def clip_(self, min: Tensor | Number | None = None, max: Tensor | Number | None = None) -> Tensor:
+        """Another name of `clamp`."""
+    def conj_physical_(self) -> Tensor:
+        """The elements, which are real."""
+    def copysign_(self, other: Tensor | Number) -> Tensor:
+        """Magnitude of the first operand with the sign of the second."""
+    def cumprod_(self, dim: int, *, dtype: _dtype | None = None) -> Tensor:
+        """Running products."""
+    def cumsum_(self, dim: int, *, dtype: _dtype | None = None) -> Tensor:
+        """Running sums."""
+    def deg2rad_(self) -> Tensor:
+        """Degrees as radians."""
+    def divide_(self, other: Tensor | Number, *, rounding_mode: str | None = None) -> Tensor:
+        """Another name of `div`."""
+    def eq_(self, other: Tensor | Number) -> Tensor:
+        """Whether elements are equal."""
+    def floor_divide_(self, other: Tensor | Number) -> Tensor:
+        """Quotient rounded down."""
+    def fmod_(self, other: Tensor | Number) -> Tensor:
+        """Remainder with the sign of the dividend, as C's `fmod`."""
+    def gcd_(self, other: Tensor) -> Tensor:
+        """Greatest common divisor."""
+    def ge_(self, other: Tensor | Number) -> Tensor:
+        """Whether elements are greater or equal."""
+    def greater_(self, other: Tensor | Number) -> Tensor:
+        """Whether elements are greater."""
+    def greater_equal_(self, other: Tensor | Number) -> Tensor:
+        """Whether elements are greater or equal."""
+    def gt_(self, other: Tensor | Number) -> Tensor:
+        """Whether elements are greater."""
+    def heaviside_(self, values: Tensor) -> Tensor:
+        """0 below zero, 1 above, `values` at zero."""
+    def hypot_(self, other: Tensor) -> Tensor:
+        """`sqrt(input^2 + other^2)`."""
+    def index_reduce_(self, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True) -> Tensor:
+        """Entries combined where an index points."""
+    def lcm_(self, other: Tensor) -> Tensor:
+        """Least common multiple."""
+    def ldexp_(self, other: Tensor) -> Tensor:
+        """`input * 2**other`."""
+    def le_(self, other: Tensor | Number) -> Tensor:
+        """Whether elements are less or equal."""
+    def lerp_(self, end: Tensor, weight: Tensor | Number) -> Tensor:
+        """Between two tensors: `input + weight * (end - input)`."""
+    def less_(self, other: Tensor | Number) -> Tensor:
+        """Whether elements are less."""
+    def less_equal_(self, other: Tensor | Number) -> Tensor:
+        """Whether elements are less or equal."""
+    def logical_and_(self, other: Tensor) -> Tensor:
+        """Logical and."""
+    def logical_not_(self) -> Tensor:
+        """Logical not."""
+    def logical_or_(self, other: Tensor) -> Tensor:
+        """Logical or."""
+    def logical_xor_(self, other: Tensor) -> Tensor:
+        """Logical exclusive or."""
+    def logit_(self, eps: float | None = None) -> Tensor:
+        """Inverse of the logistic function."""
+    def lt_(self, other: Tensor | Number) -> Tensor:
+        """Whether elements are less."""
+    def multiply_(self, other: Tensor | Number) -> Tensor:
+        """Another name of `mul`."""
+    def mvlgamma_(self, p: int) -> Tensor:
+        """Logarithm of the multivariate gamma function."""
+    def nan_to_num_(self, nan: float | None = None, posinf: float | None = None, neginf: float | None = None) -> Tensor:
+        """NaN and infinities replaced by numbers."""
+    def ne_(self, other: Tensor | Number) -> Tensor:
+        """Whether elements differ."""
+    def not_equal_(self, other: Tensor | Number) -> Tensor:
+        """Whether elements differ."""
+    def put_(self, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
+        """Elements put at places in row-major order."""
+    def rad2deg_(self) -> Tensor:
+        """Radians as degrees."""
+    @overload
+    def remainder_(self, other: Tensor | Number) -> Tensor:
+        """Remainder with the sign of the divisor, as Python's `%`."""
+    @overload
+    def remainder_(self, other: Tensor) -> Tensor:
+        """Remainder with the sign of the divisor, as Python's `%`."""
+    def renorm_(self, p: Number, dim: int, maxnorm: Number) -> Tensor:
+        """Sub-tensors with norms above a limit scaled down to it."""
+    def round_(self, *, decimals: int = 0) -> Tensor:
+        """The nearest integer, ties to even, or the nearest number of so many decimals."""
+    def sgn_(self) -> Tensor:
+        """-1, 0 or 1 by sign."""
+    def sign_(self) -> Tensor:
+        """-1, 0 or 1 by sign."""
+    def subtract_(self, other: Tensor | Number, *, alpha: Number = 1) -> Tensor:
+        """Another name of `sub`."""
+    def transpose_(self, dim0: int, dim1: int) -> Tensor:
+        """Two dimensions changed round."""
+    def tril_(self, diagonal: int = 0) -> Tensor:
+        """The lower triangle."""
+    def triu_(self, diagonal: int = 0) -> Tensor:
+        """The upper triangle."""
+    def true_divide_(self, other: Tensor | Number) -> Tensor:
+        """`div` without rounding."""
+    @overload
+    def xlogy_(self, other: Tensor | Number) -> Tensor:
+        """`input * log(other)`, zero where the input is zero."""
+    @overload
+    def xlogy_(self, other: Tensor) -> Tensor:
+        """`input * log(other)`, zero where the input is zero."""
+def abs(input: Tensor, *, out: Any = ...) -> Any:
+    """Magnitude."""
+def abs_(input: Tensor, *, out: Any = ...) -> Tensor:
+    """In place."""
+def absolute(input: Tensor, *, out: Any = ...) -> Any:
+    """Magnitude."""
+def absolute_(input: Tensor, *, out: Any = ...) -> Tensor:
+    """In place."""
+def acos(input: Tensor, *, out: Any = ...) -> Any:
+    """Inverse cosine."""
+def acos_(input: Tensor, *, out: Any = ...) -> Tensor:
+    """In place."""
+def acosh(input: Tensor, *, out: Any = ...) -> Any:
+    """Inverse hyperbolic cosine."""
+def acosh_(input: Tensor, *, out: Any = ...) -> Tensor:
+    """In place."""
+def adaptive_avg_pool1d(input: Tensor, output_size: int | Sequence[int | None], *, out: Any = ...) -> Any:
+    """Means of as many windows as wanted."""
+def adaptive_avg_pool2d(input: Tensor, output_size: int | Sequence[int | None], *, out: Any = ...) -> Any:
+    """Means of as many windows as wanted."""
+def adaptive_avg_pool3d(input: Tensor, output_size: int | Sequence[int | None], *, out: Any = ...) -> Any:
+    """Means of as many windows as wanted."""
+@overload
+def add(input: Tensor, other: Tensor | Number, *, alpha: Number = 1, out: Any = ...) -> Any:
+    """Sum of two tensors, the second times `alpha`."""
+@overload
+def add(input: Number, other: Tensor, *, alpha: Number = 1, out: Any = ...) -> Any:
+    """Sum of two tensors, the second times `alpha`."""
+def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1, out: Any = ...) -> Any:
+    """`beta * input + alpha * sum(batch1 @ batch2)`."""
+def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1, out: Any = ...) -> Any:
+    """`input + value * tensor1 / tensor2`."""
+def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1, out: Any = ...) -> Any:
+    """`input + value * tensor1 * tensor2`."""
+def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Number = 1, alpha: Number = 1, out: Any = ...) -> Any:
+    """`beta * input + alpha * (mat1 @ mat2)`."""
+def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Number = 1, alpha: Number = 1, out: Any = ...) -> Any:
+    """`beta * input + alpha * (mat @ vec)`."""
+def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Number = 1, alpha: Number = 1, out: Any = ...) -> Any:
+    """`beta * input + alpha * outer(vec1, vec2)`."""
+def adjoint(input: Tensor, *, out: Any = ...) -> Any:
+    """The last two dimensions changed round."""
+def all(input: Tensor, dim: int | Sequence[int | None] | None = None, keepdim: bool = False, *, out: Any = ...) -> Any:
+    """Whether all elements are true."""
+def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False, *, out: Any = ...) -> Any:
+    """Whether all elements are close to another tensor's."""
+def amax(input: Tensor, dim: int | Sequence[int | None] = (), keepdim: bool = False, *, out: Any = ...) -> Any:
+    """The largest elements; gradients are shared between equals."""
+def amin(input: Tensor, dim: int | Sequence[int | None] = (), keepdim: bool = False, *, out: Any = ...) -> Any:
+    """The smallest elements; gradients are shared between equals."""
+def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False, out: Any = ...) -> Any:
+    """The smallest and the largest elements."""
+def angle(input: Tensor, *, out: Any = ...) -> Any:
+    """The angle of real numbers: pi for negative ones, else zero."""
+def any(input: Tensor, dim: int | Sequence[int | None] | None = None, keepdim: bool = False, *, out: Any = ...) -> Any:
+    """Whether any element is true."""
+@overload
+def arange(end: Number, *, dtype: _dtype | None = None, layout: layout | None = None, device: _device | str | int | None = None, pin_memory: bool | None = False, requires_grad: bool = False, out: Any = ...) -> Any:
+    """Numbers from `start` to before `end`."""
+@overload
+def arange(start: Number, end: Number, step: Number = 1, *, dtype: _dtype | None = None, layout: layout | None = None, device: _device | str | int | None = None, pin_memory: bool | None = False, requires_grad: bool = False, out: Any = ...) -> Any:
+    """Numbers from `start` to before `end`."""
+def arccos(input: Tensor, *, out: Any = ...) -> Any:
+    """Inverse cosine."""
+def arccos_(input: Tensor, *, out: Any = ...) -> Tensor:
+    """In place."""
+def arccosh(input: Tensor, *, out: Any = ...) -> Any:
+    """Inverse hyperbolic cosine."""
+def arccosh_(input: Tensor, *, out: Any = ...) -> Tensor:
+    """In place."""
+def arcsin(input: Tensor, *, out: Any = ...) -> Any:
+    """Inverse sine."""
+def arcsin_(input: Tensor, *, out: Any = ...) -> Tensor:
+    """In place."""
+def arcsinh(input: Tensor, *, out: Any = ...) -> Any:
+    """Inverse hyperbolic sine."""
+def arcsinh_(input: Tensor, *, out: Any = ...) -> Tensor:
+    """In place."""
+def arctan(input: Tensor, *, out: Any = ...) -> Any:
+    """Inverse tangent."""
+def arctan2(input: Tensor, other: Tensor, *, out: Any = ...) -> Any:
+    """Another name of `atan2`."""
+def arctan_(input: Tensor, *, out: Any = ...) -> Tensor:
+    """In place."""
+def arctanh(input: Tensor, *, out: Any = ...) -> Any:
+    """Inverse hyperbolic tangent."""
+def arctanh_(input: Tensor, *, out: Any = ...) -> Tensor:
+    """In place."""
+def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out: Any = ...) -> Any:
+    """Index of the largest element."""
+def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out: Any = ...) -> Any:
+    """Index of the smallest element."""
+@overload
+def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False, *, out: Any = ...) -> Any:
+    """Where elements would be in order."""
+@overload
+def argsort(input: Tensor, *, stable: bool, dim: int = -1, descending: bool = False, out: Any = ...) -> Any:
+    """Where elements would be in order."""
+def argwhere(input: Tensor, *, out: Any = ...) -> Any:
+    """Rows of indices of elements that are not zero."""
+def as_strided(input: Tensor, size: int | Sequence[int | None], stride: int | Sequence[int | None], storage_offset: int | None = None, *, out: Any = ...) -> Any:
+    """A view by sizes and strides."""
+def asin(input: Tensor, *, out: Any = ...) -> Any:
+    """Inverse sine."""
+def asin_(input: Tensor, *, out: Any = ...) -> Tensor:
+    """In place."""
+def asinh(input: Tensor, *, out: Any = ...) -> Any:
+    """Inverse hyperbolic sine."""
+def asinh_(input: Tensor, *, out: Any = ...) -> Tensor:
+    """In place."""
+def atan(input: Tensor, *, out: Any = ...) -> Any:
+    """Inverse tangent."""
+def atan2(input: Tensor, other: Tensor, *, out: Any = ...) -> Any:
+    """Angle of the point `(other, input)`."""
+def atan_(input: Tensor, *, out: Any = ...) -> Tensor:
+    """In place."""
+def atanh(input: Tensor, *, out: Any = ...) -> Any:
+    """Inverse hyperbolic tangent."""
+def atanh_(input: Tensor, *, out: Any = ...) -> Tensor:
+    """In place."""
+def avg_pool1d(input: Tensor, kernel_size: int | Sequence[int | None], stride: int | Sequence[int | None] | None = None, padding: int | Sequence[int | None] = 0, ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int | None = None, *, out: Any = ...) -> Any:
+    """Means of windows."""
+def avg_pool2d(input: Tensor, kernel_size: int | Sequence[int | None], stride: int | Sequence[int | None] | None = None, padding: int | Sequence[int | None] = 0, ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int | None = None, *, out: Any = ...) -> Any:
+    """Means of windows."""
+def avg_pool3d(input: Tensor, kernel_size: int | Sequence[int | None], stride: int | Sequence[int | None] | None = None, padding: int | Sequence[int | None] = 0, ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int | None = None, *, out: Any = ...) -> Any:
+    """Means of windows."""
+def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1, out: Any = ...) -> Any:
+    """`beta * input + alpha * (batch1 @ batch2)`."""
+def bartlett_window(window_length: int, periodic: bool = True, *, dtype: _dtype | None = None, layout: layout | None = None, device: _device | str | int | None = None, pin_memory: bool | None = False, requires_grad: bool = False, out: Any = ...) -> Any:
+    """Bartlett window."""
+def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | None = None, out: Any = ...) -> Any:
+    """Ones with the probabilities of the elements."""
+def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Any = ...) -> Any:
+    """`input1 @ weight @ input2 + bias`, per output."""
+def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0, *, out: Any = ...) -> Any:
+    """How often each number from zero occurs."""
+def bitwise_and(input: Tensor, other: Tensor | Number, *, out: Any = ...) -> Any:
+    """Bitwise and; logical for bool."""
+def bitwise_left_shift(input: Tensor, other: Tensor | Number, *, out: Any = ...) -> Any:
+    """Shift left."""
+def bitwise_not(input: Tensor, *, out: Any = ...) -> Any:
+    """Bitwise complement; logical for bool."""
+def bitwise_or(input: Tensor, other: Tensor | Number, *, out: Any = ...) -> Any:
+    """Bitwise or; logical for bool."""
+def bitwise_right_shift(input: Tensor, other: Tensor | Number, *, out: Any = ...) -> Any:
+    """Arithmetic shift right."""
+def bitwise_xor(input: Tensor, other: Tensor | Number, *, out: Any = ...) -> Any:
+    """Bitwise exclusive or; logical for bool."""
+def blackman_window(window_length: int, periodic: bool = True, *, dtype: _dtype | None = None, layout: layout | None = None, device: _device | str | int | None = None, pin_memory: bool | None = False, requires_grad: bool = False, out: Any = ...) -> Any:
+    """Blackman window."""
+def bmm(input: Tensor, mat2: Tensor, *, out: Any = ...) -> Any:
+    """Products of two batches of matrices."""
+def broadcast_to(input: Tensor, size: int | Sequence[int | None], *, out: Any = ...) -> Any:
+    """Dimensions of size one repeated, without copying."""
+def bucketize(input: Tensor | Number, boundaries: Tensor, *, out_int32: bool = False, right: bool = False, out: Any = ...) -> Any:
+    """Which bucket elements fall into."""
+def cat(tensors: Sequence[Tensor], dim: int = 0, *, out: Any = ...) -> Any:
+    """Tensors joined along a dimension."""
+def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = None, *, out: Any = ...) -> Any:
+    """Distances between two sets of vectors."""
+def ceil(input: Tensor, *, out: Any = ...) -> Any:
+    """Smallest integer not below each element."""
+def ceil_(input: Tensor, *, out: Any = ...) -> Tensor:
+    """In place."""
+def celu(input: Tensor, alpha: Number = 1.0, *, out: Any = ...) -> Any:
+    """`x`, or `alpha * (exp(x) - 1)` below zero."""
+def channel_shuffle(input: Tensor, groups: int, *, out: Any = ...) -> Any:
+    """Channels of groups interleaved."""
+def cholesky(input: Tensor, upper: bool = False, *, out: Any = ...) -> Any:
+    """Cholesky factor."""
+def cholesky_inverse(L: Tensor, upper: bool = False, *, out: Any = ...) -> Any:
+    """Inverse of a matrix whose Cholesky factor is known."""
+def cholesky_solve(B: Tensor, L: Tensor, upper: bool = False, *, out: Any = ...) -> Any:
+    """Solution of a system whose Cholesky factor is known."""
+def chunk(input: Tensor, chunks: int, dim: int = 0, *, out: Any = ...) -> Any:
+    """A number of parts."""
+def clamp(input: Tensor, min: Tensor | Number | None = None, max: Tensor | Number | None = None, *, out: Any = ...) -> Any:
+    """Elements kept between bounds, of which either may be missing."""
+def clamp_(input: Tensor, min: Tensor | Number | None = None, max: Tensor | Number | None = None, *, out: Any = ...) -> Tensor:
+    """`clamp` in place."""
+def clamp_max(input: Tensor, max: Tensor | Number, *, out: Any = ...) -> Any:
+    """Elements not above a bound."""
+def clamp_min(input: Tensor, min: Tensor | Number, *, out: Any = ...) -> Any:
+    """Elements not below a bound."""
+def clip(input: Tensor, min: Tensor | Number | None = None, max: Tensor | Number | None = None, *, out: Any = ...) -> Any:
+    """Another name of `clamp`."""
+def clone(input: Tensor, *, memory_format: memory_format | None = None, out: Any = ...) -> Any:
+    """A copy."""
+def column_stack(tensors: Sequence[Tensor], *, out: Any = ...) -> Any:
+    """Vectors as columns of a matrix."""
+def combinations(input: Tensor, r: int = 2, with_replacement: bool = False, *, out: Any = ...) -> Any:
+    """Combinations of so many elements."""
+def concat(tensors: Sequence[Tensor], dim: int = 0, *, out: Any = ...) -> Any:
+    """Tensors joined along a dimension."""
+def concatenate(tensors: Sequence[Tensor], dim: int = 0, *, out: Any = ...) -> Any:
+    """Tensors joined along a dimension."""
+def conj(input: Tensor, *, out: Any = ...) -> Any:
+    """The elements, which are real."""
+def conj_physical(input: Tensor, *, out: Any = ...) -> Any:
+    """The elements, which are real."""
+def conv1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int | None] = 1, padding: str | int | Sequence[int] = 0, dilation: int | Sequence[int | None] = 1, groups: int = 1, *, out: Any = ...) -> Any:
+    """Convolution."""
+def conv2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int | None] = 1, padding: str | int | Sequence[int] = 0, dilation: int | Sequence[int | None] = 1, groups: int = 1, *, out: Any = ...) -> Any:
+    """Convolution."""
+def conv3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int | None] = 1, padding: str | int | Sequence[int] = 0, dilation: int | Sequence[int | None] = 1, groups: int = 1, *, out: Any = ...) -> Any:
+    """Convolution."""
+def conv_transpose1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int | None] = 1, padding: int | Sequence[int | None] = 0, output_padding: int | Sequence[int | None] = 0, groups: int = 1, dilation: int | Sequence[int | None] = 1, *, out: Any = ...) -> Any:
+    """Transposed convolution."""
+def conv_transpose2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int | None] = 1, padding: int | Sequence[int | None] = 0, output_padding: int | Sequence[int | None] = 0, groups: int = 1, dilation: int | Sequence[int | None] = 1, *, out: Any = ...) -> Any:
+    """Transposed convolution."""
+def conv_transpose3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int | None] = 1, padding: int | Sequence[int | None] = 0, output_padding: int | Sequence[int | None] = 0, groups: int = 1, dilation: int | Sequence[int | None] = 1, *, out: Any = ...) -> Any:
+    """Transposed convolution."""
+def copysign(input: Tensor, other: Tensor | Number, *, out: Any = ...) -> Any:
+    """Magnitude of the first operand with the sign of the second."""
+def corrcoef(input: Tensor, *, out: Any = ...) -> Any:
+    """Correlations of variables that lie in rows."""
+def cos(input: Tensor, *, out: Any = ...) -> Any:
+    """Cosine."""
+def cos_(input: Tensor, *, out: Any = ...) -> Tensor:
+    """In place."""
+def cosh(input: Tensor, *, out: Any = ...) -> Any:
+    """Hyperbolic cosine."""
+def cosh_(input: Tensor, *, out: Any = ...) -> Tensor:
+    """In place."""
+def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-08, *, out: Any = ...) -> Any:
+    """Cosine of the angle between vectors."""
+def count_nonzero(input: Tensor, dim: int | Sequence[int | None] | None = None, *, out: Any = ...) -> Any:
+    """How many elements are not zero."""
+def cov(input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None, out: Any = ...) -> Any:
+    """Covariances of variables that lie in rows."""
+def cross(input: Tensor, other: Tensor, dim: int | None = None, *, out: Any = ...) -> Any:
+    """Cross product of vectors of three."""
+@overload
+def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor, blank: int = 0, reduction: str = 'mean', zero_infinity: bool = False, *, out: Any = ...) -> Any:
+    """Likelihood of sequences whose alignment is not known."""
+@overload
+def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: Sequence[int], target_lengths: Sequence[int], blank: int = 0, reduction: str = 'mean', zero_infinity: bool = False, *, out: Any = ...) -> Any:
+    """Likelihood of sequences whose alignment is not known."""
+def cummax(input: Tensor, dim: int, *, out: Any = ...) -> Any:
+    """Running maxima, and where they are."""
+def cummin(input: Tensor, dim: int, *, out: Any = ...) -> Any:
+    """Running minima, and where they are."""
+def cumprod(input: Tensor, dim: int, *, dtype: _dtype | None = None, out: Any = ...) -> Any:
+    """Running products."""
+def cumsum(input: Tensor, dim: int, *, dtype: _dtype | None = None, out: Any = ...) -> Any:
+    """Running sums."""
+@overload
+def cumulative_trapezoid(y: Tensor, x: Tensor, *, dim: int = -1, out: Any = ...) -> Any:
+    """Running area under a curve, by trapezoids."""
+@overload
+def cumulative_trapezoid(y: Tensor, *, dx: Number = 1, dim: int = -1, out: Any = ...) -> Any:
+    """Running area under a curve, by trapezoids."""
+def deg2rad(input: Tensor, *, out: Any = ...) -> Any:
+    """Degrees as radians."""
+def det(A: Tensor, *, out: Any = ...) -> Any:
+    """Determinant."""
+def diag(input: Tensor, diagonal: int = 0, *, out: Any = ...) -> Any:
+    """A diagonal of the last two dimensions filled with a vector, or taken out."""
+def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1, *, out: Any = ...) -> Any:
+    """The elements as diagonals of new matrices."""
+def diagflat(input: Tensor, offset: int = 0, *, out: Any = ...) -> Any:
+    """All elements on the diagonal of a matrix."""
+def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1, *, out: Any = ...) -> Any:
+    """The diagonal of two dimensions."""
+def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1, *, out: Any = ...) -> Any:
+    """A diagonal replaced."""
+def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None, *, out: Any = ...) -> Any:
+    """Differences of neighbours."""
+def digamma(input: Tensor, *, out: Any = ...) -> Any:
+    """Derivative of `lgamma`."""
+def digamma_(input: Tensor, *, out: Any = ...) -> Tensor:
+    """In place."""
+def dist(input: Tensor, other: Tensor, p: Number = 2, *, out: Any = ...) -> Any:
+    """The p-norm of the difference."""
+@overload
+def div(input: Tensor, other: Tensor | Number, *, rounding_mode: str | None = None, out: Any = ...) -> Any:
+    """Quotient of two tensors, rounded as `rounding_mode` says."""
+@overload
+def div(input: Number, other: Tensor, *, rounding_mode: str | None = None, out: Any = ...) -> Any:
+    """Quotient of two tensors, rounded as `rounding_mode` says."""
+def divide(input: Tensor, other: Tensor | Number, *, rounding_mode: str | None = None, out: Any = ...) -> Any:
+    """Another name of `div`."""
+def dot(input: Tensor, tensor: Tensor, *, out: Any = ...) -> Any:
+    """Product of two vectors."""
+def dropout(input: Tensor, p: float, train: bool, *, out: Any = ...) -> Any:
+    """Elements zeroed at random, the others scaled up."""
+@overload
+def dsplit(input: Tensor, sections: int, *, out: Any = ...) -> Any:
+    """Parts along the third dimension."""
+@overload
+def dsplit(input: Tensor, indices: Sequence[int], *, out: Any = ...) -> Any:
+    """Parts along the third dimension."""
+def dstack(tensors: Sequence[Tensor], *, out: Any = ...) -> Any:
+    """Tensors joined along the third dimension."""
+def empty(*size: int | Sequence[int], memory_format: memory_format | None = None, dtype: _dtype | None = None, layout: layout | None = None, device: _device | str | int | None = None, pin_memory: bool | None = False, requires_grad: bool = False, out: Any = ...) -> Any:
+    """Whatever the memory holds."""
+def empty_like(input: Tensor, *, memory_format: memory_format | None = None, dtype: _dtype | None = None, layout: layout | None = None, device: _device | str | int | None = None, pin_memory: bool | None = False, requires_grad: bool = False, out: Any = ...) -> Any:
+    """Whatever the memory holds, like another tensor."""
+def eq(input: Tensor, other: Tensor | Number, *, out: Any = ...) -> Any:
+    """Whether elements are equal."""
+def equal(input: Tensor, other: Tensor, *, out: Any = ...) -> Any:
+    """Whether two tensors have the same size and elements."""
+def erf(input: Tensor, *, out: Any = ...) -> Any:
+    """Error function."""
+def erf_(input: Tensor, *, out: Any = ...) -> Tensor:
+    """In place."""
+def erfc(input: Tensor, *, out: Any = ...) -> Any:
+    """`1 - erf(x)`."""
+def erfc_(input: Tensor, *, out: Any = ...) -> Tensor:
+    """In place."""
+def erfinv(input: Tensor, *, out: Any = ...) -> Any:
+    """Inverse error function."""
+def erfinv_(input: Tensor, *, out: Any = ...) -> Tensor:
+    """In place."""
+def exp(input: Tensor, *, out: Any = ...) -> Any:
+    """e to the power of each element."""
+def exp2(input: Tensor, *, out: Any = ...) -> Any:
+    """Two to the power of each element."""
+def exp2_(input: Tensor, *, out: Any = ...) -> Tensor:
+    """In place."""
+def exp_(input: Tensor, *, out: Any = ...) -> Tensor:
+    """In place."""
+def expm1(input: Tensor, *, out: Any = ...) -> Any:
+    """`exp(x) - 1`, exact near zero."""
+def expm1_(input: Tensor, *, out: Any = ...) -> Tensor:
+    """In place."""
+def eye(n: int, m: int | None = None, *, dtype: _dtype | None = None, layout: layout | None = None, device: _device | str | int | None = None, pin_memory: bool | None = False, requires_grad: bool = False, out: Any = ...) -> Any:
+    """Ones on the diagonal."""
+def fill(input: Tensor, value: Number, *, out: Any = ...) -> Any:
+    """A number in every place of a new tensor."""
+def fix(input: Tensor, *, out: Any = ...) -> Any:
+    """Integer part."""
+def fix_(input: Tensor, *, out: Any = ...) -> Tensor:
+    """In place."""
+def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1, *, out: Any = ...) -> Any:
+    """Dimensions merged into one."""
+def flip(input: Tensor, dims: int | Sequence[int | None], *, out: Any = ...) -> Any:
+    """Dimensions back to front."""
+def fliplr(input: Tensor, *, out: Any = ...) -> Any:
+    """Columns back to front."""
+def flipud(input: Tensor, *, out: Any = ...) -> Any:
+    """Rows back to front."""
+def float_power(input: Tensor, exponent: Tensor | Number, *, out: Any = ...) -> Any:
+    """`pow` in double precision."""
+def floor(input: Tensor, *, out: Any = ...) -> Any:
+    """Largest integer not above each element."""
+def floor_(input: Tensor, *, out: Any = ...) -> Tensor:
+    """In place."""
+def floor_divide(input: Tensor, other: Tensor | Number, *, out: Any = ...) -> Any:
+    """Quotient rounded down."""
+def fmax(input: Tensor, other: Tensor, *, out: Any = ...) -> Any:
+    """The larger of two elements, ignoring NaN."""
+def fmin(input: Tensor, other: Tensor, *, out: Any = ...) -> Any:
+    """The smaller of two elements, ignoring NaN."""
+def fmod(input: Tensor, other: Tensor | Number, *, out: Any = ...) -> Any:
+    """Remainder with the sign of the dividend, as C's `fmod`."""
+def frac(input: Tensor, *, out: Any = ...) -> Any:
+    """Fractional part."""
+def frac_(input: Tensor, *, out: Any = ...) -> Tensor:
+    """In place."""
+def frexp(input: Tensor, *, out: Any = ...) -> Any:
+    """Mantissa and exponent: `mantissa * 2**exponent` are the elements."""
+def full(size: int | Sequence[int | None], fill_value: Number, *, dtype: _dtype | None = None, layout: layout | None = None, device: _device | str | int | None = None, pin_memory: bool | None = False, requires_grad: bool = False, out: Any = ...) -> Any:
+    """One number in every place."""
+def full_like(input: Tensor, fill_value: Number, *, memory_format: memory_format | None = None, dtype: _dtype | None = None, layout: layout | None = None, device: _device | str | int | None = None, pin_memory: bool | None = False, requires_grad: bool = False, out: Any = ...) -> Any:
+    """One number like another tensor."""
+def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False, out: Any = ...) -> Any:
+    """Elements by an index along one dimension."""
+def gcd(input: Tensor, other: Tensor, *, out: Any = ...) -> Any:
+    """Greatest common divisor."""
+def ge(input: Tensor, other: Tensor | Number, *, out: Any = ...) -> Any:
+    """Whether elements are greater or equal."""
+def ger(input: Tensor, vec2: Tensor, *, out: Any = ...) -> Any:
+    """All products of two vectors' elements."""
+def get_device(input: Tensor, *, out: Any = ...) -> Any:
+    """The number of the device, -1 for the CPU."""
+def gradient(input: Tensor, *, spacing: Number = 1, dim: int | Sequence[int | None] | None = None, edge_order: int = 1, out: Any = ...) -> Any:
+    """Differences between neighbours by the spacing of the grid, along one dimension at a time."""
+def greater(input: Tensor, other: Tensor | Number, *, out: Any = ...) -> Any:
+    """Whether elements are greater."""
+def greater_equal(input: Tensor, other: Tensor | Number, *, out: Any = ...) -> Any:
+    """Whether elements are greater or equal."""
+def group_norm(input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-05, *, out: Any = ...) -> Any:
+    """Normalisation over groups of channels."""
+def gt(input: Tensor, other: Tensor | Number, *, out: Any = ...) -> Any:
+    """Whether elements are greater."""
+def hamming_window(window_length: int, periodic: bool = True, alpha: float = 0.54, beta: float = 0.46, *, dtype: _dtype | None = None, layout: layout | None = None, device: _device | str | int | None = None, pin_memory: bool | None = False, requires_grad: bool = False, out: Any = ...) -> Any:
+    """Hamming window."""
+def hann_window(window_length: int, periodic: bool = True, *, dtype: _dtype | None = None, layout: layout | None = None, device: _device | str | int | None = None, pin_memory: bool | None = False, requires_grad: bool = False, out: Any = ...) -> Any:
+    """Hann window."""
+def hardshrink(input: Tensor, lambd: Number = 0.5, *, out: Any = ...) -> Any:
+    """Zero within `lambd` of zero."""
+def heaviside(input: Tensor, values: Tensor, *, out: Any = ...) -> Any:
+    """0 below zero, 1 above, `values` at zero."""
+def histc(input: Tensor, bins: int = 100, min: Number = 0, max: Number = 0, *, out: Any = ...) -> Any:
+    """Counts of elements between limits, in bins of equal width."""
+@overload
+def hsplit(input: Tensor, sections: int, *, out: Any = ...) -> Any:
+    """Parts along the columns."""
+@overload
+def hsplit(input: Tensor, indices: Sequence[int], *, out: Any = ...) -> Any:
+    """Parts along the columns."""
+def hstack(tensors: Sequence[Tensor], *, out: Any = ...) -> Any:
+    """Tensors joined column by column."""
+def hypot(input: Tensor, other: Tensor, *, out: Any = ...) -> Any:
+    """`sqrt(input^2 + other^2)`."""
+def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Number = 1, out: Any = ...) -> Any:
+    """Entries added where an index points."""
+def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor, *, out: Any = ...) -> Any:
+    """Entries written where an index points."""
+def index_fill(input: Tensor, dim: int, index: Tensor, value: Tensor | Number, *, out: Any = ...) -> Any:
+    """A number where an index points."""
+def index_reduce(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True, out: Any = ...) -> Any:
+    """Entries combined where an index points."""
+def index_select(input: Tensor, dim: int, index: Tensor, *, out: Any = ...) -> Any:
+    """Entries of a dimension by index."""
+def inner(input: Tensor, other: Tensor, *, out: Any = ...) -> Any:
+    """Products along the last dimensions."""
+def inverse(input: Tensor, *, out: Any = ...) -> Any:
+    """Inverse."""
+def is_nonzero(input: Tensor, *, out: Any = ...) -> Any:
+    """Whether the one element is not zero."""
+def isclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False, *, out: Any = ...) -> Any:
+    """Whether elements are close to another tensor's."""
+def isfinite(input: Tensor, *, out: Any = ...) -> Any:
+    """Whether elements are finite."""
+@overload
+def isin(elements: Tensor, test_elements: Tensor, *, assume_unique: bool = False, invert: bool = False, out: Any = ...) -> Any:
+    """Whether elements are among those of another tensor."""
+@overload
+def isin(elements: Tensor, test_element: Number, *, assume_unique: bool = False, invert: bool = False, out: Any = ...) -> Any:
+    """Whether elements are among those of another tensor."""
+@overload
+def isin(element: Number, test_elements: Tensor, *, assume_unique: bool = False, invert: bool = False, out: Any = ...) -> Any:
+    """Whether elements are among those of another tensor."""
+def isinf(input: Tensor, *, out: Any = ...) -> Any:
+    """Whether elements are infinite."""
+def isnan(input: Tensor, *, out: Any = ...) -> Any:
+    """Whether elements are NaN."""
+def isneginf(input: Tensor, *, out: Any = ...) -> Any:
+    """Whether elements are minus infinity."""
+def isposinf(input: Tensor, *, out: Any = ...) -> Any:
+    """Whether elements are plus infinity."""
+def isreal(input: Tensor, *, out: Any = ...) -> Any:
+    """Whether elements are real: all are."""
+def kron(input: Tensor, other: Tensor, *, out: Any = ...) -> Any:
+    """Kronecker product."""
+def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False, *, out: Any = ...) -> Any:
+    """The k-th smallest elements."""
+def layer_norm(input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-05, *, out: Any = ...) -> Any:
+    """Normalisation over the last dimensions."""
+def lcm(input: Tensor, other: Tensor, *, out: Any = ...) -> Any:
+    """Least common multiple."""
+def ldexp(input: Tensor, other: Tensor, *, out: Any = ...) -> Any:
+    """`input * 2**other`."""
+def le(input: Tensor, other: Tensor | Number, *, out: Any = ...) -> Any:
+    """Whether elements are less or equal."""
+def lerp(input: Tensor, end: Tensor, weight: Tensor | Number, *, out: Any = ...) -> Any:
+    """Between two tensors: `input + weight * (end - input)`."""
+def less(input: Tensor, other: Tensor | Number, *, out: Any = ...) -> Any:
+    """Whether elements are less."""
+def less_equal(input: Tensor, other: Tensor | Number, *, out: Any = ...) -> Any:
+    """Whether elements are less or equal."""
+def lgamma(input: Tensor, *, out: Any = ...) -> Any:
+    """Logarithm of the gamma function's magnitude."""
+def lgamma_(input: Tensor, *, out: Any = ...) -> Tensor:
+    """In place."""
+def linspace(start: Number, end: Number, steps: int, *, dtype: _dtype | None = None, layout: layout | None = None, device: _device | str | int | None = None, pin_memory: bool | None = False, requires_grad: bool = False, out: Any = ...) -> Any:
+    """Numbers evenly spaced from `start` to `end`."""
+def log(input: Tensor, *, out: Any = ...) -> Any:
+    """Natural logarithm."""
+def log10(input: Tensor, *, out: Any = ...) -> Any:
+    """Decimal logarithm."""
+def log10_(input: Tensor, *, out: Any = ...) -> Tensor:
+    """In place."""
+def log1p(input: Tensor, *, out: Any = ...) -> Any:
+    """`log(1 + x)`, exact near zero."""
+def log1p_(input: Tensor, *, out: Any = ...) -> Tensor:
+    """In place."""
+def log2(input: Tensor, *, out: Any = ...) -> Any:
+    """Binary logarithm."""
+def log2_(input: Tensor, *, out: Any = ...) -> Tensor:
+    """In place."""
+def log_(input: Tensor, *, out: Any = ...) -> Tensor:
+    """In place."""
+def log_softmax(input: Tensor, dim: int, dtype: _dtype | None = None, *, out: Any = ...) -> Any:
+    """Logarithm of `softmax`."""
+def logaddexp(input: Tensor, other: Tensor, *, out: Any = ...) -> Any:
+    """`log(exp(input) + exp(other))`."""
+def logaddexp2(input: Tensor, other: Tensor, *, out: Any = ...) -> Any:
+    """`log2(2^input + 2^other)`."""
+def logcumsumexp(input: Tensor, dim: int, *, out: Any = ...) -> Any:
+    """Running logarithms of sums of exponentials."""
+def logdet(input: Tensor, *, out: Any = ...) -> Any:
+    """Logarithm of the determinant."""
+def logical_and(input: Tensor, other: Tensor, *, out: Any = ...) -> Any:
+    """Logical and."""
+def logical_not(input: Tensor, *, out: Any = ...) -> Any:
+    """Logical not."""
+def logical_or(input: Tensor, other: Tensor, *, out: Any = ...) -> Any:
+    """Logical or."""
+def logical_xor(input: Tensor, other: Tensor, *, out: Any = ...) -> Any:
+    """Logical exclusive or."""
+def logit(input: Tensor, eps: float | None = None, *, out: Any = ...) -> Any:
+    """Inverse of the logistic function."""
+def logspace(start: Number, end: Number, steps: int, base: float = 10.0, *, dtype: _dtype | None = None, layout: layout | None = None, device: _device | str | int | None = None, pin_memory: bool | None = False, requires_grad: bool = False, out: Any = ...) -> Any:
+    """Powers of a base, exponents evenly spaced."""
+def logsumexp(input: Tensor, dim: int | Sequence[int | None], keepdim: bool = False, *, out: Any = ...) -> Any:
+    """Logarithm of the sum of exponentials."""
+def lt(input: Tensor, other: Tensor | Number, *, out: Any = ...) -> Any:
+    """Whether elements are less."""
+def masked_fill(input: Tensor, mask: Tensor, value: Tensor | Number, *, out: Any = ...) -> Any:
+    """A number where a mask is true."""
+def masked_scatter(input: Tensor, mask: Tensor, source: Tensor, *, out: Any = ...) -> Any:
+    """Elements of a source, in order, where a mask is true."""
+def masked_select(input: Tensor, mask: Tensor, *, out: Any = ...) -> Any:
+    """Elements where a mask is true."""
+def matmul(input: Tensor, other: Tensor, *, out: Any = ...) -> Any:
+    """Matrix product, batched and broadcast."""
+def matrix_exp(A: Tensor, *, out: Any = ...) -> Any:
+    """Exponential of square matrices."""
+def matrix_power(input: Tensor, n: int, *, out: Any = ...) -> Any:
+    """Power of square matrices."""
+@overload
+def max(input: Tensor, *, out: Any = ...) -> Any:
+    """The largest element; with a dimension its indices too; of two tensors, the larger elements."""
+@overload
+def max(input: Tensor, dim: int, keepdim: bool = False, *, out: Any = ...) -> Any:
+    """The largest element; with a dimension its indices too; of two tensors, the larger elements."""
+@overload
+def max(input: Tensor, other: Tensor, *, out: Any = ...) -> Any:
+    """The largest element; with a dimension its indices too; of two tensors, the larger elements."""
+def max_pool1d(input: Tensor, kernel_size: int | Sequence[int | None], stride: int | Sequence[int | None] | None = None, padding: int | Sequence[int | None] = 0, dilation: int | Sequence[int | None] = 1, ceil_mode: bool = False, *, out: Any = ...) -> Any:
+    """Largest elements of windows."""
+def max_pool2d(input: Tensor, kernel_size: int | Sequence[int | None], stride: int | Sequence[int | None] | None = None, padding: int | Sequence[int | None] = 0, dilation: int | Sequence[int | None] = 1, ceil_mode: bool = False, *, out: Any = ...) -> Any:
+    """Largest elements of windows."""
+def max_pool3d(input: Tensor, kernel_size: int | Sequence[int | None], stride: int | Sequence[int | None] | None = None, padding: int | Sequence[int | None] = 0, dilation: int | Sequence[int | None] = 1, ceil_mode: bool = False, *, out: Any = ...) -> Any:
+    """Largest elements of windows."""
+def maximum(input: Tensor, other: Tensor, *, out: Any = ...) -> Any:
+    """The larger of two elements; NaN if either is."""
+def mean(input: Tensor, dim: int | Sequence[int | None] | None = None, keepdim: bool = False, *, dtype: _dtype | None = None, out: Any = ...) -> Any:
+    """Mean of elements."""
+@overload
+def median(input: Tensor, *, out: Any = ...) -> Any:
+    """The median: the lower one of an even number of elements."""
+@overload
+def median(input: Tensor, dim: int, keepdim: bool = False, *, out: Any = ...) -> Any:
+    """The median: the lower one of an even number of elements."""
+@overload
+def min(input: Tensor, *, out: Any = ...) -> Any:
+    """The smallest element; with a dimension its indices too; of two tensors, the smaller elements."""
+@overload
+def min(input: Tensor, dim: int, keepdim: bool = False, *, out: Any = ...) -> Any:
+    """The smallest element; with a dimension its indices too; of two tensors, the smaller elements."""
+@overload
+def min(input: Tensor, other: Tensor, *, out: Any = ...) -> Any:
+    """The smallest element; with a dimension its indices too; of two tensors, the smaller elements."""
+def minimum(input: Tensor, other: Tensor, *, out: Any = ...) -> Any:
+    """The smaller of two elements; NaN if either is."""
+def mm(input: Tensor, mat2: Tensor, *, out: Any = ...) -> Any:
+    """Product of two matrices."""
+def mode(input: Tensor, dim: int = -1, keepdim: bool = False, *, out: Any = ...) -> Any:
+    """The most frequent element."""
+def moveaxis(input: Tensor, source: int | Sequence[int | None], destination: int | Sequence[int | None], *, out: Any = ...) -> Any:
+    """Dimensions moved to other places."""
+def movedim(input: Tensor, source: int | Sequence[int | None], destination: int | Sequence[int | None], *, out: Any = ...) -> Any:
+    """Dimensions moved to other places."""
+def msort(input: Tensor, *, out: Any = ...) -> Any:
+    """Entries of the first dimension in order."""
+@overload
+def mul(input: Tensor, other: Tensor | Number, *, out: Any = ...) -> Any:
+    """Product of two tensors."""
+@overload
+def mul(input: Number, other: Tensor, *, out: Any = ...) -> Any:
+    """Product of two tensors."""
+def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, generator: Generator | None = None, out: Any = ...) -> Any:
+    """Indices drawn with the weights of the elements."""
+def multiply(input: Tensor, other: Tensor | Number, *, out: Any = ...) -> Any:
+    """Another name of `mul`."""
+def mv(input: Tensor, vec: Tensor, *, out: Any = ...) -> Any:
+    """Product of a matrix and a vector."""
+def mvlgamma(input: Tensor, p: int, *, out: Any = ...) -> Any:
+    """Logarithm of the multivariate gamma function."""
+def nan_to_num(input: Tensor, nan: float | None = None, posinf: float | None = None, neginf: float | None = None, *, out: Any = ...) -> Any:
+    """NaN and infinities replaced by numbers."""
+def nanmean(input: Tensor, dim: int | Sequence[int | None] | None = None, keepdim: bool = False, *, dtype: _dtype | None = None, out: Any = ...) -> Any:
+    """Mean of elements that are not NaN."""
+@overload
+def nanmedian(input: Tensor, *, out: Any = ...) -> Any:
+    """The median of elements that are not NaN."""
+@overload
+def nanmedian(input: Tensor, dim: int, keepdim: bool = False, *, out: Any = ...) -> Any:
+    """The median of elements that are not NaN."""
+def nanquantile(input: Tensor, q: Tensor | Number, dim: int | None = None, keepdim: bool = False, *, interpolation: str = 'linear', out: Any = ...) -> Any:
+    """Quantiles of elements that are not NaN."""
+def nansum(input: Tensor, dim: int | Sequence[int | None] | None = None, keepdim: bool = False, *, dtype: _dtype | None = None, out: Any = ...) -> Any:
+    """Sum of elements that are not NaN."""
+@overload
+def narrow(input: Tensor, dim: int, start: int, length: int, *, out: Any = ...) -> Any:
+    """A part of one dimension."""
+@overload
+def narrow(input: Tensor, dim: int, start: Tensor, length: int, *, out: Any = ...) -> Any:
+    """A part of one dimension."""
+def narrow_copy(input: Tensor, dim: int, start: int, length: int, *, out: Any = ...) -> Any:
+    """A copy of a part of one dimension."""
+def ne(input: Tensor, other: Tensor | Number, *, out: Any = ...) -> Any:
+    """Whether elements differ."""
+def neg(input: Tensor, *, out: Any = ...) -> Any:
+    """Negation."""
+def neg_(input: Tensor, *, out: Any = ...) -> Tensor:
+    """In place."""
+def negative(input: Tensor, *, out: Any = ...) -> Any:
+    """Negation."""
+def negative_(input: Tensor, *, out: Any = ...) -> Tensor:
+    """In place."""
+def nonzero(input: Tensor, *, as_tuple: bool = False, out: Any = ...) -> Any:
+    """Where elements are not zero: rows of indices, or one tensor per dimension."""
+@overload
+def norm(input: Tensor, p: Number | None = 2, dim: int | Sequence[int | None] | None = None, keepdim: bool = False, dtype: _dtype | None = None, *, out: Any = ...) -> Any:
+    """A norm of the elements."""
+@overload
+def norm(input: Tensor, p: str, dim: int | Sequence[int | None] | None = None, keepdim: bool = False, dtype: _dtype | None = None, *, out: Any = ...) -> Any:
+    """A norm of the elements."""
+@overload
+def normal(mean: Tensor, std: Tensor, *, generator: Generator | None = None, out: Any = ...) -> Any:
+    """Normal numbers with means and deviations."""
+@overload
+def normal(mean: Tensor, std: float = 1.0, *, generator: Generator | None = None, out: Any = ...) -> Any:
+    """Normal numbers with means and deviations."""
+@overload
+def normal(mean: float, std: Tensor, *, generator: Generator | None = None, out: Any = ...) -> Any:
+    """Normal numbers with means and deviations."""
+@overload
+def normal(mean: float, std: float, size: Sequence[int], *, generator: Generator | None = None, dtype: _dtype | None = None, layout: layout | None = None, device: _device | str | int | None = None, pin_memory: bool | None = False, requires_grad: bool = False, out: Any = ...) -> Any:
+    """Normal numbers with means and deviations."""
+def not_equal(input: Tensor, other: Tensor | Number, *, out: Any = ...) -> Any:
+    """Whether elements differ."""
+def ones(*size: int | Sequence[int], dtype: _dtype | None = None, layout: layout | None = None, device: _device | str | int | None = None, pin_memory: bool | None = False, requires_grad: bool = False, out: Any = ...) -> Any:
+    """Ones."""
+def ones_like(input: Tensor, *, memory_format: memory_format | None = None, dtype: _dtype | None = None, layout: layout | None = None, device: _device | str | int | None = None, pin_memory: bool | None = False, requires_grad: bool = False, out: Any = ...) -> Any:
+    """Ones like another tensor."""
+def outer(input: Tensor, vec2: Tensor, *, out: Any = ...) -> Any:
+    """All products of two vectors' elements."""
+def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-06, keepdim: bool = False, *, out: Any = ...) -> Any:
+    """Distances of pairs of vectors."""
+def pdist(input: Tensor, p: float = 2.0, *, out: Any = ...) -> Any:
+    """Distances between vectors of one set."""
+def permute(input: Tensor, dims: int | Sequence[int | None], *, out: Any = ...) -> Any:
+    """Dimensions in another order."""
+def pinverse(input: Tensor, rcond: float = 1e-15, *, out: Any = ...) -> Any:
+    """Pseudo-inverse."""
+def pixel_shuffle(input: Tensor, upscale_factor: int, *, out: Any = ...) -> Any:
+    """Channels spread over pixels."""
+def pixel_unshuffle(input: Tensor, downscale_factor: int, *, out: Any = ...) -> Any:
+    """Pixels gathered into channels."""
+def poisson(input: Tensor, generator: Generator | None = None, *, out: Any = ...) -> Any:
+    """Numbers of arrivals at the rates of the elements."""
+def polygamma(n: int, input: Tensor, *, out: Any = ...) -> Any:
+    """Derivatives of the digamma function."""
+def positive(input: Tensor, *, out: Any = ...) -> Any:
+    """The tensor itself."""
+@overload
+def pow(input: Tensor, exponent: Tensor | Number, *, out: Any = ...) -> Any:
+    """Elements to a power."""
+@overload
+def pow(self: Number, exponent: Tensor, *, out: Any = ...) -> Any:
+    """Elements to a power."""
+def prelu(input: Tensor, weight: Tensor, *, out: Any = ...) -> Any:
+    """`x`, or `weight * x` below zero."""
+def prod(input: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: _dtype | None = None, out: Any = ...) -> Any:
+    """Product of elements."""
+def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False, *, out: Any = ...) -> Any:
+    """Elements put at places in row-major order."""
+def qr(input: Tensor, some: bool = True, *, out: Any = ...) -> Any:
+    """Orthogonal and triangular factors."""
+def quantile(input: Tensor, q: Tensor | Number, dim: int | None = None, keepdim: bool = False, *, interpolation: str = 'linear', out: Any = ...) -> Any:
+    """Quantiles, between elements by linear interpolation."""
+def rad2deg(input: Tensor, *, out: Any = ...) -> Any:
+    """Radians as degrees."""
+def rand(*size: int | Sequence[int], generator: Generator | None = None, dtype: _dtype | None = None, layout: layout | None = None, device: _device | str | int | None = None, pin_memory: bool | None = False, requires_grad: bool = False, out: Any = ...) -> Any:
+    """Uniform numbers in [0, 1)."""
+def rand_like(input: Tensor, *, memory_format: memory_format | None = None, generator: Generator | None = None, dtype: _dtype | None = None, layout: layout | None = None, device: _device | str | int | None = None, pin_memory: bool | None = False, requires_grad: bool = False, out: Any = ...) -> Any:
+    """Uniform numbers like another tensor."""
+@overload
+def randint(high: int, size: Sequence[int], *, generator: Generator | None = None, dtype: _dtype | None = None, layout: layout | None = None, device: _device | str | int | None = None, pin_memory: bool | None = False, requires_grad: bool = False, out: Any = ...) -> Any:
+    """Integers from `low` to before `high`."""
+@overload
+def randint(low: int, high: int, size: Sequence[int], *, generator: Generator | None = None, dtype: _dtype | None = None, layout: layout | None = None, device: _device | str | int | None = None, pin_memory: bool | None = False, requires_grad: bool = False, out: Any = ...) -> Any:
+    """Integers from `low` to before `high`."""
+@overload
+def randint_like(input: Tensor, high: int, *, dtype: _dtype | None = None, layout: layout | None = None, device: _device | str | int | None = None, pin_memory: bool | None = False, requires_grad: bool = False, out: Any = ...) -> Any:
+    """Integers like another tensor."""
+@overload
+def randint_like(input: Tensor, low: int, high: int, *, dtype: _dtype | None = None, layout: layout | None = None, device: _device | str | int | None = None, pin_memory: bool | None = False, requires_grad: bool = False, out: Any = ...) -> Any:
+    """Integers like another tensor."""
+def randn(*size: int | Sequence[int], generator: Generator | None = None, dtype: _dtype | None = None, layout: layout | None = None, device: _device | str | int | None = None, pin_memory: bool | None = False, requires_grad: bool = False, out: Any = ...) -> Any:
+    """Normal numbers."""
+def randn_like(input: Tensor, *, memory_format: memory_format | None = None, generator: Generator | None = None, dtype: _dtype | None = None, layout: layout | None = None, device: _device | str | int | None = None, pin_memory: bool | None = False, requires_grad: bool = False, out: Any = ...) -> Any:
+    """Normal numbers like another tensor."""
+def randperm(n: int, *, generator: Generator | None = None, dtype: _dtype | None = None, layout: layout | None = None, device: _device | str | int | None = None, pin_memory: bool | None = False, requires_grad: bool = False, out: Any = ...) -> Any:
+    """The numbers below `n` in random order."""
+def range(start: Number = 0, end: Number = 0, step: Number = 1, *, dtype: _dtype | None = None, layout: layout | None = None, device: _device | str | int | None = None, pin_memory: bool | None = False, requires_grad: bool = False, out: Any = ...) -> Any:
+    """Numbers from `start` to `end` inclusive, as floats."""
+def ravel(input: Tensor, *, out: Any = ...) -> Any:
+    """One dimension, contiguous."""
+def real(input: Tensor, *, out: Any = ...) -> Any:
+    """The elements, which are real."""
+def reciprocal(input: Tensor, *, out: Any = ...) -> Any:
+    """`1 / x`."""
+def reciprocal_(input: Tensor, *, out: Any = ...) -> Tensor:
+    """In place."""
+def relu(input: Tensor, *, out: Any = ...) -> Any:
+    """The positive part."""
+def relu_(input: Tensor, *, out: Any = ...) -> Tensor:
+    """In place."""
+@overload
+def remainder(input: Tensor, other: Tensor | Number, *, out: Any = ...) -> Any:
+    """Remainder with the sign of the divisor, as Python's `%`."""
+@overload
+def remainder(input: Number, other: Tensor, *, out: Any = ...) -> Any:
+    """Remainder with the sign of the divisor, as Python's `%`."""
+def renorm(input: Tensor, p: Number, dim: int, maxnorm: Number, *, out: Any = ...) -> Any:
+    """Sub-tensors with norms above a limit scaled down to it."""
+def repeat_interleave(input: Tensor, repeats: Tensor | Number, dim: int | None = None, *, output_size: int | None = None, out: Any = ...) -> Any:
+    """Elements repeated."""
+def reshape(input: Tensor, shape: int | Sequence[int | None], *, out: Any = ...) -> Any:
+    """The same elements under another shape; a copy only if it must be."""
+def resolve_conj(input: Tensor, *, out: Any = ...) -> Any:
+    """The elements, which are real."""
+def resolve_neg(input: Tensor, *, out: Any = ...) -> Any:
+    """The elements, none of which is negated lazily."""
+def rms_norm(input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None, *, out: Any = ...) -> Any:
+    """Division by the root of the mean square."""
+def roll(input: Tensor, shifts: int | Sequence[int | None], dims: int | Sequence[int | None] = (), *, out: Any = ...) -> Any:
+    """Entries shifted round."""
+def rot90(input: Tensor, k: int = 1, dims: int | Sequence[int | None] = (0,1), *, out: Any = ...) -> Any:
+    """Turned by right angles."""
+def round(input: Tensor, *, decimals: int = 0, out: Any = ...) -> Any:
+    """The nearest integer, ties to even, or the nearest number of so many decimals."""
+def row_stack(tensors: Sequence[Tensor], *, out: Any = ...) -> Any:
+    """Tensors joined row by row."""
+def rsqrt(input: Tensor, *, out: Any = ...) -> Any:
+    """`1 / sqrt(x)`."""
+def rsqrt_(input: Tensor, *, out: Any = ...) -> Tensor:
+    """In place."""
+def rsub(input: Tensor, other: Tensor | Number, *, alpha: Number = 1, out: Any = ...) -> Any:
+    """`other - input`, the input times `alpha`."""
+def scalar_tensor(s: Number, *, dtype: _dtype | None = None, layout: layout | None = None, device: _device | str | int | None = None, pin_memory: bool | None = False, requires_grad: bool = False, out: Any = ...) -> Any:
+    """A number as a tensor."""
+@overload
+def scatter(input: Tensor, dim: int, index: Tensor, src: Tensor | Number, *, reduce: str | None = None, out: Any = ...) -> Any:
+    """Elements written by an index along one dimension."""
+@overload
+def scatter(input: Tensor, dim: int, index: Tensor, value: Number, *, reduce: str | None = None, out: Any = ...) -> Any:
+    """Elements written by an index along one dimension."""
+def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor, *, out: Any = ...) -> Any:
+    """Elements added by an index along one dimension."""
+def scatter_reduce(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True, out: Any = ...) -> Any:
+    """Elements combined by an index along one dimension."""
+def searchsorted(sorted_sequence: Tensor, input: Tensor | Number, *, out_int32: bool = False, right: bool = False, side: str | None = None, sorter: Tensor | None = None, out: Any = ...) -> Any:
+    """Where values would go in rows that are in order."""
+def select(input: Tensor, dim: int, index: int, *, out: Any = ...) -> Any:
+    """One entry of a dimension."""
+def select_scatter(input: Tensor, src: Tensor, dim: int, index: int, *, out: Any = ...) -> Any:
+    """One entry of a dimension replaced."""
+def selu(input: Tensor, *, out: Any = ...) -> Any:
+    """The self-normalising `elu`."""
+def selu_(input: Tensor, *, out: Any = ...) -> Tensor:
+    """In place."""
+def sgn(input: Tensor, *, out: Any = ...) -> Any:
+    """-1, 0 or 1 by sign."""
+def sigmoid(input: Tensor, *, out: Any = ...) -> Any:
+    """Logistic function."""
+def sigmoid_(input: Tensor, *, out: Any = ...) -> Tensor:
+    """In place."""
+def sign(input: Tensor, *, out: Any = ...) -> Any:
+    """-1, 0 or 1 by sign."""
+def signbit(input: Tensor, *, out: Any = ...) -> Any:
+    """Whether the sign bit is set."""
+def sin(input: Tensor, *, out: Any = ...) -> Any:
+    """Sine."""
+def sin_(input: Tensor, *, out: Any = ...) -> Tensor:
+    """In place."""
+def sinc(input: Tensor, *, out: Any = ...) -> Any:
+    """`sin(pi x) / (pi x)`."""
+def sinc_(input: Tensor, *, out: Any = ...) -> Tensor:
+    """In place."""
+def sinh(input: Tensor, *, out: Any = ...) -> Any:
+    """Hyperbolic sine."""
+def sinh_(input: Tensor, *, out: Any = ...) -> Tensor:
+    """In place."""
+def slice_scatter(input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1, *, out: Any = ...) -> Any:
+    """A part of a dimension replaced."""
+def slogdet(A: Tensor, *, out: Any = ...) -> Any:
+    """Sign and logarithm of the determinant."""
+def softmax(input: Tensor, dim: int, dtype: _dtype | None = None, *, out: Any = ...) -> Any:
+    """Exponentials that sum to one."""
+@overload
+def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False, *, out: Any = ...) -> Any:
+    """Elements in order, and where they were."""
+@overload
+def sort(input: Tensor, *, stable: bool | None, dim: int = -1, descending: bool = False, out: Any = ...) -> Any:
+    """Elements in order, and where they were."""
+@overload
+def split(tensor: Tensor, split_size_or_sections: int, dim: int = 0, *, out: Any = ...) -> Any:
+    """Parts of a length, or of given lengths."""
+@overload
+def split(tensor: Tensor, split_size_or_sections: Sequence[int], dim: int = 0, *, out: Any = ...) -> Any:
+    """Parts of a length, or of given lengths."""
+@overload
+def split(tensor: Tensor, split_size: int, dim: int = 0, *, out: Any = ...) -> Any:
+    """Parts of a length, or of given lengths."""
+def split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0, *, out: Any = ...) -> Any:
+    """Parts of given lengths."""
+def sqrt(input: Tensor, *, out: Any = ...) -> Any:
+    """Square root."""
+def sqrt_(input: Tensor, *, out: Any = ...) -> Tensor:
+    """In place."""
+def square(input: Tensor, *, out: Any = ...) -> Any:
+    """`x * x`."""
+def square_(input: Tensor, *, out: Any = ...) -> Tensor:
+    """In place."""
+def squeeze(input: Tensor, dim: int | Sequence[int | None] | None = None, *, out: Any = ...) -> Any:
+    """Without dimensions of size one."""
+def stack(tensors: Sequence[Tensor], dim: int = 0, *, out: Any = ...) -> Any:
+    """Tensors joined along a new dimension."""
+@overload
+def std(input: Tensor, dim: int | Sequence[int | None] | None, unbiased: bool, keepdim: bool = False, *, out: Any = ...) -> Any:
+    """Standard deviation."""
+@overload
+def std(input: Tensor, unbiased: bool, *, out: Any = ...) -> Any:
+    """Standard deviation."""
+@overload
+def std(input: Tensor, dim: int | Sequence[int | None] | None = None, *, correction: Number | None = 1, keepdim: bool = False, out: Any = ...) -> Any:
+    """Standard deviation."""
+@overload
+def std(input: Tensor, dim: int | Sequence[int | None] | None = None, keepdim: bool = False, *, unbiased: bool = True, out: Any = ...) -> Any:
+    """Standard deviation."""
+@overload
+def std_mean(input: Tensor, dim: int | Sequence[int | None] | None = None, *, correction: Number | None = 1, keepdim: bool = False, out: Any = ...) -> Any:
+    """Standard deviation and mean."""
+@overload
+def std_mean(input: Tensor, dim: int | Sequence[int | None] | None, unbiased: bool, keepdim: bool = False, *, out: Any = ...) -> Any:
+    """Standard deviation and mean."""
+@overload
+def std_mean(input: Tensor, unbiased: bool, *, out: Any = ...) -> Any:
+    """Standard deviation and mean."""
+@overload
+def sub(input: Tensor, other: Tensor | Number, *, alpha: Number = 1, out: Any = ...) -> Any:
+    """Difference of two tensors, the second times `alpha`."""
+@overload
+def sub(input: Number, other: Tensor, *, alpha: Number = 1, out: Any = ...) -> Any:
+    """Difference of two tensors, the second times `alpha`."""
+def subtract(input: Tensor, other: Tensor | Number, *, alpha: Number = 1, out: Any = ...) -> Any:
+    """Another name of `sub`."""
+def sum(input: Tensor, dim: int | Sequence[int | None] | None = None, keepdim: bool = False, *, dtype: _dtype | None = None, out: Any = ...) -> Any:
+    """Sum of elements."""
+def svd(input: Tensor, some: bool = True, compute_uv: bool = True, *, out: Any = ...) -> Any:
+    """Singular value decomposition, `A = U diag(S) V^T`."""
+def swapaxes(input: Tensor, axis0: int, axis1: int, *, out: Any = ...) -> Any:
+    """Two dimensions changed round."""
+def swapdims(input: Tensor, dim0: int, dim1: int, *, out: Any = ...) -> Any:
+    """Two dimensions changed round."""
+def t(input: Tensor, *, out: Any = ...) -> Any:
+    """A matrix transposed."""
+def take(input: Tensor, index: Tensor, *, out: Any = ...) -> Any:
+    """Elements by their place in row-major order."""
+def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, out: Any = ...) -> Any:
+    """Elements by indices that broadcast."""
+def tan(input: Tensor, *, out: Any = ...) -> Any:
+    """Tangent."""
+def tan_(input: Tensor, *, out: Any = ...) -> Tensor:
+    """In place."""
+def tanh(input: Tensor, *, out: Any = ...) -> Any:
+    """Hyperbolic tangent."""
+def tanh_(input: Tensor, *, out: Any = ...) -> Tensor:
+    """In place."""
+@overload
+def tensor_split(input: Tensor, indices_or_sections: int, dim: int = 0, *, out: Any = ...) -> Any:
+    """A number of parts, or parts between positions."""
+@overload
+def tensor_split(input: Tensor, indices_or_sections: Sequence[int], dim: int = 0, *, out: Any = ...) -> Any:
+    """A number of parts, or parts between positions."""
+@overload
+def tensor_split(input: Tensor, indices: Sequence[int], dim: int = 0, *, out: Any = ...) -> Any:
+    """A number of parts, or parts between positions."""
+@overload
+def tensor_split(input: Tensor, sections: int, dim: int = 0, *, out: Any = ...) -> Any:
+    """A number of parts, or parts between positions."""
+def threshold(input: Tensor, threshold: Number, value: Number, *, out: Any = ...) -> Any:
+    """`x` above `threshold`, else `value`."""
+def tile(input: Tensor, dims: int | Sequence[int | None], *, out: Any = ...) -> Any:
+    """The whole tensor repeated."""
+def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True, *, out: Any = ...) -> Any:
+    """The largest or smallest elements, and where they are."""
+def trace(input: Tensor, *, out: Any = ...) -> Any:
+    """Sum of the diagonal."""
+def transpose(input: Tensor, dim0: int, dim1: int, *, out: Any = ...) -> Any:
+    """Two dimensions changed round."""
+@overload
+def trapezoid(y: Tensor, x: Tensor, *, dim: int = -1, out: Any = ...) -> Any:
+    """Area under a curve, by trapezoids."""
+@overload
+def trapezoid(y: Tensor, *, dx: Number = 1, dim: int = -1, out: Any = ...) -> Any:
+    """Area under a curve, by trapezoids."""
+@overload
+def trapz(y: Tensor, x: Tensor, *, dim: int = -1, out: Any = ...) -> Any:
+    """Another name of `trapezoid`."""
+@overload
+def trapz(y: Tensor, *, dx: Number = 1, dim: int = -1, out: Any = ...) -> Any:
+    """Another name of `trapezoid`."""
+def triangular_solve(b: Tensor, A: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False, *, out: Any = ...) -> Any:
+    """Solution of a triangular system, and the matrix."""
+def tril(input: Tensor, diagonal: int = 0, *, out: Any = ...) -> Any:
+    """The lower triangle."""
+def tril_indices(row: int, col: int, offset: int = 0, *, dtype: _dtype | None = None, layout: layout | None = None, device: _device | str | int | None = None, pin_memory: bool | None = False, requires_grad: bool = False, out: Any = ...) -> Any:
+    """Indices of the lower triangle of a matrix."""
+def triu(input: Tensor, diagonal: int = 0, *, out: Any = ...) -> Any:
+    """The upper triangle."""
+def triu_indices(row: int, col: int, offset: int = 0, *, dtype: _dtype | None = None, layout: layout | None = None, device: _device | str | int | None = None, pin_memory: bool | None = False, requires_grad: bool = False, out: Any = ...) -> Any:
+    """Indices of the upper triangle of a matrix."""
+def true_divide(input: Tensor, other: Tensor | Number, *, out: Any = ...) -> Any:
+    """`div` without rounding."""
+def trunc(input: Tensor, *, out: Any = ...) -> Any:
+    """Integer part."""
+def trunc_(input: Tensor, *, out: Any = ...) -> Tensor:
+    """In place."""
+def unbind(input: Tensor, dim: int = 0, *, out: Any = ...) -> Any:
+    """All entries of a dimension."""
+def unflatten(input: Tensor, dim: int, sizes: Sequence[int], *, out: Any = ...) -> Any:
+    """One dimension unfolded into several."""
+def unique(input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None, *, out: Any = ...) -> Any:
+    """Different values in order; where each element's is, and how often each occurs."""
+def unique_consecutive(input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None, *, out: Any = ...) -> Any:
+    """Runs of equal elements."""
+def unsqueeze(input: Tensor, dim: int, *, out: Any = ...) -> Any:
+    """With a new dimension of size one."""
+def vander(x: Tensor, N: int | None = None, increasing: bool = False, *, out: Any = ...) -> Any:
+    """Powers of the elements in columns."""
+@overload
+def var(input: Tensor, dim: int | Sequence[int | None] | None, unbiased: bool, keepdim: bool = False, *, out: Any = ...) -> Any:
+    """Variance."""
+@overload
+def var(input: Tensor, unbiased: bool, *, out: Any = ...) -> Any:
+    """Variance."""
+@overload
+def var(input: Tensor, dim: int | Sequence[int | None] | None = None, *, correction: Number | None = 1, keepdim: bool = False, out: Any = ...) -> Any:
+    """Variance."""
+@overload
+def var(input: Tensor, dim: int | Sequence[int | None] | None = None, keepdim: bool = False, *, unbiased: bool = True, out: Any = ...) -> Any:
+    """Variance."""
+@overload
+def var_mean(input: Tensor, dim: int | Sequence[int | None] | None = None, *, correction: Number | None = 1, keepdim: bool = False, out: Any = ...) -> Any:
+    """Variance and mean."""
+@overload
+def var_mean(input: Tensor, dim: int | Sequence[int | None] | None, unbiased: bool, keepdim: bool = False, *, out: Any = ...) -> Any:
+    """Variance and mean."""
+@overload
+def var_mean(input: Tensor, unbiased: bool, *, out: Any = ...) -> Any:
+    """Variance and mean."""
+def vdot(input: Tensor, other: Tensor, *, out: Any = ...) -> Any:
+    """Product of two vectors."""
+@overload
+def vsplit(input: Tensor, sections: int, *, out: Any = ...) -> Any:
+    """Parts along the rows."""
+@overload
+def vsplit(input: Tensor, indices: Sequence[int], *, out: Any = ...) -> Any:
+    """Parts along the rows."""
+def vstack(tensors: Sequence[Tensor], *, out: Any = ...) -> Any:
+    """Tensors joined row by row."""
+@overload
+def where(condition: Tensor, input: Tensor | Number, other: Tensor | Number, *, out: Any = ...) -> Any:
+    """Elements of one tensor where a condition holds, of another where not. With a condition alone: where it holds."""
+@overload
+def where(condition: Tensor, *, out: Any = ...) -> Any:
+    """Elements of one tensor where a condition holds, of another where not. With a condition alone: where it holds."""
+@overload
+def xlogy(input: Tensor, other: Tensor | Number, *, out: Any = ...) -> Any:
+    """`input * log(other)`, zero where the input is zero."""
+@overload
+def xlogy(self: Number, other: Tensor, *, out: Any = ...) -> Any:
+    """`input * log(other)`, zero where the input is zero."""
+def zeros(*size: int | Sequence[int], dtype: _dtype | None = None, layout: layout | None = None, device: _device | str | int | None = None, pin_memory: bool | None = False, requires_grad: bool = False, out: Any = ...) -> Any:
+    """Zeros."""
+def zeros_like(input: Tensor, *, memory_format: memory_format | None = None, dtype: _dtype | None = None, layout: layout | None = None, device: _device | str | int | None = None, pin_memory: bool | None = False, requires_grad: bool = False, out: Any = ...) -> Any:
+    """Zeros like another tensor."""
+def as_tensor(*args: Any, **kwargs: Any) -> Any: ...
+def can_cast(*args: Any, **kwargs: Any) -> Any: ...
+def from_numpy(*args: Any, **kwargs: Any) -> Any: ...
+def frombuffer(*args: Any, **kwargs: Any) -> Any: ...
+def get_default_device(*args: Any, **kwargs: Any) -> Any: ...
+def get_default_dtype(*args: Any, **kwargs: Any) -> Any: ...
+def get_num_threads(*args: Any, **kwargs: Any) -> Any: ...
+def get_rng_state(*args: Any, **kwargs: Any) -> Any: ...
+def initial_seed(*args: Any, **kwargs: Any) -> Any: ...
+def is_grad_enabled(*args: Any, **kwargs: Any) -> Any: ...
+def is_inference_mode_enabled(*args: Any, **kwargs: Any) -> Any: ...
+def promote_types(*args: Any, **kwargs: Any) -> Any: ...
+def seed(*args: Any, **kwargs: Any) -> Any: ...
+def set_default_device(*args: Any, **kwargs: Any) -> Any: ...
+def set_default_dtype(*args: Any, **kwargs: Any) -> Any: ...
+def set_num_threads(*args: Any, **kwargs: Any) -> Any: ...
+def set_printoptions(*args: Any, **kwargs: Any) -> Any: ...
+def set_rng_state(*args: Any, **kwargs: Any) -> Any: ...
+def tensor(*args: Any, **kwargs: Any) -> Any: ...
+def are_deterministic_algorithms_enabled(): ...
+def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False): ...
+def atleast_1d(*tensors): ...
+def atleast_2d(*tensors): ...
+def atleast_3d(*tensors): ...
+def autocast(device_type='cpu', dtype=None, enabled=True, cache_enabled=None): ...
+def block_diag(*tensors): ...
+def broadcast_shapes(*shapes): ...
+def broadcast_tensors(*tensors): ...
+def cartesian_prod(*tensors): ...
+def chain_matmul(*matrices): ...
+def compile(model=None, *, fullgraph=False, dynamic=None, backend='inductor', mode=None, options=None, disable=False): ...
+def detach(input): ...
+def einsum(*args): ...
+def from_dlpack(ext_tensor, *, device=None, copy=None): ...
+def get_autocast_dtype(device_type): ...
+def get_deterministic_debug_mode(): ...
+def get_device_module(device=None): ...
+def get_file_path(*parts): ...
+def get_float32_matmul_precision(): ...
+def get_num_interop_threads(): ...
+def histogram(input, bins, *, range=None, weight=None, density=False): ...
+def index_put(input, indices, values, accumulate=False): ...
+def is_anomaly_enabled(): ...
+def is_autocast_available(device_type): ...
+def is_autocast_enabled(device_type=None): ...
+def is_complex(input): ...
+def is_conj(input): ...
+def is_deterministic_algorithms_warn_only_enabled(): ...
+def is_floating_point(input): ...
+def is_inference(input): ...
+def is_neg(input): ...
+def is_same_size(input, other): ...
+def is_signed(input): ...
+def is_tensor(obj): ...
+def is_warn_always_enabled(): ...
+def load(f, map_location=None, pickle_module=None, *, weights_only=True, mmap=None, **pickle_load_args): ...
+def manual_seed(seed): ...
+def meshgrid(*tensors, indexing=None): ...
+def numel(input): ...
+def result_type(tensor1, tensor2): ...
+def save(obj, f, pickle_module=None, pickle_protocol=2, _use_new_zipfile_serialization=True, _disable_byteorder_record=False): ...
+def set_default_tensor_type(t): ...
+def set_deterministic_debug_mode(debug_mode): ...
+def set_float32_matmul_precision(precision): ...
+def set_flush_denormal(mode): ...
+def set_num_interop_threads(n): ...
+def set_warn_always(b): ...
+def tensordot(a, b, dims=2, out=None): ...
+def typename(obj): ...
+def unravel_index(indices, shape): ...
+def use_deterministic_algorithms(mode, *, warn_only=False): ...
+class no_grad: ...
+class enable_grad: ...
+class inference_mode: ...
+class set_grad_enabled: ...
+class finfo: ...
+class iinfo: ...
+bfloat16: _dtype
+bool: _dtype
+double: _dtype
+float: _dtype
+float16: _dtype
+float32: _dtype
+float64: _dtype
+half: _dtype
+int: _dtype
+int16: _dtype
+int32: _dtype
+int64: _dtype
+int8: _dtype
+long: _dtype
+short: _dtype
+uint8: _dtype
+strided: layout
+channels_last: memory_format
+channels_last_3d: memory_format
+contiguous_format: memory_format
+preserve_format: memory_format
+from . import amp as amp
+from . import autograd as autograd
+from . import backends as backends
+from . import cuda as cuda
+from . import linalg as linalg
+from . import nn as nn
+from . import optim as optim
+from . import special as special
+from . import utils as utils

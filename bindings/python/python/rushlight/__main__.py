@@ -1,0 +1,57 @@
+"""``python -m rushlight [--device cpu|cuda|xpu|auto] SCRIPT ARGS…``: runs a script that says ``import torch``."""
+
+import os
+import sys
+
+USAGE = """usage: python -m rushlight [--device cpu|cuda|xpu|auto] SCRIPT [ARGS ...]
+       python -m rushlight [--device ...] -m MODULE [ARGS ...]
+       python -m rushlight [--device ...] -c CODE [ARGS ...]
+
+Runs a program written for PyTorch: torch, torchvision and intel_extension_for_pytorch are Rushlight.
+--device cuda (or xpu) makes torch.cuda.is_available() say yes; tensors are on the CPU all the same while there is no accelerator."""
+
+
+def main(args):
+    device = "auto"
+    while args and args[0].startswith("--"):
+        option, _, value = args.pop(0).partition("=")
+        if option == "--help":
+            print(USAGE)
+            return 0
+        if option != "--device":
+            print(f"unknown option {option}\n{USAGE}", file=sys.stderr)
+            return 2
+        device = value or (args.pop(0) if args else "")
+    if device not in ("cpu", "cuda", "xpu", "hip", "auto"):
+        print(f"--device must be cpu, cuda, xpu, hip or auto, not '{device}'\n{USAGE}", file=sys.stderr)
+        return 2
+    if not args or args[0] == "-h":
+        print(USAGE, file=sys.stdout if args else sys.stderr)
+        return 0 if args else 2
+    import runpy
+
+    import rushlight
+
+    rushlight.install()
+    if device in ("cuda", "xpu", "hip"):
+        from rushlight import _accelerator
+
+        _accelerator.pretend.add("cuda" if device == "hip" else device)
+    first = args[0]
+    if first == "-m":
+        sys.argv = args[1:]
+        sys.path[0] = os.getcwd()
+        runpy.run_module(args[1], run_name="__main__", alter_sys=True)
+    elif first == "-c":
+        sys.argv = ["-c", *args[2:]]
+        sys.path[0] = ""
+        exec(compile(args[1], "<string>", "exec"), {"__name__": "__main__", "__builtins__": __builtins__})
+    else:
+        sys.argv = args
+        sys.path[0] = os.path.dirname(os.path.abspath(first))
+        runpy.run_path(first, run_name="__main__")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

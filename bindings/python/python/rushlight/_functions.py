@@ -1,0 +1,546 @@
+"""Functions of ``torch`` that are written in Python: several operands, names, small conveniences."""
+
+from . import _C
+from ._size import Size
+
+Tensor = _C.Tensor
+_torch = _C._torch
+
+__all__ = [
+    "BFloat16Tensor", "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor", "HalfTensor", "IntTensor", "LongTensor",
+    "ShortTensor", "are_deterministic_algorithms_enabled", "asarray", "atleast_1d", "atleast_2d", "atleast_3d", "autocast",
+    "block_diag", "broadcast_shapes", "broadcast_tensors", "cartesian_prod", "chain_matmul", "compile", "default_generator", "detach",
+    "einsum", "finfo", "from_dlpack", "get_autocast_dtype", "get_deterministic_debug_mode", "get_device_module", "get_file_path",
+    "get_float32_matmul_precision", "get_num_interop_threads", "histogram", "iinfo", "index_put", "is_anomaly_enabled",
+    "is_autocast_available", "is_autocast_enabled", "is_complex", "is_conj", "is_deterministic_algorithms_warn_only_enabled",
+    "is_floating_point", "is_inference", "is_neg", "is_same_size", "is_signed", "is_tensor", "is_warn_always_enabled", "load",
+    "manual_seed", "meshgrid", "numel", "result_type", "save", "set_default_tensor_type", "set_deterministic_debug_mode",
+    "set_float32_matmul_precision", "set_flush_denormal", "set_num_interop_threads", "set_warn_always", "tensordot", "typename",
+    "unravel_index", "use_deterministic_algorithms",
+]
+
+
+def _closest(name, names):
+    import difflib
+
+    found = difflib.get_close_matches(name, [n for n in names if not n.startswith("_")], 1)
+    return f". Did you mean: '{found[0]}'?" if found else ""
+
+
+#: Packages of PyTorch that this one does not have, and why.
+_ABSENT = {
+    "distributed": "distributed training is not part of this version",
+    "export": "exporting is not part of this version",
+    "onnx": "exporting is not part of this version",
+    "jit": "TorchScript is not supported; models run as they are",
+    "fx": "graphs of Python code are not supported",
+    "sparse": "sparse tensors are not supported; use dense ones",
+    "quantization": "quantised tensors are not supported",
+    "ao": "quantised tensors are not supported",
+    "complex64": "complex numbers are not supported",
+    "complex128": "complex numbers are not supported",
+    "complex": "complex numbers are not supported",
+    "polar": "complex numbers are not supported",
+    "stft": "complex numbers are not supported",
+    "istft": "complex numbers are not supported",
+    "sparse_coo_tensor": "sparse tensors are not supported; use dense ones",
+    "vmap": "write the batch dimension into the function",
+}
+
+
+def _missing(module, name):
+    """Raises the error for a name that a module does not have."""
+    if name.startswith("__"):
+        raise AttributeError(f"module '{module}' has no attribute '{name}'")
+    if name in _ABSENT:
+        raise AttributeError(f"rushlight has no '{name}': {_ABSENT[name]}")
+    import sys
+
+    raise AttributeError(f"module '{module}' has no attribute '{name}'{_closest(name, dir(sys.modules[module]))}")
+
+
+# Several operands.
+
+
+def _operands(tensors):
+    """Tensors given one by one or as one list."""
+    if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)):
+        return list(tensors[0])
+    return list(tensors)
+
+
+def meshgrid(*tensors, indexing=None):
+    """Coordinates of the grid that vectors span."""
+    return _torch._meshgrid(_operands(tensors), indexing=indexing)
+
+
+def broadcast_tensors(*tensors):
+    """Tensors expanded to one size."""
+    return _torch._broadcast_tensors(_operands(tensors))
+
+
+def broadcast_shapes(*shapes):
+    """The size that tensors of these sizes broadcast to."""
+    shapes = [(s,) if isinstance(s, int) else tuple(s) for s in shapes]
+    rank = max(map(len, shapes), default=0)
+    out = [1] * rank
+    for shape in shapes:
+        for at, size in enumerate(shape, rank - len(shape)):
+            if size != 1:
+                if out[at] not in (1, size):
+                    raise RuntimeError(f"Shape mismatch: objects cannot be broadcast to a single shape: {shapes}")
+                out[at] = size
+    return Size(out)
+
+
+def block_diag(*tensors):
+    """Blocks on the diagonal of a matrix."""
+    return _torch._block_diag(_operands(tensors))
+
+
+def cartesian_prod(*tensors):
+    """All combinations of entries of vectors."""
+    return _torch._cartesian_prod(_operands(tensors))
+
+
+def chain_matmul(*matrices):
+    """The product of matrices."""
+    return _torch._chain_matmul(_operands(matrices))
+
+
+def _at_least(name):
+    row = getattr(_torch, "_" + name)
+
+    def at_least(*tensors):
+        if len(tensors) == 1 and isinstance(tensors[0], Tensor):
+            return row([tensors[0]])[0]
+        return row(_operands(tensors))
+
+    at_least.__name__ = at_least.__qualname__ = name
+    at_least.__doc__ = "Tensors with at least so many dimensions."
+    return at_least
+
+
+atleast_1d, atleast_2d, atleast_3d = (_at_least(f"atleast_{n}d") for n in (1, 2, 3))
+
+
+def einsum(*args):
+    """Sums of products by Einstein's notation: ``einsum("ij,jk->ik", a, b)``, or operands each followed by its list of letters."""
+    if not args:
+        raise ValueError("einsum(): must specify the equation string and at least one operand, or at least one operand and its subscripts list")
+    if isinstance(args[0], Tensor):
+
+        def letters(numbers):
+            return "".join("..." if n is Ellipsis else chr(ord("A") + n if n < 26 else ord("a") + n - 26) for n in numbers)
+
+        equation = ",".join(letters(args[i]) for i in range(1, len(args), 2))
+        operands = list(args[0 : len(args) // 2 * 2 : 2])
+        if len(args) % 2:
+            equation += "->" + letters(args[-1])
+        return _torch._einsum(equation, operands)
+    return _torch._einsum(args[0], _operands(args[1:]))
+
+
+def tensordot(a, b, dims=2, out=None):
+    """Products summed over dimensions: so many of the last and first, or lists of them."""
+    if isinstance(dims, Tensor):
+        dims = dims.tolist()
+    if isinstance(dims, (list, tuple)):
+        dims_a, dims_b = ([d] if isinstance(d, int) else list(d) for d in dims)
+        made = _torch._tensordot(a, b, dims_a, dims_b)
+    else:
+        made = _torch._tensordot(a, b, dims)
+    return made if out is None else out.copy_(made)
+
+
+def histogram(input, bins, *, range=None, weight=None, density=False):
+    """How many elements fall between edges, and the edges."""
+    from .return_types import of
+
+    if isinstance(bins, Tensor):
+        edges = bins
+    else:
+        low, high = (input.min().item(), input.max().item()) if range is None else range
+        if low == high:
+            low, high = low - 0.5, high + 0.5
+        edges = _torch.linspace(low, high, bins + 1, dtype=input.dtype)
+    flat = input.reshape(-1)
+    place = _torch.bucketize(flat, edges, right=True) - 1
+    place = _torch.where(flat == edges[-1], edges.numel() - 2, place)
+    inside = (place >= 0) & (place < edges.numel() - 1)
+    weights = _torch.ones_like(flat) if weight is None else weight.reshape(-1)
+    counts = _torch.zeros(edges.numel() - 1, dtype=input.dtype).index_add(0, place[inside], weights[inside])
+    if density:
+        counts = counts / counts.sum() / edges.diff()
+    return of("histogram", "hist bin_edges")((counts, edges))
+
+
+def index_put(input, indices, values, accumulate=False):
+    """A copy with values put, or added, where indices point."""
+    return input.index_put(indices, values, accumulate)
+
+
+def unravel_index(indices, shape):
+    """Coordinates of places in row-major order."""
+    shape = (shape,) if isinstance(shape, int) else tuple(shape)
+    found = []
+    for size in reversed(shape):
+        found.append(indices % size)
+        indices = indices // size
+    return tuple(reversed(found))
+
+
+#: Methods that change their tensor, which PyTorch has as functions, too.
+_CHANGING = (
+    "addmv_ clip_ conj_physical_ deg2rad_ detach_ fill_ gcd_ lcm_ ldexp_ logit_ nan_to_num_ rad2deg_ round_ resize_as_ xlogy_ zero_ "
+    "bernoulli_ fix_ neg_ square_"
+).split()
+globals().update({name: getattr(Tensor, name) for name in _CHANGING})
+__all__ += _CHANGING
+
+# Questions.
+
+
+def is_tensor(obj):
+    """Whether an object is a tensor."""
+    return isinstance(obj, Tensor)
+
+
+def is_floating_point(input):
+    """Whether a tensor's elements are floats."""
+    return input.is_floating_point()
+
+
+def is_complex(input):
+    """Whether a tensor's elements are complex: none is."""
+    return input.is_complex()
+
+
+def is_conj(input):
+    """Whether a conjugate is still to be taken: never."""
+    return False
+
+
+def is_neg(input):
+    """Whether a negation is still to be done: never."""
+    return False
+
+
+def is_signed(input):
+    """Whether a tensor's dtype has a sign."""
+    return input.is_signed()
+
+
+def is_inference(input):
+    """Whether a tensor was made under inference_mode."""
+    return input.is_inference()
+
+
+def is_same_size(input, other):
+    """Whether two tensors have equal sizes."""
+    return input.is_same_size(other)
+
+
+def numel(input):
+    """The number of elements."""
+    return input.numel()
+
+
+def detach(input):
+    """The same elements outside the graph."""
+    return input.detach()
+
+
+def typename(obj):
+    """The name of an object's type."""
+    if isinstance(obj, Tensor):
+        return obj.type()
+    return f"{type(obj).__module__}.{type(obj).__qualname__}"
+
+
+def result_type(tensor1, tensor2):
+    """The dtype that two operands combine in."""
+    probe = [o.detach().reshape(-1)[:0].reshape((0,) * max(o.dim(), 0)) if isinstance(o, Tensor) and o.dim() else o for o in (tensor1, tensor2)]
+    if not any(isinstance(o, Tensor) for o in probe):
+        probe[0] = _C.tensor(probe[0])
+    return _torch.mul(*probe).dtype if not isinstance(probe[0], Tensor) else (probe[0] * probe[1]).dtype
+
+
+def _type_names():
+    return {
+        _C.float32: "torch.FloatTensor", _C.float64: "torch.DoubleTensor", _C.float16: "torch.HalfTensor",
+        _C.bfloat16: "torch.BFloat16Tensor", _C.int64: "torch.LongTensor", _C.int32: "torch.IntTensor", _C.int16: "torch.ShortTensor",
+        _C.int8: "torch.CharTensor", _C.uint8: "torch.ByteTensor", _C.bool: "torch.BoolTensor",
+    }
+
+
+class _TypedMeta(type):
+    def __instancecheck__(cls, obj):
+        return isinstance(obj, Tensor) and obj.dtype == cls.dtype
+
+    def __call__(cls, *args, **kwargs):
+        return Tensor(*args, dtype=cls.dtype, **kwargs)
+
+
+def _typed(dtype):
+    name = _type_names()[dtype].rsplit(".", 1)[-1]
+    return _TypedMeta(name, (), {"dtype": dtype, "__module__": "torch", "__doc__": f"Makes tensors of dtype {dtype}."})
+
+
+FloatTensor, DoubleTensor, HalfTensor, BFloat16Tensor = map(_typed, (_C.float32, _C.float64, _C.float16, _C.bfloat16))
+LongTensor, IntTensor, ShortTensor, CharTensor = map(_typed, (_C.int64, _C.int32, _C.int16, _C.int8))
+ByteTensor, BoolTensor = map(_typed, (_C.uint8, _C.bool))
+
+
+class finfo:
+    """Limits of a floating-point dtype."""
+
+    __slots__ = ("bits", "dtype", "eps", "max", "min", "resolution", "smallest_normal", "tiny")
+    #: Bits, bits of the fraction, smallest exponent, largest finite number.
+    _LIMITS = {
+        "float64": (64, 52, -1022, 1.7976931348623157e308, 1e-15),
+        "float32": (32, 23, -126, 3.4028234663852886e38, 1e-06),
+        "float16": (16, 10, -14, 65504.0, 0.001),
+        "bfloat16": (16, 7, -126, 3.3895313892515355e38, 0.01),
+    }
+
+    def __init__(self, type=None):
+        name = str(_C.get_default_dtype() if type is None else type)[6:]
+        if name not in self._LIMITS:
+            raise TypeError(f"torch.finfo() requires a floating point input type. Use torch.iinfo to handle '{type}'")
+        self.dtype = name
+        self.bits, fraction, exponent, self.max, self.resolution = self._LIMITS[name]
+        self.min, self.eps, self.tiny = -self.max, 2.0**-fraction, 2.0**exponent
+        self.smallest_normal = self.tiny
+
+    def __repr__(self):
+        return (
+            f"finfo(resolution={self.resolution:g}, min={self.min:g}, max={self.max:g}, eps={self.eps:g}, "
+            f"smallest_normal={self.tiny:g}, tiny={self.tiny:g}, dtype={self.dtype})"
+        )
+
+
+class iinfo:
+    """Limits of an integer dtype."""
+
+    __slots__ = ("bits", "dtype", "max", "min")
+
+    def __init__(self, type):
+        name = str(type)[6:]
+        if name not in ("int64", "int32", "int16", "int8", "uint8"):
+            raise TypeError(f"torch.iinfo() requires an integer input type. Use torch.finfo to handle '{type}'")
+        self.dtype, self.bits = name, type.itemsize * 8
+        unsigned = name == "uint8"
+        self.min = 0 if unsigned else -(2 ** (self.bits - 1))
+        self.max = 2 ** (self.bits - (not unsigned)) - 1
+
+    def __repr__(self):
+        return f"iinfo(min={self.min:g}, max={self.max:g}, dtype={self.dtype})"
+
+
+# Data from elsewhere.
+
+
+def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False):
+    """An object as a tensor, sharing memory unless ``copy`` says otherwise."""
+    made = _C.tensor(obj, dtype=dtype, device=device) if copy else _C.as_tensor(obj, dtype, device)
+    return made.requires_grad_() if requires_grad else made
+
+
+def from_dlpack(ext_tensor, *, device=None, copy=None):
+    """A tensor over memory that another library lends by DLPack."""
+    if hasattr(ext_tensor, "__dlpack__"):
+        try:
+            capsule = ext_tensor.__dlpack__(max_version=(1, 0))
+        except TypeError:
+            capsule = ext_tensor.__dlpack__()
+    else:
+        capsule = ext_tensor
+    made = _C._from_dlpack(capsule)
+    return made.clone() if copy else made
+
+
+def save(obj, f, pickle_module=None, pickle_protocol=2, _use_new_zipfile_serialization=True, _disable_byteorder_record=False):
+    """Writes tensors and plain values in nested containers to a file that PyTorch reads, too."""
+    from .serialization import save
+
+    return save(obj, f, pickle_module, pickle_protocol)
+
+
+def load(f, map_location=None, pickle_module=None, *, weights_only=True, mmap=None, **pickle_load_args):
+    """Reads what ``save``, or PyTorch's, wrote."""
+    from .serialization import load
+
+    return load(f, map_location, pickle_module, weights_only=weights_only, mmap=mmap, **pickle_load_args)
+
+
+# Settings.
+
+
+def manual_seed(seed):
+    """Seeds the default generator, which it returns."""
+    _C._manual_seed(seed)
+    return default_generator
+
+
+class _DefaultGenerator:
+    """The generator that functions use unless given another."""
+
+    device = _C.device("cpu")
+    initial_seed = staticmethod(_C.initial_seed)
+    get_state = staticmethod(_C.get_rng_state)
+    seed = staticmethod(_C.seed)
+
+    def manual_seed(self, seed):
+        _C._manual_seed(seed)
+        return self
+
+    def set_state(self, state):
+        _C.set_rng_state(state)
+        return self
+
+
+default_generator = _DefaultGenerator()
+
+_settings = {"precision": "highest", "deterministic": 0, "warn_always": False}
+
+
+def set_float32_matmul_precision(precision):
+    """How exact products of float32 must be. They are always exact: 'high' and 'medium' allow less and get no less."""
+    if precision not in ("highest", "high", "medium"):
+        raise ValueError(f"precision must be 'highest', 'high' or 'medium', not {precision!r}")
+    _settings["precision"] = precision
+
+
+def get_float32_matmul_precision():
+    """What was set last."""
+    return _settings["precision"]
+
+
+def use_deterministic_algorithms(mode, *, warn_only=False):
+    """Every op gives the same result each time, on any number of threads: this is remembered, and asks for nothing more."""
+    _settings["deterministic"] = (1 if warn_only else 2) if mode else 0
+
+
+def are_deterministic_algorithms_enabled():
+    """What was set last."""
+    return _settings["deterministic"] > 0
+
+
+def is_deterministic_algorithms_warn_only_enabled():
+    """What was set last."""
+    return _settings["deterministic"] == 1
+
+
+def set_deterministic_debug_mode(debug_mode):
+    """0 or 'default', 1 or 'warn', 2 or 'error'."""
+    _settings["deterministic"] = {"default": 0, "warn": 1, "error": 2}.get(debug_mode, debug_mode)
+
+
+def get_deterministic_debug_mode():
+    """What was set last."""
+    return _settings["deterministic"]
+
+
+def set_warn_always(b):
+    """Whether warnings are given each time."""
+    _settings["warn_always"] = b
+
+
+def is_warn_always_enabled():
+    """What was set last."""
+    return _settings["warn_always"]
+
+
+def set_flush_denormal(mode):
+    """Not supported: returns False, as PyTorch does on such machines."""
+    return False
+
+
+def set_default_tensor_type(t):
+    """The dtype of new tensors, by the name of a tensor type."""
+    name = t if isinstance(t, str) else f"torch.{t.__name__}"
+    for dtype, known in _type_names().items():
+        if known == name.replace("cuda.", ""):
+            return _C.set_default_dtype(dtype)
+    raise TypeError(f"invalid type object: {t}")
+
+
+def _watch_forks():
+    import os
+
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(
+            before=_C._before_fork, after_in_parent=lambda: _C._after_fork(False), after_in_child=lambda: _C._after_fork(True)
+        )
+
+
+_watch_forks()
+
+
+def get_num_interop_threads():
+    """Ops of one thread run one after the other."""
+    return 1
+
+
+def set_num_interop_threads(n):
+    """Accepted: ops of one thread run one after the other."""
+    if n <= 0:
+        raise RuntimeError("Expected positive number of threads")
+
+
+def is_anomaly_enabled():
+    """Whether the search for NaN in backward passes is on."""
+    return _C.is_anomaly_enabled()
+
+
+def is_autocast_enabled(device_type=None):
+    """Whether autocast is on for this thread."""
+    return _C._autocast_dtype() is not None
+
+
+def is_autocast_available(device_type):
+    """Whether a device's ops take part in autocast."""
+    return device_type == "cpu"
+
+
+def get_autocast_dtype(device_type):
+    """The lower precision of autocast."""
+    return _C._autocast_dtype() or (_C.bfloat16 if device_type == "cpu" else _C.float16)
+
+
+def autocast(device_type="cpu", dtype=None, enabled=True, cache_enabled=None):
+    """``torch.amp.autocast``."""
+    from .amp import autocast
+
+    return autocast(device_type, dtype, enabled, cache_enabled)
+
+
+def get_device_module(device=None):
+    """The package of a device's functions."""
+    import importlib
+
+    kind = _C.device(device).type if device is not None else "cpu"
+    return importlib.import_module(f".{kind}", __package__)
+
+
+def get_file_path(*parts):
+    """A path inside this package."""
+    import os
+
+    return os.path.join(os.path.dirname(os.path.dirname(__file__)), *parts)
+
+
+_compile_notice = []
+
+
+def compile(model=None, *, fullgraph=False, dynamic=None, backend="inductor", mode=None, options=None, disable=False):
+    """Gives the model or function back: its ops are compiled already. Says so once."""
+    if not _compile_notice:
+        _compile_notice.append(True)
+        import warnings
+
+        warnings.warn("rushlight: torch.compile leaves models as they are", stacklevel=2)
+    if model is None:
+        return lambda function: function
+    return model

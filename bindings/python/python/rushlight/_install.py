@@ -1,0 +1,73 @@
+"""``torch`` and its relatives served from this package: what ``rushlight.install()`` and ``python -m rushlight`` do."""
+
+import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import sys
+
+#: Roots of names, and what serves them.
+_ROOTS = {"torch": "rushlight", "torchvision": "rushlight.vision", "intel_extension_for_pytorch": "rushlight._ipex"}
+
+#: Names whose absence is to be told rather than left to "no module named".
+_ABSENT = {
+    "torch.distributed": "distributed training is not part of this version",
+    "torch.onnx": "exporting is not part of this version",
+    "torch.export": "exporting is not part of this version",
+    "torch.jit": "TorchScript is not supported; models run as they are",
+    "lightning": "lightning is not part of this version",
+    "pytorch_lightning": "lightning is not part of this version",
+    "oneccl_bindings_for_pytorch": "distributed training is not part of this version",
+}
+
+
+class _Loader(importlib.abc.Loader):
+    def __init__(self, target):
+        self._target = target
+
+    def create_module(self, spec):
+        module = importlib.import_module(self._target)
+        # The import system is about to write this name's spec into a module that has one.
+        self._own = {k: getattr(module, k, None) for k in ("__spec__", "__loader__", "__package__")}
+        return module
+
+    def exec_module(self, module):
+        for name, value in self._own.items():
+            setattr(module, name, value)
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name in _ABSENT:
+            raise ModuleNotFoundError(f"rushlight has no '{name}': {_ABSENT[name]}", name=name)
+        root, _, rest = name.partition(".")
+        if root not in _ROOTS:
+            return None
+        served = _ROOTS[root] + (f".{rest}" if rest else "")
+        try:
+            found = importlib.util.find_spec(served)
+        except ModuleNotFoundError:
+            found = None
+        if found is None:
+            raise ModuleNotFoundError(f"No module named '{name}' in rushlight, which serves '{root}' here", name=name)
+        return importlib.machinery.ModuleSpec(name, _Loader(served), is_package=found.submodule_search_locations is not None)
+
+
+_finder = _Finder()
+
+
+def install():
+    """From now on ``import torch``, ``torchvision`` and ``intel_extension_for_pytorch`` give this package, whether or not they are installed."""
+    if _finder not in sys.meta_path:
+        taken = [name for name in ("torch", "torchvision") if name in sys.modules and not sys.modules[name].__name__.startswith("rushlight")]
+        if taken:
+            raise RuntimeError(f"rushlight.install() comes too late: '{taken[0]}' has been imported already")
+        sys.meta_path.insert(0, _finder)
+
+
+def uninstall():
+    """Takes ``install`` back, for modules imported from now on."""
+    if _finder in sys.meta_path:
+        sys.meta_path.remove(_finder)
+    for name in [n for n in sys.modules if n.partition(".")[0] in _ROOTS and sys.modules[n].__name__.startswith("rushlight")]:
+        del sys.modules[name]

@@ -1,0 +1,352 @@
+"""Methods of ``Tensor`` that are written in Python."""
+
+from . import _C
+
+Tensor = _C.Tensor
+
+
+def _method(function, name=None):
+    setattr(Tensor, name or getattr(function, "__name__"), function)
+    return function
+
+
+@_method
+def backward(self, gradient=None, retain_graph=None, create_graph=False, inputs=None):
+    """Adds the gradients of this tensor to the ``.grad`` of the leaves it was made from."""
+    if inputs is not None:
+        inputs = [inputs] if isinstance(inputs, Tensor) else list(inputs)
+    _C._backward([self], [gradient], retain_graph, create_graph, inputs)
+
+
+def _grad_fn(self):
+    name = self._grad_fn_name
+    if name is None:
+        return None
+    from .autograd.graph import Node
+
+    return Node(name)
+
+
+Tensor.grad_fn = property(_grad_fn, doc="The step that made this tensor, or None for leaves.")
+
+# Conversions.
+
+
+def _converter(name, dtype):
+    def convert(self, memory_format=None):
+        return self.to(dtype) if memory_format is None else self.to(dtype, memory_format=memory_format)
+
+    convert.__name__ = convert.__qualname__ = name
+    convert.__doc__ = f"This tensor as ``torch.{str(dtype)[6:]}``; itself if it is one."
+    setattr(Tensor, name, convert)
+
+
+for _name, _dtype in dict(
+    float=_C.float32, double=_C.float64, half=_C.float16, bfloat16=_C.bfloat16, long=_C.int64, int=_C.int32, short=_C.int16, char=_C.int8,
+    byte=_C.uint8, bool=_C.bool,
+).items():
+    _converter(_name, _dtype)
+
+
+@_method
+def cpu(self, memory_format=None):
+    """This tensor on the CPU."""
+    return self.to("cpu") if memory_format is None else self.to("cpu", memory_format=memory_format)
+
+
+def _mover(name):
+    def move(self, device=None, non_blocking=False, memory_format=None):
+        target = name if device is None else device
+        if isinstance(target, int):
+            target = f"{name}:{target}"
+        return self.to(target) if memory_format is None else self.to(target, memory_format=memory_format)
+
+    move.__name__ = move.__qualname__ = name
+    move.__doc__ = "This tensor on an accelerator, or on the CPU where there is none."
+    setattr(Tensor, name, move)
+
+
+for _name in ("cuda", "xpu", "hip"):
+    _mover(_name)
+
+
+@_method
+def pin_memory(self, device=None):
+    """This tensor: memory is pinned for transfers to devices that are not there."""
+    return self
+
+
+def _type(self, dtype=None, non_blocking=False, **kwargs):
+    """The type's name, or this tensor as another type."""
+    from ._functions import _type_names
+
+    if dtype is None:
+        return _type_names()[self.dtype]
+    if isinstance(dtype, str):
+        for known, name in _type_names().items():
+            if name == dtype or name.rsplit(".", 1)[-1] == dtype.rsplit(".", 1)[-1]:
+                return self.to(known)
+        raise ValueError(f"invalid type: '{dtype}'")
+    if isinstance(dtype, _C.dtype):
+        return self.to(dtype)
+    return self.to(getattr(dtype, "dtype"))
+
+
+_method(_type, "type")
+
+
+@_method
+def type_as(self, other):
+    """This tensor with another's dtype and device."""
+    return self.to(other.device, other.dtype)
+
+
+@_method
+def new_tensor(self, data, *, dtype=None, device=None, requires_grad=False):
+    """A tensor with a copy of the data, of this tensor's dtype."""
+    return _C.tensor(data, dtype=self.dtype if dtype is None else dtype, device=device, requires_grad=requires_grad)
+
+
+@_method
+def new(self, *args, **kwargs):
+    """A tensor of this one's dtype: from sizes or data."""
+    return Tensor(*args, dtype=self.dtype, **kwargs)
+
+
+# Shapes.
+
+
+def _transposed(self):
+    return self.permute(tuple(range(self.dim() - 1, -1, -1)))
+
+
+Tensor.T = property(_transposed, doc="Dimensions in reverse order.")
+Tensor.H = property(lambda self: self.transpose(0, 1), doc="A matrix transposed.")
+Tensor.mT = property(lambda self: self.transpose(-2, -1), doc="The last two dimensions changed round.")
+Tensor.mH = property(lambda self: self.transpose(-2, -1), doc="The last two dimensions changed round.")
+Tensor.real = property(lambda self: self, doc="The elements, which are real.")
+
+
+def _no_imag(self):
+    raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
+
+
+Tensor.imag = property(_no_imag)
+
+
+def _inplace_view(name):
+    view = getattr(Tensor, name)
+
+    def change(self, *args, **kwargs):
+        return _C._become(self, view(self, *args, **kwargs))
+
+    change.__name__ = change.__qualname__ = name + "_"
+    change.__doc__ = f"``{name}`` of this very tensor."
+    setattr(Tensor, name + "_", change)
+
+
+for _name in ("squeeze", "unsqueeze", "transpose", "swapaxes", "swapdims", "t"):
+    _inplace_view(_name)
+
+
+@_method
+def resize_(self, *sizes, memory_format=None):
+    """Another size; elements that fit stay, in row-major order."""
+    from . import empty
+
+    sizes = sizes[0] if len(sizes) == 1 and not isinstance(sizes[0], int) else sizes
+    made = empty(tuple(sizes), dtype=self.dtype, device=self.device)
+    count = min(made.numel(), self.numel())
+    if count:
+        made.reshape(-1)[:count].copy_(self.detach().contiguous().reshape(-1)[:count])
+    return _C._become(self, made)
+
+
+@_method
+def resize_as_(self, other, memory_format=None):
+    """Another tensor's size."""
+    return self.resize_(other.shape)
+
+
+@_method
+def set_(self, source=None, *args):
+    """Makes this object stand for another tensor's elements."""
+    if args or not (source is None or isinstance(source, Tensor)):
+        raise NotImplementedError("Tensor.set_: only another tensor is supported as the source")
+    return _C._become(self, Tensor(dtype=self.dtype) if source is None else source.detach())
+
+
+@_method
+def is_same_size(self, other):
+    """Whether the sizes are equal."""
+    return self.shape == other.shape
+
+
+@_method
+def is_set_to(self, tensor):
+    """Whether the two look at the same memory in the same way."""
+    return self.data_ptr() == tensor.data_ptr() and self.shape == tensor.shape and self.stride() == tensor.stride()
+
+
+@_method
+def dim_order(self):
+    """Dimensions from the slowest to the fastest in memory."""
+    return tuple(sorted(range(self.dim()), key=lambda d: (-self.stride(d), d)))
+
+
+def _split(self, split_size, dim=0):
+    return _split_row(self, split_size, dim)
+
+
+_split_row = Tensor.split
+_split.__name__ = "split"
+_split.__doc__ = _split_row.__doc__
+Tensor.split = _split
+
+
+@_method
+def index_put_(self, indices, values, accumulate=False):
+    """Values put, or added, where indices point."""
+    return _C._index_put(self, tuple(indices), values, accumulate, True)
+
+
+@_method
+def index_put(self, indices, values, accumulate=False):
+    """A copy with values put, or added, where indices point."""
+    return _C._index_put(self, tuple(indices), values, accumulate, False)
+
+
+@_method
+def put_(self, index, source, accumulate=False):
+    """Elements put at places in row-major order, in place."""
+    return self.copy_(self.put(index, source, accumulate))
+
+
+@_method
+def apply_(self, callable):
+    """A Python function of every element, in place. Slow."""
+    values = [callable(v) for v in self.detach().reshape(-1).tolist()]
+    return self.copy_(_C.tensor(values, dtype=self.dtype).reshape(self.shape))
+
+
+@_method
+def map_(self, tensor, callable):
+    """A Python function of every element and another tensor's, in place. Slow."""
+    other = tensor.expand(self.shape).reshape(-1).tolist()
+    values = [callable(a, b) for a, b in zip(self.detach().reshape(-1).tolist(), other)]
+    return self.copy_(_C.tensor(values, dtype=self.dtype).reshape(self.shape))
+
+
+# Sharing, copying and pickling.
+
+
+@_method
+def share_memory_(self):
+    """Moves the elements to memory that processes forked from now on share."""
+    if self.numel() and not self.is_shared():
+        import mmap
+
+        shared = _C.frombuffer(mmap.mmap(-1, self.nbytes), dtype=self.dtype).reshape(self.shape)
+        self.data = shared.copy_(self.detach())
+    self.__dict__["_shared"] = True
+    return self
+
+
+@_method
+def is_shared(self):
+    """Whether ``share_memory_`` was called."""
+    return self.__dict__.get("_shared", False)
+
+
+@_method
+def storage_type(self):
+    from .storage import UntypedStorage
+
+    return UntypedStorage
+
+
+@_method
+def untyped_storage(self):
+    """The memory this tensor looks into."""
+    from .storage import UntypedStorage
+
+    return UntypedStorage._of(self)
+
+
+@_method
+def storage(self):
+    """The memory this tensor looks into, with its dtype."""
+    from .storage import TypedStorage
+
+    return TypedStorage._of(self)
+
+
+@_method
+def __copy__(self):
+    if self.__class__ is Tensor:
+        copied = self.detach().requires_grad_(self.requires_grad)
+    else:
+        copied = self.__class__._make_subclass(self, self.requires_grad)
+    copied.__dict__.update(self.__dict__)
+    return copied
+
+
+def _rebuild(cls, data, dtype, shape, requires_grad, attributes):
+    """A tensor from what ``__reduce_ex__`` gave."""
+    tensor = _C._from_bytes(data, dtype, shape)
+    tensor = tensor.requires_grad_(requires_grad) if cls is Tensor else cls._make_subclass(tensor, requires_grad)
+    tensor.__dict__.update(attributes)
+    return tensor
+
+
+@_method
+def __reduce_ex__(self, protocol):
+    if not self.is_leaf and self.requires_grad:
+        raise RuntimeError("Only Tensors created explicitly by the user (graph leaves) support pickling; detach() this one first")
+    return _rebuild, (self.__class__, _C._to_bytes(self), self.dtype, tuple(self.shape), self.requires_grad, self.__dict__)
+
+
+@_method
+def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
+    """This tensor as a DLPack capsule, for other libraries to share its memory."""
+    if self.requires_grad:
+        raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
+    if copy:
+        return _C._to_dlpack(self.clone(), max_version)
+    return _C._to_dlpack(self, max_version)
+
+
+@_method
+def __dlpack_device__(self):
+    return (1, 0)
+
+
+@_method
+def to_dense(self, dtype=None):
+    """This tensor: every tensor is dense."""
+    return self if dtype is None else self.to(dtype)
+
+
+@_method
+def histogram(self, bins, *, range=None, weight=None, density=False):
+    from ._functions import histogram
+
+    return histogram(self, bins, range=range, weight=weight, density=density)
+
+
+@_method
+def nonzero_static(self, *, size, fill_value=-1):
+    """The first rows of ``nonzero``, as many as asked for."""
+    found = self.nonzero()[:size]
+    missing = size - found.shape[0]
+    if missing <= 0:
+        return found
+    from . import cat, full
+
+    return cat([found, full((missing, self.dim()), fill_value, dtype=_C.int64)])
+
+
+@_method
+def module_load(self, other, assign=False):
+    """What ``load_state_dict`` puts in this tensor's place."""
+    return other if assign else self.copy_(other).detach()

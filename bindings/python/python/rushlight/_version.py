@@ -1,0 +1,3 @@
+"""The version, as PyTorch-minded scripts read it: the release of PyTorch whose interface this is, and ours after the plus."""
+
+__version__ = "2.15.0+rushlight0.1.0"

@@ -1,0 +1,106 @@
+"""Automatic differentiation: ``torch.autograd``."""
+
+from .. import _C
+from . import function, grad_mode  # noqa: F401
+from .function import Function, FunctionCtx  # noqa: F401
+from .grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled, set_multithreading_enabled  # noqa: F401
+
+__all__ = [
+    "Function", "Variable", "backward", "detect_anomaly", "enable_grad", "functional", "grad", "gradcheck", "gradgradcheck", "graph",
+    "inference_mode", "no_grad", "set_detect_anomaly", "set_grad_enabled",
+]
+
+Tensor = _C.Tensor
+
+
+def _listed(tensors, what):
+    if isinstance(tensors, Tensor):
+        return [tensors]
+    tensors = list(tensors)
+    for tensor in tensors:
+        if not isinstance(tensor, Tensor):
+            raise TypeError(f"{what}: expected Tensors, got {type(tensor).__name__}")
+    return tensors
+
+
+def _gradients(gradients, count):
+    if gradients is None:
+        return [None] * count
+    gradients = [gradients] if isinstance(gradients, Tensor) else list(gradients)
+    if len(gradients) != count:
+        raise RuntimeError(f"got {count} tensors and {len(gradients)} gradients")
+    return gradients
+
+
+def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, grad_variables=None, inputs=None):
+    """Adds the gradients of tensors to the ``.grad`` of the leaves they were made from."""
+    tensors = _listed(tensors, "backward")
+    gradients = _gradients(grad_tensors if grad_variables is None else grad_variables, len(tensors))
+    if inputs is not None:
+        inputs = _listed(inputs, "backward")
+        if not inputs:
+            raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
+    _C._backward(tensors, gradients, retain_graph, create_graph, inputs)
+
+
+def grad(
+    outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, only_inputs=True, allow_unused=None,
+    is_grads_batched=False, materialize_grads=False,
+):
+    """Gradients of outputs by inputs, as a tuple."""
+    if is_grads_batched:
+        raise NotImplementedError("autograd.grad: is_grads_batched=True is not supported; loop over the rows of grad_outputs")
+    outputs, inputs = _listed(outputs, "grad"), _listed(inputs, "grad")
+    if allow_unused is False and materialize_grads:
+        raise ValueError("Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False.")
+    allow_unused = materialize_grads if allow_unused is None else allow_unused
+    gradients = _gradients(grad_outputs, len(outputs))
+    found = _C._grad(outputs, inputs, gradients, retain_graph, create_graph, allow_unused)
+    if materialize_grads:
+        found = tuple(i.new_zeros(i.shape) if g is None else g for g, i in zip(found, inputs))
+    return found
+
+
+class set_detect_anomaly:
+    """Switches the search for NaN in backward passes, at once and as a context manager."""
+
+    def __init__(self, mode, check_nan=True):
+        self._before = _C.is_anomaly_enabled()
+        _C._set_detect_anomaly(mode)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        _C._set_detect_anomaly(self._before)
+
+
+class detect_anomaly(set_detect_anomaly):
+    """A backward step within that makes NaN is an error that names the op."""
+
+    def __init__(self, check_nan=True):
+        super().__init__(True, check_nan)
+
+
+class _VariableMeta(type):
+    def __instancecheck__(cls, other):
+        return isinstance(other, Tensor)
+
+
+class Variable(metaclass=_VariableMeta):
+    """The old name of ``Tensor``: a call gives the tensor."""
+
+    def __new__(cls, data, requires_grad=False, volatile=None):
+        return data.detach().requires_grad_(requires_grad) if requires_grad else data
+
+
+def __getattr__(name):
+    import importlib
+
+    if name in ("gradcheck", "gradgradcheck"):
+        return getattr(importlib.import_module("._gradcheck", __name__), name)
+    if name in ("functional", "graph", "profiler"):
+        return importlib.import_module("." + name, __name__)
+    from .._functions import _missing
+
+    return _missing(__name__, name)

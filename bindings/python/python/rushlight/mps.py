@@ -1,0 +1,11 @@
+"""``torch.mps``: what there is of accelerators under this name."""
+
+from . import _accelerator
+
+globals().update(_accelerator.functions("mps"))
+
+
+def __getattr__(name):
+    from ._functions import _missing
+
+    return _missing(__name__, name)

@@ -1,0 +1,164 @@
+"""Pooling that the op table has no row for, made of gathers and other pooling."""
+
+from __future__ import annotations
+
+import math
+
+from .. import _C
+
+__all__ = [
+    "adaptive_max_pool3d", "adaptive_max_pool3d_with_indices", "fractional_max_pool2d", "fractional_max_pool2d_with_indices",
+    "fractional_max_pool3d", "fractional_max_pool3d_with_indices", "lp_pool3d", "max_unpool3d",
+]
+
+Tensor = _C.Tensor
+_nn = _C._nn
+_torch = _C._torch
+
+
+
+def whole_sizes(sizes):
+    """Sizes of outputs, -1 where ``None`` stands for the input's own."""
+    if isinstance(sizes, int) or sizes is None:
+        return -1 if sizes is None else sizes
+    return [-1 if size is None else size for size in sizes]
+
+
+def _three(x) -> tuple:
+    return (x,) * 3 if isinstance(x, int) else tuple(x)
+
+
+def lp_pool3d(input, norm_type, kernel_size, stride=None, ceil_mode=False):
+    """Power means of windows of three dimensions."""
+    kernel = _three(kernel_size)
+    total = _nn.avg_pool3d(input.pow(norm_type), kernel, None if stride is None else _three(stride), 0, ceil_mode) * math.prod(kernel)
+    return (total.sign() * total.abs().relu()).pow(1.0 / norm_type)
+
+
+def max_unpool3d(input, indices, kernel_size, stride=None, padding=0, output_size=None):
+    """Pooled elements of three dimensions back where they were."""
+    kernel = _three(kernel_size)
+    stride = kernel if stride is None or stride == [] else _three(stride)
+    padding = _three(padding)
+    if output_size is None:
+        size = [(n - 1) * s - 2 * p + k for n, s, p, k in zip(input.shape[-3:], stride, padding, kernel)]
+    else:
+        size = list(output_size)[-3:]
+    if indices.shape != input.shape:
+        raise RuntimeError(f"Expected shape of indices to be the same as that of the input tensor ({input.shape}), but got {indices.shape}")
+    places = math.prod(size)
+    lead = input.shape[:-3]
+    flat = indices.reshape(*lead, -1)
+    if flat.numel() and not 0 <= int(flat.min()) <= int(flat.max()) < places:
+        raise RuntimeError(f"max_unpool3d: found an invalid index for an output of {size}")
+    out = _torch.zeros((*lead, places), dtype=input.dtype, device=input.device)
+    return out.scatter(-1, flat, input.reshape(*lead, -1)).reshape(*lead, *size)
+
+
+def _windows(starts: list, kernel: tuple, size: tuple, device) -> Tensor:
+    """Places in row-major order of windows: ``[outputs, elements]``. ``starts`` are the windows' first places by dimension."""
+    index = None
+    for start, extent, stride in zip(starts, kernel, (math.prod(size[i + 1 :]) for i in range(len(size)))):
+        part = (start.unsqueeze(-1) + _torch.arange(extent, device=device)) * stride
+        if index is None:
+            index = part
+        else:
+            index = (index[:, None, :, None] + part[None, :, None, :]).reshape(index.shape[0] * part.shape[0], -1)
+    return index
+
+
+def _largest(input: Tensor, index: Tensor, lead: tuple, out: tuple):
+    """The largest element of every window, and its place. ``index``: ``[outputs, elements]``, or with ``lead`` in front."""
+    flat = input.reshape(*lead, -1)
+    elements = index.shape[-1]
+    index = index.expand(*lead, *index.shape[-2:]).reshape(*lead, -1)
+    found, at = flat.gather(-1, index).reshape(*lead, -1, elements).max(-1)
+    places = index.reshape(*lead, -1, elements).gather(-1, at.unsqueeze(-1)).squeeze(-1)
+    return found.reshape(*lead, *out), places.reshape(*lead, *out)
+
+
+def adaptive_max_pool3d_with_indices(input, output_size, return_indices=False):
+    """Largest elements of as many windows as wanted, over three dimensions, and where they are."""
+    size = tuple(input.shape[-3:])
+    wanted = whole_sizes(output_size)
+    wanted = tuple(n if w == -1 else w for n, w in zip(size, _three(wanted)))
+    starts, kernel = [], []
+    for n, w in zip(size, wanted):
+        first = [i * n // w for i in range(w)]
+        last = [-(-(i + 1) * n // w) for i in range(w)]
+        extent = max((b - a for a, b in zip(first, last)), default=0)
+        # Windows of one length: a shorter one repeats its last element, which changes no maximum.
+        starts.append(_C.tensor([[min(a + j, b - 1) for j in range(extent)] for a, b in zip(first, last)], dtype=_C.int64))
+        kernel.append(extent)
+    index = None
+    for part, stride in zip(starts, (size[1] * size[2], size[2], 1)):
+        part = part.to(input.device) * stride
+        index = part if index is None else (index[:, None, :, None] + part[None, :, None, :]).reshape(index.shape[0] * part.shape[0], -1)
+    return _largest(input, index, tuple(input.shape[:-3]), wanted)
+
+
+def adaptive_max_pool3d(input, output_size, return_indices=False):
+    """Largest elements of as many windows as wanted, over three dimensions."""
+    found = adaptive_max_pool3d_with_indices(input, output_size)
+    return found if return_indices else found[0]
+
+
+def _fractional(input, kernel_size, output_size, output_ratio, samples, dims: int):
+    name = f"fractional_max_pool{dims}d"
+    kernel = (kernel_size,) * dims if isinstance(kernel_size, int) else tuple(kernel_size)
+    if input.dim() not in (dims + 1, dims + 2):
+        raise RuntimeError(f"{name}: expected input of {dims + 1} or {dims + 2} dimensions, got {tuple(input.shape)}")
+    if (output_size is None) == (output_ratio is None):
+        raise ValueError(f"{name} requires specifying either an output_size or an output_ratio")
+    size = tuple(input.shape[-dims:])
+    if output_size is None:
+        ratio = (output_ratio,) * dims if isinstance(output_ratio, (int, float)) else tuple(output_ratio)
+        wanted = tuple(int(n * r) for n, r in zip(size, ratio))
+    else:
+        wanted = (output_size,) * dims if isinstance(output_size, int) else tuple(output_size)
+    if any(w < 1 or w + k - 1 > n for w, k, n in zip(wanted, kernel, size)):
+        raise RuntimeError(f"{name}: {wanted} windows of {kernel} do not fit in an input of {size}")
+    lead = tuple(input.shape[:-dims])
+    batch, channels = lead if len(lead) == 2 else (1, lead[0])
+    if samples is None:
+        samples = _torch.rand((batch, channels, dims), dtype=input.dtype, device=input.device)
+    draws = samples.reshape(batch * channels, dims).tolist()
+    index = _torch.stack([_windows(_starts(draw, size, kernel, wanted, input.device), kernel, size, input.device) for draw in draws])
+    return _largest(input, index.reshape(*lead, *index.shape[1:]), lead, wanted)
+
+
+def _starts(draw: list, size: tuple, kernel: tuple, wanted: tuple, device) -> list:
+    """First places of windows by dimension: steps of a fraction from a random beginning."""
+    starts = []
+    # Of two dimensions, the last has the first draw.
+    for u, n, k, w in zip(reversed(draw) if len(draw) == 2 else draw, size, kernel, wanted):
+        alpha = (n - k) / (w - 1) if w > 1 else 0.0
+        places = [int((i + u) * alpha) - int(u * alpha) for i in range(w - 1)] + [n - k]
+        starts.append(_C.tensor(places, dtype=_C.int64, device=device))
+    return starts
+
+
+def fractional_max_pool2d_with_indices(
+    input, kernel_size, output_size=None, output_ratio=None, return_indices=False, _random_samples=None
+):
+    """Largest elements of windows at random places of two dimensions, and where they are."""
+    return _fractional(input, kernel_size, output_size, output_ratio, _random_samples, 2)
+
+
+def fractional_max_pool2d(input, kernel_size, output_size=None, output_ratio=None, return_indices=False, _random_samples=None):
+    """Largest elements of windows at random places of two dimensions."""
+    found = _fractional(input, kernel_size, output_size, output_ratio, _random_samples, 2)
+    return found if return_indices else found[0]
+
+
+def fractional_max_pool3d_with_indices(
+    input, kernel_size, output_size=None, output_ratio=None, return_indices=False, _random_samples=None
+):
+    """Largest elements of windows at random places of three dimensions, and where they are."""
+    return _fractional(input, kernel_size, output_size, output_ratio, _random_samples, 3)
+
+
+def fractional_max_pool3d(input, kernel_size, output_size=None, output_ratio=None, return_indices=False, _random_samples=None):
+    """Largest elements of windows at random places of three dimensions."""
+    found = _fractional(input, kernel_size, output_size, output_ratio, _random_samples, 3)
+    return found if return_indices else found[0]

@@ -1,0 +1,110 @@
+"""Modules moved to other devices and dtypes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ... import _C
+
+Tensor = _C.Tensor
+
+
+def _destination(args: tuple, kwargs: dict):
+    """The device, dtype and memory format that the arguments of ``Module.to`` name."""
+    device, dtype = kwargs.pop("device", None), kwargs.pop("dtype", None)
+    memory_format, tensor = kwargs.pop("memory_format", None), kwargs.pop("tensor", None)
+    # Copies are done when the call returns: waiting or not makes no difference.
+    kwargs.pop("non_blocking", None)
+    if kwargs:
+        raise TypeError(f"to() got an unexpected keyword argument '{next(iter(kwargs))}'")
+    for arg in args:
+        if isinstance(arg, Tensor):
+            tensor = arg
+        elif isinstance(arg, _C.dtype):
+            dtype = arg
+        elif isinstance(arg, (str, int, _C.device)) and not isinstance(arg, bool):
+            device = arg
+        elif arg is not None and not isinstance(arg, bool):
+            raise TypeError(f"to(): expected a device, dtype or Tensor, got {type(arg).__name__}")
+    if tensor is not None:
+        device, dtype = tensor.device, tensor.dtype
+    if dtype is not None and not dtype.is_floating_point:
+        raise TypeError(f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={dtype}")
+    if isinstance(device, int):
+        device = f"cuda:{device}"
+    return device, dtype, memory_format
+
+
+class ConversionMethods:
+    """The part of ``Module`` that replaces what parameters and buffers hold."""
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True):
+        """Replaces what every parameter, gradient and buffer holds; parameters stay the same objects."""
+        if recurse:
+            for module in self.children():
+                module._apply(fn)
+        for param in self._parameters.values():
+            if param is None:
+                continue
+            gradient = param.grad
+            param.data = fn(param.data)
+            if gradient is not None:
+                param.grad = fn(gradient.detach()).requires_grad_(gradient.requires_grad)
+        for name, buffer in self._buffers.items():
+            if buffer is not None:
+                self._buffers[name] = fn(buffer)
+        return self
+
+    def to(self, *args, **kwargs):
+        """Moves parameters and buffers to a device, a dtype (those of floats) or a memory format: the arguments of ``Tensor.to``."""
+        device, dtype, memory_format = _destination(args, kwargs)
+
+        def convert(t):
+            if memory_format is not None and t.dim() in (4, 5):
+                return t.to(device, dtype if t.is_floating_point() else None, memory_format=memory_format)
+            return t.to(device, dtype if t.is_floating_point() else None)
+
+        return self._apply(convert)
+
+    def to_empty(self, *, device, recurse: bool = True):
+        """Moves to a device without copying: elements are not set."""
+        return self._apply(lambda t: _C._torch.empty_like(t, device=device), recurse=recurse)
+
+    def cpu(self):
+        """Moves to the CPU."""
+        return self._apply(lambda t: t.cpu())
+
+    def cuda(self, device=None):
+        """Moves to an accelerator."""
+        return self._apply(lambda t: t.cuda(device))
+
+    def xpu(self, device=None):
+        """Moves to an accelerator."""
+        return self._apply(lambda t: t.xpu(device))
+
+    def type(self, dst_type):
+        """Casts everything."""
+        return self._apply(lambda t: t.type(dst_type))
+
+    def _cast(self, dtype):
+        return self._apply(lambda t: t.to(dtype) if t.is_floating_point() else t)
+
+    def float(self):
+        """Casts floats to float32."""
+        return self._cast(_C.float32)
+
+    def double(self):
+        """Casts floats to float64."""
+        return self._cast(_C.float64)
+
+    def half(self):
+        """Casts floats to float16."""
+        return self._cast(_C.float16)
+
+    def bfloat16(self):
+        """Casts floats to bfloat16."""
+        return self._cast(_C.bfloat16)
+
+    def share_memory(self):
+        """Puts parameters and buffers in memory that forked processes share."""
+        return self._apply(lambda t: t.share_memory_())

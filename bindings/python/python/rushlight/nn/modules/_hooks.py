@@ -1,0 +1,142 @@
+"""Hooks of modules: handles that remove them, hooks of all modules, and the marks in the graph that backward hooks hang on."""
+
+from __future__ import annotations
+
+import itertools
+from collections import OrderedDict
+
+from ... import _C
+from ...autograd.function import Function
+
+Tensor = _C.Tensor
+
+#: Hooks of every module, called before a module's own.
+FORWARD_PRE: OrderedDict = OrderedDict()
+FORWARD: OrderedDict = OrderedDict()
+FORWARD_ALWAYS: dict = {}
+FORWARD_WITH_KWARGS: dict = {}
+BACKWARD_PRE: OrderedDict = OrderedDict()
+BACKWARD: OrderedDict = OrderedDict()
+
+
+def any_for_all() -> bool:
+    """Whether there are hooks of every module."""
+    return bool(FORWARD_PRE or FORWARD or BACKWARD_PRE or BACKWARD)
+
+
+class RemovableHandle:
+    """What registering a hook returns: ``remove()`` takes the hook away; as a context manager, at the end of the block."""
+
+    _ids = itertools.count()
+
+    def __init__(self, hooks: dict, *extra: dict):
+        self.id = next(self._ids)
+        self._dicts = (hooks, *extra)
+
+    def remove(self) -> None:
+        for hooks in self._dicts:
+            hooks.pop(self.id, None)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception) -> None:
+        self.remove()
+
+
+def register(hooks: OrderedDict, hook, *, prepend: bool = False, flags: tuple = ()) -> RemovableHandle:
+    """Puts a hook last, or first; ``flags`` are pairs: a dict of ids, and whether this hook belongs to it."""
+    handle = RemovableHandle(hooks, *(ids for ids, _ in flags))
+    hooks[handle.id] = hook
+    for ids, belongs in flags:
+        if belongs:
+            ids[handle.id] = True
+    if prepend:
+        hooks.move_to_end(handle.id, last=False)
+    return handle
+
+
+class _Boundary(Function):
+    """Leaves tensors as they are and calls a function when their gradients pass."""
+
+    @staticmethod
+    def forward(ctx, on_gradients, *tensors):
+        ctx.on_gradients = on_gradients
+        ctx.set_materialize_grads(False)
+        return tuple(t.detach() for t in tensors)
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        return (None, *ctx.on_gradients(gradients))
+
+
+def _mark(values: tuple, on_gradients) -> tuple[tuple, bool]:
+    """``values`` with their tensors behind a boundary, and whether one of them takes part in differentiation."""
+    places = [i for i, v in enumerate(values) if isinstance(v, Tensor)]
+    if not (_C.is_grad_enabled() and any(values[i].requires_grad for i in places)):
+        return values, False
+
+    def called(gradients):
+        whole = [None] * len(values)
+        for place, gradient in zip(places, gradients):
+            whole[place] = gradient
+        found = on_gradients(tuple(whole))
+        return tuple(found[i] for i in places)
+
+    marked = list(values)
+    # Tensors that take no part (indices, masks) are left alone.
+    places = [i for i in places if values[i].requires_grad]
+    for place, tensor in zip(places, _Boundary.apply(called, *(values[i] for i in places))):
+        marked[place] = tensor
+    return tuple(marked), True
+
+
+class BackwardHooks:
+    """One call of a module with full backward hooks: ``inputs`` and ``outputs`` mark what goes in and comes out."""
+
+    def __init__(self, module, pre_hooks: list, hooks: list):
+        self.module, self.pre_hooks, self.hooks = module, pre_hooks, hooks
+        self.grad_output = None
+        self.inputs_differentiable = False
+        self.input_count = 0
+
+    def inputs(self, args: tuple) -> tuple:
+        self.input_count = len(args)
+        args, self.inputs_differentiable = _mark(args, self._input_gradients)
+        return args
+
+    def outputs(self, result):
+        single = not isinstance(result, tuple)
+        marked, differentiable = _mark((result,) if single else result, self._output_gradients)
+        if not differentiable:
+            return result
+        if single:
+            return marked[0]
+        return type(result)(*marked) if hasattr(result, "_fields") else marked
+
+    def _output_gradients(self, gradients: tuple) -> tuple:
+        for hook in self.pre_hooks:
+            changed = hook(self.module, gradients)
+            if changed is not None:
+                gradients = (changed,) if isinstance(changed, Tensor) else tuple(changed)
+        self.grad_output = gradients
+        if not self.inputs_differentiable:
+            self._run((None,) * self.input_count)
+        return gradients
+
+    def _input_gradients(self, gradients: tuple) -> tuple:
+        # Without gradients of the outputs (only a part of them was differentiated) there is nothing to tell.
+        return gradients if self.grad_output is None else self._run(gradients)
+
+    def _run(self, grad_input: tuple) -> tuple:
+        for hook in self.hooks:
+            changed = hook(self.module, grad_input, self.grad_output)
+            if changed is None:
+                continue
+            changed = (changed,) if isinstance(changed, Tensor) else tuple(changed)
+            if len(changed) != len(grad_input):
+                raise RuntimeError(
+                    f"Backward hook returned an invalid number of grad_input, got {len(changed)}, but expected {len(grad_input)}"
+                )
+            grad_input = changed
+        return grad_input

@@ -1,0 +1,135 @@
+"""Elements added around tensors."""
+
+from __future__ import annotations
+
+from ... import _C
+from .module import Module
+from .utils import _ntuple, _pair, _quadruple
+
+__all__ = [
+    "CircularPad1d", "CircularPad2d", "CircularPad3d", "ConstantPad1d", "ConstantPad2d", "ConstantPad3d", "ReflectionPad1d",
+    "ReflectionPad2d", "ReflectionPad3d", "ReplicationPad1d", "ReplicationPad2d", "ReplicationPad3d", "ZeroPad1d", "ZeroPad2d", "ZeroPad3d",
+]
+
+Tensor = _C.Tensor
+_sextuple = _ntuple(6)
+
+
+class _PadNd(Module):
+    __constants__ = ["padding"]
+    _mode = "constant"
+    _tuple = staticmethod(_pair)
+
+    def __init__(self, padding) -> None:
+        super().__init__()
+        self.padding = self._tuple(padding)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return _C._nn.pad(input, self.padding, self._mode)
+
+    def extra_repr(self) -> str:
+        return f"{self.padding}"
+
+
+class ConstantPad1d(_PadNd):
+    """A value at both ends."""
+
+    __constants__ = ["padding", "value"]
+
+    def __init__(self, padding, value: float) -> None:
+        super().__init__(padding)
+        self.value = value
+
+    def forward(self, input: Tensor) -> Tensor:
+        return _C._nn.pad(input, self.padding, "constant", self.value)
+
+    def extra_repr(self) -> str:
+        return f"padding={self.padding}, value={self.value}"
+
+
+class ConstantPad2d(ConstantPad1d):
+    """A value around the last two dimensions."""
+
+    _tuple = staticmethod(_quadruple)
+
+
+class ConstantPad3d(ConstantPad1d):
+    """A value around the last three dimensions."""
+
+    _tuple = staticmethod(_sextuple)
+
+
+class ZeroPad1d(ConstantPad1d):
+    """Zeros at both ends."""
+
+    def __init__(self, padding) -> None:
+        super().__init__(padding, 0.0)
+
+    def extra_repr(self) -> str:
+        return f"{self.padding}"
+
+
+class ZeroPad2d(ZeroPad1d):
+    """Zeros around the last two dimensions."""
+
+    _tuple = staticmethod(_quadruple)
+
+
+class ZeroPad3d(ZeroPad1d):
+    """Zeros around the last three dimensions."""
+
+    _tuple = staticmethod(_sextuple)
+
+
+class CircularPad1d(_PadNd):
+    """Elements of the other end."""
+
+    _mode = "circular"
+
+
+class CircularPad2d(CircularPad1d):
+    """Elements of the opposite sides."""
+
+    _tuple = staticmethod(_quadruple)
+
+
+class CircularPad3d(CircularPad1d):
+    """Elements of the opposite sides, in three dimensions."""
+
+    _tuple = staticmethod(_sextuple)
+
+
+class ReflectionPad1d(_PadNd):
+    """Elements mirrored at the ends."""
+
+    _mode = "reflect"
+
+
+class ReflectionPad2d(ReflectionPad1d):
+    """Elements mirrored at the sides."""
+
+    _tuple = staticmethod(_quadruple)
+
+
+class ReflectionPad3d(ReflectionPad1d):
+    """Elements mirrored at the sides, in three dimensions."""
+
+    _tuple = staticmethod(_sextuple)
+
+
+class ReplicationPad1d(_PadNd):
+    """The first and last elements, repeated."""
+
+    _mode = "replicate"
+
+
+class ReplicationPad2d(ReplicationPad1d):
+    """The outermost elements, repeated."""
+
+    _tuple = staticmethod(_quadruple)
+
+
+class ReplicationPad3d(ReplicationPad1d):
+    """The outermost elements, repeated, in three dimensions."""
+
+    _tuple = staticmethod(_sextuple)

@@ -1,0 +1,28 @@
+"""Optimizers and learning-rate schedules: ``torch.optim``."""
+
+from . import lr_scheduler, optimizer  # noqa: F401
+from .adafactor import Adafactor
+from .adam import Adam, Adamax, AdamW, NAdam, RAdam
+from .asgd import ASGD
+from .lbfgs import LBFGS
+from .muon import Muon
+from .optimizer import Optimizer
+from .rmsprop import Adadelta, Adagrad, RMSprop
+from .rprop import Rprop
+from .sgd import SGD
+from .sparse_adam import SparseAdam
+
+__all__ = [
+    "ASGD", "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax", "LBFGS", "Muon", "NAdam", "Optimizer", "RAdam", "RMSprop", "Rprop",
+    "SGD", "SparseAdam", "lr_scheduler", "swa_utils",
+]
+
+
+def __getattr__(name):
+    if name == "swa_utils":
+        import importlib
+
+        return importlib.import_module(".swa_utils", __name__)
+    from .._functions import _missing
+
+    return _missing(__name__, name)

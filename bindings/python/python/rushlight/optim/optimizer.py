@@ -1,0 +1,316 @@
+"""The class all optimizers share: parameter groups, state, hooks, and PyTorch's state dicts."""
+
+import copy
+import functools
+import warnings
+from collections import OrderedDict, defaultdict
+
+from .. import _C
+from ..utils.hooks import RemovableHandle
+
+__all__ = ["Optimizer", "register_optimizer_step_post_hook", "register_optimizer_step_pre_hook"]
+
+Tensor = _C.Tensor
+
+_global_pre_hooks = OrderedDict()
+_global_post_hooks = OrderedDict()
+
+
+class _RequiredParameter:
+    """Stands in ``defaults`` for an option that every group must give."""
+
+    def __repr__(self):
+        return "<required parameter>"
+
+
+required = _RequiredParameter()
+
+
+def _register(hooks, hook, prepend=False):
+    handle = RemovableHandle(hooks)
+    hooks[handle.id] = hook
+    if prepend:
+        hooks.move_to_end(handle.id, last=False)
+    return handle
+
+
+def register_optimizer_step_pre_hook(hook):
+    """Calls ``hook(optimizer, args, kwargs)`` before each step of every optimizer."""
+    return _register(_global_pre_hooks, hook)
+
+
+def register_optimizer_step_post_hook(hook):
+    """Calls ``hook(optimizer, args, kwargs)`` after each step of every optimizer."""
+    return _register(_global_post_hooks, hook)
+
+
+def _hooked(step):
+    """``step`` with the hooks around it. A step that calls its parent's runs them once."""
+
+    @functools.wraps(step)
+    def run(*args, **kwargs):
+        self = args[0]
+        self._opt_called = True
+        if not (self._optimizer_step_pre_hooks or self._optimizer_step_post_hooks or _global_pre_hooks or _global_post_hooks):
+            return step(*args, **kwargs)
+        if self._stepping:
+            return step(*args, **kwargs)
+        self._stepping = True
+        try:
+            for hook in (*_global_pre_hooks.values(), *self._optimizer_step_pre_hooks.values()):
+                changed = hook(self, args, kwargs)
+                if changed is not None:
+                    if not (isinstance(changed, tuple) and len(changed) == 2):
+                        raise RuntimeError(f"step pre-hook must return None or a tuple of (new_args, new_kwargs), but got {changed}.")
+                    args, kwargs = changed
+            result = step(*args, **kwargs)
+            for hook in (*self._optimizer_step_post_hooks.values(), *_global_post_hooks.values()):
+                hook(self, args, kwargs)
+            return result
+        finally:
+            self._stepping = False
+
+    run.hooked = True
+    return run
+
+
+class Optimizer:
+    """Base class of optimizers. Subclasses give ``defaults`` (options by name) and write ``step``."""
+
+    _optimizer_step_pre_hooks = _optimizer_step_post_hooks = OrderedDict()
+    _stepping = False
+    _opt_called = False
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        step = cls.__dict__.get("step")
+        if step is not None and not getattr(step, "hooked", False):
+            cls.step = _hooked(step)
+
+    def __init__(self, params, defaults):
+        self.defaults = defaults
+        self._make_hook_tables()
+        if isinstance(params, Tensor):
+            raise TypeError(
+                f"params argument given to the optimizer should be an iterable of Tensors or dicts, but got {params.type()}"
+            )
+        self.state = defaultdict(dict)
+        self.param_groups = []
+        groups = list(params)
+        if not groups:
+            raise ValueError("optimizer got an empty parameter list")
+        if not isinstance(groups[0], dict):
+            groups = [{"params": groups}]
+        for group in groups:
+            self.add_param_group(group)
+
+    def _make_hook_tables(self):
+        for table in (
+            "_optimizer_step_pre_hooks", "_optimizer_step_post_hooks", "_optimizer_state_dict_pre_hooks",
+            "_optimizer_state_dict_post_hooks", "_optimizer_load_state_dict_pre_hooks", "_optimizer_load_state_dict_post_hooks",
+        ):
+            self.__dict__.setdefault(table, OrderedDict())
+
+    def __getstate__(self):
+        return {"defaults": self.defaults, "state": self.state, "param_groups": self.param_groups}
+
+    def __setstate__(self, state):
+        self.__dict__.update(state)
+        self._make_hook_tables()
+        for group in self.param_groups:
+            for name, value in self.defaults.items():
+                group.setdefault(name, value)
+
+    def __repr__(self):
+        lines = [self.__class__.__name__ + " ("]
+        for i, group in enumerate(self.param_groups):
+            lines.append(f"Parameter Group {i}")
+            lines += [f"    {key}: {group[key]}" for key in sorted(group) if key != "params"]
+        return "\n".join(lines) + "\n)"
+
+    def register_step_pre_hook(self, hook):
+        """Calls ``hook(optimizer, args, kwargs)`` before each step; it may return new ``(args, kwargs)``."""
+        return _register(self._optimizer_step_pre_hooks, hook)
+
+    def register_step_post_hook(self, hook):
+        """Calls ``hook(optimizer, args, kwargs)`` after each step."""
+        return _register(self._optimizer_step_post_hooks, hook)
+
+    def register_state_dict_pre_hook(self, hook, prepend=False):
+        """Calls ``hook(optimizer)`` before ``state_dict``."""
+        return _register(self._optimizer_state_dict_pre_hooks, hook, prepend)
+
+    def register_state_dict_post_hook(self, hook, prepend=False):
+        """Calls ``hook(optimizer, state_dict)`` after ``state_dict``; what it returns takes its place."""
+        return _register(self._optimizer_state_dict_post_hooks, hook, prepend)
+
+    def register_load_state_dict_pre_hook(self, hook, prepend=False):
+        """Calls ``hook(optimizer, state_dict)`` before ``load_state_dict``; what it returns is loaded instead."""
+        return _register(self._optimizer_load_state_dict_pre_hooks, hook, prepend)
+
+    def register_load_state_dict_post_hook(self, hook, prepend=False):
+        """Calls ``hook(optimizer)`` after ``load_state_dict``."""
+        return _register(self._optimizer_load_state_dict_post_hooks, hook, prepend)
+
+    def state_dict(self):
+        """State and groups as plain dictionaries: parameters are numbered in the order of the groups."""
+        for hook in self._optimizer_state_dict_pre_hooks.values():
+            hook(self)
+        number = {}
+        groups = []
+        for group in self.param_groups:
+            for p in group["params"]:
+                number.setdefault(id(p), len(number))
+            packed = {key: value for key, value in group.items() if key != "params"}
+            packed["params"] = [number[id(p)] for p in group["params"]]
+            groups.append(packed)
+        state = {number[id(key)] if isinstance(key, Tensor) else key: value for key, value in self.state.items()}
+        result = {"state": state, "param_groups": groups}
+        for hook in self._optimizer_state_dict_post_hooks.values():
+            changed = hook(self, result)
+            if changed is not None:
+                result = changed
+        return result
+
+    def load_state_dict(self, state_dict):
+        """Goes back to what ``state_dict`` returned, here or in PyTorch."""
+        state_dict = state_dict.copy()
+        for hook in self._optimizer_load_state_dict_pre_hooks.values():
+            changed = hook(self, state_dict)
+            if changed is not None:
+                state_dict = changed
+        saved = copy.deepcopy(state_dict["param_groups"])
+        if len(saved) != len(self.param_groups):
+            raise ValueError("loaded state dict has a different number of parameter groups")
+        if any(len(a["params"]) != len(b["params"]) for a, b in zip(self.param_groups, saved)):
+            raise ValueError("loaded state dict contains a parameter group that doesn't match the size of optimizer's group")
+        owner = {n: p for new, group in zip(saved, self.param_groups) for n, p in zip(new["params"], group["params"])}
+        state = defaultdict(dict)
+        for key, value in state_dict["state"].items():
+            if key in owner:
+                state[owner[key]] = _fitted(owner[key], value)
+            else:
+                state[key] = value
+        for new, group in zip(saved, self.param_groups):
+            new["params"] = group["params"]
+            if "param_names" in group and "param_names" not in new:
+                new["param_names"] = group["param_names"]
+        self.__setstate__({"state": state, "param_groups": saved})
+        for hook in self._optimizer_load_state_dict_post_hooks.values():
+            hook(self)
+
+    def zero_grad(self, set_to_none=True):
+        """Forgets the gradients of all parameters, or fills them with zeros."""
+        for group in self.param_groups:
+            for p in group["params"]:
+                if set_to_none:
+                    p.grad = None
+                elif p.grad is not None:
+                    p.grad.detach_().zero_()
+
+    def step(self, closure=None):
+        """Changes the parameters by their gradients. ``closure`` computes the loss and its gradients anew."""
+        raise NotImplementedError(f"{type(self).__name__} has no step(): a subclass of Optimizer must write one")
+
+    def add_param_group(self, param_group):
+        """Adds parameters with options of their own; options not given are the optimizer's defaults."""
+        if not isinstance(param_group, dict):
+            raise TypeError(f"param_group must be a dict, but got {type(param_group)}")
+        params = param_group["params"]
+        if isinstance(params, Tensor):
+            params = [params]
+        elif isinstance(params, set):
+            raise TypeError(
+                "optimizer parameters need to be organized in ordered collections: a set has another order in each run; use a list"
+            )
+        params = list(params)
+        names = [p[0] for p in params if isinstance(p, tuple)]
+        if names:
+            if len(names) != len(params):
+                raise ValueError("all optimizer params should be with/without names. Some param names are missing")
+            params = [p[1] for p in params]
+            param_group["param_names"] = names
+        param_group["params"] = params
+        for p in params:
+            if not isinstance(p, Tensor):
+                raise TypeError(f"optimizer can only optimize Tensors, but one of the params is {type(p).__name__}")
+            if not (p.is_leaf or p.retains_grad or self.defaults.get("differentiable")):
+                raise ValueError("can't optimize a non-leaf Tensor")
+        for name, value in self.defaults.items():
+            if value is required and name not in param_group:
+                raise ValueError(f"parameter group didn't specify a value of required optimization parameter {name}")
+            param_group.setdefault(name, value)
+        if len({id(p) for p in params}) != len(params):
+            warnings.warn("optimizer contains a parameter group with duplicate parameters; they are updated more than once", stacklevel=3)
+        known = {id(p) for group in self.param_groups for p in group["params"]}
+        if any(id(p) in known for p in params):
+            raise ValueError("some parameters appear in more than one parameter group")
+        if self.param_groups and ("param_names" in param_group) != ("param_names" in self.param_groups[0]):
+            raise ValueError("all optimizer param groups should be with/without names")
+        self.param_groups.append(param_group)
+
+
+def _fitted(param, value, key=None):
+    """A loaded value as the parameter needs it: on its device, of its dtype. Step counts stay as they are."""
+    if isinstance(value, Tensor):
+        if key == "step":
+            return value
+        return value.to(device=param.device, dtype=param.dtype) if param.is_floating_point() else value.to(device=param.device)
+    if isinstance(value, dict):
+        return {k: _fitted(param, v, k) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(_fitted(param, v) for v in value)
+    return value
+
+
+def _call(closure):
+    """The loss by a closure, gradients being recorded."""
+    before = _C._set_grad_enabled(True)
+    try:
+        return closure()
+    finally:
+        _C._set_grad_enabled(before)
+
+
+class _ByFormula(Optimizer):
+    """An optimizer whose step the engine carries out in one pass over all parameters; ``_formula`` names it."""
+
+    def step(self, closure=None):
+        """One step over all parameters that have a gradient. Returns the closure's loss, if there is a closure."""
+        loss = None if closure is None else _call(closure)
+        _C._optim_step(self._formula, self.param_groups, self.state)
+        return loss
+
+
+def _require(ok, what, value):
+    if not ok:
+        raise ValueError(f"Invalid {what}: {value}")
+
+
+def _check_lr(lr, foreach=None, capturable=False):
+    if isinstance(lr, Tensor):
+        if foreach and not capturable:
+            raise ValueError("lr as a Tensor is not supported for capturable=False and foreach=True")
+        if lr.numel() != 1:
+            raise ValueError("Tensor lr must be 1-element")
+    _require(0.0 <= lr, "learning rate", lr)
+
+
+def _check_adam(lr, betas, eps, weight_decay, foreach=None, capturable=False):
+    _check_lr(lr, foreach, capturable)
+    _require(0.0 <= eps, "epsilon value", eps)
+    for i, beta in enumerate(betas):
+        _require(0.0 <= beta < 1.0, f"beta parameter at index {i}", beta)
+    _require(0.0 <= weight_decay, "weight_decay value", weight_decay)
+
+
+def _check_execution(differentiable, foreach=None, fused=None):
+    """Steps are always fused, so that ``foreach`` and ``fused`` ask for what is done anyway."""
+    if fused and differentiable:
+        raise RuntimeError("`fused` does not support `differentiable`")
+    if fused and foreach:
+        raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
+    if differentiable:
+        raise NotImplementedError(
+            "differentiable=True: steps are not recorded; write the update with tensor operations to differentiate through it"
+        )

@@ -1,0 +1,35 @@
+"""Stochastic gradient descent."""
+
+from .optimizer import _ByFormula, _check_execution, _check_lr, _require
+
+__all__ = ["SGD"]
+
+
+class SGD(_ByFormula):
+    """Stochastic gradient descent, with momentum if asked for.
+
+    >>> import rushlight as torch
+    >>> w = torch.tensor([1.0, 2.0], requires_grad=True)
+    >>> optimizer = torch.optim.SGD([w], lr=0.5)
+    >>> (w * w).sum().backward()
+    >>> optimizer.step()
+    >>> w.tolist()
+    [0.0, 0.0]
+    """
+
+    _formula = "SGD"
+
+    def __init__(
+        self, params, lr=1e-3, momentum=0, dampening=0, weight_decay=0, nesterov=False, *, maximize=False, foreach=None,
+        differentiable=False, fused=None,
+    ):
+        _check_lr(lr)
+        _require(momentum >= 0.0, "momentum value", momentum)
+        _require(weight_decay >= 0.0, "weight_decay value", weight_decay)
+        if nesterov and (momentum <= 0 or dampening != 0):
+            raise ValueError("Nesterov momentum requires a momentum and zero dampening")
+        _check_execution(differentiable, foreach, fused)
+        super().__init__(params, dict(
+            lr=lr, momentum=momentum, dampening=dampening, weight_decay=weight_decay, nesterov=nesterov, maximize=maximize,
+            foreach=foreach, differentiable=differentiable, fused=fused,
+        ))

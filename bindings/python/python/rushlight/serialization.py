@@ -1,0 +1,229 @@
+"""``torch.save`` and ``torch.load``.
+
+Tensors and plain values in dictionaries, lists and tuples are written and read in Rust, where nothing a file says can run code. Other objects
+(whole models, arguments of a program) are pickled, under the names that PyTorch's classes have; reading those needs ``weights_only=False``.
+"""
+
+import io
+import os
+import pickle
+import zipfile
+
+from . import _C
+from ._utils import _rebuild_parameter, _rebuild_tensor_v2
+from .storage import _CLASSES, TypedStorage
+
+Tensor = _C.Tensor
+
+__all__ = ["add_safe_globals", "clear_safe_globals", "get_safe_globals", "load", "safe_globals", "save"]
+
+
+class _Pickler(pickle._Pickler):
+    """Writes tensors as PyTorch does: rebuilt from storages that lie beside the pickle. Our names are written as PyTorch's."""
+
+    def __init__(self, file, protocol):
+        super().__init__(file, protocol)
+        self.storages = {}
+
+    def persistent_id(self, obj):
+        if not isinstance(obj, TypedStorage):
+            return None
+        key = self.storages.setdefault(obj.data_ptr(), (str(len(self.storages)), obj))[0]
+        return ("storage", type(obj), key, "cpu", len(obj))
+
+    def reducer_override(self, obj):
+        if not isinstance(obj, Tensor):
+            return NotImplemented
+        if obj.requires_grad and not obj.is_leaf:
+            raise RuntimeError("Only Tensors created explicitly by the user (graph leaves) can be saved; detach() this one first")
+        from collections import OrderedDict
+
+        if type(obj) is not Tensor and type(obj).__name__ == "Parameter":
+            return _rebuild_parameter, (obj.detach(), obj.requires_grad, OrderedDict())
+        parts = obj.storage(), obj.storage_offset(), tuple(obj.shape), obj.stride(), obj.requires_grad, OrderedDict()
+        return _rebuild_tensor_v2, parts
+
+    def save_global(self, obj, name=None):
+        name = name or getattr(obj, "__qualname__", obj.__name__)
+        module = pickle.whichmodule(obj, name)
+        if module != "rushlight" and not module.startswith("rushlight."):
+            return super().save_global(obj, name)
+        module = "torch" + module[len("rushlight"):]
+        module = "torch" if module == "torch.storage" else module
+        self.write(pickle.GLOBAL + f"{module}\n{name}\n".encode())
+        self.memoize(obj)
+
+    dispatch = dict(pickle._Pickler.dispatch)
+    dispatch[type(save_global)] = save_global
+    dispatch[type(len)] = save_global
+    dispatch[type] = lambda self, obj: (
+        pickle._Pickler.save_type(self, obj) if obj in (type(None), type(NotImplemented), type(...)) else self.save_global(obj)
+    )
+
+
+class _Unpickler(pickle.Unpickler):
+    """Reads PyTorch's names as ours."""
+
+    def __init__(self, file, records, **kwargs):
+        super().__init__(file, **kwargs)
+        self._records, self._storages = records, {}
+
+    def find_class(self, module, name):
+        if module == "torch" or module.startswith("torch."):
+            module = "rushlight" + module[len("torch"):]
+            if module in ("rushlight", "rushlight.cuda") and name in _CLASSES:
+                module = "rushlight.storage"
+        return super().find_class(module, name)
+
+    def persistent_load(self, pid):
+        kind, cls, key, _, count = pid
+        if kind != "storage":
+            raise pickle.UnpicklingError(f"unknown kind of record: {kind}")
+        if key not in self._storages:
+            made = cls.__new__(cls)
+            data = self._records(key)
+            if len(data) < count * cls.dtype.itemsize:
+                raise pickle.UnpicklingError(f"storage {key} has {len(data)} bytes, {count * cls.dtype.itemsize} are needed")
+            made._bytes = _C._from_bytes(data, _C.uint8, (len(data),))
+            self._storages[key] = made
+        return self._storages[key]
+
+
+def _pickled(obj, protocol):
+    body = io.BytesIO()
+    pickler = _Pickler(body, min(protocol, 2) or 2)
+    pickler.dump(obj)
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr("archive/data.pkl", body.getvalue())
+        archive.writestr("archive/byteorder", "little")
+        for key, storage in pickler.storages.values():
+            archive.writestr(f"archive/data/{key}", _C._to_bytes(storage._bytes))
+        archive.writestr("archive/version", "3\n")
+    return out.getvalue()
+
+
+def _as_path(f):
+    return os.fspath(f) if isinstance(f, (str, os.PathLike)) else None
+
+
+def save(obj, f, pickle_module=None, pickle_protocol=2):
+    """Writes an object to a file (a path, or anything with ``write``) that ``load`` and PyTorch read."""
+    path = _as_path(f)
+    if path is not None:
+        if _C._save(obj, path):
+            return
+        data = _pickled(obj, pickle_protocol)
+        beside = f"{path}.{os.getpid()}.tmp"
+        try:
+            with open(beside, "wb") as file:
+                file.write(data)
+            os.replace(beside, path)
+        except BaseException:
+            if os.path.exists(beside):
+                os.unlink(beside)
+            raise
+        return
+    data = _C._save_bytes(obj)
+    f.write(_pickled(obj, pickle_protocol) if data is None else data)
+
+
+def _unpickle(data, encoding="utf-8"):
+    if not data.startswith(b"PK"):
+        raise RuntimeError("load: with weights_only=False only files of the zip format (PyTorch 1.6 and later) can be read")
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        names = archive.namelist()
+        main = next((n for n in names if n.endswith("/data.pkl") or n == "data.pkl"), None)
+        if main is None:
+            raise RuntimeError("load: the archive has no data.pkl; it was not written by torch.save")
+        prefix = main[: -len("data.pkl")]
+        unpickler = _Unpickler(io.BytesIO(archive.read(main)), lambda key: archive.read(f"{prefix}data/{key}"), encoding=encoding)
+        return unpickler.load()
+
+
+def load(f, map_location=None, pickle_module=None, *, weights_only=True, mmap=None, encoding="utf-8", **pickle_load_args):
+    """Reads a file of ``save`` or of PyTorch. Tensors come to the CPU, or where ``map_location`` says.
+
+    With ``weights_only`` (the default) nothing in the file can run code, and only tensors and plain values are read.
+    """
+    if pickle_load_args:
+        raise TypeError(f"load() got an unexpected keyword argument '{next(iter(pickle_load_args))}'")
+    path = _as_path(f)
+    if weights_only is False:
+        if path is not None:
+            with open(path, "rb") as file:
+                data = file.read()
+        else:
+            data = f.read()
+        try:
+            loaded = _C._load_bytes(data)
+        except Exception:
+            loaded = _unpickle(data, encoding)
+    elif path is not None:
+        if not os.path.exists(path):
+            raise FileNotFoundError(2, "No such file or directory", path)
+        loaded = _guarded(_C._load, path, bool(mmap))
+    else:
+        loaded = _guarded(_C._load_bytes, bytes(f.read()))
+    return _moved(loaded, map_location)
+
+
+def _guarded(read, *args):
+    try:
+        return read(*args)
+    except (RuntimeError, NotImplementedError) as error:
+        raise pickle.UnpicklingError(
+            f"Weights only load failed. {error}. If you trust the file, load it with weights_only=False."
+        ) from None
+
+
+def _moved(value, map_location):
+    """Every tensor where ``map_location`` (a device, a function, a dictionary of devices) says."""
+    if map_location is None:
+        return value
+    if isinstance(map_location, dict):
+        place = lambda tensor: tensor.to(map_location.get(str(tensor.device), tensor.device))
+    elif callable(map_location):
+        place = lambda tensor: tensor
+    else:
+        place = lambda tensor: tensor.to(map_location)
+
+    def move(value):
+        if isinstance(value, Tensor):
+            return place(value)
+        if type(value) is dict:
+            return {k: move(v) for k, v in value.items()}
+        if type(value) in (list, tuple):
+            return type(value)(move(v) for v in value)
+        return value
+
+    return move(value)
+
+
+_safe = []
+
+
+def add_safe_globals(safe_globals):
+    """Remembered for their names; classes beside tensors and plain values need ``weights_only=False``."""
+    _safe.extend(safe_globals)
+
+
+def get_safe_globals():
+    return list(_safe)
+
+
+def clear_safe_globals():
+    _safe.clear()
+
+
+class safe_globals:
+    """``add_safe_globals`` for a block."""
+
+    def __init__(self, safe_globals):
+        self._added = list(safe_globals)
+
+    def __enter__(self):
+        _safe.extend(self._added)
+
+    def __exit__(self, *exception):
+        del _safe[len(_safe) - len(self._added):]

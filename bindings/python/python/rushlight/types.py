@@ -1,0 +1,11 @@
+"""``torch.types``: names for annotations."""
+
+from typing import Sequence, Union
+
+from ._C import Generator, Tensor, device, dtype  # noqa: F401
+from ._size import Size  # noqa: F401
+
+Number = Union[int, float, bool]
+_int, _float, _bool, _dtype, _device, _size = int, float, bool, dtype, device, Union[Size, Sequence[int]]
+Device = Union[device, str, int, None]
+Storage = object

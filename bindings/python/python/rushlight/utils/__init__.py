@@ -1,0 +1,17 @@
+"""Data loading, checkpoints of activations, hooks: ``torch.utils``."""
+
+_MODULES = frozenset("checkpoint data dlpack hooks model_zoo tensorboard".split())
+
+
+def __getattr__(name):
+    if name in _MODULES:
+        import importlib
+
+        return importlib.import_module("." + name, __name__)
+    from .._functions import _missing
+
+    return _missing(__name__, name)
+
+
+def __dir__():
+    return sorted(set(globals()) | _MODULES)

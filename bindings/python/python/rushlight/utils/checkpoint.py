@@ -1,0 +1,187 @@
+"""Memory for time: forget what lies between two tensors and compute it again in backward. ``torch.utils.checkpoint``."""
+
+import contextlib
+import warnings
+
+from .. import _C
+from ..autograd.function import Function
+
+__all__ = ["checkpoint", "checkpoint_sequential", "noop_context_fn", "set_checkpoint_debug_enabled", "set_checkpoint_early_stop"]
+
+Tensor = _C.Tensor
+
+
+def noop_context_fn():
+    """Two contexts that do nothing."""
+    return contextlib.nullcontext(), contextlib.nullcontext()
+
+
+@contextlib.contextmanager
+def set_checkpoint_early_stop(enable):
+    """Accepted: a function is run again to its end either way."""
+    yield
+
+
+@contextlib.contextmanager
+def set_checkpoint_debug_enabled(enabled):
+    """Accepted: errors always name the shapes that differ."""
+    yield
+
+
+def _flatten(value, tensors):
+    """Tensors inside lists, tuples and dicts taken out; returns a function that puts others in their places."""
+    if isinstance(value, Tensor):
+        tensors.append(value)
+        return next
+    if isinstance(value, dict):
+        parts = {key: _flatten(v, tensors) for key, v in value.items()}
+        return lambda found: type(value)((key, part(found)) for key, part in parts.items())
+    if isinstance(value, (list, tuple)):
+        parts = [_flatten(v, tensors) for v in value]
+        if hasattr(value, "_fields"):
+            return lambda found: type(value)(*(part(found) for part in parts))
+        return lambda found: type(value)(part(found) for part in parts)
+    return lambda found: value
+
+
+class _Run:
+    """A function with its arguments, as often as it is wanted under the same circumstances."""
+
+    def __init__(self, function, args, kwargs, preserve_rng_state, contexts):
+        self.function = function
+        self.inputs = []
+        self.rebuild = _flatten((args, kwargs), self.inputs)
+        self.random = _C.get_rng_state() if preserve_rng_state else None
+        self.precision = _C._autocast_dtype()
+        self.first_context, self.second_context = contexts
+        self.rebuild_output = None
+
+    def __call__(self, tensors):
+        args, kwargs = self.rebuild(iter(tensors))
+        outputs = []
+        self.rebuild_output = _flatten(self.function(*args, **kwargs), outputs)
+        return outputs
+
+    def again(self, tensors):
+        """The outputs once more: with the random numbers and the precision of the first time, and recorded."""
+        now = _C.get_rng_state()
+        precision = _C._set_autocast(self.precision)
+        recording = _C._set_grad_enabled(True)
+        try:
+            if self.random is not None:
+                _C.set_rng_state(self.random)
+            with self.second_context:
+                return self(tensors)
+        finally:
+            _C._set_grad_enabled(recording)
+            _C._set_autocast(precision)
+            if self.random is not None:
+                _C.set_rng_state(now)
+
+
+class _Checkpoint(Function):
+    @staticmethod
+    def forward(ctx, run, outputs, fixed, anchor, *inputs):
+        ctx.run = run
+        ctx.shapes = [tuple(t.shape) for t in outputs]
+        ctx.save_for_backward(*inputs)
+        # Handles of their own: an output may be an input, or appear twice.
+        results = tuple(t.detach() for t in outputs)
+        ctx.mark_non_differentiable(*(r for r, keep in zip(results, fixed) if keep))
+        ctx.set_materialize_grads(False)
+        return results
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        inputs = ctx.saved_tensors
+        needs = ctx.needs_input_grad[4:]
+        leaves = [t.detach().requires_grad_(need) if need else t.detach() for t, need in zip(inputs, needs)]
+        outputs = ctx.run.again(leaves)
+        if [tuple(t.shape) for t in outputs] != ctx.shapes:
+            raise RuntimeError(
+                f"checkpoint: the function gave tensors of shapes {[tuple(t.shape) for t in outputs]} when run again, {ctx.shapes} before; it "
+                "must not depend on changing state"
+            )
+        pairs = [(t, g) for t, g in zip(outputs, gradients) if t.requires_grad and g is not None]
+        if pairs:
+            # A plain backward, so that parameters the function captured get their gradients, and their hooks run.
+            _C._backward([t for t, _ in pairs], [g for _, g in pairs], None, False, None)
+        return (None, None, None, None, *(leaf.grad if need else None for leaf, need in zip(leaves, needs)))
+
+
+def checkpoint(
+    function, *args, use_reentrant=None, preserve_rng_state=True, context_fn=noop_context_fn, determinism_check="default", debug=False,
+    early_stop=True, **kwargs,
+):
+    """``function(*args, **kwargs)`` without keeping intermediate values: backward runs the function again.
+
+    Gradients of parameters that the function uses are added to their ``.grad`` also when ``torch.autograd.grad`` asked for others. With
+    ``use_reentrant=True`` at least one input must require gradients for the outputs to do so.
+
+    >>> import rushlight as torch
+    >>> from rushlight.utils.checkpoint import checkpoint
+    >>> w = torch.tensor([2.0], requires_grad=True)
+    >>> checkpoint(lambda x: (x * w).exp(), torch.tensor([0.0]), use_reentrant=False).sum().backward()
+    >>> w.grad
+    tensor([0.])
+    """
+    if use_reentrant is None:
+        warnings.warn("torch.utils.checkpoint: the use_reentrant parameter should be passed explicitly; use_reentrant=False is recommended, "
+                      "and what holds without it is True.", stacklevel=2)
+        use_reentrant = True
+    if use_reentrant:
+        if kwargs:
+            raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs))
+        if context_fn is not noop_context_fn or debug is not False:
+            raise ValueError("Passing `context_fn` or `debug` is only supported when use_reentrant=False.")
+    if not _C.is_grad_enabled():
+        return function(*args, **kwargs)
+    run = _Run(function, args, kwargs, preserve_rng_state, context_fn())
+    if use_reentrant and not any(t.requires_grad for t in run.inputs):
+        warnings.warn("None of the inputs have requires_grad=True. Gradients will be None", stacklevel=2)
+    # Recorded once and forgotten: so it is known which outputs depend on something that requires gradients.
+    recording = _C._set_grad_enabled(not use_reentrant)
+    try:
+        with run.first_context:
+            outputs = run([t.detach().requires_grad_(t.requires_grad) for t in run.inputs])
+    finally:
+        _C._set_grad_enabled(recording)
+    rebuild = run.rebuild_output
+    if use_reentrant:
+        fixed = [not t.is_floating_point() for t in outputs]
+        anchor = None
+    else:
+        fixed = [not t.requires_grad for t in outputs]
+        if all(fixed):
+            return rebuild(iter(outputs))
+        # Parameters may require gradients though no input does.
+        anchor = _C._torch.zeros((), dtype=_C.float32).requires_grad_()
+    return rebuild(iter(_Checkpoint.apply(run, [t.detach() for t in outputs], fixed, anchor, *run.inputs)))
+
+
+def checkpoint_sequential(functions, segments, input, use_reentrant=None, **kwargs):
+    """Functions (or a ``Sequential``) one after the other in segments, of which all but the last are checkpointed."""
+    if use_reentrant is None:
+        warnings.warn("torch.utils.checkpoint.checkpoint_sequential: the use_reentrant parameter should be passed explicitly.", stacklevel=2)
+        use_reentrant = True
+    preserve = kwargs.pop("preserve_rng_state", True)
+    if kwargs:
+        raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs))
+    functions = list(functions.children()) if hasattr(functions, "children") else list(functions)
+    if segments < 1:
+        raise ValueError(f"checkpoint_sequential: segments must be positive, not {segments}")
+    size = max(1, len(functions) // segments)
+
+    def chained(part):
+        def run(x):
+            for function in part:
+                x = function(x)
+            return x
+
+        return run
+
+    last = size * (segments - 1) if segments <= len(functions) else len(functions) - 1
+    for start in range(0, last, size):
+        part = chained(functions[start : min(start + size, last)])
+        input = checkpoint(part, input, use_reentrant=use_reentrant, preserve_rng_state=preserve)
+    return chained(functions[last:])(input)

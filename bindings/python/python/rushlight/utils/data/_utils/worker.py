@@ -1,0 +1,145 @@
+"""What a worker process does."""
+
+import os
+import pickle
+import random
+import signal
+import sys
+import traceback
+from queue import Empty
+
+from .... import _C
+from . import info, transport
+from .fetch import IterableFetcher, MapFetcher
+
+#: How often a worker looks whether its parent still lives, in seconds.
+PARENT_CHECK = 5.0
+
+
+class StopWorker:
+    """A worker's iterable dataset has ended."""
+
+    def __init__(self, worker):
+        self.worker = worker
+
+
+class Resume:
+    """A persistent worker starts over, with another seed."""
+
+    def __init__(self, seed):
+        self.seed = seed
+
+
+class _KeyErrorMessage(str):
+    """A message whose lines stay lines where KeyError would quote them."""
+
+    def __repr__(self):
+        return str(self)
+
+
+class WorkerError:
+    """An exception of a worker, to be raised in the main process."""
+
+    def __init__(self, where):
+        kind = sys.exc_info()[0]
+        self.kind, self.where = kind, where
+        self.text = traceback.format_exc()
+        try:
+            pickle.loads(pickle.dumps(kind))
+        except Exception:
+            # A class that only the worker knows.
+            self.kind = RuntimeError
+        if issubclass(kind, StopIteration):
+            # Raised in the main process it would end the loop as if all were well.
+            self.kind = RuntimeError
+
+    def reraise(self):
+        message = f"Caught {self.kind.__name__} {self.where}.\nOriginal {self.text}"
+        if self.kind is KeyError:
+            raise KeyError(_KeyErrorMessage(message))
+        try:
+            error = self.kind(message)
+        except Exception:
+            raise RuntimeError(message) from None
+        raise error
+
+
+def _seed_all(seed):
+    from .... import manual_seed
+
+    random.seed(seed)
+    manual_seed(seed)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(seed % 2**32)
+
+
+def _messages(queue, parent):
+    """What the main process asks for, until it says that is all or is no more."""
+    while True:
+        try:
+            message = queue.get(timeout=PARENT_CHECK)
+        except Empty:
+            if os.getppid() != parent:
+                return
+            continue
+        if message is None:
+            return
+        yield message
+
+
+def run(worker, workers, dataset, iterable, auto_collation, collate_fn, drop_last, base_seed, init_fn, indices, results, prefix, parent):
+    """The worker process: batches for the index lists that come, until the main process says that is all or is no more."""
+    # Ctrl-C reaches all processes; the main one ends the workers.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    _C.set_num_threads(1)
+    seed = base_seed + worker
+    _seed_all(seed)
+    info.current = info.WorkerInfo(worker, workers, seed, dataset)
+    kind = IterableFetcher if iterable else MapFetcher
+    where = f"in DataLoader worker process {worker}"
+    fetcher = failure = None
+    try:
+        if init_fn is not None:
+            init_fn(worker)
+        fetcher = kind(dataset, auto_collation, collate_fn, drop_last)
+    except Exception:
+        failure = WorkerError(where)
+    ended = False
+    try:
+        for number, message in enumerate(_messages(indices, parent)):
+            if isinstance(message, Resume):
+                seed = message.seed + worker
+                _seed_all(seed)
+                info.current = info.WorkerInfo(worker, workers, seed, dataset)
+                ended = False
+                try:
+                    fetcher = kind(dataset, auto_collation, collate_fn, drop_last)
+                except Exception:
+                    failure = WorkerError(where)
+                results.send((None, message))
+                continue
+            at, wanted = message
+            if ended:
+                continue
+            if failure is not None:
+                data, failure = failure, None
+            else:
+                try:
+                    data = fetcher.fetch(wanted)
+                except StopIteration:
+                    if iterable:
+                        data, ended = StopWorker(worker), True
+                    else:
+                        data = WorkerError(where)
+                except Exception:
+                    data = WorkerError(where)
+            try:
+                packed = transport.pack(data, f"{prefix}{worker}_{number}")
+            except Exception:
+                packed = transport.pack(WorkerError(where), None)
+            results.send((at, packed))
+            del data, packed
+    except (BrokenPipeError, ConnectionResetError, EOFError):
+        # The main process has gone.
+        pass

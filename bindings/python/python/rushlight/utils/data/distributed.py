@@ -1,0 +1,54 @@
+"""Each process its share of a dataset."""
+
+import math
+
+from ... import _C
+from .sampler import Sampler
+
+__all__ = ["DistributedSampler"]
+
+
+def _group():
+    from ... import distributed
+
+    return distributed
+
+
+class DistributedSampler(Sampler):
+    """Every ``num_replicas``-th sample of an order that all processes share. ``set_epoch`` makes another order."""
+
+    def __init__(self, dataset, num_replicas=None, rank=None, shuffle=True, seed=0, drop_last=False):
+        if num_replicas is None:
+            num_replicas = _group().get_world_size()
+        if rank is None:
+            rank = _group().get_rank()
+        if rank >= num_replicas or rank < 0:
+            raise ValueError(f"Invalid rank {rank}, rank should be in the interval [0, {num_replicas - 1}]")
+        self.dataset, self.num_replicas, self.rank = dataset, num_replicas, rank
+        self.epoch, self.drop_last, self.shuffle, self.seed = 0, drop_last, shuffle, seed
+        if drop_last and len(dataset) % num_replicas != 0:
+            self.num_samples = math.ceil((len(dataset) - num_replicas) / num_replicas)
+        else:
+            self.num_samples = math.ceil(len(dataset) / num_replicas)
+        self.total_size = self.num_samples * num_replicas
+
+    def __iter__(self):
+        count = len(self.dataset)
+        if self.shuffle:
+            generator = _C.Generator()
+            generator.manual_seed(self.seed + self.epoch)
+            indices = _C._torch.randperm(count, generator=generator).tolist()
+        else:
+            indices = list(range(count))
+        if not self.drop_last and indices:
+            # Some samples are drawn twice so that all processes have as many.
+            while len(indices) < self.total_size:
+                indices += indices[: self.total_size - len(indices)]
+        return iter(indices[self.rank : self.total_size : self.num_replicas])
+
+    def __len__(self):
+        return self.num_samples
+
+    def set_epoch(self, epoch):
+        """The epoch the order is made from, so that it differs from epoch to epoch in all processes alike."""
+        self.epoch = epoch

@@ -1,0 +1,8 @@
+"""``torch.utils.model_zoo``, for the error it raises."""
+
+__all__ = ["load_url"]
+
+
+def load_url(url, *args, **kwargs):
+    """Not supported: files are not fetched from the network."""
+    raise NotImplementedError(f"model_zoo.load_url: files are not fetched from the network; fetch {url} yourself and use torch.load(file)")

@@ -1,0 +1,344 @@
+//! Recording, differentiation, hooks and functions with a backward written in Python.
+
+use crate::dtype::{self, PyDType};
+use crate::error::{IntoPyResult, from_py, runtime_error};
+use crate::tensor::{PyTensor, wrap};
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyTuple};
+use rushlight_core::Result;
+use rushlight_tensor::autograd::{self, Backward, Context, HookHandle};
+use rushlight_tensor::{Tensor, autocast_dtype, set_autocast};
+use std::sync::Mutex;
+
+/// Python's context managers put the former state back themselves: guards are let go without taking effect.
+fn keep<T>(guard: T) {
+    std::mem::forget(guard);
+}
+
+/// Records ops of this thread, or not. Returns what held before.
+#[pyfunction]
+fn _set_grad_enabled(enabled: bool) -> bool {
+    let before = autograd::is_grad_enabled();
+    keep(autograd::set_grad_enabled(enabled));
+    before
+}
+
+#[pyfunction]
+fn is_grad_enabled() -> bool {
+    autograd::is_grad_enabled()
+}
+
+/// Turns inference mode of this thread on or off. Returns what held before.
+#[pyfunction]
+fn _set_inference_mode(enabled: bool) -> bool {
+    let before = autograd::is_inference_mode_enabled();
+    keep(autograd::set_inference_mode(enabled));
+    before
+}
+
+#[pyfunction]
+fn is_inference_mode_enabled() -> bool {
+    autograd::is_inference_mode_enabled()
+}
+
+#[pyfunction]
+fn _set_detect_anomaly(enabled: bool) {
+    autograd::set_detect_anomaly(enabled);
+}
+
+#[pyfunction]
+fn is_anomaly_enabled() -> bool {
+    autograd::is_anomaly_enabled()
+}
+
+/// Turns autocast of this thread on (a dtype) or off (`None`). Returns what held before.
+#[pyfunction]
+#[pyo3(signature = (dtype))]
+fn _set_autocast(py: Python<'_>, dtype: Option<&Bound<'_, PyDType>>) -> PyResult<Option<Py<PyDType>>> {
+    let before = autocast_dtype();
+    let guard = set_autocast(dtype.map(|d| d.get().0)).py()?;
+    match dtype {
+        Some(_) => keep(guard),
+        // The outermost region ends: off is what the guard finds and leaves, and converted parameters are forgotten with it.
+        None => {
+            keep(guard);
+            drop(set_autocast(None).py()?);
+        }
+    }
+    before.map(|d| dtype::object(py, d)).transpose()
+}
+
+#[pyfunction]
+fn _autocast_dtype(py: Python<'_>) -> PyResult<Option<Py<PyDType>>> {
+    autocast_dtype().map(|d| dtype::object(py, d)).transpose()
+}
+
+/// Several outputs with their gradients as one root: the sum of their products has the same derivatives.
+fn root(outputs: &[Tensor], gradients: &[Option<Tensor>]) -> Result<Tensor> {
+    let mut total: Option<Tensor> = None;
+    for (i, output) in outputs.iter().enumerate() {
+        let part = match gradients.get(i).and_then(Option::as_ref) {
+            Some(g) if g.shape() != output.shape() => {
+                return Err(rushlight_core::Error::shape(format!(
+                    "Mismatch in shape: grad_output[{i}] has a shape of {:?} and output[{i}] has a shape of {:?}.",
+                    g.shape(),
+                    output.shape()
+                )));
+            }
+            Some(g) => output.mul(g)?.sum()?,
+            None if output.numel() != 1 => {
+                return Err(rushlight_core::Error::autograd("grad can be implicitly created only for scalar outputs"));
+            }
+            None => output.sum()?,
+        };
+        total = Some(match total {
+            Some(sum) => sum.add(&part)?,
+            None => part,
+        });
+    }
+    total.ok_or_else(|| rushlight_core::Error::value("grad requires non-empty inputs."))
+}
+
+fn handles(tensors: &[Bound<'_, PyTensor>]) -> Vec<Tensor> {
+    tensors.iter().map(|t| t.get().tensor()).collect()
+}
+
+fn optional(tensors: Vec<Option<Bound<'_, PyTensor>>>) -> Vec<Option<Tensor>> {
+    tensors.into_iter().map(|t| t.map(|t| t.get().tensor())).collect()
+}
+
+fn options(retain_graph: Option<bool>, create_graph: bool) -> Backward {
+    let options = Backward::default().create_graph(create_graph);
+    match retain_graph {
+        Some(retain) => options.retain_graph(retain),
+        None => options,
+    }
+}
+
+/// Adds the gradients of tensors to the leaves they were made from, or to the given inputs alone.
+#[pyfunction]
+#[pyo3(signature = (tensors, gradients, retain_graph=None, create_graph=false, inputs=None))]
+fn _backward(
+    py: Python<'_>,
+    tensors: Vec<Bound<'_, PyTensor>>,
+    gradients: Vec<Option<Bound<'_, PyTensor>>>,
+    retain_graph: Option<bool>,
+    create_graph: bool,
+    inputs: Option<Vec<Bound<'_, PyTensor>>>,
+) -> PyResult<()> {
+    let (tensors, gradients) = (handles(&tensors), optional(gradients));
+    let inputs = inputs.map(|inputs| handles(&inputs));
+    let mut options = options(retain_graph, create_graph);
+    py.detach(|| {
+        let _recording = autograd::set_grad_enabled(true);
+        let root = match (&tensors[..], &gradients[..]) {
+            ([one], [] | [None]) => one.clone(),
+            ([one], [Some(gradient)]) => {
+                options = options.gradient(gradient);
+                one.clone()
+            }
+            _ => root(&tensors, &gradients)?,
+        };
+        let Some(inputs) = &inputs else {
+            return root.backward_with(options);
+        };
+        let wanted: Vec<&Tensor> = inputs.iter().collect();
+        let found = autograd::grad(&[&root], &wanted, options.allow_unused(true))?;
+        for (input, gradient) in inputs.iter().zip(found) {
+            let Some(gradient) = gradient else { continue };
+            let sum = match input.grad() {
+                Some(old) => old.add(&gradient)?,
+                None => gradient,
+            };
+            input.set_grad(Some(sum))?;
+        }
+        Ok(())
+    })
+    .py()
+}
+
+/// Gradients of outputs by inputs.
+#[pyfunction]
+#[pyo3(signature = (outputs, inputs, gradients, retain_graph=None, create_graph=false, allow_unused=false))]
+fn _grad<'py>(
+    py: Python<'py>,
+    outputs: Vec<Bound<'py, PyTensor>>,
+    inputs: Vec<Bound<'py, PyTensor>>,
+    gradients: Vec<Option<Bound<'py, PyTensor>>>,
+    retain_graph: Option<bool>,
+    create_graph: bool,
+    allow_unused: bool,
+) -> PyResult<Bound<'py, PyTuple>> {
+    let (outputs, inputs, gradients) = (handles(&outputs), handles(&inputs), optional(gradients));
+    let mut options = options(retain_graph, create_graph).allow_unused(allow_unused);
+    let found = py
+        .detach(|| {
+            let _recording = autograd::set_grad_enabled(true);
+            let root = match (&outputs[..], &gradients[..]) {
+                ([one], [] | [None]) => one.clone(),
+                ([one], [Some(gradient)]) => {
+                    options = options.gradient(gradient);
+                    one.clone()
+                }
+                _ => root(&outputs, &gradients)?,
+            };
+            autograd::grad(&[&root], &inputs.iter().collect::<Vec<_>>(), options)
+        })
+        .py()?;
+    let found = found.into_iter().map(|g| g.map(|g| wrap(py, g)).transpose()).collect::<PyResult<Vec<_>>>()?;
+    PyTuple::new(py, found)
+}
+
+/// What `register_hook` returns.
+#[pyclass(name = "RemovableHandle", module = "rushlight", frozen)]
+struct Handle(Mutex<Option<HookHandle>>);
+
+#[pymethods]
+impl Handle {
+    fn remove(&self) {
+        if let Some(handle) = self.0.lock().unwrap_or_else(|e| e.into_inner()).take() {
+            handle.remove();
+        }
+    }
+
+    fn __enter__<'py>(slf: &Bound<'py, Self>) -> Bound<'py, Self> {
+        slf.clone()
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, _exception: &Bound<'_, PyTuple>) {
+        self.remove();
+    }
+}
+
+fn tensor_or_none(object: &Bound<'_, PyAny>, call: &str) -> PyResult<Option<Tensor>> {
+    if object.is_none() {
+        return Ok(None);
+    }
+    match object.cast::<PyTensor>() {
+        Ok(t) => Ok(Some(t.get().tensor())),
+        Err(_) => Err(runtime_error(format!(
+            "{call}: expected a Tensor or None, got {}",
+            object.get_type().name().map_or_else(|_| "an object".into(), |n| n.to_string())
+        ))),
+    }
+}
+
+#[pymethods]
+impl PyTensor {
+    /// Calls `hook(grad)` when this tensor's gradient is computed; a tensor it returns takes the gradient's place.
+    fn register_hook(&self, hook: Py<PyAny>) -> PyResult<Handle> {
+        let call = move |gradient: &Tensor| {
+            Python::attach(|py| {
+                let gradient = wrap(py, gradient.clone())?;
+                tensor_or_none(hook.call1(py, (gradient,))?.bind(py), "hook")
+            })
+            .map_err(from_py)
+        };
+        Ok(Handle(Mutex::new(Some(self.tensor().register_hook(call).py()?))))
+    }
+
+    /// Calls `hook(parameter)` after each backward has added to this leaf's gradient.
+    fn register_post_accumulate_grad_hook(slf: &Bound<'_, Self>, hook: Py<PyAny>) -> PyResult<Handle> {
+        // The hook must not keep the object alive that keeps the hook alive.
+        let weak = slf.py().import("weakref")?.call_method1("ref", (slf,))?.unbind();
+        let call = move |parameter: &Tensor| {
+            Python::attach(|py| {
+                let object = weak.call0(py)?;
+                match object.is_none(py) {
+                    false => hook.call1(py, (object,))?,
+                    true => hook.call1(py, (wrap(py, parameter.clone())?,))?,
+                };
+                Ok(())
+            })
+            .map_err(from_py)
+        };
+        Ok(Handle(Mutex::new(Some(slf.get().tensor().register_post_accumulate_grad_hook(call).py()?))))
+    }
+
+    /// The name of the op that made this tensor, or `None` for leaves.
+    #[getter]
+    fn _grad_fn_name(&self) -> Option<String> {
+        self.with(Tensor::grad_fn)
+    }
+}
+
+/// A function whose forward has already run in Python and whose backward will.
+struct PythonFunction {
+    name: &'static str,
+    outputs: Vec<Tensor>,
+    saved: Vec<Tensor>,
+    backward: Py<PyAny>,
+}
+
+impl autograd::Function for PythonFunction {
+    fn forward(&self, ctx: &mut Context, _inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
+        ctx.save_for_backward(&self.saved.iter().collect::<Vec<_>>());
+        Ok(self.outputs.clone())
+    }
+
+    fn backward(&self, saved: &[Tensor], gradients: &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>> {
+        Python::attach(|py| {
+            let list = |tensors: Vec<Option<Tensor>>| {
+                let objects =
+                    tensors.into_iter().map(|t| t.map(|t| wrap(py, t)).transpose()).collect::<PyResult<Vec<_>>>()?;
+                PyList::new(py, objects)
+            };
+            let saved = list(saved.iter().cloned().map(Some).collect())?;
+            let gradients = list(gradients.to_vec())?;
+            let found = self.backward.call1(py, (saved, gradients))?;
+            found.bind(py).try_iter()?.map(|g| tensor_or_none(&g?, "backward")).collect::<PyResult<Vec<_>>>()
+        })
+        .map_err(from_py)
+    }
+
+    fn name(&self) -> &'static str {
+        self.name
+    }
+}
+
+/// Records outputs that a Python function computed from tensors. `backward(saved, gradients)` gives one gradient (or `None`) per input.
+#[pyfunction]
+fn _record_function<'py>(
+    py: Python<'py>,
+    name: &str,
+    inputs: Vec<Bound<'py, PyTensor>>,
+    outputs: Vec<Bound<'py, PyTensor>>,
+    saved: Vec<Bound<'py, PyTensor>>,
+    backward: Py<PyAny>,
+) -> PyResult<Vec<Bound<'py, PyTensor>>> {
+    let function = PythonFunction { name: intern(name), outputs: handles(&outputs), saved: handles(&saved), backward };
+    let inputs = handles(&inputs);
+    let recorded = autograd::apply(function, &inputs.iter().collect::<Vec<_>>()).py()?;
+    recorded.into_iter().map(|t| wrap(py, t)).collect()
+}
+
+/// Names of functions live as long as the process; a program has few.
+fn intern(name: &str) -> &'static str {
+    static NAMES: Mutex<Vec<&'static str>> = Mutex::new(Vec::new());
+    let mut names = NAMES.lock().unwrap_or_else(|e| e.into_inner());
+    match names.iter().find(|n| **n == name) {
+        Some(known) => known,
+        None => {
+            let new: &'static str = Box::leak(name.to_string().into_boxed_str());
+            names.push(new);
+            new
+        }
+    }
+}
+
+pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Handle>()?;
+    module.add_function(wrap_pyfunction!(_set_grad_enabled, module)?)?;
+    module.add_function(wrap_pyfunction!(is_grad_enabled, module)?)?;
+    module.add_function(wrap_pyfunction!(_set_inference_mode, module)?)?;
+    module.add_function(wrap_pyfunction!(is_inference_mode_enabled, module)?)?;
+    module.add_function(wrap_pyfunction!(_set_detect_anomaly, module)?)?;
+    module.add_function(wrap_pyfunction!(is_anomaly_enabled, module)?)?;
+    module.add_function(wrap_pyfunction!(_set_autocast, module)?)?;
+    module.add_function(wrap_pyfunction!(_autocast_dtype, module)?)?;
+    module.add_function(wrap_pyfunction!(_backward, module)?)?;
+    module.add_function(wrap_pyfunction!(_grad, module)?)?;
+    module.add_function(wrap_pyfunction!(_record_function, module)?)?;
+    Ok(())
+}

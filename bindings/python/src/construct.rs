@@ -1,0 +1,204 @@
+//! `torch.tensor` and its relatives: tensors out of numbers, nested lists, arrays and other tensors.
+
+use crate::convert::{int, ints, scalar};
+use crate::device::{self, PyDevice};
+use crate::dtype;
+use crate::error::{IntoPyResult, runtime_error, type_error, value_error};
+use crate::exchange;
+use crate::tensor::as_tensor;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyFloat, PyList, PyString, PyTuple};
+use rushlight_core::{DType, Device, Element, Scalar, with_dtype};
+use rushlight_tensor::{Options, Tensor};
+
+/// Python's own limit of nesting is no protection against lists that contain themselves.
+const DEEPEST: usize = 64;
+
+/// Elements of nested lists, and the sizes of the nesting.
+#[derive(Default)]
+struct Nested {
+    shape: Vec<usize>,
+    elements: Vec<Scalar>,
+    /// Whether NumPy's float64 is among them, which keeps its width.
+    wide: bool,
+}
+
+impl Nested {
+    fn read(object: &Bound<'_, PyAny>) -> PyResult<Nested> {
+        let mut nested = Nested::default();
+        nested.visit(object, 0, true)?;
+        Ok(nested)
+    }
+
+    /// `first` while the sizes are still being found: along the first element of each list.
+    fn visit(&mut self, object: &Bound<'_, PyAny>, depth: usize, first: bool) -> PyResult<()> {
+        if depth > DEEPEST {
+            return Err(value_error(format!("too many dimensions: lists nested deeper than {DEEPEST}")));
+        }
+        if let Some(number) = scalar(object)? {
+            if depth != self.shape.len() {
+                return Err(type_error(format!(
+                    "not a sequence: expected a list of length {} at dim {depth}, got a number",
+                    self.shape.get(depth).copied().unwrap_or(0)
+                )));
+            }
+            self.wide |= matches!(number, Scalar::Float(_))
+                && object.cast_exact::<PyFloat>().is_err()
+                && object.is_instance_of::<PyFloat>();
+            self.elements.push(number);
+            return Ok(());
+        }
+        let object = match as_tensor(object).is_some() || object.hasattr("__array_interface__")? {
+            true => &object.call_method0("tolist")?,
+            false => object,
+        };
+        if object.is_instance_of::<PyString>()
+            || object.is_instance_of::<PyDict>()
+            || object.is_instance_of::<PyBytes>()
+        {
+            return Err(self.no_number(object, depth));
+        }
+        let Ok(length) = object.len() else {
+            return Err(self.no_number(object, depth));
+        };
+        if first {
+            self.shape.push(length);
+        } else if self.shape.get(depth) != Some(&length) {
+            return Err(match self.shape.get(depth) {
+                Some(expected) => {
+                    value_error(format!("expected sequence of length {expected} at dim {depth} (got {length})"))
+                }
+                None => type_error("only tensors, arrays or lists of one depth can be converted to Python scalars"),
+            });
+        }
+        for i in 0..length {
+            self.visit(&object.get_item(i)?, depth + 1, first && i == 0)?;
+        }
+        Ok(())
+    }
+
+    fn no_number(&self, object: &Bound<'_, PyAny>, depth: usize) -> PyErr {
+        let name = object.get_type().name().map_or_else(|_| "object".into(), |n| n.to_string());
+        match depth {
+            0 if name == "str" => type_error("new(): invalid data type 'str'"),
+            0 => runtime_error(format!("Could not infer dtype of {name}")),
+            _ => value_error(format!("too many dimensions '{name}'")),
+        }
+    }
+
+    /// The dtype that holds all elements: PyTorch's default for their kind.
+    fn dtype(&self) -> DType {
+        let highest = self.elements.iter().map(|e| e.dtype().category()).max();
+        match highest {
+            Some(0) => DType::Bool,
+            Some(1) => DType::I64,
+            _ if self.wide => DType::F64,
+            _ => dtype::default(),
+        }
+    }
+
+    fn build(&self, dtype: DType) -> PyResult<Tensor> {
+        if dtype.is_int()
+            && let Some(bad) = self.elements.iter().find(|e| matches!(e, Scalar::Float(f) if !f.is_finite()))
+        {
+            return Err(runtime_error(format!(
+                "value cannot be converted to type {dtype} without overflow: {}",
+                bad.to_f64()
+            )));
+        }
+        with_dtype!(dtype, T => {
+            let elements: Vec<T> = self.elements.iter().map(|e| e.to::<T>()).collect();
+            build(&elements, &self.shape)
+        })
+    }
+}
+
+fn build<T: Element>(elements: &[T], shape: &[usize]) -> PyResult<Tensor> {
+    Tensor::from_slice(elements, shape).py()
+}
+
+/// A tensor with a copy of the data: numbers, nested lists, arrays, tensors.
+pub fn tensor(data: &Bound<'_, PyAny>, dtype: Option<DType>, device: Option<Device>) -> PyResult<Tensor> {
+    let made = if let Some(tensor) = as_tensor(data) {
+        let copy = tensor.get().tensor().detach().copy().py()?;
+        match dtype {
+            Some(dtype) => copy.to_dtype(dtype).py()?,
+            None => copy,
+        }
+    } else if let Some(number) = scalar(data)? {
+        let dtype = dtype.unwrap_or(match number {
+            Scalar::Float(_) if !data.hasattr("dtype")? => dtype::default(),
+            Scalar::Float(_) => exchange::dtype_of(data)?.unwrap_or(DType::F64),
+            other => other.dtype(),
+        });
+        Nested { elements: vec![number], ..Default::default() }.build(dtype)?
+    } else if let Some(shared) = exchange::from_array_interface(data)? {
+        let copy = data.py().detach(|| shared.copy()).py()?;
+        match dtype {
+            Some(dtype) => copy.to_dtype(dtype).py()?,
+            None => copy,
+        }
+    } else {
+        let nested = Nested::read(data)?;
+        nested.build(dtype.unwrap_or_else(|| nested.dtype()))?
+    };
+    made.to(&device.unwrap_or_else(device::default)).py()
+}
+
+/// `torch.as_tensor`: shares memory where it can.
+pub fn share(data: &Bound<'_, PyAny>, dtype: Option<DType>, device: Option<Device>) -> PyResult<Tensor> {
+    let shared = match as_tensor(data) {
+        Some(tensor) => tensor.get().tensor(),
+        None => match exchange::from_array_interface(data)? {
+            Some(shared) => shared,
+            None => return tensor(data, dtype, device),
+        },
+    };
+    let shared = match dtype {
+        Some(dtype) => shared.to_dtype(dtype).py()?,
+        None => shared,
+    };
+    match device {
+        Some(device) => shared.to(&device).py(),
+        None => Ok(shared),
+    }
+}
+
+/// `torch.Tensor(…)`, also of a class like `torch.LongTensor`: sizes, or data.
+pub fn legacy(
+    args: &Bound<'_, PyTuple>,
+    dtype: Option<DType>,
+    device: Option<&Bound<'_, PyAny>>,
+    requires_grad: bool,
+) -> PyResult<Tensor> {
+    let device = match device {
+        Some(device) => PyDevice::from_object(device)?.resolve(device.py())?,
+        None => device::default(),
+    };
+    let options = Options::from(dtype.unwrap_or_else(dtype::default)).device(device);
+    let made = match args.len() {
+        0 => Tensor::empty([0usize], options).py()?,
+        1 => {
+            let only = args.get_item(0)?;
+            if let Some(n) = int(&only)?
+                && as_tensor(&only).is_none()
+            {
+                Tensor::empty(crate::value::sizes(&[n]).py()?, options).py()?
+            } else if only.cast::<PyTuple>().is_ok() && only.hasattr("numel")? {
+                let sizes = ints(&only)?.unwrap_or_default();
+                Tensor::empty(crate::value::sizes(&sizes).py()?, options).py()?
+            } else if let Some(tensor) = as_tensor(&only) {
+                tensor.get().tensor().detach()
+            } else if only.is_instance_of::<PyList>() || only.len().is_ok() {
+                tensor(&only, Some(dtype.unwrap_or_else(dtype::default)), Some(device))?
+            } else {
+                return Err(type_error(format!("new(): data must be a sequence (got {})", only.get_type().name()?)));
+            }
+        }
+        _ => match ints(args.as_any())? {
+            Some(sizes) => Tensor::empty(crate::value::sizes(&sizes).py()?, options).py()?,
+            None => return Err(type_error("new() received an invalid combination of arguments: sizes must be ints")),
+        },
+    };
+    made.requires_grad_(requires_grad).py()
+}

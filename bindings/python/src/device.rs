@@ -1,0 +1,185 @@
+//! `torch.device`, and what a device's name stands for on this machine.
+
+use crate::error::{runtime_error, type_error};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyInt, PyString};
+use rushlight_core::Device;
+use std::cell::RefCell;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// Where a tensor lives: `device("cpu")`, `device("cuda", 1)`, `device("cuda:1")`.
+#[pyclass(name = "device", module = "rushlight", frozen, eq, hash)]
+#[derive(PartialEq, Eq, Hash, Clone)]
+pub struct PyDevice {
+    pub kind: Kind,
+    pub index: Option<usize>,
+}
+
+#[derive(PartialEq, Eq, Hash, Clone, Copy)]
+pub enum Kind {
+    Cpu,
+    Cuda,
+    Xpu,
+    Hip,
+    Mps,
+    Meta,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Cpu => "cpu",
+            Kind::Cuda => "cuda",
+            Kind::Xpu => "xpu",
+            Kind::Hip => "hip",
+            Kind::Mps => "mps",
+            Kind::Meta => "meta",
+        }
+    }
+}
+
+static DEFAULT: Mutex<Device> = Mutex::new(Device::Cpu);
+thread_local! {
+    /// Default devices to go back to when `with device:` blocks end.
+    static FORMER: RefCell<Vec<Device>> = const { RefCell::new(Vec::new()) };
+}
+static NOTICED: AtomicBool = AtomicBool::new(false);
+
+/// The device of new tensors.
+pub fn default() -> Device {
+    *DEFAULT.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+pub fn set_default(device: Device) {
+    *DEFAULT.lock().unwrap_or_else(|e| e.into_inner()) = device;
+}
+
+impl From<Device> for PyDevice {
+    fn from(device: Device) -> Self {
+        match device {
+            Device::Cpu => PyDevice { kind: Kind::Cpu, index: None },
+            Device::Cuda(index) => PyDevice { kind: Kind::Cuda, index: Some(index) },
+        }
+    }
+}
+
+impl PyDevice {
+    fn parse(text: &str) -> PyResult<Self> {
+        let (kind, index) = match text.split_once(':') {
+            Some((kind, index)) => match index.parse() {
+                Ok(index) => (kind, Some(index)),
+                Err(_) => return Err(runtime_error(format!("Invalid device string: '{text}'"))),
+            },
+            None => (text, None),
+        };
+        let kind = match kind {
+            "cpu" => Kind::Cpu,
+            "cuda" => Kind::Cuda,
+            "xpu" => Kind::Xpu,
+            "hip" => Kind::Hip,
+            "mps" => Kind::Mps,
+            "meta" => Kind::Meta,
+            _ => {
+                return Err(runtime_error(format!(
+                    "Expected one of cpu, cuda, xpu, hip, mps, meta device type at start of device string: {text}"
+                )));
+            }
+        };
+        Ok(PyDevice { kind, index })
+    }
+
+    /// From what PyTorch takes as a device: an object, a string, or the number of an accelerator.
+    pub fn from_object(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        if let Ok(device) = object.cast::<PyDevice>() {
+            return Ok(device.get().clone());
+        }
+        if let Ok(text) = object.cast::<PyString>() {
+            return Self::parse(&text.to_string_lossy());
+        }
+        if object.is_instance_of::<PyInt>() && !object.is_instance_of::<PyBool>() {
+            return Ok(PyDevice { kind: Kind::Cuda, index: Some(object.extract()?) });
+        }
+        Err(type_error(format!(
+            "device(): argument must be torch.device, str or int, not {}",
+            object.get_type().name()?
+        )))
+    }
+
+    /// The device of this machine. An accelerator's name without an accelerator means the CPU, and says so once.
+    pub fn resolve(&self, py: Python<'_>) -> PyResult<Device> {
+        match self.kind {
+            Kind::Cpu => Ok(Device::Cpu),
+            Kind::Meta => Err(runtime_error(
+                "device 'meta' is not supported: every tensor of Rushlight has storage; create it on 'cpu'",
+            )),
+            kind => {
+                if !NOTICED.swap(true, Relaxed) {
+                    let text = format!("rushlight: no accelerator here, '{}' means the CPU\0", kind.name());
+                    let text = std::ffi::CStr::from_bytes_with_nul(text.as_bytes()).unwrap_or_default();
+                    PyErr::warn(py, &py.get_type::<pyo3::exceptions::PyUserWarning>(), text, 2)?;
+                }
+                Ok(Device::Cpu)
+            }
+        }
+    }
+}
+
+#[pymethods]
+impl PyDevice {
+    #[new]
+    #[pyo3(signature = (r#type, index=None))]
+    fn new(r#type: &Bound<'_, PyAny>, index: Option<usize>) -> PyResult<Self> {
+        let device = Self::from_object(r#type)?;
+        match (device.index, index) {
+            (Some(_), Some(_)) => Err(runtime_error(format!(
+                "type (string) must not include an index because index was passed explicitly: {}",
+                device.__str__()
+            ))),
+            (None, index) => Ok(PyDevice { kind: device.kind, index }),
+            _ => Ok(device),
+        }
+    }
+
+    #[getter]
+    fn r#type(&self) -> &'static str {
+        self.kind.name()
+    }
+
+    #[getter]
+    fn index(&self) -> Option<usize> {
+        self.index
+    }
+
+    fn __str__(&self) -> String {
+        match self.index {
+            Some(index) => format!("{}:{index}", self.kind.name()),
+            None => self.kind.name().to_string(),
+        }
+    }
+
+    fn __repr__(&self) -> String {
+        match self.index {
+            Some(index) => format!("device(type='{}', index={index})", self.kind.name()),
+            None => format!("device(type='{}')", self.kind.name()),
+        }
+    }
+
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> (Bound<'py, PyAny>, (String,)) {
+        (slf.get_type().into_any(), (slf.get().__str__(),))
+    }
+
+    fn __enter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let device = slf.get().resolve(slf.py())?;
+        FORMER.with_borrow_mut(|former| former.push(default()));
+        set_default(device);
+        Ok(slf.clone().into_any())
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, _exception: &Bound<'_, pyo3::types::PyTuple>) {
+        if let Some(former) = FORMER.with_borrow_mut(Vec::pop) {
+            set_default(former);
+        }
+    }
+}

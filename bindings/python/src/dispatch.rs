@@ -1,0 +1,541 @@
+//! From a row of the op table to Python callables.
+//!
+//! A row has a name, the places where PyTorch has it, and one or more signatures, each with a closure over converted arguments. Python gets
+//! from it a function, a method, an in-place method and a docstring. A call binds its arguments to the first signature they fit, converts
+//! them, and runs the closure, without the interpreter's lock if there is much to do.
+
+use crate::convert::{convert, int};
+use crate::error::{runtime_error, to_py, type_error};
+use crate::signature::{Kind, Param, Signature};
+use crate::tensor::{as_tensor, wrap};
+use crate::value::{Out, Value, Values};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyList, PyTuple};
+use rushlight_core::smallvec::SmallVec;
+use rushlight_core::{Result, Scalar};
+use rushlight_tensor::Tensor;
+use std::ffi::{CString, c_char};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Where PyTorch offers an op.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Home {
+    /// `torch.name`.
+    Torch,
+    /// `Tensor.name`.
+    Method,
+    /// `Tensor.name_`, by way of a copy: ops with an in-place form of their own have a row for it.
+    Inplace,
+    /// `torch.nn.functional.name`.
+    Functional,
+    /// `torch.linalg.name`.
+    Linalg,
+    /// `torch.special.name`.
+    Special,
+}
+
+/// One signature and what it does.
+pub struct Variant {
+    pub text: &'static str,
+    pub call: fn(&[Value]) -> Result<Out>,
+}
+
+/// A row.
+pub struct Op {
+    pub name: &'static str,
+    pub homes: &'static [Home],
+    pub doc: &'static str,
+    pub variants: &'static [Variant],
+    pub signatures: PyOnceLock<Vec<Signature>>,
+}
+
+/// CPython's calling convention for `METH_FASTCALL | METH_KEYWORDS`, which its stable ABI has had since 3.10 and CPython since 3.7.
+pub type FastCall = unsafe extern "C" fn(
+    *mut ffi::PyObject,
+    *const *mut ffi::PyObject,
+    ffi::Py_ssize_t,
+    *mut ffi::PyObject,
+) -> *mut ffi::PyObject;
+
+/// A row with its C entry points.
+pub struct Entry {
+    pub op: &'static Op,
+    pub function: FastCall,
+    pub method: FastCall,
+    pub inplace: FastCall,
+}
+
+/// Rows of the op table: `name [homes] "signature" |argument: type, …| body; …`, each with a doc comment.
+#[macro_export]
+macro_rules! rows {
+    ($table:ident: $($(#[doc = $doc:literal])* $name:ident [$($home:ident)*] $($text:tt |$($arg:ident: $ty:ty),*| $body:expr),+;)*) => {
+        pub static $table: &[$crate::dispatch::Entry] = &[$({
+            use $crate::dispatch::{Entry, Home, Op, Variant};
+            use pyo3::ffi::{PyObject, Py_ssize_t};
+            static OP: Op = Op {
+                name: stringify!($name),
+                homes: &[$(Home::$home),*],
+                doc: concat!("" $(, $doc, "\n")*),
+                variants: &[$(Variant {
+                    text: $text,
+                    call: |values| {
+                        #[allow(unused_mut, unused_variables)]
+                        let mut values = values.iter();
+                        $(let $arg: $ty = $crate::value::Take::take(&mut values)?;)*
+                        let out = $body?;
+                        Ok($crate::value::Out::from(out))
+                    },
+                }),+],
+                signatures: pyo3::sync::PyOnceLock::new(),
+            };
+            unsafe extern "C" fn function(_: *mut PyObject, args: *const *mut PyObject, n: Py_ssize_t, names: *mut PyObject) -> *mut PyObject {
+                // SAFETY: the interpreter calls with its lock held, `n` positional arguments and one per name.
+                unsafe { $crate::dispatch::enter(&OP, std::ptr::null_mut(), args, n, names, false) }
+            }
+            unsafe extern "C" fn method(slf: *mut PyObject, args: *const *mut PyObject, n: Py_ssize_t, names: *mut PyObject) -> *mut PyObject {
+                // SAFETY: as above, on an instance of the class.
+                unsafe { $crate::dispatch::enter(&OP, slf, args, n, names, false) }
+            }
+            unsafe extern "C" fn inplace(slf: *mut PyObject, args: *const *mut PyObject, n: Py_ssize_t, names: *mut PyObject) -> *mut PyObject {
+                // SAFETY: as above.
+                unsafe { $crate::dispatch::enter(&OP, slf, args, n, names, true) }
+            }
+            Entry { op: &OP, function, method, inplace }
+        }),*];
+    };
+}
+
+/// A call's arguments as the interpreter passes them, `self` included.
+struct Call<'a, 'py> {
+    positional: SmallVec<[&'a Bound<'py, PyAny>; 8]>,
+    /// Keywords with their names.
+    named: SmallVec<[(&'a Bound<'py, PyAny>, &'a Bound<'py, PyAny>); 4]>,
+}
+
+/// The entry point of all rows.
+///
+/// # Safety
+/// The interpreter's lock is held; `slf` is null or an object; `args` holds `n` objects and as many more as the tuple `names` has entries.
+pub unsafe fn enter(
+    op: &'static Op,
+    slf: *mut ffi::PyObject,
+    args: *const *mut ffi::PyObject,
+    n: ffi::Py_ssize_t,
+    names: *mut ffi::PyObject,
+    inplace: bool,
+) -> *mut ffi::PyObject {
+    // SAFETY: the caller holds the lock.
+    let py = unsafe { Python::assume_attached() };
+    let result = catch_unwind(AssertUnwindSafe(|| {
+        let names = match names.is_null() {
+            true => None,
+            // SAFETY: a tuple, by the calling convention.
+            false => Some(unsafe { Bound::from_borrowed_ptr(py, names).cast_into_unchecked::<PyTuple>() }),
+        };
+        let keys: SmallVec<[Bound<'_, PyAny>; 4]> = names.map_or(SmallVec::new(), |names| names.iter().collect());
+        let (mut positional, mut named) = (SmallVec::new(), SmallVec::new());
+        // SAFETY: `Bound` is an object's address; the caller's array holds `n` of them, and its objects outlive the call.
+        unsafe {
+            if !slf.is_null() {
+                positional.push(Bound::ref_from_ptr(py, &slf));
+            }
+            for i in 0..n as usize {
+                positional.push(Bound::ref_from_ptr(py, &*args.add(i)));
+            }
+        }
+        for (i, key) in keys.iter().enumerate() {
+            // SAFETY: values of keywords follow the positional ones.
+            named.push((key, unsafe { Bound::ref_from_ptr(py, &*args.add(n as usize + i)) }));
+        }
+        call(py, op, Call { positional, named }, slf.is_null(), inplace)
+    }));
+    match result {
+        Ok(Ok(object)) => object.into_ptr(),
+        Ok(Err(error)) => {
+            error.restore(py);
+            std::ptr::null_mut()
+        }
+        Err(_) => {
+            runtime_error(format!("{}: internal error (a panic; please report it)", op.name)).restore(py);
+            std::ptr::null_mut()
+        }
+    }
+}
+
+fn signatures(py: Python<'_>, op: &'static Op) -> PyResult<&'static Vec<Signature>> {
+    op.signatures.get_or_try_init(py, || {
+        op.variants
+            .iter()
+            .map(|v| {
+                Signature::parse(py, v.text).ok_or_else(|| runtime_error(format!("malformed signature '{}'", v.text)))
+            })
+            .collect()
+    })
+}
+
+fn call<'py>(
+    py: Python<'py>,
+    op: &'static Op,
+    mut call: Call<'_, 'py>,
+    function: bool,
+    inplace: bool,
+) -> PyResult<Bound<'py, PyAny>> {
+    let mut out = None;
+    if function && let Some(at) = call.named.iter().position(|(name, _)| name.eq("out").unwrap_or(false)) {
+        let (_, target) = call.named.remove(at);
+        out = (!target.is_none()).then_some(target);
+    }
+    let signatures = signatures(py, op)?;
+    let mut failure = None;
+    let chosen = signatures.iter().zip(op.variants).find_map(|(signature, variant)| {
+        match bind(&call, op.name, signature, !function) {
+            Ok(values) => Some(Ok((values, variant))),
+            Err(Misfit::Raised(error)) => Some(Err(error)),
+            Err(Misfit::Signature(error)) => {
+                failure.get_or_insert(error);
+                None
+            }
+        }
+    });
+    let (values, variant) = match (chosen, failure) {
+        (Some(found), _) => found?,
+        (None, Some(error)) if signatures.len() == 1 => return Err(type_error(error)),
+        _ => return Err(type_error(combination(&call, op)?)),
+    };
+    let result = run(py, variant, &values, inplace).map_err(to_py)?;
+    match out {
+        None => give(py, op.name, result, call.positional.first().copied()),
+        Some(target) => store(op.name, result, target),
+    }
+}
+
+/// Elements below which an op is over before another thread could have taken the lock.
+const WORTH_RELEASING: usize = 8192;
+
+fn work(values: &[Value]) -> usize {
+    let numel = |t: &Tensor| t.numel().max(t.storage().bytes() / 64);
+    values
+        .iter()
+        .map(|v| match v {
+            Value::Tensor(t) => numel(t),
+            Value::Tensors(t) => t.iter().map(numel).sum(),
+            Value::Ints(sizes) => sizes.iter().fold(1usize, |n, &s| n.saturating_mul(s.unsigned_abs() as usize)),
+            Value::Scalar(Scalar::Int(i)) => i.unsigned_abs() as usize,
+            _ => 0,
+        })
+        .max()
+        .unwrap_or(0)
+}
+
+fn run(py: Python<'_>, variant: &Variant, values: &[Value], inplace: bool) -> Result<Out> {
+    let body = || {
+        let out = (variant.call)(values)?;
+        if !inplace {
+            return Ok(out);
+        }
+        if let (Some(Value::Tensor(target)), Out::Tensor(result)) = (values.first(), &out) {
+            if result.shape() != target.shape() {
+                return Err(rushlight_core::Error::shape(format!(
+                    "output with shape {:?} doesn't match the broadcast shape {:?}",
+                    target.shape(),
+                    result.shape()
+                )));
+            }
+            target.copy_(result)?;
+        }
+        Ok(Out::First)
+    };
+    if work(values) >= WORTH_RELEASING { py.detach(body) } else { body() }
+}
+
+/// Why a signature does not take a call.
+enum Misfit {
+    Signature(String),
+    Raised(PyErr),
+}
+
+impl From<PyErr> for Misfit {
+    fn from(error: PyErr) -> Self {
+        Misfit::Raised(error)
+    }
+}
+
+/// Other names PyTorch takes for an argument, for NumPy's sake.
+fn alias(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "axis" => "dim",
+        "keepdims" => "keepdim",
+        "a" | "x" | "x1" | "self" => "input",
+        "x2" => "other",
+        _ => return None,
+    })
+}
+
+fn bind(call: &Call<'_, '_>, name: &str, signature: &Signature, method: bool) -> Result<Values, Misfit> {
+    let params = &signature.params;
+    let mut slots: SmallVec<[Option<&Bound<'_, PyAny>>; 8]> = SmallVec::new();
+    slots.resize(params.len(), None);
+    let given = &call.positional[..];
+    // Numbers one by one make up the last positional parameter.
+    let spread = params.iter().take(signature.positional).position(|p| p.kind == Kind::VarInts);
+    let mut spread_ints = None;
+    match spread {
+        Some(at) if given.len() > at && (given.len() > at + 1 || int(given[at])?.is_some()) => {
+            let ints = given[at..].iter().map(|&o| int(o)).collect::<PyResult<Option<crate::value::Ints>>>()?;
+            match ints {
+                Some(ints) => spread_ints = Some((at, ints)),
+                None if given.len() > signature.positional => {
+                    return Err(Misfit::Signature(wrong_type(name, &params[at], at, given[at], method)));
+                }
+                None => {}
+            }
+        }
+        _ => {}
+    }
+    let taken = spread_ints.as_ref().map_or(given.len(), |(at, _)| *at);
+    if taken > signature.positional {
+        return Err(Misfit::Signature(format!(
+            "{name}() takes {} positional argument{} but {} were given",
+            signature.positional - method as usize,
+            if signature.positional - method as usize == 1 { "" } else { "s" },
+            given.len() - method as usize
+        )));
+    }
+    for (slot, object) in slots.iter_mut().zip(&given[..taken]) {
+        *slot = Some(object);
+    }
+    for &(key, object) in &call.named {
+        let at = params.iter().position(|p| p.interned.is(key)).or_else(|| {
+            let text = key.to_string();
+            params.iter().position(|p| p.name == text).or_else(|| {
+                let other = alias(&text)?;
+                params.iter().position(|p| p.name == other)
+            })
+        });
+        let Some(at) = at else {
+            return Err(Misfit::Signature(format!("{name}() got an unexpected keyword argument '{key}'")));
+        };
+        if slots[at].is_some() || spread_ints.as_ref().is_some_and(|(s, _)| *s == at) {
+            return Err(Misfit::Signature(format!("{name}() got multiple values for argument '{key}'")));
+        }
+        slots[at] = Some(object);
+    }
+    let mut values = Values::new();
+    for (at, (param, slot)) in params.iter().zip(&slots).enumerate() {
+        let value = match (slot, &param.default) {
+            (Some(object), _) => match convert(object, param)? {
+                Some(value) => value,
+                None => return Err(Misfit::Signature(wrong_type(name, param, at, object, method))),
+            },
+            (None, _) if spread_ints.as_ref().is_some_and(|(s, _)| *s == at) => {
+                Value::Ints(spread_ints.take().map(|(_, ints)| ints).unwrap_or_default())
+            }
+            (None, Some(default)) => default.clone(),
+            (None, None) => {
+                let missing: Vec<String> = params
+                    .iter()
+                    .zip(&slots)
+                    .filter(|(p, s)| s.is_none() && p.default.is_none())
+                    .map(|(p, _)| format!("\"{}\"", p.name))
+                    .collect();
+                return Err(Misfit::Signature(format!(
+                    "{name}() missing {} required positional arguments: {}",
+                    missing.len(),
+                    missing.join(", ")
+                )));
+            }
+        };
+        values.push(value);
+    }
+    Ok(values)
+}
+
+fn type_name(object: &Bound<'_, PyAny>) -> String {
+    object.get_type().name().map_or_else(|_| "object".to_string(), |n| n.to_string())
+}
+
+fn wrong_type(name: &str, param: &Param, at: usize, object: &Bound<'_, PyAny>, method: bool) -> String {
+    let position = if param.keyword_only { String::new() } else { format!(" (position {})", at + 1 - method as usize) };
+    format!("{name}(): argument '{}'{position} must be {}, not {}", param.name, param.type_name(), type_name(object))
+}
+
+/// PyTorch's message for a call that fits no signature.
+fn combination(call: &Call<'_, '_>, op: &Op) -> PyResult<String> {
+    let mut got: Vec<String> = call.positional.iter().map(|o| type_name(o)).collect();
+    got.extend(call.named.iter().map(|(name, o)| format!("{name}={}", type_name(o))));
+    let mut text = format!(
+        "{}() received an invalid combination of arguments - got ({}), but expected one of:",
+        op.name,
+        got.join(", ")
+    );
+    for variant in op.variants {
+        text.push_str(&format!("\n * {}", &variant.text[variant.text.find('(').unwrap_or(0)..]));
+    }
+    Ok(text)
+}
+
+/// A result as a Python object.
+pub fn give<'py>(
+    py: Python<'py>,
+    name: &str,
+    out: Out,
+    first: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let many = |tensors: Vec<Tensor>| tensors.into_iter().map(|t| wrap(py, t)).collect::<PyResult<Vec<_>>>();
+    Ok(match out {
+        Out::Tensor(t) => wrap(py, t)?.into_any(),
+        Out::First => match first {
+            Some(object) => object.clone(),
+            None => py.None().into_bound(py),
+        },
+        Out::Tuple(tensors) => PyTuple::new(py, many(tensors)?)?.into_any(),
+        Out::List(tensors) => PyList::new(py, many(tensors)?)?.into_any(),
+        Out::Named(fields, tensors) => {
+            let class = py.import("rushlight.return_types")?.call_method1("of", (name, fields))?;
+            class.call1((PyTuple::new(py, many(tensors)?)?,))?
+        }
+        Out::Scalar(Scalar::Bool(b)) => b.into_pyobject(py)?.to_owned().into_any(),
+        Out::Scalar(Scalar::Int(i)) => i.into_pyobject(py)?.into_any(),
+        Out::Scalar(Scalar::Float(f)) => f.into_pyobject(py)?.into_any(),
+        Out::None => py.None().into_bound(py),
+    })
+}
+
+/// `out=`: results go where the caller wants them.
+fn store<'py>(name: &str, out: Out, target: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let put = |result: &Tensor, object: &Bound<'py, PyAny>| -> PyResult<()> {
+        let Some(tensor) = as_tensor(object) else {
+            return Err(type_error(format!("{name}(): argument 'out' must be Tensor, not {}", type_name(object))));
+        };
+        tensor.get().store(result).map_err(to_py)
+    };
+    match out {
+        Out::Tensor(result) => put(&result, target)?,
+        Out::Tuple(results) | Out::Named(_, results) | Out::List(results) => {
+            let targets: Vec<Bound<'py, PyAny>> = target.try_iter()?.collect::<PyResult<_>>()?;
+            if targets.len() != results.len() {
+                return Err(type_error(format!("{name}(): expected tuple of {} elements for 'out'", results.len())));
+            }
+            for (result, target) in results.iter().zip(&targets) {
+                put(result, target)?;
+            }
+        }
+        _ => return Err(type_error(format!("{name}() got an unexpected keyword argument 'out'"))),
+    }
+    Ok(target.clone())
+}
+
+/// The signature as Python writes it, and the row's words: what `help()` shows.
+fn doc(op: &Op, name: &str, method: bool) -> String {
+    let mut text = String::new();
+    if let [variant] = op.variants {
+        text.push_str(&format!("{name}{}\n--\n\n", python_signature(variant.text, method)));
+    }
+    for variant in op.variants {
+        text.push_str(&format!("{name}{}\n", python_signature(variant.text, method)));
+    }
+    text.push('\n');
+    text.push_str(op.doc.trim());
+    text
+}
+
+/// `(input, other, *, alpha=1)`.
+pub fn python_signature(text: &'static str, method: bool) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    let mut keyword_only = false;
+    for (at, (_, name, default, keyword)) in crate::signature::split(text).into_iter().enumerate() {
+        if keyword && !keyword_only {
+            keyword_only = true;
+            parts.push("*".to_string());
+        }
+        let name = if method && at == 0 { "$self" } else { name };
+        parts.push(match default {
+            Some(default) => format!("{name}={}", default.replace("inf", "float('inf')")),
+            None => name.to_string(),
+        });
+        if method && at == 0 {
+            parts.push("/".to_string());
+        }
+    }
+    format!("({})", parts.join(", "))
+}
+
+/// The rows as data: the names of their homes, their name, signatures and words. What stubs are made from.
+#[pyfunction]
+pub fn _rows() -> Vec<(Vec<&'static str>, &'static str, Vec<&'static str>, &'static str)> {
+    let homes = |op: &Op| {
+        let name = |home: &Home| match home {
+            Home::Torch => "torch",
+            Home::Method => "method",
+            Home::Inplace => "inplace",
+            Home::Functional => "functional",
+            Home::Linalg => "linalg",
+            Home::Special => "special",
+        };
+        op.homes.iter().map(name).collect()
+    };
+    let rows = crate::rows::TABLES.iter().flat_map(|table| table.iter());
+    rows.map(|e| {
+        (
+            homes(e.op),
+            e.op.name.trim_start_matches("r#"),
+            e.op.variants.iter().map(|v| v.text).collect(),
+            e.op.doc.trim(),
+        )
+    })
+    .collect()
+}
+
+/// A method definition that lives as long as the process, as the interpreter expects of one.
+fn definition(name: &str, entry: FastCall, doc: String) -> PyResult<*mut ffi::PyMethodDef> {
+    let text = |s: String| CString::new(s).map_err(|e| runtime_error(e.to_string()));
+    Ok(Box::leak(Box::new(ffi::PyMethodDef {
+        ml_name: text(name.to_string())?.into_raw() as *const c_char,
+        // SAFETY: the flags below tell the interpreter which type of function this is; all are addresses of code.
+        ml_meth: unsafe { std::mem::transmute::<FastCall, ffi::PyMethodDefPointer>(entry) },
+        ml_flags: METH_FASTCALL | ffi::METH_KEYWORDS,
+        ml_doc: text(doc)?.into_raw() as *const c_char,
+    })))
+}
+
+const METH_FASTCALL: std::ffi::c_int = 0x0080;
+
+/// Puts a row's callables in their places.
+pub fn register<'py>(
+    entry: &Entry,
+    module: impl Fn(Home) -> Bound<'py, PyModule>,
+    class: &Bound<'py, pyo3::types::PyType>,
+) -> PyResult<()> {
+    let py = class.py();
+    let op = entry.op;
+    for &home in op.homes {
+        let (name, call, method) = match home {
+            Home::Method => (op.name.to_string(), entry.method, true),
+            Home::Inplace => (format!("{}_", op.name), entry.inplace, true),
+            _ => (op.name.to_string(), entry.function, false),
+        };
+        // `lambda` and the like cannot be Rust names.
+        let name = name.trim_start_matches("r#");
+        let definition = definition(name, call, doc(op, name, method))?;
+        if method {
+            // SAFETY: the class and a definition that is never freed.
+            let descriptor = unsafe {
+                let object = ffi::PyDescr_NewMethod(class.as_type_ptr(), definition);
+                Bound::from_owned_ptr_or_err(py, object)?
+            };
+            class.setattr(name, descriptor)?;
+        } else {
+            let module = module(home);
+            let module_name = module.name()?;
+            // SAFETY: a definition that is never freed, and a string for the name of the module.
+            let function = unsafe {
+                let object = ffi::PyCFunction_NewEx(definition, std::ptr::null_mut(), module_name.as_ptr());
+                Bound::from_owned_ptr_or_err(py, object)?
+            };
+            module.add(name, function)?;
+        }
+    }
+    Ok(())
+}

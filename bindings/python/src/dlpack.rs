@@ -1,0 +1,257 @@
+//! DLPack, both ways: tensors over other libraries' memory, and other libraries' over ours.
+
+use crate::error::{IntoPyResult, value_error};
+use crate::exchange::over_memory;
+use crate::tensor::{PyTensor, wrap};
+use pyo3::exceptions::{PyBufferError, PyRuntimeError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use rushlight_core::{DType, Layout};
+use rushlight_tensor::Tensor;
+use std::ffi::{CStr, c_void};
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct DLDevice {
+    kind: i32,
+    id: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq)]
+struct DLDataType {
+    code: u8,
+    bits: u8,
+    lanes: u16,
+}
+
+#[repr(C)]
+struct DLTensor {
+    data: *mut c_void,
+    device: DLDevice,
+    ndim: i32,
+    dtype: DLDataType,
+    shape: *mut i64,
+    strides: *mut i64,
+    byte_offset: u64,
+}
+
+#[repr(C)]
+struct DLManagedTensor {
+    tensor: DLTensor,
+    context: *mut c_void,
+    deleter: Option<unsafe extern "C" fn(*mut DLManagedTensor)>,
+}
+
+/// The form of DLPack 1.0: its version first, and flags.
+#[repr(C)]
+struct DLManagedTensorVersioned {
+    version: [u32; 2],
+    context: *mut c_void,
+    deleter: Option<unsafe extern "C" fn(*mut DLManagedTensorVersioned)>,
+    flags: u64,
+    tensor: DLTensor,
+}
+
+const READ_ONLY: u64 = 1;
+const CPU: i32 = 1;
+const NAME: &CStr = c"dltensor";
+const USED: &CStr = c"used_dltensor";
+const VERSIONED: &CStr = c"dltensor_versioned";
+const USED_VERSIONED: &CStr = c"used_dltensor_versioned";
+
+fn data_type(dtype: DType) -> DLDataType {
+    let code = match dtype {
+        DType::BF16 => 4,
+        d if d.is_float() => 2,
+        DType::Bool => 6,
+        DType::U8 => 1,
+        _ => 0,
+    };
+    DLDataType { code, bits: dtype.size() as u8 * 8, lanes: 1 }
+}
+
+/// What an exported capsule keeps alive: the tensor, and the arrays its description points to.
+struct Exported {
+    _tensor: Tensor,
+    shape: Vec<i64>,
+    strides: Vec<i64>,
+}
+
+fn export(t: Tensor) -> (Box<Exported>, DLTensor) {
+    let shape = t.shape().iter().map(|&n| n as i64).collect();
+    let strides = t.strides().iter().map(|&n| n as i64).collect();
+    let data = t.storage().ptr().wrapping_add(t.layout().offset() * t.dtype().size());
+    let (ndim, dtype) = (t.rank() as i32, data_type(t.dtype()));
+    let mut kept = Box::new(Exported { _tensor: t, shape, strides });
+    let tensor = DLTensor {
+        data: data.cast(),
+        device: DLDevice { kind: CPU, id: 0 },
+        ndim,
+        dtype,
+        shape: kept.shape.as_mut_ptr(),
+        strides: kept.strides.as_mut_ptr(),
+        byte_offset: 0,
+    };
+    (kept, tensor)
+}
+
+unsafe extern "C" fn delete(managed: *mut DLManagedTensor) {
+    // SAFETY: made by `Box::into_raw` below; whoever takes the capsule calls this once.
+    unsafe {
+        let managed = Box::from_raw(managed);
+        drop(Box::from_raw(managed.context.cast::<Exported>()));
+    }
+}
+
+unsafe extern "C" fn delete_versioned(managed: *mut DLManagedTensorVersioned) {
+    // SAFETY: as above.
+    unsafe {
+        let managed = Box::from_raw(managed);
+        drop(Box::from_raw(managed.context.cast::<Exported>()));
+    }
+}
+
+/// Frees what nobody took.
+unsafe extern "C" fn drop_capsule(capsule: *mut ffi::PyObject) {
+    // SAFETY: the interpreter calls this with a capsule of one of the two names, or of one that was renamed when taken.
+    unsafe {
+        if ffi::PyCapsule_IsValid(capsule, NAME.as_ptr()) != 0 {
+            delete(ffi::PyCapsule_GetPointer(capsule, NAME.as_ptr()).cast());
+        } else if ffi::PyCapsule_IsValid(capsule, VERSIONED.as_ptr()) != 0 {
+            delete_versioned(ffi::PyCapsule_GetPointer(capsule, VERSIONED.as_ptr()).cast());
+        }
+    }
+}
+
+/// A tensor as a capsule; versioned if the consumer knows DLPack 1.0.
+#[pyfunction]
+#[pyo3(signature = (tensor, max_version=None))]
+fn _to_dlpack<'py>(tensor: &Bound<'py, PyTensor>, max_version: Option<(u32, u32)>) -> PyResult<Bound<'py, PyAny>> {
+    let py = tensor.py();
+    let (kept, description) = export(tensor.get().tensor().detach());
+    let context = Box::into_raw(kept).cast();
+    // SAFETY: a boxed description, a name that lives for ever, and a destructor that fits it.
+    unsafe {
+        let capsule = if max_version.is_some_and(|(major, _)| major >= 1) {
+            let managed = DLManagedTensorVersioned {
+                version: [1, 0],
+                context,
+                deleter: Some(delete_versioned),
+                flags: 0,
+                tensor: description,
+            };
+            ffi::PyCapsule_New(Box::into_raw(Box::new(managed)).cast(), VERSIONED.as_ptr(), Some(drop_capsule))
+        } else {
+            let managed = DLManagedTensor { tensor: description, context, deleter: Some(delete) };
+            ffi::PyCapsule_New(Box::into_raw(Box::new(managed)).cast(), NAME.as_ptr(), Some(drop_capsule))
+        };
+        Bound::from_owned_ptr_or_err(py, capsule)
+    }
+}
+
+/// A description taken from a capsule; gives it back to its maker when dropped.
+enum Taken {
+    Plain(*mut DLManagedTensor),
+    Versioned(*mut DLManagedTensorVersioned),
+}
+
+// SAFETY: the maker's deleter may be called from any thread; nothing else is done with the pointer.
+unsafe impl Send for Taken {}
+// SAFETY: as above.
+unsafe impl Sync for Taken {}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        // Python libraries free Python objects in their deleters.
+        Python::attach(|_| {
+            // SAFETY: taken from a capsule that was renamed, so this is the only one to call it.
+            unsafe {
+                match *self {
+                    Taken::Plain(managed) => {
+                        if let Some(deleter) = (*managed).deleter {
+                            deleter(managed);
+                        }
+                    }
+                    Taken::Versioned(managed) => {
+                        if let Some(deleter) = (*managed).deleter {
+                            deleter(managed);
+                        }
+                    }
+                }
+            }
+        });
+    }
+}
+
+/// A tensor over the memory that a capsule describes.
+#[pyfunction]
+fn _from_dlpack<'py>(capsule: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyTensor>> {
+    let (py, object) = (capsule.py(), capsule.as_ptr());
+    // SAFETY: the names say what the pointers are; renaming tells everyone else that this one is taken.
+    let (taken, flags) = unsafe {
+        if ffi::PyCapsule_IsValid(object, NAME.as_ptr()) != 0 {
+            let managed = ffi::PyCapsule_GetPointer(object, NAME.as_ptr()).cast::<DLManagedTensor>();
+            ffi::PyCapsule_SetName(object, USED.as_ptr());
+            (Taken::Plain(managed), 0)
+        } else if ffi::PyCapsule_IsValid(object, VERSIONED.as_ptr()) != 0 {
+            let managed = ffi::PyCapsule_GetPointer(object, VERSIONED.as_ptr()).cast::<DLManagedTensorVersioned>();
+            if (*managed).version[0] > 1 {
+                return Err(PyBufferError::new_err(format!(
+                    "from_dlpack: DLPack version {:?} is not known",
+                    (*managed).version
+                )));
+            }
+            ffi::PyCapsule_SetName(object, USED_VERSIONED.as_ptr());
+            (Taken::Versioned(managed), (*managed).flags)
+        } else {
+            return Err(PyRuntimeError::new_err(
+                "from_dlpack received an invalid capsule. Note that DLTensor capsules can be consumed only once",
+            ));
+        }
+    };
+    // SAFETY: valid until the deleter is called, which `taken` does when dropped.
+    let tensor = unsafe {
+        match &taken {
+            Taken::Plain(managed) => &(**managed).tensor,
+            Taken::Versioned(managed) => &(**managed).tensor,
+        }
+    };
+    if tensor.device.kind != CPU {
+        return Err(PyBufferError::new_err(format!(
+            "from_dlpack: the tensor is on a device of kind {}, and only the CPU is supported",
+            tensor.device.kind
+        )));
+    }
+    let Some(dtype) = DType::ALL.into_iter().find(|&d| data_type(d) == tensor.dtype) else {
+        return Err(PyBufferError::new_err(format!(
+            "from_dlpack: no dtype has code {}, {} bits and {} lanes",
+            tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes
+        )));
+    };
+    let rank = usize::try_from(tensor.ndim).unwrap_or(0);
+    // SAFETY: by DLPack, `shape` (and `strides`, unless null) have `ndim` entries.
+    let read =
+        |p: *mut i64| (0..rank).map(|i| usize::try_from(unsafe { *p.add(i) })).collect::<Result<Vec<usize>, _>>();
+    let negative = |_| value_error("from_dlpack: negative sizes and strides are not supported");
+    let shape = read(tensor.shape).map_err(negative)?;
+    let layout = match tensor.strides.is_null() {
+        true => Layout::contiguous(&shape).py()?,
+        false => Layout::strided(&shape, &read(tensor.strides).map_err(negative)?, 0).py()?,
+    };
+    let address = tensor.data.cast::<u8>().wrapping_add(tensor.byte_offset as usize);
+    if !(address as usize).is_multiple_of(dtype.size()) {
+        return Err(value_error("from_dlpack: the data is not aligned to its elements"));
+    }
+    // SAFETY: the producer keeps memory of this layout alive until its deleter is called.
+    let made = unsafe { over_memory(Box::new(taken), address, layout, dtype)? };
+    // What must not be written is copied.
+    let made = if flags & READ_ONLY != 0 { made.copy().py()? } else { made };
+    wrap(py, made)
+}
+
+pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(_to_dlpack, module)?)?;
+    module.add_function(wrap_pyfunction!(_from_dlpack, module)?)?;
+    Ok(())
+}

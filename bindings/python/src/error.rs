@@ -1,0 +1,72 @@
+//! Errors on their way between the two languages.
+
+use pyo3::exceptions::{
+    PyIndexError, PyMemoryError, PyNotImplementedError, PyOSError, PyRuntimeError, PyTypeError, PyValueError,
+};
+use pyo3::prelude::*;
+use rushlight_core::{Error, ErrorKind};
+use std::cell::RefCell;
+
+thread_local! {
+    /// An exception raised by Python code that Rust called (a hook, a custom function). Rust's error cannot carry it, so it waits here
+    /// until that error reaches Python again.
+    static PENDING: RefCell<Option<PyErr>> = const { RefCell::new(None) };
+}
+
+pyo3::create_exception!(rushlight, LinAlgError, PyRuntimeError, "A matrix that an algorithm cannot handle.");
+
+/// The exception PyTorch would raise.
+pub fn to_py(error: Error) -> PyErr {
+    if let Some(raised) = PENDING.with_borrow_mut(Option::take) {
+        return raised;
+    }
+    let message = error.to_string();
+    match error.kind() {
+        ErrorKind::Index => PyIndexError::new_err(message),
+        ErrorKind::Value if message.contains("ZeroDivisionError") => PyRuntimeError::new_err("ZeroDivisionError"),
+        ErrorKind::OutOfMemory => PyMemoryError::new_err(message),
+        ErrorKind::Unsupported => PyNotImplementedError::new_err(message),
+        ErrorKind::Io => PyOSError::new_err(message),
+        ErrorKind::Numerical => LinAlgError::new_err(message),
+        _ => PyRuntimeError::new_err(message),
+    }
+}
+
+/// A Python exception as an error that passes through Rust and becomes the same exception again.
+pub fn from_py(error: PyErr) -> Error {
+    let message = Python::attach(|py| error.value(py).to_string());
+    PENDING.with_borrow_mut(|pending| *pending = Some(error));
+    Error::autograd(message)
+}
+
+/// An error that becomes a `ValueError`. The core has one kind for values; PyTorch raises a `RuntimeError` for most of them.
+pub fn value(message: impl Into<String>) -> Error {
+    let message = message.into();
+    PENDING.with_borrow_mut(|pending| *pending = Some(PyValueError::new_err(message.clone())));
+    Error::value(message)
+}
+
+/// `Result`s of the core as `PyResult`s.
+pub trait IntoPyResult<T> {
+    /// The value, or PyTorch's exception.
+    fn py(self) -> PyResult<T>;
+}
+
+impl<T> IntoPyResult<T> for rushlight_core::Result<T> {
+    #[inline]
+    fn py(self) -> PyResult<T> {
+        self.map_err(to_py)
+    }
+}
+
+pub fn type_error(message: impl Into<String>) -> PyErr {
+    PyTypeError::new_err(message.into())
+}
+
+pub fn value_error(message: impl Into<String>) -> PyErr {
+    PyValueError::new_err(message.into())
+}
+
+pub fn runtime_error(message: impl Into<String>) -> PyErr {
+    PyRuntimeError::new_err(message.into())
+}

@@ -1,0 +1,274 @@
+//! Memory shared with NumPy and others, by the array interface and the buffer protocol.
+
+use crate::error::{IntoPyResult, runtime_error, type_error, value_error};
+use crate::tensor::PyTensor;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+use rushlight_core::{DType, Device, Layout, Storage};
+use rushlight_tensor::Tensor;
+use std::ffi::{c_char, c_int, c_void};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+/// NumPy's name of a dtype's elements; `bfloat16` has none.
+fn typestr(dtype: DType) -> Option<&'static str> {
+    Some(match dtype {
+        DType::F32 => "<f4",
+        DType::F64 => "<f8",
+        DType::F16 => "<f2",
+        DType::I64 => "<i8",
+        DType::I32 => "<i4",
+        DType::I16 => "<i2",
+        DType::I8 => "|i1",
+        DType::U8 => "|u1",
+        DType::Bool => "|b1",
+        DType::BF16 => return None,
+    })
+}
+
+/// The dtype of an array's or array scalar's elements.
+pub fn dtype_of(object: &Bound<'_, PyAny>) -> PyResult<Option<DType>> {
+    let text: String = object.getattr("dtype")?.getattr("str")?.extract()?;
+    Ok(DType::ALL.into_iter().find(|&d| typestr(d) == Some(text.as_str())))
+}
+
+/// A tensor over memory that a Python object keeps.
+///
+/// # Safety
+/// `address` is valid for reads and writes of all elements of the layout for as long as `owner` lives.
+pub unsafe fn over_memory(
+    owner: Box<dyn std::any::Any + Send + Sync>,
+    address: *mut u8,
+    layout: Layout,
+    dtype: DType,
+) -> PyResult<Tensor> {
+    let bytes = layout.span().py()?.checked_mul(dtype.size()).ok_or_else(|| value_error("the array is too large"))?;
+    let address = NonNull::new(address).unwrap_or(NonNull::dangling());
+    // SAFETY: by this function's contract; an empty layout touches nothing.
+    unsafe {
+        let storage = Storage::from_owner(rushlight_cpu::backend(), address, bytes, owner);
+        Tensor::from_storage(Arc::new(storage), layout, dtype).py()
+    }
+}
+
+/// An object with `__array_interface__` as a tensor over the same memory; `None` if it has none.
+pub fn from_array_interface(object: &Bound<'_, PyAny>) -> PyResult<Option<Tensor>> {
+    let Ok(interface) = object.getattr("__array_interface__") else {
+        return Ok(None);
+    };
+    let interface = interface.cast_into::<PyDict>()?;
+    let get =
+        |key: &str| interface.get_item(key)?.ok_or_else(|| type_error(format!("__array_interface__ lacks '{key}'")));
+    let text: String = get("typestr")?.extract()?;
+    let Some(dtype) = DType::ALL.into_iter().find(|&d| typestr(d) == Some(text.as_str())) else {
+        let name = object.getattr("dtype").and_then(|d| d.getattr("name")).map_or(text, |n| n.to_string());
+        return Err(type_error(format!(
+            "can't convert np.ndarray of type numpy.{name}. The only supported types are: float64, float32, float16, int64, int32, \
+             int16, int8, uint8, and bool."
+        )));
+    };
+    let shape: Vec<usize> = get("shape")?.extract()?;
+    let (address, read_only): (usize, bool) = get("data")?.extract()?;
+    let strides: Option<Vec<isize>> = match interface.get_item("strides")? {
+        Some(strides) if !strides.is_none() => Some(strides.extract()?),
+        _ => None,
+    };
+    let size = dtype.size() as isize;
+    let layout = match strides {
+        None => Layout::contiguous(&shape).py()?,
+        Some(strides) if strides.iter().any(|&s| s < 0) => {
+            return Err(value_error(
+                "At least one stride in the given numpy array is negative, and tensors with negative strides are not currently \
+                 supported. (You can probably work around this by making a copy of your array  with array.copy().)",
+            ));
+        }
+        Some(strides) if address % dtype.size() != 0 || strides.iter().any(|&s| s % size != 0) => {
+            return Err(value_error(
+                "given numpy array strides not a multiple of the element byte size. Copy the numpy array to reallocate the memory.",
+            ));
+        }
+        Some(strides) => {
+            let strides: Vec<usize> = strides.iter().map(|&s| (s / size) as usize).collect();
+            Layout::strided(&shape, &strides, 0).py()?
+        }
+    };
+    // SAFETY: the interface promises memory of this shape for as long as the array lives, which the tensor keeps alive.
+    let shared = unsafe { over_memory(Box::new(object.clone().unbind()), address as *mut u8, layout, dtype)? };
+    // What must not be written is copied: an op in place could not know.
+    if read_only { shared.copy().py().map(Some) } else { Ok(Some(shared)) }
+}
+
+/// What NumPy makes an array from without copying: keeps the tensor's memory alive.
+#[pyclass(frozen)]
+pub struct ArrayView(Tensor);
+
+#[pymethods]
+impl ArrayView {
+    #[getter]
+    fn __array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let t = &self.0;
+        let Some(text) = typestr(t.dtype()) else {
+            return Err(type_error("Got unsupported ScalarType BFloat16"));
+        };
+        let interface = PyDict::new(py);
+        let address = t.storage().ptr() as usize + t.layout().offset() * t.dtype().size();
+        let strides: Vec<usize> = t.strides().iter().map(|s| s * t.dtype().size()).collect();
+        interface.set_item("version", 3)?;
+        interface.set_item("typestr", text)?;
+        interface.set_item("shape", PyTuple::new(py, t.shape())?)?;
+        interface.set_item("strides", PyTuple::new(py, strides)?)?;
+        interface.set_item("data", (address, false))?;
+        Ok(interface)
+    }
+}
+
+#[pymethods]
+impl PyTensor {
+    /// An array over the same memory.
+    #[pyo3(signature = (*, force=false))]
+    fn numpy<'py>(&self, py: Python<'py>, force: bool) -> PyResult<Bound<'py, PyAny>> {
+        let t = self.tensor();
+        if t.requires_grad() && !force {
+            return Err(runtime_error(
+                "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.",
+            ));
+        }
+        let t = t.detach().to(&Device::Cpu).py()?;
+        let numpy = py.import("numpy").map_err(|_| runtime_error("Numpy is not available"))?;
+        numpy.call_method1("asarray", (Bound::new(py, ArrayView(t))?,))
+    }
+
+    #[pyo3(signature = (dtype=None, copy=None))]
+    fn __array__<'py>(
+        &self,
+        py: Python<'py>,
+        dtype: Option<Bound<'py, PyAny>>,
+        copy: Option<bool>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let mut array = self.numpy(py, false)?;
+        let shared = array.clone();
+        if let Some(dtype) = dtype {
+            let options = PyDict::new(py);
+            options.set_item("copy", false)?;
+            array = array.call_method("astype", (dtype,), Some(&options))?;
+        }
+        if copy == Some(true) && array.is(&shared) { array.call_method0("copy") } else { Ok(array) }
+    }
+
+    /// Results of NumPy's functions on tensors are tensors.
+    #[pyo3(signature = (array, _context=None, _return_scalar=false))]
+    fn __array_wrap__<'py>(
+        &self,
+        array: &Bound<'py, PyAny>,
+        _context: Option<Bound<'py, PyAny>>,
+        _return_scalar: bool,
+    ) -> PyResult<Bound<'py, PyTensor>> {
+        crate::tensor::wrap(array.py(), crate::construct::share(array, None, None)?)
+    }
+}
+
+/// `Py_buffer` of the C API. Python's stable ABI has it since 3.11; its layout is that of every Python 3.
+#[repr(C)]
+struct PyBuffer {
+    buf: *mut c_void,
+    obj: *mut ffi::PyObject,
+    len: ffi::Py_ssize_t,
+    itemsize: ffi::Py_ssize_t,
+    readonly: c_int,
+    ndim: c_int,
+    format: *mut c_char,
+    shape: *mut ffi::Py_ssize_t,
+    strides: *mut ffi::Py_ssize_t,
+    suboffsets: *mut ffi::Py_ssize_t,
+    internal: *mut c_void,
+}
+
+unsafe extern "C" {
+    fn PyObject_GetBuffer(object: *mut ffi::PyObject, view: *mut PyBuffer, flags: c_int) -> c_int;
+    fn PyBuffer_Release(view: *mut PyBuffer);
+}
+
+/// A buffer lent by a Python object.
+struct Lent(Box<PyBuffer>);
+
+// SAFETY: the buffer is an address that its owner keeps valid until it is released, from whatever thread.
+unsafe impl Send for Lent {}
+// SAFETY: as above; nothing but the release touches the description.
+unsafe impl Sync for Lent {}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        // SAFETY: filled by `PyObject_GetBuffer`, released once, with the lock held.
+        Python::attach(|_| unsafe { PyBuffer_Release(&mut *self.0) });
+    }
+}
+
+/// `torch.frombuffer`: a tensor over bytes lent by an object.
+#[pyfunction]
+#[pyo3(signature = (buffer, *, dtype, count=-1, offset=0, requires_grad=false))]
+pub fn frombuffer<'py>(
+    buffer: &Bound<'py, PyAny>,
+    dtype: &Bound<'py, crate::dtype::PyDType>,
+    count: isize,
+    offset: usize,
+    requires_grad: bool,
+) -> PyResult<Bound<'py, PyTensor>> {
+    let py = buffer.py();
+    let dtype = dtype.get().0;
+    let mut view = Box::new(PyBuffer {
+        buf: std::ptr::null_mut(),
+        obj: std::ptr::null_mut(),
+        len: 0,
+        itemsize: 0,
+        readonly: 0,
+        ndim: 0,
+        format: std::ptr::null_mut(),
+        shape: std::ptr::null_mut(),
+        strides: std::ptr::null_mut(),
+        suboffsets: std::ptr::null_mut(),
+        internal: std::ptr::null_mut(),
+    });
+    // SAFETY: an object, room for the description, and the flag for plain bytes in one run.
+    if unsafe { PyObject_GetBuffer(buffer.as_ptr(), &mut *view, 0) } != 0 {
+        return Err(PyErr::fetch(py));
+    }
+    let lent = Lent(view);
+    let bytes = lent.0.len as usize;
+    if bytes == 0 || offset >= bytes {
+        return Err(value_error(format!(
+            "offset ({offset} bytes) must be non-negative and no greater than buffer length ({bytes} bytes) minus 1"
+        )));
+    }
+    let room = bytes - offset;
+    let count = match usize::try_from(count) {
+        Ok(0) => return Err(value_error("both buffer length and count must not be 0")),
+        Ok(count) => count,
+        Err(_) if room.is_multiple_of(dtype.size()) => room / dtype.size(),
+        Err(_) => {
+            return Err(value_error(format!(
+                "buffer length ({room} bytes) after offset ({offset} bytes) must be a multiple of element size ({})",
+                dtype.size()
+            )));
+        }
+    };
+    if count.checked_mul(dtype.size()).is_none_or(|n| n > room) {
+        return Err(value_error(format!(
+            "requested buffer length ({count} * {} bytes) after offset ({offset} bytes) must not be greater than actual buffer length ({bytes} bytes)",
+            dtype.size()
+        )));
+    }
+    let (address, read_only) = ((lent.0.buf as usize + offset) as *mut u8, lent.0.readonly != 0);
+    let misaligned = !(address as usize).is_multiple_of(dtype.size());
+    let layout = Layout::contiguous(&[count]).py()?;
+    let tensor = if read_only || misaligned {
+        let empty = Tensor::empty([count], dtype).py()?;
+        // SAFETY: both runs have `count` elements, and a new tensor's memory is nobody else's.
+        unsafe { std::ptr::copy_nonoverlapping(address, empty.storage().ptr(), count * dtype.size()) };
+        empty
+    } else {
+        // SAFETY: the length was checked, and the object lends its memory until released.
+        unsafe { over_memory(Box::new(lent), address, layout, dtype)? }
+    };
+    crate::tensor::wrap(py, tensor.requires_grad_(requires_grad).py()?)
+}

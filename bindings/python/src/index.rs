@@ -1,0 +1,108 @@
+//! `x[…]` and `x[…] = value`.
+
+use crate::convert::{int, scalar};
+use crate::error::{IntoPyResult, type_error, value_error};
+use crate::tensor::{PyTensor, as_tensor, wrap};
+use pyo3::exceptions::PyIndexError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyEllipsis, PyList, PySlice, PyTuple};
+use rushlight_core::smallvec::SmallVec;
+use rushlight_tensor::{Arg, IndexItem, Tensor};
+
+type Items = SmallVec<[IndexItem; 4]>;
+
+fn bound(object: &Bound<'_, PyAny>) -> PyResult<Option<isize>> {
+    if object.is_none() {
+        return Ok(None);
+    }
+    match int(object) {
+        Ok(Some(i)) => Ok(Some(i as isize)),
+        Ok(None) => Err(type_error("slice indices must be integers or None or have an __index__ method")),
+        // Python clips what is beyond any dimension.
+        Err(_) => Ok(Some(if object.lt(0)? { isize::MIN + 1 } else { isize::MAX })),
+    }
+}
+
+fn item(object: &Bound<'_, PyAny>) -> PyResult<IndexItem> {
+    let py = object.py();
+    if let Some(tensor) = as_tensor(object) {
+        return Ok(IndexItem::Tensor(tensor.get().tensor()));
+    }
+    if object.is_none() {
+        return Ok(IndexItem::NewAxis);
+    }
+    if object.is_instance_of::<PyBool>() {
+        return Ok(IndexItem::Tensor(Tensor::new(object.extract::<bool>()?).py()?));
+    }
+    if let Some(i) = int(object)? {
+        return Ok(IndexItem::Int(i as isize));
+    }
+    if object.cast::<PySlice>().is_ok() {
+        let [start, end, step] = ["start", "stop", "step"].map(|part| object.getattr(part).and_then(|o| bound(&o)));
+        let step = match step?.unwrap_or(1) {
+            step @ 1.. => step as usize,
+            _ => return Err(value_error("step must be greater than zero")),
+        };
+        return Ok(IndexItem::Range { start: start?, end: end?, step });
+    }
+    if object.is(PyEllipsis::get(py)) {
+        return Ok(IndexItem::Ellipsis);
+    }
+    // Lists, arrays and ranges of indices.
+    if object.try_iter().is_ok() {
+        let tensor = crate::construct::tensor(object, None, None)?;
+        // An empty list has no kind of its own: it picks nothing.
+        let tensor = if tensor.numel() == 0 { tensor.to_dtype(rushlight_core::DType::I64).py()? } else { tensor };
+        return Ok(IndexItem::Tensor(tensor));
+    }
+    Err(PyIndexError::new_err(format!(
+        "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices (got {})",
+        object.get_type().name()?
+    )))
+}
+
+/// A list stands for a tuple only where it holds slices and the like; a list of numbers is an index tensor.
+pub fn items(index: &Bound<'_, PyAny>) -> PyResult<Items> {
+    if let Ok(tuple) = index.cast::<PyTuple>() {
+        return tuple.iter().map(|o| item(&o)).collect();
+    }
+    if let Ok(list) = index.cast::<PyList>()
+        && list.iter().any(|o| o.is_none() || o.cast::<PySlice>().is_ok() || o.is(PyEllipsis::get(o.py())))
+    {
+        return list.iter().map(|o| item(&o)).collect();
+    }
+    Ok(Items::from_iter([item(index)?]))
+}
+
+#[pymethods]
+impl PyTensor {
+    fn __getitem__<'py>(slf: &Bound<'py, Self>, index: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyTensor>> {
+        let py = slf.py();
+        let items = items(index)?;
+        let t = slf.get().tensor();
+        let copies = items.iter().any(|i| matches!(i, IndexItem::Tensor(_)));
+        let out = if copies { py.detach(|| t.index(&items[..])) } else { t.index(&items[..]) };
+        wrap(py, out.py()?)
+    }
+
+    fn __setitem__<'py>(slf: &Bound<'py, Self>, index: &Bound<'py, PyAny>, value: &Bound<'py, PyAny>) -> PyResult<()> {
+        let py = slf.py();
+        let items = items(index)?;
+        let t = slf.get().tensor();
+        if let Some(value) = as_tensor(value) {
+            let value = value.get().tensor();
+            return py.detach(|| t.index_assign(&items[..], &value).map(drop)).py();
+        }
+        let value = match scalar(value)? {
+            Some(number) => number,
+            None => {
+                return Err(type_error(format!("can't assign a {} to a tensor", value.get_type().name()?)));
+            }
+        };
+        py.detach(|| t.index_assign(&items[..], Arg::Scalar(value)).map(drop)).py()
+    }
+
+    fn __delitem__(&self, _index: &Bound<'_, PyAny>) -> PyResult<()> {
+        Err(type_error("Tensor does not support deleting items"))
+    }
+}

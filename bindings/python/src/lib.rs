@@ -1,0 +1,92 @@
+//! `rushlight._C`: the compiled part of the Python package.
+//!
+//! | module | what |
+//! |---|---|
+//! | `rows` | the op table: PyTorch's signatures and what they do |
+//! | `dispatch`, `signature`, `convert`, `value` | from a row to Python callables, and from their arguments to Rust values |
+//! | `tensor`, `operators`, `index`, `objects` | the class `Tensor` |
+//! | `construct`, `exchange`, `dlpack` | tensors from Python data, memory shared with other libraries |
+//! | `foreach` | lists of tensors in one call, for optimizers |
+//! | `autograd` | modes, differentiation, hooks, functions written in Python |
+//! | `dtype`, `device`, `generator` | the small classes |
+//! | `optim` | optimizer steps |
+//! | `vision` | images |
+//! | `serialize` | files of `torch.save` |
+//! | `functions` | what is not a row |
+
+mod autograd;
+mod construct;
+mod convert;
+mod device;
+mod dispatch;
+mod dlpack;
+mod dtype;
+mod error;
+mod exchange;
+mod foreach;
+mod functions;
+mod generator;
+mod index;
+mod objects;
+// What `pymethods` makes of methods that a macro wrote looks hand-written to the lint.
+#[allow(unsafe_op_in_unsafe_fn)]
+mod operators;
+mod optim;
+mod rows;
+mod serialize;
+mod signature;
+mod tensor;
+mod value;
+mod vision;
+
+use dispatch::Home;
+use pyo3::prelude::*;
+use value::MemoryFormat;
+
+#[pymodule]
+#[pyo3(name = "_C")]
+fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let py = module.py();
+    module.add_class::<tensor::PyTensor>()?;
+    module.add("LinAlgError", py.get_type::<error::LinAlgError>())?;
+    module.add_class::<device::PyDevice>()?;
+    module.add_class::<generator::PyGenerator>()?;
+    module.add_class::<convert::PyLayout>()?;
+    module.add_class::<convert::PyMemoryFormat>()?;
+    module.add("strided", Bound::new(py, convert::PyLayout)?)?;
+    for format in
+        [MemoryFormat::Contiguous, MemoryFormat::Preserve, MemoryFormat::ChannelsLast, MemoryFormat::ChannelsLast3d]
+    {
+        let object = Bound::new(py, convert::PyMemoryFormat(format))?;
+        module.add(object.call_method0("__reduce__")?.extract::<String>()?.as_str(), object)?;
+    }
+    dtype::add_to(module)?;
+    functions::add_to(module)?;
+    module.add_function(wrap_pyfunction!(dispatch::_rows, module)?)?;
+    autograd::add_to(module)?;
+    objects::add_to(module)?;
+    optim::add_to(module)?;
+    vision::add_to(module)?;
+    foreach::add_to(module)?;
+    dlpack::add_to(module)?;
+    serialize::add_to(module)?;
+    let child = |name: &str| -> PyResult<Bound<'_, PyModule>> {
+        let child = PyModule::new(py, &format!("rushlight._C.{name}"))?;
+        module.add(name, &child)?;
+        Ok(child)
+    };
+    let (torch, functional, linalg, special) = (child("_torch")?, child("_nn")?, child("_linalg")?, child("_special")?);
+    let class = py.get_type::<tensor::PyTensor>();
+    for table in rows::TABLES {
+        for entry in *table {
+            let home = |home| match home {
+                Home::Functional => functional.clone(),
+                Home::Linalg => linalg.clone(),
+                Home::Special => special.clone(),
+                Home::Torch | Home::Method | Home::Inplace => torch.clone(),
+            };
+            dispatch::register(entry, home, &class)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,81 @@
+//! What the Python half of `Tensor` needs and the op table has no room for.
+
+use crate::dtype::PyDType;
+use crate::error::{IntoPyResult, value_error};
+use crate::index::items;
+use crate::tensor::{PyTensor, wrap};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use rushlight_core::Layout;
+use rushlight_tensor::Tensor;
+
+/// Makes an object stand for another tensor; returns the object.
+#[pyfunction]
+fn _become<'py>(object: &Bound<'py, PyTensor>, tensor: &Bound<'py, PyTensor>) -> Bound<'py, PyTensor> {
+    object.get().replace(tensor.get().tensor());
+    object.clone()
+}
+
+/// Values put, or added, where indices point: in place, or in a copy.
+#[pyfunction]
+fn _index_put<'py>(
+    tensor: &Bound<'py, PyTensor>,
+    indices: &Bound<'py, PyAny>,
+    values: &Bound<'py, PyTensor>,
+    accumulate: bool,
+    inplace: bool,
+) -> PyResult<Bound<'py, PyTensor>> {
+    let (t, items, values) = (tensor.get().tensor(), items(indices)?, values.get().tensor());
+    let py = tensor.py();
+    if inplace {
+        py.detach(|| t.index_put_(&items[..], &values, accumulate).map(drop)).py()?;
+        return Ok(tensor.clone());
+    }
+    wrap(py, py.detach(|| t.index_put(&items[..], &values, accumulate)).py()?)
+}
+
+/// The elements in row-major order.
+#[pyfunction]
+fn _to_bytes<'py>(tensor: &Bound<'py, PyTensor>) -> PyResult<Bound<'py, PyBytes>> {
+    let py = tensor.py();
+    let t = tensor.get().tensor().detach();
+    let t = py.detach(|| t.contiguous()).py()?;
+    let count = t.numel() * t.dtype().size();
+    let start = t.storage().ptr().wrapping_add(t.layout().offset() * t.dtype().size());
+    // SAFETY: a contiguous tensor of the CPU has its elements in one run from its offset on.
+    let bytes = if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(start, count) } };
+    Ok(PyBytes::new(py, bytes))
+}
+
+/// A tensor with elements from bytes, copied.
+#[pyfunction]
+fn _from_bytes<'py>(
+    data: &Bound<'py, PyBytes>,
+    dtype: &Bound<'py, PyDType>,
+    shape: Vec<usize>,
+) -> PyResult<Bound<'py, PyTensor>> {
+    let (dtype, bytes) = (dtype.get().0, data.as_bytes());
+    let layout = Layout::contiguous(&shape).py()?;
+    if layout.numel().checked_mul(dtype.size()) != Some(bytes.len()) {
+        return Err(value_error(format!(
+            "{} bytes are not a tensor of shape {shape:?} and dtype {dtype}",
+            bytes.len()
+        )));
+    }
+    // Any byte but zero would be a second truth.
+    if dtype == rushlight_core::DType::Bool && bytes.iter().any(|&b| b > 1) {
+        return Err(value_error("bytes of a bool tensor must be 0 or 1"));
+    }
+    let made = Tensor::empty(&shape, dtype).py()?;
+    // SAFETY: the new tensor has as many bytes as were counted, and is nobody else's yet.
+    unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), made.storage().ptr(), bytes.len()) };
+    wrap(data.py(), made)
+}
+
+pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(_become, module)?)?;
+    module.add_function(wrap_pyfunction!(_index_put, module)?)?;
+    module.add_function(wrap_pyfunction!(_to_bytes, module)?)?;
+    module.add_function(wrap_pyfunction!(_from_bytes, module)?)?;
+    Ok(())
+}

@@ -1,0 +1,257 @@
+//! Arithmetic of two or three operands.
+
+use crate::rows;
+use crate::value::Out;
+use rushlight_core::{Error, Result, Scalar};
+use rushlight_tensor::{Arg, Tensor, where_};
+
+/// `input + alpha * other`, where `alpha` is rarely anything but one.
+fn add(input: &Tensor, other: Arg, alpha: Scalar) -> Result<Tensor> {
+    match other {
+        _ if alpha == Scalar::Int(1) => input.add(other),
+        Arg::Tensor(t) => input.add_scaled(t, alpha),
+        Arg::Scalar(s) => input.add(product(s, alpha)),
+    }
+}
+
+fn add_(input: &Tensor, other: Arg, alpha: Scalar) -> Result<()> {
+    match other {
+        _ if alpha == Scalar::Int(1) => input.add_(other)?,
+        Arg::Tensor(t) => input.add_scaled_(t, alpha)?,
+        Arg::Scalar(s) => input.add_(product(s, alpha))?,
+    };
+    Ok(())
+}
+
+fn product(a: Scalar, b: Scalar) -> Scalar {
+    match (a, b) {
+        (Scalar::Float(_), _) | (_, Scalar::Float(_)) => Scalar::Float(a.to_f64() * b.to_f64()),
+        _ => Scalar::Int(a.to_i64().wrapping_mul(b.to_i64())),
+    }
+}
+
+fn minus(alpha: Scalar) -> Scalar {
+    product(alpha, Scalar::Int(-1))
+}
+
+fn sub(input: &Tensor, other: Arg, alpha: Scalar) -> Result<Tensor> {
+    if alpha == Scalar::Int(1) { input.sub(other) } else { add(input, other, minus(alpha)) }
+}
+
+fn div(input: &Tensor, other: Arg, rounding_mode: Option<&str>) -> Result<Tensor> {
+    match rounding_mode {
+        None => input.div(other),
+        Some("trunc") => input.trunc_divide(other),
+        Some("floor") => input.floor_divide(other),
+        Some(mode) => Err(Error::value(format!(
+            "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '{mode}'"
+        ))),
+    }
+}
+
+fn div_(input: &Tensor, other: Arg, rounding_mode: Option<&str>) -> Result<()> {
+    match rounding_mode {
+        None => input.div_(other)?,
+        Some("trunc") => input.trunc_divide_(other)?,
+        Some("floor") => input.floor_divide_(other)?,
+        Some(_) => return div(input, other, rounding_mode).map(drop),
+    };
+    Ok(())
+}
+
+/// Done in place: the first argument is the result.
+fn first(done: Result<()>) -> Result<Out> {
+    done.map(|()| Out::First)
+}
+
+fn number_tensor(number: Scalar, like: &Tensor) -> Result<Tensor> {
+    Tensor::full_with([], number, rushlight_tensor::Options::from(number.dtype()).device(like.device()))
+}
+
+rows! { ROWS:
+    /// Sum of two tensors, the second times `alpha`.
+    add [Torch Method]
+        "add(Tensor input, Tensor|Number other, *, Number alpha=1)" |input: &Tensor, other: Arg, alpha: Scalar| add(input, other, alpha),
+        "add(Number input, Tensor other, *, Number alpha=1)" |input: Scalar, other: &Tensor, alpha: Scalar|
+            other.mul(alpha)?.add(input);
+    /// `add` in place.
+    add_ [Method]
+        "add_(Tensor input, Tensor|Number other, *, Number alpha=1)" |input: &Tensor, other: Arg, alpha: Scalar| first(add_(input, other, alpha));
+    /// Difference of two tensors, the second times `alpha`.
+    sub [Torch Method]
+        "sub(Tensor input, Tensor|Number other, *, Number alpha=1)" |input: &Tensor, other: Arg, alpha: Scalar| sub(input, other, alpha),
+        "sub(Number input, Tensor other, *, Number alpha=1)" |input: Scalar, other: &Tensor, alpha: Scalar| other.mul(alpha)?.rsub(input);
+    /// `sub` in place.
+    sub_ [Method]
+        "sub_(Tensor input, Tensor|Number other, *, Number alpha=1)" |input: &Tensor, other: Arg, alpha: Scalar|
+            first(if alpha == Scalar::Int(1) { input.sub_(other).map(drop) } else { add_(input, other, minus(alpha)) });
+    /// Another name of `sub`.
+    subtract [Torch Method Inplace]
+        "subtract(Tensor input, Tensor|Number other, *, Number alpha=1)" |input: &Tensor, other: Arg, alpha: Scalar| sub(input, other, alpha);
+    /// `other - input`, the input times `alpha`.
+    rsub [Torch]
+        "rsub(Tensor input, Tensor|Number other, *, Number alpha=1)" |input: &Tensor, other: Arg, alpha: Scalar|
+            input.mul(minus(alpha))?.add(other);
+    /// Product of two tensors.
+    mul [Torch Method]
+        "mul(Tensor input, Tensor|Number other)" |input: &Tensor, other: Arg| input.mul(other),
+        "mul(Number input, Tensor other)" |input: Scalar, other: &Tensor| other.mul(input);
+    /// `mul` in place.
+    mul_ [Method]
+        "mul_(Tensor input, Tensor|Number other)" |input: &Tensor, other: Arg| input.mul_(other);
+    /// Another name of `mul`.
+    multiply [Torch Method Inplace]
+        "multiply(Tensor input, Tensor|Number other)" |input: &Tensor, other: Arg| input.mul(other);
+    /// Quotient of two tensors, rounded as `rounding_mode` says.
+    div [Torch Method]
+        "div(Tensor input, Tensor|Number other, *, str? rounding_mode=None)" |input: &Tensor, other: Arg, rounding_mode: Option<&str>|
+            div(input, other, rounding_mode),
+        "div(Number input, Tensor other, *, str? rounding_mode=None)" |input: Scalar, other: &Tensor, rounding_mode: Option<&str>|
+            div(&number_tensor(input, other)?, other.into(), rounding_mode);
+    /// `div` in place.
+    div_ [Method]
+        "div_(Tensor input, Tensor|Number other, *, str? rounding_mode=None)" |input: &Tensor, other: Arg, rounding_mode: Option<&str>|
+            first(div_(input, other, rounding_mode));
+    /// Another name of `div`.
+    divide [Torch Method Inplace]
+        "divide(Tensor input, Tensor|Number other, *, str? rounding_mode=None)" |input: &Tensor, other: Arg, rounding_mode: Option<&str>|
+            div(input, other, rounding_mode);
+    /// `div` without rounding.
+    true_divide [Torch Method Inplace]
+        "true_divide(Tensor input, Tensor|Number other)" |input: &Tensor, other: Arg| input.div(other);
+    /// Quotient rounded down.
+    floor_divide [Torch Method Inplace]
+        "floor_divide(Tensor input, Tensor|Number other)" |input: &Tensor, other: Arg| input.floor_divide(other);
+    /// Remainder with the sign of the divisor, as Python's `%`.
+    remainder [Torch Method Inplace]
+        "remainder(Tensor input, Tensor|Number other)" |input: &Tensor, other: Arg| input.remainder(other),
+        "remainder(Number input, Tensor other)" |input: Scalar, other: &Tensor| other.rremainder(input);
+    /// Remainder with the sign of the dividend, as C's `fmod`.
+    fmod [Torch Method Inplace]
+        "fmod(Tensor input, Tensor|Number other)" |input: &Tensor, other: Arg| input.fmod(other);
+    /// Elements to a power.
+    pow [Torch Method]
+        "pow(Tensor input, Tensor|Number exponent)" |input: &Tensor, exponent: Arg| input.pow(exponent),
+        "pow(Number self, Tensor exponent)" |input: Scalar, exponent: &Tensor| exponent.rpow(input);
+    /// `pow` in place.
+    pow_ [Method]
+        "pow_(Tensor input, Tensor|Number exponent)" |input: &Tensor, exponent: Arg| input.pow_(exponent);
+    /// `pow` in double precision.
+    float_power [Torch Method]
+        "float_power(Tensor input, Tensor|Number exponent)" |input: &Tensor, exponent: Arg|
+            input.to_dtype(rushlight_core::DType::F64)?.pow(exponent);
+    /// The larger of two elements; NaN if either is.
+    maximum [Torch Method]
+        "maximum(Tensor input, Tensor other)" |input: &Tensor, other: &Tensor| input.maximum(other);
+    /// The smaller of two elements; NaN if either is.
+    minimum [Torch Method]
+        "minimum(Tensor input, Tensor other)" |input: &Tensor, other: &Tensor| input.minimum(other);
+    /// The larger of two elements, ignoring NaN.
+    fmax [Torch Method]
+        "fmax(Tensor input, Tensor other)" |input: &Tensor, other: &Tensor| input.fmax(other);
+    /// The smaller of two elements, ignoring NaN.
+    fmin [Torch Method]
+        "fmin(Tensor input, Tensor other)" |input: &Tensor, other: &Tensor| input.fmin(other);
+    /// Angle of the point `(other, input)`.
+    atan2 [Torch Method Inplace]
+        "atan2(Tensor input, Tensor other)" |input: &Tensor, other: &Tensor| input.atan2(other);
+    /// Another name of `atan2`.
+    arctan2 [Torch Method Inplace]
+        "arctan2(Tensor input, Tensor other)" |input: &Tensor, other: &Tensor| input.atan2(other);
+    /// `sqrt(input^2 + other^2)`.
+    hypot [Torch Method Inplace]
+        "hypot(Tensor input, Tensor other)" |input: &Tensor, other: &Tensor| input.hypot(other);
+    /// Magnitude of the first operand with the sign of the second.
+    copysign [Torch Method Inplace]
+        "copysign(Tensor input, Tensor|Number other)" |input: &Tensor, other: Arg| input.copysign(other);
+    /// `log(exp(input) + exp(other))`.
+    logaddexp [Torch Method]
+        "logaddexp(Tensor input, Tensor other)" |input: &Tensor, other: &Tensor| input.logaddexp(other);
+    /// `log2(2^input + 2^other)`.
+    logaddexp2 [Torch Method]
+        "logaddexp2(Tensor input, Tensor other)" |input: &Tensor, other: &Tensor| input.logaddexp2(other);
+    /// `input * log(other)`, zero where the input is zero.
+    xlogy [Torch Method Inplace Special]
+        "xlogy(Tensor input, Tensor|Number other)" |input: &Tensor, other: Arg| input.xlogy(other),
+        "xlogy(Number self, Tensor other)" |input: Scalar, other: &Tensor| other.rxlogy(input);
+    /// `input * log1p(other)`, zero where the input is zero.
+    xlog1py [Special]
+        "xlog1py(Tensor input, Tensor|Number other)" |input: &Tensor, other: Arg| xlog1py(input, other);
+    /// 0 below zero, 1 above, `values` at zero.
+    heaviside [Torch Method Inplace]
+        "heaviside(Tensor input, Tensor values)" |input: &Tensor, values: &Tensor| input.heaviside(values);
+    /// Bitwise and; logical for bool.
+    bitwise_and [Torch Method Inplace]
+        "bitwise_and(Tensor input, Tensor|Number other)" |input: &Tensor, other: Arg| input.bitwise_and(other);
+    /// Bitwise or; logical for bool.
+    bitwise_or [Torch Method Inplace]
+        "bitwise_or(Tensor input, Tensor|Number other)" |input: &Tensor, other: Arg| input.bitwise_or(other);
+    /// Bitwise exclusive or; logical for bool.
+    bitwise_xor [Torch Method Inplace]
+        "bitwise_xor(Tensor input, Tensor|Number other)" |input: &Tensor, other: Arg| input.bitwise_xor(other);
+    /// Bitwise complement; logical for bool.
+    bitwise_not [Torch Method Inplace]
+        "bitwise_not(Tensor input)" |input: &Tensor| input.bitwise_not();
+    /// Shift left.
+    bitwise_left_shift [Torch Method Inplace]
+        "bitwise_left_shift(Tensor input, Tensor|Number other)" |input: &Tensor, other: Arg| input.bitwise_left_shift(other);
+    /// Arithmetic shift right.
+    bitwise_right_shift [Torch Method Inplace]
+        "bitwise_right_shift(Tensor input, Tensor|Number other)" |input: &Tensor, other: Arg| input.bitwise_right_shift(other);
+    /// Between two tensors: `input + weight * (end - input)`.
+    lerp [Torch Method Inplace]
+        "lerp(Tensor input, Tensor end, Tensor|Number weight)" |input: &Tensor, end: &Tensor, weight: Arg| input.lerp(end, weight);
+    /// `input + value * tensor1 * tensor2`.
+    addcmul [Torch Method]
+        "addcmul(Tensor input, Tensor tensor1, Tensor tensor2, *, Number value=1)" |input: &Tensor, tensor1: &Tensor, tensor2: &Tensor, value: f64|
+            input.addcmul(tensor1, tensor2, value);
+    /// `addcmul` in place.
+    addcmul_ [Method]
+        "addcmul_(Tensor input, Tensor tensor1, Tensor tensor2, *, Number value=1)" |input: &Tensor, tensor1: &Tensor, tensor2: &Tensor, value: f64|
+            input.addcmul_(tensor1, tensor2, value);
+    /// `input + value * tensor1 / tensor2`.
+    addcdiv [Torch Method]
+        "addcdiv(Tensor input, Tensor tensor1, Tensor tensor2, *, Number value=1)" |input: &Tensor, tensor1: &Tensor, tensor2: &Tensor, value: f64|
+            input.addcdiv(tensor1, tensor2, value);
+    /// `addcdiv` in place.
+    addcdiv_ [Method]
+        "addcdiv_(Tensor input, Tensor tensor1, Tensor tensor2, *, Number value=1)" |input: &Tensor, tensor1: &Tensor, tensor2: &Tensor, value: f64|
+            input.addcdiv_(tensor1, tensor2, value);
+    /// Greatest common divisor.
+    gcd [Torch Method Inplace]
+        "gcd(Tensor input, Tensor other)" |input: &Tensor, other: &Tensor| gcd(input, other);
+    /// Least common multiple.
+    lcm [Torch Method Inplace]
+        "lcm(Tensor input, Tensor other)" |input: &Tensor, other: &Tensor| lcm(input, other);
+}
+
+/// Euclid's algorithm on whole tensors: some ninety rounds at most, as long as any remainder is left.
+fn gcd(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    if a.dtype().is_float() || b.dtype().is_float() {
+        return Err(Error::dtype(format!("gcd: not implemented for {} and {}; integers only", a.dtype(), b.dtype())));
+    }
+    let (mut a, mut b) = (a.abs()?, b.abs()?);
+    while b.ne(0)?.any()?.item::<bool>()? {
+        let none = b.eq(0)?;
+        let rest = a.remainder(&where_(&none, 1, &b)?)?;
+        let next = where_(&none, &a, &b)?;
+        b = where_(&none, 0, &rest)?;
+        a = next;
+    }
+    a.add(&b)
+}
+
+fn lcm(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    let divisor = gcd(a, b)?;
+    let divisor = where_(&divisor.eq(0)?, 1, &divisor)?;
+    a.floor_divide(&divisor)?.mul(b)?.abs()
+}
+
+fn xlog1py(input: &Tensor, other: Arg) -> Result<Tensor> {
+    let other = match other {
+        Arg::Tensor(t) => t.clone(),
+        Arg::Scalar(s) => number_tensor(s, input)?,
+    };
+    let product = input.mul(&other.log1p()?)?;
+    where_(&input.eq(0)?.logical_and(&other.isnan()?.logical_not()?)?, 0.0, &product)
+}

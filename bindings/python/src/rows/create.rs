@@ -1,0 +1,396 @@
+//! New tensors: constants, ranges, random numbers.
+
+use crate::rows;
+use crate::value::{Factory, Out, Sizes, size};
+use rushlight_core::rng::default_generator;
+use rushlight_core::{DType, Error, Generator, Result, Scalar};
+use rushlight_tensor::{Options, Tensor, tril_indices, triu_indices};
+
+fn full(shape: &Sizes, value: Scalar, factory: &Factory) -> Result<Tensor> {
+    let otherwise = if let Scalar::Float(_) = value { crate::dtype::default() } else { value.dtype() };
+    factory.finish(Tensor::full_with(&shape.0, value, factory.options_or(otherwise))?)
+}
+
+fn constant(shape: &Sizes, value: i64, factory: &Factory) -> Result<Tensor> {
+    let options = factory.options();
+    let made =
+        if value == 0 { Tensor::zeros_with(&shape.0, options)? } else { Tensor::full_with(&shape.0, value, options)? };
+    factory.finish(made)
+}
+
+fn like(input: &Tensor, value: Scalar, factory: &Factory) -> Result<Tensor> {
+    factory.finish(Tensor::full_with(input.shape(), value, factory.options_like(input))?)
+}
+
+fn new_full(input: &Tensor, shape: &Sizes, value: Scalar, factory: &Factory) -> Result<Tensor> {
+    factory.finish(Tensor::full_with(&shape.0, value, factory.options_like(input))?)
+}
+
+fn arange(start: Scalar, end: Scalar, step: Scalar, factory: &Factory) -> Result<Tensor> {
+    let float = [start, end, step].iter().any(|s| matches!(s, Scalar::Float(_)));
+    let otherwise = if float { crate::dtype::default() } else { DType::I64 };
+    factory.finish(Tensor::arange_with(start, end, step, factory.options_or(otherwise))?)
+}
+
+fn eye(n: i64, m: Option<i64>, factory: &Factory) -> Result<Tensor> {
+    let n = size(n, "eye: n")?;
+    let m = m.map_or(Ok(n), |m| size(m, "eye: m"))?;
+    factory.finish(Tensor::eye(n, m, factory.options())?)
+}
+
+fn generator(given: Option<&Generator>) -> &Generator {
+    given.unwrap_or_else(|| default_generator())
+}
+
+fn rand(shape: &Sizes, from: Option<&Generator>, factory: &Factory) -> Result<Tensor> {
+    factory.finish(Tensor::rand_from(generator(from), &shape.0, factory.options())?)
+}
+
+fn randn(shape: &Sizes, from: Option<&Generator>, factory: &Factory) -> Result<Tensor> {
+    factory.finish(Tensor::randn_from(generator(from), &shape.0, factory.options())?)
+}
+
+/// Integers from any generator: uniform numbers scaled, exact for spans below 2^53.
+fn randint(
+    low: i64,
+    high: i64,
+    shape: &[usize],
+    from: Option<&Generator>,
+    options: Options,
+    dtype: DType,
+) -> Result<Tensor> {
+    let Some(from) = from else {
+        return Tensor::randint(low, high, shape, options);
+    };
+    if low >= high {
+        return Err(Error::value(format!(
+            "random_ expects 'from' to be less than 'to', but got from={low} >= to={high}"
+        )));
+    }
+    let uniform = Tensor::rand_from(from, shape, DType::F64)?;
+    uniform.mul(high as f64 - low as f64)?.floor()?.add(low as f64)?.to_dtype(dtype)
+}
+
+fn randint_made(low: i64, high: i64, shape: &Sizes, from: Option<&Generator>, factory: &Factory) -> Result<Tensor> {
+    let dtype = factory.dtype.unwrap_or(DType::I64);
+    factory.finish(randint(low, high, &shape.0, from, factory.options_or(DType::I64), dtype)?)
+}
+
+fn randperm(n: i64, from: Option<&Generator>, factory: &Factory) -> Result<Tensor> {
+    let made = Tensor::randperm_from(generator(from), size(n, "randperm: n")?)?;
+    factory.finish(made.to_dtype(factory.dtype.unwrap_or(DType::I64))?)
+}
+
+/// Uniform numbers from a generator, written into a tensor.
+fn uniform_(input: &Tensor, low: f64, high: f64, from: Option<&Generator>) -> Result<()> {
+    match from {
+        None => input.uniform_(low, high)?,
+        Some(from) => {
+            let made = Tensor::rand_from(from, input.shape(), Options::from(input.dtype()).device(input.device()))?;
+            input.copy_(&made.mul(high - low)?.add(low)?)?
+        }
+    };
+    Ok(())
+}
+
+fn normal_(input: &Tensor, mean: f64, std: f64, from: Option<&Generator>) -> Result<()> {
+    match from {
+        None => input.normal_(mean, std)?,
+        Some(from) => {
+            if std < 0.0 {
+                return Err(Error::value(format!("normal expects std >= 0.0, but found std {std}")));
+            }
+            let made = Tensor::randn_from(from, input.shape(), Options::from(input.dtype()).device(input.device()))?;
+            input.copy_(&made.mul(std)?.add(mean)?)?
+        }
+    };
+    Ok(())
+}
+
+/// Uniform numbers of a tensor's shape, for distributions made from them. Never zero, so that logarithms are finite.
+fn uniform_like(input: &Tensor, from: Option<&Generator>) -> Result<Tensor> {
+    let made = Tensor::rand_from(generator(from), input.shape(), DType::F64)?;
+    made.rsub(1.0)
+}
+
+fn first(done: Result<()>) -> Result<Out> {
+    done.map(|()| Out::First)
+}
+
+/// Numbers drawn by the inverse of a distribution function.
+fn fill_(input: &Tensor, from: Option<&Generator>, inverse: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Out> {
+    input.copy_(&inverse(&uniform_like(input, from)?)?.to_dtype(input.dtype())?)?;
+    Ok(Out::First)
+}
+
+fn bernoulli(input: &Tensor, p: Option<f64>, from: Option<&Generator>) -> Result<Tensor> {
+    match (p, from) {
+        (None, None) => input.bernoulli(),
+        (p, from) => {
+            let uniform = Tensor::rand_from(generator(from), input.shape(), DType::F64)?;
+            let below = match p {
+                Some(p) => uniform.lt(p)?,
+                None => uniform.lt(input)?,
+            };
+            below.to_dtype(input.dtype())
+        }
+    }
+}
+
+fn normal(mean: &Tensor, std: &Tensor, from: Option<&Generator>) -> Result<Tensor> {
+    let shape = rushlight_core::layout::broadcast_shapes(mean.shape(), std.shape())?;
+    let dtype = mean.dtype().promote(std.dtype());
+    Tensor::randn_from(generator(from), &shape, dtype)?.mul(std)?.add(mean)
+}
+
+fn multinomial(input: &Tensor, count: i64, replacement: bool, from: Option<&Generator>) -> Result<Tensor> {
+    let count = size(count, "multinomial: num_samples")?;
+    let Some(from) = from else {
+        return input.multinomial(count, replacement);
+    };
+    // One stream of the default generator's kind: the given one lends its state for this call.
+    let (own, given) = (default_generator().state(), from.state());
+    default_generator().set_state(given);
+    let drawn = input.multinomial(count, replacement);
+    from.set_state(default_generator().state());
+    default_generator().set_state(own);
+    drawn
+}
+
+/// Poisson numbers by counting arrivals, element by element.
+fn poisson(input: &Tensor, from: Option<&Generator>) -> Result<Tensor> {
+    let rates = input.to_vec::<f64>()?;
+    if let Some(bad) = rates.iter().find(|r| r.is_nan() || **r < 0.0) {
+        return Err(Error::value(format!(
+            "poisson: invalid Poisson rate, expected rate to be non-negative, got {bad}"
+        )));
+    }
+    let stream = generator(from).reserve(2);
+    let source = Generator::new(stream.seed ^ stream.offset.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    let mut drawn = Vec::with_capacity(rates.len());
+    for rate in rates {
+        // Large rates in portions, as exp(-rate) would vanish.
+        let (mut left, mut count) = (rate, 0.0);
+        while left > 0.0 {
+            let portion = left.min(30.0);
+            left -= portion;
+            let (limit, mut product) = ((-portion).exp(), 1.0);
+            loop {
+                product *= rushlight_core::rng::uniform_f64(source.reserve(2).word64(0));
+                if product <= limit {
+                    break;
+                }
+                count += 1.0;
+            }
+        }
+        drawn.push(count);
+    }
+    Tensor::from_slice(&drawn, input.shape())?.to_dtype(input.dtype())
+}
+
+fn window(length: i64, periodic: bool, factory: &Factory, weights: impl Fn(f64) -> f64) -> Result<Tensor> {
+    let n = size(length, "window_length")?;
+    let span = if periodic { n } else { n.saturating_sub(1) } as f64;
+    let values: Vec<f64> = (0..n).map(|i| if n == 1 { 1.0 } else { weights(i as f64 / span) }).collect();
+    let dtype = factory.dtype.unwrap_or_else(crate::dtype::default);
+    factory.finish(Tensor::from_slice(&values, [n])?.to_dtype(dtype)?)
+}
+
+const TAU: f64 = std::f64::consts::TAU;
+
+rows! { ROWS:
+    /// Zeros.
+    zeros [Torch] "zeros(int... size, **factory)" |shape: Sizes, factory: Factory| constant(&shape, 0, &factory);
+    /// Ones.
+    ones [Torch] "ones(int... size, **factory)" |shape: Sizes, factory: Factory| constant(&shape, 1, &factory);
+    /// Whatever the memory holds.
+    empty [Torch] "empty(int... size, *, memory_format? memory_format=None, **factory)" |shape: Sizes, _format: Option<crate::value::MemoryFormat>, factory: Factory|
+        factory.finish(Tensor::empty(&shape.0, factory.options())?);
+    /// One number in every place.
+    full [Torch] "full(int[1] size, Number fill_value, **factory)" |shape: Sizes, value: Scalar, factory: Factory| full(&shape, value, &factory);
+    /// Zeros like another tensor.
+    zeros_like [Torch] "zeros_like(Tensor input, *, memory_format? memory_format=None, **factory)"
+        |input: &Tensor, _format: Option<crate::value::MemoryFormat>, factory: Factory| like(input, Scalar::Int(0), &factory);
+    /// Ones like another tensor.
+    ones_like [Torch] "ones_like(Tensor input, *, memory_format? memory_format=None, **factory)"
+        |input: &Tensor, _format: Option<crate::value::MemoryFormat>, factory: Factory| like(input, Scalar::Int(1), &factory);
+    /// Whatever the memory holds, like another tensor.
+    empty_like [Torch] "empty_like(Tensor input, *, memory_format? memory_format=None, **factory)"
+        |input: &Tensor, _format: Option<crate::value::MemoryFormat>, factory: Factory|
+        factory.finish(Tensor::empty(input.shape(), factory.options_like(input))?);
+    /// One number like another tensor.
+    full_like [Torch] "full_like(Tensor input, Number fill_value, *, memory_format? memory_format=None, **factory)"
+        |input: &Tensor, value: Scalar, _format: Option<crate::value::MemoryFormat>, factory: Factory| like(input, value, &factory);
+    /// Zeros of this tensor's dtype.
+    new_zeros [Method] "new_zeros(Tensor self, int... size, **factory)" |input: &Tensor, shape: Sizes, factory: Factory| new_full(input, &shape, Scalar::Int(0), &factory);
+    /// Ones of this tensor's dtype.
+    new_ones [Method] "new_ones(Tensor self, int... size, **factory)" |input: &Tensor, shape: Sizes, factory: Factory| new_full(input, &shape, Scalar::Int(1), &factory);
+    /// Memory of this tensor's dtype.
+    new_empty [Method] "new_empty(Tensor self, int... size, **factory)" |input: &Tensor, shape: Sizes, factory: Factory|
+        factory.finish(Tensor::empty(&shape.0, factory.options_like(input))?);
+    /// One number of this tensor's dtype.
+    new_full [Method] "new_full(Tensor self, int[1] size, Number fill_value, **factory)" |input: &Tensor, shape: Sizes, value: Scalar, factory: Factory|
+        new_full(input, &shape, value, &factory);
+    /// Numbers from `start` to before `end`.
+    arange [Torch]
+        "arange(Number end, **factory)" |end: Scalar, factory: Factory| arange(Scalar::Int(0), end, Scalar::Int(1), &factory),
+        "arange(Number start, Number end, Number step=1, **factory)" |start: Scalar, end: Scalar, step: Scalar, factory: Factory| arange(start, end, step, &factory);
+    /// Numbers from `start` to `end` inclusive, as floats.
+    range [Torch] "range(Number start=0, Number end=0, Number step=1, **factory)" |start: f64, end: f64, step: f64, factory: Factory|
+        factory.finish(Tensor::arange_with(start, end + step.signum() * step.abs() * 1e-6 + step * 0.5, step, factory.options())?);
+    /// Numbers evenly spaced from `start` to `end`.
+    linspace [Torch] "linspace(Number start, Number end, int steps, **factory)" |start: f64, end: f64, steps: i64, factory: Factory|
+        factory.finish(Tensor::linspace(start, end, size(steps, "linspace: steps")?, factory.options())?);
+    /// Powers of a base, exponents evenly spaced.
+    logspace [Torch] "logspace(Number start, Number end, int steps, float base=10.0, **factory)" |start: f64, end: f64, steps: i64, base: f64, factory: Factory|
+        factory.finish(Tensor::logspace(start, end, size(steps, "logspace: steps")?, base, factory.options())?);
+    /// Ones on the diagonal.
+    eye [Torch] "eye(int n, int? m=None, **factory)" |n: i64, m: Option<i64>, factory: Factory| eye(n, m, &factory);
+    /// A number as a tensor.
+    scalar_tensor [Torch] "scalar_tensor(Number s, **factory)" |s: Scalar, factory: Factory| factory.finish(Tensor::full_with([], s, factory.options())?);
+    /// Uniform numbers in [0, 1).
+    rand [Torch] "rand(int... size, *, Generator? generator=None, **factory)" |shape: Sizes, from: Option<&Generator>, factory: Factory| rand(&shape, from, &factory);
+    /// Normal numbers.
+    randn [Torch] "randn(int... size, *, Generator? generator=None, **factory)" |shape: Sizes, from: Option<&Generator>, factory: Factory| randn(&shape, from, &factory);
+    /// Uniform numbers like another tensor.
+    rand_like [Torch] "rand_like(Tensor input, *, memory_format? memory_format=None, Generator? generator=None, **factory)"
+        |input: &Tensor, _format: Option<crate::value::MemoryFormat>, from: Option<&Generator>, factory: Factory|
+        factory.finish(Tensor::rand_from(generator(from), input.shape(), factory.options_like(input))?);
+    /// Normal numbers like another tensor.
+    randn_like [Torch] "randn_like(Tensor input, *, memory_format? memory_format=None, Generator? generator=None, **factory)"
+        |input: &Tensor, _format: Option<crate::value::MemoryFormat>, from: Option<&Generator>, factory: Factory|
+        factory.finish(Tensor::randn_from(generator(from), input.shape(), factory.options_like(input))?);
+    /// Integers from `low` to before `high`.
+    randint [Torch]
+        "randint(int high, int[] size, *, Generator? generator=None, **factory)" |high: i64, shape: Sizes, from: Option<&Generator>, factory: Factory|
+            randint_made(0, high, &shape, from, &factory),
+        "randint(int low, int high, int[] size, *, Generator? generator=None, **factory)"
+            |low: i64, high: i64, shape: Sizes, from: Option<&Generator>, factory: Factory| randint_made(low, high, &shape, from, &factory);
+    /// Integers like another tensor.
+    randint_like [Torch]
+        "randint_like(Tensor input, int high, **factory)" |input: &Tensor, high: i64, factory: Factory|
+            factory.finish(randint(0, high, input.shape(), None, factory.options_like(input), input.dtype())?),
+        "randint_like(Tensor input, int low, int high, **factory)" |input: &Tensor, low: i64, high: i64, factory: Factory|
+            factory.finish(randint(low, high, input.shape(), None, factory.options_like(input), input.dtype())?);
+    /// The numbers below `n` in random order.
+    randperm [Torch] "randperm(int n, *, Generator? generator=None, **factory)" |n: i64, from: Option<&Generator>, factory: Factory| randperm(n, from, &factory);
+    /// Normal numbers with means and deviations.
+    normal [Torch]
+        "normal(Tensor mean, Tensor std, *, Generator? generator=None)" |mean: &Tensor, std: &Tensor, from: Option<&Generator>| normal(mean, std, from),
+        "normal(Tensor mean, float std=1.0, *, Generator? generator=None)" |mean: &Tensor, std: f64, from: Option<&Generator>|
+            normal(mean, &Tensor::full([], std)?.to_dtype(mean.dtype())?, from),
+        "normal(float mean, Tensor std, *, Generator? generator=None)" |mean: f64, std: &Tensor, from: Option<&Generator>|
+            normal(&Tensor::full([], mean)?.to_dtype(std.dtype())?, std, from),
+        "normal(float mean, float std, int[] size, *, Generator? generator=None, **factory)"
+            |mean: f64, std: f64, shape: Sizes, from: Option<&Generator>, factory: Factory|
+            factory.finish(Tensor::randn_from(generator(from), &shape.0, factory.options())?.mul(std)?.add(mean)?);
+    /// Ones with the probabilities of the elements.
+    bernoulli [Torch Method] "bernoulli(Tensor input, float? p=None, *, Generator? generator=None)" |input: &Tensor, p: Option<f64>, from: Option<&Generator>| bernoulli(input, p, from);
+    /// Indices drawn with the weights of the elements.
+    multinomial [Torch Method] "multinomial(Tensor input, int num_samples, bool replacement=False, *, Generator? generator=None)"
+        |input: &Tensor, count: i64, replacement: bool, from: Option<&Generator>| multinomial(input, count, replacement, from);
+    /// Numbers of arrivals at the rates of the elements.
+    poisson [Torch] "poisson(Tensor input, Generator? generator=None)" |input: &Tensor, from: Option<&Generator>| poisson(input, from);
+    /// Uniform numbers in place.
+    uniform_ [Method] "uniform_(Tensor self, float from=0.0, float to=1.0, *, Generator? generator=None)" |input: &Tensor, low: f64, high: f64, from: Option<&Generator>|
+        first(uniform_(input, low, high, from));
+    /// Normal numbers in place.
+    normal_ [Method] "normal_(Tensor self, float mean=0.0, float std=1.0, *, Generator? generator=None)" |input: &Tensor, mean: f64, std: f64, from: Option<&Generator>|
+        first(normal_(input, mean, std, from));
+    /// Ones with a probability, in place.
+    bernoulli_ [Method]
+        "bernoulli_(Tensor self, float p=0.5, *, Generator? generator=None)" |input: &Tensor, p: f64, from: Option<&Generator>|
+            input.copy_(&bernoulli(input, Some(p), from)?).map(|_| Out::First),
+        "bernoulli_(Tensor self, Tensor p, *, Generator? generator=None)" |input: &Tensor, p: &Tensor, from: Option<&Generator>|
+            input.copy_(&bernoulli(&p.expand(input.shape())?, None, from)?).map(|_| Out::First);
+    /// Integers in place: below `to`, or between `from` and `to`, or as many as the dtype holds exactly.
+    random_ [Method]
+        "random_(Tensor self, *, Generator? generator=None)" |input: &Tensor, from: Option<&Generator>| random_(input, 0, None, from),
+        "random_(Tensor self, int to, *, Generator? generator=None)" |input: &Tensor, to: i64, from: Option<&Generator>| random_(input, 0, Some(to), from),
+        "random_(Tensor self, int from, int? to, *, Generator? generator=None)" |input: &Tensor, low: i64, to: Option<i64>, from: Option<&Generator>| random_(input, low, to, from);
+    /// Exponentially distributed numbers in place.
+    exponential_ [Method] "exponential_(Tensor self, float lambd=1.0, *, Generator? generator=None)" |input: &Tensor, lambd: f64, from: Option<&Generator>|
+        fill_(input, from, |u| u.log()?.div(-lambd));
+    /// Geometrically distributed numbers in place.
+    geometric_ [Method] "geometric_(Tensor self, float p, *, Generator? generator=None)" |input: &Tensor, p: f64, from: Option<&Generator>|
+        fill_(input, from, |u| u.log()?.div((-p).ln_1p())?.ceil());
+    /// Numbers of a Cauchy distribution in place.
+    cauchy_ [Method] "cauchy_(Tensor self, float median=0.0, float sigma=1.0, *, Generator? generator=None)" |input: &Tensor, median: f64, sigma: f64, from: Option<&Generator>|
+        fill_(input, from, |u| u.sub(0.5)?.mul(std::f64::consts::PI)?.tan()?.mul(sigma)?.add(median));
+    /// Numbers whose logarithms are normal, in place.
+    log_normal_ [Method] "log_normal_(Tensor self, float mean=1.0, float std=2.0, *, Generator? generator=None)" |input: &Tensor, mean: f64, std: f64, from: Option<&Generator>|
+        input.copy_(&Tensor::randn_from(generator(from), input.shape(), input.dtype())?.mul(std)?.add(mean)?.exp()?).map(|_| Out::First);
+    /// A number in every place.
+    fill_ [Method]
+        "fill_(Tensor self, Number value)" |input: &Tensor, value: Scalar| input.fill_(value),
+        "fill_(Tensor self, Tensor value)" |input: &Tensor, value: &Tensor| input.copy_(value).map(|_| Out::First);
+    /// A number in every place of a new tensor.
+    fill [Torch] "fill(Tensor input, Number value)" |input: &Tensor, value: Scalar| like(input, value, &Factory { dtype: None, device: None, requires_grad: false });
+    /// Zeros in place.
+    zero_ [Method] "zero_(Tensor self)" |input: &Tensor| input.zero_();
+    /// A number on the diagonal.
+    fill_diagonal_ [Method] "fill_diagonal_(Tensor self, Number fill_value, bool wrap=False)" |input: &Tensor, value: Scalar, wrap: bool| fill_diagonal_(input, value, wrap);
+    /// Indices of the lower triangle of a matrix.
+    tril_indices [Torch] "tril_indices(int row, int col, int offset=0, **factory)" |row: i64, col: i64, offset: i64, factory: Factory|
+        tril_indices(size(row, "tril_indices: row")?, size(col, "tril_indices: col")?, offset)?.to_dtype(factory.dtype.unwrap_or(DType::I64));
+    /// Indices of the upper triangle of a matrix.
+    triu_indices [Torch] "triu_indices(int row, int col, int offset=0, **factory)" |row: i64, col: i64, offset: i64, factory: Factory|
+        triu_indices(size(row, "triu_indices: row")?, size(col, "triu_indices: col")?, offset)?.to_dtype(factory.dtype.unwrap_or(DType::I64));
+    /// Powers of the elements in columns.
+    vander [Torch Linalg] "vander(Tensor x, int? N=None, bool increasing=False)" |x: &Tensor, n: Option<i64>, increasing: bool| vander(x, n, increasing);
+    /// Hann window.
+    hann_window [Torch] "hann_window(int window_length, bool periodic=True, **factory)" |n: i64, periodic: bool, factory: Factory|
+        window(n, periodic, &factory, |x| 0.5 - 0.5 * (TAU * x).cos());
+    /// Hamming window.
+    hamming_window [Torch] "hamming_window(int window_length, bool periodic=True, float alpha=0.54, float beta=0.46, **factory)"
+        |n: i64, periodic: bool, alpha: f64, beta: f64, factory: Factory| window(n, periodic, &factory, |x| alpha - beta * (TAU * x).cos());
+    /// Blackman window.
+    blackman_window [Torch] "blackman_window(int window_length, bool periodic=True, **factory)" |n: i64, periodic: bool, factory: Factory|
+        window(n, periodic, &factory, |x| 0.42 - 0.5 * (TAU * x).cos() + 0.08 * (2.0 * TAU * x).cos());
+    /// Bartlett window.
+    bartlett_window [Torch] "bartlett_window(int window_length, bool periodic=True, **factory)" |n: i64, periodic: bool, factory: Factory|
+        window(n, periodic, &factory, |x| 1.0 - (2.0 * x - 1.0).abs());
+}
+
+fn random_(input: &Tensor, low: i64, high: Option<i64>, from: Option<&Generator>) -> Result<Out> {
+    // Without a bound, the integers that the dtype holds exactly.
+    let high = high.unwrap_or(match input.dtype() {
+        DType::F32 => 1 << 24,
+        DType::F64 => 1 << 53,
+        DType::F16 => 1 << 11,
+        DType::BF16 => 1 << 8,
+        DType::I64 => i64::MAX,
+        DType::I32 => i32::MAX as i64,
+        DType::I16 => i16::MAX as i64,
+        DType::I8 => i8::MAX as i64,
+        DType::U8 => 256,
+        DType::Bool => 2,
+    });
+    input.copy_(&randint(low, high, input.shape(), from, Options::from(DType::I64), DType::I64)?)?;
+    Ok(Out::First)
+}
+
+fn fill_diagonal_(input: &Tensor, value: Scalar, wrap: bool) -> Result<Out> {
+    if input.rank() < 2 {
+        return Err(Error::shape("fill_diagonal_: dimensions must larger than 1"));
+    }
+    if wrap {
+        return Err(Error::unsupported("fill_diagonal_: wrap=True is not supported"));
+    }
+    let n = input.shape()[0];
+    if input.rank() == 2 {
+        input.diagonal(0, 0, 1)?.fill_(value)?;
+    } else if input.shape().iter().any(|&d| d != n) {
+        return Err(Error::shape("fill_diagonal_: all dimensions of input must be of equal length"));
+    } else {
+        let step: usize = input.strides().iter().sum();
+        input.as_strided(&[n], &[step], input.layout().offset())?.fill_(value)?;
+    }
+    Ok(Out::First)
+}
+
+fn vander(x: &Tensor, n: Option<i64>, increasing: bool) -> Result<Tensor> {
+    let n = n.map_or(Ok(x.size(-1)?), |n| size(n, "vander: N"))?;
+    let columns = (0..n).map(|k| x.pow(if increasing { k } else { n - 1 - k } as i64)).collect::<Result<Vec<_>>>()?;
+    rushlight_tensor::stack(&columns.iter().collect::<Vec<_>>(), -1)
+}

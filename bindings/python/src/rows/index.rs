@@ -1,0 +1,340 @@
+//! Picking, putting, searching and sorting.
+
+use crate::rows;
+use crate::value::{Out, size};
+use rushlight_core::{DType, Error, ErrorKind, Result, Scalar};
+use rushlight_tensor::{Arg, ScatterReduce, Tensor};
+
+fn pair(found: (Tensor, Tensor)) -> Out {
+    Out::Named("values indices", vec![found.0, found.1])
+}
+
+/// PyTorch calls an index value that `gather` and `scatter` find out of bounds a `RuntimeError`, a dimension out of range an `IndexError`.
+fn in_bounds<T>(found: Result<T>) -> Result<T> {
+    found.map_err(|e| match e.kind() {
+        ErrorKind::Index if e.to_string().contains("out of bounds") => Error::value(e.to_string()),
+        _ => e,
+    })
+}
+
+fn reduction(name: &str) -> Result<ScatterReduce> {
+    Ok(match name {
+        "sum" | "add" => ScatterReduce::Sum,
+        "prod" | "multiply" => ScatterReduce::Prod,
+        "mean" => ScatterReduce::Mean,
+        "amax" => ScatterReduce::Amax,
+        "amin" => ScatterReduce::Amin,
+        other => {
+            return Err(Error::value(format!("reduce argument must be sum, prod, mean, amax or amin, got {other}")));
+        }
+    })
+}
+
+/// `scatter` with the older `reduce=` argument.
+fn scatter(input: &Tensor, dim: isize, index: &Tensor, source: Arg, reduce: Option<&str>) -> Result<Tensor> {
+    let Some(reduce) = reduce else { return input.scatter(dim, index, source) };
+    let reduce = reduction(reduce)?;
+    match source {
+        Arg::Tensor(t) => input.scatter_reduce(dim, index, t, reduce, true),
+        Arg::Scalar(s) => {
+            let source = Tensor::full_with(index.shape(), s, input.dtype())?;
+            input.scatter_reduce(dim, index, &source, reduce, true)
+        }
+    }
+}
+
+fn scatter_(input: &Tensor, dim: isize, index: &Tensor, source: Arg, reduce: Option<&str>) -> Result<Out> {
+    match reduce {
+        None => input.scatter_(dim, index, source)?,
+        Some(_) => input.copy_(&scatter(input, dim, index, source, reduce)?)?,
+    };
+    Ok(Out::First)
+}
+
+fn unique(found: rushlight_tensor::Unique, inverse: bool, counts: bool) -> Out {
+    let mut out = vec![found.values];
+    if inverse {
+        out.push(found.inverse);
+    }
+    if counts {
+        out.push(found.counts);
+    }
+    if out.len() == 1 { Out::Tensor(out.remove(0)) } else { Out::Tuple(out) }
+}
+
+/// Descending, PyTorch keeps equal elements in order; `stable` is what every sort here is.
+fn sort(input: &Tensor, dim: isize, descending: bool) -> Result<Out> {
+    input.sort(dim, descending).map(pair)
+}
+
+fn index_int(found: Tensor, out_int32: bool) -> Result<Tensor> {
+    if out_int32 { found.to_dtype(DType::I32) } else { Ok(found) }
+}
+
+fn side(right: bool, side: Option<&str>) -> Result<bool> {
+    match (right, side) {
+        (right, None) => Ok(right),
+        (_, Some("right")) => Ok(true),
+        (false, Some("left")) => Ok(false),
+        (true, Some("left")) => Err(Error::value(
+            "torch.searchsorted(): side and right can't be set to opposites, got side of left while right was True",
+        )),
+        (_, Some(other)) => {
+            Err(Error::value(format!("torch.searchsorted(): side can only be 'left' or 'right' but got {other}")))
+        }
+    }
+}
+
+fn searchsorted(
+    sorted: &Tensor,
+    values: Arg,
+    out_int32: bool,
+    right: bool,
+    at: Option<&str>,
+    sorter: Option<&Tensor>,
+) -> Result<Tensor> {
+    let right = side(right, at)?;
+    let found = match sorter {
+        Some(sorter) => sorted.searchsorted_with_sorter(values, right, sorter)?,
+        None => sorted.searchsorted(values, right)?,
+    };
+    index_int(found, out_int32)
+}
+
+fn bucketize(input: Arg, boundaries: &Tensor, out_int32: bool, right: bool) -> Result<Tensor> {
+    // PyTorch's `right` of bucketize and of searchsorted mean the same: the boundary belongs to the left bucket unless set.
+    let found = match input {
+        Arg::Tensor(t) => t.bucketize(boundaries, right)?,
+        Arg::Scalar(s) => Tensor::scalar(s)?.bucketize(boundaries, right)?,
+    };
+    index_int(found, out_int32)
+}
+
+fn accumulate(input: &Tensor, dim: isize, dtype: Option<DType>, sum: bool) -> Result<Tensor> {
+    match (dtype, sum) {
+        (None, true) => input.cumsum(dim),
+        (Some(dtype), true) => input.cumsum_as(dim, dtype),
+        (None, false) => input.cumprod(dim),
+        (Some(dtype), false) => input.cumprod_as(dim, dtype),
+    }
+}
+
+rows! { ROWS:
+    /// Entries of a dimension by index.
+    index_select [Torch Method] "index_select(Tensor input, int dim, Tensor index)" |input: &Tensor, dim: isize, index: &Tensor| input.index_select(dim, index);
+    /// Entries added where an index points.
+    index_add [Torch Method] "index_add(Tensor input, int dim, Tensor index, Tensor source, *, Number alpha=1)"
+        |input: &Tensor, dim: isize, index: &Tensor, source: &Tensor, alpha: Scalar| input.index_add(dim, index, source, alpha);
+    /// `index_add` in place.
+    index_add_ [Method] "index_add_(Tensor self, int dim, Tensor index, Tensor source, *, Number alpha=1)"
+        |input: &Tensor, dim: isize, index: &Tensor, source: &Tensor, alpha: Scalar| input.index_add_(dim, index, source, alpha);
+    /// Entries written where an index points.
+    index_copy [Torch Method] "index_copy(Tensor input, int dim, Tensor index, Tensor source)"
+        |input: &Tensor, dim: isize, index: &Tensor, source: &Tensor| input.index_copy(dim, index, source);
+    /// `index_copy` in place.
+    index_copy_ [Method] "index_copy_(Tensor self, int dim, Tensor index, Tensor source)"
+        |input: &Tensor, dim: isize, index: &Tensor, source: &Tensor| input.index_copy_(dim, index, source);
+    /// A number where an index points.
+    index_fill [Torch Method] "index_fill(Tensor input, int dim, Tensor index, Tensor|Number value)"
+        |input: &Tensor, dim: isize, index: &Tensor, value: Arg| input.index_fill(dim, index, value);
+    /// `index_fill` in place.
+    index_fill_ [Method] "index_fill_(Tensor self, int dim, Tensor index, Tensor|Number value)"
+        |input: &Tensor, dim: isize, index: &Tensor, value: Arg| input.index_fill_(dim, index, value);
+    /// Elements by their place in row-major order.
+    take [Torch Method] "take(Tensor input, Tensor index)" |input: &Tensor, index: &Tensor| input.take(index);
+    /// Elements put at places in row-major order.
+    put [Torch Method Inplace] "put(Tensor input, Tensor index, Tensor source, bool accumulate=False)"
+        |input: &Tensor, index: &Tensor, source: &Tensor, accumulate: bool| input.put(index, source, accumulate);
+    /// Elements by an index along one dimension.
+    gather [Torch Method] "gather(Tensor input, int dim, Tensor index, *, bool sparse_grad=False)"
+        |input: &Tensor, dim: isize, index: &Tensor, _sparse_grad: bool| in_bounds(input.gather(dim, index));
+    /// Elements by indices that broadcast.
+    take_along_dim [Torch Method] "take_along_dim(Tensor input, Tensor indices, int? dim=None)"
+        |input: &Tensor, indices: &Tensor, dim: Option<isize>| input.take_along_dim(indices, dim);
+    /// Elements written by an index along one dimension.
+    scatter [Torch Method]
+        "scatter(Tensor input, int dim, Tensor index, Tensor|Number src, *, str? reduce=None)"
+            |input: &Tensor, dim: isize, index: &Tensor, src: Arg, reduce: Option<&str>| in_bounds(scatter(input, dim, index, src, reduce)),
+        "scatter(Tensor input, int dim, Tensor index, Number value, *, str? reduce=None)"
+            |input: &Tensor, dim: isize, index: &Tensor, value: Scalar, reduce: Option<&str>| scatter(input, dim, index, Arg::Scalar(value), reduce);
+    /// `scatter` in place.
+    scatter_ [Method]
+        "scatter_(Tensor self, int dim, Tensor index, Tensor|Number src, *, str? reduce=None)"
+            |input: &Tensor, dim: isize, index: &Tensor, src: Arg, reduce: Option<&str>| in_bounds(scatter_(input, dim, index, src, reduce)),
+        "scatter_(Tensor self, int dim, Tensor index, Number value, *, str? reduce=None)"
+            |input: &Tensor, dim: isize, index: &Tensor, value: Scalar, reduce: Option<&str>| scatter_(input, dim, index, Arg::Scalar(value), reduce);
+    /// Elements added by an index along one dimension.
+    scatter_add [Torch Method] "scatter_add(Tensor input, int dim, Tensor index, Tensor src)"
+        |input: &Tensor, dim: isize, index: &Tensor, src: &Tensor| in_bounds(input.scatter_add(dim, index, src));
+    /// `scatter_add` in place.
+    scatter_add_ [Method] "scatter_add_(Tensor self, int dim, Tensor index, Tensor src)"
+        |input: &Tensor, dim: isize, index: &Tensor, src: &Tensor| in_bounds(input.scatter_add_(dim, index, src));
+    /// Elements combined by an index along one dimension.
+    scatter_reduce [Torch Method] "scatter_reduce(Tensor input, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True)"
+        |input: &Tensor, dim: isize, index: &Tensor, src: &Tensor, reduce: &str, include_self: bool|
+        input.scatter_reduce(dim, index, src, reduction(reduce)?, include_self);
+    /// `scatter_reduce` in place.
+    scatter_reduce_ [Method] "scatter_reduce_(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True)"
+        |input: &Tensor, dim: isize, index: &Tensor, src: &Tensor, reduce: &str, include_self: bool|
+        input.scatter_reduce_(dim, index, src, reduction(reduce)?, include_self);
+    /// Entries combined where an index points.
+    index_reduce [Torch Method Inplace] "index_reduce(Tensor input, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True)"
+        |input: &Tensor, dim: isize, index: &Tensor, source: &Tensor, reduce: &str, include_self: bool|
+        index_reduce(input, dim, index, source, reduce, include_self);
+    /// Elements where a mask is true.
+    masked_select [Torch Method] "masked_select(Tensor input, Tensor mask)" |input: &Tensor, mask: &Tensor| input.masked_select(mask);
+    /// A number where a mask is true.
+    masked_fill [Torch Method] "masked_fill(Tensor input, Tensor mask, Tensor|Number value)" |input: &Tensor, mask: &Tensor, value: Arg| input.masked_fill(mask, value);
+    /// `masked_fill` in place.
+    masked_fill_ [Method] "masked_fill_(Tensor self, Tensor mask, Tensor|Number value)" |input: &Tensor, mask: &Tensor, value: Arg| input.masked_fill_(mask, value);
+    /// Elements of a source, in order, where a mask is true.
+    masked_scatter [Torch Method] "masked_scatter(Tensor input, Tensor mask, Tensor source)" |input: &Tensor, mask: &Tensor, source: &Tensor| input.masked_scatter(mask, source);
+    /// `masked_scatter` in place.
+    masked_scatter_ [Method] "masked_scatter_(Tensor self, Tensor mask, Tensor source)" |input: &Tensor, mask: &Tensor, source: &Tensor| input.masked_scatter_(mask, source);
+    /// Where elements are not zero: rows of indices, or one tensor per dimension.
+    nonzero [Torch Method] "nonzero(Tensor input, *, bool as_tuple=False)" |input: &Tensor, as_tuple: bool| nonzero(input, as_tuple);
+    /// Rows of indices of elements that are not zero.
+    argwhere [Torch Method] "argwhere(Tensor input)" |input: &Tensor| input.argwhere();
+    /// Elements in order, and where they were.
+    sort [Torch Method]
+        "sort(Tensor input, int dim=-1, bool descending=False, bool stable=False)" |input: &Tensor, dim: isize, descending: bool, _stable: bool| sort(input, dim, descending),
+        "sort(Tensor input, *, bool? stable, int dim=-1, bool descending=False)" |input: &Tensor, _stable: Option<bool>, dim: isize, descending: bool| sort(input, dim, descending);
+    /// Where elements would be in order.
+    argsort [Torch Method]
+        "argsort(Tensor input, int dim=-1, bool descending=False, bool stable=False)" |input: &Tensor, dim: isize, descending: bool, _stable: bool| input.argsort(dim, descending),
+        "argsort(Tensor input, *, bool stable, int dim=-1, bool descending=False)" |input: &Tensor, _stable: bool, dim: isize, descending: bool| input.argsort(dim, descending);
+    /// Entries of the first dimension in order.
+    msort [Torch Method] "msort(Tensor input)" |input: &Tensor| input.msort();
+    /// The largest or smallest elements, and where they are.
+    topk [Torch Method] "topk(Tensor input, int k, int dim=-1, bool largest=True, bool sorted=True)" |input: &Tensor, k: i64, dim: isize, largest: bool, _sorted: bool|
+        input.topk(size(k, "topk: k")?, dim, largest).map(pair);
+    /// Different values in order; where each element's is, and how often each occurs.
+    unique [Torch Method] "unique(Tensor input, bool sorted=True, bool return_inverse=False, bool return_counts=False, int? dim=None)"
+        |input: &Tensor, _sorted: bool, inverse: bool, counts: bool, dim: Option<isize>| Ok::<_, Error>(match dim {
+            None => unique(input.unique_full()?, inverse, counts),
+            Some(dim) => unique(input.unique_dim_full(dim)?, inverse, counts),
+        });
+    /// Runs of equal elements.
+    unique_consecutive [Torch Method] "unique_consecutive(Tensor input, bool return_inverse=False, bool return_counts=False, int? dim=None)"
+        |input: &Tensor, inverse: bool, counts: bool, dim: Option<isize>| unique_consecutive(input, inverse, counts, dim);
+    /// Where values would go in rows that are in order.
+    searchsorted [Torch] "searchsorted(Tensor sorted_sequence, Tensor|Number input, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None)"
+        |sorted: &Tensor, input: Arg, out_int32: bool, right: bool, side: Option<&str>, sorter: Option<&Tensor>|
+        searchsorted(sorted, input, out_int32, right, side, sorter);
+    /// Which bucket elements fall into.
+    bucketize [Torch] "bucketize(Tensor|Number input, Tensor boundaries, *, bool out_int32=False, bool right=False)"
+        |input: Arg, boundaries: &Tensor, out_int32: bool, right: bool| bucketize(input, boundaries, out_int32, right);
+    /// Running sums.
+    cumsum [Torch Method Inplace] "cumsum(Tensor input, int dim, *, dtype? dtype=None)" |input: &Tensor, dim: isize, dtype: Option<DType>| accumulate(input, dim, dtype, true);
+    /// Running products.
+    cumprod [Torch Method Inplace] "cumprod(Tensor input, int dim, *, dtype? dtype=None)" |input: &Tensor, dim: isize, dtype: Option<DType>| accumulate(input, dim, dtype, false);
+    /// Running logarithms of sums of exponentials.
+    logcumsumexp [Torch Method] "logcumsumexp(Tensor input, int dim)" |input: &Tensor, dim: isize| input.logcumsumexp(dim);
+    /// Running maxima, and where they are.
+    cummax [Torch Method] "cummax(Tensor input, int dim)" |input: &Tensor, dim: isize| input.cummax(dim).map(pair);
+    /// Running minima, and where they are.
+    cummin [Torch Method] "cummin(Tensor input, int dim)" |input: &Tensor, dim: isize| input.cummin(dim).map(pair);
+    /// Differences of neighbours.
+    diff [Torch Method] "diff(Tensor input, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None)"
+        |input: &Tensor, n: i64, dim: isize, prepend: Option<&Tensor>, append: Option<&Tensor>| input.diff(size(n, "diff: n")?, dim, prepend, append);
+    /// Area under a curve, by trapezoids.
+    trapezoid [Torch]
+        "trapezoid(Tensor y, Tensor x, *, int dim=-1)" |y: &Tensor, x: &Tensor, dim: isize| trapezoids(y, x.into(), dim)?.sum_dims(&[dim], false),
+        "trapezoid(Tensor y, *, Number dx=1, int dim=-1)" |y: &Tensor, dx: Scalar, dim: isize| trapezoids(y, dx.into(), dim)?.sum_dims(&[dim], false);
+    /// Another name of `trapezoid`.
+    trapz [Torch]
+        "trapz(Tensor y, Tensor x, *, int dim=-1)" |y: &Tensor, x: &Tensor, dim: isize| trapezoids(y, x.into(), dim)?.sum_dims(&[dim], false),
+        "trapz(Tensor y, *, Number dx=1, int dim=-1)" |y: &Tensor, dx: Scalar, dim: isize| trapezoids(y, dx.into(), dim)?.sum_dims(&[dim], false);
+    /// Running area under a curve, by trapezoids.
+    cumulative_trapezoid [Torch]
+        "cumulative_trapezoid(Tensor y, Tensor x, *, int dim=-1)" |y: &Tensor, x: &Tensor, dim: isize| trapezoids(y, x.into(), dim)?.cumsum(dim),
+        "cumulative_trapezoid(Tensor y, *, Number dx=1, int dim=-1)" |y: &Tensor, dx: Scalar, dim: isize| trapezoids(y, dx.into(), dim)?.cumsum(dim);
+    /// One entry of a dimension replaced.
+    select_scatter [Torch Method] "select_scatter(Tensor input, Tensor src, int dim, int index)" |input: &Tensor, src: &Tensor, dim: isize, index: isize|
+        embedded(input, src, |t| t.select(dim, index));
+    /// A part of a dimension replaced.
+    slice_scatter [Torch Method] "slice_scatter(Tensor input, Tensor src, int dim=0, int? start=None, int? end=None, int step=1)"
+        |input: &Tensor, src: &Tensor, dim: isize, start: Option<isize>, end: Option<isize>, step: i64|
+        embedded(input, src, |t| t.slice(dim, start, end, size(step, "slice_scatter: step")?));
+    /// A diagonal replaced.
+    diagonal_scatter [Torch Method] "diagonal_scatter(Tensor input, Tensor src, int offset=0, int dim1=0, int dim2=1)"
+        |input: &Tensor, src: &Tensor, offset: isize, dim1: isize, dim2: isize| embedded(input, src, |t| t.diagonal(offset, dim1, dim2));
+    /// Sub-tensors with norms above a limit scaled down to it.
+    renorm [Torch Method Inplace] "renorm(Tensor input, Number p, int dim, Number maxnorm)" |input: &Tensor, p: f64, dim: isize, maxnorm: f64| renorm(input, p, dim, maxnorm);
+}
+
+/// A copy with a part replaced.
+fn embedded(input: &Tensor, src: &Tensor, part: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
+    let out = input.copy()?;
+    let target = part(&out)?;
+    if target.shape() != src.shape() {
+        return Err(Error::shape(format!(
+            "expected src to have a size equal to the slice of self. src size = {:?}, slice size = {:?}",
+            src.shape(),
+            target.shape()
+        )));
+    }
+    target.copy_(src)?;
+    Ok(out)
+}
+
+fn renorm(input: &Tensor, p: f64, dim: isize, maxnorm: f64) -> Result<Tensor> {
+    let rank = input.rank() as isize;
+    let dim = if dim < 0 { dim + rank } else { dim };
+    let others: Vec<isize> = (0..rank).filter(|&d| d != dim).collect();
+    let norms = input.norm_dims(p, &others, true)?;
+    let factor = norms.add(1e-7)?.rdiv(maxnorm)?;
+    let factor = rushlight_tensor::where_(&norms.gt(maxnorm)?, &factor, 1.0)?;
+    input.mul(&factor.to_dtype(input.dtype())?)
+}
+
+fn nonzero(input: &Tensor, as_tuple: bool) -> Result<Out> {
+    match as_tuple {
+        true if input.rank() == 0 => input.reshape([1usize])?.nonzero_tuple().map(Out::Tuple),
+        true => input.nonzero_tuple().map(Out::Tuple),
+        false => input.nonzero().map(Out::Tensor),
+    }
+}
+
+fn unique_consecutive(input: &Tensor, inverse: bool, counts: bool, dim: Option<isize>) -> Result<Out> {
+    match dim {
+        None => Ok(unique(input.unique_consecutive_full()?, inverse, counts)),
+        Some(_) if input.rank() == 1 => Ok(unique(input.unique_consecutive_full()?, inverse, counts)),
+        Some(_) => Err(Error::unsupported("unique_consecutive: dim is not supported for more than one dimension")),
+    }
+}
+
+fn index_reduce(
+    input: &Tensor,
+    dim: isize,
+    index: &Tensor,
+    source: &Tensor,
+    reduce: &str,
+    include_self: bool,
+) -> Result<Tensor> {
+    let rank = source.rank() as isize;
+    let wrapped = if dim < 0 { dim + rank } else { dim };
+    let shape: Vec<isize> = (0..rank).map(|d| if d == wrapped { -1 } else { 1 }).collect();
+    let index = index.reshape(&shape)?.expand(source.shape())?;
+    input.scatter_reduce(dim, &index, source, reduction(reduce)?, include_self)
+}
+
+fn trapezoids(y: &Tensor, spacing: Arg, dim: isize) -> Result<Tensor> {
+    let n = y.size(dim)?;
+    if n == 0 {
+        return Err(Error::shape("trapezoid: the dimension has no points"));
+    }
+    let heights = y.narrow(dim, 1, n - 1)?.add(&y.narrow(dim, 0, n - 1)?)?;
+    let widths = match spacing {
+        Arg::Scalar(dx) => return heights.mul(dx.to_f64() / 2.0),
+        Arg::Tensor(x) if x.rank() == 1 => {
+            let d = x.diff(1, 0, None, None)?;
+            let rank = y.rank() as isize;
+            let wrapped = if dim < 0 { dim + rank } else { dim };
+            let shape: Vec<isize> = (0..rank).map(|k| if k == wrapped { -1 } else { 1 }).collect();
+            d.reshape(&shape)?
+        }
+        Arg::Tensor(x) => x.diff(1, dim, None, None)?,
+    };
+    heights.mul(&widths)?.div(2.0)
+}

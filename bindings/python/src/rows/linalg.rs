@@ -1,0 +1,320 @@
+//! Products of matrices, and linear algebra.
+
+use crate::rows;
+use crate::value::{Out, dims, size};
+use rushlight_core::{DType, Error, Result, Scalar};
+use rushlight_tensor::{MatrixNorm, SolveTriangular, Tensor};
+
+/// A product added to a tensor, each with its factor.
+fn added(input: &Tensor, product: Tensor, beta: Scalar, alpha: Scalar) -> Result<Tensor> {
+    product.mul(alpha)?.add(&input.mul(beta)?)
+}
+
+fn chain(tensors: &[Tensor]) -> Result<Tensor> {
+    let Some((first, rest)) = tensors.split_first() else {
+        return Err(Error::value("chain_matmul(): Expected one or more matrices"));
+    };
+    rest.iter().try_fold(first.clone(), |product, t| product.matmul(t))
+}
+
+fn norm_order(ord: f64) -> MatrixNorm {
+    MatrixNorm::Ord(ord)
+}
+
+fn word(ord: &str) -> Result<MatrixNorm> {
+    match ord {
+        "fro" => Ok(MatrixNorm::Fro),
+        "nuc" => Ok(MatrixNorm::Nuc),
+        "inf" => Ok(MatrixNorm::Ord(f64::INFINITY)),
+        "-inf" => Ok(MatrixNorm::Ord(f64::NEG_INFINITY)),
+        other => Err(Error::value(format!("linalg.matrix_norm: ord must be 'fro', 'nuc' or a number, not '{other}'"))),
+    }
+}
+
+fn plane(dim: &[i64]) -> Result<[isize; 2]> {
+    match dim {
+        &[a, b] => Ok([a as isize, b as isize]),
+        _ => Err(Error::value(format!("linalg.matrix_norm: dim must be a 2-tuple, got {dim:?}"))),
+    }
+}
+
+fn converted(input: &Tensor, dtype: Option<DType>) -> Result<Tensor> {
+    dtype.map_or(Ok(input.clone()), |d| input.to_dtype(d))
+}
+
+/// `torch.linalg.norm`: of vectors or matrices, as the arguments say.
+fn norm(input: &Tensor, ord: Option<f64>, dim: Option<&[i64]>, keepdim: bool, dtype: Option<DType>) -> Result<Tensor> {
+    let x = converted(input, dtype)?;
+    let matrix = ord.is_some()
+        && match dim {
+            Some(d) => d.len() == 2,
+            None => x.rank() == 2,
+        };
+    if matrix {
+        let pair = dim.map_or(Ok([-2, -1]), plane)?;
+        return x.matrix_norm(norm_order(ord.unwrap_or(2.0)), pair, keepdim);
+    }
+    x.vector_norm(ord.unwrap_or(2.0), &dims(dim.unwrap_or(&[])), keepdim)
+}
+
+fn square_check(call: &str, input: &Tensor) -> Result<()> {
+    match input.shape() {
+        [.., a, b] if a == b => Ok(()),
+        shape => Err(Error::shape(format!(
+            "{call}: The input tensor must be batches of square matrices, but they are {shape:?}"
+        ))),
+    }
+}
+
+fn eigh(input: &Tensor, lower: bool) -> Result<Out> {
+    input.eigh(!lower).map(|(values, vectors)| Out::Named("eigenvalues eigenvectors", vec![values, vectors]))
+}
+
+fn is_lower(uplo: &str) -> Result<bool> {
+    match uplo {
+        "L" | "l" => Ok(true),
+        "U" | "u" => Ok(false),
+        other => Err(Error::value(format!("Expected UPLO argument to be 'L' or 'U', but got {other}"))),
+    }
+}
+
+/// exp of matrices by scaling, a Taylor series and squaring; made of recorded ops, so it has derivatives.
+fn matrix_exp(input: &Tensor) -> Result<Tensor> {
+    square_check("linalg.matrix_exp", input)?;
+    let n = input.size(-1)?;
+    let norm =
+        if input.numel() == 0 { 0.0 } else { input.detach().abs()?.sum_dims(&[-2], false)?.max()?.item::<f64>()? };
+    if !norm.is_finite() {
+        return input.mul(f64::NAN);
+    }
+    let squarings = if norm > 0.5 { (norm / 0.5).log2().ceil() as i32 } else { 0 };
+    let scaled = input.mul(0.5f64.powi(squarings))?;
+    let identity = Tensor::eye(n, n, input.dtype())?;
+    let mut term = identity.expand(input.shape())?;
+    let mut sum = term.clone();
+    for k in 1..=18 {
+        term = term.matmul(&scaled)?.div(k as f64)?;
+        sum = sum.add(&term)?;
+    }
+    for _ in 0..squarings {
+        sum = sum.matmul(&sum)?;
+    }
+    Ok(sum)
+}
+
+fn svd(input: &Tensor, full_matrices: bool, names: &'static str) -> Result<Out> {
+    input.svd(full_matrices).map(|(u, s, vh)| Out::Named(names, vec![u, s, vh]))
+}
+
+fn qr(input: &Tensor, mode: &str) -> Result<Out> {
+    let complete = match mode {
+        "reduced" => false,
+        "complete" => true,
+        other => {
+            return Err(Error::unsupported(format!(
+                "linalg.qr: mode '{other}' is not supported; use 'reduced' or 'complete'"
+            )));
+        }
+    };
+    input.qr(complete).map(|(q, r)| Out::Named("Q R", vec![q, r]))
+}
+
+fn cross(input: &Tensor, other: &Tensor, dim: Option<i64>) -> Result<Tensor> {
+    let dim = match dim {
+        Some(dim) => dim as isize,
+        None => match input.shape().iter().position(|&d| d == 3) {
+            Some(dim) => dim as isize,
+            None => return Err(Error::shape("torch.cross: no dimension of size 3 in input")),
+        },
+    };
+    input.cross(other, dim)
+}
+
+fn tensordot(a: &Tensor, b: &Tensor, dims_a: &[i64], dims_b: &[i64]) -> Result<Tensor> {
+    a.tensordot_dims(b, &dims(dims_a), &dims(dims_b))
+}
+
+fn cdist(x1: &Tensor, x2: &Tensor, p: f64) -> Result<Tensor> {
+    x1.cdist(x2, p)
+}
+
+fn pdist(input: &Tensor, p: f64) -> Result<Tensor> {
+    let n = input.size(0)?;
+    let upper = rushlight_tensor::triu_indices(n, n, 1)?;
+    let (rows, columns) = (upper.select(0, 0)?, upper.select(0, 1)?);
+    input.index_select(0, &rows)?.sub(&input.index_select(0, &columns)?)?.norm_dims(p, &[-1], false)
+}
+
+fn cholesky_solve(b: &Tensor, l: &Tensor, upper: bool) -> Result<Tensor> {
+    let (first, second) = if upper { (l.transpose(-2, -1)?, l.clone()) } else { (l.clone(), l.transpose(-2, -1)?) };
+    let y = first.solve_triangular(b, SolveTriangular::new(false))?;
+    second.solve_triangular(&y, SolveTriangular::new(true))
+}
+
+rows! { ROWS:
+    /// Matrix product, batched and broadcast.
+    matmul [Torch Method Linalg] "matmul(Tensor input, Tensor other)" |input: &Tensor, other: &Tensor| input.matmul(other);
+    /// Product of two matrices.
+    mm [Torch Method] "mm(Tensor input, Tensor mat2)" |input: &Tensor, mat2: &Tensor| input.mm(mat2);
+    /// Products of two batches of matrices.
+    bmm [Torch Method] "bmm(Tensor input, Tensor mat2)" |input: &Tensor, mat2: &Tensor| input.bmm(mat2);
+    /// Product of a matrix and a vector.
+    mv [Torch Method] "mv(Tensor input, Tensor vec)" |input: &Tensor, vec: &Tensor| input.mv(vec);
+    /// Product of two vectors.
+    dot [Torch Method] "dot(Tensor input, Tensor tensor)" |input: &Tensor, other: &Tensor| input.dot(other);
+    /// Product of two vectors.
+    vdot [Torch Method] "vdot(Tensor input, Tensor other)" |input: &Tensor, other: &Tensor| input.dot(other);
+    /// Products of vectors along a dimension.
+    vecdot [Linalg] "vecdot(Tensor x, Tensor y, *, int dim=-1)" |x: &Tensor, y: &Tensor, dim: isize| x.mul(y)?.sum_dims(&[dim], false);
+    /// All products of two vectors' elements.
+    outer [Torch Method] "outer(Tensor input, Tensor vec2)" |input: &Tensor, vec2: &Tensor| input.outer(vec2);
+    /// All products of two vectors' elements.
+    ger [Torch Method] "ger(Tensor input, Tensor vec2)" |input: &Tensor, vec2: &Tensor| input.outer(vec2);
+    /// Products along the last dimensions.
+    inner [Torch Method] "inner(Tensor input, Tensor other)" |input: &Tensor, other: &Tensor| input.inner(other);
+    /// Kronecker product.
+    kron [Torch Method] "kron(Tensor input, Tensor other)" |input: &Tensor, other: &Tensor| input.kron(other);
+    /// `beta * input + alpha * (mat1 @ mat2)`.
+    addmm [Torch Method Inplace] "addmm(Tensor input, Tensor mat1, Tensor mat2, *, Number beta=1, Number alpha=1)"
+        |input: &Tensor, mat1: &Tensor, mat2: &Tensor, beta: Scalar, alpha: Scalar| input.addmm(mat1, mat2, beta, alpha);
+    /// `beta * input + alpha * (mat @ vec)`.
+    addmv [Torch Method Inplace] "addmv(Tensor input, Tensor mat, Tensor vec, *, Number beta=1, Number alpha=1)"
+        |input: &Tensor, mat: &Tensor, vec: &Tensor, beta: Scalar, alpha: Scalar| input.addmv(mat, vec, beta, alpha);
+    /// `beta * input + alpha * outer(vec1, vec2)`.
+    addr [Torch Method Inplace] "addr(Tensor input, Tensor vec1, Tensor vec2, *, Number beta=1, Number alpha=1)"
+        |input: &Tensor, vec1: &Tensor, vec2: &Tensor, beta: Scalar, alpha: Scalar| added(input, vec1.outer(vec2)?, beta, alpha);
+    /// `beta * input + alpha * (batch1 @ batch2)`.
+    baddbmm [Torch Method Inplace] "baddbmm(Tensor input, Tensor batch1, Tensor batch2, *, Number beta=1, Number alpha=1)"
+        |input: &Tensor, batch1: &Tensor, batch2: &Tensor, beta: Scalar, alpha: Scalar| input.baddbmm(batch1, batch2, beta, alpha);
+    /// `beta * input + alpha * sum(batch1 @ batch2)`.
+    addbmm [Torch Method Inplace] "addbmm(Tensor input, Tensor batch1, Tensor batch2, *, Number beta=1, Number alpha=1)"
+        |input: &Tensor, batch1: &Tensor, batch2: &Tensor, beta: Scalar, alpha: Scalar| input.addbmm(batch1, batch2, beta, alpha);
+    /// Product of several matrices.
+    _chain_matmul [Torch] "chain_matmul(Tensor[] matrices)" |matrices: &[Tensor]| chain(matrices);
+    /// Product of several matrices.
+    multi_dot [Linalg] "multi_dot(Tensor[] tensors)" |tensors: &[Tensor]| chain(tensors);
+    /// Sums of products by Einstein's notation.
+    _einsum [Torch] "einsum(str equation, Tensor[] operands)" |equation: &str, operands: &[Tensor]|
+        rushlight_tensor::einsum(equation, &operands.iter().collect::<Vec<_>>());
+    /// Products summed over some dimensions of each tensor.
+    _tensordot [Torch]
+        "tensordot(Tensor a, Tensor b, int dims)" |a: &Tensor, b: &Tensor, n: i64| a.tensordot(b, size(n, "tensordot: dims")?),
+        "tensordot(Tensor a, Tensor b, int[] dims_a, int[] dims_b)" |a: &Tensor, b: &Tensor, dims_a: &[i64], dims_b: &[i64]| tensordot(a, b, dims_a, dims_b);
+    /// Cross product of vectors of three.
+    cross [Torch Method] "cross(Tensor input, Tensor other, int? dim=None)" |input: &Tensor, other: &Tensor, dim: Option<i64>| cross(input, other, dim);
+    /// Distances between two sets of vectors.
+    cdist [Torch] "cdist(Tensor x1, Tensor x2, float p=2.0, str? compute_mode=None)" |x1: &Tensor, x2: &Tensor, p: f64, _mode: Option<&str>| cdist(x1, x2, p);
+    /// Distances between vectors of one set.
+    pdist [Torch Functional] "pdist(Tensor input, float p=2.0)" |input: &Tensor, p: f64| pdist(input, p);
+    /// Determinant.
+    det [Torch Method Linalg] "det(Tensor A)" |a: &Tensor| a.det();
+    /// Logarithm of the determinant.
+    logdet [Torch Method] "logdet(Tensor input)" |input: &Tensor| input.logdet();
+    /// Sign and logarithm of the determinant.
+    slogdet [Torch Method Linalg] "slogdet(Tensor A)" |a: &Tensor| a.slogdet().map(|(sign, log)| Out::Named("sign logabsdet", vec![sign, log]));
+    /// Inverse.
+    inverse [Torch Method] "inverse(Tensor input)" |input: &Tensor| input.inv();
+    /// Inverse.
+    inv [Linalg] "inv(Tensor A)" |a: &Tensor| a.inv();
+    /// Pseudo-inverse.
+    pinverse [Torch Method] "pinverse(Tensor input, float rcond=1e-15)" |input: &Tensor, rcond: f64| input.pinv(Some(rcond));
+    /// Pseudo-inverse.
+    pinv [Linalg] "pinv(Tensor A, *, float? atol=None, float? rtol=None, bool hermitian=False)" |a: &Tensor, atol: Option<f64>, rtol: Option<f64>, _hermitian: bool|
+        no_atol("linalg.pinv", atol).and_then(|()| a.pinv(rtol));
+    /// Solution of a linear system.
+    solve [Linalg] "solve(Tensor A, Tensor B, *, bool left=True)" |a: &Tensor, b: &Tensor, left: bool| a.solve(b, left);
+    /// Solution of a triangular system.
+    solve_triangular [Linalg] "solve_triangular(Tensor A, Tensor B, *, bool upper, bool left=True, bool unitriangular=False)"
+        |a: &Tensor, b: &Tensor, upper: bool, left: bool, unitriangular: bool|
+        a.solve_triangular(b, SolveTriangular::new(upper).left(left).unitriangular(unitriangular));
+    /// Solution of a triangular system, and the matrix.
+    triangular_solve [Torch Method] "triangular_solve(Tensor b, Tensor A, bool upper=True, bool transpose=False, bool unitriangular=False)"
+        |b: &Tensor, a: &Tensor, upper: bool, transpose: bool, unitriangular: bool|
+        triangular_solve(b, a, upper, transpose, unitriangular);
+    /// Cholesky factor.
+    cholesky [Torch Method Linalg] "cholesky(Tensor input, bool upper=False)" |input: &Tensor, upper: bool| input.cholesky(upper);
+    /// Solution of a system whose Cholesky factor is known.
+    cholesky_solve [Torch Method] "cholesky_solve(Tensor B, Tensor L, bool upper=False)" |b: &Tensor, l: &Tensor, upper: bool| cholesky_solve(b, l, upper);
+    /// Inverse of a matrix whose Cholesky factor is known.
+    cholesky_inverse [Torch Method] "cholesky_inverse(Tensor L, bool upper=False)" |l: &Tensor, upper: bool|
+        cholesky_solve(&Tensor::eye(l.size(-1)?, l.size(-1)?, l.dtype())?.expand(l.shape())?, l, upper);
+    /// Orthogonal and triangular factors.
+    qr [Linalg] "qr(Tensor A, str mode='reduced')" |a: &Tensor, mode: &str| qr(a, mode);
+    /// Singular value decomposition, `A = U diag(S) Vh`.
+    svd [Linalg] "svd(Tensor A, bool full_matrices=True)" |a: &Tensor, full: bool| svd(a, full, "U S Vh");
+    /// Singular values.
+    svdvals [Linalg] "svdvals(Tensor A)" |a: &Tensor| a.svdvals();
+    /// Eigenvalues and eigenvectors of symmetric matrices.
+    eigh [Linalg] "eigh(Tensor A, str UPLO='L')" |a: &Tensor, uplo: &str| eigh(a, is_lower(uplo)?);
+    /// Eigenvalues of symmetric matrices.
+    eigvalsh [Linalg] "eigvalsh(Tensor A, str UPLO='L')" |a: &Tensor, uplo: &str| a.eigvalsh(!is_lower(uplo)?);
+    /// Least squares.
+    lstsq [Linalg] "lstsq(Tensor A, Tensor B, float? rcond=None, *, str? driver=None)" |a: &Tensor, b: &Tensor, _rcond: Option<f64>, _driver: Option<&str>| lstsq(a, b);
+    /// Rank.
+    matrix_rank [Linalg] "matrix_rank(Tensor A, *, float? atol=None, float? rtol=None, bool hermitian=False)"
+        |a: &Tensor, atol: Option<f64>, rtol: Option<f64>, _hermitian: bool| no_atol("linalg.matrix_rank", atol).and_then(|()| a.matrix_rank(rtol));
+    /// Power of square matrices.
+    matrix_power [Torch Method Linalg] "matrix_power(Tensor input, int n)" |input: &Tensor, n: i64| input.matrix_power(n);
+    /// Exponential of square matrices.
+    matrix_exp [Torch Method Linalg] "matrix_exp(Tensor A)" |a: &Tensor| matrix_exp(a);
+    /// Norm of vectors or matrices.
+    norm [Linalg]
+        "norm(Tensor A, float? ord=None, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None)"
+            |a: &Tensor, ord: Option<f64>, dim: Option<&[i64]>, keepdim: bool, dtype: Option<DType>| norm(a, ord, dim, keepdim, dtype),
+        "norm(Tensor A, str ord, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None)"
+            |a: &Tensor, ord: &str, dim: Option<&[i64]>, keepdim: bool, dtype: Option<DType>|
+            converted(a, dtype)?.matrix_norm(word(ord)?, dim.map_or(Ok([-2, -1]), plane)?, keepdim);
+    /// Norm of vectors.
+    vector_norm [Linalg] "vector_norm(Tensor x, float ord=2, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None)"
+        |x: &Tensor, ord: f64, dim: Option<&[i64]>, keepdim: bool, dtype: Option<DType>|
+        converted(x, dtype)?.vector_norm(ord, &dims(dim.unwrap_or(&[])), keepdim);
+    /// Norm of matrices.
+    matrix_norm [Linalg]
+        "matrix_norm(Tensor A, str ord='fro', int[] dim=(-2,-1), bool keepdim=False, *, dtype? dtype=None)"
+            |a: &Tensor, ord: &str, dim: &[i64], keepdim: bool, dtype: Option<DType>| converted(a, dtype)?.matrix_norm(word(ord)?, plane(dim)?, keepdim),
+        "matrix_norm(Tensor A, float ord, int[] dim=(-2,-1), bool keepdim=False, *, dtype? dtype=None)"
+            |a: &Tensor, ord: f64, dim: &[i64], keepdim: bool, dtype: Option<DType>| converted(a, dtype)?.matrix_norm(norm_order(ord), plane(dim)?, keepdim);
+    /// The last two dimensions changed round.
+    matrix_transpose [Linalg] "matrix_transpose(Tensor input)" |input: &Tensor| input.transpose(-2, -1);
+}
+
+rows! { TORCH:
+    /// Orthogonal and triangular factors.
+    qr [Torch Method] "qr(Tensor input, bool some=True)" |input: &Tensor, some: bool| qr(input, if some { "reduced" } else { "complete" });
+    /// Singular value decomposition, `A = U diag(S) V^T`.
+    svd [Torch Method] "svd(Tensor input, bool some=True, bool compute_uv=True)" |input: &Tensor, some: bool, _compute_uv: bool|
+        input.svd(!some).and_then(|(u, s, vh)| Ok(Out::Named("U S V", vec![u, s, vh.transpose(-2, -1)?])));
+    /// Cross product of vectors of three.
+    cross [Linalg] "cross(Tensor input, Tensor other, *, int dim=-1)" |input: &Tensor, other: &Tensor, dim: isize| input.cross(other, dim);
+    /// Diagonals of the last two dimensions.
+    diagonal [Linalg] "diagonal(Tensor A, *, int offset=0, int dim1=-2, int dim2=-1)" |a: &Tensor, offset: isize, dim1: isize, dim2: isize| a.diagonal(offset, dim1, dim2);
+}
+
+fn no_atol(call: &str, atol: Option<f64>) -> Result<()> {
+    match atol {
+        None | Some(0.0) => Ok(()),
+        Some(_) => Err(Error::unsupported(format!("{call}: atol is not supported; use rtol"))),
+    }
+}
+
+fn lstsq(a: &Tensor, b: &Tensor) -> Result<Out> {
+    let solution = a.lstsq(b)?;
+    let (m, n) = (a.size(-2)?, a.size(-1)?);
+    let residuals = if m > n {
+        let wide = if b.rank() + 1 == a.rank() { b.unsqueeze(-1)? } else { b.clone() };
+        let x = if solution.rank() + 1 == a.rank() { solution.unsqueeze(-1)? } else { solution.clone() };
+        a.matmul(&x)?.sub(&wide)?.square()?.sum_dims(&[-2], false)?
+    } else {
+        Tensor::empty([0usize], a.dtype())?
+    };
+    Ok(Out::Named(
+        "solution residuals rank singular_values",
+        vec![solution, residuals, a.matrix_rank(None)?, Tensor::empty([0usize], a.dtype())?],
+    ))
+}
+
+fn triangular_solve(b: &Tensor, a: &Tensor, upper: bool, transpose: bool, unitriangular: bool) -> Result<Out> {
+    let (matrix, upper) = if transpose { (a.transpose(-2, -1)?, !upper) } else { (a.clone(), upper) };
+    let solution = matrix.solve_triangular(b, SolveTriangular::new(upper).unitriangular(unitriangular))?;
+    Ok(Out::Named("solution cloned_coefficient", vec![solution, a.copy()?]))
+}

@@ -1,0 +1,43 @@
+//! The op table, by family. A row is documented at [`rows!`](crate::rows).
+
+mod activation;
+mod arithmetic;
+mod compare;
+mod create;
+mod index;
+mod layers;
+mod linalg;
+mod loss;
+mod pointwise;
+mod reduce;
+mod shape;
+
+use crate::dispatch::Entry;
+
+pub static TABLES: &[&[Entry]] = &[
+    activation::ROWS,
+    activation::TORCH,
+    arithmetic::ROWS,
+    compare::COMPARISONS,
+    compare::METHODS,
+    compare::ROWS,
+    create::ROWS,
+    index::ROWS,
+    layers::ADAPTIVE1,
+    layers::ADAPTIVE2,
+    layers::CONV1,
+    layers::CONV2,
+    layers::CONV3,
+    layers::POOL1,
+    layers::POOL2,
+    layers::POOL3,
+    layers::ROWS,
+    linalg::ROWS,
+    linalg::TORCH,
+    loss::ROWS,
+    pointwise::ROWS,
+    pointwise::UNARY,
+    reduce::ROWS,
+    shape::METHODS,
+    shape::ROWS,
+];

@@ -1,0 +1,291 @@
+//! Functions of one tensor, element by element.
+
+use crate::rows;
+use crate::value::Out;
+use rushlight_core::{DType, Error, Result};
+use rushlight_tensor::{Arg, Tensor, where_};
+
+/// Functions that have an in-place form of their own.
+macro_rules! unary {
+    ($table:ident: $($(#[doc = $doc:literal])* $name:ident $inplace:ident [$($home:ident)*] $function:ident $function_:ident;)*) => {
+        rows! { $table: $(
+            $(#[doc = $doc])*
+            $name [Torch Method $($home)*] { concat!(stringify!($name), "(Tensor input)") } |input: &Tensor| input.$function();
+            #[doc = "In place."]
+            $inplace [Torch Method] { concat!(stringify!($inplace), "(Tensor input)") } |input: &Tensor| input.$function_();
+        )* }
+    };
+}
+
+unary! { UNARY:
+    /// e to the power of each element.
+    exp exp_ [] exp exp_;
+    /// Two to the power of each element.
+    exp2 exp2_ [Special] exp2 exp2_;
+    /// `exp(x) - 1`, exact near zero.
+    expm1 expm1_ [Special] expm1 expm1_;
+    /// Natural logarithm.
+    log log_ [] log log_;
+    /// Binary logarithm.
+    log2 log2_ [] log2 log2_;
+    /// Decimal logarithm.
+    log10 log10_ [] log10 log10_;
+    /// `log(1 + x)`, exact near zero.
+    log1p log1p_ [Special] log1p log1p_;
+    /// Square root.
+    sqrt sqrt_ [] sqrt sqrt_;
+    /// `1 / sqrt(x)`.
+    rsqrt rsqrt_ [] rsqrt rsqrt_;
+    /// `x * x`.
+    square square_ [] square square_;
+    /// `1 / x`.
+    reciprocal reciprocal_ [] reciprocal reciprocal_;
+    /// Sine.
+    sin sin_ [] sin sin_;
+    /// Cosine.
+    cos cos_ [] cos cos_;
+    /// Tangent.
+    tan tan_ [] tan tan_;
+    /// Inverse sine.
+    asin asin_ [] asin asin_;
+    /// Inverse sine.
+    arcsin arcsin_ [] asin asin_;
+    /// Inverse cosine.
+    acos acos_ [] acos acos_;
+    /// Inverse cosine.
+    arccos arccos_ [] acos acos_;
+    /// Inverse tangent.
+    atan atan_ [] atan atan_;
+    /// Inverse tangent.
+    arctan arctan_ [] atan atan_;
+    /// Hyperbolic sine.
+    sinh sinh_ [] sinh sinh_;
+    /// Hyperbolic cosine.
+    cosh cosh_ [] cosh cosh_;
+    /// Hyperbolic tangent.
+    tanh tanh_ [Functional] tanh tanh_;
+    /// Inverse hyperbolic sine.
+    asinh asinh_ [] asinh asinh_;
+    /// Inverse hyperbolic sine.
+    arcsinh arcsinh_ [] asinh asinh_;
+    /// Inverse hyperbolic cosine.
+    acosh acosh_ [] acosh acosh_;
+    /// Inverse hyperbolic cosine.
+    arccosh arccosh_ [] acosh acosh_;
+    /// Inverse hyperbolic tangent.
+    atanh atanh_ [] atanh atanh_;
+    /// Inverse hyperbolic tangent.
+    arctanh arctanh_ [] atanh atanh_;
+    /// `sin(pi x) / (pi x)`.
+    sinc sinc_ [Special] sinc sinc_;
+    /// Error function.
+    erf erf_ [Special] erf erf_;
+    /// `1 - erf(x)`.
+    erfc erfc_ [Special] erfc erfc_;
+    /// Inverse error function.
+    erfinv erfinv_ [Special] erfinv erfinv_;
+    /// Logarithm of the gamma function's magnitude.
+    lgamma lgamma_ [] lgamma lgamma_;
+    /// Derivative of `lgamma`.
+    digamma digamma_ [Special] digamma digamma_;
+    /// Logistic function.
+    sigmoid sigmoid_ [Functional] sigmoid sigmoid_;
+    /// The positive part.
+    relu relu_ [] relu relu_;
+    /// The self-normalising `elu`.
+    selu selu_ [] selu selu_;
+    /// Fractional part.
+    frac frac_ [] frac frac_;
+    /// Largest integer not above each element.
+    floor floor_ [] floor floor_;
+    /// Smallest integer not below each element.
+    ceil ceil_ [] ceil ceil_;
+    /// Integer part.
+    trunc trunc_ [] trunc trunc_;
+    /// Integer part.
+    fix fix_ [] trunc trunc_;
+    /// Negation.
+    neg neg_ [] neg neg_;
+    /// Negation.
+    negative negative_ [] neg neg_;
+    /// Magnitude.
+    abs abs_ [] abs abs_;
+    /// Magnitude.
+    absolute absolute_ [] abs abs_;
+}
+
+fn round(input: &Tensor, decimals: i64) -> Result<Tensor> {
+    match decimals {
+        0 => input.round(),
+        _ => input.round_decimals(decimals.clamp(-400, 400) as i32),
+    }
+}
+
+/// PyTorch's clamp takes either bound alone.
+pub fn clamp(input: &Tensor, min: Option<Arg>, max: Option<Arg>) -> Result<Tensor> {
+    match (min, max) {
+        (Some(min), Some(max)) => input.clamp(min, max),
+        (Some(min), None) => input.clamp_min(min),
+        (None, Some(max)) => input.clamp_max(max),
+        (None, None) => Err(Error::value("torch.clamp: At least one of 'min' or 'max' must not be None")),
+    }
+}
+
+fn clamp_(input: &Tensor, min: Option<Arg>, max: Option<Arg>) -> Result<Out> {
+    match (min, max) {
+        (Some(min), Some(max)) => input.clamp_(min, max)?,
+        _ => input.copy_(&clamp(input, min, max)?)?,
+    };
+    Ok(Out::First)
+}
+
+fn float(input: &Tensor) -> Result<Tensor> {
+    if input.dtype().is_float() { Ok(input.clone()) } else { input.to_dtype(crate::dtype::default()) }
+}
+
+rows! { ROWS:
+    /// -1, 0 or 1 by sign.
+    sign [Torch Method Inplace] "sign(Tensor input)" |input: &Tensor| input.sign();
+    /// -1, 0 or 1 by sign.
+    sgn [Torch Method Inplace] "sgn(Tensor input)" |input: &Tensor| input.sign();
+    /// Whether the sign bit is set.
+    signbit [Torch Method] "signbit(Tensor input)" |input: &Tensor| signbit(input);
+    /// The tensor itself.
+    positive [Torch Method] "positive(Tensor input)" |input: &Tensor| Ok::<_, Error>(input.clone());
+    /// The nearest integer, ties to even, or the nearest number of so many decimals.
+    round [Torch Method Inplace Special] "round(Tensor input, *, int decimals=0)" |input: &Tensor, decimals: i64| round(input, decimals);
+    /// Elements kept between bounds, of which either may be missing.
+    clamp [Torch Method] "clamp(Tensor input, Tensor|Number? min=None, Tensor|Number? max=None)" |input: &Tensor, min: Option<Arg>, max: Option<Arg>|
+        clamp(input, min, max);
+    /// `clamp` in place.
+    clamp_ [Torch Method] "clamp_(Tensor input, Tensor|Number? min=None, Tensor|Number? max=None)" |input: &Tensor, min: Option<Arg>, max: Option<Arg>|
+        clamp_(input, min, max);
+    /// Another name of `clamp`.
+    clip [Torch Method Inplace] "clip(Tensor input, Tensor|Number? min=None, Tensor|Number? max=None)" |input: &Tensor, min: Option<Arg>, max: Option<Arg>|
+        clamp(input, min, max);
+    /// Elements not below a bound.
+    clamp_min [Torch Method Inplace] "clamp_min(Tensor input, Tensor|Number min)" |input: &Tensor, min: Arg| input.clamp_min(min);
+    /// Elements not above a bound.
+    clamp_max [Torch Method Inplace] "clamp_max(Tensor input, Tensor|Number max)" |input: &Tensor, max: Arg| input.clamp_max(max);
+    /// NaN and infinities replaced by numbers.
+    nan_to_num [Torch Method Inplace] "nan_to_num(Tensor input, float? nan=None, float? posinf=None, float? neginf=None)"
+        |input: &Tensor, nan: Option<f64>, posinf: Option<f64>, neginf: Option<f64>| input.nan_to_num(nan, posinf, neginf);
+    /// Inverse of the logistic function.
+    logit [Torch Method Inplace Special] "logit(Tensor input, float? eps=None)" |input: &Tensor, eps: Option<f64>| input.logit(eps);
+    /// Logistic function.
+    expit [Special] "expit(Tensor input)" |input: &Tensor| input.sigmoid();
+    /// Derivatives of the digamma function.
+    polygamma [Torch Special] "polygamma(int n, Tensor input)" |n: i64, input: &Tensor| input.polygamma(n);
+    /// Logarithm of the gamma function's magnitude.
+    gammaln [Special] "gammaln(Tensor input)" |input: &Tensor| input.lgamma();
+    /// Derivative of the logarithm of the gamma function.
+    psi [Special] "psi(Tensor input)" |input: &Tensor| input.digamma();
+    /// Logarithm of the multivariate gamma function.
+    mvlgamma [Torch Method Inplace] "mvlgamma(Tensor input, int p)" |input: &Tensor, p: i64| mvlgamma(input, p);
+    /// Logarithm of the multivariate gamma function.
+    multigammaln [Special] "multigammaln(Tensor input, int p)" |input: &Tensor, p: i64| mvlgamma(input, p);
+    /// Distribution function of the normal distribution.
+    ndtr [Special] "ndtr(Tensor input)" |input: &Tensor| float(input)?.mul(std::f64::consts::FRAC_1_SQRT_2)?.erf()?.add(1.0)?.mul(0.5);
+    /// Inverse of `ndtr`.
+    ndtri [Special] "ndtri(Tensor input)" |input: &Tensor| float(input)?.mul(2.0)?.sub(1.0)?.erfinv()?.mul(std::f64::consts::SQRT_2);
+    /// `-x * log(x)`: the entropy of each element.
+    entr [Special] "entr(Tensor input)" |input: &Tensor| entr(input);
+    /// Degrees as radians.
+    deg2rad [Torch Method Inplace] "deg2rad(Tensor input)" |input: &Tensor| float(input)?.mul(std::f64::consts::PI / 180.0);
+    /// Radians as degrees.
+    rad2deg [Torch Method Inplace] "rad2deg(Tensor input)" |input: &Tensor| float(input)?.mul(180.0 / std::f64::consts::PI);
+    /// The elements, which are real.
+    real [Torch] "real(Tensor input)" |input: &Tensor| Ok::<_, Error>(input.clone());
+    /// The elements, which are real.
+    conj [Torch Method] "conj(Tensor input)" |input: &Tensor| Ok::<_, Error>(input.clone());
+    /// The elements, which are real.
+    conj_physical [Torch Method Inplace] "conj_physical(Tensor input)" |input: &Tensor| Ok::<_, Error>(input.clone());
+    /// The elements, which are real.
+    resolve_conj [Torch Method] "resolve_conj(Tensor input)" |input: &Tensor| Ok::<_, Error>(input.clone());
+    /// The elements, none of which is negated lazily.
+    resolve_neg [Torch Method] "resolve_neg(Tensor input)" |input: &Tensor| Ok::<_, Error>(input.clone());
+    /// The angle of real numbers: pi for negative ones, else zero.
+    angle [Torch Method] "angle(Tensor input)" |input: &Tensor| where_(&input.lt(0)?, std::f64::consts::PI, &float(input)?.mul(0.0)?);
+    /// Mantissa and exponent: `mantissa * 2**exponent` are the elements.
+    frexp [Torch Method] "frexp(Tensor input)" |input: &Tensor| frexp(input);
+    /// `input * 2**other`.
+    ldexp [Torch Method Inplace] "ldexp(Tensor input, Tensor other)" |input: &Tensor, other: &Tensor| input.mul(&float(other)?.exp2()?);
+    /// `x`, or `alpha * (exp(x) - 1)` below zero.
+    celu [Torch] "celu(Tensor input, Number alpha=1.0)" |input: &Tensor, alpha: f64| input.celu(alpha);
+    /// `x` above `threshold`, else `value`.
+    threshold [Torch] "threshold(Tensor input, Number threshold, Number value)" |input: &Tensor, threshold: f64, value: f64|
+        input.threshold(threshold, value);
+    /// Zero within `lambd` of zero.
+    hardshrink [Torch Method Functional] "hardshrink(Tensor input, Number lambd=0.5)" |input: &Tensor, lambd: f64| input.hardshrink(lambd);
+    /// `x`, or `weight * x` below zero.
+    prelu [Torch Method Functional] "prelu(Tensor input, Tensor weight)" |input: &Tensor, weight: &Tensor| input.prelu(weight);
+    /// `log(sigmoid(x))`.
+    logsigmoid [Functional] "logsigmoid(Tensor input)" |input: &Tensor| input.logsigmoid();
+    /// Differences between neighbours by the spacing of the grid, along one dimension at a time.
+    gradient [Torch] "gradient(Tensor input, *, Number spacing=1, int[1]? dim=None, int edge_order=1)"
+        |input: &Tensor, spacing: f64, dim: Option<&[i64]>, edge_order: i64| gradient(input, spacing, dim, edge_order);
+}
+
+fn signbit(input: &Tensor) -> Result<Tensor> {
+    if !input.dtype().is_float() {
+        return input.lt(0);
+    }
+    // Minus zero is not below zero, but one over it is.
+    input.lt(0)?.logical_or(&input.eq(0)?.logical_and(&input.reciprocal()?.lt(0)?)?)
+}
+
+fn mvlgamma(input: &Tensor, p: i64) -> Result<Tensor> {
+    if p < 1 {
+        return Err(Error::value(format!("mvlgamma: p has to be greater than or equal to 1, got {p}")));
+    }
+    let constant = (p * (p - 1)) as f64 / 4.0 * std::f64::consts::PI.ln();
+    let mut sum = float(input)?.lgamma()?.add(constant)?;
+    for j in 1..p {
+        sum = sum.add(&float(input)?.sub(j as f64 / 2.0)?.lgamma()?)?;
+    }
+    Ok(sum)
+}
+
+fn entr(input: &Tensor) -> Result<Tensor> {
+    let x = float(input)?;
+    let inner = x.xlogy(&x)?.neg()?;
+    where_(&x.lt(0)?, f64::NEG_INFINITY, &inner)
+}
+
+fn frexp(input: &Tensor) -> Result<Out> {
+    if !input.dtype().is_float() {
+        return Err(Error::dtype(format!("torch.frexp() only supports floating-point dtypes, not {}", input.dtype())));
+    }
+    let zero = input.eq(0)?.logical_or(&input.isfinite()?.logical_not()?)?;
+    let safe = where_(&zero, 1.0, input)?;
+    let exponent = safe.abs()?.log2()?.floor()?.add(1.0)?;
+    // The logarithm may be off by one beside powers of two: what it says is put right.
+    let mantissa = safe.mul(&exponent.neg()?.exp2()?)?;
+    let (large, small) = (mantissa.abs()?.ge(1.0)?, mantissa.abs()?.lt(0.5)?);
+    let step = large.to_dtype(input.dtype())?.sub(&small.to_dtype(input.dtype())?)?;
+    let exponent = exponent.add(&step)?;
+    let mantissa = where_(&zero, input, &mantissa.mul(&step.neg()?.exp2()?)?)?;
+    let exponent = where_(&zero, 0.0, &exponent)?.to_dtype(DType::I32)?;
+    Ok(Out::Named("mantissa exponent", vec![mantissa, exponent]))
+}
+
+fn gradient(input: &Tensor, spacing: f64, dim: Option<&[i64]>, edge_order: i64) -> Result<Out> {
+    if edge_order != 1 {
+        return Err(Error::unsupported("torch.gradient: only edge_order=1 is supported"));
+    }
+    let all: Vec<i64> = (0..input.rank() as i64).collect();
+    let mut out = Vec::new();
+    for &d in dim.unwrap_or(&all) {
+        let d = d as isize;
+        let n = input.size(d)?;
+        if n < 2 {
+            return Err(Error::shape(format!("torch.gradient expected each dimension size to be at least 2, got {n}")));
+        }
+        let x = float(input)?;
+        let inner = x.narrow(d, 2, n - 2)?.sub(&x.narrow(d, 0, n - 2)?)?.div(2.0 * spacing)?;
+        let first = x.narrow(d, 1, 1)?.sub(&x.narrow(d, 0, 1)?)?.div(spacing)?;
+        let last = x.narrow(d, n as isize - 1, 1)?.sub(&x.narrow(d, n as isize - 2, 1)?)?.div(spacing)?;
+        out.push(rushlight_tensor::cat(&[&first, &inner, &last], d)?);
+    }
+    Ok(Out::List(out))
+}

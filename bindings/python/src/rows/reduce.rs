@@ -1,0 +1,346 @@
+//! Sums, extremes, statistics: many elements to few.
+
+use crate::rows;
+use crate::value::{Out, dims, size};
+use rushlight_core::{DType, Error, Result};
+use rushlight_tensor::{Arg, Tensor};
+
+/// An op over all elements, some dimensions, or with a dtype: what PyTorch's reductions have in common.
+fn reduce(
+    input: &Tensor,
+    dim: Option<&[i64]>,
+    keepdim: bool,
+    dtype: Option<DType>,
+    plain: impl Fn(&Tensor, &[isize], bool) -> Result<Tensor>,
+) -> Result<Tensor> {
+    let converted;
+    let input = match dtype {
+        Some(dtype) if dtype != input.dtype() => {
+            converted = input.to_dtype(dtype)?;
+            &converted
+        }
+        _ => input,
+    };
+    plain(input, &dims(dim.unwrap_or(&[])), keepdim)
+}
+
+fn truths(input: &Tensor, dim: Option<&[i64]>, keepdim: bool, all: bool) -> Result<Tensor> {
+    match (dim, all) {
+        // PyTorch reads an empty list of dimensions as none for these two.
+        (None | Some([]), true) if !keepdim => input.all(),
+        (None | Some([]), false) if !keepdim => input.any(),
+        (dim, true) => input.all_dims(&dims(dim.unwrap_or(&[])), keepdim),
+        (dim, false) => input.any_dims(&dims(dim.unwrap_or(&[])), keepdim),
+    }
+}
+
+fn arg(input: &Tensor, dim: Option<i64>, keepdim: bool, largest: bool) -> Result<Tensor> {
+    match (dim, largest) {
+        (Some(dim), true) => input.argmax_dim(dim as isize, keepdim),
+        (Some(dim), false) => input.argmin_dim(dim as isize, keepdim),
+        (None, _) => {
+            let found = if largest { input.argmax()? } else { input.argmin()? };
+            if keepdim { found.reshape(&vec![1usize; input.rank()]) } else { Ok(found) }
+        }
+    }
+}
+
+const VALUES: &str = "values indices";
+
+fn pair(found: (Tensor, Tensor)) -> Out {
+    Out::Named(VALUES, vec![found.0, found.1])
+}
+
+fn prod(input: &Tensor, dim: Option<i64>, keepdim: bool, dtype: Option<DType>) -> Result<Tensor> {
+    let dim: Vec<i64> = dim.into_iter().collect();
+    reduce(input, Some(&dim), keepdim, dtype, |t, d, k| t.prod_dims(d, k))
+}
+
+fn norm(input: &Tensor, p: f64, dim: Option<&[i64]>, keepdim: bool, dtype: Option<DType>) -> Result<Tensor> {
+    reduce(input, dim, keepdim, dtype, |t, d, k| t.norm_dims(p, d, k))
+}
+
+fn norm_word(input: &Tensor, p: &str, dim: Option<&[i64]>, keepdim: bool, dtype: Option<DType>) -> Result<Tensor> {
+    match p {
+        "fro" => norm(input, 2.0, dim, keepdim, dtype),
+        "inf" => norm(input, f64::INFINITY, dim, keepdim, dtype),
+        "-inf" => norm(input, f64::NEG_INFINITY, dim, keepdim, dtype),
+        "nuc" => {
+            let pair = match dim {
+                None if input.rank() == 2 => [0, 1],
+                Some(&[a, b]) => [a as isize, b as isize],
+                _ => return Err(Error::value("norm: the nuclear norm is of two dimensions")),
+            };
+            input.matrix_norm(rushlight_tensor::MatrixNorm::Nuc, pair, keepdim)
+        }
+        other => Err(Error::value(format!("norm: p must be a number, 'fro', 'nuc' or 'inf', not '{other}'"))),
+    }
+}
+
+/// `correction` is the newer name of `unbiased`.
+fn correction(unbiased: bool) -> f64 {
+    unbiased as u8 as f64
+}
+
+fn var(input: &Tensor, dim: Option<&[i64]>, correction: f64, keepdim: bool, root: bool) -> Result<Tensor> {
+    let dim = dims(dim.unwrap_or(&[]));
+    if root { input.std_dims(&dim, correction, keepdim) } else { input.var_dims(&dim, correction, keepdim) }
+}
+
+fn quantile(
+    input: &Tensor,
+    q: Arg,
+    dim: Option<i64>,
+    keepdim: bool,
+    interpolation: &str,
+    ignore_nan: bool,
+) -> Result<Tensor> {
+    if interpolation != "linear" {
+        return Err(Error::unsupported(format!(
+            "quantile: interpolation '{interpolation}' is not supported; use 'linear'"
+        )));
+    }
+    let of = |q: f64| -> Result<Tensor> {
+        if ignore_nan {
+            nanquantile(input, q, dim, keepdim)
+        } else {
+            input.quantile(q, dim.map(|d| d as isize), keepdim)
+        }
+    };
+    match q {
+        Arg::Scalar(q) => of(q.to_f64()),
+        Arg::Tensor(q) if q.rank() == 0 => of(q.item::<f64>()?),
+        Arg::Tensor(q) if q.rank() == 1 => {
+            let parts = q.to_vec::<f64>()?.into_iter().map(of).collect::<Result<Vec<_>>>()?;
+            rushlight_tensor::stack(&parts.iter().collect::<Vec<_>>(), 0)
+        }
+        Arg::Tensor(_) => Err(Error::shape("quantile() q must be a scalar or 1D tensor")),
+    }
+}
+
+/// Quantiles of what is left of each row when NaN is taken out.
+fn nanquantile(input: &Tensor, q: f64, dim: Option<i64>, keepdim: bool) -> Result<Tensor> {
+    let Some(dim) = dim else {
+        let kept = input.masked_select(&input.isnan()?.logical_not()?)?;
+        let found = if kept.numel() == 0 {
+            Tensor::full([], f64::NAN)?.to_dtype(input.dtype())?
+        } else {
+            kept.quantile(q, None, false)?
+        };
+        return if keepdim { found.reshape(&vec![1usize; input.rank()]) } else { Ok(found) };
+    };
+    let moved = input.movedim(&[dim as isize], &[-1])?;
+    let width = moved.size(-1)?;
+    let shape = moved.shape()[..moved.rank() - 1].to_vec();
+    let rows = moved.reshape([moved.numel() / width.max(1), width])?;
+    let found = rows.unbind(0)?.iter().map(|row| nanquantile(row, q, None, false)).collect::<Result<Vec<_>>>()?;
+    let out = rushlight_tensor::stack(&found.iter().collect::<Vec<_>>(), 0)?.reshape(&shape)?;
+    if keepdim { out.unsqueeze(dim as isize) } else { Ok(out) }
+}
+
+fn mode(input: &Tensor, dim: i64, keepdim: bool) -> Result<Out> {
+    let dim = dim as isize;
+    // The longest run of equals in sorted order; the smallest value wins a draw.
+    let (sorted, order) = input.sort(dim, false)?;
+    let n = input.size(dim)?;
+    if n == 0 {
+        return Err(Error::index("mode(): Expected reduction dim to have non-zero size."));
+    }
+    let mut counts = sorted.detach().full_like(1)?.to_dtype(DType::I64)?;
+    let mut same = counts.to_dtype(DType::Bool)?;
+    for k in 1..n {
+        let equal = sorted.narrow(dim, k as isize, n - k)?.eq(&sorted.narrow(dim, 0, n - k)?)?;
+        same = same.narrow(dim, 1, n - k)?.logical_and(&equal)?;
+        let run = rushlight_tensor::cat(&[&counts.narrow(dim, 0, k)?.zeros_like()?, &same.to_dtype(DType::I64)?], dim)?;
+        counts = counts.add(&run)?;
+    }
+    let best = counts.argmax_dim(dim, true)?;
+    let (mut values, mut indices) = (sorted.gather(dim, &best)?, order.gather(dim, &best)?);
+    if !keepdim {
+        (values, indices) = (values.squeeze_dims(&[dim])?, indices.squeeze_dims(&[dim])?);
+    }
+    Ok(pair((values, indices)))
+}
+
+fn dims_or_all(input: &Tensor, dim: Option<&[i64]>) -> Vec<isize> {
+    match dim {
+        Some(dim) if !dim.is_empty() => dim.iter().map(|&d| d as isize).collect(),
+        _ => (0..input.rank() as isize).collect(),
+    }
+}
+
+rows! { ROWS:
+    /// Sum of elements.
+    sum [Torch Method] "sum(Tensor input, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None)"
+        |input: &Tensor, dim: Option<&[i64]>, keepdim: bool, dtype: Option<DType>| reduce(input, dim, keepdim, dtype, |t, d, k| t.sum_dims(d, k));
+    /// Sum of elements that are not NaN.
+    nansum [Torch Method] "nansum(Tensor input, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None)"
+        |input: &Tensor, dim: Option<&[i64]>, keepdim: bool, dtype: Option<DType>| reduce(input, dim, keepdim, dtype, |t, d, k| t.nansum_dims(d, k));
+    /// Mean of elements.
+    mean [Torch Method] "mean(Tensor input, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None)"
+        |input: &Tensor, dim: Option<&[i64]>, keepdim: bool, dtype: Option<DType>| reduce(input, dim, keepdim, dtype, |t, d, k| t.mean_dims(d, k));
+    /// Mean of elements that are not NaN.
+    nanmean [Torch Method] "nanmean(Tensor input, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None)"
+        |input: &Tensor, dim: Option<&[i64]>, keepdim: bool, dtype: Option<DType>| reduce(input, dim, keepdim, dtype, |t, d, k| t.nanmean_dims(d, k));
+    /// Product of elements.
+    prod [Torch Method] "prod(Tensor input, int? dim=None, bool keepdim=False, *, dtype? dtype=None)"
+        |input: &Tensor, dim: Option<i64>, keepdim: bool, dtype: Option<DType>| prod(input, dim, keepdim, dtype);
+    /// Logarithm of the sum of exponentials.
+    logsumexp [Torch Method Special] "logsumexp(Tensor input, int[1] dim, bool keepdim=False)" |input: &Tensor, dim: &[i64], keepdim: bool|
+        input.logsumexp(&dims(dim), keepdim);
+    /// Whether any element is true.
+    any [Torch Method] "any(Tensor input, int[1]? dim=None, bool keepdim=False)" |input: &Tensor, dim: Option<&[i64]>, keepdim: bool|
+        truths(input, dim, keepdim, false);
+    /// Whether all elements are true.
+    all [Torch Method] "all(Tensor input, int[1]? dim=None, bool keepdim=False)" |input: &Tensor, dim: Option<&[i64]>, keepdim: bool|
+        truths(input, dim, keepdim, true);
+    /// How many elements are not zero.
+    count_nonzero [Torch Method] "count_nonzero(Tensor input, int[1]? dim=None)" |input: &Tensor, dim: Option<&[i64]>|
+        input.count_nonzero(&dims_or_all(input, dim));
+    /// The largest element; with a dimension its indices too; of two tensors, the larger elements.
+    max [Torch Method]
+        "max(Tensor input)" |input: &Tensor| input.max(),
+        "max(Tensor input, int dim, bool keepdim=False)" |input: &Tensor, dim: isize, keepdim: bool| input.max_dim(dim, keepdim).map(pair),
+        "max(Tensor input, Tensor other)" |input: &Tensor, other: &Tensor| input.maximum(other);
+    /// The smallest element; with a dimension its indices too; of two tensors, the smaller elements.
+    min [Torch Method]
+        "min(Tensor input)" |input: &Tensor| input.min(),
+        "min(Tensor input, int dim, bool keepdim=False)" |input: &Tensor, dim: isize, keepdim: bool| input.min_dim(dim, keepdim).map(pair),
+        "min(Tensor input, Tensor other)" |input: &Tensor, other: &Tensor| input.minimum(other);
+    /// The largest elements; gradients are shared between equals.
+    amax [Torch Method] "amax(Tensor input, int[1] dim=(), bool keepdim=False)" |input: &Tensor, dim: &[i64], keepdim: bool| input.amax(&dims(dim), keepdim);
+    /// The smallest elements; gradients are shared between equals.
+    amin [Torch Method] "amin(Tensor input, int[1] dim=(), bool keepdim=False)" |input: &Tensor, dim: &[i64], keepdim: bool| input.amin(&dims(dim), keepdim);
+    /// The smallest and the largest elements.
+    aminmax [Torch Method] "aminmax(Tensor input, *, int? dim=None, bool keepdim=False)" |input: &Tensor, dim: Option<isize>, keepdim: bool|
+        input.aminmax(dim, keepdim).map(|(low, high)| Out::Named("min max", vec![low, high]));
+    /// Index of the largest element.
+    argmax [Torch Method] "argmax(Tensor input, int? dim=None, bool keepdim=False)" |input: &Tensor, dim: Option<i64>, keepdim: bool| arg(input, dim, keepdim, true);
+    /// Index of the smallest element.
+    argmin [Torch Method] "argmin(Tensor input, int? dim=None, bool keepdim=False)" |input: &Tensor, dim: Option<i64>, keepdim: bool| arg(input, dim, keepdim, false);
+    /// Variance.
+    var [Torch Method]
+        "var(Tensor input, int[1]? dim, bool unbiased, bool keepdim=False)" |input: &Tensor, dim: Option<&[i64]>, unbiased: bool, keepdim: bool|
+            var(input, dim, correction(unbiased), keepdim, false),
+        "var(Tensor input, bool unbiased)" |input: &Tensor, unbiased: bool| input.var(correction(unbiased)),
+        "var(Tensor input, int[1]? dim=None, *, Number? correction=1, bool keepdim=False)" |input: &Tensor, dim: Option<&[i64]>, correction: Option<f64>, keepdim: bool|
+            var(input, dim, correction.unwrap_or(1.0), keepdim, false),
+        "var(Tensor input, int[1]? dim=None, bool keepdim=False, *, bool unbiased=True)" |input: &Tensor, dim: Option<&[i64]>, keepdim: bool, unbiased: bool|
+            var(input, dim, correction(unbiased), keepdim, false);
+    /// Standard deviation.
+    std [Torch Method]
+        "std(Tensor input, int[1]? dim, bool unbiased, bool keepdim=False)" |input: &Tensor, dim: Option<&[i64]>, unbiased: bool, keepdim: bool|
+            var(input, dim, correction(unbiased), keepdim, true),
+        "std(Tensor input, bool unbiased)" |input: &Tensor, unbiased: bool| input.std(correction(unbiased)),
+        "std(Tensor input, int[1]? dim=None, *, Number? correction=1, bool keepdim=False)" |input: &Tensor, dim: Option<&[i64]>, correction: Option<f64>, keepdim: bool|
+            var(input, dim, correction.unwrap_or(1.0), keepdim, true),
+        "std(Tensor input, int[1]? dim=None, bool keepdim=False, *, bool unbiased=True)" |input: &Tensor, dim: Option<&[i64]>, keepdim: bool, unbiased: bool|
+            var(input, dim, correction(unbiased), keepdim, true);
+    /// Variance and mean.
+    var_mean [Torch]
+        "var_mean(Tensor input, int[1]? dim=None, *, Number? correction=1, bool keepdim=False)" |input: &Tensor, dim: Option<&[i64]>, correction: Option<f64>, keepdim: bool|
+            input.var_mean(&dims(dim.unwrap_or(&[])), correction.unwrap_or(1.0), keepdim),
+        "var_mean(Tensor input, int[1]? dim, bool unbiased, bool keepdim=False)" |input: &Tensor, dim: Option<&[i64]>, unbiased: bool, keepdim: bool|
+            input.var_mean(&dims(dim.unwrap_or(&[])), correction(unbiased), keepdim),
+        "var_mean(Tensor input, bool unbiased)" |input: &Tensor, unbiased: bool| input.var_mean(&[], correction(unbiased), false);
+    /// Standard deviation and mean.
+    std_mean [Torch]
+        "std_mean(Tensor input, int[1]? dim=None, *, Number? correction=1, bool keepdim=False)" |input: &Tensor, dim: Option<&[i64]>, correction: Option<f64>, keepdim: bool|
+            input.std_mean(&dims(dim.unwrap_or(&[])), correction.unwrap_or(1.0), keepdim),
+        "std_mean(Tensor input, int[1]? dim, bool unbiased, bool keepdim=False)" |input: &Tensor, dim: Option<&[i64]>, unbiased: bool, keepdim: bool|
+            input.std_mean(&dims(dim.unwrap_or(&[])), correction(unbiased), keepdim),
+        "std_mean(Tensor input, bool unbiased)" |input: &Tensor, unbiased: bool| input.std_mean(&[], correction(unbiased), false);
+    /// A norm of the elements.
+    norm [Torch Method]
+        "norm(Tensor input, Number? p=2, int[1]? dim=None, bool keepdim=False, dtype? dtype=None)"
+            |input: &Tensor, p: Option<f64>, dim: Option<&[i64]>, keepdim: bool, dtype: Option<DType>| norm(input, p.unwrap_or(2.0), dim, keepdim, dtype),
+        "norm(Tensor input, str p, int[1]? dim=None, bool keepdim=False, dtype? dtype=None)"
+            |input: &Tensor, p: &str, dim: Option<&[i64]>, keepdim: bool, dtype: Option<DType>| norm_word(input, p, dim, keepdim, dtype);
+    /// The median: the lower one of an even number of elements.
+    median [Torch Method]
+        "median(Tensor input)" |input: &Tensor| input.median(),
+        "median(Tensor input, int dim, bool keepdim=False)" |input: &Tensor, dim: isize, keepdim: bool| input.median_dim(dim, keepdim).map(pair);
+    /// The median of elements that are not NaN.
+    nanmedian [Torch Method]
+        "nanmedian(Tensor input)" |input: &Tensor| input.nanmedian(),
+        "nanmedian(Tensor input, int dim, bool keepdim=False)" |input: &Tensor, dim: isize, keepdim: bool| input.nanmedian_dim(dim, keepdim).map(pair);
+    /// The most frequent element.
+    mode [Torch Method] "mode(Tensor input, int dim=-1, bool keepdim=False)" |input: &Tensor, dim: i64, keepdim: bool| mode(input, dim, keepdim);
+    /// Quantiles, between elements by linear interpolation.
+    quantile [Torch Method] "quantile(Tensor input, Tensor|Number q, int? dim=None, bool keepdim=False, *, str interpolation='linear')"
+        |input: &Tensor, q: Arg, dim: Option<i64>, keepdim: bool, interpolation: &str| quantile(input, q, dim, keepdim, interpolation, false);
+    /// Quantiles of elements that are not NaN.
+    nanquantile [Torch Method] "nanquantile(Tensor input, Tensor|Number q, int? dim=None, bool keepdim=False, *, str interpolation='linear')"
+        |input: &Tensor, q: Arg, dim: Option<i64>, keepdim: bool, interpolation: &str| quantile(input, q, dim, keepdim, interpolation, true);
+    /// The k-th smallest elements.
+    kthvalue [Torch Method] "kthvalue(Tensor input, int k, int dim=-1, bool keepdim=False)" |input: &Tensor, k: i64, dim: isize, keepdim: bool|
+        input.kthvalue(size(k, "kthvalue: k")?, dim, keepdim).map(pair);
+    /// Sum of the diagonal.
+    trace [Torch Method] "trace(Tensor input)" |input: &Tensor| input.trace();
+    /// Sums that leave a tensor of the given size.
+    sum_to_size [Method] "sum_to_size(Tensor input, int... size)" |input: &Tensor, size: crate::value::Sizes| input.sum_to_size(&size.0);
+    /// The p-norm of the difference.
+    dist [Torch Method] "dist(Tensor input, Tensor other, Number p=2)" |input: &Tensor, other: &Tensor, p: f64| input.sub(other)?.norm(p);
+    /// Covariances of variables that lie in rows.
+    cov [Torch Method] "cov(Tensor input, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None)"
+        |input: &Tensor, correction: i64, fweights: Option<&Tensor>, aweights: Option<&Tensor>| cov(input, correction, fweights, aweights);
+    /// Correlations of variables that lie in rows.
+    corrcoef [Torch Method] "corrcoef(Tensor input)" |input: &Tensor| corrcoef(input);
+    /// Counts of elements between limits, in bins of equal width.
+    histc [Torch Method] "histc(Tensor input, int bins=100, Number min=0, Number max=0)" |input: &Tensor, bins: i64, min: f64, max: f64|
+        input.histc(size(bins, "histc: bins")?, min, max);
+    /// How often each number from zero occurs.
+    bincount [Torch Method] "bincount(Tensor input, Tensor? weights=None, int minlength=0)" |input: &Tensor, weights: Option<&Tensor>, minlength: i64|
+        input.bincount(weights, size(minlength, "bincount: minlength")?);
+}
+
+fn cov(input: &Tensor, correction: i64, fweights: Option<&Tensor>, aweights: Option<&Tensor>) -> Result<Tensor> {
+    if input.rank() > 2 {
+        return Err(Error::shape(format!(
+            "cov(): expected input to have two or fewer dimensions but got an input with {} dimensions",
+            input.rank()
+        )));
+    }
+    let float = if input.dtype().is_float() { input.dtype() } else { crate::dtype::default() };
+    let x = input.to_dtype(float)?;
+    let x = if x.rank() < 2 { x.reshape([1, x.numel() as isize])? } else { x };
+    let mut weights: Option<Tensor> = None;
+    for w in [fweights, aweights].into_iter().flatten() {
+        let w = w.to_dtype(float)?;
+        weights = Some(match weights {
+            Some(known) => known.mul(&w)?,
+            None => w,
+        });
+    }
+    let count = x.size(1)? as f64;
+    let total = match &weights {
+        Some(w) => w.sum()?.item::<f64>()?,
+        None => count,
+    };
+    let mean = match &weights {
+        Some(w) => x.mul(w)?.sum_dims(&[1], true)?.div(total)?,
+        None => x.mean_dims(&[1], true)?,
+    };
+    let centred = x.sub(&mean)?;
+    let divisor = match (&weights, aweights) {
+        (Some(w), Some(a)) if correction != 0 => {
+            total - correction as f64 * w.mul(&a.to_dtype(float)?)?.sum()?.item::<f64>()? / total
+        }
+        _ => total - correction as f64,
+    };
+    let weighted = match &weights {
+        Some(w) => centred.mul(w)?,
+        None => centred.clone(),
+    };
+    let out = weighted.matmul(&centred.t()?)?.div(divisor.max(0.0))?;
+    if input.rank() < 2 { out.reshape([0usize; 0]) } else { Ok(out) }
+}
+
+fn corrcoef(input: &Tensor) -> Result<Tensor> {
+    let c = cov(input, 1, None, None)?;
+    if c.rank() == 0 {
+        return c.div(&c);
+    }
+    let deviation = c.diagonal(0, 0, 1)?.sqrt()?;
+    c.div(&deviation.unsqueeze(1)?)?.div(&deviation.unsqueeze(0)?)?.clamp(-1.0, 1.0)
+}

@@ -1,0 +1,424 @@
+//! Views, copies in another order, joining and splitting.
+
+use crate::rows;
+use crate::value::{MemoryFormat, Out, Sizes, dims, size, sizes};
+use rushlight_core::{DType, Device, Error, Result};
+use rushlight_tensor::{
+    Arg, Indexing, Tensor, block_diag, cartesian_prod, cat, dstack, hstack, meshgrid, stack, vstack,
+};
+
+fn refs(tensors: &[Tensor]) -> Vec<&Tensor> {
+    tensors.iter().collect()
+}
+
+fn join(tensors: &[Tensor], dim: isize) -> Result<Tensor> {
+    if tensors.is_empty() {
+        return Err(crate::error::value("torch.cat(): expected a non-empty list of Tensors"));
+    }
+    cat(&refs(tensors), dim)
+}
+
+fn squeeze(input: &Tensor, dim: Option<&[i64]>) -> Result<Tensor> {
+    match dim {
+        None => input.squeeze(),
+        Some(dim) => input.squeeze_dims(&dims(dim)),
+    }
+}
+
+fn split(input: &Tensor, sections: &[i64], dim: isize) -> Result<Vec<Tensor>> {
+    input.split_with_sizes(&sizes(sections)?, dim)
+}
+
+/// Parts before, between and after positions, as NumPy splits.
+fn split_at(input: &Tensor, positions: &[i64], dim: isize) -> Result<Vec<Tensor>> {
+    let n = input.size(dim)? as i64;
+    let wrap = |p: i64| if p < 0 { (p + n).max(0) } else { p.min(n) };
+    let mut start = 0;
+    let mut out = Vec::new();
+    for end in positions.iter().map(|&p| wrap(p)).chain([n]) {
+        out.push(input.narrow(dim, start as isize, (end - start).max(0) as usize)?);
+        start = end;
+    }
+    Ok(out)
+}
+
+/// Equal parts as far as that goes: the first ones are longer by one.
+fn split_evenly(input: &Tensor, sections: i64, dim: isize) -> Result<Vec<Tensor>> {
+    let parts = size(sections, "tensor_split: sections")?;
+    if parts == 0 {
+        return Err(Error::value("tensor_split: number of sections must be larger than 0, got 0"));
+    }
+    let n = input.size(dim)?;
+    let lengths: Vec<usize> = (0..parts).map(|i| n / parts + (i < n % parts) as usize).collect();
+    input.split_with_sizes(&lengths, dim)
+}
+
+/// Stacks' inverses take a dimension by the number there are.
+fn split_numpy(input: &Tensor, sections: &crate::value::Value, dim: isize, call: &str) -> Result<Vec<Tensor>> {
+    match sections {
+        crate::value::Value::Scalar(n) => {
+            let (n, length) = (n.to_i64(), input.size(dim)?);
+            if n <= 0 || length % n as usize != 0 {
+                return Err(Error::value(format!(
+                    "torch.{call} attempted to split along dimension {dim}, but the size of the dimension {length} is not divisible by the \
+                     split_size {n}!"
+                )));
+            }
+            split_evenly(input, n, dim)
+        }
+        crate::value::Value::Ints(positions) => split_at(input, positions, dim),
+        _ => Err(Error::value(format!("torch.{call} takes a number of sections or positions"))),
+    }
+}
+
+fn at_least(input: &Tensor, rank: usize) -> Result<Tensor> {
+    match (rank, input.rank()) {
+        (1, 0) => input.reshape([1usize]),
+        (2, 0) => input.reshape([1usize, 1]),
+        (2, 1) => input.unsqueeze(0),
+        (3, 0) => input.reshape([1usize, 1, 1]),
+        (3, 1) => input.unsqueeze(0)?.unsqueeze(2),
+        (3, 2) => input.unsqueeze(2),
+        _ => Ok(input.clone()),
+    }
+}
+
+fn at_least_all(tensors: &[Tensor], rank: usize) -> Result<Vec<Tensor>> {
+    tensors.iter().map(|t| at_least(t, rank)).collect()
+}
+
+/// A tensor whose elements lie in the order that a format asks for.
+pub fn formatted(input: &Tensor, format: MemoryFormat) -> Result<Tensor> {
+    match (format, input.rank()) {
+        (MemoryFormat::Preserve, _) => Ok(input.clone()),
+        (MemoryFormat::Contiguous, _) => input.contiguous(),
+        (MemoryFormat::ChannelsLast, 4) => input.permute(&[0, 2, 3, 1])?.contiguous()?.permute(&[0, 3, 1, 2]),
+        (MemoryFormat::ChannelsLast3d, 5) => input.permute(&[0, 2, 3, 4, 1])?.contiguous()?.permute(&[0, 4, 1, 2, 3]),
+        (MemoryFormat::ChannelsLast, rank) => {
+            Err(Error::shape(format!("required rank 4 tensor to use channels_last format, this one has rank {rank}")))
+        }
+        (MemoryFormat::ChannelsLast3d, rank) => Err(Error::shape(format!(
+            "required rank 5 tensor to use channels_last_3d format, this one has rank {rank}"
+        ))),
+    }
+}
+
+fn is_contiguous(input: &Tensor, format: MemoryFormat) -> Result<bool> {
+    match (format, input.rank()) {
+        (MemoryFormat::ChannelsLast, 4) => Ok(input.permute(&[0, 2, 3, 1])?.is_contiguous()),
+        (MemoryFormat::ChannelsLast3d, 5) => Ok(input.permute(&[0, 2, 3, 4, 1])?.is_contiguous()),
+        (MemoryFormat::ChannelsLast | MemoryFormat::ChannelsLast3d, _) => Ok(false),
+        _ => Ok(input.is_contiguous()),
+    }
+}
+
+fn to(
+    input: &Tensor,
+    device: Option<Device>,
+    dtype: Option<DType>,
+    copy: bool,
+    format: MemoryFormat,
+) -> Result<Tensor> {
+    let mut out = match device {
+        Some(device) => input.to(&device)?,
+        None => input.clone(),
+    };
+    if let Some(dtype) = dtype {
+        out = out.to_dtype(dtype)?;
+    }
+    out = formatted(&out, format)?;
+    if copy && out.shares_storage(input) { out.copy() } else { Ok(out) }
+}
+
+/// PyTorch gives back the very tensor when there is nothing to convert.
+fn same_or(input: &Tensor, out: Tensor) -> Out {
+    if out.is_same(input) { Out::First } else { Out::Tensor(out) }
+}
+
+fn view_dtype(input: &Tensor, dtype: DType) -> Result<Tensor> {
+    let (from, to) = (input.dtype().size(), dtype.size());
+    if input.dtype() == dtype {
+        return input.expand(input.shape());
+    }
+    let (shape, strides, offset) = (input.shape().to_vec(), input.strides().to_vec(), input.layout().offset());
+    let (shape, strides, offset) = if from == to {
+        (shape, strides, offset)
+    } else {
+        let fits = shape.last().zip(strides.last()).filter(|(n, s)| **s == 1 && (**n * from) % to == 0);
+        let Some((&last, _)) = fits else {
+            return Err(Error::shape(format!(
+                "view: the last dimension must be contiguous and its bytes a multiple of {to} to view {} as {dtype}",
+                input.dtype()
+            )));
+        };
+        let rescale = |s: usize| (s * from).is_multiple_of(to).then_some(s * from / to);
+        let mut shape = shape;
+        let rank = shape.len();
+        shape[rank - 1] = last * from / to;
+        let outer = strides[..rank - 1].iter().map(|&s| rescale(s)).collect::<Option<Vec<usize>>>();
+        let (Some(mut outer), Some(offset)) = (outer, rescale(offset)) else {
+            return Err(Error::shape(format!("view: strides {strides:?} cannot be those of {dtype}")));
+        };
+        outer.push(1);
+        (shape, outer, offset)
+    };
+    let layout = rushlight_core::Layout::strided(&shape, &strides, offset)?;
+    // SAFETY: the same storage, which keeps whatever keeps it; the layout is checked against its length.
+    unsafe { Tensor::from_storage(input.storage().clone(), layout, dtype) }
+}
+
+fn pairs(list: &[Tensor], indexing: Option<&str>) -> Result<Vec<Tensor>> {
+    let indexing = match indexing {
+        None | Some("ij") => Indexing::Ij,
+        Some("xy") => Indexing::Xy,
+        Some(other) => {
+            return Err(Error::value(format!(
+                "torch.meshgrid: indexing must be one of \"xy\" or \"ij\", but received: {other}"
+            )));
+        }
+    };
+    meshgrid(&refs(list), indexing)
+}
+
+fn broadcast(tensors: &[Tensor]) -> Result<Vec<Tensor>> {
+    let mut shape = rushlight_core::Dims::new();
+    for t in tensors {
+        shape = rushlight_core::layout::broadcast_shapes(&shape, t.shape())?;
+    }
+    tensors.iter().map(|t| t.expand(&shape)).collect()
+}
+
+fn combinations(input: &Tensor, r: i64, with_replacement: bool) -> Result<Tensor> {
+    let (n, r) = (input.numel(), size(r, "combinations: r")?);
+    let mut rows: Vec<i64> = Vec::new();
+    let mut choice: Vec<usize> = if with_replacement { vec![0; r] } else { (0..r).collect() };
+    let mut count = 0usize;
+    let possible = if with_replacement { n > 0 || r == 0 } else { r <= n };
+    if possible {
+        loop {
+            rows.extend(choice.iter().map(|&i| i as i64));
+            count += 1;
+            let limit = |i: usize| if with_replacement { n - 1 } else { n - r + i };
+            let Some(at) = (0..r).rev().find(|&i| choice[i] < limit(i)) else { break };
+            let start = choice[at] + 1;
+            for (k, slot) in choice[at..].iter_mut().enumerate() {
+                *slot = if with_replacement { start } else { start + k };
+            }
+        }
+    }
+    let index = Tensor::from_slice(&rows, [count, r])?;
+    input.flatten(0, -1)?.index([rushlight_tensor::IndexItem::Tensor(index)].as_slice())
+}
+
+rows! { ROWS:
+    /// The same elements under another shape, without copying.
+    view [Method]
+        "view(Tensor self, dtype dtype)" |input: &Tensor, dtype: DType| view_dtype(input, dtype),
+        "view(Tensor self, int... shape)" |input: &Tensor, shape: &[i64]| input.view_shape(shape);
+    /// A view of another tensor's shape.
+    view_as [Method] "view_as(Tensor self, Tensor other)" |input: &Tensor, other: &Tensor| input.view_shape(other.shape());
+    /// The same elements under another shape; a copy only if it must be.
+    reshape [Torch] "reshape(Tensor input, int[1] shape)" |input: &Tensor, shape: &[i64]| input.reshape(shape);
+    /// Another tensor's shape.
+    reshape_as [Method] "reshape_as(Tensor self, Tensor other)" |input: &Tensor, other: &Tensor| input.reshape(other.shape());
+    /// Dimensions merged into one.
+    flatten [Torch Method] "flatten(Tensor input, int start_dim=0, int end_dim=-1)" |input: &Tensor, start: isize, end: isize| input.flatten(start, end);
+    /// One dimension, contiguous.
+    ravel [Torch Method] "ravel(Tensor input)" |input: &Tensor| input.contiguous()?.flatten(0, -1);
+    /// One dimension unfolded into several.
+    unflatten [Torch Method] "unflatten(Tensor input, int dim, int[] sizes)" |input: &Tensor, dim: isize, sizes: &[i64]| input.unflatten(dim, sizes);
+    /// Two dimensions changed round.
+    transpose [Torch Method Inplace] "transpose(Tensor input, int dim0, int dim1)" |input: &Tensor, a: isize, b: isize| input.transpose(a, b);
+    /// Two dimensions changed round.
+    swapaxes [Torch Method] "swapaxes(Tensor input, int axis0, int axis1)" |input: &Tensor, a: isize, b: isize| input.transpose(a, b);
+    /// Two dimensions changed round.
+    swapdims [Torch Method] "swapdims(Tensor input, int dim0, int dim1)" |input: &Tensor, a: isize, b: isize| input.transpose(a, b);
+    /// A matrix transposed.
+    t [Torch Method] "t(Tensor input)" |input: &Tensor| input.t();
+    /// The last two dimensions changed round.
+    adjoint [Torch Method] "adjoint(Tensor input)" |input: &Tensor| input.transpose(-2, -1);
+    /// Dimensions in another order.
+    permute [Torch] "permute(Tensor input, int[1] dims)" |input: &Tensor, order: &[i64]| input.permute(&dims(order));
+    /// Dimensions moved to other places.
+    movedim [Torch Method] "movedim(Tensor input, int[1] source, int[1] destination)" |input: &Tensor, source: &[i64], destination: &[i64]|
+        input.movedim(&dims(source), &dims(destination));
+    /// Dimensions moved to other places.
+    moveaxis [Torch Method] "moveaxis(Tensor input, int[1] source, int[1] destination)" |input: &Tensor, source: &[i64], destination: &[i64]|
+        input.movedim(&dims(source), &dims(destination));
+    /// Without dimensions of size one.
+    squeeze [Torch Method] "squeeze(Tensor input, int[1]? dim=None)" |input: &Tensor, dim: Option<&[i64]>| squeeze(input, dim);
+    /// With a new dimension of size one.
+    unsqueeze [Torch Method] "unsqueeze(Tensor input, int dim)" |input: &Tensor, dim: isize| input.unsqueeze(dim);
+    /// Dimensions of size one repeated, without copying.
+    broadcast_to [Torch Method] "broadcast_to(Tensor input, int[1] size)" |input: &Tensor, shape: &[i64]| input.broadcast_to(shape);
+    /// Expanded to another tensor's size.
+    expand_as [Method] "expand_as(Tensor self, Tensor other)" |input: &Tensor, other: &Tensor| input.expand_as(other);
+    /// A part of one dimension.
+    narrow [Torch Method]
+        "narrow(Tensor input, int dim, int start, int length)" |input: &Tensor, dim: isize, start: isize, length: i64| input.narrow(dim, start, size(length, "narrow: length")?),
+        "narrow(Tensor input, int dim, Tensor start, int length)" |input: &Tensor, dim: isize, start: &Tensor, length: i64|
+            input.narrow(dim, start.item::<i64>()? as isize, size(length, "narrow: length")?);
+    /// A copy of a part of one dimension.
+    narrow_copy [Torch Method] "narrow_copy(Tensor input, int dim, int start, int length)" |input: &Tensor, dim: isize, start: isize, length: i64|
+        input.narrow(dim, start, size(length, "narrow_copy: length")?)?.copy();
+    /// One entry of a dimension.
+    select [Torch Method] "select(Tensor input, int dim, int index)" |input: &Tensor, dim: isize, index: isize| input.select(dim, index);
+    /// The diagonal of two dimensions.
+    diagonal [Torch Method] "diagonal(Tensor input, int offset=0, int dim1=0, int dim2=1)" |input: &Tensor, offset: isize, a: isize, b: isize| input.diagonal(offset, a, b);
+    /// A diagonal of the last two dimensions filled with a vector, or taken out.
+    diag [Torch Method] "diag(Tensor input, int diagonal=0)" |input: &Tensor, diagonal: isize| input.diag(diagonal);
+    /// The elements as diagonals of new matrices.
+    diag_embed [Torch Method] "diag_embed(Tensor input, int offset=0, int dim1=-2, int dim2=-1)" |input: &Tensor, offset: isize, a: isize, b: isize| input.diag_embed(offset, a, b);
+    /// All elements on the diagonal of a matrix.
+    diagflat [Torch Method] "diagflat(Tensor input, int offset=0)" |input: &Tensor, offset: isize| input.flatten(0, -1)?.diag(offset);
+    /// Windows of a dimension.
+    unfold [Method] "unfold(Tensor self, int dimension, int size, int step)" |input: &Tensor, dim: isize, width: i64, step: i64|
+        input.unfold(dim, size(width, "unfold: size")?, size(step, "unfold: step")?);
+    /// A view by sizes and strides.
+    as_strided [Torch Method] "as_strided(Tensor input, int[1] size, int[1] stride, int? storage_offset=None)"
+        |input: &Tensor, shape: Sizes, strides: Sizes, offset: Option<i64>|
+        input.as_strided(&shape.0, &strides.0, size(offset.unwrap_or(input.layout().offset() as i64), "as_strided: storage_offset")?);
+    /// Parts of a length, or of given lengths.
+    split [Torch Method]
+        "split(Tensor tensor, int split_size_or_sections, int dim=0)" |input: &Tensor, length: i64, dim: isize| input.split(size(length, "split: split_size")?, dim),
+        "split(Tensor tensor, int[] split_size_or_sections, int dim=0)" |input: &Tensor, sections: &[i64], dim: isize| split(input, sections, dim),
+        "split(Tensor tensor, int split_size, int dim=0)" |input: &Tensor, length: i64, dim: isize| input.split(size(length, "split: split_size")?, dim);
+    /// Parts of given lengths.
+    split_with_sizes [Torch Method] "split_with_sizes(Tensor input, int[] split_sizes, int dim=0)" |input: &Tensor, sections: &[i64], dim: isize| split(input, sections, dim);
+    /// A number of parts.
+    chunk [Torch Method] "chunk(Tensor input, int chunks, int dim=0)" |input: &Tensor, chunks: i64, dim: isize| input.chunk(size(chunks, "chunk: chunks")?, dim);
+    /// A number of parts, or parts between positions.
+    tensor_split [Torch Method]
+        "tensor_split(Tensor input, int indices_or_sections, int dim=0)" |input: &Tensor, sections: i64, dim: isize| split_evenly(input, sections, dim),
+        "tensor_split(Tensor input, int[] indices_or_sections, int dim=0)" |input: &Tensor, positions: &[i64], dim: isize| split_at(input, positions, dim),
+        "tensor_split(Tensor input, int[] indices, int dim=0)" |input: &Tensor, positions: &[i64], dim: isize| split_at(input, positions, dim),
+        "tensor_split(Tensor input, int sections, int dim=0)" |input: &Tensor, sections: i64, dim: isize| split_evenly(input, sections, dim);
+    /// Parts along the columns.
+    hsplit [Torch Method]
+        "hsplit(Tensor input, int sections)" |input: &Tensor, n: &crate::value::Value| split_numpy(input, n, if input.rank() == 1 { 0 } else { 1 }, "hsplit"),
+        "hsplit(Tensor input, int[] indices)" |input: &Tensor, n: &crate::value::Value| split_numpy(input, n, if input.rank() == 1 { 0 } else { 1 }, "hsplit");
+    /// Parts along the rows.
+    vsplit [Torch Method]
+        "vsplit(Tensor input, int sections)" |input: &Tensor, n: &crate::value::Value| split_numpy(input, n, 0, "vsplit"),
+        "vsplit(Tensor input, int[] indices)" |input: &Tensor, n: &crate::value::Value| split_numpy(input, n, 0, "vsplit");
+    /// Parts along the third dimension.
+    dsplit [Torch Method]
+        "dsplit(Tensor input, int sections)" |input: &Tensor, n: &crate::value::Value| split_numpy(input, n, 2, "dsplit"),
+        "dsplit(Tensor input, int[] indices)" |input: &Tensor, n: &crate::value::Value| split_numpy(input, n, 2, "dsplit");
+    /// All entries of a dimension.
+    unbind [Torch Method] "unbind(Tensor input, int dim=0)" |input: &Tensor, dim: isize| input.unbind(dim);
+    /// The whole tensor repeated along its dimensions.
+    repeat [Method] "repeat(Tensor self, int... repeats)" |input: &Tensor, repeats: Sizes| input.repeat(&repeats.0);
+    /// The whole tensor repeated.
+    tile [Torch] "tile(Tensor input, int[1] dims)" |input: &Tensor, repeats: Sizes| input.tile(&repeats.0);
+    /// Elements repeated.
+    repeat_interleave [Torch Method] "repeat_interleave(Tensor input, Tensor|Number repeats, int? dim=None, *, int? output_size=None)"
+        |input: &Tensor, repeats: Arg, dim: Option<isize>, _output_size: Option<i64>| input.repeat_interleave(repeats, dim);
+    /// Entries shifted round.
+    roll [Torch Method] "roll(Tensor input, int[1] shifts, int[1] dims=())" |input: &Tensor, shifts: &[i64], over: &[i64]| input.roll(&dims(shifts), &dims(over));
+    /// Dimensions back to front.
+    flip [Torch] "flip(Tensor input, int[1] dims)" |input: &Tensor, over: &[i64]| input.flip(&dims(over));
+    /// Columns back to front.
+    fliplr [Torch Method] "fliplr(Tensor input)" |input: &Tensor| input.fliplr();
+    /// Rows back to front.
+    flipud [Torch Method] "flipud(Tensor input)" |input: &Tensor| input.flipud();
+    /// Turned by right angles.
+    rot90 [Torch Method] "rot90(Tensor input, int k=1, int[2] dims=(0,1))" |input: &Tensor, k: isize, plane: &[i64]| match plane {
+        &[a, b] => input.rot90(k, [a as isize, b as isize]),
+        _ => Err(Error::value(format!("expected total rotation dims == 2, but got dims = {}", plane.len()))),
+    };
+    /// The lower triangle.
+    tril [Torch Method Inplace] "tril(Tensor input, int diagonal=0)" |input: &Tensor, diagonal: i64| input.tril(diagonal);
+    /// The upper triangle.
+    triu [Torch Method Inplace] "triu(Tensor input, int diagonal=0)" |input: &Tensor, diagonal: i64| input.triu(diagonal);
+    /// Tensors joined along a dimension.
+    cat [Torch] "cat(Tensor[] tensors, int dim=0)" |tensors: &[Tensor], dim: isize| join(tensors, dim);
+    /// Tensors joined along a dimension.
+    concat [Torch] "concat(Tensor[] tensors, int dim=0)" |tensors: &[Tensor], dim: isize| join(tensors, dim);
+    /// Tensors joined along a dimension.
+    concatenate [Torch] "concatenate(Tensor[] tensors, int dim=0)" |tensors: &[Tensor], dim: isize| join(tensors, dim);
+    /// Tensors joined along a new dimension.
+    stack [Torch] "stack(Tensor[] tensors, int dim=0)" |tensors: &[Tensor], dim: isize| stack(&refs(tensors), dim);
+    /// Tensors joined column by column.
+    hstack [Torch] "hstack(Tensor[] tensors)" |tensors: &[Tensor]| hstack(&refs(tensors));
+    /// Tensors joined row by row.
+    vstack [Torch] "vstack(Tensor[] tensors)" |tensors: &[Tensor]| vstack(&refs(tensors));
+    /// Tensors joined row by row.
+    row_stack [Torch] "row_stack(Tensor[] tensors)" |tensors: &[Tensor]| vstack(&refs(tensors));
+    /// Tensors joined along the third dimension.
+    dstack [Torch] "dstack(Tensor[] tensors)" |tensors: &[Tensor]| dstack(&refs(tensors));
+    /// Vectors as columns of a matrix.
+    column_stack [Torch] "column_stack(Tensor[] tensors)" |tensors: &[Tensor]| column_stack(tensors);
+    /// Blocks on the diagonal of a matrix.
+    _block_diag [Torch] "block_diag(Tensor[] tensors)" |tensors: &[Tensor]| block_diag(&refs(tensors));
+    /// All combinations of entries.
+    _cartesian_prod [Torch] "cartesian_prod(Tensor[] tensors)" |tensors: &[Tensor]| cartesian_prod(&refs(tensors));
+    /// Coordinates of a grid.
+    _meshgrid [Torch] "meshgrid(Tensor[] tensors, *, str? indexing=None)" |tensors: &[Tensor], indexing: Option<&str>| pairs(tensors, indexing);
+    /// Tensors of one size.
+    _broadcast_tensors [Torch] "broadcast_tensors(Tensor[] tensors)" |tensors: &[Tensor]| broadcast(tensors);
+    /// With at least one dimension.
+    _atleast_1d [Torch] "atleast_1d(Tensor[] tensors)" |tensors: &[Tensor]| at_least_all(tensors, 1);
+    /// With at least two dimensions.
+    _atleast_2d [Torch] "atleast_2d(Tensor[] tensors)" |tensors: &[Tensor]| at_least_all(tensors, 2);
+    /// With at least three dimensions.
+    _atleast_3d [Torch] "atleast_3d(Tensor[] tensors)" |tensors: &[Tensor]| at_least_all(tensors, 3);
+    /// Combinations of so many elements.
+    combinations [Torch] "combinations(Tensor input, int r=2, bool with_replacement=False)" |input: &Tensor, r: i64, with_replacement: bool|
+        combinations(input, r, with_replacement);
+    /// A copy.
+    clone [Torch Method] "clone(Tensor input, *, memory_format? memory_format=None)" |input: &Tensor, format: MemoryFormat| clone(input, format);
+    /// The elements in row-major order, or in that of a format; the tensor itself if they are.
+    contiguous [Method] "contiguous(Tensor self, memory_format? memory_format=None)" |input: &Tensor, format: Option<MemoryFormat>|
+        formatted(input, format.unwrap_or(MemoryFormat::Contiguous)).map(|out| same_or(input, out));
+    /// Whether the elements lie in the order of a format.
+    is_contiguous [Method] "is_contiguous(Tensor self, memory_format? memory_format=None)" |input: &Tensor, format: MemoryFormat| is_contiguous(input, format);
+    /// On another device, of another dtype, in another order.
+    to [Method]
+        "to(Tensor self, dtype dtype, bool non_blocking=False, bool copy=False, *, memory_format? memory_format=None)"
+            |input: &Tensor, dtype: DType, _non_blocking: bool, copy: bool, format: MemoryFormat| to(input, None, Some(dtype), copy, format).map(|out| same_or(input, out)),
+        "to(Tensor self, Tensor other, bool non_blocking=False, bool copy=False, *, memory_format? memory_format=None)"
+            |input: &Tensor, other: &Tensor, _non_blocking: bool, copy: bool, format: MemoryFormat|
+            to(input, Some(other.device()), Some(other.dtype()), copy, format).map(|out| same_or(input, out)),
+        "to(Tensor self, device? device=None, dtype? dtype=None, bool non_blocking=False, bool copy=False, *, memory_format? memory_format=None)"
+            |input: &Tensor, device: Option<Device>, dtype: Option<DType>, _non_blocking: bool, copy: bool, format: MemoryFormat|
+            to(input, device, dtype, copy, format).map(|out| same_or(input, out));
+    /// Another tensor's elements written into this one.
+    copy_ [Method] "copy_(Tensor self, Tensor src, bool non_blocking=False)" |input: &Tensor, src: &Tensor, _non_blocking: bool| input.copy_(src);
+    /// The number of the device, -1 for the CPU.
+    get_device [Torch Method] "get_device(Tensor input)" |input: &Tensor| Ok::<_, Error>(match input.device() {
+        Device::Cpu => -1i64,
+        Device::Cuda(index) => index as i64,
+    });
+}
+
+rows! { METHODS:
+    /// The same elements under another shape; a copy only if it must be.
+    reshape [Method] "reshape(Tensor self, int... shape)" |input: &Tensor, shape: &[i64]| input.reshape(shape);
+    /// Dimensions in another order.
+    permute [Method] "permute(Tensor self, int... dims)" |input: &Tensor, order: &[i64]| input.permute(&dims(order));
+    /// Dimensions of size one repeated, without copying.
+    expand [Method] "expand(Tensor self, int... size)" |input: &Tensor, shape: &[i64]| input.expand(shape);
+    /// The whole tensor repeated.
+    tile [Method] "tile(Tensor self, int... dims)" |input: &Tensor, repeats: Sizes| input.tile(&repeats.0);
+    /// Dimensions back to front.
+    flip [Method] "flip(Tensor self, int... dims)" |input: &Tensor, over: &[i64]| input.flip(&dims(over));
+}
+
+fn clone(input: &Tensor, format: MemoryFormat) -> Result<Tensor> {
+    match format {
+        MemoryFormat::Preserve => input.copy(),
+        format => {
+            let out = formatted(input, format)?;
+            if out.shares_storage(input) { out.copy() } else { Ok(out) }
+        }
+    }
+}
+
+fn column_stack(tensors: &[Tensor]) -> Result<Tensor> {
+    let columns = tensors
+        .iter()
+        .map(|t| if t.rank() < 2 { t.reshape([t.numel(), 1]) } else { Ok(t.clone()) })
+        .collect::<Result<Vec<_>>>()?;
+    cat(&refs(&columns), 1)
+}

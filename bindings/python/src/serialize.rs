@@ -1,0 +1,200 @@
+//! Files of `torch.save`: plain values and tensors go through the core's reader and writer, which run no code.
+
+use crate::dtype::PyDType;
+use crate::error::{IntoPyResult, to_py, type_error};
+use crate::tensor::{PyTensor, as_tensor, wrap};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
+use rushlight_core::{DType, Layout};
+use rushlight_io::{LoadOptions, pt};
+use rushlight_tensor::Tensor;
+use rushlight_tensor::state::{Dict, Key, Value};
+use std::path::PathBuf;
+
+/// Containers nested deeper than this are refused rather than read to the end of the stack.
+const DEEPEST: usize = 200;
+
+/// A Python value, or `None` if it is of a kind that only pickle can write.
+fn value(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<Option<Value>> {
+    if depth > DEEPEST {
+        return Ok(None);
+    }
+    if let Some(tensor) = as_tensor(object) {
+        return Ok(Some(Value::Tensor(tensor.get().tensor())));
+    }
+    let exact = object.get_type();
+    let py = object.py();
+    Ok(Some(if object.is_none() {
+        Value::None
+    } else if let Ok(b) = object.cast_exact::<PyBool>() {
+        Value::Bool(b.is_true())
+    } else if object.cast_exact::<PyInt>().is_ok() {
+        match object.extract() {
+            Ok(i) => Value::Int(i),
+            Err(_) => return Ok(None),
+        }
+    } else if object.cast_exact::<PyFloat>().is_ok() {
+        Value::Float(object.extract()?)
+    } else if let Ok(s) = object.cast_exact::<PyString>() {
+        Value::Str(s.extract()?)
+    } else if let Ok(b) = object.cast_exact::<PyBytes>() {
+        Value::Bytes(b.as_bytes().to_vec())
+    } else if object.cast_exact::<PyList>().is_ok() || object.cast_exact::<PyTuple>().is_ok() {
+        let mut items = Vec::new();
+        for item in object.try_iter()? {
+            match value(&item?, depth + 1)? {
+                Some(item) => items.push(item),
+                None => return Ok(None),
+            }
+        }
+        if exact.is(py.get_type::<PyTuple>()) { Value::Tuple(items) } else { Value::List(items) }
+    } else if let Ok(dict) = object.cast::<PyDict>()
+        && (object.cast_exact::<PyDict>().is_ok() || exact.name()? == "OrderedDict")
+    {
+        let mut out = Dict::new();
+        for (key, item) in dict.iter() {
+            let key = if let Ok(text) = key.cast_exact::<PyString>() {
+                Key::Str(text.extract()?)
+            } else if key.cast_exact::<PyInt>().is_ok()
+                && let Ok(i) = key.extract()
+            {
+                Key::Int(i)
+            } else {
+                return Ok(None);
+            };
+            match value(&item, depth + 1)? {
+                Some(item) => out.insert(key, item),
+                None => return Ok(None),
+            };
+        }
+        Value::Dict(out)
+    } else {
+        return Ok(None);
+    }))
+}
+
+fn object<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
+    Ok(match value {
+        Value::None => py.None().into_bound(py),
+        Value::Bool(b) => b.into_pyobject(py)?.to_owned().into_any(),
+        Value::Int(i) => i.into_pyobject(py)?.into_any(),
+        Value::Float(f) => f.into_pyobject(py)?.into_any(),
+        Value::Str(s) => PyString::new(py, s).into_any(),
+        Value::Bytes(b) => PyBytes::new(py, b).into_any(),
+        Value::Tensor(t) => wrap(py, t.clone())?.into_any(),
+        Value::List(items) => {
+            PyList::new(py, items.iter().map(|v| object(py, v)).collect::<PyResult<Vec<_>>>()?)?.into_any()
+        }
+        Value::Tuple(items) => {
+            PyTuple::new(py, items.iter().map(|v| object(py, v)).collect::<PyResult<Vec<_>>>()?)?.into_any()
+        }
+        Value::Dict(dict) => {
+            let out = PyDict::new(py);
+            for (key, item) in dict {
+                match key {
+                    Key::Str(text) => out.set_item(text, object(py, item)?)?,
+                    Key::Int(i) => out.set_item(i, object(py, item)?)?,
+                }
+            }
+            out.into_any()
+        }
+    })
+}
+
+/// Writes a value if it is plain; says whether it was.
+#[pyfunction]
+fn _save(py: Python<'_>, obj: &Bound<'_, PyAny>, path: PathBuf) -> PyResult<bool> {
+    let Some(value) = value(obj, 0)? else { return Ok(false) };
+    py.detach(|| pt::save(&value, &path)).py()?;
+    Ok(true)
+}
+
+/// The bytes of a file with a plain value, or `None`.
+#[pyfunction]
+fn _save_bytes<'py>(py: Python<'py>, obj: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyBytes>>> {
+    let Some(value) = value(obj, 0)? else { return Ok(None) };
+    let mut bytes = Vec::new();
+    py.detach(|| pt::write(&value, &mut bytes)).py()?;
+    Ok(Some(PyBytes::new(py, &bytes)))
+}
+
+/// Reads a file without running code.
+#[pyfunction]
+fn _load(py: Python<'_>, path: PathBuf, mmap: bool) -> PyResult<Bound<'_, PyAny>> {
+    let value = py.detach(|| pt::load_with(&path, &LoadOptions::default().mmap(mmap))).map_err(read_error)?;
+    object(py, &value)
+}
+
+/// Reads the contents of a file without running code.
+#[pyfunction]
+fn _load_bytes<'py>(py: Python<'py>, data: &Bound<'py, PyBytes>) -> PyResult<Bound<'py, PyAny>> {
+    let bytes = data.as_bytes();
+    let value = py.detach(|| pt::from_bytes(bytes)).map_err(read_error)?;
+    object(py, &value)
+}
+
+/// What a file names that a plain value cannot be is PyTorch's `UnpicklingError`.
+fn read_error(error: rushlight_core::Error) -> PyErr {
+    let message = error.to_string();
+    if error.kind() == rushlight_core::ErrorKind::Io && message.contains("No such file") {
+        return pyo3::exceptions::PyFileNotFoundError::new_err(message);
+    }
+    if message.contains("not allowed") || message.contains("weights_only") || message.contains("may not") {
+        return Python::attach(|py| match py.import("pickle").and_then(|m| m.getattr("UnpicklingError")) {
+            Ok(class) => match class.call1((message,)) {
+                Ok(raised) => PyErr::from_value(raised),
+                Err(failed) => failed,
+            },
+            Err(failed) => failed,
+        });
+    }
+    to_py(error)
+}
+
+/// All bytes of the storage behind a tensor, as a tensor of bytes over it.
+#[pyfunction]
+fn _storage<'py>(tensor: &Bound<'py, PyTensor>) -> PyResult<Bound<'py, PyTensor>> {
+    let t = tensor.get().tensor();
+    let layout = Layout::contiguous(&[t.storage().bytes()]).py()?;
+    // SAFETY: the storage of a tensor, whole.
+    wrap(tensor.py(), unsafe { Tensor::from_storage(t.storage().clone(), layout, DType::U8) }.py()?)
+}
+
+/// A tensor over a storage, by its elements' type, sizes, strides and the first element's place.
+#[pyfunction]
+fn _over_storage<'py>(
+    storage: &Bound<'py, PyTensor>,
+    dtype: &Bound<'py, PyDType>,
+    offset: usize,
+    size: Vec<usize>,
+    stride: Vec<usize>,
+) -> PyResult<Bound<'py, PyTensor>> {
+    if size.len() != stride.len() {
+        return Err(type_error("a tensor has as many strides as sizes"));
+    }
+    let t = storage.get().tensor();
+    let dtype = dtype.get().0;
+    let layout = Layout::strided(&size, &stride, offset).py()?;
+    if dtype == DType::Bool && t.gt(1).and_then(|m| m.any()?.item::<bool>()).py()? {
+        return Err(crate::error::value_error("bytes of a bool tensor must be 0 or 1"));
+    }
+    // SAFETY: the storage is a tensor's; the layout is checked against it. Bytes that are no truth values were refused.
+    wrap(storage.py(), unsafe { Tensor::from_storage(t.storage().clone(), layout, dtype) }.py()?)
+}
+
+/// The address of the storage behind a tensor: the same for tensors that share it.
+#[pyfunction]
+fn _storage_address(tensor: &Bound<'_, PyTensor>) -> usize {
+    tensor.get().tensor().storage().ptr() as usize
+}
+
+pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(_save, module)?)?;
+    module.add_function(wrap_pyfunction!(_save_bytes, module)?)?;
+    module.add_function(wrap_pyfunction!(_load, module)?)?;
+    module.add_function(wrap_pyfunction!(_load_bytes, module)?)?;
+    module.add_function(wrap_pyfunction!(_storage, module)?)?;
+    module.add_function(wrap_pyfunction!(_over_storage, module)?)?;
+    module.add_function(wrap_pyfunction!(_storage_address, module)?)?;
+    Ok(())
+}

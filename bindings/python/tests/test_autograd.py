@@ -1,0 +1,216 @@
+"""Recording, hooks, functions written in Python."""
+
+import threading
+
+import pytest
+
+import rushlight as torch
+
+
+def test_grad_is_one_object_until_it_changes():
+    x = torch.ones(3, requires_grad=True)
+    x.sum().backward()
+    first = x.grad
+    assert x.grad is first
+    x.sum().backward()
+    assert x.grad.tolist() == [2, 2, 2]
+    x.grad = None
+    assert x.grad is None
+    given = torch.zeros(3)
+    x.grad = given
+    assert x.grad is given
+    with pytest.raises(RuntimeError):
+        x.grad = torch.zeros(4)
+    with pytest.raises(TypeError):
+        x.grad = 3
+
+
+def test_modes():
+    x = torch.ones(2, requires_grad=True)
+    with torch.no_grad():
+        assert not (x * 2).requires_grad
+        with torch.enable_grad():
+            assert (x * 2).requires_grad
+
+    @torch.no_grad()
+    def quiet():
+        return (x * 2).requires_grad
+
+    @torch.no_grad
+    def bare():
+        return (x * 2).requires_grad
+
+    assert not quiet() and not bare() and torch.is_grad_enabled()
+    with torch.set_grad_enabled(False):
+        assert not torch.is_grad_enabled()
+    assert torch.is_grad_enabled()
+    torch.set_grad_enabled(False)
+    assert not torch.is_grad_enabled()
+    torch.set_grad_enabled(True)
+    with torch.inference_mode():
+        made = x * 2
+    assert made.is_inference()
+    with pytest.raises(RuntimeError):
+        (made * x).sum().backward()
+
+    @torch.no_grad()
+    def generator():
+        while True:
+            yield torch.is_grad_enabled()
+
+    running = generator()
+    assert not next(running) and torch.is_grad_enabled() and not next(running)
+    try:
+        with torch.no_grad():
+            raise KeyError
+    except KeyError:
+        pass
+    assert torch.is_grad_enabled()
+
+
+def test_modes_belong_to_threads():
+    seen = []
+    with torch.no_grad():
+        thread = threading.Thread(target=lambda: seen.append(torch.is_grad_enabled()))
+        thread.start()
+        thread.join()
+    assert seen == [True]
+
+
+def test_hooks():
+    x = torch.ones(2, requires_grad=True)
+    seen = []
+    handle = x.register_hook(lambda g: seen.append(g.tolist()))
+    doubled = x.register_hook(lambda g: g * 2)
+    (x * 3).sum().backward()
+    assert seen == [[3, 3]] and x.grad.tolist() == [6, 6]
+    handle.remove()
+    doubled.remove()
+    x.grad = None
+    (x * 3).sum().backward()
+    assert len(seen) == 1 and x.grad.tolist() == [3, 3]
+    after = []
+    x.register_post_accumulate_grad_hook(lambda p: after.append(p is x))
+    (x * 3).sum().backward()
+    assert after == [True]
+    with pytest.raises(RuntimeError):
+        torch.ones(2).register_hook(print)
+
+
+def test_exceptions_pass_through_backward():
+    class Mine(Exception):
+        pass
+
+    def fail(gradient):
+        raise Mine("here")
+
+    x = torch.ones(2, requires_grad=True)
+    x.register_hook(fail)
+    with pytest.raises(Mine, match="here"):
+        (x * 2).sum().backward()
+
+
+class Clipped(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, low, other):
+        ctx.save_for_backward(x, None, other)
+        ctx.low = low
+        return x.clamp(min=low), (x > low)
+
+    @staticmethod
+    def backward(ctx, grad, ignored):
+        x, nothing, other = ctx.saved_tensors
+        assert nothing is None
+        return grad * (x > ctx.low) * other, None, None
+
+
+def test_functions():
+    x = torch.tensor([-1.0, 2.0], requires_grad=True)
+    y, mask = Clipped.apply(x, 0.0, torch.tensor(3.0))
+    assert y.requires_grad and not mask.requires_grad
+    assert "Clipped" in y.grad_fn.name()
+    y.sum().backward()
+    assert x.grad.tolist() == [0, 3]
+    with torch.no_grad():
+        assert not Clipped.apply(x, 0.0, torch.tensor(3.0))[0].requires_grad
+    with pytest.raises(RuntimeError):
+        Clipped()(x)
+
+
+def test_functions_differentiate_twice():
+    class Square(torch.autograd.Function):
+        @staticmethod
+        def forward(x):
+            return x * x
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.save_for_backward(*inputs)
+
+        @staticmethod
+        def backward(ctx, grad):
+            (x,) = ctx.saved_tensors
+            return 2 * x * grad
+
+    x = torch.randn(3, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(Square.apply, x)
+    assert torch.autograd.gradgradcheck(Square.apply, x)
+
+    class Wrong(Square):
+        @staticmethod
+        def backward(ctx, grad):
+            return grad
+
+    with pytest.raises(RuntimeError, match="Jacobian mismatch"):
+        torch.autograd.gradcheck(Wrong.apply, x)
+
+
+def test_wrong_number_of_gradients():
+    class Two(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, a, b):
+            return a + b
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad
+
+    a = torch.ones(2, requires_grad=True)
+    with pytest.raises(RuntimeError, match="incorrect number of gradients"):
+        Two.apply(a, a).sum().backward()
+
+
+def test_anomaly_names_the_op():
+    x = torch.zeros(1, requires_grad=True)
+    with torch.autograd.detect_anomaly():
+        with pytest.raises(RuntimeError, match="(?i)nan"):
+            (x.sqrt() * 0).sum().backward()
+    assert not torch.is_anomaly_enabled()
+
+
+def test_changed_values_are_an_error():
+    x = torch.ones(2, requires_grad=True)
+    y = x.exp()
+    y.add_(1)
+    with pytest.raises(RuntimeError, match="in place|inplace|modified"):
+        y.sum().backward()
+
+
+def test_data_and_subclass():
+    class Parameter(torch.Tensor):
+        def __new__(cls, data):
+            return cls._make_subclass(data, True)
+
+    data = torch.ones(2)
+    p = Parameter(data)
+    assert isinstance(p, torch.Tensor) and p.requires_grad and p.is_leaf
+    assert type(p * 2) is torch.Tensor
+    with torch.no_grad():
+        p.add_(1)
+    assert data.tolist() == [2, 2]
+    p.data = torch.zeros(3)
+    assert p.shape == (3,) and p.requires_grad
+    p.data.add_(5)
+    assert p.tolist() == [5, 5, 5]
+    assert repr(p).startswith("Parameter containing:\ntensor(")
+    assert {p: 1}[p] == 1

@@ -1,0 +1,175 @@
+"""The smaller packages: checkpoints of activations, ``func``, mixed precision, devices, the profiler, random state."""
+
+import warnings
+
+import pytest
+
+import rushlight as torch
+from rushlight import nn
+from rushlight.utils.checkpoint import checkpoint, checkpoint_sequential
+
+
+def net():
+    torch.manual_seed(3)
+    return nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Dropout(0.5), nn.Linear(8, 1))
+
+
+def test_checkpoint_gives_the_same_gradients():
+    plain, kept = net(), net()
+    x = torch.randn(5, 4)
+    torch.manual_seed(7)
+    plain(x).sum().backward()
+    torch.manual_seed(7)
+    checkpoint(kept, x, use_reentrant=False).sum().backward()
+    for a, b in zip(plain.parameters(), kept.parameters()):
+        assert torch.allclose(a.grad, b.grad)
+    kept.zero_grad()
+    torch.manual_seed(7)
+    checkpoint_sequential(kept, 2, x.requires_grad_()).sum().backward()
+    for a, b in zip(plain.parameters(), kept.parameters()):
+        assert torch.allclose(a.grad, b.grad)
+    with torch.no_grad():
+        assert not checkpoint(kept, x).requires_grad
+
+
+def test_func():
+    assert torch.func.grad(lambda x: (x**3).sum())(torch.tensor([2.0])).tolist() == [12]
+    gradient, value = torch.func.grad_and_value(lambda p: (p["w"] ** 2).sum())({"w": torch.tensor([3.0])})
+    assert gradient["w"].tolist() == [6] and value == 9
+    second = torch.func.grad(torch.func.grad(lambda x: x**3))(torch.tensor(2.0))
+    assert second == 12
+    assert torch.func.jacrev(lambda x: x**2)(torch.tensor([1.0, 2.0])).tolist() == [[2, 0], [0, 4]]
+    layer = nn.Linear(2, 1)
+    out = torch.func.functional_call(layer, {"weight": torch.ones(1, 2), "bias": torch.zeros(1)}, (torch.tensor([1.0, 2.0]),))
+    assert out.item() == 3 and layer.weight.requires_grad
+    with pytest.raises(RuntimeError, match="nope"):
+        torch.func.functional_call(layer, {"nope": torch.ones(1)}, (torch.ones(2),))
+    with pytest.raises(AttributeError):
+        torch.func.vmap
+
+
+def test_autocast_and_scaler():
+    layer = nn.Linear(4, 4)
+    x = torch.randn(2, 4)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert layer(x).dtype == torch.bfloat16
+        with torch.autocast("cpu", enabled=False):
+            assert layer(x).dtype == torch.float32
+        assert torch.is_autocast_enabled()
+    assert not torch.is_autocast_enabled() and layer(x).dtype == torch.float32
+
+    @torch.autocast("cpu", dtype=torch.bfloat16)
+    def forward():
+        return layer(x)
+
+    assert forward().dtype == torch.bfloat16
+    optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+    before = layer.weight.clone()
+    scaler.scale(layer(x).sum()).backward()
+    layer.weight.grad[0, 0] = float("inf")
+    scaler.step(optimizer)
+    scaler.update()
+    assert torch.equal(layer.weight, before) and scaler.get_scale() == 2.0
+    optimizer.zero_grad()
+    scaler.scale(layer(x).sum()).backward()
+    scaler.unscale_(optimizer)
+    assert torch.allclose(layer.bias.grad, torch.full((4,), 2.0))
+    scaler.step(optimizer)
+    scaler.update()
+    assert not torch.equal(layer.weight, before)
+    assert torch.amp.GradScaler("cpu").load_state_dict(scaler.state_dict()) is None
+
+
+def test_devices():
+    assert not torch.cuda.is_available() and torch.cuda.device_count() == 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert torch.cuda.current_device() == 0 and torch.xpu.get_device_properties().name == torch.cuda.get_device_name()
+    torch.cuda.manual_seed_all(1)
+    torch.cuda.synchronize()
+    assert torch.cpu.is_available() and torch.accelerator.current_accelerator() is None
+    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    start.record()
+    end.record()
+    assert start.elapsed_time(end) >= 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert torch.ones(2, device="cuda").device.type == "cpu"
+        assert nn.Linear(2, 2).to("xpu").weight.device.type == "cpu"
+    with pytest.raises(RuntimeError):
+        torch.ones(1, device="meta")
+    with torch.device("cpu"):
+        assert torch.ones(1).device.type == "cpu"
+    x = torch.zeros(1 << 20)
+    assert torch.cpu.memory_allocated() >= 4 << 20 and x.numel() == 1 << 20
+
+
+def test_profiler(tmp_path):
+    with torch.profiler.profile() as profiler:
+        for _ in range(3):
+            with torch.profiler.record_function("work"):
+                torch.ones(10).sum()
+            profiler.step()
+    table = profiler.key_averages().table(sort_by="cpu_time_total")
+    assert "work" in table and "ProfilerStep" in table
+    profiler.export_chrome_trace(tmp_path / "trace.json")
+    assert "work" in (tmp_path / "trace.json").read_text()
+
+
+def test_random_state():
+    state = torch.get_rng_state()
+    first = torch.rand(3)
+    torch.set_rng_state(state)
+    assert torch.equal(torch.rand(3), first)
+    with torch.random.fork_rng():
+        torch.rand(5)
+    torch.manual_seed(4)
+    a = torch.randn(2), torch.randint(0, 9, (3,)), torch.randperm(5), torch.nn.functional.dropout(torch.ones(5))
+    torch.manual_seed(4)
+    b = torch.randn(2), torch.randint(0, 9, (3,)), torch.randperm(5), torch.nn.functional.dropout(torch.ones(5))
+    assert all(torch.equal(x, y) for x, y in zip(a, b))
+    with pytest.raises(RuntimeError):
+        torch.set_rng_state(torch.zeros(3, dtype=torch.uint8))
+    one, two = torch.Generator().manual_seed(1), torch.Generator().manual_seed(1)
+    for draw in (torch.rand, torch.randn):
+        assert torch.equal(draw(4, generator=one), draw(4, generator=two))
+    assert torch.equal(torch.multinomial(torch.ones(9), 4, generator=one), torch.multinomial(torch.ones(9), 4, generator=two))
+
+
+def test_distributions_of_random_numbers():
+    n = 20000
+    draws = {
+        "uniform": (torch.empty(n).uniform_(-1, 3), 1.0, 4 / 12**0.5),
+        "normal": (torch.normal(2.0, 3.0, (n,)), 2.0, 3.0),
+        "exponential": (torch.empty(n).exponential_(0.5), 2.0, 2.0),
+        "geometric": (torch.empty(n).geometric_(0.25), 4.0, 12**0.5),
+        "bernoulli": (torch.bernoulli(torch.full((n,), 0.3)), 0.3, 0.21**0.5),
+        "poisson": (torch.poisson(torch.full((n,), 40.0)), 40.0, 40**0.5),
+        "randint": (torch.randint(0, 10, (n,)).float(), 4.5, 8.25**0.5),
+        "random_": (torch.empty(n).random_(10), 4.5, 8.25**0.5),
+        "gumbel": (torch.nn.functional.gumbel_softmax(torch.zeros(n, 2), hard=True)[:, 0], 0.5, 0.5),
+    }
+    for name, (drawn, mean, std) in draws.items():
+        assert abs(drawn.mean().item() - mean) < 6 * std / n**0.5, name
+        assert abs(drawn.std().item() - std) < 0.1 * std, name
+
+
+def test_compile_is_a_notice():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert torch.compile(len) is len
+
+        @torch.compile(mode="max-autotune")
+        def f(x):
+            return x
+
+    assert f(2) == 2
+
+
+def test_testing():
+    torch.testing.assert_close(torch.ones(2), torch.ones(2) + 1e-7)
+    with pytest.raises(AssertionError, match="not close"):
+        torch.testing.assert_close(torch.ones(2), torch.zeros(2))
+    with pytest.raises(AssertionError, match="dtype"):
+        torch.testing.assert_close(torch.ones(2), torch.ones(2, dtype=torch.float64))

@@ -1,0 +1,183 @@
+"""Threads, memory, interruption, start-up and the runner."""
+
+import os
+import pathlib
+import subprocess
+import sys
+import textwrap
+import threading
+
+import pytest
+
+import rushlight as torch
+
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+
+
+def run(*args, **kwargs):
+    return subprocess.run([sys.executable, *args], capture_output=True, text=True, env=ENVIRONMENT, timeout=120, **kwargs)
+
+
+def resident():
+    """This process's memory in bytes."""
+    return int(pathlib.Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_threads_share_tensors():
+    weights = torch.randn(64, 64)
+    expected = (weights @ weights).sum().item()
+    wrong = []
+
+    def work():
+        for _ in range(50):
+            x = weights.clone().requires_grad_()
+            y = (x @ weights).sum()
+            y.backward()
+            if abs(y.item() - expected) > 1e-2 or x.grad is None:
+                wrong.append(y.item())
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_other_threads_run_during_long_ops():
+    a = torch.randn(700, 700)
+    ticks, done = [0], threading.Event()
+
+    def tick():
+        while not done.is_set():
+            ticks[0] += 1
+            done.wait(0.001)
+
+    thread = threading.Thread(target=tick)
+    thread.start()
+    for _ in range(20):
+        a @ a
+    done.set()
+    thread.join()
+    assert ticks[0] > 3
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="needs /proc")
+def test_steps_leak_nothing():
+    w = torch.randn(20, 20, requires_grad=True)
+    x = torch.randn(8, 20)
+
+    def step():
+        loss = torch.nn.functional.relu(x @ w).square().mean()
+        loss.backward()
+        with torch.no_grad():
+            w.sub_(0.01 * w.grad)
+        w.grad = None
+        return x[0:2].shape, {"loss": loss.item()}
+
+    for _ in range(1000):
+        step()
+    before = resident()
+    for _ in range(10_000):
+        step()
+    assert resident() - before < 4 << 20
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="needs /proc")
+def test_import_is_light():
+    program = textwrap.dedent("""
+        import rushlight, re, sys
+        print(re.search(r"VmRSS:\\s*(\\d+)", open("/proc/self/status").read())[1], "numpy" in sys.modules, "rushlight.nn" in sys.modules)
+    """)
+    kilobytes, numpy, nn = run("-c", program).stdout.split()
+    assert int(kilobytes) < 50 * 1024
+    assert (numpy, nn) == ("False", "False")
+
+
+def test_runner(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(textwrap.dedent("""
+        import sys
+        import torch
+        import torch.nn.functional as F
+        from torch.autograd import Function
+        import helper
+        print(sys.argv[1:], F.relu(torch.tensor([-1.0, 2.0])).tolist(), torch.cuda.is_available(), __name__, helper.torch is torch)
+    """))
+    (tmp_path / "helper.py").write_text("import torch\n")
+    result = run("-m", "rushlight", str(script), "--epochs", "3")
+    assert result.stdout.split("\n")[0] == "['--epochs', '3'] [0.0, 2.0] False __main__ True", result.stderr
+    result = run("-m", "rushlight", "--device", "cuda", "-c", "import torch; print(torch.cuda.is_available(), torch.ones(1).cuda().sum().item())")
+    assert result.stdout.strip() == "True 1.0", result.stderr
+    assert result.stderr.count("no accelerator here") == 1
+    failing = tmp_path / "failing.py"
+    failing.write_text("import torch\ntorch.ones(2) @ torch.ones(3)\n")
+    result = run("-m", "rushlight", str(failing))
+    assert result.returncode == 1 and "RuntimeError" in result.stderr and "failing.py" in result.stderr
+    assert run("-m", "rushlight").returncode == 2
+    assert run("-m", "rushlight", "--device", "abacus", "x.py").returncode == 2
+    assert "usage" in run("-m", "rushlight", "--help").stdout
+
+
+def test_names_that_are_not_there(tmp_path):
+    program = textwrap.dedent("""
+        import rushlight
+        rushlight.install()
+        import torch
+        for statement in ("import torch.distributed", "import torch.nope", "torch.relux", "torch.stft", "import pytorch_lightning"):
+            try:
+                exec(statement)
+                print("no error")
+            except Exception as error:
+                print(type(error).__name__, error)
+    """)
+    lines = run("-c", program).stdout.splitlines()
+    assert lines[0].startswith("ModuleNotFoundError") and "distributed training is not part" in lines[0]
+    assert lines[1].startswith("ModuleNotFoundError") and "torch.nope" in lines[1]
+    assert lines[2].startswith("AttributeError") and "Did you mean: 'relu'" in lines[2]
+    assert "complex numbers are not supported" in lines[3]
+    assert lines[4].startswith("ModuleNotFoundError") and "lightning is not part" in lines[4]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_forked_processes_compute():
+    program = textwrap.dedent("""
+        import os, rushlight as torch
+        a = torch.randn(300, 300)
+        (a @ a).sum()
+        child = os.fork()
+        if child == 0:
+            total = (a @ a).exp().sum()
+            os._exit(0 if total.numel() == 1 else 1)
+        _, status = os.waitpid(child, 0)
+        print(os.waitstatus_to_exitcode(status) if hasattr(os, "waitstatus_to_exitcode") else status)
+    """)
+    assert run("-c", program).stdout.strip() == "0"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals")
+def test_interruption():
+    program = textwrap.dedent("""
+        import os, signal, threading, rushlight as torch
+        a = torch.randn(400, 400)
+        threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        try:
+            while True:
+                a @ a
+        except KeyboardInterrupt:
+            print("stopped")
+    """)
+    assert run("-c", program).stdout.strip() == "stopped"
+
+
+def test_signatures_are_well_formed():
+    """Every row's signature is read, by calling it with an argument nothing takes."""
+    homes = [torch._C._torch, torch._C._nn, torch._C._linalg, torch._C._special]
+    for home in homes:
+        for name, function in vars(home).items():
+            if name.startswith("__"):
+                continue
+            with pytest.raises(TypeError) as caught:
+                function(nothing_takes_this=1)
+            assert "malformed" not in str(caught.value), name
+            assert function.__doc__ and name in function.__doc__
