@@ -9,7 +9,7 @@ import torch.nn.functional as F
 
 
 def hashed(stream, shape):
-    """Uniform in [-1, 1): the same numbers as `hashed` in crates/rushlight/tests/main/training.rs."""
+    """Uniform in [-1, 1): the same numbers as `hashed` in crates/rushlight/tests/programs/training.rs."""
     n = math.prod(shape)
     with np.errstate(over="ignore"):
         h = np.arange(n, dtype=np.uint32) * np.uint32(2654435761) + np.uint32((stream * 40503 + 12345) % 2**32)
