@@ -35,16 +35,21 @@ __device__ inline void copy_async(T* to, const T* from, bool there) {
 __device__ inline void commit() { asm volatile("cp.async.commit_group;"); }
 template <int N> __device__ inline void wait_for_all_but() { asm volatile("cp.async.wait_group %0;" ::"n"(N)); }
 
-// Rows `first..` of a head to shared memory; what is not there is zero.
+// Rows `first..` of a head to shared memory; what is not there is zero (nothing is read at its address).
 template <int ROWS> __device__ inline void load_rows(T* tile, const T* head, u64 stride, int first, int count, int d) {
-    const T* from = head + (u64)first * stride;
+    const int chunks = D / 8;
+    if (THREADS % chunks == 0) {
+        // A thread keeps its column and steps down.
+        const int step = THREADS / chunks;
+        int r = threadIdx.x / chunks, c = threadIdx.x % chunks * 8, left = c < d ? count - first - r : 0;
+        const T* from = head + (u64)(first + r) * stride + c;
+        T* to = tile + r * ROW + c;
 #pragma unroll
-    for (int n = 0; n < (ROWS * (D / 8) + THREADS - 1) / THREADS; n++) {
-        int i = threadIdx.x + n * THREADS;
-        if (ROWS * (D / 8) % THREADS == 0 || i < ROWS * (D / 8)) {
-            int r = i / (D / 8), c = i % (D / 8) * 8;
-            bool there = first + r < count && c < d;
-            copy_async(tile + r * ROW + c, there ? from + (u64)r * stride + c : head, there);
+        for (int n = 0; n < ROWS / step; n++) copy_async(to + n * step * ROW, from + n * (step * stride), n * step < left);
+    } else {
+        for (int i = threadIdx.x; i < ROWS * chunks; i += THREADS) {
+            int r = i / chunks, c = i % chunks * 8;
+            copy_async(tile + r * ROW + c, head + (u64)(first + r) * stride + c, first + r < count && c < d);
         }
     }
 }
@@ -268,8 +273,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash(Spec s, T* o
                         }
                     }
                     sum[m][r] = sum[m][r] * correction + total;
+                    // Most steps leave every row's largest score as it is.
+                    if (__any_sync(FULL_WARP, correction != 1)) {
 #pragma unroll
-                    for (int c = 0; c < D / 8; c++) acc[m][c][2 * r] *= correction, acc[m][c][2 * r + 1] *= correction;
+                        for (int c = 0; c < D / 8; c++) acc[m][c][2 * r] *= correction, acc[m][c][2 * r + 1] *= correction;
+                    }
                 }
             }
             accumulate(acc, p, STAGE(n, 1));

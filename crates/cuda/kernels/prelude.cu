@@ -1,5 +1,6 @@
 // What every kernel starts with: element types, conversions, index arithmetic, reductions within a block, random words.
-// No headers: NVRTC and hipcc know the functions used here by themselves.
+// No headers: NVRTC knows the functions used here by itself. What is NVIDIA's alone (PTX) is kept to the conversions below, which have a plain
+// form beside it, and to flash.cu, whose work attention.cu does elsewhere.
 
 typedef unsigned char u8;
 typedef signed char i8;
@@ -32,6 +33,17 @@ typedef Vec<u32, 4> Vec16;
 
 // ---- conversions ------------------------------------------------------------------------------------------------------------------
 
+#ifdef __HIP__
+__device__ inline float half_to_float(u16 bits) {
+    union { u16 bits; _Float16 value; } half = {bits};
+    return (float)half.value;
+}
+
+__device__ inline u16 float_to_half(float x) {
+    union { _Float16 value; u16 bits; } half = {(_Float16)x};
+    return half.bits;
+}
+#else
 __device__ inline float half_to_float(u16 bits) {
     float y;
     asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(bits));
@@ -43,6 +55,7 @@ __device__ inline u16 float_to_half(float x) {
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y) : "f"(x));
     return y;
 }
+#endif
 
 __device__ inline u16 float_to_bfloat(float x) {
 #if __CUDA_ARCH__ >= 800

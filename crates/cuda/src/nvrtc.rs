@@ -24,7 +24,6 @@ api! {
     }
 }
 
-
 impl Nvrtc {
     /// Major and minor version.
     pub fn number(&self) -> Result<(i32, i32)> {
@@ -39,7 +38,9 @@ impl Nvrtc {
     /// What kernels are compiled with: products and sums may fuse, divisions and roots stay exact.
     pub fn options(&self, arch: &str) -> Result<Vec<String>> {
         let mut options = vec![format!("--gpu-architecture={arch}")];
-        options.extend(["--std=c++17", "--device-as-default-execution-space", "--extra-device-vectorization"].map(String::from));
+        options.extend(
+            ["--std=c++17", "--device-as-default-execution-space", "--extra-device-vectorization"].map(String::from),
+        );
         // Leaves out what kernels do not use of the language, and a fifth of the time.
         if self.number()? >= (12, 8) {
             options.push("--minimal".into());

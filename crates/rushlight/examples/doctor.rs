@@ -3,7 +3,9 @@
 use rushlight::prelude::*;
 
 fn main() {
-    clap::Command::new("doctor").about("Says what this machine has: threads, GPUs, the libraries they need").get_matches();
+    clap::Command::new("doctor")
+        .about("Says what this machine has: threads, GPUs, the libraries they need")
+        .get_matches();
     println!("threads: {}", rushlight::num_threads());
     match rushlight::cuda::device_count() {
         Ok(count) => {

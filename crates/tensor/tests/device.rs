@@ -103,13 +103,17 @@ fn attention() -> Result<()> {
         [1, 1, 1, 300, 40, 40],
     ];
     for (i, sizes) in sizes.into_iter().enumerate() {
-        for dtype in [DType::BF16, DType::F16, DType::F32] {
-            for causal in [false, true] {
-                attend(Problem { sizes, dtype, causal, mask: 0, dropout: 0.0 })?;
-            }
-            attend(Problem { sizes, dtype, causal: false, mask: 1 + i as u8 % 2, dropout: 0.0 })?;
-            attend(Problem { sizes, dtype, causal: true, mask: 0, dropout: 0.25 })?;
-        }
+        // Every head size and every feature, but not every feature at every size: each is a kernel to compile.
+        let half = [DType::BF16, DType::F16][i % 2];
+        attend(Problem { sizes, dtype: half, causal: i % 2 == 0, mask: 0, dropout: 0.0 })?;
+        attend(Problem {
+            sizes,
+            dtype: half,
+            causal: false,
+            mask: 1 + i as u8 % 2,
+            dropout: if i < 2 { 0.25 } else { 0.0 },
+        })?;
+        attend(Problem { sizes, dtype: DType::F32, causal: i % 2 == 0, mask: [0, 1, 0, 2, 0][i], dropout: 0.1 })?;
     }
     attend(Problem { sizes: [1, 2, 2, 50, 60, 24], dtype: DType::F64, causal: false, mask: 1, dropout: 0.1 })
 }
