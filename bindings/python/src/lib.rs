@@ -6,7 +6,7 @@
 //! | `dispatch`, `signature`, `convert`, `value` | from a row to Python callables, and from their arguments to Rust values |
 //! | `tensor`, `operators`, `index`, `objects` | the class `Tensor` |
 //! | `construct`, `exchange`, `dlpack` | tensors from Python data, memory shared with other libraries |
-//! | `foreach` | lists of tensors in one call, for optimizers |
+//! | `foreach` | lists of tensors in one call, for clipping and scaling |
 //! | `autograd` | modes, differentiation, hooks, functions written in Python |
 //! | `dtype`, `device`, `generator` | the small classes |
 //! | `optim` | optimizer steps |

@@ -520,7 +520,7 @@ impl PyTensor {
 
     #[setter]
     fn set_grad(&self, grad: Option<Bound<'_, PyTensor>>) -> PyResult<()> {
-        self.with(|t| t.set_grad(grad.as_ref().map(|g| g.get().tensor()))).py()?;
+        self.tensor().set_grad(grad.as_ref().map(|g| g.get().tensor())).py()?;
         self.grad.replace(grad.map(Bound::unbind));
         Ok(())
     }

@@ -1,11 +1,12 @@
 """Records PyTorch's answers to the expressions of behaviour.txt: ``python make_behaviour.py`` with a Python that has torch.
 
-The test evaluates the same expressions with Rushlight and compares.
+The test evaluates the same expressions with Rushlight and compares. ``--check`` compares a torch of today with what is recorded.
 """
 
 import json
 import math
 import pathlib
+import sys
 import warnings
 
 import numpy as np
@@ -58,11 +59,36 @@ def answer(expression, torch):
             return {"raises": [c.__name__ for c in type(error).__mro__ if c.__name__.endswith(("Error", "Exception"))]}
 
 
+def same(found, expected):
+    if isinstance(expected, dict) and "raises" in expected:
+        # PyTorch's NotImplementedError for dtypes is a RuntimeError, which is what it is here.
+        wanted = [c for c in expected["raises"] if c not in ("NotImplementedError", "_LinAlgError")][0]
+        return isinstance(found, dict) and wanted in found.get("raises", ())
+    if isinstance(expected, dict) and "tensor" in expected:
+        return (
+            isinstance(found, dict)
+            and found.get("shape") == expected["shape"]
+            and found.get("dtype") == expected["dtype"]
+            and len(found["tensor"]) == len(expected["tensor"])
+            and all(map(same, found["tensor"], expected["tensor"]))
+        )
+    if isinstance(expected, list):
+        return isinstance(found, list) and len(found) == len(expected) and all(map(same, found, expected))
+    if isinstance(expected, float) and isinstance(found, float):
+        return math.isclose(found, expected, rel_tol=2e-5, abs_tol=1e-6)
+    return type(found) is type(expected) and found == expected
+
+
 def main():
     import torch
 
     torch.manual_seed(0)
     recorded = {e: answer(e, torch) for e in expressions()}
+    if "--check" in sys.argv:
+        known = json.loads((HERE / "behaviour.json").read_text())
+        changed = [e for e in recorded if e not in known or not same(recorded[e], known[e])]
+        print(f"behaviour: {len(recorded)} expressions, {len(changed)} differ", *changed, sep="\n  ")
+        sys.exit(bool(changed))
     lines = [f"{json.dumps(e)}: {json.dumps(a)}" for e, a in recorded.items()]
     (HERE / "behaviour.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")
 

@@ -6,6 +6,54 @@ from ._C import LinAlgError  # noqa: F401
 globals().update({name: f for name, f in vars(_C._linalg).items() if not name.startswith("__")})
 
 
+def _checked(function, name, fields, shape):
+    """The result of a factorisation and zero, or what is left and one where it fails."""
+    from .return_types import of
+
+    def attempt(A, *args, check_errors=False, **kwargs):
+        info = _C._torch.zeros(A.shape[:-2], dtype=_C.int32)
+        try:
+            return of(name, fields)((function(A, *args, **kwargs), info))
+        except LinAlgError:
+            if check_errors:
+                raise
+            return of(name, fields)((_C._torch.full(list(shape(A, *args)), float("nan"), dtype=A.dtype), info + 1))
+
+    attempt.__name__ = attempt.__qualname__ = name
+    attempt.__doc__ = f"``{name[:-3]}`` that reports failure in ``info`` instead of raising."
+    return attempt
+
+
+inv_ex = _checked(_C._linalg.inv, "inv_ex", "inverse info", lambda A: A.shape)
+cholesky_ex = _checked(_C._linalg.cholesky, "cholesky_ex", "L info", lambda A, *upper: A.shape)
+solve_ex = _checked(_C._linalg.solve, "solve_ex", "result info", lambda A, B: B.shape)
+
+
+def cond(A, p=None):
+    """The condition number of matrices, by singular values or by a norm."""
+    if p is None or p in (2, -2):
+        values = _C._linalg.svdvals(A)
+        large, small = values.amax(-1), values.amin(-1)
+        return small / large if p == -2 else large / small
+    return _C._linalg.matrix_norm(A, p) * _C._linalg.matrix_norm(_C._linalg.inv(A), p)
+
+
+def tensorinv(A, ind=2):
+    """The inverse of ``tensordot`` with A over its last dimensions."""
+    import math
+
+    front, back = tuple(A.shape[:ind]), tuple(A.shape[ind:])
+    return _C._linalg.inv(A.reshape(math.prod(front), math.prod(back))).reshape(back + front)
+
+
+def tensorsolve(A, B, dims=None):
+    """X such that ``tensordot(A, X, X.dim())`` is B."""
+    if dims is not None:
+        A = A.permute([d for d in range(A.dim()) if d not in dims] + list(dims))
+    shape = tuple(A.shape[B.dim():])
+    return _C._linalg.solve(A.reshape(B.numel(), -1), B.reshape(-1)).reshape(shape)
+
+
 def __getattr__(name):
     from ._functions import _missing
 

@@ -1,7 +1,8 @@
 //! New tensors: constants, ranges, random numbers.
 
+use super::shape::formatted;
 use crate::rows;
-use crate::value::{Factory, Out, Sizes, size};
+use crate::value::{Factory, MemoryFormat, Out, Sizes, size};
 use rushlight_core::rng::default_generator;
 use rushlight_core::{DType, Error, Generator, Result, Scalar};
 use rushlight_tensor::{Options, Tensor, tril_indices, triu_indices};
@@ -20,6 +21,16 @@ fn constant(shape: &Sizes, value: i64, factory: &Factory) -> Result<Tensor> {
 
 fn like(input: &Tensor, value: Scalar, factory: &Factory) -> Result<Tensor> {
     factory.finish(Tensor::full_with(input.shape(), value, factory.options_like(input))?)
+}
+
+/// A new tensor with its elements in another order in memory, still a leaf.
+fn ordered(made: Result<Tensor>, format: MemoryFormat) -> Result<Tensor> {
+    let made = made?;
+    if matches!(format, MemoryFormat::Preserve | MemoryFormat::Contiguous) {
+        return Ok(made);
+    }
+    let requires_grad = made.requires_grad();
+    formatted(&made.detach(), format)?.requires_grad_(requires_grad)
 }
 
 fn new_full(input: &Tensor, shape: &Sizes, value: Scalar, factory: &Factory) -> Result<Tensor> {
@@ -191,7 +202,11 @@ fn poisson(input: &Tensor, from: Option<&Generator>) -> Result<Tensor> {
 fn window(length: i64, periodic: bool, factory: &Factory, weights: impl Fn(f64) -> f64) -> Result<Tensor> {
     let n = size(length, "window_length")?;
     let span = if periodic { n } else { n.saturating_sub(1) } as f64;
-    let values: Vec<f64> = (0..n).map(|i| if n == 1 { 1.0 } else { weights(i as f64 / span) }).collect();
+    let mut values: Vec<f64> = Vec::new();
+    values
+        .try_reserve_exact(n)
+        .map_err(|_| Error::out_of_memory(format!("a window of length {n} does not fit in memory")))?;
+    values.extend((0..n).map(|i| if n == 1 { 1.0 } else { weights(i as f64 / span) }));
     let dtype = factory.dtype.unwrap_or_else(crate::dtype::default);
     factory.finish(Tensor::from_slice(&values, [n])?.to_dtype(dtype)?)
 }
@@ -204,23 +219,23 @@ rows! { ROWS:
     /// Ones.
     ones [Torch] "ones(int... size, **factory)" |shape: Sizes, factory: Factory| constant(&shape, 1, &factory);
     /// Whatever the memory holds.
-    empty [Torch] "empty(int... size, *, memory_format? memory_format=None, **factory)" |shape: Sizes, _format: Option<crate::value::MemoryFormat>, factory: Factory|
-        factory.finish(Tensor::empty(&shape.0, factory.options())?);
+    empty [Torch] "empty(int... size, *, memory_format? memory_format=None, **factory)" |shape: Sizes, format: MemoryFormat, factory: Factory|
+        ordered(factory.finish(Tensor::empty(&shape.0, factory.options())?), format);
     /// One number in every place.
     full [Torch] "full(int[1] size, Number fill_value, **factory)" |shape: Sizes, value: Scalar, factory: Factory| full(&shape, value, &factory);
     /// Zeros like another tensor.
     zeros_like [Torch] "zeros_like(Tensor input, *, memory_format? memory_format=None, **factory)"
-        |input: &Tensor, _format: Option<crate::value::MemoryFormat>, factory: Factory| like(input, Scalar::Int(0), &factory);
+        |input: &Tensor, format: MemoryFormat, factory: Factory| ordered(like(input, Scalar::Int(0), &factory), format);
     /// Ones like another tensor.
     ones_like [Torch] "ones_like(Tensor input, *, memory_format? memory_format=None, **factory)"
-        |input: &Tensor, _format: Option<crate::value::MemoryFormat>, factory: Factory| like(input, Scalar::Int(1), &factory);
+        |input: &Tensor, format: MemoryFormat, factory: Factory| ordered(like(input, Scalar::Int(1), &factory), format);
     /// Whatever the memory holds, like another tensor.
     empty_like [Torch] "empty_like(Tensor input, *, memory_format? memory_format=None, **factory)"
-        |input: &Tensor, _format: Option<crate::value::MemoryFormat>, factory: Factory|
-        factory.finish(Tensor::empty(input.shape(), factory.options_like(input))?);
+        |input: &Tensor, format: MemoryFormat, factory: Factory|
+        ordered(factory.finish(Tensor::empty(input.shape(), factory.options_like(input))?), format);
     /// One number like another tensor.
     full_like [Torch] "full_like(Tensor input, Number fill_value, *, memory_format? memory_format=None, **factory)"
-        |input: &Tensor, value: Scalar, _format: Option<crate::value::MemoryFormat>, factory: Factory| like(input, value, &factory);
+        |input: &Tensor, value: Scalar, format: MemoryFormat, factory: Factory| ordered(like(input, value, &factory), format);
     /// Zeros of this tensor's dtype.
     new_zeros [Method] "new_zeros(Tensor self, int... size, **factory)" |input: &Tensor, shape: Sizes, factory: Factory| new_full(input, &shape, Scalar::Int(0), &factory);
     /// Ones of this tensor's dtype.
@@ -254,12 +269,12 @@ rows! { ROWS:
     randn [Torch] "randn(int... size, *, Generator? generator=None, **factory)" |shape: Sizes, from: Option<&Generator>, factory: Factory| randn(&shape, from, &factory);
     /// Uniform numbers like another tensor.
     rand_like [Torch] "rand_like(Tensor input, *, memory_format? memory_format=None, Generator? generator=None, **factory)"
-        |input: &Tensor, _format: Option<crate::value::MemoryFormat>, from: Option<&Generator>, factory: Factory|
-        factory.finish(Tensor::rand_from(generator(from), input.shape(), factory.options_like(input))?);
+        |input: &Tensor, format: MemoryFormat, from: Option<&Generator>, factory: Factory|
+        ordered(factory.finish(Tensor::rand_from(generator(from), input.shape(), factory.options_like(input))?), format);
     /// Normal numbers like another tensor.
     randn_like [Torch] "randn_like(Tensor input, *, memory_format? memory_format=None, Generator? generator=None, **factory)"
-        |input: &Tensor, _format: Option<crate::value::MemoryFormat>, from: Option<&Generator>, factory: Factory|
-        factory.finish(Tensor::randn_from(generator(from), input.shape(), factory.options_like(input))?);
+        |input: &Tensor, format: MemoryFormat, from: Option<&Generator>, factory: Factory|
+        ordered(factory.finish(Tensor::randn_from(generator(from), input.shape(), factory.options_like(input))?), format);
     /// Integers from `low` to before `high`.
     randint [Torch]
         "randint(int high, int[] size, *, Generator? generator=None, **factory)" |high: i64, shape: Sizes, from: Option<&Generator>, factory: Factory|
@@ -391,6 +406,9 @@ fn fill_diagonal_(input: &Tensor, value: Scalar, wrap: bool) -> Result<Out> {
 
 fn vander(x: &Tensor, n: Option<i64>, increasing: bool) -> Result<Tensor> {
     let n = n.map_or(Ok(x.size(-1)?), |n| size(n, "vander: N"))?;
+    if n > 1 << 20 {
+        return Err(Error::value(format!("vander: {n} columns are more than the 2^20 that are supported")));
+    }
     let columns = (0..n).map(|k| x.pow(if increasing { k } else { n - 1 - k } as i64)).collect::<Result<Vec<_>>>()?;
     rushlight_tensor::stack(&columns.iter().collect::<Vec<_>>(), -1)
 }

@@ -17,6 +17,13 @@ fn in_bounds<T>(found: Result<T>) -> Result<T> {
     })
 }
 
+fn dense_only(sparse_grad: bool) -> Result<()> {
+    match sparse_grad {
+        false => Ok(()),
+        true => Err(Error::unsupported("gather: sparse gradients are not supported; use sparse_grad=False")),
+    }
+}
+
 fn reduction(name: &str) -> Result<ScatterReduce> {
     Ok(match name {
         "sum" | "add" => ScatterReduce::Sum,
@@ -147,7 +154,7 @@ rows! { ROWS:
         |input: &Tensor, index: &Tensor, source: &Tensor, accumulate: bool| input.put(index, source, accumulate);
     /// Elements by an index along one dimension.
     gather [Torch Method] "gather(Tensor input, int dim, Tensor index, *, bool sparse_grad=False)"
-        |input: &Tensor, dim: isize, index: &Tensor, _sparse_grad: bool| in_bounds(input.gather(dim, index));
+        |input: &Tensor, dim: isize, index: &Tensor, sparse_grad: bool| dense_only(sparse_grad).and_then(|()| in_bounds(input.gather(dim, index)));
     /// Elements by indices that broadcast.
     take_along_dim [Torch Method] "take_along_dim(Tensor input, Tensor indices, int? dim=None)"
         |input: &Tensor, indices: &Tensor, dim: Option<isize>| input.take_along_dim(indices, dim);

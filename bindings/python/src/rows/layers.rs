@@ -258,9 +258,10 @@ fn lp_pool(
 ) -> Result<Tensor> {
     let powers = input.pow(norm_type)?;
     let window = avg_pool(kernel, stride, &[0], ceil_mode, true, None)?;
-    let count: i64 = if two && kernel.len() == 1 { kernel[0] * kernel[0] } else { kernel.iter().product() };
+    let count: f64 = kernel.iter().map(|&k| k as f64).product();
+    let count = if two && kernel.len() == 1 { count * count } else { count };
     let mean = if two { powers.avg_pool2d(window)? } else { powers.avg_pool1d(window)? };
-    mean.sign()?.mul(&mean.abs()?.relu()?)?.mul(count as f64)?.pow(1.0 / norm_type)
+    mean.sign()?.mul(&mean.abs()?.relu()?)?.mul(count)?.pow(1.0 / norm_type)
 }
 
 fn unfold(input: &Tensor, kernel: &[i64], dilation: &[i64], padding: &[i64], stride: &[i64]) -> Result<Tensor> {

@@ -282,8 +282,9 @@ rows! { TORCH:
     /// Orthogonal and triangular factors.
     qr [Torch Method] "qr(Tensor input, bool some=True)" |input: &Tensor, some: bool| qr(input, if some { "reduced" } else { "complete" });
     /// Singular value decomposition, `A = U diag(S) V^T`.
-    svd [Torch Method] "svd(Tensor input, bool some=True, bool compute_uv=True)" |input: &Tensor, some: bool, _compute_uv: bool|
-        input.svd(!some).and_then(|(u, s, vh)| Ok(Out::Named("U S V", vec![u, s, vh.transpose(-2, -1)?])));
+    svd [Torch Method] "svd(Tensor input, bool some=True, bool compute_uv=True)" |input: &Tensor, some: bool, compute_uv: bool|
+        if compute_uv { Ok(()) } else { Err(Error::unsupported("svd: compute_uv=False is not supported; use torch.linalg.svdvals")) }
+        .and_then(|()| input.svd(!some)).and_then(|(u, s, vh)| Ok(Out::Named("U S V", vec![u, s, vh.transpose(-2, -1)?])));
     /// Cross product of vectors of three.
     cross [Linalg] "cross(Tensor input, Tensor other, *, int dim=-1)" |input: &Tensor, other: &Tensor, dim: isize| input.cross(other, dim);
     /// Diagonals of the last two dimensions.

@@ -238,6 +238,9 @@ fn mvlgamma(input: &Tensor, p: i64) -> Result<Tensor> {
     if p < 1 {
         return Err(Error::value(format!("mvlgamma: p has to be greater than or equal to 1, got {p}")));
     }
+    if p > 4096 {
+        return Err(Error::value(format!("mvlgamma: p of {p} is more than the 4096 dimensions that are supported")));
+    }
     let constant = (p * (p - 1)) as f64 / 4.0 * std::f64::consts::PI.ln();
     let mut sum = float(input)?.lgamma()?.add(constant)?;
     for j in 1..p {

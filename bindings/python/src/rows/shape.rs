@@ -49,6 +49,10 @@ fn split_evenly(input: &Tensor, sections: i64, dim: isize) -> Result<Vec<Tensor>
         return Err(Error::value("tensor_split: number of sections must be larger than 0, got 0"));
     }
     let n = input.size(dim)?;
+    // Parts beyond the elements are empty; no program means millions of them.
+    if parts > n.max(1 << 20) {
+        return Err(Error::value(format!("tensor_split: {parts} sections of a dimension of size {n}")));
+    }
     let lengths: Vec<usize> = (0..parts).map(|i| n / parts + (i < n % parts) as usize).collect();
     input.split_with_sizes(&lengths, dim)
 }
@@ -190,6 +194,9 @@ fn broadcast(tensors: &[Tensor]) -> Result<Vec<Tensor>> {
 
 fn combinations(input: &Tensor, r: i64, with_replacement: bool) -> Result<Tensor> {
     let (n, r) = (input.numel(), size(r, "combinations: r")?);
+    if r > n.max(64) {
+        return Err(Error::value(format!("combinations: {r} of {n} elements at a time")));
+    }
     let mut rows: Vec<i64> = Vec::new();
     let mut choice: Vec<usize> = if with_replacement { vec![0; r] } else { (0..r).collect() };
     let mut count = 0usize;

@@ -200,3 +200,24 @@ def upsampling(torch, nn, T, fill, show, err):
 def printed_losses(torch, nn, T, fill, show, err):
     for L in (nn.MSELoss(), nn.CrossEntropyLoss(torch.ones(3)), nn.BCEWithLogitsLoss(pos_weight=torch.ones(2)), nn.NLLLoss2d(), nn.TripletMarginWithDistanceLoss(), nn.CTCLoss()):
         print(L, list(L.state_dict()))
+
+
+def padding_in_inference(torch, nn, T, fill, show, err):
+    padding = torch.tensor([[False, False, True], [False, False, False]])
+    in_front = torch.tensor([[True, False, False], [False, False, False]])
+    causal = nn.Transformer.generate_square_subsequent_mask(3).double()
+
+    def encoder(norm=False, nested=True, **options):
+        layer = nn.TransformerEncoderLayer(4, 2, 8, 0.0, **{"batch_first": True, **options})
+        return fill(nn.TransformerEncoder(layer, 2, nn.LayerNorm(4) if norm else None, enable_nested_tensor=nested)).eval()
+
+    with torch.no_grad():
+        for model in (encoder(), encoder(norm=True), encoder(nested=False), encoder(norm_first=True), encoder(activation="gelu"), encoder(bias=False)):
+            show(model(T(2, 3, 4), src_key_padding_mask=padding))
+        show(encoder()(T(2, 3, 4), src_key_padding_mask=in_front))
+        show(encoder()(T(2, 3, 4), mask=causal, src_key_padding_mask=padding))
+    model = encoder()
+    show(model(T(2, 3, 4), src_key_padding_mask=padding))
+    model.requires_grad_(False)
+    show(model(T(2, 3, 4), src_key_padding_mask=padding))
+    show(model(T(2, 3, 4).requires_grad_(), src_key_padding_mask=padding))

@@ -236,7 +236,10 @@ impl Tensor {
         }
         let mut order = vec![isize::MAX; self.rank()];
         for (&f, &t) in from.iter().zip(&to) {
-            order[t] = f as isize;
+            // A tensor without dimensions takes 0 and -1, and has nothing to move.
+            if let Some(slot) = order.get_mut(t) {
+                *slot = f as isize;
+            }
         }
         let mut rest = (0..self.rank()).filter(|d| !from.contains(d));
         for slot in order.iter_mut().filter(|d| **d == isize::MAX) {

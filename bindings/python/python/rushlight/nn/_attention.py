@@ -41,7 +41,7 @@ def _project(query, key, value, weight, weights, bias):
     return [q, _nn.linear(key, w_k, b_k), _nn.linear(value, w_v, b_v)]
 
 
-def _check_attention(query, key, value, key_padding_mask, attn_mask, num_heads) -> bool:
+def _check_attention(query, key, value, key_padding_mask, attn_mask) -> bool:
     """Whether the inputs have a batch; an error if they do not fit together."""
     if query.dim() not in (2, 3):
         raise AssertionError(f"query should be unbatched 2D or batched 3D tensor but received {query.dim()}-D query tensor")
@@ -68,7 +68,7 @@ def attention(
     is_causal, batch_first,
 ):
     """Multi-head attention of inputs that have the batch first or second. Returns the output and the weights, if wanted."""
-    batched = _check_attention(query, key, value, key_padding_mask, attn_mask, num_heads)
+    batched = _check_attention(query, key, value, key_padding_mask, attn_mask)
     if is_causal and attn_mask is None:
         raise RuntimeError("Need attn_mask if specifying the is_causal hint: Transformer.generate_square_subsequent_mask makes one.")
     if query.shape[-1] != embed_dim:

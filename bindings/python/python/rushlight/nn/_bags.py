@@ -76,7 +76,7 @@ def _owners(offsets, total: int, include_last_offset: bool, device):
     else:
         bounds = bounds + [total]
     if bounds[0] != 0:
-        raise ValueError(f"offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position 0. However, got {bounds[0]}")
+        raise ValueError(f"embedding_bag: the first offset has to be 0, where the first bag begins, got {bounds[0]}")
     sizes = [end - start for start, end in zip(bounds, bounds[1:])]
     if any(size < 0 for size in sizes) or bounds[-1] > total:
         raise ValueError(f"embedding_bag: offsets must not decrease and lie within the {total} indices, got {offsets.tolist()}")

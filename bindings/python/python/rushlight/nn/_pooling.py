@@ -59,12 +59,15 @@ def _windows(starts: list, kernel: tuple, size: tuple, device) -> Tensor:
     """Places in row-major order of windows: ``[outputs, elements]``. ``starts`` are the windows' first places by dimension."""
     index = None
     for start, extent, stride in zip(starts, kernel, (math.prod(size[i + 1 :]) for i in range(len(size)))):
-        part = (start.unsqueeze(-1) + _torch.arange(extent, device=device)) * stride
-        if index is None:
-            index = part
-        else:
-            index = (index[:, None, :, None] + part[None, :, None, :]).reshape(index.shape[0] * part.shape[0], -1)
+        index = _combined(index, (start.unsqueeze(-1) + _torch.arange(extent, device=device)) * stride)
     return index
+
+
+def _combined(index: Tensor | None, part: Tensor) -> Tensor:
+    """Places of windows over some dimensions and over one more: all pairs of windows, and within them all pairs of places."""
+    if index is None:
+        return part
+    return (index[:, None, :, None] + part[None, :, None, :]).reshape(index.shape[0] * part.shape[0], -1)
 
 
 def _largest(input: Tensor, index: Tensor, lead: tuple, out: tuple):
@@ -82,18 +85,16 @@ def adaptive_max_pool3d_with_indices(input, output_size, return_indices=False):
     size = tuple(input.shape[-3:])
     wanted = whole_sizes(output_size)
     wanted = tuple(n if w == -1 else w for n, w in zip(size, _three(wanted)))
-    starts, kernel = [], []
+    windows = []
     for n, w in zip(size, wanted):
         first = [i * n // w for i in range(w)]
         last = [-(-(i + 1) * n // w) for i in range(w)]
         extent = max((b - a for a, b in zip(first, last)), default=0)
         # Windows of one length: a shorter one repeats its last element, which changes no maximum.
-        starts.append(_C.tensor([[min(a + j, b - 1) for j in range(extent)] for a, b in zip(first, last)], dtype=_C.int64))
-        kernel.append(extent)
+        windows.append(_C.tensor([[min(a + j, b - 1) for j in range(extent)] for a, b in zip(first, last)], dtype=_C.int64))
     index = None
-    for part, stride in zip(starts, (size[1] * size[2], size[2], 1)):
-        part = part.to(input.device) * stride
-        index = part if index is None else (index[:, None, :, None] + part[None, :, None, :]).reshape(index.shape[0] * part.shape[0], -1)
+    for part, stride in zip(windows, (size[1] * size[2], size[2], 1)):
+        index = _combined(index, part.to(input.device) * stride)
     return _largest(input, index, tuple(input.shape[:-3]), wanted)
 
 

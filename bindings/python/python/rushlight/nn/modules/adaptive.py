@@ -72,7 +72,8 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         target = target_ if batched else target_.unsqueeze(0)
         if target.numel() and not (int(target.min()) >= 0 and int(target.max()) < self.n_classes):
             raise RuntimeError(
-                f"Target values should be in [0, {self.n_classes - 1}], but values in range [{int(target.min())}, {int(target.max())}] were found. "
+                f"Target values should be in [0, {self.n_classes - 1}], "
+                f"but values in range [{int(target.min())}, {int(target.max())}] were found. "
             )
         head = _C._nn.log_softmax(self.head(input), 1)
         place = target.clamp(max=self.shortlist_size - 1)

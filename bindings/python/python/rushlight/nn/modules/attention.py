@@ -100,8 +100,10 @@ class MultiheadAttention(Module):
         if attn_mask is not None:
             batch, length, _ = query.shape
             kind = 2
-            mask = attn_mask.reshape(batch, -1, length, length) if attn_mask.dim() == 3 else attn_mask.expand(
-                batch, self.num_heads, -1, -1)
+            if attn_mask.dim() == 3:
+                mask = attn_mask.reshape(batch, -1, length, length)
+            else:
+                mask = attn_mask.expand(batch, self.num_heads, -1, -1)
             if key_padding_mask is not None:
                 mask = mask + key_padding_mask.reshape(batch, 1, 1, length).expand(-1, self.num_heads, -1, -1)
         return mask, kind

@@ -191,7 +191,8 @@ class _ConvTransposeNd(_ConvNd):
             wanted = wanted[-dims:]
         if len(wanted) != dims:
             raise ValueError(
-                f"ConvTranspose{dims}D: for {input.dim()}D input, output_size must have {dims} or {input.dim()} elements (got {len(output_size)})"
+                f"ConvTranspose{dims}D: for {input.dim()}D input, output_size must have {dims} or {input.dim()} elements "
+                f"(got {len(output_size)})"
             )
         smallest = [
             (input.size(i - dims) - 1) * self.stride[i] - 2 * self.padding[i] + self.dilation[i] * (self.kernel_size[i] - 1) + 1

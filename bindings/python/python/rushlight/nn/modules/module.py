@@ -32,6 +32,8 @@ def _addindent(text: str, spaces: int) -> str:
     return "\n".join([first, *(" " * spaces + line for line in rest)])
 
 
+_BOTH_KINDS = "Cannot use both regular backward hooks and full backward hooks on a single Module. Please use only one of them."
+
 #: The dicts a module has, in the order of PyTorch's ``__dict__``.
 _DICTS = (
     "_parameters", "_buffers", "_modules", "_backward_pre_hooks", "_backward_hooks", "_forward_hooks", "_forward_hooks_with_kwargs",
@@ -391,7 +393,7 @@ class Module(ConversionMethods, StateMethods):
     def register_full_backward_hook(self, hook, prepend: bool = False) -> RemovableHandle:
         """Calls ``hook(module, grad_input, grad_output)`` when the gradients of the inputs are known; it may return others."""
         if self._is_full_backward_hook is False:
-            raise RuntimeError("Cannot use both regular backward hooks and full backward hooks on a single Module. Please use only one of them.")
+            raise RuntimeError(_BOTH_KINDS)
         self._is_full_backward_hook = True
         self._hooked = True
         return register(self._backward_hooks, hook, prepend=prepend)
@@ -399,7 +401,7 @@ class Module(ConversionMethods, StateMethods):
     def register_backward_hook(self, hook) -> RemovableHandle:
         """The old name of ``register_full_backward_hook``, with the same effect."""
         if self._is_full_backward_hook is True:
-            raise RuntimeError("Cannot use both regular backward hooks and full backward hooks on a single Module. Please use only one of them.")
+            raise RuntimeError(_BOTH_KINDS)
         self._is_full_backward_hook = False
         self._hooked = True
         return register(self._backward_hooks, hook)

@@ -53,6 +53,15 @@ def _clones(module: Module, count: int) -> ModuleList:
     return ModuleList([copy.deepcopy(module) for _ in range(count)])
 
 
+def _skips_padding(layer: Module) -> bool:
+    """Whether PyTorch leaves padding out of inference with such layers."""
+    if not isinstance(layer, TransformerEncoderLayer) or layer.norm_first or layer.activation not in (_nn.relu, _nn.gelu):
+        return False
+    attention = layer.self_attn
+    plain = attention.batch_first and attention._qkv_same_embed_dim and attention.in_proj_bias is not None
+    return plain and attention.num_heads % 2 == 0 and layer.norm1.eps == layer.norm2.eps
+
+
 class Transformer(Module):
     """Encoder and decoder.
 
@@ -128,8 +137,8 @@ class TransformerEncoder(Module):
         self.layers = _clones(encoder_layer, num_layers)
         self.num_layers = num_layers
         self.norm = norm
-        # Padding is never cut out before the layers: these two are remembered for those who read them.
         self.enable_nested_tensor = enable_nested_tensor
+        self.use_nested_tensor = enable_nested_tensor and _skips_padding(encoder_layer)
         self.mask_check = mask_check
 
     def forward(
@@ -140,7 +149,23 @@ class TransformerEncoder(Module):
         is_causal = _is_causal(mask, is_causal, _length(src, batch_first))
         for layer in self.layers:
             output = layer(output, src_mask=mask, is_causal=is_causal, src_key_padding_mask=src_key_padding_mask)
+        skipped = self._skipped(src, mask, src_key_padding_mask)
+        if skipped is not None:
+            output = output.masked_fill(skipped.unsqueeze(-1), 0.0)
         return output if self.norm is None else self.norm(output)
+
+    def _skipped(self, src: Tensor, mask: Tensor | None, padding: Tensor | None) -> Tensor | None:
+        """The places that PyTorch leaves out of inference, and that are zero then: padding at the ends of sequences."""
+        if not self.use_nested_tensor or self.training or padding is None or mask is not None or src.dim() != 3:
+            return None
+        if _C._autocast_dtype() is not None:
+            return None
+        if _C.is_grad_enabled() and (src.requires_grad or any(p.requires_grad for p in self.layers.parameters())):
+            return None
+        padding = padding if padding.dtype == _C.bool else padding < 0
+        if self.mask_check and bool((padding[:, :-1] & ~padding[:, 1:]).any()):
+            return None
+        return padding
 
 
 class TransformerDecoder(Module):

@@ -190,7 +190,9 @@ def pad_sequence(
     rest = sequences[0].shape[1:]
     for sequence in sequences:
         if sequence.shape[1:] != rest:
-            raise RuntimeError(f"pad_sequence: sequences may differ in their first dimension alone, got {sequences[0].shape} and {sequence.shape}")
+            raise RuntimeError(
+                f"pad_sequence: sequences may differ in their first dimension alone, got {sequences[0].shape} and {sequence.shape}"
+            )
     length = max(sequence.shape[0] for sequence in sequences)
     padded = []
     for sequence in sequences:
