@@ -12,11 +12,12 @@ import subprocess
 import sys
 
 PROGRAM = r"""
-import json, sys, time, timeit
-start = time.perf_counter()
+import importlib.util, json, sys, time, timeit
 name = sys.argv[1]
-if name == "rushlight":
+if name == "rushlight" and importlib.util.find_spec(name) is None:
     sys.path.insert(0, sys.argv[2])
+start = time.perf_counter()
+if name == "rushlight":
     import rushlight as torch
 else:
     import torch

@@ -434,10 +434,6 @@ impl PyTensor {
         slf.as_ptr() as isize >> 4
     }
 
-    fn __dir__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        slf.py().import("builtins")?.getattr("object")?.call_method1("__dir__", (slf,))
-    }
-
     /// A tensor with a copy of the elements, a copy of the gradient, and the attributes set on this object.
     fn __deepcopy__<'py>(slf: &Bound<'py, Self>, memo: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
