@@ -214,8 +214,9 @@ impl Pool {
             let parked: &'static AtomicBool = Box::leak(Box::new(AtomicBool::new(false)));
             let seen = self.epoch.load(SeqCst);
             let id = workers.len() + 1;
-            let spawned =
-                std::thread::Builder::new().name(format!("rushlight-{id}")).spawn(move || worker(self, id, seen, parked));
+            let spawned = std::thread::Builder::new()
+                .name(format!("rushlight-{id}"))
+                .spawn(move || worker(self, id, seen, parked));
             match spawned {
                 Ok(handle) => workers.push(Worker { thread: handle.thread().clone(), parked }),
                 // The machine gives no more threads: go on with those there are.

@@ -221,12 +221,7 @@ fn a_packs_fast<K: Kernel>(p: &Problem<K::Elem>) -> bool {
 ///
 /// # Safety
 /// As for [`parallel`].
-unsafe fn share_out<K: Kernel>(
-    p: &Problem<K::Elem>,
-    height: usize,
-    columns: Range<usize>,
-    b: Source<K::Packed>,
-) {
+unsafe fn share_out<K: Kernel>(p: &Problem<K::Elem>, height: usize, columns: Range<usize>, b: Source<K::Packed>) {
     let threads = pool::num_threads();
     // Only kernels of whole tiles lose by a block that ends inside one.
     let height = if K::WHOLE_TILES { height.next_multiple_of(K::MR) } else { height };

@@ -237,7 +237,7 @@ impl<V: Lanes, const R: usize, const C: usize> Sized<V, R, C> {
                 for four in &mut fours {
                     *four = four.wrapping_add(step);
                     // The compiler must not see through this: it would keep a pointer for every row, more than there are registers.
-                    asm!("/* {0} */", inout(reg) *four, options(pure, nomem, nostack, preserves_flags));
+                    asm!("/* {0} */", inout(reg) * four, options(pure, nomem, nostack, preserves_flags));
                 }
                 b = b.add(2 * V::LEN);
             }

@@ -13,10 +13,10 @@ pub(super) use amx::{Bf16Path, bf16_path};
 
 use super::kernel::Plain;
 use super::{Gemm, run};
-use fma::Fma;
-use std::arch::x86_64::{__m256, __m256d, __m512, __m512d};
 use crate::isa::{self, Level, Portable};
+use fma::Fma;
 use half::{bf16, f16};
+use std::arch::x86_64::{__m256, __m256d, __m512, __m512d};
 
 /// # Safety
 /// As for [`gemm`](super::gemm) with this dtype.
