@@ -208,6 +208,7 @@ impl<V: Lanes, const R: usize, const C: usize> Sized<V, R, C> {
     ///
     /// # Safety
     /// The strips are k deep.
+    #[expect(clippy::pointers_in_nomem_asm_block, reason = "the text is empty: the pointer is hidden, not followed")]
     #[inline(always)]
     unsafe fn sums(&self, stride: isize, step: usize) -> [[V; C]; R] {
         let Tile { k, a, mut b, mut ahead, .. } = self.0;
