@@ -223,7 +223,8 @@ def test_tensors_are_batched_in_this_process():
 
 
 SCRIPT = """
-import sys, time
+import signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests run in the background
 import rushlight as torch
 from rushlight.utils.data import DataLoader, Dataset
 class Slow(Dataset):

@@ -159,6 +159,7 @@ def test_forked_processes_compute():
 def test_interruption():
     program = textwrap.dedent("""
         import os, signal, threading, rushlight as torch
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests run in the background
         a = torch.randn(400, 400)
         threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
         try:
