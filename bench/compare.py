@@ -270,8 +270,8 @@ def main():
             continue
         counts = repeats_for(theirs, name), repeats_for(ours, name)
         a, b = [], []
-        # PyTorch's idle threads spin for a moment; files are written and old ones freed behind both sides' backs.
-        after_theirs, after_ours = (0.5, 0.5) if name.startswith("file") else (0.01, 0.002)
+        # PyTorch's idle threads spin for a while; files are written and old ones freed behind both sides' backs.
+        after_theirs, after_ours = (0.5, 0.5) if name.startswith("file") else (0.2, 0.002)
         for _ in range(args.rounds):
             a.append(theirs.time(name, counts[0]))
             time.sleep(after_theirs)
