@@ -8,13 +8,14 @@
 //! | `library`, `driver`, `nvrtc`, `cublaslt`, `cudnn` | NVIDIA's libraries, opened at run time |
 //! | `device` | a GPU: context, stream, faults |
 //! | `alloc` | the caching allocator |
-//! | `kernel`, `cache` | kernels: text, compilation, launch; compiled ones on disk |
+//! | `kernel`, `ahead`, `cache` | kernels: text, compilation, launch; compiled ahead; compiled ones on disk |
 //! | `plan`, `rows` | loops and rows as kernels take them |
 //! | the rest | one module per family of work, with its kernels in `kernels/` |
 //!
 //! All work of a device goes to one stream, in order. Nothing waits for it but reading values; an index out of range is noted by the kernel
 //! that meets it and reported by the next call that waits (`RUSHLIGHT_CUDA_SYNC=1` makes every call wait).
 
+mod ahead;
 mod alloc;
 mod attention;
 mod attention_products;
@@ -22,6 +23,8 @@ mod backend;
 mod batch_norm;
 mod cache;
 mod conv;
+mod conv_few;
+mod conv_pixels;
 mod copy;
 mod cross_entropy;
 mod cublaslt;
