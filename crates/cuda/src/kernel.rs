@@ -56,7 +56,9 @@ impl Family {
             Family::BatchNorm => include_str!("../kernels/batch_norm.cu"),
             Family::CrossEntropy => include_str!("../kernels/cross_entropy.cu"),
             Family::Attention => include_str!("../kernels/attention.cu"),
-            Family::Flash => include_str!("../kernels/flash.cu"),
+            Family::Flash => {
+                concat!(include_str!("../kernels/tensor_cores.cu"), "\n", include_str!("../kernels/flash.cu"))
+            }
             Family::Foreach => include_str!("../kernels/foreach.cu"),
         }
     }
