@@ -87,6 +87,8 @@ type PlanKey = (Pass, [usize; 22], DType, bool);
 
 struct State {
     handle: Handle,
+    /// Where the handle sends its work.
+    stream: Handle,
     /// `None` for what the library does not take.
     plans: HashMap<PlanKey, Option<Plan>>,
 }
@@ -146,7 +148,7 @@ impl Convolutions {
             check("cudnnCreate", (api.create)(&mut handle))?;
             check("cudnnSetStream", (api.set_stream)(handle, stream))?;
         }
-        Ok(Self { api, state: Mutex::new(State { handle, plans: HashMap::new() }) })
+        Ok(Self { api, state: Mutex::new(State { handle, stream, plans: HashMap::new() }) })
     }
 
     /// Descriptor of a contiguous tensor; `None` if the library does not take it.
@@ -240,7 +242,7 @@ impl Gpu {
         if *OFF.get_or_init(|| std::env::var_os("RUSHLIGHT_CUDA_CUDNN").is_some_and(|v| v == "0")) {
             return None;
         }
-        self.convolutions.get_or_init(|| Convolutions::new(self.stream).ok()).as_ref()
+        self.convolutions.get_or_init(|| Convolutions::new(self.stream()).ok()).as_ref()
     }
 
     /// One of the three computations by the library, given the addresses of input, weight and output (or their gradients); says whether it
@@ -250,6 +252,12 @@ impl Gpu {
         let Some(library) = self.convolutions().filter(|_| dtype.is_float()) else { return Ok(false) };
         let tf32 = dtype == DType::F32 && allow_tf32_conv();
         let mut state = library.state.lock().unwrap_or_else(|e| e.into_inner());
+        let stream = self.stream();
+        if state.stream != stream {
+            // SAFETY: a handle and a stream of ours.
+            check("cudnnSetStream", unsafe { (library.api.set_stream)(state.handle, stream) })?;
+            state.stream = stream;
+        }
         let key = (pass, numbers(s), dtype, tf32);
         if !state.plans.contains_key(&key) {
             let plan = library.plan(state.handle, pass, s, dtype, tf32)?;

@@ -1,12 +1,13 @@
-//! One GPU: its context, stream, memory and compiled kernels.
+//! One GPU: its context, streams, memory and compiled kernels.
 
-use crate::alloc::{Pool, Source};
+use crate::alloc::{Fence, MAIN, Memory, PoolId, Source};
 use crate::cudnn::Convolutions;
 use crate::driver::{self, DevicePtr, Driver, Handle, attribute};
 use crate::kernel::Kernels;
 use crate::matmul::Lt;
+use crate::stream::Event;
 use rushlight_core::{DType, Error, Layout, Result, Storage, View};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ffi::c_int;
 use std::sync::{Mutex, MutexGuard, OnceLock};
 
@@ -39,12 +40,13 @@ pub struct Gpu {
     pub index: usize,
     pub driver: &'static Driver,
     pub properties: Properties,
-    pub stream: Handle,
     pub kernels: Kernels,
     /// Most shared memory a block may ask for.
     pub shared_memory: usize,
-    context: Handle,
-    pool: Mutex<Pool>,
+    pub context: Handle,
+    /// The stream of all threads that have not chosen another.
+    main: Handle,
+    memory: Mutex<Memory>,
     fault: *mut Fault,
     fault_device: DevicePtr,
     pub lt: OnceLock<Result<Lt>>,
@@ -59,6 +61,35 @@ unsafe impl Sync for Gpu {}
 thread_local! {
     /// The device whose context this thread uses.
     static CURRENT: Cell<usize> = const { Cell::new(usize::MAX) };
+    /// Where this thread's work goes, device by device, the last one first; the main stream where nothing is said.
+    static LANES: RefCell<Vec<Lane>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Where a thread's work on a device goes.
+#[derive(Clone, Copy)]
+pub struct Lane {
+    pub device: usize,
+    pub stream: Handle,
+    pub pool: PoolId,
+    /// Whether the stream notes work for later and does not do it.
+    pub recording: bool,
+}
+
+/// Puts a thread's former stream back when dropped.
+pub struct LaneGuard(std::marker::PhantomData<*const ()>);
+
+impl Lane {
+    /// Sends this thread's work there until the guard is dropped.
+    pub fn enter(self) -> LaneGuard {
+        LANES.with_borrow_mut(|lanes| lanes.push(self));
+        LaneGuard(std::marker::PhantomData)
+    }
+}
+
+impl Drop for LaneGuard {
+    fn drop(&mut self) {
+        LANES.with_borrow_mut(|lanes| lanes.pop());
+    }
 }
 
 /// How many GPUs there are.
@@ -144,10 +175,10 @@ impl Gpu {
             driver,
             kernels: Kernels::new(&format!("sm_{major}{minor}"))?,
             properties,
-            stream,
             shared_memory: shared as usize,
             context,
-            pool: Mutex::default(),
+            main: stream,
+            memory: Mutex::default(),
             fault: host.cast(),
             fault_device,
             lt: OnceLock::new(),
@@ -167,14 +198,56 @@ impl Gpu {
         Ok(())
     }
 
-    pub fn pool(&self) -> MutexGuard<'_, Pool> {
-        self.pool.lock().unwrap_or_else(|e| e.into_inner())
+    /// Where this thread's work goes.
+    #[inline]
+    pub fn lane(&self) -> Lane {
+        LANES
+            .with_borrow(|lanes| lanes.iter().rev().find(|lane| lane.device == self.index).copied())
+            .unwrap_or(self.main_lane())
+    }
+
+    /// Where work goes unless a thread says otherwise.
+    #[inline]
+    pub fn main_lane(&self) -> Lane {
+        Lane { device: self.index, stream: self.main, pool: MAIN, recording: false }
+    }
+
+    /// The stream this thread's work goes to.
+    #[inline]
+    pub fn stream(&self) -> Handle {
+        self.lane().stream
+    }
+
+    /// An error if this thread records a step: `call` has to wait for the device, or moves data between it and the host, which a replay
+    /// could not repeat.
+    #[inline]
+    pub fn refuse_recording(&self, call: &str) -> Result<()> {
+        if self.lane().recording { Err(cannot_record(call)) } else { Ok(()) }
+    }
+
+    pub fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(|e| e.into_inner())
     }
 
     /// Memory for `bytes` (not zero).
     pub fn take_memory(&self, bytes: usize) -> Result<DevicePtr> {
         self.enter()?;
-        self.pool().alloc(self, bytes)
+        let pool = self.lane().pool;
+        self.memory().alloc(self, pool, bytes)
+    }
+
+    /// Takes memory back: at once, or when the other streams that were said to use it are past it.
+    pub fn give_memory(&self, ptr: DevicePtr) {
+        let mut memory = self.memory();
+        let Some(users) = memory.take_users(ptr) else { return memory.free(ptr) };
+        let fences: Result<Vec<Box<dyn Fence>>> = users
+            .into_iter()
+            .map(|stream| Event::at(self, stream as Handle).map(|event| Box::new(event) as Box<dyn Fence>))
+            .collect();
+        // Without a fence nobody can say when the others are done: the block stays away.
+        if let Ok(fences) = fences {
+            memory.free_after(ptr, fences);
+        }
     }
 
     /// Memory that a call needs for itself. Work issued before it is dropped may still use it: what comes after runs after.
@@ -182,11 +255,12 @@ impl Gpu {
         Ok(Scratch { gpu: self, ptr: self.take_memory(bytes.max(1))? })
     }
 
-    /// Waits for all work issued so far, and reports an index out of range that it met.
+    /// Waits for all work this thread has issued so far, and reports an index out of range that it met.
     pub fn synchronize(&self) -> Result<()> {
+        self.refuse_recording("synchronize")?;
         self.enter()?;
         // SAFETY: our stream.
-        self.driver.check("cuStreamSynchronize", unsafe { (self.driver.stream_synchronize)(self.stream) })?;
+        self.driver.check("cuStreamSynchronize", unsafe { (self.driver.stream_synchronize)(self.stream()) })?;
         self.report_fault()
     }
 
@@ -216,7 +290,7 @@ impl Source for Gpu {
     fn take(&self, bytes: usize) -> Result<Option<u64>> {
         let mut ptr = 0;
         // SAFETY: an address to write to.
-        match unsafe { (self.driver.alloc)(&mut ptr, bytes) } {
+        match self.driver.relaxed(|| unsafe { (self.driver.alloc)(&mut ptr, bytes) }) {
             0 => Ok(Some(ptr)),
             driver::OUT_OF_MEMORY => Ok(None),
             code => self.driver.check("cuMemAlloc", code).map(|()| None),
@@ -225,7 +299,7 @@ impl Source for Gpu {
 
     fn give(&self, ptr: u64) {
         // SAFETY: from `take`; the driver waits for work that uses it. An error would be an earlier one's, reported elsewhere.
-        unsafe { (self.driver.free)(ptr) };
+        self.driver.relaxed(|| unsafe { (self.driver.free)(ptr) });
     }
 
     fn available(&self) -> (usize, usize) {
@@ -234,6 +308,15 @@ impl Source for Gpu {
         unsafe { (self.driver.memory_info)(&mut free, &mut total) };
         (free, total)
     }
+}
+
+/// What is said of a call that a recorded step cannot hold.
+#[cold]
+pub fn cannot_record(call: &str) -> Error {
+    Error::unsupported(format!(
+        "{call}: cannot be part of a captured step, as it has to wait for the device or moves data between it and the host; do it outside \
+         the step (on what the step returns, or on its inputs), or run without capture"
+    ))
 }
 
 /// A contiguous tensor that a call needs for itself.
@@ -273,6 +356,6 @@ pub struct Scratch<'a> {
 
 impl Drop for Scratch<'_> {
     fn drop(&mut self) {
-        self.gpu.pool().free(self.ptr);
+        self.gpu.give_memory(self.ptr);
     }
 }

@@ -6,6 +6,7 @@
 use crate::cache;
 use crate::device::Gpu;
 use crate::driver::{self, Handle};
+use crate::hash::Map;
 use crate::nvrtc::Nvrtc;
 use rushlight_core::{DType, Error, Result};
 use std::collections::HashMap;
@@ -32,6 +33,7 @@ pub enum Family {
     Attention,
     Flash,
     Foreach,
+    Capture,
 }
 
 const PRELUDE: &str = include_str!("../kernels/prelude.cu");
@@ -56,6 +58,7 @@ impl Family {
             Family::Attention => include_str!("../kernels/attention.cu"),
             Family::Flash => include_str!("../kernels/flash.cu"),
             Family::Foreach => include_str!("../kernels/foreach.cu"),
+            Family::Capture => include_str!("../kernels/capture.cu"),
         }
     }
 }
@@ -149,7 +152,7 @@ unsafe impl Sync for Function {}
 /// The compiled kernels of a device.
 pub struct Kernels {
     arch: String,
-    ready: RwLock<HashMap<Key, Function>>,
+    ready: RwLock<Map<Key, Function>>,
     /// Held while compiling, one lock per kernel under way: two threads do not compile the same one.
     building: Mutex<HashMap<Key, std::sync::Arc<Mutex<()>>>>,
 }
@@ -235,7 +238,8 @@ impl Gpu {
         let (mut module, mut function) = (std::ptr::null_mut(), std::ptr::null_mut());
         // SAFETY: the image is what NVRTC made, the name ends in zero; modules stay loaded.
         unsafe {
-            self.driver.check("cuModuleLoadData", (self.driver.module_load)(&mut module, image.as_ptr().cast()))?;
+            let rc = self.driver.relaxed(|| (self.driver.module_load)(&mut module, image.as_ptr().cast()));
+            self.driver.check("cuModuleLoadData", rc)?;
             let rc = (self.driver.module_function)(&mut function, module, name.as_ptr());
             self.driver.check(&format!("cuModuleGetFunction({})", key.entry), rc)?;
         }
@@ -273,6 +277,7 @@ impl Gpu {
             return Ok(());
         }
         self.enter()?;
+        let lane = self.lane();
         // SAFETY: the caller's.
         let code = unsafe {
             (self.driver.launch)(
@@ -284,13 +289,13 @@ impl Gpu {
                 ty,
                 1,
                 grid.shared,
-                self.stream,
+                lane.stream,
                 args.as_mut_ptr(),
                 std::ptr::null_mut(),
             )
         };
         self.driver.check("cuLaunchKernel", code)?;
-        if sync_each_call() { self.synchronize() } else { Ok(()) }
+        if sync_each_call() && !lane.recording { self.synchronize() } else { Ok(()) }
     }
 }
 

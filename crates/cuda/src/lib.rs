@@ -6,13 +6,15 @@
 //! | module | what |
 //! |---|---|
 //! | `library`, `driver`, `nvrtc`, `cublaslt`, `cudnn` | NVIDIA's libraries, opened at run time |
-//! | `device` | a GPU: context, stream, faults |
+//! | `device` | a GPU: context, where a thread's work goes, faults |
+//! | `stream`, `capture` | streams and events; steps recorded and replayed |
+//! | `host` | pinned memory, copies between devices |
 //! | `alloc` | the caching allocator |
 //! | `kernel`, `cache` | kernels: text, compilation, launch; compiled ones on disk |
 //! | `plan`, `rows` | loops and rows as kernels take them |
 //! | the rest | one module per family of work, with its kernels in `kernels/` |
 //!
-//! All work of a device goes to one stream, in order. Nothing waits for it but reading values; an index out of range is noted by the kernel
+//! All work of a device goes to one stream, in order, unless a thread chooses another ([`Stream`]). Nothing waits for it but reading values; an index out of range is noted by the kernel
 //! that meets it and reported by the next call that waits (`RUSHLIGHT_CUDA_SYNC=1` makes every call wait).
 
 mod alloc;
@@ -21,6 +23,7 @@ mod attention_products;
 mod backend;
 mod batch_norm;
 mod cache;
+pub mod capture;
 mod conv;
 mod copy;
 mod cross_entropy;
@@ -30,6 +33,8 @@ mod device;
 mod driver;
 mod flash;
 mod foreach;
+mod hash;
+mod host;
 mod index;
 mod kernel;
 mod library;
@@ -45,13 +50,16 @@ mod rows;
 mod scan;
 mod softmax;
 mod sort;
+mod stream;
 #[cfg(test)]
 mod tests;
 
 pub use backend::backend;
 pub use cudnn::{allow_tf32_conv, set_allow_tf32_conv};
 pub use device::{Properties, count as device_count, properties};
+pub use host::{Pinned, copy_between, empty_pinned_cache, is_pinned, upload_pinned};
 pub use matmul::{allow_tf32, set_allow_tf32};
+pub use stream::{Event, Stream, record_stream};
 
 /// Each of NVIDIA's libraries that the engine uses: its name, and where it was found or why it was not.
 pub fn libraries() -> Vec<(&'static str, rushlight_core::Result<&'static str>)> {

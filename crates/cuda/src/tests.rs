@@ -6,7 +6,7 @@ use crate::nvrtc::Nvrtc;
 use crate::pointwise::{Form, Formula, Lanes};
 use crate::rows::Rows;
 use crate::{
-    attention, batch_norm, conv, cross_entropy, flash, foreach, index, matmul, pool, reduce, row_norm, scan, softmax,
+    attention, batch_norm, capture, conv, cross_entropy, flash, foreach, index, matmul, pool, reduce, row_norm, scan, softmax,
     sort,
 };
 use rushlight_core::backend::Activation;
@@ -136,6 +136,8 @@ fn families() -> Vec<Case> {
         let dropout = dropout.dtype("T", dtype).define("WIDE_T", crate::kernel::wide_type(dtype));
         add(format!("dropout {dtype}"), Family::Random, dropout);
     }
+    add("a step's begin".into(), Family::Capture, capture::begin_defines());
+    add("a step's end".into(), Family::Capture, capture::end_defines());
     for dtype in SOME {
         // Every code in one dtype; in the others what could go wrong with them alone.
         let codes: Vec<u16> = match dtype {
