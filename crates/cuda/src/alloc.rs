@@ -181,6 +181,14 @@ impl Memory {
         }
     }
 
+    /// Forgets a stream whose work is done.
+    pub fn remove_user(&mut self, stream: u64) {
+        self.users.retain(|_, streams| {
+            streams.retain(|&other| other != stream);
+            !streams.is_empty()
+        });
+    }
+
     /// The other streams that used a block which is about to be freed.
     pub fn take_users(&mut self, ptr: u64) -> Option<Vec<u64>> {
         if self.users.is_empty() { None } else { self.users.remove(&ptr) }
@@ -451,6 +459,8 @@ mod tests {
         let a = memory.alloc(&device, MAIN, 1000).unwrap();
         memory.note_user(a, 7);
         memory.note_user(a, 7);
+        memory.note_user(a, 8);
+        memory.remove_user(8);
         assert_eq!(memory.take_users(a), Some(vec![7]));
         let done = Arc::new(AtomicBool::new(false));
         memory.free_after(a, vec![Box::new(Passed(done.clone()))]);

@@ -19,6 +19,7 @@ api! {
         &["libcudnn.so.9", "libcudnn.so.8", "libcudnn.so", "cudnn64_9.dll"],
         "Install cuDNN or the Python package nvidia-cudnn and name its directory in RUSHLIGHT_CUDA_PATH; without it convolutions are slower."
     ) {
+        fn version = b"cudnnGetVersion" ();
         fn create = b"cudnnCreate" (*mut Handle);
         fn set_stream = b"cudnnSetStream" (Handle, Handle);
         fn tensor_create = b"cudnnCreateTensorDescriptor" (*mut Handle);

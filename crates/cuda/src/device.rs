@@ -5,6 +5,7 @@ use crate::cudnn::Convolutions;
 use crate::driver::{self, DevicePtr, Driver, Handle, attribute};
 use crate::kernel::Kernels;
 use crate::matmul::Lt;
+use crate::nvrtc::Nvrtc;
 use crate::stream::Event;
 use rushlight_core::{DType, Error, Layout, Result, Storage, View};
 use std::cell::{Cell, RefCell};
@@ -24,6 +25,8 @@ pub struct Properties {
     pub capability: (i32, i32),
     /// The driver's CUDA version, such as 13000.
     pub driver: i32,
+    /// The version of CUDA that kernels are compiled with, written alike; 0 where NVRTC is missing.
+    pub runtime: i32,
 }
 
 /// What a kernel leaves when it meets an index out of range; lies in host memory that the device sees.
@@ -117,7 +120,7 @@ pub fn properties(index: usize) -> Result<Properties> {
     if index >= count {
         return Err(Error::device(format!("cuda:{index} is not there: this machine has {count} CUDA device(s)")));
     }
-    let (mut device, mut memory, mut version) = (0, 0usize, 0);
+    let (mut device, mut memory, version) = (0, 0usize, driver.number());
     let mut name = [0 as std::ffi::c_char; 128];
     // SAFETY: each call writes to what is passed, and the name's length is passed with it.
     let get = |which: i32, device: c_int| unsafe {
@@ -129,7 +132,6 @@ pub fn properties(index: usize) -> Result<Properties> {
         driver.check("cuDeviceGet", (driver.device_get)(&mut device, index as c_int))?;
         driver.check("cuDeviceGetName", (driver.device_name)(name.as_mut_ptr(), 128, device))?;
         driver.check("cuDeviceTotalMem", (driver.device_memory)(&mut memory, device))?;
-        driver.check("cuDriverGetVersion", (driver.version)(&mut version))?;
     }
     let name: Vec<u8> = name.iter().take_while(|&&c| c != 0).map(|&c| c as u8).collect();
     Ok(Properties {
@@ -138,6 +140,7 @@ pub fn properties(index: usize) -> Result<Properties> {
         multiprocessors: get(attribute::MULTIPROCESSORS, device)? as usize,
         capability: (get(attribute::CAPABILITY_MAJOR, device)?, get(attribute::CAPABILITY_MINOR, device)?),
         driver: version,
+        runtime: Nvrtc::get().and_then(|nvrtc| nvrtc.number()).map_or(0, |(major, minor)| major * 1000 + minor * 10),
     })
 }
 

@@ -89,6 +89,14 @@ impl Driver {
         if code == 0 { Ok(()) } else { Err(self.error(call, code)) }
     }
 
+    /// The CUDA version it is for, such as 13000; 0 if it does not say.
+    pub fn number(&self) -> i32 {
+        let mut number = 0;
+        // SAFETY: an integer to write to.
+        unsafe { (self.version)(&mut number) };
+        number
+    }
+
     /// Runs calls that a thread may not make while it records a step, though they have no part in it: allocation, loading kernels.
     pub fn relaxed<T>(&self, f: impl FnOnce() -> T) -> T {
         let mut mode = capture_mode::RELAXED;

@@ -157,9 +157,8 @@ pub fn copy_between(src: &Storage, src_offset: usize, dst: &Storage, bytes: usiz
     to.enter()?;
     let source = src.ptr() as u64 + src_offset as u64;
     // SAFETY: the ranges were checked; contexts and stream are ours.
-    let rc = unsafe {
-        (to.driver.copy_to_peer)(dst.ptr() as u64, to.context, source, from.context, bytes, to.stream())
-    };
+    let rc =
+        unsafe { (to.driver.copy_to_peer)(dst.ptr() as u64, to.context, source, from.context, bytes, to.stream()) };
     to.driver.check("cuMemcpyPeerAsync", rc)?;
     // The source may be freed and used again at once: by work that comes after the copy.
     Event::at(to, to.stream())?.wait_on(from)

@@ -61,12 +61,31 @@ pub use host::{Pinned, copy_between, empty_pinned_cache, is_pinned, upload_pinne
 pub use matmul::{allow_tf32, set_allow_tf32};
 pub use stream::{Event, Stream, record_stream};
 
+/// One of NVIDIA's libraries, found.
+#[derive(Clone, Debug)]
+pub struct Library {
+    /// Where.
+    pub path: &'static str,
+    /// Which version, as its makers write it.
+    pub version: String,
+}
+
 /// Each of NVIDIA's libraries that the engine uses: its name, and where it was found or why it was not.
-pub fn libraries() -> Vec<(&'static str, rushlight_core::Result<&'static str>)> {
+pub fn libraries() -> Vec<(&'static str, rushlight_core::Result<Library>)> {
+    let found = |path: &'static str, version: String| Library { path, version };
+    let cuda = |number: i32| format!("{}.{}", number / 1000, number % 1000 / 10);
     vec![
-        ("driver", driver::Driver::get().map(|l| l.path.as_str())),
-        ("NVRTC", nvrtc::Nvrtc::get().map(|l| l.path.as_str())),
-        ("cuBLASLt", cublaslt::CublasLt::get().map(|l| l.path.as_str())),
-        ("cuDNN", cudnn::Cudnn::get().map(|l| l.path.as_str())),
+        ("driver", driver::Driver::get().map(|l| found(&l.path, format!("for CUDA {}", cuda(l.number()))))),
+        ("NVRTC", nvrtc::Nvrtc::get().and_then(|l| l.number().map(|(a, b)| found(&l.path, format!("{a}.{b}"))))),
+        // SAFETY: these ask for nothing and give a small number.
+        ("cuBLASLt", cublaslt::CublasLt::get().map(|l| found(&l.path, triple(unsafe { (l.version)() })))),
+        // SAFETY: as above.
+        ("cuDNN", cudnn::Cudnn::get().map(|l| found(&l.path, triple(unsafe { (l.version)() })))),
     ]
+}
+
+/// A version whose three parts were put into one number: 91002 is 9.10.2, as cuDNN counts before 9, 8902 is 8.9.2.
+fn triple(number: i32) -> String {
+    let major = if number < 10_000 { 1000 } else { 10_000 };
+    format!("{}.{}.{}", number / major, number % major / 100, number % 100)
 }

@@ -11,7 +11,9 @@ use std::sync::Arc;
 pub(crate) fn index(call: &str, device: Device) -> Result<usize> {
     match device {
         Device::Cuda(index) => Ok(index),
-        other => Err(Error::device(format!("{call}: {other} is not a CUDA device; its work is done when a call returns"))),
+        other => {
+            Err(Error::device(format!("{call}: {other} is not a CUDA device; its work is done when a call returns")))
+        }
     }
 }
 
@@ -56,7 +58,9 @@ impl Drop for Own {
                 (driver.stream_destroy)(self.handle)
             });
         }
-        self.gpu.memory().remove_pool(self.pool);
+        let mut memory = self.gpu.memory();
+        memory.remove_user(self.handle as u64);
+        memory.remove_pool(self.pool);
     }
 }
 
@@ -225,7 +229,9 @@ impl Event {
         // SAFETY: two events of ours, a number to write to.
         let rc = unsafe { (self.gpu.driver.event_elapsed)(&mut milliseconds, self.handle, later.handle) };
         if rc == driver::NOT_READY {
-            return Err(Error::value("elapsed_time: an event is not past yet; call synchronize() on the later one first"));
+            return Err(Error::value(
+                "elapsed_time: an event is not past yet; call synchronize() on the later one first",
+            ));
         }
         self.gpu.driver.check("cuEventElapsedTime", rc)?;
         Ok(milliseconds.into())

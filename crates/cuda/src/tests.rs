@@ -6,8 +6,8 @@ use crate::nvrtc::Nvrtc;
 use crate::pointwise::{Form, Formula, Lanes};
 use crate::rows::Rows;
 use crate::{
-    attention, batch_norm, capture, conv, cross_entropy, flash, foreach, index, matmul, pool, reduce, row_norm, scan, softmax,
-    sort,
+    attention, batch_norm, capture, conv, cross_entropy, flash, foreach, index, matmul, pool, reduce, row_norm, scan,
+    softmax, sort,
 };
 use rushlight_core::backend::Activation;
 use rushlight_core::rows::Class;

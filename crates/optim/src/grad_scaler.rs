@@ -331,8 +331,7 @@ impl GradScaler {
             let Some(numbers) = live_numbers(device, now, Box::new(captured))? else { return Ok(None) };
             let [scale, inverse] = numbers.map(|number| number.to_dtype(DType::F32));
             let (scale, inverse) = (scale?, inverse?);
-            scaling.recorded =
-                Some(Recorded { id, scale, inverse, verdict, found_inf: None, stepped: false, updates });
+            scaling.recorded = Some(Recorded { id, scale, inverse, verdict, found_inf: None, stepped: false, updates });
         }
         scaling.recorded.as_mut().map(f).transpose()
     }

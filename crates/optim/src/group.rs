@@ -121,7 +121,11 @@ fn lock<A>(numbers: &Mutex<Numbers<A>>) -> MutexGuard<'_, Numbers<A>> {
 
 impl<A: Algorithm> Params<A> {
     fn new(options: A, slots: Vec<Slot>, scalars: Vec<Scalars>, extra: Dict) -> Self {
-        Self { numbers: Arc::new(Mutex::new(Numbers { options, scalars, version: 0, doubtful: Vec::new() })), slots, extra }
+        Self {
+            numbers: Arc::new(Mutex::new(Numbers { options, scalars, version: 0, doubtful: Vec::new() })),
+            slots,
+            extra,
+        }
     }
 
     /// The options as they are now.

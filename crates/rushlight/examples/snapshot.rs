@@ -97,7 +97,8 @@ fn main() -> Result<()> {
     let loader = DataLoader::new(data).batch_size(batch_size).build()?;
     let (save_every, snapshot_path) = (get(&arguments, "save_every"), get::<String>(&arguments, "snapshot-path"));
     let capture = machine::capture(&arguments, device);
-    let mut trainer = Trainer { model, optimizer, loader, capture, epochs_run: 0, batch_size, save_every, snapshot_path };
+    let mut trainer =
+        Trainer { model, optimizer, loader, capture, epochs_run: 0, batch_size, save_every, snapshot_path };
     if std::path::Path::new(&trainer.snapshot_path).exists() {
         println!("Loading snapshot");
         trainer.load_snapshot()?;

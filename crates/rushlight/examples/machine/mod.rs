@@ -38,7 +38,10 @@ pub fn precision() -> Arg {
 
 /// `--no-capture`.
 pub fn no_capture() -> Arg {
-    Arg::new("no-capture").long("no-capture").action(ArgAction::SetTrue).help("Do not replay steps as one graph of the GPU")
+    Arg::new("no-capture")
+        .long("no-capture")
+        .action(ArgAction::SetTrue)
+        .help("Do not replay steps as one graph of the GPU")
 }
 
 /// Steps on a device, captured unless [`no_capture`] says otherwise.

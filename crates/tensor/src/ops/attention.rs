@@ -294,7 +294,8 @@ impl Tensor {
         };
         let words = operands.q.shape()[..3].iter().product::<usize>() as u64 * s as u64;
         let random = || random_stream(default_generator(), words, self.device());
-        let dropout = (options.dropout_p > 0.0).then(|| random().map(|stream| (options.dropout_p, stream))).transpose()?;
+        let dropout =
+            (options.dropout_p > 0.0).then(|| random().map(|stream| (options.dropout_p, stream))).transpose()?;
         let scale = options.scale.unwrap_or(1.0 / (size as f64).sqrt());
         let plan = Plan { causal: options.is_causal, scale, dropout };
         let mut shape = lead.clone();

@@ -81,7 +81,10 @@ impl Tensor {
     /// The same elements in host memory that a GPU can copy from while the program goes on ([`Tensor::to_with`]). The same tensor if it is such already.
     pub fn pin_memory(&self) -> Result<Tensor> {
         if !self.device().is_cpu() {
-            return Err(Error::device(format!("pin_memory: only tensors on the CPU can be pinned, this one is on {}", self.device())));
+            return Err(Error::device(format!(
+                "pin_memory: only tensors on the CPU can be pinned, this one is on {}",
+                self.device()
+            )));
         }
         if self.is_pinned() {
             return Ok(self.clone());
