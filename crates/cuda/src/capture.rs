@@ -1,18 +1,19 @@
 //! Training steps recorded once and replayed as a graph.
 //!
 //! A thread that records has a stream of its own in the driver's capture mode and a pool of its own, which lives as long as the graph: whatever it
-//! launches becomes a node, and the addresses in it stay valid. Numbers that change from step to step lie in a block on the device; a replay is one
-//! kernel that writes them and copies the inputs, and the launch of the graph, whose last kernel copies the outputs to where that block says.
+//! launches becomes a node, and the addresses in it stay valid. Numbers that change from step to step lie in a block on the device. The graph's first
+//! kernel writes them and copies the inputs, by arguments that are new at each replay; its last copies the outputs to where the block says.
 
 use crate::alloc::PoolId;
 use crate::backend::gpu;
 use crate::device::{Gpu, Lane, LaneGuard};
-use crate::driver::{DevicePtr, Handle, capture_mode};
+use crate::driver::{DevicePtr, Handle, KernelNode, capture_mode};
 use crate::host::Pinned;
 use crate::kernel::{Defines, Family, Function, Grid, Key, launch};
 use crate::stream::{Event, create};
 use rushlight_core::backend::ParamUpdate;
 use rushlight_core::{Error, Operand, Philox, Result, Storage, View};
+use std::ffi::c_void;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 pub use crate::foreach::{Factors, factors};
@@ -20,8 +21,8 @@ pub use crate::foreach::{Factors, factors};
 /// Numbers of one step, eight bytes each.
 const NUMBERS: usize = 4096;
 /// Numbers, copies and outputs that one kernel takes.
-const VALUES: usize = 256;
-const COPIES: usize = 32;
+const VALUES: usize = 64;
+const COPIES: usize = 8;
 const OUTPUTS: usize = 64;
 const THREADS: usize = 256;
 /// Bytes that one block copies.
@@ -92,6 +93,32 @@ struct Begin {
     copy: [Copy; COPIES],
 }
 
+impl Begin {
+    /// As many numbers and copies as there is room for.
+    fn new(block: u64, values: &[u64], inputs: &[(View, View)]) -> Self {
+        let mut work = Self {
+            block,
+            values: values.len() as u32,
+            copies: inputs.len() as u32,
+            value: [0; VALUES],
+            copy: [Copy::default(); COPIES],
+        };
+        work.value[..values.len()].copy_from_slice(values);
+        let mut blocks = 0;
+        for (copy, (from, to)) in work.copy.iter_mut().zip(inputs) {
+            let bytes = bytes(from).min(bytes(to));
+            *copy = Copy { from: from.ptr() as u64, to: to.ptr() as u64, bytes, first: blocks };
+            blocks += bytes.div_ceil(PIECE);
+        }
+        work
+    }
+
+    fn grid(&self) -> Result<Grid> {
+        let blocks = self.copy.iter().map(|copy| copy.bytes.div_ceil(PIECE)).sum::<usize>();
+        Grid::line(blocks.max(1), THREADS)
+    }
+}
+
 const _: () = assert!(size_of::<Begin>() <= 4000 && size_of::<End>() <= 4000);
 
 pub fn begin_defines() -> Defines {
@@ -113,8 +140,7 @@ impl Recording {
         let gpu = pool.gpu;
         gpu.refuse_recording("capture")?;
         gpu.enter()?;
-        // The kernels around the step must not be compiled within it.
-        gpu.function(Key::new(Family::Capture, "step_end", []), end_defines)?;
+        let begin = gpu.function(Key::new(Family::Capture, "step_begin", []), begin_defines)?;
         // What the steps before have left would only lie beside the new pool's.
         gpu.memory().empty_cache(gpu);
         let block = gpu.memory().alloc(gpu, pool.id, NUMBERS * 8)?;
@@ -130,6 +156,9 @@ impl Recording {
         let rc = unsafe { (gpu.driver.capture_begin)(stream, capture_mode::THREAD_LOCAL) };
         gpu.driver.check("cuStreamBeginCapture", rc)?;
         recording.lane = Some(Lane { device: gpu.index, stream, pool: pool.id, recording: true }.enter());
+        // The first node: what it does is said at each replay.
+        let work = Begin::new(block, &[], &[]);
+        launch!(gpu, begin, work.grid()?; work)?;
         Ok(recording)
     }
 
@@ -172,14 +201,20 @@ impl Recording {
         let noted = self.end()?;
         let mut exec = std::ptr::null_mut();
         // SAFETY: a graph that this thread has just recorded; a handle to write to.
-        let rc = gpu.driver.relaxed(|| unsafe {
+        let (mut first, mut count) = (std::ptr::null_mut(), 1);
+        let mut made = gpu.driver.relaxed(|| unsafe {
             let rc = (gpu.driver.graph_instantiate)(&mut exec, noted, 0);
-            (gpu.driver.graph_destroy)(noted);
-            rc
+            gpu.driver.check("cuGraphInstantiate", rc)?;
+            let rc = (gpu.driver.graph_roots)(noted, &mut first, &mut count);
+            gpu.driver.check("cuGraphGetRootNodes", rc)
         });
-        gpu.driver.check("cuGraphInstantiate", rc)?;
+        if made.is_ok() && count != 1 {
+            made = Err(Error::unsupported("capture: the step has work that does not come after its inputs"));
+        }
         let block = std::mem::take(&mut self.block);
-        Ok(Graph { gpu, exec, begin, block, _pool: self.pool.clone() })
+        // From here on the graph cleans up.
+        let graph = Graph { gpu, noted, exec, first, begin, block, _pool: self.pool.clone() };
+        made.map(|()| graph)
     }
 
     /// Takes the stream out of its capture mode: what was noted.
@@ -213,7 +248,10 @@ impl Drop for Recording {
 /// A recorded step.
 pub struct Graph {
     gpu: &'static Gpu,
+    noted: Handle,
     exec: Handle,
+    /// The kernel that all others wait for, in both graphs.
+    first: Handle,
     begin: Function,
     block: DevicePtr,
     _pool: Arc<StepPool>,
@@ -238,27 +276,31 @@ impl Graph {
         } else {
             None
         };
-        let (mut values, mut inputs) = (numbers.chunks(VALUES), copies.chunks(COPIES));
-        let mut done = 0;
-        loop {
-            let (value, input) = (values.next(), inputs.next());
-            if value.is_none() && input.is_none() {
-                break;
-            }
-            let (value, input) = (value.unwrap_or(&[]), input.unwrap_or(&[]));
-            let block = self.block + done as u64 * 8;
-            done += value.len();
-            let (values, copies) = (value.len() as u32, input.len() as u32);
-            let mut work = Begin { block, values, copies, value: [0; VALUES], copy: [Copy::default(); COPIES] };
-            work.value[..value.len()].copy_from_slice(value);
-            let mut blocks = 0;
-            for (copy, (from, to)) in work.copy.iter_mut().zip(input) {
-                let bytes = bytes(from).min(bytes(to));
-                *copy = Copy { from: from.ptr() as u64, to: to.ptr() as u64, bytes, first: blocks };
-                blocks += bytes.div_ceil(PIECE);
-            }
-            launch!(gpu, self.begin, Grid::line(blocks.max(1), THREADS)?; work)?;
+        let (value, values) = numbers.split_at(numbers.len().min(VALUES));
+        let (input, inputs) = copies.split_at(copies.len().min(COPIES));
+        // What the first node has no room for goes before the graph.
+        for (i, value) in values.chunks(VALUES).enumerate() {
+            let work = Begin::new(self.block + 8 * ((i + 1) * VALUES) as u64, value, &[]);
+            launch!(gpu, self.begin, work.grid()?; work)?;
         }
+        for input in inputs.chunks(COPIES) {
+            let work = Begin::new(self.block, &[], input);
+            launch!(gpu, self.begin, work.grid()?; work)?;
+        }
+        let work = Begin::new(self.block, value, input);
+        let mut arguments = [(&raw const work).cast_mut().cast::<c_void>()];
+        let grid = work.grid()?;
+        let node = KernelNode {
+            function: self.begin.0,
+            grid: grid.blocks,
+            block: [grid.threads[0], 1, 1],
+            shared: 0,
+            arguments: arguments.as_mut_ptr(),
+            extra: std::ptr::null_mut(),
+        };
+        // SAFETY: the node is of the graph that was instantiated, its kernel the same, the arguments as it takes them. Launches under way keep theirs.
+        let rc = unsafe { (gpu.driver.graph_set_kernel)(self.exec, self.first, &node) };
+        gpu.driver.check("cuGraphExecKernelNodeSetParams", rc)?;
         // SAFETY: a graph and a stream of ours; what its nodes address is kept by whoever keeps the graph.
         gpu.driver.check("cuGraphLaunch", unsafe { (gpu.driver.graph_launch)(self.exec, main.stream) })?;
         if other {
@@ -277,7 +319,10 @@ impl Drop for Graph {
             // SAFETY: a graph of ours, which no longer runs.
             driver.relaxed(|| unsafe {
                 (driver.stream_synchronize)(stream);
-                (driver.graph_exec_destroy)(self.exec)
+                if !self.exec.is_null() {
+                    (driver.graph_exec_destroy)(self.exec);
+                }
+                (driver.graph_destroy)(self.noted)
             });
         }
         self.gpu.give_memory(self.block);

@@ -48,6 +48,8 @@ api! {
         fn capture_mode = b"cuThreadExchangeStreamCaptureMode" (*mut c_int);
         fn graph_instantiate = b"cuGraphInstantiateWithFlags" (*mut Handle, Handle, u64);
         fn graph_launch = b"cuGraphLaunch" (Handle, Handle);
+        fn graph_roots = b"cuGraphGetRootNodes" (Handle, *mut Handle, *mut usize);
+        fn graph_set_kernel = b"cuGraphExecKernelNodeSetParams" (Handle, Handle, *const KernelNode);
         fn graph_destroy = b"cuGraphDestroy" (Handle);
         fn graph_exec_destroy = b"cuGraphExecDestroy" (Handle);
         fn module_load = b"cuModuleLoadData" (*mut Handle, *const c_void);
@@ -55,6 +57,17 @@ api! {
         fn function_attribute = b"cuFuncSetAttribute" (Handle, c_int, c_int);
         fn launch = b"cuLaunchKernel" (Handle, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, Handle, *mut *mut c_void, *mut *mut c_void);
     }
+}
+
+/// `CUDA_KERNEL_NODE_PARAMS_v1`: a kernel's launch in a graph.
+#[repr(C)]
+pub struct KernelNode {
+    pub function: Handle,
+    pub grid: [c_uint; 3],
+    pub block: [c_uint; 3],
+    pub shared: c_uint,
+    pub arguments: *mut *mut c_void,
+    pub extra: *mut *mut c_void,
 }
 
 /// The driver's code for an allocation that does not fit.

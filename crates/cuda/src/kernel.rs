@@ -143,7 +143,7 @@ impl Defines {
 
 /// A compiled kernel.
 #[derive(Clone, Copy, Debug)]
-pub struct Function(Handle);
+pub struct Function(pub(crate) Handle);
 // SAFETY: a handle of the driver's, valid for the life of the process in its context.
 unsafe impl Send for Function {}
 // SAFETY: as above.

@@ -107,6 +107,7 @@ impl StepOutput for Vec<Tensor> {
 /// that the closure computes on the host happens only while it is recorded: branches, Python-like counters, numbers that multiply a loss. Pass as an input
 /// what changes.
 ///
+/// - Inputs are data: no gradient flows to them.
 /// - Outputs are tensors of their own at every call, outside the graph of derivatives. Gradients (`.grad`) of a replayed step are the recorded
 ///   tensors, with new values.
 /// - Inputs of another shape or dtype, another grad mode or `autocast` are another recording, up to [`max_graphs`](Capture::max_graphs); more run as they are.
