@@ -1,6 +1,7 @@
 //! Captured steps give what steps give that are not.
 
 use super::{device, turn};
+use rushlight::nn::models::{Gpt, resnet18_cifar};
 use rushlight::optim::lr_scheduler::{CosineAnnealingLR, LrScheduler};
 use rushlight::prelude::*;
 use rushlight::{capture, default_generator, state::Value};
@@ -349,6 +350,81 @@ fn scaled_steps_are_left_out_by_the_device_itself() -> Result<()> {
         let (plain, captured) = (run(false)?, run(true)?);
         assert!(plain.1.windows(2).any(|w| w[1] < w[0]), "some step must fail: {:?}", plain.1);
         assert_eq!(plain, captured);
+    }
+    Ok(())
+}
+
+/// Steps of a whole model, with its own dropout and clipping, captured and not.
+fn whole_model<M: Module>(
+    what: &str,
+    device: Device,
+    lower: Option<DType>,
+    make: impl Fn() -> Result<M>,
+    inputs: impl Fn(usize) -> Result<[Tensor; 2]>,
+    loss_of: impl Fn(&M, &[Tensor; 2]) -> Result<Tensor>,
+) -> Result<()> {
+    let run = |enabled: bool| -> Result<Vec<u32>> {
+        manual_seed(11);
+        let model = make()?.to(device)?;
+        let mut optimizer = AdamW::new(model.parameters()).lr(1e-3).build()?;
+        let mut capture = Capture::new().enabled(enabled);
+        let mut losses = Vec::new();
+        for i in 0..7 {
+            losses.push(capture.run(&inputs(i)?, |batch| {
+                let loss = {
+                    let _precision = set_autocast(lower)?;
+                    loss_of(&model, batch)?
+                };
+                optimizer.zero_grad();
+                loss.backward()?;
+                clip_grad_norm_(model.parameters(), 1.0)?;
+                optimizer.step()?;
+                Ok(loss)
+            })?);
+        }
+        assert!(!enabled || device.is_cpu() || capture.graphs() == 1);
+        losses.iter().map(|l| Ok(l.item::<f32>()?.to_bits())).collect()
+    };
+    assert_eq!(run(false)?, run(true)?, "{what} {lower:?}");
+    Ok(())
+}
+
+#[test]
+fn whole_models_are_captured() -> Result<()> {
+    let _turn = turn();
+    let Some(device) = device() else { return Ok(()) };
+    let tokens = |i: usize, shape: &[usize]| {
+        let count = shape.iter().product::<usize>();
+        Tensor::from_iter((0..count).map(|j| ((j * 31 + i * 17) % 19) as i64))?.reshape(shape)?.to(&device)
+    };
+    for lower in [None, Some(DType::BF16)] {
+        let gpt = || Gpt::new(19).n_layer(2).n_head(2).n_embd(64).block_size(32).dropout(0.2).build();
+        let batch = |i: usize| Ok([tokens(i, &[3, 32])?, tokens(i + 1, &[96])?]);
+        whole_model("GPT", device, lower, gpt, batch, |m, [x, y]| m.forward(x)?.flatten(0, 1)?.cross_entropy(y))?;
+        let transformer = || Transformer::new().d_model(32).nhead(4).dim_feedforward(64).batch_first(true).build();
+        let batch = |i: usize| {
+            let x =
+                Tensor::arange(0, 4 * 6 * 32, 1)?.add(i as i64)?.to_dtype(DType::F32)?.sin()?.reshape([4, 6, 32])?;
+            Ok([x.to(&device)?, x.cos()?.to(&device)?])
+        };
+        whole_model("Transformer", device, lower, transformer, batch, |m, [x, y]| {
+            m.forward(x, y)?.mse_loss(y, Reduction::Mean)
+        })?;
+        if !device.is_cpu() {
+            let batch = |i: usize| {
+                let count = 4 * 3 * 32 * 32;
+                let x = Tensor::arange(0, count, 1)?.add(i as i64)?.to_dtype(DType::F32)?.sin()?;
+                Ok([x.reshape([4, 3, 32, 32])?.to(&device)?, tokens(i, &[4])?])
+            };
+            whole_model(
+                "ResNet",
+                device,
+                lower,
+                || resnet18_cifar(19),
+                batch,
+                |m, [x, y]| m.forward(x)?.cross_entropy(y),
+            )?;
+        }
     }
     Ok(())
 }
