@@ -240,8 +240,8 @@ fn what_cannot_be_captured_is_named_and_harmless() -> Result<()> {
         ];
         for (name, call) in calls {
             let mut capture = Capture::new().warmup(1);
-            capture.run(&[x.clone()], |[x]| call(x))?;
-            let error = capture.run(&[x.clone()], |[x]| call(x)).expect_err(name);
+            capture.run(std::array::from_ref(&x), |[x]| call(x))?;
+            let error = capture.run(std::array::from_ref(&x), |[x]| call(x)).expect_err(name);
             assert!(error.to_string().starts_with(name) && error.to_string().contains("captured step"), "{error}");
             assert_eq!(x.add(1.0)?.to_vec::<f32>()?, [2.0; 4], "the engine works on");
         }
