@@ -200,10 +200,9 @@ impl Memory {
     }
 
     fn collect(&mut self) {
-        let (done, waiting) =
-            std::mem::take(&mut self.waiting).into_iter().partition(|(_, fences)| fences.iter().all(|f| f.passed()));
+        let waiting = std::mem::take(&mut self.waiting).into_iter();
+        let (done, waiting): (Vec<_>, Vec<_>) = waiting.partition(|(_, fences)| fences.iter().all(|f| f.passed()));
         self.waiting = waiting;
-        let done: Vec<_> = done;
         done.iter().for_each(|(ptr, _)| self.free(*ptr));
     }
 
