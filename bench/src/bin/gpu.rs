@@ -169,7 +169,8 @@ fn gpt(
     batch: usize,
     lower: Option<DType>,
 ) -> Result<(Batch, impl FnMut(&Batch) -> Result<Tensor>)> {
-    let model = Gpt::new(vocabulary).n_layer(12).n_head(12).n_embd(768).block_size(length).build()?.to(DEVICE)?;
+    let shape = Gpt::new(vocabulary).n_layer(12).n_head(12).n_embd(768).block_size(length);
+    let model = shape.tie_weights(true).build()?.to(DEVICE)?;
     let mut optimizer = AdamW::new(model.parameters()).lr(3e-4).build()?;
     let tokens = || Tensor::randint(0, vocabulary as i64, [batch, length], (DType::I64, DEVICE));
     let batch = [tokens()?, tokens()?.reshape([batch * length])?];

@@ -17,15 +17,26 @@ __device__ inline double exponential(double x) { return exp(x); }
 __device__ inline float logarithm(float x) { return logf(x); }
 __device__ inline double logarithm(double x) { return log(x); }
 
-// Rows of tiles are one element longer than they need be: neighbouring rows then lie in different banks.
-#define PADDED(width) ((width) + 1)
+typedef Vec<W, 4> Four;
 
-// Rows `first..` of a head, `count` of them there, to a tile; the rest is zero.
-__device__ inline void load_tile(W* tile, const T* head, u64 row_stride, u64 column_stride, u64 first, u64 count, u64 width) {
-    for (u64 i = threadIdx.x; i < TILE * width; i += THREADS) {
-        u64 r = i / width, c = i % width;
-        tile[r * PADDED(width) + c] = first + r < count ? convert<W>(head[(first + r) * row_stride + c * column_stride]) : (W)0;
-    }
+// Rows of tiles hold whole vectors of four, the last filled up with zeros, and one more: neighbouring rows then lie in different banks.
+#define FOURS(width) ((u32)((width) + 3) / 4)
+#define PADDED(width) ((FOURS(width) + 1) * 4)
+
+// What is left of a tile at the end.
+__device__ inline u32 tile_rows(u64 first, u64 count) { return (u32)(count - first < TILE ? count - first : TILE); }
+
+// A thread's elements of a matrix `width` columns wide, one after another.
+#define EACH_OF(rows, width)                                                                                                            \
+    for (u32 r = threadIdx.x / (u32)(width), c = threadIdx.x % (u32)(width), down_ = THREADS / (u32)(width), along_ = THREADS % (u32)(width); r < (rows); \
+         r += down_ + (c + along_ >= (u32)(width)), c += along_, c -= c >= (u32)(width) ? (u32)(width) : 0u)
+
+// So many rows of a head from `first` on to a tile.
+__device__ inline void load_tile(W* tile, const T* head, u64 row_stride, u64 column_stride, u64 first, u32 rows, u64 width) {
+    head += first * row_stride;
+    u32 padded = PADDED(width), filled = FOURS(width) * 4;
+#pragma unroll 4
+    EACH_OF(rows, filled) tile[r * padded + c] = c < width ? convert<W>(head[r * row_stride + c * column_stride]) : (W)0;
 }
 
 // The score of query i and key j from their product.
@@ -50,84 +61,90 @@ __device__ inline W kept(const Spec& s, u64 head, u64 i, u64 j) {
     u64 word = (head * s.l + i) * s.s + j;
     u32 w[4];
     philox_block(s.stream, word / 4, w);
-    float u = (float)(w[word % 4] >> 8) * (1.0f / 16777216.0f);
+    // Words indexed by a variable would not stay in registers.
+    u32 mine = word % 4 == 0 ? w[0] : word % 4 == 1 ? w[1] : word % 4 == 2 ? w[2] : w[3];
+    float u = (float)(mine >> 8) * (1.0f / 16777216.0f);
     return u >= (float)s.p ? (W)(1 / (1 - s.p)) : (W)0;
 #else
     return 1;
 #endif
 }
 
-// out[r][c] += sum over k_ of a(r, k_) * b[k_][c], for tiles in shared memory.
-#define ACCUMULATE(out, width, a_rk, b_k)                                             \
-    for (u64 i = threadIdx.x; i < TILE * (width); i += THREADS) {                     \
-        u64 r = i / (width), c = i % (width);                                         \
-        W sum = 0;                                                                    \
-        _Pragma("unroll") for (int k_ = 0; k_ < TILE; k_++) sum += (a_rk) * (b_k)[k_ * PADDED(width) + c]; \
-        (out)[i] += sum;                                                              \
+// The sum over n of a(k_) * b[k_] at four columns, of tiles in shared memory.
+#define SUM_OVER(n, a_k, b, width)                                                          \
+    Four sum{{0, 0, 0, 0}};                                                                 \
+    _Pragma("unroll 4") for (u32 k_ = 0; k_ < (n); k_++) {                                  \
+        W factor = (a_k);                                                                   \
+        Four four = *(const Four*)((b) + k_ * PADDED(width) + c * 4);                       \
+        _Pragma("unroll") for (int e = 0; e < 4; e++) sum.v[e] += factor * four.v[e];       \
     }
 
+// What there is of four columns.
+#define EACH_COLUMN(width) _Pragma("unroll") for (int e = 0; e < 4; e++) if (c * 4 + e < (u32)(width))
+
 // scores[r][c] = a[r] . b[c]
-#define DOTS(scores, a, b, width)                                                     \
-    for (u32 i = threadIdx.x; i < TILE * TILE; i += THREADS) {                        \
-        u32 r = i / TILE, c = i % TILE;                                               \
-        W sum = 0;                                                                    \
-        for (u64 k_ = 0; k_ < (width); k_++) sum += (a)[r * PADDED(width) + k_] * (b)[c * PADDED(width) + k_]; \
-        (scores)[i] = sum;                                                            \
+#define DOTS(scores, a, b, width)                                                           \
+    EACH_OF(rows, columns) {                                                                \
+        const Four *one = (const Four*)((a) + r * PADDED(width)), *other = (const Four*)((b) + c * PADDED(width)); \
+        Four sum{{0, 0, 0, 0}};                                                             \
+        _Pragma("unroll 4") for (u32 k_ = 0; k_ < FOURS(width); k_++) {                     \
+            Four x = one[k_], y = other[k_];                                                \
+            _Pragma("unroll") for (int e = 0; e < 4; e++) sum.v[e] += x.v[e] * y.v[e];      \
+        }                                                                                   \
+        (scores)[r * TILE + c] = (sum.v[0] + sum.v[1]) + (sum.v[2] + sum.v[3]);             \
     }
 
 #ifdef FORWARD
 extern "C" __global__ void __launch_bounds__(THREADS) attention(Spec s, T* out, u64 o0, u64 o1, u64 o2, u64 o3, W* lse) {
-    extern __shared__ double memory[];
+    extern __shared__ Vec<double, 4> memory[];
     W* q = (W*)memory;
-    W *k = q + TILE * PADDED(s.d), *v = k + TILE * PADDED(s.d), *acc = v + TILE * PADDED(s.dv), *p = acc + TILE * s.dv;
+    W *k = q + TILE * PADDED(s.d), *v = k + TILE * PADDED(s.d), *acc = v + TILE * PADDED(s.dv), *p = acc + TILE * PADDED(s.dv);
     __shared__ W top[TILE], sum[TILE], correction[TILE];
     u64 h = blockIdx.y % s.heads, b = blockIdx.y / s.heads, kv = h / (s.heads / s.kv_heads), first = blockIdx.x * (u64)TILE;
     const T* kh = s.k + b * s.k_strides[0] + kv * s.k_strides[1];
     const T* vh = s.v + b * s.v_strides[0] + kv * s.v_strides[1];
-    load_tile(q, s.q + b * s.q_strides[0] + h * s.q_strides[1], s.q_strides[2], s.q_strides[3], first, s.l, s.d);
-    for (u64 i = threadIdx.x; i < TILE * s.dv; i += THREADS) acc[i] = 0;
+    u32 rows = tile_rows(first, s.l), warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    load_tile(q, s.q + b * s.q_strides[0] + h * s.q_strides[1], s.q_strides[2], s.q_strides[3], first, rows, s.d);
+    EACH_OF(rows, PADDED(s.dv)) acc[r * PADDED(s.dv) + c] = 0;
     if (threadIdx.x < TILE) top[threadIdx.x] = LOWEST, sum[threadIdx.x] = 0;
     u64 keys = CAUSAL && first + TILE < s.s ? first + TILE : s.s;
     for (u64 j = 0; j < keys; j += TILE) {
+        u32 columns = tile_rows(j, s.s);
         __syncthreads();
-        load_tile(k, kh, s.k_strides[2], s.k_strides[3], j, s.s, s.d);
-        load_tile(v, vh, s.v_strides[2], s.v_strides[3], j, s.s, s.dv);
+        load_tile(k, kh, s.k_strides[2], s.k_strides[3], j, columns, s.d);
+        load_tile(v, vh, s.v_strides[2], s.v_strides[3], j, columns, s.dv);
         __syncthreads();
         DOTS(p, q, k, s.d)
         __syncthreads();
-        if (threadIdx.x < TILE) {
-            u32 r = threadIdx.x;
-            W high = top[r];
-            for (int c = 0; c < TILE; c++) {
-                W x = score(s, b, h, first + r, j + c, p[r * TILE + c]);
-                p[r * TILE + c] = x;
-                high = Largest::merge(high, x);
-            }
+        // A warp to a row, a lane to a key.
+        for (u32 r = warp; r < rows; r += THREADS / 32) {
+            W x = lane < columns ? score(s, b, h, first + r, j + lane, p[r * TILE + lane]) : LOWEST;
+            W high = Largest::merge(top[r], group_reduce<Largest, 32>(x, (W*)0));
             // While every key is masked out, differences would be NaN.
-            W base = high == LOWEST ? (W)0 : high, total = 0;
-            for (int c = 0; c < TILE; c++) {
-                W e = exponential(p[r * TILE + c] - base);
-                total += e;
-                if (DROPOUT && e != 0) e *= kept(s, b * s.heads + h, first + r, j + c);
-                p[r * TILE + c] = e;
+            W base = high == LOWEST ? (W)0 : high, e = exponential(x - base), total = group_reduce<Sum, 32>(e, (W*)0);
+            if (DROPOUT && e != 0) e *= kept(s, b * s.heads + h, first + r, j + lane);
+            if (lane < columns) p[r * TILE + lane] = e;
+            if (lane == 0) {
+                correction[r] = exponential(top[r] - base);
+                sum[r] = sum[r] * correction[r] + total;
+                top[r] = high;
             }
-            correction[r] = exponential(top[r] - base);
-            sum[r] = sum[r] * correction[r] + total;
-            top[r] = high;
+            __syncwarp();
         }
         __syncthreads();
-        for (u64 i = threadIdx.x; i < TILE * s.dv; i += THREADS) acc[i] *= correction[i / s.dv];
-        ACCUMULATE(acc, s.dv, p[r * TILE + k_], v)
-    }
-    __syncthreads();
-    for (u64 i = threadIdx.x; i < TILE * s.dv; i += THREADS) {
-        u64 r = i / s.dv, c = i % s.dv;
-        if (first + r < s.l) {
-            W y = sum[r] == 0 ? (W)0 : acc[i] / sum[r];
-            out[b * o0 + h * o1 + (first + r) * o2 + c * o3] = convert<T>(y);
+        EACH_OF(rows, FOURS(s.dv)) {
+            SUM_OVER(columns, p[r * TILE + k_], v, s.dv)
+            Four* to = (Four*)(acc + r * PADDED(s.dv) + c * 4);
+#pragma unroll
+            for (int e = 0; e < 4; e++) to->v[e] = to->v[e] * correction[r] + sum.v[e];
         }
     }
-    if (threadIdx.x < TILE && first + threadIdx.x < s.l) {
+    __syncthreads();
+    EACH_OF(rows, s.dv) {
+        W y = sum[r] == 0 ? (W)0 : acc[r * PADDED(s.dv) + c] / sum[r];
+        out[b * o0 + h * o1 + (first + r) * o2 + c * o3] = convert<T>(y);
+    }
+    if (threadIdx.x < rows) {
         u32 r = threadIdx.x;
         lse[blockIdx.y * s.l + first + r] = sum[r] == 0 ? LOWEST : top[r] + logarithm(sum[r]);
     }
@@ -150,10 +167,16 @@ extern "C" __global__ void attention_delta(Spec s, Saved saved, W* delta) {
     if (threadIdx.x % 32 == 0) delta[row] = sum;
 }
 
+__device__ inline void add(W* to, const Four& sum) {
+#pragma unroll
+    for (int e = 0; e < 4; e++) ((Four*)to)->v[e] += sum.v[e];
+}
+
 // Probabilities and the scores' gradients of a tile, from products of queries with keys (p) and of gradients with values (ds).
-__device__ inline void differentiate(const Spec& s, u64 b, u64 h, u64 i0, u64 j0, const W* lse, const W* delta, W* p, W* ds) {
-    for (u32 n = threadIdx.x; n < TILE * TILE; n += THREADS) {
-        u64 i = i0 + n / TILE, j = j0 + n % TILE;
+__device__ inline void differentiate(const Spec& s, u64 b, u64 h, u64 i0, u64 j0, u32 rows, u32 columns, const W* lse, const W* delta, W* p, W* ds) {
+    EACH_OF(rows, columns) {
+        u32 n = r * TILE + c;
+        u64 i = i0 + r, j = j0 + c;
         W x = score(s, b, h, i, j, p[n]);
         W e = 0, d = 0;
         if (x != LOWEST) {
@@ -168,60 +191,121 @@ __device__ inline void differentiate(const Spec& s, u64 b, u64 h, u64 i0, u64 j0
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) attention_queries(Spec s, Saved saved, const W* delta, T* dq) {
-    extern __shared__ double memory[];
+    extern __shared__ Vec<double, 4> memory[];
     W* q = (W*)memory;
-    W *g = q + TILE * PADDED(s.d), *k = g + TILE * PADDED(s.dv), *v = k + TILE * PADDED(s.d), *acc = v + TILE * PADDED(s.dv), *p = acc + TILE * s.d, *ds = p + TILE * TILE;
+    W *g = q + TILE * PADDED(s.d), *k = g + TILE * PADDED(s.dv), *v = k + TILE * PADDED(s.d), *acc = v + TILE * PADDED(s.dv), *p = acc + TILE * PADDED(s.d), *ds = p + TILE * TILE;
     u64 h = blockIdx.y % s.heads, b = blockIdx.y / s.heads, kv = h / (s.heads / s.kv_heads), first = blockIdx.x * (u64)TILE;
-    load_tile(q, s.q + b * s.q_strides[0] + h * s.q_strides[1], s.q_strides[2], s.q_strides[3], first, s.l, s.d);
-    load_tile(g, saved.dout + b * saved.dout_strides[0] + h * saved.dout_strides[1], saved.dout_strides[2], saved.dout_strides[3], first, s.l, s.dv);
-    for (u64 i = threadIdx.x; i < TILE * s.d; i += THREADS) acc[i] = 0;
+    u32 rows = tile_rows(first, s.l);
+    load_tile(q, s.q + b * s.q_strides[0] + h * s.q_strides[1], s.q_strides[2], s.q_strides[3], first, rows, s.d);
+    load_tile(g, saved.dout + b * saved.dout_strides[0] + h * saved.dout_strides[1], saved.dout_strides[2], saved.dout_strides[3], first, rows, s.dv);
+    EACH_OF(rows, PADDED(s.d)) acc[r * PADDED(s.d) + c] = 0;
     u64 keys = CAUSAL && first + TILE < s.s ? first + TILE : s.s;
     for (u64 j = 0; j < keys; j += TILE) {
+        u32 columns = tile_rows(j, s.s);
         __syncthreads();
-        load_tile(k, s.k + b * s.k_strides[0] + kv * s.k_strides[1], s.k_strides[2], s.k_strides[3], j, s.s, s.d);
-        load_tile(v, s.v + b * s.v_strides[0] + kv * s.v_strides[1], s.v_strides[2], s.v_strides[3], j, s.s, s.dv);
+        load_tile(k, s.k + b * s.k_strides[0] + kv * s.k_strides[1], s.k_strides[2], s.k_strides[3], j, columns, s.d);
+        load_tile(v, s.v + b * s.v_strides[0] + kv * s.v_strides[1], s.v_strides[2], s.v_strides[3], j, columns, s.dv);
         __syncthreads();
         DOTS(p, q, k, s.d)
         DOTS(ds, g, v, s.dv)
         __syncthreads();
-        differentiate(s, b, h, first, j, saved.lse, delta, p, ds);
+        differentiate(s, b, h, first, j, rows, columns, saved.lse, delta, p, ds);
         __syncthreads();
-        ACCUMULATE(acc, s.d, ds[r * TILE + k_], k)
+        EACH_OF(rows, FOURS(s.d)) {
+            SUM_OVER(columns, ds[r * TILE + k_], k, s.d)
+            add(acc + r * PADDED(s.d) + c * 4, sum);
+        }
     }
     __syncthreads();
-    for (u64 i = threadIdx.x; i < TILE * s.d; i += THREADS)
-        if (first + i / s.d < s.l) dq[(blockIdx.y * s.l + first) * s.d + i] = convert<T>(acc[i]);
+    EACH_OF(rows, s.d) dq[(blockIdx.y * s.l + first + r) * s.d + c] = convert<T>(acc[r * PADDED(s.d) + c]);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) attention_keys(Spec s, Saved saved, const W* delta, T* dk, T* dv) {
-    extern __shared__ double memory[];
+    extern __shared__ Vec<double, 4> memory[];
     W* q = (W*)memory;
-    W *g = q + TILE * PADDED(s.d), *k = g + TILE * PADDED(s.dv), *v = k + TILE * PADDED(s.d), *acc_k = v + TILE * PADDED(s.dv), *acc_v = acc_k + TILE * s.d, *p = acc_v + TILE * s.dv, *ds = p + TILE * TILE;
+    W *g = q + TILE * PADDED(s.d), *k = g + TILE * PADDED(s.dv), *v = k + TILE * PADDED(s.d), *acc_k = v + TILE * PADDED(s.dv), *acc_v = acc_k + TILE * PADDED(s.d), *p = acc_v + TILE * PADDED(s.dv), *ds = p + TILE * TILE;
     u64 kv = blockIdx.y % s.kv_heads, b = blockIdx.y / s.kv_heads, shared_by = s.heads / s.kv_heads, first = blockIdx.x * (u64)TILE;
-    load_tile(k, s.k + b * s.k_strides[0] + kv * s.k_strides[1], s.k_strides[2], s.k_strides[3], first, s.s, s.d);
-    load_tile(v, s.v + b * s.v_strides[0] + kv * s.v_strides[1], s.v_strides[2], s.v_strides[3], first, s.s, s.dv);
-    for (u64 i = threadIdx.x; i < TILE * s.d; i += THREADS) acc_k[i] = 0;
-    for (u64 i = threadIdx.x; i < TILE * s.dv; i += THREADS) acc_v[i] = 0;
+    u32 columns = tile_rows(first, s.s);
+    load_tile(k, s.k + b * s.k_strides[0] + kv * s.k_strides[1], s.k_strides[2], s.k_strides[3], first, columns, s.d);
+    load_tile(v, s.v + b * s.v_strides[0] + kv * s.v_strides[1], s.v_strides[2], s.v_strides[3], first, columns, s.dv);
+    EACH_OF(columns, PADDED(s.d)) acc_k[r * PADDED(s.d) + c] = 0;
+    EACH_OF(columns, PADDED(s.dv)) acc_v[r * PADDED(s.dv) + c] = 0;
     for (u64 h = kv * shared_by; h < (kv + 1) * shared_by; h++) {
         for (u64 i = CAUSAL ? first : 0; i < s.l; i += TILE) {
+            u32 rows = tile_rows(i, s.l);
             __syncthreads();
-            load_tile(q, s.q + b * s.q_strides[0] + h * s.q_strides[1], s.q_strides[2], s.q_strides[3], i, s.l, s.d);
-            load_tile(g, saved.dout + b * saved.dout_strides[0] + h * saved.dout_strides[1], saved.dout_strides[2], saved.dout_strides[3], i, s.l, s.dv);
+            load_tile(q, s.q + b * s.q_strides[0] + h * s.q_strides[1], s.q_strides[2], s.q_strides[3], i, rows, s.d);
+            load_tile(g, saved.dout + b * saved.dout_strides[0] + h * saved.dout_strides[1], saved.dout_strides[2], saved.dout_strides[3], i, rows, s.dv);
             __syncthreads();
             DOTS(p, q, k, s.d)
             DOTS(ds, g, v, s.dv)
             __syncthreads();
-            differentiate(s, b, h, i, first, saved.lse, delta, p, ds);
+            differentiate(s, b, h, i, first, rows, columns, saved.lse, delta, p, ds);
             __syncthreads();
-            ACCUMULATE(acc_v, s.dv, p[k_ * TILE + r], g)
-            ACCUMULATE(acc_k, s.d, ds[k_ * TILE + r], q)
+            EACH_OF(columns, FOURS(s.dv)) {
+                SUM_OVER(rows, p[k_ * TILE + r], g, s.dv)
+                add(acc_v + r * PADDED(s.dv) + c * 4, sum);
+            }
+            EACH_OF(columns, FOURS(s.d)) {
+                SUM_OVER(rows, ds[k_ * TILE + r], q, s.d)
+                add(acc_k + r * PADDED(s.d) + c * 4, sum);
+            }
         }
     }
     __syncthreads();
-    for (u64 i = threadIdx.x; i < TILE * s.d; i += THREADS)
-        if (first + i / s.d < s.s) dk[(blockIdx.y * s.s + first) * s.d + i] = convert<T>(acc_k[i]);
-    for (u64 i = threadIdx.x; i < TILE * s.dv; i += THREADS)
-        if (first + i / s.dv < s.s) dv[(blockIdx.y * s.s + first) * s.dv + i] = convert<T>(acc_v[i]);
+    EACH_OF(columns, s.d) dk[(blockIdx.y * s.s + first + r) * s.d + c] = convert<T>(acc_k[r * PADDED(s.d) + c]);
+    EACH_OF(columns, s.dv) dv[(blockIdx.y * s.s + first + r) * s.dv + c] = convert<T>(acc_v[r * PADDED(s.dv) + c]);
+}
+#endif
+
+#ifdef SHORT
+struct Saved { const T *out, *dout; u64 out_strides[4], dout_strides[4]; const W* lse; };
+
+struct Grads { T *q, *k, *v; u64 q_strides[4], k_strides[4], v_strides[4]; };
+
+// All gradients of a head whose queries and keys are one tile each.
+extern "C" __global__ void __launch_bounds__(THREADS) attention_short(Spec s, Saved saved, Grads to) {
+    extern __shared__ Vec<double, 4> memory[];
+    __shared__ W p[TILE * TILE], ds[TILE * TILE];
+    u32 rows = (u32)s.l, columns = (u32)s.s, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    W* q = (W*)memory;
+    W *g = q + rows * PADDED(s.d), *k = g + rows * PADDED(s.dv), *v = k + columns * PADDED(s.d);
+    u64 head = blockIdx.x, h = head % s.heads, b = head / s.heads;
+    load_tile(q, s.q + b * s.q_strides[0] + h * s.q_strides[1], s.q_strides[2], s.q_strides[3], 0, rows, s.d);
+    load_tile(g, saved.dout + b * saved.dout_strides[0] + h * saved.dout_strides[1], saved.dout_strides[2], saved.dout_strides[3], 0, rows, s.dv);
+    load_tile(k, s.k + b * s.k_strides[0] + h * s.k_strides[1], s.k_strides[2], s.k_strides[3], 0, columns, s.d);
+    load_tile(v, s.v + b * s.v_strides[0] + h * s.v_strides[1], s.v_strides[2], s.v_strides[3], 0, columns, s.dv);
+    __syncthreads();
+    DOTS(p, q, k, s.d)
+    DOTS(ds, g, v, s.dv)
+    __syncthreads();
+    for (u32 r = warp; r < rows; r += THREADS / 32) {
+        W x = lane < columns ? score(s, b, h, r, lane, p[r * TILE + lane]) : LOWEST, prob = 0, factor = 0, d = 0;
+        if (x != LOWEST) {
+            prob = exponential(x - saved.lse[head * s.l + r]);
+            factor = kept(s, head, r, lane);
+            d = ds[r * TILE + lane] * factor;
+        }
+        // What the softmax's derivative takes off every term of a row.
+        W delta = group_reduce<Sum, 32>(prob * d, (W*)0);
+        if (lane < columns) {
+            p[r * TILE + lane] = prob * factor;
+            ds[r * TILE + lane] = prob * (d - delta) * (W)s.scale;
+        }
+    }
+    __syncthreads();
+    EACH_OF(rows, FOURS(s.d)) {
+        SUM_OVER(columns, ds[r * TILE + k_], k, s.d)
+        EACH_COLUMN(s.d) to.q[b * to.q_strides[0] + h * to.q_strides[1] + r * to.q_strides[2] + (c * 4 + e) * to.q_strides[3]] = convert<T>(sum.v[e]);
+    }
+    EACH_OF(columns, FOURS(s.d)) {
+        SUM_OVER(rows, ds[k_ * TILE + r], q, s.d)
+        EACH_COLUMN(s.d) to.k[b * to.k_strides[0] + h * to.k_strides[1] + r * to.k_strides[2] + (c * 4 + e) * to.k_strides[3]] = convert<T>(sum.v[e]);
+    }
+    EACH_OF(columns, FOURS(s.dv)) {
+        SUM_OVER(rows, p[k_ * TILE + r], g, s.dv)
+        EACH_COLUMN(s.dv) to.v[b * to.v_strides[0] + h * to.v_strides[1] + r * to.v_strides[2] + (c * 4 + e) * to.v_strides[3]] = convert<T>(sum.v[e]);
+    }
 }
 #endif
 

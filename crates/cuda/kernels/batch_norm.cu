@@ -1,18 +1,22 @@
 // Normalisation of the channels of [batch, channels, space].
 //
-// Sums over a channel are taken in pieces, gridDim.y of them, and joined in order. With few positions per image (ACROSS) neighbouring
-// threads take neighbouring channels, else neighbouring elements of one channel.
+// Elements are taken LANES at a time, the tensor being [batch, channels, space] of such vectors: vectors lie along the space, or, where an image has one
+// position (ACROSS), along the channels. A block has CHANNELS vectors side by side and IN threads for each; a channel's vectors are cut into gridDim.y
+// pieces, whose sums are joined in order.
 
 __device__ inline float inverse_root(float x) { return 1 / sqrtf(x); }
 __device__ inline double inverse_root(double x) { return 1 / sqrt(x); }
 
+typedef Vec<T, LANES> V;
+#define IN (256 / CHANNELS)
 #if ACROSS
-#define IN 8
-#define CHANNELS_PER_BLOCK 32
+#define OWN LANES  // channels of a thread
 #else
-#define IN 256
-#define CHANNELS_PER_BLOCK 1
+#define OWN 1
 #endif
+#define EACH_LANE _Pragma("unroll") for (int l = 0; l < LANES; l++)
+#define EACH_OWN _Pragma("unroll") for (int o = 0; o < OWN; o++)
+#define OF(l) (ACROSS ? (l) : 0)  // which of the thread's channels a lane belongs to
 
 struct Moments {
     W n, mean, m2;
@@ -23,110 +27,224 @@ struct Moments {
         m2 += b.m2 + d * d * (n * (b.n / all));
         n = all;
     }
+    // With the lane whose number differs by m: both get the same.
+    __device__ void merge_lanes(int m) {
+        Moments other = shuffle_xor(*this, m);
+        if (threadIdx.x & m) { Moments mine = *this; *this = other, other = mine; }
+        merge(other);
+    }
 };
 
 struct Pair {
     W plain, along;
     __device__ void merge(Pair b) { plain += b.plain, along += b.along; }
+    __device__ void merge_lanes(int m) { merge(shuffle_xor(*this, m)); }
 };
 
-template <class A> __device__ inline void reduce_in(A& mine, u32 in, u32 o, A* shared) {
-    shared[o * IN + in] = mine;
-    for (u32 half = IN / 2; half > 0; half /= 2) {
-        __syncthreads();
-        if (in < half) {
-            mine.merge(shared[o * IN + in + half]);
-            shared[o * IN + in] = mine;
-        }
+// Sizes in vectors, of the whole and of a piece.
+struct Cut { u64 channels, space, count, piece; };
+
+// A thread's way through its piece of a channel.
+struct Walk {
+    idx column, e, last, image, position, images, positions;
+    Cut cut;
+
+    __device__ Walk(const Cut& c) : cut(c) {
+        u32 in = threadIdx.x / CHANNELS;
+        column = (idx)blockIdx.x * CHANNELS + threadIdx.x % CHANNELS;
+        e = (idx)blockIdx.y * (idx)c.piece + in;
+        last = (idx)(blockIdx.y * c.piece + c.piece < c.count ? blockIdx.y * c.piece + c.piece : c.count);
+        if (column >= c.channels) last = 0;
+        image = e / (idx)c.space, position = e % (idx)c.space;
+        images = IN / (idx)c.space, positions = IN % (idx)c.space;
+    }
+    __device__ bool more() const { return e < last; }
+    __device__ idx at() const { return (image * (idx)cut.channels + column) * (idx)cut.space + position; }
+    __device__ void next() {
+        e += IN;
+        image += images;
+        position += positions;
+        if (position >= (idx)cut.space) position -= (idx)cut.space, image += 1;
+    }
+    __device__ u64 channel(int o) const { return (u64)column * OWN + o; }
+    __device__ bool there() const { return column < cut.channels; }
+};
+
+// Several vectors are under way at a time: `load` takes in what lies at a position, `use` does something with it.
+#define AT_ONCE 4
+#define WALK(load, use)                                                   \
+    while (walk.more()) {                                                 \
+        idx at[AT_ONCE];                                                  \
+        bool there[AT_ONCE];                                              \
+        _Pragma("unroll") for (int u = 0; u < AT_ONCE; u++) {             \
+            there[u] = walk.more();                                       \
+            at[u] = there[u] ? walk.at() : at[0];                         \
+            walk.next();                                                  \
+            load                                                          \
+        }                                                                 \
+        _Pragma("unroll") for (int u = 0; u < AT_ONCE; u++) if (there[u]) { use } \
+    }
+
+// Sums of a block's threads for each of its channels, to `to`.
+template <class A> __device__ inline void reduce_block(A (&mine)[OWN], const Walk& walk, A* to) {
+    __shared__ A shared[8][CHANNELS][OWN];
+    EACH_OWN {
+#pragma unroll
+        for (int m = 16; m >= CHANNELS; m /= 2) mine[o].merge_lanes(m);
+        if (threadIdx.x % 32 < CHANNELS) shared[threadIdx.x / 32][threadIdx.x % 32][o] = mine[o];
+    }
+    __syncthreads();
+    for (u32 i = threadIdx.x; i < CHANNELS * OWN; i += 256) {
+        u32 column = i / OWN, o = i % OWN;
+        A all = shared[0][column][o];
+#pragma unroll
+        for (int w = 1; w < 8; w++) all.merge(shared[w][column][o]);
+        u64 place = blockIdx.x * (u64)CHANNELS + column;
+        if (place < walk.cut.channels) to[blockIdx.y * walk.cut.channels * OWN + place * OWN + o] = all;
     }
 }
 
-#define COORDINATES                                                                         \
-    u32 o = threadIdx.x % CHANNELS_PER_BLOCK, in = threadIdx.x / CHANNELS_PER_BLOCK;        \
-    u64 channel = blockIdx.x * (u64)CHANNELS_PER_BLOCK + o;                                 \
-    u64 first = blockIdx.y * piece, last = first + piece < count ? first + piece : count;
+// Adds up what 32 rows of threads have for 32 channels each.
+template <class A> __device__ inline A add_rows(A mine, A (&shared)[32][33]) {
+    __syncthreads();
+    shared[threadIdx.y][threadIdx.x] = mine;
+    __syncthreads();
+    return group_reduce<Sum, 32>(shared[threadIdx.x][threadIdx.y], (A*)0);
+}
 
 #ifdef STATISTICS
-extern "C" __global__ void __launch_bounds__(256) batch_norm_statistics(const T* x, Moments* partial, u64 channels, u64 space, u64 count, u64 piece) {
-    __shared__ u64 memory[256 * sizeof(Moments) / 8];
-    COORDINATES
-    Moments mine;
-    mine.n = 0, mine.mean = 0, mine.m2 = 0;
-    if (channel < channels) {
-        for (u64 e = first + in; e < last; e += IN) {
-            W v = convert<W>(x[(e / space * channels + channel) * space + e % space]);
-            mine.n += 1;
-            W d = v - mine.mean;
-            mine.mean += d / mine.n;
-            mine.m2 += d * (v - mine.mean);
-        }
+extern "C" __global__ void __launch_bounds__(256) batch_norm_statistics(const V* x, Moments* partial, Cut cut) {
+    Walk walk(cut);
+    // Sums of what elements are above or below the thread's first: close to it, their squares lose nothing.
+    W middle[OWN], sum[OWN], squares[OWN];
+    EACH_OWN middle[o] = 0, sum[o] = 0, squares[o] = 0;
+    W n = 0;
+    if (walk.more()) {
+        V one = x[walk.at()];
+        EACH_OWN middle[o] = convert<W>(one.v[o]);
     }
-    reduce_in(mine, in, o, (Moments*)memory);
-    if (in == 0 && channel < channels) partial[blockIdx.y * channels + channel] = mine;
+    V one[AT_ONCE];
+    WALK(one[u] = x[at[u]];, {
+        n += ACROSS ? 1 : LANES;
+        EACH_LANE {
+            W d = convert<W>(one[u].v[l]) - middle[OF(l)];
+            sum[OF(l)] += d;
+            squares[OF(l)] += d * d;
+        }
+    })
+    Moments mine[OWN];
+    EACH_OWN {
+        W above = n > 0 ? sum[o] / n : (W)0, spread = squares[o] - above * sum[o];
+        mine[o].n = n, mine[o].mean = middle[o] + above, mine[o].m2 = spread < 0 ? (W)0 : spread;
+    }
+    reduce_block(mine, walk, partial);
 }
 
-extern "C" __global__ void batch_norm_finish(const Moments* partial, W* mean, W* rstd, u64 channels, u64 pieces, double eps) {
-    u64 channel = blockIdx.x * (u64)blockDim.x + threadIdx.x;
-    if (channel >= channels) return;
-    Moments all;
-    all.n = 0, all.mean = 0, all.m2 = 0;
-    for (u64 i = 0; i < pieces; i++) all.merge(partial[i * channels + channel]);
-    mean[channel] = all.mean;
-    rstd[channel] = inverse_root(all.m2 / all.n + (W)eps);
+// 32 channels by 32 rows of threads.
+extern "C" __global__ void __launch_bounds__(1024) batch_norm_finish(const Moments* partial, W* mean, W* rstd, u64 channels, u64 pieces, double eps) {
+    __shared__ W shared[32][33];
+    __shared__ W means[32];
+    u64 channel = blockIdx.x * 32 + threadIdx.x;
+    W n = 0, sum = 0, m2 = 0;
+    if (channel < channels) {
+#pragma unroll 4
+        for (u64 i = threadIdx.y; i < pieces; i += 32) {
+            Moments part = partial[i * channels + channel];
+            n += part.n, sum += part.n * part.mean;
+        }
+    }
+    // From here on a row of threads has a channel's sums.
+    W all = add_rows(n, shared), middle = add_rows(sum, shared) / all;
+    if (threadIdx.x == 0) means[threadIdx.y] = middle;
+    __syncthreads();
+    if (channel < channels) {
+        W own = means[threadIdx.x];
+#pragma unroll 4
+        for (u64 i = threadIdx.y; i < pieces; i += 32) {
+            Moments part = partial[i * channels + channel];
+            m2 += part.m2 + part.n * (part.mean - own) * (part.mean - own);
+        }
+    }
+    m2 = add_rows(m2, shared);
+    channel = blockIdx.x * 32 + threadIdx.y;
+    if (threadIdx.x || channel >= channels) return;
+    mean[channel] = middle;
+    rstd[channel] = inverse_root(m2 / all + (W)eps);
 }
 #endif
 
 #ifdef APPLY
-extern "C" __global__ void batch_norm(const T* x, const P* weight, const P* bias, T* y, const W* mean, const W* rstd, u64 channels, u64 space, u64 count) {
-    u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x;
-    if (i >= count) return;
-    u64 c = i / space % channels;
-    W h = (convert<W>(x[i]) - mean[c]) * rstd[c];
-    if (weight) h *= convert<W>(weight[c]);
-    if (bias) h += convert<W>(bias[c]);
-    y[i] = convert<T>(h);
+extern "C" __global__ void __launch_bounds__(256) batch_norm(const V* x, const P* weight, const P* bias, V* y, const W* mean, const W* rstd, Cut cut) {
+    Walk walk(cut);
+    if (!walk.there()) return;
+    W middle[OWN], scale[OWN], shift[OWN];
+    EACH_OWN {
+        u64 c = walk.channel(o);
+        middle[o] = mean[c];
+        scale[o] = rstd[c] * (weight ? convert<W>(weight[c]) : (W)1);
+        shift[o] = bias ? convert<W>(bias[c]) : (W)0;
+    }
+    V one[AT_ONCE];
+    WALK(one[u] = x[at[u]];, {
+        EACH_LANE one[u].v[l] = convert<T>((convert<W>(one[u].v[l]) - middle[OF(l)]) * scale[OF(l)] + shift[OF(l)]);
+        y[at[u]] = one[u];
+    })
 }
 #endif
 
 #ifdef BACKWARD
-extern "C" __global__ void __launch_bounds__(256) batch_norm_sums(const T* dy, const T* x, const W* mean, const W* rstd, Pair* partial, u64 channels, u64 space, u64 count, u64 piece) {
-    __shared__ u64 memory[256 * sizeof(Pair) / 8];
-    COORDINATES
-    Pair mine;
-    mine.plain = 0, mine.along = 0;
-    if (channel < channels) {
-        W middle = mean[channel], scale = rstd[channel];
-        for (u64 e = first + in; e < last; e += IN) {
-            u64 at = (e / space * channels + channel) * space + e % space;
-            W g = convert<W>(dy[at]);
-            mine.plain += g;
-            mine.along += g * ((convert<W>(x[at]) - middle) * scale);
+extern "C" __global__ void __launch_bounds__(256) batch_norm_sums(const V* dy, const V* x, const W* mean, const W* rstd, Pair* partial, Cut cut) {
+    Walk walk(cut);
+    W middle[OWN];
+    Pair mine[OWN];
+    EACH_OWN middle[o] = walk.there() ? mean[walk.channel(o)] : (W)0, mine[o].plain = 0, mine[o].along = 0;
+    V g[AT_ONCE], h[AT_ONCE];
+    WALK(g[u] = dy[at[u]]; h[u] = x[at[u]];, {
+        EACH_LANE {
+            W d = convert<W>(g[u].v[l]);
+            mine[OF(l)].plain += d;
+            mine[OF(l)].along += d * (convert<W>(h[u].v[l]) - middle[OF(l)]);
         }
-    }
-    reduce_in(mine, in, o, (Pair*)memory);
-    if (in == 0 && channel < channels) partial[blockIdx.y * channels + channel] = mine;
+    })
+    EACH_OWN if (walk.there()) mine[o].along *= rstd[walk.channel(o)];
+    reduce_block(mine, walk, partial);
 }
 
-extern "C" __global__ void batch_norm_join(const Pair* partial, Pair* sums, P* dweight, P* dbias, u64 channels, u64 pieces) {
-    u64 channel = blockIdx.x * (u64)blockDim.x + threadIdx.x;
-    if (channel >= channels) return;
+// 32 channels by 32 rows of threads.
+extern "C" __global__ void __launch_bounds__(1024) batch_norm_join(const Pair* partial, Pair* sums, P* dweight, P* dbias, u64 channels, u64 pieces) {
+    __shared__ W shared[32][33];
+    u64 channel = blockIdx.x * 32 + threadIdx.x;
     Pair all;
     all.plain = 0, all.along = 0;
-    for (u64 i = 0; i < pieces; i++) all.merge(partial[i * channels + channel]);
+    if (channel < channels) {
+#pragma unroll 4
+        for (u64 i = threadIdx.y; i < pieces; i += 32) all.merge(partial[i * channels + channel]);
+    }
+    all.plain = add_rows(all.plain, shared);
+    all.along = add_rows(all.along, shared);
+    channel = blockIdx.x * 32 + threadIdx.y;
+    if (threadIdx.x || channel >= channels) return;
     sums[channel] = all;
     if (dweight) dweight[channel] = convert<P>(all.along);
     if (dbias) dbias[channel] = convert<P>(all.plain);
 }
 
 // `over`: how many elements the statistics were taken of; 0 if they were given.
-extern "C" __global__ void batch_norm_backward(const T* dy, const T* x, const P* weight, const W* mean, const W* rstd, const Pair* sums, T* dx, u64 channels, u64 space, u64 count, u64 over) {
-    u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x;
-    if (i >= count) return;
-    u64 c = i / space % channels;
-    W g = convert<W>(dy[i]);
-    if (over) g -= (sums[c].plain + (convert<W>(x[i]) - mean[c]) * rstd[c] * sums[c].along) / (W)over;
-    g *= rstd[c];
-    if (weight) g *= convert<W>(weight[c]);
-    dx[i] = convert<T>(g);
+extern "C" __global__ void __launch_bounds__(256) batch_norm_backward(const V* dy, const V* x, const P* weight, const W* mean, const W* rstd, const Pair* sums, V* dx, Cut cut, u64 over) {
+    Walk walk(cut);
+    if (!walk.there()) return;
+    W middle[OWN], scale[OWN], off[OWN], slope[OWN];
+    EACH_OWN {
+        u64 c = walk.channel(o);
+        middle[o] = mean[c];
+        scale[o] = rstd[c] * (weight ? convert<W>(weight[c]) : (W)1);
+        off[o] = over ? sums[c].plain / (W)over : (W)0;
+        slope[o] = over ? sums[c].along / (W)over * rstd[c] : (W)0;
+    }
+    V g[AT_ONCE], h[AT_ONCE];
+    WALK(g[u] = dy[at[u]]; h[u] = x[at[u]];, {
+        EACH_LANE g[u].v[l] = convert<T>((convert<W>(g[u].v[l]) - off[OF(l)] - (convert<W>(h[u].v[l]) - middle[OF(l)]) * slope[OF(l)]) * scale[OF(l)]);
+        dx[at[u]] = g[u];
+    })
 }
 #endif

@@ -1,7 +1,8 @@
 // Cross-entropy of logits with class indices: one pass over a row gives the logarithm of its sum of exponentials; no probabilities are stored.
 
 typedef Vec<T, LANES> V;
-__device__ inline float exponential(float x) { return expf(x); }
+// Of half types the hardware's own exponential is exact enough: what it is of has some ten bits, or fewer.
+__device__ inline float exponential(float x) { return sizeof(T) == 2 ? __expf(x) : expf(x); }
 __device__ inline double exponential(double x) { return exp(x); }
 __device__ inline float logarithm(float x) { return logf(x); }
 __device__ inline double logarithm(double x) { return log(x); }
@@ -27,24 +28,38 @@ extern "C" __global__ void __launch_bounds__(TPR < 128 ? 128 : TPR) cross_entrop
     if (row >= s.rows) return;
     const T* x = s.logits + row * s.classes;
     W top = LOWEST, sum = 0, weighted = 0, weights = 0;
-    for (u32 at = lane; at < vectors; at += TPR) {
-        V one = ((const V*)x)[at];
-        W here = LOWEST;
+    for (u32 at = lane; at < vectors; at += 2 * TPR) {
+        bool two = at + TPR < vectors;
+        V some[2];
+        some[0] = ((const V*)x)[at];
+        if (two) some[1] = ((const V*)x)[at + TPR];
+        W higher = top, more = 0;
 #pragma unroll
-        for (int l = 0; l < LANES; l++) here = Largest::merge(here, convert<W>(one.v[l]));
-        W higher = Largest::merge(top, here);
-        W base = higher == LOWEST ? (W)0 : higher;
-        sum *= exponential(top - base);
+        for (int t = 0; t < 2; t++) {
+            if (t == 1 && !two) break;
 #pragma unroll
-        for (int l = 0; l < LANES; l++) {
-            W v = convert<W>(one.v[l]);
-            sum += exponential(v - base);
-            if (SMOOTH) {
-                W w = weight_of(s, (u64)at * LANES + l);
-                weighted += v * w;
-                weights += w;
+            for (int l = 0; l < LANES; l++) {
+                // NaN is left to the sum.
+                W v = convert<W>(some[t].v[l]);
+                higher = v > higher ? v : higher;
             }
         }
+        W base = higher == LOWEST ? (W)0 : higher;
+#pragma unroll
+        for (int t = 0; t < 2; t++) {
+            if (t == 1 && !two) break;
+#pragma unroll
+            for (int l = 0; l < LANES; l++) {
+                W v = convert<W>(some[t].v[l]);
+                more += exponential(v - base);
+                if (SMOOTH) {
+                    W w = weight_of(s, (u64)(at + t * TPR) * LANES + l);
+                    weighted += v * w;
+                    weights += w;
+                }
+            }
+        }
+        sum = sum * exponential(top - base) + more;
         top = higher;
     }
     W all = group_reduce<Largest, TPR>(top, shared);
@@ -86,12 +101,13 @@ extern "C" __global__ void __launch_bounds__(TPR < 128 ? 128 : TPR) cross_entrop
     W probability = target + uniform * weights, log_sum = lse[row];
     for (u32 at = lane; at < vectors; at += TPR) {
         V one = ((const V*)x)[at];
+        i64 left = c - (i64)at * LANES;
+        int hit = left >= 0 && left < LANES ? (int)left : -1;
 #pragma unroll
         for (int l = 0; l < LANES; l++) {
-            i64 k = (i64)at * LANES + l;
             W d = exponential(convert<W>(one.v[l]) - log_sum) * probability;
-            if (SMOOTH) d -= uniform * weight_of(s, (u64)k);
-            if (k == c) d -= target;
+            if (SMOOTH) d -= uniform * weight_of(s, (u64)at * LANES + l);
+            if (l == hit) d -= target;
             one.v[l] = convert<T>(c >= 0 ? d : (W)0);
         }
         ((V*)dx)[at] = one;

@@ -1,17 +1,10 @@
 // Attention on tensor cores, forward and backward, for half types.
 //
-// D: head size rounded up to 32, 64, 96 or 128. A block takes QUERIES queries (forward, gradient by queries) or KEYS keys (gradient by keys and
+// D: head size rounded up to 32, 64, 96 or 128. A block takes BLOCK_ROWS queries (forward, gradient by queries) or keys (gradient by keys and
 // values) of one head, 16 * TILES per warp, and walks the other side in steps of STEP. Scores never leave registers: the accumulators of one product have
 // the layout that the next one's first operand needs. Nothing is added by atomics, so results do not depend on timing.
+// The text of tensor_cores.cu, with the products, goes before this one.
 
-#if IS_BF16
-#define MMA_DTYPE "bf16"
-#else
-#define MMA_DTYPE "f16"
-#endif
-#define ROW (D + 8)  // 16 bytes more than a row needs: eight rows then lie in different banks
-#define THREADS (WARPS * 32)
-#define STEP 64
 #define LOG2E 1.4426950408889634f
 #define LN2 0.6931471805599453f
 #define LOWEST ((float)-INFINITY)
@@ -26,123 +19,6 @@ struct Spec {
 };
 
 struct Saved { const T *out, *dout; u64 out_strides[4], dout_strides[4]; const float* lse; };
-
-__device__ inline u32 shared_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
-
-__device__ inline void copy_async(T* to, const T* from, bool there) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from), "r"(there ? 16 : 0));
-}
-__device__ inline void commit() { asm volatile("cp.async.commit_group;"); }
-template <int N> __device__ inline void wait_for_all_but() { asm volatile("cp.async.wait_group %0;" ::"n"(N)); }
-
-// Rows `first..` of a head to shared memory; what is not there is zero (nothing is read at its address).
-template <int ROWS> __device__ inline void load_rows(T* tile, const T* head, u64 stride, int first, int count, int d) {
-    const int chunks = D / 8;
-    if (THREADS % chunks == 0) {
-        // A thread keeps its column and steps down.
-        const int step = THREADS / chunks;
-        int r = threadIdx.x / chunks, c = threadIdx.x % chunks * 8, left = c < d ? count - first - r : 0;
-        const T* from = head + (u64)(first + r) * stride + c;
-        T* to = tile + r * ROW + c;
-#pragma unroll
-        for (int n = 0; n < ROWS / step; n++) copy_async(to + n * step * ROW, from + n * (step * stride), n * step < left);
-    } else {
-        for (int i = threadIdx.x; i < ROWS * chunks; i += THREADS) {
-            int r = i / chunks, c = i % chunks * 8;
-            copy_async(tile + r * ROW + c, head + (u64)(first + r) * stride + c, first + r < count && c < d);
-        }
-    }
-}
-
-typedef u32 Fragment[4];
-
-// A 16 by 16 piece as a first operand: rows of the tile are its rows.
-__device__ inline void load_a(Fragment& f, const T* tile, int row, int column) {
-    int lane = threadIdx.x % 32;
-    u32 at = shared_address(tile + (row + lane % 16) * ROW + column + lane / 16 * 8);
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(f[0]), "=r"(f[1]), "=r"(f[2]), "=r"(f[3]) : "r"(at));
-}
-
-// Two neighbouring second operands of 16 by 8 whose columns are rows of the tile (a product with its transpose).
-__device__ inline void load_b(Fragment& f, const T* tile, int row, int column) {
-    int lane = threadIdx.x % 32;
-    u32 at = shared_address(tile + (row + lane % 8 + lane / 16 * 8) * ROW + column + lane / 8 % 2 * 8);
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(f[0]), "=r"(f[1]), "=r"(f[2]), "=r"(f[3]) : "r"(at));
-}
-
-// The same whose rows are rows of the tile.
-__device__ inline void load_b_rows(Fragment& f, const T* tile, int row, int column) {
-    int lane = threadIdx.x % 32;
-    u32 at = shared_address(tile + (row + lane % 16) * ROW + column + lane / 16 * 8);
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(f[0]), "=r"(f[1]), "=r"(f[2]), "=r"(f[3]) : "r"(at));
-}
-
-__device__ inline void multiply(float (&c)[4], const Fragment& a, u32 b0, u32 b1) {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32." MMA_DTYPE "." MMA_DTYPE ".f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-
-__device__ inline u32 packed(float low, float high) {
-    u32 y;
-    asm("cvt.rn." MMA_DTYPE "x2.f32 %0, %1, %2;" : "=r"(y) : "f"(high), "f"(low));
-    return y;
-}
-
-__device__ inline float exp2_fast(float x) {
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
-// c[m][n] = 16 rows (already fragments, one per 16 columns) times STEP rows of a tile, for M times 16 rows.
-template <int M> __device__ inline void times_transposed(float (&c)[M][STEP / 8][4], const Fragment (&a)[M][D / 16], const T* tile) {
-#pragma unroll
-    for (int k = 0; k < D / 16; k++) {
-#pragma unroll
-        for (int n = 0; n < STEP / 16; n++) {
-            Fragment b;
-            load_b(b, tile, n * 16, k * 16);
-#pragma unroll
-            for (int m = 0; m < M; m++) {
-                multiply(c[m][2 * n], a[m][k], b[0], b[1]);
-                multiply(c[m][2 * n + 1], a[m][k], b[2], b[3]);
-            }
-        }
-    }
-}
-
-// acc += p (M times 16 by STEP, accumulators) times STEP rows of a tile.
-template <int M> __device__ inline void accumulate(float (&acc)[M][D / 8][4], const float (&p)[M][STEP / 8][4], const T* tile) {
-#pragma unroll
-    for (int k = 0; k < STEP / 16; k++) {
-        Fragment a[M];
-#pragma unroll
-        for (int m = 0; m < M; m++) {
-            a[m][0] = packed(p[m][2 * k][0], p[m][2 * k][1]);
-            a[m][1] = packed(p[m][2 * k][2], p[m][2 * k][3]);
-            a[m][2] = packed(p[m][2 * k + 1][0], p[m][2 * k + 1][1]);
-            a[m][3] = packed(p[m][2 * k + 1][2], p[m][2 * k + 1][3]);
-        }
-#pragma unroll
-        for (int n = 0; n < D / 16; n++) {
-            Fragment b;
-            load_b_rows(b, tile, k * 16, n * 16);
-#pragma unroll
-            for (int m = 0; m < M; m++) {
-                multiply(acc[m][2 * n], a[m], b[0], b[1]);
-                multiply(acc[m][2 * n + 1], a[m], b[2], b[3]);
-            }
-        }
-    }
-}
-
-template <int M, int N> __device__ inline void clear(float (&c)[M][N][4]) {
-#pragma unroll
-    for (int m = 0; m < M; m++) {
-#pragma unroll
-        for (int n = 0; n < N; n++) c[m][n][0] = c[m][n][1] = c[m][n][2] = c[m][n][3] = 0;
-    }
-}
 
 // The score of query i and key j in units of log2, from their product times the scale.
 __device__ inline float masked(const Spec& s, u64 b, u64 h, int i, int j, float x) {
@@ -184,14 +60,13 @@ __device__ inline void store_rows(const float (&acc)[D / 8][4], float low, float
     }
 }
 
-#define BLOCK_ROWS (WARPS * 16 * TILES)
 // Two steps are in memory at a time, two tiles each.
 #define STAGE(n, which) (steps_at + (((n) % 2) * 2 + (which)) * (STEP * ROW))
 
 #ifdef FORWARD
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash(Spec s, T* out, u64 o0, u64 o1, u64 o2, float* lse) {
     extern __shared__ double memory[];
-    T* q = (T*)memory;
+    T* q = tiles_in(memory);
     T* steps_at = q + BLOCK_ROWS * ROW;
     u64 h = blockIdx.y % s.heads, b = blockIdx.y / s.heads, kh = h / (s.heads / s.kv_heads);
     // Under a causal mask later queries see more: they start first.
@@ -209,32 +84,30 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash(Spec s, T* o
     clear(acc);
 #pragma unroll
     for (int m = 0; m < TILES; m++) top[m][0] = top[m][1] = LOWEST, sum[m][0] = sum[m][1] = 0;
+    wait_for_copies<0>();
     Fragment mine[TILES][D / 16];
+#pragma unroll
+    for (int k = 0; k < D / 16; k++) {
+#pragma unroll
+        for (int m = 0; m < TILES; m++) load_a(mine[m][k], q, (warp * TILES + m) * 16, k * 16);
+    }
     float scale = (float)s.scale * LOG2E;
-    int start = first + warp * 16 * TILES;
+    int start = first + warp * 16 * TILES, last = first + (warp / GROUP + 1) * GROUP * 16 * TILES - 1;
     for (int n = 0; n < steps; n++) {
         if (n + 1 < steps) {
             load_rows<STEP>(STAGE(n + 1, 0), keys, s.k_strides[2], (n + 1) * STEP, s.s, (int)s.d);
             load_rows<STEP>(STAGE(n + 1, 1), values, s.v_strides[2], (n + 1) * STEP, s.s, (int)s.d);
             commit();
-            wait_for_all_but<1>();
+            wait_for_copies<1>();
         } else {
-            wait_for_all_but<0>();
-        }
-        __syncthreads();
-        if (n == 0) {
-#pragma unroll
-            for (int k = 0; k < D / 16; k++) {
-#pragma unroll
-                for (int m = 0; m < TILES; m++) load_a(mine[m][k], q, (warp * TILES + m) * 16, k * 16);
-            }
+            wait_for_copies<0>();
         }
         int at = n * STEP;
-        // Keys that none of this warp's queries sees are left out.
-        if (!CAUSAL || at <= start + 16 * TILES - 1) {
+        // Keys that none of these queries sees are left out.
+        if (!CAUSAL || at <= last) {
             float p[TILES][STEP / 8][4];
-            clear(p);
             times_transposed(p, mine, STAGE(n, 0));
+            wait_for_products<0>(p);
             bool edge = MASK || at + STEP > (int)s.s || (CAUSAL && at + STEP - 1 > start);
             if (edge) {
 #pragma unroll
@@ -281,6 +154,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash(Spec s, T* o
                 }
             }
             accumulate(acc, p, STAGE(n, 1));
+            wait_for_products<0>(acc);
         }
         __syncthreads();
     }
@@ -301,121 +175,150 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash(Spec s, T* o
 }
 #endif
 
-#ifdef BACKWARD
 // The logarithm of a row's sum in units of log2; of a row that saw no key such that its probabilities come out zero.
 __device__ inline float saved_sum(float lse) { return lse == LOWEST ? (float)INFINITY : lse * LOG2E; }
 
-// The gradient by the queries: as the forward pass, with the probabilities from the saved sums.
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash_queries(Spec s, Saved saved, const float* delta, T* dq) {
+#ifdef QUERIES
+// The gradient by the queries: as the forward pass, with the probabilities from the saved sums. Leaves out . dout of each row, which the softmax's
+// derivative takes off every term of it, for the gradient by the keys.
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash_queries(Spec s, Saved saved, float* delta, T* dq, u64 d0, u64 d1, u64 d2) {
     extern __shared__ double memory[];
-    T* q = (T*)memory;
+    T* q = tiles_in(memory);
     T* steps_at = q + BLOCK_ROWS * ROW;
+    float* deltas = (float*)(steps_at + 4 * STEP * ROW);
     u64 h = blockIdx.y % s.heads, b = blockIdx.y / s.heads, kh = h / (s.heads / s.kv_heads);
     int first = (int)(gridDim.x - 1 - blockIdx.x) * BLOCK_ROWS;
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
     const T* keys = s.k + b * s.k_strides[0] + kh * s.k_strides[1];
     const T* values = s.v + b * s.v_strides[0] + kh * s.v_strides[1];
+    const T* grads = saved.dout + b * saved.dout_strides[0] + h * saved.dout_strides[1];
     int end = CAUSAL && first + BLOCK_ROWS < (int)s.s ? first + BLOCK_ROWS : (int)s.s;
     int steps = (end + STEP - 1) / STEP;
     Fragment mine[1][D / 16], incoming[1][D / 16];
     // Queries and incoming gradients pass through the same memory on their way to registers.
     load_rows<BLOCK_ROWS>(q, s.q + b * s.q_strides[0] + h * s.q_strides[1], s.q_strides[2], first, s.l, (int)s.d);
     commit();
-    wait_for_all_but<0>();
-    __syncthreads();
+    {
+        // Two threads to a row.
+        int i = first + (int)threadIdx.x / 2, part = threadIdx.x % 2;
+        float sum = 0;
+        if (i < (int)s.l) {
+            const T* o = saved.out + b * saved.out_strides[0] + h * saved.out_strides[1] + (u64)i * saved.out_strides[2];
+            const T* d = grads + (u64)i * saved.dout_strides[2];
+            for (int c = part * 8; c < (int)s.d; c += 16) {
+                Vec<T, 8> x = *(const Vec<T, 8>*)(o + c), y = *(const Vec<T, 8>*)(d + c);
+#pragma unroll
+                for (int e = 0; e < 8; e++) sum += plain(x.v[e]) * plain(y.v[e]);
+            }
+        }
+        sum += __shfl_xor_sync(FULL_WARP, sum, 1);
+        if (part == 0) {
+            deltas[threadIdx.x / 2] = sum;
+            if (i < (int)s.l) delta[blockIdx.y * s.l + (u64)i] = sum;
+        }
+    }
+    wait_for_copies<0>();
 #pragma unroll
     for (int k = 0; k < D / 16; k++) load_a(mine[0][k], q, warp * 16, k * 16);
     __syncthreads();
-    load_rows<BLOCK_ROWS>(q, saved.dout + b * saved.dout_strides[0] + h * saved.dout_strides[1], saved.dout_strides[2], first, s.l, (int)s.d);
+    load_rows<BLOCK_ROWS>(q, grads, saved.dout_strides[2], first, s.l, (int)s.d);
     load_rows<STEP>(STAGE(0, 0), keys, s.k_strides[2], 0, s.s, (int)s.d);
     load_rows<STEP>(STAGE(0, 1), values, s.v_strides[2], 0, s.s, (int)s.d);
     commit();
+    wait_for_copies<0>();
+#pragma unroll
+    for (int k = 0; k < D / 16; k++) load_a(incoming[0][k], q, warp * 16, k * 16);
     float acc[1][D / 8][4];
     clear(acc);
     float scale = (float)s.scale * LOG2E;
-    int row = first + warp * 16 + g;
+    int row = first + warp * 16 + g, start = first + warp * 16, last = first + (warp / GROUP + 1) * GROUP * 16 - 1;
     float log_sum[2], off[2];
 #pragma unroll
     for (int r = 0; r < 2; r++) {
-        bool there = row + r * 8 < (int)s.l;
-        log_sum[r] = there ? saved_sum(saved.lse[blockIdx.y * s.l + (u64)(row + r * 8)]) : 0.0f;
-        off[r] = there ? delta[blockIdx.y * s.l + (u64)(row + r * 8)] : 0.0f;
+        log_sum[r] = row + r * 8 < (int)s.l ? saved_sum(saved.lse[blockIdx.y * s.l + (u64)(row + r * 8)]) : 0.0f;
+        off[r] = deltas[warp * 16 + g + r * 8];
     }
     for (int n = 0; n < steps; n++) {
         if (n + 1 < steps) {
             load_rows<STEP>(STAGE(n + 1, 0), keys, s.k_strides[2], (n + 1) * STEP, s.s, (int)s.d);
             load_rows<STEP>(STAGE(n + 1, 1), values, s.v_strides[2], (n + 1) * STEP, s.s, (int)s.d);
             commit();
-            wait_for_all_but<1>();
+            wait_for_copies<1>();
         } else {
-            wait_for_all_but<0>();
-        }
-        __syncthreads();
-        if (n == 0) {
-#pragma unroll
-            for (int k = 0; k < D / 16; k++) load_a(incoming[0][k], q, warp * 16, k * 16);
+            wait_for_copies<0>();
         }
         int at = n * STEP;
-        if (!CAUSAL || at <= first + warp * 16 + 15) {
+        if (!CAUSAL || at <= last) {
             float p[1][STEP / 8][4], ds[1][STEP / 8][4];
-            clear(p);
-            clear(ds);
             times_transposed(p, mine, STAGE(n, 0));
             times_transposed(ds, incoming, STAGE(n, 1));
-            if (MASK || at + STEP > (int)s.s || first + BLOCK_ROWS > (int)s.l || (CAUSAL && at + STEP - 1 > first + warp * 16)) {
+            wait_for_products<1>(p);
+            if (MASK || at + STEP > (int)s.s || first + BLOCK_ROWS > (int)s.l || (CAUSAL && at + STEP - 1 > start)) {
 #pragma unroll
                 for (int c = 0; c < STEP / 8; c++) {
 #pragma unroll
-                    for (int e = 0; e < 4; e++) p[0][c][e] = masked(s, b, h, row + e / 2 * 8, at + c * 8 + t * 2 + e % 2, p[0][c][e] * scale);
+                    for (int e = 0; e < 4; e++) p[0][c][e] = exp2_fast(masked(s, b, h, row + e / 2 * 8, at + c * 8 + t * 2 + e % 2, p[0][c][e] * scale) - log_sum[e / 2]);
                 }
             } else {
 #pragma unroll
-                for (int c = 0; c < STEP / 8; c++) p[0][c][0] *= scale, p[0][c][1] *= scale, p[0][c][2] *= scale, p[0][c][3] *= scale;
+                for (int c = 0; c < STEP / 8; c++) {
+#pragma unroll
+                    for (int e = 0; e < 4; e++) p[0][c][e] = exp2_fast(fmaf(p[0][c][e], scale, -log_sum[e / 2]));
+                }
             }
+            wait_for_products<0>(ds);
 #pragma unroll
             for (int c = 0; c < STEP / 8; c++) {
 #pragma unroll
                 for (int e = 0; e < 4; e++) {
                     float d = ds[0][c][e];
                     if (DROPOUT) d *= kept(s, blockIdx.y, row + e / 2 * 8, at + c * 8 + t * 2 + e % 2);
-                    p[0][c][e] = exp2_fast(p[0][c][e] - log_sum[e / 2]) * (d - off[e / 2]);
+                    p[0][c][e] *= d - off[e / 2];
                 }
             }
             accumulate(acc, p, STAGE(n, 0));
+            wait_for_products<0>(acc);
         }
         __syncthreads();
     }
-    store_rows(acc[0], (float)s.scale, (float)s.scale, dq + blockIdx.y * s.l * s.d, s.d, first + warp * 16, s.l, (int)s.d);
+    store_rows(acc[0], (float)s.scale, (float)s.scale, dq + b * d0 + h * d1, d2, start, s.l, (int)s.d);
 }
+#endif
 
+#ifdef KEYS
 // The gradients by keys and values: rows are keys, columns queries, so that both products over queries start from registers.
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash_keys(Spec s, Saved saved, const float* delta, T* dk, T* dv) {
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash_keys(Spec s, Saved saved, const float* delta, T* dk, T* dv, u64 k0, u64 k1, u64 k2, u64 v0, u64 v1, u64 v2) {
     extern __shared__ double memory[];
-    T* staged = (T*)memory;
-    T* steps_at = staged + BLOCK_ROWS * ROW;
-    float* sums = (float*)(staged + (BLOCK_ROWS + 4 * STEP) * ROW);  // [2][2][STEP]: logarithms of sums, deltas
+    T* staged = tiles_in(memory);
+    T* steps_at = staged + (WARPGROUP ? 2 : 1) * BLOCK_ROWS * ROW;
+    float* sums = (float*)(steps_at + 4 * STEP * ROW);  // [2][2][STEP]: logarithms of sums, deltas
     u64 kh = blockIdx.y % s.kv_heads, b = blockIdx.y / s.kv_heads, group = s.heads / s.kv_heads;
     int first = (int)blockIdx.x * BLOCK_ROWS;
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+#if WARPGROUP
+    // Keys and values stay in shared memory: registers are for the accumulators.
+    const T *mine = staged, *value = staged + BLOCK_ROWS * ROW;
+    load_rows<BLOCK_ROWS>(staged, s.k + b * s.k_strides[0] + kh * s.k_strides[1], s.k_strides[2], first, s.s, (int)s.d);
+    load_rows<BLOCK_ROWS>(staged + BLOCK_ROWS * ROW, s.v + b * s.v_strides[0] + kh * s.v_strides[1], s.v_strides[2], first, s.s, (int)s.d);
+#else
     Fragment mine[1][D / 16], value[1][D / 16];
     load_rows<BLOCK_ROWS>(staged, s.k + b * s.k_strides[0] + kh * s.k_strides[1], s.k_strides[2], first, s.s, (int)s.d);
     commit();
-    wait_for_all_but<0>();
-    __syncthreads();
+    wait_for_copies<0>();
 #pragma unroll
     for (int k = 0; k < D / 16; k++) load_a(mine[0][k], staged, warp * 16, k * 16);
     __syncthreads();
     load_rows<BLOCK_ROWS>(staged, s.v + b * s.v_strides[0] + kh * s.v_strides[1], s.v_strides[2], first, s.s, (int)s.d);
     commit();
-    wait_for_all_but<0>();
-    __syncthreads();
+    wait_for_copies<0>();
 #pragma unroll
     for (int k = 0; k < D / 16; k++) load_a(value[0][k], staged, warp * 16, k * 16);
+#endif
     float acc_k[1][D / 8][4], acc_v[1][D / 8][4];
     clear(acc_k);
     clear(acc_v);
     float scale = (float)s.scale * LOG2E;
-    int key = first + warp * 16 + g;
+    int key = first + warp * 16 + g, low = first + warp / GROUP * GROUP * 16;
     // Steps before the first query that sees these keys are left out.
     int start = CAUSAL ? (int)(first / STEP) : 0, per_head = (int)((s.l + STEP - 1) / STEP) - start;
     int steps = per_head > 0 ? per_head * (int)group : 0;
@@ -436,48 +339,54 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash_keys(Spec s,
     for (int n = 0; n < steps; n++) {
         if (n + 1 < steps) {
             load_step(n + 1);
-            wait_for_all_but<1>();
+            wait_for_copies<1>();
         } else {
-            wait_for_all_but<0>();
+            wait_for_copies<0>();
         }
-        __syncthreads();
         u64 h = kh * group + (u64)(n / per_head);
         int at = (start + n % per_head) * STEP;
         const float *log_sum = sums + n % 2 * 2 * STEP, *off = log_sum + STEP;
-        // Queries that see none of this warp's keys.
-        if (!CAUSAL || at + STEP - 1 >= first + warp * 16) {
+        // Queries that see none of these keys.
+        if (!CAUSAL || at + STEP - 1 >= low) {
             float p[1][STEP / 8][4], ds[1][STEP / 8][4];
-            clear(p);
-            clear(ds);
             times_transposed(p, mine, STAGE(n, 0));
             times_transposed(ds, value, STAGE(n, 1));
+            wait_for_products<1>(p);
             if (MASK || at + STEP > (int)s.l || first + BLOCK_ROWS > (int)s.s || (CAUSAL && at < first + warp * 16 + 15)) {
 #pragma unroll
                 for (int c = 0; c < STEP / 8; c++) {
 #pragma unroll
-                    for (int e = 0; e < 4; e++) p[0][c][e] = masked(s, b, h, at + c * 8 + t * 2 + e % 2, key + e / 2 * 8, p[0][c][e] * scale);
+                    for (int e = 0; e < 4; e++) {
+                        int query = c * 8 + t * 2 + e % 2;
+                        p[0][c][e] = exp2_fast(masked(s, b, h, at + query, key + e / 2 * 8, p[0][c][e] * scale) - log_sum[query]);
+                    }
                 }
             } else {
 #pragma unroll
-                for (int c = 0; c < STEP / 8; c++) p[0][c][0] *= scale, p[0][c][1] *= scale, p[0][c][2] *= scale, p[0][c][3] *= scale;
+                for (int c = 0; c < STEP / 8; c++) {
+#pragma unroll
+                    for (int e = 0; e < 4; e++) p[0][c][e] = exp2_fast(fmaf(p[0][c][e], scale, -log_sum[c * 8 + t * 2 + e % 2]));
+                }
             }
+            wait_for_products<0>(ds);
 #pragma unroll
             for (int c = 0; c < STEP / 8; c++) {
 #pragma unroll
                 for (int e = 0; e < 4; e++) {
                     int query = c * 8 + t * 2 + e % 2;
-                    float probability = exp2_fast(p[0][c][e] - log_sum[query]);
                     float factor = DROPOUT ? kept(s, b * s.heads + h, at + query, key + e / 2 * 8) : 1.0f;
-                    ds[0][c][e] = probability * (ds[0][c][e] * factor - off[query]);
-                    p[0][c][e] = probability * factor;
+                    ds[0][c][e] = p[0][c][e] * (ds[0][c][e] * factor - off[query]);
+                    if (DROPOUT) p[0][c][e] *= factor;
                 }
             }
             accumulate(acc_v, p, STAGE(n, 1));
             accumulate(acc_k, ds, STAGE(n, 0));
+            wait_for_products<0>(acc_v);
+            wait_for_products<0>(acc_k);
         }
         __syncthreads();
     }
-    store_rows(acc_k[0], (float)s.scale, (float)s.scale, dk + blockIdx.y * s.s * s.d, s.d, first + warp * 16, s.s, (int)s.d);
-    store_rows(acc_v[0], 1.0f, 1.0f, dv + blockIdx.y * s.s * s.d, s.d, first + warp * 16, s.s, (int)s.d);
+    store_rows(acc_k[0], (float)s.scale, (float)s.scale, dk + b * k0 + kh * k1, k2, first + warp * 16, s.s, (int)s.d);
+    store_rows(acc_v[0], 1.0f, 1.0f, dv + b * v0 + kh * v1, v2, first + warp * 16, s.s, (int)s.d);
 }
 #endif

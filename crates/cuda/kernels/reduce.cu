@@ -133,23 +133,26 @@ __device__ inline W element(T x) {
 
 #ifdef FOLD
 extern "C" __global__ void __launch_bounds__(256) reduce(Nest<2> kept, Nest<1> reduced, const T* x, OUT* out, i64* indices, Acc* partial, u64 outputs, u64 length, u64 piece, double param) {
-    __shared__ u64 memory[256 * ((sizeof(Acc) + 7) / 8)];
+    // Neighbouring outputs that a thread folds at once.
+    const int OWN = ALONG ? LANES : 1;
+    __shared__ u64 memory[256 * OWN * sizeof(Acc) / 8 + 1];
     Acc* shared = (Acc*)memory;
 #if ALONG == 0
     u32 in = threadIdx.x % THREADS_IN, o = threadIdx.x / THREADS_IN;
 #else
     u32 o = threadIdx.x % THREADS_OUT, in = threadIdx.x / THREADS_OUT;
 #endif
-    u64 output = blockIdx.x * (u64)THREADS_OUT + o;
+    u64 output = (blockIdx.x * (u64)THREADS_OUT + o) * OWN;
     u64 first = blockIdx.y * piece, last = first + piece < length ? first + piece : length;
     W p = (W)param;
-    Acc acc;
-    acc.start(p);
-    idx at[2] = {0, 0};
+    Acc acc[OWN];
+#pragma unroll
+    for (int v = 0; v < OWN; v++) acc[v].start(p);
     if (output < outputs) {
+        idx at[2] = {0, 0};
         kept.offsets((idx)output, at);
         const T* base = x + at[0];
-#if LANES > 1
+#if LANES > 1 && ALONG == 0
         // One loop of neighbours: a piece starts at a multiple of LANES.
         Acc lanes[LANES];
 #pragma unroll
@@ -167,43 +170,65 @@ extern "C" __global__ void __launch_bounds__(256) reduce(Nest<2> kept, Nest<1> r
             for (int v = 0; v < LANES; v++) if (e + v < last) lanes[v].add(element(base[e + v]), (i64)(e + v), p);
         }
 #pragma unroll
-        for (int v = 0; v < LANES; v++) acc.merge(lanes[v], p);
+        for (int v = 0; v < LANES; v++) acc[0].merge(lanes[v], p);
 #else
-        Acc turns[4];
+        // Some loads are under way at a time; of single outputs each has a sum of its own.
+        const int TURNS = 4, SUMS = OWN > 1 ? 1 : TURNS;
+        Acc turns[SUMS][OWN];
 #pragma unroll
-        for (int t = 0; t < 4; t++) turns[t].start(p);
-        for (u64 e = first + in; e < last; e += 4 * THREADS_IN) {
-            T loaded[4];
+        for (int t = 0; t < SUMS; t++) {
 #pragma unroll
-            for (int t = 0; t < 4; t++) {
+            for (int v = 0; v < OWN; v++) turns[t][v].start(p);
+        }
+        for (u64 e = first + in; e < last; e += TURNS * THREADS_IN) {
+            Vec<T, OWN> loaded[TURNS];
+#pragma unroll
+            for (int t = 0; t < TURNS; t++) {
                 if (e + t * THREADS_IN < last) {
                     idx from[1];
                     reduced.offsets((idx)(e + t * THREADS_IN), from);
-                    loaded[t] = base[from[0]];
+                    loaded[t] = *(const Vec<T, OWN>*)(base + from[0]);
                 }
             }
 #pragma unroll
-            for (int t = 0; t < 4; t++) if (e + t * THREADS_IN < last) turns[t].add(element(loaded[t]), (i64)(e + t * THREADS_IN), p);
+            for (int t = 0; t < TURNS; t++) {
+                if (e + t * THREADS_IN < last) {
+#pragma unroll
+                    for (int v = 0; v < OWN; v++) turns[t % SUMS][v].add(element(loaded[t].v[v]), (i64)(e + t * THREADS_IN), p);
+                }
+            }
         }
 #pragma unroll
-        for (int t = 0; t < 4; t++) acc.merge(turns[t], p);
+        for (int t = 0; t < SUMS; t++) {
+#pragma unroll
+            for (int v = 0; v < OWN; v++) acc[v].merge(turns[t][v], p);
+        }
 #endif
     }
-    shared[o * THREADS_IN + in] = acc;
+    u32 place = o * THREADS_IN + in;
+#pragma unroll
+    for (int v = 0; v < OWN; v++) shared[v * 256 + place] = acc[v];
     for (u32 half = THREADS_IN / 2; half > 0; half /= 2) {
         __syncthreads();
         if (in < half) {
-            acc.merge(shared[o * THREADS_IN + in + half], p);
-            shared[o * THREADS_IN + in] = acc;
+#pragma unroll
+            for (int v = 0; v < OWN; v++) {
+                acc[v].merge(shared[v * 256 + place + half], p);
+                shared[v * 256 + place] = acc[v];
+            }
         }
     }
-    if (in == 0 && output < outputs) {
+    if (in != 0 || output >= outputs) return;
+#pragma unroll
+    for (int v = 0; v < OWN; v++) {
         if (gridDim.y > 1) {
-            partial[blockIdx.y * outputs + output] = acc;
+            partial[blockIdx.y * outputs + output + v] = acc[v];
         } else {
-            out[at[1]] = convert<OUT>(finish(acc, (double)length, param));
+            idx at[2] = {0, 0};
+            kept.offsets((idx)(output + v), at);
+            out[at[1]] = convert<OUT>(finish(acc[v], (double)length, param));
 #if IS_ARG
-            indices[at[1]] = acc.index;
+            indices[at[1]] = acc[v].index;
 #endif
         }
     }

@@ -103,6 +103,89 @@ extern "C" __global__ void __launch_bounds__(TPR < 128 ? 128 : TPR) row_norm_bac
         ((V*)dx)[at] = out;
     )
 }
+
+#if STEPS > 0
+struct Two { W a, b; };
+struct SumTwo { static __device__ Two merge(Two x, Two y) { return Two{x.a + y.a, x.b + y.b}; } };
+
+// All gradients in one pass: threads keep their columns from row to row, and with them sums for the parameters' gradients, one line of partial sums
+// per block (of both parameters, [gridDim.x][2][n]).
+extern "C" __global__ void __launch_bounds__(TPR < 128 ? 128 : TPR) row_norm_gradients(const T* dy, const T* x, const P* weight, const W* mean, const W* rstd, T* dx, W* partial, u64 rows, u64 n) {
+    const int GROUPS = TPR < 128 ? 128 / TPR : 1;
+    __shared__ Two shared[32];
+    __shared__ Vec<W, LANES> sums[GROUPS > 1 ? 128 : 1];
+    u32 lane = threadIdx.x % TPR, vectors = (u32)(n / LANES);
+    W factor[STEPS][LANES], to_weight[STEPS][LANES], to_bias[STEPS][LANES];
+#pragma unroll
+    for (int s = 0; s < STEPS; s++) {
+#pragma unroll
+        for (int l = 0; l < LANES; l++) {
+            u32 column = (lane + s * TPR) * LANES + l;
+            factor[s][l] = weight && column < n ? convert<W>(weight[column]) : (W)1;
+            to_weight[s][l] = 0, to_bias[s][l] = 0;
+        }
+    }
+    for (u64 row = blockIdx.x * (u64)GROUPS + threadIdx.x / TPR; row < rows; row += gridDim.x * (u64)GROUPS) {
+        V a[STEPS], b[STEPS];
+#pragma unroll
+        for (int s = 0; s < STEPS; s++) {
+            u32 at = lane + s * TPR;
+            if (at < vectors) a[s] = ((const V*)(dy + row * n))[at], b[s] = ((const V*)(x + row * n))[at];
+        }
+        W middle = RMS ? (W)0 : mean[row], scale = rstd[row];
+        Two all{0, 0};
+#pragma unroll
+        for (int s = 0; s < STEPS; s++) {
+            if (lane + s * TPR < vectors) {
+#pragma unroll
+                for (int l = 0; l < LANES; l++) {
+                    W g = convert<W>(a[s].v[l]), hat = (convert<W>(b[s].v[l]) - middle) * scale;
+                    to_weight[s][l] += g * hat;
+                    to_bias[s][l] += g;
+                    all.a += g * factor[s][l];
+                    all.b += g * factor[s][l] * hat;
+                }
+            }
+        }
+        all = group_reduce<SumTwo, TPR>(all, shared);
+        W plain_mean = RMS ? (W)0 : all.a / (W)n, along = all.b / (W)n;
+#pragma unroll
+        for (int s = 0; s < STEPS; s++) {
+            u32 at = lane + s * TPR;
+            if (at < vectors) {
+                V out;
+#pragma unroll
+                for (int l = 0; l < LANES; l++) {
+                    W hat = (convert<W>(b[s].v[l]) - middle) * scale;
+                    out.v[l] = convert<T>((convert<W>(a[s].v[l]) * factor[s][l] - plain_mean - hat * along) * scale);
+                }
+                ((V*)(dx + row * n))[at] = out;
+            }
+        }
+    }
+    // Rows of several groups are joined in the groups' order.
+#pragma unroll
+    for (int which = 0; which < 2; which++) {
+#pragma unroll
+        for (int s = 0; s < STEPS; s++) {
+            Vec<W, LANES> mine;
+#pragma unroll
+            for (int l = 0; l < LANES; l++) mine.v[l] = which ? to_bias[s][l] : to_weight[s][l];
+            if (GROUPS > 1) {
+                __syncthreads();
+                sums[threadIdx.x] = mine;
+                __syncthreads();
+                for (int g = 1; g < GROUPS && threadIdx.x < TPR; g++) {
+#pragma unroll
+                    for (int l = 0; l < LANES; l++) mine.v[l] += sums[g * TPR + lane].v[l];
+                }
+            }
+            u32 at = lane + s * TPR;
+            if (threadIdx.x < TPR && at < vectors) *(Vec<W, LANES>*)(partial + (blockIdx.x * 2 + which) * n + at * LANES) = mine;
+        }
+    }
+}
+#endif
 #endif
 
 #ifdef COLUMNS
@@ -133,12 +216,21 @@ extern "C" __global__ void __launch_bounds__(256) row_norm_columns(const T* dy, 
 #endif
 
 #ifdef COLUMNS_JOIN
-extern "C" __global__ void row_norm_join(const W* partial, P* dweight, P* dbias, u64 n, u64 pieces) {
-    u64 column = blockIdx.x * (u64)blockDim.x + threadIdx.x;
-    if (column >= n) return;
-    W weight = 0, bias = 0;
-    for (u64 i = 0; i < pieces; i++) weight += partial[i * 2 * n + column], bias += partial[(i * 2 + 1) * n + column];
-    if (dweight) dweight[column] = convert<P>(weight);
-    if (dbias) dbias[column] = convert<P>(bias);
+// 32 columns by 32 rows of threads.
+extern "C" __global__ void __launch_bounds__(1024) row_norm_join(const W* partial, P* dweight, P* dbias, u64 n, u64 pieces) {
+    __shared__ W sums[32][33];
+    u64 column = blockIdx.x * 32 + threadIdx.x;
+    P* to = blockIdx.y ? dbias : dweight;
+    W sum = 0;
+    if (column < n && to) {
+#pragma unroll 8
+        for (u64 i = threadIdx.y; i < pieces; i += 32) sum += partial[(i * 2 + blockIdx.y) * n + column];
+    }
+    sums[threadIdx.y][threadIdx.x] = sum;
+    __syncthreads();
+    // A warp adds up a column.
+    sum = group_reduce<Sum, 32>(sums[threadIdx.x][threadIdx.y], (W*)0);
+    column = blockIdx.x * 32 + threadIdx.y;
+    if (threadIdx.x == 0 && column < n && to) to[column] = convert<P>(sum);
 }
 #endif

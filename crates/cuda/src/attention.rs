@@ -8,6 +8,8 @@ use rushlight_core::backend::Attention;
 use rushlight_core::{DType, Error, Result, View};
 
 const THREADS: usize = 256;
+/// Queries and keys at most of heads that one block does alone.
+const SHORT: usize = 32;
 
 /// The same as `Spec` in `attention.cu`.
 #[repr(C)]
@@ -42,6 +44,19 @@ pub struct Saved {
     pub out_strides: [u64; 4],
     pub dout_strides: [u64; 4],
     pub lse: u64,
+}
+
+/// The same as `Grads` in `attention.cu`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Grads {
+    at: [u64; 3],
+    strides: [[u64; 4]; 3],
+}
+
+/// Elements between rows of a tile: whole vectors of four, and one more.
+fn padded(width: usize) -> usize {
+    width.next_multiple_of(4).saturating_add(4)
 }
 
 pub fn strides(view: View) -> [u64; 4] {
@@ -148,13 +163,36 @@ impl Gpu {
         if self.flash(&spec, form, out, lse)? || self.attention_products(&spec, form, out, lse)? {
             return Ok(());
         }
-        let (tile, shared) = self.tile(form.dtype, |t| t * (2 * spec.d + 2 * spec.dv + t + 4))?;
+        let (tile, shared) = self.tile(form.dtype, |t| t * (2 * padded(spec.d) + 2 * padded(spec.dv) + t))?;
         form.tile = tile;
+        if spec.l.max(spec.s) <= SHORT {
+            self.prepare(&Key::new(Family::Attention, "attention", form.tags()), || {
+                let after = Form { tile: SHORT as u16, ..form };
+                [(Key::new(Family::Attention, "attention_short", after.tags()), after.defines("SHORT"))]
+            });
+        }
         let function = self.attention_kernel("attention", "FORWARD", form, shared)?;
         let [o0, o1, o2, o3] = strides(out);
         let (to, log_sum) = (out.ptr() as u64, lse.ptr() as u64);
         let grid = Grid::plane(spec.l.div_ceil(tile as usize), spec.batch * spec.heads, THREADS)?.shared(shared);
         launch!(self, function, grid; spec, to, o0, o1, o2, o3, log_sum)
+    }
+
+    /// The gradients of short heads, a block to a head; says whether they are.
+    fn attention_short(&self, spec: &Spec, mut form: Form, saved: &Saved, [dq, dk, dv]: [View; 3]) -> Result<bool> {
+        let size = if form.dtype == DType::F64 { 8 } else { 4 };
+        let shared = (spec.l + spec.s).saturating_mul(padded(spec.d) + padded(spec.dv)).saturating_mul(size);
+        let fits = shared <= self.shared_memory.saturating_sub(2 * SHORT * SHORT * size);
+        if spec.l.max(spec.s) > SHORT || spec.heads != spec.kv_heads || !fits {
+            return Ok(false);
+        }
+        form.tile = SHORT as u16;
+        let function = self.attention_kernel("attention_short", "SHORT", form, shared)?;
+        let grads = Grads { at: [dq, dk, dv].map(|v| v.ptr() as u64), strides: [dq, dk, dv].map(strides) };
+        let (spec, saved) = (*spec, *saved);
+        let grid = Grid::line(spec.batch * spec.heads, THREADS)?.shared(shared);
+        launch!(self, function, grid; spec, saved, grads)?;
+        Ok(true)
     }
 
     pub fn attention_backward(
@@ -179,14 +217,24 @@ impl Gpu {
         let size = if form.dtype == DType::F64 { 8 } else { 4 };
         let scratch = self.scratch(rows * size)?;
         let delta = scratch.ptr;
-        let (tile, shared) = self.tile(form.dtype, |t| t * (3 * spec.d + 3 * spec.dv + 2 * t + 6))?;
+        let (tile, shared) = self.tile(form.dtype, |t| t * (3 * padded(spec.d) + 3 * padded(spec.dv) + 2 * t))?;
         form.tile = tile;
+        let grads = [dq, dk, dv];
+        if self.attention_short(&spec, form, &saved, grads)? {
+            return Ok(());
+        }
+        if self.flash_backward(&spec, form, &saved, delta, grads)? {
+            return Ok(());
+        }
+        if grads.iter().any(|g| !g.layout.is_contiguous()) {
+            let packed = grads.iter().map(|g| self.temporary(g.shape(), g.dtype)).collect::<Result<Vec<_>>>()?;
+            let [q, k, v] = [&packed[0], &packed[1], &packed[2]].map(|t| t.view());
+            self.attention_backward(a, out, lse, dout, q, k, v)?;
+            return packed.iter().zip(grads).try_for_each(|(from, to)| self.copy(from.view(), to));
+        }
         let function = self.attention_kernel("attention_delta", "BACKWARD", form, 0)?;
         launch!(self, function, Grid::line((rows * 32).div_ceil(THREADS), THREADS)?; spec, saved, delta)?;
-        let grads = [dq, dk, dv];
-        if self.flash_backward(&spec, form, &saved, delta, grads)?
-            || self.attention_products_backward(&spec, form, &saved, delta, grads)?
-        {
+        if self.attention_products_backward(&spec, form, &saved, delta, grads)? {
             return Ok(());
         }
         let function = self.attention_kernel("attention_queries", "BACKWARD", form, shared)?;

@@ -1,10 +1,11 @@
-//! Convolutions: through cuDNN where it is there (`cudnn`), else as matrix products over unfolded images, or directly where groups make
+//! Convolutions: of few channels by kernels made for them (`conv_few`), by one pixel as products (`conv_pixels`), else through cuDNN where it is there (`cudnn`), else as matrix products over unfolded images, or directly where groups make
 //! the matrices small (`kernels/conv.cu`).
 
-use crate::cudnn::Pass;
+use crate::cudnn::{Order, Pass};
 use crate::device::{Gpu, Temporary};
 use crate::kernel::{Defines, Family, Function, Grid, Key, launch, wide_type};
 use crate::matmul::Gemm;
+use crate::row_norm::address;
 use rushlight_core::backend::{Activation, Conv};
 use rushlight_core::{DType, Error, Layout, Result, View};
 
@@ -29,6 +30,24 @@ fn geometry(s: &Conv) -> Geometry {
 
 fn volume(d: [usize; 3]) -> usize {
     d.iter().product()
+}
+
+/// Whether a tensor is dense and its channels, the second dimension, lie innermost.
+fn channels_last(v: View) -> bool {
+    let (shape, strides) = (v.shape(), v.strides());
+    let mut step = 1;
+    shape.len() > 2
+        && [1].into_iter().chain((2..shape.len()).rev()).chain([0]).all(|d| {
+            let dense = shape[d] == 1 || strides[d] == step;
+            step *= shape[d];
+            dense
+        })
+}
+
+/// How the tensors of a convolution lie, which is alike.
+fn order(views: [View; 3]) -> Order {
+    let first = views.iter().all(|v| v.layout.is_contiguous());
+    if !first && views.iter().all(|&v| channels_last(v)) { Order::ChannelsLast } else { Order::ChannelsFirst }
 }
 
 /// The matrices of a convolution without groups.
@@ -72,7 +91,7 @@ impl Unfolded {
 }
 
 /// A product without anything after it.
-fn product(dtype: DType, batch: usize, m: usize, n: usize, k: usize) -> Gemm {
+pub fn product(dtype: DType, batch: usize, m: usize, n: usize, k: usize) -> Gemm {
     Gemm {
         dtype,
         batch,
@@ -132,11 +151,26 @@ impl Gpu {
         if count == 0 {
             return Ok(());
         }
-        let pixels = volume(spec.output);
+        let mut pixels = volume(spec.output);
         let some = volume(spec.input) * spec.in_channels > 0;
         let (from, by, to) = (x.ptr() as u64, w.ptr() as u64, y.ptr() as u64);
-        if some && self.cudnn(Pass::Forward, spec, x.dtype, from, by, to)? {
+        let order = order([x, w, y]);
+        let plain = order == Order::ChannelsFirst && some;
+        if plain && self.conv_few(Pass::Forward, spec, x.dtype, [from, by, address(bias), to])? {
+            return Ok(());
+        }
+        let last = order == Order::ChannelsLast;
+        if (last && self.conv_pixels(Pass::Forward, spec, x, w, y)?)
+            || (some && self.cudnn(Pass::Forward, spec, x.dtype, order, [from, by, to])?)
+        {
             // Only the bias is left to add.
+            if last {
+                pixels = 1;
+            }
+        } else if last {
+            let (x, w, out) = (self.packed(x)?, self.packed(w)?, self.temporary(y.shape(), y.dtype)?);
+            self.conv_forward(spec, x.view(), w.view(), bias, out.view())?;
+            return self.copy(out.view(), y);
         } else if Self::is_direct(spec, x.dtype) || !some {
             let function = self.conv_kernel("conv_direct", "DIRECT", x.dtype)?;
             let g = geometry(spec);
@@ -170,8 +204,21 @@ impl Gpu {
             return Ok(());
         }
         let (from, by, to) = (dy.ptr() as u64, w.ptr() as u64, dx.ptr() as u64);
-        if dy.numel() > 0 && self.cudnn(Pass::Input, spec, dy.dtype, to, by, from)? {
+        let order = order([dx, w, dy]);
+        let plain = order == Order::ChannelsFirst && dy.numel() > 0;
+        if plain && self.conv_few(Pass::Input, spec, dy.dtype, [from, by, 0, to])? {
             return Ok(());
+        }
+        let last = order == Order::ChannelsLast;
+        if (last && self.conv_pixels(Pass::Input, spec, dx, w, dy)?)
+            || (dy.numel() > 0 && self.cudnn(Pass::Input, spec, dy.dtype, order, [to, by, from])?)
+        {
+            return Ok(());
+        }
+        if last {
+            let (dy, w, out) = (self.packed(dy)?, self.packed(w)?, self.temporary(dx.shape(), dx.dtype)?);
+            self.conv_backward_input(spec, dy.view(), w.view(), out.view())?;
+            return self.copy(out.view(), dx);
         }
         if Self::is_direct(spec, dy.dtype) || dy.numel() == 0 {
             let function = self.conv_kernel("conv_direct_input", "DIRECT", dy.dtype)?;
@@ -212,8 +259,21 @@ impl Gpu {
         }
         let (from, by, to) = (x.ptr() as u64, dy.ptr() as u64, dw.ptr() as u64);
         let some = x.numel() > 0 && dy.numel() > 0;
-        if some && self.cudnn(Pass::Weight, spec, x.dtype, from, to, by)? {
+        let order = order([x, dw, dy]);
+        let plain = order == Order::ChannelsFirst && some;
+        if plain && self.conv_few_weight(spec, x.dtype, [from, by, to])? {
             return Ok(());
+        }
+        let last = order == Order::ChannelsLast;
+        if (last && self.conv_pixels(Pass::Weight, spec, x, dw, dy)?)
+            || (some && self.cudnn(Pass::Weight, spec, x.dtype, order, [from, to, by])?)
+        {
+            return Ok(());
+        }
+        if last {
+            let (x, dy, out) = (self.packed(x)?, self.packed(dy)?, self.temporary(dw.shape(), dw.dtype)?);
+            self.conv_backward_weight(spec, x.view(), dy.view(), out.view())?;
+            return self.copy(out.view(), dw);
         }
         if Self::is_direct(spec, x.dtype) || !some {
             let function = self.conv_kernel("conv_direct_weight", "DIRECT", x.dtype)?;

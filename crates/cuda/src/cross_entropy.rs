@@ -45,7 +45,12 @@ impl Gpu {
         let share = Rows { steps: 0, ..Rows::new(s.logits.dtype, classes, &addresses) };
         let smooth = s.label_smoothing > 0.0;
         let [a, b, c, d] = share.tags();
-        let key = Key::new(Family::CrossEntropy, call, [smooth as u16, parameter as u16, a, b, c, d]);
+        let tags = [smooth as u16, parameter as u16, a, b, c, d];
+        let key = Key::new(Family::CrossEntropy, call, tags);
+        self.prepare(&key, || {
+            let after = Key::new(Family::CrossEntropy, "cross_entropy_backward", tags);
+            [(after, defines(share, smooth, parameter))]
+        });
         let function = self.function(key, || defines(share, smooth, parameter))?;
         Ok((spec, share, function))
     }

@@ -8,6 +8,7 @@ use crate::library::api;
 use rushlight_core::backend::Conv;
 use rushlight_core::{DType, Error, Result};
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock};
@@ -62,6 +63,8 @@ pub struct Algorithm {
 const ALGORITHMS: usize = 10;
 /// Most workspace an algorithm may ask for.
 const WORKSPACE: usize = 1 << 30;
+/// `CUDNN_FMA_MATH`: arithmetic in the inputs' own precision.
+const EXACT: c_int = 3;
 
 /// Which of the three computations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -81,10 +84,20 @@ struct Plan {
     y: Handle,
     conv: Handle,
     algorithm: c_int,
+    math: c_int,
     workspace: usize,
 }
 
-type PlanKey = (Pass, [usize; 22], DType, bool);
+/// How the images of a convolution, and its weight, lie in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Order {
+    /// Row-major, as the sizes say.
+    ChannelsFirst,
+    /// Channels of a pixel next to each other.
+    ChannelsLast,
+}
+
+type PlanKey = (Pass, [usize; 22], DType, bool, Order);
 
 struct State {
     handle: Handle,
@@ -152,12 +165,19 @@ impl Convolutions {
         Ok(Self { api, state: Mutex::new(State { handle, stream, plans: HashMap::new() }) })
     }
 
-    /// Descriptor of a contiguous tensor; `None` if the library does not take it.
-    fn tensor(&self, sizes: &[c_int], dtype: c_int) -> Result<Option<Handle>> {
-        let mut strides = vec![1; sizes.len()];
-        for d in (0..sizes.len() - 1).rev() {
-            let Some(step) = c_int::checked_mul(strides[d + 1], sizes[d + 1]) else { return Ok(None) };
+    /// Descriptor of a dense tensor; `None` if the library does not take it.
+    fn tensor(&self, sizes: &[c_int], order: Order, dtype: c_int) -> Result<Option<Handle>> {
+        let last = sizes.len() - 1;
+        // Dimensions from the innermost out.
+        let inside_out: Vec<usize> = match order {
+            Order::ChannelsFirst => (0..=last).rev().collect(),
+            Order::ChannelsLast => [1].into_iter().chain((2..=last).rev()).chain([0]).collect(),
+        };
+        let (mut strides, mut step) = (vec![1; sizes.len()], 1);
+        for d in inside_out {
             strides[d] = step;
+            let Some(next) = c_int::checked_mul(step, sizes[d]) else { return Ok(None) };
+            step = next;
         }
         let mut handle = std::ptr::null_mut();
         // SAFETY: sizes and strides are as many as is said.
@@ -169,20 +189,24 @@ impl Convolutions {
     }
 
     /// Describes a convolution and asks which algorithm to take; `None` if the library has none.
-    fn plan(&self, handle: Handle, pass: Pass, s: &Conv, dtype: DType, tf32: bool) -> Result<Option<Plan>> {
+    fn plan(
+        &self,
+        handle: Handle,
+        (pass, s, dtype, tf32, order): (Pass, &Conv, DType, bool, Order),
+    ) -> Result<Option<Plan>> {
         let (kind, compute) = match dtype {
             DType::F64 => (1, 1),
             DType::F16 => (2, 0),
             DType::BF16 => (9, 0),
             _ => (0, 0),
         };
-        // Tensor cores for half types; for f32 the default lets them be used too, the last forbids it.
+        // Tensor cores for half types; for f32 the default lets them be used too.
         let math = if dtype.size() == 2 {
             1
         } else if tf32 || dtype == DType::F64 {
             0
         } else {
-            3
+            EXACT
         };
         // Depth is left out where there is none.
         let from = (s.input[0] == 1 && s.kernel[0] == 1 && s.padding[0] == 0) as usize;
@@ -193,8 +217,8 @@ impl Convolutions {
         let space = |d: [usize; 3]| d[from..].iter().map(|&n| n as c_int).collect::<Vec<_>>();
         let sizes =
             |lead: [usize; 2], d: [usize; 3]| lead.iter().map(|&n| n as c_int).chain(space(d)).collect::<Vec<_>>();
-        let Some(x) = self.tensor(&sizes([s.batch, s.in_channels], s.input), kind)? else { return Ok(None) };
-        let Some(y) = self.tensor(&sizes([s.batch, s.out_channels], s.output), kind)? else { return Ok(None) };
+        let Some(x) = self.tensor(&sizes([s.batch, s.in_channels], s.input), order, kind)? else { return Ok(None) };
+        let Some(y) = self.tensor(&sizes([s.batch, s.out_channels], s.output), order, kind)? else { return Ok(None) };
         let filter = sizes([s.out_channels, s.in_channels / s.groups], s.kernel);
         let (padding, stride, dilation) = (space(s.padding), space(s.stride), space(s.dilation));
         let (mut w, mut conv) = (std::ptr::null_mut(), std::ptr::null_mut());
@@ -205,7 +229,7 @@ impl Convolutions {
             check("cudnnCreateFilterDescriptor", (api.filter_create)(&mut w))?;
             check("cudnnCreateConvolutionDescriptor", (api.conv_create)(&mut conv))?;
             let length = padding.len() as c_int;
-            let described = (api.filter_set)(w, kind, 0, filter.len() as c_int, filter.as_ptr()) == 0
+            let described = (api.filter_set)(w, kind, order as c_int, filter.len() as c_int, filter.as_ptr()) == 0
                 && (api.conv_set)(conv, length, padding.as_ptr(), stride.as_ptr(), dilation.as_ptr(), 1, compute) == 0
                 && (api.conv_groups)(conv, s.groups as c_int) == 0
                 && (api.conv_math)(conv, math) == 0;
@@ -222,17 +246,40 @@ impl Convolutions {
                 return Ok(None);
             }
         }
-        let best = list[..found.clamp(0, ALGORITHMS as c_int) as usize]
-            .iter()
-            .find(|a| a.status == 0 && a.deterministic == 1 && a.memory <= WORKSPACE);
-        let Some(best) = best else { return Ok(None) };
-        // The suggestion may be for another kind of arithmetic than asked for: it holds for that one. But not below what is allowed.
-        let allowed = best.math == math || math != 3;
-        // SAFETY: a descriptor of ours.
-        if !allowed || unsafe { (api.conv_math)(conv, best.math) } != 0 {
-            return Ok(None);
+        // A suggestion may be for another kind of arithmetic than asked for, but not below what is allowed.
+        let suits = |a: &&Algorithm| {
+            a.status == 0 && a.deterministic == 1 && a.memory <= WORKSPACE && (a.math == math || math != EXACT)
+        };
+        let best = list[..found.clamp(0, ALGORITHMS as c_int) as usize].iter().find(suits);
+        Ok(best.map(|a| Plan { x, w, y, conv, algorithm: a.algorithm, math: a.math, workspace: a.memory }))
+    }
+
+    /// Starts a convolution; gives the library's status.
+    fn start(&self, handle: Handle, pass: Pass, plan: &Plan, dtype: DType, [x, w, y, room]: [DevicePtr; 4]) -> c_int {
+        let (wide, narrow) = ([1.0f64, 0.0], [1.0f32, 0.0]);
+        let factor = |i: usize| -> *const c_void {
+            if dtype == DType::F64 { (&raw const wide[i]).cast() } else { (&raw const narrow[i]).cast() }
+        };
+        let (one, zero, api) = (factor(0), factor(1), self.api);
+        let Plan { conv, algorithm, workspace, .. } = *plan;
+        // SAFETY: addresses have the descriptors' sizes, by the caller's views and the plan; the handle is the caller's while it holds the lock.
+        unsafe {
+            match (api.conv_math)(conv, plan.math) {
+                0 => {}
+                status => return status,
+            }
+            match pass {
+                Pass::Forward => {
+                    (api.forward)(handle, one, plan.x, x, plan.w, w, conv, algorithm, room, workspace, zero, plan.y, y)
+                }
+                Pass::Input => {
+                    (api.input)(handle, one, plan.w, w, plan.y, y, conv, algorithm, room, workspace, zero, plan.x, x)
+                }
+                Pass::Weight => {
+                    (api.weight)(handle, one, plan.x, x, plan.y, y, conv, algorithm, room, workspace, zero, plan.w, w)
+                }
+            }
         }
-        Ok(Some(Plan { x, w, y, conv, algorithm: best.algorithm, workspace: best.memory }))
     }
 }
 
@@ -248,46 +295,27 @@ impl Gpu {
 
     /// One of the three computations by the library, given the addresses of input, weight and output (or their gradients); says whether it
     /// took it.
-    pub fn cudnn(&self, pass: Pass, s: &Conv, dtype: DType, x: u64, w: u64, y: u64) -> Result<bool> {
+    pub fn cudnn(&self, pass: Pass, s: &Conv, dtype: DType, order: Order, data: [DevicePtr; 3]) -> Result<bool> {
         self.enter()?;
         let Some(library) = self.convolutions().filter(|_| dtype.is_float()) else { return Ok(false) };
         let tf32 = dtype == DType::F32 && allow_tf32_conv();
         let mut state = library.state.lock().unwrap_or_else(|e| e.into_inner());
-        let stream = self.stream();
-        if state.stream != stream {
+        let State { handle, stream, plans } = &mut *state;
+        let own = self.stream();
+        if *stream != own {
             // SAFETY: a handle and a stream of ours.
-            check("cudnnSetStream", unsafe { (library.api.set_stream)(state.handle, stream) })?;
-            state.stream = stream;
+            check("cudnnSetStream", unsafe { (library.api.set_stream)(*handle, own) })?;
+            *stream = own;
         }
-        let key = (pass, numbers(s), dtype, tf32);
-        if !state.plans.contains_key(&key) {
-            let plan = library.plan(state.handle, pass, s, dtype, tf32)?;
-            state.plans.insert(key, plan);
-        }
-        let Some(Some(plan)) = state.plans.get(&key) else { return Ok(false) };
+        let plan = match plans.entry((pass, numbers(s), dtype, tf32, order)) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => new.insert(library.plan(*handle, (pass, s, dtype, tf32, order))?),
+        };
+        let Some(plan) = plan else { return Ok(false) };
         let workspace = if plan.workspace > 0 { Some(self.scratch(plan.workspace)?) } else { None };
+        let [x, w, y] = data;
         let room = workspace.as_ref().map_or(0, |w| w.ptr);
-        let (wide, narrow) = ([1.0f64, 0.0], [1.0f32, 0.0]);
-        let factor = |i: usize| -> *const c_void {
-            if dtype == DType::F64 { (&raw const wide[i]).cast() } else { (&raw const narrow[i]).cast() }
-        };
-        let (one, zero, api, handle) = (factor(0), factor(1), library.api, state.handle);
-        // SAFETY: addresses have the descriptors' sizes, by the caller's views; the handle is ours while we hold the lock.
-        let rc = unsafe {
-            let Plan { conv, algorithm, workspace, .. } = *plan;
-            match pass {
-                Pass::Forward => {
-                    (api.forward)(handle, one, plan.x, x, plan.w, w, conv, algorithm, room, workspace, zero, plan.y, y)
-                }
-                Pass::Input => {
-                    (api.input)(handle, one, plan.w, w, plan.y, y, conv, algorithm, room, workspace, zero, plan.x, x)
-                }
-                Pass::Weight => {
-                    (api.weight)(handle, one, plan.x, x, plan.y, y, conv, algorithm, room, workspace, zero, plan.w, w)
-                }
-            }
-        };
-        check("convolution", rc)?;
+        check("convolution", library.start(*handle, pass, plan, dtype, [x, w, y, room]))?;
         Ok(true)
     }
 }

@@ -176,7 +176,8 @@ impl Gpu {
         Ok(Gpu {
             index,
             driver,
-            kernels: Kernels::new(&format!("sm_{major}{minor}"))?,
+            // Only under this name do Hopper's own instructions (wgmma) exist.
+            kernels: Kernels::new(&format!("sm_{major}{minor}{}", if (major, minor) == (9, 0) { "a" } else { "" }))?,
             properties,
             shared_memory: shared as usize,
             context,

@@ -5,31 +5,93 @@ use crate::device::Gpu;
 use crate::kernel::{Defines, Family, Function, Grid, Key, c_type, launch};
 use rushlight_core::{DType, Result, View};
 
-/// Warps of a block; of each, tiles of 16 queries or keys; and blocks that a multiprocessor should take.
+/// One of the kernels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    Forward,
+    /// The gradient by the queries.
+    Queries,
+    /// The gradients by keys and values.
+    Keys,
+}
+
+impl Part {
+    #[cfg(test)]
+    pub const ALL: [Part; 3] = [Part::Forward, Part::Queries, Part::Keys];
+
+    fn entry(self) -> &'static str {
+        ["flash", "flash_queries", "flash_keys"][self as usize]
+    }
+
+    fn define(self) -> &'static str {
+        ["FORWARD", "QUERIES", "KEYS"][self as usize]
+    }
+}
+
+/// Keys or queries of a step.
+const STEP: usize = 64;
+/// Queries or keys of a warp.
+const WARP_ROWS: usize = 16;
+
+/// A kernel's shape: head size, warps of a block, blocks that a multiprocessor should take, and whether four warps multiply together.
 #[derive(Clone, Copy)]
-struct Shape {
+pub struct Shape {
+    part: Part,
+    d: usize,
     warps: usize,
-    tiles: usize,
     blocks: usize,
+    group: bool,
 }
 
 impl Shape {
     /// Many warps hide what each waits for: as many as registers allow.
-    fn new(backward: bool, d: usize) -> Self {
-        match (backward, d) {
-            (false, ..=64) => Shape { warps: 4, tiles: 1, blocks: 4 },
-            (true, ..=64) => Shape { warps: 4, tiles: 1, blocks: 3 },
-            (false, _) => Shape { warps: 4, tiles: 1, blocks: 2 },
-            (true, _) => Shape { warps: 4, tiles: 1, blocks: 1 },
-        }
+    pub fn new(part: Part, d: usize, capability: (i32, i32)) -> Self {
+        // A group's products take heads in panels of 64.
+        let group = capability == (9, 0) && d.is_multiple_of(64);
+        let (warps, blocks) = match (group, part, d) {
+            (true, _, ..=64) => (4, 3),
+            (true, Part::Forward, _) => (8, 1),
+            (true, ..) => (4, 1),
+            (false, Part::Forward, ..=64) => (4, 4),
+            (false, _, ..=64) => (4, 3),
+            (false, Part::Forward, _) => (4, 2),
+            (false, ..) => (4, 1),
+        };
+        Shape { part, d, warps, blocks, group }
     }
 
     fn rows(self) -> usize {
-        self.warps * self.tiles * 16
+        self.warps * WARP_ROWS
+    }
+
+    /// Bytes of shared memory: the block's own rows, two steps of the other side's, sums of two steps.
+    fn shared(self) -> usize {
+        let own = if self.group && self.part == Part::Keys { 2 * self.rows() } else { self.rows() };
+        let (row, gap) = if self.group { (self.d, 1024) } else { (self.d + 8, 0) };
+        (own + 4 * STEP) * row * 2 + 4 * STEP * 4 + gap
+    }
+
+    /// The launch for so many rows of so many heads.
+    fn grid(self, rows: usize, heads: usize) -> Result<Grid> {
+        Ok(Grid::plane(rows.div_ceil(self.rows()), heads, self.warps * 32)?.shared(self.shared()))
+    }
+
+    pub fn defines(self, form: Form) -> Defines {
+        Defines::default()
+            .define(self.part.define(), 1)
+            .define("WARPS", self.warps)
+            .define("TILES", 1)
+            .define("BLOCKS", self.blocks)
+            .define("WARPGROUP", self.group as u8)
+            .define("WIDE", 1)
+            .define("T", c_type(form.dtype))
+            .define("IS_BF16", (form.dtype == DType::BF16) as u8)
+            .define("D", self.d)
+            .define("CAUSAL", form.causal as u8)
+            .define("MASK", form.mask)
+            .define("DROPOUT", form.dropout as u8)
     }
 }
-/// Keys or queries of a step.
-const STEP: usize = 64;
 
 /// Head sizes that kernels are compiled for.
 const HEADS: [usize; 4] = [32, 64, 96, 128];
@@ -37,6 +99,12 @@ const HEADS: [usize; 4] = [32, 64, 96, 128];
 /// Whether rows can be loaded 16 bytes at a time.
 fn loads_well(ptr: u64, strides: [u64; 4]) -> bool {
     ptr.is_multiple_of(16) && strides[3] == 1 && strides[..3].iter().all(|s| s.is_multiple_of(8))
+}
+
+/// Whether rows can be stored 4 bytes at a time.
+fn stores_well(to: View) -> bool {
+    let [batch, head, row, column] = strides(to);
+    (to.ptr() as u64).is_multiple_of(4) && column == 1 && [batch, head, row].iter().all(|s| s.is_multiple_of(2))
 }
 
 /// The head size to compile for, if the kernels take this problem.
@@ -53,54 +121,34 @@ fn head(gpu: &Gpu, spec: &Spec, form: &Form) -> Option<usize> {
     HEADS.into_iter().find(|&d| spec.d <= d && spec.d > 0).filter(|_| fits)
 }
 
-pub fn defines(backward: bool, form: Form, d: usize) -> Defines {
-    Defines::default()
-        .define(if backward { "BACKWARD" } else { "FORWARD" }, 1)
-        .define("WARPS", Shape::new(backward, d).warps)
-        .define("TILES", Shape::new(backward, d).tiles)
-        .define("BLOCKS", Shape::new(backward, d).blocks)
-        .define("WIDE", 1)
-        .define("T", c_type(form.dtype))
-        .define("IS_BF16", (form.dtype == DType::BF16) as u8)
-        .define("D", d)
-        .define("CAUSAL", form.causal as u8)
-        .define("MASK", form.mask)
-        .define("DROPOUT", form.dropout as u8)
-}
-
-/// Bytes of shared memory: the block's own rows, two steps of the other side's, sums of two steps.
-fn shared(backward: bool, d: usize) -> usize {
-    (Shape::new(backward, d).rows() + 4 * STEP) * (d + 8) * 2 + 4 * STEP * 4
-}
-
-/// The launch for so many rows of so many heads.
-fn grid(backward: bool, d: usize, rows: usize, heads: usize) -> Result<Grid> {
-    let shape = Shape::new(backward, d);
-    Ok(Grid::plane(rows.div_ceil(shape.rows()), heads, shape.warps * 32)?.shared(shared(backward, d)))
-}
-
 impl Gpu {
-    fn flash_kernel(&self, entry: &'static str, backward: bool, form: Form, d: usize) -> Result<Function> {
+    fn flash_kernel(&self, part: Part, form: Form, d: usize) -> Result<(Function, Shape)> {
+        let shape = Shape::new(part, d, self.properties.capability);
         let tags = [form.dtype as u16, d as u16, form.causal as u16, form.mask, form.dropout as u16];
-        let function = self.function(Key::new(Family::Flash, entry, tags), || defines(backward, form, d))?;
-        self.allow_shared(function, shared(backward, d))?;
-        Ok(function)
+        let key = |part: Part| Key::new(Family::Flash, part.entry(), tags);
+        if part == Part::Forward {
+            self.prepare(&key(part), || {
+                [Part::Queries, Part::Keys]
+                    .map(|part| (key(part), Shape::new(part, d, self.properties.capability).defines(form)))
+            });
+        }
+        let function = self.function(key(part), || shape.defines(form))?;
+        self.allow_shared(function, shape.shared())?;
+        Ok((function, shape))
     }
 
     /// Attention on tensor cores; says whether it was for them.
     pub fn flash(&self, spec: &Spec, form: Form, out: View, lse: View) -> Result<bool> {
-        let to = out.ptr() as u64;
-        let [o0, o1, o2, o3] = strides(out);
-        let stores = to.is_multiple_of(4) && o3 == 1 && [o0, o1, o2].iter().all(|s| s.is_multiple_of(2));
-        let Some(d) = head(self, spec, &form).filter(|_| stores) else { return Ok(false) };
-        let function = self.flash_kernel("flash", false, form, d)?;
+        let Some(d) = head(self, spec, &form).filter(|_| stores_well(out)) else { return Ok(false) };
+        let (to, [o0, o1, o2, _]) = (out.ptr() as u64, strides(out));
+        let (function, shape) = self.flash_kernel(Part::Forward, form, d)?;
         let (spec, log_sum) = (*spec, lse.ptr() as u64);
-        let grid = grid(false, d, spec.l, spec.batch * spec.heads)?;
+        let grid = shape.grid(spec.l, spec.batch * spec.heads)?;
         launch!(self, function, grid; spec, to, o0, o1, o2, log_sum)?;
         Ok(true)
     }
 
-    /// Its gradients, given `out . dout` of each row; says whether it was for tensor cores.
+    /// Its gradients; says whether they were for tensor cores.
     pub fn flash_backward(
         &self,
         spec: &Spec,
@@ -109,17 +157,18 @@ impl Gpu {
         delta: u64,
         [dq, dk, dv]: [View; 3],
     ) -> Result<bool> {
-        let (to_q, to_k, to_v) = (dq.ptr() as u64, dk.ptr() as u64, dv.ptr() as u64);
-        let stores = [to_q, to_k, to_v].iter().all(|p| p.is_multiple_of(4));
-        let loads = loads_well(saved.dout, saved.dout_strides);
+        let stores = [dq, dk, dv].iter().all(|&to| stores_well(to));
+        let loads = loads_well(saved.dout, saved.dout_strides) && loads_well(saved.out, saved.out_strides);
         let Some(d) = head(self, spec, &form).filter(|_| stores && loads) else { return Ok(false) };
+        let (to_q, to_k, to_v) = (dq.ptr() as u64, dk.ptr() as u64, dv.ptr() as u64);
+        let ([q0, q1, q2, _], [k0, k1, k2, _], [v0, v1, v2, _]) = (strides(dq), strides(dk), strides(dv));
         let (spec, saved) = (*spec, *saved);
-        let queries = self.flash_kernel("flash_queries", true, form, d)?;
-        let (rows, heads) = (spec.l, spec.batch * spec.heads);
-        launch!(self, queries, grid(true, d, rows, heads)?; spec, saved, delta, to_q)?;
-        let keys = self.flash_kernel("flash_keys", true, form, d)?;
-        let (rows, heads) = (spec.s, spec.batch * spec.kv_heads);
-        launch!(self, keys, grid(true, d, rows, heads)?; spec, saved, delta, to_k, to_v)?;
+        let (queries, shape) = self.flash_kernel(Part::Queries, form, d)?;
+        let grid = shape.grid(spec.l, spec.batch * spec.heads)?;
+        launch!(self, queries, grid; spec, saved, delta, to_q, q0, q1, q2)?;
+        let (keys, shape) = self.flash_kernel(Part::Keys, form, d)?;
+        let grid = shape.grid(spec.s, spec.batch * spec.kv_heads)?;
+        launch!(self, keys, grid; spec, saved, delta, to_k, to_v, k0, k1, k2, v0, v1, v2)?;
         Ok(true)
     }
 }

@@ -3,15 +3,15 @@
 //! A kernel is a family's text (`kernels/*.cu`) under some definitions: element types, an op's expression, which layout it is for. It is
 //! compiled when first asked for, kept for the process and on disk (`cache`).
 
-use crate::cache;
 use crate::device::Gpu;
 use crate::driver::{self, Handle};
 use crate::hash::Map;
 use crate::nvrtc::Nvrtc;
+use crate::{ahead, cache};
 use rushlight_core::{DType, Error, Result};
 use std::collections::HashMap;
 use std::ffi::c_void;
-use std::sync::{Mutex, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 /// The families' texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -25,6 +25,7 @@ pub enum Family {
     Index,
     MatMul,
     Conv,
+    ConvFew,
     Pool,
     Softmax,
     RowNorm,
@@ -50,13 +51,16 @@ impl Family {
             Family::Index => include_str!("../kernels/index.cu"),
             Family::MatMul => include_str!("../kernels/matmul.cu"),
             Family::Conv => include_str!("../kernels/conv.cu"),
+            Family::ConvFew => include_str!("../kernels/conv_few.cu"),
             Family::Pool => include_str!("../kernels/pool.cu"),
             Family::Softmax => include_str!("../kernels/softmax.cu"),
             Family::RowNorm => include_str!("../kernels/row_norm.cu"),
             Family::BatchNorm => include_str!("../kernels/batch_norm.cu"),
             Family::CrossEntropy => include_str!("../kernels/cross_entropy.cu"),
             Family::Attention => include_str!("../kernels/attention.cu"),
-            Family::Flash => include_str!("../kernels/flash.cu"),
+            Family::Flash => {
+                concat!(include_str!("../kernels/tensor_cores.cu"), "\n", include_str!("../kernels/flash.cu"))
+            }
             Family::Foreach => include_str!("../kernels/foreach.cu"),
             Family::Capture => include_str!("../kernels/capture.cu"),
         }
@@ -135,10 +139,44 @@ impl Defines {
         self.define(name, c_type(dtype))
     }
 
-    /// The whole text of a kernel.
+    /// The whole text of a family.
+    #[cfg(test)]
     pub fn source(&self, family: Family) -> String {
         format!("{}{PRELUDE}\n{}{}", self.index, self.own, family.text())
     }
+
+    /// The text of one kernel: a family's without its other entry points, which would only take time to compile.
+    pub fn source_of(&self, family: Family, entry: &str) -> String {
+        format!("{}{PRELUDE}\n{}{}", self.index, self.own, only(family.text(), entry))
+    }
+}
+
+/// How every entry point begins; it ends with a line of its closing brace alone.
+const ENTRY: &str = "extern \"C\" __global__";
+
+/// A text without the entry points that have another name.
+fn only(text: &str, entry: &str) -> String {
+    let (mut out, mut inside_other) = (String::with_capacity(text.len()), false);
+    for line in text.lines() {
+        inside_other |= line.starts_with(ENTRY) && !line.contains(&format!(" {entry}("));
+        if !inside_other {
+            out += line;
+            out.push('\n');
+        }
+        inside_other &= line != "}";
+    }
+    out
+}
+
+/// The names of a text's entry points.
+#[cfg(test)]
+pub fn entries(text: &str) -> Vec<String> {
+    let name = |line: &str| {
+        let before = line.rsplit_once(") {")?.0;
+        // Parameters hold no parentheses.
+        Some(before.rsplit_once('(')?.0.rsplit(' ').next()?.to_string())
+    };
+    text.lines().filter(|line| line.starts_with(ENTRY)).filter_map(name).collect()
 }
 
 /// A compiled kernel.
@@ -153,32 +191,37 @@ unsafe impl Sync for Function {}
 pub struct Kernels {
     arch: String,
     ready: RwLock<Map<Key, Function>>,
-    /// Held while compiling, one lock per kernel under way: two threads do not compile the same one.
-    building: Mutex<HashMap<Key, std::sync::Arc<Mutex<()>>>>,
+    /// Kernels being compiled: two threads do not compile the same one.
+    images: Mutex<HashMap<Key, Arc<OnceLock<Result<Vec<u8>>>>>>,
+}
+
+/// The image of a kernel: from the disk, or compiled.
+fn image(key: &Key, source: &str, arch: &str) -> Result<Vec<u8>> {
+    let nvrtc = Nvrtc::get()?;
+    let (major, minor) = nvrtc.number()?;
+    let version = format!("{} {major}.{minor} {:?}", env!("CARGO_PKG_VERSION"), nvrtc.options(arch)?);
+    let name = cache::hash(&[source.as_bytes(), version.as_bytes()]);
+    if let Some(image) = cache::read(name) {
+        return Ok(image);
+    }
+    let image = nvrtc.build(source, &format!("{:?}/{}", key.family, key.entry), arch)?;
+    cache::write(name, &image);
+    Ok(image)
 }
 
 impl Kernels {
     pub fn new(arch: &str) -> Result<Self> {
         Nvrtc::get()?;
-        Ok(Self { arch: arch.to_string(), ready: RwLock::default(), building: Mutex::default() })
+        Ok(Self { arch: arch.to_string(), ready: RwLock::default(), images: Mutex::default() })
     }
 
     fn find(&self, key: &Key) -> Option<Function> {
         self.ready.read().unwrap_or_else(|e| e.into_inner()).get(key).copied()
     }
 
-    /// The image of a kernel: from the disk, or compiled.
-    fn image(&self, key: &Key, source: &str) -> Result<Vec<u8>> {
-        let nvrtc = Nvrtc::get()?;
-        let (major, minor) = nvrtc.number()?;
-        let version = format!("{} {major}.{minor} {:?}", env!("CARGO_PKG_VERSION"), nvrtc.options(&self.arch)?);
-        let name = cache::hash(&[source.as_bytes(), version.as_bytes()]);
-        if let Some(image) = cache::read(name) {
-            return Ok(image);
-        }
-        let image = nvrtc.build(source, &format!("{:?}/{}", key.family, key.entry), &self.arch)?;
-        cache::write(name, &image);
-        Ok(image)
+    /// The place for a kernel's image, empty until somebody has compiled it.
+    fn image(&self, key: Key) -> Arc<OnceLock<Result<Vec<u8>>>> {
+        self.images.lock().unwrap_or_else(|e| e.into_inner()).entry(key).or_default().clone()
     }
 }
 
@@ -218,22 +261,29 @@ impl Gpu {
     pub fn function(&self, key: Key, defines: impl FnOnce() -> Defines) -> Result<Function> {
         match self.kernels.find(&key) {
             Some(function) => Ok(function),
-            None => self.build(key, &defines().source(key.family)),
+            None => self.build(key, &defines().source_of(key.family, key.entry)),
+        }
+    }
+
+    /// Starts compiling kernels that will be asked for once `first` has been used, unless that was compiled already: a gradient's beside
+    /// its forward pass. Without it they are compiled when they are needed.
+    pub fn prepare<const N: usize>(&self, first: &Key, after: impl FnOnce() -> [(Key, Defines); N]) {
+        if self.kernels.find(first).is_some() {
+            return;
+        }
+        for (key, defines) in after() {
+            let (slot, arch) = (self.kernels.image(key), self.kernels.arch.clone());
+            ahead::compile(move || {
+                slot.get_or_init(|| image(&key, &defines.source_of(key.family, key.entry), &arch));
+            });
         }
     }
 
     #[cold]
     fn build(&self, key: Key, source: &str) -> Result<Function> {
         self.enter()?;
-        let lock = {
-            let mut building = self.kernels.building.lock().unwrap_or_else(|e| e.into_inner());
-            building.entry(key).or_default().clone()
-        };
-        let _turn = lock.lock().unwrap_or_else(|e| e.into_inner());
-        if let Some(function) = self.kernels.find(&key) {
-            return Ok(function);
-        }
-        let image = self.kernels.image(&key, source)?;
+        let slot = self.kernels.image(key);
+        let image = slot.get_or_init(|| image(&key, source, &self.kernels.arch)).as_ref().map_err(Clone::clone)?;
         let name = std::ffi::CString::new(key.entry).map_err(|_| Error::value("a kernel's name has a zero byte"))?;
         let (mut module, mut function) = (std::ptr::null_mut(), std::ptr::null_mut());
         // SAFETY: the image is what NVRTC made, the name ends in zero; modules stay loaded.
@@ -243,8 +293,10 @@ impl Gpu {
             let rc = (self.driver.module_function)(&mut function, module, name.as_ptr());
             self.driver.check(&format!("cuModuleGetFunction({})", key.entry), rc)?;
         }
+        // Where two threads loaded it at once, either will do; the image has served.
         let function = Function(function);
         self.kernels.ready.write().unwrap_or_else(|e| e.into_inner()).insert(key, function);
+        self.kernels.images.lock().unwrap_or_else(|e| e.into_inner()).remove(&key);
         Ok(function)
     }
 

@@ -1,37 +1,68 @@
 //! Maximum and average pooling (`kernels/pool.cu`).
 
 use crate::device::Gpu;
-use crate::kernel::{Defines, Family, Function, Grid, Key, launch, wide_type};
+use crate::kernel::{Defines, Family, Grid, Key, wide_type};
 use crate::softmax::float;
 use rushlight_core::backend::{Pool, Window};
 use rushlight_core::{DType, Error, Result, View};
+use std::ffi::c_void;
 
 const THREADS: usize = 256;
 
-/// The same as `Axis` in `pool.cu`.
+/// The same as `Axis` in `pool.cu`, whose numbers have 32 bits where that is enough.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Axis {
-    input: i64,
-    output: i64,
-    kernel: i64,
-    stride: i64,
-    padding: i64,
-    dilation: i64,
+struct Axis<N> {
+    input: N,
+    output: N,
+    kernel: N,
+    stride: N,
+    padding: N,
+    dilation: N,
 }
 
 /// The same as `Window` in `pool.cu`.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Geometry {
-    y: Axis,
-    x: Axis,
-    planes: u64,
-    divisor: i64,
+struct Geometry<N> {
+    y: Axis<N>,
+    x: Axis<N>,
+    planes: N,
+    divisor: N,
     include_pad: u32,
 }
 
-fn geometry(call: &str, spec: &Pool) -> Result<(Geometry, bool)> {
+impl Axis<i64> {
+    fn narrow(self) -> Axis<i32> {
+        let Axis { input, output, kernel, stride, padding, dilation } = self;
+        let [input, output, kernel, stride, padding, dilation] =
+            [input, output, kernel, stride, padding, dilation].map(|n| n as i32);
+        Axis { input, output, kernel, stride, padding, dilation }
+    }
+
+    /// What no position, counted from the padding's start, nor any product of two reaches.
+    fn bound(&self) -> i64 {
+        let reach = self.kernel.saturating_mul(self.dilation).saturating_add(self.padding).saturating_add(self.stride);
+        let whole = self.input.max(self.output).saturating_add(1);
+        whole.saturating_mul(whole.max(self.stride)).saturating_add(reach)
+    }
+}
+
+impl Geometry<i64> {
+    fn is_wide(&self) -> bool {
+        let plane = (self.y.input.max(self.y.output)).saturating_mul(self.x.input.max(self.x.output));
+        let largest = [plane.saturating_mul(self.planes), self.y.bound(), self.x.bound(), self.divisor];
+        // A block's threads step past the end.
+        largest.into_iter().any(|n| n > i32::MAX as i64 - (1 << 20))
+    }
+
+    fn narrow(self) -> Geometry<i32> {
+        let (planes, divisor) = (self.planes as i32, self.divisor as i32);
+        Geometry { y: self.y.narrow(), x: self.x.narrow(), planes, divisor, include_pad: self.include_pad }
+    }
+}
+
+fn geometry(call: &str, spec: &Pool) -> Result<(Geometry<i64>, bool)> {
     let (mut divisor, mut include_pad, mut adaptive) = (0, 0, true);
     let mut axes = [0, 1].map(|d| Axis {
         input: spec.input[d] as i64,
@@ -61,49 +92,58 @@ fn geometry(call: &str, spec: &Pool) -> Result<(Geometry, bool)> {
         adaptive = false;
     }
     let [y, x] = axes;
-    Ok((Geometry { y, x, planes: spec.planes as u64, divisor, include_pad }, adaptive))
+    Ok((Geometry { y, x, planes: spec.planes as i64, divisor, include_pad }, adaptive))
 }
 
 impl Gpu {
-    fn pool_kernel(&self, entry: &'static str, dtype: DType, adaptive: bool) -> Result<Function> {
+    /// Runs a kernel over `count` positions; `addresses` are its arguments after the geometry.
+    fn run_pool<const N: usize>(
+        &self,
+        entry: &'static str,
+        spec: &Pool,
+        dtype: DType,
+        count: usize,
+        addresses: [u64; N],
+    ) -> Result<()> {
         float(entry, dtype)?;
-        let key = Key::new(Family::Pool, entry, [dtype as u16, adaptive as u16]);
-        self.function(key, || defines(dtype, adaptive))
+        let (geometry, adaptive) = geometry(entry, spec)?;
+        let wide = geometry.is_wide();
+        let key = Key::new(Family::Pool, entry, [dtype as u16, adaptive as u16, wide as u16]);
+        let backward = match entry {
+            "max_pool" => "max_pool_backward",
+            "avg_pool" => "avg_pool_backward",
+            _ => entry,
+        };
+        if backward != entry {
+            self.prepare(&key, || [(Key { entry: backward, ..key }, defines(dtype, adaptive, wide))]);
+        }
+        let function = self.function(key, || defines(dtype, adaptive, wide))?;
+        let narrow = geometry.narrow();
+        let first = if wide { (&raw const geometry).cast::<c_void>() } else { (&raw const narrow).cast() };
+        let mut args = vec![first.cast_mut()];
+        args.extend(addresses.iter().map(|a| (&raw const *a).cast_mut().cast::<c_void>()));
+        // SAFETY: the kernels take a geometry of the width they were compiled for, then these addresses, of views within their storages.
+        unsafe { self.launch(function, Grid::line(count.div_ceil(THREADS), THREADS)?, &mut args) }
     }
 
     pub fn max_pool(&self, spec: &Pool, x: View, y: View, indices: View) -> Result<()> {
-        let (geometry, adaptive) = geometry("max_pool", spec)?;
-        let function = self.pool_kernel("max_pool", x.dtype, adaptive)?;
-        let (from, to, at) = (x.ptr() as u64, y.ptr() as u64, indices.ptr() as u64);
-        launch!(self, function, Grid::line(y.numel().div_ceil(THREADS), THREADS)?; geometry, from, to, at)
+        self.run_pool("max_pool", spec, x.dtype, y.numel(), [x, y, indices].map(|v| v.ptr() as u64))
     }
 
     pub fn max_pool_backward(&self, spec: &Pool, dy: View, indices: View, dx: View) -> Result<()> {
-        let (geometry, adaptive) = geometry("max_pool_backward", spec)?;
-        let function = self.pool_kernel("max_pool_backward", dx.dtype, adaptive)?;
-        let (from, at, to) = (dy.ptr() as u64, indices.ptr() as u64, dx.ptr() as u64);
-        launch!(self, function, Grid::line(dx.numel().div_ceil(THREADS), THREADS)?; geometry, from, at, to)
+        self.run_pool("max_pool_backward", spec, dx.dtype, dx.numel(), [dy, indices, dx].map(|v| v.ptr() as u64))
     }
 
     pub fn avg_pool(&self, spec: &Pool, x: View, y: View) -> Result<()> {
-        let (geometry, adaptive) = geometry("avg_pool", spec)?;
-        let function = self.pool_kernel("avg_pool", x.dtype, adaptive)?;
-        let (from, to) = (x.ptr() as u64, y.ptr() as u64);
-        launch!(self, function, Grid::line(y.numel().div_ceil(THREADS), THREADS)?; geometry, from, to)
+        self.run_pool("avg_pool", spec, x.dtype, y.numel(), [x, y].map(|v| v.ptr() as u64))
     }
 
     pub fn avg_pool_backward(&self, spec: &Pool, dy: View, dx: View) -> Result<()> {
-        let (geometry, adaptive) = geometry("avg_pool_backward", spec)?;
-        let function = self.pool_kernel("avg_pool_backward", dx.dtype, adaptive)?;
-        let (from, to) = (dy.ptr() as u64, dx.ptr() as u64);
-        launch!(self, function, Grid::line(dx.numel().div_ceil(THREADS), THREADS)?; geometry, from, to)
+        self.run_pool("avg_pool_backward", spec, dx.dtype, dx.numel(), [dy, dx].map(|v| v.ptr() as u64))
     }
 }
 
-pub fn defines(dtype: DType, adaptive: bool) -> Defines {
-    Defines::default()
-        .define("WIDE", 1)
-        .dtype("T", dtype)
-        .define("W", wide_type(dtype))
-        .define("ADAPTIVE", adaptive as u8)
+pub fn defines(dtype: DType, adaptive: bool, wide: bool) -> Defines {
+    let defines = if wide { Defines::default().define("WIDE", 1) } else { Defines::default() };
+    defines.dtype("T", dtype).define("W", wide_type(dtype)).define("ADAPTIVE", adaptive as u8)
 }

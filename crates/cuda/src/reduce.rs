@@ -157,20 +157,29 @@ impl Gpu {
         let least_reduced = least(&reduced.iter().map(|l| (l.0, l.1[0])).collect::<Vec<_>>());
         let across = least_kept < least_reduced;
         let width = 16 / x.dtype.size().max(2);
-        let dense = reduced.len() == 1 && reduced[0].1[0] == 1 && length >= width;
-        let aligned = (x.ptr() as usize).is_multiple_of(width * x.dtype.size())
-            && kept.iter().all(|l| l.1[0].is_multiple_of(width));
-        let lanes = if !across && dense && aligned { width } else { 1 };
+        let whole = |stride: usize| stride.is_multiple_of(width);
+        let dense = if across {
+            // Neighbouring outputs at once.
+            let (last, others) = (kept[kept.len() - 1], &kept[..kept.len() - 1]);
+            last.1[0] == 1
+                && whole(last.0)
+                && others.iter().all(|l| whole(l.1[0]))
+                && reduced.iter().all(|l| whole(l.1[0]))
+        } else {
+            reduced.len() == 1 && reduced[0].1[0] == 1 && length >= width && kept.iter().all(|l| whole(l.1[0]))
+        };
+        let vectors = dense && (x.ptr() as usize).is_multiple_of(width * x.dtype.size());
+        let lanes = if vectors { width } else { 1 };
         let threads_in = if across {
-            THREADS / outputs.next_power_of_two().min(32)
+            THREADS / (outputs / lanes).next_power_of_two().min(32)
         } else {
             length.div_ceil(lanes * if lanes > 1 { 1 } else { 4 }).max(1).next_power_of_two().min(THREADS)
         };
         let threads_out = THREADS / threads_in;
-        let blocks = outputs.div_ceil(threads_out);
+        let blocks = outputs.div_ceil(threads_out * if across { lanes } else { 1 });
         let enough = ENOUGH_BLOCKS * self.properties.multiprocessors;
         let mut pieces = (enough / blocks).clamp(1, 2048).min(length / (threads_in * PER_THREAD)).max(1);
-        let piece = length.div_ceil(pieces).next_multiple_of(lanes).max(1);
+        let piece = length.div_ceil(pieces).next_multiple_of(if across { 1 } else { lanes }).max(1);
         pieces = length.div_ceil(piece).max(1);
         let form = Form {
             code,

@@ -9,6 +9,9 @@ use rushlight_core::{DType, Error, Result, View};
 
 /// Blocks from which on a device is busy.
 const ENOUGH_BLOCKS: usize = 512;
+/// Blocks of a multiprocessor that each take several rows, and how many if they can.
+const BLOCKS_AT_ONCE: usize = 8;
+const ROWS_OF_A_BLOCK: usize = 4;
 
 /// Address of something that may not be there.
 pub fn address(view: Option<View>) -> u64 {
@@ -46,7 +49,13 @@ impl Gpu {
         let (from, to) = (x.ptr() as u64, y.ptr() as u64);
         let rows = Rows::new(x.dtype, n, &[from, to]);
         let [a, b, c, d] = rows.tags();
-        let key = Key::new(Family::RowNorm, "row_norm", [spec.rms as u16, parameter as u16, a, b, c, d]);
+        let tags = [spec.rms as u16, parameter as u16, a, b, c, d];
+        let key = Key::new(Family::RowNorm, "row_norm", tags);
+        self.prepare(&key, || {
+            let after = if rows.steps > 0 { "row_norm_gradients" } else { "row_norm_backward" };
+            let own = (Key::new(Family::RowNorm, after, tags), defines(rows.defines(), spec.rms, parameter));
+            [own, joining(x.dtype, spec.rms, parameter)]
+        });
         let function = self.function(key, || defines(rows.defines(), spec.rms, parameter))?;
         let (w, b, mean, rstd) = (address(weight), address(bias), mean.ptr() as u64, rstd.ptr() as u64);
         launch!(self, function, rows.grid(count)?; from, w, b, to, mean, rstd, count, n, eps)
@@ -67,37 +76,72 @@ impl Gpu {
         float("row_norm_backward", x.dtype)?;
         let (count, n) = (spec.rows, spec.cols);
         let (g, from, mean, rstd) = (dy.ptr() as u64, x.ptr() as u64, mean.ptr() as u64, rstd.ptr() as u64);
+        let wants_columns = (dweight.is_some() || dbias.is_some()) && n > 0;
+        let size = if x.dtype == DType::F64 { 8 } else { 4 };
         if let Some(dx) = dx.filter(|_| count > 0) {
             let parameter = parameter_dtype("row_norm_backward", x.dtype, &[weight])?;
             let (w, to) = (address(weight), dx.ptr() as u64);
             let rows = Rows::new(x.dtype, n, &[g, from, to]);
             let [a, b, c, d] = rows.tags();
-            let key = Key::new(Family::RowNorm, "row_norm_backward", [spec.rms as u16, parameter as u16, a, b, c, d]);
-            let function = self.function(key, || defines(rows.defines(), spec.rms, parameter))?;
+            let tags = [spec.rms as u16, parameter as u16, a, b, c, d];
+            let kernel = |entry: &'static str| {
+                self.function(Key::new(Family::RowNorm, entry, tags), || defines(rows.defines(), spec.rms, parameter))
+            };
+            if wants_columns && rows.steps > 0 {
+                let whole = rows.grid(count)?;
+                let (blocks, multiprocessors) = (whole.blocks[0] as usize, self.properties.multiprocessors);
+                let (least, most) = (2 * multiprocessors, BLOCKS_AT_ONCE * multiprocessors);
+                let lines = blocks.div_ceil(ROWS_OF_A_BLOCK).clamp(least, most).min(blocks);
+                let grid = Grid { blocks: [lines as u32, 1, 1], ..whole };
+                let scratch = self.scratch(lines * 2 * n * size)?;
+                let partial = scratch.ptr;
+                let function = kernel("row_norm_gradients")?;
+                launch!(self, function, grid; g, from, w, mean, rstd, to, partial, count, n)?;
+                return self.row_norm_join(spec, x.dtype, partial, lines, dweight, dbias);
+            }
+            let function = kernel("row_norm_backward")?;
             launch!(self, function, rows.grid(count)?; g, from, w, mean, rstd, to, count, n)?;
         }
-        if (dweight.is_none() && dbias.is_none()) || n == 0 {
+        if !wants_columns {
             return Ok(());
         }
-        let parameter = parameter_dtype("row_norm_backward", x.dtype, &[dweight, dbias])?;
-        let tags = [spec.rms as u16, parameter as u16, x.dtype as u16];
         let across = n.div_ceil(32);
         let piece = count.div_ceil((ENOUGH_BLOCKS / across).clamp(1, 256)).next_multiple_of(8).max(8);
         let pieces = count.div_ceil(piece);
-        let size = if x.dtype == DType::F64 { 8 } else { 4 };
         let scratch = self.scratch(pieces * 2 * n * size)?;
         let partial = scratch.ptr;
-        let sums = self.function(Key::new(Family::RowNorm, "row_norm_columns", tags), || {
-            defines(column_defines("COLUMNS", x.dtype), spec.rms, parameter)
-        })?;
+        let sums = self
+            .function(Key::new(Family::RowNorm, "row_norm_columns", [spec.rms as u16, x.dtype as u16]), || {
+                defines(column_defines("COLUMNS", x.dtype), spec.rms, x.dtype)
+            })?;
         let grid = Grid { threads: [32, 8], ..Grid::plane(across, pieces, 32)? };
         launch!(self, sums, grid; g, from, mean, rstd, partial, count, n, piece)?;
-        let join = self.function(Key::new(Family::RowNorm, "row_norm_join", tags), || {
-            defines(column_defines("COLUMNS_JOIN", x.dtype), spec.rms, parameter)
-        })?;
-        let (w, b) = (address(dweight), address(dbias));
-        launch!(self, join, Grid::line(n.div_ceil(128), 128)?; partial, w, b, n, pieces)
+        self.row_norm_join(spec, x.dtype, partial, pieces, dweight, dbias)
     }
+
+    /// Adds up lines of partial sums to the parameters' gradients.
+    fn row_norm_join(
+        &self,
+        spec: &RowNorm,
+        dtype: DType,
+        partial: u64,
+        lines: usize,
+        dweight: Option<View>,
+        dbias: Option<View>,
+    ) -> Result<()> {
+        let parameter = parameter_dtype("row_norm_backward", dtype, &[dweight, dbias])?;
+        let (key, text) = joining(dtype, spec.rms, parameter);
+        let join = self.function(key, || text)?;
+        let (n, w, b) = (spec.cols, address(dweight), address(dbias));
+        let grid = Grid { threads: [32, 32], ..Grid::plane(n.div_ceil(32), 2, 32)? };
+        launch!(self, join, grid; partial, w, b, n, lines)
+    }
+}
+
+/// The kernel that adds up lines.
+fn joining(dtype: DType, rms: bool, parameter: DType) -> (Key, Defines) {
+    let key = Key::new(Family::RowNorm, "row_norm_join", [parameter as u16, dtype as u16]);
+    (key, defines(column_defines("COLUMNS_JOIN", dtype), rms, parameter))
 }
 
 pub fn defines(base: Defines, rms: bool, parameter: DType) -> Defines {

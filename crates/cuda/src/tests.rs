@@ -1,13 +1,13 @@
 //! Every family's kernels compile, for the architectures named here, with whatever NVRTC is found: no GPU is needed. Run with
 //! `RUSHLIGHT_CUDA_PATH` naming NVRTC's directory (`scripts/test` does).
 
-use crate::kernel::{Defines, Family};
+use crate::kernel::{Defines, Family, entries};
 use crate::nvrtc::Nvrtc;
 use crate::pointwise::{Form, Formula, Lanes};
 use crate::rows::Rows;
 use crate::{
-    attention, batch_norm, capture, conv, cross_entropy, flash, foreach, index, matmul, pool, reduce, row_norm, scan,
-    softmax, sort,
+    attention, batch_norm, capture, conv, conv_few, cross_entropy, flash, foreach, index, matmul, pool, reduce,
+    row_norm, scan, softmax, sort,
 };
 use rushlight_core::backend::Activation;
 use rushlight_core::rows::Class;
@@ -27,6 +27,12 @@ struct Case {
 
 fn case(name: String, family: Family, defines: Defines) -> Case {
     Case { name, source: defines.source(family) }
+}
+
+/// Each kernel of a family by itself, as it is compiled for use.
+fn apart(name: &str, family: Family, defines: &Defines) -> Vec<Case> {
+    let one = |entry: &String| Case { name: format!("{entry}, {name}"), source: defines.source_of(family, entry) };
+    entries(&defines.source(family)).iter().map(one).collect()
 }
 
 /// A pointwise form over contiguous inputs.
@@ -82,7 +88,7 @@ fn pointwise() -> Vec<Case> {
     cases
 }
 
-fn families() -> Vec<Case> {
+fn families(capability: (i32, i32)) -> Vec<Case> {
     let mut cases = Vec::new();
     let mut add = |name: String, family: Family, defines: Defines| cases.push(case(name, family, defines));
     for dtype in FLOATS {
@@ -103,24 +109,34 @@ fn families() -> Vec<Case> {
             add(format!("row norm {part} {dtype}"), Family::RowNorm, defines);
         }
         for part in ["STATISTICS", "APPLY", "BACKWARD"] {
-            let defines = batch_norm::defines(part, dtype, DType::F32, dtype == DType::F32);
-            add(format!("batch norm {part} {dtype}"), Family::BatchNorm, defines);
+            for (across, lanes) in [(false, 1), (false, 16 / dtype.size() as u16), (true, 2)] {
+                let share = batch_norm::Share { lanes, channels: if across { 8 } else { 1 }, across, wide: lanes == 1 };
+                let defines = batch_norm::defines(part, dtype, DType::F32, share);
+                add(format!("batch norm {part} {dtype} {share:?}"), Family::BatchNorm, defines);
+            }
         }
         for part in ["UNFOLD", "BIAS", "DIRECT"] {
             add(format!("conv {part} {dtype}"), Family::Conv, conv::defines(part, dtype));
         }
-        for adaptive in [false, true] {
-            add(format!("pool {dtype} adaptive {adaptive}"), Family::Pool, pool::defines(dtype, adaptive));
+        for (part, flipped, slices) in [("CORRELATE", true, 1), ("WEIGHT", false, 6)] {
+            let form = conv_few::Form { dtype, channels: [3, 6], kernel: [5, 4], flipped, slices };
+            add(format!("conv few {part} {dtype}"), Family::ConvFew, form.defines(part));
         }
-        for part in ["FORWARD", "BACKWARD", "PRODUCTS"].into_iter().filter(|p| *p != "PRODUCTS" || dtype.size() >= 4) {
+        for adaptive in [false, true] {
+            add(format!("pool {dtype} adaptive {adaptive}"), Family::Pool, pool::defines(dtype, adaptive, adaptive));
+        }
+        for part in
+            ["FORWARD", "BACKWARD", "SHORT", "PRODUCTS"].into_iter().filter(|p| *p != "PRODUCTS" || dtype.size() >= 4)
+        {
             let form = attention::Form { dtype, tile: 16, causal: true, mask: 2, dropout: true };
             add(format!("attention {part} {dtype}"), Family::Attention, form.defines(part));
         }
         if dtype.size() == 2 {
             for d in [64, 128] {
                 let form = attention::Form { dtype, tile: 0, causal: d == 64, mask: (d % 3) as u16, dropout: d == 128 };
-                for backward in [false, true] {
-                    add(format!("flash {backward} {d} {dtype}"), Family::Flash, flash::defines(backward, form, d));
+                for part in flash::Part::ALL {
+                    let shape = flash::Shape::new(part, d, capability);
+                    add(format!("flash {part:?} {d} {dtype}"), Family::Flash, shape.defines(form));
                 }
             }
         }
@@ -147,7 +163,7 @@ fn families() -> Vec<Case> {
         };
         for code in codes {
             let across = code % 2 == 0;
-            let lanes = if across { 1 } else { 2 };
+            let lanes = if code % 3 == 0 { 1 } else { 2 };
             let form = reduce::Form {
                 code,
                 x: dtype,
@@ -224,16 +240,44 @@ fn compile(cases: &[Case], arch: &str) {
 
 #[test]
 fn rows_compile() {
-    compile(&pointwise(), "sm_90");
+    compile(&pointwise(), "sm_90a");
+}
+
+/// No kernel needs what another one defines.
+#[test]
+fn kernels_compile_apart() {
+    let rows = Rows::new(DType::BF16, 512, &[0]);
+    let share = batch_norm::Share { lanes: 8, channels: 1, across: false, wide: false };
+    let form = attention::Form { dtype: DType::F32, tile: 16, causal: false, mask: 0, dropout: false };
+    let few = conv_few::Form { dtype: DType::F32, channels: [3, 6], kernel: [5, 5], flipped: false, slices: 6 };
+    let cases = [
+        (Family::Softmax, rows.defines().define("LOG", 0)),
+        (Family::Softmax, softmax::column_defines(true, DType::F32)),
+        (Family::RowNorm, row_norm::defines(rows.defines(), false, DType::BF16)),
+        (Family::CrossEntropy, cross_entropy::defines(Rows { steps: 0, ..rows }, false, DType::BF16)),
+        (Family::BatchNorm, batch_norm::defines("STATISTICS", DType::BF16, DType::F32, share)),
+        (Family::BatchNorm, batch_norm::defines("BACKWARD", DType::BF16, DType::F32, share)),
+        (Family::Attention, form.defines("BACKWARD")),
+        (Family::Attention, form.defines("PRODUCTS")),
+        (Family::Conv, conv::defines("UNFOLD", DType::F32)),
+        (Family::Conv, conv::defines("DIRECT", DType::F32)),
+        (Family::ConvFew, few.defines("WEIGHT")),
+        (Family::Pool, pool::defines(DType::F32, false, false)),
+        (Family::Index, index::defines("NONZERO").dtype("T", DType::F32)),
+    ];
+    // Which entry points a definition leaves in is the text's affair: those it leaves out compile to nothing.
+    let all: Vec<Case> =
+        cases.iter().flat_map(|(family, defines)| apart(&format!("{family:?}"), *family, defines)).collect();
+    compile(&all, "sm_90a");
 }
 
 #[test]
 fn families_compile_for_sm_90() {
-    compile(&families(), "sm_90");
+    compile(&families((9, 0)), "sm_90a");
 }
 
 #[test]
 fn families_compile_for_sm_80() {
-    let some: Vec<Case> = families().into_iter().chain(pointwise().into_iter().skip(5)).step_by(3).collect();
+    let some: Vec<Case> = families((8, 0)).into_iter().chain(pointwise().into_iter().skip(5)).step_by(3).collect();
     compile(&some, "sm_80");
 }

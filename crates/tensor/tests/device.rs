@@ -5,7 +5,7 @@ mod support;
 
 use rushlight_core::{DType, Device, ErrorKind, Result, rng};
 use rushlight_tensor::autograd::{Backward, no_grad};
-use rushlight_tensor::{AttentionOptions, Tensor};
+use rushlight_tensor::{AttentionOptions, BatchNormOptions, ConvOptions, Tensor, autocast};
 use std::sync::{Mutex, MutexGuard};
 
 /// Tests take turns: the seed is the process's, and a device tells whoever waits for it of an index out of range.
@@ -115,6 +115,15 @@ fn attention() -> Result<()> {
         })?;
         attend(Problem { sizes, dtype: DType::F32, causal: i % 2 == 0, mask: [0, 1, 0, 2, 0][i], dropout: 0.1 })?;
     }
+    // Many steps of the tensor cores' kernels, and heads that one block does alone.
+    for dtype in [DType::BF16, DType::F16] {
+        attend(Problem { sizes: [2, 3, 3, 700, 700, 64], dtype, causal: true, mask: 0, dropout: 0.0 })?;
+        attend(Problem { sizes: [1, 2, 1, 257, 513, 128], dtype, causal: false, mask: 0, dropout: 0.0 })?;
+    }
+    for sizes in [[3, 2, 2, 20, 20, 64], [2, 2, 2, 20, 1, 64], [2, 2, 2, 1, 31, 300]] {
+        attend(Problem { sizes, dtype: DType::F32, causal: false, mask: 0, dropout: 0.1 })?;
+        attend(Problem { sizes, dtype: DType::F32, causal: true, mask: 0, dropout: 0.0 })?;
+    }
     attend(Problem { sizes: [1, 2, 2, 50, 60, 24], dtype: DType::F64, causal: false, mask: 1, dropout: 0.1 })
 }
 
@@ -153,15 +162,110 @@ fn agree(name: &str, most: f64, inputs: &[&Tensor], f: impl Fn(&[Tensor]) -> Res
     Ok(())
 }
 
+/// Compares a computation and its gradients on both engines.
+fn learn(name: &str, most: f64, inputs: &[&Tensor], f: impl Fn(&[Tensor]) -> Result<Tensor>) -> Result<()> {
+    let Some(device) = device() else { return Ok(()) };
+    let run = |device: &Device| -> Result<Vec<Tensor>> {
+        let leaf = |t: &&Tensor| {
+            let t = t.to(device)?.detach();
+            if t.is_floating_point() { t.requires_grad_(true) } else { Ok(t) }
+        };
+        let leaves = inputs.iter().map(leaf).collect::<Result<Vec<Tensor>>>()?;
+        let y = f(&leaves)?;
+        // A gradient that differs from element to element, alike on both.
+        let dy = Tensor::arange(0, y.numel() as i64, 1)?.to_dtype(DType::F32)?.mul(0.7)?.sin()?.reshape(y.shape())?;
+        y.backward_with(Backward::default().gradient(&dy.to_dtype(y.dtype())?.to(device)?))?;
+        let mut out = vec![y];
+        out.extend(leaves.iter().filter_map(|t| t.grad()));
+        Ok(out)
+    };
+    for (i, (got, want)) in run(&device)?.iter().zip(run(&Device::Cpu)?).enumerate() {
+        let off = distance(got, &want)?;
+        assert!(off <= most, "{name}: value {i} is off by {off:e}");
+        assert_eq!(got.dtype(), want.dtype(), "{name}: value {i}");
+    }
+    Ok(())
+}
+
+#[test]
+fn convolutions() -> Result<()> {
+    let _turn = turn();
+    // Batch, channels in and out, size, kernel, stride, padding.
+    for [n, ci, co, size, kernel, stride, padding] in [
+        [5, 3, 6, 32, 5, 1, 0],
+        [9, 6, 16, 14, 5, 1, 2],
+        [3, 16, 5, 9, 3, 1, 1],
+        [4, 24, 40, 12, 3, 1, 1],
+        [4, 16, 32, 12, 3, 2, 1],
+        [4, 32, 64, 13, 1, 2, 0],
+        [4, 64, 24, 8, 1, 1, 0],
+    ] {
+        let (x, w, b) = (randn(&[n, ci, size, size])?, randn(&[co, ci, kernel, kernel])?, randn(&[co])?);
+        let options = ConvOptions::default().stride(stride).padding(padding);
+        // Convolutions may round f32 to TF32.
+        learn("conv2d", 2e-3, &[&x, &w, &b], |t| t[0].conv2d(&t[1], Some(&t[2]), options))?;
+        learn("conv2d, bfloat16", 2e-2, &[&x, &w, &b], |t| {
+            autocast(DType::BF16, || t[0].conv2d(&t[1], Some(&t[2]), options))
+        })?;
+    }
+    // A block of a network: under autocast images on a GPU have their channels innermost.
+    let (x, w, u) = (randn(&[4, 8, 10, 10])?, randn(&[16, 8, 3, 3])?, randn(&[16, 16, 1, 1])?);
+    let (scale, shift) = (randn(&[16])?, randn(&[16])?);
+    learn("block", 4e-2, &[&x, &w, &u, &scale, &shift], |t| {
+        let options = ConvOptions::default().padding(1);
+        autocast(DType::BF16, || {
+            let y = t[0].conv2d(&t[1], None, options)?;
+            let norm = BatchNormOptions::default().weight(&t[3]).bias(&t[4]).training(true);
+            // Smooth throughout: where a sign decides, rounding would decide between gradients.
+            let z = y.batch_norm(&norm)?.silu()?;
+            let short = z.conv2d(&t[2], None, ConvOptions::default())?;
+            z.add(&short)?.silu()?.avg_pool2d(2)?.flatten(1, -1)
+        })
+    })
+}
+
+#[test]
+fn normalisations() -> Result<()> {
+    let _turn = turn();
+    for shape in [&[33usize, 7, 5, 5][..], &[16, 24, 8, 8], &[300, 64], &[70, 10], &[2, 3, 4096]] {
+        let (x, w, b) = (randn(shape)?.mul(2.0)?.add(50.0)?, randn(&shape[1..2])?, randn(&shape[1..2])?);
+        learn("batch_norm", 1e-4, &[&x, &w, &b], |t| {
+            t[0].batch_norm(&BatchNormOptions::default().weight(&t[1]).bias(&t[2]).training(true))
+        })?;
+        let half = randn(shape)?.to_dtype(DType::BF16)?;
+        learn("batch_norm, bfloat16", 2e-2, &[&half, &w, &b], |t| {
+            t[0].batch_norm(&BatchNormOptions::default().weight(&t[1]).bias(&t[2]).training(true))
+        })?;
+    }
+    for (rows, columns) in [(5, 7), (640, 512), (2000, 768), (33, 4096), (3, 20_000), (1, 64)] {
+        let (x, w, b) = (randn(&[rows, columns])?, randn(&[columns])?, randn(&[columns])?);
+        learn("layer_norm", 2e-5, &[&x, &w, &b], |t| t[0].layer_norm(&[columns], Some(&t[1]), Some(&t[2]), 1e-5))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn losses() -> Result<()> {
+    let _turn = turn();
+    for classes in [10usize, 1000, 50_304] {
+        let (x, y) = (randn(&[40, classes])?.mul(4.0)?, Tensor::randint(0, classes as i64, [40], DType::I64)?);
+        learn("cross_entropy", 1e-5, &[&x, &y], |t| t[0].cross_entropy(&t[1])?.mul(10.0))?;
+        let half = x.to_dtype(DType::BF16)?;
+        learn("cross_entropy, autocast", 4e-3, &[&half, &y], |t| autocast(DType::BF16, || t[0].cross_entropy(&t[1])))?;
+    }
+    Ok(())
+}
+
 #[test]
 fn reductions_of_every_shape() -> Result<()> {
     let _turn = turn();
-    for shape in [[3usize, 5, 7], [1, 70_000, 1], [300, 3, 257], [2, 4096, 64], [40, 1, 5000]] {
+    for shape in [[3usize, 5, 7], [1, 70_000, 1], [300, 3, 257], [2, 4096, 64], [40, 1, 5000], [3000, 2, 96]] {
         let x = randn(&shape)?;
         for dims in [&[0isize][..], &[1], &[2], &[0, 1], &[0, 2], &[1, 2], &[0, 1, 2]] {
             agree("sum", 1e-5, &[&x], |t| t[0].sum_dims(dims, false))?;
             agree("sum of a transposed tensor", 1e-5, &[&x], |t| t[0].transpose(0, 2)?.sum_dims(dims, true))?;
             agree("logsumexp", 1e-5, &[&x], |t| t[0].logsumexp(dims, false))?;
+            agree("sum of halves", 1e-2, &[&x.to_dtype(DType::BF16)?], |t| t[0].sum_dims(dims, false))?;
         }
         agree("argmax", 0.0, &[&x], |t| t[0].argmax_dim(1, false))?;
         agree("amax", 0.0, &[&x], |t| t[0].amax(&[1], false))?;

@@ -94,6 +94,7 @@ pub struct GptBuilder {
     n_embd: usize,
     block_size: usize,
     dropout: f64,
+    tie_weights: bool,
 }
 
 macro_rules! options {
@@ -118,11 +119,13 @@ impl GptBuilder {
         block_size: usize;
         /// Probability of dropping, 0 by default.
         dropout: f64;
+        /// Whether tokens are read and predicted by the same weights, as in GPT-2; not by default.
+        tie_weights: bool;
     }
 
     /// Makes the model, with GPT-2's initial values.
     pub fn build(self) -> Result<Gpt> {
-        let GptBuilder { vocab_size, n_layer, n_head, n_embd, block_size, dropout } = self;
+        let GptBuilder { vocab_size, n_layer, n_head, n_embd, block_size, dropout, tie_weights } = self;
         if n_head == 0 || n_embd == 0 || n_embd % n_head != 0 {
             return Err(Error::value(format!("Gpt: n_embd {n_embd} must be a multiple of n_head {n_head}")));
         }
@@ -155,7 +158,11 @@ impl GptBuilder {
             h: (0..n_layer).map(|_| block()).collect::<Result<_>>()?,
             ln_f: LayerNorm::new([n_embd]).build()?,
         };
-        let gpt = Gpt { transformer, lm_head: Linear::new(n_embd, vocab_size).bias(false).build()?, block_size };
+        let mut lm_head = Linear::new(n_embd, vocab_size).bias(false).build()?;
+        if tie_weights {
+            lm_head.weight = transformer.wte.weight.clone();
+        }
+        let gpt = Gpt { transformer, lm_head, block_size };
         gpt.initialise(n_layer)?;
         Ok(gpt)
     }
@@ -164,7 +171,15 @@ impl GptBuilder {
 impl Gpt {
     /// A model over `vocab_size` tokens.
     pub fn new(vocab_size: usize) -> GptBuilder {
-        GptBuilder { vocab_size, n_layer: 12, n_head: 12, n_embd: 768, block_size: 1024, dropout: 0.0 }
+        GptBuilder {
+            vocab_size,
+            n_layer: 12,
+            n_head: 12,
+            n_embd: 768,
+            block_size: 1024,
+            dropout: 0.0,
+            tie_weights: false,
+        }
     }
 
     /// The longest sequence it takes.

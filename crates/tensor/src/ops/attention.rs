@@ -9,7 +9,7 @@ use rushlight_core::backend::Attention;
 use rushlight_core::layout::broadcast_shapes;
 use rushlight_core::rng::default_generator;
 use rushlight_core::smallvec::smallvec;
-use rushlight_core::{DType, Dims, Error, Layout, Philox, Result};
+use rushlight_core::{DType, Device, Dims, Error, Layout, Philox, Result};
 
 /// The optional arguments of [`Tensor::scaled_dot_product_attention`].
 #[derive(Clone, Copy, Default)]
@@ -145,6 +145,23 @@ impl Operands {
         Ok([dq.to_dtype(dtype)?, shared(&dk, &this.k)?, shared(&dv, &this.v)?])
     }
 
+    /// Memory for the gradients. On a GPU those of inputs alike lie as a model's joint projection of queries, keys and values does,
+    /// `[batch, length, 3, heads, size]`: merging heads and parts again then needs no copy.
+    fn gradients(&self) -> Result<[Tensor; 3]> {
+        let (q, k, v) = (&self.q, &self.k, &self.v);
+        if !matches!(q.device(), Device::Cuda(_)) || q.shape() != k.shape() || q.shape() != v.shape() {
+            let made = |t: &Tensor| t.uninit_like(t.shape(), t.dtype());
+            return Ok([made(q)?, made(k)?, made(v)?]);
+        }
+        let [batch, heads, l, size] = four(q);
+        let shape = [batch, l, 3, heads, size];
+        let (memory, whole) = (q.uninit_like(&shape, q.dtype())?, Layout::contiguous(&shape)?);
+        Ok(std::array::from_fn(|part| {
+            let layout = whole.select(2, part).transpose(1, 2);
+            Tensor::from_parts(memory.0.storage.clone(), layout, q.dtype(), Default::default())
+        }))
+    }
+
     /// The fused kernel, recorded.
     fn fused(self, plan: Plan) -> Result<Tensor> {
         let [batch, heads, l, _] = four(&self.q);
@@ -168,8 +185,7 @@ impl Operands {
                 let out = ctx.get(&saved_out)?;
                 // A gradient of another dtype would be misread.
                 let dout = dout.to_dtype(out.dtype())?;
-                let made = |t: &Tensor| t.uninit_like(t.shape(), t.dtype());
-                let (dq, dk, dv) = (made(&operands.q)?, made(&operands.k)?, made(&operands.v)?);
+                let [dq, dk, dv] = operands.gradients()?;
                 let spec = operands.spec(&plan);
                 out.backend().attention_backward(
                     &spec,

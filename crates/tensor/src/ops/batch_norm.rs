@@ -5,7 +5,7 @@ use crate::Tensor;
 use crate::autograd::{Ctx, Saved, no_grad, record, recording};
 use rushlight_core::backend::BatchNorm;
 use rushlight_core::smallvec::{SmallVec, smallvec};
-use rushlight_core::{Error, Result};
+use rushlight_core::{DType, Device, Error, Result};
 
 /// The arguments of [`Tensor::batch_norm`] besides the input.
 #[derive(Clone, Copy)]
@@ -160,9 +160,16 @@ impl<'a> InstanceNormOptions<'a> {
     }
 }
 
+/// The sizes as an engine meets them: with channels innermost every position is an image.
+fn in_memory(spec: BatchNorm, x: &Tensor) -> BatchNorm {
+    if x.is_channels_last() { BatchNorm { batch: spec.batch * spec.space, space: 1, ..spec } } else { spec }
+}
+
 /// What a batch normalisation's backward needs.
 struct Backward {
     spec: BatchNorm,
+    /// The dtype of weight and bias.
+    affine: DType,
     x: Saved,
     weight: Option<Saved>,
     mean: Tensor,
@@ -174,14 +181,26 @@ impl Backward {
     fn fused(&self, ctx: &Ctx, dy: &Tensor, needs: [bool; 3]) -> Result<NormGrads> {
         let x = ctx.get(&self.x)?;
         let weight = self.weight.as_ref().map(|w| ctx.get(w)).transpose()?;
-        let dy = dy.contiguous()?;
-        let grads = NormGrads::uninit(&x, &[self.spec.channels], needs)?;
+        let dy = dy.in_order_of(&x)?;
+        let per_channel = |wanted: bool| wanted.then(|| x.uninit_like(&[self.spec.channels], self.affine)).transpose();
+        let dx = if needs[0] { Some(x.uninit_in_order(x.shape(), x.dtype())?) } else { None };
+        let grads = NormGrads { dx, dweight: per_channel(needs[1])?, dbias: per_channel(needs[2])? };
         if x.numel() == 0 {
             return grads.zeroed();
         }
         let [dx, dweight, dbias] = grads.views();
         let (w, mean, rstd) = (weight.as_ref().map(|w| w.view()), self.mean.view(), self.rstd.view());
-        x.backend().batch_norm_backward(&self.spec, dy.view(), x.view(), w, mean, rstd, dx, dweight, dbias)?;
+        x.backend().batch_norm_backward(
+            &in_memory(self.spec, &x),
+            dy.view(),
+            x.view(),
+            w,
+            mean,
+            rstd,
+            dx,
+            dweight,
+            dbias,
+        )?;
         Ok(grads)
     }
 
@@ -214,7 +233,7 @@ impl Backward {
         } else {
             None
         };
-        let channels = |t: &Tensor| t.sum_dims(&OVER, false)?.to_dtype(dtype);
+        let channels = |t: &Tensor| t.sum_dims(&OVER, false)?.to_dtype(self.affine);
         let dweight = if needs[1] { Some(channels(&dy.mul(&hat)?)?) } else { None };
         let dbias = if needs[2] { Some(channels(&dy)?) } else { None };
         Ok(NormGrads { dx, dweight, dbias })
@@ -267,9 +286,11 @@ impl Tensor {
                 )));
             }
         }
-        let x = self.contiguous()?;
-        // Parameters of a half input may be f32; the engine takes them in the input's dtype.
-        let own = |t: Option<&Tensor>| t.map(|t| t.to_dtype(x.dtype())?.contiguous()).transpose();
+        let x = self.in_order_of(self)?;
+        // Parameters of a half input may be f32: a GPU's engine takes them so, the CPU's in the input's dtype.
+        let alike = [weight, bias].iter().flatten().all(|t| t.dtype() == stat);
+        let per_channel = if alike && matches!(x.device(), Device::Cuda(_)) { stat } else { x.dtype() };
+        let own = |t: Option<&Tensor>| t.map(|t| t.to_dtype(per_channel)?.contiguous()).transpose();
         let (weight, bias) = (own(weight)?, own(bias)?);
         let (mean, rstd) = if training {
             (x.uninit_like(&[channels], stat)?, x.uninit_like(&[channels], stat)?)
@@ -284,10 +305,10 @@ impl Tensor {
             })?
         };
         let spec = BatchNorm { batch, channels, space, eps, training };
-        let y = x.uninit_like(x.shape(), x.dtype())?;
+        let y = x.uninit_in_order(x.shape(), x.dtype())?;
         if y.numel() > 0 {
             let (w, b) = (weight.as_ref().map(|w| w.view()), bias.as_ref().map(|b| b.view()));
-            y.backend().batch_norm(&spec, x.view(), w, b, y.view(), mean.view(), rstd.view())?;
+            y.backend().batch_norm(&in_memory(spec, &x), x.view(), w, b, y.view(), mean.view(), rstd.view())?;
             if training {
                 no_grad(|| -> Result<()> {
                     if let Some(running) = running_mean {
@@ -309,6 +330,7 @@ impl Tensor {
             let kept = |t: &Tensor| if training { Ok(t.clone()) } else { no_grad(|| t.copy()) };
             let backward = Backward {
                 spec,
+                affine: per_channel,
                 x: Saved::input(&x),
                 weight: weight.as_ref().map(Saved::input),
                 mean: kept(&mean)?,

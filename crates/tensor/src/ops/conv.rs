@@ -8,7 +8,7 @@ use crate::autograd::{Saved, no_grad, record, recording};
 use crate::{Tensor, amp};
 use rushlight_core::backend::Conv;
 use rushlight_core::smallvec::{SmallVec, smallvec};
-use rushlight_core::{Dims, Error, Result};
+use rushlight_core::{Device, Dims, Error, Result};
 
 /// Zeros around a convolution's input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,12 +123,19 @@ fn tensor_shape(batch: usize, channels: usize, space: [usize; 3], dims: usize) -
     shape
 }
 
-/// Gradients come from anywhere; the engine reads both operands as one dtype.
-fn same_dtype(a: &Tensor, b: &Tensor) -> Result<()> {
-    if a.dtype() == b.dtype() {
-        return Ok(());
+/// Operands of one dtype in one order. Gradients come from anywhere; the engine reads both operands alike.
+fn alike(a: &Tensor, b: &Tensor) -> Result<[Tensor; 2]> {
+    if a.dtype() != b.dtype() {
+        return Err(Error::dtype(format!(
+            "convolution: operands of dtypes {} and {} do not go together",
+            a.dtype(),
+            b.dtype()
+        )));
     }
-    Err(Error::dtype(format!("convolution: operands of dtypes {} and {} do not go together", a.dtype(), b.dtype())))
+    if a.is_channels_last() || b.is_channels_last() {
+        return Ok([a.channels_last()?, b.channels_last()?]);
+    }
+    Ok([a.contiguous()?, b.contiguous()?])
 }
 
 /// A description and how many spatial dimensions its tensors show.
@@ -159,10 +166,9 @@ impl Problem {
     }
 
     fn forward(self, x: &Tensor, w: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
-        same_dtype(x, w)?;
-        let (x, w) = (x.contiguous()?, w.contiguous()?);
+        let [x, w] = alike(x, w)?;
         let bias = bias.map(|b| b.contiguous()).transpose()?;
-        let out = x.uninit_like(&self.output_shape(), x.dtype())?;
+        let out = x.uninit_in_order(&self.output_shape(), x.dtype())?;
         if x.numel() == 0 {
             out.zero_()?;
         } else if out.numel() > 0 {
@@ -178,9 +184,8 @@ impl Problem {
     }
 
     fn transposed(self, dy: &Tensor, w: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
-        same_dtype(dy, w)?;
-        let (dy, w) = (dy.contiguous()?, w.contiguous()?);
-        let out = dy.uninit_like(&self.input_shape(), dy.dtype())?;
+        let [dy, w] = alike(dy, w)?;
+        let out = dy.uninit_in_order(&self.input_shape(), dy.dtype())?;
         if dy.numel() == 0 {
             out.zero_()?;
         } else if out.numel() > 0 {
@@ -197,9 +202,8 @@ impl Problem {
 
     /// The gradient by the weight, of `x` and `dy`.
     fn weight_gradient(self, x: &Tensor, dy: &Tensor) -> Result<Tensor> {
-        same_dtype(x, dy)?;
-        let (x, dy) = (x.contiguous()?, dy.contiguous()?);
-        let out = x.uninit_like(&self.weight_shape(), x.dtype())?;
+        let [x, dy] = alike(x, dy)?;
+        let out = x.uninit_in_order(&self.weight_shape(), x.dtype())?;
         if x.numel() == 0 || dy.numel() == 0 {
             out.zero_()?;
         } else if out.numel() > 0 {
@@ -487,6 +491,13 @@ fn conv_transpose(
     if x.rank() == dims + 1 { out.squeeze_dims(&[0]) } else { Ok(out) }
 }
 
+/// The input of a convolution under autocast: images on a GPU with their channels innermost.
+fn lowered(cast: amp::Policy, x: &Tensor, groups: usize) -> Result<Tensor> {
+    let x = cast.of(x)?;
+    let images = x.rank() == 4 && groups == 1 && x.shape()[1] > 1 && matches!(x.device(), Device::Cuda(_));
+    if images { x.channels_last() } else { Ok(x) }
+}
+
 macro_rules! convolutions {
     ($($(#[$doc:meta])* $conv:ident $transpose:ident $dims:literal;)*) => {
         impl Tensor {$(
@@ -495,7 +506,8 @@ macro_rules! convolutions {
             /// `weight` is `[out_channels, in_channels / groups, kernel..]`, `bias` `[out_channels]`. The batch dimension may be missing.
             pub fn $conv(&self, weight: &Tensor, bias: Option<&Tensor>, options: ConvOptions) -> Result<Tensor> {
                 if let Some(cast) = amp::lower() {
-                    return cast.run(|| cast.of(self)?.$conv(&cast.of(weight)?, cast.of_option(bias)?.as_ref(), options));
+                    let x = lowered(cast, self, options.groups)?;
+                    return cast.run(|| x.$conv(&cast.of(weight)?, cast.of_option(bias)?.as_ref(), options));
                 }
                 conv(stringify!($conv), $dims, self, weight, bias, &options)
             }

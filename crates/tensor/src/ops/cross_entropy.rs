@@ -229,12 +229,22 @@ impl Tensor {
 
     /// Cross-entropy of logits `[N, C, ..]` (or `[C]`) with class indices of that shape without `C`, or probabilities of that shape.
     pub fn cross_entropy_with(&self, target: &Tensor, options: &CrossEntropyOptions) -> Result<Tensor> {
-        let name = "cross_entropy";
         if let Some(cast) = amp::full() {
+            // The kernels compute half types in full precision: with class indices only the result is to be wide.
+            let half = matches!(self.dtype(), DType::F16 | DType::BF16);
+            if half && options.weight.is_none() && !target.is_floating_point() {
+                return cast.run(|| self.cross_entropy_as(target, options, DType::F32));
+            }
             let weight = cast.of_option(options.weight)?;
             let options = options.weight(weight.as_ref());
             return cast.run(|| cast.of(self)?.cross_entropy_with(&cast.of(target)?, &options));
         }
+        self.cross_entropy_as(target, options, self.dtype())
+    }
+
+    /// Cross-entropy with a result of another dtype, where the target holds class indices.
+    fn cross_entropy_as(&self, target: &Tensor, options: &CrossEntropyOptions, dtype: DType) -> Result<Tensor> {
+        let name = "cross_entropy";
         let classes = check_classes(name, self, target)?;
         if !(0.0..=1.0).contains(&options.label_smoothing) {
             return Err(Error::value(format!(
@@ -247,7 +257,7 @@ impl Tensor {
         }
         check_weight(name, self, classes, options.weight)?;
         let flat = class_targets(name, self, target)?;
-        row_losses(&class_rows(self)?, flat, options)?.reduce(name, options.reduction, target.shape(), self.dtype())
+        row_losses(&class_rows(self)?, flat, options)?.reduce(name, options.reduction, target.shape(), dtype)
     }
 
     fn soft_cross_entropy(&self, target: &Tensor, classes: usize, options: &CrossEntropyOptions) -> Result<Tensor> {

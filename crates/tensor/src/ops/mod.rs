@@ -3,6 +3,7 @@
 pub(crate) mod attention;
 pub(crate) mod batch_norm;
 mod cast;
+mod channels_last;
 pub(crate) mod compare;
 pub(crate) mod conv;
 pub(crate) mod create;

@@ -106,7 +106,7 @@ pub(crate) fn pointwise_as(
 ) -> Result<Tensor> {
     let (first, alike) = survey(op.name(), args)?;
     let out = if alike {
-        let out = first.uninit_like(first.shape(), dtype)?;
+        let out = first.uninit_in_order(first.shape(), dtype)?;
         if out.numel() > 0 {
             let mut operands = [Operand::Scalar(Scalar::Int(0)); 3];
             let count = args.len().min(operands.len());
@@ -328,7 +328,7 @@ impl Backward {
             }));
         }
         values[0] = Some(Operand::Tensor(dy.view()));
-        let out = dy.uninit_like(dy.shape(), dy.dtype())?;
+        let out = dy.uninit_in_order(dy.shape(), dy.dtype())?;
         if out.numel() > 0 {
             let compute = if self.compute == DType::F64 { DType::F64 } else { DType::F32 };
             out.backend().pointwise_grad(self.op, wrt, compute, values, &self.params, out.view())?;

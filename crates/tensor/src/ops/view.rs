@@ -94,6 +94,24 @@ impl IntoShape for &Dims {
     }
 }
 
+/// What parts along `dim` are of, where they lie side by side in one memory and nobody asks for their history.
+fn adjoining(parts: &[Tensor], dim: usize) -> Result<Option<Tensor>> {
+    let Some((first, others)) = parts.split_first().filter(|_| !recording(&parts.iter().collect::<Vec<_>>())) else {
+        return Ok(None);
+    };
+    let mut shape = Dims::from_slice(first.shape());
+    for part in others {
+        let next = first.layout().offset() + shape[dim] * first.strides()[dim];
+        let beside = part.shares_storage(first) && part.dtype() == first.dtype() && part.strides() == first.strides();
+        if !beside || part.layout().offset() != next {
+            return Ok(None);
+        }
+        shape[dim] += part.shape()[dim];
+    }
+    let layout = Layout::strided(&shape, first.strides(), first.layout().offset())?;
+    Ok(Some(Tensor::from_parts(first.0.storage.clone(), layout, first.dtype(), Default::default())))
+}
+
 impl Tensor {
     /// A recorded view. `layout` lies within the storage.
     fn view_op(
@@ -441,7 +459,11 @@ impl Tensor {
                         None => Tensor::zeros_with(&shape, (dtype, device))?,
                     });
                 }
-                Ok(smallvec![Some(crate::cat(&parts.iter().collect::<Vec<_>>(), dim as isize)?)])
+                let whole = match adjoining(&parts, dim)? {
+                    Some(whole) => whole,
+                    None => crate::cat(&parts.iter().collect::<Vec<_>>(), dim as isize)?,
+                };
+                Ok(smallvec![Some(whole)])
             })?;
         }
         Ok(parts)
