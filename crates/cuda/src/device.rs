@@ -173,11 +173,15 @@ impl Gpu {
             host.cast::<u8>().write_bytes(0, 64);
             driver.check("cuMemHostGetDevicePointer", (driver.host_device_ptr)(&mut fault_device, host, 0))?;
         }
+        // Only under this name do Hopper's own instructions (wgmma) exist.
+        let arch = format!("sm_{major}{minor}{}", if (major, minor) == (9, 0) { "a" } else { "" });
+        // Graphs know of kernels that overlap since CUDA 12.3.
+        let wanted = std::env::var_os("RUSHLIGHT_CUDA_OVERLAP").is_none_or(|v| v != "0");
+        let overlap = wanted && major >= 9 && driver.number() >= 12_030;
         Ok(Gpu {
             index,
             driver,
-            // Only under this name do Hopper's own instructions (wgmma) exist.
-            kernels: Kernels::new(&format!("sm_{major}{minor}{}", if (major, minor) == (9, 0) { "a" } else { "" }))?,
+            kernels: Kernels::new(&arch, overlap)?,
             properties,
             shared_memory: shared as usize,
             context,

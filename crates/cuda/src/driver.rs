@@ -55,9 +55,32 @@ api! {
         fn module_load = b"cuModuleLoadData" (*mut Handle, *const c_void);
         fn module_function = b"cuModuleGetFunction" (*mut Handle, Handle, *const c_char);
         fn function_attribute = b"cuFuncSetAttribute" (Handle, c_int, c_int);
-        fn launch = b"cuLaunchKernel" (Handle, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, Handle, *mut *mut c_void, *mut *mut c_void);
+        fn launch = b"cuLaunchKernelEx" (*const LaunchConfig, Handle, *mut *mut c_void, *mut *mut c_void);
     }
 }
+
+/// `CUlaunchConfig`: the shape of a launch, its stream and attributes.
+#[repr(C)]
+pub struct LaunchConfig {
+    pub grid: [c_uint; 3],
+    pub block: [c_uint; 3],
+    pub shared: c_uint,
+    pub stream: Handle,
+    pub attributes: *const LaunchAttribute,
+    pub count: c_uint,
+}
+
+/// `CUlaunchAttribute`, with a value that is an integer.
+#[repr(C)]
+pub struct LaunchAttribute {
+    pub id: c_int,
+    pad: c_int,
+    pub value: c_int,
+    rest: [c_int; 15],
+}
+
+/// `CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION`: the kernel may start while the one before it ends.
+pub const OVERLAP: LaunchAttribute = LaunchAttribute { id: 6, pad: 0, value: 1, rest: [0; 15] };
 
 /// `CUDA_KERNEL_NODE_PARAMS_v1`: a kernel's launch in a graph.
 #[repr(C)]
