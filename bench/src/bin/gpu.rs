@@ -27,6 +27,9 @@ fn randn(shape: &[usize], dtype: DType) -> Result<Tensor> {
     Tensor::randn(shape, (DType::F32, DEVICE))?.to_dtype(dtype)
 }
 
+/// What a training step is given.
+type Batch = [Tensor; 2];
+
 /// One case: its name and what it prints.
 struct Report {
     filter: String,
@@ -55,21 +58,31 @@ impl Report {
         Ok(())
     }
 
-    /// A training step, made and dropped here: its first takes libraries and kernels into account.
-    fn step<F: FnMut() -> Result<()>>(&self, name: &str, make: impl FnOnce() -> Result<F>) -> Result<()> {
+    /// A training step, made and dropped here, as it is and captured: its first takes libraries and kernels into account.
+    fn step<F: FnMut(&Batch) -> Result<Tensor>>(
+        &self,
+        name: &str,
+        make: impl FnOnce() -> Result<(Batch, F)>,
+    ) -> Result<()> {
         if !self.wants(name) {
             return Ok(());
         }
         empty_cache(&DEVICE)?;
         reset_peak_memory(&DEVICE)?;
+        let peak = || memory_stats(&DEVICE).map(|m| m.peak as f64 / (1 << 20) as f64);
         let start = Instant::now();
-        let mut call = make()?;
-        call()?;
+        let (batch, mut call) = make()?;
+        call(&batch)?;
         synchronize(&DEVICE)?;
         let first = start.elapsed().as_secs_f64();
-        let s = seconds(8, 30, &mut call)?;
-        let peak = memory_stats(&DEVICE)?.peak as f64 / (1 << 20) as f64;
-        println!("{name} {:.1} us peak {peak:.0} MiB first {first:.2} s", s * 1e6);
+        let s = seconds(8, 30, || call(&batch).map(drop))?;
+        println!("{name}_uncaptured {:.1} us peak {:.0} MiB first {first:.2} s", s * 1e6, peak()?);
+        reset_peak_memory(&DEVICE)?;
+        let mut capture = Capture::new();
+        // Short steps are too short for few of them to be timed.
+        let repeats = if s < 1e-3 { 2000 } else { 30 };
+        let s = seconds(8, repeats, || capture.run(&batch, &mut call).map(drop))?;
+        println!("{name} {:.1} us peak {:.0} MiB", s * 1e6, peak()?);
         Ok(())
     }
 }
@@ -132,47 +145,60 @@ impl Forward for Net {
 }
 
 /// One step: forward and loss in the given precision, backward, update.
-fn step(optimizer: &mut dyn Optimizer, lower: Option<DType>, loss: impl FnOnce() -> Result<Tensor>) -> Result<()> {
+fn step(optimizer: &mut dyn Optimizer, lower: Option<DType>, loss: impl FnOnce() -> Result<Tensor>) -> Result<Tensor> {
     optimizer.zero_grad();
     let loss = {
         let _precision = set_autocast(lower)?;
         loss()?
     };
     loss.backward()?;
-    optimizer.step()
+    optimizer.step()?;
+    Ok(loss)
 }
 
-fn transformer(lower: Option<DType>) -> Result<impl FnMut() -> Result<()>> {
-    let (src, tgt) =
-        (Tensor::rand([32, 1, 512], (DType::F32, DEVICE))?, Tensor::rand([32, 20, 512], (DType::F32, DEVICE))?);
+fn transformer(lower: Option<DType>) -> Result<(Batch, impl FnMut(&Batch) -> Result<Tensor>)> {
+    let batch = [Tensor::rand([32, 1, 512], (DType::F32, DEVICE))?, Tensor::rand([32, 20, 512], (DType::F32, DEVICE))?];
     let model = Transformer::new().batch_first(true).build()?.to(DEVICE)?;
     let mut optimizer = Adam::new(model.parameters()).lr(1e-3).build()?;
-    Ok(move || step(&mut optimizer, lower, || model.forward(&src, &tgt)?.cross_entropy(&tgt)))
+    Ok((batch, move |[src, tgt]: &Batch| step(&mut optimizer, lower, || model.forward(src, tgt)?.cross_entropy(tgt))))
 }
 
-fn gpt(vocabulary: usize, length: usize, batch: usize, lower: Option<DType>) -> Result<impl FnMut() -> Result<()>> {
+fn gpt(
+    vocabulary: usize,
+    length: usize,
+    batch: usize,
+    lower: Option<DType>,
+) -> Result<(Batch, impl FnMut(&Batch) -> Result<Tensor>)> {
     let shape = Gpt::new(vocabulary).n_layer(12).n_head(12).n_embd(768).block_size(length);
     let model = shape.tie_weights(true).build()?.to(DEVICE)?;
     let mut optimizer = AdamW::new(model.parameters()).lr(3e-4).build()?;
     let tokens = || Tensor::randint(0, vocabulary as i64, [batch, length], (DType::I64, DEVICE));
-    let (x, y) = (tokens()?, tokens()?.reshape([batch * length])?);
-    Ok(move || {
+    let batch = [tokens()?, tokens()?.reshape([batch * length])?];
+    let step = move |[x, y]: &Batch| {
         optimizer.zero_grad();
         let loss = {
             let _precision = set_autocast(lower)?;
-            model.forward(&x)?.flatten(0, 1)?.cross_entropy(&y)?
+            model.forward(x)?.flatten(0, 1)?.cross_entropy(y)?
         };
         loss.backward()?;
         clip_grad_norm_(model.parameters(), 1.0)?;
-        optimizer.step()
-    })
+        optimizer.step()?;
+        Ok(loss)
+    };
+    Ok((batch, step))
 }
 
-fn images(model: impl Forward, batch: usize, lower: Option<DType>) -> Result<impl FnMut() -> Result<()>> {
-    let x = Tensor::rand([batch, 3, 32, 32], (DType::F32, DEVICE))?;
-    let y = Tensor::randint(0, 10, [batch], (DType::I64, DEVICE))?;
+fn images(
+    model: impl Forward,
+    batch: usize,
+    lower: Option<DType>,
+) -> Result<(Batch, impl FnMut(&Batch) -> Result<Tensor>)> {
+    let batch = [
+        Tensor::rand([batch, 3, 32, 32], (DType::F32, DEVICE))?,
+        Tensor::randint(0, 10, [batch], (DType::I64, DEVICE))?,
+    ];
     let mut optimizer = Sgd::new(model.parameters()).lr(0.01).momentum(0.9).build()?;
-    Ok(move || step(&mut optimizer, lower, || model.forward(&x)?.cross_entropy(&y)))
+    Ok((batch, move |[x, y]: &Batch| step(&mut optimizer, lower, || model.forward(x)?.cross_entropy(y))))
 }
 
 fn net() -> Result<Net> {
@@ -186,11 +212,11 @@ fn net() -> Result<Net> {
     .to(DEVICE)
 }
 
-fn linear() -> Result<impl FnMut() -> Result<()>> {
+fn linear() -> Result<(Batch, impl FnMut(&Batch) -> Result<Tensor>)> {
     let model = Linear::new(20, 1).device(DEVICE).build()?;
-    let (x, y) = (Tensor::rand([32, 20], (DType::F32, DEVICE))?, Tensor::rand([32, 1], (DType::F32, DEVICE))?);
+    let batch = [Tensor::rand([32, 20], (DType::F32, DEVICE))?, Tensor::rand([32, 1], (DType::F32, DEVICE))?];
     let mut optimizer = Sgd::new(model.parameters()).lr(1e-3).build()?;
-    Ok(move || step(&mut optimizer, None, || model.forward(&x)?.mse_loss(&y, Reduction::Mean)))
+    Ok((batch, move |[x, y]: &Batch| step(&mut optimizer, None, || model.forward(x)?.mse_loss(y, Reduction::Mean))))
 }
 
 fn main() -> Result<()> {

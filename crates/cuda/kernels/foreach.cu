@@ -4,8 +4,10 @@
 
 #ifdef UPDATE
 #define ENTRIES 24
-// What happens to one parameter. f: the rule's factors, in the order of UpdateRule's fields.
-struct Entry { T* param; const T* grad; T* state[3]; u64 count; u64 first; double sign, decay, shrink, f[6]; };
+// The numbers of a step. f: the rule's factors, in the order of UpdateRule's fields.
+struct Factors { double sign, decay, shrink, f[6]; };
+// What happens to one parameter; in a recorded step its numbers lie where `live` points, and are new at each replay.
+struct Entry { T* param; const T* grad; T* state[3]; u64 count; u64 first; const Factors* live; Factors own; };
 struct Table { u32 entries; u32 pad; Entry e[ENTRIES]; };
 
 __device__ inline float root(float x) { return sqrtf(x); }
@@ -14,7 +16,7 @@ __device__ inline double root(double x) { return sqrt(x); }
 // RULE: 0 SGD, 1 Adam, 2 Adamax, 3 RMSprop, 4 Adadelta. STATES: which states are there, a bit each.
 #define HAS(i) (STATES >> i & 1)
 
-__device__ inline void step(W& p, W g, W& a, W& b, W& c, const Entry& e) {
+__device__ inline void step(W& p, W g, W& a, W& b, W& c, const Factors& e) {
     W f0 = (W)e.f[0], f1 = (W)e.f[1], f2 = (W)e.f[2], f3 = (W)e.f[3], f4 = (W)e.f[4], f5 = (W)e.f[5];
     p *= (W)e.shrink;
     // Without weight decay the parameter stays out of the gradient, even where it is infinite.
@@ -63,12 +65,14 @@ __device__ inline void step(W& p, W g, W& a, W& b, W& c, const Entry& e) {
 #endif
 }
 
-// G: the dtype of the factor of the gradients, if it is a tensor.
-extern "C" __global__ void __launch_bounds__(256) update(Table table, const G* factor, double number) {
+// G: the dtype of the factor of the gradients, if it is a tensor. Nothing happens where `found_inf` is there and not zero.
+extern "C" __global__ void __launch_bounds__(256) update(Table table, const G* factor, double number, const float* found_inf) {
+    if (found_inf && *found_inf != 0) return;
     u32 k = 0;
     while (k + 1 < table.entries && table.e[k + 1].first <= blockIdx.x) k++;
     const Entry& e = table.e[k];
-    W scale = (factor ? convert<W>(*factor) : (W)number) * (W)e.sign;
+    const Factors n = e.live ? *e.live : e.own;
+    W scale = (factor ? convert<W>(*factor) : (W)number) * (W)n.sign;
     u64 start = (blockIdx.x - e.first) * (u64)PIECE, end = start + PIECE < e.count ? start + PIECE : e.count;
     typedef Vec<T, LANES> V;
 #if LANES > 1
@@ -82,7 +86,7 @@ extern "C" __global__ void __launch_bounds__(256) update(Table table, const G* f
                 W w = convert<W>(p.v[l]), st[3] = {0, 0, 0};
 #pragma unroll
                 for (int k = 0; k < 3; k++) if (HAS(k)) st[k] = convert<W>(s[k].v[l]);
-                step(w, convert<W>(g.v[l]) * scale, st[0], st[1], st[2], e);
+                step(w, convert<W>(g.v[l]) * scale, st[0], st[1], st[2], n);
                 p.v[l] = convert<T>(w);
 #pragma unroll
                 for (int k = 0; k < 3; k++) if (HAS(k)) s[k].v[l] = convert<T>(st[k]);
@@ -100,7 +104,7 @@ extern "C" __global__ void __launch_bounds__(256) update(Table table, const G* f
             W w = convert<W>(e.param[j]), st[3] = {0, 0, 0};
 #pragma unroll
             for (int k = 0; k < 3; k++) if (HAS(k)) st[k] = convert<W>(e.state[k][j]);
-            step(w, convert<W>(e.grad[j]) * scale, st[0], st[1], st[2], e);
+            step(w, convert<W>(e.grad[j]) * scale, st[0], st[1], st[2], n);
             e.param[j] = convert<T>(w);
 #pragma unroll
             for (int k = 0; k < 3; k++) if (HAS(k)) e.state[k][j] = convert<T>(st[k]);

@@ -210,6 +210,12 @@ template <class Op, int THREADS, class A> __device__ inline A group_reduce(A a, 
 struct Philox { u64 seed; u64 offset; };
 
 __device__ inline void philox_block(Philox stream, u64 index, u32 (&c)[4]) {
+    // In a recorded step the seed is the address of the seed and offset that this replay begins with.
+    if (stream.offset >> 63) {
+        const u64* start = (const u64*)stream.seed;
+        stream.offset = (stream.offset & ~(1ull << 63)) + start[1];
+        stream.seed = start[0];
+    }
     u64 counter = stream.offset + index;
     u32 c0 = (u32)counter, c1 = (u32)(counter >> 32), c2 = 0, c3 = 0;
     u32 k0 = (u32)stream.seed, k1 = (u32)(stream.seed >> 32);

@@ -1,11 +1,13 @@
 //! The caching allocator: blocks cut from segments that the driver gives, merged again when they come back.
 //!
-//! All work of a device is issued to one stream, so a block may be used again as soon as it is freed: what used it before runs before. Requests
-//! below 1 MiB share segments of 2 MiB; larger ones share segments of 20 MiB or get one of their own.
+//! A pool serves one stream, or the recorded steps of one capture: a block may be used again as soon as it is freed, as what used it before
+//! runs before. One that other streams have used (`note_user`) waits until they are past it. Requests below 1 MiB share segments of 2 MiB; larger
+//! ones share segments of 20 MiB or get one of their own.
 
+use crate::hash::Map;
 use rushlight_core::backend::MemoryStats;
 use rushlight_core::{Error, Result};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
 /// Where segments come from.
 pub trait Source {
@@ -37,13 +39,46 @@ struct Block {
     after: Option<u64>,
 }
 
-/// The state of one device's allocator.
+/// Which pool memory comes from and goes back to.
+pub type PoolId = u32;
+/// The pool of a device's own stream.
+pub const MAIN: PoolId = 0;
+
+/// A point in a stream's work.
+pub trait Fence: Send {
+    /// Whether the work before it is done.
+    fn passed(&self) -> bool;
+}
+
+/// Blocks that are used again by the same stream or the same capture.
 #[derive(Default)]
-pub struct Pool {
-    blocks: HashMap<u64, Block>,
+struct Pool {
+    blocks: Map<u64, Block>,
     /// Free blocks by size, then address: small ones, large ones.
     free: [BTreeSet<(usize, u64)>; 2],
-    stats: MemoryStats,
+    allocated: usize,
+    reserved: usize,
+    /// Whether recorded steps use blocks that look free.
+    recorded: bool,
+}
+
+/// The state of one device's allocator.
+pub struct Memory {
+    /// The main one first.
+    pools: Vec<(PoolId, Pool)>,
+    next: PoolId,
+    peak: usize,
+    /// Streams that use a block of another one's.
+    users: Map<u64, Vec<u64>>,
+    /// Blocks that were freed while another stream used them.
+    waiting: Vec<(u64, Vec<Box<dyn Fence>>)>,
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        let pools = vec![(MAIN, Pool::default())];
+        Self { pools, next: MAIN + 1, peak: 0, users: Map::default(), waiting: Vec::new() }
+    }
 }
 
 fn rounded(bytes: usize) -> Result<usize> {
@@ -53,41 +88,148 @@ fn rounded(bytes: usize) -> Result<usize> {
         .ok_or_else(|| Error::out_of_memory(format!("{bytes} bytes are more than any device has")))
 }
 
-impl Pool {
+impl Memory {
     /// What is held.
     pub fn stats(&self) -> MemoryStats {
-        self.stats
+        let (mut allocated, mut reserved) = (0, 0);
+        for (_, pool) in &self.pools {
+            allocated += pool.allocated;
+            reserved += pool.reserved;
+        }
+        MemoryStats { allocated, reserved, peak: self.peak }
     }
 
     /// Starts a new peak.
     pub fn reset_peak(&mut self) {
-        self.stats.peak = self.stats.allocated;
+        self.peak = self.stats().allocated;
+    }
+
+    /// A new pool: of a stream, or of steps that are recorded, which use their blocks again at each replay.
+    pub fn add_pool(&mut self, recorded: bool) -> PoolId {
+        let id = self.next;
+        self.next += 1;
+        self.pools.push((id, Pool { recorded, ..Default::default() }));
+        id
+    }
+
+    /// Ends a pool: its memory, used or free, becomes the main one's. Work that used it must come before what the main stream does next.
+    pub fn remove_pool(&mut self, id: PoolId) {
+        if id == MAIN {
+            return;
+        }
+        if let Some(at) = self.pools.iter().position(|(other, _)| *other == id) {
+            let (_, pool) = self.pools.remove(at);
+            self.pools[0].1.absorb(pool);
+        }
+    }
+
+    /// The pool that the block at `ptr` belongs to.
+    pub fn owner(&self, ptr: u64) -> Option<PoolId> {
+        self.pools.iter().find(|(_, pool)| pool.blocks.contains_key(&ptr)).map(|(id, _)| *id)
     }
 
     /// A block of at least `bytes`, which is not zero. When the device is full, what is kept for reuse goes back first.
-    pub fn alloc(&mut self, source: &impl Source, bytes: usize) -> Result<u64> {
+    pub fn alloc(&mut self, source: &impl Source, pool: PoolId, bytes: usize) -> Result<u64> {
         let size = rounded(bytes)?;
-        let small = size < SMALL;
-        let ptr = match self.smallest(size, small) {
-            // A huge block is not cut up for a request that a segment of its own would serve, while there is room for one.
-            Some((have, ptr)) if size < LARGE || have - size < LARGE_SEGMENT => ptr,
-            _ => match self.grow(source, size, small) {
-                Ok(ptr) => ptr,
-                Err(full) => self.smallest(size, small).ok_or(full)?.1,
-            },
+        if !self.waiting.is_empty() {
+            self.collect();
+        }
+        let at = self.pools.iter().position(|(id, _)| *id == pool).unwrap_or(0);
+        let mut found = self.pools[at].1.take(source, size)?;
+        if found.is_none() {
+            self.empty_cache(source);
+            found = self.pools[at].1.take(source, size)?;
+        }
+        let pool = &mut self.pools[at].1;
+        let Some(ptr) = found.or_else(|| pool.smallest(size).map(|(_, ptr)| ptr)) else {
+            return Err(self.full(source, size));
         };
-        self.claim(ptr, size);
-        self.stats.allocated += self.blocks[&ptr].size;
-        self.stats.peak = self.stats.peak.max(self.stats.allocated);
+        pool.claim(ptr, size);
+        self.peak = self.peak.max(self.pools.iter().map(|(_, pool)| pool.allocated).sum());
         Ok(ptr)
     }
 
-    /// The smallest free block that is large enough.
-    fn smallest(&self, size: usize, small: bool) -> Option<(usize, u64)> {
-        self.free[small as usize].range((size, 0)..).next().copied()
+    #[cold]
+    fn full(&self, source: &impl Source, size: usize) -> Error {
+        let ((free, total), stats) = (source.available(), self.stats());
+        let mib = |bytes: usize| bytes as f64 / (1 << 20) as f64;
+        Error::out_of_memory(format!(
+            "CUDA out of memory: {:.1} MiB were asked for; tensors hold {:.1} MiB, {:.1} MiB are reserved, {:.1} of the device's {:.1} MiB \
+             are free. Use smaller batches, or drop tensors that are not needed",
+            mib(size),
+            mib(stats.allocated),
+            mib(stats.reserved),
+            mib(free),
+            mib(total)
+        ))
     }
 
-    fn grow(&mut self, source: &impl Source, size: usize, small: bool) -> Result<u64> {
+    /// Takes a block back.
+    pub fn free(&mut self, ptr: u64) {
+        for (_, pool) in &mut self.pools {
+            if pool.free(ptr) {
+                return;
+            }
+        }
+    }
+
+    /// Notes that a stream uses a block that is not of its pool.
+    pub fn note_user(&mut self, ptr: u64, stream: u64) {
+        let streams = self.users.entry(ptr).or_default();
+        if !streams.contains(&stream) {
+            streams.push(stream);
+        }
+    }
+
+    /// Forgets a stream whose work is done.
+    pub fn remove_user(&mut self, stream: u64) {
+        self.users.retain(|_, streams| {
+            streams.retain(|&other| other != stream);
+            !streams.is_empty()
+        });
+    }
+
+    /// The other streams that used a block which is about to be freed.
+    pub fn take_users(&mut self, ptr: u64) -> Option<Vec<u64>> {
+        if self.users.is_empty() { None } else { self.users.remove(&ptr) }
+    }
+
+    /// Takes a block back once work is past all fences.
+    pub fn free_after(&mut self, ptr: u64, fences: Vec<Box<dyn Fence>>) {
+        self.waiting.push((ptr, fences));
+    }
+
+    fn collect(&mut self) {
+        let waiting = std::mem::take(&mut self.waiting).into_iter();
+        let (done, waiting): (Vec<_>, Vec<_>) = waiting.partition(|(_, fences)| fences.iter().all(|f| f.passed()));
+        self.waiting = waiting;
+        done.iter().for_each(|(ptr, _)| self.free(*ptr));
+    }
+
+    /// Gives segments that hold nothing back to the device.
+    pub fn empty_cache(&mut self, source: &impl Source) {
+        self.collect();
+        self.pools.iter_mut().filter(|(_, pool)| !pool.recorded).for_each(|(_, pool)| pool.empty(source));
+    }
+}
+
+impl Pool {
+    /// A free block for `size` bytes, from the device if need be; `None` if that is full.
+    fn take(&mut self, source: &impl Source, size: usize) -> Result<Option<u64>> {
+        match self.smallest(size) {
+            // A huge block is not cut up for a request that a segment of its own would serve, while there is room for one.
+            Some((have, ptr)) if size < LARGE || have - size < LARGE_SEGMENT => Ok(Some(ptr)),
+            _ => self.grow(source, size),
+        }
+    }
+
+    /// The smallest free block that is large enough.
+    fn smallest(&self, size: usize) -> Option<(usize, u64)> {
+        self.free[(size < SMALL) as usize].range((size, 0)..).next().copied()
+    }
+
+    fn grow(&mut self, source: &impl Source, size: usize) -> Result<Option<u64>> {
+        let small = size < SMALL;
         let segment = if small {
             SMALL_SEGMENT
         } else if size < LARGE {
@@ -95,28 +237,20 @@ impl Pool {
         } else {
             size.next_multiple_of(OWN_UNIT)
         };
-        let mut taken = source.take(segment)?;
-        if taken.is_none() {
-            self.empty_cache(source);
-            taken = source.take(segment)?;
-        }
-        let Some(ptr) = taken else {
-            let (free, total) = source.available();
-            let mib = |bytes: usize| bytes as f64 / (1 << 20) as f64;
-            return Err(Error::out_of_memory(format!(
-                "CUDA out of memory: {:.1} MiB were asked for; tensors hold {:.1} MiB, {:.1} MiB are reserved, {:.1} of the device's {:.1} MiB \
-                 are free. Use smaller batches, or drop tensors that are not needed",
-                mib(size),
-                mib(self.stats.allocated),
-                mib(self.stats.reserved),
-                mib(free),
-                mib(total)
-            )));
-        };
-        self.stats.reserved += segment;
+        let Some(ptr) = source.take(segment)? else { return Ok(None) };
+        self.reserved += segment;
         self.blocks.insert(ptr, Block { size: segment, free: true, small, before: None, after: None });
         self.free[small as usize].insert((segment, ptr));
-        Ok(ptr)
+        Ok(Some(ptr))
+    }
+
+    fn absorb(&mut self, other: Pool) {
+        self.blocks.extend(other.blocks);
+        for (own, more) in self.free.iter_mut().zip(other.free) {
+            own.extend(more);
+        }
+        self.allocated += other.allocated;
+        self.reserved += other.reserved;
     }
 
     /// Takes a free block, leaving what it has too much as a block of its own.
@@ -135,13 +269,16 @@ impl Pool {
                 next.before = Some(cut);
             }
             self.free[small as usize].insert((rest, cut));
+            self.allocated += size;
+        } else {
+            self.allocated += have;
         }
     }
 
-    /// Takes a block back.
-    pub fn free(&mut self, ptr: u64) {
-        let Some(block) = self.blocks.get_mut(&ptr).filter(|block| !block.free) else { return };
-        self.stats.allocated -= block.size;
+    /// Takes a block back; whether it is of this pool.
+    fn free(&mut self, ptr: u64) -> bool {
+        let Some(block) = self.blocks.get_mut(&ptr).filter(|block| !block.free) else { return false };
+        self.allocated -= block.size;
         block.free = true;
         let (before, after, small) = (block.before, block.after, block.small);
         let mut start = ptr;
@@ -155,6 +292,7 @@ impl Pool {
             self.join(start, a);
         }
         self.free[small as usize].insert((self.blocks[&start].size, start));
+        true
     }
 
     /// Merges the second block into the first, its neighbour.
@@ -170,7 +308,7 @@ impl Pool {
     }
 
     /// Gives segments that hold nothing back to the device.
-    pub fn empty_cache(&mut self, source: &impl Source) {
+    fn empty(&mut self, source: &impl Source) {
         for pool in 0..2 {
             let whole: Vec<(usize, u64)> = self.free[pool]
                 .iter()
@@ -180,7 +318,7 @@ impl Pool {
             for (size, ptr) in whole {
                 self.free[pool].remove(&(size, ptr));
                 self.blocks.remove(&ptr);
-                self.stats.reserved -= size;
+                self.reserved -= size;
                 source.give(ptr);
             }
         }
@@ -191,6 +329,7 @@ impl Pool {
 mod tests {
     use super::*;
     use std::cell::RefCell;
+    use std::collections::HashMap;
 
     /// A device of some size whose addresses never repeat.
     struct Fake {
@@ -230,7 +369,7 @@ mod tests {
 
     #[test]
     fn blocks_never_overlap_and_all_come_back() {
-        let (device, mut pool) = (Fake::new(1 << 32), Pool::default());
+        let (device, mut pool) = (Fake::new(1 << 32), Memory::default());
         let mut live: Vec<(u64, usize)> = Vec::new();
         let mut word = 1u64;
         for step in 0..4000 {
@@ -240,7 +379,7 @@ mod tests {
                 pool.free(ptr);
             } else {
                 let bytes = 1 + (word >> 33) as usize % (1 << (4 + (word >> 20) % 22));
-                let ptr = pool.alloc(&device, bytes).unwrap();
+                let ptr = pool.alloc(&device, MAIN, bytes).unwrap();
                 assert_eq!(ptr % UNIT as u64, 0);
                 assert!(live.iter().all(|&(p, b)| ptr + bytes as u64 <= p || p + b as u64 <= ptr));
                 live.push((ptr, bytes));
@@ -261,11 +400,11 @@ mod tests {
 
     #[test]
     fn a_steady_state_takes_nothing_from_the_device() {
-        let (device, mut pool) = (Fake::new(1 << 32), Pool::default());
+        let (device, mut pool) = (Fake::new(1 << 32), Memory::default());
         let mut takes = Vec::new();
         for _ in 0..5 {
             let ptrs: Vec<u64> =
-                [100, 5000, 1 << 20, 3 << 20, 64 << 20].map(|b| pool.alloc(&device, b).unwrap()).into();
+                [100, 5000, 1 << 20, 3 << 20, 64 << 20].map(|b| pool.alloc(&device, MAIN, b).unwrap()).into();
             ptrs.into_iter().for_each(|p| pool.free(p));
             takes.push(*device.next.borrow());
         }
@@ -274,15 +413,59 @@ mod tests {
 
     #[test]
     fn full_devices_are_told_of_after_the_cache_is_emptied() {
-        let (device, mut pool) = (Fake::new(100 << 20), Pool::default());
-        let a = pool.alloc(&device, 60 << 20).unwrap();
+        let (device, mut pool) = (Fake::new(100 << 20), Memory::default());
+        let a = pool.alloc(&device, MAIN, 60 << 20).unwrap();
         pool.free(a);
-        let b = pool.alloc(&device, 90 << 20).unwrap();
-        let error = pool.alloc(&device, 20 << 20).unwrap_err();
+        let b = pool.alloc(&device, MAIN, 90 << 20).unwrap();
+        let error = pool.alloc(&device, MAIN, 20 << 20).unwrap_err();
         assert_eq!(error.kind(), rushlight_core::ErrorKind::OutOfMemory);
         assert!(error.to_string().contains("20.0 MiB were asked for; tensors hold 90.0 MiB"), "{error}");
         pool.free(b);
-        assert!(pool.alloc(&device, 20 << 20).is_ok());
-        assert!(pool.alloc(&device, usize::MAX).is_err());
+        assert!(pool.alloc(&device, MAIN, 20 << 20).is_ok());
+        assert!(pool.alloc(&device, MAIN, usize::MAX).is_err());
+    }
+
+    #[test]
+    fn pools_share_nothing_until_one_ends() {
+        let (device, mut memory) = (Fake::new(1 << 30), Memory::default());
+        let own = memory.add_pool(true);
+        let a = memory.alloc(&device, own, 1000).unwrap();
+        assert_eq!(memory.owner(a), Some(own));
+        memory.free(a);
+        let b = memory.alloc(&device, MAIN, 1000).unwrap();
+        assert_ne!(a, b);
+        memory.empty_cache(&device);
+        assert_eq!(memory.alloc(&device, own, 1000).unwrap(), a, "recorded steps keep their memory");
+        memory.remove_pool(own);
+        assert_eq!(memory.owner(a), Some(MAIN));
+        memory.free(a);
+        memory.free(b);
+        memory.empty_cache(&device);
+        assert_eq!((memory.stats().reserved, device.used()), (0, 0));
+    }
+
+    #[test]
+    fn blocks_wait_for_the_streams_that_use_them() {
+        use std::sync::Arc;
+        use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+        struct Passed(Arc<AtomicBool>);
+        impl Fence for Passed {
+            fn passed(&self) -> bool {
+                self.0.load(Relaxed)
+            }
+        }
+        let (device, mut memory) = (Fake::new(1 << 30), Memory::default());
+        let a = memory.alloc(&device, MAIN, 1000).unwrap();
+        memory.note_user(a, 7);
+        memory.note_user(a, 7);
+        memory.note_user(a, 8);
+        memory.remove_user(8);
+        assert_eq!(memory.take_users(a), Some(vec![7]));
+        let done = Arc::new(AtomicBool::new(false));
+        memory.free_after(a, vec![Box::new(Passed(done.clone()))]);
+        let b = memory.alloc(&device, MAIN, 1000).unwrap();
+        assert_ne!(a, b);
+        done.store(true, Relaxed);
+        assert_eq!(memory.alloc(&device, MAIN, 1000).unwrap(), a);
     }
 }

@@ -1,6 +1,7 @@
 //! The engine as the tensor floor sees it: each family's module, behind the trait.
 
 use crate::device::Gpu;
+use crate::stream::Event;
 use rushlight_core::backend::*;
 use rushlight_core::rng::Distribution;
 use rushlight_core::{DType, Device, Error, Philox, Pointwise, Result, Scalar};
@@ -25,6 +26,11 @@ static ENGINES: [OnceLock<Result<Cuda>>; MOST_DEVICES] = [const { OnceLock::new(
 /// ```
 pub fn backend(index: usize) -> Result<&'static dyn Backend> {
     engine(index).map(|engine| engine as &'static dyn Backend)
+}
+
+/// The GPU itself, for what the trait does not have.
+pub fn gpu(index: usize) -> Result<&'static Gpu> {
+    engine(index).map(|engine| &engine.0)
 }
 
 fn engine(index: usize) -> Result<&'static Cuda> {
@@ -58,9 +64,10 @@ fn check_range(call: &str, storage: &Storage, offset: usize, len: usize) -> Resu
 impl Gpu {
     /// Copies from the device, after all work issued so far.
     pub fn read(&self, ptr: u64, dst: &mut [u8]) -> Result<()> {
+        self.refuse_recording("reading values")?;
         self.enter()?;
         // SAFETY: as many bytes are read as the slice has room for; we wait for the copy.
-        let rc = unsafe { (self.driver.copy_to_host)(dst.as_mut_ptr().cast(), ptr, dst.len(), self.stream) };
+        let rc = unsafe { (self.driver.copy_to_host)(dst.as_mut_ptr().cast(), ptr, dst.len(), self.stream()) };
         self.driver.check("cuMemcpyDtoHAsync", rc)?;
         self.synchronize()
     }
@@ -79,7 +86,7 @@ impl Backend for Cuda {
 
     unsafe fn free(&self, ptr: NonNull<u8>, bytes: usize) {
         if bytes > 0 {
-            self.0.pool().free(ptr.as_ptr() as u64);
+            self.0.give_memory(ptr.as_ptr() as u64);
         }
     }
 
@@ -89,11 +96,13 @@ impl Backend for Cuda {
             return Ok(());
         }
         let gpu = &self.0;
+        gpu.refuse_recording("copying from the host")?;
         gpu.enter()?;
         let to = dst.ptr() as u64 + offset as u64;
-        // SAFETY: the range was checked. The driver has copied pageable memory elsewhere when the call returns.
-        let rc = unsafe { (gpu.driver.copy_to_device)(to, src.as_ptr().cast(), src.len(), gpu.stream) };
-        gpu.driver.check("cuMemcpyHtoDAsync", rc)
+        // SAFETY: the range was checked. The driver has copied pageable memory elsewhere when the call returns; for pinned memory we wait.
+        let rc = unsafe { (gpu.driver.copy_to_device)(to, src.as_ptr().cast(), src.len(), gpu.stream()) };
+        gpu.driver.check("cuMemcpyHtoDAsync", rc)?;
+        if crate::host::is_pinned(src.as_ptr()) { Event::at(gpu, gpu.stream())?.synchronize() } else { Ok(()) }
     }
 
     fn download(&self, src: &Storage, offset: usize, dst: &mut [u8]) -> Result<()> {
@@ -109,16 +118,16 @@ impl Backend for Cuda {
     }
 
     fn memory_stats(&self) -> MemoryStats {
-        self.0.pool().stats()
+        self.0.memory().stats()
     }
 
     fn reset_peak_memory(&self) {
-        self.0.pool().reset_peak();
+        self.0.memory().reset_peak();
     }
 
     fn empty_cache(&self) {
         if self.0.enter().is_ok() {
-            self.0.pool().empty_cache(&self.0);
+            self.0.memory().empty_cache(&self.0);
         }
     }
 
@@ -332,7 +341,7 @@ impl Backend for Cuda {
     }
 
     fn update(&self, updates: &[ParamUpdate], grad_scale: Operand) -> Result<()> {
-        self.0.update(updates, grad_scale)
+        self.0.update(updates, &[], grad_scale, None)
     }
 
     fn foreach_norm(&self, p: f64, xs: &[View], out: View) -> Result<()> {

@@ -21,7 +21,7 @@ impl Gpu {
                 self.enter()?;
                 // SAFETY: both views lie within their storages.
                 let rc =
-                    unsafe { (self.driver.copy_on_device)(out.ptr() as u64, src.ptr() as u64, bytes, self.stream) };
+                    unsafe { (self.driver.copy_on_device)(out.ptr() as u64, src.ptr() as u64, bytes, self.stream()) };
                 return self.driver.check("cuMemcpyDtoDAsync", rc);
             }
             if self.transposed(src, out)? {

@@ -11,6 +11,7 @@ api! {
         &["libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so", "cublasLt64_13.dll", "cublasLt64_12.dll"],
         "Install the CUDA toolkit or the Python package nvidia-cublas and name its directory in RUSHLIGHT_CUDA_PATH."
     ) {
+        fn version = b"cublasLtGetVersion" ();
         fn create = b"cublasLtCreate" (*mut Handle);
         fn desc_create = b"cublasLtMatmulDescCreate" (*mut Handle, c_int, c_int);
         fn desc_set = b"cublasLtMatmulDescSetAttribute" (Handle, c_int, *const c_void, usize);

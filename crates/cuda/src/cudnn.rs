@@ -20,6 +20,7 @@ api! {
         &["libcudnn.so.9", "libcudnn.so.8", "libcudnn.so", "cudnn64_9.dll"],
         "Install cuDNN or the Python package nvidia-cudnn and name its directory in RUSHLIGHT_CUDA_PATH; without it convolutions are slower."
     ) {
+        fn version = b"cudnnGetVersion" ();
         fn create = b"cudnnCreate" (*mut Handle);
         fn set_stream = b"cudnnSetStream" (Handle, Handle);
         fn tensor_create = b"cudnnCreateTensorDescriptor" (*mut Handle);
@@ -100,6 +101,8 @@ type PlanKey = (Pass, [usize; 22], DType, bool, Order);
 
 struct State {
     handle: Handle,
+    /// Where the handle sends its work.
+    stream: Handle,
     /// `None` for what the library does not take.
     plans: HashMap<PlanKey, Option<Plan>>,
 }
@@ -159,7 +162,7 @@ impl Convolutions {
             check("cudnnCreate", (api.create)(&mut handle))?;
             check("cudnnSetStream", (api.set_stream)(handle, stream))?;
         }
-        Ok(Self { api, state: Mutex::new(State { handle, plans: HashMap::new() }) })
+        Ok(Self { api, state: Mutex::new(State { handle, stream, plans: HashMap::new() }) })
     }
 
     /// Descriptor of a dense tensor; `None` if the library does not take it.
@@ -287,7 +290,7 @@ impl Gpu {
         if *OFF.get_or_init(|| std::env::var_os("RUSHLIGHT_CUDA_CUDNN").is_some_and(|v| v == "0")) {
             return None;
         }
-        self.convolutions.get_or_init(|| Convolutions::new(self.stream).ok()).as_ref()
+        self.convolutions.get_or_init(|| Convolutions::new(self.stream()).ok()).as_ref()
     }
 
     /// One of the three computations by the library, given the addresses of input, weight and output (or their gradients); says whether it
@@ -297,7 +300,13 @@ impl Gpu {
         let Some(library) = self.convolutions().filter(|_| dtype.is_float()) else { return Ok(false) };
         let tf32 = dtype == DType::F32 && allow_tf32_conv();
         let mut state = library.state.lock().unwrap_or_else(|e| e.into_inner());
-        let State { handle, plans } = &mut *state;
+        let State { handle, stream, plans } = &mut *state;
+        let own = self.stream();
+        if *stream != own {
+            // SAFETY: a handle and a stream of ours.
+            check("cudnnSetStream", unsafe { (library.api.set_stream)(*handle, own) })?;
+            *stream = own;
+        }
         let plan = match plans.entry((pass, numbers(s), dtype, tf32, order)) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => new.insert(library.plan(*handle, (pass, s, dtype, tf32, order))?),

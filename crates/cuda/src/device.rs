@@ -1,12 +1,14 @@
-//! One GPU: its context, stream, memory and compiled kernels.
+//! One GPU: its context, streams, memory and compiled kernels.
 
-use crate::alloc::{Pool, Source};
+use crate::alloc::{Fence, MAIN, Memory, PoolId, Source};
 use crate::cudnn::Convolutions;
 use crate::driver::{self, DevicePtr, Driver, Handle, attribute};
 use crate::kernel::Kernels;
 use crate::matmul::Lt;
+use crate::nvrtc::Nvrtc;
+use crate::stream::Event;
 use rushlight_core::{DType, Error, Layout, Result, Storage, View};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ffi::c_int;
 use std::sync::{Mutex, MutexGuard, OnceLock};
 
@@ -23,6 +25,8 @@ pub struct Properties {
     pub capability: (i32, i32),
     /// The driver's CUDA version, such as 13000.
     pub driver: i32,
+    /// The version of CUDA that kernels are compiled with, written alike; 0 where NVRTC is missing.
+    pub runtime: i32,
 }
 
 /// What a kernel leaves when it meets an index out of range; lies in host memory that the device sees.
@@ -39,12 +43,13 @@ pub struct Gpu {
     pub index: usize,
     pub driver: &'static Driver,
     pub properties: Properties,
-    pub stream: Handle,
     pub kernels: Kernels,
     /// Most shared memory a block may ask for.
     pub shared_memory: usize,
-    context: Handle,
-    pool: Mutex<Pool>,
+    pub context: Handle,
+    /// The stream of all threads that have not chosen another.
+    main: Handle,
+    memory: Mutex<Memory>,
     fault: *mut Fault,
     fault_device: DevicePtr,
     pub lt: OnceLock<Result<Lt>>,
@@ -59,6 +64,35 @@ unsafe impl Sync for Gpu {}
 thread_local! {
     /// The device whose context this thread uses.
     static CURRENT: Cell<usize> = const { Cell::new(usize::MAX) };
+    /// Where this thread's work goes, device by device, the last one first; the main stream where nothing is said.
+    static LANES: RefCell<Vec<Lane>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Where a thread's work on a device goes.
+#[derive(Clone, Copy)]
+pub struct Lane {
+    pub device: usize,
+    pub stream: Handle,
+    pub pool: PoolId,
+    /// Whether the stream notes work for later and does not do it.
+    pub recording: bool,
+}
+
+/// Puts a thread's former stream back when dropped.
+pub struct LaneGuard(std::marker::PhantomData<*const ()>);
+
+impl Lane {
+    /// Sends this thread's work there until the guard is dropped.
+    pub fn enter(self) -> LaneGuard {
+        LANES.with_borrow_mut(|lanes| lanes.push(self));
+        LaneGuard(std::marker::PhantomData)
+    }
+}
+
+impl Drop for LaneGuard {
+    fn drop(&mut self) {
+        LANES.with_borrow_mut(|lanes| lanes.pop());
+    }
 }
 
 /// How many GPUs there are.
@@ -86,7 +120,7 @@ pub fn properties(index: usize) -> Result<Properties> {
     if index >= count {
         return Err(Error::device(format!("cuda:{index} is not there: this machine has {count} CUDA device(s)")));
     }
-    let (mut device, mut memory, mut version) = (0, 0usize, 0);
+    let (mut device, mut memory, version) = (0, 0usize, driver.number());
     let mut name = [0 as std::ffi::c_char; 128];
     // SAFETY: each call writes to what is passed, and the name's length is passed with it.
     let get = |which: i32, device: c_int| unsafe {
@@ -98,7 +132,6 @@ pub fn properties(index: usize) -> Result<Properties> {
         driver.check("cuDeviceGet", (driver.device_get)(&mut device, index as c_int))?;
         driver.check("cuDeviceGetName", (driver.device_name)(name.as_mut_ptr(), 128, device))?;
         driver.check("cuDeviceTotalMem", (driver.device_memory)(&mut memory, device))?;
-        driver.check("cuDriverGetVersion", (driver.version)(&mut version))?;
     }
     let name: Vec<u8> = name.iter().take_while(|&&c| c != 0).map(|&c| c as u8).collect();
     Ok(Properties {
@@ -107,6 +140,7 @@ pub fn properties(index: usize) -> Result<Properties> {
         multiprocessors: get(attribute::MULTIPROCESSORS, device)? as usize,
         capability: (get(attribute::CAPABILITY_MAJOR, device)?, get(attribute::CAPABILITY_MINOR, device)?),
         driver: version,
+        runtime: Nvrtc::get().and_then(|nvrtc| nvrtc.number()).map_or(0, |(major, minor)| major * 1000 + minor * 10),
     })
 }
 
@@ -139,16 +173,20 @@ impl Gpu {
             host.cast::<u8>().write_bytes(0, 64);
             driver.check("cuMemHostGetDevicePointer", (driver.host_device_ptr)(&mut fault_device, host, 0))?;
         }
+        // Only under this name do Hopper's own instructions (wgmma) exist.
+        let arch = format!("sm_{major}{minor}{}", if (major, minor) == (9, 0) { "a" } else { "" });
+        // Graphs know of kernels that overlap since CUDA 12.3.
+        let wanted = std::env::var_os("RUSHLIGHT_CUDA_OVERLAP").is_none_or(|v| v != "0");
+        let overlap = wanted && major >= 9 && driver.number() >= 12_030;
         Ok(Gpu {
             index,
             driver,
-            // Only under this name do Hopper's own instructions (wgmma) exist.
-            kernels: Kernels::new(&format!("sm_{major}{minor}{}", if (major, minor) == (9, 0) { "a" } else { "" }))?,
+            kernels: Kernels::new(&arch, overlap)?,
             properties,
-            stream,
             shared_memory: shared as usize,
             context,
-            pool: Mutex::default(),
+            main: stream,
+            memory: Mutex::default(),
             fault: host.cast(),
             fault_device,
             lt: OnceLock::new(),
@@ -168,14 +206,56 @@ impl Gpu {
         Ok(())
     }
 
-    pub fn pool(&self) -> MutexGuard<'_, Pool> {
-        self.pool.lock().unwrap_or_else(|e| e.into_inner())
+    /// Where this thread's work goes.
+    #[inline]
+    pub fn lane(&self) -> Lane {
+        LANES
+            .with_borrow(|lanes| lanes.iter().rev().find(|lane| lane.device == self.index).copied())
+            .unwrap_or(self.main_lane())
+    }
+
+    /// Where work goes unless a thread says otherwise.
+    #[inline]
+    pub fn main_lane(&self) -> Lane {
+        Lane { device: self.index, stream: self.main, pool: MAIN, recording: false }
+    }
+
+    /// The stream this thread's work goes to.
+    #[inline]
+    pub fn stream(&self) -> Handle {
+        self.lane().stream
+    }
+
+    /// An error if this thread records a step: `call` has to wait for the device, or moves data between it and the host, which a replay
+    /// could not repeat.
+    #[inline]
+    pub fn refuse_recording(&self, call: &str) -> Result<()> {
+        if self.lane().recording { Err(cannot_record(call)) } else { Ok(()) }
+    }
+
+    pub fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(|e| e.into_inner())
     }
 
     /// Memory for `bytes` (not zero).
     pub fn take_memory(&self, bytes: usize) -> Result<DevicePtr> {
         self.enter()?;
-        self.pool().alloc(self, bytes)
+        let pool = self.lane().pool;
+        self.memory().alloc(self, pool, bytes)
+    }
+
+    /// Takes memory back: at once, or when the other streams that were said to use it are past it.
+    pub fn give_memory(&self, ptr: DevicePtr) {
+        let mut memory = self.memory();
+        let Some(users) = memory.take_users(ptr) else { return memory.free(ptr) };
+        let fences: Result<Vec<Box<dyn Fence>>> = users
+            .into_iter()
+            .map(|stream| Event::at(self, stream as Handle).map(|event| Box::new(event) as Box<dyn Fence>))
+            .collect();
+        // Without a fence nobody can say when the others are done: the block stays away.
+        if let Ok(fences) = fences {
+            memory.free_after(ptr, fences);
+        }
     }
 
     /// Memory that a call needs for itself. Work issued before it is dropped may still use it: what comes after runs after.
@@ -183,11 +263,12 @@ impl Gpu {
         Ok(Scratch { gpu: self, ptr: self.take_memory(bytes.max(1))? })
     }
 
-    /// Waits for all work issued so far, and reports an index out of range that it met.
+    /// Waits for all work this thread has issued so far, and reports an index out of range that it met.
     pub fn synchronize(&self) -> Result<()> {
+        self.refuse_recording("synchronize")?;
         self.enter()?;
         // SAFETY: our stream.
-        self.driver.check("cuStreamSynchronize", unsafe { (self.driver.stream_synchronize)(self.stream) })?;
+        self.driver.check("cuStreamSynchronize", unsafe { (self.driver.stream_synchronize)(self.stream()) })?;
         self.report_fault()
     }
 
@@ -217,7 +298,7 @@ impl Source for Gpu {
     fn take(&self, bytes: usize) -> Result<Option<u64>> {
         let mut ptr = 0;
         // SAFETY: an address to write to.
-        match unsafe { (self.driver.alloc)(&mut ptr, bytes) } {
+        match self.driver.relaxed(|| unsafe { (self.driver.alloc)(&mut ptr, bytes) }) {
             0 => Ok(Some(ptr)),
             driver::OUT_OF_MEMORY => Ok(None),
             code => self.driver.check("cuMemAlloc", code).map(|()| None),
@@ -226,7 +307,7 @@ impl Source for Gpu {
 
     fn give(&self, ptr: u64) {
         // SAFETY: from `take`; the driver waits for work that uses it. An error would be an earlier one's, reported elsewhere.
-        unsafe { (self.driver.free)(ptr) };
+        self.driver.relaxed(|| unsafe { (self.driver.free)(ptr) });
     }
 
     fn available(&self) -> (usize, usize) {
@@ -235,6 +316,15 @@ impl Source for Gpu {
         unsafe { (self.driver.memory_info)(&mut free, &mut total) };
         (free, total)
     }
+}
+
+/// What is said of a call that a recorded step cannot hold.
+#[cold]
+pub fn cannot_record(call: &str) -> Error {
+    Error::unsupported(format!(
+        "{call}: cannot be part of a captured step, as it has to wait for the device or moves data between it and the host; do it outside \
+         the step (on what the step returns, or on its inputs), or run without capture"
+    ))
 }
 
 /// A contiguous tensor that a call needs for itself.
@@ -274,6 +364,6 @@ pub struct Scratch<'a> {
 
 impl Drop for Scratch<'_> {
     fn drop(&mut self) {
-        self.gpu.pool().free(self.ptr);
+        self.gpu.give_memory(self.ptr);
     }
 }

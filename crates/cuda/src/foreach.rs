@@ -22,11 +22,12 @@ struct UpdateEntry {
     state: [u64; 3],
     count: usize,
     first: usize,
-    sign: f64,
-    decay: f64,
-    shrink: f64,
-    factors: [f64; 6],
+    live: u64,
+    factors: Factors,
 }
+
+/// The numbers of a parameter's step, the same as `Factors` in `foreach.cu`: sign, weight decay, shrinking, the rule's own.
+pub type Factors = [f64; 9];
 
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
@@ -55,7 +56,13 @@ impl<E: Copy + Default, const N: usize> Table<E, N> {
     }
 }
 
-/// A rule's number and factors, as `foreach.cu` takes them.
+/// A parameter's numbers, as `foreach.cu` takes them.
+pub fn factors(maximize: bool, weight_decay: f64, shrink: f64, update: UpdateRule) -> Factors {
+    let [a, b, c, d, e, f] = rule(update).1;
+    [if maximize { -1.0 } else { 1.0 }, weight_decay, shrink, a, b, c, d, e, f]
+}
+
+/// A rule's number and factors.
 fn rule(rule: UpdateRule) -> (u16, [f64; 6]) {
     match rule {
         UpdateRule::Sgd { decay, gain, step, grad_step } => (0, [decay, gain, step, grad_step, 0.0, 0.0]),
@@ -87,12 +94,26 @@ fn factor(operand: Operand) -> (u64, DType, f64) {
 }
 
 impl Gpu {
-    pub fn update(&self, updates: &[ParamUpdate], grad_scale: Operand) -> Result<()> {
+    /// An optimizer's step, left out if `found_inf`, one `f32`, is not zero. In a recorded step `live` has an address for each parameter, where its
+    /// [`Factors`] lie at each replay.
+    pub fn update(
+        &self,
+        updates: &[ParamUpdate],
+        live: &[u64],
+        grad_scale: Operand,
+        found_inf: Option<View>,
+    ) -> Result<()> {
+        if live.len() != updates.len() && (self.lane().recording || !live.is_empty()) {
+            return Err(Error::unsupported(
+                "update: this optimizer's numbers change from step to step in a way that a captured step cannot follow; step it outside \
+                 the captured step, or run without capture",
+            ));
+        }
         // Entries of one launch share what is compiled in: the rule, its states, the dtype and how much is loaded at once.
         let mut groups: Vec<([u16; 4], Vec<UpdateEntry>)> = Vec::new();
-        for update in updates {
+        for (i, update) in updates.iter().enumerate() {
             float("update", update.param.dtype)?;
-            let (number, factors) = rule(update.rule);
+            let number = rule(update.rule).0;
             let states = (0..3).fold(0, |bits, i| bits | (update.state[i].is_some() as u16) << i);
             let views = [Some(update.param), Some(update.grad), update.state[0], update.state[1], update.state[2]];
             let alike = |v: &View| {
@@ -117,10 +138,8 @@ impl Gpu {
                 state: update.state.map(|s| s.map_or(0, |v| v.ptr() as u64)),
                 count: update.param.numel(),
                 first: 0,
-                sign: if update.maximize { -1.0 } else { 1.0 },
-                decay: update.weight_decay,
-                shrink: update.shrink,
-                factors,
+                live: live.get(i).copied().unwrap_or(0),
+                factors: factors(update.maximize, update.weight_decay, update.shrink, update.rule),
             };
             match groups.iter_mut().find(|g| g.0 == tags) {
                 Some(group) => group.1.push(entry),
@@ -128,6 +147,7 @@ impl Gpu {
             }
         }
         let (scale, scale_dtype, number) = factor(grad_scale);
+        let found = found_inf.map_or(0, |v| v.ptr() as u64);
         for (tags, mut entries) in groups {
             let [rule, states, dtype, lanes] = tags;
             let dtype = DType::ALL[dtype as usize];
@@ -140,7 +160,7 @@ impl Gpu {
                     blocks += entry.count.div_ceil(PIECE);
                 }
                 let table = Table::<_, UPDATES>::new(part);
-                launch!(self, function, Grid::line(blocks, THREADS)?; table, scale, number)?;
+                launch!(self, function, Grid::line(blocks, THREADS)?; table, scale, number, found)?;
             }
         }
         Ok(())

@@ -4,7 +4,8 @@
 //! compiled when first asked for, kept for the process and on disk (`cache`).
 
 use crate::device::Gpu;
-use crate::driver::{self, Handle};
+use crate::driver::{self, Handle, LaunchConfig};
+use crate::hash::Map;
 use crate::nvrtc::Nvrtc;
 use crate::{ahead, cache};
 use rushlight_core::{DType, Error, Result};
@@ -33,6 +34,7 @@ pub enum Family {
     Attention,
     Flash,
     Foreach,
+    Capture,
 }
 
 const PRELUDE: &str = include_str!("../kernels/prelude.cu");
@@ -60,6 +62,7 @@ impl Family {
                 concat!(include_str!("../kernels/tensor_cores.cu"), "\n", include_str!("../kernels/flash.cu"))
             }
             Family::Foreach => include_str!("../kernels/foreach.cu"),
+            Family::Capture => include_str!("../kernels/capture.cu"),
         }
     }
 }
@@ -178,7 +181,7 @@ pub fn entries(text: &str) -> Vec<String> {
 
 /// A compiled kernel.
 #[derive(Clone, Copy, Debug)]
-pub struct Function(Handle);
+pub struct Function(pub(crate) Handle);
 // SAFETY: a handle of the driver's, valid for the life of the process in its context.
 unsafe impl Send for Function {}
 // SAFETY: as above.
@@ -187,13 +190,29 @@ unsafe impl Sync for Function {}
 /// The compiled kernels of a device.
 pub struct Kernels {
     arch: String,
-    ready: RwLock<HashMap<Key, Function>>,
+    /// Whether kernels start while those before them end, and wait for them.
+    overlap: bool,
+    ready: RwLock<Map<Key, Function>>,
     /// Kernels being compiled: two threads do not compile the same one.
     images: Mutex<HashMap<Key, Arc<OnceLock<Result<Vec<u8>>>>>>,
 }
 
+/// A text whose kernels begin by waiting for those before them, and let those after them be made ready meanwhile.
+pub fn waiting(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for line in text.lines() {
+        out += line;
+        out.push('\n');
+        if line.starts_with(ENTRY) {
+            out += "asm volatile(\"griddepcontrol.wait; griddepcontrol.launch_dependents;\" ::: \"memory\");\n";
+        }
+    }
+    out
+}
+
 /// The image of a kernel: from the disk, or compiled.
-fn image(key: &Key, source: &str, arch: &str) -> Result<Vec<u8>> {
+fn image(key: &Key, source: &str, arch: &str, overlap: bool) -> Result<Vec<u8>> {
+    let source = &if overlap { waiting(source) } else { source.to_string() };
     let nvrtc = Nvrtc::get()?;
     let (major, minor) = nvrtc.number()?;
     let version = format!("{} {major}.{minor} {:?}", env!("CARGO_PKG_VERSION"), nvrtc.options(arch)?);
@@ -207,9 +226,9 @@ fn image(key: &Key, source: &str, arch: &str) -> Result<Vec<u8>> {
 }
 
 impl Kernels {
-    pub fn new(arch: &str) -> Result<Self> {
+    pub fn new(arch: &str, overlap: bool) -> Result<Self> {
         Nvrtc::get()?;
-        Ok(Self { arch: arch.to_string(), ready: RwLock::default(), images: Mutex::default() })
+        Ok(Self { arch: arch.to_string(), overlap, ready: RwLock::default(), images: Mutex::default() })
     }
 
     fn find(&self, key: &Key) -> Option<Function> {
@@ -269,9 +288,9 @@ impl Gpu {
             return;
         }
         for (key, defines) in after() {
-            let (slot, arch) = (self.kernels.image(key), self.kernels.arch.clone());
+            let (slot, arch, overlap) = (self.kernels.image(key), self.kernels.arch.clone(), self.kernels.overlap);
             ahead::compile(move || {
-                slot.get_or_init(|| image(&key, &defines.source_of(key.family, key.entry), &arch));
+                slot.get_or_init(|| image(&key, &defines.source_of(key.family, key.entry), &arch, overlap));
             });
         }
     }
@@ -280,12 +299,14 @@ impl Gpu {
     fn build(&self, key: Key, source: &str) -> Result<Function> {
         self.enter()?;
         let slot = self.kernels.image(key);
-        let image = slot.get_or_init(|| image(&key, source, &self.kernels.arch)).as_ref().map_err(Clone::clone)?;
+        let made = || image(&key, source, &self.kernels.arch, self.kernels.overlap);
+        let image = slot.get_or_init(made).as_ref().map_err(Clone::clone)?;
         let name = std::ffi::CString::new(key.entry).map_err(|_| Error::value("a kernel's name has a zero byte"))?;
         let (mut module, mut function) = (std::ptr::null_mut(), std::ptr::null_mut());
         // SAFETY: the image is what NVRTC made, the name ends in zero; modules stay loaded.
         unsafe {
-            self.driver.check("cuModuleLoadData", (self.driver.module_load)(&mut module, image.as_ptr().cast()))?;
+            let rc = self.driver.relaxed(|| (self.driver.module_load)(&mut module, image.as_ptr().cast()));
+            self.driver.check("cuModuleLoadData", rc)?;
             let rc = (self.driver.module_function)(&mut function, module, name.as_ptr());
             self.driver.check(&format!("cuModuleGetFunction({})", key.entry), rc)?;
         }
@@ -325,24 +346,19 @@ impl Gpu {
             return Ok(());
         }
         self.enter()?;
-        // SAFETY: the caller's.
-        let code = unsafe {
-            (self.driver.launch)(
-                function.0,
-                x,
-                y,
-                z,
-                tx,
-                ty,
-                1,
-                grid.shared,
-                self.stream,
-                args.as_mut_ptr(),
-                std::ptr::null_mut(),
-            )
+        let lane = self.lane();
+        let config = LaunchConfig {
+            grid: [x, y, z],
+            block: [tx, ty, 1],
+            shared: grid.shared,
+            stream: lane.stream,
+            attributes: &driver::OVERLAP,
+            count: self.kernels.overlap as u32,
         };
-        self.driver.check("cuLaunchKernel", code)?;
-        if sync_each_call() { self.synchronize() } else { Ok(()) }
+        // SAFETY: the caller's.
+        let code = unsafe { (self.driver.launch)(&config, function.0, args.as_mut_ptr(), std::ptr::null_mut()) };
+        self.driver.check("cuLaunchKernelEx", code)?;
+        if sync_each_call() && !lane.recording { self.synchronize() } else { Ok(()) }
     }
 }
 

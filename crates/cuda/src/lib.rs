@@ -6,13 +6,15 @@
 //! | module | what |
 //! |---|---|
 //! | `library`, `driver`, `nvrtc`, `cublaslt`, `cudnn` | NVIDIA's libraries, opened at run time |
-//! | `device` | a GPU: context, stream, faults |
+//! | `device` | a GPU: context, where a thread's work goes, faults |
+//! | `stream`, `capture` | streams and events; steps recorded and replayed |
+//! | `host` | pinned memory, copies between devices |
 //! | `alloc` | the caching allocator |
 //! | `kernel`, `ahead`, `cache` | kernels: text, compilation, launch; compiled ahead; compiled ones on disk |
 //! | `plan`, `rows` | loops and rows as kernels take them |
 //! | the rest | one module per family of work, with its kernels in `kernels/` |
 //!
-//! All work of a device goes to one stream, in order. Nothing waits for it but reading values; an index out of range is noted by the kernel
+//! All work of a device goes to one stream, in order, unless a thread chooses another ([`Stream`]). Nothing waits for it but reading values; an index out of range is noted by the kernel
 //! that meets it and reported by the next call that waits (`RUSHLIGHT_CUDA_SYNC=1` makes every call wait).
 
 mod ahead;
@@ -22,6 +24,7 @@ mod attention_products;
 mod backend;
 mod batch_norm;
 mod cache;
+pub mod capture;
 mod conv;
 mod conv_few;
 mod conv_pixels;
@@ -33,6 +36,8 @@ mod device;
 mod driver;
 mod flash;
 mod foreach;
+mod hash;
+mod host;
 mod index;
 mod kernel;
 mod library;
@@ -48,20 +53,42 @@ mod rows;
 mod scan;
 mod softmax;
 mod sort;
+mod stream;
 #[cfg(test)]
 mod tests;
 
 pub use backend::backend;
 pub use cudnn::{allow_tf32_conv, set_allow_tf32_conv};
 pub use device::{Properties, count as device_count, properties};
+pub use host::{Pinned, copy_between, empty_pinned_cache, is_pinned, upload_pinned};
 pub use matmul::{allow_tf32, set_allow_tf32};
+pub use stream::{Event, Stream, record_stream};
+
+/// One of NVIDIA's libraries, found.
+#[derive(Clone, Debug)]
+pub struct Library {
+    /// Where.
+    pub path: &'static str,
+    /// Which version, as its makers write it.
+    pub version: String,
+}
 
 /// Each of NVIDIA's libraries that the engine uses: its name, and where it was found or why it was not.
-pub fn libraries() -> Vec<(&'static str, rushlight_core::Result<&'static str>)> {
+pub fn libraries() -> Vec<(&'static str, rushlight_core::Result<Library>)> {
+    let found = |path: &'static str, version: String| Library { path, version };
+    let cuda = |number: i32| format!("{}.{}", number / 1000, number % 1000 / 10);
     vec![
-        ("driver", driver::Driver::get().map(|l| l.path.as_str())),
-        ("NVRTC", nvrtc::Nvrtc::get().map(|l| l.path.as_str())),
-        ("cuBLASLt", cublaslt::CublasLt::get().map(|l| l.path.as_str())),
-        ("cuDNN", cudnn::Cudnn::get().map(|l| l.path.as_str())),
+        ("driver", driver::Driver::get().map(|l| found(&l.path, format!("for CUDA {}", cuda(l.number()))))),
+        ("NVRTC", nvrtc::Nvrtc::get().and_then(|l| l.number().map(|(a, b)| found(&l.path, format!("{a}.{b}"))))),
+        // SAFETY: these ask for nothing and give a small number.
+        ("cuBLASLt", cublaslt::CublasLt::get().map(|l| found(&l.path, triple(unsafe { (l.version)() })))),
+        // SAFETY: as above.
+        ("cuDNN", cudnn::Cudnn::get().map(|l| found(&l.path, triple(unsafe { (l.version)() })))),
     ]
+}
+
+/// A version whose three parts were put into one number: 91002 is 9.10.2, as cuDNN counts before 9, 8902 is 8.9.2.
+fn triple(number: i32) -> String {
+    let major = if number < 10_000 { 1000 } else { 10_000 };
+    format!("{}.{}.{}", number / major, number % major / 100, number % 100)
 }

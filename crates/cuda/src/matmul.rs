@@ -374,7 +374,7 @@ impl Gpu {
                 &plan.algorithm,
                 workspace.as_ref().map_or(0, |w| w.ptr),
                 plan.workspace,
-                self.stream,
+                self.stream(),
             )
         };
         check("cublasLtMatmul", rc)?;

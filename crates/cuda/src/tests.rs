@@ -1,13 +1,13 @@
 //! Every family's kernels compile, for the architectures named here, with whatever NVRTC is found: no GPU is needed. Run with
 //! `RUSHLIGHT_CUDA_PATH` naming NVRTC's directory (`scripts/test` does).
 
-use crate::kernel::{Defines, Family, entries};
+use crate::kernel::{Defines, Family, entries, waiting};
 use crate::nvrtc::Nvrtc;
 use crate::pointwise::{Form, Formula, Lanes};
 use crate::rows::Rows;
 use crate::{
-    attention, batch_norm, conv, conv_few, cross_entropy, flash, foreach, index, matmul, pool, reduce, row_norm, scan,
-    softmax, sort,
+    attention, batch_norm, capture, conv, conv_few, cross_entropy, flash, foreach, index, matmul, pool, reduce,
+    row_norm, scan, softmax, sort,
 };
 use rushlight_core::backend::Activation;
 use rushlight_core::rows::Class;
@@ -152,6 +152,8 @@ fn families(capability: (i32, i32)) -> Vec<Case> {
         let dropout = dropout.dtype("T", dtype).define("WIDE_T", crate::kernel::wide_type(dtype));
         add(format!("dropout {dtype}"), Family::Random, dropout);
     }
+    add("a step's begin".into(), Family::Capture, capture::begin_defines());
+    add("a step's end".into(), Family::Capture, capture::end_defines());
     for dtype in SOME {
         // Every code in one dtype; in the others what could go wrong with them alone.
         let codes: Vec<u16> = match dtype {
@@ -224,7 +226,8 @@ fn compile(cases: &[Case], arch: &str) {
         for _ in 0..std::thread::available_parallelism().map_or(2, |n| n.get()) {
             scope.spawn(|| {
                 while let Some(case) = cases.get(next.fetch_add(1, Relaxed)) {
-                    if let Err(e) = nvrtc.build(&case.source, &case.name, arch) {
+                    let source = if arch == "sm_80" { case.source.clone() } else { waiting(&case.source) };
+                    if let Err(e) = nvrtc.build(&source, &case.name, arch) {
                         wrong.lock().unwrap().push(e.to_string());
                     }
                 }

@@ -3,6 +3,7 @@
 use rushlight_core::{Error, Result};
 use rushlight_tensor::Tensor;
 use rushlight_tensor::autograd::no_grad;
+use rushlight_tensor::capture::refuse_host;
 use rushlight_tensor::state::{Dict, Key, StateDict, Stateful, Value};
 
 /// An exponential moving average of a model's parameters: often better than the parameters themselves.
@@ -63,6 +64,7 @@ impl Ema {
         if self.applied {
             return Err(Error::value("Ema::update: the averages are in the model's place; call restore() first"));
         }
+        refuse_host("Ema::update")?;
         no_grad(|| -> Result<()> {
             for e in &self.entries {
                 if self.n_averaged == 0 || !e.param.is_floating_point() {

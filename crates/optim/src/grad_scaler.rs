@@ -1,9 +1,13 @@
 //! Loss scaling for training in float16.
 
 use crate::Optimizer;
-use rushlight_core::{DType, Error, Result};
+use rushlight_core::{DType, Device, Error, Result};
+use rushlight_tensor::capture::{Renew, Verdict, live_numbers, recording_id};
 use rushlight_tensor::state::{Dict, Stateful, Value};
 use rushlight_tensor::{Tensor, foreach};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Multiplies the loss by a scale so that small gradients do not vanish in float16, and takes it off again before the step. A step whose
 /// gradients are not finite is left out and the scale reduced; after many good steps it grows.
@@ -22,16 +26,104 @@ use rushlight_tensor::{Tensor, foreach};
 /// scaler.update()?;
 /// # Ok::<(), rushlight_core::Error>(())
 /// ```
-#[derive(Debug)]
+///
+/// In a captured step ([`Capture`](rushlight_tensor::Capture)) all of `scale`, `unscale_`, `step` and `update` belong inside, with one optimizer. The device then
+/// decides by itself whether to step; the host hears of it when it needs to know, at the latest before the next step.
 pub struct GradScaler {
     enabled: bool,
+    scaling: Arc<Mutex<Scaling>>,
+    /// What was done with which optimizer since the last update.
+    stages: Vec<(OptimizerId, Stage)>,
+}
+
+/// The scale and how it changes. Captured steps hold it too.
+struct Scaling {
     scale: f64,
     growth_factor: f64,
     backoff_factor: f64,
     growth_interval: usize,
     growth_tracker: usize,
-    /// What was done with which optimizer since the last update.
-    stages: Vec<(OptimizerId, Stage)>,
+    /// What the captured step launched last will have found.
+    pending: Option<Arc<Verdict>>,
+    recorded: Option<Recorded>,
+}
+
+/// What a step that is being recorded has of its scaler.
+struct Recorded {
+    /// The recording.
+    id: u64,
+    scale: Tensor,
+    inverse: Tensor,
+    verdict: Arc<Verdict>,
+    /// Set once gradients were looked at, and whether they carry the scale no longer.
+    found_inf: Option<(Tensor, bool)>,
+    stepped: bool,
+    updates: Arc<AtomicBool>,
+}
+
+impl Scaling {
+    fn update(&mut self, found_inf: bool) {
+        if found_inf {
+            self.scale *= self.backoff_factor;
+            self.growth_tracker = 0;
+            return;
+        }
+        self.growth_tracker += 1;
+        if self.growth_tracker >= self.growth_interval {
+            let grown = self.scale * self.growth_factor;
+            // It is used as a float32.
+            if (grown as f32).is_finite() {
+                self.scale = grown;
+            }
+            self.growth_tracker = 0;
+        }
+    }
+}
+
+/// The scale, once it is known what the last captured step has found.
+fn lock(scaling: &Mutex<Scaling>) -> MutexGuard<'_, Scaling> {
+    let mut scaling = scaling.lock().unwrap_or_else(|e| e.into_inner());
+    if let Some(found_inf) = scaling.pending.take().and_then(|verdict| verdict.wait().ok()) {
+        scaling.update(found_inf != 0.0);
+    }
+    scaling
+}
+
+/// A captured step's share of the scale.
+struct Captured {
+    scaling: Arc<Mutex<Scaling>>,
+    verdict: Arc<Verdict>,
+    /// Whether the step holds an update.
+    updates: Arc<AtomicBool>,
+}
+
+impl Renew for Captured {
+    fn fits(&self) -> bool {
+        true
+    }
+
+    fn renew(&mut self, write: &mut dyn FnMut(f64)) {
+        let scale = lock(&self.scaling).scale;
+        write(scale);
+        write(1.0 / scale);
+    }
+
+    fn launched(&mut self) {
+        self.verdict.launched();
+        if self.updates.load(Relaxed) {
+            self.scaling.lock().unwrap_or_else(|e| e.into_inner()).pending = Some(self.verdict.clone());
+        }
+    }
+
+    fn undo(&mut self) {
+        lock(&self.scaling).recorded = None;
+    }
+}
+
+impl fmt::Debug for GradScaler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GradScaler").field("enabled", &self.enabled).field("scale", &self.get_scale()).finish()
+    }
 }
 
 /// An optimizer is told from others by its first parameter's memory: it may be moved, and none shares its parameters.
@@ -52,44 +144,45 @@ impl Default for GradScaler {
 impl GradScaler {
     /// A scaler with PyTorch's defaults: a scale of 65,536, doubled after 2,000 good steps, halved after a bad one.
     pub fn new() -> Self {
-        Self {
-            enabled: true,
+        let scaling = Scaling {
             scale: 65_536.0,
             growth_factor: 2.0,
             backoff_factor: 0.5,
             growth_interval: 2000,
             growth_tracker: 0,
-            stages: Vec::new(),
-        }
+            pending: None,
+            recorded: None,
+        };
+        Self { enabled: true, scaling: Arc::new(Mutex::new(scaling)), stages: Vec::new() }
     }
 
     /// The first scale.
-    pub fn init_scale(mut self, init_scale: f64) -> Self {
-        self.scale = init_scale;
+    pub fn init_scale(self, init_scale: f64) -> Self {
+        lock(&self.scaling).scale = init_scale;
         self
     }
 
     /// What the scale is multiplied by after `growth_interval` good steps.
-    pub fn growth_factor(mut self, growth_factor: f64) -> Result<Self> {
+    pub fn growth_factor(self, growth_factor: f64) -> Result<Self> {
         if growth_factor > 1.0 {
-            self.growth_factor = growth_factor;
+            lock(&self.scaling).growth_factor = growth_factor;
             return Ok(self);
         }
         Err(Error::value("The growth factor must be > 1.0."))
     }
 
     /// What the scale is multiplied by after a bad step.
-    pub fn backoff_factor(mut self, backoff_factor: f64) -> Result<Self> {
+    pub fn backoff_factor(self, backoff_factor: f64) -> Result<Self> {
         if backoff_factor < 1.0 {
-            self.backoff_factor = backoff_factor;
+            lock(&self.scaling).backoff_factor = backoff_factor;
             return Ok(self);
         }
         Err(Error::value("The backoff factor must be < 1.0."))
     }
 
     /// Good steps in a row after which the scale grows.
-    pub fn growth_interval(mut self, growth_interval: usize) -> Self {
-        self.growth_interval = growth_interval;
+    pub fn growth_interval(self, growth_interval: usize) -> Self {
+        lock(&self.scaling).growth_interval = growth_interval;
         self
     }
 
@@ -106,12 +199,19 @@ impl GradScaler {
 
     /// The scale now; 1 if off.
     pub fn get_scale(&self) -> f64 {
-        if self.enabled { self.scale } else { 1.0 }
+        if self.enabled { lock(&self.scaling).scale } else { 1.0 }
     }
 
     /// The loss times the scale: call `backward` on it.
     pub fn scale(&self, loss: &Tensor) -> Result<Tensor> {
-        if self.enabled { loss.mul(self.scale) } else { Ok(loss.clone()) }
+        if !self.enabled {
+            return Ok(loss.clone());
+        }
+        match self.recorded(loss.device(), |r| Ok(r.scale.clone()))? {
+            // In float32, as float16 does not reach that far.
+            Some(scale) => loss.to_dtype(wide(loss.dtype()))?.mul(&scale)?.to_dtype(loss.dtype()),
+            None => loss.mul(self.get_scale()),
+        }
     }
 
     /// Takes the scale off an optimizer's gradients, to look at them or to clip them before the step.
@@ -122,22 +222,29 @@ impl GradScaler {
         let id = id(optimizer)?;
         match self.stage(id) {
             Some(Stage { stepped: true, .. }) => return Err(Error::value("unscale_() is being called after step().")),
-            Some(_) => {
-                return Err(Error::value(
-                    "unscale_() has already been called on this optimizer since the last update().",
-                ));
-            }
+            Some(_) => return Err(unscaled_already()),
             None => {}
         }
         let grads = grads(optimizer)?;
-        let found_inf = Tensor::zeros([])?;
-        foreach::unscale_(&grads.iter().collect::<Vec<_>>(), 1.0 / self.scale, &found_inf)?;
-        self.stages.push((id, Stage { found_inf: found_inf.item::<f32>()? != 0.0, stepped: false }));
+        let found_inf = Tensor::zeros_with([], grads[0].device())?;
+        let all = grads.iter().collect::<Vec<_>>();
+        let captured = self.recorded(grads[0].device(), |r| {
+            if r.found_inf.is_some() {
+                return Err(unscaled_already());
+            }
+            foreach::unscale_(&all, &r.inverse, &found_inf)?;
+            r.found_inf = Some((found_inf.clone(), true));
+            Ok(())
+        })?;
+        if captured.is_none() {
+            foreach::unscale_(&all, 1.0 / self.get_scale(), &found_inf)?;
+            self.stages.push((id, Stage { found_inf: found_inf.item::<f32>()? != 0.0, stepped: false }));
+        }
         Ok(())
     }
 
     /// Steps the optimizer unless a gradient is not finite; whether it did. Gradients that still carry the scale have it taken off
-    /// within the step.
+    /// within the step. In a captured step the device decides, and true is returned.
     pub fn step(&mut self, optimizer: &mut dyn Optimizer) -> Result<bool> {
         if !self.enabled {
             return optimizer.step().map(|()| true);
@@ -147,18 +254,36 @@ impl GradScaler {
         if let Some(Stage { stepped: true, .. }) = stage {
             return Err(Error::value("step() has already been called since the last update()."));
         }
+        let grads = grads(optimizer)?;
+        let all = grads.iter().collect::<Vec<_>>();
+        let device = grads[0].device();
+        let check = || -> Result<Tensor> {
+            let found_inf = Tensor::zeros_with([], device)?;
+            foreach::check_finite(&all, &found_inf)?;
+            Ok(found_inf)
+        };
+        let captured = self.recorded(device, |r| {
+            if std::mem::replace(&mut r.stepped, true) {
+                return Err(Error::unsupported("GradScaler: a captured step takes one optimizer; run without capture"));
+            }
+            let (found_inf, unscaled) = match &r.found_inf {
+                Some(found) => found.clone(),
+                None => (check()?, false),
+            };
+            r.found_inf = Some((found_inf.clone(), unscaled));
+            optimizer.step_unless(&found_inf, &r.verdict, (!unscaled).then_some(&r.inverse))
+        })?;
+        if captured.is_some() {
+            return Ok(true);
+        }
         let found_inf = match stage {
             Some(stage) => stage.found_inf,
-            None => {
-                let found_inf = Tensor::zeros([])?;
-                foreach::check_finite(&grads(optimizer)?.iter().collect::<Vec<_>>(), &found_inf)?;
-                found_inf.item::<f32>()? != 0.0
-            }
+            None => check()?.item::<f32>()? != 0.0,
         };
         if !found_inf {
             match stage {
                 Some(_) => optimizer.step()?,
-                None => optimizer.step_scaled(&Tensor::full([], 1.0 / self.scale)?)?,
+                None => optimizer.step_scaled(&Tensor::full_with([], 1.0 / self.get_scale(), device)?)?,
             }
         }
         self.stages.retain(|(other, _)| *other != id);
@@ -171,36 +296,58 @@ impl GradScaler {
         if !self.enabled {
             return Ok(());
         }
+        let none = || Error::value("No inf checks were recorded prior to update.");
+        if recording_id().is_some() {
+            let mut scaling = lock(&self.scaling);
+            let recorded = scaling.recorded.take().ok_or_else(none)?;
+            let (found_inf, _) = recorded.found_inf.ok_or_else(none)?;
+            recorded.updates.store(true, Relaxed);
+            return recorded.verdict.tensor(found_inf.device())?.copy_(&found_inf).map(drop);
+        }
         if self.stages.is_empty() {
-            return Err(Error::value("No inf checks were recorded prior to update."));
+            return Err(none());
         }
-        if self.stages.iter().any(|(_, stage)| stage.found_inf) {
-            self.scale *= self.backoff_factor;
-            self.growth_tracker = 0;
-        } else {
-            self.growth_tracker += 1;
-            if self.growth_tracker >= self.growth_interval {
-                let grown = self.scale * self.growth_factor;
-                // It is used as a float32.
-                if (grown as f32).is_finite() {
-                    self.scale = grown;
-                }
-                self.growth_tracker = 0;
-            }
-        }
+        lock(&self.scaling).update(self.stages.iter().any(|(_, stage)| stage.found_inf));
         self.stages.clear();
         Ok(())
     }
 
     /// Sets the scale and forgets what the steps since the last update have found.
     pub fn update_to(&mut self, new_scale: f64) {
-        self.scale = new_scale;
+        lock(&self.scaling).scale = new_scale;
         self.stages.clear();
+    }
+
+    /// Calls `f` with what the step of `device` that is being recorded has of this scaler; `None` if none is.
+    fn recorded<T>(&self, device: Device, f: impl FnOnce(&mut Recorded) -> Result<T>) -> Result<Option<T>> {
+        let Some(id) = recording_id() else { return Ok(None) };
+        let mut scaling = lock(&self.scaling);
+        if scaling.recorded.as_ref().is_none_or(|r| r.id != id) {
+            let Some(verdict) = Verdict::new(device)? else { return Ok(None) };
+            let updates = Arc::new(AtomicBool::new(false));
+            let captured =
+                Captured { scaling: self.scaling.clone(), verdict: verdict.clone(), updates: updates.clone() };
+            let now = [scaling.scale, 1.0 / scaling.scale];
+            let Some(numbers) = live_numbers(device, now, Box::new(captured))? else { return Ok(None) };
+            let [scale, inverse] = numbers.map(|number| number.to_dtype(DType::F32));
+            let (scale, inverse) = (scale?, inverse?);
+            scaling.recorded = Some(Recorded { id, scale, inverse, verdict, found_inf: None, stepped: false, updates });
+        }
+        scaling.recorded.as_mut().map(f).transpose()
     }
 
     fn stage(&self, id: OptimizerId) -> Option<Stage> {
         self.stages.iter().find(|(other, _)| *other == id).map(|(_, stage)| *stage)
     }
+}
+
+fn unscaled_already() -> Error {
+    Error::value("unscale_() has already been called on this optimizer since the last update().")
+}
+
+/// The dtype a loss is scaled in.
+fn wide(dtype: DType) -> DType {
+    if dtype == DType::F64 { dtype } else { DType::F32 }
 }
 
 fn id(optimizer: &dyn Optimizer) -> Result<OptimizerId> {
@@ -227,12 +374,13 @@ impl Stateful for GradScaler {
         if !self.enabled {
             return Ok(Dict::new().into());
         }
+        let now = lock(&self.scaling);
         let entries: [(&str, Value); 5] = [
-            ("scale", self.scale.into()),
-            ("growth_factor", self.growth_factor.into()),
-            ("backoff_factor", self.backoff_factor.into()),
-            ("growth_interval", self.growth_interval.into()),
-            ("_growth_tracker", self.growth_tracker.into()),
+            ("scale", now.scale.into()),
+            ("growth_factor", now.growth_factor.into()),
+            ("backoff_factor", now.backoff_factor.into()),
+            ("growth_interval", now.growth_interval.into()),
+            ("_growth_tracker", now.growth_tracker.into()),
         ];
         Ok(entries.into_iter().map(|(k, v)| (k.into(), v)).collect::<Dict>().into())
     }
@@ -253,8 +401,10 @@ impl Stateful for GradScaler {
         );
         let (interval, tracker) =
             (state.get("growth_interval")?.as_usize()?, state.get("_growth_tracker")?.as_usize()?);
-        (self.scale, self.growth_factor, self.backoff_factor) = (scale, growth, backoff);
-        (self.growth_interval, self.growth_tracker) = (interval, tracker);
+        let mut now = lock(&self.scaling);
+        (now.scale, now.growth_factor, now.backoff_factor) = (scale, growth, backoff);
+        (now.growth_interval, now.growth_tracker) = (interval, tracker);
+        drop(now);
         self.stages.clear();
         Ok(())
     }

@@ -6,10 +6,12 @@ use rushlight_core::backend::UpdateRule;
 use rushlight_core::smallvec::SmallVec;
 use rushlight_core::{DType, Error, Result};
 use rushlight_tensor::autograd::no_grad;
+use rushlight_tensor::capture::{self, Renew, Verdict};
 use rushlight_tensor::foreach::{self, Update};
 use rushlight_tensor::state::{Dict, Key, Stateful, Value};
 use rushlight_tensor::{Arg, Tensor};
 use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// What a step does to a parameter; the fields are those of [`Update`].
 #[derive(Clone, Copy)]
@@ -50,8 +52,17 @@ pub trait Algorithm: Options {
     fn initial(&self) -> f64 {
         0.0
     }
-    /// Steps all parameters.
-    fn step(groups: &mut [Params<Self>], grad_scale: Arg) -> Result<()>;
+    /// Steps all parameters; `unless` is there only within captured steps.
+    fn step(groups: &mut [Params<Self>], grad_scale: Arg, unless: Option<Unless>) -> Result<()>;
+}
+
+/// What a captured step is left out by: the device's own finding, and what the host hears of it.
+#[derive(Clone, Copy)]
+pub struct Unless<'a> {
+    /// One `f32`.
+    pub found_inf: &'a Tensor,
+    /// The same, later.
+    pub verdict: &'a Arc<Verdict>,
 }
 
 /// A formula that the engine carries out in one pass.
@@ -65,16 +76,67 @@ pub struct Slot {
     pub param: Tensor,
     /// Whether it has state to save.
     started: bool,
-    scalars: Scalars,
     pub tensors: [Option<Tensor>; 3],
 }
 
 /// Parameters that share options.
 pub struct Params<A> {
-    pub options: A,
+    numbers: Shared<A>,
     pub slots: Vec<Slot>,
     /// What others, mostly schedules, keep here by name.
     extra: Dict,
+}
+
+/// Captured steps hold it too: they count steps and look at the options when they are replayed.
+type Shared<A> = Arc<Mutex<Numbers<A>>>;
+
+/// What lies on the host of a group's state.
+struct Numbers<A> {
+    options: A,
+    /// One for each slot.
+    scalars: Vec<Scalars>,
+    /// Another one, and steps captured before no longer fit.
+    version: u64,
+    /// What a replay has counted that may have been left out.
+    doubtful: Vec<Doubtful>,
+}
+
+struct Doubtful {
+    verdict: Arc<Verdict>,
+    slots: Arc<[usize]>,
+    before: Scalars,
+}
+
+/// The numbers, once it is known which steps were left out.
+fn lock<A>(numbers: &Mutex<Numbers<A>>) -> MutexGuard<'_, Numbers<A>> {
+    let mut numbers = numbers.lock().unwrap_or_else(|e| e.into_inner());
+    for Doubtful { verdict, slots, before } in std::mem::take(&mut numbers.doubtful) {
+        // A device that does not answer has not stepped either.
+        if verdict.wait().is_ok_and(|found_inf| found_inf != 0.0) {
+            slots.iter().for_each(|&slot| numbers.scalars[slot] = before);
+        }
+    }
+    numbers
+}
+
+impl<A: Algorithm> Params<A> {
+    fn new(options: A, slots: Vec<Slot>, scalars: Vec<Scalars>, extra: Dict) -> Self {
+        Self {
+            numbers: Arc::new(Mutex::new(Numbers { options, scalars, version: 0, doubtful: Vec::new() })),
+            slots,
+            extra,
+        }
+    }
+
+    /// The options as they are now.
+    pub fn options(&self) -> A {
+        lock(&self.numbers).options.clone()
+    }
+
+    /// Steps that were captured before are to be captured anew.
+    fn changed(&self) {
+        lock(&self.numbers).version += 1;
+    }
 }
 
 /// An optimizer with PyTorch's options and state, made by [`new`](GroupOptimizer::new) or [`groups`](GroupOptimizer::groups).
@@ -121,8 +183,8 @@ impl<A: Algorithm> Builder<A> {
 }
 
 impl Slot {
-    fn new(param: Tensor, start: Scalars) -> Self {
-        Self { param, started: false, scalars: start, tensors: [None, None, None] }
+    fn new(param: Tensor) -> Self {
+        Self { param, started: false, tensors: [None, None, None] }
     }
 
     /// Makes the state that is missing; whether there was any.
@@ -131,19 +193,20 @@ impl Slot {
         let mut first = false;
         for (tensor, keep) in self.tensors.iter_mut().zip(options.keeps()) {
             if keep && tensor.is_none() {
-                *tensor = Some(self.param.full_like(options.initial())?);
+                // Made once, also where the step is being captured.
+                *tensor = Some(capture::outside(|| self.param.full_like(options.initial()))?);
                 first = true;
             }
         }
         Ok(first)
     }
 
-    fn state<A: Algorithm>(&self) -> Result<Dict> {
+    fn state<A: Algorithm>(&self, scalars: Scalars) -> Result<Dict> {
         let mut dict = Dict::new();
         if !self.started {
             return Ok(dict);
         }
-        for (name, value) in A::SCALARS.iter().zip(self.scalars) {
+        for (name, value) in A::SCALARS.iter().zip(scalars) {
             dict.insert((*name).into(), Tensor::full_with([], value, DType::F32)?.into());
         }
         for (name, tensor) in A::TENSORS.iter().zip(&self.tensors) {
@@ -154,11 +217,11 @@ impl Slot {
         Ok(dict)
     }
 
-    /// A slot for the same parameter with a state read from a dictionary.
-    fn with_state<A: Algorithm>(&self, state: &Value) -> Result<Slot> {
-        let mut slot = Slot::new(self.param.clone(), A::START);
+    /// A slot for the same parameter, and its numbers, with a state read from a dictionary.
+    fn with_state<A: Algorithm>(&self, state: &Value) -> Result<(Slot, Scalars)> {
+        let (mut slot, mut scalars) = (Slot::new(self.param.clone()), A::START);
         slot.started = true;
-        for (scalar, name) in slot.scalars.iter_mut().zip(A::SCALARS) {
+        for (scalar, name) in scalars.iter_mut().zip(A::SCALARS) {
             *scalar = state.get(*name)?.as_float()?;
         }
         for (key, value) in state.as_dict()? {
@@ -184,7 +247,7 @@ impl Slot {
             no_grad(|| own.copy_(tensor).map(drop))?;
             slot.tensors[at] = Some(own);
         }
-        Ok(slot)
+        Ok((slot, scalars))
     }
 }
 
@@ -194,23 +257,26 @@ impl<A: Algorithm> Group for Params<A> {
     }
 
     fn lr(&self) -> f64 {
-        self.options.lr()
+        lock(&self.numbers).options.lr()
     }
 
     fn set_lr(&mut self, lr: f64) {
-        self.options.set_lr(lr);
+        lock(&self.numbers).options.set_lr(lr);
     }
 
     fn get(&self, name: &str) -> Option<Value> {
         let key = Key::from(name);
-        self.extra.get(&key).cloned().or_else(|| self.options.to_dict().swap_remove(&key))
+        self.extra.get(&key).cloned().or_else(|| self.options().to_dict().swap_remove(&key))
     }
 
     fn set(&mut self, name: &str, value: Value) -> Result<()> {
-        let mut options = self.options.clone();
+        let mut options = self.options();
         if options.set(name, &value)? {
             options.validate()?;
-            self.options = options;
+            let mut numbers = lock(&self.numbers);
+            // Other tensors are another step; other factors are not.
+            numbers.version += (options.keeps() != numbers.options.keeps()) as u64;
+            numbers.options = options;
         } else {
             self.extra.insert(name.into(), value);
         }
@@ -220,11 +286,16 @@ impl<A: Algorithm> Group for Params<A> {
 
 impl<A: Algorithm> Optimizer for GroupOptimizer<A> {
     fn step(&mut self) -> Result<()> {
-        A::step(&mut self.groups, 1.0.into())
+        A::step(&mut self.groups, 1.0.into(), None)
     }
 
     fn step_scaled(&mut self, grad_scale: &Tensor) -> Result<()> {
-        A::step(&mut self.groups, grad_scale.into())
+        A::step(&mut self.groups, grad_scale.into(), None)
+    }
+
+    fn step_unless(&mut self, found_inf: &Tensor, verdict: &Arc<Verdict>, grad_scale: Option<&Tensor>) -> Result<()> {
+        let scale = grad_scale.map_or(Arg::from(1.0), Arg::from);
+        A::step(&mut self.groups, scale, Some(Unless { found_inf, verdict }))
     }
 
     fn param_groups(&self) -> Vec<&dyn Group> {
@@ -245,11 +316,13 @@ impl<A: Algorithm> Optimizer for GroupOptimizer<A> {
         }
         options.validate()?;
         group.params.iter().try_for_each(|p| options.check_param(p))?;
-        let mut slots: Vec<Slot> = group.params.into_iter().map(|p| Slot::new(p, A::START)).collect();
+        let mut slots: Vec<Slot> = group.params.into_iter().map(Slot::new).collect();
         if A::EAGER {
             slots.iter_mut().try_for_each(|s| s.start(&options).map(drop))?;
         }
-        self.groups.push(Params { options, slots, extra: Dict::new() });
+        self.groups.iter().for_each(Params::changed);
+        let scalars = vec![A::START; slots.len()];
+        self.groups.push(Params::new(options, slots, scalars, Dict::new()));
         Ok(())
     }
 
@@ -263,11 +336,15 @@ impl<A: Algorithm> Stateful for GroupOptimizer<A> {
         let (mut state, mut groups) = (Dict::new(), Vec::new());
         let mut index = 0i64;
         for group in &self.groups {
-            let mut entry = group.options.to_dict();
+            let (options, scalars) = {
+                let numbers = lock(&group.numbers);
+                (numbers.options.clone(), numbers.scalars.clone())
+            };
+            let mut entry = options.to_dict();
             entry.extend(group.extra.clone());
             let mut params = Vec::new();
-            for slot in &group.slots {
-                let kept = slot.state::<A>()?;
+            for (slot, scalars) in group.slots.iter().zip(scalars) {
+                let kept = slot.state::<A>(scalars)?;
                 if !kept.is_empty() {
                     state.insert(index.into(), kept.into());
                 }
@@ -301,69 +378,147 @@ impl<A: Algorithm> Stateful for GroupOptimizer<A> {
                     group.slots.len()
                 )));
             }
-            let mut new = Params { options: group.options.clone(), slots: Vec::new(), extra: Dict::new() };
+            let (mut options, mut extra) = (group.options(), Dict::new());
             for (key, value) in entry.as_dict()? {
-                if *key != Key::from("params") && !new.options.set(&key.to_string(), value)? {
-                    new.extra.insert(key.clone(), value.clone());
+                if *key != Key::from("params") && !options.set(&key.to_string(), value)? {
+                    extra.insert(key.clone(), value.clone());
                 }
             }
-            new.options.validate()?;
+            options.validate()?;
+            let (mut slots, mut scalars) = (Vec::new(), Vec::new());
             for (id, slot) in ids.iter().zip(&group.slots) {
                 let id = id.as_int()?;
-                new.slots.push(match by_id.get(&Key::Int(id)) {
+                let (slot, own) = match by_id.get(&Key::Int(id)) {
                     Some(kept) => {
                         slot.with_state::<A>(kept).map_err(|e| e.within(&format!("load_state_dict: parameter {id}")))?
                     }
-                    None => Slot::new(slot.param.clone(), A::START),
-                });
+                    None => (Slot::new(slot.param.clone()), A::START),
+                };
+                slots.push(slot);
+                scalars.push(own);
             }
-            groups.push(new);
+            groups.push(Params::new(options, slots, scalars, extra));
         }
+        self.groups.iter().for_each(Params::changed);
         self.groups = groups;
         Ok(())
     }
 }
 
-/// Who is stepped, and how.
+/// Who is stepped, and by which of the sets of factors.
 struct Work {
     group: usize,
     slot: usize,
     grad: Tensor,
+    set: usize,
+}
+
+/// What several parameters of a group have in common in a step.
+struct Set {
+    group: usize,
+    before: Scalars,
+    first: bool,
+    after: Scalars,
     factors: Factors,
 }
 
 /// A step of all groups by one call of the engine.
-pub fn fused_step<A: Fused>(groups: &mut [Params<A>], grad_scale: Arg) -> Result<()> {
+pub fn fused_step<A: Fused>(groups: &mut [Params<A>], grad_scale: Arg, unless: Option<Unless>) -> Result<()> {
     let mut work: SmallVec<[Work; 8]> = SmallVec::new();
+    let mut sets: SmallVec<[Set; 2]> = SmallVec::new();
     for (g, group) in groups.iter_mut().enumerate() {
-        // Most parameters have taken as many steps as the one before: the powers are computed once.
-        let mut last: Option<(Scalars, bool, Scalars, Factors)> = None;
-        for (s, slot) in group.slots.iter_mut().enumerate() {
+        let numbers = &mut *lock(&group.numbers);
+        for (s, (slot, scalars)) in group.slots.iter_mut().zip(&mut numbers.scalars).enumerate() {
             let Some(grad) = slot.param.grad() else { continue };
-            let first = slot.start(&group.options)?;
-            let factors = match last {
-                Some((before, was_first, after, factors)) if before == slot.scalars && was_first == first => {
-                    slot.scalars = after;
-                    factors
+            let first = slot.start(&numbers.options)?;
+            // Most parameters have taken as many steps as the one before: the powers are computed once.
+            match sets.last().filter(|set| set.group == g && set.before == *scalars && set.first == first) {
+                Some(set) => *scalars = set.after,
+                None => {
+                    let before = *scalars;
+                    let factors = numbers.options.advance(scalars, first);
+                    sets.push(Set { group: g, before, first, after: *scalars, factors });
                 }
-                _ => {
-                    let before = slot.scalars;
-                    let factors = group.options.advance(&mut slot.scalars, first);
-                    last = Some((before, first, slot.scalars, factors));
-                    factors
-                }
-            };
-            work.push(Work { group: g, slot: s, grad, factors });
+            }
+            work.push(Work { group: g, slot: s, grad, set: sets.len() - 1 });
         }
     }
     let updates: SmallVec<[Update; 8]> = work
         .iter()
         .map(|w| {
             let slot = &groups[w.group].slots[w.slot];
-            let Factors { maximize, weight_decay, shrink, rule } = w.factors;
+            let Factors { maximize, weight_decay, shrink, rule } = sets[w.set].factors;
             let state = slot.tensors.each_ref().map(|t| t.as_ref());
             Update { param: &slot.param, grad: &w.grad, state, maximize, weight_decay, shrink, rule }
         })
         .collect();
-    foreach::update(&updates, grad_scale)
+    let members: SmallVec<[usize; 8]> = work.iter().map(|w| w.set).collect();
+    let verdict = unless.map(|u| u.verdict.clone());
+    let captured = || Box::new(Captured::new(groups, &sets, &work, verdict)) as Box<dyn Renew>;
+    foreach::update_renewed(&updates, &members, grad_scale, unless.map(|u| u.found_inf), captured)
+}
+
+/// A step that was captured: what its replays have to count.
+struct Captured<A> {
+    sets: Vec<CapturedSet<A>>,
+    /// Whether a replay has left the step out, where it may.
+    verdict: Option<Arc<Verdict>>,
+}
+
+struct CapturedSet<A> {
+    numbers: Shared<A>,
+    version: u64,
+    slots: Arc<[usize]>,
+    /// Before the step that was counted last.
+    before: Scalars,
+}
+
+impl<A: Fused> Captured<A> {
+    fn new(groups: &[Params<A>], sets: &[Set], work: &[Work], verdict: Option<Arc<Verdict>>) -> Self {
+        let set = |(i, set): (usize, &Set)| {
+            let numbers = groups[set.group].numbers.clone();
+            let version = lock(&numbers).version;
+            let slots = work.iter().filter(|w| w.set == i).map(|w| w.slot).collect();
+            CapturedSet { numbers, version, slots, before: set.before }
+        };
+        Self { sets: sets.iter().enumerate().map(set).collect(), verdict }
+    }
+}
+
+impl<A: Fused> Renew for Captured<A> {
+    fn fits(&self) -> bool {
+        self.sets.iter().all(|set| {
+            let numbers = lock(&set.numbers);
+            let mut scalars = set.slots.iter().map(|&slot| numbers.scalars[slot]);
+            let first = scalars.next();
+            numbers.version == set.version && scalars.all(|s| Some(s) == first)
+        })
+    }
+
+    fn renew(&mut self, write: &mut dyn FnMut(f64)) {
+        for set in &mut self.sets {
+            let mut numbers = lock(&set.numbers);
+            let Some(mut scalars) = set.slots.first().map(|&slot| numbers.scalars[slot]) else { continue };
+            set.before = scalars;
+            let Factors { maximize, weight_decay, shrink, rule } = numbers.options.advance(&mut scalars, false);
+            set.slots.iter().for_each(|&slot| numbers.scalars[slot] = scalars);
+            foreach::numbers(maximize, weight_decay, shrink, rule).into_iter().for_each(&mut *write);
+        }
+    }
+
+    fn launched(&mut self) {
+        let Some(verdict) = &self.verdict else { return };
+        for set in &self.sets {
+            let doubtful = Doubtful { verdict: verdict.clone(), slots: set.slots.clone(), before: set.before };
+            // Several sets of a group are in doubt together.
+            set.numbers.lock().unwrap_or_else(|e| e.into_inner()).doubtful.push(doubtful);
+        }
+    }
+
+    fn undo(&mut self) {
+        for set in &self.sets {
+            let mut numbers = lock(&set.numbers);
+            set.slots.iter().for_each(|&slot| numbers.scalars[slot] = set.before);
+        }
+    }
 }

@@ -2,8 +2,10 @@
 
 use rushlight_core::{Error, Result};
 use rushlight_tensor::autograd::enable_grad;
+use rushlight_tensor::capture::Verdict;
 use rushlight_tensor::state::{Stateful, Value};
 use rushlight_tensor::{Tensor, foreach};
+use std::sync::Arc;
 
 /// Changes parameters by their gradients.
 ///
@@ -34,6 +36,13 @@ pub trait Optimizer: Stateful + Send {
         let grads: Vec<Tensor> = self.params().iter().filter_map(Tensor::grad).collect();
         foreach::scale_(&grads.iter().collect::<Vec<_>>(), grad_scale)?;
         self.step()
+    }
+
+    /// [`step`](Optimizer::step) within a captured step, left out at each replay that finds `verdict` not zero; gradients are multiplied by `grad_scale` if there
+    /// is one. For [`GradScaler`](crate::GradScaler).
+    fn step_unless(&mut self, found_inf: &Tensor, verdict: &Arc<Verdict>, grad_scale: Option<&Tensor>) -> Result<()> {
+        let _ = (found_inf, verdict, grad_scale);
+        Err(Error::unsupported("GradScaler: this optimizer cannot be part of a captured step; run without capture"))
     }
 
     /// Computes the loss by `closure`, which also clears the gradients and calls `backward`, then steps. Optimizers that evaluate the

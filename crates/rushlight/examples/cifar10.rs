@@ -25,6 +25,7 @@ fn arguments() -> ArgMatches {
         .arg(count("workers", "1", "Threads that prepare batches ahead"))
         .arg(number("lr", "0.02", "Learning rate at the beginning"))
         .arg(machine::precision())
+        .arg(machine::no_capture())
         .get_matches()
 }
 
@@ -58,13 +59,13 @@ impl Forward for Net {
 }
 
 /// The share of images whose class the model names.
-fn accuracy(model: &dyn Forward, loader: &DataLoader<(Tensor, Tensor)>) -> Result<f64> {
+fn accuracy(model: &dyn Forward, loader: &DataLoader<(Tensor, Tensor)>, device: Device) -> Result<f64> {
     model.eval();
     let (mut right, mut all) = (0.0, 0usize);
     for batch in loader.epoch(0) {
         let (images, labels) = batch?;
-        let guess = no_grad(|| model.forward(&images)?.argmax_dim(1, false))?;
-        right += guess.eq(&labels)?.sum()?.item::<f64>()?;
+        let guess = no_grad(|| model.forward(&images.to(&device)?)?.argmax_dim(1, false))?;
+        right += guess.eq(&labels.to(&device)?)?.sum()?.item::<f64>()?;
         all += labels.numel();
     }
     model.train();
@@ -112,30 +113,35 @@ fn main() -> Result<()> {
         Sgd::new(model.parameters()).lr(get(&arguments, "lr")).momentum(0.9).weight_decay(5e-4).build()?;
     let mut schedule = CosineAnnealingLR::new(epochs.max(1)).build(&mut optimizer)?;
 
+    let mut capture = machine::capture(&arguments, device);
     for epoch in 0..epochs {
         let (start, mut seen, mut total) = (Instant::now(), 0, 0.0);
         let batches = loader.epoch(epoch as u64).progress().title(format!("epoch {epoch}"));
         let display = batches.handle();
         for batch in batches {
             let (images, labels) = batch?;
-            let loss = {
-                let _precision = set_autocast(lower)?;
-                model.forward(&images.to(&device)?)?.cross_entropy(&labels.to(&device)?)?
-            };
-            optimizer.zero_grad();
-            loss.backward()?;
-            optimizer.step()?;
+            let count = labels.numel();
+            let loss = capture.run(&[images, labels], |[images, labels]| {
+                let loss = {
+                    let _precision = set_autocast(lower)?;
+                    model.forward(images)?.cross_entropy(labels)?
+                };
+                optimizer.zero_grad();
+                loss.backward()?;
+                optimizer.step()?;
+                Ok(loss)
+            })?;
             let loss = loss.item::<f64>()?;
             display.message(format!("loss {loss:.3}"));
-            seen += labels.numel();
-            total += loss * labels.numel() as f64;
+            seen += count;
+            total += loss * count as f64;
         }
         schedule.step(&mut optimizer)?;
         let seconds = start.elapsed().as_secs_f64();
         println!(
             "epoch {epoch}: loss {:.4}, accuracy {:.1} %, {seconds:.1} s, {:.0} images/s",
             total / seen.max(1) as f64,
-            100.0 * accuracy(&*model, &held_out)?,
+            100.0 * accuracy(&*model, &held_out, device)?,
             seen as f64 / seconds
         );
     }

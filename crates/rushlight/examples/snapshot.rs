@@ -14,6 +14,7 @@ fn arguments() -> ArgMatches {
         .arg(arg!(<total_epochs> "Epochs to train in all").value_parser(value_parser!(u64)))
         .arg(arg!(<save_every> "Epochs between snapshots").value_parser(value_parser!(u64).range(1..)))
         .arg(count("batch-size", "32", "Samples of a batch"))
+        .arg(machine::no_capture())
         .arg(option("snapshot-path", "snapshot.pt", "The snapshot; torch.load reads it too"))
         .get_matches()
 }
@@ -22,6 +23,7 @@ struct Trainer {
     model: Linear,
     optimizer: Sgd,
     loader: DataLoader<(Tensor, Tensor)>,
+    capture: Capture,
     epochs_run: u64,
     batch_size: usize,
     save_every: u64,
@@ -50,19 +52,21 @@ impl Trainer {
         Ok(())
     }
 
-    fn run_batch(&mut self, source: &Tensor, targets: &Tensor) -> Result<Tensor> {
-        self.optimizer.zero_grad();
-        let loss = self.model.forward(source)?.mse_loss(targets, Reduction::Mean)?;
-        loss.backward()?;
-        self.optimizer.step()?;
-        Ok(loss.detach())
+    fn run_batch(&mut self, batch: &[Tensor; 2]) -> Result<Tensor> {
+        self.capture.run(batch, |[source, targets]| {
+            self.optimizer.zero_grad();
+            let loss = self.model.forward(source)?.mse_loss(targets, Reduction::Mean)?;
+            loss.backward()?;
+            self.optimizer.step()?;
+            Ok(loss)
+        })
     }
 
     fn run_epoch(&mut self, epoch: u64) -> Result<()> {
         let mut total = 0.0;
         let batches: Vec<_> = self.loader.epoch(epoch).collect::<Result<_>>()?;
         for (source, targets) in &batches {
-            total += self.run_batch(source, targets)?.item::<f64>()?;
+            total += self.run_batch(&[source.clone(), targets.clone()])?.item::<f64>()?;
         }
         let (size, steps) = (self.batch_size, batches.len());
         println!("Epoch {epoch} | Batchsize: {size} | Steps: {steps} | Loss: {:.5}", total / steps.max(1) as f64);
@@ -92,7 +96,9 @@ fn main() -> Result<()> {
     let optimizer = Sgd::new(model.parameters()).lr(1e-3).build()?;
     let loader = DataLoader::new(data).batch_size(batch_size).build()?;
     let (save_every, snapshot_path) = (get(&arguments, "save_every"), get::<String>(&arguments, "snapshot-path"));
-    let mut trainer = Trainer { model, optimizer, loader, epochs_run: 0, batch_size, save_every, snapshot_path };
+    let capture = machine::capture(&arguments, device);
+    let mut trainer =
+        Trainer { model, optimizer, loader, capture, epochs_run: 0, batch_size, save_every, snapshot_path };
     if std::path::Path::new(&trainer.snapshot_path).exists() {
         println!("Loading snapshot");
         trainer.load_snapshot()?;

@@ -15,6 +15,7 @@ fn main() -> Result<()> {
         .arg(count("samples", "2048", "Samples of the data"))
         .arg(count("batch-size", "32", "Samples of a batch"))
         .arg(machine::precision())
+        .arg(machine::no_capture())
         .get_matches();
     let device = machine::prepare(&arguments)?;
     let (lower, samples) = (machine::lower(&arguments), get::<usize>(&arguments, "samples"));
@@ -26,6 +27,7 @@ fn main() -> Result<()> {
     let loader = DataLoader::new(data).batch_size(get(&arguments, "batch-size")).shuffle(true).build()?;
     let model = Transformer::new().batch_first(true).build()?.to(device)?;
     let mut optimizer = Adam::new(model.parameters()).lr(1e-3).build()?;
+    let mut capture = machine::capture(&arguments, device);
     println!("{} parameters on {device}, {} threads", model.num_parameters(), rushlight::num_threads());
 
     for epoch in 0..get::<usize>(&arguments, "epochs") {
@@ -34,13 +36,16 @@ fn main() -> Result<()> {
         let display = batches.handle();
         for batch in batches {
             let (source, target) = batch?;
-            let loss = {
-                let _precision = set_autocast(lower)?;
-                model.forward(&source, &target)?.cross_entropy(&target)?
-            };
-            optimizer.zero_grad();
-            loss.backward()?;
-            optimizer.step()?;
+            let loss = capture.run(&[source, target], |[source, target]| {
+                let loss = {
+                    let _precision = set_autocast(lower)?;
+                    model.forward(source, target)?.cross_entropy(target)?
+                };
+                optimizer.zero_grad();
+                loss.backward()?;
+                optimizer.step()?;
+                Ok(loss)
+            })?;
             let loss = loss.item::<f64>()?;
             display.message(format!("loss {loss:.3}"));
             (total, steps) = (total + loss, steps + 1);

@@ -92,7 +92,7 @@ pub(crate) fn suspend() -> AutocastGuard {
     enter(None)
 }
 
-fn forget_casts() {
+pub(crate) fn forget_casts() {
     CASTS.with_borrow_mut(|casts| {
         if !casts.is_empty() {
             casts.clear();

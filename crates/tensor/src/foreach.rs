@@ -1,10 +1,11 @@
 //! Work over lists of tensors in one call of the engine: optimizer steps, the norm of many tensors, scaling with a check.
 
 use crate::autograd::mode::no_grad;
+use crate::capture::{self, Renew};
 use crate::{Arg, Tensor};
 use rushlight_core::backend::{Operand, ParamUpdate, UpdateRule};
 use rushlight_core::smallvec::SmallVec;
-use rushlight_core::{DType, Error, Result, View};
+use rushlight_core::{DType, Device, Error, Result, View};
 
 /// One parameter's share of an optimizer step; what the fields mean is said at [`ParamUpdate`].
 #[derive(Clone, Copy)]
@@ -55,8 +56,52 @@ fn same_device(op: &str, tensors: &[&Tensor], arg: Option<Arg>) -> Result<()> {
 /// # Ok::<(), rushlight_core::Error>(())
 /// ```
 pub fn update<'a>(updates: &[Update], grad_scale: impl Into<Arg<'a>>) -> Result<()> {
+    step(updates, grad_scale.into(), None, |_| Ok(Addresses::new()))
+}
+
+/// [`update`] that can be part of a captured step, where its numbers are new at each replay: `sets` says which set of numbers each update has,
+/// counted from 0 in order of appearance, and `renew` writes those sets, each as [`numbers`] gives it. There, nothing is done where `found_inf`, one
+/// `f32`, is not zero.
+pub fn update_renewed<'a>(
+    updates: &[Update],
+    sets: &[usize],
+    grad_scale: impl Into<Arg<'a>>,
+    found_inf: Option<&Tensor>,
+    renew: impl FnOnce() -> Box<dyn Renew>,
+) -> Result<()> {
+    step(updates, grad_scale.into(), found_inf, |device| {
+        if !capture::is_recording() {
+            return Ok(Addresses::new());
+        }
+        let mut now: Vec<f64> = Vec::new();
+        for (u, &set) in updates.iter().zip(sets) {
+            if now.len() == set * SET {
+                now.extend(numbers(u.maximize, u.weight_decay, u.shrink, u.rule));
+            }
+        }
+        let Some(address) = capture::register(device, &now, renew())? else { return Ok(Addresses::new()) };
+        Ok(sets.iter().map(|set| address + (set * SET * size_of::<f64>()) as u64).collect())
+    })
+}
+
+/// Numbers of a set.
+const SET: usize = 9;
+
+/// The numbers of an update as engines keep them on the device.
+pub fn numbers(maximize: bool, weight_decay: f64, shrink: f64, rule: UpdateRule) -> [f64; SET] {
+    rushlight_cuda::capture::factors(maximize, weight_decay, shrink, rule)
+}
+
+/// Where the device has the numbers of each update; empty where they are given with the call.
+type Addresses = SmallVec<[u64; 8]>;
+
+fn step(
+    updates: &[Update],
+    grad_scale: Arg,
+    found_inf: Option<&Tensor>,
+    addresses: impl FnOnce(Device) -> Result<Addresses>,
+) -> Result<()> {
     let Some(first) = updates.first() else { return Ok(()) };
-    let grad_scale = grad_scale.into();
     for u in updates {
         check(first, u)?;
     }
@@ -85,7 +130,17 @@ pub fn update<'a>(updates: &[Update], grad_scale: impl Into<Arg<'a>>) -> Result<
             }
         })
         .collect();
-    first.param.backend().update(&views, operand(grad_scale))?;
+    let live = addresses(first.param.device())?;
+    match first.param.device() {
+        Device::Cuda(index) if !live.is_empty() => {
+            let found_inf = found_inf.map(|t| t.view());
+            rushlight_cuda::capture::update(index, &views, &live, operand(grad_scale), found_inf)?;
+        }
+        _ if found_inf.is_some() => {
+            return Err(Error::unsupported("update: steps are left out by a tensor's value only in captured steps"));
+        }
+        _ => first.param.backend().update(&views, operand(grad_scale))?,
+    }
     for (i, u) in updates.iter().enumerate() {
         u.state.iter().flatten().for_each(|s| s.changed_unrecorded());
         match copies.get(i).and_then(|[param, _]| param.as_ref()) {

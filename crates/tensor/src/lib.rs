@@ -6,7 +6,9 @@
 mod amp;
 mod arg;
 pub mod autograd;
+pub mod capture;
 mod clip;
+mod device;
 mod display;
 mod expr;
 pub mod foreach;
@@ -17,7 +19,9 @@ mod tensor;
 
 pub use amp::{AutocastGuard, autocast, autocast_dtype, set_autocast, without_autocast};
 pub use arg::{Arg, result_type};
+pub use capture::{Capture, Step, StepOutput, capture};
 pub use clip::{NormOptions, clip_grad_norm_, clip_grad_norm_with, clip_grad_value_, get_total_norm};
+pub use device::BestDevice;
 pub use display::{PrintOptions, printoptions, set_printoptions};
 pub use memory::{empty_cache, memory_stats, reset_peak_memory, synchronize};
 pub use ops::attention::AttentionOptions;

@@ -31,5 +31,6 @@ pub fn empty_cache(device: &Device) -> Result<()> {
 
 /// Waits until a device has done all it was asked to.
 pub fn synchronize(device: &Device) -> Result<()> {
+    crate::capture::refuse("synchronize", *device)?;
     backend(*device)?.synchronize()
 }

@@ -1,6 +1,7 @@
 //! The tensor itself: storage, layout, dtype, and its place on the tape.
 
 use crate::autograd::{Meta, mode};
+use crate::capture;
 use rushlight_core::backend::View;
 use rushlight_core::{Backend, DType, Device, Dims, Element, Error, Layout, Result, Scalar, Storage};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -81,12 +82,18 @@ impl Tensor {
 
     #[inline]
     pub(crate) fn view(&self) -> View<'_> {
+        if capture::is_recording() {
+            capture::note_use(&self.0.storage);
+        }
         View { storage: &self.0.storage, layout: &self.0.layout, dtype: self.0.dtype }
     }
 
     /// The same memory under a layout that lies within it.
     #[inline]
     pub(crate) fn view_as<'a>(&'a self, layout: &'a Layout) -> View<'a> {
+        if capture::is_recording() {
+            capture::note_use(&self.0.storage);
+        }
         View { storage: &self.0.storage, layout, dtype: self.0.dtype }
     }
 
@@ -218,6 +225,7 @@ impl Tensor {
     /// # Ok::<(), rushlight_core::Error>(())
     /// ```
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
+        capture::refuse("to_vec", self.device())?;
         let source = mode::no_grad(|| self.to_dtype(T::DTYPE)?.contiguous())?;
         let n = source.numel();
         let mut out = vec![T::default(); n];
@@ -236,6 +244,7 @@ impl Tensor {
                 self.shape()
             )));
         }
+        capture::refuse("item", self.device())?;
         Ok(self.to_vec::<T>()?[0])
     }
 

@@ -5,6 +5,7 @@ use super::streams::{BatchStream, Batches, Open};
 use super::{DataLoader, Place, Source};
 use crate::collate::Collate;
 use crate::dataset::{Dataset, IterableDataset, WorkerInfo};
+use crate::pin::PinMemory;
 use crate::rng::draw_seed;
 use crate::sampler::{BatchSampler, DistributedSampler, RandomSampler, Sampler, SequentialSampler};
 use rushlight_core::rng::default_generator;
@@ -196,6 +197,17 @@ impl<D: Dataset + 'static, B: Send + 'static> DataLoaderBuilder<D, B> {
             batch_sampler: self.batch_sampler,
             share: self.share,
         }
+    }
+
+    /// Puts batches into pinned memory, where they are read: [`Tensor::to_with`](rushlight_tensor::Tensor::to_with) then copies them to a GPU without
+    /// waiting. Where there is no GPU, reading a batch is an error.
+    pub fn pin_memory(mut self) -> Self
+    where
+        B: PinMemory,
+    {
+        let fetch = self.fetch;
+        self.fetch = Arc::new(move |job, stop| fetch(job, stop)?.pin_memory());
+        self
     }
 
     /// The loader.

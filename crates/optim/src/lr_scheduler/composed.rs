@@ -4,6 +4,7 @@ use super::{LinearLR, LrScheduler, number};
 use crate::options::Field;
 use crate::{Group, Optimizer};
 use rushlight_core::{Error, Result};
+use rushlight_tensor::capture::refuse_host;
 use rushlight_tensor::state::{Dict, Stateful, Value};
 
 fn rates(optimizer: &dyn Optimizer) -> Vec<f64> {
@@ -101,6 +102,7 @@ impl SequentialLR {
 
 impl LrScheduler for SequentialLR {
     fn step(&mut self, optimizer: &mut dyn Optimizer) -> Result<()> {
+        refuse_host("a schedule's step")?;
         let epoch = self.last_epoch + 1;
         let turn = self.turn(epoch);
         let scheduler = &mut self.schedulers[turn];

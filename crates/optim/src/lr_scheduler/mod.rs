@@ -38,6 +38,7 @@ pub use simple::{
 use crate::options::Field;
 use crate::{Group, Optimizer};
 use rushlight_core::{Error, Result};
+use rushlight_tensor::capture::refuse_host;
 use rushlight_tensor::state::{Dict, Stateful, Value};
 
 /// Changes the learning rates of an optimizer's groups step by step.
@@ -172,6 +173,7 @@ impl<P: Policy> Scheduler<P> {
 
 impl<P: Policy> LrScheduler for Scheduler<P> {
     fn step(&mut self, optimizer: &mut dyn Optimizer) -> Result<()> {
+        refuse_host("a schedule's step")?;
         self.advance(optimizer, false)
     }
 

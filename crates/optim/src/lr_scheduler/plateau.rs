@@ -5,6 +5,7 @@ use crate::Optimizer;
 use crate::lr_scheduler::PerGroup;
 use crate::options::Field;
 use rushlight_core::{Error, Result};
+use rushlight_tensor::capture::refuse_host;
 use rushlight_tensor::state::{Dict, Stateful, Value};
 
 /// Whether less or more is better.
@@ -166,6 +167,7 @@ impl ReduceLROnPlateau {
 
     /// Takes note of a measure and reduces the rates if it is time.
     pub fn step(&mut self, metrics: f64, optimizer: &mut dyn Optimizer) -> Result<()> {
+        refuse_host("a schedule's step")?;
         let mut groups = optimizer.param_groups_mut();
         let mut lrs: Vec<f64> = groups.iter().map(|g| g.lr()).collect();
         if lrs.len() != self.min_lrs.len() {

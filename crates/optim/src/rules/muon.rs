@@ -1,9 +1,10 @@
 //! Muon: momentum, orthogonalised.
 
-use crate::group::{Algorithm, GroupOptimizer, Params};
+use crate::group::{Algorithm, GroupOptimizer, Params, Unless};
 use crate::options::{Field, options};
 use rushlight_core::{DType, Error, Result, Scalar};
 use rushlight_tensor::autograd::no_grad;
+use rushlight_tensor::capture::refuse_host;
 use rushlight_tensor::state::Value;
 use rushlight_tensor::{Arg, Tensor};
 
@@ -106,18 +107,20 @@ impl Algorithm for MuonOptions {
         [true, false, false]
     }
 
-    fn step(groups: &mut [Params<Self>], grad_scale: Arg) -> Result<()> {
+    fn step(groups: &mut [Params<Self>], grad_scale: Arg, _: Option<Unless>) -> Result<()> {
+        refuse_host("Muon's step")?;
         no_grad(|| {
             for group in groups {
+                let options = group.options();
                 for slot in &mut group.slots {
                     let Some(grad) = slot.param.grad() else { continue };
                     let grad = match grad_scale {
                         Arg::Scalar(Scalar::Float(1.0)) => grad,
                         factor => grad.mul(factor)?,
                     };
-                    slot.start(&group.options)?;
+                    slot.start(&options)?;
                     if let Some(buffer) = &slot.tensors[0] {
-                        group.options.step_one(&slot.param, &grad, buffer)?;
+                        options.step_one(&slot.param, &grad, buffer)?;
                     }
                 }
             }

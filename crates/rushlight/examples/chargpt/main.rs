@@ -29,6 +29,7 @@ fn arguments() -> ArgMatches {
         .arg(number("learning-rate", "0.002", "Highest learning rate"))
         .arg(number("dropout", "0", "Probability of dropping while training"))
         .arg(machine::precision())
+        .arg(machine::no_capture())
         .arg(count("generate", "600", "Characters to write at the end"))
         .arg(option("prompt", "//! ", "What the writing starts with"))
         .arg(number("temperature", "0.8", "Below 1 the writing is safer, above 1 wilder"))
@@ -73,21 +74,24 @@ fn main() -> Result<()> {
         rushlight::num_threads()
     );
 
+    let mut capture = machine::capture(&arguments, device);
     for epoch in 0..size("max-epochs") {
         let (start, mut total, mut count) = (Instant::now(), 0.0, 0);
         let batches = loader.epoch(epoch as u64).progress().title(format!("epoch {epoch}"));
         let display = batches.handle();
         for batch in batches {
             let (x, y) = batch?;
-            let loss = {
-                let _precision = set_autocast(lower)?;
-                let logits = model.forward(&x.to(&device)?)?;
-                logits.flatten(0, 1)?.cross_entropy(&y.to(&device)?.flatten(0, 1)?)?
-            };
-            optimizer.zero_grad();
-            loss.backward()?;
-            clip_grad_norm_(model.parameters(), 1.0)?;
-            optimizer.step()?;
+            let loss = capture.run(&[x, y], |[x, y]| {
+                let loss = {
+                    let _precision = set_autocast(lower)?;
+                    model.forward(x)?.flatten(0, 1)?.cross_entropy(&y.flatten(0, 1)?)?
+                };
+                optimizer.zero_grad();
+                loss.backward()?;
+                clip_grad_norm_(model.parameters(), 1.0)?;
+                optimizer.step()?;
+                Ok(loss)
+            })?;
             schedule.step(&mut optimizer)?;
             let loss = loss.item::<f64>()?;
             display.message(format!("loss {loss:.3}"));

@@ -4,7 +4,7 @@
 #![allow(dead_code)]
 
 use clap::builder::ValueParser;
-use clap::{Arg, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use rushlight::prelude::*;
 
 /// A command with the options that every example has.
@@ -34,6 +34,19 @@ pub fn number(name: &'static str, default: &'static str, help: &'static str) -> 
 /// `--precision f32|bf16`.
 pub fn precision() -> Arg {
     option("precision", "f32", "f32, or bf16 for mixed precision").value_parser(ValueParser::from(["f32", "bf16"]))
+}
+
+/// `--no-capture`.
+pub fn no_capture() -> Arg {
+    Arg::new("no-capture")
+        .long("no-capture")
+        .action(ArgAction::SetTrue)
+        .help("Do not replay steps as one graph of the GPU")
+}
+
+/// Steps on a device, captured unless [`no_capture`] says otherwise.
+pub fn capture(matches: &ArgMatches, device: Device) -> Capture {
+    Capture::new().device(device).enabled(!matches.get_flag("no-capture"))
 }
 
 /// The value of an option that has a default.

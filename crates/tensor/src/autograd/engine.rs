@@ -2,7 +2,7 @@
 
 use super::mode;
 use super::node::{Ctx, Edge, Grads, Kind, Node, lock};
-use crate::{Tensor, amp};
+use crate::{Tensor, amp, capture};
 use rushlight_core::smallvec::smallvec;
 use rushlight_core::{Error, Result};
 use std::cmp::Ordering;
@@ -405,6 +405,9 @@ impl Tensor {
     fn accumulate_grad(&self, incoming: Tensor) -> Result<()> {
         let recording = mode::is_grad_enabled();
         let old = self.meta().grad.take();
+        if capture::is_recording() {
+            capture::note_grad(self, old.as_ref());
+        }
         let new = match old {
             None if recording => incoming,
             None if incoming.is_sole_owner() && incoming.is_contiguous() => incoming.detach(),

@@ -28,7 +28,7 @@ pub use node::Grads;
 pub(crate) use node::{Ctx, edges, record, record_many, recording};
 pub(crate) use saved::Saved;
 
-use crate::Tensor;
+use crate::{Tensor, capture};
 use node::{Hook, Node, PostHook};
 use rushlight_core::{Error, Result};
 use std::sync::atomic::Ordering::Relaxed;
@@ -82,7 +82,11 @@ impl Tensor {
 
     /// The gradient that `backward` has added up, if any.
     pub fn grad(&self) -> Option<Tensor> {
-        self.meta().grad.clone()
+        let grad = self.meta().grad.clone();
+        if capture::is_recording() {
+            capture::note_grad(self, grad.as_ref());
+        }
+        grad
     }
 
     /// Sets or clears the gradient.
@@ -105,12 +109,18 @@ impl Tensor {
                 )));
             }
         }
+        if capture::is_recording() {
+            capture::note_cleared(self);
+        }
         self.meta().grad = grad;
         Ok(())
     }
 
     /// Clears the gradient.
     pub fn zero_grad(&self) {
+        if capture::is_recording() {
+            capture::note_cleared(self);
+        }
         self.meta().grad = None;
     }
 

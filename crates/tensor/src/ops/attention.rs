@@ -3,6 +3,7 @@
 use super::compare::where_;
 use super::norm::wide;
 use crate::autograd::{Saved, no_grad, record, recording};
+use crate::capture::random_stream;
 use crate::{Tensor, amp};
 use rushlight_core::backend::Attention;
 use rushlight_core::layout::broadcast_shapes;
@@ -309,7 +310,9 @@ impl Tensor {
             mask: mask.transpose()?,
         };
         let words = operands.q.shape()[..3].iter().product::<usize>() as u64 * s as u64;
-        let dropout = (options.dropout_p > 0.0).then(|| (options.dropout_p, default_generator().reserve(words)));
+        let random = || random_stream(default_generator(), words, self.device());
+        let dropout =
+            (options.dropout_p > 0.0).then(|| random().map(|stream| (options.dropout_p, stream))).transpose()?;
         let scale = options.scale.unwrap_or(1.0 / (size as f64).sqrt());
         let plan = Plan { causal: options.is_causal, scale, dropout };
         let mut shape = lead.clone();

@@ -2,10 +2,12 @@
 
 use crate::Tensor;
 use crate::arg::Arg;
-use crate::autograd::{Grads, edges, record, recording};
+use crate::autograd::{Grads, Meta, edges, record, recording};
+use crate::capture;
 use crate::tensor::backend;
 use rushlight_core::smallvec::{SmallVec, smallvec};
-use rushlight_core::{DType, Device, Dims, Error, Result, Scalar};
+use rushlight_core::{DType, Device, Dims, Error, Layout, Result, Scalar, Storage};
+use std::sync::Arc;
 
 impl Tensor {
     /// The elements as another dtype: floats truncate to integers, anything but zero is true. The same tensor if nothing changes.
@@ -21,18 +23,94 @@ impl Tensor {
         if *device == self.device() {
             return Ok(self.clone());
         }
-        let target = backend(*device)?;
-        let source = self.contiguous()?;
-        let out = Tensor::uninit(target, self.shape(), self.dtype())?;
-        let size = self.dtype().size();
-        let mut bytes = vec![0u8; source.numel() * size];
-        source.backend().download(&source.0.storage, source.0.layout.offset() * size, &mut bytes)?;
-        target.upload(&bytes, &out.0.storage, 0)?;
+        capture::refuse("to", *device)?;
+        capture::refuse("to", self.device())?;
+        let out = self.moved(*device, false)?;
         if recording(&[self]) {
             let home = self.device();
             record("to", &[self], &out, move |_, dy| Ok(smallvec![Some(dy.to(&home)?)]))?;
         }
         Ok(out)
+    }
+
+    /// [`Tensor::to`], which may return before the copy is done if `non_blocking`: from pinned memory ([`Tensor::pin_memory`]) to a GPU, which sees
+    /// the elements in whatever it is given next. Do not change the pinned tensor before [`synchronize`](crate::synchronize).
+    pub fn to_with(&self, device: &Device, non_blocking: bool) -> Result<Tensor> {
+        if !non_blocking || *device == self.device() || recording(&[self]) {
+            return self.to(device);
+        }
+        capture::refuse("to", *device)?;
+        capture::refuse("to", self.device())?;
+        self.moved(*device, true)
+    }
+
+    fn moved(&self, device: Device, non_blocking: bool) -> Result<Tensor> {
+        let target = backend(device)?;
+        let source = crate::autograd::no_grad(|| self.contiguous())?;
+        let out = Tensor::uninit(target, self.shape(), self.dtype())?;
+        let size = self.dtype().size();
+        let (start, len) = (source.0.layout.offset() * size, source.numel() * size);
+        if len == 0 {
+            return Ok(out);
+        }
+        match (source.device(), device) {
+            (Device::Cuda(_), Device::Cuda(_)) => {
+                rushlight_cuda::copy_between(&source.0.storage, start, &out.0.storage, len)?;
+            }
+            (Device::Cpu, _) => source.upload_to(&out, non_blocking)?,
+            (_, Device::Cpu) => {
+                // SAFETY: memory that was just allocated for these elements and that nobody else sees; every byte is written.
+                let bytes = unsafe { std::slice::from_raw_parts_mut(out.view().ptr(), len) };
+                source.backend().download(&source.0.storage, start, bytes)?;
+            }
+        }
+        Ok(out)
+    }
+
+    /// Copies a contiguous tensor's elements from the host to one of another device that has as many.
+    pub(crate) fn upload_to(&self, out: &Tensor, non_blocking: bool) -> Result<()> {
+        let (ptr, len) = (self.view().ptr(), self.numel() * self.dtype().size());
+        if non_blocking && self.is_pinned() {
+            // SAFETY: the elements lie on the host; pinned memory is not used for anything else before the copy is done.
+            return unsafe { rushlight_cuda::upload_pinned(ptr, len, &out.0.storage, 0) };
+        }
+        // SAFETY: the elements lie on the host, and this handle keeps them.
+        out.backend().upload(unsafe { std::slice::from_raw_parts(ptr, len) }, &out.0.storage, 0)
+    }
+
+    /// The same elements in host memory that a GPU can copy from while the program goes on ([`Tensor::to_with`]). The same tensor if it is such already.
+    pub fn pin_memory(&self) -> Result<Tensor> {
+        if !self.device().is_cpu() {
+            return Err(Error::device(format!(
+                "pin_memory: only tensors on the CPU can be pinned, this one is on {}",
+                self.device()
+            )));
+        }
+        if self.is_pinned() {
+            return Ok(self.clone());
+        }
+        let memory = rushlight_cuda::Pinned::new(self.numel() * self.dtype().size())?;
+        let (ptr, bytes) = (memory.ptr(), memory.bytes());
+        let Some(ptr) = std::ptr::NonNull::new(ptr) else { return Err(Error::out_of_memory("pin_memory: no memory")) };
+        // SAFETY: the owner keeps the memory for as long as the storage lives.
+        let storage = unsafe { Storage::from_owner(backend(Device::Cpu)?, ptr, bytes, Box::new(memory)) };
+        let layout = Layout::contiguous(self.shape())?;
+        let out = Tensor::from_parts(Arc::new(storage), layout, self.dtype(), Meta::default());
+        if out.numel() > 0 {
+            self.backend().copy(self.view(), out.view())?;
+        }
+        Ok(out)
+    }
+
+    /// Keeps this tensor's memory from being used for anything else, once it is freed, before `stream` is past what it has been given by then. For tensors
+    /// made on another stream than the one that uses them.
+    pub fn record_stream(&self, stream: &rushlight_cuda::Stream) -> Result<()> {
+        rushlight_cuda::record_stream(&self.0.storage, stream)
+    }
+
+    /// Whether this tensor lies in pinned memory.
+    pub fn is_pinned(&self) -> bool {
+        self.device().is_cpu() && rushlight_cuda::is_pinned(self.view().ptr())
     }
 
     /// A tensor of its own with the same elements, row-major: PyTorch's `clone()`. (Rust's `clone` gives the same tensor.)

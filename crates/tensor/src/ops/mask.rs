@@ -25,6 +25,7 @@ impl Tensor {
     /// # Ok::<(), rushlight_core::Error>(())
     /// ```
     pub fn nonzero(&self) -> Result<Tensor> {
+        crate::capture::refuse("nonzero (which masks and unique use)", self.device())?;
         let count = if self.numel() == 0 { 0 } else { self.backend().count_nonzero(self.view())? };
         let out = self.uninit_like(&[count, self.rank()], DType::I64)?;
         if out.numel() > 0 {

@@ -3,6 +3,7 @@
 use super::create::Options;
 use crate::Tensor;
 use crate::autograd::{no_grad, record, recording};
+use crate::capture::random_stream;
 use rushlight_core::rng::{Distribution, default_generator};
 use rushlight_core::smallvec::smallvec;
 use rushlight_core::{DType, Error, Generator, Result};
@@ -18,7 +19,8 @@ fn words(dtype: DType, distribution: Distribution) -> u64 {
 impl Tensor {
     fn fill_random(&self, distribution: Distribution, generator: &Generator) -> Result<()> {
         // Rounded up to whole blocks of four words, pairs of normals included.
-        let stream = generator.reserve((self.numel() as u64).div_ceil(2) * 2 * words(self.dtype(), distribution));
+        let count = (self.numel() as u64).div_ceil(2) * 2 * words(self.dtype(), distribution);
+        let stream = random_stream(generator, count, self.device())?;
         if self.numel() > 0 {
             self.backend().random(distribution, stream, self.view())?;
         }
@@ -231,7 +233,7 @@ impl Tensor {
         if p == 1.0 {
             return self.mul(0.0);
         }
-        let stream = default_generator().reserve(self.numel() as u64);
+        let stream = random_stream(default_generator(), self.numel() as u64, self.device())?;
         self.dropout_from(p, stream)
     }
 

@@ -1,0 +1,259 @@
+//! Streams and events: work of one device that runs side by side, and points in it to wait for.
+
+use crate::alloc::{Fence, PoolId};
+use crate::backend::gpu;
+use crate::device::{Gpu, Lane, cannot_record};
+use crate::driver::{self, Driver, Handle};
+use rushlight_core::{Device, Error, Result, Storage};
+use std::sync::Arc;
+
+/// The index of a GPU; the CPU has neither streams nor events.
+pub(crate) fn index(call: &str, device: Device) -> Result<usize> {
+    match device {
+        Device::Cuda(index) => Ok(index),
+        other => {
+            Err(Error::device(format!("{call}: {other} is not a CUDA device; its work is done when a call returns")))
+        }
+    }
+}
+
+/// A queue of work on a GPU beside its main one.
+///
+/// What a thread does within [`scope`](Stream::scope) goes to the stream, memory included. Streams do not wait for each other by themselves: before
+/// a tensor made on one is used on another, let that one wait ([`wait_stream`](Stream::wait_stream), [`wait_event`](Stream::wait_event)). A tensor that
+/// may be dropped while another stream still uses it needs [`record_stream`].
+///
+/// ```
+/// use rushlight_core::Device;
+/// // Where there is no GPU, this is an error that says why.
+/// if let Ok(side) = rushlight_cuda::Stream::new(Device::Cuda(0)) {
+///     let event = side.record_event()?;
+///     event.synchronize()?;
+///     assert!(event.query()?);
+/// }
+/// # Ok::<(), rushlight_core::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Stream(Arc<Own>);
+
+struct Own {
+    gpu: &'static Gpu,
+    handle: Handle,
+    pool: PoolId,
+}
+
+// SAFETY: handles of the driver may be used from any thread.
+unsafe impl Send for Own {}
+// SAFETY: as above.
+unsafe impl Sync for Own {}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        // Its memory goes over to the main stream, so its work must be done. Errors have been told, or will be, by calls that can.
+        if self.gpu.enter().is_ok() {
+            let driver = self.gpu.driver;
+            // SAFETY: a stream of ours, used by nobody any more.
+            driver.relaxed(|| unsafe {
+                (driver.stream_synchronize)(self.handle);
+                (driver.stream_destroy)(self.handle)
+            });
+        }
+        let mut memory = self.gpu.memory();
+        memory.remove_user(self.handle as u64);
+        memory.remove_pool(self.pool);
+    }
+}
+
+/// A new stream that does not wait for others.
+pub(crate) fn create(gpu: &Gpu) -> Result<Handle> {
+    let mut handle = std::ptr::null_mut();
+    // SAFETY: a handle to write to.
+    let rc = unsafe { (gpu.driver.stream_create)(&mut handle, driver::STREAM_NON_BLOCKING) };
+    gpu.driver.check("cuStreamCreate", rc)?;
+    Ok(handle)
+}
+
+impl Stream {
+    /// A new stream of a GPU.
+    pub fn new(device: Device) -> Result<Self> {
+        let gpu = gpu(index("Stream::new", device)?)?;
+        gpu.refuse_recording("Stream::new")?;
+        gpu.enter()?;
+        let handle = create(gpu)?;
+        Ok(Self(Arc::new(Own { gpu, handle, pool: gpu.memory().add_pool(false) })))
+    }
+
+    /// The device.
+    pub fn device(&self) -> Device {
+        Device::Cuda(self.0.gpu.index)
+    }
+
+    /// Sends what this thread does on the device within `f` to this stream.
+    pub fn scope<T>(&self, f: impl FnOnce() -> Result<T>) -> Result<T> {
+        let gpu = self.0.gpu;
+        gpu.refuse_recording("Stream::scope")?;
+        let lane = Lane { device: gpu.index, stream: self.0.handle, pool: self.0.pool, recording: false };
+        let _guard = lane.enter();
+        f()
+    }
+
+    /// Waits until all work of this stream is done.
+    pub fn synchronize(&self) -> Result<()> {
+        self.scope(|| self.0.gpu.synchronize())
+    }
+
+    /// Whether all work of this stream is done.
+    pub fn query(&self) -> Result<bool> {
+        let gpu = self.0.gpu;
+        gpu.enter()?;
+        // SAFETY: a stream of ours.
+        ready(gpu.driver, "cuStreamQuery", gpu.driver.relaxed(|| unsafe { (gpu.driver.stream_query)(self.0.handle) }))
+    }
+
+    /// What comes next on this stream waits for the event.
+    pub fn wait_event(&self, event: &Event) -> Result<()> {
+        self.scope(|| event.wait())
+    }
+
+    /// What comes next on this stream waits for all that `other` has been given.
+    pub fn wait_stream(&self, other: &Stream) -> Result<()> {
+        self.wait_event(&other.record_event()?)
+    }
+
+    /// An event behind all that this stream has been given.
+    pub fn record_event(&self) -> Result<Event> {
+        Event::at(self.0.gpu, self.0.handle)
+    }
+}
+
+fn ready(driver: &Driver, call: &str, code: i32) -> Result<bool> {
+    if code == driver::NOT_READY { Ok(false) } else { driver.check(call, code).map(|()| true) }
+}
+
+/// A point in a stream's work.
+pub struct Event {
+    gpu: &'static Gpu,
+    handle: Handle,
+    timed: bool,
+}
+
+// SAFETY: handles of the driver may be used from any thread.
+unsafe impl Send for Event {}
+// SAFETY: as above.
+unsafe impl Sync for Event {}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        // SAFETY: an event of ours; the driver keeps it as long as work waits for it.
+        unsafe { (self.gpu.driver.event_destroy)(self.handle) };
+    }
+}
+
+impl Fence for Event {
+    fn passed(&self) -> bool {
+        // An error is a device that has stopped: nothing uses memory there.
+        self.query().unwrap_or(true)
+    }
+}
+
+impl Event {
+    fn create(gpu: &Gpu, timed: bool) -> Result<Self> {
+        let gpu = crate::backend::gpu(gpu.index)?;
+        gpu.enter()?;
+        let mut handle = std::ptr::null_mut();
+        let flags = if timed { 0 } else { driver::EVENT_WITHOUT_TIME };
+        // SAFETY: a handle to write to.
+        gpu.driver.check("cuEventCreate", unsafe { (gpu.driver.event_create)(&mut handle, flags) })?;
+        Ok(Self { gpu, handle, timed })
+    }
+
+    /// An event behind all that a stream has been given, without a time.
+    pub(crate) fn at(gpu: &Gpu, stream: Handle) -> Result<Self> {
+        let event = Self::create(gpu, false)?;
+        event.mark(stream)?;
+        Ok(event)
+    }
+
+    fn mark(&self, stream: Handle) -> Result<()> {
+        self.gpu.enter()?;
+        // SAFETY: an event and a stream of ours.
+        self.gpu.driver.check("cuEventRecord", unsafe { (self.gpu.driver.event_record)(self.handle, stream) })
+    }
+
+    /// An event of a GPU that can be timed, not yet recorded.
+    pub fn new(device: Device) -> Result<Self> {
+        let gpu = gpu(index("Event::new", device)?)?;
+        gpu.refuse_recording("Event::new")?;
+        Self::create(gpu, true)
+    }
+
+    /// Puts the event behind all that this thread's stream has been given.
+    pub fn record(&self) -> Result<()> {
+        self.gpu.refuse_recording("Event::record")?;
+        self.mark(self.gpu.stream())
+    }
+
+    /// What comes next on this thread's stream, of any GPU, waits for the event.
+    pub fn wait(&self) -> Result<()> {
+        self.wait_on(self.gpu)
+    }
+
+    /// What comes next on this thread's stream of `gpu` waits for the event.
+    pub(crate) fn wait_on(&self, gpu: &Gpu) -> Result<()> {
+        gpu.refuse_recording("Event::wait")?;
+        gpu.enter()?;
+        // SAFETY: a stream and an event of ours.
+        gpu.driver.check("cuStreamWaitEvent", unsafe { (gpu.driver.stream_wait)(gpu.stream(), self.handle, 0) })
+    }
+
+    /// Whether the work before the event is done.
+    pub fn query(&self) -> Result<bool> {
+        let driver = self.gpu.driver;
+        // SAFETY: an event of ours.
+        ready(driver, "cuEventQuery", driver.relaxed(|| unsafe { (driver.event_query)(self.handle) }))
+    }
+
+    /// Waits until the work before the event is done.
+    pub fn synchronize(&self) -> Result<()> {
+        self.gpu.refuse_recording("Event::synchronize")?;
+        // SAFETY: an event of ours.
+        self.gpu.driver.check("cuEventSynchronize", unsafe { (self.gpu.driver.event_synchronize)(self.handle) })
+    }
+
+    /// Milliseconds from this event to `later`, both of [`Event::new`] and past.
+    pub fn elapsed_time(&self, later: &Event) -> Result<f64> {
+        if !(self.timed && later.timed) {
+            return Err(Error::value("elapsed_time: only events made by Event::new have a time"));
+        }
+        let mut milliseconds = 0.0;
+        // SAFETY: two events of ours, a number to write to.
+        let rc = unsafe { (self.gpu.driver.event_elapsed)(&mut milliseconds, self.handle, later.handle) };
+        if rc == driver::NOT_READY {
+            return Err(Error::value(
+                "elapsed_time: an event is not past yet; call synchronize() on the later one first",
+            ));
+        }
+        self.gpu.driver.check("cuEventElapsedTime", rc)?;
+        Ok(milliseconds.into())
+    }
+}
+
+/// Keeps memory that `stream` uses from being given to others before the stream is past what it has been given when the memory is freed.
+/// Needed for tensors made on another stream than the one that uses them, if they may be dropped meanwhile.
+pub fn record_stream(storage: &Storage, stream: &Stream) -> Result<()> {
+    if storage.device() != stream.device() {
+        return Err(Error::device(format!(
+            "record_stream: the tensor is on {}, the stream on {}",
+            storage.device(),
+            stream.device()
+        )));
+    }
+    let gpu = stream.0.gpu;
+    if gpu.lane().recording {
+        return Err(cannot_record("record_stream"));
+    }
+    if storage.bytes() > 0 {
+        gpu.memory().note_user(storage.ptr() as u64, stream.0.handle as u64);
+    }
+    Ok(())
+}

@@ -1,0 +1,87 @@
+//! `rushlight doctor`: what this machine offers, and what is missing.
+
+use rushlight::prelude::*;
+use rushlight_cpu::isa;
+use std::process::ExitCode;
+
+const USAGE: &str = "Usage: rushlight doctor
+
+Says what this machine has: processor, threads, GPUs, NVIDIA's libraries with their versions and paths, and what is missing.";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["doctor"] => doctor(),
+        ["-h" | "--help"] | ["doctor", "-h" | "--help"] => println!("{USAGE}"),
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+fn doctor() {
+    println!("rushlight {}", env!("CARGO_PKG_VERSION"));
+    println!(
+        "processor: {}, kernels for {} of {}",
+        std::env::consts::ARCH,
+        isa::level().name(),
+        isa::detected().name()
+    );
+    println!("features: {}", features().join(" "));
+    println!("threads: {}", rushlight::num_threads());
+    devices();
+    for (name, found) in rushlight::cuda::libraries() {
+        match found {
+            Ok(library) => println!("{name}: {} ({})", library.version, library.path),
+            Err(e) => println!("{name}: missing. {e}"),
+        }
+    }
+}
+
+fn devices() {
+    let count = match rushlight::cuda::device_count() {
+        Ok(count) => count,
+        Err(e) => return println!("CUDA devices: none. {e}"),
+    };
+    println!("CUDA devices: {count}");
+    for index in 0..count {
+        match rushlight::cuda::properties(index) {
+            Ok(p) => println!(
+                "  cuda:{index}: {}, {:.1} GiB, {} multiprocessors, compute capability {}.{}, driver for CUDA {}.{}",
+                p.name,
+                p.memory as f64 / (1u64 << 30) as f64,
+                p.multiprocessors,
+                p.capability.0,
+                p.capability.1,
+                p.driver / 1000,
+                p.driver % 1000 / 10
+            ),
+            Err(e) => println!("  cuda:{index}: {e}"),
+        }
+        if let Err(e) = Tensor::zeros_with([1], Device::Cuda(index)) {
+            println!("  cuda:{index} cannot be used: {e}");
+        }
+    }
+}
+
+/// What of the processor's abilities counts for the engine.
+fn features() -> Vec<&'static str> {
+    let mut found = Vec::new();
+    #[cfg(target_arch = "x86_64")]
+    {
+        macro_rules! look {
+            ($($name:tt)*) => {$(
+                if std::arch::is_x86_feature_detected!($name) {
+                    found.push($name);
+                }
+            )*};
+        }
+        look!("avx2" "fma" "f16c" "bmi2" "avx512f" "avx512bw" "avx512dq" "avx512vl" "avx512bf16" "avx512vnni");
+    }
+    if found.is_empty() {
+        found.push("none that the engine asks for");
+    }
+    found
+}

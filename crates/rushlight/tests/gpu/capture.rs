@@ -1,0 +1,430 @@
+//! Captured steps give what steps give that are not.
+
+use super::{device, turn};
+use rushlight::nn::models::{Gpt, resnet18_cifar};
+use rushlight::optim::lr_scheduler::{CosineAnnealingLR, LrScheduler};
+use rushlight::prelude::*;
+use rushlight::{capture, default_generator, state::Value};
+
+/// A network with what a step may hold: dropout, norms with running statistics, an embedding.
+#[derive(Module)]
+struct Net {
+    embedding: Embedding,
+    first: Linear,
+    norm: BatchNorm1d,
+    dropout: Dropout,
+    last: Linear,
+}
+
+impl Net {
+    fn new(device: Device) -> Result<Self> {
+        Self {
+            embedding: Embedding::new(11, 24).build()?,
+            first: Linear::new(24, 32).build()?,
+            norm: BatchNorm1d::new(32).build()?,
+            dropout: Dropout::new(0.3).build()?,
+            last: Linear::new(32, 5).build()?,
+        }
+        .to(device)
+    }
+
+    fn loss(&self, tokens: &Tensor, classes: &Tensor) -> Result<Tensor> {
+        let x = self.first.forward(&self.embedding.forward(tokens)?)?;
+        let x = self.dropout.forward(&self.norm.forward(&x)?.gelu()?)?;
+        self.last.forward(&x)?.cross_entropy(classes)
+    }
+}
+
+fn batch(step: usize, size: usize, device: Device) -> Result<[Tensor; 2]> {
+    let numbers = |salt: usize, below: usize| {
+        Tensor::from_iter((0..size).map(|i| ((i * 7 + step * 13 + salt) % below) as i64))?.to(&device)
+    };
+    Ok([numbers(1, 11)?, numbers(5, 5)?])
+}
+
+/// What is left of a run: losses, parameters, the optimizer's state, the generator's.
+#[derive(PartialEq, Debug)]
+struct Trace {
+    losses: Vec<u32>,
+    parameters: Vec<Vec<f32>>,
+    state: Vec<f64>,
+    random: (u64, u64),
+}
+
+/// All numbers of a state dict.
+fn flat(value: &Value, out: &mut Vec<f64>) -> Result<()> {
+    match value {
+        Value::Tensor(t) => out.extend(t.to_vec::<f64>()?),
+        Value::Float(x) => out.push(*x),
+        Value::Int(x) => out.push(*x as f64),
+        Value::Dict(entries) => entries.values().try_for_each(|v| flat(v, out))?,
+        Value::List(items) | Value::Tuple(items) => items.iter().try_for_each(|v| flat(v, out))?,
+        _ => {}
+    }
+    Ok(())
+}
+
+fn trace(losses: Vec<Tensor>, net: &Net, optimizer: &dyn Optimizer) -> Result<Trace> {
+    let mut state = Vec::new();
+    flat(&optimizer.state_dict()?, &mut state)?;
+    let random = default_generator().state();
+    Ok(Trace {
+        losses: losses.iter().map(|l| Ok(l.item::<f32>()?.to_bits())).collect::<Result<_>>()?,
+        parameters: net.state_dict().values().map(|t| t.to_vec::<f32>()).collect::<Result<_>>()?,
+        state,
+        random: (random.seed, random.offset),
+    })
+}
+
+type Make = fn(Vec<Tensor>) -> Result<Box<dyn Optimizer>>;
+
+/// Twenty steps with clipping and a schedule outside.
+fn train(device: Device, make: Make, lower: Option<DType>, enabled: bool, expect_graphs: usize) -> Result<Trace> {
+    manual_seed(5);
+    let net = Net::new(device)?;
+    let mut optimizer = make(net.parameters())?;
+    let mut schedule = CosineAnnealingLR::new(20).build(&mut *optimizer)?;
+    let mut capture = Capture::new().enabled(enabled);
+    let mut losses = Vec::new();
+    for step in 0..20 {
+        losses.push(capture.run(&batch(step, 16, device)?, |[tokens, classes]| {
+            let loss = {
+                let _precision = set_autocast(lower)?;
+                net.loss(tokens, classes)?
+            };
+            optimizer.zero_grad();
+            loss.backward()?;
+            clip_grad_norm_(net.parameters(), 0.5)?;
+            optimizer.step()?;
+            Ok(loss)
+        })?);
+        schedule.step(&mut *optimizer)?;
+    }
+    if !device.is_cpu() {
+        assert_eq!(capture.graphs(), expect_graphs);
+    }
+    trace(losses, &net, &*optimizer)
+}
+
+#[test]
+fn captured_steps_are_like_others() -> Result<()> {
+    let _turn = turn();
+    let Some(device) = device() else { return Ok(()) };
+    let optimizers: [(&str, Make); 8] = [
+        ("AdamW", |p| Ok(Box::new(AdamW::new(p).lr(1e-2).build()?))),
+        ("SGD", |p| Ok(Box::new(Sgd::new(p).lr(1e-2).build()?))),
+        ("SGD with momentum", |p| Ok(Box::new(Sgd::new(p).lr(1e-2).momentum(0.9).nesterov(true).build()?))),
+        ("NAdam", |p| Ok(Box::new(NAdam::new(p).lr(1e-2).build()?))),
+        ("RAdam", |p| Ok(Box::new(RAdam::new(p).lr(1e-2).build()?))),
+        ("Adagrad", |p| Ok(Box::new(Adagrad::new(p).lr(1e-2).build()?))),
+        ("RMSprop", |p| Ok(Box::new(RmsProp::new(p).lr(1e-3).momentum(0.5).centered(true).build()?))),
+        ("groups", |p| {
+            let (a, b) = p.split_at(p.len() / 2);
+            let groups = [ParamGroup::new(a.to_vec()), ParamGroup::new(b.to_vec()).lr(3e-3).weight_decay(0.0)];
+            Ok(Box::new(AdamW::groups(groups).lr(1e-2).build()?))
+        }),
+    ];
+    for (name, make) in optimizers {
+        for lower in [None, Some(DType::BF16)] {
+            let plain = train(device, make, lower, false, 0)?;
+            let captured = train(device, make, lower, true, 1)?;
+            assert_eq!(plain, captured, "{name} {lower:?}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn shapes_are_captured_apart() -> Result<()> {
+    let _turn = turn();
+    let Some(device) = device() else { return Ok(()) };
+    let run = |enabled: bool| -> Result<Trace> {
+        manual_seed(6);
+        let net = Net::new(device)?;
+        let mut optimizer = Adam::new(net.parameters()).lr(1e-2).build()?;
+        let mut step = capture(|[tokens, classes]: &[Tensor; 2]| {
+            optimizer.zero_grad();
+            let loss = net.loss(tokens, classes)?;
+            loss.backward()?;
+            optimizer.step()?;
+            Ok(loss)
+        })
+        .with(Capture::new().enabled(enabled).max_graphs(2));
+        let sizes = [16, 16, 16, 16, 8, 8, 8, 8, 16, 8, 4, 4, 4, 16, 8];
+        let losses: Vec<Tensor> =
+            sizes.iter().enumerate().map(|(i, &size)| step.run(&batch(i, size, device)?)).collect::<Result<_>>()?;
+        if enabled && !device.is_cpu() {
+            assert_eq!(step.capture().graphs(), 2);
+        }
+        drop(step);
+        trace(losses, &net, &optimizer)
+    };
+    assert_eq!(run(false)?, run(true)?);
+    Ok(())
+}
+
+#[test]
+fn gradients_add_up_and_can_be_read() -> Result<()> {
+    let _turn = turn();
+    let Some(device) = device() else { return Ok(()) };
+    let run = |enabled: bool| -> Result<(Trace, Vec<Vec<f32>>)> {
+        manual_seed(7);
+        let net = Net::new(device)?;
+        let mut optimizer = AdamW::new(net.parameters()).lr(1e-2).build()?;
+        let mut capture = Capture::new().enabled(enabled);
+        let (mut losses, mut grads) = (Vec::new(), Vec::new());
+        for i in 0..12 {
+            losses.push(capture.run(&batch(i, 16, device)?, |[tokens, classes]| {
+                let loss = net.loss(tokens, classes)?;
+                loss.backward()?;
+                Ok(loss)
+            })?);
+            grads.push(net.last.weight.grad().expect("backward has run").to_vec::<f32>()?);
+            if i % 2 == 1 {
+                optimizer.step()?;
+                optimizer.zero_grad();
+            }
+        }
+        if enabled && !device.is_cpu() {
+            assert_eq!(capture.graphs(), 2, "steps that begin gradients, and steps that add to them");
+        }
+        Ok((trace(losses, &net, &optimizer)?, grads))
+    };
+    assert_eq!(run(false)?, run(true)?);
+    Ok(())
+}
+
+#[test]
+fn what_cannot_be_captured_is_named_and_harmless() -> Result<()> {
+    let _turn = turn();
+    let Some(device) = device() else { return Ok(()) };
+    let run = |reading: bool| -> Result<Trace> {
+        manual_seed(8);
+        let net = Net::new(device)?;
+        let mut optimizer = AdamW::new(net.parameters()).lr(1e-2).build()?;
+        let mut capture = Capture::new();
+        let mut losses = Vec::new();
+        for i in 0..8 {
+            let mut step = |capture: &mut Capture| {
+                capture.run(&batch(i, 16, device)?, |[tokens, classes]| {
+                    optimizer.zero_grad();
+                    let loss = net.loss(tokens, classes)?;
+                    loss.backward()?;
+                    optimizer.step()?;
+                    if reading {
+                        loss.item::<f32>()?;
+                    }
+                    Ok(loss)
+                })
+            };
+            losses.push(match step(&mut capture) {
+                Err(e) if reading && !device.is_cpu() => {
+                    assert!(i == 2 && e.to_string().starts_with("item: cannot be part of a captured step"), "{i}: {e}");
+                    capture.set_enabled(false);
+                    step(&mut capture)?
+                }
+                other => other?,
+            });
+        }
+        trace(losses, &net, &optimizer)
+    };
+    assert_eq!(run(false)?, run(true)?);
+    if !device.is_cpu() {
+        let x = Tensor::ones([4])?.to(&device)?;
+        let calls: [(&str, fn(&Tensor) -> Result<Tensor>); 5] = [
+            ("to_vec", |x| x.to_vec::<f32>().and(Ok(x.clone()))),
+            ("to", |x| x.to(&Device::Cpu)),
+            ("nonzero", |x| x.nonzero()),
+            ("to", |x| Tensor::new([1.0f32])?.to(&x.device())),
+            ("synchronize", |x| synchronize(&x.device()).and(Ok(x.clone()))),
+        ];
+        for (name, call) in calls {
+            let mut capture = Capture::new().warmup(1);
+            capture.run(std::array::from_ref(&x), |[x]| call(x))?;
+            let error = capture.run(std::array::from_ref(&x), |[x]| call(x)).expect_err(name);
+            assert!(error.to_string().starts_with(name) && error.to_string().contains("captured step"), "{error}");
+            assert_eq!(x.add(1.0)?.to_vec::<f32>()?, [2.0; 4], "the engine works on");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn loaded_optimizers_are_captured_anew() -> Result<()> {
+    let _turn = turn();
+    let Some(device) = device() else { return Ok(()) };
+    let run = |enabled: bool| -> Result<Trace> {
+        manual_seed(9);
+        let net = Net::new(device)?;
+        let mut optimizer = AdamW::new(net.parameters()).lr(1e-2).build()?;
+        let mut capture = Capture::new().enabled(enabled);
+        let mut losses = Vec::new();
+        for i in 0..14 {
+            losses.push(capture.run(&batch(i, 16, device)?, |[tokens, classes]| {
+                optimizer.zero_grad();
+                let loss = net.loss(tokens, classes)?;
+                loss.backward()?;
+                optimizer.step()?;
+                Ok(loss)
+            })?);
+            if i == 6 {
+                let state = optimizer.state_dict()?;
+                optimizer.load_state_dict(&state)?;
+            }
+            if i == 10 {
+                optimizer.set_lr(1e-3)?;
+            }
+        }
+        if enabled && !device.is_cpu() {
+            assert_eq!(capture.graphs(), 1);
+        }
+        trace(losses, &net, &optimizer)
+    };
+    assert_eq!(run(false)?, run(true)?);
+    Ok(())
+}
+
+#[test]
+fn recordings_give_their_memory_back() -> Result<()> {
+    let _turn = turn();
+    let Some(device) = device() else { return Ok(()) };
+    let w = Tensor::ones_with([256, 256], device)?.requires_grad_(true)?;
+    let x = Tensor::ones_with([64, 256], device)?;
+    let before = memory_stats(&device)?.allocated;
+    let mut capture = Capture::new();
+    let mut sums = Vec::new();
+    for i in 0..6 {
+        let scale = Tensor::full([1], f64::from(i))?.to(&device)?;
+        sums.push(capture.run(&[x.clone(), scale], |[x, scale]| {
+            w.zero_grad();
+            let y = x.matmul(&w)?.mul(scale)?.sum()?;
+            y.backward()?;
+            Ok(y)
+        })?);
+    }
+    // Each call's output is its own.
+    for (i, sum) in sums.iter().enumerate() {
+        assert_eq!(sum.item::<f32>()?, (64 * 256 * 256 * i) as f32);
+    }
+    drop((capture, sums));
+    w.zero_grad();
+    assert_eq!(memory_stats(&device)?.allocated, before);
+    Ok(())
+}
+
+#[test]
+fn scaled_steps_are_left_out_by_the_device_itself() -> Result<()> {
+    let _turn = turn();
+    let Some(device) = device() else { return Ok(()) };
+    for unscale in [false, true] {
+        let run = |enabled: bool| -> Result<(Trace, Vec<f64>)> {
+            manual_seed(10);
+            let net = Net::new(device)?;
+            let mut optimizer = AdamW::new(net.parameters()).lr(1e-2).build()?;
+            let mut scaler = GradScaler::new().init_scale(2f64.powi(23)).growth_interval(3);
+            let mut capture = Capture::new().enabled(enabled);
+            let (mut losses, mut scales) = (Vec::new(), Vec::new());
+            for i in 0..24 {
+                losses.push(capture.run(&batch(i, 16, device)?, |[tokens, classes]| {
+                    optimizer.zero_grad();
+                    let loss = autocast(DType::F16, || net.loss(tokens, classes))?;
+                    scaler.scale(&loss)?.backward()?;
+                    if unscale {
+                        scaler.unscale_(&mut optimizer)?;
+                        clip_grad_norm_(net.parameters(), 0.5)?;
+                    }
+                    scaler.step(&mut optimizer)?;
+                    scaler.update()?;
+                    Ok(loss)
+                })?);
+                if i % 5 == 0 {
+                    scales.push(scaler.get_scale());
+                }
+            }
+            if enabled && !device.is_cpu() {
+                assert_eq!(capture.graphs(), 1);
+            }
+            scales.push(scaler.get_scale());
+            Ok((trace(losses, &net, &optimizer)?, scales))
+        };
+        let (plain, captured) = (run(false)?, run(true)?);
+        assert!(plain.1.windows(2).any(|w| w[1] < w[0]), "some step must fail: {:?}", plain.1);
+        assert_eq!(plain, captured);
+    }
+    Ok(())
+}
+
+/// Steps of a whole model, with its own dropout and clipping, captured and not.
+fn whole_model<M: Module>(
+    what: &str,
+    device: Device,
+    lower: Option<DType>,
+    make: impl Fn() -> Result<M>,
+    inputs: impl Fn(usize) -> Result<[Tensor; 2]>,
+    loss_of: impl Fn(&M, &[Tensor; 2]) -> Result<Tensor>,
+) -> Result<()> {
+    let run = |enabled: bool| -> Result<Vec<u32>> {
+        manual_seed(11);
+        let model = make()?.to(device)?;
+        let mut optimizer = AdamW::new(model.parameters()).lr(1e-3).build()?;
+        let mut capture = Capture::new().enabled(enabled);
+        let mut losses = Vec::new();
+        for i in 0..7 {
+            losses.push(capture.run(&inputs(i)?, |batch| {
+                let loss = {
+                    let _precision = set_autocast(lower)?;
+                    loss_of(&model, batch)?
+                };
+                optimizer.zero_grad();
+                loss.backward()?;
+                clip_grad_norm_(model.parameters(), 1.0)?;
+                optimizer.step()?;
+                Ok(loss)
+            })?);
+        }
+        assert!(!enabled || device.is_cpu() || capture.graphs() == 1);
+        losses.iter().map(|l| Ok(l.item::<f32>()?.to_bits())).collect()
+    };
+    assert_eq!(run(false)?, run(true)?, "{what} {lower:?}");
+    Ok(())
+}
+
+#[test]
+fn whole_models_are_captured() -> Result<()> {
+    let _turn = turn();
+    let Some(device) = device() else { return Ok(()) };
+    let tokens = |i: usize, shape: &[usize]| {
+        let count = shape.iter().product::<usize>();
+        Tensor::from_iter((0..count).map(|j| ((j * 31 + i * 17) % 19) as i64))?.reshape(shape)?.to(&device)
+    };
+    for lower in [None, Some(DType::BF16)] {
+        let gpt = || Gpt::new(19).n_layer(2).n_head(2).n_embd(64).block_size(32).dropout(0.2).build();
+        let batch = |i: usize| Ok([tokens(i, &[3, 32])?, tokens(i + 1, &[96])?]);
+        whole_model("GPT", device, lower, gpt, batch, |m, [x, y]| m.forward(x)?.flatten(0, 1)?.cross_entropy(y))?;
+        let transformer = || Transformer::new().d_model(32).nhead(4).dim_feedforward(64).batch_first(true).build();
+        let batch = |i: usize| {
+            let x =
+                Tensor::arange(0, 4 * 6 * 32, 1)?.add(i as i64)?.to_dtype(DType::F32)?.sin()?.reshape([4, 6, 32])?;
+            Ok([x.to(&device)?, x.cos()?.to(&device)?])
+        };
+        whole_model("Transformer", device, lower, transformer, batch, |m, [x, y]| {
+            m.forward(x, y)?.mse_loss(y, Reduction::Mean)
+        })?;
+        if !device.is_cpu() {
+            let batch = |i: usize| {
+                let count = 4 * 3 * 32 * 32;
+                let x = Tensor::arange(0, count, 1)?.add(i as i64)?.to_dtype(DType::F32)?.sin()?;
+                Ok([x.reshape([4, 3, 32, 32])?.to(&device)?, tokens(i, &[4])?])
+            };
+            whole_model(
+                "ResNet",
+                device,
+                lower,
+                || resnet18_cifar(19),
+                batch,
+                |m, [x, y]| m.forward(x)?.cross_entropy(y),
+            )?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,26 @@
+//! Captured steps, streams and memory of a device. `RUSHLIGHT_TEST_DEVICE=cuda` runs them on a GPU; on the CPU the same programs must give the same.
+
+mod capture;
+mod streams;
+
+use rushlight::prelude::*;
+use std::sync::{Mutex, MutexGuard};
+
+/// Tests take turns: the default generator is the process's.
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+/// The device to test on, if it is there: `RUSHLIGHT_TEST_DEVICE`, else the CPU.
+fn device() -> Option<Device> {
+    let name = std::env::var("RUSHLIGHT_TEST_DEVICE").unwrap_or("cpu".into());
+    let device = name.parse().expect("RUSHLIGHT_TEST_DEVICE names a device");
+    match Tensor::zeros_with([1], device) {
+        Ok(_) => Some(device),
+        Err(e) => {
+            println!("skipped: {e}");
+            None
+        }
+    }
+}

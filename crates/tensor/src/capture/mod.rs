@@ -1,0 +1,317 @@
+//! Training steps that are recorded once and replayed as one graph of the device.
+
+mod recorder;
+
+pub use recorder::{Renew, Verdict, live_numbers, outside, recording_id, refuse_host};
+pub(crate) use recorder::{is_recording, note_cleared, note_grad, note_use, random_stream, refuse, register};
+
+use crate::autograd::mode;
+use crate::tensor::backend;
+use crate::{Tensor, amp};
+use recorder::Recorded;
+use rushlight_core::smallvec::SmallVec;
+use rushlight_core::{DType, Device, Error, Result};
+use rushlight_cuda::capture::StepPool;
+use std::sync::Arc;
+
+/// Tensors that a step gives or takes.
+pub type Tensors = SmallVec<[Tensor; 2]>;
+
+/// What a captured step returns: nothing, a tensor, or several.
+pub trait StepOutput: Sized {
+    /// The tensors, in order.
+    fn into_tensors(self) -> Tensors;
+    /// The reverse: as many tensors as [`into_tensors`](StepOutput::into_tensors) gave.
+    fn from_tensors(tensors: Tensors) -> Result<Self>;
+}
+
+fn array<const N: usize>(tensors: Tensors) -> Result<[Tensor; N]> {
+    let found = tensors.len();
+    let all: Vec<Tensor> = tensors.into_iter().collect();
+    all.try_into().map_err(|_| Error::value(format!("capture: the step returned {found} tensors, not {N}")))
+}
+
+impl StepOutput for () {
+    fn into_tensors(self) -> Tensors {
+        Tensors::new()
+    }
+    fn from_tensors(_: Tensors) -> Result<Self> {
+        Ok(())
+    }
+}
+
+impl StepOutput for Tensor {
+    fn into_tensors(self) -> Tensors {
+        Tensors::from_iter([self])
+    }
+    fn from_tensors(mut tensors: Tensors) -> Result<Self> {
+        tensors.pop().ok_or_else(|| Error::value("capture: the step returned no tensor"))
+    }
+}
+
+impl<const N: usize> StepOutput for [Tensor; N] {
+    fn into_tensors(self) -> Tensors {
+        self.into_iter().collect()
+    }
+    fn from_tensors(tensors: Tensors) -> Result<Self> {
+        array(tensors)
+    }
+}
+
+impl StepOutput for (Tensor, Tensor) {
+    fn into_tensors(self) -> Tensors {
+        Tensors::from_iter([self.0, self.1])
+    }
+    fn from_tensors(tensors: Tensors) -> Result<Self> {
+        array(tensors).map(|[a, b]| (a, b))
+    }
+}
+
+impl StepOutput for Vec<Tensor> {
+    fn into_tensors(self) -> Tensors {
+        self.into_iter().collect()
+    }
+    fn from_tensors(tensors: Tensors) -> Result<Self> {
+        Ok(tensors.into_iter().collect())
+    }
+}
+
+/// Steps that are recorded once for each shape of their inputs and then replayed.
+///
+/// On a GPU the launches of a small step cost more than their work. A `Capture` runs a step as it is for a few times, which are steps like any other
+/// and make optimizer state, kernels and plans; then it records one: forward, backward, clipping, the optimizer, all that the closure does. From then on a
+/// call copies the inputs to where the recorded step reads them and launches the whole step at once, without running the closure. On the CPU the
+/// closure simply runs.
+///
+/// ```
+/// # use rushlight_tensor::{Capture, Tensor};
+/// let w = Tensor::new([1.0f32, 2.0])?.requires_grad_(true)?;
+/// let mut capture = Capture::new();
+/// for i in 0..5 {
+///     let x = Tensor::full([2], i as f64)?;
+///     let loss = capture.run(&[x], |[x]| {
+///         w.zero_grad();
+///         let loss = w.mul(x)?.sum()?;
+///         loss.backward()?;
+///         Ok(loss)
+///     })?;
+///     assert_eq!(loss.item::<f32>()?, 3.0 * i as f32);
+///     assert_eq!(w.grad().unwrap().to_vec::<f32>()?, [i as f32; 2]);
+/// }
+/// # Ok::<(), rushlight_core::Error>(())
+/// ```
+///
+/// What is replayed is the work on the device, with these things new at every call: the inputs; random numbers (the default generator goes on as if the
+/// step had run); and whatever an optimizer's step depends on, its learning rate, options and number of steps. So losses are those of steps that are
+/// not captured, state dicts and schedules work as ever, and a schedule's `step` belongs after [`run`](Capture::run), outside the closure. Everything else
+/// that the closure computes on the host happens only while it is recorded: branches, Python-like counters, numbers that multiply a loss. Pass as an input
+/// what changes.
+///
+/// - Inputs are data: no gradient flows to them.
+/// - Outputs are tensors of their own at every call, outside the graph of derivatives. Gradients (`.grad`) of a replayed step are the recorded
+///   tensors, with new values.
+/// - Inputs of another shape or dtype, another grad mode or `autocast` are another recording, up to [`max_graphs`](Capture::max_graphs); more run as they are.
+///   Recordings share memory. A model's `train()` and `eval()` need a `Capture` each.
+/// - What has to wait for the device or reads values (`item`, `to_vec`, printing, `nonzero`, copies from and to the host) cannot be recorded: `run` returns an
+///   error that names the call, nothing has happened, and [`set_enabled(false)`](Capture::set_enabled) goes on without capture.
+/// - Tensors that a recorded step uses are kept until the `Capture` is dropped or [`clear`](Capture::clear)ed.
+pub struct Capture {
+    device: Option<Device>,
+    enabled: bool,
+    warmup: usize,
+    max_graphs: usize,
+    shapes: Vec<Shapes>,
+    pool: Option<(usize, Arc<StepPool>)>,
+    told: bool,
+}
+
+impl Default for Capture {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Steps with one kind of inputs.
+struct Shapes {
+    inputs: Vec<(DType, Vec<usize>)>,
+    mode: Mode,
+    runs: usize,
+    /// Those that find gradients to add to, and those that find none, for example.
+    recorded: Vec<Recorded>,
+}
+
+/// What of a thread's state a recording depends on.
+#[derive(Clone, Copy, PartialEq)]
+struct Mode {
+    grad: bool,
+    inference: bool,
+    autocast: Option<DType>,
+}
+
+impl Mode {
+    fn now() -> Self {
+        Self { grad: mode::is_grad_enabled(), inference: mode::is_inference(), autocast: amp::autocast_dtype() }
+    }
+}
+
+impl Shapes {
+    fn fit(&self, inputs: &[Tensor], mode: Mode) -> bool {
+        self.mode == mode
+            && self.inputs.len() == inputs.len()
+            && self.inputs.iter().zip(inputs).all(|((dtype, shape), t)| *dtype == t.dtype() && shape == t.shape())
+    }
+}
+
+impl Capture {
+    /// Nothing is recorded yet.
+    pub fn new() -> Self {
+        Self { device: None, enabled: true, warmup: 2, max_graphs: 8, shapes: Vec::new(), pool: None, told: false }
+    }
+
+    /// Where steps run; inputs are moved there, those in pinned memory without waiting for the copy. If not said, where the first input is.
+    pub fn device(mut self, device: Device) -> Self {
+        self.device = Some(device);
+        self
+    }
+
+    /// Whether steps are recorded; if not, closures simply run.
+    pub fn enabled(mut self, enabled: bool) -> Self {
+        self.enabled = enabled;
+        self
+    }
+
+    /// Calls of a kind of inputs that run as they are before one is recorded: 2, at least 1.
+    pub fn warmup(mut self, calls: usize) -> Self {
+        self.warmup = calls.max(1);
+        self
+    }
+
+    /// Most recordings that are kept: 8.
+    pub fn max_graphs(mut self, count: usize) -> Self {
+        self.max_graphs = count;
+        self
+    }
+
+    /// Changes [`enabled`](Capture::enabled).
+    pub fn set_enabled(&mut self, enabled: bool) {
+        self.enabled = enabled;
+    }
+
+    /// How many recordings there are.
+    pub fn graphs(&self) -> usize {
+        self.shapes.iter().map(|s| s.recorded.len()).sum()
+    }
+
+    /// Forgets all recordings; the next calls make new ones.
+    pub fn clear(&mut self) {
+        self.shapes.clear();
+        self.pool = None;
+    }
+
+    /// A step: `step` is run, or recorded, or what was recorded is replayed.
+    pub fn run<const N: usize, O: StepOutput>(
+        &mut self,
+        inputs: &[Tensor; N],
+        step: impl FnOnce(&[Tensor; N]) -> Result<O>,
+    ) -> Result<O> {
+        let device = self.device.or_else(|| inputs.first().map(Tensor::device)).unwrap_or_default();
+        let index = match device {
+            Device::Cuda(index) if self.enabled && !is_recording() => index,
+            _ => return plain(inputs, device, step),
+        };
+        let mode = Mode::now();
+        let at = match self.shapes.iter().position(|s| s.fit(inputs, mode)) {
+            Some(at) => at,
+            None => {
+                let kinds = inputs.iter().map(|t| (t.dtype(), t.shape().to_vec())).collect();
+                self.shapes.push(Shapes { inputs: kinds, mode, runs: 0, recorded: Vec::new() });
+                self.shapes.len() - 1
+            }
+        };
+        let shapes = &mut self.shapes[at];
+        // Those that an optimizer no longer knows, because it was loaded, are no use any more.
+        if shapes.recorded.iter().any(|recorded| !recorded.is_current()) {
+            shapes.recorded.retain(Recorded::is_current);
+            shapes.runs = shapes.runs.min(self.warmup - 1);
+        }
+        if let Some(recorded) = shapes.recorded.iter_mut().find(|recorded| recorded.finds_gradients()) {
+            return O::from_tensors(recorded.replay(inputs)?);
+        }
+        if shapes.runs < self.warmup {
+            shapes.runs += 1;
+            return plain(inputs, device, step);
+        }
+        if self.graphs() >= self.max_graphs {
+            if !std::mem::replace(&mut self.told, true) {
+                eprintln!(
+                    "rushlight: {} kinds of steps are captured, more run without; raise Capture::max_graphs, or pad inputs to fewer shapes",
+                    self.max_graphs
+                );
+            }
+            return plain(inputs, device, step);
+        }
+        let pool = match &self.pool {
+            Some((own, pool)) if *own == index => pool.clone(),
+            _ => {
+                let pool = StepPool::new(index)?;
+                self.pool = Some((index, pool.clone()));
+                pool
+            }
+        };
+        let (recorded, outputs) = Recorded::record(backend(device)?, &pool, inputs, step)?;
+        self.shapes[at].recorded.push(recorded);
+        O::from_tensors(outputs)
+    }
+}
+
+/// Runs a step as it is, with what the recorded one would be given and give.
+fn plain<const N: usize, O: StepOutput>(
+    inputs: &[Tensor; N],
+    device: Device,
+    step: impl FnOnce(&[Tensor; N]) -> Result<O>,
+) -> Result<O> {
+    let own = inputs.iter().map(|t| Ok(t.to(&device)?.detach())).collect::<Result<Tensors>>()?;
+    let outputs = step(&array(own)?)?.into_tensors();
+    O::from_tensors(outputs.iter().map(Tensor::detach).collect())
+}
+
+/// A step with its [`Capture`]: made by [`capture`].
+pub struct Step<F> {
+    capture: Capture,
+    step: F,
+}
+
+/// Captures a step: the first calls of [`Step::run`] run the closure, one records it, later ones replay it with new inputs. [`Capture`] says how, and
+/// takes a closure at each call, for steps that would borrow what is needed between them.
+///
+/// ```
+/// # use rushlight_tensor::{Tensor, capture};
+/// let w = Tensor::new([1.0f32, 2.0])?.requires_grad_(true)?;
+/// let mut step = capture(|[x]: &[Tensor; 1]| w.mul(x)?.sum());
+/// assert_eq!(step.run(&[Tensor::new([1.0f32, 1.0])?])?.item::<f32>()?, 3.0);
+/// # Ok::<(), rushlight_core::Error>(())
+/// ```
+pub fn capture<const N: usize, O: StepOutput, F: FnMut(&[Tensor; N]) -> Result<O>>(step: F) -> Step<F> {
+    Step { capture: Capture::new(), step }
+}
+
+impl<F> Step<F> {
+    /// With other settings.
+    pub fn with(mut self, capture: Capture) -> Self {
+        self.capture = capture;
+        self
+    }
+
+    /// The settings and recordings.
+    pub fn capture(&mut self) -> &mut Capture {
+        &mut self.capture
+    }
+
+    /// A step with these inputs.
+    pub fn run<const N: usize, O: StepOutput>(&mut self, inputs: &[Tensor; N]) -> Result<O>
+    where
+        F: FnMut(&[Tensor; N]) -> Result<O>,
+    {
+        self.capture.run(inputs, &mut self.step)
+    }
+}

@@ -1,0 +1,469 @@
+//! What a thread notes while it records a step, and what is left of it for replays.
+
+use super::{StepOutput, Tensors};
+use crate::autograd::{Meta, no_grad};
+use crate::tensor::backend;
+use crate::{Tensor, amp};
+use rushlight_core::rng::default_generator;
+use rushlight_core::smallvec::SmallVec;
+use rushlight_core::{Backend, DType, Device, Error, Generator, Layout, Philox, Result, Storage, View};
+use rushlight_cuda::capture::{Graph, LIVE, Recording, StepPool, live_stream};
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, HashSet};
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+thread_local! {
+    /// Whether this thread records; read at every view of a tensor.
+    static ON: Cell<bool> = const { Cell::new(false) };
+    static RECORDER: RefCell<Option<Recorder>> = const { RefCell::new(None) };
+}
+
+/// The numbers of a recorded step that change: who keeps them counts a step and says what they are.
+pub trait Renew: Send {
+    /// Whether the recorded step still is what a step would do.
+    fn fits(&self) -> bool;
+    /// Counts a step and writes its numbers, as many and in the same order as when it was recorded.
+    fn renew(&mut self, write: &mut dyn FnMut(f64));
+    /// The step has been launched with these numbers.
+    fn launched(&mut self) {}
+    /// Takes back what was counted while recording: the step was not recorded after all.
+    fn undo(&mut self);
+}
+
+/// A range of a step's numbers and who knows them.
+struct Renewal {
+    first: usize,
+    renew: Box<dyn Renew>,
+}
+
+struct Recorder {
+    /// No other recording of the process has it.
+    id: u64,
+    device: Device,
+    recording: Recording,
+    /// By address: memory that the step uses and did not make.
+    held: HashMap<usize, Arc<Storage>>,
+    /// Ids of the leaves.
+    noted: HashSet<usize>,
+    /// The numbers of this step; the first two are the random stream's.
+    numbers: Vec<u64>,
+    random: u64,
+    host: Host,
+}
+
+/// What a step has done on the host.
+struct Host {
+    leaves: Vec<Leaf>,
+    renewals: Vec<Renewal>,
+    /// The default generator before it.
+    start: Philox,
+}
+
+/// A leaf whose gradient the step uses.
+struct Leaf {
+    tensor: Tensor,
+    before: Before,
+    after: Option<Tensor>,
+}
+
+/// What a leaf's gradient was when the step first used it.
+enum Before {
+    /// The step cleared or replaced it: it may have been anything.
+    Any,
+    /// This one, or none.
+    Same(Option<Tensor>),
+}
+
+fn same(a: Option<&Tensor>, b: Option<&Tensor>) -> bool {
+    match (a, b) {
+        (Some(a), Some(b)) => a.is_same(b),
+        (None, None) => true,
+        _ => false,
+    }
+}
+
+/// Whether this thread records a step.
+#[inline]
+pub(crate) fn is_recording() -> bool {
+    ON.get()
+}
+
+fn with<T>(f: impl FnOnce(&mut Recorder) -> T) -> Option<T> {
+    if ON.get() { RECORDER.with_borrow_mut(|r| r.as_mut().map(f)) } else { None }
+}
+
+/// An error if this thread records a step of `device`, which `call` cannot be part of.
+#[inline]
+pub(crate) fn refuse(call: &str, device: Device) -> Result<()> {
+    match with(|r| r.device == device) {
+        Some(true) => Err(Error::unsupported(format!(
+            "{call}: cannot be part of a captured step, as it has to wait for {device} or moves data between it and the host; do it outside \
+             the step (on what the step returns, or on its inputs), or run without capture"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// An error if this thread records a step: `call` changes what lies on the host, and a replay would not do it again.
+#[inline]
+pub fn refuse_host(call: &str) -> Result<()> {
+    if !ON.get() {
+        return Ok(());
+    }
+    Err(Error::unsupported(format!(
+        "{call}: cannot be part of a captured step, as it works on the host and would not be done again; call it outside the step, or run \
+         without capture"
+    )))
+}
+
+/// Notes that the step being recorded uses a tensor's memory.
+#[cold]
+pub(crate) fn note_use(storage: &Arc<Storage>) {
+    with(|r| {
+        if storage.device() == r.device && !r.recording.owns(storage) {
+            r.held.entry(Arc::as_ptr(storage) as usize).or_insert_with(|| storage.clone());
+        }
+    });
+}
+
+fn note_leaf(leaf: &Tensor, before: impl FnOnce() -> Before) {
+    with(|r| {
+        // What the step itself makes, nobody sees later.
+        let outer = leaf.device() == r.device && !r.recording.owns(leaf.storage());
+        if outer && r.noted.insert(leaf.id()) {
+            r.host.leaves.push(Leaf { tensor: leaf.clone(), before: before(), after: None });
+        }
+    });
+}
+
+/// Notes that the step being recorded replaces a leaf's gradient.
+#[cold]
+pub(crate) fn note_cleared(leaf: &Tensor) {
+    note_leaf(leaf, || Before::Any);
+}
+
+/// Notes that the step being recorded uses a leaf's gradient as it is now.
+#[cold]
+pub(crate) fn note_grad(leaf: &Tensor, grad: Option<&Tensor>) {
+    note_leaf(leaf, || Before::Same(grad.cloned()));
+}
+
+/// Does work at once that belongs to no step although one is being recorded: state that is made on first use.
+pub fn outside<T>(f: impl FnOnce() -> T) -> T {
+    let Some(_lane) = with(|r| r.recording.outside()) else { return f() };
+    struct Again;
+    impl Drop for Again {
+        fn drop(&mut self) {
+            ON.set(true);
+        }
+    }
+    let _again = Again;
+    ON.set(false);
+    f()
+}
+
+/// A stream of random words for work on `device`: in a step that is recorded, one that goes on from replay to replay.
+pub(crate) fn random_stream(generator: &Generator, words: u64, device: Device) -> Result<Philox> {
+    let stream = generator.reserve(words);
+    if device.is_cpu() {
+        return Ok(stream);
+    }
+    if stream.offset >= LIVE {
+        return Err(Error::value("the generator has been used up: its offset exceeds 2^63; seed it anew"));
+    }
+    let live = with(|r| {
+        if r.device != device {
+            return Ok(stream);
+        }
+        if !std::ptr::eq(generator, default_generator()) {
+            return Err(Error::unsupported(
+                "random numbers of a generator of one's own cannot be part of a captured step; use the default generator, or run without \
+                 capture",
+            ));
+        }
+        if stream.seed != r.host.start.seed || stream.offset < r.host.start.offset {
+            return Err(Error::unsupported(
+                "manual_seed: cannot be part of a captured step; call it outside the step, or run without capture",
+            ));
+        }
+        Ok(live_stream(r.random, stream.offset - r.host.start.offset))
+    });
+    live.unwrap_or(Ok(stream))
+}
+
+/// Takes room for numbers that change: their address, where they are now `now` and at each replay what `renew` says. `None` where nothing is
+/// recorded on `device`.
+pub(crate) fn register(device: Device, now: &[f64], renew: Box<dyn Renew>) -> Result<Option<u64>> {
+    let done = with(|r| {
+        if r.device != device {
+            return Ok(None);
+        }
+        let (first, address) = r.recording.numbers(now.len())?;
+        r.numbers.resize(first, 0);
+        r.numbers.extend(now.iter().map(|x| x.to_bits()));
+        r.host.renewals.push(Renewal { first, renew });
+        Ok(Some(address))
+    });
+    done.unwrap_or(Ok(None))
+}
+
+/// Numbers that change from replay to replay, as tensors of the step that is being recorded: now `now`, later what `renew` says. `None` where no step of
+/// `device` is being recorded.
+pub fn live_numbers<const N: usize>(
+    device: Device,
+    now: [f64; N],
+    renew: Box<dyn Renew>,
+) -> Result<Option<[Tensor; N]>> {
+    let Some(address) = register(device, &now, renew)? else { return Ok(None) };
+    let numbers = (0..N).map(|i| on_device(device, address + 8 * i as u64, DType::F64, Box::new(())));
+    super::array(numbers.collect::<Result<Tensors>>()?).map(Some)
+}
+
+/// One element at an address of a device that `owner` keeps.
+fn on_device(device: Device, address: u64, dtype: DType, owner: Box<dyn Any + Send + Sync>) -> Result<Tensor> {
+    let Some(ptr) = NonNull::new(address as *mut u8) else { return Err(Error::value("capture: no address")) };
+    // SAFETY: an address of the device that the owner, or the recording whose step uses the tensor, keeps.
+    let storage = unsafe { Storage::from_owner(backend(device)?, ptr, dtype.size(), owner) };
+    Ok(Tensor::from_parts(Arc::new(storage), Layout::contiguous(&[])?, dtype, Meta::default()))
+}
+
+/// A number that a captured step finds out and the host reads later.
+pub struct Verdict(Arc<rushlight_cuda::capture::Verdict>);
+
+impl Verdict {
+    /// One for steps of a device; `None` where no step of it is being recorded.
+    pub fn new(device: Device) -> Result<Option<Arc<Self>>> {
+        match (device, with(|r| r.device == device)) {
+            (Device::Cuda(index), Some(true)) => {
+                Ok(Some(Arc::new(Self(Arc::new(rushlight_cuda::capture::Verdict::new(index)?)))))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Where the step writes it: one `f32`.
+    pub fn tensor(&self, device: Device) -> Result<Tensor> {
+        on_device(device, self.0.address(), DType::F32, Box::new(self.0.clone()))
+    }
+
+    /// To be called when the step has been launched.
+    pub fn launched(&self) {
+        // Without the event nobody waits, and the number is that of an earlier step: better than none.
+        let _ = self.0.launched();
+    }
+
+    /// What the step launched last has found: waits for it.
+    pub fn wait(&self) -> Result<f32> {
+        self.0.wait()
+    }
+}
+
+/// Which recording this thread makes, if any.
+pub fn recording_id() -> Option<u64> {
+    with(|r| r.id)
+}
+
+/// Ends this thread's recording, also when the step panics.
+struct Installed;
+
+impl Installed {
+    fn new(recorder: Recorder) -> Self {
+        RECORDER.with_borrow_mut(|r| *r = Some(recorder));
+        ON.set(true);
+        Self
+    }
+
+    /// The recorder, to go on with; or what it has counted is taken back.
+    fn end(self) -> Option<Recorder> {
+        ON.set(false);
+        RECORDER.with_borrow_mut(Option::take)
+    }
+}
+
+impl Drop for Installed {
+    fn drop(&mut self) {
+        ON.set(false);
+        if let Some(recorder) = RECORDER.with_borrow_mut(Option::take) {
+            // The driver's recording first: what is undone may free memory.
+            drop(recorder.recording);
+            recorder.host.undo();
+        }
+    }
+}
+
+impl Host {
+    /// The step was not recorded after all.
+    fn undo(mut self) {
+        self.renewals.iter_mut().rev().for_each(|r| r.renew.undo());
+        for leaf in &self.leaves {
+            leaf.tensor.meta().grad = match &leaf.before {
+                Before::Any => None,
+                Before::Same(grad) => grad.clone(),
+            };
+        }
+        default_generator().set_state(self.start);
+    }
+}
+
+/// An output of a step.
+struct Output {
+    shape: SmallVec<[usize; 4]>,
+    dtype: DType,
+    slot: usize,
+}
+
+/// A step that can be replayed.
+pub(super) struct Recorded {
+    backend: &'static dyn Backend,
+    graph: Graph,
+    inputs: Tensors,
+    outputs: Vec<Output>,
+    leaves: Vec<Leaf>,
+    renewals: Vec<Renewal>,
+    numbers: Vec<u64>,
+    /// How far a step moves the default generator.
+    random_blocks: u64,
+    /// Memory that the graph's nodes address and that is not of its pool.
+    _held: Vec<Arc<Storage>>,
+}
+
+impl Recorded {
+    /// Records a step and does it once.
+    pub fn record<const N: usize, O: StepOutput>(
+        backend: &'static dyn Backend,
+        pool: &Arc<StepPool>,
+        inputs: &[Tensor; N],
+        step: impl FnOnce(&[Tensor; N]) -> Result<O>,
+    ) -> Result<(Self, Tensors)> {
+        // Parameters that were converted before would not be converted in replays.
+        amp::forget_casts();
+        let start = default_generator().state();
+        let mut recording = Recording::begin(pool)?;
+        let (_, random) = recording.numbers(2)?;
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let installed = Installed::new(Recorder {
+            id: COUNT.fetch_add(1, Relaxed),
+            device: backend.device(),
+            recording,
+            held: HashMap::new(),
+            noted: HashSet::new(),
+            numbers: vec![start.seed, start.offset],
+            random,
+            host: Host { leaves: Vec::new(), renewals: Vec::new(), start },
+        });
+        let own = inputs.iter().map(|t| Tensor::uninit(backend, t.shape(), t.dtype())).collect::<Result<Tensors>>()?;
+        let outputs = step(&super::array(own.clone())?)?.into_tensors();
+        amp::forget_casts();
+        let outputs: Tensors = no_grad(|| outputs.iter().map(|t| t.detach().contiguous()).collect::<Result<_>>())?;
+        if let Some(out) = outputs.iter().find(|t| t.device() != backend.device()) {
+            return Err(Error::device(format!(
+                "capture: the step runs on {}, but returned a tensor on {}; compute it outside the step",
+                backend.device(),
+                out.device()
+            )));
+        }
+        outputs.iter().for_each(|t| note_use(t.storage()));
+        let Some(recorder) = installed.end() else { return Err(Error::value("capture: the recording was lost")) };
+        let Recorder { mut recording, held, mut numbers, host, .. } = recorder;
+        let finish = || -> Result<(Graph, Vec<Output>)> {
+            let (first, _) = recording.numbers(outputs.len())?;
+            let places: Vec<(View, usize)> = outputs.iter().enumerate().map(|(i, t)| (t.view(), first + i)).collect();
+            let output =
+                |(view, slot): &(View, usize)| Output { shape: view.shape().into(), dtype: view.dtype, slot: *slot };
+            Ok((recording.finish(&places)?, places.iter().map(output).collect()))
+        };
+        let (graph, places) = match finish() {
+            Ok(done) => done,
+            Err(e) => {
+                host.undo();
+                return Err(e);
+            }
+        };
+        drop(outputs);
+        let Host { mut leaves, renewals, .. } = host;
+        // Leaves that the step has made of others' memory are seen by nobody else.
+        leaves.retain(|leaf| Arc::strong_count(&leaf.tensor.0) > 1);
+        leaves.iter_mut().for_each(|leaf| leaf.after = leaf.tensor.grad());
+        numbers.resize(numbers.len().max(places.last().map_or(0, |p| p.slot + 1)), 0);
+        let mut recorded = Self {
+            backend,
+            graph,
+            inputs: own,
+            outputs: places,
+            leaves,
+            renewals,
+            numbers,
+            random_blocks: default_generator().state().offset.wrapping_sub(start.offset),
+            _held: held.into_values().collect(),
+        };
+        let outputs = recorded.launch(inputs)?;
+        Ok((recorded, outputs))
+    }
+
+    /// Whether those who keep its numbers still know it.
+    pub fn is_current(&self) -> bool {
+        self.renewals.iter().all(|r| r.renew.fits())
+    }
+
+    /// Whether the gradients that it begins with are there.
+    pub fn finds_gradients(&self) -> bool {
+        self.leaves.iter().all(|leaf| match &leaf.before {
+            Before::Any => true,
+            Before::Same(grad) => same(grad.as_ref(), leaf.tensor.meta().grad.as_ref()),
+        })
+    }
+
+    /// The step once more.
+    pub fn replay(&mut self, inputs: &[Tensor]) -> Result<Tensors> {
+        for Renewal { first, renew } in &mut self.renewals {
+            let mut at = *first;
+            renew.renew(&mut |x| {
+                if let Some(number) = self.numbers.get_mut(at) {
+                    *number = x.to_bits();
+                }
+                at += 1;
+            });
+        }
+        if self.random_blocks > 0 {
+            let stream = default_generator().reserve(self.random_blocks.saturating_mul(4));
+            self.numbers[..2].copy_from_slice(&[stream.seed, stream.offset]);
+        }
+        let outputs = self.launch(inputs)?;
+        for leaf in &self.leaves {
+            let mut meta = leaf.tensor.meta();
+            if !same(meta.grad.as_ref(), leaf.after.as_ref()) {
+                let old = std::mem::replace(&mut meta.grad, leaf.after.clone());
+                drop((meta, old));
+            }
+        }
+        Ok(outputs)
+    }
+
+    fn launch(&mut self, inputs: &[Tensor]) -> Result<Tensors> {
+        let device = self.backend.device();
+        let mut copies: SmallVec<[(View, View); 4]> = SmallVec::new();
+        for (from, to) in inputs.iter().zip(&self.inputs) {
+            if from.numel() == 0 {
+                continue;
+            }
+            match from.device() {
+                own if own == device && from.is_contiguous() => copies.push((from.view(), to.view())),
+                own if own == device => self.backend.copy(from.view(), to.view())?,
+                Device::Cpu => no_grad(|| from.contiguous())?.upload_to(to, true)?,
+                _ => self.backend.copy(no_grad(|| from.to(&device))?.view(), to.view())?,
+            }
+        }
+        let mut outputs = Tensors::new();
+        for Output { shape, dtype, slot } in &self.outputs {
+            let out = Tensor::uninit(self.backend, shape, *dtype)?;
+            self.numbers[*slot] = out.0.storage.ptr() as u64;
+            outputs.push(out);
+        }
+        self.graph.launch(&self.numbers, &copies)?;
+        self.renewals.iter_mut().for_each(|r| r.renew.launched());
+        Ok(outputs)
+    }
+}
