@@ -46,7 +46,7 @@ extern "C" __global__ void conv_few(Plane p, const T* x, const T* w, const T* bi
         }
 #pragma unroll 1
         for (int c = 0; c < CI; c++) {
-#pragma unroll
+#pragma unroll 1
             for (int ky = 0; ky < KH; ky++) {
 #pragma unroll
                 for (int kx = 0; kx < KW; kx++) {

@@ -118,11 +118,19 @@ impl Problem {
     }
 }
 
+fn key(entry: &'static str, form: Form) -> Key {
+    let Form { dtype, channels: [ci, co], kernel: [kh, kw], flipped, slices } = form;
+    Key::new(Family::ConvFew, entry, [dtype as u16, ci, co, kh, kw, flipped as u16, slices])
+}
+
+/// Threads that share a tap in the gradient by the weight.
+fn slices(form: &Form) -> u16 {
+    (THREADS / form.taps()).max(1) as u16
+}
+
 impl Gpu {
     fn conv_few_kernel(&self, entry: &'static str, part: &str, form: Form, shared: usize) -> Result<Function> {
-        let Form { dtype, channels: [ci, co], kernel: [kh, kw], flipped, slices } = form;
-        let tags = [dtype as u16, ci, co, kh, kw, flipped as u16, slices];
-        let function = self.function(Key::new(Family::ConvFew, entry, tags), || form.defines(part))?;
+        let function = self.function(key(entry, form), || form.defines(part))?;
         self.allow_shared(function, shared)?;
         Ok(function)
     }
@@ -132,6 +140,18 @@ impl Gpu {
         let Some(problem) = Problem::new(pass, s, dtype) else { return Ok(false) };
         let Problem { form, plane, pixels, .. } = problem;
         let Some(shared) = problem.shared(self, form.taps() * form.lanes()) else { return Ok(false) };
+        if pass == Pass::Forward {
+            self.prepare(&key("conv_few", form), || {
+                let [from, to] = form.channels;
+                let by_input = Form { channels: [to, from], flipped: true, ..form };
+                let by_weight = Form { slices: slices(&form), ..form };
+                [
+                    (key("conv_few", by_input), by_input.defines("CORRELATE")),
+                    (key("conv_few_weight", by_weight), by_weight.defines("WEIGHT")),
+                    (key("conv_few_join", by_weight), by_weight.defines("WEIGHT")),
+                ]
+            });
+        }
         let function = self.conv_few_kernel("conv_few", "CORRELATE", form, shared)?;
         let threads = pixels.div_ceil(PIXELS).next_multiple_of(32).min(THREADS);
         launch!(self, function, Grid::line(s.batch, threads)?.shared(shared); plane, from, by, bias, to)?;
@@ -143,7 +163,7 @@ impl Gpu {
         let Some(problem) = Problem::new(Pass::Weight, s, dtype) else { return Ok(false) };
         let Problem { mut form, plane, pixels, size, .. } = problem;
         let taps = form.taps();
-        form.slices = (THREADS / taps).max(1) as u16;
+        form.slices = slices(&form);
         let Some(image) = problem.shared(self, pixels * form.lanes()) else { return Ok(false) };
         let weights = taps * s.out_channels;
         let shared = image.max(form.slices as usize * weights * size);
