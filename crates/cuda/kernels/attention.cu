@@ -34,9 +34,26 @@ __device__ inline u32 tile_rows(u64 first, u64 count) { return (u32)(count - fir
 // So many rows of a head from `first` on to a tile.
 __device__ inline void load_tile(W* tile, const T* head, u64 row_stride, u64 column_stride, u64 first, u32 rows, u64 width) {
     head += first * row_stride;
-    u32 padded = PADDED(width), filled = FOURS(width) * 4;
-#pragma unroll 4
-    EACH_OF(rows, filled) tile[r * padded + c] = c < width ? convert<W>(head[r * row_stride + c * column_stride]) : (W)0;
+    u32 padded = PADDED(width), filled = FOURS(width) * 4, down = THREADS / filled, along = THREADS % filled;
+    u32 r = threadIdx.x / filled, c = threadIdx.x % filled;
+    while (r < rows) {
+        // Loads are all under way before the first store, which could be to where they read from as far as the compiler knows.
+        const int AT_ONCE = 8;
+        W some[AT_ONCE];
+        u32 place[AT_ONCE];
+        bool there[AT_ONCE];
+#pragma unroll
+        for (int u = 0; u < AT_ONCE; u++) {
+            there[u] = r < rows;
+            place[u] = r * padded + c;
+            some[u] = there[u] && c < width ? convert<W>(head[r * row_stride + c * column_stride]) : (W)0;
+            r += down + (c + along >= filled);
+            c += along;
+            c -= c >= filled ? filled : 0u;
+        }
+#pragma unroll
+        for (int u = 0; u < AT_ONCE; u++) if (there[u]) tile[place[u]] = some[u];
+    }
 }
 
 // The score of query i and key j from their product.

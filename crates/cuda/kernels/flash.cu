@@ -84,6 +84,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash(Spec s, T* o
     clear(acc);
 #pragma unroll
     for (int m = 0; m < TILES; m++) top[m][0] = top[m][1] = LOWEST, sum[m][0] = sum[m][1] = 0;
+#if WARPGROUP
+    const T* mine = q;
+#else
     wait_for_copies<0>();
     Fragment mine[TILES][D / 16];
 #pragma unroll
@@ -91,6 +94,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash(Spec s, T* o
 #pragma unroll
         for (int m = 0; m < TILES; m++) load_a(mine[m][k], q, (warp * TILES + m) * 16, k * 16);
     }
+#endif
     float scale = (float)s.scale * LOG2E;
     int start = first + warp * 16 * TILES, last = first + (warp / GROUP + 1) * GROUP * 16 * TILES - 1;
     for (int n = 0; n < steps; n++) {
@@ -184,7 +188,7 @@ __device__ inline float saved_sum(float lse) { return lse == LOWEST ? (float)INF
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash_queries(Spec s, Saved saved, float* delta, T* dq, u64 d0, u64 d1, u64 d2) {
     extern __shared__ double memory[];
     T* q = tiles_in(memory);
-    T* steps_at = q + BLOCK_ROWS * ROW;
+    T* steps_at = q + (WARPGROUP ? 2 : 1) * BLOCK_ROWS * ROW;
     float* deltas = (float*)(steps_at + 4 * STEP * ROW);
     u64 h = blockIdx.y % s.heads, b = blockIdx.y / s.heads, kh = h / (s.heads / s.kv_heads);
     int first = (int)(gridDim.x - 1 - blockIdx.x) * BLOCK_ROWS;
@@ -194,8 +198,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash_queries(Spec
     const T* grads = saved.dout + b * saved.dout_strides[0] + h * saved.dout_strides[1];
     int end = CAUSAL && first + BLOCK_ROWS < (int)s.s ? first + BLOCK_ROWS : (int)s.s;
     int steps = (end + STEP - 1) / STEP;
-    Fragment mine[1][D / 16], incoming[1][D / 16];
-    // Queries and incoming gradients pass through the same memory on their way to registers.
     load_rows<BLOCK_ROWS>(q, s.q + b * s.q_strides[0] + h * s.q_strides[1], s.q_strides[2], first, s.l, (int)s.d);
     commit();
     {
@@ -217,17 +219,26 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash_queries(Spec
             if (i < (int)s.l) delta[blockIdx.y * s.l + (u64)i] = sum;
         }
     }
+#if WARPGROUP
+    const T *mine = q, *incoming = q + BLOCK_ROWS * ROW;
+    load_rows<BLOCK_ROWS>(q + BLOCK_ROWS * ROW, grads, saved.dout_strides[2], first, s.l, (int)s.d);
+#else
+    // Queries and incoming gradients pass through the same memory on their way to registers.
+    Fragment mine[1][D / 16], incoming[1][D / 16];
     wait_for_copies<0>();
 #pragma unroll
     for (int k = 0; k < D / 16; k++) load_a(mine[0][k], q, warp * 16, k * 16);
     __syncthreads();
     load_rows<BLOCK_ROWS>(q, grads, saved.dout_strides[2], first, s.l, (int)s.d);
-    load_rows<STEP>(STAGE(0, 0), keys, s.k_strides[2], 0, s.s, (int)s.d);
-    load_rows<STEP>(STAGE(0, 1), values, s.v_strides[2], 0, s.s, (int)s.d);
     commit();
     wait_for_copies<0>();
 #pragma unroll
     for (int k = 0; k < D / 16; k++) load_a(incoming[0][k], q, warp * 16, k * 16);
+#endif
+    load_rows<STEP>(STAGE(0, 0), keys, s.k_strides[2], 0, s.s, (int)s.d);
+    load_rows<STEP>(STAGE(0, 1), values, s.v_strides[2], 0, s.s, (int)s.d);
+    commit();
+    __syncthreads();
     float acc[1][D / 8][4];
     clear(acc);
     float scale = (float)s.scale * LOG2E;
@@ -296,7 +307,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash_keys(Spec s,
     int first = (int)blockIdx.x * BLOCK_ROWS;
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
 #if WARPGROUP
-    // Keys and values stay in shared memory: registers are for the accumulators.
     const T *mine = staged, *value = staged + BLOCK_ROWS * ROW;
     load_rows<BLOCK_ROWS>(staged, s.k + b * s.k_strides[0] + kh * s.k_strides[1], s.k_strides[2], first, s.s, (int)s.d);
     load_rows<BLOCK_ROWS>(staged + BLOCK_ROWS * ROW, s.v + b * s.v_strides[0] + kh * s.v_strides[1], s.v_strides[2], first, s.s, (int)s.d);

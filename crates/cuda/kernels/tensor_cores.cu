@@ -139,17 +139,8 @@ template <int N> __device__ inline void multiply(float (&c)[N][4], u64 a, u64 b,
         : "l"(a), "l"(b), "r"(add));
 }
 
-// c = rows (already fragments, one per 16 columns) times STEP rows of a tile.
-__device__ inline void times_transposed(float (&c)[1][STEP / 8][4], const Fragment (&a)[1][D / 16], const T* tile) {
-    u64 b = lines(tile);
-    hold(c);
-    begin_products();
-#pragma unroll
-    for (int k = 0; k < D / 16; k++) multiply<0, 0>(c[0], a[0][k], b + k / 4 * NEXT_PANEL(STEP) + k % 4 * NEXT_COLUMNS, k > 0);
-    end_products();
-}
-
-// The same for the group's rows of a tile.
+// c = the group's rows of a tile times STEP rows of another. The rows stay in shared memory: kept in registers from step to step, ptxas 13.0 gives
+// their registers to others.
 __device__ inline void times_transposed(float (&c)[1][STEP / 8][4], const T* rows, const T* tile) {
     u64 a = lines(rows) + threadIdx.x / 128 * (4 * NEXT_LINES), b = lines(tile);
     hold(c);

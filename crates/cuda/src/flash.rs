@@ -66,7 +66,7 @@ impl Shape {
 
     /// Bytes of shared memory: the block's own rows, two steps of the other side's, sums of two steps.
     fn shared(self) -> usize {
-        let own = if self.group && self.part == Part::Keys { 2 * self.rows() } else { self.rows() };
+        let own = if self.group && self.part != Part::Forward { 2 * self.rows() } else { self.rows() };
         let (row, gap) = if self.group { (self.d, 1024) } else { (self.d + 8, 0) };
         (own + 4 * STEP) * row * 2 + 4 * STEP * 4 + gap
     }

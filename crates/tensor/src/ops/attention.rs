@@ -145,11 +145,12 @@ impl Operands {
         Ok([dq.to_dtype(dtype)?, shared(&dk, &this.k)?, shared(&dv, &this.v)?])
     }
 
-    /// Memory for the gradients. On a GPU those of inputs alike lie as a model's joint projection of queries, keys and values does,
-    /// `[batch, length, 3, heads, size]`: merging heads and parts again then needs no copy.
+    /// Memory for the gradients: row-major. Or, on a GPU, of inputs alike that are not row-major either, as a model's joint projection of queries,
+    /// keys and values lies, `[batch, length, 3, heads, size]`: merging heads and parts again then needs no copy.
     fn gradients(&self) -> Result<[Tensor; 3]> {
         let (q, k, v) = (&self.q, &self.k, &self.v);
-        if !matches!(q.device(), Device::Cuda(_)) || q.shape() != k.shape() || q.shape() != v.shape() {
+        let alike = q.shape() == k.shape() && q.shape() == v.shape();
+        if !alike || q.is_contiguous() || !matches!(q.device(), Device::Cuda(_)) {
             let made = |t: &Tensor| t.uninit_like(t.shape(), t.dtype());
             return Ok([made(q)?, made(k)?, made(v)?]);
         }
