@@ -5,7 +5,7 @@
 
 use super::buffer::{Use, with_buffer};
 use super::kernel::{Acc, Kernel, Task};
-use super::problem::Problem;
+use super::problem::{Matrix, Problem};
 use super::scalar::{Accumulator, Scalar};
 use super::task::{
     BlockTask, COLUMNS_AT_ONCE, KBlocks, PACKED_A_BYTES, PackTask, Parts, Source, columns_at_once, long_rows,
@@ -21,8 +21,6 @@ const PACKED_B_BYTES: usize = 24 << 20;
 const OWN_B_BYTES: usize = 1 << 19;
 /// How many columns a task takes at a time when it packs them itself: their packed strips stay in that cache too.
 const COLUMNS_ON_THE_WAY: usize = 256;
-/// As many rows as are few in [`oriented`].
-const FEW_ROWS: usize = 128;
 /// Shorter tasks cost more to hand out than they bring.
 const TASK_MICROSECONDS: usize = 4;
 
@@ -300,11 +298,8 @@ pub(super) unsafe fn without_sums<K: Kernel>(p: &Problem<K::Elem>) {
     unsafe { K::enter(Rows::<K>(p)) }
 }
 
-/// Unit column strides let kernels write rows of C: turns the product over when only its rows are contiguous. Turns it over, too, when a few
-/// rows meet a B whose columns can be read where they lie: packing it would take longer than writing C across.
-pub(super) fn oriented<K: Kernel>(p: Problem<K::Elem>) -> Problem<K::Elem> {
-    let p = if p.c.col_stride != 1 && p.c.row_stride == 1 { p.transposed() } else { p };
-    let turned = p.transposed();
-    let few_rows = (2..=FEW_ROWS).contains(&p.m) && p.n >= 2 * p.m && K::Elem::IS_ACC;
-    if few_rows && K::reads_in_place(&turned.a, p.k, p.m) { turned } else { p }
+/// Unit column strides let kernels write rows of C: turns the product over when only its rows are contiguous.
+pub(super) fn oriented<T: Scalar>(p: Problem<T>) -> Problem<T> {
+    let Matrix { row_stride, col_stride, .. } = p.c;
+    if col_stride != 1 && row_stride == 1 { p.transposed() } else { p }
 }

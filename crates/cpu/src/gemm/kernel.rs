@@ -150,9 +150,9 @@ pub(super) trait Kernel: Sized + Send + Sync + 'static {
         ahead: *const u8,
     );
 
-    /// Whether `tile` had better read MR rows of this A where they lie, over a K of this size and for so many columns.
+    /// Whether `tile` can read MR rows of this A where they lie, over a K of this size.
     #[inline(always)]
-    fn reads_in_place(_a: &Matrix<*const Self::Elem>, _k: usize, _columns: usize) -> bool {
+    fn reads_in_place(_a: &Matrix<*const Self::Elem>, _k: usize) -> bool {
         false
     }
 

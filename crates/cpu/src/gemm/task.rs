@@ -136,7 +136,7 @@ impl<K: Kernel> BlockTask<'_, K> {
     /// How many rows, from the first on, the kernel reads where they lie.
     #[inline(always)]
     fn rows_in_place(&self) -> usize {
-        let suits = K::reads_in_place(&self.problem.a, self.problem.k, self.problem.n);
+        let suits = K::reads_in_place(&self.problem.a, self.problem.k);
         if suits { self.rows.len() / K::MR * K::MR } else { 0 }
     }
 

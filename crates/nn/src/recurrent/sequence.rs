@@ -5,8 +5,8 @@
 //! for the whole sequence before the walk back.
 
 use super::weights::{Kind, RNNNonlinearity, State, step};
-use rushlight_core::{DType, Device, Error, Result};
-use rushlight_tensor::autograd::{Backward, Context, Function, apply, grad, is_grad_enabled, no_grad};
+use rushlight_core::{DType, Error, Result};
+use rushlight_tensor::autograd::{Backward, Context, Function, apply, grad, is_grad_enabled};
 use rushlight_tensor::{Tensor, autocast_dtype, cat, stack};
 
 /// Outputs and last state of a cell over `steps` steps, if this op covers the case: `f32` or `f64` throughout.
@@ -36,11 +36,6 @@ pub(super) fn run(
         (out, State { h, c: first.c.as_ref().map(|_| next()) })
     }))
 }
-
-/// Rows this many bytes apart share too few places of the cache.
-const PAGE: usize = 4096;
-/// A line of it.
-const LINE: usize = 64;
 
 struct Sequence {
     kind: Kind,
@@ -99,23 +94,6 @@ impl Sequence {
         }
     }
 
-    /// A matrix whose rows the CPU's products can read where they lie at every step, instead of packing them anew for a few rows: contiguous, and
-    /// not a multiple of a page apart.
-    fn spaced(&self, weight: &Tensor, batch: usize) -> Result<Tensor> {
-        let &[rows, columns] = weight.shape() else {
-            return Ok(weight.clone());
-        };
-        let size = weight.dtype().size();
-        let (strides, pays) = (weight.strides(), self.steps >= 4 && batch <= 128 && weight.device() == Device::Cpu);
-        let suits = strides[1] == 1 && !(strides[0] as usize * size).is_multiple_of(PAGE);
-        if suits || !pays {
-            return Ok(weight.clone());
-        }
-        let pad = if (columns * size).is_multiple_of(PAGE) { LINE / size } else { 0 };
-        let room = Tensor::empty([rows, columns + pad], weight.dtype())?.narrow(1, 0, columns)?;
-        no_grad(|| room.copy_(&weight.detach()).cloned())
-    }
-
     /// The same by recorded ops, for a backward that is recorded itself.
     fn composed(&self, inputs: &Inputs) -> Result<Vec<Tensor>> {
         let rows = inputs.from_input.split(inputs.first.h.shape()[0], 0)?;
@@ -169,7 +147,6 @@ impl Function for Sequence {
         let Inputs { from_input, weight, first, bias } = self.inputs(inputs)?;
         let (batch, hidden) = (first.h.shape()[0], first.h.shape()[1]);
         let rows = from_input.split(batch, 0)?;
-        let weight = &self.spaced(weight, batch)?;
         let transposed = weight.t()?;
         let (mut h, mut c) = (first.h, first.c);
         let (mut outputs, mut cells, mut gates, mut candidates) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
@@ -249,9 +226,6 @@ impl Function for Sequence {
         let (slopes, mut input_slopes) = self.slopes(kept, &states, &first)?;
         let mut dhs = Vec::new();
         let gates = slopes.shape()[2];
-        // Its columns are what a step back multiplies with.
-        let columns = self.spaced(&weight.t()?, batch)?;
-        let weight = &columns.t()?;
         for t in self.order().rev() {
             let at = |x: &Tensor| x.select(0, t as isize);
             let slope = at(&slopes)?;

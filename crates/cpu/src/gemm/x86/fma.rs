@@ -12,9 +12,6 @@ const K_PER_LINE: usize = 8;
 /// So many k before the sums are whole, the last line of C has been asked for.
 const LINES_IN_FLIGHT: usize = 8;
 
-/// For more columns than this, A is packed even where reading it in place is only a little slower.
-const COLUMNS_WORTH_PACKING: usize = 128;
-
 /// A vector of sums. All methods need the features of `Isa`.
 pub(super) trait Lanes: Copy + Send + Sync + 'static {
     type Acc: Accumulator;
@@ -132,10 +129,9 @@ impl<V: Elements<T>, T: Scalar<Acc = V::Acc>> Kernel for Fma<V, T> {
 
     /// Broadcasts read single values, so packing A brings nothing unless rows get into each other's way.
     #[inline(always)]
-    fn reads_in_place(a: &Matrix<*const T>, _k: usize, columns: usize) -> bool {
-        // At such distances rows share the same few sets of the first-level cache: too many for one set, or a loss that adds up.
-        let bytes = a.row_stride * size_of::<T>() as isize;
-        let crowded = bytes % 4096 == 0 || (bytes % 2048 == 0 && columns > COLUMNS_WORTH_PACKING);
+    fn reads_in_place(a: &Matrix<*const T>, _k: usize) -> bool {
+        // At such distances all rows would share the same sets of the first-level cache.
+        let crowded = (a.row_stride * size_of::<T>() as isize) % 2048 == 0;
         T::IS_ACC && a.col_stride == 1 && !crowded
     }
 
