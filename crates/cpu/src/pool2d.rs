@@ -1,7 +1,9 @@
 //! Maximum and average pooling over planes.
 //!
-//! Windows are taken apart: the rows of a window are combined first (averages) or visited tap by tap (maxima), each as one pass over a
-//! row of outputs without conditions inside, so that the compiler can vectorise it.
+//! Windows are taken apart: the rows of a window are combined first (averages) or visited tap by tap ([`max`]), each as one pass over a
+//! row of outputs without conditions inside.
+
+mod max;
 
 use crate::float::{Float, Shared, expect, load_row, narrow, with_float};
 use crate::multiversion;
@@ -10,7 +12,6 @@ use crate::simd::{Real, Simd, Vectors, sweep};
 use rushlight_core::backend::{Pool, Window};
 use rushlight_core::{DType, Error, Result, View};
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Window positions a task should have to be worth handing out.
 const GRAIN: usize = 1 << 14;
@@ -24,7 +25,7 @@ pub fn max_pool(spec: &Pool, x: View, y: View, indices: View) -> Result<()> {
     expect("max_pool", "indices", &indices, DType::I64, geometry.outputs())?;
     with_float!("max_pool", x.dtype, T => {
         // SAFETY: sizes and dtypes were checked; outputs do not overlap inputs.
-        unsafe { max_forward::<T>(&geometry, x.ptr().cast(), y.ptr().cast(), indices.ptr().cast()) };
+        unsafe { max::forward::<T>(&geometry, x.ptr().cast(), y.ptr().cast(), indices.ptr().cast()) };
         Ok(())
     })
 }
@@ -37,7 +38,7 @@ pub fn max_pool_backward(spec: &Pool, dy: View, indices: View, dx: View) -> Resu
     expect("max_pool_backward", "dx", &dx, dx.dtype, geometry.inputs())?;
     with_float!("max_pool_backward", dx.dtype, T => {
         // SAFETY: sizes and dtypes were checked; outputs do not overlap inputs.
-        unsafe { max_backward::<T>(&geometry, dy.ptr().cast(), indices.ptr().cast(), dx.ptr().cast()) }
+        unsafe { max::backward::<T>(&geometry, dy.ptr().cast(), indices.ptr().cast(), dx.ptr().cast()) }
     })
 }
 
@@ -179,140 +180,6 @@ impl Geometry {
         // Nothing is summed where nothing counts.
         1.0 / count.max(1) as f64
     }
-}
-
-/// # Safety
-/// The geometry's inputs at `x` and outputs at `y` and `indices`, which do not overlap.
-unsafe fn max_forward<T: Float>(g: &Geometry, x: *const T, y: *mut T, indices: *mut i64) {
-    let (heights, width) = (g.rows.spans.len(), g.cols.spans.len());
-    let (xs, ys, at_indices) = (Shared::new(x.cast_mut()), Shared::new(y), Shared::new(indices));
-    parallel_ranges(g.planes * heights, g.row_grain(), |from, to| {
-        let mut best = vec![T::Acc::ZERO; width];
-        let mut place = vec![-1i64; width];
-        let mut scratch = vec![T::Acc::ZERO; if T::WIDE { 0 } else { g.cols.size }];
-        for row in from..to {
-            let (plane, i) = (row / heights, row % heights);
-            // SAFETY: the row lies within the outputs and is this task's; its window lies within the plane.
-            unsafe {
-                let x = xs.at(plane * g.in_plane());
-                max_row::<T>(g, i, x, &mut best, &mut place, &mut scratch);
-                narrow(best.as_ptr(), ys.at(row * width), width);
-                std::ptr::copy_nonoverlapping(place.as_ptr(), at_indices.at(row * width), width);
-            }
-        }
-    });
-}
-
-/// Keeps the larger and its place, for each output of a tap.
-#[inline(always)]
-unsafe fn max_tap<R: Real>(x: *const R, stride: usize, position: i64, best: &mut [R], place: &mut [i64]) {
-    for (j, (best, place)) in best.iter_mut().zip(place).enumerate() {
-        // SAFETY: the tap of every output given lies in the row.
-        let v = unsafe { *x.add(j * stride) };
-        // Written for conditional moves; NaN is not equal to itself.
-        #[allow(clippy::eq_op)]
-        let better = (v > *best) | (v != v);
-        *best = if better { v } else { *best };
-        *place = if better { position + (j * stride) as i64 } else { *place };
-    }
-}
-
-#[inline(always)]
-unsafe fn max_row_kernel<T: Float, I: Vectors>(
-    g: &Geometry,
-    i: usize,
-    x: *const T,
-    best: &mut [T::Acc],
-    place: &mut [i64],
-    scratch: &mut [T::Acc],
-) {
-    best.fill(T::Acc::NEG_INFINITY);
-    place.fill(-1);
-    let (start, taps) = g.rows.spans[i];
-    for tap in 0..taps {
-        let h = start + tap * g.rows.dilation;
-        // SAFETY: row `h` lies within the plane.
-        let x = unsafe { load_row::<T, I>(x.add(h * g.cols.size), scratch.as_mut_ptr(), g.cols.size) };
-        let row = (h * g.cols.size) as i64;
-        if let Some(fixed) = g.cols.fixed {
-            for tap in 0..fixed.kernel {
-                let (outputs, first) = g.cols.outputs_of_tap(fixed, tap);
-                let position = row + first as i64;
-                let (best, place) = (&mut best[outputs.clone()], &mut place[outputs]);
-                if best.is_empty() {
-                    continue;
-                }
-                // SAFETY: `first` and the taps of the following outputs lie in the row.
-                unsafe {
-                    let x = x.add(first);
-                    match fixed.stride {
-                        1 => max_tap(x, 1, position, best, place),
-                        2 => max_tap(x, 2, position, best, place),
-                        stride => max_tap(x, stride, position, best, place),
-                    }
-                }
-            }
-        } else {
-            for (j, &(start, taps)) in g.cols.spans.iter().enumerate() {
-                for w in start..start + taps {
-                    // SAFETY: as above, for one output.
-                    unsafe { max_tap(x.add(w), 1, row + w as i64, &mut best[j..=j], &mut place[j..=j]) }
-                }
-            }
-        }
-    }
-    // A window of nothing but negative infinities still has a first position.
-    for (j, place) in place.iter_mut().enumerate() {
-        let (first, count) = g.cols.spans[j];
-        if *place < 0 && taps > 0 && count > 0 {
-            *place = (start * g.cols.size + first) as i64;
-        }
-    }
-}
-multiversion! {
-    /// Output row `i` of a plane.
-    ///
-    /// # Safety
-    /// A plane at `x`; as many elements in `best` and `place` as the row has outputs, and in scratch as an input row unless `T` is wide.
-    unsafe fn max_row<T: Float>(
-        g: &Geometry, i: usize, x: *const T, best: &mut [T::Acc], place: &mut [i64], scratch: &mut [T::Acc],
-    ) = max_row_kernel;
-}
-
-/// # Safety
-/// The geometry's outputs at `dy` and `indices`, inputs at `dx`, which overlaps nothing.
-unsafe fn max_backward<T: Float>(g: &Geometry, dy: *const T, indices: *const i64, dx: *mut T) -> Result<()> {
-    let (dys, places, dxs) = (Shared::new(dy.cast_mut()), Shared::new(indices.cast_mut()), Shared::new(dx));
-    let (inside, outside) = (g.in_plane(), g.out_plane());
-    let out_of_range = AtomicBool::new(false);
-    parallel_ranges(g.planes, g.plane_grain(), |from, to| {
-        let mut scratch = vec![T::Acc::ZERO; if T::WIDE { 0 } else { inside }];
-        for plane in from..to {
-            // SAFETY: the plane is this task's; every index is checked.
-            unsafe {
-                let dx = dxs.at(plane * inside);
-                let sums: *mut T::Acc = if T::WIDE { dx.cast() } else { scratch.as_mut_ptr() };
-                let sums = std::slice::from_raw_parts_mut(sums, inside);
-                sums.fill(T::Acc::ZERO);
-                for o in plane * outside..(plane + 1) * outside {
-                    let place = *places.at(o);
-                    match usize::try_from(place).ok().and_then(|p| sums.get_mut(p)) {
-                        Some(sum) => *sum = *sum + T::Acc::lit(rushlight_core::Element::to_f64(*dys.at(o))),
-                        // Position -1 stands for a window with nothing in it.
-                        None if place == -1 => {}
-                        None => out_of_range.store(true, Relaxed),
-                    }
-                }
-                if !T::WIDE {
-                    narrow(scratch.as_ptr(), dx, inside);
-                }
-            }
-        }
-    });
-    if out_of_range.into_inner() {
-        return Err(Error::index("max_pool_backward: an index lies outside its plane"));
-    }
-    Ok(())
 }
 
 /// # Safety

@@ -4,6 +4,8 @@ use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::cell::Cell;
 
 const HUGE_PAGE: usize = 2 << 20;
+/// Buffers from this size on get whole huge pages: what is read again and again should not miss in the page tables.
+const LARGE: usize = 256 << 10;
 /// Larger buffers go back to the system after use.
 const KEEP: usize = 64 << 20;
 
@@ -20,8 +22,8 @@ impl Buffer {
         if self.capacity() >= bytes {
             return;
         }
-        let align = if bytes >= HUGE_PAGE { HUGE_PAGE } else { 64 };
-        let layout = Layout::from_size_align(bytes.next_multiple_of(align.min(4096)), align)
+        let align = if bytes >= LARGE && !cfg!(rushlight_exact_alloc) { HUGE_PAGE } else { 64 };
+        let layout = Layout::from_size_align(bytes.next_multiple_of(align), align)
             .expect("a packing buffer is never larger than an operand");
         *self = Buffer::EMPTY;
         // SAFETY: the size is not zero: capacity was below `bytes`.

@@ -7,24 +7,22 @@ use super::buffer::{Use, with_buffer};
 use super::kernel::{Acc, Kernel, Task};
 use super::problem::{Matrix, Problem};
 use super::scalar::{Accumulator, Scalar};
-use super::task::{BlockTask, COLUMNS_AT_ONCE, KBlocks, PackTask, Parts, Source, columns_at_once};
+use super::task::{
+    BlockTask, COLUMNS_AT_ONCE, KBlocks, PACKED_A_BYTES, PackTask, Parts, Source, columns_at_once, long_rows,
+    sums_fit_c,
+};
 use crate::pool;
 use smallvec::SmallVec;
 use std::ops::Range;
 
 /// Packed B is kept below this many bytes by working on a part of the columns at a time.
 const PACKED_B_BYTES: usize = 24 << 20;
-/// Packed A of this many bytes stays in the second-level cache beside what streams past it.
-const PACKED_A_BYTES: usize = 5 << 18;
 /// Packed B of this many bytes leaves room for more in the second-level cache.
 const OWN_B_BYTES: usize = 1 << 19;
 /// How many columns a task takes at a time when it packs them itself: their packed strips stay in that cache too.
 const COLUMNS_ON_THE_WAY: usize = 256;
 /// Shorter tasks cost more to hand out than they bring.
 const TASK_MICROSECONDS: usize = 4;
-
-/// Room beyond a packed strip that packing may overwrite, in elements.
-const SLACK: usize = 64;
 
 /// Calls `f` with room for the packed rows of A and for the sums of a task.
 fn with_task_buffers<K: Kernel>(
@@ -37,10 +35,10 @@ fn with_task_buffers<K: Kernel>(
     let height = rows.next_multiple_of(K::MR);
     let sums = match blocks.count() {
         0 | 1 => K::MR * K::NR,
-        _ if K::Elem::IS_ACC && p.c.col_stride == 1 && !K::WHOLE_TILES => 0,
+        _ if sums_fit_c::<K>(p) => 0,
         _ => height * columns.min(columns_at_once::<K>(blocks)).next_multiple_of(K::NR),
     };
-    with_buffer(Use::PackedA, height * blocks.padded::<K>() + SLACK, |a| with_buffer(Use::Sums, sums, |s| f(a, s)));
+    with_buffer(Use::PackedA, height * blocks.padded::<K>(), |a| with_buffer(Use::Sums, sums, |s| f(a, s)));
 }
 
 /// Everything a task needs besides packed B, for all of these columns.
@@ -63,7 +61,10 @@ impl<K: Kernel> Work<'_, K> {
             return;
         }
         let room = match b {
-            Source::OnTheWay => parts.step.next_multiple_of(K::NR) * KBlocks::new::<K>(problem.k).depth + SLACK,
+            Source::OnTheWay => {
+                let blocks = KBlocks::new::<K>(problem.k);
+                parts.step.min(columns_at_once::<K>(blocks)).next_multiple_of(K::NR) * blocks.depth
+            }
             _ => 0,
         };
         with_task_buffers::<K>(problem, rows.len(), parts.step, |packed_a, sums| {
@@ -94,7 +95,7 @@ pub(super) unsafe fn serial<K: Kernel>(p: &Problem<K::Elem>, sums_only: Option<*
     }
     let blocks = KBlocks::new::<K>(p.k);
     let width = columns_per_pack::<K>(p);
-    with_buffer(Use::PackedB, width * blocks.padded::<K>() + SLACK, |packed_b| {
+    with_buffer(Use::PackedB, width * blocks.padded::<K>(), |packed_b| {
         for j0 in (0..p.n).step_by(width) {
             let columns = j0..p.n.min(j0 + width);
             for block in 0..blocks.count() {
@@ -161,18 +162,21 @@ pub(super) unsafe fn parallel<K: Kernel>(p: &Problem<K::Elem>) {
         // SAFETY: the caller's promise.
         return unsafe { share_out_rows::<K>(p, blocks) };
     }
-    // Where all of packed A stays in a thread's cache, every thread packs it for itself and packs the columns it takes:
-    // cheaper than packing for each other, since a line another core has written comes slowly.
-    let small = p.m.saturating_mul(blocks.padded::<K>()) <= PACKED_A_BYTES / size_of::<K::Packed>();
+    // Where packed A stays in a thread's cache, all of it or block by block of K, every thread packs it for itself and packs the
+    // columns it takes: cheaper than packing for each other, since a line another core has written comes slowly.
+    let depth = if sums_fit_c::<K>(p) { blocks.depth } else { blocks.padded::<K>() };
+    let small = p.m.saturating_mul(depth) <= PACKED_A_BYTES / size_of::<K::Packed>();
     if small && p.n >= 2 * K::NR * threads {
         // All threads pack the operand that costs less: rows are shared out when A is read in place or has to be transposed.
         let rows = if a_packs_fast::<K>(p) { p.m } else { p.m.div_ceil(threads) };
         // SAFETY: the caller's promise.
         return unsafe { share_out::<K>(p, rows.max(4 * K::MR), 0..p.n, Source::OnTheWay) };
     }
-    let row_blocks = p.m.div_ceil(K::MC).next_multiple_of(threads).min(p.m.div_ceil(4 * K::MR));
+    // Long rows are not shared out further, so there are more blocks of them.
+    let most_rows = if long_rows::<K>(p, p.m.min(K::MC)) { K::MC / 2 } else { K::MC };
+    let row_blocks = p.m.div_ceil(most_rows).next_multiple_of(threads).min(p.m.div_ceil(4 * K::MR));
     let width = columns_per_pack::<K>(p);
-    with_buffer(Use::PackedB, width * blocks.padded::<K>() + SLACK, |packed_b| {
+    with_buffer(Use::PackedB, width * blocks.padded::<K>(), |packed_b| {
         let packed_b = Shared(packed_b);
         for j0 in (0..p.n).step_by(width) {
             let columns = j0..p.n.min(j0 + width);
@@ -194,7 +198,7 @@ unsafe fn share_out_rows<K: Kernel>(p: &Problem<K::Elem>, blocks: KBlocks) {
     let rows = Parts::new(0..p.m, share, 2 * K::MR);
     pool::parallel_for(threads, |thread| {
         let width = p.n.next_multiple_of(K::NR);
-        with_buffer(Use::PackedB, width * blocks.padded::<K>() + SLACK, |packed_b| {
+        with_buffer(Use::PackedB, width * blocks.padded::<K>(), |packed_b| {
             let mut packed = false;
             while let Some(rows) = rows.take(thread % threads) {
                 for block in (0..blocks.count()).filter(|_| !packed).map(|block| blocks.block(block)) {
@@ -232,7 +236,11 @@ unsafe fn share_out<K: Kernel>(p: &Problem<K::Elem>, height: usize, columns: Ran
         Source::OnTheWay => COLUMNS_ON_THE_WAY,
         _ => columns_at_once::<K>(KBlocks::new::<K>(p.k)),
     };
-    let step = share.div_ceil(4).next_multiple_of(K::NR).clamp(2 * K::NR, most);
+    let step = if sums_fit_c::<K>(p) && long_rows::<K>(p, height) {
+        share
+    } else {
+        share.div_ceil(4).next_multiple_of(K::NR).clamp(2 * K::NR, most)
+    };
     let parts: SmallVec<[Parts; 8]> = (0..row_blocks).map(|_| Parts::new(columns.clone(), share, step)).collect();
     let b = &b;
     pool::parallel_for(threads, |thread| {

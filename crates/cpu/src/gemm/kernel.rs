@@ -122,7 +122,7 @@ pub(super) trait Kernel: Sized + Send + Sync + 'static {
     /// The machine has the features, and the task may be run.
     unsafe fn enter(task: impl Task);
 
-    /// Writes `MR × k` packed values; up to one vector beyond them may be overwritten too.
+    /// Writes exactly `MR × k` packed values.
     ///
     /// # Safety
     /// Every element of the strip is readable, and the destination has the room. Called within `enter`.
@@ -238,6 +238,18 @@ pub(super) unsafe fn dot_in_lanes<T: Scalar, const FMA: bool>(len: usize, x: *co
 #[inline(always)]
 pub(super) fn fma<K: Kernel>(a: Acc<K>, b: Acc<K>, c: Acc<K>) -> Acc<K> {
     if K::FMA { a.mul_add::<true>(b, c) } else { a.mul_add::<false>(b, c) }
+}
+
+/// Asks for a line that is going to be written. The address may be anything.
+#[inline(always)]
+pub(super) fn prefetch_to_write<T>(line: *const T) {
+    // SAFETY: a prefetch never faults.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        std::arch::asm!("prefetchw [{}]", in(reg) line, options(nostack, readonly, preserves_flags));
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = line;
 }
 
 /// Packs a strip as `[k][WIDTH]`, widened, missing lanes as zeros.

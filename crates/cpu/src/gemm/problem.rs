@@ -1,6 +1,6 @@
 //! One product with typed pointers, and what happens to its finished sums.
 
-use super::kernel::Kernel;
+use super::kernel::{Kernel, prefetch_to_write};
 use super::scalar::{Accumulator, Scalar};
 use super::{Activation, Bias, BiasAxis, Gemm};
 
@@ -97,15 +97,11 @@ impl<T: Scalar> Problem<T> {
     /// Asks for a tile of C that will be written soon.
     #[inline(always)]
     pub(super) fn prefetch_tile(&self, row: usize, col: usize, rows: usize, cols: usize) {
-        #[cfg(target_arch = "x86_64")]
         if self.c.col_stride == 1 {
             for i in row..row + rows {
                 let start = self.c.ptr.wrapping_offset(i as isize * self.c.row_stride).wrapping_add(col).cast::<u8>();
                 for byte in (0..cols * size_of::<T>()).step_by(64) {
-                    // SAFETY: a prefetch never faults.
-                    unsafe {
-                        std::arch::asm!("prefetchw [{}]", in(reg) start.wrapping_add(byte), options(nostack, readonly));
-                    }
+                    prefetch_to_write(start.wrapping_add(byte));
                 }
             }
         }

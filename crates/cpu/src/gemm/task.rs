@@ -83,6 +83,10 @@ impl Parts {
     pub fn all_taken(&self) -> bool {
         self.next.iter().enumerate().all(|(share, next)| next.load(Relaxed) >= self.end(share))
     }
+    /// Whether shares are taken whole.
+    pub fn in_one_step(&self) -> bool {
+        self.step >= self.share.min(self.columns.len())
+    }
     fn end(&self, share: usize) -> usize {
         self.columns.end.min(self.columns.start + (share + 1) * self.share)
     }
@@ -95,6 +99,22 @@ impl Parts {
             (start < end).then(|| start..end.min(start + self.step))
         })
     }
+}
+
+/// Packed A of this many bytes stays in the second-level cache beside what streams past it.
+pub(super) const PACKED_A_BYTES: usize = 5 << 18;
+
+/// Whether so many rows of A are too much for the second-level cache, and are worked on block by block of K.
+#[inline(always)]
+pub(super) fn long_rows<K: Kernel>(p: &Problem<K::Elem>, rows: usize) -> bool {
+    let blocks = KBlocks::new::<K>(p.k);
+    blocks.count() > 1 && rows.saturating_mul(blocks.padded::<K>()) > PACKED_A_BYTES / size_of::<K::Packed>()
+}
+
+/// Whether C can take partial sums itself: it has their type and its columns are adjacent.
+#[inline(always)]
+pub(super) fn sums_fit_c<K: Kernel>(p: &Problem<K::Elem>) -> bool {
+    K::Elem::IS_ACC && p.c.col_stride == 1 && !K::WHOLE_TILES
 }
 
 /// Computes rows of C on one thread, for the columns it gets hold of.
@@ -120,31 +140,23 @@ impl<K: Kernel> BlockTask<'_, K> {
         if suits { self.rows.len() / K::MR * K::MR } else { 0 }
     }
 
-    /// Packs this task's rows of A from `first` on over the whole of K.
+    /// Packs this task's rows of A from `first` on over one block of K.
     ///
     /// # Safety
-    /// A is readable, and `packed_a` has room for the padded rows over the padded K.
+    /// A is readable, and `to` has room for the padded rows over the padded block.
     #[inline(always)]
-    unsafe fn pack_rows(&self, first: usize, blocks: KBlocks) {
-        let p = self.problem;
-        let height = self.rows.len().next_multiple_of(K::MR);
-        for block in 0..blocks.count() {
-            let (k0, depth) = blocks.block(block);
-            let padded = depth.next_multiple_of(K::K_UNIT);
-            for i in (self.rows.start + first..self.rows.end).step_by(K::MR) {
-                // SAFETY: rows and k are inside A; the buffer holds all rows over all of K.
-                unsafe {
-                    let strip = Strip {
-                        ptr: p.a.ptr.offset(i as isize * p.a.row_stride + k0 as isize * p.a.col_stride),
-                        lane_stride: p.a.row_stride,
-                        k_stride: p.a.col_stride,
-                        lanes: K::MR.min(self.rows.end - i),
-                        k: depth,
-                    };
-                    K::pack_a(strip, self.packed_a.add(k0 * height + (i - self.rows.start) * padded));
-                }
-            }
-        }
+    unsafe fn pack_rows(&self, first: usize, (k0, depth): (usize, usize), to: *mut K::Packed) {
+        let a = &self.problem.a;
+        let from = Strip {
+            ptr: a.ptr.wrapping_offset(k0 as isize * a.col_stride),
+            lane_stride: a.row_stride,
+            k_stride: a.col_stride,
+            lanes: K::MR,
+            k: depth,
+        };
+        let lanes = self.rows.start + first..self.rows.end;
+        // SAFETY: rows and k are inside A; the room begins with the rows that are read in place.
+        unsafe { pack_strips::<K, true>(from, lanes, to.add(first * depth.next_multiple_of(K::K_UNIT))) };
     }
 
     /// What remains to be done for a tile whose sums are complete.
@@ -178,22 +190,37 @@ impl<K: Kernel> Task for BlockTask<'_, K> {
         let blocks = KBlocks::new::<K>(p.k);
         let height = self.rows.len().next_multiple_of(K::MR);
         let in_place = self.rows_in_place();
-        // C can take partial sums itself when it has their type and its columns are adjacent.
         let sums_in_c = match self.sums_only {
-            Some(ptr) => Some((ptr, p.n as isize)),
-            None if K::Elem::IS_ACC && p.c.col_stride == 1 => Some((p.c.ptr.cast::<Acc<K>>(), p.c.row_stride)),
-            None => None,
-        }
-        .filter(|_| !K::WHOLE_TILES);
+            Some(ptr) if !K::WHOLE_TILES => Some((ptr, p.n as isize)),
+            None if sums_fit_c::<K>(p) => Some((p.c.ptr.cast::<Acc<K>>(), p.c.row_stride)),
+            _ => None,
+        };
+        // Rows that do not stay in the cache over the whole of K: all columns for one block of K, then the next.
+        let block_by_block = sums_in_c.is_some() && self.parts.in_one_step() && long_rows::<K>(p, self.rows.len());
         let mut packed = false;
         while let Some(columns) = self.parts.take(self.share) {
-            if !packed {
-                // SAFETY: the buffer was sized by `with_task_buffers`.
-                unsafe { self.pack_rows(in_place, blocks) };
+            if !packed && !block_by_block {
+                for (k0, depth) in (0..blocks.count()).map(|block| blocks.block(block)) {
+                    // SAFETY: the buffer was sized by `with_task_buffers`, for all of K.
+                    unsafe { self.pack_rows(in_place, (k0, depth), self.packed_a.add(k0 * height)) };
+                }
                 packed = true;
             }
-            let steps = (0..columns.len()).step_by(columns_at_once::<K>(blocks));
-            for (j0, block) in steps.flat_map(|j| (0..blocks.count()).map(move |block| (columns.start + j, block))) {
+            let steps = columns.len().div_ceil(columns_at_once::<K>(blocks));
+            for at in 0..steps * blocks.count() {
+                let (step, block) =
+                    if block_by_block { (at % steps, at / steps) } else { (at / blocks.count(), at % blocks.count()) };
+                let j0 = columns.start + step * columns_at_once::<K>(blocks);
+                let packed_a = if block_by_block {
+                    if step == 0 {
+                        // SAFETY: as above, for a block.
+                        unsafe { self.pack_rows(in_place, blocks.block(block), self.packed_a) };
+                    }
+                    self.packed_a
+                } else {
+                    // SAFETY: as above.
+                    unsafe { self.packed_a.add(blocks.block(block).0 * height) }
+                };
                 let j1 = columns.end.min(j0 + columns_at_once::<K>(blocks));
                 let (k0, depth) = blocks.block(block);
                 let padded = depth.next_multiple_of(K::K_UNIT);
@@ -239,7 +266,7 @@ impl<K: Kernel> Task for BlockTask<'_, K> {
                                 let ptr = p.a.ptr.offset(i as isize * p.a.row_stride).add(k0);
                                 Left { ptr: ptr.cast(), row_stride: Some(p.a.row_stride) }
                             } else {
-                                Left { ptr: self.packed_a.add(k0 * height + row * padded), row_stride: None }
+                                Left { ptr: packed_a.add(row * padded), row_stride: None }
                             };
                             let mut target = match sums_in_c {
                                 Some((c, stride)) => {
@@ -278,6 +305,35 @@ impl<K: Kernel> Task for BlockTask<'_, K> {
     }
 }
 
+/// Packs lanes (rows of A, or else columns of B), strip after strip. `from` is where lane 0 begins, with the width of a strip and the
+/// depth of a block of K.
+///
+/// # Safety
+/// The lanes and the block are inside the matrix, and `to` has room for the padded lanes over the padded depth.
+#[inline(always)]
+unsafe fn pack_strips<K: Kernel, const ROWS: bool>(from: Strip<K::Elem>, lanes: Range<usize>, to: *mut K::Packed) {
+    let (width, depth) = (from.lanes, from.k);
+    let padded = depth.next_multiple_of(K::K_UNIT);
+    // Where lanes lie side by side, a few k at a time: neighbouring strips share their pages and lines.
+    let step = if from.lane_stride == 1 { 16usize.next_multiple_of(K::K_UNIT) } else { depth };
+    for k in (0..depth).step_by(step) {
+        for lane in lanes.clone().step_by(width) {
+            let offset = k as isize * from.k_stride + lane as isize * from.lane_stride;
+            let strip = Strip {
+                ptr: from.ptr.wrapping_offset(offset),
+                lanes: width.min(lanes.end - lane),
+                k: step.min(depth - k),
+                ..from
+            };
+            // SAFETY: the strip is inside the matrix; a packed one is a sequence of units of k.
+            unsafe {
+                let to = to.add((lane - lanes.start) * padded + k * width);
+                if ROWS { K::pack_a(strip, to) } else { K::pack_b(strip, to) }
+            }
+        }
+    }
+}
+
 /// Packs these columns of one block of K (its start and depth), strip after strip.
 ///
 /// # Safety
@@ -289,23 +345,15 @@ unsafe fn pack_columns<K: Kernel>(
     columns: Range<usize>,
     to: *mut K::Packed,
 ) {
-    let padded = depth.next_multiple_of(K::K_UNIT);
-    // Where rows of B are contiguous, a few of them at a time: neighbouring strips share their pages and lines.
-    let step = if p.b.col_stride == 1 { 64 } else { depth };
-    for k in (0..depth).step_by(step) {
-        for j in columns.clone().step_by(K::NR) {
-            let row = (k0 + k) as isize;
-            let strip = Strip {
-                ptr: p.b.ptr.wrapping_offset(row * p.b.row_stride + j as isize * p.b.col_stride),
-                lane_stride: p.b.col_stride,
-                k_stride: p.b.row_stride,
-                lanes: K::NR.min(columns.end - j),
-                k: step.min(depth - k),
-            };
-            // SAFETY: the strip is inside B, and a packed strip is a sequence of units of k.
-            unsafe { K::pack_b(strip, to.add((j - columns.start) * padded + k * K::NR)) };
-        }
-    }
+    let from = Strip {
+        ptr: p.b.ptr.wrapping_offset(k0 as isize * p.b.row_stride),
+        lane_stride: p.b.col_stride,
+        k_stride: p.b.row_stride,
+        lanes: K::NR,
+        k: depth,
+    };
+    // SAFETY: the caller's promise.
+    unsafe { pack_strips::<K, false>(from, columns, to) };
 }
 
 /// Packs some strips of one block of K of B.

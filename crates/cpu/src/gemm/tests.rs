@@ -299,6 +299,22 @@ fn long_sums_and_vectors() {
 }
 
 #[test]
+fn rows_longer_than_the_cache_go_block_by_block() {
+    let mut random = Random(12);
+    with_each_engine(|| {
+        // Shared out by rows and by columns; A read in place and packed from either layout.
+        for (m, n, k) in [(300, 70, 3000), (160, 300, 2600), (640, 40, 1100)] {
+            for a in [Shape::Rows, Shape::Padded, Shape::Columns] {
+                let shapes = [a, Shape::Rows, Shape::Rows];
+                let case = Case { shapes, alpha: 0.5, beta: 1.5, ..Case::plain(1, m, n, k) };
+                check::<f32>(case, &mut random);
+            }
+            check::<f64>(Case::plain(1, m, n, k), &mut random);
+        }
+    });
+}
+
+#[test]
 fn a_shared_right_side_is_folded_into_the_rows() {
     let mut random = Random(4);
     let shapes = [Shape::Rows, Shape::Broadcast, Shape::Rows];

@@ -64,8 +64,8 @@ fn check<T: Float>(spec: &Pool, seed: u64) {
     let (mut dx, mut avg, mut avg_dx) = (vec![T::default(); x.len()], y.clone(), vec![T::default(); x.len()]);
     // SAFETY: sizes as in the spec.
     unsafe {
-        max_forward(&g, x.as_ptr(), y.as_mut_ptr(), indices.as_mut_ptr());
-        max_backward(&g, dy.as_ptr(), indices.as_ptr(), dx.as_mut_ptr()).unwrap();
+        max::forward(&g, x.as_ptr(), y.as_mut_ptr(), indices.as_mut_ptr());
+        max::backward(&g, dy.as_ptr(), indices.as_ptr(), dx.as_mut_ptr()).unwrap();
         avg_forward(&g, x.as_ptr(), avg.as_mut_ptr());
         avg_backward(&g, dy.as_ptr(), avg_dx.as_mut_ptr());
     }
@@ -113,6 +113,9 @@ fn cases() -> Vec<Pool> {
         fixed([6, 7], [3, 3], [2, 2], [1, 1], [1, 1], true, true, None),
         fixed([5, 9], [2, 4], [1, 3], [1, 2], [1, 1], false, true, Some(5)),
         fixed([1, 50], [1, 5], [1, 2], [0, 2], [1, 1], false, false, None),
+        fixed([10, 10], [2, 2], [2, 2], [0, 0], [1, 1], false, true, None),
+        fixed([7, 83], [2, 3], [3, 5], [0, 1], [1, 1], false, true, None),
+        fixed([4, 6], [4, 6], [4, 6], [0, 0], [1, 1], false, true, None),
         adaptive([7, 9], [1, 1]),
         adaptive([7, 9], [3, 4]),
         adaptive([3, 4], [7, 9]),
@@ -141,7 +144,7 @@ fn dilated_maxima() {
         let x = numbers::<f32>(3, g.inputs(), 1.0);
         let (mut y, mut indices) = (vec![0.0; g.outputs()], vec![0; g.outputs()]);
         // SAFETY: sizes as in the spec.
-        unsafe { max_forward(&g, x.as_ptr(), y.as_mut_ptr(), indices.as_mut_ptr()) };
+        unsafe { max::forward(&g, x.as_ptr(), y.as_mut_ptr(), indices.as_mut_ptr()) };
         let [oh, ow] = spec.output;
         for (o, y) in y.iter().enumerate() {
             let plane = o / (oh * ow) * spec.input[0] * spec.input[1];
@@ -153,7 +156,7 @@ fn dilated_maxima() {
         }
         let mut dx = vec![1.0; x.len()];
         // SAFETY: sizes as in the spec.
-        unsafe { max_backward(&g, y.as_ptr(), indices.as_ptr(), dx.as_mut_ptr()) }.unwrap();
+        unsafe { max::backward(&g, y.as_ptr(), indices.as_ptr(), dx.as_mut_ptr()) }.unwrap();
     }
 }
 
@@ -165,7 +168,7 @@ fn nan_wins_and_infinity_has_a_place() {
     let x = [1.0, f32::NAN, inf, inf, 5.0, 2.0, inf, inf];
     let (mut y, mut indices) = ([0.0; 2], [0; 2]);
     // SAFETY: sizes as in the spec.
-    unsafe { max_forward(&g, x.as_ptr(), y.as_mut_ptr(), indices.as_mut_ptr()) };
+    unsafe { max::forward(&g, x.as_ptr(), y.as_mut_ptr(), indices.as_mut_ptr()) };
     assert!(y[0].is_nan() && y[1] == inf);
     assert_eq!(indices, [1, 2]);
 }
@@ -179,7 +182,7 @@ fn bad_indices_are_refused() {
         indices[5] = bad;
         let (dy, mut dx) = (vec![1f32; g.outputs()], vec![0f32; g.inputs()]);
         // SAFETY: sizes as in the spec.
-        let result = unsafe { max_backward(&g, dy.as_ptr(), indices.as_ptr(), dx.as_mut_ptr()) };
+        let result = unsafe { max::backward(&g, dy.as_ptr(), indices.as_ptr(), dx.as_mut_ptr()) };
         assert_eq!(result.unwrap_err().kind(), rushlight_core::ErrorKind::Index);
     }
 }

@@ -91,6 +91,16 @@ impl<R: Real, const N: usize, I: Isa> Simd for Lanes<R, N, I> {
         Self(out, PhantomData)
     }
     #[inline(always)]
+    fn take_larger(&mut self, mark: &mut Self, v: Self, mark_of_v: Self) {
+        for i in 0..N {
+            // Written for conditional moves; NaN is not equal to itself.
+            #[allow(clippy::eq_op)]
+            let better = (v.0[i] > self.0[i]) | (v.0[i] != v.0[i]);
+            self.0[i] = if better { v.0[i] } else { self.0[i] };
+            mark.0[i] = if better { mark_of_v.0[i] } else { mark.0[i] };
+        }
+    }
+    #[inline(always)]
     fn sqrt(self) -> Self {
         let mut out = self.0;
         for i in 0..N {

@@ -133,6 +133,8 @@ pub trait Simd:
     fn max(self, b: Self) -> Self;
     /// The smaller in each lane; `b` where either is NaN.
     fn min(self, b: Self) -> Self;
+    /// Where `v` is larger or NaN, takes it, and its mark instead of the one of what was there.
+    fn take_larger(&mut self, mark: &mut Self, v: Self, mark_of_v: Self);
     /// Square root.
     fn sqrt(self) -> Self;
     /// Nearest integer; magnitudes are small enough for `MAGIC`.

@@ -89,6 +89,15 @@ impl Simd for F32x16 {
         Self(unsafe { _mm512_min_ps(self.0, b.0) })
     }
     #[inline(always)]
+    fn take_larger(&mut self, mark: &mut Self, v: Self, mark_of_v: Self) {
+        // SAFETY: as above.
+        unsafe {
+            let larger = _mm512_cmp_ps_mask::<_CMP_GT_OQ>(v.0, self.0) | _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(v.0, v.0);
+            self.0 = _mm512_mask_mov_ps(self.0, larger, v.0);
+            mark.0 = _mm512_mask_mov_ps(mark.0, larger, mark_of_v.0);
+        }
+    }
+    #[inline(always)]
     fn sqrt(self) -> Self {
         // SAFETY: as above.
         Self(unsafe { _mm512_sqrt_ps(self.0) })
@@ -203,6 +212,16 @@ impl Simd for F32x8 {
     fn min(self, b: Self) -> Self {
         // SAFETY: as above.
         Self(unsafe { _mm256_min_ps(self.0, b.0) })
+    }
+    #[inline(always)]
+    fn take_larger(&mut self, mark: &mut Self, v: Self, mark_of_v: Self) {
+        // SAFETY: as above.
+        unsafe {
+            let (larger, nan) = (_mm256_cmp_ps::<_CMP_GT_OQ>(v.0, self.0), _mm256_cmp_ps::<_CMP_UNORD_Q>(v.0, v.0));
+            let larger = _mm256_or_ps(larger, nan);
+            self.0 = _mm256_blendv_ps(self.0, v.0, larger);
+            mark.0 = _mm256_blendv_ps(mark.0, mark_of_v.0, larger);
+        }
     }
     #[inline(always)]
     fn sqrt(self) -> Self {

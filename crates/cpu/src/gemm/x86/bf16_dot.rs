@@ -115,7 +115,7 @@ unsafe fn load_lanes(s: &Strip<bf16>, k: usize, block: &mut Block) {
     }
 }
 
-/// Packs a strip as `[k / 2][WIDTH]` pairs, for a WIDTH below 16 or 32. Below 16, up to 15 pairs beyond the strip are overwritten.
+/// Packs a strip as `[k / 2][WIDTH]` pairs, for a WIDTH below 16 or 32.
 ///
 /// # Safety
 /// The strip is readable and `to` has the room.
@@ -124,13 +124,16 @@ unsafe fn load_lanes(s: &Strip<bf16>, k: usize, block: &mut Block) {
 unsafe fn pack_pairs<const WIDTH: usize>(s: &Strip<bf16>, to: *mut u32) {
     const { assert!(WIDTH < 16 || WIDTH == 32) };
     for k in (0..s.k).step_by(32) {
-        // SAFETY: the strip is readable; rows are written in rising order, so what a store leaves beyond its row is overwritten
-        // by the next.
+        // SAFETY: the strip is readable; masked stores stay inside it.
         unsafe {
             let block = block::<true>(s, k);
             for q in 0..(s.k - k).min(32).div_ceil(2) {
                 for (half, vectors) in block.iter().enumerate().take(WIDTH.div_ceil(16)) {
-                    _mm512_storeu_si512(to.add((k / 2 + q) * WIDTH + 16 * half).cast(), vectors[q]);
+                    _mm512_mask_storeu_epi32(
+                        to.add((k / 2 + q) * WIDTH + 16 * half).cast(),
+                        low_mask(WIDTH),
+                        vectors[q],
+                    );
                 }
             }
         }

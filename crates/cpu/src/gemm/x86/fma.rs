@@ -1,14 +1,16 @@
 //! The microkernel of fused multiply-adds, for every vector type.
 
-use super::super::kernel::{Features, Kernel, Left, Strip, Target, Task, dot_in_lanes, narrow_each};
+use super::super::kernel::{Features, Kernel, Left, Strip, Target, Task, dot_in_lanes, narrow_each, prefetch_to_write};
 use super::super::problem::Matrix;
 use super::super::scalar::{Accumulator, Scalar};
 use std::arch::asm;
-use std::arch::x86_64::{_MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
+use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
 use std::marker::PhantomData;
 
 /// One line is fetched ahead for so many k.
 const K_PER_LINE: usize = 8;
+/// So many k before the sums are whole, the last line of C has been asked for.
+const LINES_IN_FLIGHT: usize = 8;
 
 /// A vector of sums. All methods need the features of `Isa`.
 pub(super) trait Lanes: Copy + Send + Sync + 'static {
@@ -174,14 +176,8 @@ impl<V: Lanes, const R: usize, const C: usize> Task for Sized<V, R, C> {
     #[inline(always)]
     unsafe fn run(self) {
         let Tile { a, rows, cols, target, .. } = self.0;
-        // SAFETY: strips are k deep; C is touched at `rows` rows and `cols` columns. Prefetches may point anywhere.
+        // SAFETY: strips are k deep; C is touched at `rows` rows and `cols` columns.
         unsafe {
-            for i in 0..rows {
-                for c in 0..C {
-                    let line = target.ptr.wrapping_offset(i as isize * target.stride).wrapping_add(c * V::LEN);
-                    _mm_prefetch::<_MM_HINT_T0>(line.cast());
-                }
-            }
             let sums = match a.row_stride {
                 // Only whole tiles are read in place.
                 Some(stride) if R == V::ROWS => self.sums(stride, 1),
@@ -208,41 +204,85 @@ impl<V: Lanes, const R: usize, const C: usize> Sized<V, R, C> {
     ///
     /// # Safety
     /// The strips are k deep.
-    #[expect(clippy::pointers_in_nomem_asm_block, reason = "the text is empty: the pointer is hidden, not followed")]
     #[inline(always)]
     unsafe fn sums(&self, stride: isize, step: usize) -> [[V; C]; R] {
-        let Tile { k, a, mut b, mut ahead, .. } = self.0;
-        // SAFETY: the caller's promise.
+        let Tile { k, rows, target, .. } = self.0;
+        let mut at = Progress::<V>::new(&self.0, stride);
+        // Lines of C are fetched at the end, to be written: what streams past until then would drive them out again.
+        let lines = rows * C;
+        let head = k.saturating_sub(lines + LINES_IN_FLIGHT);
+        // SAFETY: the caller's promise. Prefetches may point anywhere.
         unsafe {
             let mut sums = [[V::zero(); C]; R];
-            // Four rows are reached from one pointer.
-            let mut fours = [a.ptr; 4];
-            for (i, four) in fours.iter_mut().enumerate() {
-                *four = four.wrapping_offset(4 * i as isize * stride);
+            for p in 0..head {
+                at.advance(p, stride, step, &mut sums);
             }
-            for p in 0..k {
-                if p % K_PER_LINE == 0 {
-                    _mm_prefetch::<_MM_HINT_T1>(ahead.cast());
-                    ahead = ahead.wrapping_add(64);
+            for p in head..k {
+                let line = p - head;
+                if line < lines {
+                    let row = target.ptr.wrapping_offset((line / C) as isize * target.stride);
+                    prefetch_to_write(row.wrapping_add(line % C * V::LEN));
                 }
-                let mut right = [V::zero(); C];
-                for (c, r) in right.iter_mut().enumerate() {
-                    *r = V::load(b.add(c * V::LEN));
-                }
-                for (i, sum) in sums.iter_mut().enumerate() {
-                    let left = V::splat(fours[i / 4].wrapping_offset((i % 4) as isize * stride));
-                    for c in 0..C {
-                        sum[c] = left.fma(right[c], sum[c]);
-                    }
-                }
-                for four in &mut fours {
-                    *four = four.wrapping_add(step);
-                    // The compiler must not see through this: it would keep a pointer for every row, more than there are registers.
-                    asm!("/* {0} */", inout(reg) * four, options(pure, nomem, nostack, preserves_flags));
-                }
-                b = b.add(2 * V::LEN);
+                at.advance(p, stride, step, &mut sums);
             }
             sums
+        }
+    }
+}
+
+/// Where a tile is in its strips.
+struct Progress<V: Lanes> {
+    /// Four rows of A are reached from one pointer.
+    fours: [*const V::Acc; 4],
+    b: *const V::Acc,
+    ahead: *const u8,
+}
+
+impl<V: Lanes> Progress<V> {
+    #[inline(always)]
+    fn new(tile: &Tile<V>, stride: isize) -> Self {
+        let mut fours = [tile.a.ptr; 4];
+        for (i, four) in fours.iter_mut().enumerate() {
+            *four = four.wrapping_offset(4 * i as isize * stride);
+        }
+        Progress { fours, b: tile.b, ahead: tile.ahead }
+    }
+
+    /// Adds the products of one k.
+    ///
+    /// # Safety
+    /// The strips go on for this k.
+    #[expect(clippy::pointers_in_nomem_asm_block, reason = "the text is empty: the pointer is hidden, not followed")]
+    #[inline(always)]
+    unsafe fn advance<const R: usize, const C: usize>(
+        &mut self,
+        p: usize,
+        stride: isize,
+        step: usize,
+        sums: &mut [[V; C]; R],
+    ) {
+        // SAFETY: the caller's promise. Prefetches may point anywhere.
+        unsafe {
+            if p.is_multiple_of(K_PER_LINE) {
+                _mm_prefetch::<_MM_HINT_T1>(self.ahead.cast());
+                self.ahead = self.ahead.wrapping_add(64);
+            }
+            let mut right = [V::zero(); C];
+            for (c, r) in right.iter_mut().enumerate() {
+                *r = V::load(self.b.add(c * V::LEN));
+            }
+            for (i, sum) in sums.iter_mut().enumerate() {
+                let left = V::splat(self.fours[i / 4].wrapping_offset((i % 4) as isize * stride));
+                for c in 0..C {
+                    sum[c] = left.fma(right[c], sum[c]);
+                }
+            }
+            for four in &mut self.fours {
+                *four = four.wrapping_add(step);
+                // The compiler must not see through this: it would keep a pointer for every row, more than there are registers.
+                asm!("/* {0} */", inout(reg) * four, options(pure, nomem, nostack, preserves_flags));
+            }
+            self.b = self.b.add(2 * V::LEN);
         }
     }
 }

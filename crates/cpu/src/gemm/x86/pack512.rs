@@ -106,8 +106,7 @@ fn transpose8_f64(r: &mut [__m512d; 8]) {
     }
 }
 
-/// Packs a strip as `[k][WIDTH]` of `f32`, missing lanes as zeros. Unless WIDTH is a multiple of 16, up to 15 values beyond the
-/// strip are overwritten.
+/// Packs a strip as `[k][WIDTH]` of `f32`, missing lanes as zeros.
 ///
 /// # Safety
 /// The strip is readable and `to` has the room.
@@ -115,17 +114,15 @@ fn transpose8_f64(r: &mut [__m512d; 8]) {
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 pub(super) unsafe fn pack_f32<T: Load16, const WIDTH: usize>(s: Strip<T>, to: *mut f32) {
     const { assert!(WIDTH < 16 || WIDTH.is_multiple_of(16)) };
-    // SAFETY: masked loads stay inside the strip; each store starts inside `k × WIDTH`. Rows are written in rising order, so
-    // what a store leaves beyond its row is overwritten by the next.
+    let whole = low_mask(WIDTH);
+    // SAFETY: masked loads stay inside the strip, masked stores inside `k × WIDTH`.
     unsafe {
         if s.lane_stride == 1 {
             for p in 0..s.k {
                 let from = s.ptr.offset(p as isize * s.k_stride);
                 for l in (0..WIDTH).step_by(16) {
                     let mask = low_mask(s.lanes.saturating_sub(l));
-                    // Rows far apart escape the hardware's prefetch.
-                    _mm_prefetch::<_MM_HINT_T1>(from.wrapping_offset(16 * s.k_stride).wrapping_add(l).cast());
-                    _mm512_storeu_ps(to.add(p * WIDTH + l), T::load(from.wrapping_add(l), mask));
+                    _mm512_mask_storeu_ps(to.add(p * WIDTH + l), whole, T::load(from.wrapping_add(l), mask));
                 }
             }
         } else if s.k_stride == 1 {
@@ -143,7 +140,7 @@ pub(super) unsafe fn pack_f32<T: Load16, const WIDTH: usize>(s: Strip<T>, to: *m
                     }
                     transpose16(&mut r);
                     for (q, v) in r.iter().enumerate().take(depth) {
-                        _mm512_storeu_si512(to.add((p + q) * WIDTH + group).cast(), *v);
+                        _mm512_mask_storeu_epi32(to.add((p + q) * WIDTH + group).cast(), whole, *v);
                     }
                 }
             }
@@ -159,23 +156,22 @@ pub(super) unsafe fn pack_f32<T: Load16, const WIDTH: usize>(s: Strip<T>, to: *m
     }
 }
 
-/// Packs a strip as `[k][WIDTH]` of `f64`, missing lanes as zeros. Unless WIDTH is a multiple of 8, up to 7 values beyond the
-/// strip are overwritten.
+/// Packs a strip as `[k][WIDTH]` of `f64`, missing lanes as zeros.
 ///
 /// # Safety
 /// The strip is readable and `to` has the room.
 #[inline]
 #[target_feature(enable = "avx512f")]
 pub(super) unsafe fn pack_f64<const WIDTH: usize>(s: Strip<f64>, to: *mut f64) {
-    // SAFETY: masked loads stay inside the strip; each store starts inside `k × WIDTH`. Rows are written in rising order, and
-    // within a row group after group, so what a store leaves beyond its row is overwritten by the next.
+    // SAFETY: masked loads stay inside the strip, masked stores inside `k × WIDTH`.
     unsafe {
         if s.lane_stride == 1 {
             for p in 0..s.k {
                 let from = s.ptr.offset(p as isize * s.k_stride);
                 for l in (0..WIDTH).step_by(8) {
                     let mask = low_mask8(s.lanes.saturating_sub(l));
-                    _mm512_storeu_pd(to.add(p * WIDTH + l), _mm512_maskz_loadu_pd(mask, from.wrapping_add(l)));
+                    let values = _mm512_maskz_loadu_pd(mask, from.wrapping_add(l));
+                    _mm512_mask_storeu_pd(to.add(p * WIDTH + l), low_mask8(WIDTH - l), values);
                 }
             }
         } else if s.k_stride == 1 {
@@ -194,7 +190,7 @@ pub(super) unsafe fn pack_f64<const WIDTH: usize>(s: Strip<f64>, to: *mut f64) {
                 }
                 for q in 0..depth {
                     for (g, r) in groups.iter().enumerate() {
-                        _mm512_storeu_pd(to.add((p + q) * WIDTH + 8 * g), r[q]);
+                        _mm512_mask_storeu_pd(to.add((p + q) * WIDTH + 8 * g), low_mask8(WIDTH - 8 * g), r[q]);
                     }
                 }
             }
