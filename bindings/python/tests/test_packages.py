@@ -81,6 +81,7 @@ def test_autocast_and_scaler():
     assert torch.amp.GradScaler("cpu").load_state_dict(scaler.state_dict()) is None
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is an accelerator: test_cuda.py")
 def test_devices():
     assert not torch.cuda.is_available() and torch.cuda.device_count() == 0
     with warnings.catch_warnings():
@@ -173,3 +174,44 @@ def test_testing():
         torch.testing.assert_close(torch.ones(2), torch.zeros(2))
     with pytest.raises(AssertionError, match="dtype"):
         torch.testing.assert_close(torch.ones(2), torch.ones(2, dtype=torch.float64))
+
+
+def test_checkpoint_leaves_other_gradients_alone():
+    layer, x = nn.Linear(3, 3), torch.randn(2, 3, requires_grad=True)
+    scale = layer.bias * 2  # captured, and part of another graph
+    out = checkpoint(lambda t: layer(t).tanh() * scale, x, use_reentrant=False)
+    plain = layer(x).tanh() * scale
+    (found,) = torch.autograd.grad(out.sum(), x, retain_graph=True)
+    (expected,) = torch.autograd.grad(plain.sum(), x, retain_graph=True)
+    assert torch.allclose(found, expected) and layer.weight.grad is None and layer.bias.grad is None
+    found = torch.autograd.grad(out.sum(), list(layer.parameters()))
+    expected = torch.autograd.grad(plain.sum(), list(layer.parameters()))
+    for a, b in zip(found, expected):
+        assert torch.allclose(a, b)
+    called = []
+    layer.weight.register_post_accumulate_grad_hook(lambda p: called.append(p.grad is not None))
+    checkpoint(layer, x.detach(), use_reentrant=False).sum().backward()
+    assert called == [True]
+
+
+def test_backends_are_modules():
+    import importlib
+
+    for name in ("cudnn", "cuda", "mps", "mkl", "mkldnn", "openmp", "cpu"):
+        assert importlib.import_module(f"rushlight.backends.{name}") is getattr(torch.backends, name)
+    with torch.backends.cudnn.flags(allow_tf32=False, benchmark=True):
+        assert not torch.backends.cudnn.allow_tf32 and torch.backends.cudnn.benchmark
+    assert torch.backends.cudnn.allow_tf32 and not torch.backends.cudnn.benchmark
+    assert torch.backends.cpu.get_cpu_capability() in ("AVX512", "AVX2", "DEFAULT")
+
+
+def test_what_is_not_there_says_so():
+    with pytest.raises(ImportError, match="TensorBoard"):
+        import rushlight.utils.tensorboard  # noqa: F401
+    for name, words in (("jit", "TorchScript"), ("distributed", "distributed training"), ("onnx", "exporting"), ("vmap", "batch dimension")):
+        with pytest.raises(AttributeError, match=words):
+            getattr(torch, name)
+    with pytest.raises(AttributeError, match="captured"):
+        torch.cuda.CUDAGraph
+    with pytest.raises(NotImplementedError, match="portions"):
+        nn.functional.linear_cross_entropy(torch.ones(1, 2), torch.ones(2, 2), torch.tensor([1]), options=object())

@@ -9,6 +9,7 @@ from math import e, inf, nan, pi  # noqa: F401
 from . import _C
 from ._C import (  # noqa: F401
     Generator,
+    OutOfMemoryError,
     Tensor,
     as_tensor,
     bfloat16,
