@@ -10,6 +10,8 @@ import rushlight as torch
 DATA = pathlib.Path(__file__).parents[3] / "tests" / "goldens" / "data"
 #: Where the ops run: another device is for a machine that has one.
 DEVICE = os.environ.get("RUSHLIGHT_TEST_DEVICE", "cpu")
+if DEVICE != "cpu":
+    torch.backends.cudnn.allow_tf32 = False  # the answers are the CPU's
 DTYPES = {
     "F32": torch.float32, "F64": torch.float64, "F16": torch.float16, "BF16": torch.bfloat16, "I64": torch.int64, "I32": torch.int32,
     "I16": torch.int16, "I8": torch.int8, "U8": torch.uint8, "BOOL": torch.bool,
