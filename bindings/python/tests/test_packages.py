@@ -168,6 +168,37 @@ def test_compile_is_a_notice():
     assert f(2) == 2
 
 
+def test_scripted_functions_run_as_they_are():
+    with pytest.warns(UserWarning, match="as they are"):
+        torch.jit._notice.clear()
+
+        @torch.jit.script
+        def swish(x):
+            return x * x.sigmoid()
+
+    assert swish(torch.zeros(1)).item() == 0 and not torch.jit.is_scripting()
+
+    class Marked(nn.Module):
+        @torch.jit.export
+        def forward(self, x):
+            return self.helper(x)
+
+        @torch.jit.ignore
+        def helper(self, x):
+            return x + 1
+
+    assert torch.jit.script(Marked())(torch.zeros(1)).item() == 1
+
+
+def test_modules_of_distributions():
+    from rushlight.distributions.categorical import Categorical
+    from rushlight.distributions.kl import kl_divergence
+    from rushlight.distributions.normal import Normal
+
+    assert Normal is torch.distributions.Normal and kl_divergence(Normal(0.0, 1.0), Normal(0.0, 1.0)) == 0
+    assert Categorical(torch.ones(2)).sample().item() in (0, 1)
+
+
 def test_testing():
     torch.testing.assert_close(torch.ones(2), torch.ones(2) + 1e-7)
     with pytest.raises(AssertionError, match="not close"):
@@ -208,9 +239,11 @@ def test_backends_are_modules():
 def test_what_is_not_there_says_so():
     with pytest.raises(ImportError, match="TensorBoard"):
         import rushlight.utils.tensorboard  # noqa: F401
-    for name, words in (("jit", "TorchScript"), ("distributed", "distributed training"), ("onnx", "exporting"), ("vmap", "batch dimension")):
+    for name, words in (("hub", "torch.load"), ("fft", "complex"), ("distributed", "distributed training"), ("onnx", "exporting"), ("vmap", "batch dimension")):
         with pytest.raises(AttributeError, match=words):
             getattr(torch, name)
+    with pytest.raises(AttributeError, match="TorchScript"):
+        torch.jit.trace
     with pytest.raises(AttributeError, match="captured"):
         torch.cuda.CUDAGraph
     with pytest.raises(NotImplementedError, match="portions"):

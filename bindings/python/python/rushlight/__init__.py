@@ -77,7 +77,7 @@ def install():
 
 #: Packages that are imported when first used.
 _PACKAGES = frozenset(
-    "accelerator amp autograd backends compiler cpu cuda distributions func linalg mps multiprocessing nn optim profiler random return_types serialization "
+    "accelerator amp autograd backends compiler cpu cuda distributions func jit linalg mps multiprocessing nn optim profiler random return_types serialization "
     "special storage testing types utils version vision xpu".split()
 )
 

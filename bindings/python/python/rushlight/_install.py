@@ -7,19 +7,23 @@ import importlib.util
 import os
 import sys
 
+from . import _functions
+
 #: Roots of names, and what serves them.
 _ROOTS = {"torch": "rushlight", "torchvision": "rushlight.vision", "intel_extension_for_pytorch": "rushlight._ipex"}
 
-#: Names whose absence is to be told rather than left to "no module named".
+#: Other packages whose absence is to be told rather than left to "no module named"; those of ``torch`` are in ``_functions._ABSENT``.
 _ABSENT = {
-    "torch.distributed": "distributed training is not part of this version",
-    "torch.onnx": "exporting is not part of this version",
-    "torch.export": "exporting is not part of this version",
-    "torch.jit": "TorchScript is not supported; models run as they are",
     "lightning": "lightning is not part of this version",
     "pytorch_lightning": "lightning is not part of this version",
     "oneccl_bindings_for_pytorch": "distributed training is not part of this version",
 }
+
+
+def _why_absent(name):
+    """Why there is no module of a name, or None."""
+    root, _, rest = name.partition(".")
+    return _functions._ABSENT.get(rest) if root == "torch" else _ABSENT.get(name)
 
 
 class _Loader(importlib.abc.Loader):
@@ -39,8 +43,8 @@ class _Loader(importlib.abc.Loader):
 
 class _Finder(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path=None, target=None):
-        if name in _ABSENT:
-            raise ModuleNotFoundError(f"rushlight has no '{name}': {_ABSENT[name]}", name=name)
+        if why := _why_absent(name):
+            raise ModuleNotFoundError(f"rushlight has no '{name}': {why}", name=name)
         root, _, rest = name.partition(".")
         if root not in _ROOTS:
             return None

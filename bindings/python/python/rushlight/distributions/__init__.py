@@ -2,8 +2,8 @@
 
 import math
 
-from . import _C
-from ._size import Size
+from .. import _C
+from .._size import Size
 
 Tensor, _torch, _nn = _C.Tensor, _C._torch, _C._nn
 
@@ -291,6 +291,6 @@ def kl_divergence(p, q):
 
 
 def __getattr__(name):
-    from ._functions import _missing
+    from .._functions import _missing
 
     return _missing(__name__, name)
