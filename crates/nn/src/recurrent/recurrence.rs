@@ -11,7 +11,7 @@ use rushlight_tensor::{Tensor, cat, stack};
 /// ```
 /// use rushlight_nn::{Recurrence, RecurrentKind, RecurrentWeights};
 /// use rushlight_tensor::Tensor;
-/// let (weight_ih, weight_hh) = (Tensor::randn([16, 3])?, Tensor::randn([16, 4])?);
+/// let (weight_ih, weight_hh) = (Tensor::ones([16, 3])?, Tensor::ones([16, 4])?);
 /// let weights = [RecurrentWeights { weight_ih: &weight_ih, weight_hh: &weight_hh, biases: None, weight_hr: None }];
 /// let network = Recurrence { kind: RecurrentKind::Lstm, weights: &weights, bidirectional: false, dropout: 0.0 };
 /// // Two steps of five sequences.
