@@ -22,7 +22,7 @@ struct Settings {
 fn weights<'a>(params: &'a [Tensor], settings: &Settings) -> Result<Vec<RecurrentWeights<'a>>> {
     let cells = size(settings.num_layers, "num_layers")?.saturating_mul(1 + usize::from(settings.bidirectional));
     let plain = if settings.has_biases { 4 } else { 2 };
-    let each = if cells == 0 { 0 } else { params.len() / cells };
+    let each = params.len().checked_div(cells).unwrap_or(0);
     if each.saturating_mul(cells) != params.len() || !(each == plain || each == plain + 1) {
         return Err(Error::value(format!(
             "recurrent network: {} layers{}{} have {} weights (or one more each with a projection), got {}",
