@@ -189,6 +189,18 @@ fn _grad<'py>(
     PyTuple::new(py, found)
 }
 
+/// The leaves that outputs depend on, other than the given ones.
+#[pyfunction]
+fn _leaves<'py>(
+    py: Python<'py>,
+    outputs: Vec<Bound<'py, PyTensor>>,
+    except: Vec<Bound<'py, PyTensor>>,
+) -> PyResult<Vec<Bound<'py, PyTensor>>> {
+    let (outputs, except) = (handles(&outputs), handles(&except));
+    let found = autograd::leaves(&outputs.iter().collect::<Vec<_>>());
+    found.into_iter().filter(|leaf| !except.iter().any(|t| t.is_same(leaf))).map(|leaf| wrap(py, leaf)).collect()
+}
+
 /// What `register_hook` returns.
 #[pyclass(name = "RemovableHandle", module = "rushlight", frozen)]
 struct Handle(Mutex<Option<HookHandle>>);
@@ -339,6 +351,7 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(_autocast_dtype, module)?)?;
     module.add_function(wrap_pyfunction!(_backward, module)?)?;
     module.add_function(wrap_pyfunction!(_grad, module)?)?;
+    module.add_function(wrap_pyfunction!(_leaves, module)?)?;
     module.add_function(wrap_pyfunction!(_record_function, module)?)?;
     Ok(())
 }

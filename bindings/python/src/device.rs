@@ -1,12 +1,12 @@
 //! `torch.device`, and what a device's name stands for on this machine.
 
-use crate::error::{runtime_error, type_error};
+use crate::error::{IntoPyResult, runtime_error, type_error};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyInt, PyString};
 use rushlight_core::Device;
-use std::cell::RefCell;
-use std::sync::Mutex;
+use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{LazyLock, Mutex};
 
 /// Where a tensor lives: `device("cpu")`, `device("cuda", 1)`, `device("cuda:1")`.
 #[pyclass(name = "device", module = "rushlight", frozen, eq, hash)]
@@ -43,8 +43,118 @@ static DEFAULT: Mutex<Device> = Mutex::new(Device::Cpu);
 thread_local! {
     /// Default devices to go back to when `with device:` blocks end.
     static FORMER: RefCell<Vec<Device>> = const { RefCell::new(Vec::new()) };
+    /// The accelerator that a name without a number means.
+    static CURRENT: Cell<usize> = const { Cell::new(0) };
 }
 static NOTICED: AtomicBool = AtomicBool::new(false);
+
+/// How many accelerators there are, and the process that asked: a driver that was started does not survive a fork.
+static FOUND: LazyLock<(usize, u32)> = LazyLock::new(|| match std::env::var("RUSHLIGHT_DEVICE").as_deref() {
+    Ok("cpu") => (0, std::process::id()),
+    _ => (rushlight_cuda::device_count().unwrap_or(0), std::process::id()),
+});
+
+/// How many accelerators programs may use: none if `RUSHLIGHT_DEVICE` is `cpu`.
+#[pyfunction]
+fn _device_count() -> usize {
+    FOUND.0
+}
+
+#[pyfunction]
+fn _current_device() -> usize {
+    CURRENT.get()
+}
+
+#[pyfunction]
+fn _set_device(index: usize) -> PyResult<()> {
+    if index >= _device_count() {
+        return Err(runtime_error(format!(
+            "invalid device ordinal {index}: there are {} accelerators",
+            _device_count()
+        )));
+    }
+    CURRENT.set(index);
+    Ok(())
+}
+
+/// Name, bytes of memory, multiprocessors and compute capability of an accelerator.
+#[pyfunction]
+fn _device_properties(index: usize) -> PyResult<(String, usize, usize, (i32, i32))> {
+    let found = rushlight_cuda::properties(index).py()?;
+    Ok((found.name, found.memory, found.multiprocessors, found.capability))
+}
+
+fn given(device: Option<&Bound<'_, PyAny>>) -> PyResult<Device> {
+    device.map_or(Ok(Device::Cpu), |d| PyDevice::from_object(d)?.resolve(d.py()))
+}
+
+/// Waits for all work of a device.
+#[pyfunction]
+#[pyo3(signature = (device=None))]
+fn _synchronize(py: Python<'_>, device: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+    let device = given(device)?;
+    py.detach(|| rushlight_tensor::synchronize(&device)).py()
+}
+
+/// Bytes of a device's allocator: in use, held, and the peak of those in use.
+#[pyfunction]
+#[pyo3(signature = (device=None))]
+fn _memory_stats(device: Option<&Bound<'_, PyAny>>) -> PyResult<(usize, usize, usize)> {
+    let stats = rushlight_tensor::memory_stats(&given(device)?).py()?;
+    Ok((stats.allocated, stats.reserved, stats.peak))
+}
+
+#[pyfunction]
+#[pyo3(signature = (device=None))]
+fn _reset_peak_memory(device: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+    rushlight_tensor::reset_peak_memory(&given(device)?).py()
+}
+
+#[pyfunction]
+#[pyo3(signature = (device=None))]
+fn _empty_cache(device: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+    rushlight_tensor::empty_cache(&given(device)?).py()
+}
+
+/// Whether products of `float32` on accelerators may be made with TF32; sets it, if told to.
+#[pyfunction]
+#[pyo3(signature = (allow=None))]
+fn _allow_tf32(allow: Option<bool>) -> bool {
+    if let Some(allow) = allow {
+        rushlight_cuda::set_allow_tf32(allow);
+    }
+    rushlight_cuda::allow_tf32()
+}
+
+/// The same for convolutions.
+#[pyfunction]
+#[pyo3(signature = (allow=None))]
+fn _allow_tf32_conv(allow: Option<bool>) -> bool {
+    if let Some(allow) = allow {
+        rushlight_cuda::set_allow_tf32_conv(allow);
+    }
+    rushlight_cuda::allow_tf32_conv()
+}
+
+pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<PyDevice>()?;
+    macro_rules! functions {
+        ($($name:ident),* $(,)?) => { $(module.add_function(wrap_pyfunction!($name, module)?)?;)* };
+    }
+    functions!(
+        _device_count,
+        _current_device,
+        _set_device,
+        _device_properties,
+        _synchronize,
+        _memory_stats,
+        _reset_peak_memory,
+        _empty_cache,
+        _allow_tf32,
+        _allow_tf32_conv,
+    );
+    Ok(())
+}
 
 /// The device of new tensors.
 pub fn default() -> Device {
@@ -113,6 +223,10 @@ impl PyDevice {
             Kind::Meta => Err(runtime_error(
                 "device 'meta' is not supported: every tensor of Rushlight has storage; create it on 'cpu'",
             )),
+            _ if FOUND.0 > 0 && FOUND.1 != std::process::id() => Err(runtime_error(
+                "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the 'spawn' start method",
+            )),
+            _ if FOUND.0 > 0 => Ok(Device::Cuda(self.index.unwrap_or_else(|| CURRENT.get()))),
             kind => {
                 if !NOTICED.swap(true, Relaxed) {
                     let text = format!("rushlight: no accelerator here, '{}' means the CPU\0", kind.name());

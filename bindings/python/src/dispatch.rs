@@ -16,6 +16,7 @@ use pyo3::types::{PyList, PyTuple};
 use rushlight_core::smallvec::SmallVec;
 use rushlight_core::{Result, Scalar};
 use rushlight_tensor::Tensor;
+use rushlight_tensor::autograd::is_grad_enabled;
 use std::ffi::{CString, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -229,13 +230,25 @@ fn work(values: &[Value]) -> usize {
         .unwrap_or(0)
 }
 
+/// The tensor that a change in place is computed from: a copy where the change is recorded, as its gradient may need what was there.
+pub fn original(tensor: &Tensor) -> Result<Tensor> {
+    if is_grad_enabled() && tensor.requires_grad() { tensor.copy() } else { Ok(tensor.clone()) }
+}
+
 fn run(py: Python<'_>, variant: &Variant, values: &[Value], inplace: bool) -> Result<Out> {
     let body = || {
-        let out = (variant.call)(values)?;
         if !inplace {
-            return Ok(out);
+            return (variant.call)(values);
         }
-        if let (Some(Value::Tensor(target)), Out::Tensor(result)) = (values.first(), &out) {
+        let mut values = Values::from(values);
+        let target = match values.first_mut() {
+            Some(Value::Tensor(first)) => {
+                let before = original(first)?;
+                Some(std::mem::replace(first, before))
+            }
+            _ => None,
+        };
+        if let (Some(target), Out::Tensor(result)) = (&target, &(variant.call)(&values)?) {
             if result.shape() != target.shape() {
                 return Err(rushlight_core::Error::shape(format!(
                     "output with shape {:?} doesn't match the broadcast shape {:?}",

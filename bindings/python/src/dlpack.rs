@@ -129,6 +129,12 @@ unsafe extern "C" fn drop_capsule(capsule: *mut ffi::PyObject) {
 #[pyo3(signature = (tensor, max_version=None))]
 fn _to_dlpack<'py>(tensor: &Bound<'py, PyTensor>, max_version: Option<(u32, u32)>) -> PyResult<Bound<'py, PyAny>> {
     let py = tensor.py();
+    if !tensor.get().tensor().device().is_cpu() {
+        return Err(PyBufferError::new_err(format!(
+            "__dlpack__: the tensor is on {}, and only memory of the CPU is lent; lend tensor.cpu()",
+            tensor.get().tensor().device()
+        )));
+    }
     let (kept, description) = export(tensor.get().tensor().detach());
     let context = Box::into_raw(kept).cast();
     // SAFETY: a boxed description, a name that lives for ever, and a destructor that fits it.
@@ -219,7 +225,7 @@ fn _from_dlpack<'py>(capsule: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyTenso
     };
     if tensor.device.kind != CPU {
         return Err(PyBufferError::new_err(format!(
-            "from_dlpack: the tensor is on a device of kind {}, and only the CPU is supported",
+            "from_dlpack: the tensor is on a device of kind {}, and only the CPU's are taken; copy it to the CPU first",
             tensor.device.kind
         )));
     }

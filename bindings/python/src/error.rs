@@ -1,8 +1,6 @@
 //! Errors on their way between the two languages.
 
-use pyo3::exceptions::{
-    PyIndexError, PyMemoryError, PyNotImplementedError, PyOSError, PyRuntimeError, PyTypeError, PyValueError,
-};
+use pyo3::exceptions::{PyIndexError, PyNotImplementedError, PyOSError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use rushlight_core::{Error, ErrorKind};
 use std::cell::RefCell;
@@ -15,6 +13,8 @@ thread_local! {
 
 pyo3::create_exception!(rushlight, LinAlgError, PyRuntimeError, "A matrix that an algorithm cannot handle.");
 
+pyo3::create_exception!(rushlight, OutOfMemoryError, PyRuntimeError, "A device that has no more memory.");
+
 /// The exception PyTorch would raise.
 pub fn to_py(error: Error) -> PyErr {
     if let Some(raised) = PENDING.with_borrow_mut(Option::take) {
@@ -24,7 +24,7 @@ pub fn to_py(error: Error) -> PyErr {
     match error.kind() {
         ErrorKind::Index => PyIndexError::new_err(message),
         ErrorKind::Value if message.contains("ZeroDivisionError") => PyRuntimeError::new_err("ZeroDivisionError"),
-        ErrorKind::OutOfMemory => PyMemoryError::new_err(message),
+        ErrorKind::OutOfMemory => OutOfMemoryError::new_err(message),
         ErrorKind::Unsupported => PyNotImplementedError::new_err(message),
         ErrorKind::Io => PyOSError::new_err(message),
         ErrorKind::Numerical => LinAlgError::new_err(message),

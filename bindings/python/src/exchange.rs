@@ -2,12 +2,10 @@
 
 use crate::error::{IntoPyResult, runtime_error, type_error, value_error};
 use crate::tensor::PyTensor;
-use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyMemoryView, PyTuple};
 use rushlight_core::{DType, Device, Layout, Storage};
 use rushlight_tensor::Tensor;
-use std::ffi::{c_char, c_int, c_void};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -134,6 +132,12 @@ impl PyTensor {
                 "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.",
             ));
         }
+        if !t.device().is_cpu() && !force {
+            return Err(type_error(format!(
+                "can't convert {} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first.",
+                t.device()
+            )));
+        }
         let t = t.detach().to(&Device::Cpu).py()?;
         let numpy = py.import("numpy").map_err(|_| runtime_error("Numpy is not available"))?;
         numpy.call_method1("asarray", (Bound::new(py, ArrayView(t))?,))
@@ -168,42 +172,6 @@ impl PyTensor {
     }
 }
 
-/// `Py_buffer` of the C API. Python's stable ABI has it since 3.11; its layout is that of every Python 3.
-#[repr(C)]
-struct PyBuffer {
-    buf: *mut c_void,
-    obj: *mut ffi::PyObject,
-    len: ffi::Py_ssize_t,
-    itemsize: ffi::Py_ssize_t,
-    readonly: c_int,
-    ndim: c_int,
-    format: *mut c_char,
-    shape: *mut ffi::Py_ssize_t,
-    strides: *mut ffi::Py_ssize_t,
-    suboffsets: *mut ffi::Py_ssize_t,
-    internal: *mut c_void,
-}
-
-unsafe extern "C" {
-    fn PyObject_GetBuffer(object: *mut ffi::PyObject, view: *mut PyBuffer, flags: c_int) -> c_int;
-    fn PyBuffer_Release(view: *mut PyBuffer);
-}
-
-/// A buffer lent by a Python object.
-struct Lent(Box<PyBuffer>);
-
-// SAFETY: the buffer is an address that its owner keeps valid until it is released, from whatever thread.
-unsafe impl Send for Lent {}
-// SAFETY: as above; nothing but the release touches the description.
-unsafe impl Sync for Lent {}
-
-impl Drop for Lent {
-    fn drop(&mut self) {
-        // SAFETY: filled by `PyObject_GetBuffer`, released once, with the lock held.
-        Python::attach(|_| unsafe { PyBuffer_Release(&mut *self.0) });
-    }
-}
-
 /// `torch.frombuffer`: a tensor over bytes lent by an object.
 #[pyfunction]
 #[pyo3(signature = (buffer, *, dtype, count=-1, offset=0, requires_grad=false))]
@@ -216,25 +184,9 @@ pub fn frombuffer<'py>(
 ) -> PyResult<Bound<'py, PyTensor>> {
     let py = buffer.py();
     let dtype = dtype.get().0;
-    let mut view = Box::new(PyBuffer {
-        buf: std::ptr::null_mut(),
-        obj: std::ptr::null_mut(),
-        len: 0,
-        itemsize: 0,
-        readonly: 0,
-        ndim: 0,
-        format: std::ptr::null_mut(),
-        shape: std::ptr::null_mut(),
-        strides: std::ptr::null_mut(),
-        suboffsets: std::ptr::null_mut(),
-        internal: std::ptr::null_mut(),
-    });
-    // SAFETY: an object, room for the description, and the flag for plain bytes in one run.
-    if unsafe { PyObject_GetBuffer(buffer.as_ptr(), &mut *view, 0) } != 0 {
-        return Err(PyErr::fetch(py));
-    }
-    let lent = Lent(view);
-    let bytes = lent.0.len as usize;
+    // By way of Python's own classes: the C functions for buffers are not in the stable ABI of 3.9.
+    let view = PyMemoryView::from(buffer)?;
+    let bytes: usize = view.getattr("nbytes")?.extract()?;
     if bytes == 0 || offset >= bytes {
         return Err(value_error(format!(
             "offset ({offset} bytes) must be non-negative and no greater than buffer length ({bytes} bytes) minus 1"
@@ -258,17 +210,41 @@ pub fn frombuffer<'py>(
             dtype.size()
         )));
     }
-    let (address, read_only) = ((lent.0.buf as usize + offset) as *mut u8, lent.0.readonly != 0);
-    let misaligned = !(address as usize).is_multiple_of(dtype.size());
-    let layout = Layout::contiguous(&[count]).py()?;
-    let tensor = if read_only || misaligned {
-        let empty = Tensor::empty([count], dtype).py()?;
-        // SAFETY: both runs have `count` elements, and a new tensor's memory is nobody else's.
-        unsafe { std::ptr::copy_nonoverlapping(address, empty.storage().ptr(), count * dtype.size()) };
-        empty
-    } else {
-        // SAFETY: the length was checked, and the object lends its memory until released.
-        unsafe { over_memory(Box::new(lent), address, layout, dtype)? }
+    if !view.getattr("c_contiguous")?.extract::<bool>()? {
+        return Err(value_error("frombuffer: the buffer is not contiguous; copy it first"));
+    }
+    let tensor = match lent(&view)? {
+        // Bytes that are no truth values must not be read as such: those are copied and checked.
+        Some((owner, address)) if dtype != DType::Bool && (address + offset).is_multiple_of(dtype.size()) => {
+            let layout = Layout::contiguous(&[count]).py()?;
+            // SAFETY: the length was checked, and the owner keeps the buffer locked in its place.
+            unsafe { over_memory(Box::new(owner.unbind()), (address + offset) as *mut u8, layout, dtype)? }
+        }
+        _ => {
+            let copied = view.call_method0("tobytes")?.cast_into::<PyBytes>()?;
+            if dtype == DType::Bool && copied.as_bytes()[offset..offset + count].iter().any(|&b| b > 1) {
+                return Err(value_error("frombuffer: bytes of a bool tensor must be 0 or 1"));
+            }
+            let empty = Tensor::empty([count], dtype).py()?;
+            // SAFETY: both runs have `count` elements, and a new tensor's memory is nobody else's.
+            unsafe {
+                let source = copied.as_bytes().as_ptr().add(offset);
+                std::ptr::copy_nonoverlapping(source, empty.storage().ptr(), count * dtype.size());
+            }
+            empty
+        }
     };
     crate::tensor::wrap(py, tensor.requires_grad_(requires_grad).py()?)
+}
+
+/// The address of a buffer that may be written to, and an object that keeps it there.
+fn lent<'py>(view: &Bound<'py, PyAny>) -> PyResult<Option<(Bound<'py, PyAny>, usize)>> {
+    if view.getattr("readonly")?.extract()? {
+        return Ok(None);
+    }
+    let ctypes = view.py().import("ctypes")?;
+    let array = ctypes.getattr("c_ubyte")?.mul(view.getattr("nbytes")?)?;
+    let owner = array.call_method1("from_buffer", (view.call_method1("cast", ("B",))?,))?;
+    let address = ctypes.call_method1("addressof", (&owner,))?.extract()?;
+    Ok(Some((owner, address)))
 }

@@ -9,7 +9,7 @@ use crate::{construct, exchange};
 use pyo3::prelude::*;
 use rushlight_core::rng::default_generator;
 use rushlight_core::{DType, Device};
-use rushlight_tensor::{PrintOptions, memory_stats, printoptions};
+use rushlight_tensor::{PrintOptions, printoptions};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 fn resolve(device: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Device>> {
@@ -183,23 +183,6 @@ fn set_printoptions(
     Ok(())
 }
 
-/// Bytes of the CPU's allocator: in use, held, and their peaks.
-#[pyfunction]
-fn _memory_stats() -> PyResult<(usize, usize, usize)> {
-    let stats = memory_stats(&Device::Cpu).py()?;
-    Ok((stats.allocated, stats.reserved, stats.peak))
-}
-
-#[pyfunction]
-fn _reset_peak_memory() -> PyResult<()> {
-    rushlight_tensor::reset_peak_memory(&Device::Cpu).py()
-}
-
-#[pyfunction]
-fn _empty_cache() -> PyResult<()> {
-    rushlight_tensor::empty_cache(&Device::Cpu).py()
-}
-
 #[pyfunction]
 fn promote_types(py: Python<'_>, type1: &Bound<'_, PyDType>, type2: &Bound<'_, PyDType>) -> PyResult<Py<PyDType>> {
     dtype::object(py, type1.get().0.promote(type2.get().0))
@@ -234,9 +217,6 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
         get_rng_state,
         set_rng_state,
         set_printoptions,
-        _memory_stats,
-        _reset_peak_memory,
-        _empty_cache,
         promote_types,
         can_cast,
     );

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// A source of random numbers with a state of its own.
 #[pyclass(name = "Generator", module = "rushlight", frozen, weakref)]
-pub struct PyGenerator(pub Arc<Generator>);
+pub struct PyGenerator(pub Arc<Generator>, Device);
 
 /// A seed as PyTorch takes it: negative ones count from the top of 64 bits.
 pub fn seed(object: &Bound<'_, PyAny>) -> PyResult<u64> {
@@ -53,10 +53,8 @@ impl PyGenerator {
     #[new]
     #[pyo3(signature = (device=None))]
     fn new(device: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
-        if let Some(device) = device {
-            PyDevice::from_object(device)?.resolve(device.py())?;
-        }
-        Ok(Self(Arc::new(Generator::new(67_280_421_310_721))))
+        let device = device.map_or(Ok(Device::Cpu), |d| PyDevice::from_object(d)?.resolve(d.py()))?;
+        Ok(Self(Arc::new(Generator::new(67_280_421_310_721)), device))
     }
 
     fn manual_seed<'py>(slf: &Bound<'py, Self>, seed: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Self>> {
@@ -85,7 +83,7 @@ impl PyGenerator {
 
     #[getter]
     fn device(&self) -> PyDevice {
-        Device::Cpu.into()
+        self.1.into()
     }
 
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, (), Bound<'py, PyTensor>)> {

@@ -7,6 +7,7 @@ use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyEllipsis, PyList, PySlice, PyTuple};
 use rushlight_core::smallvec::SmallVec;
+use rushlight_core::{DType, Device};
 use rushlight_tensor::{Arg, IndexItem, Tensor};
 
 type Items = SmallVec<[IndexItem; 4]>;
@@ -50,9 +51,9 @@ fn item(object: &Bound<'_, PyAny>) -> PyResult<IndexItem> {
     }
     // Lists, arrays and ranges of indices.
     if object.try_iter().is_ok() {
-        let tensor = crate::construct::tensor(object, None, None)?;
+        let tensor = crate::construct::tensor(object, None, Some(Device::Cpu))?;
         // An empty list has no kind of its own: it picks nothing.
-        let tensor = if tensor.numel() == 0 { tensor.to_dtype(rushlight_core::DType::I64).py()? } else { tensor };
+        let tensor = if tensor.numel() == 0 { tensor.to_dtype(DType::I64).py()? } else { tensor };
         return Ok(IndexItem::Tensor(tensor));
     }
     Err(PyIndexError::new_err(format!(
@@ -62,7 +63,7 @@ fn item(object: &Bound<'_, PyAny>) -> PyResult<IndexItem> {
 }
 
 /// A list stands for a tuple only where it holds slices and the like; a list of numbers is an index tensor.
-pub fn items(index: &Bound<'_, PyAny>) -> PyResult<Items> {
+fn items(index: &Bound<'_, PyAny>) -> PyResult<Items> {
     if let Ok(tuple) = index.cast::<PyTuple>() {
         return tuple.iter().map(|o| item(&o)).collect();
     }
@@ -74,12 +75,27 @@ pub fn items(index: &Bound<'_, PyAny>) -> PyResult<Items> {
     Ok(Items::from_iter([item(index)?]))
 }
 
+/// The parts of an index of a tensor; index tensors may be on the CPU wherever the tensor is.
+pub fn items_of(tensor: &Tensor, index: &Bound<'_, PyAny>) -> PyResult<Items> {
+    let mut items = items(index)?;
+    if !tensor.device().is_cpu() {
+        for item in &mut items {
+            if let IndexItem::Tensor(t) = item
+                && t.device().is_cpu()
+            {
+                *t = t.to(&tensor.device()).py()?;
+            }
+        }
+    }
+    Ok(items)
+}
+
 #[pymethods]
 impl PyTensor {
     fn __getitem__<'py>(slf: &Bound<'py, Self>, index: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyTensor>> {
         let py = slf.py();
-        let items = items(index)?;
         let t = slf.get().tensor();
+        let items = items_of(&t, index)?;
         let copies = items.iter().any(|i| matches!(i, IndexItem::Tensor(_)));
         let out = if copies { py.detach(|| t.index(&items[..])) } else { t.index(&items[..]) };
         wrap(py, out.py()?)
@@ -87,8 +103,8 @@ impl PyTensor {
 
     fn __setitem__<'py>(slf: &Bound<'py, Self>, index: &Bound<'py, PyAny>, value: &Bound<'py, PyAny>) -> PyResult<()> {
         let py = slf.py();
-        let items = items(index)?;
         let t = slf.get().tensor();
+        let items = items_of(&t, index)?;
         if let Some(value) = as_tensor(value) {
             let value = value.get().tensor();
             return py.detach(|| t.index_assign(&items[..], &value).map(drop)).py();

@@ -49,7 +49,7 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     module.add_class::<tensor::PyTensor>()?;
     module.add("LinAlgError", py.get_type::<error::LinAlgError>())?;
-    module.add_class::<device::PyDevice>()?;
+    module.add("OutOfMemoryError", py.get_type::<error::OutOfMemoryError>())?;
     module.add_class::<generator::PyGenerator>()?;
     module.add_class::<convert::PyLayout>()?;
     module.add_class::<convert::PyMemoryFormat>()?;
@@ -61,6 +61,7 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
         module.add(object.call_method0("__reduce__")?.extract::<String>()?.as_str(), object)?;
     }
     dtype::add_to(module)?;
+    device::add_to(module)?;
     functions::add_to(module)?;
     module.add_function(wrap_pyfunction!(dispatch::_rows, module)?)?;
     autograd::add_to(module)?;

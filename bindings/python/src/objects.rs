@@ -2,11 +2,11 @@
 
 use crate::dtype::PyDType;
 use crate::error::{IntoPyResult, value_error};
-use crate::index::items;
+use crate::index::items_of;
 use crate::tensor::{PyTensor, wrap};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use rushlight_core::Layout;
+use rushlight_core::{Device, Layout};
 use rushlight_tensor::Tensor;
 
 /// Makes an object stand for another tensor; returns the object.
@@ -25,7 +25,8 @@ fn _index_put<'py>(
     accumulate: bool,
     inplace: bool,
 ) -> PyResult<Bound<'py, PyTensor>> {
-    let (t, items, values) = (tensor.get().tensor(), items(indices)?, values.get().tensor());
+    let (t, values) = (tensor.get().tensor(), values.get().tensor());
+    let items = items_of(&t, indices)?;
     let py = tensor.py();
     if inplace {
         py.detach(|| t.index_put_(&items[..], &values, accumulate).map(drop)).py()?;
@@ -39,7 +40,7 @@ fn _index_put<'py>(
 fn _to_bytes<'py>(tensor: &Bound<'py, PyTensor>) -> PyResult<Bound<'py, PyBytes>> {
     let py = tensor.py();
     let t = tensor.get().tensor().detach();
-    let t = py.detach(|| t.contiguous()).py()?;
+    let t = py.detach(|| t.to(&Device::Cpu)?.contiguous()).py()?;
     let count = t.numel() * t.dtype().size();
     let start = t.storage().ptr().wrapping_add(t.layout().offset() * t.dtype().size());
     // SAFETY: a contiguous tensor of the CPU has its elements in one run from its offset on.

@@ -143,7 +143,7 @@ pub struct Factory {
 impl<'a> Take<'a> for Factory {
     fn take(values: &mut std::slice::Iter<'a, Value>) -> Result<Self> {
         let dtype = Take::take(values)?;
-        // There is one layout, and pinning is for transfers to devices that are not there.
+        // There is one layout, and transfers take pageable memory as well as pinned.
         let (_layout, device, _pin) = (next(values)?, Take::take(values)?, next(values)?);
         Ok(Factory { dtype, device, requires_grad: Take::take(values)? })
     }
@@ -162,6 +162,11 @@ impl Factory {
     /// Options like a tensor's.
     pub fn options_like(&self, like: &Tensor) -> Options {
         Options::from(self.dtype.unwrap_or(like.dtype())).device(self.device.unwrap_or(like.device()))
+    }
+
+    /// A tensor that was made on the CPU, where it is wanted.
+    pub fn placed(&self, tensor: Tensor) -> Result<Tensor> {
+        tensor.to(&self.device.unwrap_or_else(device::default))
     }
 
     pub fn finish(&self, tensor: Tensor) -> Result<Tensor> {

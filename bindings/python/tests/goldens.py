@@ -1,12 +1,17 @@
 """Reads the golden files (tests/goldens/README.md says what is in them)."""
 
 import json
+import os
 import pathlib
 import struct
 
 import rushlight as torch
 
 DATA = pathlib.Path(__file__).parents[3] / "tests" / "goldens" / "data"
+#: Where the ops run: another device is for a machine that has one.
+DEVICE = os.environ.get("RUSHLIGHT_TEST_DEVICE", "cpu")
+if DEVICE != "cpu":
+    torch.backends.cudnn.allow_tf32 = False  # the answers are the CPU's
 DTYPES = {
     "F32": torch.float32, "F64": torch.float64, "F16": torch.float16, "BF16": torch.bfloat16, "I64": torch.int64, "I32": torch.int32,
     "I16": torch.int16, "I8": torch.int8, "U8": torch.uint8, "BOOL": torch.bool,
@@ -40,8 +45,8 @@ class Case:
         self.kwargs = {k: self._kwarg(file, k, v) for k, v in case["kwargs"].items()}
         self.outputs = [file[name] for name in case["outputs"]]
         if self.grad is not None:
-            named = lambda name: None if name is None else file[name]
-            self.dy = [named(n) for n in self.grad["dy"]]
+            named = lambda name, device="cpu": None if name is None else file[name].to(device)
+            self.dy = [named(n, DEVICE) for n in self.grad["dy"]]
             flat = []
             for item, expected in zip(case["inputs"], self.grad["dx"]):
                 if "tensor" in item:
@@ -54,7 +59,7 @@ class Case:
     def _item(self, file, item, positional):
         if "tensor" in item:
             layout = item["layout"]
-            tensor = file[item["tensor"]].as_strided(layout["size"], layout["stride"], layout["offset"])
+            tensor = file[item["tensor"]].to(DEVICE).as_strided(layout["size"], layout["stride"], layout["offset"])
             if item.get("requires_grad"):
                 tensor = tensor.requires_grad_()
             if positional:
@@ -80,6 +85,7 @@ def load(family):
 
 
 def assert_close(found, expected, rtol, atol, what):
+    found = found.cpu()
     assert tuple(found.shape) == tuple(expected.shape), f"{what}: shape {tuple(found.shape)}, expected {tuple(expected.shape)}"
     assert found.dtype == expected.dtype, f"{what}: {found.dtype}, expected {expected.dtype}"
     if not expected.is_floating_point():

@@ -81,6 +81,7 @@ def test_autocast_and_scaler():
     assert torch.amp.GradScaler("cpu").load_state_dict(scaler.state_dict()) is None
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is an accelerator: test_cuda.py")
 def test_devices():
     assert not torch.cuda.is_available() and torch.cuda.device_count() == 0
     with warnings.catch_warnings():
@@ -167,9 +168,83 @@ def test_compile_is_a_notice():
     assert f(2) == 2
 
 
+def test_scripted_functions_run_as_they_are():
+    with pytest.warns(UserWarning, match="as they are"):
+        torch.jit._notice.clear()
+
+        @torch.jit.script
+        def swish(x):
+            return x * x.sigmoid()
+
+    assert swish(torch.zeros(1)).item() == 0 and not torch.jit.is_scripting()
+
+    class Marked(nn.Module):
+        @torch.jit.export
+        def forward(self, x):
+            return self.helper(x)
+
+        @torch.jit.ignore
+        def helper(self, x):
+            return x + 1
+
+    assert torch.jit.script(Marked())(torch.zeros(1)).item() == 1
+
+
+def test_modules_of_distributions():
+    from rushlight.distributions.categorical import Categorical
+    from rushlight.distributions.kl import kl_divergence
+    from rushlight.distributions.normal import Normal
+
+    assert Normal is torch.distributions.Normal and kl_divergence(Normal(0.0, 1.0), Normal(0.0, 1.0)) == 0
+    assert Categorical(torch.ones(2)).sample().item() in (0, 1)
+
+
 def test_testing():
     torch.testing.assert_close(torch.ones(2), torch.ones(2) + 1e-7)
     with pytest.raises(AssertionError, match="not close"):
         torch.testing.assert_close(torch.ones(2), torch.zeros(2))
     with pytest.raises(AssertionError, match="dtype"):
         torch.testing.assert_close(torch.ones(2), torch.ones(2, dtype=torch.float64))
+
+
+def test_checkpoint_leaves_other_gradients_alone():
+    layer, x = nn.Linear(3, 3), torch.randn(2, 3, requires_grad=True)
+    scale = layer.bias * 2  # captured, and part of another graph
+    out = checkpoint(lambda t: layer(t).tanh() * scale, x, use_reentrant=False)
+    plain = layer(x).tanh() * scale
+    (found,) = torch.autograd.grad(out.sum(), x, retain_graph=True)
+    (expected,) = torch.autograd.grad(plain.sum(), x, retain_graph=True)
+    assert torch.allclose(found, expected) and layer.weight.grad is None and layer.bias.grad is None
+    found = torch.autograd.grad(out.sum(), list(layer.parameters()))
+    expected = torch.autograd.grad(plain.sum(), list(layer.parameters()))
+    for a, b in zip(found, expected):
+        assert torch.allclose(a, b)
+    called = []
+    layer.weight.register_post_accumulate_grad_hook(lambda p: called.append(p.grad is not None))
+    checkpoint(layer, x.detach(), use_reentrant=False).sum().backward()
+    assert called == [True]
+
+
+def test_backends_are_modules():
+    import importlib
+
+    for name in ("cudnn", "cuda", "mps", "mkl", "mkldnn", "openmp", "cpu"):
+        assert importlib.import_module(f"rushlight.backends.{name}") is getattr(torch.backends, name)
+    with torch.backends.cudnn.flags(allow_tf32=False, benchmark=True):
+        assert not torch.backends.cudnn.allow_tf32 and torch.backends.cudnn.benchmark
+    assert torch.backends.cudnn.allow_tf32 and not torch.backends.cudnn.benchmark
+    assert torch.backends.cpu.get_cpu_capability() in ("AVX512", "AVX2", "DEFAULT")
+
+
+def test_what_is_not_there_says_so():
+    with pytest.raises(ImportError, match="TensorBoard"):
+        import rushlight.utils.tensorboard  # noqa: F401
+    for name, words in (("hub", "torch.load"), ("fft", "complex"), ("distributed", "distributed training"), ("onnx", "exporting"), ("vmap", "batch dimension")):
+        with pytest.raises(AttributeError, match=words):
+            getattr(torch, name)
+    with pytest.raises(AttributeError, match="TorchScript"):
+        torch.jit.trace
+    with pytest.raises(AttributeError, match="captured"):
+        torch.cuda.CUDAGraph
+    with pytest.raises(NotImplementedError, match="portions"):
+        nn.functional.linear_cross_entropy(torch.ones(1, 2), torch.ones(2, 2), torch.tensor([1]), options=object())

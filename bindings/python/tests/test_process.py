@@ -119,6 +119,38 @@ def test_runner(tmp_path):
     assert "usage" in run("-m", "rushlight", "--help").stdout
 
 
+def test_started_programs_are_served(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(textwrap.dedent("""
+        import multiprocessing, subprocess, sys
+        import torch
+        import torch.backends.cudnn as cudnn
+
+        def work(n):
+            return torch.arange(n).sum().item(), torch.__name__
+
+        if __name__ == "__main__":
+            cudnn.benchmark = True
+            for method in ("spawn", "forkserver"):
+                with multiprocessing.get_context(method).Pool(1) as pool:
+                    print(pool.map(work, [4]))
+            program = "import torch; print(torch.ones(2).sum().item(), torch.cuda.is_available())"
+            print(subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout.strip())
+    """))
+    result = run("-m", "rushlight", "--device", "cuda", str(script))
+    assert result.stdout.splitlines() == ["[(6, 'rushlight')]", "[(6, 'rushlight')]", "2.0 True"], result.stderr
+
+
+def test_their_sitecustomize_still_runs(tmp_path):
+    (tmp_path / "sitecustomize.py").write_text("import builtins\nbuiltins.customized = True\n")
+    program = (
+        "import os, rushlight, subprocess, sys; rushlight.install(); "
+        f"os.environ['PYTHONPATH'] += os.pathsep + {str(tmp_path)!r}; "
+        "subprocess.run([sys.executable, '-c', 'import torch; print(customized, torch.__name__)'])"
+    )
+    assert run("-c", program).stdout.strip() == "True rushlight"
+
+
 def test_names_that_are_not_there(tmp_path):
     program = textwrap.dedent("""
         import rushlight

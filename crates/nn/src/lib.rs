@@ -110,8 +110,8 @@ pub use pooling::{
 };
 pub use recurrent::{
     CellWeights, GRU, GRUBuilder, GRUCell, GRUCellBuilder, LSTM, LSTMBuilder, LSTMCell, LSTMCellBuilder,
-    PackedSequence, PaddingSide, RNN, RNNBuilder, RNNCell, RNNCellBuilder, RNNNonlinearity, pack_padded_sequence,
-    pack_sequence, pad_packed_sequence, pad_sequence,
+    PackedSequence, PaddingSide, RNN, RNNBuilder, RNNCell, RNNCellBuilder, RNNNonlinearity, Recurrence, RecurrentKind,
+    RecurrentWeights, pack_padded_sequence, pack_sequence, pad_packed_sequence, pad_sequence,
 };
 pub use rushlight_derive::Module;
 pub use rushlight_tensor::state::Stateful;

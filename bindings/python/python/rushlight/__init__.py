@@ -9,6 +9,7 @@ from math import e, inf, nan, pi  # noqa: F401
 from . import _C
 from ._C import (  # noqa: F401
     Generator,
+    OutOfMemoryError,
     Tensor,
     as_tensor,
     bfloat16,
@@ -76,7 +77,7 @@ def install():
 
 #: Packages that are imported when first used.
 _PACKAGES = frozenset(
-    "accelerator amp autograd backends compiler cpu cuda distributions func linalg mps multiprocessing nn optim profiler random return_types serialization "
+    "accelerator amp autograd backends compiler cpu cuda distributions func jit linalg mps multiprocessing nn optim profiler random return_types serialization "
     "special storage testing types utils version vision xpu".split()
 )
 

@@ -1634,6 +1634,14 @@ def greater_equal(input: Tensor, other: Tensor | Number, *, out: Any = ...) -> A
     """Whether elements are greater or equal."""
 def group_norm(input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-05, *, out: Any = ...) -> Any:
     """Normalisation over groups of channels."""
+@overload
+def gru(input: Tensor, hx: Tensor, params: Sequence[Tensor], has_biases: bool, num_layers: int, dropout: float, train: bool, bidirectional: bool, batch_first: bool, *, out: Any = ...) -> Any:
+    """A recurrent network over sequences, padded or packed: outputs and last states."""
+@overload
+def gru(data: Tensor, batch_sizes: Tensor, hx: Tensor, params: Sequence[Tensor], has_biases: bool, num_layers: int, dropout: float, train: bool, bidirectional: bool, *, out: Any = ...) -> Any:
+    """A recurrent network over sequences, padded or packed: outputs and last states."""
+def gru_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None, *, out: Any = ...) -> Any:
+    """One step of a recurrent network: the new state."""
 def gt(input: Tensor, other: Tensor | Number, *, out: Any = ...) -> Any:
     """Whether elements are greater."""
 def hamming_window(window_length: int, periodic: bool = True, alpha: float = 0.54, beta: float = 0.46, *, dtype: _dtype | None = None, layout: layout | None = None, device: _device | str | int | None = None, pin_memory: bool | None = False, requires_grad: bool = False, out: Any = ...) -> Any:
@@ -1759,6 +1767,14 @@ def logspace(start: Number, end: Number, steps: int, base: float = 10.0, *, dtyp
     """Powers of a base, exponents evenly spaced."""
 def logsumexp(input: Tensor, dim: int | Sequence[int | None], keepdim: bool = False, *, out: Any = ...) -> Any:
     """Logarithm of the sum of exponentials."""
+@overload
+def lstm(input: Tensor, hx: Sequence[Tensor], params: Sequence[Tensor], has_biases: bool, num_layers: int, dropout: float, train: bool, bidirectional: bool, batch_first: bool, *, out: Any = ...) -> Any:
+    """A long short-term memory over sequences, padded or packed: outputs, last hidden and last cell states."""
+@overload
+def lstm(data: Tensor, batch_sizes: Tensor, hx: Sequence[Tensor], params: Sequence[Tensor], has_biases: bool, num_layers: int, dropout: float, train: bool, bidirectional: bool, *, out: Any = ...) -> Any:
+    """A long short-term memory over sequences, padded or packed: outputs, last hidden and last cell states."""
+def lstm_cell(input: Tensor, hx: Sequence[Tensor], w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None, *, out: Any = ...) -> Any:
+    """One step of a long short-term memory: the new hidden and cell state."""
 def lt(input: Tensor, other: Tensor | Number, *, out: Any = ...) -> Any:
     """Whether elements are less."""
 def masked_fill(input: Tensor, mask: Tensor, value: Tensor | Number, *, out: Any = ...) -> Any:
@@ -1983,6 +1999,22 @@ def resolve_neg(input: Tensor, *, out: Any = ...) -> Any:
     """The elements, none of which is negated lazily."""
 def rms_norm(input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None, *, out: Any = ...) -> Any:
     """Division by the root of the mean square."""
+@overload
+def rnn_relu(input: Tensor, hx: Tensor, params: Sequence[Tensor], has_biases: bool, num_layers: int, dropout: float, train: bool, bidirectional: bool, batch_first: bool, *, out: Any = ...) -> Any:
+    """A recurrent network over sequences, padded or packed: outputs and last states."""
+@overload
+def rnn_relu(data: Tensor, batch_sizes: Tensor, hx: Tensor, params: Sequence[Tensor], has_biases: bool, num_layers: int, dropout: float, train: bool, bidirectional: bool, *, out: Any = ...) -> Any:
+    """A recurrent network over sequences, padded or packed: outputs and last states."""
+def rnn_relu_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None, *, out: Any = ...) -> Any:
+    """One step of a recurrent network: the new state."""
+@overload
+def rnn_tanh(input: Tensor, hx: Tensor, params: Sequence[Tensor], has_biases: bool, num_layers: int, dropout: float, train: bool, bidirectional: bool, batch_first: bool, *, out: Any = ...) -> Any:
+    """A recurrent network over sequences, padded or packed: outputs and last states."""
+@overload
+def rnn_tanh(data: Tensor, batch_sizes: Tensor, hx: Tensor, params: Sequence[Tensor], has_biases: bool, num_layers: int, dropout: float, train: bool, bidirectional: bool, *, out: Any = ...) -> Any:
+    """A recurrent network over sequences, padded or packed: outputs and last states."""
+def rnn_tanh_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None, *, out: Any = ...) -> Any:
+    """One step of a recurrent network: the new state."""
 def roll(input: Tensor, shifts: int | Sequence[int | None], dims: int | Sequence[int | None] = (), *, out: Any = ...) -> Any:
     """Entries shifted round."""
 def rot90(input: Tensor, k: int = 1, dims: int | Sequence[int | None] = (0,1), *, out: Any = ...) -> Any:
@@ -2305,6 +2337,7 @@ def set_flush_denormal(mode): ...
 def set_num_interop_threads(n): ...
 def set_warn_always(b): ...
 def tensordot(a, b, dims=2, out=None): ...
+def typed(dtype, place='cpu'): ...
 def typename(obj): ...
 def unravel_index(indices, shape): ...
 def use_deterministic_algorithms(mode, *, warn_only=False): ...

@@ -7,8 +7,9 @@ USAGE = """usage: python -m rushlight [--device cpu|cuda|xpu|auto] SCRIPT [ARGS 
        python -m rushlight [--device ...] -m MODULE [ARGS ...]
        python -m rushlight [--device ...] -c CODE [ARGS ...]
 
-Runs a program written for PyTorch: torch, torchvision and intel_extension_for_pytorch are Rushlight.
---device cuda (or xpu) makes torch.cuda.is_available() say yes; tensors are on the CPU all the same while there is no accelerator."""
+Runs a program written for PyTorch: torch, torchvision and intel_extension_for_pytorch are Rushlight, also in processes that it starts.
+cuda, xpu and hip name the accelerator there is. --device cpu hides it; --device cuda (or xpu, hip) makes torch.cuda.is_available() say
+yes where there is none, and tensors are on the CPU all the same."""
 
 
 def main(args):
@@ -30,13 +31,10 @@ def main(args):
         return 0 if args else 2
     import runpy
 
+    os.environ["RUSHLIGHT_DEVICE"] = device
     import rushlight
 
     rushlight.install()
-    if device in ("cuda", "xpu", "hip"):
-        from rushlight import _accelerator
-
-        _accelerator.pretend.add("cuda" if device == "hip" else device)
     first = args[0]
     if first == "-m":
         sys.argv = args[1:]

@@ -32,8 +32,16 @@ _ABSENT = {
     "distributed": "distributed training is not part of this version",
     "export": "exporting is not part of this version",
     "onnx": "exporting is not part of this version",
-    "jit": "TorchScript is not supported; models run as they are",
+    "hub": "models are not fetched; get the file and read it with torch.load",
     "fx": "graphs of Python code are not supported",
+    "fft": "complex numbers are not supported",
+    "library": "ops are not registered by name; write an autograd.Function",
+    "ops": "ops are not registered by name; call the functions of torch",
+    "nested": "nested tensors are not supported; pad the sequences",
+    "masked": "masked tensors are not supported; use masked_fill and where",
+    "overrides": "functions cannot be overridden by tensors' classes",
+    "_dynamo": "code is not compiled; models run as they are",
+    "_inductor": "code is not compiled; models run as they are",
     "sparse": "sparse tensors are not supported; use dense ones",
     "quantization": "quantised tensors are not supported",
     "ao": "quantised tensors are not supported",
@@ -163,13 +171,13 @@ def histogram(input, bins, *, range=None, weight=None, density=False):
         low, high = (input.min().item(), input.max().item()) if range is None else range
         if low == high:
             low, high = low - 0.5, high + 0.5
-        edges = _torch.linspace(low, high, bins + 1, dtype=input.dtype)
+        edges = _torch.linspace(low, high, bins + 1, dtype=input.dtype, device=input.device)
     flat = input.reshape(-1)
     place = _torch.bucketize(flat, edges, right=True) - 1
     place = _torch.where(flat == edges[-1], edges.numel() - 2, place)
     inside = (place >= 0) & (place < edges.numel() - 1)
     weights = _torch.ones_like(flat) if weight is None else weight.reshape(-1)
-    counts = _torch.zeros(edges.numel() - 1, dtype=input.dtype).index_add(0, place[inside], weights[inside])
+    counts = _torch.zeros(edges.numel() - 1, dtype=input.dtype, device=input.device).index_add(0, place[inside], weights[inside])
     if density:
         counts = counts / counts.sum() / edges.diff()
     return of("histogram", "hist bin_edges")((counts, edges))
@@ -255,7 +263,9 @@ def typename(obj):
     """The name of an object's type."""
     if isinstance(obj, Tensor):
         return obj.type()
-    return f"{type(obj).__module__}.{type(obj).__qualname__}"
+    named = obj if hasattr(obj, "__qualname__") else type(obj)
+    module = getattr(named, "__module__", None) or "builtins"
+    return named.__qualname__ if module == "builtins" else f"{module}.{named.__qualname__}"
 
 
 def result_type(tensor1, tensor2):
@@ -266,30 +276,34 @@ def result_type(tensor1, tensor2):
     return _torch.mul(*probe).dtype if not isinstance(probe[0], Tensor) else (probe[0] * probe[1]).dtype
 
 
-def _type_names():
-    return {
-        _C.float32: "torch.FloatTensor", _C.float64: "torch.DoubleTensor", _C.float16: "torch.HalfTensor",
-        _C.bfloat16: "torch.BFloat16Tensor", _C.int64: "torch.LongTensor", _C.int32: "torch.IntTensor", _C.int16: "torch.ShortTensor",
-        _C.int8: "torch.CharTensor", _C.uint8: "torch.ByteTensor", _C.bool: "torch.BoolTensor",
+def _type_names(place="cpu"):
+    """The names of the old classes of tensors on a kind of device, by dtype."""
+    names = {
+        _C.float32: "FloatTensor", _C.float64: "DoubleTensor", _C.float16: "HalfTensor", _C.bfloat16: "BFloat16Tensor",
+        _C.int64: "LongTensor", _C.int32: "IntTensor", _C.int16: "ShortTensor", _C.int8: "CharTensor", _C.uint8: "ByteTensor",
+        _C.bool: "BoolTensor",
     }
+    module = "torch" if place == "cpu" else f"torch.{place}"
+    return {dtype: f"{module}.{name}" for dtype, name in names.items()}
 
 
 class _TypedMeta(type):
     def __instancecheck__(cls, obj):
-        return isinstance(obj, Tensor) and obj.dtype == cls.dtype
+        return isinstance(obj, Tensor) and obj.dtype == cls.dtype and obj.is_cuda == (cls.place == "cuda")
 
     def __call__(cls, *args, **kwargs):
-        return Tensor(*args, dtype=cls.dtype, **kwargs)
+        return Tensor(*args, dtype=cls.dtype, **{"device": cls.place, **kwargs})
 
 
-def _typed(dtype):
-    name = _type_names()[dtype].rsplit(".", 1)[-1]
-    return _TypedMeta(name, (), {"dtype": dtype, "__module__": "torch", "__doc__": f"Makes tensors of dtype {dtype}."})
+def typed(dtype, place="cpu"):
+    """The old class of tensors of a dtype: ``torch.FloatTensor``, or ``torch.cuda.FloatTensor``."""
+    module, name = _type_names(place)[dtype].rsplit(".", 1)
+    return _TypedMeta(name, (), {"dtype": dtype, "place": place, "__module__": module, "__doc__": f"Makes tensors of dtype {dtype}."})
 
 
-FloatTensor, DoubleTensor, HalfTensor, BFloat16Tensor = map(_typed, (_C.float32, _C.float64, _C.float16, _C.bfloat16))
-LongTensor, IntTensor, ShortTensor, CharTensor = map(_typed, (_C.int64, _C.int32, _C.int16, _C.int8))
-ByteTensor, BoolTensor = map(_typed, (_C.uint8, _C.bool))
+FloatTensor, DoubleTensor, HalfTensor, BFloat16Tensor = map(typed, (_C.float32, _C.float64, _C.float16, _C.bfloat16))
+LongTensor, IntTensor, ShortTensor, CharTensor = map(typed, (_C.int64, _C.int32, _C.int16, _C.int8))
+ByteTensor, BoolTensor = map(typed, (_C.uint8, _C.bool))
 
 
 class finfo:
@@ -406,15 +420,21 @@ _settings = {"precision": "highest", "deterministic": 0, "warn_always": False}
 
 
 def set_float32_matmul_precision(precision):
-    """How exact products of float32 must be. They are always exact: 'high' and 'medium' allow less and get no less."""
+    """How exact products of float32 must be: 'high' and 'medium' allow TF32 on accelerators. On the CPU they are always exact."""
     if precision not in ("highest", "high", "medium"):
-        raise ValueError(f"precision must be 'highest', 'high' or 'medium', not {precision!r}")
+        import warnings
+
+        warnings.warn(f"{precision!r} is not one of 'highest', 'high' and 'medium', and changes nothing", stacklevel=2)
+        return
     _settings["precision"] = precision
+    _C._allow_tf32(precision != "highest")
 
 
 def get_float32_matmul_precision():
-    """What was set last."""
-    return _settings["precision"]
+    """What was set last, here or by ``backends.cuda.matmul.allow_tf32``."""
+    if not _C._allow_tf32():
+        return "highest"
+    return "high" if _settings["precision"] == "highest" else _settings["precision"]
 
 
 def use_deterministic_algorithms(mode, *, warn_only=False):
@@ -458,11 +478,13 @@ def set_flush_denormal(mode):
 
 
 def set_default_tensor_type(t):
-    """The dtype of new tensors, by the name of a tensor type."""
-    name = t if isinstance(t, str) else f"torch.{t.__name__}"
-    for dtype, known in _type_names().items():
-        if known == name.replace("cuda.", ""):
-            return _C.set_default_dtype(dtype)
+    """The dtype and device of new tensors, by the name of a tensor type."""
+    name = t if isinstance(t, str) else f"{t.__module__}.{t.__name__}"
+    for place in ("cpu", "cuda"):
+        for dtype, known in _type_names(place).items():
+            if known == name:
+                _C.set_default_dtype(dtype)
+                return _C.set_default_device(place)
     raise TypeError(f"invalid type object: {t}")
 
 
@@ -501,7 +523,7 @@ def is_autocast_enabled(device_type=None):
 
 def is_autocast_available(device_type):
     """Whether a device's ops take part in autocast."""
-    return device_type == "cpu"
+    return device_type in ("cpu", "cuda", "xpu", "hip")
 
 
 def get_autocast_dtype(device_type):

@@ -4,21 +4,26 @@ import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import os
 import sys
+
+from . import _functions
 
 #: Roots of names, and what serves them.
 _ROOTS = {"torch": "rushlight", "torchvision": "rushlight.vision", "intel_extension_for_pytorch": "rushlight._ipex"}
 
-#: Names whose absence is to be told rather than left to "no module named".
+#: Other packages whose absence is to be told rather than left to "no module named"; those of ``torch`` are in ``_functions._ABSENT``.
 _ABSENT = {
-    "torch.distributed": "distributed training is not part of this version",
-    "torch.onnx": "exporting is not part of this version",
-    "torch.export": "exporting is not part of this version",
-    "torch.jit": "TorchScript is not supported; models run as they are",
     "lightning": "lightning is not part of this version",
     "pytorch_lightning": "lightning is not part of this version",
     "oneccl_bindings_for_pytorch": "distributed training is not part of this version",
 }
+
+
+def _why_absent(name):
+    """Why there is no module of a name, or None."""
+    root, _, rest = name.partition(".")
+    return _functions._ABSENT.get(rest) if root == "torch" else _ABSENT.get(name)
 
 
 class _Loader(importlib.abc.Loader):
@@ -38,8 +43,8 @@ class _Loader(importlib.abc.Loader):
 
 class _Finder(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path=None, target=None):
-        if name in _ABSENT:
-            raise ModuleNotFoundError(f"rushlight has no '{name}': {_ABSENT[name]}", name=name)
+        if why := _why_absent(name):
+            raise ModuleNotFoundError(f"rushlight has no '{name}': {why}", name=name)
         root, _, rest = name.partition(".")
         if root not in _ROOTS:
             return None
@@ -55,19 +60,35 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 _finder = _Finder()
 
+#: Holds a ``sitecustomize`` that installs the finder in Python programs started from this one: spawned workers, launched scripts.
+_BOOTSTRAP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_bootstrap")
+
+
+def _children(serve):
+    """Whether programs that this one starts are served, too."""
+    paths = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p and p != _BOOTSTRAP]
+    paths = [_BOOTSTRAP, *paths] if serve else paths
+    if paths:
+        os.environ["PYTHONPATH"] = os.pathsep.join(paths)
+    else:
+        os.environ.pop("PYTHONPATH", None)
+
 
 def install():
-    """From now on ``import torch``, ``torchvision`` and ``intel_extension_for_pytorch`` give this package, whether or not they are installed."""
+    """From now on ``import torch``, ``torchvision`` and ``intel_extension_for_pytorch`` give this package, whether or not they are installed;
+    in Python programs started from this one, too."""
     if _finder not in sys.meta_path:
         taken = [name for name in ("torch", "torchvision") if name in sys.modules and not sys.modules[name].__name__.startswith("rushlight")]
         if taken:
             raise RuntimeError(f"rushlight.install() comes too late: '{taken[0]}' has been imported already")
         sys.meta_path.insert(0, _finder)
+        _children(True)
 
 
 def uninstall():
     """Takes ``install`` back, for modules imported from now on."""
     if _finder in sys.meta_path:
         sys.meta_path.remove(_finder)
+        _children(False)
     for name in [n for n in sys.modules if n.partition(".")[0] in _ROOTS and sys.modules[n].__name__.startswith("rushlight")]:
         del sys.modules[name]

@@ -72,7 +72,7 @@ for _name in ("cuda", "xpu", "hip"):
 
 @_method
 def pin_memory(self, device=None):
-    """This tensor: memory is pinned for transfers to devices that are not there."""
+    """This tensor: transfers take pageable memory as well as pinned."""
     return self
 
 
@@ -81,15 +81,16 @@ def _type(self, dtype=None, non_blocking=False, **kwargs):
     from ._functions import _type_names
 
     if dtype is None:
-        return _type_names()[self.dtype]
+        return _type_names(self.device.type)[self.dtype]
     if isinstance(dtype, str):
-        for known, name in _type_names().items():
-            if name == dtype or name.rsplit(".", 1)[-1] == dtype.rsplit(".", 1)[-1]:
-                return self.to(known)
+        for place in ("cpu", "cuda"):
+            for known, name in _type_names(place).items():
+                if name == dtype:
+                    return self.to(place, known)
         raise ValueError(f"invalid type: '{dtype}'")
     if isinstance(dtype, _C.dtype):
         return self.to(dtype)
-    return self.to(getattr(dtype, "dtype"))
+    return self.to(dtype.place, dtype.dtype)
 
 
 _method(_type, "type")
@@ -103,14 +104,15 @@ def type_as(self, other):
 
 @_method
 def new_tensor(self, data, *, dtype=None, device=None, requires_grad=False):
-    """A tensor with a copy of the data, of this tensor's dtype."""
-    return _C.tensor(data, dtype=self.dtype if dtype is None else dtype, device=device, requires_grad=requires_grad)
+    """A tensor with a copy of the data, of this tensor's dtype and device."""
+    dtype, device = self.dtype if dtype is None else dtype, self.device if device is None else device
+    return _C.tensor(data, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
 @_method
 def new(self, *args, **kwargs):
-    """A tensor of this one's dtype: from sizes or data."""
-    return Tensor(*args, dtype=self.dtype, **kwargs)
+    """A tensor of this one's dtype and device: from sizes or data."""
+    return Tensor(*args, dtype=self.dtype, **{"device": self.device, **kwargs})
 
 
 # Shapes.
@@ -291,9 +293,9 @@ def __copy__(self):
     return copied
 
 
-def _rebuild(cls, data, dtype, shape, requires_grad, attributes):
+def _rebuild(cls, data, dtype, shape, requires_grad, attributes, device="cpu"):
     """A tensor from what ``__reduce_ex__`` gave."""
-    tensor = _C._from_bytes(data, dtype, shape)
+    tensor = _C._from_bytes(data, dtype, shape).to(device)
     tensor = tensor.requires_grad_(requires_grad) if cls is Tensor else cls._make_subclass(tensor, requires_grad)
     tensor.__dict__.update(attributes)
     return tensor
@@ -303,7 +305,7 @@ def _rebuild(cls, data, dtype, shape, requires_grad, attributes):
 def __reduce_ex__(self, protocol):
     if not self.is_leaf and self.requires_grad:
         raise RuntimeError("Only Tensors created explicitly by the user (graph leaves) support pickling; detach() this one first")
-    return _rebuild, (self.__class__, _C._to_bytes(self), self.dtype, tuple(self.shape), self.requires_grad, self.__dict__)
+    return _rebuild, (self.__class__, _C._to_bytes(self), self.dtype, tuple(self.shape), self.requires_grad, self.__dict__, str(self.device))
 
 
 @_method
@@ -318,7 +320,7 @@ def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None
 
 @_method
 def __dlpack_device__(self):
-    return (1, 0)
+    return (1, 0) if self.is_cpu else (2, self.device.index)
 
 
 @_method
@@ -343,7 +345,7 @@ def nonzero_static(self, *, size, fill_value=-1):
         return found
     from . import cat, full
 
-    return cat([found, full((missing, self.dim()), fill_value, dtype=_C.int64)])
+    return cat([found, full((missing, self.dim()), fill_value, dtype=_C.int64, device=self.device)])
 
 
 @_method

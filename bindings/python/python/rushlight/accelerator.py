@@ -3,40 +3,33 @@
 from . import _C, _accelerator
 
 _functions = _accelerator.functions("accelerator")
-for _name in ("synchronize", "current_stream", "set_stream", "memory_stats", "memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved", "reset_peak_memory_stats", "empty_cache"):
+for _name in (
+    "is_available device_count synchronize current_stream set_stream memory_stats memory_allocated max_memory_allocated memory_reserved "
+    "max_memory_reserved reset_peak_memory_stats empty_cache"
+).split():
     globals()[_name] = _functions[_name]
-
-
-def is_available():
-    """Whether there is an accelerator."""
-    return bool(_accelerator.pretend)
-
-
-def device_count():
-    """How many there are."""
-    return 1 if _accelerator.pretend else 0
 
 
 def current_accelerator(check_available=False):
     """The device of the accelerator, or None."""
+    if _C._device_count():
+        return _C.device("cuda")
     return _C.device(next(iter(_accelerator.pretend))) if _accelerator.pretend else None
 
 
 def current_device_index():
     """The number of the device in use."""
-    return 0
-
-
-current_device_idx = current_device_index
+    return _C._current_device()
 
 
 def set_device_index(device):
-    """Makes a device the one in use: there is one."""
-
-
-set_device_idx = set_device_index
+    """Makes a device the one in use."""
+    _functions["set_device"](device)
 
 
 def device_index(device):
     """A context with a device in use."""
-    return _accelerator._Here()
+    return _accelerator._Device(device)
+
+
+current_device_idx, set_device_idx = current_device_index, set_device_index

@@ -1,7 +1,7 @@
 """``torch.cpu``: the device that is always there."""
 
 from . import _accelerator
-from ._accelerator import Event, Stream, _Here  # noqa: F401
+from ._accelerator import Event, Stream  # noqa: F401
 
 _functions = _accelerator.functions("cpu")
 for _name in ("synchronize", "current_stream", "stream", "set_device", "memory_stats", "max_memory_allocated", "memory_allocated", "reset_peak_memory_stats", "empty_cache"):

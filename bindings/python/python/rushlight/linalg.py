@@ -11,13 +11,13 @@ def _checked(function, name, fields, shape):
     from .return_types import of
 
     def attempt(A, *args, check_errors=False, **kwargs):
-        info = _C._torch.zeros(A.shape[:-2], dtype=_C.int32)
+        info = _C._torch.zeros(A.shape[:-2], dtype=_C.int32, device=A.device)
         try:
             return of(name, fields)((function(A, *args, **kwargs), info))
         except LinAlgError:
             if check_errors:
                 raise
-            return of(name, fields)((_C._torch.full(list(shape(A, *args)), float("nan"), dtype=A.dtype), info + 1))
+            return of(name, fields)((_C._torch.full(list(shape(A, *args)), float("nan"), dtype=A.dtype, device=A.device), info + 1))
 
     attempt.__name__ = attempt.__qualname__ = name
     attempt.__doc__ = f"``{name[:-3]}`` that reports failure in ``info`` instead of raising."

@@ -1,16 +1,17 @@
 //! `torch.nn.functional`: activations, dropout, softmax.
 
+use crate::dispatch::original;
 use crate::value::Out;
 use crate::{error, rows};
 use rushlight_core::{DType, Error, Result};
 use rushlight_tensor::{Tensor, where_};
 
-/// A result, or the input overwritten with it.
-fn place(input: &Tensor, inplace: bool, out: Tensor) -> Result<Out> {
+/// What `f` makes of the input, or the input overwritten with it.
+fn place(input: &Tensor, inplace: bool, f: impl FnOnce(&Tensor) -> Result<Tensor>) -> Result<Out> {
     if !inplace {
-        return Ok(Out::Tensor(out));
+        return f(input).map(Out::Tensor);
     }
-    input.copy_(&out)?;
+    input.copy_(&f(&original(input)?)?)?;
     Ok(Out::First)
 }
 
@@ -73,7 +74,7 @@ fn channel_dropout(call: &str, input: &Tensor, p: f64, training: bool, batched: 
     }
     let kept = if batched { 2 } else { 1 };
     let shape: Vec<usize> = input.shape().iter().enumerate().map(|(i, &n)| if i < kept { n } else { 1 }).collect();
-    let mask = Tensor::ones_with(&shape, input.dtype())?.dropout(p, true)?;
+    let mask = Tensor::ones_with(&shape, (input.dtype(), input.device()))?.dropout(p, true)?;
     input.mul(&mask)
 }
 
@@ -90,7 +91,7 @@ fn alpha_dropout(call: &str, input: &Tensor, p: f64, training: bool, channels: b
     let a = ((ALPHA * ALPHA * p + 1.0) * (1.0 - p)).sqrt().recip();
     let shape: Vec<usize> =
         input.shape().iter().enumerate().map(|(i, &n)| if !channels || i < 2 { n } else { 1 }).collect();
-    let keep = Tensor::rand(&shape, DType::F32)?.ge(p)?;
+    let keep = Tensor::rand(&shape, (DType::F32, input.device()))?.ge(p)?;
     let dropped = where_(&keep, input, -ALPHA)?;
     dropped.mul(a)?.add(a * ALPHA * p)?.to_dtype(input.dtype())
 }
@@ -99,14 +100,14 @@ fn rrelu(input: &Tensor, lower: f64, upper: f64, training: bool) -> Result<Tenso
     if !training {
         return input.leaky_relu((lower + upper) / 2.0);
     }
-    let slope = Tensor::rand(input.shape(), input.dtype())?.mul(upper - lower)?.add(lower)?;
+    let slope = Tensor::rand(input.shape(), (input.dtype(), input.device()))?.mul(upper - lower)?.add(lower)?;
     where_(&input.ge(0)?, input, &input.mul(&slope)?)
 }
 
 fn gumbel(logits: &Tensor, tau: f64, hard: bool, dim: isize) -> Result<Tensor> {
     // Minus the logarithm of exponential numbers is Gumbel noise; uniform ones must not be zero.
-    let noise =
-        Tensor::rand(logits.shape(), DType::F64)?.rsub(1.0)?.log()?.neg()?.log()?.neg()?.to_dtype(logits.dtype())?;
+    let uniform = Tensor::rand(logits.shape(), (DType::F64, logits.device()))?.rsub(1.0)?;
+    let noise = uniform.log()?.neg()?.log()?.neg()?.to_dtype(logits.dtype())?;
     let soft = logits.add(&noise)?.div(tau)?.softmax(dim)?;
     if !hard {
         return Ok(soft);
@@ -122,38 +123,45 @@ rows! { ROWS:
     /// The positive part, in place.
     relu_ [Functional] "relu_(Tensor input)" |input: &Tensor| input.relu_();
     /// Kept between 0 and 6.
-    relu6 [Functional] "relu6(Tensor input, bool inplace=False)" |input: &Tensor, inplace: bool| place(input, inplace, input.relu6()?);
+    relu6 [Functional] "relu6(Tensor input, bool inplace=False)" |input: &Tensor, inplace: bool| place(input, inplace, |x| x.relu6());
     /// `x`, or a fraction of it below zero.
     leaky_relu [Functional] "leaky_relu(Tensor input, float negative_slope=0.01, bool inplace=False)" |input: &Tensor, slope: f64, inplace: bool|
-        place(input, inplace, input.leaky_relu(slope)?);
+        place(input, inplace, |x| x.leaky_relu(slope));
     /// `leaky_relu` in place.
-    leaky_relu_ [Functional] "leaky_relu_(Tensor input, float negative_slope=0.01)" |input: &Tensor, slope: f64| place(input, true, input.leaky_relu(slope)?);
+    leaky_relu_ [Functional] "leaky_relu_(Tensor input, float negative_slope=0.01)" |input: &Tensor, slope: f64| place(input, true, |x| x.leaky_relu(slope));
     /// `x`, or a random fraction of it below zero.
     rrelu [Functional] "rrelu(Tensor input, float lower=0.125, float upper=0.3333333333333333, bool training=False, bool inplace=False)"
-        |input: &Tensor, lower: f64, upper: f64, training: bool, inplace: bool| place(input, inplace, rrelu(input, lower, upper, training)?);
+        |input: &Tensor, lower: f64, upper: f64, training: bool, inplace: bool| place(input, inplace, |x| rrelu(x, lower, upper, training));
+    /// `rrelu` in place.
+    rrelu_ [Functional] "rrelu_(Tensor input, float lower=0.125, float upper=0.3333333333333333, bool training=False)"
+        |input: &Tensor, lower: f64, upper: f64, training: bool| place(input, true, |x| rrelu(x, lower, upper, training));
     /// `x`, or `alpha * (exp(x) - 1)` below zero.
-    elu [Functional] "elu(Tensor input, float alpha=1.0, bool inplace=False)" |input: &Tensor, alpha: f64, inplace: bool| place(input, inplace, input.elu(alpha)?);
+    elu [Functional] "elu(Tensor input, float alpha=1.0, bool inplace=False)" |input: &Tensor, alpha: f64, inplace: bool| place(input, inplace, |x| x.elu(alpha));
     /// `elu` in place.
-    elu_ [Functional] "elu_(Tensor input, float alpha=1.0)" |input: &Tensor, alpha: f64| place(input, true, input.elu(alpha)?);
+    elu_ [Functional] "elu_(Tensor input, float alpha=1.0)" |input: &Tensor, alpha: f64| place(input, true, |x| x.elu(alpha));
     /// The self-normalising `elu`.
-    selu [Functional] "selu(Tensor input, bool inplace=False)" |input: &Tensor, inplace: bool| place(input, inplace, input.selu()?);
+    selu [Functional] "selu(Tensor input, bool inplace=False)" |input: &Tensor, inplace: bool| place(input, inplace, |x| x.selu());
+    /// `selu` in place.
+    selu_ [Functional] "selu_(Tensor input)" |input: &Tensor| place(input, true, |x| x.selu());
     /// The continuously differentiable `elu`.
-    celu [Functional] "celu(Tensor input, float alpha=1.0, bool inplace=False)" |input: &Tensor, alpha: f64, inplace: bool| place(input, inplace, input.celu(alpha)?);
+    celu [Functional] "celu(Tensor input, float alpha=1.0, bool inplace=False)" |input: &Tensor, alpha: f64, inplace: bool| place(input, inplace, |x| x.celu(alpha));
+    /// `celu` in place.
+    celu_ [Functional] "celu_(Tensor input, float alpha=1.0)" |input: &Tensor, alpha: f64| place(input, true, |x| x.celu(alpha));
     /// `x * Phi(x)`, exact or by tanh.
     gelu [Functional] "gelu(Tensor input, *, str approximate='none')" |input: &Tensor, approximate: &str| gelu(input, approximate);
     /// `x * sigmoid(x)`.
-    silu [Functional] "silu(Tensor input, bool inplace=False)" |input: &Tensor, inplace: bool| place(input, inplace, input.silu()?);
+    silu [Functional] "silu(Tensor input, bool inplace=False)" |input: &Tensor, inplace: bool| place(input, inplace, |x| x.silu());
     /// `x * tanh(softplus(x))`.
-    mish [Functional] "mish(Tensor input, bool inplace=False)" |input: &Tensor, inplace: bool| place(input, inplace, input.mish()?);
+    mish [Functional] "mish(Tensor input, bool inplace=False)" |input: &Tensor, inplace: bool| place(input, inplace, |x| x.mish());
     /// `x * relu6(x + 3) / 6`.
-    hardswish [Functional] "hardswish(Tensor input, bool inplace=False)" |input: &Tensor, inplace: bool| place(input, inplace, input.hardswish()?);
+    hardswish [Functional] "hardswish(Tensor input, bool inplace=False)" |input: &Tensor, inplace: bool| place(input, inplace, |x| x.hardswish());
     /// `relu6(x + 3) / 6`.
-    hardsigmoid [Functional] "hardsigmoid(Tensor input, bool inplace=False)" |input: &Tensor, inplace: bool| place(input, inplace, input.hardsigmoid()?);
+    hardsigmoid [Functional] "hardsigmoid(Tensor input, bool inplace=False)" |input: &Tensor, inplace: bool| place(input, inplace, |x| x.hardsigmoid());
     /// Kept between two numbers.
     hardtanh [Functional] "hardtanh(Tensor input, float min_val=-1.0, float max_val=1.0, bool inplace=False)" |input: &Tensor, low: f64, high: f64, inplace: bool|
-        place(input, inplace, input.hardtanh(low, high)?);
+        place(input, inplace, |x| x.hardtanh(low, high));
     /// `hardtanh` in place.
-    hardtanh_ [Functional] "hardtanh_(Tensor input, float min_val=-1.0, float max_val=1.0)" |input: &Tensor, low: f64, high: f64| place(input, true, input.hardtanh(low, high)?);
+    hardtanh_ [Functional] "hardtanh_(Tensor input, float min_val=-1.0, float max_val=1.0)" |input: &Tensor, low: f64, high: f64| place(input, true, |x| x.hardtanh(low, high));
     /// `log(1 + exp(beta x)) / beta`.
     softplus [Functional] "softplus(Tensor input, float beta=1.0, float threshold=20.0)" |input: &Tensor, beta: f64, threshold: f64| input.softplus(beta, threshold);
     /// Moved towards zero.
@@ -164,10 +172,10 @@ rows! { ROWS:
     tanhshrink [Functional] "tanhshrink(Tensor input)" |input: &Tensor| input.tanhshrink();
     /// `x` above a threshold, else a value.
     threshold [Functional] "threshold(Tensor input, float threshold, float value, bool inplace=False)" |input: &Tensor, threshold: f64, value: f64, inplace: bool|
-        place(input, inplace, input.threshold(threshold, value)?);
+        place(input, inplace, |x| x.threshold(threshold, value));
     /// `threshold` in place.
     threshold_ [Functional] "threshold_(Tensor input, float threshold, float value)" |input: &Tensor, threshold: f64, value: f64|
-        place(input, true, input.threshold(threshold, value)?);
+        place(input, true, |x| x.threshold(threshold, value));
     /// One half times the logistic function of the other.
     glu [Functional] "glu(Tensor input, int dim=-1)" |input: &Tensor, dim: isize| glu(input, dim);
     /// Exponentials that sum to one.
@@ -184,22 +192,22 @@ rows! { ROWS:
         |logits: &Tensor, tau: f64, hard: bool, _eps: f64, dim: isize| gumbel(logits, tau, hard, dim);
     /// Elements zeroed at random, the others scaled up.
     dropout [Functional] "dropout(Tensor input, float p=0.5, bool training=True, bool inplace=False)" |input: &Tensor, p: f64, training: bool, inplace: bool|
-        place(input, inplace, { probability("dropout", p)?; input.dropout(p, training)? });
+        place(input, inplace, |x| { probability("dropout", p)?; x.dropout(p, training) });
     /// Channels of sequences zeroed at random.
     dropout1d [Functional] "dropout1d(Tensor input, float p=0.5, bool training=True, bool inplace=False)" |input: &Tensor, p: f64, training: bool, inplace: bool|
-        place(input, inplace, channel_dropout("dropout1d", input, p, training, input.rank() != 2)?);
+        place(input, inplace, |x| channel_dropout("dropout1d", x, p, training, x.rank() != 2));
     /// Channels of images zeroed at random.
     dropout2d [Functional] "dropout2d(Tensor input, float p=0.5, bool training=True, bool inplace=False)" |input: &Tensor, p: f64, training: bool, inplace: bool|
-        place(input, inplace, channel_dropout("dropout2d", input, p, training, true)?);
+        place(input, inplace, |x| channel_dropout("dropout2d", x, p, training, true));
     /// Channels of volumes zeroed at random.
     dropout3d [Functional] "dropout3d(Tensor input, float p=0.5, bool training=True, bool inplace=False)" |input: &Tensor, p: f64, training: bool, inplace: bool|
-        place(input, inplace, channel_dropout("dropout3d", input, p, training, input.rank() != 4)?);
+        place(input, inplace, |x| channel_dropout("dropout3d", x, p, training, x.rank() != 4));
     /// Dropout for self-normalising networks.
     alpha_dropout [Functional] "alpha_dropout(Tensor input, float p=0.5, bool training=False, bool inplace=False)" |input: &Tensor, p: f64, training: bool, inplace: bool|
-        place(input, inplace, alpha_dropout("alpha_dropout", input, p, training, false)?);
+        place(input, inplace, |x| alpha_dropout("alpha_dropout", x, p, training, false));
     /// The same, of whole channels.
     feature_alpha_dropout [Functional] "feature_alpha_dropout(Tensor input, float p=0.5, bool training=False, bool inplace=False)"
-        |input: &Tensor, p: f64, training: bool, inplace: bool| place(input, inplace, alpha_dropout("feature_alpha_dropout", input, p, training, true)?);
+        |input: &Tensor, p: f64, training: bool, inplace: bool| place(input, inplace, |x| alpha_dropout("feature_alpha_dropout", x, p, training, true));
 }
 
 rows! { TORCH:

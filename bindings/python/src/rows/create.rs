@@ -78,7 +78,7 @@ fn randint(
             "random_ expects 'from' to be less than 'to', but got from={low} >= to={high}"
         )));
     }
-    let uniform = Tensor::rand_from(from, shape, DType::F64)?;
+    let uniform = Tensor::rand_from(from, shape, options.dtype(DType::F64))?;
     uniform.mul(high as f64 - low as f64)?.floor()?.add(low as f64)?.to_dtype(dtype)
 }
 
@@ -89,7 +89,7 @@ fn randint_made(low: i64, high: i64, shape: &Sizes, from: Option<&Generator>, fa
 
 fn randperm(n: i64, from: Option<&Generator>, factory: &Factory) -> Result<Tensor> {
     let made = Tensor::randperm_from(generator(from), size(n, "randperm: n")?)?;
-    factory.finish(made.to_dtype(factory.dtype.unwrap_or(DType::I64))?)
+    factory.finish(factory.placed(made.to_dtype(factory.dtype.unwrap_or(DType::I64))?)?)
 }
 
 /// Uniform numbers from a generator, written into a tensor.
@@ -120,7 +120,7 @@ fn normal_(input: &Tensor, mean: f64, std: f64, from: Option<&Generator>) -> Res
 
 /// Uniform numbers of a tensor's shape, for distributions made from them. Never zero, so that logarithms are finite.
 fn uniform_like(input: &Tensor, from: Option<&Generator>) -> Result<Tensor> {
-    let made = Tensor::rand_from(generator(from), input.shape(), DType::F64)?;
+    let made = Tensor::rand_from(generator(from), input.shape(), (DType::F64, input.device()))?;
     made.rsub(1.0)
 }
 
@@ -138,7 +138,7 @@ fn bernoulli(input: &Tensor, p: Option<f64>, from: Option<&Generator>) -> Result
     match (p, from) {
         (None, None) => input.bernoulli(),
         (p, from) => {
-            let uniform = Tensor::rand_from(generator(from), input.shape(), DType::F64)?;
+            let uniform = Tensor::rand_from(generator(from), input.shape(), (DType::F64, input.device()))?;
             let below = match p {
                 Some(p) => uniform.lt(p)?,
                 None => uniform.lt(input)?,
@@ -151,7 +151,7 @@ fn bernoulli(input: &Tensor, p: Option<f64>, from: Option<&Generator>) -> Result
 fn normal(mean: &Tensor, std: &Tensor, from: Option<&Generator>) -> Result<Tensor> {
     let shape = rushlight_core::layout::broadcast_shapes(mean.shape(), std.shape())?;
     let dtype = mean.dtype().promote(std.dtype());
-    Tensor::randn_from(generator(from), &shape, dtype)?.mul(std)?.add(mean)
+    Tensor::randn_from(generator(from), &shape, (dtype, mean.device()))?.mul(std)?.add(mean)
 }
 
 fn multinomial(input: &Tensor, count: i64, replacement: bool, from: Option<&Generator>) -> Result<Tensor> {
@@ -196,7 +196,7 @@ fn poisson(input: &Tensor, from: Option<&Generator>) -> Result<Tensor> {
         }
         drawn.push(count);
     }
-    Tensor::from_slice(&drawn, input.shape())?.to_dtype(input.dtype())
+    Tensor::from_slice(&drawn, input.shape())?.to_dtype(input.dtype())?.to(&input.device())
 }
 
 fn window(length: i64, periodic: bool, factory: &Factory, weights: impl Fn(f64) -> f64) -> Result<Tensor> {
@@ -208,7 +208,7 @@ fn window(length: i64, periodic: bool, factory: &Factory, weights: impl Fn(f64) 
         .map_err(|_| Error::out_of_memory(format!("a window of length {n} does not fit in memory")))?;
     values.extend((0..n).map(|i| if n == 1 { 1.0 } else { weights(i as f64 / span) }));
     let dtype = factory.dtype.unwrap_or_else(crate::dtype::default);
-    factory.finish(Tensor::from_slice(&values, [n])?.to_dtype(dtype)?)
+    factory.finish(factory.placed(Tensor::from_slice(&values, [n])?.to_dtype(dtype)?)?)
 }
 
 const TAU: f64 = std::f64::consts::TAU;
@@ -293,9 +293,9 @@ rows! { ROWS:
     normal [Torch]
         "normal(Tensor mean, Tensor std, *, Generator? generator=None)" |mean: &Tensor, std: &Tensor, from: Option<&Generator>| normal(mean, std, from),
         "normal(Tensor mean, float std=1.0, *, Generator? generator=None)" |mean: &Tensor, std: f64, from: Option<&Generator>|
-            normal(mean, &Tensor::full([], std)?.to_dtype(mean.dtype())?, from),
+            normal(mean, &Tensor::full_with([], std, (mean.dtype(), mean.device()))?, from),
         "normal(float mean, Tensor std, *, Generator? generator=None)" |mean: f64, std: &Tensor, from: Option<&Generator>|
-            normal(&Tensor::full([], mean)?.to_dtype(std.dtype())?, std, from),
+            normal(&Tensor::full_with([], mean, (std.dtype(), std.device()))?, std, from),
         "normal(float mean, float std, int[] size, *, Generator? generator=None, **factory)"
             |mean: f64, std: f64, shape: Sizes, from: Option<&Generator>, factory: Factory|
             factory.finish(Tensor::randn_from(generator(from), &shape.0, factory.options())?.mul(std)?.add(mean)?);
@@ -334,7 +334,7 @@ rows! { ROWS:
         fill_(input, from, |u| u.sub(0.5)?.mul(std::f64::consts::PI)?.tan()?.mul(sigma)?.add(median));
     /// Numbers whose logarithms are normal, in place.
     log_normal_ [Method] "log_normal_(Tensor self, float mean=1.0, float std=2.0, *, Generator? generator=None)" |input: &Tensor, mean: f64, std: f64, from: Option<&Generator>|
-        input.copy_(&Tensor::randn_from(generator(from), input.shape(), input.dtype())?.mul(std)?.add(mean)?.exp()?).map(|_| Out::First);
+        input.copy_(&Tensor::randn_from(generator(from), input.shape(), (input.dtype(), input.device()))?.mul(std)?.add(mean)?.exp()?).map(|_| Out::First);
     /// A number in every place.
     fill_ [Method]
         "fill_(Tensor self, Number value)" |input: &Tensor, value: Scalar| input.fill_(value),

@@ -44,7 +44,7 @@ fn scatter(input: &Tensor, dim: isize, index: &Tensor, source: Arg, reduce: Opti
     match source {
         Arg::Tensor(t) => input.scatter_reduce(dim, index, t, reduce, true),
         Arg::Scalar(s) => {
-            let source = Tensor::full_with(index.shape(), s, input.dtype())?;
+            let source = Tensor::full_with(index.shape(), s, (input.dtype(), input.device()))?;
             input.scatter_reduce(dim, index, &source, reduce, true)
         }
     }

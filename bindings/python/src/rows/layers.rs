@@ -1,7 +1,7 @@
 //! `torch.nn.functional`: products, convolutions, pooling, normalisation, resizing, attention.
 
-use crate::rows;
 use crate::value::{Out, Sizes, Value, size, sizes};
+use crate::{error, rows};
 use rushlight_core::{Error, Result, Scalar};
 use rushlight_tensor::{
     AttentionOptions, AvgPool, BatchNormOptions, ConvOptions, ConvTransposeOptions, InstanceNormOptions,
@@ -163,6 +163,13 @@ fn batch_norm(
     momentum: f64,
     eps: f64,
 ) -> Result<Tensor> {
+    // One value has no variance.
+    if training && input.rank() > 1 && input.numel() == input.shape()[1] {
+        return Err(error::value(format!(
+            "Expected more than 1 value per channel when training, got input size torch.Size({:?})",
+            input.shape()
+        )));
+    }
     let options = BatchNormOptions::default()
         .running_mean(running_mean)
         .running_var(running_var)
@@ -172,6 +179,16 @@ fn batch_norm(
         .momentum(momentum)
         .eps(eps);
     input.batch_norm(&options)
+}
+
+fn instance_norm(input: &Tensor, options: &InstanceNormOptions, use_input_stats: bool) -> Result<Tensor> {
+    if use_input_stats && input.rank() > 2 && input.shape()[2..].iter().product::<usize>() == 1 {
+        return Err(error::value(format!(
+            "Expected more than 1 spatial element when training, got input size torch.Size({:?})",
+            input.shape()
+        )));
+    }
+    input.instance_norm(options)
 }
 
 fn attention(
@@ -416,7 +433,7 @@ rows! { ROWS:
     /// Normalisation of each instance.
     instance_norm [Functional] "instance_norm(Tensor input, Tensor? running_mean=None, Tensor? running_var=None, Tensor? weight=None, Tensor? bias=None, bool use_input_stats=True, float momentum=0.1, float eps=1e-05)"
         |input: &Tensor, mean: Option<&Tensor>, var: Option<&Tensor>, weight: Option<&Tensor>, bias: Option<&Tensor>, stats: bool, momentum: f64, eps: f64|
-        input.instance_norm(&InstanceNormOptions::default().running_mean(mean).running_var(var).weight(weight).bias(bias).use_input_stats(stats).momentum(momentum).eps(eps));
+        instance_norm(input, &InstanceNormOptions::default().running_mean(mean).running_var(var).weight(weight).bias(bias).use_input_stats(stats).momentum(momentum).eps(eps), stats);
     /// Normalisation over the last dimensions.
     layer_norm [Torch Functional] "layer_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05)"
         |input: &Tensor, shape: Sizes, weight: Option<&Tensor>, bias: Option<&Tensor>, eps: f64| input.layer_norm(&shape.0, weight, bias, eps);

@@ -89,7 +89,7 @@ fn matrix_exp(input: &Tensor) -> Result<Tensor> {
     }
     let squarings = if norm > 0.5 { (norm / 0.5).log2().ceil() as i32 } else { 0 };
     let scaled = input.mul(0.5f64.powi(squarings))?;
-    let identity = Tensor::eye(n, n, input.dtype())?;
+    let identity = Tensor::eye(n, n, (input.dtype(), input.device()))?;
     let mut term = identity.expand(input.shape())?;
     let mut sum = term.clone();
     for k in 1..=18 {
@@ -237,7 +237,7 @@ rows! { ROWS:
     cholesky_solve [Torch Method] "cholesky_solve(Tensor B, Tensor L, bool upper=False)" |b: &Tensor, l: &Tensor, upper: bool| cholesky_solve(b, l, upper);
     /// Inverse of a matrix whose Cholesky factor is known.
     cholesky_inverse [Torch Method] "cholesky_inverse(Tensor L, bool upper=False)" |l: &Tensor, upper: bool|
-        cholesky_solve(&Tensor::eye(l.size(-1)?, l.size(-1)?, l.dtype())?.expand(l.shape())?, l, upper);
+        cholesky_solve(&Tensor::eye(l.size(-1)?, l.size(-1)?, (l.dtype(), l.device()))?.expand(l.shape())?, l, upper);
     /// Orthogonal and triangular factors.
     qr [Linalg] "qr(Tensor A, str mode='reduced')" |a: &Tensor, mode: &str| qr(a, mode);
     /// Singular value decomposition, `A = U diag(S) Vh`.
@@ -306,11 +306,11 @@ fn lstsq(a: &Tensor, b: &Tensor) -> Result<Out> {
         let x = if solution.rank() + 1 == a.rank() { solution.unsqueeze(-1)? } else { solution.clone() };
         a.matmul(&x)?.sub(&wide)?.square()?.sum_dims(&[-2], false)?
     } else {
-        Tensor::empty([0usize], a.dtype())?
+        Tensor::empty([0usize], (a.dtype(), a.device()))?
     };
     Ok(Out::Named(
         "solution residuals rank singular_values",
-        vec![solution, residuals, a.matrix_rank(None)?, Tensor::empty([0usize], a.dtype())?],
+        vec![solution, residuals, a.matrix_rank(None)?, Tensor::empty([0usize], (a.dtype(), a.device()))?],
     ))
 }
 

@@ -9,6 +9,7 @@ mod layers;
 mod linalg;
 mod loss;
 mod pointwise;
+mod recurrent;
 mod reduce;
 mod shape;
 
@@ -37,6 +38,10 @@ pub static TABLES: &[&[Entry]] = &[
     loss::ROWS,
     pointwise::ROWS,
     pointwise::UNARY,
+    recurrent::GRU,
+    recurrent::LSTM,
+    recurrent::RNN_RELU,
+    recurrent::RNN_TANH,
     reduce::ROWS,
     shape::METHODS,
     shape::ROWS,

@@ -123,7 +123,7 @@ fn nanquantile(input: &Tensor, q: f64, dim: Option<i64>, keepdim: bool) -> Resul
     let Some(dim) = dim else {
         let kept = input.masked_select(&input.isnan()?.logical_not()?)?;
         let found = if kept.numel() == 0 {
-            Tensor::full([], f64::NAN)?.to_dtype(input.dtype())?
+            Tensor::full_with([], f64::NAN, (input.dtype(), input.device()))?
         } else {
             kept.quantile(q, None, false)?
         };

@@ -213,7 +213,7 @@ fn combinations(input: &Tensor, r: i64, with_replacement: bool) -> Result<Tensor
             }
         }
     }
-    let index = Tensor::from_slice(&rows, [count, r])?;
+    let index = Tensor::from_slice(&rows, [count, r])?.to(&input.device())?;
     input.flatten(0, -1)?.index([rushlight_tensor::IndexItem::Tensor(index)].as_slice())
 }
 

@@ -146,6 +146,7 @@ fn step(
         Ok(t)
     };
     let state = State { h: part(h)?, c: if kind == Kind::Lstm { Some(part(c)?) } else { None } };
+    let weights = weights.borrowed();
     let from_input = weights.project_input(kind, &lifted(input)?)?;
     let next = weights.step(kind, &from_input, &state.map(|t| t.to_dtype(from_input.dtype()))?)?;
     if unbatched { next.map(|t| t.squeeze_dims(&[0])) } else { Ok(next) }

@@ -2,13 +2,15 @@
 
 mod cell;
 mod packed;
+mod recurrence;
 mod sequence;
 mod stack;
 mod weights;
 
 pub use cell::{GRUCell, GRUCellBuilder, LSTMCell, LSTMCellBuilder, RNNCell, RNNCellBuilder};
 pub use packed::{PackedSequence, PaddingSide, pack_padded_sequence, pack_sequence, pad_packed_sequence, pad_sequence};
-pub use weights::{CellWeights, RNNNonlinearity};
+pub use recurrence::Recurrence;
+pub use weights::{CellWeights, Kind as RecurrentKind, RNNNonlinearity, RecurrentWeights};
 
 use crate::python::float;
 use crate::{Module, Training, factory_options};

@@ -1,10 +1,10 @@
 //! Layers and directions of a recurrent network over packed rows.
 
-use super::sequence;
-use super::weights::{CellWeights, Kind, Sizes, State};
+use super::recurrence::Recurrence;
+use super::weights::{CellWeights, Kind, RecurrentWeights, Sizes, State};
 use crate::{Field, Member, MemberMut};
 use rushlight_core::{Error, Result};
-use rushlight_tensor::{Options, Tensor, cat, stack};
+use rushlight_tensor::{Options, Tensor};
 
 /// What the options of all recurrent layers come to.
 #[derive(Clone, Copy, Debug)]
@@ -81,76 +81,10 @@ impl Stack {
         state: &State,
         training: bool,
     ) -> Result<(Tensor, State)> {
-        let (mut x, mut last) = (rows.clone(), Vec::with_capacity(self.cells.len()));
-        let directions = self.config.directions();
-        for (layer, cells) in self.cells.chunks(directions).enumerate() {
-            if layer > 0 {
-                x = x.dropout(self.config.dropout, training)?;
-            }
-            let mut outputs = Vec::with_capacity(directions);
-            for (direction, cell) in cells.iter().enumerate() {
-                let place = (layer * directions + direction) as isize;
-                let first = state.map(|t| t.select(0, place))?;
-                let (out, end) = self.run_cell(cell, &x, batch_sizes, first, direction == 1)?;
-                outputs.push(out);
-                last.push(end);
-            }
-            x = if let [only] = &outputs[..] { only.clone() } else { cat(&outputs.iter().collect::<Vec<_>>(), 1)? };
-        }
-        Ok((x, State::join(&last, |t| stack(t, 0))?))
-    }
-
-    /// One cell over all steps, from the last one if `reverse`.
-    fn run_cell(
-        &self,
-        cell: &CellWeights,
-        x: &Tensor,
-        batch_sizes: &[usize],
-        first: State,
-        reverse: bool,
-    ) -> Result<(Tensor, State)> {
-        let kind = self.config.kind;
-        let from_input = cell.project_input(kind, x)?;
-        let first = first.map(|t| t.to_dtype(from_input.dtype()))?;
-        let one_length = batch_sizes.iter().all(|n| Some(n) == batch_sizes.first());
-        if one_length && cell.weight_hr.is_none() {
-            let (weight, bias, steps) = (&cell.weight_hh, cell.state_bias(kind), batch_sizes.len());
-            if let Some(done) = sequence::run(kind, &from_input, &first, weight, bias, steps, reverse) {
-                return done;
-            }
-        }
-        let steps = from_input.split_with_sizes(batch_sizes, 0)?;
-        let rows = |state: &State, start: usize, end: usize| state.map(|t| t.narrow(0, start as isize, end - start));
-        let joined = |parts: &[State]| State::join(parts, |t| cat(t, 0));
-        let mut outputs = vec![None; steps.len()];
-        let whole = batch_sizes.first().copied().unwrap_or(0);
-        let mut active = if reverse { 0 } else { whole };
-        let mut state = if reverse { None } else { Some(first.clone()) };
-        // The last states of sequences that have ended, the latest end first.
-        let mut ended = Vec::new();
-        for i in 0..steps.len() {
-            let t = if reverse { steps.len() - 1 - i } else { i };
-            let size = batch_sizes[t];
-            let current = match state.take() {
-                Some(s) if size == active => s,
-                Some(s) if size < active => {
-                    ended.push(rows(&s, size, active)?);
-                    rows(&s, 0, size)?
-                }
-                // Backwards, sequences begin at their own end.
-                Some(s) => joined(&[s, rows(&first, active, size)?])?,
-                None if size == whole => first.clone(),
-                None => rows(&first, 0, size)?,
-            };
-            let next = cell.step(kind, &steps[t], &current)?;
-            outputs[t] = Some(next.h.clone());
-            (active, state) = (size, Some(next));
-        }
-        ended.extend(state);
-        ended.reverse();
-        let last = if let [only] = &ended[..] { only.clone() } else { joined(&ended)? };
-        let outputs: Vec<&Tensor> = outputs.iter().flatten().collect();
-        Ok((cat(&outputs, 0)?, last))
+        let weights: Vec<RecurrentWeights> = self.cells.iter().map(CellWeights::borrowed).collect();
+        let Config { kind, bidirectional, dropout, .. } = self.config;
+        let dropout = if training { dropout } else { 0.0 };
+        Recurrence { kind, weights: &weights, bidirectional, dropout }.over(rows, batch_sizes, state)
     }
 }
 

@@ -6,9 +6,12 @@ use rushlight_tensor::{Options, Tensor};
 
 /// What happens between input and new state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub enum Kind {
+    /// An activation of both, each through a linear layer.
     Plain(RNNNonlinearity),
+    /// A long short-term memory.
     Lstm,
+    /// A gated recurrent unit.
     Gru,
 }
 
@@ -98,25 +101,49 @@ impl CellWeights {
             .chain(self.weight_hr.as_mut().map(|w| ("weight_hr", w)))
     }
 
+    /// The weights where they lie.
+    pub(super) fn borrowed(&self) -> RecurrentWeights<'_> {
+        RecurrentWeights {
+            weight_ih: &self.weight_ih,
+            weight_hh: &self.weight_hh,
+            biases: self.biases.as_ref().map(|[ih, hh]| [ih.tensor(), hh.tensor()]),
+            weight_hr: self.weight_hr.as_deref(),
+        }
+    }
+}
+
+/// The weights of one cell, wherever they lie: of a cell module, or of one layer and direction.
+#[derive(Clone, Copy)]
+pub struct RecurrentWeights<'a> {
+    /// `[gates * hidden_size, input_size]`.
+    pub weight_ih: &'a Tensor,
+    /// `[gates * hidden_size, hidden_size]`, or `[gates * hidden_size, proj_size]`.
+    pub weight_hh: &'a Tensor,
+    /// `[gates * hidden_size]`, of the input and of the hidden state.
+    pub biases: Option<[&'a Tensor; 2]>,
+    /// `[proj_size, hidden_size]`.
+    pub weight_hr: Option<&'a Tensor>,
+}
+
+impl<'a> RecurrentWeights<'a> {
     /// The gates' share from the input, of `[rows, input_size]`: one product for all steps.
     pub(super) fn project_input(&self, kind: Kind, input: &Tensor) -> Result<Tensor> {
-        let bias = match (&self.biases, kind) {
-            (None, _) => None,
+        match (self.biases, kind) {
+            (None, _) => input.linear(self.weight_ih, None),
             // The hidden state's bias of a GRU is under the reset gate.
-            (Some([ih, _]), Kind::Gru) => Some(ih.tensor().clone()),
-            (Some([ih, hh]), _) => Some(ih.add(hh.tensor())?),
-        };
-        input.linear(&self.weight_ih, bias.as_ref())
+            (Some([ih, _]), Kind::Gru) => input.linear(self.weight_ih, Some(ih)),
+            (Some([ih, hh]), _) => input.linear(self.weight_ih, Some(&ih.add(hh)?)),
+        }
     }
 
     /// The bias of the hidden state, where it is not added with the input's.
-    pub(super) fn state_bias(&self, kind: Kind) -> Option<&Tensor> {
-        self.biases.as_ref().filter(|_| kind == Kind::Gru).map(|[_, hh]| hh.tensor())
+    pub(super) fn state_bias(&self, kind: Kind) -> Option<&'a Tensor> {
+        self.biases.filter(|_| kind == Kind::Gru).map(|[_, hh]| hh)
     }
 
     /// One step: the new state from the gates' share from the input and the old state.
     pub(super) fn step(&self, kind: Kind, from_input: &Tensor, state: &State) -> Result<State> {
-        step(kind, from_input, state, &self.weight_hh, self.state_bias(kind), self.weight_hr.as_deref())
+        step(kind, from_input, state, self.weight_hh, self.state_bias(kind), self.weight_hr)
     }
 }
 

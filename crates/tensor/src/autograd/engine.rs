@@ -88,6 +88,30 @@ pub fn grad(outputs: &[&Tensor], inputs: &[&Tensor], options: Backward) -> Resul
     Ok(found)
 }
 
+/// The leaves that a backward pass from `outputs` would add to.
+///
+/// ```
+/// use rushlight_tensor::{Tensor, autograd::leaves};
+/// let (x, w) = (Tensor::ones([2])?, Tensor::ones([2])?.requires_grad_(true)?);
+/// assert_eq!(leaves(&[&x.mul(&w)?.exp()?]).len(), 1);
+/// # Ok::<(), rushlight_core::Error>(())
+/// ```
+pub fn leaves(outputs: &[&Tensor]) -> Vec<Tensor> {
+    let mut stack: Vec<Arc<Node>> = outputs.iter().filter_map(|t| t.edge()).map(|edge| edge.node).collect();
+    let mut seen: HashSet<usize, BuildHasherDefault<AddressHasher>> = HashSet::default();
+    let mut found = Vec::new();
+    while let Some(node) = stack.pop() {
+        if !seen.insert(key(&node)) {
+            continue;
+        }
+        match &node.kind {
+            Kind::Accumulate(leaf) => found.push(leaf.clone()),
+            Kind::Op(_) => stack.extend(node.inputs.iter().flatten().map(|edge| edge.node.clone())),
+        }
+    }
+    found
+}
+
 fn start(root: &Tensor, gradient: Option<&Tensor>, call: &str) -> Result<(Edge, Tensor)> {
     let edge = root.edge().ok_or_else(|| {
         Error::autograd(format!(

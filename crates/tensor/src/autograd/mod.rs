@@ -15,7 +15,7 @@ mod node;
 mod saved;
 
 pub use checkpoint::checkpoint;
-pub use engine::{Backward, grad};
+pub use engine::{Backward, grad, leaves};
 pub use function::{Context, Function, apply};
 pub use gradcheck::{gradcheck, gradgradcheck};
 pub use hooks::HookHandle;

@@ -33,6 +33,24 @@ fn survey<'a>(name: &str, args: &[Arg<'a>]) -> Result<(&'a Tensor, bool)> {
     Ok((first, alike))
 }
 
+/// Where operands live on different devices, tensors of the CPU without dimensions count as numbers: they are brought to the others.
+/// `refusal` if there are none.
+#[cold]
+fn brought_together(args: &[Arg], refusal: Error) -> Result<SmallVec<[Option<Tensor>; 3]>> {
+    let Some(target) = args.iter().filter_map(|a| a.tensor()).map(Tensor::device).find(|d| !d.is_cpu()) else {
+        return Err(refusal);
+    };
+    let number = |t: &&Tensor| t.rank() == 0 && t.device().is_cpu();
+    let moved = args.iter().map(|a| a.tensor().filter(number).map(|t| t.to(&target)).transpose());
+    let moved: SmallVec<[Option<Tensor>; 3]> = moved.collect::<Result<_>>()?;
+    if moved.iter().any(Option::is_some) { Ok(moved) } else { Err(refusal) }
+}
+
+/// The operands with those that were moved in their places.
+fn with_moved<'a>(args: &[Arg<'a>], moved: &'a [Option<Tensor>]) -> SmallVec<[Arg<'a>; 3]> {
+    args.iter().zip(moved).map(|(a, m)| m.as_ref().map_or(*a, Arg::Tensor)).collect()
+}
+
 /// The shape the operands broadcast to.
 fn common_shape(name: &str, args: &[Arg]) -> Result<Dims> {
     let mut shape = Dims::new();
@@ -104,7 +122,13 @@ pub(crate) fn pointwise_as(
     compute: DType,
     dtype: DType,
 ) -> Result<Tensor> {
-    let (first, alike) = survey(op.name(), args)?;
+    let (first, alike) = match survey(op.name(), args) {
+        Ok(found) => found,
+        Err(refusal) => {
+            let moved = brought_together(args, refusal)?;
+            return pointwise_as(op, &with_moved(args, &moved), params, compute, dtype);
+        }
+    };
     let out = if alike {
         let out = first.uninit_in_order(first.shape(), dtype)?;
         if out.numel() > 0 {
@@ -148,7 +172,13 @@ pub(crate) fn pointwise_inplace(op: Pointwise, x: &Tensor, others: &[Arg], param
             x.dtype()
         )));
     }
-    survey(name, &args)?;
+    if let Err(refusal) = survey(name, &args) {
+        if x.device().is_cpu() {
+            return Err(refusal);
+        }
+        let moved = brought_together(&args, refusal)?;
+        return pointwise_inplace(op, x, &with_moved(&args, &moved)[1..], params);
+    }
     let shape = common_shape(name, &args)?;
     if shape[..] != *x.shape() {
         return Err(Error::shape(format!(
@@ -369,7 +399,13 @@ pub(crate) fn select(condition: &Tensor, a: Arg, b: Arg) -> Result<Tensor> {
     }
     let dtype = result_type(&[a, b]);
     let args = [Arg::Tensor(condition), a, b];
-    survey(name, &args)?;
+    if let Err(refusal) = survey(name, &args) {
+        let moved = brought_together(&args, refusal)?;
+        return match with_moved(&args, &moved)[..] {
+            [Arg::Tensor(condition), a, b] => select(condition, a, b),
+            _ => Err(Error::value("where: the condition must be a tensor")),
+        };
+    }
     let shape = common_shape(name, &args)?;
     let out = condition.uninit_like(&shape, dtype)?;
     if out.numel() > 0 {

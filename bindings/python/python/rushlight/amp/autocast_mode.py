@@ -8,7 +8,7 @@ _KINDS = ("cpu", "cuda", "xpu", "hip", "mps")
 
 
 def is_autocast_available(device_type):
-    """Whether ops of a device take part: on the CPU they do, and other names mean the CPU where there is no accelerator."""
+    """Whether ops of a device take part: all do."""
     return device_type in _KINDS
 
 

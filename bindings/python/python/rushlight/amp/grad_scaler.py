@@ -31,8 +31,8 @@ class GradScaler:
             return
         if id(optimizer) in self._found:
             raise RuntimeError("unscale_() has already been called on this optimizer since the last update().")
-        found = _C._torch.zeros(1)
         grads = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+        found = _C._torch.zeros(1, device=grads[0].device if grads else None)
         if grads:
             _C._foreach_unscale_(grads, 1.0 / self._scale, found)
         self._found[id(optimizer)] = found.item() != 0

@@ -1,17 +1,28 @@
-"""``torch.backends``: settings that scripts make. They are remembered; products of float32 are always exact."""
+"""``torch.backends``: settings that scripts make. Those that have a meaning here take effect, the others are remembered."""
+
+import importlib.machinery
+import sys
+import types
+
+from .. import _C
 
 
-class _Settings:
-    """Named settings, any of which can be set."""
+class _Settings(types.ModuleType):
+    """Named settings, any of which can be set; ``import torch.backends.cudnn`` finds it as a module."""
+
+    _built = False
 
     def __init__(self, name, **settings):
-        self.__dict__.update(settings, __name__=f"torch.backends.{name}")
+        super().__init__(f"{__name__}.{name}")
+        self.__dict__.update(settings)
+        self.__spec__ = importlib.machinery.ModuleSpec(self.__name__, None)
+        sys.modules[self.__name__] = self
 
     def is_available(self):
-        return self.__dict__.get("_available", False)
+        return self._built and _C._device_count() > 0
 
     def is_built(self):
-        return self.is_available()
+        return self._built
 
     def version(self):
         return None
@@ -27,33 +38,73 @@ class _Flags:
         self._settings, self._values = settings, values
 
     def __enter__(self):
-        self._before = {k: self._settings.__dict__.get(k) for k in self._values}
-        self._settings.__dict__.update(self._values)
+        self._before = {k: getattr(self._settings, k, None) for k in self._values}
+        for name, value in self._values.items():
+            setattr(self._settings, name, value)
 
     def __exit__(self, *exception):
-        self._settings.__dict__.update(self._before)
+        for name, value in self._before.items():
+            setattr(self._settings, name, value)
 
 
-_yes = lambda *args: True
-_no = lambda *args: False
-cudnn = _Settings("cudnn", enabled=True, benchmark=False, deterministic=False, allow_tf32=True, benchmark_limit=10)
+class _Cuda(_Settings):
+    _built = True
+
+
+class _Cudnn(_Cuda):
+    @property
+    def allow_tf32(self):
+        return _C._allow_tf32_conv()
+
+    @allow_tf32.setter
+    def allow_tf32(self, allow):
+        _C._allow_tf32_conv(bool(allow))
+
+
+class _Matmul(_Cuda):
+    @property
+    def allow_tf32(self):
+        return _C._allow_tf32()
+
+    @allow_tf32.setter
+    def allow_tf32(self, allow):
+        _C._allow_tf32(bool(allow))
+
+
+class _Cpu(_Settings):
+    def is_available(self):
+        return True
+
+    def get_cpu_capability(self):
+        """The widest instruction set that kernels use."""
+        flags = ""
+        try:
+            with open("/proc/cpuinfo") as file:
+                flags = next((line for line in file if line.startswith("flags")), "")
+        except OSError:
+            pass
+        return "AVX512" if " avx512f" in flags else "AVX2" if " avx2" in flags else "DEFAULT"
+
+
+def _yes(*args):
+    return True
+
+
+def _accepted(*args):
+    """Attention has one implementation for every kind of input."""
+
+
+cudnn = _Cudnn("cudnn", enabled=True, benchmark=False, deterministic=False, benchmark_limit=10)
 mps = _Settings("mps")
 mkl = _Settings("mkl")
 mkldnn = _Settings("mkldnn", enabled=False)
 openmp = _Settings("openmp")
 opt_einsum = _Settings("opt_einsum", enabled=False, strategy=None)
-cpu = _Settings("cpu")
-cuda = _Settings(
+cpu = _Cpu("cpu")
+cuda = _Cuda(
     "cuda",
-    matmul=_Settings("cuda.matmul", allow_tf32=False, allow_fp16_reduced_precision_reduction=True, allow_bf16_reduced_precision_reduction=True),
-    flash_sdp_enabled=_yes, mem_efficient_sdp_enabled=_yes, math_sdp_enabled=_yes, cudnn_sdp_enabled=_no,
-    enable_flash_sdp=_no, enable_mem_efficient_sdp=_no, enable_math_sdp=_no, enable_cudnn_sdp=_no, preferred_linalg_library=_no,
+    matmul=_Matmul("cuda.matmul", allow_fp16_reduced_precision_reduction=True, allow_bf16_reduced_precision_reduction=True),
+    flash_sdp_enabled=_yes, mem_efficient_sdp_enabled=_yes, math_sdp_enabled=_yes, cudnn_sdp_enabled=lambda: False,
+    enable_flash_sdp=_accepted, enable_mem_efficient_sdp=_accepted, enable_math_sdp=_accepted, enable_cudnn_sdp=_accepted,
+    preferred_linalg_library=_accepted,
 )
-
-
-def _capability():
-    """The instruction set that kernels use."""
-    return "AVX512"
-
-
-cpu.get_cpu_capability = _capability

@@ -1,15 +1,12 @@
 """``torch.cuda``: what there is of accelerators under this name."""
 
-from .. import _accelerator
+from .. import _C, _accelerator
 from . import amp  # noqa: F401
 
 globals().update(_accelerator.functions("cuda"))
 
 default_generators = ()
-
-
-class OutOfMemoryError(RuntimeError):
-    """A device that has no more memory."""
+OutOfMemoryError = _C.OutOfMemoryError
 
 
 class _Nvtx:
@@ -29,10 +26,10 @@ nvtx = _Nvtx()
 
 
 def __getattr__(name):
-    if name == "FloatTensor":
-        from .._functions import FloatTensor
+    from .. import _functions
 
-        return FloatTensor
-    from .._functions import _missing
-
-    return _missing(__name__, name)
+    if name.endswith("Tensor") and name in _functions.__all__:
+        return _functions.typed(getattr(_functions, name).dtype, "cuda")
+    if name in ("CUDAGraph", "graph", "make_graphed_callables", "graph_pool_handle"):
+        raise AttributeError(f"rushlight has no 'cuda.{name}': steps are not captured as graphs; run them as they are")
+    return _functions._missing(__name__, name)

@@ -13,7 +13,6 @@ _nn = _C._nn
 _torch = _C._torch
 
 
-
 def _as_scores(mask: Tensor | None, name: str, dtype) -> Tensor | None:
     """A mask as something to add to scores: true means minus infinity."""
     if mask is None or mask.is_floating_point():
@@ -23,22 +22,24 @@ def _as_scores(mask: Tensor | None, name: str, dtype) -> Tensor | None:
     return _torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(mask, -math.inf)
 
 
-def _project(query, key, value, weight, weights, bias):
-    """Queries, keys and values from inputs, in as few products as can be."""
-    if weight is None:
-        biases = bias.chunk(3) if bias is not None else (None,) * 3
-        return [_nn.linear(x, w, b) for x, w, b in zip((query, key, value), weights, biases)]
-    width = query.shape[-1]
-    if query is key and key is value:
-        return _nn.linear(query, weight, bias).chunk(3, -1)
-    w_q, w_kv = weight.split([width, 2 * width])
-    b_q, b_kv = bias.split([width, 2 * width]) if bias is not None else (None, None)
-    q = _nn.linear(query, w_q, b_q)
-    if key is value:
-        return [q, *_nn.linear(key, w_kv, b_kv).chunk(2, -1)]
-    w_k, w_v = w_kv.chunk(2)
-    b_k, b_v = b_kv.chunk(2) if bias is not None else (None, None)
-    return [q, _nn.linear(key, w_k, b_k), _nn.linear(value, w_v, b_v)]
+def _project(query, key, value, weight, weights, bias, num_heads: int, head_dim: int) -> list:
+    """Queries, keys and values from inputs, ``[.., .., heads, size]``, in as few products as can be."""
+
+    def heads(x, w, b, count=1):
+        # Split by heads, not by features: gradients then join in one copy.
+        joined = _nn.linear(x, w, b).unflatten(-1, (count * num_heads, head_dim))
+        return [joined] if count == 1 else joined.split(num_heads, 2)
+
+    if weight is not None and query is key and key is value:
+        return heads(query, weight, bias, 3)
+    width = num_heads * head_dim
+    if weight is not None and key is value:
+        w_q, w_kv = weight.split([width, 2 * width])
+        b_q, b_kv = bias.split([width, 2 * width]) if bias is not None else (None, None)
+        return [*heads(query, w_q, b_q), *heads(key, w_kv, b_kv, 2)]
+    weights = weights if weight is None else weight.chunk(3)
+    biases = bias.chunk(3) if bias is not None else (None,) * 3
+    return [heads(x, w, b)[0] for x, w, b in zip((query, key, value), weights, biases)]
 
 
 def _check_attention(query, key, value, key_padding_mask, attn_mask) -> bool:
@@ -73,24 +74,22 @@ def attention(
         raise RuntimeError("Need attn_mask if specifying the is_causal hint: Transformer.generate_square_subsequent_mask makes one.")
     if query.shape[-1] != embed_dim:
         raise AssertionError(f"was expecting embedding dimension of {embed_dim}, but got {query.shape[-1]}")
-    # The same tensor stays the same tensor: its projections are then one product.
-    known: dict = {}
-
-    def batch_in_front(x):
-        if id(x) not in known:
-            known[id(x)] = x.unsqueeze(0) if not batched else x if batch_first else x.transpose(0, 1)
-        return known[id(x)]
-
-    query, key, value = map(batch_in_front, (query, key, value))
-    if key_padding_mask is not None and not batched:
-        key_padding_mask = key_padding_mask.unsqueeze(0)
-    batch, length, _ = query.shape
-    if key.shape[:2] != value.shape[:2]:
-        raise AssertionError(f"key's sequence and batch dims {tuple(key.shape[:2])} do not match value's {tuple(value.shape[:2])}")
     head_dim = embed_dim // num_heads
     if head_dim * num_heads != embed_dim:
         raise AssertionError(f"embed_dim {embed_dim} not divisible by num_heads {num_heads}")
-    q, k, v = _project(query, key, value, in_proj_weight, separate_weights, in_proj_bias)
+    if not batched:
+        # The same tensor stays the same tensor: its projections are then one product.
+        lifted = {id(x): x.unsqueeze(0) for x in (query, key, value)}
+        query, key, value = (lifted[id(x)] for x in (query, key, value))
+        key_padding_mask = key_padding_mask if key_padding_mask is None else key_padding_mask.unsqueeze(0)
+        batch_first = True
+    if key.shape[:2] != value.shape[:2]:
+        raise AssertionError(f"key's sequence and batch dims {tuple(key.shape[:2])} do not match value's {tuple(value.shape[:2])}")
+    # Heads as views of the projections: ``[batch, heads, length, size]``.
+    order = (0, 2, 1, 3) if batch_first else (1, 2, 0, 3)
+    projected = _project(query, key, value, in_proj_weight, separate_weights, in_proj_bias, num_heads, head_dim)
+    q, k, v = (x.permute(order) for x in projected)
+    batch, _, length, _ = q.shape
     plain = is_causal and key_padding_mask is None and not need_weights
     mask = None if plain else _as_scores(attn_mask, "attn_mask", q.dtype)
     padding = _as_scores(key_padding_mask, "key_padding_mask", q.dtype)
@@ -102,16 +101,14 @@ def attention(
     if bias_k is not None and bias_v is not None:
         if static_k is not None or static_v is not None:
             raise AssertionError("bias cannot be added to static key or value.")
-        k = _torch.cat([k, bias_k.expand(batch, 1, embed_dim)], 1)
-        v = _torch.cat([v, bias_v.expand(batch, 1, embed_dim)], 1)
+        k, v = (
+            _torch.cat([x, extra.reshape(1, num_heads, 1, head_dim).expand(batch, -1, -1, -1)], 2) for x, extra in ((k, bias_k), (v, bias_v))
+        )
         mask, padding = one_more_key(mask), one_more_key(padding)
-
-    def heads(x):
-        return x.reshape(batch, -1, num_heads, head_dim).transpose(1, 2)
-
-    q = heads(q)
-    k = heads(k) if static_k is None else static_k.reshape(batch, num_heads, -1, head_dim)
-    v = heads(v) if static_v is None else static_v.reshape(batch, num_heads, -1, head_dim)
+    if static_k is not None:
+        k = static_k.reshape(batch, num_heads, -1, head_dim)
+    if static_v is not None:
+        v = static_v.reshape(batch, num_heads, -1, head_dim)
     if add_zero_attn:
         zeros = _torch.zeros((batch, num_heads, 1, head_dim), dtype=k.dtype, device=k.device)
         k, v = _torch.cat([k, zeros], 2), _torch.cat([v, zeros], 2)
@@ -141,13 +138,12 @@ def attention(
         if mask is not None and mask.dim() == 4:
             mask = mask.expand(batch, num_heads, length, keys)
         out = _nn.scaled_dot_product_attention(q, k, v, mask, dropout_p, causal and mask is None)
-    out = _nn.linear(out.transpose(1, 2).reshape(batch, length, embed_dim), out_proj_weight, out_proj_bias)
+    merged = out.permute((0, 2, 1, 3) if batch_first else (2, 0, 1, 3)).flatten(2)
+    out = _nn.linear(merged, out_proj_weight, out_proj_bias)
     if weights is not None:
         weights = weights.mean(1) if average_attn_weights else weights
         weights = weights if batched else weights.squeeze(0)
-    if not batched:
-        return out.squeeze(0), weights
-    return (out if batch_first else out.transpose(0, 1)), weights
+    return (out if batched else out.squeeze(0)), weights
 
 
 def multi_head_attention_forward(

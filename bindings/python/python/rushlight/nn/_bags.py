@@ -11,7 +11,6 @@ _nn = _C._nn
 _torch = _C._torch
 
 
-
 def embedding_bag(
     input, weight, offsets=None, max_norm=None, norm_type=2, scale_grad_by_freq=False, mode="mean", sparse=False,
     per_sample_weights=None, include_last_offset=False, padding_idx=None,

@@ -16,7 +16,6 @@ _nn = _C._nn
 _torch = _C._torch
 
 
-
 def whole_sizes(sizes):
     """Sizes of outputs, -1 where ``None`` stands for the input's own."""
     if isinstance(sizes, int) or sizes is None:

@@ -80,11 +80,13 @@ class _Run:
 
 
 class _Checkpoint(Function):
+    """Inputs are the function's tensors and, behind them, the leaves that it captured."""
+
     @staticmethod
-    def forward(ctx, run, outputs, fixed, anchor, *inputs):
-        ctx.run = run
+    def forward(ctx, run, outputs, fixed, captured, *inputs):
+        ctx.run, ctx.captured = run, captured
         ctx.shapes = [tuple(t.shape) for t in outputs]
-        ctx.save_for_backward(*inputs)
+        ctx.save_for_backward(*inputs[: len(inputs) - len(captured or ())])
         # Handles of their own: an output may be an input, or appear twice.
         results = tuple(t.detach() for t in outputs)
         ctx.mark_non_differentiable(*(r for r, keep in zip(results, fixed) if keep))
@@ -94,7 +96,7 @@ class _Checkpoint(Function):
     @staticmethod
     def backward(ctx, *gradients):
         inputs = ctx.saved_tensors
-        needs = ctx.needs_input_grad[4:]
+        needs = ctx.needs_input_grad[4 : 4 + len(inputs)]
         leaves = [t.detach().requires_grad_(need) if need else t.detach() for t, need in zip(inputs, needs)]
         outputs = ctx.run.again(leaves)
         if [tuple(t.shape) for t in outputs] != ctx.shapes:
@@ -103,10 +105,16 @@ class _Checkpoint(Function):
                 "must not depend on changing state"
             )
         pairs = [(t, g) for t, g in zip(outputs, gradients) if t.requires_grad and g is not None]
-        if pairs:
-            # A plain backward, so that parameters the function captured get their gradients, and their hooks run.
-            _C._backward([t for t, _ in pairs], [g for _, g in pairs], None, False, None)
-        return (None, None, None, None, *(leaf.grad if need else None for leaf, need in zip(leaves, needs)))
+        outputs, gradients = [t for t, _ in pairs], [g for _, g in pairs]
+        if ctx.captured is None:
+            # Reentrant: a backward of its own, which gives what the function captured its gradients there and then.
+            if pairs:
+                _C._backward(outputs, gradients, None, False, None)
+            return (None, None, None, None, *(leaf.grad if need else None for leaf, need in zip(leaves, needs)))
+        wanted = [leaf for leaf, need in zip(leaves, needs) if need] + ctx.captured
+        # What the function captured may be in other graphs, too, which must stay usable.
+        found = iter(_C._grad(outputs, wanted, gradients, True, False, True) if pairs else (None,) * len(wanted))
+        return (None, None, None, None, *(next(found) if need else None for need in needs), *found)
 
 
 def checkpoint(
@@ -115,8 +123,8 @@ def checkpoint(
 ):
     """``function(*args, **kwargs)`` without keeping intermediate values: backward runs the function again.
 
-    Gradients of parameters that the function uses are added to their ``.grad`` also when ``torch.autograd.grad`` asked for others. With
-    ``use_reentrant=True`` at least one input must require gradients for the outputs to do so.
+    With ``use_reentrant=True`` at least one input must require gradients for the outputs to do so, and parameters that the function uses
+    get their gradients added to ``.grad`` by every backward pass, as in PyTorch.
 
     >>> import rushlight as torch
     >>> from rushlight.utils.checkpoint import checkpoint
@@ -139,24 +147,25 @@ def checkpoint(
     run = _Run(function, args, kwargs, preserve_rng_state, context_fn())
     if use_reentrant and not any(t.requires_grad for t in run.inputs):
         warnings.warn("None of the inputs have requires_grad=True. Gradients will be None", stacklevel=2)
-    # Recorded once and forgotten: so it is known which outputs depend on something that requires gradients.
+    # Recorded once and forgotten: so it is known which outputs depend on something that requires gradients, and on what.
+    given = [t.detach().requires_grad_(t.requires_grad) for t in run.inputs]
     recording = _C._set_grad_enabled(not use_reentrant)
     try:
         with run.first_context:
-            outputs = run([t.detach().requires_grad_(t.requires_grad) for t in run.inputs])
+            outputs = run(given)
     finally:
         _C._set_grad_enabled(recording)
     rebuild = run.rebuild_output
     if use_reentrant:
         fixed = [not t.is_floating_point() for t in outputs]
-        anchor = None
+        captured = None
     else:
         fixed = [not t.requires_grad for t in outputs]
         if all(fixed):
             return rebuild(iter(outputs))
         # Parameters may require gradients though no input does.
-        anchor = _C._torch.zeros((), dtype=_C.float32).requires_grad_()
-    return rebuild(iter(_Checkpoint.apply(run, [t.detach() for t in outputs], fixed, anchor, *run.inputs)))
+        captured = _C._leaves([t for t in outputs if t.requires_grad], given)
+    return rebuild(iter(_Checkpoint.apply(run, [t.detach() for t in outputs], fixed, captured, *run.inputs, *(captured or ()))))
 
 
 def checkpoint_sequential(functions, segments, input, use_reentrant=None, **kwargs):

@@ -1,5 +1,6 @@
 """Images as Pillow's where that is installed, else as a small class with the same attributes."""
 
+import functools
 import sys
 
 from .. import _C
@@ -79,8 +80,9 @@ class Image:
         return f"<rushlight.vision.Image mode={self.mode} size={self.width}x{self.height}>"
 
 
+@functools.cache
 def pil():
-    """``PIL.Image``, or None."""
+    """``PIL.Image``, or None. Looked for once: a search that finds nothing costs more than an image."""
     try:
         from PIL import Image as module
     except ImportError:

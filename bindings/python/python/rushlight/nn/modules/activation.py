@@ -20,12 +20,6 @@ Tensor = _C.Tensor
 _nn = _C._nn
 
 
-def _overwrite(function, input: Tensor, *settings) -> Tensor:
-    """``input`` with the activation in its place. Its gradient needs what was there before, which is copied where one is recorded."""
-    before = input.clone() if input.requires_grad and _C.is_grad_enabled() else input
-    return input.copy_(function(before, *settings))
-
-
 class _Plain(Module):
     """An activation without settings."""
 
@@ -73,7 +67,7 @@ class _InPlace(Module):
         self.inplace = inplace
 
     def forward(self, input: Tensor) -> Tensor:
-        return _overwrite(self._function, input) if self.inplace else self._function(input)
+        return self._function(input, self.inplace)
 
     def extra_repr(self) -> str:
         return "inplace=True" if self.inplace else ""
@@ -87,9 +81,7 @@ class ReLU(_InPlace):
     tensor([0., 2.])
     """
 
-    def forward(self, input: Tensor) -> Tensor:
-        # The gradient of this one needs its output alone.
-        return _nn.relu(input, True) if self.inplace else _nn.relu(input)
+    _function = staticmethod(_nn.relu)
 
 
 class SELU(_InPlace):
@@ -134,7 +126,7 @@ class Threshold(Module):
         self.inplace = inplace
 
     def forward(self, input: Tensor) -> Tensor:
-        return _overwrite(_nn.threshold, input, self.threshold, self.value) if self.inplace else _nn.threshold(input, self.threshold, self.value)
+        return _nn.threshold(input, self.threshold, self.value, self.inplace)
 
     def extra_repr(self) -> str:
         return f"threshold={self.threshold}, value={self.value}" + (", inplace=True" if self.inplace else "")
@@ -152,8 +144,7 @@ class RReLU(Module):
         self.inplace = inplace
 
     def forward(self, input: Tensor) -> Tensor:
-        settings = (self.lower, self.upper, self.training)
-        return _overwrite(_nn.rrelu, input, *settings) if self.inplace else _nn.rrelu(input, *settings)
+        return _nn.rrelu(input, self.lower, self.upper, self.training, self.inplace)
 
     def extra_repr(self) -> str:
         return f"lower={self.lower}, upper={self.upper}" + (", inplace=True" if self.inplace else "")
@@ -182,7 +173,7 @@ class Hardtanh(Module):
             raise AssertionError(f"max_val must be larger than min_val, got {max_val} and {min_val}")
 
     def forward(self, input: Tensor) -> Tensor:
-        return _overwrite(_nn.hardtanh, input, self.min_val, self.max_val) if self.inplace else _nn.hardtanh(input, self.min_val, self.max_val)
+        return _nn.hardtanh(input, self.min_val, self.max_val, self.inplace)
 
     def extra_repr(self) -> str:
         return f"min_val={self.min_val}, max_val={self.max_val}" + (", inplace=True" if self.inplace else "")
@@ -210,7 +201,7 @@ class ELU(Module):
         self.inplace = inplace
 
     def forward(self, input: Tensor) -> Tensor:
-        return _overwrite(self._function, input, self.alpha) if self.inplace else self._function(input, self.alpha)
+        return self._function(input, self.alpha, self.inplace)
 
     def extra_repr(self) -> str:
         return f"alpha={self.alpha}" + (", inplace=True" if self.inplace else "")
@@ -233,7 +224,7 @@ class LeakyReLU(Module):
         self.inplace = inplace
 
     def forward(self, input: Tensor) -> Tensor:
-        return _overwrite(_nn.leaky_relu, input, self.negative_slope) if self.inplace else _nn.leaky_relu(input, self.negative_slope)
+        return _nn.leaky_relu(input, self.negative_slope, self.inplace)
 
     def extra_repr(self) -> str:
         return f"negative_slope={self.negative_slope}" + (", inplace=True" if self.inplace else "")

@@ -10,7 +10,6 @@ from ... import _C
 from .. import init
 from ..parameter import Parameter
 from ..utils.rnn import PackedSequence
-from . import _recurrence
 from .module import Module
 
 __all__ = ["GRU", "GRUCell", "LSTM", "LSTMCell", "RNN", "RNNBase", "RNNCell", "RNNCellBase"]
@@ -19,6 +18,8 @@ Tensor = _C.Tensor
 _torch = _C._torch
 
 _GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
+_NETWORKS = {"LSTM": _torch.lstm, "GRU": _torch.gru, "RNN_TANH": _torch.rnn_tanh, "RNN_RELU": _torch.rnn_relu}
+_CELLS = {"LSTM": _torch.lstm_cell, "GRU": _torch.gru_cell, "RNN_TANH": _torch.rnn_tanh_cell, "RNN_RELU": _torch.rnn_relu_cell}
 
 
 def apply_permutation(tensor: Tensor, permutation: Tensor, dim: int = 1) -> Tensor:
@@ -183,7 +184,14 @@ class RNNBase(Module):
             checked = self.permute_hidden(checked, sorted_indices)
             states = checked if len(states) > 1 else (checked,)
         self.check_forward_args(input, checked, batch_sizes)
-        out, states = _recurrence.run(self, input, batch_sizes, states)
+        if input.shape[0 if packed or not self.batch_first else 1] == 0:
+            raise RuntimeError("Expected sequence length to be larger than 0 in RNN")
+        given = (input,) if batch_sizes is None else (input, batch_sizes)
+        settings = (self.bias, self.num_layers, self.dropout, self.training, self.bidirectional)
+        order = (self.batch_first,) if batch_sizes is None else ()
+        hx = list(states) if len(states) > 1 else states[0]
+        out, *last = _NETWORKS[self.mode](*given, hx, self._flat_weights, *settings, *order)
+        states = tuple(last)
         if packed:
             out = PackedSequence(out, batch_sizes, sorted_indices, unsorted_indices)
         elif lifted:
@@ -321,8 +329,9 @@ class RNNCellBase(Module):
             states = None if states is None else tuple(state.unsqueeze(0) for state in states)
         if states is None:
             states = (_torch.zeros((input.size(0), self.hidden_size), dtype=input.dtype, device=input.device),) * count
-        cell = _recurrence.Cell(mode, self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
-        found = cell.step(cell.from_input(input), states)
+        hx = states if count > 1 else states[0]
+        found = _CELLS[mode](input, hx, self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
+        found = found if count > 1 else (found,)
         return tuple(state.squeeze(0) for state in found) if lifted else found
 
     def extra_repr(self) -> str:

@@ -51,8 +51,11 @@ class CIFAR10(VisionDataset):
 
     def _read_python(self, folder):
         def read(name):
-            with open(os.path.join(folder, name), "rb") as file:
-                return _Arrays(file, encoding="latin1").load()
+            try:
+                with open(os.path.join(folder, name), "rb") as file:
+                    return _Arrays(file, encoding="latin1").load()
+            except (OSError, EOFError, ValueError) as error:
+                raise RuntimeError(f"Dataset not found or corrupted. You can use download=True to download it: {name}: {error}") from None
 
         parts, self.targets = [], []
         for name in self._files[self.train]:

@@ -2,8 +2,8 @@
 
 import math
 
-from . import _C
-from ._size import Size
+from .. import _C
+from .._size import Size
 
 Tensor, _torch, _nn = _C.Tensor, _C._torch, _C._nn
 
@@ -13,8 +13,8 @@ __all__ = ["Bernoulli", "Categorical", "Distribution", "Exponential", "Independe
 def _tensors(*values):
     """Parameters as tensors of one size."""
     like = next((v for v in values if isinstance(v, Tensor)), None)
-    dtype = _C.get_default_dtype() if like is None else like.dtype
-    return _torch._broadcast_tensors([v if isinstance(v, Tensor) else _C.tensor(float(v), dtype=dtype) for v in values])
+    made = {} if like is None else {"dtype": like.dtype, "device": like.device}
+    return _torch._broadcast_tensors([v if isinstance(v, Tensor) else _C.tensor(float(v), **made) for v in values])
 
 
 class Distribution:
@@ -82,7 +82,7 @@ class Normal(Distribution):
     variance = property(lambda self: self.scale**2)
 
     def _draw(self, sample_shape):
-        return self.loc + self.scale * _torch.randn(self._extended(sample_shape), dtype=self.loc.dtype)
+        return self.loc + self.scale * _torch.randn(self._extended(sample_shape), dtype=self.loc.dtype, device=self.loc.device)
 
     def log_prob(self, value):
         return -((value - self.loc) ** 2) / (2 * self.scale**2) - self.scale.log() - 0.5 * math.log(2 * math.pi)
@@ -111,7 +111,7 @@ class Laplace(Distribution):
 
     def _draw(self, sample_shape):
         # Between the ends, whose logarithm would not be finite.
-        u = (_torch.rand(self._extended(sample_shape), dtype=self.loc.dtype) - 0.5).clamp(min=-0.5 + 1e-7)
+        u = (_torch.rand(self._extended(sample_shape), dtype=self.loc.dtype, device=self.loc.device) - 0.5).clamp(min=-0.5 + 1e-7)
         return self.loc - self.scale * u.sign() * (-2 * u.abs()).log1p()
 
     def log_prob(self, value):
@@ -136,7 +136,7 @@ class Uniform(Distribution):
     variance = property(lambda self: (self.high - self.low) ** 2 / 12)
 
     def _draw(self, sample_shape):
-        return self.low + _torch.rand(self._extended(sample_shape), dtype=self.low.dtype) * (self.high - self.low)
+        return self.low + _torch.rand(self._extended(sample_shape), dtype=self.low.dtype, device=self.low.device) * (self.high - self.low)
 
     def log_prob(self, value):
         inside = (value >= self.low) & (value < self.high)
@@ -162,7 +162,7 @@ class Exponential(Distribution):
     variance = property(lambda self: self.rate**-2)
 
     def _draw(self, sample_shape):
-        return _torch.empty(self._extended(sample_shape), dtype=self.rate.dtype).exponential_() / self.rate
+        return _torch.empty(self._extended(sample_shape), dtype=self.rate.dtype, device=self.rate.device).exponential_() / self.rate
 
     def log_prob(self, value):
         return self.rate.log() - self.rate * value
@@ -291,6 +291,6 @@ def kl_divergence(p, q):
 
 
 def __getattr__(name):
-    from ._functions import _missing
+    from .._functions import _missing
 
     return _missing(__name__, name)

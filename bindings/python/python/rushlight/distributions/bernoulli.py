@@ -1,0 +1,3 @@
+"""Where PyTorch has ``Bernoulli``."""
+
+from . import Bernoulli  # noqa: F401

@@ -1,0 +1,3 @@
+"""Where PyTorch has ``Categorical``."""
+
+from . import Categorical  # noqa: F401

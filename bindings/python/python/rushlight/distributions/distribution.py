@@ -1,0 +1,3 @@
+"""Where PyTorch has ``Distribution``."""
+
+from . import Distribution  # noqa: F401

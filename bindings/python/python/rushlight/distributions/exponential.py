@@ -1,0 +1,3 @@
+"""Where PyTorch has ``Exponential``."""
+
+from . import Exponential  # noqa: F401

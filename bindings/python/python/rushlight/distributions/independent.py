@@ -1,0 +1,3 @@
+"""Where PyTorch has ``Independent``."""
+
+from . import Independent  # noqa: F401

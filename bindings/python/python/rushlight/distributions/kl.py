@@ -1,0 +1,3 @@
+"""Where PyTorch has ``kl_divergence``."""
+
+from . import kl_divergence  # noqa: F401

@@ -1,0 +1,3 @@
+"""Where PyTorch has ``Laplace``."""
+
+from . import Laplace  # noqa: F401

@@ -1,0 +1,3 @@
+"""Where PyTorch has ``Normal``."""
+
+from . import Normal  # noqa: F401

@@ -1,0 +1,3 @@
+"""Where PyTorch has ``Uniform``."""
+
+from . import Uniform  # noqa: F401
