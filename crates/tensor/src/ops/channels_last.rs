@@ -2,7 +2,7 @@
 //!
 //! Under autocast a convolution on a GPU puts its operands in this order and leaves its result in it. Pointwise ops and batch norm keep the order, so a
 //! network is in it from its first convolution to its last. Shapes stay `[batch, channels, height, width]`; everything else reads such a tensor as any
-//! other with strides.
+//! other with strides, but for `view`, which copies where PyTorch's row-major result would not have to.
 
 use crate::Tensor;
 use crate::autograd::{record, recording};

@@ -144,6 +144,8 @@ impl Tensor {
         let shape = infer_shape("view", &shape.into_shape(), self.numel())?;
         match self.layout().view(&shape) {
             Some(layout) => self.reshaped(layout),
+            // Autocast's convolutions choose this order by themselves: who asked for none finds what a row-major result would give.
+            None if self.is_channels_last() => self.contiguous()?.view_shape(&shape[..]),
             None => Err(Error::shape(format!(
                 "view: size {:?} is not compatible with input tensor's size {:?} and stride {:?} (at least one dimension spans across two \
                  contiguous subspaces). Use reshape instead.",
