@@ -172,8 +172,9 @@ pub(super) unsafe fn parallel<K: Kernel>(p: &Problem<K::Elem>) {
         // SAFETY: the caller's promise.
         return unsafe { share_out::<K>(p, rows.max(4 * K::MR), 0..p.n, Source::OnTheWay) };
     }
-    // Long rows are not shared out further, so there are more blocks of them.
-    let most_rows = if long_rows::<K>(p, p.m.min(K::MC)) { K::MC / 2 } else { K::MC };
+    // Long rows are not shared out further: of few blocks more are made.
+    let few_blocks = p.m.div_ceil(K::MC) < 2 * threads;
+    let most_rows = if few_blocks && long_rows::<K>(p, p.m.min(K::MC)) { K::MC / 2 } else { K::MC };
     let row_blocks = p.m.div_ceil(most_rows).next_multiple_of(threads).min(p.m.div_ceil(4 * K::MR));
     let width = columns_per_pack::<K>(p);
     with_buffer(Use::PackedB, width * blocks.padded::<K>(), |packed_b| {
