@@ -1,6 +1,6 @@
 //! Maximum and average pooling over planes.
 //!
-//! Windows are taken apart: the rows of a window are combined first (averages) or visited tap by tap ([`max`]), each as one pass over a
+//! Windows are taken apart: the rows of a window are combined first (averages) or visited tap by tap (`max`), each as one pass over a
 //! row of outputs without conditions inside.
 
 mod max;
