@@ -127,7 +127,7 @@ pub trait Backend: Send + Sync + 'static {
     // ---- products
     /// A batched matrix product; one dtype.
     fn matmul(&self, spec: &MatMul) -> Result<()>;
-    /// Convolution; one dtype, contiguous. `bias` is `[out_channels]`.
+    /// Convolution; one dtype, contiguous, or on a GPU images all with their channels innermost. `bias` is `[out_channels]`.
     fn conv_forward(&self, spec: &Conv, x: View, w: View, bias: Option<View>, y: View) -> Result<()>;
     /// Its gradient by the input, also the forward of the transposed convolution.
     fn conv_backward_input(&self, spec: &Conv, dy: View, w: View, dx: View) -> Result<()>;
@@ -205,7 +205,7 @@ pub trait Backend: Send + Sync + 'static {
     /// Attention without a stored score matrix; `out` is `[batch, heads, l, dv]` of any strides, `lse` `[batch, heads, l]` contiguous.
     /// A row with every key masked out gives zeros.
     fn attention(&self, spec: &Attention, out: View, lse: View) -> Result<()>;
-    /// Its gradients (contiguous), recomputing probabilities from `lse`; `dout` may have any strides.
+    /// Its gradients (contiguous, on a GPU of any strides), recomputing probabilities from `lse`; `dout` may have any strides.
     fn attention_backward(
         &self,
         spec: &Attention,

@@ -14,6 +14,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Numbers below this are exact in every compute type: the number of a tap travels beside its value.
 const MOST_TAPS: usize = 1 << 24;
+/// Cells beyond a few planes' worth that a task may use.
+const SPARE_CELLS: usize = 1 << 16;
 /// What an element is computed in, a register of them.
 type Vector<T, I> = <<T as Float>::Acc as Real>::V<I>;
 /// At least as many lanes as any vector has.
@@ -55,6 +57,11 @@ impl Columns {
         let reach = (fixed.kernel - 1) * dilation / fixed.stride + 1;
         let outputs = g.cols.spans.len().next_multiple_of(MOST_LANES);
         let length = (outputs + reach).max((fixed.padding + size) / fixed.stride + 1);
+        // Strides far beyond the input would ask for cells that hold nothing.
+        let cells = rows.saturating_mul(fixed.stride).saturating_mul(length);
+        if cells > 4 * g.in_plane() + SPARE_CELLS {
+            return None;
+        }
         let column = |tap: usize| (tap * dilation % fixed.stride) * length + tap * dilation / fixed.stride;
         let place = |row: usize, tap: usize| (row * g.rows.dilation * size + tap * dilation) as isize;
         Some(Self {
@@ -165,7 +172,7 @@ fn first_place(g: &Geometry, (start, taps): (usize, usize), j: usize) -> i64 {
     if taps > 0 && count > 0 { (start * g.cols.size + first) as i64 } else { -1 }
 }
 
-/// Output rows, counted through all planes, of windows that differ or are very large.
+/// Output rows, counted through all planes, of windows that differ, are very large or very far apart.
 ///
 /// # Safety
 /// As for [`forward`]; the rows are among the outputs'.

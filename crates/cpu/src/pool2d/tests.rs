@@ -116,6 +116,7 @@ fn cases() -> Vec<Pool> {
         fixed([10, 10], [2, 2], [2, 2], [0, 0], [1, 1], false, true, None),
         fixed([7, 83], [2, 3], [3, 5], [0, 1], [1, 1], false, true, None),
         fixed([4, 6], [4, 6], [4, 6], [0, 0], [1, 1], false, true, None),
+        fixed([8, 40], [2, 2], [1 << 40, 1 << 40], [1, 1], [1, 1], false, true, None),
         adaptive([7, 9], [1, 1]),
         adaptive([7, 9], [3, 4]),
         adaptive([3, 4], [7, 9]),
