@@ -1,6 +1,9 @@
 """PyTorch's half of the GPU benchmark: the cases of bench/src/bin/gpu.rs, one line each. Training steps are timed eagerly and, as PyTorch at its
-best, replayed whole as a CUDA graph. Needs a CUDA build of torch; torchvision is not needed. Usage: torch_gpu.py [FILTER]"""
+best, replayed whole as a CUDA graph; with --compile also by torch.compile in its modes "default" and "reduce-overhead". Convolutional networks in half
+precision have their channels last. With --first only the time from the start of the process to the end of the first step is taken. Needs a CUDA build of
+torch; torchvision is not needed. Usage: torch_gpu.py [FILTER] [--compile | --first]"""
 
+import os
 import sys
 import time
 
@@ -8,7 +11,9 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
-FILTER = sys.argv[1] if len(sys.argv) > 1 else ""
+WORDS = [word for word in sys.argv[1:] if not word.startswith("--")]
+FILTER = WORDS[0] if WORDS else ""
+COMPILE, FIRST = "--compile" in sys.argv, "--first" in sys.argv
 DEVICE = "cuda"
 
 
@@ -135,40 +140,64 @@ def resnet18():
     return nn.Sequential(*stem, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 10))
 
 
+def since_start():
+    """Seconds since this process began."""
+    ticks = int(open("/proc/self/stat").read().rsplit(")", 1)[1].split()[19])
+    return float(open("/proc/uptime").read().split()[0]) - ticks / os.sysconf("SC_CLK_TCK")
+
+
+def graph_of(call):
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            call()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        call()
+    return graph.replay
+
+
 def step(name, make):
     if FILTER not in name:
         return
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
     start = time.perf_counter()
-    call = make()
+    call = train(*make())
     call()
     torch.cuda.synchronize()
     first = time.perf_counter() - start
-    eager = seconds(call, 8, 30)
+    if FIRST:
+        print(f"{name} {since_start():.2f}", flush=True)
+        return
+    times = {"eager": seconds(call, 8, 30)}
     peak = torch.cuda.max_memory_allocated() / 2**20
-    best = eager
-    try:
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            for _ in range(3):
-                call()
-        torch.cuda.current_stream().wait_stream(stream)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            call()
-        best = min(best, seconds(graph.replay, 8, 30))
-    except Exception as e:
-        print(f"# {name}: no graph: {str(e)[:80]}", flush=True)
-    print(f"{name} {best * 1e6:.1f} us peak {peak:.0f} MiB first {first:.2f} s eager {eager * 1e6:.1f} us", flush=True)
+
+    def also(mode, made):
+        try:
+            times[mode] = seconds(made(), 8, 30)
+        except Exception as e:
+            print(f"# {name}: not as {mode}: {str(e)[:80]}", flush=True)
+
+    also("graph", lambda: graph_of(call))
+    del call
+    for mode in ("default", "reduce-overhead") if COMPILE else ():
+        torch._dynamo.reset()
+        also(f"compile {mode}", lambda: train(*make(), compiled=mode))
+    best = min(times.values())
+    each = ", ".join(f"{mode} {s * 1e6:.1f} us" for mode, s in times.items())
+    print(f"{name} {best * 1e6:.1f} us peak {peak:.0f} MiB first {first:.2f} s ({each})", flush=True)
 
 
-def train(model, loss, optimizer, bf16=False, clip=False):
+def train(model, loss, optimizer, bf16=False, clip=False, compiled=None):
+    run = torch.compile(model, mode=compiled) if compiled else model
+
     def call():
         optimizer.zero_grad(set_to_none=True)
         with torch.autocast(DEVICE, torch.bfloat16, enabled=bf16):
-            value = loss(model)
+            value = loss(run)
         value.backward()
         if clip:
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -179,33 +208,36 @@ def train(model, loss, optimizer, bf16=False, clip=False):
 
 def linear():
     model, x, y = nn.Linear(20, 1).to(DEVICE), torch.rand(32, 20, device=DEVICE), torch.rand(32, 1, device=DEVICE)
-    return train(model, lambda m: F.mse_loss(m(x), y), torch.optim.SGD(model.parameters(), lr=1e-3))
+    return model, lambda m: F.mse_loss(m(x), y), torch.optim.SGD(model.parameters(), lr=1e-3)
 
 
 def transformer(bf16=False):
     src, tgt = torch.rand(32, 1, 512, device=DEVICE), torch.rand(32, 20, 512, device=DEVICE)
     model = nn.Transformer(batch_first=True).to(DEVICE)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, capturable=True, fused=True)
-    return train(model, lambda m: F.cross_entropy(m(src, tgt), tgt), optimizer, bf16)
+    return model, lambda m: F.cross_entropy(m(src, tgt), tgt), optimizer, bf16
 
 
 def gpt(vocabulary, length, batch, bf16):
     model = Gpt(vocabulary, length).to(DEVICE)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, capturable=True, fused=True)
     x, y = (torch.randint(vocabulary, (batch, length), device=DEVICE) for _ in range(2))
-    return train(model, lambda m: F.cross_entropy(m(x).flatten(0, 1), y.flatten()), optimizer, bf16, clip=True)
+    return model, lambda m: F.cross_entropy(m(x).flatten(0, 1), y.flatten()), optimizer, bf16, True
 
 
 def images(model, bf16=False):
-    model = model.to(DEVICE)
+    order = torch.channels_last if bf16 else torch.contiguous_format
+    model = model.to(DEVICE, memory_format=order)
     x, y = torch.rand(512, 3, 32, 32, device=DEVICE), torch.randint(10, (512,), device=DEVICE)
-    return train(model, lambda m: F.cross_entropy(m(x), y), torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9), bf16)
+    x = x.to(memory_format=order)
+    return model, lambda m: F.cross_entropy(m(x), y), torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9), bf16
 
 
 if __name__ == "__main__":
     torch.manual_seed(0)
     print(f"# {torch.cuda.get_device_name()}, PyTorch {torch.__version__}")
-    kernels()
+    if not FIRST:
+        kernels()
     step("train_linear", linear)
     step("train_transformer_f32", transformer)
     torch.backends.cuda.matmul.allow_tf32 = True

@@ -1,7 +1,8 @@
 //! Rushlight's half of the GPU benchmark: times kernels and training steps on a CUDA device and prints one line each. `bench/gpu` runs it and
 //! PyTorch on the same machine and puts the figures side by side.
 //!
-//! Usage: `gpu [FILTER]`; only cases whose name contains the filter are run.
+//! Usage: `gpu [FILTER] [--first]`; only cases whose name contains the filter are run. With `--first` only the time from the start of the process to the
+//! end of the first step is taken.
 
 use rushlight::nn::models::{Gpt, resnet18_cifar};
 use rushlight::prelude::*;
@@ -33,6 +34,17 @@ type Batch = [Tensor; 2];
 /// One case: its name and what it prints.
 struct Report {
     filter: String,
+    first: bool,
+}
+
+/// Seconds since this process began.
+fn since_start() -> Result<f64> {
+    // Times of processes are told in hundredths of a second.
+    let read = |path: &str| std::fs::read_to_string(path).map_err(|e| Error::io(format!("{path}: {e}")));
+    let (stat, uptime) = (read("/proc/self/stat")?, read("/proc/uptime")?);
+    let began = stat.rsplit(')').next().and_then(|s| s.split_whitespace().nth(19)).and_then(|t| t.parse::<f64>().ok());
+    let now = uptime.split_whitespace().next().and_then(|t| t.parse::<f64>().ok());
+    now.zip(began).map(|(now, began)| now - began / 100.0).ok_or_else(|| Error::io("/proc/self/stat has another form"))
 }
 
 impl Report {
@@ -75,6 +87,10 @@ impl Report {
         call(&batch)?;
         synchronize(&DEVICE)?;
         let first = start.elapsed().as_secs_f64();
+        if self.first {
+            println!("{name} {:.2}", since_start()?);
+            return Ok(());
+        }
         let s = seconds(8, 30, || call(&batch).map(drop))?;
         println!("{name}_uncaptured {:.1} us peak {:.0} MiB first {first:.2} s", s * 1e6, peak()?);
         reset_peak_memory(&DEVICE)?;
@@ -220,11 +236,15 @@ fn linear() -> Result<(Batch, impl FnMut(&Batch) -> Result<Tensor>)> {
 }
 
 fn main() -> Result<()> {
-    let report = Report { filter: std::env::args().nth(1).unwrap_or_default() };
+    let (options, words): (Vec<String>, Vec<String>) = std::env::args().skip(1).partition(|a| a.starts_with("--"));
+    let filter = words.into_iter().next().unwrap_or_default();
+    let report = Report { filter, first: options.iter().any(|o| o == "--first") };
     let p = rushlight::cuda::properties(0)?;
     println!("# {} {:?}, driver {}", p.name, p.capability, p.driver);
     manual_seed(0);
-    kernels(&report)?;
+    if !report.first {
+        kernels(&report)?;
+    }
     let bf16 = Some(DType::BF16);
     report.step("train_linear", linear)?;
     report.step("train_transformer_f32", || transformer(None))?;

@@ -226,11 +226,12 @@ impl Backend for Cpu {
         weight: Option<View>,
         mean: View,
         rstd: View,
+        so_far: Option<View>,
         dx: Option<View>,
         dweight: Option<View>,
         dbias: Option<View>,
     ) -> Result<()> {
-        row_norm::row_norm_backward(spec, dy, x, weight, mean, rstd, dx, dweight, dbias)
+        row_norm::row_norm_backward(spec, dy, x, weight, mean, rstd, so_far, dx, dweight, dbias)
     }
 
     fn batch_norm(

@@ -52,7 +52,7 @@ pub fn row_norm(
     })
 }
 
-/// Its gradients; those not asked for are `None`.
+/// Its gradients; those not asked for are `None`. `so_far` is added to `dx`.
 pub fn row_norm_backward(
     spec: &RowNorm,
     dy: View,
@@ -60,6 +60,7 @@ pub fn row_norm_backward(
     weight: Option<View>,
     mean: View,
     rstd: View,
+    so_far: Option<View>,
     dx: Option<View>,
     dweight: Option<View>,
     dbias: Option<View>,
@@ -67,8 +68,10 @@ pub fn row_norm_backward(
     const OP: &str = "row_norm_backward";
     expect(OP, "x", &x, x.dtype, spec.rows * spec.cols)?;
     expect(OP, "dy", &dy, x.dtype, spec.rows * spec.cols)?;
-    if let Some(dx) = &dx {
-        expect(OP, "dx", dx, x.dtype, spec.rows * spec.cols)?;
+    for (name, view) in [("dx", &dx), ("so_far", &so_far)] {
+        if let Some(view) = view {
+            expect(OP, name, view, x.dtype, spec.rows * spec.cols)?;
+        }
     }
     with_float!(OP, x.dtype, T => {
         type A = <T as Float>::Acc;
@@ -82,6 +85,7 @@ pub fn row_norm_backward(
             x: Shared::new(x.ptr().cast::<T>()),
             mean: Shared::new(mean.ptr().cast::<A>()),
             rstd: Shared::new(rstd.ptr().cast::<A>()),
+            so_far: so_far.map(|s| Shared::new(s.ptr().cast::<T>())),
         };
         let dx = dx.map(|dx| dx.ptr().cast::<T>());
         // SAFETY: sizes and dtypes were checked; outputs do not overlap inputs.

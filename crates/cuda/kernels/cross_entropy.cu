@@ -7,6 +7,8 @@ __device__ inline double exponential(double x) { return exp(x); }
 __device__ inline float logarithm(float x) { return logf(x); }
 __device__ inline double logarithm(double x) { return log(x); }
 #define LOWEST ((W)-INFINITY)
+// Loads of a thread that are under way together.
+#define AHEAD 4
 
 struct Spec { const T* logits; const i64* target; const P* weight; u64 rows; u64 classes; i64 ignore_index; double smoothing; };
 
@@ -28,15 +30,14 @@ extern "C" __global__ void __launch_bounds__(TPR < 128 ? 128 : TPR) cross_entrop
     if (row >= s.rows) return;
     const T* x = s.logits + row * s.classes;
     W top = LOWEST, sum = 0, weighted = 0, weights = 0;
-    for (u32 at = lane; at < vectors; at += 2 * TPR) {
-        bool two = at + TPR < vectors;
-        V some[2];
-        some[0] = ((const V*)x)[at];
-        if (two) some[1] = ((const V*)x)[at + TPR];
+    for (u32 at = lane; at < vectors; at += AHEAD * TPR) {
+        V some[AHEAD];
+#pragma unroll
+        for (int t = 0; t < AHEAD; t++) if (at + t * TPR < vectors) some[t] = ((const V*)x)[at + t * TPR];
         W higher = top, more = 0;
 #pragma unroll
-        for (int t = 0; t < 2; t++) {
-            if (t == 1 && !two) break;
+        for (int t = 0; t < AHEAD; t++) {
+            if (at + t * TPR >= vectors) break;
 #pragma unroll
             for (int l = 0; l < LANES; l++) {
                 // NaN is left to the sum.
@@ -46,8 +47,8 @@ extern "C" __global__ void __launch_bounds__(TPR < 128 ? 128 : TPR) cross_entrop
         }
         W base = higher == LOWEST ? (W)0 : higher;
 #pragma unroll
-        for (int t = 0; t < 2; t++) {
-            if (t == 1 && !two) break;
+        for (int t = 0; t < AHEAD; t++) {
+            if (at + t * TPR >= vectors) break;
 #pragma unroll
             for (int l = 0; l < LANES; l++) {
                 W v = convert<W>(some[t].v[l]);

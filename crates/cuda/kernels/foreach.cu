@@ -118,7 +118,38 @@ extern "C" __global__ void __launch_bounds__(256) update(Table table, const G* f
 struct Entry { T* x; u64 count; u64 first; };
 struct Table { u32 entries; u32 pad; Entry e[ENTRIES]; };
 
-__device__ inline const Entry& entry(const Table& table) {
+// Does `each` to every `value` of a piece and `after` to every load of them (`some`, from `place`), 16 bytes at a time where they lie well.
+#define EACH_PIECE(each, after)                                                                \
+    {                                                                                           \
+        typedef Vec<T, 16 / sizeof(T)> Wide;                                                    \
+        u64 rest = start;                                                                       \
+        if ((u64)e.x % 16 == 0) {                                                               \
+            u64 whole = (end - start) / (16 / sizeof(T));                                       \
+            rest = start + whole * (16 / sizeof(T));                                            \
+            _Pragma("unroll 4") for (u64 i = threadIdx.x; i < whole; i += 256) {                \
+                Wide* place = (Wide*)(e.x + start) + i;                                         \
+                Wide some = *place;                                                             \
+                _Pragma("unroll") for (int l = 0; l < 16 / (int)sizeof(T); l++) {               \
+                    T& value = some.v[l];                                                       \
+                    each                                                                        \
+                }                                                                               \
+                after                                                                           \
+            }                                                                                   \
+        }                                                                                       \
+        for (u64 i = rest + threadIdx.x; i < end; i += 256) {                                   \
+            T* place = e.x + i;                                                                 \
+            T some = *place;                                                                    \
+            T& value = some;                                                                    \
+            each                                                                                \
+            after                                                                               \
+        }                                                                                       \
+    }
+#endif
+
+
+#if defined(NORM) || defined(SCALE) || defined(COPY)
+// The entry of this block.
+template <class Table> __device__ inline auto entry(const Table& table) -> decltype(table.e[0]) {
     u32 low = 0, high = table.entries;
     while (low + 1 < high) {
         u32 half = (low + high) / 2;
@@ -151,16 +182,15 @@ extern "C" __global__ void __launch_bounds__(256) foreach_norm(Table table, doub
     const Entry& e = entry(table);
     u64 start = (blockIdx.x - e.first) * (u64)PIECE, end = start + PIECE < e.count ? start + PIECE : e.count;
     W acc = (W)NOTHING;
-#pragma unroll 8
-    for (u64 i = start + threadIdx.x; i < end; i += 256) {
-        W x = convert<W>(e.x[i]);
+    EACH_PIECE({
+        W x = convert<W>(value);
         W size = x < 0 ? -x : x;
         if (OP_CODE == ZERO_NORM) x = x != 0 ? (W)1 : (W)0;
         else if (OP_CODE == TWO_NORM) x = x * x;
         else if (OP_CODE == P_NORM) x = power(size, (W)p);
         else x = size;
         acc = Join::merge(acc, x);
-    }
+    }, )
     acc = group_reduce<Join, 256>(acc, shared);
     if (threadIdx.x == 0) partial[blockIdx.x] = (double)acc;
 }
@@ -183,16 +213,40 @@ extern "C" __global__ void __launch_bounds__(256) foreach_norm_finish(const doub
 extern "C" __global__ void __launch_bounds__(256) foreach_scale(Table table, const G* factor, double number, float* found_inf) {
     const Entry& e = entry(table);
     W scale = factor ? convert<W>(*factor) : (W)number;
+    // Gradients that need no clipping stay as they are.
+    if (WRITES && !found_inf && scale == 1) return;
     u64 start = (blockIdx.x - e.first) * (u64)PIECE, end = start + PIECE < e.count ? start + PIECE : e.count;
     bool found = false;
-#pragma unroll 4
-    for (u64 i = start + threadIdx.x; i < end; i += 256) {
-        W x = convert<W>(e.x[i]);
+    EACH_PIECE({
+        W x = convert<W>(value);
         found |= x - x != 0;
-#if WRITES
-        e.x[i] = convert<T>(x * scale);
-#endif
-    }
+        value = convert<T>(x * scale);
+    }, if (WRITES) *place = some;)
     if (found && found_inf) *found_inf = 1.0f;
+}
+#endif
+
+#ifdef COPY
+#define ENTRIES 120
+struct Entry { const T* from; OUT* to; u64 count; u64 first; };
+struct Table { u32 entries; u32 pad; Entry e[ENTRIES]; };
+
+extern "C" __global__ void __launch_bounds__(256) foreach_copy(Table table) {
+    const Entry& e = entry(table);
+    u64 start = (blockIdx.x - e.first) * (u64)PIECE, end = start + PIECE < e.count ? start + PIECE : e.count;
+    typedef Vec<T, 4> From;
+    typedef Vec<OUT, 4> To;
+    if ((u64)e.from % sizeof(From) == 0 && (u64)e.to % sizeof(To) == 0) {
+#pragma unroll 4
+        for (u64 i = start + threadIdx.x * 4; i + 4 <= end; i += 1024) {
+            From some = *(const From*)(e.from + i);
+            To out;
+#pragma unroll
+            for (int l = 0; l < 4; l++) out.v[l] = convert<OUT>(some.v[l]);
+            *(To*)(e.to + i) = out;
+        }
+        start += (end - start) / 4 * 4;
+    }
+    for (u64 i = start + threadIdx.x; i < end; i += 256) e.to[i] = convert<OUT>(e.from[i]);
 }
 #endif

@@ -35,7 +35,7 @@ struct Strides { u64 a[3], b[3], out[3]; };
 struct Sizes { u64 m, n, k; };
 
 // One thread per element of a tile of 16 by 16, operands by tiles through shared memory.
-extern "C" __global__ void __launch_bounds__(256) product(const T* a, const T* b, T* out, const T* bias, Strides s, Sizes z, u64 bias_step, double alpha, double beta) {
+extern "C" __global__ void __launch_bounds__(256) product(const T* a, const T* b, OUT* out, const T* bias, Strides s, Sizes z, u64 bias_step, double alpha, double beta) {
     __shared__ W tile_a[16][17], tile_b[16][17];
     u64 tiles = (z.n + 15) / 16;
     u64 row = blockIdx.x / tiles * 16 + threadIdx.y, column = blockIdx.x % tiles * 16 + threadIdx.x;
@@ -53,12 +53,12 @@ extern "C" __global__ void __launch_bounds__(256) product(const T* a, const T* b
         __syncthreads();
     }
     if (row >= z.m || column >= z.n) return;
-    T* place = out + row * s.out[1] + column * s.out[2];
+    OUT* place = out + row * s.out[1] + column * s.out[2];
     W y = (W)alpha * sum;
     if (beta != 0) y += (W)beta * convert<W>(*place);
 #if BIAS
     y += convert<W>(bias[column * bias_step]);
 #endif
-    *place = convert<T>(activated(y));
+    *place = convert<OUT>(activated(y));
 }
 #endif

@@ -57,7 +57,7 @@ extern "C" __global__ void __launch_bounds__(TPR < 128 ? 128 : TPR) row_norm(con
     }
 }
 
-extern "C" __global__ void __launch_bounds__(TPR < 128 ? 128 : TPR) row_norm_backward(const T* dy, const T* x, const P* weight, const W* mean, const W* rstd, T* dx, u64 rows, u64 n) {
+extern "C" __global__ void __launch_bounds__(TPR < 128 ? 128 : TPR) row_norm_backward(const T* dy, const T* x, const P* weight, const W* mean, const W* rstd, const T* so_far, T* dx, u64 rows, u64 n) {
     __shared__ W shared[32];
     u64 row = blockIdx.x * (u64)(blockDim.x / TPR) + threadIdx.x / TPR;
     u32 lane = threadIdx.x % TPR, vectors = (u32)(n / LANES);
@@ -96,9 +96,11 @@ extern "C" __global__ void __launch_bounds__(TPR < 128 ? 128 : TPR) row_norm_bac
     plain = RMS ? (W)0 : group_reduce<Sum, TPR>(plain, shared) / (W)n;
     PAIRS(
         V out;
+        if (so_far) out = ((const V*)(so_far + row * n))[at];
         _Pragma("unroll") for (int l = 0; l < LANES; l++) {
             TERMS
-            out.v[l] = convert<T>((d - plain - hat * along) * scale);
+            W e = (d - plain - hat * along) * scale;
+            out.v[l] = convert<T>(so_far ? e + convert<W>(out.v[l]) : e);
         }
         ((V*)dx)[at] = out;
     )
@@ -110,7 +112,7 @@ struct SumTwo { static __device__ Two merge(Two x, Two y) { return Two{x.a + y.a
 
 // All gradients in one pass: threads keep their columns from row to row, and with them sums for the parameters' gradients, one line of partial sums
 // per block (of both parameters, [gridDim.x][2][n]).
-extern "C" __global__ void __launch_bounds__(TPR < 128 ? 128 : TPR) row_norm_gradients(const T* dy, const T* x, const P* weight, const W* mean, const W* rstd, T* dx, W* partial, u64 rows, u64 n) {
+extern "C" __global__ void __launch_bounds__(TPR < 128 ? 128 : TPR) row_norm_gradients(const T* dy, const T* x, const P* weight, const W* mean, const W* rstd, const T* so_far, T* dx, W* partial, u64 rows, u64 n) {
     const int GROUPS = TPR < 128 ? 128 / TPR : 1;
     __shared__ Two shared[32];
     __shared__ Vec<W, LANES> sums[GROUPS > 1 ? 128 : 1];
@@ -126,11 +128,12 @@ extern "C" __global__ void __launch_bounds__(TPR < 128 ? 128 : TPR) row_norm_gra
         }
     }
     for (u64 row = blockIdx.x * (u64)GROUPS + threadIdx.x / TPR; row < rows; row += gridDim.x * (u64)GROUPS) {
-        V a[STEPS], b[STEPS];
+        V a[STEPS], b[STEPS], c[STEPS];
 #pragma unroll
         for (int s = 0; s < STEPS; s++) {
             u32 at = lane + s * TPR;
             if (at < vectors) a[s] = ((const V*)(dy + row * n))[at], b[s] = ((const V*)(x + row * n))[at];
+            if (so_far && at < vectors) c[s] = ((const V*)(so_far + row * n))[at];
         }
         W middle = RMS ? (W)0 : mean[row], scale = rstd[row];
         Two all{0, 0};
@@ -157,7 +160,8 @@ extern "C" __global__ void __launch_bounds__(TPR < 128 ? 128 : TPR) row_norm_gra
 #pragma unroll
                 for (int l = 0; l < LANES; l++) {
                     W hat = (convert<W>(b[s].v[l]) - middle) * scale;
-                    out.v[l] = convert<T>((convert<W>(a[s].v[l]) * factor[s][l] - plain_mean - hat * along) * scale);
+                    W e = (convert<W>(a[s].v[l]) * factor[s][l] - plain_mean - hat * along) * scale;
+                    out.v[l] = convert<T>(so_far ? e + convert<W>(c[s].v[l]) : e);
                 }
                 ((V*)(dx + row * n))[at] = out;
             }

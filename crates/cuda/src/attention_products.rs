@@ -5,7 +5,6 @@ use crate::attention::{Form, Saved, Spec, strides};
 use crate::device::Gpu;
 use crate::kernel::{Family, Grid, Key, launch};
 use crate::matmul::Gemm;
-use rushlight_core::backend::Activation;
 use rushlight_core::{Result, View};
 
 const THREADS: usize = 128;
@@ -72,21 +71,13 @@ impl Gpu {
         for i in 0..turns {
             let at = |h: Heads| h.from(i, form.dtype.size()).ptr;
             self.gemm(Gemm {
-                dtype: form.dtype,
-                batch,
-                m,
-                n,
-                k,
                 a: at(a),
                 a_strides: inner(a),
                 b: at(b),
                 b_strides: inner(b),
                 out: at(out),
                 out_strides: inner(out),
-                alpha: 1.0,
-                beta: 0.0,
-                bias: None,
-                activation: Activation::None,
+                ..Gemm::plain(form.dtype, batch, m, n, k)
             })?;
         }
         Ok(())

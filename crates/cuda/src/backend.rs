@@ -1,6 +1,7 @@
 //! The engine as the tensor floor sees it: each family's module, behind the trait.
 
 use crate::device::Gpu;
+use crate::matmul::Gelu;
 use crate::stream::Event;
 use rushlight_core::backend::*;
 use rushlight_core::rng::Distribution;
@@ -223,6 +224,18 @@ impl Backend for Cuda {
         self.0.matmul(spec)
     }
 
+    fn widens(&self) -> bool {
+        true
+    }
+
+    fn matmul_gelu(&self, spec: &MatMul, kept: View) -> Result<bool> {
+        self.0.matmul_gelu(spec, Gelu::Keep(kept.ptr() as u64))
+    }
+
+    fn matmul_gelu_backward(&self, spec: &MatMul, kept: View, sums: View) -> Result<bool> {
+        self.0.matmul_gelu(spec, Gelu::Backward(kept.ptr() as u64, sums.ptr() as u64))
+    }
+
     fn conv_forward(&self, spec: &Conv, x: View, w: View, bias: Option<View>, y: View) -> Result<()> {
         self.0.conv_forward(spec, x, w, bias, y)
     }
@@ -280,11 +293,12 @@ impl Backend for Cuda {
         weight: Option<View>,
         mean: View,
         rstd: View,
+        so_far: Option<View>,
         dx: Option<View>,
         dweight: Option<View>,
         dbias: Option<View>,
     ) -> Result<()> {
-        self.0.row_norm_backward(spec, dy, x, weight, mean, rstd, dx, dweight, dbias)
+        self.0.row_norm_backward(spec, dy, x, weight, mean, rstd, so_far, dx, dweight, dbias)
     }
 
     fn batch_norm(
@@ -350,5 +364,9 @@ impl Backend for Cuda {
 
     fn foreach_scale(&self, factor: Option<Operand>, xs: &[View], found_inf: Option<View>) -> Result<()> {
         self.0.foreach_scale(factor, xs, found_inf)
+    }
+
+    fn foreach_copy(&self, from: &[View], to: &[View]) -> Result<()> {
+        self.0.foreach_copy(from, to)
     }
 }

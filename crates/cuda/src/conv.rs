@@ -6,7 +6,7 @@ use crate::device::{Gpu, Temporary};
 use crate::kernel::{Defines, Family, Function, Grid, Key, launch, wide_type};
 use crate::matmul::Gemm;
 use crate::row_norm::address;
-use rushlight_core::backend::{Activation, Conv};
+use rushlight_core::backend::Conv;
 use rushlight_core::{DType, Error, Layout, Result, View};
 
 const THREADS: usize = 256;
@@ -90,27 +90,6 @@ impl Unfolded {
     }
 }
 
-/// A product without anything after it.
-pub fn product(dtype: DType, batch: usize, m: usize, n: usize, k: usize) -> Gemm {
-    Gemm {
-        dtype,
-        batch,
-        m,
-        n,
-        k,
-        a: 0,
-        a_strides: [0; 3],
-        b: 0,
-        b_strides: [0; 3],
-        out: 0,
-        out_strides: [0; 3],
-        alpha: 1.0,
-        beta: 0.0,
-        bias: None,
-        activation: Activation::None,
-    }
-}
-
 impl Gpu {
     fn conv_kernel(&self, entry: &'static str, part: &str, dtype: DType) -> Result<Function> {
         self.function(Key::new(Family::Conv, entry, [dtype as u16]), || defines(part, dtype))
@@ -188,7 +167,7 @@ impl Gpu {
                     b_strides: [c.rows * pixels, pixels, 1],
                     out,
                     out_strides: [spec.out_channels * pixels, pixels, 1],
-                    ..product(x.dtype, images, spec.out_channels, pixels, c.rows)
+                    ..Gemm::plain(x.dtype, images, spec.out_channels, pixels, c.rows)
                 })?;
             }
         }
@@ -240,7 +219,7 @@ impl Gpu {
                 b_strides: [spec.out_channels * c.pixels, c.pixels, 1],
                 out: columns,
                 out_strides: [c.rows * c.pixels, c.pixels, 1],
-                ..product(dy.dtype, images, c.rows, c.pixels, spec.out_channels)
+                ..Gemm::plain(dy.dtype, images, c.rows, c.pixels, spec.out_channels)
             })?;
             if !c.plain {
                 let function = self.conv_kernel("fold", "UNFOLD", dy.dtype)?;
@@ -298,7 +277,7 @@ impl Gpu {
                 out: dw.ptr() as u64,
                 out_strides: [0, c.rows, 1],
                 beta: if first == 0 { 0.0 } else { 1.0 },
-                ..product(x.dtype, 1, channels, c.rows, length)
+                ..Gemm::plain(x.dtype, 1, channels, c.rows, length)
             })?;
         }
         Ok(())

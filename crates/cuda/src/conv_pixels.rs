@@ -1,6 +1,5 @@
 //! Convolutions by kernels of one pixel with the channels innermost: products of the weight with the pixels that the steps meet.
 
-use crate::conv::product;
 use crate::cudnn::Pass;
 use crate::device::Gpu;
 use crate::matmul::Gemm;
@@ -44,7 +43,7 @@ impl Gpu {
                 b_strides: [0, 1, from],
                 out,
                 out_strides: of_output,
-                ..product(x.dtype, 1, rows, to, from)
+                ..Gemm::plain(x.dtype, 1, rows, to, from)
             },
             Pass::Input => Gemm {
                 a: out,
@@ -53,7 +52,7 @@ impl Gpu {
                 b_strides: of_input,
                 out: dense,
                 out_strides: of_input,
-                ..product(x.dtype, 1, rows, from, to)
+                ..Gemm::plain(x.dtype, 1, rows, from, to)
             },
             Pass::Weight => Gemm {
                 a: out,
@@ -62,7 +61,7 @@ impl Gpu {
                 b_strides: of_input,
                 out: weight,
                 out_strides: of_input,
-                ..product(x.dtype, 1, to, from, rows)
+                ..Gemm::plain(x.dtype, 1, to, from, rows)
             },
         })?;
         if let (Pass::Input, Some(packed)) = (pass, &packed) {

@@ -8,6 +8,9 @@ use crate::softmax::float;
 use rushlight_core::backend::CrossEntropy;
 use rushlight_core::{DType, Error, Result, View};
 
+/// Threads of a row at most.
+const MOST_THREADS: u16 = 256;
+
 /// The same as `Spec` in `cross_entropy.cu`.
 #[repr(C)]
 struct Spec {
@@ -41,8 +44,9 @@ impl Gpu {
         };
         let mut addresses = vec![spec.logits];
         addresses.extend(also);
-        // Rows are read once: nothing is kept.
-        let share = Rows { steps: 0, ..Rows::new(s.logits.dtype, classes, &addresses) };
+        // Rows are read once: nothing is kept, and several blocks of few threads wait for less than one of many.
+        let share = Rows::new(s.logits.dtype, classes, &addresses);
+        let share = Rows { steps: 0, threads: share.threads.min(MOST_THREADS), ..share };
         let smooth = s.label_smoothing > 0.0;
         let [a, b, c, d] = share.tags();
         let tags = [smooth as u16, parameter as u16, a, b, c, d];

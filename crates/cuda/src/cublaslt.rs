@@ -62,6 +62,8 @@ pub mod desc {
     pub const TRANSPOSE_B: i32 = 4;
     pub const EPILOGUE: i32 = 7;
     pub const BIAS_POINTER: i32 = 8;
+    pub const AUX_POINTER: i32 = 11;
+    pub const AUX_STEP: i32 = 12;
 }
 
 /// `cublasLtMatrixLayoutAttribute_t`.
@@ -82,4 +84,8 @@ pub mod epilogue {
     pub const RELU: i32 = 2;
     pub const BIAS: i32 = 4;
     pub const GELU: i32 = 32;
+    /// A second matrix, written forward and read backward: the input of the activation.
+    pub const AUX: i32 = 128;
+    /// The gradient of GELU by the input kept, and its sums along the library's rows.
+    pub const DGELU_BGRAD: i32 = 64 | AUX | 16;
 }

@@ -176,7 +176,7 @@ impl Gpu {
         // Only under this name do Hopper's own instructions (wgmma) exist.
         let arch = format!("sm_{major}{minor}{}", if (major, minor) == (9, 0) { "a" } else { "" });
         // Graphs know of kernels that overlap since CUDA 12.3.
-        let wanted = std::env::var_os("RUSHLIGHT_CUDA_OVERLAP").is_some_and(|v| v == "1");
+        let wanted = std::env::var_os("RUSHLIGHT_CUDA_OVERLAP").is_none_or(|v| v != "0");
         let overlap = wanted && major >= 9 && driver.number() >= 12_030;
         Ok(Gpu {
             index,

@@ -12,6 +12,7 @@ const PIECE: usize = 16_384;
 /// Entries of a table, as many as kernel arguments have room for.
 const UPDATES: usize = 24;
 const TENSORS: usize = 128;
+const COPIES: usize = 120;
 
 /// The same as `Entry` in `foreach.cu`, for updates.
 #[repr(C)]
@@ -37,6 +38,15 @@ struct TensorEntry {
     first: usize,
 }
 
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct CopyEntry {
+    from: u64,
+    to: u64,
+    count: usize,
+    first: usize,
+}
+
 /// The same as `Table` in `foreach.cu`.
 #[repr(C)]
 struct Table<E, const N: usize> {
@@ -47,6 +57,7 @@ struct Table<E, const N: usize> {
 
 const _: () = assert!(size_of::<Table<UpdateEntry, UPDATES>>() <= 4000);
 const _: () = assert!(size_of::<Table<TensorEntry, TENSORS>>() <= 4000);
+const _: () = assert!(size_of::<Table<CopyEntry, COPIES>>() <= 4000);
 
 impl<E: Copy + Default, const N: usize> Table<E, N> {
     fn new(list: &[E]) -> Self {
@@ -218,6 +229,34 @@ impl Gpu {
         })
     }
 
+    pub fn foreach_copy(&self, from: &[View], to: &[View]) -> Result<()> {
+        let mut groups: Vec<((DType, DType), Vec<CopyEntry>)> = Vec::new();
+        for (from, to) in from.iter().zip(to).filter(|(from, _)| from.numel() > 0) {
+            if !from.layout.is_contiguous() || !to.layout.is_contiguous() || from.numel() != to.numel() {
+                return Err(Error::value("foreach_copy: tensors must be contiguous and of the same sizes"));
+            }
+            let entry = CopyEntry { from: from.ptr() as u64, to: to.ptr() as u64, count: from.numel(), first: 0 };
+            match groups.iter_mut().find(|g| g.0 == (from.dtype, to.dtype)) {
+                Some(group) => group.1.push(entry),
+                None => groups.push(((from.dtype, to.dtype), vec![entry])),
+            }
+        }
+        for ((from, to), mut entries) in groups {
+            let key = Key::new(Family::Foreach, "foreach_copy", [from as u16, to as u16]);
+            let function = self.function(key, || copy_defines(from, to))?;
+            for part in entries.chunks_mut(COPIES) {
+                let mut blocks = 0;
+                for entry in part.iter_mut() {
+                    entry.first = blocks;
+                    blocks += entry.count.div_ceil(PIECE);
+                }
+                let table = Table::<_, COPIES>::new(part);
+                launch!(self, function, Grid::line(blocks, THREADS)?; table)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Calls `run` with tables of all tensors, those of one dtype together.
     fn each_table(
         &self,
@@ -261,4 +300,8 @@ pub fn finish_defines(code: u16, out: DType) -> Defines {
 
 pub fn scale_defines(dtype: DType, scale: DType, writes: bool) -> Defines {
     base("SCALE", dtype).dtype("G", scale).define("WRITES", writes as u8)
+}
+
+pub fn copy_defines(from: DType, to: DType) -> Defines {
+    base("COPY", from).dtype("OUT", to)
 }

@@ -38,6 +38,8 @@ pub fn set_allow_tf32(allow: bool) {
 #[derive(Clone, Copy, Debug)]
 pub struct Gemm {
     pub dtype: DType,
+    /// As `dtype`, or `f32` for halves.
+    pub out_dtype: DType,
     pub batch: usize,
     pub m: usize,
     pub n: usize,
@@ -53,6 +55,70 @@ pub struct Gemm {
     /// One per column, this many elements apart.
     pub bias: Option<(u64, usize)>,
     pub activation: Activation,
+    pub gelu: Option<Gelu>,
+}
+
+/// A tanh GELU and its input, of the output's shape and row-major.
+#[derive(Clone, Copy, Debug)]
+pub enum Gelu {
+    /// Applied to the product, which is written here.
+    Keep(u64),
+    /// The product is the gradient by its output; columns' sums go to the second.
+    Backward(u64, u64),
+}
+
+impl Gemm {
+    /// A product of matrices that lie nowhere yet, with nothing after it.
+    pub fn plain(dtype: DType, batch: usize, m: usize, n: usize, k: usize) -> Self {
+        Gemm {
+            dtype,
+            out_dtype: dtype,
+            batch,
+            m,
+            n,
+            k,
+            a: 0,
+            a_strides: [0; 3],
+            b: 0,
+            b_strides: [0; 3],
+            out: 0,
+            out_strides: [0; 3],
+            alpha: 1.0,
+            beta: 0.0,
+            bias: None,
+            activation: Activation::None,
+            gelu: None,
+        }
+    }
+
+    /// A product of views.
+    fn of(spec: &MatMul) -> Result<Self> {
+        let (&[batch, m, k], &[_, _, n]) = (spec.a.shape(), spec.b.shape()) else {
+            return Err(Error::shape(format!("matmul: expected batched matrices, got {:?}", spec.a.shape())));
+        };
+        let widened = spec.out.dtype != spec.a.dtype;
+        if widened && (spec.bias.is_some() || spec.activation != Activation::None) {
+            return Err(Error::unsupported("matmul: a bias or an activation with an output of another dtype"));
+        }
+        Ok(Gemm {
+            out_dtype: spec.out.dtype,
+            a: spec.a.ptr() as u64,
+            a_strides: strides(spec.a),
+            b: spec.b.ptr() as u64,
+            b_strides: strides(spec.b),
+            out: spec.out.ptr() as u64,
+            out_strides: strides(spec.out),
+            alpha: spec.alpha,
+            beta: spec.beta,
+            bias: spec.bias.map(|b| (b.ptr() as u64, b.strides()[0])),
+            activation: spec.activation,
+            ..Gemm::plain(spec.a.dtype, batch, m, n, k)
+        })
+    }
+}
+
+fn strides(v: View) -> [usize; 3] {
+    std::array::from_fn(|d| v.strides().get(d).copied().unwrap_or(0))
 }
 
 /// A matrix as the library sees it: column-major, perhaps transposed.
@@ -69,6 +135,7 @@ struct Matrix {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct PlanKey {
     dtype: DType,
+    out_dtype: DType,
     tf32: bool,
     batch: u64,
     a: Matrix,
@@ -175,8 +242,14 @@ impl Lt {
             set(desc::TRANSPOSE_A, key.a.transposed as i32)?;
             set(desc::TRANSPOSE_B, key.b.transposed as i32)?;
             set(desc::EPILOGUE, key.epilogue)?;
+            if key.epilogue & epilogue::AUX != 0 {
+                let step = key.out.rows as i64;
+                let rc = (self.api.desc_set)(desc, desc::AUX_STEP, (&raw const step).cast(), 8);
+                check("cublasLtMatmulDescSetAttribute", rc)?;
+            }
             let (a, b) = (self.layout(key.a, kind, key.batch)?, self.layout(key.b, kind, key.batch)?);
-            let out = self.layout(key.out, kind, key.batch)?;
+            let out_kind = if key.out_dtype == key.dtype { kind } else { data::F32 };
+            let out = self.layout(key.out, out_kind, key.batch)?;
             check("cublasLtMatmulPreferenceCreate", (self.api.preference_create)(&mut preference))?;
             let workspace = WORKSPACE;
             check(
@@ -218,14 +291,10 @@ impl Gpu {
     }
 
     pub fn matmul(&self, spec: &MatMul) -> Result<()> {
-        let (&[batch, m, k], &[_, _, n]) = (spec.a.shape(), spec.b.shape()) else {
-            return Err(Error::shape(format!("matmul: expected batched matrices, got {:?}", spec.a.shape())));
-        };
-        let strides = |v: View| [v.strides()[0], v.strides()[1], v.strides()[2]];
         // The library wants one stride to be one: what lies otherwise is packed first.
         let lies_well = |v: View| {
-            let (shape, [batch, row, column]) = (v.shape(), strides(v));
-            !v.dtype.is_float() || v.numel() == 0 || matrix(shape[1], shape[2], batch, row, column).is_some()
+            let (&[_, rows, columns], [batch, row, column]) = (v.shape(), strides(v)) else { return true };
+            !v.dtype.is_float() || v.numel() == 0 || matrix(rows, columns, batch, row, column).is_some()
         };
         let packed_a = if lies_well(spec.a) { None } else { Some(self.packed(spec.a)?) };
         let packed_b = if lies_well(spec.b) { None } else { Some(self.packed(spec.b)?) };
@@ -234,23 +303,18 @@ impl Gpu {
             b: packed_b.as_ref().map_or(spec.b, |t| t.view()),
             ..*spec
         };
-        self.gemm(Gemm {
-            dtype: spec.out.dtype,
-            batch,
-            m,
-            n,
-            k,
-            a: spec.a.ptr() as u64,
-            a_strides: strides(spec.a),
-            b: spec.b.ptr() as u64,
-            b_strides: strides(spec.b),
-            out: spec.out.ptr() as u64,
-            out_strides: strides(spec.out),
-            alpha: spec.alpha,
-            beta: spec.beta,
-            bias: spec.bias.map(|b| (b.ptr() as u64, b.strides()[0])),
-            activation: spec.activation,
-        })
+        self.gemm(Gemm::of(&spec)?)
+    }
+
+    /// A product of matrices with a GELU or its gradient on the way; says whether the library has such a one.
+    pub fn matmul_gelu(&self, spec: &MatMul, gelu: Gelu) -> Result<bool> {
+        let g = Gemm { gelu: Some(gelu), ..Gemm::of(spec)? };
+        let half = matches!(g.dtype, DType::F16 | DType::BF16) && g.out_dtype == g.dtype;
+        let fits = half && g.batch == 1 && g.m > 0 && g.n > 0 && g.k > 0 && g.n.is_multiple_of(8);
+        if !fits || g.out_strides[1..] != [g.n, 1] {
+            return Ok(false);
+        }
+        self.gemm_library(&g)
     }
 
     /// Computes a product of matrices on this device.
@@ -301,6 +365,31 @@ impl Gpu {
         let (a_ptr, b_ptr) = if flipped { (g.b, g.a) } else { (g.a, g.b) };
         // The library's bias goes along its rows, which are our columns if operands are swapped.
         let bias = g.bias.filter(|b| flipped && (b.1 == 1 || g.n == 1)).map(|b| b.0);
+        let plan = |epilogue: i32| PlanKey {
+            dtype: g.dtype,
+            out_dtype: g.out_dtype,
+            tf32: g.dtype == DType::F32 && allow_tf32(),
+            batch: g.batch as u64,
+            a,
+            b,
+            out,
+            epilogue,
+            alignment: [alignment(a_ptr), alignment(b_ptr), alignment(g.out)],
+            accumulates: g.beta != 0.0,
+        };
+        if let Some(gelu) = g.gelu {
+            let (epilogue, vector) = match gelu {
+                Gelu::Keep(_) => {
+                    (epilogue::GELU | epilogue::AUX | if bias.is_some() { epilogue::BIAS } else { 0 }, bias)
+                }
+                Gelu::Backward(_, sums) => (epilogue::DGELU_BGRAD, Some(sums)),
+            };
+            return if !flipped || g.bias.is_some() != bias.is_some() {
+                Ok(false)
+            } else {
+                self.run_plan(&plan(epilogue), g, a_ptr, b_ptr, vector)
+            };
+        }
         let fused = match g.activation {
             Activation::None => Some(epilogue::NONE),
             Activation::Relu => Some(epilogue::RELU),
@@ -318,17 +407,7 @@ impl Gpu {
         let only_bias = bias.map(|_| (epilogue::BIAS, Rest { bias: false, activation: true }));
         let plain = Some((epilogue::NONE, Rest { bias: g.bias.is_some(), activation: true }));
         for (epilogue, rest) in [whole, only_bias, plain].into_iter().flatten() {
-            let key = PlanKey {
-                dtype: g.dtype,
-                tf32: g.dtype == DType::F32 && allow_tf32(),
-                batch: g.batch as u64,
-                a,
-                b,
-                out,
-                epilogue,
-                alignment: [alignment(a_ptr), alignment(b_ptr), alignment(g.out)],
-                accumulates: g.beta != 0.0,
-            };
+            let key = plan(epilogue);
             let bias = (epilogue & epilogue::BIAS != 0).then_some(bias).flatten();
             if self.run_plan(&key, g, a_ptr, b_ptr, bias)? {
                 self.finish(g, rest)?;
@@ -356,6 +435,10 @@ impl Gpu {
         let rc = unsafe {
             if let Some(bias) = bias {
                 let rc = (lt.api.desc_set)(plan.desc, desc::BIAS_POINTER, (&raw const bias).cast(), 8);
+                check("cublasLtMatmulDescSetAttribute", rc)?;
+            }
+            if let Some(Gelu::Keep(kept) | Gelu::Backward(kept, _)) = g.gelu {
+                let rc = (lt.api.desc_set)(plan.desc, desc::AUX_POINTER, (&raw const kept).cast(), 8);
                 check("cublasLtMatmulDescSetAttribute", rc)?;
             }
             (lt.api.matmul)(
@@ -399,8 +482,9 @@ impl Gpu {
 
     /// The product by our own kernel: any strides, any numbers.
     fn gemm_own(&self, g: &Gemm) -> Result<()> {
-        let key = Key::new(Family::MatMul, "product", [g.dtype as u16, g.bias.is_some() as u16, g.activation as u16]);
-        let function = self.function(key, || product_defines(g.dtype, g.bias.is_some(), g.activation))?;
+        let tags = [g.dtype as u16, g.out_dtype as u16, g.bias.is_some() as u16, g.activation as u16];
+        let key = Key::new(Family::MatMul, "product", tags);
+        let function = self.function(key, || product_defines(g.dtype, g.out_dtype, g.bias.is_some(), g.activation))?;
         let tiles = |n: usize| n.div_ceil(16);
         let blocks = tiles(g.m).saturating_mul(tiles(g.n));
         let (bias, bias_step) = g.bias.unwrap_or((0, 0));
@@ -409,8 +493,9 @@ impl Gpu {
         let (mut done, most) = (0, 65_535);
         while done < g.batch {
             let now = (g.batch - done).min(most);
-            let at = |ptr: u64, stride: usize| ptr + (done * stride * g.dtype.size()) as u64;
-            let (a, b, out) = (at(g.a, g.a_strides[0]), at(g.b, g.b_strides[0]), at(g.out, g.out_strides[0]));
+            let at = |ptr: u64, stride: usize, dtype: DType| ptr + (done * stride * dtype.size()) as u64;
+            let (a, b) = (at(g.a, g.a_strides[0], g.dtype), at(g.b, g.b_strides[0], g.dtype));
+            let out = at(g.out, g.out_strides[0], g.out_dtype);
             let mut grid = Grid::plane(blocks, now, 16)?;
             grid.threads = [16, 16];
             let (alpha, beta) = (g.alpha, g.beta);
@@ -431,11 +516,12 @@ pub fn epilogue_defines(dtype: DType, bias: bool, activation: Activation) -> Def
         .define("ACTIVATION", activation as u8)
 }
 
-pub fn product_defines(dtype: DType, bias: bool, activation: Activation) -> Defines {
+pub fn product_defines(dtype: DType, out: DType, bias: bool, activation: Activation) -> Defines {
     Defines::default()
         .define("PRODUCT", 1)
         .define("WIDE", 1)
         .dtype("T", dtype)
+        .dtype("OUT", out)
         .define("W", wide_type(dtype))
         .define("BIAS", bias as u8)
         .define("ACTIVATION", activation as u8)

@@ -69,6 +69,7 @@ impl Gpu {
         weight: Option<View>,
         mean: View,
         rstd: View,
+        so_far: Option<View>,
         dx: Option<View>,
         dweight: Option<View>,
         dbias: Option<View>,
@@ -80,8 +81,8 @@ impl Gpu {
         let size = if x.dtype == DType::F64 { 8 } else { 4 };
         if let Some(dx) = dx.filter(|_| count > 0) {
             let parameter = parameter_dtype("row_norm_backward", x.dtype, &[weight])?;
-            let (w, to) = (address(weight), dx.ptr() as u64);
-            let rows = Rows::new(x.dtype, n, &[g, from, to]);
+            let (w, so_far, to) = (address(weight), address(so_far), dx.ptr() as u64);
+            let rows = Rows::new(x.dtype, n, &[g, from, so_far, to]);
             let [a, b, c, d] = rows.tags();
             let tags = [spec.rms as u16, parameter as u16, a, b, c, d];
             let kernel = |entry: &'static str| {
@@ -96,11 +97,11 @@ impl Gpu {
                 let scratch = self.scratch(lines * 2 * n * size)?;
                 let partial = scratch.ptr;
                 let function = kernel("row_norm_gradients")?;
-                launch!(self, function, grid; g, from, w, mean, rstd, to, partial, count, n)?;
+                launch!(self, function, grid; g, from, w, mean, rstd, so_far, to, partial, count, n)?;
                 return self.row_norm_join(spec, x.dtype, partial, lines, dweight, dbias);
             }
             let function = kernel("row_norm_backward")?;
-            launch!(self, function, rows.grid(count)?; g, from, w, mean, rstd, to, count, n)?;
+            launch!(self, function, rows.grid(count)?; g, from, w, mean, rstd, so_far, to, count, n)?;
         }
         if !wants_columns {
             return Ok(());

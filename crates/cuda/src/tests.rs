@@ -146,6 +146,7 @@ fn families(capability: (i32, i32)) -> Vec<Case> {
         }
         add(format!("foreach norm {dtype}"), Family::Foreach, foreach::norm_defines(13, dtype));
         add(format!("foreach norm's end {dtype}"), Family::Foreach, foreach::finish_defines(10, dtype));
+        add(format!("foreach copy {dtype}"), Family::Foreach, foreach::copy_defines(DType::F32, dtype));
         add(format!("foreach scale {dtype}"), Family::Foreach, foreach::scale_defines(dtype, DType::F32, true));
         add(format!("epilogue {dtype}"), Family::MatMul, matmul::epilogue_defines(dtype, true, Activation::Gelu));
         let dropout = Defines::default().define("DROPOUT", 1).define("WIDE", 1).define("WORDS", 1).define("DENSE", 1);
@@ -192,7 +193,11 @@ fn families(capability: (i32, i32)) -> Vec<Case> {
         add(format!("nonzero {dtype}"), Family::Index, index::defines("NONZERO").dtype("T", dtype));
         let activation = if dtype.is_float() { Activation::GeluTanh } else { Activation::Relu };
         if dtype != DType::Bool {
-            add(format!("product {dtype}"), Family::MatMul, matmul::product_defines(dtype, true, activation));
+            add(format!("product {dtype}"), Family::MatMul, matmul::product_defines(dtype, dtype, true, activation));
+        }
+        if matches!(dtype, DType::F16 | DType::BF16) {
+            let widened = matmul::product_defines(dtype, DType::F32, false, Activation::None);
+            add(format!("product {dtype} as float32"), Family::MatMul, widened);
         }
         let number = if dtype.is_float() { "double" } else { "i64" };
         let arange = Defines::default().define("ARANGE", 1).define("WIDE", 1).define("NUM", number).dtype("OUT", dtype);

@@ -6,19 +6,25 @@
 
 use crate::Tensor;
 use crate::autograd::is_grad_enabled;
+use crate::tensor::Inner;
 use rushlight_core::{DType, Error, Result};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::sync::{Arc, Weak};
 
 thread_local! {
     static DTYPE: Cell<Option<DType>> = const { Cell::new(None) };
     /// Parameters converted in this region, so that one used twice is converted once. Keeps the parameter alive, and with it its id.
     static CASTS: RefCell<HashMap<usize, Cast>> = RefCell::new(HashMap::new());
+    /// Parameters that the region before converted, in order: a training loop's next region will want them again, and gets them in one pass.
+    static LATELY: RefCell<Vec<Weak<Inner>>> = const { RefCell::new(Vec::new()) };
 }
 
 struct Cast {
-    _parameter: Tensor,
+    parameter: Tensor,
     version: u32,
+    /// How many were converted before.
+    order: usize,
     result: Tensor,
 }
 
@@ -95,9 +101,44 @@ pub(crate) fn suspend() -> AutocastGuard {
 pub(crate) fn forget_casts() {
     CASTS.with_borrow_mut(|casts| {
         if !casts.is_empty() {
-            casts.clear();
+            let mut former: Vec<_> =
+                casts.drain().map(|(_, cast)| (cast.order, Arc::downgrade(&cast.parameter.0))).collect();
+            former.sort_by_key(|(order, _)| *order);
+            LATELY.set(former.into_iter().map(|(_, parameter)| parameter).collect());
         }
     });
+}
+
+/// A parameter that autocast converts, and keeps converted.
+fn is_parameter(x: &Tensor) -> bool {
+    x.dtype() == DType::F32 && x.requires_grad() && is_grad_enabled() && x.is_leaf()
+}
+
+/// Converts the parameter that a region is the first to want, and with it, if the region before converted it too, all others of that one: one pass
+/// over all of them instead of one each.
+fn convert(x: &Tensor, dtype: DType) -> Result<Tensor> {
+    let lately = if CASTS.with_borrow(HashMap::is_empty) { LATELY.take() } else { Vec::new() };
+    let mut all: Vec<Tensor> = lately.iter().filter_map(|t| t.upgrade().map(Tensor)).collect();
+    if all.iter().any(|t| t.id() == x.id()) {
+        all.retain(|t| is_parameter(t) && t.device() == x.device() && t.is_contiguous());
+    } else {
+        all.clear();
+    }
+    if !all.iter().any(|t| t.id() == x.id()) {
+        all = vec![x.clone()];
+    }
+    let results = Tensor::lowered_together(&all, dtype)?;
+    let mut found = None;
+    CASTS.with_borrow_mut(|casts| {
+        for (parameter, result) in all.into_iter().zip(results) {
+            if parameter.id() == x.id() {
+                found = Some(result.clone());
+            }
+            let (id, version, order) = (parameter.id(), parameter.version(), casts.len());
+            casts.insert(id, Cast { parameter, version, order, result });
+        }
+    });
+    found.ok_or_else(|| Error::value("autocast: a parameter was not converted"))
 }
 
 /// How an op's inputs are to be converted.
@@ -122,9 +163,8 @@ impl Policy {
         if !x.is_floating_point() || x.dtype() == DType::F64 || x.dtype() == self.0 {
             return Ok(x.clone());
         }
-        let parameter = x.dtype() == DType::F32 && x.requires_grad() && is_grad_enabled() && x.is_leaf();
-        if !parameter {
-            return x.to_dtype(self.0);
+        if !is_parameter(x) {
+            return x.lowered(self.0);
         }
         let known = CASTS.with_borrow(|casts| {
             casts
@@ -135,10 +175,7 @@ impl Policy {
         if let Some(result) = known {
             return Ok(result);
         }
-        let result = x.to_dtype(self.0)?;
-        let cast = Cast { _parameter: x.clone(), version: x.version(), result: result.clone() };
-        CASTS.with_borrow_mut(|casts| casts.insert(x.id(), cast));
-        Ok(result)
+        convert(x, self.0)
     }
 
     /// [`Policy::of`] an input that may be missing.

@@ -253,6 +253,43 @@ fn gradients_add_up_over_calls() {
     assert!(x.grad().is_none());
 }
 
+/// What others contributed is added within norms and products; with the same numbers as apart.
+#[test]
+fn gradients_add_up_on_the_way() -> Result<()> {
+    let (x, c) = (Tensor::randn([6, 8], DType::F64)?, Tensor::randn([6, 8], DType::F64)?);
+    let [w, v] = [Tensor::randn([8, 8], DType::F64)?, Tensor::randn([8, 8], DType::F64)?];
+    let (scale, shift) = (Tensor::randn([8], DType::F64)?, Tensor::randn([8], DType::F64)?);
+    type Branch<'a> = Box<dyn Fn(&Tensor) -> Result<Tensor> + 'a>;
+    let branches: [Branch; 5] = [
+        Box::new(|h| h.layer_norm(&[8], Some(&scale), Some(&shift), 1e-5)),
+        Box::new(|h| h.linear(&w, None)),
+        Box::new(|h| h.rms_norm(&[8], None, None)),
+        Box::new(|h| h.linear(&v, Some(&shift))),
+        Box::new(|h| Ok(h.clone())),
+    ];
+    let run = |which: &[usize]| -> Result<Vec<f64>> {
+        let x = x.detach().requires_grad_(true)?;
+        let h = x.mul(2.0)?;
+        let mut sum = Tensor::zeros([6, 8])?.to_dtype(DType::F64)?;
+        for &i in which {
+            sum = sum.add(&branches[i](&h)?)?;
+        }
+        sum.mul(&c)?.sum()?.backward()?;
+        Ok(grad_of(&x))
+    };
+    let mut apart = vec![0.0; 48];
+    for i in 0..branches.len() {
+        apart.iter_mut().zip(run(&[i])?).for_each(|(sum, g)| *sum += g);
+    }
+    for order in [[0, 1, 2, 3, 4], [4, 3, 2, 1, 0], [2, 4, 0, 3, 1]] {
+        let together = run(&order)?;
+        for (a, b) in together.iter().zip(&apart) {
+            assert!((a - b).abs() < 1e-12, "{order:?}: {a} is not {b}");
+        }
+    }
+    Ok(())
+}
+
 #[test]
 fn a_fresh_gradient_is_taken_over_without_a_copy() {
     struct Remember(Arc<AtomicUsize>);

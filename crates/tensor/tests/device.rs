@@ -5,7 +5,7 @@ mod support;
 
 use rushlight_core::{DType, Device, ErrorKind, Result, rng};
 use rushlight_tensor::autograd::{Backward, no_grad};
-use rushlight_tensor::{AttentionOptions, BatchNormOptions, ConvOptions, Tensor, autocast};
+use rushlight_tensor::{AttentionOptions, BatchNormOptions, ConvOptions, Tensor, autocast, set_autocast};
 use std::sync::{Mutex, MutexGuard};
 
 /// Tests take turns: the seed is the process's, and a device tells whoever waits for it of an index out of range.
@@ -120,7 +120,7 @@ fn attention() -> Result<()> {
         attend(Problem { sizes: [2, 3, 3, 700, 700, 64], dtype, causal: true, mask: 0, dropout: 0.0 })?;
         attend(Problem { sizes: [1, 2, 1, 257, 513, 128], dtype, causal: false, mask: 0, dropout: 0.0 })?;
     }
-    for sizes in [[3, 2, 2, 20, 20, 64], [2, 2, 2, 20, 2, 64], [2, 2, 2, 1, 31, 300]] {
+    for sizes in [[3, 2, 2, 20, 20, 64], [2, 2, 2, 20, 2, 64], [2, 2, 2, 3, 31, 300]] {
         attend(Problem { sizes, dtype: DType::F32, causal: false, mask: 0, dropout: 0.1 })?;
         attend(Problem { sizes, dtype: DType::F32, causal: true, mask: 0, dropout: 0.0 })?;
     }
@@ -225,6 +225,56 @@ fn convolutions() -> Result<()> {
             out.avg_pool2d(2)?.flatten(1, -1)?.add(&seen)
         })
     })
+}
+
+/// A block of a transformer, in steps as training takes them: parameters converted together, gradients of conversions and sums on the way.
+#[test]
+fn feed_forward_in_half_precision() -> Result<()> {
+    let _turn = turn();
+    let Some(device) = device() else { return Ok(()) };
+    let shapes: [&[usize]; 8] = [&[3, 40, 32], &[32], &[32], &[128, 32], &[128], &[32, 128], &[32], &[16, 32]];
+    let made = shapes.iter().map(|s| randn(s)).collect::<Result<Vec<_>>>()?;
+    let run = |device: &Device, half: Option<DType>, fused: bool| -> Result<Vec<Tensor>> {
+        let place = |t: &Tensor| t.mul(0.3)?.to(device)?.detach().requires_grad_(true);
+        let leaves = made.iter().map(place).collect::<Result<Vec<_>>>()?;
+        let [x, scale, shift, w1, b1, w2, b2, head] = &leaves[..] else { return Ok(Vec::new()) };
+        let mut out = Vec::new();
+        // The second step converts all parameters at once.
+        for step in 0..2 {
+            leaves.iter().try_for_each(|t| t.set_grad(None).map(drop))?;
+            let y = {
+                let _precision = set_autocast(half)?;
+                let h = x.layer_norm(&[32], Some(scale), Some(shift), 1e-5)?;
+                let h = match fused {
+                    true => h.feed_forward(w1, b1, w2, b2)?,
+                    false => h.linear(w1, Some(b1))?.gelu_tanh()?.linear(w2, Some(b2))?,
+                };
+                x.add(&h)?.linear(head, None)?
+            };
+            assert_eq!(y.dtype(), half.unwrap_or(DType::F32));
+            let dy =
+                Tensor::arange(0, y.numel() as i64, 1)?.to_dtype(DType::F32)?.mul(0.7)?.sin()?.reshape(y.shape())?;
+            y.backward_with(Backward::default().gradient(&dy.to_dtype(y.dtype())?.to(device)?))?;
+            if step == 1 {
+                out.push(y);
+                out.extend(leaves.iter().filter_map(|t| t.grad()));
+            }
+        }
+        Ok(out)
+    };
+    let want = run(&Device::Cpu, None, false)?;
+    for half in [DType::BF16, DType::F16] {
+        for fused in [true, false] {
+            let got = run(&device, Some(half), fused)?;
+            assert_eq!(got.len(), want.len());
+            for (i, (got, want)) in got.iter().zip(&want).enumerate() {
+                let off = distance(got, want)?;
+                assert!(off < 2e-2, "{half}, fused {fused}: value {i} is off by {off:e}");
+                assert!(i == 0 || got.dtype() == DType::F32, "{half}: gradient {i} is {}", got.dtype());
+            }
+        }
+    }
+    Ok(())
 }
 
 #[test]

@@ -125,8 +125,20 @@ pub trait Backend: Send + Sync + 'static {
     fn nonzero(&self, x: View, out: View) -> Result<()>;
 
     // ---- products
-    /// A batched matrix product; one dtype.
+    /// A batched matrix product; one dtype, but that of halves may be written as `f32` where [`Backend::widens`].
     fn matmul(&self, spec: &MatMul) -> Result<()>;
+    /// Whether products and sums of halves can be written as the `f32` they are computed in.
+    fn widens(&self) -> bool {
+        false
+    }
+    /// `out = gelu_tanh(x)` and `kept = x` of `x = a @ b + bias` in one pass. `false` where the engine has no such pass: nothing is written then.
+    fn matmul_gelu(&self, _spec: &MatMul, _kept: View) -> Result<bool> {
+        Ok(false)
+    }
+    /// `out = (a @ b) * gelu_tanh'(kept)`, and the sums of its columns to `sums`, in one pass. `false` as above.
+    fn matmul_gelu_backward(&self, _spec: &MatMul, _kept: View, _sums: View) -> Result<bool> {
+        Ok(false)
+    }
     /// Convolution; one dtype, contiguous, or on a GPU images all with their channels innermost. `bias` is `[out_channels]`.
     fn conv_forward(&self, spec: &Conv, x: View, w: View, bias: Option<View>, y: View) -> Result<()>;
     /// Its gradient by the input, also the forward of the transposed convolution.
@@ -160,7 +172,7 @@ pub trait Backend: Send + Sync + 'static {
         mean: View,
         rstd: View,
     ) -> Result<()>;
-    /// Its gradients; those not asked for are `None`.
+    /// Its gradients; those not asked for are `None`. `so_far`, like `x`, is added to `dx`.
     fn row_norm_backward(
         &self,
         spec: &RowNorm,
@@ -169,6 +181,7 @@ pub trait Backend: Send + Sync + 'static {
         weight: Option<View>,
         mean: View,
         rstd: View,
+        so_far: Option<View>,
         dx: Option<View>,
         dweight: Option<View>,
         dbias: Option<View>,
@@ -226,6 +239,10 @@ pub trait Backend: Send + Sync + 'static {
     /// `x *= factor` for all, in place; contiguous. Sets `found_inf`, one `f32`, to 1 if an element was not finite before, else leaves it
     /// as it is. Without a factor nothing is written but that.
     fn foreach_scale(&self, factor: Option<Operand>, xs: &[View], found_inf: Option<View>) -> Result<()>;
+    /// Copies each tensor to the one in its place, which has as many elements, converting; contiguous.
+    fn foreach_copy(&self, from: &[View], to: &[View]) -> Result<()> {
+        from.iter().zip(to).try_for_each(|(from, to)| self.copy(*from, *to))
+    }
 
     /// A dense factorisation over the last two dimensions of contiguous `f32` or `f64` tensors; the tensor floor moves data to
     /// the CPU for engines without.

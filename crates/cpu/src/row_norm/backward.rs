@@ -14,6 +14,8 @@ pub(super) struct Input<T: Float> {
     pub x: Shared<T>,
     pub mean: Shared<T::Acc>,
     pub rstd: Shared<T::Acc>,
+    /// Added to the gradient.
+    pub so_far: Option<Shared<T>>,
 }
 
 impl<T: Float> Input<T> {
@@ -25,12 +27,18 @@ impl<T: Float> Input<T> {
         // SAFETY: by the caller's contract.
         unsafe { (if rms { T::Acc::ZERO } else { *self.mean.at(row) }, *self.rstd.at(row)) }
     }
+
+    /// Where the elements from `at` on lie, of the output's gradient, of the input and of what is to be added, if anything.
+    fn from(&self, at: usize) -> [*const T; 3] {
+        let so_far = self.so_far.map_or(std::ptr::null(), |s| s.at(at).cast_const());
+        [self.dy.at(at).cast_const(), self.x.at(at).cast_const(), so_far]
+    }
 }
 
 /// Gradients; returns those of the weight and then of the bias, if asked for.
 ///
 /// # Safety
-/// `rows * cols` elements at `dy`, `x` and `dx`, `cols` weights, `rows` statistics; `dx` overlaps nothing.
+/// `rows * cols` elements at `dy`, `x`, `so_far` and `dx`, `cols` weights, `rows` statistics; `dx` overlaps nothing.
 pub(super) unsafe fn backward<T: Float>(
     spec: &RowNorm,
     input: Input<T>,
@@ -85,9 +93,8 @@ pub(super) unsafe fn backward<T: Float>(
                     );
                     if let Some(dx) = dxs {
                         for (r, &part) in parts.iter().enumerate().take(count) {
-                            let at = r * cols;
-                            let to = dx.at(first * cols + at);
-                            gradient::<T>(factors(first + r, part), dy.add(at), x.add(at), to, weight);
+                            let at = (first + r) * cols;
+                            gradient::<T>(factors(first + r, part), input.from(at), dx.at(at), weight);
                         }
                     }
                 }
@@ -134,7 +141,7 @@ pub(super) unsafe fn backward<T: Float>(
             parallel_ranges(cols, GRAIN, |from, to| {
                 let at = row * cols + from;
                 // SAFETY: the range lies within the row and is this task's.
-                unsafe { gradient::<T>(factors, input.dy.at(at), input.x.at(at), dx.at(at), &weight[from..to]) }
+                unsafe { gradient::<T>(factors, input.from(at), dx.at(at), &weight[from..to]) }
             });
         }
     }
@@ -251,13 +258,14 @@ multiversion! {
 #[inline(always)]
 unsafe fn gradient_kernel<T: Float, I: Vectors>(
     f: Factors<T::Acc>,
-    dy: *const T,
-    x: *const T,
+    [dy, x, so_far]: [*const T; 3],
     dx: *mut T,
     weight: &[T::Acc],
 ) {
     type V<T, I> = <<T as Float>::Acc as Real>::V<I>;
     let (mut first, mut second) = (Scratch::<T::Acc, BLOCK>::new(), Scratch::<T::Acc, BLOCK>::new());
+    let mut third = Scratch::<T::Acc, BLOCK>::new();
+    let adds = !so_far.is_null();
     let (mean, rstd) = (V::<T, I>::splat(f.mean), V::<T, I>::splat(f.rstd));
     let (of_mean, of_spread) = (V::<T, I>::splat(f.of_mean), V::<T, I>::splat(T::Acc::ZERO - f.of_spread));
     for (b, weight) in weight.chunks(BLOCK).enumerate() {
@@ -267,12 +275,16 @@ unsafe fn gradient_kernel<T: Float, I: Vectors>(
             let dx = dx.add(at);
             let dy = load_row::<T, I>(dy.add(at), first.as_mut_ptr(), n);
             let x = load_row::<T, I>(x.add(at), second.as_mut_ptr(), n);
+            let so_far = if adds { load_row::<T, I>(so_far.add(at), third.as_mut_ptr(), n) } else { x };
             let out = out_row(dx, first.as_mut_ptr());
             let stream = f.stream && T::WIDE && (out as usize).is_multiple_of(size_of::<V<T, I>>());
             sweep!(V<T, I>, n, i, m => {
                 let xhat = (V::<T, I>::get(x.add(i), m, T::Acc::ZERO) - mean) * rstd;
                 let g = V::<T, I>::get(dy.add(i), m, T::Acc::ZERO) * V::<T, I>::get(weight.add(i), m, T::Acc::ZERO);
-                let v = xhat.fma(of_spread, g * rstd - of_mean);
+                let mut v = xhat.fma(of_spread, g * rstd - of_mean);
+                if adds {
+                    v = v + V::<T, I>::get(so_far.add(i), m, T::Acc::ZERO);
+                }
                 if stream && m == V::<T, I>::N {
                     v.stream(out.add(i));
                 } else {
@@ -287,9 +299,9 @@ unsafe fn gradient_kernel<T: Float, I: Vectors>(
     }
 }
 multiversion! {
-    /// Gradient by (part of) a row.
+    /// Gradient by (part of) a row, from the output's, the row and what is to be added, if that is not null.
     ///
     /// # Safety
-    /// As many elements at `dy`, `x` and `dx` as there are weights; `dx` overlaps none.
-    unsafe fn gradient<T: Float>(f: Factors<T::Acc>, dy: *const T, x: *const T, dx: *mut T, weight: &[T::Acc]) = gradient_kernel;
+    /// As many elements at each and at `dx` as there are weights; `dx` overlaps none.
+    unsafe fn gradient<T: Float>(f: Factors<T::Acc>, from: [*const T; 3], dx: *mut T, weight: &[T::Acc]) = gradient_kernel;
 }

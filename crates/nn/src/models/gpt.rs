@@ -74,7 +74,11 @@ impl Forward for CausalSelfAttention {
 
 impl Forward for Mlp {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        self.dropout.forward(&self.c_proj.forward(&self.c_fc.forward(x)?.gelu_tanh()?)?)
+        let y = match (&self.c_fc.bias, &self.c_proj.bias) {
+            (Some(b1), Some(b2)) => x.feed_forward(&self.c_fc.weight, b1, &self.c_proj.weight, b2)?,
+            _ => self.c_proj.forward(&self.c_fc.forward(x)?.gelu_tanh()?)?,
+        };
+        self.dropout.forward(&y)
     }
 }
 

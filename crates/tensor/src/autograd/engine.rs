@@ -5,6 +5,7 @@ use super::node::{Ctx, Edge, Grads, Kind, Node, lock};
 use crate::{Tensor, amp, capture};
 use rushlight_core::smallvec::smallvec;
 use rushlight_core::{Error, Result};
+use std::cell::RefCell;
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -232,7 +233,15 @@ fn run(roots: Vec<(Edge, Tensor)>, options: &Backward, wanted: Option<&[Edge]>) 
                 }
                 continue;
             }
-            Kind::Op(backward) => apply(&node, lock(backward), grads, retain)?,
+            Kind::Op(backward) => {
+                let sums = RefCell::new(&mut pending);
+                let take_sum = |edge: &Edge, suits: &dyn Fn(&Tensor) -> bool| {
+                    let mut sums = sums.borrow_mut();
+                    let slot = sums.get_mut(&key(&edge.node))?.grads.get_mut(edge.slot)?;
+                    if slot.as_ref().is_some_and(suits) { slot.take() } else { None }
+                };
+                apply(&Ctx { node: &node, take_sum: &take_sum }, lock(backward), grads, retain)?
+            }
         };
         if mode::is_anomaly_enabled() {
             check_anomaly(&node, &produced)?;
@@ -250,11 +259,12 @@ fn run(roots: Vec<(Edge, Tensor)>, options: &Backward, wanted: Option<&[Edge]>) 
 
 /// Calls a node's backward function; without `retain` the function and what it saved are dropped afterwards.
 fn apply(
-    node: &Arc<Node>,
+    ctx: &Ctx,
     mut slot: std::sync::MutexGuard<'_, Option<super::node::BackwardFn>>,
     grads: Grads,
     retain: bool,
 ) -> Result<Grads> {
+    let node = ctx.node;
     let taken = if retain { slot.clone() } else { slot.take() };
     let Some(f) = taken else {
         return Err(Error::autograd(format!(
@@ -267,7 +277,7 @@ fn apply(
     if grads.iter().all(|g| g.is_none()) {
         return Ok(smallvec![None; node.inputs.len()]);
     }
-    let result = f(&Ctx { node }, grads)?;
+    let result = f(ctx, grads)?;
     debug_assert!(
         result.is_empty() || result.len() == node.inputs.len(),
         "{} returned {} gradients",
@@ -418,7 +428,7 @@ fn check_anomaly(node: &Arc<Node>, produced: &Grads) -> Result<()> {
 
 impl Tensor {
     /// Whether this handle is the only way to reach the elements, each of which exists once.
-    fn is_sole_owner(&self) -> bool {
+    pub(crate) fn is_sole_owner(&self) -> bool {
         Arc::strong_count(&self.0) == 1
             && Arc::strong_count(&self.0.storage) == 1
             && !self.0.layout.overlaps()

@@ -25,7 +25,7 @@ pub use mode::{
 };
 pub use node::Grads;
 
-pub(crate) use node::{Ctx, edges, record, record_many, recording};
+pub(crate) use node::{Ctx, edges, record, record_conversion, record_many, recording};
 pub(crate) use saved::Saved;
 
 use crate::{Tensor, capture};

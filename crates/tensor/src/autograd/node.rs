@@ -3,8 +3,8 @@
 use super::saved::Saved;
 use super::{Meta, mode};
 use crate::Tensor;
-use rushlight_core::smallvec::SmallVec;
-use rushlight_core::{Error, Result};
+use rushlight_core::smallvec::{SmallVec, smallvec};
+use rushlight_core::{DType, Error, Result};
 use std::backtrace::Backtrace;
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -40,6 +40,8 @@ pub(crate) struct Node {
     pub(crate) sequence: u64,
     pub(crate) inputs: SmallVec<[Option<Edge>; 3]>,
     pub(crate) outputs: usize,
+    /// For autocast's conversions, which nobody but ops sees: the dtype they convert from, which gradients may have already.
+    pub(crate) source: Option<DType>,
     pub(crate) kind: Kind,
     pub(crate) hooks: Mutex<Vec<(u64, usize, Hook)>>,
     pub(crate) forward_call: Option<Box<Backtrace>>,
@@ -54,11 +56,22 @@ impl Node {
         outputs: usize,
         backward: BackwardFn,
     ) -> Arc<Self> {
+        Self::with_source(name, inputs, outputs, backward, None)
+    }
+
+    fn with_source(
+        name: &'static str,
+        inputs: SmallVec<[Option<Edge>; 3]>,
+        outputs: usize,
+        backward: BackwardFn,
+        source: Option<DType>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             name,
             sequence: SEQUENCE.fetch_add(1, Relaxed),
             inputs,
             outputs,
+            source,
             kind: Kind::Op(Mutex::new(Some(backward))),
             hooks: Mutex::new(Vec::new()),
             forward_call: mode::is_anomaly_enabled().then(|| Box::new(Backtrace::force_capture())),
@@ -71,6 +84,7 @@ impl Node {
             sequence: u64::MAX,
             inputs: SmallVec::new(),
             outputs: 1,
+            source: None,
             kind: Kind::Accumulate(leaf.clone()),
             hooks: Mutex::new(Vec::new()),
             forward_call: None,
@@ -100,6 +114,8 @@ pub(crate) fn lock<T>(m: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 /// What a backward function is given besides the gradients.
 pub(crate) struct Ctx<'a> {
     pub(crate) node: &'a Arc<Node>,
+    /// Takes what has been added up for an edge, if the function it is shown to says so.
+    pub(crate) take_sum: &'a dyn Fn(&Edge, &dyn Fn(&Tensor) -> bool) -> Option<Tensor>,
 }
 
 impl Ctx<'_> {
@@ -111,6 +127,16 @@ impl Ctx<'_> {
     /// A saved tensor, if nobody changed it since.
     pub(crate) fn get(&self, saved: &Saved) -> Result<Tensor> {
         saved.unpack(self.node)
+    }
+
+    /// The dtype in which input `i` would rather have its gradient, where that is not its own.
+    pub(crate) fn wanted_dtype(&self, i: usize) -> Option<DType> {
+        self.node.inputs.get(i)?.as_ref()?.node.source
+    }
+
+    /// What others have contributed to input `i`'s gradient so far, if it `suits`. Who takes it returns the sum of it and its own.
+    pub(crate) fn take_sum(&self, i: usize, suits: impl Fn(&Tensor) -> bool) -> Option<Tensor> {
+        (self.take_sum)(self.node.inputs.get(i)?.as_ref()?, &suits)
     }
 
     /// Whether the backward itself is recorded: derivatives must then be made of recorded ops.
@@ -209,6 +235,20 @@ pub(crate) fn record(
         Some(dy) => backward(ctx, &dy),
         None => Ok(Grads::new()),
     })
+}
+
+/// [`record`] of a conversion that only ops see.
+pub(crate) fn record_conversion(
+    input: &Tensor,
+    out: &Tensor,
+    backward: impl Fn(&Tensor) -> Result<Tensor> + Send + Sync + 'static,
+) -> Result<()> {
+    let backward = move |_: &Ctx, mut grads: Grads| match grads.pop().flatten() {
+        Some(dy) => Ok(smallvec![Some(backward(&dy)?)]),
+        None => Ok(Grads::new()),
+    };
+    out.attach(&Node::with_source("to", edges(&[input])?, 1, Arc::new(backward), Some(input.dtype())), 0);
+    Ok(())
 }
 
 /// [`record`] for several outputs, of which those that are not floats take no part. Gradients may be `None`, not all of them.

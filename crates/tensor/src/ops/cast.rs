@@ -2,7 +2,7 @@
 
 use crate::Tensor;
 use crate::arg::Arg;
-use crate::autograd::{Grads, Meta, edges, record, recording};
+use crate::autograd::{Grads, Meta, edges, no_grad, record, record_conversion, recording};
 use crate::capture;
 use crate::tensor::backend;
 use rushlight_core::smallvec::{SmallVec, smallvec};
@@ -46,7 +46,7 @@ impl Tensor {
 
     fn moved(&self, device: Device, non_blocking: bool) -> Result<Tensor> {
         let target = backend(device)?;
-        let source = crate::autograd::no_grad(|| self.contiguous())?;
+        let source = no_grad(|| self.contiguous())?;
         let out = Tensor::uninit(target, self.shape(), self.dtype())?;
         let size = self.dtype().size();
         let (start, len) = (source.0.layout.offset() * size, source.numel() * size);
@@ -116,6 +116,30 @@ impl Tensor {
     /// A tensor of its own with the same elements, row-major: PyTorch's `clone()`. (Rust's `clone` gives the same tensor.)
     pub fn copy(&self) -> Result<Tensor> {
         self.copy_as(self.dtype(), "clone")
+    }
+
+    /// [`Tensor::to_dtype`] for autocast: only ops see the result, and may give its gradient in this tensor's dtype.
+    pub(crate) fn lowered(&self, dtype: DType) -> Result<Tensor> {
+        let out = no_grad(|| self.to_dtype(dtype))?;
+        if recording(&[self]) {
+            let from = self.dtype();
+            record_conversion(self, &out, move |dy| dy.to_dtype(from))?;
+        }
+        Ok(out)
+    }
+
+    /// [`Tensor::lowered`] of several contiguous tensors of one device, or of any one.
+    pub(crate) fn lowered_together(tensors: &[Tensor], dtype: DType) -> Result<Vec<Tensor>> {
+        let [first, _, ..] = tensors else { return tensors.iter().map(|t| t.lowered(dtype)).collect() };
+        let results = tensors.iter().map(|t| t.uninit_like(t.shape(), dtype)).collect::<Result<Vec<_>>>()?;
+        let from: Vec<_> = tensors.iter().map(|t| t.view()).collect();
+        let to: Vec<_> = results.iter().map(|t| t.view()).collect();
+        first.backend().foreach_copy(&from, &to)?;
+        for (from, to) in tensors.iter().zip(&results).filter(|(from, _)| recording(&[from])) {
+            let dtype = from.dtype();
+            record_conversion(from, to, move |dy| dy.to_dtype(dtype))?;
+        }
+        Ok(results)
     }
 
     fn copy_as(&self, dtype: DType, name: &'static str) -> Result<Tensor> {

@@ -1,8 +1,8 @@
 //! Matrix products. Strided operands go to the engine as they are; derivatives are products of transposed views.
 
-use crate::autograd::{Saved, record, recording};
+use crate::autograd::{Ctx, Saved, record, recording};
 use crate::{Tensor, amp};
-use rushlight_core::backend::{Activation, MatMul};
+use rushlight_core::backend::{Activation, MatMul, Reduce};
 use rushlight_core::layout::{Nest, broadcast_shapes};
 use rushlight_core::smallvec::{SmallVec, smallvec};
 use rushlight_core::{DType, Dims, Error, Layout, Result, Scalar};
@@ -58,6 +58,34 @@ fn multiply(a: &Tensor, b: &Tensor, out: &Tensor, blend: &Blend) -> Result<()> {
         })?;
     }
     Ok(())
+}
+
+/// The gradient of input `i`, `a @ b` of two matrices, in `shape`: in the dtype the input would rather have it in, and added to what came before
+/// where that can be done on the way.
+pub(crate) fn gradient_product(ctx: &Ctx, i: usize, a: &Tensor, b: &Tensor, shape: &[usize]) -> Result<Tensor> {
+    if ctx.recording() {
+        return a.mm(b)?.reshape(shape);
+    }
+    let dtype = gradient_dtype(ctx, i, a);
+    let so_far = ctx.take_sum(i, |t| t.dtype() == dtype && t.is_contiguous() && t.is_sole_owner());
+    let beta = if so_far.is_some() { 1.0 } else { 0.0 };
+    let out = so_far.map_or_else(|| a.uninit_like(shape, dtype), Ok)?;
+    multiply(a, b, &out.reshape([a.shape()[0], b.shape()[1]])?, &Blend { beta, ..Blend::PLAIN })?;
+    Ok(out)
+}
+
+/// The dtype that gradients of input `i` are written in, computed from values of `a`'s dtype.
+fn gradient_dtype(ctx: &Ctx, i: usize, a: &Tensor) -> DType {
+    let half = matches!(a.dtype(), DType::F16 | DType::BF16);
+    ctx.wanted_dtype(i).filter(|&d| d == DType::F32 && half && a.backend().widens()).unwrap_or(a.dtype())
+}
+
+/// The gradient of input `i`, the sums of the columns of `dy`.
+pub(crate) fn gradient_columns(ctx: &Ctx, i: usize, dy: &Tensor) -> Result<Tensor> {
+    if ctx.recording() {
+        return dy.sum_dims(&[0], false);
+    }
+    dy.reduce(Reduce::Sum, &[true, false], false, gradient_dtype(ctx, i, dy))
 }
 
 /// `alpha * a @ b` of operands with equal batch sizes and fitting matrices, recorded.
@@ -516,16 +544,19 @@ impl Tensor {
             record(name, &inputs, &out, move |ctx, dy| {
                 let dy = dy.reshape([rows, n])?;
                 let dx = match &saved_w {
-                    Some(w) if ctx.needs(0) => Some(dy.mm(&ctx.get(w)?)?.reshape(&shape)?),
+                    Some(w) if ctx.needs(0) => Some(gradient_product(ctx, 0, &dy, &ctx.get(w)?, &shape)?),
                     _ => None,
                 };
                 let dw = match &saved_x {
-                    Some(x) if ctx.needs(1) => Some(dy.transpose(0, 1)?.mm(&ctx.get(x)?.reshape([rows, k])?)?),
+                    Some(x) if ctx.needs(1) => {
+                        let x = ctx.get(x)?.reshape([rows, k])?;
+                        Some(gradient_product(ctx, 1, &dy.transpose(0, 1)?, &x, &[n, k])?)
+                    }
                     _ => None,
                 };
                 let mut grads = smallvec![dx, dw];
                 if has_bias {
-                    grads.push(if ctx.needs(2) { Some(dy.sum_dims(&[0], false)?) } else { None });
+                    grads.push(if ctx.needs(2) { Some(gradient_columns(ctx, 2, &dy)?) } else { None });
                 }
                 Ok(grads)
             })?;

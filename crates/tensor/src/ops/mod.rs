@@ -11,6 +11,7 @@ pub(crate) mod cross_entropy;
 mod distance;
 pub(crate) mod einsum;
 mod extremum;
+mod feed_forward;
 pub(crate) mod gather;
 mod index;
 pub(crate) mod indexing;

@@ -85,8 +85,10 @@ impl RowBackward {
             return grads.zeroed();
         }
         let [dx, dweight, dbias] = grads.views();
+        let so_far = if needs[0] { ctx.take_sum(0, |t| t.dtype() == x.dtype() && t.is_contiguous()) } else { None };
+        let so_far = so_far.as_ref().map(|t| t.view());
         let (w, mean, rstd) = (weight.as_ref().map(|w| w.view()), self.mean.view(), self.rstd.view());
-        x.backend().row_norm_backward(&self.spec, dy.view(), x.view(), w, mean, rstd, dx, dweight, dbias)?;
+        x.backend().row_norm_backward(&self.spec, dy.view(), x.view(), w, mean, rstd, so_far, dx, dweight, dbias)?;
         Ok(grads)
     }
 
