@@ -190,7 +190,7 @@ struct Sum { template <class A> static __device__ A merge(A a, A b) { return a +
 // NaN wins.
 struct Largest { template <class A> static __device__ A merge(A a, A b) { return (a > b || a != a) ? a : b; } };
 
-// All threads of a group of THREADS (a power of two; a warp's part, or whole warps of a block with only one group) get the result.
+// All threads of a group of THREADS (a power of two within a warp, or whole warps of a block with only one group) get the result.
 template <class Op, int THREADS, class A> __device__ inline A group_reduce(A a, A* shared) {
 #pragma unroll
     for (int m = (THREADS < 32 ? THREADS : 32) / 2; m > 0; m /= 2) a = Op::merge(a, shuffle_xor(a, m));

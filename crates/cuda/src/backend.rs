@@ -233,7 +233,11 @@ impl Backend for Cuda {
     }
 
     fn matmul_gelu_backward(&self, spec: &MatMul, kept: View, sums: View) -> Result<bool> {
-        self.0.matmul_gelu(spec, Gelu::Backward(kept.ptr() as u64, sums.ptr() as u64))
+        if !self.0.matmul_gelu(spec, Gelu::Backward(kept.ptr() as u64))? {
+            return Ok(false);
+        }
+        self.0.reduce(Reduce::Sum, spec.out, &[true, true, false], sums)?;
+        Ok(true)
     }
 
     fn conv_forward(&self, spec: &Conv, x: View, w: View, bias: Option<View>, y: View) -> Result<()> {

@@ -86,6 +86,6 @@ pub mod epilogue {
     pub const GELU: i32 = 32;
     /// A second matrix, written forward and read backward: the input of the activation.
     pub const AUX: i32 = 128;
-    /// The gradient of GELU by the input kept, and its sums along the library's rows.
-    pub const DGELU_BGRAD: i32 = 64 | AUX | 16;
+    /// The gradient of GELU by the input kept.
+    pub const DGELU: i32 = 64 | AUX;
 }

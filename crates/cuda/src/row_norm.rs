@@ -9,9 +9,11 @@ use rushlight_core::{DType, Error, Result, View};
 
 /// Blocks from which on a device is busy.
 const ENOUGH_BLOCKS: usize = 512;
-/// Blocks of a multiprocessor that each take several rows, and how many if they can.
-const BLOCKS_AT_ONCE: usize = 8;
+/// Rows of a block that takes several, if there are enough.
 const ROWS_OF_A_BLOCK: usize = 4;
+/// A multiprocessor's registers, of which a thread needs so many besides those for its columns.
+const REGISTERS: usize = 65_536;
+const OTHER_REGISTERS: usize = 32;
 
 /// Address of something that may not be there.
 pub fn address(view: Option<View>) -> u64 {
@@ -91,7 +93,11 @@ impl Gpu {
             if wants_columns && rows.steps > 0 {
                 let whole = rows.grid(count)?;
                 let (blocks, multiprocessors) = (whole.blocks[0] as usize, self.properties.multiprocessors);
-                let (least, most) = (2 * multiprocessors, BLOCKS_AT_ONCE * multiprocessors);
+                // As many as run at once: of each column a thread keeps a factor, two sums and three elements.
+                let columns = (rows.steps * rows.lanes) as usize;
+                let registers = OTHER_REGISTERS + columns * 3 + columns * 3 * x.dtype.size() / 4;
+                let at_once = (REGISTERS / (registers * whole.threads[0] as usize)).clamp(2, 8);
+                let (least, most) = (2 * multiprocessors, at_once * multiprocessors);
                 let lines = blocks.div_ceil(ROWS_OF_A_BLOCK).clamp(least, most).min(blocks);
                 let grid = Grid { blocks: [lines as u32, 1, 1], ..whole };
                 let scratch = self.scratch(lines * 2 * n * size)?;

@@ -27,7 +27,9 @@ impl Rows {
         let vectors = columns / lanes;
         let threads = match vectors {
             0..=128 => 32,
-            129..=512 => 128,
+            // A vector for each thread, and few threads without one.
+            129..=256 => vectors.next_multiple_of(32),
+            257..=512 => 128,
             513..=1024 => 256,
             1025..=2048 => 512,
             _ => 1024,

@@ -252,8 +252,12 @@ fn feed_forward_in_half_precision() -> Result<()> {
                 x.add(&h)?.linear(head, None)?
             };
             assert_eq!(y.dtype(), half.unwrap_or(DType::F32));
-            let dy =
-                Tensor::arange(0, y.numel() as i64, 1)?.to_dtype(DType::F32)?.mul(0.7)?.sin()?.reshape(y.shape())?;
+            let dy = Tensor::arange(0, y.numel() as i64, 1)?
+                .to_dtype(DType::F32)?
+                .mul(0.7)?
+                .sin()?
+                .add(1.0)?
+                .reshape(y.shape())?;
             y.backward_with(Backward::default().gradient(&dy.to_dtype(y.dtype())?.to(device)?))?;
             if step == 1 {
                 out.push(y);

@@ -1,6 +1,6 @@
 //! A feed-forward block as one op: its GELU happens within the products where the engine has such ones.
 
-use super::matmul::{gradient_columns, gradient_product};
+use super::matmul::{gradient_columns, gradient_dtype, gradient_product};
 use crate::autograd::{Backward, Ctx, Grads, Saved, grad, no_grad, record, recording};
 use crate::{Tensor, amp};
 use rushlight_core::backend::{Activation, MatMul};
@@ -65,11 +65,11 @@ impl Block {
             return Ok(None);
         }
         let inner = self.before.uninit_like(self.before.shape(), dy.dtype())?;
-        let sums = inner.uninit_like(&inner.shape()[2..], dy.dtype())?;
+        let sums = inner.uninit_like(&[1, 1, inner.shape()[2]], gradient_dtype(ctx, 2, dy))?;
         let (dy, weight2) = (dy.contiguous()?.unsqueeze(0)?, weight2.unsqueeze(0)?);
         let spec = product(&dy, &weight2, None, &inner);
         let done = inner.backend().matmul_gelu_backward(&spec, self.before.view(), sums.view())?;
-        Ok(if done { Some((inner.squeeze_dims(&[0])?, sums)) } else { None })
+        Ok(if done { Some((inner.squeeze_dims(&[0])?, sums.reshape([inner.shape()[2]])?)) } else { None })
     }
 }
 
