@@ -31,6 +31,16 @@ fn check_range(call: &str, storage: &Storage, offset: usize, len: usize) -> Resu
     )))
 }
 
+/// This engine writes results once; only those that [`Backend::widens`] are asked for a second copy.
+fn one_dtype(call: &str, low: Option<View>) -> Result<()> {
+    match low {
+        None => Ok(()),
+        Some(low) => {
+            Err(Error::unsupported(format!("{call}: a second result as {} on the CPU; convert the first", low.dtype)))
+        }
+    }
+}
+
 impl Backend for Cpu {
     fn device(&self) -> Device {
         Device::Cpu
@@ -212,9 +222,11 @@ impl Backend for Cpu {
         weight: Option<View>,
         bias: Option<View>,
         y: View,
+        low: Option<View>,
         mean: View,
         rstd: View,
     ) -> Result<()> {
+        one_dtype("row_norm", low)?;
         row_norm::row_norm(spec, x, weight, bias, y, mean, rstd)
     }
 
@@ -228,9 +240,11 @@ impl Backend for Cpu {
         rstd: View,
         so_far: Option<View>,
         dx: Option<View>,
+        low: Option<View>,
         dweight: Option<View>,
         dbias: Option<View>,
     ) -> Result<()> {
+        one_dtype("row_norm_backward", low)?;
         row_norm::row_norm_backward(spec, dy, x, weight, mean, rstd, so_far, dx, dweight, dbias)
     }
 

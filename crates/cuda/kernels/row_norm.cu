@@ -1,5 +1,5 @@
 // Layer norm and RMS norm: rows normalised by their own statistics, scaled and shifted by column.
-// T elements, W statistics, P parameters. ROW kernels share rows as softmax does; COLUMNS sums over rows for the parameters' gradients.
+// T elements, W statistics, P parameters, L a lower dtype for a second copy of the result, if there is a place for it. ROW kernels share rows as softmax does; COLUMNS sums over rows for the parameters' gradients.
 
 __device__ inline float inverse_root(float x) { return 1 / sqrtf(x); }
 __device__ inline double inverse_root(double x) { return 1 / sqrt(x); }
@@ -7,7 +7,14 @@ __device__ inline double inverse_root(double x) { return 1 / sqrt(x); }
 #ifdef ROW
 typedef Vec<T, LANES> V;
 
-extern "C" __global__ void __launch_bounds__(TPR < 128 ? 128 : TPR) row_norm(const T* x, const P* weight, const P* bias, T* y, W* mean, W* rstd, u64 rows, u64 n, double eps) {
+__device__ inline void lowered(const V& value, L* row, u32 at) {
+    Vec<L, LANES> out;
+#pragma unroll
+    for (int l = 0; l < LANES; l++) out.v[l] = convert<L>(value.v[l]);
+    ((Vec<L, LANES>*)row)[at] = out;
+}
+
+extern "C" __global__ void __launch_bounds__(TPR < 128 ? 128 : TPR) row_norm(const T* x, const P* weight, const P* bias, T* y, L* low, W* mean, W* rstd, u64 rows, u64 n, double eps) {
     __shared__ W shared[32];
     u64 row = blockIdx.x * (u64)(blockDim.x / TPR) + threadIdx.x / TPR;
     u32 lane = threadIdx.x % TPR, vectors = (u32)(n / LANES);
@@ -50,6 +57,7 @@ extern "C" __global__ void __launch_bounds__(TPR < 128 ? 128 : TPR) row_norm(con
             out.v[l] = convert<T>(h);
         }
         ((V*)y)[at] = out;
+        if (low) lowered(out, low + row * n, at);
     )
     if (lane == 0) {
         if (!RMS) mean[row] = middle;
@@ -57,7 +65,7 @@ extern "C" __global__ void __launch_bounds__(TPR < 128 ? 128 : TPR) row_norm(con
     }
 }
 
-extern "C" __global__ void __launch_bounds__(TPR < 128 ? 128 : TPR) row_norm_backward(const T* dy, const T* x, const P* weight, const W* mean, const W* rstd, const T* so_far, T* dx, u64 rows, u64 n) {
+extern "C" __global__ void __launch_bounds__(TPR < 128 ? 128 : TPR) row_norm_backward(const T* dy, const T* x, const P* weight, const W* mean, const W* rstd, const T* so_far, T* dx, L* low, u64 rows, u64 n) {
     __shared__ W shared[32];
     u64 row = blockIdx.x * (u64)(blockDim.x / TPR) + threadIdx.x / TPR;
     u32 lane = threadIdx.x % TPR, vectors = (u32)(n / LANES);
@@ -103,6 +111,7 @@ extern "C" __global__ void __launch_bounds__(TPR < 128 ? 128 : TPR) row_norm_bac
             out.v[l] = convert<T>(so_far ? e + convert<W>(out.v[l]) : e);
         }
         ((V*)dx)[at] = out;
+        if (low) lowered(out, low + row * n, at);
     )
 }
 
@@ -112,7 +121,7 @@ struct SumTwo { static __device__ Two merge(Two x, Two y) { return Two{x.a + y.a
 
 // All gradients in one pass: threads keep their columns from row to row, and with them sums for the parameters' gradients, one line of partial sums
 // per block (of both parameters, [gridDim.x][2][n]).
-extern "C" __global__ void __launch_bounds__(TPR < 128 ? 128 : TPR) row_norm_gradients(const T* dy, const T* x, const P* weight, const W* mean, const W* rstd, const T* so_far, T* dx, W* partial, u64 rows, u64 n) {
+extern "C" __global__ void __launch_bounds__(TPR < 128 ? 128 : TPR) row_norm_gradients(const T* dy, const T* x, const P* weight, const W* mean, const W* rstd, const T* so_far, T* dx, L* low, W* partial, u64 rows, u64 n) {
     const int GROUPS = TPR < 128 ? 128 / TPR : 1;
     __shared__ Two shared[32];
     __shared__ Vec<W, LANES> sums[GROUPS > 1 ? 128 : 1];
@@ -164,6 +173,7 @@ extern "C" __global__ void __launch_bounds__(TPR < 128 ? 128 : TPR) row_norm_gra
                     out.v[l] = convert<T>(so_far ? e + convert<W>(c[s].v[l]) : e);
                 }
                 ((V*)(dx + row * n))[at] = out;
+                if (low) lowered(out, low + row * n, at);
             }
         }
     }

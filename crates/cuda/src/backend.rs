@@ -283,10 +283,11 @@ impl Backend for Cuda {
         weight: Option<View>,
         bias: Option<View>,
         y: View,
+        low: Option<View>,
         mean: View,
         rstd: View,
     ) -> Result<()> {
-        self.0.row_norm(spec, x, weight, bias, y, mean, rstd)
+        self.0.row_norm(spec, x, weight, bias, y, low, mean, rstd)
     }
 
     fn row_norm_backward(
@@ -299,10 +300,11 @@ impl Backend for Cuda {
         rstd: View,
         so_far: Option<View>,
         dx: Option<View>,
+        low: Option<View>,
         dweight: Option<View>,
         dbias: Option<View>,
     ) -> Result<()> {
-        self.0.row_norm_backward(spec, dy, x, weight, mean, rstd, so_far, dx, dweight, dbias)
+        self.0.row_norm_backward(spec, dy, x, weight, mean, rstd, so_far, dx, low, dweight, dbias)
     }
 
     fn batch_norm(

@@ -39,6 +39,7 @@ impl Gpu {
         weight: Option<View>,
         bias: Option<View>,
         y: View,
+        low: Option<View>,
         mean: View,
         rstd: View,
     ) -> Result<()> {
@@ -49,18 +50,19 @@ impl Gpu {
         }
         let parameter = parameter_dtype("row_norm", x.dtype, &[weight, bias])?;
         let (from, to) = (x.ptr() as u64, y.ptr() as u64);
-        let rows = Rows::new(x.dtype, n, &[from, to]);
-        let [a, b, c, d] = rows.tags();
-        let tags = [spec.rms as u16, parameter as u16, a, b, c, d];
-        let key = Key::new(Family::RowNorm, "row_norm", tags);
+        let rows = Rows::new(x.dtype, n, &[from, to, address(low)]);
+        let form = Form { rms: spec.rms, parameter, low: low.map_or(x.dtype, |l| l.dtype) };
+        let key = Key::new(Family::RowNorm, "row_norm", form.tags(rows));
         self.prepare(&key, || {
             let after = if rows.steps > 0 { "row_norm_gradients" } else { "row_norm_backward" };
-            let own = (Key::new(Family::RowNorm, after, tags), defines(rows.defines(), spec.rms, parameter));
+            let rows = if rows.steps > 0 { rows.spread(n) } else { rows };
+            let own = (Key::new(Family::RowNorm, after, form.tags(rows)), form.defines(rows.defines()));
             [own, joining(x.dtype, spec.rms, parameter)]
         });
-        let function = self.function(key, || defines(rows.defines(), spec.rms, parameter))?;
+        let function = self.function(key, || form.defines(rows.defines()))?;
         let (w, b, mean, rstd) = (address(weight), address(bias), mean.ptr() as u64, rstd.ptr() as u64);
-        launch!(self, function, rows.grid(count)?; from, w, b, to, mean, rstd, count, n, eps)
+        let low = address(low);
+        launch!(self, function, rows.grid(count)?; from, w, b, to, low, mean, rstd, count, n, eps)
     }
 
     pub fn row_norm_backward(
@@ -73,6 +75,7 @@ impl Gpu {
         rstd: View,
         so_far: Option<View>,
         dx: Option<View>,
+        low: Option<View>,
         dweight: Option<View>,
         dbias: Option<View>,
     ) -> Result<()> {
@@ -84,13 +87,15 @@ impl Gpu {
         if let Some(dx) = dx.filter(|_| count > 0) {
             let parameter = parameter_dtype("row_norm_backward", x.dtype, &[weight])?;
             let (w, so_far, to) = (address(weight), address(so_far), dx.ptr() as u64);
-            let rows = Rows::new(x.dtype, n, &[g, from, so_far, to]);
-            let [a, b, c, d] = rows.tags();
-            let tags = [spec.rms as u16, parameter as u16, a, b, c, d];
-            let kernel = |entry: &'static str| {
-                self.function(Key::new(Family::RowNorm, entry, tags), || defines(rows.defines(), spec.rms, parameter))
+            let rows = Rows::new(x.dtype, n, &[g, from, so_far, to, address(low)]);
+            let form = Form { rms: spec.rms, parameter, low: low.map_or(x.dtype, |l| l.dtype) };
+            let low = address(low);
+            let kernel = |entry: &'static str, rows: Rows| {
+                let key = Key::new(Family::RowNorm, entry, form.tags(rows));
+                self.function(key, || form.defines(rows.defines()))
             };
             if wants_columns && rows.steps > 0 {
+                let rows = rows.spread(n);
                 let whole = rows.grid(count)?;
                 let (blocks, multiprocessors) = (whole.blocks[0] as usize, self.properties.multiprocessors);
                 // As many as run at once: of each column a thread keeps a factor, two sums and three elements.
@@ -102,12 +107,12 @@ impl Gpu {
                 let grid = Grid { blocks: [lines as u32, 1, 1], ..whole };
                 let scratch = self.scratch(lines * 2 * n * size)?;
                 let partial = scratch.ptr;
-                let function = kernel("row_norm_gradients")?;
-                launch!(self, function, grid; g, from, w, mean, rstd, so_far, to, partial, count, n)?;
+                let function = kernel("row_norm_gradients", rows)?;
+                launch!(self, function, grid; g, from, w, mean, rstd, so_far, to, low, partial, count, n)?;
                 return self.row_norm_join(spec, x.dtype, partial, lines, dweight, dbias);
             }
-            let function = kernel("row_norm_backward")?;
-            launch!(self, function, rows.grid(count)?; g, from, w, mean, rstd, so_far, to, count, n)?;
+            let function = kernel("row_norm_backward", rows)?;
+            launch!(self, function, rows.grid(count)?; g, from, w, mean, rstd, so_far, to, low, count, n)?;
         }
         if !wants_columns {
             return Ok(());
@@ -153,6 +158,26 @@ fn joining(dtype: DType, rms: bool, parameter: DType) -> (Key, Defines) {
 
 pub fn defines(base: Defines, rms: bool, parameter: DType) -> Defines {
     base.define("RMS", rms as u8).dtype("P", parameter)
+}
+
+/// A compiled form of the kernels that go along rows.
+#[derive(Clone, Copy)]
+pub struct Form {
+    pub rms: bool,
+    pub parameter: DType,
+    /// The dtype of a second copy of the result.
+    pub low: DType,
+}
+
+impl Form {
+    fn tags(self, rows: Rows) -> [u16; 7] {
+        let [a, b, c, d] = rows.tags();
+        [self.rms as u16, self.parameter as u16, self.low as u16, a, b, c, d]
+    }
+
+    pub fn defines(self, base: Defines) -> Defines {
+        defines(base, self.rms, self.parameter).dtype("L", self.low)
+    }
 }
 
 pub fn column_defines(entry: &str, dtype: DType) -> Defines {

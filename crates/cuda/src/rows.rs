@@ -27,9 +27,7 @@ impl Rows {
         let vectors = columns / lanes;
         let threads = match vectors {
             0..=128 => 32,
-            // A vector for each thread, and few threads without one.
-            129..=256 => vectors.next_multiple_of(32),
-            257..=512 => 128,
+            129..=512 => 128,
             513..=1024 => 256,
             1025..=2048 => 512,
             _ => 1024,
@@ -37,6 +35,14 @@ impl Rows {
         let steps = vectors.div_ceil(threads).max(1);
         let fits = steps <= MOST_STEPS && steps * lanes <= 32;
         Self { dtype, lanes: lanes as u16, threads: threads as u16, steps: if fits { steps as u16 } else { 0 } }
+    }
+
+    /// The same with a vector for each thread, and few threads without one, for rows of few vectors: for kernels that need many registers.
+    pub fn spread(self, columns: usize) -> Self {
+        match columns / (self.lanes as usize) {
+            vectors @ 129..=256 => Self { threads: vectors.next_multiple_of(32) as u16, steps: 1, ..self },
+            _ => self,
+        }
     }
 
     pub fn tags(&self) -> [u16; 4] {

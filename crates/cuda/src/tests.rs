@@ -95,7 +95,8 @@ fn families(capability: (i32, i32)) -> Vec<Case> {
         for (columns, what) in [(512, "cached"), (1 << 20, "streamed"), (7, "odd")] {
             let rows = Rows::new(dtype, columns, &[0]);
             add(format!("softmax {dtype} {what}"), Family::Softmax, rows.defines().define("LOG", 0));
-            add(format!("row norm {dtype} {what}"), Family::RowNorm, row_norm::defines(rows.defines(), false, dtype));
+            let form = row_norm::Form { rms: false, parameter: dtype, low: DType::BF16 };
+            add(format!("row norm {dtype} {what}"), Family::RowNorm, form.defines(rows.defines()));
             let rows = Rows { steps: 0, ..rows };
             add(
                 format!("cross-entropy {dtype} {what}"),
@@ -259,7 +260,10 @@ fn kernels_compile_apart() {
     let cases = [
         (Family::Softmax, rows.defines().define("LOG", 0)),
         (Family::Softmax, softmax::column_defines(true, DType::F32)),
-        (Family::RowNorm, row_norm::defines(rows.defines(), false, DType::BF16)),
+        (
+            Family::RowNorm,
+            row_norm::Form { rms: false, parameter: DType::BF16, low: DType::BF16 }.defines(rows.defines()),
+        ),
         (Family::CrossEntropy, cross_entropy::defines(Rows { steps: 0, ..rows }, false, DType::BF16)),
         (Family::BatchNorm, batch_norm::defines("STATISTICS", DType::BF16, DType::F32, share)),
         (Family::BatchNorm, batch_norm::defines("BACKWARD", DType::BF16, DType::F32, share)),

@@ -161,7 +161,8 @@ pub trait Backend: Send + Sync + 'static {
     fn softmax(&self, log: bool, dims: [usize; 3], x: View, y: View) -> Result<()>;
     /// Its gradient from the output.
     fn softmax_backward(&self, log: bool, dims: [usize; 3], dy: View, y: View, dx: View) -> Result<()>;
-    /// Rows normalised, scaled and shifted; `mean` (unused for rms) and `rstd` are `[rows]`.
+    /// Rows normalised, scaled and shifted; `mean` (unused for rms) and `rstd` are `[rows]`. `low`, asked for only where [`Backend::widens`], gets the
+    /// result of an `f32` input in a half dtype as well.
     fn row_norm(
         &self,
         spec: &RowNorm,
@@ -169,10 +170,11 @@ pub trait Backend: Send + Sync + 'static {
         weight: Option<View>,
         bias: Option<View>,
         y: View,
+        low: Option<View>,
         mean: View,
         rstd: View,
     ) -> Result<()>;
-    /// Its gradients; those not asked for are `None`. `so_far`, like `x`, is added to `dx`.
+    /// Its gradients; those not asked for are `None`. `so_far`, like `x`, is added to `dx`; `low` is for `dx` as above.
     fn row_norm_backward(
         &self,
         spec: &RowNorm,
@@ -183,6 +185,7 @@ pub trait Backend: Send + Sync + 'static {
         rstd: View,
         so_far: Option<View>,
         dx: Option<View>,
+        low: Option<View>,
         dweight: Option<View>,
         dbias: Option<View>,
     ) -> Result<()>;

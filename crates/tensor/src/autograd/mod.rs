@@ -55,6 +55,8 @@ pub(crate) struct Extra {
     pub(crate) hooks: Vec<(u64, Hook)>,
     pub(crate) post_hooks: Vec<(u64, PostHook)>,
     pub(crate) retains_grad: bool,
+    /// A copy in a lower dtype that was written along with this tensor, and the version it is of.
+    pub(crate) lowered: Option<(Tensor, u32)>,
 }
 
 impl Meta {

@@ -15,7 +15,29 @@ impl Tensor {
         if dtype == self.dtype() {
             return Ok(self.clone());
         }
-        self.copy_as(dtype, "to")
+        let kept = if recording(&[self]) { None } else { self.lowered_copy(dtype, true) };
+        kept.map_or_else(|| self.copy_as(dtype, "to"), Ok)
+    }
+
+    /// Keeps a copy in a lower dtype that was written along with this tensor, for whoever asks for it first.
+    pub(crate) fn keep_lowered(&self, copy: Tensor) {
+        let version = self.version();
+        self.meta().extra().lowered = Some((copy, version));
+    }
+
+    /// That copy, if there is one of this dtype and this tensor has not changed since: to `own`, or to read only.
+    fn lowered_copy(&self, dtype: DType, own: bool) -> Option<Tensor> {
+        if self.dtype() != DType::F32 || !matches!(dtype, DType::BF16 | DType::F16) {
+            return None;
+        }
+        let version = self.version();
+        let mut meta = self.meta();
+        let kept = &mut meta.extra.as_mut()?.lowered;
+        let (copy, of) = kept.as_ref()?;
+        if *of != version || copy.dtype() != dtype || (own && !copy.is_sole_owner()) {
+            return None;
+        }
+        if own { kept.take().map(|(copy, _)| copy) } else { Some(copy.alias()) }
     }
 
     /// The elements on another device. The same tensor if it is there already.
@@ -120,7 +142,7 @@ impl Tensor {
 
     /// [`Tensor::to_dtype`] for autocast: only ops see the result, and may give its gradient in this tensor's dtype.
     pub(crate) fn lowered(&self, dtype: DType) -> Result<Tensor> {
-        let out = no_grad(|| self.to_dtype(dtype))?;
+        let out = self.lowered_copy(dtype, false).map_or_else(|| no_grad(|| self.to_dtype(dtype)), Ok)?;
         if recording(&[self]) {
             let from = self.dtype();
             record_conversion(self, &out, move |dy| dy.to_dtype(from))?;

@@ -71,6 +71,7 @@ pub(crate) fn gradient_product(ctx: &Ctx, i: usize, a: &Tensor, b: &Tensor, shap
     let beta = if so_far.is_some() { 1.0 } else { 0.0 };
     let out = so_far.map_or_else(|| a.uninit_like(shape, dtype), Ok)?;
     multiply(a, b, &out.reshape([a.shape()[0], b.shape()[1]])?, &Blend { beta, ..Blend::PLAIN })?;
+    out.changed_unrecorded();
     Ok(out)
 }
 

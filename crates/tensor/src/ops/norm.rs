@@ -1,7 +1,7 @@
 //! Normalisation of rows: layer, RMS, group and instance norm. Fused kernels, composed ops for second derivatives.
 
-use crate::Tensor;
 use crate::autograd::{Ctx, Grads, Saved, no_grad, record, recording};
+use crate::{Tensor, amp};
 use rushlight_core::backend::{RowNorm, View};
 use rushlight_core::smallvec::{SmallVec, smallvec};
 use rushlight_core::{DType, Dims, Error, Result};
@@ -72,6 +72,8 @@ struct RowBackward {
     weight: Option<Saved>,
     mean: Tensor,
     rstd: Tensor,
+    /// The dtype in which products will want the gradient, too.
+    low: Option<DType>,
 }
 
 impl RowBackward {
@@ -87,8 +89,14 @@ impl RowBackward {
         let [dx, dweight, dbias] = grads.views();
         let so_far = if needs[0] { ctx.take_sum(0, |t| t.dtype() == x.dtype() && t.is_contiguous()) } else { None };
         let so_far = so_far.as_ref().map(|t| t.view());
+        let low = self.low.filter(|_| needs[0]).map(|d| x.uninit_like(x.shape(), d)).transpose()?;
+        let lower = low.as_ref().map(|t| t.view());
         let (w, mean, rstd) = (weight.as_ref().map(|w| w.view()), self.mean.view(), self.rstd.view());
-        x.backend().row_norm_backward(&self.spec, dy.view(), x.view(), w, mean, rstd, so_far, dx, dweight, dbias)?;
+        let (spec, dy) = (&self.spec, dy.view());
+        x.backend().row_norm_backward(spec, dy, x.view(), w, mean, rstd, so_far, dx, lower, dweight, dbias)?;
+        if let (Some(dx), Some(low)) = (&grads.dx, low) {
+            dx.keep_lowered(low);
+        }
         Ok(grads)
     }
 
@@ -138,9 +146,16 @@ fn row_norm(
     let spec = RowNorm { rows: x.numel() / cols.max(1), cols, eps, rms };
     let y = x.uninit_like(x.shape(), x.dtype())?;
     let (mean, rstd) = (x.uninit_like(&[spec.rows], wide(x.dtype()))?, x.uninit_like(&[spec.rows], wide(x.dtype()))?);
+    // What follows in mixed precision is likely a product, which wants halves: they are written along where the engine can.
+    let low = amp::autocast_dtype().filter(|_| x.dtype() == DType::F32 && x.backend().widens() && y.numel() > 0);
     if y.numel() > 0 {
         let (w, b) = (weight.as_ref().map(|w| w.view()), bias.as_ref().map(|b| b.view()));
-        y.backend().row_norm(&spec, x.view(), w, b, y.view(), mean.view(), rstd.view())?;
+        let copy = low.map(|dtype| y.uninit_like(y.shape(), dtype)).transpose()?;
+        let lower = copy.as_ref().map(|t| t.view());
+        y.backend().row_norm(&spec, x.view(), w, b, y.view(), lower, mean.view(), rstd.view())?;
+        if let Some(copy) = copy {
+            y.keep_lowered(copy);
+        }
     }
     let mut inputs: SmallVec<[&Tensor; 3]> = smallvec![&x];
     inputs.extend(weight.as_ref());
@@ -153,6 +168,7 @@ fn row_norm(
             weight: weight.as_ref().map(Saved::input),
             mean: mean.clone(),
             rstd: rstd.clone(),
+            low,
         };
         record(name, &inputs, &y, move |ctx, dy| {
             let needs = affine.needs(ctx);
