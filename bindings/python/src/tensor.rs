@@ -305,8 +305,19 @@ impl PyTensor {
         self.with(Tensor::is_inference)
     }
 
-    fn is_pinned(&self) -> bool {
-        false
+    #[pyo3(signature = (device=None))]
+    fn is_pinned(&self, device: Option<&Bound<'_, PyAny>>) -> PyResult<bool> {
+        device.map(PyDevice::from_object).transpose()?;
+        Ok(self.with(Tensor::is_pinned))
+    }
+
+    /// This tensor in memory of the host that an accelerator copies from by itself; as it is where there is no accelerator.
+    #[pyo3(signature = (device=None))]
+    fn pin_memory<'py>(slf: &Bound<'py, Self>, device: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, Self>> {
+        device.map(PyDevice::from_object).transpose()?;
+        let tensor = slf.get().tensor();
+        let pinned = crate::device::pinned(&tensor).py()?;
+        if pinned.is_same(&tensor) { Ok(slf.clone()) } else { wrap(slf.py(), pinned) }
     }
 
     fn data_ptr(&self) -> usize {

@@ -1,5 +1,6 @@
 """The smaller packages: checkpoints of activations, ``func``, mixed precision, devices, the profiler, random state."""
 
+import json
 import warnings
 
 import pytest
@@ -244,7 +245,44 @@ def test_what_is_not_there_says_so():
             getattr(torch, name)
     with pytest.raises(AttributeError, match="TorchScript"):
         torch.jit.trace
-    with pytest.raises(AttributeError, match="captured"):
-        torch.cuda.CUDAGraph
+    with pytest.raises(AttributeError, match="DLPack"):
+        torch.cuda.ExternalStream
     with pytest.raises(NotImplementedError, match="portions"):
         nn.functional.linear_cross_entropy(torch.ones(1, 2), torch.ones(2, 2), torch.tensor([1]), options=object())
+
+
+class Kept(nn.Module):
+    """A model that is saved whole."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(2, 1)
+        self.names = {"a", "b"}
+
+    def forward(self, x):
+        return self.layer(x).relu()
+
+
+def test_files_may_name_what_is_declared_safe(tmp_path):
+    import pickle
+
+    model, path = Kept(), tmp_path / "model.pt"
+    torch.save(model, path)
+    with pytest.raises(pickle.UnpicklingError, match="Kept"):
+        torch.load(path)
+    with torch.serialization.safe_globals([Kept]):
+        with pytest.raises(pickle.UnpicklingError, match="Unsupported global: GLOBAL torch.nn.modules.linear.Linear"):
+            torch.load(path)
+    with torch.serialization.safe_globals([Kept, nn.Linear]):
+        found = torch.load(path)
+        with open(path, "rb") as file:
+            assert torch.load(file).names == {"a", "b"}
+    assert torch.equal(found.layer.weight, model.layer.weight) and found(torch.ones(2)).shape == (1,)
+    assert not torch.serialization.get_safe_globals()
+    seen = []
+    torch.load(path, weights_only=False, map_location=lambda storage, location: seen.append(location))
+    assert seen == ["cpu", "cpu"]
+    with pytest.raises(ValueError, match="mmap"), open(path, "rb") as file:
+        torch.load(file, mmap=True)
+    with pytest.raises(NotImplementedError, match="pickle"):
+        torch.save(model, path, pickle_module=json)

@@ -59,7 +59,7 @@ def _mover(name):
         target = name if device is None else device
         if isinstance(target, int):
             target = f"{name}:{target}"
-        return self.to(target) if memory_format is None else self.to(target, memory_format=memory_format)
+        return self.to(target, non_blocking=non_blocking, memory_format=memory_format)
 
     move.__name__ = move.__qualname__ = name
     move.__doc__ = "This tensor on an accelerator, or on the CPU where there is none."
@@ -71,13 +71,16 @@ for _name in ("cuda", "xpu", "hip"):
 
 
 @_method
-def pin_memory(self, device=None):
-    """This tensor: transfers take pageable memory as well as pinned."""
-    return self
+def record_stream(self, stream):
+    """Keeps this tensor's memory, once it is freed, from other uses until ``stream`` is past its work of then."""
+    if stream._stream is not None:
+        stream._stream.keep(self)
 
 
 def _type(self, dtype=None, non_blocking=False, **kwargs):
     """The type's name, or this tensor as another type."""
+    if set(kwargs) - {"async"}:
+        raise TypeError(f"type() got an unexpected keyword argument '{next(iter(set(kwargs) - {'async'}))}'")
     from ._functions import _type_names
 
     if dtype is None:
@@ -86,11 +89,11 @@ def _type(self, dtype=None, non_blocking=False, **kwargs):
         for place in ("cpu", "cuda"):
             for known, name in _type_names(place).items():
                 if name == dtype:
-                    return self.to(place, known)
+                    return self.to(place, known, non_blocking=non_blocking)
         raise ValueError(f"invalid type: '{dtype}'")
     if isinstance(dtype, _C.dtype):
         return self.to(dtype)
-    return self.to(dtype.place, dtype.dtype)
+    return self.to(dtype.place, dtype.dtype, non_blocking=non_blocking)
 
 
 _method(_type, "type")
@@ -310,12 +313,17 @@ def __reduce_ex__(self, protocol):
 
 @_method
 def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
-    """This tensor as a DLPack capsule, for other libraries to share its memory."""
+    """This tensor as a DLPack capsule, for other libraries to share its memory. On an accelerator ``stream`` is the consumer's, as the protocol has it."""
     if self.requires_grad:
         raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
-    if copy:
-        return _C._to_dlpack(self.clone(), max_version)
-    return _C._to_dlpack(self, max_version)
+    if stream is not None and type(stream) is not int:
+        raise TypeError("stream must be ``int`` or ``none``")
+    if dl_device is not None and tuple(map(int, dl_device)) != self.__dlpack_device__():
+        kind, index = map(int, dl_device)
+        if copy is False or kind not in (1, 2):
+            raise BufferError(f"__dlpack__: the tensor is on {self.device}, and dl_device={(kind, index)} would take a copy that is not to be had")
+        return self.to("cpu" if kind == 1 else f"cuda:{index}").__dlpack__(stream=stream if kind == 2 else None, max_version=max_version)
+    return _C._to_dlpack(self.clone() if copy else self, max_version, stream)
 
 
 @_method

@@ -278,7 +278,7 @@ class _ByFormula(Optimizer):
     def step(self, closure=None):
         """One step over all parameters that have a gradient. Returns the closure's loss, if there is a closure."""
         loss = None if closure is None else _call(closure)
-        _C._optim_step(self._formula, self.param_groups, self.state)
+        _C._optim_step(self._formula, self.param_groups, self.state, self)
         return loss
 
 
