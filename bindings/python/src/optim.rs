@@ -385,6 +385,21 @@ fn _optim_step(
     }
 }
 
+/// Forgets the gradients of all parameters of the groups.
+#[pyfunction]
+fn _forget_grads(groups: &Bound<'_, PyList>) -> PyResult<()> {
+    for group in groups.iter() {
+        let Some(params) = group.cast_into::<PyDict>()?.get_item(pyo3::intern!(groups.py(), "params"))? else {
+            continue;
+        };
+        for object in params.try_iter()? {
+            object?.cast_into::<PyTensor>()?.get().forget_grad().py()?;
+        }
+    }
+    Ok(())
+}
+
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(_forget_grads, module)?)?;
     module.add_function(wrap_pyfunction!(_optim_step, module)?)
 }

@@ -247,7 +247,7 @@ def test_what_is_not_there_says_so():
         torch.jit.trace
     with pytest.raises(AttributeError, match="DLPack"):
         torch.cuda.ExternalStream
-    with pytest.raises(NotImplementedError, match="portions"):
+    with pytest.raises(TypeError, match="LinearCrossEntropyOptions"):
         nn.functional.linear_cross_entropy(torch.ones(1, 2), torch.ones(2, 2), torch.tensor([1]), options=object())
 
 
@@ -286,3 +286,52 @@ def test_files_may_name_what_is_declared_safe(tmp_path):
         torch.load(file, mmap=True)
     with pytest.raises(NotImplementedError, match="pickle"):
         torch.save(model, path, pickle_module=json)
+
+
+def test_arguments_that_matter_have_an_effect():
+    for name in ("Laplace", "Normal"):
+        with pytest.raises(ValueError, match="GreaterThan"):
+            getattr(torch.distributions, name)(0.0, -1.0)
+        getattr(torch.distributions, name)(0.0, -1.0, validate_args=False)
+    with pytest.raises(ValueError, match="Interval"):
+        torch.distributions.Bernoulli(1.5)
+    assert not torch.testing.make_tensor(2, 4, dtype=torch.float32, noncontiguous=True).is_contiguous()
+    assert torch.testing.make_tensor(3, dtype=torch.bool, requires_grad=False).dtype == torch.bool
+    with pytest.raises(AssertionError, match="stride"):
+        torch.testing.assert_close(torch.ones(2, 3), torch.ones(3, 2).t(), check_stride=True)
+    with pytest.raises(NotImplementedError, match="row-major"):
+        torch.ones(1, 2, 3, 4).resize_(1, 2, 3, 4, memory_format=torch.channels_last)
+    with torch.autograd.set_detect_anomaly(True, check_nan=False):
+        assert not torch.is_anomaly_enabled()
+    with pytest.raises(RuntimeError, match="does not match"):
+        torch.ones(2).repeat_interleave(2, output_size=5)
+    with pytest.raises(NotImplementedError, match="rcond"):
+        torch.linalg.lstsq(torch.eye(2), torch.ones(2, 1), rcond=1e-3)
+    with pytest.raises(RuntimeError, match="driver"):
+        torch.linalg.lstsq(torch.eye(2), torch.ones(2, 1), driver="best")
+    with pytest.raises(RuntimeError, match="compute_mode"):
+        torch.cdist(torch.ones(1, 2), torch.ones(1, 2), compute_mode="fast")
+    with pytest.raises(NotImplementedError, match="forward-mode"):
+        torch.autograd.gradgradcheck(lambda x: x * x, torch.ones(1, dtype=torch.float64, requires_grad=True), check_fwd_over_rev=True)
+
+
+def test_profiler_schedules(tmp_path):
+    seen = []
+    cycles = torch.profiler.schedule(wait=1, warmup=1, active=2, repeat=2, skip_first=1)
+    assert [cycles(i) for i in range(10)] == [0, 0, 1, 2, 3, 0, 1, 2, 3, 0]
+    with torch.profiler.profile(schedule=cycles, on_trace_ready=lambda p: seen.append({a.key: a.count for a in p.key_averages()})) as profiler:
+        for _ in range(10):
+            with torch.profiler.record_function("work"):
+                pass
+            profiler.step()
+    assert seen == [{"work": 2, "ProfilerStep": 2}] * 2
+    with pytest.warns(UserWarning, match="with_stack"):
+        torch.profiler.profile(with_stack=True)
+
+
+def test_compilers_are_not_needed():
+    torch._dynamo.reset()
+    torch._dynamo.config.suppress_errors = True
+    torch._inductor.config.triton.cudagraphs = True
+    assert torch._dynamo.config.suppress_errors and torch._inductor.config.triton.cudagraphs and not torch._dynamo.config.verbose
+    assert not torch.compiler.is_compiling()

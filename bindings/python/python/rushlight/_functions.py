@@ -40,8 +40,6 @@ _ABSENT = {
     "nested": "nested tensors are not supported; pad the sequences",
     "masked": "masked tensors are not supported; use masked_fill and where",
     "overrides": "functions cannot be overridden by tensors' classes",
-    "_dynamo": "code is not compiled; models run as they are",
-    "_inductor": "code is not compiled; models run as they are",
     "sparse": "sparse tensors are not supported; use dense ones",
     "quantization": "quantised tensors are not supported",
     "ao": "quantised tensors are not supported",
@@ -568,8 +566,8 @@ _compile_notice = []
 
 
 def compile(model=None, *, fullgraph=False, dynamic=None, backend="inductor", mode=None, options=None, disable=False):
-    """Gives the model or function back: its ops are compiled already. Says so once."""
-    if not _compile_notice:
+    """Gives the model or function back: its ops are compiled already. Says so once. ``rushlight.capture`` records whole steps."""
+    if not _compile_notice and not disable:
         _compile_notice.append(True)
         import warnings
 

@@ -10,14 +10,6 @@ def _method(function, name=None):
     return function
 
 
-@_method
-def backward(self, gradient=None, retain_graph=None, create_graph=False, inputs=None):
-    """Adds the gradients of this tensor to the ``.grad`` of the leaves it was made from."""
-    if inputs is not None:
-        inputs = [inputs] if isinstance(inputs, Tensor) else list(inputs)
-    _C._backward([self], [gradient], retain_graph, create_graph, inputs)
-
-
 def _grad_fn(self):
     name = self._grad_fn_name
     if name is None:
@@ -159,6 +151,8 @@ def resize_(self, *sizes, memory_format=None):
     """Another size; elements that fit stay, in row-major order."""
     from . import empty
 
+    if memory_format not in (None, _C.contiguous_format, _C.preserve_format):
+        raise NotImplementedError(f"resize_: elements lie in row-major order; call .to(memory_format={memory_format}) afterwards")
     sizes = sizes[0] if len(sizes) == 1 and not isinstance(sizes[0], int) else sizes
     made = empty(tuple(sizes), dtype=self.dtype, device=self.device)
     count = min(made.numel(), self.numel())
@@ -170,7 +164,7 @@ def resize_(self, *sizes, memory_format=None):
 @_method
 def resize_as_(self, other, memory_format=None):
     """Another tensor's size."""
-    return self.resize_(other.shape)
+    return self.resize_(other.shape, memory_format=memory_format)
 
 
 @_method

@@ -22,7 +22,7 @@ class Event(_accelerator.Event):
 
 
 def current_stream(device=None):
-    """The queue of the CPU's work."""
+    """The queue of the CPU's work, of whichever CPU."""
     return Stream()
 
 

@@ -134,6 +134,17 @@ fn to(
     if copy && out.shares_storage(input) { out.copy() } else { Ok(out) }
 }
 
+fn repeat_interleave(input: &Tensor, repeats: Arg, dim: Option<isize>, output_size: Option<i64>) -> Result<Tensor> {
+    let out = input.repeat_interleave(repeats, dim)?;
+    let size = out.size(dim.unwrap_or(0))?;
+    match output_size {
+        Some(expected) if usize::try_from(expected) != Ok(size) => Err(Error::value(format!(
+            "repeat_interleave: allocated size does not match required size: {expected} and {size}"
+        ))),
+        _ => Ok(out),
+    }
+}
+
 fn copy_(input: &Tensor, src: &Tensor, non_blocking: bool) -> Result<()> {
     input.copy_(&src.to_with(&input.device(), non_blocking)?).map(drop)
 }
@@ -324,7 +335,7 @@ rows! { ROWS:
     tile [Torch] "tile(Tensor input, int[1] dims)" |input: &Tensor, repeats: Sizes| input.tile(&repeats.0);
     /// Elements repeated.
     repeat_interleave [Torch Method] "repeat_interleave(Tensor input, Tensor|Number repeats, int? dim=None, *, int? output_size=None)"
-        |input: &Tensor, repeats: Arg, dim: Option<isize>, _output_size: Option<i64>| input.repeat_interleave(repeats, dim);
+        |input: &Tensor, repeats: Arg, dim: Option<isize>, output_size: Option<i64>| repeat_interleave(input, repeats, dim, output_size);
     /// Entries shifted round.
     roll [Torch Method] "roll(Tensor input, int[1] shifts, int[1] dims=())" |input: &Tensor, shifts: &[i64], over: &[i64]| input.roll(&dims(shifts), &dims(over));
     /// Dimensions back to front.

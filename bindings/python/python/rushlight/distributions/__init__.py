@@ -17,6 +17,19 @@ def _tensors(*values):
     return _torch._broadcast_tensors([v if isinstance(v, Tensor) else _C.tensor(float(v), **made) for v in values])
 
 
+def _check(validate_args, kind, name, value, good, constraint):
+    """Raises unless all values of a parameter are good, as PyTorch does unless told not to."""
+    if validate_args is not False and not good(value).all():
+        raise ValueError(
+            f"Expected parameter {name} (Tensor of shape {tuple(value.shape)}) of distribution {kind}() to satisfy the constraint {constraint}, but found "
+            f"invalid values:\n{value}"
+        )
+
+
+_POSITIVE = (lambda value: value > 0, "GreaterThan(lower_bound=0.0)")
+_PROBABILITY = (lambda value: (value >= 0) & (value <= 1), "Interval(lower_bound=0.0, upper_bound=1.0)")
+
+
 class Distribution:
     """A distribution over tensors. ``sample`` draws; ``rsample`` draws so that gradients reach the parameters."""
 
@@ -74,8 +87,7 @@ class Normal(Distribution):
 
     def __init__(self, loc, scale, validate_args=None):
         self.loc, self.scale = _tensors(loc, scale)
-        if validate_args is not False and not (self.scale > 0).all():
-            raise ValueError(f"Expected parameter scale of distribution Normal() to be positive, but found invalid values: {self.scale}")
+        _check(validate_args, "Normal", "scale", self.scale, *_POSITIVE)
         super().__init__(self.loc.shape)
 
     mean = mode = property(lambda self: self.loc)
@@ -104,6 +116,7 @@ class Laplace(Distribution):
 
     def __init__(self, loc, scale, validate_args=None):
         self.loc, self.scale = _tensors(loc, scale)
+        _check(validate_args, "Laplace", "scale", self.scale, *_POSITIVE)
         super().__init__(self.loc.shape)
 
     mean = mode = property(lambda self: self.loc)
@@ -156,6 +169,7 @@ class Exponential(Distribution):
 
     def __init__(self, rate, validate_args=None):
         (self.rate,) = _tensors(rate)
+        _check(validate_args, "Exponential", "rate", self.rate, *_POSITIVE)
         super().__init__(self.rate.shape)
 
     mean = property(lambda self: 1 / self.rate)
@@ -185,6 +199,8 @@ class Bernoulli(Distribution):
     def __init__(self, probs=None, logits=None, validate_args=None):
         _one_of(probs, logits, "Bernoulli")
         (given,) = _tensors(logits if probs is None else probs)
+        if probs is not None:
+            _check(validate_args, "Bernoulli", "probs", given, *_PROBABILITY)
         eps = _EPS[given.dtype]
         self.probs = given.sigmoid() if probs is None else given
         self.logits = given if probs is None else given.clamp(eps, 1 - eps).logit()
