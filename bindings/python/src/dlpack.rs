@@ -78,12 +78,23 @@ fn data_type(dtype: DType) -> DLDataType {
 
 /// What an exported capsule keeps alive: the tensor, and the arrays its description points to.
 struct Exported {
-    _tensor: Tensor,
+    tensor: Tensor,
+    /// Whether work of the consumer may still use the memory when it is given back.
+    in_use: bool,
     shape: Vec<i64>,
     strides: Vec<i64>,
 }
 
-fn export(t: Tensor) -> (Box<Exported>, DLTensor) {
+impl Drop for Exported {
+    fn drop(&mut self) {
+        if self.in_use {
+            // An error is a device that has stopped.
+            let _ = rushlight_tensor::synchronize(&self.tensor.device());
+        }
+    }
+}
+
+fn export(t: Tensor, in_use: bool) -> (Box<Exported>, DLTensor) {
     let shape = t.shape().iter().map(|&n| n as i64).collect();
     let strides = t.strides().iter().map(|&n| n as i64).collect();
     let data = t.storage().ptr().wrapping_add(t.layout().offset() * t.dtype().size());
@@ -92,7 +103,7 @@ fn export(t: Tensor) -> (Box<Exported>, DLTensor) {
         Device::Cuda(index) => DLDevice { kind: CUDA, id: index as i32 },
     };
     let (ndim, dtype) = (t.rank() as i32, data_type(t.dtype()));
-    let mut kept = Box::new(Exported { _tensor: t, shape, strides });
+    let mut kept = Box::new(Exported { tensor: t, in_use, shape, strides });
     let tensor = DLTensor {
         data: data.cast(),
         device,
@@ -134,13 +145,16 @@ unsafe extern "C" fn drop_capsule(capsule: *mut ffi::PyObject) {
 }
 
 /// Orders a consumer's use of a tensor behind the work that makes it. By the protocol its stream is 1, or not said, for CUDA's default one, and -1 if it
-/// takes care of that itself. Any other is a handle of the consumer's, which nobody can check: for it, the work is waited for.
-fn hand_over(py: Python<'_>, tensor: &Tensor, stream: Option<i64>) -> PyResult<()> {
+/// takes care of that itself. Any other is a handle of the consumer's, which nobody can check: for it, the work is waited for. True where the consumer's work has
+/// to be waited for, too, before the memory is used again.
+fn hand_over(py: Python<'_>, tensor: &Tensor, stream: Option<i64>) -> PyResult<bool> {
     match (tensor.device(), stream) {
-        (Device::Cpu, None | Some(-1)) | (Device::Cuda(_), Some(-1)) => Ok(()),
+        (Device::Cpu, None | Some(-1)) | (Device::Cuda(_), Some(-1)) => Ok(false),
         (Device::Cpu, Some(_)) => Err(PyAssertionError::new_err("stream should be None on cpu.")),
-        (Device::Cuda(_), None | Some(1)) => rushlight_cuda::lend_to_default_stream(tensor.storage()).py(),
-        (device, Some(_)) => py.detach(|| Stream::current(device)?.synchronize()).py(),
+        (Device::Cuda(_), None | Some(1)) => {
+            rushlight_cuda::lend_to_default_stream(tensor.storage()).map(|()| false).py()
+        }
+        (device, Some(_)) => py.detach(|| Stream::current(device)?.synchronize()).map(|()| true).py(),
     }
 }
 
@@ -153,8 +167,8 @@ fn _to_dlpack<'py>(
     stream: Option<i64>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = tensor.py();
-    hand_over(py, &tensor.get().tensor(), stream)?;
-    let (kept, description) = export(tensor.get().tensor().detach());
+    let in_use = hand_over(py, &tensor.get().tensor(), stream)?;
+    let (kept, description) = export(tensor.get().tensor().detach(), in_use);
     let context = Box::into_raw(kept).cast();
     // SAFETY: a boxed description, a name that lives for ever, and a destructor that fits it.
     unsafe {
