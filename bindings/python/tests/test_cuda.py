@@ -50,6 +50,15 @@ def test_files_and_pickles():
     torch.save({"x": x}, file)
     file.seek(0)
     assert torch.load(file, map_location="cuda")["x"].is_cuda
+    for map_location, kind in ((None, "cuda"), ("cpu", "cpu"), ({"cuda:0": "cpu"}, "cpu"), (lambda storage, location: storage, "cpu")):
+        file.seek(0)
+        assert torch.load(file, map_location=map_location)["x"].device.type == kind
+    whole = io.BytesIO()
+    torch.save(nn.Linear(2, 2).cuda(), whole)
+    for map_location, kind in ((None, "cuda"), ("cpu", "cpu"), (lambda storage, location: storage, "cpu")):
+        whole.seek(0)
+        found = torch.load(whole, map_location=map_location, weights_only=False)
+        assert found.weight.device.type == kind and found.weight.is_leaf and isinstance(found.weight, nn.Parameter)
     layer = nn.Linear(2, 2).cuda()
     file = io.BytesIO()
     torch.save(layer.state_dict(), file)

@@ -113,7 +113,7 @@ def test_sequence(file, case):
     with torch.no_grad():
         nn.utils.vector_to_parameters(file[case["state"]].to(DEVICE, copy=True), module.parameters())
     args = [tensor(name) for name in case["args"]]
-    kwargs = {k: file[v["tensor"]].to(DEVICE) if isinstance(v, dict) else v for k, v in case["kwargs"].items()}
+    kwargs = {k: file[v["tensor"]].to("cpu" if k == "lengths" else DEVICE) if isinstance(v, dict) else v for k, v in case["kwargs"].items()}
     outputs = flatten(run_sequence(case["module"], module, args, kwargs))
     assert len(outputs) == len(case["outputs"])
     for found, name in zip(outputs, case["outputs"]):

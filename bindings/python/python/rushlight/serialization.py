@@ -30,7 +30,7 @@ class _Pickler(pickle._Pickler):
         if not isinstance(obj, TypedStorage):
             return None
         key = self.storages.setdefault(obj.data_ptr(), (str(len(self.storages)), obj))[0]
-        return ("storage", type(obj), key, "cpu", len(obj))
+        return ("storage", type(obj), key, str(obj._bytes.device), len(obj))
 
     def reducer_override(self, obj):
         if not isinstance(obj, Tensor):
@@ -70,8 +70,8 @@ class _Unpickler(pickle.Unpickler):
         self._records, self._place, self._storages = records, place, {}
 
     def find_class(self, module, name):
-        if name == "_rebuild_tensor_v2" and module == "torch._utils" and self._place is not None:
-            return lambda *parts: self._place(_rebuild_tensor_v2(*parts))
+        if name == "_rebuild_tensor_v2" and module == "torch._utils":
+            return lambda storage, *parts: self._place(_rebuild_tensor_v2(storage, *parts), storage._location)
         if module == "torch" or module.startswith("torch."):
             module = "rushlight" + module[len("torch"):]
             if module in ("rushlight", "rushlight.cuda") and name in _CLASSES:
@@ -79,7 +79,7 @@ class _Unpickler(pickle.Unpickler):
         return super().find_class(module, name)
 
     def persistent_load(self, pid):
-        kind, cls, key, _, count = pid
+        kind, cls, key, location, count = pid
         if kind != "storage":
             raise pickle.UnpicklingError(f"unknown kind of record: {kind}")
         if key not in self._storages:
@@ -88,6 +88,7 @@ class _Unpickler(pickle.Unpickler):
             if len(data) < count * cls.dtype.itemsize:
                 raise pickle.UnpicklingError(f"storage {key} has {len(data)} bytes, {count * cls.dtype.itemsize} are needed")
             made._bytes = _C._from_bytes(data, _C.uint8, (len(data),))
+            made._location = location
             self._storages[key] = made
         return self._storages[key]
 
@@ -191,7 +192,7 @@ def _unpickle(data, map_location, encoding="utf-8", reader=_Unpickler):
 
 
 def load(f, map_location=None, pickle_module=None, *, weights_only=True, mmap=None, encoding="utf-8", **pickle_load_args):
-    """Reads a file of ``save`` or of PyTorch. Tensors come to the CPU, or where ``map_location`` says.
+    """Reads a file of ``save`` or of PyTorch. Tensors come to the device they were saved from, to the CPU where that is not there, or where ``map_location`` says.
 
     With ``weights_only`` (the default) nothing in the file can run code, and only tensors and plain values are read, and objects of classes that
     ``add_safe_globals`` names.
@@ -209,15 +210,15 @@ def load(f, map_location=None, pickle_module=None, *, weights_only=True, mmap=No
         else:
             data = f.read()
         try:
-            loaded = _C._load_bytes(data)
+            loaded = _C._load_bytes(data, _wants_gpus(map_location))
         except Exception:
             return _unpickle(data, map_location, encoding)
     elif path is not None:
         if not os.path.exists(path):
             raise FileNotFoundError(2, "No such file or directory", path)
-        return _guarded(map_location, encoding, _C._load, path, bool(mmap))
+        return _guarded(map_location, encoding, _C._load, path, bool(mmap), _wants_gpus(map_location))
     else:
-        return _guarded(map_location, encoding, _C._load_bytes, bytes(f.read()))
+        return _guarded(map_location, encoding, _C._load_bytes, bytes(f.read()), _wants_gpus(map_location))
     return _moved(loaded, map_location)
 
 
@@ -236,32 +237,45 @@ def _guarded(map_location, encoding, read, source, *args):
         ) from None
 
 
-def _placer(map_location):
-    """What puts a tensor where ``map_location`` (a device, a function, a dictionary of devices) says; None if it says nothing."""
-    if map_location is None:
-        return None
-    if isinstance(map_location, dict):
-        return lambda tensor: tensor.to(map_location.get(str(tensor.device), tensor.device))
-    if not callable(map_location):
-        return lambda tensor: tensor.to(map_location)
+def _wants_gpus(map_location):
+    """Whether tensors are needed where they were saved from."""
+    return map_location is None or isinstance(map_location, dict) or callable(map_location)
 
-    def place(tensor):
-        # PyTorch hands it a storage; a tensor moves by the same methods.
-        moved = map_location(tensor, str(tensor.device))
-        return tensor if moved is None else moved
+
+def _placer(map_location):
+    """What puts a tensor, given where it was saved from, where ``map_location`` (a device, a function, a dictionary of devices) says."""
+
+    def home(tensor, location):
+        kind, _, index = location.partition(":")
+        return tensor.to(location) if kind == "cuda" and int(index or 0) < _C._device_count() else tensor
+
+    def placed(tensor, location):
+        if map_location is None:
+            return home(tensor, location)
+        if isinstance(map_location, dict):
+            return tensor.to(map_location[location]) if location in map_location else home(tensor, location)
+        if not callable(map_location):
+            return tensor.to(map_location)
+        # PyTorch hands it a storage of the CPU; a tensor moves by the same methods.
+        moved = map_location(tensor.cpu(), location)
+        return home(tensor, location) if moved is None else moved
+
+    def place(tensor, location):
+        # What was a leaf stays one.
+        return placed(tensor.detach(), location).requires_grad_() if tensor.requires_grad else placed(tensor, location)
 
     return place
 
 
 def _moved(value, map_location):
     """Every tensor where ``map_location`` says."""
-    place = _placer(map_location)
-    if place is None:
+    if map_location is None:
         return value
+    place = _placer(map_location)
 
     def move(value):
         if isinstance(value, Tensor):
-            return place(value)
+            return place(value, str(value.device))
         if type(value) is dict:
             return {k: move(v) for k, v in value.items()}
         if type(value) in (list, tuple):
