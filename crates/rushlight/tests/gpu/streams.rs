@@ -100,7 +100,8 @@ fn threads_choose_their_streams() -> Result<()> {
     let y = x.matmul(&x)?;
     let elsewhere = std::thread::scope(|s| s.spawn(|| Stream::current(device)).join());
     assert!(elsewhere.expect("no panic")? == main);
-    main.scope(|| Ok(assert!(Stream::current(device)? == main)))?;
+    let inner = main.scope(|| Stream::current(device))?;
+    assert!(inner == main);
     assert!(Stream::current(device)? == side);
     let done = Event::new(device)?;
     done.record_on(&side)?;
