@@ -335,3 +335,20 @@ def test_compilers_are_not_needed():
     torch._inductor.config.triton.cudagraphs = True
     assert torch._dynamo.config.suppress_errors and torch._inductor.config.triton.cudagraphs and not torch._dynamo.config.verbose
     assert not torch.compiler.is_compiling()
+
+
+@pytest.mark.parametrize("name", ("Gamma", "Beta", "Dirichlet", "Poisson", "OneHotCategorical", "MultivariateNormal", "LogNormal", "HalfNormal", "Gumbel"))
+def test_draws_have_the_moments_of_their_distribution(name):
+    one, two = torch.tensor([0.5, 2.0]), torch.tensor([1.0, 3.0])
+    given = {
+        "Dirichlet": (two,), "Poisson": (two,), "OneHotCategorical": (two,), "HalfNormal": (two,),
+        "MultivariateNormal": (one, torch.tensor([[2.0, 0.3], [0.3, 1.0]])), "LogNormal": (one, one / 4),
+    }.get(name, (one, two))
+    law = getattr(torch.distributions, name)(*given)
+    drawn = law.sample((20000,))
+    assert drawn.shape == (20000, 2) and not drawn.requires_grad
+    assert ((drawn.mean(0) - law.mean).abs() < 5 * (law.variance / 20000).sqrt() + 1e-6).all()
+    assert ((drawn.var(0) - law.variance).abs() < 0.2 * law.variance).all()
+    if not law.has_rsample:
+        with pytest.raises(NotImplementedError, match="not differentiable"):
+            law.rsample()

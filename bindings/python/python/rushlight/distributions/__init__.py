@@ -7,7 +7,13 @@ from .._size import Size
 
 Tensor, _torch, _nn = _C.Tensor, _C._torch, _C._nn
 
-__all__ = ["Bernoulli", "Categorical", "Distribution", "Exponential", "Independent", "Laplace", "Normal", "Uniform", "kl_divergence"]
+#: Distributions that are loaded when first used.
+_FURTHER = frozenset(
+    "Beta Cauchy Chi2 Dirichlet Gamma Gumbel HalfNormal LogNormal MultivariateNormal OneHotCategorical OneHotCategoricalStraightThrough Poisson StudentT"
+    .split()
+)
+
+__all__ = ["Bernoulli", "Categorical", "Distribution", "Exponential", "Independent", "Laplace", "Normal", "Uniform", "kl_divergence", *sorted(_FURTHER)]
 
 
 def _tensors(*values):
@@ -67,6 +73,12 @@ class Distribution:
     @property
     def stddev(self):
         return self.variance.sqrt()
+
+    def log_prob(self, value):
+        raise NotImplementedError(f"{type(self).__name__}.log_prob: not known")
+
+    def entropy(self):
+        raise NotImplementedError(f"{type(self).__name__}.entropy: not known")
 
     def prob(self, value):
         return self.log_prob(value).exp()
@@ -303,10 +315,39 @@ def kl_divergence(p, q):
     if isinstance(p, Exponential) and isinstance(q, Exponential):
         ratio = q.rate / p.rate
         return -ratio.log() + ratio - 1
+    return _further_divergence(p, q)
+
+
+def _further_divergence(p, q):
+    from ._further import Beta, Dirichlet, Gamma, MultivariateNormal, Poisson
+
+    if isinstance(p, Gamma) and isinstance(q, Gamma):
+        a, b = p.concentration, q.concentration
+        return b * (p.rate / q.rate).log() + b.lgamma() - a.lgamma() + (a - b) * a.digamma() + (q.rate - p.rate) * (a / p.rate)
+    if isinstance(p, Beta) and isinstance(q, Beta):
+        return _further_divergence(p._pair, q._pair)
+    if isinstance(p, Dirichlet) and isinstance(q, Dirichlet):
+        a, b = p.concentration, q.concentration
+        total = a.sum(-1)
+        constant = total.lgamma() - b.sum(-1).lgamma() - (a.lgamma() - b.lgamma()).sum(-1)
+        return constant + ((a - b) * (a.digamma() - total.digamma().unsqueeze(-1))).sum(-1)
+    if isinstance(p, Poisson) and isinstance(q, Poisson):
+        return p.rate * (p.rate.log() - q.rate.log()) - (p.rate - q.rate)
+    if isinstance(p, MultivariateNormal) and isinstance(q, MultivariateNormal):
+        size = p.event_shape[0]
+        batch = _torch._broadcast_tensors([p._half_log_det(), q._half_log_det()])[0].shape
+        factor = q.scale_tril.expand([*batch, size, size])
+        spread = _C._linalg.solve_triangular(factor, p.scale_tril.expand([*batch, size, size]), upper=False)
+        away = _C._linalg.solve_triangular(factor, (q.loc - p.loc).expand([*batch, size]).unsqueeze(-1), upper=False)
+        return q._half_log_det() - p._half_log_det() + 0.5 * ((spread**2).sum((-2, -1)) + (away**2).sum((-2, -1)) - size)
     raise NotImplementedError(f"No KL(p || q) is implemented for p type {type(p).__name__} and q type {type(q).__name__}")
 
 
 def __getattr__(name):
+    if name in _FURTHER:
+        from . import _further
+
+        return getattr(_further, name)
     from .._functions import _missing
 
     return _missing(__name__, name)
