@@ -352,3 +352,20 @@ def test_draws_have_the_moments_of_their_distribution(name):
     if not law.has_rsample:
         with pytest.raises(NotImplementedError, match="not differentiable"):
             law.rsample()
+
+
+def test_trees_and_timers():
+    from rushlight.utils import _pytree, benchmark
+
+    tree = {"a": [1, (2, 3)], "b": torch.Size([4])}
+    leaves, spec = _pytree.tree_flatten(tree)
+    assert leaves[:3] == [1, 2, 3] and _pytree.tree_unflatten(leaves, spec) == tree and spec == _pytree.tree_structure(tree)
+    assert _pytree.tree_map(lambda a, b: a + b, [1, {"x": 2}], [10, {"x": 20}]) == [11, {"x": 22}]
+    assert _pytree.tree_map_only(int, str, [1, "b", (2.0,)]) == ["1", "b", (2.0,)]
+    with pytest.raises(ValueError, match="has length 1"):
+        _pytree.tree_unflatten([1], spec)
+    timer = benchmark.Timer("x.sum()", globals={"x": torch.ones(4)}, label="sum")
+    assert timer.timeit(10).mean > 0 and "sum" in repr(timer.blocked_autorange(min_run_time=0.001))
+    assert "CPU capability" in torch.__config__.show() and str(torch.get_num_threads()) in torch.__config__.parallel_info()
+    with torch.backends.cuda.sdp_kernel(enable_flash=True, enable_math=False):
+        pass

@@ -80,7 +80,7 @@ _LAZY = {"capture": "_capture", "Stream": "_accelerator", "Event": "_accelerator
 
 #: Packages that are imported when first used.
 _PACKAGES = frozenset(
-    "_dynamo _inductor accelerator amp autograd backends compiler cpu cuda distributions func jit linalg mps multiprocessing nn optim profiler random return_types serialization "
+    "__config__ _dynamo _inductor accelerator amp autograd backends compiler cpu cuda distributions func jit linalg mps multiprocessing nn optim profiler random return_types serialization "
     "special storage testing types utils version vision xpu".split()
 )
 
