@@ -121,6 +121,12 @@ fn _empty_cache(device: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
     rushlight_tensor::empty_cache(&given(device)?).py()
 }
 
+/// Gives pinned memory that nobody uses back to the system.
+#[pyfunction]
+fn _empty_pinned_cache() -> PyResult<()> {
+    rushlight_cuda::empty_pinned_cache().py()
+}
+
 /// Whether products of `float32` on accelerators may be made with TF32; sets it, if told to.
 #[pyfunction]
 #[pyo3(signature = (allow=None))]
@@ -155,6 +161,7 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
         _memory_stats,
         _reset_peak_memory,
         _empty_cache,
+        _empty_pinned_cache,
         _allow_tf32,
         _allow_tf32_conv,
     );

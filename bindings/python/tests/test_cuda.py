@@ -223,6 +223,7 @@ def test_pinned_memory():
     there.zero_()
     there.copy_(pinned, non_blocking=True)
     assert torch.equal(there.to("cpu", non_blocking=True), x) and torch.equal(pinned.cuda(non_blocking=True).cpu(), x)
+    torch.accelerator.empty_host_cache()
     with pytest.raises(RuntimeError, match="pinned"):
         there.pin_memory()
     from rushlight.utils.data import DataLoader, TensorDataset

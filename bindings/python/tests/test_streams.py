@@ -55,6 +55,15 @@ def test_graphs_say_what_to_do():
             make()
     with pytest.raises(RuntimeError, match="rushlight.capture"):
         torch.cuda.make_graphed_callables(nn.Linear(2, 2), (torch.ones(1, 2),))
+    for wrong in ("nope", "cuda:x", 1.5):
+        with pytest.raises((RuntimeError, TypeError)):
+            torch.cuda.Stream(wrong)
+    with pytest.raises(RuntimeError):
+        torch._C._Stream(0, 0)
+    with pytest.raises(RuntimeError, match="records nothing"):
+        torch._C._graph_end()
+    torch._C._graph_abort()
+    torch.accelerator.empty_host_cache()
     with pytest.raises(NotImplementedError, match="interprocess"):
         torch.cuda.Event(interprocess=True)
 

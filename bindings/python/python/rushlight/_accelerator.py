@@ -193,11 +193,8 @@ class Stream:
 
 def _accelerator_index(device):
     """The number of the accelerator that a device means; None for the CPU."""
-    if not _C._device_count():
-        return None
-    if device is not None and not isinstance(device, int) and _C.device(device).type == "cpu":
-        return None
-    return _index(device)
+    kind = None if device is None or isinstance(device, int) else _C.device(device).type
+    return _index(device) if _C._device_count() and kind != "cpu" else None
 
 
 def current_stream(device=None):
