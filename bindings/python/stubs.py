@@ -94,6 +94,15 @@ Number = int | float | bool
 """
 
 
+def compiled_signature(value):
+    """What a compiled method takes, if it says so."""
+    try:
+        found = str(inspect.signature(value))
+    except (TypeError, ValueError):
+        return "(self, *args: Any, **kwargs: Any)"
+    return found.replace(", /", "").replace("(/", "(").replace("$", "")
+
+
 def tensor_class():
     own = []
     rows = {name for homes, name, _, _ in rushlight._C._rows() if "method" in homes}
@@ -111,7 +120,7 @@ def tensor_class():
         elif name in ("__neg__", "__invert__", "__abs__"):
             own.append(f"    def {name}(self) -> Tensor: ...")
         elif not name.startswith("__") and callable(value):
-            own.append(f"    def {name}(self, *args: Any, **kwargs: Any) -> Any: ...")
+            own.append(f"    def {name}{compiled_signature(value)} -> Any: ...")
     special = [
         "    def __getitem__(self, index: Any) -> Tensor: ...",
         "    def __setitem__(self, index: Any, value: Any) -> None: ...",
@@ -152,6 +161,7 @@ def main():
     top += ["class no_grad: ...", "class enable_grad: ...", "class inference_mode: ...", "class set_grad_enabled: ...", "class finfo: ...", "class iinfo: ..."]
     top += [f"{name}: _dtype" for name in dtypes] + formats
     top += [f"from . import {name} as {name}" for name in ("amp", "autograd", "backends", "cuda", "linalg", "nn", "optim", "special", "utils")]
+    top += ["from ._accelerator import Event as Event", "from ._accelerator import Stream as Stream", "from ._capture import capture as capture"]
     write(PACKAGE / "__init__.pyi", top)
     shared = "from typing import Any, Sequence, overload\n\nfrom {dots} import Generator, Tensor, layout, memory_format\nfrom {dots} import device as _device\nfrom {dots} import dtype as _dtype\n\nNumber = int | float | bool\n"
     from rushlight.nn import functional

@@ -126,18 +126,29 @@ fn _backward(
     create_graph: bool,
     inputs: Option<Vec<Bound<'_, PyTensor>>>,
 ) -> PyResult<()> {
-    let (tensors, gradients) = (handles(&tensors), optional(gradients));
     let inputs = inputs.map(|inputs| handles(&inputs));
+    backward(py, &handles(&tensors), &optional(gradients), retain_graph, create_graph, inputs)
+}
+
+/// What `_backward` and `Tensor.backward` do.
+pub fn backward(
+    py: Python<'_>,
+    tensors: &[Tensor],
+    gradients: &[Option<Tensor>],
+    retain_graph: Option<bool>,
+    create_graph: bool,
+    inputs: Option<Vec<Tensor>>,
+) -> PyResult<()> {
     let mut options = options(retain_graph, create_graph);
     py.detach(|| {
         let _recording = autograd::set_grad_enabled(true);
-        let root = match (&tensors[..], &gradients[..]) {
+        let root = match (tensors, gradients) {
             ([one], [] | [None]) => one.clone(),
             ([one], [Some(gradient)]) => {
                 options = options.gradient(gradient);
                 one.clone()
             }
-            _ => root(&tensors, &gradients)?,
+            _ => root(tensors, gradients)?,
         };
         let Some(inputs) = &inputs else {
             return root.backward_with(options);

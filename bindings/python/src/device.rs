@@ -3,7 +3,8 @@
 use crate::error::{IntoPyResult, runtime_error, type_error};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyInt, PyString};
-use rushlight_core::Device;
+use rushlight_core::{Device, Result};
+use rushlight_tensor::Tensor;
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{LazyLock, Mutex};
@@ -55,9 +56,13 @@ static FOUND: LazyLock<(usize, u32)> = LazyLock::new(|| match std::env::var("RUS
 });
 
 /// How many accelerators programs may use: none if `RUSHLIGHT_DEVICE` is `cpu`.
+pub fn count() -> usize {
+    FOUND.0
+}
+
 #[pyfunction]
 fn _device_count() -> usize {
-    FOUND.0
+    count()
 }
 
 #[pyfunction]
@@ -116,6 +121,12 @@ fn _empty_cache(device: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
     rushlight_tensor::empty_cache(&given(device)?).py()
 }
 
+/// Gives pinned memory that nobody uses back to the system.
+#[pyfunction]
+fn _empty_pinned_cache() -> PyResult<()> {
+    rushlight_cuda::empty_pinned_cache().py()
+}
+
 /// Whether products of `float32` on accelerators may be made with TF32; sets it, if told to.
 #[pyfunction]
 #[pyo3(signature = (allow=None))]
@@ -150,10 +161,16 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
         _memory_stats,
         _reset_peak_memory,
         _empty_cache,
+        _empty_pinned_cache,
         _allow_tf32,
         _allow_tf32_conv,
     );
     Ok(())
+}
+
+/// A tensor in memory that an accelerator copies from by itself; as it is where there is none.
+pub fn pinned(tensor: &Tensor) -> Result<Tensor> {
+    if tensor.device().is_cpu() && count() == 0 { Ok(tensor.clone()) } else { tensor.pin_memory() }
 }
 
 /// The device of new tensors.

@@ -1,12 +1,14 @@
 //! DLPack, both ways: tensors over other libraries' memory, and other libraries' over ours.
 
+use crate::device;
 use crate::error::{IntoPyResult, value_error};
 use crate::exchange::over_memory;
 use crate::tensor::{PyTensor, wrap};
-use pyo3::exceptions::{PyBufferError, PyRuntimeError};
+use pyo3::exceptions::{PyAssertionError, PyBufferError, PyRuntimeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use rushlight_core::{DType, Layout};
+use rushlight_core::{DType, Device, Layout};
+use rushlight_cuda::Stream;
 use rushlight_tensor::Tensor;
 use std::ffi::{CStr, c_void};
 
@@ -55,6 +57,9 @@ struct DLManagedTensorVersioned {
 
 const READ_ONLY: u64 = 1;
 const CPU: i32 = 1;
+const CUDA: i32 = 2;
+/// Pinned memory of the host.
+const CUDA_HOST: i32 = 3;
 const NAME: &CStr = c"dltensor";
 const USED: &CStr = c"used_dltensor";
 const VERSIONED: &CStr = c"dltensor_versioned";
@@ -73,20 +78,35 @@ fn data_type(dtype: DType) -> DLDataType {
 
 /// What an exported capsule keeps alive: the tensor, and the arrays its description points to.
 struct Exported {
-    _tensor: Tensor,
+    tensor: Tensor,
+    /// Whether work of the consumer may still use the memory when it is given back.
+    in_use: bool,
     shape: Vec<i64>,
     strides: Vec<i64>,
 }
 
-fn export(t: Tensor) -> (Box<Exported>, DLTensor) {
+impl Drop for Exported {
+    fn drop(&mut self) {
+        if self.in_use {
+            // An error is a device that has stopped.
+            let _ = rushlight_tensor::synchronize(&self.tensor.device());
+        }
+    }
+}
+
+fn export(t: Tensor, in_use: bool) -> (Box<Exported>, DLTensor) {
     let shape = t.shape().iter().map(|&n| n as i64).collect();
     let strides = t.strides().iter().map(|&n| n as i64).collect();
     let data = t.storage().ptr().wrapping_add(t.layout().offset() * t.dtype().size());
+    let device = match t.device() {
+        Device::Cpu => DLDevice { kind: CPU, id: 0 },
+        Device::Cuda(index) => DLDevice { kind: CUDA, id: index as i32 },
+    };
     let (ndim, dtype) = (t.rank() as i32, data_type(t.dtype()));
-    let mut kept = Box::new(Exported { _tensor: t, shape, strides });
+    let mut kept = Box::new(Exported { tensor: t, in_use, shape, strides });
     let tensor = DLTensor {
         data: data.cast(),
-        device: DLDevice { kind: CPU, id: 0 },
+        device,
         ndim,
         dtype,
         shape: kept.shape.as_mut_ptr(),
@@ -124,18 +144,31 @@ unsafe extern "C" fn drop_capsule(capsule: *mut ffi::PyObject) {
     }
 }
 
+/// Orders a consumer's use of a tensor behind the work that makes it. By the protocol its stream is 1, or not said, for CUDA's default one, and -1 if it
+/// takes care of that itself. Any other is a handle of the consumer's, which nobody can check: for it, the work is waited for. True where the consumer's work has
+/// to be waited for, too, before the memory is used again.
+fn hand_over(py: Python<'_>, tensor: &Tensor, stream: Option<i64>) -> PyResult<bool> {
+    match (tensor.device(), stream) {
+        (Device::Cpu, None | Some(-1)) | (Device::Cuda(_), Some(-1)) => Ok(false),
+        (Device::Cpu, Some(_)) => Err(PyAssertionError::new_err("stream should be None on cpu.")),
+        (Device::Cuda(_), None | Some(1)) => {
+            rushlight_cuda::lend_to_default_stream(tensor.storage()).map(|()| false).py()
+        }
+        (device, Some(_)) => py.detach(|| Stream::current(device)?.synchronize()).map(|()| true).py(),
+    }
+}
+
 /// A tensor as a capsule; versioned if the consumer knows DLPack 1.0.
 #[pyfunction]
-#[pyo3(signature = (tensor, max_version=None))]
-fn _to_dlpack<'py>(tensor: &Bound<'py, PyTensor>, max_version: Option<(u32, u32)>) -> PyResult<Bound<'py, PyAny>> {
+#[pyo3(signature = (tensor, max_version=None, stream=None))]
+fn _to_dlpack<'py>(
+    tensor: &Bound<'py, PyTensor>,
+    max_version: Option<(u32, u32)>,
+    stream: Option<i64>,
+) -> PyResult<Bound<'py, PyAny>> {
     let py = tensor.py();
-    if !tensor.get().tensor().device().is_cpu() {
-        return Err(PyBufferError::new_err(format!(
-            "__dlpack__: the tensor is on {}, and only memory of the CPU is lent; lend tensor.cpu()",
-            tensor.get().tensor().device()
-        )));
-    }
-    let (kept, description) = export(tensor.get().tensor().detach());
+    let in_use = hand_over(py, &tensor.get().tensor(), stream)?;
+    let (kept, description) = export(tensor.get().tensor().detach(), in_use);
     let context = Box::into_raw(kept).cast();
     // SAFETY: a boxed description, a name that lives for ever, and a destructor that fits it.
     unsafe {
@@ -190,7 +223,23 @@ impl Drop for Taken {
     }
 }
 
-/// A tensor over the memory that a capsule describes.
+/// Memory of another library that an accelerator's stream uses: it is given back when the stream is past its use.
+struct Borrowed {
+    stream: Option<Stream>,
+    _taken: Taken,
+}
+
+impl Drop for Borrowed {
+    fn drop(&mut self) {
+        // Asked for again and again, as a thread that records a step may not wait; an error is a device that has stopped.
+        let Some(past) = self.stream.as_ref().and_then(|stream| stream.record_event().ok()) else { return };
+        while !past.query().unwrap_or(true) {
+            std::thread::sleep(std::time::Duration::from_micros(20));
+        }
+    }
+}
+
+/// A tensor over the memory that a capsule describes. On an accelerator its maker has seen to it that this thread's stream finds it ready.
 #[pyfunction]
 fn _from_dlpack<'py>(capsule: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyTensor>> {
     let (py, object) = (capsule.py(), capsule.as_ptr());
@@ -223,12 +272,18 @@ fn _from_dlpack<'py>(capsule: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyTenso
             Taken::Versioned(managed) => &(**managed).tensor,
         }
     };
-    if tensor.device.kind != CPU {
-        return Err(PyBufferError::new_err(format!(
-            "from_dlpack: the tensor is on a device of kind {}, and only the CPU's are taken; copy it to the CPU first",
-            tensor.device.kind
-        )));
-    }
+    let device = match tensor.device {
+        DLDevice { kind: CPU | CUDA_HOST, .. } => Device::Cpu,
+        DLDevice { kind: CUDA, id } if usize::try_from(id).is_ok_and(|id| id < device::count()) => {
+            Device::Cuda(id as usize)
+        }
+        DLDevice { kind, id } => {
+            return Err(PyBufferError::new_err(format!(
+                "from_dlpack: the tensor is on device {id} of kind {kind}, and only the CPU's and CUDA devices' that are in use here are taken; copy it \
+                 to the CPU first"
+            )));
+        }
+    };
     let Some(dtype) = DType::ALL.into_iter().find(|&d| data_type(d) == tensor.dtype) else {
         return Err(PyBufferError::new_err(format!(
             "from_dlpack: no dtype has code {}, {} bits and {} lanes",
@@ -249,8 +304,9 @@ fn _from_dlpack<'py>(capsule: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyTenso
     if !(address as usize).is_multiple_of(dtype.size()) {
         return Err(value_error("from_dlpack: the data is not aligned to its elements"));
     }
-    // SAFETY: the producer keeps memory of this layout alive until its deleter is called.
-    let made = unsafe { over_memory(Box::new(taken), address, layout, dtype)? };
+    let stream = if device.is_cpu() { None } else { Some(Stream::current(device).py()?) };
+    // SAFETY: the producer keeps memory of this layout on this device alive until its deleter is called.
+    let made = unsafe { over_memory(Box::new(Borrowed { stream, _taken: taken }), device, address, layout, dtype)? };
     // What must not be written is copied.
     let made = if flags & READ_ONLY != 0 { made.copy().py()? } else { made };
     wrap(py, made)

@@ -4,7 +4,7 @@ use crate::error::{IntoPyResult, runtime_error, type_error, value_error};
 use crate::tensor::PyTensor;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyMemoryView, PyTuple};
-use rushlight_core::{DType, Device, Layout, Storage};
+use rushlight_core::{Backend, DType, Device, Layout, Storage};
 use rushlight_tensor::Tensor;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -34,18 +34,23 @@ pub fn dtype_of(object: &Bound<'_, PyAny>) -> PyResult<Option<DType>> {
 /// A tensor over memory that a Python object keeps.
 ///
 /// # Safety
-/// `address` is valid for reads and writes of all elements of the layout for as long as `owner` lives.
+/// `address` is valid on the device for reads and writes of all elements of the layout for as long as `owner` lives.
 pub unsafe fn over_memory(
     owner: Box<dyn std::any::Any + Send + Sync>,
+    device: Device,
     address: *mut u8,
     layout: Layout,
     dtype: DType,
 ) -> PyResult<Tensor> {
     let bytes = layout.span().py()?.checked_mul(dtype.size()).ok_or_else(|| value_error("the array is too large"))?;
     let address = NonNull::new(address).unwrap_or(NonNull::dangling());
+    let backend: &'static dyn Backend = match device {
+        Device::Cpu => rushlight_cpu::backend(),
+        Device::Cuda(index) => rushlight_cuda::backend(index).py()?,
+    };
     // SAFETY: by this function's contract; an empty layout touches nothing.
     unsafe {
-        let storage = Storage::from_owner(rushlight_cpu::backend(), address, bytes, owner);
+        let storage = Storage::from_owner(backend, address, bytes, owner);
         Tensor::from_storage(Arc::new(storage), layout, dtype).py()
     }
 }
@@ -92,7 +97,8 @@ pub fn from_array_interface(object: &Bound<'_, PyAny>) -> PyResult<Option<Tensor
         }
     };
     // SAFETY: the interface promises memory of this shape for as long as the array lives, which the tensor keeps alive.
-    let shared = unsafe { over_memory(Box::new(object.clone().unbind()), address as *mut u8, layout, dtype)? };
+    let shared =
+        unsafe { over_memory(Box::new(object.clone().unbind()), Device::Cpu, address as *mut u8, layout, dtype)? };
     // What must not be written is copied: an op in place could not know.
     if read_only { shared.copy().py().map(Some) } else { Ok(Some(shared)) }
 }
@@ -218,7 +224,7 @@ pub fn frombuffer<'py>(
         Some((owner, address)) if dtype != DType::Bool && (address + offset).is_multiple_of(dtype.size()) => {
             let layout = Layout::contiguous(&[count]).py()?;
             // SAFETY: the length was checked, and the owner keeps the buffer locked in its place.
-            unsafe { over_memory(Box::new(owner.unbind()), (address + offset) as *mut u8, layout, dtype)? }
+            unsafe { over_memory(Box::new(owner.unbind()), Device::Cpu, (address + offset) as *mut u8, layout, dtype)? }
         }
         _ => {
             let copied = view.call_method0("tobytes")?.cast_into::<PyBytes>()?;

@@ -26,8 +26,8 @@ fn tensor<'py>(
     requires_grad: bool,
     pin_memory: bool,
 ) -> PyResult<Bound<'py, PyTensor>> {
-    let _ = pin_memory;
     let made = construct::tensor(data, dtype.map(|d| d.get().0), resolve(device)?)?;
+    let made = if pin_memory { device::pinned(&made).py()? } else { made };
     wrap(data.py(), made.requires_grad_(requires_grad).py()?)
 }
 

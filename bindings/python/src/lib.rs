@@ -9,12 +9,14 @@
 //! | `foreach` | lists of tensors in one call, for clipping and scaling |
 //! | `autograd` | modes, differentiation, hooks, functions written in Python |
 //! | `dtype`, `device`, `generator` | the small classes |
+//! | `stream`, `capture` | streams and events; steps recorded and replayed |
 //! | `optim` | optimizer steps |
 //! | `vision` | images |
 //! | `serialize` | files of `torch.save` |
 //! | `functions` | what is not a row |
 
 mod autograd;
+mod capture;
 mod construct;
 mod convert;
 mod device;
@@ -35,6 +37,7 @@ mod optim;
 mod rows;
 mod serialize;
 mod signature;
+mod stream;
 mod tensor;
 mod value;
 mod vision;
@@ -70,6 +73,8 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
     vision::add_to(module)?;
     foreach::add_to(module)?;
     dlpack::add_to(module)?;
+    stream::add_to(module)?;
+    capture::add_to(module)?;
     serialize::add_to(module)?;
     let child = |name: &str| -> PyResult<Bound<'_, PyModule>> {
         let child = PyModule::new(py, &format!("rushlight._C.{name}"))?;

@@ -7,13 +7,14 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 use rushlight_core::smallvec::SmallVec;
-use rushlight_core::{DType, Scalar};
+use rushlight_core::{DType, Result, Scalar};
 use rushlight_optim::rule::{Factors, Fused, Scalars};
 use rushlight_optim::{
     AdadeltaOptions, AdagradOptions, AdamOptions, AdamWOptions, AdamaxOptions, NAdamOptions, RAdamOptions,
     RmsPropOptions, SgdOptions,
 };
 use rushlight_tensor::autograd::no_grad;
+use rushlight_tensor::capture::{self, Renew};
 use rushlight_tensor::state::Value;
 use rushlight_tensor::{Tensor, foreach};
 
@@ -43,6 +44,17 @@ struct Work {
     param: Tensor,
     grad: Tensor,
     tensors: [Option<Tensor>; 3],
+    /// The tensors of its numbers.
+    holders: SmallVec<[Tensor; 2]>,
+    set: usize,
+}
+
+/// What several parameters of a group have in common in a step.
+struct Set {
+    group: usize,
+    before: Scalars,
+    first: bool,
+    after: Scalars,
     factors: Factors,
 }
 
@@ -120,7 +132,8 @@ fn state_tensors<A: Fused>(
             }
             None => {
                 first = true;
-                let tensor = no_grad(|| param.detach().full_like(options.initial())).py()?;
+                // Made once, also where the step is being recorded.
+                let tensor = capture::outside(|| no_grad(|| param.detach().full_like(options.initial()))).py()?;
                 kept.set_item(key, wrap(kept.py(), tensor.clone())?)?;
                 tensor
             }
@@ -129,17 +142,26 @@ fn state_tensors<A: Fused>(
     Ok((tensors, first))
 }
 
-fn step<A: Fused>(groups: &Bound<'_, PyList>, state: &Bound<'_, PyDict>, names: &Names) -> PyResult<()> {
+fn count(holders: &[Tensor], scalars: Scalars) -> Result<()> {
+    holders.iter().zip(scalars).try_for_each(|(holder, value)| no_grad(|| holder.fill_(value).map(drop)))
+}
+
+fn step<A: Fused>(
+    groups: &Bound<'_, PyList>,
+    state: &Bound<'_, PyDict>,
+    optimizer: &Bound<'_, PyAny>,
+    names: &'static Names,
+) -> PyResult<()> {
     let py = groups.py();
     let mut work: SmallVec<[Work; 4]> = SmallVec::new();
+    let mut sets: SmallVec<[Set; 2]> = SmallVec::new();
+    let (recording, mut objects) = (capture::recording_id().is_some(), Vec::new());
     let mut elements = 0;
-    for group in groups.iter() {
+    for (number, group) in groups.iter().enumerate() {
         let group = group.cast_into::<PyDict>()?;
         let options: A = options(&group, names)?;
         let Some(params) = group.get_item(pyo3::intern!(py, "params"))? else { continue };
         let stateful = !names.scalars.is_empty() || options.keeps().contains(&true);
-        // Most parameters have taken as many steps as the one before: the powers are computed once.
-        let mut last: Option<(Scalars, bool, Scalars, Factors)> = None;
         for object in params.try_iter()? {
             let object = object?.cast_into::<PyTensor>()?;
             let param = object.get().tensor();
@@ -161,50 +183,197 @@ fn step<A: Fused>(groups: &Bound<'_, PyList>, state: &Bound<'_, PyDict>, names: 
                 (scalars, holders) = read_scalars::<A>(kept, names)?;
                 (tensors, first) = state_tensors(kept, names, &options, &param)?;
             }
-            let factors = match last {
-                Some((before, was_first, after, factors)) if before == scalars && was_first == first => {
-                    scalars = after;
-                    factors
-                }
-                _ => {
+            // Most parameters have taken as many steps as the one before: the powers are computed once.
+            match sets.last().filter(|set| set.group == number && set.before == scalars && set.first == first) {
+                Some(set) => scalars = set.after,
+                None => {
                     let before = scalars;
                     let factors = options.advance(&mut scalars, first);
-                    last = Some((before, first, scalars, factors));
-                    factors
+                    sets.push(Set { group: number, before, first, after: scalars, factors });
                 }
-            };
-            for (holder, value) in holders.iter().zip(scalars) {
-                no_grad(|| holder.fill_(value).map(drop)).py()?;
             }
+            count(&holders, scalars).py()?;
             elements += param.numel();
-            work.push(Work { param, grad, tensors, factors });
+            work.push(Work { param, grad, tensors, holders, set: sets.len() - 1 });
+            if recording {
+                objects.push(object.unbind());
+            }
         }
     }
-    let update = || {
+    let recorded = match recording {
+        true => Some(Recorded::<A>::new(groups, state, optimizer, names, &sets, &work, objects)?),
+        false => None,
+    };
+    let update = move || {
         let updates: SmallVec<[foreach::Update; 4]> = work
             .iter()
             .map(|w| {
-                let Factors { maximize, weight_decay, shrink, rule } = w.factors;
+                let Factors { maximize, weight_decay, shrink, rule } = sets[w.set].factors;
                 let state = w.tensors.each_ref().map(|t| t.as_ref());
                 foreach::Update { param: &w.param, grad: &w.grad, state, maximize, weight_decay, shrink, rule }
             })
             .collect();
-        foreach::update(&updates, 1.0)
+        match recorded {
+            None => foreach::update(&updates, 1.0),
+            Some(recorded) => {
+                let members: SmallVec<[usize; 8]> = work.iter().map(|w| w.set).collect();
+                foreach::update_renewed(&updates, &members, 1.0, None, || Box::new(recorded))
+            }
+        }
     };
-    if elements < SMALL { update().py() } else { py.detach(update).py() }
+    if elements < SMALL || recording { update().py() } else { py.detach(update).py() }
+}
+
+/// A step that was recorded: what its replays have to count, in the groups and the state that Python keeps.
+struct Recorded<A> {
+    optimizer: Py<PyAny>,
+    groups: Py<PyList>,
+    state: Py<PyDict>,
+    members: usize,
+    names: &'static Names,
+    sets: Vec<RecordedSet<A>>,
+}
+
+struct RecordedSet<A> {
+    group: Py<PyDict>,
+    options: A,
+    params: Vec<RecordedParam>,
+    /// Before the step that was counted last.
+    before: Scalars,
+    /// Whether the next replay is the first step of these parameters, as the recorded one was not done.
+    first: bool,
+}
+
+struct RecordedParam {
+    object: Py<PyTensor>,
+    param: Tensor,
+    holders: SmallVec<[Tensor; 2]>,
+    /// Of the holders, when they were last written here.
+    versions: SmallVec<[u32; 2]>,
+}
+
+fn numbers_in<A: Fused>(holders: &[Tensor]) -> Result<Scalars> {
+    let mut scalars = A::START;
+    scalars.iter_mut().zip(holders).try_for_each(|(value, holder)| holder.item::<f64>().map(|found| *value = found))?;
+    Ok(scalars)
+}
+
+impl RecordedParam {
+    fn count(&mut self, scalars: Scalars) {
+        // A number of the CPU is written; that cannot fail.
+        if count(&self.holders, scalars).is_ok() {
+            self.versions = self.holders.iter().map(Tensor::version).collect();
+        }
+    }
+}
+
+impl<A: Fused> Recorded<A> {
+    fn new(
+        groups: &Bound<'_, PyList>,
+        state: &Bound<'_, PyDict>,
+        optimizer: &Bound<'_, PyAny>,
+        names: &'static Names,
+        sets: &[Set],
+        work: &[Work],
+        objects: Vec<Py<PyTensor>>,
+    ) -> PyResult<Self> {
+        let mut recorded = Vec::new();
+        for set in sets {
+            let group = groups.get_item(set.group)?.cast_into::<PyDict>()?;
+            let options = options(&group, names)?;
+            let (group, params) = (group.unbind(), Vec::new());
+            recorded.push(RecordedSet { group, options, params, before: set.before, first: set.first });
+        }
+        for (w, object) in work.iter().zip(objects) {
+            let versions = w.holders.iter().map(Tensor::version).collect();
+            let param = RecordedParam { object, param: w.param.clone(), holders: w.holders.clone(), versions };
+            recorded[w.set].params.push(param);
+        }
+        Ok(Self {
+            optimizer: optimizer.clone().unbind(),
+            groups: groups.clone().unbind(),
+            state: state.clone().unbind(),
+            members: groups.len(),
+            names,
+            sets: recorded,
+        })
+    }
+
+    /// Whether the optimizer still has these groups, with the same tensors; options that are numbers may change.
+    fn holds(&self, py: Python<'_>) -> PyResult<bool> {
+        let (groups, state, optimizer) = (self.groups.bind(py), self.state.bind(py), self.optimizer.bind(py));
+        if !optimizer.getattr(pyo3::intern!(py, "param_groups"))?.is(groups)
+            || !optimizer.getattr(pyo3::intern!(py, "state"))?.is(state)
+            || groups.len() != self.members
+        {
+            return Ok(false);
+        }
+        for set in &self.sets {
+            let now: A = options(set.group.bind(py), self.names)?;
+            let moved = |p: &RecordedParam| !p.object.get().with(|t| t.is_same(&p.param));
+            if now.keeps() != set.options.keeps() || set.params.iter().any(moved) {
+                return Ok(false);
+            }
+            let written = |p: &RecordedParam| p.holders.iter().zip(&p.versions).any(|(h, v)| h.version() != *v);
+            if set.params.iter().any(written) {
+                let all = set.params.iter().map(|p| numbers_in::<A>(&p.holders)).collect::<Result<Vec<_>>>().py()?;
+                if all.windows(2).any(|pair| pair[0] != pair[1]) {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl<A: Fused> Renew for Recorded<A> {
+    fn fits(&self) -> bool {
+        Python::attach(|py| self.holds(py)).unwrap_or(false)
+    }
+
+    fn renew(&mut self, write: &mut dyn FnMut(f64)) {
+        for set in &mut self.sets {
+            // `fits` has read both before.
+            if let Ok(now) = Python::attach(|py| options(set.group.bind(py), self.names)) {
+                set.options = now;
+            }
+            let Some(Ok(mut scalars)) = set.params.first().map(|p| numbers_in::<A>(&p.holders)) else { continue };
+            set.before = scalars;
+            let factors = set.options.advance(&mut scalars, std::mem::take(&mut set.first));
+            set.params.iter_mut().for_each(|p| p.count(scalars));
+            let Factors { maximize, weight_decay, shrink, rule } = factors;
+            foreach::numbers(maximize, weight_decay, shrink, rule).into_iter().for_each(&mut *write);
+        }
+    }
+
+    fn launched(&mut self) {
+        self.sets.iter_mut().for_each(|set| set.first = false);
+    }
+
+    fn undo(&mut self) {
+        for set in &mut self.sets {
+            let before = set.before;
+            set.params.iter_mut().for_each(|p| p.count(before));
+        }
+    }
 }
 
 /// A step of the optimizer of that name over its parameter groups, in one pass. Groups hold options by PyTorch's names; `state` holds a dict
-/// per parameter, where what is missing is made.
+/// per parameter, where what is missing is made. A recorded step asks `optimizer` whether they are still its own.
 #[pyfunction]
-fn _optim_step(name: &str, groups: &Bound<'_, PyList>, state: &Bound<'_, PyDict>) -> PyResult<()> {
+fn _optim_step(
+    name: &str,
+    groups: &Bound<'_, PyList>,
+    state: &Bound<'_, PyDict>,
+    optimizer: &Bound<'_, PyAny>,
+) -> PyResult<()> {
     let py = groups.py();
     macro_rules! by_name {
         ($($optimizer:literal => $options:ident),* $(,)?) => {
             match name {
                 $($optimizer => {
                     static NAMES: PyOnceLock<Names> = PyOnceLock::new();
-                    step::<$options>(groups, state, NAMES.get_or_init(py, || Names::of::<$options>(py)))
+                    step::<$options>(groups, state, optimizer, NAMES.get_or_init(py, || Names::of::<$options>(py)))
                 })*
                 _ => Err(type_error(format!("_optim_step: '{name}' is no optimizer with a formula of its own"))),
             }
@@ -216,6 +385,21 @@ fn _optim_step(name: &str, groups: &Bound<'_, PyList>, state: &Bound<'_, PyDict>
     }
 }
 
+/// Forgets the gradients of all parameters of the groups.
+#[pyfunction]
+fn _forget_grads(groups: &Bound<'_, PyList>) -> PyResult<()> {
+    for group in groups.iter() {
+        let Some(params) = group.cast_into::<PyDict>()?.get_item(pyo3::intern!(groups.py(), "params"))? else {
+            continue;
+        };
+        for object in params.try_iter()? {
+            object?.cast_into::<PyTensor>()?.get().forget_grad().py()?;
+        }
+    }
+    Ok(())
+}
+
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(_forget_grads, module)?)?;
     module.add_function(wrap_pyfunction!(_optim_step, module)?)
 }

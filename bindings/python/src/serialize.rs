@@ -118,18 +118,20 @@ fn _save_bytes<'py>(py: Python<'py>, obj: &Bound<'py, PyAny>) -> PyResult<Option
     Ok(Some(PyBytes::new(py, &bytes)))
 }
 
-/// Reads a file without running code.
+/// Reads a file without running code; tensors of GPUs come back to them if `gpus` is true and they are there.
 #[pyfunction]
-fn _load(py: Python<'_>, path: PathBuf, mmap: bool) -> PyResult<Bound<'_, PyAny>> {
-    let value = py.detach(|| pt::load_with(&path, &LoadOptions::default().mmap(mmap))).map_err(read_error)?;
+fn _load(py: Python<'_>, path: PathBuf, mmap: bool, gpus: bool) -> PyResult<Bound<'_, PyAny>> {
+    let options = LoadOptions::default().mmap(mmap).gpus(if gpus { crate::device::count() } else { 0 });
+    let value = py.detach(|| pt::load_with(&path, &options)).map_err(read_error)?;
     object(py, &value)
 }
 
 /// Reads the contents of a file without running code.
 #[pyfunction]
-fn _load_bytes<'py>(py: Python<'py>, data: &Bound<'py, PyBytes>) -> PyResult<Bound<'py, PyAny>> {
+fn _load_bytes<'py>(py: Python<'py>, data: &Bound<'py, PyBytes>, gpus: bool) -> PyResult<Bound<'py, PyAny>> {
     let bytes = data.as_bytes();
-    let value = py.detach(|| pt::from_bytes(bytes)).map_err(read_error)?;
+    let options = LoadOptions::default().gpus(if gpus { crate::device::count() } else { 0 });
+    let value = py.detach(|| pt::from_bytes_with(bytes, &options)).map_err(read_error)?;
     object(py, &value)
 }
 

@@ -86,6 +86,13 @@ impl PyTensor {
         self.tensor.replace(tensor);
     }
 
+    /// Forgets the gradient.
+    pub fn forget_grad(&self) -> Result<()> {
+        self.with(|t| t.set_grad(None))?;
+        self.grad.replace(None);
+        Ok(())
+    }
+
     /// Takes a result given as `out=`: a tensor of another shape becomes one of the result's.
     pub fn store(&self, result: &Tensor) -> Result<()> {
         let target = self.tensor();
@@ -305,8 +312,19 @@ impl PyTensor {
         self.with(Tensor::is_inference)
     }
 
-    fn is_pinned(&self) -> bool {
-        false
+    #[pyo3(signature = (device=None))]
+    fn is_pinned(&self, device: Option<&Bound<'_, PyAny>>) -> PyResult<bool> {
+        device.map(PyDevice::from_object).transpose()?;
+        Ok(self.with(Tensor::is_pinned))
+    }
+
+    /// This tensor in memory of the host that an accelerator copies from by itself; as it is where there is no accelerator.
+    #[pyo3(signature = (device=None))]
+    fn pin_memory<'py>(slf: &Bound<'py, Self>, device: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, Self>> {
+        device.map(PyDevice::from_object).transpose()?;
+        let tensor = slf.get().tensor();
+        let pinned = crate::device::pinned(&tensor).py()?;
+        if pinned.is_same(&tensor) { Ok(slf.clone()) } else { wrap(slf.py(), pinned) }
     }
 
     fn data_ptr(&self) -> usize {
@@ -519,6 +537,30 @@ impl PyTensor {
         self.tensor().set_grad(grad.as_ref().map(|g| g.get().tensor())).py()?;
         self.grad.replace(grad.map(Bound::unbind));
         Ok(())
+    }
+
+    /// Adds the gradients of this tensor to the `.grad` of the leaves it was made from.
+    #[pyo3(signature = (gradient=None, retain_graph=None, create_graph=false, inputs=None))]
+    fn backward<'py>(
+        slf: &Bound<'py, Self>,
+        gradient: Option<Bound<'py, PyTensor>>,
+        retain_graph: Option<bool>,
+        create_graph: bool,
+        inputs: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<()> {
+        let tensor = slf.get().tensor();
+        let inputs = match inputs {
+            None => None,
+            Some(inputs) => Some(match as_tensor(&inputs) {
+                Some(one) => vec![one.get().tensor()],
+                None => inputs
+                    .try_iter()?
+                    .map(|t| Ok(t?.cast_into::<PyTensor>()?.get().tensor()))
+                    .collect::<PyResult<_>>()?,
+            }),
+        };
+        let gradient = gradient.map(|g| g.get().tensor());
+        crate::autograd::backward(slf.py(), &[tensor], &[gradient], retain_graph, create_graph, inputs)
     }
 
     #[getter]

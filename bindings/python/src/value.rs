@@ -134,18 +134,21 @@ pub fn dims(ints: &[i64]) -> SmallVec<[isize; 6]> {
 }
 
 /// The arguments that `**factory` stands for: what a new tensor is to be like.
+#[derive(Default)]
 pub struct Factory {
     pub dtype: Option<DType>,
     pub device: Option<Device>,
     pub requires_grad: bool,
+    pin_memory: bool,
 }
 
 impl<'a> Take<'a> for Factory {
     fn take(values: &mut std::slice::Iter<'a, Value>) -> Result<Self> {
         let dtype = Take::take(values)?;
-        // There is one layout, and transfers take pageable memory as well as pinned.
-        let (_layout, device, _pin) = (next(values)?, Take::take(values)?, next(values)?);
-        Ok(Factory { dtype, device, requires_grad: Take::take(values)? })
+        // There is one layout.
+        let (_layout, device) = (next(values)?, Take::take(values)?);
+        let pin: Option<bool> = Take::take(values)?;
+        Ok(Factory { dtype, device, requires_grad: Take::take(values)?, pin_memory: pin.unwrap_or(false) })
     }
 }
 
@@ -170,6 +173,7 @@ impl Factory {
     }
 
     pub fn finish(&self, tensor: Tensor) -> Result<Tensor> {
+        let tensor = if self.pin_memory { device::pinned(&tensor)? } else { tensor };
         if self.requires_grad { tensor.requires_grad_(true) } else { Ok(tensor) }
     }
 }

@@ -6,6 +6,7 @@ import goldens
 import pytest
 
 import rushlight as torch
+from goldens import DEVICE
 from rushlight import nn
 from rushlight.nn.utils import rnn as rnn_utils
 
@@ -40,8 +41,8 @@ def test_layer(case):
     assert list(module.state_dict()) == case["keys"]
     state = {name: _layers[tensor] for name, tensor in case["state"].items()}
     assert str(module.load_state_dict(state)) == "<All keys matched successfully>"
-    module.double().train(case["train"])
-    inputs = [_layers[name] for name in case["inputs"]]
+    module.double().to(DEVICE).train(case["train"])
+    inputs = [_layers[name].to(DEVICE) for name in case["inputs"]]
     inputs = [x.double().requires_grad_() if x.is_floating_point() else x for x in inputs]
     for _ in range(case["repeat"]):
         outputs = module(*inputs, **case.get("forward", {}))
@@ -49,7 +50,7 @@ def test_layer(case):
     for found, name in zip(outputs, case["outputs"]):
         close(found, _layers[name], name)
     if "dy" in case:
-        outputs[0].backward(_layers[case["dy"]].double())
+        outputs[0].backward(_layers[case["dy"]].double().to(DEVICE))
         for x, name in zip(inputs, case["dx"]):
             if name is not None:
                 close(x.grad, _layers[name], name)
@@ -97,22 +98,22 @@ def run_sequence(kind, module, args, kwargs):
 def test_sequence(file, case):
     dtype = getattr(torch, case["config"]["dtype"])
     tolerance = dict(rtol=1e-9, atol=1e-10) if dtype == torch.float64 else dict(rtol=1e-4, atol=1e-5)
-    module = construct_sequence(case["module"], case["config"]).to(dtype)
+    module = construct_sequence(case["module"], case["config"]).to(DEVICE, dtype)
     assert [name for name, _ in module.named_parameters()] == case["parameters"]
     # One name twice is one tensor.
     known = {}
 
     def tensor(name):
         if name is not None and name not in known:
-            known[name] = file[name]
+            known[name] = file[name].to(DEVICE)
             if known[name].is_floating_point():
                 known[name].requires_grad_()
         return None if name is None else known[name]
 
     with torch.no_grad():
-        nn.utils.vector_to_parameters(file[case["state"]].clone(), module.parameters())
+        nn.utils.vector_to_parameters(file[case["state"]].to(DEVICE, copy=True), module.parameters())
     args = [tensor(name) for name in case["args"]]
-    kwargs = {k: file[v["tensor"]] if isinstance(v, dict) else v for k, v in case["kwargs"].items()}
+    kwargs = {k: file[v["tensor"]].to("cpu" if k == "lengths" else DEVICE) if isinstance(v, dict) else v for k, v in case["kwargs"].items()}
     outputs = flatten(run_sequence(case["module"], module, args, kwargs))
     assert len(outputs) == len(case["outputs"])
     for found, name in zip(outputs, case["outputs"]):
@@ -120,7 +121,7 @@ def test_sequence(file, case):
             assert found is None
         else:
             close(found, file[name], name, **tolerance)
-    live = [(o, file[d]) for o, d in zip(outputs, case["grad"]["dy"]) if d is not None]
+    live = [(o, file[d].to(DEVICE)) for o, d in zip(outputs, case["grad"]["dy"]) if d is not None]
     torch.autograd.backward([o for o, _ in live], [d for _, d in live])
     for arg, name in zip(args, case["grad"]["args"]):
         if name is not None:
@@ -132,26 +133,26 @@ def test_sequence(file, case):
 def test_packed_sequences():
     file = goldens.File(FOLDER / "sequence" / "pack.safetensors")
     for case in json.loads(file.metadata["cases"]):
-        x = file[case["x"]]
+        x = file[case["x"]].to(DEVICE)
         packed = rnn_utils.pack_padded_sequence(x, case["lengths"], case["batch_first"], case["enforce_sorted"])
-        assert torch.equal(packed.data, file[case["data"]])
+        assert torch.equal(packed.data.cpu(), file[case["data"]])
         assert packed.batch_sizes.tolist() == case["batch_sizes"]
         for name in ("sorted_indices", "unsorted_indices"):
             found = getattr(packed, name)
             assert (None if found is None else found.tolist()) == case[name]
         padded, sizes = rnn_utils.pad_packed_sequence(packed, case["batch_first"], case["padding_value"], case["total_length"])
-        assert torch.equal(padded, file[case["padded"]])
+        assert torch.equal(padded.cpu(), file[case["padded"]])
         assert sizes.tolist() == case["sizes"]
 
 
 def test_ctc():
     file = goldens.File(FOLDER / "sequence" / "ctc.safetensors")
     for case in json.loads(file.metadata["cases"]):
-        log_probs = file[case["log_probs"]].requires_grad_()
+        log_probs = file[case["log_probs"]].to(DEVICE).requires_grad_()
         lengths = [torch.tensor(case[name]) for name in ("input_lengths", "target_lengths")]
-        loss = nn.CTCLoss(**case["kwargs"])(log_probs, file[case["targets"]], *lengths)
+        loss = nn.CTCLoss(**case["kwargs"])(log_probs, file[case["targets"]].to(DEVICE), *lengths)
         close(loss, file[case["loss"]], "loss")
-        loss.backward(file[case["dy"]])
+        loss.backward(file[case["dy"]].to(DEVICE))
         close(log_probs.grad, file[case["dx"]], "gradient")
 
 

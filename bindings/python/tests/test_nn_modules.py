@@ -147,3 +147,35 @@ def test_weights_learn_what_they_should():
             loss.backward()
             optimizer.step()
         assert loss.item() < 0.8, type(body).__name__
+
+
+def test_linear_cross_entropy_in_portions():
+    torch.manual_seed(0)
+    x, w, b, weight = (torch.randn(*size, dtype=torch.float64) for size in ((24, 5), (11, 5), (11,), (11,)))
+    classes, weight = torch.randint(0, 11, (24,)), weight.abs() + 0.1
+    classes[3] = -100
+    probabilities = torch.randn(24, 11, dtype=torch.float64).softmax(-1)
+    makes = [nn.LinearCrossEntropyOptions(), nn.LinearCrossEntropyOptions(batch_chunk_size=7), nn.LinearCrossEntropyOptions(chunking_method="aspect_ratio:2")]
+    for target in (classes, probabilities):
+        for reduction in ("mean", "sum", "none"):
+            for class_weight in (None, weight):
+                found = []
+                for options in (None, *makes):
+                    tensors = [t.clone().requires_grad_() for t in (x, w, b)]
+                    loss = nn.functional.linear_cross_entropy(
+                        *tensors[:2], target, linear_bias=tensors[2], weight=class_weight, reduction=reduction, label_smoothing=0.1, options=options,
+                    )
+                    loss.square().sum().backward()
+                    found.append([loss.detach(), *(t.grad for t in tensors)])
+                for other in found[1:]:
+                    for a, c in zip(found[0], other):
+                        torch.testing.assert_close(a, c)
+    assert nn.LinearCrossEntropyOptions().rows(4096, 64, 1024) == 256
+    with pytest.raises(ValueError, match="different chunk sizes"):
+        nn.LinearCrossEntropyOptions(batch_chunk_size=3, chunking_method="aspect_ratio").rows(64, 4, 16)
+    with pytest.raises(ValueError, match="chunking_method"):
+        nn.LinearCrossEntropyOptions(chunking_method="halves")
+    with pytest.raises(NotImplementedError, match="accumulates"):
+        nn.functional.linear_cross_entropy(x, w, classes, options=nn.LinearCrossEntropyOptions(acc_dtype=torch.float32))
+    with pytest.warns(UserWarning, match="at once"):
+        nn.functional.linear_cross_entropy(x[0], w, classes[0], options=makes[0])

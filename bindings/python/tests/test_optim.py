@@ -5,7 +5,7 @@ import json
 import pickle
 
 import pytest
-from goldens import DATA, File
+from goldens import DATA, DEVICE, File
 
 import rushlight as torch
 from rushlight import optim
@@ -22,7 +22,7 @@ def tuples(options):
 
 
 def flat(tensors):
-    return torch.cat([t.detach().double().reshape(-1) for t in tensors])
+    return torch.cat([t.detach().cpu().double().reshape(-1) for t in tensors])
 
 
 def close(found, expected, tolerance, what):
@@ -38,8 +38,8 @@ def recorded(name):
 def test_steps_and_state_are_pytorchs(case):
     kind, dtype, key = case["kind"], DTYPES[case["dtype"]], f"optimizer/{case['name']}"
     count = sum(n.startswith(f"{kind}/param/") for n in TENSORS._entries)
-    params = [TENSORS[f"{kind}/param/{i}"].to(dtype).requires_grad_() for i in range(count)]
-    grads = [TENSORS[f"{kind}/grad/{i}"].to(dtype) for i in range(count)]
+    params = [TENSORS[f"{kind}/param/{i}"].to(DEVICE, dtype).requires_grad_() for i in range(count)]
+    grads = [TENSORS[f"{kind}/grad/{i}"].to(DEVICE, dtype) for i in range(count)]
     what = params
     if case["groups"]:
         what = [dict(tuples(g), params=[params[i] for i in g["params"]]) for g in case["groups"]]

@@ -1,5 +1,6 @@
 """The smaller packages: checkpoints of activations, ``func``, mixed precision, devices, the profiler, random state."""
 
+import json
 import warnings
 
 import pytest
@@ -244,7 +245,127 @@ def test_what_is_not_there_says_so():
             getattr(torch, name)
     with pytest.raises(AttributeError, match="TorchScript"):
         torch.jit.trace
-    with pytest.raises(AttributeError, match="captured"):
-        torch.cuda.CUDAGraph
-    with pytest.raises(NotImplementedError, match="portions"):
+    with pytest.raises(AttributeError, match="DLPack"):
+        torch.cuda.ExternalStream
+    with pytest.raises(TypeError, match="LinearCrossEntropyOptions"):
         nn.functional.linear_cross_entropy(torch.ones(1, 2), torch.ones(2, 2), torch.tensor([1]), options=object())
+
+
+class Kept(nn.Module):
+    """A model that is saved whole."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(2, 1)
+        self.names = {"a", "b"}
+
+    def forward(self, x):
+        return self.layer(x).relu()
+
+
+def test_files_may_name_what_is_declared_safe(tmp_path):
+    import pickle
+
+    model, path = Kept(), tmp_path / "model.pt"
+    torch.save(model, path)
+    with pytest.raises(pickle.UnpicklingError, match="Kept"):
+        torch.load(path)
+    with torch.serialization.safe_globals([Kept]):
+        with pytest.raises(pickle.UnpicklingError, match="Unsupported global: GLOBAL torch.nn.modules.linear.Linear"):
+            torch.load(path)
+    with torch.serialization.safe_globals([Kept, nn.Linear]):
+        found = torch.load(path)
+        with open(path, "rb") as file:
+            assert torch.load(file).names == {"a", "b"}
+    assert torch.equal(found.layer.weight, model.layer.weight) and found(torch.ones(2)).shape == (1,)
+    assert not torch.serialization.get_safe_globals()
+    seen = []
+    torch.load(path, weights_only=False, map_location=lambda storage, location: seen.append(location))
+    assert seen == ["cpu", "cpu"]
+    with pytest.raises(ValueError, match="mmap"), open(path, "rb") as file:
+        torch.load(file, mmap=True)
+    with pytest.raises(NotImplementedError, match="pickle"):
+        torch.save(model, path, pickle_module=json)
+
+
+def test_arguments_that_matter_have_an_effect():
+    for name in ("Laplace", "Normal"):
+        with pytest.raises(ValueError, match="GreaterThan"):
+            getattr(torch.distributions, name)(0.0, -1.0)
+        getattr(torch.distributions, name)(0.0, -1.0, validate_args=False)
+    with pytest.raises(ValueError, match="Interval"):
+        torch.distributions.Bernoulli(1.5)
+    assert not torch.testing.make_tensor(2, 4, dtype=torch.float32, noncontiguous=True).is_contiguous()
+    assert torch.testing.make_tensor(3, dtype=torch.bool, requires_grad=False).dtype == torch.bool
+    with pytest.raises(AssertionError, match="stride"):
+        torch.testing.assert_close(torch.ones(2, 3), torch.ones(3, 2).t(), check_stride=True)
+    with pytest.raises(NotImplementedError, match="row-major"):
+        torch.ones(1, 2, 3, 4).resize_(1, 2, 3, 4, memory_format=torch.channels_last)
+    with torch.autograd.set_detect_anomaly(True, check_nan=False):
+        assert not torch.is_anomaly_enabled()
+    with pytest.raises(RuntimeError, match="does not match"):
+        torch.ones(2).repeat_interleave(2, output_size=5)
+    with pytest.raises(NotImplementedError, match="rcond"):
+        torch.linalg.lstsq(torch.eye(2), torch.ones(2, 1), rcond=1e-3)
+    with pytest.raises(RuntimeError, match="driver"):
+        torch.linalg.lstsq(torch.eye(2), torch.ones(2, 1), driver="best")
+    with pytest.raises(RuntimeError, match="compute_mode"):
+        torch.cdist(torch.ones(1, 2), torch.ones(1, 2), compute_mode="fast")
+    with pytest.raises(NotImplementedError, match="forward-mode"):
+        torch.autograd.gradgradcheck(lambda x: x * x, torch.ones(1, dtype=torch.float64, requires_grad=True), check_fwd_over_rev=True)
+
+
+def test_profiler_schedules(tmp_path):
+    seen = []
+    cycles = torch.profiler.schedule(wait=1, warmup=1, active=2, repeat=2, skip_first=1)
+    assert [cycles(i) for i in range(10)] == [0, 0, 1, 2, 3, 0, 1, 2, 3, 0]
+    with torch.profiler.profile(schedule=cycles, on_trace_ready=lambda p: seen.append({a.key: a.count for a in p.key_averages()})) as profiler:
+        for _ in range(10):
+            with torch.profiler.record_function("work"):
+                pass
+            profiler.step()
+    assert seen == [{"work": 2, "ProfilerStep": 2}] * 2
+    with pytest.warns(UserWarning, match="with_stack"):
+        torch.profiler.profile(with_stack=True)
+
+
+def test_compilers_are_not_needed():
+    torch._dynamo.reset()
+    torch._dynamo.config.suppress_errors = True
+    torch._inductor.config.triton.cudagraphs = True
+    assert torch._dynamo.config.suppress_errors and torch._inductor.config.triton.cudagraphs and not torch._dynamo.config.verbose
+    assert not torch.compiler.is_compiling()
+
+
+@pytest.mark.parametrize("name", ("Gamma", "Beta", "Dirichlet", "Poisson", "OneHotCategorical", "MultivariateNormal", "LogNormal", "HalfNormal", "Gumbel"))
+def test_draws_have_the_moments_of_their_distribution(name):
+    one, two = torch.tensor([0.5, 2.0]), torch.tensor([1.0, 3.0])
+    given = {
+        "Dirichlet": (two,), "Poisson": (two,), "OneHotCategorical": (two,), "HalfNormal": (two,),
+        "MultivariateNormal": (one, torch.tensor([[2.0, 0.3], [0.3, 1.0]])), "LogNormal": (one, one / 4),
+    }.get(name, (one, two))
+    law = getattr(torch.distributions, name)(*given)
+    drawn = law.sample((20000,))
+    assert drawn.shape == (20000, 2) and not drawn.requires_grad
+    assert ((drawn.mean(0) - law.mean).abs() < 5 * (law.variance / 20000).sqrt() + 1e-6).all()
+    assert ((drawn.var(0) - law.variance).abs() < 0.2 * law.variance).all()
+    if not law.has_rsample:
+        with pytest.raises(NotImplementedError, match="not differentiable"):
+            law.rsample()
+
+
+def test_trees_and_timers():
+    from rushlight.utils import _pytree, benchmark
+
+    tree = {"a": [1, (2, 3)], "b": torch.Size([4])}
+    leaves, spec = _pytree.tree_flatten(tree)
+    assert leaves[:3] == [1, 2, 3] and _pytree.tree_unflatten(leaves, spec) == tree and spec == _pytree.tree_structure(tree)
+    assert _pytree.tree_map(lambda a, b: a + b, [1, {"x": 2}], [10, {"x": 20}]) == [11, {"x": 22}]
+    assert _pytree.tree_map_only(int, str, [1, "b", (2.0,)]) == ["1", "b", (2.0,)]
+    with pytest.raises(ValueError, match="has length 1"):
+        _pytree.tree_unflatten([1], spec)
+    timer = benchmark.Timer("x.sum()", globals={"x": torch.ones(4)}, label="sum")
+    assert timer.timeit(10).mean > 0 and "sum" in repr(timer.blocked_autorange(min_run_time=0.001))
+    assert "CPU capability" in torch.__config__.show() and str(torch.get_num_threads()) in torch.__config__.parallel_info()
+    with torch.backends.cuda.sdp_kernel(enable_flash=True, enable_math=False):
+        pass

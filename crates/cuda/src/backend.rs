@@ -115,7 +115,7 @@ impl Backend for Cuda {
     }
 
     fn synchronize(&self) -> Result<()> {
-        self.0.synchronize()
+        self.0.synchronize_all()
     }
 
     fn memory_stats(&self) -> MemoryStats {

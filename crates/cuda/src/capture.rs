@@ -144,7 +144,7 @@ impl Recording {
         // What the steps before have left would only lie beside the new pool's.
         gpu.memory().empty_cache(gpu);
         let block = gpu.memory().alloc(gpu, pool.id, NUMBERS * 8)?;
-        let stream = match create(gpu) {
+        let stream = match create(gpu, 0) {
             Ok(stream) => stream,
             Err(e) => {
                 gpu.give_memory(block);

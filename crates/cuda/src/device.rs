@@ -6,7 +6,7 @@ use crate::driver::{self, DevicePtr, Driver, Handle, attribute};
 use crate::kernel::Kernels;
 use crate::matmul::Lt;
 use crate::nvrtc::Nvrtc;
-use crate::stream::Event;
+use crate::stream::{Event, Stream};
 use rushlight_core::{DType, Error, Layout, Result, Storage, View};
 use std::cell::{Cell, RefCell};
 use std::ffi::c_int;
@@ -64,8 +64,14 @@ unsafe impl Sync for Gpu {}
 thread_local! {
     /// The device whose context this thread uses.
     static CURRENT: Cell<usize> = const { Cell::new(usize::MAX) };
-    /// Where this thread's work goes, device by device, the last one first; the main stream where nothing is said.
-    static LANES: RefCell<Vec<Lane>> = const { RefCell::new(Vec::new()) };
+    static LANES: RefCell<Lanes> = const { RefCell::new(Lanes { chosen: Vec::new(), scopes: Vec::new() }) };
+}
+
+/// Where a thread's work goes: to the innermost scope of the device, else to the stream it has chosen, else to the main one.
+struct Lanes {
+    /// One for each device at most.
+    chosen: Vec<(Lane, Stream)>,
+    scopes: Vec<(Lane, Option<Stream>)>,
 }
 
 /// Where a thread's work on a device goes.
@@ -84,14 +90,41 @@ pub struct LaneGuard(std::marker::PhantomData<*const ()>);
 impl Lane {
     /// Sends this thread's work there until the guard is dropped.
     pub fn enter(self) -> LaneGuard {
-        LANES.with_borrow_mut(|lanes| lanes.push(self));
+        self.enter_as(None)
+    }
+
+    /// [`enter`](Lane::enter) for a stream that programs know.
+    pub fn enter_as(self, stream: Option<Stream>) -> LaneGuard {
+        LANES.with_borrow_mut(|lanes| lanes.scopes.push((self, stream)));
         LaneGuard(std::marker::PhantomData)
+    }
+
+    /// Sends this thread's work there from now on.
+    pub fn choose(self, stream: Stream) {
+        let former = LANES.with_borrow_mut(|lanes| {
+            let at = lanes.chosen.iter().position(|(lane, _)| lane.device == self.device);
+            let former = at.map(|at| lanes.chosen.swap_remove(at));
+            lanes.chosen.push((self, stream));
+            former
+        });
+        // May be the last to know its stream, whose end is work.
+        drop(former);
+    }
+
+    /// The stream that this thread's work on a device goes to, if it has named one.
+    pub fn chosen(device: usize) -> Option<Stream> {
+        LANES.with_borrow(|lanes| {
+            let scope = lanes.scopes.iter().rev().filter(|(lane, _)| lane.device == device);
+            let chosen = lanes.chosen.iter().find(|(lane, _)| lane.device == device);
+            scope.filter_map(|(_, stream)| stream.as_ref()).next().or(chosen.map(|(_, stream)| stream)).cloned()
+        })
     }
 }
 
 impl Drop for LaneGuard {
     fn drop(&mut self) {
-        LANES.with_borrow_mut(|lanes| lanes.pop());
+        let former = LANES.with_borrow_mut(|lanes| lanes.scopes.pop());
+        drop(former);
     }
 }
 
@@ -164,7 +197,7 @@ impl Gpu {
             driver.check("cuDevicePrimaryCtxRetain", (driver.context_retain)(&mut context, device))?;
             driver.check("cuCtxSetCurrent", (driver.context_set)(context))?;
             CURRENT.set(index);
-            driver.check("cuStreamCreate", (driver.stream_create)(&mut stream, driver::STREAM_NON_BLOCKING))?;
+            driver.check("cuStreamCreate", (driver.stream_create)(&mut stream, driver::STREAM_NON_BLOCKING, 0))?;
             driver.check(
                 "cuDeviceGetAttribute",
                 (driver.device_attribute)(&mut shared, attribute::MAX_SHARED_MEMORY, device),
@@ -210,7 +243,12 @@ impl Gpu {
     #[inline]
     pub fn lane(&self) -> Lane {
         LANES
-            .with_borrow(|lanes| lanes.iter().rev().find(|lane| lane.device == self.index).copied())
+            .with_borrow(|lanes| {
+                let scope = lanes.scopes.iter().rev().map(|(lane, _)| lane).find(|lane| lane.device == self.index);
+                scope
+                    .or_else(|| lanes.chosen.iter().map(|(lane, _)| lane).find(|lane| lane.device == self.index))
+                    .copied()
+            })
             .unwrap_or(self.main_lane())
     }
 
@@ -269,6 +307,15 @@ impl Gpu {
         self.enter()?;
         // SAFETY: our stream.
         self.driver.check("cuStreamSynchronize", unsafe { (self.driver.stream_synchronize)(self.stream()) })?;
+        self.report_fault()
+    }
+
+    /// Waits for all work of the device, of all threads and streams, and reports an index out of range that it met.
+    pub fn synchronize_all(&self) -> Result<()> {
+        self.refuse_recording("synchronize")?;
+        self.enter()?;
+        // SAFETY: this thread's context is the device's.
+        self.driver.check("cuCtxSynchronize", unsafe { (self.driver.context_synchronize)() })?;
         self.report_fault()
     }
 

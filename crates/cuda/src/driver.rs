@@ -22,6 +22,7 @@ api! {
         fn device_memory = b"cuDeviceTotalMem_v2" (*mut usize, c_int);
         fn context_retain = b"cuDevicePrimaryCtxRetain" (*mut Handle, c_int);
         fn context_set = b"cuCtxSetCurrent" (Handle);
+        fn context_synchronize = b"cuCtxSynchronize" ();
         fn memory_info = b"cuMemGetInfo_v2" (*mut usize, *mut usize);
         fn alloc = b"cuMemAlloc_v2" (*mut DevicePtr, usize);
         fn free = b"cuMemFree_v2" (DevicePtr);
@@ -32,7 +33,7 @@ api! {
         fn copy_to_host = b"cuMemcpyDtoHAsync_v2" (*mut c_void, DevicePtr, usize, Handle);
         fn copy_on_device = b"cuMemcpyDtoDAsync_v2" (DevicePtr, DevicePtr, usize, Handle);
         fn copy_to_peer = b"cuMemcpyPeerAsync" (DevicePtr, Handle, DevicePtr, Handle, usize, Handle);
-        fn stream_create = b"cuStreamCreate" (*mut Handle, c_uint);
+        fn stream_create = b"cuStreamCreateWithPriority" (*mut Handle, c_uint, c_int);
         fn stream_destroy = b"cuStreamDestroy_v2" (Handle);
         fn stream_synchronize = b"cuStreamSynchronize" (Handle);
         fn stream_query = b"cuStreamQuery" (Handle);
@@ -108,6 +109,8 @@ pub const FUNCTION_SHARED_MEMORY: i32 = 8;
 pub const HOST_MAPPED: u32 = 1 | 2;
 /// `CU_STREAM_NON_BLOCKING`.
 pub const STREAM_NON_BLOCKING: u32 = 1;
+/// `CU_STREAM_LEGACY`: the stream of work that names none, which other libraries use unless told otherwise.
+pub const STREAM_LEGACY: usize = 1;
 /// `CUDA_ERROR_NOT_READY`: what was asked after is still under way.
 pub const NOT_READY: i32 = 600;
 /// `CU_EVENT_DISABLE_TIMING`.

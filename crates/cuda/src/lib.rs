@@ -62,7 +62,7 @@ pub use cudnn::{allow_tf32_conv, set_allow_tf32_conv};
 pub use device::{Properties, count as device_count, properties};
 pub use host::{Pinned, copy_between, empty_pinned_cache, is_pinned, upload_pinned};
 pub use matmul::{allow_tf32, set_allow_tf32};
-pub use stream::{Event, Stream, record_stream};
+pub use stream::{Event, Stream, lend_to_default_stream, record_stream};
 
 /// One of NVIDIA's libraries, found.
 #[derive(Clone, Debug)]

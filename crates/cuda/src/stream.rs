@@ -40,6 +40,8 @@ struct Own {
     gpu: &'static Gpu,
     handle: Handle,
     pool: PoolId,
+    /// Whether it is the device's main stream, which lives as long as the process.
+    main: bool,
 }
 
 // SAFETY: handles of the driver may be used from any thread.
@@ -49,6 +51,9 @@ unsafe impl Sync for Own {}
 
 impl Drop for Own {
     fn drop(&mut self) {
+        if self.main {
+            return;
+        }
         // Its memory goes over to the main stream, so its work must be done. Errors have been told, or will be, by calls that can.
         if self.gpu.enter().is_ok() {
             let driver = self.gpu.driver;
@@ -65,22 +70,66 @@ impl Drop for Own {
 }
 
 /// A new stream that does not wait for others.
-pub(crate) fn create(gpu: &Gpu) -> Result<Handle> {
+pub(crate) fn create(gpu: &Gpu, priority: i32) -> Result<Handle> {
     let mut handle = std::ptr::null_mut();
     // SAFETY: a handle to write to.
-    let rc = unsafe { (gpu.driver.stream_create)(&mut handle, driver::STREAM_NON_BLOCKING) };
-    gpu.driver.check("cuStreamCreate", rc)?;
+    let rc = unsafe { (gpu.driver.stream_create)(&mut handle, driver::STREAM_NON_BLOCKING, priority) };
+    gpu.driver.check("cuStreamCreateWithPriority", rc)?;
     Ok(handle)
 }
+
+impl PartialEq for Stream {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.gpu.index == other.0.gpu.index && self.0.handle == other.0.handle
+    }
+}
+
+impl Eq for Stream {}
 
 impl Stream {
     /// A new stream of a GPU.
     pub fn new(device: Device) -> Result<Self> {
+        Self::with_priority(device, 0)
+    }
+
+    /// A new stream of a GPU, whose work goes before that of streams with a higher number; the driver takes the nearest it knows.
+    pub fn with_priority(device: Device, priority: i32) -> Result<Self> {
         let gpu = gpu(index("Stream::new", device)?)?;
         gpu.refuse_recording("Stream::new")?;
         gpu.enter()?;
-        let handle = create(gpu)?;
-        Ok(Self(Arc::new(Own { gpu, handle, pool: gpu.memory().add_pool(false) })))
+        let handle = create(gpu, priority)?;
+        Ok(Self(Arc::new(Own { gpu, handle, pool: gpu.memory().add_pool(false), main: false })))
+    }
+
+    /// The stream of a GPU that work goes to where no other is chosen.
+    pub fn main(device: Device) -> Result<Self> {
+        let gpu = gpu(index("Stream::main", device)?)?;
+        let lane = gpu.main_lane();
+        Ok(Self(Arc::new(Own { gpu, handle: lane.stream, pool: lane.pool, main: true })))
+    }
+
+    /// The stream that this thread's work on a GPU goes to; where the thread records a step, the one it went to before.
+    pub fn current(device: Device) -> Result<Self> {
+        match Lane::chosen(index("Stream::current", device)?) {
+            Some(stream) => Ok(stream),
+            None => Self::main(device),
+        }
+    }
+
+    /// Sends what this thread does on the device from now on to this stream.
+    pub fn set_current(&self) -> Result<()> {
+        self.0.gpu.refuse_recording("Stream::set_current")?;
+        self.lane().choose(self.clone());
+        Ok(())
+    }
+
+    /// The driver's handle, for other libraries: valid as long as the stream.
+    pub fn handle(&self) -> usize {
+        self.0.handle as usize
+    }
+
+    fn lane(&self) -> Lane {
+        Lane { device: self.0.gpu.index, stream: self.0.handle, pool: self.0.pool, recording: false }
     }
 
     /// The device.
@@ -90,10 +139,8 @@ impl Stream {
 
     /// Sends what this thread does on the device within `f` to this stream.
     pub fn scope<T>(&self, f: impl FnOnce() -> Result<T>) -> Result<T> {
-        let gpu = self.0.gpu;
-        gpu.refuse_recording("Stream::scope")?;
-        let lane = Lane { device: gpu.index, stream: self.0.handle, pool: self.0.pool, recording: false };
-        let _guard = lane.enter();
+        self.0.gpu.refuse_recording("Stream::scope")?;
+        let _guard = self.lane().enter_as(Some(self.clone()));
         f()
     }
 
@@ -193,6 +240,29 @@ impl Event {
         self.mark(self.gpu.stream())
     }
 
+    /// Puts the event behind all that a stream of the event's GPU has been given.
+    pub fn record_on(&self, stream: &Stream) -> Result<()> {
+        if stream.0.gpu.index != self.gpu.index {
+            return Err(Error::device(format!(
+                "Event::record: the event is of cuda:{}, the stream of {}",
+                self.gpu.index,
+                stream.device()
+            )));
+        }
+        self.gpu.refuse_recording("Event::record")?;
+        self.mark(stream.0.handle)
+    }
+
+    /// The device.
+    pub fn device(&self) -> Device {
+        Device::Cuda(self.gpu.index)
+    }
+
+    /// The driver's handle, for other libraries: valid as long as the event.
+    pub fn handle(&self) -> usize {
+        self.handle as usize
+    }
+
     /// What comes next on this thread's stream, of any GPU, waits for the event.
     pub fn wait(&self) -> Result<()> {
         self.wait_on(self.gpu)
@@ -254,6 +324,21 @@ pub fn record_stream(storage: &Storage, stream: &Stream) -> Result<()> {
     }
     if storage.bytes() > 0 {
         gpu.memory().note_user(storage.ptr() as u64, stream.0.handle as u64);
+    }
+    Ok(())
+}
+
+/// Makes memory ready for another library that will use it on CUDA's default stream: that stream waits for what this thread's has been given, and once
+/// the memory is freed, it is not used for anything else before the default stream is past what it has been given by then.
+pub fn lend_to_default_stream(storage: &Storage) -> Result<()> {
+    let gpu = gpu(index("lend_to_default_stream", storage.device())?)?;
+    gpu.refuse_recording("lending memory to another library")?;
+    let ready = Event::at(gpu, gpu.stream())?;
+    // SAFETY: a stream that every context has, and an event of ours.
+    let rc = unsafe { (gpu.driver.stream_wait)(driver::STREAM_LEGACY as Handle, ready.handle, 0) };
+    gpu.driver.check("cuStreamWaitEvent", rc)?;
+    if storage.bytes() > 0 {
+        gpu.memory().note_user(storage.ptr() as u64, driver::STREAM_LEGACY as u64);
     }
     Ok(())
 }

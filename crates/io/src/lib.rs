@@ -40,11 +40,12 @@ pub struct LoadOptions {
     mmap: bool,
     verify: bool,
     max_inflated: Option<u64>,
+    gpus: usize,
 }
 
 impl Default for LoadOptions {
     fn default() -> Self {
-        Self { mmap: true, verify: false, max_inflated: None }
+        Self { mmap: true, verify: false, max_inflated: None, gpus: 0 }
     }
 }
 
@@ -66,6 +67,12 @@ impl LoadOptions {
     /// How many bytes the compressed entries of one `.npz` may unpack to. By default 1 GiB or 64 times the file, whichever is more.
     pub fn max_inflated(mut self, bytes: u64) -> Self {
         self.max_inflated = Some(bytes);
+        self
+    }
+
+    /// Puts tensors of a `.pt` file back on the GPU they were saved from, if it is among the first `count`. By default all come to the CPU.
+    pub fn gpus(mut self, count: usize) -> Self {
+        self.gpus = count;
         self
     }
 }

@@ -75,9 +75,12 @@ def install():
     install()
 
 
+#: Names whose modules are imported when they are first used.
+_LAZY = {"capture": "_capture", "Stream": "_accelerator", "Event": "_accelerator"}
+
 #: Packages that are imported when first used.
 _PACKAGES = frozenset(
-    "accelerator amp autograd backends compiler cpu cuda distributions func jit linalg mps multiprocessing nn optim profiler random return_types serialization "
+    "__config__ _dynamo _inductor accelerator amp autograd backends compiler cpu cuda distributions func jit linalg mps multiprocessing nn optim profiler random return_types serialization "
     "special storage testing types utils version vision xpu".split()
 )
 
@@ -91,8 +94,13 @@ def __getattr__(name):
         except ModuleNotFoundError as error:
             if error.name != f"{__name__}.{name}":
                 raise
+    if name in _LAZY:
+        import importlib
+
+        globals()[name] = found = getattr(importlib.import_module("." + _LAZY[name], __name__), name)
+        return found
     return _missing(__name__, name)
 
 
 def __dir__():
-    return sorted(set(globals()) | _PACKAGES)
+    return sorted(set(globals()) | _PACKAGES | set(_LAZY))

@@ -41,65 +41,200 @@ def _index(device):
 
 
 class Event:
-    """A point in the work of a device. Recording waits for the work before it, so that an event is a time."""
+    """A point in the work of a device (``torch.Event``). The CPU's work is done when a call returns: there it is a time."""
 
-    def __init__(self, device=None, *, enable_timing=False, blocking=False, interprocess=False, external=False):
-        self._time = None
+    def __init__(self, device=None, *, enable_timing=False, blocking=False, interprocess=False):
+        if interprocess:
+            raise NotImplementedError("Event(interprocess=True): events are not shared between processes")
+        # How a thread waits is the driver's choice: `blocking` changes no result.
+        self._timed = enable_timing
+        self._device = None if device is None else _C.device(device)
+        self._event = self._time = None
+
+    @property
+    def device(self):
+        """The device that the event was recorded on, if it was."""
+        return _C.device(f"cuda:{self._event.device}") if self._event is not None else self._device
+
+    @property
+    def event_id(self):
+        return 0 if self._event is None else self._event.handle
 
     def record(self, stream=None):
-        _C._synchronize(place("cuda"))
-        self._time = time.perf_counter()
-
-    def query(self):
-        return True
-
-    def synchronize(self):
-        pass
+        """Puts the event behind all that a stream, or the one in use, has been given."""
+        stream = current_stream(self._device) if stream is None else stream
+        if stream._stream is None:
+            self._time = time.perf_counter()
+            return
+        if self._event is None:
+            self._event = _C._Event(stream._stream.device)
+        self._event.record(stream._stream)
 
     def wait(self, stream=None):
-        pass
+        """What a stream, or the one in use, is given next waits for the event."""
+        (current_stream(self._device) if stream is None else stream).wait_event(self)
+
+    def query(self):
+        """Whether the work before the event is done."""
+        return True if self._event is None else self._event.query()
+
+    def synchronize(self):
+        """Waits until the work before the event is done."""
+        if self._event is not None:
+            self._event.synchronize()
 
     def elapsed_time(self, end_event):
+        """Milliseconds from this event to another."""
+        if not (self._timed and end_event._timed):
+            raise ValueError("Both events must be created with argument 'enable_timing=True'.")
+        if self._event is not None and end_event._event is not None:
+            return self._event.elapsed_time(end_event._event)
         if self._time is None or end_event._time is None:
-            raise RuntimeError("Both events must be recorded before calculating elapsed time.")
+            raise ValueError("Both events must be recorded before calculating elapsed time.")
         return (end_event._time - self._time) * 1e3
 
 
-class Stream:
-    """A queue of work. A device has one, in which calls are done in their order: all streams are that one."""
+class DeviceEvent(Event):
+    """``torch.cuda.Event``, ``torch.xpu.Event``: a point in the work of an accelerator."""
 
-    def __init__(self, device=None, priority=0, **kwargs):
-        self.device, self.priority = _C.device(place("cuda", device)), priority
+    def __init__(self, enable_timing=False, blocking=False, interprocess=False, external=False):
+        if external:
+            raise NotImplementedError("Event(external=True): events are no part of recorded graphs")
+        super().__init__(None, enable_timing=enable_timing, blocking=blocking, interprocess=interprocess)
+
+    @property
+    def cuda_event(self):
+        return self.event_id
+
+    def __repr__(self):
+        return f"<torch.cuda.Event {self.event_id:#x}>" if self._event is not None else "<torch.cuda.Event uninitialized>"
+
+
+class Stream:
+    """A queue of work of a device (``torch.Stream``). Work of the CPU is done when a call returns: there, streams have nothing to do.
+
+    Streams do not wait for each other by themselves: before a tensor made on one is used on another, let that one wait.
+    """
+
+    def __init__(self, device=None, priority=0):
+        index = _accelerator_index(device)
+        self.priority = priority
+        self._stream = None if index is None else _C._Stream(index, priority)
+
+    @classmethod
+    def _of(cls, stream):
+        made = cls.__new__(cls)
+        made.priority, made._stream = 0, stream
+        return made
+
+    @property
+    def device(self):
+        return _C.device("cpu") if self._stream is None else _C.device("cuda", self._stream.device)
+
+    @property
+    def device_index(self):
+        return -1 if self._stream is None else self._stream.device
+
+    @property
+    def stream_id(self):
+        return 0 if self._stream is None else self._stream.handle
+
+    cuda_stream = native_handle = sycl_queue = stream_id
 
     def synchronize(self):
-        _C._synchronize(self.device)
+        """Waits until all work of this stream is done."""
+        if self._stream is not None:
+            self._stream.synchronize()
 
     def query(self):
-        self.synchronize()
-        return True
+        """Whether all work of this stream is done."""
+        return True if self._stream is None else self._stream.query()
 
     def wait_stream(self, stream):
-        pass
+        """What comes next on this stream waits for all that another has been given."""
+        if self._stream is not None and stream._stream is not None:
+            self._stream.wait_stream(stream._stream)
 
     def wait_event(self, event):
-        pass
+        """What comes next on this stream waits for an event."""
+        if self._stream is not None and event._event is not None:
+            self._stream.wait_event(event._event)
 
     def record_event(self, event=None):
-        event = Event() if event is None else event
+        """An event behind all that this stream has been given."""
+        event = DeviceEvent() if event is None else event
         event.record(self)
         return event
 
+    def is_capturing(self):
+        """Whether work is being recorded as a graph."""
+        return _C._is_recording()
+
     def __eq__(self, other):
-        return isinstance(other, Stream) and self.device == other.device
+        return isinstance(other, Stream) and self._stream == other._stream
 
     def __hash__(self):
-        return hash(self.device)
+        return hash((self.stream_id, self.device_index))
+
+    def __repr__(self):
+        return f"<torch.cuda.Stream device={self.device} cuda_stream={self.stream_id:#x}>"
+
+    def __cuda_stream__(self):
+        return 0, self.stream_id
 
     def __enter__(self):
+        self.__dict__.setdefault("_entered", []).append(StreamContext(self))
+        self._entered[-1].__enter__()
         return self
 
     def __exit__(self, *exception):
-        pass
+        self._entered.pop().__exit__(*exception)
+
+
+def _accelerator_index(device):
+    """The number of the accelerator that a device means; None for the CPU."""
+    kind = None if device is None or isinstance(device, int) else _C.device(device).type
+    return _index(device) if _C._device_count() and kind != "cpu" else None
+
+
+def current_stream(device=None):
+    """The stream that this thread's work on a device goes to."""
+    index = _accelerator_index(device)
+    return Stream._of(None if index is None else _C._Stream.current(index))
+
+
+def default_stream(device=None):
+    """The stream that work on a device goes to where no other is chosen."""
+    index = _accelerator_index(device)
+    return Stream._of(None if index is None else _C._Stream.main(index))
+
+
+def set_stream(stream):
+    """Sends this thread's work on a stream's device to the stream from now on."""
+    if stream is not None and stream._stream is not None:
+        _C._set_device(stream._stream.device)
+        stream._stream.set_current()
+
+
+class StreamContext:
+    """A context whose work goes to a stream; to the one in use if it is None."""
+
+    def __init__(self, stream):
+        self.stream = stream
+
+    def __enter__(self):
+        self._former = None
+        if self.stream is not None and self.stream._stream is not None:
+            index = self.stream._stream.device
+            self._former = _C._current_device(), _C._Stream.current(index)
+            set_stream(self.stream)
+        return self.stream
+
+    def __exit__(self, *exception):
+        if self._former is not None:
+            device, stream = self._former
+            stream.set_current()
+            _C._set_device(device)
 
 
 class DeviceProperties:
@@ -159,19 +294,6 @@ class _Device:
     def __exit__(self, *exception):
         if _C._device_count():
             _C._set_device(self._before)
-
-
-class _Queue:
-    """A context with a stream in use: it is in use anyway."""
-
-    def __init__(self, stream):
-        self.stream = stream
-
-    def __enter__(self):
-        return self.stream
-
-    def __exit__(self, *exception):
-        pass
 
 
 def functions(kind):
@@ -291,21 +413,6 @@ def functions(kind):
         for state in new_states:
             set_rng_state(state)
 
-    def current_stream(device=None):
-        """The queue in use."""
-        return Stream(device)
-
-    def default_stream(device=None):
-        """The queue that is used by default."""
-        return Stream(device)
-
-    def set_stream(stream):
-        """Makes a queue the one in use: it is."""
-
-    def stream(stream):
-        """A context with a queue in use."""
-        return _Queue(stream)
-
     def is_bf16_supported(including_emulation=True):
         """Whether ops take bfloat16."""
         return True
@@ -325,8 +432,8 @@ def functions(kind):
         return []
 
     def is_current_stream_capturing():
-        """Whether work is being captured: it never is."""
-        return False
+        """Whether this thread's work is being recorded as a graph."""
+        return _C._is_recording()
 
     def can_device_access_peer(device, peer_device):
         """Whether a device can read another's memory: copies go by way of the host."""
@@ -337,4 +444,7 @@ def functions(kind):
     found = {name: f for name, f in locals().items() if callable(f) and not name.startswith("_")}
     for function in found.values():
         function.__module__ = f"rushlight.{kind}"
-    return found | {"Event": Event, "Stream": Stream, "device": _Device, "device_of": _Device}
+    return found | {
+        "Event": DeviceEvent, "Stream": Stream, "StreamContext": StreamContext, "stream": StreamContext, "device": _Device, "device_of": _Device,
+        "current_stream": current_stream, "default_stream": default_stream, "set_stream": set_stream,
+    }

@@ -40,8 +40,6 @@ _ABSENT = {
     "nested": "nested tensors are not supported; pad the sequences",
     "masked": "masked tensors are not supported; use masked_fill and where",
     "overrides": "functions cannot be overridden by tensors' classes",
-    "_dynamo": "code is not compiled; models run as they are",
-    "_inductor": "code is not compiled; models run as they are",
     "sparse": "sparse tensors are not supported; use dense ones",
     "quantization": "quantised tensors are not supported",
     "ao": "quantised tensors are not supported",
@@ -364,13 +362,20 @@ def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False):
 def from_dlpack(ext_tensor, *, device=None, copy=None):
     """A tensor over memory that another library lends by DLPack."""
     if hasattr(ext_tensor, "__dlpack__"):
+        kind, index = ext_tensor.__dlpack_device__() if hasattr(ext_tensor, "__dlpack_device__") else (1, 0)
+        # The maker has its work waited for by the stream that will use the tensor here.
+        order = {"stream": _C._Stream.current(index).handle} if kind == 2 and index < _C._device_count() else {}
         try:
-            capsule = ext_tensor.__dlpack__(max_version=(1, 0))
+            capsule = ext_tensor.__dlpack__(max_version=(1, 0), **order)
         except TypeError:
-            capsule = ext_tensor.__dlpack__()
+            capsule = ext_tensor.__dlpack__(**order)
     else:
         capsule = ext_tensor
     made = _C._from_dlpack(capsule)
+    if device is not None and made.device != _C.as_tensor(0, device=device).device:
+        if copy is False:
+            raise ValueError(f"from_dlpack: the tensor is on {made.device}; on {device} it would be a copy, which copy=False forbids")
+        return made.to(device)
     return made.clone() if copy else made
 
 
@@ -378,6 +383,10 @@ def save(obj, f, pickle_module=None, pickle_protocol=2, _use_new_zipfile_seriali
     """Writes tensors and plain values in nested containers to a file that PyTorch reads, too."""
     from .serialization import save
 
+    if not _use_new_zipfile_serialization:
+        import warnings
+
+        warnings.warn("rushlight: torch.save writes the zip format, which PyTorch reads since 1.6; the older one is not written", stacklevel=2)
     return save(obj, f, pickle_module, pickle_protocol)
 
 
@@ -557,8 +566,8 @@ _compile_notice = []
 
 
 def compile(model=None, *, fullgraph=False, dynamic=None, backend="inductor", mode=None, options=None, disable=False):
-    """Gives the model or function back: its ops are compiled already. Says so once."""
-    if not _compile_notice:
+    """Gives the model or function back: its ops are compiled already. Says so once. ``rushlight.capture`` records whole steps."""
+    if not _compile_notice and not disable:
         _compile_notice.append(True)
         import warnings
 

@@ -10,14 +10,6 @@ def _method(function, name=None):
     return function
 
 
-@_method
-def backward(self, gradient=None, retain_graph=None, create_graph=False, inputs=None):
-    """Adds the gradients of this tensor to the ``.grad`` of the leaves it was made from."""
-    if inputs is not None:
-        inputs = [inputs] if isinstance(inputs, Tensor) else list(inputs)
-    _C._backward([self], [gradient], retain_graph, create_graph, inputs)
-
-
 def _grad_fn(self):
     name = self._grad_fn_name
     if name is None:
@@ -59,7 +51,7 @@ def _mover(name):
         target = name if device is None else device
         if isinstance(target, int):
             target = f"{name}:{target}"
-        return self.to(target) if memory_format is None else self.to(target, memory_format=memory_format)
+        return self.to(target, non_blocking=non_blocking, memory_format=memory_format)
 
     move.__name__ = move.__qualname__ = name
     move.__doc__ = "This tensor on an accelerator, or on the CPU where there is none."
@@ -71,13 +63,16 @@ for _name in ("cuda", "xpu", "hip"):
 
 
 @_method
-def pin_memory(self, device=None):
-    """This tensor: transfers take pageable memory as well as pinned."""
-    return self
+def record_stream(self, stream):
+    """Keeps this tensor's memory, once it is freed, from other uses until ``stream`` is past its work of then."""
+    if stream._stream is not None:
+        stream._stream.keep(self)
 
 
 def _type(self, dtype=None, non_blocking=False, **kwargs):
     """The type's name, or this tensor as another type."""
+    if set(kwargs) - {"async"}:
+        raise TypeError(f"type() got an unexpected keyword argument '{next(iter(set(kwargs) - {'async'}))}'")
     from ._functions import _type_names
 
     if dtype is None:
@@ -86,11 +81,11 @@ def _type(self, dtype=None, non_blocking=False, **kwargs):
         for place in ("cpu", "cuda"):
             for known, name in _type_names(place).items():
                 if name == dtype:
-                    return self.to(place, known)
+                    return self.to(place, known, non_blocking=non_blocking)
         raise ValueError(f"invalid type: '{dtype}'")
     if isinstance(dtype, _C.dtype):
         return self.to(dtype)
-    return self.to(dtype.place, dtype.dtype)
+    return self.to(dtype.place, dtype.dtype, non_blocking=non_blocking)
 
 
 _method(_type, "type")
@@ -156,6 +151,8 @@ def resize_(self, *sizes, memory_format=None):
     """Another size; elements that fit stay, in row-major order."""
     from . import empty
 
+    if memory_format not in (None, _C.contiguous_format, _C.preserve_format):
+        raise NotImplementedError(f"resize_: elements lie in row-major order; call .to(memory_format={memory_format}) afterwards")
     sizes = sizes[0] if len(sizes) == 1 and not isinstance(sizes[0], int) else sizes
     made = empty(tuple(sizes), dtype=self.dtype, device=self.device)
     count = min(made.numel(), self.numel())
@@ -167,7 +164,7 @@ def resize_(self, *sizes, memory_format=None):
 @_method
 def resize_as_(self, other, memory_format=None):
     """Another tensor's size."""
-    return self.resize_(other.shape)
+    return self.resize_(other.shape, memory_format=memory_format)
 
 
 @_method
@@ -310,12 +307,17 @@ def __reduce_ex__(self, protocol):
 
 @_method
 def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
-    """This tensor as a DLPack capsule, for other libraries to share its memory."""
+    """This tensor as a DLPack capsule, for other libraries to share its memory. On an accelerator ``stream`` is the consumer's, as the protocol has it."""
     if self.requires_grad:
         raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
-    if copy:
-        return _C._to_dlpack(self.clone(), max_version)
-    return _C._to_dlpack(self, max_version)
+    if stream is not None and type(stream) is not int:
+        raise TypeError("stream must be ``int`` or ``none``")
+    if dl_device is not None and tuple(map(int, dl_device)) != self.__dlpack_device__():
+        kind, index = map(int, dl_device)
+        if copy is False or kind not in (1, 2):
+            raise BufferError(f"__dlpack__: the tensor is on {self.device}, and dl_device={(kind, index)} would take a copy that is not to be had")
+        return self.to("cpu" if kind == 1 else f"cuda:{index}").__dlpack__(stream=stream if kind == 2 else None, max_version=max_version)
+    return _C._to_dlpack(self.clone() if copy else self, max_version, stream)
 
 
 @_method

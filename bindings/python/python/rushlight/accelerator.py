@@ -5,7 +5,7 @@ from . import _C, _accelerator
 _functions = _accelerator.functions("accelerator")
 for _name in (
     "is_available device_count synchronize current_stream set_stream memory_stats memory_allocated max_memory_allocated memory_reserved "
-    "max_memory_reserved reset_peak_memory_stats empty_cache"
+    "max_memory_reserved reset_peak_memory_stats reset_accumulated_memory_stats empty_cache get_device_capability"
 ).split():
     globals()[_name] = _functions[_name]
 
@@ -30,6 +30,17 @@ def set_device_index(device):
 def device_index(device):
     """A context with a device in use."""
     return _accelerator._Device(device)
+
+
+def get_memory_info(device_index=None):
+    """Bytes that are not in tensors, and total bytes, of the device's memory."""
+    return _functions["mem_get_info"](device_index)
+
+
+def empty_host_cache():
+    """Gives pinned memory kept for reuse back to the system."""
+    if _C._device_count():
+        _C._empty_pinned_cache()
 
 
 current_device_idx, set_device_idx = current_device_index, set_device_index

@@ -1,11 +1,34 @@
 """``torch.cpu``: the device that is always there."""
 
 from . import _accelerator
-from ._accelerator import Event, Stream  # noqa: F401
 
 _functions = _accelerator.functions("cpu")
-for _name in ("synchronize", "current_stream", "stream", "set_device", "memory_stats", "max_memory_allocated", "memory_allocated", "reset_peak_memory_stats", "empty_cache"):
+for _name in ("synchronize", "set_device", "memory_stats", "max_memory_allocated", "memory_allocated", "reset_peak_memory_stats", "empty_cache"):
     globals()[_name] = _functions[_name]
+
+
+class Stream(_accelerator.Stream):
+    """A queue of work of the CPU, which is done when a call returns."""
+
+    def __init__(self, priority=-1):
+        super().__init__("cpu", priority)
+
+
+class Event(_accelerator.Event):
+    """A point in the work of the CPU."""
+
+    def __init__(self, enable_timing=False):
+        super().__init__("cpu", enable_timing=enable_timing)
+
+
+def current_stream(device=None):
+    """The queue of the CPU's work, of whichever CPU."""
+    return Stream()
+
+
+def stream(stream):
+    """A context whose work goes to a stream."""
+    return _accelerator.StreamContext(stream)
 
 
 def is_available():

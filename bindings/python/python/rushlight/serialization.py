@@ -1,7 +1,8 @@
 """``torch.save`` and ``torch.load``.
 
 Tensors and plain values in dictionaries, lists and tuples are written and read in Rust, where nothing a file says can run code. Other objects
-(whole models, arguments of a program) are pickled, under the names that PyTorch's classes have; reading those needs ``weights_only=False``.
+(whole models, arguments of a program) are pickled, under the names that PyTorch's classes have; reading those needs ``weights_only=False``, or that
+their classes were named by ``add_safe_globals``.
 """
 
 import io
@@ -29,7 +30,7 @@ class _Pickler(pickle._Pickler):
         if not isinstance(obj, TypedStorage):
             return None
         key = self.storages.setdefault(obj.data_ptr(), (str(len(self.storages)), obj))[0]
-        return ("storage", type(obj), key, "cpu", len(obj))
+        return ("storage", type(obj), key, str(obj._bytes.device), len(obj))
 
     def reducer_override(self, obj):
         if not isinstance(obj, Tensor):
@@ -64,11 +65,13 @@ class _Pickler(pickle._Pickler):
 class _Unpickler(pickle.Unpickler):
     """Reads PyTorch's names as ours."""
 
-    def __init__(self, file, records, **kwargs):
+    def __init__(self, file, records, place, **kwargs):
         super().__init__(file, **kwargs)
-        self._records, self._storages = records, {}
+        self._records, self._place, self._storages = records, place, {}
 
     def find_class(self, module, name):
+        if name == "_rebuild_tensor_v2" and module == "torch._utils":
+            return lambda storage, *parts: self._place(_rebuild_tensor_v2(storage, *parts), storage._location)
         if module == "torch" or module.startswith("torch."):
             module = "rushlight" + module[len("torch"):]
             if module in ("rushlight", "rushlight.cuda") and name in _CLASSES:
@@ -76,7 +79,7 @@ class _Unpickler(pickle.Unpickler):
         return super().find_class(module, name)
 
     def persistent_load(self, pid):
-        kind, cls, key, _, count = pid
+        kind, cls, key, location, count = pid
         if kind != "storage":
             raise pickle.UnpicklingError(f"unknown kind of record: {kind}")
         if key not in self._storages:
@@ -85,8 +88,49 @@ class _Unpickler(pickle.Unpickler):
             if len(data) < count * cls.dtype.itemsize:
                 raise pickle.UnpicklingError(f"storage {key} has {len(data)} bytes, {count * cls.dtype.itemsize} are needed")
             made._bytes = _C._from_bytes(data, _C.uint8, (len(data),))
+            made._location = location
             self._storages[key] = made
         return self._storages[key]
+
+
+def _theirs(module):
+    """PyTorch's name of a module."""
+    return "torch" + module[len("rushlight"):] if module == "rushlight" or module.startswith("rushlight.") else module
+
+
+#: What files may name by themselves, as PyTorch has it.
+_HARMLESS = frozenset(
+    "collections.OrderedDict collections.Counter builtins.set builtins.bytearray __builtin__.set __builtin__.bytearray _codecs.encode torch.Size torch.Tensor "
+    "torch.device torch.nn.parameter.Parameter torch._utils._rebuild_tensor_v2 torch._utils._rebuild_parameter".split()
+)
+
+
+class _SafeUnpickler(_Unpickler):
+    """Reads what names harmless things only, and those that the program has declared safe."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self._known = dict(_named(value) for value in _safe)
+
+    def find_class(self, module, name):
+        full = f"{_theirs(module)}.{name}"
+        if full in self._known:
+            return self._known[full]
+        kind = name if module in ("torch", "torch.cuda") else None
+        if full in _HARMLESS or kind in _CLASSES or isinstance(getattr(_C, kind or "", None), _C.dtype):
+            return super().find_class(module, name)
+        raise pickle.UnpicklingError(
+            f"Unsupported global: GLOBAL {module}.{name} was not an allowed global by default. Please use `torch.serialization.add_safe_globals([{name}])` "
+            f"or the `torch.serialization.safe_globals([{name}])` context manager to allowlist this global if you trust this class/function."
+        )
+
+
+def _named(value):
+    """A safe global under the name that files have for it."""
+    if isinstance(value, tuple):
+        return value[1], value[0]
+    name = getattr(value, "__qualname__", None) or value.__name__
+    return f"{_theirs(pickle.whichmodule(value, name))}.{name}", value
 
 
 def _pickled(obj, protocol):
@@ -107,8 +151,14 @@ def _as_path(f):
     return os.fspath(f) if isinstance(f, (str, os.PathLike)) else None
 
 
+def _own_pickle(pickle_module, call):
+    if pickle_module not in (None, pickle):
+        raise NotImplementedError(f"{call}: objects are pickled by Python's own pickle, not by {getattr(pickle_module, '__name__', pickle_module)}")
+
+
 def save(obj, f, pickle_module=None, pickle_protocol=2):
     """Writes an object to a file (a path, or anything with ``write``) that ``load`` and PyTorch read."""
+    _own_pickle(pickle_module, "save")
     path = _as_path(f)
     if path is not None:
         if _C._save(obj, path):
@@ -128,27 +178,31 @@ def save(obj, f, pickle_module=None, pickle_protocol=2):
     f.write(_pickled(obj, pickle_protocol) if data is None else data)
 
 
-def _unpickle(data, encoding="utf-8"):
+def _unpickle(data, map_location, encoding="utf-8", reader=_Unpickler):
     if not data.startswith(b"PK"):
-        raise RuntimeError("load: with weights_only=False only files of the zip format (PyTorch 1.6 and later) can be read")
+        raise RuntimeError("load: objects beside tensors and plain values are read from files of the zip format (PyTorch 1.6 and later) only")
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         names = archive.namelist()
         main = next((n for n in names if n.endswith("/data.pkl") or n == "data.pkl"), None)
         if main is None:
             raise RuntimeError("load: the archive has no data.pkl; it was not written by torch.save")
         prefix = main[: -len("data.pkl")]
-        unpickler = _Unpickler(io.BytesIO(archive.read(main)), lambda key: archive.read(f"{prefix}data/{key}"), encoding=encoding)
+        unpickler = reader(io.BytesIO(archive.read(main)), lambda key: archive.read(f"{prefix}data/{key}"), _placer(map_location), encoding=encoding)
         return unpickler.load()
 
 
 def load(f, map_location=None, pickle_module=None, *, weights_only=True, mmap=None, encoding="utf-8", **pickle_load_args):
-    """Reads a file of ``save`` or of PyTorch. Tensors come to the CPU, or where ``map_location`` says.
+    """Reads a file of ``save`` or of PyTorch. Tensors come to the device they were saved from, to the CPU where that is not there, or where ``map_location`` says.
 
-    With ``weights_only`` (the default) nothing in the file can run code, and only tensors and plain values are read.
+    With ``weights_only`` (the default) nothing in the file can run code, and only tensors and plain values are read, and objects of classes that
+    ``add_safe_globals`` names.
     """
+    _own_pickle(pickle_module, "load")
     if pickle_load_args:
         raise TypeError(f"load() got an unexpected keyword argument '{next(iter(pickle_load_args))}'")
     path = _as_path(f)
+    if mmap and path is None:
+        raise ValueError("f must be a file path in order to use the mmap argument")
     if weights_only is False:
         if path is not None:
             with open(path, "rb") as file:
@@ -156,41 +210,72 @@ def load(f, map_location=None, pickle_module=None, *, weights_only=True, mmap=No
         else:
             data = f.read()
         try:
-            loaded = _C._load_bytes(data)
+            loaded = _C._load_bytes(data, _wants_gpus(map_location))
         except Exception:
-            loaded = _unpickle(data, encoding)
+            return _unpickle(data, map_location, encoding)
     elif path is not None:
         if not os.path.exists(path):
             raise FileNotFoundError(2, "No such file or directory", path)
-        loaded = _guarded(_C._load, path, bool(mmap))
+        return _guarded(map_location, encoding, _C._load, path, bool(mmap), _wants_gpus(map_location))
     else:
-        loaded = _guarded(_C._load_bytes, bytes(f.read()))
+        return _guarded(map_location, encoding, _C._load_bytes, bytes(f.read()), _wants_gpus(map_location))
     return _moved(loaded, map_location)
 
 
-def _guarded(read, *args):
+def _guarded(map_location, encoding, read, source, *args):
     try:
-        return read(*args)
+        return _moved(read(source, *args), map_location)
     except (RuntimeError, NotImplementedError) as error:
+        if _safe:
+            if isinstance(source, str):
+                with open(source, "rb") as file:
+                    source = file.read()
+            if source.startswith(b"PK"):
+                return _unpickle(source, map_location, encoding, _SafeUnpickler)
         raise pickle.UnpicklingError(
             f"Weights only load failed. {error}. If you trust the file, load it with weights_only=False."
         ) from None
 
 
+def _wants_gpus(map_location):
+    """Whether tensors are needed where they were saved from."""
+    return map_location is None or isinstance(map_location, dict) or callable(map_location)
+
+
+def _placer(map_location):
+    """What puts a tensor, given where it was saved from, where ``map_location`` (a device, a function, a dictionary of devices) says."""
+
+    def home(tensor, location):
+        kind, _, index = location.partition(":")
+        return tensor.to(location) if kind == "cuda" and int(index or 0) < _C._device_count() else tensor
+
+    def placed(tensor, location):
+        if map_location is None:
+            return home(tensor, location)
+        if isinstance(map_location, dict):
+            return tensor.to(map_location[location]) if location in map_location else home(tensor, location)
+        if not callable(map_location):
+            return tensor.to(map_location)
+        # PyTorch hands it a storage of the CPU; a tensor moves by the same methods.
+        moved = map_location(tensor.cpu(), location)
+        return home(tensor, location) if moved is None else moved
+
+    def place(tensor, location):
+        # What was a leaf stays one.
+        return placed(tensor.detach(), location).requires_grad_() if tensor.requires_grad else placed(tensor, location)
+
+    return place
+
+
 def _moved(value, map_location):
-    """Every tensor where ``map_location`` (a device, a function, a dictionary of devices) says."""
+    """Every tensor where ``map_location`` says."""
     if map_location is None:
         return value
-    if isinstance(map_location, dict):
-        place = lambda tensor: tensor.to(map_location.get(str(tensor.device), tensor.device))
-    elif callable(map_location):
-        place = lambda tensor: tensor
-    else:
-        place = lambda tensor: tensor.to(map_location)
+    place = _placer(map_location)
 
     def move(value):
         if isinstance(value, Tensor):
-            return place(value)
+            return place(value, str(value.device))
         if type(value) is dict:
             return {k: move(v) for k, v in value.items()}
         if type(value) in (list, tuple):
@@ -204,7 +289,7 @@ _safe = []
 
 
 def add_safe_globals(safe_globals):
-    """Remembered for their names; classes beside tensors and plain values need ``weights_only=False``."""
+    """Names classes and functions that files may use when ``load`` reads them with ``weights_only``; ``(object, name)`` gives one another name."""
     _safe.extend(safe_globals)
 
 

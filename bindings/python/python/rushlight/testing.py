@@ -15,7 +15,13 @@ def assert_close(
     """Raises an AssertionError unless two tensors (or numbers, or containers of them) are close."""
     if (rtol is None) != (atol is None):
         raise ValueError("Both 'rtol' and 'atol' must be either specified or unspecified.")
-    options = dict(rtol=rtol, atol=atol, equal_nan=equal_nan, check_dtype=check_dtype, msg=msg)
+    if not allow_subclasses and type(actual) is not type(expected):
+        raise AssertionError(f"None of the pairs of values can be compared: {type(actual)} and {type(expected)}")
+    # There is one layout.
+    options = dict(
+        allow_subclasses=allow_subclasses, rtol=rtol, atol=atol, equal_nan=equal_nan, check_device=check_device, check_dtype=check_dtype,
+        check_stride=check_stride, msg=msg,
+    )
     if isinstance(expected, dict):
         if set(actual) != set(expected):
             raise AssertionError(f"The keys of the mappings do not match: {sorted(actual)} and {sorted(expected)}")
@@ -30,6 +36,11 @@ def assert_close(
         raise AssertionError(f"The values for attribute 'shape' do not match: {a.shape} != {e.shape}.")
     if check_dtype and a.dtype != e.dtype and not numbers:
         raise AssertionError(f"The values for attribute 'dtype' do not match: {a.dtype} != {e.dtype}.")
+    if check_device and a.device != e.device and not numbers:
+        raise AssertionError(f"The values for attribute 'device' do not match: {a.device} != {e.device}.")
+    if check_stride and a.stride() != e.stride():
+        raise AssertionError(f"The values for attribute 'stride()' do not match: {a.stride()} != {e.stride()}.")
+    a, e = a.to(e.device) if a.device != e.device else a, e
     if rtol is None:
         known = [_TOLERANCES.get(t.dtype, (0.0, 0.0)) for t in (a, e)]
         rtol, atol = max(k[0] for k in known), max(k[1] for k in known)
@@ -45,12 +56,18 @@ def assert_close(
 def make_tensor(*shape, dtype, device="cpu", low=None, high=None, requires_grad=False, noncontiguous=False, exclude_zero=False, memory_format=None):
     """A tensor of random numbers between two bounds."""
     shape = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
+    if noncontiguous and memory_format is not None:
+        raise ValueError("The parameters `noncontiguous` and `memory_format` are mutually exclusive")
     if dtype == _C.bool:
-        return _C._torch.randint(0, 2, list(shape)).to(dtype)
+        low, high = 0, 2
     low = (-9 if dtype.is_signed else 0) if low is None else low
     high = (9 if dtype.is_floating_point else 10) if high is None else high
     made = _C._torch.rand(list(shape), dtype=_C.float64) * (high - low) + low
-    made = (made if dtype.is_floating_point else made.floor()).to(dtype)
+    made = (made if dtype.is_floating_point else made.floor()).to(device, dtype)
+    if noncontiguous and made.dim():
+        made = made.repeat_interleave(2, -1)[..., ::2]
+    elif memory_format is not None:
+        made = made.contiguous(memory_format=memory_format)
     if exclude_zero:
         made = made.masked_fill(made == 0, 1)
     return made.requires_grad_(requires_grad)

@@ -340,7 +340,7 @@ rows! { ROWS:
         "fill_(Tensor self, Number value)" |input: &Tensor, value: Scalar| input.fill_(value),
         "fill_(Tensor self, Tensor value)" |input: &Tensor, value: &Tensor| input.copy_(value).map(|_| Out::First);
     /// A number in every place of a new tensor.
-    fill [Torch] "fill(Tensor input, Number value)" |input: &Tensor, value: Scalar| like(input, value, &Factory { dtype: None, device: None, requires_grad: false });
+    fill [Torch] "fill(Tensor input, Number value)" |input: &Tensor, value: Scalar| like(input, value, &Factory::default());
     /// Zeros in place.
     zero_ [Method] "zero_(Tensor self)" |input: &Tensor| input.zero_();
     /// A number on the diagonal.

@@ -112,7 +112,7 @@ fn bucketize(input: Arg, boundaries: &Tensor, out_int32: bool, right: bool) -> R
     // PyTorch's `right` of bucketize and of searchsorted mean the same: the boundary belongs to the left bucket unless set.
     let found = match input {
         Arg::Tensor(t) => t.bucketize(boundaries, right)?,
-        Arg::Scalar(s) => Tensor::scalar(s)?.bucketize(boundaries, right)?,
+        Arg::Scalar(s) => Tensor::scalar(s)?.to(&boundaries.device())?.bucketize(boundaries, right)?,
     };
     index_int(found, out_int32)
 }

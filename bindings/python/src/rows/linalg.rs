@@ -203,7 +203,11 @@ rows! { ROWS:
     /// Cross product of vectors of three.
     cross [Torch Method] "cross(Tensor input, Tensor other, int? dim=None)" |input: &Tensor, other: &Tensor, dim: Option<i64>| cross(input, other, dim);
     /// Distances between two sets of vectors.
-    cdist [Torch] "cdist(Tensor x1, Tensor x2, float p=2.0, str? compute_mode=None)" |x1: &Tensor, x2: &Tensor, p: f64, _mode: Option<&str>| cdist(x1, x2, p);
+    cdist [Torch] "cdist(Tensor x1, Tensor x2, float p=2.0, str? compute_mode=None)" |x1: &Tensor, x2: &Tensor, p: f64, mode: Option<&str>| {
+        // How distances are computed is the engine's choice.
+        one_of("cdist", "compute_mode", mode, &["use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist"])?;
+        cdist(x1, x2, p)
+    };
     /// Distances between vectors of one set.
     pdist [Torch Functional] "pdist(Tensor input, float p=2.0)" |input: &Tensor, p: f64| pdist(input, p);
     /// Determinant.
@@ -249,7 +253,13 @@ rows! { ROWS:
     /// Eigenvalues of symmetric matrices.
     eigvalsh [Linalg] "eigvalsh(Tensor A, str UPLO='L')" |a: &Tensor, uplo: &str| a.eigvalsh(!is_lower(uplo)?);
     /// Least squares.
-    lstsq [Linalg] "lstsq(Tensor A, Tensor B, float? rcond=None, *, str? driver=None)" |a: &Tensor, b: &Tensor, _rcond: Option<f64>, _driver: Option<&str>| lstsq(a, b);
+    lstsq [Linalg] "lstsq(Tensor A, Tensor B, float? rcond=None, *, str? driver=None)" |a: &Tensor, b: &Tensor, rcond: Option<f64>, driver: Option<&str>| {
+        one_of("torch.linalg.lstsq", "driver", driver, &["gels", "gelsy", "gelsd", "gelss"])?;
+        if rcond.is_some() {
+            return Err(Error::unsupported("linalg.lstsq: rcond is not supported; use pinv(A, rtol=rcond) @ B for matrices that lack rank"));
+        }
+        lstsq(a, b)
+    };
     /// Rank.
     matrix_rank [Linalg] "matrix_rank(Tensor A, *, float? atol=None, float? rtol=None, bool hermitian=False)"
         |a: &Tensor, atol: Option<f64>, rtol: Option<f64>, _hermitian: bool| no_atol("linalg.matrix_rank", atol).and_then(|()| a.matrix_rank(rtol));
@@ -295,6 +305,17 @@ fn no_atol(call: &str, atol: Option<f64>) -> Result<()> {
     match atol {
         None | Some(0.0) => Ok(()),
         Some(_) => Err(Error::unsupported(format!("{call}: atol is not supported; use rtol"))),
+    }
+}
+
+/// An error unless an option is one of those that there are.
+fn one_of(call: &str, name: &str, given: Option<&str>, known: &[&str]) -> Result<()> {
+    match given {
+        Some(given) if !known.contains(&given) => Err(Error::value(format!(
+            "{call}: parameter `{name}` should be one of ({}), not '{given}'",
+            known.join(", ")
+        ))),
+        _ => Ok(()),
     }
 }
 

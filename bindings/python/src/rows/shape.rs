@@ -118,13 +118,13 @@ fn is_contiguous(input: &Tensor, format: MemoryFormat) -> Result<bool> {
 
 fn to(
     input: &Tensor,
-    device: Option<Device>,
+    place: Option<(Device, bool)>,
     dtype: Option<DType>,
     copy: bool,
     format: MemoryFormat,
 ) -> Result<Tensor> {
-    let mut out = match device {
-        Some(device) => input.to(&device)?,
+    let mut out = match place {
+        Some((device, non_blocking)) => input.to_with(&device, non_blocking)?,
         None => input.clone(),
     };
     if let Some(dtype) = dtype {
@@ -132,6 +132,21 @@ fn to(
     }
     out = formatted(&out, format)?;
     if copy && out.shares_storage(input) { out.copy() } else { Ok(out) }
+}
+
+fn repeat_interleave(input: &Tensor, repeats: Arg, dim: Option<isize>, output_size: Option<i64>) -> Result<Tensor> {
+    let out = input.repeat_interleave(repeats, dim)?;
+    let size = out.size(dim.unwrap_or(0))?;
+    match output_size {
+        Some(expected) if usize::try_from(expected) != Ok(size) => Err(Error::value(format!(
+            "repeat_interleave: allocated size does not match required size: {expected} and {size}"
+        ))),
+        _ => Ok(out),
+    }
+}
+
+fn copy_(input: &Tensor, src: &Tensor, non_blocking: bool) -> Result<()> {
+    input.copy_(&src.to_with(&input.device(), non_blocking)?).map(drop)
 }
 
 /// PyTorch gives back the very tensor when there is nothing to convert.
@@ -320,7 +335,7 @@ rows! { ROWS:
     tile [Torch] "tile(Tensor input, int[1] dims)" |input: &Tensor, repeats: Sizes| input.tile(&repeats.0);
     /// Elements repeated.
     repeat_interleave [Torch Method] "repeat_interleave(Tensor input, Tensor|Number repeats, int? dim=None, *, int? output_size=None)"
-        |input: &Tensor, repeats: Arg, dim: Option<isize>, _output_size: Option<i64>| input.repeat_interleave(repeats, dim);
+        |input: &Tensor, repeats: Arg, dim: Option<isize>, output_size: Option<i64>| repeat_interleave(input, repeats, dim, output_size);
     /// Entries shifted round.
     roll [Torch Method] "roll(Tensor input, int[1] shifts, int[1] dims=())" |input: &Tensor, shifts: &[i64], over: &[i64]| input.roll(&dims(shifts), &dims(over));
     /// Dimensions back to front.
@@ -385,13 +400,14 @@ rows! { ROWS:
         "to(Tensor self, dtype dtype, bool non_blocking=False, bool copy=False, *, memory_format? memory_format=None)"
             |input: &Tensor, dtype: DType, _non_blocking: bool, copy: bool, format: MemoryFormat| to(input, None, Some(dtype), copy, format).map(|out| same_or(input, out)),
         "to(Tensor self, Tensor other, bool non_blocking=False, bool copy=False, *, memory_format? memory_format=None)"
-            |input: &Tensor, other: &Tensor, _non_blocking: bool, copy: bool, format: MemoryFormat|
-            to(input, Some(other.device()), Some(other.dtype()), copy, format).map(|out| same_or(input, out)),
+            |input: &Tensor, other: &Tensor, non_blocking: bool, copy: bool, format: MemoryFormat|
+            to(input, Some((other.device(), non_blocking)), Some(other.dtype()), copy, format).map(|out| same_or(input, out)),
         "to(Tensor self, device? device=None, dtype? dtype=None, bool non_blocking=False, bool copy=False, *, memory_format? memory_format=None)"
-            |input: &Tensor, device: Option<Device>, dtype: Option<DType>, _non_blocking: bool, copy: bool, format: MemoryFormat|
-            to(input, device, dtype, copy, format).map(|out| same_or(input, out));
+            |input: &Tensor, device: Option<Device>, dtype: Option<DType>, non_blocking: bool, copy: bool, format: MemoryFormat|
+            to(input, device.map(|device| (device, non_blocking)), dtype, copy, format).map(|out| same_or(input, out));
     /// Another tensor's elements written into this one.
-    copy_ [Method] "copy_(Tensor self, Tensor src, bool non_blocking=False)" |input: &Tensor, src: &Tensor, _non_blocking: bool| input.copy_(src);
+    copy_ [Method] "copy_(Tensor self, Tensor src, bool non_blocking=False)" |input: &Tensor, src: &Tensor, non_blocking: bool|
+        copy_(input, src, non_blocking).map(|()| Out::First);
     /// The number of the device, -1 for the CPU.
     get_device [Torch Method] "get_device(Tensor input)" |input: &Tensor| Ok::<_, Error>(match input.device() {
         Device::Cpu => -1i64,

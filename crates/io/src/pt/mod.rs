@@ -16,11 +16,12 @@
 //! ```
 //!
 //! **Reading** runs nothing: the pickle inside may only name what tensors and containers are made of, and anything else is an error that says which
-//! name. Tensors are views of the mapped file (see [`LoadOptions::mmap`]), on the CPU wherever they were saved, and share memory where they did.
+//! name. Tensors are views of the mapped file (see [`LoadOptions::mmap`]), on the CPU wherever they were saved (but see [`LoadOptions::gpus`]), and share
+//! memory where they did.
 //! What a [`Value`] has no form for is read as the nearest one: sets as lists, `torch.Size` as a tuple, dtypes and devices as strings. Attributes
 //! that Python code put on tensors and the `_metadata` of state dicts are left out.
 //!
-//! **Writing** keeps strides, shared storages and `requires_grad`. As in PyTorch, a view brings its whole storage along: save a
+//! **Writing** keeps strides, shared storages, `requires_grad` and the name of the device. As in PyTorch, a view brings its whole storage along: save a
 //! [`copy`](rushlight_tensor::Tensor::copy) of a small part of something large.
 
 mod read;
@@ -50,9 +51,12 @@ pub fn load_with(path: impl AsRef<Path>, options: &LoadOptions) -> Result<Value>
 
 /// Reads the contents of a `.pt` file that are already in memory.
 pub fn from_bytes(bytes: &[u8]) -> Result<Value> {
-    Source::from_bytes(bytes)
-        .and_then(|source| read::load(&source, &LoadOptions::default()))
-        .map_err(|e| e.within("pt::from_bytes"))
+    from_bytes_with(bytes, &LoadOptions::default())
+}
+
+/// Reads the contents of a `.pt` file that are already in memory.
+pub fn from_bytes_with(bytes: &[u8], options: &LoadOptions) -> Result<Value> {
+    Source::from_bytes(bytes).and_then(|source| read::load(&source, options)).map_err(|e| e.within("pt::from_bytes"))
 }
 
 /// Writes a value as `torch.save` would: first to a file beside `path`, then in its place. For a file that survives a loss of power write to an

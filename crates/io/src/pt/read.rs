@@ -6,7 +6,7 @@ use crate::pickle::machine::{self, Arena, Object, Ref, Reply, World, corrupt};
 use crate::pickle::value::{Containers, dims, size, value};
 use crate::source::{self, ByteOrder, Source};
 use crate::zip::{Archive, Entry, Method};
-use rushlight_core::{DType, Error, Result, Storage};
+use rushlight_core::{DType, Device, Error, Result, Storage};
 use rushlight_tensor::Tensor;
 use rushlight_tensor::state::Value;
 use std::cell::OnceCell;
@@ -53,8 +53,8 @@ pub(crate) fn load(source: &Source, options: &LoadOptions) -> Result<Value> {
         },
     };
     let pickle = stored("data.pkl", bytes, archive.get(&format!("{root}/data.pkl"))?)?;
-    let mut reader =
-        Reader { source, archive: &archive, root, order, storages: HashMap::new(), containers: Containers::of(pickle) };
+    let (storages, containers) = (HashMap::new(), Containers::of(pickle));
+    let mut reader = Reader { source, archive: &archive, root, order, storages, containers, gpus: options.gpus };
     let (arena, result) = machine::run(pickle, &mut reader)?;
     value(&arena, result, pickle.len())
 }
@@ -74,6 +74,8 @@ pub(crate) struct LoadedStorage {
     elements: Elements,
     /// Where its bytes lie.
     data: std::ops::Range<usize>,
+    /// Where its elements go.
+    device: Device,
     /// Made by the first tensor, which settles the dtype.
     made: OnceCell<(DType, Arc<Storage>)>,
 }
@@ -85,6 +87,7 @@ struct Reader<'a> {
     order: ByteOrder,
     storages: HashMap<String, Rc<LoadedStorage>>,
     containers: Containers,
+    gpus: usize,
 }
 
 impl World for Reader<'_> {
@@ -95,7 +98,7 @@ impl World for Reader<'_> {
     fn persistent(&mut self, arena: &Arena, id: Ref) -> Result<Object> {
         let fail = || corrupt("a reference to something that is not a storage");
         let Object::Tuple(id) = arena.get(id) else { return Err(fail()) };
-        let &[tag, class, key, _location, numel] = &id[..] else { return Err(fail()) };
+        let &[tag, class, key, location, numel] = &id[..] else { return Err(fail()) };
         let (Object::Str(tag), &Object::Global(Global::Storage(elements)), Object::Str(key)) =
             (arena.get(tag), arena.get(class), arena.get(key))
         else {
@@ -104,6 +107,13 @@ impl World for Reader<'_> {
         if &**tag != "storage" {
             return Err(fail());
         }
+        let device = match arena.get(location) {
+            Object::Str(name) => match name.parse() {
+                Ok(Device::Cuda(index)) if index < self.gpus => Device::Cuda(index),
+                _ => Device::Cpu,
+            },
+            _ => Device::Cpu,
+        };
         let numel = size(arena, numel)?;
         let width = match elements {
             Elements::Known(dtype) => dtype.size(),
@@ -114,8 +124,13 @@ impl World for Reader<'_> {
             let name = format!("{}/data/{key}", self.root);
             let entry = self.archive.get(&name)?;
             stored(&name, self.source.bytes(), entry)?;
-            let loaded =
-                LoadedStorage { key: key.to_string(), elements, data: entry.data.clone(), made: OnceCell::new() };
+            let loaded = LoadedStorage {
+                key: key.to_string(),
+                elements,
+                data: entry.data.clone(),
+                device,
+                made: OnceCell::new(),
+            };
             self.storages.insert(key.to_string(), Rc::new(loaded));
         }
         let loaded = self.storages.get(&**key).ok_or_else(fail)?;
@@ -130,8 +145,13 @@ impl World for Reader<'_> {
         }
         if loaded.data.is_empty() {
             // PyTorch shares the one empty storage between dtypes.
-            let empty =
-                LoadedStorage { key: key.to_string(), elements, data: loaded.data.clone(), made: OnceCell::new() };
+            let empty = LoadedStorage {
+                key: key.to_string(),
+                elements,
+                data: loaded.data.clone(),
+                device,
+                made: OnceCell::new(),
+            };
             return Ok(Object::Storage(Rc::new(empty)));
         }
         Err(Error::unsupported(format!("storage '{key}' is used with two dtypes")))
@@ -218,7 +238,11 @@ impl Reader<'_> {
             None => {
                 let whole = loaded.data.len() / dtype.size() * dtype.size();
                 let range = loaded.data.start..loaded.data.start + whole;
-                let memory = self.source.storage(range, dtype, self.order)?;
+                let mut memory = self.source.storage(range, dtype, self.order)?;
+                if !loaded.device.is_cpu() {
+                    let all = source::tensor(&memory, &[whole / dtype.size()], &[1], 0, dtype)?;
+                    memory = all.to(&loaded.device)?.storage().clone();
+                }
                 loaded.made.get_or_init(|| (dtype, memory))
             }
         };

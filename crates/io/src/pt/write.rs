@@ -178,7 +178,7 @@ impl Pickler {
         self.text("storage")?;
         self.global("torch", storage_class(dtype));
         self.text(&number.to_string())?;
-        self.text("cpu")?;
+        self.text(&storage.device().to_string())?;
         self.int((storage.bytes() / dtype.size()) as i64);
         self.out.extend(b"tQ");
         self.int(tensor.layout().offset() as i64);

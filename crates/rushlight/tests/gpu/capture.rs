@@ -1,6 +1,7 @@
 //! Captured steps give what steps give that are not.
 
 use super::{device, turn};
+use rushlight::capture::GraphRecording;
 use rushlight::nn::models::{Gpt, resnet18_cifar};
 use rushlight::optim::lr_scheduler::{CosineAnnealingLR, LrScheduler};
 use rushlight::prelude::*;
@@ -277,6 +278,54 @@ fn loaded_optimizers_are_captured_anew() -> Result<()> {
         }
         if enabled && !device.is_cpu() {
             assert_eq!(capture.graphs(), 1);
+        }
+        trace(losses, &net, &optimizer)
+    };
+    assert_eq!(run(false)?, run(true)?);
+    Ok(())
+}
+
+#[test]
+fn graphs_are_recorded_between_two_calls() -> Result<()> {
+    let _turn = turn();
+    let Some(device) = device() else { return Ok(()) };
+    if device.is_cpu() {
+        let error = capture::graph_pool(device).err().expect("the CPU records nothing");
+        assert!(error.to_string().starts_with("capture: work of the CPU"), "{error}");
+        return Ok(());
+    }
+    let run = |graphed: bool| -> Result<Trace> {
+        manual_seed(12);
+        let net = Net::new(device)?;
+        let mut optimizer = AdamW::new(net.parameters()).lr(1e-2).build()?;
+        let inputs = batch(0, 16, device)?;
+        let mut step = |inputs: &[Tensor; 2]| {
+            optimizer.zero_grad();
+            let loss = net.loss(&inputs[0], &inputs[1])?;
+            loss.backward()?;
+            optimizer.step()?;
+            Ok::<Tensor, Error>(loss)
+        };
+        step(&inputs)?;
+        let pool = capture::graph_pool(device)?;
+        let mut graph = None;
+        if graphed {
+            let recording = GraphRecording::begin(device, &pool)?;
+            assert!(GraphRecording::begin(device, &pool).is_err(), "not within another");
+            let loss = step(&inputs)?;
+            graph = Some((recording.end()?, loss));
+        }
+        let mut losses = Vec::new();
+        for i in 1..6 {
+            let new = batch(i, 16, device)?;
+            inputs.iter().zip(&new).try_for_each(|(to, from)| to.copy_(from).map(drop))?;
+            losses.push(match &mut graph {
+                Some((graph, loss)) => {
+                    graph.replay()?;
+                    loss.detach().copy()?
+                }
+                None => step(&inputs)?.detach(),
+            });
         }
         trace(losses, &net, &optimizer)
     };

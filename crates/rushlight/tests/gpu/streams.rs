@@ -89,6 +89,34 @@ fn memory_waits_for_the_stream_that_uses_it() -> Result<()> {
 }
 
 #[test]
+fn threads_choose_their_streams() -> Result<()> {
+    let _turn = turn();
+    let Some(device) = gpu() else { return Ok(()) };
+    let (main, side) = (Stream::main(device)?, Stream::with_priority(device, -1)?);
+    assert!(Stream::current(device)? == main && side != main && side.handle() != main.handle());
+    let x = Tensor::ones_with([64, 64], device)?;
+    side.wait_stream(&main)?;
+    side.set_current()?;
+    let y = x.matmul(&x)?;
+    let elsewhere = std::thread::scope(|s| s.spawn(|| Stream::current(device)).join());
+    assert!(elsewhere.expect("no panic")? == main);
+    let inner = main.scope(|| Stream::current(device))?;
+    assert!(inner == main);
+    assert!(Stream::current(device)? == side);
+    let done = Event::new(device)?;
+    done.record_on(&side)?;
+    main.set_current()?;
+    done.wait()?;
+    y.record_stream(&main)?;
+    // Of all streams.
+    synchronize(&device)?;
+    assert!(side.query()? && main.query()?);
+    rushlight::cuda::lend_to_default_stream(y.storage())?;
+    assert_eq!(y.sum()?.item::<f32>()?, 64.0 * 64.0 * 64.0);
+    Ok(())
+}
+
+#[test]
 fn pinned_memory_copies_without_waiting() -> Result<()> {
     let _turn = turn();
     let Some(device) = gpu() else { return Ok(()) };

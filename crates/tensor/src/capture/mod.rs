@@ -1,7 +1,9 @@
 //! Training steps that are recorded once and replayed as one graph of the device.
 
+mod graph;
 mod recorder;
 
+pub use graph::{Graph, GraphRecording, graph_pool};
 pub use recorder::{Renew, Verdict, live_numbers, outside, recording_id, refuse_host};
 pub(crate) use recorder::{is_recording, note_cleared, note_grad, note_use, random_stream, refuse, register};
 
@@ -133,6 +135,7 @@ impl Default for Capture {
 
 /// Steps with one kind of inputs.
 struct Shapes {
+    kind: u64,
     inputs: Vec<(DType, Vec<usize>)>,
     mode: Mode,
     runs: usize,
@@ -155,8 +158,9 @@ impl Mode {
 }
 
 impl Shapes {
-    fn fit(&self, inputs: &[Tensor], mode: Mode) -> bool {
-        self.mode == mode
+    fn fit(&self, kind: u64, inputs: &[Tensor], mode: Mode) -> bool {
+        self.kind == kind
+            && self.mode == mode
             && self.inputs.len() == inputs.len()
             && self.inputs.iter().zip(inputs).all(|((dtype, shape), t)| *dtype == t.dtype() && shape == t.shape())
     }
@@ -214,17 +218,28 @@ impl Capture {
         inputs: &[Tensor; N],
         step: impl FnOnce(&[Tensor; N]) -> Result<O>,
     ) -> Result<O> {
+        self.run_kind(0, inputs, |own| step(&array(own.iter().cloned().collect())?))
+    }
+
+    /// [`run`](Capture::run) with inputs whose number is not known before, and several kinds of steps, each with a number of its own: they are recorded
+    /// apart and share memory.
+    pub fn run_kind<O: StepOutput>(
+        &mut self,
+        kind: u64,
+        inputs: &[Tensor],
+        step: impl FnOnce(&[Tensor]) -> Result<O>,
+    ) -> Result<O> {
         let device = self.device.or_else(|| inputs.first().map(Tensor::device)).unwrap_or_default();
         let index = match device {
             Device::Cuda(index) if self.enabled && !is_recording() => index,
             _ => return plain(inputs, device, step),
         };
         let mode = Mode::now();
-        let at = match self.shapes.iter().position(|s| s.fit(inputs, mode)) {
+        let at = match self.shapes.iter().position(|s| s.fit(kind, inputs, mode)) {
             Some(at) => at,
             None => {
                 let kinds = inputs.iter().map(|t| (t.dtype(), t.shape().to_vec())).collect();
-                self.shapes.push(Shapes { inputs: kinds, mode, runs: 0, recorded: Vec::new() });
+                self.shapes.push(Shapes { kind, inputs: kinds, mode, runs: 0, recorded: Vec::new() });
                 self.shapes.len() - 1
             }
         };
@@ -265,13 +280,9 @@ impl Capture {
 }
 
 /// Runs a step as it is, with what the recorded one would be given and give.
-fn plain<const N: usize, O: StepOutput>(
-    inputs: &[Tensor; N],
-    device: Device,
-    step: impl FnOnce(&[Tensor; N]) -> Result<O>,
-) -> Result<O> {
+fn plain<O: StepOutput>(inputs: &[Tensor], device: Device, step: impl FnOnce(&[Tensor]) -> Result<O>) -> Result<O> {
     let own = inputs.iter().map(|t| Ok(t.to(&device)?.detach())).collect::<Result<Tensors>>()?;
-    let outputs = step(&array(own)?)?.into_tensors();
+    let outputs = step(&own)?.into_tensors();
     O::from_tensors(outputs.iter().map(Tensor::detach).collect())
 }
 

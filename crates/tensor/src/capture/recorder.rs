@@ -11,6 +11,7 @@ use rushlight_cuda::capture::{Graph, LIVE, Recording, StepPool, live_stream};
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
+use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -267,13 +268,30 @@ pub fn recording_id() -> Option<u64> {
 }
 
 /// Ends this thread's recording, also when the step panics.
-struct Installed;
+pub(super) struct Installed(PhantomData<*const ()>);
 
 impl Installed {
-    fn new(recorder: Recorder) -> Self {
+    /// From now on this thread's work on a device is noted.
+    pub fn begin(device: Device, pool: &Arc<StepPool>) -> Result<Self> {
+        // Parameters that were converted before would not be converted in replays.
+        amp::forget_casts();
+        let start = default_generator().state();
+        let mut recording = Recording::begin(pool)?;
+        let (_, random) = recording.numbers(2)?;
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let recorder = Recorder {
+            id: COUNT.fetch_add(1, Relaxed),
+            device,
+            recording,
+            held: HashMap::new(),
+            noted: HashSet::new(),
+            numbers: vec![start.seed, start.offset],
+            random,
+            host: Host { leaves: Vec::new(), renewals: Vec::new(), start },
+        };
         RECORDER.with_borrow_mut(|r| *r = Some(recorder));
         ON.set(true);
-        Self
+        Ok(Self(PhantomData))
     }
 
     /// The recorder, to go on with; or what it has counted is taken back.
@@ -332,30 +350,27 @@ pub(super) struct Recorded {
 
 impl Recorded {
     /// Records a step and does it once.
-    pub fn record<const N: usize, O: StepOutput>(
+    pub fn record<O: StepOutput>(
         backend: &'static dyn Backend,
         pool: &Arc<StepPool>,
-        inputs: &[Tensor; N],
-        step: impl FnOnce(&[Tensor; N]) -> Result<O>,
+        inputs: &[Tensor],
+        step: impl FnOnce(&[Tensor]) -> Result<O>,
     ) -> Result<(Self, Tensors)> {
-        // Parameters that were converted before would not be converted in replays.
-        amp::forget_casts();
-        let start = default_generator().state();
-        let mut recording = Recording::begin(pool)?;
-        let (_, random) = recording.numbers(2)?;
-        static COUNT: AtomicU64 = AtomicU64::new(0);
-        let installed = Installed::new(Recorder {
-            id: COUNT.fetch_add(1, Relaxed),
-            device: backend.device(),
-            recording,
-            held: HashMap::new(),
-            noted: HashSet::new(),
-            numbers: vec![start.seed, start.offset],
-            random,
-            host: Host { leaves: Vec::new(), renewals: Vec::new(), start },
-        });
+        let installed = Installed::begin(backend.device(), pool)?;
         let own = inputs.iter().map(|t| Tensor::uninit(backend, t.shape(), t.dtype())).collect::<Result<Tensors>>()?;
-        let outputs = step(&super::array(own.clone())?)?.into_tensors();
+        let outputs = step(&own)?.into_tensors();
+        let mut recorded = Self::finish(backend, installed, own, outputs)?;
+        let outputs = recorded.launch(inputs)?;
+        Ok((recorded, outputs))
+    }
+
+    /// Ends a recording: a step that reads `inputs` and leaves `outputs`.
+    pub fn finish(
+        backend: &'static dyn Backend,
+        installed: Installed,
+        inputs: Tensors,
+        outputs: Tensors,
+    ) -> Result<Self> {
         amp::forget_casts();
         let outputs: Tensors = no_grad(|| outputs.iter().map(|t| t.detach().contiguous()).collect::<Result<_>>())?;
         if let Some(out) = outputs.iter().find(|t| t.device() != backend.device()) {
@@ -383,24 +398,31 @@ impl Recorded {
             }
         };
         drop(outputs);
-        let Host { mut leaves, renewals, .. } = host;
+        let Host { mut leaves, renewals, start } = host;
         // Leaves that the step has made of others' memory are seen by nobody else.
         leaves.retain(|leaf| Arc::strong_count(&leaf.tensor.0) > 1);
         leaves.iter_mut().for_each(|leaf| leaf.after = leaf.tensor.grad());
         numbers.resize(numbers.len().max(places.last().map_or(0, |p| p.slot + 1)), 0);
-        let mut recorded = Self {
+        Ok(Self {
             backend,
             graph,
-            inputs: own,
+            inputs,
             outputs: places,
             leaves,
             renewals,
             numbers,
             random_blocks: default_generator().state().offset.wrapping_sub(start.offset),
             _held: held.into_values().collect(),
-        };
-        let outputs = recorded.launch(inputs)?;
-        Ok((recorded, outputs))
+        })
+    }
+
+    /// Takes back what was counted while recording, for a step that is not done at once. Gradients stay those of the recording.
+    pub fn uncount(&mut self) {
+        self.renewals.iter_mut().rev().for_each(|r| r.renew.undo());
+        if self.random_blocks > 0 {
+            let Philox { seed, offset } = default_generator().state();
+            default_generator().set_state(Philox { seed, offset: offset.wrapping_sub(self.random_blocks) });
+        }
     }
 
     /// Whether those who keep its numbers still know it.

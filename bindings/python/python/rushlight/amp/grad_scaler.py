@@ -21,7 +21,8 @@ class GradScaler:
         if not self._enabled:
             return outputs
         if isinstance(outputs, _C.Tensor):
-            return outputs * self._scale
+            # In a step that is recorded, the scale is to be that of each replay.
+            return outputs * (_C._live_number(outputs, self.get_scale) if _C._is_recording() else self._scale)
         scaled = [self.scale(o) for o in outputs]
         return scaled if isinstance(outputs, list) else tuple(scaled)
 
@@ -29,6 +30,7 @@ class GradScaler:
         """Divides the gradients of an optimizer's parameters by the scale."""
         if not self._enabled:
             return
+        _C._refuse_recording("GradScaler.unscale_")
         if id(optimizer) in self._found:
             raise RuntimeError("unscale_() has already been called on this optimizer since the last update().")
         grads = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]

@@ -43,6 +43,8 @@ def gradcheck(
     """Whether the derivatives of ``func`` at ``inputs`` (of dtype float64) are those that differences show."""
     if check_forward_ad or check_batched_grad or check_batched_forward_grad:
         raise NotImplementedError("gradcheck: forward-mode and batched gradients are not supported")
+    if not check_backward_ad:
+        raise ValueError("gradcheck: expected check_backward_ad=True, as forward-mode gradients are not there to be checked")
     inputs = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
     wanted = [i for i, t in enumerate(inputs) if isinstance(t, Tensor) and t.requires_grad]
     if not wanted:
@@ -82,10 +84,17 @@ def gradgradcheck(
     """``gradcheck`` of the derivative."""
     from .. import randn
 
+    if check_batched_grad or check_fwd_over_rev:
+        raise NotImplementedError("gradgradcheck: forward-mode and batched gradients are not supported")
+    if not check_rev_over_rev:
+        raise ValueError("gradgradcheck: expected check_rev_over_rev=True, as forward-mode gradients are not there to be checked")
+
     inputs = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
     outputs = _outputs(func(*inputs))
     if grad_outputs is None:
-        grad_outputs = [randn(o.shape, dtype=o.dtype, requires_grad=True) for o in outputs]
+        grad_outputs = [randn(o.shape, dtype=o.dtype, device=o.device, requires_grad=True) for o in outputs]
+        if gen_non_contig_grad_outputs:
+            grad_outputs = [g.detach().repeat_interleave(2, -1)[..., ::2].requires_grad_() if g.dim() else g for g in grad_outputs]
     else:
         grad_outputs = [grad_outputs] if isinstance(grad_outputs, Tensor) else list(grad_outputs)
 

@@ -94,6 +94,13 @@ def _accepted(*args):
     """Attention has one implementation for every kind of input."""
 
 
+def _sdp_kernel(enable_flash=True, enable_math=True, enable_mem_efficient=True, enable_cudnn=True):
+    """A context, in which attention is computed as it is elsewhere: one implementation stands for all."""
+    import contextlib
+
+    return contextlib.nullcontext()
+
+
 cudnn = _Cudnn("cudnn", enabled=True, benchmark=False, deterministic=False, benchmark_limit=10)
 mps = _Settings("mps")
 mkl = _Settings("mkl")
@@ -106,5 +113,5 @@ cuda = _Cuda(
     matmul=_Matmul("cuda.matmul", allow_fp16_reduced_precision_reduction=True, allow_bf16_reduced_precision_reduction=True),
     flash_sdp_enabled=_yes, mem_efficient_sdp_enabled=_yes, math_sdp_enabled=_yes, cudnn_sdp_enabled=lambda: False,
     enable_flash_sdp=_accepted, enable_mem_efficient_sdp=_accepted, enable_math_sdp=_accepted, enable_cudnn_sdp=_accepted,
-    preferred_linalg_library=_accepted,
+    preferred_linalg_library=_accepted, sdp_kernel=_sdp_kernel,
 )

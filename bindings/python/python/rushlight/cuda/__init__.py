@@ -31,5 +31,9 @@ def __getattr__(name):
     if name.endswith("Tensor") and name in _functions.__all__:
         return _functions.typed(getattr(_functions, name).dtype, "cuda")
     if name in ("CUDAGraph", "graph", "make_graphed_callables", "graph_pool_handle"):
-        raise AttributeError(f"rushlight has no 'cuda.{name}': steps are not captured as graphs; run them as they are")
+        from . import graphs
+
+        return getattr(graphs, name)
+    if name == "ExternalStream":
+        raise AttributeError("rushlight has no 'cuda.ExternalStream': work goes to streams of its own; share tensors by DLPack, which orders the streams")
     return _functions._missing(__name__, name)

@@ -7,7 +7,13 @@ from .._size import Size
 
 Tensor, _torch, _nn = _C.Tensor, _C._torch, _C._nn
 
-__all__ = ["Bernoulli", "Categorical", "Distribution", "Exponential", "Independent", "Laplace", "Normal", "Uniform", "kl_divergence"]
+#: Distributions that are loaded when first used.
+_FURTHER = frozenset(
+    "Beta Cauchy Chi2 Dirichlet Gamma Gumbel HalfNormal LogNormal MultivariateNormal OneHotCategorical OneHotCategoricalStraightThrough Poisson StudentT"
+    .split()
+)
+
+__all__ = ["Bernoulli", "Categorical", "Distribution", "Exponential", "Independent", "Laplace", "Normal", "Uniform", "kl_divergence", *sorted(_FURTHER)]
 
 
 def _tensors(*values):
@@ -15,6 +21,19 @@ def _tensors(*values):
     like = next((v for v in values if isinstance(v, Tensor)), None)
     made = {} if like is None else {"dtype": like.dtype, "device": like.device}
     return _torch._broadcast_tensors([v if isinstance(v, Tensor) else _C.tensor(float(v), **made) for v in values])
+
+
+def _check(validate_args, kind, name, value, good, constraint):
+    """Raises unless all values of a parameter are good, as PyTorch does unless told not to."""
+    if validate_args is not False and not good(value).all():
+        raise ValueError(
+            f"Expected parameter {name} (Tensor of shape {tuple(value.shape)}) of distribution {kind}() to satisfy the constraint {constraint}, but found "
+            f"invalid values:\n{value}"
+        )
+
+
+_POSITIVE = (lambda value: value > 0, "GreaterThan(lower_bound=0.0)")
+_PROBABILITY = (lambda value: (value >= 0) & (value <= 1), "Interval(lower_bound=0.0, upper_bound=1.0)")
 
 
 class Distribution:
@@ -55,6 +74,12 @@ class Distribution:
     def stddev(self):
         return self.variance.sqrt()
 
+    def log_prob(self, value):
+        raise NotImplementedError(f"{type(self).__name__}.log_prob: not known")
+
+    def entropy(self):
+        raise NotImplementedError(f"{type(self).__name__}.entropy: not known")
+
     def prob(self, value):
         return self.log_prob(value).exp()
 
@@ -74,8 +99,7 @@ class Normal(Distribution):
 
     def __init__(self, loc, scale, validate_args=None):
         self.loc, self.scale = _tensors(loc, scale)
-        if validate_args is not False and not (self.scale > 0).all():
-            raise ValueError(f"Expected parameter scale of distribution Normal() to be positive, but found invalid values: {self.scale}")
+        _check(validate_args, "Normal", "scale", self.scale, *_POSITIVE)
         super().__init__(self.loc.shape)
 
     mean = mode = property(lambda self: self.loc)
@@ -104,6 +128,7 @@ class Laplace(Distribution):
 
     def __init__(self, loc, scale, validate_args=None):
         self.loc, self.scale = _tensors(loc, scale)
+        _check(validate_args, "Laplace", "scale", self.scale, *_POSITIVE)
         super().__init__(self.loc.shape)
 
     mean = mode = property(lambda self: self.loc)
@@ -156,6 +181,7 @@ class Exponential(Distribution):
 
     def __init__(self, rate, validate_args=None):
         (self.rate,) = _tensors(rate)
+        _check(validate_args, "Exponential", "rate", self.rate, *_POSITIVE)
         super().__init__(self.rate.shape)
 
     mean = property(lambda self: 1 / self.rate)
@@ -185,6 +211,8 @@ class Bernoulli(Distribution):
     def __init__(self, probs=None, logits=None, validate_args=None):
         _one_of(probs, logits, "Bernoulli")
         (given,) = _tensors(logits if probs is None else probs)
+        if probs is not None:
+            _check(validate_args, "Bernoulli", "probs", given, *_PROBABILITY)
         eps = _EPS[given.dtype]
         self.probs = given.sigmoid() if probs is None else given
         self.logits = given if probs is None else given.clamp(eps, 1 - eps).logit()
@@ -287,10 +315,39 @@ def kl_divergence(p, q):
     if isinstance(p, Exponential) and isinstance(q, Exponential):
         ratio = q.rate / p.rate
         return -ratio.log() + ratio - 1
+    return _further_divergence(p, q)
+
+
+def _further_divergence(p, q):
+    from ._further import Beta, Dirichlet, Gamma, MultivariateNormal, Poisson
+
+    if isinstance(p, Gamma) and isinstance(q, Gamma):
+        a, b = p.concentration, q.concentration
+        return b * (p.rate / q.rate).log() + b.lgamma() - a.lgamma() + (a - b) * a.digamma() + (q.rate - p.rate) * (a / p.rate)
+    if isinstance(p, Beta) and isinstance(q, Beta):
+        return _further_divergence(p._pair, q._pair)
+    if isinstance(p, Dirichlet) and isinstance(q, Dirichlet):
+        a, b = p.concentration, q.concentration
+        total = a.sum(-1)
+        constant = total.lgamma() - b.sum(-1).lgamma() - (a.lgamma() - b.lgamma()).sum(-1)
+        return constant + ((a - b) * (a.digamma() - total.digamma().unsqueeze(-1))).sum(-1)
+    if isinstance(p, Poisson) and isinstance(q, Poisson):
+        return p.rate * (p.rate.log() - q.rate.log()) - (p.rate - q.rate)
+    if isinstance(p, MultivariateNormal) and isinstance(q, MultivariateNormal):
+        size = p.event_shape[0]
+        batch = _torch._broadcast_tensors([p._half_log_det(), q._half_log_det()])[0].shape
+        factor = q.scale_tril.expand([*batch, size, size])
+        spread = _C._linalg.solve_triangular(factor, p.scale_tril.expand([*batch, size, size]), upper=False)
+        away = _C._linalg.solve_triangular(factor, (q.loc - p.loc).expand([*batch, size]).unsqueeze(-1), upper=False)
+        return q._half_log_det() - p._half_log_det() + 0.5 * ((spread**2).sum((-2, -1)) + (away**2).sum((-2, -1)) - size)
     raise NotImplementedError(f"No KL(p || q) is implemented for p type {type(p).__name__} and q type {type(q).__name__}")
 
 
 def __getattr__(name):
+    if name in _FURTHER:
+        from . import _further
+
+        return getattr(_further, name)
     from .._functions import _missing
 
     return _missing(__name__, name)

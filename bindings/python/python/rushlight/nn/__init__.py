@@ -6,7 +6,7 @@ from .modules import __all__ as _modules
 from .parallel import DataParallel  # noqa: F401
 from .parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter  # noqa: F401
 
-__all__ = [*_modules, "Buffer", "DataParallel", "Parameter", "UninitializedBuffer", "UninitializedParameter"]
+__all__ = [*_modules, "Buffer", "DataParallel", "LinearCrossEntropyOptions", "Parameter", "UninitializedBuffer", "UninitializedParameter"]
 
 
 def factory_kwargs(kwargs):
@@ -34,6 +34,10 @@ def __getattr__(name):
         import importlib
 
         return importlib.import_module("." + name, __name__)
+    if name == "LinearCrossEntropyOptions":
+        from ._linear_loss import LinearCrossEntropyOptions
+
+        return LinearCrossEntropyOptions
     from .._functions import _missing
 
     return _missing(__name__, name)

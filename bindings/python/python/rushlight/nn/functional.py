@@ -90,9 +90,7 @@ def upsample_bilinear(input, size=None, scale_factor=None):
 def linear_cross_entropy(
     input, linear_weight, target, *, linear_bias=None, weight=None, reduction="mean", ignore_index=None, label_smoothing=0.0, options=None
 ):
-    """The cross entropy of logits that a linear layer with weights ``[classes, ..., features]`` makes of the input."""
-    if options is not None:
-        raise NotImplementedError("linear_cross_entropy: products in portions are not supported; use options=None")
+    """The cross entropy of logits that a linear layer with weights ``[classes, ..., features]`` makes of the input; in portions if ``options`` are given."""
     if input.dim() not in (1, 2):
         raise RuntimeError(f"expected input with dimensionality 1 or 2, got {input.dim()}")
     if linear_weight.dim() < 2:
@@ -111,6 +109,17 @@ def linear_cross_entropy(
     shape = (*input.shape[:-1], classes, *inner)
     if tuple(target.shape) == shape and ignore_index is not None:
         raise RuntimeError("ignore_index cannot be specified when target contains probabilities")
+    if options is not None:
+        from ._linear_loss import LinearCrossEntropyOptions, in_portions
+
+        if not isinstance(options, LinearCrossEntropyOptions):
+            raise TypeError(f"linear_cross_entropy: options must be LinearCrossEntropyOptions or None, not {type(options).__name__}")
+        if input.dim() == 2 and not inner and reduction in ("none", "mean", "sum") and not (target.is_floating_point() and target.requires_grad):
+            kept = -100 if ignore_index is None else ignore_index
+            return in_portions(options, input, linear_weight, target, linear_bias, weight, reduction, kept, label_smoothing)
+        import warnings
+
+        warnings.warn("linear_cross_entropy: this input is not gone through in portions: all logits are made at once", stacklevel=2)
     logits = linear(input, linear_weight.reshape(-1, features), linear_bias).reshape(shape)
     ignored = -100 if ignore_index is None else ignore_index
     return cross_entropy(logits, target, weight=weight, reduction=reduction, ignore_index=ignored, label_smoothing=label_smoothing)

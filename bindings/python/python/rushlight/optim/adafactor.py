@@ -32,6 +32,7 @@ class Adafactor(Optimizer):
     @no_grad()
     def step(self, closure=None):
         """One step over all parameters that have a gradient."""
+        _C._refuse_recording("Adafactor.step")
         loss = None if closure is None else _call(closure)
         for group in self.param_groups:
             for p in group["params"]:

@@ -25,6 +25,7 @@ class ASGD(Optimizer):
     @no_grad()
     def step(self, closure=None):
         """One step over all parameters that have a gradient."""
+        _C._refuse_recording("ASGD.step")
         loss = None if closure is None else _call(closure)
         for group in self.param_groups:
             lr, lambd = float(group["lr"]), group["lambd"]

@@ -63,6 +63,7 @@ class LBFGS(Optimizer):
     @no_grad()
     def step(self, closure):
         """One step of up to ``max_iter`` iterations. Returns the loss at its beginning."""
+        _C._refuse_recording("LBFGS.step")
         group = self.param_groups[0]
         line_search = group["line_search_fn"]
         if line_search not in (None, "strong_wolfe"):

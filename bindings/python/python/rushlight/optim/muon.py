@@ -44,6 +44,7 @@ class Muon(Optimizer):
     @no_grad()
     def step(self, closure=None):
         """One step over all parameters that have a gradient."""
+        _C._refuse_recording("Muon.step")
         loss = None if closure is None else _call(closure)
         for group in self.param_groups:
             lr, momentum = group["lr"], group["momentum"]

@@ -201,11 +201,12 @@ class Optimizer:
 
     def zero_grad(self, set_to_none=True):
         """Forgets the gradients of all parameters, or fills them with zeros."""
+        if set_to_none:
+            _C._forget_grads(self.param_groups)
+            return
         for group in self.param_groups:
             for p in group["params"]:
-                if set_to_none:
-                    p.grad = None
-                elif p.grad is not None:
+                if p.grad is not None:
                     p.grad.detach_().zero_()
 
     def step(self, closure=None):
@@ -275,11 +276,22 @@ def _call(closure):
 class _ByFormula(Optimizer):
     """An optimizer whose step the engine carries out in one pass over all parameters; ``_formula`` names it."""
 
+    def _step(self, closure=None):
+        loss = None if closure is None else _call(closure)
+        _C._optim_step(self._formula, self.param_groups, self.state, self)
+        return loss
+
+    _step_with_hooks = _hooked(_step)
+
     def step(self, closure=None):
         """One step over all parameters that have a gradient. Returns the closure's loss, if there is a closure."""
-        loss = None if closure is None else _call(closure)
-        _C._optim_step(self._formula, self.param_groups, self.state)
-        return loss
+        if closure is None and not (self._optimizer_step_pre_hooks or self._optimizer_step_post_hooks or _global_pre_hooks or _global_post_hooks):
+            # The way of most steps, which small models feel.
+            self._opt_called = True
+            return _C._optim_step(self._formula, self.param_groups, self.state, self)
+        return self._step_with_hooks(closure)
+
+    step.hooked = True
 
 
 def _require(ok, what, value):

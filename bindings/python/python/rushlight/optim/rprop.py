@@ -25,6 +25,7 @@ class Rprop(Optimizer):
     @no_grad()
     def step(self, closure=None):
         """One step over all parameters that have a gradient."""
+        _C._refuse_recording("Rprop.step")
         loss = None if closure is None else _call(closure)
         for group in self.param_groups:
             (shrink, grow), (smallest, largest) = group["etas"], group["step_sizes"]

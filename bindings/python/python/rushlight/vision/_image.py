@@ -52,6 +52,8 @@ class Image:
 
     def resize(self, size, resample=None):
         """This image in another size ``(width, height)``, bilinear."""
+        if getattr(resample, "value", resample) not in (None, 2, "bilinear"):
+            raise NotImplementedError(f"Image.resize: only bilinear (2), not {resample}; install Pillow")
         return Image(_C._vision.resize(self._pixels, size[1], size[0], True))
 
     def crop(self, box):
@@ -69,6 +71,8 @@ class Image:
 
     def save(self, fp, format=None):
         """Writes a PNG file."""
+        if (format or str(fp).rsplit(".", 1)[-1]).lower() != "png":
+            raise NotImplementedError(f"Image.save: only PNG files are written, not '{format or fp}'; install Pillow")
         from .utils import write_png
 
         write_png(self._pixels, fp)

@@ -7,5 +7,11 @@ __all__ = ["read_image", "write_png"]
 
 
 def read_image(path, mode="UNCHANGED", apply_exif_orientation=False):
-    """A PNG or JPEG file as ``[3, height, width]`` of uint8."""
-    return _C._vision.read_image(path)
+    """A PNG or JPEG file as ``[3, height, width]`` of uint8, or as ``[1, height, width]`` if ``mode`` is ``GRAY``."""
+    mode = getattr(mode, "name", mode)
+    if mode not in ("UNCHANGED", "RGB", "GRAY"):
+        raise NotImplementedError(f"read_image: mode {mode} is not supported; use RGB or GRAY, or install Pillow")
+    if apply_exif_orientation:
+        raise NotImplementedError("read_image: orientations that files tell of are not applied; turn the image with transforms, or install Pillow")
+    image = _C._vision.read_image(path)
+    return _C._vision.rgb_to_grayscale(image) if mode == "GRAY" else image

@@ -10,11 +10,10 @@ Tensor = _C.Tensor
 
 
 def _destination(args: tuple, kwargs: dict):
-    """The device, dtype and memory format that the arguments of ``Module.to`` name."""
+    """The device, dtype, waiting and memory format that the arguments of ``Module.to`` name."""
     device, dtype = kwargs.pop("device", None), kwargs.pop("dtype", None)
     memory_format, tensor = kwargs.pop("memory_format", None), kwargs.pop("tensor", None)
-    # Copies are done when the call returns: waiting or not makes no difference.
-    kwargs.pop("non_blocking", None)
+    non_blocking = kwargs.pop("non_blocking", False)
     if kwargs:
         raise TypeError(f"to() got an unexpected keyword argument '{next(iter(kwargs))}'")
     for arg in args:
@@ -24,7 +23,9 @@ def _destination(args: tuple, kwargs: dict):
             dtype = arg
         elif isinstance(arg, (str, int, _C.device)) and not isinstance(arg, bool):
             device = arg
-        elif arg is not None and not isinstance(arg, bool):
+        elif isinstance(arg, bool):
+            non_blocking = arg
+        elif arg is not None:
             raise TypeError(f"to(): expected a device, dtype or Tensor, got {type(arg).__name__}")
     if tensor is not None:
         device, dtype = tensor.device, tensor.dtype
@@ -32,7 +33,7 @@ def _destination(args: tuple, kwargs: dict):
         raise TypeError(f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={dtype}")
     if isinstance(device, int):
         device = f"cuda:{device}"
-    return device, dtype, memory_format
+    return device, dtype, non_blocking, memory_format
 
 
 class ConversionMethods:
@@ -57,12 +58,12 @@ class ConversionMethods:
 
     def to(self, *args, **kwargs):
         """Moves parameters and buffers to a device, a dtype (those of floats) or a memory format: the arguments of ``Tensor.to``."""
-        device, dtype, memory_format = _destination(args, kwargs)
+        device, dtype, non_blocking, memory_format = _destination(args, kwargs)
 
         def convert(t):
             if memory_format is not None and t.dim() in (4, 5):
-                return t.to(device, dtype if t.is_floating_point() else None, memory_format=memory_format)
-            return t.to(device, dtype if t.is_floating_point() else None)
+                return t.to(device, dtype if t.is_floating_point() else None, non_blocking, memory_format=memory_format)
+            return t.to(device, dtype if t.is_floating_point() else None, non_blocking)
 
         return self._apply(convert)
 

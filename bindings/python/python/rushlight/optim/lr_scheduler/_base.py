@@ -86,6 +86,7 @@ class LRScheduler:
 
     def step(self, epoch=None):
         """Goes on to the next epoch."""
+        _C._refuse_recording("lr_scheduler.step")
         if self._step_count == 1 and not self.optimizer._opt_called:
             warnings.warn(
                 "Detected call of `lr_scheduler.step()` before `optimizer.step()`: the first learning rate of the schedule is never used so. "

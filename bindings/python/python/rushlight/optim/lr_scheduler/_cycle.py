@@ -3,6 +3,7 @@
 import math
 import types
 
+from ... import _C
 from ._base import LRScheduler, as_list, check_optimizer, set_lr
 
 
@@ -48,6 +49,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
 
     def step(self, epoch=None):
         """Goes on to the next epoch, or to ``epoch``, which may be a fraction."""
+        _C._refuse_recording("lr_scheduler.step")
         if epoch is None and self.last_epoch < 0:
             epoch = 0
         if epoch is None:

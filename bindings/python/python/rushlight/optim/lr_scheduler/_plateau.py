@@ -3,6 +3,7 @@
 import math
 import warnings
 
+from ... import _C
 from ._base import EPOCH_WARNING, LRScheduler, check_optimizer, copied, set_lr
 
 
@@ -43,6 +44,7 @@ class ReduceLROnPlateau(LRScheduler):
 
     def step(self, metrics, epoch=None):
         """Takes the metric of an epoch."""
+        _C._refuse_recording("lr_scheduler.step")
         current = float(metrics)
         if epoch is None:
             epoch = self.last_epoch + 1

@@ -5,6 +5,7 @@ from typing import Generic, TypeVar
 from ._utils.collate import default_collate, default_convert
 from ._utils.fetch import IterableFetcher, MapFetcher, whole_batches
 from ._utils.info import get_worker_info  # noqa: F401
+from ._utils.pin_memory import pin_memory, wanted
 from .dataset import IterableDataset
 from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler, draw_seed
 
@@ -189,6 +190,7 @@ class _SingleProcessDataLoaderIter:
         # PyTorch draws a seed for workers whether or not there are any.
         self._base_seed = draw_seed(loader.generator)
         self._loader = loader
+        self._pin = wanted(loader)
         self._fetch = self._make_fetcher().fetch
         self._yielded = 0
 
@@ -198,7 +200,7 @@ class _SingleProcessDataLoaderIter:
     def __next__(self):
         batch = self._fetch(next(self._indices))
         self._yielded += 1
-        return batch
+        return pin_memory(batch) if self._pin else batch
 
     def __len__(self):
         return len(self._loader._index_sampler)

@@ -84,6 +84,11 @@ def to_pil_image(pic, mode=None):
         raise ValueError(f"pic should be 2/3 dimensional with up to 4 channels. Got shape {tuple(chw.shape)}.")
     if chw.is_floating_point():
         chw = chw.mul(255).to(_C.uint8)
+    natural = {1: ("L",), 2: ("LA",), 3: ("RGB", "YCbCr", "HSV"), 4: ("RGBA", "CMYK", "RGBX")}[chw.shape[0]]
+    if mode is not None and mode != natural[0]:
+        if mode in natural:
+            raise NotImplementedError(f"to_pil_image: mode {mode} is not supported; convert the image to {natural[0]} first, or install Pillow")
+        raise ValueError(f"Only modes {natural} are supported for {chw.shape[0]}-channel inputs")
     return from_pixels(chw.to(_C.uint8))
 
 

@@ -12,6 +12,7 @@ from multiprocessing import connection
 
 from ..sampler import draw_seed
 from . import transport, worker
+from .pin_memory import pin_memory, wanted
 from .worker import Resume, StopWorker, WorkerError
 
 #: How long a worker may take to end by itself, in seconds.
@@ -32,6 +33,7 @@ class MultiProcessIterator:
         self._iterable = loader._dataset_kind == 1
         self._indices = iter(loader._index_sampler)
         self._loader = loader
+        self._pin = wanted(loader)
         seed = draw_seed(loader.generator)
         context = loader.multiprocessing_context or multiprocessing.get_context()
         self._prefix = os.path.join(transport.directory(), f"rushlight_{os.getpid()}_{uuid.uuid4().hex[:12]}_")
@@ -169,7 +171,7 @@ class MultiProcessIterator:
                 self._ask()
                 if isinstance(data, WorkerError):
                     data.reraise()
-                return data
+                return pin_memory(data) if self._pin else data
             if not self._asked:
                 if not self._persistent:
                     self._finalizer()

@@ -1,0 +1,195 @@
+//! Steps that are recorded once and replayed: `rushlight.capture`, and what `torch.cuda.CUDAGraph` is made of.
+
+use crate::device::PyDevice;
+use crate::error::{IntoPyResult, from_py, runtime_error};
+use crate::tensor::{PyTensor, wrap};
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+use rushlight_core::{Device, Error, Result};
+use rushlight_cuda::capture::StepPool;
+use rushlight_tensor::capture::{Graph, GraphRecording, Renew, graph_pool, live_numbers, recording_id, refuse_host};
+use rushlight_tensor::{Capture, Tensor};
+use std::cell::RefCell;
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+
+/// The engine's `Capture` over Python functions.
+#[pyclass(name = "_Capture", module = "rushlight._C", frozen)]
+struct PyCapture(Mutex<Capture>);
+
+impl PyCapture {
+    fn lock(&self) -> PyResult<MutexGuard<'_, Capture>> {
+        match self.0.try_lock() {
+            Ok(guard) => Ok(guard),
+            Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => Err(runtime_error(
+                "capture: the step is running already; it cannot call itself, nor run in two threads at once",
+            )),
+        }
+    }
+}
+
+/// Calls a Python function with tensors, for tensors.
+fn call(step: &Bound<'_, PyAny>, inputs: &[Tensor]) -> PyResult<Vec<Tensor>> {
+    let py = step.py();
+    let inputs = inputs.iter().map(|t| wrap(py, t.clone())).collect::<PyResult<Vec<_>>>()?;
+    let outputs: Vec<Bound<'_, PyTensor>> = step.call1(PyTuple::new(py, inputs)?)?.extract()?;
+    Ok(outputs.iter().map(|t| t.get().tensor()).collect())
+}
+
+#[pymethods]
+impl PyCapture {
+    #[new]
+    fn new(enabled: bool, warmup: usize, max_graphs: usize) -> Self {
+        Self(Mutex::new(Capture::new().enabled(enabled).warmup(warmup).max_graphs(max_graphs)))
+    }
+
+    /// Runs, records or replays a step of a kind on a device: `step(*inputs)` gives a list of tensors.
+    fn run<'py>(
+        &self,
+        kind: u64,
+        device: &Bound<'py, PyAny>,
+        inputs: Vec<Bound<'py, PyTensor>>,
+        step: &Bound<'py, PyAny>,
+    ) -> PyResult<Vec<Bound<'py, PyTensor>>> {
+        let py = step.py();
+        let device = PyDevice::from_object(device)?.resolve(py)?;
+        let inputs: Vec<Tensor> = inputs.iter().map(|t| t.get().tensor()).collect();
+        let mut capture = self.lock()?;
+        *capture = std::mem::take(&mut *capture).device(device);
+        let outputs: Vec<Tensor> = capture.run_kind(kind, &inputs, |own| call(step, own).map_err(from_py)).py()?;
+        drop(capture);
+        outputs.into_iter().map(|t| wrap(py, t)).collect()
+    }
+
+    #[getter]
+    fn graphs(&self) -> PyResult<usize> {
+        Ok(self.lock()?.graphs())
+    }
+
+    fn set_enabled(&self, enabled: bool) -> PyResult<()> {
+        self.lock()?.set_enabled(enabled);
+        Ok(())
+    }
+
+    fn clear(&self) -> PyResult<()> {
+        self.lock()?.clear();
+        Ok(())
+    }
+}
+
+/// Memory that graphs of a device share.
+#[pyclass(name = "_GraphPool", module = "rushlight._C", frozen)]
+struct PyGraphPool(Arc<StepPool>);
+
+#[pymethods]
+impl PyGraphPool {
+    #[new]
+    fn new(device: usize) -> PyResult<Self> {
+        graph_pool(Device::Cuda(device)).map(Self).py()
+    }
+}
+
+/// Recorded work.
+#[pyclass(name = "_Graph", module = "rushlight._C", frozen)]
+struct PyGraph(Mutex<Graph>);
+
+#[pymethods]
+impl PyGraph {
+    fn replay(&self) -> PyResult<()> {
+        // The lock is held for a launch; what it calls back takes the interpreter's lock, which this thread has.
+        self.0
+            .try_lock()
+            .map_err(|_| runtime_error("replay: the graph is being replayed by another thread"))?
+            .replay()
+            .py()
+    }
+}
+
+thread_local! {
+    /// What this thread records between two calls.
+    static OPEN: RefCell<Option<GraphRecording>> = const { RefCell::new(None) };
+}
+
+/// Begins to record this thread's work on a device.
+#[pyfunction]
+fn _graph_begin(device: usize, pool: &PyGraphPool) -> PyResult<()> {
+    let recording = GraphRecording::begin(Device::Cuda(device), &pool.0).py()?;
+    OPEN.with_borrow_mut(|open| *open = Some(recording));
+    Ok(())
+}
+
+/// Ends it: what was recorded.
+#[pyfunction]
+fn _graph_end() -> PyResult<PyGraph> {
+    let Some(recording) = OPEN.with_borrow_mut(Option::take) else {
+        return Err(runtime_error(
+            "capture_end: this thread records nothing; capture_begin() comes first, in the same thread",
+        ));
+    };
+    recording.end().map(|graph| PyGraph(Mutex::new(graph))).py()
+}
+
+/// Gives up what this thread records.
+#[pyfunction]
+fn _graph_abort() {
+    let open = OPEN.with_borrow_mut(Option::take);
+    drop(open);
+}
+
+/// Whether this thread records a step.
+#[pyfunction]
+fn _is_recording() -> bool {
+    recording_id().is_some()
+}
+
+/// An error if this thread records a step, of which `call` cannot be part.
+#[pyfunction]
+fn _refuse_recording(call: &str) -> PyResult<()> {
+    refuse_host(call).py()
+}
+
+/// A number that Python keeps.
+struct Asked(Py<PyAny>);
+
+impl Asked {
+    fn ask(&self) -> Result<f64> {
+        Python::attach(|py| self.0.call0(py)?.extract(py)).map_err(from_py)
+    }
+}
+
+impl Renew for Asked {
+    fn fits(&self) -> bool {
+        true
+    }
+
+    fn renew(&mut self, write: &mut dyn FnMut(f64)) {
+        // Attributes that are numbers do not fail.
+        write(self.ask().unwrap_or(f64::NAN));
+    }
+
+    fn undo(&mut self) {}
+}
+
+/// A number as a tensor that holds at each replay of the step being recorded what `ask()` gives then.
+#[pyfunction]
+fn _live_number<'py>(tensor: &Bound<'py, PyTensor>, ask: Py<PyAny>) -> PyResult<Bound<'py, PyTensor>> {
+    let (device, dtype) = tensor.get().with(|t| (t.device(), t.dtype()));
+    let asked = Asked(ask);
+    let now = asked.ask().py()?;
+    let number = live_numbers(device, [now], Box::new(asked))
+        .and_then(|found| found.ok_or_else(|| Error::value(format!("no step of {device} is being recorded"))))
+        .and_then(|[number]| number.to_dtype(dtype))
+        .py()?;
+    wrap(tensor.py(), number)
+}
+
+pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<PyCapture>()?;
+    module.add_class::<PyGraphPool>()?;
+    module.add_class::<PyGraph>()?;
+    macro_rules! functions {
+        ($($name:ident),* $(,)?) => { $(module.add_function(wrap_pyfunction!($name, module)?)?;)* };
+    }
+    functions!(_graph_begin, _graph_end, _graph_abort, _is_recording, _refuse_recording, _live_number);
+    Ok(())
+}

@@ -1,0 +1,117 @@
+//! Streams and events of an accelerator, as the packages of devices wrap them.
+
+use crate::error::IntoPyResult;
+use crate::tensor::PyTensor;
+use pyo3::prelude::*;
+use rushlight_core::Device;
+use rushlight_cuda::{Event, Stream};
+
+/// A stream of an accelerator.
+#[pyclass(name = "_Stream", module = "rushlight._C", frozen, eq)]
+#[derive(PartialEq)]
+pub struct PyStream(Stream);
+
+#[pymethods]
+impl PyStream {
+    #[new]
+    fn new(device: usize, priority: i32) -> PyResult<Self> {
+        Stream::with_priority(Device::Cuda(device), priority).map(Self).py()
+    }
+
+    /// The stream of a device that work goes to where no other is chosen.
+    #[staticmethod]
+    fn main(device: usize) -> PyResult<Self> {
+        Stream::main(Device::Cuda(device)).map(Self).py()
+    }
+
+    /// The stream that this thread's work on a device goes to.
+    #[staticmethod]
+    fn current(device: usize) -> PyResult<Self> {
+        Stream::current(Device::Cuda(device)).map(Self).py()
+    }
+
+    fn set_current(&self) -> PyResult<()> {
+        self.0.set_current().py()
+    }
+
+    fn synchronize(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.0.synchronize()).py()
+    }
+
+    fn query(&self) -> PyResult<bool> {
+        self.0.query().py()
+    }
+
+    fn wait_event(&self, event: &PyEvent) -> PyResult<()> {
+        self.0.wait_event(&event.0).py()
+    }
+
+    fn wait_stream(&self, other: &PyStream) -> PyResult<()> {
+        self.0.wait_stream(&other.0).py()
+    }
+
+    /// Keeps a tensor's memory, once it is freed, from other uses until this stream is past its work of then.
+    fn keep(&self, tensor: &Bound<'_, PyTensor>) -> PyResult<()> {
+        tensor.get().tensor().record_stream(&self.0).py()
+    }
+
+    #[getter]
+    fn handle(&self) -> usize {
+        self.0.handle()
+    }
+
+    #[getter]
+    fn device(&self) -> usize {
+        number(self.0.device())
+    }
+}
+
+fn number(device: Device) -> usize {
+    match device {
+        Device::Cuda(index) => index,
+        Device::Cpu => 0,
+    }
+}
+
+/// A point in the work of a stream.
+#[pyclass(name = "_Event", module = "rushlight._C", frozen)]
+pub struct PyEvent(Event);
+
+#[pymethods]
+impl PyEvent {
+    #[new]
+    fn new(device: usize) -> PyResult<Self> {
+        Event::new(Device::Cuda(device)).map(Self).py()
+    }
+
+    fn record(&self, stream: &PyStream) -> PyResult<()> {
+        self.0.record_on(&stream.0).py()
+    }
+
+    fn query(&self) -> PyResult<bool> {
+        self.0.query().py()
+    }
+
+    fn synchronize(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.0.synchronize()).py()
+    }
+
+    fn elapsed_time(&self, end: &PyEvent) -> PyResult<f64> {
+        self.0.elapsed_time(&end.0).py()
+    }
+
+    #[getter]
+    fn handle(&self) -> usize {
+        self.0.handle()
+    }
+
+    #[getter]
+    fn device(&self) -> usize {
+        number(self.0.device())
+    }
+}
+
+pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<PyStream>()?;
+    module.add_class::<PyEvent>()
+}
