@@ -571,7 +571,7 @@ def compile(model=None, *, fullgraph=False, dynamic=None, backend="inductor", mo
         _compile_notice.append(True)
         import warnings
 
-        warnings.warn("rushlight: torch.compile leaves models as they are", stacklevel=2)
+        warnings.warn("rushlight: torch.compile leaves models as they are; rushlight.capture(step) replays whole steps on a GPU", stacklevel=2)
     if model is None:
         return lambda function: function
     return model
