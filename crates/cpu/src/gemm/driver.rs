@@ -8,8 +8,7 @@ use super::kernel::{Acc, Kernel, Task};
 use super::problem::{Matrix, Problem};
 use super::scalar::{Accumulator, Scalar};
 use super::task::{
-    BlockTask, COLUMNS_AT_ONCE, KBlocks, PACKED_A_BYTES, PackTask, Parts, Source, columns_at_once, long_rows,
-    sums_fit_c,
+    BlockTask, COLUMNS_AT_ONCE, KBlocks, PackTask, Parts, Source, columns_at_once, columns_on_the_way, sums_fit_c,
 };
 use crate::pool;
 use smallvec::SmallVec;
@@ -19,8 +18,10 @@ use std::ops::Range;
 const PACKED_B_BYTES: usize = 24 << 20;
 /// Packed B of this many bytes leaves room for more in the second-level cache.
 const OWN_B_BYTES: usize = 1 << 19;
-/// How many columns a task takes at a time when it packs them itself: their packed strips stay in that cache too.
-const COLUMNS_ON_THE_WAY: usize = 256;
+/// Packed A of this many bytes stays in that cache beside what streams past it.
+const PACKED_A_BYTES: usize = 3 << 19;
+/// So many columns for each thread are worth packing the same rows for.
+const COLUMNS_EACH: usize = 192;
 /// Shorter tasks cost more to hand out than they bring.
 const TASK_MICROSECONDS: usize = 4;
 
@@ -63,7 +64,7 @@ impl<K: Kernel> Work<'_, K> {
         let room = match b {
             Source::OnTheWay => {
                 let blocks = KBlocks::new::<K>(problem.k);
-                parts.step.min(columns_at_once::<K>(blocks)).next_multiple_of(K::NR) * blocks.depth
+                parts.step.min(columns_on_the_way::<K>(problem, blocks)).next_multiple_of(K::NR) * blocks.depth
             }
             _ => 0,
         };
@@ -83,13 +84,7 @@ impl<K: Kernel> Work<'_, K> {
 /// The pointers of the problem are valid and the machine has the kernel's features. k is not 0.
 pub(super) unsafe fn serial<K: Kernel>(p: &Problem<K::Elem>, sums_only: Option<*mut Acc<K>>) {
     if p.m <= K::MC {
-        let work = Work::<K> {
-            problem: p,
-            sums_only,
-            rows: 0..p.m,
-            parts: &Parts::new(0..p.n, p.n, COLUMNS_ON_THE_WAY),
-            share: 0,
-        };
+        let work = Work::<K> { problem: p, sums_only, rows: 0..p.m, parts: &Parts::whole(0..p.n), share: 0 };
         // SAFETY: the caller's promise.
         return unsafe { work.run(Source::OnTheWay) };
     }
@@ -162,20 +157,21 @@ pub(super) unsafe fn parallel<K: Kernel>(p: &Problem<K::Elem>) {
         // SAFETY: the caller's promise.
         return unsafe { share_out_rows::<K>(p, blocks) };
     }
-    // Where packed A stays in a thread's cache, all of it or block by block of K, every thread packs it for itself and packs the
-    // columns it takes: cheaper than packing for each other, since a line another core has written comes slowly.
-    let depth = if sums_fit_c::<K>(p) { blocks.depth } else { blocks.padded::<K>() };
-    let small = p.m.saturating_mul(depth) <= PACKED_A_BYTES / size_of::<K::Packed>();
+    // Where packed A stays in a thread's cache, every thread packs it for itself and packs the columns it takes: cheaper than
+    // packing for each other, since a line another core has written comes slowly.
+    let small = p.m.saturating_mul(blocks.padded::<K>()) <= PACKED_A_BYTES / size_of::<K::Packed>();
     if small && p.n >= 2 * K::NR * threads {
-        // All threads pack the operand that costs less: rows are shared out when A is read in place or has to be transposed.
-        let rows = if a_packs_fast::<K>(p) { p.m } else { p.m.div_ceil(threads) };
+        // All pack the operand that costs less, and share out the other.
+        let row_blocks = match a_packs_fast::<K>(p) {
+            true => 1,
+            false if p.n >= p.m => (COLUMNS_EACH * threads).div_ceil(p.n).min(threads),
+            false => threads,
+        };
+        let rows = p.m.div_ceil(row_blocks).max(4 * K::MR);
         // SAFETY: the caller's promise.
-        return unsafe { share_out::<K>(p, rows.max(4 * K::MR), 0..p.n, Source::OnTheWay) };
+        return unsafe { share_out::<K>(p, rows, 0..p.n, Source::OnTheWay) };
     }
-    // Long rows are not shared out further: of few blocks more are made.
-    let few_blocks = p.m.div_ceil(K::MC) < 2 * threads;
-    let most_rows = if few_blocks && long_rows::<K>(p, p.m.min(K::MC)) { K::MC / 2 } else { K::MC };
-    let row_blocks = p.m.div_ceil(most_rows).next_multiple_of(threads).min(p.m.div_ceil(4 * K::MR));
+    let row_blocks = p.m.div_ceil(K::MC).next_multiple_of(threads).min(p.m.div_ceil(4 * K::MR));
     let width = columns_per_pack::<K>(p);
     with_buffer(Use::PackedB, width * blocks.padded::<K>(), |packed_b| {
         let packed_b = Shared(packed_b);
@@ -234,14 +230,10 @@ unsafe fn share_out<K: Kernel>(p: &Problem<K::Elem>, height: usize, columns: Ran
     let shares = threads.div_ceil(row_blocks);
     let share = columns.len().div_ceil(shares).next_multiple_of(K::NR);
     let most = match b {
-        Source::OnTheWay => COLUMNS_ON_THE_WAY,
-        _ => columns_at_once::<K>(KBlocks::new::<K>(p.k)),
+        Source::OnTheWay => columns_on_the_way::<K>(p, KBlocks::new::<K>(p.k)),
+        Source::Packed { .. } => columns_at_once::<K>(KBlocks::new::<K>(p.k)),
     };
-    let step = if sums_fit_c::<K>(p) && long_rows::<K>(p, height) {
-        share
-    } else {
-        share.div_ceil(4).next_multiple_of(K::NR).clamp(2 * K::NR, most)
-    };
+    let step = share.div_ceil(4).next_multiple_of(K::NR).clamp(2 * K::NR, most);
     let parts: SmallVec<[Parts; 8]> = (0..row_blocks).map(|_| Parts::new(columns.clone(), share, step)).collect();
     let b = &b;
     pool::parallel_for(threads, |thread| {
@@ -275,6 +267,24 @@ fn pack_b_parallel<K: Kernel>(
         // SAFETY: the caller of `parallel` vouches for B and the features; tasks write disjoint strips.
         unsafe { K::enter(task) };
     });
+}
+
+/// A product as `blocked` computes it. Where C can take partial sums, block by block of K: rows of one block stay in the caches, and
+/// threads can share out each block anew.
+///
+/// # Safety
+/// As for [`parallel`].
+pub(super) unsafe fn by_blocks<K: Kernel>(p: &Problem<K::Elem>, blocked: unsafe fn(&Problem<K::Elem>)) {
+    let blocks = KBlocks::new::<K>(p.k);
+    // SAFETY: the caller's promise, for parts of A and B.
+    unsafe {
+        if !sums_fit_c::<K>(p) {
+            return blocked(p);
+        }
+        for (k0, depth) in (0..blocks.count()).map(|block| blocks.block(block)) {
+            blocked(&p.over(k0, depth));
+        }
+    }
 }
 
 /// C when there is nothing to sum: `act(beta · C + bias)`.

@@ -81,7 +81,7 @@ pub(super) struct Left<P> {
     pub row_stride: Option<isize>,
 }
 
-/// Where a microkernel leaves its tile: `C = alpha · tile + beta · C`, with C unread when beta is 0.
+/// Where a microkernel leaves its tile: `C = alpha · tile + beta · C + bias`, with C unread when beta is 0.
 #[derive(Clone, Copy)]
 pub(super) struct Target<Acc> {
     pub ptr: *mut Acc,
@@ -89,6 +89,8 @@ pub(super) struct Target<Acc> {
     pub stride: isize,
     pub alpha: Acc,
     pub beta: Acc,
+    /// One value for each column; null where there is none, and always where C does not hold the sums itself.
+    pub bias: *const Acc,
 }
 
 /// A microkernel with the packed layouts it reads.
@@ -150,9 +152,9 @@ pub(super) trait Kernel: Sized + Send + Sync + 'static {
         ahead: *const u8,
     );
 
-    /// Whether `tile` can read MR rows of this A where they lie, over a K of this size.
+    /// Whether `tile` reads MR rows of this A where they lie, for a product with `n` columns and a K of this size.
     #[inline(always)]
-    fn reads_in_place(_a: &Matrix<*const Self::Elem>, _k: usize) -> bool {
+    fn reads_in_place(_a: &Matrix<*const Self::Elem>, _n: usize, _k: usize) -> bool {
         false
     }
 
@@ -305,7 +307,8 @@ pub(super) unsafe fn write_tile<Acc: Accumulator, const MR: usize, const NR: usi
             unsafe {
                 let p = target.ptr.offset(i as isize * target.stride).add(j);
                 let v = v.times(target.alpha);
-                p.write(if target.beta == Acc::ZERO { v } else { v.plus(target.beta.times(*p)) });
+                let v = if target.beta == Acc::ZERO { v } else { v.plus(target.beta.times(*p)) };
+                p.write(if target.bias.is_null() { v } else { v.plus(*target.bias.add(j)) });
             }
         }
     }

@@ -29,10 +29,7 @@ pub(super) unsafe fn over_k<K: Kernel>(p: &Problem<K::Elem>) {
         let partials = Shared(partials);
         pool::parallel_for(pieces, |t| {
             let k0 = t * depth;
-            let mut piece = *p;
-            piece.k = depth.min(p.k - k0);
-            piece.a.ptr = p.a.ptr.wrapping_offset(k0 as isize * p.a.col_stride);
-            piece.b.ptr = p.b.ptr.wrapping_offset(k0 as isize * p.b.row_stride);
+            let piece = p.over(k0, depth.min(p.k - k0));
             // SAFETY: the piece is inside A and B, and each writes its own sums.
             unsafe { serial::<K>(&piece, Some(partials.get().add(t * size))) };
         });

@@ -194,7 +194,7 @@ unsafe fn product<K: Kernel>(p: &Problem<K::Elem>, blocked: unsafe fn(&Problem<K
         } else if long_sum::is_long_and_thin::<K>(p) {
             long_sum::over_k::<K>(p);
         } else {
-            blocked(p);
+            driver::by_blocks::<K>(p, blocked);
         }
     }
 }

@@ -89,9 +89,25 @@ impl<T: Scalar> Problem<T> {
         }
     }
 
-    /// Whether finished sums need more than alpha and beta.
-    pub(super) fn has_epilogue(&self) -> bool {
-        self.bias.is_some() || self.activation != Activation::None
+    /// The part of the product over `depth` of K from `k0` on: the first takes what C holds, the others add to it, the last finishes.
+    pub(super) fn over(&self, k0: usize, depth: usize) -> Self {
+        let last = k0 + depth == self.k;
+        let along_k = |ptr: *const T, stride: isize| ptr.wrapping_offset(k0 as isize * stride);
+        Problem {
+            k: depth,
+            a: Matrix { ptr: along_k(self.a.ptr, self.a.col_stride), ..self.a },
+            b: Matrix { ptr: along_k(self.b.ptr, self.b.row_stride), ..self.b },
+            beta: if k0 == 0 { self.beta } else { T::Acc::ONE },
+            bias: self.bias.filter(|_| last),
+            activation: if last { self.activation } else { Activation::None },
+            ..*self
+        }
+    }
+
+    /// The bias from column `col` on when its values lie side by side, one for each column: kernels add it to sums that go to C.
+    #[inline(always)]
+    pub(super) fn bias_of_columns(&self, col: usize) -> Option<*const T> {
+        self.bias.filter(|b| b.row_stride == 0 && b.col_stride == 1).map(|b| b.ptr.wrapping_add(col))
     }
 
     /// Asks for a tile of C that will be written soon.
@@ -160,6 +176,12 @@ impl<T: Scalar> Problem<T> {
                 }
             }
         }
+        self.activate(sums);
+    }
+
+    /// Applies the activation.
+    #[inline(always)]
+    pub(super) fn activate(&self, sums: &mut [T::Acc]) {
         if self.activation != Activation::None {
             sums.iter_mut().for_each(|v| *v = T::wrap(*v));
             T::Acc::activate(sums, self.activation);

@@ -1,5 +1,6 @@
 //! What one thread does of a product: tasks that pack strips and walk tiles.
 
+use super::Activation;
 use super::kernel::{Acc, Kernel, Left, Strip, Target, Task};
 use super::problem::Problem;
 use super::scalar::{Accumulator, Scalar};
@@ -15,6 +16,17 @@ const COLUMNS_WITH_SUMS: usize = 256;
 /// The same, in whole strips.
 pub(super) fn columns_at_once<K: Kernel>(blocks: KBlocks) -> usize {
     (if blocks.count() == 1 { COLUMNS_AT_ONCE } else { COLUMNS_WITH_SUMS }).next_multiple_of(K::NR)
+}
+
+/// Columns that a task packs itself take this many bytes at a time: they leave room in that cache for its rows.
+const ON_THE_WAY_BYTES: usize = 192 << 10;
+
+/// How many columns a task packs at a time, in whole strips: more for rows of tiles, and where a row of B is read as one.
+pub(super) fn columns_on_the_way<K: Kernel>(p: &Problem<K::Elem>, blocks: KBlocks) -> usize {
+    let bytes = if p.b.col_stride == 1 { 2 * ON_THE_WAY_BYTES } else { ON_THE_WAY_BYTES };
+    let strips = bytes / (K::NR * blocks.depth * size_of::<K::Packed>());
+    let most = COLUMNS_WITH_SUMS.div_ceil(K::NR);
+    K::NR * if K::ALONG_ROWS { most } else { strips.clamp(2, most) }
 }
 
 /// K cut into equal blocks by its size alone.
@@ -83,10 +95,6 @@ impl Parts {
     pub fn all_taken(&self) -> bool {
         self.next.iter().enumerate().all(|(share, next)| next.load(Relaxed) >= self.end(share))
     }
-    /// Whether shares are taken whole.
-    pub fn in_one_step(&self) -> bool {
-        self.step >= self.share.min(self.columns.len())
-    }
     fn end(&self, share: usize) -> usize {
         self.columns.end.min(self.columns.start + (share + 1) * self.share)
     }
@@ -99,16 +107,6 @@ impl Parts {
             (start < end).then(|| start..end.min(start + self.step))
         })
     }
-}
-
-/// Packed A of this many bytes stays in the second-level cache beside what streams past it.
-pub(super) const PACKED_A_BYTES: usize = 5 << 18;
-
-/// Whether so many rows of A are too much for the second-level cache, and are worked on block by block of K.
-#[inline(always)]
-pub(super) fn long_rows<K: Kernel>(p: &Problem<K::Elem>, rows: usize) -> bool {
-    let blocks = KBlocks::new::<K>(p.k);
-    blocks.count() > 1 && rows.saturating_mul(blocks.padded::<K>()) > PACKED_A_BYTES / size_of::<K::Packed>()
 }
 
 /// Whether C can take partial sums itself: it has their type and its columns are adjacent.
@@ -136,7 +134,7 @@ impl<K: Kernel> BlockTask<'_, K> {
     /// How many rows, from the first on, the kernel reads where they lie.
     #[inline(always)]
     fn rows_in_place(&self) -> usize {
-        let suits = K::reads_in_place(&self.problem.a, self.problem.k);
+        let suits = K::reads_in_place(&self.problem.a, self.problem.n, self.problem.k);
         if suits { self.rows.len() / K::MR * K::MR } else { 0 }
     }
 
@@ -166,7 +164,9 @@ impl<K: Kernel> BlockTask<'_, K> {
     #[inline(always)]
     unsafe fn finish(&self, i: usize, j: usize, rows: usize, cols: usize, sums: Target<Acc<K>>, in_c: bool) {
         let p = self.problem;
-        if in_c && (self.sums_only.is_some() || !p.has_epilogue()) {
+        // Sums of C have their bias if it is one of columns.
+        let has_bias = in_c && (p.bias.is_none() || p.bias_of_columns(j).is_some());
+        if in_c && (self.sums_only.is_some() || has_bias && p.activation == Activation::None) {
             return;
         }
         for r in 0..rows {
@@ -174,6 +174,7 @@ impl<K: Kernel> BlockTask<'_, K> {
             unsafe {
                 let row = std::slice::from_raw_parts_mut(sums.ptr.offset(r as isize * sums.stride), cols);
                 match self.sums_only {
+                    _ if has_bias => p.activate(row),
                     _ if in_c => p.bias_and_activation(i + r, j, row),
                     Some(out) => out.add((i + r) * p.n + j).copy_from_nonoverlapping(row.as_ptr(), cols),
                     None => p.finish_row::<K>(i + r, j, row),
@@ -195,34 +196,26 @@ impl<K: Kernel> Task for BlockTask<'_, K> {
             None if sums_fit_c::<K>(p) => Some((p.c.ptr.cast::<Acc<K>>(), p.c.row_stride)),
             _ => None,
         };
-        // Rows that do not stay in the cache over the whole of K: all columns for one block of K, then the next.
-        let block_by_block = sums_in_c.is_some() && self.parts.in_one_step() && long_rows::<K>(p, self.rows.len());
+        let at_once = match self.b {
+            Source::OnTheWay => columns_on_the_way::<K>(p, blocks),
+            Source::Packed { .. } => columns_at_once::<K>(blocks),
+        };
         let mut packed = false;
         while let Some(columns) = self.parts.take(self.share) {
-            if !packed && !block_by_block {
+            if !packed {
                 for (k0, depth) in (0..blocks.count()).map(|block| blocks.block(block)) {
                     // SAFETY: the buffer was sized by `with_task_buffers`, for all of K.
                     unsafe { self.pack_rows(in_place, (k0, depth), self.packed_a.add(k0 * height)) };
                 }
                 packed = true;
             }
-            let steps = columns.len().div_ceil(columns_at_once::<K>(blocks));
-            for at in 0..steps * blocks.count() {
-                let (step, block) =
-                    if block_by_block { (at % steps, at / steps) } else { (at / blocks.count(), at % blocks.count()) };
-                let j0 = columns.start + step * columns_at_once::<K>(blocks);
-                let packed_a = if block_by_block {
-                    if step == 0 {
-                        // SAFETY: as above, for a block.
-                        unsafe { self.pack_rows(in_place, blocks.block(block), self.packed_a) };
-                    }
-                    self.packed_a
-                } else {
-                    // SAFETY: as above.
-                    unsafe { self.packed_a.add(blocks.block(block).0 * height) }
-                };
-                let j1 = columns.end.min(j0 + columns_at_once::<K>(blocks));
+            let steps =
+                columns.clone().step_by(at_once).flat_map(|j0| (0..blocks.count()).map(move |block| (j0, block)));
+            for (j0, block) in steps {
                 let (k0, depth) = blocks.block(block);
+                // SAFETY: as above.
+                let packed_a = unsafe { self.packed_a.add(k0 * height) };
+                let j1 = columns.end.min(j0 + at_once);
                 let padded = depth.next_multiple_of(K::K_UNIT);
                 let last = block + 1 == blocks.count();
                 // The first of the strips from j0 on, for this block of K.
@@ -275,7 +268,11 @@ impl<K: Kernel> Task for BlockTask<'_, K> {
                                         Some(_) => (Acc::<K>::ONE, Acc::<K>::ZERO),
                                         None => (p.alpha, p.beta),
                                     };
-                                    Target { ptr, stride, alpha, beta }
+                                    let bias = match p.bias_of_columns(j) {
+                                        Some(bias) if last && self.sums_only.is_none() => bias.cast(),
+                                        _ => std::ptr::null(),
+                                    };
+                                    Target { ptr, stride, alpha, beta, bias }
                                 }
                                 None => {
                                     if last && self.sums_only.is_none() {
@@ -284,7 +281,8 @@ impl<K: Kernel> Task for BlockTask<'_, K> {
                                     // Tiles that wait for the next block of K lie one after the other.
                                     let at = if blocks.count() == 1 { 0 } else { column * height + row * K::NR };
                                     let ptr = self.sums.add(at);
-                                    Target { ptr, stride: K::NR as isize, alpha: Acc::<K>::ONE, beta: Acc::<K>::ZERO }
+                                    let (alpha, beta) = (Acc::<K>::ONE, Acc::<K>::ZERO);
+                                    Target { ptr, stride: K::NR as isize, alpha, beta, bias: std::ptr::null() }
                                 }
                             };
                             if block > 0 {

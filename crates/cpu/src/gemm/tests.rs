@@ -299,14 +299,19 @@ fn long_sums_and_vectors() {
 }
 
 #[test]
-fn rows_longer_than_the_cache_go_block_by_block() {
+fn a_long_k_goes_block_by_block() {
     let mut random = Random(12);
     with_each_engine(|| {
         // Shared out by rows and by columns; A read in place and packed from either layout.
-        for (m, n, k) in [(300, 70, 3000), (160, 300, 2600), (640, 40, 1100)] {
-            for a in [Shape::Rows, Shape::Padded, Shape::Columns] {
-                let shapes = [a, Shape::Rows, Shape::Rows];
-                let case = Case { shapes, alpha: 0.5, beta: 1.5, ..Case::plain(1, m, n, k) };
+        for (m, n, k) in [(300, 70, 3000), (160, 300, 2600), (640, 40, 1100), (90, 420, 1600)] {
+            for (a, b, bias, activation) in [
+                (Shape::Rows, Shape::Rows, None, Activation::None),
+                (Shape::Padded, Shape::Columns, Some((BiasAxis::Column, 1)), Activation::None),
+                (Shape::Rows, Shape::Columns, Some((BiasAxis::Column, 1)), Activation::Relu),
+                (Shape::Columns, Shape::Rows, Some((BiasAxis::Row, 1)), Activation::Gelu),
+            ] {
+                let shapes = [a, b, Shape::Rows];
+                let case = Case { shapes, alpha: 0.5, beta: 1.5, bias, activation, ..Case::plain(1, m, n, k) };
                 check::<f32>(case, &mut random);
             }
             check::<f64>(Case::plain(1, m, n, k), &mut random);
@@ -337,6 +342,7 @@ fn the_number_of_threads_does_not_show() {
         (2, 200, 200, 130),
         (1, 700, 300, 96),
         (1, 600, 130, 700),
+        (1, 90, 420, 1600),
     ] {
         fn bits<T: Element>(case: &Case) -> Vec<u64> {
             let mut made = make::<T>(case, &mut Random(5));

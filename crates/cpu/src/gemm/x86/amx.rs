@@ -126,7 +126,7 @@ impl Kernel for Tiles {
     }
 
     #[inline(always)]
-    fn reads_in_place(a: &Matrix<*const bf16>, k: usize) -> bool {
+    fn reads_in_place(a: &Matrix<*const bf16>, _n: usize, k: usize) -> bool {
         let row_bytes = (a.row_stride * 2) as usize;
         let aligned = (a.ptr as usize | row_bytes).is_multiple_of(64);
         // At such distances all rows would share a few sets of the first-level cache.

@@ -13,7 +13,7 @@ static MASK64: [i64; 8] = [-1, -1, -1, -1, 0, 0, 0, 0];
 macro_rules! lanes {
     (
         $v:ty, $t:ty, $len:literal, KC $kc:literal, MC $mc:literal, RATE $rate:literal, $masks:ident,
-        $zero:ident, $splat:ident, $load:ident, $store:ident, $load_part:ident, $store_part:ident, $times:ident, $fma:ident
+        $zero:ident, $splat:ident, $load:ident, $store:ident, $load_part:ident, $store_part:ident, $fma:ident
     ) => {
         impl Lanes for $v {
             type Acc = $t;
@@ -62,11 +62,6 @@ macro_rules! lanes {
                 }
             }
             #[inline(always)]
-            unsafe fn times(self, other: Self) -> Self {
-                // SAFETY: as above.
-                unsafe { $times(self, other) }
-            }
-            #[inline(always)]
             unsafe fn fma(self, other: Self, sum: Self) -> Self {
                 // SAFETY: as above.
                 unsafe { $fma(self, other, sum) }
@@ -77,14 +72,14 @@ macro_rules! lanes {
 }
 
 lanes!(
-    __m256, f32, 8, KC 256, MC 144, RATE 30_000, MASK32,
+    __m256, f32, 8, KC 768, MC 144, RATE 30_000, MASK32,
     _mm256_setzero_ps, _mm256_set1_ps, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_maskload_ps, _mm256_maskstore_ps,
-    _mm256_mul_ps, _mm256_fmadd_ps
+    _mm256_fmadd_ps
 );
 lanes!(
-    __m256d, f64, 4, KC 256, MC 96, RATE 15_000, MASK64,
+    __m256d, f64, 4, KC 640, MC 96, RATE 15_000, MASK64,
     _mm256_setzero_pd, _mm256_set1_pd, _mm256_loadu_pd, _mm256_storeu_pd, _mm256_maskload_pd, _mm256_maskstore_pd,
-    _mm256_mul_pd, _mm256_fmadd_pd
+    _mm256_fmadd_pd
 );
 
 impl<T: Scalar<Acc = f32>> Elements<T> for __m256 {

@@ -11,7 +11,7 @@ use std::arch::x86_64::*;
 macro_rules! lanes {
     (
         $v:ty, $t:ty, $len:literal, KC $kc:literal, MC $mc:literal, RATE $rate:literal, $mask:ident,
-        $zero:ident, $splat:ident, $load:ident, $load_part:ident, $store_part:ident, $times:ident, $fma:ident
+        $zero:ident, $splat:ident, $load:ident, $load_part:ident, $store_part:ident, $fma:ident
     ) => {
         impl Lanes for $v {
             type Acc = $t;
@@ -48,11 +48,6 @@ macro_rules! lanes {
                 unsafe { $store_part(to, $mask(len), self) }
             }
             #[inline(always)]
-            unsafe fn times(self, other: Self) -> Self {
-                // SAFETY: as above.
-                unsafe { $times(self, other) }
-            }
-            #[inline(always)]
             unsafe fn fma(self, other: Self, sum: Self) -> Self {
                 // SAFETY: as above.
                 unsafe { $fma(self, other, sum) }
@@ -63,14 +58,12 @@ macro_rules! lanes {
 }
 
 lanes!(
-    __m512, f32, 16, KC 512, MC 280, RATE 60_000, low_mask,
-    _mm512_setzero_ps, _mm512_set1_ps, _mm512_loadu_ps, _mm512_maskz_loadu_ps, _mm512_mask_storeu_ps, _mm512_mul_ps,
-    _mm512_fmadd_ps
+    __m512, f32, 16, KC 768, MC 280, RATE 60_000, low_mask,
+    _mm512_setzero_ps, _mm512_set1_ps, _mm512_loadu_ps, _mm512_maskz_loadu_ps, _mm512_mask_storeu_ps, _mm512_fmadd_ps
 );
 lanes!(
-    __m512d, f64, 8, KC 384, MC 196, RATE 30_000, low_mask8,
-    _mm512_setzero_pd, _mm512_set1_pd, _mm512_loadu_pd, _mm512_maskz_loadu_pd, _mm512_mask_storeu_pd, _mm512_mul_pd,
-    _mm512_fmadd_pd
+    __m512d, f64, 8, KC 640, MC 196, RATE 30_000, low_mask8,
+    _mm512_setzero_pd, _mm512_set1_pd, _mm512_loadu_pd, _mm512_maskz_loadu_pd, _mm512_mask_storeu_pd, _mm512_fmadd_pd
 );
 
 impl<T: Store16> Elements<T> for __m512 {

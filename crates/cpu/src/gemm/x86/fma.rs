@@ -11,6 +11,8 @@ use std::marker::PhantomData;
 const K_PER_LINE: usize = 8;
 /// So many k before the sums are whole, the last line of C has been asked for.
 const LINES_IN_FLIGHT: usize = 8;
+/// From so many columns on, packing A pays: in order, it is read faster.
+const COLUMNS_WORTH_PACKING: usize = 384;
 
 /// A vector of sums. All methods need the features of `Isa`.
 pub(super) trait Lanes: Copy + Send + Sync + 'static {
@@ -33,7 +35,6 @@ pub(super) trait Lanes: Copy + Send + Sync + 'static {
     unsafe fn load_part(from: *const Self::Acc, len: usize) -> Self;
     /// The first `len` lanes to memory, at most all.
     unsafe fn store_part(self, to: *mut Self::Acc, len: usize);
-    unsafe fn times(self, other: Self) -> Self;
     /// `self · other + sum`.
     unsafe fn fma(self, other: Self, sum: Self) -> Self;
     /// Runs the tile that fits its rows and columns best.
@@ -127,12 +128,12 @@ impl<V: Elements<T>, T: Scalar<Acc = V::Acc>> Kernel for Fma<V, T> {
         unsafe { V::dispatch(Tile { k, a, b, rows, cols, target, ahead }) }
     }
 
-    /// Broadcasts read single values, so packing A brings nothing unless rows get into each other's way.
+    /// Broadcasts read single values: few columns do not pay for packing A, unless rows get into each other's way.
     #[inline(always)]
-    fn reads_in_place(a: &Matrix<*const T>, _k: usize) -> bool {
+    fn reads_in_place(a: &Matrix<*const T>, n: usize, _k: usize) -> bool {
         // At such distances all rows would share the same sets of the first-level cache.
         let crowded = (a.row_stride * size_of::<T>() as isize) % 2048 == 0;
-        T::IS_ACC && a.col_stride == 1 && !crowded
+        T::IS_ACC && a.col_stride == 1 && !crowded && n < COLUMNS_WORTH_PACKING
     }
 
     #[inline(always)]
@@ -183,12 +184,18 @@ impl<V: Lanes, const R: usize, const C: usize> Task for Sized<V, R, C> {
                 Some(stride) if R == V::ROWS => self.sums(stride, 1),
                 _ => self.sums(1, V::ROWS),
             };
+            let mut bias = [V::zero(); C];
+            if !target.bias.is_null() {
+                for (c, bias) in bias.iter_mut().enumerate() {
+                    *bias = V::load_part(target.bias.add(c * V::LEN), cols - c * V::LEN);
+                }
+            }
             let (alpha, beta) = (V::splat(&target.alpha), V::splat(&target.beta));
             for (i, sum) in sums.iter().enumerate().take(rows) {
                 for (c, &sum) in sum.iter().enumerate() {
                     let len = cols - c * V::LEN;
                     let to = target.ptr.offset(i as isize * target.stride).add(c * V::LEN);
-                    let mut out = sum.times(alpha);
+                    let mut out = sum.fma(alpha, bias[c]);
                     if target.beta != V::Acc::ZERO {
                         out = beta.fma(V::load_part(to, len), out);
                     }
