@@ -160,7 +160,17 @@ impl Gpu {
         if out.numel() == 0 && lse.numel() == 0 {
             return Ok(());
         }
-        if self.flash(&spec, form, out, lse)? || self.attention_products(&spec, form, out, lse)? {
+        if self.flash(&spec, form, out, lse)? {
+            return Ok(());
+        }
+        if Gpu::are_uneven(&spec, &form, &[a.q, a.k, a.v, out]) {
+            let [q, k, v] = [self.packed(a.q)?, self.packed(a.k)?, self.packed(a.v)?];
+            let packed = self.temporary(out.shape(), out.dtype)?;
+            let a = Attention { q: q.view(), k: k.view(), v: v.view(), ..*a };
+            self.attention(&a, packed.view(), lse)?;
+            return self.copy(packed.view(), out);
+        }
+        if self.attention_products(&spec, form, out, lse)? {
             return Ok(());
         }
         let (tile, shared) = self.tile(form.dtype, |t| t * (2 * padded(spec.d) + 2 * padded(spec.dv) + t))?;
@@ -225,6 +235,12 @@ impl Gpu {
         }
         if self.flash_backward(&spec, form, &saved, delta, grads)? {
             return Ok(());
+        }
+        if Gpu::are_uneven(&spec, &form, &[a.q, a.k, a.v, out, dout]) {
+            let [q, k, v] = [self.packed(a.q)?, self.packed(a.k)?, self.packed(a.v)?];
+            let (out, dout) = (self.packed(out)?, self.packed(dout)?);
+            let a = Attention { q: q.view(), k: k.view(), v: v.view(), ..*a };
+            return self.attention_backward(&a, out.view(), lse, dout.view(), dq, dk, dv);
         }
         if grads.iter().any(|g| !g.layout.is_contiguous()) {
             let packed = grads.iter().map(|g| self.temporary(g.shape(), g.dtype)).collect::<Result<Vec<_>>>()?;
