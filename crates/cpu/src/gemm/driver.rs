@@ -164,7 +164,7 @@ pub(super) unsafe fn parallel<K: Kernel>(p: &Problem<K::Elem>) {
         // All pack the operand that costs less, and share out the other.
         let row_blocks = match a_packs_fast::<K>(p) {
             true => 1,
-            false if p.n >= p.m => (COLUMNS_EACH * threads).div_ceil(p.n).min(threads),
+            false if p.n > p.m => (COLUMNS_EACH * threads).div_ceil(p.n).min(threads),
             false => threads,
         };
         let rows = p.m.div_ceil(row_blocks).max(4 * K::MR);
