@@ -17,6 +17,7 @@ fn run_backward<T: Float>(
     x: &[T],
     w: Option<&[T::Acc]>,
     (mean, rstd): (&[T::Acc], &[T::Acc]),
+    so_far: Option<&[T]>,
 ) -> (Vec<T>, Vec<T::Acc>) {
     let mut dx = vec![T::default(); x.len()];
     let input = Input {
@@ -24,6 +25,7 @@ fn run_backward<T: Float>(
         x: Shared::new(x.as_ptr().cast_mut()),
         mean: Shared::new(mean.as_ptr().cast_mut()),
         rstd: Shared::new(rstd.as_ptr().cast_mut()),
+        so_far: so_far.map(|s| Shared::new(s.as_ptr().cast_mut())),
     };
     // SAFETY: sizes as in the spec.
     let sums = unsafe { backward(spec, input, w, Some(dx.as_mut_ptr()), true) };
@@ -38,7 +40,9 @@ fn check<T: Float>(spec: &RowNorm, seed: u64, affine: bool) {
     let bias = numbers::<T::Acc>(seed + 3, cols, 1.0);
     let (w, b) = (affine.then_some(&weight[..]), affine.then_some(&bias[..]));
     let (y, mean, rstd) = run(spec, &x, w, b);
-    let (dx, sums) = run_backward(spec, &dy, &x, w, (&mean, &rstd));
+    let (dx, sums) = run_backward(spec, &dy, &x, w, (&mean, &rstd), None);
+    let so_far = numbers::<T>(seed + 4, rows * cols, 1.0);
+    let (total, _) = run_backward(spec, &dy, &x, w, (&mean, &rstd), Some(&so_far));
     let (x, dy) = (wide(&x), wide(&dy));
     let mut want = (vec![0.0; x.len()], vec![0.0; rows], vec![0.0; rows], vec![0.0; x.len()], vec![0.0; 2 * cols]);
     for r in 0..rows {
@@ -68,6 +72,8 @@ fn check<T: Float>(spec: &RowNorm, seed: u64, affine: bool) {
     }
     close(&rstd, &want.2, stats);
     close(&dx, &want.3, tolerance);
+    let sums_of_both: Vec<f64> = want.3.iter().zip(wide(&so_far)).map(|(a, b)| a + b).collect();
+    close(&total, &sums_of_both, tolerance);
     close(&sums, &want.4, 3.0 * stats);
 }
 
@@ -106,7 +112,7 @@ fn any_number_of_threads() {
         let (x, dy) = (numbers::<f32>(1, rows * cols, 1.0), numbers::<f32>(2, rows * cols, 1.0));
         with_any_threads(|| {
             let (y, mean, rstd) = run(&spec, &x, None, None);
-            (run_backward(&spec, &dy, &x, None, (&mean, &rstd)), y, mean, rstd)
+            (run_backward(&spec, &dy, &x, None, (&mean, &rstd), None), y, mean, rstd)
         });
     }
 }
