@@ -135,7 +135,7 @@ pub trait Backend: Send + Sync + 'static {
     fn matmul_gelu(&self, _spec: &MatMul, _kept: View) -> Result<bool> {
         Ok(false)
     }
-    /// `out = (a @ b) * gelu_tanh'(kept)`, and the sums of its columns to `sums`, in one pass. `false` as above.
+    /// `out = (a @ b) * gelu_tanh'(kept)` in one pass, and the sums of its columns to `sums`. `false` as above.
     fn matmul_gelu_backward(&self, _spec: &MatMul, _kept: View, _sums: View) -> Result<bool> {
         Ok(false)
     }

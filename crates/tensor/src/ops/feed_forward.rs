@@ -107,12 +107,14 @@ impl Tensor {
     /// The block with GELU within the products, recorded; `None` where that is not for them, or not needed.
     fn feed_forward_fused(&self, w1: &Tensor, b1: &Tensor, w2: &Tensor, b2: &Tensor) -> Result<Option<Tensor>> {
         let inputs = [self, w1, b1, w2, b2];
-        let (&[hidden, size], &[_, width], Some((&last, lead))) = (w1.shape(), w2.shape(), self.shape().split_last())
+        let (&[hidden, size], &[out, width], Some((&last, lead))) = (w1.shape(), w2.shape(), self.shape().split_last())
         else {
             return Ok(None);
         };
         let alike = |t: &Tensor| t.dtype() == self.dtype() && t.device() == self.device();
-        let fits = last == size && width == hidden && b1.shape() == [hidden] && inputs.iter().all(|t| alike(t));
+        // Biases of other shapes broadcast: that is for the ops one by one.
+        let plain = b1.shape() == [hidden] && b2.shape() == [out];
+        let fits = last == size && width == hidden && plain && inputs.iter().all(|t| alike(t));
         if !fits || self.numel() == 0 || !recording(&inputs) {
             return Ok(None);
         }
