@@ -63,7 +63,7 @@ pub struct Gemm {
 pub enum Gelu {
     /// Applied to the product, which is written here.
     Keep(u64),
-    /// The product is the gradient by its output. (The library's own sums for the bias take a pass that is thrice as slow as ours.)
+    /// The product is the gradient by its output. (Asked for the bias's sums as well, the library takes a slow pass of its own.)
     Backward(u64),
 }
 
