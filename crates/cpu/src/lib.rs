@@ -8,6 +8,8 @@
 #![allow(clippy::extra_unused_type_parameters, clippy::manual_map)]
 
 pub mod alloc;
+#[cfg(target_arch = "x86_64")]
+mod amx;
 pub mod attention;
 mod backend;
 pub mod batch_norm;

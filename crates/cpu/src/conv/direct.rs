@@ -338,7 +338,7 @@ pub(super) unsafe fn backward_weight<T: Storage>(c: &Conv, x: *const T, dy: *con
         })
     };
     // SAFETY: `dw` is the weight's gradient.
-    unsafe { sums.finish(partial.ptr::<E<T>>(), c, dw) }
+    unsafe { sums.finish(partial.ptr::<E<T>>(), c, dw, inputs, |panel| (panel, 0)) }
 }
 
 /// Adds the share of the same rows of some images to `sum`, laid out `[input channel][tap][lane]`.

@@ -1,7 +1,8 @@
 //! Convolution: forward, input gradient, weight gradient and bias gradient.
 //!
-//! All paths copy a part of the image into scratch memory in the layout their kernel wants, widening the half types on the way,
-//! and round once when the result is written. The channel-last path serves every shape.
+//! All paths copy a part of the image into scratch memory in the layout their kernel wants and round once when the result is written.
+//! `f32`, `f64` and `f16` are computed in `f32` or `f64`, and so is bf16 where there is no AMX. The channel-last path (`direct`) serves
+//! every shape.
 
 mod bias;
 mod direct;
@@ -16,6 +17,8 @@ mod slab;
 mod sums;
 #[cfg(test)]
 mod tests;
+#[cfg(target_arch = "x86_64")]
+mod tiles;
 #[cfg(target_arch = "x86_64")]
 mod transpose;
 mod weights;
@@ -108,7 +111,8 @@ trait Paths: Storage {
     unsafe fn backward_weight(c: &Conv, x: *const Self, dy: *const Self, dw: *mut Self);
 }
 
-/// Half types and `f32`: pixels as lanes where channels are few, Winograd's filtering for most 3 × 3 kernels.
+/// Half types and `f32`: pixels as lanes where channels are few, tiles for bf16 where the machine has them, Winograd's filtering for most
+/// 3 × 3 kernels.
 macro_rules! single_paths {
     ($($t:ty),*) => {$(
         // SAFETY (all blocks): the arguments are passed on.
@@ -116,6 +120,8 @@ macro_rules! single_paths {
             unsafe fn forward(c: &Conv, x: *const $t, w: *const $t, bias: *const $t, y: *mut $t) {
                 match () {
                     _ if narrow::suits(c) => unsafe { narrow::forward(c, x, w, bias, y) },
+                    #[cfg(target_arch = "x86_64")]
+                    _ if tiles::suits(c) => unsafe { tiles::forward(c, x.cast(), w.cast(), bias.cast(), y.cast()) },
                     _ if winograd::suits(c) => unsafe { winograd::forward(c, x, w, bias, y) },
                     _ => unsafe { direct::forward(c, x, w, bias, y) },
                 }
@@ -123,6 +129,8 @@ macro_rules! single_paths {
             unsafe fn backward_input(c: &Conv, dy: *const $t, w: *const $t, dx: *mut $t) {
                 match () {
                     _ if narrow::suits(c) => unsafe { narrow::backward_input(c, dy, w, dx) },
+                    #[cfg(target_arch = "x86_64")]
+                    _ if tiles::suits(c) => unsafe { tiles::backward_input(c, dy.cast(), w.cast(), dx.cast()) },
                     _ if winograd::suits(c) => unsafe { winograd::backward_input(c, dy, w, dx) },
                     _ => unsafe { direct::backward_input(c, dy, w, dx) },
                 }
@@ -130,6 +138,8 @@ macro_rules! single_paths {
             unsafe fn backward_weight(c: &Conv, x: *const $t, dy: *const $t, dw: *mut $t) {
                 match () {
                     _ if narrow::suits_weight(c) => unsafe { narrow::backward_weight(c, x, dy, dw) },
+                    #[cfg(target_arch = "x86_64")]
+                    _ if tiles::suits(c) => unsafe { tiles::backward_weight(c, x.cast(), dy.cast(), dw.cast()) },
                     _ if winograd::suits(c) => unsafe { winograd::backward_weight(c, x, dy, dw) },
                     _ => unsafe { direct::backward_weight(c, x, dy, dw) },
                 }

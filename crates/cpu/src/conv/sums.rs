@@ -6,7 +6,7 @@ use super::scratch::{Scratch, Shared};
 use crate::pool;
 use std::ops::Range;
 
-/// A weight gradient being summed: `blocks` independent blocks, an equal number to a panel, each a sum over `parts` of the batch.
+/// A weight gradient being summed: `blocks` independent blocks, each a sum over `parts` of the batch.
 ///
 /// The parts are split by the problem's size alone and added in order: the bits do not depend on the number of threads.
 pub(super) struct Sums {
@@ -42,29 +42,39 @@ impl Sums {
         sums
     }
 
-    /// Adds the splits in order and writes the gradient; sums are laid out `[input channel][tap][lane]`.
+    /// Adds the splits in order and writes the gradient. `place` says of a block which panel of filters it belongs to and its first input
+    /// channel; it has `channels` of them (the last of a panel may have fewer) and is laid out `[input channel][tap][lane]`.
     ///
     /// # Safety
-    /// `sums` comes from [`collect`](Self::collect), `dw` is the weight's gradient.
-    pub(super) unsafe fn finish<T: Storage>(&self, sums: *mut T::Compute, c: &Conv, dw: *mut T) {
-        let (rows, outputs, width) = (c.group_inputs() * c.taps(), c.group_outputs(), T::Compute::PANEL);
+    /// `sums` comes from [`collect`](Self::collect), `dw` is the weight's gradient, and the places are all of it, each once.
+    pub(super) unsafe fn finish<T: Storage>(
+        &self,
+        sums: *mut T::Compute,
+        c: &Conv,
+        dw: *mut T,
+        channels: usize,
+        place: impl Fn(usize) -> (usize, usize) + Sync,
+    ) {
+        let (inputs, taps, outputs, width) = (c.group_inputs(), c.taps(), c.group_outputs(), T::Compute::PANEL);
         let panels = outputs.div_ceil(width);
         let (sums, dw, splits) = (Shared::new(sums), Shared::new(dw), self.splits());
-        let per_panel = self.blocks * self.block / (c.groups * panels);
-        pool::parallel_for(c.groups * panels, |task| {
-            let (group, panel) = (task / panels, task % panels);
+        let (block, all) = (channels * taps * width, self.blocks * self.block);
+        pool::parallel_for(all / block, |index| {
+            let (panel, first) = place(index);
+            let (group, panel) = (panel / panels, panel % panels);
+            let rows = (inputs - first).min(channels) * taps;
             let lanes = (outputs - panel * width).min(width);
-            // SAFETY: this task's panel of every split, and its filters of the gradient.
+            // SAFETY: this block of every split, and its filters' part of the gradient.
             unsafe {
-                let total = sums.get().add(task * per_panel);
+                let total = sums.get().add(index * block);
                 for split in 1..splits {
-                    let part = total.add(split * self.blocks * self.block);
-                    for i in 0..per_panel {
+                    let part = total.add(split * all);
+                    for i in 0..rows * width {
                         *total.add(i) += *part.add(i);
                     }
                 }
-                let dst = dw.get().add((group * outputs + panel * width) * rows);
-                transpose_out::<T>(total, width, rows, lanes, dst, rows, std::ptr::null());
+                let dst = dw.get().add(((group * outputs + panel * width) * inputs + first) * taps);
+                transpose_out::<T>(total, width, rows, lanes, dst, inputs * taps, std::ptr::null());
             }
         });
     }

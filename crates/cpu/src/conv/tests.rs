@@ -226,6 +226,46 @@ fn every_level_and_dtype_agrees_with_a_plain_loop() {
     isa::force(isa::detected());
 }
 
+/// Convolutions that tiles take where the machine has them: every remainder of channels, rows and columns.
+fn tile_shapes() -> Vec<Conv> {
+    let mut r = Random(5);
+    let mut shapes = vec![
+        square(33, (32, 64), 4, 3, 1, 1),
+        square(17, (16, 32), 8, 3, 2, 1),
+        square(16, (64, 40), 8, 1, 2, 0),
+        square(1, (32, 48), 32, 3, 1, 1),
+        square(5, (130, 32), 7, 3, 1, 0),
+        square(2, (16, 16), 150, 3, 1, 1),
+        square(1, (64, 64), 120, 3, 2, 1),
+    ];
+    for _ in 0..40 {
+        let mut size = |low: usize, n: usize| [1, low + r.below(n), low + r.below(n)];
+        let (input, kernel, stride, dilation) = (size(1, 14), size(1, 4), size(1, 3), size(1, 2));
+        let padding = [0, r.below(4), r.below(4)];
+        let channels = (16 + r.below(60), 16 + r.below(60), 1);
+        shapes.push(conv(DType::F32, 1 + r.below(20), channels, input, kernel, stride, padding, dilation));
+    }
+    shapes.into_iter().flatten().map(|c| Conv { dtype: DType::BF16, ..c }).collect()
+}
+
+#[test]
+fn tiles_agree_with_a_plain_loop_and_for_any_number_of_threads() {
+    let _turn = crate::testing::turn();
+    let _guard = PROCESS.lock().unwrap_or_else(|e| e.into_inner());
+    let before = pool::num_threads();
+    for (seed, c) in tile_shapes().into_iter().enumerate() {
+        let case = Case::new(c, seed as u64);
+        pool::set_num_threads(2);
+        case.check();
+        let [one, three] = [1, 3].map(|threads| {
+            pool::set_num_threads(threads);
+            case.actual()
+        });
+        assert!(one == three, "the number of threads changes {c:?}");
+    }
+    pool::set_num_threads(before);
+}
+
 #[test]
 fn large_images_are_cut_and_many_channels_stay_accurate() {
     let wide = |v| [1, v, v];

@@ -62,7 +62,7 @@ fn mask(count: usize) -> __mmask16 {
 /// Row `i` of the result is column `i` of the argument.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn transpose16(r: [__m512; 16]) -> [__m512; 16] {
+pub(super) fn transpose16(r: [__m512; 16]) -> [__m512; 16] {
     let mut a = r;
     // Pairs of rows, then pairs of pairs, inside each 128-bit lane …
     for i in (0..16).step_by(2) {

@@ -432,5 +432,5 @@ pub(super) unsafe fn backward_weight<T: Storage<Compute = f32>>(c: &Conv, x: *co
         })
     };
     // SAFETY: `dw` is the weight's gradient.
-    unsafe { sums.finish(partial.ptr::<f32>(), c, dw) }
+    unsafe { sums.finish(partial.ptr::<f32>(), c, dw, block, |index| (index / blocks, index % blocks * block)) }
 }

@@ -1,6 +1,8 @@
 //! Every kernel against a plain loop in `f64` (integers: wrapping `i64`).
 
 use super::*;
+#[cfg(target_arch = "x86_64")]
+use crate::amx::{Bf16Path, force_bf16_path};
 use crate::isa::Level;
 use half::{bf16, f16};
 use rushlight_core::{Element, with_dtype};
@@ -196,9 +198,9 @@ fn with_each_engine(mut f: impl FnMut()) {
     for level in Level::ALL {
         isa::force(level);
         #[cfg(target_arch = "x86_64")]
-        for path in [x86::Bf16Path::Widen, x86::Bf16Path::Dot, x86::Bf16Path::Amx] {
-            if level == Level::Avx512 || path == x86::Bf16Path::Amx {
-                x86::force_bf16_path(path);
+        for path in [Bf16Path::Widen, Bf16Path::Dot, Bf16Path::Amx] {
+            if level == Level::Avx512 || path == Bf16Path::Amx {
+                force_bf16_path(path);
                 f();
             }
         }

@@ -4,98 +4,10 @@ use super::super::kernel::{Kernel, Left, Strip, Target, Task};
 use super::super::problem::Matrix;
 use super::avx512::dot_f32;
 use super::bf16_dot::{self, block};
+use crate::amx::with_tiles;
 use half::bf16;
 use std::arch::asm;
 use std::arch::x86_64::*;
-use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
-
-/// How bf16 products are computed where AVX-512 is in use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u8)]
-pub(in super::super) enum Bf16Path {
-    /// Widened to `f32` when packed.
-    Widen = 1,
-    /// AVX512-BF16.
-    Dot = 2,
-    /// AMX tiles.
-    Amx = 3,
-}
-
-static PATH: AtomicU8 = AtomicU8::new(0);
-
-/// The best path of this machine; `RUSHLIGHT_CPU_AMX=0` rules AMX out.
-#[inline(always)]
-pub(in super::super) fn bf16_path() -> Bf16Path {
-    match PATH.load(Relaxed) {
-        3 => Bf16Path::Amx,
-        2 => Bf16Path::Dot,
-        1 => Bf16Path::Widen,
-        _ => detect(),
-    }
-}
-
-#[cold]
-fn detect() -> Bf16Path {
-    let wanted = std::env::var_os("RUSHLIGHT_CPU_AMX").is_none_or(|v| v != "0");
-    let path = available(wanted);
-    PATH.store(path as u8, Relaxed);
-    path
-}
-
-fn available(amx_wanted: bool) -> Bf16Path {
-    if !is_x86_feature_detected!("avx512bf16") {
-        Bf16Path::Widen
-    } else if amx_wanted && amx_granted() {
-        Bf16Path::Amx
-    } else {
-        Bf16Path::Dot
-    }
-}
-
-/// Forces a path for the whole process, clamped to what the machine has.
-#[cfg(test)]
-pub(in super::super) fn force_bf16_path(path: Bf16Path) {
-    PATH.store(path.min(available(true)) as u8, Relaxed);
-}
-
-/// Whether the chip has AMX for bf16 and the system lets us use it.
-fn amx_granted() -> bool {
-    const TILES_AND_BF16: u32 = 1 << 24 | 1 << 22;
-    let has = __cpuid(0).eax >= 7 && __cpuid_count(7, 0).edx & TILES_AND_BF16 == TILES_AND_BF16;
-    has && permission()
-}
-
-/// Linux grants the large tile state on request, to the whole process.
-#[cfg(target_os = "linux")]
-fn permission() -> bool {
-    const ARCH_REQ_XCOMP_PERM: libc::c_long = 0x1023;
-    const XFEATURE_XTILEDATA: libc::c_long = 18;
-    // SAFETY: the call takes two numbers and changes nothing but the permission.
-    unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0 }
-}
-
-#[cfg(not(target_os = "linux"))]
-fn permission() -> bool {
-    false
-}
-
-#[repr(C, align(64))]
-struct TileConfig {
-    palette: u8,
-    start_row: u8,
-    reserved: [u8; 14],
-    row_bytes: [u16; 16],
-    rows: [u8; 16],
-}
-
-/// All eight tiles 16 rows of 64 bytes.
-static CONFIG: TileConfig = TileConfig {
-    palette: 1,
-    start_row: 0,
-    reserved: [0; 14],
-    row_bytes: [64, 64, 64, 64, 64, 64, 64, 64, 0, 0, 0, 0, 0, 0, 0, 0],
-    rows: [16, 16, 16, 16, 16, 16, 16, 16, 0, 0, 0, 0, 0, 0, 0, 0],
-};
 
 /// bf16 by AMX: 2 × 2 tiles of 16 × 16 sums.
 pub(super) struct Tiles;
@@ -116,13 +28,8 @@ impl Kernel for Tiles {
 
     #[inline(always)]
     unsafe fn enter(task: impl Task) {
-        // SAFETY: AMX was granted; the tiles are configured for the task on this thread and released after it, so that the
-        // system has no tile state to save between tasks.
-        unsafe {
-            asm!("ldtilecfg [{}]", in(reg) &CONFIG, options(nostack, readonly));
-            bf16_dot::enter(task);
-            asm!("tilerelease", options(nostack, nomem));
-        }
+        // SAFETY: the path was chosen because AMX is granted, and with it comes AVX512-BF16.
+        unsafe { with_tiles(|| bf16_dot::enter(task)) }
     }
 
     #[inline(always)]

@@ -7,12 +7,9 @@ mod bf16_dot;
 mod fma;
 mod pack512;
 
-#[cfg(test)]
-pub(super) use amx::force_bf16_path;
-pub(super) use amx::{Bf16Path, bf16_path};
-
 use super::kernel::Plain;
 use super::{Gemm, run};
+use crate::amx::{Bf16Path, bf16_path};
 use crate::isa::{self, Level, Portable};
 use fma::Fma;
 use half::{bf16, f16};

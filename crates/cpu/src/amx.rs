@@ -1,0 +1,109 @@
+//! How bf16 products are computed on x86-64, and AMX's tiles where they are.
+
+use std::arch::asm;
+use std::arch::x86_64::{__cpuid, __cpuid_count};
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+
+/// How bf16 products are computed where AVX-512 is in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub(crate) enum Bf16Path {
+    /// Widened to `f32` when packed.
+    Widen = 1,
+    /// AVX512-BF16.
+    Dot = 2,
+    /// AMX tiles.
+    Amx = 3,
+}
+
+static PATH: AtomicU8 = AtomicU8::new(0);
+
+/// The best path of this machine; `RUSHLIGHT_CPU_AMX=0` rules AMX out.
+#[inline(always)]
+pub(crate) fn bf16_path() -> Bf16Path {
+    match PATH.load(Relaxed) {
+        3 => Bf16Path::Amx,
+        2 => Bf16Path::Dot,
+        1 => Bf16Path::Widen,
+        _ => detect(),
+    }
+}
+
+#[cold]
+fn detect() -> Bf16Path {
+    let wanted = std::env::var_os("RUSHLIGHT_CPU_AMX").is_none_or(|v| v != "0");
+    let path = available(wanted);
+    PATH.store(path as u8, Relaxed);
+    path
+}
+
+fn available(amx_wanted: bool) -> Bf16Path {
+    if !is_x86_feature_detected!("avx512bf16") {
+        Bf16Path::Widen
+    } else if amx_wanted && amx_granted() {
+        Bf16Path::Amx
+    } else {
+        Bf16Path::Dot
+    }
+}
+
+/// Forces a path for the whole process, clamped to what the machine has.
+#[cfg(test)]
+pub(crate) fn force_bf16_path(path: Bf16Path) {
+    PATH.store(path.min(available(true)) as u8, Relaxed);
+}
+
+/// Whether the chip has AMX for bf16 and the system lets us use it.
+fn amx_granted() -> bool {
+    const TILES_AND_BF16: u32 = 1 << 24 | 1 << 22;
+    let has = __cpuid(0).eax >= 7 && __cpuid_count(7, 0).edx & TILES_AND_BF16 == TILES_AND_BF16;
+    has && permission()
+}
+
+/// Linux grants the large tile state on request, to the whole process.
+#[cfg(target_os = "linux")]
+fn permission() -> bool {
+    const ARCH_REQ_XCOMP_PERM: libc::c_long = 0x1023;
+    const XFEATURE_XTILEDATA: libc::c_long = 18;
+    // SAFETY: the call takes two numbers and changes nothing but the permission.
+    unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0 }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn permission() -> bool {
+    false
+}
+
+#[repr(C, align(64))]
+struct TileConfig {
+    palette: u8,
+    start_row: u8,
+    reserved: [u8; 14],
+    row_bytes: [u16; 16],
+    rows: [u8; 16],
+}
+
+/// All eight tiles 16 rows of 64 bytes.
+static CONFIG: TileConfig = TileConfig {
+    palette: 1,
+    start_row: 0,
+    reserved: [0; 14],
+    row_bytes: [64, 64, 64, 64, 64, 64, 64, 64, 0, 0, 0, 0, 0, 0, 0, 0],
+    rows: [16, 16, 16, 16, 16, 16, 16, 16, 0, 0, 0, 0, 0, 0, 0, 0],
+};
+
+/// Runs `work` on this thread with all eight tiles at hand, zero at first.
+///
+/// They are released after it, so that the system has no tile state to save between tasks.
+///
+/// # Safety
+/// [`bf16_path`] is [`Bf16Path::Amx`].
+#[inline(always)]
+pub(crate) unsafe fn with_tiles(work: impl FnOnce()) {
+    // SAFETY: AMX was granted, and the configuration is a valid one.
+    unsafe {
+        asm!("ldtilecfg [{}]", in(reg) &CONFIG, options(nostack, readonly));
+        work();
+        asm!("tilerelease", options(nostack, nomem));
+    }
+}

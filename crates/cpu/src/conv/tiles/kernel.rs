@@ -1,0 +1,102 @@
+//! The product all three computations stand on: 32 × 32 sums in four tiles.
+
+use std::arch::asm;
+
+/// Rows and columns of a block of sums: two tiles each way.
+pub(super) const SIDE: usize = 32;
+/// Rows of a tile.
+pub(super) const ROWS: usize = 16;
+/// Terms of a step.
+pub(super) const STEP: usize = 32;
+/// Elements of a tile of either operand.
+pub(super) const TILE: usize = 512;
+
+/// Where one stretch of the contraction starts in both operands.
+#[derive(Clone, Copy)]
+pub(super) struct Segment {
+    pub a: usize,
+    pub b: usize,
+}
+
+/// A block of sums.
+///
+/// The left operand is two tiles of 16 rows, each row its terms in order. The right one is, for every step of 32 terms, two tiles of 16
+/// columns, each row a pair of terms of all columns. The result is two tiles of 16 rows, `SIDE` columns wide.
+pub(super) struct Block<'a> {
+    pub a: [*const u16; 2],
+    /// Elements from one row to the next.
+    pub a_row: usize,
+    pub b: *const u16,
+    pub segments: &'a [Segment],
+    /// Steps of every segment.
+    pub steps: usize,
+    pub c: [*mut f32; 2],
+    pub c_row: usize,
+    /// Whether to go on from what the result holds.
+    pub accumulate: bool,
+}
+
+impl Block<'_> {
+    /// # Safety
+    /// Runs under [`with_tiles`](crate::amx::with_tiles); all addresses the description names are valid, and `steps` is not zero.
+    #[inline]
+    pub(super) unsafe fn run(&self) {
+        let [c0, c1] = self.c;
+        let c_row = 4 * self.c_row;
+        // SAFETY: the caller's promise. No tile is touched between the blocks of assembly but by them.
+        unsafe {
+            if self.accumulate {
+                asm!(
+                    "tileloadd tmm0, [{c0} + {row}*1]",
+                    "tileloadd tmm1, [{c0} + {row}*1 + 64]",
+                    "tileloadd tmm2, [{c1} + {row}*1]",
+                    "tileloadd tmm3, [{c1} + {row}*1 + 64]",
+                    c0 = in(reg) c0, c1 = in(reg) c1, row = in(reg) c_row,
+                    out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+                    options(nostack, readonly)
+                );
+            } else {
+                asm!(
+                    "tilezero tmm0",
+                    "tilezero tmm1",
+                    "tilezero tmm2",
+                    "tilezero tmm3",
+                    out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+                    options(nostack, nomem)
+                );
+            }
+            for segment in self.segments {
+                asm!(
+                    "2:",
+                    "tileloadd tmm4, [{a0} + {a_row}*1]",
+                    "tileloadd tmm6, [{b} + {row}*1]",
+                    "tdpbf16ps tmm0, tmm4, tmm6",
+                    "tileloadd tmm7, [{b} + {row}*1 + 1024]",
+                    "tdpbf16ps tmm1, tmm4, tmm7",
+                    "tileloadd tmm5, [{a1} + {a_row}*1]",
+                    "tdpbf16ps tmm2, tmm5, tmm6",
+                    "tdpbf16ps tmm3, tmm5, tmm7",
+                    "add {a0}, 64",
+                    "add {a1}, 64",
+                    "add {b}, 2048",
+                    "dec {steps}",
+                    "jnz 2b",
+                    a0 = inout(reg) self.a[0].add(segment.a) => _, a1 = inout(reg) self.a[1].add(segment.a) => _,
+                    b = inout(reg) self.b.add(segment.b) => _, a_row = in(reg) 2 * self.a_row, row = in(reg) 64usize,
+                    steps = inout(reg) self.steps => _,
+                    out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+                    out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+                    options(nostack, readonly)
+                );
+            }
+            asm!(
+                "tilestored [{c0} + {row}*1], tmm0",
+                "tilestored [{c0} + {row}*1 + 64], tmm1",
+                "tilestored [{c1} + {row}*1], tmm2",
+                "tilestored [{c1} + {row}*1 + 64], tmm3",
+                c0 = in(reg) c0, c1 = in(reg) c1, row = in(reg) c_row,
+                options(nostack)
+            );
+        }
+    }
+}
