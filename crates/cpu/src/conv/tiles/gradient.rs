@@ -210,9 +210,10 @@ impl Shift {
                     let (from, skip) = (at * width as isize + self.first[1], left);
                     let end = (count - 1) * cols + right;
                     std::ptr::copy_nonoverlapping(src.offset(from + skip as isize), to.add(skip), end - skip);
-                    for r in 0..count {
-                        std::ptr::write_bytes(to.add(r * cols), 0, left);
-                        std::ptr::write_bytes(to.add(r * cols + right), 0, cols - right);
+                    for j in (0..left).chain(right..cols) {
+                        for r in 0..count {
+                            *to.add(r * cols + j) = 0;
+                        }
                     }
                     row += count;
                     continue;

@@ -23,20 +23,19 @@ pub(super) fn steps(n: usize) -> usize {
 /// The addresses are valid, those of `dst` for 32 elements, on a machine with AVX-512.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 pub(super) unsafe fn channels_last(src: *const u16, stride: usize, channels: usize, dst: *mut u16, at: &[usize]) {
-    let zero = _mm512_setzero_si512();
     for first in (0..at.len()).step_by(32) {
         let count = (at.len() - first).min(32);
         let mask = u32::MAX >> (32 - count);
         let mut halves = [[_mm512_setzero_ps(); 16]; 2];
         for pair in 0..channels.min(32).div_ceil(2) {
+            let channel = 2 * pair;
             // SAFETY: pixels `first..first + count` of channels that exist.
-            let [even, odd] = [2 * pair, 2 * pair + 1].map(|channel| unsafe {
-                if channel < channels {
-                    _mm512_maskz_loadu_epi16(mask, src.add(channel * stride + first).cast())
-                } else {
-                    zero
-                }
-            });
+            let (even, odd) = unsafe {
+                let even = _mm512_maskz_loadu_epi16(mask, src.add(channel * stride + first).cast());
+                let beside = src.wrapping_add((channel + 1) * stride + first);
+                let mask = if channel + 1 < channels { mask } else { 0 };
+                (even, _mm512_maskz_loadu_epi16(mask, beside.cast()))
+            };
             halves[0][pair] = _mm512_castsi512_ps(_mm512_unpacklo_epi16(even, odd));
             halves[1][pair] = _mm512_castsi512_ps(_mm512_unpackhi_epi16(even, odd));
         }
