@@ -36,6 +36,13 @@ def torch_cases():
         a, b = torch.randn(m, k).to(kind), torch.randn(k, n).to(kind)
         return lambda: torch.mm(a, b)
 
+    def linear(rest):
+        dtype, sizes = rest.split("_")
+        m, k, n = map(int, sizes.split("x"))
+        kind = {"f32": torch.float32, "bf16": torch.bfloat16}[dtype]
+        x, w = torch.randn(m, k).to(kind), torch.randn(n, k).to(kind)
+        return lambda: F.linear(x, w)
+
     def conv(rest):
         channels, size, kernel, stride = rest.split("_")
         batch, inputs, outputs = map(int, channels.split("x"))
@@ -160,7 +167,7 @@ def torch_cases():
 
         return load
 
-    families = {"train": train, "lstm": recurrent("LSTM"), "gru": recurrent("GRU"), "adam": adam, "loader": loader, "file": file, "matmul": matmul, "conv": conv, "attention": attention, "small": small, "memory": memory}
+    families = {"train": train, "lstm": recurrent("LSTM"), "gru": recurrent("GRU"), "adam": adam, "loader": loader, "file": file, "matmul": matmul, "linear": linear, "conv": conv, "attention": attention, "small": small, "memory": memory}
 
     def prepare(name):
         family, _, rest = name.partition("_")

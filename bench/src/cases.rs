@@ -13,6 +13,8 @@ pub const NAMES: &[&str] = &[
     "matmul_f32_1024x1024x1024",
     "matmul_f32_2048x2048x2048",
     "matmul_f32_640x512x2048",
+    "linear_f32_32x512x2048",
+    "linear_f32_64x2048x1000",
     "matmul_bf16_256x256x256",
     "matmul_bf16_512x512x512",
     "matmul_bf16_1024x1024x1024",
@@ -82,11 +84,15 @@ pub fn prepare(name: &str) -> Result<Case> {
     let unknown = || Error::value(format!("unknown case '{name}'"));
     let (family, rest) = name.split_once('_').ok_or_else(unknown)?;
     match family {
-        "matmul" => {
+        "matmul" | "linear" => {
             let (dtype, sizes) = rest.split_once('_').ok_or_else(unknown)?;
             let dtype = if dtype == "bf16" { DType::BF16 } else { DType::F32 };
             let [m, k, n] = numbers(sizes, 'x')?[..] else { return Err(unknown()) };
             let a = Tensor::randn([m, k], DType::F32)?.to_dtype(dtype)?;
+            if family == "linear" {
+                let w = Tensor::randn([n, k], DType::F32)?.to_dtype(dtype)?;
+                return Ok(Box::new(move || a.linear(&w, None).map(|_| ())));
+            }
             let b = Tensor::randn([k, n], DType::F32)?.to_dtype(dtype)?;
             Ok(Box::new(move || a.matmul(&b).map(|_| ())))
         }

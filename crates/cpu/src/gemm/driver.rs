@@ -309,8 +309,14 @@ pub(super) unsafe fn without_sums<K: Kernel>(p: &Problem<K::Elem>) {
     unsafe { K::enter(Rows::<K>(p)) }
 }
 
-/// Unit column strides let kernels write rows of C: turns the product over when only its rows are contiguous.
-pub(super) fn oriented<T: Scalar>(p: Problem<T>) -> Problem<T> {
+/// Which way round to compute: unit column strides let kernels write rows of C, and the rows of one strip times a matrix that lies along K
+/// are better turned over, the matrix being read where it lies.
+pub(super) fn oriented<K: Kernel>(p: Problem<K::Elem>) -> Problem<K::Elem> {
     let Matrix { row_stride, col_stride, .. } = p.c;
-    if col_stride != 1 && row_stride == 1 { p.transposed() } else { p }
+    let turned = p.transposed();
+    if col_stride != 1 && row_stride == 1 {
+        return turned;
+    }
+    let a_strip = K::Elem::IS_ACC && (K::NR / 2..=K::NR).contains(&p.m) && p.n >= 4 * p.m;
+    if a_strip && K::reads_in_place(&turned.a, turned.n, turned.k) { turned } else { p }
 }

@@ -182,7 +182,7 @@ unsafe fn run<K: Kernel>(spec: &Gemm) {
 /// # Safety
 /// As for [`run`].
 unsafe fn product<K: Kernel>(p: &Problem<K::Elem>, blocked: unsafe fn(&Problem<K::Elem>)) {
-    let p = &driver::oriented(*p);
+    let p = &driver::oriented::<K>(*p);
     // SAFETY: the caller's promise.
     unsafe {
         if p.k == 0 {

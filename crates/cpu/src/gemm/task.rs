@@ -115,6 +115,15 @@ pub(super) fn sums_fit_c<K: Kernel>(p: &Problem<K::Elem>) -> bool {
     K::Elem::IS_ACC && p.c.col_stride == 1 && !K::WHOLE_TILES
 }
 
+/// Values of the largest tile that is written column by column.
+const TILE: usize = 512;
+
+/// Whether only columns of C are contiguous.
+#[inline(always)]
+fn turned_over<T: Scalar>(p: &Problem<T>) -> bool {
+    p.c.row_stride == 1 && p.c.col_stride != 1
+}
+
 /// Computes rows of C on one thread, for the columns it gets hold of.
 pub(super) struct BlockTask<'a, K: Kernel> {
     pub problem: &'a Problem<K::Elem>,
@@ -167,6 +176,26 @@ impl<K: Kernel> BlockTask<'_, K> {
         // Sums of C have their bias if it is one of columns.
         let has_bias = in_c && (p.bias.is_none() || p.bias_of_columns(j).is_some());
         if in_c && (self.sums_only.is_some() || has_bias && p.activation == Activation::None) {
+            return;
+        }
+        let by_columns = !in_c && self.sums_only.is_none() && turned_over(p);
+        if by_columns && K::Elem::IS_ACC && K::MR * K::NR <= TILE && K::K_UNIT == 1 {
+            let mut columns = [Acc::<K>::ZERO; TILE];
+            let strip = Strip {
+                ptr: sums.ptr.cast::<K::Elem>().cast_const(),
+                lane_stride: sums.stride,
+                k_stride: 1,
+                lanes: rows,
+                k: cols,
+            };
+            let turned = p.transposed();
+            // SAFETY: packing rows brings the values of a column next to each other; sums, elements and packed ones are of one type.
+            unsafe {
+                K::pack_a(strip, columns.as_mut_ptr().cast());
+                for (column, values) in columns.chunks_mut(K::MR).take(cols).enumerate() {
+                    turned.finish_row::<K>(j + column, i, &mut values[..rows]);
+                }
+            }
             return;
         }
         for r in 0..rows {

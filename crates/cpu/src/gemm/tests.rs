@@ -286,6 +286,24 @@ fn rows_read_where_they_lie_and_blocks_of_rows() {
 }
 
 #[test]
+fn a_strip_of_rows_times_a_matrix_that_lies_along_k() {
+    let mut random = Random(7);
+    with_each_engine(|| {
+        for (m, n, k) in [(8, 70, 33), (16, 65, 900), (17, 300, 512), (31, 200, 1100), (32, 129, 64)] {
+            let plain = Case { shapes: [Shape::Rows, Shape::Columns, Shape::Rows], ..Case::plain(1, m, n, k) };
+            let bias = Some((BiasAxis::Column, 1));
+            let finished = Case { alpha: 2.0, beta: 3.0, bias, activation: Activation::Relu, ..plain };
+            let added = Case { beta: 1.0, bias: Some((BiasAxis::Row, 1)), ..plain };
+            for case in [plain, finished, added] {
+                for dtype in [DType::F32, DType::F64, DType::BF16] {
+                    with_dtype!(dtype, T => check::<T>(case, &mut random));
+                }
+            }
+        }
+    });
+}
+
+#[test]
 fn long_sums_and_vectors() {
     let mut random = Random(3);
     with_each_engine(|| {

@@ -41,6 +41,11 @@ impl Block<'_> {
     /// Runs under [`with_tiles`](crate::amx::with_tiles); all addresses the description names are valid, and `steps` is not zero.
     #[inline]
     pub(super) unsafe fn run(&self) {
+        #[cfg(rushlight_exact_alloc)]
+        // SAFETY: the caller's promise.
+        unsafe {
+            self.touch();
+        }
         let [c0, c1] = self.c;
         let c_row = 4 * self.c_row;
         // SAFETY: the caller's promise. No tile is touched between the blocks of assembly but by them.
@@ -97,6 +102,35 @@ impl Block<'_> {
                 c0 = in(reg) c0, c1 = in(reg) c1, row = in(reg) c_row,
                 options(nostack)
             );
+        }
+    }
+
+    /// Reads and writes what the tiles will, for AddressSanitizer, which does not see into assembly.
+    ///
+    /// # Safety
+    /// As [`run`](Self::run).
+    #[cfg(rushlight_exact_alloc)]
+    unsafe fn touch(&self) {
+        let read = |from: *const u16, len: usize| {
+            // SAFETY: what the tiles read.
+            (0..len).for_each(|i| unsafe {
+                std::ptr::read_volatile(from.add(i));
+            })
+        };
+        // SAFETY: what the tiles read and write.
+        unsafe {
+            for segment in self.segments {
+                read(self.b.add(segment.b), 2 * TILE * self.steps);
+                for row in 0..ROWS {
+                    self.a.iter().for_each(|a| read(a.add(segment.a + row * self.a_row), STEP * self.steps));
+                }
+            }
+            for (c, row) in self.c.iter().flat_map(|c| (0..ROWS).map(move |row| (c, row))) {
+                for i in 0..SIDE {
+                    let at = c.add(row * self.c_row + i);
+                    std::ptr::write_volatile(at, std::ptr::read_volatile(at));
+                }
+            }
         }
     }
 }

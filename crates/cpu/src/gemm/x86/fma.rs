@@ -133,7 +133,8 @@ impl<V: Elements<T>, T: Scalar<Acc = V::Acc>> Kernel for Fma<V, T> {
     fn reads_in_place(a: &Matrix<*const T>, n: usize, _k: usize) -> bool {
         // At such distances all rows would share the same sets of the first-level cache.
         let crowded = (a.row_stride * size_of::<T>() as isize) % 2048 == 0;
-        T::IS_ACC && a.col_stride == 1 && !crowded && n < COLUMNS_WORTH_PACKING
+        // For one strip every value is read once, packed or not.
+        T::IS_ACC && a.col_stride == 1 && (n <= Self::NR || !crowded && n < COLUMNS_WORTH_PACKING)
     }
 
     #[inline(always)]
