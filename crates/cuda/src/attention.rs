@@ -224,8 +224,8 @@ impl Gpu {
             lse: lse.ptr() as u64,
         };
         let rows = spec.batch * spec.heads * spec.l;
-        let size = if form.dtype == DType::F64 { 8 } else { 4 };
-        let scratch = self.scratch(rows * size)?;
+        // A number of every query; two of half the size for `flash_backward`.
+        let scratch = self.scratch(rows * 8)?;
         let delta = scratch.ptr;
         let (tile, shared) = self.tile(form.dtype, |t| t * (3 * padded(spec.d) + 3 * padded(spec.dv) + 2 * t))?;
         form.tile = tile;
