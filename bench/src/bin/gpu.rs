@@ -226,13 +226,14 @@ struct Classifier {
 
 fn encoder() -> Result<(Batch, impl FnMut(&Batch) -> Result<Tensor>)> {
     let layer = TransformerEncoderLayer::new(256, 4).dim_feedforward(1024).batch_first(true).build()?;
-    let model =
-        Classifier { encoder: TransformerEncoder::new(layer, 4).build()?, head: Linear::new(256, 10).build()? };
+    let model = Classifier { encoder: TransformerEncoder::new(layer, 4).build()?, head: Linear::new(256, 10).build()? };
     let model = model.to(DEVICE)?;
     let mut optimizer = AdamW::new(model.parameters()).lr(1e-3).build()?;
     let batch = [randn(&[16, 64, 256], DType::F32)?, Tensor::randint(0, 10, [16], (DType::I64, DEVICE))?];
     let step = move |[x, y]: &Batch| {
-        step(&mut optimizer, None, || model.head.forward(&model.encoder.forward(x)?.mean_dims(&[1], false)?)?.cross_entropy(y))
+        step(&mut optimizer, None, || {
+            model.head.forward(&model.encoder.forward(x)?.mean_dims(&[1], false)?)?.cross_entropy(y)
+        })
     };
     Ok((batch, step))
 }
