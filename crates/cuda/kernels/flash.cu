@@ -43,18 +43,26 @@ __device__ inline float masked(const Spec& s, u64 b, u64 h, int i, int j, float 
 // Keys that query i sees.
 __device__ inline int seen_by(const Spec& s, int i) { return CAUSAL && i + 1 < (int)s.s ? i + 1 : (int)s.s; }
 
-// What dropout makes of a probability.
-__device__ inline float kept(const Spec& s, u64 head, int i, int j) {
 #if DROPOUT
-    u64 word = (head * s.l + (u64)i) * s.s + (u64)j;
-    u32 w[4];
-    philox_block(s.stream, word / 4, w);
-    u32 mine = word % 4 == 0 ? w[0] : word % 4 == 1 ? w[1] : word % 4 == 2 ? w[2] : w[3];
-    return (float)(mine >> 8) * (1.0f / 16777216.0f) >= (float)s.p ? (float)(1 / (1 - s.p)) : 0.0f;
-#else
-    return 1;
-#endif
+// Which of a thread's probabilities of a step dropout keeps, a bit each: fragment c has the words 8 * c columns on, of two neighbouring columns in a row
+// and in the one eight rows down. A loop, not unrolled: the text of the random words is long, and neighbours often have theirs from one block.
+__device__ inline u32 kept(const Spec& s, u64 first, u64 column, u64 row) {
+    u32 bits = 0, words[4];
+    u64 block = ~0ull;
+#pragma unroll 1
+    for (u32 n = 0; n < 4 * STEP / 8; n++) {
+        u64 word = first + (n / 4 * 8 + n % 2) * column + (n / 2 % 2 * 8) * row;
+        if (word / 4 != block) philox_block(s.stream, block = word / 4, words);
+        u32 at = (u32)word % 4, mine = at == 0 ? words[0] : at == 1 ? words[1] : at == 2 ? words[2] : words[3];
+        bits |= (u32)((float)(mine >> 8) * (1.0f / 16777216.0f) >= (float)s.p) << n;
+    }
+    return bits;
 }
+// What dropout makes of x, fragment c's element e.
+#define DROPPED(x, c, e) (kept_bits >> ((c) * 4 + (e)) & 1 ? (x) * enlarged : 0.0f)
+#else
+#define DROPPED(x, c, e) (x)
+#endif
 
 // Rows of a warp's accumulators, as halves, to rows `first..` of a tensor.
 __device__ inline void store_rows(const float (&acc)[D / 8][4], float low, float high, T* to, u64 stride, int first, int count, int d) {
@@ -130,9 +138,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash(Spec s, T* o
     for (int k = 0; k < D / 16; k++) load_a(mine[k], q, warp * 16, k * 16);
 #endif
     float scale = (float)s.scale * LOG2E;
+#if DROPOUT
+    float enlarged = (float)(1 / (1 - s.p));
+#endif
     // Scores of a step to weights of its values.
     auto weigh = [&](int n) {
         int at = n * STEP;
+#if DROPOUT
+        u32 kept_bits = kept(s, (head * s.l + (u64)row) * s.s + (u64)(at + t * 2), 1, s.s);
+#endif
         wait_for_products<1>(p);
 #if MASK
 #pragma unroll
@@ -173,8 +187,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash(Spec s, T* o
                 for (int e = 2 * r; e < 2 * r + 2; e++) {
                     float x = exp2_fast(fmaf(p[c][e], by, -base));
                     total += x;
-                    if (DROPOUT) x *= kept(s, head, row + r * 8, at + c * 8 + t * 2 + e % 2);
-                    p[c][e] = x;
+                    p[c][e] = DROPPED(x, c, e);
                 }
             }
             sum[r] = sum[r] * correction[r] + total;
@@ -322,6 +335,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash_queries(Spec
     clear(p);
     clear(ds);
     float scale = (float)s.scale * LOG2E;
+#if DROPOUT
+    float enlarged = (float)(1 / (1 - s.p));
+#endif
     Row sums[2] = {block_rows[warp * 16 + g], block_rows[warp * 16 + g + 8]};
     auto score = [&](int stage) {
         times_transposed(p, mine, TILE(stage, 0));
@@ -329,6 +345,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash_queries(Spec
     };
     auto weigh = [&](int n) {
         int at = n * STEP;
+#if DROPOUT
+        u32 kept_bits = kept(s, (head * s.l + (u64)row) * s.s + (u64)(at + t * 2), 1, s.s);
+#endif
         wait_for_products<2>(p);
 #pragma unroll
         for (int c = 0; c < STEP / 8; c++) {
@@ -354,11 +373,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash_queries(Spec
 #pragma unroll
         for (int c = 0; c < STEP / 8; c++) {
 #pragma unroll
-            for (int e = 0; e < 4; e++) {
-                float d = ds[c][e];
-                if (DROPOUT) d *= kept(s, head, row + e / 2 * 8, at + c * 8 + t * 2 + e % 2);
-                p[c][e] *= d - sums[e / 2].delta;
-            }
+            for (int e = 0; e < 4; e++) p[c][e] *= DROPPED(ds[c][e], c, e) - sums[e / 2].delta;
         }
         hold(p);
         wait_for_products<0>(acc);
@@ -468,6 +483,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash_keys(Spec s,
     clear(p);
     clear(ds);
     float scale = (float)s.scale * LOG2E;
+#if DROPOUT
+    float enlarged = (float)(1 / (1 - s.p));
+#endif
     auto score = [&](int stage) {
         times_transposed(p, mine, TILE(stage, 0));
         times_transposed(ds, value, TILE(stage, 1));
@@ -476,6 +494,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash_keys(Spec s,
     int at = skipped * STEP;
     u32 h = kh * group;
     auto weigh = [&](int stage) {
+#if DROPOUT
+        u32 kept_bits = kept(s, ((b * s.heads + h) * s.l + (u64)(at + t * 2)) * s.s + (u64)key, s.s, 1);
+#endif
         // Of two neighbouring queries each.
         const Vec<Row, 2>* sums = (const Vec<Row, 2>*)(step_rows + stage * STEP) + t;
         Vec<Row, 2> both[STEP / 8];
@@ -508,9 +529,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash_keys(Spec s,
         for (int c = 0; c < STEP / 8; c++) {
 #pragma unroll
             for (int e = 0; e < 4; e++) {
-                float factor = DROPOUT ? kept(s, b * s.heads + h, at + c * 8 + t * 2 + e % 2, key + e / 2 * 8) : 1.0f;
-                ds[c][e] = p[c][e] * (ds[c][e] * factor - both[c].v[e % 2].delta);
-                if (DROPOUT) p[c][e] *= factor;
+                ds[c][e] = p[c][e] * (DROPPED(ds[c][e], c, e) - both[c].v[e % 2].delta);
+                p[c][e] = DROPPED(p[c][e], c, e);
             }
         }
         hold(p);
