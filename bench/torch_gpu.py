@@ -218,6 +218,14 @@ def transformer(bf16=False):
     return model, lambda m: F.cross_entropy(m(src, tgt), tgt), optimizer, bf16
 
 
+def encoder():
+    layer = nn.TransformerEncoderLayer(256, 4, 1024, batch_first=True)
+    model = nn.ModuleDict({"encoder": nn.TransformerEncoder(layer, 4), "head": nn.Linear(256, 10)}).to(DEVICE)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, capturable=True, fused=True)
+    x, y = torch.randn(16, 64, 256, device=DEVICE), torch.randint(10, (16,), device=DEVICE)
+    return model, lambda m: F.cross_entropy(m["head"](m["encoder"](x).mean(1)), y), optimizer
+
+
 def gpt(vocabulary, length, batch, bf16):
     model = Gpt(vocabulary, length).to(DEVICE)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, capturable=True, fused=True)
@@ -244,6 +252,7 @@ if __name__ == "__main__":
     step("train_transformer_tf32", transformer)
     torch.backends.cuda.matmul.allow_tf32 = False
     step("train_transformer_bf16", lambda: transformer(True))
+    step("train_encoder_f32", encoder)
     step("train_chargpt_bf16", lambda: gpt(65, 128, 16, True))
     step("train_chargpt_f32", lambda: gpt(65, 128, 16, False))
     step("train_gpt2_bf16", lambda: gpt(50304, 1024, 16, True))

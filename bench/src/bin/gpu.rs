@@ -217,6 +217,27 @@ fn images(
     Ok((batch, move |[x, y]: &Batch| step(&mut optimizer, lower, || model.forward(x)?.cross_entropy(y))))
 }
 
+/// A small encoder that tells sequences apart.
+#[derive(Module)]
+struct Classifier {
+    encoder: TransformerEncoder,
+    head: Linear,
+}
+
+fn encoder() -> Result<(Batch, impl FnMut(&Batch) -> Result<Tensor>)> {
+    let layer = TransformerEncoderLayer::new(256, 4).dim_feedforward(1024).batch_first(true).build()?;
+    let model = Classifier { encoder: TransformerEncoder::new(layer, 4).build()?, head: Linear::new(256, 10).build()? };
+    let model = model.to(DEVICE)?;
+    let mut optimizer = AdamW::new(model.parameters()).lr(1e-3).build()?;
+    let batch = [randn(&[16, 64, 256], DType::F32)?, Tensor::randint(0, 10, [16], (DType::I64, DEVICE))?];
+    let step = move |[x, y]: &Batch| {
+        step(&mut optimizer, None, || {
+            model.head.forward(&model.encoder.forward(x)?.mean_dims(&[1], false)?)?.cross_entropy(y)
+        })
+    };
+    Ok((batch, step))
+}
+
 fn net() -> Result<Net> {
     Net {
         conv1: Conv2d::new(3, 6, 5).build()?,
@@ -252,6 +273,7 @@ fn main() -> Result<()> {
     report.step("train_transformer_tf32", || transformer(None))?;
     rushlight::cuda::set_allow_tf32(false);
     report.step("train_transformer_bf16", || transformer(bf16))?;
+    report.step("train_encoder_f32", encoder)?;
     report.step("train_chargpt_bf16", || gpt(65, 128, 16, bf16))?;
     report.step("train_chargpt_f32", || gpt(65, 128, 16, None))?;
     report.step("train_gpt2_bf16", || gpt(50_304, 1024, 16, bf16))?;

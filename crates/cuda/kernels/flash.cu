@@ -1,8 +1,9 @@
 // Attention on tensor cores, forward and backward, for half types.
 //
 // D: head size rounded up to 32, 64, 96 or 128. A block takes BLOCK_ROWS queries (forward, gradient by queries) or keys (gradient by keys and
-// values) of one head, 16 * TILES per warp, and walks the other side in steps of STEP. Scores never leave registers: the accumulators of one product have
-// the layout that the next one's first operand needs. Nothing is added by atomics, so results do not depend on timing.
+// values) of one head, 16 per warp, and walks the other side in steps of STEP. Scores never leave registers: the accumulators of one product have
+// the layout that the next one's first operand needs. Where products run beside other instructions, a step's scores are multiplied while the step
+// before is being added up and turned into probabilities. Nothing is added by atomics, so results do not depend on timing.
 // The text of tensor_cores.cu, with the products, goes before this one.
 
 #define LOG2E 1.4426950408889634f
@@ -18,385 +19,558 @@ struct Spec {
     Philox stream;
 };
 
+// The grid: heads whose other side stays in the cache meanwhile, by tiles of each, by sets of such heads. First tiles start first.
+#define HEAD (blockIdx.z * gridDim.x + blockIdx.x)
+#define TILE_OF_HEAD (int)blockIdx.y
+#define TILES (int)gridDim.y
+
 struct Saved { const T *out, *dout; u64 out_strides[4], dout_strides[4]; const float* lse; };
 
+#if MASK
 // The score of query i and key j in units of log2, from their product times the scale.
 __device__ inline float masked(const Spec& s, u64 b, u64 h, int i, int j, float x) {
     if (j >= (int)s.s || i >= (int)s.l || (CAUSAL && j > i)) return LOWEST;
-#if MASK
     u64 at = b * s.mask_strides[0] + h * s.mask_strides[1] + (u64)i * s.mask_strides[2] + (u64)j * s.mask_strides[3];
 #if MASK == 1
     if (!((const u8*)s.mask)[at]) return LOWEST;
 #else
     x += convert<float>(((const T*)s.mask)[at]) * LOG2E;
 #endif
-#endif
     return x;
 }
-
-// What dropout makes of a probability.
-__device__ inline float kept(const Spec& s, u64 head, int i, int j) {
-#if DROPOUT
-    u64 word = (head * s.l + (u64)i) * s.s + (u64)j;
-    u32 w[4];
-    philox_block(s.stream, word / 4, w);
-    u32 mine = word % 4 == 0 ? w[0] : word % 4 == 1 ? w[1] : word % 4 == 2 ? w[2] : w[3];
-    return (float)(mine >> 8) * (1.0f / 16777216.0f) >= (float)s.p ? (float)(1 / (1 - s.p)) : 0.0f;
-#else
-    return 1;
 #endif
+
+// Keys that query i sees.
+__device__ inline int seen_by(const Spec& s, int i) { return CAUSAL && i + 1 < (int)s.s ? i + 1 : (int)s.s; }
+
+#if DROPOUT
+// Which of a thread's probabilities of a step dropout keeps, a bit each: fragment c has the words 8 * c columns on, of two neighbouring columns in a row
+// and in the one eight rows down. A loop, not unrolled: the text of the random words is long, and neighbours often have theirs from one block.
+__device__ inline u32 kept(const Spec& s, u64 first, u64 column, u64 row) {
+    u32 bits = 0, words[4];
+    u64 block = ~0ull;
+#pragma unroll 1
+    for (u32 n = 0; n < 4 * STEP / 8; n++) {
+        u64 word = first + (n / 4 * 8 + n % 2) * column + (n / 2 % 2 * 8) * row;
+        if (word / 4 != block) philox_block(s.stream, block = word / 4, words);
+        u32 at = (u32)word % 4, mine = at == 0 ? words[0] : at == 1 ? words[1] : at == 2 ? words[2] : words[3];
+        bits |= (u32)((float)(mine >> 8) * (1.0f / 16777216.0f) >= (float)s.p) << n;
+    }
+    return bits;
 }
+// What dropout makes of x, fragment c's element e.
+#define DROPPED(x, c, e) (kept_bits >> ((c) * 4 + (e)) & 1 ? (x) * enlarged : 0.0f)
+#else
+#define DROPPED(x, c, e) (x)
+#endif
 
 // Rows of a warp's accumulators, as halves, to rows `first..` of a tensor.
 __device__ inline void store_rows(const float (&acc)[D / 8][4], float low, float high, T* to, u64 stride, int first, int count, int d) {
-    int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    int lane = threadIdx.x % 32, row = first + lane / 4, column = lane % 4 * 2;
+    T* at = to + (u64)row * stride + column;
+    d -= column;
 #pragma unroll
-    for (int n = 0; n < D / 8; n++) {
-        int c = n * 8 + t * 2;
-        if (c < d) {
-            if (first + g < count) *(u32*)(to + (u64)(first + g) * stride + c) = packed(acc[n][0] * low, acc[n][1] * low);
-            if (first + g + 8 < count) *(u32*)(to + (u64)(first + g + 8) * stride + c) = packed(acc[n][2] * high, acc[n][3] * high);
+    for (int r = 0; r < 2; r++) {
+        if (row + r * 8 < count) {
+#pragma unroll
+            for (int n = 0; n < D / 8; n++) {
+                if (n * 8 < d) *(u32*)(at + n * 8) = packed(acc[n][2 * r] * (r ? high : low), acc[n][2 * r + 1] * (r ? high : low));
+            }
         }
+        at += 8 * stride;
     }
 }
 
-// Two steps are in memory at a time, two tiles each.
-#define STAGE(n, which) (steps_at + (((n) % 2) * 2 + (which)) * (STEP * ROW))
+// Steps lie in STAGES places in turn, two tiles each.
+#if WARPGROUP
+#define STAGES 3
+#else
+#define STAGES 2
+#endif
+#define TILE(stage, which) (steps_at + ((stage) * 2 + (which)) * (STEP * ROW))
+__device__ inline int after(int stage) { return stage + 1 == STAGES ? 0 : stage + 1; }
+
+// Steps of so many with keys that a group's queries from `first` on see.
+__device__ inline int steps_of(int first, int steps) {
+    int seen = (first + GROUP * 16 - 1) / STEP + 1;
+    return CAUSAL && seen < steps ? seen : steps;
+}
 
 #ifdef FORWARD
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash(Spec s, T* out, u64 o0, u64 o1, u64 o2, float* lse) {
     extern __shared__ double memory[];
     T* q = tiles_in(memory);
     T* steps_at = q + BLOCK_ROWS * ROW;
-    u64 h = blockIdx.y % s.heads, b = blockIdx.y / s.heads, kh = h / (s.heads / s.kv_heads);
+    u32 head = HEAD, heads = (u32)s.heads;
+    if (head >= (u32)s.batch * heads) return;
+    u64 b = head / heads;
+    u32 h = head - (u32)b * heads, kh = s.kv_heads == heads ? h : h / (heads / (u32)s.kv_heads);
     // Under a causal mask later queries see more: they start first.
-    int first = (int)(gridDim.x - 1 - blockIdx.x) * BLOCK_ROWS;
+    int first = (TILES - 1 - TILE_OF_HEAD) * BLOCK_ROWS;
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-    const T* keys = s.k + b * s.k_strides[0] + kh * s.k_strides[1];
-    const T* values = s.v + b * s.v_strides[0] + kh * s.v_strides[1];
     int end = CAUSAL && first + BLOCK_ROWS < (int)s.s ? first + BLOCK_ROWS : (int)s.s;
-    int steps = (end + STEP - 1) / STEP;
-    load_rows<BLOCK_ROWS>(q, s.q + b * s.q_strides[0] + h * s.q_strides[1], s.q_strides[2], first, s.l, (int)s.d);
-    load_rows<STEP>(STAGE(0, 0), keys, s.k_strides[2], 0, s.s, (int)s.d);
-    load_rows<STEP>(STAGE(0, 1), values, s.v_strides[2], 0, s.s, (int)s.d);
-    commit();
-    float acc[TILES][D / 8][4], top[TILES][2], sum[TILES][2];
+    int start = first + warp * 16, row = start + g;
+    // Steps of the block, and those with keys that these queries see, or its first.
+    int steps = (end + STEP - 1) / STEP, own = steps_of(first + warp / GROUP * (GROUP * 16), steps), least = steps_of(first, steps);
+    Source next_keys = source(s.k + b * s.k_strides[0] + kh * s.k_strides[1], s.k_strides[2], 0, s.s, (int)s.d);
+    Source next_values = source(s.v + b * s.v_strides[0] + kh * s.v_strides[1], s.v_strides[2], 0, s.s, (int)s.d);
+    auto load_step = [&](int n, int stage) {
+        if (n < steps) {
+            load_rows<STEP>(TILE(stage, 0), next_keys);
+            load_rows<STEP>(TILE(stage, 1), next_values);
+        }
+        commit();
+    };
+    Source queries = source(s.q + b * s.q_strides[0] + h * s.q_strides[1], s.q_strides[2], first, s.l, (int)s.d);
+    load_rows<BLOCK_ROWS>(q, queries);
+    load_step(0, 0);
+    load_step(1, 1);
+    wait_for_copies<1>();
+    float acc[D / 8][4], p[STEP / 8][4], top[2] = {LOWEST, LOWEST}, sum[2] = {0, 0};
+    Fragment weights[STEP / 16];
     clear(acc);
-#pragma unroll
-    for (int m = 0; m < TILES; m++) top[m][0] = top[m][1] = LOWEST, sum[m][0] = sum[m][1] = 0;
+    clear(p);
 #if WARPGROUP
     const T* mine = q;
 #else
-    wait_for_copies<0>();
-    Fragment mine[TILES][D / 16];
+    Fragment mine[D / 16];
 #pragma unroll
-    for (int k = 0; k < D / 16; k++) {
-#pragma unroll
-        for (int m = 0; m < TILES; m++) load_a(mine[m][k], q, (warp * TILES + m) * 16, k * 16);
-    }
+    for (int k = 0; k < D / 16; k++) load_a(mine[k], q, warp * 16, k * 16);
 #endif
     float scale = (float)s.scale * LOG2E;
-    int start = first + warp * 16 * TILES, last = first + (warp / GROUP + 1) * GROUP * 16 * TILES - 1;
-    for (int n = 0; n < steps; n++) {
-        if (n + 1 < steps) {
-            load_rows<STEP>(STAGE(n + 1, 0), keys, s.k_strides[2], (n + 1) * STEP, s.s, (int)s.d);
-            load_rows<STEP>(STAGE(n + 1, 1), values, s.v_strides[2], (n + 1) * STEP, s.s, (int)s.d);
-            commit();
-            wait_for_copies<1>();
-        } else {
-            wait_for_copies<0>();
-        }
+#if DROPOUT
+    float enlarged = (float)(1 / (1 - s.p));
+#endif
+    // Scores of a step to weights of its values.
+    auto weigh = [&](int n) {
         int at = n * STEP;
-        // Keys that none of these queries sees are left out.
-        if (!CAUSAL || at <= last) {
-            float p[TILES][STEP / 8][4];
-            times_transposed(p, mine, STAGE(n, 0));
-            wait_for_products<0>(p);
-            bool edge = MASK || at + STEP > (int)s.s || (CAUSAL && at + STEP - 1 > start);
-            if (edge) {
+#if DROPOUT
+        u32 kept_bits = kept(s, (head * s.l + (u64)row) * s.s + (u64)(at + t * 2), 1, s.s);
+#endif
+        wait_for_products<1>(p);
+#if MASK
 #pragma unroll
-                for (int m = 0; m < TILES; m++) {
+        for (int c = 0; c < STEP / 8; c++) {
 #pragma unroll
-                    for (int c = 0; c < STEP / 8; c++) {
-#pragma unroll
-                        for (int e = 0; e < 4; e++) p[m][c][e] = masked(s, b, h, start + m * 16 + g + e / 2 * 8, at + c * 8 + t * 2 + e % 2, p[m][c][e] * scale);
-                    }
-                }
-            }
-            // Beyond the edges scores are scaled on the way to their exponentials.
-            float by = edge ? 1.0f : scale;
-#pragma unroll
-            for (int m = 0; m < TILES; m++) {
-#pragma unroll
-                for (int r = 0; r < 2; r++) {
-                    float high = p[m][0][2 * r];
-#pragma unroll
-                    for (int c = 0; c < STEP / 8; c++) high = fmaxf(high, fmaxf(p[m][c][2 * r], p[m][c][2 * r + 1]));
-                    high = fmaxf(high, __shfl_xor_sync(FULL_WARP, high, 1));
-                    high = fmaxf(high, __shfl_xor_sync(FULL_WARP, high, 2));
-                    high = fmaxf(top[m][r], high * by);
-                    // While every key is masked out, differences would be NaN.
-                    float base = high == LOWEST ? 0.0f : high;
-                    float correction = exp2_fast(top[m][r] - base), total = 0;
-                    top[m][r] = high;
-#pragma unroll
-                    for (int c = 0; c < STEP / 8; c++) {
-#pragma unroll
-                        for (int e = 2 * r; e < 2 * r + 2; e++) {
-                            float x = exp2_fast(fmaf(p[m][c][e], by, -base));
-                            total += x;
-                            if (DROPOUT) x *= kept(s, blockIdx.y, start + m * 16 + g + r * 8, at + c * 8 + t * 2 + e % 2);
-                            p[m][c][e] = x;
-                        }
-                    }
-                    sum[m][r] = sum[m][r] * correction + total;
-                    // Most steps leave every row's largest score as it is.
-                    if (__any_sync(FULL_WARP, correction != 1)) {
-#pragma unroll
-                        for (int c = 0; c < D / 8; c++) acc[m][c][2 * r] *= correction, acc[m][c][2 * r + 1] *= correction;
-                    }
-                }
-            }
-            accumulate(acc, p, STAGE(n, 1));
-            wait_for_products<0>(acc);
+            for (int e = 0; e < 4; e++) p[c][e] = masked(s, b, h, row + e / 2 * 8, at + c * 8 + t * 2 + e % 2, p[c][e] * scale);
         }
-        __syncthreads();
-    }
+        const float by = 1;
+#else
+        if (at + STEP > (int)s.s || (CAUSAL && at + STEP - 1 > start)) {
+            int seen[2] = {seen_by(s, row) - at - t * 2, seen_by(s, row + 8) - at - t * 2};
 #pragma unroll
-    for (int m = 0; m < TILES; m++) {
-        float factor[2];
-        int row = start + m * 16 + g;
+            for (int c = 0; c < STEP / 8; c++) {
+#pragma unroll
+                for (int e = 0; e < 4; e++) p[c][e] = c * 8 + e % 2 < seen[e / 2] ? p[c][e] : LOWEST;
+            }
+        }
+        // Scores are scaled on the way to their exponentials.
+        const float by = scale;
+#endif
+        float correction[2];
 #pragma unroll
         for (int r = 0; r < 2; r++) {
-            float total = sum[m][r];
-            total += __shfl_xor_sync(FULL_WARP, total, 1);
-            total += __shfl_xor_sync(FULL_WARP, total, 2);
-            factor[r] = total == 0 ? 0.0f : 1 / total;
-            if (t == 0 && row + r * 8 < (int)s.l) lse[blockIdx.y * s.l + (u64)(row + r * 8)] = total == 0 ? LOWEST : top[m][r] * LN2 + logf(total);
+            float high = p[0][2 * r];
+#pragma unroll
+            for (int c = 0; c < STEP / 8; c++) high = fmaxf(high, fmaxf(p[c][2 * r], p[c][2 * r + 1]));
+            high = fmaxf(high, __shfl_xor_sync(FULL_WARP, high, 1));
+            high = fmaxf(high, __shfl_xor_sync(FULL_WARP, high, 2));
+            // Exponentials may be of what lies a little above the base, so it is raised seldom; not where dropout enlarges them.
+            high = high * by > top[r] + (DROPOUT ? 0 : 8) ? high * by : top[r];
+            // While every key is masked out, differences would be NaN.
+            float base = high == LOWEST ? 0.0f : high, total = 0;
+            correction[r] = exp2_fast(top[r] - base);
+            top[r] = high;
+#pragma unroll
+            for (int c = 0; c < STEP / 8; c++) {
+#pragma unroll
+                for (int e = 2 * r; e < 2 * r + 2; e++) {
+                    float x = exp2_fast(fmaf(p[c][e], by, -base));
+                    total += x;
+                    p[c][e] = DROPPED(x, c, e);
+                }
+            }
+            sum[r] = sum[r] * correction[r] + total;
         }
-        store_rows(acc[m], factor[0], factor[1], out + b * o0 + h * o1, o2, start + m * 16, s.l, (int)s.d);
+        hold(p);
+        // The sums are positive: looking at them keeps ptxas from waiting before they are there.
+        if (__any_sync(FULL_WARP, correction[0] != 1 || correction[1] != 1 || !(sum[0] > 0) || !(sum[1] > 0))) {
+            wait_for_products<0>(acc);
+#pragma unroll
+            for (int c = 0; c < D / 8; c++) acc[c][0] *= correction[0], acc[c][1] *= correction[0], acc[c][2] *= correction[1], acc[c][3] *= correction[1];
+        }
+        wait_for_products<0>(acc);
+        hold(weights);
+        as_operand(weights, p);
+    };
+    int stage = 0;
+    if (own > 0) {
+        times_transposed(p, mine, TILE(0, 0));
+        end_products();
+        weigh(0);
+        auto step = [&](int n) {
+            int next = after(stage);
+            if (!WARPGROUP) accumulate(acc, weights, TILE(stage, 1));
+            wait_for_copies<0>();
+            load_step(n + 1, after(next));
+            times_transposed(p, mine, TILE(next, 0));
+            if (WARPGROUP) accumulate(acc, weights, TILE(stage, 1));
+            weigh(n);
+            stage = next;
+        };
+        // Those of all warps by themselves: they take fewer instructions.
+        for (int n = 1; n < least; n++) step(n);
+        if (BLOCK_ROWS > STEP) {
+            for (int n = least; n < own; n++) step(n);
+        }
+        accumulate(acc, weights, TILE(stage, 1));
+        wait_for_products<0>(acc);
+        hold(weights);
     }
+    // Other warps' steps.
+    for (int n = own; n < steps; n++) {
+        stage = after(stage);
+        wait_for_copies<0>();
+        load_step(n + 1, after(stage));
+    }
+    float factor[2];
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        float total = sum[r];
+        total += __shfl_xor_sync(FULL_WARP, total, 1);
+        total += __shfl_xor_sync(FULL_WARP, total, 2);
+        factor[r] = total == 0 ? 0.0f : __fdividef(1.0f, total);
+        if (t == 0 && row + r * 8 < (int)s.l) lse[head * s.l + (u64)(row + r * 8)] = total == 0 ? LOWEST : top[r] * LN2 + logf(total);
+    }
+    store_rows(acc, factor[0], factor[1], out + b * o0 + h * o1, o2, start, s.l, (int)s.d);
 }
 #endif
 
-// The logarithm of a row's sum in units of log2; of a row that saw no key such that its probabilities come out zero.
+// What the gradients need of a row: the logarithm of its sum in units of log2 (of a row that saw no key such that its probabilities come out zero), and
+// out . dout, which the softmax's derivative takes off every term.
+struct Row { float log_sum, delta; };
 __device__ inline float saved_sum(float lse) { return lse == LOWEST ? (float)INFINITY : lse * LOG2E; }
 
 #ifdef QUERIES
-// The gradient by the queries: as the forward pass, with the probabilities from the saved sums. Leaves out . dout of each row, which the softmax's
-// derivative takes off every term of it, for the gradient by the keys.
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash_queries(Spec s, Saved saved, float* delta, T* dq, u64 d0, u64 d1, u64 d2) {
+// The gradient by the queries: as the forward pass, with the probabilities from the saved sums. Leaves the rows for the gradient by the keys.
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash_queries(Spec s, Saved saved, Row* rows, T* dq, u64 d0, u64 d1, u64 d2) {
     extern __shared__ double memory[];
     T* q = tiles_in(memory);
     T* steps_at = q + (WARPGROUP ? 2 : 1) * BLOCK_ROWS * ROW;
-    float* deltas = (float*)(steps_at + 4 * STEP * ROW);
-    u64 h = blockIdx.y % s.heads, b = blockIdx.y / s.heads, kh = h / (s.heads / s.kv_heads);
-    int first = (int)(gridDim.x - 1 - blockIdx.x) * BLOCK_ROWS;
+    Row* block_rows = (Row*)(steps_at + STAGES * 2 * STEP * ROW);
+    u32 head = HEAD, heads = (u32)s.heads;
+    if (head >= (u32)s.batch * heads) return;
+    u64 b = head / heads;
+    u32 h = head - (u32)b * heads, kh = s.kv_heads == heads ? h : h / (heads / (u32)s.kv_heads);
+    int first = (TILES - 1 - TILE_OF_HEAD) * BLOCK_ROWS;
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-    const T* keys = s.k + b * s.k_strides[0] + kh * s.k_strides[1];
-    const T* values = s.v + b * s.v_strides[0] + kh * s.v_strides[1];
     const T* grads = saved.dout + b * saved.dout_strides[0] + h * saved.dout_strides[1];
     int end = CAUSAL && first + BLOCK_ROWS < (int)s.s ? first + BLOCK_ROWS : (int)s.s;
-    int steps = (end + STEP - 1) / STEP;
-    load_rows<BLOCK_ROWS>(q, s.q + b * s.q_strides[0] + h * s.q_strides[1], s.q_strides[2], first, s.l, (int)s.d);
+    int start = first + warp * 16, row = start + g;
+    int steps = (end + STEP - 1) / STEP, own = steps_of(first + warp / GROUP * (GROUP * 16), steps), least = steps_of(first, steps);
+    Source next_keys = source(s.k + b * s.k_strides[0] + kh * s.k_strides[1], s.k_strides[2], 0, s.s, (int)s.d);
+    Source next_values = source(s.v + b * s.v_strides[0] + kh * s.v_strides[1], s.v_strides[2], 0, s.s, (int)s.d);
+    auto load_step = [&](int n, int stage) {
+        if (n < steps) {
+            load_rows<STEP>(TILE(stage, 0), next_keys);
+            load_rows<STEP>(TILE(stage, 1), next_values);
+        }
+        commit();
+    };
+    Source queries = source(s.q + b * s.q_strides[0] + h * s.q_strides[1], s.q_strides[2], first, s.l, (int)s.d);
+    load_rows<BLOCK_ROWS>(q, queries);
+    Source incoming_rows = source(grads, saved.dout_strides[2], first, s.l, (int)s.d);
+#if WARPGROUP
+    const T *mine = q, *incoming = q + BLOCK_ROWS * ROW;
+    load_rows<BLOCK_ROWS>(q + BLOCK_ROWS * ROW, incoming_rows);
+#else
     commit();
+#endif
+    load_step(0, 0);
+    load_step(1, 1);
     {
         // Two threads to a row.
         int i = first + (int)threadIdx.x / 2, part = threadIdx.x % 2;
-        float sum = 0;
-        if (i < (int)s.l) {
-            const T* o = saved.out + b * saved.out_strides[0] + h * saved.out_strides[1] + (u64)i * saved.out_strides[2];
-            const T* d = grads + (u64)i * saved.dout_strides[2];
-            for (int c = part * 8; c < (int)s.d; c += 16) {
-                Vec<T, 8> x = *(const Vec<T, 8>*)(o + c), y = *(const Vec<T, 8>*)(d + c);
+        bool there = i < (int)s.l;
+        const T* o = saved.out + b * saved.out_strides[0] + h * saved.out_strides[1] + (u64)i * saved.out_strides[2];
+        const T* d = grads + (u64)i * saved.dout_strides[2];
+        Vec<T, 8> x[D / 16], y[D / 16];
 #pragma unroll
-                for (int e = 0; e < 8; e++) sum += plain(x.v[e]) * plain(y.v[e]);
+        for (int k = 0; k < D / 16; k++) {
+            int c = (2 * k + part) * 8;
+            if (there && c < (int)s.d) x[k] = *(const Vec<T, 8>*)(o + c), y[k] = *(const Vec<T, 8>*)(d + c);
+        }
+        float sum = 0, log_sum = there ? saved_sum(saved.lse[head * s.l + (u64)i]) : 0.0f;
+#pragma unroll
+        for (int k = 0; k < D / 16; k++) {
+            if (there && (2 * k + part) * 8 < (int)s.d) {
+#pragma unroll
+                for (int e = 0; e < 8; e++) sum += plain(x[k].v[e]) * plain(y[k].v[e]);
             }
         }
         sum += __shfl_xor_sync(FULL_WARP, sum, 1);
         if (part == 0) {
-            deltas[threadIdx.x / 2] = sum;
-            if (i < (int)s.l) delta[blockIdx.y * s.l + (u64)i] = sum;
+            block_rows[threadIdx.x / 2] = Row{log_sum, sum};
+            if (there) rows[head * s.l + (u64)i] = Row{log_sum, sum};
         }
     }
-#if WARPGROUP
-    const T *mine = q, *incoming = q + BLOCK_ROWS * ROW;
-    load_rows<BLOCK_ROWS>(q + BLOCK_ROWS * ROW, grads, saved.dout_strides[2], first, s.l, (int)s.d);
-#else
+#if !WARPGROUP
     // Queries and incoming gradients pass through the same memory on their way to registers.
-    Fragment mine[1][D / 16], incoming[1][D / 16];
-    wait_for_copies<0>();
+    Fragment mine[D / 16], incoming[D / 16];
+    wait_for_copies<2>();
 #pragma unroll
-    for (int k = 0; k < D / 16; k++) load_a(mine[0][k], q, warp * 16, k * 16);
+    for (int k = 0; k < D / 16; k++) load_a(mine[k], q, warp * 16, k * 16);
     __syncthreads();
-    load_rows<BLOCK_ROWS>(q, grads, saved.dout_strides[2], first, s.l, (int)s.d);
+    load_rows<BLOCK_ROWS>(q, incoming_rows);
     commit();
     wait_for_copies<0>();
 #pragma unroll
-    for (int k = 0; k < D / 16; k++) load_a(incoming[0][k], q, warp * 16, k * 16);
+    for (int k = 0; k < D / 16; k++) load_a(incoming[k], q, warp * 16, k * 16);
+#else
+    wait_for_copies<1>();
 #endif
-    load_rows<STEP>(STAGE(0, 0), keys, s.k_strides[2], 0, s.s, (int)s.d);
-    load_rows<STEP>(STAGE(0, 1), values, s.v_strides[2], 0, s.s, (int)s.d);
-    commit();
-    __syncthreads();
-    float acc[1][D / 8][4];
+    float acc[D / 8][4], p[STEP / 8][4], ds[STEP / 8][4];
+    Fragment weights[STEP / 16];
     clear(acc);
+    clear(p);
+    clear(ds);
     float scale = (float)s.scale * LOG2E;
-    int row = first + warp * 16 + g, start = first + warp * 16, last = first + (warp / GROUP + 1) * GROUP * 16 - 1;
-    float log_sum[2], off[2];
-#pragma unroll
-    for (int r = 0; r < 2; r++) {
-        log_sum[r] = row + r * 8 < (int)s.l ? saved_sum(saved.lse[blockIdx.y * s.l + (u64)(row + r * 8)]) : 0.0f;
-        off[r] = deltas[warp * 16 + g + r * 8];
-    }
-    for (int n = 0; n < steps; n++) {
-        if (n + 1 < steps) {
-            load_rows<STEP>(STAGE(n + 1, 0), keys, s.k_strides[2], (n + 1) * STEP, s.s, (int)s.d);
-            load_rows<STEP>(STAGE(n + 1, 1), values, s.v_strides[2], (n + 1) * STEP, s.s, (int)s.d);
-            commit();
-            wait_for_copies<1>();
-        } else {
-            wait_for_copies<0>();
-        }
+#if DROPOUT
+    float enlarged = (float)(1 / (1 - s.p));
+#endif
+    Row sums[2] = {block_rows[warp * 16 + g], block_rows[warp * 16 + g + 8]};
+    auto score = [&](int stage) {
+        times_transposed(p, mine, TILE(stage, 0));
+        times_transposed(ds, incoming, TILE(stage, 1));
+    };
+    auto weigh = [&](int n) {
         int at = n * STEP;
-        if (!CAUSAL || at <= last) {
-            float p[1][STEP / 8][4], ds[1][STEP / 8][4];
-            times_transposed(p, mine, STAGE(n, 0));
-            times_transposed(ds, incoming, STAGE(n, 1));
-            wait_for_products<1>(p);
-            if (MASK || at + STEP > (int)s.s || first + BLOCK_ROWS > (int)s.l || (CAUSAL && at + STEP - 1 > start)) {
+#if DROPOUT
+        u32 kept_bits = kept(s, (head * s.l + (u64)row) * s.s + (u64)(at + t * 2), 1, s.s);
+#endif
+        wait_for_products<2>(p);
 #pragma unroll
-                for (int c = 0; c < STEP / 8; c++) {
+        for (int c = 0; c < STEP / 8; c++) {
 #pragma unroll
-                    for (int e = 0; e < 4; e++) p[0][c][e] = exp2_fast(masked(s, b, h, row + e / 2 * 8, at + c * 8 + t * 2 + e % 2, p[0][c][e] * scale) - log_sum[e / 2]);
-                }
-            } else {
-#pragma unroll
-                for (int c = 0; c < STEP / 8; c++) {
-#pragma unroll
-                    for (int e = 0; e < 4; e++) p[0][c][e] = exp2_fast(fmaf(p[0][c][e], scale, -log_sum[e / 2]));
-                }
+            for (int e = 0; e < 4; e++) {
+#if MASK
+                p[c][e] = exp2_fast(masked(s, b, h, row + e / 2 * 8, at + c * 8 + t * 2 + e % 2, p[c][e] * scale) - sums[e / 2].log_sum);
+#else
+                p[c][e] = exp2_fast(fmaf(p[c][e], scale, -sums[e / 2].log_sum));
+#endif
             }
-            wait_for_products<0>(ds);
+        }
+        if (!MASK && (at + STEP > (int)s.s || (CAUSAL && at + STEP - 1 > start))) {
+            int seen[2] = {seen_by(s, row) - at - t * 2, seen_by(s, row + 8) - at - t * 2};
 #pragma unroll
             for (int c = 0; c < STEP / 8; c++) {
 #pragma unroll
-                for (int e = 0; e < 4; e++) {
-                    float d = ds[0][c][e];
-                    if (DROPOUT) d *= kept(s, blockIdx.y, row + e / 2 * 8, at + c * 8 + t * 2 + e % 2);
-                    p[0][c][e] *= d - off[e / 2];
-                }
+                for (int e = 0; e < 4; e++) p[c][e] = c * 8 + e % 2 < seen[e / 2] ? p[c][e] : 0.0f;
             }
-            accumulate(acc, p, STAGE(n, 0));
-            wait_for_products<0>(acc);
         }
-        __syncthreads();
+        hold(p);
+        wait_for_products<1>(ds);
+#pragma unroll
+        for (int c = 0; c < STEP / 8; c++) {
+#pragma unroll
+            for (int e = 0; e < 4; e++) p[c][e] *= DROPPED(ds[c][e], c, e) - sums[e / 2].delta;
+        }
+        hold(p);
+        wait_for_products<0>(acc);
+        hold(weights);
+        as_operand(weights, p);
+    };
+    int stage = 0;
+    if (own > 0) {
+        score(0);
+        end_products();
+        weigh(0);
+        auto step = [&](int n) {
+            int next = after(stage);
+            if (!WARPGROUP) accumulate(acc, weights, TILE(stage, 0));
+            wait_for_copies<0>();
+            load_step(n + 1, after(next));
+            score(next);
+            if (WARPGROUP) accumulate(acc, weights, TILE(stage, 0));
+            weigh(n);
+            stage = next;
+        };
+        for (int n = 1; n < least; n++) step(n);
+        if (BLOCK_ROWS > STEP) {
+            for (int n = least; n < own; n++) step(n);
+        }
+        accumulate(acc, weights, TILE(stage, 0));
+        wait_for_products<0>(acc);
+        hold(weights);
     }
-    store_rows(acc[0], (float)s.scale, (float)s.scale, dq + b * d0 + h * d1, d2, start, s.l, (int)s.d);
+    for (int n = own; n < steps; n++) {
+        stage = after(stage);
+        wait_for_copies<0>();
+        load_step(n + 1, after(stage));
+    }
+    store_rows(acc, (float)s.scale, (float)s.scale, dq + b * d0 + h * d1, d2, start, s.l, (int)s.d);
 }
 #endif
 
 #ifdef KEYS
 // The gradients by keys and values: rows are keys, columns queries, so that both products over queries start from registers.
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash_keys(Spec s, Saved saved, const float* delta, T* dk, T* dv, u64 k0, u64 k1, u64 k2, u64 v0, u64 v1, u64 v2) {
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash_keys(Spec s, Saved saved, const Row* rows, T* dk, T* dv, u64 k0, u64 k1, u64 k2, u64 v0, u64 v1, u64 v2) {
     extern __shared__ double memory[];
     T* staged = tiles_in(memory);
     T* steps_at = staged + (WARPGROUP ? 2 : 1) * BLOCK_ROWS * ROW;
-    float* sums = (float*)(steps_at + 4 * STEP * ROW);  // [2][2][STEP]: logarithms of sums, deltas
-    u64 kh = blockIdx.y % s.kv_heads, b = blockIdx.y / s.kv_heads, group = s.heads / s.kv_heads;
-    int first = (int)blockIdx.x * BLOCK_ROWS;
+    Row* step_rows = (Row*)(steps_at + STAGES * 2 * STEP * ROW);
+    u32 head = HEAD, kv_heads = (u32)s.kv_heads;
+    if (head >= (u32)s.batch * kv_heads) return;
+    u64 b = head / kv_heads;
+    u32 kh = head - (u32)b * kv_heads, group = (u32)s.heads / kv_heads;
+    int first = TILE_OF_HEAD * BLOCK_ROWS;
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    int key = first + warp * 16 + g;
+    // Steps before the first query that sees these keys are left out.
+    int skipped = CAUSAL ? first / STEP : 0, per_head = (int)((s.l + STEP - 1) / STEP) - skipped;
+    int steps = per_head > 0 ? per_head * (int)group : 0;
+    // The next step's rows, and the steps left of its head.
+    Source next_queries, next_grads;
+    const Row* next_rows;
+    u32 next_head = kh * group;
+    int left = 0;
+    auto load_step = [&](int n, int stage) {
+        if (n < steps) {
+            if (left == 0) {
+                int at = skipped * STEP;
+                next_queries = source(s.q + b * s.q_strides[0] + next_head * s.q_strides[1], s.q_strides[2], at, s.l, (int)s.d);
+                next_grads = source(saved.dout + b * saved.dout_strides[0] + next_head * saved.dout_strides[1], saved.dout_strides[2], at, s.l, (int)s.d);
+                next_rows = rows + (b * s.heads + next_head) * s.l + (u64)at + threadIdx.x;
+                next_head++;
+                left = per_head;
+            }
+            load_rows<STEP>(TILE(stage, 0), next_queries);
+            load_rows<STEP>(TILE(stage, 1), next_grads);
+            int i = (skipped + per_head - left) * STEP + (int)threadIdx.x;
+            if (threadIdx.x < STEP) copy_row(step_rows + stage * STEP + threadIdx.x, next_rows, i < (int)s.l);
+            next_rows += STEP;
+            left--;
+        }
+        commit();
+    };
+    Source own_keys = source(s.k + b * s.k_strides[0] + kh * s.k_strides[1], s.k_strides[2], first, s.s, (int)s.d);
+    Source own_values = source(s.v + b * s.v_strides[0] + kh * s.v_strides[1], s.v_strides[2], first, s.s, (int)s.d);
+    load_rows<BLOCK_ROWS>(staged, own_keys);
 #if WARPGROUP
     const T *mine = staged, *value = staged + BLOCK_ROWS * ROW;
-    load_rows<BLOCK_ROWS>(staged, s.k + b * s.k_strides[0] + kh * s.k_strides[1], s.k_strides[2], first, s.s, (int)s.d);
-    load_rows<BLOCK_ROWS>(staged + BLOCK_ROWS * ROW, s.v + b * s.v_strides[0] + kh * s.v_strides[1], s.v_strides[2], first, s.s, (int)s.d);
+    load_rows<BLOCK_ROWS>(staged + BLOCK_ROWS * ROW, own_values);
+    load_step(0, 0);
+    load_step(1, 1);
+    wait_for_copies<1>();
 #else
-    Fragment mine[1][D / 16], value[1][D / 16];
-    load_rows<BLOCK_ROWS>(staged, s.k + b * s.k_strides[0] + kh * s.k_strides[1], s.k_strides[2], first, s.s, (int)s.d);
+    Fragment mine[D / 16], value[D / 16];
     commit();
     wait_for_copies<0>();
 #pragma unroll
-    for (int k = 0; k < D / 16; k++) load_a(mine[0][k], staged, warp * 16, k * 16);
+    for (int k = 0; k < D / 16; k++) load_a(mine[k], staged, warp * 16, k * 16);
     __syncthreads();
-    load_rows<BLOCK_ROWS>(staged, s.v + b * s.v_strides[0] + kh * s.v_strides[1], s.v_strides[2], first, s.s, (int)s.d);
-    commit();
-    wait_for_copies<0>();
+    load_rows<BLOCK_ROWS>(staged, own_values);
+    load_step(0, 0);
+    load_step(1, 1);
+    wait_for_copies<1>();
 #pragma unroll
-    for (int k = 0; k < D / 16; k++) load_a(value[0][k], staged, warp * 16, k * 16);
+    for (int k = 0; k < D / 16; k++) load_a(value[k], staged, warp * 16, k * 16);
 #endif
-    float acc_k[1][D / 8][4], acc_v[1][D / 8][4];
+    float acc_k[D / 8][4], acc_v[D / 8][4], p[STEP / 8][4], ds[STEP / 8][4];
+    Fragment by_value[STEP / 16], by_key[STEP / 16];
     clear(acc_k);
     clear(acc_v);
+    clear(p);
+    clear(ds);
     float scale = (float)s.scale * LOG2E;
-    int key = first + warp * 16 + g, low = first + warp / GROUP * GROUP * 16;
-    // Steps before the first query that sees these keys are left out.
-    int start = CAUSAL ? (int)(first / STEP) : 0, per_head = (int)((s.l + STEP - 1) / STEP) - start;
-    int steps = per_head > 0 ? per_head * (int)group : 0;
-    auto load_step = [&](int n) {
-        u64 h = kh * group + (u64)(n / per_head);
-        int at = (start + n % per_head) * STEP;
-        load_rows<STEP>(STAGE(n, 0), s.q + b * s.q_strides[0] + h * s.q_strides[1], s.q_strides[2], at, s.l, (int)s.d);
-        load_rows<STEP>(STAGE(n, 1), saved.dout + b * saved.dout_strides[0] + h * saved.dout_strides[1], saved.dout_strides[2], at, s.l, (int)s.d);
-        commit();
-        if (threadIdx.x < STEP) {
-            int i = at + (int)threadIdx.x;
-            u64 place = (b * s.heads + h) * s.l + (u64)i;
-            sums[n % 2 * 2 * STEP + threadIdx.x] = i < (int)s.l ? saved_sum(saved.lse[place]) : 0.0f;
-            sums[n % 2 * 2 * STEP + STEP + threadIdx.x] = i < (int)s.l ? delta[place] : 0.0f;
-        }
+#if DROPOUT
+    float enlarged = (float)(1 / (1 - s.p));
+#endif
+    auto score = [&](int stage) {
+        times_transposed(p, mine, TILE(stage, 0));
+        times_transposed(ds, value, TILE(stage, 1));
     };
-    if (steps > 0) load_step(0);
-    for (int n = 0; n < steps; n++) {
-        if (n + 1 < steps) {
-            load_step(n + 1);
-            wait_for_copies<1>();
-        } else {
-            wait_for_copies<0>();
-        }
-        u64 h = kh * group + (u64)(n / per_head);
-        int at = (start + n % per_head) * STEP;
-        const float *log_sum = sums + n % 2 * 2 * STEP, *off = log_sum + STEP;
-        // Queries that see none of these keys.
-        if (!CAUSAL || at + STEP - 1 >= low) {
-            float p[1][STEP / 8][4], ds[1][STEP / 8][4];
-            times_transposed(p, mine, STAGE(n, 0));
-            times_transposed(ds, value, STAGE(n, 1));
-            wait_for_products<1>(p);
-            if (MASK || at + STEP > (int)s.l || first + BLOCK_ROWS > (int)s.s || (CAUSAL && at < first + warp * 16 + 15)) {
+    // A step's first query and its head.
+    int at = skipped * STEP;
+    u32 h = kh * group;
+    auto weigh = [&](int stage) {
+#if DROPOUT
+        u32 kept_bits = kept(s, ((b * s.heads + h) * s.l + (u64)(at + t * 2)) * s.s + (u64)key, s.s, 1);
+#endif
+        // Of two neighbouring queries each.
+        const Vec<Row, 2>* sums = (const Vec<Row, 2>*)(step_rows + stage * STEP) + t;
+        Vec<Row, 2> both[STEP / 8];
 #pragma unroll
-                for (int c = 0; c < STEP / 8; c++) {
+        for (int c = 0; c < STEP / 8; c++) both[c] = sums[c * 4];
+        wait_for_products<3>(p);
 #pragma unroll
-                    for (int e = 0; e < 4; e++) {
-                        int query = c * 8 + t * 2 + e % 2;
-                        p[0][c][e] = exp2_fast(masked(s, b, h, at + query, key + e / 2 * 8, p[0][c][e] * scale) - log_sum[query]);
-                    }
-                }
-            } else {
+        for (int c = 0; c < STEP / 8; c++) {
 #pragma unroll
-                for (int c = 0; c < STEP / 8; c++) {
-#pragma unroll
-                    for (int e = 0; e < 4; e++) p[0][c][e] = exp2_fast(fmaf(p[0][c][e], scale, -log_sum[c * 8 + t * 2 + e % 2]));
-                }
+            for (int e = 0; e < 4; e++) {
+#if MASK
+                p[c][e] = exp2_fast(masked(s, b, h, at + c * 8 + t * 2 + e % 2, key + e / 2 * 8, p[c][e] * scale) - both[c].v[e % 2].log_sum);
+#else
+                p[c][e] = exp2_fast(fmaf(p[c][e], scale, -both[c].v[e % 2].log_sum));
+#endif
             }
-            wait_for_products<0>(ds);
+        }
+        // Queries that are not there add zeros; of the others some may not see the keys.
+        if (!MASK && CAUSAL && at < first + warp * 16 + 15) {
+            int from[2] = {key - at - t * 2, key + 8 - at - t * 2};
 #pragma unroll
             for (int c = 0; c < STEP / 8; c++) {
 #pragma unroll
-                for (int e = 0; e < 4; e++) {
-                    int query = c * 8 + t * 2 + e % 2;
-                    float factor = DROPOUT ? kept(s, b * s.heads + h, at + query, key + e / 2 * 8) : 1.0f;
-                    ds[0][c][e] = p[0][c][e] * (ds[0][c][e] * factor - off[query]);
-                    if (DROPOUT) p[0][c][e] *= factor;
-                }
+                for (int e = 0; e < 4; e++) p[c][e] = c * 8 + e % 2 >= from[e / 2] ? p[c][e] : 0.0f;
             }
-            accumulate(acc_v, p, STAGE(n, 1));
-            accumulate(acc_k, ds, STAGE(n, 0));
-            wait_for_products<0>(acc_v);
-            wait_for_products<0>(acc_k);
         }
-        __syncthreads();
+        hold(p);
+        wait_for_products<2>(ds);
+#pragma unroll
+        for (int c = 0; c < STEP / 8; c++) {
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+                ds[c][e] = p[c][e] * (DROPPED(ds[c][e], c, e) - both[c].v[e % 2].delta);
+                p[c][e] = DROPPED(p[c][e], c, e);
+            }
+        }
+        hold(p);
+        hold(ds);
+        wait_for_products<0>(acc_v);
+        hold(acc_k);
+        hold(by_value);
+        hold(by_key);
+        as_operand(by_value, p);
+        as_operand(by_key, ds);
+    };
+    auto add = [&](int stage) {
+        accumulate(acc_v, by_value, TILE(stage, 1));
+        accumulate(acc_k, by_key, TILE(stage, 0));
+    };
+    if (steps > 0) {
+        int stage = 0;
+        score(0);
+        end_products();
+        end_products();
+        weigh(0);
+        for (int n = 1; n < steps; n++) {
+            int next = after(stage);
+            at += STEP;
+            if (at >= (int)s.l) at = skipped * STEP, h++;
+            if (!WARPGROUP) add(stage);
+            wait_for_copies<0>();
+            load_step(n + 1, after(next));
+            score(next);
+            if (WARPGROUP) add(stage);
+            weigh(next);
+            stage = next;
+        }
+        add(stage);
+        wait_for_products<0>(acc_v);
+        wait_for_products<0>(acc_k);
+        hold(by_value);
+        hold(by_key);
     }
-    store_rows(acc_k[0], (float)s.scale, (float)s.scale, dk + b * k0 + kh * k1, k2, first + warp * 16, s.s, (int)s.d);
-    store_rows(acc_v[0], 1.0f, 1.0f, dv + b * v0 + kh * v1, v2, first + warp * 16, s.s, (int)s.d);
+    store_rows(acc_k, (float)s.scale, (float)s.scale, dk + b * k0 + kh * k1, k2, first + warp * 16, s.s, (int)s.d);
+    store_rows(acc_v, 1.0f, 1.0f, dv + b * v0 + kh * v1, v2, first + warp * 16, s.s, (int)s.d);
 }
 #endif

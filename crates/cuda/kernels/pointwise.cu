@@ -2,7 +2,8 @@
 //
 // C: the dtype arithmetic is carried out in; R: the type it is computed in (small integers in int).
 // ROW: the function `row_value` with the op's expression. PARAMETERS: declarations of the op's parameters. LOADS: a load for each of the
-// INPUTS, lanes of turn u into x[i][u]. RESULT: lane v of the output. A thread computes LANES neighbours of the output, UNROLL times.
+// INPUTS, lanes of turn u into x[i][u]. RESULT: lane v of the output. A thread computes LANES neighbours of the output, UNROLL times,
+// THREADS apart.
 
 namespace rl {
 
@@ -58,8 +59,21 @@ FUNCTION(floor, floorf, floor)
 FUNCTION(ceil, ceilf, ceil)
 FUNCTION(round, rintf, rint)
 FUNCTION(trunc, truncf, trunc)
-// As exact as numbers near one are, in half the time of `normcdff`.
-__device__ inline float normal_cdf(float x) { return fmaf(0.5f, ::erff(x * 0.70710678118654752f), 0.5f); }
+// What lies beyond |x| as a power of two: as exact as numbers near one are, in a fraction of the time of `erff`. The polynomial's error, times the
+// power, is below 1e-8 everywhere.
+__device__ inline float normal_cdf(float x) {
+    const float t = fabsf(x);
+    float p = -2.8349007e-06f;
+    p = fmaf(p, t, 3.9377552e-05f);
+    p = fmaf(p, t, -1.861796e-04f);
+    p = fmaf(p, t, -1.3693783e-04f);
+    p = fmaf(p, t, 7.063422e-03f);
+    p = fmaf(p, t, -5.249618e-02f);
+    p = fmaf(p, t, -4.592082e-01f);
+    p = fmaf(p, t, -1.1511052f);
+    const float beyond = exp2_fast(fmaf(p, t, -1.0f));
+    return x < 0 ? beyond : 1 - beyond;
+}
 __device__ inline double normal_cdf(double x) { return ::normcdf(x); }
 __device__ inline float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 __device__ inline double sigmoid(double x) { return 1.0 / (1.0 + ::exp(-x)); }
@@ -200,14 +214,14 @@ template <class T, int MODE> __device__ inline void load(const void* base, idx o
     }
 }
 
-extern "C" __global__ void __launch_bounds__(256) pointwise(Nest<OPERANDS> nest, Inputs in, OUT* out, idx count) {
+extern "C" __global__ void __launch_bounds__(THREADS) pointwise(Nest<OPERANDS> nest, Inputs in, OUT* out, idx count) {
     PARAMETERS
-    idx first = blockIdx.x * (idx)(256 * UNROLL) + threadIdx.x;
+    idx first = blockIdx.x * (idx)(THREADS * UNROLL) + threadIdx.x;
     idx offsets[UNROLL][OPERANDS];
     R x[INPUTS][UNROLL][LANES];
 #pragma unroll
     for (int u = 0; u < UNROLL; u++) {
-        idx at = first + u * 256;
+        idx at = first + u * THREADS;
         if (at < count) {
             nest.offsets(at, offsets[u]);
             LOADS
@@ -215,7 +229,7 @@ extern "C" __global__ void __launch_bounds__(256) pointwise(Nest<OPERANDS> nest,
     }
 #pragma unroll
     for (int u = 0; u < UNROLL; u++) {
-        idx at = first + u * 256;
+        idx at = first + u * THREADS;
         if (at < count) {
             Vec<OUT, LANES> y;
 #pragma unroll

@@ -1,5 +1,5 @@
 // What every kernel starts with: element types, conversions, index arithmetic, reductions within a block, random words.
-// No headers: NVRTC knows the functions used here by itself. What is NVIDIA's alone (PTX) is kept to the conversions below, which have a plain
+// No headers: NVRTC knows the functions used here by itself. What is NVIDIA's alone (PTX) is kept to the functions below that have a plain
 // form beside it, and to flash.cu, whose work attention.cu does elsewhere.
 
 typedef unsigned char u8;
@@ -56,6 +56,17 @@ __device__ inline u16 float_to_half(float x) {
     return y;
 }
 #endif
+
+// Two to the power of x, to the last bits but two; tiny ones are zero.
+__device__ inline float exp2_fast(float x) {
+#ifdef __HIP__
+    return exp2f(x);
+#else
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+#endif
+}
 
 __device__ inline u16 float_to_bfloat(float x) {
 #if __CUDA_ARCH__ >= 800

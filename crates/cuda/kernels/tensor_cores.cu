@@ -1,5 +1,5 @@
-// Tiles of a head's rows in shared memory and products of them on tensor cores, for kernels of WARPS warps that take 16 * TILES rows each and
-// walk the other side in steps of STEP. T is a half type, D the head size.
+// Tiles of a head's rows in shared memory and products of them on tensor cores, for kernels of WARPS warps that take 16 rows each and walk the
+// other side in steps of STEP. T is a half type, D the head size.
 //
 // WARPGROUP: four warps multiply 64 rows together (wgmma, compute capability 9.0), the second operand staying in shared memory; it runs beside
 // other instructions until `wait_for_products`. Elsewhere a warp multiplies 16 rows (mma), and there is nothing to wait for.
@@ -17,13 +17,18 @@
 #define ROW (D + 8)  // 16 bytes more than a row needs: eight rows then lie in different banks
 #endif
 #define THREADS (WARPS * 32)
-#define BLOCK_ROWS (WARPS * 16 * TILES)
+#define BLOCK_ROWS (WARPS * 16)
 #define STEP 64
 
 __device__ inline u32 shared_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
 
 __device__ inline void copy_async(T* to, const T* from, bool there) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from), "r"(there ? 16 : 0));
+}
+// Eight bytes.
+template <class A> __device__ inline void copy_row(A* to, const A* from, bool there) {
+    static_assert(sizeof(A) == 8, "eight bytes");
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(shared_address(to)), "l"(from), "r"(there ? 8 : 0));
 }
 __device__ inline void commit() { asm volatile("cp.async.commit_group;"); }
 template <int N> __device__ inline void wait_for_all_but() { asm volatile("cp.async.wait_group %0;" ::"n"(N)); }
@@ -38,24 +43,33 @@ template <int ROWS> __device__ inline T* place(const T* tile, int row, int colum
 #endif
 }
 
-// Rows `first..` of a head to shared memory; what is not there is zero (nothing is read at its address).
-template <int ROWS> __device__ inline void load_rows(T* tile, const T* head, u64 stride, int first, int count, int d) {
-    const int chunks = D / 8;
-    if (THREADS % chunks == 0) {
-        // A thread keeps its column and steps down.
-        const int step = THREADS / chunks;
-        int r = threadIdx.x / chunks, c = threadIdx.x % chunks * 8, left = c < d ? count - first - r : 0;
-        const T* from = head + (u64)(first + r) * stride + c;
-        T* to = place<ROWS>(tile, r, c);
-        const int down = step * (WARPGROUP ? 64 : ROW);
+// Rows of a head on their way to shared memory: this thread's place in the next of them, and how many there are from there.
+struct Source {
+    const T* from;
+    u64 stride;
+    int left;
+};
+
+// A thread keeps its column and steps down.
+#define CHUNKS (D <= 32 ? 4 : D <= 64 ? 8 : 16)
+#define DOWN (THREADS / CHUNKS)
+
+__device__ inline Source source(const T* head, u64 stride, int first, int count, int d) {
+    int row = first + (int)threadIdx.x / CHUNKS, c = threadIdx.x % CHUNKS * 8;
+    return {head + (u64)row * stride + c, stride, c < d ? count - row : 0};
+}
+
+// The next ROWS rows; what is not there is zero (nothing is read at its address).
+template <int ROWS> __device__ inline void load_rows(T* tile, Source& s) {
+    static_assert(ROWS % DOWN == 0, "whole turns");
+    int c = threadIdx.x % CHUNKS * 8;
+    T* to = place<ROWS>(tile, threadIdx.x / CHUNKS, c);
+    if (D == CHUNKS * 8 || c < D) {
 #pragma unroll
-        for (int n = 0; n < ROWS / step; n++) copy_async(to + n * down, from + n * (step * stride), n * step < left);
-    } else {
-        for (int i = threadIdx.x; i < ROWS * chunks; i += THREADS) {
-            int r = i / chunks, c = i % chunks * 8;
-            copy_async(place<ROWS>(tile, r, c), head + (u64)(first + r) * stride + c, first + r < count && c < d);
-        }
+        for (int n = 0; n < ROWS / DOWN; n++) copy_async(to + n * DOWN * (WARPGROUP ? 64 : ROW), s.from + n * (DOWN * s.stride), n * DOWN < s.left);
     }
+    s.from += ROWS * s.stride;
+    s.left -= ROWS;
 }
 
 typedef u32 Fragment[4];
@@ -73,31 +87,27 @@ __device__ inline u32 packed(float low, float high) {
     return y;
 }
 
-__device__ inline float exp2_fast(float x) {
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
+template <int N> __device__ inline void clear(float (&c)[N][4]) {
+#pragma unroll
+    for (int n = 0; n < N; n++) c[n][0] = c[n][1] = c[n][2] = c[n][3] = 0;
 }
 
-template <int M, int N> __device__ inline void clear(float (&c)[M][N][4]) {
+// A step's accumulators as a first operand: two neighbours of 16 by 8 make a fragment.
+__device__ inline void as_operand(Fragment (&a)[STEP / 16], const float (&p)[STEP / 8][4]) {
 #pragma unroll
-    for (int m = 0; m < M; m++) {
-#pragma unroll
-        for (int n = 0; n < N; n++) c[m][n][0] = c[m][n][1] = c[m][n][2] = c[m][n][3] = 0;
+    for (int k = 0; k < STEP / 16; k++) {
+        a[k][0] = packed(p[2 * k][0], p[2 * k][1]);
+        a[k][1] = packed(p[2 * k][2], p[2 * k][3]);
+        a[k][2] = packed(p[2 * k + 1][0], p[2 * k + 1][1]);
+        a[k][3] = packed(p[2 * k + 1][2], p[2 * k + 1][3]);
     }
-}
-
-// Two neighbouring accumulators of 16 by 8 as a first operand.
-__device__ inline void as_operand(Fragment& a, const float (&left)[4], const float (&right)[4]) {
-    a[0] = packed(left[0], left[1]);
-    a[1] = packed(left[2], left[3]);
-    a[2] = packed(right[0], right[1]);
-    a[3] = packed(right[2], right[3]);
 }
 
 #if WARPGROUP
 // How wgmma finds lines of a panel: every eighth is 1024 bytes further, pieces are swapped over 128 bytes.
-__device__ inline u64 lines(const T* tile) { return (u64)((shared_address(tile) & 0x3ffff) >> 4) | 64ull << 16 | 64ull << 32 | 1ull << 62; }
+// That is the upper half of what it is told, the same for all; the lower half has the place.
+__device__ inline u32 lines(const T* tile) { return (shared_address(tile) & 0x3ffff) >> 4 | 64u << 16; }
+#define LINES_UPPER "0x40000040"
 // So much further, as `lines` counts: 16 columns along a panel, 16 lines down, to the next panel of a tile.
 #define NEXT_COLUMNS 2
 #define NEXT_LINES 128
@@ -106,70 +116,74 @@ __device__ inline u64 lines(const T* tile) { return (u64)((shared_address(tile) 
 __device__ inline void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ inline void end_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 
-// Keeps what uses accumulators on its side of the products.
-template <int M, int N> __device__ inline void hold(float (&c)[M][N][4]) {
+// Keep what uses accumulators, or operands, on its side of the products.
+template <int N> __device__ inline void hold(float (&c)[N][4]) {
 #pragma unroll
-    for (int n = 0; n < N; n++) asm volatile("" : "+f"(c[0][n][0]), "+f"(c[0][n][1]), "+f"(c[0][n][2]), "+f"(c[0][n][3])::"memory");
+    for (int n = 0; n < N; n++) asm volatile("" : "+f"(c[n][0]), "+f"(c[n][1]), "+f"(c[n][2]), "+f"(c[n][3])::"memory");
+}
+template <int N> __device__ inline void hold(Fragment (&a)[N]) {
+#pragma unroll
+    for (int n = 0; n < N; n++) asm volatile("" : "+r"(a[n][0]), "+r"(a[n][1]), "+r"(a[n][2]), "+r"(a[n][3])::"memory");
 }
 
-// Until all but the latest LEFT sets of products are done.
-template <int LEFT, int M, int N> __device__ inline void wait_for_products(float (&c)[M][N][4]) {
+// Until all but the latest LEFT sets of products are done; these were the accumulators, or operands, of others.
+template <int LEFT, class A> __device__ inline void wait_for_products(A& c) {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LEFT) : "memory");
     hold(c);
 }
 
-// 64 by 64 accumulators from fragment F of c on: += (or = unless `add`) 16 columns of rows in registers times 16 by 64 in shared memory, whose lines are
+// 64 by 64 accumulators from fragment F of c on: += 16 columns of rows in registers times 16 by 64 in shared memory, whose lines are
 // its columns, or its rows if LINES_ARE_ROWS.
-template <int F, int LINES_ARE_ROWS, int N> __device__ inline void multiply(float (&c)[N][4], const Fragment& a, u64 b, int add) {
+template <int F, int LINES_ARE_ROWS, int N> __device__ inline void multiply(float (&c)[N][4], const Fragment& a, u32 b) {
     asm volatile(
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %37, 0;\n"
+        "{\n.reg .b64 b;\nmov.b64 b, {%36, " LINES_UPPER "};\n"
         "wgmma.mma_async.sync.aligned.m64n64k16.f32." MMA_DTYPE "." MMA_DTYPE
-        " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, {%32, %33, %34, %35}, %36, p, 1, 1, %38;\n}"
+        " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, {%32, %33, %34, %35}, b, 1, 1, 1, %37;\n}"
         : "+f"(c[F + 0][0]), "+f"(c[F + 0][1]), "+f"(c[F + 0][2]), "+f"(c[F + 0][3]), "+f"(c[F + 1][0]), "+f"(c[F + 1][1]), "+f"(c[F + 1][2]), "+f"(c[F + 1][3]), "+f"(c[F + 2][0]), "+f"(c[F + 2][1]), "+f"(c[F + 2][2]), "+f"(c[F + 2][3]), "+f"(c[F + 3][0]), "+f"(c[F + 3][1]), "+f"(c[F + 3][2]), "+f"(c[F + 3][3]), "+f"(c[F + 4][0]), "+f"(c[F + 4][1]), "+f"(c[F + 4][2]), "+f"(c[F + 4][3]), "+f"(c[F + 5][0]), "+f"(c[F + 5][1]), "+f"(c[F + 5][2]), "+f"(c[F + 5][3]), "+f"(c[F + 6][0]), "+f"(c[F + 6][1]), "+f"(c[F + 6][2]), "+f"(c[F + 6][3]), "+f"(c[F + 7][0]), "+f"(c[F + 7][1]), "+f"(c[F + 7][2]), "+f"(c[F + 7][3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add), "n"(LINES_ARE_ROWS));
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "n"(LINES_ARE_ROWS));
 }
 
-// The same with the rows in shared memory, too.
-template <int N> __device__ inline void multiply(float (&c)[N][4], u64 a, u64 b, int add) {
+// The same with the rows in shared memory, too; = unless ADD.
+template <int ADD, int N> __device__ inline void multiply(float (&c)[N][4], u32 a, u32 b) {
     const int F = 0;
     asm volatile(
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n64k16.f32." MMA_DTYPE "." MMA_DTYPE " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, %32, %33, p, 1, 1, 0, 0;\n}"
+        "{\n.reg .pred p;\n.reg .b64 a, b;\nsetp.ne.b32 p, %34, 0;\nmov.b64 a, {%32, " LINES_UPPER "};\nmov.b64 b, {%33, " LINES_UPPER "};\n"
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32." MMA_DTYPE "." MMA_DTYPE " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, a, b, p, 1, 1, 0, 0;\n}"
         : "+f"(c[F + 0][0]), "+f"(c[F + 0][1]), "+f"(c[F + 0][2]), "+f"(c[F + 0][3]), "+f"(c[F + 1][0]), "+f"(c[F + 1][1]), "+f"(c[F + 1][2]), "+f"(c[F + 1][3]), "+f"(c[F + 2][0]), "+f"(c[F + 2][1]), "+f"(c[F + 2][2]), "+f"(c[F + 2][3]), "+f"(c[F + 3][0]), "+f"(c[F + 3][1]), "+f"(c[F + 3][2]), "+f"(c[F + 3][3]), "+f"(c[F + 4][0]), "+f"(c[F + 4][1]), "+f"(c[F + 4][2]), "+f"(c[F + 4][3]), "+f"(c[F + 5][0]), "+f"(c[F + 5][1]), "+f"(c[F + 5][2]), "+f"(c[F + 5][3]), "+f"(c[F + 6][0]), "+f"(c[F + 6][1]), "+f"(c[F + 6][2]), "+f"(c[F + 6][3]), "+f"(c[F + 7][0]), "+f"(c[F + 7][1]), "+f"(c[F + 7][2]), "+f"(c[F + 7][3])
-        : "l"(a), "l"(b), "r"(add));
+        : "r"(a), "r"(b), "n"(ADD));
 }
 
 // c = the group's rows of a tile times STEP rows of another. The rows stay in shared memory: kept in registers from step to step, ptxas 13.0 gives
 // their registers to others.
-__device__ inline void times_transposed(float (&c)[1][STEP / 8][4], const T* rows, const T* tile) {
-    u64 a = lines(rows) + threadIdx.x / 128 * (4 * NEXT_LINES), b = lines(tile);
+__device__ inline void times_transposed(float (&c)[STEP / 8][4], const T* rows, const T* tile) {
+    u32 a = lines(rows) + (WARPS > 4 ? threadIdx.x / 128 * (4 * NEXT_LINES) : 0), b = lines(tile);
     hold(c);
     begin_products();
+    multiply<0>(c, a, b);
 #pragma unroll
-    for (int k = 0; k < D / 16; k++)
-        multiply(c[0], a + k / 4 * NEXT_PANEL(BLOCK_ROWS) + k % 4 * NEXT_COLUMNS, b + k / 4 * NEXT_PANEL(STEP) + k % 4 * NEXT_COLUMNS, k > 0);
+    for (int k = 1; k < D / 16; k++) multiply<1>(c, a + k / 4 * NEXT_PANEL(BLOCK_ROWS) + k % 4 * NEXT_COLUMNS, b + k / 4 * NEXT_PANEL(STEP) + k % 4 * NEXT_COLUMNS);
     end_products();
 }
 
-// acc += p (rows by STEP, accumulators) times STEP rows of a tile.
-__device__ inline void accumulate(float (&acc)[1][D / 8][4], const float (&p)[1][STEP / 8][4], const T* tile) {
-    Fragment a[STEP / 16];
-#pragma unroll
-    for (int k = 0; k < STEP / 16; k++) as_operand(a[k], p[0][2 * k], p[0][2 * k + 1]);
-    u64 b = lines(tile);
+// acc += a step's operand times STEP rows of a tile.
+__device__ inline void accumulate(float (&acc)[D / 8][4], Fragment (&a)[STEP / 16], const T* tile) {
+    u32 b = lines(tile);
     hold(acc);
+    hold(a);
     begin_products();
 #pragma unroll
     for (int k = 0; k < STEP / 16; k++) {
-        multiply<0, 1>(acc[0], a[k], b + k * NEXT_LINES, 1);
+        multiply<0, 1>(acc, a[k], b + k * NEXT_LINES);
 #if D == 128
-        multiply<8, 1>(acc[0], a[k], b + NEXT_PANEL(STEP) + k * NEXT_LINES, 1);
+        multiply<8, 1>(acc, a[k], b + NEXT_PANEL(STEP) + k * NEXT_LINES);
 #endif
     }
     end_products();
 }
 #else
-template <int LEFT, int M, int N> __device__ inline void wait_for_products(float (&)[M][N][4]) {}
+template <class A> __device__ inline void hold(A&) {}
+__device__ inline void end_products() {}
+template <int LEFT, class A> __device__ inline void wait_for_products(A&) {}
 
 // Two neighbouring second operands of 16 by 8 whose columns are rows of the tile (a product with its transpose).
 __device__ inline void load_b(Fragment& f, const T* tile, int row, int column) {
@@ -190,8 +204,8 @@ __device__ inline void multiply(float (&c)[4], const Fragment& a, u32 b0, u32 b1
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// c[m][n] = 16 rows (already fragments, one per 16 columns) times STEP rows of a tile, for M times 16 rows.
-template <int M> __device__ inline void times_transposed(float (&c)[M][STEP / 8][4], const Fragment (&a)[M][D / 16], const T* tile) {
+// c = 16 rows (already fragments, one per 16 columns) times STEP rows of a tile.
+__device__ inline void times_transposed(float (&c)[STEP / 8][4], const Fragment (&a)[D / 16], const T* tile) {
     clear(c);
 #pragma unroll
     for (int k = 0; k < D / 16; k++) {
@@ -199,31 +213,22 @@ template <int M> __device__ inline void times_transposed(float (&c)[M][STEP / 8]
         for (int n = 0; n < STEP / 16; n++) {
             Fragment b;
             load_b(b, tile, n * 16, k * 16);
-#pragma unroll
-            for (int m = 0; m < M; m++) {
-                multiply(c[m][2 * n], a[m][k], b[0], b[1]);
-                multiply(c[m][2 * n + 1], a[m][k], b[2], b[3]);
-            }
+            multiply(c[2 * n], a[k], b[0], b[1]);
+            multiply(c[2 * n + 1], a[k], b[2], b[3]);
         }
     }
 }
 
-// acc += p (M times 16 by STEP, accumulators) times STEP rows of a tile.
-template <int M> __device__ inline void accumulate(float (&acc)[M][D / 8][4], const float (&p)[M][STEP / 8][4], const T* tile) {
+// acc += a step's operand times STEP rows of a tile.
+__device__ inline void accumulate(float (&acc)[D / 8][4], const Fragment (&a)[STEP / 16], const T* tile) {
 #pragma unroll
     for (int k = 0; k < STEP / 16; k++) {
-        Fragment a[M];
-#pragma unroll
-        for (int m = 0; m < M; m++) as_operand(a[m], p[m][2 * k], p[m][2 * k + 1]);
 #pragma unroll
         for (int n = 0; n < D / 16; n++) {
             Fragment b;
             load_b_rows(b, tile, k * 16, n * 16);
-#pragma unroll
-            for (int m = 0; m < M; m++) {
-                multiply(acc[m][2 * n], a[m], b[0], b[1]);
-                multiply(acc[m][2 * n + 1], a[m], b[2], b[3]);
-            }
+            multiply(acc[2 * n], a[k], b[0], b[1]);
+            multiply(acc[2 * n + 1], a[k], b[2], b[3]);
         }
     }
 }

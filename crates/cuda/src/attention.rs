@@ -184,8 +184,8 @@ impl Gpu {
         let function = self.attention_kernel("attention", "FORWARD", form, shared)?;
         let [o0, o1, o2, o3] = strides(out);
         let (to, log_sum) = (out.ptr() as u64, lse.ptr() as u64);
-        let grid = Grid::plane(spec.l.div_ceil(tile as usize), spec.batch * spec.heads, THREADS)?.shared(shared);
-        launch!(self, function, grid; spec, to, o0, o1, o2, o3, log_sum)
+        let grid = Grid::plane(spec.l.div_ceil(tile as usize), spec.batch * spec.heads, THREADS)?;
+        launch!(self, function, grid.shared(shared).spread(); spec, to, o0, o1, o2, o3, log_sum)
     }
 
     /// The gradients of short heads, a block to a head; says whether they are.
@@ -224,8 +224,8 @@ impl Gpu {
             lse: lse.ptr() as u64,
         };
         let rows = spec.batch * spec.heads * spec.l;
-        let size = if form.dtype == DType::F64 { 8 } else { 4 };
-        let scratch = self.scratch(rows * size)?;
+        // A number of every query; two of half the size for `flash_backward`.
+        let scratch = self.scratch(rows * 8)?;
         let delta = scratch.ptr;
         let (tile, shared) = self.tile(form.dtype, |t| t * (3 * padded(spec.d) + 3 * padded(spec.dv) + 2 * t))?;
         form.tile = tile;

@@ -154,7 +154,8 @@ impl Gpu {
         }
         let function = self.conv_few_kernel("conv_few", "CORRELATE", form, shared)?;
         let threads = pixels.div_ceil(PIXELS).next_multiple_of(32).min(THREADS);
-        launch!(self, function, Grid::line(s.batch, threads)?.shared(shared); plane, from, by, bias, to)?;
+        let grid = Grid::line(s.batch, threads)?.shared(shared).spread();
+        launch!(self, function, grid; plane, from, by, bias, to)?;
         Ok(true)
     }
 
@@ -174,7 +175,7 @@ impl Gpu {
         let scratch = self.scratch(lines * weights * size)?;
         let (partial, batch, count) = (scratch.ptr, s.batch as u32, lines as u32);
         let function = self.conv_few_kernel("conv_few_weight", "WEIGHT", form, shared)?;
-        let grid = Grid::line(lines, form.slices as usize * taps)?.shared(shared);
+        let grid = Grid::line(lines, form.slices as usize * taps)?.shared(shared).spread();
         launch!(self, function, grid; plane, x, dy, partial, batch)?;
         let join = self.conv_few_kernel("conv_few_join", "WEIGHT", form, 0)?;
         let grid = Grid { threads: [32, 8], ..Grid::line(weights.div_ceil(32), 32)? };

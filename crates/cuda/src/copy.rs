@@ -52,7 +52,7 @@ impl Gpu {
         let (rows, columns) = (row.0 as u32, inner.0 as u32);
         let (x_step, out_step) = (inner.1[1] as u64, row.1[0] as u64);
         let blocks = [inner.0.div_ceil(TILE) as u32, (row_tiles * batches) as u32, 1];
-        let grid = Grid { blocks, threads: [TILE as u32, 8], shared: 0 };
+        let grid = Grid { blocks, threads: [TILE as u32, 8], shared: 0, spread: false };
         launch!(self, function, grid; nest, x, y, rows, columns, x_step, out_step)?;
         Ok(true)
     }

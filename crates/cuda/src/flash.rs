@@ -44,17 +44,18 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Many warps hide what each waits for: as many as registers allow.
-    pub fn new(part: Part, d: usize, capability: (i32, i32)) -> Self {
+    /// For so many rows. Many warps hide what each waits for, as many as registers allow; blocks of many rows read the other side less often.
+    pub fn new(part: Part, rows: usize, d: usize, capability: (i32, i32)) -> Self {
         // A group's products take heads in panels of 64.
         let group = capability == (9, 0) && d.is_multiple_of(64);
         let (warps, blocks) = match (group, part, d) {
+            (true, Part::Forward, ..=64) if rows > STEP => (8, 2),
+            (true, Part::Keys, ..=64) => (4, 2),
             (true, _, ..=64) => (4, 3),
-            (true, Part::Forward, _) => (8, 1),
-            (true, ..) => (4, 1),
+            (true, ..) => (if rows > STEP { 8 } else { 4 }, 1),
             (false, Part::Forward, ..=64) => (4, 4),
-            (false, _, ..=64) => (4, 3),
-            (false, Part::Forward, _) => (4, 2),
+            (false, Part::Queries, ..=64) => (4, 3),
+            (false, Part::Keys, ..=64) | (false, Part::Forward, _) => (4, 2),
             (false, ..) => (4, 1),
         };
         Shape { part, d, warps, blocks, group }
@@ -64,23 +65,31 @@ impl Shape {
         self.warps * WARP_ROWS
     }
 
-    /// Bytes of shared memory: the block's own rows, two steps of the other side's, sums of two steps.
+    /// Bytes of shared memory: the block's own rows, steps of the other side's, what the gradients need of a step's or the block's rows.
     fn shared(self) -> usize {
-        let own = if self.group && self.part != Part::Forward { 2 * self.rows() } else { self.rows() };
+        let (own, stages) = match (self.group, self.part) {
+            (true, Part::Forward) => (self.rows(), 3),
+            (true, _) => (2 * self.rows(), 3),
+            (false, _) => (self.rows(), 2),
+        };
         let (row, gap) = if self.group { (self.d, 1024) } else { (self.d + 8, 0) };
-        (own + 4 * STEP) * row * 2 + 4 * STEP * 4 + gap
+        (own + 2 * stages * STEP) * row * 2 + self.rows().max(stages * STEP) * 8 + gap
     }
 
-    /// The launch for so many rows of so many heads.
-    fn grid(self, rows: usize, heads: usize) -> Result<Grid> {
-        Ok(Grid::plane(rows.div_ceil(self.rows()), heads, self.warps * 32)?.shared(self.shared()))
+    /// The launch for so many rows of so many heads, given the bytes that blocks of a head read in common. Heads whose bytes stay in the cache run
+    /// together, so that their longest blocks start first.
+    fn grid(self, rows: usize, heads: usize, common: usize) -> Result<Grid> {
+        let cached = if self.part == Part::Forward { 32 << 20 } else { 8 << 20 };
+        let sets = heads.div_ceil((cached / common.max(1)).max(1)).max(1);
+        let grid = Grid::plane(heads.div_ceil(sets), rows.div_ceil(self.rows()), self.warps * 32)?;
+        let grid = Grid { blocks: [grid.blocks[0], grid.blocks[1], sets as u32], ..grid.shared(self.shared()) };
+        Ok(if rows > STEP { grid.spread() } else { grid })
     }
 
     pub fn defines(self, form: Form) -> Defines {
         Defines::default()
             .define(self.part.define(), 1)
             .define("WARPS", self.warps)
-            .define("TILES", 1)
             .define("BLOCKS", self.blocks)
             .define("WARPGROUP", self.group as u8)
             .define("WIDE", 1)
@@ -122,39 +131,45 @@ fn head(gpu: &Gpu, spec: &Spec, form: &Form) -> Option<usize> {
 }
 
 impl Gpu {
-    fn flash_kernel(&self, part: Part, form: Form, d: usize) -> Result<(Function, Shape)> {
-        let shape = Shape::new(part, d, self.properties.capability);
-        let tags = [form.dtype as u16, d as u16, form.causal as u16, form.mask, form.dropout as u16];
-        let key = |part: Part| Key::new(Family::Flash, part.entry(), tags);
+    fn flash_kernel(&self, part: Part, form: Form, spec: &Spec, d: usize) -> Result<(Function, Shape)> {
+        let shape = |part| {
+            let rows = if part == Part::Keys { spec.s } else { spec.l };
+            Shape::new(part, rows, d, self.properties.capability)
+        };
+        let key = |shape: Shape| {
+            let (dtype, warps) = (form.dtype as u16, shape.warps as u16);
+            let tags = [dtype, d as u16, form.causal as u16, form.mask, form.dropout as u16, warps];
+            Key::new(Family::Flash, shape.part.entry(), tags)
+        };
+        let own = shape(part);
         if part == Part::Forward {
-            self.prepare(&key(part), || {
-                [Part::Queries, Part::Keys]
-                    .map(|part| (key(part), Shape::new(part, d, self.properties.capability).defines(form)))
+            self.prepare(&key(own), || {
+                [Part::Queries, Part::Keys].map(|part| (key(shape(part)), shape(part).defines(form)))
             });
         }
-        let function = self.function(key(part), || shape.defines(form))?;
-        self.allow_shared(function, shape.shared())?;
-        Ok((function, shape))
+        let function = self.function(key(own), || own.defines(form))?;
+        self.allow_shared(function, own.shared())?;
+        Ok((function, own))
     }
 
     /// Attention on tensor cores; says whether it was for them.
     pub fn flash(&self, spec: &Spec, form: Form, out: View, lse: View) -> Result<bool> {
         let Some(d) = head(self, spec, &form).filter(|_| stores_well(out)) else { return Ok(false) };
         let (to, [o0, o1, o2, _]) = (out.ptr() as u64, strides(out));
-        let (function, shape) = self.flash_kernel(Part::Forward, form, d)?;
+        let (function, shape) = self.flash_kernel(Part::Forward, form, spec, d)?;
         let (spec, log_sum) = (*spec, lse.ptr() as u64);
-        let grid = shape.grid(spec.l, spec.batch * spec.heads)?;
+        let grid = shape.grid(spec.l, spec.batch * spec.heads, 4 * spec.s * spec.d)?;
         launch!(self, function, grid; spec, to, o0, o1, o2, log_sum)?;
         Ok(true)
     }
 
-    /// Its gradients; says whether they were for tensor cores.
+    /// Its gradients; says whether they were for tensor cores. `rows` has room for two numbers of every query.
     pub fn flash_backward(
         &self,
         spec: &Spec,
         form: Form,
         saved: &Saved,
-        delta: u64,
+        rows: u64,
         [dq, dk, dv]: [View; 3],
     ) -> Result<bool> {
         let stores = [dq, dk, dv].iter().all(|&to| stores_well(to));
@@ -163,12 +178,13 @@ impl Gpu {
         let (to_q, to_k, to_v) = (dq.ptr() as u64, dk.ptr() as u64, dv.ptr() as u64);
         let ([q0, q1, q2, _], [k0, k1, k2, _], [v0, v1, v2, _]) = (strides(dq), strides(dk), strides(dv));
         let (spec, saved) = (*spec, *saved);
-        let (queries, shape) = self.flash_kernel(Part::Queries, form, d)?;
-        let grid = shape.grid(spec.l, spec.batch * spec.heads)?;
-        launch!(self, queries, grid; spec, saved, delta, to_q, q0, q1, q2)?;
-        let (keys, shape) = self.flash_kernel(Part::Keys, form, d)?;
-        let grid = shape.grid(spec.s, spec.batch * spec.kv_heads)?;
-        launch!(self, keys, grid; spec, saved, delta, to_k, to_v, k0, k1, k2, v0, v1, v2)?;
+        let (queries, shape) = self.flash_kernel(Part::Queries, form, &spec, d)?;
+        let grid = shape.grid(spec.l, spec.batch * spec.heads, 4 * spec.s * spec.d)?;
+        launch!(self, queries, grid; spec, saved, rows, to_q, q0, q1, q2)?;
+        let (keys, shape) = self.flash_kernel(Part::Keys, form, &spec, d)?;
+        let shared_by_keys = 4 * spec.l * spec.d * (spec.heads / spec.kv_heads);
+        let grid = shape.grid(spec.s, spec.batch * spec.kv_heads, shared_by_keys)?;
+        launch!(self, keys, grid; spec, saved, rows, to_k, to_v, k0, k1, k2, v0, v1, v2)?;
         Ok(true)
     }
 }

@@ -248,6 +248,8 @@ pub struct Grid {
     pub threads: [u32; 2],
     /// Bytes of dynamic shared memory.
     pub shared: u32,
+    /// Whether blocks must lie on all multiprocessors alike.
+    pub spread: bool,
 }
 
 impl Grid {
@@ -261,12 +263,19 @@ impl Grid {
         if x > i32::MAX as usize || y > 65_535 {
             return Err(Error::value(format!("a tensor is too large for one kernel launch ({x} by {y} blocks)")));
         }
-        Ok(Self { blocks: [x as u32, y as u32, 1], threads: [threads as u32, 1], shared: 0 })
+        Ok(Self { blocks: [x as u32, y as u32, 1], threads: [threads as u32, 1], shared: 0, spread: false })
     }
 
     /// With dynamic shared memory.
     pub fn shared(mut self, bytes: usize) -> Self {
         self.shared = bytes as u32;
+        self
+    }
+
+    /// For a few blocks to a multiprocessor that take long: they wait until the kernel before has ended. Made ready while it ends, all would crowd on the
+    /// multiprocessors that it leaves first.
+    pub fn spread(mut self) -> Self {
+        self.spread = true;
         self
     }
 }
@@ -353,7 +362,7 @@ impl Gpu {
             shared: grid.shared,
             stream: lane.stream,
             attributes: &driver::OVERLAP,
-            count: self.kernels.overlap as u32,
+            count: (self.kernels.overlap && !grid.spread) as u32,
         };
         // SAFETY: the caller's.
         let code = unsafe { (self.driver.launch)(&config, function.0, args.as_mut_ptr(), std::ptr::null_mut()) };

@@ -5,7 +5,7 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | `library`, `driver`, `nvrtc`, `cublaslt`, `cudnn` | NVIDIA's libraries, opened at run time |
+//! | `library`, `driver`, `nvrtc`, `cublaslt`, `cudnn`, `nccl` | NVIDIA's libraries, opened at run time |
 //! | `device` | a GPU: context, where a thread's work goes, faults |
 //! | `stream`, `capture` | streams and events; steps recorded and replayed |
 //! | `host` | pinned memory, copies between devices |
@@ -42,6 +42,7 @@ mod index;
 mod kernel;
 mod library;
 mod matmul;
+mod nccl;
 mod nvrtc;
 mod plan;
 mod pointwise;
@@ -73,7 +74,7 @@ pub struct Library {
     pub version: String,
 }
 
-/// Each of NVIDIA's libraries that the engine uses: its name, and where it was found or why it was not.
+/// Each of NVIDIA's libraries that the engine knows: its name, and where it was found or why it was not.
 pub fn libraries() -> Vec<(&'static str, rushlight_core::Result<Library>)> {
     let found = |path: &'static str, version: String| Library { path, version };
     let cuda = |number: i32| format!("{}.{}", number / 1000, number % 1000 / 10);
@@ -84,10 +85,11 @@ pub fn libraries() -> Vec<(&'static str, rushlight_core::Result<Library>)> {
         ("cuBLASLt", cublaslt::CublasLt::get().map(|l| found(&l.path, triple(unsafe { (l.version)() })))),
         // SAFETY: as above.
         ("cuDNN", cudnn::Cudnn::get().map(|l| found(&l.path, triple(unsafe { (l.version)() })))),
+        ("NCCL", nccl::Nccl::get().and_then(|l| l.number().map(|number| found(&l.path, triple(number))))),
     ]
 }
 
-/// A version whose three parts were put into one number: 91002 is 9.10.2, as cuDNN counts before 9, 8902 is 8.9.2.
+/// A version whose three parts were put into one number: 91002 is 9.10.2; as cuDNN counts before 9 and NCCL before 2.9, 8902 is 8.9.2.
 fn triple(number: i32) -> String {
     let major = if number < 10_000 { 1000 } else { 10_000 };
     format!("{}.{}.{}", number / major, number % major / 100, number % 100)

@@ -7,7 +7,8 @@ use crate::plan::{Nest, in_memory_order, is_wide, loops, merged};
 use rushlight_core::rows::Class;
 use rushlight_core::{DType, Error, Operand, Pointwise, Result, Scalar, View};
 
-const THREADS: usize = 256;
+/// Threads of a block: small blocks leave a multiprocessor's memory units fewer gaps.
+const THREADS: usize = 128;
 /// Inputs of the widest op: a derivative reads the gradient, three inputs and the output.
 const INPUTS: usize = 5;
 /// Inputs and the output.
@@ -121,6 +122,7 @@ impl Form {
             .define("OPERANDS", OPERANDS)
             .define("INPUTS", INPUTS)
             .define("LANES", self.lanes)
+            .define("THREADS", THREADS)
             .define("UNROLL", if self.lanes > 1 { 2 } else { 1 })
             .define("ROW", row)
             .define("PARAMETERS", parameters)

@@ -135,9 +135,9 @@ fn families(capability: (i32, i32)) -> Vec<Case> {
         if dtype.size() == 2 {
             for d in [64, 128] {
                 let form = attention::Form { dtype, tile: 0, causal: d == 64, mask: (d % 3) as u16, dropout: d == 128 };
-                for part in flash::Part::ALL {
-                    let shape = flash::Shape::new(part, d, capability);
-                    add(format!("flash {part:?} {d} {dtype}"), Family::Flash, shape.defines(form));
+                for (part, rows) in flash::Part::ALL.into_iter().flat_map(|part| [(part, 64), (part, 65)]) {
+                    let shape = flash::Shape::new(part, rows, d, capability);
+                    add(format!("flash {part:?} {d} {dtype} {rows}"), Family::Flash, shape.defines(form));
                 }
             }
         }
@@ -243,6 +243,21 @@ fn compile(cases: &[Case], arch: &str) {
     let mut wrong = wrong.into_inner().unwrap();
     wrong.sort();
     assert!(wrong.is_empty(), "{} of {} kernels:\n{}", wrong.len(), cases.len(), wrong.join("\n"));
+}
+
+/// What `rushlight doctor` prints: each library with its version and path, or what is missing and what to do.
+#[test]
+fn libraries_are_listed() {
+    let listed = crate::libraries();
+    let names: Vec<&str> = listed.iter().map(|(name, _)| *name).collect();
+    assert_eq!(names, ["driver", "NVRTC", "cuBLASLt", "cuDNN", "NCCL"]);
+    for (name, found) in listed {
+        match found {
+            Ok(library) => assert!(library.version.contains('.') && !library.path.is_empty(), "{name}: {library:?}"),
+            Err(e) => assert!(e.to_string().contains("Tried: ") && e.to_string().contains("Install "), "{name}: {e}"),
+        }
+    }
+    assert_eq!([22707, 2708, 91002, 8902].map(crate::triple), ["2.27.7", "2.7.8", "9.10.2", "8.9.2"]);
 }
 
 #[test]

@@ -53,7 +53,9 @@ fn attend(p: Problem) -> Result<()> {
     let [b, h, kv, l, s, d] = p.sizes;
     // Heads side by side, as a model's projections leave them.
     let make = |heads: usize, length: usize| randn(&[b, length, heads, d])?.transpose(1, 2)?.to_dtype(p.dtype);
-    let inputs = [make(h, l)?, make(kv, s)?, make(kv, s)?];
+    // Later keys of a long sequence are larger: on the way scores leave behind what they were measured by.
+    let growth = Tensor::linspace(1.0, if s > 500 { 4.0 } else { 1.0 }, s, DType::F32)?.unsqueeze(1)?;
+    let inputs = [make(h, l)?, make(kv, s)?.mul(&growth.to_dtype(p.dtype)?)?, make(kv, s)?];
     let dy = make(h, l)?;
     let mask = match p.mask {
         0 => None,
@@ -119,6 +121,10 @@ fn attention() -> Result<()> {
     for dtype in [DType::BF16, DType::F16] {
         attend(Problem { sizes: [2, 3, 3, 700, 700, 64], dtype, causal: true, mask: 0, dropout: 0.0 })?;
         attend(Problem { sizes: [1, 2, 1, 257, 513, 128], dtype, causal: false, mask: 0, dropout: 0.0 })?;
+        // Keys shared by heads, more queries than keys, more heads than stay in the cache together.
+        for sizes in [[1, 4, 2, 200, 200, 64], [1, 2, 2, 300, 100, 64], [1, 131, 131, 256, 256, 64]] {
+            attend(Problem { sizes, dtype, causal: true, mask: 0, dropout: 0.0 })?;
+        }
     }
     for sizes in [[3, 2, 2, 20, 20, 64], [2, 2, 2, 20, 2, 64], [2, 2, 2, 3, 31, 300]] {
         attend(Problem { sizes, dtype: DType::F32, causal: false, mask: 0, dropout: 0.1 })?;
@@ -275,6 +281,47 @@ fn feed_forward_in_half_precision() -> Result<()> {
                 let off = distance(got, want)?;
                 assert!(off < 2e-2, "{half}, fused {fused}: value {i} is off by {off:e}");
                 assert!(i == 0 || got.dtype() == DType::F32, "{half}: gradient {i} is {}", got.dtype());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A second bias of another shape than the outputs': the same as the ops one by one, its gradient of its own shape.
+#[test]
+fn feed_forward_with_a_bias_that_broadcasts() -> Result<()> {
+    let _turn = turn();
+    let Some(device) = device() else { return Ok(()) };
+    let shapes: [&[usize]; 4] = [&[3, 40, 32], &[128, 32], &[128], &[48, 128]];
+    let made = shapes.iter().map(|s| randn(s)?.mul(0.3)).collect::<Result<Vec<_>>>()?;
+    let dy = randn(&[3, 40, 48])?;
+    for shape in [&[1][..], &[48], &[1, 48], &[40, 1], &[3, 1, 48], &[3, 40, 48]] {
+        let bias = randn(shape)?;
+        let run = |device: &Device, half: Option<DType>, fused: bool| -> Result<Vec<Tensor>> {
+            let place = |t: &Tensor| t.to(device)?.detach().requires_grad_(true);
+            let leaves = made.iter().chain([&bias]).map(place).collect::<Result<Vec<_>>>()?;
+            let [x, w1, b1, w2, b2] = &leaves[..] else { return Ok(Vec::new()) };
+            let y = {
+                let _precision = set_autocast(half)?;
+                match fused {
+                    true => x.feed_forward(w1, b1, w2, b2)?,
+                    false => x.linear(w1, Some(b1))?.gelu_tanh()?.linear(w2, Some(b2))?,
+                }
+            };
+            y.backward_with(Backward::default().gradient(&dy.to_dtype(y.dtype())?.to(device)?))?;
+            Ok([y].into_iter().chain(leaves.iter().filter_map(|t| t.grad())).collect())
+        };
+        let want = run(&Device::Cpu, None, false)?;
+        for (half, most) in [(None, 1e-4), (Some(DType::BF16), 2e-2), (Some(DType::F16), 5e-3)] {
+            let (got, apart) = (run(&device, half, true)?, run(&device, half, false)?);
+            assert_eq!([got.len(), apart.len()], [want.len(); 2]);
+            assert_eq!(got[5].shape(), shape, "{half:?}: the bias's gradient");
+            for (i, want) in want.iter().enumerate() {
+                for (what, value) in [("the block", &got[i]), ("the ops one by one", &apart[i])] {
+                    assert_eq!(value.shape(), want.shape(), "{half:?}, bias {shape:?}: value {i} of {what}");
+                    let off = distance(value, want)?;
+                    assert!(off < most, "{half:?}, bias {shape:?}: value {i} of {what} is off by {off:e}");
+                }
             }
         }
     }
