@@ -11,7 +11,10 @@ use std::sync::{Mutex, MutexGuard};
 /// Tests take turns: the seed is the process's, and a device tells whoever waits for it of an index out of range.
 fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(|e| e.into_inner())
+    let turn = TURN.lock().unwrap_or_else(|e| e.into_inner());
+    // The same numbers in whatever order tests run.
+    rng::manual_seed(7);
+    turn
 }
 
 /// The device under test, if it is not the CPU and is there.
@@ -364,7 +367,8 @@ fn losses() -> Result<()> {
 fn reductions_of_every_shape() -> Result<()> {
     let _turn = turn();
     for shape in [[3usize, 5, 7], [1, 70_000, 1], [300, 3, 257], [2, 4096, 64], [40, 1, 5000], [3000, 2, 96]] {
-        let x = randn(&shape)?;
+        // Not around zero: a sum that all but vanishes has no digits left to compare.
+        let x = randn(&shape)?.add(0.5)?;
         for dims in [&[0isize][..], &[1], &[2], &[0, 1], &[0, 2], &[1, 2], &[0, 1, 2]] {
             agree("sum", 1e-5, &[&x], |t| t[0].sum_dims(dims, false))?;
             agree("sum of a transposed tensor", 1e-5, &[&x], |t| t[0].transpose(0, 2)?.sum_dims(dims, true))?;
