@@ -29,18 +29,19 @@ def torch_cases():
     def leaf(*shape):
         return torch.randn(*shape, requires_grad=True)
 
-    def matmul(rest):
+    def operands(rest):
         dtype, sizes = rest.split("_")
         m, k, n = map(int, sizes.split("x"))
         kind = {"f32": torch.float32, "bf16": torch.bfloat16}[dtype]
-        a, b = torch.randn(m, k).to(kind), torch.randn(k, n).to(kind)
+        return torch.randn(m, k).to(kind), torch.randn(k, n).to(kind)
+
+    def matmul(rest):
+        a, b = operands(rest)
         return lambda: torch.mm(a, b)
 
     def linear(rest):
-        dtype, sizes = rest.split("_")
-        m, k, n = map(int, sizes.split("x"))
-        kind = {"f32": torch.float32, "bf16": torch.bfloat16}[dtype]
-        x, w = torch.randn(m, k).to(kind), torch.randn(n, k).to(kind)
+        x, w = operands(rest)
+        w = w.t().contiguous()
         return lambda: F.linear(x, w)
 
     def conv(rest):
