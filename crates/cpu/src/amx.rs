@@ -107,3 +107,66 @@ pub(crate) unsafe fn with_tiles(work: impl FnOnce()) {
         asm!("tilerelease", options(nostack, nomem));
     }
 }
+
+/// 32 × 32 sums in tiles 0 to 3: two of 16 rows, each 32 columns wide. No tile is touched between these calls but by them and by the products.
+pub(crate) mod sums {
+    use std::arch::asm;
+
+    /// Sets the sums to zero.
+    ///
+    /// # Safety
+    /// For all three: within [`with_tiles`](super::with_tiles).
+    #[inline(always)]
+    pub(crate) unsafe fn zero() {
+        // SAFETY: the tiles are at hand.
+        unsafe {
+            asm!(
+                "tilezero tmm0",
+                "tilezero tmm1",
+                "tilezero tmm2",
+                "tilezero tmm3",
+                out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+                options(nostack, nomem)
+            );
+        }
+    }
+
+    /// Reads the sums, whose rows are `row` bytes apart.
+    ///
+    /// # Safety
+    /// Both pointers are valid for 16 rows of 32.
+    #[inline(always)]
+    pub(crate) unsafe fn load([upper, lower]: [*const f32; 2], row: usize) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            asm!(
+                "tileloadd tmm0, [{upper} + {row}*1]",
+                "tileloadd tmm1, [{upper} + {row}*1 + 64]",
+                "tileloadd tmm2, [{lower} + {row}*1]",
+                "tileloadd tmm3, [{lower} + {row}*1 + 64]",
+                upper = in(reg) upper, lower = in(reg) lower, row = in(reg) row,
+                out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+                options(nostack, readonly)
+            );
+        }
+    }
+
+    /// Writes the sums.
+    ///
+    /// # Safety
+    /// As [`load`].
+    #[inline(always)]
+    pub(crate) unsafe fn store([upper, lower]: [*mut f32; 2], row: usize) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            asm!(
+                "tilestored [{upper} + {row}*1], tmm0",
+                "tilestored [{upper} + {row}*1 + 64], tmm1",
+                "tilestored [{lower} + {row}*1], tmm2",
+                "tilestored [{lower} + {row}*1 + 64], tmm3",
+                upper = in(reg) upper, lower = in(reg) lower, row = in(reg) row,
+                options(nostack)
+            );
+        }
+    }
+}

@@ -139,7 +139,7 @@ macro_rules! single_paths {
                 match () {
                     _ if narrow::suits_weight(c) => unsafe { narrow::backward_weight(c, x, dy, dw) },
                     #[cfg(target_arch = "x86_64")]
-                    _ if tiles::suits(c) => unsafe { tiles::backward_weight(c, x.cast(), dy.cast(), dw.cast()) },
+                    _ if tiles::suits_weight(c) => unsafe { tiles::backward_weight(c, x.cast(), dy.cast(), dw.cast()) },
                     _ if winograd::suits(c) => unsafe { winograd::backward_weight(c, x, dy, dw) },
                     _ => unsafe { direct::backward_weight(c, x, dy, dw) },
                 }

@@ -7,17 +7,17 @@ use super::super::Conv;
 use super::super::scratch::{Scratch, Shared};
 use super::super::sums::Sums;
 use super::kernel::{Block, ROWS, SIDE, STEP, Segment, TILE};
-use super::layout::{rows_as_columns, steps};
+use super::layout::{WIDTH, rows_as_columns, steps};
 use crate::amx::with_tiles;
 use rushlight_core::half::bf16;
 use std::ops::Range;
 
 /// Input channels of a block.
 const CHANNELS: usize = 64;
-/// Lanes of a panel of sums.
-const WIDTH: usize = 64;
 /// Copies are cut so that they stay in the second-level cache, along with the sums.
 const COPY_BYTES: usize = 768 << 10;
+/// Copies of one row that take more, for kernels of hundreds of columns over long rows, are not worth making.
+const MOST_BYTES: usize = 16 << 20;
 
 /// How the output's pixels are cut into parts: some rows of one image, or some whole images. By the problem's size alone.
 struct Parts {
@@ -28,6 +28,8 @@ struct Parts {
     images: usize,
     /// Whether copies serve all taps of a kernel column.
     shared: bool,
+    /// Bytes of the copies.
+    bytes: usize,
 }
 
 struct Part {
@@ -51,7 +53,7 @@ impl Parts {
         // A few rows less may do without copies for every tap.
         let rows = (rows.div_ceil(2)..=rows).rev().find(|&rows| shared(rows)).unwrap_or(rows);
         let images = if rows == height { (COPY_BYTES / bytes(height).max(1)).clamp(1, c.batch) } else { 1 };
-        Self { batch: c.batch, height, rows, images, shared: shared(rows) }
+        Self { batch: c.batch, height, rows, images, shared: shared(rows), bytes: images * bytes(rows) }
     }
 
     fn bands(&self) -> usize {
@@ -101,8 +103,13 @@ impl Terms {
     }
 }
 
+/// Whether tiles suit the gradient by the weight.
+pub(in super::super) fn suits_weight(c: &Conv) -> bool {
+    super::suits(c) && Parts::new(c).bytes <= MOST_BYTES
+}
+
 /// # Safety
-/// [`suits`](super::suits), and the pointers are the tensors `c` describes.
+/// [`suits_weight`], and the pointers are the tensors `c` describes.
 pub(in super::super) unsafe fn backward_weight(c: &Conv, x: *const u16, dy: *const u16, dw: *mut bf16) {
     let parts = Parts::new(c);
     let channels = c.in_channels.next_multiple_of(SIDE).min(CHANNELS);

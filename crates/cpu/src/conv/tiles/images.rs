@@ -96,15 +96,7 @@ struct Operands {
 /// # Safety
 /// [`suits`](super::suits), and the pointers are the tensors `c` describes; `bias` may be null.
 pub(in super::super) unsafe fn forward(c: &Conv, x: *const u16, w: *const u16, bias: *const bf16, y: *mut bf16) {
-    let pass = Pass {
-        batch: c.batch,
-        from: c.in_channels,
-        to: c.out_channels,
-        rows: Axis::forward(c, 1),
-        cols: Axis::forward(c, 2),
-        kernel: c.kernel[2],
-        taps: c.taps(),
-    };
+    let pass = Pass::new(c, (c.in_channels, c.out_channels), Axis::forward);
     // SAFETY: the tensors of the pass.
     unsafe {
         let (mut weight, mut bias) = (pack_weights(c, Lanes::Outputs, w), c.widen_bias(bias));
@@ -116,15 +108,7 @@ pub(in super::super) unsafe fn forward(c: &Conv, x: *const u16, w: *const u16, b
 /// # Safety
 /// As [`forward`].
 pub(in super::super) unsafe fn backward_input(c: &Conv, dy: *const u16, w: *const u16, dx: *mut bf16) {
-    let pass = Pass {
-        batch: c.batch,
-        from: c.out_channels,
-        to: c.in_channels,
-        rows: Axis::backward(c, 1),
-        cols: Axis::backward(c, 2),
-        kernel: c.kernel[2],
-        taps: c.taps(),
-    };
+    let pass = Pass::new(c, (c.out_channels, c.in_channels), Axis::backward);
     // SAFETY: the tensors of the pass.
     unsafe {
         let mut weight = pack_weights(c, Lanes::Inputs, w);
@@ -133,6 +117,10 @@ pub(in super::super) unsafe fn backward_input(c: &Conv, dy: *const u16, w: *cons
 }
 
 impl Pass {
+    fn new(c: &Conv, (from, to): (usize, usize), axis: fn(&Conv, usize) -> Axis) -> Self {
+        Self { batch: c.batch, from, to, rows: axis(c, 1), cols: axis(c, 2), kernel: c.kernel[2], taps: c.taps() }
+    }
+
     /// Elements from one image's channels to the next's: whole steps, not so far apart that all share a few sets of the cache.
     fn pitch(&self) -> usize {
         let pitch = self.from.next_multiple_of(STEP);

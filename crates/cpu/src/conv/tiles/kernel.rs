@@ -1,5 +1,6 @@
 //! The product all three computations stand on: 32 × 32 sums in four tiles.
 
+use crate::amx::sums;
 use std::arch::asm;
 
 /// Rows and columns of a block of sums: two tiles each way.
@@ -46,29 +47,13 @@ impl Block<'_> {
         unsafe {
             self.touch();
         }
-        let [c0, c1] = self.c;
-        let c_row = 4 * self.c_row;
-        // SAFETY: the caller's promise. No tile is touched between the blocks of assembly but by them.
+        let row = size_of::<f32>() * self.c_row;
+        // SAFETY: the caller's promise.
         unsafe {
             if self.accumulate {
-                asm!(
-                    "tileloadd tmm0, [{c0} + {row}*1]",
-                    "tileloadd tmm1, [{c0} + {row}*1 + 64]",
-                    "tileloadd tmm2, [{c1} + {row}*1]",
-                    "tileloadd tmm3, [{c1} + {row}*1 + 64]",
-                    c0 = in(reg) c0, c1 = in(reg) c1, row = in(reg) c_row,
-                    out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
-                    options(nostack, readonly)
-                );
+                sums::load(self.c.map(|c| c.cast_const()), row);
             } else {
-                asm!(
-                    "tilezero tmm0",
-                    "tilezero tmm1",
-                    "tilezero tmm2",
-                    "tilezero tmm3",
-                    out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
-                    options(nostack, nomem)
-                );
+                sums::zero();
             }
             for segment in self.segments {
                 asm!(
@@ -94,14 +79,7 @@ impl Block<'_> {
                     options(nostack, readonly)
                 );
             }
-            asm!(
-                "tilestored [{c0} + {row}*1], tmm0",
-                "tilestored [{c0} + {row}*1 + 64], tmm1",
-                "tilestored [{c1} + {row}*1], tmm2",
-                "tilestored [{c1} + {row}*1 + 64], tmm3",
-                c0 = in(reg) c0, c1 = in(reg) c1, row = in(reg) c_row,
-                options(nostack)
-            );
+            sums::store(self.c, row);
         }
     }
 

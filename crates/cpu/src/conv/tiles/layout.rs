@@ -1,6 +1,7 @@
 //! Copies into the layout of tiles.
 
 use super::super::Conv;
+use super::super::element::Compute;
 use super::super::scratch::{Scratch, Shared};
 use super::super::transpose::transpose16;
 use super::super::weights::{Lanes, pack};
@@ -9,8 +10,8 @@ use crate::pool;
 use rushlight_core::half::bf16;
 use std::arch::x86_64::*;
 
-/// Lanes of a panel as `pack` makes them.
-const WIDTH: usize = 64;
+/// Lanes of a panel as `pack` makes them, and as sums of weight gradients lie.
+pub(super) const WIDTH: usize = <f32 as Compute>::PANEL;
 
 /// Steps that `n` terms take.
 pub(super) fn steps(n: usize) -> usize {

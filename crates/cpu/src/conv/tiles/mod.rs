@@ -5,7 +5,7 @@ mod images;
 mod kernel;
 mod layout;
 
-pub(super) use gradient::backward_weight;
+pub(super) use gradient::{backward_weight, suits_weight};
 pub(super) use images::{backward_input, forward};
 
 use super::Conv;

@@ -4,7 +4,7 @@ use super::super::kernel::{Kernel, Left, Strip, Target, Task};
 use super::super::problem::Matrix;
 use super::avx512::dot_f32;
 use super::bf16_dot::{self, block};
-use crate::amx::with_tiles;
+use crate::amx::{sums, with_tiles};
 use half::bf16;
 use std::arch::asm;
 use std::arch::x86_64::*;
@@ -114,24 +114,9 @@ unsafe fn tile(steps: usize, a: Left<u16>, b: *const u16, rows: usize, target: T
     unsafe {
         let lower = target.ptr.offset(16 * target.stride);
         if target.beta == 0.0 {
-            asm!(
-                "tilezero tmm0",
-                "tilezero tmm1",
-                "tilezero tmm2",
-                "tilezero tmm3",
-                out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
-                options(nostack, nomem)
-            );
+            sums::zero();
         } else {
-            asm!(
-                "tileloadd tmm0, [{upper} + {stride}*1]",
-                "tileloadd tmm1, [{upper} + {stride}*1 + 64]",
-                "tileloadd tmm2, [{lower} + {stride}*1]",
-                "tileloadd tmm3, [{lower} + {stride}*1 + 64]",
-                upper = in(reg) upper, lower = in(reg) lower, stride = in(reg) stride,
-                out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
-                options(nostack, readonly)
-            );
+            sums::load([upper, lower], stride);
         }
         if rows > 16 {
             asm!(
@@ -183,13 +168,6 @@ unsafe fn tile(steps: usize, a: Left<u16>, b: *const u16, rows: usize, target: T
                 options(nostack, readonly)
             );
         }
-        asm!(
-            "tilestored [{upper} + {stride}*1], tmm0",
-            "tilestored [{upper} + {stride}*1 + 64], tmm1",
-            "tilestored [{lower} + {stride}*1], tmm2",
-            "tilestored [{lower} + {stride}*1 + 64], tmm3",
-            upper = in(reg) upper, lower = in(reg) lower, stride = in(reg) stride,
-            options(nostack)
-        );
+        sums::store([upper, lower], stride);
     }
 }
