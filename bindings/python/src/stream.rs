@@ -56,8 +56,8 @@ impl PyStream {
     }
 
     #[getter]
-    fn handle(&self) -> usize {
-        self.0.handle()
+    fn handle(&self) -> PyResult<usize> {
+        self.0.handle().py()
     }
 
     #[getter]

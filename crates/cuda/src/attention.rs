@@ -175,12 +175,6 @@ impl Gpu {
         }
         let (tile, shared) = self.tile(form.dtype, |t| t * (2 * padded(spec.d) + 2 * padded(spec.dv) + t))?;
         form.tile = tile;
-        if spec.l.max(spec.s) <= SHORT {
-            self.prepare(&Key::new(Family::Attention, "attention", form.tags()), || {
-                let after = Form { tile: SHORT as u16, ..form };
-                [(Key::new(Family::Attention, "attention_short", after.tags()), after.defines("SHORT"))]
-            });
-        }
         let function = self.attention_kernel("attention", "FORWARD", form, shared)?;
         let [o0, o1, o2, o3] = strides(out);
         let (to, log_sum) = (out.ptr() as u64, lse.ptr() as u64);

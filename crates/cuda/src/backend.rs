@@ -1,6 +1,7 @@
 //! The engine as the tensor floor sees it: each family's module, behind the trait.
 
 use crate::device::Gpu;
+use crate::driver::Handle;
 use crate::matmul::Gelu;
 use crate::stream::Event;
 use rushlight_core::backend::*;
@@ -62,13 +63,23 @@ fn check_range(call: &str, storage: &Storage, offset: usize, len: usize) -> Resu
     )))
 }
 
+/// Most bytes of the host's that are put aside to be copied after work that waits.
+const MOST_WAITING: usize = 256 << 20;
+
 impl Gpu {
+    /// Starts a copy to the device, `to` having room for it.
+    fn write(&self, src: &[u8], to: u64, stream: Handle) -> Result<()> {
+        // SAFETY: the caller has checked the range.
+        let rc = unsafe { (self.driver.copy_to_device)(to, src.as_ptr().cast(), src.len(), stream) };
+        self.driver.check("cuMemcpyHtoDAsync", rc)
+    }
+
     /// Copies from the device, after all work issued so far.
     pub fn read(&self, ptr: u64, dst: &mut [u8]) -> Result<()> {
         self.refuse_recording("reading values")?;
         self.enter()?;
         // SAFETY: as many bytes are read as the slice has room for; we wait for the copy.
-        let rc = unsafe { (self.driver.copy_to_host)(dst.as_mut_ptr().cast(), ptr, dst.len(), self.stream()) };
+        let rc = unsafe { (self.driver.copy_to_host)(dst.as_mut_ptr().cast(), ptr, dst.len(), self.stream()?) };
         self.driver.check("cuMemcpyDtoHAsync", rc)?;
         self.synchronize()
     }
@@ -100,10 +111,13 @@ impl Backend for Cuda {
         gpu.refuse_recording("copying from the host")?;
         gpu.enter()?;
         let to = dst.ptr() as u64 + offset as u64;
-        // SAFETY: the range was checked. The driver has copied pageable memory elsewhere when the call returns; for pinned memory we wait.
-        let rc = unsafe { (gpu.driver.copy_to_device)(to, src.as_ptr().cast(), src.len(), gpu.stream()) };
-        gpu.driver.check("cuMemcpyHtoDAsync", rc)?;
-        if crate::host::is_pinned(src.as_ptr()) { Event::at(gpu, gpu.stream())?.synchronize() } else { Ok(()) }
+        if gpu.queue.waits() && src.len() <= MOST_WAITING {
+            let src = src.to_vec();
+            return gpu.submit(move |gpu, stream| gpu.write(&src, to, stream));
+        }
+        gpu.write(src, to, gpu.stream()?)?;
+        // The driver has put pageable memory elsewhere when the call returns.
+        if crate::host::is_pinned(src.as_ptr()) { Event::at(gpu, gpu.lane().stream)?.synchronize() } else { Ok(()) }
     }
 
     fn download(&self, src: &Storage, offset: usize, dst: &mut [u8]) -> Result<()> {

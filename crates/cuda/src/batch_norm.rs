@@ -92,10 +92,6 @@ impl Gpu {
         if spec.training {
             let scratch = self.scratch(pieces * channels * PARTIAL)?;
             let partial = scratch.ptr;
-            self.prepare(&key("batch_norm_statistics", x.dtype, p, share), || {
-                ["batch_norm_sums", "batch_norm_join", "batch_norm_backward"]
-                    .map(|entry| (key(entry, x.dtype, p, share), defines("BACKWARD", x.dtype, p, share)))
-            });
             let f = self.batch_norm_kernel("batch_norm_statistics", "STATISTICS", x.dtype, p, share)?;
             launch!(self, f, share.grid(&cut, pieces)?; from, partial, cut)?;
             let f = self.batch_norm_kernel("batch_norm_finish", "STATISTICS", x.dtype, p, share)?;

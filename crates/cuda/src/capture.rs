@@ -198,6 +198,7 @@ impl Recording {
             }
             launch!(gpu, end, Grid::line(blocks, THREADS)?; work)?;
         }
+        gpu.queue.settle(gpu)?;
         let noted = self.end()?;
         let mut exec = std::ptr::null_mut();
         // SAFETY: a graph that this thread has just recorded; a handle to write to.
@@ -231,6 +232,7 @@ impl Recording {
 
 impl Drop for Recording {
     fn drop(&mut self) {
+        self.gpu.queue.settle_silently(self.gpu);
         let noted = self.end().unwrap_or(std::ptr::null_mut());
         // SAFETY: what is ours and nobody uses any more.
         self.gpu.driver.relaxed(|| unsafe {
@@ -265,6 +267,7 @@ impl Graph {
     pub fn launch(&self, numbers: &[u64], copies: &[(View, View)]) -> Result<()> {
         let gpu = self.gpu;
         gpu.refuse_recording("replaying a captured step")?;
+        gpu.queue.settle(gpu)?;
         gpu.enter()?;
         let (lane, main) = (gpu.lane(), gpu.main_lane());
         let other = lane.stream != main.stream;
@@ -291,7 +294,7 @@ impl Graph {
         let mut arguments = [(&raw const work).cast_mut().cast::<c_void>()];
         let grid = work.grid()?;
         let node = KernelNode {
-            function: self.begin.0,
+            function: self.begin.load(gpu)?,
             grid: grid.blocks,
             block: [grid.threads[0], 1, 1],
             shared: 0,
@@ -315,6 +318,7 @@ impl Graph {
 impl Drop for Graph {
     fn drop(&mut self) {
         let (driver, stream) = (self.gpu.driver, self.gpu.main_lane().stream);
+        self.gpu.queue.settle_silently(self.gpu);
         if self.gpu.enter().is_ok() {
             // SAFETY: a graph of ours, which no longer runs.
             driver.relaxed(|| unsafe {

@@ -140,18 +140,6 @@ impl Gpu {
         let Some(problem) = Problem::new(pass, s, dtype) else { return Ok(false) };
         let Problem { form, plane, pixels, .. } = problem;
         let Some(shared) = problem.shared(self, form.taps() * form.lanes()) else { return Ok(false) };
-        if pass == Pass::Forward {
-            self.prepare(&key("conv_few", form), || {
-                let [from, to] = form.channels;
-                let by_input = Form { channels: [to, from], flipped: true, ..form };
-                let by_weight = Form { slices: slices(&form), ..form };
-                [
-                    (key("conv_few", by_input), by_input.defines("CORRELATE")),
-                    (key("conv_few_weight", by_weight), by_weight.defines("WEIGHT")),
-                    (key("conv_few_join", by_weight), by_weight.defines("WEIGHT")),
-                ]
-            });
-        }
         let function = self.conv_few_kernel("conv_few", "CORRELATE", form, shared)?;
         let threads = pixels.div_ceil(PIXELS).next_multiple_of(32).min(THREADS);
         let grid = Grid::line(s.batch, threads)?.shared(shared).spread();

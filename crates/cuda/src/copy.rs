@@ -18,11 +18,12 @@ impl Gpu {
         if src.dtype == out.dtype {
             let bytes = out.numel() * out.dtype.size();
             if src.layout.is_contiguous() && out.layout.is_contiguous() {
-                self.enter()?;
-                // SAFETY: both views lie within their storages.
-                let rc =
-                    unsafe { (self.driver.copy_on_device)(out.ptr() as u64, src.ptr() as u64, bytes, self.stream()) };
-                return self.driver.check("cuMemcpyDtoDAsync", rc);
+                let (from, to) = (src.ptr() as u64, out.ptr() as u64);
+                return self.submit(move |gpu, stream| {
+                    // SAFETY: both views lie within their storages.
+                    let rc = unsafe { (gpu.driver.copy_on_device)(to, from, bytes, stream) };
+                    gpu.driver.check("cuMemcpyDtoDAsync", rc)
+                });
             }
             if self.transposed(src, out)? {
                 return Ok(());

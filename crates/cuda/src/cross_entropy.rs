@@ -51,10 +51,6 @@ impl Gpu {
         let [a, b, c, d] = share.tags();
         let tags = [smooth as u16, parameter as u16, a, b, c, d];
         let key = Key::new(Family::CrossEntropy, call, tags);
-        self.prepare(&key, || {
-            let after = Key::new(Family::CrossEntropy, "cross_entropy_backward", tags);
-            [(after, defines(share, smooth, parameter))]
-        });
         let function = self.function(key, || defines(share, smooth, parameter))?;
         Ok((spec, share, function))
     }

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Mutex, MutexGuard, OnceLock};
 
 api! {
     /// The library of convolutions.
@@ -77,7 +77,7 @@ pub enum Pass {
     Weight,
 }
 
-/// A convolution prepared.
+/// A convolution prepared. Lives as long as the process.
 struct Plan {
     x: Handle,
     w: Handle,
@@ -87,6 +87,9 @@ struct Plan {
     math: c_int,
     workspace: usize,
 }
+
+// SAFETY: handles are used under the library's lock.
+unsafe impl Sync for Plan {}
 
 /// How the images of a convolution, and its weight, lie in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -101,13 +104,13 @@ type PlanKey = (Pass, [usize; 22], DType, bool, Order);
 
 struct State {
     handle: Handle,
-    /// Where the handle sends its work.
+    /// Where the handle sends its work; null before the first.
     stream: Handle,
     /// `None` for what the library does not take.
-    plans: HashMap<PlanKey, Option<Plan>>,
+    plans: HashMap<PlanKey, Option<&'static Plan>>,
 }
 
-/// The library with its plans.
+/// The library with its plans. Lives as long as the process.
 pub struct Convolutions {
     api: &'static Cudnn,
     /// The library's handle may be used by one thread at a time.
@@ -154,15 +157,17 @@ fn numbers(s: &Conv) -> [usize; 22] {
 }
 
 impl Convolutions {
-    fn new(stream: Handle) -> Result<Self> {
+    fn new() -> Result<Self> {
         let api = Cudnn::get()?;
         let mut handle = std::ptr::null_mut();
-        // SAFETY: a handle to write to, and our stream.
-        unsafe {
-            check("cudnnCreate", (api.create)(&mut handle))?;
-            check("cudnnSetStream", (api.set_stream)(handle, stream))?;
-        }
-        Ok(Self { api, state: Mutex::new(State { handle, stream, plans: HashMap::new() }) })
+        // SAFETY: a handle to write to.
+        check("cudnnCreate", unsafe { (api.create)(&mut handle) })?;
+        let state = State { handle, stream: std::ptr::null_mut(), plans: HashMap::new() };
+        Ok(Self { api, state: Mutex::new(state) })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|e| e.into_inner())
     }
 
     /// Descriptor of a dense tensor; `None` if the library does not take it.
@@ -188,8 +193,21 @@ impl Convolutions {
         }
     }
 
+    /// How to compute a convolution; `None` if the library does not.
+    fn plan(&self, what: (Pass, &Conv, DType, bool, Order)) -> Result<Option<&'static Plan>> {
+        let (pass, s, dtype, tf32, order) = what;
+        let State { handle, plans, .. } = &mut *self.state();
+        match plans.entry((pass, numbers(s), dtype, tf32, order)) {
+            Entry::Occupied(known) => Ok(*known.get()),
+            Entry::Vacant(new) => {
+                let plan = self.make_plan(*handle, what)?.map(|plan| &*Box::leak(Box::new(plan)));
+                Ok(*new.insert(plan))
+            }
+        }
+    }
+
     /// Describes a convolution and asks which algorithm to take; `None` if the library has none.
-    fn plan(
+    fn make_plan(
         &self,
         handle: Handle,
         (pass, s, dtype, tf32, order): (Pass, &Conv, DType, bool, Order),
@@ -254,20 +272,31 @@ impl Convolutions {
         Ok(best.map(|a| Plan { x, w, y, conv, algorithm: a.algorithm, math: a.math, workspace: a.memory }))
     }
 
-    /// Starts a convolution; gives the library's status.
-    fn start(&self, handle: Handle, pass: Pass, plan: &Plan, dtype: DType, [x, w, y, room]: [DevicePtr; 4]) -> c_int {
+    /// Starts a convolution.
+    fn start(
+        &self,
+        pass: Pass,
+        plan: &Plan,
+        dtype: DType,
+        [x, w, y, room]: [DevicePtr; 4],
+        own: Handle,
+    ) -> Result<()> {
+        let State { handle, stream, .. } = &mut *self.state();
+        let handle = *handle;
+        if *stream != own {
+            // SAFETY: a handle and a stream of ours.
+            check("cudnnSetStream", unsafe { (self.api.set_stream)(handle, own) })?;
+            *stream = own;
+        }
         let (wide, narrow) = ([1.0f64, 0.0], [1.0f32, 0.0]);
         let factor = |i: usize| -> *const c_void {
             if dtype == DType::F64 { (&raw const wide[i]).cast() } else { (&raw const narrow[i]).cast() }
         };
         let (one, zero, api) = (factor(0), factor(1), self.api);
         let Plan { conv, algorithm, workspace, .. } = *plan;
-        // SAFETY: addresses have the descriptors' sizes, by the caller's views and the plan; the handle is the caller's while it holds the lock.
-        unsafe {
-            match (api.conv_math)(conv, plan.math) {
-                0 => {}
-                status => return status,
-            }
+        // SAFETY: addresses have the descriptors' sizes, by the caller's views and the plan; the handle is ours while we hold the lock.
+        let status = unsafe {
+            check("cudnnSetConvolutionMathType", (api.conv_math)(conv, plan.math))?;
             match pass {
                 Pass::Forward => {
                     (api.forward)(handle, one, plan.x, x, plan.w, w, conv, algorithm, room, workspace, zero, plan.y, y)
@@ -279,18 +308,19 @@ impl Convolutions {
                     (api.weight)(handle, one, plan.x, x, plan.y, y, conv, algorithm, room, workspace, zero, plan.w, w)
                 }
             }
-        }
+        };
+        check("convolution", status)
     }
 }
 
 impl Gpu {
     /// The library, if it is there and not turned off (`RUSHLIGHT_CUDA_CUDNN=0`).
-    fn convolutions(&self) -> Option<&Convolutions> {
+    fn convolutions(&self) -> Option<&'static Convolutions> {
         static OFF: OnceLock<bool> = OnceLock::new();
         if *OFF.get_or_init(|| std::env::var_os("RUSHLIGHT_CUDA_CUDNN").is_some_and(|v| v == "0")) {
             return None;
         }
-        self.convolutions.get_or_init(|| Convolutions::new(self.stream()).ok()).as_ref()
+        *self.convolutions.get_or_init(|| Some(Box::leak(Box::new(Convolutions::new().ok()?))))
     }
 
     /// One of the three computations by the library, given the addresses of input, weight and output (or their gradients); says whether it
@@ -299,23 +329,10 @@ impl Gpu {
         self.enter()?;
         let Some(library) = self.convolutions().filter(|_| dtype.is_float()) else { return Ok(false) };
         let tf32 = dtype == DType::F32 && allow_tf32_conv();
-        let mut state = library.state.lock().unwrap_or_else(|e| e.into_inner());
-        let State { handle, stream, plans } = &mut *state;
-        let own = self.stream();
-        if *stream != own {
-            // SAFETY: a handle and a stream of ours.
-            check("cudnnSetStream", unsafe { (library.api.set_stream)(*handle, own) })?;
-            *stream = own;
-        }
-        let plan = match plans.entry((pass, numbers(s), dtype, tf32, order)) {
-            Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(new) => new.insert(library.plan(*handle, (pass, s, dtype, tf32, order))?),
-        };
-        let Some(plan) = plan else { return Ok(false) };
+        let Some(plan) = library.plan((pass, s, dtype, tf32, order))? else { return Ok(false) };
         let workspace = if plan.workspace > 0 { Some(self.scratch(plan.workspace)?) } else { None };
-        let [x, w, y] = data;
-        let room = workspace.as_ref().map_or(0, |w| w.ptr);
-        check("convolution", library.start(*handle, pass, plan, dtype, [x, w, y, room]))?;
+        let ([x, w, y], room) = (data, workspace.as_ref().map_or(0, |w| w.ptr));
+        self.submit(move |_, stream| library.start(pass, plan, dtype, [x, w, y, room], stream))?;
         Ok(true)
     }
 }

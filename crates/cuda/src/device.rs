@@ -6,6 +6,7 @@ use crate::driver::{self, DevicePtr, Driver, Handle, attribute};
 use crate::kernel::Kernels;
 use crate::matmul::Lt;
 use crate::nvrtc::Nvrtc;
+use crate::queue::Queue;
 use crate::stream::{Event, Stream};
 use rushlight_core::{DType, Error, Layout, Result, Storage, View};
 use std::cell::{Cell, RefCell};
@@ -44,6 +45,8 @@ pub struct Gpu {
     pub driver: &'static Driver,
     pub properties: Properties,
     pub kernels: Kernels,
+    /// What waits for kernels, of all streams.
+    pub queue: Queue<Gpu>,
     /// Most shared memory a block may ask for.
     pub shared_memory: usize,
     pub context: Handle,
@@ -52,8 +55,8 @@ pub struct Gpu {
     memory: Mutex<Memory>,
     fault: *mut Fault,
     fault_device: DevicePtr,
-    pub lt: OnceLock<Result<Lt>>,
-    pub convolutions: OnceLock<Option<Convolutions>>,
+    pub lt: OnceLock<Result<&'static Lt>>,
+    pub convolutions: OnceLock<Option<&'static Convolutions>>,
 }
 
 // SAFETY: handles of the driver may be used from any thread that made the context current; the fault is read with volatile loads.
@@ -82,6 +85,19 @@ pub struct Lane {
     pub pool: PoolId,
     /// Whether the stream notes work for later and does not do it.
     pub recording: bool,
+}
+
+/// A stream that work which waits will go to.
+#[derive(Clone, Copy)]
+pub struct Place(pub Handle);
+
+// SAFETY: streams may be used from any thread.
+unsafe impl Send for Place {}
+
+impl Place {
+    pub fn handle(self) -> Handle {
+        self.0
+    }
 }
 
 /// Puts a thread's former stream back when dropped.
@@ -215,6 +231,7 @@ impl Gpu {
             index,
             driver,
             kernels: Kernels::new(&arch, overlap)?,
+            queue: Queue::default(),
             properties,
             shared_memory: shared as usize,
             context,
@@ -258,10 +275,21 @@ impl Gpu {
         Lane { device: self.index, stream: self.main, pool: MAIN, recording: false }
     }
 
-    /// The stream this thread's work goes to.
+    /// The stream this thread's work goes to, with nothing waiting before it.
     #[inline]
-    pub fn stream(&self) -> Handle {
-        self.lane().stream
+    pub fn stream(&self) -> Result<Handle> {
+        self.queue.settle(self)?;
+        Ok(self.lane().stream)
+    }
+
+    /// Gives this thread's stream work that is no kernel of ours: at once, or after launches that wait for their kernels.
+    #[inline]
+    pub fn submit(&self, work: impl FnOnce(&Gpu, Handle) -> Result<()> + Send + 'static) -> Result<()> {
+        let stream = Place(self.lane().stream);
+        self.queue.submit(self, move |gpu| {
+            gpu.enter()?;
+            work(gpu, stream.handle())
+        })
     }
 
     /// An error if this thread records a step: `call` has to wait for the device, or moves data between it and the host, which a replay
@@ -306,13 +334,14 @@ impl Gpu {
         self.refuse_recording("synchronize")?;
         self.enter()?;
         // SAFETY: our stream.
-        self.driver.check("cuStreamSynchronize", unsafe { (self.driver.stream_synchronize)(self.stream()) })?;
+        self.driver.check("cuStreamSynchronize", unsafe { (self.driver.stream_synchronize)(self.stream()?) })?;
         self.report_fault()
     }
 
     /// Waits for all work of the device, of all threads and streams, and reports an index out of range that it met.
     pub fn synchronize_all(&self) -> Result<()> {
         self.refuse_recording("synchronize")?;
+        self.queue.settle(self)?;
         self.enter()?;
         // SAFETY: this thread's context is the device's.
         self.driver.check("cuCtxSynchronize", unsafe { (self.driver.context_synchronize)() })?;
@@ -353,6 +382,8 @@ impl Source for Gpu {
     }
 
     fn give(&self, ptr: u64) {
+        // What waits may use it, though nobody holds it any more.
+        self.queue.settle_silently(self);
         // SAFETY: from `take`; the driver waits for work that uses it. An error would be an earlier one's, reported elsewhere.
         self.driver.relaxed(|| unsafe { (self.driver.free)(ptr) });
     }

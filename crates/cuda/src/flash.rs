@@ -142,11 +142,6 @@ impl Gpu {
             Key::new(Family::Flash, shape.part.entry(), tags)
         };
         let own = shape(part);
-        if part == Part::Forward {
-            self.prepare(&key(own), || {
-                [Part::Queries, Part::Keys].map(|part| (key(shape(part)), shape(part).defines(form)))
-            });
-        }
         let function = self.function(key(own), || own.defines(form))?;
         self.allow_shared(function, own.shared())?;
         Ok((function, own))

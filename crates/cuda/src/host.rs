@@ -125,13 +125,13 @@ pub unsafe fn upload_pinned(src: *const u8, bytes: usize, dst: &Storage, offset:
     gpu.enter()?;
     let to = dst.ptr() as u64 + offset as u64;
     // SAFETY: the caller's, and the range was checked.
-    let rc = unsafe { (gpu.driver.copy_to_device)(to, src.cast(), bytes, gpu.stream()) };
+    let rc = unsafe { (gpu.driver.copy_to_device)(to, src.cast(), bytes, gpu.stream()?) };
     gpu.driver.check("cuMemcpyHtoDAsync", rc)?;
     note_copy(gpu, src)
 }
 
 fn note_copy(gpu: &Gpu, src: *const u8) -> Result<()> {
-    let done = Event::at(gpu, gpu.stream())?;
+    let done = Event::at(gpu, gpu.lane().stream)?;
     if let Some((_, block)) = blocks().range_mut(..=src as usize).next_back() {
         block.copies.retain(|copy| !copy.query().unwrap_or(true));
         block.copies.push(done);
@@ -153,13 +153,13 @@ pub fn copy_between(src: &Storage, src_offset: usize, dst: &Storage, bytes: usiz
     let (from, to) = (gpu(from)?, gpu(to)?);
     from.refuse_recording("copying to another device")?;
     to.refuse_recording("copying from another device")?;
-    Event::at(from, from.stream())?.wait_on(to)?;
+    Event::at(from, from.lane().stream)?.wait_on(to)?;
     to.enter()?;
     let source = src.ptr() as u64 + src_offset as u64;
     // SAFETY: the ranges were checked; contexts and stream are ours.
     let rc =
-        unsafe { (to.driver.copy_to_peer)(dst.ptr() as u64, to.context, source, from.context, bytes, to.stream()) };
+        unsafe { (to.driver.copy_to_peer)(dst.ptr() as u64, to.context, source, from.context, bytes, to.stream()?) };
     to.driver.check("cuMemcpyPeerAsync", rc)?;
     // The source may be freed and used again at once: by work that comes after the copy.
-    Event::at(to, to.stream())?.wait_on(from)
+    Event::at(to, to.lane().stream)?.wait_on(from)
 }

@@ -1,17 +1,17 @@
 //! Kernels: their text, their compiled form, their launch.
 //!
 //! A kernel is a family's text (`kernels/*.cu`) under some definitions: element types, an op's expression, which layout it is for. It is
-//! compiled when first asked for, kept for the process and on disk (`cache`).
+//! compiled when first asked for, beside others (`compiler`) while its launch waits (`queue`), and kept for the process and on disk (`cache`).
 
-use crate::device::Gpu;
+use crate::device::{Gpu, Place};
 use crate::driver::{self, Handle, LaunchConfig};
 use crate::hash::Map;
 use crate::nvrtc::Nvrtc;
-use crate::{ahead, cache};
+use crate::{cache, compiler};
 use rushlight_core::{DType, Error, Result};
-use std::collections::HashMap;
-use std::ffi::c_void;
-use std::sync::{Arc, Mutex, OnceLock, RwLock};
+use std::ffi::{CString, c_void};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::*};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock};
 
 /// The families' texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -179,24 +179,6 @@ pub fn entries(text: &str) -> Vec<String> {
     text.lines().filter(|line| line.starts_with(ENTRY)).filter_map(name).collect()
 }
 
-/// A compiled kernel.
-#[derive(Clone, Copy, Debug)]
-pub struct Function(pub(crate) Handle);
-// SAFETY: a handle of the driver's, valid for the life of the process in its context.
-unsafe impl Send for Function {}
-// SAFETY: as above.
-unsafe impl Sync for Function {}
-
-/// The compiled kernels of a device.
-pub struct Kernels {
-    arch: String,
-    /// Whether kernels start while those before them end, and wait for them.
-    overlap: bool,
-    ready: RwLock<Map<Key, Function>>,
-    /// Kernels being compiled: two threads do not compile the same one.
-    images: Mutex<HashMap<Key, Arc<OnceLock<Result<Vec<u8>>>>>>,
-}
-
 /// A text whose kernels begin by waiting for those before them, and let those after them be made ready meanwhile.
 pub fn waiting(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -210,34 +192,112 @@ pub fn waiting(text: &str) -> String {
     out
 }
 
-/// The image of a kernel: from the disk, or compiled.
-fn image(key: &Key, source: &str, arch: &str, overlap: bool) -> Result<Vec<u8>> {
-    let source = &if overlap { waiting(source) } else { source.to_string() };
-    let nvrtc = Nvrtc::get()?;
-    let (major, minor) = nvrtc.number()?;
-    let version = format!("{} {major}.{minor} {:?}", env!("CARGO_PKG_VERSION"), nvrtc.options(arch)?);
-    let name = cache::hash(&[source.as_bytes(), version.as_bytes()]);
-    if let Some(image) = cache::read(name) {
-        return Ok(image);
+/// A kernel's way from text to machine code.
+struct Compilation {
+    name: String,
+    source: String,
+    arch: String,
+    /// What its file on disk is called.
+    file: u128,
+    image: OnceLock<Result<Vec<u8>>>,
+}
+
+impl Compilation {
+    /// The image, compiled here unless somebody has done so.
+    fn image(&self) -> &Result<Vec<u8>> {
+        self.image.get_or_init(|| {
+            let image = Nvrtc::get()?.build(&self.source, &self.name, &self.arch)?;
+            cache::write(self.file, &image);
+            Ok(image)
+        })
     }
-    let image = nvrtc.build(source, &format!("{:?}/{}", key.family, key.entry), arch)?;
-    cache::write(name, &image);
-    Ok(image)
+}
+
+/// A kernel of a device, compiled or about to be. Lives as long as the process.
+pub struct Kernel {
+    entry: &'static str,
+    /// Null until it is loaded.
+    handle: AtomicPtr<c_void>,
+    /// Bytes of shared memory that launches ask for.
+    shared: AtomicUsize,
+    /// Until it is loaded.
+    compilation: Mutex<Option<Arc<Compilation>>>,
+}
+
+pub type Function = &'static Kernel;
+
+impl Kernel {
+    fn compilation(&self) -> MutexGuard<'_, Option<Arc<Compilation>>> {
+        self.compilation.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Whether loading it would not wait for the compiler.
+    fn is_compiled(&self) -> bool {
+        self.compilation().as_ref().is_none_or(|c| c.image.get().is_some())
+    }
+
+    /// The driver's handle, loaded if it was not; waits for the compiler.
+    pub fn load(&self, gpu: &Gpu) -> Result<Handle> {
+        let Some(compiled) = self.compilation().clone() else { return Ok(self.handle.load(Acquire)) };
+        // Takes long, so not under the lock.
+        let image = compiled.image().as_ref().map_err(Clone::clone)?;
+        let mut compilation = self.compilation();
+        if compilation.is_none() {
+            return Ok(self.handle.load(Acquire));
+        }
+        let name = CString::new(self.entry).map_err(|_| Error::value("a kernel's name has a zero byte"))?;
+        let (mut module, mut function) = (std::ptr::null_mut(), std::ptr::null_mut());
+        gpu.enter()?;
+        // SAFETY: the image is what NVRTC made, the name ends in zero; modules stay loaded.
+        unsafe {
+            let rc = gpu.driver.relaxed(|| (gpu.driver.module_load)(&mut module, image.as_ptr().cast()));
+            gpu.driver.check("cuModuleLoadData", rc)?;
+            let rc = (gpu.driver.module_function)(&mut function, module, name.as_ptr());
+            gpu.driver.check(&format!("cuModuleGetFunction({})", self.entry), rc)?;
+        }
+        allow_shared(gpu, function, self.shared.load(Relaxed))?;
+        self.handle.store(function, Release);
+        *compilation = None;
+        Ok(function)
+    }
+}
+
+/// Lets a loaded kernel ask for more than the usual 48 KiB of shared memory.
+fn allow_shared(gpu: &Gpu, function: Handle, bytes: usize) -> Result<()> {
+    if bytes <= 48 << 10 {
+        return Ok(());
+    }
+    // SAFETY: a function of ours.
+    let rc = unsafe { (gpu.driver.function_attribute)(function, driver::FUNCTION_SHARED_MEMORY, bytes as i32) };
+    gpu.driver.check("cuFuncSetAttribute", rc)
+}
+
+/// The kernels of a device.
+pub struct Kernels {
+    arch: String,
+    /// Whether kernels start while those before them end, and wait for them.
+    overlap: bool,
+    known: RwLock<Map<Key, Function>>,
 }
 
 impl Kernels {
     pub fn new(arch: &str, overlap: bool) -> Result<Self> {
         Nvrtc::get()?;
-        Ok(Self { arch: arch.to_string(), overlap, ready: RwLock::default(), images: Mutex::default() })
+        Ok(Self { arch: arch.to_string(), overlap, known: RwLock::default() })
     }
 
     fn find(&self, key: &Key) -> Option<Function> {
-        self.ready.read().unwrap_or_else(|e| e.into_inner()).get(key).copied()
+        self.known.read().unwrap_or_else(|e| e.into_inner()).get(key).copied()
     }
 
-    /// The place for a kernel's image, empty until somebody has compiled it.
-    fn image(&self, key: Key) -> Arc<OnceLock<Result<Vec<u8>>>> {
-        self.images.lock().unwrap_or_else(|e| e.into_inner()).entry(key).or_default().clone()
+    fn compilation(&self, key: &Key, source: String) -> Result<Compilation> {
+        let source = if self.overlap { waiting(&source) } else { source };
+        let nvrtc = Nvrtc::get()?;
+        let (major, minor) = nvrtc.number()?;
+        let version = format!("{} {major}.{minor} {:?}", env!("CARGO_PKG_VERSION"), nvrtc.options(&self.arch)?);
+        let file = cache::hash(&[source.as_bytes(), version.as_bytes()]);
+        let name = format!("{:?}/{}", key.family, key.entry);
+        Ok(Compilation { name, source, arch: self.arch.clone(), file, image: OnceLock::new() })
     }
 }
 
@@ -281,49 +341,41 @@ impl Grid {
 }
 
 impl Gpu {
-    /// A kernel, compiled if this is its first use.
+    /// A kernel; its first use loads it from the disk or starts its compilation.
     #[inline]
     pub fn function(&self, key: Key, defines: impl FnOnce() -> Defines) -> Result<Function> {
         match self.kernels.find(&key) {
             Some(function) => Ok(function),
-            None => self.build(key, &defines().source_of(key.family, key.entry)),
-        }
-    }
-
-    /// Starts compiling kernels that will be asked for once `first` has been used, unless that was compiled already: a gradient's beside
-    /// its forward pass. Without it they are compiled when they are needed.
-    pub fn prepare<const N: usize>(&self, first: &Key, after: impl FnOnce() -> [(Key, Defines); N]) {
-        if self.kernels.find(first).is_some() {
-            return;
-        }
-        for (key, defines) in after() {
-            let (slot, arch, overlap) = (self.kernels.image(key), self.kernels.arch.clone(), self.kernels.overlap);
-            ahead::compile(move || {
-                slot.get_or_init(|| image(&key, &defines.source_of(key.family, key.entry), &arch, overlap));
-            });
+            None => self.first_use(key, defines().source_of(key.family, key.entry)),
         }
     }
 
     #[cold]
-    fn build(&self, key: Key, source: &str) -> Result<Function> {
-        self.enter()?;
-        let slot = self.kernels.image(key);
-        let made = || image(&key, source, &self.kernels.arch, self.kernels.overlap);
-        let image = slot.get_or_init(made).as_ref().map_err(Clone::clone)?;
-        let name = std::ffi::CString::new(key.entry).map_err(|_| Error::value("a kernel's name has a zero byte"))?;
-        let (mut module, mut function) = (std::ptr::null_mut(), std::ptr::null_mut());
-        // SAFETY: the image is what NVRTC made, the name ends in zero; modules stay loaded.
-        unsafe {
-            let rc = self.driver.relaxed(|| (self.driver.module_load)(&mut module, image.as_ptr().cast()));
-            self.driver.check("cuModuleLoadData", rc)?;
-            let rc = (self.driver.module_function)(&mut function, module, name.as_ptr());
-            self.driver.check(&format!("cuModuleGetFunction({})", key.entry), rc)?;
+    fn first_use(&self, key: Key, source: String) -> Result<Function> {
+        let compilation = Arc::new(self.kernels.compilation(&key, source)?);
+        let kernel = {
+            let mut known = self.kernels.known.write().unwrap_or_else(|e| e.into_inner());
+            if let Some(function) = known.get(&key) {
+                return Ok(function);
+            }
+            let kernel: Function = Box::leak(Box::new(Kernel {
+                entry: key.entry,
+                handle: AtomicPtr::default(),
+                shared: AtomicUsize::new(0),
+                compilation: Mutex::new(Some(compilation.clone())),
+            }));
+            known.insert(key, kernel);
+            kernel
+        };
+        match cache::read(compilation.file) {
+            Some(image) => {
+                // Whoever was quicker has compiled the same.
+                _ = compilation.image.set(Ok(image));
+                kernel.load(self)?;
+            }
+            None => compiler::start(move || _ = compilation.image()),
         }
-        // Where two threads loaded it at once, either will do; the image has served.
-        let function = Function(function);
-        self.kernels.ready.write().unwrap_or_else(|e| e.into_inner()).insert(key, function);
-        self.kernels.images.lock().unwrap_or_else(|e| e.into_inner()).remove(&key);
-        Ok(function)
+        Ok(kernel)
     }
 
     /// Lets a kernel ask for more than the usual 48 KiB of shared memory.
@@ -334,40 +386,95 @@ impl Gpu {
                 self.index, self.shared_memory
             )));
         }
-        if bytes > 48 << 10 {
-            // SAFETY: a function of ours.
-            let rc =
-                unsafe { (self.driver.function_attribute)(function.0, driver::FUNCTION_SHARED_MEMORY, bytes as i32) };
-            self.driver.check("cuFuncSetAttribute", rc)?;
+        if function.shared.load(Relaxed) < bytes {
+            // Under the lock: one that is being loaded either sees the new number or is loaded when we look.
+            let _loading = function.compilation();
+            let most = function.shared.fetch_max(bytes, Relaxed).max(bytes);
+            let handle = function.handle.load(Acquire);
+            if !handle.is_null() {
+                allow_shared(self, handle, most)?;
+            }
         }
         Ok(())
     }
 
-    /// Launches a kernel.
+    /// Launches a kernel, or has its launch wait until it is compiled.
     ///
     /// # Safety
     /// `args` point to values of the types and in the order of the kernel's parameters, and whatever those address is valid on the device for
-    /// what the kernel does with it.
+    /// what the kernel does with it. `sizes` are the values' bytes.
     #[inline]
-    pub unsafe fn launch(&self, function: Function, grid: Grid, args: &mut [*mut c_void]) -> Result<()> {
-        let ([x, y, z], [tx, ty]) = (grid.blocks, grid.threads);
-        if x == 0 || y == 0 {
+    pub unsafe fn launch(
+        &self,
+        function: Function,
+        grid: Grid,
+        args: &mut [*mut c_void],
+        sizes: &[usize],
+    ) -> Result<()> {
+        if grid.blocks[0] == 0 || grid.blocks[1] == 0 {
             return Ok(());
         }
-        self.enter()?;
         let lane = self.lane();
+        let handle = function.handle.load(Acquire);
+        if handle.is_null() || self.queue.waits() {
+            // SAFETY: the caller's.
+            unsafe { self.launch_later(function, grid, Place(lane.stream), args, sizes)? };
+        } else {
+            self.enter()?;
+            // SAFETY: the caller's.
+            unsafe { self.launch_now(handle, grid, lane.stream, args)? };
+        }
+        if sync_each_call() && !lane.recording { self.synchronize() } else { Ok(()) }
+    }
+
+    /// # Safety
+    /// As for [`launch`](Gpu::launch).
+    #[inline]
+    unsafe fn launch_now(&self, function: Handle, grid: Grid, stream: Handle, args: &mut [*mut c_void]) -> Result<()> {
+        let [x, y] = grid.threads;
         let config = LaunchConfig {
-            grid: [x, y, z],
-            block: [tx, ty, 1],
+            grid: grid.blocks,
+            block: [x, y, 1],
             shared: grid.shared,
-            stream: lane.stream,
+            stream,
             attributes: &driver::OVERLAP,
             count: (self.kernels.overlap && !grid.spread) as u32,
         };
         // SAFETY: the caller's.
-        let code = unsafe { (self.driver.launch)(&config, function.0, args.as_mut_ptr(), std::ptr::null_mut()) };
-        self.driver.check("cuLaunchKernelEx", code)?;
-        if sync_each_call() && !lane.recording { self.synchronize() } else { Ok(()) }
+        let code = unsafe { (self.driver.launch)(&config, function, args.as_mut_ptr(), std::ptr::null_mut()) };
+        self.driver.check("cuLaunchKernelEx", code)
+    }
+
+    /// Launches a kernel once it is compiled and all before it has been issued.
+    ///
+    /// # Safety
+    /// As for [`launch`](Gpu::launch).
+    #[cold]
+    unsafe fn launch_later(
+        &self,
+        function: Function,
+        grid: Grid,
+        stream: Place,
+        args: &[*mut c_void],
+        sizes: &[usize],
+    ) -> Result<()> {
+        // The values, each from a whole word on.
+        let (mut words, mut places) = (Vec::<u64>::new(), Vec::with_capacity(args.len()));
+        for (arg, &bytes) in args.iter().zip(sizes) {
+            let place = words.len();
+            words.resize(place + bytes.div_ceil(8), 0);
+            // SAFETY: the caller's value of this many bytes, for which there is room.
+            unsafe { words[place..].as_mut_ptr().cast::<u8>().copy_from_nonoverlapping(arg.cast(), bytes) };
+            places.push(place);
+        }
+        let work = move |gpu: &Gpu| {
+            let handle = function.load(gpu)?;
+            gpu.enter()?;
+            let mut args: Vec<_> = places.iter().map(|&at| words[at..].as_ptr().cast_mut().cast()).collect();
+            // SAFETY: copies of the values. What they address is not used for anything else before this is issued, as that would wait behind it.
+            unsafe { gpu.launch_now(handle, grid, stream.handle(), &mut args) }
+        };
+        self.queue.put(self, || function.is_compiled(), work)
     }
 }
 
@@ -381,8 +488,9 @@ fn sync_each_call() -> bool {
 macro_rules! launch {
     ($gpu:expr, $function:expr, $grid:expr; $($arg:expr),* $(,)?) => {{
         let mut args = [$((&raw const $arg).cast_mut().cast::<std::ffi::c_void>()),*];
+        let sizes = [$(size_of_val(&$arg)),*];
         // SAFETY: the arguments are the kernel's parameters, in order, and views given to the engine lie within their storages.
-        unsafe { $gpu.launch($function, $grid, &mut args) }
+        unsafe { $gpu.launch($function, $grid, &mut args, &sizes) }
     }};
 }
 pub(crate) use launch;

@@ -10,14 +10,14 @@
 //! | `stream`, `capture` | streams and events; steps recorded and replayed |
 //! | `host` | pinned memory, copies between devices |
 //! | `alloc` | the caching allocator |
-//! | `kernel`, `ahead`, `cache` | kernels: text, compilation, launch; compiled ahead; compiled ones on disk |
+//! | `kernel`, `cache` | kernels: text, compilation, launch; compiled ones on disk |
+//! | `compiler`, `queue` | threads that compile; work that waits for them |
 //! | `plan`, `rows` | loops and rows as kernels take them |
 //! | the rest | one module per family of work, with its kernels in `kernels/` |
 //!
 //! All work of a device goes to one stream, in order, unless a thread chooses another ([`Stream`]). Nothing waits for it but reading values; an index out of range is noted by the kernel
 //! that meets it and reported by the next call that waits (`RUSHLIGHT_CUDA_SYNC=1` makes every call wait).
 
-mod ahead;
 mod alloc;
 mod attention;
 mod attention_products;
@@ -25,6 +25,7 @@ mod backend;
 mod batch_norm;
 mod cache;
 pub mod capture;
+mod compiler;
 mod conv;
 mod conv_few;
 mod conv_pixels;
@@ -47,6 +48,7 @@ mod nvrtc;
 mod plan;
 mod pointwise;
 mod pool;
+mod queue;
 mod random;
 mod reduce;
 mod row_norm;

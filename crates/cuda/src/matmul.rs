@@ -2,14 +2,14 @@
 
 use crate::cublaslt::{CublasLt, Heuristic, compute, data, desc, epilogue, layout, preference};
 use crate::device::Gpu;
-use crate::driver::Handle;
+use crate::driver::{DevicePtr, Handle};
 use crate::kernel::{Defines, Family, Grid, Key, launch, wide_type};
 use crate::plan::Nest;
 use rushlight_core::backend::{Activation, MatMul};
 use rushlight_core::{DType, Error, Result, View};
 use std::collections::HashMap;
 use std::ffi::c_void;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard};
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 /// Most workspace an algorithm may ask for.
@@ -146,7 +146,7 @@ struct PlanKey {
     accumulates: bool,
 }
 
-/// A product prepared: what the library was told, and what it suggested.
+/// A product prepared: what the library was told, and what it suggested. Lives as long as the process.
 struct Plan {
     desc: Handle,
     a: Handle,
@@ -156,12 +156,15 @@ struct Plan {
     workspace: usize,
 }
 
-/// The library with its plans.
+// SAFETY: as for the library.
+unsafe impl Sync for Plan {}
+
+/// The library with its plans. Lives as long as the process.
 pub struct Lt {
     api: &'static CublasLt,
     handle: Handle,
     /// `None` for products that the library does not take.
-    plans: Mutex<HashMap<PlanKey, Option<Plan>>>,
+    plans: Mutex<HashMap<PlanKey, Option<&'static Plan>>>,
 }
 // SAFETY: handles of the library may be used from any thread; plans are changed under a lock.
 unsafe impl Send for Lt {}
@@ -223,8 +226,73 @@ impl Lt {
         Ok(handle)
     }
 
+    fn plans(&self) -> MutexGuard<'_, HashMap<PlanKey, Option<&'static Plan>>> {
+        self.plans.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// How to compute a product; `None` if the library does not.
+    fn plan(&self, key: &PlanKey) -> Result<Option<&'static Plan>> {
+        let mut plans = self.plans();
+        if let Some(plan) = plans.get(key) {
+            return Ok(*plan);
+        }
+        let plan = self.make_plan(key)?.map(|plan| &*Box::leak(Box::new(plan)));
+        plans.insert(*key, plan);
+        Ok(plan)
+    }
+
+    /// Starts a product of matrices at these addresses, which have the layouts of the plan, with this room to work in.
+    fn run(
+        &self,
+        plan: &Plan,
+        g: &Gemm,
+        [a, b, room]: [DevicePtr; 3],
+        bias: Option<DevicePtr>,
+        stream: Handle,
+    ) -> Result<()> {
+        let (wide, narrow) = ([g.alpha, g.beta], [g.alpha as f32, g.beta as f32]);
+        let factor = |i: usize| -> *const c_void {
+            if g.dtype == DType::F64 { (&raw const wide[i]).cast() } else { (&raw const narrow[i]).cast() }
+        };
+        // The addresses in a plan's descriptor are those of whoever holds the lock.
+        let _turn = self.plans();
+        let api = self.api;
+        // SAFETY: as the caller says.
+        let rc = unsafe {
+            let set = |which: i32, address: DevicePtr| {
+                let rc = (api.desc_set)(plan.desc, which, (&raw const address).cast(), 8);
+                check("cublasLtMatmulDescSetAttribute", rc)
+            };
+            if let Some(bias) = bias {
+                set(desc::BIAS_POINTER, bias)?;
+            }
+            if let Some(Gelu::Keep(kept) | Gelu::Backward(kept)) = g.gelu {
+                set(desc::AUX_POINTER, kept)?;
+            }
+            (api.matmul)(
+                self.handle,
+                plan.desc,
+                factor(0),
+                a,
+                plan.a,
+                b,
+                plan.b,
+                factor(1),
+                g.out,
+                plan.out,
+                g.out,
+                plan.out,
+                &plan.algorithm,
+                room,
+                plan.workspace,
+                stream,
+            )
+        };
+        check("cublasLtMatmul", rc)
+    }
+
     /// Asks the library how to compute a product; `None` if it does not.
-    fn plan(&self, key: &PlanKey) -> Result<Option<Plan>> {
+    fn make_plan(&self, key: &PlanKey) -> Result<Option<Plan>> {
         let (kind, how, scale) = match key.dtype {
             DType::F64 => (data::F64, compute::F64, data::F64),
             DType::F16 => (data::F16, compute::F32, data::F32),
@@ -286,8 +354,8 @@ struct Rest {
 }
 
 impl Gpu {
-    fn lt(&self) -> Result<&Lt> {
-        self.lt.get_or_init(Lt::new).as_ref().map_err(Clone::clone)
+    fn lt(&self) -> Result<&'static Lt> {
+        self.lt.get_or_init(|| Ok(Box::leak(Box::new(Lt::new()?)))).clone()
     }
 
     pub fn matmul(&self, spec: &MatMul) -> Result<()> {
@@ -420,47 +488,10 @@ impl Gpu {
     fn run_plan(&self, key: &PlanKey, g: &Gemm, a: u64, b: u64, bias: Option<u64>) -> Result<bool> {
         self.enter()?;
         let lt = self.lt()?;
-        let mut plans = lt.plans.lock().unwrap_or_else(|e| e.into_inner());
-        if !plans.contains_key(key) {
-            let plan = lt.plan(key)?;
-            plans.insert(*key, plan);
-        }
-        let Some(Some(plan)) = plans.get(key) else { return Ok(false) };
+        let Some(plan) = lt.plan(key)? else { return Ok(false) };
         let workspace = if plan.workspace > 0 { Some(self.scratch(plan.workspace)?) } else { None };
-        let (wide, narrow) = ([g.alpha, g.beta], [g.alpha as f32, g.beta as f32]);
-        let factor = |i: usize| -> *const c_void {
-            if g.dtype == DType::F64 { (&raw const wide[i]).cast() } else { (&raw const narrow[i]).cast() }
-        };
-        // SAFETY: addresses have the layouts of the plan, by the caller's views; the descriptor is ours while we hold the lock.
-        let rc = unsafe {
-            if let Some(bias) = bias {
-                let rc = (lt.api.desc_set)(plan.desc, desc::BIAS_POINTER, (&raw const bias).cast(), 8);
-                check("cublasLtMatmulDescSetAttribute", rc)?;
-            }
-            if let Some(Gelu::Keep(kept) | Gelu::Backward(kept)) = g.gelu {
-                let rc = (lt.api.desc_set)(plan.desc, desc::AUX_POINTER, (&raw const kept).cast(), 8);
-                check("cublasLtMatmulDescSetAttribute", rc)?;
-            }
-            (lt.api.matmul)(
-                lt.handle,
-                plan.desc,
-                factor(0),
-                a,
-                plan.a,
-                b,
-                plan.b,
-                factor(1),
-                g.out,
-                plan.out,
-                g.out,
-                plan.out,
-                &plan.algorithm,
-                workspace.as_ref().map_or(0, |w| w.ptr),
-                plan.workspace,
-                self.stream(),
-            )
-        };
-        check("cublasLtMatmul", rc)?;
+        let (g, room) = (*g, workspace.as_ref().map_or(0, |w| w.ptr));
+        self.submit(move |_, stream| lt.run(plan, &g, [a, b, room], bias, stream))?;
         Ok(true)
     }
 

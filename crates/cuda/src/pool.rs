@@ -109,21 +109,18 @@ impl Gpu {
         let (geometry, adaptive) = geometry(entry, spec)?;
         let wide = geometry.is_wide();
         let key = Key::new(Family::Pool, entry, [dtype as u16, adaptive as u16, wide as u16]);
-        let backward = match entry {
-            "max_pool" => "max_pool_backward",
-            "avg_pool" => "avg_pool_backward",
-            _ => entry,
-        };
-        if backward != entry {
-            self.prepare(&key, || [(Key { entry: backward, ..key }, defines(dtype, adaptive, wide))]);
-        }
         let function = self.function(key, || defines(dtype, adaptive, wide))?;
         let narrow = geometry.narrow();
-        let first = if wide { (&raw const geometry).cast::<c_void>() } else { (&raw const narrow).cast() };
-        let mut args = vec![first.cast_mut()];
+        let (first, size) = if wide {
+            ((&raw const geometry).cast::<c_void>(), size_of_val(&geometry))
+        } else {
+            ((&raw const narrow).cast(), size_of_val(&narrow))
+        };
+        let (mut args, mut sizes) = (vec![first.cast_mut()], vec![size]);
         args.extend(addresses.iter().map(|a| (&raw const *a).cast_mut().cast::<c_void>()));
+        sizes.resize(args.len(), size_of::<u64>());
         // SAFETY: the kernels take a geometry of the width they were compiled for, then these addresses, of views within their storages.
-        unsafe { self.launch(function, Grid::line(count.div_ceil(THREADS), THREADS)?, &mut args) }
+        unsafe { self.launch(function, Grid::line(count.div_ceil(THREADS), THREADS)?, &mut args, &sizes) }
     }
 
     pub fn max_pool(&self, spec: &Pool, x: View, y: View, indices: View) -> Result<()> {

@@ -53,12 +53,6 @@ impl Gpu {
         let rows = Rows::new(x.dtype, n, &[from, to, address(low)]);
         let form = Form { rms: spec.rms, parameter, low: low.map_or(x.dtype, |l| l.dtype) };
         let key = Key::new(Family::RowNorm, "row_norm", form.tags(rows));
-        self.prepare(&key, || {
-            let after = if rows.steps > 0 { "row_norm_gradients" } else { "row_norm_backward" };
-            let rows = if rows.steps > 0 { rows.spread(n) } else { rows };
-            let own = (Key::new(Family::RowNorm, after, form.tags(rows)), form.defines(rows.defines()));
-            [own, joining(x.dtype, spec.rms, parameter)]
-        });
         let function = self.function(key, || form.defines(rows.defines()))?;
         let (w, b, mean, rstd) = (address(weight), address(bias), mean.ptr() as u64, rstd.ptr() as u64);
         let low = address(low);

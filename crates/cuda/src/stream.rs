@@ -55,6 +55,7 @@ impl Drop for Own {
             return;
         }
         // Its memory goes over to the main stream, so its work must be done. Errors have been told, or will be, by calls that can.
+        self.gpu.queue.settle_silently(self.gpu);
         if self.gpu.enter().is_ok() {
             let driver = self.gpu.driver;
             // SAFETY: a stream of ours, used by nobody any more.
@@ -123,9 +124,11 @@ impl Stream {
         Ok(())
     }
 
-    /// The driver's handle, for other libraries: valid as long as the stream.
-    pub fn handle(&self) -> usize {
-        self.0.handle as usize
+    /// The driver's handle, for other libraries: valid as long as the stream. What they give the stream comes after what it has been given here: from now
+    /// on the program waits for kernels that have to be compiled.
+    pub fn handle(&self) -> Result<usize> {
+        self.0.gpu.queue.close(self.0.gpu)?;
+        Ok(self.0.handle as usize)
     }
 
     fn lane(&self) -> Lane {
@@ -153,6 +156,9 @@ impl Stream {
     pub fn query(&self) -> Result<bool> {
         let gpu = self.0.gpu;
         gpu.enter()?;
+        if !gpu.queue.advance(gpu)? {
+            return Ok(false);
+        }
         // SAFETY: a stream of ours.
         ready(gpu.driver, "cuStreamQuery", gpu.driver.relaxed(|| unsafe { (gpu.driver.stream_query)(self.0.handle) }))
     }
@@ -222,6 +228,7 @@ impl Event {
     }
 
     fn mark(&self, stream: Handle) -> Result<()> {
+        self.gpu.queue.settle(self.gpu)?;
         self.gpu.enter()?;
         // SAFETY: an event and a stream of ours.
         self.gpu.driver.check("cuEventRecord", unsafe { (self.gpu.driver.event_record)(self.handle, stream) })
@@ -237,7 +244,7 @@ impl Event {
     /// Puts the event behind all that this thread's stream has been given.
     pub fn record(&self) -> Result<()> {
         self.gpu.refuse_recording("Event::record")?;
-        self.mark(self.gpu.stream())
+        self.mark(self.gpu.lane().stream)
     }
 
     /// Puts the event behind all that a stream of the event's GPU has been given.
@@ -273,7 +280,7 @@ impl Event {
         gpu.refuse_recording("Event::wait")?;
         gpu.enter()?;
         // SAFETY: a stream and an event of ours.
-        gpu.driver.check("cuStreamWaitEvent", unsafe { (gpu.driver.stream_wait)(gpu.stream(), self.handle, 0) })
+        gpu.driver.check("cuStreamWaitEvent", unsafe { (gpu.driver.stream_wait)(gpu.stream()?, self.handle, 0) })
     }
 
     /// Whether the work before the event is done.
@@ -333,7 +340,7 @@ pub fn record_stream(storage: &Storage, stream: &Stream) -> Result<()> {
 pub fn lend_to_default_stream(storage: &Storage) -> Result<()> {
     let gpu = gpu(index("lend_to_default_stream", storage.device())?)?;
     gpu.refuse_recording("lending memory to another library")?;
-    let ready = Event::at(gpu, gpu.stream())?;
+    let ready = Event::at(gpu, gpu.lane().stream)?;
     // SAFETY: a stream that every context has, and an event of ours.
     let rc = unsafe { (gpu.driver.stream_wait)(driver::STREAM_LEGACY as Handle, ready.handle, 0) };
     gpu.driver.check("cuStreamWaitEvent", rc)?;

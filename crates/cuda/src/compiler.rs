@@ -1,0 +1,106 @@
+//! Threads that compile kernels, as many as the machine has cores.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::sync::{Mutex, MutexGuard, Once};
+use std::time::Duration;
+
+/// Each compilation takes some hundred megabytes.
+const MOST_THREADS: usize = 16;
+
+type Job = Box<dyn FnOnce() + Send>;
+
+struct Threads {
+    jobs: VecDeque<Job>,
+    running: usize,
+    /// The process ends: nothing is begun any more.
+    closing: bool,
+}
+
+static THREADS: Mutex<Threads> = Mutex::new(Threads { jobs: VecDeque::new(), running: 0, closing: false });
+/// Whose threads they are: a forked child has none of its parent's.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
+
+fn threads() -> MutexGuard<'static, Threads> {
+    THREADS.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+unsafe extern "C" {
+    fn atexit(handler: extern "C" fn()) -> i32;
+}
+
+/// The compiler must not be taken away while it works.
+extern "C" fn finish() {
+    // A child does not touch a lock that a thread of its parent's may have held.
+    if PROCESS.load(SeqCst) != std::process::id() {
+        return;
+    }
+    threads().closing = true;
+    while threads().running > 0 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Runs a compilation in the background. Where no thread can be had it is dropped: whoever needs its result compiles.
+pub fn start(job: impl FnOnce() + Send + 'static) {
+    static AT_EXIT: Once = Once::new();
+    // Handlers run in reverse order: this one before those of the compiler's library, which is open already.
+    // SAFETY: a function without arguments that does not unwind.
+    AT_EXIT.call_once(|| _ = unsafe { atexit(finish) });
+    let process = std::process::id();
+    if PROCESS.swap(process, SeqCst) != process {
+        threads().running = 0;
+    }
+    let most = std::thread::available_parallelism().map_or(1, |n| n.get()).min(MOST_THREADS);
+    let mut threads = threads();
+    threads.jobs.push_back(Box::new(job));
+    if threads.running < most {
+        match std::thread::Builder::new().name("compile".into()).spawn(work) {
+            Ok(_) => threads.running += 1,
+            Err(_) if threads.running == 0 => threads.jobs.clear(),
+            Err(_) => {}
+        }
+    }
+}
+
+/// One thread's work: ends when there is none.
+fn work() {
+    /// Counts a thread until it ends, however it does.
+    struct Turn;
+    impl Drop for Turn {
+        fn drop(&mut self) {
+            threads().running -= 1;
+        }
+    }
+    let turn = Turn;
+    loop {
+        let mut threads = threads();
+        let job = if threads.closing { None } else { threads.jobs.pop_front() };
+        let Some(job) = job else {
+            // Under the same lock: a job put there now finds a thread less.
+            threads.running -= 1;
+            std::mem::forget(turn);
+            return;
+        };
+        drop(threads);
+        job();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    #[test]
+    fn all_jobs_are_done() {
+        let (sender, receiver) = mpsc::channel();
+        for i in 0..100 {
+            let sender = sender.clone();
+            super::start(move || sender.send(i).unwrap());
+        }
+        drop(sender);
+        let mut done: Vec<i32> = receiver.iter().collect();
+        done.sort_unstable();
+        assert_eq!(done, (0..100).collect::<Vec<_>>());
+    }
+}

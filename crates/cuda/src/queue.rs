@@ -1,0 +1,194 @@
+//! Work that waits for its kernels.
+//!
+//! A kernel that is not on disk is compiled on a thread of its own. Its launch waits here meanwhile, with all that the device is given after it, and the
+//! program goes on: the kernels of a first step are compiled beside each other. Whoever needs what the device has done, or gives it work in a way that
+//! cannot wait, settles the queue first.
+
+use rushlight_core::{Error, Result};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering::*};
+use std::sync::{Mutex, MutexGuard};
+
+/// Pieces of work that may wait before the program waits with them.
+const MOST: usize = 1 << 14;
+
+struct Waiting<C> {
+    ready: Box<dyn Fn() -> bool + Send>,
+    issue: Box<dyn FnOnce(&C) -> Result<()> + Send>,
+}
+
+struct State<C> {
+    work: VecDeque<Waiting<C>>,
+    /// What went wrong where it could not be told.
+    failed: Option<Error>,
+}
+
+/// Work of a device `C`, in order.
+pub struct Queue<C> {
+    state: Mutex<State<C>>,
+    /// Whether there is anything in it: all that a call looks at once kernels are compiled.
+    waits: AtomicBool,
+    /// Whether work must not wait any more.
+    closed: AtomicBool,
+}
+
+impl<C> Default for Queue<C> {
+    fn default() -> Self {
+        let state = Mutex::new(State { work: VecDeque::new(), failed: None });
+        Self { state, waits: AtomicBool::new(false), closed: AtomicBool::new(false) }
+    }
+}
+
+impl<C> Queue<C> {
+    fn state(&self) -> MutexGuard<'_, State<C>> {
+        self.state.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Whether work waits, so that what comes now has to wait too.
+    #[inline]
+    pub fn waits(&self) -> bool {
+        self.waits.load(Acquire)
+    }
+
+    /// Issues work: at once, or after what waits.
+    #[inline]
+    pub fn submit(&self, device: &C, work: impl FnOnce(&C) -> Result<()> + Send + 'static) -> Result<()> {
+        if self.waits() { self.put(device, || true, work) } else { work(device) }
+    }
+
+    /// Issues work when it is ready and all before it is issued.
+    #[cold]
+    pub fn put(
+        &self,
+        device: &C,
+        ready: impl Fn() -> bool + Send + 'static,
+        work: impl FnOnce(&C) -> Result<()> + Send + 'static,
+    ) -> Result<()> {
+        let mut state = self.state();
+        state.work.push_back(Waiting { ready: Box::new(ready), issue: Box::new(work) });
+        let all = state.work.len() > MOST || self.closed.load(Relaxed);
+        self.issue(device, &mut state, all)
+    }
+
+    /// Issues all that waits, however long it takes to become ready.
+    #[inline]
+    pub fn settle(&self, device: &C) -> Result<()> {
+        if self.waits() { self.issue(device, &mut self.state(), true) } else { Ok(()) }
+    }
+
+    /// [`settle`](Queue::settle) for those who cannot report an error: the next call does.
+    pub fn settle_silently(&self, device: &C) {
+        if self.waits() {
+            let mut state = self.state();
+            state.failed = self.issue(device, &mut state, true).err();
+            self.waits.store(state.failed.is_some(), Release);
+        }
+    }
+
+    /// Issues what is ready; says whether nothing waits any more.
+    pub fn advance(&self, device: &C) -> Result<bool> {
+        if self.waits() {
+            self.issue(device, &mut self.state(), false)?;
+        }
+        Ok(!self.waits())
+    }
+
+    /// From now on nothing waits but the program: others give the device work, too, and expect it to come after ours.
+    pub fn close(&self, device: &C) -> Result<()> {
+        self.closed.store(true, Relaxed);
+        self.settle(device)
+    }
+
+    /// After an error nothing of what waits is issued: it was to work on what is missing now.
+    fn issue(&self, device: &C, state: &mut State<C>, all: bool) -> Result<()> {
+        let mut result = state.failed.take().map_or(Ok(()), Err);
+        while result.is_ok() && state.work.front().is_some_and(|next| all || (next.ready)()) {
+            let Some(next) = state.work.pop_front() else { break };
+            result = (next.issue)(device);
+        }
+        if result.is_err() {
+            state.work.clear();
+        }
+        self.waits.store(!state.work.is_empty(), Release);
+        result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    type Log = Mutex<Vec<u32>>;
+
+    fn note(number: u32) -> impl FnOnce(&Log) -> Result<()> + Send {
+        move |log| {
+            log.lock().unwrap().push(number);
+            Ok(())
+        }
+    }
+
+    fn gate() -> (Arc<AtomicBool>, impl Fn() -> bool + Send + 'static) {
+        let open = Arc::new(AtomicBool::new(false));
+        (open.clone(), move || open.load(SeqCst))
+    }
+
+    #[test]
+    fn work_keeps_its_order() {
+        let (queue, log) = (Queue::default(), Log::default());
+        let seen = || log.lock().unwrap().clone();
+        queue.submit(&log, note(1)).unwrap();
+        assert_eq!(seen(), [1], "nothing waits: at once");
+        let ((first, is_first), (second, is_second)) = (gate(), gate());
+        queue.put(&log, is_first, note(2)).unwrap();
+        queue.submit(&log, note(3)).unwrap();
+        queue.put(&log, is_second, note(4)).unwrap();
+        queue.submit(&log, note(5)).unwrap();
+        assert_eq!((seen(), queue.advance(&log).unwrap()), (vec![1], false));
+        second.store(true, SeqCst);
+        assert_eq!((seen(), queue.advance(&log).unwrap()), (vec![1], false), "what is ready waits for what is not");
+        second.store(false, SeqCst);
+        first.store(true, SeqCst);
+        queue.submit(&log, note(6)).unwrap();
+        assert_eq!(seen(), [1, 2, 3], "a call issues what has become ready");
+        queue.settle(&log).unwrap();
+        assert_eq!((seen(), queue.waits()), (vec![1, 2, 3, 4, 5, 6], false));
+    }
+
+    #[test]
+    fn an_error_is_told_once_and_ends_what_came_after() {
+        let (queue, log) = (Queue::default(), Log::default());
+        let fail = |_: &Log| Err(Error::value("no such kernel"));
+        for silently in [false, true] {
+            queue.put(&log, || false, fail).unwrap();
+            queue.submit(&log, note(1)).unwrap();
+            if silently {
+                queue.settle_silently(&log);
+                assert!(queue.waits(), "the error waits for somebody to tell");
+            }
+            assert!(queue.settle(&log).unwrap_err().to_string().contains("no such kernel"));
+            assert!(!queue.waits() && queue.settle(&log).is_ok());
+        }
+        assert!(log.lock().unwrap().is_empty());
+        queue.submit(&log, note(2)).unwrap();
+        assert_eq!(*log.lock().unwrap(), [2]);
+    }
+
+    #[test]
+    fn a_program_that_never_waits_is_held_back() {
+        let (queue, log) = (Queue::default(), Log::default());
+        for i in 0..=MOST as u32 {
+            queue.put(&log, || false, note(i)).unwrap();
+        }
+        assert!(!queue.waits() && log.lock().unwrap().len() == MOST + 1);
+    }
+
+    #[test]
+    fn a_closed_queue_holds_nothing() {
+        let (queue, log) = (Queue::default(), Log::default());
+        queue.put(&log, || false, note(1)).unwrap();
+        queue.close(&log).unwrap();
+        queue.put(&log, || false, note(2)).unwrap();
+        assert_eq!((&log.lock().unwrap()[..], queue.waits()), (&[1, 2][..], false));
+    }
+}
