@@ -45,7 +45,7 @@ fn batch(step: usize, size: usize, device: Device) -> Result<[Tensor; 2]> {
 
 /// What is left of a run: losses, parameters, the optimizer's state, the generator's.
 #[derive(PartialEq, Debug)]
-struct Trace {
+pub struct Trace {
     losses: Vec<u32>,
     parameters: Vec<Vec<f32>>,
     state: Vec<f64>,
@@ -77,10 +77,10 @@ fn trace(losses: Vec<Tensor>, net: &Net, optimizer: &dyn Optimizer) -> Result<Tr
     })
 }
 
-type Make = fn(Vec<Tensor>) -> Result<Box<dyn Optimizer>>;
+pub type Make = fn(Vec<Tensor>) -> Result<Box<dyn Optimizer>>;
 
 /// Twenty steps with clipping and a schedule outside.
-fn train(device: Device, make: Make, lower: Option<DType>, enabled: bool, expect_graphs: usize) -> Result<Trace> {
+pub fn train(device: Device, make: Make, lower: Option<DType>, enabled: bool, expect_graphs: usize) -> Result<Trace> {
     manual_seed(5);
     let net = Net::new(device)?;
     let mut optimizer = make(net.parameters())?;
