@@ -165,15 +165,15 @@ template <int N> struct Nest {
 
 // ---- indices from memory ----------------------------------------------------------------------------------------------------------
 
-struct Fault { u32 state; u32 size; i64 index; };
+struct Fault { u32 there; u32 size; i64 index; u32* taken; };
 
 // Notes an index out of range, unless one is noted already.
 __device__ inline void note_fault(i64 index, i64 size, Fault* fault) {
-    if (atomicCAS_system(&fault->state, 0u, 1u) == 0u) {
+    if (atomicCAS(fault->taken, 0u, 1u) == 0u) {
         fault->index = index;
         fault->size = (u32)size;
         __threadfence_system();
-        fault->state = 2u;
+        fault->there = 1u;
     }
 }
 

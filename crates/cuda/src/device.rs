@@ -33,10 +33,11 @@ pub struct Properties {
 /// What a kernel leaves when it meets an index out of range; lies in host memory that the device sees.
 #[repr(C)]
 struct Fault {
-    /// 0: none; 1: being written; 2: there.
-    state: u32,
+    there: u32,
     size: u32,
     index: i64,
+    /// A number on the device, not zero once a thread has taken it upon itself to write: not every machine's devices have atomics on host memory.
+    taken: DevicePtr,
 }
 
 /// A GPU at work.
@@ -206,7 +207,7 @@ impl Gpu {
             )));
         }
         let (mut device, mut context, mut stream, mut shared) = (0, std::ptr::null_mut(), std::ptr::null_mut(), 0);
-        let (mut host, mut fault_device) = (std::ptr::null_mut(), 0);
+        let (mut host, mut fault_device, mut taken) = (std::ptr::null_mut(), 0, 0);
         // SAFETY: every call writes to what is passed. The primary context is kept for the life of the process.
         unsafe {
             driver.check("cuDeviceGet", (driver.device_get)(&mut device, index as c_int))?;
@@ -219,7 +220,8 @@ impl Gpu {
                 (driver.device_attribute)(&mut shared, attribute::MAX_SHARED_MEMORY, device),
             )?;
             driver.check("cuMemHostAlloc", (driver.host_alloc)(&mut host, 64, driver::HOST_MAPPED))?;
-            host.cast::<u8>().write_bytes(0, 64);
+            driver.check("cuMemAlloc", (driver.alloc)(&mut taken, size_of::<u32>()))?;
+            host.cast::<Fault>().write(Fault { there: 0, size: 0, index: 0, taken });
             driver.check("cuMemHostGetDevicePointer", (driver.host_device_ptr)(&mut fault_device, host, 0))?;
         }
         // Only under this name do Hopper's own instructions (wgmma) exist.
@@ -227,7 +229,7 @@ impl Gpu {
         // Graphs know of kernels that overlap since CUDA 12.3.
         let wanted = std::env::var_os("RUSHLIGHT_CUDA_OVERLAP").is_none_or(|v| v != "0");
         let overlap = wanted && major >= 9 && driver.number() >= 12_030;
-        Ok(Gpu {
+        let gpu = Gpu {
             index,
             driver,
             kernels: Kernels::new(&arch, overlap)?,
@@ -241,7 +243,9 @@ impl Gpu {
             fault_device,
             lt: OnceLock::new(),
             convolutions: OnceLock::new(),
-        })
+        };
+        gpu.expect_faults()?;
+        Ok(gpu)
     }
 
     /// Makes this thread's calls go to this device.
@@ -354,14 +358,26 @@ impl Gpu {
         self.fault_device
     }
 
+    /// Lets kernels write a fault again.
+    fn expect_faults(&self) -> Result<()> {
+        let (none, stream) = (0u32, self.lane().stream);
+        // SAFETY: our own memory; no kernel writes to it that this thread does not know of, or its report is as good as another's.
+        let rc = unsafe {
+            (&raw mut (*self.fault).there).write_volatile(0);
+            (self.driver.copy_to_device)((*self.fault).taken, (&raw const none).cast(), size_of::<u32>(), stream)
+        };
+        self.driver.check("cuMemcpyHtoDAsync", rc)?;
+        // SAFETY: our stream.
+        self.driver.check("cuStreamSynchronize", unsafe { (self.driver.stream_synchronize)(stream) })
+    }
+
     fn report_fault(&self) -> Result<()> {
         // SAFETY: our own mapped memory; no kernel is writing, as the stream is idle or another thread's report is as good as ours.
         let fault = unsafe { self.fault.read_volatile() };
-        if fault.state == 0 {
+        if fault.there == 0 {
             return Ok(());
         }
-        // SAFETY: as above.
-        unsafe { (&raw mut (*self.fault).state).write_volatile(0) };
+        self.expect_faults()?;
         Err(Error::index(format!(
             "index {} is out of bounds for a dimension with size {} (found on cuda:{} in an earlier call; \
              set RUSHLIGHT_CUDA_SYNC=1 to have the call itself report it)",
