@@ -389,4 +389,8 @@ impl Backend for Cuda {
     fn foreach_copy(&self, from: &[View], to: &[View]) -> Result<()> {
         self.0.foreach_copy(from, to)
     }
+
+    fn linalg(&self, op: Linalg, inputs: &[View], outputs: &[View]) -> Result<()> {
+        self.0.linalg(op, inputs, outputs)
+    }
 }

@@ -273,14 +273,7 @@ impl Convolutions {
     }
 
     /// Starts a convolution.
-    fn start(
-        &self,
-        pass: Pass,
-        plan: &Plan,
-        dtype: DType,
-        [x, w, y, room]: [DevicePtr; 4],
-        own: Handle,
-    ) -> Result<()> {
+    fn start(&self, pass: Pass, plan: &Plan, dtype: DType, [x, w, y, room]: [DevicePtr; 4], own: Handle) -> Result<()> {
         let State { handle, stream, .. } = &mut *self.state();
         let handle = *handle;
         if *stream != own {

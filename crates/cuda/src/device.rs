@@ -4,6 +4,7 @@ use crate::alloc::{Fence, MAIN, Memory, PoolId, Source};
 use crate::cudnn::Convolutions;
 use crate::driver::{self, DevicePtr, Driver, Handle, attribute};
 use crate::kernel::Kernels;
+use crate::linalg::{Solver, Triangular};
 use crate::matmul::Lt;
 use crate::nvrtc::Nvrtc;
 use crate::queue::Queue;
@@ -58,6 +59,8 @@ pub struct Gpu {
     fault_device: DevicePtr,
     pub lt: OnceLock<Result<&'static Lt>>,
     pub convolutions: OnceLock<Option<&'static Convolutions>>,
+    pub solver: OnceLock<Result<&'static Solver>>,
+    pub triangular: OnceLock<Result<&'static Triangular>>,
 }
 
 // SAFETY: handles of the driver may be used from any thread that made the context current; the fault is read with volatile loads.
@@ -243,6 +246,8 @@ impl Gpu {
             fault_device,
             lt: OnceLock::new(),
             convolutions: OnceLock::new(),
+            solver: OnceLock::new(),
+            triangular: OnceLock::new(),
         };
         gpu.expect_faults()?;
         Ok(gpu)

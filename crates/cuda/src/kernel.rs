@@ -34,6 +34,7 @@ pub enum Family {
     Attention,
     Flash,
     Foreach,
+    Linalg,
     Capture,
 }
 
@@ -62,6 +63,7 @@ impl Family {
                 concat!(include_str!("../kernels/tensor_cores.cu"), "\n", include_str!("../kernels/flash.cu"))
             }
             Family::Foreach => include_str!("../kernels/foreach.cu"),
+            Family::Linalg => include_str!("../kernels/linalg.cu"),
             Family::Capture => include_str!("../kernels/capture.cu"),
         }
     }

@@ -5,7 +5,7 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | `library`, `driver`, `nvrtc`, `cublaslt`, `cudnn`, `nccl` | NVIDIA's libraries, opened at run time |
+//! | `library`, `driver`, `nvrtc`, `cublaslt`, `cudnn`, `cusolver`, `nccl` | NVIDIA's libraries, opened at run time |
 //! | `device` | a GPU: context, where a thread's work goes, faults |
 //! | `stream`, `capture` | streams and events; steps recorded and replayed |
 //! | `host` | pinned memory, copies between devices |
@@ -33,6 +33,7 @@ mod copy;
 mod cross_entropy;
 mod cublaslt;
 mod cudnn;
+mod cusolver;
 mod device;
 mod driver;
 mod flash;
@@ -42,6 +43,7 @@ mod host;
 mod index;
 mod kernel;
 mod library;
+mod linalg;
 mod matmul;
 mod nccl;
 mod nvrtc;
@@ -87,6 +89,8 @@ pub fn libraries() -> Vec<(&'static str, rushlight_core::Result<Library>)> {
         ("cuBLASLt", cublaslt::CublasLt::get().map(|l| found(&l.path, triple(unsafe { (l.version)() })))),
         // SAFETY: as above.
         ("cuDNN", cudnn::Cudnn::get().map(|l| found(&l.path, triple(unsafe { (l.version)() })))),
+        ("cuBLAS", cusolver::Cublas::get().and_then(|l| l.version().map(|version| found(&l.path, version)))),
+        ("cuSOLVER", cusolver::Cusolver::get().and_then(|l| l.version().map(|version| found(&l.path, version)))),
         ("NCCL", nccl::Nccl::get().and_then(|l| l.number().map(|number| found(&l.path, triple(number))))),
     ]
 }

@@ -9,8 +9,8 @@ use rushlight_core::backend::{Activation, MatMul};
 use rushlight_core::{DType, Error, Result, View};
 use std::collections::HashMap;
 use std::ffi::c_void;
-use std::sync::{Mutex, MutexGuard};
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard};
 
 /// Most workspace an algorithm may ask for.
 const WORKSPACE: usize = 32 << 20;

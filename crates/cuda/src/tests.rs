@@ -6,7 +6,7 @@ use crate::nvrtc::Nvrtc;
 use crate::pointwise::{Form, Formula, Lanes};
 use crate::rows::Rows;
 use crate::{
-    attention, batch_norm, capture, conv, conv_few, cross_entropy, flash, foreach, index, matmul, pool, reduce,
+    attention, batch_norm, capture, conv, conv_few, cross_entropy, flash, foreach, index, linalg, matmul, pool, reduce,
     row_norm, scan, softmax, sort,
 };
 use rushlight_core::backend::Activation;
@@ -178,6 +178,9 @@ fn families(capability: (i32, i32)) -> Vec<Case> {
             };
             add(format!("reduce {code} {dtype}"), Family::Reduce, form.defines("FOLD").define("JOIN", 1));
         }
+        if matches!(dtype, DType::F32 | DType::F64) {
+            add(format!("linalg {dtype}"), Family::Linalg, linalg::defines(dtype));
+        }
         for code in [0, 2, 3] {
             if dtype.is_float() || code != 2 {
                 let out = if dtype.is_float() { dtype } else { DType::I64 };
@@ -250,7 +253,7 @@ fn compile(cases: &[Case], arch: &str) {
 fn libraries_are_listed() {
     let listed = crate::libraries();
     let names: Vec<&str> = listed.iter().map(|(name, _)| *name).collect();
-    assert_eq!(names, ["driver", "NVRTC", "cuBLASLt", "cuDNN", "NCCL"]);
+    assert_eq!(names, ["driver", "NVRTC", "cuBLASLt", "cuDNN", "cuBLAS", "cuSOLVER", "NCCL"]);
     for (name, found) in listed {
         match found {
             Ok(library) => assert!(library.version.contains('.') && !library.path.is_empty(), "{name}: {library:?}"),

@@ -5,7 +5,9 @@ mod support;
 
 use rushlight_core::{DType, Device, ErrorKind, Result, rng};
 use rushlight_tensor::autograd::{Backward, no_grad};
-use rushlight_tensor::{AttentionOptions, BatchNormOptions, ConvOptions, Tensor, autocast, set_autocast};
+use rushlight_tensor::{
+    AttentionOptions, BatchNormOptions, ConvOptions, SolveTriangular, Tensor, autocast, set_autocast,
+};
 use std::sync::{Mutex, MutexGuard};
 
 /// Tests take turns: the seed is the process's, and a device tells whoever waits for it of an index out of range.
@@ -408,6 +410,88 @@ fn copies_between_layouts() -> Result<()> {
         let halves = x.to_dtype(DType::BF16)?;
         agree("permuted halves", 0.0, &[&halves], |t| t[0].permute(&order)?.contiguous())?;
     }
+    Ok(())
+}
+
+/// Factors that are unique are compared; the others by what they give when multiplied again.
+#[test]
+fn factorisations() -> Result<()> {
+    let _turn = turn();
+    if device().is_none() {
+        return Ok(());
+    }
+    for (dtype, most) in [(DType::F64, 1e-10), (DType::F32, 2e-3)] {
+        let matrix = |rows: usize, columns: usize| Tensor::randn([2, rows, columns], dtype);
+        let square = matrix(150, 150)?.add(&Tensor::eye(150, 150, dtype)?.mul(30.0)?)?;
+        let (columns, definite) = (matrix(150, 7)?, square.matmul(&square.mt()?)?);
+        agree("slogdet", most, &[&square], |t| t[0].slogdet()?.1.add(&t[0].slogdet()?.0))?;
+        agree("det", most, &[&square.div(30.0)?], |t| t[0].det())?;
+        agree("inv", most, &[&square], |t| t[0].inv())?;
+        agree("solve", most, &[&square, &columns], |t| t[0].solve(&t[1], true))?;
+        agree("cholesky", most, &[&definite], |t| t[0].cholesky(false))?;
+        for (upper, left, unit) in [(true, true, false), (false, true, true), (true, false, false)] {
+            let options = SolveTriangular::new(upper).left(left).unitriangular(unit);
+            let small = square.div(if unit { 300.0 } else { 1.0 })?;
+            let rhs = if left { columns.clone() } else { columns.mt()? };
+            agree("solve_triangular", most, &[&small, &rhs], |t| t[0].solve_triangular(&t[1], options))?;
+        }
+        for (rows, columns) in [(150, 150), (200, 130), (130, 200)] {
+            let a = matrix(rows, columns)?;
+            for complete in [false, true] {
+                agree("qr", most, &[&a], |t| t[0].qr(complete)?.0.matmul(&t[0].qr(complete)?.1))?;
+                agree("r", most, &[&a], |t| t[0].qr(complete)?.1.abs())?;
+                agree("q", most, &[&a], |t| t[0].qr(complete)?.0.mt()?.matmul(&t[0].qr(complete)?.0))?;
+            }
+        }
+        // As large as the GPU is asked for.
+        let n = 256;
+        let a = matrix(100, 100)?;
+        let symmetric = a.add(&a.mt()?)?;
+        agree("eigvalsh", most, &[&symmetric], |t| t[0].eigvalsh(false))?;
+        agree("eigh", most, &[&symmetric.tril(0)?], |t| {
+            let (w, v) = t[0].eigh(false)?;
+            v.mul(&w.unsqueeze(-2)?)?.matmul(&v.mt()?)
+        })?;
+        for (rows, columns) in [(n, n), (n + 60, n), (n, n + 60)] {
+            let a = Tensor::randn([rows, columns], dtype)?;
+            agree("svdvals", most, &[&a], |t| t[0].svdvals())?;
+            for full in [false, true] {
+                agree("svd", most, &[&a], |t| {
+                    let (u, s, vh) = t[0].svd(full)?;
+                    let (u, vh) = (u.narrow(-1, 0, n)?, vh.narrow(-2, 0, n)?);
+                    u.mul(&s)?.matmul(&vh)
+                })?;
+                agree("u", most, &[&a], |t| t[0].svd(full)?.0.mt()?.matmul(&t[0].svd(full)?.0))?;
+                agree("vh", most, &[&a], |t| t[0].svd(full)?.2.matmul(&t[0].svd(full)?.2.mt()?))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What cannot be factored is told of as on the CPU.
+#[test]
+fn factorisations_that_fail() -> Result<()> {
+    let _turn = turn();
+    let Some(device) = device() else { return Ok(()) };
+    let zeros = Tensor::zeros_with([3, 600, 600], DType::F64)?;
+    let ones = Tensor::eye(600, 600, DType::F64)?.expand([3, 600, 600])?.copy()?;
+    ones.select(0, 1)?.copy_(&zeros.select(0, 1)?)?;
+    let nan = ones.copy()?;
+    nan.select(0, 2)?.fill_(f64::NAN)?;
+    type Op = fn(&Tensor) -> Result<Tensor>;
+    let cases: [(&Tensor, Op); 5] = [
+        (&ones, |t| t.inv()),
+        (&ones, |t| t.solve(t, true)),
+        (&ones, |t| t.select(0, 1)?.cholesky(false)),
+        (&nan, |t| Ok(t.eigh(false)?.0)),
+        (&nan, |t| Ok(t.svd(false)?.1)),
+    ];
+    for (a, op) in cases {
+        let (here, there) = (op(a).expect_err("on the CPU"), op(&a.to(&device)?).expect_err("on the device"));
+        assert_eq!((here.kind(), here.to_string()), (there.kind(), there.to_string()));
+    }
+    assert_eq!(zeros.select(0, 0)?.to(&device)?.det()?.item::<f64>()?, 0.0);
     Ok(())
 }
 

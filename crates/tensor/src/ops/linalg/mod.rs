@@ -14,7 +14,7 @@ pub use solve::SolveTriangular;
 use crate::Tensor;
 use crate::autograd::no_grad;
 use rushlight_core::backend::Linalg;
-use rushlight_core::{DType, Device, Dims, Error, Result};
+use rushlight_core::{DType, Device, Dims, Error, ErrorKind, Result};
 
 /// Checks what every op of the family asks of its matrices.
 fn check_matrices(call: &str, a: &Tensor) -> Result<()> {
@@ -65,18 +65,29 @@ fn batched(a: &Tensor, tail: &[usize]) -> Dims {
     out
 }
 
-/// Runs a factorisation, not recorded. Engines without one are served by the CPU's.
+/// Runs a factorisation, not recorded. What an engine declines is computed on the CPU.
 fn run(op: Linalg, inputs: &[&Tensor], outputs: &[Dims]) -> Result<Vec<Tensor>> {
     no_grad(|| {
-        let home = inputs.first().map_or(Device::Cpu, |t| t.device());
-        let inputs = inputs.iter().map(|t| t.to(&Device::Cpu)?.contiguous()).collect::<Result<Vec<_>>>()?;
-        let Some(first) = inputs.first() else { return Err(Error::value(format!("{op:?}: no input was given"))) };
-        let outs = outputs.iter().map(|shape| first.uninit_like(shape, first.dtype())).collect::<Result<Vec<_>>>()?;
-        let (from, to): (Vec<_>, Vec<_>) =
-            (inputs.iter().map(|t| t.view()).collect(), outs.iter().map(|t| t.view()).collect());
-        first.backend().linalg(op, &from, &to)?;
-        outs.iter().map(|t| t.to(&home)).collect()
+        let Some(home) = inputs.first().map(|t| t.device()) else {
+            return Err(Error::value(format!("{op:?}: no input was given")));
+        };
+        match run_on(home, op, inputs, outputs) {
+            Err(e) if e.kind() == ErrorKind::Unsupported && !home.is_cpu() => {
+                run_on(Device::Cpu, op, inputs, outputs)?.iter().map(|t| t.to(&home)).collect()
+            }
+            done => done,
+        }
     })
+}
+
+fn run_on(device: Device, op: Linalg, inputs: &[&Tensor], outputs: &[Dims]) -> Result<Vec<Tensor>> {
+    let inputs = inputs.iter().map(|t| t.to(&device)?.contiguous()).collect::<Result<Vec<_>>>()?;
+    let Some(first) = inputs.first() else { return Ok(Vec::new()) };
+    let outs = outputs.iter().map(|shape| first.uninit_like(shape, first.dtype())).collect::<Result<Vec<_>>>()?;
+    let (from, to): (Vec<_>, Vec<_>) =
+        (inputs.iter().map(|t| t.view()).collect(), outs.iter().map(|t| t.view()).collect());
+    first.backend().linalg(op, &from, &to)?;
+    Ok(outs)
 }
 
 impl Tensor {
