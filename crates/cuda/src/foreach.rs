@@ -59,11 +59,40 @@ const _: () = assert!(size_of::<Table<UpdateEntry, UPDATES>>() <= 4000);
 const _: () = assert!(size_of::<Table<TensorEntry, TENSORS>>() <= 4000);
 const _: () = assert!(size_of::<Table<CopyEntry, COPIES>>() <= 4000);
 
-impl<E: Copy + Default, const N: usize> Table<E, N> {
-    fn new(list: &[E]) -> Self {
+/// A tensor's place in a table.
+trait Entry: Copy + Default {
+    /// How many elements it has.
+    fn count(&self) -> usize;
+    /// Notes which block is its first.
+    fn starts_at(&mut self, block: usize);
+}
+
+macro_rules! entries {
+    ($($type:ty),*) => {$(
+        impl Entry for $type {
+            fn count(&self) -> usize {
+                self.count
+            }
+
+            fn starts_at(&mut self, block: usize) {
+                self.first = block;
+            }
+        }
+    )*};
+}
+entries!(UpdateEntry, TensorEntry, CopyEntry);
+
+impl<E: Entry, const N: usize> Table<E, N> {
+    /// As many entries as there is room for, with their blocks numbered through; and how many blocks.
+    fn new(list: &[E]) -> (Self, usize) {
         let mut table = Self { entries: list.len() as u32, pad: 0, list: [E::default(); N] };
-        table.list[..list.len()].copy_from_slice(list);
-        table
+        let mut blocks = 0;
+        for (to, from) in table.list.iter_mut().zip(list) {
+            *to = *from;
+            to.starts_at(blocks);
+            blocks += from.count().div_ceil(PIECE);
+        }
+        (table, blocks)
     }
 }
 
@@ -159,18 +188,13 @@ impl Gpu {
         }
         let (scale, scale_dtype, number) = factor(grad_scale);
         let found = found_inf.map_or(0, |v| v.ptr() as u64);
-        for (tags, mut entries) in groups {
+        for (tags, entries) in groups {
             let [rule, states, dtype, lanes] = tags;
             let dtype = DType::ALL[dtype as usize];
             let key = Key::new(Family::Foreach, "update", [rule, states, dtype as u16, lanes, scale_dtype as u16]);
             let function = self.function(key, || update_defines(rule, states, dtype, lanes, scale_dtype))?;
-            for part in entries.chunks_mut(UPDATES) {
-                let mut blocks = 0;
-                for entry in part.iter_mut() {
-                    entry.first = blocks;
-                    blocks += entry.count.div_ceil(PIECE);
-                }
-                let table = Table::<_, UPDATES>::new(part);
+            for part in entries.chunks(UPDATES) {
+                let (table, blocks) = Table::<_, UPDATES>::new(part);
                 launch!(self, function, Grid::line(blocks, THREADS)?; table, scale, number, found)?;
             }
         }
@@ -241,16 +265,11 @@ impl Gpu {
                 None => groups.push(((from.dtype, to.dtype), vec![entry])),
             }
         }
-        for ((from, to), mut entries) in groups {
+        for ((from, to), entries) in groups {
             let key = Key::new(Family::Foreach, "foreach_copy", [from as u16, to as u16]);
             let function = self.function(key, || copy_defines(from, to))?;
-            for part in entries.chunks_mut(COPIES) {
-                let mut blocks = 0;
-                for entry in part.iter_mut() {
-                    entry.first = blocks;
-                    blocks += entry.count.div_ceil(PIECE);
-                }
-                let table = Table::<_, COPIES>::new(part);
+            for part in entries.chunks(COPIES) {
+                let (table, blocks) = Table::<_, COPIES>::new(part);
                 launch!(self, function, Grid::line(blocks, THREADS)?; table)?;
             }
         }
@@ -264,18 +283,14 @@ impl Gpu {
         mut run: impl FnMut(&Gpu, DType, Table<TensorEntry, TENSORS>, usize) -> Result<()>,
     ) -> Result<()> {
         for dtype in DType::ALL.into_iter().filter(|d| d.is_float()) {
-            let mut entries: Vec<TensorEntry> = xs
+            let entries: Vec<TensorEntry> = xs
                 .iter()
                 .filter(|x| x.dtype == dtype && x.numel() > 0)
                 .map(|x| TensorEntry { x: x.ptr() as u64, count: x.numel(), first: 0 })
                 .collect();
-            for part in entries.chunks_mut(TENSORS) {
-                let mut blocks = 0;
-                for entry in part.iter_mut() {
-                    entry.first = blocks;
-                    blocks += entry.count.div_ceil(PIECE);
-                }
-                run(self, dtype, Table::new(part), blocks)?;
+            for part in entries.chunks(TENSORS) {
+                let (table, blocks) = Table::new(part);
+                run(self, dtype, table, blocks)?;
             }
         }
         Ok(())
