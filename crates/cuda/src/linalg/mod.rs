@@ -8,7 +8,7 @@ mod solve;
 
 use crate::cublaslt::data;
 use crate::cusolver::{Cublas, Cusolver};
-use crate::device::Gpu;
+use crate::device::{Gpu, Temporary};
 use crate::driver::{DevicePtr, Handle};
 use crate::kernel::{Defines, Family, Function, Grid, Key, launch};
 use rushlight_core::backend::Linalg;
@@ -217,7 +217,12 @@ impl Gpu {
             check(name, run(&call, i, &room, info))?;
         }
         drop(handles);
-        let mut bytes = vec![0u8; 4 * batch.count];
+        self.said(&infos, batch)
+    }
+
+    /// What was said of each matrix.
+    fn said(&self, infos: &Temporary, batch: &Batch) -> Result<Vec<i32>> {
+        let mut bytes = vec![0u8; size_of::<c_int>() * batch.count];
         self.read(address(infos.view()), &mut bytes)?;
         Ok(bytes.chunks_exact(4).map(|b| i32::from_ne_bytes([b[0], b[1], b[2], b[3]])).collect())
     }
@@ -242,11 +247,8 @@ impl Gpu {
         let (from, to) = (address(a), address(found.view()));
         let (rows, columns, lower) = (b.m as u64, b.n as u64, lower as u32);
         launch!(self, function, Grid::line(b.count, THREADS)?; from, rows, columns, lower, to)?;
-        let mut bytes = vec![0u8; 4 * b.count];
-        self.read(to, &mut bytes)?;
-        let infos: Vec<i32> = bytes.chunks_exact(4).map(|b| b[0].into()).collect();
         let why = "The algorithm failed to converge because the input matrix contained non-finite values.";
-        b.all_well(call, &infos, |_| why.into())
+        b.all_well(call, &self.said(&found, b)?, |_| why.into())
     }
 }
 
