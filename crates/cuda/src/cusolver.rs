@@ -15,7 +15,6 @@ api! {
         fn property = b"cusolverGetProperty" (c_int, *mut c_int);
         fn create = b"cusolverDnCreate" (*mut Handle);
         fn create_params = b"cusolverDnCreateParams" (*mut Handle);
-        fn create_rotations = b"cusolverDnCreateGesvdjInfo" (*mut Handle);
         fn set_stream = b"cusolverDnSetStream" (Handle, Handle);
         fn potrf_room = b"cusolverDnXpotrf_bufferSize" (Handle, Handle, c_int, i64, c_int, DevicePtr, i64, c_int, *mut usize, *mut usize);
         fn potrf = b"cusolverDnXpotrf" (
@@ -43,18 +42,6 @@ api! {
         );
         fn syevd = b"cusolverDnXsyevd" (
             Handle, Handle, c_int, c_int, i64, c_int, DevicePtr, i64, c_int, DevicePtr, c_int, DevicePtr, usize, *mut u8, usize, DevicePtr,
-        );
-        fn sgesvdj_room = b"cusolverDnSgesvdj_bufferSize" (
-            Handle, c_int, c_int, c_int, c_int, DevicePtr, c_int, DevicePtr, DevicePtr, c_int, DevicePtr, c_int, *mut c_int, Handle,
-        );
-        fn dgesvdj_room = b"cusolverDnDgesvdj_bufferSize" (
-            Handle, c_int, c_int, c_int, c_int, DevicePtr, c_int, DevicePtr, DevicePtr, c_int, DevicePtr, c_int, *mut c_int, Handle,
-        );
-        fn sgesvdj = b"cusolverDnSgesvdj" (
-            Handle, c_int, c_int, c_int, c_int, DevicePtr, c_int, DevicePtr, DevicePtr, c_int, DevicePtr, c_int, DevicePtr, c_int, DevicePtr, Handle,
-        );
-        fn dgesvdj = b"cusolverDnDgesvdj" (
-            Handle, c_int, c_int, c_int, c_int, DevicePtr, c_int, DevicePtr, DevicePtr, c_int, DevicePtr, c_int, DevicePtr, c_int, DevicePtr, Handle,
         );
         fn gesvd_room = b"cusolverDnXgesvd_bufferSize" (
             Handle, Handle, c_schar, c_schar, i64, i64, c_int, DevicePtr, i64, c_int, DevicePtr, c_int, DevicePtr, i64, c_int, DevicePtr, i64,

@@ -5,7 +5,6 @@
 
 mod orthogonal;
 mod solve;
-mod svd;
 
 use crate::cublaslt::data;
 use crate::cusolver::{Cublas, Cusolver};
@@ -27,9 +26,7 @@ pub struct Library<A: 'static> {
 
 struct Handles {
     handle: Handle,
-    /// What else the solver wants to be told: nothing, for all its routines and for rotations.
     params: Handle,
-    rotations: Handle,
 }
 
 // SAFETY: handles of the libraries, used under the lock.
@@ -51,24 +48,23 @@ impl<A> Library<A> {
 impl Solver {
     fn new() -> Result<Self> {
         let api = Cusolver::get()?;
-        let [mut handle, mut params, mut rotations] = [std::ptr::null_mut(); 3];
+        let (mut handle, mut params) = (std::ptr::null_mut(), std::ptr::null_mut());
         // SAFETY: handles to write to.
         unsafe {
             check("cusolverDnCreate", (api.create)(&mut handle))?;
             check("cusolverDnCreateParams", (api.create_params)(&mut params))?;
-            check("cusolverDnCreateGesvdjInfo", (api.create_rotations)(&mut rotations))?;
         }
-        Ok(Self { api, handle: Mutex::new(Handles { handle, params, rotations }) })
+        Ok(Self { api, handle: Mutex::new(Handles { handle, params }) })
     }
 }
 
 impl Triangular {
     fn new() -> Result<Self> {
         let api = Cublas::get()?;
-        let [mut handle, params, rotations] = [std::ptr::null_mut(); 3];
+        let mut handle = std::ptr::null_mut();
         // SAFETY: a handle to write to.
         check("cublasCreate", unsafe { (api.create)(&mut handle) })?;
-        Ok(Self { api, handle: Mutex::new(Handles { handle, params, rotations }) })
+        Ok(Self { api, handle: Mutex::new(Handles { handle, params: std::ptr::null_mut() }) })
     }
 }
 
@@ -114,7 +110,6 @@ struct Call {
     api: &'static Cusolver,
     handle: Handle,
     params: Handle,
-    rotations: Handle,
 }
 
 /// A view with rows for columns.
@@ -147,6 +142,7 @@ fn pays(op: Linalg, b: &Batch) -> bool {
     let least = match op {
         Linalg::SolveTriangular { .. } => 0,
         Linalg::Eigh => 32,
+        Linalg::Svd { .. } => 256,
         _ => 128,
     };
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
@@ -208,8 +204,7 @@ impl Gpu {
     ) -> Result<Vec<i32>> {
         let infos = self.temporary(&[batch.count], DType::I32)?;
         let (stream, handles) = (self.stream()?, solver.handles());
-        let Handles { handle, params, rotations } = *handles;
-        let call = Call { api: solver.api, handle, params, rotations };
+        let call = Call { api: solver.api, handle: handles.handle, params: handles.params };
         // SAFETY: a handle and a stream of ours.
         check("cusolverDnSetStream", unsafe { (call.api.set_stream)(call.handle, stream) })?;
         let (mut device_bytes, mut host_bytes) = (0, 0);

@@ -1,10 +1,10 @@
-//! QR and eigenvalues.
+//! QR, singular values and eigenvalues.
 
 use super::{Batch, Room, Solver, address, turned, with};
 use crate::cusolver::UPPER;
 use crate::device::{Gpu, Temporary};
 use rushlight_core::{DType, Result, View};
-use std::ffi::c_int;
+use std::ffi::{c_int, c_schar};
 
 impl Gpu {
     pub(super) fn qr(&self, solver: &'static Solver, b: &Batch, a: View, q: View, r: View) -> Result<()> {
@@ -81,6 +81,91 @@ impl Gpu {
             },
         )?;
         self.copy(with(columns.view(), &turned(columns.view())), q)
+    }
+
+    pub(super) fn svd(
+        &self,
+        solver: &'static Solver,
+        b: &Batch,
+        a: View,
+        s: View,
+        vectors: Option<[View; 2]>,
+    ) -> Result<()> {
+        let call = if vectors.is_some() { "linalg.svd" } else { "linalg.svdvals" };
+        self.must_be_finite(call, b, a, false)?;
+        // The routine wants matrices no wider than high. By columns a wide one of ours is high, and its U and V are our Vh and U by rows.
+        let wide = b.m < b.n;
+        let work = if wide { self.packed(a)? } else { self.packed(with(a, &turned(a)))? };
+        let (rows, columns) = (b.m.max(b.n), b.m.min(b.n));
+        let by_columns = |v: View| self.temporary(turned(v).shape(), b.dtype);
+        let turned_vectors = match vectors {
+            Some([u, vh]) if !wide => Some([by_columns(u)?, by_columns(vh)?]),
+            _ => None,
+        };
+        let (u, vt) = match (&turned_vectors, vectors) {
+            (Some([u, vt]), _) => (address(u.view()), address(vt.view())),
+            (None, Some([u, vh])) => (address(vh), address(u)),
+            (None, None) => (0, 0),
+        };
+        // Columns of the high side's vectors: as many as values, or all.
+        let wanted = vectors
+            .map_or(0, |[u, vh]| if wide { vh.shape()[vh.layout.rank() - 2] } else { *u.shape().last().unwrap_or(&0) });
+        let job = match vectors {
+            None => b'N',
+            Some(_) if wanted == rows => b'A',
+            Some(_) => b'S',
+        } as c_schar;
+        let (matrix, values) = (address(work.view()), address(s));
+        let infos = self.each(
+            (solver, "cusolverDnXgesvd", b),
+            // SAFETY: matrices of these sizes and room as asked for.
+            |c, device, host| unsafe {
+                let (k, m, n) = (b.kind(), rows as i64, columns as i64);
+                (c.api.gesvd_room)(
+                    c.handle, c.params, job, job, m, n, k, matrix, m, k, values, k, u, m, k, vt, n, k, device, host,
+                )
+            },
+            // SAFETY: as above.
+            |c, i, room, info| unsafe {
+                let (k, m, n, at) = (b.kind(), rows as i64, columns as i64, |start, size| b.at(start, i, size));
+                let (from, s) = (at(matrix, rows * columns), at(values, columns));
+                let (u, vt) = (at(u, rows * wanted), if vectors.is_some() { at(vt, columns * columns) } else { vt });
+                let Room { device, device_bytes, host, host_bytes } = *room;
+                (c.api.gesvd)(
+                    c.handle,
+                    c.params,
+                    job,
+                    job,
+                    m,
+                    n,
+                    k,
+                    from,
+                    m,
+                    k,
+                    s,
+                    k,
+                    u,
+                    m,
+                    k,
+                    vt,
+                    n,
+                    k,
+                    device,
+                    device_bytes,
+                    host,
+                    host_bytes,
+                    info,
+                )
+            },
+        )?;
+        let why = "The algorithm failed to converge because the input matrix is ill-conditioned or has too many repeated singular values.";
+        b.all_well(call, &infos, |_| why.into())?;
+        if let (Some(from), Some(to)) = (&turned_vectors, vectors) {
+            for (from, to) in from.iter().zip(to) {
+                self.copy(with(from.view(), &turned(from.view())), to)?;
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn eigh(
