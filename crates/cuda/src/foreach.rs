@@ -320,3 +320,20 @@ pub fn scale_defines(dtype: DType, scale: DType, writes: bool) -> Defines {
 pub fn copy_defines(from: DType, to: DType) -> Defines {
     base("COPY", from).dtype("OUT", to)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_number_their_blocks() {
+        let counts = [1, PIECE, PIECE + 1, 5 * PIECE];
+        let list = counts.map(|count| TensorEntry { x: count as u64, count, first: 99 });
+        let (table, blocks) = Table::<_, 6>::new(&list);
+        assert_eq!(table.list.map(|e| e.first), [0, 1, 2, 4, 0, 0]);
+        assert_eq!(table.list.map(|e| e.x as usize), [1, PIECE, PIECE + 1, 5 * PIECE, 0, 0]);
+        assert_eq!((table.entries, blocks), (4, 9));
+        let (_, none) = Table::<CopyEntry, 3>::new(&[]);
+        assert_eq!(none, 0);
+    }
+}

@@ -460,19 +460,22 @@ impl Gpu {
         args: &[*mut c_void],
         sizes: &[usize],
     ) -> Result<()> {
-        // The values, each from a whole word on.
-        let (mut words, mut places) = (Vec::<u64>::new(), Vec::with_capacity(args.len()));
+        // The values, aligned as any may want to be.
+        #[derive(Clone, Copy)]
+        #[repr(align(64))]
+        struct Line(#[expect(dead_code, reason = "read by the driver")] [u8; 64]);
+        let (mut lines, mut places) = (Vec::<Line>::new(), Vec::with_capacity(args.len()));
         for (arg, &bytes) in args.iter().zip(sizes) {
-            let place = words.len();
-            words.resize(place + bytes.div_ceil(8), 0);
+            let place = lines.len();
+            lines.resize(place + bytes.div_ceil(64), Line([0; 64]));
             // SAFETY: the caller's value of this many bytes, for which there is room.
-            unsafe { words[place..].as_mut_ptr().cast::<u8>().copy_from_nonoverlapping(arg.cast(), bytes) };
+            unsafe { lines[place..].as_mut_ptr().cast::<u8>().copy_from_nonoverlapping(arg.cast(), bytes) };
             places.push(place);
         }
         let work = move |gpu: &Gpu| {
             let handle = function.load(gpu)?;
             gpu.enter()?;
-            let mut args: Vec<_> = places.iter().map(|&at| words[at..].as_ptr().cast_mut().cast()).collect();
+            let mut args: Vec<_> = places.iter().map(|&at| lines[at..].as_ptr().cast_mut().cast()).collect();
             // SAFETY: copies of the values. What they address is not used for anything else before this is issued, as that would wait behind it.
             unsafe { gpu.launch_now(handle, grid, stream.handle(), &mut args) }
         };
