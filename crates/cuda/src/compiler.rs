@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard, Once};
 use std::time::Duration;
 
-/// Each compilation takes some hundred megabytes.
+/// More would wait for each other: a part of NVRTC runs on one thread at a time. Each takes some forty megabytes.
 const MOST_THREADS: usize = 16;
 
 type Job = Box<dyn FnOnce() + Send>;

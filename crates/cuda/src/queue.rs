@@ -156,6 +156,40 @@ mod tests {
     }
 
     #[test]
+    fn threads_keep_their_orders() {
+        let (queue, log) = (Queue::default(), Log::default());
+        std::thread::scope(|scope| {
+            for thread in 0..4u32 {
+                let (queue, log) = (&queue, &log);
+                scope.spawn(move || {
+                    for i in 0..500 {
+                        let work = note(thread * 1000 + i);
+                        match i % 7 {
+                            // Ready at the second look.
+                            0 => {
+                                let looked = AtomicBool::new(false);
+                                queue.put(log, move || looked.swap(true, SeqCst), work).unwrap();
+                            }
+                            3 => {
+                                queue.submit(log, work).unwrap();
+                                queue.settle(log).unwrap();
+                            }
+                            _ => queue.submit(log, work).unwrap(),
+                        }
+                    }
+                });
+            }
+        });
+        queue.settle(&log).unwrap();
+        let log = log.into_inner().unwrap();
+        assert_eq!(log.len(), 2000);
+        for thread in 0..4 {
+            let own = log.iter().filter(|&&n| n / 1000 == thread).map(|n| n % 1000);
+            assert!(own.eq(0..500), "thread {thread}");
+        }
+    }
+
+    #[test]
     fn an_error_is_told_once_and_ends_what_came_after() {
         let (queue, log) = (Queue::default(), Log::default());
         let fail = |_: &Log| Err(Error::value("no such kernel"));
