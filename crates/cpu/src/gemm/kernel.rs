@@ -79,6 +79,8 @@ pub(super) struct Left<P> {
     pub ptr: *const P,
     /// Elements between rows when they are read where they lie, nothing when they are packed.
     pub row_stride: Option<isize>,
+    /// Whether the rows are read this once: those below come next.
+    pub once: bool,
 }
 
 /// Where a microkernel leaves its tile: `C = alpha · tile + beta · C + bias`, with C unread when beta is 0.

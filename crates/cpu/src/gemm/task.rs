@@ -286,9 +286,9 @@ impl<K: Kernel> Task for BlockTask<'_, K> {
                         unsafe {
                             let a = if row < in_place {
                                 let ptr = p.a.ptr.offset(i as isize * p.a.row_stride).add(k0);
-                                Left { ptr: ptr.cast(), row_stride: Some(p.a.row_stride) }
+                                Left { ptr: ptr.cast(), row_stride: Some(p.a.row_stride), once: across == 1 }
                             } else {
-                                Left { ptr: packed_a.add(row * padded), row_stride: None }
+                                Left { ptr: packed_a.add(row * padded), row_stride: None, once: false }
                             };
                             let mut target = match sums_in_c {
                                 Some((c, stride)) => {

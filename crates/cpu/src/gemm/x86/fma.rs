@@ -182,8 +182,9 @@ impl<V: Lanes, const R: usize, const C: usize> Task for Sized<V, R, C> {
         unsafe {
             let sums = match a.row_stride {
                 // Only whole tiles are read in place.
-                Some(stride) if R == V::ROWS => self.sums(stride, 1),
-                _ => self.sums(1, V::ROWS),
+                Some(stride) if R == V::ROWS && a.once => self.sums::<true>(stride, 1),
+                Some(stride) if R == V::ROWS => self.sums::<false>(stride, 1),
+                _ => self.sums::<false>(1, V::ROWS),
             };
             let mut bias = [V::zero(); C];
             if !target.bias.is_null() {
@@ -208,12 +209,12 @@ impl<V: Lanes, const R: usize, const C: usize> Task for Sized<V, R, C> {
 }
 
 impl<V: Lanes, const R: usize, const C: usize> Sized<V, R, C> {
-    /// The products, with A's rows `stride` apart and its columns `step`.
+    /// The products, with A's rows `stride` apart and its columns `step`; if ONCE, the rows below are asked for on the way.
     ///
     /// # Safety
     /// The strips are k deep.
     #[inline(always)]
-    unsafe fn sums(&self, stride: isize, step: usize) -> [[V; C]; R] {
+    unsafe fn sums<const ONCE: bool>(&self, stride: isize, step: usize) -> [[V; C]; R] {
         let Tile { k, rows, target, .. } = self.0;
         let mut at = Progress::<V>::new(&self.0, stride);
         // Lines of C are fetched at the end, to be written: what streams past until then would drive them out again.
@@ -223,7 +224,7 @@ impl<V: Lanes, const R: usize, const C: usize> Sized<V, R, C> {
         unsafe {
             let mut sums = [[V::zero(); C]; R];
             for p in 0..head {
-                at.advance(p, stride, step, &mut sums);
+                at.advance::<R, C, ONCE>(p, stride, step, &mut sums);
             }
             for p in head..k {
                 let line = p - head;
@@ -231,7 +232,7 @@ impl<V: Lanes, const R: usize, const C: usize> Sized<V, R, C> {
                     let row = target.ptr.wrapping_offset((line / C) as isize * target.stride);
                     prefetch_to_write(row.wrapping_add(line % C * V::LEN));
                 }
-                at.advance(p, stride, step, &mut sums);
+                at.advance::<R, C, ONCE>(p, stride, step, &mut sums);
             }
             sums
         }
@@ -244,6 +245,8 @@ struct Progress<V: Lanes> {
     fours: [*const V::Acc; 4],
     b: *const V::Acc,
     ahead: *const u8,
+    /// The rows below the tile's.
+    below: *const V::Acc,
 }
 
 impl<V: Lanes> Progress<V> {
@@ -253,7 +256,7 @@ impl<V: Lanes> Progress<V> {
         for (i, four) in fours.iter_mut().enumerate() {
             *four = four.wrapping_offset(4 * i as isize * stride);
         }
-        Progress { fours, b: tile.b, ahead: tile.ahead }
+        Progress { fours, b: tile.b, ahead: tile.ahead, below: tile.a.ptr.wrapping_offset(V::ROWS as isize * stride) }
     }
 
     /// Adds the products of one k.
@@ -262,7 +265,7 @@ impl<V: Lanes> Progress<V> {
     /// The strips go on for this k.
     #[expect(clippy::pointers_in_nomem_asm_block, reason = "the text is empty: the pointer is hidden, not followed")]
     #[inline(always)]
-    unsafe fn advance<const R: usize, const C: usize>(
+    unsafe fn advance<const R: usize, const C: usize, const ONCE: bool>(
         &mut self,
         p: usize,
         stride: isize,
@@ -271,7 +274,14 @@ impl<V: Lanes> Progress<V> {
     ) {
         // SAFETY: the caller's promise. Prefetches may point anywhere.
         unsafe {
-            if p.is_multiple_of(K_PER_LINE) {
+            if ONCE {
+                // Rows that lie apart are too short for the processor to see them coming.
+                let line = 64 / size_of::<V::Acc>();
+                for row in (p % line..R).step_by(line) {
+                    let from = self.below.wrapping_offset(row as isize * stride).wrapping_add(p / line * line);
+                    _mm_prefetch::<_MM_HINT_T1>(from.cast());
+                }
+            } else if p.is_multiple_of(K_PER_LINE) {
                 _mm_prefetch::<_MM_HINT_T1>(self.ahead.cast());
                 self.ahead = self.ahead.wrapping_add(64);
             }
