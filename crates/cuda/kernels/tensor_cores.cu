@@ -1,14 +1,9 @@
 // Tiles of a head's rows in shared memory and products of them on tensor cores, for kernels of WARPS warps that take 16 rows each and walk the
 // other side in steps of STEP. T is a half type, D the head size.
 //
-// WARPGROUP: four warps multiply 64 rows together (wgmma, compute capability 9.0), the second operand staying in shared memory; it runs beside
-// other instructions until `wait_for_products`. Elsewhere a warp multiplies 16 rows (mma), and there is nothing to wait for.
+// WARPGROUP: four warps multiply 64 rows together; the text of warpgroup.cu goes before this one. Elsewhere a warp multiplies 16 rows (mma), and
+// there is nothing to wait for.
 
-#if IS_BF16
-#define MMA_DTYPE "bf16"
-#else
-#define MMA_DTYPE "f16"
-#endif
 #if WARPGROUP
 #define GROUP 4  // warps that multiply together
 #define ROW D
@@ -18,9 +13,6 @@
 #endif
 #define THREADS (WARPS * 32)
 #define BLOCK_ROWS (WARPS * 16)
-#define STEP 64
-
-__device__ inline u32 shared_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
 
 __device__ inline void copy_async(T* to, const T* from, bool there) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from), "r"(there ? 16 : 0));
@@ -72,8 +64,6 @@ template <int ROWS> __device__ inline void load_rows(T* tile, Source& s) {
     s.left -= ROWS;
 }
 
-typedef u32 Fragment[4];
-
 // A 16 by 16 piece as a first operand: rows of the tile are its rows.
 __device__ inline void load_a(Fragment& f, const T* tile, int row, int column) {
     int lane = threadIdx.x % 32;
@@ -81,78 +71,7 @@ __device__ inline void load_a(Fragment& f, const T* tile, int row, int column) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(f[0]), "=r"(f[1]), "=r"(f[2]), "=r"(f[3]) : "r"(at));
 }
 
-__device__ inline u32 packed(float low, float high) {
-    u32 y;
-    asm("cvt.rn." MMA_DTYPE "x2.f32 %0, %1, %2;" : "=r"(y) : "f"(high), "f"(low));
-    return y;
-}
-
-template <int N> __device__ inline void clear(float (&c)[N][4]) {
-#pragma unroll
-    for (int n = 0; n < N; n++) c[n][0] = c[n][1] = c[n][2] = c[n][3] = 0;
-}
-
-// A step's accumulators as a first operand: two neighbours of 16 by 8 make a fragment.
-__device__ inline void as_operand(Fragment (&a)[STEP / 16], const float (&p)[STEP / 8][4]) {
-#pragma unroll
-    for (int k = 0; k < STEP / 16; k++) {
-        a[k][0] = packed(p[2 * k][0], p[2 * k][1]);
-        a[k][1] = packed(p[2 * k][2], p[2 * k][3]);
-        a[k][2] = packed(p[2 * k + 1][0], p[2 * k + 1][1]);
-        a[k][3] = packed(p[2 * k + 1][2], p[2 * k + 1][3]);
-    }
-}
-
 #if WARPGROUP
-// How wgmma finds lines of a panel: every eighth is 1024 bytes further, pieces are swapped over 128 bytes.
-// That is the upper half of what it is told, the same for all; the lower half has the place.
-__device__ inline u32 lines(const T* tile) { return (shared_address(tile) & 0x3ffff) >> 4 | 64u << 16; }
-#define LINES_UPPER "0x40000040"
-// So much further, as `lines` counts: 16 columns along a panel, 16 lines down, to the next panel of a tile.
-#define NEXT_COLUMNS 2
-#define NEXT_LINES 128
-#define NEXT_PANEL(rows) ((rows) * 8)
-
-__device__ inline void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-__device__ inline void end_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-
-// Keep what uses accumulators, or operands, on its side of the products.
-template <int N> __device__ inline void hold(float (&c)[N][4]) {
-#pragma unroll
-    for (int n = 0; n < N; n++) asm volatile("" : "+f"(c[n][0]), "+f"(c[n][1]), "+f"(c[n][2]), "+f"(c[n][3])::"memory");
-}
-template <int N> __device__ inline void hold(Fragment (&a)[N]) {
-#pragma unroll
-    for (int n = 0; n < N; n++) asm volatile("" : "+r"(a[n][0]), "+r"(a[n][1]), "+r"(a[n][2]), "+r"(a[n][3])::"memory");
-}
-
-// Until all but the latest LEFT sets of products are done; these were the accumulators, or operands, of others.
-template <int LEFT, class A> __device__ inline void wait_for_products(A& c) {
-    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LEFT) : "memory");
-    hold(c);
-}
-
-// 64 by 64 accumulators from fragment F of c on: += 16 columns of rows in registers times 16 by 64 in shared memory, whose lines are
-// its columns, or its rows if LINES_ARE_ROWS.
-template <int F, int LINES_ARE_ROWS, int N> __device__ inline void multiply(float (&c)[N][4], const Fragment& a, u32 b) {
-    asm volatile(
-        "{\n.reg .b64 b;\nmov.b64 b, {%36, " LINES_UPPER "};\n"
-        "wgmma.mma_async.sync.aligned.m64n64k16.f32." MMA_DTYPE "." MMA_DTYPE
-        " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, {%32, %33, %34, %35}, b, 1, 1, 1, %37;\n}"
-        : "+f"(c[F + 0][0]), "+f"(c[F + 0][1]), "+f"(c[F + 0][2]), "+f"(c[F + 0][3]), "+f"(c[F + 1][0]), "+f"(c[F + 1][1]), "+f"(c[F + 1][2]), "+f"(c[F + 1][3]), "+f"(c[F + 2][0]), "+f"(c[F + 2][1]), "+f"(c[F + 2][2]), "+f"(c[F + 2][3]), "+f"(c[F + 3][0]), "+f"(c[F + 3][1]), "+f"(c[F + 3][2]), "+f"(c[F + 3][3]), "+f"(c[F + 4][0]), "+f"(c[F + 4][1]), "+f"(c[F + 4][2]), "+f"(c[F + 4][3]), "+f"(c[F + 5][0]), "+f"(c[F + 5][1]), "+f"(c[F + 5][2]), "+f"(c[F + 5][3]), "+f"(c[F + 6][0]), "+f"(c[F + 6][1]), "+f"(c[F + 6][2]), "+f"(c[F + 6][3]), "+f"(c[F + 7][0]), "+f"(c[F + 7][1]), "+f"(c[F + 7][2]), "+f"(c[F + 7][3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "n"(LINES_ARE_ROWS));
-}
-
-// The same with the rows in shared memory, too; = unless ADD.
-template <int ADD, int N> __device__ inline void multiply(float (&c)[N][4], u32 a, u32 b) {
-    const int F = 0;
-    asm volatile(
-        "{\n.reg .pred p;\n.reg .b64 a, b;\nsetp.ne.b32 p, %34, 0;\nmov.b64 a, {%32, " LINES_UPPER "};\nmov.b64 b, {%33, " LINES_UPPER "};\n"
-        "wgmma.mma_async.sync.aligned.m64n64k16.f32." MMA_DTYPE "." MMA_DTYPE " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, a, b, p, 1, 1, 0, 0;\n}"
-        : "+f"(c[F + 0][0]), "+f"(c[F + 0][1]), "+f"(c[F + 0][2]), "+f"(c[F + 0][3]), "+f"(c[F + 1][0]), "+f"(c[F + 1][1]), "+f"(c[F + 1][2]), "+f"(c[F + 1][3]), "+f"(c[F + 2][0]), "+f"(c[F + 2][1]), "+f"(c[F + 2][2]), "+f"(c[F + 2][3]), "+f"(c[F + 3][0]), "+f"(c[F + 3][1]), "+f"(c[F + 3][2]), "+f"(c[F + 3][3]), "+f"(c[F + 4][0]), "+f"(c[F + 4][1]), "+f"(c[F + 4][2]), "+f"(c[F + 4][3]), "+f"(c[F + 5][0]), "+f"(c[F + 5][1]), "+f"(c[F + 5][2]), "+f"(c[F + 5][3]), "+f"(c[F + 6][0]), "+f"(c[F + 6][1]), "+f"(c[F + 6][2]), "+f"(c[F + 6][3]), "+f"(c[F + 7][0]), "+f"(c[F + 7][1]), "+f"(c[F + 7][2]), "+f"(c[F + 7][3])
-        : "r"(a), "r"(b), "n"(ADD));
-}
-
 // c = the group's rows of a tile times STEP rows of another. The rows stay in shared memory: kept in registers from step to step, ptxas 13.0 gives
 // their registers to others.
 __device__ inline void times_transposed(float (&c)[STEP / 8][4], const T* rows, const T* tile) {
@@ -173,14 +92,15 @@ __device__ inline void accumulate(float (&acc)[D / 8][4], Fragment (&a)[STEP / 1
     begin_products();
 #pragma unroll
     for (int k = 0; k < STEP / 16; k++) {
-        multiply<0, 1>(acc, a[k], b + k * NEXT_LINES);
+        multiply<0>(acc, a[k], b + k * NEXT_LINES);
 #if D == 128
-        multiply<8, 1>(acc, a[k], b + NEXT_PANEL(STEP) + k * NEXT_LINES);
+        multiply<8>(acc, a[k], b + NEXT_PANEL(STEP) + k * NEXT_LINES);
 #endif
     }
     end_products();
 }
 #else
+__device__ inline T* tiles_in(double* memory) { return (T*)memory; }
 template <class A> __device__ inline void hold(A&) {}
 __device__ inline void end_products() {}
 template <int LEFT, class A> __device__ inline void wait_for_products(A&) {}
@@ -233,15 +153,6 @@ __device__ inline void accumulate(float (&acc)[D / 8][4], const Fragment (&a)[ST
     }
 }
 #endif
-
-// Where a block's tiles start: wgmma wants them at multiples of 1024 bytes.
-__device__ inline T* tiles_in(double* memory) {
-#if WARPGROUP
-    return (T*)((char*)memory + (1024 - shared_address(memory) % 1024) % 1024);
-#else
-    return (T*)memory;
-#endif
-}
 
 // Until this thread's copies but the latest N sets are there, and all threads' are for all to see.
 template <int N> __device__ inline void wait_for_copies() {

@@ -160,7 +160,7 @@ impl Gpu {
         if out.numel() == 0 && lse.numel() == 0 {
             return Ok(());
         }
-        if self.flash(&spec, form, out, lse)? {
+        if self.hopper(&spec, form, out, lse)? || self.flash(&spec, form, out, lse)? {
             return Ok(());
         }
         if Gpu::are_uneven(&spec, &form, &[a.q, a.k, a.v, out]) {
@@ -227,7 +227,9 @@ impl Gpu {
         if self.attention_short(&spec, form, &saved, grads)? {
             return Ok(());
         }
-        if self.flash_backward(&spec, form, &saved, delta, grads)? {
+        if self.hopper_backward(&spec, form, &saved, grads)?
+            || self.flash_backward(&spec, form, &saved, delta, grads)?
+        {
             return Ok(());
         }
         if Gpu::are_uneven(&spec, &form, &[a.q, a.k, a.v, out, dout]) {

@@ -57,8 +57,16 @@ api! {
         fn module_function = b"cuModuleGetFunction" (*mut Handle, Handle, *const c_char);
         fn function_attribute = b"cuFuncSetAttribute" (Handle, c_int, c_int);
         fn launch = b"cuLaunchKernelEx" (*const LaunchConfig, Handle, *mut *mut c_void, *mut *mut c_void);
+        optional fn tensor_map = b"cuTensorMapEncodeTiled" (
+            *mut TensorMap, c_int, c_uint, DevicePtr, *const u64, *const u64, *const c_uint, *const c_uint, c_int, c_int, c_int, c_int,
+        );
     }
 }
+
+/// `CUtensorMap`: a tensor's address, sizes, strides and the box that the copy engine takes of it at a time, in the driver's own form.
+#[repr(C, align(64))]
+#[derive(Clone, Copy, Default)]
+pub struct TensorMap([u64; 16]);
 
 /// `CUlaunchConfig`: the shape of a launch, its stream and attributes.
 #[repr(C)]

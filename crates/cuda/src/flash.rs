@@ -23,7 +23,7 @@ impl Part {
         ["flash", "flash_queries", "flash_keys"][self as usize]
     }
 
-    fn define(self) -> &'static str {
+    pub fn define(self) -> &'static str {
         ["FORWARD", "QUERIES", "KEYS"][self as usize]
     }
 }
@@ -89,6 +89,7 @@ impl Shape {
     pub fn defines(self, form: Form) -> Defines {
         Defines::default()
             .define(self.part.define(), 1)
+            .define("STEP", STEP)
             .define("WARPS", self.warps)
             .define("BLOCKS", self.blocks)
             .define("WARPGROUP", self.group as u8)
@@ -106,12 +107,12 @@ impl Shape {
 const HEADS: [usize; 4] = [32, 64, 96, 128];
 
 /// Whether rows can be loaded 16 bytes at a time.
-fn loads_well(ptr: u64, strides: [u64; 4]) -> bool {
+pub fn loads_well(ptr: u64, strides: [u64; 4]) -> bool {
     ptr.is_multiple_of(16) && strides[3] == 1 && strides[..3].iter().all(|s| s.is_multiple_of(8))
 }
 
 /// Whether rows can be stored 4 bytes at a time.
-fn stores_well(to: View) -> bool {
+pub fn stores_well(to: View) -> bool {
     let [batch, head, row, column] = strides(to);
     (to.ptr() as u64).is_multiple_of(4) && column == 1 && [batch, head, row].iter().all(|s| s.is_multiple_of(2))
 }

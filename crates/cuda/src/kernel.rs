@@ -33,6 +33,7 @@ pub enum Family {
     CrossEntropy,
     Attention,
     Flash,
+    FlashHopper,
     Foreach,
     Linalg,
     Capture,
@@ -59,9 +60,22 @@ impl Family {
             Family::BatchNorm => include_str!("../kernels/batch_norm.cu"),
             Family::CrossEntropy => include_str!("../kernels/cross_entropy.cu"),
             Family::Attention => include_str!("../kernels/attention.cu"),
-            Family::Flash => {
-                concat!(include_str!("../kernels/tensor_cores.cu"), "\n", include_str!("../kernels/flash.cu"))
-            }
+            Family::Flash => concat!(
+                include_str!("../kernels/fragments.cu"),
+                "#if WARPGROUP\n",
+                include_str!("../kernels/warpgroup.cu"),
+                "#endif\n",
+                include_str!("../kernels/tensor_cores.cu"),
+                include_str!("../kernels/flash_scores.cu"),
+                include_str!("../kernels/flash.cu"),
+            ),
+            Family::FlashHopper => concat!(
+                include_str!("../kernels/fragments.cu"),
+                include_str!("../kernels/warpgroup.cu"),
+                include_str!("../kernels/bulk_copies.cu"),
+                include_str!("../kernels/flash_scores.cu"),
+                include_str!("../kernels/flash_hopper.cu"),
+            ),
             Family::Foreach => include_str!("../kernels/foreach.cu"),
             Family::Linalg => include_str!("../kernels/linalg.cu"),
             Family::Capture => include_str!("../kernels/capture.cu"),

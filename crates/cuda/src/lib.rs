@@ -37,6 +37,7 @@ mod cusolver;
 mod device;
 mod driver;
 mod flash;
+mod flash_hopper;
 mod foreach;
 mod hash;
 mod host;

@@ -81,12 +81,13 @@ fn open_companions(path: &std::path::Path) {
     }
 }
 
-/// A table of a library's functions, opened once for the process.
+/// A table of a library's functions, opened once for the process; optional ones come last, and may be missing from older versions.
 macro_rules! api {
     (
         $(#[$doc:meta])*
         $Api:ident($what:literal, $names:expr, $remedy:literal) {
             $(fn $name:ident = $symbol:literal ($($arg:ty),* $(,)?);)*
+            $(optional fn $maybe:ident = $maybe_symbol:literal ($($maybe_arg:ty),* $(,)?);)*
         }
     ) => {
         $(#[$doc])*
@@ -94,6 +95,7 @@ macro_rules! api {
             /// Where the library was found.
             pub path: String,
             $(pub $name: unsafe extern "C" fn($($arg),*) -> i32,)*
+            $(pub $maybe: Option<unsafe extern "C" fn($($maybe_arg),*) -> i32>,)*
             _library: libloading::Library,
         }
 
@@ -116,7 +118,13 @@ macro_rules! api {
                             String::from_utf8_lossy($symbol),
                         )))?;
                 )*
-                Ok(Self { path, $($name,)* _library: library })
+                $(
+                    // SAFETY: as above.
+                    let $maybe = unsafe { library.get::<unsafe extern "C" fn($($maybe_arg),*) -> i32>($maybe_symbol) }
+                        .map(|symbol| *symbol)
+                        .ok();
+                )*
+                Ok(Self { path, $($name,)* $($maybe,)* _library: library })
             }
         }
     };

@@ -6,8 +6,8 @@ use crate::nvrtc::Nvrtc;
 use crate::pointwise::{Form, Formula, Lanes};
 use crate::rows::Rows;
 use crate::{
-    attention, batch_norm, capture, conv, conv_few, cross_entropy, flash, foreach, index, linalg, matmul, pool, reduce,
-    row_norm, scan, softmax, sort,
+    attention, batch_norm, capture, conv, conv_few, cross_entropy, flash, flash_hopper, foreach, index, linalg, matmul,
+    pool, reduce, row_norm, scan, softmax, sort,
 };
 use rushlight_core::backend::Activation;
 use rushlight_core::rows::Class;
@@ -138,6 +138,10 @@ fn families(capability: (i32, i32)) -> Vec<Case> {
                 for (part, rows) in flash::Part::ALL.into_iter().flat_map(|part| [(part, 64), (part, 65)]) {
                     let shape = flash::Shape::new(part, rows, d, capability);
                     add(format!("flash {part:?} {d} {dtype} {rows}"), Family::Flash, shape.defines(form));
+                }
+                for part in flash::Part::ALL.into_iter().filter(|_| capability == (9, 0)) {
+                    let shape = flash_hopper::Shape::new(part, d, form);
+                    add(format!("flash hopper {part:?} {d} {dtype}"), Family::FlashHopper, shape.defines(form));
                 }
             }
         }

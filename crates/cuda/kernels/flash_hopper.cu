@@ -1,0 +1,663 @@
+// Attention on tensor cores for compute capability 9.0: the kernels of flash.cu for long rows of half types.
+//
+// A block lives as long as the launch and goes from task to task: BLOCK_ROWS queries (forward, gradient by queries) or keys (gradient by keys and
+// values) of a head, which walk the other side in steps of STEP. One thread asks the copy engine for tiles, a task ahead; CONSUMERS groups of four
+// warps multiply 64 rows each. D is 64 or 128. As in flash.cu scores never leave registers, a step's are multiplied while the step before is added up,
+// and nothing is added by atomics.
+// The texts of fragments.cu, warpgroup.cu, bulk_copies.cu and flash_scores.cu go before this one.
+
+#define GROUP_ROWS 64
+#define BLOCK_ROWS (CONSUMERS * GROUP_ROWS)
+#define THREADS ((CONSUMERS + 1) * 128)
+#define PANELS (D / 64)
+#define LANE (threadIdx.x % 32)
+
+// ---- tasks ------------------------------------------------------------------------------------------------------------------------
+
+// Tiles of heads, so many heads together: their other side stays in the cache meanwhile. First tiles come first.
+struct Order { u32 tiles, heads, together; };
+struct Task { u32 head, tile; };
+
+__device__ inline Task task(const Order& o, u32 n) {
+    u32 first = n / (o.tiles * o.together) * o.together, heads = min(o.together, o.heads - first), rest = n - first * o.tiles;
+    return {first + rest % heads, rest / heads};
+}
+
+// Steps with keys that queries before `end` see.
+__device__ inline int steps_before(const Spec& s, int end) {
+    int keys = CAUSAL && end < (int)s.s ? end : (int)s.s;
+    return (keys + STEP - 1) / STEP;
+}
+
+// ---- places in shared memory, filled by the copy engine and emptied by the groups -------------------------------------------------
+
+template <int PLACES> struct Turn {
+    int place = 0;
+    u32 phase = 0;
+    __device__ void next() {
+        if (++place == PLACES) place = 0, phase ^= 1;
+    }
+};
+
+// Barriers of PLACES places: full ones wait for FILLERS, empty ones for all warps of the groups.
+template <int PLACES, int FILLERS = 1> struct Places {
+    u64* barriers;
+    enum { COUNT = 2 * PLACES };
+    __device__ u64* full(const Turn<PLACES>& t) const { return barriers + t.place; }
+    __device__ u64* empty(const Turn<PLACES>& t) const { return barriers + PLACES + t.place; }
+    __device__ void init() const {
+        for (int n = 0; n < PLACES; n++) init_barrier(barriers + n, FILLERS), init_barrier(barriers + PLACES + n, CONSUMERS * 4);
+    }
+    __device__ void until_empty(const Turn<PLACES>& t) const { wait(empty(t), t.phase ^ 1); }
+    __device__ void until_full(const Turn<PLACES>& t) const { wait(full(t), t.phase); }
+    // This warp has read what it needs.
+    __device__ void release(const Turn<PLACES>& t) const {
+        __syncwarp();
+        if (LANE == 0) arrive(empty(t));
+    }
+};
+
+// Such places of tiles of ROWS rows.
+template <int ROWS, int PLACES> struct Tiles : Places<PLACES> {
+    T* tiles;
+    enum { SIZE = PLACES * ROWS * D };
+    __device__ T* at(const Turn<PLACES>& t) const { return tiles + t.place * (ROWS * D); }
+    // The rows of a head from `row` on; `more` bytes are on their way to the same place.
+    __device__ void fill(const Turn<PLACES>& t, const Map& map, int row, int head, int batch, u32 more = 0) const {
+        this->until_empty(t);
+        arrive_expecting(this->full(t), ROWS * D * sizeof(T) + more);
+#pragma unroll
+        for (int n = 0; n < PANELS; n++) copy_box(at(t) + n * (ROWS * 64), map, this->full(t), n * 64, row, head, batch);
+    }
+};
+
+// Lays out shared memory: tiles from the front, barriers from the back.
+struct Room {
+    T* tiles;
+    u64* barriers;
+    template <int ROWS, int PLACES> __device__ void take(Tiles<ROWS, PLACES>& t) {
+        t.tiles = tiles;
+        tiles += t.SIZE;
+        take(*(Places<PLACES>*)&t);
+    }
+    template <int PLACES, int FILLERS> __device__ void take(Places<PLACES, FILLERS>& p) {
+        barriers -= p.COUNT;
+        p.barriers = barriers;
+        if (threadIdx.x == 0) p.init();
+    }
+};
+__device__ inline Room room(double* memory) {
+    T* tiles = tiles_in(memory);
+    return {tiles, (u64*)((char*)tiles + SHARED)};
+}
+__device__ inline void room_is_laid_out() {
+    if (threadIdx.x == 0) barriers_are_ready();
+    __syncthreads();
+}
+
+// ---- products of a group ----------------------------------------------------------------------------------------------------------
+
+// c = the group's rows of a tile of ROWS times STEP rows of another. The rows stay in shared memory: kept in registers from step to step, ptxas 13.0
+// gives their registers to others.
+template <int ROWS> __device__ inline void times_transposed(float (&c)[STEP / 8][4], const T* rows, int group, const T* tile) {
+    u32 a = lines(rows) + group * (GROUP_ROWS / 16 * NEXT_LINES), b = lines(tile);
+    hold(c);
+    begin_products();
+    multiply<0>(c, a, b);
+#pragma unroll
+    for (int k = 1; k < D / 16; k++) multiply<1>(c, a + k / 4 * NEXT_PANEL(ROWS) + k % 4 * NEXT_COLUMNS, b + k / 4 * NEXT_PANEL(STEP) + k % 4 * NEXT_COLUMNS);
+    end_products();
+}
+
+// acc += a step's operand times STEP rows of a tile.
+__device__ inline void accumulate(float (&acc)[D / 8][4], Fragment (&a)[STEP / 16], const T* tile) {
+    u32 b = lines(tile);
+    hold(acc);
+    hold(a);
+    begin_products();
+#pragma unroll
+    for (int k = 0; k < STEP / 16; k++) {
+        multiply<0>(acc, a[k], b + k * NEXT_LINES);
+#if D == 128
+        multiply<8>(acc, a[k], b + NEXT_PANEL(STEP) + k * NEXT_LINES);
+#endif
+    }
+    end_products();
+}
+
+#ifdef FORWARD
+extern "C" __global__ void __launch_bounds__(THREADS, 1) flash_hopper_forward(Spec s, Order order, const __grid_constant__ Map q_map, const __grid_constant__ Map k_map, const __grid_constant__ Map v_map, T* out, u64 o0, u64 o1, u64 o2, float* lse) {
+    extern __shared__ double memory[];
+    Tiles<BLOCK_ROWS, 2> queries;
+    Tiles<STEP, STAGES> keys, values;
+    Room all = room(memory);
+    all.take(queries);
+    all.take(keys);
+    all.take(values);
+    room_is_laid_out();
+    u32 heads = (u32)s.heads, shared_by = heads / (u32)s.kv_heads, tasks = order.tiles * order.heads;
+    Turn<2> tq;
+    Turn<STAGES> tk, tv;
+    if (threadIdx.x < 128) {
+        give_registers<LEFT_REGISTERS>();
+        if (threadIdx.x == 0) {
+            for (u32 n = blockIdx.x; n < tasks; n += gridDim.x) {
+                Task now = task(order, n);
+                int b = now.head / heads, h = now.head % heads, kh = h / shared_by;
+                // Under a causal mask later queries see more: they come first.
+                int first = (order.tiles - 1 - now.tile) * BLOCK_ROWS;
+                queries.fill(tq, q_map, first, h, b);
+                tq.next();
+                auto fill_keys = [&](int step) { keys.fill(tk, k_map, step * STEP, kh, b), tk.next(); };
+                auto fill_values = [&](int step) { values.fill(tv, v_map, step * STEP, kh, b), tv.next(); };
+                int step = steps_before(s, first + BLOCK_ROWS) - 1;
+                fill_keys(step);
+                for (; step > 0; step--) fill_keys(step - 1), fill_values(step);
+                fill_values(0);
+            }
+        }
+    } else {
+        take_registers<REGISTERS>();
+        int group = threadIdx.x / 128 - 1, g = LANE / 4, t = LANE % 4;
+        float acc[D / 8][4], p[STEP / 8][4], top[2], sum[2], correction[2];
+        Fragment weights[STEP / 16];
+        float scale = (float)s.scale * LOG2E;
+#if DROPOUT
+        float enlarged = (float)(1 / (1 - s.p));
+#endif
+        // Groups start their products in turns, so that one's run while another weighs its scores.
+        auto take_turn = [&] { if (ORDERED) meet(1 + group, 256); };
+        auto pass_turn = [&] { if (ORDERED) let_go(1 + (group + 1 == CONSUMERS ? 0 : group + 1), 256); };
+        if (ORDERED && group == CONSUMERS - 1) pass_turn();
+        for (u32 n = blockIdx.x; n < tasks; n += gridDim.x) {
+            Task now = task(order, n);
+            u64 b = now.head / heads, h = now.head % heads;
+            int first = (order.tiles - 1 - now.tile) * BLOCK_ROWS, group_first = first + group * GROUP_ROWS;
+            int start = group_first + threadIdx.x / 32 % 4 * 16, row = start + g;
+            int steps = steps_before(s, first + BLOCK_ROWS), own = group_first < (int)s.l ? steps_before(s, group_first + GROUP_ROWS) : 0;
+            // Scores of a step to weights of its values. Of the steps a group sees, only the last has keys that some of its queries do not.
+            auto weigh = [&](int n, bool edge) {
+                int at = n * STEP;
+#if DROPOUT
+                u32 kept_bits = kept(s, (now.head * s.l + (u64)row) * s.s + (u64)(at + t * 2), 1, s.s);
+#endif
+#if MASK
+#pragma unroll
+                for (int c = 0; c < STEP / 8; c++) {
+#pragma unroll
+                    for (int e = 0; e < 4; e++) p[c][e] = masked(s, b, h, row + e / 2 * 8, at + c * 8 + t * 2 + e % 2, p[c][e] * scale);
+                }
+                const float by = 1;
+#else
+                if (edge) {
+                    int seen[2] = {seen_by(s, row) - at - t * 2, seen_by(s, row + 8) - at - t * 2};
+#pragma unroll
+                    for (int c = 0; c < STEP / 8; c++) {
+#pragma unroll
+                        for (int e = 0; e < 4; e++) p[c][e] = c * 8 + e % 2 < seen[e / 2] ? p[c][e] : LOWEST;
+                    }
+                }
+                // Scores are scaled on the way to their exponentials.
+                const float by = scale;
+#endif
+#pragma unroll
+                for (int r = 0; r < 2; r++) {
+                    float high = p[0][2 * r];
+#pragma unroll
+                    for (int c = 0; c < STEP / 8; c++) high = fmaxf(high, fmaxf(p[c][2 * r], p[c][2 * r + 1]));
+                    high = fmaxf(high, __shfl_xor_sync(FULL_WARP, high, 1));
+                    high = fmaxf(high, __shfl_xor_sync(FULL_WARP, high, 2));
+                    // Exponentials may be of what lies a little above the base, so it is raised seldom; not where dropout enlarges them.
+                    high = high * by > top[r] + (DROPOUT ? 0 : 8) ? high * by : top[r];
+                    // While every key is masked out, differences would be NaN.
+                    float base = high == LOWEST ? 0.0f : high, total = 0;
+                    correction[r] = exp2_fast(top[r] - base);
+                    top[r] = high;
+#pragma unroll
+                    for (int c = 0; c < STEP / 8; c++) {
+#pragma unroll
+                        for (int e = 2 * r; e < 2 * r + 2; e++) {
+                            float x = exp2_fast(fmaf(p[c][e], by, -base));
+                            total += x;
+                            p[c][e] = DROPPED(x, c, e);
+                        }
+                    }
+                    sum[r] = sum[r] * correction[r] + total;
+                }
+                hold(p);
+            };
+            queries.until_full(tq);
+            // Other groups' steps.
+            for (int step = steps; step > own; step--) {
+                take_turn();
+                pass_turn();
+                keys.until_full(tk);
+                keys.release(tk);
+                tk.next();
+                values.until_full(tv);
+                values.release(tv);
+                tv.next();
+            }
+            clear(acc);
+            top[0] = top[1] = LOWEST;
+            sum[0] = sum[1] = 0;
+            if (own > 0) {
+                keys.until_full(tk);
+                take_turn();
+                times_transposed<BLOCK_ROWS>(p, queries.at(tq), group, keys.at(tk));
+                pass_turn();
+                wait_for_products<0>(p);
+                keys.release(tk);
+                tk.next();
+                weigh(own - 1, true);
+                as_operand(weights, p);
+                for (int step = own - 2; step >= 0; step--) {
+                    keys.until_full(tk);
+                    take_turn();
+                    times_transposed<BLOCK_ROWS>(p, queries.at(tq), group, keys.at(tk));
+                    values.until_full(tv);
+                    accumulate(acc, weights, values.at(tv));
+                    pass_turn();
+                    wait_for_products<1>(p);
+                    keys.release(tk);
+                    tk.next();
+                    weigh(step, false);
+                    wait_for_products<0>(acc);
+                    hold(weights);
+                    values.release(tv);
+                    tv.next();
+                    if (__any_sync(FULL_WARP, correction[0] != 1 || correction[1] != 1)) {
+#pragma unroll
+                        for (int c = 0; c < D / 8; c++) acc[c][0] *= correction[0], acc[c][1] *= correction[0], acc[c][2] *= correction[1], acc[c][3] *= correction[1];
+                    }
+                    as_operand(weights, p);
+                }
+                queries.release(tq);
+                values.until_full(tv);
+                accumulate(acc, weights, values.at(tv));
+                wait_for_products<0>(acc);
+                hold(weights);
+                values.release(tv);
+                tv.next();
+            } else {
+                queries.release(tq);
+            }
+            tq.next();
+            float factor[2];
+#pragma unroll
+            for (int r = 0; r < 2; r++) {
+                float total = sum[r];
+                total += __shfl_xor_sync(FULL_WARP, total, 1);
+                total += __shfl_xor_sync(FULL_WARP, total, 2);
+                factor[r] = total == 0 ? 0.0f : __fdividef(1.0f, total);
+                if (t == 0 && row + r * 8 < (int)s.l) lse[now.head * s.l + (u64)(row + r * 8)] = total == 0 ? LOWEST : top[r] * LN2 + logf(total);
+            }
+            store_rows(acc, factor[0], factor[1], out + b * o0 + h * o1, o2, start, s.l, (int)s.d);
+        }
+        // The turn that nobody takes.
+        if (ORDERED && group == 0) take_turn();
+    }
+}
+#endif
+
+#ifdef QUERIES
+// The gradient by the queries: as the forward pass, with the probabilities from the saved sums. Leaves the rows for the gradient by the keys, so many
+// of each head as there are in its tiles. The warps beside the one that asks for tiles prepare them, a task ahead.
+extern "C" __global__ void __launch_bounds__(THREADS, 1) flash_hopper_queries(Spec s, Saved saved, Order order, const __grid_constant__ Map q_map, const __grid_constant__ Map k_map, const __grid_constant__ Map v_map, const __grid_constant__ Map dout_map, Row* rows, T* dq, u64 d0, u64 d1, u64 d2) {
+    extern __shared__ double memory[];
+    Tiles<BLOCK_ROWS, 2> queries, incoming;
+    Tiles<STEP, STAGES> keys;
+    Tiles<STEP, 2> values;
+    Places<2, 3> sums;
+    Room all = room(memory);
+    all.take(queries);
+    all.take(incoming);
+    all.take(keys);
+    all.take(values);
+    all.take(sums);
+    Row* block_rows = (Row*)all.tiles;
+    room_is_laid_out();
+    u32 heads = (u32)s.heads, shared_by = heads / (u32)s.kv_heads, tasks = order.tiles * order.heads;
+    Turn<2> tq, tv, ts;
+    Turn<STAGES> tk;
+    if (threadIdx.x < 128) {
+        give_registers<LEFT_REGISTERS>();
+        if (threadIdx.x == 0) {
+            for (u32 n = blockIdx.x; n < tasks; n += gridDim.x) {
+                Task now = task(order, n);
+                int b = now.head / heads, h = now.head % heads, kh = h / shared_by;
+                int first = (order.tiles - 1 - now.tile) * BLOCK_ROWS;
+                queries.fill(tq, q_map, first, h, b);
+                incoming.fill(tq, dout_map, first, h, b);
+                tq.next();
+                for (int step = steps_before(s, first + BLOCK_ROWS) - 1; step >= 0; step--) {
+                    keys.fill(tk, k_map, step * STEP, kh, b);
+                    tk.next();
+                    values.fill(tv, v_map, step * STEP, kh, b);
+                    tv.next();
+                }
+            }
+        } else if (threadIdx.x >= 32) {
+            // Eight threads to a row, twelve rows at a time.
+            int part = LANE % 8, slot = (threadIdx.x - 32) / 8;
+            for (u32 n = blockIdx.x; n < tasks; n += gridDim.x) {
+                Task now = task(order, n);
+                u64 b = now.head / heads, h = now.head % heads;
+                int first = (order.tiles - 1 - now.tile) * BLOCK_ROWS;
+                const T* out = saved.out + b * saved.out_strides[0] + h * saved.out_strides[1];
+                const T* dout = saved.dout + b * saved.dout_strides[0] + h * saved.dout_strides[1];
+                sums.until_empty(ts);
+#pragma unroll (LEFT_REGISTERS < 64 ? 1 : 2)
+                for (int r = slot; r < BLOCK_ROWS + slot; r += 12) {
+                    u64 i = first + r;
+                    bool there = r < BLOCK_ROWS && i < s.l;
+                    float sum = 0, log_sum = (float)INFINITY;
+                    Vec<T, 8> x[PANELS], y[PANELS];
+#pragma unroll
+                    for (int k = 0; k < PANELS; k++) {
+                        u64 c = k * 64 + part * 8;
+                        bool inside = there && c < s.d;
+                        x[k] = y[k] = Vec<T, 8>{};
+                        if (inside) x[k] = *(const Vec<T, 8>*)(out + i * saved.out_strides[2] + c), y[k] = *(const Vec<T, 8>*)(dout + i * saved.dout_strides[2] + c);
+                    }
+                    if (there) log_sum = saved_sum(saved.lse[now.head * s.l + i]);
+#pragma unroll
+                    for (int k = 0; k < PANELS; k++) {
+#pragma unroll
+                        for (int e = 0; e < 8; e++) sum += plain(x[k].v[e]) * plain(y[k].v[e]);
+                    }
+#pragma unroll
+                    for (int m = 1; m < 8; m *= 2) sum += __shfl_xor_sync(FULL_WARP, sum, m);
+                    if (part == 0 && r < BLOCK_ROWS) {
+                        block_rows[ts.place * BLOCK_ROWS + r] = Row{log_sum, sum};
+                        rows[(u64)now.head * (order.tiles * BLOCK_ROWS) + i] = Row{log_sum, sum};
+                    }
+                }
+                __syncwarp();
+                if (LANE == 0) arrive(sums.full(ts));
+                ts.next();
+            }
+        }
+    } else {
+        take_registers<REGISTERS>();
+        int group = threadIdx.x / 128 - 1, g = LANE / 4, t = LANE % 4, warp = threadIdx.x / 32 % 4;
+        float acc[D / 8][4], p[STEP / 8][4], ds[STEP / 8][4];
+        Fragment weights[STEP / 16];
+        float scale = (float)s.scale * LOG2E;
+#if DROPOUT
+        float enlarged = (float)(1 / (1 - s.p));
+#endif
+        Turn<STAGES> before;
+        clear(p);
+        clear(ds);
+        for (u32 n = blockIdx.x; n < tasks; n += gridDim.x) {
+            Task now = task(order, n);
+            u64 b = now.head / heads, h = now.head % heads;
+            int first = (order.tiles - 1 - now.tile) * BLOCK_ROWS, group_first = first + group * GROUP_ROWS;
+            int start = group_first + warp * 16, row = start + g;
+            int steps = steps_before(s, first + BLOCK_ROWS), own = group_first < (int)s.l ? steps_before(s, group_first + GROUP_ROWS) : 0;
+            sums.until_full(ts);
+            const Row* mine = block_rows + ts.place * BLOCK_ROWS + group * GROUP_ROWS + warp * 16 + g;
+            Row row_sums[2] = {mine[0], mine[8]};
+            sums.release(ts);
+            ts.next();
+            auto score = [&] {
+                keys.until_full(tk);
+                times_transposed<BLOCK_ROWS>(p, queries.at(tq), group, keys.at(tk));
+                values.until_full(tv);
+                times_transposed<BLOCK_ROWS>(ds, incoming.at(tq), group, values.at(tv));
+            };
+            auto weigh = [&](int n, bool edge) {
+                int at = n * STEP;
+#if DROPOUT
+                u32 kept_bits = kept(s, (now.head * s.l + (u64)row) * s.s + (u64)(at + t * 2), 1, s.s);
+#endif
+                wait_for_products<2>(p);
+#pragma unroll
+                for (int c = 0; c < STEP / 8; c++) {
+#pragma unroll
+                    for (int e = 0; e < 4; e++) {
+#if MASK
+                        p[c][e] = exp2_fast(masked(s, b, h, row + e / 2 * 8, at + c * 8 + t * 2 + e % 2, p[c][e] * scale) - row_sums[e / 2].log_sum);
+#else
+                        p[c][e] = exp2_fast(fmaf(p[c][e], scale, -row_sums[e / 2].log_sum));
+#endif
+                    }
+                }
+                if (!MASK && edge) {
+                    int seen[2] = {seen_by(s, row) - at - t * 2, seen_by(s, row + 8) - at - t * 2};
+#pragma unroll
+                    for (int c = 0; c < STEP / 8; c++) {
+#pragma unroll
+                        for (int e = 0; e < 4; e++) p[c][e] = c * 8 + e % 2 < seen[e / 2] ? p[c][e] : 0.0f;
+                    }
+                }
+                hold(p);
+                wait_for_products<1>(ds);
+                values.release(tv);
+                tv.next();
+#pragma unroll
+                for (int c = 0; c < STEP / 8; c++) {
+#pragma unroll
+                    for (int e = 0; e < 4; e++) p[c][e] *= DROPPED(ds[c][e], c, e) - row_sums[e / 2].delta;
+                }
+                hold(p);
+                wait_for_products<0>(acc);
+                hold(weights);
+            };
+            queries.until_full(tq);
+            incoming.until_full(tq);
+            for (int step = steps; step > own; step--) {
+                keys.until_full(tk);
+                keys.release(tk);
+                tk.next();
+                values.until_full(tv);
+                values.release(tv);
+                tv.next();
+            }
+            clear(acc);
+            if (own > 0) {
+                score();
+                end_products();
+                weigh(own - 1, true);
+                as_operand(weights, p);
+                before = tk;
+                tk.next();
+                for (int step = own - 2; step >= 0; step--) {
+                    score();
+                    accumulate(acc, weights, keys.at(before));
+                    weigh(step, false);
+                    keys.release(before);
+                    as_operand(weights, p);
+                    before = tk;
+                    tk.next();
+                }
+                queries.release(tq);
+                incoming.release(tq);
+                accumulate(acc, weights, keys.at(before));
+                wait_for_products<0>(acc);
+                hold(weights);
+                keys.release(before);
+            } else {
+                queries.release(tq);
+                incoming.release(tq);
+            }
+            tq.next();
+            store_rows(acc, (float)s.scale, (float)s.scale, dq + b * d0 + h * d1, d2, start, s.l, (int)s.d);
+        }
+    }
+}
+#endif
+
+#ifdef KEYS
+// The gradients by keys and values: rows are keys, columns queries, so that both products over queries start from registers. `padded`: rows of a head in `rows`.
+extern "C" __global__ void __launch_bounds__(THREADS, 1) flash_hopper_keys(Spec s, Order order, const __grid_constant__ Map q_map, const __grid_constant__ Map k_map, const __grid_constant__ Map v_map, const __grid_constant__ Map dout_map, const Row* rows, u64 padded, T* dk, T* dv, u64 k0, u64 k1, u64 k2, u64 v0, u64 v1, u64 v2) {
+    extern __shared__ double memory[];
+    Tiles<BLOCK_ROWS, 2> keys, values;
+    Tiles<STEP, STAGES> queries, incoming;
+    Room all = room(memory);
+    all.take(keys);
+    all.take(values);
+    all.take(queries);
+    all.take(incoming);
+    Row* step_rows = (Row*)all.tiles;
+    room_is_laid_out();
+    u32 kv_heads = (u32)s.kv_heads, shared_by = (u32)s.heads / kv_heads, tasks = order.tiles * order.heads;
+    int all_steps = (int)((s.l + STEP - 1) / STEP);
+    Turn<2> tk;
+    Turn<STAGES> tq;
+    if (threadIdx.x < 128) {
+        give_registers<LEFT_REGISTERS>();
+        if (threadIdx.x == 0) {
+            for (u32 n = blockIdx.x; n < tasks; n += gridDim.x) {
+                Task now = task(order, n);
+                int b = now.head / kv_heads, kh = now.head % kv_heads, first = now.tile * BLOCK_ROWS;
+                keys.fill(tk, k_map, first, kh, b);
+                values.fill(tk, v_map, first, kh, b);
+                tk.next();
+                for (int h = kh * shared_by; h < (kh + 1) * (int)shared_by; h++) {
+                    const Row* from = rows + ((u64)b * s.heads + h) * padded;
+                    // Steps before the first query that sees these keys are left out.
+                    for (int step = CAUSAL ? first / STEP : 0; step < all_steps; step++) {
+                        queries.fill(tq, q_map, step * STEP, h, b, STEP * sizeof(Row));
+                        copy_bytes(step_rows + tq.place * STEP, from + step * STEP, STEP * sizeof(Row), queries.full(tq));
+                        incoming.fill(tq, dout_map, step * STEP, h, b);
+                        tq.next();
+                    }
+                }
+            }
+        }
+    } else {
+        take_registers<REGISTERS>();
+        int group = threadIdx.x / 128 - 1, g = LANE / 4, t = LANE % 4, warp = threadIdx.x / 32 % 4;
+        float acc_k[D / 8][4], acc_v[D / 8][4], p[STEP / 8][4], ds[STEP / 8][4];
+        Fragment by_value[STEP / 16], by_key[STEP / 16];
+        float scale = (float)s.scale * LOG2E;
+#if DROPOUT
+        float enlarged = (float)(1 / (1 - s.p));
+#endif
+        clear(p);
+        clear(ds);
+        for (u32 n = blockIdx.x; n < tasks; n += gridDim.x) {
+            Task now = task(order, n);
+            u32 b = now.head / kv_heads, kh = now.head % kv_heads;
+            int first = now.tile * BLOCK_ROWS, group_first = first + group * GROUP_ROWS, start = group_first + warp * 16, key = start + g;
+            int skipped = CAUSAL ? first / STEP : 0;
+            // The present step's number, its head, its place; and the place of the one before.
+            int step = all_steps;
+            u32 h = kh * shared_by - 1, last = h + shared_by;
+            Turn<STAGES> place, before;
+            // Goes to the group's next step, if there is one: those of queries that see none of its keys are passed over.
+            auto advance = [&] {
+                while (true) {
+                    if (++step >= all_steps) {
+                        if (h == last || skipped >= all_steps) return false;
+                        h++;
+                        step = skipped;
+                    }
+                    place = tq;
+                    tq.next();
+                    queries.until_full(place);
+                    incoming.until_full(place);
+                    if (!CAUSAL || (step + 1) * STEP > group_first) return true;
+                    queries.release(place);
+                    incoming.release(place);
+                }
+            };
+            // Scores become weights of the step's gradients, then, with the gradients of the weights, weights of its queries; each is multiplied as soon as it is
+            // there, beside the scores of the next step. More at once would not fit the registers.
+            auto add = [&] {
+                int at = step * STEP;
+#if DROPOUT
+                u32 kept_bits = kept(s, (((u64)b * s.heads + h) * s.l + (u64)(at + t * 2)) * s.s + (u64)key, s.s, 1);
+#endif
+                // Of two neighbouring queries each.
+                const Vec<Row, 2>* sums = (const Vec<Row, 2>*)(step_rows + place.place * STEP) + t;
+#pragma unroll
+                for (int c = 0; c < STEP / 8; c++) {
+                    Vec<Row, 2> both = sums[c * 4];
+#pragma unroll
+                    for (int e = 0; e < 4; e++) {
+#if MASK
+                        p[c][e] = exp2_fast(masked(s, b, h, at + c * 8 + t * 2 + e % 2, key + e / 2 * 8, p[c][e] * scale) - both.v[e % 2].log_sum);
+#else
+                        p[c][e] = exp2_fast(fmaf(p[c][e], scale, -both.v[e % 2].log_sum));
+#endif
+                    }
+                }
+                // Queries that are not there have no probabilities; of the others some may not see the keys.
+                if (!MASK && CAUSAL && at < group_first + GROUP_ROWS) {
+                    int from[2] = {key - at - t * 2, key + 8 - at - t * 2};
+#pragma unroll
+                    for (int c = 0; c < STEP / 8; c++) {
+#pragma unroll
+                        for (int e = 0; e < 4; e++) p[c][e] = c * 8 + e % 2 >= from[e / 2] ? p[c][e] : 0.0f;
+                    }
+                }
+#if DROPOUT
+                float kept_p[STEP / 8][4];
+#pragma unroll
+                for (int c = 0; c < STEP / 8; c++) {
+#pragma unroll
+                    for (int e = 0; e < 4; e++) kept_p[c][e] = DROPPED(p[c][e], c, e);
+                }
+                as_operand(by_value, kept_p);
+#else
+                as_operand(by_value, p);
+#endif
+                hold(p);
+                accumulate(acc_v, by_value, incoming.at(place));
+                wait_for_products<1>(ds);
+#pragma unroll
+                for (int c = 0; c < STEP / 8; c++) {
+                    Vec<Row, 2> both = sums[c * 4];
+#pragma unroll
+                    for (int e = 0; e < 4; e++) ds[c][e] = p[c][e] * (DROPPED(ds[c][e], c, e) - both.v[e % 2].delta);
+                }
+                as_operand(by_key, ds);
+                hold(ds);
+                accumulate(acc_k, by_key, queries.at(place));
+            };
+            auto release = [&](const Turn<STAGES>& t) {
+                queries.release(t);
+                incoming.release(t);
+            };
+            keys.until_full(tk);
+            values.until_full(tk);
+            clear(acc_k);
+            clear(acc_v);
+            if (advance()) {
+                times_transposed<BLOCK_ROWS>(p, keys.at(tk), group, queries.at(place));
+                times_transposed<BLOCK_ROWS>(ds, values.at(tk), group, incoming.at(place));
+                wait_for_products<1>(p);
+                while (true) {
+                    add();
+                    before = place;
+                    if (!advance()) break;
+                    times_transposed<BLOCK_ROWS>(p, keys.at(tk), group, queries.at(place));
+                    wait_for_products<1>(acc_v);
+                    hold(acc_k);
+                    hold(by_value);
+                    hold(by_key);
+                    release(before);
+                    times_transposed<BLOCK_ROWS>(ds, values.at(tk), group, incoming.at(place));
+                    wait_for_products<1>(p);
+                }
+                keys.release(tk);
+                values.release(tk);
+                wait_for_products<0>(acc_k);
+                hold(acc_v);
+                hold(by_value);
+                hold(by_key);
+                release(before);
+            } else {
+                keys.release(tk);
+                values.release(tk);
+            }
+            tk.next();
+            store_rows(acc_k, (float)s.scale, (float)s.scale, dk + (u64)b * k0 + (u64)kh * k1, k2, start, s.s, (int)s.d);
+            store_rows(acc_v, 1.0f, 1.0f, dv + (u64)b * v0 + (u64)kh * v1, v2, start, s.s, (int)s.d);
+        }
+    }
+}
+#endif

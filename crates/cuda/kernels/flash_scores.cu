@@ -1,0 +1,76 @@
+// What kernels of attention on tensor cores share: the problem, what becomes of scores, and how rows of accumulators are stored.
+
+#define LOG2E 1.4426950408889634f
+#define LN2 0.6931471805599453f
+#define LOWEST ((float)-INFINITY)
+
+struct Spec {
+    const T *q, *k, *v;
+    const void* mask;
+    u64 q_strides[4], k_strides[4], v_strides[4], mask_strides[4];
+    u64 batch, heads, kv_heads, l, s, d, dv;
+    double scale, p;
+    Philox stream;
+};
+
+struct Saved { const T *out, *dout; u64 out_strides[4], dout_strides[4]; const float* lse; };
+
+#if MASK
+// The score of query i and key j in units of log2, from their product times the scale.
+__device__ inline float masked(const Spec& s, u64 b, u64 h, int i, int j, float x) {
+    if (j >= (int)s.s || i >= (int)s.l || (CAUSAL && j > i)) return LOWEST;
+    u64 at = b * s.mask_strides[0] + h * s.mask_strides[1] + (u64)i * s.mask_strides[2] + (u64)j * s.mask_strides[3];
+#if MASK == 1
+    if (!((const u8*)s.mask)[at]) return LOWEST;
+#else
+    x += convert<float>(((const T*)s.mask)[at]) * LOG2E;
+#endif
+    return x;
+}
+#endif
+
+// Keys that query i sees.
+__device__ inline int seen_by(const Spec& s, int i) { return CAUSAL && i + 1 < (int)s.s ? i + 1 : (int)s.s; }
+
+#if DROPOUT
+// Which of a thread's probabilities of a step dropout keeps, a bit each: fragment c has the words 8 * c columns on, of two neighbouring columns in a row
+// and in the one eight rows down. A loop, not unrolled: the text of the random words is long, and neighbours often have theirs from one block.
+__device__ inline u32 kept(const Spec& s, u64 first, u64 column, u64 row) {
+    u32 bits = 0, words[4];
+    u64 block = ~0ull;
+#pragma unroll 1
+    for (u32 n = 0; n < 4 * STEP / 8; n++) {
+        u64 word = first + (n / 4 * 8 + n % 2) * column + (n / 2 % 2 * 8) * row;
+        if (word / 4 != block) philox_block(s.stream, block = word / 4, words);
+        u32 at = (u32)word % 4, mine = at == 0 ? words[0] : at == 1 ? words[1] : at == 2 ? words[2] : words[3];
+        bits |= (u32)((float)(mine >> 8) * (1.0f / 16777216.0f) >= (float)s.p) << n;
+    }
+    return bits;
+}
+// What dropout makes of x, fragment c's element e.
+#define DROPPED(x, c, e) (kept_bits >> ((c) * 4 + (e)) & 1 ? (x) * enlarged : 0.0f)
+#else
+#define DROPPED(x, c, e) (x)
+#endif
+
+// Rows of a warp's accumulators, as halves, to rows `first..` of a tensor.
+__device__ inline void store_rows(const float (&acc)[D / 8][4], float low, float high, T* to, u64 stride, int first, int count, int d) {
+    int lane = threadIdx.x % 32, row = first + lane / 4, column = lane % 4 * 2;
+    T* at = to + (u64)row * stride + column;
+    d -= column;
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        if (row + r * 8 < count) {
+#pragma unroll
+            for (int n = 0; n < D / 8; n++) {
+                if (n * 8 < d) *(u32*)(at + n * 8) = packed(acc[n][2 * r] * (r ? high : low), acc[n][2 * r + 1] * (r ? high : low));
+            }
+        }
+        at += 8 * stride;
+    }
+}
+
+// What the gradients need of a row: the logarithm of its sum in units of log2 (of a row that saw no key such that its probabilities come out zero), and
+// out . dout, which the softmax's derivative takes off every term.
+struct Row { float log_sum, delta; };
+__device__ inline float saved_sum(float lse) { return lse == LOWEST ? (float)INFINITY : lse * LOG2E; }

@@ -1,0 +1,249 @@
+//! Attention of long rows of half types on compute capability 9.0 (`kernels/flash_hopper.cu`): tiles come by the copy engine, and blocks stay for the whole
+//! launch. `flash` does what these kernels do not take.
+
+use crate::attention::{Form, Saved, Spec, strides};
+use crate::device::Gpu;
+use crate::driver::{DevicePtr, TensorMap};
+use crate::flash::{Part, loads_well, stores_well};
+use crate::kernel::{Defines, Family, Function, Grid, Key, c_type, launch};
+use rushlight_core::{DType, Error, Result, View};
+use std::sync::OnceLock;
+
+/// Queries or keys of a group of four warps.
+const GROUP_ROWS: usize = 64;
+/// Columns of a panel of a tile: 128 bytes.
+const PANEL: usize = 64;
+/// Fewer queries or keys are better spread over more and smaller blocks.
+const FEWEST: usize = 256;
+
+/// A kernel's shape.
+#[derive(Clone, Copy)]
+pub struct Shape {
+    part: Part,
+    /// The head size it is compiled for.
+    d: usize,
+    /// Groups that multiply, beside the one that asks for tiles.
+    consumers: usize,
+    /// Keys or queries of a step.
+    step: usize,
+    /// Steps in shared memory at a time.
+    stages: usize,
+    /// Registers of a thread of a group that multiplies, and of the other.
+    registers: [usize; 2],
+}
+
+/// The same as `Order` in `flash_hopper.cu`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Order {
+    tiles: u32,
+    heads: u32,
+    together: u32,
+}
+
+impl Shape {
+    pub fn new(part: Part, d: usize, form: Form) -> Self {
+        let plain = form.mask == 0 && !form.dropout;
+        let (consumers, step, stages, registers) = match (part, d) {
+            (Part::Forward, ..=64) => (3, if plain { 128 } else { 64 }, 3, [160, 32]),
+            (Part::Forward, _) => (2, if plain { 128 } else { 64 }, 2, [240, 24]),
+            (Part::Queries, ..=64) => (3, 64, 3, [152, 56]),
+            (Part::Queries, _) => (2, 64, 3, [216, 72]),
+            (Part::Keys, ..=64) => (2, 64, 3, [216, 72]),
+            (Part::Keys, _) => (2, 64, 3, [240, 24]),
+        };
+        Shape { part, d, consumers, step, stages, registers }
+    }
+
+    fn rows(self) -> usize {
+        self.consumers * GROUP_ROWS
+    }
+
+    fn threads(self) -> usize {
+        (self.consumers + 1) * 128
+    }
+
+    fn tiles(self, rows: usize) -> usize {
+        rows.div_ceil(self.rows())
+    }
+
+    /// Bytes of shared memory from the first tile on: two places for each of a task's tiles, the steps' tiles, what gradients need of rows, two barriers
+    /// to a place.
+    fn shared(self) -> usize {
+        let (tasks, steps, rows, more) = match self.part {
+            Part::Forward => (1, 2 * self.stages, 0, 0),
+            Part::Queries => (2, self.stages + 2, 2 * self.rows(), 2),
+            Part::Keys => (2, 2 * self.stages, self.stages * self.step, 0),
+        };
+        let barriers = 2 * (2 * tasks + steps + more);
+        (2 * tasks * self.rows() + steps * self.step) * self.d * 2 + (rows + barriers) * 8
+    }
+
+    pub fn entry(self) -> &'static str {
+        ["flash_hopper_forward", "flash_hopper_queries", "flash_hopper_keys"][self.part as usize]
+    }
+
+    pub fn defines(self, form: Form) -> Defines {
+        Defines::default()
+            .define(self.part.define(), 1)
+            .define("CONSUMERS", self.consumers)
+            .define("STEP", self.step)
+            .define("STAGES", self.stages)
+            .define("REGISTERS", self.registers[0])
+            .define("LEFT_REGISTERS", self.registers[1])
+            .define("SHARED", self.shared())
+            .define("ORDERED", (self.part == Part::Forward) as u8)
+            .define("WIDE", 1)
+            .define("T", c_type(form.dtype))
+            .define("IS_BF16", (form.dtype == DType::BF16) as u8)
+            .define("D", self.d)
+            .define("CAUSAL", form.causal as u8)
+            .define("MASK", form.mask)
+            .define("DROPOUT", form.dropout as u8)
+    }
+}
+
+/// Four dimensions as the copy engine counts them, columns first.
+#[derive(Clone, Copy)]
+struct Operand {
+    at: DevicePtr,
+    sizes: [usize; 4],
+    strides: [u64; 4],
+}
+
+impl Operand {
+    fn new(at: DevicePtr, [batch, heads, rows]: [usize; 3], d: usize, [sb, sh, sr, _]: [u64; 4]) -> Self {
+        Operand { at, sizes: [d, rows, heads, batch], strides: [1, sr, sh, sb] }
+    }
+
+    /// Bytes from one element of a dimension to the next; of a dimension of one element they do not matter.
+    fn bytes(&self) -> [u64; 3] {
+        std::array::from_fn(|n| if self.sizes[n + 1] == 1 { 16 } else { self.strides[n + 1].saturating_mul(2) })
+    }
+
+    /// Whether the copy engine can: strides of whole pieces of 16 bytes, below 2^40.
+    fn suits(&self) -> bool {
+        let strides = self.bytes().iter().all(|&s| s > 0 && s.is_multiple_of(16) && s < 1 << 40);
+        self.at.is_multiple_of(16) && strides && self.sizes.iter().all(|&n| n > 0 && n <= u32::MAX as usize)
+    }
+}
+
+/// Whether `RUSHLIGHT_CUDA_ATTENTION=hopper` asks for these kernels.
+fn asked_for() -> bool {
+    static ASKED: OnceLock<bool> = OnceLock::new();
+    *ASKED.get_or_init(|| std::env::var_os("RUSHLIGHT_CUDA_ATTENTION").is_some_and(|v| v == "hopper"))
+}
+
+/// The queries', keys' and values' operands.
+fn operands(s: &Spec) -> [Operand; 3] {
+    [
+        Operand::new(s.q, [s.batch, s.heads, s.l], s.d, s.q_strides),
+        Operand::new(s.k, [s.batch, s.kv_heads, s.s], s.d, s.k_strides),
+        Operand::new(s.v, [s.batch, s.kv_heads, s.s], s.d, s.v_strides),
+    ]
+}
+
+impl Gpu {
+    /// The head size to compile for, if the kernels take this problem.
+    fn hopper_head(&self, spec: &Spec, form: &Form) -> Option<usize> {
+        let fits = asked_for()
+            && self.properties.capability == (9, 0)
+            && self.driver.tensor_map.is_some()
+            && matches!(form.dtype, DType::F16 | DType::BF16)
+            && spec.d == spec.dv
+            && spec.d.is_multiple_of(8)
+            && spec.l.min(spec.s) >= FEWEST
+            && spec.l.max(spec.s) <= 1 << 20
+            && spec.scale > 0.0
+            && operands(spec).iter().all(Operand::suits);
+        match spec.d {
+            33..=64 if fits => Some(64),
+            65..=128 if fits => Some(128),
+            _ => None,
+        }
+    }
+
+    /// How the copy engine takes boxes of a panel's width and so many rows.
+    fn tensor_map(&self, operand: Operand, rows: usize, dtype: DType) -> Result<TensorMap> {
+        // `CU_TENSOR_MAP_DATA_TYPE_BFLOAT16`, `…_FLOAT16`; `…_INTERLEAVE_NONE`, `…_SWIZZLE_128B`, `…_L2_PROMOTION_L2_256B`, `…_OOB_FILL_NONE` (zeros).
+        let kind = if dtype == DType::BF16 { 9 } else { 6 };
+        let (interleave, swizzle, promotion, fill) = (0, 3, 3, 0);
+        let mut map = TensorMap::default();
+        let (sizes, strides) = (operand.sizes.map(|n| n as u64), operand.bytes());
+        let (boxes, steps) = ([PANEL as u32, rows as u32, 1, 1], [1; 4]);
+        let Some(encode) = self.driver.tensor_map else {
+            return Err(Error::device("the driver lacks cuTensorMapEncodeTiled: it is too old"));
+        };
+        // SAFETY: four sizes, three strides, four sizes of a box; the map is as large and aligned as the driver's.
+        let rc = unsafe {
+            let (sizes, strides, boxes, steps) = (sizes.as_ptr(), strides.as_ptr(), boxes.as_ptr(), steps.as_ptr());
+            encode(&mut map, kind, 4, operand.at, sizes, strides, boxes, steps, interleave, swizzle, promotion, fill)
+        };
+        self.driver.check("cuTensorMapEncodeTiled", rc)?;
+        Ok(map)
+    }
+
+    fn hopper_kernel(&self, part: Part, form: Form, d: usize) -> Result<(Function, Shape)> {
+        let shape = Shape::new(part, d, form);
+        let tags = [form.dtype as u16, d as u16, form.causal as u16, form.mask, form.dropout as u16];
+        let function = self.function(Key::new(Family::FlashHopper, shape.entry(), tags), || shape.defines(form))?;
+        // Tiles start at a multiple of 1024 bytes.
+        self.allow_shared(function, shape.shared() + 1024)?;
+        Ok((function, shape))
+    }
+
+    /// The order of tasks for so many rows of so many heads, given the bytes that tasks of a head read in common, and the launch: a block to a
+    /// multiprocessor, or to a task if there are fewer.
+    fn hopper_order(&self, shape: Shape, rows: usize, heads: usize, common: usize) -> Result<(Order, Grid)> {
+        let cached = if shape.part == Part::Forward { 32 << 20 } else { 8 << 20 };
+        let sets = heads.div_ceil((cached / common.max(1)).max(1)).max(1);
+        let (tiles, together) = (shape.tiles(rows), heads.div_ceil(sets));
+        let order = Order { tiles: tiles as u32, heads: heads as u32, together: together as u32 };
+        let blocks = (tiles * heads).min(self.properties.multiprocessors);
+        Ok((order, Grid::line(blocks, shape.threads())?.shared(shape.shared() + 1024).spread()))
+    }
+
+    /// Attention by these kernels; says whether it was for them.
+    pub fn hopper(&self, spec: &Spec, form: Form, out: View, lse: View) -> Result<bool> {
+        let Some(d) = self.hopper_head(spec, &form).filter(|_| stores_well(out)) else { return Ok(false) };
+        let (function, shape) = self.hopper_kernel(Part::Forward, form, d)?;
+        let [q, k, v] = operands(spec);
+        let q = self.tensor_map(q, shape.rows(), form.dtype)?;
+        let [k, v] = [self.tensor_map(k, shape.step, form.dtype)?, self.tensor_map(v, shape.step, form.dtype)?];
+        let (order, grid) = self.hopper_order(shape, spec.l, spec.batch * spec.heads, 4 * spec.s * spec.d)?;
+        let (to, [o0, o1, o2, _], log_sum, spec) = (out.ptr() as u64, strides(out), lse.ptr() as u64, *spec);
+        launch!(self, function, grid; spec, order, q, k, v, to, o0, o1, o2, log_sum)?;
+        Ok(true)
+    }
+
+    /// Its gradients; says whether they were for these kernels.
+    pub fn hopper_backward(&self, spec: &Spec, form: Form, saved: &Saved, [dq, dk, dv]: [View; 3]) -> Result<bool> {
+        let stores = [dq, dk, dv].iter().all(|&to| stores_well(to));
+        let dout = Operand::new(saved.dout, [spec.batch, spec.heads, spec.l], spec.d, saved.dout_strides);
+        let loads =
+            dout.suits() && loads_well(saved.dout, saved.dout_strides) && loads_well(saved.out, saved.out_strides);
+        let Some(d) = self.hopper_head(spec, &form).filter(|_| stores && loads) else { return Ok(false) };
+        let (to_q, to_k, to_v) = (dq.ptr() as u64, dk.ptr() as u64, dv.ptr() as u64);
+        let ([q0, q1, q2, _], [k0, k1, k2, _], [v0, v1, v2, _]) = (strides(dq), strides(dk), strides(dv));
+        let (spec, saved, [own_q, own_k, own_v]) = (*spec, *saved, operands(spec));
+        let map = |operand, rows| self.tensor_map(operand, rows, form.dtype);
+        let heads = spec.batch * spec.heads;
+
+        let (queries, shape) = self.hopper_kernel(Part::Queries, form, d)?;
+        let padded = shape.tiles(spec.l) * shape.rows();
+        let scratch = self.scratch(heads * padded * 8)?;
+        let (rows, padded) = (scratch.ptr, padded as u64);
+        let (q, k) = (map(own_q, shape.rows())?, map(own_k, shape.step)?);
+        let (v, d_out) = (map(own_v, shape.step)?, map(dout, shape.rows())?);
+        let (order, grid) = self.hopper_order(shape, spec.l, heads, 4 * spec.s * spec.d)?;
+        launch!(self, queries, grid; spec, saved, order, q, k, v, d_out, rows, to_q, q0, q1, q2)?;
+
+        let (keys, shape) = self.hopper_kernel(Part::Keys, form, d)?;
+        let (q, k) = (map(own_q, shape.step)?, map(own_k, shape.rows())?);
+        let (v, d_out) = (map(own_v, shape.rows())?, map(dout, shape.step)?);
+        let common = 4 * spec.l * spec.d * (spec.heads / spec.kv_heads);
+        let (order, grid) = self.hopper_order(shape, spec.s, spec.batch * spec.kv_heads, common)?;
+        launch!(self, keys, grid; spec, order, q, k, v, d_out, rows, padded, to_k, to_v, k0, k1, k2, v0, v1, v2)?;
+        Ok(true)
+    }
+}
