@@ -7,16 +7,18 @@
 #define MMA_DTYPE "f16"
 #endif
 
-__device__ inline u32 shared_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
-
 // A 16 by 16 piece of a first operand.
 typedef u32 Fragment[4];
+
+#ifndef EMULATED
+__device__ inline u32 shared_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
 
 __device__ inline u32 packed(float low, float high) {
     u32 y;
     asm("cvt.rn." MMA_DTYPE "x2.f32 %0, %1, %2;" : "=r"(y) : "f"(high), "f"(low));
     return y;
 }
+#endif
 
 template <int N> __device__ inline void clear(float (&c)[N][4]) {
 #pragma unroll

@@ -161,6 +161,13 @@ impl Defines {
         format!("{}{PRELUDE}\n{}{}", self.index, self.own, family.text())
     }
 
+    /// Texts as a C++ program's, for the emulated multiprocessor; `after` comes between the prelude and them.
+    #[cfg(test)]
+    pub fn program(&self, after: &str, texts: &[&str]) -> String {
+        let kernels = texts.concat().replace(ENTRY, "static");
+        format!("#include \"multiprocessor.h\"\n{}{PRELUDE}\n{}{after}\n{kernels}", self.index, self.own)
+    }
+
     /// The text of one kernel: a family's without its other entry points, which would only take time to compile.
     pub fn source_of(&self, family: Family, entry: &str) -> String {
         format!("{}{PRELUDE}\n{}{}", self.index, self.own, only(family.text(), entry))

@@ -36,6 +36,8 @@ mod cudnn;
 mod cusolver;
 mod device;
 mod driver;
+#[cfg(test)]
+mod emulated;
 mod flash;
 mod flash_hopper;
 mod foreach;

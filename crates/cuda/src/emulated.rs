@@ -1,0 +1,80 @@
+//! Kernels that hand tiles between copies and products run on an emulated multiprocessor (`emulator/`): no GPU is needed, only a C++ compiler.
+
+use crate::attention::Form;
+use crate::flash::Part;
+use crate::flash_hopper::Shape;
+use rushlight_core::DType;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// Orders of events that every case is run with.
+const SEEDS: [&str; 2] = ["1", "2"];
+
+fn source(shape: Shape, form: Form) -> String {
+    let texts = [
+        include_str!("../kernels/fragments.cu"),
+        include_str!("../kernels/flash_scores.cu"),
+        include_str!("../kernels/flash_hopper.cu"),
+        "#include \"attention.h\"\n",
+    ];
+    shape.defines(form).program("#include \"instructions.h\"", &texts)
+}
+
+/// What is wrong, if anything.
+fn run(directory: &Path, name: &str, text: &str) -> Result<(), String> {
+    let (file, program) = (directory.join(format!("{name}.cpp")), directory.join(name));
+    std::fs::write(&file, text).map_err(|e| e.to_string())?;
+    let includes = concat!("-I", env!("CARGO_MANIFEST_DIR"), "/emulator");
+    let made = Command::new("c++").args(["-O2", "-std=c++17", "-w", includes, "-o"]).arg(&program).arg(&file).output();
+    let made = made.map_err(|e| e.to_string())?;
+    if !made.status.success() {
+        return Err(format!("{name} does not compile:\n{}", String::from_utf8_lossy(&made.stderr)));
+    }
+    for seed in SEEDS {
+        let out = Command::new(&program).arg(seed).output().map_err(|e| e.to_string())?;
+        if !out.status.success() {
+            return Err(format!("{name}, seed {seed}:\n{}", String::from_utf8_lossy(&out.stdout)));
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn attention_on_an_emulated_multiprocessor() {
+    if Command::new("c++").arg("--version").output().is_err() {
+        return println!("skipped: no C++ compiler (c++) to build the emulated multiprocessor with");
+    }
+    let (bf16, f16) = (DType::BF16, DType::F16);
+    let cases = [
+        (Part::Forward, 64, bf16, true, 0, false),
+        (Part::Forward, 64, f16, true, 0, true),
+        (Part::Forward, 128, f16, false, 0, false),
+        (Part::Queries, 64, bf16, false, 1, false),
+        (Part::Queries, 128, bf16, true, 0, false),
+        (Part::Keys, 64, f16, true, 0, true),
+        (Part::Keys, 128, bf16, true, 0, false),
+        (Part::Keys, 128, bf16, false, 2, false),
+    ];
+    let directory = std::env::temp_dir().join(format!("rushlight-emulated-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    let (next, wrong) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(2, |n| n.get()) {
+            scope.spawn(|| {
+                while let Some(&(part, d, dtype, causal, mask, dropout)) = cases.get(next.fetch_add(1, Relaxed)) {
+                    let form = Form { dtype, tile: 0, causal, mask, dropout };
+                    let shape = Shape::new(part, d, form);
+                    let name = format!("{part:?}_{d}_{dtype}_{causal}_{mask}_{dropout}");
+                    if let Err(e) = run(&directory, &name, &source(shape, form)) {
+                        wrong.lock().unwrap().push(e);
+                    }
+                }
+            });
+        }
+    });
+    std::fs::remove_dir_all(&directory).ok();
+    let wrong = wrong.into_inner().unwrap();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
