@@ -1,4 +1,4 @@
-//! Attention for any dtype, head size, strides and mask (`kernels/attention.cu`); `flash` takes what tensor cores
+//! Attention for any dtype, head size, strides and mask (`kernels/attention.cu`); `cudnn` takes what it is quicker at, `flash` what tensor cores
 //! can, `attention_products` the rest of what is large.
 
 use crate::device::Gpu;
@@ -160,7 +160,7 @@ impl Gpu {
         if out.numel() == 0 && lse.numel() == 0 {
             return Ok(());
         }
-        if self.flash(&spec, form, out, lse)? {
+        if self.cudnn_attention(&spec, &form, out, lse)? || self.flash(&spec, form, out, lse)? {
             return Ok(());
         }
         if Gpu::are_uneven(&spec, &form, &[a.q, a.k, a.v, out]) {
@@ -217,13 +217,16 @@ impl Gpu {
             dout_strides: strides(dout),
             lse: lse.ptr() as u64,
         };
+        let grads = [dq, dk, dv];
+        if self.cudnn_attention_backward(&spec, &form, &saved, grads)? {
+            return Ok(());
+        }
         let rows = spec.batch * spec.heads * spec.l;
         // A number of every query; two of half the size for `flash_backward`.
         let scratch = self.scratch(rows * 8)?;
         let delta = scratch.ptr;
         let (tile, shared) = self.tile(form.dtype, |t| t * (3 * padded(spec.d) + 3 * padded(spec.dv) + 2 * t))?;
         form.tile = tile;
-        let grads = [dq, dk, dv];
         if self.attention_short(&spec, form, &saved, grads)? {
             return Ok(());
         }

@@ -63,7 +63,7 @@ mod stream;
 mod tests;
 
 pub use backend::backend;
-pub use cudnn::{allow_tf32_conv, set_allow_tf32_conv};
+pub use cudnn::{allow_tf32_conv, attention_by_cudnn, set_allow_tf32_conv};
 pub use device::{Properties, count as device_count, properties};
 pub use host::{Pinned, copy_between, empty_pinned_cache, is_pinned, upload_pinned};
 pub use matmul::{allow_tf32, set_allow_tf32};
