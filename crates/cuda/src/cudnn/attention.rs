@@ -28,20 +28,25 @@ fn faster_by_cudnn(pass: Pass, capability: (i32, i32), _d: usize, _causal: bool,
     match pass {
         Pass::Forward => capability.0 >= 10,
         // Elsewhere its deterministic engines are those of Ampere.
-        Pass::Backward => capability.0 == 10,
+        Pass::Backward => is_blackwell(capability),
     }
 }
 
-/// The oldest version used: the ones before are known for wrong results.
+/// Whether the library has a deterministic backward pass made for the chip.
+fn is_blackwell((major, minor): (i32, i32)) -> bool {
+    major == 10 && minor <= 3
+}
+
+/// The oldest version used: those just before are known for wrong results, older ones were not tried.
 pub const OLDEST: i32 = 91_002;
-/// The first version with a deterministic backward pass made for compute capability 10.
+/// The first version with that pass.
 const FOR_BLACKWELL: i32 = 91_800;
-/// Up to this one, gradients by keys that do not fill blocks of 128 are wrong.
+/// Up to this one NVIDIA's front end masks what is missing of the last 128 keys itself, backward; here such problems are left to our own kernels.
 const WHOLE_BLOCKS: i32 = 91_500;
 /// More queries or keys than anybody has; sizes multiplied stay within 64 bits.
 const LONGEST: usize = 1 << 20;
 
-/// The deterministic backward pass for compute capability 10, which the library has but does not suggest; since 9.23 its shape is told by more knobs.
+/// How that pass is asked for, as the library does not suggest it; since 9.23 its shape is told by more knobs.
 const BLACKWELL: [Choice; 2] = [
     Choice {
         engine: 5,
@@ -73,9 +78,10 @@ fn choice() -> Option<bool> {
 
 static TAKEN: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
 
-/// How often attention was cuDNN's in this process: forward, backward.
-pub fn attention_by_cudnn() -> [u64; 2] {
-    [TAKEN[0].load(Relaxed), TAKEN[1].load(Relaxed)]
+/// How often attention was cuDNN's in this process, forward and backward; `None` where there is no cuDNN, or one too old for it.
+pub fn attention_by_cudnn() -> Option<[u64; 2]> {
+    let usable = Cudnn::get().is_ok_and(|api| api.number() >= OLDEST);
+    usable.then(|| [TAKEN[0].load(Relaxed), TAKEN[1].load(Relaxed)])
 }
 
 /// All that a plan depends on. The factor of the scores is given at execution.
@@ -94,7 +100,7 @@ pub struct Problem {
 pub type Plans = HashMap<Problem, Option<&'static Plan>>;
 
 /// Strides as the library takes them, if it takes the tensor: rows of 16 bytes at addresses that are multiples of it, which it needs and does not check.
-fn placed(address: u64, sizes: [usize; 4], strides: [u64; 4]) -> Option<Four> {
+pub fn placed(address: u64, sizes: [usize; 4], strides: [u64; 4]) -> Option<Four> {
     let one = |d: usize| sizes[d] == 1;
     let fits = address.is_multiple_of(16)
         && strides[3] == 1
@@ -108,7 +114,7 @@ fn placed(address: u64, sizes: [usize; 4], strides: [u64; 4]) -> Option<Four> {
 impl Problem {
     /// Its engines, if the library's own suggestions are not the first to be asked.
     fn choices(&self, capability: (i32, i32), version: i32) -> &'static [Choice] {
-        let made = self.pass == Pass::Backward && capability.0 == 10 && capability.1 <= 3 && version >= FOR_BLACKWELL;
+        let made = self.pass == Pass::Backward && is_blackwell(capability) && version >= FOR_BLACKWELL;
         if made { &BLACKWELL } else { &[] }
     }
 
@@ -294,8 +300,8 @@ impl Gpu {
         }
     }
 
-    /// Does a problem by the library if it is for it. `given` are the operands but the last, which is room for a number of every query where `delta` is
-    /// asked for; `placed` those that strides are told of.
+    /// Does a problem by the library if it is for it. `tensors` are those whose strides are told: address, strides, and whether their rows are keys;
+    /// `given` all addresses, in the order of the graph's operands.
     fn attend_by_cudnn<const N: usize>(
         &self,
         pass: Pass,
@@ -304,6 +310,7 @@ impl Gpu {
         tensors: &[(u64, [u64; 4], bool)],
         given: [u64; N],
     ) -> Result<bool> {
+        self.enter()?;
         let Some(library) = self.attention_library(pass, spec, form) else { return Ok(false) };
         let mut laid = [[0; 4]; 8];
         for (to, &(address, strides, of_keys)) in laid.iter_mut().zip(tensors) {
@@ -317,10 +324,9 @@ impl Gpu {
         }
         let sizes = [spec.batch, spec.heads, spec.kv_heads, spec.l, spec.s, spec.d].map(|n| n as i64);
         let problem = Problem { pass, dtype: form.dtype, causal: form.causal, sizes, strides: laid };
-        if !problem.is_right(library.api.number()) {
+        if !problem.is_right(library.api.number()) || given.iter().any(|address| !address.is_multiple_of(16)) {
             return Ok(false);
         }
-        self.enter()?;
         let capability = self.properties.capability;
         let Some(plan) = self.driver.relaxed(|| library.attention_plan(problem, capability)) else { return Ok(false) };
         let delta = if pass == Pass::Backward { spec.batch * spec.heads * spec.l * 4 } else { 0 };

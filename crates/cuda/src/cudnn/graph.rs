@@ -10,10 +10,7 @@ use std::ffi::{c_int, c_void};
 /// What the library did not do, and the status it gave.
 #[derive(Clone, Copy, Debug)]
 pub struct Refusal {
-    /// Read by whoever prints it.
-    #[allow(dead_code)]
     pub call: &'static str,
-    #[allow(dead_code)]
     pub status: i32,
 }
 
@@ -172,9 +169,6 @@ pub struct Descriptor {
     pub api: &'static Cudnn,
     raw: Handle,
 }
-
-// SAFETY: a descriptor may be used from any thread, by one at a time; it is changed only by its owner.
-unsafe impl Send for Descriptor {}
 
 impl Drop for Descriptor {
     fn drop(&mut self) {
@@ -405,7 +399,7 @@ impl Graph {
         let references: Vec<Reference> = self.operations.iter().map(Descriptor::reference).collect();
         let graph = Descriptor::new(self.api, Kind::OperationGraph)?.set(attribute::OPERATIONGRAPH_OPS, &references)?;
         let graph = target.of_graph(graph)?.finalize()?;
-        Ok(Closed { graph, operands: self.operands, made_of: [self.operations, self.parts], tensors: self.tensors })
+        Ok(Closed { graph, operands: self.operands, _made_of: [self.operations, self.parts], _tensors: self.tensors })
     }
 }
 
@@ -413,8 +407,6 @@ impl Graph {
 pub struct Closed {
     pub graph: Descriptor,
     pub operands: Vec<i64>,
-    #[allow(dead_code)]
-    made_of: [Vec<Descriptor>; 2],
-    #[allow(dead_code)]
-    tensors: Vec<(Descriptor, Four)>,
+    _made_of: [Vec<Descriptor>; 2],
+    _tensors: Vec<(Descriptor, Four)>,
 }

@@ -126,6 +126,7 @@ impl Gpu {
         if *OFF.get_or_init(|| std::env::var_os("RUSHLIGHT_CUDA_CUDNN").is_some_and(|v| v == "0")) {
             return None;
         }
-        *self.cudnn.get_or_init(|| Some(Box::leak(Box::new(Library::new().ok()?))))
+        let new = || self.driver.relaxed(|| Some(&*Box::leak(Box::new(Library::new().ok()?))));
+        *self.cudnn.get_or_init(new)
     }
 }

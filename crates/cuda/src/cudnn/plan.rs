@@ -58,8 +58,7 @@ pub struct Plan {
     pub engine: i64,
     plan: Descriptor,
     graph: Closed,
-    #[allow(dead_code)]
-    made_of: Vec<Descriptor>,
+    _made_of: Vec<Descriptor>,
 }
 
 // SAFETY: nothing of a finished plan changes; executions go one by one, under the library's lock.
@@ -136,7 +135,7 @@ impl Closed {
             let Some(config) = parts.pop() else { continue };
             if let Ok((engine, plan, workspace)) = self.finish(target, &config) {
                 parts.push(config);
-                return Ok(Plan { workspace, engine, plan, graph: self, made_of: parts });
+                return Ok(Plan { workspace, engine, plan, graph: self, _made_of: parts });
             }
         }
         let (heuristics, configs) = self.suggested(target)?;
@@ -144,8 +143,8 @@ impl Closed {
         for config in configs {
             match self.finish(target, &config) {
                 Ok((engine, plan, workspace)) => {
-                    let made_of = vec![config, heuristics];
-                    return Ok(Plan { workspace, engine, plan, graph: self, made_of });
+                    let _made_of = vec![config, heuristics];
+                    return Ok(Plan { workspace, engine, plan, graph: self, _made_of });
                 }
                 Err(why) => refused = why,
             }
@@ -160,24 +159,27 @@ impl Plan {
         self.graph.operands.len()
     }
 
-    /// Starts it on the handle's stream. Operands are addresses in the order they were described: on the device, or of an `f32` here.
-    ///
-    /// # Safety
-    /// Addresses are of what the graph says; the handle is the caller's alone meanwhile.
-    pub unsafe fn execute(&self, handle: Handle, operands: &[u64], workspace: DevicePtr) -> Answer<()> {
+    /// What an execution is given: addresses in the order the operands were described, on the device, or of an `f32` here.
+    pub fn pack(&self, operands: &[u64], workspace: DevicePtr) -> Answer<Descriptor> {
         let operands: Vec<Address> = operands.iter().map(|&a| Address(a)).collect();
-        if operands.len() != self.graph.operands.len() {
+        if operands.len() != self.operands() {
             return Err(Refusal { call: "operands missing", status: 0 });
         }
-        let api = self.graph.api();
-        let pack = Descriptor::new(api, Kind::VariantPack)?
+        Descriptor::new(self.graph.api(), Kind::VariantPack)?
             .set(attribute::VARIANT_PACK_UNIQUE_IDS, &self.graph.operands)?
             .set(attribute::VARIANT_PACK_DATA_POINTERS, &operands)?
             .set(attribute::VARIANT_PACK_WORKSPACE, &[Address(workspace)])?
-            .finalize()?;
-        let Reference(variables) = pack.reference();
-        let Reference(plan) = self.plan.reference();
+            .finalize()
+    }
+
+    /// Starts it on the handle's stream.
+    ///
+    /// # Safety
+    /// Addresses are of what the graph says, and stay so until the device is past it; the handle is the caller's alone meanwhile.
+    pub unsafe fn execute(&self, handle: Handle, operands: &[u64], workspace: DevicePtr) -> Answer<()> {
+        let pack = self.pack(operands, workspace)?;
+        let (Reference(plan), Reference(given)) = (self.plan.reference(), pack.reference());
         // SAFETY: by the caller.
-        answer("cudnnBackendExecute", unsafe { (api.execute)(handle, plan, variables) })
+        answer("cudnnBackendExecute", unsafe { (self.graph.api().execute)(handle, plan, given) })
     }
 }

@@ -2,7 +2,7 @@
 //! and runs these.
 
 use super::Cudnn;
-use super::attention::{OLDEST, Pass, Problem};
+use super::attention::{OLDEST, Pass, Problem, placed};
 use super::graph::{Answer, Descriptor, Four, Kind, attribute, packed};
 use super::plan::{Plan, Target};
 use rushlight_core::DType;
@@ -88,6 +88,28 @@ fn problem(pass: Pass, dtype: DType, causal: bool, sizes: [i64; 6], lie: Lie) ->
 }
 
 #[test]
+fn tensors_are_given_as_cudnn_takes_them() {
+    let sizes = [2, 3, 5, 64];
+    let interleaved = [960, 64, 192, 1];
+    assert_eq!(placed(1 << 20, sizes, interleaved), Some([960, 64, 192, 1]));
+    assert_eq!(placed((1 << 20) + 8, sizes, interleaved), None, "an address that 16 bytes cannot be loaded from");
+    assert_eq!(placed(1 << 20, sizes, [960, 64, 196, 1]), None, "rows at such addresses");
+    assert_eq!(placed(1 << 20, sizes, [1, 3, 15, 30]), None, "columns apart");
+    assert_eq!(placed(1 << 20, sizes, [0, 64, 192, 1]), None, "a batch of one, repeated");
+    // Where there is one of something its stride means nothing.
+    assert_eq!(placed(1 << 20, [1, 1, 5, 64], [7, 0, 64, 1]), Some([320, 320, 64, 1]));
+}
+
+#[test]
+fn wrong_versions_are_left_alone() {
+    let with = |pass, keys| problem(pass, DType::BF16, false, [1, 2, 2, 64, keys, 64], Lie::Packed);
+    assert!(!with(Pass::Forward, 128).is_right(91_001) && with(Pass::Forward, 100).is_right(91_002));
+    assert!(with(Pass::Backward, 128).is_right(91_002) && !with(Pass::Backward, 100).is_right(91_500));
+    assert!(with(Pass::Backward, 100).is_right(91_600));
+}
+
+#[test]
+#[ignore = "takes minutes where there is a cuDNN: scripts/cudnn runs it"]
 fn attention_is_planned_without_a_device() {
     let Some(api) = library() else { return };
     println!("cuDNN {} ({})", api.number(), api.path);
@@ -97,6 +119,7 @@ fn attention_is_planned_without_a_device() {
         [16, 6, 6, 1024, 1024, 128],
         [2, 8, 2, 512, 512, 64],
         [1, 8, 1, 256, 256, 128],
+        [2, 4, 2, 512, 1024, 64],
         [2, 4, 4, 384, 128, 64],
         [2, 4, 4, 128, 1024, 128],
         [1, 4, 2, 200, 333, 32],
@@ -122,8 +145,12 @@ fn attention_is_planned_without_a_device() {
                         }
                         let begun = std::time::Instant::now();
                         match problem.plan(api, &target, chip.1) {
-                            Ok(Plan { engine, workspace, .. }) => {
+                            Ok(plan) => {
                                 planned += 1;
+                                let Plan { engine, workspace, .. } = plan;
+                                // What it would be given, of the right kinds and as many as it takes.
+                                let operands = [5, 10][pass as usize] + [1, 2][pass as usize] + causal as usize;
+                                assert!(plan.pack(&vec![256; operands], 0).is_ok() && plan.pack(&[256], 0).is_err());
                                 let ms = begun.elapsed().as_millis();
                                 println!(
                                     "{} {pass:?} {dtype} causal {causal} {sizes:?} {lie:?}: engine {engine}, workspace {workspace}, {ms} ms",
