@@ -96,7 +96,23 @@ fn attend(p: Problem) -> Result<()> {
         let off = distance(got, want)?;
         assert!(off <= most, "{p:?}: {name} is off by {off:e}");
     }
+    // Nothing depends on what was done first.
+    for (name, (got, again)) in ["out", "dq", "dk", "dv"].iter().zip(got.iter().zip(run(&device, p.dtype)?)) {
+        assert_eq!(got.to_vec::<f64>()?, again.to_vec::<f64>()?, "{p:?}: {name} differs from run to run");
+    }
     Ok(())
+}
+
+/// Where cuDNN is asked for, whether it was cuDNN: what it does not take, our own kernels do without a word.
+fn by_cudnn() {
+    let asked = std::env::var("RUSHLIGHT_CUDA_ATTENTION").is_ok_and(|way| way == "cudnn");
+    if asked && device().is_some_and(|d| matches!(d, Device::Cuda(_))) {
+        let Some([forward, backward]) = rushlight_cuda::attention_by_cudnn() else {
+            return println!("skipped: no cuDNN, or too old a one: attention was our own kernels'");
+        };
+        println!("cuDNN did {forward} attentions forward, {backward} backward");
+        assert!(forward > 0 && backward > 0, "cuDNN was asked for attention and did not do it");
+    }
 }
 
 #[test]
@@ -130,7 +146,9 @@ fn attention() -> Result<()> {
         for sizes in [[1, 4, 2, 200, 200, 64], [1, 2, 2, 300, 100, 64], [1, 131, 131, 256, 256, 64]] {
             attend(Problem { sizes, dtype, causal: true, mask: 0, dropout: 0.0 })?;
         }
+        attend(Problem { sizes: [2, 8, 4, 1024, 640, 128], dtype, causal: true, mask: 0, dropout: 0.0 })?;
     }
+    by_cudnn();
     for sizes in [[3, 2, 2, 20, 20, 64], [2, 2, 2, 20, 2, 64], [2, 2, 2, 3, 31, 300]] {
         attend(Problem { sizes, dtype: DType::F32, causal: false, mask: 0, dropout: 0.1 })?;
         attend(Problem { sizes, dtype: DType::F32, causal: true, mask: 0, dropout: 0.0 })?;
