@@ -56,11 +56,8 @@ pub mod attribute {
     pub const ENGINEHEUR_DEVICEPROP: c_int = 204;
     pub const ENGINECFG_ENGINE: c_int = 300;
     pub const ENGINECFG_KNOB_CHOICES: c_int = 302;
-    pub const EXECUTION_PLAN_HANDLE: c_int = 400;
     pub const EXECUTION_PLAN_ENGINE_CONFIG: c_int = 401;
     pub const EXECUTION_PLAN_WORKSPACE_SIZE: c_int = 402;
-    #[cfg(test)]
-    pub const EXECUTION_PLAN_DEVICEPROP: c_int = 407;
     pub const KNOB_CHOICE_KNOB_TYPE: c_int = 600;
     pub const KNOB_CHOICE_KNOB_VALUE: c_int = 601;
     pub const OPERATION_POINTWISE_PW_DESCRIPTOR: c_int = 750;

@@ -26,15 +26,7 @@ impl Target {
         }
     }
 
-    fn of_plan(&self, plan: Descriptor) -> Answer<Descriptor> {
-        match self {
-            Target::Handle(handle) => plan.set(attribute::EXECUTION_PLAN_HANDLE, &[LibraryHandle(*handle)]),
-            #[cfg(test)]
-            Target::Properties(device) => plan.set(attribute::EXECUTION_PLAN_DEVICEPROP, &[device.reference()]),
-        }
-    }
-
-    /// Heuristics and engines take a handle's device from the graph.
+    /// Heuristics and engines take a handle's device from the graph, plans from their engine.
     fn of_engine(&self, part: Descriptor, _properties: c_int) -> Answer<Descriptor> {
         match self {
             Target::Handle(_) => Ok(part),
@@ -110,7 +102,7 @@ impl Closed {
     }
 
     /// A plan for a configuration: its engine's number and the plan, unless it would not give the same result every time or asks for too much memory.
-    fn finish(&self, target: &Target, config: &Descriptor) -> Answer<(i64, Descriptor, usize)> {
+    fn finish(&self, config: &Descriptor) -> Answer<(i64, Descriptor, usize)> {
         let engine = Descriptor::new(self.api(), Kind::Engine)?;
         config.get(attribute::ENGINECFG_ENGINE, &mut [engine.reference()])?;
         let mut notes = [NumericalNote(-1); 16];
@@ -119,8 +111,8 @@ impl Closed {
             return Err(Refusal { call: "an engine that is not deterministic", status: 0 });
         }
         let plan = Descriptor::new(self.api(), Kind::ExecutionPlan)?
-            .set(attribute::EXECUTION_PLAN_ENGINE_CONFIG, &[config.reference()])?;
-        let plan = target.of_plan(plan)?.finalize()?;
+            .set(attribute::EXECUTION_PLAN_ENGINE_CONFIG, &[config.reference()])?
+            .finalize()?;
         let workspace = usize::try_from(plan.number(attribute::EXECUTION_PLAN_WORKSPACE_SIZE)?).unwrap_or(usize::MAX);
         if workspace > WORKSPACE {
             return Err(Refusal { call: "too large a workspace", status: 0 });
@@ -133,7 +125,7 @@ impl Closed {
         for choice in choices {
             let Ok(mut parts) = self.chosen(target, choice) else { continue };
             let Some(config) = parts.pop() else { continue };
-            if let Ok((engine, plan, workspace)) = self.finish(target, &config) {
+            if let Ok((engine, plan, workspace)) = self.finish(&config) {
                 parts.push(config);
                 return Ok(Plan { workspace, engine, plan, graph: self, _made_of: parts });
             }
@@ -141,7 +133,7 @@ impl Closed {
         let (heuristics, configs) = self.suggested(target)?;
         let mut refused = Refusal { call: "no engine", status: 0 };
         for config in configs {
-            match self.finish(target, &config) {
+            match self.finish(&config) {
                 Ok((engine, plan, workspace)) => {
                     let _made_of = vec![config, heuristics];
                     return Ok(Plan { workspace, engine, plan, graph: self, _made_of });
