@@ -59,20 +59,23 @@ def kernels():
             a, b = (torch.randn(size, size, device=DEVICE, dtype=dtype) for _ in range(2))
             rate(f"matmul_{name}_{size}", 2 * size**3, lambda: a @ b)
     torch.backends.cuda.matmul.allow_tf32 = False
-    q, k, v = (torch.randn(16, 12, 1024, 64, device=DEVICE, dtype=torch.bfloat16, requires_grad=True) for _ in range(3))
-    g = torch.randn_like(q)
-    operations = 4 * 16 * 12 * 1024 * 1024 * 64 / 2
+    for case, heads, size in (("attention", 12, 64), ("attention_d128", 6, 128)):
+        q, k, v = (torch.randn(16, heads, 1024, size, device=DEVICE, dtype=torch.bfloat16, requires_grad=True) for _ in range(3))
+        g = torch.randn_like(q)
+        for causal in (True, False):
+            name = case if causal else f"{case}_full"
+            operations = 4 * 16 * 12 * 1024 * 1024 * 64 / (2 if causal else 1)
 
-    def forward():
-        with torch.no_grad():
-            F.scaled_dot_product_attention(q, k, v, is_causal=True)
+            def forward():
+                with torch.no_grad():
+                    F.scaled_dot_product_attention(q, k, v, is_causal=causal)
 
-    def both():
-        q.grad = k.grad = v.grad = None
-        F.scaled_dot_product_attention(q, k, v, is_causal=True).backward(g)
+            def both():
+                q.grad = k.grad = v.grad = None
+                F.scaled_dot_product_attention(q, k, v, is_causal=causal).backward(g)
 
-    rate("attention", operations, forward)
-    rate("attention_backward", 3.5 * operations, both)
+            rate(name, operations, forward)
+            rate(f"{name}_backward", 3.5 * operations, both)
     a, b = torch.randn(8, device=DEVICE), torch.randn(8, device=DEVICE)
     bandwidth("small_add", 96, lambda: a + b)
 

@@ -126,20 +126,35 @@ fn kernels(report: &Report) -> Result<()> {
         }
     }
     rushlight::cuda::set_allow_tf32(false);
-    let shape = [16, 12, 1024, 64];
-    let make = || randn(&shape, DType::BF16)?.requires_grad_(true);
-    let (q, k, v, g) = (make()?, make()?, make()?, randn(&shape, DType::BF16)?);
-    let operations = 4.0 * 16.0 * 12.0 * 1024.0 * 1024.0 * 64.0 / 2.0;
-    let causal = AttentionOptions::default().is_causal(true);
-    report.rate("attention", operations, || no_grad(|| q.scaled_dot_product_attention(&k, &v, &causal)).map(drop))?;
-    report.rate("attention_backward", 3.5 * operations, || {
-        for t in [&q, &k, &v] {
-            t.set_grad(None)?;
-        }
-        q.scaled_dot_product_attention(&k, &v, &causal)?.backward_with(Backward::default().gradient(&g))
-    })?;
+    attention(report)?;
     let (a, b) = (randn(&[8], DType::F32)?, randn(&[8], DType::F32)?);
     report.bandwidth("small_add", 96.0, || a.add(&b).map(drop))
+}
+
+/// Heads of 64 and 128, each position seeing those before it, or all.
+fn attention(report: &Report) -> Result<()> {
+    for (name, heads, size) in [("attention", 12, 64), ("attention_d128", 6, 128)] {
+        let shape = [16, heads, 1024, size];
+        let make = || randn(&shape, DType::BF16)?.requires_grad_(true);
+        let (q, k, v, g) = (make()?, make()?, make()?, randn(&shape, DType::BF16)?);
+        for causal in [true, false] {
+            let name = format!("{name}{}", if causal { "" } else { "_full" });
+            let operations = 4.0 * 16.0 * 12.0 * 1024.0 * 1024.0 * 64.0 / if causal { 2.0 } else { 1.0 };
+            let options = AttentionOptions::default().is_causal(causal);
+            let attend = || q.scaled_dot_product_attention(&k, &v, &options);
+            report.rate(&name, operations, || no_grad(attend).map(drop))?;
+            report.rate(&format!("{name}_backward"), 3.5 * operations, || {
+                for t in [&q, &k, &v] {
+                    t.set_grad(None)?;
+                }
+                attend()?.backward_with(Backward::default().gradient(&g))
+            })?;
+        }
+    }
+    if let Some([forward, backward]) = rushlight::cuda::attention_as_asked() {
+        println!("# {forward} attentions forward and {backward} backward went the way they were asked to");
+    }
+    Ok(())
 }
 
 /// The tutorial's network for CIFAR-10.

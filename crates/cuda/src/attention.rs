@@ -1,11 +1,52 @@
-//! Attention for any dtype, head size, strides and mask (`kernels/attention.cu`); `flash` takes what tensor cores
-//! can, `attention_products` the rest of what is large.
+//! Attention for any dtype, head size, strides and mask (`kernels/attention.cu`); `flash` takes what tensor cores can (or `cudnn` or `flash_hopper`, if
+//! asked to), `attention_products` the rest of what is large.
 
+use crate::cudnn;
 use crate::device::Gpu;
 use crate::kernel::{Defines, Family, Function, Grid, Key, launch, wide_type};
 use crate::softmax::float;
 use rushlight_core::backend::Attention;
 use rushlight_core::{DType, Error, Result, View};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Who does attention of half types where more than one can (`RUSHLIGHT_CUDA_ATTENTION`). Each pass is by itself: all leave and take the same `lse`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// `flash`.
+    Own,
+    /// `cudnn::attention`.
+    Cudnn,
+    /// `flash_hopper`.
+    Hopper,
+}
+
+fn way() -> Way {
+    static WAY: OnceLock<Way> = OnceLock::new();
+    *WAY.get_or_init(|| match std::env::var("RUSHLIGHT_CUDA_ATTENTION").as_deref() {
+        Ok("own") | Ok("") | Err(_) => Way::Own,
+        Ok("cudnn") => Way::Cudnn,
+        Ok("hopper") => Way::Hopper,
+        Ok(name) => {
+            eprintln!("rushlight: RUSHLIGHT_CUDA_ATTENTION={name} is unknown (own, cudnn, hopper); using own");
+            Way::Own
+        }
+    })
+}
+
+static FORWARD_AS_ASKED: AtomicU64 = AtomicU64::new(0);
+static BACKWARD_AS_ASKED: AtomicU64 = AtomicU64::new(0);
+
+/// How often attention went the way that `RUSHLIGHT_CUDA_ATTENTION` asks for, forward and backward; `None` if it asks for none, or the first device
+/// cannot go it. What that way does not take goes the usual one.
+pub fn attention_as_asked() -> Option<[u64; 2]> {
+    let can = match way() {
+        Way::Own => false,
+        Way::Cudnn => cudnn::does_attention(),
+        Way::Hopper => crate::properties(0).is_ok_and(|device| device.capability == (9, 0)),
+    };
+    can.then(|| [FORWARD_AS_ASKED.load(Relaxed), BACKWARD_AS_ASKED.load(Relaxed)])
+}
 
 const THREADS: usize = 256;
 /// Queries and keys at most of heads that one block does alone.
@@ -160,7 +201,15 @@ impl Gpu {
         if out.numel() == 0 && lse.numel() == 0 {
             return Ok(());
         }
-        if self.hopper(&spec, form, out, lse)? || self.flash(&spec, form, out, lse)? {
+        let asked = match way() {
+            Way::Own => false,
+            Way::Cudnn => self.cudnn_attention(&spec, &form, out, lse)?,
+            Way::Hopper => self.hopper(&spec, form, out, lse)?,
+        };
+        if asked {
+            FORWARD_AS_ASKED.fetch_add(1, Relaxed);
+        }
+        if asked || self.flash(&spec, form, out, lse)? {
             return Ok(());
         }
         if Gpu::are_uneven(&spec, &form, &[a.q, a.k, a.v, out]) {
@@ -217,19 +266,26 @@ impl Gpu {
             dout_strides: strides(dout),
             lse: lse.ptr() as u64,
         };
+        let grads = [dq, dk, dv];
+        let asked = match way() {
+            Way::Own => false,
+            Way::Cudnn => self.cudnn_attention_backward(&spec, &form, &saved, grads)?,
+            Way::Hopper => self.hopper_backward(&spec, form, &saved, grads)?,
+        };
+        if asked {
+            BACKWARD_AS_ASKED.fetch_add(1, Relaxed);
+            return Ok(());
+        }
         let rows = spec.batch * spec.heads * spec.l;
         // A number of every query; two of half the size for `flash_backward`.
         let scratch = self.scratch(rows * 8)?;
         let delta = scratch.ptr;
         let (tile, shared) = self.tile(form.dtype, |t| t * (3 * padded(spec.d) + 3 * padded(spec.dv) + 2 * t))?;
         form.tile = tile;
-        let grads = [dq, dk, dv];
         if self.attention_short(&spec, form, &saved, grads)? {
             return Ok(());
         }
-        if self.hopper_backward(&spec, form, &saved, grads)?
-            || self.flash_backward(&spec, form, &saved, delta, grads)?
-        {
+        if self.flash_backward(&spec, form, &saved, delta, grads)? {
             return Ok(());
         }
         if Gpu::are_uneven(&spec, &form, &[a.q, a.k, a.v, out, dout]) {

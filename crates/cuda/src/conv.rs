@@ -140,7 +140,7 @@ impl Gpu {
         }
         let last = order == Order::ChannelsLast;
         if (last && self.conv_pixels(Pass::Forward, spec, x, w, y)?)
-            || (some && self.cudnn(Pass::Forward, spec, x.dtype, order, [from, by, to])?)
+            || (some && self.cudnn_conv(Pass::Forward, spec, x.dtype, order, [from, by, to])?)
         {
             // Only the bias is left to add.
             if last {
@@ -190,7 +190,7 @@ impl Gpu {
         }
         let last = order == Order::ChannelsLast;
         if (last && self.conv_pixels(Pass::Input, spec, dx, w, dy)?)
-            || (dy.numel() > 0 && self.cudnn(Pass::Input, spec, dy.dtype, order, [to, by, from])?)
+            || (dy.numel() > 0 && self.cudnn_conv(Pass::Input, spec, dy.dtype, order, [to, by, from])?)
         {
             return Ok(());
         }
@@ -245,7 +245,7 @@ impl Gpu {
         }
         let last = order == Order::ChannelsLast;
         if (last && self.conv_pixels(Pass::Weight, spec, x, dw, dy)?)
-            || (some && self.cudnn(Pass::Weight, spec, x.dtype, order, [from, to, by])?)
+            || (some && self.cudnn_conv(Pass::Weight, spec, x.dtype, order, [from, to, by])?)
         {
             return Ok(());
         }

@@ -1,7 +1,7 @@
 //! One GPU: its context, streams, memory and compiled kernels.
 
 use crate::alloc::{Fence, MAIN, Memory, PoolId, Source};
-use crate::cudnn::Convolutions;
+use crate::cudnn;
 use crate::driver::{self, DevicePtr, Driver, Handle, attribute};
 use crate::kernel::Kernels;
 use crate::linalg::{Solver, Triangular};
@@ -58,7 +58,7 @@ pub struct Gpu {
     fault: *mut Fault,
     fault_device: DevicePtr,
     pub lt: OnceLock<Result<&'static Lt>>,
-    pub convolutions: OnceLock<Option<&'static Convolutions>>,
+    pub cudnn: OnceLock<Option<&'static cudnn::Library>>,
     pub solver: OnceLock<Result<&'static Solver>>,
     pub triangular: OnceLock<Result<&'static Triangular>>,
 }
@@ -245,7 +245,7 @@ impl Gpu {
             fault: host.cast(),
             fault_device,
             lt: OnceLock::new(),
-            convolutions: OnceLock::new(),
+            cudnn: OnceLock::new(),
             solver: OnceLock::new(),
             triangular: OnceLock::new(),
         };

@@ -7,7 +7,6 @@ use crate::driver::{DevicePtr, TensorMap};
 use crate::flash::{Part, loads_well, stores_well};
 use crate::kernel::{Defines, Family, Function, Grid, Key, c_type, launch};
 use rushlight_core::{DType, Error, Result, View};
-use std::sync::OnceLock;
 
 /// Queries or keys of a group of four warps.
 const GROUP_ROWS: usize = 64;
@@ -128,12 +127,6 @@ impl Operand {
     }
 }
 
-/// Whether `RUSHLIGHT_CUDA_ATTENTION=hopper` asks for these kernels.
-fn asked_for() -> bool {
-    static ASKED: OnceLock<bool> = OnceLock::new();
-    *ASKED.get_or_init(|| std::env::var_os("RUSHLIGHT_CUDA_ATTENTION").is_some_and(|v| v == "hopper"))
-}
-
 /// The queries', keys' and values' operands.
 fn operands(s: &Spec) -> [Operand; 3] {
     [
@@ -146,8 +139,7 @@ fn operands(s: &Spec) -> [Operand; 3] {
 impl Gpu {
     /// The head size to compile for, if the kernels take this problem.
     fn hopper_head(&self, spec: &Spec, form: &Form) -> Option<usize> {
-        let fits = asked_for()
-            && self.properties.capability == (9, 0)
+        let fits = self.properties.capability == (9, 0)
             && self.driver.tensor_map.is_some()
             && matches!(form.dtype, DType::F16 | DType::BF16)
             && spec.d == spec.dv

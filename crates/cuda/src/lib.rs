@@ -65,6 +65,7 @@ mod stream;
 #[cfg(test)]
 mod tests;
 
+pub use attention::attention_as_asked;
 pub use backend::backend;
 pub use cudnn::{allow_tf32_conv, set_allow_tf32_conv};
 pub use device::{Properties, count as device_count, properties};

@@ -96,7 +96,23 @@ fn attend(p: Problem) -> Result<()> {
         let off = distance(got, want)?;
         assert!(off <= most, "{p:?}: {name} is off by {off:e}");
     }
+    // Nothing depends on what was done first.
+    for (name, (got, again)) in ["out", "dq", "dk", "dv"].iter().zip(got.iter().zip(run(&device, p.dtype)?)) {
+        assert_eq!(got.to_vec::<f64>()?, again.to_vec::<f64>()?, "{p:?}: {name} differs from run to run");
+    }
     Ok(())
+}
+
+/// Where `RUSHLIGHT_CUDA_ATTENTION` asks for a way, whether it was gone: what that way does not take goes the usual one without a word.
+fn went_as_asked() {
+    if !device().is_some_and(|d| matches!(d, Device::Cuda(_))) || std::env::var("RUSHLIGHT_CUDA_ATTENTION").is_err() {
+        return;
+    }
+    let Some([forward, backward]) = rushlight_cuda::attention_as_asked() else {
+        return println!("skipped: attention cannot go the way it was asked to");
+    };
+    println!("{forward} attentions forward and {backward} backward went the way they were asked to");
+    assert!(forward > 0 && backward > 0, "attention did not go the way it was asked to");
 }
 
 #[test]
@@ -130,7 +146,14 @@ fn attention() -> Result<()> {
         for sizes in [[1, 4, 2, 200, 200, 64], [1, 2, 2, 300, 100, 64], [1, 131, 131, 256, 256, 64]] {
             attend(Problem { sizes, dtype, causal: true, mask: 0, dropout: 0.0 })?;
         }
+        for sizes in [[2, 8, 4, 1024, 640, 128], [1, 3, 3, 700, 900, 96], [2, 4, 1, 515, 390, 40]] {
+            for causal in [false, true] {
+                attend(Problem { sizes, dtype, causal, mask: 0, dropout: 0.0 })?;
+            }
+            attend(Problem { sizes, dtype, causal: true, mask: 1, dropout: 0.1 })?;
+        }
     }
+    went_as_asked();
     for sizes in [[3, 2, 2, 20, 20, 64], [2, 2, 2, 20, 2, 64], [2, 2, 2, 3, 31, 300]] {
         attend(Problem { sizes, dtype: DType::F32, causal: false, mask: 0, dropout: 0.1 })?;
         attend(Problem { sizes, dtype: DType::F32, causal: true, mask: 0, dropout: 0.0 })?;

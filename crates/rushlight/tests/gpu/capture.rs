@@ -164,6 +164,44 @@ fn shapes_are_captured_apart() -> Result<()> {
     Ok(())
 }
 
+/// Attention over one joint projection, whose gradients lie as it does, by whatever way is chosen (`RUSHLIGHT_CUDA_ATTENTION`).
+#[test]
+fn attention_is_captured() -> Result<()> {
+    let _turn = turn();
+    let Some(device) = device() else { return Ok(()) };
+    let run = |enabled: bool, causal: bool| -> Result<Vec<Vec<f32>>> {
+        manual_seed(3);
+        let joint = Tensor::randn([2, 256, 3, 4, 64], (DType::F32, device))?.requires_grad_(true)?;
+        let mut optimizer = Sgd::new([joint.clone()]).lr(0.5).build()?;
+        let mut capture = Capture::new().enabled(enabled);
+        let mut seen = Vec::new();
+        for i in 0..6 {
+            let factor = Tensor::full_with([1], 1.0 + i as f64, (DType::F32, device))?;
+            let loss = capture.run(std::array::from_ref(&factor), |[factor]| {
+                let low = joint.to_dtype(DType::BF16)?;
+                let [q, k, v] = [0, 1, 2].map(|part| low.select(2, part)?.transpose(1, 2));
+                let options = AttentionOptions::default().is_causal(causal);
+                let y = q?.scaled_dot_product_attention(&k?, &v?, &options)?.to_dtype(DType::F32)?;
+                let loss = y.mul(factor)?.square()?.mean()?;
+                optimizer.zero_grad();
+                loss.backward()?;
+                optimizer.step()?;
+                Ok(loss)
+            })?;
+            seen.push(vec![loss.item::<f32>()?]);
+        }
+        seen.push(joint.to_vec()?);
+        Ok(seen)
+    };
+    for causal in [false, true] {
+        assert_eq!(run(false, causal)?, run(true, causal)?, "causal {causal}");
+    }
+    if let Some([forward, backward]) = rushlight::cuda::attention_as_asked().filter(|_| !device.is_cpu()) {
+        assert!(forward > 0 && backward > 0, "attention did not go the way it was asked to");
+    }
+    Ok(())
+}
+
 #[test]
 fn gradients_add_up_and_can_be_read() -> Result<()> {
     let _turn = turn();

@@ -1,50 +1,14 @@
-//! Convolutions through cuDNN, where it is installed; `conv` has kernels of our own for where it is not.
-//!
-//! Only algorithms that give the same result every time are taken.
+//! Convolutions through cuDNN; `crate::conv` has kernels of our own for where it is not there.
 
+use super::{Library, WORKSPACE, check};
 use crate::device::Gpu;
 use crate::driver::{DevicePtr, Handle};
-use crate::library::api;
 use rushlight_core::backend::Conv;
-use rushlight_core::{DType, Error, Result};
+use rushlight_core::{DType, Result};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, OnceLock};
-
-api! {
-    /// The library of convolutions.
-    Cudnn(
-        "cuDNN (libcudnn)",
-        &["libcudnn.so.9", "libcudnn.so.8", "libcudnn.so", "cudnn64_9.dll"],
-        "Install cuDNN or the Python package nvidia-cudnn and name its directory in RUSHLIGHT_CUDA_PATH; without it convolutions are slower."
-    ) {
-        fn version = b"cudnnGetVersion" ();
-        fn create = b"cudnnCreate" (*mut Handle);
-        fn set_stream = b"cudnnSetStream" (Handle, Handle);
-        fn tensor_create = b"cudnnCreateTensorDescriptor" (*mut Handle);
-        fn tensor_set = b"cudnnSetTensorNdDescriptor" (Handle, c_int, c_int, *const c_int, *const c_int);
-        fn filter_create = b"cudnnCreateFilterDescriptor" (*mut Handle);
-        fn filter_set = b"cudnnSetFilterNdDescriptor" (Handle, c_int, c_int, c_int, *const c_int);
-        fn conv_create = b"cudnnCreateConvolutionDescriptor" (*mut Handle);
-        fn conv_set = b"cudnnSetConvolutionNdDescriptor" (Handle, c_int, *const c_int, *const c_int, *const c_int, c_int, c_int);
-        fn conv_groups = b"cudnnSetConvolutionGroupCount" (Handle, c_int);
-        fn conv_math = b"cudnnSetConvolutionMathType" (Handle, c_int);
-        fn choose_forward = b"cudnnGetConvolutionForwardAlgorithm_v7" (Handle, Handle, Handle, Handle, Handle, c_int, *mut c_int, *mut Algorithm);
-        fn choose_input = b"cudnnGetConvolutionBackwardDataAlgorithm_v7" (Handle, Handle, Handle, Handle, Handle, c_int, *mut c_int, *mut Algorithm);
-        fn choose_weight = b"cudnnGetConvolutionBackwardFilterAlgorithm_v7" (Handle, Handle, Handle, Handle, Handle, c_int, *mut c_int, *mut Algorithm);
-        fn forward = b"cudnnConvolutionForward" (
-            Handle, *const c_void, Handle, DevicePtr, Handle, DevicePtr, Handle, c_int, DevicePtr, usize, *const c_void, Handle, DevicePtr,
-        );
-        fn input = b"cudnnConvolutionBackwardData" (
-            Handle, *const c_void, Handle, DevicePtr, Handle, DevicePtr, Handle, c_int, DevicePtr, usize, *const c_void, Handle, DevicePtr,
-        );
-        fn weight = b"cudnnConvolutionBackwardFilter" (
-            Handle, *const c_void, Handle, DevicePtr, Handle, DevicePtr, Handle, c_int, DevicePtr, usize, *const c_void, Handle, DevicePtr,
-        );
-    }
-}
 
 /// What the library says of an algorithm (`cudnnConvolutionFwdAlgoPerf_t` and its like).
 #[repr(C)]
@@ -61,8 +25,6 @@ pub struct Algorithm {
 
 /// Most algorithms that are asked about.
 const ALGORITHMS: usize = 10;
-/// Most workspace an algorithm may ask for.
-const WORKSPACE: usize = 1 << 30;
 /// `CUDNN_FMA_MATH`: arithmetic in the inputs' own precision.
 const EXACT: c_int = 3;
 
@@ -78,7 +40,7 @@ pub enum Pass {
 }
 
 /// A convolution prepared. Lives as long as the process.
-struct Plan {
+pub struct Plan {
     x: Handle,
     w: Handle,
     y: Handle,
@@ -102,24 +64,8 @@ pub enum Order {
 
 type PlanKey = (Pass, [usize; 22], DType, bool, Order);
 
-struct State {
-    handle: Handle,
-    /// Where the handle sends its work; null before the first.
-    stream: Handle,
-    /// `None` for what the library does not take.
-    plans: HashMap<PlanKey, Option<&'static Plan>>,
-}
-
-/// The library with its plans. Lives as long as the process.
-pub struct Convolutions {
-    api: &'static Cudnn,
-    /// The library's handle may be used by one thread at a time.
-    state: Mutex<State>,
-}
-// SAFETY: handles are used under the lock.
-unsafe impl Send for Convolutions {}
-// SAFETY: as above.
-unsafe impl Sync for Convolutions {}
+/// `None` for what the library does not take.
+pub type Plans = HashMap<PlanKey, Option<&'static Plan>>;
 
 /// Whether `f32` convolutions may round their inputs to TF32: 0 not asked yet, 1 no, 2 yes.
 static TF32: AtomicU8 = AtomicU8::new(0);
@@ -142,10 +88,6 @@ pub fn set_allow_tf32_conv(allow: bool) {
     TF32.store(1 + allow as u8, Relaxed);
 }
 
-fn check(call: &str, code: i32) -> Result<()> {
-    if code == 0 { Ok(()) } else { Err(Error::device(format!("cuDNN: {call} failed with status {code}"))) }
-}
-
 /// The numbers a plan depends on.
 fn numbers(s: &Conv) -> [usize; 22] {
     let mut out = [0; 22];
@@ -156,20 +98,7 @@ fn numbers(s: &Conv) -> [usize; 22] {
     out
 }
 
-impl Convolutions {
-    fn new() -> Result<Self> {
-        let api = Cudnn::get()?;
-        let mut handle = std::ptr::null_mut();
-        // SAFETY: a handle to write to.
-        check("cudnnCreate", unsafe { (api.create)(&mut handle) })?;
-        let state = State { handle, stream: std::ptr::null_mut(), plans: HashMap::new() };
-        Ok(Self { api, state: Mutex::new(state) })
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(|e| e.into_inner())
-    }
-
+impl Library {
     /// Descriptor of a dense tensor; `None` if the library does not take it.
     fn tensor(&self, sizes: &[c_int], order: Order, dtype: c_int) -> Result<Option<Handle>> {
         let last = sizes.len() - 1;
@@ -196,11 +125,11 @@ impl Convolutions {
     /// How to compute a convolution; `None` if the library does not.
     fn plan(&self, what: (Pass, &Conv, DType, bool, Order)) -> Result<Option<&'static Plan>> {
         let (pass, s, dtype, tf32, order) = what;
-        let State { handle, plans, .. } = &mut *self.state();
-        match plans.entry((pass, numbers(s), dtype, tf32, order)) {
+        let state = &mut *self.state();
+        match state.convolutions.entry((pass, numbers(s), dtype, tf32, order)) {
             Entry::Occupied(known) => Ok(*known.get()),
             Entry::Vacant(new) => {
-                let plan = self.make_plan(*handle, what)?.map(|plan| &*Box::leak(Box::new(plan)));
+                let plan = self.make_plan(state.handle, what)?.map(|plan| &*Box::leak(Box::new(plan)));
                 Ok(*new.insert(plan))
             }
         }
@@ -274,13 +203,8 @@ impl Convolutions {
 
     /// Starts a convolution.
     fn start(&self, pass: Pass, plan: &Plan, dtype: DType, [x, w, y, room]: [DevicePtr; 4], own: Handle) -> Result<()> {
-        let State { handle, stream, .. } = &mut *self.state();
-        let handle = *handle;
-        if *stream != own {
-            // SAFETY: a handle and a stream of ours.
-            check("cudnnSetStream", unsafe { (self.api.set_stream)(handle, own) })?;
-            *stream = own;
-        }
+        let state = self.on(own)?;
+        let handle = state.handle;
         let (wide, narrow) = ([1.0f64, 0.0], [1.0f32, 0.0]);
         let factor = |i: usize| -> *const c_void {
             if dtype == DType::F64 { (&raw const wide[i]).cast() } else { (&raw const narrow[i]).cast() }
@@ -307,20 +231,11 @@ impl Convolutions {
 }
 
 impl Gpu {
-    /// The library, if it is there and not turned off (`RUSHLIGHT_CUDA_CUDNN=0`).
-    fn convolutions(&self) -> Option<&'static Convolutions> {
-        static OFF: OnceLock<bool> = OnceLock::new();
-        if *OFF.get_or_init(|| std::env::var_os("RUSHLIGHT_CUDA_CUDNN").is_some_and(|v| v == "0")) {
-            return None;
-        }
-        *self.convolutions.get_or_init(|| Some(Box::leak(Box::new(Convolutions::new().ok()?))))
-    }
-
     /// One of the three computations by the library, given the addresses of input, weight and output (or their gradients); says whether it
     /// took it.
-    pub fn cudnn(&self, pass: Pass, s: &Conv, dtype: DType, order: Order, data: [DevicePtr; 3]) -> Result<bool> {
+    pub fn cudnn_conv(&self, pass: Pass, s: &Conv, dtype: DType, order: Order, data: [DevicePtr; 3]) -> Result<bool> {
         self.enter()?;
-        let Some(library) = self.convolutions().filter(|_| dtype.is_float()) else { return Ok(false) };
+        let Some(library) = self.cudnn().filter(|_| dtype.is_float()) else { return Ok(false) };
         let tf32 = dtype == DType::F32 && allow_tf32_conv();
         let Some(plan) = library.plan((pass, s, dtype, tf32, order))? else { return Ok(false) };
         let workspace = if plan.workspace > 0 { Some(self.scratch(plan.workspace)?) } else { None };

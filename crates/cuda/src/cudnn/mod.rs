@@ -1,0 +1,132 @@
+//! cuDNN, where it is installed: convolutions (`conv`) and attention (`attention`, through the library's graphs, `graph`). The engine has kernels of
+//! its own for all of it.
+//!
+//! Only what gives the same result every time is taken.
+
+pub mod attention;
+pub mod conv;
+mod graph;
+mod plan;
+#[cfg(test)]
+mod tests;
+
+use crate::device::Gpu;
+use crate::driver::{DevicePtr, Handle};
+use crate::library::api;
+use rushlight_core::{Error, Result};
+use std::ffi::{c_int, c_void};
+use std::sync::{Mutex, MutexGuard, OnceLock};
+
+pub use attention::does_attention;
+pub use conv::{Order, Pass, allow_tf32_conv, set_allow_tf32_conv};
+
+api! {
+    /// The library of convolutions and attention.
+    Cudnn(
+        "cuDNN (libcudnn)",
+        &["libcudnn.so.9", "libcudnn.so.8", "libcudnn.so", "cudnn64_9.dll"],
+        "Install cuDNN or the Python package nvidia-cudnn and name its directory in RUSHLIGHT_CUDA_PATH; without it convolutions are slower."
+    ) {
+        fn version = b"cudnnGetVersion" ();
+        fn create = b"cudnnCreate" (*mut Handle);
+        fn set_stream = b"cudnnSetStream" (Handle, Handle);
+        fn tensor_create = b"cudnnCreateTensorDescriptor" (*mut Handle);
+        fn tensor_set = b"cudnnSetTensorNdDescriptor" (Handle, c_int, c_int, *const c_int, *const c_int);
+        fn filter_create = b"cudnnCreateFilterDescriptor" (*mut Handle);
+        fn filter_set = b"cudnnSetFilterNdDescriptor" (Handle, c_int, c_int, c_int, *const c_int);
+        fn conv_create = b"cudnnCreateConvolutionDescriptor" (*mut Handle);
+        fn conv_set = b"cudnnSetConvolutionNdDescriptor" (Handle, c_int, *const c_int, *const c_int, *const c_int, c_int, c_int);
+        fn conv_groups = b"cudnnSetConvolutionGroupCount" (Handle, c_int);
+        fn conv_math = b"cudnnSetConvolutionMathType" (Handle, c_int);
+        fn choose_forward = b"cudnnGetConvolutionForwardAlgorithm_v7" (Handle, Handle, Handle, Handle, Handle, c_int, *mut c_int, *mut conv::Algorithm);
+        fn choose_input = b"cudnnGetConvolutionBackwardDataAlgorithm_v7" (Handle, Handle, Handle, Handle, Handle, c_int, *mut c_int, *mut conv::Algorithm);
+        fn choose_weight = b"cudnnGetConvolutionBackwardFilterAlgorithm_v7" (Handle, Handle, Handle, Handle, Handle, c_int, *mut c_int, *mut conv::Algorithm);
+        fn forward = b"cudnnConvolutionForward" (
+            Handle, *const c_void, Handle, DevicePtr, Handle, DevicePtr, Handle, c_int, DevicePtr, usize, *const c_void, Handle, DevicePtr,
+        );
+        fn input = b"cudnnConvolutionBackwardData" (
+            Handle, *const c_void, Handle, DevicePtr, Handle, DevicePtr, Handle, c_int, DevicePtr, usize, *const c_void, Handle, DevicePtr,
+        );
+        fn weight = b"cudnnConvolutionBackwardFilter" (
+            Handle, *const c_void, Handle, DevicePtr, Handle, DevicePtr, Handle, c_int, DevicePtr, usize, *const c_void, Handle, DevicePtr,
+        );
+        fn descriptor_create = b"cudnnBackendCreateDescriptor" (c_int, *mut Handle);
+        fn descriptor_destroy = b"cudnnBackendDestroyDescriptor" (Handle);
+        fn descriptor_set = b"cudnnBackendSetAttribute" (Handle, c_int, c_int, i64, *const c_void);
+        fn descriptor_get = b"cudnnBackendGetAttribute" (Handle, c_int, c_int, i64, *mut i64, *mut c_void);
+        fn descriptor_finalize = b"cudnnBackendFinalize" (Handle);
+        fn execute = b"cudnnBackendExecute" (Handle, Handle, Handle);
+    }
+}
+
+impl Cudnn {
+    /// Such as 91002 for 9.10.2.
+    fn number(&self) -> i32 {
+        // SAFETY: asks for nothing and gives a small number.
+        unsafe { (self.version)() }
+    }
+}
+
+/// Most workspace that a plan may ask for.
+const WORKSPACE: usize = 1 << 30;
+
+fn check(call: &str, code: i32) -> Result<()> {
+    if code == 0 { Ok(()) } else { Err(Error::device(format!("cuDNN: {call} failed with status {code}"))) }
+}
+
+struct State {
+    handle: Handle,
+    /// Where the handle sends its work; null before the first.
+    stream: Handle,
+    convolutions: conv::Plans,
+    attention: attention::Plans,
+}
+
+/// The library with its plans, for one device. Lives as long as the process.
+pub struct Library {
+    api: &'static Cudnn,
+    /// The library's handle may be used by one thread at a time.
+    state: Mutex<State>,
+}
+// SAFETY: handles are used under the lock.
+unsafe impl Send for Library {}
+// SAFETY: as above.
+unsafe impl Sync for Library {}
+
+impl Library {
+    fn new() -> Result<Self> {
+        let api = Cudnn::get()?;
+        let mut handle = std::ptr::null_mut();
+        // SAFETY: a handle to write to.
+        check("cudnnCreate", unsafe { (api.create)(&mut handle) })?;
+        let (convolutions, attention) = Default::default();
+        Ok(Self { api, state: Mutex::new(State { handle, stream: std::ptr::null_mut(), convolutions, attention }) })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// The handle for one call, whose work goes to a stream.
+    fn on(&self, stream: Handle) -> Result<MutexGuard<'_, State>> {
+        let mut state = self.state();
+        if state.stream != stream {
+            // SAFETY: a handle and a stream of ours.
+            check("cudnnSetStream", unsafe { (self.api.set_stream)(state.handle, stream) })?;
+            state.stream = stream;
+        }
+        Ok(state)
+    }
+}
+
+impl Gpu {
+    /// The library, if it is there and not turned off (`RUSHLIGHT_CUDA_CUDNN=0`).
+    fn cudnn(&self) -> Option<&'static Library> {
+        static OFF: OnceLock<bool> = OnceLock::new();
+        if *OFF.get_or_init(|| std::env::var_os("RUSHLIGHT_CUDA_CUDNN").is_some_and(|v| v == "0")) {
+            return None;
+        }
+        let new = || self.driver.relaxed(|| Some(&*Box::leak(Box::new(Library::new().ok()?))));
+        *self.cudnn.get_or_init(new)
+    }
+}
