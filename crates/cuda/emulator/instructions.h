@@ -7,6 +7,7 @@ static u32 lines(const T* tile) { return (shared_address(tile) & 0x3ffff) >> 4; 
 #define NEXT_COLUMNS 2
 #define NEXT_LINES 128
 #define NEXT_PANEL(rows) ((rows) * 8)
+static u32 panels(const T* tile, int rows) { return lines(tile) | NEXT_PANEL(rows) << 16; }
 static T* tiles_in(double* memory) { return (T*)memory; }
 
 static void begin_products() {}
@@ -26,6 +27,7 @@ __attribute__((noinline)) static void wait_for_sets(size_t but) {
 }
 template <int LEFT, class A> void wait_for_products(A&) { wait_for_sets(LEFT); }
 template <int F, int N> __attribute__((noinline)) void multiply(float (&c)[N][4], const u32 (&a)[4], u32 b) { machine::issue(true, 8, F, true, 0, a, b, c); }
+__attribute__((noinline)) static void multiply_panels(float (&c)[16][4], const u32 (&a)[4], u32 b) { machine::issue(true, 16, 0, true, 0, a, b, c); }
 template <int ADD, int N> __attribute__((noinline)) void multiply(float (&c)[N][4], u32 a, u32 b) { machine::issue(false, N, 0, ADD, a, nullptr, b, c); }
 
 // A map's first word points to what it means.

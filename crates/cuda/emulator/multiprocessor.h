@@ -110,9 +110,9 @@ template <class F> unsigned meet_in_warp(uint64_t word, F together) {
     return mine % 2;
 }
 
-// Where a line's column lies, with the pieces of 16 bytes swapped about.
+// Where a line's column lies, with the pieces of 16 bytes swapped about; columns from 64 on are in the next panel.
 uint16_t element(unsigned lines, int line, int column) {
-    unsigned at = (lines & 0x3fff) * 16 + line / 8 * 1024 + line % 8 * 128 + column * 2;
+    unsigned at = (lines & 0x3fff) * 16 + line / 8 * 1024 + line % 8 * 128 + column % 64 * 2 + column / 64 * (lines >> 16) * 16;
     at ^= (at >> 7 & 7) << 4;
     if (at + 2 > sizeof memory) fail("a product reads outside shared memory");
     return *(uint16_t*)((char*)memory + at);

@@ -111,15 +111,15 @@ template <int ROWS> __device__ inline void times_transposed(float (&c)[STEP / 8]
 
 // acc += a step's operand times STEP rows of a tile.
 __device__ inline void accumulate(float (&acc)[D / 8][4], Fragment (&a)[STEP / 16], const T* tile) {
-    u32 b = lines(tile);
     hold(acc);
     hold(a);
     begin_products();
 #pragma unroll
     for (int k = 0; k < STEP / 16; k++) {
-        multiply<0>(acc, a[k], b + k * NEXT_LINES);
 #if D == 128
-        multiply<8>(acc, a[k], b + NEXT_PANEL(STEP) + k * NEXT_LINES);
+        multiply_panels(acc, a[k], panels(tile, STEP) + k * NEXT_LINES);
+#else
+        multiply<0>(acc, a[k], lines(tile) + k * NEXT_LINES);
 #endif
     }
     end_products();

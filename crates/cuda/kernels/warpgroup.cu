@@ -11,6 +11,8 @@ __device__ inline u32 lines(const T* tile) { return (shared_address(tile) & 0x3f
 #define NEXT_COLUMNS 2
 #define NEXT_LINES 128
 #define NEXT_PANEL(rows) ((rows) * 8)
+// The same for a product whose columns go on in the next panel of a tile of so many rows.
+__device__ inline u32 panels(const T* tile, int rows) { return (shared_address(tile) & 0x3ffff) >> 4 | NEXT_PANEL(rows) << 16; }
 
 __device__ inline T* tiles_in(double* memory) { return (T*)((char*)memory + (1024 - shared_address(memory) % 1024) % 1024); }
 
@@ -44,6 +46,14 @@ template <int F, int N> __device__ inline void multiply(float (&c)[N][4], const 
         "{\n.reg .b64 b;\nmov.b64 b, {%36, " LINES_UPPER "};\n"
         "wgmma.mma_async.sync.aligned.m64n64k16.f32." MMA_DTYPE "." MMA_DTYPE " {" REGISTERS_32 "}, {%32, %33, %34, %35}, b, 1, 1, 1, 1;\n}"
         : FRAGMENTS_8(c, F) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b));
+}
+
+// 64 by 128 accumulators: the same of two panels, as `panels` tells of them.
+__device__ inline void multiply_panels(float (&c)[16][4], const Fragment& a, u32 b) {
+    asm volatile(
+        "{\n.reg .b64 b;\nmov.b64 b, {%68, " LINES_UPPER "};\n"
+        "wgmma.mma_async.sync.aligned.m64n128k16.f32." MMA_DTYPE "." MMA_DTYPE " {" REGISTERS_64 "}, {%64, %65, %66, %67}, b, 1, 1, 1, 1;\n}"
+        : FRAGMENTS_8(c, 0), FRAGMENTS_8(c, 8) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b));
 }
 
 // 64 by 64 accumulators: the product of 16 columns of 64 lines and of 64 other lines, or += that if ADD.
