@@ -16,6 +16,7 @@ fn source(shape: Shape, form: Form) -> String {
     let texts = [
         include_str!("../kernels/fragments.cu"),
         include_str!("../kernels/flash_scores.cu"),
+        include_str!("../kernels/hopper_tasks.cu"),
         include_str!("../kernels/flash_hopper.cu"),
         "#include \"attention.h\"\n",
     ];

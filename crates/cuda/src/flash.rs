@@ -23,8 +23,23 @@ impl Part {
         ["flash", "flash_queries", "flash_keys"][self as usize]
     }
 
-    pub fn define(self) -> &'static str {
-        ["FORWARD", "QUERIES", "KEYS"][self as usize]
+    /// What its kernels are told of a problem, for a head size.
+    pub fn defines(self, d: usize, form: Form) -> Defines {
+        Defines::default()
+            .define(["FORWARD", "QUERIES", "KEYS"][self as usize], 1)
+            .define("WIDE", 1)
+            .define("T", c_type(form.dtype))
+            .define("IS_BF16", (form.dtype == DType::BF16) as u8)
+            .define("D", d)
+            .define("CAUSAL", form.causal as u8)
+            .define("MASK", form.mask)
+            .define("DROPOUT", form.dropout as u8)
+    }
+
+    /// Sets of so many heads that run one after the other, given the bytes that blocks of a head read in common: those of a set stay in the cache.
+    pub fn sets(self, heads: usize, common: usize) -> usize {
+        let cached = if self == Part::Forward { 32 << 20 } else { 8 << 20 };
+        heads.div_ceil((cached / common.max(1)).max(1)).max(1)
     }
 }
 
@@ -76,30 +91,21 @@ impl Shape {
         (own + 2 * stages * STEP) * row * 2 + self.rows().max(stages * STEP) * 8 + gap
     }
 
-    /// The launch for so many rows of so many heads, given the bytes that blocks of a head read in common. Heads whose bytes stay in the cache run
-    /// together, so that their longest blocks start first.
+    /// The launch for so many rows of so many heads, given the bytes that blocks of a head read in common. Of a set of heads the longest blocks start first.
     fn grid(self, rows: usize, heads: usize, common: usize) -> Result<Grid> {
-        let cached = if self.part == Part::Forward { 32 << 20 } else { 8 << 20 };
-        let sets = heads.div_ceil((cached / common.max(1)).max(1)).max(1);
+        let sets = self.part.sets(heads, common);
         let grid = Grid::plane(heads.div_ceil(sets), rows.div_ceil(self.rows()), self.warps * 32)?;
         let grid = Grid { blocks: [grid.blocks[0], grid.blocks[1], sets as u32], ..grid.shared(self.shared()) };
         Ok(if rows > STEP { grid.spread() } else { grid })
     }
 
     pub fn defines(self, form: Form) -> Defines {
-        Defines::default()
-            .define(self.part.define(), 1)
+        self.part
+            .defines(self.d, form)
             .define("STEP", STEP)
             .define("WARPS", self.warps)
             .define("BLOCKS", self.blocks)
             .define("WARPGROUP", self.group as u8)
-            .define("WIDE", 1)
-            .define("T", c_type(form.dtype))
-            .define("IS_BF16", (form.dtype == DType::BF16) as u8)
-            .define("D", self.d)
-            .define("CAUSAL", form.causal as u8)
-            .define("MASK", form.mask)
-            .define("DROPOUT", form.dropout as u8)
     }
 }
 

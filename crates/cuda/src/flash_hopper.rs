@@ -1,11 +1,11 @@
-//! Attention of long rows of half types on compute capability 9.0 (`kernels/flash_hopper.cu`): tiles come by the copy engine, and blocks stay for the whole
+//! Attention of long rows of half types on compute capability 9.0 (`kernels/flash_hopper.cu`, `hopper_tasks.cu`): tiles come by the copy engine, and blocks stay for the whole
 //! launch. `flash` does what these kernels do not take.
 
 use crate::attention::{Form, Saved, Spec, strides};
 use crate::device::Gpu;
 use crate::driver::{DevicePtr, TensorMap};
 use crate::flash::{Part, loads_well, stores_well};
-use crate::kernel::{Defines, Family, Function, Grid, Key, c_type, launch};
+use crate::kernel::{Defines, Family, Function, Grid, Key, launch};
 use rushlight_core::{DType, Error, Result, View};
 
 /// Queries or keys of a group of four warps.
@@ -31,7 +31,7 @@ pub struct Shape {
     registers: [usize; 2],
 }
 
-/// The same as `Order` in `flash_hopper.cu`.
+/// The same as `Order` in `hopper_tasks.cu`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Order {
@@ -83,8 +83,8 @@ impl Shape {
     }
 
     pub fn defines(self, form: Form) -> Defines {
-        Defines::default()
-            .define(self.part.define(), 1)
+        self.part
+            .defines(self.d, form)
             .define("CONSUMERS", self.consumers)
             .define("STEP", self.step)
             .define("STAGES", self.stages)
@@ -92,13 +92,6 @@ impl Shape {
             .define("LEFT_REGISTERS", self.registers[1])
             .define("SHARED", self.shared())
             .define("ORDERED", (self.part == Part::Forward) as u8)
-            .define("WIDE", 1)
-            .define("T", c_type(form.dtype))
-            .define("IS_BF16", (form.dtype == DType::BF16) as u8)
-            .define("D", self.d)
-            .define("CAUSAL", form.causal as u8)
-            .define("MASK", form.mask)
-            .define("DROPOUT", form.dropout as u8)
     }
 }
 
@@ -187,9 +180,7 @@ impl Gpu {
     /// The order of tasks for so many rows of so many heads, given the bytes that tasks of a head read in common, and the launch: a block to a
     /// multiprocessor, or to a task if there are fewer.
     fn hopper_order(&self, shape: Shape, rows: usize, heads: usize, common: usize) -> Result<(Order, Grid)> {
-        let cached = if shape.part == Part::Forward { 32 << 20 } else { 8 << 20 };
-        let sets = heads.div_ceil((cached / common.max(1)).max(1)).max(1);
-        let (tiles, together) = (shape.tiles(rows), heads.div_ceil(sets));
+        let (tiles, together) = (shape.tiles(rows), heads.div_ceil(shape.part.sets(heads, common)));
         let order = Order { tiles: tiles as u32, heads: heads as u32, together: together as u32 };
         let blocks = (tiles * heads).min(self.properties.multiprocessors);
         Ok((order, Grid::line(blocks, shape.threads())?.shared(shape.shared() + 1024).spread()))

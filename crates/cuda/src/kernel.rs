@@ -74,6 +74,7 @@ impl Family {
                 include_str!("../kernels/warpgroup.cu"),
                 include_str!("../kernels/bulk_copies.cu"),
                 include_str!("../kernels/flash_scores.cu"),
+                include_str!("../kernels/hopper_tasks.cu"),
                 include_str!("../kernels/flash_hopper.cu"),
             ),
             Family::Foreach => include_str!("../kernels/foreach.cu"),

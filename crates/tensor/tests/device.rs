@@ -105,7 +105,8 @@ fn attend(p: Problem) -> Result<()> {
 
 /// Where `RUSHLIGHT_CUDA_ATTENTION` asks for a way, whether it was gone: what that way does not take goes the usual one without a word.
 fn went_as_asked() {
-    if !device().is_some_and(|d| matches!(d, Device::Cuda(_))) || std::env::var("RUSHLIGHT_CUDA_ATTENTION").is_err() {
+    let asked = std::env::var("RUSHLIGHT_CUDA_ATTENTION").is_ok_and(|way| way != "own");
+    if !asked || !device().is_some_and(|d| matches!(d, Device::Cuda(_))) {
         return;
     }
     let Some([forward, backward]) = rushlight_cuda::attention_as_asked() else {

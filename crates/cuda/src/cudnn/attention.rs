@@ -6,7 +6,7 @@
 
 use super::graph::{Answer, DataType, Four, Graph, Knob, PointwiseMode as Op, Reduce, Tensor, packed, turned};
 use super::plan::{Choice, Plan, Target};
-use super::{Cudnn, Library};
+use super::{Cudnn, Library, is_off};
 use crate::attention::{Form, Saved, Spec, strides};
 use crate::device::Gpu;
 use crate::driver::{DevicePtr, Handle};
@@ -50,9 +50,9 @@ const BLACKWELL: [Choice; 2] = [
     Choice { engine: 5, knobs: &[(Knob::KERNEL_CFG, 31), (Knob::STAGES, 2)] },
 ];
 
-/// Whether there is a cuDNN for it.
+/// Whether there is a cuDNN for it, and it may be used.
 pub fn does_attention() -> bool {
-    Cudnn::get().is_ok_and(|api| api.number() >= OLDEST)
+    !is_off() && Cudnn::get().is_ok_and(|api| api.number() >= OLDEST)
 }
 
 /// All that a plan depends on. The factor of the scores is given at execution.

@@ -119,11 +119,16 @@ impl Library {
     }
 }
 
+/// Whether the library is turned off (`RUSHLIGHT_CUDA_CUDNN=0`).
+fn is_off() -> bool {
+    static OFF: OnceLock<bool> = OnceLock::new();
+    *OFF.get_or_init(|| std::env::var_os("RUSHLIGHT_CUDA_CUDNN").is_some_and(|v| v == "0"))
+}
+
 impl Gpu {
-    /// The library, if it is there and not turned off (`RUSHLIGHT_CUDA_CUDNN=0`).
+    /// The library, if it is there and not turned off.
     fn cudnn(&self) -> Option<&'static Library> {
-        static OFF: OnceLock<bool> = OnceLock::new();
-        if *OFF.get_or_init(|| std::env::var_os("RUSHLIGHT_CUDA_CUDNN").is_some_and(|v| v == "0")) {
+        if is_off() {
             return None;
         }
         let new = || self.driver.relaxed(|| Some(&*Box::leak(Box::new(Library::new().ok()?))));

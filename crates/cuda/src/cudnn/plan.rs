@@ -45,16 +45,21 @@ pub struct Choice {
 /// A graph with an engine that does it. Lives as long as the process.
 pub struct Plan {
     pub workspace: usize,
-    /// The number of its engine.
-    #[allow(dead_code)]
-    pub engine: i64,
     plan: Descriptor,
     graph: Closed,
+    /// What the plan refers to, its configuration last.
     _made_of: Vec<Descriptor>,
 }
 
 // SAFETY: nothing of a finished plan changes; executions go one by one, under the library's lock.
 unsafe impl Sync for Plan {}
+
+/// A configuration's engine.
+fn engine_of(config: &Descriptor) -> Answer<Descriptor> {
+    let engine = Descriptor::new(config.api, Kind::Engine)?;
+    config.get(attribute::ENGINECFG_ENGINE, &mut [engine.reference()])?;
+    Ok(engine)
+}
 
 impl Closed {
     fn api(&self) -> &'static Cudnn {
@@ -101,10 +106,9 @@ impl Closed {
         Ok((heuristics, configs))
     }
 
-    /// A plan for a configuration: its engine's number and the plan, unless it would not give the same result every time or asks for too much memory.
-    fn finish(&self, config: &Descriptor) -> Answer<(i64, Descriptor, usize)> {
-        let engine = Descriptor::new(self.api(), Kind::Engine)?;
-        config.get(attribute::ENGINECFG_ENGINE, &mut [engine.reference()])?;
+    /// A plan for a configuration and the workspace it needs, unless it would not give the same result every time or asks for too much memory.
+    fn finish(&self, config: &Descriptor) -> Answer<(Descriptor, usize)> {
+        let engine = engine_of(config)?;
         let mut notes = [NumericalNote(-1); 16];
         let count = engine.get(attribute::ENGINE_NUMERICAL_NOTE, &mut notes)?;
         if notes[..count.min(notes.len())].contains(&NumericalNote::NONDETERMINISTIC) {
@@ -117,26 +121,24 @@ impl Closed {
         if workspace > WORKSPACE {
             return Err(Refusal { call: "too large a workspace", status: 0 });
         }
-        Ok((engine.number(attribute::ENGINE_GLOBAL_INDEX)?, plan, workspace))
+        Ok((plan, workspace))
     }
 
     /// The first that works: of the choices, if any, then of what the library suggests.
     pub fn plan(self, target: &Target, choices: &[Choice]) -> Answer<Plan> {
         for choice in choices {
-            let Ok(mut parts) = self.chosen(target, choice) else { continue };
-            let Some(config) = parts.pop() else { continue };
-            if let Ok((engine, plan, workspace)) = self.finish(&config) {
-                parts.push(config);
-                return Ok(Plan { workspace, engine, plan, graph: self, _made_of: parts });
+            let Ok(parts) = self.chosen(target, choice) else { continue };
+            let Some(config) = parts.last() else { continue };
+            if let Ok((plan, workspace)) = self.finish(config) {
+                return Ok(Plan { workspace, plan, graph: self, _made_of: parts });
             }
         }
         let (heuristics, configs) = self.suggested(target)?;
         let mut refused = Refusal { call: "no engine", status: 0 };
         for config in configs {
             match self.finish(&config) {
-                Ok((engine, plan, workspace)) => {
-                    let _made_of = vec![config, heuristics];
-                    return Ok(Plan { workspace, engine, plan, graph: self, _made_of });
+                Ok((plan, workspace)) => {
+                    return Ok(Plan { workspace, plan, graph: self, _made_of: vec![heuristics, config] });
                 }
                 Err(why) => refused = why,
             }
@@ -146,6 +148,13 @@ impl Closed {
 }
 
 impl Plan {
+    /// The number of its engine.
+    #[cfg(test)]
+    pub fn engine(&self) -> Answer<i64> {
+        let config = self._made_of.last().ok_or(Refusal { call: "a plan of nothing", status: 0 })?;
+        engine_of(config)?.number(attribute::ENGINE_GLOBAL_INDEX)
+    }
+
     /// How many addresses an execution takes.
     pub fn operands(&self) -> usize {
         self.graph.operands.len()

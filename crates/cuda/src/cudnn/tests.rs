@@ -4,7 +4,7 @@
 use super::Cudnn;
 use super::attention::{OLDEST, Pass, Problem, placed};
 use super::graph::{Answer, Descriptor, Four, Kind, attribute, packed};
-use super::plan::{Plan, Target};
+use super::plan::Target;
 use rushlight_core::DType;
 
 /// A chip: its name, compute capability, multiprocessors, shared memory of a block, megabytes of memory and of cache.
@@ -147,7 +147,7 @@ fn attention_is_planned_without_a_device() {
                         match problem.plan(api, &target, chip.1) {
                             Ok(plan) => {
                                 planned += 1;
-                                let Plan { engine, workspace, .. } = plan;
+                                let (engine, workspace) = (plan.engine().expect("an engine"), plan.workspace);
                                 // What it would be given, of the right kinds and as many as it takes.
                                 let operands = [5, 10][pass as usize] + [1, 2][pass as usize] + causal as usize;
                                 assert!(plan.pack(&vec![256; operands], 0).is_ok() && plan.pack(&[256], 0).is_err());

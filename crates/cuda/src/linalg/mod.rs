@@ -132,7 +132,11 @@ fn choice() -> Option<bool> {
     *CHOICE.get_or_init(|| match std::env::var("RUSHLIGHT_CUDA_SOLVER").as_deref() {
         Ok("0") => Some(false),
         Ok("1") => Some(true),
-        _ => None,
+        Ok("") | Err(_) => None,
+        Ok(value) => {
+            eprintln!("rushlight: RUSHLIGHT_CUDA_SOLVER={value} is unknown (0, 1); choosing by size");
+            None
+        }
     })
 }
 

@@ -1,0 +1,122 @@
+// How kernels for compute capability 9.0 share out attention: tasks of a block, places in shared memory that the copy engine fills and groups of four warps
+// empty, products of a group.
+// The texts of fragments.cu, warpgroup.cu, bulk_copies.cu and flash_scores.cu go before this one.
+
+#define GROUP_ROWS 64
+#define BLOCK_ROWS (CONSUMERS * GROUP_ROWS)
+#define THREADS ((CONSUMERS + 1) * 128)
+#define PANELS (D / 64)
+#define LANE (threadIdx.x % 32)
+
+// ---- tasks ------------------------------------------------------------------------------------------------------------------------
+
+// Tiles of heads, so many heads together: their other side stays in the cache meanwhile. First tiles come first.
+struct Order { u32 tiles, heads, together; };
+struct Task { u32 head, tile; };
+
+__device__ inline Task task(const Order& o, u32 n) {
+    u32 first = n / (o.tiles * o.together) * o.together, heads = min(o.together, o.heads - first), rest = n - first * o.tiles;
+    return {first + rest % heads, rest / heads};
+}
+
+// Steps with keys that queries before `end` see.
+__device__ inline int steps_before(const Spec& s, int end) {
+    int keys = CAUSAL && end < (int)s.s ? end : (int)s.s;
+    return (keys + STEP - 1) / STEP;
+}
+
+// ---- places in shared memory, filled by the copy engine and emptied by the groups -------------------------------------------------
+
+template <int PLACES> struct Turn {
+    int place = 0;
+    u32 phase = 0;
+    __device__ void next() {
+        if (++place == PLACES) place = 0, phase ^= 1;
+    }
+};
+
+// Barriers of PLACES places: full ones wait for FILLERS, empty ones for all warps of the groups.
+template <int PLACES, int FILLERS = 1> struct Places {
+    u64* barriers;
+    enum { COUNT = 2 * PLACES };
+    __device__ u64* full(const Turn<PLACES>& t) const { return barriers + t.place; }
+    __device__ u64* empty(const Turn<PLACES>& t) const { return barriers + PLACES + t.place; }
+    __device__ void init() const {
+        for (int n = 0; n < PLACES; n++) init_barrier(barriers + n, FILLERS), init_barrier(barriers + PLACES + n, CONSUMERS * 4);
+    }
+    __device__ void until_empty(const Turn<PLACES>& t) const { wait(empty(t), t.phase ^ 1); }
+    __device__ void until_full(const Turn<PLACES>& t) const { wait(full(t), t.phase); }
+    // This warp has read what it needs.
+    __device__ void release(const Turn<PLACES>& t) const {
+        __syncwarp();
+        if (LANE == 0) arrive(empty(t));
+    }
+};
+
+// Such places of tiles of ROWS rows.
+template <int ROWS, int PLACES> struct Tiles : Places<PLACES> {
+    T* tiles;
+    enum { SIZE = PLACES * ROWS * D };
+    __device__ T* at(const Turn<PLACES>& t) const { return tiles + t.place * (ROWS * D); }
+    // The rows of a head from `row` on; `more` bytes are on their way to the same place.
+    __device__ void fill(const Turn<PLACES>& t, const Map& map, int row, int head, int batch, u32 more = 0) const {
+        this->until_empty(t);
+        arrive_expecting(this->full(t), ROWS * D * sizeof(T) + more);
+#pragma unroll
+        for (int n = 0; n < PANELS; n++) copy_box(at(t) + n * (ROWS * 64), map, this->full(t), n * 64, row, head, batch);
+    }
+};
+
+// Lays out shared memory: tiles from the front, barriers from the back.
+struct Room {
+    T* tiles;
+    u64* barriers;
+    template <int ROWS, int PLACES> __device__ void take(Tiles<ROWS, PLACES>& t) {
+        t.tiles = tiles;
+        tiles += t.SIZE;
+        take(*(Places<PLACES>*)&t);
+    }
+    template <int PLACES, int FILLERS> __device__ void take(Places<PLACES, FILLERS>& p) {
+        barriers -= p.COUNT;
+        p.barriers = barriers;
+        if (threadIdx.x == 0) p.init();
+    }
+};
+__device__ inline Room room(double* memory) {
+    T* tiles = tiles_in(memory);
+    return {tiles, (u64*)((char*)tiles + SHARED)};
+}
+__device__ inline void room_is_laid_out() {
+    if (threadIdx.x == 0) barriers_are_ready();
+    __syncthreads();
+}
+
+// ---- products of a group ----------------------------------------------------------------------------------------------------------
+
+// c = the group's rows of a tile of ROWS times STEP rows of another. The rows stay in shared memory: kept in registers from step to step, ptxas 13.0
+// gives their registers to others.
+template <int ROWS> __device__ inline void times_transposed(float (&c)[STEP / 8][4], const T* rows, int group, const T* tile) {
+    u32 a = lines(rows) + group * (GROUP_ROWS / 16 * NEXT_LINES), b = lines(tile);
+    hold(c);
+    begin_products();
+    multiply<0>(c, a, b);
+#pragma unroll
+    for (int k = 1; k < D / 16; k++) multiply<1>(c, a + k / 4 * NEXT_PANEL(ROWS) + k % 4 * NEXT_COLUMNS, b + k / 4 * NEXT_PANEL(STEP) + k % 4 * NEXT_COLUMNS);
+    end_products();
+}
+
+// acc += a step's operand times STEP rows of a tile.
+__device__ inline void accumulate(float (&acc)[D / 8][4], Fragment (&a)[STEP / 16], const T* tile) {
+    hold(acc);
+    hold(a);
+    begin_products();
+#pragma unroll
+    for (int k = 0; k < STEP / 16; k++) {
+#if D == 128
+        multiply_panels(acc, a[k], panels(tile, STEP) + k * NEXT_LINES);
+#else
+        multiply<0>(acc, a[k], lines(tile) + k * NEXT_LINES);
+#endif
+    }
+    end_products();
+}
