@@ -151,8 +151,8 @@ fn attention(report: &Report) -> Result<()> {
             })?;
         }
     }
-    if let Some([forward, backward]) = rushlight::cuda::attention_as_asked() {
-        println!("# {forward} attentions forward and {backward} backward went the way they were asked to");
+    if let Some([forward, backward]) = rushlight::cuda::attention_counts().cudnn {
+        println!("# {forward} attentions forward and {backward} backward by cuDNN");
     }
     Ok(())
 }

@@ -26,9 +26,9 @@ __attribute__((noinline)) static void wait_for_sets(size_t but) {
     machine::meet_in_warp(0, [=](machine::Warp& w) { machine::run_sets(w, but); });
 }
 template <int LEFT, class A> void wait_for_products(A&) { wait_for_sets(LEFT); }
-template <int F, int N> __attribute__((noinline)) void multiply(float (&c)[N][4], const u32 (&a)[4], u32 b) { machine::issue(true, 8, F, true, 0, a, b, c); }
-__attribute__((noinline)) static void multiply_panels(float (&c)[16][4], const u32 (&a)[4], u32 b) { machine::issue(true, 16, 0, true, 0, a, b, c); }
-template <int ADD, int N> __attribute__((noinline)) void multiply(float (&c)[N][4], u32 a, u32 b) { machine::issue(false, N, 0, ADD, a, nullptr, b, c); }
+__attribute__((noinline)) static void multiply(float (&c)[8][4], const u32 (&a)[4], u32 b) { machine::issue(true, 8, true, 0, a, b, c); }
+__attribute__((noinline)) static void multiply_panels(float (&c)[16][4], const u32 (&a)[4], u32 b) { machine::issue(true, 16, true, 0, a, b, c); }
+template <int ADD, int N> __attribute__((noinline)) void multiply(float (&c)[N][4], u32 a, u32 b) { machine::issue(false, N, ADD, a, nullptr, b, c); }
 
 // A map's first word points to what it means.
 struct Meaning { const T* at; u64 sizes[4], strides[4]; int rows; };

@@ -76,7 +76,7 @@ struct Meeting { int there = 0; unsigned over = 0; };
 Meeting numbered[16], everybody;
 
 // Lanes of a warp meet and hand each other a word.
-struct Product { bool from_registers; int fragments, first; bool add; unsigned a, b; float (*c[32])[4]; const uint32_t* operand[32]; };
+struct Product { bool from_registers; int fragments; bool add; unsigned a, b; float (*c[32])[4]; const uint32_t* operand[32]; };
 struct Warp {
     int there = 0;
     unsigned over = 0;
@@ -139,7 +139,7 @@ void run(const Product& p, int warp_in_group) {
                 int row = l / 4 + e / 2 * 8, column = f * 8 + l % 4 * 2 + e % 2;
                 float sum = 0;
                 for (int k = 0; k < 16; k++) sum += a[row][k] * b[column][k];
-                float& c = p.c[l][p.first + f][e];
+                float& c = p.c[l][f][e];
                 c = p.add ? c + sum : sum;
             }
         }
@@ -152,11 +152,11 @@ void run_sets(Warp& w, size_t but) {
         w.sets.erase(w.sets.begin());
     }
 }
-void issue(bool from_registers, int fragments, int first, bool add, unsigned a, const uint32_t* operand, unsigned b, float (*c)[4]) {
+void issue(bool from_registers, int fragments, bool add, unsigned a, const uint32_t* operand, unsigned b, float (*c)[4]) {
     Warp& w = warp();
     auto& set = w.sets.back();
     size_t mine = w.issued[lane()]++;
-    if (mine == set.size()) set.push_back(Product{from_registers, fragments, first, add, a, b, {}, {}});
+    if (mine == set.size()) set.push_back(Product{from_registers, fragments, add, a, b, {}, {}});
     if (mine >= set.size() || set[mine].a != a || set[mine].b != b) fail("lanes of a warp issue different products");
     set[mine].operand[lane()] = operand, set[mine].c[lane()] = c;
 }

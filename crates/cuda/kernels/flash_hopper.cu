@@ -2,7 +2,7 @@
 //
 // A block lives as long as the launch and goes from task to task: BLOCK_ROWS queries (forward, gradient by queries) or keys (gradient by keys and
 // values) of a head, which walk the other side in steps of STEP. One thread asks the copy engine for tiles, a task ahead; CONSUMERS groups of four
-// warps multiply 64 rows each. D is 64 or 128. As in flash.cu scores never leave registers, a step's are multiplied while the step before is added up,
+// warps multiply 64 rows each. D is 64 or 128, of gradients 128 (for less, small blocks side by side hide more: flash.cu). As in flash.cu scores never leave registers, a step's are multiplied while the step before is added up,
 // and nothing is added by atomics.
 // The text of hopper_tasks.cu, with tasks, places and products, goes before this one.
 
@@ -16,14 +16,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) flash_hopper_forward(Sp
     all.take(keys);
     all.take(values);
     room_is_laid_out();
-    u32 heads = (u32)s.heads, shared_by = heads / (u32)s.kv_heads, tasks = order.tiles * order.heads;
+    u32 heads = (u32)s.heads, shared_by = heads / (u32)s.kv_heads;
+    Task now;
     Turn<2> tq;
     Turn<STAGES> tk, tv;
     if (threadIdx.x < 128) {
         give_registers<LEFT_REGISTERS>();
         if (threadIdx.x == 0) {
-            for (u32 n = blockIdx.x; n < tasks; n += gridDim.x) {
-                Task now = task(order, n);
+            for (Tasks tasks{order}; tasks.next(now);) {
                 int b = now.head / heads, h = now.head % heads, kh = h / shared_by;
                 // Under a causal mask later queries see more: they come first.
                 int first = (order.tiles - 1 - now.tile) * BLOCK_ROWS;
@@ -47,11 +47,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) flash_hopper_forward(Sp
         float enlarged = (float)(1 / (1 - s.p));
 #endif
         // Groups start their products in turns, so that one's run while another weighs its scores.
-        auto take_turn = [&] { if (ORDERED) meet(1 + group, 256); };
-        auto pass_turn = [&] { if (ORDERED) let_go(1 + (group + 1 == CONSUMERS ? 0 : group + 1), 256); };
-        if (ORDERED && group == CONSUMERS - 1) pass_turn();
-        for (u32 n = blockIdx.x; n < tasks; n += gridDim.x) {
-            Task now = task(order, n);
+        auto take_turn = [&] { meet(1 + group, 256); };
+        auto pass_turn = [&] { let_go(1 + (group + 1 == CONSUMERS ? 0 : group + 1), 256); };
+        if (group == CONSUMERS - 1) pass_turn();
+        for (Tasks tasks{order}; tasks.next(now);) {
             u64 b = now.head / heads, h = now.head % heads;
             int first = (order.tiles - 1 - now.tile) * BLOCK_ROWS, group_first = first + group * GROUP_ROWS;
             int start = group_first + threadIdx.x / 32 % 4 * 16, row = start + g;
@@ -176,7 +175,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) flash_hopper_forward(Sp
             store_rows(acc, factor[0], factor[1], out + b * o0 + h * o1, o2, start, s.l, (int)s.d);
         }
         // The turn that nobody takes.
-        if (ORDERED && group == 0) take_turn();
+        if (group == 0) take_turn();
     }
 }
 #endif
@@ -198,14 +197,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) flash_hopper_queries(Sp
     all.take(sums);
     Row* block_rows = (Row*)all.tiles;
     room_is_laid_out();
-    u32 heads = (u32)s.heads, shared_by = heads / (u32)s.kv_heads, tasks = order.tiles * order.heads;
+    u32 heads = (u32)s.heads, shared_by = heads / (u32)s.kv_heads;
+    Task now;
     Turn<2> tq, tv, ts;
     Turn<STAGES> tk;
     if (threadIdx.x < 128) {
         give_registers<LEFT_REGISTERS>();
         if (threadIdx.x == 0) {
-            for (u32 n = blockIdx.x; n < tasks; n += gridDim.x) {
-                Task now = task(order, n);
+            for (Tasks tasks{order}; tasks.next(now);) {
                 int b = now.head / heads, h = now.head % heads, kh = h / shared_by;
                 int first = (order.tiles - 1 - now.tile) * BLOCK_ROWS;
                 queries.fill(tq, q_map, first, h, b);
@@ -221,8 +220,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) flash_hopper_queries(Sp
         } else if (threadIdx.x >= 32) {
             // Eight threads to a row, twelve rows at a time.
             int part = LANE % 8, slot = (threadIdx.x - 32) / 8;
-            for (u32 n = blockIdx.x; n < tasks; n += gridDim.x) {
-                Task now = task(order, n);
+            for (Tasks tasks{order}; tasks.next(now);) {
                 u64 b = now.head / heads, h = now.head % heads;
                 int first = (order.tiles - 1 - now.tile) * BLOCK_ROWS;
                 const T* out = saved.out + b * saved.out_strides[0] + h * saved.out_strides[1];
@@ -271,8 +269,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) flash_hopper_queries(Sp
         Turn<STAGES> before;
         clear(p);
         clear(ds);
-        for (u32 n = blockIdx.x; n < tasks; n += gridDim.x) {
-            Task now = task(order, n);
+        for (Tasks tasks{order}; tasks.next(now);) {
             u64 b = now.head / heads, h = now.head % heads;
             int first = (order.tiles - 1 - now.tile) * BLOCK_ROWS, group_first = first + group * GROUP_ROWS;
             int start = group_first + warp * 16, row = start + g;
@@ -383,15 +380,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) flash_hopper_keys(Spec 
     all.take(incoming);
     Row* step_rows = (Row*)all.tiles;
     room_is_laid_out();
-    u32 kv_heads = (u32)s.kv_heads, shared_by = (u32)s.heads / kv_heads, tasks = order.tiles * order.heads;
+    u32 kv_heads = (u32)s.kv_heads, shared_by = (u32)s.heads / kv_heads;
+    Task now;
     int all_steps = (int)((s.l + STEP - 1) / STEP);
     Turn<2> tk;
     Turn<STAGES> tq;
     if (threadIdx.x < 128) {
         give_registers<LEFT_REGISTERS>();
         if (threadIdx.x == 0) {
-            for (u32 n = blockIdx.x; n < tasks; n += gridDim.x) {
-                Task now = task(order, n);
+            for (Tasks tasks{order}; tasks.next(now);) {
                 int b = now.head / kv_heads, kh = now.head % kv_heads, first = now.tile * BLOCK_ROWS;
                 keys.fill(tk, k_map, first, kh, b);
                 values.fill(tk, v_map, first, kh, b);
@@ -419,8 +416,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) flash_hopper_keys(Spec 
 #endif
         clear(p);
         clear(ds);
-        for (u32 n = blockIdx.x; n < tasks; n += gridDim.x) {
-            Task now = task(order, n);
+        for (Tasks tasks{order}; tasks.next(now);) {
             u32 b = now.head / kv_heads, kh = now.head % kv_heads;
             int first = now.tile * BLOCK_ROWS, group_first = first + group * GROUP_ROWS, start = group_first + warp * 16, key = start + g;
             int skipped = CAUSAL ? first / STEP : 0;

@@ -53,18 +53,29 @@ __device__ inline u32 kept(const Spec& s, u64 first, u64 column, u64 row) {
 #define DROPPED(x, c, e) (x)
 #endif
 
-// Rows of a warp's accumulators, as halves, to rows `first..` of a tensor.
+// Rows of a warp's accumulators, as halves, to rows `first..` of a tensor, 16 bytes at a time. Four neighbouring threads have 16 bytes of a row four
+// times over, a word each: they swap until each has one of these.
 __device__ inline void store_rows(const float (&acc)[D / 8][4], float low, float high, T* to, u64 stride, int first, int count, int d) {
-    int lane = threadIdx.x % 32, row = first + lane / 4, column = lane % 4 * 2;
+    int lane = threadIdx.x % 32, row = first + lane / 4, column = lane % 4 * 8;
     T* at = to + (u64)row * stride + column;
-    d -= column;
 #pragma unroll
     for (int r = 0; r < 2; r++) {
-        if (row + r * 8 < count) {
 #pragma unroll
-            for (int n = 0; n < D / 8; n++) {
-                if (n * 8 < d) *(u32*)(at + n * 8) = packed(acc[n][2 * r] * (r ? high : low), acc[n][2 * r + 1] * (r ? high : low));
+        for (int n = 0; n < D / 8; n += 4) {
+            Vec16 x;
+#pragma unroll
+            for (int k = 0; k < 4; k++) x.v[k] = packed(acc[n + k][2 * r] * (r ? high : low), acc[n + k][2 * r + 1] * (r ? high : low));
+#pragma unroll
+            for (int m = 1; m < 4; m *= 2) {
+#pragma unroll
+                for (int k = 0; k < 4; k++) {
+                    if (k & m) continue;
+                    u32 other = __shfl_xor_sync(FULL_WARP, lane & m ? x.v[k] : x.v[k + m], m);
+                    if (lane & m) x.v[k] = other;
+                    else x.v[k + m] = other;
+                }
             }
+            if (row + r * 8 < count && n * 8 + column < d) *(Vec16*)(at + n * 8) = x;
         }
         at += 8 * stride;
     }

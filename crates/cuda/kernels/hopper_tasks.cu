@@ -10,14 +10,24 @@
 
 // ---- tasks ------------------------------------------------------------------------------------------------------------------------
 
-// Tiles of heads, so many heads together: their other side stays in the cache meanwhile. First tiles come first.
+// Tiles of heads, so many heads together: their other side stays in the cache meanwhile. Of such a set the longest tiles come first, and blocks take them
+// in rounds, there and back: those that had the longer ones of a round get the shorter ones of the next.
 struct Order { u32 tiles, heads, together; };
 struct Task { u32 head, tile; };
-
-__device__ inline Task task(const Order& o, u32 n) {
-    u32 first = n / (o.tiles * o.together) * o.together, heads = min(o.together, o.heads - first), rest = n - first * o.tiles;
-    return {first + rest % heads, rest / heads};
-}
+struct Tasks {
+    const Order& order;
+    u32 first = 0, round = 0;
+    __device__ bool next(Task& task) {
+        while (first < order.heads) {
+            u32 heads = min(order.together, order.heads - first), n = round * gridDim.x + (round % 2 ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
+            bool there = n < heads * order.tiles;
+            if (there) task = {first + n % heads, n / heads};
+            if (++round * gridDim.x >= heads * order.tiles) first += order.together, round = 0;
+            if (there) return true;
+        }
+        return false;
+    }
+};
 
 // Steps with keys that queries before `end` see.
 __device__ inline int steps_before(const Spec& s, int end) {
@@ -115,7 +125,7 @@ __device__ inline void accumulate(float (&acc)[D / 8][4], Fragment (&a)[STEP / 1
 #if D == 128
         multiply_panels(acc, a[k], panels(tile, STEP) + k * NEXT_LINES);
 #else
-        multiply<0>(acc, a[k], lines(tile) + k * NEXT_LINES);
+        multiply(acc, a[k], lines(tile) + k * NEXT_LINES);
 #endif
     }
     end_products();

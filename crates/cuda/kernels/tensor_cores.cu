@@ -1,7 +1,7 @@
 // Tiles of a head's rows in shared memory and products of them on tensor cores, for kernels of WARPS warps that take 16 rows each and walk the
 // other side in steps of STEP. T is a half type, D the head size.
 //
-// WARPGROUP: four warps multiply 64 rows together; the text of warpgroup.cu goes before this one. Elsewhere a warp multiplies 16 rows (mma), and
+// WARPGROUP: four warps multiply 64 rows together, D is 64, and the text of warpgroup.cu goes before this one. Elsewhere a warp multiplies 16 rows (mma), and
 // there is nothing to wait for.
 
 #if WARPGROUP
@@ -25,11 +25,11 @@ template <class A> __device__ inline void copy_row(A* to, const A* from, bool th
 __device__ inline void commit() { asm volatile("cp.async.commit_group;"); }
 template <int N> __device__ inline void wait_for_all_but() { asm volatile("cp.async.wait_group %0;" ::"n"(N)); }
 
-// Where a tile of ROWS rows has an element (a multiple of 8 columns). For wgmma rows are cut into panels of 64 elements, 128 bytes, and the
-// row's number swaps the 16-byte pieces of such a line about: neighbouring rows then lie in different banks.
-template <int ROWS> __device__ inline T* place(const T* tile, int row, int column) {
+// Where a tile has an element (a multiple of 8 columns). For wgmma a row's number swaps the 16-byte pieces of its 128 bytes about: neighbouring rows
+// then lie in different banks.
+__device__ inline T* place(const T* tile, int row, int column) {
 #if WARPGROUP
-    return (T*)tile + column / 64 * (ROWS * 64) + row * 64 + ((column / 8 ^ row) % 8) * 8;
+    return (T*)tile + row * ROW + ((column / 8 ^ row) % 8) * 8;
 #else
     return (T*)tile + row * ROW + column;
 #endif
@@ -55,10 +55,10 @@ __device__ inline Source source(const T* head, u64 stride, int first, int count,
 template <int ROWS> __device__ inline void load_rows(T* tile, Source& s) {
     static_assert(ROWS % DOWN == 0, "whole turns");
     int c = threadIdx.x % CHUNKS * 8;
-    T* to = place<ROWS>(tile, threadIdx.x / CHUNKS, c);
+    T* to = place(tile, threadIdx.x / CHUNKS, c);
     if (D == CHUNKS * 8 || c < D) {
 #pragma unroll
-        for (int n = 0; n < ROWS / DOWN; n++) copy_async(to + n * DOWN * (WARPGROUP ? 64 : ROW), s.from + n * (DOWN * s.stride), n * DOWN < s.left);
+        for (int n = 0; n < ROWS / DOWN; n++) copy_async(to + n * DOWN * ROW, s.from + n * (DOWN * s.stride), n * DOWN < s.left);
     }
     s.from += ROWS * s.stride;
     s.left -= ROWS;
@@ -67,7 +67,7 @@ template <int ROWS> __device__ inline void load_rows(T* tile, Source& s) {
 // A 16 by 16 piece as a first operand: rows of the tile are its rows.
 __device__ inline void load_a(Fragment& f, const T* tile, int row, int column) {
     int lane = threadIdx.x % 32;
-    u32 at = shared_address(place<BLOCK_ROWS>(tile, row + lane % 16, column + lane / 16 * 8));
+    u32 at = shared_address(place(tile, row + lane % 16, column + lane / 16 * 8));
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(f[0]), "=r"(f[1]), "=r"(f[2]), "=r"(f[3]) : "r"(at));
 }
 
@@ -80,7 +80,7 @@ __device__ inline void times_transposed(float (&c)[STEP / 8][4], const T* rows, 
     begin_products();
     multiply<0>(c, a, b);
 #pragma unroll
-    for (int k = 1; k < D / 16; k++) multiply<1>(c, a + k / 4 * NEXT_PANEL(BLOCK_ROWS) + k % 4 * NEXT_COLUMNS, b + k / 4 * NEXT_PANEL(STEP) + k % 4 * NEXT_COLUMNS);
+    for (int k = 1; k < D / 16; k++) multiply<1>(c, a + k * NEXT_COLUMNS, b + k * NEXT_COLUMNS);
     end_products();
 }
 
@@ -91,12 +91,7 @@ __device__ inline void accumulate(float (&acc)[D / 8][4], Fragment (&a)[STEP / 1
     hold(a);
     begin_products();
 #pragma unroll
-    for (int k = 0; k < STEP / 16; k++) {
-        multiply<0>(acc, a[k], b + k * NEXT_LINES);
-#if D == 128
-        multiply<8>(acc, a[k], b + NEXT_PANEL(STEP) + k * NEXT_LINES);
-#endif
-    }
+    for (int k = 0; k < STEP / 16; k++) multiply(acc, a[k], b + k * NEXT_LINES);
     end_products();
 }
 #else

@@ -40,12 +40,12 @@ template <int LEFT, class A> __device__ inline void wait_for_products(A& c) {
 #define REGISTERS_32 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
 #define REGISTERS_64 REGISTERS_32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
 
-// 64 by 64 accumulators from fragment F of c on: += 16 columns of rows in registers times 16 lines of a panel.
-template <int F, int N> __device__ inline void multiply(float (&c)[N][4], const Fragment& a, u32 b) {
+// 64 by 64 accumulators: += 16 columns of rows in registers times 16 lines of a panel.
+__device__ inline void multiply(float (&c)[8][4], const Fragment& a, u32 b) {
     asm volatile(
         "{\n.reg .b64 b;\nmov.b64 b, {%36, " LINES_UPPER "};\n"
         "wgmma.mma_async.sync.aligned.m64n64k16.f32." MMA_DTYPE "." MMA_DTYPE " {" REGISTERS_32 "}, {%32, %33, %34, %35}, b, 1, 1, 1, 1;\n}"
-        : FRAGMENTS_8(c, F) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b));
+        : FRAGMENTS_8(c, 0) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b));
 }
 
 // 64 by 128 accumulators: the same of two panels, as `panels` tells of them.

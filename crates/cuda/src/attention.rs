@@ -1,5 +1,5 @@
-//! Attention for any dtype, head size, strides and mask (`kernels/attention.cu`); `flash` takes what tensor cores can (or `cudnn` or `flash_hopper`, if
-//! asked to), `attention_products` the rest of what is large.
+//! Attention for any dtype, head size, strides and mask (`kernels/attention.cu`); `flash_hopper` and `flash` (or `cudnn`, if asked to) take what tensor
+//! cores can, `attention_products` the rest of what is large.
 
 use crate::cudnn;
 use crate::device::Gpu;
@@ -10,15 +10,15 @@ use rushlight_core::{DType, Error, Result, View};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Who does attention of half types where more than one can (`RUSHLIGHT_CUDA_ATTENTION`). Each pass is by itself: all leave and take the same `lse`.
+/// Who does attention of half types where cuDNN can, too (`RUSHLIGHT_CUDA_ATTENTION`). Each pass is by itself: all leave and take the same `lse`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// `flash`.
+    /// `flash_hopper`, `flash`.
     Own,
     /// `cudnn::attention`.
     Cudnn,
-    /// `flash_hopper`.
-    Hopper,
+    /// Whichever of these was faster when a problem was first seen.
+    Fastest,
 }
 
 fn way() -> Way {
@@ -26,31 +26,37 @@ fn way() -> Way {
     *WAY.get_or_init(|| match std::env::var("RUSHLIGHT_CUDA_ATTENTION").as_deref() {
         Ok("own") | Ok("") | Err(_) => Way::Own,
         Ok("cudnn") => Way::Cudnn,
-        Ok("hopper") => Way::Hopper,
+        Ok("fastest") => Way::Fastest,
         Ok(name) => {
-            eprintln!("rushlight: RUSHLIGHT_CUDA_ATTENTION={name} is unknown (own, cudnn, hopper); using own");
+            eprintln!("rushlight: RUSHLIGHT_CUDA_ATTENTION={name} is unknown (own, cudnn, fastest); using own");
             Way::Own
         }
     })
 }
 
-static FORWARD_AS_ASKED: AtomicU64 = AtomicU64::new(0);
-static BACKWARD_AS_ASKED: AtomicU64 = AtomicU64::new(0);
+/// Attentions done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AttentionCounts {
+    /// Forward and backward by the kernels for compute capability 9.0.
+    pub hopper: [u64; 2],
+    /// Forward and backward by cuDNN; `None` if there is none for it.
+    pub cudnn: Option<[u64; 2]>,
+}
 
-/// How often attention went the way that `RUSHLIGHT_CUDA_ATTENTION` asks for, forward and backward; `None` if it asks for none, or the first device
-/// cannot go it. What that way does not take goes the usual one.
-pub fn attention_as_asked() -> Option<[u64; 2]> {
-    let can = match way() {
-        Way::Own => false,
-        Way::Cudnn => cudnn::does_attention(),
-        Way::Hopper => crate::properties(0).is_ok_and(|device| device.capability == (9, 0)),
-    };
-    can.then(|| [FORWARD_AS_ASKED.load(Relaxed), BACKWARD_AS_ASKED.load(Relaxed)])
+static HOPPER: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+static CUDNN: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+
+/// How often attention went which way, recorded steps counted once: what some kernels do not take others do without a word.
+pub fn attention_counts() -> AttentionCounts {
+    let read = |counts: &[AtomicU64; 2]| counts.each_ref().map(|n| n.load(Relaxed));
+    AttentionCounts { hopper: read(&HOPPER), cudnn: cudnn::does_attention().then(|| read(&CUDNN)) }
 }
 
 const THREADS: usize = 256;
 /// Queries and keys at most of heads that one block does alone.
 const SHORT: usize = 32;
+/// Such heads of half types at most for which that is faster than tensor cores.
+const TINY: usize = 16;
 
 /// The same as `Spec` in `attention.cu`.
 #[repr(C)]
@@ -197,19 +203,22 @@ impl Gpu {
     }
 
     pub fn attention(&self, a: &Attention, out: View, lse: View) -> Result<()> {
-        let (spec, mut form) = spec("attention", a)?;
+        let (spec, form) = spec("attention", a)?;
         if out.numel() == 0 && lse.numel() == 0 {
             return Ok(());
         }
-        let asked = match way() {
-            Way::Own => false,
-            Way::Cudnn => self.cudnn_attention(&spec, &form, out, lse)?,
-            Way::Hopper => self.hopper(&spec, form, out, lse)?,
+        let own = || -> Result<bool> {
+            let by_hopper = self.hopper(&spec, form, out, lse)?;
+            HOPPER[0].fetch_add(by_hopper as u64, Relaxed);
+            Ok(by_hopper || self.flash(&spec, form, out, lse)?)
         };
-        if asked {
-            FORWARD_AS_ASKED.fetch_add(1, Relaxed);
-        }
-        if asked || self.flash(&spec, form, out, lse)? {
+        let by_cudnn = match way() {
+            Way::Own => false,
+            Way::Cudnn => self.cudnn_attention(&spec, &form, out, lse, None)?,
+            Way::Fastest => self.cudnn_attention(&spec, &form, out, lse, Some(&own))?,
+        };
+        CUDNN[0].fetch_add(by_cudnn as u64, Relaxed);
+        if by_cudnn || own()? {
             return Ok(());
         }
         if Gpu::are_uneven(&spec, &form, &[a.q, a.k, a.v, out]) {
@@ -223,7 +232,7 @@ impl Gpu {
             return Ok(());
         }
         let (tile, shared) = self.tile(form.dtype, |t| t * (2 * padded(spec.d) + 2 * padded(spec.dv) + t))?;
-        form.tile = tile;
+        let form = Form { tile, ..form };
         let function = self.attention_kernel("attention", "FORWARD", form, shared)?;
         let [o0, o1, o2, o3] = strides(out);
         let (to, log_sum) = (out.ptr() as u64, lse.ptr() as u64);
@@ -258,7 +267,7 @@ impl Gpu {
         dk: View,
         dv: View,
     ) -> Result<()> {
-        let (spec, mut form) = spec("attention_backward", a)?;
+        let (spec, form) = spec("attention_backward", a)?;
         let saved = Saved {
             out: out.ptr() as u64,
             dout: dout.ptr() as u64,
@@ -267,25 +276,28 @@ impl Gpu {
             lse: lse.ptr() as u64,
         };
         let grads = [dq, dk, dv];
-        let asked = match way() {
-            Way::Own => false,
-            Way::Cudnn => self.cudnn_attention_backward(&spec, &form, &saved, grads)?,
-            Way::Hopper => self.hopper_backward(&spec, form, &saved, grads)?,
+        let own = || -> Result<bool> {
+            let by_hopper = self.hopper_backward(&spec, form, &saved, grads)?;
+            HOPPER[1].fetch_add(by_hopper as u64, Relaxed);
+            Ok(by_hopper || self.flash_backward(&spec, form, &saved, grads)?)
         };
-        if asked {
-            BACKWARD_AS_ASKED.fetch_add(1, Relaxed);
+        let by_cudnn = match way() {
+            Way::Own => false,
+            Way::Cudnn => self.cudnn_attention_backward(&spec, &form, &saved, grads, None)?,
+            Way::Fastest => self.cudnn_attention_backward(&spec, &form, &saved, grads, Some(&own))?,
+        };
+        CUDNN[1].fetch_add(by_cudnn as u64, Relaxed);
+        let tiny = spec.l.max(spec.s) <= TINY;
+        if by_cudnn || (!tiny && own()?) {
             return Ok(());
         }
         let rows = spec.batch * spec.heads * spec.l;
-        // A number of every query; two of half the size for `flash_backward`.
+        // A number of every query.
         let scratch = self.scratch(rows * 8)?;
         let delta = scratch.ptr;
         let (tile, shared) = self.tile(form.dtype, |t| t * (3 * padded(spec.d) + 3 * padded(spec.dv) + 2 * t))?;
-        form.tile = tile;
-        if self.attention_short(&spec, form, &saved, grads)? {
-            return Ok(());
-        }
-        if self.flash_backward(&spec, form, &saved, delta, grads)? {
+        let form = Form { tile, ..form };
+        if self.attention_short(&spec, form, &saved, grads)? || (tiny && own()?) {
             return Ok(());
         }
         if Gpu::are_uneven(&spec, &form, &[a.q, a.k, a.v, out, dout]) {

@@ -49,14 +49,16 @@ fn attention_on_an_emulated_multiprocessor() {
     }
     let (bf16, f16) = (DType::BF16, DType::F16);
     let cases = [
-        (Part::Forward, 64, bf16, true, 0, false),
-        (Part::Forward, 64, f16, true, 0, true),
-        (Part::Forward, 128, f16, false, 0, false),
-        (Part::Queries, 64, bf16, false, 1, false),
-        (Part::Queries, 128, bf16, true, 0, false),
-        (Part::Keys, 64, f16, true, 0, true),
-        (Part::Keys, 128, bf16, true, 0, false),
-        (Part::Keys, 128, bf16, false, 2, false),
+        // Of the rows that the shape is for, three groups do 1536, four 1024.
+        (Part::Forward, 64, 1536, bf16, true, 0, false),
+        (Part::Forward, 64, 1024, bf16, true, 0, false),
+        (Part::Forward, 64, 1024, f16, true, 0, true),
+        (Part::Forward, 128, 1024, f16, false, 0, false),
+        (Part::Queries, 128, 1024, bf16, false, 1, false),
+        (Part::Queries, 128, 1024, bf16, true, 0, false),
+        (Part::Keys, 128, 1024, f16, true, 0, true),
+        (Part::Keys, 128, 1024, bf16, true, 0, false),
+        (Part::Keys, 128, 1024, bf16, false, 2, false),
     ];
     let directory = std::env::temp_dir().join(format!("rushlight-emulated-{}", std::process::id()));
     std::fs::create_dir_all(&directory).unwrap();
@@ -64,10 +66,10 @@ fn attention_on_an_emulated_multiprocessor() {
     std::thread::scope(|scope| {
         for _ in 0..std::thread::available_parallelism().map_or(2, |n| n.get()) {
             scope.spawn(|| {
-                while let Some(&(part, d, dtype, causal, mask, dropout)) = cases.get(next.fetch_add(1, Relaxed)) {
+                while let Some(&(part, d, rows, dtype, causal, mask, dropout)) = cases.get(next.fetch_add(1, Relaxed)) {
                     let form = Form { dtype, tile: 0, causal, mask, dropout };
-                    let shape = Shape::new(part, d, form);
-                    let name = format!("{part:?}_{d}_{dtype}_{causal}_{mask}_{dropout}");
+                    let shape = Shape::new(part, d, rows, form);
+                    let name = format!("{part:?}_{d}_{rows}_{dtype}_{causal}_{mask}_{dropout}");
                     if let Err(e) = run(&directory, &name, &source(shape, form)) {
                         wrong.lock().unwrap().push(e);
                     }

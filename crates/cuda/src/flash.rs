@@ -61,13 +61,12 @@ pub struct Shape {
 impl Shape {
     /// For so many rows. Many warps hide what each waits for, as many as registers allow; blocks of many rows read the other side less often.
     pub fn new(part: Part, rows: usize, d: usize, capability: (i32, i32)) -> Self {
-        // A group's products take heads in panels of 64.
-        let group = capability == (9, 0) && d.is_multiple_of(64);
+        // Larger heads are `flash_hopper`'s there, but of short rows, for which a group is too many.
+        let group = capability == (9, 0) && d == 64;
         let (warps, blocks) = match (group, part, d) {
-            (true, Part::Forward, ..=64) if rows > STEP => (8, 2),
-            (true, Part::Keys, ..=64) => (4, 2),
-            (true, _, ..=64) => (4, 3),
-            (true, ..) => (if rows > STEP { 8 } else { 4 }, 1),
+            (true, Part::Forward, _) if rows > STEP => (8, 2),
+            (true, Part::Keys, _) => (4, 2),
+            (true, ..) => (4, 3),
             (false, Part::Forward, ..=64) => (4, 4),
             (false, Part::Queries, ..=64) => (4, 3),
             (false, Part::Keys, ..=64) | (false, Part::Forward, _) => (4, 2),
@@ -117,10 +116,9 @@ pub fn loads_well(ptr: u64, strides: [u64; 4]) -> bool {
     ptr.is_multiple_of(16) && strides[3] == 1 && strides[..3].iter().all(|s| s.is_multiple_of(8))
 }
 
-/// Whether rows can be stored 4 bytes at a time.
+/// Whether rows can be stored 16 bytes at a time.
 pub fn stores_well(to: View) -> bool {
-    let [batch, head, row, column] = strides(to);
-    (to.ptr() as u64).is_multiple_of(4) && column == 1 && [batch, head, row].iter().all(|s| s.is_multiple_of(2))
+    loads_well(to.ptr() as u64, strides(to))
 }
 
 /// The head size to compile for, if the kernels take this problem.
@@ -165,21 +163,17 @@ impl Gpu {
         Ok(true)
     }
 
-    /// Its gradients; says whether they were for tensor cores. `rows` has room for two numbers of every query.
-    pub fn flash_backward(
-        &self,
-        spec: &Spec,
-        form: Form,
-        saved: &Saved,
-        rows: u64,
-        [dq, dk, dv]: [View; 3],
-    ) -> Result<bool> {
+    /// Its gradients; says whether they were for tensor cores.
+    pub fn flash_backward(&self, spec: &Spec, form: Form, saved: &Saved, [dq, dk, dv]: [View; 3]) -> Result<bool> {
         let stores = [dq, dk, dv].iter().all(|&to| stores_well(to));
         let loads = loads_well(saved.dout, saved.dout_strides) && loads_well(saved.out, saved.out_strides);
         let Some(d) = head(self, spec, &form).filter(|_| stores && loads) else { return Ok(false) };
         let (to_q, to_k, to_v) = (dq.ptr() as u64, dk.ptr() as u64, dv.ptr() as u64);
         let ([q0, q1, q2, _], [k0, k1, k2, _], [v0, v1, v2, _]) = (strides(dq), strides(dk), strides(dv));
         let (spec, saved) = (*spec, *saved);
+        // Two numbers of every query.
+        let scratch = self.scratch(spec.batch * spec.heads * spec.l * 8)?;
+        let rows = scratch.ptr;
         let (queries, shape) = self.flash_kernel(Part::Queries, form, &spec, d)?;
         let grid = shape.grid(spec.l, spec.batch * spec.heads, 4 * spec.s * spec.d)?;
         launch!(self, queries, grid; spec, saved, rows, to_q, q0, q1, q2)?;

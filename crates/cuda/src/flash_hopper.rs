@@ -1,19 +1,22 @@
-//! Attention of long rows of half types on compute capability 9.0 (`kernels/flash_hopper.cu`, `hopper_tasks.cu`): tiles come by the copy engine, and blocks stay for the whole
-//! launch. `flash` does what these kernels do not take.
+//! Attention of half types on compute capability 9.0 (`kernels/flash_hopper.cu`, `hopper_tasks.cu`): tiles come by the copy engine, and blocks stay for
+//! the whole launch. `flash` does what these kernels do not take.
 
 use crate::attention::{Form, Saved, Spec, strides};
 use crate::device::Gpu;
 use crate::driver::{DevicePtr, TensorMap};
 use crate::flash::{Part, loads_well, stores_well};
 use crate::kernel::{Defines, Family, Function, Grid, Key, launch};
+use crate::task_order::Tasks;
 use rushlight_core::{DType, Error, Result, View};
 
 /// Queries or keys of a group of four warps.
 const GROUP_ROWS: usize = 64;
 /// Columns of a panel of a tile: 128 bytes.
 const PANEL: usize = 64;
-/// Fewer queries or keys are better spread over more and smaller blocks.
-const FEWEST: usize = 256;
+/// Bytes of the other side of heads that are done together; they stay in the cache.
+const CACHED: usize = 32 << 20;
+/// Of fewer queries or keys than this `flash` is faster, for heads of up to 64 and of up to 128.
+const FEWEST: [usize; 2] = [256, 128];
 
 /// A kernel's shape.
 #[derive(Clone, Copy)]
@@ -41,14 +44,16 @@ struct Order {
 }
 
 impl Shape {
-    pub fn new(part: Part, d: usize, form: Form) -> Self {
+    /// For heads of up to `d`, so many rows of each.
+    pub fn new(part: Part, d: usize, rows: usize, form: Form) -> Self {
         let plain = form.mask == 0 && !form.dropout;
+        // Four groups take shorter steps, which costs a fifteenth; three cover many lengths badly.
+        let padded = |groups: usize| rows.next_multiple_of(groups * GROUP_ROWS);
         let (consumers, step, stages, registers) = match (part, d) {
+            (Part::Forward, ..=64) if plain && 14 * padded(3) > 15 * padded(4) => (4, 64, 4, [112, 32]),
             (Part::Forward, ..=64) => (3, if plain { 128 } else { 64 }, 3, [160, 32]),
             (Part::Forward, _) => (2, if plain { 128 } else { 64 }, 2, [240, 24]),
-            (Part::Queries, ..=64) => (3, 64, 3, [152, 56]),
             (Part::Queries, _) => (2, 64, 3, [216, 72]),
-            (Part::Keys, ..=64) => (2, 64, 3, [216, 72]),
             (Part::Keys, _) => (2, 64, 3, [240, 24]),
         };
         Shape { part, d, consumers, step, stages, registers }
@@ -64,6 +69,22 @@ impl Shape {
 
     fn tiles(self, rows: usize) -> usize {
         rows.div_ceil(self.rows())
+    }
+
+    /// What a tile of a head costs, in steps: under a causal mask the first ones are the longest. Beginning and end are worth two steps.
+    fn cost(self, tile: usize, spec: &Spec, form: Form) -> u32 {
+        let steps = match self.part {
+            Part::Keys => {
+                let skipped = if form.causal { tile * self.rows() / self.step } else { 0 };
+                spec.l.div_ceil(self.step).saturating_sub(skipped) * (spec.heads / spec.kv_heads)
+            }
+            _ => {
+                let end = (self.tiles(spec.l) - tile) * self.rows();
+                let keys = if form.causal { spec.s.min(end) } else { spec.s };
+                keys.div_ceil(self.step)
+            }
+        };
+        (steps + 2) as u32
     }
 
     /// Bytes of shared memory from the first tile on: two places for each of a task's tiles, the steps' tiles, what gradients need of rows, two barriers
@@ -91,7 +112,6 @@ impl Shape {
             .define("REGISTERS", self.registers[0])
             .define("LEFT_REGISTERS", self.registers[1])
             .define("SHARED", self.shared())
-            .define("ORDERED", (self.part == Part::Forward) as u8)
     }
 }
 
@@ -137,13 +157,13 @@ impl Gpu {
             && matches!(form.dtype, DType::F16 | DType::BF16)
             && spec.d == spec.dv
             && spec.d.is_multiple_of(8)
-            && spec.l.min(spec.s) >= FEWEST
             && spec.l.max(spec.s) <= 1 << 20
             && spec.scale > 0.0
             && operands(spec).iter().all(Operand::suits);
+        let rows = spec.l.min(spec.s);
         match spec.d {
-            33..=64 if fits => Some(64),
-            65..=128 if fits => Some(128),
+            33..=64 if fits && rows >= FEWEST[0] => Some(64),
+            65..=128 if fits && rows >= FEWEST[1] => Some(128),
             _ => None,
         }
     }
@@ -168,32 +188,42 @@ impl Gpu {
         Ok(map)
     }
 
-    fn hopper_kernel(&self, part: Part, form: Form, d: usize) -> Result<(Function, Shape)> {
-        let shape = Shape::new(part, d, form);
-        let tags = [form.dtype as u16, d as u16, form.causal as u16, form.mask, form.dropout as u16];
+    fn hopper_kernel(&self, shape: Shape, form: Form) -> Result<Function> {
+        let (d, groups) = (shape.d as u16, shape.consumers as u16);
+        let tags = [form.dtype as u16, d, form.causal as u16, form.mask, form.dropout as u16, groups];
         let function = self.function(Key::new(Family::FlashHopper, shape.entry(), tags), || shape.defines(form))?;
         // Tiles start at a multiple of 1024 bytes.
         self.allow_shared(function, shape.shared() + 1024)?;
-        Ok((function, shape))
+        Ok(function)
     }
 
-    /// The order of tasks for so many rows of so many heads, given the bytes that tasks of a head read in common, and the launch: a block to a
-    /// multiprocessor, or to a task if there are fewer.
-    fn hopper_order(&self, shape: Shape, rows: usize, heads: usize, common: usize) -> Result<(Order, Grid)> {
-        let (tiles, together) = (shape.tiles(rows), heads.div_ceil(shape.part.sets(heads, common)));
-        let order = Order { tiles: tiles as u32, heads: heads as u32, together: together as u32 };
+    /// The order of a part's tasks, and the launch: a block to a multiprocessor, or to a task if there are fewer.
+    fn hopper_order(&self, shape: Shape, spec: &Spec, form: Form) -> Result<(Order, Grid)> {
+        let (heads, rows, other) = match shape.part {
+            Part::Keys => (spec.batch * spec.kv_heads, spec.s, spec.l * (spec.heads / spec.kv_heads)),
+            _ => (spec.batch * spec.heads, spec.l, spec.s),
+        };
+        let costs: Vec<u32> = (0..shape.tiles(rows)).map(|tile| shape.cost(tile, spec, form)).collect();
+        let tiles = costs.len();
         let blocks = (tiles * heads).min(self.properties.multiprocessors);
+        let together = Tasks { costs, heads, blocks, cached: CACHED / (4 * other * spec.d) }.together();
+        let order = Order { tiles: tiles as u32, heads: heads as u32, together: together as u32 };
         Ok((order, Grid::line(blocks, shape.threads())?.shared(shape.shared() + 1024).spread()))
     }
 
     /// Attention by these kernels; says whether it was for them.
     pub fn hopper(&self, spec: &Spec, form: Form, out: View, lse: View) -> Result<bool> {
         let Some(d) = self.hopper_head(spec, &form).filter(|_| stores_well(out)) else { return Ok(false) };
-        let (function, shape) = self.hopper_kernel(Part::Forward, form, d)?;
+        let shape = Shape::new(Part::Forward, d, spec.l, form);
+        // The blocks of `flash` are smaller: there are more where these do not fill the chip.
+        if d == 64 && shape.tiles(spec.l) * spec.batch * spec.heads < self.properties.multiprocessors {
+            return Ok(false);
+        }
+        let function = self.hopper_kernel(shape, form)?;
         let [q, k, v] = operands(spec);
         let q = self.tensor_map(q, shape.rows(), form.dtype)?;
         let [k, v] = [self.tensor_map(k, shape.step, form.dtype)?, self.tensor_map(v, shape.step, form.dtype)?];
-        let (order, grid) = self.hopper_order(shape, spec.l, spec.batch * spec.heads, 4 * spec.s * spec.d)?;
+        let (order, grid) = self.hopper_order(shape, spec, form)?;
         let (to, [o0, o1, o2, _], log_sum, spec) = (out.ptr() as u64, strides(out), lse.ptr() as u64, *spec);
         launch!(self, function, grid; spec, order, q, k, v, to, o0, o1, o2, log_sum)?;
         Ok(true)
@@ -205,27 +235,30 @@ impl Gpu {
         let dout = Operand::new(saved.dout, [spec.batch, spec.heads, spec.l], spec.d, saved.dout_strides);
         let loads =
             dout.suits() && loads_well(saved.dout, saved.dout_strides) && loads_well(saved.out, saved.out_strides);
-        let Some(d) = self.hopper_head(spec, &form).filter(|_| stores && loads) else { return Ok(false) };
+        // Of smaller heads the gradients are faster by many small blocks side by side: `flash`.
+        let suits = |d: &usize| *d == 128 && stores && loads;
+        let Some(d) = self.hopper_head(spec, &form).filter(suits) else { return Ok(false) };
         let (to_q, to_k, to_v) = (dq.ptr() as u64, dk.ptr() as u64, dv.ptr() as u64);
         let ([q0, q1, q2, _], [k0, k1, k2, _], [v0, v1, v2, _]) = (strides(dq), strides(dk), strides(dv));
         let (spec, saved, [own_q, own_k, own_v]) = (*spec, *saved, operands(spec));
         let map = |operand, rows| self.tensor_map(operand, rows, form.dtype);
         let heads = spec.batch * spec.heads;
 
-        let (queries, shape) = self.hopper_kernel(Part::Queries, form, d)?;
+        let shape = Shape::new(Part::Queries, d, spec.l, form);
+        let queries = self.hopper_kernel(shape, form)?;
         let padded = shape.tiles(spec.l) * shape.rows();
         let scratch = self.scratch(heads * padded * 8)?;
         let (rows, padded) = (scratch.ptr, padded as u64);
         let (q, k) = (map(own_q, shape.rows())?, map(own_k, shape.step)?);
         let (v, d_out) = (map(own_v, shape.step)?, map(dout, shape.rows())?);
-        let (order, grid) = self.hopper_order(shape, spec.l, heads, 4 * spec.s * spec.d)?;
+        let (order, grid) = self.hopper_order(shape, &spec, form)?;
         launch!(self, queries, grid; spec, saved, order, q, k, v, d_out, rows, to_q, q0, q1, q2)?;
 
-        let (keys, shape) = self.hopper_kernel(Part::Keys, form, d)?;
+        let shape = Shape::new(Part::Keys, d, spec.s, form);
+        let keys = self.hopper_kernel(shape, form)?;
         let (q, k) = (map(own_q, shape.step)?, map(own_k, shape.rows())?);
         let (v, d_out) = (map(own_v, shape.rows())?, map(dout, shape.step)?);
-        let common = 4 * spec.l * spec.d * (spec.heads / spec.kv_heads);
-        let (order, grid) = self.hopper_order(shape, spec.s, spec.batch * spec.kv_heads, common)?;
+        let (order, grid) = self.hopper_order(shape, &spec, form)?;
         launch!(self, keys, grid; spec, order, q, k, v, d_out, rows, padded, to_k, to_v, k0, k1, k2, v0, v1, v2)?;
         Ok(true)
     }

@@ -62,10 +62,11 @@ mod scan;
 mod softmax;
 mod sort;
 mod stream;
+mod task_order;
 #[cfg(test)]
 mod tests;
 
-pub use attention::attention_as_asked;
+pub use attention::{AttentionCounts, attention_counts};
 pub use backend::backend;
 pub use cudnn::{allow_tf32_conv, set_allow_tf32_conv};
 pub use device::{Properties, count as device_count, properties};

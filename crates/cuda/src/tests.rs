@@ -139,9 +139,15 @@ fn families(capability: (i32, i32)) -> Vec<Case> {
                     let shape = flash::Shape::new(part, rows, d, capability);
                     add(format!("flash {part:?} {d} {dtype} {rows}"), Family::Flash, shape.defines(form));
                 }
-                for part in flash::Part::ALL.into_iter().filter(|_| capability == (9, 0)) {
-                    let shape = flash_hopper::Shape::new(part, d, form);
-                    add(format!("flash hopper {part:?} {d} {dtype}"), Family::FlashHopper, shape.defines(form));
+                // Rows for which three groups or four do the forward pass.
+                let plain = attention::Form { mask: 0, dropout: false, ..form };
+                let forms = [(1024, plain), (1536, plain), (1536, form)];
+                let parts = flash::Part::ALL.into_iter().filter(|p| d == 128 || *p == flash::Part::Forward);
+                let cases = parts.flat_map(|part| forms.map(|(rows, form)| (part, rows, form)));
+                for (part, rows, form) in cases.filter(|_| capability == (9, 0)) {
+                    let (shape, mask) = (flash_hopper::Shape::new(part, d, rows, form), form.mask);
+                    let name = format!("flash hopper {part:?} {d} {dtype} {rows} mask {mask}");
+                    add(name, Family::FlashHopper, shape.defines(form));
                 }
             }
         }

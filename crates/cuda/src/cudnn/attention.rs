@@ -10,7 +10,8 @@ use super::{Cudnn, Library, is_off};
 use crate::attention::{Form, Saved, Spec, strides};
 use crate::device::Gpu;
 use crate::driver::{DevicePtr, Handle};
-use rushlight_core::{DType, Error, Result, View};
+use crate::stream::Event;
+use rushlight_core::{DType, Device, Error, Result, View};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
@@ -67,7 +68,10 @@ pub struct Problem {
     pub strides: [Four; 8],
 }
 
-/// `None` for what the library does not take.
+/// Does a problem without the library; says whether it could.
+pub type Rival<'a> = &'a dyn Fn() -> Result<bool>;
+
+/// `None` for what the library does not take, or is slower at.
 pub type Plans = HashMap<Problem, Option<&'static Plan>>;
 
 /// Strides as the library takes them, if it takes the tensor: rows of 16 bytes at addresses that are multiples of it, which it needs and does not check.
@@ -220,7 +224,7 @@ impl Problem {
 }
 
 impl Library {
-    /// How to do it; `None` if the library does not.
+    /// How to do it; `None` if the library does not, or not as fast as others.
     fn attention_plan(&self, problem: Problem, capability: (i32, i32)) -> Option<&'static Plan> {
         let state = &mut *self.state();
         match state.attention.entry(problem) {
@@ -230,6 +234,15 @@ impl Library {
                 *new.insert(plan.map(|plan| &*Box::leak(Box::new(plan))))
             }
         }
+    }
+
+    fn has_planned(&self, problem: &Problem) -> bool {
+        self.state().attention.contains_key(problem)
+    }
+
+    /// Leaves a problem to others from now on.
+    fn leave(&self, problem: Problem) {
+        self.state().attention.insert(problem, None);
     }
 
     /// Starts a plan. After the addresses come numbers, as many as the plan takes.
@@ -262,8 +275,8 @@ impl Gpu {
         if fits { self.cudnn() } else { None }
     }
 
-    /// Does a problem by the library if it is for it. `tensors` are those whose strides are told: address, strides, and whether their rows are keys;
-    /// `given` all addresses, in the order of the graph's operands.
+    /// Does a problem by the library if it is for it and, when first seen, was faster than its rival. `tensors` are those whose strides are told:
+    /// address, strides, and whether their rows are keys; `given` all addresses, in the order of the graph's operands.
     fn attend_by_cudnn<const N: usize>(
         &self,
         pass: Pass,
@@ -271,6 +284,7 @@ impl Gpu {
         form: &Form,
         tensors: &[(u64, [u64; 4], bool)],
         given: [u64; N],
+        rival: Option<Rival>,
     ) -> Result<bool> {
         self.enter()?;
         let Some(library) = self.attention_library(spec, form) else { return Ok(false) };
@@ -290,7 +304,51 @@ impl Gpu {
             return Ok(false);
         }
         let capability = self.properties.capability;
+        let is_new = rival.is_some() && !library.has_planned(&problem);
+        if is_new && self.lane().recording {
+            // What is recorded cannot be timed.
+            return Ok(false);
+        }
         let Some(plan) = self.driver.relaxed(|| library.attention_plan(problem, capability)) else { return Ok(false) };
+        let start = || self.start_attention(library, plan, pass, spec, given);
+        if let Some(rival) = rival.filter(|_| is_new)
+            && rival()?
+            && self.seconds(&|| rival().map(drop))? <= self.seconds(&start)?
+        {
+            library.leave(problem);
+            return Ok(false);
+        }
+        start()?;
+        Ok(true)
+    }
+
+    /// How long something takes that may be done again and again: the shortest of a few tries.
+    fn seconds(&self, run: &dyn Fn() -> Result<()>) -> Result<f64> {
+        const TRIES: usize = 3;
+        const TIMES: usize = 5;
+        run()?;
+        let mut shortest = f64::INFINITY;
+        for _ in 0..TRIES {
+            let [begin, end] = [Event::new(Device::Cuda(self.index))?, Event::new(Device::Cuda(self.index))?];
+            begin.record()?;
+            for _ in 0..TIMES {
+                run()?;
+            }
+            end.record()?;
+            end.synchronize()?;
+            shortest = shortest.min(begin.elapsed_time(&end)?);
+        }
+        Ok(shortest / 1e3 / TIMES as f64)
+    }
+
+    fn start_attention<const N: usize>(
+        &self,
+        library: &'static Library,
+        plan: &'static Plan,
+        pass: Pass,
+        spec: &Spec,
+        given: [u64; N],
+    ) -> Result<()> {
         let delta = if pass == Pass::Backward { spec.batch * spec.heads * spec.l * 4 } else { 0 };
         let delta = delta.next_multiple_of(256);
         let scratch = if delta + plan.workspace > 0 { Some(self.scratch(delta + plan.workspace)?) } else { None };
@@ -304,12 +362,18 @@ impl Gpu {
             numbers.push(f32::NEG_INFINITY);
             // The library may load a kernel at its first use.
             gpu.driver.relaxed(|| library.attend(plan, &addresses, &numbers, room + delta as u64, stream))
-        })?;
-        Ok(true)
+        })
     }
 
     /// Attention by the library; says whether it took it.
-    pub fn cudnn_attention(&self, spec: &Spec, form: &Form, out: View, lse: View) -> Result<bool> {
+    pub fn cudnn_attention(
+        &self,
+        spec: &Spec,
+        form: &Form,
+        out: View,
+        lse: View,
+        rival: Option<Rival>,
+    ) -> Result<bool> {
         let (to, log_sum) = (out.ptr() as u64, lse.ptr() as u64);
         let tensors = [
             (spec.q, spec.q_strides, false),
@@ -317,11 +381,18 @@ impl Gpu {
             (spec.v, spec.v_strides, true),
             (to, strides(out), false),
         ];
-        self.attend_by_cudnn(Pass::Forward, spec, form, &tensors, [spec.q, spec.k, spec.v, to, log_sum])
+        self.attend_by_cudnn(Pass::Forward, spec, form, &tensors, [spec.q, spec.k, spec.v, to, log_sum], rival)
     }
 
     /// Its gradients; says whether the library took them.
-    pub fn cudnn_attention_backward(&self, spec: &Spec, form: &Form, saved: &Saved, to: [View; 3]) -> Result<bool> {
+    pub fn cudnn_attention_backward(
+        &self,
+        spec: &Spec,
+        form: &Form,
+        saved: &Saved,
+        to: [View; 3],
+        rival: Option<Rival>,
+    ) -> Result<bool> {
         let [dq, dk, dv] = to.map(|v| (v.ptr() as u64, strides(v)));
         let tensors = [
             (spec.q, spec.q_strides, false),
@@ -334,6 +405,6 @@ impl Gpu {
             (dv.0, dv.1, true),
         ];
         let given = [spec.q, spec.k, spec.v, saved.out, saved.dout, saved.lse, dq.0, dk.0, dv.0];
-        self.attend_by_cudnn(Pass::Backward, spec, form, &tensors, given)
+        self.attend_by_cudnn(Pass::Backward, spec, form, &tensors, given, rival)
     }
 }

@@ -1,0 +1,79 @@
+//! Which heads blocks that stay for a whole launch do together, so that all end at about the same time.
+
+use std::collections::HashMap;
+use std::sync::{LazyLock, Mutex};
+
+/// Tasks of a launch: every head has the same tiles.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Tasks {
+    /// What a tile costs, the most costly first.
+    pub costs: Vec<u32>,
+    pub heads: usize,
+    pub blocks: usize,
+    /// Heads at most whose other side stays in the cache.
+    pub cached: usize,
+}
+
+impl Tasks {
+    /// Adds to every block's load what it does of a set of so many heads: the tiles, sorted by cost, go to blocks in rounds, there and back
+    /// (`Tasks` in `hopper_tasks.cu`).
+    fn add_set(&self, heads: usize, times: u64, loads: &mut [u64]) {
+        for (n, &cost) in self.costs.iter().flat_map(|cost| std::iter::repeat_n(cost, heads)).enumerate() {
+            let (round, place) = (n / self.blocks, n % self.blocks);
+            let block = if round.is_multiple_of(2) { place } else { self.blocks - 1 - place };
+            loads[block] += times * cost as u64;
+        }
+    }
+
+    /// What the block with most to do does, if so many heads make a set.
+    fn longest(&self, together: usize) -> u64 {
+        let mut loads = vec![0; self.blocks];
+        self.add_set(together, (self.heads / together) as u64, &mut loads);
+        self.add_set(self.heads % together, 1, &mut loads);
+        loads.into_iter().max().unwrap_or(0)
+    }
+
+    /// Heads that make a set. Found once for every problem.
+    pub fn together(self) -> usize {
+        static FOUND: LazyLock<Mutex<HashMap<Tasks, usize>>> = LazyLock::new(Default::default);
+        let mut found = FOUND.lock().unwrap_or_else(|e| e.into_inner());
+        if let Some(&together) = found.get(&self) {
+            return together;
+        }
+        // Small sets share more of the cache; sets below one round of blocks leave some idle.
+        let candidates = 1..=self.cached.clamp(1, self.heads);
+        let together = candidates.min_by_key(|&n| (self.longest(n), n)).unwrap_or(1);
+        // Programs with ever new shapes would fill it.
+        if found.len() >= 4096 {
+            found.clear();
+        }
+        found.insert(self, together);
+        together
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Lengths, heads: under a causal mask no block has much more to do than all have on average, and never much more than it must.
+    #[test]
+    fn blocks_end_together() {
+        for (length, heads) in [(1024, 192), (1024, 96), (512, 384), (4096, 24), (8192, 16), (12_000, 8), (700, 144)] {
+            let tiles = usize::div_ceil(length, 128);
+            let costs: Vec<u32> = (0..tiles).rev().map(|tile| tile as u32 + 3).collect();
+            let all: u64 = costs.iter().map(|&cost| cost as u64 * heads as u64).sum();
+            let tasks = Tasks { costs, heads, blocks: 132, cached: (32 << 20) / (length * 512) };
+            let longest = tasks.longest(tasks.clone().together());
+            assert!(longest * 132 <= all * 11 / 10, "{length} x {heads}: {longest} of {all}");
+        }
+    }
+
+    #[test]
+    fn few_tasks_make_one_set() {
+        let tasks = Tasks { costs: vec![2, 1], heads: 3, blocks: 6, cached: 0 };
+        assert_eq!(tasks.clone().together(), 1);
+        assert_eq!(Tasks { cached: 100, ..tasks.clone() }.together(), 3);
+        assert_eq!(tasks.longest(3), 2);
+    }
+}
