@@ -188,7 +188,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) flash_hopper_queries(Sp
     Tiles<BLOCK_ROWS, 2> queries, incoming;
     Tiles<STEP, STAGES> keys;
     Tiles<STEP, 2> values;
-    Places<2, 3> sums;
+    Places<2, 96, true> sums;
     Room all = room(memory);
     all.take(queries);
     all.take(incoming);
@@ -252,8 +252,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) flash_hopper_queries(Sp
                         rows[(u64)now.head * (order.tiles * BLOCK_ROWS) + i] = Row{log_sum, sum};
                     }
                 }
-                __syncwarp();
-                if (LANE == 0) arrive(sums.full(ts));
+                arrive(sums.full(ts));
                 ts.next();
             }
         }
@@ -372,7 +371,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) flash_hopper_queries(Sp
 extern "C" __global__ void __launch_bounds__(THREADS, 1) flash_hopper_keys(Spec s, Order order, const __grid_constant__ Map q_map, const __grid_constant__ Map k_map, const __grid_constant__ Map v_map, const __grid_constant__ Map dout_map, const Row* rows, u64 padded, T* dk, T* dv, u64 k0, u64 k1, u64 k2, u64 v0, u64 v1, u64 v2) {
     extern __shared__ double memory[];
     Tiles<BLOCK_ROWS, 2> keys, values;
-    Tiles<STEP, STAGES> queries, incoming;
+    Tiles<STEP, STAGES, true> queries;
+    Tiles<STEP, STAGES> incoming;
     Room all = room(memory);
     all.take(keys);
     all.take(values);
@@ -397,8 +397,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) flash_hopper_keys(Spec 
                     const Row* from = rows + ((u64)b * s.heads + h) * padded;
                     // Steps before the first query that sees these keys are left out.
                     for (int step = CAUSAL ? first / STEP : 0; step < all_steps; step++) {
-                        queries.fill(tq, q_map, step * STEP, h, b, STEP * sizeof(Row));
+                        queries.until_empty(tq);
                         copy_bytes(step_rows + tq.place * STEP, from + step * STEP, STEP * sizeof(Row), queries.full(tq));
+                        queries.fill(tq, q_map, step * STEP, h, b, STEP * sizeof(Row));
                         incoming.fill(tq, dout_map, step * STEP, h, b);
                         tq.next();
                     }

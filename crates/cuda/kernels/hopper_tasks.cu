@@ -45,32 +45,33 @@ template <int PLACES> struct Turn {
     }
 };
 
-// Barriers of PLACES places: full ones wait for FILLERS, empty ones for all warps of the groups.
-template <int PLACES, int FILLERS = 1> struct Places {
+// Barriers of PLACES places: full ones wait for FILLERS threads, empty ones for all warps of the groups, or all their threads if these read by themselves
+// (EACH): what products read the whole warp has read.
+template <int PLACES, int FILLERS = 1, bool EACH = false> struct Places {
     u64* barriers;
     enum { COUNT = 2 * PLACES };
     __device__ u64* full(const Turn<PLACES>& t) const { return barriers + t.place; }
     __device__ u64* empty(const Turn<PLACES>& t) const { return barriers + PLACES + t.place; }
     __device__ void init() const {
-        for (int n = 0; n < PLACES; n++) init_barrier(barriers + n, FILLERS), init_barrier(barriers + PLACES + n, CONSUMERS * 4);
+        for (int n = 0; n < PLACES; n++) init_barrier(barriers + n, FILLERS), init_barrier(barriers + PLACES + n, CONSUMERS * (EACH ? 128 : 4));
     }
     __device__ void until_empty(const Turn<PLACES>& t) const { wait(empty(t), t.phase ^ 1); }
     __device__ void until_full(const Turn<PLACES>& t) const { wait(full(t), t.phase); }
     // This warp has read what it needs.
     __device__ void release(const Turn<PLACES>& t) const {
-        __syncwarp();
-        if (LANE == 0) arrive(empty(t));
+        if (!EACH) __syncwarp();
+        if (EACH || LANE == 0) arrive(empty(t));
     }
 };
 
 // Such places of tiles of ROWS rows.
-template <int ROWS, int PLACES> struct Tiles : Places<PLACES> {
+template <int ROWS, int PLACES, bool EACH = false> struct Tiles : Places<PLACES, 1, EACH> {
     T* tiles;
     enum { SIZE = PLACES * ROWS * D };
     __device__ T* at(const Turn<PLACES>& t) const { return tiles + t.place * (ROWS * D); }
-    // The rows of a head from `row` on; `more` bytes are on their way to the same place.
+    // The rows of a head from `row` on; `more` bytes are on their way to the same place, which was empty.
     __device__ void fill(const Turn<PLACES>& t, const Map& map, int row, int head, int batch, u32 more = 0) const {
-        this->until_empty(t);
+        if (!more) this->until_empty(t);
         arrive_expecting(this->full(t), ROWS * D * sizeof(T) + more);
 #pragma unroll
         for (int n = 0; n < PANELS; n++) copy_box(at(t) + n * (ROWS * 64), map, this->full(t), n * 64, row, head, batch);
@@ -81,12 +82,12 @@ template <int ROWS, int PLACES> struct Tiles : Places<PLACES> {
 struct Room {
     T* tiles;
     u64* barriers;
-    template <int ROWS, int PLACES> __device__ void take(Tiles<ROWS, PLACES>& t) {
+    template <int ROWS, int PLACES, bool EACH> __device__ void take(Tiles<ROWS, PLACES, EACH>& t) {
         t.tiles = tiles;
         tiles += t.SIZE;
-        take(*(Places<PLACES>*)&t);
+        take(*(Places<PLACES, 1, EACH>*)&t);
     }
-    template <int PLACES, int FILLERS> __device__ void take(Places<PLACES, FILLERS>& p) {
+    template <int PLACES, int FILLERS, bool EACH> __device__ void take(Places<PLACES, FILLERS, EACH>& p) {
         barriers -= p.COUNT;
         p.barriers = barriers;
         if (threadIdx.x == 0) p.init();
