@@ -56,7 +56,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash(Spec s, T* o
     load_step(0, 0);
     load_step(1, 1);
     wait_for_copies<1>();
-    float acc[D / 8][4], p[STEP / 8][4], top[2] = {LOWEST, LOWEST}, sum[2] = {0, 0};
+    float acc[D / 8][4], p[STEP / 8][4];
+    Softmax softmax;
+    softmax.begin();
     Fragment weights[STEP / 16];
     clear(acc);
     clear(p);
@@ -70,12 +72,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash(Spec s, T* o
     float scale = (float)s.scale * LOG2E;
 #if DROPOUT
     float enlarged = (float)(1 / (1 - s.p));
+#else
+    const float enlarged = 1;
 #endif
     // Scores of a step to weights of its values.
     auto weigh = [&](int n) {
         int at = n * STEP;
 #if DROPOUT
         u32 kept_bits = kept(s, (head * s.l + (u64)row) * s.s + (u64)(at + t * 2), 1, s.s);
+#else
+        const u32 kept_bits = 0;
 #endif
         wait_for_products<1>(p);
 #if MASK
@@ -87,47 +93,18 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash(Spec s, T* o
         const float by = 1;
 #else
         if (at + STEP > (int)s.s || (CAUSAL && at + STEP - 1 > start)) {
-            int seen[2] = {seen_by(s, row) - at - t * 2, seen_by(s, row + 8) - at - t * 2};
-#pragma unroll
-            for (int c = 0; c < STEP / 8; c++) {
-#pragma unroll
-                for (int e = 0; e < 4; e++) p[c][e] = c * 8 + e % 2 < seen[e / 2] ? p[c][e] : LOWEST;
-            }
+            hide_unseen(p, s, row, at + t * 2, LOWEST);
         }
         // Scores are scaled on the way to their exponentials.
         const float by = scale;
 #endif
         float correction[2];
-#pragma unroll
-        for (int r = 0; r < 2; r++) {
-            float high = p[0][2 * r];
-#pragma unroll
-            for (int c = 0; c < STEP / 8; c++) high = fmaxf(high, fmaxf(p[c][2 * r], p[c][2 * r + 1]));
-            high = fmaxf(high, __shfl_xor_sync(FULL_WARP, high, 1));
-            high = fmaxf(high, __shfl_xor_sync(FULL_WARP, high, 2));
-            // Exponentials may be of what lies a little above the base, so it is raised seldom; not where dropout enlarges them.
-            high = high * by > top[r] + (DROPOUT ? 0 : 8) ? high * by : top[r];
-            // While every key is masked out, differences would be NaN.
-            float base = high == LOWEST ? 0.0f : high, total = 0;
-            correction[r] = exp2_fast(top[r] - base);
-            top[r] = high;
-#pragma unroll
-            for (int c = 0; c < STEP / 8; c++) {
-#pragma unroll
-                for (int e = 2 * r; e < 2 * r + 2; e++) {
-                    float x = exp2_fast(fmaf(p[c][e], by, -base));
-                    total += x;
-                    p[c][e] = DROPPED(x, c, e);
-                }
-            }
-            sum[r] = sum[r] * correction[r] + total;
-        }
+        softmax.weigh(p, by, kept_bits, enlarged, correction);
         hold(p);
         // The sums are positive: looking at them keeps ptxas from waiting before they are there.
-        if (__any_sync(FULL_WARP, correction[0] != 1 || correction[1] != 1 || !(sum[0] > 0) || !(sum[1] > 0))) {
+        if (__any_sync(FULL_WARP, correction[0] != 1 || correction[1] != 1 || !(softmax.sum[0] > 0) || !(softmax.sum[1] > 0))) {
             wait_for_products<0>(acc);
-#pragma unroll
-            for (int c = 0; c < D / 8; c++) acc[c][0] *= correction[0], acc[c][1] *= correction[0], acc[c][2] *= correction[1], acc[c][3] *= correction[1];
+            scale_rows(acc, correction);
         }
         wait_for_products<0>(acc);
         hold(weights);
@@ -165,13 +142,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash(Spec s, T* o
     }
     float factor[2];
 #pragma unroll
-    for (int r = 0; r < 2; r++) {
-        float total = sum[r];
-        total += __shfl_xor_sync(FULL_WARP, total, 1);
-        total += __shfl_xor_sync(FULL_WARP, total, 2);
-        factor[r] = total == 0 ? 0.0f : __fdividef(1.0f, total);
-        if (t == 0 && row + r * 8 < (int)s.l) lse[head * s.l + (u64)(row + r * 8)] = total == 0 ? LOWEST : top[r] * LN2 + logf(total);
-    }
+    for (int r = 0; r < 2; r++) factor[r] = softmax.end(r, lse, head * s.l + (u64)(row + r * 8), t == 0 && row + r * 8 < (int)s.l);
     store_rows(acc, factor[0], factor[1], out + b * o0 + h * o1, o2, start, s.l, (int)s.d);
 }
 #endif
@@ -286,12 +257,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash_queries(Spec
             }
         }
         if (!MASK && (at + STEP > (int)s.s || (CAUSAL && at + STEP - 1 > start))) {
-            int seen[2] = {seen_by(s, row) - at - t * 2, seen_by(s, row + 8) - at - t * 2};
-#pragma unroll
-            for (int c = 0; c < STEP / 8; c++) {
-#pragma unroll
-                for (int e = 0; e < 4; e++) p[c][e] = c * 8 + e % 2 < seen[e / 2] ? p[c][e] : 0.0f;
-            }
+            hide_unseen(p, s, row, at + t * 2, 0.0f);
         }
         hold(p);
         wait_for_products<1>(ds);

@@ -32,6 +32,16 @@ __device__ inline float masked(const Spec& s, u64 b, u64 h, int i, int j, float 
 // Keys that query i sees.
 __device__ inline int seen_by(const Spec& s, int i) { return CAUSAL && i + 1 < (int)s.s ? i + 1 : (int)s.s; }
 
+// A thread's scores of keys, from `first` on, that its queries (`row`, and eight rows down) do not see become `hidden`.
+__device__ inline void hide_unseen(float (&p)[STEP / 8][4], const Spec& s, int row, int first, float hidden) {
+    int seen[2] = {seen_by(s, row) - first, seen_by(s, row + 8) - first};
+#pragma unroll
+    for (int c = 0; c < STEP / 8; c++) {
+#pragma unroll
+        for (int e = 0; e < 4; e++) p[c][e] = c * 8 + e % 2 < seen[e / 2] ? p[c][e] : hidden;
+    }
+}
+
 #if DROPOUT
 // Which of a thread's probabilities of a step dropout keeps, a bit each: fragment c has the words 8 * c columns on, of two neighbouring columns in a row
 // and in the one eight rows down. A loop, not unrolled: the text of the random words is long, and neighbours often have theirs from one block.
@@ -52,6 +62,56 @@ __device__ inline u32 kept(const Spec& s, u64 first, u64 column, u64 row) {
 #else
 #define DROPPED(x, c, e) (x)
 #endif
+
+// The softmax of a thread's two rows as far as it has come, in units of log2.
+struct Softmax {
+    float top[2], sum[2];
+    __device__ void begin() {
+        top[0] = top[1] = LOWEST;
+        sum[0] = sum[1] = 0;
+    }
+    // Scores of a step, to be scaled by `by`, become exponentials. What was added up before has to be multiplied by the correction.
+    __device__ void weigh(float (&p)[STEP / 8][4], float by, u32 kept_bits, float enlarged, float (&correction)[2]) {
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            float high = p[0][2 * r];
+#pragma unroll
+            for (int c = 0; c < STEP / 8; c++) high = fmaxf(high, fmaxf(p[c][2 * r], p[c][2 * r + 1]));
+            high = fmaxf(high, __shfl_xor_sync(FULL_WARP, high, 1));
+            high = fmaxf(high, __shfl_xor_sync(FULL_WARP, high, 2));
+            // Exponentials may be of what lies a little above the base, so it is raised seldom; not where dropout enlarges them.
+            high = high * by > top[r] + (DROPOUT ? 0 : 8) ? high * by : top[r];
+            // While every key is masked out, differences would be NaN.
+            float base = high == LOWEST ? 0.0f : high, total = 0;
+            correction[r] = exp2_fast(top[r] - base);
+            top[r] = high;
+#pragma unroll
+            for (int c = 0; c < STEP / 8; c++) {
+#pragma unroll
+                for (int e = 2 * r; e < 2 * r + 2; e++) {
+                    float x = exp2_fast(fmaf(p[c][e], by, -base));
+                    total += x;
+                    p[c][e] = DROPPED(x, c, e);
+                }
+            }
+            sum[r] = sum[r] * correction[r] + total;
+        }
+    }
+    // What row r's weights are to be multiplied by; leaves the logarithm of its sum in `lse`, if this thread is to.
+    __device__ float end(int r, float* lse, u64 at, bool leaves) const {
+        float total = sum[r];
+        total += __shfl_xor_sync(FULL_WARP, total, 1);
+        total += __shfl_xor_sync(FULL_WARP, total, 2);
+        if (leaves) lse[at] = total == 0 ? LOWEST : top[r] * LN2 + logf(total);
+        return total == 0 ? 0.0f : __fdividef(1.0f, total);
+    }
+};
+
+// Multiplies a thread's two rows of accumulators.
+__device__ inline void scale_rows(float (&acc)[D / 8][4], const float (&by)[2]) {
+#pragma unroll
+    for (int c = 0; c < D / 8; c++) acc[c][0] *= by[0], acc[c][1] *= by[0], acc[c][2] *= by[1], acc[c][3] *= by[1];
+}
 
 // Rows of a warp's accumulators, as halves, to rows `first..` of a tensor, 16 bytes at a time. Four neighbouring threads have 16 bytes of a row four
 // times over, a word each: they swap until each has one of these.
