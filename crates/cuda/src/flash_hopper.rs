@@ -124,8 +124,8 @@ struct Operand {
 }
 
 impl Operand {
-    fn new(at: DevicePtr, [batch, heads, rows]: [usize; 3], d: usize, [sb, sh, sr, _]: [u64; 4]) -> Self {
-        Operand { at, sizes: [d, rows, heads, batch], strides: [1, sr, sh, sb] }
+    fn new(at: DevicePtr, [batch, heads, rows]: [usize; 3], d: usize, [sb, sh, sr, sc]: [u64; 4]) -> Self {
+        Operand { at, sizes: [d, rows, heads, batch], strides: [sc, sr, sh, sb] }
     }
 
     /// Bytes from one element of a dimension to the next; of a dimension of one element they do not matter.
@@ -133,9 +133,10 @@ impl Operand {
         std::array::from_fn(|n| if self.sizes[n + 1] == 1 { 16 } else { self.strides[n + 1].saturating_mul(2) })
     }
 
-    /// Whether the copy engine can: strides of whole pieces of 16 bytes, below 2^40.
+    /// Whether the copy engine can: neighbouring columns, other strides of whole pieces of 16 bytes, below 2^40.
     fn suits(&self) -> bool {
-        let strides = self.bytes().iter().all(|&s| s > 0 && s.is_multiple_of(16) && s < 1 << 40);
+        let strides =
+            self.strides[0] == 1 && self.bytes().iter().all(|&s| s > 0 && s.is_multiple_of(16) && s < 1 << 40);
         self.at.is_multiple_of(16) && strides && self.sizes.iter().all(|&n| n > 0 && n <= u32::MAX as usize)
     }
 }
@@ -261,5 +262,23 @@ impl Gpu {
         let (order, grid) = self.hopper_order(shape, &spec, form)?;
         launch!(self, keys, grid; spec, order, q, k, v, d_out, rows, padded, to_k, to_v, k0, k1, k2, v0, v1, v2)?;
         Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_copy_engine_takes_whole_rows() {
+        let suits = |at, strides| Operand::new(at, [2, 3, 300], 64, strides).suits();
+        assert!(suits(256, [57_600, 64, 192, 1]));
+        assert!(Operand::new(256, [1, 3, 300], 64, [7, 64, 192, 1]).suits(), "a stride over nothing does not matter");
+        // Every other column; columns far apart; heads shared by expansion; rows, an address that are not whole pieces.
+        for strides in [[115_200, 128, 384, 2], [57_600, 19_200, 1, 300], [57_600, 0, 192, 1], [57_600, 64, 196, 1]] {
+            assert!(!suits(256, strides), "{strides:?}");
+        }
+        assert!(!suits(264, [57_600, 64, 192, 1]));
+        assert!(!suits(256, [1 << 40, 64, 192, 1]));
     }
 }
