@@ -2,8 +2,8 @@
 //
 // A block lives as long as the launch and goes from task to task: BLOCK_ROWS queries (forward, gradient by queries) or keys (gradient by keys and
 // values) of a head, which walk the other side in steps of STEP. One thread asks the copy engine for tiles, a task ahead; CONSUMERS groups of four
-// warps multiply 64 rows each. D is 64 or 128, of gradients 128 (for less, small blocks side by side hide more: flash.cu). As in flash.cu scores never leave registers, a step's are multiplied while the step before is added up,
-// and nothing is added by atomics.
+// warps multiply 64 rows each. D is 64 or 128, of gradients 128 (for less, small blocks side by side hide more: flash.cu). As in flash.cu scores never
+// leave registers, a step's are multiplied while the step before is added up, and nothing is added by atomics.
 // The text of hopper_tasks.cu, with tasks, places and products, goes before this one.
 
 #ifdef FORWARD
@@ -361,9 +361,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) flash_hopper_keys(Spec 
                     const Row* from = rows + ((u64)b * s.heads + h) * padded;
                     // Steps before the first query that sees these keys are left out.
                     for (int step = CAUSAL ? first / STEP : 0; step < all_steps; step++) {
+                        // What threads read by themselves is asked for before this one arrives: racecheck would take it for a race.
                         queries.until_empty(tq);
                         copy_bytes(step_rows + tq.place * STEP, from + step * STEP, STEP * sizeof(Row), queries.full(tq));
-                        queries.fill(tq, q_map, step * STEP, h, b, STEP * sizeof(Row));
+                        queries.ask(tq, q_map, step * STEP, h, b, STEP * sizeof(Row));
                         incoming.fill(tq, dout_map, step * STEP, h, b);
                         tq.next();
                     }

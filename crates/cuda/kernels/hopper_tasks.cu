@@ -69,9 +69,13 @@ template <int ROWS, int PLACES, bool EACH = false> struct Tiles : Places<PLACES,
     T* tiles;
     enum { SIZE = PLACES * ROWS * D };
     __device__ T* at(const Turn<PLACES>& t) const { return tiles + t.place * (ROWS * D); }
-    // The rows of a head from `row` on; `more` bytes are on their way to the same place, which was empty.
-    __device__ void fill(const Turn<PLACES>& t, const Map& map, int row, int head, int batch, u32 more = 0) const {
-        if (!more) this->until_empty(t);
+    // The rows of a head from `row` on.
+    __device__ void fill(const Turn<PLACES>& t, const Map& map, int row, int head, int batch) const {
+        this->until_empty(t);
+        ask(t, map, row, head, batch, 0);
+    }
+    // The same for a place that is empty; `more` bytes are on their way to it.
+    __device__ void ask(const Turn<PLACES>& t, const Map& map, int row, int head, int batch, u32 more) const {
         arrive_expecting(this->full(t), ROWS * D * sizeof(T) + more);
 #pragma unroll
         for (int n = 0; n < PANELS; n++) copy_box(at(t) + n * (ROWS * 64), map, this->full(t), n * 64, row, head, batch);

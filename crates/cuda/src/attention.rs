@@ -46,7 +46,8 @@ pub struct AttentionCounts {
 static HOPPER: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 static CUDNN: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
-/// How often attention went which way, recorded steps counted once: what some kernels do not take others do without a word.
+/// How often attention went which way, recorded steps counted once, and tries of `RUSHLIGHT_CUDA_ATTENTION=fastest`, too: what some kernels do not
+/// take others do without a word.
 pub fn attention_counts() -> AttentionCounts {
     let read = |counts: &[AtomicU64; 2]| counts.each_ref().map(|n| n.load(Relaxed));
     AttentionCounts { hopper: read(&HOPPER), cudnn: cudnn::does_attention().then(|| read(&CUDNN)) }
