@@ -118,14 +118,14 @@ fn kernels(report: &Report) -> Result<()> {
     report.bandwidth("transpose", 2.0 * n, || x.t()?.contiguous().map(drop))?;
     drop((x, z));
     for (name, dtype, tf32) in [("bf16", DType::BF16, false), ("f32", DType::F32, false), ("tf32", DType::F32, true)] {
-        rushlight::cuda::set_allow_tf32(tf32);
+        rushlight::set_allow_tf32(tf32);
         for size in [1024usize, 4096, 8192] {
             let (a, b) = (randn(&[size, size], dtype)?, randn(&[size, size], dtype)?);
             let operations = 2.0 * (size as f64).powi(3);
             report.rate(&format!("matmul_{name}_{size}"), operations, || a.matmul(&b).map(drop))?;
         }
     }
-    rushlight::cuda::set_allow_tf32(false);
+    rushlight::set_allow_tf32(false);
     attention(report)?;
     let (a, b) = (randn(&[8], DType::F32)?, randn(&[8], DType::F32)?);
     report.bandwidth("small_add", 96.0, || a.add(&b).map(drop))
@@ -150,9 +150,6 @@ fn attention(report: &Report) -> Result<()> {
                 attend()?.backward_with(Backward::default().gradient(&g))
             })?;
         }
-    }
-    if let Some([forward, backward]) = rushlight::cuda::attention_counts().cudnn {
-        println!("# {forward} attentions forward and {backward} backward by cuDNN");
     }
     Ok(())
 }
@@ -275,7 +272,8 @@ fn main() -> Result<()> {
     let (options, words): (Vec<String>, Vec<String>) = std::env::args().skip(1).partition(|a| a.starts_with("--"));
     let filter = words.into_iter().next().unwrap_or_default();
     let report = Report { filter, first: options.iter().any(|o| o == "--first") };
-    let p = rushlight::cuda::properties(0)?;
+    let engine = rushlight::engines::accelerator().ok_or_else(|| Error::device("this machine has no GPU"))?;
+    let p = engine.properties(0)?;
     println!("# {} {:?}, driver {}", p.name, p.capability, p.driver);
     manual_seed(0);
     if !report.first {
@@ -284,9 +282,9 @@ fn main() -> Result<()> {
     let bf16 = Some(DType::BF16);
     report.step("train_linear", linear)?;
     report.step("train_transformer_f32", || transformer(None))?;
-    rushlight::cuda::set_allow_tf32(true);
+    rushlight::set_allow_tf32(true);
     report.step("train_transformer_tf32", || transformer(None))?;
-    rushlight::cuda::set_allow_tf32(false);
+    rushlight::set_allow_tf32(false);
     report.step("train_transformer_bf16", || transformer(bf16))?;
     report.step("train_encoder_f32", encoder)?;
     report.step("train_chargpt_bf16", || gpt(65, 128, 16, bf16))?;

@@ -6,11 +6,12 @@ use crate::tensor::{PyTensor, wrap};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use rushlight_core::{Device, Error, Result};
-use rushlight_cuda::capture::StepPool;
-use rushlight_tensor::capture::{Graph, GraphRecording, Renew, graph_pool, live_numbers, recording_id, refuse_host};
+use rushlight_tensor::capture::{
+    Graph, GraphRecording, Renew, StepPool, graph_pool, live_numbers, recording_id, refuse_host,
+};
 use rushlight_tensor::{Capture, Tensor};
 use std::cell::RefCell;
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::sync::{Mutex, MutexGuard, TryLockError};
 
 /// The engine's `Capture` over Python functions.
 #[pyclass(name = "_Capture", module = "rushlight._C", frozen)]
@@ -79,7 +80,7 @@ impl PyCapture {
 
 /// Memory that graphs of a device share.
 #[pyclass(name = "_GraphPool", module = "rushlight._C", frozen)]
-struct PyGraphPool(Arc<StepPool>);
+struct PyGraphPool(StepPool);
 
 #[pymethods]
 impl PyGraphPool {

@@ -3,7 +3,8 @@
 use crate::error::{IntoPyResult, runtime_error, type_error};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyInt, PyString};
-use rushlight_core::{Device, Result};
+use rushlight_core::{Device, Result, backend};
+use rushlight_engines::{accelerator, accelerators};
 use rushlight_tensor::Tensor;
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -52,7 +53,7 @@ static NOTICED: AtomicBool = AtomicBool::new(false);
 /// How many accelerators there are, and the process that asked: a driver that was started does not survive a fork.
 static FOUND: LazyLock<(usize, u32)> = LazyLock::new(|| match std::env::var("RUSHLIGHT_DEVICE").as_deref() {
     Ok("cpu") => (0, std::process::id()),
-    _ => (rushlight_cuda::device_count().unwrap_or(0), std::process::id()),
+    _ => (accelerator().and_then(|engine| engine.count().ok()).unwrap_or(0), std::process::id()),
 });
 
 /// How many accelerators programs may use: none if `RUSHLIGHT_DEVICE` is `cpu`.
@@ -85,7 +86,8 @@ fn _set_device(index: usize) -> PyResult<()> {
 /// Name, bytes of memory, multiprocessors and compute capability of an accelerator.
 #[pyfunction]
 fn _device_properties(index: usize) -> PyResult<(String, usize, usize, (i32, i32))> {
-    let found = rushlight_cuda::properties(index).py()?;
+    let engine = accelerator().ok_or_else(|| runtime_error("there is no accelerator"))?;
+    let found = engine.properties(index).py()?;
     Ok((found.name, found.memory, found.multiprocessors, found.capability))
 }
 
@@ -124,7 +126,7 @@ fn _empty_cache(device: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
 /// Gives pinned memory that nobody uses back to the system.
 #[pyfunction]
 fn _empty_pinned_cache() -> PyResult<()> {
-    rushlight_cuda::empty_pinned_cache().py()
+    accelerators().filter_map(|engine| engine.pinned_memory()).try_for_each(|memory| memory.empty_cache()).py()
 }
 
 /// Whether products of `float32` on accelerators may be made with TF32; sets it, if told to.
@@ -132,9 +134,9 @@ fn _empty_pinned_cache() -> PyResult<()> {
 #[pyo3(signature = (allow=None))]
 fn _allow_tf32(allow: Option<bool>) -> bool {
     if let Some(allow) = allow {
-        rushlight_cuda::set_allow_tf32(allow);
+        backend::set_allow_tf32(allow);
     }
-    rushlight_cuda::allow_tf32()
+    backend::allow_tf32()
 }
 
 /// The same for convolutions.
@@ -142,9 +144,9 @@ fn _allow_tf32(allow: Option<bool>) -> bool {
 #[pyo3(signature = (allow=None))]
 fn _allow_tf32_conv(allow: Option<bool>) -> bool {
     if let Some(allow) = allow {
-        rushlight_cuda::set_allow_tf32_conv(allow);
+        backend::set_allow_tf32_conv(allow);
     }
-    rushlight_cuda::allow_tf32_conv()
+    backend::allow_tf32_conv()
 }
 
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -8,8 +8,7 @@ use pyo3::exceptions::{PyAssertionError, PyBufferError, PyRuntimeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use rushlight_core::{DType, Device, Layout};
-use rushlight_cuda::Stream;
-use rushlight_tensor::Tensor;
+use rushlight_tensor::{Stream, Tensor};
 use std::ffi::{CStr, c_void};
 
 #[repr(C)]
@@ -151,9 +150,7 @@ fn hand_over(py: Python<'_>, tensor: &Tensor, stream: Option<i64>) -> PyResult<b
     match (tensor.device(), stream) {
         (Device::Cpu, None | Some(-1)) | (Device::Cuda(_), Some(-1)) => Ok(false),
         (Device::Cpu, Some(_)) => Err(PyAssertionError::new_err("stream should be None on cpu.")),
-        (Device::Cuda(_), None | Some(1)) => {
-            rushlight_cuda::lend_to_default_stream(tensor.storage()).map(|()| false).py()
-        }
+        (Device::Cuda(_), None | Some(1)) => Stream::lend_to_default(tensor.storage()).map(|()| false).py(),
         (device, Some(_)) => py.detach(|| Stream::current(device)?.synchronize()).map(|()| true).py(),
     }
 }

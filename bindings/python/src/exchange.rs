@@ -4,7 +4,7 @@ use crate::error::{IntoPyResult, runtime_error, type_error, value_error};
 use crate::tensor::PyTensor;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyMemoryView, PyTuple};
-use rushlight_core::{Backend, DType, Device, Layout, Storage};
+use rushlight_core::{DType, Device, Layout, Storage};
 use rushlight_tensor::Tensor;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -44,10 +44,7 @@ pub unsafe fn over_memory(
 ) -> PyResult<Tensor> {
     let bytes = layout.span().py()?.checked_mul(dtype.size()).ok_or_else(|| value_error("the array is too large"))?;
     let address = NonNull::new(address).unwrap_or(NonNull::dangling());
-    let backend: &'static dyn Backend = match device {
-        Device::Cpu => rushlight_cpu::backend(),
-        Device::Cuda(index) => rushlight_cuda::backend(index).py()?,
-    };
+    let backend = rushlight_engines::backend(device).py()?;
     // SAFETY: by this function's contract; an empty layout touches nothing.
     unsafe {
         let storage = Storage::from_owner(backend, address, bytes, owner);

@@ -4,7 +4,7 @@ use crate::error::IntoPyResult;
 use crate::tensor::PyTensor;
 use pyo3::prelude::*;
 use rushlight_core::Device;
-use rushlight_cuda::{Event, Stream};
+use rushlight_tensor::{Event, Stream};
 
 /// A stream of an accelerator.
 #[pyclass(name = "_Stream", module = "rushlight._C", frozen, eq)]
@@ -62,14 +62,7 @@ impl PyStream {
 
     #[getter]
     fn device(&self) -> usize {
-        number(self.0.device())
-    }
-}
-
-fn number(device: Device) -> usize {
-    match device {
-        Device::Cuda(index) => index,
-        Device::Cpu => 0,
+        self.0.device().index()
     }
 }
 
@@ -107,7 +100,7 @@ impl PyEvent {
 
     #[getter]
     fn device(&self) -> usize {
-        number(self.0.device())
+        self.0.device().index()
     }
 }
 

@@ -25,6 +25,14 @@ impl Device {
     pub fn is_cpu(self) -> bool {
         self == Device::Cpu
     }
+
+    /// Its number among the devices of its kind.
+    pub fn index(self) -> usize {
+        match self {
+            Device::Cpu => 0,
+            Device::Cuda(index) => index,
+        }
+    }
 }
 
 impl fmt::Display for Device {

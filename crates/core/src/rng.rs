@@ -26,6 +26,14 @@ const W0: u32 = 0x9E37_79B9;
 const W1: u32 = 0xBB67_AE85;
 
 impl Philox {
+    /// Marks a stream whose seed and offset lie on the device; plain offsets never grow this far.
+    pub const LIVE: u64 = 1 << 63;
+
+    /// A stream for recorded steps: at each replay it begins `blocks` after the seed and offset found at `address` on the device.
+    pub fn live(address: u64, blocks: u64) -> Self {
+        Self { seed: address, offset: blocks | Self::LIVE }
+    }
+
     /// Four random words: block `index` of this call.
     #[inline(always)]
     pub fn block(&self, index: u64) -> [u32; 4] {

@@ -31,13 +31,27 @@ fn check_range(call: &str, storage: &Storage, offset: usize, len: usize) -> Resu
     )))
 }
 
-/// This engine writes results once; only those that [`Backend::widens`] are asked for a second copy.
+/// This engine writes results once: only those with [`Features::wide_outputs`] are asked for a second copy.
 fn one_dtype(call: &str, low: Option<View>) -> Result<()> {
     match low {
         None => Ok(()),
         Some(low) => {
             Err(Error::unsupported(format!("{call}: a second result as {} on the CPU; convert the first", low.dtype)))
         }
+    }
+}
+
+impl CachingAllocator for Cpu {
+    fn stats(&self) -> MemoryStats {
+        alloc::memory_stats()
+    }
+
+    fn reset_peak(&self) {
+        alloc::reset_peak_memory();
+    }
+
+    fn empty_cache(&self) {
+        alloc::empty_cache();
     }
 }
 
@@ -75,16 +89,8 @@ impl Backend for Cpu {
         Ok(())
     }
 
-    fn memory_stats(&self) -> MemoryStats {
-        alloc::memory_stats()
-    }
-
-    fn reset_peak_memory(&self) {
-        alloc::reset_peak_memory();
-    }
-
-    fn empty_cache(&self) {
-        alloc::empty_cache();
+    fn allocator(&self) -> Option<&dyn CachingAllocator> {
+        Some(self)
     }
 
     fn fill(&self, value: Scalar, out: View) -> Result<()> {

@@ -16,6 +16,7 @@ pub mod batch_norm;
 pub mod conv;
 pub mod copy;
 pub mod cross_entropy;
+mod engine;
 mod float;
 pub mod gather;
 pub mod gemm;
@@ -39,3 +40,4 @@ mod testing;
 pub mod update;
 
 pub use backend::backend;
+pub use engine::ENGINE;

@@ -1,56 +1,19 @@
-//! Attention for any dtype, head size, strides and mask (`kernels/attention.cu`); `flash_hopper` and `flash` (or `cudnn`, if asked to) take what tensor
-//! cores can, `attention_products` the rest of what is large.
+//! Attention for any dtype, head size, strides and mask (`kernels/attention.cu`). `flash_hopper` and `flash` do what tensor cores
+//! can, `attention_products` other large problems.
 
-use crate::cudnn;
 use crate::device::Gpu;
 use crate::kernel::{Defines, Family, Function, Grid, Key, launch, wide_type};
 use crate::softmax::float;
 use rushlight_core::backend::Attention;
 use rushlight_core::{DType, Error, Result, View};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Who does attention of half types where cuDNN can, too (`RUSHLIGHT_CUDA_ATTENTION`). Each pass is by itself: all leave and take the same `lse`.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
-    /// `flash_hopper`, `flash`.
-    Own,
-    /// `cudnn::attention`.
-    Cudnn,
-    /// Whichever of these was faster when a problem was first seen.
-    Fastest,
-}
-
-fn way() -> Way {
-    static WAY: OnceLock<Way> = OnceLock::new();
-    *WAY.get_or_init(|| match std::env::var("RUSHLIGHT_CUDA_ATTENTION").as_deref() {
-        Ok("own") | Ok("") | Err(_) => Way::Own,
-        Ok("cudnn") => Way::Cudnn,
-        Ok("fastest") => Way::Fastest,
-        Ok(name) => {
-            eprintln!("rushlight: RUSHLIGHT_CUDA_ATTENTION={name} is unknown (own, cudnn, fastest); using own");
-            Way::Own
-        }
-    })
-}
-
-/// Attentions done so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct AttentionCounts {
-    /// Forward and backward by the kernels for compute capability 9.0.
-    pub hopper: [u64; 2],
-    /// Forward and backward by cuDNN; `None` if there is none for it.
-    pub cudnn: Option<[u64; 2]>,
-}
-
 static HOPPER: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
-static CUDNN: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
-/// How often attention went which way, recorded steps counted once, and tries of `RUSHLIGHT_CUDA_ATTENTION=fastest`, too: what some kernels do not
-/// take others do without a word.
-pub fn attention_counts() -> AttentionCounts {
-    let read = |counts: &[AtomicU64; 2]| counts.each_ref().map(|n| n.load(Relaxed));
-    AttentionCounts { hopper: read(&HOPPER), cudnn: cudnn::does_attention().then(|| read(&CUDNN)) }
+/// Forward and backward passes done so far by the kernels for compute capability 9.0, recorded steps counted once. Shapes those
+/// do not support fall back to other kernels; tests ask here which were used.
+pub fn hopper_attentions() -> [u64; 2] {
+    HOPPER.each_ref().map(|n| n.load(Relaxed))
 }
 
 const THREADS: usize = 256;
@@ -208,18 +171,9 @@ impl Gpu {
         if out.numel() == 0 && lse.numel() == 0 {
             return Ok(());
         }
-        let own = || -> Result<bool> {
-            let by_hopper = self.hopper(&spec, form, out, lse)?;
-            HOPPER[0].fetch_add(by_hopper as u64, Relaxed);
-            Ok(by_hopper || self.flash(&spec, form, out, lse)?)
-        };
-        let by_cudnn = match way() {
-            Way::Own => false,
-            Way::Cudnn => self.cudnn_attention(&spec, &form, out, lse, None)?,
-            Way::Fastest => self.cudnn_attention(&spec, &form, out, lse, Some(&own))?,
-        };
-        CUDNN[0].fetch_add(by_cudnn as u64, Relaxed);
-        if by_cudnn || own()? {
+        let by_hopper = self.hopper(&spec, form, out, lse)?;
+        HOPPER[0].fetch_add(by_hopper as u64, Relaxed);
+        if by_hopper || self.flash(&spec, form, out, lse)? {
             return Ok(());
         }
         if Gpu::are_uneven(&spec, &form, &[a.q, a.k, a.v, out]) {
@@ -277,19 +231,13 @@ impl Gpu {
             lse: lse.ptr() as u64,
         };
         let grads = [dq, dk, dv];
-        let own = || -> Result<bool> {
+        let by_tensor_cores = || -> Result<bool> {
             let by_hopper = self.hopper_backward(&spec, form, &saved, grads)?;
             HOPPER[1].fetch_add(by_hopper as u64, Relaxed);
             Ok(by_hopper || self.flash_backward(&spec, form, &saved, grads)?)
         };
-        let by_cudnn = match way() {
-            Way::Own => false,
-            Way::Cudnn => self.cudnn_attention_backward(&spec, &form, &saved, grads, None)?,
-            Way::Fastest => self.cudnn_attention_backward(&spec, &form, &saved, grads, Some(&own))?,
-        };
-        CUDNN[1].fetch_add(by_cudnn as u64, Relaxed);
         let tiny = spec.l.max(spec.s) <= TINY;
-        if by_cudnn || (!tiny && own()?) {
+        if !tiny && by_tensor_cores()? {
             return Ok(());
         }
         let rows = spec.batch * spec.heads * spec.l;
@@ -298,7 +246,7 @@ impl Gpu {
         let delta = scratch.ptr;
         let (tile, shared) = self.tile(form.dtype, |t| t * (3 * padded(spec.d) + 3 * padded(spec.dv) + 2 * t))?;
         let form = Form { tile, ..form };
-        if self.attention_short(&spec, form, &saved, grads)? || (tiny && own()?) {
+        if self.attention_short(&spec, form, &saved, grads)? || (tiny && by_tensor_cores()?) {
             return Ok(());
         }
         if Gpu::are_uneven(&spec, &form, &[a.q, a.k, a.v, out, dout]) {

@@ -15,7 +15,7 @@ struct Cuda(Gpu);
 
 /// Most GPUs of one process.
 const MOST_DEVICES: usize = 64;
-static ENGINES: [OnceLock<Result<Cuda>>; MOST_DEVICES] = [const { OnceLock::new() }; MOST_DEVICES];
+static STARTED: [OnceLock<Cuda>; MOST_DEVICES] = [const { OnceLock::new() }; MOST_DEVICES];
 
 /// The engine of GPU `index`, started on its first use. The error says which library is missing, where it was looked for and what to do.
 ///
@@ -35,19 +35,57 @@ pub fn gpu(index: usize) -> Result<&'static Gpu> {
     engine(index).map(|engine| &engine.0)
 }
 
+/// A start that fails is tried again by the next call: a GPU may have been busy, or full. A missing library is looked for once.
 fn engine(index: usize) -> Result<&'static Cuda> {
-    // Libraries are not asked for twice at once.
+    // Two threads do not start one device at once.
     static STARTING: Mutex<()> = Mutex::new(());
-    let Some(slot) = ENGINES.get(index) else {
+    let Some(slot) = STARTED.get(index) else {
         return Err(Error::device(format!("cuda:{index}: at most {MOST_DEVICES} devices are supported")));
     };
-    if slot.get().is_none() {
-        let _turn = STARTING.lock().unwrap_or_else(|e| e.into_inner());
-        slot.get_or_init(|| Gpu::open(index).map(Cuda));
+    if let Some(engine) = slot.get() {
+        return Ok(engine);
     }
-    match slot.get() {
-        Some(engine) => engine.as_ref().map_err(|e| e.clone().within(&format!("cuda:{index}"))),
-        None => Err(Error::device(format!("cuda:{index} could not be started"))),
+    let _turn = STARTING.lock().unwrap_or_else(|e| e.into_inner());
+    if let Some(engine) = slot.get() {
+        return Ok(engine);
+    }
+    let opened = Gpu::open(index).map_err(|e| e.within(&format!("cuda:{index}")))?;
+    Ok(slot.get_or_init(|| Cuda(opened)))
+}
+
+/// NVIDIA's GPUs.
+pub struct CudaEngine;
+
+/// The entry for the list of engines.
+pub static ENGINE: CudaEngine = CudaEngine;
+
+impl Engine for CudaEngine {
+    fn name(&self) -> &'static str {
+        "cuda"
+    }
+
+    fn device(&self, index: usize) -> Device {
+        Device::Cuda(index)
+    }
+
+    fn count(&self) -> Result<usize> {
+        crate::device_count()
+    }
+
+    fn properties(&self, index: usize) -> Result<Properties> {
+        crate::properties(index)
+    }
+
+    fn backend(&self, index: usize) -> Result<&'static dyn Backend> {
+        backend(index)
+    }
+
+    fn libraries(&self) -> Vec<(&'static str, Result<Library>)> {
+        crate::libraries()
+    }
+
+    fn pinned_memory(&self) -> Option<&'static dyn PinnedMemory> {
+        Some(&crate::host::HostMemory)
     }
 }
 
@@ -82,6 +120,22 @@ impl Gpu {
         let rc = unsafe { (self.driver.copy_to_host)(dst.as_mut_ptr().cast(), ptr, dst.len(), self.stream()?) };
         self.driver.check("cuMemcpyDtoHAsync", rc)?;
         self.synchronize()
+    }
+}
+
+impl CachingAllocator for Gpu {
+    fn stats(&self) -> MemoryStats {
+        self.memory().stats()
+    }
+
+    fn reset_peak(&self) {
+        self.memory().reset_peak();
+    }
+
+    fn empty_cache(&self) {
+        if self.enter().is_ok() {
+            self.memory().empty_cache(self);
+        }
     }
 }
 
@@ -132,18 +186,37 @@ impl Backend for Cuda {
         self.0.synchronize_all()
     }
 
-    fn memory_stats(&self) -> MemoryStats {
-        self.0.memory().stats()
-    }
-
-    fn reset_peak_memory(&self) {
-        self.0.memory().reset_peak();
-    }
-
-    fn empty_cache(&self) {
-        if self.0.enter().is_ok() {
-            self.0.memory().empty_cache(&self.0);
+    fn features(&self) -> Features {
+        Features {
+            wide_outputs: true,
+            channels_last: true,
+            strided_attention_gradients: true,
+            wide_batch_norm_parameters: true,
         }
+    }
+
+    fn allocator(&self) -> Option<&dyn CachingAllocator> {
+        Some(&self.0)
+    }
+
+    fn streams(&self) -> Option<&dyn Streams> {
+        Some(&self.0)
+    }
+
+    fn capture(&self) -> Option<&dyn Capture> {
+        Some(&self.0)
+    }
+
+    unsafe fn upload_pinned(&self, src: *const u8, bytes: usize, dst: &Storage, offset: usize) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { crate::host::upload_pinned(src, bytes, dst, offset) }
+    }
+
+    fn copy_from_peer(&self, src: &Storage, src_offset: usize, dst: &Storage, bytes: usize) -> Result<bool> {
+        if !matches!(src.device(), Device::Cuda(_)) {
+            return Ok(false);
+        }
+        crate::host::copy_between(src, src_offset, dst, bytes).map(|()| true)
     }
 
     fn fill(&self, value: Scalar, out: View) -> Result<()> {
@@ -236,10 +309,6 @@ impl Backend for Cuda {
 
     fn matmul(&self, spec: &MatMul) -> Result<()> {
         self.0.matmul(spec)
-    }
-
-    fn widens(&self) -> bool {
-        true
     }
 
     fn matmul_gelu(&self, spec: &MatMul, kept: View) -> Result<bool> {
@@ -375,7 +444,7 @@ impl Backend for Cuda {
     }
 
     fn update(&self, updates: &[ParamUpdate], grad_scale: Operand) -> Result<()> {
-        self.0.update(updates, &[], grad_scale, None)
+        self.0.update_parameters(updates, &[], grad_scale, None)
     }
 
     fn foreach_norm(&self, p: f64, xs: &[View], out: View) -> Result<()> {

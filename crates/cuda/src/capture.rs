@@ -11,12 +11,11 @@ use crate::driver::{DevicePtr, Handle, KernelNode, capture_mode};
 use crate::host::Pinned;
 use crate::kernel::{Defines, Family, Function, Grid, Key, launch};
 use crate::stream::{Event, create};
-use rushlight_core::backend::ParamUpdate;
-use rushlight_core::{Error, Operand, Philox, Result, Storage, View};
+use rushlight_core::backend::{Capture, Graph, ParamUpdate, Recording, StepPool, Verdict};
+use rushlight_core::{Error, Operand, Result, Storage, View};
+use std::any::Any;
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex, MutexGuard};
-
-pub use crate::foreach::{Factors, factors};
 
 /// Numbers of one step, eight bytes each.
 const NUMBERS: usize = 4096;
@@ -28,31 +27,22 @@ const THREADS: usize = 256;
 /// Bytes that one block copies.
 const PIECE: usize = 32_768;
 
-/// Memory of recorded steps: what one of them uses only while it runs, the others use too.
-pub struct StepPool {
+/// The memory behind a [`StepPool`].
+struct PoolMemory {
     gpu: &'static Gpu,
     id: PoolId,
 }
 
-impl StepPool {
-    /// A pool of a GPU.
-    pub fn new(device: usize) -> Result<Arc<Self>> {
-        let gpu = gpu(device)?;
-        let id = gpu.memory().add_pool(true);
-        Ok(Arc::new(Self { gpu, id }))
-    }
-}
-
-impl Drop for StepPool {
+impl Drop for PoolMemory {
     fn drop(&mut self) {
         self.gpu.memory().remove_pool(self.id);
     }
 }
 
-/// A step being recorded by this thread. Dropped before [`finish`](Recording::finish), it leaves nothing behind.
-pub struct Recording {
+/// A step being recorded by this thread.
+struct Recorder {
     gpu: &'static Gpu,
-    pool: Arc<StepPool>,
+    pool: Arc<PoolMemory>,
     stream: Handle,
     block: DevicePtr,
     used: usize,
@@ -134,9 +124,8 @@ fn bytes(view: &View) -> usize {
     view.numel() * view.dtype.size()
 }
 
-impl Recording {
-    /// Begins: until it ends, this thread's work on the device is noted and not done.
-    pub fn begin(pool: &Arc<StepPool>) -> Result<Self> {
+impl Recorder {
+    fn begin(pool: &Arc<PoolMemory>) -> Result<Self> {
         let gpu = pool.gpu;
         gpu.refuse_recording("capture")?;
         gpu.enter()?;
@@ -162,8 +151,20 @@ impl Recording {
         Ok(recording)
     }
 
-    /// Room for numbers that change from replay to replay: the place of the first among all, and its address.
-    pub fn numbers(&mut self, count: usize) -> Result<(usize, u64)> {
+    /// Takes the stream out of its capture mode: what was noted.
+    fn end(&mut self) -> Result<Handle> {
+        let mut noted = std::ptr::null_mut();
+        if self.lane.take().is_some() {
+            // SAFETY: our stream, which this thread has put into capture mode; a handle to write to.
+            let rc = unsafe { (self.gpu.driver.capture_end)(self.stream, &mut noted) };
+            self.gpu.driver.check("cuStreamEndCapture", rc)?;
+        }
+        Ok(noted)
+    }
+}
+
+impl Recording for Recorder {
+    fn numbers(&mut self, count: usize) -> Result<(usize, u64)> {
         let first = self.used;
         if count > NUMBERS - first {
             return Err(Error::unsupported(format!(
@@ -174,18 +175,15 @@ impl Recording {
         Ok((first, self.block + first as u64 * 8))
     }
 
-    /// Whether memory was made within this recording or an earlier one of its pool.
-    pub fn owns(&self, storage: &Storage) -> bool {
+    fn owns(&self, storage: &Storage) -> bool {
         storage.bytes() == 0 || self.gpu.memory().owner(storage.ptr() as u64) == Some(self.pool.id)
     }
 
-    /// Work that is done at once, before the first replay, until the guard is dropped.
-    pub fn outside(&self) -> LaneGuard {
-        self.gpu.main_lane().enter()
+    fn outside(&self) -> Box<dyn Any> {
+        Box::new(self.gpu.main_lane().enter())
     }
 
-    /// Ends: each output (contiguous) is copied to the address that its number holds when the step is replayed.
-    pub fn finish(mut self, outputs: &[(View, usize)]) -> Result<Graph> {
+    fn finish(mut self: Box<Self>, outputs: &[(View, usize)]) -> Result<Box<dyn Graph>> {
         let gpu = self.gpu;
         let begin = gpu.function(Key::new(Family::Capture, "step_begin", []), begin_defines)?;
         let end = gpu.function(Key::new(Family::Capture, "step_end", []), end_defines)?;
@@ -214,23 +212,12 @@ impl Recording {
         }
         let block = std::mem::take(&mut self.block);
         // From here on the graph cleans up.
-        let graph = Graph { gpu, noted, exec, first, begin, block, _pool: self.pool.clone() };
-        made.map(|()| graph)
-    }
-
-    /// Takes the stream out of its capture mode: what was noted.
-    fn end(&mut self) -> Result<Handle> {
-        let mut noted = std::ptr::null_mut();
-        if self.lane.take().is_some() {
-            // SAFETY: our stream, which this thread has put into capture mode; a handle to write to.
-            let rc = unsafe { (self.gpu.driver.capture_end)(self.stream, &mut noted) };
-            self.gpu.driver.check("cuStreamEndCapture", rc)?;
-        }
-        Ok(noted)
+        let graph = Replay { gpu, noted, exec, first, begin, block, _pool: self.pool.clone() };
+        made.map(|()| Box::new(graph) as Box<dyn Graph>)
     }
 }
 
-impl Drop for Recording {
+impl Drop for Recorder {
     fn drop(&mut self) {
         self.gpu.queue.settle_silently(self.gpu);
         let noted = self.end().unwrap_or(std::ptr::null_mut());
@@ -248,7 +235,7 @@ impl Drop for Recording {
 }
 
 /// A recorded step.
-pub struct Graph {
+struct Replay {
     gpu: &'static Gpu,
     noted: Handle,
     exec: Handle,
@@ -256,15 +243,14 @@ pub struct Graph {
     first: Handle,
     begin: Function,
     block: DevicePtr,
-    _pool: Arc<StepPool>,
+    _pool: Arc<PoolMemory>,
 }
 
 // SAFETY: handles of the driver may be used from any thread.
-unsafe impl Send for Graph {}
+unsafe impl Send for Replay {}
 
-impl Graph {
-    /// Replays the step with these numbers, after copying each first view to the second: contiguous and of one size. Nothing waits for it.
-    pub fn launch(&self, numbers: &[u64], copies: &[(View, View)]) -> Result<()> {
+impl Graph for Replay {
+    fn launch(&self, numbers: &[u64], copies: &[(View, View)]) -> Result<()> {
         let gpu = self.gpu;
         gpu.refuse_recording("replaying a captured step")?;
         gpu.queue.settle(gpu)?;
@@ -315,7 +301,7 @@ impl Graph {
     }
 }
 
-impl Drop for Graph {
+impl Drop for Replay {
     fn drop(&mut self) {
         let (driver, stream) = (self.gpu.driver, self.gpu.main_lane().stream);
         self.gpu.queue.settle_silently(self.gpu);
@@ -333,18 +319,17 @@ impl Drop for Graph {
     }
 }
 
-/// A number that a recorded step leaves where the host reads it, such as whether a gradient was infinite.
-pub struct Verdict {
+/// A number in pinned memory that the device writes to.
+struct HostNumber {
     gpu: &'static Gpu,
     memory: Pinned,
     device: DevicePtr,
     last: Mutex<Option<Event>>,
 }
 
-impl Verdict {
-    /// One that no step has given yet.
-    pub fn new(device: usize) -> Result<Self> {
-        let (gpu, memory) = (gpu(device)?, Pinned::new(4)?);
+impl HostNumber {
+    fn new(gpu: &'static Gpu) -> Result<Self> {
+        let memory = Pinned::new(4)?;
         gpu.enter()?;
         let mut device = 0;
         // SAFETY: four bytes of ours; pinned memory is mapped for devices.
@@ -356,23 +341,22 @@ impl Verdict {
         Ok(Self { gpu, memory, device, last: Mutex::new(None) })
     }
 
-    /// Where the device writes it, one `f32`.
-    pub fn address(&self) -> DevicePtr {
-        self.device
-    }
-
     fn last(&self) -> MutexGuard<'_, Option<Event>> {
         self.last.lock().unwrap_or_else(|e| e.into_inner())
     }
+}
 
-    /// Notes that the step has been launched once more.
-    pub fn launched(&self) -> Result<()> {
+impl Verdict for HostNumber {
+    fn address(&self) -> DevicePtr {
+        self.device
+    }
+
+    fn launched(&self) -> Result<()> {
         *self.last() = Some(Event::at(self.gpu, self.gpu.main_lane().stream)?);
         Ok(())
     }
 
-    /// What the step launched last has found: waits for it.
-    pub fn wait(&self) -> Result<f32> {
+    fn wait(&self) -> Result<f32> {
         if let Some(event) = &*self.last() {
             event.synchronize()?;
         }
@@ -381,22 +365,36 @@ impl Verdict {
     }
 }
 
-/// A stream of random words that begins, at each replay, `blocks` behind where the seed and offset at `address` say.
-pub fn live_stream(address: u64, blocks: u64) -> Philox {
-    Philox { seed: address, offset: blocks | LIVE }
-}
+impl Capture for Gpu {
+    fn pool(&self) -> Result<StepPool> {
+        let gpu = gpu(self.index)?;
+        let id = gpu.memory().add_pool(true);
+        Ok(StepPool { device: gpu.device(), memory: Arc::new(PoolMemory { gpu, id }) })
+    }
 
-/// The mark of a stream that lies on the device: offsets do not grow so far.
-pub const LIVE: u64 = 1 << 63;
+    fn begin(&self, pool: &StepPool) -> Result<Box<dyn Recording>> {
+        let memory = pool.memory.clone().downcast::<PoolMemory>().ok().filter(|memory| memory.gpu.index == self.index);
+        let Some(memory) = memory else {
+            return Err(Error::device(format!(
+                "capture: the pool is of {}, the step of {}; make a pool for this device",
+                pool.device,
+                self.device()
+            )));
+        };
+        Ok(Box::new(Recorder::begin(&memory)?))
+    }
 
-/// [`Backend::update`](rushlight_core::Backend::update) within a recording: each parameter's [`Factors`] lie at an address, and nothing is done
-/// where `found_inf`, one `f32`, is not zero.
-pub fn update(
-    device: usize,
-    updates: &[ParamUpdate],
-    live: &[u64],
-    grad_scale: Operand,
-    found_inf: Option<View>,
-) -> Result<()> {
-    gpu(device)?.update(updates, live, grad_scale, found_inf)
+    fn verdict(&self) -> Result<Arc<dyn Verdict>> {
+        Ok(Arc::new(HostNumber::new(gpu(self.index)?)?))
+    }
+
+    fn update(
+        &self,
+        updates: &[ParamUpdate],
+        numbers: &[u64],
+        grad_scale: Operand,
+        found_inf: Option<View>,
+    ) -> Result<()> {
+        self.update_parameters(updates, numbers, grad_scale, found_inf)
+    }
 }

@@ -9,27 +9,11 @@ use crate::matmul::Lt;
 use crate::nvrtc::Nvrtc;
 use crate::queue::Queue;
 use crate::stream::{Event, Stream};
-use rushlight_core::{DType, Error, Layout, Result, Storage, View};
+use rushlight_core::backend::Properties;
+use rushlight_core::{DType, Device, Error, Layout, Result, Storage, View};
 use std::cell::{Cell, RefCell};
 use std::ffi::c_int;
 use std::sync::{Mutex, MutexGuard, OnceLock};
-
-/// What a GPU is.
-#[derive(Clone, Debug)]
-pub struct Properties {
-    /// The maker's name for it.
-    pub name: String,
-    /// Bytes of memory.
-    pub memory: usize,
-    /// Multiprocessors.
-    pub multiprocessors: usize,
-    /// Compute capability, such as (9, 0).
-    pub capability: (i32, i32),
-    /// The driver's CUDA version, such as 13000.
-    pub driver: i32,
-    /// The version of CUDA that kernels are compiled with, written alike; 0 where NVRTC is missing.
-    pub runtime: i32,
-}
 
 /// What a kernel leaves when it meets an index out of range; lies in host memory that the device sees.
 #[repr(C)]
@@ -157,12 +141,15 @@ pub fn count() -> Result<usize> {
     Ok(count as usize)
 }
 
-/// The driver, initialised.
+/// The driver, initialised. A failure is not kept: the next call tries again.
 fn started() -> Result<&'static Driver> {
-    static INIT: OnceLock<Result<()>> = OnceLock::new();
+    static DONE: OnceLock<()> = OnceLock::new();
     let driver = Driver::get()?;
-    // SAFETY: no precondition.
-    INIT.get_or_init(|| driver.check("cuInit", unsafe { (driver.init)(0) })).clone()?;
+    if DONE.get().is_none() {
+        // SAFETY: no precondition.
+        driver.check("cuInit", unsafe { (driver.init)(0) })?;
+        DONE.get_or_init(|| ());
+    }
     Ok(driver)
 }
 
@@ -173,7 +160,7 @@ pub fn properties(index: usize) -> Result<Properties> {
     if index >= count {
         return Err(Error::device(format!("cuda:{index} is not there: this machine has {count} CUDA device(s)")));
     }
-    let (mut device, mut memory, version) = (0, 0usize, driver.number());
+    let (mut device, mut memory) = (0, 0usize);
     let mut name = [0 as std::ffi::c_char; 128];
     // SAFETY: each call writes to what is passed, and the name's length is passed with it.
     let get = |which: i32, device: c_int| unsafe {
@@ -192,8 +179,10 @@ pub fn properties(index: usize) -> Result<Properties> {
         memory,
         multiprocessors: get(attribute::MULTIPROCESSORS, device)? as usize,
         capability: (get(attribute::CAPABILITY_MAJOR, device)?, get(attribute::CAPABILITY_MINOR, device)?),
-        driver: version,
-        runtime: Nvrtc::get().and_then(|nvrtc| nvrtc.number()).map_or(0, |(major, minor)| major * 1000 + minor * 10),
+        driver: crate::cuda_version(driver.number()),
+        runtime: Nvrtc::get()
+            .and_then(|nvrtc| nvrtc.number())
+            .map_or(String::new(), |(major, minor)| format!("{major}.{minor}")),
     })
 }
 
@@ -251,6 +240,11 @@ impl Gpu {
         };
         gpu.expect_faults()?;
         Ok(gpu)
+    }
+
+    /// Its name.
+    pub fn device(&self) -> Device {
+        Device::Cuda(self.index)
     }
 
     /// Makes this thread's calls go to this device.

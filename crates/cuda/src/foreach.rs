@@ -3,7 +3,7 @@
 use crate::device::Gpu;
 use crate::kernel::{Defines, Family, Grid, Key, launch, wide_type};
 use crate::softmax::float;
-use rushlight_core::backend::{ParamUpdate, UpdateRule};
+use rushlight_core::backend::{ParamUpdate, UPDATE_NUMBERS, UpdateRule};
 use rushlight_core::{DType, Error, Operand, Result, View};
 
 const THREADS: usize = 256;
@@ -27,8 +27,8 @@ struct UpdateEntry {
     factors: Factors,
 }
 
-/// The numbers of a parameter's step, the same as `Factors` in `foreach.cu`: sign, weight decay, shrinking, the rule's own.
-pub type Factors = [f64; 9];
+/// [`ParamUpdate::numbers`], the same as `Factors` in `foreach.cu`.
+type Factors = [f64; UPDATE_NUMBERS];
 
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
@@ -96,22 +96,14 @@ impl<E: Entry, const N: usize> Table<E, N> {
     }
 }
 
-/// A parameter's numbers, as `foreach.cu` takes them.
-pub fn factors(maximize: bool, weight_decay: f64, shrink: f64, update: UpdateRule) -> Factors {
-    let [a, b, c, d, e, f] = rule(update).1;
-    [if maximize { -1.0 } else { 1.0 }, weight_decay, shrink, a, b, c, d, e, f]
-}
-
-/// A rule's number and factors.
-fn rule(rule: UpdateRule) -> (u16, [f64; 6]) {
+/// A rule's number, the same as `RULE` in `foreach.cu`.
+fn rule(rule: UpdateRule) -> u16 {
     match rule {
-        UpdateRule::Sgd { decay, gain, step, grad_step } => (0, [decay, gain, step, grad_step, 0.0, 0.0]),
-        UpdateRule::Adam { beta1, beta2, eps, root, step, grad_step } => {
-            (1, [beta1, beta2, eps, root, step, grad_step])
-        }
-        UpdateRule::Adamax { beta1, beta2, eps, step } => (2, [beta1, beta2, eps, step, 0.0, 0.0]),
-        UpdateRule::RmsProp { decay, gain, eps, momentum, step } => (3, [decay, gain, eps, momentum, step, 0.0]),
-        UpdateRule::Adadelta { rho, eps, step } => (4, [rho, eps, step, 0.0, 0.0, 0.0]),
+        UpdateRule::Sgd { .. } => 0,
+        UpdateRule::Adam { .. } => 1,
+        UpdateRule::Adamax { .. } => 2,
+        UpdateRule::RmsProp { .. } => 3,
+        UpdateRule::Adadelta { .. } => 4,
     }
 }
 
@@ -136,7 +128,7 @@ fn factor(operand: Operand) -> (u64, DType, f64) {
 impl Gpu {
     /// An optimizer's step, left out if `found_inf`, one `f32`, is not zero. In a recorded step `live` has an address for each parameter, where its
     /// [`Factors`] lie at each replay.
-    pub fn update(
+    pub fn update_parameters(
         &self,
         updates: &[ParamUpdate],
         live: &[u64],
@@ -153,7 +145,7 @@ impl Gpu {
         let mut groups: Vec<([u16; 4], Vec<UpdateEntry>)> = Vec::new();
         for (i, update) in updates.iter().enumerate() {
             float("update", update.param.dtype)?;
-            let number = rule(update.rule).0;
+            let number = rule(update.rule);
             let states = (0..3).fold(0, |bits, i| bits | (update.state[i].is_some() as u16) << i);
             let views = [Some(update.param), Some(update.grad), update.state[0], update.state[1], update.state[2]];
             let alike = |v: &View| {
@@ -179,7 +171,7 @@ impl Gpu {
                 count: update.param.numel(),
                 first: 0,
                 live: live.get(i).copied().unwrap_or(0),
-                factors: factors(update.maximize, update.weight_decay, update.shrink, update.rule),
+                factors: update.numbers(),
             };
             match groups.iter_mut().find(|g| g.0 == tags) {
                 Some(group) => group.1.push(entry),

@@ -4,8 +4,10 @@ use crate::backend::gpu;
 use crate::device::Gpu;
 use crate::driver::{self, Driver};
 use crate::stream::Event;
+use rushlight_core::backend::{self, PinnedMemory};
 use rushlight_core::{Device, Error, Result, Storage};
 use std::collections::BTreeMap;
+use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard};
 
 /// Sizes are powers of two from this on, so that memory is used again.
@@ -162,4 +164,23 @@ pub fn copy_between(src: &Storage, src_offset: usize, dst: &Storage, bytes: usiz
     to.driver.check("cuMemcpyPeerAsync", rc)?;
     // The source may be freed and used again at once: by work that comes after the copy.
     Event::at(to, to.lane().stream)?.wait_on(from)
+}
+
+/// [`Pinned`] behind the trait.
+pub struct HostMemory;
+
+impl PinnedMemory for HostMemory {
+    fn alloc(&self, bytes: usize) -> Result<backend::Pinned> {
+        let memory = Pinned::new(bytes)?;
+        let Some(ptr) = NonNull::new(memory.ptr()) else { return Err(too_much(bytes)) };
+        Ok(backend::Pinned { ptr, bytes, owner: Box::new(memory) })
+    }
+
+    fn contains(&self, address: *const u8) -> bool {
+        is_pinned(address)
+    }
+
+    fn empty_cache(&self) -> Result<()> {
+        empty_pinned_cache()
+    }
 }

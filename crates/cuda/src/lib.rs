@@ -24,7 +24,7 @@ mod attention_products;
 mod backend;
 mod batch_norm;
 mod cache;
-pub mod capture;
+mod capture;
 mod compiler;
 mod conv;
 mod conv_few;
@@ -51,6 +51,7 @@ mod matmul;
 mod nccl;
 mod nvrtc;
 mod plan;
+mod plans;
 mod pointwise;
 mod pool;
 mod queue;
@@ -66,29 +67,19 @@ mod task_order;
 #[cfg(test)]
 mod tests;
 
-pub use attention::{AttentionCounts, attention_counts};
-pub use backend::backend;
-pub use cudnn::{allow_tf32_conv, set_allow_tf32_conv};
-pub use device::{Properties, count as device_count, properties};
+pub use attention::hopper_attentions;
+pub use backend::{ENGINE, backend};
+pub use device::{count as device_count, properties};
 pub use host::{Pinned, copy_between, empty_pinned_cache, is_pinned, upload_pinned};
-pub use matmul::{allow_tf32, set_allow_tf32};
 pub use stream::{Event, Stream, lend_to_default_stream, record_stream};
 
-/// One of NVIDIA's libraries, found.
-#[derive(Clone, Debug)]
-pub struct Library {
-    /// Where.
-    pub path: &'static str,
-    /// Which version, as its makers write it.
-    pub version: String,
-}
+use rushlight_core::backend::Library;
 
 /// Each of NVIDIA's libraries that the engine knows: its name, and where it was found or why it was not.
 pub fn libraries() -> Vec<(&'static str, rushlight_core::Result<Library>)> {
     let found = |path: &'static str, version: String| Library { path, version };
-    let cuda = |number: i32| format!("{}.{}", number / 1000, number % 1000 / 10);
     vec![
-        ("driver", driver::Driver::get().map(|l| found(&l.path, format!("for CUDA {}", cuda(l.number()))))),
+        ("driver", driver::Driver::get().map(|l| found(&l.path, format!("for CUDA {}", cuda_version(l.number()))))),
         ("NVRTC", nvrtc::Nvrtc::get().and_then(|l| l.number().map(|(a, b)| found(&l.path, format!("{a}.{b}"))))),
         // SAFETY: these ask for nothing and give a small number.
         ("cuBLASLt", cublaslt::CublasLt::get().map(|l| found(&l.path, triple(unsafe { (l.version)() })))),
@@ -98,6 +89,11 @@ pub fn libraries() -> Vec<(&'static str, rushlight_core::Result<Library>)> {
         ("cuSOLVER", cusolver::Cusolver::get().and_then(|l| l.version().map(|version| found(&l.path, version)))),
         ("NCCL", nccl::Nccl::get().and_then(|l| l.number().map(|number| found(&l.path, triple(number))))),
     ]
+}
+
+/// A version as the driver writes it: 13010 is 13.1.
+fn cuda_version(number: i32) -> String {
+    format!("{}.{}", number / 1000, number % 1000 / 10)
 }
 
 /// A version whose three parts were put into one number: 91002 is 9.10.2; as cuDNN counts before 9 and NCCL before 2.9, 8902 is 8.9.2.

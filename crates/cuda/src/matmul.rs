@@ -5,34 +5,16 @@ use crate::device::Gpu;
 use crate::driver::{DevicePtr, Handle};
 use crate::kernel::{Defines, Family, Grid, Key, launch, wide_type};
 use crate::plan::Nest;
-use rushlight_core::backend::{Activation, MatMul};
+use crate::plans::Recent;
+use rushlight_core::backend::{Activation, MatMul, allow_tf32};
 use rushlight_core::{DType, Error, Result, View};
-use std::collections::HashMap;
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Most workspace an algorithm may ask for.
 const WORKSPACE: usize = 32 << 20;
-/// Whether `f32` products may round their inputs to TF32: 0 not asked yet, 1 no, 2 yes.
-static TF32: AtomicU8 = AtomicU8::new(0);
-
-/// Whether `f32` matrix products may round their inputs to TF32, some ten bits, for speed. Off unless `RUSHLIGHT_CUDA_TF32=1`.
-pub fn allow_tf32() -> bool {
-    match TF32.load(Relaxed) {
-        0 => {
-            let on = std::env::var_os("RUSHLIGHT_CUDA_TF32").is_some_and(|v| v == "1");
-            set_allow_tf32(on);
-            on
-        }
-        state => state == 2,
-    }
-}
-
-/// Lets `f32` matrix products round their inputs to TF32, or not.
-pub fn set_allow_tf32(allow: bool) {
-    TF32.store(1 + allow as u8, Relaxed);
-}
+/// Most plans that are kept.
+const MAX_PLANS: usize = 4096;
 
 /// A batched product of matrices at addresses on the device; strides are batch, row, column, in elements.
 #[derive(Clone, Copy, Debug)]
@@ -146,8 +128,9 @@ struct PlanKey {
     accumulates: bool,
 }
 
-/// A product prepared: what the library was told, and what it suggested. Lives as long as the process.
+/// A product prepared: what the library was told, and what it suggested.
 struct Plan {
+    api: &'static CublasLt,
     desc: Handle,
     a: Handle,
     b: Handle,
@@ -157,14 +140,30 @@ struct Plan {
 }
 
 // SAFETY: as for the library.
+unsafe impl Send for Plan {}
+// SAFETY: as for the library.
 unsafe impl Sync for Plan {}
+
+impl Drop for Plan {
+    fn drop(&mut self) {
+        // SAFETY: handles of ours that no call uses any more; the library copies what work under way needs of them.
+        unsafe {
+            (self.api.desc_destroy)(self.desc);
+            for handle in [self.a, self.b, self.out] {
+                (self.api.layout_destroy)(handle);
+            }
+        }
+    }
+}
+
+type Plans = Recent<PlanKey, Option<Arc<Plan>>>;
 
 /// The library with its plans. Lives as long as the process.
 pub struct Lt {
     api: &'static CublasLt,
     handle: Handle,
     /// `None` for products that the library does not take.
-    plans: Mutex<HashMap<PlanKey, Option<&'static Plan>>>,
+    plans: Mutex<Plans>,
 }
 // SAFETY: handles of the library may be used from any thread; plans are changed under a lock.
 unsafe impl Send for Lt {}
@@ -205,7 +204,7 @@ impl Lt {
         let mut handle = std::ptr::null_mut();
         // SAFETY: a handle to write to.
         check("cublasLtCreate", unsafe { (api.create)(&mut handle) })?;
-        Ok(Self { api, handle, plans: Mutex::default() })
+        Ok(Self { api, handle, plans: Mutex::new(Recent::new(MAX_PLANS)) })
     }
 
     fn layout(&self, m: Matrix, dtype: i32, batch: u64) -> Result<Handle> {
@@ -226,19 +225,13 @@ impl Lt {
         Ok(handle)
     }
 
-    fn plans(&self) -> MutexGuard<'_, HashMap<PlanKey, Option<&'static Plan>>> {
+    fn plans(&self) -> MutexGuard<'_, Plans> {
         self.plans.lock().unwrap_or_else(|e| e.into_inner())
     }
 
     /// How to compute a product; `None` if the library does not.
-    fn plan(&self, key: &PlanKey) -> Result<Option<&'static Plan>> {
-        let mut plans = self.plans();
-        if let Some(plan) = plans.get(key) {
-            return Ok(*plan);
-        }
-        let plan = self.make_plan(key)?.map(|plan| &*Box::leak(Box::new(plan)));
-        plans.insert(*key, plan);
-        Ok(plan)
+    fn plan(&self, key: &PlanKey) -> Result<Option<Arc<Plan>>> {
+        self.plans().get_or_make(key, || Ok(self.make_plan(key)?.map(Arc::new)))
     }
 
     /// Starts a product of matrices at these addresses, which have the layouts of the plan, with this room to work in.
@@ -342,7 +335,7 @@ impl Lt {
                 }
                 return Ok(None);
             }
-            Ok(Some(Plan { desc, a, b, out, algorithm: best.algorithm, workspace: best.workspace }))
+            Ok(Some(Plan { api: self.api, desc, a, b, out, algorithm: best.algorithm, workspace: best.workspace }))
         }
     }
 }
@@ -491,7 +484,7 @@ impl Gpu {
         let Some(plan) = lt.plan(key)? else { return Ok(false) };
         let workspace = if plan.workspace > 0 { Some(self.scratch(plan.workspace)?) } else { None };
         let (g, room) = (*g, workspace.as_ref().map_or(0, |w| w.ptr));
-        self.submit(move |_, stream| lt.run(plan, &g, [a, b, room], bias, stream))?;
+        self.submit(move |_, stream| lt.run(&plan, &g, [a, b, room], bias, stream))?;
         Ok(true)
     }
 

@@ -4,7 +4,8 @@ use crate::alloc::{Fence, PoolId};
 use crate::backend::gpu;
 use crate::device::{Gpu, Lane, cannot_record};
 use crate::driver::{self, Driver, Handle};
-use rushlight_core::{Device, Error, Result, Storage};
+use rushlight_core::{Device, Error, Result, Storage, backend};
+use std::any::Any;
 use std::sync::Arc;
 
 /// The index of a GPU; the CPU has neither streams nor events.
@@ -348,4 +349,110 @@ pub fn lend_to_default_stream(storage: &Storage) -> Result<()> {
         gpu.memory().note_user(storage.ptr() as u64, driver::STREAM_LEGACY as u64);
     }
     Ok(())
+}
+
+/// Another engine's event has no handle of ours: the host waits for it.
+fn own(event: &dyn backend::Event) -> Option<&Event> {
+    (event as &dyn Any).downcast_ref()
+}
+
+impl backend::Stream for Stream {
+    fn device(&self) -> Device {
+        Stream::device(self)
+    }
+
+    fn id(&self) -> usize {
+        self.0.handle as usize
+    }
+
+    fn handle(&self) -> Result<usize> {
+        Stream::handle(self)
+    }
+
+    fn set_current(&self) -> Result<()> {
+        Stream::set_current(self)
+    }
+
+    fn enter(&self) -> Result<Box<dyn Any>> {
+        self.0.gpu.refuse_recording("Stream::scope")?;
+        Ok(Box::new(self.lane().enter_as(Some(self.clone()))))
+    }
+
+    fn query(&self) -> Result<bool> {
+        Stream::query(self)
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        Stream::synchronize(self)
+    }
+
+    fn wait(&self, event: &dyn backend::Event) -> Result<()> {
+        match own(event) {
+            Some(event) => self.wait_event(event),
+            None => event.synchronize(),
+        }
+    }
+
+    fn record(&self, event: &dyn backend::Event) -> Result<()> {
+        match own(event) {
+            Some(event) => event.record_on(self),
+            None => Err(Error::device(format!(
+                "Event::record: the event is of {}, the stream of {}",
+                event.device(),
+                self.device()
+            ))),
+        }
+    }
+
+    fn record_use(&self, storage: &Storage) -> Result<()> {
+        record_stream(storage, self)
+    }
+}
+
+impl backend::Event for Event {
+    fn device(&self) -> Device {
+        Event::device(self)
+    }
+
+    fn handle(&self) -> usize {
+        Event::handle(self)
+    }
+
+    fn query(&self) -> Result<bool> {
+        Event::query(self)
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        Event::synchronize(self)
+    }
+
+    fn elapsed_ms(&self, later: &dyn backend::Event) -> Result<f64> {
+        match own(later) {
+            Some(later) => self.elapsed_time(later),
+            None => Err(Error::device("elapsed_time: the events are of different devices")),
+        }
+    }
+}
+
+impl backend::Streams for Gpu {
+    fn create(&self, priority: i32) -> Result<Arc<dyn backend::Stream>> {
+        Ok(Arc::new(Stream::with_priority(self.device(), priority)?))
+    }
+
+    fn main(&self) -> Result<Arc<dyn backend::Stream>> {
+        Ok(Arc::new(Stream::main(self.device())?))
+    }
+
+    fn current(&self) -> Result<Arc<dyn backend::Stream>> {
+        Ok(Arc::new(Stream::current(self.device())?))
+    }
+
+    fn event(&self, timed: bool) -> Result<Arc<dyn backend::Event>> {
+        self.refuse_recording("Event::new")?;
+        Ok(Arc::new(Event::create(self, timed)?))
+    }
+
+    fn lend_to_default(&self, storage: &Storage) -> Result<()> {
+        lend_to_default_stream(storage)
+    }
 }

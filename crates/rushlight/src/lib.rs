@@ -1,14 +1,15 @@
 #![doc = include_str!("../../../README.md")]
 
+pub use rushlight_core::backend::{allow_tf32, allow_tf32_conv, set_allow_tf32, set_allow_tf32_conv};
 pub use rushlight_core::rng::{default_generator, manual_seed};
 pub use rushlight_core::{DType, Device, Element, Error, ErrorKind, Generator, Result, Scalar};
 pub use rushlight_cpu::pool::{num_threads, set_num_threads};
 pub use rushlight_tensor::*;
 
 #[doc(inline)]
-pub use rushlight_cuda as cuda;
-#[doc(inline)]
 pub use rushlight_data as data;
+#[doc(inline)]
+pub use rushlight_engines as engines;
 #[doc(inline)]
 pub use rushlight_io as io;
 #[doc(inline)]

@@ -1,6 +1,7 @@
 //! Which device to use.
 
 use rushlight_core::Device;
+use rushlight_core::backend::Engine;
 
 /// What there is to compute on: in the prelude, so that `Device::best()` can be written.
 pub trait BestDevice {
@@ -18,6 +19,7 @@ pub trait BestDevice {
 
 impl BestDevice for Device {
     fn best() -> Device {
-        if rushlight_cuda::backend(0).is_ok() { Device::Cuda(0) } else { Device::Cpu }
+        let works = |engine: &&dyn Engine| engine.backend(0).is_ok();
+        rushlight_engines::accelerators().find(works).map_or(Device::Cpu, |engine| engine.device(0))
     }
 }

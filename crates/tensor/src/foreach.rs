@@ -3,7 +3,7 @@
 use crate::autograd::mode::no_grad;
 use crate::capture::{self, Renew};
 use crate::{Arg, Tensor};
-use rushlight_core::backend::{Operand, ParamUpdate, UpdateRule};
+use rushlight_core::backend::{Operand, ParamUpdate, UPDATE_NUMBERS, UpdateRule};
 use rushlight_core::smallvec::SmallVec;
 use rushlight_core::{DType, Device, Error, Result, View};
 
@@ -85,11 +85,11 @@ pub fn update_renewed<'a>(
 }
 
 /// Numbers of a set.
-const SET: usize = 9;
+const SET: usize = UPDATE_NUMBERS;
 
 /// The numbers of an update as engines keep them on the device.
 pub fn numbers(maximize: bool, weight_decay: f64, shrink: f64, rule: UpdateRule) -> [f64; SET] {
-    rushlight_cuda::capture::factors(maximize, weight_decay, shrink, rule)
+    ParamUpdate::numbers_of(maximize, weight_decay, shrink, rule)
 }
 
 /// Where the device has the numbers of each update; empty where they are given with the call.
@@ -131,10 +131,9 @@ fn step(
         })
         .collect();
     let live = addresses(first.param.device())?;
-    match first.param.device() {
-        Device::Cuda(index) if !live.is_empty() => {
-            let found_inf = found_inf.map(|t| t.view());
-            rushlight_cuda::capture::update(index, &views, &live, operand(grad_scale), found_inf)?;
+    match first.param.backend().capture() {
+        Some(capture) if !live.is_empty() => {
+            capture.update(&views, &live, operand(grad_scale), found_inf.map(|t| t.view()))?;
         }
         _ if found_inf.is_some() => {
             return Err(Error::unsupported("update: steps are left out by a tensor's value only in captured steps"));

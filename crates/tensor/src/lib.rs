@@ -15,6 +15,7 @@ pub mod foreach;
 mod memory;
 mod ops;
 pub mod state;
+mod stream;
 mod tensor;
 
 pub use amp::{AutocastGuard, autocast, autocast_dtype, set_autocast, without_autocast};
@@ -44,4 +45,5 @@ pub use ops::rearrange::{tril_indices, triu_indices};
 pub use ops::search::Unique;
 pub use ops::sizes::Sizes;
 pub use ops::view::IntoShape;
+pub use stream::{Event, Stream};
 pub use tensor::Tensor;

@@ -1,8 +1,13 @@
 //! What a device's allocator holds.
 
 use crate::tensor::backend;
-use rushlight_core::backend::MemoryStats;
-use rushlight_core::{Device, Result};
+use rushlight_core::backend::{CachingAllocator, MemoryStats};
+use rushlight_core::{Device, Error, Result};
+
+fn allocator(device: Device) -> Result<&'static dyn CachingAllocator> {
+    let none = || Error::unsupported(format!("the engine of {device} keeps no statistics of its memory"));
+    backend(device)?.allocator().ok_or_else(none)
+}
 
 /// Bytes in use, held and at the peak on a device.
 ///
@@ -14,18 +19,18 @@ use rushlight_core::{Device, Result};
 /// # Ok::<(), rushlight_core::Error>(())
 /// ```
 pub fn memory_stats(device: &Device) -> Result<MemoryStats> {
-    Ok(backend(*device)?.memory_stats())
+    Ok(allocator(*device)?.stats())
 }
 
 /// Starts measuring a new peak on a device.
 pub fn reset_peak_memory(device: &Device) -> Result<()> {
-    backend(*device)?.reset_peak_memory();
+    allocator(*device)?.reset_peak();
     Ok(())
 }
 
 /// Gives memory kept for reuse back to the system.
 pub fn empty_cache(device: &Device) -> Result<()> {
-    backend(*device)?.empty_cache();
+    allocator(*device)?.empty_cache();
     Ok(())
 }
 

@@ -35,13 +35,7 @@ pub(crate) struct Inner {
     pub(crate) meta: Mutex<Meta>,
 }
 
-/// The engine of a device.
-pub(crate) fn backend(device: Device) -> Result<&'static dyn Backend> {
-    match device {
-        Device::Cpu => Ok(rushlight_cpu::backend()),
-        Device::Cuda(index) => rushlight_cuda::backend(index),
-    }
-}
+pub(crate) use rushlight_engines::backend;
 
 impl Tensor {
     pub(crate) fn from_parts(storage: Arc<Storage>, layout: Layout, dtype: DType, meta: Meta) -> Self {

@@ -103,22 +103,16 @@ fn attend(p: Problem) -> Result<()> {
     Ok(())
 }
 
-/// Whether attention went the way it should (`RUSHLIGHT_CUDA_ATTENTION`): what some kernels do not take others do without a word.
-fn went_as_asked() -> Result<()> {
+/// Whether the kernels for compute capability 9.0 took part where they are the fastest: shapes they do not support fall back.
+fn went_by_hopper() -> Result<()> {
     let Some(Device::Cuda(index)) = device() else { return Ok(()) };
-    let counts = rushlight_cuda::attention_counts();
-    println!("attentions forward and backward: {counts:?}");
-    match std::env::var("RUSHLIGHT_CUDA_ATTENTION").as_deref() {
-        Ok("cudnn") => match counts.cudnn {
-            Some(n) => assert!(n.into_iter().all(|n| n > 0), "no attention by cuDNN"),
-            None => println!("skipped: there is no cuDNN for attention"),
-        },
-        Ok("fastest") => {}
-        _ if rushlight_cuda::properties(index)?.capability != (9, 0) => {
-            println!("skipped: no kernels for compute capability 9.0 on this GPU")
-        }
-        _ => assert!(counts.hopper.into_iter().all(|n| n > 0), "no attention by the kernels for this GPU"),
+    let counts = rushlight_cuda::hopper_attentions();
+    println!("attentions by the kernels for compute capability 9.0, forward and backward: {counts:?}");
+    if rushlight_cuda::properties(index)?.capability != (9, 0) {
+        println!("skipped: no kernels for compute capability 9.0 on this GPU");
+        return Ok(());
     }
+    assert!(counts.into_iter().all(|n| n > 0), "no attention by the kernels for this GPU");
     Ok(())
 }
 
@@ -160,7 +154,7 @@ fn attention() -> Result<()> {
             attend(Problem { sizes, dtype, causal: false, mask: 1, dropout: 0.1 })?;
         }
     }
-    went_as_asked()?;
+    went_by_hopper()?;
     for sizes in [[3, 2, 2, 20, 20, 64], [2, 2, 2, 20, 2, 64], [2, 2, 2, 3, 31, 300]] {
         attend(Problem { sizes, dtype: DType::F32, causal: false, mask: 0, dropout: 0.1 })?;
         attend(Problem { sizes, dtype: DType::F32, causal: true, mask: 0, dropout: 0.0 })?;

@@ -1,10 +1,18 @@
 //! What an engine is: a small object-safe trait of families, each owning its hard parts once.
 
+mod capture;
+mod engine;
+mod precision;
 mod spec;
 mod storage;
+mod stream;
 
+pub use capture::{Capture, Graph, Recording, StepPool, Verdict};
+pub use engine::{Engine, Library, Pinned, PinnedMemory, Properties};
+pub use precision::{allow_tf32, allow_tf32_conv, set_allow_tf32, set_allow_tf32_conv};
 pub use spec::*;
 pub use storage::{Operand, Storage, View};
+pub use stream::{Event, Stream, Streams};
 
 use crate::rng::Distribution;
 use crate::{Device, Error, Philox, Pointwise, Result, Scalar};
@@ -19,6 +27,29 @@ pub struct MemoryStats {
     pub reserved: usize,
     /// Highest `allocated` since the last reset.
     pub peak: usize,
+}
+
+/// Optional: statistics and control of a caching allocator.
+pub trait CachingAllocator: Send + Sync {
+    /// What the allocator holds.
+    fn stats(&self) -> MemoryStats;
+    /// Starts a new peak.
+    fn reset_peak(&self);
+    /// Returns memory kept for reuse to the system.
+    fn empty_cache(&self);
+}
+
+/// What an engine does beyond its contract. The tensor layer asks before it relies on any of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Features {
+    /// Products and sums of halves can be written as the `f32` they are computed in.
+    pub wide_outputs: bool,
+    /// Convolutions take images with their channels innermost, and are fastest so in half precision.
+    pub channels_last: bool,
+    /// Attention writes gradients of any strides.
+    pub strided_attention_gradients: bool,
+    /// Batch norm of halves takes `f32` weights and biases.
+    pub wide_batch_norm_parameters: bool,
 }
 
 /// An engine for one device.
@@ -48,12 +79,39 @@ pub trait Backend: Send + Sync + 'static {
     fn download(&self, src: &Storage, offset: usize, dst: &mut [u8]) -> Result<()>;
     /// Waits for all work issued so far.
     fn synchronize(&self) -> Result<()>;
-    /// What the allocator holds.
-    fn memory_stats(&self) -> MemoryStats;
-    /// Starts a new peak.
-    fn reset_peak_memory(&self);
-    /// Gives memory kept for reuse back to the system.
-    fn empty_cache(&self);
+
+    // ---- optional capabilities
+    /// What the engine does beyond its contract.
+    fn features(&self) -> Features {
+        Features::default()
+    }
+    /// The caching allocator, where there is one.
+    fn allocator(&self) -> Option<&dyn CachingAllocator> {
+        None
+    }
+    /// Streams and events, where the device works while the program goes on.
+    fn streams(&self) -> Option<&dyn Streams> {
+        None
+    }
+    /// The recorder of steps, where the device can replay them.
+    fn capture(&self) -> Option<&dyn Capture> {
+        None
+    }
+    /// [`upload`](Backend::upload) that may return before the copy is done: later work on the calling thread's stream sees it.
+    ///
+    /// # Safety
+    /// `src` is valid for reads of `bytes` bytes and is not written before the device is past the copy; it lies in the engine's
+    /// [`PinnedMemory`], which is not reused before then.
+    unsafe fn upload_pinned(&self, src: *const u8, bytes: usize, dst: &Storage, offset: usize) -> Result<()> {
+        // SAFETY: the caller's promise.
+        self.upload(unsafe { std::slice::from_raw_parts(src, bytes) }, dst, offset)
+    }
+    /// Copies `bytes` from another device's memory to the start of `dst`, after all work both devices were given. `false`, with
+    /// nothing done, where the two cannot reach each other: the tensor layer then copies through the host.
+    fn copy_from_peer(&self, src: &Storage, src_offset: usize, dst: &Storage, bytes: usize) -> Result<bool> {
+        let _ = (src, src_offset, dst, bytes);
+        Ok(false)
+    }
 
     // ---- filling and copying
     /// Sets every element.
@@ -125,12 +183,8 @@ pub trait Backend: Send + Sync + 'static {
     fn nonzero(&self, x: View, out: View) -> Result<()>;
 
     // ---- products
-    /// A batched matrix product; one dtype, but that of halves may be written as `f32` where [`Backend::widens`].
+    /// A batched matrix product; one dtype, but that of halves may be written as `f32` with [`Features::wide_outputs`].
     fn matmul(&self, spec: &MatMul) -> Result<()>;
-    /// Whether products and sums of halves can be written as the `f32` they are computed in.
-    fn widens(&self) -> bool {
-        false
-    }
     /// `out = gelu_tanh(x)` and `kept = x` of `x = a @ b + bias` in one pass. `false` where the engine has no such pass: nothing is written then.
     fn matmul_gelu(&self, _spec: &MatMul, _kept: View) -> Result<bool> {
         Ok(false)
@@ -139,7 +193,7 @@ pub trait Backend: Send + Sync + 'static {
     fn matmul_gelu_backward(&self, _spec: &MatMul, _kept: View, _sums: View) -> Result<bool> {
         Ok(false)
     }
-    /// Convolution; one dtype, contiguous, or on a GPU images all with their channels innermost. `bias` is `[out_channels]`.
+    /// Convolution; one dtype, contiguous, or with [`Features::channels_last`] images all with their channels innermost. `bias` is `[out_channels]`.
     fn conv_forward(&self, spec: &Conv, x: View, w: View, bias: Option<View>, y: View) -> Result<()>;
     /// Its gradient by the input, also the forward of the transposed convolution.
     fn conv_backward_input(&self, spec: &Conv, dy: View, w: View, dx: View) -> Result<()>;
@@ -161,7 +215,7 @@ pub trait Backend: Send + Sync + 'static {
     fn softmax(&self, log: bool, dims: [usize; 3], x: View, y: View) -> Result<()>;
     /// Its gradient from the output.
     fn softmax_backward(&self, log: bool, dims: [usize; 3], dy: View, y: View, dx: View) -> Result<()>;
-    /// Rows normalised, scaled and shifted; `mean` (unused for rms) and `rstd` are `[rows]`. `low`, asked for only where [`Backend::widens`], gets the
+    /// Rows normalised, scaled and shifted; `mean` (unused for rms) and `rstd` are `[rows]`. `low`, asked for only with [`Features::wide_outputs`], gets the
     /// result of an `f32` input in a half dtype as well.
     fn row_norm(
         &self,
@@ -221,7 +275,7 @@ pub trait Backend: Send + Sync + 'static {
     /// Attention without a stored score matrix; `out` is `[batch, heads, l, dv]` of any strides, `lse` `[batch, heads, l]` contiguous.
     /// A row with every key masked out gives zeros.
     fn attention(&self, spec: &Attention, out: View, lse: View) -> Result<()>;
-    /// Its gradients (contiguous, on a GPU of any strides), recomputing probabilities from `lse`; `dout` may have any strides.
+    /// Its gradients (contiguous unless [`Features::strided_attention_gradients`]), recomputing probabilities from `lse`; `dout` may have any strides.
     fn attention_backward(
         &self,
         spec: &Attention,

@@ -293,6 +293,22 @@ pub struct ParamUpdate<'a> {
     pub rule: UpdateRule,
 }
 
+/// How many [`numbers`](ParamUpdate::numbers) an update has.
+pub const UPDATE_NUMBERS: usize = 9;
+
+impl ParamUpdate<'_> {
+    /// The factors of this step, as engines keep them on the device: sign, weight decay, shrinking, the rule's own.
+    pub fn numbers(&self) -> [f64; UPDATE_NUMBERS] {
+        Self::numbers_of(self.maximize, self.weight_decay, self.shrink, self.rule)
+    }
+
+    /// [`numbers`](ParamUpdate::numbers) of a parameter that is not at hand.
+    pub fn numbers_of(maximize: bool, weight_decay: f64, shrink: f64, rule: UpdateRule) -> [f64; UPDATE_NUMBERS] {
+        let [a, b, c, d, e, f] = rule.factors();
+        [if maximize { -1.0 } else { 1.0 }, weight_decay, shrink, a, b, c, d, e, f]
+    }
+}
+
 /// How a parameter `p` follows its gradient `g`. Learning rate and corrections for the number of steps are in the factors already, so
 /// that five rules make up the usual optimizers.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -360,4 +376,17 @@ pub enum UpdateRule {
         /// Of the difference.
         step: f64,
     },
+}
+
+impl UpdateRule {
+    /// The rule's factors in the order of its fields, padded with zeros.
+    pub fn factors(self) -> [f64; 6] {
+        match self {
+            UpdateRule::Sgd { decay, gain, step, grad_step } => [decay, gain, step, grad_step, 0.0, 0.0],
+            UpdateRule::Adam { beta1, beta2, eps, root, step, grad_step } => [beta1, beta2, eps, root, step, grad_step],
+            UpdateRule::Adamax { beta1, beta2, eps, step } => [beta1, beta2, eps, step, 0.0, 0.0],
+            UpdateRule::RmsProp { decay, gain, eps, momentum, step } => [decay, gain, eps, momentum, step, 0.0],
+            UpdateRule::Adadelta { rho, eps, step } => [rho, eps, step, 0.0, 0.0, 0.0],
+        }
+    }
 }

@@ -3,12 +3,11 @@
 use super::{Library, WORKSPACE, check};
 use crate::device::Gpu;
 use crate::driver::{DevicePtr, Handle};
-use rushlight_core::backend::Conv;
+use crate::plans::Recent;
+use rushlight_core::backend::{Conv, allow_tf32_conv};
 use rushlight_core::{DType, Result};
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::ffi::{c_int, c_void};
-use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use std::sync::Arc;
 
 /// What the library says of an algorithm (`cudnnConvolutionFwdAlgoPerf_t` and its like).
 #[repr(C)]
@@ -39,8 +38,9 @@ pub enum Pass {
     Weight,
 }
 
-/// A convolution prepared. Lives as long as the process.
+/// A convolution prepared.
 pub struct Plan {
+    _descriptors: Descriptors,
     x: Handle,
     w: Handle,
     y: Handle,
@@ -51,7 +51,22 @@ pub struct Plan {
 }
 
 // SAFETY: handles are used under the library's lock.
+unsafe impl Send for Plan {}
+// SAFETY: as above.
 unsafe impl Sync for Plan {}
+
+/// Descriptors to be destroyed, each by its function.
+#[derive(Default)]
+struct Descriptors(Vec<(unsafe extern "C" fn(Handle) -> i32, Handle)>);
+
+impl Drop for Descriptors {
+    fn drop(&mut self) {
+        for (destroy, handle) in self.0.drain(..) {
+            // SAFETY: a descriptor of ours that no call uses any more.
+            unsafe { destroy(handle) };
+        }
+    }
+}
 
 /// How the images of a convolution, and its weight, lie in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -65,28 +80,7 @@ pub enum Order {
 type PlanKey = (Pass, [usize; 22], DType, bool, Order);
 
 /// `None` for what the library does not take.
-pub type Plans = HashMap<PlanKey, Option<&'static Plan>>;
-
-/// Whether `f32` convolutions may round their inputs to TF32: 0 not asked yet, 1 no, 2 yes.
-static TF32: AtomicU8 = AtomicU8::new(0);
-
-/// Whether `f32` convolutions may round their inputs to TF32, some ten bits, for speed: as in PyTorch, yes, unless
-/// `RUSHLIGHT_CUDA_CONV_TF32=0`.
-pub fn allow_tf32_conv() -> bool {
-    match TF32.load(Relaxed) {
-        0 => {
-            let on = std::env::var_os("RUSHLIGHT_CUDA_CONV_TF32").is_none_or(|v| v != "0");
-            set_allow_tf32_conv(on);
-            on
-        }
-        state => state == 2,
-    }
-}
-
-/// Lets `f32` convolutions round their inputs to TF32, or not.
-pub fn set_allow_tf32_conv(allow: bool) {
-    TF32.store(1 + allow as u8, Relaxed);
-}
+pub type Plans = Recent<PlanKey, Option<Arc<Plan>>>;
 
 /// The numbers a plan depends on.
 fn numbers(s: &Conv) -> [usize; 22] {
@@ -100,7 +94,13 @@ fn numbers(s: &Conv) -> [usize; 22] {
 
 impl Library {
     /// Descriptor of a dense tensor; `None` if the library does not take it.
-    fn tensor(&self, sizes: &[c_int], order: Order, dtype: c_int) -> Result<Option<Handle>> {
+    fn tensor(
+        &self,
+        sizes: &[c_int],
+        order: Order,
+        dtype: c_int,
+        descriptors: &mut Descriptors,
+    ) -> Result<Option<Handle>> {
         let last = sizes.len() - 1;
         // Dimensions from the innermost out.
         let inside_out: Vec<usize> = match order {
@@ -117,22 +117,18 @@ impl Library {
         // SAFETY: sizes and strides are as many as is said.
         unsafe {
             check("cudnnCreateTensorDescriptor", (self.api.tensor_create)(&mut handle))?;
+            descriptors.0.push((self.api.tensor_destroy, handle));
             let rc = (self.api.tensor_set)(handle, dtype, sizes.len() as c_int, sizes.as_ptr(), strides.as_ptr());
             Ok((rc == 0).then_some(handle))
         }
     }
 
     /// How to compute a convolution; `None` if the library does not.
-    fn plan(&self, what: (Pass, &Conv, DType, bool, Order)) -> Result<Option<&'static Plan>> {
+    fn plan(&self, what: (Pass, &Conv, DType, bool, Order)) -> Result<Option<Arc<Plan>>> {
         let (pass, s, dtype, tf32, order) = what;
         let state = &mut *self.state();
-        match state.convolutions.entry((pass, numbers(s), dtype, tf32, order)) {
-            Entry::Occupied(known) => Ok(*known.get()),
-            Entry::Vacant(new) => {
-                let plan = self.make_plan(state.handle, what)?.map(|plan| &*Box::leak(Box::new(plan)));
-                Ok(*new.insert(plan))
-            }
-        }
+        let key = (pass, numbers(s), dtype, tf32, order);
+        state.convolutions.get_or_make(&key, || Ok(self.make_plan(state.handle, what)?.map(Arc::new)))
     }
 
     /// Describes a convolution and asks which algorithm to take; `None` if the library has none.
@@ -164,17 +160,22 @@ impl Library {
         let space = |d: [usize; 3]| d[from..].iter().map(|&n| n as c_int).collect::<Vec<_>>();
         let sizes =
             |lead: [usize; 2], d: [usize; 3]| lead.iter().map(|&n| n as c_int).chain(space(d)).collect::<Vec<_>>();
-        let Some(x) = self.tensor(&sizes([s.batch, s.in_channels], s.input), order, kind)? else { return Ok(None) };
-        let Some(y) = self.tensor(&sizes([s.batch, s.out_channels], s.output), order, kind)? else { return Ok(None) };
+        let mut descriptors = Descriptors::default();
+        let images = sizes([s.batch, s.in_channels], s.input);
+        let Some(x) = self.tensor(&images, order, kind, &mut descriptors)? else { return Ok(None) };
+        let results = sizes([s.batch, s.out_channels], s.output);
+        let Some(y) = self.tensor(&results, order, kind, &mut descriptors)? else { return Ok(None) };
         let filter = sizes([s.out_channels, s.in_channels / s.groups], s.kernel);
         let (padding, stride, dilation) = (space(s.padding), space(s.stride), space(s.dilation));
         let (mut w, mut conv) = (std::ptr::null_mut(), std::ptr::null_mut());
         let (mut found, mut list) = (0, [Algorithm::default(); ALGORITHMS]);
         let api = self.api;
-        // SAFETY: arrays are as long as is said; descriptors live as long as the process.
+        // SAFETY: arrays are as long as is said; descriptors live as long as the plan.
         unsafe {
             check("cudnnCreateFilterDescriptor", (api.filter_create)(&mut w))?;
+            descriptors.0.push((api.filter_destroy, w));
             check("cudnnCreateConvolutionDescriptor", (api.conv_create)(&mut conv))?;
+            descriptors.0.push((api.conv_destroy, conv));
             let length = padding.len() as c_int;
             let described = (api.filter_set)(w, kind, order as c_int, filter.len() as c_int, filter.as_ptr()) == 0
                 && (api.conv_set)(conv, length, padding.as_ptr(), stride.as_ptr(), dilation.as_ptr(), 1, compute) == 0
@@ -198,7 +199,16 @@ impl Library {
             a.status == 0 && a.deterministic == 1 && a.memory <= WORKSPACE && (a.math == math || math != EXACT)
         };
         let best = list[..found.clamp(0, ALGORITHMS as c_int) as usize].iter().find(suits);
-        Ok(best.map(|a| Plan { x, w, y, conv, algorithm: a.algorithm, math: a.math, workspace: a.memory }))
+        Ok(best.map(|a| Plan {
+            _descriptors: descriptors,
+            x,
+            w,
+            y,
+            conv,
+            algorithm: a.algorithm,
+            math: a.math,
+            workspace: a.memory,
+        }))
     }
 
     /// Starts a convolution.
@@ -240,7 +250,7 @@ impl Gpu {
         let Some(plan) = library.plan((pass, s, dtype, tf32, order))? else { return Ok(false) };
         let workspace = if plan.workspace > 0 { Some(self.scratch(plan.workspace)?) } else { None };
         let ([x, w, y], room) = (data, workspace.as_ref().map_or(0, |w| w.ptr));
-        self.submit(move |_, stream| library.start(pass, plan, dtype, [x, w, y, room], stream))?;
+        self.submit(move |_, stream| library.start(pass, &plan, dtype, [x, w, y, room], stream))?;
         Ok(true)
     }
 }

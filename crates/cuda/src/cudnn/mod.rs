@@ -1,27 +1,21 @@
-//! cuDNN, where it is installed: convolutions (`conv`) and attention (`attention`, through the library's graphs, `graph`). The engine has kernels of
-//! its own for all of it.
+//! Convolutions by cuDNN, where it is installed; the engine has kernels of its own for all of them.
 //!
-//! Only what gives the same result every time is taken.
+//! Only deterministic algorithms are used.
 
-pub mod attention;
 pub mod conv;
-mod graph;
-mod plan;
-#[cfg(test)]
-mod tests;
 
 use crate::device::Gpu;
 use crate::driver::{DevicePtr, Handle};
 use crate::library::api;
+use crate::plans::Recent;
 use rushlight_core::{Error, Result};
 use std::ffi::{c_int, c_void};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 
-pub use attention::does_attention;
-pub use conv::{Order, Pass, allow_tf32_conv, set_allow_tf32_conv};
+pub use conv::{Order, Pass};
 
 api! {
-    /// The library of convolutions and attention.
+    /// The library of convolutions.
     Cudnn(
         "cuDNN (libcudnn)",
         &["libcudnn.so.9", "libcudnn.so.8", "libcudnn.so", "cudnn64_9.dll"],
@@ -31,10 +25,13 @@ api! {
         fn create = b"cudnnCreate" (*mut Handle);
         fn set_stream = b"cudnnSetStream" (Handle, Handle);
         fn tensor_create = b"cudnnCreateTensorDescriptor" (*mut Handle);
+        fn tensor_destroy = b"cudnnDestroyTensorDescriptor" (Handle);
         fn tensor_set = b"cudnnSetTensorNdDescriptor" (Handle, c_int, c_int, *const c_int, *const c_int);
         fn filter_create = b"cudnnCreateFilterDescriptor" (*mut Handle);
+        fn filter_destroy = b"cudnnDestroyFilterDescriptor" (Handle);
         fn filter_set = b"cudnnSetFilterNdDescriptor" (Handle, c_int, c_int, c_int, *const c_int);
         fn conv_create = b"cudnnCreateConvolutionDescriptor" (*mut Handle);
+        fn conv_destroy = b"cudnnDestroyConvolutionDescriptor" (Handle);
         fn conv_set = b"cudnnSetConvolutionNdDescriptor" (Handle, c_int, *const c_int, *const c_int, *const c_int, c_int, c_int);
         fn conv_groups = b"cudnnSetConvolutionGroupCount" (Handle, c_int);
         fn conv_math = b"cudnnSetConvolutionMathType" (Handle, c_int);
@@ -50,23 +47,11 @@ api! {
         fn weight = b"cudnnConvolutionBackwardFilter" (
             Handle, *const c_void, Handle, DevicePtr, Handle, DevicePtr, Handle, c_int, DevicePtr, usize, *const c_void, Handle, DevicePtr,
         );
-        fn descriptor_create = b"cudnnBackendCreateDescriptor" (c_int, *mut Handle);
-        fn descriptor_destroy = b"cudnnBackendDestroyDescriptor" (Handle);
-        fn descriptor_set = b"cudnnBackendSetAttribute" (Handle, c_int, c_int, i64, *const c_void);
-        fn descriptor_get = b"cudnnBackendGetAttribute" (Handle, c_int, c_int, i64, *mut i64, *mut c_void);
-        fn descriptor_finalize = b"cudnnBackendFinalize" (Handle);
-        fn execute = b"cudnnBackendExecute" (Handle, Handle, Handle);
     }
 }
 
-impl Cudnn {
-    /// Such as 91002 for 9.10.2.
-    fn number(&self) -> i32 {
-        // SAFETY: asks for nothing and gives a small number.
-        unsafe { (self.version)() }
-    }
-}
-
+/// Most plans that are kept.
+const MAX_PLANS: usize = 1024;
 /// Most workspace that a plan may ask for.
 const WORKSPACE: usize = 1 << 30;
 
@@ -79,7 +64,6 @@ struct State {
     /// Where the handle sends its work; null before the first.
     stream: Handle,
     convolutions: conv::Plans,
-    attention: attention::Plans,
 }
 
 /// The library with its plans, for one device. Lives as long as the process.
@@ -99,8 +83,8 @@ impl Library {
         let mut handle = std::ptr::null_mut();
         // SAFETY: a handle to write to.
         check("cudnnCreate", unsafe { (api.create)(&mut handle) })?;
-        let (convolutions, attention) = Default::default();
-        Ok(Self { api, state: Mutex::new(State { handle, stream: std::ptr::null_mut(), convolutions, attention }) })
+        let convolutions = Recent::new(MAX_PLANS);
+        Ok(Self { api, state: Mutex::new(State { handle, stream: std::ptr::null_mut(), convolutions }) })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -1,6 +1,7 @@
 //! `rushlight doctor`: what this machine offers, and what is missing.
 
 use rushlight::prelude::*;
+use rushlight_core::backend::Engine;
 use rushlight_cpu::isa;
 use std::process::ExitCode;
 
@@ -31,8 +32,20 @@ fn doctor() {
     );
     println!("features: {}", features().join(" "));
     println!("threads: {}", rushlight::num_threads());
-    devices();
-    for (name, found) in rushlight::cuda::libraries() {
+    rushlight::engines::accelerators().for_each(accelerators);
+}
+
+/// The devices of an engine, and the vendor's libraries.
+fn accelerators(engine: &dyn Engine) {
+    let name = engine.name();
+    match engine.count() {
+        Err(e) => println!("{name} devices: none. {e}"),
+        Ok(count) => {
+            println!("{name} devices: {count}");
+            (0..count).for_each(|index| accelerator(engine, index));
+        }
+    }
+    for (name, found) in engine.libraries() {
         match found {
             Ok(library) => println!("{name}: {} ({})", library.version, library.path),
             Err(e) => println!("{name}: missing. {e}"),
@@ -40,29 +53,22 @@ fn doctor() {
     }
 }
 
-fn devices() {
-    let count = match rushlight::cuda::device_count() {
-        Ok(count) => count,
-        Err(e) => return println!("CUDA devices: none. {e}"),
-    };
-    println!("CUDA devices: {count}");
-    for index in 0..count {
-        match rushlight::cuda::properties(index) {
-            Ok(p) => println!(
-                "  cuda:{index}: {}, {:.1} GiB, {} multiprocessors, compute capability {}.{}, driver for CUDA {}.{}",
-                p.name,
-                p.memory as f64 / (1u64 << 30) as f64,
-                p.multiprocessors,
-                p.capability.0,
-                p.capability.1,
-                p.driver / 1000,
-                p.driver % 1000 / 10
-            ),
-            Err(e) => println!("  cuda:{index}: {e}"),
-        }
-        if let Err(e) = Tensor::zeros_with([1], Device::Cuda(index)) {
-            println!("  cuda:{index} cannot be used: {e}");
-        }
+fn accelerator(engine: &dyn Engine, index: usize) {
+    let device = engine.device(index);
+    match engine.properties(index) {
+        Ok(p) => println!(
+            "  {device}: {}, {:.1} GiB, {} multiprocessors, compute capability {}.{}, driver for {}",
+            p.name,
+            p.memory as f64 / (1u64 << 30) as f64,
+            p.multiprocessors,
+            p.capability.0,
+            p.capability.1,
+            p.driver,
+        ),
+        Err(e) => println!("  {device}: {e}"),
+    }
+    if let Err(e) = Tensor::zeros_with([1], device) {
+        println!("  {device} cannot be used: {e}");
     }
 }
 

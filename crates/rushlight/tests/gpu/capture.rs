@@ -164,7 +164,7 @@ fn shapes_are_captured_apart() -> Result<()> {
     Ok(())
 }
 
-/// Attention over one joint projection, whose gradients lie as it does, by whatever way is chosen (`RUSHLIGHT_CUDA_ATTENTION`).
+/// Attention over one joint projection, whose gradients lie as it does.
 #[test]
 fn attention_is_captured() -> Result<()> {
     let _turn = turn();

@@ -4,7 +4,6 @@
 
 use super::capture::train;
 use super::{device, turn};
-use rushlight::cuda::{Event, Stream};
 use rushlight::prelude::*;
 use std::process::Command;
 

@@ -1,7 +1,6 @@
 //! Streams, events, pinned memory, copies between devices, full memory.
 
 use super::{device, turn};
-use rushlight::cuda::{Event, Stream};
 use rushlight::prelude::*;
 
 /// The device under test, if it is a GPU.
@@ -111,7 +110,7 @@ fn threads_choose_their_streams() -> Result<()> {
     // Of all streams.
     synchronize(&device)?;
     assert!(side.query()? && main.query()?);
-    rushlight::cuda::lend_to_default_stream(y.storage())?;
+    Stream::lend_to_default(y.storage())?;
     assert_eq!(y.sum()?.item::<f32>()?, 64.0 * 64.0 * 64.0);
     Ok(())
 }
@@ -138,7 +137,7 @@ fn pinned_memory_copies_without_waiting() -> Result<()> {
         assert!(x.is_pinned() && y.is_pinned());
         assert_eq!(x.to_with(&device, true)?.sum()?.item::<f32>()?, 16.0);
     }
-    rushlight::cuda::empty_pinned_cache()
+    rushlight::engines::pinned_memory()?.empty_cache()
 }
 
 #[test]
@@ -148,10 +147,11 @@ fn copies_between_devices() -> Result<()> {
     let x = Tensor::arange(0, 1000, 1)?.to(&device)?;
     let y = Tensor::zeros_with([1000], (DType::I64, device))?;
     // One device stands for two: the path is the same.
-    rushlight::cuda::copy_between(x.storage(), 0, y.storage(), 8000)?;
+    let backend = y.storage().backend();
+    assert!(backend.copy_from_peer(x.storage(), 0, y.storage(), 8000)?);
     assert!(x.equal(&y)?);
-    assert!(rushlight::cuda::copy_between(x.storage(), 8, y.storage(), 8000).is_err());
-    if rushlight::cuda::device_count()? > 1 {
+    assert!(backend.copy_from_peer(x.storage(), 8, y.storage(), 8000).is_err());
+    if rushlight::engines::accelerator().map_or(Ok(0), |engine| engine.count())? > 1 {
         assert!(x.to(&Device::Cuda(1))?.to(&Device::Cpu)?.equal(&x.to(&Device::Cpu)?)?);
     }
     Ok(())

@@ -14,7 +14,7 @@ fn device() -> Device {
 /// Whether the device to test on is not there; says why.
 fn skipped() -> bool {
     // The answers are of full precision.
-    rushlight::cuda::set_allow_tf32_conv(false);
+    rushlight::set_allow_tf32_conv(false);
     match Tensor::zeros_with([1], device()) {
         Ok(_) => false,
         Err(e) => {

@@ -1,20 +1,14 @@
 //! Steps recorded between two calls, as PyTorch's `CUDAGraph` has it: inputs and outputs are whatever tensors the work between them read and left.
 
-use super::recorder::{Installed, Recorded};
+use super::recorder::{Installed, Recorded, recorder_of};
 use super::{Tensors, is_recording};
 use crate::tensor::backend;
+use rushlight_core::backend::StepPool;
 use rushlight_core::{Backend, Device, Error, Result};
-use rushlight_cuda::capture::StepPool;
-use std::sync::Arc;
 
 /// Memory for the graphs of a device, which may share it.
-pub fn graph_pool(device: Device) -> Result<Arc<StepPool>> {
-    match device {
-        Device::Cuda(index) => StepPool::new(index),
-        Device::Cpu => {
-            Err(Error::device("capture: work of the CPU cannot be recorded as a graph; Capture runs it as it is"))
-        }
-    }
+pub fn graph_pool(device: Device) -> Result<StepPool> {
+    recorder_of(device)?.pool()
 }
 
 /// Work that this thread records until [`end`](GraphRecording::end). Dropped before, it leaves nothing behind.
@@ -25,7 +19,7 @@ pub struct GraphRecording {
 
 impl GraphRecording {
     /// Begins: from now on this thread's work on the device is noted and not done.
-    pub fn begin(device: Device, pool: &Arc<StepPool>) -> Result<Self> {
+    pub fn begin(device: Device, pool: &StepPool) -> Result<Self> {
         if is_recording() {
             return Err(Error::unsupported("capture: this thread records already; graphs cannot be nested"));
         }

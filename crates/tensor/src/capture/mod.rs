@@ -6,6 +6,7 @@ mod recorder;
 pub use graph::{Graph, GraphRecording, graph_pool};
 pub use recorder::{Renew, Verdict, live_numbers, outside, recording_id, refuse_host};
 pub(crate) use recorder::{is_recording, note_cleared, note_grad, note_use, random_stream, refuse, register};
+pub use rushlight_core::backend::StepPool;
 
 use crate::autograd::mode;
 use crate::tensor::backend;
@@ -13,8 +14,6 @@ use crate::{Tensor, amp};
 use recorder::Recorded;
 use rushlight_core::smallvec::SmallVec;
 use rushlight_core::{DType, Device, Error, Result};
-use rushlight_cuda::capture::StepPool;
-use std::sync::Arc;
 
 /// Tensors that a step gives or takes.
 pub type Tensors = SmallVec<[Tensor; 2]>;
@@ -123,7 +122,7 @@ pub struct Capture {
     warmup: usize,
     max_graphs: usize,
     shapes: Vec<Shapes>,
-    pool: Option<(usize, Arc<StepPool>)>,
+    pool: Option<StepPool>,
     told: bool,
 }
 
@@ -230,10 +229,10 @@ impl Capture {
         step: impl FnOnce(&[Tensor]) -> Result<O>,
     ) -> Result<O> {
         let device = self.device.or_else(|| inputs.first().map(Tensor::device)).unwrap_or_default();
-        let index = match device {
-            Device::Cuda(index) if self.enabled && !is_recording() => index,
-            _ => return plain(inputs, device, step),
-        };
+        let can_record = || -> Result<bool> { Ok(backend(device)?.capture().is_some()) };
+        if !self.enabled || is_recording() || !can_record()? {
+            return plain(inputs, device, step);
+        }
         let mode = Mode::now();
         let at = match self.shapes.iter().position(|s| s.fit(kind, inputs, mode)) {
             Some(at) => at,
@@ -266,12 +265,8 @@ impl Capture {
             return plain(inputs, device, step);
         }
         let pool = match &self.pool {
-            Some((own, pool)) if *own == index => pool.clone(),
-            _ => {
-                let pool = StepPool::new(index)?;
-                self.pool = Some((index, pool.clone()));
-                pool
-            }
+            Some(pool) if pool.device == device => pool.clone(),
+            _ => self.pool.insert(graph_pool(device)?).clone(),
         };
         let (recorded, outputs) = Recorded::record(backend(device)?, &pool, inputs, step)?;
         self.shapes[at].recorded.push(recorded);

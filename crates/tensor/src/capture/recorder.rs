@@ -2,12 +2,11 @@
 
 use super::{StepOutput, Tensors};
 use crate::autograd::{Meta, no_grad};
-use crate::tensor::backend;
 use crate::{Tensor, amp};
+use rushlight_core::backend::{self, Graph, Recording, StepPool};
 use rushlight_core::rng::default_generator;
 use rushlight_core::smallvec::SmallVec;
 use rushlight_core::{Backend, DType, Device, Error, Generator, Layout, Philox, Result, Storage, View};
-use rushlight_cuda::capture::{Graph, LIVE, Recording, StepPool, live_stream};
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
@@ -44,7 +43,7 @@ struct Recorder {
     /// No other recording of the process has it.
     id: u64,
     device: Device,
-    recording: Recording,
+    recording: Box<dyn Recording>,
     /// By address: memory that the step uses and did not make.
     held: HashMap<usize, Arc<Storage>>,
     /// Ids of the leaves.
@@ -172,7 +171,7 @@ pub(crate) fn random_stream(generator: &Generator, words: u64, device: Device) -
     if device.is_cpu() {
         return Ok(stream);
     }
-    if stream.offset >= LIVE {
+    if stream.offset >= Philox::LIVE {
         return Err(Error::value("the generator has been used up: its offset exceeds 2^63; seed it anew"));
     }
     let live = with(|r| {
@@ -190,7 +189,7 @@ pub(crate) fn random_stream(generator: &Generator, words: u64, device: Device) -
                 "manual_seed: cannot be part of a captured step; call it outside the step, or run without capture",
             ));
         }
-        Ok(live_stream(r.random, stream.offset - r.host.start.offset))
+        Ok(Philox::live(r.random, stream.offset - r.host.start.offset))
     });
     live.unwrap_or(Ok(stream))
 }
@@ -227,20 +226,18 @@ pub fn live_numbers<const N: usize>(
 fn on_device(device: Device, address: u64, dtype: DType, owner: Box<dyn Any + Send + Sync>) -> Result<Tensor> {
     let Some(ptr) = NonNull::new(address as *mut u8) else { return Err(Error::value("capture: no address")) };
     // SAFETY: an address of the device that the owner, or the recording whose step uses the tensor, keeps.
-    let storage = unsafe { Storage::from_owner(backend(device)?, ptr, dtype.size(), owner) };
+    let storage = unsafe { Storage::from_owner(rushlight_engines::backend(device)?, ptr, dtype.size(), owner) };
     Ok(Tensor::from_parts(Arc::new(storage), Layout::contiguous(&[])?, dtype, Meta::default()))
 }
 
 /// A number that a captured step finds out and the host reads later.
-pub struct Verdict(Arc<rushlight_cuda::capture::Verdict>);
+pub struct Verdict(Arc<dyn backend::Verdict>);
 
 impl Verdict {
     /// One for steps of a device; `None` where no step of it is being recorded.
     pub fn new(device: Device) -> Result<Option<Arc<Self>>> {
-        match (device, with(|r| r.device == device)) {
-            (Device::Cuda(index), Some(true)) => {
-                Ok(Some(Arc::new(Self(Arc::new(rushlight_cuda::capture::Verdict::new(index)?)))))
-            }
+        match with(|r| r.device == device) {
+            Some(true) => Ok(Some(Arc::new(Self(recorder_of(device)?.verdict()?)))),
             _ => Ok(None),
         }
     }
@@ -262,6 +259,13 @@ impl Verdict {
     }
 }
 
+/// The engine's half of recording. An error says that the device cannot.
+pub(super) fn recorder_of(device: Device) -> Result<&'static dyn backend::Capture> {
+    rushlight_engines::backend(device)?.capture().ok_or_else(|| {
+        Error::device(format!("capture: work of {device} cannot be recorded as a graph; Capture runs it as it is"))
+    })
+}
+
 /// Which recording this thread makes, if any.
 pub fn recording_id() -> Option<u64> {
     with(|r| r.id)
@@ -272,11 +276,11 @@ pub(super) struct Installed(PhantomData<*const ()>);
 
 impl Installed {
     /// From now on this thread's work on a device is noted.
-    pub fn begin(device: Device, pool: &Arc<StepPool>) -> Result<Self> {
+    pub fn begin(device: Device, pool: &StepPool) -> Result<Self> {
         // Parameters that were converted before would not be converted in replays.
         amp::forget_casts();
         let start = default_generator().state();
-        let mut recording = Recording::begin(pool)?;
+        let mut recording = recorder_of(device)?.begin(pool)?;
         let (_, random) = recording.numbers(2)?;
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let recorder = Recorder {
@@ -336,7 +340,7 @@ struct Output {
 /// A step that can be replayed.
 pub(super) struct Recorded {
     backend: &'static dyn Backend,
-    graph: Graph,
+    graph: Box<dyn Graph>,
     inputs: Tensors,
     outputs: Vec<Output>,
     leaves: Vec<Leaf>,
@@ -352,7 +356,7 @@ impl Recorded {
     /// Records a step and does it once.
     pub fn record<O: StepOutput>(
         backend: &'static dyn Backend,
-        pool: &Arc<StepPool>,
+        pool: &StepPool,
         inputs: &[Tensor],
         step: impl FnOnce(&[Tensor]) -> Result<O>,
     ) -> Result<(Self, Tensors)> {
@@ -383,7 +387,7 @@ impl Recorded {
         outputs.iter().for_each(|t| note_use(t.storage()));
         let Some(recorder) = installed.end() else { return Err(Error::value("capture: the recording was lost")) };
         let Recorder { mut recording, held, mut numbers, host, .. } = recorder;
-        let finish = || -> Result<(Graph, Vec<Output>)> {
+        let finish = || -> Result<(Box<dyn Graph>, Vec<Output>)> {
             let (first, _) = recording.numbers(outputs.len())?;
             let places: Vec<(View, usize)> = outputs.iter().enumerate().map(|(i, t)| (t.view(), first + i)).collect();
             let output =

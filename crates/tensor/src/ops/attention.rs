@@ -9,7 +9,7 @@ use rushlight_core::backend::Attention;
 use rushlight_core::layout::broadcast_shapes;
 use rushlight_core::rng::default_generator;
 use rushlight_core::smallvec::smallvec;
-use rushlight_core::{DType, Device, Dims, Error, Layout, Philox, Result};
+use rushlight_core::{DType, Dims, Error, Layout, Philox, Result};
 
 /// The optional arguments of [`Tensor::scaled_dot_product_attention`].
 #[derive(Clone, Copy, Default)]
@@ -145,12 +145,12 @@ impl Operands {
         Ok([dq.to_dtype(dtype)?, shared(&dk, &this.k)?, shared(&dv, &this.v)?])
     }
 
-    /// Memory for the gradients: row-major. Or, on a GPU, of inputs alike that are not row-major either, as a model's joint projection of queries,
+    /// Memory for the gradients: row-major. Or, where the engine writes any strides, of inputs alike that are not row-major either, as a model's joint projection of queries,
     /// keys and values lies, `[batch, length, 3, heads, size]`: merging heads and parts again then needs no copy.
     fn gradients(&self) -> Result<[Tensor; 3]> {
         let (q, k, v) = (&self.q, &self.k, &self.v);
         let alike = q.shape() == k.shape() && q.shape() == v.shape();
-        if !alike || q.is_contiguous() || !matches!(q.device(), Device::Cuda(_)) {
+        if !alike || q.is_contiguous() || !q.backend().features().strided_attention_gradients {
             let made = |t: &Tensor| t.uninit_like(t.shape(), t.dtype());
             return Ok([made(q)?, made(k)?, made(v)?]);
         }

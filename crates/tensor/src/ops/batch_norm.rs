@@ -5,7 +5,7 @@ use crate::Tensor;
 use crate::autograd::{Ctx, Saved, no_grad, record, recording};
 use rushlight_core::backend::BatchNorm;
 use rushlight_core::smallvec::{SmallVec, smallvec};
-use rushlight_core::{DType, Device, Error, Result};
+use rushlight_core::{DType, Error, Result};
 
 /// The arguments of [`Tensor::batch_norm`] besides the input.
 #[derive(Clone, Copy)]
@@ -287,9 +287,9 @@ impl Tensor {
             }
         }
         let x = self.in_order_of(self)?;
-        // Parameters of a half input may be f32: a GPU's engine takes them so, the CPU's in the input's dtype.
+        // Parameters of a half input may be f32; engines that do not take them so get them in the input's dtype.
         let alike = [weight, bias].iter().flatten().all(|t| t.dtype() == stat);
-        let per_channel = if alike && matches!(x.device(), Device::Cuda(_)) { stat } else { x.dtype() };
+        let per_channel = if alike && x.backend().features().wide_batch_norm_parameters { stat } else { x.dtype() };
         let own = |t: Option<&Tensor>| t.map(|t| t.to_dtype(per_channel)?.contiguous()).transpose();
         let (weight, bias) = (own(weight)?, own(bias)?);
         let (mean, rstd) = if training {

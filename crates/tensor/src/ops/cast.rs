@@ -1,10 +1,10 @@
 //! Copies: between dtypes, devices and layouts, and in place.
 
-use crate::Tensor;
 use crate::arg::Arg;
 use crate::autograd::{Grads, Meta, edges, no_grad, record, record_conversion, recording};
 use crate::capture;
 use crate::tensor::backend;
+use crate::{Stream, Tensor};
 use rushlight_core::smallvec::{SmallVec, smallvec};
 use rushlight_core::{DType, Device, Dims, Error, Layout, Result, Scalar, Storage};
 use std::sync::Arc;
@@ -76,15 +76,14 @@ impl Tensor {
             return Ok(out);
         }
         match (source.device(), device) {
-            (Device::Cuda(_), Device::Cuda(_)) => {
-                rushlight_cuda::copy_between(&source.0.storage, start, &out.0.storage, len)?;
-            }
             (Device::Cpu, _) => source.upload_to(&out, non_blocking)?,
             (_, Device::Cpu) => {
                 // SAFETY: memory that was just allocated for these elements and that nobody else sees; every byte is written.
                 let bytes = unsafe { std::slice::from_raw_parts_mut(out.view().ptr(), len) };
                 source.backend().download(&source.0.storage, start, bytes)?;
             }
+            _ if target.copy_from_peer(&source.0.storage, start, &out.0.storage, len)? => {}
+            _ => source.moved(Device::Cpu, false)?.upload_to(&out, false)?,
         }
         Ok(out)
     }
@@ -94,7 +93,7 @@ impl Tensor {
         let (ptr, len) = (self.view().ptr(), self.numel() * self.dtype().size());
         if non_blocking && self.is_pinned() {
             // SAFETY: the elements lie on the host; pinned memory is not used for anything else before the copy is done.
-            return unsafe { rushlight_cuda::upload_pinned(ptr, len, &out.0.storage, 0) };
+            return unsafe { out.backend().upload_pinned(ptr, len, &out.0.storage, 0) };
         }
         // SAFETY: the elements lie on the host, and this handle keeps them.
         out.backend().upload(unsafe { std::slice::from_raw_parts(ptr, len) }, &out.0.storage, 0)
@@ -111,11 +110,9 @@ impl Tensor {
         if self.is_pinned() {
             return Ok(self.clone());
         }
-        let memory = rushlight_cuda::Pinned::new(self.numel() * self.dtype().size())?;
-        let (ptr, bytes) = (memory.ptr(), memory.bytes());
-        let Some(ptr) = std::ptr::NonNull::new(ptr) else { return Err(Error::out_of_memory("pin_memory: no memory")) };
+        let memory = rushlight_engines::pinned_memory()?.alloc(self.numel() * self.dtype().size())?;
         // SAFETY: the owner keeps the memory for as long as the storage lives.
-        let storage = unsafe { Storage::from_owner(backend(Device::Cpu)?, ptr, bytes, Box::new(memory)) };
+        let storage = unsafe { Storage::from_owner(backend(Device::Cpu)?, memory.ptr, memory.bytes, memory.owner) };
         let layout = Layout::contiguous(self.shape())?;
         let out = Tensor::from_parts(Arc::new(storage), layout, self.dtype(), Meta::default());
         if out.numel() > 0 {
@@ -126,13 +123,13 @@ impl Tensor {
 
     /// Keeps this tensor's memory from being used for anything else, once it is freed, before `stream` is past what it has been given by then. For tensors
     /// made on another stream than the one that uses them.
-    pub fn record_stream(&self, stream: &rushlight_cuda::Stream) -> Result<()> {
-        rushlight_cuda::record_stream(&self.0.storage, stream)
+    pub fn record_stream(&self, stream: &Stream) -> Result<()> {
+        stream.record_use(&self.0.storage)
     }
 
     /// Whether this tensor lies in pinned memory.
     pub fn is_pinned(&self) -> bool {
-        self.device().is_cpu() && rushlight_cuda::is_pinned(self.view().ptr())
+        self.device().is_cpu() && rushlight_engines::is_pinned(self.view().ptr())
     }
 
     /// A tensor of its own with the same elements, row-major: PyTorch's `clone()`. (Rust's `clone` gives the same tensor.)

@@ -7,7 +7,7 @@
 use crate::Tensor;
 use crate::autograd::{record, recording};
 use rushlight_core::smallvec::smallvec;
-use rushlight_core::{DType, Device, Dims, Layout, Result};
+use rushlight_core::{DType, Dims, Layout, Result};
 
 impl Tensor {
     /// Whether the channels of images on a GPU lie innermost, without gaps, and not also as a row-major tensor's would.
@@ -19,7 +19,7 @@ impl Tensor {
     fn has_channels_last(&self) -> bool {
         let mut step = 1;
         self.rank() == 4
-            && matches!(self.device(), Device::Cuda(_))
+            && self.backend().features().channels_last
             && [1, 3, 2, 0].into_iter().all(|d| {
                 let dense = self.shape()[d] == 1 || self.strides()[d] == step;
                 step *= self.shape()[d];

@@ -8,7 +8,7 @@ use crate::autograd::{Saved, no_grad, record, recording};
 use crate::{Tensor, amp};
 use rushlight_core::backend::Conv;
 use rushlight_core::smallvec::{SmallVec, smallvec};
-use rushlight_core::{Device, Dims, Error, Result};
+use rushlight_core::{Dims, Error, Result};
 
 /// Zeros around a convolution's input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -494,7 +494,7 @@ fn conv_transpose(
 /// The input of a convolution under autocast: images on a GPU with their channels innermost.
 fn lowered(cast: amp::Policy, x: &Tensor, groups: usize) -> Result<Tensor> {
     let x = cast.of(x)?;
-    let images = x.rank() == 4 && groups == 1 && x.shape()[1] > 1 && matches!(x.device(), Device::Cuda(_));
+    let images = x.rank() == 4 && groups == 1 && x.shape()[1] > 1 && x.backend().features().channels_last;
     if images { x.channels_last() } else { Ok(x) }
 }
 

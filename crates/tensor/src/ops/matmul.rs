@@ -78,7 +78,7 @@ pub(crate) fn gradient_product(ctx: &Ctx, i: usize, a: &Tensor, b: &Tensor, shap
 /// The dtype that gradients of input `i` are written in, computed from values of `a`'s dtype.
 pub(crate) fn gradient_dtype(ctx: &Ctx, i: usize, a: &Tensor) -> DType {
     let half = matches!(a.dtype(), DType::F16 | DType::BF16);
-    ctx.wanted_dtype(i).filter(|&d| d == DType::F32 && half && a.backend().widens()).unwrap_or(a.dtype())
+    ctx.wanted_dtype(i).filter(|&d| d == DType::F32 && half && a.backend().features().wide_outputs).unwrap_or(a.dtype())
 }
 
 /// The gradient of input `i`, the sums of the columns of `dy`.

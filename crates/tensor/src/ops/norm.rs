@@ -147,7 +147,8 @@ fn row_norm(
     let y = x.uninit_like(x.shape(), x.dtype())?;
     let (mean, rstd) = (x.uninit_like(&[spec.rows], wide(x.dtype()))?, x.uninit_like(&[spec.rows], wide(x.dtype()))?);
     // What follows in mixed precision is likely a product, which wants halves: they are written along where the engine can.
-    let low = amp::autocast_dtype().filter(|_| x.dtype() == DType::F32 && x.backend().widens() && y.numel() > 0);
+    let low = amp::autocast_dtype()
+        .filter(|_| x.dtype() == DType::F32 && x.backend().features().wide_outputs && y.numel() > 0);
     if y.numel() > 0 {
         let (w, b) = (weight.as_ref().map(|w| w.view()), bias.as_ref().map(|b| b.view()));
         let copy = low.map(|dtype| y.uninit_like(y.shape(), dtype)).transpose()?;

@@ -37,7 +37,7 @@ pub fn device() -> Device {
 /// Whether the device to test on is not there; says why.
 pub fn skipped() -> bool {
     // The answers are of full precision.
-    rushlight_cuda::set_allow_tf32_conv(false);
+    rushlight_core::backend::set_allow_tf32_conv(false);
     match Tensor::zeros_with([1], device()) {
         Ok(_) => false,
         Err(e) => {

@@ -1,0 +1,74 @@
+//! An engine: all devices of one kind, before any of them is in use.
+
+use super::Backend;
+use crate::{Device, Result};
+use std::any::Any;
+use std::ptr::NonNull;
+
+/// A device as its vendor describes it.
+#[derive(Clone, Debug, Default)]
+pub struct Properties {
+    /// The vendor's name of the model.
+    pub name: String,
+    /// Bytes of memory.
+    pub memory: usize,
+    /// Multiprocessors, compute units or cores.
+    pub multiprocessors: usize,
+    /// NVIDIA's compute capability, such as (9, 0); the first two numbers of the architecture elsewhere.
+    pub capability: (i32, i32),
+    /// Version of the driver, such as "13.0".
+    pub driver: String,
+    /// Version of the run-time compiler; empty where it is missing.
+    pub runtime: String,
+}
+
+/// A vendor's library that was found.
+#[derive(Clone, Debug)]
+pub struct Library {
+    /// Where.
+    pub path: &'static str,
+    /// Its version, as its makers write it.
+    pub version: String,
+}
+
+/// Host memory that devices of an engine copy from and to by themselves.
+pub struct Pinned {
+    /// The first byte.
+    pub ptr: NonNull<u8>,
+    /// The size.
+    pub bytes: usize,
+    /// Returns the memory when dropped.
+    pub owner: Box<dyn Any + Send + Sync>,
+}
+
+/// Optional: pinned host memory, which serves all devices of an engine.
+pub trait PinnedMemory: Send + Sync {
+    /// Uninitialised pinned memory.
+    fn alloc(&self, bytes: usize) -> Result<Pinned>;
+    /// Whether an address lies in memory of [`alloc`](PinnedMemory::alloc). Starts no device.
+    fn contains(&self, address: *const u8) -> bool;
+    /// Returns unused pinned memory to the system.
+    fn empty_cache(&self) -> Result<()>;
+}
+
+/// One kind of device: an entry in the list of what is compiled in.
+pub trait Engine: Send + Sync + 'static {
+    /// The device type, as PyTorch spells it: `cpu`, `cuda`.
+    fn name(&self) -> &'static str;
+    /// The name of a device.
+    fn device(&self, index: usize) -> Device;
+    /// How many devices there are; an error says why none can be used, such as a missing driver.
+    fn count(&self) -> Result<usize>;
+    /// Describes a device without starting it.
+    fn properties(&self, index: usize) -> Result<Properties>;
+    /// A device, started on its first use.
+    fn backend(&self, index: usize) -> Result<&'static dyn Backend>;
+    /// The vendor's libraries that the engine can use: each with its name, and where it was found or why not.
+    fn libraries(&self) -> Vec<(&'static str, Result<Library>)> {
+        Vec::new()
+    }
+    /// Pinned host memory.
+    fn pinned_memory(&self) -> Option<&'static dyn PinnedMemory> {
+        None
+    }
+}

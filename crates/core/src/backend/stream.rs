@@ -1,0 +1,59 @@
+//! Optional: streams and events, for devices that work while the program goes on.
+
+use super::Storage;
+use crate::{Device, Result};
+use std::any::Any;
+use std::sync::Arc;
+
+/// Streams of a device. An engine without them has finished a call's work when the call returns.
+pub trait Streams: Send + Sync {
+    /// A new stream. Lower priorities go first; the device takes the nearest it knows.
+    fn create(&self, priority: i32) -> Result<Arc<dyn Stream>>;
+    /// The stream that work goes to where no other is chosen.
+    fn main(&self) -> Result<Arc<dyn Stream>>;
+    /// The stream of the calling thread.
+    fn current(&self) -> Result<Arc<dyn Stream>>;
+    /// A new event, not recorded yet. Only a timed one can be asked for times.
+    fn event(&self, timed: bool) -> Result<Arc<dyn Event>>;
+    /// Makes memory ready for another library that uses it on the vendor's default stream: that stream waits for the calling
+    /// thread's work, and the memory, once freed, is not reused before that stream is past what it holds by then.
+    fn lend_to_default(&self, storage: &Storage) -> Result<()>;
+}
+
+/// A queue of work: it runs in order, and beside that of other streams.
+pub trait Stream: Any + Send + Sync {
+    /// The device.
+    fn device(&self) -> Device;
+    /// A number that no other living stream of the device has.
+    fn id(&self) -> usize;
+    /// The vendor's handle, for other libraries. It is valid as long as the stream.
+    fn handle(&self) -> Result<usize>;
+    /// Sends the calling thread's work here from now on.
+    fn set_current(&self) -> Result<()>;
+    /// Sends the calling thread's work here until the guard is dropped.
+    fn enter(&self) -> Result<Box<dyn Any>>;
+    /// Whether all work is done.
+    fn query(&self) -> Result<bool>;
+    /// Waits until all work is done.
+    fn synchronize(&self) -> Result<()>;
+    /// Later work of this stream waits for the event, which may be another device's.
+    fn wait(&self, event: &dyn Event) -> Result<()>;
+    /// Places the event after all work this stream has been given. The event is of the same device.
+    fn record(&self, event: &dyn Event) -> Result<()>;
+    /// Memory of another stream, once freed, is not reused before this stream is past what it holds by then.
+    fn record_use(&self, storage: &Storage) -> Result<()>;
+}
+
+/// A point in a stream's work.
+pub trait Event: Any + Send + Sync {
+    /// The device.
+    fn device(&self) -> Device;
+    /// The vendor's handle, for other libraries. It is valid as long as the event.
+    fn handle(&self) -> usize;
+    /// Whether the work before it is done.
+    fn query(&self) -> Result<bool>;
+    /// Waits until the work before it is done.
+    fn synchronize(&self) -> Result<()>;
+    /// Milliseconds from this event to a later one; both timed, recorded and past.
+    fn elapsed_ms(&self, later: &dyn Event) -> Result<f64>;
+}
