@@ -1,7 +1,7 @@
 //! cuBLASLt's functions and constants.
 
-use crate::driver::{DevicePtr, Handle};
-use crate::library::api;
+use crate::api;
+use rushlight_gpu::driver::{DevicePtr, Handle};
 use std::ffi::{c_int, c_void};
 
 api! {

@@ -1,8 +1,8 @@
 //! cuSOLVER's functions, and cuBLAS's for triangular systems.
 
-use crate::driver::{DevicePtr, Handle};
-use crate::library::api;
+use crate::api;
 use rushlight_core::{Error, Result};
+use rushlight_gpu::driver::{DevicePtr, Handle};
 use std::ffi::{c_int, c_schar, c_void};
 
 api! {

@@ -1,13 +1,9 @@
-//! The driver's functions that the engine calls, and their errors.
+//! NVIDIA's driver: the functions that the engine calls, and their errors.
 
-use crate::library::api;
+use crate::api;
 use rushlight_core::{Error, Result};
+use rushlight_gpu::driver::{Boxes, DevicePtr, Handle, Launch, TensorMap};
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
-
-/// An address on a device.
-pub type DevicePtr = u64;
-/// A context, a stream, an event, a module, a function, a graph: all are opaque addresses.
-pub type Handle = *mut c_void;
 
 api! {
     /// `libcuda`, which comes with the display driver.
@@ -62,11 +58,6 @@ api! {
         );
     }
 }
-
-/// `CUtensorMap`: a tensor's address, sizes, strides and the box that the copy engine takes of it at a time, in the driver's own form.
-#[repr(C, align(64))]
-#[derive(Clone, Copy, Default)]
-pub struct TensorMap([u64; 16]);
 
 /// `CUlaunchConfig`: the shape of a launch, its stream and attributes.
 #[repr(C)]
@@ -126,7 +117,6 @@ pub const EVENT_WITHOUT_TIME: u32 = 2;
 /// `CU_STREAM_CAPTURE_MODE_…`.
 pub mod capture_mode {
     pub const THREAD_LOCAL: i32 = 1;
-    pub const RELAXED: i32 = 2;
 }
 
 impl Driver {
@@ -136,23 +126,17 @@ impl Driver {
         if code == 0 { Ok(()) } else { Err(self.error(call, code)) }
     }
 
+    /// Whether what a call asked after is done.
+    fn ready(&self, call: &str, code: i32) -> Result<bool> {
+        if code == NOT_READY { Ok(false) } else { self.check(call, code).map(|()| true) }
+    }
+
     /// The CUDA version it is for, such as 13000; 0 if it does not say.
     pub fn number(&self) -> i32 {
         let mut number = 0;
         // SAFETY: an integer to write to.
         unsafe { (self.version)(&mut number) };
         number
-    }
-
-    /// Runs calls that a thread may not make while it records a step, though they have no part in it: allocation, loading kernels.
-    pub fn relaxed<T>(&self, f: impl FnOnce() -> T) -> T {
-        let mut mode = capture_mode::RELAXED;
-        // SAFETY: exchanges the thread's mode for the one given, and back.
-        unsafe { (self.capture_mode)(&mut mode) };
-        let result = f();
-        // SAFETY: as above.
-        unsafe { (self.capture_mode)(&mut mode) };
-        result
     }
 
     #[cold]
@@ -165,5 +149,282 @@ impl Driver {
             if known { unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned() } else { "unknown".into() };
         let message = format!("CUDA: {call} failed with error {code}: {text}");
         if code == OUT_OF_MEMORY { Error::out_of_memory(message) } else { Error::device(message) }
+    }
+}
+
+impl rushlight_gpu::driver::Driver for Driver {
+    unsafe fn enter(&self, context: Handle) -> Result<()> {
+        // SAFETY: the caller's.
+        self.check("cuCtxSetCurrent", unsafe { (self.context_set)(context) })
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        // SAFETY: waits for whatever context is current; without one it is an error.
+        self.check("cuCtxSynchronize", unsafe { (self.context_synchronize)() })
+    }
+
+    fn memory_info(&self) -> (usize, usize) {
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: two sizes to write to.
+        unsafe { (self.memory_info)(&mut free, &mut total) };
+        (free, total)
+    }
+
+    fn alloc(&self, bytes: usize) -> Result<Option<DevicePtr>> {
+        let mut ptr = 0;
+        // SAFETY: an address to write to.
+        match unsafe { (self.alloc)(&mut ptr, bytes) } {
+            OUT_OF_MEMORY => Ok(None),
+            code => self.check("cuMemAlloc", code).map(|()| Some(ptr)),
+        }
+    }
+
+    unsafe fn free(&self, ptr: DevicePtr) {
+        // SAFETY: the caller's. An error would be an earlier call's, which is reported elsewhere.
+        unsafe { (self.free)(ptr) };
+    }
+
+    fn host_alloc(&self, bytes: usize) -> Result<Option<*mut c_void>> {
+        let mut ptr = std::ptr::null_mut();
+        // SAFETY: an address to write to.
+        match unsafe { (self.host_alloc)(&mut ptr, bytes, HOST_MAPPED) } {
+            OUT_OF_MEMORY => Ok(None),
+            code => self.check("cuMemHostAlloc", code).map(|()| Some(ptr)),
+        }
+    }
+
+    unsafe fn host_free(&self, ptr: *mut c_void) {
+        // SAFETY: the caller's.
+        unsafe { (self.host_free)(ptr) };
+    }
+
+    unsafe fn host_device_ptr(&self, ptr: *mut c_void) -> Result<DevicePtr> {
+        let mut device = 0;
+        // SAFETY: the caller's; an address to write to.
+        self.check("cuMemHostGetDevicePointer", unsafe { (self.host_device_ptr)(&mut device, ptr, 0) })?;
+        Ok(device)
+    }
+
+    unsafe fn copy_to_device(&self, to: DevicePtr, from: *const c_void, bytes: usize, stream: Handle) -> Result<()> {
+        // SAFETY: the caller's.
+        self.check("cuMemcpyHtoDAsync", unsafe { (self.copy_to_device)(to, from, bytes, stream) })
+    }
+
+    unsafe fn copy_to_host(&self, to: *mut c_void, from: DevicePtr, bytes: usize, stream: Handle) -> Result<()> {
+        // SAFETY: the caller's.
+        self.check("cuMemcpyDtoHAsync", unsafe { (self.copy_to_host)(to, from, bytes, stream) })
+    }
+
+    unsafe fn copy_on_device(&self, to: DevicePtr, from: DevicePtr, bytes: usize, stream: Handle) -> Result<()> {
+        // SAFETY: the caller's.
+        self.check("cuMemcpyDtoDAsync", unsafe { (self.copy_on_device)(to, from, bytes, stream) })
+    }
+
+    unsafe fn copy_to_peer(
+        &self,
+        (to, to_context): (DevicePtr, Handle),
+        (from, from_context): (DevicePtr, Handle),
+        bytes: usize,
+        stream: Handle,
+    ) -> Result<()> {
+        // SAFETY: the caller's.
+        let code = unsafe { (self.copy_to_peer)(to, to_context, from, from_context, bytes, stream) };
+        self.check("cuMemcpyPeerAsync", code)
+    }
+
+    fn stream_create(&self, priority: i32) -> Result<Handle> {
+        let mut handle = std::ptr::null_mut();
+        // SAFETY: a handle to write to.
+        let code = unsafe { (self.stream_create)(&mut handle, STREAM_NON_BLOCKING, priority) };
+        self.check("cuStreamCreateWithPriority", code)?;
+        Ok(handle)
+    }
+
+    unsafe fn stream_destroy(&self, stream: Handle) {
+        // SAFETY: the caller's.
+        unsafe { (self.stream_destroy)(stream) };
+    }
+
+    unsafe fn stream_synchronize(&self, stream: Handle) -> Result<()> {
+        // SAFETY: the caller's.
+        self.check("cuStreamSynchronize", unsafe { (self.stream_synchronize)(stream) })
+    }
+
+    unsafe fn stream_query(&self, stream: Handle) -> Result<bool> {
+        // SAFETY: the caller's.
+        self.ready("cuStreamQuery", unsafe { (self.stream_query)(stream) })
+    }
+
+    unsafe fn stream_wait(&self, stream: Handle, event: Handle) -> Result<()> {
+        // SAFETY: the caller's.
+        self.check("cuStreamWaitEvent", unsafe { (self.stream_wait)(stream, event, 0) })
+    }
+
+    fn default_stream(&self) -> Handle {
+        STREAM_LEGACY as Handle
+    }
+
+    fn event_create(&self, timed: bool) -> Result<Handle> {
+        let mut handle = std::ptr::null_mut();
+        let flags = if timed { 0 } else { EVENT_WITHOUT_TIME };
+        // SAFETY: a handle to write to.
+        self.check("cuEventCreate", unsafe { (self.event_create)(&mut handle, flags) })?;
+        Ok(handle)
+    }
+
+    unsafe fn event_destroy(&self, event: Handle) {
+        // SAFETY: the caller's.
+        unsafe { (self.event_destroy)(event) };
+    }
+
+    unsafe fn event_record(&self, event: Handle, stream: Handle) -> Result<()> {
+        // SAFETY: the caller's.
+        self.check("cuEventRecord", unsafe { (self.event_record)(event, stream) })
+    }
+
+    unsafe fn event_query(&self, event: Handle) -> Result<bool> {
+        // SAFETY: the caller's.
+        self.ready("cuEventQuery", unsafe { (self.event_query)(event) })
+    }
+
+    unsafe fn event_synchronize(&self, event: Handle) -> Result<()> {
+        // SAFETY: the caller's.
+        self.check("cuEventSynchronize", unsafe { (self.event_synchronize)(event) })
+    }
+
+    unsafe fn event_elapsed(&self, begin: Handle, end: Handle) -> Result<Option<f32>> {
+        let mut milliseconds = 0.0;
+        // SAFETY: the caller's; a number to write to.
+        match unsafe { (self.event_elapsed)(&mut milliseconds, begin, end) } {
+            NOT_READY => Ok(None),
+            code => self.check("cuEventElapsedTime", code).map(|()| Some(milliseconds)),
+        }
+    }
+
+    fn exchange_capture_mode(&self, mut mode: i32) -> i32 {
+        // SAFETY: exchanges the thread's mode for the one given.
+        unsafe { (self.capture_mode)(&mut mode) };
+        mode
+    }
+
+    unsafe fn capture_begin(&self, stream: Handle) -> Result<()> {
+        // SAFETY: the caller's.
+        self.check("cuStreamBeginCapture", unsafe { (self.capture_begin)(stream, capture_mode::THREAD_LOCAL) })
+    }
+
+    unsafe fn capture_end(&self, stream: Handle) -> Result<Handle> {
+        let mut graph = std::ptr::null_mut();
+        // SAFETY: the caller's; a handle to write to.
+        self.check("cuStreamEndCapture", unsafe { (self.capture_end)(stream, &mut graph) })?;
+        Ok(graph)
+    }
+
+    unsafe fn graph_instantiate(&self, graph: Handle) -> Result<Handle> {
+        let mut exec = std::ptr::null_mut();
+        // SAFETY: the caller's; a handle to write to.
+        self.check("cuGraphInstantiate", unsafe { (self.graph_instantiate)(&mut exec, graph, 0) })?;
+        Ok(exec)
+    }
+
+    unsafe fn graph_root(&self, graph: Handle) -> Result<Option<Handle>> {
+        let (mut first, mut count) = (std::ptr::null_mut(), 0);
+        // SAFETY: the caller's; asked for no handles, the call tells their number.
+        let code = unsafe { (self.graph_roots)(graph, std::ptr::null_mut(), &mut count) };
+        self.check("cuGraphGetRootNodes", code)?;
+        if count != 1 {
+            return Ok(None);
+        }
+        // SAFETY: the caller's; room for the one handle.
+        self.check("cuGraphGetRootNodes", unsafe { (self.graph_roots)(graph, &mut first, &mut count) })?;
+        Ok(Some(first))
+    }
+
+    unsafe fn graph_launch(&self, exec: Handle, stream: Handle) -> Result<()> {
+        // SAFETY: the caller's.
+        self.check("cuGraphLaunch", unsafe { (self.graph_launch)(exec, stream) })
+    }
+
+    unsafe fn graph_set_kernel(&self, exec: Handle, node: Handle, launch: &mut Launch) -> Result<()> {
+        let parameters = KernelNode {
+            function: launch.function,
+            grid: launch.grid,
+            block: launch.block,
+            shared: launch.shared,
+            arguments: launch.arguments.as_mut_ptr(),
+            extra: std::ptr::null_mut(),
+        };
+        // SAFETY: the caller's.
+        let code = unsafe { (self.graph_set_kernel)(exec, node, &parameters) };
+        self.check("cuGraphExecKernelNodeSetParams", code)
+    }
+
+    unsafe fn graph_destroy(&self, graph: Handle) {
+        // SAFETY: the caller's.
+        unsafe { (self.graph_destroy)(graph) };
+    }
+
+    unsafe fn graph_exec_destroy(&self, exec: Handle) {
+        // SAFETY: the caller's.
+        unsafe { (self.graph_exec_destroy)(exec) };
+    }
+
+    unsafe fn module_load(&self, image: &[u8]) -> Result<Handle> {
+        let mut module = std::ptr::null_mut();
+        // SAFETY: the caller's; the image carries its own length.
+        self.check("cuModuleLoadData", unsafe { (self.module_load)(&mut module, image.as_ptr().cast()) })?;
+        Ok(module)
+    }
+
+    unsafe fn module_function(&self, module: Handle, name: &CStr) -> Result<Handle> {
+        let mut function = std::ptr::null_mut();
+        // SAFETY: the caller's; the name ends in zero.
+        let code = unsafe { (self.module_function)(&mut function, module, name.as_ptr()) };
+        self.check(&format!("cuModuleGetFunction({})", name.to_string_lossy()), code)?;
+        Ok(function)
+    }
+
+    unsafe fn allow_shared(&self, function: Handle, bytes: usize) -> Result<()> {
+        // SAFETY: the caller's.
+        let code = unsafe { (self.function_attribute)(function, FUNCTION_SHARED_MEMORY, bytes as i32) };
+        self.check("cuFuncSetAttribute", code)
+    }
+
+    #[inline]
+    unsafe fn launch(&self, launch: &mut Launch) -> Result<()> {
+        let config = LaunchConfig {
+            grid: launch.grid,
+            block: launch.block,
+            shared: launch.shared,
+            stream: launch.stream,
+            attributes: &OVERLAP,
+            count: launch.overlap as c_uint,
+        };
+        // SAFETY: the caller's.
+        let code =
+            unsafe { (self.launch)(&config, launch.function, launch.arguments.as_mut_ptr(), std::ptr::null_mut()) };
+        self.check("cuLaunchKernelEx", code)
+    }
+
+    fn has_bulk_copies(&self) -> bool {
+        self.tensor_map.is_some()
+    }
+
+    unsafe fn tensor_map(&self, boxes: &Boxes) -> Result<TensorMap> {
+        // `CU_TENSOR_MAP_DATA_TYPE_BFLOAT16`, `…_FLOAT16`; `…_INTERLEAVE_NONE`, `…_SWIZZLE_128B`, `…_L2_PROMOTION_L2_256B`,
+        // `…_OOB_FILL_NONE` (zeros).
+        let kind = if boxes.bf16 { 9 } else { 6 };
+        let (interleave, swizzle, promotion, fill) = (0, 3, 3, 0);
+        let (mut map, steps) = (TensorMap::default(), [1; 4]);
+        let Some(encode) = self.tensor_map else {
+            return Err(Error::device("the driver lacks cuTensorMapEncodeTiled: it is too old"));
+        };
+        // SAFETY: four sizes, three strides, four sizes of a box; the map is as large and aligned as the driver's.
+        let code = unsafe {
+            let (sizes, strides) = (boxes.sizes.as_ptr(), boxes.strides.as_ptr());
+            let (within, steps) = (boxes.boxes.as_ptr(), steps.as_ptr());
+            encode(&mut map, kind, 4, boxes.at, sizes, strides, within, steps, interleave, swizzle, promotion, fill)
+        };
+        self.check("cuTensorMapEncodeTiled", code)?;
+        Ok(map)
     }
 }

@@ -1,82 +1,133 @@
-//! Rushlight's CUDA engine.
+//! NVIDIA's part of Rushlight's GPU engine: driver, run-time compiler and libraries, opened at run time.
 //!
-//! Nothing of CUDA is needed to build it: the driver, the run-time compiler and the libraries are opened when a device is first asked
-//! for ([`backend`]), and where one is missing the error says which, where it was looked for, and what to do.
+//! Nothing of CUDA is needed to build. Where a library is missing, the error says which, where it was looked for, and what to do.
+//! Everything else of the engine is in [`rushlight_gpu`].
 //!
 //! | module | what |
 //! |---|---|
-//! | `library`, `driver`, `nvrtc`, `cublaslt`, `cudnn`, `cusolver`, `nccl` | NVIDIA's libraries, opened at run time |
-//! | `device` | a GPU: context, where a thread's work goes, faults |
-//! | `stream`, `capture` | streams and events; steps recorded and replayed |
-//! | `host` | pinned memory, copies between devices |
-//! | `alloc` | the caching allocator |
-//! | `kernel`, `cache` | kernels: text, compilation, launch; compiled ones on disk |
-//! | `compiler`, `queue` | threads that compile; work that waits for them |
-//! | `plan`, `rows` | loops and rows as kernels take them |
-//! | the rest | one module per family of work, with its kernels in `kernels/` |
-//!
-//! All work of a device goes to one stream, in order, unless a thread chooses another ([`Stream`]). Nothing waits for it but reading values; an index out of range is noted by the kernel
-//! that meets it and reported by the next call that waits (`RUSHLIGHT_CUDA_SYNC=1` makes every call wait).
+//! | `driver`, `nvrtc` | the driver and the compiler, behind the engine's traits |
+//! | `device` | the GPUs of this machine |
+//! | `products` | matrix products by cuBLASLt |
+//! | `cudnn` | convolutions by cuDNN |
+//! | `linalg` | factorisations by cuSOLVER, triangular systems by cuBLAS |
+//! | `nccl` | NCCL, found and its version told |
 
-mod alloc;
-mod attention;
-mod attention_products;
-mod backend;
-mod batch_norm;
-mod cache;
-mod capture;
-mod compiler;
-mod conv;
-mod conv_few;
-mod conv_pixels;
-mod copy;
-mod cross_entropy;
 mod cublaslt;
 mod cudnn;
 mod cusolver;
 mod device;
 mod driver;
-#[cfg(test)]
-mod emulated;
-mod flash;
-mod flash_hopper;
-mod foreach;
-mod hash;
-mod host;
-mod index;
-mod kernel;
-mod library;
 mod linalg;
-mod matmul;
 mod nccl;
 mod nvrtc;
-mod plan;
-mod plans;
-mod pointwise;
-mod pool;
-mod queue;
-mod random;
-mod reduce;
-mod row_norm;
-mod rows;
-mod scan;
-mod softmax;
-mod sort;
-mod stream;
-mod task_order;
+mod products;
 #[cfg(test)]
 mod tests;
 
-pub use attention::hopper_attentions;
-pub use backend::{ENGINE, backend};
 pub use device::{count as device_count, properties};
-pub use host::{Pinned, copy_between, empty_pinned_cache, is_pinned, upload_pinned};
-pub use stream::{Event, Stream, lend_to_default_stream, record_stream};
 
-use rushlight_core::backend::Library;
+use rushlight_core::backend::{Engine, Library, PinnedMemory, Properties};
+use rushlight_core::{Backend, Device, Result};
+use rushlight_gpu::Fleet;
+use rushlight_gpu::driver::{Convolutions, Factorisations, Libraries, Products};
+use rushlight_gpu::library::Search;
+
+/// Where NVIDIA's libraries are.
+const SEARCH: Search = Search {
+    variable: "RUSHLIGHT_CUDA_PATH",
+    toolkit_variables: &["CUDA_HOME", "CUDA_PATH"],
+    toolkits: &["/usr/local/cuda"],
+    packages: "nvidia",
+    // NVRTC finds its built-in functions by name only.
+    companion: Some(("libnvrtc.", "libnvrtc-builtins.so")),
+};
+
+/// A table of the functions of one of NVIDIA's libraries.
+macro_rules! api {
+    ($(#[$doc:meta])* $Api:ident($($where:tt)*) { $($functions:tt)* }) => {
+        rushlight_gpu::library_api! { $(#[$doc])* $Api(crate::SEARCH, $($where)*) { $($functions)* } }
+    };
+}
+use api;
+
+static FLEET: Fleet = Fleet::new(device::open);
+
+/// The engine of GPU `index`, started on its first use. The error says which library is missing, where it was looked for and what to do.
+///
+/// ```
+/// // Where there is no GPU, this is an error that says why, and the CPU engine works as ever.
+/// match rushlight_cuda::backend(0) {
+///     Ok(engine) => assert_eq!(engine.device(), rushlight_core::Device::Cuda(0)),
+///     Err(e) => println!("{e}"),
+/// }
+/// ```
+pub fn backend(index: usize) -> Result<&'static dyn Backend> {
+    match FLEET.started(index) {
+        Ok(started) => Ok(started),
+        Err(e) => Err(e.within(&format!("cuda:{index}"))),
+    }
+}
+
+/// NVIDIA's GPUs.
+pub struct CudaEngine;
+
+/// The entry for the list of engines.
+pub static ENGINE: CudaEngine = CudaEngine;
+
+impl Engine for CudaEngine {
+    fn name(&self) -> &'static str {
+        "cuda"
+    }
+
+    fn device(&self, index: usize) -> Device {
+        Device::Cuda(index)
+    }
+
+    fn count(&self) -> Result<usize> {
+        device_count()
+    }
+
+    fn properties(&self, index: usize) -> Result<Properties> {
+        properties(index)
+    }
+
+    fn backend(&self, index: usize) -> Result<&'static dyn Backend> {
+        backend(index)
+    }
+
+    fn libraries(&self) -> Vec<(&'static str, Result<Library>)> {
+        libraries()
+    }
+
+    fn pinned_memory(&self) -> Option<&'static dyn PinnedMemory> {
+        Some(&FLEET)
+    }
+}
+
+/// NVIDIA's libraries, as the engine asks for them.
+struct CudaLibraries;
+
+static LIBRARIES: CudaLibraries = CudaLibraries;
+
+impl Libraries for CudaLibraries {
+    fn products(&self) -> Result<&'static dyn Products> {
+        Ok(Box::leak(Box::new(products::Lt::new()?)))
+    }
+
+    fn convolutions(&self) -> Option<&'static dyn Convolutions> {
+        if cudnn::is_off() {
+            return None;
+        }
+        Some(Box::leak(Box::new(cudnn::Library::new().ok()?)))
+    }
+
+    fn factorisations(&self) -> Result<&'static dyn Factorisations> {
+        Ok(Box::leak(Box::<linalg::Routines>::default()))
+    }
+}
 
 /// Each of NVIDIA's libraries that the engine knows: its name, and where it was found or why it was not.
-pub fn libraries() -> Vec<(&'static str, rushlight_core::Result<Library>)> {
+pub fn libraries() -> Vec<(&'static str, Result<Library>)> {
     let found = |path: &'static str, version: String| Library { path, version };
     vec![
         ("driver", driver::Driver::get().map(|l| found(&l.path, format!("for CUDA {}", cuda_version(l.number()))))),

@@ -1,6 +1,6 @@
 //! NCCL: found, and its version told. Nothing of one GPU's work needs it.
 
-use crate::library::api;
+use crate::api;
 use rushlight_core::{Error, Result};
 use std::ffi::c_int;
 

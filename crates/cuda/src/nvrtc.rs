@@ -1,7 +1,8 @@
 //! Compiling kernels for the device they will run on.
 
-use crate::library::api;
+use crate::api;
 use rushlight_core::{Error, Result};
+use rushlight_gpu::driver::Compiler;
 use std::ffi::{CString, c_char, c_int, c_void};
 
 type Program = *mut c_void;
@@ -48,27 +49,6 @@ impl Nvrtc {
         Ok(options)
     }
 
-    /// Machine code for `arch` ("sm_90").
-    pub fn build(&self, source: &str, name: &str, arch: &str) -> Result<Vec<u8>> {
-        let text = |s: &str| CString::new(s).map_err(|_| Error::value(format!("kernel {name} contains a zero byte")));
-        let (code, file) = (text(source)?, text(name)?);
-        let options = self.options(arch)?.iter().map(|o| text(o)).collect::<Result<Vec<CString>>>()?;
-        let options: Vec<*const c_char> = options.iter().map(|o| o.as_ptr()).collect();
-        let fail = |call: &str, code: i32| Error::device(format!("{call} of kernel {name} failed with error {code}"));
-        let mut program: Program = std::ptr::null_mut();
-        // SAFETY: strings end in zero, there are no headers, and the program is destroyed below.
-        unsafe {
-            let rc = (self.create)(&mut program, code.as_ptr(), file.as_ptr(), 0, std::ptr::null(), std::ptr::null());
-            if rc != 0 {
-                return Err(fail("nvrtcCreateProgram", rc));
-            }
-            let rc = (self.compile)(program, options.len() as c_int, options.as_ptr());
-            let result = if rc == 0 { self.image(program, &fail) } else { Err(self.complaint(program, name, rc)) };
-            (self.destroy)(&mut program);
-            result
-        }
-    }
-
     /// # Safety
     /// `program` is compiled.
     unsafe fn image(&self, program: Program, fail: &dyn Fn(&str, i32) -> Error) -> Result<Vec<u8>> {
@@ -101,5 +81,32 @@ impl Nvrtc {
         }
         let log = String::from_utf8_lossy(&log);
         Error::device(format!("NVRTC could not compile {name} (error {code}):\n{}", log.trim_end_matches('\0')))
+    }
+}
+
+impl Compiler for Nvrtc {
+    fn build(&self, source: &str, name: &str, arch: &str) -> Result<Vec<u8>> {
+        let text = |s: &str| CString::new(s).map_err(|_| Error::value(format!("kernel {name} contains a zero byte")));
+        let (code, file) = (text(source)?, text(name)?);
+        let options = self.options(arch)?.iter().map(|o| text(o)).collect::<Result<Vec<CString>>>()?;
+        let options: Vec<*const c_char> = options.iter().map(|o| o.as_ptr()).collect();
+        let fail = |call: &str, code: i32| Error::device(format!("{call} of kernel {name} failed with error {code}"));
+        let mut program: Program = std::ptr::null_mut();
+        // SAFETY: strings end in zero, there are no headers, and the program is destroyed below.
+        unsafe {
+            let rc = (self.create)(&mut program, code.as_ptr(), file.as_ptr(), 0, std::ptr::null(), std::ptr::null());
+            if rc != 0 {
+                return Err(fail("nvrtcCreateProgram", rc));
+            }
+            let rc = (self.compile)(program, options.len() as c_int, options.as_ptr());
+            let result = if rc == 0 { self.image(program, &fail) } else { Err(self.complaint(program, name, rc)) };
+            (self.destroy)(&mut program);
+            result
+        }
+    }
+
+    fn fingerprint(&self, arch: &str) -> Result<String> {
+        let (major, minor) = self.number()?;
+        Ok(format!("{major}.{minor} {:?}", self.options(arch)?))
     }
 }

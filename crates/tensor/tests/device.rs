@@ -105,10 +105,10 @@ fn attend(p: Problem) -> Result<()> {
 
 /// Whether the kernels for compute capability 9.0 took part where they are the fastest: shapes they do not support fall back.
 fn went_by_hopper() -> Result<()> {
-    let Some(Device::Cuda(index)) = device() else { return Ok(()) };
-    let counts = rushlight_cuda::hopper_attentions();
+    let (Some(device), Some(engine)) = (device(), rushlight_engines::accelerator()) else { return Ok(()) };
+    let counts = rushlight_gpu::hopper_attentions();
     println!("attentions by the kernels for compute capability 9.0, forward and backward: {counts:?}");
-    if rushlight_cuda::properties(index)?.capability != (9, 0) {
+    if engine.properties(device.index())?.capability != (9, 0) {
         println!("skipped: no kernels for compute capability 9.0 on this GPU");
         return Ok(());
     }

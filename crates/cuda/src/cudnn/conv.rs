@@ -1,11 +1,10 @@
-//! Convolutions through cuDNN; `crate::conv` has kernels of our own for where it is not there.
+//! Convolutions through cuDNN; the engine has kernels of its own for where it is not there.
 
 use super::{Library, WORKSPACE, check};
-use crate::device::Gpu;
-use crate::driver::{DevicePtr, Handle};
-use crate::plans::Recent;
 use rushlight_core::backend::{Conv, allow_tf32_conv};
 use rushlight_core::{DType, Result};
+use rushlight_gpu::driver::{Convolutions, DevicePtr, Handle};
+use rushlight_gpu::{Gpu, Order, Pass, Recent};
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
@@ -26,17 +25,6 @@ pub struct Algorithm {
 const ALGORITHMS: usize = 10;
 /// `CUDNN_FMA_MATH`: arithmetic in the inputs' own precision.
 const EXACT: c_int = 3;
-
-/// Which of the three computations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Pass {
-    /// The output.
-    Forward,
-    /// The gradient by the input.
-    Input,
-    /// The gradient by the weight.
-    Weight,
-}
 
 /// A convolution prepared.
 pub struct Plan {
@@ -66,15 +54,6 @@ impl Drop for Descriptors {
             unsafe { destroy(handle) };
         }
     }
-}
-
-/// How the images of a convolution, and its weight, lie in memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Order {
-    /// Row-major, as the sizes say.
-    ChannelsFirst,
-    /// Channels of a pixel next to each other.
-    ChannelsLast,
 }
 
 type PlanKey = (Pass, [usize; 22], DType, bool, Order);
@@ -240,17 +219,21 @@ impl Library {
     }
 }
 
-impl Gpu {
-    /// One of the three computations by the library, given the addresses of input, weight and output (or their gradients); says whether it
-    /// took it.
-    pub fn cudnn_conv(&self, pass: Pass, s: &Conv, dtype: DType, order: Order, data: [DevicePtr; 3]) -> Result<bool> {
-        self.enter()?;
-        let Some(library) = self.cudnn().filter(|_| dtype.is_float()) else { return Ok(false) };
+impl Convolutions for Library {
+    fn convolve(
+        &'static self,
+        gpu: &Gpu,
+        pass: Pass,
+        spec: &Conv,
+        dtype: DType,
+        order: Order,
+        [x, w, y]: [DevicePtr; 3],
+    ) -> Result<bool> {
         let tf32 = dtype == DType::F32 && allow_tf32_conv();
-        let Some(plan) = library.plan((pass, s, dtype, tf32, order))? else { return Ok(false) };
-        let workspace = if plan.workspace > 0 { Some(self.scratch(plan.workspace)?) } else { None };
-        let ([x, w, y], room) = (data, workspace.as_ref().map_or(0, |w| w.ptr));
-        self.submit(move |_, stream| library.start(pass, &plan, dtype, [x, w, y, room], stream))?;
+        let Some(plan) = self.plan((pass, spec, dtype, tf32, order))? else { return Ok(false) };
+        let workspace = if plan.workspace > 0 { Some(gpu.scratch(plan.workspace)?) } else { None };
+        let room = workspace.as_ref().map_or(0, |w| w.ptr);
+        gpu.submit(move |_, stream| self.start(pass, &plan, dtype, [x, w, y, room], stream))?;
         Ok(true)
     }
 }

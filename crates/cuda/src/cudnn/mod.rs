@@ -4,15 +4,12 @@
 
 pub mod conv;
 
-use crate::device::Gpu;
-use crate::driver::{DevicePtr, Handle};
-use crate::library::api;
-use crate::plans::Recent;
+use crate::api;
 use rushlight_core::{Error, Result};
+use rushlight_gpu::Recent;
+use rushlight_gpu::driver::{DevicePtr, Handle};
 use std::ffi::{c_int, c_void};
 use std::sync::{Mutex, MutexGuard, OnceLock};
-
-pub use conv::{Order, Pass};
 
 api! {
     /// The library of convolutions.
@@ -78,7 +75,7 @@ unsafe impl Send for Library {}
 unsafe impl Sync for Library {}
 
 impl Library {
-    fn new() -> Result<Self> {
+    pub fn new() -> Result<Self> {
         let api = Cudnn::get()?;
         let mut handle = std::ptr::null_mut();
         // SAFETY: a handle to write to.
@@ -104,18 +101,7 @@ impl Library {
 }
 
 /// Whether the library is turned off (`RUSHLIGHT_CUDA_CUDNN=0`).
-fn is_off() -> bool {
+pub fn is_off() -> bool {
     static OFF: OnceLock<bool> = OnceLock::new();
     *OFF.get_or_init(|| std::env::var_os("RUSHLIGHT_CUDA_CUDNN").is_some_and(|v| v == "0"))
-}
-
-impl Gpu {
-    /// The library, if it is there and not turned off.
-    fn cudnn(&self) -> Option<&'static Library> {
-        if is_off() {
-            return None;
-        }
-        let new = || self.driver.relaxed(|| Some(&*Box::leak(Box::new(Library::new().ok()?))));
-        *self.cudnn.get_or_init(new)
-    }
 }

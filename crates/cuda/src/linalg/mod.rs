@@ -8,15 +8,13 @@ mod solve;
 
 use crate::cublaslt::data;
 use crate::cusolver::{Cublas, Cusolver};
-use crate::device::{Gpu, Temporary};
-use crate::driver::{DevicePtr, Handle};
-use crate::kernel::{Defines, Family, Function, Grid, Key, launch};
 use rushlight_core::backend::Linalg;
 use rushlight_core::{DType, Error, Layout, Result, View};
+use rushlight_gpu::driver::{DevicePtr, Factorisations, Handle};
+use rushlight_gpu::{Gpu, Temporary};
 use std::ffi::c_int;
+use std::ops::Deref;
 use std::sync::{Mutex, OnceLock};
-
-const THREADS: usize = 256;
 
 /// A library's handle, used by one thread at a time. Lives as long as the process.
 pub struct Library<A: 'static> {
@@ -153,19 +151,17 @@ fn pays(op: Linalg, b: &Batch) -> bool {
     choice().unwrap_or(b.m.min(b.n) >= least * (b.count.min(cores) / 2).max(1))
 }
 
-impl Gpu {
-    fn solver(&self) -> Result<&'static Solver> {
-        self.solver.get_or_init(|| Ok(Box::leak(Box::new(Solver::new()?)))).clone()
-    }
+/// The libraries of one device, each opened on its first use.
+#[derive(Default)]
+pub struct Routines {
+    solver: OnceLock<Result<Solver>>,
+    triangular: OnceLock<Result<Triangular>>,
+}
 
-    fn triangular(&self) -> Result<&'static Triangular> {
-        let new = || self.driver.relaxed(|| Ok(&*Box::leak(Box::new(Triangular::new()?))));
-        self.triangular.get_or_init(new).clone()
-    }
-
+impl Factorisations for Routines {
     /// A factorisation of every matrix of a batch; see [`Linalg`]. Where it is declined, the error says so.
-    pub fn linalg(&self, op: Linalg, inputs: &[View], outputs: &[View]) -> Result<()> {
-        let declined = || Error::unsupported(format!("{op:?} is not computed on cuda:{}; use the CPU", self.index));
+    fn linalg(&'static self, gpu: &Gpu, op: Linalg, inputs: &[View], outputs: &[View]) -> Result<()> {
+        let declined = || Error::unsupported(format!("{op:?} is not computed on {}; use the CPU", gpu.device()));
         let Some(a) = inputs.first().filter(|a| a.layout.rank() >= 2) else { return Err(declined()) };
         let (lead, rank) = (a.shape(), a.layout.rank());
         let (m, n) = (lead[rank - 2], lead[rank - 1]);
@@ -177,28 +173,42 @@ impl Gpu {
         if !fits || !pays(op, &b) {
             return Err(declined());
         }
-        self.enter()?;
+        let on = On(gpu);
         if let (Linalg::SolveTriangular { upper, unitriangular }, [a, rhs], [x]) = (op, inputs, outputs) {
-            let library = self.triangular().map_err(|_| declined())?;
-            return self.solve_triangular(library, &b, (upper, unitriangular), *a, *rhs, *x);
+            let new = || gpu.driver.relaxed(Triangular::new);
+            let library = self.triangular.get_or_init(new).as_ref().map_err(|_| declined())?;
+            return on.solve_triangular(library, &b, (upper, unitriangular), *a, *rhs, *x);
         }
-        let solver = self.solver().map_err(|_| declined())?;
-        self.refuse_recording(&format!("{op:?}, a factorisation,"))?;
+        let solver = self.solver.get_or_init(Solver::new).as_ref().map_err(|_| declined())?;
+        gpu.refuse_recording(&format!("{op:?}, a factorisation,"))?;
         match (op, inputs, outputs) {
-            (Linalg::Det, [a], [det]) => self.determinant(solver, &b, *a, *det, None),
-            (Linalg::Slogdet, [a], [sign, log]) => self.determinant(solver, &b, *a, *sign, Some(*log)),
-            (Linalg::Inv, [a], [out]) => self.inverse(solver, &b, *a, *out),
-            (Linalg::Solve, [a, rhs], [x]) => self.solve(solver, &b, *a, *rhs, *x),
-            (Linalg::Cholesky, [a], [l]) => self.cholesky(solver, &b, *a, *l),
-            (Linalg::Qr { .. }, [a], [q, r]) => self.qr(solver, &b, *a, *q, *r),
-            (Linalg::Svd { .. }, [a], [u, s, vh]) => self.svd(solver, &b, *a, *s, Some([*u, *vh])),
-            (Linalg::Svd { .. }, [a], [s]) => self.svd(solver, &b, *a, *s, None),
-            (Linalg::Eigh, [a], [values, vectors]) => self.eigh(solver, &b, *a, *values, Some(*vectors)),
-            (Linalg::Eigh, [a], [values]) => self.eigh(solver, &b, *a, *values, None),
+            (Linalg::Det, [a], [det]) => on.determinant(solver, &b, *a, *det, None),
+            (Linalg::Slogdet, [a], [sign, log]) => on.determinant(solver, &b, *a, *sign, Some(*log)),
+            (Linalg::Inv, [a], [out]) => on.inverse(solver, &b, *a, *out),
+            (Linalg::Solve, [a, rhs], [x]) => on.solve(solver, &b, *a, *rhs, *x),
+            (Linalg::Cholesky, [a], [l]) => on.cholesky(solver, &b, *a, *l),
+            (Linalg::Qr { .. }, [a], [q, r]) => on.qr(solver, &b, *a, *q, *r),
+            (Linalg::Svd { .. }, [a], [u, s, vh]) => on.svd(solver, &b, *a, *s, Some([*u, *vh])),
+            (Linalg::Svd { .. }, [a], [s]) => on.svd(solver, &b, *a, *s, None),
+            (Linalg::Eigh, [a], [values, vectors]) => on.eigh(solver, &b, *a, *values, Some(*vectors)),
+            (Linalg::Eigh, [a], [values]) => on.eigh(solver, &b, *a, *values, None),
             _ => Err(declined()),
         }
     }
+}
 
+/// A device as the routines see it.
+struct On<'a>(&'a Gpu);
+
+impl Deref for On<'_> {
+    type Target = Gpu;
+
+    fn deref(&self) -> &Gpu {
+        self.0
+    }
+}
+
+impl On<'_> {
     /// Runs a routine on every matrix, with the memory it asks for, and waits: what it says of each.
     fn each(
         &self,
@@ -231,31 +241,11 @@ impl Gpu {
         Ok(bytes.chunks_exact(4).map(|b| i32::from_ne_bytes([b[0], b[1], b[2], b[3]])).collect())
     }
 
-    fn linalg_kernel(&self, entry: &'static str, dtype: DType) -> Result<Function> {
-        self.function(Key::new(Family::Linalg, entry, [dtype as u16]), || defines(dtype))
-    }
-
-    /// Leaves the upper triangles of row-major matrices, or the lower ones.
-    fn keep_triangle(&self, v: View, upper: bool) -> Result<()> {
-        let (rank, count) = (v.layout.rank(), v.numel() as u64);
-        let (rows, columns) = (v.shape()[rank - 2] as u64, v.shape()[rank - 1] as u64);
-        let function = self.linalg_kernel("triangle", v.dtype)?;
-        let (place, upper) = (address(v), upper as u32);
-        launch!(self, function, Grid::line(v.numel().div_ceil(THREADS), THREADS)?; place, rows, columns, count, upper)
-    }
-
     /// Fails if a matrix, or its lower triangle, has a number that is not finite: routines that iterate would not end well.
     fn must_be_finite(&self, call: &str, b: &Batch, a: View, lower: bool) -> Result<()> {
         let found = self.temporary(&[b.count], DType::I32)?;
-        let function = self.linalg_kernel("not_finite", b.dtype)?;
-        let (from, to) = (address(a), address(found.view()));
-        let (rows, columns, lower) = (b.m as u64, b.n as u64, lower as u32);
-        launch!(self, function, Grid::line(b.count, THREADS)?; from, rows, columns, lower, to)?;
+        self.find_not_finite(a, [b.count, b.m, b.n], lower, found.view())?;
         let why = "The algorithm failed to converge because the input matrix contained non-finite values.";
         b.all_well(call, &self.said(&found, b)?, |_| why.into())
     }
-}
-
-pub fn defines(dtype: DType) -> Defines {
-    Defines::default().define("WIDE", 1).dtype("T", dtype)
 }

@@ -1,12 +1,12 @@
 //! QR, singular values and eigenvalues.
 
-use super::{Batch, Room, Solver, address, turned, with};
+use super::{Batch, On, Room, Solver, address, turned, with};
 use crate::cusolver::UPPER;
-use crate::device::{Gpu, Temporary};
 use rushlight_core::{DType, Result, View};
+use rushlight_gpu::Temporary;
 use std::ffi::{c_int, c_schar};
 
-impl Gpu {
+impl On<'_> {
     pub(super) fn qr(&self, solver: &'static Solver, b: &Batch, a: View, q: View, r: View) -> Result<()> {
         let (m, n, k) = (b.m, b.n, q.shape().last().copied().unwrap_or(0));
         let reflections = m.min(n);

@@ -1,14 +1,13 @@
 //! Systems of equations, determinants, inverses and Cholesky factors.
 
-use super::{Batch, Room, Solver, THREADS, Triangular, address, check, turned, with};
+use super::{Batch, On, Room, Solver, Triangular, address, check, turned, with};
 use crate::cusolver::{LOWER, RIGHT, UPPER};
-use crate::device::{Gpu, Temporary};
-use crate::driver::DevicePtr;
-use crate::kernel::{Grid, launch};
 use rushlight_core::{DType, Result, View};
+use rushlight_gpu::Temporary;
+use rushlight_gpu::driver::DevicePtr;
 use std::ffi::{c_int, c_void};
 
-impl Gpu {
+impl On<'_> {
     /// Factors of the transposed matrices and the rows exchanged; what the routine says of each.
     pub(super) fn lu(&self, solver: &'static Solver, b: &Batch, a: View) -> Result<(Temporary, Temporary, Vec<i32>)> {
         let (factors, rows) = (self.packed(a)?, self.temporary(&[b.count, b.n], DType::I64)?);
@@ -77,10 +76,7 @@ impl Gpu {
         log: Option<View>,
     ) -> Result<()> {
         let (factors, rows, _) = self.lu(solver, b, a)?;
-        let function = self.linalg_kernel("determinant", b.dtype)?;
-        let (from, swaps, n) = (address(factors.view()), address(rows.view()), b.n as u64);
-        let (to, log) = (address(out), log.map_or(0, address));
-        launch!(self, function, Grid::line(b.count, 32)?; from, swaps, n, to, log)
+        self.multiply_diagonals(factors.view(), rows.view(), [b.count, b.n], out, log)
     }
 
     pub(super) fn inverse(&self, solver: &'static Solver, b: &Batch, a: View, out: View) -> Result<()> {
@@ -90,11 +86,9 @@ impl Gpu {
                 "The diagonal element {info} is zero, the inversion could not be completed because the input matrix is singular."
             )
         })?;
-        let function = self.linalg_kernel("identity", b.dtype)?;
-        let (to, n, count) = (address(out), b.n as u64, out.numel() as u64);
-        launch!(self, function, Grid::line(out.numel().div_ceil(THREADS), THREADS)?; to, n, count)?;
+        self.fill_identities(out, b.n)?;
         // The transposed matrix's inverse by columns is the matrix's by rows.
-        self.solve_factored((solver, b), (&factors, &rows), true, (to, b.n))
+        self.solve_factored((solver, b), (&factors, &rows), true, (address(out), b.n))
     }
 
     pub(super) fn solve(&self, solver: &'static Solver, b: &Batch, a: View, rhs: View, x: View) -> Result<()> {
@@ -132,10 +126,8 @@ impl Gpu {
         let list = address(places.view());
         let lists = [list, list + (b.count * size_of::<DevicePtr>()) as u64];
         if b.count > 1 {
-            let function = self.linalg_kernel("addresses", b.dtype)?;
             for (list, start, elements) in [(lists[0], from, b.n * b.n), (lists[1], to, b.n * columns)] {
-                let (step, count) = ((elements * b.dtype.size()) as u64, b.count as u64);
-                launch!(self, function, Grid::line(b.count.div_ceil(THREADS), THREADS)?; list, start, step, count)?;
+                self.list_addresses(b.dtype, list, start, elements, b.count)?;
             }
         }
         self.submit(move |_, stream| {

@@ -4,9 +4,8 @@
 //! compiled when first asked for, beside others (`compiler`) while its launch waits (`queue`), and kept for the process and on disk (`cache`).
 
 use crate::device::{Gpu, Place};
-use crate::driver::{self, Handle, LaunchConfig};
+use crate::driver::{Compiler, Handle, Launch};
 use crate::hash::Map;
-use crate::nvrtc::Nvrtc;
 use crate::{cache, compiler};
 use rushlight_core::{DType, Error, Result};
 use std::ffi::{CString, c_void};
@@ -145,7 +144,6 @@ impl Defines {
     }
 
     /// Another value for a name.
-    #[cfg(test)]
     pub fn redefine(self, name: &str, value: impl std::fmt::Display) -> Self {
         let mut out = self;
         out.own += &format!("#undef {name}\n");
@@ -157,7 +155,6 @@ impl Defines {
     }
 
     /// The whole text of a family.
-    #[cfg(test)]
     pub fn source(&self, family: Family) -> String {
         format!("{}{PRELUDE}\n{}{}", self.index, self.own, family.text())
     }
@@ -193,7 +190,6 @@ fn only(text: &str, entry: &str) -> String {
 }
 
 /// The names of a text's entry points.
-#[cfg(test)]
 pub fn entries(text: &str) -> Vec<String> {
     let name = |line: &str| {
         let before = line.rsplit_once(") {")?.0;
@@ -221,6 +217,7 @@ struct Compilation {
     name: String,
     source: String,
     arch: String,
+    compiler: &'static dyn Compiler,
     /// What its file on disk is called.
     file: u128,
     image: OnceLock<Result<Vec<u8>>>,
@@ -230,7 +227,7 @@ impl Compilation {
     /// The image, compiled here unless somebody has done so.
     fn image(&self) -> &Result<Vec<u8>> {
         self.image.get_or_init(|| {
-            let image = Nvrtc::get()?.build(&self.source, &self.name, &self.arch)?;
+            let image = self.compiler.build(&self.source, &self.name, &self.arch)?;
             cache::write(self.file, &image);
             Ok(image)
         })
@@ -270,15 +267,12 @@ impl Kernel {
             return Ok(self.handle.load(Acquire));
         }
         let name = CString::new(self.entry).map_err(|_| Error::value("a kernel's name has a zero byte"))?;
-        let (mut module, mut function) = (std::ptr::null_mut(), std::ptr::null_mut());
         gpu.enter()?;
-        // SAFETY: the image is what NVRTC made, the name ends in zero; modules stay loaded.
-        unsafe {
-            let rc = gpu.driver.relaxed(|| (gpu.driver.module_load)(&mut module, image.as_ptr().cast()));
-            gpu.driver.check("cuModuleLoadData", rc)?;
-            let rc = (gpu.driver.module_function)(&mut function, module, name.as_ptr());
-            gpu.driver.check(&format!("cuModuleGetFunction({})", self.entry), rc)?;
-        }
+        // SAFETY: the image is what the vendor's compiler made; modules stay loaded.
+        let function = unsafe {
+            let module = gpu.driver.relaxed(|| gpu.driver.module_load(image))?;
+            gpu.driver.module_function(module, &name)?
+        };
         allow_shared(gpu, function, self.shared.load(Relaxed))?;
         self.handle.store(function, Release);
         *compilation = None;
@@ -292,12 +286,12 @@ fn allow_shared(gpu: &Gpu, function: Handle, bytes: usize) -> Result<()> {
         return Ok(());
     }
     // SAFETY: a function of ours.
-    let rc = unsafe { (gpu.driver.function_attribute)(function, driver::FUNCTION_SHARED_MEMORY, bytes as i32) };
-    gpu.driver.check("cuFuncSetAttribute", rc)
+    unsafe { gpu.driver.allow_shared(function, bytes) }
 }
 
 /// The kernels of a device.
 pub struct Kernels {
+    compiler: &'static dyn Compiler,
     arch: String,
     /// Whether kernels start while those before them end, and wait for them.
     overlap: bool,
@@ -305,9 +299,8 @@ pub struct Kernels {
 }
 
 impl Kernels {
-    pub fn new(arch: &str, overlap: bool) -> Result<Self> {
-        Nvrtc::get()?;
-        Ok(Self { arch: arch.to_string(), overlap, known: RwLock::default() })
+    pub fn new(compiler: &'static dyn Compiler, arch: &str, overlap: bool) -> Self {
+        Self { compiler, arch: arch.to_string(), overlap, known: RwLock::default() }
     }
 
     fn find(&self, key: &Key) -> Option<Function> {
@@ -316,12 +309,11 @@ impl Kernels {
 
     fn compilation(&self, key: &Key, source: String) -> Result<Compilation> {
         let source = if self.overlap { waiting(&source) } else { source };
-        let nvrtc = Nvrtc::get()?;
-        let (major, minor) = nvrtc.number()?;
-        let version = format!("{} {major}.{minor} {:?}", env!("CARGO_PKG_VERSION"), nvrtc.options(&self.arch)?);
+        let compiler = self.compiler;
+        let version = format!("{} {}", env!("CARGO_PKG_VERSION"), compiler.fingerprint(&self.arch)?);
         let file = cache::hash(&[source.as_bytes(), version.as_bytes()]);
         let name = format!("{:?}/{}", key.family, key.entry);
-        Ok(Compilation { name, source, arch: self.arch.clone(), file, image: OnceLock::new() })
+        Ok(Compilation { name, source, arch: self.arch.clone(), compiler, file, image: OnceLock::new() })
     }
 }
 
@@ -406,8 +398,9 @@ impl Gpu {
     pub fn allow_shared(&self, function: Function, bytes: usize) -> Result<()> {
         if bytes > self.shared_memory {
             return Err(Error::unsupported(format!(
-                "a kernel needs {bytes} bytes of shared memory, a block of cuda:{} has {}",
-                self.index, self.shared_memory
+                "a kernel needs {bytes} bytes of shared memory, a block of {} has {}",
+                self.device(),
+                self.shared_memory
             )));
         }
         if function.shared.load(Relaxed) < bytes {
@@ -456,17 +449,17 @@ impl Gpu {
     #[inline]
     unsafe fn launch_now(&self, function: Handle, grid: Grid, stream: Handle, args: &mut [*mut c_void]) -> Result<()> {
         let [x, y] = grid.threads;
-        let config = LaunchConfig {
+        let mut launch = Launch {
+            function,
             grid: grid.blocks,
             block: [x, y, 1],
             shared: grid.shared,
             stream,
-            attributes: &driver::OVERLAP,
-            count: (self.kernels.overlap && !grid.spread) as u32,
+            overlap: self.kernels.overlap && !grid.spread,
+            arguments: args,
         };
         // SAFETY: the caller's.
-        let code = unsafe { (self.driver.launch)(&config, function, args.as_mut_ptr(), std::ptr::null_mut()) };
-        self.driver.check("cuLaunchKernelEx", code)
+        unsafe { self.driver.launch(&mut launch) }
     }
 
     /// Launches a kernel once it is compiled and all before it has been issued.

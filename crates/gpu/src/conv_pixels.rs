@@ -1,6 +1,6 @@
 //! Convolutions by kernels of one pixel with the channels innermost: products of the weight with the pixels that the steps meet.
 
-use crate::cudnn::Pass;
+use crate::conv::Pass;
 use crate::device::Gpu;
 use crate::matmul::Gemm;
 use rushlight_core::backend::Conv;

@@ -21,8 +21,7 @@ impl Gpu {
                 let (from, to) = (src.ptr() as u64, out.ptr() as u64);
                 return self.submit(move |gpu, stream| {
                     // SAFETY: both views lie within their storages.
-                    let rc = unsafe { (gpu.driver.copy_on_device)(to, from, bytes, stream) };
-                    gpu.driver.check("cuMemcpyDtoDAsync", rc)
+                    unsafe { gpu.driver.copy_on_device(to, from, bytes, stream) }
                 });
             }
             if self.transposed(src, out)? {

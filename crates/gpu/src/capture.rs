@@ -5,12 +5,11 @@
 //! kernel writes them and copies the inputs, by arguments that are new at each replay; its last copies the outputs to where the block says.
 
 use crate::alloc::PoolId;
-use crate::backend::gpu;
 use crate::device::{Gpu, Lane, LaneGuard};
-use crate::driver::{DevicePtr, Handle, KernelNode, capture_mode};
+use crate::driver::{DevicePtr, Handle, Launch};
 use crate::host::Pinned;
 use crate::kernel::{Defines, Family, Function, Grid, Key, launch};
-use crate::stream::{Event, create};
+use crate::stream::Event;
 use rushlight_core::backend::{Capture, Graph, ParamUpdate, Recording, StepPool, Verdict};
 use rushlight_core::{Error, Operand, Result, Storage, View};
 use std::any::Any;
@@ -133,7 +132,7 @@ impl Recorder {
         // What the steps before have left would only lie beside the new pool's.
         gpu.memory().empty_cache(gpu);
         let block = gpu.memory().alloc(gpu, pool.id, NUMBERS * 8)?;
-        let stream = match create(gpu, 0) {
+        let stream = match gpu.driver.stream_create(0) {
             Ok(stream) => stream,
             Err(e) => {
                 gpu.give_memory(block);
@@ -142,9 +141,8 @@ impl Recorder {
         };
         let mut recording = Self { gpu, pool: pool.clone(), stream, block, used: 0, lane: None };
         // SAFETY: a stream of ours.
-        let rc = unsafe { (gpu.driver.capture_begin)(stream, capture_mode::THREAD_LOCAL) };
-        gpu.driver.check("cuStreamBeginCapture", rc)?;
-        recording.lane = Some(Lane { device: gpu.index, stream, pool: pool.id, recording: true }.enter());
+        unsafe { gpu.driver.capture_begin(stream)? };
+        recording.lane = Some(Lane { device: gpu.device(), stream, pool: pool.id, recording: true }.enter());
         // The first node: what it does is said at each replay.
         let work = Begin::new(block, &[], &[]);
         launch!(gpu, begin, work.grid()?; work)?;
@@ -153,13 +151,11 @@ impl Recorder {
 
     /// Takes the stream out of its capture mode: what was noted.
     fn end(&mut self) -> Result<Handle> {
-        let mut noted = std::ptr::null_mut();
-        if self.lane.take().is_some() {
-            // SAFETY: our stream, which this thread has put into capture mode; a handle to write to.
-            let rc = unsafe { (self.gpu.driver.capture_end)(self.stream, &mut noted) };
-            self.gpu.driver.check("cuStreamEndCapture", rc)?;
+        if self.lane.take().is_none() {
+            return Ok(std::ptr::null_mut());
         }
-        Ok(noted)
+        // SAFETY: our stream, which this thread has put into capture mode.
+        unsafe { self.gpu.driver.capture_end(self.stream) }
     }
 }
 
@@ -198,18 +194,14 @@ impl Recording for Recorder {
         }
         gpu.queue.settle(gpu)?;
         let noted = self.end()?;
-        let mut exec = std::ptr::null_mut();
-        // SAFETY: a graph that this thread has just recorded; a handle to write to.
-        let (mut first, mut count) = (std::ptr::null_mut(), 1);
-        let mut made = gpu.driver.relaxed(|| unsafe {
-            let rc = (gpu.driver.graph_instantiate)(&mut exec, noted, 0);
-            gpu.driver.check("cuGraphInstantiate", rc)?;
-            let rc = (gpu.driver.graph_roots)(noted, &mut first, &mut count);
-            gpu.driver.check("cuGraphGetRootNodes", rc)
+        let (mut exec, mut first) = (std::ptr::null_mut(), std::ptr::null_mut());
+        // SAFETY: a graph that this thread has just recorded.
+        let made = gpu.driver.relaxed(|| unsafe {
+            exec = gpu.driver.graph_instantiate(noted)?;
+            let several = || Error::unsupported("capture: the step has work that does not come after its inputs");
+            first = gpu.driver.graph_root(noted)?.ok_or_else(several)?;
+            Ok(())
         });
-        if made.is_ok() && count != 1 {
-            made = Err(Error::unsupported("capture: the step has work that does not come after its inputs"));
-        }
         let block = std::mem::take(&mut self.block);
         // From here on the graph cleans up.
         let graph = Replay { gpu, noted, exec, first, begin, block, _pool: self.pool.clone() };
@@ -224,9 +216,9 @@ impl Drop for Recorder {
         // SAFETY: what is ours and nobody uses any more.
         self.gpu.driver.relaxed(|| unsafe {
             if !noted.is_null() {
-                (self.gpu.driver.graph_destroy)(noted);
+                self.gpu.driver.graph_destroy(noted);
             }
-            (self.gpu.driver.stream_destroy)(self.stream)
+            self.gpu.driver.stream_destroy(self.stream);
         });
         if self.block != 0 {
             self.gpu.give_memory(self.block);
@@ -279,19 +271,19 @@ impl Graph for Replay {
         let work = Begin::new(self.block, value, input);
         let mut arguments = [(&raw const work).cast_mut().cast::<c_void>()];
         let grid = work.grid()?;
-        let node = KernelNode {
+        let mut node = Launch {
             function: self.begin.load(gpu)?,
             grid: grid.blocks,
             block: [grid.threads[0], 1, 1],
             shared: 0,
-            arguments: arguments.as_mut_ptr(),
-            extra: std::ptr::null_mut(),
+            stream: std::ptr::null_mut(),
+            overlap: false,
+            arguments: &mut arguments,
         };
         // SAFETY: the node is of the graph that was instantiated, its kernel the same, the arguments as it takes them. Launches under way keep theirs.
-        let rc = unsafe { (gpu.driver.graph_set_kernel)(self.exec, self.first, &node) };
-        gpu.driver.check("cuGraphExecKernelNodeSetParams", rc)?;
+        unsafe { gpu.driver.graph_set_kernel(self.exec, self.first, &mut node)? };
         // SAFETY: a graph and a stream of ours; what its nodes address is kept by whoever keeps the graph.
-        gpu.driver.check("cuGraphLaunch", unsafe { (gpu.driver.graph_launch)(self.exec, main.stream) })?;
+        unsafe { gpu.driver.graph_launch(self.exec, main.stream)? };
         if other {
             let done = Event::at(gpu, main.stream)?;
             drop(_lane);
@@ -308,11 +300,11 @@ impl Drop for Replay {
         if self.gpu.enter().is_ok() {
             // SAFETY: a graph of ours, which no longer runs.
             driver.relaxed(|| unsafe {
-                (driver.stream_synchronize)(stream);
+                _ = driver.stream_synchronize(stream);
                 if !self.exec.is_null() {
-                    (driver.graph_exec_destroy)(self.exec);
+                    driver.graph_exec_destroy(self.exec);
                 }
-                (driver.graph_destroy)(self.noted)
+                driver.graph_destroy(self.noted);
             });
         }
         self.gpu.give_memory(self.block);
@@ -329,15 +321,13 @@ struct HostNumber {
 
 impl HostNumber {
     fn new(gpu: &'static Gpu) -> Result<Self> {
-        let memory = Pinned::new(4)?;
+        let memory = Pinned::new(gpu, 4)?;
         gpu.enter()?;
-        let mut device = 0;
         // SAFETY: four bytes of ours; pinned memory is mapped for devices.
-        let rc = unsafe {
+        let device = unsafe {
             memory.ptr().cast::<f32>().write_volatile(0.0);
-            (gpu.driver.host_device_ptr)(&mut device, memory.ptr().cast(), 0)
+            gpu.driver.host_device_ptr(memory.ptr().cast())?
         };
-        gpu.driver.check("cuMemHostGetDevicePointer", rc)?;
         Ok(Self { gpu, memory, device, last: Mutex::new(None) })
     }
 
@@ -367,13 +357,14 @@ impl Verdict for HostNumber {
 
 impl Capture for Gpu {
     fn pool(&self) -> Result<StepPool> {
-        let gpu = gpu(self.index)?;
+        let gpu = self.this()?;
         let id = gpu.memory().add_pool(true);
         Ok(StepPool { device: gpu.device(), memory: Arc::new(PoolMemory { gpu, id }) })
     }
 
     fn begin(&self, pool: &StepPool) -> Result<Box<dyn Recording>> {
-        let memory = pool.memory.clone().downcast::<PoolMemory>().ok().filter(|memory| memory.gpu.index == self.index);
+        let memory =
+            pool.memory.clone().downcast::<PoolMemory>().ok().filter(|memory| memory.gpu.device() == self.device());
         let Some(memory) = memory else {
             return Err(Error::device(format!(
                 "capture: the pool is of {}, the step of {}; make a pool for this device",
@@ -385,7 +376,7 @@ impl Capture for Gpu {
     }
 
     fn verdict(&self) -> Result<Arc<dyn Verdict>> {
-        Ok(Arc::new(HostNumber::new(gpu(self.index)?)?))
+        Ok(Arc::new(HostNumber::new(self.this()?)?))
     }
 
     fn update(

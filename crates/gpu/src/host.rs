@@ -1,11 +1,11 @@
 //! Host memory that GPUs copy from by themselves ("pinned"), and copies that go on while the program does.
 
-use crate::backend::gpu;
+use crate::backend::Fleet;
 use crate::device::Gpu;
-use crate::driver::{self, Driver};
+use crate::driver::Driver;
 use crate::stream::Event;
-use rushlight_core::backend::{self, PinnedMemory};
-use rushlight_core::{Device, Error, Result, Storage};
+use rushlight_core::backend;
+use rushlight_core::{Error, Result, Storage};
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard};
@@ -15,6 +15,7 @@ const LEAST: usize = 4096;
 
 /// A block of pinned memory.
 struct Block {
+    driver: &'static dyn Driver,
     size: usize,
     in_use: bool,
     /// Copies that may not be done yet.
@@ -31,45 +32,32 @@ fn blocks() -> MutexGuard<'static, BTreeMap<usize, Block>> {
 /// Memory of the host that a GPU copies from without the driver's help. Kept for reuse when dropped.
 pub struct Pinned {
     address: usize,
-    bytes: usize,
 }
 
 impl Pinned {
-    /// Memory for `bytes`, uninitialised.
-    pub fn new(bytes: usize) -> Result<Self> {
+    /// Memory for `bytes`, uninitialised, which serves all devices of the driver.
+    pub fn new(gpu: &Gpu, bytes: usize) -> Result<Self> {
         let size = bytes.max(LEAST).checked_next_power_of_two().ok_or_else(|| too_much(bytes))?;
         {
             let mut blocks = blocks();
             for (&address, block) in blocks.iter_mut().filter(|(_, b)| !b.in_use && b.size == size) {
-                block.copies.retain(|copy| !copy.query().unwrap_or(true));
+                block.copies.retain(|copy| !backend::Event::query(copy).unwrap_or(true));
                 if block.copies.is_empty() {
                     block.in_use = true;
-                    return Ok(Self { address, bytes });
+                    return Ok(Self { address });
                 }
             }
         }
-        // A context must be there; the memory then serves all devices.
-        let gpu = gpu(0)?;
         gpu.enter()?;
-        let mut ptr = std::ptr::null_mut();
-        // SAFETY: an address to write to.
-        let rc = gpu.driver.relaxed(|| unsafe { (gpu.driver.host_alloc)(&mut ptr, size, driver::HOST_MAPPED) });
-        if rc == driver::OUT_OF_MEMORY {
-            return Err(too_much(bytes));
-        }
-        gpu.driver.check("cuMemHostAlloc", rc)?;
-        blocks().insert(ptr as usize, Block { size, in_use: true, copies: Vec::new() });
-        Ok(Self { address: ptr as usize, bytes })
+        let driver = gpu.driver;
+        let ptr = driver.relaxed(|| driver.host_alloc(size))?.ok_or_else(|| too_much(bytes))?;
+        blocks().insert(ptr as usize, Block { driver, size, in_use: true, copies: Vec::new() });
+        Ok(Self { address: ptr as usize })
     }
 
     /// The first byte.
     pub fn ptr(&self) -> *mut u8 {
         self.address as *mut u8
-    }
-
-    /// The size asked for.
-    pub fn bytes(&self) -> usize {
-        self.bytes
     }
 }
 
@@ -86,18 +74,17 @@ impl Drop for Pinned {
 }
 
 /// Gives pinned memory that nobody uses back to the system.
-pub fn empty_pinned_cache() -> Result<()> {
-    let driver = Driver::get()?;
+fn empty_cache() {
     blocks().retain(|&address, block| {
-        block.copies.retain(|copy| !copy.query().unwrap_or(true));
+        block.copies.retain(|copy| !backend::Event::query(copy).unwrap_or(true));
         let keep = block.in_use || !block.copies.is_empty();
         if !keep {
+            let driver = block.driver;
             // SAFETY: memory of the driver's that neither the program nor a copy uses.
-            driver.relaxed(|| unsafe { (driver.host_free)(address as *mut _) });
+            driver.relaxed(|| unsafe { driver.host_free(address as *mut _) });
         }
         keep
     });
-    Ok(())
 }
 
 /// Whether an address lies in pinned memory.
@@ -113,29 +100,25 @@ pub fn is_pinned(address: *const u8) -> bool {
 /// # Safety
 /// `src` is valid for reads of `bytes` bytes.
 pub unsafe fn upload_pinned(src: *const u8, bytes: usize, dst: &Storage, offset: usize) -> Result<()> {
-    let Device::Cuda(index) = dst.device() else {
-        return Err(Error::device("upload_pinned: the destination must be on a CUDA device"));
-    };
     if offset.checked_add(bytes).is_none_or(|end| end > dst.bytes()) {
         return Err(Error::value(format!(
             "upload_pinned: {bytes} bytes from byte {offset} do not fit a storage of {} bytes",
             dst.bytes()
         )));
     }
-    let gpu = gpu(index)?;
+    let gpu = Gpu::of("upload_pinned", dst)?;
     gpu.refuse_recording("copying from the host")?;
     gpu.enter()?;
     let to = dst.ptr() as u64 + offset as u64;
     // SAFETY: the caller's, and the range was checked.
-    let rc = unsafe { (gpu.driver.copy_to_device)(to, src.cast(), bytes, gpu.stream()?) };
-    gpu.driver.check("cuMemcpyHtoDAsync", rc)?;
+    unsafe { gpu.driver.copy_to_device(to, src.cast(), bytes, gpu.stream()?)? };
     note_copy(gpu, src)
 }
 
 fn note_copy(gpu: &Gpu, src: *const u8) -> Result<()> {
     let done = Event::at(gpu, gpu.lane().stream)?;
     if let Some((_, block)) = blocks().range_mut(..=src as usize).next_back() {
-        block.copies.retain(|copy| !copy.query().unwrap_or(true));
+        block.copies.retain(|copy| !backend::Event::query(copy).unwrap_or(true));
         block.copies.push(done);
     }
     Ok(())
@@ -143,35 +126,28 @@ fn note_copy(gpu: &Gpu, src: *const u8) -> Result<()> {
 
 /// Copies `bytes` from one GPU's memory to another's, after all that both have been given; what both are given later comes after the copy.
 pub fn copy_between(src: &Storage, src_offset: usize, dst: &Storage, bytes: usize) -> Result<()> {
-    let (Device::Cuda(from), Device::Cuda(to)) = (src.device(), dst.device()) else {
-        return Err(Error::device("copy_between: both ends must be on CUDA devices"));
-    };
     if src_offset.checked_add(bytes).is_none_or(|end| end > src.bytes()) || bytes > dst.bytes() {
         return Err(Error::value(format!("copy_between: {bytes} bytes do not fit the storages")));
     }
     if bytes == 0 {
         return Ok(());
     }
-    let (from, to) = (gpu(from)?, gpu(to)?);
+    let (from, to) = (Gpu::of("copy_between", src)?, Gpu::of("copy_between", dst)?);
     from.refuse_recording("copying to another device")?;
     to.refuse_recording("copying from another device")?;
     Event::at(from, from.lane().stream)?.wait_on(to)?;
     to.enter()?;
     let source = src.ptr() as u64 + src_offset as u64;
     // SAFETY: the ranges were checked; contexts and stream are ours.
-    let rc =
-        unsafe { (to.driver.copy_to_peer)(dst.ptr() as u64, to.context, source, from.context, bytes, to.stream()?) };
-    to.driver.check("cuMemcpyPeerAsync", rc)?;
+    let ends = ((dst.ptr() as u64, to.context), (source, from.context));
+    unsafe { to.driver.copy_to_peer(ends.0, ends.1, bytes, to.stream()?)? };
     // The source may be freed and used again at once: by work that comes after the copy.
     Event::at(to, to.lane().stream)?.wait_on(from)
 }
 
-/// [`Pinned`] behind the trait.
-pub struct HostMemory;
-
-impl PinnedMemory for HostMemory {
+impl backend::PinnedMemory for Fleet {
     fn alloc(&self, bytes: usize) -> Result<backend::Pinned> {
-        let memory = Pinned::new(bytes)?;
+        let memory = Pinned::new(&self.started(0)?.0, bytes)?;
         let Some(ptr) = NonNull::new(memory.ptr()) else { return Err(too_much(bytes)) };
         Ok(backend::Pinned { ptr, bytes, owner: Box::new(memory) })
     }
@@ -181,6 +157,7 @@ impl PinnedMemory for HostMemory {
     }
 
     fn empty_cache(&self) -> Result<()> {
-        empty_pinned_cache()
+        empty_cache();
+        Ok(())
     }
 }

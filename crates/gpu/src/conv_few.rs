@@ -1,6 +1,6 @@
 //! Convolutions of few channels over small images (`kernels/conv_few.cu`), which libraries made for many channels leave most of the device idle for.
 
-use crate::cudnn::Pass;
+use crate::conv::Pass;
 use crate::device::Gpu;
 use crate::kernel::{Defines, Family, Function, Grid, Key, launch, wide_type};
 use rushlight_core::backend::Conv;

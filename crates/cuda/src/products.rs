@@ -1,13 +1,10 @@
-//! Matrix products: through cuBLASLt for floats, by our own kernel for integers and what the library does not take.
+//! Matrix products by cuBLASLt, with bias, ReLU and GELU fused.
 
 use crate::cublaslt::{CublasLt, Heuristic, compute, data, desc, epilogue, layout, preference};
-use crate::device::Gpu;
-use crate::driver::{DevicePtr, Handle};
-use crate::kernel::{Defines, Family, Grid, Key, launch, wide_type};
-use crate::plan::Nest;
-use crate::plans::Recent;
-use rushlight_core::backend::{Activation, MatMul, allow_tf32};
-use rushlight_core::{DType, Error, Result, View};
+use rushlight_core::backend::{Activation, allow_tf32};
+use rushlight_core::{DType, Error, Result};
+use rushlight_gpu::driver::{DevicePtr, Handle, Products, Rest};
+use rushlight_gpu::{Gelu, Gemm, Gpu, Recent};
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -15,93 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 const WORKSPACE: usize = 32 << 20;
 /// Most plans that are kept.
 const MAX_PLANS: usize = 4096;
-
-/// A batched product of matrices at addresses on the device; strides are batch, row, column, in elements.
-#[derive(Clone, Copy, Debug)]
-pub struct Gemm {
-    pub dtype: DType,
-    /// As `dtype`, or `f32` for halves.
-    pub out_dtype: DType,
-    pub batch: usize,
-    pub m: usize,
-    pub n: usize,
-    pub k: usize,
-    pub a: u64,
-    pub a_strides: [usize; 3],
-    pub b: u64,
-    pub b_strides: [usize; 3],
-    pub out: u64,
-    pub out_strides: [usize; 3],
-    pub alpha: f64,
-    pub beta: f64,
-    /// One per column, this many elements apart.
-    pub bias: Option<(u64, usize)>,
-    pub activation: Activation,
-    pub gelu: Option<Gelu>,
-}
-
-/// A tanh GELU and its input, of the output's shape and row-major.
-#[derive(Clone, Copy, Debug)]
-pub enum Gelu {
-    /// Applied to the product, which is written here.
-    Keep(u64),
-    /// The product is the gradient by its output. (Asked for the bias's sums as well, the library takes a slow pass of its own.)
-    Backward(u64),
-}
-
-impl Gemm {
-    /// A product of matrices that lie nowhere yet, with nothing after it.
-    pub fn plain(dtype: DType, batch: usize, m: usize, n: usize, k: usize) -> Self {
-        Gemm {
-            dtype,
-            out_dtype: dtype,
-            batch,
-            m,
-            n,
-            k,
-            a: 0,
-            a_strides: [0; 3],
-            b: 0,
-            b_strides: [0; 3],
-            out: 0,
-            out_strides: [0; 3],
-            alpha: 1.0,
-            beta: 0.0,
-            bias: None,
-            activation: Activation::None,
-            gelu: None,
-        }
-    }
-
-    /// A product of views.
-    fn of(spec: &MatMul) -> Result<Self> {
-        let (&[batch, m, k], &[_, _, n]) = (spec.a.shape(), spec.b.shape()) else {
-            return Err(Error::shape(format!("matmul: expected batched matrices, got {:?}", spec.a.shape())));
-        };
-        let widened = spec.out.dtype != spec.a.dtype;
-        if widened && (spec.bias.is_some() || spec.activation != Activation::None) {
-            return Err(Error::unsupported("matmul: a bias or an activation with an output of another dtype"));
-        }
-        Ok(Gemm {
-            out_dtype: spec.out.dtype,
-            a: spec.a.ptr() as u64,
-            a_strides: strides(spec.a),
-            b: spec.b.ptr() as u64,
-            b_strides: strides(spec.b),
-            out: spec.out.ptr() as u64,
-            out_strides: strides(spec.out),
-            alpha: spec.alpha,
-            beta: spec.beta,
-            bias: spec.bias.map(|b| (b.ptr() as u64, b.strides()[0])),
-            activation: spec.activation,
-            ..Gemm::plain(spec.a.dtype, batch, m, n, k)
-        })
-    }
-}
-
-fn strides(v: View) -> [usize; 3] {
-    std::array::from_fn(|d| v.strides().get(d).copied().unwrap_or(0))
-}
+/// Everything is fused.
+const NOTHING: Rest = Rest { bias: false, activation: false };
 
 /// A matrix as the library sees it: column-major, perhaps transposed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -199,7 +111,7 @@ fn alignment(ptr: u64) -> u32 {
 }
 
 impl Lt {
-    fn new() -> Result<Self> {
+    pub fn new() -> Result<Self> {
         let api = CublasLt::get()?;
         let mut handle = std::ptr::null_mut();
         // SAFETY: a handle to write to.
@@ -284,6 +196,22 @@ impl Lt {
         check("cublasLtMatmul", rc)
     }
 
+    /// Runs a plan; `false` if the library has none.
+    fn run_plan(
+        &'static self,
+        gpu: &Gpu,
+        key: &PlanKey,
+        g: &Gemm,
+        [a, b]: [DevicePtr; 2],
+        bias: Option<DevicePtr>,
+    ) -> Result<bool> {
+        let Some(plan) = self.plan(key)? else { return Ok(false) };
+        let workspace = if plan.workspace > 0 { Some(gpu.scratch(plan.workspace)?) } else { None };
+        let (g, room) = (*g, workspace.as_ref().map_or(0, |w| w.ptr));
+        gpu.submit(move |_, stream| self.run(&plan, &g, [a, b, room], bias, stream))?;
+        Ok(true)
+    }
+
     /// Asks the library how to compute a product; `None` if it does not.
     fn make_plan(&self, key: &PlanKey) -> Result<Option<Plan>> {
         let (kind, how, scale) = match key.dtype {
@@ -340,67 +268,13 @@ impl Lt {
     }
 }
 
-/// What is left to do after the library's part.
-struct Rest {
-    bias: bool,
-    activation: bool,
-}
-
-impl Gpu {
-    fn lt(&self) -> Result<&'static Lt> {
-        self.lt.get_or_init(|| Ok(Box::leak(Box::new(Lt::new()?)))).clone()
+impl Products for Lt {
+    /// The library wants one stride to be one.
+    fn reads(&self, rows: usize, columns: usize, [batch, row, column]: [usize; 3]) -> bool {
+        matrix(rows, columns, batch, row, column).is_some()
     }
 
-    pub fn matmul(&self, spec: &MatMul) -> Result<()> {
-        // The library wants one stride to be one: what lies otherwise is packed first.
-        let lies_well = |v: View| {
-            let (&[_, rows, columns], [batch, row, column]) = (v.shape(), strides(v)) else { return true };
-            !v.dtype.is_float() || v.numel() == 0 || matrix(rows, columns, batch, row, column).is_some()
-        };
-        let packed_a = if lies_well(spec.a) { None } else { Some(self.packed(spec.a)?) };
-        let packed_b = if lies_well(spec.b) { None } else { Some(self.packed(spec.b)?) };
-        let spec = MatMul {
-            a: packed_a.as_ref().map_or(spec.a, |t| t.view()),
-            b: packed_b.as_ref().map_or(spec.b, |t| t.view()),
-            ..*spec
-        };
-        self.gemm(Gemm::of(&spec)?)
-    }
-
-    /// A product of matrices with a GELU or its gradient on the way; says whether the library has such a one.
-    pub fn matmul_gelu(&self, spec: &MatMul, gelu: Gelu) -> Result<bool> {
-        let g = Gemm { gelu: Some(gelu), ..Gemm::of(spec)? };
-        let half = matches!(g.dtype, DType::F16 | DType::BF16) && g.out_dtype == g.dtype;
-        let fits = half && g.batch == 1 && g.m > 0 && g.n > 0 && g.k > 0 && g.n.is_multiple_of(8);
-        if !fits || g.out_strides[1..] != [g.n, 1] {
-            return Ok(false);
-        }
-        self.gemm_library(&g)
-    }
-
-    /// Computes a product of matrices on this device.
-    pub fn gemm(&self, mut g: Gemm) -> Result<()> {
-        if g.dtype == DType::Bool {
-            return Err(Error::dtype("matmul: not implemented for bool"));
-        }
-        if g.batch == 0 || g.m == 0 || g.n == 0 {
-            return Ok(());
-        }
-        // One matrix for the whole batch: all its rows are one product.
-        let folds =
-            g.b_strides[0] == 0 && g.a_strides[0] == g.m * g.a_strides[1] && g.out_strides[0] == g.m * g.out_strides[1];
-        if g.batch > 1 && folds {
-            g.m *= g.batch;
-            g.batch = 1;
-        }
-        if g.dtype.is_float() && g.k > 0 && self.gemm_library(&g)? {
-            return Ok(());
-        }
-        self.gemm_own(&g)
-    }
-
-    /// The product by the library; says whether it took it.
-    fn gemm_library(&self, g: &Gemm) -> Result<bool> {
+    fn gemm(&'static self, gpu: &Gpu, g: &Gemm) -> Result<Option<Rest>> {
         let [out_batch, out_row, out_column] = g.out_strides;
         // The library's matrices are column-major: it computes the transposed product, with the operands swapped. Unless the output itself
         // lies by columns.
@@ -418,10 +292,10 @@ impl Gpu {
                 matrix(g.m, g.n, out_batch, out_row, out_column),
             )
         };
-        let (Some(a), Some(b), Some(out)) = (a, b, out) else { return Ok(false) };
+        let (Some(a), Some(b), Some(out)) = (a, b, out) else { return Ok(None) };
         let fits = |m: &Matrix| m.rows.max(m.columns) <= i32::MAX as u64;
         if out.transposed || ![a, b, out].iter().all(fits) || g.batch > i32::MAX as usize {
-            return Ok(false);
+            return Ok(None);
         }
         let (a_ptr, b_ptr) = if flipped { (g.b, g.a) } else { (g.a, g.b) };
         // The library's bias goes along its rows, which are our columns if operands are swapped.
@@ -445,11 +319,9 @@ impl Gpu {
                 }
                 Gelu::Backward(_) => (epilogue::DGELU, None),
             };
-            return if !flipped || g.bias.is_some() != bias.is_some() {
-                Ok(false)
-            } else {
-                self.run_plan(&plan(epilogue), g, a_ptr, b_ptr, vector)
-            };
+            let fits = flipped && g.bias.is_some() == bias.is_some();
+            let done = fits && self.run_plan(gpu, &plan(epilogue), g, [a_ptr, b_ptr], vector)?;
+            return Ok(done.then_some(NOTHING));
         }
         let fused = match g.activation {
             Activation::None => Some(epilogue::NONE),
@@ -463,90 +335,17 @@ impl Gpu {
                 (epilogue::NONE, Some(_)) => epilogue::BIAS,
                 (activation, Some(_)) => activation | epilogue::BIAS,
             };
-            (kind, Rest { bias: false, activation: false })
+            (kind, NOTHING)
         });
         let only_bias = bias.map(|_| (epilogue::BIAS, Rest { bias: false, activation: true }));
         let plain = Some((epilogue::NONE, Rest { bias: g.bias.is_some(), activation: true }));
         for (epilogue, rest) in [whole, only_bias, plain].into_iter().flatten() {
             let key = plan(epilogue);
             let bias = (epilogue & epilogue::BIAS != 0).then_some(bias).flatten();
-            if self.run_plan(&key, g, a_ptr, b_ptr, bias)? {
-                self.finish(g, rest)?;
-                return Ok(true);
+            if self.run_plan(gpu, &key, g, [a_ptr, b_ptr], bias)? {
+                return Ok(Some(rest));
             }
         }
-        Ok(false)
+        Ok(None)
     }
-
-    fn run_plan(&self, key: &PlanKey, g: &Gemm, a: u64, b: u64, bias: Option<u64>) -> Result<bool> {
-        self.enter()?;
-        let lt = self.lt()?;
-        let Some(plan) = lt.plan(key)? else { return Ok(false) };
-        let workspace = if plan.workspace > 0 { Some(self.scratch(plan.workspace)?) } else { None };
-        let (g, room) = (*g, workspace.as_ref().map_or(0, |w| w.ptr));
-        self.submit(move |_, stream| lt.run(&plan, &g, [a, b, room], bias, stream))?;
-        Ok(true)
-    }
-
-    /// Adds the bias and applies the activation in a pass of its own.
-    fn finish(&self, g: &Gemm, rest: Rest) -> Result<()> {
-        let activation = if rest.activation { g.activation } else { Activation::None };
-        if !rest.bias && activation == Activation::None {
-            return Ok(());
-        }
-        let key = Key::new(Family::MatMul, "epilogue", [g.dtype as u16, rest.bias as u16, activation as u16]);
-        let function = self.function(key, || epilogue_defines(g.dtype, rest.bias, activation))?;
-        let (bias, step) = g.bias.unwrap_or((0, 0));
-        let nest = Nest::row_major(&[g.batch, g.m, g.n], [&g.out_strides, &[0, 0, step]])?;
-        let count = g.batch * g.m * g.n;
-        let out = g.out;
-        let grid = Grid::line(count.div_ceil(256), 256)?;
-        launch!(self, function, grid; nest, out, bias, count)
-    }
-
-    /// The product by our own kernel: any strides, any numbers.
-    fn gemm_own(&self, g: &Gemm) -> Result<()> {
-        let tags = [g.dtype as u16, g.out_dtype as u16, g.bias.is_some() as u16, g.activation as u16];
-        let key = Key::new(Family::MatMul, "product", tags);
-        let function = self.function(key, || product_defines(g.dtype, g.out_dtype, g.bias.is_some(), g.activation))?;
-        let tiles = |n: usize| n.div_ceil(16);
-        let blocks = tiles(g.m).saturating_mul(tiles(g.n));
-        let (bias, bias_step) = g.bias.unwrap_or((0, 0));
-        let strides = [g.a_strides, g.b_strides, g.out_strides].map(|s| s.map(|v| v as u64));
-        let sizes = [g.m as u64, g.n as u64, g.k as u64];
-        let (mut done, most) = (0, 65_535);
-        while done < g.batch {
-            let now = (g.batch - done).min(most);
-            let at = |ptr: u64, stride: usize, dtype: DType| ptr + (done * stride * dtype.size()) as u64;
-            let (a, b) = (at(g.a, g.a_strides[0], g.dtype), at(g.b, g.b_strides[0], g.dtype));
-            let out = at(g.out, g.out_strides[0], g.out_dtype);
-            let mut grid = Grid::plane(blocks, now, 16)?;
-            grid.threads = [16, 16];
-            let (alpha, beta) = (g.alpha, g.beta);
-            launch!(self, function, grid; a, b, out, bias, strides, sizes, bias_step, alpha, beta)?;
-            done += now;
-        }
-        Ok(())
-    }
-}
-
-pub fn epilogue_defines(dtype: DType, bias: bool, activation: Activation) -> Defines {
-    Defines::default()
-        .define("EPILOGUE", 1)
-        .define("WIDE", 1)
-        .dtype("T", dtype)
-        .define("W", wide_type(dtype))
-        .define("BIAS", bias as u8)
-        .define("ACTIVATION", activation as u8)
-}
-
-pub fn product_defines(dtype: DType, out: DType, bias: bool, activation: Activation) -> Defines {
-    Defines::default()
-        .define("PRODUCT", 1)
-        .define("WIDE", 1)
-        .dtype("T", dtype)
-        .dtype("OUT", out)
-        .define("W", wide_type(dtype))
-        .define("BIAS", bias as u8)
-        .define("ACTIVATION", activation as u8)
 }

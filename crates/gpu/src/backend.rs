@@ -1,7 +1,7 @@
 //! The engine as the tensor floor sees it: each family's module, behind the trait.
 
 use crate::device::Gpu;
-use crate::driver::Handle;
+use crate::driver::{Handle, Opened};
 use crate::matmul::Gelu;
 use crate::stream::Event;
 use rushlight_core::backend::*;
@@ -11,81 +11,39 @@ use std::ptr::NonNull;
 use std::sync::{Mutex, OnceLock};
 
 /// The engine of one GPU.
-struct Cuda(Gpu);
+pub struct GpuBackend(pub Gpu);
 
 /// Most GPUs of one process.
-const MOST_DEVICES: usize = 64;
-static STARTED: [OnceLock<Cuda>; MOST_DEVICES] = [const { OnceLock::new() }; MOST_DEVICES];
+const MAX_DEVICES: usize = 64;
 
-/// The engine of GPU `index`, started on its first use. The error says which library is missing, where it was looked for and what to do.
-///
-/// ```
-/// // Where there is no GPU, this is an error that says why, and the CPU engine works as ever.
-/// match rushlight_cuda::backend(0) {
-///     Ok(engine) => assert_eq!(engine.device(), rushlight_core::Device::Cuda(0)),
-///     Err(e) => println!("{e}"),
-/// }
-/// ```
-pub fn backend(index: usize) -> Result<&'static dyn Backend> {
-    engine(index).map(|engine| engine as &'static dyn Backend)
+/// A vendor's devices, each started on its first use.
+pub struct Fleet {
+    open: fn(usize) -> Result<Opened>,
+    started: [OnceLock<&'static GpuBackend>; MAX_DEVICES],
+    /// Held while a device starts: two threads do not start one at once.
+    starting: Mutex<()>,
 }
 
-/// The GPU itself, for what the trait does not have.
-pub fn gpu(index: usize) -> Result<&'static Gpu> {
-    engine(index).map(|engine| &engine.0)
-}
-
-/// A start that fails is tried again by the next call: a GPU may have been busy, or full. A missing library is looked for once.
-fn engine(index: usize) -> Result<&'static Cuda> {
-    // Two threads do not start one device at once.
-    static STARTING: Mutex<()> = Mutex::new(());
-    let Some(slot) = STARTED.get(index) else {
-        return Err(Error::device(format!("cuda:{index}: at most {MOST_DEVICES} devices are supported")));
-    };
-    if let Some(engine) = slot.get() {
-        return Ok(engine);
-    }
-    let _turn = STARTING.lock().unwrap_or_else(|e| e.into_inner());
-    if let Some(engine) = slot.get() {
-        return Ok(engine);
-    }
-    let opened = Gpu::open(index).map_err(|e| e.within(&format!("cuda:{index}")))?;
-    Ok(slot.get_or_init(|| Cuda(opened)))
-}
-
-/// NVIDIA's GPUs.
-pub struct CudaEngine;
-
-/// The entry for the list of engines.
-pub static ENGINE: CudaEngine = CudaEngine;
-
-impl Engine for CudaEngine {
-    fn name(&self) -> &'static str {
-        "cuda"
+impl Fleet {
+    /// Devices that a function opens by their number.
+    pub const fn new(open: fn(usize) -> Result<Opened>) -> Self {
+        Self { open, started: [const { OnceLock::new() }; MAX_DEVICES], starting: Mutex::new(()) }
     }
 
-    fn device(&self, index: usize) -> Device {
-        Device::Cuda(index)
-    }
-
-    fn count(&self) -> Result<usize> {
-        crate::device_count()
-    }
-
-    fn properties(&self, index: usize) -> Result<Properties> {
-        crate::properties(index)
-    }
-
-    fn backend(&self, index: usize) -> Result<&'static dyn Backend> {
-        backend(index)
-    }
-
-    fn libraries(&self) -> Vec<(&'static str, Result<Library>)> {
-        crate::libraries()
-    }
-
-    fn pinned_memory(&self) -> Option<&'static dyn PinnedMemory> {
-        Some(&crate::host::HostMemory)
+    /// A device. A start that fails is tried again by the next call: a GPU may have been busy, or full.
+    pub fn started(&self, index: usize) -> Result<&'static GpuBackend> {
+        let Some(slot) = self.started.get(index) else {
+            return Err(Error::device(format!("GPU {index}: at most {MAX_DEVICES} devices are supported")));
+        };
+        if let Some(started) = slot.get() {
+            return Ok(started);
+        }
+        let _turn = self.starting.lock().unwrap_or_else(|e| e.into_inner());
+        if let Some(started) = slot.get() {
+            return Ok(started);
+        }
+        let started = Gpu::start((self.open)(index)?)?;
+        Ok(slot.get_or_init(|| started))
     }
 }
 
@@ -108,8 +66,7 @@ impl Gpu {
     /// Starts a copy to the device, `to` having room for it.
     fn write(&self, src: &[u8], to: u64, stream: Handle) -> Result<()> {
         // SAFETY: the caller has checked the range.
-        let rc = unsafe { (self.driver.copy_to_device)(to, src.as_ptr().cast(), src.len(), stream) };
-        self.driver.check("cuMemcpyHtoDAsync", rc)
+        unsafe { self.driver.copy_to_device(to, src.as_ptr().cast(), src.len(), stream) }
     }
 
     /// Copies from the device, after all work issued so far.
@@ -117,8 +74,7 @@ impl Gpu {
         self.refuse_recording("reading values")?;
         self.enter()?;
         // SAFETY: as many bytes are read as the slice has room for; we wait for the copy.
-        let rc = unsafe { (self.driver.copy_to_host)(dst.as_mut_ptr().cast(), ptr, dst.len(), self.stream()?) };
-        self.driver.check("cuMemcpyDtoHAsync", rc)?;
+        unsafe { self.driver.copy_to_host(dst.as_mut_ptr().cast(), ptr, dst.len(), self.stream()?)? };
         self.synchronize()
     }
 }
@@ -139,9 +95,9 @@ impl CachingAllocator for Gpu {
     }
 }
 
-impl Backend for Cuda {
+impl Backend for GpuBackend {
     fn device(&self) -> Device {
-        Device::Cuda(self.0.index)
+        self.0.device()
     }
 
     fn alloc(&'static self, bytes: usize) -> Result<Storage> {
@@ -213,7 +169,7 @@ impl Backend for Cuda {
     }
 
     fn copy_from_peer(&self, src: &Storage, src_offset: usize, dst: &Storage, bytes: usize) -> Result<bool> {
-        if !matches!(src.device(), Device::Cuda(_)) {
+        if Gpu::of("copy_from_peer", src).is_err() {
             return Ok(false);
         }
         crate::host::copy_between(src, src_offset, dst, bytes).map(|()| true)
@@ -460,6 +416,12 @@ impl Backend for Cuda {
     }
 
     fn linalg(&self, op: Linalg, inputs: &[View], outputs: &[View]) -> Result<()> {
-        self.0.linalg(op, inputs, outputs)
+        let gpu = &self.0;
+        gpu.enter()?;
+        let new = || gpu.driver.relaxed(|| gpu.libraries.factorisations());
+        match gpu.factorisations.get_or_init(new) {
+            Ok(library) => library.linalg(gpu, op, inputs, outputs),
+            Err(e) => Err(Error::unsupported(format!("{op:?} is computed on the CPU: {e}"))),
+        }
     }
 }

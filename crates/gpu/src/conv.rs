@@ -1,8 +1,9 @@
-//! Convolutions: of few channels by kernels made for them (`conv_few`), by one pixel as products (`conv_pixels`), else through cuDNN where it is there (`cudnn`), else as matrix products over unfolded images, or directly where groups make
-//! the matrices small (`kernels/conv.cu`).
+//! Convolutions: of few channels by kernels made for them (`conv_few`), by one pixel as products (`conv_pixels`), else by the
+//! vendor's library where there is one, else as matrix products over unfolded images, or directly where groups make the matrices
+//! small (`kernels/conv.cu`).
 
-use crate::cudnn::{Order, Pass};
 use crate::device::{Gpu, Temporary};
+use crate::driver::DevicePtr;
 use crate::kernel::{Defines, Family, Function, Grid, Key, launch, wide_type};
 use crate::matmul::Gemm;
 use crate::row_norm::address;
@@ -90,7 +91,38 @@ impl Unfolded {
     }
 }
 
+/// Which of the three computations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Pass {
+    /// The output.
+    Forward,
+    /// The gradient by the input.
+    Input,
+    /// The gradient by the weight.
+    Weight,
+}
+
+/// How the images of a convolution, and its weight, lie in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Order {
+    /// Row-major, as the sizes say.
+    ChannelsFirst,
+    /// Channels of a pixel next to each other.
+    ChannelsLast,
+}
+
 impl Gpu {
+    /// One of the three computations by the vendor's library, given the addresses of input, weight and output (or their gradients);
+    /// `false` if there is none or it does not take it.
+    fn conv_library(&self, pass: Pass, s: &Conv, dtype: DType, order: Order, data: [DevicePtr; 3]) -> Result<bool> {
+        self.enter()?;
+        let new = || self.driver.relaxed(|| self.libraries.convolutions());
+        match self.convolutions.get_or_init(new) {
+            Some(library) if dtype.is_float() => library.convolve(self, pass, s, dtype, order, data),
+            _ => Ok(false),
+        }
+    }
+
     fn conv_kernel(&self, entry: &'static str, part: &str, dtype: DType) -> Result<Function> {
         self.function(Key::new(Family::Conv, entry, [dtype as u16]), || defines(part, dtype))
     }
@@ -140,7 +172,7 @@ impl Gpu {
         }
         let last = order == Order::ChannelsLast;
         if (last && self.conv_pixels(Pass::Forward, spec, x, w, y)?)
-            || (some && self.cudnn_conv(Pass::Forward, spec, x.dtype, order, [from, by, to])?)
+            || (some && self.conv_library(Pass::Forward, spec, x.dtype, order, [from, by, to])?)
         {
             // Only the bias is left to add.
             if last {
@@ -190,7 +222,7 @@ impl Gpu {
         }
         let last = order == Order::ChannelsLast;
         if (last && self.conv_pixels(Pass::Input, spec, dx, w, dy)?)
-            || (dy.numel() > 0 && self.cudnn_conv(Pass::Input, spec, dy.dtype, order, [to, by, from])?)
+            || (dy.numel() > 0 && self.conv_library(Pass::Input, spec, dy.dtype, order, [to, by, from])?)
         {
             return Ok(());
         }
@@ -245,7 +277,7 @@ impl Gpu {
         }
         let last = order == Order::ChannelsLast;
         if (last && self.conv_pixels(Pass::Weight, spec, x, dw, dy)?)
-            || (some && self.cudnn_conv(Pass::Weight, spec, x.dtype, order, [from, to, by])?)
+            || (some && self.conv_library(Pass::Weight, spec, x.dtype, order, [from, to, by])?)
         {
             return Ok(());
         }

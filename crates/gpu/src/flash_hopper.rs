@@ -3,11 +3,11 @@
 
 use crate::attention::{Form, Saved, Spec, strides};
 use crate::device::Gpu;
-use crate::driver::{DevicePtr, TensorMap};
+use crate::driver::{Boxes, DevicePtr, TensorMap};
 use crate::flash::{Part, loads_well, stores_well};
 use crate::kernel::{Defines, Family, Function, Grid, Key, launch};
 use crate::task_order::Tasks;
-use rushlight_core::{DType, Error, Result, View};
+use rushlight_core::{DType, Result, View};
 
 /// Queries or keys of a group of four warps.
 const GROUP_ROWS: usize = 64;
@@ -154,7 +154,7 @@ impl Gpu {
     /// The head size to compile for, if the kernels take this problem.
     fn hopper_head(&self, spec: &Spec, form: &Form) -> Option<usize> {
         let fits = self.properties.capability == (9, 0)
-            && self.driver.tensor_map.is_some()
+            && self.driver.has_bulk_copies()
             && matches!(form.dtype, DType::F16 | DType::BF16)
             && spec.d == spec.dv
             && spec.d.is_multiple_of(8)
@@ -171,22 +171,15 @@ impl Gpu {
 
     /// How the copy engine takes boxes of a panel's width and so many rows.
     fn tensor_map(&self, operand: Operand, rows: usize, dtype: DType) -> Result<TensorMap> {
-        // `CU_TENSOR_MAP_DATA_TYPE_BFLOAT16`, `…_FLOAT16`; `…_INTERLEAVE_NONE`, `…_SWIZZLE_128B`, `…_L2_PROMOTION_L2_256B`, `…_OOB_FILL_NONE` (zeros).
-        let kind = if dtype == DType::BF16 { 9 } else { 6 };
-        let (interleave, swizzle, promotion, fill) = (0, 3, 3, 0);
-        let mut map = TensorMap::default();
-        let (sizes, strides) = (operand.sizes.map(|n| n as u64), operand.bytes());
-        let (boxes, steps) = ([PANEL as u32, rows as u32, 1, 1], [1; 4]);
-        let Some(encode) = self.driver.tensor_map else {
-            return Err(Error::device("the driver lacks cuTensorMapEncodeTiled: it is too old"));
+        let boxes = Boxes {
+            at: operand.at,
+            bf16: dtype == DType::BF16,
+            sizes: operand.sizes.map(|n| n as u64),
+            strides: operand.bytes(),
+            boxes: [PANEL as u32, rows as u32, 1, 1],
         };
-        // SAFETY: four sizes, three strides, four sizes of a box; the map is as large and aligned as the driver's.
-        let rc = unsafe {
-            let (sizes, strides, boxes, steps) = (sizes.as_ptr(), strides.as_ptr(), boxes.as_ptr(), steps.as_ptr());
-            encode(&mut map, kind, 4, operand.at, sizes, strides, boxes, steps, interleave, swizzle, promotion, fill)
-        };
-        self.driver.check("cuTensorMapEncodeTiled", rc)?;
-        Ok(map)
+        // SAFETY: the operand is a view given to the engine, which lies within its storage.
+        unsafe { self.driver.tensor_map(&boxes) }
     }
 
     fn hopper_kernel(&self, shape: Shape, form: Form) -> Result<Function> {

@@ -16,7 +16,6 @@ pub enum Part {
 }
 
 impl Part {
-    #[cfg(test)]
     pub const ALL: [Part; 3] = [Part::Forward, Part::Queries, Part::Keys];
 
     fn entry(self) -> &'static str {

@@ -1,0 +1,261 @@
+//! Every kernel in the forms it is used in: what a vendor's crate compiles in its tests, for the architectures it knows.
+
+use crate::kernel::{Defines, Family, entries};
+use crate::pointwise::{Form, Formula, Lanes};
+use crate::rows::Rows;
+use crate::{
+    attention, batch_norm, capture, conv, conv_few, cross_entropy, flash, flash_hopper, foreach, index, linalg, matmul,
+    pool, reduce, row_norm, scan, softmax, sort,
+};
+use rushlight_core::backend::Activation;
+use rushlight_core::rows::Class;
+use rushlight_core::{DType, Pointwise};
+
+/// Dtypes that stand for the others: kernels are templates, and what is written for one is written for all.
+const FLOATS: [DType; 2] = [DType::F64, DType::BF16];
+const SOME: [DType; 5] = [DType::F32, DType::F16, DType::I64, DType::I8, DType::Bool];
+
+/// A kernel to be compiled.
+pub struct Case {
+    /// What it is called.
+    pub name: String,
+    /// Its text.
+    pub source: String,
+}
+
+fn case(name: String, family: Family, defines: Defines) -> Case {
+    Case { name, source: defines.source(family) }
+}
+
+/// Each kernel of a family by itself, as it is compiled for use.
+fn apart(name: &str, family: Family, defines: &Defines) -> Vec<Case> {
+    let one = |entry: &String| Case { name: format!("{entry}, {name}"), source: defines.source_of(family, entry) };
+    entries(&defines.source(family)).iter().map(one).collect()
+}
+
+/// A pointwise form over contiguous inputs.
+fn form(formula: Formula, compute: DType, out: DType, inputs: usize, lanes: u16) -> Form {
+    let input = |i: usize| (i < inputs).then_some((compute, Lanes::Next));
+    Form { formula, compute, out, inputs: std::array::from_fn(input), lanes, one_loop: lanes > 1, wide: false }
+}
+
+/// All given formulas in one kernel: compiling them one by one would take minutes.
+fn together(name: &str, compute: DType, formulas: &[Formula]) -> Case {
+    let (mut rows, mut sum) = (String::new(), String::from("convert<OUT>((C)(0"));
+    for (i, &formula) in formulas.iter().enumerate() {
+        let (row, _, call) = form(formula, compute, compute, 5, 1).expression();
+        rows += &row.replace("row_value", &format!("row_{i}"));
+        // What a parameter is does not matter here.
+        let call = (0..4).fold(call, |call, p| call.replace(&format!("param{p}"), "x[0][u][v]"));
+        sum += &format!(" + plain({})", call.replace("row_value", &format!("row_{i}")));
+    }
+    let base = form(Formula::Copy, compute, compute, 5, 1).defines();
+    let defines = base.redefine("ROW", rows).redefine("RESULT", sum + "))");
+    let real = compute.is_float();
+    let defines = defines.redefine("REAL", real as u8).redefine("INTEGER", !real as u8);
+    Case { name: format!("{name} in {compute}"), source: defines.source(Family::Pointwise) }
+}
+
+pub fn pointwise() -> Vec<Case> {
+    let of = |classes: &[Class]| -> Vec<Formula> {
+        Pointwise::ALL.iter().filter(|op| classes.contains(&op.class())).map(|&op| Formula::Row(op)).collect()
+    };
+    let derivatives: Vec<Formula> = Pointwise::ALL
+        .iter()
+        .flat_map(|&op| (0..op.grad_text().len()).map(move |wrt| Formula::Derivative(op, wrt as u8)))
+        .collect();
+    let mut cases = vec![
+        together("values", DType::F32, &of(&[Class::Num, Class::Real, Class::Compare, Class::Test])),
+        together("values", DType::F64, &of(&[Class::Num, Class::Real, Class::Compare, Class::Test])),
+        together("values", DType::I64, &of(&[Class::Num, Class::Compare, Class::Bits])),
+        together("values", DType::I32, &of(&[Class::Num, Class::Compare, Class::Bits])),
+        together("derivatives", DType::F32, &derivatives),
+    ];
+    for dtype in [DType::F32, DType::BF16, DType::U8, DType::Bool] {
+        for (formula, inputs) in [(Formula::Copy, 1), (Formula::Select, 3)] {
+            let f = form(formula, dtype, dtype, inputs, (16 / dtype.size()) as u16);
+            cases.push(case(format!("{formula:?} of {dtype}"), Family::Pointwise, f.defines()));
+        }
+        let mut f = form(Formula::Copy, dtype, dtype, 1, 2);
+        f.inputs[0] = Some((DType::BF16, Lanes::Apart));
+        f.wide = true;
+        cases.push(case(format!("bfloat16 to {dtype}"), Family::Pointwise, f.defines()));
+    }
+    let row = form(Formula::Row(Pointwise::Add), DType::U8, DType::U8, 2, 16);
+    cases.push(case("add".into(), Family::Pointwise, row.defines()));
+    cases
+}
+
+pub fn families(capability: (i32, i32)) -> Vec<Case> {
+    let mut cases = Vec::new();
+    let mut add = |name: String, family: Family, defines: Defines| cases.push(case(name, family, defines));
+    for dtype in FLOATS {
+        for (columns, what) in [(512, "cached"), (1 << 20, "streamed"), (7, "odd")] {
+            let rows = Rows::new(dtype, columns, &[0]);
+            add(format!("softmax {dtype} {what}"), Family::Softmax, rows.defines().define("LOG", 0));
+            let form = row_norm::Form { rms: false, parameter: dtype, low: DType::BF16 };
+            add(format!("row norm {dtype} {what}"), Family::RowNorm, form.defines(rows.defines()));
+            let rows = Rows { steps: 0, ..rows };
+            add(
+                format!("cross-entropy {dtype} {what}"),
+                Family::CrossEntropy,
+                cross_entropy::defines(rows, true, dtype),
+            );
+        }
+        add(format!("softmax columns {dtype}"), Family::Softmax, softmax::column_defines(true, dtype));
+        for part in ["COLUMNS", "COLUMNS_JOIN"] {
+            let defines = row_norm::defines(row_norm::column_defines(part, dtype), true, dtype);
+            add(format!("row norm {part} {dtype}"), Family::RowNorm, defines);
+        }
+        for part in ["STATISTICS", "APPLY", "BACKWARD"] {
+            for (across, lanes) in [(false, 1), (false, 16 / dtype.size() as u16), (true, 2)] {
+                let share = batch_norm::Share { lanes, channels: if across { 8 } else { 1 }, across, wide: lanes == 1 };
+                let defines = batch_norm::defines(part, dtype, DType::F32, share);
+                add(format!("batch norm {part} {dtype} {share:?}"), Family::BatchNorm, defines);
+            }
+        }
+        for part in ["UNFOLD", "BIAS", "DIRECT"] {
+            add(format!("conv {part} {dtype}"), Family::Conv, conv::defines(part, dtype));
+        }
+        for (part, flipped, slices) in [("CORRELATE", true, 1), ("WEIGHT", false, 6)] {
+            let form = conv_few::Form { dtype, channels: [3, 6], kernel: [5, 4], flipped, slices };
+            add(format!("conv few {part} {dtype}"), Family::ConvFew, form.defines(part));
+        }
+        for adaptive in [false, true] {
+            add(format!("pool {dtype} adaptive {adaptive}"), Family::Pool, pool::defines(dtype, adaptive, adaptive));
+        }
+        for part in
+            ["FORWARD", "BACKWARD", "SHORT", "PRODUCTS"].into_iter().filter(|p| *p != "PRODUCTS" || dtype.size() >= 4)
+        {
+            let form = attention::Form { dtype, tile: 16, causal: true, mask: 2, dropout: true };
+            add(format!("attention {part} {dtype}"), Family::Attention, form.defines(part));
+        }
+        if dtype.size() == 2 {
+            for d in [64, 128] {
+                let form = attention::Form { dtype, tile: 0, causal: d == 64, mask: (d % 3) as u16, dropout: d == 128 };
+                for (part, rows) in flash::Part::ALL.into_iter().flat_map(|part| [(part, 64), (part, 65)]) {
+                    let shape = flash::Shape::new(part, rows, d, capability);
+                    add(format!("flash {part:?} {d} {dtype} {rows}"), Family::Flash, shape.defines(form));
+                }
+                // Rows for which three groups or four do the forward pass.
+                let plain = attention::Form { mask: 0, dropout: false, ..form };
+                let forms = [(1024, plain), (1536, plain), (1536, form)];
+                let parts = flash::Part::ALL.into_iter().filter(|p| d == 128 || *p == flash::Part::Forward);
+                let cases = parts.flat_map(|part| forms.map(|(rows, form)| (part, rows, form)));
+                for (part, rows, form) in cases.filter(|_| capability == (9, 0)) {
+                    let (shape, mask) = (flash_hopper::Shape::new(part, d, rows, form), form.mask);
+                    let name = format!("flash hopper {part:?} {d} {dtype} {rows} mask {mask}");
+                    add(name, Family::FlashHopper, shape.defines(form));
+                }
+            }
+        }
+        for (rule, states) in [(0, 0), (0, 1), (1, 3), (1, 7), (2, 3), (3, 7), (4, 3)] {
+            let defines = foreach::update_defines(rule, states, dtype, (16 / dtype.size()) as u16, DType::F32);
+            add(format!("update {rule} {states} {dtype}"), Family::Foreach, defines);
+        }
+        add(format!("foreach norm {dtype}"), Family::Foreach, foreach::norm_defines(13, dtype));
+        add(format!("foreach norm's end {dtype}"), Family::Foreach, foreach::finish_defines(10, dtype));
+        add(format!("foreach copy {dtype}"), Family::Foreach, foreach::copy_defines(DType::F32, dtype));
+        add(format!("foreach scale {dtype}"), Family::Foreach, foreach::scale_defines(dtype, DType::F32, true));
+        add(format!("epilogue {dtype}"), Family::MatMul, matmul::epilogue_defines(dtype, true, Activation::Gelu));
+        let dropout = Defines::default().define("DROPOUT", 1).define("WIDE", 1).define("WORDS", 1).define("DENSE", 1);
+        let dropout = dropout.dtype("T", dtype).define("WIDE_T", crate::kernel::wide_type(dtype));
+        add(format!("dropout {dtype}"), Family::Random, dropout);
+    }
+    add("a step's begin".into(), Family::Capture, capture::begin_defines());
+    add("a step's end".into(), Family::Capture, capture::end_defines());
+    for dtype in SOME {
+        // Every code in one dtype; in the others what could go wrong with them alone.
+        let codes: Vec<u16> = match dtype {
+            DType::F32 => (0..=18).collect(),
+            DType::I64 => vec![2, 6, 17],
+            _ => vec![0, 5],
+        };
+        for code in codes {
+            let across = code % 2 == 0;
+            let lanes = if code % 3 == 0 { 1 } else { 2 };
+            let form = reduce::Form {
+                code,
+                x: dtype,
+                out: dtype,
+                threads_in: 8,
+                across,
+                lanes,
+                one_loop: false,
+                wide: across,
+            };
+            add(format!("reduce {code} {dtype}"), Family::Reduce, form.defines("FOLD").define("JOIN", 1));
+        }
+        if matches!(dtype, DType::F32 | DType::F64) {
+            add(format!("linalg {dtype}"), Family::Linalg, linalg::defines(dtype));
+        }
+        for code in [0, 2, 3] {
+            if dtype.is_float() || code != 2 {
+                let out = if dtype.is_float() { dtype } else { DType::I64 };
+                add(format!("scan {code} {dtype}"), Family::Scan, scan::defines(code, dtype, out, code % 2 == 0, true));
+            }
+        }
+        let all =
+            sort::defines("SORT_RUNS", dtype).define("SORT_MERGE", 1).define("SORT_GATHER", 1).define("SEARCH", 1);
+        add(format!("sort {dtype}"), Family::Sort, all.dtype("OUT", DType::I32));
+        for code in [1, 4] {
+            let defines = index::fold_defines("SEGMENTS", code, dtype).define("SCATTER", 1);
+            add(format!("scatter {code} {dtype}"), Family::Index, defines);
+        }
+        add(format!("nonzero {dtype}"), Family::Index, index::defines("NONZERO").dtype("T", dtype));
+        let activation = if dtype.is_float() { Activation::GeluTanh } else { Activation::Relu };
+        if dtype != DType::Bool {
+            add(format!("product {dtype}"), Family::MatMul, matmul::product_defines(dtype, dtype, true, activation));
+        }
+        if matches!(dtype, DType::F16 | DType::BF16) {
+            let widened = matmul::product_defines(dtype, DType::F32, false, Activation::None);
+            add(format!("product {dtype} as float32"), Family::MatMul, widened);
+        }
+        let number = if dtype.is_float() { "double" } else { "i64" };
+        let arange = Defines::default().define("ARANGE", 1).define("WIDE", 1).define("NUM", number).dtype("OUT", dtype);
+        add(format!("arange {dtype}"), Family::Copy, arange);
+        for kind in 0..4 {
+            let words = if matches!(dtype, DType::F32 | DType::F16 | DType::BF16) && kind != 2 { 1 } else { 2 };
+            let random = Defines::default().define("RANDOM", 1).define("WIDE", 1).define("KIND", kind);
+            add(format!("random {kind} {dtype}"), Family::Random, random.define("WORDS", words).dtype("OUT", dtype));
+        }
+    }
+    for dtype in [DType::U8, DType::I16, DType::I32, DType::I64] {
+        let transpose = Defines::default().define("TRANSPOSE", 1).dtype("T", dtype);
+        add(format!("transpose {dtype}"), Family::Copy, transpose);
+    }
+    for bytes in [1, 2, 4, 8, 16] {
+        add(format!("move {bytes}"), Family::Index, index::move_defines(true, bytes));
+        add(format!("gather {bytes}"), Family::Index, index::gather_defines(bytes));
+    }
+    add("resolve".into(), Family::Index, index::defines("RESOLVE").define("RESOLVE_LINE", 1));
+    cases
+}
+
+/// Kernels each by itself: none needs what another one defines.
+pub fn each_apart() -> Vec<Case> {
+    let rows = Rows::new(DType::BF16, 512, &[0]);
+    let share = batch_norm::Share { lanes: 8, channels: 1, across: false, wide: false };
+    let form = attention::Form { dtype: DType::F32, tile: 16, causal: false, mask: 0, dropout: false };
+    let few = conv_few::Form { dtype: DType::F32, channels: [3, 6], kernel: [5, 5], flipped: false, slices: 6 };
+    let cases = [
+        (Family::Softmax, rows.defines().define("LOG", 0)),
+        (Family::Softmax, softmax::column_defines(true, DType::F32)),
+        (
+            Family::RowNorm,
+            row_norm::Form { rms: false, parameter: DType::BF16, low: DType::BF16 }.defines(rows.defines()),
+        ),
+        (Family::CrossEntropy, cross_entropy::defines(Rows { steps: 0, ..rows }, false, DType::BF16)),
+        (Family::BatchNorm, batch_norm::defines("STATISTICS", DType::BF16, DType::F32, share)),
+        (Family::BatchNorm, batch_norm::defines("BACKWARD", DType::BF16, DType::F32, share)),
+        (Family::Attention, form.defines("BACKWARD")),
+        (Family::Attention, form.defines("PRODUCTS")),
+        (Family::Conv, conv::defines("UNFOLD", DType::F32)),
+        (Family::Conv, conv::defines("DIRECT", DType::F32)),
+        (Family::ConvFew, few.defines("WEIGHT")),
+        (Family::Pool, pool::defines(DType::F32, false, false)),
+        (Family::Index, index::defines("NONZERO").dtype("T", DType::F32)),
+    ];
+    // Which entry points a definition leaves in is the text's affair: those it leaves out compile to nothing.
+    cases.iter().flat_map(|(family, defines)| apart(&format!("{family:?}"), *family, defines)).collect()
+}

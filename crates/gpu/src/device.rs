@@ -1,0 +1,399 @@
+//! One GPU: its context, streams, memory and compiled kernels.
+
+use crate::alloc::{Fence, MAIN, Memory, PoolId, Source};
+use crate::backend::GpuBackend;
+use crate::driver::{Convolutions, DevicePtr, Driver, Factorisations, Handle, Libraries, Opened, Products};
+use crate::kernel::Kernels;
+use crate::queue::Queue;
+use crate::stream::{Event, Stream};
+use rushlight_core::backend::Properties;
+use rushlight_core::{Backend, DType, Device, Error, Layout, Result, Storage, View};
+use std::cell::{Cell, RefCell};
+use std::sync::{Mutex, MutexGuard, OnceLock, RwLock};
+
+/// All devices in use, of any vendor.
+static STARTED: RwLock<Vec<&'static Gpu>> = RwLock::new(Vec::new());
+
+/// What a kernel leaves when it meets an index out of range; lies in host memory that the device sees.
+#[repr(C)]
+struct Fault {
+    there: u32,
+    size: u32,
+    index: i64,
+    /// A number on the device, not zero once a thread has taken it upon itself to write: not every machine's devices have atomics on host memory.
+    taken: DevicePtr,
+}
+
+/// A GPU at work.
+pub struct Gpu {
+    device: Device,
+    own: OnceLock<&'static GpuBackend>,
+    pub driver: &'static dyn Driver,
+    pub libraries: &'static dyn Libraries,
+    pub properties: Properties,
+    pub kernels: Kernels,
+    /// What waits for kernels, of all streams.
+    pub queue: Queue<Gpu>,
+    /// Most shared memory a block may ask for.
+    pub shared_memory: usize,
+    pub context: Handle,
+    /// The stream of all threads that have not chosen another.
+    main: Handle,
+    memory: Mutex<Memory>,
+    fault: *mut Fault,
+    fault_device: DevicePtr,
+    pub products: OnceLock<Result<&'static dyn Products>>,
+    pub convolutions: OnceLock<Option<&'static dyn Convolutions>>,
+    pub factorisations: OnceLock<Result<&'static dyn Factorisations>>,
+}
+
+// SAFETY: handles of the driver may be used from any thread that made the context current; the fault is read with volatile loads.
+unsafe impl Send for Gpu {}
+// SAFETY: as above.
+unsafe impl Sync for Gpu {}
+
+thread_local! {
+    /// The device whose context this thread uses.
+    static CURRENT: Cell<Option<Device>> = const { Cell::new(None) };
+    static LANES: RefCell<Lanes> = const { RefCell::new(Lanes { chosen: Vec::new(), scopes: Vec::new() }) };
+}
+
+/// Where a thread's work goes: to the innermost scope of the device, else to the stream it has chosen, else to the main one.
+struct Lanes {
+    /// One for each device at most.
+    chosen: Vec<(Lane, Stream)>,
+    scopes: Vec<(Lane, Option<Stream>)>,
+}
+
+/// Where a thread's work on a device goes.
+#[derive(Clone, Copy)]
+pub struct Lane {
+    pub device: Device,
+    pub stream: Handle,
+    pub pool: PoolId,
+    /// Whether the stream notes work for later and does not do it.
+    pub recording: bool,
+}
+
+/// A stream that work which waits will go to.
+#[derive(Clone, Copy)]
+pub struct Place(pub Handle);
+
+// SAFETY: streams may be used from any thread.
+unsafe impl Send for Place {}
+
+impl Place {
+    pub fn handle(self) -> Handle {
+        self.0
+    }
+}
+
+/// Puts a thread's former stream back when dropped.
+pub struct LaneGuard(std::marker::PhantomData<*const ()>);
+
+impl Lane {
+    /// Sends this thread's work there until the guard is dropped.
+    pub fn enter(self) -> LaneGuard {
+        self.enter_as(None)
+    }
+
+    /// [`enter`](Lane::enter) for a stream that programs know.
+    pub fn enter_as(self, stream: Option<Stream>) -> LaneGuard {
+        LANES.with_borrow_mut(|lanes| lanes.scopes.push((self, stream)));
+        LaneGuard(std::marker::PhantomData)
+    }
+
+    /// Sends this thread's work there from now on.
+    pub fn choose(self, stream: Stream) {
+        let former = LANES.with_borrow_mut(|lanes| {
+            let at = lanes.chosen.iter().position(|(lane, _)| lane.device == self.device);
+            let former = at.map(|at| lanes.chosen.swap_remove(at));
+            lanes.chosen.push((self, stream));
+            former
+        });
+        // May be the last to know its stream, whose end is work.
+        drop(former);
+    }
+
+    /// The stream that this thread's work on a device goes to, if it has named one.
+    pub fn chosen(device: Device) -> Option<Stream> {
+        LANES.with_borrow(|lanes| {
+            let scope = lanes.scopes.iter().rev().filter(|(lane, _)| lane.device == device);
+            let chosen = lanes.chosen.iter().find(|(lane, _)| lane.device == device);
+            scope.filter_map(|(_, stream)| stream.as_ref()).next().or(chosen.map(|(_, stream)| stream)).cloned()
+        })
+    }
+}
+
+impl Drop for LaneGuard {
+    fn drop(&mut self) {
+        let former = LANES.with_borrow_mut(|lanes| lanes.scopes.pop());
+        drop(former);
+    }
+}
+
+impl Gpu {
+    /// Starts work on a device that its vendor has opened.
+    pub fn start(opened: Opened) -> Result<&'static GpuBackend> {
+        let Opened { device, driver, compiler, libraries, context, properties, shared_memory, arch, overlap } = opened;
+        CURRENT.set(Some(device));
+        let main = driver.stream_create(0)?;
+        let full =
+            || Error::out_of_memory(format!("{device}: there is no memory to start with; other programs hold it"));
+        let host = driver.host_alloc(64)?.ok_or_else(full)?;
+        let taken = driver.alloc(size_of::<u32>())?.ok_or_else(full)?;
+        // SAFETY: memory of ours, large and aligned enough.
+        let fault_device = unsafe {
+            host.cast::<Fault>().write(Fault { there: 0, size: 0, index: 0, taken });
+            driver.host_device_ptr(host)?
+        };
+        let gpu = Gpu {
+            device,
+            own: OnceLock::new(),
+            driver,
+            libraries,
+            kernels: Kernels::new(compiler, &arch, overlap),
+            queue: Queue::default(),
+            properties,
+            shared_memory,
+            context,
+            main,
+            memory: Mutex::default(),
+            fault: host.cast(),
+            fault_device,
+            products: OnceLock::new(),
+            convolutions: OnceLock::new(),
+            factorisations: OnceLock::new(),
+        };
+        gpu.expect_faults()?;
+        let started: &'static GpuBackend = Box::leak(Box::new(GpuBackend(gpu)));
+        _ = started.0.own.set(started);
+        STARTED.write().unwrap_or_else(|e| e.into_inner()).push(&started.0);
+        Ok(started)
+    }
+
+    /// The started device that holds a storage.
+    pub fn of(call: &str, storage: &Storage) -> Result<&'static Gpu> {
+        let device = storage.device();
+        let started = STARTED.read().unwrap_or_else(|e| e.into_inner());
+        let found = started.iter().find(|gpu| gpu.device == device).copied();
+        found.ok_or_else(|| Error::device(format!("{call}: the memory is on {device}, which is not a GPU in use")))
+    }
+
+    /// The engine, which lives as long as the process.
+    pub fn engine(&self) -> Result<&'static GpuBackend> {
+        self.own.get().copied().ok_or_else(|| Error::device(format!("{} is still starting", self.device)))
+    }
+
+    /// The device, which lives as long as the process.
+    pub fn this(&self) -> Result<&'static Gpu> {
+        self.engine().map(|engine| &engine.0)
+    }
+
+    /// Its name.
+    pub fn device(&self) -> Device {
+        self.device
+    }
+
+    /// Makes this thread's calls go to this device.
+    #[inline]
+    pub fn enter(&self) -> Result<()> {
+        if CURRENT.get() == Some(self.device) {
+            return Ok(());
+        }
+        // SAFETY: the context lives as long as the process.
+        unsafe { self.driver.enter(self.context)? };
+        CURRENT.set(Some(self.device));
+        Ok(())
+    }
+
+    /// Where this thread's work goes.
+    #[inline]
+    pub fn lane(&self) -> Lane {
+        LANES
+            .with_borrow(|lanes| {
+                let scope = lanes.scopes.iter().rev().map(|(lane, _)| lane).find(|lane| lane.device == self.device);
+                scope
+                    .or_else(|| lanes.chosen.iter().map(|(lane, _)| lane).find(|lane| lane.device == self.device))
+                    .copied()
+            })
+            .unwrap_or(self.main_lane())
+    }
+
+    /// Where work goes unless a thread says otherwise.
+    #[inline]
+    pub fn main_lane(&self) -> Lane {
+        Lane { device: self.device, stream: self.main, pool: MAIN, recording: false }
+    }
+
+    /// The stream this thread's work goes to, with nothing waiting before it.
+    #[inline]
+    pub fn stream(&self) -> Result<Handle> {
+        self.queue.settle(self)?;
+        Ok(self.lane().stream)
+    }
+
+    /// Gives this thread's stream work that is no kernel of ours: at once, or after launches that wait for their kernels.
+    #[inline]
+    pub fn submit(&self, work: impl FnOnce(&Gpu, Handle) -> Result<()> + Send + 'static) -> Result<()> {
+        let stream = Place(self.lane().stream);
+        self.queue.submit(self, move |gpu| {
+            gpu.enter()?;
+            work(gpu, stream.handle())
+        })
+    }
+
+    /// An error if this thread records a step: `call` has to wait for the device, or moves data between it and the host, which a replay
+    /// could not repeat.
+    #[inline]
+    pub fn refuse_recording(&self, call: &str) -> Result<()> {
+        if self.lane().recording { Err(cannot_record(call)) } else { Ok(()) }
+    }
+
+    pub fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Memory for `bytes` (not zero).
+    pub fn take_memory(&self, bytes: usize) -> Result<DevicePtr> {
+        self.enter()?;
+        let pool = self.lane().pool;
+        self.memory().alloc(self, pool, bytes)
+    }
+
+    /// Takes memory back: at once, or when the other streams that were said to use it are past it.
+    pub fn give_memory(&self, ptr: DevicePtr) {
+        let mut memory = self.memory();
+        let Some(users) = memory.take_users(ptr) else { return memory.free(ptr) };
+        let fences: Result<Vec<Box<dyn Fence>>> = users
+            .into_iter()
+            .map(|stream| Event::at(self, stream as Handle).map(|event| Box::new(event) as Box<dyn Fence>))
+            .collect();
+        // Without a fence nobody can say when the others are done: the block stays away.
+        if let Ok(fences) = fences {
+            memory.free_after(ptr, fences);
+        }
+    }
+
+    /// Memory that a call needs for itself. Work issued before it is dropped may still use it: what comes after runs after.
+    pub fn scratch(&self, bytes: usize) -> Result<Scratch<'_>> {
+        Ok(Scratch { gpu: self, ptr: self.take_memory(bytes.max(1))? })
+    }
+
+    /// Waits for all work this thread has issued so far, and reports an index out of range that it met.
+    pub fn synchronize(&self) -> Result<()> {
+        self.refuse_recording("synchronize")?;
+        self.enter()?;
+        // SAFETY: our stream.
+        unsafe { self.driver.stream_synchronize(self.stream()?)? };
+        self.report_fault()
+    }
+
+    /// Waits for all work of the device, of all threads and streams, and reports an index out of range that it met.
+    pub fn synchronize_all(&self) -> Result<()> {
+        self.refuse_recording("synchronize")?;
+        self.queue.settle(self)?;
+        self.enter()?;
+        self.driver.synchronize()?;
+        self.report_fault()
+    }
+
+    /// Where kernels leave an index out of range.
+    #[inline]
+    pub fn fault(&self) -> DevicePtr {
+        self.fault_device
+    }
+
+    /// Lets kernels write a fault again.
+    fn expect_faults(&self) -> Result<()> {
+        let (none, stream) = (0u32, self.lane().stream);
+        // SAFETY: our own memory; no kernel writes to it that this thread does not know of, or its report is as good as another's.
+        unsafe {
+            (&raw mut (*self.fault).there).write_volatile(0);
+            let taken = (*self.fault).taken;
+            self.driver.copy_to_device(taken, (&raw const none).cast(), size_of::<u32>(), stream)?;
+            self.driver.stream_synchronize(stream)
+        }
+    }
+
+    fn report_fault(&self) -> Result<()> {
+        // SAFETY: our own mapped memory; no kernel is writing, as the stream is idle or another thread's report is as good as ours.
+        let fault = unsafe { self.fault.read_volatile() };
+        if fault.there == 0 {
+            return Ok(());
+        }
+        self.expect_faults()?;
+        Err(Error::index(format!(
+            "index {} is out of bounds for a dimension with size {} (found on {} in an earlier call; \
+             set RUSHLIGHT_CUDA_SYNC=1 to have the call itself report it)",
+            fault.index, fault.size, self.device
+        )))
+    }
+}
+
+impl Source for Gpu {
+    fn take(&self, bytes: usize) -> Result<Option<u64>> {
+        self.driver.relaxed(|| self.driver.alloc(bytes))
+    }
+
+    fn give(&self, ptr: u64) {
+        // What waits may use it, though nobody holds it any more.
+        self.queue.settle_silently(self);
+        // SAFETY: from `take`; the driver waits for work that uses it.
+        self.driver.relaxed(|| unsafe { self.driver.free(ptr) });
+    }
+
+    fn available(&self) -> (usize, usize) {
+        self.driver.memory_info()
+    }
+}
+
+/// What is said of a call that a recorded step cannot hold.
+#[cold]
+pub fn cannot_record(call: &str) -> Error {
+    Error::unsupported(format!(
+        "{call}: cannot be part of a captured step, as it has to wait for the device or moves data between it and the host; do it outside \
+         the step (on what the step returns, or on its inputs), or run without capture"
+    ))
+}
+
+/// A contiguous tensor that a call needs for itself.
+pub struct Temporary {
+    storage: Storage,
+    layout: Layout,
+    dtype: DType,
+}
+
+impl Temporary {
+    pub fn view(&self) -> View<'_> {
+        View { storage: &self.storage, layout: &self.layout, dtype: self.dtype }
+    }
+}
+
+impl Gpu {
+    /// A contiguous tensor with whatever values the memory holds.
+    pub fn temporary(&self, shape: &[usize], dtype: DType) -> Result<Temporary> {
+        let layout = Layout::contiguous(shape)?;
+        let storage = self.engine()?.alloc(layout.numel() * dtype.size())?;
+        Ok(Temporary { storage, layout, dtype })
+    }
+
+    /// The same elements in row-major order.
+    pub fn packed(&self, x: View) -> Result<Temporary> {
+        let out = self.temporary(x.shape(), x.dtype)?;
+        self.copy(x, out.view())?;
+        Ok(out)
+    }
+}
+
+/// Memory of a call, back in the pool when dropped.
+pub struct Scratch<'a> {
+    gpu: &'a Gpu,
+    pub ptr: DevicePtr,
+}
+
+impl Drop for Scratch<'_> {
+    fn drop(&mut self) {
+        self.gpu.give_memory(self.ptr);
+    }
+}

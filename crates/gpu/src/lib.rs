@@ -1,0 +1,68 @@
+//! What Rushlight's GPU engines share: everything but a vendor's driver, compiler and libraries.
+//!
+//! A vendor's crate implements [`driver::Driver`], [`driver::Compiler`] and, where it has them, [`driver::Libraries`], and holds its
+//! devices in a [`Fleet`]. The kernels are texts in the subset of C++ that NVIDIA's and AMD's run-time compilers both take.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`driver`] | what is asked of a vendor |
+//! | [`library`] | finding and opening a vendor's libraries |
+//! | `device` | a GPU: context, where a thread's work goes, faults |
+//! | `stream`, `capture` | streams and events; steps recorded and replayed |
+//! | `host` | pinned memory, copies between devices |
+//! | `alloc` | the caching allocator |
+//! | `kernel`, `cache` | kernels: text, compilation, launch; compiled ones on disk |
+//! | `compiler`, `queue` | kernels compiled beside each other; launches that wait for them |
+//! | `plan`, `rows`, `plans` | merged loops, rows shared by threads, bounded caches of prepared problems |
+//! | the rest | a family of the trait each |
+
+mod alloc;
+mod attention;
+mod attention_products;
+mod backend;
+mod batch_norm;
+mod cache;
+mod capture;
+#[doc(hidden)]
+pub mod catalogue;
+mod compiler;
+mod conv;
+mod conv_few;
+mod conv_pixels;
+mod copy;
+mod cross_entropy;
+mod device;
+pub mod driver;
+#[cfg(test)]
+mod emulated;
+mod flash;
+mod flash_hopper;
+mod foreach;
+mod hash;
+mod host;
+mod index;
+pub mod kernel;
+pub mod library;
+mod linalg;
+mod matmul;
+mod plan;
+mod plans;
+mod pointwise;
+mod pool;
+mod queue;
+mod random;
+mod reduce;
+mod row_norm;
+mod rows;
+mod scan;
+mod softmax;
+mod sort;
+mod stream;
+mod task_order;
+
+pub use attention::hopper_attentions;
+pub use backend::{Fleet, GpuBackend};
+pub use conv::{Order, Pass};
+pub use device::{Gpu, Scratch, Temporary};
+pub use matmul::{Gelu, Gemm};
+pub use plans::Recent;
