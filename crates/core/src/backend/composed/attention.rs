@@ -48,8 +48,7 @@ impl<'a> Problem<'a> {
             mask: spec.mask.map(Array::of),
             causal: spec.causal,
             scale: spec.scale,
-            // The kernels compare uniforms of `f32`.
-            dropout: spec.dropout.filter(|d| d.0 > 0.0).map(|(p, stream)| (p as f32 as f64, stream)),
+            dropout: spec.dropout.filter(|d| d.0 > 0.0),
             batch,
             heads,
             kv_heads,
@@ -113,7 +112,8 @@ impl<'a> Problem<'a> {
             let head = block.image * self.heads + kv * self.group() + block.member;
             let first = (head as u64 * self.l as u64 + block.first as u64) * self.s as u64;
             let one = kept.select(0, kv);
-            choose(&dropped(&x, p, stream, first, one.shape())?, 0.0, &one, &one)?;
+            // The kernels compare uniforms with `p` as `f32`.
+            choose(&dropped(&x, p as f32 as f64, stream, first, one.shape())?, 0.0, &one, &one)?;
         }
         Ok(kept)
     }

@@ -166,11 +166,11 @@ pub fn max_pool_backward(spec: &Pool, dy: View, indices: View, dx: View) -> Resu
     let (inside, outside) = (spec.input.iter().product::<usize>(), spec.output.iter().product::<usize>());
     let dy = Array::dense(dy, &[spec.planes, outside])?.wide()?;
     let indices = Array::dense(indices, &[spec.planes, outside])?;
-    // A window with nothing in it, position -1, gives to a place past the plane; other negative positions are out of
-    // range.
-    let nothing = indices.eq(-1i64)?;
-    let wrong = indices.lt(-1i64)?.choose(inside as i64 + 1, &indices, DType::I64)?;
-    let place = nothing.choose(inside as i64, &wrong, DType::I64)?;
+    // A window with nothing in it, position -1, gives to a place past the plane. Other positions outside the plane are
+    // sent beyond that, for the engine to report.
+    let wrong = indices.lt(-1i64)?.or(&indices.ge(inside as i64)?)?;
+    let checked = wrong.choose(inside as i64 + 1, &indices, DType::I64)?;
+    let place = indices.eq(-1i64)?.choose(inside as i64, &checked, DType::I64)?;
     let sums = dy.full(&[spec.planes, inside + 1], dy.dtype(), 0.0)?;
     dy.engine().scatter(Scatter::Add, 1, place.view(), Operand::Tensor(dy.view()), sums.view())?;
     sums.slice(1, 0, inside).copy_to(&Array::dense(dx, &[spec.planes, inside])?)
