@@ -1,8 +1,8 @@
 //! Softmax and normalisations.
 
 use crate::support::*;
-use rushlight_core::DType;
-use rushlight_core::backend::{BatchNorm, RowNorm};
+use rushlight_core::backend::{Backend, BatchNorm, RowNorm};
+use rushlight_core::{DType, Result};
 
 #[test]
 fn softmax() {
@@ -56,16 +56,28 @@ fn rows() {
     }
 }
 
-#[test]
-fn rows_in_two_dtypes() {
-    let e = rushlight_cpu::composed();
+/// Rows normalised with a second result as `bf16`, which only the default body gives; both results.
+fn in_two_dtypes(e: &'static dyn Backend) -> Result<[Tensor; 2]> {
     let spec = RowNorm { rows: 3, cols: 8, eps: 1e-5, rms: false };
     let x = Tensor::random(e, DType::F32, &[3, 8], 1);
     let (y, low) = (Tensor::out(e, DType::F32, &[3, 8]), Tensor::out(e, DType::BF16, &[3, 8]));
     let (mean, rstd) = (Tensor::out(e, DType::F32, &[3]), Tensor::out(e, DType::F32, &[3]));
-    e.row_norm(&spec, x.view(), None, None, y.view(), Some(low.view()), mean.view(), rstd.view()).unwrap();
+    e.row_norm(&spec, x.view(), None, None, y.view(), Some(low.view()), mean.view(), rstd.view())?;
+    Ok([y, low])
+}
+
+#[test]
+fn rows_in_two_dtypes() {
+    let [y, low] = in_two_dtypes(rushlight_cpu::composed()).unwrap();
     let rounded: Vec<f64> = y.values().iter().map(|&v| half::bf16::from_f64(v).to_f64()).collect();
     assert_eq!(low.values(), rounded);
+}
+
+/// A run of the suite on the default bodies cannot be one on the kernels by mistake.
+#[test]
+fn the_variable_chooses_the_engine() {
+    let composed = std::env::var_os("RUSHLIGHT_CPU_COMPOSED").is_some_and(|v| v == "1");
+    assert_eq!(in_two_dtypes(rushlight_cpu::backend()).is_ok(), composed);
 }
 
 #[test]
