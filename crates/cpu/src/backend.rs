@@ -8,15 +8,20 @@ use rushlight_core::backend::*;
 use rushlight_core::rng::Distribution;
 use rushlight_core::{DType, Device, Error, Philox, Pointwise, Result, Scalar};
 use std::ptr::NonNull;
+use std::sync::LazyLock;
 
 /// The host's engine.
-struct Cpu;
+pub(crate) struct Cpu;
 
-static CPU: Cpu = Cpu;
+pub(crate) static CPU: Cpu = Cpu;
 
-/// The CPU engine.
+/// The CPU engine; with `RUSHLIGHT_CPU_COMPOSED=1`, which tests set, the one of [`composed`](crate::composed()).
 pub fn backend() -> &'static dyn Backend {
-    &CPU
+    static ENGINE: LazyLock<&'static dyn Backend> = LazyLock::new(|| {
+        let composed = std::env::var_os("RUSHLIGHT_CPU_COMPOSED").is_some_and(|v| v == "1");
+        if composed { crate::composed() } else { &CPU }
+    });
+    *ENGINE
 }
 
 /// Both ends of a byte copy must lie within the storage.

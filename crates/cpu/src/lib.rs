@@ -13,6 +13,7 @@ mod amx;
 pub mod attention;
 mod backend;
 pub mod batch_norm;
+mod composed;
 pub mod conv;
 pub mod copy;
 pub mod cross_entropy;
@@ -40,4 +41,5 @@ mod testing;
 pub mod update;
 
 pub use backend::backend;
+pub use composed::composed;
 pub use engine::ENGINE;

@@ -1,6 +1,7 @@
 //! What an engine is: a small object-safe trait of families, each owning its hard parts once.
 
 mod capture;
+pub mod composed;
 mod engine;
 mod precision;
 mod spec;
@@ -56,11 +57,26 @@ pub struct Features {
 ///
 /// The tensor floor has checked shapes, dtypes and devices: views passed together have the shapes a method's comment names. Outputs
 /// are views too, possibly strided but never overlapping, and uninitialised unless the comment says otherwise. An output never
-/// overlaps an input, except that a pointwise op, a copy or a fill may write exactly over one of its inputs. "Contiguous" in a
-/// comment means that the tensor floor guarantees it; where nothing is said, any strides must work. Zero-sized views must work everywhere.
+/// overlaps an input, except that a pointwise op, a select, a copy or a fill may write exactly over one of its inputs. "Contiguous"
+/// in a comment means that the tensor floor guarantees it; where nothing is said, any strides must work. Zero-sized views must work everywhere.
 ///
 /// Values read from index tensors are *not* checked by the tensor floor: engines report one out of range as [`Error::index`] and
 /// touch nothing outside their views.
+///
+/// # What an engine must implement
+///
+/// The methods without a body, which are the primitives:
+///
+/// - memory: `alloc`, `free`, `upload`, `download`, `synchronize`;
+/// - values: `fill`, `copy`, `random`;
+/// - elements: `pointwise`, `pointwise_grad`, `select`;
+/// - reductions: `reduce`;
+/// - places: `index`, `index_put`, `scatter`;
+/// - products: `matmul`.
+///
+/// Every other family has a default body made of these (see [`composed`]), so an engine runs whole models with the
+/// primitives alone. It overrides a family once it has a kernel for it, and tests the kernel against the default body.
+/// The default bodies of `sort`, `topk` and `count_nonzero` read from the device; `linalg` has none and is done by the CPU.
 pub trait Backend: Send + Sync + 'static {
     /// The device.
     fn device(&self) -> Device;
@@ -117,7 +133,9 @@ pub trait Backend: Send + Sync + 'static {
     /// Sets every element.
     fn fill(&self, value: Scalar, out: View) -> Result<()>;
     /// `out[i] = start + i * step` in row-major order, computed in `f64` for floats and `i64` for integers.
-    fn arange(&self, start: Scalar, step: Scalar, out: View) -> Result<()>;
+    fn arange(&self, start: Scalar, step: Scalar, out: View) -> Result<()> {
+        composed::arange(start, step, out)
+    }
     /// Same shapes, any dtypes.
     fn copy(&self, src: View, out: View) -> Result<()>;
     /// Random values; element `i` in row-major order uses word `i` of the stream, or words `2i` and `2i + 1` where it needs 64 bits
@@ -149,23 +167,35 @@ pub trait Backend: Send + Sync + 'static {
     /// `out = condition ? a : b`; `condition` is `bool`, the others are converted to the output's dtype.
     fn select(&self, condition: View, a: Operand, b: Operand, out: View) -> Result<()>;
     /// `out = uniform(word i) >= p ? x / (1 - p) : 0`, elements numbered in row-major order; `p < 1`. Floats.
-    fn dropout(&self, x: View, p: f64, stream: Philox, out: View) -> Result<()>;
+    fn dropout(&self, x: View, p: f64, stream: Philox, out: View) -> Result<()> {
+        composed::dropout(x, p, stream, out)
+    }
 
     // ---- reductions
     /// Reduces the dimensions marked in `reduced` (as long as `x`'s shape); `out` has those at size 1.
     fn reduce(&self, op: Reduce, x: View, reduced: &[bool], out: View) -> Result<()>;
     /// Best value along `dim` and its index (`i64`); both outputs have size 1 there. `dim` is not empty.
-    fn arg_reduce(&self, op: ArgReduce, x: View, dim: usize, values: View, indices: View) -> Result<()>;
+    fn arg_reduce(&self, op: ArgReduce, x: View, dim: usize, values: View, indices: View) -> Result<()> {
+        composed::arg_reduce(op, x, dim, values, indices)
+    }
     /// Running reduction along `dim`, into `x`'s dtype or, from integers and `bool`, `i64`; `indices` is there for `Max` and `Min`.
-    fn scan(&self, op: Scan, x: View, dim: usize, out: View, indices: Option<View>) -> Result<()>;
+    fn scan(&self, op: Scan, x: View, dim: usize, out: View, indices: Option<View>) -> Result<()> {
+        composed::scan(op, x, dim, out, indices)
+    }
 
     // ---- order
     /// Sorts along `dim`, stably, NaN as the largest; `indices` is `i64`.
-    fn sort(&self, x: View, dim: usize, descending: bool, values: View, indices: View) -> Result<()>;
+    fn sort(&self, x: View, dim: usize, descending: bool, values: View, indices: View) -> Result<()> {
+        composed::sort(x, dim, descending, values, indices)
+    }
     /// The `k` largest or smallest along `dim`, in order, NaN as the largest; outputs have size `k` there.
-    fn topk(&self, x: View, dim: usize, largest: bool, values: View, indices: View) -> Result<()>;
+    fn topk(&self, x: View, dim: usize, largest: bool, values: View, indices: View) -> Result<()> {
+        composed::topk(x, dim, largest, values, indices)
+    }
     /// For each value, where it would go in its row of `sorted` (last dimension; one row, or one per row of `values`).
-    fn searchsorted(&self, sorted: View, values: View, right: bool, out: View) -> Result<()>;
+    fn searchsorted(&self, sorted: View, values: View, right: bool, out: View) -> Result<()> {
+        composed::searchsorted(sorted, values, right, out)
+    }
 
     // ---- indexing
     /// `out[i.., r..] = x[indices[0][i..], indices[1][i..], …, r..]`: the index tensors (`i64`, one shape) index the leading dimensions
@@ -174,13 +204,19 @@ pub trait Backend: Send + Sync + 'static {
     /// `out[indices[0][i..], …, r..] = values[i.., r..]`, or `+=` with `accumulate` (duplicates add up, in order).
     fn index_put(&self, indices: &[View], values: View, accumulate: bool, out: View) -> Result<()>;
     /// `out[.., i, ..] = x[.., index[.., i, ..], ..]` along `dim`; `index` has `out`'s shape, at most `x`'s size elsewhere.
-    fn gather(&self, x: View, dim: usize, index: View, out: View) -> Result<()>;
+    fn gather(&self, x: View, dim: usize, index: View, out: View) -> Result<()> {
+        composed::gather(x, dim, index, out)
+    }
     /// The reverse of `gather`: `out[.., index[.., i, ..], ..] op= src[.., i, ..]`; `src` has at least `index`'s sizes.
     fn scatter(&self, op: Scatter, dim: usize, index: View, src: Operand, out: View) -> Result<()>;
     /// How many elements are not zero.
-    fn count_nonzero(&self, x: View) -> Result<usize>;
+    fn count_nonzero(&self, x: View) -> Result<usize> {
+        composed::count_nonzero(x)
+    }
     /// Coordinates of the elements that are not zero, in row-major order: `out` is `[count, rank]`, `i64`, contiguous.
-    fn nonzero(&self, x: View, out: View) -> Result<()>;
+    fn nonzero(&self, x: View, out: View) -> Result<()> {
+        composed::nonzero(x, out)
+    }
 
     // ---- products
     /// A batched matrix product; one dtype, but that of halves may be written as `f32` with [`Features::wide_outputs`].
@@ -194,27 +230,45 @@ pub trait Backend: Send + Sync + 'static {
         Ok(false)
     }
     /// Convolution; one dtype, contiguous, or with [`Features::channels_last`] images all with their channels innermost. `bias` is `[out_channels]`.
-    fn conv_forward(&self, spec: &Conv, x: View, w: View, bias: Option<View>, y: View) -> Result<()>;
+    fn conv_forward(&self, spec: &Conv, x: View, w: View, bias: Option<View>, y: View) -> Result<()> {
+        composed::conv_forward(spec, x, w, bias, y)
+    }
     /// Its gradient by the input, also the forward of the transposed convolution.
-    fn conv_backward_input(&self, spec: &Conv, dy: View, w: View, dx: View) -> Result<()>;
+    fn conv_backward_input(&self, spec: &Conv, dy: View, w: View, dx: View) -> Result<()> {
+        composed::conv_backward_input(spec, dy, w, dx)
+    }
     /// Its gradient by the weight.
-    fn conv_backward_weight(&self, spec: &Conv, x: View, dy: View, dw: View) -> Result<()>;
+    fn conv_backward_weight(&self, spec: &Conv, x: View, dy: View, dw: View) -> Result<()> {
+        composed::conv_backward_weight(spec, x, dy, dw)
+    }
 
     // ---- pooling: contiguous
     /// Maximum over windows and its position within the plane (`i64`), the first of equals; NaN wins.
-    fn max_pool(&self, spec: &Pool, x: View, y: View, indices: View) -> Result<()>;
+    fn max_pool(&self, spec: &Pool, x: View, y: View, indices: View) -> Result<()> {
+        composed::max_pool(spec, x, y, indices)
+    }
     /// Sends each gradient to the position its maximum came from; writes all of `dx`.
-    fn max_pool_backward(&self, spec: &Pool, dy: View, indices: View, dx: View) -> Result<()>;
+    fn max_pool_backward(&self, spec: &Pool, dy: View, indices: View, dx: View) -> Result<()> {
+        composed::max_pool_backward(spec, dy, indices, dx)
+    }
     /// Average over windows.
-    fn avg_pool(&self, spec: &Pool, x: View, y: View) -> Result<()>;
+    fn avg_pool(&self, spec: &Pool, x: View, y: View) -> Result<()> {
+        composed::avg_pool(spec, x, y)
+    }
     /// Its gradient; writes all of `dx`.
-    fn avg_pool_backward(&self, spec: &Pool, dy: View, dx: View) -> Result<()>;
+    fn avg_pool_backward(&self, spec: &Pool, dy: View, dx: View) -> Result<()> {
+        composed::avg_pool_backward(spec, dy, dx)
+    }
 
     // ---- fused families: contiguous unless said otherwise; statistics are f32 for half types, else of the input's dtype
     /// Softmax, or its logarithm, of contiguous `[outer, n, inner]` over `n`.
-    fn softmax(&self, log: bool, dims: [usize; 3], x: View, y: View) -> Result<()>;
+    fn softmax(&self, log: bool, dims: [usize; 3], x: View, y: View) -> Result<()> {
+        composed::softmax(log, dims, x, y)
+    }
     /// Its gradient from the output.
-    fn softmax_backward(&self, log: bool, dims: [usize; 3], dy: View, y: View, dx: View) -> Result<()>;
+    fn softmax_backward(&self, log: bool, dims: [usize; 3], dy: View, y: View, dx: View) -> Result<()> {
+        composed::softmax_backward(log, dims, dy, y, dx)
+    }
     /// Rows normalised, scaled and shifted; `mean` (unused for rms) and `rstd` are `[rows]`. `low`, asked for only with [`Features::wide_outputs`], gets the
     /// result of an `f32` input in a half dtype as well.
     fn row_norm(
@@ -227,7 +281,9 @@ pub trait Backend: Send + Sync + 'static {
         low: Option<View>,
         mean: View,
         rstd: View,
-    ) -> Result<()>;
+    ) -> Result<()> {
+        composed::row_norm(spec, x, weight, bias, y, low, mean, rstd)
+    }
     /// Its gradients; those not asked for are `None`. `so_far`, like `x`, is added to `dx`; `low` is for `dx` as above.
     fn row_norm_backward(
         &self,
@@ -242,7 +298,9 @@ pub trait Backend: Send + Sync + 'static {
         low: Option<View>,
         dweight: Option<View>,
         dbias: Option<View>,
-    ) -> Result<()>;
+    ) -> Result<()> {
+        composed::row_norm_backward(spec, dy, x, weight, mean, rstd, so_far, dx, low, dweight, dbias)
+    }
     /// Channels normalised, scaled and shifted. `mean` and `rstd` (`[channels]`) are written when training (biased variance), else read.
     fn batch_norm(
         &self,
@@ -253,7 +311,9 @@ pub trait Backend: Send + Sync + 'static {
         y: View,
         mean: View,
         rstd: View,
-    ) -> Result<()>;
+    ) -> Result<()> {
+        composed::batch_norm(spec, x, weight, bias, y, mean, rstd)
+    }
     /// Its gradients; those not asked for are `None`.
     fn batch_norm_backward(
         &self,
@@ -266,15 +326,23 @@ pub trait Backend: Send + Sync + 'static {
         dx: Option<View>,
         dweight: Option<View>,
         dbias: Option<View>,
-    ) -> Result<()>;
+    ) -> Result<()> {
+        composed::batch_norm_backward(spec, dy, x, weight, mean, rstd, dx, dweight, dbias)
+    }
     /// Loss of each row (weighted, zero if ignored), the weight it has in a mean, and the logarithm of the sum of exponentials,
     /// all `[rows]`, statistics' dtype. No probabilities are stored.
-    fn cross_entropy(&self, spec: &CrossEntropy, loss: View, row_weight: View, lse: View) -> Result<()>;
+    fn cross_entropy(&self, spec: &CrossEntropy, loss: View, row_weight: View, lse: View) -> Result<()> {
+        composed::cross_entropy(spec, loss, row_weight, lse)
+    }
     /// Gradient by the logits from the gradient of each row's loss (statistics' dtype).
-    fn cross_entropy_backward(&self, spec: &CrossEntropy, lse: View, dloss: View, dlogits: View) -> Result<()>;
+    fn cross_entropy_backward(&self, spec: &CrossEntropy, lse: View, dloss: View, dlogits: View) -> Result<()> {
+        composed::cross_entropy_backward(spec, lse, dloss, dlogits)
+    }
     /// Attention without a stored score matrix; `out` is `[batch, heads, l, dv]` of any strides, `lse` `[batch, heads, l]` contiguous.
     /// A row with every key masked out gives zeros.
-    fn attention(&self, spec: &Attention, out: View, lse: View) -> Result<()>;
+    fn attention(&self, spec: &Attention, out: View, lse: View) -> Result<()> {
+        composed::attention(spec, out, lse)
+    }
     /// Its gradients (contiguous unless [`Features::strided_attention_gradients`]), recomputing probabilities from `lse`; `dout` may have any strides.
     fn attention_backward(
         &self,
@@ -285,17 +353,25 @@ pub trait Backend: Send + Sync + 'static {
         dq: View,
         dk: View,
         dv: View,
-    ) -> Result<()>;
+    ) -> Result<()> {
+        composed::attention_backward(spec, out, lse, dout, dq, dk, dv)
+    }
 
     // ---- lists of tensors: each of its own shape and floating dtype
     /// An optimizer's step over all its parameters, gradients multiplied by `grad_scale` (a number or a tensor of one) first. In one
     /// pass: nothing is kept between reading and writing.
-    fn update(&self, updates: &[ParamUpdate], grad_scale: Operand) -> Result<()>;
+    fn update(&self, updates: &[ParamUpdate], grad_scale: Operand) -> Result<()> {
+        composed::update(updates, grad_scale)
+    }
     /// The p-norm (as [`Reduce::Norm`]) of all elements of all tensors, taken as one vector, to `out`, one float.
-    fn foreach_norm(&self, p: f64, xs: &[View], out: View) -> Result<()>;
+    fn foreach_norm(&self, p: f64, xs: &[View], out: View) -> Result<()> {
+        composed::foreach_norm(p, xs, out)
+    }
     /// `x *= factor` for all, in place; contiguous. Sets `found_inf`, one `f32`, to 1 if an element was not finite before, else leaves it
     /// as it is. Without a factor nothing is written but that.
-    fn foreach_scale(&self, factor: Option<Operand>, xs: &[View], found_inf: Option<View>) -> Result<()>;
+    fn foreach_scale(&self, factor: Option<Operand>, xs: &[View], found_inf: Option<View>) -> Result<()> {
+        composed::foreach_scale(factor, xs, found_inf)
+    }
     /// Copies each tensor to the one in its place, which has as many elements, converting; contiguous.
     fn foreach_copy(&self, from: &[View], to: &[View]) -> Result<()> {
         from.iter().zip(to).try_for_each(|(from, to)| self.copy(*from, *to))

@@ -1,0 +1,168 @@
+//! Convolution: windows unfolded to columns, a matrix product, and back.
+//!
+//! All three passes share one picture. `x` unfolds to `columns [groups, in_channels / groups * taps, images *
+//! positions]`, the weight is `[groups, out_channels / groups, in_channels / groups * taps]`, and `y` is their
+//! product. Images are taken some at a time.
+
+use super::array::{Array, apply, product};
+use super::per_block;
+use crate::backend::{Conv, View};
+use crate::{DType, Error, Layout, Pointwise, Result};
+
+impl Conv {
+    fn taps(&self) -> usize {
+        self.kernel.iter().product()
+    }
+
+    fn positions(&self) -> usize {
+        self.output.iter().product()
+    }
+
+    /// Rows of the columns, for each group.
+    fn depth(&self) -> usize {
+        self.in_channels / self.groups * self.taps()
+    }
+
+    fn weight_shape(&self) -> [usize; 3] {
+        [self.groups, self.out_channels / self.groups, self.depth()]
+    }
+
+    /// Input sizes with padding, and with what windows reach past it.
+    fn padded(&self) -> Result<[usize; 3]> {
+        let mut sizes = [0; 3];
+        for d in 0..3 {
+            let with_padding = self.padding[d].checked_mul(2).and_then(|p| p.checked_add(self.input[d]));
+            let reach = (self.output[d].max(1) - 1)
+                .checked_mul(self.stride[d])
+                .and_then(|r| r.checked_add((self.kernel[d].max(1) - 1).checked_mul(self.dilation[d])? + 1));
+            let (Some(with_padding), Some(reach)) = (with_padding, reach) else {
+                return Err(Error::out_of_memory(format!(
+                    "conv: padding {:?} makes images of {:?} too large to work on in memory",
+                    self.padding, self.input
+                )));
+            };
+            sizes[d] = with_padding.max(reach);
+        }
+        Ok(sizes)
+    }
+
+    /// How many images are unfolded at once.
+    fn images(&self) -> usize {
+        per_block(self.batch, self.groups * self.depth() * self.positions())
+    }
+
+    /// Padded memory for some images, all zero, and the part of it that is not padding.
+    fn padded_images(&self, like: &Array, images: usize, dtype: DType) -> Result<[Array<'static>; 2]> {
+        let [depth, height, width] = self.padded()?;
+        let whole = like.full(&[images, self.in_channels, depth, height, width], dtype, 0.0)?;
+        let inner = (0..3).fold(whole.clone(), |a, d| a.slice(2 + d, self.padding[d], self.input[d]));
+        Ok([whole, inner])
+    }
+
+    /// What tap `tap` of all windows sees of padded images: `[in_channels, images, output..]`.
+    fn seen_by<'a>(&self, padded: &Array<'a>, tap: [usize; 3]) -> Array<'a> {
+        let mut layout = padded.layout().transpose(0, 1);
+        for d in 0..3 {
+            layout = layout.slice(2 + d, tap[d] * self.dilation[d], self.output[d], self.stride[d]);
+        }
+        padded.with(layout)
+    }
+
+    /// Calls `f` with the number and position of each tap.
+    fn each_tap(&self, mut f: impl FnMut(usize, [usize; 3]) -> Result<()>) -> Result<()> {
+        let [_, height, width] = self.kernel;
+        (0..self.taps()).try_for_each(|i| f(i, [i / (height * width), i / width % height, i % width]))
+    }
+
+    /// Memory for columns: all of it as the product takes it, and by `[in_channels, taps, images, output..]`.
+    fn columns(&self, like: &Array, images: usize, dtype: DType) -> Result<[Array<'static>; 2]> {
+        let [depth, height, width] = self.output;
+        let split = [self.in_channels, self.taps(), images, depth, height, width];
+        let by_tap = like.uninit(&split, dtype)?;
+        let whole = by_tap.with(Layout::contiguous(&[self.groups, self.depth(), images * self.positions()])?);
+        Ok([whole, by_tap])
+    }
+
+    /// Some images of `x` unfolded.
+    fn unfolded(&self, x: &Array) -> Result<Array<'static>> {
+        let (images, dtype) = (x.shape()[0], x.dtype().compute());
+        let [padded, inner] = self.padded_images(x, images, dtype)?;
+        x.copy_to(&inner)?;
+        let [columns, by_tap] = self.columns(x, images, dtype)?;
+        self.each_tap(|i, tap| self.seen_by(&padded, tap).copy_to(&by_tap.select(1, i)))?;
+        Ok(columns)
+    }
+
+    /// Some images of `y` as `[groups, out_channels / groups, images * positions]`.
+    fn rows(&self, y: &Array) -> Result<Array<'static>> {
+        let images = y.shape()[0];
+        let rows = y.transpose(0, 1).copied(y.dtype().compute())?;
+        Ok(rows.with(Layout::contiguous(&[self.groups, self.out_channels / self.groups, images * self.positions()])?))
+    }
+}
+
+/// A tensor of images or a weight with all three spatial dimensions.
+fn five(view: View) -> Array {
+    let mut array = Array::of(view);
+    while array.shape().len() < 5 {
+        array = array.unsqueeze(2);
+    }
+    array
+}
+
+/// The weight as the product takes it.
+fn weight<'a>(spec: &Conv, w: View<'a>) -> Result<Array<'a>> {
+    Array::of(w).wide()?.reshape(&spec.weight_shape())
+}
+
+/// Calls `f` with the first and the number of the images of each block.
+fn each_block(spec: &Conv, mut f: impl FnMut(usize, usize) -> Result<()>) -> Result<()> {
+    let step = spec.images();
+    (0..spec.batch).step_by(step).try_for_each(|first| f(first, step.min(spec.batch - first)))
+}
+
+/// Default body of [`Backend::conv_forward`](crate::Backend::conv_forward).
+pub fn conv_forward(spec: &Conv, x: View, w: View, bias: Option<View>, y: View) -> Result<()> {
+    let (x, w, y) = (five(x), weight(spec, w)?, five(y));
+    let [depth, height, width] = spec.output;
+    let bias = bias.map(|b| Array::dense(b, &[spec.out_channels, 1, 1, 1, 1])).transpose()?;
+    each_block(spec, |first, images| {
+        let columns = spec.unfolded(&x.slice(0, first, images))?;
+        let rows = x.uninit(&[spec.groups, w.shape()[1], images * spec.positions()], w.dtype())?;
+        product(1.0, &w, &columns, 0.0, &rows)?;
+        let rows = rows.with(Layout::contiguous(&[spec.out_channels, images, depth, height, width])?);
+        let y = y.slice(0, first, images).transpose(0, 1);
+        match &bias {
+            Some(bias) => apply(Pointwise::Add, &[(&rows).into(), bias.into()], &y),
+            None => rows.copy_to(&y),
+        }
+    })
+}
+
+/// Default body of [`Backend::conv_backward_input`](crate::Backend::conv_backward_input).
+pub fn conv_backward_input(spec: &Conv, dy: View, w: View, dx: View) -> Result<()> {
+    let (dy, w, dx) = (five(dy), weight(spec, w)?, five(dx));
+    each_block(spec, |first, images| {
+        let rows = spec.rows(&dy.slice(0, first, images))?;
+        let [columns, by_tap] = spec.columns(&dy, images, w.dtype())?;
+        product(1.0, &w.transpose(1, 2), &rows, 0.0, &columns)?;
+        let [padded, inner] = spec.padded_images(&dy, images, w.dtype())?;
+        spec.each_tap(|i, tap| {
+            let seen = spec.seen_by(&padded, tap);
+            apply(Pointwise::Add, &[(&seen).into(), (&by_tap.select(1, i)).into()], &seen)
+        })?;
+        inner.copy_to(&dx.slice(0, first, images))
+    })
+}
+
+/// Default body of [`Backend::conv_backward_weight`](crate::Backend::conv_backward_weight).
+pub fn conv_backward_weight(spec: &Conv, x: View, dy: View, dw: View) -> Result<()> {
+    let (x, dy, dw) = (five(x), five(dy), five(dw));
+    let sum = x.full(&spec.weight_shape(), x.dtype().compute(), 0.0)?;
+    each_block(spec, |first, images| {
+        let columns = spec.unfolded(&x.slice(0, first, images))?;
+        let rows = spec.rows(&dy.slice(0, first, images))?;
+        product(1.0, &rows, &columns.transpose(1, 2), 1.0, &sum)
+    })?;
+    sum.reshape(dw.shape())?.copy_to(&dw)
+}

@@ -1,0 +1,38 @@
+//! Lists of tensors, one after the other.
+
+use super::array::{Array, apply, choose};
+use super::update::with_factor;
+use crate::backend::{Operand, Reduce, View};
+use crate::{Dims, Pointwise, Result};
+
+/// Default body of [`Backend::foreach_norm`](crate::Backend::foreach_norm).
+pub fn foreach_norm(p: f64, xs: &[View], out: View) -> Result<()> {
+    let out = Array::of(out);
+    // The norm of the norms; of those that count elements, the sum. Tensors without elements have no part in it.
+    let xs: Vec<&View> = xs.iter().filter(|x| x.numel() > 0).collect();
+    let norms = out.uninit(&[xs.len()], out.dtype())?;
+    for (i, x) in xs.into_iter().enumerate() {
+        let dims: Dims = (0..x.shape().len()).collect();
+        let norm = Array::of(*x).wide()?.reduce(Reduce::Norm { p }, &dims)?;
+        norm.reshape(&[])?.copy_to(&norms.select(0, i))?;
+    }
+    let joined = norms.reduce(if p == 0.0 { Reduce::Sum } else { Reduce::Norm { p } }, &[0])?;
+    joined.reshape(out.shape())?.copy_to(&out)
+}
+
+/// Default body of [`Backend::foreach_scale`](crate::Backend::foreach_scale).
+pub fn foreach_scale(factor: Option<Operand>, xs: &[View], found_inf: Option<View>) -> Result<()> {
+    for &x in xs {
+        let x = Array::of(x);
+        if let Some(found) = found_inf {
+            let dims: Dims = (0..x.shape().len()).collect();
+            let found = Array::of(found);
+            let finite = x.isfinite()?.reduce(Reduce::All, &dims)?.reshape(found.shape())?;
+            choose(&finite, &found, 1.0, &found)?;
+        }
+        if let Some(factor) = factor {
+            with_factor("foreach_scale", factor, |factor| apply(Pointwise::Mul, &[(&x).into(), factor], &x))?;
+        }
+    }
+    Ok(())
+}

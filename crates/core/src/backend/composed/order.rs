@@ -1,0 +1,131 @@
+//! Positions of extremes, sorting and binary search.
+
+use super::array::{Array, choose};
+use crate::backend::{ArgReduce, Reduce, View};
+use crate::{DType, Dims, Error, Result};
+use std::cmp::Ordering;
+
+/// Default body of [`Backend::arg_reduce`](crate::Backend::arg_reduce).
+pub fn arg_reduce(op: ArgReduce, x: View, dim: usize, values: View, indices: View) -> Result<()> {
+    let (x, values, indices) = (Array::of(x), Array::of(values), Array::of(indices));
+    let reduce = match op {
+        ArgReduce::Max => Reduce::Max,
+        ArgReduce::Min => Reduce::Min,
+    };
+    let best = x.reduce(reduce, &[dim])?;
+    // NaN wins and equals nothing: where it does, what is NaN is a hit.
+    let hit = x.eq(&best)?.or(&x.ne(&x)?)?;
+    let n = x.shape()[dim];
+    let mut along: Dims = Dims::from_elem(1, x.shape().len());
+    along[dim] = n;
+    let places = hit.choose(&x.counting(n)?.reshape(&along)?, n as i64, DType::I64)?;
+    best.copy_to(&values)?;
+    places.reduce(Reduce::Min, &[dim])?.copy_to(&indices)
+}
+
+/// The positions that sort each line along `dim`, of the input's shape. Lines are sorted by the host.
+fn sorted(x: &Array, dim: usize, descending: bool) -> Result<Array<'static>> {
+    let mut order: Dims = (0..x.shape().len()).filter(|&d| d != dim).collect();
+    order.push(dim);
+    let lines = x.permute(&order);
+    let n = x.shape()[dim];
+    let places = if x.dtype().is_float() {
+        // NaN is the largest.
+        let compare = |a: &f64, b: &f64| a.partial_cmp(b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()));
+        sort_lines(&lines.copied(DType::F64)?.download()?, n, descending, f64::from_ne_bytes, compare)
+    } else {
+        sort_lines(&lines.copied(DType::I64)?.download()?, n, descending, i64::from_ne_bytes, i64::cmp)
+    };
+    let places = x.uploaded(lines.shape(), &places)?;
+    // Back to the order the dimensions came in.
+    let mut back: Dims = (0..order.len()).collect();
+    back.sort_unstable_by_key(|&d| order[d]);
+    Ok(places.permute(&back))
+}
+
+fn sort_lines<T>(
+    bytes: &[u8],
+    n: usize,
+    descending: bool,
+    read: impl Fn([u8; 8]) -> T,
+    compare: impl Fn(&T, &T) -> Ordering,
+) -> Vec<i64> {
+    let values: Vec<T> = bytes.as_chunks::<8>().0.iter().map(|b| read(*b)).collect();
+    let mut out: Vec<i64> = Vec::with_capacity(values.len());
+    for line in values.chunks(n.max(1)) {
+        let from = out.len();
+        out.extend(0..line.len() as i64);
+        // Stable either way.
+        out[from..].sort_by(|&a, &b| {
+            let order = compare(&line[a as usize], &line[b as usize]);
+            if descending { order.reverse() } else { order }
+        });
+    }
+    out
+}
+
+/// Default body of [`Backend::sort`](crate::Backend::sort).
+pub fn sort(x: View, dim: usize, descending: bool, values: View, indices: View) -> Result<()> {
+    let (input, out) = (Array::of(x), Array::of(indices));
+    if input.numel() == 0 {
+        return Ok(());
+    }
+    if input.shape().is_empty() {
+        out.fill(0.0)?;
+        return input.copy_to(&Array::of(values));
+    }
+    let k = out.shape()[dim];
+    if k > input.shape()[dim] {
+        return Err(Error::index(format!(
+            "topk: k = {k} is more than the {} elements along dimension {dim}",
+            input.shape()[dim]
+        )));
+    }
+    sorted(&input, dim, descending)?.slice(dim, 0, k).copy_to(&out)?;
+    input.engine().gather(x, dim, indices, values)
+}
+
+/// Default body of [`Backend::topk`](crate::Backend::topk).
+pub fn topk(x: View, dim: usize, largest: bool, values: View, indices: View) -> Result<()> {
+    sort(x, dim, largest, values, indices)
+}
+
+/// Default body of [`Backend::searchsorted`](crate::Backend::searchsorted).
+pub fn searchsorted(sorted: View, values: View, right: bool, out: View) -> Result<()> {
+    let (sorted, values, out) = (Array::of(sorted), Array::of(values), Array::of(out));
+    if sorted.dtype() != values.dtype() {
+        return Err(Error::dtype(format!(
+            "searchsorted: boundaries are {} but values {}; they must have one dtype",
+            sorted.dtype(),
+            values.dtype()
+        )));
+    }
+    let n = sorted.shape().last().copied().unwrap_or(0);
+    if out.numel() == 0 || n == 0 {
+        return out.fill(0.0);
+    }
+    // One row serves all values, or each row of values has its own.
+    let one_row = sorted.shape().len() == 1;
+    let shape: Dims =
+        if one_row { [1, values.numel()].into_iter().collect() } else { Dims::from_slice(values.shape()) };
+    let sorted = if one_row { sorted.unsqueeze(0) } else { sorted };
+    let flat = values.reshape(&shape)?;
+    let dim = shape.len() - 1;
+    let low = flat.full(&shape, DType::I64, 0.0)?;
+    let high = flat.full(&shape, DType::I64, n as f64)?;
+    for _ in 0..=n.ilog2() {
+        let open = low.lt(&high)?;
+        let middle = low.add(&high)?.floor_divide(2i64)?;
+        // A search that has ended at the end looks at any element.
+        let place = open.choose(&middle, 0i64, DType::I64)?;
+        let here = flat.uninit(&shape, flat.dtype())?;
+        flat.engine().gather(sorted.view(), dim, place.view(), here.view())?;
+        // Written so that NaN, as the value or in the row, sends the search to the right.
+        let stop = if right { flat.lt(&here)? } else { here.ge(&flat)? };
+        let above = stop.choose(&low, &middle.add(1i64)?, DType::I64)?;
+        let below = stop.choose(&middle, &high, DType::I64)?;
+        choose(&open, &above, &low, &low)?;
+        choose(&open, &below, &high, &high)?;
+    }
+    low.reshape(out.shape())?.copy_to(&out)
+}

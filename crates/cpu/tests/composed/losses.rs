@@ -1,0 +1,62 @@
+//! Cross-entropy.
+
+use crate::support::*;
+use rushlight_core::DType;
+use rushlight_core::backend::CrossEntropy;
+
+const ROWS: usize = 9;
+const CLASSES: usize = 13;
+
+#[test]
+fn cross_entropy() {
+    for dtype in FLOATS {
+        for weighted in [false, true] {
+            for label_smoothing in [0.0, 0.2] {
+                compare(&format!("cross_entropy {dtype} weighted {weighted} smoothing {label_smoothing}"), |e| {
+                    let logits = Tensor::random(e, dtype, &[ROWS, CLASSES], 1);
+                    let target = Tensor::new(e, DType::I64, &[ROWS], |i| [3.0, -100.0, 12.0][i % 3]);
+                    let weight = Tensor::new(e, dtype, &[CLASSES], |i| 0.25 + i as f64 / 8.0);
+                    let spec = CrossEntropy {
+                        logits: logits.view(),
+                        target: target.view(),
+                        weight: weighted.then(|| weight.view()),
+                        ignore_index: -100,
+                        label_smoothing,
+                    };
+                    let statistics = [0; 3].map(|_| Tensor::out(e, wide(dtype), &[ROWS]));
+                    let [loss, row_weight, lse] = statistics.each_ref().map(|t| t.view());
+                    e.cross_entropy(&spec, loss, row_weight, lse).unwrap();
+                    // What comes in for rows that are ignored does not count.
+                    let dloss =
+                        Tensor::new(e, wide(dtype), &[ROWS], |i| if i % 3 == 1 { f64::NAN } else { number(2, i) });
+                    let dlogits = Tensor::out(e, dtype, &[ROWS, CLASSES]);
+                    e.cross_entropy_backward(&spec, lse, dloss.view(), dlogits.view()).unwrap();
+                    statistics.into_iter().chain([dlogits]).collect()
+                });
+            }
+        }
+    }
+}
+
+#[test]
+fn targets_out_of_range_are_named() {
+    for e in [rushlight_cpu::backend(), rushlight_cpu::composed()] {
+        for bad in [-1.0, 13.0, 1e9] {
+            let logits = Tensor::random(e, DType::F32, &[ROWS, CLASSES], 1);
+            let target = Tensor::new(e, DType::I64, &[ROWS], |i| if i < 4 { -100.0 } else { bad });
+            let spec = CrossEntropy {
+                logits: logits.view(),
+                target: target.view(),
+                weight: None,
+                ignore_index: -100,
+                label_smoothing: 0.0,
+            };
+            let [loss, weight, lse] = [0; 3].map(|_| Tensor::new(e, DType::F32, &[ROWS], |_| 0.0));
+            let dlogits = Tensor::out(e, DType::F32, &[ROWS, CLASSES]);
+            let wanted = format!("Target {bad} is out of bounds.");
+            let forward = e.cross_entropy(&spec, loss.view(), weight.view(), lse.view()).unwrap_err();
+            let backward = e.cross_entropy_backward(&spec, lse.view(), loss.view(), dlogits.view()).unwrap_err();
+            assert_eq!([forward.to_string(), backward.to_string()], [wanted.clone(), wanted]);
+        }
+    }
+}
