@@ -1,4 +1,5 @@
-//! What a parallel region costs: regions of empty tasks and of ones of some 5 µs, back to back and after a pause, for several numbers of threads.
+//! What a parallel region costs: regions of empty tasks and of ones of some 5 µs, back to back and after a pause, for
+//! several numbers of threads.
 //!
 //!     cargo run --release --manifest-path crates/cpu/pool-check/Cargo.toml --example latency
 

@@ -1,14 +1,16 @@
 //! Crew: the workers of a pool, and how regions get them.
 //!
-//! Share `i` of a region belongs to worker `i`; the caller has share 0. The caller offers the region to the worker in the middle, which
-//! offers it on to the upper half, and so on: a region wakes the workers of its shares and no others, after log2 of their number of
-//! steps. The caller never waits for a worker that has not begun: with no tasks left it withdraws the offer.
+//! Share `i` of a region belongs to worker `i`; the caller has share 0. The caller offers the region to the worker in
+//! the middle, which offers it on to the upper half, and so on: a region wakes the workers of its shares and no others,
+//! after log2 of their number of steps. The caller never waits for a worker that has not begun: with no tasks left it
+//! withdraws the offer.
 //!
-//! Where a share's worker has other work, an idle one is its substitute. If none is idle, the region is listed as an opening: workers
-//! that run out of work join it, and half of the missing ones leave their region for it after their present task. So regions of
-//! several threads share the workers. Nested regions take idle workers only.
+//! Where a share's worker has other work, an idle one is its substitute. If none is idle, the region is listed as an
+//! opening: workers that run out of work join it, and half of the missing ones leave their region for it after their
+//! present task. So regions of several threads share the workers. Nested regions take idle workers only.
 //!
-//! Nobody waits for a thread that could wait for it: a caller waits for tasks that run, and these wait at most for regions of their own.
+//! Nobody waits for a thread that could wait for it: a caller waits for tasks that run, and these wait at most for
+//! regions of their own.
 
 use super::mailbox::{Call, Mailbox, Role};
 use super::region::{Region, Task, halves};
@@ -20,8 +22,8 @@ use std::sync::atomic::Ordering::*;
 /// Threads of a region, the caller included, at most: as many as two sockets of 128 cores have hardware threads.
 pub const MAX_THREADS: usize = 512;
 
-/// Turns that a worker looks for work before it parks: some 0.2 ms on current chips, so that the next region of a training step finds it
-/// awake.
+/// Turns that a worker looks for work before it parks: some 0.2 ms on current chips, so that the next region of a
+/// training step finds it awake.
 #[cfg(not(loom))]
 const SPINS: u32 = 4_000;
 #[cfg(loom)]
@@ -104,8 +106,8 @@ impl Crew {
         })
     }
 
-    /// Runs `task(0)`, …, `task(tasks - 1)`, each once, over at most `threads` threads. A task's panic goes on in the caller when no
-    /// thread runs a task any more.
+    /// Runs `task(0)`, …, `task(tasks - 1)`, each once, over at most `threads` threads. A task's panic goes on in the
+    /// caller when no thread runs a task any more.
     pub fn run(self: &Arc<Self>, threads: usize, tasks: usize, task: Task) {
         let threads = threads.min(self.workers.len());
         let mut region = take_spare();
@@ -147,8 +149,7 @@ impl Crew {
         let mut count = self.count.load(Relaxed);
         while count < wanted {
             let (crew, number) = (self.clone(), count + 1);
-            let spawned =
-                thread::Builder::new().name(format!("rushlight-{number}")).spawn(move || crew.serve(number));
+            let spawned = thread::Builder::new().name(format!("rushlight-{number}")).spawn(move || crew.serve(number));
             // Where the system gives no more threads, those that there are do.
             let Ok(handle) = spawned else { break };
             self.workers[number].set_thread(handle.thread().clone());
@@ -203,8 +204,8 @@ impl Crew {
         }
     }
 
-    /// Waits until nobody but the caller has to do with the region. A worker recruits only ones of higher number, so once it has left, all
-    /// whom it could bring are seen behind it.
+    /// Waits until nobody but the caller has to do with the region. A worker recruits only ones of higher number, so
+    /// once it has left, all whom it could bring are seen behind it.
     #[inline]
     fn join(&self, region: &Region, until: usize) {
         let mut backoff = Backoff::default();
@@ -269,12 +270,13 @@ impl Crew {
         }
     }
 
-    /// Takes a place in a listed region; the thread is its guest until it says otherwise. A thread that is in a region goes only to
-    /// another, and where it is urgent.
+    /// Takes a place in a listed region; the thread is its guest until it says otherwise. A thread that is in a region
+    /// goes only to another, and where it is urgent.
     #[cold]
     fn take_place(&self, from: Option<&Region>) -> Option<*const Region> {
         let mut openings = lock(&self.openings);
-        let suits = |o: &&mut Opening| o.places > 0 && from.is_none_or(|from| o.urgent && !std::ptr::eq(o.region, from));
+        let suits =
+            |o: &&mut Opening| o.places > 0 && from.is_none_or(|from| o.urgent && !std::ptr::eq(o.region, from));
         let opening = openings.iter_mut().filter(suits).max_by_key(|o| o.urgent)?;
         opening.places -= 1;
         self.count_out(opening, 1);

@@ -1,7 +1,7 @@
 //! Mailbox: where a worker waits for a region.
 //!
-//! One word says what the worker does, and every transfer of a region is a compare-and-swap of it, so an offer is taken by
-//! its worker or withdrawn by its caller, never both:
+//! One word says what the worker does, and every transfer of a region is a compare-and-swap of it, so an offer is taken
+//! by its worker or withdrawn by its caller, never both:
 //!
 //! ```text
 //!            offer                take                 leave
@@ -76,8 +76,8 @@ impl Mailbox {
         let _ = self.thread.set(thread);
     }
 
-    /// Gives the region to the worker if it has nothing else; false if it has. Whoever offers keeps the region alive until
-    /// [`settle`](Mailbox::settle) says that the worker is done with it.
+    /// Gives the region to the worker if it has nothing else; false if it has. Whoever offers keeps the region alive
+    /// until [`settle`](Mailbox::settle) says that the worker is done with it.
     #[inline]
     pub fn offer(&self, region: *const Region, role: Role) -> bool {
         let offered = region.expose_provenance() | if role == Role::Substitute { SUBSTITUTE } else { 0 };
@@ -101,7 +101,8 @@ impl Mailbox {
         false
     }
 
-    /// Takes an offer back if the worker has not begun. True once the worker has nothing to do with the region (any more).
+    /// Takes an offer back if the worker has not begun. True once the worker has nothing to do with the region (any
+    /// more).
     #[inline]
     pub fn settle(&self, region: *const Region) -> bool {
         // Acquire: what the worker did in the region is seen.
@@ -138,8 +139,8 @@ impl Mailbox {
                 continue;
             }
             turns = 0;
-            // Sequentially consistent, as are the counts of openings: either the worker sees a new opening here, or whoever made
-            // the opening sees the worker asleep and offers the region.
+            // Sequentially consistent, as are the counts of openings: either the worker sees a new opening here, or
+            // whoever made the opening sees the worker asleep and offers the region.
             if self.state.compare_exchange(IDLE, ASLEEP, SeqCst, Relaxed).is_err() {
                 continue;
             }

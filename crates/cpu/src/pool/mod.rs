@@ -1,15 +1,18 @@
 //! The one thread pool of the process.
 //!
-//! [`parallel_for`] runs the tasks of a region on the calling thread and on workers. Every thread begins with a share of the tasks, the same in every
-//! region of that size, and then helps with the others'. Workers spin for a moment after each region, so that the next one of a training step
-//! starts in well under a microsecond, then park. How workers are shared among regions is said in [`crew`], how a region is
-//! handed to a worker in [`mailbox`], on which cores workers run in [`topology`].
+//! [`parallel_for`] runs the tasks of a region on the calling thread and on workers. Every thread begins with a share
+//! of the tasks, the same in every region of that size, and then helps with the others'. Workers spin for a moment
+//! after each region, so that the next one of a training step starts in well under a microsecond, then park. How
+//! workers are shared among regions is said in [`crew`], how a region is handed to a worker in [`mailbox`], on which
+//! cores workers run in [`topology`].
 //!
 //! What holds for every region:
 //! - Results do not depend on the number of threads or on who runs which task.
 //! - It wakes as many workers as it has tasks, less one, and waits only for those that have begun one.
-//! - Nested regions use idle workers; regions of several threads share the workers; none of them can wait for each other.
-//! - The first panic of a task goes on in the caller, with its payload. Tasks not begun are dropped, and the pool is as before.
+//! - Nested regions use idle workers; regions of several threads share the workers; none of them can wait for each
+//!   other.
+//! - The first panic of a task goes on in the caller, with its payload. Tasks not begun are dropped, and the pool is as
+//!   before.
 //! - A child of `fork` starts a pool of its own. (A task must not fork.)
 
 mod crew;
@@ -27,7 +30,8 @@ use crew::{Crew, MAX_THREADS};
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::*};
 use sync::Arc;
 
-/// The pool, nothing before its first use. A child of `fork` has none of its parent's threads and starts without one, too.
+/// The pool, nothing before its first use. A child of `fork` has none of its parent's threads and starts without one,
+/// too.
 static CREW: AtomicPtr<Arc<Crew>> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Threads a region uses; 0 until somebody asks.
@@ -100,8 +104,8 @@ pub fn set_num_threads(threads: usize) {
     WANTED.store(threads.max(1), Relaxed);
 }
 
-/// Runs `f(0)`, …, `f(tasks - 1)`, each once, over the pool, and returns when all are done. A task may open regions itself. Tasks must not
-/// wait for each other: one thread may have to run them all.
+/// Runs `f(0)`, …, `f(tasks - 1)`, each once, over the pool, and returns when all are done. A task may open regions
+/// itself. Tasks must not wait for each other: one thread may have to run them all.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicUsize, Ordering};

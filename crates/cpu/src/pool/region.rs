@@ -7,7 +7,8 @@ use std::sync::atomic::Ordering::*;
 pub type Task<'a> = &'a (dyn Fn(usize) + Sync);
 type Payload = Box<dyn Any + Send>;
 
-/// The tasks of one call of `parallel_for`. It lives on the caller's side; workers see it between taking it and leaving it.
+/// The tasks of one call of `parallel_for`. It lives on the caller's side; workers see it between taking it and leaving
+/// it.
 #[repr(align(128))]
 pub struct Region {
     task: *const (dyn Fn(usize) + Sync),
@@ -41,7 +42,8 @@ struct Share {
     recruits: AtomicUsize,
 }
 
-// SAFETY: the fields that are not atomic are written by the owner before it shares the region and read only after. The task is `Sync`.
+// SAFETY: the fields that are not atomic are written by the owner before it shares the region and read only after. The
+// task is `Sync`.
 unsafe impl Send for Region {}
 // SAFETY: as above.
 unsafe impl Sync for Region {}
@@ -67,14 +69,15 @@ impl Region {
         }
     }
 
-    /// Shares out `tasks` over at most `threads`. Equal arguments give equal shares: a thread finds in its cache, and in the memory of its
-    /// NUMA node, what it wrote in the last region of this size.
+    /// Shares out `tasks` over at most `threads`. Equal arguments give equal shares: a thread finds in its cache, and
+    /// in the memory of its NUMA node, what it wrote in the last region of this size.
     ///
     /// # Safety
     /// The region is used by [`run_tasks`](Region::run_tasks) only while `task` lives.
     pub unsafe fn set_up(&mut self, task: Task, tasks: usize, threads: usize, nested: bool) {
         // SAFETY: only the lifetime is erased; the caller keeps to it.
-        self.task = unsafe { std::mem::transmute::<*const (dyn Fn(usize) + Sync + '_), *const (dyn Fn(usize) + Sync)>(task) };
+        self.task =
+            unsafe { std::mem::transmute::<*const (dyn Fn(usize) + Sync + '_), *const (dyn Fn(usize) + Sync)>(task) };
         (self.limit, self.nested) = (threads, nested);
         self.shares = threads.min(tasks).max(1);
         (self.per_share, self.longer) = (tasks / self.shares, tasks % self.shares);
@@ -107,8 +110,9 @@ impl Region {
         self.share[share].recruits.load(Relaxed)
     }
 
-    /// Runs the tasks of one's own share, then what is left of the others'. Stops where `stop` says so after a task: others do the rest.
-    /// Returns whether it was stopped. A panic ends the region and is kept for [`take_panic`](Region::take_panic).
+    /// Runs the tasks of one's own share, then what is left of the others'. Stops where `stop` says so after a task:
+    /// others do the rest. Returns whether it was stopped. A panic ends the region and is kept for
+    /// [`take_panic`](Region::take_panic).
     pub fn run_tasks(&self, worker: usize, stop: impl Fn() -> bool) -> bool {
         // SAFETY: the caller of `set_up` keeps the task alive while threads are in here.
         let task = unsafe { &*self.task };
@@ -157,8 +161,8 @@ impl Region {
     }
 }
 
-/// Whom the thread of share `own` offers the shares up to `until` to: the middle one with the upper half, then the middle of what is left. So the
-/// caller makes log2 of them offers, and nobody is further than that many offers away.
+/// Whom the thread of share `own` offers the shares up to `until` to: the middle one with the upper half, then the
+/// middle of what is left. So the caller makes log2 of them offers, and nobody is further than that many offers away.
 pub fn halves(own: usize, mut until: usize) -> impl Iterator<Item = (usize, usize)> {
     std::iter::from_fn(move || {
         (own + 1 < until).then(|| {

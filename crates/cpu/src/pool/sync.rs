@@ -1,4 +1,5 @@
-//! The primitives the pool is built on: std's, or loom's when its model checker runs the pool (`scripts/sanitize threads`).
+//! The primitives the pool is built on: std's, or loom's when its model checker runs the pool (`scripts/sanitize
+//! threads`).
 
 pub use std::sync::Arc;
 
@@ -15,7 +16,22 @@ pub use std::{
     thread::{self, Thread},
 };
 
-/// Locks; a thread that panicked while it held the lock left nothing half-done behind.
+/// Locks. What is done under the pool's locks is short, so waiting is spinning: ThreadSanitizer follows that without a
+/// standard library of its own. A thread that panicked under the lock left nothing half-done behind.
+#[cfg(not(loom))]
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    use std::sync::TryLockError;
+    let mut backoff = Backoff::default();
+    loop {
+        match mutex.try_lock() {
+            Ok(guard) => return guard,
+            Err(TryLockError::Poisoned(e)) => return e.into_inner(),
+            Err(TryLockError::WouldBlock) => backoff.wait(false),
+        }
+    }
+}
+
+#[cfg(loom)]
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|e| e.into_inner())
 }
@@ -29,8 +45,8 @@ pub fn pause() {
     std::hint::spin_loop();
 }
 
-/// Waits for another thread's task: spins, then yields, then sleeps for a sixteenth of the time waited so far, so that a long wait
-/// costs no core and ends at most a sixteenth late.
+/// Waits for another thread's task: spins, then yields, then sleeps for a sixteenth of the time waited so far, so that
+/// a long wait costs no core and ends at most a sixteenth late.
 #[derive(Default)]
 pub struct Backoff {
     turns: u32,

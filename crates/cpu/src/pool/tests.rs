@@ -190,7 +190,8 @@ fn a_region_wakes_only_the_workers_it_needs() {
 fn offers_spread_in_logarithmic_time() {
     for threads in (2..=512).chain([1000]) {
         let log = (threads as f64).log2().ceil() as usize;
-        // For each thread: how many offers lie between the region's begin and it, counting those its recruiter makes first.
+        // For each thread: how many offers lie between the region's begin and it, counting those its recruiter makes
+        // first.
         let mut reached = vec![None; threads];
         reached[0] = Some(0);
         let mut recruiting = vec![(0, threads)];

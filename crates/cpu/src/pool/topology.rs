@@ -1,8 +1,9 @@
 //! Topology: which cores belong to which NUMA node, and on which node a worker belongs.
 //!
-//! A page lies on the node whose core writes to it first. Shares of regions of a size are the same each time, so a worker that stays on its
-//! node finds there what it wrote before. On a machine of several nodes a worker is therefore bound to the cores of one, as far as the
-//! process may use them; the kernel still chooses among these. Where there is one node, nothing is bound.
+//! A page lies on the node whose core writes to it first. Shares of regions of a size are the same each time, so a
+//! worker that stays on its node finds there what it wrote before. On a machine of several nodes a worker is therefore
+//! bound to the cores of one, as far as the process may use them; the kernel still chooses among these. Where there is
+//! one node, nothing is bound.
 
 use std::collections::BTreeSet;
 
@@ -20,9 +21,9 @@ struct Node {
 }
 
 impl Nodes {
-    /// The nodes, from the files under `/sys` that `read` gives, of the cores in `allowed`. The one with the core `home`, where the caller of
-    /// regions runs, comes first, then the others of its socket, then the other sockets'. `None` if there is one node, or no
-    /// telling.
+    /// The nodes, from the files under `/sys` that `read` gives, of the cores in `allowed`. The one with the core
+    /// `home`, where the caller of regions runs, comes first, then the others of its socket, then the other sockets'.
+    /// `None` if there is one node, or no telling.
     fn parse(read: impl Fn(&str) -> Option<String>, allowed: &Cores, home: Option<usize>) -> Option<Self> {
         let online = list(&read("/sys/devices/system/cpu/online")?)?;
         let mut nodes = Vec::new();
@@ -94,7 +95,8 @@ impl Nodes {
 
     /// Binds the calling thread to the node of thread `number` out of `threads`.
     pub fn place(&self, number: usize, threads: usize) {
-        // SAFETY: an all-zero set is a valid one; `CPU_SET` ignores cores beyond its size. A refusal leaves the thread where it is.
+        // SAFETY: an all-zero set is a valid one; `CPU_SET` ignores cores beyond its size. A refusal leaves the thread
+        // where it is.
         unsafe {
             let mut set: libc::cpu_set_t = std::mem::zeroed();
             self.node(number, threads).cores.iter().for_each(|&core| libc::CPU_SET(core, &mut set));
