@@ -36,9 +36,12 @@ fn busy(start: usize, work: u32) -> usize {
 }
 
 fn main() {
-    let start = Instant::now();
-    std::hint::black_box(busy(1, 10_000_000));
-    let work = (5e-6 / (start.elapsed().as_secs_f64() / 1e7)) as u32;
+    let chain = (0..50).map(|_| {
+        let start = Instant::now();
+        std::hint::black_box(busy(1, 10_000));
+        start.elapsed().as_secs_f64() / 1e4
+    });
+    let work = (5e-6 / chain.fold(f64::INFINITY, f64::min)) as u32;
     let print = |threads: usize, what: &str, [median, low, high]: [f64; 3]| {
         println!("{threads:3} threads, {what}: {:.2} µs [{:.2}..{:.2}]", median / 1e3, low / 1e3, high / 1e3);
     };

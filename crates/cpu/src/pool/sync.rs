@@ -64,7 +64,8 @@ impl Backoff {
     /// `crowded`: there are more threads than cores, so the one waited for may need this one.
     #[cfg(not(loom))]
     pub fn wait(&mut self, crowded: bool) {
-        const SPINS: u32 = 1_000;
+        // Some 10 µs: on a busy machine the thread waited for may have to run on this core.
+        const SPINS: u32 = 200;
         const YIELDS: u32 = 1_000;
         self.turns += 1;
         if !crowded && self.turns < SPINS {
