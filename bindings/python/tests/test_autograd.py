@@ -77,6 +77,42 @@ def test_modes_belong_to_threads():
     assert seen == [True]
 
 
+def test_threads_add_to_one_leaf():
+    # Large enough that an addition takes longer than the threads' starts lie apart.
+    x = torch.ones(3_000_000, requires_grad=True)
+    for _ in range(20):
+        x.grad = None
+        start = threading.Barrier(4)
+
+        def work(factor):
+            start.wait()
+            (x * factor).sum().backward()
+
+        threads = [threading.Thread(target=work, args=(i + 1,)) for i in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert (x.grad == 10).all()
+
+
+def test_hooks_of_threads_may_touch_the_gradient():
+    x = torch.ones(1000, requires_grad=True)
+    seen = []
+
+    def hook(p):
+        seen.append(p.grad is not None)
+        p.grad = p.grad
+
+    x.register_post_accumulate_grad_hook(hook)
+    threads = [threading.Thread(target=lambda: (x * 2).sum().backward()) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert seen == [True] * 4 and not any(thread.is_alive() for thread in threads)
+
+
 def test_hooks():
     x = torch.ones(2, requires_grad=True)
     seen = []

@@ -78,8 +78,14 @@ impl Backend for Cpu {
 
     fn upload(&self, src: &[u8], dst: &Storage, offset: usize) -> Result<()> {
         check_range("upload", dst, offset, src.len())?;
-        // SAFETY: the range was checked, and a fresh borrow of `src` cannot overlap memory of the allocator.
-        unsafe { std::ptr::copy_nonoverlapping(src.as_ptr(), dst.ptr().add(offset), src.len()) };
+        let to = crate::float::Shared::new(dst.ptr());
+        // In shares, as ops read it later: fresh pages lie on the NUMA node of the thread that first writes to them.
+        let grain = src.len().div_ceil(4 * crate::pool::num_threads()).next_multiple_of(4096).max(1 << 20);
+        crate::pool::parallel_ranges(src.len(), grain, |from, until| {
+            let part = &src[from..until];
+            // SAFETY: the range was checked, and a fresh borrow of `src` cannot overlap memory of the allocator.
+            unsafe { std::ptr::copy_nonoverlapping(part.as_ptr(), to.at(offset + from), part.len()) };
+        });
         Ok(())
     }
 

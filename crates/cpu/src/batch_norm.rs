@@ -73,12 +73,12 @@ pub fn batch_norm_backward(
         expect(OP, "rstd", &rstd, A::DTYPE, spec.channels)?;
         let weight = weight.map(|w| load_parameter::<T>(OP, "weight", &w, spec.channels)).transpose()?;
         let dx = dx.map(|dx| dx.ptr().cast::<T>());
+        let mean = load_parameter::<A>(OP, "mean", &mean, spec.channels)?;
+        let rstd = load_parameter::<A>(OP, "rstd", &rstd, spec.channels)?;
+        let sums = dweight.is_some() || dbias.is_some();
         // SAFETY: sizes and dtypes were checked; outputs do not overlap inputs.
         let (dw, db) = unsafe {
-            let mean = std::slice::from_raw_parts(mean.ptr().cast::<A>(), spec.channels);
-            let rstd = std::slice::from_raw_parts(rstd.ptr().cast::<A>(), spec.channels);
-            let sums = dweight.is_some() || dbias.is_some();
-            backward::<T>(spec, dy.ptr().cast(), x.ptr().cast(), weight.as_deref(), mean, rstd, dx, sums)
+            backward::<T>(spec, dy.ptr().cast(), x.ptr().cast(), weight.as_deref(), &mean, &rstd, dx, sums)
         };
         if let Some(dweight) = dweight {
             store_parameter::<T>(OP, "dweight", &dw, &dweight)?;

@@ -93,7 +93,7 @@ impl<'a, T: Float> Problem<'a, T> {
     /// The row exists.
     unsafe fn class(&self, row: usize, bad: &BadTarget) -> Option<usize> {
         // SAFETY: by the caller's contract.
-        let target = unsafe { *self.target.at(row) };
+        let target = unsafe { crate::index::read_index(self.target.at(row)) };
         if target == self.ignore_index {
             return None;
         }

@@ -4,7 +4,6 @@ use crate::multiversion;
 use crate::simd::{Real, Vectors};
 use half::{bf16, f16};
 use rushlight_core::{DType, Element, Error, Result, View};
-use std::borrow::Cow;
 use std::mem::MaybeUninit;
 
 /// A floating element and the type its arithmetic is carried out in.
@@ -184,18 +183,20 @@ pub fn expect(op: &str, what: &str, view: &View, dtype: DType, numel: usize) -> 
     Ok(())
 }
 
-/// A contiguous parameter in the compute type, from that type (in place) or the element type `T`.
-pub fn load_parameter<'a, T: Float>(op: &str, what: &str, view: &View<'a>, numel: usize) -> Result<Cow<'a, [T::Acc]>> {
+/// A copy of a contiguous parameter in the compute type, from that type or the element type `T`. A copy, as shared memory must not be
+/// lent as a slice: another thread may write to it.
+pub fn load_parameter<T: Float>(op: &str, what: &str, view: &View, numel: usize) -> Result<Vec<T::Acc>> {
+    let mut out = vec![T::Acc::ZERO; numel];
     if view.dtype == T::Acc::DTYPE {
         expect(op, what, view, T::Acc::DTYPE, numel)?;
-        // SAFETY: `numel` elements of the compute type lie there as long as the storage lives, and are not written meanwhile.
-        return Ok(Cow::Borrowed(unsafe { std::slice::from_raw_parts(view.ptr().cast::<T::Acc>(), numel) }));
+        // SAFETY: `numel` elements of the compute type at the view and in `out`.
+        unsafe { std::ptr::copy_nonoverlapping(view.ptr().cast::<T::Acc>(), out.as_mut_ptr(), numel) };
+        return Ok(out);
     }
     expect(op, what, view, T::DTYPE, numel)?;
-    let mut out = vec![T::Acc::ZERO; numel];
     // SAFETY: `numel` elements of `T` at the view, of the compute type in `out`.
     unsafe { widen(view.ptr().cast::<T>(), out.as_mut_ptr(), numel) };
-    Ok(Cow::Owned(out))
+    Ok(out)
 }
 
 /// The reverse of [`load_parameter`].

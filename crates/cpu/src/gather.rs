@@ -1,6 +1,6 @@
 //! Element-wise indexing along one dimension: gather, and scatter with its modes.
 
-use crate::index::{FirstFault, Shared, out_of_bounds, with_size, wrap};
+use crate::index::{FirstFault, Shared, out_of_bounds, read_index, with_size, wrap};
 use crate::pool;
 use crate::reduce::item::{Item, Wide, with_item};
 use crate::reduce::plan;
@@ -34,7 +34,7 @@ pub fn gather(x: View, dim: usize, index: View, out: View) -> Result<()> {
                 for k in 0..n {
                     // SAFETY: positions lie within the views, and the index was just checked.
                     unsafe {
-                        match wrap(*indices.at(index_at + k * index_step), size) {
+                        match wrap(read_index(indices.at(index_at + k * index_step)), size) {
                             Some(at) => *dst.at(out_at + k * out_step) = *src.at(x_at + k * x_step + at * stride),
                             None => fault.set(i + k),
                         }
@@ -155,7 +155,7 @@ fn run<T: Item, W: Copy + 'static, M: Update<W>>(
                 }
                 for i in 0..n {
                     for (l, &[out_at, index_at, src_at]) in starts[..lines_here].iter().enumerate() {
-                        let Some(at) = wrap(*indices.at(index_at + i * index_step), size) else {
+                        let Some(at) = wrap(read_index(indices.at(index_at + i * index_step)), size) else {
                             fault.set((first + l) * n + i);
                             continue;
                         };

@@ -46,6 +46,17 @@ impl FirstFault {
     }
 }
 
+/// Reads an index that is about to be checked. Another thread may change the memory: the value used must be the value checked, so the
+/// compiler may not read it a second time.
+///
+/// # Safety
+/// `at` is valid for reads and aligned.
+#[inline(always)]
+pub(crate) unsafe fn read_index(at: *const i64) -> i64 {
+    // SAFETY: the caller's promise.
+    unsafe { at.read_volatile() }
+}
+
 /// A pointer that tasks use for disjoint parts.
 #[derive(Clone, Copy)]
 pub(crate) struct Shared<T>(*mut T);
@@ -86,7 +97,7 @@ fn resolve(indices: &[View], sizes: &[usize], strides: &[usize]) -> Result<Vec<u
                 for k in 0..run {
                     // SAFETY: the position lies within the view, and `i + k < n`.
                     unsafe {
-                        match wrap(*values.at(start + k * step), size) {
+                        match wrap(read_index(values.at(start + k * step)), size) {
                             Some(index) => *out.at(i + k) += index * stride,
                             None => fault.set(i + k),
                         }

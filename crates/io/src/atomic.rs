@@ -1,10 +1,10 @@
 //! Files that appear whole or not at all.
 
+use crate::temporary;
 use rushlight_core::{Error, Result};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc;
 use std::thread;
 
@@ -14,7 +14,8 @@ const STRETCH: usize = 32 << 20;
 /// A file written beside its destination and moved there when it is complete.
 ///
 /// Until [`commit`](AtomicFile::commit) or [`replace`](AtomicFile::replace) succeeds, the destination keeps what it had; a file dropped before
-/// leaves nothing behind. Readers that have the old file open or mapped keep the old contents.
+/// leaves nothing behind, and what a killed process left is removed by the next one that writes the same file. A file that replaces another keeps its
+/// permissions. Readers that have the old file open or mapped keep the old contents.
 ///
 /// ```
 /// use rushlight_io::atomic::AtomicFile;
@@ -59,37 +60,19 @@ impl AtomicFile {
     }
 
     fn create_unnamed(path: &Path) -> io::Result<Self> {
-        static SERIAL: AtomicU64 = AtomicU64::new(0);
-        let destination = match fs::metadata(path) {
+        let (destination, replaced) = match fs::metadata(path) {
             Ok(meta) if !meta.is_file() => return Err(io::Error::other("it exists and is not a regular file")),
-            Ok(_) => fs::canonicalize(path)?,
-            Err(_) => path.to_path_buf(),
+            Ok(meta) => (fs::canonicalize(path)?, Some(meta)),
+            Err(_) => (path.to_path_buf(), None),
         };
-        let name = destination.file_name().ok_or_else(|| io::Error::other("the path does not end in a file name"))?;
-        loop {
-            let mut hidden = std::ffi::OsString::from(".");
-            hidden.push(name);
-            hidden.push(format!(".{}.{}.tmp", std::process::id(), SERIAL.fetch_add(1, Relaxed)));
-            let temporary = destination.with_file_name(hidden);
-            match OpenOptions::new().write(true).create_new(true).open(&temporary) {
-                Ok(file) => {
-                    let _replaced = Replaced::expect(&destination);
-                    return Ok(Self {
-                        file,
-                        temporary,
-                        destination,
-                        moved: false,
-                        waits: true,
-                        pending: 0,
-                        flusher: None,
-                        _replaced,
-                    });
-                }
-                // Left by a process of the same number that was killed.
-                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => continue,
-                Err(e) => return Err(e),
-            }
+        let (file, temporary) = temporary::create(&destination, replaced.is_some())?;
+        let _replaced = Replaced::expect(&destination);
+        let file =
+            Self { file, temporary, destination, moved: false, waits: true, pending: 0, flusher: None, _replaced };
+        if let Some(replaced) = &replaced {
+            temporary::adopt(&file.file, replaced)?;
         }
+        Ok(file)
     }
 
     /// Puts the file in place so that it survives a loss of power: the bytes are on the disk before the name changes, and the change of
@@ -113,11 +96,16 @@ impl AtomicFile {
         fs::rename(&self.temporary, &self.destination)?;
         self.moved = true;
         if durable && cfg!(unix) {
-            let folder = self.destination.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-            File::open(folder)?.sync_all()?;
+            File::open(temporary::folder(&self.destination))?.sync_all()?;
         }
         Ok(())
     }
+}
+
+/// Removes what killed processes left of files in a folder that they were in the middle of writing. Files that are still being written stay, also those
+/// of other nodes that share the file system: theirs are removed after a day without a write.
+pub fn remove_leftovers(folder: impl AsRef<Path>) {
+    temporary::remove_dead(folder.as_ref());
 }
 
 /// A large file that another is about to replace.

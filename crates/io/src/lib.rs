@@ -27,6 +27,7 @@ pub mod pt;
 pub mod safetensors;
 mod sink;
 mod source;
+mod temporary;
 mod zip;
 
 use rushlight_core::{Error, Result};

@@ -21,7 +21,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// ```
 ///
 /// Tensors are `Send + Sync`. In-place ops write through shared references, as views must see each other's changes: two threads that
-/// change and read one storage at the same time need a lock of their own, or they may see torn values.
+/// change and read the same elements at the same time need a lock of their own ([`Storage`] has the rules). `.grad`, hooks and the tape
+/// need none: backward passes of several threads may add to one leaf.
 #[derive(Clone)]
 pub struct Tensor(pub(crate) Arc<Inner>);
 

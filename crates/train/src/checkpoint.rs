@@ -2,7 +2,7 @@
 
 use rushlight_core::rng::default_generator;
 use rushlight_core::{Error, Philox, Result};
-use rushlight_io::atomic::AtomicFile;
+use rushlight_io::atomic::{AtomicFile, remove_leftovers};
 use rushlight_io::{LoadOptions, pt};
 use rushlight_tensor::Tensor;
 use rushlight_tensor::autograd::no_grad;
@@ -265,22 +265,6 @@ fn prune(directory: &Path, keep: usize) -> Result<()> {
         std::fs::remove_file(old).map_err(|e| Error::io(format!("cannot remove '{}': {e}", old.display())))?;
     }
     Ok(())
-}
-
-/// Removes what a killed run was in the middle of writing: `.checkpoint-….pt.PID.SERIAL.tmp` of a process that is gone.
-fn remove_leftovers(directory: &Path) {
-    let Ok(entries) = std::fs::read_dir(directory) else { return };
-    for entry in entries.flatten() {
-        let name = entry.file_name();
-        let parts: Vec<&str> = name.to_str().unwrap_or_default().rsplit('.').collect();
-        let [extension, _, process, ..] = parts[..] else { continue };
-        let ours = name.to_string_lossy().starts_with(&format!(".{PREFIX}")) && extension == "tmp";
-        let alive = process.parse::<u32>().map_or(true, |id| Path::new(&format!("/proc/{id}")).exists());
-        if ours && !alive {
-            // Harmless if it fails: the name is never read.
-            let _ = std::fs::remove_file(entry.path());
-        }
-    }
 }
 
 /// A copy of a state with tensors of its own; tensors that are one stay one.

@@ -9,9 +9,22 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// A run of bytes on a device, with the count of in-place changes made to it.
 ///
-/// Engines write through a shared reference, as tensors that share a storage must see each other's changes. Changing a tensor from
-/// one thread while another uses it needs the caller's own synchronisation; without it values may be torn, so engines check
-/// every index they read from memory at the moment they use it.
+/// # Threads
+///
+/// Engines write through a shared reference, as tensors that share a storage must see each other's changes. The
+/// contract is PyTorch's:
+///
+/// - Any number of threads may read a storage at the same time, and write to parts of it that do not overlap.
+/// - Whoever changes elements while another thread reads or changes the same ones synchronises the two (a lock, a
+///   channel, a join). This is the only rule that safe code can break. By Rust's memory model breaking it is a data
+///   race, which a library whose views share memory cannot rule out without a lock or an atomic access for every
+///   element.
+/// - What engines do to keep such a race to wrong values: they read elements through raw pointers, and hold slices only
+///   of the parts of outputs that one task writes, of copies, or of bytes on their way to a file; a shape, a stride or
+///   an offset is never read from a storage; an index that is read from one is read once and checked before it is
+///   used; any bytes are a valid element, but for `bool`, where engines write 0 and 1 only.
+/// - Everything else about a tensor is atomic: the version here, `.grad`, hooks, the tape, random streams, the
+///   allocator's and the engines' caches.
 pub struct Storage {
     ptr: NonNull<u8>,
     bytes: usize,
@@ -21,7 +34,7 @@ pub struct Storage {
     owner: Option<Box<dyn Any + Send + Sync>>,
 }
 
-// SAFETY: a storage is an address and a length; who may touch the bytes is the engines' affair (see above).
+// SAFETY: an address, a length and an atomic; the bytes are reached through the address only, by the rules above.
 unsafe impl Send for Storage {}
 // SAFETY: as above.
 unsafe impl Sync for Storage {}

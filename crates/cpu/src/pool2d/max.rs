@@ -217,7 +217,7 @@ pub(super) unsafe fn backward<T: Float>(g: &Geometry, dy: *const T, indices: *co
                 let sums = std::slice::from_raw_parts_mut(sums, inside);
                 sums.fill(T::Acc::ZERO);
                 for o in plane * outside..(plane + 1) * outside {
-                    let place = *places.at(o);
+                    let place = crate::index::read_index(places.at(o));
                     match usize::try_from(place).ok().and_then(|p| sums.get_mut(p)) {
                         Some(sum) => *sum = *sum + T::Acc::lit(rushlight_core::Element::to_f64(*dys.at(o))),
                         // Position -1 stands for a window with nothing in it.

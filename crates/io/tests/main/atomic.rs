@@ -64,3 +64,68 @@ fn places_that_cannot_be_written_are_named() {
         assert!(error.contains("cannot write") && error.contains("rushlight-io"), "{error}");
     }
 }
+
+#[test]
+#[cfg(unix)]
+fn permissions_are_kept() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = Folder::new("atomic-mode");
+    let path = folder.path("file");
+    let mode = || fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+    for kept in [0o600, 0o640, 0o666, 0o444] {
+        fs::write(&path, "old").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(kept)).unwrap();
+        let mut file = AtomicFile::create(&path).unwrap();
+        // Also before it is in place.
+        for entry in fs::read_dir(folder.path("")).unwrap() {
+            assert_eq!(entry.unwrap().metadata().unwrap().permissions().mode() & 0o777, kept);
+        }
+        file.write_all(b"new").unwrap();
+        file.replace().unwrap();
+        assert_eq!((mode(), fs::read(&path).unwrap()), (kept, b"new".to_vec()), "{kept:o}");
+        fs::remove_file(&path).unwrap();
+    }
+    // A new file has those that any new file has.
+    fs::write(folder.path("plain"), "").unwrap();
+    AtomicFile::create(&path).unwrap().replace().unwrap();
+    assert_eq!(mode(), fs::metadata(folder.path("plain")).unwrap().permissions().mode() & 0o777);
+}
+
+/// Not a test of its own: the process that the next one kills in the middle of a save.
+#[test]
+fn child_save() {
+    let Ok(path) = std::env::var("RUSHLIGHT_TEST_SAVE") else { return };
+    let mut file = AtomicFile::create(path).unwrap();
+    file.write_all(b"half").unwrap();
+    std::thread::sleep(std::time::Duration::from_secs(60));
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn the_next_save_removes_what_a_killed_one_left() {
+    use std::process::{Command, Stdio};
+    let folder = Folder::new("atomic-killed");
+    let path = folder.path("file");
+    // This process has written here before.
+    AtomicFile::create(&path).unwrap().replace().unwrap();
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "atomic::child_save"])
+        .env("RUSHLIGHT_TEST_SAVE", &path)
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let start = std::time::Instant::now();
+    while folder.names().len() < 2 || fs::metadata(folder.path(&folder.names()[0])).is_ok_and(|m| m.len() < 4) {
+        assert!(start.elapsed().as_secs() < 50 && child.try_wait().unwrap().is_none(), "the child does not write");
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    // While it lives, nobody touches its file.
+    AtomicFile::create(&path).unwrap().replace().unwrap();
+    rushlight_io::atomic::remove_leftovers(folder.path(""));
+    assert_eq!(folder.names().len(), 2);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(folder.names().len(), 2);
+    AtomicFile::create(&path).unwrap().replace().unwrap();
+    assert_eq!(folder.names(), ["file"]);
+}

@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// How a backward pass is run; the defaults are PyTorch's.
 #[derive(Clone, Default)]
@@ -106,7 +106,7 @@ pub fn leaves(outputs: &[&Tensor]) -> Vec<Tensor> {
             continue;
         }
         match &node.kind {
-            Kind::Accumulate(leaf) => found.push(leaf.clone()),
+            Kind::Accumulate(leaf, _) => found.push(leaf.clone()),
             Kind::Op(_) => stack.extend(node.inputs.iter().flatten().map(|edge| edge.node.clone())),
         }
     }
@@ -225,11 +225,12 @@ fn run(roots: Vec<(Edge, Tensor)>, options: &Backward, wanted: Option<&[Edge]>) 
             continue;
         }
         let produced = match &node.kind {
-            Kind::Accumulate(leaf) => {
+            Kind::Accumulate(leaf, turn) => {
                 if wanted.is_none()
                     && let Some(g) = grads.pop().flatten()
                 {
-                    leaf.accumulate_grad(g)?;
+                    leaf.add_to_grad(turn, g, Share::Copied)?;
+                    leaf.run_post_hooks()?;
                 }
                 continue;
             }
@@ -365,7 +366,7 @@ fn needed_nodes(roots: &[(Edge, Tensor)], wanted: &[Edge]) -> HashSet<usize, Bui
             stack.extend(node.inputs.iter().flatten().map(|e| &e.node));
         }
     }
-    nodes.sort_by_key(|n| if matches!(n.kind, Kind::Accumulate(_)) { 0 } else { n.sequence + 1 });
+    nodes.sort_by_key(|n| if matches!(n.kind, Kind::Accumulate(..)) { 0 } else { n.sequence + 1 });
     let targets: HashSet<usize, BuildHasherDefault<AddressHasher>> = wanted.iter().map(|e| key(&e.node)).collect();
     let mut needed: HashSet<usize, BuildHasherDefault<AddressHasher>> = HashSet::default();
     for node in nodes {
@@ -379,7 +380,7 @@ fn needed_nodes(roots: &[(Edge, Tensor)], wanted: &[Edge]) -> HashSet<usize, Bui
 
 fn run_hooks(node: &Arc<Node>, grads: &mut Grads) -> Result<()> {
     let hooks = match &node.kind {
-        Kind::Accumulate(leaf) => {
+        Kind::Accumulate(leaf, _) => {
             let meta = leaf.meta();
             match &meta.extra {
                 Some(extra) => extra.hooks.iter().map(|(_, h)| (0, h.clone())).collect(),
@@ -426,40 +427,68 @@ fn check_anomaly(node: &Arc<Node>, produced: &Grads) -> Result<()> {
     Ok(())
 }
 
+/// What becomes of a first gradient that others hold, too.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Share {
+    /// The tensor keeps a copy and later adds to it in place.
+    Copied,
+    /// The tensor keeps it and later replaces it.
+    Kept,
+}
+
 impl Tensor {
     /// Whether this handle is the only way to reach the elements, each of which exists once.
     pub(crate) fn is_sole_owner(&self) -> bool {
-        Arc::strong_count(&self.0) == 1
+        let sole = Arc::strong_count(&self.0) == 1
             && Arc::strong_count(&self.0.storage) == 1
             && !self.0.layout.overlaps()
-            && self.meta().base().is_none()
+            && self.meta().base().is_none();
+        // The counts are read without ordering: what former owners did to the elements comes before what follows.
+        std::sync::atomic::fence(std::sync::atomic::Ordering::Acquire);
+        sole
     }
 
-    /// Adds to a leaf's gradient; takes the tensor over as it is where nobody else holds it.
-    fn accumulate_grad(&self, incoming: Tensor) -> Result<()> {
+    /// Adds to `.grad`. Passes that hold `turn` come one after another, so none is lost; who sets or clears `.grad`
+    /// meanwhile comes before or after the whole addition. On an error `.grad` stays as it was.
+    pub(super) fn add_to_grad(&self, turn: &Mutex<()>, incoming: Tensor, share: Share) -> Result<()> {
+        // Dropped after the lock is released: a destructor may be the user's code.
+        let (mut old, mut new);
         let recording = mode::is_grad_enabled();
-        let old = self.meta().grad.take();
-        if capture::is_recording() {
-            capture::note_grad(self, old.as_ref());
-        }
-        let new = match old {
-            None if recording => incoming,
-            None if incoming.is_sole_owner() && incoming.is_contiguous() => incoming.detach(),
-            None => incoming.detach().copy()?,
-            Some(old) if recording => old.add(&incoming)?,
-            Some(old) => {
-                old.add_(&incoming)?;
-                old
+        let in_place = !recording && share == Share::Copied;
+        let _turn = lock(turn);
+        // The tensor's own lock is not held during the arithmetic, in which the tensor may take part itself.
+        loop {
+            old = self.meta().grad.clone();
+            if capture::is_recording() {
+                capture::note_grad(self, old.as_ref());
             }
-        };
-        let post_hooks = {
+            new = match &old {
+                Some(old) if in_place => {
+                    // If `.grad` is another one by now, it was replaced after this addition.
+                    old.add_(&incoming)?;
+                    return Ok(());
+                }
+                Some(old) => old.add(&incoming)?,
+                None if !in_place => incoming.clone(),
+                None if incoming.is_sole_owner() && incoming.is_contiguous() => incoming.detach(),
+                None => incoming.detach().copy()?,
+            };
             let mut meta = self.meta();
-            meta.grad = Some(new);
-            meta.extra.as_ref().map(|e| e.post_hooks.iter().map(|(_, h)| h.clone()).collect::<Vec<_>>())
-        };
-        for hook in post_hooks.into_iter().flatten() {
-            hook(self)?;
+            let unchanged = match (&meta.grad, &old) {
+                (Some(now), Some(old)) => now.is_same(old),
+                (None, None) => true,
+                _ => false,
+            };
+            if unchanged {
+                meta.grad = Some(new.clone());
+                return Ok(());
+            }
         }
-        Ok(())
+    }
+
+    fn run_post_hooks(&self) -> Result<()> {
+        let hooks: Option<Vec<_>> =
+            self.meta().extra.as_ref().map(|e| e.post_hooks.iter().map(|(_, h)| h.clone()).collect());
+        hooks.into_iter().flatten().try_for_each(|hook| hook(self))
     }
 }

@@ -40,9 +40,14 @@ impl Tensor {
         }
         let Some(edge) = base.edge() else { return };
         let node = strided_view_node(&base, edge, &self.0.layout);
-        self.attach(&node, 0);
-        if let Some((_, epoch)) = self.meta().extra().base.as_mut() {
+        let mut meta = self.meta();
+        // Unless another thread was quicker: its node may have hooks by now.
+        if let Some((_, epoch)) = meta.extra().base.as_mut()
+            && *epoch == seen
+        {
             *epoch = now;
+            (meta.node, meta.slot) = (Some(node), 0);
+            self.0.requires_grad.store(true, Relaxed);
         }
     }
 

@@ -32,7 +32,7 @@ use crate::{Tensor, capture};
 use node::{Hook, Node, PostHook};
 use rushlight_core::{Error, Result};
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 /// A tensor's place on the tape.
 pub(crate) struct Meta {
@@ -175,15 +175,10 @@ impl Tensor {
             }
             meta.extra().retains_grad = true;
         }
-        let weak = Arc::downgrade(&self.0);
+        let (weak, turn) = (Arc::downgrade(&self.0), Mutex::new(()));
         self.register_hook(move |g| {
             if let Some(inner) = weak.upgrade() {
-                let t = Tensor(inner);
-                let sum = match t.grad() {
-                    Some(old) => old.add(g)?,
-                    None => g.clone(),
-                };
-                t.meta().grad = Some(sum);
+                Tensor(inner).add_to_grad(&turn, g.clone(), engine::Share::Kept)?;
             }
             Ok(None)
         })?;

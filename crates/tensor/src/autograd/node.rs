@@ -28,8 +28,8 @@ pub(crate) struct Edge {
 }
 
 pub(crate) enum Kind {
-    /// Adds what arrives to a leaf's `.grad`.
-    Accumulate(Tensor),
+    /// Adds what arrives to a leaf's `.grad`, one pass at a time. A leaf has at most one such node at any moment.
+    Accumulate(Tensor, Mutex<()>),
     /// A recorded op; `None` once its saved values were freed.
     Op(Mutex<Option<BackwardFn>>),
 }
@@ -85,7 +85,7 @@ impl Node {
             inputs: SmallVec::new(),
             outputs: 1,
             source: None,
-            kind: Kind::Accumulate(leaf.clone()),
+            kind: Kind::Accumulate(leaf.clone(), Mutex::new(())),
             hooks: Mutex::new(Vec::new()),
             forward_call: None,
         })
@@ -154,7 +154,7 @@ impl Drop for Node {
         }
         let backward = match &mut self.kind {
             Kind::Op(f) => f.get_mut().unwrap_or_else(|e| e.into_inner()).take(),
-            Kind::Accumulate(_) => None,
+            Kind::Accumulate(..) => None,
         };
         let contents = (std::mem::take(&mut self.inputs), backward);
         let outermost = QUEUE.try_with(|q| {

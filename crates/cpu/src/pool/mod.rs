@@ -1,0 +1,134 @@
+//! The one thread pool of the process.
+//!
+//! [`parallel_for`] runs the tasks of a region on the calling thread and on workers. Every thread begins with a share
+//! of the tasks, the same in every region of that size, and then helps with the others'. Workers spin for a moment
+//! after each region, so that the next one of a training step starts in well under a microsecond, then park. How
+//! workers are shared among regions is said in [`crew`], how a region is handed to a worker in [`mailbox`], on which
+//! cores workers run in [`topology`].
+//!
+//! What holds for every region:
+//! - Results do not depend on the number of threads or on who runs which task.
+//! - It wakes as many workers as it has tasks, less one, and waits only for those that have begun one.
+//! - Nested regions use idle workers; regions of several threads share the workers; none of them can wait for each
+//!   other.
+//! - The first panic of a task goes on in the caller, with its payload. Tasks not begun are dropped, and the pool is as
+//!   before.
+//! - A child of `fork` starts a pool of its own. (A task must not fork.)
+
+mod crew;
+mod mailbox;
+mod region;
+mod sync;
+mod topology;
+
+#[cfg(loom)]
+mod model;
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+use crew::{Crew, MAX_THREADS};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::*};
+use sync::Arc;
+
+/// The pool, nothing before its first use. A child of `fork` has none of its parent's threads and starts without one,
+/// too.
+static CREW: AtomicPtr<Arc<Crew>> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Threads a region uses; 0 until somebody asks.
+static WANTED: AtomicUsize = AtomicUsize::new(0);
+
+#[inline]
+fn crew() -> &'static Arc<Crew> {
+    // SAFETY: pools are never freed.
+    unsafe { CREW.load(Acquire).as_ref() }.unwrap_or_else(make_crew)
+}
+
+#[cold]
+fn make_crew() -> &'static Arc<Crew> {
+    #[cfg(unix)]
+    {
+        extern "C" fn forget() {
+            CREW.store(std::ptr::null_mut(), Relaxed);
+        }
+        static ONCE: std::sync::Once = std::sync::Once::new();
+        // SAFETY: the handler has the signature asked for, stays valid, and does nothing a child of `fork` may not.
+        ONCE.call_once(|| unsafe {
+            libc::pthread_atfork(None, None, Some(forget));
+        });
+    }
+    let fresh = Box::into_raw(Box::new(Crew::new(cores(), topology::Nodes::detect(), MAX_THREADS)));
+    match CREW.compare_exchange(std::ptr::null_mut(), fresh, AcqRel, Acquire) {
+        // SAFETY: nobody frees it.
+        Ok(_) => unsafe { &*fresh },
+        // SAFETY: another thread was quicker: ours is unknown to anybody, and theirs stays.
+        Err(theirs) => unsafe {
+            drop(Box::from_raw(fresh));
+            &*theirs
+        },
+    }
+}
+
+/// Cores that affinity and cgroup leave us.
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, |n| n.get())
+}
+
+/// Threads by `RUSHLIGHT_NUM_THREADS`, else `OMP_NUM_THREADS`, else what affinity and cgroup leave us.
+fn default_threads() -> usize {
+    for name in ["RUSHLIGHT_NUM_THREADS", "OMP_NUM_THREADS"] {
+        if let Ok(text) = std::env::var(name) {
+            // OpenMP allows a list, one count per nesting level.
+            match text.split(',').next().unwrap_or("").trim().parse::<usize>() {
+                Ok(n) if n > 0 => return n,
+                _ => eprintln!("rushlight: {name}={text} is not a positive number; ignored"),
+            }
+        }
+    }
+    cores()
+}
+
+/// Threads a parallel region uses, the calling one included.
+#[inline]
+pub fn num_threads() -> usize {
+    match WANTED.load(Relaxed) {
+        0 => {
+            let _ = WANTED.compare_exchange(0, default_threads(), Relaxed, Relaxed);
+            WANTED.load(Relaxed)
+        }
+        wanted => wanted,
+    }
+}
+
+/// Sets how many threads later regions use; 0 is taken as 1. A region has no use for more than 512.
+pub fn set_num_threads(threads: usize) {
+    WANTED.store(threads.max(1), Relaxed);
+}
+
+/// Runs `f(0)`, …, `f(tasks - 1)`, each once, over the pool, and returns when all are done. A task may open regions
+/// itself. Tasks must not wait for each other: one thread may have to run them all.
+///
+/// ```
+/// use std::sync::atomic::{AtomicUsize, Ordering};
+/// let sum = AtomicUsize::new(0);
+/// rushlight_cpu::pool::parallel_for(100, |i| { sum.fetch_add(i, Ordering::Relaxed); });
+/// assert_eq!(sum.into_inner(), 4950);
+/// ```
+pub fn parallel_for(tasks: usize, f: impl Fn(usize) + Sync) {
+    let threads = num_threads();
+    if tasks <= 1 || threads == 1 {
+        return (0..tasks).for_each(f);
+    }
+    crew().run(threads, tasks, &f);
+}
+
+/// `parallel_for` over ranges of at most `grain` out of `0..len`: `f(start, end)`.
+pub fn parallel_ranges(len: usize, grain: usize, f: impl Fn(usize, usize) + Sync) {
+    let grain = grain.max(1);
+    if len <= grain {
+        if len > 0 {
+            f(0, len);
+        }
+        return;
+    }
+    parallel_for(len.div_ceil(grain), |i| f(i * grain, ((i + 1) * grain).min(len)));
+}
