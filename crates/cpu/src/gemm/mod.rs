@@ -11,8 +11,6 @@ mod long_sum;
 mod problem;
 mod scalar;
 mod task;
-#[cfg(test)]
-mod tests;
 mod vector;
 #[cfg(target_arch = "x86_64")]
 mod x86;
