@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 /// How bf16 products are computed where AVX-512 is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
-pub(crate) enum Bf16Path {
+pub enum Bf16Path {
     /// Widened to `f32` when packed.
     Widen = 1,
     /// AVX512-BF16.
@@ -47,9 +47,8 @@ fn available(amx_wanted: bool) -> Bf16Path {
     }
 }
 
-/// Forces a path for the whole process, clamped to what the machine has.
-#[cfg(test)]
-pub(crate) fn force_bf16_path(path: Bf16Path) {
+/// Forces a path for the whole process, clamped to what the machine has. For tests.
+pub fn force_bf16_path(path: Bf16Path) {
     PATH.store(path.min(available(true)) as u8, Relaxed);
 }
 

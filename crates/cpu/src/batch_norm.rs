@@ -14,7 +14,7 @@ use rushlight_core::backend::BatchNorm;
 use rushlight_core::{Element, Result, View};
 
 /// Planes of fewer elements than this leave vectors half empty: images become the strips.
-const PLANE: usize = 24;
+pub const PLANE: usize = 24;
 /// Elements a task should have to be worth handing out.
 const GRAIN: usize = 1 << 15;
 
@@ -522,6 +522,3 @@ multiversion! {
         strips: Strips, dy: *const T, x: *const T, dx: *mut T, scales: &[T::Acc], pull: Option<Pull<T::Acc>>,
     ) = gradient_kernel;
 }
-
-#[cfg(test)]
-mod tests;

@@ -304,6 +304,3 @@ multiversion! {
     /// `n` elements at `x` and `dx`, which do not overlap, and weights; the class is below `n`.
     unsafe fn gradient<T: Float>(t: Terms<T::Acc>, x: *const T, weight: Option<&[T::Acc]>, dx: *mut T, n: usize) = gradient_kernel;
 }
-
-#[cfg(test)]
-mod tests;

@@ -146,6 +146,10 @@ macro_rules! multiversion {
         $(#[$meta])*
         #[inline]
         $vis unsafe fn $name $(<$($g $(: $bound)?),*>)? ($($arg: $ty),*) $(-> $ret)? {
+            // Apart from the dispatch, which is inlined wherever the kernel is called.
+            unsafe fn v1 $(<$($g $(: $bound)?),*>)? ($($arg: $ty),*) $(-> $ret)? {
+                unsafe { $kernel::<$($($g,)*)? $crate::isa::Portable>($($arg),*) }
+            }
             #[cfg(target_arch = "x86_64")]
             {
                 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512cd,avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]
@@ -159,11 +163,18 @@ macro_rules! multiversion {
                 // SAFETY: `level()` never exceeds what the machine was found to have.
                 match $crate::isa::level() {
                     $crate::isa::Level::Portable => {}
-                    $crate::isa::Level::Avx512 if true $(&& $wide)? => return unsafe { v4 $(::<$($g),*>)? ($($arg),*) },
-                    _ => return unsafe { v3 $(::<$($g),*>)? ($($arg),*) },
+                    $crate::isa::Level::Avx2 => return unsafe { v3 $(::<$($g),*>)? ($($arg),*) },
+                    $crate::isa::Level::Avx512 => {
+                        // The condition is a constant and all of it: rustc then instantiates one branch only.
+                        return if const { true $(&& $wide)? } {
+                            unsafe { v4 $(::<$($g),*>)? ($($arg),*) }
+                        } else {
+                            unsafe { v3 $(::<$($g),*>)? ($($arg),*) }
+                        };
+                    }
                 }
             }
-            unsafe { $kernel::<$($($g,)*)? $crate::isa::Portable>($($arg),*) }
+            unsafe { v1 $(::<$($g),*>)? ($($arg),*) }
         }
     };
 }

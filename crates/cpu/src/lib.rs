@@ -9,7 +9,8 @@
 
 pub mod alloc;
 #[cfg(target_arch = "x86_64")]
-mod amx;
+#[doc(hidden)]
+pub mod amx;
 pub mod attention;
 mod backend;
 pub mod batch_norm;
@@ -36,8 +37,6 @@ pub mod scan;
 mod simd;
 pub mod softmax;
 pub mod sort;
-#[cfg(test)]
-mod testing;
 pub mod update;
 
 pub use backend::backend;

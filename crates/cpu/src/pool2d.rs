@@ -324,6 +324,3 @@ multiversion! {
         g: &Geometry, dy: *const T, dx: *mut T::Acc, row: &mut [T::Acc],
     ) = avg_plane_backward_kernel;
 }
-
-#[cfg(test)]
-mod tests;

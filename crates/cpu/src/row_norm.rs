@@ -13,9 +13,9 @@ use rushlight_core::backend::RowNorm;
 use rushlight_core::{Element, Result, View};
 
 /// Rows up to this long stay in a core's second-level cache between passes; the blocks of longer ones are shared by all threads.
-const LONG: usize = 1 << 16;
+pub const LONG: usize = 1 << 16;
 /// Elements of a block of a long row.
-pub(crate) const BLOCK: usize = 1 << 12;
+pub const BLOCK: usize = 1 << 12;
 /// Elements a task should have to be worth handing out.
 const GRAIN: usize = 1 << 15;
 /// Results of more bytes than this are written past the caches, which could not hold them anyway.
@@ -369,6 +369,3 @@ multiversion! {
     /// `n` elements at both, which do not overlap.
     pub(crate) unsafe fn add_into<R: Real>(to: *mut R, from: *const R, n: usize) = add_into_kernel;
 }
-
-#[cfg(test)]
-mod tests;

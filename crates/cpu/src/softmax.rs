@@ -10,13 +10,13 @@ use crate::simd::{Real, Simd, Vectors, fence, prefetch, sweep, total};
 use rushlight_core::{Result, View};
 
 /// Rows up to this long stay in a core's second-level cache between passes.
-const LONG: usize = 1 << 16;
+pub const LONG: usize = 1 << 16;
 /// Elements of a block of a long row, or of a row seen through scratch memory.
-pub(crate) const BLOCK: usize = 1 << 12;
+pub const BLOCK: usize = 1 << 12;
 /// Elements a task should have to be worth handing out.
 const GRAIN: usize = 1 << 15;
 /// Results of more bytes than this are written past the caches, which could not hold them anyway.
-pub(crate) const STREAM: usize = 1 << 25;
+pub const STREAM: usize = 1 << 25;
 
 /// Softmax, or its logarithm, of contiguous `[outer, n, inner]` over `n`.
 pub fn softmax(log: bool, dims: [usize; 3], x: View, y: View) -> Result<()> {
@@ -550,6 +550,3 @@ multiversion! {
     /// The block lies within the tensors at the pointers; `dx` overlaps none.
     unsafe fn columns_backward<T: Float>(log: bool, b: Block, dy: *const T, y: *const T, dx: *mut T) = columns_backward_kernel;
 }
-
-#[cfg(test)]
-mod tests;

@@ -48,8 +48,8 @@ unsafe fn backward_kernel<R: Real, I: Vectors>(
                 let dout = g.dout.from(first);
                 let kt = Matrix::rows(keys_t.add((key - keys.start) * h.d), KEYS);
                 let vt = Matrix::rows(values_t.add((key - keys.start) * h.dv), KEYS);
-                product::<R, I>([rows, padded, h.d], q, kt, (p, KEYS), Store::Set(h.scale));
-                product::<R, I>([rows, padded, h.dv], dout, vt, (ds, KEYS), Store::Set(R::lit(1.0)));
+                product::<R>([rows, padded, h.d], q, kt, (p, KEYS), Store::Set(h.scale));
+                product::<R>([rows, padded, h.dv], dout, vt, (ds, KEYS), Store::Set(R::lit(1.0)));
                 for r in 0..rows {
                     let (p, ds) = (p.add(r * KEYS), ds.add(r * KEYS));
                     let seen = h.seen(first + r, key, count);
@@ -75,11 +75,11 @@ unsafe fn backward_kernel<R: Real, I: Vectors>(
                 let (p, ds) = (Matrix::rows(p.cast_const(), KEYS), Matrix::rows(ds.cast_const(), KEYS));
                 if let Some((dk, dv)) = g.dkv {
                     let (dk, dv) = ((dk.add(key * h.d), h.d), (dv.add(key * h.dv), h.dv));
-                    product::<R, I>([count, h.dv, rows], p.transposed(), dout, dv, Store::Add);
-                    product::<R, I>([count, h.d, rows], ds.transposed(), q, dk, Store::Add);
+                    product::<R>([count, h.dv, rows], p.transposed(), dout, dv, Store::Add);
+                    product::<R>([count, h.d, rows], ds.transposed(), q, dk, Store::Add);
                 }
                 if let Some(dq) = g.dq {
-                    product::<R, I>([rows, h.d, count], ds, h.k.from(key), (dq.add(first * h.d), h.d), Store::Add);
+                    product::<R>([rows, h.d, count], ds, h.k.from(key), (dq.add(first * h.d), h.d), Store::Add);
                 }
             }
         }

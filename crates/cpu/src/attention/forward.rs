@@ -28,7 +28,7 @@ unsafe fn forward_kernel<R: Real, I: Vectors>(h: &Head<R>, from: usize, to: usiz
                 let q = h.q.from(first);
                 let kt = Matrix::rows(transposed.add(key * h.d), KEYS);
                 let padded = count.next_multiple_of(<R::V<I> as Simd>::N).min(KEYS);
-                product::<R, I>([rows, padded, h.d], q, kt, (scores, KEYS), Store::Set(h.scale));
+                product::<R>([rows, padded, h.d], q, kt, (scores, KEYS), Store::Set(h.scale));
                 for r in 0..rows {
                     let scores = scores.add(r * KEYS);
                     let seen = h.seen(first + r, key, count);
@@ -43,7 +43,7 @@ unsafe fn forward_kernel<R: Real, I: Vectors>(h: &Head<R>, from: usize, to: usiz
                         multiply_row::<R, I>(scores, scratch.factors.as_ptr(), seen);
                     }
                 }
-                product::<R, I>([rows, h.dv, count], Matrix::rows(scores, KEYS), h.v.from(key), out, Store::Add);
+                product::<R>([rows, h.dv, count], Matrix::rows(scores, KEYS), h.v.from(key), out, Store::Add);
             }
             for r in 0..rows {
                 // A row that sees nothing stays zero.

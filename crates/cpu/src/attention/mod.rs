@@ -521,6 +521,3 @@ fn rows_per_task(heads: usize, l: usize) -> usize {
     let wanted = (4 * num_threads()).div_ceil(heads.max(1));
     if num_threads() == 1 || wanted <= 1 { l } else { l.div_ceil(wanted).next_multiple_of(2 * QUERIES) }
 }
-
-#[cfg(test)]
-mod tests;

@@ -125,12 +125,8 @@ unsafe fn panel<V: Simd, const N: usize>(
     }
 }
 
-/// `a [m, k] @ b [k, n]`; `b` and `out` have neighbouring columns, `out` is given with its row stride.
-///
-/// # Safety
-/// The matrices have these sizes, and `out` overlaps neither other; the CPU has level `I`.
 #[inline(always)]
-pub unsafe fn product<R: Real, I: Vectors>(
+unsafe fn product_kernel<R: Real, I: Vectors>(
     [m, n, k]: [usize; 3],
     a: Matrix<R>,
     b: Matrix<R>,
@@ -164,6 +160,18 @@ pub unsafe fn product<R: Real, I: Vectors>(
             };
         }
     }
+}
+
+crate::multiversion! {
+    /// `a [m, k] @ b [k, n]`; `b` and `out` have neighbouring columns, `out` is given with its row stride.
+    ///
+    /// A function of its own: its twelve tile sizes are compiled once a level, not once for each product of the passes.
+    ///
+    /// # Safety
+    /// The matrices have these sizes, and `out` overlaps neither other.
+    pub unsafe fn product<R: Real>(
+        sizes: [usize; 3], a: Matrix<R>, b: Matrix<R>, out: (*mut R, usize), store: Store<R>,
+    ) = product_kernel;
 }
 
 /// `to[c * to_row + r] = from[r][c]`.

@@ -15,8 +15,6 @@ mod scratch;
 mod simd;
 mod slab;
 mod sums;
-#[cfg(test)]
-mod tests;
 #[cfg(target_arch = "x86_64")]
 mod tiles;
 #[cfg(target_arch = "x86_64")]
@@ -61,23 +59,28 @@ pub struct Conv {
 }
 
 impl Conv {
-    fn taps(&self) -> usize {
+    /// Weights for each pair of channels.
+    pub fn taps(&self) -> usize {
         self.kernel.iter().product()
     }
 
-    fn input_size(&self) -> usize {
+    /// Pixels of an input channel.
+    pub fn input_size(&self) -> usize {
         self.input.iter().product()
     }
 
-    fn output_size(&self) -> usize {
+    /// Pixels of an output channel.
+    pub fn output_size(&self) -> usize {
         self.output.iter().product()
     }
 
-    fn group_inputs(&self) -> usize {
+    /// Input channels of a group.
+    pub fn group_inputs(&self) -> usize {
         self.in_channels / self.groups
     }
 
-    fn group_outputs(&self) -> usize {
+    /// Output channels of a group.
+    pub fn group_outputs(&self) -> usize {
         self.out_channels / self.groups
     }
 

@@ -25,7 +25,7 @@ pub(super) trait Features: Isa {
 }
 
 impl Features for Portable {
-    #[inline(always)]
+    // Not inlined: a task is compiled once, however many places run it.
     unsafe fn enter(task: impl Task) {
         // SAFETY: the caller's promise; nothing beyond the build's own target is used.
         unsafe { task.run() }

@@ -10,9 +10,8 @@ mod kernel;
 mod long_sum;
 mod problem;
 mod scalar;
+mod small;
 mod task;
-#[cfg(test)]
-mod tests;
 mod vector;
 #[cfg(target_arch = "x86_64")]
 mod x86;
@@ -123,25 +122,20 @@ pub unsafe fn gemm(spec: &Gemm) {
             DType::F16 => run::<Plain<f16, isa::Portable>>(spec),
             #[cfg(not(target_arch = "x86_64"))]
             DType::BF16 => run::<Plain<bf16, isa::Portable>>(spec),
-            DType::I64 => integers::<i64>(spec),
-            DType::I32 => integers::<i32>(spec),
-            DType::I16 => integers::<i16>(spec),
-            DType::I8 => integers::<i8>(spec),
-            DType::U8 => integers::<u8>(spec),
+            // The level is one the machine has. Multiplying 64 bits is an instruction of AVX-512 only.
+            DType::I64 => match isa::level() {
+                Level::Avx512 => run::<Plain<i64, isa::Avx512>>(spec),
+                Level::Avx2 => run::<Plain<i64, isa::Avx2>>(spec),
+                Level::Portable => run::<Plain<i64, isa::Portable>>(spec),
+            },
+            DType::I32 => match isa::level() {
+                Level::Avx512 | Level::Avx2 => run::<Plain<i32, isa::Avx2>>(spec),
+                Level::Portable => run::<Plain<i32, isa::Portable>>(spec),
+            },
+            DType::I16 => small::gemm::<i16>(spec),
+            DType::I8 => small::gemm::<i8>(spec),
+            DType::U8 => small::gemm::<u8>(spec),
             DType::Bool => {}
-        }
-    }
-}
-
-/// # Safety
-/// As for [`gemm`].
-unsafe fn integers<T: scalar::Scalar>(spec: &Gemm) {
-    // SAFETY: the caller's promise, and the level is one the machine has.
-    unsafe {
-        match isa::level() {
-            Level::Avx512 => run::<Plain<T, isa::Avx512>>(spec),
-            Level::Avx2 => run::<Plain<T, isa::Avx2>>(spec),
-            Level::Portable => run::<Plain<T, isa::Portable>>(spec),
         }
     }
 }

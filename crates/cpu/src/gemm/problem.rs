@@ -183,7 +183,6 @@ impl<T: Scalar> Problem<T> {
     #[inline(always)]
     pub(super) fn activate(&self, sums: &mut [T::Acc]) {
         if self.activation != Activation::None {
-            sums.iter_mut().for_each(|v| *v = T::wrap(*v));
             T::Acc::activate(sums, self.activation);
         }
     }

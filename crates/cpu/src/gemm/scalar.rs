@@ -12,11 +12,6 @@ pub(super) trait Scalar: Copy + Send + Sync + 'static {
     const IS_ACC: bool;
     fn widen(self) -> Self::Acc;
     fn narrow(acc: Self::Acc) -> Self;
-    /// What an activation sees: integers narrower than their sums wrap first.
-    #[inline(always)]
-    fn wrap(acc: Self::Acc) -> Self::Acc {
-        acc
-    }
 }
 
 /// A type sums are kept in.
@@ -133,30 +128,6 @@ macro_rules! integer_accumulator {
 
 integer_accumulator!(i32);
 integer_accumulator!(i64);
-
-/// Sums modulo 2³² agree with sums modulo 2⁸ and 2¹⁶ in their low bits, so the small integers accumulate in `i32`.
-macro_rules! small_integer {
-    ($($t:ident),*) => {$(
-        impl Scalar for $t {
-            type Acc = i32;
-            const IS_ACC: bool = false;
-            #[inline(always)]
-            fn widen(self) -> i32 {
-                self as i32
-            }
-            #[inline(always)]
-            fn narrow(acc: i32) -> $t {
-                acc as $t
-            }
-            #[inline(always)]
-            fn wrap(acc: i32) -> i32 {
-                acc as $t as i32
-            }
-        }
-    )*};
-}
-
-small_integer!(i16, i8, u8);
 
 impl Scalar for bf16 {
     type Acc = f32;

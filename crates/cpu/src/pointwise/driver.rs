@@ -10,7 +10,7 @@ use rushlight_core::{DType, Operand, Scalar, View, with_dtype};
 use std::mem::MaybeUninit;
 
 /// Elements a kernel is called with at most.
-pub(crate) const CHUNK: usize = 1024;
+pub const CHUNK: usize = 1024;
 /// Rows shorter than this are worked on several at a time.
 const SHORT_ROW: usize = 256;
 /// Outputs of at least this many bytes are written past the caches: their start would be gone from them anyway.

@@ -8,11 +8,9 @@ pub(crate) mod stream;
 pub(crate) mod transpose;
 pub(crate) mod walk;
 
-#[cfg(test)]
-mod tests;
-
 use crate::pool;
-pub(crate) use driver::{CHUNK, scalar_bits};
+pub use driver::CHUNK;
+pub(crate) use driver::scalar_bits;
 use driver::{Job, UNUSED};
 use kernel::{INPUTS, Kernel, SelectBody};
 use rushlight_core::rows::Class;

@@ -9,8 +9,6 @@ pub(crate) mod fold;
 pub(crate) mod item;
 mod kernels;
 pub(crate) mod plan;
-#[cfg(test)]
-mod tests;
 
 pub use arg::arg_reduce;
 

@@ -4,8 +4,6 @@
 //! element is computed alike wherever a piece begins: results do not depend on the number of threads.
 
 mod kernel;
-#[cfg(test)]
-mod tests;
 
 use crate::float::{Float, Scratch, expect, narrow, widen, with_float};
 use crate::pool;
@@ -16,7 +14,7 @@ use rushlight_core::{Error, Result, View, with_dtype};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Elements of a piece.
-const PIECE: usize = 1 << 16;
+pub const PIECE: usize = 1 << 16;
 /// Fewer elements than this, in all tensors together, are not worth another thread.
 const FEW: usize = 1 << 15;
 

@@ -2,10 +2,10 @@
 
 use crate::isa::{self, Level, Portable};
 use crate::lane::Lane;
-use crate::pointwise::{pointwise, pointwise_grad};
 use crate::testing::Array;
 use rushlight_core::rows::*;
 use rushlight_core::{DType, Operand, Pointwise};
+use rushlight_cpu::pointwise::{pointwise, pointwise_grad};
 
 type Wide = Lane<f64, Portable>;
 

@@ -1,10 +1,18 @@
 //! Reductions against plain loops, over dtypes, layouts, levels and thread counts.
 
-use super::reduce;
+mod arg;
+#[allow(unused)]
+#[path = "../../src/reduce/item.rs"]
+mod item;
+#[allow(unused)]
+#[path = "../../src/reduce/plan.rs"]
+mod plan;
+
 use crate::isa::{self, Level};
 use crate::testing::{Array, Rng};
 use rushlight_core::backend::Reduce;
 use rushlight_core::{DType, ErrorKind, Layout};
+use rushlight_cpu::reduce::reduce;
 
 const FLOAT_OPS: [Reduce; 16] = [
     Reduce::Sum,

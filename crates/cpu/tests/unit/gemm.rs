@@ -1,11 +1,20 @@
 //! Every kernel against a plain loop in `f64` (integers: wrapping `i64`).
 
-use super::*;
-#[cfg(target_arch = "x86_64")]
-use crate::amx::{Bf16Path, force_bf16_path};
-use crate::isa::Level;
+#[allow(unused)]
+#[path = "../../src/gemm/activation.rs"]
+mod activation;
+#[allow(unused)]
+#[path = "../../src/gemm/scalar.rs"]
+mod scalar;
+
+use crate::isa::{self, Level};
+use crate::pool;
 use half::{bf16, f16};
+use rushlight_core::DType;
 use rushlight_core::{Element, with_dtype};
+#[cfg(target_arch = "x86_64")]
+use rushlight_cpu::amx::{Bf16Path, force_bf16_path};
+use rushlight_cpu::gemm::*;
 
 struct Random(u64);
 

@@ -1,8 +1,9 @@
 //! Every path against a plain loop in `f64`.
 
-use super::*;
 use crate::{isa, pool};
+use rushlight_core::DType;
 use rushlight_core::{Element, with_dtype};
+use rushlight_cpu::conv::*;
 use std::sync::Mutex;
 
 /// Tests that set the level or the thread count of the process run one after the other.

@@ -4,7 +4,23 @@ mod array;
 
 pub use array::{Array, Rng};
 
-use crate::float::Float;
+/// A floating dtype and the one its kernels compute and keep statistics in.
+pub trait Float: rushlight_core::Element {
+    type Acc: rushlight_core::Element + PartialEq + std::fmt::Debug;
+}
+impl Float for f32 {
+    type Acc = f32;
+}
+impl Float for f64 {
+    type Acc = f64;
+}
+impl Float for half::f16 {
+    type Acc = f32;
+}
+impl Float for half::bf16 {
+    type Acc = f32;
+}
+
 use crate::{isa, pool};
 use std::sync::{Mutex, MutexGuard};
 

@@ -1,7 +1,8 @@
-use super::*;
-use crate::float::Float;
-use crate::testing::{Array, at_every_level, close, each_float, numbers, tolerance, wide, with_any_threads};
-use rushlight_core::{Element, Scalar};
+use crate::testing::{Array, Float, at_every_level, close, each_float, numbers, tolerance, wide, with_any_threads};
+use rushlight_core::backend::{ParamUpdate, UpdateRule};
+use rushlight_core::{Element, Operand, Scalar, View};
+use rushlight_cpu::reduce::foreach_norm;
+use rushlight_cpu::update::*;
 
 /// The rules as written down, one number at a time.
 fn reference(rule: UpdateRule, shrink: f64, decay: f64, p: &mut f64, g: f64, s: &mut [Option<f64>; 3]) {
@@ -136,7 +137,7 @@ fn lists_of_any_sizes_do_not_depend_on_threads() {
         let found = Array::zeros(&[], rushlight_core::DType::F32);
         let views: Vec<View> = settings.iter().map(|s| s.arrays[0].view()).collect();
         let total = Array::zeros(&[], rushlight_core::DType::F64);
-        crate::reduce::foreach_norm(2.0, &views, total.view()).unwrap();
+        foreach_norm(2.0, &views, total.view()).unwrap();
         foreach_scale(Some(Operand::Scalar(Scalar::Float(0.5))), &views, Some(found.view())).unwrap();
         assert_eq!(found.get(0), 0.0);
         let all: Vec<f32> = settings.iter().flat_map(|s| s.arrays[0].to_vec::<f32>()).collect();
@@ -151,7 +152,7 @@ fn a_norm_is_that_of_all_elements() {
     let all: Vec<f64> = wide(&a).into_iter().chain(b).map(f64::abs).collect();
     for p in [0.0, 0.5, 1.0, 2.0, 3.0, f64::INFINITY, f64::NEG_INFINITY] {
         let out = Array::zeros(&[], rushlight_core::DType::F64);
-        crate::reduce::foreach_norm(p, &[views[0].view(), views[1].view()], out.view()).unwrap();
+        foreach_norm(p, &[views[0].view(), views[1].view()], out.view()).unwrap();
         let want = match p {
             0.0 => all.iter().filter(|v| **v != 0.0).count() as f64,
             f64::INFINITY => all.iter().copied().fold(0.0, f64::max),
@@ -161,7 +162,7 @@ fn a_norm_is_that_of_all_elements() {
         assert!((out.get(0) - want).abs() <= 1e-6 * want, "{p}: {}, not {want}", out.get(0));
     }
     let out = Array::zeros(&[], rushlight_core::DType::F32);
-    crate::reduce::foreach_norm(2.0, &[], out.view()).unwrap();
+    foreach_norm(2.0, &[], out.view()).unwrap();
     assert_eq!(out.get(0), 0.0);
 }
 

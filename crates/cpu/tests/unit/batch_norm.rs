@@ -1,7 +1,15 @@
-use super::*;
 use crate::testing::*;
+use rushlight_core::Element;
+use rushlight_core::backend::BatchNorm;
+use rushlight_cpu::batch_norm::*;
+use rushlight_cpu::row_norm;
 
 type Stats<T> = (Vec<<T as Float>::Acc>, Vec<<T as Float>::Acc>);
+
+/// One value for each channel.
+fn parameter<A: Element>(values: Option<&[A]>) -> Option<Array> {
+    values.map(|v| Array::contiguous(&[v.len()], v.to_vec()))
+}
 
 fn run<T: Float>(
     spec: &BatchNorm,
@@ -10,10 +18,31 @@ fn run<T: Float>(
     b: Option<&[T::Acc]>,
     stats: &mut Stats<T>,
 ) -> Vec<T> {
-    let mut y = vec![T::default(); x.len()];
-    // SAFETY: sizes as in the spec.
-    unsafe { forward(spec, x.as_ptr(), w, b, y.as_mut_ptr(), &mut stats.0, &mut stats.1) };
-    y
+    let (x, y) = (Array::contiguous(&[x.len()], x.to_vec()), Array::zeros(&[x.len()], T::DTYPE));
+    let [mean, rstd] = [&stats.0, &stats.1].map(|v| Array::contiguous(&[spec.channels], v.clone()));
+    let (w, b) = (parameter(w), parameter(b));
+    let (w, b) = (w.as_ref().map(Array::view), b.as_ref().map(Array::view));
+    batch_norm(spec, x.view(), w, b, y.view(), mean.view(), rstd.view()).unwrap();
+    *stats = (mean.to_vec(), rstd.to_vec());
+    y.to_vec()
+}
+
+/// Gradients by the input, the weight and the bias.
+fn run_backward<T: Float>(
+    spec: &BatchNorm,
+    dy: &[T],
+    x: &[T],
+    w: Option<&[T::Acc]>,
+    stats: &Stats<T>,
+) -> (Vec<T>, Vec<T::Acc>, Vec<T::Acc>) {
+    let [dy, x] = [dy, x].map(|v| Array::contiguous(&[v.len()], v.to_vec()));
+    let [mean, rstd] = [&stats.0, &stats.1].map(|v| Array::contiguous(&[spec.channels], v.clone()));
+    let w = parameter(w);
+    let dx = Array::zeros(x.layout().shape(), T::DTYPE);
+    let [dw, db] = [0, 1].map(|_| Array::zeros(&[spec.channels], T::Acc::DTYPE));
+    let (w, out) = (w.as_ref().map(Array::view), [&dx, &dw, &db].map(|a| Some(a.view())));
+    batch_norm_backward(spec, dy.view(), x.view(), w, mean.view(), rstd.view(), out[0], out[1], out[2]).unwrap();
+    (dx.to_vec(), dw.to_vec(), db.to_vec())
 }
 
 fn check<T: Float>(spec: &BatchNorm, seed: u64, affine: bool) {
@@ -24,12 +53,9 @@ fn check<T: Float>(spec: &BatchNorm, seed: u64, affine: bool) {
     let (weight, bias) = (numbers::<T::Acc>(seed + 2, channels, 1.0), numbers::<T::Acc>(seed + 3, channels, 1.0));
     let (w, b) = (affine.then_some(&weight[..]), affine.then_some(&bias[..]));
     let given = numbers::<T::Acc>(seed + 4, channels, 0.5);
-    let mut stats: Stats<T> = (given.clone(), given.iter().map(|v| T::Acc::lit(v.to_f64() + 1.0)).collect());
+    let mut stats: Stats<T> = (given.clone(), given.iter().map(|v| T::Acc::from_f64(v.to_f64() + 1.0)).collect());
     let y = run(spec, &x, w, b, &mut stats);
-    let mut dx = vec![T::default(); x.len()];
-    // SAFETY: sizes as in the spec.
-    let (dw, db) =
-        unsafe { backward(spec, dy.as_ptr(), x.as_ptr(), w, &stats.0, &stats.1, Some(dx.as_mut_ptr()), true) };
+    let (dx, dw, db) = run_backward(spec, &dy, &x, w, &stats);
     let (x, dy) = (wide(&x), wide(&dy));
     let mut want = (
         vec![0.0; x.len()],
@@ -78,7 +104,7 @@ fn matches_the_definition() {
         (7, 5, 4),
         (3, 2, PLANE),
         (6, 3, 49),
-        (2, 3, 2 * BLOCK + 9),
+        (2, 3, 2 * row_norm::BLOCK + 9),
         (1, 1, 30),
         (0, 3, 4),
         (2, 0, 3),
@@ -100,12 +126,7 @@ fn any_number_of_threads() {
         with_any_threads(|| {
             let mut stats = (vec![0.0; channels], vec![0.0; channels]);
             let y = run(&spec, &x, None, None, &mut stats);
-            let mut dx = vec![0.0; x.len()];
-            // SAFETY: sizes as in the spec.
-            let sums = unsafe {
-                backward(&spec, x.as_ptr(), x.as_ptr(), None, &stats.0, &stats.1, Some(dx.as_mut_ptr()), true)
-            };
-            (y, stats, dx, sums)
+            (run_backward(&spec, &x, &x, None, &stats), y, stats)
         });
     }
 }

@@ -1,8 +1,8 @@
 //! Every kind of operand: strides, broadcasting, dtypes, numbers, sizes, in place.
 
-use crate::pointwise::{pointwise, pointwise_grad, select};
 use crate::testing::Array;
 use rushlight_core::{DType, Layout, Operand, Pointwise, Scalar};
+use rushlight_cpu::pointwise::{pointwise, pointwise_grad, select};
 
 /// Layouts of a shape: plain, transposed, with gaps, and with each dimension in turn expanded.
 fn layouts(shape: &[usize]) -> Vec<Layout> {

@@ -1,5 +1,5 @@
-use super::*;
 use crate::testing::*;
+use rushlight_cpu::softmax::*;
 
 fn reference(log: bool, [outer, n, inner]: [usize; 3], x: &[f64]) -> Vec<f64> {
     let mut y = vec![0.0; x.len()];
@@ -32,17 +32,16 @@ fn reference_backward(log: bool, [outer, n, inner]: [usize; 3], dy: &[f64], y: &
 }
 
 fn run<T: Float>(log: bool, dims: [usize; 3], x: &[T]) -> Vec<T> {
-    let mut y = vec![T::default(); x.len()];
-    // SAFETY: both have the dims' size.
-    unsafe { forward(log, dims, x.as_ptr(), y.as_mut_ptr()) };
-    y
+    let (x, y) = (Array::contiguous(&dims, x.to_vec()), Array::zeros(&dims, T::DTYPE));
+    softmax(log, dims, x.view(), y.view()).unwrap();
+    y.to_vec()
 }
 
 fn run_backward<T: Float>(log: bool, dims: [usize; 3], dy: &[T], y: &[T]) -> Vec<T> {
-    let mut dx = vec![T::default(); y.len()];
-    // SAFETY: all have the dims' size.
-    unsafe { backward(log, dims, dy.as_ptr(), y.as_ptr(), dx.as_mut_ptr()) };
-    dx
+    let (dy, y) = (Array::contiguous(&dims, dy.to_vec()), Array::contiguous(&dims, y.to_vec()));
+    let dx = Array::zeros(&dims, T::DTYPE);
+    softmax_backward(log, dims, dy.view(), y.view(), dx.view()).unwrap();
+    dx.to_vec()
 }
 
 const LONG_ROW: [usize; 3] = [2, LONG + BLOCK + 17, 1];

@@ -86,6 +86,14 @@ impl Array {
         (0..self.layout.numel()).map(|i| unsafe { self.address(i).cast::<T>().read() }).collect()
     }
 
+    /// The whole storage in the order it lies in memory.
+    pub fn storage_to_vec<T: Element>(&self) -> Vec<T> {
+        assert_eq!(T::DTYPE, self.dtype);
+        let len = self.storage.bytes() / size_of::<T>();
+        // SAFETY: the storage holds as many elements.
+        (0..len).map(|i| unsafe { self.storage.ptr().cast::<T>().add(i).read() }).collect()
+    }
+
     /// The elements as `f64`.
     pub fn to_f64(&self) -> Vec<f64> {
         (0..self.layout.numel()).map(|i| self.get(i)).collect()

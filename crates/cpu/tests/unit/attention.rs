@@ -1,7 +1,8 @@
-use super::*;
 use crate::testing::*;
-use rushlight_core::Philox;
+use rushlight_core::backend::Attention;
 use rushlight_core::rng::uniform_f32;
+use rushlight_core::{DType, Element, Layout, Philox};
+use rushlight_cpu::attention::*;
 
 /// A problem in words: sizes and options. The mask is none, `bool` or floating, of full size or one row for all queries.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +23,24 @@ impl Case {
 
 fn strides(heads: usize, rows: usize, cols: usize, interleaved: bool) -> [usize; 4] {
     if interleaved { [rows * heads * cols, cols, heads * cols, 1] } else { [heads * rows * cols, rows * cols, cols, 1] }
+}
+
+#[derive(Clone, Copy)]
+struct Sizes {
+    batch: usize,
+    heads: usize,
+    kv_heads: usize,
+    l: usize,
+    s: usize,
+    d: usize,
+    dv: usize,
+}
+
+impl Sizes {
+    /// Queries of all heads.
+    fn rows(&self) -> usize {
+        self.batch * self.heads * self.l
+    }
 }
 
 struct Data<T: Float> {
@@ -67,22 +86,39 @@ impl<T: Float> Data<T> {
         }
     }
 
-    fn tensor(&self, data: &[T], heads: usize, rows: usize, cols: usize) -> Tensor<T> {
-        Tensor { at: Shared::new(data.as_ptr().cast_mut()), strides: strides(heads, rows, cols, self.case.interleaved) }
+    /// `data` as the case lays tensors out.
+    fn array(&self, data: &[T], heads: usize, rows: usize, cols: usize) -> Array {
+        let shape = [self.sizes.batch, heads, rows, cols];
+        Array::over(
+            data.to_vec(),
+            Layout::strided(&shape, &strides(heads, rows, cols, self.case.interleaved), 0).unwrap(),
+        )
     }
 
-    fn problem(&self) -> Problem<T> {
+    /// Queries, keys and values.
+    fn inputs(&self) -> [Array; 3] {
         let Sizes { heads, kv_heads, l, s, d, dv, .. } = self.sizes;
-        let mask = self.case.mask.map(|(dtype, _)| {
-            let at = if dtype == DType::Bool { self.mask_bits.as_ptr() } else { self.mask.as_ptr().cast() };
-            Mask::new(at, if dtype == DType::Bool { dtype } else { T::DTYPE }, self.mask_strides())
-        });
-        Problem {
-            sizes: self.sizes,
-            q: self.tensor(&self.tensors[0], heads, l, d),
-            k: self.tensor(&self.tensors[1], kv_heads, s, d),
-            v: self.tensor(&self.tensors[2], kv_heads, s, dv),
-            mask,
+        let [q, k, v] = &self.tensors;
+        [self.array(q, heads, l, d), self.array(k, kv_heads, s, d), self.array(v, kv_heads, s, dv)]
+    }
+
+    fn mask(&self) -> Option<Array> {
+        let Sizes { batch, heads, l, s, .. } = self.sizes;
+        self.case.mask.map(|(dtype, _)| {
+            let layout = Layout::strided(&[batch, heads, l, s], &self.mask_strides(), 0).unwrap();
+            match dtype {
+                DType::Bool => Array::over(self.mask_bits.iter().map(|&bit| bit != 0).collect(), layout),
+                _ => Array::over(self.mask.clone(), layout),
+            }
+        })
+    }
+
+    fn spec<'a>(&self, [q, k, v]: &'a [Array; 3], mask: &'a Option<Array>) -> Attention<'a> {
+        Attention {
+            q: q.view(),
+            k: k.view(),
+            v: v.view(),
+            mask: mask.as_ref().map(Array::view),
             causal: self.case.causal,
             scale: self.scale(),
             dropout: (self.case.dropout > 0.0).then_some((self.case.dropout, STREAM)),
@@ -91,24 +127,16 @@ impl<T: Float> Data<T> {
 
     fn run(&self) -> (Vec<T>, Vec<T::Acc>, [Vec<T>; 3]) {
         let Sizes { heads, l, dv, .. } = self.sizes;
-        let mut out = vec![T::default(); self.dout.len()];
-        let mut lse = vec![T::Acc::ZERO; self.sizes.rows()];
-        let mut gradients = [0, 1, 2].map(|i| vec![T::from_f64(7.0); self.tensors[i].len()]);
-        let out_tensor = self.tensor(&out, heads, l, dv);
-        let out_tensor = Tensor { at: Shared::new(out.as_mut_ptr()), ..out_tensor };
-        let problem = self.problem();
-        // SAFETY: all have the case's sizes.
-        unsafe {
-            problem.forward(out_tensor, lse.as_mut_ptr());
-            let saved = Saved {
-                out: out_tensor,
-                lse: Shared::new(lse.as_mut_ptr()),
-                dout: self.tensor(&self.dout, heads, l, dv),
-            };
-            let [dq, dk, dv] = &mut gradients;
-            problem.backward(saved, dq.as_mut_ptr(), dk.as_mut_ptr(), dv.as_mut_ptr());
-        }
-        (out, lse, gradients)
+        let (inputs, mask) = (self.inputs(), self.mask());
+        let spec = self.spec(&inputs, &mask);
+        let out = self.array(&vec![T::default(); self.dout.len()], heads, l, dv);
+        let lse = Array::zeros(&[self.sizes.rows()], T::Acc::DTYPE);
+        let dout = self.array(&self.dout, heads, l, dv);
+        let gradients = [0, 1, 2].map(|i| Array::new(T::DTYPE, &[self.tensors[i].len()], |_| 7.0));
+        attention(&spec, out.view(), lse.view()).unwrap();
+        let [dq, dk, dv] = gradients.each_ref().map(Array::view);
+        attention_backward(&spec, out.view(), lse.view(), dout.view(), dq, dk, dv).unwrap();
+        (out.storage_to_vec(), lse.to_vec(), gradients.each_ref().map(Array::to_vec))
     }
 
     /// Straight from the definition, in `f64`.
@@ -249,15 +277,13 @@ fn a_last_stride_other_than_one() {
             turned[c * 30 + j] = data.tensors[1][j * 8 + c];
         }
     }
-    let mut problem = data.problem();
-    problem.k = Tensor { at: Shared::new(turned.as_mut_ptr()), strides: [240, 240, 1, 30] };
+    let [q, _, v] = data.inputs();
+    let k = Array::over(turned, Layout::strided(&[1, 1, 30, 8], &[240, 240, 1, 30], 0).unwrap());
     // The output as [dv, l].
-    let (mut out, mut lse) = (vec![0f32; 160], vec![0f32; 20]);
-    // SAFETY: all have the case's sizes.
-    unsafe {
-        problem.forward(Tensor { at: Shared::new(out.as_mut_ptr()), strides: [160, 160, 1, 20] }, lse.as_mut_ptr())
-    };
-    let out: Vec<f32> = (0..160).map(|n| out[n % 8 * 20 + n / 8]).collect();
+    let out = Array::over(vec![0f32; 160], Layout::strided(&[1, 1, 20, 8], &[160, 160, 1, 20], 0).unwrap());
+    let lse = Array::zeros(&[20], DType::F32);
+    attention(&data.spec(&[q, k, v], &None), out.view(), lse.view()).unwrap();
+    let out: Vec<f32> = out.to_vec();
     close(&out, &want, 1e-5);
 }
 

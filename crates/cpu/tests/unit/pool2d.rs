@@ -1,5 +1,7 @@
-use super::*;
 use crate::testing::*;
+use rushlight_core::backend::{Pool, Window};
+use rushlight_core::{DType, Element, Result};
+use rushlight_cpu::pool2d::*;
 
 /// Output size by PyTorch's rule.
 fn out_size(size: usize, k: usize, s: usize, p: usize, d: usize, ceil: bool) -> usize {
@@ -53,22 +55,41 @@ fn taps(spec: &Pool, dim: usize, o: usize) -> (Vec<usize>, usize) {
     }
 }
 
+fn array<T: Element>(values: &[T]) -> Array {
+    Array::contiguous(&[values.len()], values.to_vec())
+}
+
+/// Elements of the input and of the output.
+fn lengths(spec: &Pool) -> [usize; 2] {
+    [spec.input, spec.output].map(|[h, w]| spec.planes * h * w)
+}
+
+fn max_of<T: Element>(spec: &Pool, x: &[T]) -> (Vec<T>, Vec<i64>) {
+    let [_, outputs] = lengths(spec);
+    let (y, indices) = (Array::zeros(&[outputs], T::DTYPE), Array::zeros(&[outputs], DType::I64));
+    max_pool(spec, array(x).view(), y.view(), indices.view()).unwrap();
+    (y.to_vec(), indices.to_vec())
+}
+
+fn max_backward<T: Element>(spec: &Pool, dy: &[T], indices: &[i64]) -> Result<Vec<T>> {
+    let dx = Array::new(T::DTYPE, &[lengths(spec)[0]], |_| 1.0);
+    max_pool_backward(spec, array(dy).view(), array(indices).view(), dx.view())?;
+    Ok(dx.to_vec())
+}
+
 fn check<T: Float>(spec: &Pool, seed: u64) {
     let ([h, w], [oh, ow]) = (spec.input, spec.output);
-    let g = Geometry::new("pool", spec).unwrap();
     // Few different values, so that there are equals.
     let x: Vec<T> =
         numbers::<T>(seed, spec.planes * h * w, 4.0).iter().map(|v| T::from_f64(v.to_f64().round())).collect();
     let dy = numbers::<T>(seed + 1, spec.planes * oh * ow, 1.0);
-    let (mut y, mut indices) = (vec![T::default(); dy.len()], vec![0i64; dy.len()]);
-    let (mut dx, mut avg, mut avg_dx) = (vec![T::default(); x.len()], y.clone(), vec![T::default(); x.len()]);
-    // SAFETY: sizes as in the spec.
-    unsafe {
-        max::forward(&g, x.as_ptr(), y.as_mut_ptr(), indices.as_mut_ptr());
-        max::backward(&g, dy.as_ptr(), indices.as_ptr(), dx.as_mut_ptr()).unwrap();
-        avg_forward(&g, x.as_ptr(), avg.as_mut_ptr());
-        avg_backward(&g, dy.as_ptr(), avg_dx.as_mut_ptr());
-    }
+    let (y, indices) = max_of(spec, &x);
+    let dx = max_backward(spec, &dy, &indices).unwrap();
+    let (input, gradient) = (array(&x), array(&dy));
+    let (avg, avg_dx) = (Array::zeros(&[dy.len()], T::DTYPE), Array::zeros(&[x.len()], T::DTYPE));
+    avg_pool(spec, input.view(), avg.view()).unwrap();
+    avg_pool_backward(spec, gradient.view(), avg_dx.view()).unwrap();
+    let (avg, avg_dx) = (avg.to_vec::<T>(), avg_dx.to_vec::<T>());
     let (x, dy) = (wide(&x), wide(&dy));
     let mut want =
         (vec![0.0; dy.len()], vec![0i64; dy.len()], vec![0.0; x.len()], vec![0.0; dy.len()], vec![0.0; x.len()]);
@@ -141,11 +162,8 @@ fn dilated_maxima() {
         fixed([12, 15], [3, 3], [2, 3], [1, 1], [2, 2], true, true, None),
         fixed([1, 1], [2, 2], [1, 1], [1, 1], [2, 2], false, true, None),
     ] {
-        let g = Geometry::new("pool", &spec).unwrap();
-        let x = numbers::<f32>(3, g.inputs(), 1.0);
-        let (mut y, mut indices) = (vec![0.0; g.outputs()], vec![0; g.outputs()]);
-        // SAFETY: sizes as in the spec.
-        unsafe { max::forward(&g, x.as_ptr(), y.as_mut_ptr(), indices.as_mut_ptr()) };
+        let x = numbers::<f32>(3, lengths(&spec)[0], 1.0);
+        let (y, indices) = max_of(&spec, &x);
         let [oh, ow] = spec.output;
         for (o, y) in y.iter().enumerate() {
             let plane = o / (oh * ow) * spec.input[0] * spec.input[1];
@@ -155,21 +173,16 @@ fn dilated_maxima() {
                 all.fold((f32::NEG_INFINITY, -1), |b, i| if x[plane + i] > b.0 { (x[plane + i], i as i64) } else { b });
             assert_eq!((*y, indices[o]), best);
         }
-        let mut dx = vec![1.0; x.len()];
-        // SAFETY: sizes as in the spec.
-        unsafe { max::backward(&g, y.as_ptr(), indices.as_ptr(), dx.as_mut_ptr()) }.unwrap();
+        max_backward(&spec, &y, &indices).unwrap();
     }
 }
 
 #[test]
 fn nan_wins_and_infinity_has_a_place() {
     let spec = fixed([2, 4], [2, 2], [2, 2], [0, 0], [1, 1], false, true, None);
-    let g = Geometry::new("pool", &Pool { planes: 1, ..spec }).unwrap();
     let inf = f32::NEG_INFINITY;
     let x = [1.0, f32::NAN, inf, inf, 5.0, 2.0, inf, inf];
-    let (mut y, mut indices) = ([0.0; 2], [0; 2]);
-    // SAFETY: sizes as in the spec.
-    unsafe { max::forward(&g, x.as_ptr(), y.as_mut_ptr(), indices.as_mut_ptr()) };
+    let (y, indices) = max_of(&Pool { planes: 1, ..spec }, &x);
     assert!(y[0].is_nan() && y[1] == inf);
     assert_eq!(indices, [1, 2]);
 }
@@ -177,13 +190,11 @@ fn nan_wins_and_infinity_has_a_place() {
 #[test]
 fn bad_indices_are_refused() {
     let spec = fixed([4, 4], [2, 2], [2, 2], [0, 0], [1, 1], false, true, None);
-    let g = Geometry::new("pool", &spec).unwrap();
+    let outputs = lengths(&spec)[1];
     for bad in [16, -2, i64::MAX, i64::MIN] {
-        let mut indices = vec![0; g.outputs()];
+        let mut indices = vec![0; outputs];
         indices[5] = bad;
-        let (dy, mut dx) = (vec![1f32; g.outputs()], vec![0f32; g.inputs()]);
-        // SAFETY: sizes as in the spec.
-        let result = unsafe { max::backward(&g, dy.as_ptr(), indices.as_ptr(), dx.as_mut_ptr()) };
+        let result = max_backward(&spec, &vec![1f32; outputs], &indices);
         assert_eq!(result.unwrap_err().kind(), rushlight_core::ErrorKind::Index);
     }
 }

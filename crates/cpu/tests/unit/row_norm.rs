@@ -1,14 +1,23 @@
-use super::*;
 use crate::testing::*;
+use rushlight_core::Element;
+use rushlight_core::backend::RowNorm;
+use rushlight_cpu::row_norm::*;
 
 type Forward<T> = (Vec<T>, Vec<<T as Float>::Acc>, Vec<<T as Float>::Acc>);
 
+/// One value for each column.
+fn parameter<A: Element>(values: Option<&[A]>) -> Option<Array> {
+    values.map(|v| Array::contiguous(&[v.len()], v.to_vec()))
+}
+
 fn run<T: Float>(spec: &RowNorm, x: &[T], w: Option<&[T::Acc]>, b: Option<&[T::Acc]>) -> Forward<T> {
-    let mut y = vec![T::default(); x.len()];
-    let (mut mean, mut rstd) = (vec![T::Acc::ZERO; spec.rows], vec![T::Acc::ZERO; spec.rows]);
-    // SAFETY: sizes as in the spec.
-    unsafe { forward(spec, x.as_ptr(), w, b, y.as_mut_ptr(), mean.as_mut_ptr(), rstd.as_mut_ptr()) };
-    (y, mean, rstd)
+    let shape = [spec.rows, spec.cols];
+    let (x, y) = (Array::contiguous(&shape, x.to_vec()), Array::zeros(&shape, T::DTYPE));
+    let [mean, rstd] = [0, 1].map(|_| Array::zeros(&[spec.rows], T::Acc::DTYPE));
+    let (w, b) = (parameter(w), parameter(b));
+    let (w, b) = (w.as_ref().map(Array::view), b.as_ref().map(Array::view));
+    row_norm(spec, x.view(), w, b, y.view(), mean.view(), rstd.view()).unwrap();
+    (y.to_vec(), mean.to_vec(), rstd.to_vec())
 }
 
 fn run_backward<T: Float>(
@@ -19,17 +28,16 @@ fn run_backward<T: Float>(
     (mean, rstd): (&[T::Acc], &[T::Acc]),
     so_far: Option<&[T]>,
 ) -> (Vec<T>, Vec<T::Acc>) {
-    let mut dx = vec![T::default(); x.len()];
-    let input = Input {
-        dy: Shared::new(dy.as_ptr().cast_mut()),
-        x: Shared::new(x.as_ptr().cast_mut()),
-        mean: Shared::new(mean.as_ptr().cast_mut()),
-        rstd: Shared::new(rstd.as_ptr().cast_mut()),
-        so_far: so_far.map(|s| Shared::new(s.as_ptr().cast_mut())),
-    };
-    // SAFETY: sizes as in the spec.
-    let sums = unsafe { backward(spec, input, w, Some(dx.as_mut_ptr()), true) };
-    (dx, sums)
+    let shape = [spec.rows, spec.cols];
+    let [dy, x] = [dy, x].map(|v| Array::contiguous(&shape, v.to_vec()));
+    let [mean, rstd] = [mean, rstd].map(|v| Array::contiguous(&[spec.rows], v.to_vec()));
+    let so_far = so_far.map(|v| Array::contiguous(&shape, v.to_vec()));
+    let w = parameter(w);
+    let (dx, [dw, db]) = (Array::zeros(&shape, T::DTYPE), [0, 1].map(|_| Array::zeros(&[spec.cols], T::Acc::DTYPE)));
+    let (w, so_far) = (w.as_ref().map(Array::view), so_far.as_ref().map(Array::view));
+    let (stats, out) = ([mean.view(), rstd.view()], [dx.view(), dw.view(), db.view()].map(Some));
+    row_norm_backward(spec, dy.view(), x.view(), w, stats[0], stats[1], so_far, out[0], out[1], out[2]).unwrap();
+    (dx.to_vec(), [dw.to_vec::<T::Acc>(), db.to_vec()].concat())
 }
 
 fn check<T: Float>(spec: &RowNorm, seed: u64, affine: bool) {

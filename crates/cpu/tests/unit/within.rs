@@ -1,0 +1,13 @@
+//! Modules of the library whose tests look inside them.
+#![allow(unused)]
+
+#[path = "../../src/alloc.rs"]
+mod alloc;
+#[path = "../../src/lane/mod.rs"]
+mod lane;
+#[path = "../../src/linalg.rs"]
+mod linalg;
+#[path = "../../src/pool.rs"]
+mod pool;
+#[path = "../../src/simd/mod.rs"]
+mod simd;
