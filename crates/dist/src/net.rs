@@ -3,7 +3,8 @@
 use std::net::{IpAddr, TcpStream};
 use std::os::fd::AsRawFd;
 
-/// Sets what every connection of ours has: no delay of small messages, and probes that notice within some 15 s that the other machine is gone.
+/// Sets what every connection of ours has: no delay of small messages, and probes that notice within some 15 s that
+/// the other machine is gone.
 pub(crate) fn configure(stream: &TcpStream) {
     let _ = stream.set_nodelay(true);
     let set = |level, name, value: i32| {
@@ -24,7 +25,8 @@ pub(crate) fn configure(stream: &TcpStream) {
     set(libc::IPPROTO_TCP, libc::TCP_KEEPCNT, 5);
 }
 
-/// Allows this process as many open files as the system's hard limit: a store of a large job has a connection to each rank.
+/// Allows this process as many open files as the system's hard limit: a store of a large job has a connection to each
+/// rank.
 pub(crate) fn raise_descriptor_limit() {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the structure is valid for both calls.

@@ -9,8 +9,9 @@ use std::time::Duration;
 
 /// Where the store of a job listens.
 ///
-/// Without MASTER_PORT there are several candidate ports, the same in every process of the job. Rank 0 listens on the first that is free; the others try
-/// them in turn and know their own store by its proof of the job's secret. So two jobs on one host cannot meet by mistake.
+/// Without MASTER_PORT there are several candidate ports, the same in every process of the job. Rank 0 listens on the
+/// first that is free; the others try them in turn and know their own store by its proof of the job's secret. So two
+/// jobs on one host cannot meet by mistake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rendezvous {
     /// Rank 0's host: an address or a name.
@@ -24,7 +25,8 @@ pub struct Rendezvous {
 }
 
 impl Rendezvous {
-    /// The meeting point of a launch, by MASTER_ADDR and MASTER_PORT where they are set, else by the job's hosts and name.
+    /// The meeting point of a launch, by MASTER_ADDR and MASTER_PORT where they are set, else by the job's hosts and
+    /// name.
     pub fn new(launch: &Launch, env: &Environment) -> Result<Self> {
         let (host, why_host) = match env.get("MASTER_ADDR") {
             Some(host) => (host.to_owned(), "MASTER_ADDR"),
@@ -71,7 +73,8 @@ impl Rendezvous {
     }
 }
 
-/// Ports of a job: 16 between 15000 and 32767, which is below the usual ephemeral range, at places that follow from the job's name.
+/// Ports of a job: 16 between 15000 and 32767, which is below the usual ephemeral range, at places that follow from
+/// the job's name.
 pub fn candidate_ports(job: &str) -> Vec<u16> {
     let mut ports = Vec::with_capacity(16);
     for round in 0u8.. {
@@ -89,7 +92,8 @@ pub fn candidate_ports(job: &str) -> Vec<u16> {
     ports
 }
 
-/// The range from which the kernel gives ports to outgoing connections; a listener there may find its port taken at any time.
+/// The range from which the kernel gives ports to outgoing connections; a listener there may find its port taken at
+/// any time.
 pub fn ephemeral_range(env: &Environment) -> std::ops::RangeInclusive<u16> {
     let text = env.read("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
     let mut bounds = text.split_whitespace().filter_map(|n| n.parse().ok());
@@ -99,8 +103,8 @@ pub fn ephemeral_range(env: &Environment) -> std::ops::RangeInclusive<u16> {
     }
 }
 
-/// The process that started all ranks of this node: the nearest ancestor that is a launcher's, else the parent. With its start time, as process numbers
-/// come again.
+/// The process that started all ranks of this node: the nearest ancestor that is a launcher's, else the parent. With
+/// its start time, as process numbers come again.
 fn launcher_process() -> String {
     const NAMES: [&str; 10] = [
         "hydra_pmi_proxy",
@@ -179,13 +183,15 @@ pub fn interfaces() -> Vec<Interface> {
     found
 }
 
-/// Names of fast networks first, then what is usually a cluster's network. Bridges of containers and tunnels are not among them.
+/// Names of fast networks first, then what is usually a cluster's network. Bridges of containers and tunnels are not
+/// among them.
 const PREFERRED: [&str; 8] = ["hsn", "ib", "bond", "en", "eth", "wl", "br0", "veth"];
 
 /// The interface whose address other nodes should connect to.
 ///
-/// NCCL_SOCKET_IFNAME decides, else GLOO_SOCKET_IFNAME, in NCCL's syntax: prefixes with commas between them, `=` before exact names, `^` before names to avoid. Without them
-/// fast networks come first (`hsn`, `ib`, `bond`), IPv4 before IPv6. Link-local addresses are never chosen.
+/// NCCL_SOCKET_IFNAME decides, else GLOO_SOCKET_IFNAME, in NCCL's syntax: prefixes with commas between them, `=`
+/// before exact names, `^` before names to avoid. Without them fast networks come first (`hsn`, `ib`, `bond`), IPv4
+/// before IPv6. Link-local addresses are never chosen.
 pub fn choose_interface(all: &[Interface], env: &Environment) -> Result<Option<Interface>> {
     let usable = |i: &&Interface| match i.address {
         IpAddr::V4(a) => !a.is_link_local(),
@@ -234,8 +240,8 @@ fn preferred(all: &[Interface]) -> Option<Interface> {
 
 /// Addresses of a host, without waiting for DNS longer than `limit`.
 ///
-/// Literal addresses, this host's own name and names in `/etc/hosts` need no DNS. A lookup that is still under way at the limit goes on in a thread of its own
-/// and its answer is dropped.
+/// Literal addresses, this host's own name and names in `/etc/hosts` need no DNS. A lookup that is still under way at
+/// the limit goes on in a thread of its own and its answer is dropped.
 pub fn resolve(host: &str, env: &Environment, limit: Duration) -> Result<Vec<IpAddr>> {
     if let Ok(address) = host.trim_matches(['[', ']']).parse() {
         return Ok(vec![address]);

@@ -16,12 +16,14 @@ const VISIBLE: [&str; 4] = ["CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP
 
 /// Chooses a rank's device from its local rank and what the launcher left visible.
 ///
-/// `count` is how many devices the process sees. A launcher that binds devices leaves one visible to each rank, whose index is then 0. Where all ranks of the
-/// node see all devices, the local rank is the index; ranks beyond the last device share.
+/// `count` is how many devices the process sees. A launcher that binds devices leaves one visible to each rank, whose
+/// index is then 0. Where all ranks of the node see all devices, the local rank is the index; ranks beyond the last
+/// device share.
 ///
 /// ```
 /// use rushlight_dist::launch::{Environment, choose_device, detect_from};
-/// let env = Environment::recorded("PMI_RANK=3\nPMI_SIZE=4\nMPI_LOCALRANKID=3\nMPI_LOCALNRANKS=4\nCUDA_VISIBLE_DEVICES=3");
+/// let env =
+/// Environment::recorded("PMI_RANK=3\nPMI_SIZE=4\nMPI_LOCALRANKID=3\nMPI_LOCALNRANKS=4\nCUDA_VISIBLE_DEVICES=3");
 /// assert_eq!(choose_device(&detect_from(&env)?, &env, 1).unwrap().index, 0);
 /// # Ok::<(), rushlight_core::Error>(())
 /// ```

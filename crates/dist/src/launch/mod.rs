@@ -1,7 +1,7 @@
 //! Launch detection: which rank of which world this process is, whoever started it.
 //!
-//! [`detect`] reads the environment; [`detect_from`] is the same as a pure function over an [`Environment`]. The innermost launcher wins, and
-//! variables that contradict each other are an error that names them.
+//! [`detect`] reads the environment; [`detect_from`] is the same as a pure function over an [`Environment`]. The
+//! innermost launcher wins, and variables that contradict each other are an error that names them.
 
 mod address;
 mod device;
@@ -149,8 +149,8 @@ fn read(row: &Row, env: &Environment) -> Result<Launch> {
     Ok(launch)
 }
 
-/// PALS exports no reliable size: it is the ranks per node times the hosts of the job. Taking 1 for a default would make every process a world
-/// of its own.
+/// PALS exports no reliable size: it is the ranks per node times the hosts of the job. Taking 1 for a default would
+/// make every process a world of its own.
 fn complete_pals(launch: &mut Launch, env: &Environment) -> Result<()> {
     if let Some(size) = env.number("RUSHLIGHT_WORLD_SIZE")? {
         launch.world_size = size;
@@ -256,8 +256,8 @@ fn job_hosts(launch: &Launch, env: &Environment) -> Result<Vec<String>> {
 
 /// Compares a launcher's numbers with RANK and WORLD_SIZE, which scripts set by hand.
 ///
-/// Equal sizes need equal ranks. A larger WORLD_SIZE is a process that its launcher's rank has spawned: `srun -n2` and four workers each. Everything else is
-/// a contradiction.
+/// Equal sizes need equal ranks. A larger WORLD_SIZE is a process that its launcher's rank has spawned: `srun -n2`
+/// and four workers each. Everything else is a contradiction.
 fn reconcile(launch: Launch, env: &Environment) -> Result<Launch> {
     let (Some(size), own) = (env.number("WORLD_SIZE")?, launch.world_size) else {
         return match env.number("RANK")? {

@@ -45,8 +45,8 @@ pub(crate) fn random_bytes() -> Result<[u8; 32]> {
     Ok(bytes)
 }
 
-/// The secret of a job, and where it is from: RUSHLIGHT_JOB_SECRET, else the launcher's own, else derived from the job's name and a key that lies in the
-/// user's home and only the user can read.
+/// The secret of a job, and where it is from: RUSHLIGHT_JOB_SECRET, else the launcher's own, else derived from the
+/// job's name and a key that lies in the user's home and only the user can read.
 ///
 /// The key is made on first use. Nodes that do not share the home directory need RUSHLIGHT_JOB_SECRET.
 pub fn job_secret(launch: &Launch, meeting: &Rendezvous) -> Result<(Secret, String)> {
@@ -81,7 +81,8 @@ fn user_key(path: &Path) -> Result<[u8; 32]> {
         if let Some(dir) = path.parent() {
             fs::create_dir_all(dir).map_err(in_use)?;
         }
-        // Written whole beside its place and linked there: of several processes that make it at once one wins, and none sees half of it.
+        // Written whole beside its place and linked there: of several processes that make it at once one wins, and
+        // none sees half of it.
         let own = path.with_extension(format!(
             "{}.{}",
             std::process::id(),

@@ -92,8 +92,8 @@ const NONE: Names = &[];
 
 /// Innermost first: `torchrun` may run inside `mpiexec`, which may run inside a Slurm step.
 ///
-/// Hydra is known by MPI_LOCALRANKID: Slurm's `--mpi=pmi2` and Flux set PMI_RANK and PMI_SIZE as well. A Hydra inside a Slurm step must come before
-/// Slurm: there SLURM_PROCID counts Hydra's proxies, not the ranks.
+/// Hydra is known by MPI_LOCALRANKID: Slurm's `--mpi=pmi2` and Flux set PMI_RANK and PMI_SIZE as well. A Hydra inside
+/// a Slurm step must come before Slurm: there SLURM_PROCID counts Hydra's proxies, not the ranks.
 pub(super) const ROWS: &[Row] = &[
     Row {
         launcher: Launcher::Torchrun,
@@ -196,7 +196,8 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         launcher: Launcher::Slurm,
         requires: &[&["SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"]],
-        // With --mpi=pmi2 and --mpi=pmix Slurm says it twice. A Hydra that does not set MPI_LOCALRANKID shows as a contradiction here.
+        // With --mpi=pmi2 and --mpi=pmix Slurm says it twice. A Hydra that does not set MPI_LOCALRANKID shows as a
+        // contradiction here.
         rank: &["SLURM_PROCID", "PMI_RANK", "PMIX_RANK"],
         size: &["SLURM_STEP_NUM_TASKS"],
         local_rank: &["SLURM_LOCALID"],

@@ -1,5 +1,5 @@
-//! Recorded environments of every launcher. Those of MPICH, Open MPI, Intel MPI and Slurm were printed by the launchers themselves; PALS, Cray, Flux, jsrun,
-//! MVAPICH and Kubeflow follow their documentation.
+//! Recorded environments of every launcher. Those of MPICH, Open MPI, Intel MPI and Slurm were printed by the
+//! launchers themselves; PALS, Cray, Flux, jsrun, MVAPICH and Kubeflow follow their documentation.
 
 use super::*;
 

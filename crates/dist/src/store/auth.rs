@@ -1,7 +1,8 @@
 //! Mutual proof that two processes share a job's secret, without sending it.
 //!
-//! The side that accepts sends a random challenge; the side that connects answers with a challenge of its own and an HMAC-SHA256 over both; the accepting side proves itself
-//! likewise. Purpose and role are part of what is hashed, so that no answer can be reflected or used for another kind of connection.
+//! The side that accepts sends a random challenge; the side that connects answers with a challenge of its own and an
+//! HMAC-SHA256 over both; the accepting side proves itself likewise. Purpose and role are part of what is hashed, so
+//! that no answer can be reflected or used for another kind of connection.
 
 use crate::launch::Secret;
 use rushlight_core::Result;
@@ -84,7 +85,8 @@ fn prove(secret: &Secret, purpose: Purpose, role: &[u8], accepting: &[u8], conne
 
 /// The connecting side of a handshake, over a stream with timeouts.
 ///
-/// `PermissionDenied` means that the other side does not have the same secret, `InvalidData` that it is not one of ours.
+/// `PermissionDenied` means that the other side does not have the same secret, `InvalidData` that it is not one of
+/// ours.
 pub(crate) fn connect(stream: &mut (impl Read + Write), secret: &Secret, purpose: Purpose) -> std::io::Result<()> {
     let mut greeting = [0; GREETING];
     stream.read_exact(&mut greeting)?;

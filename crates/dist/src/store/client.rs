@@ -69,7 +69,8 @@ impl TcpStore {
         Ok(store)
     }
 
-    /// [`TcpStore::connect`] with a timeout. Tries all addresses of the host on all ports, again and again, until a store with the same secret answers.
+    /// [`TcpStore::connect`] with a timeout. Tries all addresses of the host on all ports, again and again, until a
+    /// store with the same secret answers.
     pub fn connect_within(host: &str, ports: &[u16], secret: Secret, timeout: Duration) -> Result<Self> {
         let deadline = Instant::now() + timeout;
         let env = Environment::current();
@@ -138,12 +139,17 @@ impl TcpStore {
         stream.as_ref()?.local_addr().ok().map(|a| a.ip())
     }
 
+    pub(crate) fn secret(&self) -> &Secret {
+        &self.secret
+    }
+
     /// The server, in the process that holds it.
     pub fn server(&self) -> Option<&StoreServer> {
         self.server.as_deref()
     }
 
-    /// Has the server set a key when this connection ends without a word: the death of a process becomes a key others wait for.
+    /// Has the server set a key when this connection ends without a word: the death of a process becomes a key others
+    /// wait for.
     pub fn lease(&self, key: &str, value: &[u8]) -> Result<()> {
         self.call(Op::Lease, &[key.as_bytes(), value], self.timeout()).map(drop)
     }

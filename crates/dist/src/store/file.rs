@@ -33,7 +33,8 @@ struct State {
 const LEFT: &str = "\0left";
 
 impl FileStore {
-    /// Opens the store in `path`, which is made if it is not there. All processes need the same path, and a path that no earlier run has left a file at.
+    /// Opens the store in `path`, which is made if it is not there. All processes need the same path, and a path that
+    /// no earlier run has left a file at.
     pub fn open(path: impl AsRef<Path>, world_size: Option<usize>) -> Result<Self> {
         let path = path.as_ref().to_owned();
         let file = OpenOptions::new()
@@ -66,7 +67,8 @@ impl FileStore {
 }
 
 impl State {
-    /// Applies what others have written. A record that its writer did not finish is cut off: under the lock nobody is writing.
+    /// Applies what others have written. A record that its writer did not finish is cut off: under the lock nobody is
+    /// writing.
     fn catch_up(&mut self) -> Result<()> {
         let length = self.file.metadata()?.len();
         if length < self.position {
@@ -94,7 +96,8 @@ impl State {
     }
 }
 
-/// An exclusive lock on the whole file, by `flock`: it belongs to this open file, so that threads exclude each other too, and it ends with the process.
+/// An exclusive lock on the whole file, by `flock`: it belongs to this open file, so that threads exclude each other
+/// too, and it ends with the process.
 struct Lock<'a>(&'a File);
 
 impl<'a> Lock<'a> {

@@ -1,7 +1,7 @@
 //! Messages between a store and its clients: a length, a byte that says what it is, byte strings.
 //!
-//! Request: `u32 length | u8 op | u64 timeout in ms | strings`. Reply: `u32 length | u8 status | strings`. A string is `u32 length | bytes`. All little-endian; `length` counts what follows
-//! it and is bounded by [`MAX_FRAME`].
+//! Request: `u32 length | u8 op | u64 timeout in ms | strings`. Reply: `u32 length | u8 status | strings`. A string
+//! is `u32 length | bytes`. All little-endian; `length` counts what follows it and is bounded by [`MAX_FRAME`].
 
 use super::table::Op;
 use rushlight_core::{Error, Result};

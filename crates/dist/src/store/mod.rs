@@ -1,7 +1,8 @@
 //! Key-value stores by which the processes of a job find each other.
 //!
-//! A store implements one method, [`Store::call`]; PyTorch's operations stand on it. [`TcpStore`] is a server in one process and clients in the others, [`FileStore`] a file on a shared
-//! file system, [`HashStore`] a map within one process, [`PrefixStore`] a part of another store.
+//! A store implements one method, [`Store::call`]; PyTorch's operations stand on it. [`TcpStore`] is a server in one
+//! process and clients in the others, [`FileStore`] a file on a shared file system, [`HashStore`] a map within one
+//! process, [`PrefixStore`] a part of another store.
 
 pub(crate) mod auth;
 mod client;
@@ -14,6 +15,7 @@ mod table;
 mod tests;
 
 pub use client::TcpStore;
+pub(crate) use client::dial;
 pub use file::FileStore;
 pub use memory::{HashStore, PrefixStore};
 pub use server::StoreServer;
@@ -62,7 +64,8 @@ pub trait Store: Send + Sync {
         decimal(one(self.call(Op::Add, &[key.as_bytes(), amount.as_bytes()], self.timeout())?)?)
     }
 
-    /// Sets a key if its value is `expected`; empty means not set. Returns the value afterwards, or `expected` if the key is not set and was expected to be.
+    /// Sets a key if its value is `expected`; empty means not set. Returns the value afterwards, or `expected` if the
+    /// key is not set and was expected to be.
     fn compare_set(&self, key: &str, expected: &[u8], desired: &[u8]) -> Result<Vec<u8>> {
         one(self.call(Op::CompareSet, &[key.as_bytes(), expected, desired], self.timeout())?)
     }

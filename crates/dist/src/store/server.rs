@@ -39,7 +39,8 @@ struct Shared {
 impl StoreServer {
     /// Listens on the first port that is free; 0 takes any.
     ///
-    /// The server answers on all interfaces, as only connections that prove the secret get further than its greeting; on `loopback` others do not reach it at all.
+    /// The server answers on all interfaces, as only connections that prove the secret get further than its greeting;
+    /// on `loopback` others do not reach it at all.
     pub fn start(ports: &[u16], loopback: bool, secret: Secret) -> Result<Self> {
         net::raise_descriptor_limit();
         let listener = listen(ports, loopback)?;

@@ -122,7 +122,8 @@ impl Table {
                 vec![sum]
             }
             Op::CompareSet => {
-                // PyTorch's rule: an empty expectation is met by a missing key; a missing key otherwise answers with the expectation.
+                // PyTorch's rule: an empty expectation is met by a missing key; a missing key otherwise answers with
+                // the expectation.
                 let answer = match map.get(arg(0)) {
                     None if arg(1).is_empty() => None,
                     None => Some(arg(1).to_vec()),
