@@ -1,0 +1,70 @@
+//! What ends a wait before its time: another rank's failure, or the deadline.
+
+use rushlight_core::{Error, Result};
+use std::collections::HashSet;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Set once, when the job cannot go on. Every wait looks at it.
+#[derive(Default)]
+pub(crate) struct Abort {
+    raised: AtomicBool,
+    reason: Mutex<String>,
+    /// Ranks of the world that have left in good order: who waits for one of them waits in vain.
+    departed: Mutex<HashSet<usize>>,
+}
+
+impl Abort {
+    /// Raises it; the first reason stays.
+    pub(crate) fn raise(&self, reason: &str) {
+        let mut text = self.reason.lock().unwrap_or_else(|e| e.into_inner());
+        if !self.raised.load(Ordering::Relaxed) {
+            reason.clone_into(&mut text);
+            self.raised.store(true, Ordering::Release);
+        }
+    }
+
+    pub(crate) fn depart(&self, ranks: impl Iterator<Item = usize>) {
+        self.departed.lock().unwrap_or_else(|e| e.into_inner()).extend(ranks);
+    }
+
+    pub(crate) fn has_departed(&self, rank: usize) -> bool {
+        self.departed.lock().unwrap_or_else(|e| e.into_inner()).contains(&rank)
+    }
+
+    pub(crate) fn is_raised(&self) -> bool {
+        self.raised.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn check(&self) -> Result<()> {
+        if !self.is_raised() {
+            return Ok(());
+        }
+        Err(Error::io(self.reason.lock().unwrap_or_else(|e| e.into_inner()).clone()))
+    }
+}
+
+/// How long one collective may take.
+pub(crate) struct Limit<'a> {
+    pub(crate) abort: &'a Abort,
+    pub(crate) deadline: Instant,
+    pub(crate) timeout: Duration,
+}
+
+impl<'a> Limit<'a> {
+    pub(crate) fn new(abort: &'a Abort, timeout: Duration) -> Self {
+        let far = Duration::from_secs(1 << 30);
+        Self { abort, deadline: Instant::now() + timeout.min(far), timeout }
+    }
+
+    /// An error if the job was aborted, or if the time is over: then it says for whom this rank waited.
+    pub(crate) fn check(&self, waiting_for: impl FnOnce() -> String) -> Result<()> {
+        self.abort.check()?;
+        if Instant::now() >= self.deadline {
+            let seconds = self.timeout.as_secs_f32();
+            return Err(Error::io(format!("timed out after {seconds} s waiting for {}", waiting_for())));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,256 @@
+//! Collectives over bytes: shared memory within a node, connections between nodes.
+//!
+//! | collective | all ranks on one node | several nodes |
+//! |---|---|---|
+//! | all-reduce, up to 16 KiB | one round: every rank reduces everything | recursive doubling |
+//! | all-reduce, larger | each rank reduces its part, in cache-sized chunks | parts within each node, rings of the same part across nodes |
+//! | broadcast, reduce | one writer or one reader | binomial tree of one rank per node, then each node |
+//! | all-gather | every rank reads every slot | ring |
+//! | reduce-scatter, all-to-all | every rank reads its part of every slot | pairwise exchange |
+//! | gather, scatter | root reads or writes | root talks to each |
+
+mod abort;
+mod across;
+mod links;
+mod local;
+mod reduce;
+mod shm;
+mod signature;
+
+pub(crate) use abort::{Abort, Limit};
+pub(crate) use links::{Channel, Endpoint, Links, Peer, Transfer};
+pub use reduce::ReduceOp;
+pub(crate) use reduce::Span;
+pub(crate) use shm::Shared;
+pub(crate) use signature::Signature;
+
+use rushlight_core::{DType, Result};
+
+/// The largest message that is latency rather than bandwidth.
+const SMALL: usize = 16 << 10;
+
+/// One rank's end of a group.
+pub(crate) struct Communicator {
+    pub(crate) rank: usize,
+    pub(crate) size: usize,
+    /// Ranks of the group by node, each in order.
+    nodes: Vec<Vec<usize>>,
+    /// This rank's node.
+    node: usize,
+    /// Memory shared with the other ranks of the node; `None` if there are none or it could not be had.
+    shared: Option<Shared>,
+    links: Links,
+    scratch: Vec<u64>,
+}
+
+/// What every collective is told.
+pub(crate) struct Call<'a> {
+    pub(crate) signature: Signature,
+    pub(crate) limit: Limit<'a>,
+}
+
+/// How elements are combined.
+#[derive(Clone, Copy)]
+pub(crate) struct Reduction {
+    pub(crate) dtype: DType,
+    pub(crate) op: ReduceOp,
+}
+
+impl Reduction {
+    /// # Safety
+    /// As for [`reduce::reduce`].
+    unsafe fn combine(self, acc: Span, src: Span) {
+        // SAFETY: by contract.
+        unsafe { reduce::reduce(self.dtype, self.op, acc, src) }
+    }
+
+    /// The last step of a reduction over `ranks`: means divide.
+    ///
+    /// # Safety
+    /// As for [`reduce::reduce`].
+    unsafe fn finish(self, acc: Span, ranks: usize) {
+        if self.op == ReduceOp::Mean {
+            // SAFETY: by contract.
+            unsafe { reduce::divide(self.dtype, acc, ranks) }
+        }
+    }
+
+    /// The same without its last step.
+    fn partial(self) -> Self {
+        Self { op: if self.op == ReduceOp::Mean { ReduceOp::Sum } else { self.op }, ..self }
+    }
+}
+
+/// Start and length of part `i` of `n`, aligned for every dtype.
+fn part(len: usize, n: usize, i: usize) -> (usize, usize) {
+    let each = len.div_ceil(n).next_multiple_of(64);
+    let start = (i * each).min(len);
+    (start, each.min(len - start))
+}
+
+impl Communicator {
+    /// `node_of` tells the node of each rank of the group.
+    pub(crate) fn new(rank: usize, node_of: &[usize], shared: Option<Shared>, links: Links) -> Self {
+        let mut names: Vec<usize> = Vec::new();
+        let mut nodes: Vec<Vec<usize>> = Vec::new();
+        for (rank, name) in node_of.iter().enumerate() {
+            match names.iter().position(|n| n == name) {
+                Some(node) => nodes[node].push(rank),
+                None => {
+                    names.push(*name);
+                    nodes.push(vec![rank]);
+                }
+            }
+        }
+        let node = nodes.iter().position(|ranks| ranks.contains(&rank)).unwrap_or(0);
+        Self { rank, size: node_of.len(), nodes, node, shared, links, scratch: Vec::new() }
+    }
+
+    /// The shared memory, if all ranks of the group have it.
+    fn whole(&mut self) -> Option<&mut Shared> {
+        let alone = self.nodes.len() == 1;
+        self.shared.as_mut().filter(|_| alone)
+    }
+
+    /// Bytes to work in, aligned for every dtype.
+    fn scratch(&mut self, len: usize) -> Span {
+        self.scratch.resize(self.scratch.len().max(len.div_ceil(8)), 0);
+        Span { ptr: self.scratch.as_mut_ptr().cast(), len }
+    }
+
+    /// # Safety
+    /// The span is valid and nothing else uses it until this returns. So for all that follow.
+    pub(crate) unsafe fn all_reduce(&mut self, data: Span, how: Reduction, call: &Call) -> Result<()> {
+        // SAFETY: by contract, here and in the methods below.
+        unsafe {
+            if self.size == 1 {
+                return Ok(());
+            }
+            match self.whole() {
+                Some(shared) => shared.all_reduce(data, how, call),
+                None => self.all_reduce_across(data, how, call),
+            }
+        }
+    }
+
+    pub(crate) unsafe fn broadcast(&mut self, data: Span, root: usize, call: &Call) -> Result<()> {
+        unsafe {
+            if self.size == 1 {
+                return Ok(());
+            }
+            match self.whole() {
+                Some(shared) => shared.broadcast(data, root, call),
+                None => self.broadcast_across(data, root, call),
+            }
+        }
+    }
+
+    /// Leaves `data` alone on ranks other than the root.
+    pub(crate) unsafe fn reduce(&mut self, data: Span, how: Reduction, root: usize, call: &Call) -> Result<()> {
+        unsafe {
+            if self.size == 1 {
+                return Ok(());
+            }
+            match self.whole() {
+                Some(shared) => shared.reduce(data, how, root, call),
+                None => self.reduce_across(data, how, root, call),
+            }
+        }
+    }
+
+    /// Output `i` has the length of rank `i`'s input.
+    pub(crate) unsafe fn all_gather(&mut self, input: Span, outputs: &[Span], call: &Call) -> Result<()> {
+        unsafe {
+            outputs[self.rank].copy_from(input);
+            if self.size == 1 {
+                return Ok(());
+            }
+            match self.whole() {
+                Some(shared) => shared.all_gather(input, outputs, call),
+                None => self.all_gather_across(outputs, call),
+            }
+        }
+    }
+
+    /// Input `i` has the length of rank `i`'s output.
+    pub(crate) unsafe fn reduce_scatter(
+        &mut self,
+        inputs: &[Span],
+        output: Span,
+        how: Reduction,
+        call: &Call,
+    ) -> Result<()> {
+        unsafe {
+            output.copy_from(inputs[self.rank]);
+            let size = self.size;
+            if size > 1 {
+                match self.whole() {
+                    Some(shared) => shared.reduce_scatter(inputs, output, how, call)?,
+                    None => self.reduce_scatter_across(inputs, output, how, call)?,
+                }
+            }
+            how.finish(output, size);
+            Ok(())
+        }
+    }
+
+    pub(crate) unsafe fn all_to_all(&mut self, inputs: &[Span], outputs: &[Span], call: &Call) -> Result<()> {
+        unsafe {
+            outputs[self.rank].copy_from(inputs[self.rank]);
+            if self.size == 1 {
+                return Ok(());
+            }
+            match self.whole() {
+                Some(shared) => shared.all_to_all(inputs, outputs, call),
+                None => self.all_to_all_across(inputs, outputs, call),
+            }
+        }
+    }
+
+    /// The root has an output for each rank, the others none.
+    pub(crate) unsafe fn gather(&mut self, input: Span, outputs: &[Span], root: usize, call: &Call) -> Result<()> {
+        unsafe {
+            if let Some(own) = outputs.get(self.rank) {
+                own.copy_from(input);
+            }
+            if self.size == 1 {
+                return Ok(());
+            }
+            match self.whole() {
+                Some(shared) => shared.gather(input, outputs, root, call),
+                None => self.gather_across(input, outputs, root, call),
+            }
+        }
+    }
+
+    /// The root has an input for each rank, the others none.
+    pub(crate) unsafe fn scatter(&mut self, inputs: &[Span], output: Span, root: usize, call: &Call) -> Result<()> {
+        unsafe {
+            if let Some(own) = inputs.get(self.rank) {
+                output.copy_from(*own);
+            }
+            if self.size == 1 {
+                return Ok(());
+            }
+            match self.whole() {
+                Some(shared) => shared.scatter(inputs, output, root, call),
+                None => self.scatter_across(inputs, output, root, call),
+            }
+        }
+    }
+
+    /// Sends and receives between pairs, all at a time.
+    pub(crate) unsafe fn exchange(&mut self, transfers: &mut [Transfer], call: &Call) -> Result<()> {
+        unsafe { self.links.run(transfers, &call.signature, &call.limit) }
+    }
+
+    pub(crate) fn barrier(&mut self, call: &Call) -> Result<()> {
+        if self.size == 1 {
+            return Ok(());
+        }
+        match self.whole() {
+            Some(shared) => shared.barrier(call),
+            None => self.barrier_across(call),
+        }
+    }
+}

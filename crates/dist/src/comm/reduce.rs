@@ -1,0 +1,265 @@
+//! Reductions of bytes by dtype.
+
+use half::slice::HalfFloatSliceExt;
+use half::{bf16, f16};
+use rushlight_core::{DType, Error, Result};
+use std::fmt;
+
+/// How the tensors of the ranks are combined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ReduceOp {
+    /// The sum.
+    Sum,
+    /// The sum divided by the number of ranks; PyTorch's AVG.
+    Mean,
+    /// The smallest; NaN wins.
+    Min,
+    /// The largest; NaN wins.
+    Max,
+    /// The product.
+    Product,
+    /// Bitwise and, of integers.
+    BitAnd,
+    /// Bitwise or, of integers.
+    BitOr,
+    /// Bitwise exclusive or, of integers.
+    BitXor,
+}
+
+impl ReduceOp {
+    /// All of them.
+    pub const ALL: [ReduceOp; 8] = {
+        use ReduceOp::*;
+        [Sum, Mean, Min, Max, Product, BitAnd, BitOr, BitXor]
+    };
+
+    /// Whether the op is defined for a dtype.
+    pub fn check(self, dtype: DType) -> Result<()> {
+        let fits = match self {
+            ReduceOp::Mean => dtype.is_float(),
+            ReduceOp::BitAnd | ReduceOp::BitOr | ReduceOp::BitXor => !dtype.is_float(),
+            _ => true,
+        };
+        if fits { Ok(()) } else { Err(Error::dtype(format!("the reduction {self} is not defined for {dtype}"))) }
+    }
+}
+
+impl fmt::Display for ReduceOp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ReduceOp::Sum => "sum",
+            ReduceOp::Mean => "mean",
+            ReduceOp::Min => "min",
+            ReduceOp::Max => "max",
+            ReduceOp::Product => "product",
+            ReduceOp::BitAnd => "bit and",
+            ReduceOp::BitOr => "bit or",
+            ReduceOp::BitXor => "bit xor",
+        })
+    }
+}
+
+/// Plain data of one dtype.
+trait Number: Copy {
+    fn combine(self, other: Self, op: ReduceOp) -> Self;
+}
+
+macro_rules! float {
+    ($($t:ty)*) => {$(impl Number for $t {
+        #[inline(always)]
+        fn combine(self, other: Self, op: ReduceOp) -> Self {
+            match op {
+                ReduceOp::Sum | ReduceOp::Mean => self + other,
+                ReduceOp::Product => self * other,
+                ReduceOp::Min => if other < self || other.is_nan() { other } else { self },
+                ReduceOp::Max => if other > self || other.is_nan() { other } else { self },
+                _ => self,
+            }
+        }
+    })*};
+}
+float!(f32 f64);
+
+macro_rules! integer {
+    ($($t:ty)*) => {$(impl Number for $t {
+        #[inline(always)]
+        fn combine(self, other: Self, op: ReduceOp) -> Self {
+            match op {
+                ReduceOp::Sum | ReduceOp::Mean => self.wrapping_add(other),
+                ReduceOp::Product => self.wrapping_mul(other),
+                ReduceOp::Min => self.min(other),
+                ReduceOp::Max => self.max(other),
+                ReduceOp::BitAnd => self & other,
+                ReduceOp::BitOr => self | other,
+                ReduceOp::BitXor => self ^ other,
+            }
+        }
+    })*};
+}
+integer!(i64 i32 i16 i8 u8);
+
+/// A run of bytes of this process or of a shared segment. Whoever makes one answers for the bytes being there while
+/// it is used.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Span {
+    pub(crate) ptr: *mut u8,
+    pub(crate) len: usize,
+}
+
+// SAFETY: an address and a length; every use is unsafe and has its own reason.
+unsafe impl Send for Span {}
+
+impl Span {
+    pub(crate) const EMPTY: Span = Span { ptr: std::ptr::NonNull::dangling().as_ptr(), len: 0 };
+
+    pub(crate) fn of(bytes: &mut [u8]) -> Span {
+        Span { ptr: bytes.as_mut_ptr(), len: bytes.len() }
+    }
+
+    /// A part of it; beyond its end the part is cut off.
+    pub(crate) fn part(self, start: usize, len: usize) -> Span {
+        let start = start.min(self.len);
+        Span { ptr: self.ptr.wrapping_add(start), len: len.min(self.len - start) }
+    }
+
+    /// Copies as many bytes as both have.
+    ///
+    /// # Safety
+    /// Both runs are valid and no other process or thread writes to either.
+    pub(crate) unsafe fn copy_from(self, other: Span) {
+        // SAFETY: by contract; `copy` allows overlap.
+        unsafe { std::ptr::copy(other.ptr, self.ptr, self.len.min(other.len)) }
+    }
+}
+
+/// `acc = acc op src`, element by element, over the shorter of the two.
+///
+/// # Safety
+/// Both runs are valid, aligned for the dtype, do not overlap, and nobody writes to them meanwhile. `Bool` bytes are
+/// 0 or 1.
+pub(crate) unsafe fn reduce(dtype: DType, op: ReduceOp, acc: Span, src: Span) {
+    let n = acc.len.min(src.len) / dtype.size();
+    // SAFETY: by contract.
+    unsafe {
+        match dtype {
+            DType::F32 => plain::<f32>(op, acc, src, n),
+            DType::F64 => plain::<f64>(op, acc, src, n),
+            DType::I64 => plain::<i64>(op, acc, src, n),
+            DType::I32 => plain::<i32>(op, acc, src, n),
+            DType::I16 => plain::<i16>(op, acc, src, n),
+            DType::I8 => plain::<i8>(op, acc, src, n),
+            DType::U8 => plain::<u8>(op, acc, src, n),
+            DType::Bool => {
+                // Sums of truth values are "any", products "all", as PyTorch has it.
+                let op = match op {
+                    ReduceOp::Sum | ReduceOp::Mean | ReduceOp::Max => ReduceOp::BitOr,
+                    ReduceOp::Product | ReduceOp::Min => ReduceOp::BitAnd,
+                    op => op,
+                };
+                plain::<u8>(op, acc, src, n)
+            }
+            DType::F16 => halves::<f16>(op, acc, src, n),
+            DType::BF16 => halves::<bf16>(op, acc, src, n),
+        }
+    }
+}
+
+/// Loops with the op known outside, so that each is vectorised.
+unsafe fn plain<T: Number>(op: ReduceOp, acc: Span, src: Span, n: usize) {
+    // SAFETY: by the contract of `reduce`.
+    let (acc, src) = unsafe {
+        (std::slice::from_raw_parts_mut(acc.ptr.cast::<T>(), n), std::slice::from_raw_parts(src.ptr.cast::<T>(), n))
+    };
+    macro_rules! each {
+        ($($op:ident)*) => {
+            match op { $(ReduceOp::$op => for (a, s) in acc.iter_mut().zip(src) { *a = a.combine(*s, ReduceOp::$op) },)* }
+        };
+    }
+    each!(Sum Mean Min Max Product BitAnd BitOr BitXor);
+}
+
+/// Half types are combined as `f32` and rounded once, a block at a time.
+unsafe fn halves<T>(op: ReduceOp, acc: Span, src: Span, n: usize)
+where
+    [T]: HalfFloatSliceExt,
+{
+    // SAFETY: by the contract of `reduce`.
+    let (acc, src) = unsafe {
+        (std::slice::from_raw_parts_mut(acc.ptr.cast::<T>(), n), std::slice::from_raw_parts(src.ptr.cast::<T>(), n))
+    };
+    let (mut wide, mut other) = ([0f32; 256], [0f32; 256]);
+    for (a, s) in acc.chunks_mut(256).zip(src.chunks(256)) {
+        let (wide, other) = (&mut wide[..a.len()], &mut other[..s.len()]);
+        a.convert_to_f32_slice(wide);
+        s.convert_to_f32_slice(other);
+        let (x, y) = (
+            Span { ptr: wide.as_mut_ptr().cast(), len: size_of_val(wide) },
+            Span { ptr: other.as_mut_ptr().cast(), len: size_of_val(other) },
+        );
+        // SAFETY: two arrays of this frame.
+        unsafe { plain::<f32>(op, x, y, a.len()) };
+        a.convert_from_f32_slice(wide);
+    }
+}
+
+/// Divides floats by the number of ranks.
+///
+/// # Safety
+/// As for [`reduce`].
+pub(crate) unsafe fn divide(dtype: DType, acc: Span, ranks: usize) {
+    let n = acc.len / dtype.size();
+    macro_rules! run {
+        ($t:ty, $v:ident => $e:expr) => {
+            // SAFETY: by contract.
+            for $v in unsafe { std::slice::from_raw_parts_mut(acc.ptr.cast::<$t>(), n) } {
+                *$v = $e;
+            }
+        };
+    }
+    match dtype {
+        DType::F32 => run!(f32, v => *v / ranks as f32),
+        DType::F64 => run!(f64, v => *v / ranks as f64),
+        DType::F16 => run!(f16, v => f16::from_f32(v.to_f32() / ranks as f32)),
+        DType::BF16 => run!(bf16, v => bf16::from_f32(v.to_f32() / ranks as f32)),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run<T: Copy>(dtype: DType, op: ReduceOp, mut a: Vec<T>, mut b: Vec<T>) -> Vec<T> {
+        let (x, y) = (
+            Span { ptr: a.as_mut_ptr().cast(), len: size_of_val(&a[..]) },
+            Span { ptr: b.as_mut_ptr().cast(), len: size_of_val(&b[..]) },
+        );
+        // SAFETY: two vectors of this frame.
+        unsafe { reduce(dtype, op, x, y) };
+        a
+    }
+
+    #[test]
+    fn every_op() {
+        assert_eq!(run(DType::F32, ReduceOp::Sum, vec![1.0f32, 2.0], vec![3.0, 4.0]), [4.0, 6.0]);
+        assert_eq!(run(DType::F64, ReduceOp::Product, vec![2.0f64], vec![3.0]), [6.0]);
+        assert!(run(DType::F32, ReduceOp::Max, vec![1.0f32], vec![f32::NAN])[0].is_nan());
+        assert!(run(DType::F32, ReduceOp::Min, vec![f32::NAN], vec![1.0f32])[0].is_nan());
+        assert_eq!(run(DType::I8, ReduceOp::Sum, vec![127i8], vec![1]), [-128]);
+        assert_eq!(run(DType::I64, ReduceOp::BitXor, vec![6i64], vec![3]), [5]);
+        assert_eq!(run(DType::U8, ReduceOp::BitAnd, vec![6u8], vec![3]), [2]);
+        assert_eq!(run(DType::Bool, ReduceOp::Sum, vec![1u8, 0], vec![1, 0]), [1, 0]);
+        assert_eq!(run(DType::Bool, ReduceOp::Product, vec![1u8, 1], vec![1, 0]), [1, 0]);
+        let half = |v: f32| bf16::from_f32(v);
+        assert_eq!(run(DType::BF16, ReduceOp::Sum, vec![half(1.5); 300], vec![half(2.0); 300]), vec![half(3.5); 300]);
+        assert_eq!(run(DType::F16, ReduceOp::Max, vec![f16::ONE], vec![f16::NEG_ONE]), [f16::ONE]);
+        assert!(ReduceOp::Mean.check(DType::I32).is_err() && ReduceOp::BitOr.check(DType::F32).is_err());
+    }
+
+    #[test]
+    fn spans_are_cut_at_their_end() {
+        let mut bytes = [1u8, 2, 3];
+        let span = Span::of(&mut bytes);
+        assert_eq!((span.part(1, 9).len, span.part(5, 1).len), (2, 0));
+    }
+}

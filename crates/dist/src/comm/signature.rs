@@ -1,0 +1,68 @@
+//! What a rank is doing, in a form others can compare with what they do.
+
+use sha2::{Digest, Sha256};
+
+/// A collective with its dtype, shapes and other arguments that must be alike on all ranks.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Signature {
+    hash: u64,
+    len: u16,
+    text: [u8; 118],
+}
+
+impl Signature {
+    /// Bytes on the wire.
+    pub(crate) const BYTES: usize = size_of::<Signature>();
+
+    /// Of a description that is the same on all ranks if they do the same. Long ones are cut, but compared whole.
+    pub(crate) fn new(description: &str) -> Self {
+        let hash = Sha256::digest(description.as_bytes());
+        let mut end = description.len().min(118);
+        while !description.is_char_boundary(end) {
+            end -= 1;
+        }
+        let mut text = [0; 118];
+        text[..end].copy_from_slice(&description.as_bytes()[..end]);
+        Self { hash: u64::from_le_bytes(hash[..8].try_into().unwrap_or_default()), len: end as u16, text }
+    }
+
+    pub(crate) fn matches(&self, other: &Signature) -> bool {
+        self.hash == other.hash
+    }
+
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.text[..(self.len as usize).min(118)]).into_owned()
+    }
+
+    pub(crate) fn to_bytes(self) -> [u8; Self::BYTES] {
+        let mut out = [0; Self::BYTES];
+        out[..8].copy_from_slice(&self.hash.to_le_bytes());
+        out[8..10].copy_from_slice(&self.len.to_le_bytes());
+        out[10..].copy_from_slice(&self.text);
+        out
+    }
+
+    pub(crate) fn from_bytes(bytes: &[u8; Self::BYTES]) -> Self {
+        let mut text = [0; 118];
+        text.copy_from_slice(&bytes[10..]);
+        let hash = u64::from_le_bytes(bytes[..8].try_into().unwrap_or_default());
+        Self { hash, len: u16::from_le_bytes([bytes[8], bytes[9]]), text }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signatures_survive_the_wire_and_compare_whole() {
+        let long = "ü".repeat(100);
+        let a = Signature::new(&long);
+        let b = Signature::from_bytes(&a.to_bytes());
+        assert!(a.matches(&b) && long.starts_with(&b.text()));
+        assert!(!a.matches(&Signature::new(&(long + "x"))));
+        // Whatever bytes another process has left there.
+        assert_eq!(Signature::from_bytes(&[0xff; Signature::BYTES]).text().chars().count(), 118);
+    }
+}

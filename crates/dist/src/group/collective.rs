@@ -1,0 +1,204 @@
+//! A collective as a value: which operation, on which tensors.
+
+use crate::comm::ReduceOp;
+use rushlight_core::{DType, Error, Result};
+use rushlight_tensor::Tensor;
+
+/// A send or a receive between two ranks.
+#[derive(Clone)]
+pub struct P2p {
+    /// What is sent, or where what is received goes.
+    pub tensor: Tensor,
+    /// The other rank.
+    pub peer: usize,
+    /// Tells messages between the same ranks apart.
+    pub tag: u32,
+    /// Whether this rank sends.
+    pub sends: bool,
+}
+
+/// A collective operation and its tensors. All ranks of a group must call the same ones in the same order.
+#[derive(Clone)]
+#[non_exhaustive]
+pub enum Collective {
+    /// Combines each tensor with the other ranks', in place.
+    AllReduce {
+        /// The tensors, each combined with the one at its place on the other ranks.
+        tensors: Vec<Tensor>,
+        /// How.
+        op: ReduceOp,
+    },
+    /// Copies the root's tensors to all ranks.
+    Broadcast {
+        /// Read on the root, written elsewhere.
+        tensors: Vec<Tensor>,
+        /// Whose values are copied.
+        root: usize,
+    },
+    /// Combines the ranks' tensors on the root.
+    Reduce {
+        /// Written on the root alone.
+        tensor: Tensor,
+        /// How.
+        op: ReduceOp,
+        /// Which rank gets the result.
+        root: usize,
+    },
+    /// Collects every rank's tensor on every rank. Shapes may differ.
+    AllGather {
+        /// One for each rank.
+        outputs: Vec<Tensor>,
+        /// This rank's.
+        input: Tensor,
+    },
+    /// Combines the ranks' lists and gives each rank the tensor at its own place.
+    ReduceScatter {
+        /// This rank's result.
+        output: Tensor,
+        /// One for each rank.
+        inputs: Vec<Tensor>,
+        /// How.
+        op: ReduceOp,
+    },
+    /// Sends one tensor to each rank and receives one from each. Shapes may differ.
+    AllToAll {
+        /// From each rank.
+        outputs: Vec<Tensor>,
+        /// To each rank.
+        inputs: Vec<Tensor>,
+    },
+    /// Collects the ranks' tensors, of one shape, on the root.
+    Gather {
+        /// This rank's.
+        input: Tensor,
+        /// One for each rank on the root, none elsewhere.
+        outputs: Vec<Tensor>,
+        /// Who collects.
+        root: usize,
+    },
+    /// Gives each rank one of the root's tensors, of one shape.
+    Scatter {
+        /// This rank's.
+        output: Tensor,
+        /// One for each rank on the root, none elsewhere.
+        inputs: Vec<Tensor>,
+        /// Who gives.
+        root: usize,
+    },
+    /// Sends and receives, all at a time.
+    P2p(Vec<P2p>),
+    /// Waits for all ranks.
+    Barrier,
+}
+
+fn one(t: &Tensor) -> String {
+    format!("{} {:?}", t.dtype(), t.shape())
+}
+
+/// The first few, and how many more.
+fn several(tensors: &[Tensor]) -> String {
+    let first: Vec<String> = tensors.iter().map(one).collect();
+    if first.len() == 1 {
+        first.into_iter().next().unwrap_or_default()
+    } else {
+        format!("{} tensors: {}", first.len(), first.join(", "))
+    }
+}
+
+impl Collective {
+    /// What must be alike on all ranks, in words: `all_reduce(sum) float32 [2, 3]`.
+    pub fn describe(&self) -> String {
+        match self {
+            Collective::AllReduce { tensors, op } => format!("all_reduce({op}) {}", several(tensors)),
+            Collective::Broadcast { tensors, root } => format!("broadcast(from {root}) {}", several(tensors)),
+            Collective::Reduce { tensor, op, root } => format!("reduce({op}, to {root}) {}", one(tensor)),
+            Collective::AllGather { outputs, .. } => format!("all_gather {}", several(outputs)),
+            Collective::ReduceScatter { inputs, op, .. } => format!("reduce_scatter({op}) {}", several(inputs)),
+            Collective::AllToAll { inputs, .. } => {
+                format!("all_to_all {}", inputs.first().map_or(String::new(), |t| t.dtype().to_string()))
+            }
+            Collective::Gather { input, root, .. } => format!("gather(to {root}) {}", one(input)),
+            Collective::Scatter { output, root, .. } => format!("scatter(from {root}) {}", one(output)),
+            Collective::P2p(all) => {
+                let name = |p: &P2p| match p.sends {
+                    true => format!("send(to {}, tag {}) {}", p.peer, p.tag, one(&p.tensor)),
+                    false => format!("recv(from {}, tag {}) {}", p.peer, p.tag, one(&p.tensor)),
+                };
+                all.iter().map(name).collect::<Vec<_>>().join(", ")
+            }
+            Collective::Barrier => "barrier".into(),
+        }
+    }
+
+    /// What this rank can see to be wrong without asking the others.
+    pub fn check(&self, rank: usize, size: usize) -> Result<()> {
+        let call = || self.describe();
+        let in_group = |what: &str, r: usize| match r < size {
+            true => Ok(()),
+            false => Err(Error::value(format!("{}: {what} {r} is not in the group of {size}", call()))),
+        };
+        let one_each = |what: &str, n: usize| match n == size {
+            true => Ok(()),
+            false => {
+                Err(Error::value(format!("{}: {n} {what} for a group of {size}; one for each rank is needed", call())))
+            }
+        };
+        let one_dtype = |tensors: &[&Tensor]| match tensors.windows(2).find(|w| w[0].dtype() != w[1].dtype()) {
+            None => Ok(()),
+            Some(w) => Err(Error::dtype(format!("{}: dtypes {} and {} differ", call(), w[0].dtype(), w[1].dtype()))),
+        };
+        let same = |what: &str, a: &Tensor, b: &Tensor| match a.numel() == b.numel() && a.dtype() == b.dtype() {
+            true => Ok(()),
+            false => Err(Error::shape(format!("{}: {what}: {} and {}", call(), one(a), one(b)))),
+        };
+        let reducible = |op: ReduceOp, dtype: DType| op.check(dtype).map_err(|e| e.within(&call()));
+        match self {
+            Collective::AllReduce { tensors, op } => tensors.iter().try_for_each(|t| reducible(*op, t.dtype())),
+            Collective::Broadcast { root, .. } => in_group("root", *root),
+            Collective::Reduce { tensor, op, root } => {
+                in_group("root", *root)?;
+                reducible(*op, tensor.dtype())
+            }
+            Collective::AllGather { outputs, input } => {
+                one_each("outputs", outputs.len())?;
+                same("this rank's output does not fit its input", &outputs[rank], input)?;
+                one_dtype(&outputs.iter().collect::<Vec<_>>())
+            }
+            Collective::ReduceScatter { output, inputs, op } => {
+                one_each("inputs", inputs.len())?;
+                same("this rank's output does not fit its input", output, &inputs[rank])?;
+                one_dtype(&inputs.iter().collect::<Vec<_>>())?;
+                reducible(*op, output.dtype())
+            }
+            Collective::AllToAll { outputs, inputs } => {
+                one_each("outputs", outputs.len())?;
+                one_each("inputs", inputs.len())?;
+                same("this rank's output does not fit its input", &outputs[rank], &inputs[rank])?;
+                one_dtype(&outputs.iter().chain(inputs).collect::<Vec<_>>())
+            }
+            Collective::Gather { input, outputs: list, root }
+            | Collective::Scatter { output: input, inputs: list, root } => {
+                in_group("root", *root)?;
+                if *root != rank {
+                    return match list.is_empty() {
+                        true => Ok(()),
+                        false => Err(Error::value(format!("{}: only the root passes a list", call()))),
+                    };
+                }
+                one_each("tensors", list.len())?;
+                list.iter().try_for_each(|t| same("a tensor of the list differs from the root's", t, input))
+            }
+            Collective::P2p(all) => all.iter().try_for_each(|p| {
+                in_group("rank", p.peer)?;
+                match p.peer == rank {
+                    true => Err(Error::value(format!(
+                        "{}: rank {rank} cannot send to itself or receive from itself",
+                        call()
+                    ))),
+                    false => Ok(()),
+                }
+            }),
+            Collective::Barrier => Ok(()),
+        }
+    }
+}

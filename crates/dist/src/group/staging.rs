@@ -1,0 +1,54 @@
+//! Tensors as bytes: where they are if they are contiguous in the CPU's memory, else as a copy.
+
+use crate::comm::Span;
+use rushlight_core::{Device, Result};
+use rushlight_tensor::Tensor;
+use rushlight_tensor::autograd::no_grad;
+
+/// A tensor whose bytes are at hand.
+pub(super) struct Staged {
+    tensor: Tensor,
+    copy: Option<Tensor>,
+}
+
+impl Staged {
+    /// Of a tensor that is read, or read and written.
+    pub(super) fn new(tensor: &Tensor) -> Result<Self> {
+        let tensor = tensor.detach();
+        if tensor.device() == Device::Cpu && tensor.is_contiguous() {
+            return Ok(Self { tensor, copy: None });
+        }
+        let copy = no_grad(|| tensor.to(&Device::Cpu)?.contiguous())?;
+        Ok(Self { tensor, copy: Some(copy) })
+    }
+
+    pub(super) fn all(tensors: &[Tensor]) -> Result<Vec<Self>> {
+        tensors.iter().map(Self::new).collect()
+    }
+
+    /// The bytes. Valid as long as this value lives.
+    pub(super) fn span(&self) -> Span {
+        let t = self.copy.as_ref().unwrap_or(&self.tensor);
+        let size = t.dtype().size();
+        Span { ptr: t.storage().ptr().wrapping_add(t.layout().offset() * size), len: t.numel() * size }
+    }
+
+    /// Puts what was written where it belongs.
+    pub(super) fn written(self) -> Result<()> {
+        match self.copy {
+            Some(copy) => no_grad(|| self.tensor.copy_(&copy).map(drop)),
+            None => {
+                self.tensor.storage().bump_version();
+                Ok(())
+            }
+        }
+    }
+}
+
+pub(super) fn spans(all: &[Staged]) -> Vec<Span> {
+    all.iter().map(Staged::span).collect()
+}
+
+pub(super) fn written(all: Vec<Staged>) -> Result<()> {
+    all.into_iter().try_for_each(Staged::written)
+}

@@ -1,0 +1,243 @@
+//! The engine `tcp`: a communicator, its queue and its thread.
+
+use super::staging::{Staged, spans, written};
+use super::{Collective, FlightRecord, ProcessGroup, Work};
+use crate::comm::{Call, Channel, Communicator, Limit, Reduction, Signature, Transfer};
+use crate::world::Job;
+use rushlight_core::{Error, Result};
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Duration;
+
+/// A group over shared memory and TCP connections.
+pub(crate) struct TcpGroup {
+    shared: Arc<Inner>,
+    ranks: Vec<usize>,
+}
+
+struct Inner {
+    name: String,
+    rank: usize,
+    size: usize,
+    timeout: Duration,
+    job: Arc<Job>,
+    /// Held while a collective runs.
+    communicator: Mutex<Communicator>,
+    queue: Mutex<Queue>,
+    changed: Condvar,
+    record: Mutex<FlightRecord>,
+}
+
+#[derive(Default)]
+struct Queue {
+    sequence: u64,
+    waiting: VecDeque<(u64, Collective, Work)>,
+    /// Whether the thread runs a collective now.
+    busy: bool,
+    has_thread: bool,
+    closed: bool,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+impl TcpGroup {
+    pub(crate) fn new(
+        name: &str,
+        ranks: Vec<usize>,
+        communicator: Communicator,
+        job: Arc<Job>,
+        timeout: Duration,
+    ) -> Self {
+        let shared = Arc::new(Inner {
+            name: name.into(),
+            rank: communicator.rank,
+            size: communicator.size,
+            timeout,
+            record: Mutex::new(FlightRecord::new(name, job.rank)),
+            job,
+            communicator: Mutex::new(communicator),
+            queue: Mutex::default(),
+            changed: Condvar::new(),
+        });
+        Self { shared, ranks }
+    }
+}
+
+impl Drop for TcpGroup {
+    fn drop(&mut self) {
+        lock(&self.shared.queue).closed = true;
+        self.shared.changed.notify_all();
+    }
+}
+
+impl ProcessGroup for TcpGroup {
+    fn rank(&self) -> usize {
+        self.shared.rank
+    }
+
+    fn size(&self) -> usize {
+        self.shared.size
+    }
+
+    fn name(&self) -> &str {
+        &self.shared.name
+    }
+
+    fn backend(&self) -> &'static str {
+        "tcp"
+    }
+
+    fn ranks(&self) -> &[usize] {
+        &self.ranks
+    }
+
+    fn timeout(&self) -> Duration {
+        self.shared.timeout
+    }
+
+    fn submit(&self, collective: Collective, background: bool) -> Result<Work> {
+        let inner = &self.shared;
+        collective.check(inner.rank, inner.size)?;
+        inner.job.abort.check()?;
+        let mut queue = lock(&inner.queue);
+        queue.sequence += 1;
+        let sequence = queue.sequence;
+        lock(&inner.record).call(sequence, collective.describe());
+        if !background && queue.waiting.is_empty() && !queue.busy {
+            // Nobody is before it: run here, without the way to the other thread and back. The communicator is taken
+            // first, so that nothing overtakes.
+            let mut communicator = lock(&inner.communicator);
+            drop(queue);
+            return Ok(Work::finished(inner.perform(&mut communicator, sequence, &collective)));
+        }
+        if !queue.has_thread {
+            let shared = inner.clone();
+            std::thread::Builder::new().name(format!("rushlight-{}", inner.name)).spawn(move || shared.serve())?;
+            queue.has_thread = true;
+        }
+        let work = Work::pending();
+        queue.waiting.push_back((sequence, collective, work.clone()));
+        drop(queue);
+        inner.changed.notify_all();
+        Ok(work)
+    }
+
+    fn flight_record(&self) -> FlightRecord {
+        lock(&self.shared.record).clone()
+    }
+}
+
+impl Inner {
+    fn serve(&self) {
+        let mut queue = lock(&self.queue);
+        loop {
+            while let Some((sequence, collective, work)) = queue.waiting.pop_front() {
+                queue.busy = true;
+                drop(queue);
+                let result = self.perform(&mut lock(&self.communicator), sequence, &collective);
+                // Tensors are let go before the handle says so: their memory is the caller's again.
+                drop(collective);
+                queue = lock(&self.queue);
+                queue.busy = false;
+                work.finish(result);
+            }
+            if queue.closed {
+                return;
+            }
+            queue = self.changed.wait(queue).unwrap_or_else(|e| e.into_inner());
+        }
+    }
+
+    /// Runs a collective. A failure ends the job: the other ranks are told, or they would wait.
+    fn perform(&self, communicator: &mut Communicator, sequence: u64, collective: &Collective) -> Result<()> {
+        let description = collective.describe();
+        lock(&self.record).start(sequence);
+        let call = Call { signature: Signature::new(&description), limit: Limit::new(&self.job.abort, self.timeout) };
+        let result = self.job.abort.check().and_then(|()| execute(communicator, collective, &call));
+        lock(&self.record).end(sequence, result.is_ok());
+        result.map_err(|e| {
+            let aborted = self.job.abort.is_raised();
+            let reason = self.job.fail(&e.to_string(), e.kind());
+            let record = lock(&self.record).clone();
+            if !aborted {
+                self.job.report(&record);
+            }
+            Error::new(
+                e.kind(),
+                format!("{description} (collective {sequence} of group {}, rank {}): {reason}", self.name, self.rank),
+            )
+        })
+    }
+}
+
+fn execute(c: &mut Communicator, collective: &Collective, call: &Call) -> Result<()> {
+    // SAFETY, for all calls below: the staged tensors keep the bytes alive until the call returns. By the contract of
+    // `Work` the caller does not use them meanwhile.
+    match collective {
+        Collective::AllReduce { tensors, op } => {
+            for tensor in tensors {
+                let data = Staged::new(tensor)?;
+                unsafe { c.all_reduce(data.span(), Reduction { dtype: tensor.dtype(), op: *op }, call)? };
+                data.written()?;
+            }
+            Ok(())
+        }
+        Collective::Broadcast { tensors, root } => {
+            for tensor in tensors {
+                let data = Staged::new(tensor)?;
+                unsafe { c.broadcast(data.span(), *root, call)? };
+                if c.rank != *root {
+                    data.written()?;
+                }
+            }
+            Ok(())
+        }
+        Collective::Reduce { tensor, op, root } => {
+            let data = Staged::new(tensor)?;
+            unsafe { c.reduce(data.span(), Reduction { dtype: tensor.dtype(), op: *op }, *root, call)? };
+            if c.rank == *root { data.written() } else { Ok(()) }
+        }
+        Collective::AllGather { outputs, input } => {
+            let (input, outputs) = (Staged::new(input)?, Staged::all(outputs)?);
+            unsafe { c.all_gather(input.span(), &spans(&outputs), call)? };
+            written(outputs)
+        }
+        Collective::ReduceScatter { output, inputs, op } => {
+            let (inputs, staged) = (Staged::all(inputs)?, Staged::new(output)?);
+            let how = Reduction { dtype: output.dtype(), op: *op };
+            unsafe { c.reduce_scatter(&spans(&inputs), staged.span(), how, call)? };
+            staged.written()
+        }
+        Collective::AllToAll { outputs, inputs } => {
+            let (inputs, outputs) = (Staged::all(inputs)?, Staged::all(outputs)?);
+            unsafe { c.all_to_all(&spans(&inputs), &spans(&outputs), call)? };
+            written(outputs)
+        }
+        Collective::Gather { input, outputs, root } => {
+            let (input, outputs) = (Staged::new(input)?, Staged::all(outputs)?);
+            unsafe { c.gather(input.span(), &spans(&outputs), *root, call)? };
+            written(outputs)
+        }
+        Collective::Scatter { output, inputs, root } => {
+            let (inputs, output) = (Staged::all(inputs)?, Staged::new(output)?);
+            unsafe { c.scatter(&spans(&inputs), output.span(), *root, call)? };
+            output.written()
+        }
+        Collective::P2p(all) => {
+            let staged = all.iter().map(|p| Staged::new(&p.tensor)).collect::<Result<Vec<_>>>()?;
+            let mut transfers: Vec<Transfer> = all
+                .iter()
+                .zip(&staged)
+                .map(|(p, s)| match p.sends {
+                    true => Transfer::send(p.peer, Channel::tagged(p.tag), s.span()),
+                    false => Transfer::receive(p.peer, Channel::tagged(p.tag), s.span()),
+                })
+                .collect();
+            unsafe { c.exchange(&mut transfers, call)? };
+            all.iter().zip(staged).filter(|(p, _)| !p.sends).try_for_each(|(_, s)| s.written())
+        }
+        Collective::Barrier => c.barrier(call),
+    }
+}

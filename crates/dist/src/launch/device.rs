@@ -1,0 +1,48 @@
+//! The accelerator of a rank.
+
+use super::{Environment, Launch};
+
+/// Which of the devices that the process sees is this rank's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceChoice {
+    /// Its index among the visible devices.
+    pub index: usize,
+    /// Why.
+    pub reason: String,
+}
+
+/// Variables by which launchers narrow the devices a process sees, with the separator between devices.
+const VISIBLE: [&str; 4] = ["CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ZE_AFFINITY_MASK"];
+
+/// Chooses a rank's device from its local rank and what the launcher left visible.
+///
+/// `count` is how many devices the process sees. A launcher that binds devices leaves one visible to each rank, whose
+/// index is then 0. Where all ranks of the node see all devices, the local rank is the index; ranks beyond the last
+/// device share.
+///
+/// ```
+/// use rushlight_dist::launch::{Environment, choose_device, detect_from};
+/// let env =
+/// Environment::recorded("PMI_RANK=3\nPMI_SIZE=4\nMPI_LOCALRANKID=3\nMPI_LOCALNRANKS=4\nCUDA_VISIBLE_DEVICES=3");
+/// assert_eq!(choose_device(&detect_from(&env)?, &env, 1).unwrap().index, 0);
+/// # Ok::<(), rushlight_core::Error>(())
+/// ```
+pub fn choose_device(launch: &Launch, env: &Environment, count: usize) -> Option<DeviceChoice> {
+    let listed = VISIBLE.iter().find_map(|name| Some((*name, env.get(name)?)));
+    let local = launch.local_rank.unwrap_or(launch.rank);
+    let by = match listed {
+        Some((name, value)) => format!("{name}={value}"),
+        None => "no variable narrows the devices".into(),
+    };
+    match count {
+        0 => None,
+        1 => Some(DeviceChoice { index: 0, reason: format!("the one device visible ({by})") }),
+        n if local < n => {
+            Some(DeviceChoice { index: local, reason: format!("local rank {local} of {n} devices ({by})") })
+        }
+        n => Some(DeviceChoice {
+            index: local % n,
+            reason: format!("local rank {local} shares one of {n} devices ({by})"),
+        }),
+    }
+}

@@ -1,0 +1,157 @@
+//! A store in a file on a shared file system.
+
+use super::table::{Op, Outcome, Table};
+use super::{DEFAULT_TIMEOUT, Store, frame, millis, timed_out};
+use rushlight_core::{Error, Result};
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// A store that appends its changes to a file, which every process reads on from where it was.
+///
+/// The file is readable by its owner alone. It is removed when `world_size` processes have dropped their store.
+pub struct FileStore {
+    path: PathBuf,
+    state: Mutex<State>,
+    world_size: Option<usize>,
+    timeout: AtomicU64,
+}
+
+struct State {
+    file: Arc<File>,
+    table: Table,
+    /// How far the file has been read.
+    position: u64,
+}
+
+/// Counts processes that are done with the file.
+const LEFT: &str = "\0left";
+
+impl FileStore {
+    /// Opens the store in `path`, which is made if it is not there. All processes need the same path, and a path that
+    /// no earlier run has left a file at.
+    pub fn open(path: impl AsRef<Path>, world_size: Option<usize>) -> Result<Self> {
+        let path = path.as_ref().to_owned();
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
+            .open(&path)
+            .map_err(|e| Error::io(format!("FileStore: {} cannot be opened: {e}", path.display())))?;
+        let state = State { file: Arc::new(file), table: Table::default(), position: 0 };
+        Ok(Self { path, state: Mutex::new(state), world_size, timeout: AtomicU64::new(millis(DEFAULT_TIMEOUT)) })
+    }
+
+    fn once(&self, op: Op, args: &[&[u8]]) -> Result<Outcome> {
+        let mut state = self.state.lock().unwrap_or_else(|e| e.into_inner());
+        let file = state.file.clone();
+        let _lock = Lock::take(&file)?;
+        state.catch_up().map_err(|e| e.within(&format!("FileStore {}", self.path.display())))?;
+        let outcome = state.table.apply(op, args)?;
+        if op.changes() {
+            let record = frame::request(op, 0, args)?;
+            (&*file).seek(SeekFrom::Start(state.position))?;
+            (&*file).write_all(&record)?;
+            state.position += record.len() as u64;
+        }
+        Ok(outcome)
+    }
+}
+
+impl State {
+    /// Applies what others have written. A record that its writer did not finish is cut off: under the lock nobody is
+    /// writing.
+    fn catch_up(&mut self) -> Result<()> {
+        let length = self.file.metadata()?.len();
+        if length < self.position {
+            return Err(Error::io("the file became shorter; another run may have removed it"));
+        }
+        if length == self.position {
+            return Ok(());
+        }
+        let mut bytes = Vec::new();
+        (&*self.file).seek(SeekFrom::Start(self.position))?;
+        (&*self.file).take(length - self.position).read_to_end(&mut bytes)?;
+        let mut rest = bytes.as_slice();
+        while let Some((body, used)) = frame::split(rest)? {
+            let (op, _, args) = frame::parse_request(body)?;
+            if op.changes() {
+                self.table.apply(op, &args)?;
+            }
+            rest = &rest[used..];
+            self.position += used as u64;
+        }
+        if !rest.is_empty() {
+            self.file.set_len(self.position)?;
+        }
+        Ok(())
+    }
+}
+
+/// An exclusive lock on the whole file, by `flock`: it belongs to this open file, so that threads exclude each other
+/// too, and it ends with the process.
+struct Lock<'a>(&'a File);
+
+impl<'a> Lock<'a> {
+    fn take(file: &'a File) -> Result<Self> {
+        loop {
+            // SAFETY: the descriptor is open as long as the file.
+            if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) } == 0 {
+                return Ok(Self(file));
+            }
+            let error = std::io::Error::last_os_error();
+            if error.kind() != std::io::ErrorKind::Interrupted {
+                return Err(Error::io(format!("FileStore: the file cannot be locked: {error}")));
+            }
+        }
+    }
+}
+
+impl Drop for Lock<'_> {
+    fn drop(&mut self) {
+        // SAFETY: as above.
+        unsafe { libc::flock(self.0.as_raw_fd(), libc::LOCK_UN) };
+    }
+}
+
+impl Store for FileStore {
+    fn call(&self, op: Op, args: &[&[u8]], timeout: Duration) -> Result<Vec<Vec<u8>>> {
+        let started = Instant::now();
+        let mut pause = Duration::from_millis(1);
+        loop {
+            match self.once(op, args)? {
+                Outcome::Done(values) => return Ok(values),
+                Outcome::Blocked(_) if started.elapsed() >= timeout => return Err(timed_out(op, args, timeout)),
+                Outcome::Blocked(_) => std::thread::sleep(pause),
+            }
+            pause = (pause * 2).min(Duration::from_millis(100));
+        }
+    }
+
+    fn timeout(&self) -> Duration {
+        Duration::from_millis(self.timeout.load(Relaxed))
+    }
+
+    fn set_timeout(&self, timeout: Duration) {
+        self.timeout.store(millis(timeout), Relaxed);
+    }
+}
+
+impl Drop for FileStore {
+    fn drop(&mut self) {
+        if let Some(world) = self.world_size
+            && self.add(LEFT, 1).is_ok_and(|left| left as usize >= world)
+        {
+            // Another process may have removed it first; there is nobody to tell.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}

@@ -1,0 +1,206 @@
+use super::*;
+use crate::launch::Secret;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::mpsc;
+
+const SHORT: Duration = Duration::from_millis(50);
+
+/// Runs a test in a thread and fails it after a minute.
+fn watched(test: impl FnOnce() + Send + 'static) {
+    let (done, finished) = mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        test();
+        let _ = done.send(());
+    });
+    match finished.recv_timeout(Duration::from_secs(60)) {
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("the test hangs"),
+        _ => thread.join().unwrap(),
+    }
+}
+
+/// PyTorch's operations, by a store and another view of the same keys.
+fn operations(store: &dyn Store, other: Arc<dyn Store>) {
+    store.set("a", b"1").unwrap();
+    assert_eq!(other.get("a").unwrap(), b"1");
+    assert_eq!((other.add("n", 5).unwrap(), store.add("n", -7).unwrap()), (5, -2));
+    assert_eq!(store.get("n").unwrap(), b"-2");
+    store.set("text", b"x").unwrap();
+    assert!(store.add("text", 1).unwrap_err().to_string().contains("not a number"));
+    assert_eq!(store.compare_set("c", b"no", b"new").unwrap(), b"no");
+    assert!(!store.check(&["c"]).unwrap());
+    assert_eq!(store.compare_set("c", b"", b"new").unwrap(), b"new");
+    assert_eq!(store.compare_set("c", b"other", b"newer").unwrap(), b"new");
+    assert_eq!(other.compare_set("c", b"new", b"newer").unwrap(), b"newer");
+    store.append("list", b"ab").unwrap();
+    other.append("list", b"c").unwrap();
+    assert_eq!(store.get("list").unwrap(), b"abc");
+    store.multi_set(&[("x", b"1"), ("y", b"")]).unwrap();
+    assert_eq!(other.multi_get(&["y", "x"]).unwrap(), [b"".to_vec(), b"1".to_vec()]);
+    assert!(store.check(&["x", "y"]).unwrap() && !store.check(&["x", "z"]).unwrap());
+    assert!(store.delete_key("x").unwrap() && !other.delete_key("x").unwrap());
+    assert_eq!(store.num_keys().unwrap(), 6);
+    let message = store.wait_for(&["never"], SHORT).unwrap_err().to_string();
+    assert!(message.contains("never") && message.contains("timed out"), "{message}");
+    let waiter = std::thread::spawn(move || other.multi_get(&["late", "later"]).unwrap());
+    std::thread::sleep(SHORT);
+    store.set("late", b"1").unwrap();
+    store.set("later", b"2").unwrap();
+    assert_eq!(waiter.join().unwrap(), [b"1".to_vec(), b"2".to_vec()]);
+    assert_eq!(store.timeout(), DEFAULT_TIMEOUT);
+}
+
+#[test]
+fn hash_store() {
+    watched(|| {
+        let store = Arc::new(HashStore::new());
+        operations(&*store, store.clone());
+        let part = PrefixStore::new("p", store.clone());
+        part.multi_set(&[("a", b"2"), ("b", b"3")]).unwrap();
+        assert_eq!((store.get("a").unwrap(), store.get("p/a").unwrap()), (b"1".to_vec(), b"2".to_vec()));
+        assert_eq!(part.multi_get(&["b", "a"]).unwrap(), [b"3".to_vec(), b"2".to_vec()]);
+    });
+}
+
+#[test]
+fn tcp_store() {
+    watched(|| {
+        let secret = Secret::random().unwrap();
+        let store = TcpStore::host(&[0], true, secret.clone()).unwrap();
+        let other = TcpStore::connect("localhost", &[store.port()], secret).unwrap();
+        operations(&store, Arc::new(other));
+        let large = vec![7u8; 5 << 20];
+        store.set("large", &large).unwrap();
+        assert!(store.get("large").unwrap() == large);
+    });
+}
+
+#[test]
+fn file_store() {
+    watched(|| {
+        let path = std::env::temp_dir().join(format!("rushlight-filestore-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let store = FileStore::open(&path, Some(2)).unwrap();
+        let other = Arc::new(FileStore::open(&path, Some(2)).unwrap());
+        operations(&store, other);
+        // A writer that died in the middle of a record.
+        let mut file = std::fs::OpenOptions::new().append(true).open(&path).unwrap();
+        file.write_all(&[200, 0, 0, 0, 1]).unwrap();
+        store.set("after", b"1").unwrap();
+        let late = FileStore::open(&path, None).unwrap();
+        assert_eq!(late.get("after").unwrap(), b"1");
+        drop(store);
+        assert!(!path.exists());
+    });
+}
+
+#[test]
+fn leases_tell_of_deaths() {
+    watched(|| {
+        let secret = Secret::random().unwrap();
+        let store = TcpStore::host(&[0], true, secret).unwrap();
+        let (rude, polite) = (store.another().unwrap(), store.another().unwrap());
+        rude.lease("gone", b"rank 1").unwrap();
+        polite.lease("polite", b"rank 2").unwrap();
+        polite.release().unwrap();
+        drop(polite);
+        drop(rude);
+        assert_eq!(store.get("gone").unwrap(), b"rank 1");
+        assert!(!store.check(&["polite"]).unwrap());
+    });
+}
+
+#[test]
+fn strangers_get_nothing() {
+    watched(|| {
+        let store = TcpStore::host(&[0], true, Secret::new("right")).unwrap();
+        store.set("key", b"treasure").unwrap();
+        let wrong =
+            TcpStore::connect_within("127.0.0.1", &[store.port()], Secret::new("wrong"), Duration::from_secs(20));
+        assert!(wrong.err().unwrap().to_string().contains("refused"));
+        // Among several ports another job's store is passed over.
+        let other = TcpStore::host(&[0], true, Secret::new("other")).unwrap();
+        let found = TcpStore::connect("127.0.0.1", &[other.port(), store.port()], Secret::new("right")).unwrap();
+        assert_eq!(found.get("key").unwrap(), b"treasure");
+        // A request without any proof.
+        let mut raw = TcpStream::connect(("127.0.0.1", store.port())).unwrap();
+        raw.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let mut request = frame::request(Op::Get, 0, &[b"key"]).unwrap();
+        request.resize(200, 0);
+        raw.write_all(&request).unwrap();
+        let mut answer = Vec::new();
+        let _ = raw.read_to_end(&mut answer);
+        assert!(answer.len() <= auth::GREETING + auth::PROOF && !answer.windows(8).any(|w| w == b"treasure"));
+        assert_eq!(store.server().unwrap().refused(), 2);
+    });
+}
+
+#[test]
+fn garbage_is_survived() {
+    watched(|| {
+        let secret = Secret::random().unwrap();
+        let store = TcpStore::host(&[0], true, secret.clone()).unwrap();
+        let mut state = 42u64;
+        let mut next = || {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 33) as u8
+        };
+        for round in 0..200usize {
+            let bytes: Vec<u8> = (0..1 + round * 7 % 300).map(|_| next()).collect();
+            // Every other round proves the secret first, so that the garbage is read as requests.
+            let stream = match round % 2 {
+                0 => TcpStream::connect(("127.0.0.1", store.port())).unwrap(),
+                _ => client::dial(([127, 0, 0, 1], store.port()).into(), &secret, auth::Purpose::Store).unwrap(),
+            };
+            let _ = (&stream).write_all(&bytes);
+            if round % 5 == 0 {
+                // Half closed: the server must not wait for more.
+                let _ = stream.shutdown(std::net::Shutdown::Write);
+            }
+        }
+        store.set("alive", b"yes").unwrap();
+        assert_eq!(store.another().unwrap().get("alive").unwrap(), b"yes");
+    });
+}
+
+#[test]
+fn many_connections_and_slow_starters() {
+    watched(|| {
+        let secret = Secret::random().unwrap();
+        let store = TcpStore::host(&[0], true, secret.clone()).unwrap();
+        let port = store.port();
+        // Strangers that never say anything hold nobody up.
+        let silent: Vec<TcpStream> = (0..100).map(|_| TcpStream::connect(("127.0.0.1", port)).unwrap()).collect();
+        let clients: Vec<TcpStore> =
+            (0..300).map(|_| TcpStore::connect("127.0.0.1", &[port], secret.clone()).unwrap()).collect();
+        for (i, client) in clients.iter().enumerate() {
+            assert_eq!(client.add("arrived", 1).unwrap(), i as i64 + 1);
+        }
+        drop(silent);
+        // A client that starts before its server.
+        let probe = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = probe.local_addr().unwrap().port();
+        drop(probe);
+        let theirs = secret.clone();
+        let early =
+            std::thread::spawn(move || TcpStore::connect("127.0.0.1", &[port], theirs).unwrap().get("k").unwrap());
+        std::thread::sleep(SHORT);
+        let late = TcpStore::host(&[port], true, secret).unwrap();
+        late.set("k", b"v").unwrap();
+        assert_eq!(early.join().unwrap(), b"v");
+    });
+}
+
+#[test]
+fn a_server_that_ends_is_an_error() {
+    watched(|| {
+        let secret = Secret::random().unwrap();
+        let store = TcpStore::host(&[0], true, secret.clone()).unwrap();
+        let other = TcpStore::connect("127.0.0.1", &[store.port()], secret).unwrap();
+        let waiter = std::thread::spawn(move || other.get("never").unwrap_err().to_string());
+        std::thread::sleep(SHORT);
+        drop(store);
+        assert!(waiter.join().unwrap().contains("lost"));
+    });
+}

@@ -1,0 +1,262 @@
+//! Every collective, dtype and odd size against values that each rank can compute by itself.
+
+use crate::support::Ranks;
+use rushlight_core::{DType, Result};
+use rushlight_dist::{Collective, Objects, P2p, ReduceOp, World};
+use rushlight_tensor::Tensor;
+
+/// Element `i` of rank `r`'s tensor: small, so that sums and products are exact in every dtype.
+fn value(r: usize, i: usize) -> i64 {
+    ((i * 7 + r * 3) % 3) as i64 + (i % 2) as i64
+}
+
+fn tensor(dtype: DType, r: usize, n: usize) -> Tensor {
+    let values: Vec<i64> = (0..n).map(|i| value(r, i)).collect();
+    Tensor::from_slice(&values, [n]).unwrap().to_dtype(dtype).unwrap()
+}
+
+fn reference(dtype: DType, op: ReduceOp, ranks: usize, n: usize) -> Tensor {
+    let of = |r: usize, i: usize| if dtype == DType::Bool { (value(r, i) != 0) as i64 } else { value(r, i) };
+    let all = |i: usize| (0..ranks).map(move |r| of(r, i));
+    let values: Vec<f64> = (0..n)
+        .map(|i| match op {
+            ReduceOp::Sum => all(i).sum::<i64>() as f64,
+            ReduceOp::Mean => all(i).sum::<i64>() as f64 / ranks as f64,
+            ReduceOp::Min => all(i).min().unwrap() as f64,
+            ReduceOp::Max => all(i).max().unwrap() as f64,
+            ReduceOp::Product => all(i).product::<i64>() as f64,
+            ReduceOp::BitAnd => all(i).reduce(|a, b| a & b).unwrap() as f64,
+            ReduceOp::BitOr => all(i).reduce(|a, b| a | b).unwrap() as f64,
+            ReduceOp::BitXor => all(i).reduce(|a, b| a ^ b).unwrap() as f64,
+        })
+        .collect();
+    Tensor::from_slice(&values, [n]).unwrap().to_dtype(dtype).unwrap()
+}
+
+/// The tensors one after another.
+fn join(tensors: &[Tensor]) -> Result<Tensor> {
+    rushlight_tensor::cat(&tensors.iter().collect::<Vec<_>>(), 0)
+}
+
+fn same(a: &Tensor, b: &Tensor, what: &str) {
+    assert_eq!((a.dtype(), a.shape()), (b.dtype(), b.shape()), "{what}");
+    assert!(a.to_vec::<f64>().unwrap() == b.to_vec::<f64>().unwrap(), "{what}: values differ");
+}
+
+/// Nothing, one, primes, the largest small message and one more, more than a slot of shared memory.
+const SIZES: [usize; 7] = [0, 1, 2, 97, 4096, 4097, 300_007];
+
+fn reductions(world: &World) -> Result<()> {
+    let (rank, size) = (world.rank(), world.size());
+    for dtype in DType::ALL {
+        for op in ReduceOp::ALL {
+            let fits = op.check(dtype).is_ok();
+            for n in if op == ReduceOp::Sum { &SIZES[..] } else { &SIZES[..4] } {
+                let what = format!("{dtype} {op} {n} on {rank}");
+                let x = tensor(dtype, rank, *n);
+                if !fits {
+                    assert!(world.all_reduce(&x, op).is_err(), "{what}");
+                    continue;
+                }
+                world.all_reduce(&x, op)?;
+                same(&x, &reference(dtype, op, size, *n), &what);
+                let root = n % size;
+                let y = tensor(dtype, rank, *n);
+                world.reduce(&y, op, root)?;
+                let expected = if rank == root { reference(dtype, op, size, *n) } else { tensor(dtype, rank, *n) };
+                same(&y, &expected, &what);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn movements(world: &World) -> Result<()> {
+    let (rank, size) = (world.rank(), world.size());
+    for dtype in [DType::F32, DType::BF16, DType::I64, DType::Bool] {
+        for n in SIZES {
+            let what = format!("{dtype} {n} on {rank}");
+            let root = (n + 1) % size;
+            let own = tensor(dtype, rank, n);
+            let empty = |n: usize| Tensor::zeros_with([n], dtype);
+            let all = |n: usize| (0..size).map(|_| empty(n)).collect::<Result<Vec<_>>>();
+
+            let x = tensor(dtype, rank, n);
+            world.broadcast(&x, root)?;
+            same(&x, &tensor(dtype, root, n), &what);
+
+            let outputs = all(n)?;
+            world.all_gather(&outputs, &own)?;
+            for (r, output) in outputs.iter().enumerate() {
+                same(output, &tensor(dtype, r, n), &what);
+            }
+            let whole = empty(n * size)?;
+            world.all_gather_into_tensor(&whole, &own)?;
+            let parts: Vec<Tensor> = (0..size).map(|r| tensor(dtype, r, n)).collect();
+            same(&whole, &join(&parts)?, &what);
+
+            // Uneven: rank r has r elements more.
+            let uneven = (0..size).map(|r| empty(n + r)).collect::<Result<Vec<_>>>()?;
+            world.all_gather(&uneven, &tensor(dtype, rank, n + rank))?;
+            for (r, output) in uneven.iter().enumerate() {
+                same(output, &tensor(dtype, r, n + r), &what);
+            }
+            // To rank t from rank r: n + t elements of pattern r + t.
+            let inputs: Vec<Tensor> = (0..size).map(|t| tensor(dtype, rank + t, n + t)).collect();
+            let outputs = all(n + rank)?;
+            world.all_to_all(&outputs, &inputs)?;
+            for (r, output) in outputs.iter().enumerate() {
+                same(output, &tensor(dtype, r + rank, n + rank), &what);
+            }
+            let inputs: Vec<Tensor> = (0..size).map(|t| tensor(dtype, rank + t, n)).collect();
+            let single = empty(n * size)?;
+            world.all_to_all_single(&single, &join(&inputs)?, None, None)?;
+            let expected: Vec<Tensor> = (0..size).map(|r| tensor(dtype, r + rank, n)).collect();
+            same(&single, &join(&expected)?, &what);
+
+            let outputs = if rank == root { all(n)? } else { Vec::new() };
+            world.gather(&own, &outputs, root)?;
+            for (r, output) in outputs.iter().enumerate() {
+                same(output, &tensor(dtype, r, n), &what);
+            }
+            let inputs: Vec<Tensor> =
+                if rank == root { (0..size).map(|t| tensor(dtype, 2 * t, n)).collect() } else { Vec::new() };
+            let output = empty(n)?;
+            world.scatter(&output, &inputs, root)?;
+            same(&output, &tensor(dtype, 2 * rank, n), &what);
+
+            // Everyone sends first: messages wait at their destination.
+            world.send(&own, (rank + 1) % size, 7)?;
+            let got = empty(n)?;
+            world.recv(&got, (rank + size - 1) % size, 7)?;
+            same(&got, &tensor(dtype, (rank + size - 1) % size, n), &what);
+        }
+        for n in [5usize, 70_001] {
+            let inputs: Vec<Tensor> = (0..size).map(|_| tensor(dtype, rank, n)).collect();
+            let output = Tensor::zeros_with([n], dtype)?;
+            world.reduce_scatter(&output, &inputs, ReduceOp::Sum)?;
+            same(&output, &reference(dtype, ReduceOp::Sum, size, n), "reduce_scatter");
+            let whole = join(&inputs)?;
+            world.reduce_scatter_tensor(&output, &whole, ReduceOp::Max)?;
+            same(&output, &reference(dtype, ReduceOp::Max, size, n), "reduce_scatter_tensor");
+        }
+    }
+    Ok(())
+}
+
+fn the_rest(world: &World) -> Result<()> {
+    let (rank, size) = (world.rank(), world.size());
+    let (next, before) = ((rank + 1) % size, (rank + size - 1) % size);
+    world.barrier()?;
+    // In the background, several at a time, and one that waits behind them.
+    let tensors: Vec<Tensor> = (0..5).map(|i| tensor(DType::F32, rank, 1000 * i + 1)).collect();
+    let works = tensors
+        .iter()
+        .map(|t| world.submit(Collective::AllReduce { tensors: vec![t.clone()], op: ReduceOp::Sum }, true))
+        .collect::<Result<Vec<_>>>()?;
+    let last = tensor(DType::F32, rank, 3);
+    world.all_reduce_coalesced(&[last.clone(), Tensor::zeros([2])?], ReduceOp::Max)?;
+    same(&last, &reference(DType::F32, ReduceOp::Max, size, 3), "behind the queue");
+    for (i, work) in works.iter().enumerate() {
+        work.wait()?;
+        assert!(work.is_completed());
+        same(&tensors[i], &reference(DType::F32, ReduceOp::Sum, size, 1000 * i + 1), "in the background");
+    }
+    // Tags may be received in another order.
+    let (a, b) = (tensor(DType::F32, rank, 10), tensor(DType::F32, rank + 1, 20));
+    world.send(&a, next, 1)?;
+    world.send(&b, next, 2)?;
+    let (x, y) = (Tensor::zeros([10])?, Tensor::zeros([20])?);
+    world.recv(&y, before, 2)?;
+    world.recv(&x, before, 1)?;
+    same(&x, &tensor(DType::F32, before, 10), "tag 1");
+    same(&y, &tensor(DType::F32, before + 1, 20), "tag 2");
+    // Larger than what sockets hold, both ways at once.
+    let (out, into) = (tensor(DType::F32, rank, 3_000_000), Tensor::zeros([3_000_000])?);
+    let p2p = |t: &Tensor, peer, sends| P2p { tensor: t.clone(), peer, tag: 0, sends };
+    world.batch_p2p(vec![p2p(&out, next, true), p2p(&into, before, false)])?.wait()?;
+    same(&into, &tensor(DType::F32, before, 3_000_000), "batch");
+    world.send(&out, next, 0)?;
+    world.recv(&into, before, 0)?;
+    // Views that are not contiguous.
+    let square = Tensor::zeros([4, 4])?;
+    let column = square.narrow(1, 1, 1)?;
+    column.fill_(rank as f64 + 1.0)?;
+    world.all_reduce(&column, ReduceOp::Sum)?;
+    let total = (size * (size + 1) / 2) as f64;
+    assert_eq!(square.sum()?.item::<f64>()?, 4.0 * total);
+    // Objects.
+    let bytes = vec![rank as u8; 3 * rank];
+    let all = world.all_gather_object(&bytes)?;
+    assert!(all.iter().enumerate().all(|(r, b)| *b == vec![r as u8; 3 * r]));
+    let root = size - 1;
+    let told = world.broadcast_object((rank == root).then_some(b"news"), root)?;
+    assert_eq!(told, b"news");
+    assert_eq!(world.gather_object(&bytes, 0)?.map(|all| all.len()), (rank == 0).then_some(size));
+    let list: Vec<Vec<u8>> = (0..size).map(|r| vec![9; r]).collect();
+    assert_eq!(world.scatter_object((rank == 0).then_some(&list[..]), 0)?, vec![9; rank]);
+    world.send_object(b"hello", next, 3)?;
+    assert_eq!(world.recv_object(before, 3)?, b"hello");
+    // Sub-groups: even ranks, and all in reverse.
+    let even: Vec<usize> = (0..size).step_by(2).collect();
+    let group = world.new_group(&even)?;
+    assert_eq!(group.is_some(), rank % 2 == 0);
+    if let Some(group) = group {
+        let x = Tensor::new([rank as f32])?;
+        group.all_reduce(&x, ReduceOp::Sum)?;
+        assert_eq!(x.item::<f64>()?, even.iter().sum::<usize>() as f64);
+        assert_eq!(group.ranks(), even);
+    }
+    let reverse: Vec<usize> = (0..size).rev().collect();
+    let group = world.new_group(&reverse)?.unwrap();
+    let x = Tensor::new([rank as f32])?;
+    group.broadcast(&x, 0)?;
+    assert_eq!((group.rank(), x.item::<f64>()?), (size - 1 - rank, (size - 1) as f64));
+    // Mistakes that one rank can see by itself do no harm to the group.
+    assert!(world.broadcast(&x, size).unwrap_err().to_string().contains("root"));
+    assert!(world.send(&x, rank, 0).is_err());
+    assert!(world.all_gather(&[], &x).is_err());
+    assert!(world.new_group(&[0, 0]).is_err());
+    world.barrier()?;
+    let record = world.flight_record();
+    assert!(record.to_string().contains("barrier"));
+    // The program's own keys.
+    world.store().add("mine", 1)?;
+    world.barrier()?;
+    assert_eq!(world.store().get("mine")?, size.to_string().as_bytes());
+    Ok(())
+}
+
+fn everything(world: World) {
+    reductions(&world).unwrap();
+    movements(&world).unwrap();
+    the_rest(&world).unwrap();
+}
+
+#[test]
+fn two_ranks_on_one_node() {
+    Ranks::new("collectives::two_ranks_on_one_node", 2).run(everything);
+}
+
+#[test]
+fn three_ranks_on_one_node() {
+    Ranks::new("collectives::three_ranks_on_one_node", 3).run(everything);
+}
+
+#[test]
+fn three_ranks_on_three_nodes() {
+    Ranks::new("collectives::three_ranks_on_three_nodes", 3).nodes(3).run(everything);
+}
+
+#[test]
+fn four_ranks_on_two_nodes() {
+    Ranks::new("collectives::four_ranks_on_two_nodes", 4).nodes(2).run(everything);
+}
+
+#[test]
+fn three_ranks_on_two_nodes() {
+    Ranks::new("collectives::three_ranks_on_two_nodes", 3).nodes(2).run(|world| {
+        reductions(&world).unwrap();
+        the_rest(&world).unwrap();
+    });
+}

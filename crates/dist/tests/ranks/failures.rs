@@ -1,0 +1,123 @@
+//! Ranks that die, hang, leave or do something else are named on every other rank.
+
+use crate::support::Ranks;
+use rushlight_dist::ReduceOp;
+use rushlight_tensor::Tensor;
+use std::time::Duration;
+
+fn ones(n: usize) -> Tensor {
+    Tensor::ones([n]).unwrap()
+}
+
+fn names(message: &str, words: &[&str]) {
+    for word in words {
+        assert!(message.contains(word), "{message:?} does not say {word:?}");
+    }
+}
+
+/// One rank calls something else.
+fn mismatch(test: &'static str, nodes: usize) {
+    Ranks::new(test, 3).nodes(nodes).run(|world| {
+        world.barrier().unwrap();
+        let error = match world.rank() {
+            1 => world.all_reduce(&ones(5), ReduceOp::Sum),
+            _ => world.all_reduce(&ones(4), ReduceOp::Sum),
+        };
+        let message = error.unwrap_err().to_string();
+        names(&message, &["different collectives", "float32 [4]", "rank 1 called all_reduce(sum) float32 [5]"]);
+        // The group is of no more use, and says why.
+        names(&world.barrier().unwrap_err().to_string(), &["different collectives"]);
+    });
+}
+
+#[test]
+fn mismatch_on_one_node() {
+    mismatch("failures::mismatch_on_one_node", 1);
+}
+
+#[test]
+fn another_collective_between_nodes() {
+    Ranks::new("failures::another_collective_between_nodes", 2).nodes(2).run(|world| {
+        let error = match world.rank() {
+            0 => world.all_reduce(&ones(4), ReduceOp::Sum),
+            // Who only sends does not wait for an answer: it learns of the mismatch by its next call.
+            _ => world.broadcast(&ones(4), 1).and_then(|()| world.barrier()),
+        };
+        names(&error.unwrap_err().to_string(), &["different collectives", "all_reduce(sum)", "broadcast(from 1)"]);
+    });
+}
+
+fn death(test: &'static str, nodes: usize) {
+    Ranks::new(test, 3).nodes(nodes).victims(&[1]).run(|world| {
+        world.barrier().unwrap();
+        if world.rank() == 1 {
+            std::process::abort();
+        }
+        let message = world.all_reduce(&ones(100_000), ReduceOp::Sum).unwrap_err().to_string();
+        names(&message, &["rank 1"]);
+    });
+}
+
+#[test]
+fn death_on_one_node() {
+    death("failures::death_on_one_node", 1);
+}
+
+#[test]
+fn death_between_nodes() {
+    death("failures::death_between_nodes", 3);
+}
+
+#[test]
+fn death_of_the_store() {
+    Ranks::new("failures::death_of_the_store", 2).victims(&[0]).run(|world| {
+        world.barrier().unwrap();
+        if world.rank() == 0 {
+            std::process::abort();
+        }
+        names(&world.barrier().unwrap_err().to_string(), &["rank 0"]);
+    });
+}
+
+#[test]
+fn panic_of_a_rank() {
+    Ranks::new("failures::panic_of_a_rank", 2).victims(&[1]).run(|world| {
+        world.barrier().unwrap();
+        assert!(world.rank() == 0, "this rank panics on purpose");
+        names(&world.barrier().unwrap_err().to_string(), &["rank 1", "panicked"]);
+    });
+}
+
+#[test]
+fn a_rank_that_leaves() {
+    Ranks::new("failures::a_rank_that_leaves", 2).run(|world| {
+        world.barrier().unwrap();
+        if world.rank() == 0 {
+            names(&world.barrier().unwrap_err().to_string(), &["rank 1 has left"]);
+        }
+    });
+}
+
+fn hang(test: &'static str, nodes: usize) {
+    Ranks::new(test, 3).nodes(nodes).timeout(Duration::from_secs(3)).run(|world| {
+        world.barrier().unwrap();
+        if world.rank() == 2 {
+            std::thread::sleep(Duration::from_secs(5));
+            // It, too, learns why.
+            names(&world.barrier().unwrap_err().to_string(), &["timed out"]);
+            return;
+        }
+        let message = world.all_reduce(&ones(10), ReduceOp::Sum).unwrap_err().to_string();
+        names(&message, &["all_reduce(sum) float32 [10]", "timed out after 3 s", "rank 2"]);
+    });
+}
+
+#[test]
+fn hang_on_one_node() {
+    hang("failures::hang_on_one_node", 1);
+}
+
+#[test]
+fn hang_between_nodes() {
+    hang("failures::hang_between_nodes", 3);
+}

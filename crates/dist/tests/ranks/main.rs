@@ -1,0 +1,5 @@
+//! Tests of several processes on this machine.
+
+mod collectives;
+mod failures;
+mod support;

@@ -1,0 +1,92 @@
+//! Tests of several processes: the test binary starts itself once for each rank.
+
+use rushlight_dist::{Init, World};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a test may take before its processes are killed.
+const WATCHDOG: Duration = Duration::from_secs(120);
+
+/// A job of processes on this machine.
+pub struct Ranks {
+    test: &'static str,
+    count: usize,
+    nodes: usize,
+    timeout: Duration,
+    /// Ranks that are expected to end badly.
+    victims: &'static [usize],
+}
+
+impl Ranks {
+    /// `test` is the name of the test function that calls this.
+    pub fn new(test: &'static str, count: usize) -> Self {
+        Self { test, count, nodes: 1, timeout: Duration::from_secs(60), victims: &[] }
+    }
+
+    /// Has the ranks believe that they are on so many nodes, in turn.
+    pub fn nodes(mut self, nodes: usize) -> Self {
+        self.nodes = nodes;
+        self
+    }
+
+    /// The world's timeout.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Ranks whose exit status does not count.
+    pub fn victims(mut self, victims: &'static [usize]) -> Self {
+        self.victims = victims;
+        self
+    }
+
+    /// Runs `body` in each rank and waits for all.
+    pub fn run(self, body: impl FnOnce(World)) {
+        if let Ok(place) = std::env::var("RUSHLIGHT_TEST_PLACE") {
+            let (rank, file) = place.split_once(' ').expect("rank and file");
+            let rank: usize = rank.parse().expect("a rank");
+            let init = Init::new().place(rank, self.count).timeout(self.timeout).method(&format!("file://{file}"));
+            let init = if self.nodes > 1 { init.node(&format!("node {}", rank % self.nodes)) } else { init };
+            return body(init.build().expect("the ranks meet"));
+        }
+        let file =
+            std::env::temp_dir().join(format!("rushlight-{}-{}", self.test.replace("::", "-"), std::process::id()));
+        let _ = std::fs::remove_file(&file);
+        let exe = std::env::current_exe().expect("this program");
+        let start = |rank: usize| {
+            Command::new(&exe)
+                .args([self.test, "--exact", "--nocapture", "--include-ignored"])
+                .env("RUSHLIGHT_TEST_PLACE", format!("{rank} {}", file.display()))
+                .env("RUSHLIGHT_NUM_THREADS", "1")
+                .stdout(Stdio::null())
+                .spawn()
+                .expect("a process")
+        };
+        let mut children: Vec<Child> = (0..self.count).map(start).collect();
+        let deadline = Instant::now() + WATCHDOG;
+        let mut bad = Vec::new();
+        for rank in 0..self.count {
+            loop {
+                match children[rank].try_wait().expect("the state of a process") {
+                    Some(status) => {
+                        if !status.success() && !self.victims.contains(&rank) {
+                            bad.push(format!("rank {rank}: {status}"));
+                        }
+                        break;
+                    }
+                    None if Instant::now() > deadline => {
+                        for child in &mut children {
+                            let _ = child.kill();
+                            let _ = child.wait();
+                        }
+                        panic!("{}: rank {rank} hangs", self.test);
+                    }
+                    None => std::thread::sleep(Duration::from_millis(5)),
+                }
+            }
+        }
+        let _ = std::fs::remove_file(&file);
+        assert!(bad.is_empty(), "{}: {}", self.test, bad.join(", "));
+    }
+}
