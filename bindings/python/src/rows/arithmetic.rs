@@ -203,11 +203,11 @@ rows! { ROWS:
         "lerp(Tensor input, Tensor end, Tensor|Number weight)" |input: &Tensor, end: &Tensor, weight: Arg| input.lerp(end, weight);
     /// `input + value * tensor1 * tensor2`.
     addcmul [Torch Method]
-        "addcmul(Tensor input, Tensor tensor1, Tensor tensor2, *, Number value=1)" |input: &Tensor, tensor1: &Tensor, tensor2: &Tensor, value: f64|
+        "addcmul(Tensor input, Tensor tensor1, Tensor tensor2, *, Number value=1)" |input: &Tensor, tensor1: &Tensor, tensor2: &Tensor, value: Scalar|
             input.addcmul(tensor1, tensor2, value);
     /// `addcmul` in place.
     addcmul_ [Method]
-        "addcmul_(Tensor input, Tensor tensor1, Tensor tensor2, *, Number value=1)" |input: &Tensor, tensor1: &Tensor, tensor2: &Tensor, value: f64|
+        "addcmul_(Tensor input, Tensor tensor1, Tensor tensor2, *, Number value=1)" |input: &Tensor, tensor1: &Tensor, tensor2: &Tensor, value: Scalar|
             input.addcmul_(tensor1, tensor2, value);
     /// `input + value * tensor1 / tensor2`.
     addcdiv [Torch Method]

@@ -21,7 +21,9 @@ fn reduce(
         }
         _ => input,
     };
-    plain(input, &dims(dim.unwrap_or(&[])), keepdim)
+    let out = plain(input, &dims(dim.unwrap_or(&[])), keepdim)?;
+    // Small integers and bool add up as `int64`.
+    if let Some(dtype) = dtype { out.to_dtype(dtype) } else { Ok(out) }
 }
 
 fn truths(input: &Tensor, dim: Option<&[i64]>, keepdim: bool, all: bool) -> Result<Tensor> {
@@ -140,6 +142,10 @@ fn nanquantile(input: &Tensor, q: f64, dim: Option<i64>, keepdim: bool) -> Resul
 
 fn mode(input: &Tensor, dim: i64, keepdim: bool) -> Result<Out> {
     let dim = dim as isize;
+    if input.rank() == 0 {
+        input.reshape([1usize])?.size(dim)?;
+        return Ok(pair((input.clone(), Tensor::zeros_with([], (DType::I64, input.device()))?)));
+    }
     // The longest run of equals in sorted order; the smallest value wins a draw.
     let (sorted, order) = input.sort(dim, false)?;
     let n = input.size(dim)?;
@@ -208,9 +214,11 @@ rows! { ROWS:
         "min(Tensor input, int dim, bool keepdim=False)" |input: &Tensor, dim: isize, keepdim: bool| input.min_dim(dim, keepdim).map(pair),
         "min(Tensor input, Tensor other)" |input: &Tensor, other: &Tensor| input.minimum(other);
     /// The largest elements; gradients are shared between equals.
-    amax [Torch Method] "amax(Tensor input, int[1] dim=(), bool keepdim=False)" |input: &Tensor, dim: &[i64], keepdim: bool| input.amax(&dims(dim), keepdim);
+    amax [Torch Method] "amax(Tensor input, int[1]? dim=(), bool keepdim=False)"
+        |input: &Tensor, dim: Option<&[i64]>, keepdim: bool| input.amax(&dims(dim.unwrap_or(&[])), keepdim);
     /// The smallest elements; gradients are shared between equals.
-    amin [Torch Method] "amin(Tensor input, int[1] dim=(), bool keepdim=False)" |input: &Tensor, dim: &[i64], keepdim: bool| input.amin(&dims(dim), keepdim);
+    amin [Torch Method] "amin(Tensor input, int[1]? dim=(), bool keepdim=False)"
+        |input: &Tensor, dim: Option<&[i64]>, keepdim: bool| input.amin(&dims(dim.unwrap_or(&[])), keepdim);
     /// The smallest and the largest elements.
     aminmax [Torch Method] "aminmax(Tensor input, *, int? dim=None, bool keepdim=False)" |input: &Tensor, dim: Option<isize>, keepdim: bool|
         input.aminmax(dim, keepdim).map(|(low, high)| Out::Named("min max", vec![low, high]));
@@ -301,6 +309,9 @@ fn cov(input: &Tensor, correction: i64, fweights: Option<&Tensor>, aweights: Opt
             input.rank()
         )));
     }
+    if input.dtype() == DType::Bool {
+        return Err(Error::dtype("cov(): not implemented for bool"));
+    }
     let float = if input.dtype().is_float() { input.dtype() } else { crate::dtype::default() };
     let x = input.to_dtype(float)?;
     let x = if x.rank() < 2 { x.reshape([1, x.numel() as isize])? } else { x };
@@ -333,7 +344,7 @@ fn cov(input: &Tensor, correction: i64, fweights: Option<&Tensor>, aweights: Opt
         None => centred.clone(),
     };
     let out = weighted.matmul(&centred.t()?)?.div(divisor.max(0.0))?;
-    if input.rank() < 2 { out.reshape([0usize; 0]) } else { Ok(out) }
+    out.squeeze()
 }
 
 fn corrcoef(input: &Tensor) -> Result<Tensor> {

@@ -1,5 +1,6 @@
 //! Arithmetic and functions element by element: names and arguments over rows of the op table.
 
+use super::number::fitting;
 use super::pointwise::{pointwise, pointwise_as, pointwise_inplace};
 use crate::Tensor;
 use crate::arg::{Arg, result_type};
@@ -160,18 +161,12 @@ unary_with_params! {
     leaky_relu(negative_slope) LeakyRelu;
     /// `x`, or `alpha * (exp(x) - 1)` below zero; PyTorch's default alpha is 1.
     elu(alpha) Elu;
-    /// The continuously differentiable `elu`; PyTorch's default alpha is 1.
-    celu(alpha) Celu;
     /// `log(1 + exp(beta x)) / beta`, `x` where `beta x > threshold`; PyTorch's defaults are 1 and 20.
     softplus(beta, threshold) Softplus;
-    /// Kept between two constants; PyTorch's defaults are -1 and 1.
-    hardtanh(min_val, max_val) Hardtanh;
     /// Zero within `lambda` of zero; PyTorch's default is 0.5.
     hardshrink(lambda) Hardshrink;
     /// Moved `lambda` towards zero; PyTorch's default is 0.5.
     softshrink(lambda) Softshrink;
-    /// `x` where it is above `threshold`, else `value`.
-    threshold(threshold, value) Threshold;
 }
 
 macro_rules! binary {
@@ -223,6 +218,28 @@ fn no_zero_divisor(name: &str, a: &Tensor, b: Arg) -> Result<()> {
 
 fn zero_divisor(name: &str) -> Error {
     Error::value(format!("{name}: integer division by zero (\"ZeroDivisionError\")"))
+}
+
+/// The factor of a sum's second operand, which must be of the kind that the operands combine in.
+fn alpha_of(name: &str, a: &Tensor, b: &Tensor, alpha: Scalar) -> Result<Scalar> {
+    let dtype = result_type(&[Arg::Tensor(a), Arg::Tensor(b)]);
+    match alpha {
+        Scalar::Float(_) if !dtype.is_float() => Err(Error::value(format!(
+            "{name}: for integral input tensors, argument alpha must not be a floating point number"
+        ))),
+        Scalar::Bool(_) if dtype != DType::Bool => {
+            Err(Error::value(format!("{name}: boolean alpha only supported for boolean results")))
+        }
+        alpha => fitting(name, alpha, dtype),
+    }
+}
+
+/// The factor of a product of integers as one of them: parameters of rows are floats, which do not hold all integers. `None` if the operands
+/// combine in a float dtype.
+fn whole_factor(name: &str, args: &[Arg], value: Scalar) -> Result<Option<i64>> {
+    let dtype = result_type(args);
+    let value = fitting(name, value, dtype)?;
+    Ok((!dtype.is_float()).then(|| value.to_i64()))
 }
 
 /// Integers to negative integer powers are no integers.
@@ -333,12 +350,13 @@ impl Tensor {
 
     /// `self + alpha * other`.
     pub fn add_scaled(&self, other: &Tensor, alpha: impl Into<Scalar>) -> Result<Tensor> {
-        self.add(&other.mul(Arg::Scalar(alpha.into()))?)
+        let alpha = alpha_of("add", self, other, alpha.into())?;
+        self.add(&other.mul(Arg::Scalar(alpha))?)
     }
 
     /// `self += alpha * other`.
     pub fn add_scaled_(&self, other: &Tensor, alpha: impl Into<Scalar>) -> Result<&Tensor> {
-        match alpha.into() {
+        match alpha_of("add_", self, other, alpha.into())? {
             // One pass for floats; the row's factor is a float.
             alpha if self.dtype().is_float() => {
                 pointwise_inplace(
@@ -357,6 +375,9 @@ impl Tensor {
     pub fn pow<'a>(&self, exponent: impl Into<Arg<'a>>) -> Result<Tensor> {
         let exponent = exponent.into();
         no_negative_exponent("pow", self, exponent)?;
+        if let Arg::Scalar(s) = exponent {
+            fitting("pow", s, result_type(&[Arg::Tensor(self), exponent]))?;
+        }
         if let Arg::Scalar(s) = exponent
             && self.dtype().is_float()
         {
@@ -430,11 +451,6 @@ impl Tensor {
         pointwise(Pointwise::Prelu, &[Arg::Tensor(self), Arg::Tensor(&weight.reshape(&shape)?)], &[])
     }
 
-    /// `min(max(x, 0), 6)`.
-    pub fn relu6(&self) -> Result<Tensor> {
-        self.hardtanh(0.0, 6.0)
-    }
-
     /// The polygamma function of order `n`.
     pub fn polygamma(&self, n: i64) -> Result<Tensor> {
         if n < 0 {
@@ -459,59 +475,6 @@ impl Tensor {
         pointwise(Pointwise::RoundDecimals, &[Arg::Tensor(self)], &[10f64.powi(decimals)])
     }
 
-    /// Kept between bounds, either of which may be missing; numbers or tensors.
-    ///
-    /// ```
-    /// # use rushlight_tensor::Tensor;
-    /// let x = Tensor::new([-2.0f32, 0.5, 3.0])?;
-    /// assert_eq!(x.clamp(-1.0, 1.0)?.to_vec::<f32>()?, [-1.0, 0.5, 1.0]);
-    /// # Ok::<(), rushlight_core::Error>(())
-    /// ```
-    pub fn clamp<'a>(&self, min: impl Into<Arg<'a>>, max: impl Into<Arg<'a>>) -> Result<Tensor> {
-        self.not_bool("clamp")?;
-        match (min.into(), max.into()) {
-            (Arg::Scalar(lo), Arg::Scalar(hi)) if self.dtype().is_float() => {
-                self.clamp_between(lo.to_f64(), hi.to_f64())
-            }
-            (min, max) => pointwise(Pointwise::Clamp, &[Arg::Tensor(self), min, max], &[]),
-        }
-    }
-
-    /// Not below a bound.
-    pub fn clamp_min<'a>(&self, min: impl Into<Arg<'a>>) -> Result<Tensor> {
-        self.not_bool("clamp_min")?;
-        match min.into() {
-            Arg::Scalar(lo) if self.dtype().is_float() => self.clamp_between(lo.to_f64(), f64::INFINITY),
-            min => pointwise(Pointwise::ClampMin, &[Arg::Tensor(self), min], &[]),
-        }
-    }
-
-    /// Not above a bound.
-    pub fn clamp_max<'a>(&self, max: impl Into<Arg<'a>>) -> Result<Tensor> {
-        self.not_bool("clamp_max")?;
-        match max.into() {
-            Arg::Scalar(hi) if self.dtype().is_float() => self.clamp_between(f64::NEG_INFINITY, hi.to_f64()),
-            max => pointwise(Pointwise::ClampMax, &[Arg::Tensor(self), max], &[]),
-        }
-    }
-
-    /// Between numbers, where PyTorch's derivative differs from that between tensors: zero at the bounds.
-    fn clamp_between(&self, lo: f64, hi: f64) -> Result<Tensor> {
-        pointwise(Pointwise::ClampBetween, &[Arg::Tensor(self)], &[lo, hi])
-    }
-
-    /// [`Tensor::clamp`] in place.
-    pub fn clamp_<'a>(&self, min: impl Into<Arg<'a>>, max: impl Into<Arg<'a>>) -> Result<&Tensor> {
-        self.not_bool("clamp_")?;
-        match (min.into(), max.into()) {
-            (Arg::Scalar(lo), Arg::Scalar(hi)) if self.dtype().is_float() => {
-                pointwise_inplace(Pointwise::ClampBetween, self, &[], &[lo.to_f64(), hi.to_f64()])?;
-            }
-            (min, max) => pointwise_inplace(Pointwise::Clamp, self, &[min, max], &[])?,
-        }
-        Ok(self)
-    }
-
     /// From `self` to `end` by `weight`, a number or a tensor.
     pub fn lerp<'a>(&self, end: &'a Tensor, weight: impl Into<Arg<'a>>) -> Result<Tensor> {
         self.needs_float("lerp")?;
@@ -526,14 +489,25 @@ impl Tensor {
     }
 
     /// `self + value * a * b`.
-    pub fn addcmul(&self, a: &Tensor, b: &Tensor, value: f64) -> Result<Tensor> {
-        pointwise(Pointwise::Addcmul, &[Arg::Tensor(self), Arg::Tensor(a), Arg::Tensor(b)], &[value])
+    pub fn addcmul(&self, a: &Tensor, b: &Tensor, value: impl Into<Scalar>) -> Result<Tensor> {
+        let (args, value) = ([Arg::Tensor(self), Arg::Tensor(a), Arg::Tensor(b)], value.into());
+        match whole_factor("addcmul", &args, value)? {
+            Some(value) => self.add(&a.mul(b)?.mul(value)?),
+            None => pointwise(Pointwise::Addcmul, &args, &[value.to_f64()]),
+        }
     }
 
     /// [`Tensor::addcmul`] in place.
-    pub fn addcmul_(&self, a: &Tensor, b: &Tensor, value: f64) -> Result<&Tensor> {
-        pointwise_inplace(Pointwise::Addcmul, self, &[Arg::Tensor(a), Arg::Tensor(b)], &[value])?;
-        Ok(self)
+    pub fn addcmul_(&self, a: &Tensor, b: &Tensor, value: impl Into<Scalar>) -> Result<&Tensor> {
+        let value = value.into();
+        match whole_factor("addcmul_", &[Arg::Tensor(self), Arg::Tensor(a), Arg::Tensor(b)], value)? {
+            Some(value) => self.add_(&a.mul(b)?.mul(value)?),
+            None => {
+                let params = [value.to_f64()];
+                pointwise_inplace(Pointwise::Addcmul, self, &[Arg::Tensor(a), Arg::Tensor(b)], &params)?;
+                Ok(self)
+            }
+        }
     }
 
     /// `self + value * a / b`.

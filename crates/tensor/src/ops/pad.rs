@@ -114,10 +114,18 @@ impl Tensor {
                     self.shape()
                 )));
             }
+            // What a negative side cuts off does not come back at the other end.
+            let (cut, kept) = (-before.min(0), n + before.min(0) + after.min(0));
+            if mode == PadMode::Circular && kept <= 0 && shape[d] > 0 {
+                return Err(Error::value(format!(
+                    "pad: circular padding ({before}, {after}) leaves nothing of dimension {d} of input {:?} to repeat",
+                    self.shape()
+                )));
+            }
             let source = |i: isize| match mode {
                 PadMode::Reflect if i < 0 => -i,
                 PadMode::Reflect if i >= n => 2 * (n - 1) - i,
-                PadMode::Circular => i.rem_euclid(n),
+                PadMode::Circular => cut + (i - cut).rem_euclid(kept),
                 _ => i.clamp(0, n - 1),
             };
             let mut line: Vec<i64> = Vec::new();
