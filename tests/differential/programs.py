@@ -100,7 +100,7 @@ class Program:
         rank = self.random.choice([0, 1, 1, 2, 2, 2, 3, 3, 4]) if rank is None else rank
         return [self.random.choice([0, 1, 1, 2, 2, 3, 3, 4, 5]) if self.random.random() < 0.9 else 2 for _ in range(rank)]
 
-    def literal(self, shape, dtype):
+    def literal(self, shape, dtype, special=True):
         count = 1
         for size in shape:
             count *= size
@@ -116,19 +116,22 @@ class Program:
             # Different from each other where there are enough: the order of equals is nobody's promise.
             pool = [v / 8 for v in range(-40, 41)]
             data = draw.sample(pool, count) if count <= len(pool) else [draw.choice(pool) for _ in range(count)]
-            if draw.random() < 0.12 and count:
+            if special and draw.random() < 0.08 and count:
                 data[draw.randrange(count)] = float(draw.choice(["nan", "inf", "-inf", "-0.0"]))
         text = ", ".join(f"float('{v}')" if isinstance(v, float) and v - v != 0 else repr(v) for v in data)
         sizes = "" if len(shape) == 1 else f".reshape({', '.join(map(str, shape)) if shape else '()'})"
         return f"torch.tensor([{text}], dtype=torch.{dtype}){sizes}"
 
-    def new(self, shape=None, dtype=None, grad=None):
+    def new(self, shape=None, dtype=None, grad=None, special=True):
         dtype = dtype or self.random.choice(DTYPES)
         shape = self.shape() if shape is None else shape
-        text = self.literal(shape, dtype)
+        text = self.literal(shape, dtype, special)
         if dtype in FLOATS and (self.random.random() < 0.5 if grad is None else grad):
             text += ".requires_grad_()"
         return self.assign(text)
+
+    def finite(self, shape, dtype, grad=None):
+        return self.new(shape, dtype, grad, special=False)
 
     def pick(self, accept=lambda t: True, dtypes=DTYPES, shape=None):
         """A variable that fits, or a new one."""

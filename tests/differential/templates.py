@@ -119,7 +119,7 @@ FAMILIES = [
     {T}.split({P}, {D})
     {T}.unbind({D})
     {T}.expand_as({B})
-    {T}.view(torch.<int32 uint8 int16 float32>)
+    {TI}.view(torch.<int32 uint8 int16 float32>)
     {T}.<flip>({DS})
     {T}.roll({I}, {D})
     {T}.rot90()
@@ -230,7 +230,8 @@ FAMILIES = [
     # Layers and losses.
     (1, """
     F.layer_norm({TF}, {TF}.shape[-1:])
-    F.<mse_loss l1_loss smooth_l1_loss huber_loss kl_div soft_margin_loss>({TF}, {L}, reduction='<none mean sum>')
+    F.<mse_loss l1_loss smooth_l1_loss huber_loss soft_margin_loss>({TF}, {L}, reduction='<none mean sum>')
+    F.kl_div({TF}, {L}.sigmoid(), reduction='<none mean sum>')
     F.binary_cross_entropy({TF}.sigmoid(), {L}.sigmoid())
     F.binary_cross_entropy_with_logits({TF}, {L})
     F.cross_entropy({TM}, {IV})
@@ -277,7 +278,7 @@ TEMPLATES = [
 ]
 
 
-# Statements whose shapes depend on each other are made by a function.
+# Statements whose shapes depend on each other are made by a function. Their numbers are finite: the order of sums decides what infinities make.
 
 
 def convolution(p):
@@ -286,10 +287,10 @@ def convolution(p):
     kernel = [draw.randint(1, 3) for _ in range(rank)]
     size = [draw.randint(0, 6) for _ in range(rank)]
     dtype = draw.choice(["float32", "float64"])
-    x = p.new([draw.randint(0, 2), 2 * groups] + size if draw.random() < 0.9 else [2 * groups] + size, dtype)
+    x = p.finite([draw.randint(0, 2), 2 * groups] + size if draw.random() < 0.9 else [2 * groups] + size, dtype)
     transposed = draw.random() < 0.3
-    w = p.new(([2 * groups, out] if transposed else [out * groups, 2]) + kernel, dtype)
-    b = p.new([out * groups], dtype) if draw.random() < 0.5 else "None"
+    w = p.finite(([2 * groups, out] if transposed else [out * groups, 2]) + kernel, dtype)
+    b = p.finite([out * groups], dtype) if draw.random() < 0.5 else "None"
     stride, padding, dilation = draw.randint(1, 3), draw.randint(0, 2), draw.randint(1, 2)
     if transposed:
         p.assign(f"F.conv_transpose{rank}d({x}, {w}, {b}, {stride}, {padding}, {draw.randint(0, 1)}, {groups}, {dilation})")
@@ -299,7 +300,7 @@ def convolution(p):
 
 def pooling(p):
     draw, rank = p.random, p.random.choice([1, 2, 2, 3])
-    x = p.new([draw.randint(0, 2), draw.randint(0, 2)] + [draw.randint(0, 6) for _ in range(rank)], draw.choice(["float32", "float64"]))
+    x = p.finite([draw.randint(0, 2), draw.randint(0, 2)] + [draw.randint(0, 6) for _ in range(rank)], draw.choice(["float32", "float64"]))
     kernel, stride = draw.randint(1, 4), draw.randint(1, 3)
     padding, ceil = draw.randint(0, kernel // 2), draw.random() < 0.5
     kind = draw.choice(["max", "avg", "lp", "adaptive_avg", "adaptive_max", "max"])
@@ -318,30 +319,30 @@ def pooling(p):
 def norms(p):
     draw, dtype = p.random, p.random.choice(["float32", "float64"])
     shape = [draw.randint(1, 3), draw.choice([2, 4])] + [draw.randint(1, 3) for _ in range(draw.randint(0, 2))]
-    x = p.new(shape, dtype)
+    x = p.finite(shape, dtype)
     kind = draw.choice(["layer", "group", "batch", "instance", "rms"])
     if kind in ("layer", "rms"):
         last = shape[-draw.randint(1, len(shape)):]
-        w = p.new(last, dtype) if draw.random() < 0.6 else "None"
-        b = p.new(last, dtype) if draw.random() < 0.6 else "None"
+        w = p.finite(last, dtype) if draw.random() < 0.6 else "None"
+        b = p.finite(last, dtype) if draw.random() < 0.6 else "None"
         p.assign(f"F.layer_norm({x}, {last}, {w}, {b})" if kind == "layer" else f"F.rms_norm({x}, {last}, {w})")
         return
-    w = p.new([shape[1]], dtype) if draw.random() < 0.6 else "None"
-    b = p.new([shape[1]], dtype) if draw.random() < 0.6 else "None"
+    w = p.finite([shape[1]], dtype) if draw.random() < 0.6 else "None"
+    b = p.finite([shape[1]], dtype) if draw.random() < 0.6 else "None"
     if kind == "group":
         p.assign(f"F.group_norm({x}, {draw.choice([1, 2, 3])}, {w}, {b})")
     elif kind == "instance":
         p.assign(f"F.instance_norm({x}, weight={w}, bias={b})")
     else:
-        mean, var = p.new([shape[1]], dtype, grad=False), p.new([shape[1]], dtype, grad=False)
+        mean, var = p.finite([shape[1]], dtype, grad=False), p.finite([shape[1]], dtype, grad=False)
         p.assign(f"F.batch_norm({x}, {mean}, {var}.abs() + 1, {w}, {b}, training={draw.random() < 0.5})")
 
 
 def sampling(p):
     draw, dtype = p.random, p.random.choice(["float32", "float64"])
-    x = p.new([draw.randint(1, 2), draw.randint(1, 2), draw.randint(1, 4), draw.randint(1, 4)], dtype)
+    x = p.finite([draw.randint(1, 2), draw.randint(1, 2), draw.randint(1, 4), draw.randint(1, 4)], dtype)
     if draw.random() < 0.5:
-        grid = p.new([p.tensors[x].shape[0], draw.randint(1, 3), draw.randint(1, 3), 2], dtype)
+        grid = p.finite([p.tensors[x].shape[0], draw.randint(1, 3), draw.randint(1, 3), 2], dtype)
         mode, padding = draw.choice(["bilinear", "nearest", "bicubic"]), draw.choice(["zeros", "border", "reflection"])
         p.assign(f"F.grid_sample({x}, {grid} / 3, mode='{mode}', padding_mode='{padding}', align_corners={draw.random() < 0.5})")
     else:
@@ -354,9 +355,9 @@ def sampling(p):
 def attention(p):
     draw, dtype = p.random, p.random.choice(["float32", "float64"])
     batch, queries, keys, width = draw.randint(1, 2), draw.randint(1, 4), draw.randint(1, 4), draw.randint(1, 4)
-    q, k, v = p.new([batch, queries, width], dtype), p.new([batch, keys, width], dtype), p.new([batch, keys, width], dtype)
+    q, k, v = p.finite([batch, queries, width], dtype), p.finite([batch, keys, width], dtype), p.finite([batch, keys, width], dtype)
     how = draw.random()
-    mask = f", attn_mask={p.new([queries, keys], draw.choice([dtype, 'bool']), grad=False)}" if how < 0.4 else ""
+    mask = f", attn_mask={p.finite([queries, keys], draw.choice([dtype, 'bool']), grad=False)}" if how < 0.4 else ""
     causal = ", is_causal=True" if how > 0.7 else ""
     p.assign(f"F.scaled_dot_product_attention({q}, {k}, {v}{mask}{causal})")
 

@@ -42,22 +42,41 @@ impl Kind {
 
 static DEFAULT: Mutex<Device> = Mutex::new(Device::Cpu);
 thread_local! {
-    /// Default devices to go back to when `with device:` blocks end.
-    static FORMER: RefCell<Vec<Device>> = const { RefCell::new(Vec::new()) };
+    /// Devices of the `with device:` blocks that this thread is in.
+    static BLOCKS: RefCell<Vec<Device>> = const { RefCell::new(Vec::new()) };
     /// The accelerator that a name without a number means.
     static CURRENT: Cell<usize> = const { Cell::new(0) };
 }
 static NOTICED: AtomicBool = AtomicBool::new(false);
 
-/// How many accelerators there are, and the process that asked: a driver that was started does not survive a fork.
-static FOUND: LazyLock<(usize, u32)> = LazyLock::new(|| match std::env::var("RUSHLIGHT_DEVICE").as_deref() {
-    Ok("cpu") => (0, std::process::id()),
-    _ => (rushlight_cuda::device_count().unwrap_or(0), std::process::id()),
+/// What was found when accelerators were first asked for.
+struct Found {
+    count: usize,
+    /// The process that asked: a driver that was started does not survive a fork.
+    process: u32,
+    /// Why a driver that is there did not start.
+    failure: Option<String>,
+}
+
+static FOUND: LazyLock<Found> = LazyLock::new(|| {
+    let (count, failure) = match std::env::var("RUSHLIGHT_DEVICE").as_deref() {
+        Ok("cpu") => (0, None),
+        _ => match rushlight_cuda::device_count() {
+            Ok(count) => (count, None),
+            // A library that is not there is no failure, nor is a driver without a device.
+            Err(error) => (0, Some(error.to_string()).filter(|e| e.contains("cuInit") && !e.contains("NO_DEVICE"))),
+        },
+    };
+    Found { count, process: std::process::id(), failure }
 });
+
+fn failure() -> Option<&'static str> {
+    FOUND.failure.as_deref()
+}
 
 /// How many accelerators programs may use: none if `RUSHLIGHT_DEVICE` is `cpu`.
 pub fn count() -> usize {
-    FOUND.0
+    FOUND.count
 }
 
 #[pyfunction]
@@ -175,6 +194,9 @@ pub fn pinned(tensor: &Tensor) -> Result<Tensor> {
 
 /// The device of new tensors.
 pub fn default() -> Device {
+    if let Some(device) = BLOCKS.with_borrow(|blocks| blocks.last().copied()) {
+        return device;
+    }
     *DEFAULT.lock().unwrap_or_else(|e| e.into_inner())
 }
 
@@ -240,13 +262,21 @@ impl PyDevice {
             Kind::Meta => Err(runtime_error(
                 "device 'meta' is not supported: every tensor of Rushlight has storage; create it on 'cpu'",
             )),
-            _ if FOUND.0 > 0 && FOUND.1 != std::process::id() => Err(runtime_error(
+            _ if FOUND.count > 0 && FOUND.process != std::process::id() => Err(runtime_error(
                 "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the 'spawn' start method",
             )),
-            _ if FOUND.0 > 0 => Ok(Device::Cuda(self.index.unwrap_or_else(|| CURRENT.get()))),
+            _ if FOUND.count > 0 => Ok(Device::Cuda(self.index.unwrap_or_else(|| CURRENT.get()))),
+            kind if self.index.is_some_and(|index| index > 0) => Err(runtime_error(format!(
+                "'{}:{}': invalid device ordinal: there is no accelerator here; '{}' alone means the CPU{}",
+                kind.name(),
+                self.index.unwrap_or_default(),
+                kind.name(),
+                failure().map_or(String::new(), |why| format!(". The driver did not start: {why}"))
+            ))),
             kind => {
                 if !NOTICED.swap(true, Relaxed) {
-                    let text = format!("rushlight: no accelerator here, '{}' means the CPU\0", kind.name());
+                    let why = failure().map_or(String::new(), |why| format!(" (the driver did not start: {why})"));
+                    let text = format!("rushlight: no accelerator here{why}, '{}' means the CPU\0", kind.name());
                     let text = std::ffi::CStr::from_bytes_with_nul(text.as_bytes()).unwrap_or_default();
                     PyErr::warn(py, &py.get_type::<pyo3::exceptions::PyUserWarning>(), text, 2)?;
                 }
@@ -302,15 +332,12 @@ impl PyDevice {
 
     fn __enter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let device = slf.get().resolve(slf.py())?;
-        FORMER.with_borrow_mut(|former| former.push(default()));
-        set_default(device);
+        BLOCKS.with_borrow_mut(|blocks| blocks.push(device));
         Ok(slf.clone().into_any())
     }
 
     #[pyo3(signature = (*_exception))]
     fn __exit__(&self, _exception: &Bound<'_, pyo3::types::PyTuple>) {
-        if let Some(former) = FORMER.with_borrow_mut(Vec::pop) {
-            set_default(former);
-        }
+        BLOCKS.with_borrow_mut(Vec::pop);
     }
 }

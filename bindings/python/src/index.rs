@@ -1,7 +1,7 @@
 //! `x[…]` and `x[…] = value`.
 
 use crate::convert::{int, scalar};
-use crate::error::{IntoPyResult, type_error, value_error};
+use crate::error::{IntoPyResult, runtime_error, type_error, value_error};
 use crate::tensor::{PyTensor, as_tensor, wrap};
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
@@ -121,6 +121,15 @@ impl PyTensor {
         let items = items_of(&t, index)?;
         if let Some(value) = as_tensor(value) {
             let value = value.get().tensor();
+            // Values are converted where they are copied, not where indices say where they go.
+            let by_index = items.iter().any(|i| matches!(i, IndexItem::Tensor(_)));
+            if by_index && value.rank() > 0 && value.dtype() != t.dtype() {
+                return Err(runtime_error(format!(
+                    "Index put requires the source and destination dtypes match, got {} for the destination and {} for the source.",
+                    t.dtype(),
+                    value.dtype()
+                )));
+            }
             return py.detach(|| t.index_assign(&items[..], &value).map(drop)).py();
         }
         let value = match scalar(value)? {

@@ -142,7 +142,10 @@ rows! { ROWS:
     /// Whether the sign bit is set.
     signbit [Torch Method] "signbit(Tensor input)" |input: &Tensor| signbit(input);
     /// The tensor itself.
-    positive [Torch Method] "positive(Tensor input)" |input: &Tensor| Ok::<_, Error>(input.clone());
+    positive [Torch Method] "positive(Tensor input)" |input: &Tensor| match input.dtype() {
+        DType::Bool => Err(Error::dtype("positive: not implemented for bool")),
+        _ => Ok(input.clone()),
+    };
     /// The nearest integer, ties to even, or the nearest number of so many decimals.
     round [Torch Method Inplace Special] "round(Tensor input, *, int decimals=0)" |input: &Tensor, decimals: i64| round(input, decimals);
     /// Elements kept between bounds, of which either may be missing.

@@ -16,6 +16,7 @@ fn reduce(
     let converted;
     let input = match dtype {
         Some(dtype) if dtype != input.dtype() => {
+            differentiable(input, dtype)?;
             converted = input.to_dtype(dtype)?;
             &converted
         }
@@ -26,11 +27,21 @@ fn reduce(
     if let Some(dtype) = dtype { out.to_dtype(dtype) } else { Ok(out) }
 }
 
+/// PyTorch refuses to record a conversion to integers.
+pub fn differentiable(input: &Tensor, dtype: DType) -> Result<()> {
+    if !dtype.is_float() && input.requires_grad() && rushlight_tensor::autograd::is_grad_enabled() {
+        return Err(Error::autograd(format!("autograd does not support dtype {dtype}: detach the input, or ask for a float dtype")));
+    }
+    Ok(())
+}
+
 fn truths(input: &Tensor, dim: Option<&[i64]>, keepdim: bool, all: bool) -> Result<Tensor> {
     match (dim, all) {
-        // PyTorch reads an empty list of dimensions as none for these two.
-        (None | Some([]), true) if !keepdim => input.all(),
-        (None | Some([]), false) if !keepdim => input.any(),
+        // PyTorch reduces nothing for these two where the list of dimensions is empty.
+        (Some([]), _) => match input.dtype() {
+            DType::U8 => input.ne(0)?.to_dtype(DType::U8),
+            _ => input.ne(0),
+        },
         (dim, true) => input.all_dims(&dims(dim.unwrap_or(&[])), keepdim),
         (dim, false) => input.any_dims(&dims(dim.unwrap_or(&[])), keepdim),
     }
@@ -101,6 +112,9 @@ fn quantile(
         return Err(Error::unsupported(format!(
             "quantile: interpolation '{interpolation}' is not supported; use 'linear'"
         )));
+    }
+    if !matches!(input.dtype(), DType::F32 | DType::F64) {
+        return Err(Error::value(format!("quantile() input tensor must be either float or double dtype, not {}", input.dtype())));
     }
     let of = |q: f64| -> Result<Tensor> {
         if ignore_nan {

@@ -23,12 +23,18 @@ fn plan<'a>(name: &str, input: &Tensor, min: Option<Arg<'a>>, max: Option<Arg<'a
     if dtype == DType::Bool {
         return Err(Error::dtype(format!("{name}: not implemented for bool; convert to a number with to_dtype first")));
     }
-    let bound = |arg: Arg<'a>| match arg {
+    let bound = |arg: Arg<'a>, upper: bool| match arg {
         Arg::Scalar(s) if dtype.is_float() => fitting(name, s, dtype).map(Arg::Scalar),
-        Arg::Scalar(s) => Ok(Arg::Scalar(saturated(s, dtype))),
+        Arg::Scalar(s) => match (saturated(s, dtype).to_i64(), s.to_i64(), upper) {
+            // No element would be within.
+            (end, given, true) if end > given => Err(beyond(name, given, dtype)),
+            (end, given, false) if end < given => Err(beyond(name, given, dtype)),
+            (end, ..) => Ok(Arg::Scalar(Scalar::Int(end))),
+        },
         tensor => Ok(tensor),
     };
-    Ok(match (min.map(bound).transpose()?, max.map(bound).transpose()?) {
+    let (min, max) = (min.map(|a| bound(a, false)).transpose()?, max.map(|a| bound(a, true)).transpose()?);
+    Ok(match (min, max) {
         (Some(Arg::Scalar(lo)), Some(Arg::Scalar(hi))) if input.dtype().is_float() => {
             Clamp::Between(lo.to_f64(), hi.to_f64())
         }
@@ -39,6 +45,10 @@ fn plan<'a>(name: &str, input: &Tensor, min: Option<Arg<'a>>, max: Option<Arg<'a
         (None, Some(max)) => Clamp::Max(max),
         (None, None) => return Err(Error::value(format!("{name}: At least one of 'min' or 'max' must not be None"))),
     })
+}
+
+fn beyond(name: &str, bound: i64, dtype: DType) -> Error {
+    Error::value(format!("{name}: the bound {bound} is outside the representable range of {dtype}"))
 }
 
 impl Tensor {
@@ -120,6 +130,7 @@ impl Tensor {
 
     /// The continuously differentiable `elu`; PyTorch's default alpha is 1.
     pub fn celu(&self, alpha: f64) -> Result<Tensor> {
+        self.needs_float("celu")?;
         if alpha == 0.0 {
             return Err(Error::value("celu: alpha cannot be 0 (\"ZeroDivisionError\")"));
         }
@@ -129,5 +140,27 @@ impl Tensor {
         // The row keeps `x / alpha` below zero, where a positive alpha has it.
         let below = self.clamp_max(0.0)?.div(alpha)?.expm1()?.mul(alpha)?;
         where_(&self.gt(0)?, self, &below)
+    }
+
+    /// The positive part.
+    pub fn relu(&self) -> Result<Tensor> {
+        self.not_bool("relu")?;
+        pointwise(Pointwise::Relu, &[Arg::Tensor(self)], &[])
+    }
+
+    /// [`Tensor::relu`] in place.
+    pub fn relu_(&self) -> Result<&Tensor> {
+        self.not_bool("relu_")?;
+        pointwise_inplace(Pointwise::Relu, self, &[], &[])?;
+        Ok(self)
+    }
+
+    /// Moved `lambda` towards zero; PyTorch's default is 0.5.
+    pub fn softshrink(&self, lambda: f64) -> Result<Tensor> {
+        self.needs_float("softshrink")?;
+        if lambda < 0.0 {
+            return Err(Error::value(format!("softshrink: lambda must not be negative, but found {lambda}")));
+        }
+        pointwise(Pointwise::Softshrink, &[Arg::Tensor(self)], &[lambda])
     }
 }

@@ -3,6 +3,7 @@
 use super::number::fitting;
 use super::pointwise::{pointwise, pointwise_as, pointwise_inplace};
 use crate::Tensor;
+use crate::autograd::{no_grad, record, recording};
 use crate::arg::{Arg, result_type};
 use rushlight_core::{DType, Error, Pointwise, Result, Scalar};
 
@@ -84,10 +85,35 @@ unary! {
     digamma digamma_ Digamma;
     /// Logistic function.
     sigmoid sigmoid_ Sigmoid;
+    /// `x / (1 + |x|)`.
+    softsign softsign_ Softsign;
+    /// `x - tanh(x)`.
+    tanhshrink tanhshrink_ Tanhshrink;
+}
+
+/// Ops of floats only.
+macro_rules! unary_of_floats {
+    ($($(#[$doc:meta])* $name:ident $inplace:ident $op:ident;)*) => {
+        impl Tensor {$(
+            $(#[$doc])*
+            pub fn $name(&self) -> Result<Tensor> {
+                self.needs_float(stringify!($name))?;
+                pointwise(Pointwise::$op, &[Arg::Tensor(self)], &[])
+            }
+
+            #[doc = concat!("[`Tensor::", stringify!($name), "`] in place.")]
+            pub fn $inplace(&self) -> Result<&Tensor> {
+                self.needs_float(stringify!($name))?;
+                pointwise_inplace(Pointwise::$op, self, &[], &[])?;
+                Ok(self)
+            }
+        )*}
+    };
+}
+
+unary_of_floats! {
     /// `log(sigmoid(x))`.
     logsigmoid logsigmoid_ Logsigmoid;
-    /// The positive part.
-    relu relu_ Relu;
     /// GELU by the error function. For the tanh form see [`Tensor::gelu_tanh`].
     gelu gelu_ Gelu;
     /// GELU by its tanh approximation: PyTorch's `gelu(x, approximate="tanh")`.
@@ -96,16 +122,12 @@ unary! {
     silu silu_ Silu;
     /// `x * tanh(softplus(x))`.
     mish mish_ Mish;
-    /// `x / (1 + |x|)`.
-    softsign softsign_ Softsign;
     /// The self-normalising `elu`.
     selu selu_ Selu;
     /// `x * relu6(x + 3) / 6`.
     hardswish hardswish_ Hardswish;
     /// `relu6(x + 3) / 6`.
     hardsigmoid hardsigmoid_ Hardsigmoid;
-    /// `x - tanh(x)`.
-    tanhshrink tanhshrink_ Tanhshrink;
     /// Fractional part.
     frac frac_ Frac;
 }
@@ -150,6 +172,7 @@ macro_rules! unary_with_params {
         impl Tensor {$(
             $(#[$doc])*
             pub fn $name(&self, $($p: f64),*) -> Result<Tensor> {
+                self.needs_float(stringify!($name))?;
                 pointwise(Pointwise::$op, &[Arg::Tensor(self)], &[$($p),*])
             }
         )*}
@@ -165,8 +188,6 @@ unary_with_params! {
     softplus(beta, threshold) Softplus;
     /// Zero within `lambda` of zero; PyTorch's default is 0.5.
     hardshrink(lambda) Hardshrink;
-    /// Moved `lambda` towards zero; PyTorch's default is 0.5.
-    softshrink(lambda) Softshrink;
 }
 
 macro_rules! binary {
@@ -194,18 +215,47 @@ fn any(_: &str, _: &Tensor, _: Arg) -> Result<()> {
     Ok(())
 }
 
-/// PyTorch refuses `-` on two bools, which would be neither difference nor negation.
+/// PyTorch refuses `-` with a bool on either side, which would be neither difference nor negation.
 fn not_bools(name: &str, a: &Tensor, b: Arg) -> Result<()> {
-    if a.dtype() == DType::Bool && b.dtype() == DType::Bool {
+    if a.dtype() == DType::Bool || b.dtype() == DType::Bool {
         return Err(Error::dtype(format!(
-            "{name}: subtraction of two bool tensors is not supported; use bitwise_xor or logical_xor instead"
+            "{name}: not implemented for bool: subtraction of bool is not supported; use bitwise_xor, logical_xor or logical_not"
         )));
     }
     Ok(())
 }
 
+/// An error unless the operands combine in a dtype other than bool.
+fn number(name: &str, a: &Tensor, b: Arg) -> Result<()> {
+    match result_type(&[Arg::Tensor(a), b]) {
+        DType::Bool => Err(Error::dtype(format!("{name}: not implemented for bool"))),
+        _ => Ok(()),
+    }
+}
+
+/// An error unless the operands combine in a float dtype.
+fn float(name: &str, a: &Tensor, b: Arg) -> Result<()> {
+    match result_type(&[Arg::Tensor(a), b]) {
+        dtype if dtype.is_float() => Ok(()),
+        dtype => Err(Error::dtype(format!("{name}: not implemented for {dtype}; it takes floats"))),
+    }
+}
+
+/// An error unless tensors have one dtype.
+fn alike(name: &str, a: &Tensor, b: Arg) -> Result<()> {
+    match b {
+        Arg::Tensor(b) if b.dtype() != a.dtype() => Err(Error::value(format!(
+            "{name}: expected tensors of one dtype, but got {} and {}",
+            a.dtype(),
+            b.dtype()
+        ))),
+        _ => Ok(()),
+    }
+}
+
 /// Integer division by zero is an error, as in PyTorch; float division is not.
 fn no_zero_divisor(name: &str, a: &Tensor, b: Arg) -> Result<()> {
+    number(name, a, b)?;
     if result_type(&[Arg::Tensor(a), b]).is_float() {
         return Ok(());
     }
@@ -234,10 +284,21 @@ fn alpha_of(name: &str, a: &Tensor, b: &Tensor, alpha: Scalar) -> Result<Scalar>
     }
 }
 
+/// Integers divided by integers are refused: PyTorch once rounded them.
+fn no_whole_quotient(a: &Tensor, b: &Tensor) -> Result<()> {
+    if result_type(&[Arg::Tensor(a), Arg::Tensor(b)]).is_float() {
+        return Ok(());
+    }
+    Err(Error::value("addcdiv: integer division with addcdiv is not supported; use floats, or addcmul with a reciprocal"))
+}
+
 /// The factor of a product of integers as one of them: parameters of rows are floats, which do not hold all integers. `None` if the operands
 /// combine in a float dtype.
 fn whole_factor(name: &str, args: &[Arg], value: Scalar) -> Result<Option<i64>> {
     let dtype = result_type(args);
+    if dtype == DType::Bool {
+        return Err(Error::dtype(format!("{name}: not implemented for bool")));
+    }
     let value = fitting(name, value, dtype)?;
     Ok((!dtype.is_float()).then(|| value.to_i64()))
 }
@@ -263,8 +324,6 @@ binary! {
     mul mul_ Mul any;
     /// True quotient: integers give floats. For rounded quotients see [`Tensor::floor_divide`] and [`Tensor::trunc_divide`].
     div div_ Div any;
-    /// Quotient rounded down, like `div(other, rounding_mode="floor")`.
-    floor_divide floor_divide_ FloorDivide no_zero_divisor;
     /// Quotient rounded towards zero, like `div(other, rounding_mode="trunc")`.
     trunc_divide trunc_divide_ TruncDivide no_zero_divisor;
     /// Remainder with the sign of the divisor, as Python's `%`.
@@ -282,17 +341,15 @@ binary! {
     /// Angle of the point `(other, self)`.
     atan2 atan2_ Atan2 any;
     /// `sqrt(self^2 + other^2)` without overflow.
-    hypot hypot_ Hypot any;
+    hypot hypot_ Hypot float;
     /// `self` with the sign of `other`.
     copysign copysign_ Copysign any;
     /// `log(exp(self) + exp(other))`.
-    logaddexp logaddexp_ Logaddexp any;
+    logaddexp logaddexp_ Logaddexp float;
     /// `log2(2^self + 2^other)`.
-    logaddexp2 logaddexp2_ Logaddexp2 any;
+    logaddexp2 logaddexp2_ Logaddexp2 float;
     /// `self * log(other)`, zero where `self` is zero.
     xlogy xlogy_ Xlogy any;
-    /// 0 below zero, 1 above, `other` at zero.
-    heaviside heaviside_ Heaviside any;
     /// Bitwise and; logical for bool.
     bitwise_and bitwise_and_ BitwiseAnd any;
     /// Bitwise or; logical for bool.
@@ -300,9 +357,49 @@ binary! {
     /// Bitwise exclusive or; logical for bool.
     bitwise_xor bitwise_xor_ BitwiseXor any;
     /// Shift left.
-    bitwise_left_shift bitwise_left_shift_ BitwiseLeftShift any;
+    bitwise_left_shift bitwise_left_shift_ BitwiseLeftShift number;
     /// Arithmetic shift right.
-    bitwise_right_shift bitwise_right_shift_ BitwiseRightShift any;
+    bitwise_right_shift bitwise_right_shift_ BitwiseRightShift number;
+}
+
+/// Ops whose derivative PyTorch does not have: they compute as others do, and a backward pass that reaches them is an error.
+macro_rules! without_derivative {
+    ($($(#[$doc:meta])* $name:ident $inplace:ident $op:ident $check:ident;)*) => {
+        impl Tensor {$(
+            $(#[$doc])*
+            pub fn $name<'a>(&self, other: impl Into<Arg<'a>>) -> Result<Tensor> {
+                let (name, other) = (stringify!($name), other.into());
+                $check(name, self, other)?;
+                let out = no_grad(|| pointwise(Pointwise::$op, &[Arg::Tensor(self), other], &[]))?;
+                let inputs: Vec<&Tensor> = [Some(self), other.tensor()].into_iter().flatten().collect();
+                if out.dtype().is_float() && recording(&inputs) {
+                    record(name, &inputs, &out, move |_, _| {
+                        Err(Error::autograd(format!("derivative for {name} is not implemented")))
+                    })?;
+                }
+                Ok(out)
+            }
+
+            #[doc = concat!("[`Tensor::", stringify!($name), "`] in place.")]
+            pub fn $inplace<'a>(&self, other: impl Into<Arg<'a>>) -> Result<&Tensor> {
+                let other = other.into();
+                let inputs: Vec<&Tensor> = [Some(self), other.tensor()].into_iter().flatten().collect();
+                if recording(&inputs) {
+                    return self.copy_(&self.$name(other)?);
+                }
+                $check(stringify!($inplace), self, other)?;
+                pointwise_inplace(Pointwise::$op, self, &[other], &[])?;
+                Ok(self)
+            }
+        )*}
+    };
+}
+
+without_derivative! {
+    /// Quotient rounded down, like `div(other, rounding_mode="floor")`.
+    floor_divide floor_divide_ FloorDivide no_zero_divisor;
+    /// 0 below zero, 1 above, `other` at zero.
+    heaviside heaviside_ Heaviside alike;
 }
 
 impl Tensor {
@@ -318,7 +415,7 @@ impl Tensor {
     /// Negation.
     pub fn neg(&self) -> Result<Tensor> {
         if self.dtype() == DType::Bool {
-            return Err(Error::dtype("neg: negation of a bool tensor is not supported; use logical_not instead"));
+            return Err(Error::dtype("neg: not implemented for bool: negation of bool is not supported; use logical_not instead"));
         }
         pointwise(Pointwise::Neg, &[Arg::Tensor(self)], &[])
     }
@@ -326,7 +423,7 @@ impl Tensor {
     /// [`Tensor::neg`] in place.
     pub fn neg_(&self) -> Result<&Tensor> {
         if self.dtype() == DType::Bool {
-            return Err(Error::dtype("neg_: negation of a bool tensor is not supported; use logical_not instead"));
+            return Err(Error::dtype("neg_: not implemented for bool: negation of bool is not supported; use logical_not instead"));
         }
         pointwise_inplace(Pointwise::Neg, self, &[], &[])?;
         Ok(self)
@@ -334,11 +431,13 @@ impl Tensor {
 
     /// Magnitude.
     pub fn abs(&self) -> Result<Tensor> {
+        self.not_bool("abs")?;
         pointwise(Pointwise::Abs, &[Arg::Tensor(self)], &[])
     }
 
     /// [`Tensor::abs`] in place.
     pub fn abs_(&self) -> Result<&Tensor> {
+        self.not_bool("abs_")?;
         pointwise_inplace(Pointwise::Abs, self, &[], &[])?;
         Ok(self)
     }
@@ -375,6 +474,7 @@ impl Tensor {
     pub fn pow<'a>(&self, exponent: impl Into<Arg<'a>>) -> Result<Tensor> {
         let exponent = exponent.into();
         no_negative_exponent("pow", self, exponent)?;
+        number("pow", self, exponent)?;
         if let Arg::Scalar(s) = exponent {
             fitting("pow", s, result_type(&[Arg::Tensor(self), exponent]))?;
         }
@@ -435,6 +535,7 @@ impl Tensor {
 
     /// `x` where positive, else `x * weight`; `weight` has one element, or one per channel (dimension 1).
     pub fn prelu(&self, weight: &Tensor) -> Result<Tensor> {
+        alike("prelu", self, Arg::Tensor(weight))?;
         if weight.numel() == 1 {
             return pointwise(Pointwise::Prelu, &[Arg::Tensor(self), Arg::Tensor(&weight.reshape([0usize; 0])?)], &[]);
         }
@@ -478,13 +579,19 @@ impl Tensor {
     /// From `self` to `end` by `weight`, a number or a tensor.
     pub fn lerp<'a>(&self, end: &'a Tensor, weight: impl Into<Arg<'a>>) -> Result<Tensor> {
         self.needs_float("lerp")?;
-        pointwise(Pointwise::Lerp, &[Arg::Tensor(self), Arg::Tensor(end), weight.into()], &[])
+        let weight = weight.into();
+        alike("lerp", self, Arg::Tensor(end))?;
+        alike("lerp", self, weight)?;
+        pointwise(Pointwise::Lerp, &[Arg::Tensor(self), Arg::Tensor(end), weight], &[])
     }
 
     /// [`Tensor::lerp`] in place.
     pub fn lerp_<'a>(&self, end: &'a Tensor, weight: impl Into<Arg<'a>>) -> Result<&Tensor> {
         self.needs_float("lerp_")?;
-        pointwise_inplace(Pointwise::Lerp, self, &[Arg::Tensor(end), weight.into()], &[])?;
+        let weight = weight.into();
+        alike("lerp_", self, Arg::Tensor(end))?;
+        alike("lerp_", self, weight)?;
+        pointwise_inplace(Pointwise::Lerp, self, &[Arg::Tensor(end), weight], &[])?;
         Ok(self)
     }
 
@@ -492,7 +599,7 @@ impl Tensor {
     pub fn addcmul(&self, a: &Tensor, b: &Tensor, value: impl Into<Scalar>) -> Result<Tensor> {
         let (args, value) = ([Arg::Tensor(self), Arg::Tensor(a), Arg::Tensor(b)], value.into());
         match whole_factor("addcmul", &args, value)? {
-            Some(value) => self.add(&a.mul(b)?.mul(value)?),
+            Some(value) => self.add(&a.mul(b)?.to_dtype(result_type(&args))?.mul(value)?),
             None => pointwise(Pointwise::Addcmul, &args, &[value.to_f64()]),
         }
     }
@@ -501,7 +608,7 @@ impl Tensor {
     pub fn addcmul_(&self, a: &Tensor, b: &Tensor, value: impl Into<Scalar>) -> Result<&Tensor> {
         let value = value.into();
         match whole_factor("addcmul_", &[Arg::Tensor(self), Arg::Tensor(a), Arg::Tensor(b)], value)? {
-            Some(value) => self.add_(&a.mul(b)?.mul(value)?),
+            Some(value) => self.add_(&a.mul(b)?.to_dtype(self.dtype())?.mul(value)?),
             None => {
                 let params = [value.to_f64()];
                 pointwise_inplace(Pointwise::Addcmul, self, &[Arg::Tensor(a), Arg::Tensor(b)], &params)?;
@@ -513,17 +620,13 @@ impl Tensor {
     /// `self + value * a / b`.
     pub fn addcdiv(&self, a: &Tensor, b: &Tensor, value: f64) -> Result<Tensor> {
         let args = [Arg::Tensor(self), Arg::Tensor(a), Arg::Tensor(b)];
-        if !result_type(&args).is_float() {
-            return Err(Error::dtype(
-                "addcdiv: integer division with addcdiv is not supported; use floats, or addcmul with a reciprocal",
-            ));
-        }
+        no_whole_quotient(a, b)?;
         pointwise(Pointwise::Addcdiv, &args, &[value])
     }
 
     /// [`Tensor::addcdiv`] in place.
     pub fn addcdiv_(&self, a: &Tensor, b: &Tensor, value: f64) -> Result<&Tensor> {
-        self.needs_float("addcdiv_")?;
+        no_whole_quotient(a, b)?;
         pointwise_inplace(Pointwise::Addcdiv, self, &[Arg::Tensor(a), Arg::Tensor(b)], &[value])?;
         Ok(self)
     }
@@ -547,7 +650,7 @@ impl Tensor {
             return Ok(());
         }
         Err(Error::dtype(format!(
-            "{name}: expected a floating point tensor, got {}; convert it with to_dtype",
+            "{name}: not implemented for {}: expected a floating point tensor; convert it with to_dtype",
             self.dtype()
         )))
     }

@@ -24,7 +24,7 @@ mod mask;
 mod math;
 mod matmul;
 mod norm;
-mod number;
+pub(crate) mod number;
 mod operators;
 pub(crate) mod pad;
 pub(crate) mod pointwise;

@@ -40,10 +40,22 @@ fn fits(value: Scalar, dtype: DType) -> bool {
     }
 }
 
-/// The number, if it is an element of the dtype; else an error that names the call.
-pub(crate) fn fitting(name: &str, value: Scalar, dtype: DType) -> Result<Scalar> {
+/// The number as an element of the dtype, or an error that names the call.
+///
+/// ```
+/// use rushlight_core::{DType, Scalar};
+/// use rushlight_tensor::fitting;
+/// assert_eq!(fitting("fill_", Scalar::Int(200), DType::U8)?, Scalar::Int(200));
+/// assert!(fitting("fill_", Scalar::Int(300), DType::U8).is_err());
+/// # Ok::<(), rushlight_core::Error>(())
+/// ```
+pub fn fitting(name: &str, value: Scalar, dtype: DType) -> Result<Scalar> {
     if fits(value, dtype) {
-        return Ok(value);
+        return Ok(match value {
+            // Engines cut floats off, which would make false of a half.
+            Scalar::Float(v) if dtype == DType::Bool => Scalar::Bool(v != 0.0),
+            value => value,
+        });
     }
     let number = match value {
         Scalar::Float(v) => v.to_string(),

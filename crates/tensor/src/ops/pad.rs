@@ -76,10 +76,14 @@ impl Tensor {
     }
 
     fn pad_constant(&self, sides: &[(isize, isize)], shape: &[usize], value: Scalar) -> Result<Tensor> {
+        // A number where nothing is put need not be an element.
+        let value = if sides.iter().all(|&(before, after)| before <= 0 && after <= 0) { Scalar::Int(0) } else { value };
         let out = Tensor::full_with(shape, value, (self.dtype(), self.device()))?;
         let (mut from, mut to) = (self.layout().clone(), out.layout().clone());
         for (d, &(before, after)) in sides.iter().enumerate() {
-            let kept = grown(self.shape()[d], before.min(0), after.min(0)).unwrap_or(0);
+            let kept = grown(self.shape()[d], before.min(0), after.min(0)).ok_or_else(|| {
+                Error::value(format!("pad: padding ({before}, {after}) cuts more than dimension {d} of {:?} has", self.shape()))
+            })?;
             from = from.slice(d, before.min(0).unsigned_abs(), kept, 1);
             to = to.slice(d, before.max(0).unsigned_abs(), kept, 1);
         }

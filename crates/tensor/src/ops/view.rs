@@ -337,7 +337,7 @@ impl Tensor {
         let size = self.shape()[dim];
         let first = if start < 0 { start + size as isize } else { start };
         if first < 0 || first as usize > size || length > size - first as usize {
-            return Err(Error::index(format!(
+            return Err(Error::value(format!(
                 "narrow: start ({start}) + length ({length}) exceeds dimension size ({size})"
             )));
         }
@@ -477,6 +477,9 @@ impl Tensor {
         if chunks == 0 {
             return Err(Error::value("chunk: expects `chunks` to be greater than 0, got 0"));
         }
+        if self.rank() == 0 {
+            return Err(Error::shape("chunk: expects at least a 1-dimensional tensor"));
+        }
         let total = self.size(dim).map_err(|e| e.within("chunk"))?;
         if total == 0 {
             let mut sizes = room_for("chunk", chunks)?;
@@ -488,6 +491,9 @@ impl Tensor {
 
     /// `sections` parts along `dim`, the first ones longer by one where they cannot be equal, as views.
     pub fn tensor_split(&self, sections: usize, dim: isize) -> Result<Vec<Tensor>> {
+        if self.rank() == 0 {
+            return Err(Error::shape("tensor_split: expected at least a 1-dimensional tensor"));
+        }
         let total = self.size(dim).map_err(|e| e.within("tensor_split"))?;
         if sections == 0 {
             return Err(Error::value("tensor_split: number of sections must be larger than 0, got 0"));

@@ -98,7 +98,7 @@ def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corner
     if mode == "nearest":
         out = take([at.round() for at in places])
         # The place does not matter to the value; PyTorch's gradient with respect to it is zero, not missing.
-        return out + _torch.where(_torch.ones_like(places[0], dtype=_torch.bool), 0, places[0]).unsqueeze(1) if grid.requires_grad else out
+        return out + _torch.where(_torch.ones_like(places[0], dtype=_C.bool), 0, places[0]).unsqueeze(1) if grid.requires_grad else out
     whole = [at.floor() for at in places]
     parts = [at - low for at, low in zip(places, whole)]
     if mode == "bilinear":
