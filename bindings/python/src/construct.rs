@@ -98,13 +98,9 @@ impl Nested {
     }
 
     fn build(&self, dtype: DType) -> PyResult<Tensor> {
-        if dtype.is_int()
-            && let Some(bad) = self.elements.iter().find(|e| matches!(e, Scalar::Float(f) if !f.is_finite()))
-        {
-            return Err(runtime_error(format!(
-                "value cannot be converted to type {dtype} without overflow: {}",
-                bad.to_f64()
-            )));
+        // Floats beyond a float dtype's range are infinite here, as in PyTorch.
+        if dtype.is_int() {
+            self.elements.iter().try_for_each(|&e| rushlight_tensor::fitting("tensor", e, dtype).map(drop)).py()?;
         }
         with_dtype!(dtype, T => {
             let elements: Vec<T> = self.elements.iter().map(|e| e.to::<T>()).collect();

@@ -6,7 +6,7 @@ use crate::generator::PyGenerator;
 use crate::signature::{Kind, Param};
 use crate::tensor::{PyTensor, as_tensor};
 use crate::value::{Ints, MemoryFormat, Value};
-use pyo3::exceptions::{PyOverflowError, PyRuntimeError};
+use pyo3::exceptions::PyOverflowError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyString, PyTuple};
@@ -60,7 +60,7 @@ pub fn scalar(object: &Bound<'_, PyAny>) -> PyResult<Option<Scalar>> {
     if object.is_instance_of::<PyInt>() {
         return match object.extract::<i64>() {
             Ok(i) => Ok(Some(Scalar::Int(i))),
-            Err(_) => Err(PyRuntimeError::new_err("Overflow when unpacking long long")),
+            Err(_) => Err(PyOverflowError::new_err("int too big to convert")),
         };
     }
     if let Some(tensor) = as_tensor(object) {

@@ -3,7 +3,8 @@
 use crate::error::{IntoPyResult, runtime_error, type_error};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyInt, PyString};
-use rushlight_core::{Device, Result, backend};
+use rushlight_core::backend::{self, Engine};
+use rushlight_core::{Device, Result};
 use rushlight_engines::{accelerator, accelerators};
 use rushlight_tensor::Tensor;
 use std::cell::{Cell, RefCell};
@@ -43,22 +44,46 @@ impl Kind {
 
 static DEFAULT: Mutex<Device> = Mutex::new(Device::Cpu);
 thread_local! {
-    /// Default devices to go back to when `with device:` blocks end.
-    static FORMER: RefCell<Vec<Device>> = const { RefCell::new(Vec::new()) };
+    /// Devices of the `with device:` blocks that this thread is in.
+    static BLOCKS: RefCell<Vec<Device>> = const { RefCell::new(Vec::new()) };
     /// The accelerator that a name without a number means.
     static CURRENT: Cell<usize> = const { Cell::new(0) };
 }
 static NOTICED: AtomicBool = AtomicBool::new(false);
 
-/// How many accelerators there are, and the process that asked: a driver that was started does not survive a fork.
-static FOUND: LazyLock<(usize, u32)> = LazyLock::new(|| match std::env::var("RUSHLIGHT_DEVICE").as_deref() {
-    Ok("cpu") => (0, std::process::id()),
-    _ => (accelerator().and_then(|engine| engine.count().ok()).unwrap_or(0), std::process::id()),
+/// What was found when accelerators were first asked for.
+struct Found {
+    count: usize,
+    /// The process that asked: a driver that was started does not survive a fork.
+    process: u32,
+    /// Why a driver that is there did not start.
+    failure: Option<String>,
+}
+
+static FOUND: LazyLock<Found> = LazyLock::new(|| {
+    let (count, failure) = match std::env::var("RUSHLIGHT_DEVICE").as_deref() {
+        Ok("cpu") => (0, None),
+        _ => match accelerator() {
+            Some(engine) => (engine.count().unwrap_or(0), None),
+            None => (0, accelerators().find_map(failed_driver)),
+        },
+    };
+    Found { count, process: std::process::id(), failure }
 });
+
+/// Why the driver of an engine does not start. A driver that is not installed is no failure, nor is one without devices.
+fn failed_driver(engine: &dyn Engine) -> Option<String> {
+    let installed = engine.libraries().first().is_some_and(|(_, driver)| driver.is_ok());
+    engine.count().err().filter(|_| installed).map(|e| e.to_string())
+}
+
+fn failure() -> Option<&'static str> {
+    FOUND.failure.as_deref()
+}
 
 /// How many accelerators programs may use: none if `RUSHLIGHT_DEVICE` is `cpu`.
 pub fn count() -> usize {
-    FOUND.0
+    FOUND.count
 }
 
 #[pyfunction]
@@ -177,6 +202,9 @@ pub fn pinned(tensor: &Tensor) -> Result<Tensor> {
 
 /// The device of new tensors.
 pub fn default() -> Device {
+    if let Some(device) = BLOCKS.with_borrow(|blocks| blocks.last().copied()) {
+        return device;
+    }
     *DEFAULT.lock().unwrap_or_else(|e| e.into_inner())
 }
 
@@ -242,13 +270,21 @@ impl PyDevice {
             Kind::Meta => Err(runtime_error(
                 "device 'meta' is not supported: every tensor of Rushlight has storage; create it on 'cpu'",
             )),
-            _ if FOUND.0 > 0 && FOUND.1 != std::process::id() => Err(runtime_error(
+            _ if FOUND.count > 0 && FOUND.process != std::process::id() => Err(runtime_error(
                 "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the 'spawn' start method",
             )),
-            _ if FOUND.0 > 0 => Ok(Device::Cuda(self.index.unwrap_or_else(|| CURRENT.get()))),
+            _ if FOUND.count > 0 => Ok(Device::Cuda(self.index.unwrap_or_else(|| CURRENT.get()))),
+            kind if self.index.is_some_and(|index| index > 0) => Err(runtime_error(format!(
+                "'{}:{}': invalid device ordinal: there is no accelerator here; '{}' alone means the CPU{}",
+                kind.name(),
+                self.index.unwrap_or_default(),
+                kind.name(),
+                failure().map_or(String::new(), |why| format!(". The driver did not start: {why}"))
+            ))),
             kind => {
                 if !NOTICED.swap(true, Relaxed) {
-                    let text = format!("rushlight: no accelerator here, '{}' means the CPU\0", kind.name());
+                    let why = failure().map_or(String::new(), |why| format!(" (the driver did not start: {why})"));
+                    let text = format!("rushlight: no accelerator here{why}, '{}' means the CPU\0", kind.name());
                     let text = std::ffi::CStr::from_bytes_with_nul(text.as_bytes()).unwrap_or_default();
                     PyErr::warn(py, &py.get_type::<pyo3::exceptions::PyUserWarning>(), text, 2)?;
                 }
@@ -304,15 +340,12 @@ impl PyDevice {
 
     fn __enter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let device = slf.get().resolve(slf.py())?;
-        FORMER.with_borrow_mut(|former| former.push(default()));
-        set_default(device);
+        BLOCKS.with_borrow_mut(|blocks| blocks.push(device));
         Ok(slf.clone().into_any())
     }
 
     #[pyo3(signature = (*_exception))]
     fn __exit__(&self, _exception: &Bound<'_, pyo3::types::PyTuple>) {
-        if let Some(former) = FORMER.with_borrow_mut(Vec::pop) {
-            set_default(former);
-        }
+        BLOCKS.with_borrow_mut(Vec::pop);
     }
 }

@@ -242,9 +242,16 @@ fn run(py: Python<'_>, variant: &Variant, values: &[Value], inplace: bool) -> Re
         }
         let mut values = Values::from(values);
         let target = match values.first_mut() {
-            Some(Value::Tensor(first)) => {
-                let before = original(first)?;
-                Some(std::mem::replace(first, before))
+            Some(Value::Tensor(_)) => {
+                // Gradients of any operand may need what is about to be overwritten.
+                let keep = is_grad_enabled() && values.iter().any(|v| matches!(v, Value::Tensor(t) if t.requires_grad()));
+                match values.first_mut() {
+                    Some(Value::Tensor(first)) => {
+                        let before = if keep { first.copy()? } else { first.clone() };
+                        Some(std::mem::replace(first, before))
+                    }
+                    _ => None,
+                }
             }
             _ => None,
         };
@@ -254,6 +261,13 @@ fn run(py: Python<'_>, variant: &Variant, values: &[Value], inplace: bool) -> Re
                     "output with shape {:?} doesn't match the broadcast shape {:?}",
                     target.shape(),
                     result.shape()
+                )));
+            }
+            if result.dtype().category() > target.dtype().category() {
+                return Err(rushlight_core::Error::dtype(format!(
+                    "result type {} can't be cast to the desired output type {}",
+                    result.dtype(),
+                    target.dtype()
                 )));
             }
             target.copy_(result)?;

@@ -15,13 +15,41 @@ pyo3::create_exception!(rushlight, LinAlgError, PyRuntimeError, "A matrix that a
 
 pyo3::create_exception!(rushlight, OutOfMemoryError, PyRuntimeError, "A device that has no more memory.");
 
+/// What the core says of a dtype that an op does not take, where PyTorch has `NotImplementedError`. Dtypes that do not go together are a
+/// `RuntimeError`.
+const DTYPE_NOT_TAKEN: [&str; 4] = ["not implemented for", "is not defined for", "needs a floating dtype", "takes floats, not"];
+
+/// Advice in the words of Rust, and in those of Python.
+const WORDS: [(&str, &str); 6] = [
+    ("Backward::default().retain_graph(true)", "retain_graph=True"),
+    ("to_dtype(DType::F32)", ".float()"),
+    ("with to_dtype", "with .to(dtype)"),
+    ("use mean_as", "pass dtype"),
+    (".to(&device)", ".to(device)"),
+    ("LoadOptions::max_inflated", "max_inflated"),
+];
+
+/// The core's message in the words of Python.
+fn in_python(message: String) -> String {
+    let mut message = message;
+    for (rust, python) in WORDS {
+        if message.contains(rust) {
+            message = message.replace(rust, python);
+        }
+    }
+    message
+}
+
 /// The exception PyTorch would raise.
 pub fn to_py(error: Error) -> PyErr {
     if let Some(raised) = PENDING.with_borrow_mut(Option::take) {
         return raised;
     }
-    let message = error.to_string();
+    let message = in_python(error.to_string());
     match error.kind() {
+        ErrorKind::DType if DTYPE_NOT_TAKEN.iter().any(|words| message.contains(words)) => {
+            PyNotImplementedError::new_err(message)
+        }
         ErrorKind::Index => PyIndexError::new_err(message),
         ErrorKind::Value if message.contains("ZeroDivisionError") => PyRuntimeError::new_err("ZeroDivisionError"),
         ErrorKind::OutOfMemory => OutOfMemoryError::new_err(message),

@@ -1,7 +1,7 @@
 //! `x[…]` and `x[…] = value`.
 
 use crate::convert::{int, scalar};
-use crate::error::{IntoPyResult, type_error, value_error};
+use crate::error::{IntoPyResult, runtime_error, type_error, value_error};
 use crate::tensor::{PyTensor, as_tensor, wrap};
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
@@ -62,13 +62,27 @@ fn item(object: &Bound<'_, PyAny>) -> PyResult<IndexItem> {
     )))
 }
 
-/// A list stands for a tuple only where it holds slices and the like; a list of numbers is an index tensor.
+/// Whether an item of a list makes that list stand for a tuple: a list of numbers is an index tensor.
+fn makes_tuple(item: &Bound<'_, PyAny>) -> bool {
+    item.is_none()
+        || item.cast::<PySlice>().is_ok()
+        || item.is(PyEllipsis::get(item.py()))
+        || as_tensor(item).is_some()
+        || item.cast::<PyList>().is_ok()
+        || item.cast::<PyTuple>().is_ok()
+}
+
+/// Lists from this length on are index tensors, whatever they hold.
+const LONGEST_TUPLE: usize = 32;
+
+/// The parts of an index, which is a tuple of them, a list that stands for one, or a single part.
 fn items(index: &Bound<'_, PyAny>) -> PyResult<Items> {
     if let Ok(tuple) = index.cast::<PyTuple>() {
         return tuple.iter().map(|o| item(&o)).collect();
     }
     if let Ok(list) = index.cast::<PyList>()
-        && list.iter().any(|o| o.is_none() || o.cast::<PySlice>().is_ok() || o.is(PyEllipsis::get(o.py())))
+        && list.len() < LONGEST_TUPLE
+        && list.iter().any(|o| makes_tuple(&o))
     {
         return list.iter().map(|o| item(&o)).collect();
     }
@@ -107,6 +121,15 @@ impl PyTensor {
         let items = items_of(&t, index)?;
         if let Some(value) = as_tensor(value) {
             let value = value.get().tensor();
+            // Values are converted where they are copied, not where indices say where they go.
+            let by_index = items.iter().any(|i| matches!(i, IndexItem::Tensor(_)));
+            if by_index && value.rank() > 0 && value.dtype() != t.dtype() {
+                return Err(runtime_error(format!(
+                    "Index put requires the source and destination dtypes match, got {} for the destination and {} for the source.",
+                    t.dtype(),
+                    value.dtype()
+                )));
+            }
             return py.detach(|| t.index_assign(&items[..], &value).map(drop)).py();
         }
         let value = match scalar(value)? {

@@ -81,6 +81,15 @@ impl PyTensor {
         self.tensor.with(f)
     }
 
+    /// The only element, as `float()` and `int()` want it.
+    fn number(&self) -> PyResult<Scalar> {
+        let tensor = self.tensor();
+        match tensor.numel() {
+            1 => tensor.to_scalar().py(),
+            _ => Err(PyValueError::new_err("only one element tensors can be converted to Python scalars")),
+        }
+    }
+
     /// Makes this object stand for another tensor.
     pub fn replace(&self, tensor: Tensor) {
         self.tensor.replace(tensor);
@@ -369,11 +378,11 @@ impl PyTensor {
     }
 
     fn __float__(&self) -> PyResult<f64> {
-        Ok(self.with(Tensor::to_scalar).py()?.to_f64())
+        Ok(self.number()?.to_f64())
     }
 
     fn __int__(&self) -> PyResult<i64> {
-        let value = self.with(Tensor::to_scalar).py()?;
+        let value = self.number()?;
         match value {
             Scalar::Float(f) if !f.is_finite() => {
                 Err(PyValueError::new_err(format!("cannot convert float {f} to integer")))
@@ -565,7 +574,7 @@ impl PyTensor {
 
     #[getter]
     fn get_data<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTensor>> {
-        wrap(py, self.with(Tensor::detach))
+        wrap(py, self.with(Tensor::data))
     }
 
     /// The object keeps its identity, gradient and hooks' owner; its elements are another tensor's.

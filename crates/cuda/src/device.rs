@@ -1,6 +1,6 @@
 //! NVIDIA's GPUs: how many there are, what they are, and opening one.
 
-use crate::driver::{Driver, attribute};
+use crate::driver::{Driver, NO_DEVICE, attribute};
 use crate::nvrtc::Nvrtc;
 use crate::{LIBRARIES, cuda_version};
 use rushlight_core::backend::Properties;
@@ -11,32 +11,39 @@ use std::sync::OnceLock;
 
 /// How many GPUs there are.
 pub fn count() -> Result<usize> {
-    let driver = started()?;
+    let Some(driver) = started()? else { return Ok(0) };
     let mut count: c_int = 0;
     // SAFETY: an integer to write to.
     driver.check("cuDeviceGetCount", unsafe { (driver.device_count)(&mut count) })?;
     Ok(count as usize)
 }
 
-/// The driver, initialised. A failure is not kept: the next call tries again.
-fn started() -> Result<&'static Driver> {
+/// The driver, initialised; `None` if it finds no GPU. A failure is not kept: the next call tries again.
+fn started() -> Result<Option<&'static Driver>> {
     static DONE: OnceLock<()> = OnceLock::new();
     let driver = Driver::get()?;
     if DONE.get().is_none() {
         // SAFETY: no precondition.
-        driver.check("cuInit", unsafe { (driver.init)(0) })?;
+        match unsafe { (driver.init)(0) } {
+            NO_DEVICE => return Ok(None),
+            code => driver.check("cuInit", code)?,
+        }
         DONE.get_or_init(|| ());
     }
-    Ok(driver)
+    Ok(Some(driver))
+}
+
+/// The driver, for a GPU that is there.
+fn driver_of(index: usize) -> Result<&'static Driver> {
+    let count = count()?;
+    started()?.filter(|_| index < count).ok_or_else(|| {
+        Error::device(format!("cuda:{index} is not there: this machine has {count} CUDA device(s)"))
+    })
 }
 
 /// What a GPU is, without starting work on it.
 pub fn properties(index: usize) -> Result<Properties> {
-    let driver = started()?;
-    let count = count()?;
-    if index >= count {
-        return Err(Error::device(format!("cuda:{index} is not there: this machine has {count} CUDA device(s)")));
-    }
+    let driver = driver_of(index)?;
     let (mut device, mut memory) = (0, 0usize);
     let mut name = [0 as std::ffi::c_char; 128];
     // SAFETY: each call writes to what is passed, and the name's length is passed with it.
@@ -66,7 +73,7 @@ pub fn properties(index: usize) -> Result<Properties> {
 /// Opens a GPU, whose context becomes the calling thread's.
 pub fn open(index: usize) -> Result<Opened> {
     let properties = properties(index)?;
-    let driver = started()?;
+    let driver = driver_of(index)?;
     let compiler = Nvrtc::get()?;
     let (major, minor) = properties.capability;
     if major < 7 {

@@ -110,6 +110,8 @@ pub const HOST_MAPPED: u32 = 1 | 2;
 pub const STREAM_NON_BLOCKING: u32 = 1;
 /// `CU_STREAM_LEGACY`: the stream of work that names none, which other libraries use unless told otherwise.
 pub const STREAM_LEGACY: usize = 1;
+/// `CUDA_ERROR_NO_DEVICE`: the driver finds no GPU.
+pub const NO_DEVICE: i32 = 100;
 /// `CUDA_ERROR_NOT_READY`: what was asked after is still under way.
 pub const NOT_READY: i32 = 600;
 /// `CU_EVENT_DISABLE_TIMING`.

@@ -81,7 +81,7 @@ pub fn clip_grad_norm_with<T: Borrow<Tensor>>(
     let total = total_norm(&grads, options)?;
     no_grad(|| {
         // On the device throughout: nothing waits for the norm.
-        let factor = total.full_like(max_norm)?.div(&total.add(1e-6)?)?.clamp_max(1.0)?;
+        let factor = total.add(1e-6)?.rdiv(max_norm)?.clamp_max(1.0)?;
         foreach::scale_(&grads.iter().collect::<SmallVec<[&Tensor; 16]>>(), &factor)
     })?;
     Ok(total)

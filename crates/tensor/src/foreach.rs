@@ -182,6 +182,11 @@ pub fn norm(tensors: &[&Tensor], norm_type: f64) -> Result<Tensor> {
     let dtype = if tensors.iter().any(|t| t.dtype() == DType::F64) { DType::F64 } else { DType::F32 };
     let Some(first) = tensors.first() else { return Tensor::zeros_with([], dtype) };
     same_device("norm", tensors, None)?;
+    if norm_type == 0.0 {
+        // The norm of the tensors' norms: how many have an element that is not zero.
+        let some = tensors.iter().map(|t| t.ne(0)?.any()).collect::<Result<SmallVec<[Tensor; 16]>>>()?;
+        return crate::stack(&some.iter().collect::<SmallVec<[&Tensor; 16]>>(), 0)?.sum()?.to_dtype(dtype);
+    }
     let out = first.uninit_like(&[], dtype)?;
     let views: SmallVec<[View; 16]> = tensors.iter().map(|t| t.view()).collect();
     first.backend().foreach_norm(norm_type, &views, out.view())?;

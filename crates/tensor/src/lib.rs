@@ -39,6 +39,7 @@ pub use ops::interpolate::{InterpolateMode, InterpolateOptions};
 pub use ops::join::{Indexing, block_diag, cartesian_prod, cat, dstack, hstack, meshgrid, stack, vstack};
 pub use ops::linalg::{MatrixNorm, SolveTriangular};
 pub use ops::loss::{Reduction, TripletMargin};
+pub use ops::number::fitting;
 pub use ops::pad::PadMode;
 pub use ops::pool::{AvgPool, MaxPool, OutputSize};
 pub use ops::rearrange::{tril_indices, triu_indices};

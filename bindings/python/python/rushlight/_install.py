@@ -12,7 +12,7 @@ from . import _functions
 #: Roots of names, and what serves them.
 _ROOTS = {"torch": "rushlight", "torchvision": "rushlight.vision", "intel_extension_for_pytorch": "rushlight._ipex"}
 
-#: Other packages whose absence is to be told rather than left to "no module named"; those of ``torch`` are in ``_functions._ABSENT``.
+#: Other packages whose absence is to be told rather than left to "no module named", unless they are installed; those of ``torch`` are in ``_functions._ABSENT``.
 _ABSENT = {
     "lightning": "lightning is not part of this version",
     "pytorch_lightning": "lightning is not part of this version",
@@ -23,7 +23,15 @@ _ABSENT = {
 def _why_absent(name):
     """Why there is no module of a name, or None."""
     root, _, rest = name.partition(".")
-    return _functions._ABSENT.get(rest) if root == "torch" else _ABSENT.get(name)
+    if root == "torch":
+        return _functions._ABSENT.get(rest)
+    return None if name not in _ABSENT or _is_installed(name) else _ABSENT[name]
+
+
+def _is_installed(name):
+    """Whether others find a package."""
+    others = (finder for finder in sys.meta_path if finder is not _finder)
+    return any(finder.find_spec(name, None) is not None for finder in others)
 
 
 class _Loader(importlib.abc.Loader):

@@ -119,8 +119,16 @@ def _transposed(self):
 
 Tensor.T = property(_transposed, doc="Dimensions in reverse order.")
 Tensor.H = property(lambda self: self.transpose(0, 1), doc="A matrix transposed.")
-Tensor.mT = property(lambda self: self.transpose(-2, -1), doc="The last two dimensions changed round.")
-Tensor.mH = property(lambda self: self.transpose(-2, -1), doc="The last two dimensions changed round.")
+
+
+def _matrix_transpose(self):
+    """The last two dimensions changed round."""
+    if self.dim() == 1:
+        raise RuntimeError("tensor.mT is only supported on matrices or batches of matrices. Got 1-D tensor.")
+    return self.transpose(-2, -1) if self.dim() else self
+
+
+Tensor.mT = Tensor.mH = property(_matrix_transpose)
 Tensor.real = property(lambda self: self, doc="The elements, which are real.")
 
 
@@ -135,6 +143,8 @@ def _inplace_view(name):
     view = getattr(Tensor, name)
 
     def change(self, *args, **kwargs):
+        if self.requires_grad and self.is_leaf and _C.is_grad_enabled():
+            raise RuntimeError("a view of a leaf Variable that requires grad is being used in an in-place operation.")
         return _C._become(self, view(self, *args, **kwargs))
 
     change.__name__ = change.__qualname__ = name + "_"
@@ -241,20 +251,20 @@ def map_(self, tensor, callable):
 
 @_method
 def share_memory_(self):
-    """Moves the elements to memory that processes forked from now on share."""
-    if self.numel() and not self.is_shared():
-        import mmap
+    """Moves the elements to memory that other processes share: those forked from now on, spawned ones and those that get the tensor through a queue."""
+    from ._sharing import move
 
-        shared = _C.frombuffer(mmap.mmap(-1, self.nbytes), dtype=self.dtype).reshape(self.shape)
-        self.data = shared.copy_(self.detach())
-    self.__dict__["_shared"] = True
+    move(self)
     return self
 
 
 @_method
 def is_shared(self):
-    """Whether ``share_memory_`` was called."""
-    return self.__dict__.get("_shared", False)
+    """Whether the elements lie in memory that other processes share."""
+    import sys
+
+    sharing = sys.modules.get(__name__.rpartition(".")[0] + "._sharing")
+    return self.device.type != "cpu" or (sharing is not None and sharing.region_of(self) is not None)
 
 
 @_method

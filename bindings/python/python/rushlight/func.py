@@ -84,8 +84,11 @@ def grad_and_value(func, argnums=0, has_aux=False):
             gradients = tuple(_tree(args[n], lambda t: next(found)) for n in numbers)
         finally:
             _C._set_grad_enabled(before)
+        # Only what a caller differentiates, here or around this call, is recorded beyond it.
+        outer = before and any(leaf.grad_fn is not None for leaf in wanted)
+        gradients = gradients if outer else _tree(gradients, lambda t: t.detach())
         gradients = gradients[0] if isinstance(argnums, int) else gradients
-        value = value if before and value.requires_grad and any(l.grad_fn is not None for l in wanted) else value.detach()
+        value = value if outer and value.requires_grad else value.detach()
         return (gradients, (value, aux)) if has_aux else (gradients, value)
 
     return derivative

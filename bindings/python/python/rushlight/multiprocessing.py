@@ -1,7 +1,9 @@
-"""``torch.multiprocessing``: Python's, with ``spawn``. Tensors are pickled between processes; ``share_memory_`` shares them with forked ones."""
+"""``torch.multiprocessing``: Python's, with ``spawn``. Tensors after ``share_memory_`` are shared with other processes; others are copied."""
 
 from multiprocessing import *  # noqa: F401,F403
 from multiprocessing import get_context
+
+from . import _sharing  # noqa: F401
 
 
 def _start(function, rank, args):

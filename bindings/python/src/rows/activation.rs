@@ -3,7 +3,7 @@
 use crate::dispatch::original;
 use crate::value::Out;
 use crate::{error, rows};
-use rushlight_core::{DType, Error, Result};
+use rushlight_core::{DType, Error, Result, Scalar};
 use rushlight_tensor::{Tensor, where_};
 
 /// What `f` makes of the input, or the input overwritten with it.
@@ -158,10 +158,10 @@ rows! { ROWS:
     /// `relu6(x + 3) / 6`.
     hardsigmoid [Functional] "hardsigmoid(Tensor input, bool inplace=False)" |input: &Tensor, inplace: bool| place(input, inplace, |x| x.hardsigmoid());
     /// Kept between two numbers.
-    hardtanh [Functional] "hardtanh(Tensor input, float min_val=-1.0, float max_val=1.0, bool inplace=False)" |input: &Tensor, low: f64, high: f64, inplace: bool|
+    hardtanh [Functional] "hardtanh(Tensor input, Number min_val=-1.0, Number max_val=1.0, bool inplace=False)" |input: &Tensor, low: Scalar, high: Scalar, inplace: bool|
         place(input, inplace, |x| x.hardtanh(low, high));
     /// `hardtanh` in place.
-    hardtanh_ [Functional] "hardtanh_(Tensor input, float min_val=-1.0, float max_val=1.0)" |input: &Tensor, low: f64, high: f64| place(input, true, |x| x.hardtanh(low, high));
+    hardtanh_ [Functional] "hardtanh_(Tensor input, Number min_val=-1.0, Number max_val=1.0)" |input: &Tensor, low: Scalar, high: Scalar| place(input, true, |x| x.hardtanh(low, high));
     /// `log(1 + exp(beta x)) / beta`.
     softplus [Functional] "softplus(Tensor input, float beta=1.0, float threshold=20.0)" |input: &Tensor, beta: f64, threshold: f64| input.softplus(beta, threshold);
     /// Moved towards zero.
@@ -171,10 +171,10 @@ rows! { ROWS:
     /// `x - tanh(x)`.
     tanhshrink [Functional] "tanhshrink(Tensor input)" |input: &Tensor| input.tanhshrink();
     /// `x` above a threshold, else a value.
-    threshold [Functional] "threshold(Tensor input, float threshold, float value, bool inplace=False)" |input: &Tensor, threshold: f64, value: f64, inplace: bool|
+    threshold [Functional] "threshold(Tensor input, Number threshold, Number value, bool inplace=False)" |input: &Tensor, threshold: Scalar, value: Scalar, inplace: bool|
         place(input, inplace, |x| x.threshold(threshold, value));
     /// `threshold` in place.
-    threshold_ [Functional] "threshold_(Tensor input, float threshold, float value)" |input: &Tensor, threshold: f64, value: f64|
+    threshold_ [Functional] "threshold_(Tensor input, Number threshold, Number value)" |input: &Tensor, threshold: Scalar, value: Scalar|
         place(input, true, |x| x.threshold(threshold, value));
     /// One half times the logistic function of the other.
     glu [Functional] "glu(Tensor input, int dim=-1)" |input: &Tensor, dim: isize| glu(input, dim);

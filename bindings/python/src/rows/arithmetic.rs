@@ -3,7 +3,7 @@
 use crate::rows;
 use crate::value::Out;
 use rushlight_core::{Error, Result, Scalar};
-use rushlight_tensor::{Arg, Tensor, where_};
+use rushlight_tensor::{Arg, Tensor, result_type, where_};
 
 /// `input + alpha * other`, where `alpha` is rarely anything but one.
 fn add(input: &Tensor, other: Arg, alpha: Scalar) -> Result<Tensor> {
@@ -31,7 +31,20 @@ fn product(a: Scalar, b: Scalar) -> Scalar {
 }
 
 fn minus(alpha: Scalar) -> Scalar {
-    product(alpha, Scalar::Int(-1))
+    match alpha {
+        // Refused where it is used, which needs no sign.
+        Scalar::Bool(_) => alpha,
+        alpha => product(alpha, Scalar::Int(-1)),
+    }
+}
+
+/// `other - alpha * input`.
+fn rsub(input: &Tensor, other: Arg, alpha: Scalar) -> Result<Tensor> {
+    match other {
+        Arg::Tensor(other) => sub(other, Arg::Tensor(input), alpha),
+        Arg::Scalar(other) if alpha == Scalar::Int(1) => input.rsub(other),
+        Arg::Scalar(other) => sub(&number_tensor(other, input)?, Arg::Tensor(input), alpha),
+    }
 }
 
 fn sub(input: &Tensor, other: Arg, alpha: Scalar) -> Result<Tensor> {
@@ -91,7 +104,7 @@ rows! { ROWS:
     /// `other - input`, the input times `alpha`.
     rsub [Torch]
         "rsub(Tensor input, Tensor|Number other, *, Number alpha=1)" |input: &Tensor, other: Arg, alpha: Scalar|
-            input.mul(minus(alpha))?.add(other);
+            rsub(input, other, alpha);
     /// Product of two tensors.
     mul [Torch Method]
         "mul(Tensor input, Tensor|Number other)" |input: &Tensor, other: Arg| input.mul(other),
@@ -203,11 +216,11 @@ rows! { ROWS:
         "lerp(Tensor input, Tensor end, Tensor|Number weight)" |input: &Tensor, end: &Tensor, weight: Arg| input.lerp(end, weight);
     /// `input + value * tensor1 * tensor2`.
     addcmul [Torch Method]
-        "addcmul(Tensor input, Tensor tensor1, Tensor tensor2, *, Number value=1)" |input: &Tensor, tensor1: &Tensor, tensor2: &Tensor, value: f64|
+        "addcmul(Tensor input, Tensor tensor1, Tensor tensor2, *, Number value=1)" |input: &Tensor, tensor1: &Tensor, tensor2: &Tensor, value: Scalar|
             input.addcmul(tensor1, tensor2, value);
     /// `addcmul` in place.
     addcmul_ [Method]
-        "addcmul_(Tensor input, Tensor tensor1, Tensor tensor2, *, Number value=1)" |input: &Tensor, tensor1: &Tensor, tensor2: &Tensor, value: f64|
+        "addcmul_(Tensor input, Tensor tensor1, Tensor tensor2, *, Number value=1)" |input: &Tensor, tensor1: &Tensor, tensor2: &Tensor, value: Scalar|
             input.addcmul_(tensor1, tensor2, value);
     /// `input + value * tensor1 / tensor2`.
     addcdiv [Torch Method]
@@ -227,10 +240,11 @@ rows! { ROWS:
 
 /// Euclid's algorithm on whole tensors: some ninety rounds at most, as long as any remainder is left.
 fn gcd(a: &Tensor, b: &Tensor) -> Result<Tensor> {
-    if a.dtype().is_float() || b.dtype().is_float() {
+    let common = result_type(&[a.into(), b.into()]);
+    if !common.is_int() {
         return Err(Error::dtype(format!("gcd: not implemented for {} and {}; integers only", a.dtype(), b.dtype())));
     }
-    let (mut a, mut b) = (a.abs()?, b.abs()?);
+    let (mut a, mut b) = (a.to_dtype(common)?.abs()?, b.to_dtype(common)?.abs()?);
     while b.ne(0)?.any()?.item::<bool>()? {
         let none = b.eq(0)?;
         let rest = a.remainder(&where_(&none, 1, &b)?)?;

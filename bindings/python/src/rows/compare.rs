@@ -41,6 +41,9 @@ fn infinite(input: &Tensor, sign: f64) -> Result<Tensor> {
 }
 
 fn isin(elements: &Tensor, test: &Tensor, invert: bool) -> Result<Tensor> {
+    if elements.dtype() == rushlight_core::DType::Bool || test.dtype() == rushlight_core::DType::Bool {
+        return Err(rushlight_core::Error::dtype("isin(): not implemented for bool"));
+    }
     let found = elements.isin(test)?;
     if invert { found.logical_not() } else { Ok(found) }
 }

@@ -37,6 +37,14 @@ fn new_full(input: &Tensor, shape: &Sizes, value: Scalar, factory: &Factory) -> 
     factory.finish(Tensor::full_with(&shape.0, value, factory.options_like(input))?)
 }
 
+/// As many whole steps as fit, both ends included.
+fn range(start: f64, end: f64, step: f64, factory: &Factory) -> Result<Tensor> {
+    let steps = ((end - start) / step).floor();
+    // Half a step further, so that no rounding loses the last; bounds that make no sense are the engine's to refuse.
+    let end = if steps >= 0.0 { start + step * (steps + 0.5) } else { end };
+    factory.finish(Tensor::arange_with(start, end, step, factory.options())?)
+}
+
 fn arange(start: Scalar, end: Scalar, step: Scalar, factory: &Factory) -> Result<Tensor> {
     let float = [start, end, step].iter().any(|s| matches!(s, Scalar::Float(_)));
     let otherwise = if float { crate::dtype::default() } else { DType::I64 };
@@ -252,7 +260,7 @@ rows! { ROWS:
         "arange(Number start, Number end, Number step=1, **factory)" |start: Scalar, end: Scalar, step: Scalar, factory: Factory| arange(start, end, step, &factory);
     /// Numbers from `start` to `end` inclusive, as floats.
     range [Torch] "range(Number start=0, Number end=0, Number step=1, **factory)" |start: f64, end: f64, step: f64, factory: Factory|
-        factory.finish(Tensor::arange_with(start, end + step.signum() * step.abs() * 1e-6 + step * 0.5, step, factory.options())?);
+        range(start, end, step, &factory);
     /// Numbers evenly spaced from `start` to `end`.
     linspace [Torch] "linspace(Number start, Number end, int steps, **factory)" |start: f64, end: f64, steps: i64, factory: Factory|
         factory.finish(Tensor::linspace(start, end, size(steps, "linspace: steps")?, factory.options())?);

@@ -117,10 +117,23 @@ fn bucketize(input: Arg, boundaries: &Tensor, out_int32: bool, right: bool) -> R
     index_int(found, out_int32)
 }
 
+/// Indices that PyTorch takes as `int64` only.
+fn long<'a>(name: &str, index: &'a Tensor) -> Result<&'a Tensor> {
+    match index.dtype() {
+        DType::I64 => Ok(index),
+        other => Err(Error::value(format!("{name}(): Expected a long tensor for index, but got {other}"))),
+    }
+}
+
+fn as_index(error: Error) -> Error {
+    Error::index(error.to_string())
+}
+
 fn accumulate(input: &Tensor, dim: isize, dtype: Option<DType>, sum: bool) -> Result<Tensor> {
     match (dtype, sum) {
         (None, true) => input.cumsum(dim),
-        (Some(dtype), true) => input.cumsum_as(dim, dtype),
+        (Some(DType::Bool), _) => Err(Error::dtype("cumsum and cumprod: not implemented for bool")),
+        (Some(dtype), true) => super::reduce::differentiable(input, dtype).and_then(|()| input.cumsum_as(dim, dtype)),
         (None, false) => input.cumprod(dim),
         (Some(dtype), false) => input.cumprod_as(dim, dtype),
     }
@@ -137,18 +150,18 @@ rows! { ROWS:
         |input: &Tensor, dim: isize, index: &Tensor, source: &Tensor, alpha: Scalar| input.index_add_(dim, index, source, alpha);
     /// Entries written where an index points.
     index_copy [Torch Method] "index_copy(Tensor input, int dim, Tensor index, Tensor source)"
-        |input: &Tensor, dim: isize, index: &Tensor, source: &Tensor| input.index_copy(dim, index, source);
+        |input: &Tensor, dim: isize, index: &Tensor, source: &Tensor| input.index_copy(dim, long("index_copy", index)?, source);
     /// `index_copy` in place.
     index_copy_ [Method] "index_copy_(Tensor self, int dim, Tensor index, Tensor source)"
-        |input: &Tensor, dim: isize, index: &Tensor, source: &Tensor| input.index_copy_(dim, index, source);
+        |input: &Tensor, dim: isize, index: &Tensor, source: &Tensor| input.index_copy_(dim, long("index_copy_", index)?, source);
     /// A number where an index points.
     index_fill [Torch Method] "index_fill(Tensor input, int dim, Tensor index, Tensor|Number value)"
-        |input: &Tensor, dim: isize, index: &Tensor, value: Arg| input.index_fill(dim, index, value);
+        |input: &Tensor, dim: isize, index: &Tensor, value: Arg| input.index_fill(dim, long("index_fill", index).map_err(as_index)?, value);
     /// `index_fill` in place.
     index_fill_ [Method] "index_fill_(Tensor self, int dim, Tensor index, Tensor|Number value)"
-        |input: &Tensor, dim: isize, index: &Tensor, value: Arg| input.index_fill_(dim, index, value);
+        |input: &Tensor, dim: isize, index: &Tensor, value: Arg| input.index_fill_(dim, long("index_fill_", index).map_err(as_index)?, value);
     /// Elements by their place in row-major order.
-    take [Torch Method] "take(Tensor input, Tensor index)" |input: &Tensor, index: &Tensor| input.take(index);
+    take [Torch Method] "take(Tensor input, Tensor index)" |input: &Tensor, index: &Tensor| input.take(long("take", index)?);
     /// Elements put at places in row-major order.
     put [Torch Method Inplace] "put(Tensor input, Tensor index, Tensor source, bool accumulate=False)"
         |input: &Tensor, index: &Tensor, source: &Tensor, accumulate: bool| input.put(index, source, accumulate);

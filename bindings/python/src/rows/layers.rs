@@ -113,6 +113,14 @@ fn interpolate(
     if antialias {
         return Err(Error::unsupported("interpolate: antialias=True is not supported"));
     }
+    let space = input.rank().saturating_sub(2);
+    let fits = |count: usize| count == 1 || count == space;
+    if target.is_some_and(|t| !fits(t.len())) || scale.is_some_and(|s| !fits(s.len())) {
+        return Err(error::value(format!(
+            "Input and output must have the same number of spatial dimensions, but got input {:?} and size {target:?} or scale factors {scale:?}",
+            input.shape()
+        )));
+    }
     if mode == "area" {
         let wanted = match (target, scale) {
             (Some(t), _) => t.to_vec(),
@@ -124,7 +132,7 @@ fn interpolate(
                     .map(|(i, &n)| (n as f64 * s.get(i).or(s.first()).copied().unwrap_or(1.0)) as i64)
                     .collect()
             }
-            _ => return Err(Error::value("either size or scale_factor should be defined")),
+            _ => return Err(error::value("either size or scale_factor should be defined")),
         };
         let wanted = output_size(&wanted)?;
         return match input.rank() {
@@ -143,10 +151,10 @@ fn interpolate(
         other => return Err(Error::unsupported(format!("interpolate: mode '{other}' is not supported"))),
     };
     let options = match (target, scale) {
-        (Some(_), Some(_)) => return Err(Error::value("only one of size or scale_factor should be defined")),
+        (Some(_), Some(_)) => return Err(error::value("only one of size or scale_factor should be defined")),
         (Some(target), None) => InterpolateOptions::size(spatial(target)?),
         (None, Some(scale)) => InterpolateOptions::scale_factor(scale),
-        (None, None) => return Err(Error::value("either size or scale_factor should be defined")),
+        (None, None) => return Err(error::value("either size or scale_factor should be defined")),
     };
     input.interpolate(
         &options.mode(mode).align_corners(align_corners).recompute_scale_factor(recompute.unwrap_or(false)),
@@ -182,7 +190,7 @@ fn batch_norm(
 }
 
 fn instance_norm(input: &Tensor, options: &InstanceNormOptions, use_input_stats: bool) -> Result<Tensor> {
-    if use_input_stats && input.rank() > 2 && input.shape()[2..].iter().product::<usize>() == 1 {
+    if use_input_stats && input.rank() >= 2 && input.shape()[2..].iter().product::<usize>() == 1 {
         return Err(error::value(format!(
             "Expected more than 1 spatial element when training, got input size torch.Size({:?})",
             input.shape()
@@ -262,6 +270,9 @@ fn shuffle(input: &Tensor, factor: i64, up: bool) -> Result<Tensor> {
 }
 
 fn one_hot(input: &Tensor, num_classes: i64) -> Result<Tensor> {
+    if input.dtype() != rushlight_core::DType::I64 {
+        return Err(Error::value(format!("one_hot is only applicable to index tensor of type int64, not {}", input.dtype())));
+    }
     input.one_hot(if num_classes == -1 { None } else { Some(size(num_classes, "one_hot: num_classes")?) })
 }
 

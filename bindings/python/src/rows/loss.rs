@@ -101,6 +101,24 @@ fn multi_margin(
     reduced(if one { loss.squeeze()? } else { loss }, how)
 }
 
+/// PyTorch's `ValueError` where classes are given for another number of inputs.
+fn one_target_each(input: &Tensor, target: &Tensor) -> Result<()> {
+    match (input.shape(), target.shape()) {
+        ([batch, _, ..], [targets, ..]) if batch != targets && !target.dtype().is_float() => Err(error::value(format!(
+            "Expected input batch_size ({batch}) to match target batch_size ({targets})."
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// An error for a target that requires gradients, of which the loss has none.
+fn constant(name: &str, target: &Tensor) -> Result<()> {
+    if target.requires_grad() {
+        return Err(Error::autograd(format!("the function '{name}' is not differentiable with respect to argument 'target'")));
+    }
+    Ok(())
+}
+
 fn multilabel_soft_margin(input: &Tensor, target: &Tensor, weight: Option<&Tensor>, how: Reduction) -> Result<Tensor> {
     let loss = target.mul(&input.logsigmoid()?)?.add(&target.rsub(1)?.mul(&input.neg()?.logsigmoid()?)?)?.neg()?;
     let loss = weight.map_or(Ok(loss.clone()), |w| loss.mul(w))?;
@@ -155,12 +173,12 @@ rows! { ROWS:
     cross_entropy [Functional]
         "cross_entropy(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, int ignore_index=-100, bool? reduce=None, str reduction='mean', float label_smoothing=0.0)"
         |input: &Tensor, target: &Tensor, weight: Option<&Tensor>, average: Option<bool>, ignore: i64, reduce: Option<bool>, how: &str, smoothing: f64|
-        input.cross_entropy_with(target, &options(weight, ignore, smoothing, reduction(how, average, reduce)?));
+        one_target_each(input, target).and_then(|()| input.cross_entropy_with(target, &options(weight, ignore, smoothing, reduction(how, average, reduce)?)));
     /// Negative log-likelihood of classes.
     nll_loss [Functional]
         "nll_loss(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, int ignore_index=-100, bool? reduce=None, str reduction='mean')"
         |input: &Tensor, target: &Tensor, weight: Option<&Tensor>, average: Option<bool>, ignore: i64, reduce: Option<bool>, how: &str|
-        input.nll_loss(target, &options(weight, ignore, 0.0, reduction(how, average, reduce)?));
+        one_target_each(input, target).and_then(|()| input.nll_loss(target, &options(weight, ignore, 0.0, reduction(how, average, reduce)?)));
     /// Cross-entropy of probabilities.
     binary_cross_entropy [Functional]
         "binary_cross_entropy(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, bool? reduce=None, str reduction='mean')"
@@ -190,7 +208,10 @@ rows! { ROWS:
         input.poisson_nll_loss(target, log_input, full, eps, reduction(how, average, reduce)?);
     /// Logistic loss of signs.
     soft_margin_loss [Functional] "soft_margin_loss(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str reduction='mean')"
-        |input: &Tensor, target: &Tensor, average: Option<bool>, reduce: Option<bool>, how: &str| input.soft_margin_loss(target, reduction(how, average, reduce)?);
+        |input: &Tensor, target: &Tensor, average: Option<bool>, reduce: Option<bool>, how: &str| {
+            constant("soft_margin_loss", target)?;
+            input.soft_margin_loss(target, reduction(how, average, reduce)?)
+        };
     /// Hinge of the difference of two scores.
     margin_ranking_loss [Functional]
         "margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0, bool? size_average=None, bool? reduce=None, str reduction='mean')"

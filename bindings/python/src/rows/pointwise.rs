@@ -2,8 +2,8 @@
 
 use crate::rows;
 use crate::value::Out;
-use rushlight_core::{DType, Error, Result};
-use rushlight_tensor::{Arg, Tensor, where_};
+use rushlight_core::{DType, Error, Result, Scalar};
+use rushlight_tensor::{Arg, Tensor, result_type, where_};
 
 /// Functions that have an in-place form of their own.
 macro_rules! unary {
@@ -123,20 +123,11 @@ fn round(input: &Tensor, decimals: i64) -> Result<Tensor> {
 
 /// PyTorch's clamp takes either bound alone.
 pub fn clamp(input: &Tensor, min: Option<Arg>, max: Option<Arg>) -> Result<Tensor> {
-    match (min, max) {
-        (Some(min), Some(max)) => input.clamp(min, max),
-        (Some(min), None) => input.clamp_min(min),
-        (None, Some(max)) => input.clamp_max(max),
-        (None, None) => Err(Error::value("torch.clamp: At least one of 'min' or 'max' must not be None")),
-    }
+    input.clamp_bounds(min, max)
 }
 
 fn clamp_(input: &Tensor, min: Option<Arg>, max: Option<Arg>) -> Result<Out> {
-    match (min, max) {
-        (Some(min), Some(max)) => input.clamp_(min, max)?,
-        _ => input.copy_(&clamp(input, min, max)?)?,
-    };
-    Ok(Out::First)
+    input.clamp_bounds_(min, max).map(|_| Out::First)
 }
 
 fn float(input: &Tensor) -> Result<Tensor> {
@@ -151,7 +142,10 @@ rows! { ROWS:
     /// Whether the sign bit is set.
     signbit [Torch Method] "signbit(Tensor input)" |input: &Tensor| signbit(input);
     /// The tensor itself.
-    positive [Torch Method] "positive(Tensor input)" |input: &Tensor| Ok::<_, Error>(input.clone());
+    positive [Torch Method] "positive(Tensor input)" |input: &Tensor| match input.dtype() {
+        DType::Bool => Err(Error::dtype("positive: not implemented for bool")),
+        _ => Ok(input.clone()),
+    };
     /// The nearest integer, ties to even, or the nearest number of so many decimals.
     round [Torch Method Inplace Special] "round(Tensor input, *, int decimals=0)" |input: &Tensor, decimals: i64| round(input, decimals);
     /// Elements kept between bounds, of which either may be missing.
@@ -161,12 +155,19 @@ rows! { ROWS:
     clamp_ [Torch Method] "clamp_(Tensor input, Tensor|Number? min=None, Tensor|Number? max=None)" |input: &Tensor, min: Option<Arg>, max: Option<Arg>|
         clamp_(input, min, max);
     /// Another name of `clamp`.
-    clip [Torch Method Inplace] "clip(Tensor input, Tensor|Number? min=None, Tensor|Number? max=None)" |input: &Tensor, min: Option<Arg>, max: Option<Arg>|
+    clip [Torch Method] "clip(Tensor input, Tensor|Number? min=None, Tensor|Number? max=None)" |input: &Tensor, min: Option<Arg>, max: Option<Arg>|
         clamp(input, min, max);
+    /// `clip` in place.
+    clip_ [Torch Method] "clip_(Tensor input, Tensor|Number? min=None, Tensor|Number? max=None)" |input: &Tensor, min: Option<Arg>, max: Option<Arg>|
+        clamp_(input, min, max);
+    /// `clamp_min` in place.
+    clamp_min_ [Torch Method] "clamp_min_(Tensor input, Tensor|Number min)" |input: &Tensor, min: Arg| clamp_(input, Some(min), None);
+    /// `clamp_max` in place.
+    clamp_max_ [Torch Method] "clamp_max_(Tensor input, Tensor|Number max)" |input: &Tensor, max: Arg| clamp_(input, None, Some(max));
     /// Elements not below a bound.
-    clamp_min [Torch Method Inplace] "clamp_min(Tensor input, Tensor|Number min)" |input: &Tensor, min: Arg| input.clamp_min(min);
+    clamp_min [Torch Method] "clamp_min(Tensor input, Tensor|Number min)" |input: &Tensor, min: Arg| input.clamp_min(min);
     /// Elements not above a bound.
-    clamp_max [Torch Method Inplace] "clamp_max(Tensor input, Tensor|Number max)" |input: &Tensor, max: Arg| input.clamp_max(max);
+    clamp_max [Torch Method] "clamp_max(Tensor input, Tensor|Number max)" |input: &Tensor, max: Arg| input.clamp_max(max);
     /// NaN and infinities replaced by numbers.
     nan_to_num [Torch Method Inplace] "nan_to_num(Tensor input, float? nan=None, float? posinf=None, float? neginf=None)"
         |input: &Tensor, nan: Option<f64>, posinf: Option<f64>, neginf: Option<f64>| input.nan_to_num(nan, posinf, neginf);
@@ -209,11 +210,11 @@ rows! { ROWS:
     /// Mantissa and exponent: `mantissa * 2**exponent` are the elements.
     frexp [Torch Method] "frexp(Tensor input)" |input: &Tensor| frexp(input);
     /// `input * 2**other`.
-    ldexp [Torch Method Inplace] "ldexp(Tensor input, Tensor other)" |input: &Tensor, other: &Tensor| input.mul(&float(other)?.exp2()?);
+    ldexp [Torch Method Inplace] "ldexp(Tensor input, Tensor other)" |input: &Tensor, other: &Tensor| ldexp(input, other);
     /// `x`, or `alpha * (exp(x) - 1)` below zero.
     celu [Torch] "celu(Tensor input, Number alpha=1.0)" |input: &Tensor, alpha: f64| input.celu(alpha);
     /// `x` above `threshold`, else `value`.
-    threshold [Torch] "threshold(Tensor input, Number threshold, Number value)" |input: &Tensor, threshold: f64, value: f64|
+    threshold [Torch] "threshold(Tensor input, Number threshold, Number value)" |input: &Tensor, threshold: Scalar, value: Scalar|
         input.threshold(threshold, value);
     /// Zero within `lambd` of zero.
     hardshrink [Torch Method Functional] "hardshrink(Tensor input, Number lambd=0.5)" |input: &Tensor, lambd: f64| input.hardshrink(lambd);
@@ -232,6 +233,13 @@ fn signbit(input: &Tensor) -> Result<Tensor> {
     }
     // Minus zero is not below zero, but one over it is.
     input.lt(0)?.logical_or(&input.eq(0)?.logical_and(&input.reciprocal()?.lt(0)?)?)
+}
+
+/// The factor has the dtype that both combine in, so that an exponent of integers does not widen a half.
+fn ldexp(input: &Tensor, other: &Tensor) -> Result<Tensor> {
+    let common = result_type(&[input.into(), other.into()]);
+    let float = if common.is_float() { common } else { crate::dtype::default() };
+    input.mul(&other.to_dtype(float)?.exp2()?)
 }
 
 fn mvlgamma(input: &Tensor, p: i64) -> Result<Tensor> {

@@ -16,19 +16,32 @@ fn reduce(
     let converted;
     let input = match dtype {
         Some(dtype) if dtype != input.dtype() => {
+            differentiable(input, dtype)?;
             converted = input.to_dtype(dtype)?;
             &converted
         }
         _ => input,
     };
-    plain(input, &dims(dim.unwrap_or(&[])), keepdim)
+    let out = plain(input, &dims(dim.unwrap_or(&[])), keepdim)?;
+    // Small integers and bool add up as `int64`.
+    if let Some(dtype) = dtype { out.to_dtype(dtype) } else { Ok(out) }
+}
+
+/// PyTorch refuses to record a conversion to integers.
+pub fn differentiable(input: &Tensor, dtype: DType) -> Result<()> {
+    if !dtype.is_float() && input.requires_grad() && rushlight_tensor::autograd::is_grad_enabled() {
+        return Err(Error::autograd(format!("autograd does not support dtype {dtype}: detach the input, or ask for a float dtype")));
+    }
+    Ok(())
 }
 
 fn truths(input: &Tensor, dim: Option<&[i64]>, keepdim: bool, all: bool) -> Result<Tensor> {
     match (dim, all) {
-        // PyTorch reads an empty list of dimensions as none for these two.
-        (None | Some([]), true) if !keepdim => input.all(),
-        (None | Some([]), false) if !keepdim => input.any(),
+        // PyTorch reduces nothing for these two where the list of dimensions is empty.
+        (Some([]), _) => match input.dtype() {
+            DType::U8 => input.ne(0)?.to_dtype(DType::U8),
+            _ => input.ne(0),
+        },
         (dim, true) => input.all_dims(&dims(dim.unwrap_or(&[])), keepdim),
         (dim, false) => input.any_dims(&dims(dim.unwrap_or(&[])), keepdim),
     }
@@ -100,6 +113,9 @@ fn quantile(
             "quantile: interpolation '{interpolation}' is not supported; use 'linear'"
         )));
     }
+    if !matches!(input.dtype(), DType::F32 | DType::F64) {
+        return Err(Error::value(format!("quantile() input tensor must be either float or double dtype, not {}", input.dtype())));
+    }
     let of = |q: f64| -> Result<Tensor> {
         if ignore_nan {
             nanquantile(input, q, dim, keepdim)
@@ -140,6 +156,10 @@ fn nanquantile(input: &Tensor, q: f64, dim: Option<i64>, keepdim: bool) -> Resul
 
 fn mode(input: &Tensor, dim: i64, keepdim: bool) -> Result<Out> {
     let dim = dim as isize;
+    if input.rank() == 0 {
+        input.reshape([1usize])?.size(dim)?;
+        return Ok(pair((input.clone(), Tensor::zeros_with([], (DType::I64, input.device()))?)));
+    }
     // The longest run of equals in sorted order; the smallest value wins a draw.
     let (sorted, order) = input.sort(dim, false)?;
     let n = input.size(dim)?;
@@ -208,9 +228,11 @@ rows! { ROWS:
         "min(Tensor input, int dim, bool keepdim=False)" |input: &Tensor, dim: isize, keepdim: bool| input.min_dim(dim, keepdim).map(pair),
         "min(Tensor input, Tensor other)" |input: &Tensor, other: &Tensor| input.minimum(other);
     /// The largest elements; gradients are shared between equals.
-    amax [Torch Method] "amax(Tensor input, int[1] dim=(), bool keepdim=False)" |input: &Tensor, dim: &[i64], keepdim: bool| input.amax(&dims(dim), keepdim);
+    amax [Torch Method] "amax(Tensor input, int[1]? dim=(), bool keepdim=False)"
+        |input: &Tensor, dim: Option<&[i64]>, keepdim: bool| input.amax(&dims(dim.unwrap_or(&[])), keepdim);
     /// The smallest elements; gradients are shared between equals.
-    amin [Torch Method] "amin(Tensor input, int[1] dim=(), bool keepdim=False)" |input: &Tensor, dim: &[i64], keepdim: bool| input.amin(&dims(dim), keepdim);
+    amin [Torch Method] "amin(Tensor input, int[1]? dim=(), bool keepdim=False)"
+        |input: &Tensor, dim: Option<&[i64]>, keepdim: bool| input.amin(&dims(dim.unwrap_or(&[])), keepdim);
     /// The smallest and the largest elements.
     aminmax [Torch Method] "aminmax(Tensor input, *, int? dim=None, bool keepdim=False)" |input: &Tensor, dim: Option<isize>, keepdim: bool|
         input.aminmax(dim, keepdim).map(|(low, high)| Out::Named("min max", vec![low, high]));
@@ -301,6 +323,9 @@ fn cov(input: &Tensor, correction: i64, fweights: Option<&Tensor>, aweights: Opt
             input.rank()
         )));
     }
+    if input.dtype() == DType::Bool {
+        return Err(Error::dtype("cov(): not implemented for bool"));
+    }
     let float = if input.dtype().is_float() { input.dtype() } else { crate::dtype::default() };
     let x = input.to_dtype(float)?;
     let x = if x.rank() < 2 { x.reshape([1, x.numel() as isize])? } else { x };
@@ -333,7 +358,7 @@ fn cov(input: &Tensor, correction: i64, fweights: Option<&Tensor>, aweights: Opt
         None => centred.clone(),
     };
     let out = weighted.matmul(&centred.t()?)?.div(divisor.max(0.0))?;
-    if input.rank() < 2 { out.reshape([0usize; 0]) } else { Ok(out) }
+    out.squeeze()
 }
 
 fn corrcoef(input: &Tensor) -> Result<Tensor> {

@@ -44,17 +44,7 @@ fn split_at(input: &Tensor, positions: &[i64], dim: isize) -> Result<Vec<Tensor>
 
 /// Equal parts as far as that goes: the first ones are longer by one.
 fn split_evenly(input: &Tensor, sections: i64, dim: isize) -> Result<Vec<Tensor>> {
-    let parts = size(sections, "tensor_split: sections")?;
-    if parts == 0 {
-        return Err(Error::value("tensor_split: number of sections must be larger than 0, got 0"));
-    }
-    let n = input.size(dim)?;
-    // Parts beyond the elements are empty; no program means millions of them.
-    if parts > n.max(1 << 20) {
-        return Err(Error::value(format!("tensor_split: {parts} sections of a dimension of size {n}")));
-    }
-    let lengths: Vec<usize> = (0..parts).map(|i| n / parts + (i < n % parts) as usize).collect();
-    input.split_with_sizes(&lengths, dim)
+    input.tensor_split(size(sections, "tensor_split: sections")?, dim)
 }
 
 /// Stacks' inverses take a dimension by the number there are.
@@ -334,8 +324,13 @@ rows! { ROWS:
     /// The whole tensor repeated.
     tile [Torch] "tile(Tensor input, int[1] dims)" |input: &Tensor, repeats: Sizes| input.tile(&repeats.0);
     /// Elements repeated.
-    repeat_interleave [Torch Method] "repeat_interleave(Tensor input, Tensor|Number repeats, int? dim=None, *, int? output_size=None)"
-        |input: &Tensor, repeats: Arg, dim: Option<isize>, output_size: Option<i64>| repeat_interleave(input, repeats, dim, output_size);
+    repeat_interleave [Torch Method]
+        "repeat_interleave(Tensor input, Tensor|Number repeats, int? dim=None, *, int? output_size=None)"
+            |input: &Tensor, repeats: Arg, dim: Option<isize>, output_size: Option<i64>| repeat_interleave(input, repeats, dim, output_size),
+        "repeat_interleave(Tensor repeats, *, int? output_size=None)" |repeats: &Tensor, output_size: Option<i64>| {
+            let places = Tensor::arange_with(0, repeats.numel() as i64, 1, (repeats.dtype(), repeats.device()))?;
+            repeat_interleave(&places, Arg::Tensor(repeats), Some(0), output_size)
+        };
     /// Entries shifted round.
     roll [Torch Method] "roll(Tensor input, int[1] shifts, int[1] dims=())" |input: &Tensor, shifts: &[i64], over: &[i64]| input.roll(&dims(shifts), &dims(over));
     /// Dimensions back to front.

@@ -10,6 +10,7 @@ mod batch_norm;
 mod conv;
 mod copy;
 mod cross_entropy;
+mod engine;
 mod gather;
 mod gemm;
 mod index;

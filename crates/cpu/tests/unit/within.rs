@@ -7,7 +7,7 @@ mod alloc;
 mod lane;
 #[path = "../../src/linalg.rs"]
 mod linalg;
-#[path = "../../src/pool.rs"]
+#[path = "../../src/pool/mod.rs"]
 mod pool;
 #[path = "../../src/simd/mod.rs"]
 mod simd;

@@ -1,7 +1,7 @@
 //! Ops with a backward written by the user.
 
 use super::node::{record_many, recording};
-use super::{Saved, mode};
+use super::{Grads, Saved, mode};
 use crate::Tensor;
 use rushlight_core::{Error, Result};
 
@@ -84,18 +84,23 @@ pub fn apply(function: impl Function, inputs: &[&Tensor]) -> Result<Vec<Tensor>>
                 out.len()
             )));
         }
-        for (i, (g, shape)) in out.iter().zip(&shapes).enumerate() {
-            if let Some(g) = g
-                && g.shape() != &shape[..]
-            {
-                return Err(Error::autograd(format!(
+        let mut grads = Grads::new();
+        for (i, (g, (shape, &dtype))) in out.into_iter().zip(shapes.iter().zip(&dtypes)).enumerate() {
+            let Some(g) = g else {
+                grads.push(None);
+                continue;
+            };
+            // As in PyTorch, a gradient that the input broadcasts to is summed down to the input's size.
+            let fitted = g.sum_to_size(shape).map_err(|_| {
+                Error::autograd(format!(
                     "{name}: backward returned a gradient of shape {:?} for input {i} of shape {shape:?}",
                     g.shape()
-                )));
-            }
+                ))
+            })?;
+            // The kernels behind other derivatives rely on a gradient having its tensor's dtype.
+            grads.push(Some(fitted.to_dtype(dtype)?));
         }
-        // The kernels behind other derivatives rely on a gradient having its tensor's dtype.
-        out.into_iter().zip(&dtypes).map(|(g, &dtype)| g.map(|g| g.to_dtype(dtype)).transpose()).collect()
+        Ok(grads)
     })?;
     Ok(outputs)
 }

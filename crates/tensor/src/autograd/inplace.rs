@@ -115,7 +115,7 @@ impl Tensor {
 
     /// Counts a change of memory that has no gradient to record (under `no_grad`, or of integers).
     pub(crate) fn changed_unrecorded(&self) {
-        self.0.storage.bump_version();
+        self.count_change();
     }
 }
 

@@ -13,6 +13,7 @@ mod inplace;
 pub(crate) mod mode;
 mod node;
 mod saved;
+mod version;
 
 pub use checkpoint::checkpoint;
 pub use engine::{Backward, grad, leaves};
@@ -55,6 +56,8 @@ pub(crate) struct Extra {
     pub(crate) hooks: Vec<(u64, Hook)>,
     pub(crate) post_hooks: Vec<(u64, PostHook)>,
     pub(crate) retains_grad: bool,
+    /// Whether backward does not notice changes through this tensor: see [`Tensor::data`].
+    pub(crate) uncounted: bool,
     /// A copy in a lower dtype that was written along with this tensor, and the version it is of.
     pub(crate) lowered: Option<(Tensor, u32)>,
 }

@@ -17,12 +17,12 @@ pub(crate) struct Saved {
 impl Saved {
     /// An input of the op.
     pub(crate) fn input(tensor: &Tensor) -> Self {
-        Self { tensor: tensor.clone(), version: tensor.version(), output: None }
+        Self { tensor: tensor.clone(), version: tensor.graph_version(), output: None }
     }
 
     /// An output of the op, by slot.
     pub(crate) fn output(tensor: &Tensor, slot: usize) -> Self {
-        Self { tensor: tensor.alias(), version: tensor.version(), output: Some(slot) }
+        Self { tensor: tensor.alias(), version: tensor.graph_version(), output: Some(slot) }
     }
 
     /// An input that the op is about to overwrite: its value is copied, under its present history.
@@ -35,7 +35,7 @@ impl Saved {
     }
 
     pub(crate) fn unpack(&self, node: &Arc<Node>) -> Result<Tensor> {
-        if self.tensor.version() != self.version {
+        if self.tensor.graph_version() != self.version {
             return Err(Error::autograd(format!(
                 "one of the variables needed for gradient computation has been modified by an inplace operation: \
                  [{} {:?}], saved by {}, is at version {}; expected version {} instead. Clone it before the in-place change, or use \
@@ -43,7 +43,7 @@ impl Saved {
                 self.tensor.dtype(),
                 self.tensor.shape(),
                 node.display_name(),
-                self.tensor.version(),
+                self.tensor.graph_version(),
                 self.version
             )));
         }

@@ -1,5 +1,6 @@
 //! Copies: between dtypes, devices and layouts, and in place.
 
+use super::number::fitting;
 use crate::arg::Arg;
 use crate::autograd::{Grads, Meta, edges, no_grad, record, record_conversion, recording};
 use crate::capture;
@@ -223,7 +224,7 @@ impl Tensor {
 
     /// Sets every element to a number.
     pub fn fill_(&self, value: impl Into<Scalar>) -> Result<&Tensor> {
-        let value = value.into();
+        let value = fitting("fill_", value.into(), self.dtype())?;
         self.check_inplace("fill_", &[self])?;
         let record = recording(&[self]);
         let edges = if record { edges(&[self])? } else { SmallVec::new() };

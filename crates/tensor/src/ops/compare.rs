@@ -1,9 +1,10 @@
 //! Comparison, logic and choice element by element: names and arguments over rows of the op table.
 
+use super::number::fitting;
 use super::pointwise::{pointwise, select};
 use crate::Tensor;
-use crate::arg::Arg;
-use rushlight_core::{DType, Error, Pointwise, Result};
+use crate::arg::{Arg, result_type};
+use rushlight_core::{DType, Error, Pointwise, Result, Scalar};
 
 macro_rules! compare {
     ($($(#[$doc:meta])* $name:ident $op:ident;)*) => {
@@ -120,7 +121,7 @@ impl Tensor {
     ///
     /// [`where_`]: crate::where_
     pub fn where_self<'a>(&self, condition: &Tensor, other: impl Into<Arg<'a>>) -> Result<Tensor> {
-        select(condition, Arg::Tensor(self), other.into())
+        choose(condition, Arg::Tensor(self), other.into())
     }
 
     /// `value` where the mask holds, else `self`.
@@ -133,15 +134,20 @@ impl Tensor {
                     t.shape()
                 )));
             }
-            _ if value.dtype().category() > self.dtype().category() => {
-                return Err(Error::dtype(format!(
-                    "masked_fill: value of type {} cannot be converted to {} without loss",
-                    value.dtype(),
-                    self.dtype()
-                )));
+            // Reading the number of another device would stall it.
+            Arg::Tensor(t) if t.device().is_cpu() && !t.requires_grad() => {
+                return self.masked_fill(mask, t.to_scalar()?);
             }
             Arg::Tensor(t) => select(mask, Arg::Tensor(&t.to_dtype(self.dtype())?), Arg::Tensor(self))?,
-            Arg::Scalar(_) => select(mask, value, Arg::Tensor(self))?,
+            Arg::Scalar(s) => {
+                // As an element of this dtype: the choice must not promote.
+                let element = match (fitting("masked_fill", s, self.dtype())?, self.dtype()) {
+                    (s, DType::Bool) => Scalar::Bool(s.to_f64() != 0.0),
+                    (s, dtype) if dtype.is_int() => Scalar::Int(s.to_i64()),
+                    (s, _) => s,
+                };
+                select(mask, Arg::Scalar(element), Arg::Tensor(self))?
+            }
         };
         out.to_dtype(self.dtype())
     }
@@ -169,5 +175,18 @@ impl Tensor {
 /// # Ok::<(), rushlight_core::Error>(())
 /// ```
 pub fn where_<'a>(condition: &Tensor, a: impl Into<Arg<'a>>, b: impl Into<Arg<'a>>) -> Result<Tensor> {
-    select(condition, a.into(), b.into())
+    choose(condition, a.into(), b.into())
+}
+
+/// [`select`] with numbers that are elements of the integers they stand among.
+fn choose(condition: &Tensor, a: Arg, b: Arg) -> Result<Tensor> {
+    let dtype = result_type(&[a, b]);
+    for arg in [a, b] {
+        if let Arg::Scalar(s) = arg
+            && dtype.is_int()
+        {
+            fitting("where", s, dtype)?;
+        }
+    }
+    select(condition, a, b)
 }

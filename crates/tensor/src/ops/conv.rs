@@ -313,7 +313,7 @@ fn checked_input(
         }
     }
     match x.rank().checked_sub(dims) {
-        Some(1 | 2) if x.shape()[x.rank() - dims..].contains(&0) => Err(Error::shape(format!(
+        Some(1 | 2) if x.shape()[x.rank() - dims..].contains(&0) && x.shape()[0] > 0 => Err(Error::shape(format!(
             "{op}: expected no empty spatial dimension, but got input of size: {:?}",
             x.shape()
         ))),

@@ -1,5 +1,6 @@
 //! Tensors out of nothing: from Rust data, constants and ranges.
 
+use super::number::fitting;
 use crate::Tensor;
 use crate::tensor::backend;
 use rushlight_core::half::{bf16, f16};
@@ -219,6 +220,7 @@ impl Tensor {
     ) -> Result<Tensor> {
         let value = value.into();
         let out = options.into().uninit(shape.as_ref(), value.dtype())?;
+        let value = fitting("full", value, out.dtype())?;
         if out.numel() > 0 {
             out.backend().fill(value, out.view())?;
         }
@@ -273,31 +275,19 @@ impl Tensor {
         Ok(out)
     }
 
-    /// `steps` values from `start` to `end`, both included.
+    /// `steps` values from `start` to `end`, both included. For an integer dtype the ends are integers, and values between are cut off.
     pub fn linspace(start: f64, end: f64, steps: usize, options: impl Into<Options>) -> Result<Tensor> {
         let options = options.into();
-        if steps == 0 {
-            return options.uninit(&[0], DType::F32);
-        }
-        let step = if steps == 1 { 0.0 } else { (end - start) / (steps - 1) as f64 };
-        // From both ends to the middle, so that the last value is exactly `end`.
-        let half = steps / 2;
-        let value = |i: usize| {
-            if i < half || steps == 1 { start + step * i as f64 } else { end - step * (steps - 1 - i) as f64 }
-        };
-        let mut values = Vec::new();
-        values
-            .try_reserve_exact(steps)
-            .map_err(|_| Error::out_of_memory(format!("linspace: no memory for {steps} values")))?;
-        values.extend((0..steps).map(value));
-        Tensor::new(values)?.to_dtype(options.dtype_or(DType::F32))?.to(&options.device)
+        let dtype = options.dtype_or(DType::F32);
+        even_values("linspace", start, end, steps, dtype)?.to_dtype(dtype)?.to(&options.device)
     }
 
     /// `base` to the powers of [`Tensor::linspace`].
     pub fn logspace(start: f64, end: f64, steps: usize, base: f64, options: impl Into<Options>) -> Result<Tensor> {
         let options = options.into();
-        let exponents = Tensor::linspace(start, end, steps, DType::F64)?;
-        exponents.rpow(base)?.to_dtype(options.dtype_or(DType::F32))?.to(&options.device)
+        let dtype = options.dtype_or(DType::F32);
+        let exponents = even_values("logspace", start, end, steps, dtype)?;
+        exponents.rpow(base)?.to_dtype(dtype)?.to(&options.device)
     }
 
     /// The identity matrix, `n` by `m`.
@@ -306,6 +296,32 @@ impl Tensor {
         out.diagonal(0, 0, 1)?.fill_(1)?;
         Ok(out)
     }
+}
+
+/// `steps` values of `f64` at equal distances, whose ends are elements of `dtype`.
+fn even_values(name: &str, start: f64, end: f64, steps: usize, dtype: DType) -> Result<Tensor> {
+    if dtype == DType::Bool {
+        return Err(Error::dtype(format!("{name}: not implemented for bool")));
+    }
+    let element = |v: f64| -> Result<f64> {
+        let v = fitting(name, Scalar::Float(v), dtype)?.to_f64();
+        Ok(if dtype.is_float() { v } else { v.trunc() })
+    };
+    let (start, end) = (element(start)?, element(end)?);
+    let step = if steps <= 1 { 0.0 } else { (end - start) / (steps - 1) as f64 };
+    // PyTorch's step between integers is an `f32`.
+    let step = if dtype.is_float() { step } else { step as f32 as f64 };
+    // From both ends to the middle, so that the last value is exactly `end`.
+    let half = steps / 2;
+    let value = |i: usize| {
+        if i < half || steps == 1 { start + step * i as f64 } else { end - step * (steps - 1 - i) as f64 }
+    };
+    let mut values = Vec::new();
+    values
+        .try_reserve_exact(steps)
+        .map_err(|_| Error::out_of_memory(format!("{name}: no memory for {steps} values")))?;
+    values.extend((0..steps).map(value));
+    Tensor::new(values)
 }
 
 fn range_checks(zero_step: bool, wrong_way: bool, infinite: bool) -> Result<()> {

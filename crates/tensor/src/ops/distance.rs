@@ -12,7 +12,7 @@ impl Tensor {
         let dtype = self.dtype().promote(other.dtype());
         if !dtype.is_float() {
             return Err(Error::dtype(format!(
-                "{name}: expected floating point tensors, got {} and {}",
+                "{name}: not implemented for {} and {}; it takes floating point tensors",
                 self.dtype(),
                 other.dtype()
             )));

@@ -12,7 +12,7 @@ impl Tensor {
     fn extreme(&self, name: &'static str, op: Reduce, dims: &[isize], keepdim: bool) -> Result<Tensor> {
         let mask = self.reduced(dims)?;
         if self.reduced_count(&mask) == 0 {
-            return Err(Error::value(format!(
+            return Err(Error::index(format!(
                 "{name}: expected the reduced dimensions to have non-zero size, but the input has shape {:?}",
                 self.shape()
             )));
@@ -90,10 +90,12 @@ impl Tensor {
     }
 
     fn arg_dim(&self, name: &'static str, op: ArgReduce, dim: isize, keepdim: bool) -> Result<Tensor> {
+        self.not_bool(name)?;
         crate::autograd::no_grad(|| Ok(self.extreme_dim(name, op, dim, keepdim)?.1))
     }
 
     fn arg_whole(&self, name: &'static str, op: ArgReduce) -> Result<Tensor> {
+        self.not_bool(name)?;
         if self.numel() == 0 {
             return Err(Error::index(format!("{name}: expected reduction dim to be specified for input.numel() == 0")));
         }

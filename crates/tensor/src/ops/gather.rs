@@ -1,6 +1,7 @@
 //! Gathering and scattering along a dimension.
 
 use super::index::{Place, overwrite};
+use super::number::fitting;
 use crate::Tensor;
 use crate::arg::Arg;
 use crate::autograd::{Ctx, Grads, Saved, record, recording};
@@ -92,7 +93,10 @@ fn run(op: Scatter, dim: usize, index: &Tensor, source: Arg, out: &Tensor) -> Re
     }
     let index = index.apart_from(out)?;
     match source {
-        Arg::Scalar(s) => out.backend().scatter(op, dim, index.view(), Operand::Scalar(s), out.view()),
+        Arg::Scalar(s) => {
+            let number = Operand::Scalar(fitting("scatter", s, out.dtype())?);
+            out.backend().scatter(op, dim, index.view(), number, out.view())
+        }
         Arg::Tensor(t) => {
             let t = t.apart_from(out)?;
             out.backend().scatter(op, dim, index.view(), Operand::Tensor(t.view()), out.view())

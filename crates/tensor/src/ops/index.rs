@@ -347,11 +347,13 @@ impl Tensor {
         let plan = self.vector_plan(name, dim, index)?;
         let (source, want) = (source.at_least_1d()?, plan.result_shape());
         if source.shape() != &want[..] {
-            return Err(Error::shape(format!(
+            let message = format!(
                 "{name}: source must have one slice per index and the tensor's sizes elsewhere: expected shape {:?}, got {:?}",
                 &want[..],
                 source.shape()
-            )));
+            );
+            // PyTorch has an IndexError where an overwritten tensor gets the wrong number of slices.
+            return Err(if accumulate { Error::shape(message) } else { Error::index(message) });
         }
         index_write(name, self, plan, &source, accumulate, place)
     }

@@ -1,7 +1,9 @@
 //! Arithmetic and functions element by element: names and arguments over rows of the op table.
 
+use super::number::fitting;
 use super::pointwise::{pointwise, pointwise_as, pointwise_inplace};
 use crate::Tensor;
+use crate::autograd::{no_grad, record, recording};
 use crate::arg::{Arg, result_type};
 use rushlight_core::{DType, Error, Pointwise, Result, Scalar};
 
@@ -83,10 +85,35 @@ unary! {
     digamma digamma_ Digamma;
     /// Logistic function.
     sigmoid sigmoid_ Sigmoid;
+    /// `x / (1 + |x|)`.
+    softsign softsign_ Softsign;
+    /// `x - tanh(x)`.
+    tanhshrink tanhshrink_ Tanhshrink;
+}
+
+/// Ops of floats only.
+macro_rules! unary_of_floats {
+    ($($(#[$doc:meta])* $name:ident $inplace:ident $op:ident;)*) => {
+        impl Tensor {$(
+            $(#[$doc])*
+            pub fn $name(&self) -> Result<Tensor> {
+                self.needs_float(stringify!($name))?;
+                pointwise(Pointwise::$op, &[Arg::Tensor(self)], &[])
+            }
+
+            #[doc = concat!("[`Tensor::", stringify!($name), "`] in place.")]
+            pub fn $inplace(&self) -> Result<&Tensor> {
+                self.needs_float(stringify!($name))?;
+                pointwise_inplace(Pointwise::$op, self, &[], &[])?;
+                Ok(self)
+            }
+        )*}
+    };
+}
+
+unary_of_floats! {
     /// `log(sigmoid(x))`.
     logsigmoid logsigmoid_ Logsigmoid;
-    /// The positive part.
-    relu relu_ Relu;
     /// GELU by the error function. For the tanh form see [`Tensor::gelu_tanh`].
     gelu gelu_ Gelu;
     /// GELU by its tanh approximation: PyTorch's `gelu(x, approximate="tanh")`.
@@ -95,16 +122,12 @@ unary! {
     silu silu_ Silu;
     /// `x * tanh(softplus(x))`.
     mish mish_ Mish;
-    /// `x / (1 + |x|)`.
-    softsign softsign_ Softsign;
     /// The self-normalising `elu`.
     selu selu_ Selu;
     /// `x * relu6(x + 3) / 6`.
     hardswish hardswish_ Hardswish;
     /// `relu6(x + 3) / 6`.
     hardsigmoid hardsigmoid_ Hardsigmoid;
-    /// `x - tanh(x)`.
-    tanhshrink tanhshrink_ Tanhshrink;
     /// Fractional part.
     frac frac_ Frac;
 }
@@ -149,6 +172,7 @@ macro_rules! unary_with_params {
         impl Tensor {$(
             $(#[$doc])*
             pub fn $name(&self, $($p: f64),*) -> Result<Tensor> {
+                self.needs_float(stringify!($name))?;
                 pointwise(Pointwise::$op, &[Arg::Tensor(self)], &[$($p),*])
             }
         )*}
@@ -160,18 +184,10 @@ unary_with_params! {
     leaky_relu(negative_slope) LeakyRelu;
     /// `x`, or `alpha * (exp(x) - 1)` below zero; PyTorch's default alpha is 1.
     elu(alpha) Elu;
-    /// The continuously differentiable `elu`; PyTorch's default alpha is 1.
-    celu(alpha) Celu;
     /// `log(1 + exp(beta x)) / beta`, `x` where `beta x > threshold`; PyTorch's defaults are 1 and 20.
     softplus(beta, threshold) Softplus;
-    /// Kept between two constants; PyTorch's defaults are -1 and 1.
-    hardtanh(min_val, max_val) Hardtanh;
     /// Zero within `lambda` of zero; PyTorch's default is 0.5.
     hardshrink(lambda) Hardshrink;
-    /// Moved `lambda` towards zero; PyTorch's default is 0.5.
-    softshrink(lambda) Softshrink;
-    /// `x` where it is above `threshold`, else `value`.
-    threshold(threshold, value) Threshold;
 }
 
 macro_rules! binary {
@@ -199,18 +215,47 @@ fn any(_: &str, _: &Tensor, _: Arg) -> Result<()> {
     Ok(())
 }
 
-/// PyTorch refuses `-` on two bools, which would be neither difference nor negation.
+/// PyTorch refuses `-` with a bool on either side, which would be neither difference nor negation.
 fn not_bools(name: &str, a: &Tensor, b: Arg) -> Result<()> {
-    if a.dtype() == DType::Bool && b.dtype() == DType::Bool {
+    if a.dtype() == DType::Bool || b.dtype() == DType::Bool {
         return Err(Error::dtype(format!(
-            "{name}: subtraction of two bool tensors is not supported; use bitwise_xor or logical_xor instead"
+            "{name}: not implemented for bool: subtraction of bool is not supported; use bitwise_xor, logical_xor or logical_not"
         )));
     }
     Ok(())
 }
 
+/// An error unless the operands combine in a dtype other than bool.
+fn number(name: &str, a: &Tensor, b: Arg) -> Result<()> {
+    match result_type(&[Arg::Tensor(a), b]) {
+        DType::Bool => Err(Error::dtype(format!("{name}: not implemented for bool"))),
+        _ => Ok(()),
+    }
+}
+
+/// An error unless the operands combine in a float dtype.
+fn float(name: &str, a: &Tensor, b: Arg) -> Result<()> {
+    match result_type(&[Arg::Tensor(a), b]) {
+        dtype if dtype.is_float() => Ok(()),
+        dtype => Err(Error::dtype(format!("{name}: not implemented for {dtype}; it takes floats"))),
+    }
+}
+
+/// An error unless tensors have one dtype.
+fn alike(name: &str, a: &Tensor, b: Arg) -> Result<()> {
+    match b {
+        Arg::Tensor(b) if b.dtype() != a.dtype() => Err(Error::value(format!(
+            "{name}: expected tensors of one dtype, but got {} and {}",
+            a.dtype(),
+            b.dtype()
+        ))),
+        _ => Ok(()),
+    }
+}
+
 /// Integer division by zero is an error, as in PyTorch; float division is not.
 fn no_zero_divisor(name: &str, a: &Tensor, b: Arg) -> Result<()> {
+    number(name, a, b)?;
     if result_type(&[Arg::Tensor(a), b]).is_float() {
         return Ok(());
     }
@@ -223,6 +268,39 @@ fn no_zero_divisor(name: &str, a: &Tensor, b: Arg) -> Result<()> {
 
 fn zero_divisor(name: &str) -> Error {
     Error::value(format!("{name}: integer division by zero (\"ZeroDivisionError\")"))
+}
+
+/// The factor of a sum's second operand, which must be of the kind that the operands combine in.
+fn alpha_of(name: &str, a: &Tensor, b: &Tensor, alpha: Scalar) -> Result<Scalar> {
+    let dtype = result_type(&[Arg::Tensor(a), Arg::Tensor(b)]);
+    match alpha {
+        Scalar::Float(_) if !dtype.is_float() => Err(Error::value(format!(
+            "{name}: for integral input tensors, argument alpha must not be a floating point number"
+        ))),
+        Scalar::Bool(_) if dtype != DType::Bool => {
+            Err(Error::value(format!("{name}: boolean alpha only supported for boolean results")))
+        }
+        alpha => fitting(name, alpha, dtype),
+    }
+}
+
+/// Integers divided by integers are refused: PyTorch once rounded them.
+fn no_whole_quotient(a: &Tensor, b: &Tensor) -> Result<()> {
+    if result_type(&[Arg::Tensor(a), Arg::Tensor(b)]).is_float() {
+        return Ok(());
+    }
+    Err(Error::value("addcdiv: integer division with addcdiv is not supported; use floats, or addcmul with a reciprocal"))
+}
+
+/// The factor of a product of integers as one of them: parameters of rows are floats, which do not hold all integers. `None` if the operands
+/// combine in a float dtype.
+fn whole_factor(name: &str, args: &[Arg], value: Scalar) -> Result<Option<i64>> {
+    let dtype = result_type(args);
+    if dtype == DType::Bool {
+        return Err(Error::dtype(format!("{name}: not implemented for bool")));
+    }
+    let value = fitting(name, value, dtype)?;
+    Ok((!dtype.is_float()).then(|| value.to_i64()))
 }
 
 /// Integers to negative integer powers are no integers.
@@ -246,8 +324,6 @@ binary! {
     mul mul_ Mul any;
     /// True quotient: integers give floats. For rounded quotients see [`Tensor::floor_divide`] and [`Tensor::trunc_divide`].
     div div_ Div any;
-    /// Quotient rounded down, like `div(other, rounding_mode="floor")`.
-    floor_divide floor_divide_ FloorDivide no_zero_divisor;
     /// Quotient rounded towards zero, like `div(other, rounding_mode="trunc")`.
     trunc_divide trunc_divide_ TruncDivide no_zero_divisor;
     /// Remainder with the sign of the divisor, as Python's `%`.
@@ -265,17 +341,15 @@ binary! {
     /// Angle of the point `(other, self)`.
     atan2 atan2_ Atan2 any;
     /// `sqrt(self^2 + other^2)` without overflow.
-    hypot hypot_ Hypot any;
+    hypot hypot_ Hypot float;
     /// `self` with the sign of `other`.
     copysign copysign_ Copysign any;
     /// `log(exp(self) + exp(other))`.
-    logaddexp logaddexp_ Logaddexp any;
+    logaddexp logaddexp_ Logaddexp float;
     /// `log2(2^self + 2^other)`.
-    logaddexp2 logaddexp2_ Logaddexp2 any;
+    logaddexp2 logaddexp2_ Logaddexp2 float;
     /// `self * log(other)`, zero where `self` is zero.
     xlogy xlogy_ Xlogy any;
-    /// 0 below zero, 1 above, `other` at zero.
-    heaviside heaviside_ Heaviside any;
     /// Bitwise and; logical for bool.
     bitwise_and bitwise_and_ BitwiseAnd any;
     /// Bitwise or; logical for bool.
@@ -283,9 +357,49 @@ binary! {
     /// Bitwise exclusive or; logical for bool.
     bitwise_xor bitwise_xor_ BitwiseXor any;
     /// Shift left.
-    bitwise_left_shift bitwise_left_shift_ BitwiseLeftShift any;
+    bitwise_left_shift bitwise_left_shift_ BitwiseLeftShift number;
     /// Arithmetic shift right.
-    bitwise_right_shift bitwise_right_shift_ BitwiseRightShift any;
+    bitwise_right_shift bitwise_right_shift_ BitwiseRightShift number;
+}
+
+/// Ops whose derivative PyTorch does not have: they compute as others do, and a backward pass that reaches them is an error.
+macro_rules! without_derivative {
+    ($($(#[$doc:meta])* $name:ident $inplace:ident $op:ident $check:ident;)*) => {
+        impl Tensor {$(
+            $(#[$doc])*
+            pub fn $name<'a>(&self, other: impl Into<Arg<'a>>) -> Result<Tensor> {
+                let (name, other) = (stringify!($name), other.into());
+                $check(name, self, other)?;
+                let out = no_grad(|| pointwise(Pointwise::$op, &[Arg::Tensor(self), other], &[]))?;
+                let inputs: Vec<&Tensor> = [Some(self), other.tensor()].into_iter().flatten().collect();
+                if out.dtype().is_float() && recording(&inputs) {
+                    record(name, &inputs, &out, move |_, _| {
+                        Err(Error::autograd(format!("derivative for {name} is not implemented")))
+                    })?;
+                }
+                Ok(out)
+            }
+
+            #[doc = concat!("[`Tensor::", stringify!($name), "`] in place.")]
+            pub fn $inplace<'a>(&self, other: impl Into<Arg<'a>>) -> Result<&Tensor> {
+                let other = other.into();
+                let inputs: Vec<&Tensor> = [Some(self), other.tensor()].into_iter().flatten().collect();
+                if recording(&inputs) {
+                    return self.copy_(&self.$name(other)?);
+                }
+                $check(stringify!($inplace), self, other)?;
+                pointwise_inplace(Pointwise::$op, self, &[other], &[])?;
+                Ok(self)
+            }
+        )*}
+    };
+}
+
+without_derivative! {
+    /// Quotient rounded down, like `div(other, rounding_mode="floor")`.
+    floor_divide floor_divide_ FloorDivide no_zero_divisor;
+    /// 0 below zero, 1 above, `other` at zero.
+    heaviside heaviside_ Heaviside alike;
 }
 
 impl Tensor {
@@ -301,7 +415,7 @@ impl Tensor {
     /// Negation.
     pub fn neg(&self) -> Result<Tensor> {
         if self.dtype() == DType::Bool {
-            return Err(Error::dtype("neg: negation of a bool tensor is not supported; use logical_not instead"));
+            return Err(Error::dtype("neg: not implemented for bool: negation of bool is not supported; use logical_not instead"));
         }
         pointwise(Pointwise::Neg, &[Arg::Tensor(self)], &[])
     }
@@ -309,7 +423,7 @@ impl Tensor {
     /// [`Tensor::neg`] in place.
     pub fn neg_(&self) -> Result<&Tensor> {
         if self.dtype() == DType::Bool {
-            return Err(Error::dtype("neg_: negation of a bool tensor is not supported; use logical_not instead"));
+            return Err(Error::dtype("neg_: not implemented for bool: negation of bool is not supported; use logical_not instead"));
         }
         pointwise_inplace(Pointwise::Neg, self, &[], &[])?;
         Ok(self)
@@ -317,11 +431,13 @@ impl Tensor {
 
     /// Magnitude.
     pub fn abs(&self) -> Result<Tensor> {
+        self.not_bool("abs")?;
         pointwise(Pointwise::Abs, &[Arg::Tensor(self)], &[])
     }
 
     /// [`Tensor::abs`] in place.
     pub fn abs_(&self) -> Result<&Tensor> {
+        self.not_bool("abs_")?;
         pointwise_inplace(Pointwise::Abs, self, &[], &[])?;
         Ok(self)
     }
@@ -333,12 +449,13 @@ impl Tensor {
 
     /// `self + alpha * other`.
     pub fn add_scaled(&self, other: &Tensor, alpha: impl Into<Scalar>) -> Result<Tensor> {
-        self.add(&other.mul(Arg::Scalar(alpha.into()))?)
+        let alpha = alpha_of("add", self, other, alpha.into())?;
+        self.add(&other.mul(Arg::Scalar(alpha))?)
     }
 
     /// `self += alpha * other`.
     pub fn add_scaled_(&self, other: &Tensor, alpha: impl Into<Scalar>) -> Result<&Tensor> {
-        match alpha.into() {
+        match alpha_of("add_", self, other, alpha.into())? {
             // One pass for floats; the row's factor is a float.
             alpha if self.dtype().is_float() => {
                 pointwise_inplace(
@@ -357,6 +474,10 @@ impl Tensor {
     pub fn pow<'a>(&self, exponent: impl Into<Arg<'a>>) -> Result<Tensor> {
         let exponent = exponent.into();
         no_negative_exponent("pow", self, exponent)?;
+        number("pow", self, exponent)?;
+        if let Arg::Scalar(s) = exponent {
+            fitting("pow", s, result_type(&[Arg::Tensor(self), exponent]))?;
+        }
         if let Arg::Scalar(s) = exponent
             && self.dtype().is_float()
         {
@@ -414,6 +535,7 @@ impl Tensor {
 
     /// `x` where positive, else `x * weight`; `weight` has one element, or one per channel (dimension 1).
     pub fn prelu(&self, weight: &Tensor) -> Result<Tensor> {
+        alike("prelu", self, Arg::Tensor(weight))?;
         if weight.numel() == 1 {
             return pointwise(Pointwise::Prelu, &[Arg::Tensor(self), Arg::Tensor(&weight.reshape([0usize; 0])?)], &[]);
         }
@@ -428,11 +550,6 @@ impl Tensor {
         let mut shape = vec![1; self.rank()];
         shape[1.min(self.rank() - 1)] = channels;
         pointwise(Pointwise::Prelu, &[Arg::Tensor(self), Arg::Tensor(&weight.reshape(&shape)?)], &[])
-    }
-
-    /// `min(max(x, 0), 6)`.
-    pub fn relu6(&self) -> Result<Tensor> {
-        self.hardtanh(0.0, 6.0)
     }
 
     /// The polygamma function of order `n`.
@@ -459,97 +576,57 @@ impl Tensor {
         pointwise(Pointwise::RoundDecimals, &[Arg::Tensor(self)], &[10f64.powi(decimals)])
     }
 
-    /// Kept between bounds, either of which may be missing; numbers or tensors.
-    ///
-    /// ```
-    /// # use rushlight_tensor::Tensor;
-    /// let x = Tensor::new([-2.0f32, 0.5, 3.0])?;
-    /// assert_eq!(x.clamp(-1.0, 1.0)?.to_vec::<f32>()?, [-1.0, 0.5, 1.0]);
-    /// # Ok::<(), rushlight_core::Error>(())
-    /// ```
-    pub fn clamp<'a>(&self, min: impl Into<Arg<'a>>, max: impl Into<Arg<'a>>) -> Result<Tensor> {
-        self.not_bool("clamp")?;
-        match (min.into(), max.into()) {
-            (Arg::Scalar(lo), Arg::Scalar(hi)) if self.dtype().is_float() => {
-                self.clamp_between(lo.to_f64(), hi.to_f64())
-            }
-            (min, max) => pointwise(Pointwise::Clamp, &[Arg::Tensor(self), min, max], &[]),
-        }
-    }
-
-    /// Not below a bound.
-    pub fn clamp_min<'a>(&self, min: impl Into<Arg<'a>>) -> Result<Tensor> {
-        self.not_bool("clamp_min")?;
-        match min.into() {
-            Arg::Scalar(lo) if self.dtype().is_float() => self.clamp_between(lo.to_f64(), f64::INFINITY),
-            min => pointwise(Pointwise::ClampMin, &[Arg::Tensor(self), min], &[]),
-        }
-    }
-
-    /// Not above a bound.
-    pub fn clamp_max<'a>(&self, max: impl Into<Arg<'a>>) -> Result<Tensor> {
-        self.not_bool("clamp_max")?;
-        match max.into() {
-            Arg::Scalar(hi) if self.dtype().is_float() => self.clamp_between(f64::NEG_INFINITY, hi.to_f64()),
-            max => pointwise(Pointwise::ClampMax, &[Arg::Tensor(self), max], &[]),
-        }
-    }
-
-    /// Between numbers, where PyTorch's derivative differs from that between tensors: zero at the bounds.
-    fn clamp_between(&self, lo: f64, hi: f64) -> Result<Tensor> {
-        pointwise(Pointwise::ClampBetween, &[Arg::Tensor(self)], &[lo, hi])
-    }
-
-    /// [`Tensor::clamp`] in place.
-    pub fn clamp_<'a>(&self, min: impl Into<Arg<'a>>, max: impl Into<Arg<'a>>) -> Result<&Tensor> {
-        self.not_bool("clamp_")?;
-        match (min.into(), max.into()) {
-            (Arg::Scalar(lo), Arg::Scalar(hi)) if self.dtype().is_float() => {
-                pointwise_inplace(Pointwise::ClampBetween, self, &[], &[lo.to_f64(), hi.to_f64()])?;
-            }
-            (min, max) => pointwise_inplace(Pointwise::Clamp, self, &[min, max], &[])?,
-        }
-        Ok(self)
-    }
-
     /// From `self` to `end` by `weight`, a number or a tensor.
     pub fn lerp<'a>(&self, end: &'a Tensor, weight: impl Into<Arg<'a>>) -> Result<Tensor> {
         self.needs_float("lerp")?;
-        pointwise(Pointwise::Lerp, &[Arg::Tensor(self), Arg::Tensor(end), weight.into()], &[])
+        let weight = weight.into();
+        alike("lerp", self, Arg::Tensor(end))?;
+        alike("lerp", self, weight)?;
+        pointwise(Pointwise::Lerp, &[Arg::Tensor(self), Arg::Tensor(end), weight], &[])
     }
 
     /// [`Tensor::lerp`] in place.
     pub fn lerp_<'a>(&self, end: &'a Tensor, weight: impl Into<Arg<'a>>) -> Result<&Tensor> {
         self.needs_float("lerp_")?;
-        pointwise_inplace(Pointwise::Lerp, self, &[Arg::Tensor(end), weight.into()], &[])?;
+        let weight = weight.into();
+        alike("lerp_", self, Arg::Tensor(end))?;
+        alike("lerp_", self, weight)?;
+        pointwise_inplace(Pointwise::Lerp, self, &[Arg::Tensor(end), weight], &[])?;
         Ok(self)
     }
 
     /// `self + value * a * b`.
-    pub fn addcmul(&self, a: &Tensor, b: &Tensor, value: f64) -> Result<Tensor> {
-        pointwise(Pointwise::Addcmul, &[Arg::Tensor(self), Arg::Tensor(a), Arg::Tensor(b)], &[value])
+    pub fn addcmul(&self, a: &Tensor, b: &Tensor, value: impl Into<Scalar>) -> Result<Tensor> {
+        let (args, value) = ([Arg::Tensor(self), Arg::Tensor(a), Arg::Tensor(b)], value.into());
+        match whole_factor("addcmul", &args, value)? {
+            Some(value) => self.add(&a.mul(b)?.to_dtype(result_type(&args))?.mul(value)?),
+            None => pointwise(Pointwise::Addcmul, &args, &[value.to_f64()]),
+        }
     }
 
     /// [`Tensor::addcmul`] in place.
-    pub fn addcmul_(&self, a: &Tensor, b: &Tensor, value: f64) -> Result<&Tensor> {
-        pointwise_inplace(Pointwise::Addcmul, self, &[Arg::Tensor(a), Arg::Tensor(b)], &[value])?;
-        Ok(self)
+    pub fn addcmul_(&self, a: &Tensor, b: &Tensor, value: impl Into<Scalar>) -> Result<&Tensor> {
+        let value = value.into();
+        match whole_factor("addcmul_", &[Arg::Tensor(self), Arg::Tensor(a), Arg::Tensor(b)], value)? {
+            Some(value) => self.add_(&a.mul(b)?.to_dtype(self.dtype())?.mul(value)?),
+            None => {
+                let params = [value.to_f64()];
+                pointwise_inplace(Pointwise::Addcmul, self, &[Arg::Tensor(a), Arg::Tensor(b)], &params)?;
+                Ok(self)
+            }
+        }
     }
 
     /// `self + value * a / b`.
     pub fn addcdiv(&self, a: &Tensor, b: &Tensor, value: f64) -> Result<Tensor> {
         let args = [Arg::Tensor(self), Arg::Tensor(a), Arg::Tensor(b)];
-        if !result_type(&args).is_float() {
-            return Err(Error::dtype(
-                "addcdiv: integer division with addcdiv is not supported; use floats, or addcmul with a reciprocal",
-            ));
-        }
+        no_whole_quotient(a, b)?;
         pointwise(Pointwise::Addcdiv, &args, &[value])
     }
 
     /// [`Tensor::addcdiv`] in place.
     pub fn addcdiv_(&self, a: &Tensor, b: &Tensor, value: f64) -> Result<&Tensor> {
-        self.needs_float("addcdiv_")?;
+        no_whole_quotient(a, b)?;
         pointwise_inplace(Pointwise::Addcdiv, self, &[Arg::Tensor(a), Arg::Tensor(b)], &[value])?;
         Ok(self)
     }
@@ -573,7 +650,7 @@ impl Tensor {
             return Ok(());
         }
         Err(Error::dtype(format!(
-            "{name}: expected a floating point tensor, got {}; convert it with to_dtype",
+            "{name}: not implemented for {}: expected a floating point tensor; convert it with to_dtype",
             self.dtype()
         )))
     }

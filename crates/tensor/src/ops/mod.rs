@@ -2,6 +2,7 @@
 
 pub(crate) mod attention;
 pub(crate) mod batch_norm;
+mod bounds;
 mod cast;
 mod channels_last;
 pub(crate) mod compare;
@@ -23,6 +24,7 @@ mod mask;
 mod math;
 mod matmul;
 mod norm;
+pub(crate) mod number;
 mod operators;
 pub(crate) mod pad;
 pub(crate) mod pointwise;

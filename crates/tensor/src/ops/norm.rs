@@ -141,8 +141,9 @@ fn row_norm(
     rms: bool,
 ) -> Result<(Tensor, Tensor, Tensor)> {
     let x = x.contiguous()?;
-    let weight = weight.map(|w| w.contiguous()).transpose()?;
-    let bias = bias.map(|b| b.contiguous()).transpose()?;
+    // Rows have one dimension, whatever the sizes of what is normalised: gradients have the shape that is given here.
+    let row = |t: &Tensor| if t.rank() == 1 { t.contiguous() } else { t.reshape([cols])?.contiguous() };
+    let (weight, bias) = (weight.map(row).transpose()?, bias.map(row).transpose()?);
     let spec = RowNorm { rows: x.numel() / cols.max(1), cols, eps, rms };
     let y = x.uninit_like(x.shape(), x.dtype())?;
     let (mean, rstd) = (x.uninit_like(&[spec.rows], wide(x.dtype()))?, x.uninit_like(&[spec.rows], wide(x.dtype()))?);

@@ -76,10 +76,14 @@ impl Tensor {
     }
 
     fn pad_constant(&self, sides: &[(isize, isize)], shape: &[usize], value: Scalar) -> Result<Tensor> {
+        // A number where nothing is put need not be an element.
+        let value = if sides.iter().all(|&(before, after)| before <= 0 && after <= 0) { Scalar::Int(0) } else { value };
         let out = Tensor::full_with(shape, value, (self.dtype(), self.device()))?;
         let (mut from, mut to) = (self.layout().clone(), out.layout().clone());
         for (d, &(before, after)) in sides.iter().enumerate() {
-            let kept = grown(self.shape()[d], before.min(0), after.min(0)).unwrap_or(0);
+            let kept = grown(self.shape()[d], before.min(0), after.min(0)).ok_or_else(|| {
+                Error::value(format!("pad: padding ({before}, {after}) cuts more than dimension {d} of {:?} has", self.shape()))
+            })?;
             from = from.slice(d, before.min(0).unsigned_abs(), kept, 1);
             to = to.slice(d, before.max(0).unsigned_abs(), kept, 1);
         }
@@ -114,10 +118,18 @@ impl Tensor {
                     self.shape()
                 )));
             }
+            // What a negative side cuts off does not come back at the other end.
+            let (cut, kept) = (-before.min(0), n + before.min(0) + after.min(0));
+            if mode == PadMode::Circular && kept <= 0 && shape[d] > 0 {
+                return Err(Error::value(format!(
+                    "pad: circular padding ({before}, {after}) leaves nothing of dimension {d} of input {:?} to repeat",
+                    self.shape()
+                )));
+            }
             let source = |i: isize| match mode {
                 PadMode::Reflect if i < 0 => -i,
                 PadMode::Reflect if i >= n => 2 * (n - 1) - i,
-                PadMode::Circular => i.rem_euclid(n),
+                PadMode::Circular => cut + (i - cut).rem_euclid(kept),
                 _ => i.clamp(0, n - 1),
             };
             let mut line: Vec<i64> = Vec::new();

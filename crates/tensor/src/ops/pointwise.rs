@@ -215,7 +215,7 @@ pub(crate) fn pointwise_inplace(op: Pointwise, x: &Tensor, others: &[Arg], param
     match backward {
         None => x.changed_unrecorded(),
         Some(mut backward) => {
-            x.0.storage.bump_version();
+            x.count_change();
             backward.save_output(x);
             x.new_history(
                 name,

@@ -289,14 +289,16 @@ fn window_count(
     }
     let reach = (kernel - 1).checked_mul(dilation).ok_or_else(too_small)?;
     let padded = padding.checked_mul(2).and_then(|p| p.checked_add(size)).ok_or_else(too_small)?;
-    let room = padded.checked_sub(reach).and_then(|r| r.checked_sub(1));
+    // With `ceil` a window may be larger than the input: its first place counts if the next would be a stride away.
+    let beyond = if ceil { stride - 1 } else { 0 };
+    let room = padded.checked_add(beyond).and_then(|p| p.checked_sub(reach)).and_then(|r| r.checked_sub(1));
     let Some(room) = room else { return Err(too_small()) };
-    if !ceil {
-        return Ok(room / stride + 1);
-    }
-    let count = room.div_ceil(stride) + 1;
+    let count = room / stride + 1;
     let starts_inside = (count - 1).checked_mul(stride).is_some_and(|start| start < size + padding);
-    Ok(if starts_inside { count } else { count - 1 })
+    match if ceil && !starts_inside { count - 1 } else { count } {
+        0 => Err(too_small()),
+        count => Ok(count),
+    }
 }
 
 impl MaxPool {

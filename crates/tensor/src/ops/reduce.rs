@@ -101,7 +101,7 @@ impl Tensor {
     pub fn mean_dims(&self, dims: &[isize], keepdim: bool) -> Result<Tensor> {
         if !self.dtype().is_float() {
             return Err(Error::dtype(format!(
-                "mean: could not infer output dtype. Input dtype must be a floating point dtype, got {}; use mean_as",
+                "mean: not implemented for {}: could not infer output dtype, input dtype must be a floating point dtype; use mean_as",
                 self.dtype()
             )));
         }

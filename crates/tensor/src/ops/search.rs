@@ -168,15 +168,12 @@ impl Tensor {
         let name = "searchsorted";
         let values = match values.into() {
             Arg::Tensor(t) => t.clone(),
-            Arg::Scalar(s) => Tensor::full_with([], s, (self.dtype(), self.device()))?,
+            Arg::Scalar(s) => Tensor::full_with([], s, (s.dtype(), self.device()))?,
         };
         self.same_device(&values, name)?;
         if self.dtype() != values.dtype() {
-            return Err(Error::dtype(format!(
-                "{name}: boundary tensor and input value tensor should have same dtype, but got {} and {}",
-                self.dtype(),
-                values.dtype()
-            )));
+            let common = self.dtype().promote(values.dtype());
+            return no_grad(|| self.to_dtype(common)?.searchsorted(&values.to_dtype(common)?, right));
         }
         let (rank, one_row) = (self.rank(), self.rank() == 1);
         let same_rows = rank > 1 && values.rank() == rank && values.shape()[..rank - 1] == self.shape()[..rank - 1];

@@ -45,7 +45,7 @@ impl Tensor {
     fn softmax_family(&self, name: &'static str, dim: isize, log: bool) -> Result<Tensor> {
         if !self.dtype().is_float() {
             return Err(Error::dtype(format!(
-                "{name}: not implemented for {}; pass a float dtype with {name}_with",
+                "{name}: not implemented for {}; ask for a float dtype",
                 self.dtype()
             )));
         }

@@ -39,6 +39,7 @@ impl Tensor {
 
     /// The `k` largest or smallest along `dim`, best first, and where they are.
     pub fn topk(&self, k: usize, dim: isize, largest: bool) -> Result<(Tensor, Tensor)> {
+        self.not_bool("topk")?;
         let dim = self.dim(dim).map_err(|e| e.within("topk"))?;
         if self.rank() == 0 {
             if k > 1 {
@@ -64,6 +65,7 @@ impl Tensor {
 
     /// The `k`-th smallest along `dim`, counted from 1, and where it is.
     pub fn kthvalue(&self, k: usize, dim: isize, keepdim: bool) -> Result<(Tensor, Tensor)> {
+        self.not_bool("kthvalue")?;
         let dim = self.dim(dim).map_err(|e| e.within("kthvalue"))? as isize;
         let x = self.at_least_1d()?;
         let size = x.size(dim)?;

@@ -164,6 +164,7 @@ impl Tensor {
     }
 
     fn median_along(&self, name: &'static str, dim: isize, keepdim: bool, skip_nan: bool) -> Result<(Tensor, Tensor)> {
+        self.not_bool(name)?;
         let dim = self.dim(dim).map_err(|e| e.within(name))?;
         if self.rank() == 0 {
             return self.reshape([1usize])?.median_along(name, 0, false, skip_nan);
@@ -180,6 +181,7 @@ impl Tensor {
     }
 
     fn median_whole(&self, name: &'static str, skip_nan: bool) -> Result<Tensor> {
+        self.not_bool(name)?;
         if self.numel() == 0 {
             return self.full_number(f64::NAN);
         }

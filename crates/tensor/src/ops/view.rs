@@ -337,7 +337,7 @@ impl Tensor {
         let size = self.shape()[dim];
         let first = if start < 0 { start + size as isize } else { start };
         if first < 0 || first as usize > size || length > size - first as usize {
-            return Err(Error::index(format!(
+            return Err(Error::value(format!(
                 "narrow: start ({start}) + length ({length}) exceeds dimension size ({size})"
             )));
         }
@@ -428,7 +428,8 @@ impl Tensor {
             return Err(Error::value("split: split_size can only be 0 if dimension size is 0"));
         }
         let count = if total == 0 { 1 } else { total.div_ceil(size) };
-        let sizes: Vec<usize> = (0..count).map(|i| size.min(total - i * size)).collect();
+        let mut sizes = room_for("split", count)?;
+        sizes.extend((0..count).map(|i| size.min(total - i * size)));
         self.split_with_sizes(&sizes, dim)
     }
 
@@ -442,7 +443,7 @@ impl Tensor {
             )));
         }
         let mut start = 0;
-        let mut parts = Vec::new();
+        let mut parts = room_for("split", sizes.len())?;
         for &size in sizes {
             parts.push(self.make_view(self.layout().slice(dim, start, size, 1)));
             start += size;
@@ -476,8 +477,30 @@ impl Tensor {
         if chunks == 0 {
             return Err(Error::value("chunk: expects `chunks` to be greater than 0, got 0"));
         }
+        if self.rank() == 0 {
+            return Err(Error::shape("chunk: expects at least a 1-dimensional tensor"));
+        }
         let total = self.size(dim).map_err(|e| e.within("chunk"))?;
-        self.split(total.div_ceil(chunks).max(usize::from(total > 0)), dim)
+        if total == 0 {
+            let mut sizes = room_for("chunk", chunks)?;
+            sizes.resize(chunks, 0);
+            return self.split_with_sizes(&sizes, dim);
+        }
+        self.split(total.div_ceil(chunks), dim)
+    }
+
+    /// `sections` parts along `dim`, the first ones longer by one where they cannot be equal, as views.
+    pub fn tensor_split(&self, sections: usize, dim: isize) -> Result<Vec<Tensor>> {
+        if self.rank() == 0 {
+            return Err(Error::shape("tensor_split: expected at least a 1-dimensional tensor"));
+        }
+        let total = self.size(dim).map_err(|e| e.within("tensor_split"))?;
+        if sections == 0 {
+            return Err(Error::value("tensor_split: number of sections must be larger than 0, got 0"));
+        }
+        let mut sizes = room_for("tensor_split", sections)?;
+        sizes.extend((0..sections).map(|i| total / sections + usize::from(i < total % sections)));
+        self.split_with_sizes(&sizes, dim)
     }
 
     /// All slices along `dim`, each without that dimension.
@@ -485,4 +508,12 @@ impl Tensor {
         let total = self.size(dim).map_err(|e| e.within("unbind"))?;
         (0..total).map(|i| self.select(dim, i as isize)).collect()
     }
+}
+
+/// An empty list with room for so many items, or an error: their number is the caller's.
+fn room_for<T>(name: &str, count: usize) -> Result<Vec<T>> {
+    let mut list = Vec::new();
+    list.try_reserve_exact(count)
+        .map_err(|_| Error::out_of_memory(format!("{name}: no memory for a list of {count} tensors")))?;
+    Ok(list)
 }

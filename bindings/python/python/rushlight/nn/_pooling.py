@@ -47,11 +47,11 @@ def max_unpool3d(input, indices, kernel_size, stride=None, padding=0, output_siz
         raise RuntimeError(f"Expected shape of indices to be the same as that of the input tensor ({input.shape}), but got {indices.shape}")
     places = math.prod(size)
     lead = input.shape[:-3]
-    flat = indices.reshape(*lead, -1)
+    flat = indices.flatten(-3)
     if flat.numel() and not 0 <= int(flat.min()) <= int(flat.max()) < places:
         raise RuntimeError(f"max_unpool3d: found an invalid index for an output of {size}")
     out = _torch.zeros((*lead, places), dtype=input.dtype, device=input.device)
-    return out.scatter(-1, flat, input.reshape(*lead, -1)).reshape(*lead, *size)
+    return out.scatter(-1, flat, input.flatten(-3)).reshape(*lead, *size)
 
 
 def _windows(starts: list, kernel: tuple, size: tuple, device) -> Tensor:
@@ -71,16 +71,23 @@ def _combined(index: Tensor | None, part: Tensor) -> Tensor:
 
 def _largest(input: Tensor, index: Tensor, lead: tuple, out: tuple):
     """The largest element of every window, and its place. ``index``: ``[outputs, elements]``, or with ``lead`` in front."""
-    flat = input.reshape(*lead, -1)
-    elements = index.shape[-1]
-    index = index.expand(*lead, *index.shape[-2:]).reshape(*lead, -1)
-    found, at = flat.gather(-1, index).reshape(*lead, -1, elements).max(-1)
-    places = index.reshape(*lead, -1, elements).gather(-1, at.unsqueeze(-1)).squeeze(-1)
+    flat = input.flatten(len(lead))
+    outputs, elements = index.shape[-2:]
+    index = index.expand(*lead, outputs, elements)
+    if index.numel() == 0:
+        empty = flat[..., :0].expand(*lead, 0) if outputs == 0 else flat.new_empty((*lead, outputs))
+        return empty.reshape(*lead, *out), _torch.zeros((*lead, *out), dtype=_C.int64, device=input.device)
+    found, at = flat.gather(-1, index.flatten(-2)).reshape(*lead, outputs, elements).max(-1)
+    places = index.gather(-1, at.unsqueeze(-1)).squeeze(-1)
     return found.reshape(*lead, *out), places.reshape(*lead, *out)
 
 
 def adaptive_max_pool3d_with_indices(input, output_size, return_indices=False):
     """Largest elements of as many windows as wanted, over three dimensions, and where they are."""
+    if input.dim() not in (4, 5) or 0 in input.shape[1:]:
+        raise RuntimeError(
+            f"adaptive_max_pool3d(): Expected 4D or 5D tensor with non-zero size for non-batch dimensions, but input has sizes {list(input.shape)}"
+        )
     size = tuple(input.shape[-3:])
     wanted = whole_sizes(output_size)
     wanted = tuple(n if w == -1 else w for n, w in zip(size, _three(wanted)))

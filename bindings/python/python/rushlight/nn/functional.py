@@ -1,5 +1,7 @@
 """``torch.nn.functional``: the functions that layers are made of. Most are rows of the compiled op table."""
 
+import itertools as _itertools
+
 from .. import _C
 from ._attention import multi_head_attention_forward  # noqa: F401
 from ._bags import embedding_bag  # noqa: F401
@@ -39,15 +41,29 @@ def affine_grid(theta, size, align_corners=None):
 
 
 def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corners=None):
-    """Pixels of images at places between -1 and 1."""
-    if input.dim() != 4:
-        raise NotImplementedError("grid_sample: only images (tensors of four dimensions) are supported")
-    if mode not in ("bilinear", "nearest"):
-        raise NotImplementedError(f"grid_sample: mode '{mode}' is not supported; use 'bilinear' or 'nearest'")
-    batch, channels, height, width = input.shape
+    """Pixels of images, or voxels of volumes, at places between -1 and 1."""
+    if mode not in ("bilinear", "nearest", "bicubic"):
+        raise ValueError(f"nn.functional.grid_sample(): expected mode to be 'bilinear', 'nearest' or 'bicubic', but got: '{mode}'")
+    if padding_mode not in ("zeros", "border", "reflection"):
+        raise ValueError(
+            f"nn.functional.grid_sample(): expected padding_mode to be 'zeros', 'border', or 'reflection', but got: '{padding_mode}'"
+        )
+    if input.dim() not in (4, 5) or grid.dim() != input.dim():
+        raise RuntimeError(f"grid_sampler(): expected 4D or 5D input and grid with same number of dimensions, but got {input.dim()} and {grid.dim()}")
+    batch, channels, *sizes = input.shape
+    if grid.shape[0] != batch or grid.shape[-1] != len(sizes):
+        raise RuntimeError(
+            f"grid_sampler(): expected grid of batch size {batch} and {len(sizes)} coordinates in its last dimension, but got sizes {list(grid.shape)}"
+        )
+    if 0 in sizes:
+        raise RuntimeError(f"grid_sampler(): expected input to have non-empty spatial dimensions, but input has sizes {list(input.shape)}")
+    if mode == "bicubic" and len(sizes) == 3:
+        raise RuntimeError("grid_sampler(): bicubic interpolation only supports 4D input")
 
     def pixels(at, n):
-        at = (at + 1) / 2 * (n - 1) if align_corners else ((at + 1) * n - 1) / 2
+        return (at + 1) / 2 * (n - 1) if align_corners else ((at + 1) * n - 1) / 2
+
+    def padded(at, n):
         if padding_mode == "border":
             return at.clamp(0, n - 1)
         if padding_mode == "reflection":
@@ -59,22 +75,51 @@ def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corner
             return (_torch.where(turns % 2 == 0, rest, span - rest) + low).clamp(0, n - 1)
         return at
 
-    xs, ys = pixels(grid[..., 0], width), pixels(grid[..., 1], height)
     flat = input.reshape(batch, channels, -1)
 
-    def take(x, y):
-        inside = (x >= 0) & (x <= width - 1) & (y >= 0) & (y <= height - 1)
-        index = y.clamp(0, height - 1).long() * width + x.clamp(0, width - 1).long()
+    def take(places, weight=None):
+        """The elements at whole places (one coordinate for each dimension), by their weight; nothing outside of the image."""
+        inside, index = None, None
+        for at, n in zip(places, sizes):
+            here = (at >= 0) & (at <= n - 1)
+            inside = here if inside is None else inside & here
+            at = at.nan_to_num().clamp(0, n - 1).long()
+            index = at if index is None else index * n + at
         index = index.reshape(batch, 1, -1).expand(batch, channels, -1)
-        return flat.gather(2, index).reshape(batch, channels, *x.shape[1:]) * inside.unsqueeze(1).to(input.dtype)
+        found = flat.gather(2, index).reshape(batch, channels, *inside.shape[1:])
+        # Chosen, not multiplied: the weight of a place beyond all numbers is NaN.
+        weight = _torch.zeros((), dtype=input.dtype, device=input.device) + 1 if weight is None else weight
+        return found * _torch.where(inside, weight, 0).to(input.dtype).unsqueeze(1)
 
+    # The grid's last coordinate is that of the first dimension.
+    places = [pixels(grid[..., -1 - d], n) for d, n in enumerate(sizes)]
+    if mode != "bicubic":
+        places = [padded(at, n) for at, n in zip(places, sizes)]
     if mode == "nearest":
-        return take(xs.round(), ys.round())
-    left, top = xs.floor(), ys.floor()
-    right_part, lower_part = (xs - left).unsqueeze(1), (ys - top).unsqueeze(1)
-    upper = take(left, top) * (1 - right_part) + take(left + 1, top) * right_part
-    lower = take(left, top + 1) * (1 - right_part) + take(left + 1, top + 1) * right_part
-    return upper * (1 - lower_part) + lower * lower_part
+        out = take([at.round() for at in places])
+        # The place does not matter to the value; PyTorch's gradient with respect to it is zero, not missing.
+        return out + _torch.where(_torch.ones_like(places[0], dtype=_C.bool), 0, places[0]).unsqueeze(1) if grid.requires_grad else out
+    whole = [at.floor() for at in places]
+    parts = [at - low for at, low in zip(places, whole)]
+    if mode == "bilinear":
+        taps = [[(low, 1 - part), (low + 1, part)] for low, part in zip(whole, parts)]
+    else:
+        taps = [[(padded(low + k - 1, n), w) for k, w in enumerate(_cubic(part))] for low, part, n in zip(whole, parts, sizes)]
+    out = None
+    for corner in _itertools.product(*taps):
+        weight = corner[0][1]
+        for _, w in corner[1:]:
+            weight = weight * w
+        piece = take([at for at, _ in corner], weight)
+        out = piece if out is None else out + piece
+    return out
+
+
+def _cubic(t, a=-0.75):
+    """The weights of the four neighbours of a place that is ``t`` past the second."""
+    near = lambda x: ((a + 2) * x - (a + 3)) * x * x + 1  # noqa: E731
+    far = lambda x: ((a * x - 5 * a) * x + 8 * a) * x - 4 * a  # noqa: E731
+    return [far(t + 1), near(t), near(1 - t), far(2 - t)]
 
 
 def upsample_nearest(input, size=None, scale_factor=None):

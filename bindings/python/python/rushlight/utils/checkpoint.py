@@ -1,6 +1,7 @@
 """Memory for time: forget what lies between two tensors and compute it again in backward. ``torch.utils.checkpoint``."""
 
 import contextlib
+import functools
 import warnings
 
 from .. import _C
@@ -118,7 +119,7 @@ class _Checkpoint(Function):
 
 
 def checkpoint(
-    function, *args, use_reentrant=None, preserve_rng_state=True, context_fn=noop_context_fn, determinism_check="default", debug=False,
+    function=None, *args, use_reentrant=None, preserve_rng_state=True, context_fn=noop_context_fn, determinism_check="default", debug=False,
     early_stop=True, **kwargs,
 ):
     """``function(*args, **kwargs)`` without keeping intermediate values: backward runs the function again.
@@ -133,6 +134,18 @@ def checkpoint(
     >>> w.grad
     tensor([0.])
     """
+    if function is None:
+        options = {"use_reentrant": use_reentrant, "preserve_rng_state": preserve_rng_state, "context_fn": context_fn}
+        options.update(determinism_check=determinism_check, debug=debug, early_stop=early_stop, **kwargs)
+
+        def decorate(function):
+            @functools.wraps(function)
+            def call(*args, **kwargs):
+                return checkpoint(function, *args, **options, **kwargs)
+
+            return call
+
+        return decorate
     if use_reentrant is None:
         warnings.warn("torch.utils.checkpoint: the use_reentrant parameter should be passed explicitly; use_reentrant=False is recommended, "
                       "and what holds without it is True.", stacklevel=2)

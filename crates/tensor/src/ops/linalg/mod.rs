@@ -20,13 +20,13 @@ use rushlight_core::{DType, Device, Dims, Error, ErrorKind, Result};
 fn check_matrices(call: &str, a: &Tensor) -> Result<()> {
     if !a.dtype().is_float() {
         return Err(Error::dtype(format!(
-            "{call}: Expected a floating point or complex tensor as input. Got {}",
+            "{call}: not implemented for {}: expected a floating point or complex tensor as input",
             a.dtype()
         )));
     }
     if !matches!(a.dtype(), DType::F32 | DType::F64) {
         return Err(Error::dtype(format!(
-            "{call}: Low precision dtypes not supported. Got {}; convert it with to_dtype",
+            "{call}: not implemented for {}: low precision dtypes not supported; convert it with to_dtype",
             a.dtype()
         )));
     }

@@ -272,7 +272,9 @@ impl Tensor {
     /// Matrices multiplied by themselves `n` times; the inverse for negative `n`, the identity for zero.
     pub fn matrix_power(&self, n: i64) -> Result<Tensor> {
         let call = "linalg.matrix_power";
-        check_square(call, self)?;
+        if self.rank() < 2 || sizes(self).0 != sizes(self).1 {
+            return Err(Error::shape(format!("{call}: A must be batches of square matrices, but they are {:?}", self.shape())));
+        }
         if n == 0 {
             let identity = Tensor::eye(sizes(self).0, sizes(self).1, (self.dtype(), self.device()))?;
             return identity.expand(self.shape())?.copy();

@@ -81,7 +81,7 @@ struct Volume {
 impl Volume {
     fn new(op: &str, x: &Tensor) -> Result<Self> {
         x.needs_float(op)?;
-        if !(4..=5).contains(&x.rank()) || x.shape()[x.rank() - 4..].contains(&0) {
+        if !(4..=5).contains(&x.rank()) || x.shape()[1..].contains(&0) {
             return Err(Error::shape(format!(
                 "{op}: expected 4D or 5D (batch mode) tensor with optional 0 dim batch size for input, but got: {:?}",
                 x.shape()
@@ -128,8 +128,12 @@ impl Tensor {
 
     /// The average of each window over `[batch, channels, depth, height, width]`; the batch dimension may be missing.
     pub fn avg_pool3d(&self, window: impl Into<AvgPool>) -> Result<Tensor> {
-        let op = "avg_pool3d";
-        let (depth, plane) = window.into().parts(op)?;
+        let (op, window) = ("avg_pool3d", window.into());
+        let kernel = window.kernel.spread_positive(op, "kernel_size", 3)?;
+        if self.rank() >= 3 && self.shape()[self.rank() - 3..].iter().zip(kernel).any(|(&size, k)| size < k) {
+            return Err(Error::shape(format!("{op}: input {:?} smaller than kernel size {kernel:?}", self.shape())));
+        }
+        let (depth, plane) = window.parts(op)?;
         // Half types are rounded once, at the end.
         let volume = Volume::new(op, &self.to_dtype(wide(self.dtype()))?)?;
         let planes = plane.problem(op, 2, &volume.planes)?.average(&volume.planes)?;

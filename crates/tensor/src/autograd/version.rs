@@ -1,0 +1,76 @@
+//! Changes that autograd does not count.
+//!
+//! A storage counts every change of its memory, and copies kept beside it compare that count. Backward compares another one, to which changes
+//! through [`Tensor::data`] do not belong. They are rare, so the difference is kept apart, by storage, and looked for only once there is one.
+
+use super::Extra;
+use crate::Tensor;
+use rushlight_core::Storage;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, Weak};
+
+#[derive(Default)]
+struct Uncounted {
+    /// Changes by the address of a storage, and the storage, as another may come to lie there.
+    changes: HashMap<usize, (Weak<Storage>, u32)>,
+    /// The number of entries at which those of dead storages are thrown away.
+    limit: usize,
+}
+
+impl Uncounted {
+    fn add(&mut self, storage: &Arc<Storage>) {
+        if self.changes.len() >= self.limit {
+            self.changes.retain(|_, (storage, _)| storage.strong_count() > 0);
+            self.limit = 2 * self.changes.len() + 16;
+        }
+        let entry = self.changes.entry(Arc::as_ptr(storage) as usize).or_insert_with(|| (Weak::new(), 0));
+        if entry.0.strong_count() == 0 {
+            *entry = (Arc::downgrade(storage), 0);
+        }
+        entry.1 += 1;
+    }
+
+    fn of(&self, storage: &Arc<Storage>) -> u32 {
+        match self.changes.get(&(Arc::as_ptr(storage) as usize)) {
+            Some((known, count)) if known.strong_count() > 0 => *count,
+            _ => 0,
+        }
+    }
+}
+
+static UNCOUNTED: LazyLock<Mutex<Uncounted>> = LazyLock::new(Default::default);
+static ANY: AtomicBool = AtomicBool::new(false);
+
+fn uncounted() -> MutexGuard<'static, Uncounted> {
+    UNCOUNTED.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+impl Tensor {
+    /// The same elements outside of any graph, as [`Tensor::detach`] gives them; but backward does not notice changes made through this tensor
+    /// or its views, and computes with the new values. PyTorch's `.data`.
+    pub fn data(&self) -> Tensor {
+        let data = self.alias();
+        data.meta().extra = Some(Box::new(Extra { uncounted: true, ..Extra::default() }));
+        data
+    }
+
+    /// Counts a change of this tensor's memory.
+    pub(crate) fn count_change(&self) {
+        self.0.storage.bump_version();
+        let meta = self.meta();
+        let Some(extra) = &meta.extra else { return };
+        let is_uncounted = extra.uncounted
+            || extra.base.as_ref().is_some_and(|(base, _)| base.meta().extra.as_ref().is_some_and(|e| e.uncounted));
+        if is_uncounted {
+            uncounted().add(&self.0.storage);
+            ANY.store(true, Relaxed);
+        }
+    }
+
+    /// How often this tensor's memory was changed, as far as backward is concerned.
+    pub(crate) fn graph_version(&self) -> u32 {
+        let changes = if ANY.load(Relaxed) { uncounted().of(&self.0.storage) } else { 0 };
+        self.version().wrapping_sub(changes)
+    }
+}

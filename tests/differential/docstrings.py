@@ -1,0 +1,201 @@
+"""The ``>>>`` examples of PyTorch's own docstrings, run by PyTorch and by Rushlight in one process.
+
+    python tests/differential/docstrings.py [--least 0.95] [--only NAME]      with a Python that has torch; the extension built
+
+Examples are read from the installed PyTorch when this runs. An example counts if PyTorch runs all of it; it agrees if each of its statements
+leaves equal values, or raises the same class, with Rushlight. Random numbers are made by PyTorch for both.
+"""
+
+import argparse
+import collections
+import contextlib
+import doctest
+import inspect
+import io
+import pathlib
+import signal
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parents[1] / "bindings" / "python" / "python")]
+
+import torch  # noqa: E402
+
+import evaluate  # noqa: E402
+import rushlight as ours  # noqa: E402
+
+#: What is asked for, and the name Rushlight has it under.
+MODULES = ["torch", "torch.Tensor", "torch.nn", "torch.nn.functional", "torch.linalg", "torch.special", "torch.autograd", "torch.optim"]
+MODULES += ["torch.optim.lr_scheduler", "torch.nn.init", "torch.nn.utils", "torch.utils.data", "torch.func"]
+#: Words of examples that need what no test machine has, or that wait.
+SKIP = ("cuda", "xpu", "mps", "distributed", "compile", "open(", "xdoctest: +SKIP", "download", "sparse", "quantiz", "onnx", "jit", "input(")
+RANDOM = ["rand", "randn", "randint", "randperm", "rand_like", "randn_like", "normal", "bernoulli", "empty", "empty_like", "multinomial"]
+SECONDS = 10
+
+
+def resolve(root, name):
+    for part in name.split(".")[1:]:
+        root = getattr(root, part)
+    return root
+
+
+def examples():
+    """(name, statements) of every docstring with examples."""
+    seen, parser = set(), doctest.DocTestParser()
+    for name in MODULES:
+        module = resolve(torch, name)
+        for attribute in sorted(dir(module)):
+            if attribute.startswith("_"):
+                continue
+            doc = inspect.getdoc(getattr(module, attribute, None)) or ""
+            if ">>>" not in doc or doc in seen or any(word in doc for word in SKIP):
+                continue
+            seen.add(doc)
+            try:
+                found = [e.source for e in parser.get_examples(doc)]
+            except ValueError:
+                continue
+            if found:
+                yield f"{name}.{attribute}", found
+
+
+def convert(value, lib):
+    """PyTorch's tensors as tensors of ``lib``."""
+    if lib is torch or not isinstance(value, torch.Tensor):
+        return value
+    made = ours.tensor(value.detach().to(torch.float64 if value.dtype.is_floating_point else value.dtype).tolist())
+    made = made.reshape(tuple(value.shape)).to(getattr(ours, str(value.dtype)[6:]))
+    return made.requires_grad_() if value.requires_grad else made
+
+
+class Names(dict):
+    """What examples can use: ``torch`` and what their text takes for granted."""
+
+    def __init__(self, lib):
+        super().__init__(torch=lib, nn=lib.nn, F=lib.nn.functional, optim=lib.optim, math=__import__("math"), np=__import__("numpy"))
+        self["Tensor"], self["linalg"] = lib.Tensor, lib.linalg
+        self["__name__"] = "example"
+
+
+@contextlib.contextmanager
+def same_random_numbers(record):
+    """PyTorch's random functions note their results; Rushlight's give what was noted."""
+    kept, queue = [], collections.deque(record[0]) if record else None
+    lib = torch if queue is None else ours
+    try:
+        for name in RANDOM:
+            original = getattr(lib, name)
+
+            def call(*args, _original=original, **kwargs):
+                result = _original(*args, **kwargs)
+                if queue is None:
+                    noted.append(result.detach().clone())
+                    return result
+                if queue and tuple(queue[0].shape) == tuple(result.shape):
+                    given = convert(queue.popleft(), ours).to(result.dtype)
+                    return given.requires_grad_() if result.requires_grad else given
+                return result
+
+            kept.append((name, original))
+            setattr(lib, name, call)
+        noted = []
+        yield noted
+    finally:
+        for name, original in kept:
+            setattr(lib, name, original)
+
+
+class Late(Exception):
+    pass
+
+
+def run(statements, lib, noted=None):
+    """The names and the class of the exception after each statement."""
+    names, out = Names(lib), []
+    lib.manual_seed(0)
+    with same_random_numbers([noted] if noted is not None else None) as record, contextlib.redirect_stdout(io.StringIO()):
+        for source in statements:
+            source = source.replace("import torch\n", "").replace("from torch", "from torch")
+            try:
+                try:
+                    code = compile(source, "example", "eval")
+                except SyntaxError:
+                    error, value = evaluate.outcome(source, names), None
+                else:
+                    error, value = None, None
+                    try:
+                        value = eval(code, names)
+                    except Exception as raised:
+                        error = raised
+            except Late:
+                raise
+            out.append((error, value, dict(names)))
+    return out, record
+
+
+def compare(statements):
+    theirs, noted = run(statements, torch)
+    if any(isinstance(error, (NameError, ImportError, ModuleNotFoundError, SyntaxError, FileNotFoundError)) for error, _, _ in theirs):
+        return "skip"
+    # Rushlight under PyTorch's name, for examples that import from it.
+    saved = {n: m for n, m in sys.modules.items() if n == "torch" or n.startswith("torch.")}
+    for n in saved:
+        del sys.modules[n]
+    for n, m in list(sys.modules.items()):
+        if n == "rushlight" or n.startswith("rushlight."):
+            sys.modules["torch" + n[len("rushlight"):]] = m
+    try:
+        mine, _ = run(statements, ours, noted)
+    finally:
+        for n in [n for n in sys.modules if n == "torch" or n.startswith("torch.")]:
+            del sys.modules[n]
+        sys.modules.update(saved)
+    for source, (e, v, _), (f, w, _) in zip(statements, theirs, mine):
+        line = source.strip().splitlines()[0][:100]
+        if evaluate.class_of(e) != evaluate.class_of(f):
+            return f"{evaluate.class_of(f)} for {evaluate.class_of(e)}: {line} ({str(f or e).splitlines()[0][:120] if str(f or e) else ''})"
+        kind = evaluate.difference(v, w, torch, ours) if isinstance(v, (torch.Tensor, tuple, list, bool, int, float, str)) else None
+        if kind:
+            return f"{kind}: {line}"
+    for name, a in theirs[-1][2].items():
+        b = mine[-1][2].get(name)
+        kind = isinstance(a, torch.Tensor) and evaluate.difference(a, b, torch, ours)
+        if kind:
+            return f"{kind} of {name}"
+    return None
+
+
+def late(*_):
+    raise Late
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--least", type=float, default=0.0, help="share of examples that must agree")
+    parser.add_argument("--only", default="", help="part of a name")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    signal.signal(signal.SIGALRM, late)
+    agree, count = 0, 0
+    for name, statements in examples():
+        if options.only not in name:
+            continue
+        signal.alarm(SECONDS)
+        try:
+            found = compare(statements)
+        except Late:
+            found = "skip"
+        finally:
+            signal.alarm(0)
+        if found == "skip":
+            continue
+        count += 1
+        agree += found is None
+        if found:
+            print(f"{name}: {found}", flush=True)
+    print(f"{agree} of {count} docstring examples agree")
+    sys.exit(agree < options.least * count)
+
+
+if __name__ == "__main__":
+    main()
