@@ -4,7 +4,7 @@ use crate::error::{IntoPyResult, runtime_error, type_error};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyInt, PyString};
 use rushlight_core::{Device, Result};
-use rushlight_tensor::Tensor;
+use rushlight_tensor::{META, Tensor};
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{LazyLock, Mutex};
@@ -186,6 +186,7 @@ impl From<Device> for PyDevice {
     fn from(device: Device) -> Self {
         match device {
             Device::Cpu => PyDevice { kind: Kind::Cpu, index: None },
+            META => PyDevice { kind: Kind::Meta, index: None },
             Device::Cuda(index) => PyDevice { kind: Kind::Cuda, index: Some(index) },
         }
     }
@@ -237,9 +238,7 @@ impl PyDevice {
     pub fn resolve(&self, py: Python<'_>) -> PyResult<Device> {
         match self.kind {
             Kind::Cpu => Ok(Device::Cpu),
-            Kind::Meta => Err(runtime_error(
-                "device 'meta' is not supported: every tensor of Rushlight has storage; create it on 'cpu'",
-            )),
+            Kind::Meta => Ok(META),
             _ if FOUND.0 > 0 && FOUND.1 != std::process::id() => Err(runtime_error(
                 "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the 'spawn' start method",
             )),

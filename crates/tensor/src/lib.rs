@@ -13,6 +13,7 @@ mod display;
 mod expr;
 pub mod foreach;
 mod memory;
+mod meta;
 mod ops;
 pub mod state;
 mod tensor;
@@ -24,6 +25,7 @@ pub use clip::{NormOptions, clip_grad_norm_, clip_grad_norm_with, clip_grad_valu
 pub use device::BestDevice;
 pub use display::{PrintOptions, printoptions, set_printoptions};
 pub use memory::{empty_cache, memory_stats, reset_peak_memory, synchronize};
+pub use meta::META;
 pub use ops::attention::AttentionOptions;
 pub use ops::batch_norm::{BatchNormOptions, InstanceNormOptions};
 pub use ops::compare::where_;

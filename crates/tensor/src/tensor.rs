@@ -2,6 +2,7 @@
 
 use crate::autograd::{Meta, mode};
 use crate::capture;
+use crate::meta::META;
 use rushlight_core::backend::View;
 use rushlight_core::{Backend, DType, Device, Dims, Element, Error, Layout, Result, Scalar, Storage};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -39,6 +40,7 @@ pub(crate) struct Inner {
 pub(crate) fn backend(device: Device) -> Result<&'static dyn Backend> {
     match device {
         Device::Cpu => Ok(rushlight_cpu::backend()),
+        META => Ok(&crate::meta::ENGINE),
         Device::Cuda(index) => rushlight_cuda::backend(index),
     }
 }
@@ -226,6 +228,7 @@ impl Tensor {
     /// ```
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
         capture::refuse("to_vec", self.device())?;
+        crate::meta::refuse("Cannot read elements", self.device())?;
         let source = mode::no_grad(|| self.to_dtype(T::DTYPE)?.contiguous())?;
         let n = source.numel();
         let mut out = vec![T::default(); n];

@@ -4,7 +4,7 @@ use crate::rows;
 use crate::value::{MemoryFormat, Out, Sizes, dims, size, sizes};
 use rushlight_core::{DType, Device, Error, Result};
 use rushlight_tensor::{
-    Arg, Indexing, Tensor, block_diag, cartesian_prod, cat, dstack, hstack, meshgrid, stack, vstack,
+    Arg, Indexing, META, Tensor, block_diag, cartesian_prod, cat, dstack, hstack, meshgrid, stack, vstack,
 };
 
 fn refs(tensors: &[Tensor]) -> Vec<&Tensor> {
@@ -411,6 +411,7 @@ rows! { ROWS:
     /// The number of the device, -1 for the CPU.
     get_device [Torch Method] "get_device(Tensor input)" |input: &Tensor| Ok::<_, Error>(match input.device() {
         Device::Cpu => -1i64,
+        META => -1,
         Device::Cuda(index) => index as i64,
     });
 }

@@ -4,6 +4,7 @@ use crate::Tensor;
 use crate::arg::Arg;
 use crate::autograd::{Grads, Meta, edges, no_grad, record, record_conversion, recording};
 use crate::capture;
+use crate::meta::META;
 use crate::tensor::backend;
 use rushlight_core::smallvec::{SmallVec, smallvec};
 use rushlight_core::{DType, Device, Dims, Error, Layout, Result, Scalar, Storage};
@@ -68,6 +69,10 @@ impl Tensor {
 
     fn moved(&self, device: Device, non_blocking: bool) -> Result<Tensor> {
         let target = backend(device)?;
+        if device == META {
+            return Tensor::uninit(target, self.shape(), self.dtype());
+        }
+        crate::meta::refuse("Cannot copy out", self.device())?;
         let source = no_grad(|| self.contiguous())?;
         let out = Tensor::uninit(target, self.shape(), self.dtype())?;
         let size = self.dtype().size();

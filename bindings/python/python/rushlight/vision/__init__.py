@@ -1,6 +1,6 @@
 """Images: what programs written for PyTorch import as ``torchvision``."""
 
-from .._version import __version__  # noqa: F401
+from .._version import vision_version as __version__  # noqa: F401
 
 _MODULES = frozenset("datasets io models transforms utils".split())
 

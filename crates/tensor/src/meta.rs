@@ -1,0 +1,143 @@
+//! The meta engine: tensors with shape, dtype and strides but no elements.
+//!
+//! Every op checks its arguments and makes its outputs as on any device; the engine's share of the work is empty. Models can be built
+//! without memory for their weights, and shapes can be found without arithmetic. Whatever needs a value is an error.
+
+use rushlight_core::backend::*;
+use rushlight_core::rng::Distribution;
+use rushlight_core::{DType, Device, Error, Philox, Pointwise, Result, Scalar};
+use std::ptr::NonNull;
+
+/// The meta device. [`Device`] has no variant for it: it is the accelerator with a number that no GPU has.
+pub const META: Device = Device::Cuda(usize::MAX);
+
+/// The engine of [`META`].
+pub(crate) struct MetaEngine;
+
+pub(crate) static ENGINE: MetaEngine = MetaEngine;
+
+/// Methods that have nothing to do.
+macro_rules! nothing {
+    ($($name:ident($($ty:ty),*);)*) => {
+        $(fn $name(&self, $(_: $ty),*) -> Result<()> {
+            Ok(())
+        })*
+    };
+}
+
+fn no_data<T>(what: &str) -> Result<T> {
+    Err(Error::unsupported(format!("{what} of a meta tensor; no data! Build it on a device, or use to_empty() for a module's parameters")))
+}
+
+/// An error for what needs the values of a meta tensor; called before memory for them is allocated.
+pub(crate) fn refuse(what: &str, device: Device) -> Result<()> {
+    if device == META { no_data(what) } else { Ok(()) }
+}
+
+/// Memory of no byte, at an address that suits every dtype and that nothing reads.
+#[repr(align(64))]
+struct Nowhere;
+
+impl Backend for MetaEngine {
+    fn device(&self) -> Device {
+        META
+    }
+
+    fn alloc(&'static self, bytes: usize) -> Result<Storage> {
+        // SAFETY: no method of this engine reads or writes through the address, and the tensor floor does so on the CPU only.
+        Ok(unsafe { Storage::from_backend(self, NonNull::<Nowhere>::dangling().cast(), bytes) })
+    }
+
+    unsafe fn free(&self, _: NonNull<u8>, _: usize) {}
+
+    fn download(&self, _: &Storage, _: usize, _: &mut [u8]) -> Result<()> {
+        no_data("Cannot copy out")
+    }
+
+    fn memory_stats(&self) -> MemoryStats {
+        MemoryStats::default()
+    }
+
+    fn reset_peak_memory(&self) {}
+
+    fn empty_cache(&self) {}
+
+    fn count_nonzero(&self, _: View) -> Result<usize> {
+        no_data("nonzero")
+    }
+
+    nothing! {
+        upload(&[u8], &Storage, usize);
+        synchronize();
+        fill(Scalar, View);
+        arange(Scalar, Scalar, View);
+        copy(View, View);
+        random(Distribution, Philox, View);
+        pointwise(Pointwise, DType, &[Operand], &[f64], View);
+        pointwise_grad(Pointwise, usize, DType, [Option<Operand>; 5], &[f64], View);
+        select(View, Operand, Operand, View);
+        dropout(View, f64, Philox, View);
+        reduce(Reduce, View, &[bool], View);
+        arg_reduce(ArgReduce, View, usize, View, View);
+        scan(Scan, View, usize, View, Option<View>);
+        sort(View, usize, bool, View, View);
+        topk(View, usize, bool, View, View);
+        searchsorted(View, View, bool, View);
+        index(View, &[View], View);
+        index_put(&[View], View, bool, View);
+        gather(View, usize, View, View);
+        scatter(Scatter, usize, View, Operand, View);
+        nonzero(View, View);
+        matmul(&MatMul);
+        conv_forward(&Conv, View, View, Option<View>, View);
+        conv_backward_input(&Conv, View, View, View);
+        conv_backward_weight(&Conv, View, View, View);
+        max_pool(&Pool, View, View, View);
+        max_pool_backward(&Pool, View, View, View);
+        avg_pool(&Pool, View, View);
+        avg_pool_backward(&Pool, View, View);
+        softmax(bool, [usize; 3], View, View);
+        softmax_backward(bool, [usize; 3], View, View, View);
+        row_norm(&RowNorm, View, Option<View>, Option<View>, View, Option<View>, View, View);
+        row_norm_backward(&RowNorm, View, View, Option<View>, View, View, Option<View>, Option<View>, Option<View>, Option<View>, Option<View>);
+        batch_norm(&BatchNorm, View, Option<View>, Option<View>, View, View, View);
+        batch_norm_backward(&BatchNorm, View, View, Option<View>, View, View, Option<View>, Option<View>, Option<View>);
+        cross_entropy(&CrossEntropy, View, View, View);
+        cross_entropy_backward(&CrossEntropy, View, View, View);
+        attention(&Attention, View, View);
+        attention_backward(&Attention, View, View, View, View, View, View);
+        update(&[ParamUpdate], Operand);
+        foreach_norm(f64, &[View], View);
+        foreach_scale(Option<Operand>, &[View], Option<View>);
+        foreach_copy(&[View], &[View]);
+        linalg(Linalg, &[View], &[View]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{META, Tensor};
+    use rushlight_core::{DType, ErrorKind};
+
+    #[test]
+    fn shapes_without_elements() -> rushlight_core::Result<()> {
+        // More elements than any machine has memory for.
+        let x = Tensor::zeros_with([1 << 20, 1 << 20], (DType::F32, META))?.requires_grad_(true)?;
+        let y = x.matmul(&x.transpose(0, 1)?)?.relu()?.sum()?;
+        assert_eq!((y.device(), y.rank()), (META, 0));
+        y.backward()?;
+        assert_eq!(x.grad().map(|g| g.shape().to_vec()), Some(vec![1 << 20, 1 << 20]));
+        Ok(())
+    }
+
+    #[test]
+    fn values_are_errors() -> rushlight_core::Result<()> {
+        let x = Tensor::ones_with([2], META)?;
+        let cpu = Tensor::ones_with([2], DType::F32)?;
+        assert_eq!(x.to(&rushlight_core::Device::Cpu).map(drop).unwrap_err().kind(), ErrorKind::Unsupported);
+        assert!(x.to_vec::<f32>().is_err() && x.nonzero().is_err() && x.sum()?.to_scalar().is_err());
+        assert!(cpu.add(&x).is_err() && x.add(&cpu).is_err());
+        assert_eq!(cpu.to(&META)?.shape(), [2]);
+        Ok(())
+    }
+}
