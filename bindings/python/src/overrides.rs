@@ -4,6 +4,7 @@
 //! without overrides pays a comparison per argument. The protocol itself is Python (`rushlight.overrides`).
 
 use crate::tensor::PyTensor;
+use pyo3::PyTypeInfo;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple, PyType};
@@ -115,7 +116,7 @@ pub fn method<'py>(
     }
     let py = slf.py();
     let function = py.get_type::<PyTensor>().getattr(known_as(name))?;
-    let args = PyTuple::new(py, std::iter::once(slf.as_any()).chain(others.iter().copied()))?;
+    let args = PyTuple::new(py, std::iter::once(slf.as_any()).chain(others.iter().copied()).collect::<Vec<_>>())?;
     answer(&function, args, PyDict::new(py)).map(Some)
 }
 

@@ -1,5 +1,7 @@
 """Names of ``torch._C`` that public libraries read, put into our compiled module."""
 
+import sys
+
 from . import _C, _absent
 from .overrides import DisableTorchFunction, DisableTorchFunctionSubclass
 
@@ -42,3 +44,6 @@ for _name, _value in _NAMES.items():
         setattr(_C, _name, _value)
 _absent.fill(vars(_C), "torch._C", _JIT, "CompilationUnit FileCheck Graph JitType Node PyTorchFileReader PyTorchFileWriter ScriptFunction ScriptModule Type Value")
 _absent.add_modules("rushlight._C", "there is one process", {"_distributed_rpc": "_is_current_rpc_agent_set"})
+
+# Functions are pickled by their module's name.
+sys.modules.update({module.__name__: module for module in (_C._torch, _C._nn, _C._linalg, _C._special)})

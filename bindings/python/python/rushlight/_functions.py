@@ -354,10 +354,16 @@ class finfo:
         "float32": (32, 23, -126, 3.4028234663852886e38, 1e-06),
         "float16": (16, 10, -14, 65504.0, 0.001),
         "bfloat16": (16, 7, -126, 3.3895313892515355e38, 0.01),
+        "float8_e4m3fn": (8, 3, -6, 448.0, 1.0),
+        "float8_e4m3fnuz": (8, 3, -7, 240.0, 1.0),
+        "float8_e5m2": (8, 2, -14, 57344.0, 1.0),
+        "float8_e5m2fnuz": (8, 2, -15, 57344.0, 1.0),
     }
 
     def __init__(self, type=None):
         name = str(_C.get_default_dtype() if type is None else type)[6:]
+        # Limits of complex numbers are those of their parts.
+        name = {"complex32": "float16", "complex64": "float32", "complex128": "float64"}.get(name, name)
         if name not in self._LIMITS:
             raise TypeError(f"torch.finfo() requires a floating point input type. Use torch.iinfo to handle '{type}'")
         self.dtype = name
@@ -379,10 +385,10 @@ class iinfo:
 
     def __init__(self, type):
         name = str(type)[6:]
-        if name not in ("int64", "int32", "int16", "int8", "uint8"):
+        if name not in ("int64", "int32", "int16", "int8", "uint8", "uint16", "uint32", "uint64"):
             raise TypeError(f"torch.iinfo() requires an integer input type. Use torch.finfo to handle '{type}'")
         self.dtype, self.bits = name, type.itemsize * 8
-        unsigned = name == "uint8"
+        unsigned = name.startswith("uint")
         self.min = 0 if unsigned else -(2 ** (self.bits - 1))
         self.max = 2 ** (self.bits - (not unsigned)) - 1
 

@@ -2,7 +2,7 @@
 
 from .._version import vision_version as __version__  # noqa: F401
 
-_MODULES = frozenset("datasets io models transforms utils".split())
+_MODULES = frozenset("datasets io models ops transforms utils".split())
 
 
 def __getattr__(name):
