@@ -108,6 +108,12 @@ def __getattr__(name):
         except ModuleNotFoundError as error:
             if error.name != f"{__name__}.{name}":
                 raise
+    if name.startswith("_foreach_"):
+        from . import _foreach
+
+        if name in _foreach.__all__:
+            globals()[name] = found = getattr(_foreach, name)
+            return found
     if name in _LAZY:
         import importlib
 

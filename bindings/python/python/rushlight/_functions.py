@@ -41,7 +41,7 @@ def _missing(module, name):
         raise AttributeError(f"rushlight has no '{name}': {_ABSENT[name]}")
     import sys
 
-    raise AttributeError(f"module '{module}' has no attribute '{name}'{_closest(name, dir(sys.modules[module]))}")
+    raise AttributeError(f"module '{module}' has no attribute '{name}'{_closest(name, dir(sys.modules.get(module)))}")
 
 
 # Several operands.
