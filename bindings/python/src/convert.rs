@@ -34,7 +34,10 @@ impl PyLayout {
 fn layout(object: &Bound<'_, PyAny>) -> PyResult<Option<Value>> {
     match object.cast::<PyLayout>() {
         Ok(l) if l.get().0 == LAYOUTS[0] => Ok(Some(Value::None)),
-        Ok(l) => Err(PyNotImplementedError::new_err(format!("layout torch.{} is not supported; tensors are dense", l.get().0))),
+        Ok(l) => Err(PyNotImplementedError::new_err(format!(
+            "layout torch.{} is not supported; tensors are dense",
+            l.get().0
+        ))),
         Err(_) => Ok(None),
     }
 }

@@ -6,8 +6,8 @@
 
 use crate::convert::{convert, int};
 use crate::error::{runtime_error, to_py, type_error};
-use crate::signature::{Kind, Param, Signature};
 use crate::overrides;
+use crate::signature::{Kind, Param, Signature};
 use crate::tensor::{PyTensor, as_tensor, wrap};
 use crate::value::{Out, Value, Values};
 use pyo3::ffi;
@@ -217,12 +217,7 @@ fn signatures(py: Python<'_>, op: &'static Op) -> PyResult<&'static Vec<Signatur
     })
 }
 
-fn call<'py>(
-    py: Python<'py>,
-    op: &'static Op,
-    mut call: Call<'_, 'py>,
-    form: Form,
-) -> PyResult<Bound<'py, PyAny>> {
+fn call<'py>(py: Python<'py>, op: &'static Op, mut call: Call<'_, 'py>, form: Form) -> PyResult<Bound<'py, PyAny>> {
     let (function, inplace) = (form == Form::Function, form == Form::Inplace);
     let mut out = None;
     if function && let Some(at) = call.named.iter().position(|(name, _)| name.eq("out").unwrap_or(false)) {

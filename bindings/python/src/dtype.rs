@@ -69,8 +69,12 @@ impl PyDType {
             Known::Core(dtype) => Ok(dtype),
             Known::Foreign(f) => Err(PyNotImplementedError::new_err(match f.kind {
                 Number::Complex => format!("torch.{}: complex tensors are not supported", f.name),
-                Number::Float => format!("torch.{}: tensors of this dtype are not supported; use torch.bfloat16", f.name),
-                Number::Unsigned => format!("torch.{}: tensors of this dtype are not supported; use a wider signed one", f.name),
+                Number::Float => {
+                    format!("torch.{}: tensors of this dtype are not supported; use torch.bfloat16", f.name)
+                }
+                Number::Unsigned => {
+                    format!("torch.{}: tensors of this dtype are not supported; use a wider signed one", f.name)
+                }
                 Number::Quantised { .. } => format!("torch.{}: quantised tensors are not supported", f.name),
             })),
         }
@@ -82,8 +86,9 @@ static DEFAULT: AtomicU8 = AtomicU8::new(DType::F32 as u8);
 
 /// The one object of a dtype.
 pub fn object(py: Python<'_>, dtype: DType) -> PyResult<Py<PyDType>> {
-    let all =
-        OBJECTS.get_or_try_init(py, || DType::ALL.iter().map(|&d| Py::new(py, PyDType(Known::Core(d)))).collect::<PyResult<_>>())?;
+    let all = OBJECTS.get_or_try_init(py, || {
+        DType::ALL.iter().map(|&d| Py::new(py, PyDType(Known::Core(d)))).collect::<PyResult<_>>()
+    })?;
     Ok(all[dtype as usize].clone_ref(py))
 }
 

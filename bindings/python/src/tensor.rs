@@ -160,7 +160,8 @@ impl PyTensor {
         device: Option<&Bound<'_, PyAny>>,
         requires_grad: bool,
     ) -> PyResult<Self> {
-        crate::construct::legacy(args, dtype.map(|d| d.get().core()).transpose()?, device, requires_grad).map(PyTensor::from)
+        crate::construct::legacy(args, dtype.map(|d| d.get().core()).transpose()?, device, requires_grad)
+            .map(PyTensor::from)
     }
 
     #[classattr]

@@ -26,7 +26,9 @@ macro_rules! nothing {
 }
 
 fn no_data<T>(what: &str) -> Result<T> {
-    Err(Error::unsupported(format!("{what} of a meta tensor; no data! Build it on a device, or use to_empty() for a module's parameters")))
+    Err(Error::unsupported(format!(
+        "{what} of a meta tensor; no data! Build it on a device, or use to_empty() for a module's parameters"
+    )))
 }
 
 /// An error for what needs the values of a meta tensor; called before memory for them is allocated.

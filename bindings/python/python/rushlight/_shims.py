@@ -30,9 +30,7 @@ _METADATA = """Metadata-Version: 2.1
 Name: {name}
 Version: {version}
 Summary: {summary}
-Requires-Dist: rushlight
-Requires-Dist: numpy
-"""
+{requires}"""
 
 _WHEEL = """Wheel-Version: 1.0
 Generator: rushlight
@@ -49,9 +47,9 @@ def _info(name):
     return f"{name}-{SHIMS[name]}.dist-info"
 
 
-def files(name):
+def files(name, requires=True):
     """The files of a shim, by their path in site-packages."""
-    told = {"name": name, "version": SHIMS[name], "summary": _SUMMARY.format(name=name)}
+    told = {"name": name, "version": SHIMS[name], "summary": _SUMMARY.format(name=name), "requires": "Requires-Dist: rushlight\n" * requires}
     found = {
         f"{name}/__init__.py": _MODULE.format(**told),
         f"{_info(name)}/METADATA": _METADATA.format(**told),
@@ -68,13 +66,17 @@ def _digest(text):
     return base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
 
 
-def installed(name):
-    """The distribution of a name, and whether it is a shim; None if there is none."""
+def _distribution(name):
     try:
-        found = importlib.metadata.distribution(name)
+        return importlib.metadata.distribution(name)
     except importlib.metadata.PackageNotFoundError:
         return None
-    return found, found.metadata["Summary"] == _SUMMARY.format(name=name)
+
+
+def installed(name):
+    """The distribution of a name, and whether it is a shim; None if there is none."""
+    found = _distribution(name)
+    return None if found is None else (found, found.metadata["Summary"] == _SUMMARY.format(name=name))
 
 
 def install(names=tuple(SHIMS)):
@@ -87,8 +89,10 @@ def install(names=tuple(SHIMS)):
         if found is None and os.path.exists(os.path.join(place, name)):
             raise ShimError(f"{os.path.join(place, name)} exists and belongs to no distribution; remove it first")
     uninstall(names)
+    # Where rushlight is used from its source tree pip does not know it, and would fetch a torch whose requirements it can meet.
+    requires = _distribution("rushlight") is not None
     for name in names:
-        for path, text in files(name).items():
+        for path, text in files(name, requires).items():
             path = os.path.join(place, path)
             os.makedirs(os.path.dirname(path), exist_ok=True)
             with open(path, "w", encoding="utf-8") as file:
