@@ -56,7 +56,7 @@ fn is_anomaly_enabled() -> bool {
 #[pyo3(signature = (dtype))]
 fn _set_autocast(py: Python<'_>, dtype: Option<&Bound<'_, PyDType>>) -> PyResult<Option<Py<PyDType>>> {
     let before = autocast_dtype();
-    let guard = set_autocast(dtype.map(|d| d.get().0)).py()?;
+    let guard = set_autocast(dtype.map(|d| d.get().core()).transpose()?).py()?;
     match dtype {
         Some(_) => keep(guard),
         // The outermost region ends: off is what the guard finds and leaves, and converted parameters are forgotten with it.

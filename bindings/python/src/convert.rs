@@ -6,25 +6,39 @@ use crate::generator::PyGenerator;
 use crate::signature::{Kind, Param};
 use crate::tensor::{PyTensor, as_tensor};
 use crate::value::{Ints, MemoryFormat, Value};
-use pyo3::exceptions::PyOverflowError;
+use pyo3::exceptions::{PyNotImplementedError, PyOverflowError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyString, PyTuple};
 use rushlight_core::{DType, Scalar};
 
-/// `torch.layout`: there is `torch.strided`, and no other.
+/// `torch.layout`. Tensors are `torch.strided`; the others can be named and compared.
 #[pyclass(name = "layout", module = "rushlight", frozen, eq, hash)]
 #[derive(PartialEq, Eq, Hash)]
-pub struct PyLayout;
+pub struct PyLayout(pub &'static str);
+
+pub const LAYOUTS: [&str; 8] =
+    ["strided", "sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc", "jagged", "_mkldnn"];
 
 #[pymethods]
 impl PyLayout {
-    fn __repr__(&self) -> &'static str {
-        "torch.strided"
+    fn __repr__(&self) -> String {
+        format!("torch.{}", self.0)
     }
 
     fn __reduce__(&self) -> &'static str {
-        "strided"
+        self.0
+    }
+}
+
+fn layout(object: &Bound<'_, PyAny>) -> PyResult<Option<Value>> {
+    match object.cast::<PyLayout>() {
+        Ok(l) if l.get().0 == LAYOUTS[0] => Ok(Some(Value::None)),
+        Ok(l) => Err(PyNotImplementedError::new_err(format!(
+            "layout torch.{} is not supported; tensors are dense",
+            l.get().0
+        ))),
+        Err(_) => Ok(None),
     }
 }
 
@@ -179,7 +193,7 @@ pub fn tensors(object: &Bound<'_, PyAny>) -> PyResult<Option<Vec<rushlight_tenso
 /// Python's own types where PyTorch takes a dtype.
 fn dtype(object: &Bound<'_, PyAny>) -> PyResult<Option<DType>> {
     if let Ok(dtype) = object.cast::<PyDType>() {
-        return Ok(Some(dtype.get().0));
+        return Ok(Some(dtype.get().core()?));
     }
     let py = object.py();
     Ok(if object.is(py.get_type::<PyFloat>()) {
@@ -243,7 +257,7 @@ pub fn convert(object: &Bound<'_, PyAny>, param: &Param) -> PyResult<Option<Valu
         Kind::DType => dtype(object)?.map(Value::DType),
         Kind::Device => Some(Value::Device(PyDevice::from_object(object)?.resolve(object.py())?)),
         Kind::Generator => object.cast::<PyGenerator>().ok().map(|g| Value::Generator(g.get().0.clone())),
-        Kind::Layout => object.cast::<PyLayout>().ok().map(|_| Value::None),
+        Kind::Layout => layout(object)?,
         Kind::MemoryFormat => object.cast::<PyMemoryFormat>().ok().map(|m| Value::MemoryFormat(m.get().0)),
     })
 }

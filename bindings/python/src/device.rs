@@ -216,6 +216,7 @@ impl From<Device> for PyDevice {
     fn from(device: Device) -> Self {
         match device {
             Device::Cpu => PyDevice { kind: Kind::Cpu, index: None },
+            Device::Meta => PyDevice { kind: Kind::Meta, index: None },
             Device::Cuda(index) => PyDevice { kind: Kind::Cuda, index: Some(index) },
         }
     }
@@ -267,9 +268,7 @@ impl PyDevice {
     pub fn resolve(&self, py: Python<'_>) -> PyResult<Device> {
         match self.kind {
             Kind::Cpu => Ok(Device::Cpu),
-            Kind::Meta => Err(runtime_error(
-                "device 'meta' is not supported: every tensor of Rushlight has storage; create it on 'cpu'",
-            )),
+            Kind::Meta => Ok(Device::Meta),
             _ if FOUND.count > 0 && FOUND.process != std::process::id() => Err(runtime_error(
                 "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the 'spawn' start method",
             )),

@@ -6,13 +6,14 @@
 
 use crate::convert::{convert, int};
 use crate::error::{runtime_error, to_py, type_error};
+use crate::overrides;
 use crate::signature::{Kind, Param, Signature};
-use crate::tensor::{as_tensor, wrap};
+use crate::tensor::{PyTensor, as_tensor, wrap};
 use crate::value::{Out, Value, Values};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyList, PyTuple};
+use pyo3::types::{PyDict, PyList, PyTuple};
 use rushlight_core::smallvec::SmallVec;
 use rushlight_core::{Result, Scalar};
 use rushlight_tensor::Tensor;
@@ -91,17 +92,17 @@ macro_rules! rows {
                 }),+],
                 signatures: pyo3::sync::PyOnceLock::new(),
             };
-            unsafe extern "C" fn function(_: *mut PyObject, args: *const *mut PyObject, n: Py_ssize_t, names: *mut PyObject) -> *mut PyObject {
+            unsafe extern "C" fn function(module: *mut PyObject, args: *const *mut PyObject, n: Py_ssize_t, names: *mut PyObject) -> *mut PyObject {
                 // SAFETY: the interpreter calls with its lock held, `n` positional arguments and one per name.
-                unsafe { $crate::dispatch::enter(&OP, std::ptr::null_mut(), args, n, names, false) }
+                unsafe { $crate::dispatch::enter(&OP, module, args, n, names, $crate::dispatch::Form::Function) }
             }
             unsafe extern "C" fn method(slf: *mut PyObject, args: *const *mut PyObject, n: Py_ssize_t, names: *mut PyObject) -> *mut PyObject {
                 // SAFETY: as above, on an instance of the class.
-                unsafe { $crate::dispatch::enter(&OP, slf, args, n, names, false) }
+                unsafe { $crate::dispatch::enter(&OP, slf, args, n, names, $crate::dispatch::Form::Method) }
             }
             unsafe extern "C" fn inplace(slf: *mut PyObject, args: *const *mut PyObject, n: Py_ssize_t, names: *mut PyObject) -> *mut PyObject {
                 // SAFETY: as above.
-                unsafe { $crate::dispatch::enter(&OP, slf, args, n, names, true) }
+                unsafe { $crate::dispatch::enter(&OP, slf, args, n, names, $crate::dispatch::Form::Inplace) }
             }
             Entry { op: &OP, function, method, inplace }
         }),*];
@@ -115,17 +116,25 @@ struct Call<'a, 'py> {
     named: SmallVec<[(&'a Bound<'py, PyAny>, &'a Bound<'py, PyAny>); 4]>,
 }
 
+/// How a row was called.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    Function,
+    Method,
+    Inplace,
+}
+
 /// The entry point of all rows.
 ///
 /// # Safety
-/// The interpreter's lock is held; `slf` is null or an object; `args` holds `n` objects and as many more as the tuple `names` has entries.
+/// The interpreter's lock is held; `slf` is the tensor of a method, the module of a function; `args` holds `n` objects and as many more as the tuple `names` has entries.
 pub unsafe fn enter(
     op: &'static Op,
     slf: *mut ffi::PyObject,
     args: *const *mut ffi::PyObject,
     n: ffi::Py_ssize_t,
     names: *mut ffi::PyObject,
-    inplace: bool,
+    form: Form,
 ) -> *mut ffi::PyObject {
     // SAFETY: the caller holds the lock.
     let py = unsafe { Python::assume_attached() };
@@ -139,7 +148,7 @@ pub unsafe fn enter(
         let (mut positional, mut named) = (SmallVec::new(), SmallVec::new());
         // SAFETY: `Bound` is an object's address; the caller's array holds `n` of them, and its objects outlive the call.
         unsafe {
-            if !slf.is_null() {
+            if form != Form::Function {
                 positional.push(Bound::ref_from_ptr(py, &slf));
             }
             for i in 0..n as usize {
@@ -150,7 +159,12 @@ pub unsafe fn enter(
             // SAFETY: values of keywords follow the positional ones.
             named.push((key, unsafe { Bound::ref_from_ptr(py, &*args.add(n as usize + i)) }));
         }
-        call(py, op, Call { positional, named }, slf.is_null(), inplace)
+        let arguments = Call { positional, named };
+        if overrides::watched() || arguments.objects().any(overrides::overridden) {
+            // SAFETY: as above.
+            return overridden(op, unsafe { Bound::ref_from_ptr(py, &slf) }, &arguments, form);
+        }
+        call(py, op, arguments, form)
     }));
     match result {
         Ok(Ok(object)) => object.into_ptr(),
@@ -165,6 +179,33 @@ pub unsafe fn enter(
     }
 }
 
+impl<'a, 'py> Call<'a, 'py> {
+    fn objects(&self) -> impl Iterator<Item = &'a Bound<'py, PyAny>> {
+        self.positional.iter().copied().chain(self.named.iter().map(|(_, object)| *object))
+    }
+}
+
+/// The answer of an argument's class, or of a mode, to this call.
+fn overridden<'py>(
+    op: &'static Op,
+    owner: &Bound<'py, PyAny>,
+    call: &Call<'_, 'py>,
+    form: Form,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = owner.py();
+    let name = op.name.trim_start_matches("r#");
+    let function = match form {
+        Form::Function => owner.getattr(name)?,
+        Form::Method => py.get_type::<PyTensor>().getattr(name)?,
+        Form::Inplace => py.get_type::<PyTensor>().getattr(format!("{name}_"))?,
+    };
+    let kwargs = PyDict::new(py);
+    for (key, value) in &call.named {
+        kwargs.set_item(key, value)?;
+    }
+    overrides::answer(&function, PyTuple::new(py, &call.positional)?, kwargs)
+}
+
 fn signatures(py: Python<'_>, op: &'static Op) -> PyResult<&'static Vec<Signature>> {
     op.signatures.get_or_try_init(py, || {
         op.variants
@@ -176,13 +217,8 @@ fn signatures(py: Python<'_>, op: &'static Op) -> PyResult<&'static Vec<Signatur
     })
 }
 
-fn call<'py>(
-    py: Python<'py>,
-    op: &'static Op,
-    mut call: Call<'_, 'py>,
-    function: bool,
-    inplace: bool,
-) -> PyResult<Bound<'py, PyAny>> {
+fn call<'py>(py: Python<'py>, op: &'static Op, mut call: Call<'_, 'py>, form: Form) -> PyResult<Bound<'py, PyAny>> {
+    let (function, inplace) = (form == Form::Function, form == Form::Inplace);
     let mut out = None;
     if function && let Some(at) = call.named.iter().position(|(name, _)| name.eq("out").unwrap_or(false)) {
         let (_, target) = call.named.remove(at);
@@ -244,7 +280,8 @@ fn run(py: Python<'_>, variant: &Variant, values: &[Value], inplace: bool) -> Re
         let target = match values.first_mut() {
             Some(Value::Tensor(_)) => {
                 // Gradients of any operand may need what is about to be overwritten.
-                let keep = is_grad_enabled() && values.iter().any(|v| matches!(v, Value::Tensor(t) if t.requires_grad()));
+                let keep =
+                    is_grad_enabled() && values.iter().any(|v| matches!(v, Value::Tensor(t) if t.requires_grad()));
                 match values.first_mut() {
                     Some(Value::Tensor(first)) => {
                         let before = if keep { first.copy()? } else { first.clone() };
@@ -558,7 +595,7 @@ pub fn register<'py>(
             let module_name = module.name()?;
             // SAFETY: a definition that is never freed, and a string for the name of the module.
             let function = unsafe {
-                let object = ffi::PyCFunction_NewEx(definition, std::ptr::null_mut(), module_name.as_ptr());
+                let object = ffi::PyCFunction_NewEx(definition, module.as_ptr(), module_name.as_ptr());
                 Bound::from_owned_ptr_or_err(py, object)?
             };
             module.add(name, function)?;

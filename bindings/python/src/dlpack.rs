@@ -98,7 +98,8 @@ fn export(t: Tensor, in_use: bool) -> (Box<Exported>, DLTensor) {
     let strides = t.strides().iter().map(|&n| n as i64).collect();
     let data = t.storage().ptr().wrapping_add(t.layout().offset() * t.dtype().size());
     let device = match t.device() {
-        Device::Cpu => DLDevice { kind: CPU, id: 0 },
+        // Meta tensors were refused by `hand_over`.
+        Device::Cpu | Device::Meta => DLDevice { kind: CPU, id: 0 },
         Device::Cuda(index) => DLDevice { kind: CUDA, id: index as i32 },
     };
     let (ndim, dtype) = (t.rank() as i32, data_type(t.dtype()));
@@ -148,6 +149,7 @@ unsafe extern "C" fn drop_capsule(capsule: *mut ffi::PyObject) {
 /// to be waited for, too, before the memory is used again.
 fn hand_over(py: Python<'_>, tensor: &Tensor, stream: Option<i64>) -> PyResult<bool> {
     match (tensor.device(), stream) {
+        (Device::Meta, _) => Err(PyBufferError::new_err("Cannot pack tensors on meta")),
         (Device::Cpu, None | Some(-1)) | (Device::Cuda(_), Some(-1)) => Ok(false),
         (Device::Cpu, Some(_)) => Err(PyAssertionError::new_err("stream should be None on cpu.")),
         (Device::Cuda(_), None | Some(1)) => Stream::lend_to_default(tensor.storage()).map(|()| false).py(),

@@ -1,6 +1,7 @@
 //! `torch.dtype`, and the dtype that new tensors get.
 
 use crate::error::type_error;
+use pyo3::exceptions::PyNotImplementedError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use rushlight_core::DType;
@@ -9,15 +10,85 @@ use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 /// The type of a tensor's elements. There is one object per dtype: compare with `is` or `==`.
 #[pyclass(name = "dtype", module = "rushlight", frozen, eq, hash)]
 #[derive(PartialEq, Eq, Hash, Clone, Copy)]
-pub struct PyDType(pub DType);
+pub struct PyDType(Known);
+
+#[derive(PartialEq, Eq, Hash, Clone, Copy)]
+enum Known {
+    Core(DType),
+    /// A dtype of PyTorch that no tensor has here: it can be named and compared.
+    Foreign(&'static Foreign),
+}
+
+/// What is known of a dtype that the core does not have.
+#[derive(PartialEq, Eq, Hash)]
+struct Foreign {
+    name: &'static str,
+    size: usize,
+    kind: Number,
+}
+
+#[derive(PartialEq, Eq, Hash, Clone, Copy)]
+enum Number {
+    Complex,
+    Float,
+    Unsigned,
+    Quantised { signed: bool },
+}
+
+macro_rules! foreign {
+    ($($name:literal $size:literal $kind:expr;)*) => {
+        static FOREIGN: &[Foreign] = &[$(Foreign { name: $name, size: $size, kind: $kind }),*];
+    };
+}
+
+foreign! {
+    "complex32" 4 Number::Complex;
+    "complex64" 8 Number::Complex;
+    "complex128" 16 Number::Complex;
+    "float8_e4m3fn" 1 Number::Float;
+    "float8_e4m3fnuz" 1 Number::Float;
+    "float8_e5m2" 1 Number::Float;
+    "float8_e5m2fnuz" 1 Number::Float;
+    "float8_e8m0fnu" 1 Number::Float;
+    "float4_e2m1fn_x2" 1 Number::Float;
+    "uint16" 2 Number::Unsigned;
+    "uint32" 4 Number::Unsigned;
+    "uint64" 8 Number::Unsigned;
+    "qint8" 1 Number::Quantised { signed: true };
+    "quint8" 1 Number::Quantised { signed: false };
+    "qint32" 4 Number::Quantised { signed: true };
+}
+
+/// Shorter names of foreign dtypes.
+const SHORT: [(&str, &str); 3] = [("chalf", "complex32"), ("cfloat", "complex64"), ("cdouble", "complex128")];
+
+impl PyDType {
+    /// The core's dtype, or an error that says why there is none.
+    pub fn core(&self) -> PyResult<DType> {
+        match self.0 {
+            Known::Core(dtype) => Ok(dtype),
+            Known::Foreign(f) => Err(PyNotImplementedError::new_err(match f.kind {
+                Number::Complex => format!("torch.{}: complex tensors are not supported", f.name),
+                Number::Float => {
+                    format!("torch.{}: tensors of this dtype are not supported; use torch.bfloat16", f.name)
+                }
+                Number::Unsigned => {
+                    format!("torch.{}: tensors of this dtype are not supported; use a wider signed one", f.name)
+                }
+                Number::Quantised { .. } => format!("torch.{}: quantised tensors are not supported", f.name),
+            })),
+        }
+    }
+}
 
 static OBJECTS: PyOnceLock<Vec<Py<PyDType>>> = PyOnceLock::new();
 static DEFAULT: AtomicU8 = AtomicU8::new(DType::F32 as u8);
 
 /// The one object of a dtype.
 pub fn object(py: Python<'_>, dtype: DType) -> PyResult<Py<PyDType>> {
-    let all =
-        OBJECTS.get_or_try_init(py, || DType::ALL.iter().map(|&d| Py::new(py, PyDType(d))).collect::<PyResult<_>>())?;
+    let all = OBJECTS.get_or_try_init(py, || {
+        DType::ALL.iter().map(|&d| Py::new(py, PyDType(Known::Core(d)))).collect::<PyResult<_>>()
+    })?;
     Ok(all[dtype as usize].clone_ref(py))
 }
 
@@ -40,32 +111,54 @@ pub fn set_default(dtype: DType) -> PyResult<()> {
 #[pymethods]
 impl PyDType {
     fn __repr__(&self) -> String {
-        format!("torch.{}", self.0)
+        format!("torch.{}", self.__reduce__())
     }
 
-    fn __reduce__(&self) -> String {
+    fn __reduce__(&self) -> &'static str {
         // A global of the package: pickle finds it by the class's module.
-        self.0.name().to_string()
+        match self.0 {
+            Known::Core(dtype) => dtype.name(),
+            Known::Foreign(f) => f.name,
+        }
     }
 
     #[getter]
     fn itemsize(&self) -> usize {
-        self.0.size()
+        match self.0 {
+            Known::Core(dtype) => dtype.size(),
+            Known::Foreign(f) => f.size,
+        }
     }
 
     #[getter]
     fn is_floating_point(&self) -> bool {
-        self.0.is_float()
+        match self.0 {
+            Known::Core(dtype) => dtype.is_float(),
+            Known::Foreign(f) => f.kind == Number::Float,
+        }
     }
 
     #[getter]
     fn is_complex(&self) -> bool {
-        false
+        matches!(self.0, Known::Foreign(Foreign { kind: Number::Complex, .. }))
     }
 
     #[getter]
     fn is_signed(&self) -> bool {
-        !matches!(self.0, DType::U8 | DType::Bool)
+        match self.0 {
+            Known::Core(dtype) => !matches!(dtype, DType::U8 | DType::Bool),
+            Known::Foreign(f) => !matches!(f.kind, Number::Unsigned | Number::Quantised { signed: false }),
+        }
+    }
+
+    /// The real dtype with as many bits: of each half of a complex number.
+    fn to_real(slf: &Bound<'_, Self>) -> PyResult<Py<PyDType>> {
+        match slf.get().0 {
+            Known::Foreign(Foreign { name: "complex32", .. }) => object(slf.py(), DType::F16),
+            Known::Foreign(Foreign { name: "complex64", .. }) => object(slf.py(), DType::F32),
+            Known::Foreign(Foreign { name: "complex128", .. }) => object(slf.py(), DType::F64),
+            _ => Ok(slf.clone().unbind()),
+        }
     }
 }
 
@@ -97,5 +190,13 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     for (name, dtype) in &NAMES[..16] {
         module.add(*name, object(module.py(), *dtype)?)?;
     }
+    for foreign in FOREIGN {
+        module.add(foreign.name, Py::new(module.py(), PyDType(Known::Foreign(foreign)))?)?;
+    }
+    for (short, name) in SHORT {
+        module.add(short, module.getattr(name)?)?;
+    }
+    let names: Vec<&str> = FOREIGN.iter().map(|f| f.name).chain(SHORT.iter().map(|(short, _)| *short)).collect();
+    module.add("_foreign_dtypes", names)?;
     Ok(())
 }

@@ -186,7 +186,7 @@ pub fn frombuffer<'py>(
     requires_grad: bool,
 ) -> PyResult<Bound<'py, PyTensor>> {
     let py = buffer.py();
-    let dtype = dtype.get().0;
+    let dtype = dtype.get().core()?;
     // By way of Python's own classes: the C functions for buffers are not in the stable ABI of 3.9.
     let view = PyMemoryView::from(buffer)?;
     let bytes: usize = view.getattr("nbytes")?.extract()?;

@@ -26,7 +26,7 @@ fn tensor<'py>(
     requires_grad: bool,
     pin_memory: bool,
 ) -> PyResult<Bound<'py, PyTensor>> {
-    let made = construct::tensor(data, dtype.map(|d| d.get().0), resolve(device)?)?;
+    let made = construct::tensor(data, dtype.map(|d| d.get().core()).transpose()?, resolve(device)?)?;
     let made = if pin_memory { device::pinned(&made).py()? } else { made };
     wrap(data.py(), made.requires_grad_(requires_grad).py()?)
 }
@@ -39,7 +39,7 @@ fn as_tensor<'py>(
     dtype: Option<&Bound<'py, PyDType>>,
     device: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let made = construct::share(data, dtype.map(|d| d.get().0), resolve(device)?)?;
+    let made = construct::share(data, dtype.map(|d| d.get().core()).transpose()?, resolve(device)?)?;
     if let Ok(same) = data.cast::<PyTensor>()
         && same.get().with(|t| t.is_same(&made))
     {
@@ -64,7 +64,7 @@ fn get_default_dtype(py: Python<'_>) -> PyResult<Py<PyDType>> {
 
 #[pyfunction]
 fn set_default_dtype(d: &Bound<'_, PyDType>) -> PyResult<()> {
-    dtype::set_default(d.get().0)
+    dtype::set_default(d.get().core()?)
 }
 
 #[pyfunction]
@@ -185,13 +185,13 @@ fn set_printoptions(
 
 #[pyfunction]
 fn promote_types(py: Python<'_>, type1: &Bound<'_, PyDType>, type2: &Bound<'_, PyDType>) -> PyResult<Py<PyDType>> {
-    dtype::object(py, type1.get().0.promote(type2.get().0))
+    dtype::object(py, type1.get().core()?.promote(type2.get().core()?))
 }
 
 #[pyfunction]
-fn can_cast(from_: &Bound<'_, PyDType>, to: &Bound<'_, PyDType>) -> bool {
-    let (from, to) = (from_.get().0, to.get().0);
-    from.category() <= to.category() && !(to == DType::U8 && from.is_int() && from != DType::U8) || from == to
+fn can_cast(from_: &Bound<'_, PyDType>, to: &Bound<'_, PyDType>) -> PyResult<bool> {
+    let (from, to) = (from_.get().core()?, to.get().core()?);
+    Ok(from.category() <= to.category() && !(to == DType::U8 && from.is_int() && from != DType::U8) || from == to)
 }
 
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -2,6 +2,7 @@
 
 use crate::convert::{int, scalar};
 use crate::error::{IntoPyResult, runtime_error, type_error, value_error};
+use crate::overrides;
 use crate::tensor::{PyTensor, as_tensor, wrap};
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
@@ -106,17 +107,23 @@ pub fn items_of(tensor: &Tensor, index: &Bound<'_, PyAny>) -> PyResult<Items> {
 
 #[pymethods]
 impl PyTensor {
-    fn __getitem__<'py>(slf: &Bound<'py, Self>, index: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyTensor>> {
+    fn __getitem__<'py>(slf: &Bound<'py, Self>, index: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
+        if let Some(answer) = overrides::method("__getitem__", slf, &[index])? {
+            return Ok(answer);
+        }
         let t = slf.get().tensor();
         let items = items_of(&t, index)?;
         let copies = items.iter().any(|i| matches!(i, IndexItem::Tensor(_)));
         let out = if copies { py.detach(|| t.index(&items[..])) } else { t.index(&items[..]) };
-        wrap(py, out.py()?)
+        Ok(wrap(py, out.py()?)?.into_any())
     }
 
     fn __setitem__<'py>(slf: &Bound<'py, Self>, index: &Bound<'py, PyAny>, value: &Bound<'py, PyAny>) -> PyResult<()> {
         let py = slf.py();
+        if overrides::method("__setitem__", slf, &[index, value])?.is_some() {
+            return Ok(());
+        }
         let t = slf.get().tensor();
         let items = items_of(&t, index)?;
         if let Some(value) = as_tensor(value) {

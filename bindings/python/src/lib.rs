@@ -6,6 +6,7 @@
 //! | `dispatch`, `signature`, `convert`, `value` | from a row to Python callables, and from their arguments to Rust values |
 //! | `tensor`, `operators`, `index`, `objects` | the class `Tensor` |
 //! | `construct`, `exchange`, `dlpack` | tensors from Python data, memory shared with other libraries |
+//! | `overrides` | `__torch_function__` and its modes |
 //! | `foreach` | lists of tensors in one call, for clipping and scaling |
 //! | `autograd` | modes, differentiation, hooks, functions written in Python |
 //! | `dtype`, `device`, `generator` | the small classes |
@@ -34,6 +35,7 @@ mod objects;
 #[allow(unsafe_op_in_unsafe_fn)]
 mod operators;
 mod optim;
+mod overrides;
 mod rows;
 mod serialize;
 mod signature;
@@ -56,7 +58,9 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<generator::PyGenerator>()?;
     module.add_class::<convert::PyLayout>()?;
     module.add_class::<convert::PyMemoryFormat>()?;
-    module.add("strided", Bound::new(py, convert::PyLayout)?)?;
+    for name in convert::LAYOUTS {
+        module.add(name, Bound::new(py, convert::PyLayout(name))?)?;
+    }
     for format in
         [MemoryFormat::Contiguous, MemoryFormat::Preserve, MemoryFormat::ChannelsLast, MemoryFormat::ChannelsLast3d]
     {
@@ -70,6 +74,7 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
     autograd::add_to(module)?;
     objects::add_to(module)?;
     optim::add_to(module)?;
+    overrides::add_to(module)?;
     vision::add_to(module)?;
     foreach::add_to(module)?;
     dlpack::add_to(module)?;

@@ -1,11 +1,11 @@
 //! What the Python half of `Tensor` needs and the op table has no room for.
 
 use crate::dtype::PyDType;
-use crate::error::{IntoPyResult, value_error};
+use crate::error::{IntoPyResult, type_error, value_error};
 use crate::index::items_of;
 use crate::tensor::{PyTensor, wrap};
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyType};
 use rushlight_core::{Device, Layout};
 use rushlight_tensor::Tensor;
 
@@ -14,6 +14,18 @@ use rushlight_tensor::Tensor;
 fn _become<'py>(object: &Bound<'py, PyTensor>, tensor: &Bound<'py, PyTensor>) -> Bound<'py, PyTensor> {
     object.get().replace(tensor.get().tensor());
     object.clone()
+}
+
+/// The same tensor, place in the graph included, as an object of a subclass.
+#[pyfunction]
+fn _as_subclass<'py>(tensor: &Bound<'py, PyTensor>, class: &Bound<'py, PyType>) -> PyResult<Bound<'py, PyAny>> {
+    let base = tensor.py().get_type::<PyTensor>();
+    if !class.is_subclass(&base)? {
+        return Err(type_error(format!("as_subclass: expected a subclass of Tensor, got {}", class.name()?)));
+    }
+    let object = base.call_method1("__new__", (class,))?;
+    object.cast::<PyTensor>()?.get().replace(tensor.get().tensor());
+    Ok(object)
 }
 
 /// Values put, or added, where indices point: in place, or in a copy.
@@ -55,7 +67,7 @@ fn _from_bytes<'py>(
     dtype: &Bound<'py, PyDType>,
     shape: Vec<usize>,
 ) -> PyResult<Bound<'py, PyTensor>> {
-    let (dtype, bytes) = (dtype.get().0, data.as_bytes());
+    let (dtype, bytes) = (dtype.get().core()?, data.as_bytes());
     let layout = Layout::contiguous(&shape).py()?;
     if layout.numel().checked_mul(dtype.size()) != Some(bytes.len()) {
         return Err(value_error(format!(
@@ -75,6 +87,7 @@ fn _from_bytes<'py>(
 
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(_become, module)?)?;
+    module.add_function(wrap_pyfunction!(_as_subclass, module)?)?;
     module.add_function(wrap_pyfunction!(_index_put, module)?)?;
     module.add_function(wrap_pyfunction!(_to_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(_from_bytes, module)?)?;

@@ -2,6 +2,7 @@
 
 use crate::convert::scalar;
 use crate::error::to_py;
+use crate::overrides;
 use crate::tensor::{PyTensor, as_tensor, wrap};
 use pyo3::basic::CompareOp;
 use pyo3::prelude::*;
@@ -51,11 +52,15 @@ fn large(a: &Tensor, b: Option<&Other>) -> bool {
 
 #[inline]
 fn binary<'py>(
+    name: &str,
     slf: &Bound<'py, PyTensor>,
     other: &Bound<'py, PyAny>,
     op: impl Fn(&Tensor, &Other) -> Result<Tensor> + Send + Sync,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = slf.py();
+    if let Some(answer) = overrides::method(name, slf, &[other])? {
+        return Ok(answer);
+    }
     let Some(other) = Other::read(other)? else {
         return Ok(py.NotImplemented().into_bound(py));
     };
@@ -66,11 +71,16 @@ fn binary<'py>(
 
 #[inline]
 fn inplace<'py>(
+    name: &str,
     slf: &Bound<'py, PyTensor>,
     other: &Bound<'py, PyAny>,
     op: impl Fn(&Tensor, &Other) -> Result<()> + Send + Sync,
 ) -> PyResult<()> {
     let py = slf.py();
+    // The slot keeps the left operand, whatever the answer is.
+    if overrides::method(name, slf, &[other])?.is_some() {
+        return Ok(());
+    }
     let Some(other) = Other::read(other)? else {
         return Err(crate::error::type_error(format!(
             "unsupported operand type(s): 'Tensor' and '{}'",
@@ -82,13 +92,17 @@ fn inplace<'py>(
 }
 
 fn unary<'py>(
+    name: &str,
     slf: &Bound<'py, PyTensor>,
     op: impl Fn(&Tensor) -> Result<Tensor> + Send + Sync,
-) -> PyResult<Bound<'py, PyTensor>> {
+) -> PyResult<Bound<'py, PyAny>> {
     let py = slf.py();
+    if let Some(answer) = overrides::method(name, slf, &[])? {
+        return Ok(answer);
+    }
     let a = slf.get().tensor();
     let out = if large(&a, None) { py.detach(|| op(&a)) } else { op(&a) };
-    wrap(py, out.map_err(to_py)?)
+    Ok(wrap(py, out.map_err(to_py)?)?.into_any())
 }
 
 macro_rules! operators {
@@ -97,15 +111,15 @@ macro_rules! operators {
         impl PyTensor {
             $(
                 fn $name<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-                    binary(slf, other, $op)
+                    binary(stringify!($name), slf, other, $op)
                 }
 
                 fn $reflected<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-                    binary(slf, other, $rop)
+                    binary(stringify!($reflected), slf, other, $rop)
                 }
 
                 fn $in_place<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<()> {
-                    inplace(slf, other, $iop)
+                    inplace(stringify!($in_place), slf, other, $iop)
                 }
             )*
         }
@@ -153,7 +167,7 @@ impl PyTensor {
         modulo: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
         no_modulo(modulo)?;
-        binary(slf, other, |a, b| a.pow(b.arg()))
+        binary("__pow__", slf, other, |a, b| a.pow(b.arg()))
     }
 
     fn __rpow__<'py>(
@@ -162,28 +176,28 @@ impl PyTensor {
         modulo: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
         no_modulo(modulo)?;
-        binary(slf, other, |a, b| reflect(b, |s| a.rpow(s), |b| b.pow(a)))
+        binary("__rpow__", slf, other, |a, b| reflect(b, |s| a.rpow(s), |b| b.pow(a)))
     }
 
     fn __ipow__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>, modulo: &Bound<'py, PyAny>) -> PyResult<()> {
         no_modulo(modulo)?;
-        inplace(slf, other, |a, b| a.pow_(b.arg()).map(drop))
+        inplace("__ipow__", slf, other, |a, b| a.pow_(b.arg()).map(drop))
     }
 
-    fn __neg__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTensor>> {
-        unary(slf, Tensor::neg)
+    fn __neg__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        unary("__neg__", slf, Tensor::neg)
     }
 
     fn __pos__<'py>(slf: &Bound<'py, Self>) -> Bound<'py, PyTensor> {
         slf.clone()
     }
 
-    fn __abs__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTensor>> {
-        unary(slf, Tensor::abs)
+    fn __abs__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        unary("__abs__", slf, Tensor::abs)
     }
 
-    fn __invert__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTensor>> {
-        unary(slf, Tensor::bitwise_not)
+    fn __invert__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        unary("__invert__", slf, Tensor::bitwise_not)
     }
 
     fn __richcmp__<'py>(
@@ -191,7 +205,15 @@ impl PyTensor {
         other: &Bound<'py, PyAny>,
         op: CompareOp,
     ) -> PyResult<Bound<'py, PyAny>> {
-        binary(slf, other, move |a, b| match op {
+        let name = match op {
+            CompareOp::Lt => "__lt__",
+            CompareOp::Le => "__le__",
+            CompareOp::Eq => "__eq__",
+            CompareOp::Ne => "__ne__",
+            CompareOp::Gt => "__gt__",
+            CompareOp::Ge => "__ge__",
+        };
+        binary(name, slf, other, move |a, b| match op {
             CompareOp::Lt => a.lt(b.arg()),
             CompareOp::Le => a.le(b.arg()),
             CompareOp::Eq => a.eq(b.arg()),

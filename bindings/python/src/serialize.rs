@@ -175,7 +175,7 @@ fn _over_storage<'py>(
         return Err(type_error("a tensor has as many strides as sizes"));
     }
     let t = storage.get().tensor();
-    let dtype = dtype.get().0;
+    let dtype = dtype.get().core()?;
     let layout = Layout::strided(&size, &stride, offset).py()?;
     if dtype == DType::Bool && t.gt(1).and_then(|m| m.any()?.item::<bool>()).py()? {
         return Err(crate::error::value_error("bytes of a bool tensor must be 0 or 1"));

@@ -3,11 +3,12 @@
 use crate::device::PyDevice;
 use crate::dtype::{self, PyDType};
 use crate::error::{IntoPyResult, runtime_error, type_error};
+use crate::overrides;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyList, PyTuple, PyType};
-use rushlight_core::{DType, Result, Scalar};
+use rushlight_core::{DType, Device, Result, Scalar};
 use rushlight_tensor::{Tensor, autograd};
 use std::cell::UnsafeCell;
 
@@ -118,6 +119,18 @@ impl PyTensor {
     }
 }
 
+/// What is known of a tensor without elements.
+fn meta_repr(t: &Tensor) -> String {
+    let sizes: Vec<String> = t.shape().iter().map(usize::to_string).collect();
+    let comma = if sizes.len() == 1 { "," } else { "" };
+    let dtype = match t.dtype() {
+        DType::F32 => String::new(),
+        dtype => format!(", dtype=torch.{dtype}"),
+    };
+    let recorded = if t.requires_grad() && t.is_leaf() { ", requires_grad=True" } else { "" };
+    format!("tensor(..., device='meta', size=({}{comma}){dtype}{recorded})", sizes.join(", "))
+}
+
 /// A number as Python has it.
 pub fn number<'py>(py: Python<'py>, value: Scalar) -> PyResult<Bound<'py, PyAny>> {
     Ok(match value {
@@ -156,7 +169,8 @@ impl PyTensor {
         device: Option<&Bound<'_, PyAny>>,
         requires_grad: bool,
     ) -> PyResult<Self> {
-        crate::construct::legacy(args, dtype.map(|d| d.get().0), device, requires_grad).map(PyTensor::from)
+        crate::construct::legacy(args, dtype.map(|d| d.get().core()).transpose()?, device, requires_grad)
+            .map(PyTensor::from)
     }
 
     #[classattr]
@@ -267,7 +281,7 @@ impl PyTensor {
 
     #[getter]
     fn is_cuda(&self) -> bool {
-        self.with(|t| !t.device().is_cpu())
+        self.with(|t| !t.device().is_cpu() && t.device() != Device::Meta)
     }
 
     #[getter]
@@ -287,7 +301,7 @@ impl PyTensor {
 
     #[getter]
     fn is_meta(&self) -> bool {
-        false
+        self.with(|t| t.device() == Device::Meta)
     }
 
     #[getter]
@@ -337,6 +351,9 @@ impl PyTensor {
     }
 
     fn data_ptr(&self) -> usize {
+        if self.is_meta() {
+            return 0;
+        }
         self.with(|t| t.storage().ptr() as usize + t.layout().offset() * t.dtype().size())
     }
 
@@ -433,7 +450,10 @@ impl PyTensor {
     fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
         let py = slf.py();
         let t = slf.get().tensor();
-        let text = py.detach(|| t.to_string());
+        let text = match t.device() == Device::Meta {
+            true => meta_repr(&t),
+            false => py.detach(|| t.to_string()),
+        };
         let class = slf.get_type();
         if class.is(py.get_type::<PyTensor>()) {
             return Ok(text);
@@ -573,8 +593,11 @@ impl PyTensor {
     }
 
     #[getter]
-    fn get_data<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTensor>> {
-        wrap(py, self.with(Tensor::data))
+    fn get_data<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        match overrides::attribute("data", slf)? {
+            Some(answer) => Ok(answer),
+            None => Ok(wrap(slf.py(), slf.get().with(Tensor::data))?.into_any()),
+        }
     }
 
     /// The object keeps its identity, gradient and hooks' owner; its elements are another tensor's.
@@ -592,8 +615,11 @@ impl PyTensor {
         Ok(())
     }
 
-    fn detach<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTensor>> {
-        wrap(py, self.with(Tensor::detach))
+    fn detach<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        match overrides::method("detach", slf, &[])? {
+            Some(answer) => Ok(answer),
+            None => Ok(wrap(slf.py(), slf.get().with(Tensor::detach))?.into_any()),
+        }
     }
 
     fn detach_<'py>(slf: &Bound<'py, Self>) -> Bound<'py, Self> {

@@ -240,7 +240,8 @@ def test_data_and_subclass():
     data = torch.ones(2)
     p = Parameter(data)
     assert isinstance(p, torch.Tensor) and p.requires_grad and p.is_leaf
-    assert type(p * 2) is torch.Tensor
+    # A subclass that does not say otherwise gives its class to results, as in PyTorch.
+    assert type(p * 2) is Parameter and type(torch.nn.Parameter(data) * 2) is torch.Tensor
     with torch.no_grad():
         p.add_(1)
     assert data.tolist() == [2, 2]

@@ -156,7 +156,7 @@ def test_names_that_are_not_there(tmp_path):
         import rushlight
         rushlight.install()
         import torch
-        for statement in ("import torch.distributed", "import torch.nope", "torch.relux", "torch.stft", "import pytorch_lightning"):
+        for statement in ("import torch.distributed", "import torch.nope", "torch.relux", "torch.stft()"):
             try:
                 exec(statement)
                 print("no error")
@@ -164,11 +164,10 @@ def test_names_that_are_not_there(tmp_path):
                 print(type(error).__name__, error)
     """)
     lines = run("-c", program).stdout.splitlines()
-    assert lines[0].startswith("ModuleNotFoundError") and "distributed training is not part" in lines[0]
+    assert lines[0] == "no error"
     assert lines[1].startswith("ModuleNotFoundError") and "torch.nope" in lines[1]
     assert lines[2].startswith("AttributeError") and "Did you mean: 'relu'" in lines[2]
-    assert "complex numbers are not supported" in lines[3]
-    assert lines[4].startswith("ModuleNotFoundError") and "lightning is not part" in lines[4]
+    assert lines[3].startswith("NotImplementedError") and "complex numbers are not supported" in lines[3]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

@@ -18,6 +18,8 @@ pub enum Device {
     Cpu,
     /// An NVIDIA GPU by index.
     Cuda(usize),
+    /// No device: tensors with shape, dtype and strides, and no elements.
+    Meta,
 }
 
 impl Device {
@@ -29,7 +31,7 @@ impl Device {
     /// Its number among the devices of its kind.
     pub fn index(self) -> usize {
         match self {
-            Device::Cpu => 0,
+            Device::Cpu | Device::Meta => 0,
             Device::Cuda(index) => index,
         }
     }
@@ -40,6 +42,7 @@ impl fmt::Display for Device {
         match self {
             Device::Cpu => f.write_str("cpu"),
             Device::Cuda(i) => write!(f, "cuda:{i}"),
+            Device::Meta => f.write_str("meta"),
         }
     }
 }
@@ -62,7 +65,8 @@ impl FromStr for Device {
         match kind {
             "cpu" => Ok(Device::Cpu),
             "cuda" => Ok(Device::Cuda(index)),
-            _ => Err(Error::device(format!("unknown device '{text}': expected 'cpu', 'cuda' or 'cuda:N'"))),
+            "meta" => Ok(Device::Meta),
+            _ => Err(Error::device(format!("unknown device '{text}': expected 'cpu', 'cuda', 'cuda:N' or 'meta'"))),
         }
     }
 }

@@ -36,9 +36,9 @@ fn started() -> Result<Option<&'static Driver>> {
 /// The driver, for a GPU that is there.
 fn driver_of(index: usize) -> Result<&'static Driver> {
     let count = count()?;
-    started()?.filter(|_| index < count).ok_or_else(|| {
-        Error::device(format!("cuda:{index} is not there: this machine has {count} CUDA device(s)"))
-    })
+    started()?
+        .filter(|_| index < count)
+        .ok_or_else(|| Error::device(format!("cuda:{index} is not there: this machine has {count} CUDA device(s)")))
 }
 
 /// What a GPU is, without starting work on it.

@@ -3,11 +3,13 @@
 //! Everything above asks here for the engine of a [`Device`], and uses what it finds through the traits of
 //! [`rushlight_core::backend`]. A new engine is a crate with a static [`Engine`] and a line in [`ENGINES`].
 
+mod meta;
+
 use rushlight_core::backend::{Engine, PinnedMemory};
 use rushlight_core::{Backend, Device, Error, Result};
 
-/// What is compiled in. The CPU comes first, then accelerators in the order [`accelerator`] prefers them.
-pub static ENGINES: &[&dyn Engine] = &[&rushlight_cpu::ENGINE, &rushlight_cuda::ENGINE];
+/// What is compiled in: the CPU, accelerators in the order [`accelerator`] prefers them, and the engine without elements.
+pub static ENGINES: &[&dyn Engine] = &[&rushlight_cpu::ENGINE, &rushlight_cuda::ENGINE, &meta::ENGINE];
 
 /// The engine of a device, started on its first use. Several engines may serve one kind of device: the first that can is taken.
 ///
@@ -44,9 +46,9 @@ pub fn accelerator() -> Option<&'static dyn Engine> {
     accelerators().find(|engine| engine.count().is_ok_and(|count| count > 0))
 }
 
-/// All engines but the CPU's, whether they find a device or not.
+/// The engines of hardware other than the CPU, whether they find a device or not.
 pub fn accelerators() -> impl Iterator<Item = &'static dyn Engine> {
-    ENGINES.iter().copied().filter(|engine| !engine.device(0).is_cpu())
+    ENGINES.iter().copied().filter(|engine| !matches!(engine.device(0), Device::Cpu | Device::Meta))
 }
 
 /// Pinned host memory of this machine's accelerators. An error says why there is none.

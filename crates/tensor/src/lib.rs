@@ -13,6 +13,7 @@ mod display;
 mod expr;
 pub mod foreach;
 mod memory;
+mod meta;
 mod ops;
 pub mod state;
 mod stream;

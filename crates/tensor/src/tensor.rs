@@ -221,6 +221,7 @@ impl Tensor {
     /// ```
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
         capture::refuse("to_vec", self.device())?;
+        crate::meta::refuse("Cannot read elements", self.device())?;
         let source = mode::no_grad(|| self.to_dtype(T::DTYPE)?.contiguous())?;
         let n = source.numel();
         let mut out = vec![T::default(); n];

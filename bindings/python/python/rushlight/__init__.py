@@ -67,6 +67,16 @@ from ._functions import _missing  # noqa: E402
 from .autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: E402,F401
 
 newaxis = None
+globals().update({_name: getattr(_C, _name) for _name in (*_C._foreign_dtypes, "sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc", "jagged")})
+
+from . import _absent, _c_names, overrides  # noqa: E402,F401
+from ._functions import __all__ as _written  # noqa: E402
+
+for _reason, _names in _absent.FUNCTIONS.items():
+    _absent.fill(globals(), "torch", _reason, _names)
+overrides.make_overridable(globals(), set(_written) - {"compile", "is_tensor", "typename", "load", "save"})
+_C._plain_types([Size])
+
 
 def install():
     """From now on ``import torch``, ``torchvision`` and ``intel_extension_for_pytorch`` give this package."""
@@ -76,13 +86,17 @@ def install():
 
 
 #: Names whose modules are imported when they are first used.
-_LAZY = {"capture": "_capture", "Stream": "_accelerator", "Event": "_accelerator"}
+_LAZY = {
+    "capture": "_capture", "Stream": "_accelerator", "Event": "_accelerator", "Future": "futures", "ScriptModule": "jit", "ScriptFunction": "jit",
+    "PyTorchFileReader": "_C", "PyTorchFileWriter": "_C", "Graph": "_C", "Value": "_C", "DisableTorchFunctionSubclass": "overrides", "ops": "_ops",
+    "TypedStorage": "storage", "UntypedStorage": "storage", "pca_lowrank": "_lowrank", "svd_lowrank": "_lowrank",
+}
 
 #: Packages that are imported when first used.
 _PACKAGES = frozenset(
-    "__config__ _dynamo _inductor accelerator amp autograd backends compiler cpu cuda distributions func jit linalg mps multiprocessing nn optim profiler random return_types serialization "
-    "special storage testing types utils version vision xpu".split()
-)
+    "__config__ _dynamo _inductor _ops accelerator amp autograd backends compiler cpu cuda distributed distributions func futures fx hub jit library linalg mps "
+    "multiprocessing nn onnx optim overrides profiler random return_types serialization special storage testing types utils version vision xpu".split()
+) | _absent.PACKAGES
 
 
 def __getattr__(name):
@@ -94,6 +108,12 @@ def __getattr__(name):
         except ModuleNotFoundError as error:
             if error.name != f"{__name__}.{name}":
                 raise
+    if name.startswith("_foreach_"):
+        from . import _foreach
+
+        if name in _foreach.__all__:
+            globals()[name] = found = getattr(_foreach, name)
+            return found
     if name in _LAZY:
         import importlib
 

@@ -6,10 +6,42 @@ import sys
 USAGE = """usage: python -m rushlight [--device cpu|cuda|xpu|auto] SCRIPT [ARGS ...]
        python -m rushlight [--device ...] -m MODULE [ARGS ...]
        python -m rushlight [--device ...] -c CODE [ARGS ...]
+       python -m rushlight --install | --uninstall | --wheels FOLDER
 
 Runs a program written for PyTorch: torch, torchvision and intel_extension_for_pytorch are Rushlight, also in processes that it starts.
 cuda, xpu and hip name the accelerator there is. --device cpu hides it; --device cuda (or xpu, hip) makes torch.cuda.is_available() say
-yes where there is none, and tensors are on the CPU all the same."""
+yes where there is none, and tensors are on the CPU all the same.
+
+--install gives this environment distributions named torch and torchvision that stand for Rushlight, so that libraries built on PyTorch
+install and import as they are; --uninstall removes them. Both leave a real torch alone. --wheels writes the two as wheels."""
+
+
+def shims(option, value, args):
+    """``--install``, ``--uninstall`` and ``--wheels``."""
+    from . import _shims
+
+    if option == "--wheels":
+        folder = value or (args.pop(0) if args else "")
+        if not folder or args:
+            print(f"--wheels takes one folder\n{USAGE}", file=sys.stderr)
+            return 2
+        for name in _shims.SHIMS:
+            print(_shims.wheel(name, folder))
+        return 0
+    if value or args:
+        print(f"{option} takes no arguments\n{USAGE}", file=sys.stderr)
+        return 2
+    if option == "--uninstall":
+        removed = _shims.uninstall()
+        print(f"removed {' and '.join(removed)}" if removed else "neither torch nor torchvision of Rushlight is installed here")
+        return 0
+    try:
+        _shims.install()
+    except _shims.ShimError as error:
+        print(f"rushlight: {error}", file=sys.stderr)
+        return 1
+    print("installed " + " and ".join(f"{name} {version}" for name, version in _shims.SHIMS.items()))
+    return 0
 
 
 def main(args):
@@ -19,6 +51,8 @@ def main(args):
         if option == "--help":
             print(USAGE)
             return 0
+        if option in ("--install", "--uninstall", "--wheels"):
+            return shims(option, value, args)
         if option != "--device":
             print(f"unknown option {option}\n{USAGE}", file=sys.stderr)
             return 2

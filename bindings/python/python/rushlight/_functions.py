@@ -7,13 +7,14 @@ Tensor = _C.Tensor
 _torch = _C._torch
 
 __all__ = [
-    "BFloat16Tensor", "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor", "HalfTensor", "IntTensor", "LongTensor",
+    "_assert", "_softmax_backward_data", "BFloat16Tensor", "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor", "HalfTensor", "IntTensor", "LongTensor",
     "ShortTensor", "are_deterministic_algorithms_enabled", "asarray", "atleast_1d", "atleast_2d", "atleast_3d", "autocast",
     "block_diag", "broadcast_shapes", "broadcast_tensors", "cartesian_prod", "chain_matmul", "compile", "default_generator", "detach",
     "einsum", "finfo", "from_dlpack", "get_autocast_dtype", "get_deterministic_debug_mode", "get_device_module", "get_file_path",
     "get_float32_matmul_precision", "get_num_interop_threads", "histogram", "iinfo", "index_put", "is_anomaly_enabled",
     "is_autocast_available", "is_autocast_enabled", "is_complex", "is_conj", "is_deterministic_algorithms_warn_only_enabled",
-    "is_floating_point", "is_inference", "is_neg", "is_same_size", "is_signed", "is_tensor", "is_warn_always_enabled", "load",
+    "empty_strided", "is_floating_point", "is_inference", "is_neg", "is_same_size", "is_storage", "sym_float", "sym_int", "sym_ite", "sym_max", "sym_min",
+    "sym_not", "sym_sum", "is_signed", "is_tensor", "is_warn_always_enabled", "load",
     "manual_seed", "meshgrid", "numel", "result_type", "save", "set_default_tensor_type", "set_deterministic_debug_mode",
     "set_float32_matmul_precision", "set_flush_denormal", "set_num_interop_threads", "set_warn_always", "tensordot", "typename",
     "unravel_index", "use_deterministic_algorithms",
@@ -29,28 +30,6 @@ def _closest(name, names):
 
 #: Packages of PyTorch that this one does not have, and why.
 _ABSENT = {
-    "distributed": "distributed training is not part of this version",
-    "export": "exporting is not part of this version",
-    "onnx": "exporting is not part of this version",
-    "hub": "models are not fetched; get the file and read it with torch.load",
-    "fx": "graphs of Python code are not supported",
-    "fft": "complex numbers are not supported",
-    "library": "ops are not registered by name; write an autograd.Function",
-    "ops": "ops are not registered by name; call the functions of torch",
-    "nested": "nested tensors are not supported; pad the sequences",
-    "masked": "masked tensors are not supported; use masked_fill and where",
-    "overrides": "functions cannot be overridden by tensors' classes",
-    "sparse": "sparse tensors are not supported; use dense ones",
-    "quantization": "quantised tensors are not supported",
-    "ao": "quantised tensors are not supported",
-    "complex64": "complex numbers are not supported",
-    "complex128": "complex numbers are not supported",
-    "complex": "complex numbers are not supported",
-    "polar": "complex numbers are not supported",
-    "stft": "complex numbers are not supported",
-    "istft": "complex numbers are not supported",
-    "sparse_coo_tensor": "sparse tensors are not supported; use dense ones",
-    "vmap": "write the batch dimension into the function",
 }
 
 
@@ -62,7 +41,7 @@ def _missing(module, name):
         raise AttributeError(f"rushlight has no '{name}': {_ABSENT[name]}")
     import sys
 
-    raise AttributeError(f"module '{module}' has no attribute '{name}'{_closest(name, dir(sys.modules[module]))}")
+    raise AttributeError(f"module '{module}' has no attribute '{name}'{_closest(name, dir(sys.modules.get(module)))}")
 
 
 # Several operands.
@@ -207,6 +186,67 @@ __all__ += _CHANGING
 # Questions.
 
 
+def _assert(condition, message):
+    """Raises an AssertionError unless a condition holds. Graphs of programs keep it as a step."""
+    if not condition:
+        raise AssertionError(message)
+
+
+def _softmax_backward_data(grad_output, output, dim, input_dtype):
+    """The gradient by the input of a softmax, from that by its output."""
+    product = grad_output * output
+    return (product - output * product.sum(dim, keepdim=True)).to(input_dtype)
+
+
+def empty_strided(size, stride, *, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False):
+    """An uninitialised tensor whose elements lie at given strides."""
+    span = 1 + sum((n - 1) * step for n, step in zip(size, stride)) if all(size) else 0
+    made = _torch.empty(span, dtype=dtype, device=device, pin_memory=pin_memory).as_strided(tuple(size), tuple(stride))
+    return made.requires_grad_(requires_grad)
+
+
+def is_storage(obj):
+    """Whether an object is the memory of tensors."""
+    from .storage import UntypedStorage
+
+    return isinstance(obj, UntypedStorage)
+
+
+def sym_int(a):
+    """A number as an integer: sizes are never symbols."""
+    return int(a)
+
+
+def sym_float(a):
+    """A number as a float."""
+    return float(a)
+
+
+def sym_not(a):
+    """Whether a condition does not hold."""
+    return not a
+
+
+def sym_max(a, b):
+    """The greater of two numbers."""
+    return max(a, b)
+
+
+def sym_min(a, b):
+    """The lesser of two numbers."""
+    return min(a, b)
+
+
+def sym_sum(args):
+    """The sum of numbers."""
+    return sum(args)
+
+
+def sym_ite(b, t, f):
+    """One value or the other."""
+    return t if b else f
+
+
 def is_tensor(obj):
     """Whether an object is a tensor."""
     return isinstance(obj, Tensor)
@@ -314,10 +354,16 @@ class finfo:
         "float32": (32, 23, -126, 3.4028234663852886e38, 1e-06),
         "float16": (16, 10, -14, 65504.0, 0.001),
         "bfloat16": (16, 7, -126, 3.3895313892515355e38, 0.01),
+        "float8_e4m3fn": (8, 3, -6, 448.0, 1.0),
+        "float8_e4m3fnuz": (8, 3, -7, 240.0, 1.0),
+        "float8_e5m2": (8, 2, -14, 57344.0, 1.0),
+        "float8_e5m2fnuz": (8, 2, -15, 57344.0, 1.0),
     }
 
     def __init__(self, type=None):
         name = str(_C.get_default_dtype() if type is None else type)[6:]
+        # Limits of complex numbers are those of their parts.
+        name = {"complex32": "float16", "complex64": "float32", "complex128": "float64"}.get(name, name)
         if name not in self._LIMITS:
             raise TypeError(f"torch.finfo() requires a floating point input type. Use torch.iinfo to handle '{type}'")
         self.dtype = name
@@ -339,10 +385,10 @@ class iinfo:
 
     def __init__(self, type):
         name = str(type)[6:]
-        if name not in ("int64", "int32", "int16", "int8", "uint8"):
+        if name not in ("int64", "int32", "int16", "int8", "uint8", "uint16", "uint32", "uint64"):
             raise TypeError(f"torch.iinfo() requires an integer input type. Use torch.finfo to handle '{type}'")
         self.dtype, self.bits = name, type.itemsize * 8
-        unsigned = name == "uint8"
+        unsigned = name.startswith("uint")
         self.min = 0 if unsigned else -(2 ** (self.bits - 1))
         self.max = 2 ** (self.bits - (not unsigned)) - 1
 
@@ -355,6 +401,8 @@ class iinfo:
 
 def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False):
     """An object as a tensor, sharing memory unless ``copy`` says otherwise."""
+    if is_storage(obj):
+        obj = obj._bytes if dtype in (None, _C.uint8) else obj._bytes.view(dtype)
     made = _C.tensor(obj, dtype=dtype, device=device) if copy else _C.as_tensor(obj, dtype, device)
     return made.requires_grad_() if requires_grad else made
 

@@ -14,8 +14,6 @@ _ROOTS = {"torch": "rushlight", "torchvision": "rushlight.vision", "intel_extens
 
 #: Other packages whose absence is to be told rather than left to "no module named", unless they are installed; those of ``torch`` are in ``_functions._ABSENT``.
 _ABSENT = {
-    "lightning": "lightning is not part of this version",
-    "pytorch_lightning": "lightning is not part of this version",
     "oneccl_bindings_for_pytorch": "distributed training is not part of this version",
 }
 
@@ -82,7 +80,14 @@ def _children(serve):
         os.environ.pop("PYTHONPATH", None)
 
 
-def install():
+def stand_in(name):
+    """Called by a shim (``_shims``) when it is imported: this package takes its place. Children find the shim by themselves."""
+    del sys.modules[name]
+    install(children=False)
+    sys.modules[name] = importlib.import_module(_ROOTS[name])
+
+
+def install(children=True):
     """From now on ``import torch``, ``torchvision`` and ``intel_extension_for_pytorch`` give this package, whether or not they are installed;
     in Python programs started from this one, too."""
     if _finder not in sys.meta_path:
@@ -90,7 +95,8 @@ def install():
         if taken:
             raise RuntimeError(f"rushlight.install() comes too late: '{taken[0]}' has been imported already")
         sys.meta_path.insert(0, _finder)
-        _children(True)
+        if children:
+            _children(True)
 
 
 def uninstall():

@@ -181,7 +181,19 @@ def resize_as_(self, other, memory_format=None):
 def set_(self, source=None, *args):
     """Makes this object stand for another tensor's elements."""
     if args or not (source is None or isinstance(source, Tensor)):
-        raise NotImplementedError("Tensor.set_: only another tensor is supported as the source")
+        from .storage import UntypedStorage
+
+        if not isinstance(source, UntypedStorage):
+            raise TypeError(f"set_(): argument 'source' must be Tensor or a storage, not {type(source).__name__}")
+        offset, size, stride = (*args, *(0, (source.nbytes() // self.dtype.itemsize,), None)[len(args):])
+        size = (size,) if isinstance(size, int) else tuple(size)
+        if stride is None:
+            stride, step = [], 1
+            for n in reversed(size):
+                stride.insert(0, step)
+                step *= n
+        made = _C._over_storage(source._bytes, self.dtype, offset, list(size), list(stride))
+        return _C._become(self, made)
     return _C._become(self, Tensor(dtype=self.dtype) if source is None else source.detach())
 
 
@@ -364,3 +376,22 @@ def nonzero_static(self, *, size, fill_value=-1):
 def module_load(self, other, assign=False):
     """What ``load_state_dict`` puts in this tensor's place."""
     return other if assign else self.copy_(other).detach()
+
+
+# Subclasses.
+
+
+def _torch_function(cls, func, types, args=(), kwargs=None):
+    from .overrides import _torch_function
+
+    return _torch_function(cls, func, types, args, kwargs)
+
+
+_torch_function.__name__, _torch_function.__doc__ = "__torch_function__", "Computes, and gives the results of a subclass its class."
+Tensor.__torch_function__ = classmethod(_torch_function)
+
+
+@_method
+def as_subclass(self, cls):
+    """This tensor as an instance of a subclass, with the same elements and the same place in the graph."""
+    return _C._as_subclass(self, cls)

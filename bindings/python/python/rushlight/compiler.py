@@ -26,7 +26,46 @@ def cudagraph_mark_step_begin():
     """Nothing is captured."""
 
 
-allow_in_graph = assume_constant_result = disable
+allow_in_graph = assume_constant_result = forbid_in_graph = substitute_in_graph = disable
+
+
+def is_exporting():
+    """Whether code is being exported: it never is."""
+    return False
+
+
+def keep_tensor_guards_unsafe(guard_entries, keep_parameters=False):
+    """What may change of compiled code: nothing is compiled."""
+    return []
+
+
+skip_guard_on_inbuilt_nn_modules_unsafe = keep_tensor_guards_unsafe
+
+
+def list_backends(exclude_tags=()):
+    """Names of compilers: there are none."""
+    return []
+
+
+class set_stance:
+    """How compiled code is to behave, as a call, a context or a decorator. Nothing is compiled."""
+
+    def __init__(self, stance="default", *, skip_guard_eval_unsafe=False, force_backend=None):
+        self._stance = stance
+
+    def __call__(self, function):
+        return function
+
+    def __enter__(self):
+        return None
+
+    def __exit__(self, *exception):
+        return None
+
+
+def nested_compile_region(fn=None, *args, **kwargs):
+    """The function as it is."""
+    return (lambda function: function) if fn is None else fn
 
 
 class _Config:

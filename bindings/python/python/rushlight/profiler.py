@@ -8,6 +8,11 @@ __all__ = ["ProfilerActivity", "profile", "record_function", "schedule", "tensor
 _active = []
 
 
+def kineto_available():
+    """Whether PyTorch's profiler library is there: it is not."""
+    return False
+
+
 class ProfilerActivity:
     """What to watch."""
 

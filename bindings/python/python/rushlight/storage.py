@@ -12,44 +12,167 @@ _CLASSES = {
 class UntypedStorage:
     """The bytes behind tensors."""
 
-    def __init__(self, size=0):
-        self._bytes = _C._torch.zeros(size, dtype=_C.uint8)
+    is_sparse = False
+
+    def __init__(self, size=0, *, device=None):
+        """So many bytes, zero, or those of a list."""
+        if isinstance(size, int):
+            self._bytes = _C._torch.zeros(size, dtype=_C.uint8, device=device)
+        else:
+            self._bytes = _C.tensor(list(size), dtype=_C.uint8, device=device)
 
     @classmethod
     def _of(cls, tensor):
+        """The memory of a tensor."""
+        return cls._over(_C._torch.empty(tensor.nbytes, dtype=_C.uint8, device="meta") if tensor.is_meta else _C._storage(tensor))
+
+    @classmethod
+    def _over(cls, data):
         made = cls.__new__(cls)
-        made._bytes = _C._storage(tensor)
+        made._bytes = data
         return made
+
+    @classmethod
+    def from_file(cls, filename, shared=False, nbytes=0):
+        """A file's bytes, mapped into memory. Changes reach the file if it is ``shared``; otherwise they are this process's own."""
+        import mmap
+        import os
+
+        if shared and nbytes and (not os.path.exists(filename) or os.path.getsize(filename) < nbytes):
+            with open(filename, "ab") as file:
+                file.truncate(nbytes)
+        with open(filename, "r+b" if shared else "rb") as file:
+            size = nbytes or os.fstat(file.fileno()).st_size
+            if size > os.fstat(file.fileno()).st_size:
+                raise RuntimeError(f"from_file: {filename} has {os.fstat(file.fileno()).st_size} bytes, fewer than {size}")
+            if size == 0:
+                return cls(0)
+            mapped = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_WRITE if shared else mmap.ACCESS_COPY)
+        made = cls._over(_C.frombuffer(mapped, dtype=_C.uint8))
+        made._filename = os.fspath(filename)
+        return made
+
+    _filename = None
+
+    @property
+    def filename(self):
+        return self._filename
 
     def nbytes(self):
         return self._bytes.numel()
 
     size = __len__ = nbytes
 
+    def element_size(self):
+        return 1
+
     def data_ptr(self):
         return self._bytes.data_ptr()
 
-    def tolist(self):
-        return self._bytes.tolist()
-
-    def __getitem__(self, index):
-        return self._bytes[index].item()
-
-    def __eq__(self, other):
-        return isinstance(other, UntypedStorage) and self.data_ptr() == other.data_ptr() and len(self) == len(other)
-
-    def __hash__(self):
-        return hash(self.data_ptr())
+    @property
+    def _cdata(self):
+        """What tells storages apart."""
+        return self.data_ptr()
 
     @property
     def device(self):
         return self._bytes.device
+
+    is_cuda = property(lambda self: self._bytes.is_cuda)
+
+    def untyped(self):
+        return self
+
+    def tolist(self):
+        return self._bytes.tolist()
+
+    def __iter__(self):
+        return iter(self.tolist())
+
+    def __getitem__(self, index):
+        return UntypedStorage._over(self._bytes[index]) if isinstance(index, slice) else self._bytes[index].item()
+
+    def __setitem__(self, index, value):
+        self._bytes[index] = value
+
+    def fill_(self, value):
+        self._bytes.fill_(value)
+        return self
+
+    def copy_(self, source, non_blocking=False):
+        self._bytes.copy_(source._bytes, non_blocking)
+        return self
+
+    def clone(self):
+        return type(self)._over(self._bytes.clone())
+
+    def __copy__(self):
+        return self.clone()
+
+    def __deepcopy__(self, memo):
+        if id(self) not in memo:
+            memo[id(self)] = self.clone()
+        return memo[id(self)]
+
+    def resize_(self, size):
+        """Another number of bytes. Tensors that look into this storage keep the memory they had."""
+        kept = min(size, len(self._bytes))
+        grown = _C._torch.zeros(size, dtype=_C.uint8, device=self._bytes.device)
+        grown[:kept].copy_(self._bytes[:kept])
+        self._bytes = grown
+        return self
+
+    def to(self, *, device, non_blocking=False):
+        return type(self)._over(self._bytes.to(device, non_blocking=non_blocking))
+
+    def cpu(self):
+        return self.to(device="cpu")
+
+    def cuda(self, device=None, non_blocking=False):
+        return self.to(device="cuda" if device is None else device, non_blocking=non_blocking)
+
+    def share_memory_(self):
+        """Moves the bytes to memory that processes forked from now on share."""
+        self._bytes.share_memory_()
+        return self
+
+    def is_shared(self):
+        return self._bytes.is_shared()
+
+    def pin_memory(self, device=None):
+        return type(self)._over(self._bytes.pin_memory())
+
+    def is_pinned(self, device=None):
+        return self._bytes.is_pinned()
+
+    def __eq__(self, other):
+        return isinstance(other, UntypedStorage) and self.data_ptr() == other.data_ptr() and self.nbytes() == other.nbytes()
+
+    def __hash__(self):
+        return hash(self.data_ptr())
+
+    def __repr__(self):
+        return f"[torch.storage.{type(self).__name__}(device={self.device}) of size {len(self)}]"
 
 
 class TypedStorage(UntypedStorage):
     """The elements behind tensors."""
 
     dtype = None
+
+    def __new__(cls, *args, wrap_storage=None, dtype=None, device=None, _internal=False):
+        if cls is TypedStorage:
+            if dtype is None:
+                raise RuntimeError("TypedStorage: give dtype, or use torch.UntypedStorage")
+            cls = globals()[next(name for name, known in _CLASSES.items() if known == dtype)]
+        made = object.__new__(cls)
+        if wrap_storage is not None:
+            made._bytes = wrap_storage._bytes
+        return made
+
+    def __init__(self, *args, wrap_storage=None, dtype=None, device=None, _internal=False):
+        if wrap_storage is None:
+            super().__init__((args[0] if args else 0) * self.dtype.itemsize, device=device)
 
     @classmethod
     def _of(cls, tensor):
@@ -65,14 +188,22 @@ class TypedStorage(UntypedStorage):
 
     size = __len__
 
+    def element_size(self):
+        return self.dtype.itemsize
+
     def tolist(self):
         return self._elements().tolist()
 
     def __getitem__(self, index):
         return self._elements()[index].item()
 
+    def __setitem__(self, index, value):
+        self._elements()[index] = value
+
     def untyped(self):
-        return UntypedStorage._of(self._bytes)
+        return UntypedStorage._over(self._bytes)
+
+    _untyped_storage = property(untyped)
 
 
 for _name, _dtype in _CLASSES.items():

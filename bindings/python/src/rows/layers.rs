@@ -271,7 +271,10 @@ fn shuffle(input: &Tensor, factor: i64, up: bool) -> Result<Tensor> {
 
 fn one_hot(input: &Tensor, num_classes: i64) -> Result<Tensor> {
     if input.dtype() != rushlight_core::DType::I64 {
-        return Err(Error::value(format!("one_hot is only applicable to index tensor of type int64, not {}", input.dtype())));
+        return Err(Error::value(format!(
+            "one_hot is only applicable to index tensor of type int64, not {}",
+            input.dtype()
+        )));
     }
     input.one_hot(if num_classes == -1 { None } else { Some(size(num_classes, "one_hot: num_classes")?) })
 }

@@ -104,9 +104,9 @@ fn multi_margin(
 /// PyTorch's `ValueError` where classes are given for another number of inputs.
 fn one_target_each(input: &Tensor, target: &Tensor) -> Result<()> {
     match (input.shape(), target.shape()) {
-        ([batch, _, ..], [targets, ..]) if batch != targets && !target.dtype().is_float() => Err(error::value(format!(
-            "Expected input batch_size ({batch}) to match target batch_size ({targets})."
-        ))),
+        ([batch, _, ..], [targets, ..]) if batch != targets && !target.dtype().is_float() => {
+            Err(error::value(format!("Expected input batch_size ({batch}) to match target batch_size ({targets}).")))
+        }
         _ => Ok(()),
     }
 }
@@ -114,7 +114,9 @@ fn one_target_each(input: &Tensor, target: &Tensor) -> Result<()> {
 /// An error for a target that requires gradients, of which the loss has none.
 fn constant(name: &str, target: &Tensor) -> Result<()> {
     if target.requires_grad() {
-        return Err(Error::autograd(format!("the function '{name}' is not differentiable with respect to argument 'target'")));
+        return Err(Error::autograd(format!(
+            "the function '{name}' is not differentiable with respect to argument 'target'"
+        )));
     }
     Ok(())
 }

@@ -406,6 +406,7 @@ rows! { ROWS:
     /// The number of the device, -1 for the CPU.
     get_device [Torch Method] "get_device(Tensor input)" |input: &Tensor| Ok::<_, Error>(match input.device() {
         Device::Cpu => -1i64,
+        Device::Meta => -1,
         Device::Cuda(index) => index as i64,
     });
 }

@@ -3,8 +3,8 @@
 use super::number::fitting;
 use super::pointwise::{pointwise, pointwise_as, pointwise_inplace};
 use crate::Tensor;
-use crate::autograd::{no_grad, record, recording};
 use crate::arg::{Arg, result_type};
+use crate::autograd::{no_grad, record, recording};
 use rushlight_core::{DType, Error, Pointwise, Result, Scalar};
 
 macro_rules! unary {
@@ -244,11 +244,9 @@ fn float(name: &str, a: &Tensor, b: Arg) -> Result<()> {
 /// An error unless tensors have one dtype.
 fn alike(name: &str, a: &Tensor, b: Arg) -> Result<()> {
     match b {
-        Arg::Tensor(b) if b.dtype() != a.dtype() => Err(Error::value(format!(
-            "{name}: expected tensors of one dtype, but got {} and {}",
-            a.dtype(),
-            b.dtype()
-        ))),
+        Arg::Tensor(b) if b.dtype() != a.dtype() => {
+            Err(Error::value(format!("{name}: expected tensors of one dtype, but got {} and {}", a.dtype(), b.dtype())))
+        }
         _ => Ok(()),
     }
 }
@@ -289,7 +287,9 @@ fn no_whole_quotient(a: &Tensor, b: &Tensor) -> Result<()> {
     if result_type(&[Arg::Tensor(a), Arg::Tensor(b)]).is_float() {
         return Ok(());
     }
-    Err(Error::value("addcdiv: integer division with addcdiv is not supported; use floats, or addcmul with a reciprocal"))
+    Err(Error::value(
+        "addcdiv: integer division with addcdiv is not supported; use floats, or addcmul with a reciprocal",
+    ))
 }
 
 /// The factor of a product of integers as one of them: parameters of rows are floats, which do not hold all integers. `None` if the operands
@@ -415,7 +415,9 @@ impl Tensor {
     /// Negation.
     pub fn neg(&self) -> Result<Tensor> {
         if self.dtype() == DType::Bool {
-            return Err(Error::dtype("neg: not implemented for bool: negation of bool is not supported; use logical_not instead"));
+            return Err(Error::dtype(
+                "neg: not implemented for bool: negation of bool is not supported; use logical_not instead",
+            ));
         }
         pointwise(Pointwise::Neg, &[Arg::Tensor(self)], &[])
     }
@@ -423,7 +425,9 @@ impl Tensor {
     /// [`Tensor::neg`] in place.
     pub fn neg_(&self) -> Result<&Tensor> {
         if self.dtype() == DType::Bool {
-            return Err(Error::dtype("neg_: not implemented for bool: negation of bool is not supported; use logical_not instead"));
+            return Err(Error::dtype(
+                "neg_: not implemented for bool: negation of bool is not supported; use logical_not instead",
+            ));
         }
         pointwise_inplace(Pointwise::Neg, self, &[], &[])?;
         Ok(self)

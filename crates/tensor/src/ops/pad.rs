@@ -82,7 +82,10 @@ impl Tensor {
         let (mut from, mut to) = (self.layout().clone(), out.layout().clone());
         for (d, &(before, after)) in sides.iter().enumerate() {
             let kept = grown(self.shape()[d], before.min(0), after.min(0)).ok_or_else(|| {
-                Error::value(format!("pad: padding ({before}, {after}) cuts more than dimension {d} of {:?} has", self.shape()))
+                Error::value(format!(
+                    "pad: padding ({before}, {after}) cuts more than dimension {d} of {:?} has",
+                    self.shape()
+                ))
             })?;
             from = from.slice(d, before.min(0).unsigned_abs(), kept, 1);
             to = to.slice(d, before.max(0).unsigned_abs(), kept, 1);

@@ -24,3 +24,46 @@ class Node:
     @property
     def next_functions(self):
         raise NotImplementedError("grad_fn.next_functions is not supported: the graph is walked in Rust")
+
+
+class saved_tensors_hooks:
+    """A context in which ``pack_hook`` sees tensors that are kept for the backward pass. Not supported."""
+
+    def __init__(self, pack_hook, unpack_hook):
+        raise NotImplementedError("saved_tensors_hooks: tensors kept for the backward pass cannot be exchanged; use torch.utils.checkpoint")
+
+
+class save_on_cpu:
+    """A context in which tensors kept for the backward pass lie on the CPU. All do where there is no accelerator."""
+
+    def __init__(self, pin_memory=False, device_type="cuda"):
+        from .. import _C
+
+        if _C._device_count():
+            raise NotImplementedError("save_on_cpu: tensors of an accelerator stay there; use torch.utils.checkpoint to keep fewer")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        return None
+
+
+class disable_saved_tensors_hooks(save_on_cpu):
+    """A context in which hooks for saved tensors are refused. They are always."""
+
+    def __init__(self, error_message):
+        pass
+
+
+class allow_mutation_on_saved_tensors(saved_tensors_hooks):
+    """Not supported: a tensor that is kept for the backward pass must not change."""
+
+    def __init__(self):
+        raise NotImplementedError("allow_mutation_on_saved_tensors: clone the tensor before changing it")
+
+
+def increment_version(tensor):
+    """Counts a change in place that was made behind autograd's back."""
+    for t in [tensor] if hasattr(tensor, "_version") else tensor:
+        t.detach().add_(0)

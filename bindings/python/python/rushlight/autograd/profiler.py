@@ -1,5 +1,6 @@
 """``torch.autograd.profiler``: the older place of the profiler."""
 
+from ..profiler import _Averages as EventList  # noqa: F401
 from ..profiler import profile, record_function  # noqa: F401
 
 

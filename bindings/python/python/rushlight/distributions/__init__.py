@@ -1,19 +1,44 @@
 """``torch.distributions``: the distributions that policies and latent variables are made of."""
 
 import math
+import sys
+import types
+from importlib.machinery import ModuleSpec
 
 from .. import _C
 from .._size import Size
+from . import constraints
 
 Tensor, _torch, _nn = _C.Tensor, _C._torch, _C._nn
 
-#: Distributions that are loaded when first used.
-_FURTHER = frozenset(
-    "Beta Cauchy Chi2 Dirichlet Gamma Gumbel HalfNormal LogNormal MultivariateNormal OneHotCategorical OneHotCategoricalStraightThrough Poisson StudentT"
-    .split()
-)
+#: Distributions that are loaded when first used, by the module they are in.
+_FURTHER = {
+    "_further": "Beta Cauchy Chi2 Dirichlet Gamma Gumbel HalfNormal LogNormal MultivariateNormal OneHotCategorical OneHotCategoricalStraightThrough Poisson StudentT",
+    "_more": "Binomial ContinuousBernoulli ExpRelaxedCategorical ExponentialFamily FisherSnedecor GeneralizedPareto Geometric HalfCauchy InverseGamma Kumaraswamy "
+    "LKJCholesky LogisticNormal LogitRelaxedBernoulli LowRankMultivariateNormal MixtureSameFamily Multinomial NegativeBinomial Pareto RelaxedBernoulli "
+    "RelaxedOneHotCategorical VonMises Weibull Wishart",
+    "transformed_distribution": "TransformedDistribution",
+    "constraint_registry": "biject_to transform_to",
+    "kl": "kl_divergence register_kl",
+    "transforms": "AbsTransform AffineTransform CatTransform ComposeTransform CorrCholeskyTransform CumulativeDistributionTransform ExpTransform IndependentTransform "
+    "LowerCholeskyTransform PositiveDefiniteTransform PowerTransform ReshapeTransform SigmoidTransform SoftmaxTransform SoftplusTransform StackTransform "
+    "StickBreakingTransform TanhTransform Transform identity_transform",
+}
+_PLACES = {name: module for module, names in _FURTHER.items() for name in names.split()}
 
-__all__ = ["Bernoulli", "Categorical", "Distribution", "Exponential", "Independent", "Laplace", "Normal", "Uniform", "kl_divergence", *sorted(_FURTHER)]
+#: Modules in which PyTorch has a class each. ``exp_family`` and others have no rule.
+_MODULES = {
+    **{name: name.title().replace("_", "") for name in (
+        "bernoulli beta binomial categorical cauchy chi2 continuous_bernoulli dirichlet distribution exponential fishersnedecor gamma geometric gumbel half_cauchy "
+        "half_normal independent inverse_gamma kumaraswamy laplace log_normal logistic_normal lowrank_multivariate_normal mixture_same_family multinomial "
+        "multivariate_normal negative_binomial normal pareto poisson relaxed_bernoulli relaxed_categorical uniform von_mises weibull wishart"
+    ).split()},
+    "exp_family": "ExponentialFamily", "fishersnedecor": "FisherSnedecor", "lkj_cholesky": "LKJCholesky", "lowrank_multivariate_normal": "LowRankMultivariateNormal",
+    "one_hot_categorical": "OneHotCategorical OneHotCategoricalStraightThrough", "relaxed_bernoulli": "LogitRelaxedBernoulli RelaxedBernoulli",
+    "relaxed_categorical": "ExpRelaxedCategorical RelaxedOneHotCategorical", "studentT": "StudentT", "generalized_pareto": "GeneralizedPareto",
+}
+
+__all__ = ["Bernoulli", "Categorical", "Distribution", "Exponential", "Independent", "Laplace", "Normal", "Uniform", *sorted(set(_PLACES) - {"ExpRelaxedCategorical", "LogitRelaxedBernoulli"})]
 
 
 def _tensors(*values):
@@ -39,10 +64,28 @@ _PROBABILITY = (lambda value: (value >= 0) & (value <= 1), "Interval(lower_bound
 class Distribution:
     """A distribution over tensors. ``sample`` draws; ``rsample`` draws so that gradients reach the parameters."""
 
-    has_rsample = False
+    has_rsample = has_enumerate_support = False
+    _validate_args = __debug__
+    arg_constraints = {}
+    #: Whether the class checks its parameters before this one is asked to.
+    _checks_itself = False
+
+    @staticmethod
+    def set_default_validate_args(value):
+        """Whether parameters and samples are checked unless a call says otherwise."""
+        if value not in (True, False):
+            raise ValueError
+        Distribution._validate_args = value
 
     def __init__(self, batch_shape=(), event_shape=(), validate_args=None):
         self._batch_shape, self._event_shape = Size(batch_shape), Size(event_shape)
+        if validate_args is not None:
+            self._validate_args = validate_args
+        if self._validate_args and not self._checks_itself:
+            for name, constraint in self.arg_constraints.items():
+                if not constraints.is_dependent(constraint) and isinstance(self.__dict__.get(name), Tensor):
+                    _check(None, type(self).__name__, name, self.__dict__[name], constraint.check, constraint)
+        super().__init__()
 
     @property
     def batch_shape(self):
@@ -52,8 +95,34 @@ class Distribution:
     def event_shape(self):
         return self._event_shape
 
+    @property
+    def support(self):
+        raise NotImplementedError(f"{type(self).__name__}.support")
+
     def _extended(self, sample_shape):
         return [*sample_shape, *self._batch_shape, *self._event_shape]
+
+    def _extended_shape(self, sample_shape=()):
+        return Size(self._extended(sample_shape))
+
+    def expand(self, batch_shape, _instance=None):
+        """The same distribution for a larger batch: parameters are expanded."""
+        made = self._get_checked_instance(type(self), _instance)
+        rank = len(self._batch_shape)
+        for name, value in self.__dict__.items():
+            if isinstance(value, Tensor):
+                value = value.expand([*batch_shape, *value.shape[rank:]])
+            elif isinstance(value, Distribution):
+                inner = len(value.batch_shape) - rank
+                value = value.expand([*batch_shape, *value.batch_shape[len(value.batch_shape) - inner:]] if inner else batch_shape)
+            made.__dict__.setdefault(name, value)
+        made._batch_shape = Size(batch_shape)
+        return made
+
+    def _get_checked_instance(self, cls, _instance=None):
+        if _instance is None and type(self).__init__ != cls.__init__:
+            raise NotImplementedError(f"Subclass {type(self).__name__} of {cls.__name__} that defines a custom __init__ method must also define a custom .expand() method.")
+        return type(self).__new__(type(self)) if _instance is None else _instance
 
     def sample(self, sample_shape=()):
         before = _C._set_grad_enabled(False)
@@ -67,8 +136,26 @@ class Distribution:
             raise NotImplementedError(f"{type(self).__name__}.rsample: its samples are not differentiable")
         return self._draw(sample_shape)
 
+    def _draw(self, sample_shape):
+        """Draws, recording gradients where they are. Classes that define ``rsample`` need no other."""
+        if type(self).rsample is Distribution.rsample:
+            raise NotImplementedError(f"{type(self).__name__} has no samples")
+        return self.rsample(sample_shape)
+
     def sample_n(self, n):
         return self.sample((n,))
+
+    @property
+    def mean(self):
+        raise NotImplementedError(f"{type(self).__name__}.mean")
+
+    @property
+    def mode(self):
+        raise NotImplementedError(f"{type(self).__name__}.mode: not known")
+
+    @property
+    def variance(self):
+        raise NotImplementedError(f"{type(self).__name__}.variance")
 
     @property
     def stddev(self):
@@ -76,6 +163,15 @@ class Distribution:
 
     def log_prob(self, value):
         raise NotImplementedError(f"{type(self).__name__}.log_prob: not known")
+
+    def cdf(self, value):
+        raise NotImplementedError(f"{type(self).__name__}.cdf: not known")
+
+    def icdf(self, value):
+        raise NotImplementedError(f"{type(self).__name__}.icdf: not known")
+
+    def enumerate_support(self, expand=True):
+        raise NotImplementedError(f"{type(self).__name__}.enumerate_support: not known")
 
     def entropy(self):
         raise NotImplementedError(f"{type(self).__name__}.entropy: not known")
@@ -86,8 +182,29 @@ class Distribution:
     def perplexity(self):
         return self.entropy().exp()
 
+    def _validate_sample(self, value):
+        """Raises unless a value could be a sample."""
+        if not isinstance(value, Tensor):
+            raise ValueError("The value argument to log_prob must be a Tensor")
+        events = len(self._event_shape)
+        if value.dim() < events or value.shape[value.dim() - events:] != self._event_shape:
+            raise ValueError(f"The right-most size of value must match event_shape: {value.shape} vs {self._event_shape}.")
+        batch = value.shape[: value.dim() - events]
+        for i, j in zip(reversed(batch), reversed(self._batch_shape)):
+            if i != 1 and j != 1 and i != j:
+                raise ValueError(f"Value is not broadcastable with batch_shape+event_shape: {value.shape} vs {self._extended_shape()}.")
+        try:
+            support = self.support
+        except NotImplementedError:
+            return
+        if not support.check(value).all():
+            raise ValueError(
+                f"Expected value argument ({type(value).__name__} of shape {tuple(value.shape)}) to be within the support ({support!r}) of the distribution {self!r}, "
+                f"but found invalid values:\n{value}"
+            )
+
     def __repr__(self):
-        names = getattr(self, "_names", ())
+        names = getattr(self, "_names", None) or [name for name in self.arg_constraints if name in self.__dict__]
         shown = (f"{n}: {getattr(self, n)}" if getattr(self, n).numel() == 1 else f"{n}: {getattr(self, n).shape}" for n in names)
         return f"{type(self).__name__}({', '.join(shown)})"
 
@@ -279,20 +396,39 @@ class Independent(Distribution):
     """A distribution whose last dimensions count as one event: their log-probabilities are summed."""
 
     def __init__(self, base_distribution, reinterpreted_batch_ndims, validate_args=None):
-        self.base_dist, self._count = base_distribution, reinterpreted_batch_ndims
+        if reinterpreted_batch_ndims > len(base_distribution.batch_shape):
+            raise ValueError(
+                "Expected reinterpreted_batch_ndims <= len(base_distribution.batch_shape), "
+                f"actual {reinterpreted_batch_ndims} vs {len(base_distribution.batch_shape)}"
+            )
+        self.base_dist, self.reinterpreted_batch_ndims = base_distribution, reinterpreted_batch_ndims
         shape = base_distribution.batch_shape
         split = len(shape) - reinterpreted_batch_ndims
         super().__init__(shape[:split], shape[split:] + base_distribution.event_shape)
         self.has_rsample = base_distribution.has_rsample
 
+    def expand(self, batch_shape, _instance=None):
+        shape = [*batch_shape, *self.event_shape[: self.reinterpreted_batch_ndims]]
+        return Independent(self.base_dist.expand(shape), self.reinterpreted_batch_ndims, validate_args=False)
+
+    @constraints.dependent_property
+    def support(self):
+        inner = self.base_dist.support
+        return constraints.independent(inner, self.reinterpreted_batch_ndims) if self.reinterpreted_batch_ndims else inner
+
+    mode = property(lambda self: self.base_dist.mode)
+
+    def sample(self, sample_shape=()):
+        return self.base_dist.sample(sample_shape)
+
+    def rsample(self, sample_shape=()):
+        return self.base_dist.rsample(sample_shape)
+
     mean = property(lambda self: self.base_dist.mean)
     variance = property(lambda self: self.base_dist.variance)
 
-    def _draw(self, sample_shape):
-        return self.base_dist._draw(sample_shape)
-
     def _summed(self, value):
-        return value.sum(tuple(range(-self._count, 0))) if self._count else value
+        return value.sum(tuple(range(-self.reinterpreted_batch_ndims, 0))) if self.reinterpreted_batch_ndims else value
 
     def log_prob(self, value):
         return self._summed(self.base_dist.log_prob(value))
@@ -301,53 +437,67 @@ class Independent(Distribution):
         return self._summed(self.base_dist.entropy())
 
 
-def kl_divergence(p, q):
-    """How far one distribution is from another of its kind."""
-    if isinstance(p, Independent) and isinstance(q, Independent):
-        return p._summed(kl_divergence(p.base_dist, q.base_dist))
-    if isinstance(p, Normal) and isinstance(q, Normal):
-        ratio = (p.scale / q.scale) ** 2
-        return 0.5 * (ratio + ((p.loc - q.loc) / q.scale) ** 2 - 1 - ratio.log())
-    if isinstance(p, Categorical) and isinstance(q, Categorical):
-        return (p.probs * (p.logits - q.logits)).sum(-1)
-    if isinstance(p, Bernoulli) and isinstance(q, Bernoulli):
-        return p.probs * (_nn.softplus(-q.logits) - _nn.softplus(-p.logits)) + (1 - p.probs) * (_nn.softplus(q.logits) - _nn.softplus(p.logits))
-    if isinstance(p, Exponential) and isinstance(q, Exponential):
-        ratio = q.rate / p.rate
-        return -ratio.log() + ratio - 1
-    return _further_divergence(p, q)
+def _constrain(kind, support, **parameters):
+    """Tells the regions of a distribution's parameters and samples, for classes that check their parameters themselves."""
+    kind.arg_constraints, kind.support, kind._checks_itself = parameters, support, True
 
 
-def _further_divergence(p, q):
-    from ._further import Beta, Dirichlet, Gamma, MultivariateNormal, Poisson
+_constrain(Normal, constraints.real, loc=constraints.real, scale=constraints.positive)
+_constrain(Laplace, constraints.real, loc=constraints.real, scale=constraints.positive)
+_constrain(Exponential, constraints.nonnegative, rate=constraints.positive)
+_constrain(Bernoulli, constraints.boolean, probs=constraints.unit_interval, logits=constraints.real)
+_constrain(
+    Uniform, constraints.dependent_property(lambda self: constraints.interval(self.low, self.high), is_discrete=False, event_dim=0), low=constraints.dependent,
+    high=constraints.dependent,
+)
+_constrain(
+    Categorical, constraints.dependent_property(lambda self: constraints.integer_interval(0, self._classes - 1), is_discrete=True, event_dim=0),
+    probs=constraints.simplex, logits=constraints.real_vector,
+)
 
-    if isinstance(p, Gamma) and isinstance(q, Gamma):
-        a, b = p.concentration, q.concentration
-        return b * (p.rate / q.rate).log() + b.lgamma() - a.lgamma() + (a - b) * a.digamma() + (q.rate - p.rate) * (a / p.rate)
-    if isinstance(p, Beta) and isinstance(q, Beta):
-        return _further_divergence(p._pair, q._pair)
-    if isinstance(p, Dirichlet) and isinstance(q, Dirichlet):
-        a, b = p.concentration, q.concentration
-        total = a.sum(-1)
-        constant = total.lgamma() - b.sum(-1).lgamma() - (a.lgamma() - b.lgamma()).sum(-1)
-        return constant + ((a - b) * (a.digamma() - total.digamma().unsqueeze(-1))).sum(-1)
-    if isinstance(p, Poisson) and isinstance(q, Poisson):
-        return p.rate * (p.rate.log() - q.rate.log()) - (p.rate - q.rate)
-    if isinstance(p, MultivariateNormal) and isinstance(q, MultivariateNormal):
-        size = p.event_shape[0]
-        batch = _torch._broadcast_tensors([p._half_log_det(), q._half_log_det()])[0].shape
-        factor = q.scale_tril.expand([*batch, size, size])
-        spread = _C._linalg.solve_triangular(factor, p.scale_tril.expand([*batch, size, size]), upper=False)
-        away = _C._linalg.solve_triangular(factor, (q.loc - p.loc).expand([*batch, size]).unsqueeze(-1), upper=False)
-        return q._half_log_det() - p._half_log_det() + 0.5 * ((spread**2).sum((-2, -1)) + (away**2).sum((-2, -1)) - size)
-    raise NotImplementedError(f"No KL(p || q) is implemented for p type {type(p).__name__} and q type {type(q).__name__}")
+
+def _enumerate_bernoulli(self, expand=True):
+    values = _torch.arange(2, dtype=self.probs.dtype, device=self.probs.device).reshape([-1] + [1] * len(self.batch_shape))
+    return values.expand([-1, *self.batch_shape]) if expand else values
+
+
+def _enumerate_categorical(self, expand=True):
+    values = _torch.arange(self._classes, device=self.probs.device).reshape([-1] + [1] * len(self.batch_shape))
+    return values.expand([-1, *self.batch_shape]) if expand else values
+
+
+Bernoulli.has_enumerate_support = Categorical.has_enumerate_support = True
+Bernoulli.enumerate_support, Categorical.enumerate_support = _enumerate_bernoulli, _enumerate_categorical
 
 
 def __getattr__(name):
-    if name in _FURTHER:
-        from . import _further
+    if name in _PLACES:
+        import importlib
 
-        return getattr(_further, name)
+        return getattr(importlib.import_module("." + _PLACES[name], __name__), name)
+    if name in ("constraint_registry", "kl", "transforms", "utils", "transformed_distribution"):
+        import importlib
+
+        return importlib.import_module("." + name, __name__)
     from .._functions import _missing
 
     return _missing(__name__, name)
+
+
+def _place(name, names):
+    """Makes the module in which PyTorch has a class."""
+    module = types.ModuleType(f"{__name__}.{name}", f"Where PyTorch has {names}.")
+    module.__spec__ = ModuleSpec(module.__name__, None)
+
+    def find(wanted):
+        if wanted.startswith("__"):
+            raise AttributeError(wanted)
+        return getattr(sys.modules[__name__], wanted)
+
+    module.__getattr__, module.__all__ = find, names.split()
+    sys.modules[module.__name__] = module
+    globals()[name] = module
+
+
+for _module, _names in _MODULES.items():
+    _place(_module, _names)

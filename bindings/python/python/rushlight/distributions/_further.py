@@ -359,3 +359,27 @@ class StudentT(Distribution):
         half, df = 0.5 * (self.df + 1), self.df
         beta = (0.5 * df).lgamma() + 0.5 * math.log(math.pi) - half.lgamma()
         return self.scale.log() + half * (half.digamma() - (0.5 * df).digamma()) + 0.5 * df.log() + beta
+
+
+def _constrain_all():
+    from . import _constrain, constraints as c
+
+    positive, real = c.positive, c.real
+    _constrain(Gamma, c.nonnegative, concentration=positive, rate=positive)
+    _constrain(Chi2, c.nonnegative, df=positive)
+    _constrain(Dirichlet, c.simplex, concentration=c.independent(positive, 1))
+    _constrain(Beta, c.unit_interval, concentration1=positive, concentration0=positive)
+    _constrain(Poisson, c.nonnegative_integer, rate=c.nonnegative)
+    _constrain(OneHotCategorical, c.one_hot, probs=c.simplex, logits=c.real_vector)
+    _constrain(
+        MultivariateNormal, c.real_vector, loc=c.real_vector, covariance_matrix=c.positive_definite, precision_matrix=c.positive_definite,
+        scale_tril=c.lower_cholesky,
+    )
+    _constrain(LogNormal, positive, loc=real, scale=positive)
+    _constrain(HalfNormal, c.nonnegative, scale=positive)
+    _constrain(Gumbel, real, loc=real, scale=positive)
+    _constrain(Cauchy, real, loc=real, scale=positive)
+    _constrain(StudentT, real, df=positive, loc=real, scale=positive)
+
+
+_constrain_all()

@@ -1,3 +1,188 @@
-"""Where PyTorch has ``kl_divergence``."""
+"""``kl_divergence``: how far one distribution is from another; ``register_kl`` adds formulas for pairs of classes."""
 
-from . import kl_divergence  # noqa: F401
+import functools
+import math
+
+from .. import _C
+from . import Bernoulli, Categorical, Distribution, Exponential, Independent, Laplace, Normal, Uniform
+
+__all__ = ["kl_divergence", "register_kl"]
+
+_torch, _nn = _C._torch, _C._nn
+_registry = {}
+
+
+def register_kl(type_p, type_q):
+    """A decorator: a function of two distributions that gives their divergence, for instances of these classes."""
+    for kind in (type_p, type_q):
+        if not (isinstance(kind, type) and issubclass(kind, Distribution)):
+            raise TypeError(f"Expected type_p and type_q to be Distribution subclasses but got {kind}")
+
+    def register(formula):
+        _registry[type_p, type_q] = formula
+        _formula.cache_clear()
+        return formula
+
+    return register
+
+
+@functools.lru_cache(None)
+def _formula(type_p, type_q):
+    """The formula of the nearest classes: first by the former, then by the latter."""
+    found = [(type_p.__mro__.index(p), type_q.__mro__.index(q), p, q) for p, q in _registry if issubclass(type_p, p) and issubclass(type_q, q)]
+    if not found:
+        return None
+    _, _, p, q = min(found, key=lambda match: match[:2])
+    return _registry[p, q]
+
+
+def kl_divergence(p, q):
+    """The mean under ``p`` of the difference of log-probabilities, ``p``'s less ``q``'s."""
+    formula = _formula(type(p), type(q))
+    if formula is None:
+        raise NotImplementedError(f"No KL(p || q) is implemented for p type {type(p).__name__} and q type {type(q).__name__}")
+    return formula(p, q)
+
+
+@register_kl(Independent, Independent)
+def _independent(p, q):
+    if p.reinterpreted_batch_ndims != q.reinterpreted_batch_ndims:
+        raise NotImplementedError("kl_divergence of Independent distributions that count different dimensions as one event")
+    return p._summed(kl_divergence(p.base_dist, q.base_dist))
+
+
+@register_kl(Normal, Normal)
+def _normal(p, q):
+    ratio = (p.scale / q.scale) ** 2
+    return 0.5 * (ratio + ((p.loc - q.loc) / q.scale) ** 2 - 1 - ratio.log())
+
+
+@register_kl(Categorical, Categorical)
+def _categorical(p, q):
+    terms = p.probs * (p.logits - q.logits)
+    terms = _torch.where((q.probs == 0).expand(terms.shape), math.inf, terms)
+    return _torch.where((p.probs == 0).expand(terms.shape), 0.0, terms).sum(-1)
+
+
+@register_kl(Bernoulli, Bernoulli)
+def _bernoulli(p, q):
+    return p.probs * (_nn.softplus(-q.logits) - _nn.softplus(-p.logits)) + (1 - p.probs) * (_nn.softplus(q.logits) - _nn.softplus(p.logits))
+
+
+@register_kl(Exponential, Exponential)
+def _exponential(p, q):
+    ratio = q.rate / p.rate
+    return -ratio.log() + ratio - 1
+
+
+@register_kl(Laplace, Laplace)
+def _laplace(p, q):
+    ratio, away = p.scale / q.scale, (p.loc - q.loc).abs()
+    return -ratio.log() + away / q.scale + ratio * (-away / p.scale).exp() - 1
+
+
+@register_kl(Uniform, Uniform)
+def _uniform(p, q):
+    found = ((q.high - q.low) / (p.high - p.low)).log()
+    return _torch.where((q.low > p.low) | (q.high < p.high), math.inf, found)
+
+
+@register_kl(Uniform, Normal)
+def _uniform_normal(p, q):
+    width = p.high - p.low
+    return (math.sqrt(math.pi * 2) * q.scale / width).log() + (width**2 / 12 + ((p.high + p.low - 2 * q.loc) / 2) ** 2) / (2 * q.scale**2)
+
+
+def _register_further():
+    from ._further import Beta, Cauchy, Dirichlet, Gamma, Gumbel, HalfNormal, LogNormal, MultivariateNormal, OneHotCategorical, Poisson
+    from ._more import Binomial, Geometric, LowRankMultivariateNormal, Pareto
+    from .transformed_distribution import TransformedDistribution
+
+    @register_kl(Gamma, Gamma)
+    def gamma(p, q):
+        a, b = p.concentration, q.concentration
+        return b * (p.rate / q.rate).log() + b.lgamma() - a.lgamma() + (a - b) * a.digamma() + (q.rate - p.rate) * (a / p.rate)
+
+    @register_kl(Exponential, Gamma)
+    def exponential_gamma(p, q):
+        ratio, euler = q.rate / p.rate, 0.57721566490153286060
+        return -q.concentration * ratio.log() + ratio + q.concentration.lgamma() + q.concentration * euler - (1 + euler)
+
+    @register_kl(Gamma, Exponential)
+    def gamma_exponential(p, q):
+        return -p.entropy() - q.rate.log() + q.rate * p.concentration / p.rate
+
+    @register_kl(Dirichlet, Dirichlet)
+    def dirichlet(p, q):
+        a, b = p.concentration, q.concentration
+        total = a.sum(-1)
+        constant = total.lgamma() - b.sum(-1).lgamma() - (a.lgamma() - b.lgamma()).sum(-1)
+        return constant + ((a - b) * (a.digamma() - total.digamma().unsqueeze(-1))).sum(-1)
+
+    @register_kl(Beta, Beta)
+    def beta(p, q):
+        return dirichlet(p._pair, q._pair)
+
+    @register_kl(Poisson, Poisson)
+    def poisson(p, q):
+        return p.rate * (p.rate.log() - q.rate.log()) - (p.rate - q.rate)
+
+    @register_kl(OneHotCategorical, OneHotCategorical)
+    def one_hot(p, q):
+        return _categorical(p._categorical, q._categorical)
+
+    @register_kl(LogNormal, LogNormal)
+    @register_kl(HalfNormal, HalfNormal)
+    def of_base(p, q):
+        return kl_divergence(p.base_dist, q.base_dist)
+
+    @register_kl(TransformedDistribution, TransformedDistribution)
+    def transformed(p, q):
+        if p.transforms != q.transforms or p.event_shape != q.event_shape:
+            raise NotImplementedError("kl_divergence of distributions through different transforms")
+        return kl_divergence(p.base_dist, q.base_dist)
+
+    @register_kl(Gumbel, Gumbel)
+    def gumbel(p, q):
+        ratio, shift, euler = p.scale / q.scale, (q.loc - p.loc) / q.scale, 0.57721566490153286060
+        mean = (p.loc + p.scale * euler - q.loc) / q.scale
+        return q.scale.log() - p.scale.log() + mean + (shift + (1 + ratio).lgamma()).exp() - (1 + euler)
+
+    @register_kl(Geometric, Geometric)
+    def geometric(p, q):
+        return -p.entropy() - (-q.probs).log1p() / p.probs - q.logits
+
+    @register_kl(Binomial, Binomial)
+    def binomial(p, q):
+        found = p.total_count * (p.probs * (p.logits - q.logits) + (-p.probs).log1p() - (-q.probs).log1p())
+        return _torch.where(p.total_count > q.total_count, math.inf, found)
+
+    @register_kl(Pareto, Pareto)
+    def pareto(p, q):
+        ratio = p.scale / q.scale
+        alpha = q.alpha / p.alpha
+        found = q.alpha * ratio.log() - alpha.log() + alpha - 1
+        return _torch.where(p.scale < q.scale, math.inf, found)
+
+    @register_kl(Cauchy, Cauchy)
+    def cauchy(p, q):
+        return ((p.scale + q.scale) ** 2 + (p.loc - q.loc) ** 2).log() - (4 * p.scale * q.scale).log()
+
+    @register_kl(MultivariateNormal, MultivariateNormal)
+    def multivariate(p, q):
+        size = p.event_shape[0]
+        batch = _torch._broadcast_tensors([p._half_log_det(), q._half_log_det()])[0].shape
+        factor = q.scale_tril.expand([*batch, size, size])
+        spread = _C._linalg.solve_triangular(factor, p.scale_tril.expand([*batch, size, size]), upper=False)
+        away = _C._linalg.solve_triangular(factor, (q.loc - p.loc).expand([*batch, size]).unsqueeze(-1), upper=False)
+        return q._half_log_det() - p._half_log_det() + 0.5 * ((spread**2).sum((-2, -1)) + (away**2).sum((-2, -1)) - size)
+
+    @register_kl(LowRankMultivariateNormal, LowRankMultivariateNormal)
+    @register_kl(LowRankMultivariateNormal, MultivariateNormal)
+    @register_kl(MultivariateNormal, LowRankMultivariateNormal)
+    def low_rank(p, q):
+        whole = [d if isinstance(d, MultivariateNormal) else MultivariateNormal(d.loc, d.covariance_matrix, validate_args=False) for d in (p, q)]
+        return multivariate(*whole)
+
+
+_register_further()

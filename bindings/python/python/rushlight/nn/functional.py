@@ -170,6 +170,11 @@ def linear_cross_entropy(
     return cross_entropy(logits, target, weight=weight, reduction=reduction, ignore_index=ignored, label_smoothing=label_smoothing)
 
 
+from ..overrides import handle_torch_function, has_torch_function, has_torch_function_unary, has_torch_function_variadic, make_overridable  # noqa: E402,F401
+
+make_overridable(globals(), [name for name in dir() if not name.startswith("_") and "function" not in name and name != "make_overridable"])
+
+
 def __getattr__(name):
     from .._functions import _missing
 

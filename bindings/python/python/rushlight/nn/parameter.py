@@ -25,6 +25,8 @@ class Parameter(Tensor):
             raise TypeError(f"Parameter: expected a Tensor as data, got {type(data).__name__}")
         return cls._make_subclass(data, requires_grad)
 
+    __torch_function__ = _C._disabled_torch_function_impl
+
     def __deepcopy__(self, memo):
         known = memo.get(id(self))
         if known is not None:
@@ -38,6 +40,7 @@ class Buffer(Tensor):
     """A tensor that is a module's buffer when it is assigned to one of the module's attributes."""
 
     persistent: bool = True
+    __torch_function__ = _C._disabled_torch_function_impl
 
     def __new__(cls, data: Tensor | None = None, *, persistent: bool = True):
         if data is None:
@@ -48,6 +51,9 @@ class Buffer(Tensor):
 
     def __repr__(self):
         return repr(self.detach().requires_grad_(self.requires_grad))
+
+
+_C._plain_types([Parameter, Buffer])
 
 
 class _Uninitialized:

@@ -1,8 +1,8 @@
 """Images: what programs written for PyTorch import as ``torchvision``."""
 
-from .._version import __version__  # noqa: F401
+from .._version import vision_version as __version__  # noqa: F401
 
-_MODULES = frozenset("datasets io models transforms utils".split())
+_MODULES = frozenset("datasets io models ops transforms utils".split())
 
 
 def __getattr__(name):

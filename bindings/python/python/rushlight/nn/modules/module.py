@@ -10,6 +10,7 @@ from ..parameter import Buffer, Parameter
 from . import _hooks
 from ._conversion import ConversionMethods
 from ._hooks import BackwardHooks, RemovableHandle, register
+from ._state import _EXTRA_STATE as _EXTRA_STATE_KEY_SUFFIX  # noqa: F401
 from ._state import StateMethods, _IncompatibleKeys  # noqa: F401
 
 __all__ = [

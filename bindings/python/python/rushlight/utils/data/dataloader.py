@@ -153,9 +153,9 @@ class DataLoader(Generic[T_co]):
         )
         if in_process:
             return _SingleProcessDataLoaderIter(self)
-        from ._utils.processes import MultiProcessIterator
+        from ._utils.processes import _MultiProcessingDataLoaderIter
 
-        return MultiProcessIterator(self)
+        return _MultiProcessingDataLoaderIter(self)
 
     def __iter__(self):
         if not self.persistent_workers:
@@ -175,7 +175,11 @@ class DataLoader(Generic[T_co]):
         return length // self.batch_size if self.drop_last else -(-length // self.batch_size)
 
 
-class _SingleProcessDataLoaderIter:
+class _BaseDataLoaderIter:
+    """What iterators over a loader have in common."""
+
+
+class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
     """Batches made when they are asked for."""
 
     def __init__(self, loader):
@@ -204,3 +208,11 @@ class _SingleProcessDataLoaderIter:
 
     def __len__(self):
         return len(self._loader._index_sampler)
+
+
+def __getattr__(name):
+    if name == "_MultiProcessingDataLoaderIter":
+        from ._utils.processes import _MultiProcessingDataLoaderIter
+
+        return _MultiProcessingDataLoaderIter
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

@@ -10,6 +10,7 @@ import warnings
 import weakref
 from multiprocessing import connection
 
+from ..dataloader import _BaseDataLoaderIter
 from ..sampler import draw_seed
 from . import transport, worker
 from .pin_memory import pin_memory, wanted
@@ -19,7 +20,7 @@ from .worker import Resume, StopWorker, WorkerError
 _GRACE = 5.0
 
 
-class MultiProcessIterator:
+class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
     """Batches from worker processes, in the order of the indices, some prepared ahead.
 
     Index lists go to the workers in turn, through a queue for each; batches come back through a pipe for each, so that a worker that dies is

@@ -1,0 +1,55 @@
+"""Runs jobs: ``python run.py [LIBRARY[:JOB] …]`` prints a line of JSON for each. ``--list`` names them."""
+
+import importlib
+import json
+import pathlib
+import sys
+import time
+import traceback
+import warnings
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+warnings.filterwarnings("ignore")
+
+import torch  # noqa: E402
+from common import JOBS  # noqa: E402
+
+for _file in ("models", "others"):
+    if (pathlib.Path(__file__).parent / f"{_file}.py").exists():
+        importlib.import_module(_file)
+
+
+def flat(values):
+    """Numbers of a job's result, as lists."""
+    found = {}
+    for name, value in (values or {}).items():
+        found[name] = value.detach().double().reshape(-1).tolist() if isinstance(value, torch.Tensor) else [float(value)]
+    return found
+
+
+def run(library, name):
+    torch.manual_seed(0)
+    started = time.perf_counter()
+    try:
+        values = flat(JOBS[library][name]())
+        return {"library": library, "job": name, "seconds": time.perf_counter() - started, "values": values}
+    except BaseException as error:
+        lines = traceback.format_exc().strip().splitlines()
+        where = [line.strip() for line in lines if line.strip().startswith("File")]
+        return {"library": library, "job": name, "error": f"{type(error).__name__}: {error}", "where": where[-3:], "trace": "\n".join(lines)}
+
+
+def main(args):
+    if "--list" in args:
+        for library, jobs in JOBS.items():
+            print(library, *jobs)
+        return
+    wanted = args or list(JOBS)
+    for one in wanted:
+        library, _, name = one.partition(":")
+        for known in [name] if name else JOBS.get(library, {}):
+            print(json.dumps(run(library, known)), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

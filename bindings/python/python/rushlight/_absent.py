@@ -1,0 +1,159 @@
+"""Names of PyTorch that can be imported here and raise when they are used.
+
+Libraries import more than they use. A name of a feature that is not supported exists, as PyTorch's kind of object, and says on use what is missing.
+``MODULES`` is the table: a module, why it is absent, and its names. A capital letter makes a class, a small one a function.
+"""
+
+import importlib.abc
+import importlib.machinery
+import sys
+
+_COMPLEX = "complex numbers are not supported"
+_EXPORT = "exporting is not supported; models run as they are, and torch.save keeps their state"
+_COMPILER = "there is no compiler to configure or ask; models run as they are"
+_QUANTISED = "quantised tensors are not supported"
+_SPARSE = "sparse tensors are not supported; use dense ones"
+_SYMBOLIC = "sizes are numbers, never symbols"
+
+#: Modules that have no other names than absent ones, relative to this package.
+MODULES = {
+    "_higher_order_ops": (_COMPILER, "associative_scan cond flex_attention scan while_loop"),
+    "_higher_order_ops.associative_scan": (_COMPILER, "associative_scan"),
+    "_higher_order_ops.flex_attention": (_COMPILER, "flex_attention"),
+    "_inductor.utils": (_COMPILER, ""),
+    "_subclasses": (_COMPILER, "FakeTensor FakeTensorMode"),
+    "_subclasses.fake_tensor": (_COMPILER, "FakeTensor FakeTensorMode is_fake"),
+    "ao": (_QUANTISED, ""),
+    "ao.quantization": (_QUANTISED, "DeQuantStub FakeQuantize MinMaxObserver QConfig QConfigMapping QuantStub convert get_default_qconfig prepare prepare_qat quantize_dynamic"),
+    "ao.quantization.fx": (_QUANTISED, ""),
+    "ao.nn": (_QUANTISED, ""),
+    "ao.nn.quantized": (_QUANTISED, "Conv2d Linear"),
+    "export": (_EXPORT, "Dim ExportedProgram dims export export_for_training load register_dataclass save"),
+    "export.decomp_utils": (_EXPORT, "CustomDecompTable"),
+    "export.exported_program": (_EXPORT, "ExportedProgram"),
+    "export.dynamic_shapes": (_EXPORT, "Dim"),
+    "fft": (
+        _COMPLEX,
+        "fft fft2 fftfreq fftn fftshift hfft hfft2 hfftn ifft ifft2 ifftn ifftshift ihfft ihfft2 ihfftn irfft irfft2 irfftn rfft rfft2 rfftfreq rfftn",
+    ),
+    "fx.experimental.proxy_tensor": (_COMPILER, "ProxyTorchDispatchMode get_proxy_mode make_fx"),
+    "masked": ("masked tensors are not supported; use masked_fill and where", "MaskedTensor amax amin as_masked_tensor masked_tensor mean softmax sum var"),
+    "nested": ("nested tensors are not supported; pad the sequences", "as_nested_tensor nested_tensor nested_tensor_from_jagged to_padded_tensor"),
+    "numa": ("processes are not bound to processors", ""),
+    "numa.binding": ("processes are not bound to processors", "AffinityMode NumaOptions"),
+    "package": ("torch.package is not supported; torch.save keeps state", "PackageExporter PackageImporter"),
+    "quantization": (_QUANTISED, "DeQuantStub QConfig QuantStub convert get_default_qconfig prepare prepare_qat quantize_dynamic"),
+    "sparse": (_SPARSE, "SparseSemiStructuredTensor addmm log_softmax mm sampled_addmm softmax spdiags sum to_sparse_semi_structured"),
+    "utils._sympy": (_SYMBOLIC, ""),
+    "utils._sympy.numbers": (_SYMBOLIC, "IntInfinity NegativeIntInfinity"),
+    "utils._sympy.value_ranges": (_SYMBOLIC, "ValueRanges"),
+    "utils.cpp_extension": ("extensions in C++ link PyTorch's own libraries", "BuildExtension CUDAExtension CppExtension include_paths load load_inline"),
+}
+
+#: Functions of ``torch`` itself.
+FUNCTIONS = {
+    _COMPLEX: "complex istft polar stft view_as_complex view_as_real",
+    _SPARSE: "sparse_bsc_tensor sparse_bsr_tensor sparse_compressed_tensor sparse_coo_tensor sparse_csc_tensor sparse_csr_tensor",
+    _QUANTISED: "dequantize fake_quantize_per_channel_affine fake_quantize_per_tensor_affine quantize_per_channel quantize_per_tensor",
+    "write the batch dimension into the function": "vmap",
+}
+
+#: Packages of ``torch`` that the table makes.
+PACKAGES = frozenset(name for name in MODULES if "." not in name)
+
+
+def _error(path, reason):
+    return NotImplementedError(f"rushlight has no '{path}': {reason}")
+
+
+class _Member:
+    """A constant of an absent class, such as a member of an enumeration."""
+
+    def __init__(self, name):
+        self._name = name
+
+    def __repr__(self):
+        return self._name
+
+
+class _AbsentClass(type):
+    """The class of absent classes. They have no instances."""
+
+    def __call__(cls, *args, **kwargs):
+        raise _error(cls._path, cls._reason)
+
+    def __getattr__(cls, name):
+        if name.isupper() and not name.startswith("_"):
+            return _Member(f"{cls.__name__}.{name}")
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise _error(f"{cls._path}.{name}", cls._reason)
+
+    def __getitem__(cls, parameters):
+        return cls
+
+
+def absent_class(path, reason):
+    """A class that raises when it is instantiated. ``isinstance`` says no of everything."""
+    module, _, name = path.rpartition(".")
+    return _AbsentClass(name, (), {"_path": path, "_reason": reason, "__module__": module, "__doc__": f"Absent: {reason}."})
+
+
+def absent_function(path, reason):
+    """A function that raises when it is called."""
+    module, _, name = path.rpartition(".")
+
+    def absent(*args, **kwargs):
+        raise _error(path, reason)
+
+    absent.__name__ = absent.__qualname__ = name
+    absent.__module__, absent.__doc__ = module, f"Absent: {reason}."
+    return absent
+
+
+def make(path, reason):
+    """The object for an absent name."""
+    return (absent_class if path.rpartition(".")[2].lstrip("_")[:1].isupper() else absent_function)(path, reason)
+
+
+def fill(namespace, path, reason, names):
+    """Gives a module its absent names. Names it has already stay."""
+    for name in names.split():
+        namespace.setdefault(name, make(f"{path}.{name}", reason))
+
+
+class _Loader(importlib.abc.Loader):
+    def __init__(self, reason, names):
+        self._reason, self._names = reason, names
+
+    def exec_module(self, module):
+        path = module.__name__.replace("rushlight", "torch", 1)
+        module.__doc__ = f"``{path}``, absent: {self._reason}."
+        module.__path__ = []
+        fill(module.__dict__, path, self._reason, self._names)
+        module.__all__ = [name for name in self._names.split() if not name.startswith("_")]
+        reason = self._reason
+
+        def missing(name):
+            raise AttributeError(f"rushlight has no '{path}.{name}': {reason}")
+
+        module.__getattr__ = missing
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Makes the modules of the table. Asked last, after files."""
+
+    def find_spec(self, name, path=None, target=None):
+        root, _, rest = name.partition(".")
+        if root != __package__ or rest not in MODULES:
+            return None
+        return importlib.machinery.ModuleSpec(name, _Loader(*MODULES[rest]), is_package=True)
+
+
+def add_modules(package, reason, table):
+    """Adds a package's modules to the table: ``{"fsdp.wrap": "names"}``."""
+    prefix = package.partition(".")[2]
+    MODULES.update({f"{prefix}.{name}": (reason, names) for name, names in table.items()})
+
+
+sys.meta_path.append(_Finder())

@@ -1,0 +1,49 @@
+"""Names of ``torch._C`` that public libraries read, put into our compiled module."""
+
+import sys
+
+from . import _C, _absent
+from .overrides import DisableTorchFunction, DisableTorchFunctionSubclass
+
+_JIT = "TorchScript is not supported; models run as they are"
+
+
+def _nothing(*args, **kwargs):
+    """A setting of a compiler that is not there."""
+
+
+def _no(*args, **kwargs):
+    """Whether there is such a feature: there is not."""
+    return False
+
+
+_NAMES = {
+    "DisableTorchFunction": DisableTorchFunction,
+    "DisableTorchFunctionSubclass": DisableTorchFunctionSubclass,
+    "TensorBase": _C.Tensor,
+    "_TensorBase": _C.Tensor,
+    "_TensorMeta": type(_C.Tensor),
+    "_get_privateuse1_backend_name": lambda: "privateuseone",
+    "_has_torch_function_unary": lambda tensor: _C._has_torch_function((tensor,)),
+    "_has_torch_function_variadic": lambda *tensors: _C._has_torch_function(tensors),
+    "_is_torch_function_mode_enabled": lambda: bool(_C._has_torch_function(())),
+}
+_NAMES.update(dict.fromkeys(
+    "_log_api_usage_once _log_api_usage_metadata _jit_set_profiling_executor _jit_set_profiling_mode _jit_override_can_fuse_on_cpu _jit_override_can_fuse_on_gpu "
+    "_jit_set_texpr_fuser_enabled _jit_set_nvfuser_enabled _jit_set_nvfuser_guard_mode _jit_set_nvfuser_single_node_mode _jit_set_nvfuser_horizontal_mode "
+    "_debug_set_autodiff_subgraph_inlining _set_graph_executor_optimize _cuda_clearCublasWorkspaces".split(),
+    _nothing,
+))
+_NAMES.update(dict.fromkeys(
+    "_cuda_isInBadFork _jit_can_fuse_on_cpu _jit_can_fuse_on_gpu _jit_texpr_fuser_enabled _jit_nvfuser_enabled _is_tracing _get_tracing_state _is_xnnpack_enabled "
+    "_has_mkldnn has_mkl _is_functorch_wrapped_tensor".split(),
+    _no,
+))
+for _name, _value in _NAMES.items():
+    if not hasattr(_C, _name):
+        setattr(_C, _name, _value)
+_absent.fill(vars(_C), "torch._C", _JIT, "CompilationUnit FileCheck Graph JitType Node PyTorchFileReader PyTorchFileWriter ScriptFunction ScriptModule Type Value")
+_absent.add_modules("rushlight._C", "there is one process", {"_distributed_rpc": "_is_current_rpc_agent_set"})
+
+# Functions are pickled by their module's name.
+sys.modules.update({module.__name__: module for module in (_C._torch, _C._nn, _C._linalg, _C._special)})

@@ -1,0 +1,39 @@
+"""``torch._dynamo``: settings of a compiler that is not needed. Models run as they are (``torch.compile``)."""
+
+from ..compiler import _Config, allow_in_graph, assume_constant_result, disable, forbid_in_graph, is_compiling, reset  # noqa: F401
+from . import exc  # noqa: F401
+from .eval_frame import OptimizedModule  # noqa: F401
+
+config = _Config("dynamo")
+
+
+def _mark(t, index=None, **kwargs):
+    """Sizes and addresses may change from call to call anyway."""
+
+
+mark_dynamic = maybe_mark_dynamic = mark_static = mark_static_address = mark_unbacked = _mark
+
+
+def optimize(*args, **kwargs):
+    """A decorator that leaves functions as they are."""
+    return lambda function: function
+
+
+def graph_break(msg=""):
+    """Nothing is in a graph."""
+
+
+def is_dynamo_supported():
+    """Whether there is a compiler: there is none."""
+    return False
+
+
+def list_backends(exclude_tags=()):
+    """Names of compilers: there are none."""
+    return []
+
+
+def __getattr__(name):
+    from .._functions import _missing
+
+    return _missing(__name__, name)

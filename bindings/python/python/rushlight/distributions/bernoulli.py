@@ -1,3 +1,0 @@
-"""Where PyTorch has ``Bernoulli``."""
-
-from . import Bernoulli  # noqa: F401

@@ -1,3 +1,0 @@
-"""Where PyTorch has ``Categorical``."""
-
-from . import Categorical  # noqa: F401

@@ -1,3 +1,0 @@
-"""Where PyTorch has ``Distribution``."""
-
-from . import Distribution  # noqa: F401

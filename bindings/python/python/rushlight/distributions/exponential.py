@@ -1,3 +1,0 @@
-"""Where PyTorch has ``Exponential``."""
-
-from . import Exponential  # noqa: F401

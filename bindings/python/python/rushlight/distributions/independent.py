@@ -1,3 +1,0 @@
-"""Where PyTorch has ``Independent``."""
-
-from . import Independent  # noqa: F401

@@ -1,3 +1,0 @@
-"""Where PyTorch has ``Laplace``."""
-
-from . import Laplace  # noqa: F401

@@ -1,3 +1,0 @@
-"""Where PyTorch has ``Normal``."""
-
-from . import Normal  # noqa: F401

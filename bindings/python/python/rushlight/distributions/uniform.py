@@ -1,3 +1,0 @@
-"""Where PyTorch has ``Uniform``."""
-
-from . import Uniform  # noqa: F401

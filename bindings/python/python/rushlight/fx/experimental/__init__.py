@@ -1,0 +1,1 @@
+"""Names of PyTorch's experiments with graphs that libraries import."""

@@ -1,0 +1,29 @@
+"""Questions about symbolic sizes, asked where all sizes are numbers."""
+
+
+class GuardOnDataDependentSymNode(RuntimeError):
+    """Raised of symbols that have no value; there are none."""
+
+
+def guard_or_true(a):
+    """Whether a condition holds."""
+    return bool(a)
+
+
+guard_or_false = guard_size_oblivious = statically_known_true = guard_bool = guard_or_true
+
+
+def is_symbolic(val):
+    """Whether a number is a symbol: none is."""
+    return False
+
+
+has_free_symbols = has_free_unbacked_symbols = is_symbolic
+
+
+def free_symbols(val):
+    """The symbols in a value: there are none."""
+    return set()
+
+
+free_unbacked_symbols = free_symbols

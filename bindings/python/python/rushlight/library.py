@@ -1,0 +1,289 @@
+"""``torch.library``: ops of one's own, with kernels per device, shapes for meta tensors and derivatives."""
+
+import functools
+import inspect
+
+from . import _C
+from ._ops import OpOverloadPacket, ops
+
+__all__ = [
+    "CustomOpDef", "Library", "custom_op", "define", "fallthrough_kernel", "get_ctx", "get_kernel", "impl", "impl_abstract", "infer_schema", "register_autocast",
+    "register_autograd", "register_fake", "register_kernel", "register_torch_dispatch", "register_vmap",
+]
+
+Tensor = _C.Tensor
+
+_defined = {}
+
+
+def _tensors(values):
+    for value in values:
+        if isinstance(value, Tensor):
+            yield value
+        elif isinstance(value, (list, tuple)):
+            yield from _tensors(value)
+
+
+class CustomOpDef:
+    """An op: ``torch.ops.namespace.name``, and this object, which is called alike."""
+
+    def __init__(self, qualified, function=None, signature=None, mutates_args=()):
+        namespace, _, name = qualified.partition("::")
+        if not name or not namespace:
+            raise ValueError(f"Expected `name` to be of the form namespace::name, got {qualified!r}")
+        self._namespace, self._name, self._qualname = namespace, name, qualified
+        self._signature, self._mutates = signature, mutates_args
+        self._kernels, self._fake, self._backward, self._setup = {}, None, None, None
+        if function is not None:
+            self._kernels[None] = function
+            functools.update_wrapper(self, function)
+        self._opoverload = OpOverloadPacket(namespace, name, self).default
+        _defined[qualified] = self
+        setattr(getattr(ops, namespace), name, self._opoverload._overloadpacket)
+
+    def __repr__(self):
+        return f"<CustomOpDef({self._qualname})>"
+
+    # Registrations; each is a decorator, too.
+
+    def register_kernel(self, device_types, func=None, /):
+        """Another implementation for tensors of some devices."""
+
+        def register(function):
+            for device in [device_types] if device_types is None or isinstance(device_types, str) else device_types:
+                self._kernels[device] = function
+            return function
+
+        return register if func is None else register(func)
+
+    def register_fake(self, fn, /):
+        """The shapes of results, from tensors of the meta device."""
+        self._fake = fn
+        return fn
+
+    def register_autograd(self, backward, /, *, setup_context=None):
+        """The derivative: ``backward(ctx, *gradients)`` gives one gradient per input; ``setup_context(ctx, inputs, output)`` keeps what it needs."""
+        self._backward, self._setup = backward, setup_context
+        self.__dict__.pop("_function", None)
+
+    def register_vmap(self, func=None, /):
+        """Kept by PyTorch for ``vmap``, which is not supported."""
+        return (lambda function: function) if func is None else func
+
+    register_torch_dispatch = register_autocast = lambda self, *args, **kwargs: (lambda function: function)  # noqa: E731
+
+    # Calls.
+
+    def _kernel(self, args):
+        devices = {t.device.type for t in _tensors(args)}
+        if "meta" in devices:
+            if self._fake is None:
+                raise NotImplementedError(f"{self._qualname}: no fake implementation is registered for meta tensors; use register_fake")
+            return self._fake
+        for device in devices:
+            if device in self._kernels:
+                return self._kernels[device]
+        if None in self._kernels:
+            return self._kernels[None]
+        if not devices and len(self._kernels) == 1:
+            return next(iter(self._kernels.values()))
+        raise NotImplementedError(f"{self._qualname}: no implementation is registered for {sorted(devices) or 'calls without tensors'}")
+
+    def _bound(self, args, kwargs):
+        if self._signature is None:
+            return tuple(args), dict(kwargs)
+        bound = self._signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        return bound.args, bound.kwargs
+
+    @functools.cached_property
+    def _function(self):
+        from .autograd import Function
+
+        definition = self
+
+        def forward(ctx, kwargs, *args):
+            output = definition._kernel((*args, *kwargs.values()))(*args, **kwargs)
+            if definition._setup is not None:
+                if kwargs:
+                    definition._setup(ctx, args, kwargs, output)
+                else:
+                    definition._setup(ctx, args, output)
+            return output
+
+        def backward(ctx, *gradients):
+            if definition._backward is None:
+                raise RuntimeError(
+                    f"Trying to backward through {definition._qualname} but no autograd formula was registered. Please use register_autograd to add one."
+                )
+            found = definition._backward(ctx, *gradients)
+            return (None, *(found if isinstance(found, (tuple, list)) else (found,)))
+
+        made = type(self._name, (Function,), {"forward": staticmethod(forward), "backward": staticmethod(backward)})
+        return made
+
+    def __call__(self, *args, **kwargs):
+        args, kwargs = self._bound(args, kwargs)
+        everything = (*args, *kwargs.values())
+        if _C.is_grad_enabled() and any(t.requires_grad for t in _tensors(everything)):
+            return self._function.apply(kwargs, *args)
+        return self._kernel(everything)(*args, **kwargs)
+
+
+def custom_op(name, fn=None, /, *, mutates_args=(), device_types=None, schema=None, tags=None):
+    """Makes a function an op of a namespace. A decorator, if no function is given."""
+
+    def make(function):
+        made = CustomOpDef(name, None, inspect.signature(function), mutates_args)
+        functools.update_wrapper(made, function)
+        made.register_kernel(device_types, function)
+        return made
+
+    return make if fn is None else make(fn)
+
+
+def _known(op):
+    if isinstance(op, CustomOpDef):
+        return op
+    name = op if isinstance(op, str) else op._overloadpacket._qualified_op_name if hasattr(op, "_overloadpacket") else op._qualified_op_name
+    name = name.partition(".")[0]
+    if name not in _defined:
+        raise RuntimeError(f"torch.library: there is no op {name}; define it first")
+    return _defined[name]
+
+
+def register_kernel(op, device_types, func=None, /, *, lib=None):
+    """Another implementation of an op for tensors of some devices."""
+    return _known(op).register_kernel(device_types, func)
+
+
+def register_fake(op, func=None, /, *, lib=None, _stacklevel=1, allow_override=False):
+    """The shapes of an op's results, from tensors of the meta device."""
+    return _known(op).register_fake if func is None else _known(op).register_fake(func)
+
+
+impl_abstract = register_fake
+
+
+def register_autograd(op, backward, /, *, setup_context=None, lib=None):
+    """An op's derivative."""
+    _known(op).register_autograd(backward, setup_context=setup_context)
+
+
+def register_vmap(op, func=None, /, *, lib=None):
+    """Kept by PyTorch for ``vmap``, which is not supported."""
+    return _known(op).register_vmap(func)
+
+
+def register_autocast(op, device_type, cast_inputs, /, *, lib=None):
+    """Not supported: ops of one's own see the tensors they are given."""
+    raise NotImplementedError("torch.library.register_autocast: convert the inputs in the op itself")
+
+
+def register_torch_dispatch(op, torch_dispatch_class, func=None, /, *, lib=None):
+    """Not supported: dispatch modes see functions of ``torch``, not ops of one's own."""
+    raise NotImplementedError("torch.library.register_torch_dispatch: modes see functions of torch only")
+
+
+def _define(qualified):
+    return CustomOpDef(qualified)
+
+
+def define(qualname, schema=None, *, lib=None, tags=(), func=None):
+    """Names an op; ``impl`` gives it implementations."""
+    if qualname not in _defined:
+        _define(qualname.partition("(")[0])
+    return None if schema is not None else (lambda function: function)
+
+
+#: Devices that dispatch keys stand for.
+_KEYS = {"CPU": "cpu", "CUDA": "cuda", "Meta": "meta", "CompositeImplicitAutograd": None, "CompositeExplicitAutograd": None, "default": None, "": None, "Autograd": None}
+
+
+def impl(qualname, types, func=None, *, lib=None):
+    """An implementation of an op for some devices."""
+    kinds = [types] if isinstance(types, str) else list(types)
+
+    def register(function):
+        for kind in kinds:
+            device = _KEYS.get(kind, kind)
+            if device == "meta":
+                _known(qualname).register_fake(function)
+            else:
+                _known(qualname).register_kernel(device, function)
+        return function
+
+    return register if func is None else register(func)
+
+
+class Library:
+    """Ops of one namespace: ``define`` names them, ``impl`` gives them implementations."""
+
+    def __init__(self, ns, kind, dispatch_key=""):
+        if kind not in ("IMPL", "DEF", "FRAGMENT"):
+            raise ValueError(f"Unsupported kind: {kind}")
+        self.ns, self.kind, self.dispatch_key = ns, kind, dispatch_key
+
+    def define(self, schema, alias_analysis="", *, tags=()):
+        name = schema.partition("(")[0].strip()
+        define(f"{self.ns}::{name}", schema)
+        return name
+
+    def impl(self, op_name, fn, dispatch_key="", *, with_keyset=False, allow_override=False):
+        if fn is fallthrough_kernel:
+            return
+        name = op_name if isinstance(op_name, str) else op_name.__name__
+        if self.ns == "aten":
+            raise NotImplementedError(f"torch.library: ops of aten, such as {name}, cannot be given other implementations")
+        impl(f"{self.ns}::{name.rpartition('::')[2].partition('.')[0]}", dispatch_key or self.dispatch_key, fn)
+
+    def fallback(self, fn, dispatch_key="", *, with_keyset=False):
+        raise NotImplementedError("torch.library.Library.fallback: there are no dispatch keys to fall back to")
+
+    def _destroy(self):
+        """Ops stay as long as the program."""
+
+
+def fallthrough_kernel():
+    """Given to ``Library.impl`` where an op is to be treated as before."""
+    raise NotImplementedError("fallthrough_kernel() should never be called.")
+
+
+def get_ctx():
+    """The context of a fake implementation, for sizes that depend on values."""
+    raise NotImplementedError("torch.library.get_ctx: sizes that depend on values cannot be told for meta tensors")
+
+
+def get_kernel(op, dispatch_key):
+    """An op's implementation for a device."""
+    found = _known(op)
+    device = _KEYS.get(dispatch_key, dispatch_key)
+    return found._kernels.get(device, found._kernels.get(None))
+
+
+_SCHEMA = {int: "SymInt", float: "float", bool: "bool", str: "str", Tensor: "Tensor"}
+
+
+def infer_schema(prototype_function, /, *, mutates_args, op_name=None):
+    """A function's signature in PyTorch's language of schemas."""
+    import typing
+
+    hints = typing.get_type_hints(prototype_function)
+
+    def word(kind):
+        origin, inner = typing.get_origin(kind), typing.get_args(kind)
+        if kind in _SCHEMA:
+            return _SCHEMA[kind]
+        if origin is typing.Union and type(None) in inner:
+            return word(next(i for i in inner if i is not type(None))) + "?"
+        if origin in (list, tuple) or getattr(origin, "__name__", "") == "Sequence":
+            return word(inner[0]) + "[]"
+        raise ValueError(f"infer_schema: the type {kind} cannot be written as a schema")
+
+    parts = []
+    for parameter in inspect.signature(prototype_function).parameters.values():
+        text = f"{word(hints[parameter.name])} {parameter.name}"
+        parts.append(text if parameter.default is inspect.Parameter.empty else f"{text}={parameter.default}")
+    result = hints.get("return")
+    returned = "()" if result in (None, type(None)) else word(result) if typing.get_origin(result) is not tuple else f"({', '.join(map(word, typing.get_args(result)))})"
+    return f"{op_name or ''}({', '.join(parts)}) -> {returned}"

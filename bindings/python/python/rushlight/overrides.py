@@ -1,0 +1,280 @@
+"""``torch.overrides``: functions of ``torch`` answered by the class of an argument (``__torch_function__``), or by a mode."""
+
+import functools
+import threading
+import types
+
+from . import _C
+
+__all__ = [
+    "TorchFunctionMode", "get_ignored_functions", "get_overridable_functions", "get_testing_overrides", "handle_torch_function", "has_torch_function",
+    "is_tensor_like", "is_tensor_method_or_property", "resolve_name", "wrap_torch_function",
+]
+
+Tensor = _C.Tensor
+
+
+class _Modes(threading.local):
+    def __init__(self):
+        self.stack = []
+
+
+_modes = _Modes()
+
+
+def _overriding(args):
+    """Arguments whose classes answer, also in lists and tuples; of a class and its subclass, the subclass's first. One per class."""
+    found = []
+    for arg in args:
+        for item in arg if type(arg) in (list, tuple) else (arg,):
+            kind = type(item)
+            if not _C._answers(item) or any(type(known) is kind for known in found):
+                continue
+            at = next((i for i, known in enumerate(found) if issubclass(kind, type(known))), len(found))
+            found.insert(at, item)
+    return found
+
+
+def _called(function):
+    return f"{getattr(function, '__module__', None) or 'torch'}.{getattr(function, '__qualname__', None) or getattr(function, '__name__', function)}"
+
+
+def _answer(function, args, kwargs):
+    """The answer of the topmost mode, or of the first class of an argument that gives one."""
+    overriding = _overriding([*args, *kwargs.values()]) if _C._is_torch_function_enabled() else []
+    kinds = tuple(type(arg) for arg in overriding)
+    if _modes.stack and not _C._is_torch_function_all_disabled():
+        mode = _modes.stack[-1]
+        with _without(mode):
+            result = mode.__torch_function__(function, kinds, args, kwargs)
+        if result is not NotImplemented:
+            return result
+    for arg in overriding:
+        result = type(arg).__torch_function__(function, kinds, args, kwargs)
+        if result is not NotImplemented:
+            return result
+    raise TypeError(
+        f"no implementation found for '{_called(function)}' on types that implement __torch_function__: {[kind.__name__ for kind in kinds]}"
+    )
+
+
+class _without:
+    """Calls inside a mode's answer go to the modes below it."""
+
+    def __init__(self, mode):
+        self._mode = mode
+
+    def __enter__(self):
+        self._stack = _modes.stack
+        _modes.stack = self._stack[:-1]
+        _C._set_function_modes(len(_modes.stack))
+
+    def __exit__(self, *exception):
+        _modes.stack = self._stack
+        _C._set_function_modes(len(_modes.stack))
+
+
+class TorchFunctionMode:
+    """A context in which every function of ``torch`` called by this thread goes to ``__torch_function__`` of the mode."""
+
+    inner: "TorchFunctionMode"
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        raise NotImplementedError(f"{type(self).__name__}: define __torch_function__(self, func, types, args=(), kwargs=None)")
+
+    def __enter__(self):
+        _modes.stack = [*_modes.stack, self]
+        _C._set_function_modes(len(_modes.stack))
+        return self
+
+    def __exit__(self, *exception):
+        _modes.stack = _modes.stack[:-1]
+        _C._set_function_modes(len(_modes.stack))
+
+    @classmethod
+    def push(cls, *args, **kwargs):
+        """An instance, to be entered."""
+        return cls(*args, **kwargs)
+
+
+class BaseTorchFunctionMode(TorchFunctionMode):
+    """A mode that answers as if it were not there."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        return func(*args, **(kwargs or {}))
+
+
+def _get_current_function_mode():
+    return _modes.stack[-1] if _modes.stack else None
+
+
+def _get_current_function_mode_stack():
+    return list(_modes.stack)
+
+
+class _Level:
+    """A context in which fewer may answer."""
+
+    level: int
+
+    def __enter__(self):
+        self._before = _C._set_function_level(0)
+        _C._set_function_level(min(self._before, self.level))
+
+    def __exit__(self, *exception):
+        _C._set_function_level(self._before)
+
+
+class DisableTorchFunctionSubclass(_Level):
+    """Classes of arguments are not asked; modes are."""
+
+    level = 1
+
+
+class DisableTorchFunction(_Level):
+    """Nobody is asked."""
+
+    level = 0
+
+
+def has_torch_function(relevant_args):
+    """Whether a class of the arguments, or a mode, answers calls."""
+    return _C._has_torch_function(tuple(relevant_args))
+
+
+def has_torch_function_unary(tensor):
+    """``has_torch_function`` of one argument."""
+    return _C._has_torch_function((tensor,))
+
+
+def has_torch_function_variadic(*tensors):
+    """``has_torch_function`` of arguments given one by one."""
+    return _C._has_torch_function(tensors)
+
+
+def handle_torch_function(public_api, relevant_args, *args, **kwargs):
+    """The answer of a mode, or of a class of the relevant arguments, to a call of a function written in Python."""
+    return _answer(public_api, args, kwargs)
+
+
+def wrap_torch_function(dispatcher):
+    """Makes a function overridable by the arguments that ``dispatcher`` of the same signature picks."""
+
+    def decorate(function):
+        @functools.wraps(function)
+        def call(*args, **kwargs):
+            relevant = dispatcher(*args, **kwargs)
+            return handle_torch_function(call, relevant, *args, **kwargs) if has_torch_function(relevant) else function(*args, **kwargs)
+
+        return call
+
+    return decorate
+
+
+def overridable(function):
+    """A function of this package, written in Python, that arguments' classes and modes may answer."""
+
+    @functools.wraps(function)
+    def call(*args, **kwargs):
+        if _C._has_torch_function(args) or kwargs and _C._has_torch_function(tuple(kwargs.values())):
+            return _answer(call, args, kwargs)
+        return function(*args, **kwargs)
+
+    return call
+
+
+def make_overridable(namespace, names):
+    """Makes functions of a module overridable, unless the compiled part does so already."""
+    for name in names:
+        function = namespace.get(name)
+        if isinstance(function, types.FunctionType) and not hasattr(function, "__wrapped__"):
+            namespace[name] = overridable(function)
+
+
+# Results of subclasses.
+
+@functools.lru_cache(None)
+def get_default_nowrap_functions():
+    """Attributes whose values are not turned into the subclass."""
+    return {getattr(Tensor, name).__get__ for name in ("_base", "grad", "_grad") if hasattr(Tensor, name)}
+
+
+def _convert(value, cls):
+    """Tensors of a result as instances of a subclass."""
+    if cls is Tensor:
+        return value
+    if isinstance(value, Tensor) and not isinstance(value, cls):
+        return value.as_subclass(cls)
+    if isinstance(value, (tuple, list)):
+        made = [_convert(item, cls) for item in value]
+        named = hasattr(value, "_fields") and type(value).__module__ != "rushlight.return_types"
+        return type(value)(*made) if named else type(value)(made)
+    return value
+
+
+def _torch_function(cls, func, types, args=(), kwargs=None):
+    """What subclasses of ``Tensor`` do unless they say otherwise: compute, and give results their class."""
+    if not all(issubclass(cls, kind) for kind in types):
+        return NotImplemented
+    with DisableTorchFunctionSubclass():
+        result = func(*args, **(kwargs or {}))
+        return result if func in get_default_nowrap_functions() else _convert(result, cls)
+
+
+# What can be overridden.
+
+
+def is_tensor_like(inp):
+    """Whether an object is a tensor or answers calls in a tensor's place."""
+    return type(inp) is Tensor or hasattr(inp, "__torch_function__")
+
+
+def _namespaces():
+    from . import linalg, nn, special
+    import rushlight
+
+    return {"torch": rushlight, "torch.nn.functional": nn.functional, "torch.linalg": linalg, "torch.special": special, "torch.Tensor": Tensor}
+
+
+@functools.lru_cache(None)
+def _overridable():
+    found = {}
+    for path, namespace in _namespaces().items():
+        for name in dir(namespace):
+            value = getattr(namespace, name, None)
+            compiled = isinstance(value, (types.BuiltinFunctionType, types.MethodDescriptorType)) and name not in ("__new__", "__init_subclass__", "__subclasshook__")
+            if compiled and (path == "torch.Tensor" or getattr(value, "__module__", "") and "_C" in value.__module__) or hasattr(value, "__wrapped__"):
+                found.setdefault(namespace, []).append((f"{path}.{name}", value))
+    return found
+
+
+def get_overridable_functions():
+    """Functions that classes and modes may answer, by the namespace they are in."""
+    return {namespace: [value for _, value in listed] for namespace, listed in _overridable().items()}
+
+
+def get_testing_overrides():
+    """A function of the same name for each overridable function, which takes anything."""
+    return {value: lambda *args, **kwargs: -1 for listed in _overridable().values() for _, value in listed}
+
+
+def get_ignored_functions():
+    """Functions that are never overridden."""
+    import rushlight
+
+    return {rushlight.is_tensor, rushlight.typename, rushlight.set_default_dtype, rushlight.manual_seed}
+
+
+def resolve_name(f):
+    """The full name of an overridable function, or None."""
+    for listed in _overridable().values():
+        for name, value in listed:
+            if value is f:
+                return name
+    return None
+
+
+def is_tensor_method_or_property(func):
+    """Whether a function given to ``__torch_function__`` is a method or an attribute of ``Tensor``."""
+    name = getattr(func, "__name__", "")
+    return name == "__get__" or getattr(Tensor, name, None) is func

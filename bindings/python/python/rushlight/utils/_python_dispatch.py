@@ -1,0 +1,45 @@
+"""``TorchDispatchMode``: a context that sees every function of ``torch`` as an op of ``torch.ops.aten``."""
+
+from .. import _C
+from .._ops import packet
+from ..overrides import TorchFunctionMode
+
+__all__ = ["TorchDispatchMode", "is_traceable_wrapper_subclass"]
+
+
+class TorchDispatchMode(TorchFunctionMode):
+    """A mode that logs or counts ops. Unlike PyTorch's it sees functions as programs call them, not what they are made of."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        raise NotImplementedError(f"{type(self).__name__}: define __torch_dispatch__(self, func, types, args=(), kwargs=None)")
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if getattr(func, "__name__", "") == "__get__":
+            return func(*args, **(kwargs or {}))
+        try:
+            op = packet(func).default
+        except AttributeError:
+            op = func
+        return self.__torch_dispatch__(op, types, args, kwargs or {})
+
+
+def is_traceable_wrapper_subclass(t):
+    """Whether a tensor's class wraps other tensors and says how to take it apart."""
+    return isinstance(t, _C.Tensor) and type(t) is not _C.Tensor and hasattr(t, "__tensor_flatten__") and hasattr(t, "__tensor_unflatten__")
+
+
+def is_traceable_wrapper_subclass_type(t):
+    """The same of a class."""
+    return issubclass(t, _C.Tensor) and t is not _C.Tensor and hasattr(t, "__tensor_flatten__") and hasattr(t, "__tensor_unflatten__")
+
+
+def _get_current_dispatch_mode():
+    from ..overrides import _get_current_function_mode
+
+    found = _get_current_function_mode()
+    return found if isinstance(found, TorchDispatchMode) else None
+
+
+def return_and_correct_aliasing(func, args, kwargs, out):
+    """The result as it is: views know what they are views of."""
+    return out

@@ -1,0 +1,138 @@
+//! The meta engine: tensors with shape, dtype and strides but no elements.
+//!
+//! Every op checks its arguments and makes its outputs as on any device; the engine's share of the work is empty. Models can be built
+//! without memory for their weights, and shapes can be found without arithmetic. Whatever needs a value is an error.
+
+use rushlight_core::backend::*;
+use rushlight_core::rng::Distribution;
+use rushlight_core::{DType, Device, Error, Philox, Pointwise, Result, Scalar};
+use std::ptr::NonNull;
+
+/// The engine of [`Device::Meta`].
+pub struct MetaEngine;
+
+/// The entry for the list of engines.
+pub static ENGINE: MetaEngine = MetaEngine;
+
+impl Engine for MetaEngine {
+    fn name(&self) -> &'static str {
+        "meta"
+    }
+
+    fn device(&self, _index: usize) -> Device {
+        Device::Meta
+    }
+
+    fn count(&self) -> Result<usize> {
+        Ok(1)
+    }
+
+    fn properties(&self, _index: usize) -> Result<Properties> {
+        Ok(Properties { name: "meta".to_string(), ..Properties::default() })
+    }
+
+    fn backend(&self, _index: usize) -> Result<&'static dyn Backend> {
+        Ok(&ENGINE)
+    }
+}
+
+/// Methods that have nothing to do.
+macro_rules! nothing {
+    ($($name:ident($($ty:ty),*);)*) => {
+        $(fn $name(&self, $(_: $ty),*) -> Result<()> {
+            Ok(())
+        })*
+    };
+}
+
+fn no_data<T>(what: &str) -> Result<T> {
+    Err(Error::unsupported(format!(
+        "{what} of a meta tensor; no data! Build it on a device, or use to_empty() for a module's parameters"
+    )))
+}
+
+/// Memory of no byte, at an address that suits every dtype and that nothing reads.
+#[repr(align(64))]
+struct Nowhere;
+
+impl CachingAllocator for MetaEngine {
+    fn stats(&self) -> MemoryStats {
+        MemoryStats::default()
+    }
+
+    fn reset_peak(&self) {}
+
+    fn empty_cache(&self) {}
+}
+
+impl Backend for MetaEngine {
+    fn device(&self) -> Device {
+        Device::Meta
+    }
+
+    fn alloc(&'static self, bytes: usize) -> Result<Storage> {
+        // SAFETY: no method of this engine reads or writes through the address, and the tensor floor does so on the CPU only.
+        Ok(unsafe { Storage::from_backend(self, NonNull::<Nowhere>::dangling().cast(), bytes) })
+    }
+
+    unsafe fn free(&self, _: NonNull<u8>, _: usize) {}
+
+    fn download(&self, _: &Storage, _: usize, _: &mut [u8]) -> Result<()> {
+        no_data("Cannot copy out")
+    }
+
+    fn allocator(&self) -> Option<&dyn CachingAllocator> {
+        Some(self)
+    }
+
+    fn count_nonzero(&self, _: View) -> Result<usize> {
+        no_data("nonzero")
+    }
+
+    nothing! {
+        upload(&[u8], &Storage, usize);
+        synchronize();
+        fill(Scalar, View);
+        arange(Scalar, Scalar, View);
+        copy(View, View);
+        random(Distribution, Philox, View);
+        pointwise(Pointwise, DType, &[Operand], &[f64], View);
+        pointwise_grad(Pointwise, usize, DType, [Option<Operand>; 5], &[f64], View);
+        select(View, Operand, Operand, View);
+        dropout(View, f64, Philox, View);
+        reduce(Reduce, View, &[bool], View);
+        arg_reduce(ArgReduce, View, usize, View, View);
+        scan(Scan, View, usize, View, Option<View>);
+        sort(View, usize, bool, View, View);
+        topk(View, usize, bool, View, View);
+        searchsorted(View, View, bool, View);
+        index(View, &[View], View);
+        index_put(&[View], View, bool, View);
+        gather(View, usize, View, View);
+        scatter(Scatter, usize, View, Operand, View);
+        nonzero(View, View);
+        matmul(&MatMul);
+        conv_forward(&Conv, View, View, Option<View>, View);
+        conv_backward_input(&Conv, View, View, View);
+        conv_backward_weight(&Conv, View, View, View);
+        max_pool(&Pool, View, View, View);
+        max_pool_backward(&Pool, View, View, View);
+        avg_pool(&Pool, View, View);
+        avg_pool_backward(&Pool, View, View);
+        softmax(bool, [usize; 3], View, View);
+        softmax_backward(bool, [usize; 3], View, View, View);
+        row_norm(&RowNorm, View, Option<View>, Option<View>, View, Option<View>, View, View);
+        row_norm_backward(&RowNorm, View, View, Option<View>, View, View, Option<View>, Option<View>, Option<View>, Option<View>, Option<View>);
+        batch_norm(&BatchNorm, View, Option<View>, Option<View>, View, View, View);
+        batch_norm_backward(&BatchNorm, View, View, Option<View>, View, View, Option<View>, Option<View>, Option<View>);
+        cross_entropy(&CrossEntropy, View, View, View);
+        cross_entropy_backward(&CrossEntropy, View, View, View);
+        attention(&Attention, View, View);
+        attention_backward(&Attention, View, View, View, View, View, View);
+        update(&[ParamUpdate], Operand);
+        foreach_norm(f64, &[View], View);
+        foreach_scale(Option<Operand>, &[View], Option<View>);
+        foreach_copy(&[View], &[View]);
+        linalg(Linalg, &[View], &[View]);
+    }
+}
