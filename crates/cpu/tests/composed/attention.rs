@@ -34,12 +34,17 @@ impl Case {
     }
 
     fn run(self, e: &'static dyn Backend, dtype: DType) -> Vec<Tensor> {
+        self.run_into(e, dtype, false)
+    }
+
+    /// Gradients are contiguous, or have their heads innermost but one like the inputs.
+    fn run_into(self, e: &'static dyn Backend, dtype: DType, interleaved: bool) -> Vec<Tensor> {
         let [batch, heads, kv_heads, l, s, d, dv] = self.sizes;
         let q = self.tensor(e, dtype, heads, l, d, 1);
         let k = self.tensor(e, dtype, kv_heads, s, d, 2);
         let v = self.tensor(e, dtype, kv_heads, s, dv, 3);
         // Some keys are masked out, and for every fifth query all are.
-        let hidden = |i: usize| i % 3 == 0 || i / s.max(1) % 5 == 2;
+        let hidden = |i: usize| i.is_multiple_of(3) || i / s.max(1) % 5 == 2;
         let mask = self.mask.map(|mask| {
             Tensor::new(e, mask, &[batch, heads, l, s], |i| match (mask, hidden(i)) {
                 (DType::Bool, hidden) => !hidden as u8 as f64,
@@ -60,7 +65,10 @@ impl Case {
         e.attention(&spec, out.view(), lse.view()).unwrap();
         let dout = self.tensor(e, dtype, heads, l, dv, 6);
         let shapes = [[batch, heads, l, d], [batch, kv_heads, s, d], [batch, kv_heads, s, dv]];
-        let gradients = shapes.map(|shape| Tensor::out(e, dtype, &shape));
+        let gradients = shapes.map(|shape| match (interleaved, shape) {
+            (true, [_, heads, rows, size]) => self.tensor(e, dtype, heads, rows, size, 7),
+            (false, shape) => Tensor::out(e, dtype, &shape),
+        });
         let [dq, dk, dvs] = gradients.each_ref().map(|t| t.view());
         e.attention_backward(&spec, out.view(), lse.view(), dout.view(), dq, dk, dvs).unwrap();
         [out, lse].into_iter().chain(gradients).collect()
@@ -80,6 +88,17 @@ fn attention() {
             }
         }
     }
+}
+
+/// Default bodies take what only other engines take in kernels: gradients of any strides.
+#[test]
+fn gradients_of_any_strides() {
+    let case = Case { causal: true, ..Case::plain([2, 4, 2, 7, 9, 5, 3]) };
+    let values = |interleaved| {
+        let results = case.run_into(rushlight_cpu::composed(), DType::BF16, interleaved);
+        results.iter().map(|t| t.values()).collect::<Vec<_>>()
+    };
+    assert_eq!(values(false), values(true));
 }
 
 #[test]

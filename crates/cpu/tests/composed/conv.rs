@@ -1,8 +1,8 @@
 //! Convolution and pooling.
 
 use crate::support::*;
-use rushlight_core::DType;
 use rushlight_core::backend::{Backend, Conv, Pool, Window};
+use rushlight_core::{DType, Layout};
 
 fn output(input: usize, kernel: usize, stride: usize, padding: usize, dilation: usize) -> usize {
     (input + 2 * padding - dilation * (kernel - 1) - 1) / stride + 1
@@ -113,6 +113,40 @@ fn convolutions() {
         dims: 2,
     };
     compare("convolution in blocks", |e| large.run(e, DType::F32));
+}
+
+/// Default bodies take what only other engines take in kernels: images and weights with their channels innermost.
+#[test]
+fn channels_innermost() {
+    let e = rushlight_cpu::composed();
+    let spec = Conv {
+        batch: 2,
+        in_channels: 4,
+        out_channels: 6,
+        groups: 2,
+        input: [1, 7, 8],
+        kernel: [1, 3, 3],
+        output: [1, 4, 4],
+        stride: [1, 2, 2],
+        padding: [0, 1, 1],
+        dilation: [1; 3],
+    };
+    let results = [false, true].map(|innermost| {
+        let tensor = |[n, c, h, w]: [usize; 4], seed| {
+            let layout = match innermost {
+                true => Layout::contiguous(&[n, h, w, c]).unwrap().permute(&[0, 3, 1, 2]),
+                false => Layout::contiguous(&[n, c, h, w]).unwrap(),
+            };
+            Tensor::with_layout(e, DType::F32, layout, |i| number(seed, i))
+        };
+        let (x, w, dy) = (tensor([2, 4, 7, 8], 1), tensor([6, 2, 3, 3], 2), tensor([2, 6, 4, 4], 3));
+        let (y, dx, dw) = (tensor([2, 6, 4, 4], 4), tensor([2, 4, 7, 8], 5), tensor([6, 2, 3, 3], 6));
+        e.conv_forward(&spec, x.view(), w.view(), None, y.view()).unwrap();
+        e.conv_backward_input(&spec, dy.view(), w.view(), dx.view()).unwrap();
+        e.conv_backward_weight(&spec, x.view(), dy.view(), dw.view()).unwrap();
+        [y.values(), dx.values(), dw.values()]
+    });
+    assert_eq!(results[0], results[1]);
 }
 
 fn pools() -> Vec<Pool> {

@@ -1,4 +1,4 @@
-//! Array: the little tensor algebra that the default bodies are written in.
+//! Tensor algebra over an engine's primitives, in which the default bodies are written.
 
 use crate::backend::{Backend, MatMul, Operand, Reduce, Storage, View};
 use crate::layout::broadcast_shapes;
@@ -7,7 +7,7 @@ use crate::{DType, Dims, Layout, Pointwise, Result, Scalar};
 use smallvec::SmallVec;
 use std::rc::Rc;
 
-/// A view together with what keeps it valid: a layout of its own, and memory that is borrowed from the caller or
+/// A view that owns its layout, over memory that is borrowed from the caller or
 /// shared scratch memory. Cloning shares the memory.
 #[derive(Clone)]
 pub struct Array<'a> {

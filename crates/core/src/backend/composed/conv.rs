@@ -1,6 +1,6 @@
 //! Convolution: windows unfolded to columns, a matrix product, and back.
 //!
-//! All three passes share one picture. `x` unfolds to `columns [groups, in_channels / groups * taps, images *
+//! All three passes share one form. `x` unfolds to `columns [groups, in_channels / groups * taps, images *
 //! positions]`, the weight is `[groups, out_channels / groups, in_channels / groups * taps]`, and `y` is their
 //! product. Images are taken some at a time.
 
@@ -27,7 +27,7 @@ impl Conv {
         [self.groups, self.out_channels / self.groups, self.depth()]
     }
 
-    /// Input sizes with padding, and with what windows reach past it.
+    /// Padded input sizes; windows may reach past the padding.
     fn padded(&self) -> Result<[usize; 3]> {
         let mut sizes = [0; 3];
         for d in 0..3 {
@@ -51,7 +51,7 @@ impl Conv {
         per_block(self.batch, self.groups * self.depth() * self.positions())
     }
 
-    /// Padded memory for some images, all zero, and the part of it that is not padding.
+    /// Padded memory for some images, filled with zeros, and the part of it inside the padding.
     fn padded_images(&self, like: &Array, images: usize, dtype: DType) -> Result<[Array<'static>; 2]> {
         let [depth, height, width] = self.padded()?;
         let whole = like.full(&[images, self.in_channels, depth, height, width], dtype, 0.0)?;
@@ -59,8 +59,8 @@ impl Conv {
         Ok([whole, inner])
     }
 
-    /// What tap `tap` of all windows sees of padded images: `[in_channels, images, output..]`.
-    fn seen_by<'a>(&self, padded: &Array<'a>, tap: [usize; 3]) -> Array<'a> {
+    /// The elements under tap `tap` of all windows of padded images: `[in_channels, images, output..]`.
+    fn under_tap<'a>(&self, padded: &Array<'a>, tap: [usize; 3]) -> Array<'a> {
         let mut layout = padded.layout().transpose(0, 1);
         for d in 0..3 {
             layout = layout.slice(2 + d, tap[d] * self.dilation[d], self.output[d], self.stride[d]);
@@ -89,7 +89,7 @@ impl Conv {
         let [padded, inner] = self.padded_images(x, images, dtype)?;
         x.copy_to(&inner)?;
         let [columns, by_tap] = self.columns(x, images, dtype)?;
-        self.each_tap(|i, tap| self.seen_by(&padded, tap).copy_to(&by_tap.select(1, i)))?;
+        self.each_tap(|i, tap| self.under_tap(&padded, tap).copy_to(&by_tap.select(1, i)))?;
         Ok(columns)
     }
 
@@ -148,7 +148,7 @@ pub fn conv_backward_input(spec: &Conv, dy: View, w: View, dx: View) -> Result<(
         product(1.0, &w.transpose(1, 2), &rows, 0.0, &columns)?;
         let [padded, inner] = spec.padded_images(&dy, images, w.dtype())?;
         spec.each_tap(|i, tap| {
-            let seen = spec.seen_by(&padded, tap);
+            let seen = spec.under_tap(&padded, tap);
             apply(Pointwise::Add, &[(&seen).into(), (&by_tap.select(1, i)).into()], &seen)
         })?;
         inner.copy_to(&dx.slice(0, first, images))

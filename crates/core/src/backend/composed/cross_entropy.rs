@@ -4,7 +4,7 @@ use super::array::{Array, choose};
 use crate::backend::{CrossEntropy, Reduce, View};
 use crate::{DType, Error, ErrorKind, Result};
 
-/// What both passes need of the targets, one element per row, as `[rows, 1]`.
+/// Operands of both passes; one element per row is `[rows, 1]`.
 struct Rows<'a> {
     /// `[rows, classes]`, in the dtype of statistics.
     logits: Array<'a>,
@@ -110,7 +110,7 @@ pub fn cross_entropy_backward(spec: &CrossEntropy, lse: View, dloss: View, dlogi
     let (rows, classes) = (shape[0], shape[1]);
     let (lse, dloss) = (Array::dense(lse, &[rows, 1])?, Array::dense(dloss, &[rows, 1])?);
     let dlogits = Array::dense(dlogits, &[rows, classes])?;
-    // What the row's own class and what every class loses.
+    // Gradient shares of the row's own class and of the uniform distribution.
     let plain = r.weighted(dloss.mul(1.0 - spec.label_smoothing)?)?;
     let uniform = dloss.mul(spec.label_smoothing / classes as f64)?;
     let scale = plain.add(&uniform.mul(&r.weight_sum)?)?;

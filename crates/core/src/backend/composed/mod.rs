@@ -1,9 +1,9 @@
 //! Default bodies of the engine's fused families, made of its primitives.
 //!
 //! They let a new engine run whole models before it has a fused kernel, and are the reference that its fused kernels
-//! are tested against. They aim at few lines and exact semantics, not at speed: every step is a pass over memory, and
-//! scratch memory comes from the engine that owns the output. Large intermediates are cut into blocks of about
-//! [`BLOCK`] elements.
+//! are tested against. They aim at few lines and exact semantics, not at speed: every step is a pass over memory.
+//! Scratch memory comes from the engine that owns the output. Intermediates larger than the operands are cut into
+//! blocks of about four million elements.
 //!
 //! An engine's tests call these functions directly to get the reference of a family that the engine overrides.
 //!

@@ -1,7 +1,6 @@
 //! Normalisation of rows and of channels.
 //!
-//! Both are one computation over `[.., ..]` arrays: the dimensions that statistics are taken over differ, and so does
-//! the one that parameters run along.
+//! Both are one computation; the dimensions that statistics reduce and that parameters run along differ.
 
 use super::array::Array;
 use crate::Result;
@@ -123,7 +122,7 @@ fn parameter_gradients(
     Ok(())
 }
 
-/// What batch norm's statistics are taken over.
+/// The dimensions that batch norm's statistics reduce.
 const OVER: [usize; 2] = [0, 2];
 
 /// Default body of [`Backend::batch_norm`](crate::Backend::batch_norm).

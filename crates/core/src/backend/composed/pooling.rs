@@ -109,7 +109,7 @@ impl Windows {
         Ok(out)
     }
 
-    /// What averages are multiplied by, `[out rows, out columns, 1]`.
+    /// Factors of the averages, `[out rows, out columns, 1]`.
     fn factors(&self, like: &Array) -> Result<Array<'static>> {
         let [height, width] = self.spec.output;
         let count = |i: usize, j: usize| self.divisor.unwrap_or(self.counts[0][i] * self.counts[1][j]);
