@@ -26,6 +26,7 @@ pub mod index;
 pub mod isa;
 pub mod lane;
 pub mod linalg;
+mod normal;
 pub mod pointwise;
 pub mod pool;
 pub mod pool2d;

@@ -1,11 +1,11 @@
 //! Random fills and dropout: Philox words by the vector, turned into values in the same pass.
 //!
-//! Every element's words are numbered by its place alone, so results do not depend on threads or instruction sets (normals up to
-//! the last bits of the logarithm).
+//! Every element's words are numbered by its place alone, and no step is rounded differently anywhere, so results do not depend on
+//! threads, instruction sets or devices.
 
 use crate::isa::Isa;
-use crate::lane;
 use crate::multiversion;
+use crate::normal;
 use crate::pointwise::convert::converter;
 use crate::pointwise::produce::produce;
 use crate::pointwise::walk::{Strided, is_dense};
@@ -38,14 +38,11 @@ pub fn random(distribution: Distribution, stream: Philox, out: View) -> Result<(
             let (mean, std) = (mean as f32, std as f32);
             fill_from_words(out, DType::F32, stream, move |words, len, chunk| {
                 // SAFETY: there is room for `len` elements; words are there for a whole chunk.
-                unsafe { normal(words, len, chunk.cast(), mean, std) }
+                unsafe { normals(words, len, chunk.cast(), mean, std) }
             });
         }
         Distribution::Normal { mean, std } => {
-            fill_in_pairs64(out, stream, |a, b| {
-                let (radius, angle) = ((-2.0 * (1.0 - a).ln()).sqrt(), std::f64::consts::TAU * b);
-                (mean + std * radius * angle.cos(), mean + std * radius * angle.sin())
-            });
+            fill_in_pairs64(out, stream, |a, b| normal::pair64(a, b, mean, std));
         }
         Distribution::Integers { low, high } => {
             let range = if high > low { high.wrapping_sub(low) as u64 } else { 0 };
@@ -183,11 +180,11 @@ fn fill_from_words64<T: Element>(out: View, dtype: DType, stream: Philox, make: 
 }
 
 /// Fills `out` with `f64` values that two uniforms give two of.
-fn fill_in_pairs64(out: View, stream: Philox, make: impl Fn(f64, f64) -> (f64, f64) + Sync) {
+fn fill_in_pairs64(out: View, stream: Philox, make: impl Fn(f64, f64) -> [f64; 2] + Sync) {
     produce(out, DType::F64, PARALLEL_FROM_HEAVY, |start, len, chunk| {
         let words = words64(stream, start);
         for i in (0..len).step_by(2) {
-            let (a, b) = make(uniform_f64(words[i]), uniform_f64(words[i + 1]));
+            let [a, b] = make(uniform_f64(words[i]), uniform_f64(words[i + 1]));
             // SAFETY: the chunk has room for `len` elements.
             unsafe {
                 chunk.cast::<f64>().add(i).write(a);
@@ -256,32 +253,27 @@ multiversion! {
     ///
     /// # Safety
     /// `out` has room for `len <= CHUNK` elements.
-    unsafe fn normal(words: &[u32; CHUNK], len: usize, out: *mut f32, mean: f32, std: f32) = normal_kernel;
+    unsafe fn normals(words: &[u32; CHUNK], len: usize, out: *mut f32, mean: f32, std: f32) = normal_kernel;
 }
 
 /// # Safety
-/// As [`normal`].
+/// As [`normals`].
 #[inline(always)]
 unsafe fn normal_kernel<I: Isa>(words: &[u32; CHUNK], len: usize, out: *mut f32, mean: f32, std: f32) {
     #[inline(always)]
-    fn pairs<I: Isa>(words: &[[u32; 2]], out: &mut [[MaybeUninit<f32>; 2]], mean: f32, std: f32) {
+    fn pairs(words: &[[u32; 2]], out: &mut [[MaybeUninit<f32>; 2]], mean: f32, std: f32) {
         for (out, &[a, b]) in out.iter_mut().zip(words) {
-            let radius = (-2.0 * lane::log::<I>(1.0 - uniform_f32(a))).sqrt() * std;
-            let (sin, cos) = lane::sin_cos_turns::<I>(uniform_f32(b));
-            *out = [
-                MaybeUninit::new(lane::fma::<I>(radius, cos, mean)),
-                MaybeUninit::new(lane::fma::<I>(radius, sin, mean)),
-            ];
+            *out = normal::pair32(uniform_f32(a), uniform_f32(b), mean, std).map(MaybeUninit::new);
         }
     }
     // SAFETY: the caller's.
     let out = unsafe { std::slice::from_raw_parts_mut(out.cast::<MaybeUninit<f32>>(), len) };
     let (words, _) = words.as_chunks::<2>();
     let (whole, odd) = out.as_chunks_mut::<2>();
-    pairs::<I>(words, whole, mean, std);
+    pairs(words, whole, mean, std);
     if let [last] = odd {
         let mut pair = [[MaybeUninit::uninit(); 2]];
-        pairs::<I>(&words[whole.len()..][..1], &mut pair, mean, std);
+        pairs(&words[whole.len()..][..1], &mut pair, mean, std);
         *last = pair[0][0];
     }
 }

@@ -1,4 +1,4 @@
-use crate::testing::Array;
+use crate::testing::{Array, at_every_level};
 use rushlight_core::rng::{Distribution, uniform_f32, uniform_f64};
 use rushlight_core::{DType, Layout, Philox};
 use rushlight_cpu::pointwise::CHUNK;
@@ -53,6 +53,19 @@ fn normals_come_in_pairs() {
         let variance = z.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / n as f64;
         assert!((mean - 1.0).abs() < 0.05 && (variance - 4.0).abs() < 0.15, "{mean} {variance}");
     }
+}
+
+/// The values themselves are pinned: the fingerprints are those of the same steps in NumPy.
+#[test]
+fn normals_are_the_same_everywhere() {
+    let mix = |hash: u64, bits: u64| hash.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ bits;
+    at_every_level(|| {
+        let d = Distribution::Normal { mean: 0.0, std: 1.0 };
+        let narrow = drawn(d, DType::F32, 100_003).to_f64();
+        let narrow = narrow.iter().fold(0, |hash, &x| mix(hash, (x as f32).to_bits().into()));
+        let wide = drawn(d, DType::F64, 10_001).to_f64().iter().fold(0, |hash, x| mix(hash, x.to_bits()));
+        assert_eq!([narrow, wide], [0x6b0f_15c0_6858_23ed, 0x5eaa_fd2d_11e0_b4f0]);
+    });
 }
 
 #[test]
