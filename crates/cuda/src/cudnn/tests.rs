@@ -38,25 +38,17 @@ impl Chip {
     }
 }
 
-/// The library, if it can plan here.
-fn library() -> Option<&'static Cudnn> {
-    let api = match Cudnn::get() {
-        Ok(api) => api,
-        Err(e) => {
-            println!("skipped: {e}");
-            return None;
-        }
-    };
+/// The library. Whoever asks for these tests has one that can plan.
+fn library() -> &'static Cudnn {
+    let api = Cudnn::get().unwrap_or_else(|e| panic!("{e}"));
     // SAFETY: the driver's library, or one that stands for it.
-    if unsafe { libloading::Library::new("libcuda.so.1") }.is_err() {
-        println!("skipped: cuDNN compiles only where there is a libcuda.so.1; scripts/cudnn has one that does nothing");
-        return None;
-    }
-    if api.number() < OLDEST {
-        println!("skipped: cuDNN {} ({}) is older than {OLDEST}", api.number(), api.path);
-        return None;
-    }
-    Some(api)
+    let driver = unsafe { libloading::Library::new("libcuda.so.1") };
+    assert!(
+        driver.is_ok(),
+        "cuDNN compiles only where there is a libcuda.so.1; scripts/cudnn has one that does nothing"
+    );
+    assert!(api.number() >= OLDEST, "cuDNN {} ({}) is older than {OLDEST}", api.number(), api.path);
+    api
 }
 
 /// How tensors lie.
@@ -111,7 +103,7 @@ fn wrong_versions_are_left_alone() {
 #[test]
 #[ignore = "takes minutes where there is a cuDNN: scripts/cudnn runs it"]
 fn attention_is_planned_without_a_device() {
-    let Some(api) = library() else { return };
+    let api = library();
     println!("cuDNN {} ({})", api.number(), api.path);
     // Head sizes, shared keys, more queries than keys and the other way round, sizes that fill no block.
     let sizes = [

@@ -121,6 +121,8 @@ const CASES: &[(&str, &str)] = &[
     ("var_mean/19/", "one element has no variance: NaN"),
     ("std/23/", "equal elements: a kink at zero deviation"),
     ("norm/25/", "a kink at zero length"),
+    ("logdet/5/", "a negative determinant has no logarithm: NaN"),
+    ("logdet/13/", "a negative determinant has no logarithm: NaN"),
     ("masked_fill/2/", "filled with infinity, which has no differences"),
 ];
 
