@@ -2,7 +2,7 @@
 //! `RUSHLIGHT_CUDA_PATH` naming NVRTC's directory (`scripts/test` does).
 
 use crate::nvrtc::Nvrtc;
-use rushlight_gpu::catalogue::{Case, each_apart, families, pointwise};
+use rushlight_gpu::catalogue::{Case, each_apart, families, pointwise, skip};
 use rushlight_gpu::driver::Compiler;
 use rushlight_gpu::kernel::waiting;
 use std::sync::Mutex;
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 fn compile(cases: &[Case], arch: &str) {
     let nvrtc = match Nvrtc::get() {
         Ok(nvrtc) => nvrtc,
-        Err(e) => return println!("skipped: {e}"),
+        Err(e) => return skip(&e.to_string()),
     };
     println!("{} kernels for {arch} with {} {:?}", cases.len(), nvrtc.path, nvrtc.number().unwrap());
     let (next, wrong) = (AtomicUsize::new(0), Mutex::new(Vec::new()));

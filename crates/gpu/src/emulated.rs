@@ -45,7 +45,7 @@ fn run(directory: &Path, name: &str, text: &str) -> Result<(), String> {
 #[test]
 fn attention_on_an_emulated_multiprocessor() {
     if Command::new("c++").arg("--version").output().is_err() {
-        return println!("skipped: no C++ compiler (c++) to build the emulated multiprocessor with");
+        return crate::catalogue::skip("no C++ compiler (c++) to build the emulated multiprocessor with");
     }
     let (bf16, f16) = (DType::BF16, DType::F16);
     let cases = [

@@ -46,9 +46,9 @@ def build(f):
             f.case(name, f.uniform(1, 3, *space, dtype=f64, layout="strided"),
                    f.uniform(*shape, *kernel, dtype=f64, layout="reversed"), f.uniform(2, dtype=f64, layout="strided"))
             f.case(name, f.uniform(1, 3, *space, dtype=bf16), f.uniform(*shape, *kernel, dtype=bf16),
-                   f.uniform(2, dtype=bf16), tol=(2e-2, 0.15))
+                   f.uniform(2, dtype=bf16))
             f.case(name, f.uniform(1, 3, *space), f.uniform(*shape, *([1] * dims)))
-    f.case("conv2d", f.uniform(1, 3, 6, 6, dtype=f16), f.uniform(2, 3, 3, 3, dtype=f16), tol=(5e-3, 2e-2))
+    f.case("conv2d", f.uniform(1, 3, 6, 6, dtype=f16), f.uniform(2, 3, 3, 3, dtype=f16))
     f.case("conv2d", f.uniform(2, 3, 5, 5, layout="channels_last"), f.uniform(4, 3, 3, 3, layout="channels_last"),
            f.uniform(4))
     f.case("conv2d", f.uniform(2, 17, 5, 4), f.uniform(18, 17, 3, 3), f.uniform(18), padding=1, tol=(5e-5, 2e-5))

@@ -30,7 +30,7 @@ def build(f):
             middle[..., :s.shape[-1], :s.shape[-1]] = s
             return (u @ middle @ v).contiguous()
 
-        for op in ("det", "slogdet", "inv"):
+        for op in ("det", "slogdet", "logdet", "inv"):
             f.case(op, regular(3, 3), tol=tol)
             f.case(op, regular(4, 4, layout="transposed"), tol=tol)
             f.case(op, regular(2, 3, 3, layout="strided"), tol=tol)
@@ -39,6 +39,9 @@ def build(f):
             f.case(op, torch.zeros(0, 0, dtype=dtype), grad=False, tol=tol)
         f.case("det", torch.tensor([[1.0, 2.0], [2.0, 4.0]], dtype=dtype), grad=False, tol=tol)
         f.case("slogdet", torch.zeros(2, 2, dtype=dtype), grad=False, tol=tol)
+        # A singular matrix has -inf, a negative determinant NaN.
+        f.case("logdet", torch.tensor([[1.0, 2.0], [2.0, 4.0]], dtype=dtype), grad=False, tol=tol)
+        f.case("logdet", torch.tensor([[0.0, 1.0], [1.0, 0.0]], dtype=dtype), grad=False, tol=tol)
 
         f.case("solve", regular(3, 3), draw(3, 2), tol=tol)
         f.case("solve", regular(3, 3, layout="transposed"), draw(3), tol=tol)

@@ -60,13 +60,12 @@ def products(f):
         f.case("matmul", f.uniform(3, 8, dtype=dtype), f.uniform(8, 5, dtype=dtype))
         f.case("matmul", f.uniform(2, 3, 4, dtype=dtype, layout="transposed"),
                f.uniform(4, 3, dtype=dtype, layout="transposed"))
-        f.case("mm", f.uniform(5, 33, dtype=dtype), f.uniform(33, 3, dtype=dtype), tol=(2e-2, 4e-2))
+        f.case("mm", f.uniform(5, 33, dtype=dtype), f.uniform(33, 3, dtype=dtype))
         f.case("bmm", f.uniform(2, 3, 4, dtype=dtype), f.uniform(2, 4, 2, dtype=dtype))
         f.case("mv", f.uniform(3, 4, dtype=dtype), f.uniform(4, dtype=dtype))
-        f.case("dot", f.uniform(6, dtype=dtype), f.uniform(6, dtype=dtype), tol=(2e-2, 4e-2))
+        f.case("dot", f.uniform(6, dtype=dtype), f.uniform(6, dtype=dtype))
         f.case("outer", f.uniform(3, dtype=dtype), f.uniform(4, dtype=dtype))
-        f.case("linear", f.uniform(3, 8, dtype=dtype), f.uniform(5, 8, dtype=dtype), f.uniform(5, dtype=dtype),
-               tol=(2e-2, 4e-2))
+        f.case("linear", f.uniform(3, 8, dtype=dtype), f.uniform(5, 8, dtype=dtype), f.uniform(5, dtype=dtype))
 
 
 def accumulating(f):

@@ -13,15 +13,12 @@ fn turn() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(|e| e.into_inner())
 }
 
-/// The device to test on, if it is there: `RUSHLIGHT_TEST_DEVICE`, else the CPU.
-fn device() -> Option<Device> {
+/// The device to test on: `RUSHLIGHT_TEST_DEVICE`, else the CPU. Panics if a device is named that is not there.
+fn device() -> Device {
     let name = std::env::var("RUSHLIGHT_TEST_DEVICE").unwrap_or("cpu".into());
     let device = name.parse().expect("RUSHLIGHT_TEST_DEVICE names a device");
     match Tensor::zeros_with([1], device) {
-        Ok(_) => Some(device),
-        Err(e) => {
-            println!("skipped: {e}");
-            None
-        }
+        Ok(_) => device,
+        Err(e) => panic!("RUSHLIGHT_TEST_DEVICE={name}: {e}"),
     }
 }

@@ -5,7 +5,7 @@ use rushlight::prelude::*;
 
 /// The device under test, if it is a GPU.
 fn gpu() -> Option<Device> {
-    let device = device()?;
+    let device = device();
     if device.is_cpu() {
         println!("skipped: RUSHLIGHT_TEST_DEVICE names no GPU");
         return None;

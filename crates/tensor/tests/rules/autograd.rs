@@ -256,6 +256,7 @@ fn gradients_add_up_over_calls() {
 /// What others contributed is added within norms and products; with the same numbers as apart.
 #[test]
 fn gradients_add_up_on_the_way() -> Result<()> {
+    let _turn = crate::turn();
     let (x, c) = (Tensor::randn([6, 8], DType::F64)?, Tensor::randn([6, 8], DType::F64)?);
     let [w, v] = [Tensor::randn([8, 8], DType::F64)?, Tensor::randn([8, 8], DType::F64)?];
     let (scale, shift) = (Tensor::randn([8], DType::F64)?, Tensor::randn([8], DType::F64)?);
@@ -478,6 +479,7 @@ fn a_checkpoint_gives_the_same_gradients() {
 
 #[test]
 fn a_checkpoint_drops_the_same_elements_again() {
+    let _turn = crate::turn();
     let x = Tensor::ones_with([256], DType::F64).unwrap().requires_grad_(true).unwrap();
     let y = checkpoint(|xs| xs[0].dropout(0.5, true), &[&x]).unwrap();
     // Random numbers drawn in between must not matter, nor be disturbed.

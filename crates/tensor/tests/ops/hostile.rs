@@ -1,12 +1,10 @@
 //! Arguments that make no sense: every op answers with a value or an error that says something, and never panics.
 
-mod support;
-
+use crate::support::{Args, Case, Item, load, ops};
 use rushlight_core::{DType, ErrorKind, Result};
 use rushlight_tensor::{Options, Tensor, cat, einsum, stack, where_};
 use serde_json::{Value, json};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use support::{Args, Case, Item, load, ops};
 
 type Call = Box<dyn Fn() -> Result<Vec<Tensor>>>;
 

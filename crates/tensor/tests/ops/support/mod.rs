@@ -1,6 +1,4 @@
 //! PyTorch's recorded answers (`tests/goldens`) as cases that can be run, differentiated and abused.
-// Each test binary uses a part of it.
-#![allow(dead_code, unused_imports)]
 
 pub mod args;
 pub mod data;

@@ -1,8 +1,6 @@
 //! Random calls against models too simple to be wrong.
 
-mod model;
-
-use model::{Model, index_all};
+use crate::model::{self, Model, index_all};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use rushlight_core::{DType, Result};

@@ -42,6 +42,7 @@ fn matrix_norm(a: &Args) -> Result<Tensor> {
 super::ops! {
     "det" => |a| a.t(0)?.det();
     "slogdet" => |a| a.t(0)?.slogdet();
+    "logdet" => |a| a.t(0)?.logdet();
     "inv" => |a| a.t(0)?.inv();
     "solve" => |a| a.t(0)?.solve(a.t(1)?, a.flag(2, "left", true)?);
     "solve_triangular" => |a| triangular(a);

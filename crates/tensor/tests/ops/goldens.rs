@@ -1,7 +1,6 @@
 //! Every op against PyTorch's recorded answers, forward and backward; see `tests/goldens/README.md`.
 
-mod support;
-
+use crate::support;
 use rushlight_core::DType;
 use rushlight_tensor::{Arg, Tensor, result_type};
 use serde_json::Value;

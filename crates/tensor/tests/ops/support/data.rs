@@ -26,25 +26,21 @@ pub fn path(file: &str) -> String {
     format!("{folder}/{file}")
 }
 
-/// The device to test on: `RUSHLIGHT_TEST_DEVICE`, else the CPU.
+/// The device to test on: `RUSHLIGHT_TEST_DEVICE`, else the CPU. Panics if a device is named that is not there.
 pub fn device() -> Device {
-    match std::env::var("RUSHLIGHT_TEST_DEVICE") {
-        Ok(name) => name.parse().expect("RUSHLIGHT_TEST_DEVICE names a device"),
-        Err(_) => Device::Cpu,
-    }
-}
-
-/// Whether the device to test on is not there; says why.
-pub fn skipped() -> bool {
-    // The answers are of full precision.
-    rushlight_core::backend::set_allow_tf32_conv(false);
-    match Tensor::zeros_with([1], device()) {
-        Ok(_) => false,
-        Err(e) => {
-            println!("skipped: {e}");
-            true
+    static DEVICE: std::sync::LazyLock<Device> = std::sync::LazyLock::new(|| {
+        // The answers are of full precision.
+        rushlight_core::backend::set_allow_tf32_conv(false);
+        let device = match std::env::var("RUSHLIGHT_TEST_DEVICE") {
+            Ok(name) => name.parse().expect("RUSHLIGHT_TEST_DEVICE names a device"),
+            Err(_) => Device::Cpu,
+        };
+        match Tensor::zeros_with([1], device) {
+            Ok(_) => device,
+            Err(e) => panic!("RUSHLIGHT_TEST_DEVICE={device}: {e}"),
         }
-    }
+    });
+    *DEVICE
 }
 
 /// Every case of a family.

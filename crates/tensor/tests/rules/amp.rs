@@ -50,7 +50,7 @@ fn case(name: &str, x: &Tensor, y: &Tensor, b: &Tensor, i: &Tensor, v: &Tensor) 
 
 #[test]
 fn every_op_gives_the_dtype_pytorch_gives() -> Result<()> {
-    let text = include_str!("../../../tests/goldens/data/amp.json");
+    let text = include_str!("../../../../tests/goldens/data/amp.json");
     let answers: serde_json::Map<String, serde_json::Value> = serde_json::from_str(text).unwrap();
     let whole = Tensor::new([[0.9f32, 0.1, 0.2], [0.3, 0.8, 0.1], [0.2, 0.3, 0.7]])?;
     for (name, answer) in answers {

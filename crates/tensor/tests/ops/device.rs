@@ -1,8 +1,7 @@
 //! Another device's engine against the CPU's, on problems larger and stranger than the goldens: `RUSHLIGHT_TEST_DEVICE=cuda` runs these
 //! there. On the CPU itself there is nothing to compare, and they say so.
 
-mod support;
-
+use crate::support;
 use rushlight_core::{DType, Device, ErrorKind, Result, rng};
 use rushlight_tensor::autograd::{Backward, no_grad};
 use rushlight_tensor::{
@@ -19,13 +18,14 @@ fn turn() -> MutexGuard<'static, ()> {
     turn
 }
 
-/// The device under test, if it is not the CPU and is there.
+/// The device under test, if it is not the CPU.
 fn device() -> Option<Device> {
-    if support::data::device().is_cpu() {
+    let device = support::data::device();
+    if device.is_cpu() {
         println!("skipped: RUSHLIGHT_TEST_DEVICE names no other device than the CPU");
         return None;
     }
-    (!support::data::skipped()).then(support::data::device)
+    Some(device)
 }
 
 /// Distance of two tensors over the size of the second, all in `f64`.

@@ -1,0 +1,211 @@
+//! No public op is without a test: the sources of the ops are compared with the goldens and with the words of the tests. What neither has
+//! anywhere else is tested here: in-place twins, other names, likenesses.
+
+use crate::support::{data, ops};
+use rushlight_core::rng::Generator;
+use rushlight_core::{DType, ErrorKind, Result};
+use rushlight_tensor::Tensor;
+use safetensors::SafeTensors;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// Public functions under `src/ops` that are no ops, with the reason.
+const NO_OPS: &[(&str, &str)] = &[("per_dim", "reads a `Sizes` for the layers of other crates")];
+
+/// The Rust files of a directory and those below it.
+fn files(directory: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(files(&path));
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// The identifiers of some code, comments and strings left out.
+fn words(code: &str) -> impl Iterator<Item = &str> {
+    let lines = code.lines().map(|line| line.split("//").next().unwrap_or(""));
+    let outside_strings = lines.flat_map(|line| line.split('"').step_by(2));
+    outside_strings.flat_map(|part| part.split(|c: char| !c.is_alphanumeric() && c != '_')).filter(|w| !w.is_empty())
+}
+
+/// A `macro { … }` of the file that begins with `head` at the start of a line: its lines between the braces.
+fn block<'a>(text: &'a str, head: &str) -> Option<&'a str> {
+    let start = if text.starts_with(head) { 0 } else { text.find(&format!("\n{head}"))? + 1 };
+    let body = &text[start + head.len()..];
+    Some(&body[..body.find("\n}")?])
+}
+
+/// The names of public functions in a source file, those that its macros make included.
+fn public_functions(text: &str) -> BTreeSet<String> {
+    let text = text.split("#[cfg(test)]").next().unwrap_or("");
+    let mut names: BTreeSet<String> = BTreeSet::new();
+    let is_name = |w: &str| w.len() > 1 && w.starts_with(|c: char| c.is_ascii_lowercase());
+    for line in text.lines() {
+        if let Some(rest) = line.trim_start().strip_prefix("pub fn ") {
+            names.extend(words(rest).next().filter(|w| is_name(w) && rest.starts_with(w)).map(String::from));
+        }
+    }
+    for definition in text.split("macro_rules! ").skip(1) {
+        let name = words(definition).next().unwrap_or("");
+        if !block(definition, &format!("{name} {{")).is_some_and(|body| body.contains("pub fn $")) {
+            continue;
+        }
+        for line in block(text, &format!("{name}! {{")).unwrap_or("").lines() {
+            // Parameters in parentheses are no names.
+            let outside = line.split("//").next().unwrap_or("").split('(').enumerate().map(|(i, part)| match i {
+                0 => part,
+                _ => part.split_once(')').map_or("", |(_, rest)| rest),
+            });
+            let private = |w: &str| text.contains(&format!("\nfn {w}("));
+            names.extend(outside.flat_map(words).filter(|w| is_name(w) && !private(w)).map(String::from));
+        }
+    }
+    names
+}
+
+#[test]
+fn names_are_found_in_functions_and_in_macros() {
+    let text = "macro_rules! rows {\n    ($n:ident $i:ident) => { pub fn $n() {} };\n}\n\nrows! {\n    /// Doc words.\n    exp exp_ Exp any;\n    elu(alpha) Elu;\n}\n\nfn any(x: u8) {}\nimpl X {\n    pub fn neg<T>() {}\n    fn hidden() {}\n}\n";
+    let names = public_functions(text);
+    assert_eq!(names.iter().map(String::as_str).collect::<Vec<_>>(), ["elu", "exp", "exp_", "neg"]);
+}
+
+#[test]
+fn every_public_op_is_tested() {
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    if !root.join("crates").exists() {
+        return println!("skipped: the sources are not here");
+    }
+    let mut recorded = BTreeSet::new();
+    for entry in std::fs::read_dir(data::path("")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|e| e == "safetensors") {
+            let bytes = std::fs::read(&path).unwrap();
+            let (_, header) = SafeTensors::read_metadata(&bytes).unwrap();
+            let cases: Vec<Value> = serde_json::from_str(&header.metadata().as_ref().unwrap()["cases"]).unwrap();
+            recorded.extend(cases.iter().map(|case| case["op"].as_str().unwrap().to_string()));
+        }
+    }
+    // The table of ops counts as a test only as far as there are goldens for it.
+    let idle: Vec<&str> = ops::all().map(|(name, _)| name).filter(|&name| !recorded.contains(name)).collect();
+    assert!(idle.is_empty(), "no goldens for {idle:?} (tests/goldens/cases)");
+
+    let tests = std::fs::read_dir(root.join("crates")).unwrap().map(|c| c.unwrap().path().join("tests"));
+    let tests: Vec<String> = tests
+        .filter(|directory| directory.exists())
+        .flat_map(|directory| files(&directory))
+        .map(|file| std::fs::read_to_string(file).unwrap())
+        .collect();
+    let said: BTreeSet<&str> = tests.iter().flat_map(|text| words(text)).collect();
+    let mut missing = BTreeMap::new();
+    let mut count = 0;
+    for file in files(&root.join("crates/tensor/src/ops")) {
+        for name in public_functions(&std::fs::read_to_string(&file).unwrap()) {
+            count += 1;
+            let known = recorded.contains(&name) || said.contains(name.as_str());
+            if !known && NO_OPS.iter().all(|(no_op, _)| *no_op != name) {
+                missing.insert(name, file.strip_prefix(root).unwrap().display().to_string());
+            }
+        }
+    }
+    assert!(missing.is_empty(), "{} of {count} public ops have no test: {missing:#?}", missing.len());
+    assert!(count > 500, "only {count} names were found");
+}
+
+/// Values, NaN equal to NaN.
+fn same(got: &Tensor, want: &Tensor) -> Result<bool> {
+    let (a, b) = (got.to_vec::<f64>()?, want.to_vec::<f64>()?);
+    let equal = a.iter().zip(&b).all(|(a, b)| a == b || a.is_nan() && b.is_nan());
+    Ok(got.dtype() == want.dtype() && got.shape() == want.shape() && equal)
+}
+
+/// Calls `name` and `name_` with the same arguments and compares.
+macro_rules! twins {
+    ($x:expr, $arguments:tt: $($name:ident $inplace:ident)*) => {$(
+        let (x, want) = ($x.copy()?, $x.$name $arguments?);
+        x.$inplace $arguments?;
+        assert!(same(&x, &want)?, "{}: {x}, not {want}", stringify!($inplace));
+    )*};
+}
+
+#[test]
+fn in_place_twins_agree() -> Result<()> {
+    let x = Tensor::new([[0.15, 0.5, 0.9], [1.5, -0.7, 2.5]])?.transpose(0, 1)?;
+    twins!(x, (): exp exp_ exp2 exp2_ expm1 expm1_ log log_ log2 log2_ log10 log10_ log1p log1p_ sqrt sqrt_ rsqrt rsqrt_ square square_
+        reciprocal reciprocal_ sin sin_ cos cos_ tan tan_ asin asin_ acos acos_ atan atan_ sinh sinh_ cosh cosh_ tanh tanh_ asinh asinh_
+        acosh acosh_ atanh atanh_ sinc sinc_ erf erf_ erfc erfc_ erfinv erfinv_ lgamma lgamma_ digamma digamma_ sigmoid sigmoid_
+        logsigmoid logsigmoid_ relu relu_ gelu gelu_ gelu_tanh gelu_tanh_ silu silu_ mish mish_ softsign softsign_ selu selu_
+        hardswish hardswish_ hardsigmoid hardsigmoid_ tanhshrink tanhshrink_ frac frac_ floor floor_ ceil ceil_ round round_ trunc trunc_
+        neg neg_ abs abs_);
+    let y = Tensor::new([[0.3, -2.0], [1.5, 0.25], [-0.5, 4.0]])?;
+    twins!(x, (&y): add add_ sub sub_ mul mul_ div div_ floor_divide floor_divide_ trunc_divide trunc_divide_ remainder remainder_
+        fmod fmod_ maximum maximum_ minimum minimum_ fmax fmax_ fmin fmin_ atan2 atan2_ hypot hypot_ copysign copysign_
+        logaddexp logaddexp_ logaddexp2 logaddexp2_ xlogy xlogy_ heaviside heaviside_ pow pow_);
+    twins!(x, (&y, 0.25): add_scaled add_scaled_ lerp lerp_);
+    twins!(x, (&y, &x, 0.25): addcmul addcmul_ addcdiv addcdiv_);
+    twins!(x, (-0.25, 1.25): clamp clamp_);
+    let (a, b) = (Tensor::new([12i64, -7, 5])?, Tensor::new([3i64, 1, 2])?);
+    twins!(a, (&b): bitwise_and bitwise_and_ bitwise_or bitwise_or_ bitwise_xor bitwise_xor_ bitwise_left_shift bitwise_left_shift_
+        bitwise_right_shift bitwise_right_shift_);
+    twins!(a, (&b, 3): add_scaled add_scaled_);
+    twins!(a, (0, 6): clamp clamp_);
+    Ok(())
+}
+
+#[test]
+fn other_names_and_likenesses() -> Result<()> {
+    let x = Tensor::new([[1.0f32, 0.0, -2.0], [0.0, 3.0, 4.0]])?;
+    assert!(same(&x.argwhere()?, &x.nonzero()?)?);
+    assert!(same(&x.swapdims(0, 1)?, &x.transpose(0, 1)?)?);
+    assert_eq!(x.fliplr()?.to_vec::<f32>()?, [-2.0, 0.0, 1.0, 4.0, 3.0, 0.0]);
+    assert_eq!(x.flipud()?.to_vec::<f32>()?, [0.0, 3.0, 4.0, 1.0, 0.0, -2.0]);
+    assert_eq!(x.select(0, 0)?.fliplr().unwrap_err().kind(), ErrorKind::Shape);
+    assert_eq!(Tensor::new(1.0f32)?.flipud().unwrap_err().kind(), ErrorKind::Shape);
+    let row = Tensor::new([1.0f32, 2.0, 3.0])?;
+    for wide in [row.broadcast_to([2, 3])?, row.expand_as(&x)?] {
+        assert_eq!(wide.to_vec::<f32>()?, [1.0, 2.0, 3.0, 1.0, 2.0, 3.0]);
+        assert_eq!(wide.sum_to_size(&[3])?.to_vec::<f32>()?, [2.0, 4.0, 6.0]);
+        assert_eq!(wide.sum_to_size(&[2, 1])?.to_vec::<f32>()?, [6.0, 6.0]);
+    }
+    assert_eq!(x.sum_to_size(&[4]).unwrap_err().kind(), ErrorKind::Shape);
+    assert_eq!(row.rsub(1)?.to_vec::<f32>()?, [0.0, -1.0, -2.0]);
+    assert_eq!(row.rdiv(6.0)?.to_vec::<f32>()?, [6.0, 3.0, 2.0]);
+    let positive = x.gt(0.0)?;
+    assert_eq!(x.where_self(&positive, -1.0)?.to_vec::<f32>()?, [1.0, -1.0, -1.0, -1.0, 3.0, 4.0]);
+    let full = x.to_dtype(DType::I64)?.full_like(7)?;
+    assert_eq!((full.dtype(), full.to_vec::<i64>()?), (DType::I64, vec![7; 6]));
+    let (a, b) = (Tensor::new([[0.0, 3.0], [1.0, 1.0]])?, Tensor::new([[4.0, 0.0], [1.0, 1.0]])?);
+    assert_eq!(a.pairwise_distance(&b, 2.0, 0.0, true)?.to_vec::<f64>()?, [5.0, 0.0]);
+    assert_eq!(a.pairwise_distance(&b, 1.0, 0.0, false)?.shape(), [2]);
+    Ok(())
+}
+
+#[test]
+fn random_tensors_by_a_generator_of_their_own() -> Result<()> {
+    let draw = |seed| -> Result<[Vec<f64>; 2]> {
+        let generator = Generator::new(seed);
+        let uniform = Tensor::rand_from(&generator, [50], DType::F64)?;
+        Ok([uniform.to_vec()?, Tensor::randn_from(&generator, [50], DType::F64)?.to_vec()?])
+    };
+    assert_eq!(draw(3)?, draw(3)?);
+    assert_ne!(draw(3)?, draw(4)?);
+    assert!(draw(3)?[0].iter().all(|v| (0.0..1.0).contains(v)) && draw(3)?[1].iter().any(|v| *v < 0.0));
+    let like = Tensor::zeros_with([4, 25], DType::F64)?;
+    let uniform = like.rand_like()?;
+    assert_eq!((uniform.dtype(), uniform.shape()), (DType::F64, &[4, 25][..]));
+    assert!(uniform.to_vec::<f64>()?.iter().all(|v| (0.0..1.0).contains(v)));
+    let (mean, std) = (Tensor::new([1.0, 2.0])?, Tensor::new([[0.0], [0.0]])?);
+    assert_eq!(Tensor::normal(&mean, &std)?.to_vec::<f64>()?, [1.0, 2.0, 1.0, 2.0]);
+    assert_eq!(Tensor::normal(&mean, &std.sub(1.0)?).unwrap_err().kind(), ErrorKind::Value);
+    like.bernoulli_(0.5)?;
+    let ones = like.to_vec::<f64>()?.iter().filter(|v| **v == 1.0).count();
+    assert!((20..80).contains(&ones) && like.to_vec::<f64>()?.iter().all(|v| *v == 0.0 || *v == 1.0), "{ones}");
+    assert_eq!(like.bernoulli_(1.5).unwrap_err().kind(), ErrorKind::Value);
+    Ok(())
+}

@@ -1,0 +1,8 @@
+//! Every op: PyTorch's answers, derivatives, hostile arguments, other devices. One program, since all share the table of ops.
+
+mod coverage;
+mod device;
+mod goldens;
+mod gradcheck;
+mod hostile;
+mod support;

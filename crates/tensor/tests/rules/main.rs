@@ -1,0 +1,18 @@
+//! What holds for tensors beyond PyTorch's recorded answers: the tape, views, text, autocast, and ops case by case.
+
+mod amp;
+mod autograd;
+mod display;
+mod functional;
+mod indexing;
+mod model;
+mod property;
+mod reduction;
+
+use std::sync::{Mutex, MutexGuard};
+
+/// Tests that draw from the default generator take turns: it is the process's.
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(|e| e.into_inner())
+}
