@@ -118,7 +118,7 @@ fn hooks_may_touch_the_gradient() -> Result<()> {
 fn an_error_while_adding_leaves_the_gradient() -> Result<()> {
     let x = Tensor::ones_with([4], DType::F32)?.requires_grad_(true)?;
     // Every element is the same one in memory: nothing can be added to it in place.
-    let given = Tensor::full([1], 5.0)?.expand(&[4])?;
+    let given = Tensor::full([1], 5.0)?.expand([4])?;
     x.set_grad(Some(given.clone()))?;
     let e = x.mul(2.0)?.sum()?.backward().unwrap_err().to_string();
     assert!(e.contains("single memory location"), "{e}");
