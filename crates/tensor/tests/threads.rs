@@ -3,7 +3,7 @@
 
 use rushlight_core::{DType, Result};
 use rushlight_tensor::Tensor;
-use rushlight_tensor::autograd::{Backward, HookHandle};
+use rushlight_tensor::autograd::{Backward, HookHandle, enable_grad};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -99,16 +99,15 @@ fn hooks_may_touch_the_gradient() -> Result<()> {
     let counter = calls.clone();
     let last = x.register_post_accumulate_grad_hook(move |x| {
         counter.fetch_add(1, Relaxed);
-        // A backward of its own, into another leaf and into this one.
+        // A backward of its own, into the same leaf.
         if counter.load(Relaxed) == 1 {
-            x.mul(0.0)?.sum()?.backward()?;
+            enable_grad(|| x.mul(0.0)?.sum()?.backward())?;
         }
         x.set_grad(x.grad())
     })?;
     four(|_| x.mul(1.0)?.sum()?.backward());
     assert!(calls.load(Relaxed) >= 4);
-    // What a hook puts back may overwrite another's; the passes themselves end.
-    assert!(x.grad().is_some());
+    // What a hook puts back may be what another has replaced: the sum is the hooks' affair, the end of all passes ours.
     first.remove();
     last.remove();
     x.zero_grad();
@@ -119,7 +118,7 @@ fn hooks_may_touch_the_gradient() -> Result<()> {
 fn an_error_while_adding_leaves_the_gradient() -> Result<()> {
     let x = Tensor::ones_with([4], DType::F32)?.requires_grad_(true)?;
     // Every element is the same one in memory: nothing can be added to it in place.
-    let given = Tensor::full([1], 5.0)?.expand(&[4])?;
+    let given = Tensor::full([1], 5.0)?.expand([4])?;
     x.set_grad(Some(given.clone()))?;
     let e = x.mul(2.0)?.sum()?.backward().unwrap_err().to_string();
     assert!(e.contains("single memory location"), "{e}");
