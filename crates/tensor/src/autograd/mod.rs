@@ -4,6 +4,7 @@
 //! [`Tensor::backward`] walks the nodes from the root in dependency order. Derivatives are made of tensor ops, so with
 //! `create_graph` they are recorded themselves and can be differentiated again.
 
+mod callback;
 mod checkpoint;
 mod engine;
 mod function;
@@ -14,6 +15,7 @@ pub(crate) mod mode;
 mod node;
 mod saved;
 
+pub use callback::queue_callback;
 pub use checkpoint::checkpoint;
 pub use engine::{Backward, grad, leaves};
 pub use function::{Context, Function, apply};
