@@ -10,6 +10,8 @@ pub use rushlight_cuda as cuda;
 #[doc(inline)]
 pub use rushlight_data as data;
 #[doc(inline)]
+pub use rushlight_dist as dist;
+#[doc(inline)]
 pub use rushlight_io as io;
 #[doc(inline)]
 pub use rushlight_nn as nn;
