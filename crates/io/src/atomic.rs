@@ -32,6 +32,8 @@ const STRETCH: usize = 32 << 20;
 pub struct AtomicFile {
     file: File,
     temporary: PathBuf,
+    /// Whether the file has its temporary name yet. One without a name goes with the process that is killed.
+    named: bool,
     destination: PathBuf,
     moved: bool,
     /// Whether the end of the work will wait for the disk.
@@ -66,17 +68,29 @@ impl AtomicFile {
             Err(_) => path.to_path_buf(),
         };
         let name = destination.file_name().ok_or_else(|| io::Error::other("the path does not end in a file name"))?;
+        let folder = destination.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let mut unnamed = open_unnamed(folder).ok();
         loop {
             let mut hidden = std::ffi::OsString::from(".");
             hidden.push(name);
             hidden.push(format!(".{}.{}.tmp", std::process::id(), SERIAL.fetch_add(1, Relaxed)));
             let temporary = destination.with_file_name(hidden);
-            match OpenOptions::new().write(true).create_new(true).open(&temporary) {
+            let named = unnamed.is_none();
+            let opened = match unnamed.take() {
+                Some(file) => Ok(file),
+                None => OpenOptions::new().write(true).create_new(true).open(&temporary),
+            };
+            match opened {
                 Ok(file) => {
+                    // What replaces a file may be read by whoever could read that, and by nobody else.
+                    if let Ok(replaced) = fs::metadata(&destination) {
+                        file.set_permissions(replaced.permissions())?;
+                    }
                     let _replaced = Replaced::expect(&destination);
                     return Ok(Self {
                         file,
                         temporary,
+                        named,
                         destination,
                         moved: false,
                         waits: true,
@@ -110,6 +124,10 @@ impl AtomicFile {
         if durable {
             self.file.sync_all()?;
         }
+        if !self.named {
+            link(&self.file, &self.temporary)?;
+            self.named = true;
+        }
         fs::rename(&self.temporary, &self.destination)?;
         self.moved = true;
         if durable && cfg!(unix) {
@@ -118,6 +136,39 @@ impl AtomicFile {
         }
         Ok(())
     }
+}
+
+/// A new file of a folder that has no name, where the system and the file system have such.
+#[cfg(target_os = "linux")]
+fn open_unnamed(folder: &Path) -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    // Its name is given by way of this folder.
+    fs::metadata("/proc/self/fd")?;
+    OpenOptions::new().write(true).custom_flags(libc::O_TMPFILE).open(folder)
+}
+
+/// Gives a file without a name one that nothing else has.
+#[cfg(target_os = "linux")]
+fn link(file: &File, path: &Path) -> io::Result<()> {
+    use std::os::{fd::AsRawFd, unix::ffi::OsStrExt};
+    let from = std::ffi::CString::new(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
+    let to = std::ffi::CString::new(path.as_os_str().as_bytes())?;
+    let (here, follow) = (libc::AT_FDCWD, libc::AT_SYMLINK_FOLLOW);
+    // SAFETY: two strings that end in a zero and live until the call returns.
+    match unsafe { libc::linkat(here, from.as_ptr(), here, to.as_ptr(), follow) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn open_unnamed(_: &Path) -> io::Result<File> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn link(_: &File, _: &Path) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 /// A large file that another is about to replace.
@@ -207,7 +258,7 @@ impl Seek for AtomicFile {
 
 impl Drop for AtomicFile {
     fn drop(&mut self) {
-        if !self.moved {
+        if !self.moved && self.named {
             // Nobody can be told of a failure here, and a stray temporary file harms nothing.
             let _ = fs::remove_file(&self.temporary);
         }

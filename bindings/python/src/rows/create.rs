@@ -345,8 +345,11 @@ rows! { ROWS:
         input.copy_(&Tensor::randn_from(generator(from), input.shape(), (input.dtype(), input.device()))?.mul(std)?.add(mean)?.exp()?).map(|_| Out::First);
     /// A number in every place.
     fill_ [Method]
-        "fill_(Tensor self, Number value)" |input: &Tensor, value: Scalar| input.fill_(value),
-        "fill_(Tensor self, Tensor value)" |input: &Tensor, value: &Tensor| input.copy_(value).map(|_| Out::First);
+        "fill_(Tensor self, Tensor value)" |input: &Tensor, value: &Tensor| match value.rank() {
+            0 => input.copy_(value).map(|_| Out::First),
+            _ => Err(Error::shape(format!("fill_ only supports 0-dimension value tensor but got tensor with shape {:?}", value.shape()))),
+        },
+        "fill_(Tensor self, Number value)" |input: &Tensor, value: Scalar| input.fill_(value).map(Out::from);
     /// A number in every place of a new tensor.
     fill [Torch] "fill(Tensor input, Number value)" |input: &Tensor, value: Scalar| like(input, value, &Factory::default());
     /// Zeros in place.
@@ -360,7 +363,9 @@ rows! { ROWS:
     triu_indices [Torch] "triu_indices(int row, int col, int offset=0, **factory)" |row: i64, col: i64, offset: i64, factory: Factory|
         triu_indices(size(row, "triu_indices: row")?, size(col, "triu_indices: col")?, offset)?.to_dtype(factory.dtype.unwrap_or(DType::I64));
     /// Powers of the elements in columns.
-    vander [Torch Linalg] "vander(Tensor x, int? N=None, bool increasing=False)" |x: &Tensor, n: Option<i64>, increasing: bool| vander(x, n, increasing);
+    vander [Torch] "vander(Tensor x, int? N=None, bool increasing=False)" |x: &Tensor, n: Option<i64>, increasing: bool| vander(x, n, increasing);
+    /// Powers of numbers as columns, the lowest first.
+    vander [Linalg] "vander(Tensor x, *, int? N=None)" |x: &Tensor, n: Option<i64>| vander(x, n, true);
     /// Hann window.
     hann_window [Torch] "hann_window(int window_length, bool periodic=True, **factory)" |n: i64, periodic: bool, factory: Factory|
         window(n, periodic, &factory, |x| 0.5 - 0.5 * (TAU * x).cos());
@@ -417,6 +422,7 @@ fn vander(x: &Tensor, n: Option<i64>, increasing: bool) -> Result<Tensor> {
     if n > 1 << 20 {
         return Err(Error::value(format!("vander: {n} columns are more than the 2^20 that are supported")));
     }
+    let x = if x.dtype().is_float() { x.clone() } else { x.to_dtype(rushlight_core::DType::I64)? };
     let columns = (0..n).map(|k| x.pow(if increasing { k } else { n - 1 - k } as i64)).collect::<Result<Vec<_>>>()?;
     rushlight_tensor::stack(&columns.iter().collect::<Vec<_>>(), -1)
 }

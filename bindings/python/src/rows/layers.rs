@@ -336,6 +336,14 @@ fn unpool<const D: usize>(
     }
 }
 
+/// The output of an adaptive pooling over so many dimensions, which the input must have.
+fn adaptive_size(input: &Tensor, output: &[i64], dims: usize) -> Result<OutputSize> {
+    if dims > 1 && input.rank() <= dims {
+        return Err(error::value(format!("Input dimension should be at least {}, not {}", dims + 1, input.rank())));
+    }
+    output_size(output)
+}
+
 /// Rows of pooling for one number of dimensions.
 macro_rules! pooling {
     ($table:ident, $d:literal, $max:ident $max_indices:ident $avg:ident $adaptive_avg:ident) => {
@@ -364,7 +372,7 @@ macro_rules! pooling {
                 input.$avg(avg_pool(kernel, stride, padding, ceil_mode, include, divisor)?);
             /// Means of as many windows as wanted.
             $adaptive_avg [Torch Functional] { concat!(stringify!($adaptive_avg), "(Tensor input, int?[", $d, "] output_size)") }
-                |input: &Tensor, output: &[i64]| input.$adaptive_avg(output_size(output)?);
+                |input: &Tensor, output: &[i64]| input.$adaptive_avg(adaptive_size(input, output, $d)?);
         }
     };
 }
@@ -379,12 +387,12 @@ macro_rules! adaptive_max {
             /// Largest elements of as many windows as wanted; with `return_indices` where they are, too.
             $adaptive_max [Functional] { concat!(stringify!($adaptive_max), "(Tensor input, int?[", $d, "] output_size, bool return_indices=False)") }
                 |input: &Tensor, output: &[i64], indices: bool| {
-                    let output = output_size(output)?;
+                    let output = adaptive_size(input, output, $d)?;
                     if indices { input.$adaptive_max_indices(output).map(Out::from) } else { input.$adaptive_max(output).map(Out::from) }
                 };
             /// Largest elements of as many windows as wanted, and where they are.
             $adaptive_max_indices [Functional] { concat!(stringify!($adaptive_max_indices), "(Tensor input, int?[", $d, "] output_size, bool return_indices=False)") }
-                |input: &Tensor, output: &[i64], _indices: bool| input.$adaptive_max_indices(output_size(output)?);
+                |input: &Tensor, output: &[i64], _indices: bool| input.$adaptive_max_indices(adaptive_size(input, output, $d)?);
         }
     };
 }

@@ -258,7 +258,7 @@ rows! { ROWS:
         if rcond.is_some() {
             return Err(Error::unsupported("linalg.lstsq: rcond is not supported; use pinv(A, rtol=rcond) @ B for matrices that lack rank"));
         }
-        lstsq(a, b)
+        lstsq(a, b, driver.unwrap_or("gelsy"))
     };
     /// Rank.
     matrix_rank [Linalg] "matrix_rank(Tensor A, *, float? atol=None, float? rtol=None, bool hermitian=False)"
@@ -319,19 +319,27 @@ fn one_of(call: &str, name: &str, given: Option<&str>, known: &[&str]) -> Result
     }
 }
 
-fn lstsq(a: &Tensor, b: &Tensor) -> Result<Out> {
+/// What beside the solution is known depends on LAPACK's driver, which a caller may have chosen for it.
+fn lstsq(a: &Tensor, b: &Tensor, driver: &str) -> Result<Out> {
     let solution = a.lstsq(b)?;
     let (m, n) = (a.size(-2)?, a.size(-1)?);
-    let residuals = if m > n {
+    let nothing = |dtype: DType| Tensor::empty([0usize], (dtype, a.device()));
+    let by_values = matches!(driver, "gelsd" | "gelss");
+    let residuals = if m > n && driver != "gelsy" {
         let wide = if b.rank() + 1 == a.rank() { b.unsqueeze(-1)? } else { b.clone() };
         let x = if solution.rank() + 1 == a.rank() { solution.unsqueeze(-1)? } else { solution.clone() };
         a.matmul(&x)?.sub(&wide)?.square()?.sum_dims(&[-2], false)?
     } else {
-        Tensor::empty([0usize], (a.dtype(), a.device()))?
+        nothing(a.dtype())?
     };
     Ok(Out::Named(
         "solution residuals rank singular_values",
-        vec![solution, residuals, a.matrix_rank(None)?, Tensor::empty([0usize], (a.dtype(), a.device()))?],
+        vec![
+            solution,
+            residuals,
+            if driver == "gels" { nothing(DType::I64)? } else { a.matrix_rank(None)? },
+            if by_values { a.svdvals()? } else { nothing(a.dtype())? },
+        ],
     ))
 }
 

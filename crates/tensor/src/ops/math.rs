@@ -43,8 +43,6 @@ unary! {
     sqrt sqrt_ Sqrt;
     /// `1 / sqrt(x)`.
     rsqrt rsqrt_ Rsqrt;
-    /// `x * x`.
-    square square_ Square;
     /// `1 / x`.
     reciprocal reciprocal_ Reciprocal;
     /// Sine.
@@ -324,6 +322,8 @@ binary! {
     mul mul_ Mul any;
     /// True quotient: integers give floats. For rounded quotients see [`Tensor::floor_divide`] and [`Tensor::trunc_divide`].
     div div_ Div any;
+    /// Quotient rounded down: `div(other, rounding_mode="floor")`. Its derivative is zero.
+    div_floor div_floor_ FloorDivide no_zero_divisor;
     /// Quotient rounded towards zero, like `div(other, rounding_mode="trunc")`.
     trunc_divide trunc_divide_ TruncDivide no_zero_divisor;
     /// Remainder with the sign of the divisor, as Python's `%`.
@@ -362,6 +362,21 @@ binary! {
     bitwise_right_shift bitwise_right_shift_ BitwiseRightShift number;
 }
 
+/// What an op without a derivative gives: it requires gradients as its inputs do, and a backward pass that reaches it is an error.
+pub(crate) fn underivable(
+    name: &'static str,
+    inputs: &[&Tensor],
+    op: impl FnOnce() -> Result<Tensor>,
+) -> Result<Tensor> {
+    let out = no_grad(op)?;
+    if out.dtype().is_float() && recording(inputs) {
+        record(name, inputs, &out, move |_, _| {
+            Err(Error::autograd(format!("derivative for {name} is not implemented")))
+        })?;
+    }
+    Ok(out)
+}
+
 /// Ops whose derivative PyTorch does not have: they compute as others do, and a backward pass that reaches them is an error.
 macro_rules! without_derivative {
     ($($(#[$doc:meta])* $name:ident $inplace:ident $op:ident $check:ident;)*) => {
@@ -370,22 +385,16 @@ macro_rules! without_derivative {
             pub fn $name<'a>(&self, other: impl Into<Arg<'a>>) -> Result<Tensor> {
                 let (name, other) = (stringify!($name), other.into());
                 $check(name, self, other)?;
-                let out = no_grad(|| pointwise(Pointwise::$op, &[Arg::Tensor(self), other], &[]))?;
                 let inputs: Vec<&Tensor> = [Some(self), other.tensor()].into_iter().flatten().collect();
-                if out.dtype().is_float() && recording(&inputs) {
-                    record(name, &inputs, &out, move |_, _| {
-                        Err(Error::autograd(format!("derivative for {name} is not implemented")))
-                    })?;
-                }
-                Ok(out)
+                underivable(name, &inputs, || pointwise(Pointwise::$op, &[Arg::Tensor(self), other], &[]))
             }
 
             #[doc = concat!("[`Tensor::", stringify!($name), "`] in place.")]
             pub fn $inplace<'a>(&self, other: impl Into<Arg<'a>>) -> Result<&Tensor> {
                 let other = other.into();
                 let inputs: Vec<&Tensor> = [Some(self), other.tensor()].into_iter().flatten().collect();
-                if recording(&inputs) {
-                    return self.copy_(&self.$name(other)?);
+                if recording(&inputs) && result_type(&[Arg::Tensor(self), other]).category() <= self.dtype().category() {
+                    return self.copy_(&self.copy()?.$name(other)?);
                 }
                 $check(stringify!($inplace), self, other)?;
                 pointwise_inplace(Pointwise::$op, self, &[other], &[])?;
@@ -396,7 +405,7 @@ macro_rules! without_derivative {
 }
 
 without_derivative! {
-    /// Quotient rounded down, like `div(other, rounding_mode="floor")`.
+    /// Quotient rounded down, as [`Tensor::div_floor`]; PyTorch has no derivative of it.
     floor_divide floor_divide_ FloorDivide no_zero_divisor;
     /// 0 below zero, 1 above, `other` at zero.
     heaviside heaviside_ Heaviside alike;
@@ -495,6 +504,7 @@ impl Tensor {
     /// [`Tensor::pow`] in place.
     pub fn pow_<'a>(&self, exponent: impl Into<Arg<'a>>) -> Result<&Tensor> {
         let exponent = exponent.into();
+        number("pow_", self, exponent)?;
         no_negative_exponent("pow_", self, exponent)?;
         pointwise_inplace(Pointwise::Pow, self, &[exponent], &[])?;
         Ok(self)
@@ -628,6 +638,20 @@ impl Tensor {
     pub fn addcdiv_(&self, a: &Tensor, b: &Tensor, value: f64) -> Result<&Tensor> {
         no_whole_quotient(a, b)?;
         pointwise_inplace(Pointwise::Addcdiv, self, &[Arg::Tensor(a), Arg::Tensor(b)], &[value])?;
+        Ok(self)
+    }
+
+    /// `x * x`; of bool an integer, as any power.
+    pub fn square(&self) -> Result<Tensor> {
+        if self.dtype() == DType::Bool {
+            return self.to_dtype(DType::I64);
+        }
+        pointwise(Pointwise::Square, &[Arg::Tensor(self)], &[])
+    }
+
+    /// [`Tensor::square`] in place.
+    pub fn square_(&self) -> Result<&Tensor> {
+        pointwise_inplace(Pointwise::Square, self, &[], &[])?;
         Ok(self)
     }
 

@@ -98,6 +98,9 @@ def adaptive_max_pool3d_with_indices(input, output_size, return_indices=False):
         extent = max((b - a for a, b in zip(first, last)), default=0)
         # Windows of one length: a shorter one repeats its last element, which changes no maximum.
         windows.append(_C.tensor([[min(a + j, b - 1) for j in range(extent)] for a, b in zip(first, last)], dtype=_C.int64))
+    if 0 in wanted:
+        empty = (*input.shape[:-3], *wanted)
+        return input.new_empty(empty), _torch.zeros(empty, dtype=_C.int64, device=input.device)
     index = None
     for part, stride in zip(windows, (size[1] * size[2], size[2], 1)):
         index = _combined(index, part.to(input.device) * stride)
