@@ -336,6 +336,14 @@ fn unpool<const D: usize>(
     }
 }
 
+/// PyTorch looks for the planes of `avg_pool2d` before it looks at the shape as a whole.
+fn with_planes(input: &Tensor, dims: usize) -> Result<()> {
+    if dims == 2 && input.rank() < 3 {
+        return Err(Error::index(format!("avg_pool2d: expected planes, but got input of shape {:?}", input.shape())));
+    }
+    Ok(())
+}
+
 /// The output of an adaptive pooling over so many dimensions, which the input must have.
 fn adaptive_size(input: &Tensor, output: &[i64], dims: usize) -> Result<OutputSize> {
     if dims > 1 && input.rank() <= dims {
@@ -369,7 +377,7 @@ macro_rules! pooling {
             $avg [Torch Functional] { concat!(stringify!($avg), "(Tensor input, int[", $d, "] kernel_size, int[", $d, "]? stride=None, int[", $d,
                 "] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None)") }
                 |input: &Tensor, kernel: &[i64], stride: Option<&[i64]>, padding: &[i64], ceil_mode: bool, include: bool, divisor: Option<i64>|
-                input.$avg(avg_pool(kernel, stride, padding, ceil_mode, include, divisor)?);
+                with_planes(input, $d).and_then(|()| input.$avg(avg_pool(kernel, stride, padding, ceil_mode, include, divisor)?));
             /// Means of as many windows as wanted.
             $adaptive_avg [Torch Functional] { concat!(stringify!($adaptive_avg), "(Tensor input, int?[", $d, "] output_size)") }
                 |input: &Tensor, output: &[i64]| input.$adaptive_avg(adaptive_size(input, output, $d)?);
