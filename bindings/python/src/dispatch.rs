@@ -244,7 +244,8 @@ fn run(py: Python<'_>, variant: &Variant, values: &[Value], inplace: bool) -> Re
         let target = match values.first_mut() {
             Some(Value::Tensor(_)) => {
                 // Gradients of any operand may need what is about to be overwritten.
-                let keep = is_grad_enabled() && values.iter().any(|v| matches!(v, Value::Tensor(t) if t.requires_grad()));
+                let keep =
+                    is_grad_enabled() && values.iter().any(|v| matches!(v, Value::Tensor(t) if t.requires_grad()));
                 match values.first_mut() {
                     Some(Value::Tensor(first)) => {
                         let before = if keep { first.copy()? } else { first.clone() };

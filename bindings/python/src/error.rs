@@ -17,7 +17,8 @@ pyo3::create_exception!(rushlight, OutOfMemoryError, PyRuntimeError, "A device t
 
 /// What the core says of a dtype that an op does not take, where PyTorch has `NotImplementedError`. Dtypes that do not go together are a
 /// `RuntimeError`.
-const DTYPE_NOT_TAKEN: [&str; 4] = ["not implemented for", "is not defined for", "needs a floating dtype", "takes floats, not"];
+const DTYPE_NOT_TAKEN: [&str; 4] =
+    ["not implemented for", "is not defined for", "needs a floating dtype", "takes floats, not"];
 
 /// Advice in the words of Rust, and in those of Python.
 const WORDS: [(&str, &str); 6] = [

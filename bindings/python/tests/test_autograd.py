@@ -283,3 +283,16 @@ def test_checkpoint_as_a_decorator():
     x = torch.zeros(2, requires_grad=True)
     Block().run(x).sum().backward()
     assert x.grad.tolist() == [1.0, 1.0]
+
+
+def test_views_follow_a_recorded_change_of_their_base():
+    base, w = torch.zeros(2, 2), torch.ones(2, requires_grad=True)
+    flat, row = base.view(-1), base[0]
+    base.add_(w)
+    assert flat.requires_grad and row.requires_grad
+    (flat * 2).sum().backward()
+    assert w.grad.tolist() == [4.0, 4.0]
+    other = torch.zeros(3, 2)
+    flat = other.view(-1)
+    other.select(0, 1).sub_(w, alpha=3)
+    assert other.requires_grad and flat.requires_grad

@@ -135,7 +135,7 @@ fn accumulate(input: &Tensor, dim: isize, dtype: Option<DType>, sum: bool) -> Re
         (Some(DType::Bool), _) => Err(Error::dtype("cumsum and cumprod: not implemented for bool")),
         (Some(dtype), true) => super::reduce::differentiable(input, dtype).and_then(|()| input.cumsum_as(dim, dtype)),
         (None, false) => input.cumprod(dim),
-        (Some(dtype), false) => input.cumprod_as(dim, dtype),
+        (Some(dtype), false) => super::reduce::differentiable(input, dtype).and_then(|()| input.cumprod_as(dim, dtype)),
     }
 }
 

@@ -92,7 +92,8 @@ fn output_size(values: &[i64]) -> Result<OutputSize> {
 
 fn pad(input: &Tensor, padding: &[i64], mode: &str, value: Option<Scalar>) -> Result<Tensor> {
     let mode = match mode {
-        "constant" => PadMode::Constant(value.unwrap_or(Scalar::Int(0))),
+        // PyTorch's is a float, whatever the dtype.
+        "constant" => PadMode::Constant(Scalar::Float(value.map_or(0.0, Scalar::to_f64))),
         "reflect" => PadMode::Reflect,
         "replicate" => PadMode::Replicate,
         "circular" => PadMode::Circular,
@@ -271,7 +272,10 @@ fn shuffle(input: &Tensor, factor: i64, up: bool) -> Result<Tensor> {
 
 fn one_hot(input: &Tensor, num_classes: i64) -> Result<Tensor> {
     if input.dtype() != rushlight_core::DType::I64 {
-        return Err(Error::value(format!("one_hot is only applicable to index tensor of type int64, not {}", input.dtype())));
+        return Err(Error::value(format!(
+            "one_hot is only applicable to index tensor of type int64, not {}",
+            input.dtype()
+        )));
     }
     input.one_hot(if num_classes == -1 { None } else { Some(size(num_classes, "one_hot: num_classes")?) })
 }

@@ -104,9 +104,9 @@ fn multi_margin(
 /// PyTorch's `ValueError` where classes are given for another number of inputs.
 fn one_target_each(input: &Tensor, target: &Tensor) -> Result<()> {
     match (input.shape(), target.shape()) {
-        ([batch, _, ..], [targets, ..]) if batch != targets && !target.dtype().is_float() => Err(error::value(format!(
-            "Expected input batch_size ({batch}) to match target batch_size ({targets})."
-        ))),
+        ([batch, _, ..], [targets, ..]) if batch != targets && !target.dtype().is_float() => {
+            Err(error::value(format!("Expected input batch_size ({batch}) to match target batch_size ({targets}).")))
+        }
         _ => Ok(()),
     }
 }

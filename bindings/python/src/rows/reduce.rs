@@ -32,7 +32,9 @@ fn reduce(
 /// PyTorch refuses to record a conversion to integers.
 pub fn differentiable(input: &Tensor, dtype: DType) -> Result<()> {
     if !dtype.is_float() && input.requires_grad() && rushlight_tensor::autograd::is_grad_enabled() {
-        return Err(Error::autograd(format!("autograd does not support dtype {dtype}: detach the input, or ask for a float dtype")));
+        return Err(Error::autograd(format!(
+            "autograd does not support dtype {dtype}: detach the input, or ask for a float dtype"
+        )));
     }
     Ok(())
 }
@@ -116,7 +118,10 @@ fn quantile(
         )));
     }
     if !matches!(input.dtype(), DType::F32 | DType::F64) {
-        return Err(Error::value(format!("quantile() input tensor must be either float or double dtype, not {}", input.dtype())));
+        return Err(Error::value(format!(
+            "quantile() input tensor must be either float or double dtype, not {}",
+            input.dtype()
+        )));
     }
     let of = |q: f64| -> Result<Tensor> {
         if ignore_nan && interpolation != "linear" {

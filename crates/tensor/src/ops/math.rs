@@ -1,10 +1,14 @@
 //! Arithmetic and functions element by element: names and arguments over rows of the op table.
 
 use super::number::fitting;
+use super::operands::{
+    alike, alpha_of, any, float, no_negative_exponent, no_whole_quotient, no_zero_divisor, not_bools, number,
+    underivable, whole_factor, zero_divisor,
+};
 use super::pointwise::{pointwise, pointwise_as, pointwise_inplace};
 use crate::Tensor;
-use crate::autograd::{no_grad, record, recording};
 use crate::arg::{Arg, result_type};
+use crate::autograd::recording;
 use rushlight_core::{DType, Error, Pointwise, Result, Scalar};
 
 macro_rules! unary {
@@ -83,10 +87,6 @@ unary! {
     digamma digamma_ Digamma;
     /// Logistic function.
     sigmoid sigmoid_ Sigmoid;
-    /// `x / (1 + |x|)`.
-    softsign softsign_ Softsign;
-    /// `x - tanh(x)`.
-    tanhshrink tanhshrink_ Tanhshrink;
 }
 
 /// Ops of floats only.
@@ -209,110 +209,6 @@ macro_rules! binary {
     };
 }
 
-fn any(_: &str, _: &Tensor, _: Arg) -> Result<()> {
-    Ok(())
-}
-
-/// PyTorch refuses `-` with a bool on either side, which would be neither difference nor negation.
-fn not_bools(name: &str, a: &Tensor, b: Arg) -> Result<()> {
-    if a.dtype() == DType::Bool || b.dtype() == DType::Bool {
-        return Err(Error::dtype(format!(
-            "{name}: not implemented for bool: subtraction of bool is not supported; use bitwise_xor, logical_xor or logical_not"
-        )));
-    }
-    Ok(())
-}
-
-/// An error unless the operands combine in a dtype other than bool.
-fn number(name: &str, a: &Tensor, b: Arg) -> Result<()> {
-    match result_type(&[Arg::Tensor(a), b]) {
-        DType::Bool => Err(Error::dtype(format!("{name}: not implemented for bool"))),
-        _ => Ok(()),
-    }
-}
-
-/// An error unless the operands combine in a float dtype.
-fn float(name: &str, a: &Tensor, b: Arg) -> Result<()> {
-    match result_type(&[Arg::Tensor(a), b]) {
-        dtype if dtype.is_float() => Ok(()),
-        dtype => Err(Error::dtype(format!("{name}: not implemented for {dtype}; it takes floats"))),
-    }
-}
-
-/// An error unless tensors have one dtype.
-fn alike(name: &str, a: &Tensor, b: Arg) -> Result<()> {
-    match b {
-        Arg::Tensor(b) if b.dtype() != a.dtype() => Err(Error::value(format!(
-            "{name}: expected tensors of one dtype, but got {} and {}",
-            a.dtype(),
-            b.dtype()
-        ))),
-        _ => Ok(()),
-    }
-}
-
-/// Integer division by zero is an error, as in PyTorch; float division is not.
-fn no_zero_divisor(name: &str, a: &Tensor, b: Arg) -> Result<()> {
-    number(name, a, b)?;
-    if result_type(&[Arg::Tensor(a), b]).is_float() {
-        return Ok(());
-    }
-    let bad = match b {
-        Arg::Scalar(s) => s.to_i64() == 0,
-        Arg::Tensor(t) => crate::autograd::no_grad(|| t.eq(0)?.any()?.item::<bool>())?,
-    };
-    if bad { Err(zero_divisor(name)) } else { Ok(()) }
-}
-
-fn zero_divisor(name: &str) -> Error {
-    Error::value(format!("{name}: integer division by zero (\"ZeroDivisionError\")"))
-}
-
-/// The factor of a sum's second operand, which must be of the kind that the operands combine in.
-fn alpha_of(name: &str, a: &Tensor, b: &Tensor, alpha: Scalar) -> Result<Scalar> {
-    let dtype = result_type(&[Arg::Tensor(a), Arg::Tensor(b)]);
-    match alpha {
-        Scalar::Float(_) if !dtype.is_float() => Err(Error::value(format!(
-            "{name}: for integral input tensors, argument alpha must not be a floating point number"
-        ))),
-        Scalar::Bool(_) if dtype != DType::Bool => {
-            Err(Error::value(format!("{name}: boolean alpha only supported for boolean results")))
-        }
-        alpha => fitting(name, alpha, dtype),
-    }
-}
-
-/// Integers divided by integers are refused: PyTorch once rounded them.
-fn no_whole_quotient(a: &Tensor, b: &Tensor) -> Result<()> {
-    if result_type(&[Arg::Tensor(a), Arg::Tensor(b)]).is_float() {
-        return Ok(());
-    }
-    Err(Error::value("addcdiv: integer division with addcdiv is not supported; use floats, or addcmul with a reciprocal"))
-}
-
-/// The factor of a product of integers as one of them: parameters of rows are floats, which do not hold all integers. `None` if the operands
-/// combine in a float dtype.
-fn whole_factor(name: &str, args: &[Arg], value: Scalar) -> Result<Option<i64>> {
-    let dtype = result_type(args);
-    if dtype == DType::Bool {
-        return Err(Error::dtype(format!("{name}: not implemented for bool")));
-    }
-    let value = fitting(name, value, dtype)?;
-    Ok((!dtype.is_float()).then(|| value.to_i64()))
-}
-
-/// Integers to negative integer powers are no integers.
-fn no_negative_exponent(name: &str, a: &Tensor, b: Arg) -> Result<()> {
-    if let (false, Arg::Scalar(Scalar::Int(e))) = (a.dtype().is_float(), b)
-        && e < 0
-    {
-        return Err(Error::value(format!(
-            "{name}: integers to negative integer powers are not allowed; convert to a float first"
-        )));
-    }
-    Ok(())
-}
-
 binary! {
     /// Sum, broadcast.
     add add_ Add any;
@@ -362,21 +258,6 @@ binary! {
     bitwise_right_shift bitwise_right_shift_ BitwiseRightShift number;
 }
 
-/// What an op without a derivative gives: it requires gradients as its inputs do, and a backward pass that reaches it is an error.
-pub(crate) fn underivable(
-    name: &'static str,
-    inputs: &[&Tensor],
-    op: impl FnOnce() -> Result<Tensor>,
-) -> Result<Tensor> {
-    let out = no_grad(op)?;
-    if out.dtype().is_float() && recording(inputs) {
-        record(name, inputs, &out, move |_, _| {
-            Err(Error::autograd(format!("derivative for {name} is not implemented")))
-        })?;
-    }
-    Ok(out)
-}
-
 /// Ops whose derivative PyTorch does not have: they compute as others do, and a backward pass that reaches them is an error.
 macro_rules! without_derivative {
     ($($(#[$doc:meta])* $name:ident $inplace:ident $op:ident $check:ident;)*) => {
@@ -424,7 +305,9 @@ impl Tensor {
     /// Negation.
     pub fn neg(&self) -> Result<Tensor> {
         if self.dtype() == DType::Bool {
-            return Err(Error::dtype("neg: not implemented for bool: negation of bool is not supported; use logical_not instead"));
+            return Err(Error::dtype(
+                "neg: not implemented for bool: negation of bool is not supported; use logical_not instead",
+            ));
         }
         pointwise(Pointwise::Neg, &[Arg::Tensor(self)], &[])
     }
@@ -432,7 +315,9 @@ impl Tensor {
     /// [`Tensor::neg`] in place.
     pub fn neg_(&self) -> Result<&Tensor> {
         if self.dtype() == DType::Bool {
-            return Err(Error::dtype("neg_: not implemented for bool: negation of bool is not supported; use logical_not instead"));
+            return Err(Error::dtype(
+                "neg_: not implemented for bool: negation of bool is not supported; use logical_not instead",
+            ));
         }
         pointwise_inplace(Pointwise::Neg, self, &[], &[])?;
         Ok(self)
@@ -483,7 +368,9 @@ impl Tensor {
     pub fn pow<'a>(&self, exponent: impl Into<Arg<'a>>) -> Result<Tensor> {
         let exponent = exponent.into();
         no_negative_exponent("pow", self, exponent)?;
-        number("pow", self, exponent)?;
+        if let Arg::Tensor(_) = exponent {
+            number("pow", self, exponent)?;
+        }
         if let Arg::Scalar(s) = exponent {
             fitting("pow", s, result_type(&[Arg::Tensor(self), exponent]))?;
         }
@@ -504,7 +391,9 @@ impl Tensor {
     /// [`Tensor::pow`] in place.
     pub fn pow_<'a>(&self, exponent: impl Into<Arg<'a>>) -> Result<&Tensor> {
         let exponent = exponent.into();
-        number("pow_", self, exponent)?;
+        if let Arg::Tensor(_) = exponent {
+            number("pow_", self, exponent)?;
+        }
         no_negative_exponent("pow_", self, exponent)?;
         pointwise_inplace(Pointwise::Pow, self, &[exponent], &[])?;
         Ok(self)
@@ -638,6 +527,30 @@ impl Tensor {
     pub fn addcdiv_(&self, a: &Tensor, b: &Tensor, value: f64) -> Result<&Tensor> {
         no_whole_quotient(a, b)?;
         pointwise_inplace(Pointwise::Addcdiv, self, &[Arg::Tensor(a), Arg::Tensor(b)], &[value])?;
+        Ok(self)
+    }
+
+    /// `x / (1 + |x|)`.
+    pub fn softsign(&self) -> Result<Tensor> {
+        self.not_bool("softsign")?;
+        pointwise(Pointwise::Softsign, &[Arg::Tensor(self)], &[])
+    }
+
+    /// [`Tensor::softsign`] in place.
+    pub fn softsign_(&self) -> Result<&Tensor> {
+        pointwise_inplace(Pointwise::Softsign, self, &[], &[])?;
+        Ok(self)
+    }
+
+    /// `x - tanh(x)`.
+    pub fn tanhshrink(&self) -> Result<Tensor> {
+        self.not_bool("tanhshrink")?;
+        pointwise(Pointwise::Tanhshrink, &[Arg::Tensor(self)], &[])
+    }
+
+    /// [`Tensor::tanhshrink`] in place.
+    pub fn tanhshrink_(&self) -> Result<&Tensor> {
+        pointwise_inplace(Pointwise::Tanhshrink, self, &[], &[])?;
         Ok(self)
     }
 

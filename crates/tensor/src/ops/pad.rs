@@ -82,7 +82,10 @@ impl Tensor {
         let (mut from, mut to) = (self.layout().clone(), out.layout().clone());
         for (d, &(before, after)) in sides.iter().enumerate() {
             let kept = grown(self.shape()[d], before.min(0), after.min(0)).ok_or_else(|| {
-                Error::value(format!("pad: padding ({before}, {after}) cuts more than dimension {d} of {:?} has", self.shape()))
+                Error::value(format!(
+                    "pad: padding ({before}, {after}) cuts more than dimension {d} of {:?} has",
+                    self.shape()
+                ))
             })?;
             from = from.slice(d, before.min(0).unsigned_abs(), kept, 1);
             to = to.slice(d, before.max(0).unsigned_abs(), kept, 1);
@@ -115,6 +118,12 @@ impl Tensor {
                     "pad: padding size should be {} the corresponding input dimension, but got: padding ({before}, {after}) at \
                      dimension {d} of input {:?}",
                     if mode == PadMode::Reflect { "less than" } else { "at most" },
+                    self.shape()
+                )));
+            }
+            if shape[d] == 0 && mode != PadMode::Circular {
+                return Err(Error::value(format!(
+                    "pad: padding ({before}, {after}) leaves nothing of dimension {d} of input {:?}",
                     self.shape()
                 )));
             }

@@ -1,6 +1,6 @@
 //! What stands on order: distinct values, places in sorted rows, counts of values.
 
-use super::math::underivable;
+use super::operands::underivable;
 use crate::Tensor;
 use crate::arg::{Arg, result_type};
 use crate::autograd::{no_grad, recording};

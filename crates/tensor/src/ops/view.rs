@@ -426,6 +426,9 @@ impl Tensor {
 
     /// Parts of `size` along `dim` (the last may be smaller), as views.
     pub fn split(&self, size: usize, dim: isize) -> Result<Vec<Tensor>> {
+        if self.rank() == 0 {
+            return Err(Error::shape("split: expects at least a 1-dimensional tensor"));
+        }
         let total = self.size(dim).map_err(|e| e.within("split"))?;
         if size == 0 && total > 0 {
             return Err(Error::value("split: split_size can only be 0 if dimension size is 0"));

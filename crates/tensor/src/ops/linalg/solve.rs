@@ -273,7 +273,10 @@ impl Tensor {
     pub fn matrix_power(&self, n: i64) -> Result<Tensor> {
         let call = "linalg.matrix_power";
         if self.rank() < 2 || sizes(self).0 != sizes(self).1 {
-            return Err(Error::shape(format!("{call}: A must be batches of square matrices, but they are {:?}", self.shape())));
+            return Err(Error::shape(format!(
+                "{call}: A must be batches of square matrices, but they are {:?}",
+                self.shape()
+            )));
         }
         if n == 0 {
             let identity = Tensor::eye(sizes(self).0, sizes(self).1, (self.dtype(), self.device()))?;
