@@ -402,12 +402,14 @@ fn fill_diagonal_(input: &Tensor, value: Scalar, wrap: bool) -> Result<Out> {
     if input.rank() < 2 {
         return Err(Error::shape("fill_diagonal_: dimensions must larger than 1"));
     }
-    if wrap {
-        return Err(Error::unsupported("fill_diagonal_: wrap=True is not supported"));
-    }
     let n = input.shape()[0];
     if input.rank() == 2 {
-        input.diagonal(0, 0, 1)?.fill_(value)?;
+        let columns = input.shape()[1];
+        // Wrapped round, the diagonal begins anew one row after it has left the matrix.
+        let starts = (0..n).step_by(if wrap { columns + 1 } else { n.max(1) });
+        for start in starts.filter(|_| columns > 0) {
+            input.narrow(0, start as isize, n - start)?.diagonal(0, 0, 1)?.fill_(value)?;
+        }
     } else if input.shape().iter().any(|&d| d != n) {
         return Err(Error::shape("fill_diagonal_: all dimensions of input must be of equal length"));
     } else {

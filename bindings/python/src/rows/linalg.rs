@@ -110,9 +110,13 @@ fn qr(input: &Tensor, mode: &str) -> Result<Out> {
     let complete = match mode {
         "reduced" => false,
         "complete" => true,
+        "r" => {
+            let nothing = Tensor::empty([0usize], (input.dtype(), input.device()))?;
+            return Ok(Out::Named("Q R", vec![nothing, input.qr(false)?.1]));
+        }
         other => {
-            return Err(Error::unsupported(format!(
-                "linalg.qr: mode '{other}' is not supported; use 'reduced' or 'complete'"
+            return Err(Error::value(format!(
+                "qr received unrecognized mode '{other}' but expected one of 'reduced' (default), 'r', or 'complete'"
             )));
         }
     };

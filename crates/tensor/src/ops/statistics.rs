@@ -186,7 +186,7 @@ impl Tensor {
             return match self.dtype().is_float() {
                 true => self.full_number(f64::NAN),
                 // PyTorch's NaN as an integer.
-                false => Tensor::scalar(i64::MIN)?.to_dtype(self.dtype())?.to(&self.device()),
+                false => Tensor::full_with([], super::number::range(self.dtype()).0, (self.dtype(), self.device())),
             };
         }
         let out =
