@@ -19,7 +19,7 @@ LENGTH = 6
 
 
 def known():
-    """Patterns of ``known.txt``: a regular expression over ``kind | statement``, and the reason."""
+    """Patterns of ``known.txt``: a regular expression over ``kind | statement | expected …``, and the reason."""
     lines = (HERE / "known.txt").read_text().splitlines()
     pairs = [line.split("  # ", 1) for line in lines if line.strip() and not line.startswith("#")]
     return [(re.compile(pattern.strip()), reason) for pattern, reason in pairs]
@@ -100,7 +100,7 @@ def main():
             agree += 1
             continue
         kind, statement = fields[:2]
-        reason = next((r for p, r in patterns if p.search(f"{kind} | {statement}")), None)
+        reason = next((r for p, r in patterns if p.search(f"{kind} | {statement} | {fields[-2]}")), None)
         signature = f"{call(statement)}: {kind}"
         if reason:
             listed[reason] += 1

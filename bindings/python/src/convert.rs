@@ -234,10 +234,7 @@ pub fn convert(object: &Bound<'_, PyAny>, param: &Param) -> PyResult<Option<Valu
             Some(list) => Some(Value::Ints(list)),
             None => int(object)?.map(|i| Value::Ints(Ints::from_elem(i, 1))),
         },
-        Kind::Float => match object.is_instance_of::<PyBool>() {
-            true => None,
-            false => scalar(object)?.map(|s| Value::Scalar(Scalar::Float(s.to_f64()))),
-        },
+        Kind::Float => scalar(object)?.map(|s| Value::Scalar(Scalar::Float(s.to_f64()))),
         Kind::Floats => match floats(object)? {
             Some(list) => Some(Value::Floats(list)),
             None => scalar(object)?.map(|s| Value::Floats(vec![s.to_f64()])),

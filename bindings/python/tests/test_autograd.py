@@ -251,3 +251,85 @@ def test_data_and_subclass():
     assert p.tolist() == [5, 5, 5]
     assert repr(p).startswith("Parameter containing:\ntensor(")
     assert {p: 1}[p] == 1
+
+
+def test_data_has_a_version_of_its_own():
+    w = torch.tensor([2.0, 3.0], requires_grad=True)
+    y = (w * w).sum()
+    w.data.mul_(0.5)
+    w.data[0].add_(1.0)
+    y.backward()
+    # Computed with the values of now, as in PyTorch.
+    assert w.grad.tolist() == [4.0, 3.0]
+    z = (w * w).sum()
+    with torch.no_grad():
+        w.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        z.backward()
+
+
+def test_custom_gradient_is_summed_to_the_inputs_size():
+    class Scale(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, factor):
+            ctx.save_for_backward(x)
+            return x * factor
+
+        @staticmethod
+        def backward(ctx, dy):
+            (x,) = ctx.saved_tensors
+            return dy, dy * x
+
+    x, factor = torch.ones(2, 3), torch.ones(3, requires_grad=True)
+    Scale.apply(x, factor).sum().backward()
+    assert factor.grad.tolist() == [2.0, 2.0, 2.0]
+
+
+@pytest.mark.parametrize("change", [lambda t: t.clamp_(max=2.0), lambda t: t.clamp_min_(0.5), lambda t: t.clip_(0.5, 2.0)])
+def test_bounds_in_place_keep_what_backward_needs(change):
+    x = torch.tensor([0.125, 0.75, 3.0], requires_grad=True)
+    change(x * 2.0).mul_(3.0).sum().backward()
+    changed = change((x * 2.0).detach())
+    assert x.grad.tolist() == [6.0 if a == b else 0.0 for a, b in zip(changed.tolist(), (x * 2.0).tolist())]
+
+
+def test_in_place_of_an_operand_that_requires_no_gradient():
+    for name in ("atan2_", "xlogy_"):
+        x, y = torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0], requires_grad=True)
+        expected = getattr(torch, name[:-1])(x.clone(), y)
+        getattr(x, name)(y)
+        assert torch.equal(x, expected)
+        x.sum().backward()
+        (found,) = torch.autograd.grad(expected.sum(), y)
+        assert torch.equal(y.grad, found)
+
+
+def test_functional_gradient_is_no_graph():
+    assert not torch.func.grad(lambda t: (t * t).sum())(torch.ones(2)).requires_grad
+    assert torch.func.grad(lambda t: (t * t).sum())(torch.ones(2, requires_grad=True)).requires_grad
+
+
+def test_checkpoint_as_a_decorator():
+    from rushlight.utils.checkpoint import checkpoint
+
+    class Block:
+        @checkpoint(use_reentrant=False)
+        def run(self, x):
+            return x.exp()
+
+    x = torch.zeros(2, requires_grad=True)
+    Block().run(x).sum().backward()
+    assert x.grad.tolist() == [1.0, 1.0]
+
+
+def test_views_follow_a_recorded_change_of_their_base():
+    base, w = torch.zeros(2, 2), torch.ones(2, requires_grad=True)
+    flat, row = base.view(-1), base[0]
+    base.add_(w)
+    assert flat.requires_grad and row.requires_grad
+    (flat * 2).sum().backward()
+    assert w.grad.tolist() == [4.0, 4.0]
+    other = torch.zeros(3, 2)
+    flat = other.view(-1)
+    other.select(0, 1).sub_(w, alpha=3)
+    assert other.requires_grad and flat.requires_grad

@@ -213,3 +213,54 @@ def test_signatures_are_well_formed():
                 function(nothing_takes_this=1)
             assert "malformed" not in str(caught.value), name
             assert function.__doc__ and name in function.__doc__
+
+
+def test_shared_memory_reaches_spawned_processes(tmp_path):
+    script = tmp_path / "shared.py"
+    script.write_text(
+        "import rushlight as torch\n"
+        "import rushlight.multiprocessing as mp\n"
+        "def add(model, extra):\n"
+        "    with torch.no_grad():\n"
+        "        model.weight.add_(1)\n"
+        "        extra[1].mul_(3)\n"
+        "if __name__ == '__main__':\n"
+        "    model, extra = torch.nn.Linear(2, 2), torch.ones(2, 2).share_memory_()\n"
+        "    model.share_memory()\n"
+        "    assert model.weight.is_shared() and not torch.ones(2).is_shared()\n"
+        "    before = model.weight.detach().clone()\n"
+        "    process = mp.get_context('spawn').Process(target=add, args=(model, extra))\n"
+        "    process.start(); process.join(60)\n"
+        "    assert process.exitcode == 0\n"
+        "    assert torch.equal(model.weight.detach(), before + 1) and extra.tolist() == [[1.0, 1.0], [3.0, 3.0]]\n"
+    )
+    done = run(str(script))
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(torch.cuda.device_count() > 0, reason="needs a machine without accelerators")
+def test_the_number_of_an_accelerator_that_is_not_there():
+    with pytest.raises(RuntimeError, match="invalid device ordinal"):
+        torch.zeros(2, device="cuda:7")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
+def test_saving_over_a_file_keeps_who_may_read_it(tmp_path):
+    path = tmp_path / "weights.pt"
+    path.touch(mode=0o600)
+    torch.save({"w": torch.ones(2)}, path)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert torch.load(path)["w"].tolist() == [1.0, 1.0]
+    assert os.listdir(tmp_path) == ["weights.pt"]
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="files without a name")
+def test_a_killed_save_leaves_nothing_behind(tmp_path):
+    script = (
+        "import os, rushlight as torch\n"
+        "class Killer:\n"
+        "    def __reduce__(self): os.kill(os.getpid(), 9)\n"
+        "torch.save([torch.ones(1000), Killer()], 'w.pt')\n"
+    )
+    assert run("-c", script, cwd=tmp_path).returncode == -9
+    assert os.listdir(tmp_path) == []

@@ -33,6 +33,8 @@ pub(crate) struct Inner {
     pub(crate) requires_grad: AtomicBool,
     /// Made under `inference_mode`: may not enter a graph.
     pub(crate) inference: bool,
+    /// Whether this is a view, which a change of its base may give a history.
+    pub(crate) is_view: bool,
     pub(crate) meta: Mutex<Meta>,
 }
 
@@ -46,6 +48,7 @@ impl Tensor {
             dtype,
             requires_grad: AtomicBool::new(false),
             inference: mode::is_inference(),
+            is_view: meta.base().is_some(),
             meta: Mutex::new(meta),
         }))
     }
@@ -204,7 +207,7 @@ impl Tensor {
     /// Whether autograd records what is done with this tensor.
     #[inline]
     pub fn requires_grad(&self) -> bool {
-        self.0.requires_grad.load(Relaxed)
+        self.0.requires_grad.load(Relaxed) || self.0.is_view && self.requires_grad_by_base()
     }
 
     /// Whether this is a bool tensor, a float tensor, …: shorthand for checks.

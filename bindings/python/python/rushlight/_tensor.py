@@ -118,7 +118,7 @@ def _transposed(self):
 
 
 Tensor.T = property(_transposed, doc="Dimensions in reverse order.")
-Tensor.H = property(lambda self: self.transpose(0, 1), doc="A matrix transposed.")
+Tensor.H = property(lambda self: self.transpose(0, 1) if self.dim() else self, doc="A matrix transposed.")
 
 
 def _matrix_transpose(self):

@@ -2,7 +2,7 @@
 
 use crate::rows;
 use crate::value::Out;
-use rushlight_core::{Error, Result, Scalar};
+use rushlight_core::{DType, Error, Result, Scalar};
 use rushlight_tensor::{Arg, Tensor, result_type, where_};
 
 /// `input + alpha * other`, where `alpha` is rarely anything but one.
@@ -47,7 +47,16 @@ fn rsub(input: &Tensor, other: Arg, alpha: Scalar) -> Result<Tensor> {
     }
 }
 
+/// Bool is refused before the factor is looked at.
+fn no_bool(input: &Tensor, other: Arg) -> Result<()> {
+    let is_bool = matches!(other, Arg::Scalar(Scalar::Bool(_)))
+        || matches!(other, Arg::Tensor(t) if t.dtype() == DType::Bool)
+        || input.dtype() == DType::Bool;
+    if is_bool { Err(Error::dtype("sub: not implemented for bool: use bitwise_xor or logical_not")) } else { Ok(()) }
+}
+
 fn sub(input: &Tensor, other: Arg, alpha: Scalar) -> Result<Tensor> {
+    no_bool(input, other)?;
     if alpha == Scalar::Int(1) { input.sub(other) } else { add(input, other, minus(alpha)) }
 }
 
@@ -55,7 +64,7 @@ fn div(input: &Tensor, other: Arg, rounding_mode: Option<&str>) -> Result<Tensor
     match rounding_mode {
         None => input.div(other),
         Some("trunc") => input.trunc_divide(other),
-        Some("floor") => input.floor_divide(other),
+        Some("floor") => input.div_floor(other),
         Some(mode) => Err(Error::value(format!(
             "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '{mode}'"
         ))),
@@ -66,7 +75,7 @@ fn div_(input: &Tensor, other: Arg, rounding_mode: Option<&str>) -> Result<()> {
     match rounding_mode {
         None => input.div_(other)?,
         Some("trunc") => input.trunc_divide_(other)?,
-        Some("floor") => input.floor_divide_(other)?,
+        Some("floor") => input.div_floor_(other)?,
         Some(_) => return div(input, other, rounding_mode).map(drop),
     };
     Ok(())
@@ -97,7 +106,7 @@ rows! { ROWS:
     /// `sub` in place.
     sub_ [Method]
         "sub_(Tensor input, Tensor|Number other, *, Number alpha=1)" |input: &Tensor, other: Arg, alpha: Scalar|
-            first(if alpha == Scalar::Int(1) { input.sub_(other).map(drop) } else { add_(input, other, minus(alpha)) });
+            first(no_bool(input, other).and_then(|()| if alpha == Scalar::Int(1) { input.sub_(other).map(drop) } else { add_(input, other, minus(alpha)) }));
     /// Another name of `sub`.
     subtract [Torch Method Inplace]
         "subtract(Tensor input, Tensor|Number other, *, Number alpha=1)" |input: &Tensor, other: Arg, alpha: Scalar| sub(input, other, alpha);
@@ -152,7 +161,7 @@ rows! { ROWS:
     /// `pow` in double precision.
     float_power [Torch Method]
         "float_power(Tensor input, Tensor|Number exponent)" |input: &Tensor, exponent: Arg|
-            input.to_dtype(rushlight_core::DType::F64)?.pow(exponent);
+            input.to_dtype(DType::F64)?.pow(exponent);
     /// The larger of two elements; NaN if either is.
     maximum [Torch Method]
         "maximum(Tensor input, Tensor other)" |input: &Tensor, other: &Tensor| input.maximum(other);
@@ -189,7 +198,8 @@ rows! { ROWS:
         "xlogy(Number self, Tensor other)" |input: Scalar, other: &Tensor| other.rxlogy(input);
     /// `input * log1p(other)`, zero where the input is zero.
     xlog1py [Special]
-        "xlog1py(Tensor input, Tensor|Number other)" |input: &Tensor, other: Arg| xlog1py(input, other);
+        "xlog1py(Tensor input, Tensor|Number other)" |input: &Tensor, other: Arg| xlog1py(input, other),
+        "xlog1py(Number input, Tensor other)" |input: Scalar, other: &Tensor| xlog1py(&number_tensor(input, other)?, other.into());
     /// 0 below zero, 1 above, `values` at zero.
     heaviside [Torch Method Inplace]
         "heaviside(Tensor input, Tensor values)" |input: &Tensor, values: &Tensor| input.heaviside(values);

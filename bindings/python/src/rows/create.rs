@@ -345,8 +345,11 @@ rows! { ROWS:
         input.copy_(&Tensor::randn_from(generator(from), input.shape(), (input.dtype(), input.device()))?.mul(std)?.add(mean)?.exp()?).map(|_| Out::First);
     /// A number in every place.
     fill_ [Method]
-        "fill_(Tensor self, Number value)" |input: &Tensor, value: Scalar| input.fill_(value),
-        "fill_(Tensor self, Tensor value)" |input: &Tensor, value: &Tensor| input.copy_(value).map(|_| Out::First);
+        "fill_(Tensor self, Tensor value)" |input: &Tensor, value: &Tensor| match value.rank() {
+            0 => input.copy_(value).map(|_| Out::First),
+            _ => Err(Error::shape(format!("fill_ only supports 0-dimension value tensor but got tensor with shape {:?}", value.shape()))),
+        },
+        "fill_(Tensor self, Number value)" |input: &Tensor, value: Scalar| input.fill_(value).map(Out::from);
     /// A number in every place of a new tensor.
     fill [Torch] "fill(Tensor input, Number value)" |input: &Tensor, value: Scalar| like(input, value, &Factory::default());
     /// Zeros in place.
@@ -360,7 +363,9 @@ rows! { ROWS:
     triu_indices [Torch] "triu_indices(int row, int col, int offset=0, **factory)" |row: i64, col: i64, offset: i64, factory: Factory|
         triu_indices(size(row, "triu_indices: row")?, size(col, "triu_indices: col")?, offset)?.to_dtype(factory.dtype.unwrap_or(DType::I64));
     /// Powers of the elements in columns.
-    vander [Torch Linalg] "vander(Tensor x, int? N=None, bool increasing=False)" |x: &Tensor, n: Option<i64>, increasing: bool| vander(x, n, increasing);
+    vander [Torch] "vander(Tensor x, int? N=None, bool increasing=False)" |x: &Tensor, n: Option<i64>, increasing: bool| vander(x, n, increasing);
+    /// Powers of numbers as columns, the lowest first.
+    vander [Linalg] "vander(Tensor x, *, int? N=None)" |x: &Tensor, n: Option<i64>| vander(x, n, true);
     /// Hann window.
     hann_window [Torch] "hann_window(int window_length, bool periodic=True, **factory)" |n: i64, periodic: bool, factory: Factory|
         window(n, periodic, &factory, |x| 0.5 - 0.5 * (TAU * x).cos());
@@ -397,12 +402,14 @@ fn fill_diagonal_(input: &Tensor, value: Scalar, wrap: bool) -> Result<Out> {
     if input.rank() < 2 {
         return Err(Error::shape("fill_diagonal_: dimensions must larger than 1"));
     }
-    if wrap {
-        return Err(Error::unsupported("fill_diagonal_: wrap=True is not supported"));
-    }
     let n = input.shape()[0];
     if input.rank() == 2 {
-        input.diagonal(0, 0, 1)?.fill_(value)?;
+        let columns = input.shape()[1];
+        // Wrapped round, the diagonal begins anew one row after it has left the matrix.
+        let starts = (0..n).step_by(if wrap { columns + 1 } else { n.max(1) });
+        for start in starts.filter(|_| columns > 0) {
+            input.narrow(0, start as isize, n - start)?.diagonal(0, 0, 1)?.fill_(value)?;
+        }
     } else if input.shape().iter().any(|&d| d != n) {
         return Err(Error::shape("fill_diagonal_: all dimensions of input must be of equal length"));
     } else {
@@ -417,6 +424,7 @@ fn vander(x: &Tensor, n: Option<i64>, increasing: bool) -> Result<Tensor> {
     if n > 1 << 20 {
         return Err(Error::value(format!("vander: {n} columns are more than the 2^20 that are supported")));
     }
+    let x = if x.dtype().is_float() { x.clone() } else { x.to_dtype(rushlight_core::DType::I64)? };
     let columns = (0..n).map(|k| x.pow(if increasing { k } else { n - 1 - k } as i64)).collect::<Result<Vec<_>>>()?;
     rushlight_tensor::stack(&columns.iter().collect::<Vec<_>>(), -1)
 }

@@ -135,7 +135,7 @@ fn accumulate(input: &Tensor, dim: isize, dtype: Option<DType>, sum: bool) -> Re
         (Some(DType::Bool), _) => Err(Error::dtype("cumsum and cumprod: not implemented for bool")),
         (Some(dtype), true) => super::reduce::differentiable(input, dtype).and_then(|()| input.cumsum_as(dim, dtype)),
         (None, false) => input.cumprod(dim),
-        (Some(dtype), false) => input.cumprod_as(dim, dtype),
+        (Some(dtype), false) => super::reduce::differentiable(input, dtype).and_then(|()| input.cumprod_as(dim, dtype)),
     }
 }
 
@@ -341,8 +341,11 @@ fn index_reduce(
 
 fn trapezoids(y: &Tensor, spacing: Arg, dim: isize) -> Result<Tensor> {
     let n = y.size(dim)?;
+    if y.dtype() == DType::Bool {
+        return Err(Error::dtype("trapezoid: not implemented for bool"));
+    }
     if n == 0 {
-        return Err(Error::shape("trapezoid: the dimension has no points"));
+        return y.mul(0.5);
     }
     let heights = y.narrow(dim, 1, n - 1)?.add(&y.narrow(dim, 0, n - 1)?)?;
     let widths = match spacing {

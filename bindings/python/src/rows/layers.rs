@@ -92,7 +92,8 @@ fn output_size(values: &[i64]) -> Result<OutputSize> {
 
 fn pad(input: &Tensor, padding: &[i64], mode: &str, value: Option<Scalar>) -> Result<Tensor> {
     let mode = match mode {
-        "constant" => PadMode::Constant(value.unwrap_or(Scalar::Int(0))),
+        // PyTorch's is a float, whatever the dtype.
+        "constant" => PadMode::Constant(Scalar::Float(value.map_or(0.0, Scalar::to_f64))),
         "reflect" => PadMode::Reflect,
         "replicate" => PadMode::Replicate,
         "circular" => PadMode::Circular,
@@ -339,6 +340,22 @@ fn unpool<const D: usize>(
     }
 }
 
+/// PyTorch looks for the planes of `avg_pool2d` before it looks at the shape as a whole.
+fn with_planes(input: &Tensor, dims: usize) -> Result<()> {
+    if dims == 2 && input.rank() < 3 {
+        return Err(Error::index(format!("avg_pool2d: expected planes, but got input of shape {:?}", input.shape())));
+    }
+    Ok(())
+}
+
+/// The output of an adaptive pooling over so many dimensions, which the input must have.
+fn adaptive_size(input: &Tensor, output: &[i64], dims: usize) -> Result<OutputSize> {
+    if dims > 1 && input.rank() <= dims {
+        return Err(error::value(format!("Input dimension should be at least {}, not {}", dims + 1, input.rank())));
+    }
+    output_size(output)
+}
+
 /// Rows of pooling for one number of dimensions.
 macro_rules! pooling {
     ($table:ident, $d:literal, $max:ident $max_indices:ident $avg:ident $adaptive_avg:ident) => {
@@ -364,10 +381,10 @@ macro_rules! pooling {
             $avg [Torch Functional] { concat!(stringify!($avg), "(Tensor input, int[", $d, "] kernel_size, int[", $d, "]? stride=None, int[", $d,
                 "] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None)") }
                 |input: &Tensor, kernel: &[i64], stride: Option<&[i64]>, padding: &[i64], ceil_mode: bool, include: bool, divisor: Option<i64>|
-                input.$avg(avg_pool(kernel, stride, padding, ceil_mode, include, divisor)?);
+                with_planes(input, $d).and_then(|()| input.$avg(avg_pool(kernel, stride, padding, ceil_mode, include, divisor)?));
             /// Means of as many windows as wanted.
             $adaptive_avg [Torch Functional] { concat!(stringify!($adaptive_avg), "(Tensor input, int?[", $d, "] output_size)") }
-                |input: &Tensor, output: &[i64]| input.$adaptive_avg(output_size(output)?);
+                |input: &Tensor, output: &[i64]| input.$adaptive_avg(adaptive_size(input, output, $d)?);
         }
     };
 }
@@ -382,12 +399,12 @@ macro_rules! adaptive_max {
             /// Largest elements of as many windows as wanted; with `return_indices` where they are, too.
             $adaptive_max [Functional] { concat!(stringify!($adaptive_max), "(Tensor input, int?[", $d, "] output_size, bool return_indices=False)") }
                 |input: &Tensor, output: &[i64], indices: bool| {
-                    let output = output_size(output)?;
+                    let output = adaptive_size(input, output, $d)?;
                     if indices { input.$adaptive_max_indices(output).map(Out::from) } else { input.$adaptive_max(output).map(Out::from) }
                 };
             /// Largest elements of as many windows as wanted, and where they are.
             $adaptive_max_indices [Functional] { concat!(stringify!($adaptive_max_indices), "(Tensor input, int?[", $d, "] output_size, bool return_indices=False)") }
-                |input: &Tensor, output: &[i64], _indices: bool| input.$adaptive_max_indices(output_size(output)?);
+                |input: &Tensor, output: &[i64], _indices: bool| input.$adaptive_max_indices(adaptive_size(input, output, $d)?);
         }
     };
 }

@@ -110,9 +110,13 @@ fn qr(input: &Tensor, mode: &str) -> Result<Out> {
     let complete = match mode {
         "reduced" => false,
         "complete" => true,
+        "r" => {
+            let nothing = Tensor::empty([0usize], (input.dtype(), input.device()))?;
+            return Ok(Out::Named("Q R", vec![nothing, input.qr(false)?.1]));
+        }
         other => {
-            return Err(Error::unsupported(format!(
-                "linalg.qr: mode '{other}' is not supported; use 'reduced' or 'complete'"
+            return Err(Error::value(format!(
+                "qr received unrecognized mode '{other}' but expected one of 'reduced' (default), 'r', or 'complete'"
             )));
         }
     };
@@ -258,7 +262,7 @@ rows! { ROWS:
         if rcond.is_some() {
             return Err(Error::unsupported("linalg.lstsq: rcond is not supported; use pinv(A, rtol=rcond) @ B for matrices that lack rank"));
         }
-        lstsq(a, b)
+        lstsq(a, b, driver.unwrap_or("gelsy"))
     };
     /// Rank.
     matrix_rank [Linalg] "matrix_rank(Tensor A, *, float? atol=None, float? rtol=None, bool hermitian=False)"
@@ -319,19 +323,27 @@ fn one_of(call: &str, name: &str, given: Option<&str>, known: &[&str]) -> Result
     }
 }
 
-fn lstsq(a: &Tensor, b: &Tensor) -> Result<Out> {
+/// What beside the solution is known depends on LAPACK's driver, which a caller may have chosen for it.
+fn lstsq(a: &Tensor, b: &Tensor, driver: &str) -> Result<Out> {
     let solution = a.lstsq(b)?;
     let (m, n) = (a.size(-2)?, a.size(-1)?);
-    let residuals = if m > n {
+    let nothing = |dtype: DType| Tensor::empty([0usize], (dtype, a.device()));
+    let by_values = matches!(driver, "gelsd" | "gelss");
+    let residuals = if m > n && driver != "gelsy" {
         let wide = if b.rank() + 1 == a.rank() { b.unsqueeze(-1)? } else { b.clone() };
         let x = if solution.rank() + 1 == a.rank() { solution.unsqueeze(-1)? } else { solution.clone() };
         a.matmul(&x)?.sub(&wide)?.square()?.sum_dims(&[-2], false)?
     } else {
-        Tensor::empty([0usize], (a.dtype(), a.device()))?
+        nothing(a.dtype())?
     };
     Ok(Out::Named(
         "solution residuals rank singular_values",
-        vec![solution, residuals, a.matrix_rank(None)?, Tensor::empty([0usize], (a.dtype(), a.device()))?],
+        vec![
+            solution,
+            residuals,
+            if driver == "gels" { nothing(DType::I64)? } else { a.matrix_rank(None)? },
+            if by_values { a.svdvals()? } else { nothing(a.dtype())? },
+        ],
     ))
 }
 

@@ -111,16 +111,6 @@ fn one_target_each(input: &Tensor, target: &Tensor) -> Result<()> {
     }
 }
 
-/// An error for a target that requires gradients, of which the loss has none.
-fn constant(name: &str, target: &Tensor) -> Result<()> {
-    if target.requires_grad() {
-        return Err(Error::autograd(format!(
-            "the function '{name}' is not differentiable with respect to argument 'target'"
-        )));
-    }
-    Ok(())
-}
-
 fn multilabel_soft_margin(input: &Tensor, target: &Tensor, weight: Option<&Tensor>, how: Reduction) -> Result<Tensor> {
     let loss = target.mul(&input.logsigmoid()?)?.add(&target.rsub(1)?.mul(&input.neg()?.logsigmoid()?)?)?.neg()?;
     let loss = weight.map_or(Ok(loss.clone()), |w| loss.mul(w))?;
@@ -210,10 +200,7 @@ rows! { ROWS:
         input.poisson_nll_loss(target, log_input, full, eps, reduction(how, average, reduce)?);
     /// Logistic loss of signs.
     soft_margin_loss [Functional] "soft_margin_loss(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str reduction='mean')"
-        |input: &Tensor, target: &Tensor, average: Option<bool>, reduce: Option<bool>, how: &str| {
-            constant("soft_margin_loss", target)?;
-            input.soft_margin_loss(target, reduction(how, average, reduce)?)
-        };
+        |input: &Tensor, target: &Tensor, average: Option<bool>, reduce: Option<bool>, how: &str| input.soft_margin_loss(target, reduction(how, average, reduce)?);
     /// Hinge of the difference of two scores.
     margin_ranking_loss [Functional]
         "margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0, bool? size_average=None, bool? reduce=None, str reduction='mean')"

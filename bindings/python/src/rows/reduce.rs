@@ -14,15 +14,17 @@ fn reduce(
     plain: impl Fn(&Tensor, &[isize], bool) -> Result<Tensor>,
 ) -> Result<Tensor> {
     let converted;
-    let input = match dtype {
+    let converted_input = match dtype {
         Some(dtype) if dtype != input.dtype() => {
-            differentiable(input, dtype)?;
             converted = input.to_dtype(dtype)?;
             &converted
         }
         _ => input,
     };
-    let out = plain(input, &dims(dim.unwrap_or(&[])), keepdim)?;
+    let out = plain(converted_input, &dims(dim.unwrap_or(&[])), keepdim)?;
+    if let Some(dtype) = dtype {
+        differentiable(input, dtype)?;
+    }
     // Small integers and bool add up as `int64`.
     if let Some(dtype) = dtype { out.to_dtype(dtype) } else { Ok(out) }
 }
@@ -110,9 +112,9 @@ fn quantile(
     interpolation: &str,
     ignore_nan: bool,
 ) -> Result<Tensor> {
-    if interpolation != "linear" {
-        return Err(Error::unsupported(format!(
-            "quantile: interpolation '{interpolation}' is not supported; use 'linear'"
+    if !["linear", "lower", "higher", "nearest", "midpoint"].contains(&interpolation) {
+        return Err(Error::value(format!(
+            "quantile() interpolation must be one of linear, lower, higher, midpoint or nearest, but got {interpolation}"
         )));
     }
     if !matches!(input.dtype(), DType::F32 | DType::F64) {
@@ -122,8 +124,13 @@ fn quantile(
         )));
     }
     let of = |q: f64| -> Result<Tensor> {
+        if ignore_nan && interpolation != "linear" {
+            return Err(Error::unsupported("nanquantile: only interpolation='linear' is supported"));
+        }
         if ignore_nan {
             nanquantile(input, q, dim, keepdim)
+        } else if interpolation != "linear" {
+            between_neighbours(input, q, dim, keepdim, interpolation)
         } else {
             input.quantile(q, dim.map(|d| d as isize), keepdim)
         }
@@ -136,6 +143,37 @@ fn quantile(
             rushlight_tensor::stack(&parts.iter().collect::<Vec<_>>(), 0)
         }
         Arg::Tensor(_) => Err(Error::shape("quantile() q must be a scalar or 1D tensor")),
+    }
+}
+
+/// A quantile that is one of the elements, or half-way between two.
+fn between_neighbours(input: &Tensor, q: f64, dim: Option<i64>, keepdim: bool, interpolation: &str) -> Result<Tensor> {
+    if !(0.0..=1.0).contains(&q) {
+        return Err(Error::value(format!("quantile() q values must be in the range [0, 1], but got {q}")));
+    }
+    let (x, d) = match dim {
+        Some(d) => (input.clone(), d as isize),
+        None => (input.reshape([-1isize])?, 0),
+    };
+    let n = x.size(d)?;
+    if n == 0 {
+        return Err(Error::value("quantile() input tensor must be non-empty"));
+    }
+    let (sorted, _) = x.sort(d, false)?;
+    let place = q * (n - 1) as f64;
+    let at = |place: f64| sorted.narrow(d, place as isize, 1);
+    let found = match interpolation {
+        "lower" => at(place.floor())?,
+        "higher" => at(place.ceil())?,
+        "nearest" => at(place.round_ties_even())?,
+        _ => at(place.floor())?.add(&at(place.ceil())?)?.mul(0.5)?,
+    };
+    let found = found.masked_fill(&x.isnan()?.any_dims(&[d], true)?, f64::NAN)?;
+    match (dim, keepdim) {
+        (Some(_), true) => Ok(found),
+        (Some(_), false) => found.squeeze_dims(&[d]),
+        (None, true) => found.reshape(&vec![1usize; input.rank()]),
+        (None, false) => found.reshape([0usize; 0]),
     }
 }
 

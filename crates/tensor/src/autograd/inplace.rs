@@ -27,6 +27,13 @@ impl Tensor {
         Tensor::from_parts(self.0.storage.clone(), layout, self.0.dtype, meta)
     }
 
+    /// Whether this view requires gradients since a recorded change of its base, of which it has not been told yet.
+    #[cold]
+    pub(crate) fn requires_grad_by_base(&self) -> bool {
+        self.refresh_view();
+        self.0.requires_grad.load(Relaxed)
+    }
+
     /// Gives a view whose base got a new history since a history of its own again.
     pub(crate) fn refresh_view(&self) {
         let stale = {

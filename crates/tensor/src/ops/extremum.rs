@@ -12,10 +12,11 @@ impl Tensor {
     fn extreme(&self, name: &'static str, op: Reduce, dims: &[isize], keepdim: bool) -> Result<Tensor> {
         let mask = self.reduced(dims)?;
         if self.reduced_count(&mask) == 0 {
-            return Err(Error::index(format!(
+            let message = format!(
                 "{name}: expected the reduced dimensions to have non-zero size, but the input has shape {:?}",
                 self.shape()
-            )));
+            );
+            return Err(if dims.is_empty() { Error::value(message) } else { Error::index(message) });
         }
         let out = self.reduce(op, &mask, keepdim, self.dtype())?;
         self.record_shared(name, &out, &mask)?;

@@ -68,9 +68,11 @@ fn cut(name: &str, x: &Tensor, index: &Tensor, source: &Tensor) -> Result<Tensor
     x.same_device(source, name)?;
     x.same_dtype(source, name)?;
     let source = source.at_least_1d()?;
-    if index.numel() > 0
-        && (source.rank() != index.rank() || source.shape().iter().zip(index.shape()).any(|(&have, &want)| have < want))
-    {
+    if index.numel() == 0 {
+        // Nothing of the source, in the shape that its gradient will have.
+        return source.reshape([-1isize])?.narrow(0, 0, 0)?.reshape(index.shape());
+    }
+    if source.rank() != index.rank() || source.shape().iter().zip(index.shape()).any(|(&have, &want)| have < want) {
         return Err(Error::shape(format!(
             "{name}: expected index {:?} to be no larger size than src {:?}",
             index.shape(),
@@ -78,7 +80,7 @@ fn cut(name: &str, x: &Tensor, index: &Tensor, source: &Tensor) -> Result<Tensor
         )));
     }
     let mut out = source;
-    for (d, &size) in index.shape().iter().enumerate().filter(|_| index.numel() > 0) {
+    for (d, &size) in index.shape().iter().enumerate() {
         if out.shape()[d] != size {
             out = out.narrow(d as isize, 0, size)?;
         }

@@ -1,6 +1,10 @@
 //! Arithmetic and functions element by element: names and arguments over rows of the op table.
 
 use super::number::fitting;
+use super::operands::{
+    alike, alpha_of, any, float, no_negative_exponent, no_whole_quotient, no_zero_divisor, not_bools, number,
+    underivable, whole_factor, zero_divisor,
+};
 use super::pointwise::{pointwise, pointwise_as, pointwise_inplace};
 use crate::Tensor;
 use crate::arg::{Arg, result_type};
@@ -43,8 +47,6 @@ unary! {
     sqrt sqrt_ Sqrt;
     /// `1 / sqrt(x)`.
     rsqrt rsqrt_ Rsqrt;
-    /// `x * x`.
-    square square_ Square;
     /// `1 / x`.
     reciprocal reciprocal_ Reciprocal;
     /// Sine.
@@ -85,10 +87,6 @@ unary! {
     digamma digamma_ Digamma;
     /// Logistic function.
     sigmoid sigmoid_ Sigmoid;
-    /// `x / (1 + |x|)`.
-    softsign softsign_ Softsign;
-    /// `x - tanh(x)`.
-    tanhshrink tanhshrink_ Tanhshrink;
 }
 
 /// Ops of floats only.
@@ -211,110 +209,6 @@ macro_rules! binary {
     };
 }
 
-fn any(_: &str, _: &Tensor, _: Arg) -> Result<()> {
-    Ok(())
-}
-
-/// PyTorch refuses `-` with a bool on either side, which would be neither difference nor negation.
-fn not_bools(name: &str, a: &Tensor, b: Arg) -> Result<()> {
-    if a.dtype() == DType::Bool || b.dtype() == DType::Bool {
-        return Err(Error::dtype(format!(
-            "{name}: not implemented for bool: subtraction of bool is not supported; use bitwise_xor, logical_xor or logical_not"
-        )));
-    }
-    Ok(())
-}
-
-/// An error unless the operands combine in a dtype other than bool.
-fn number(name: &str, a: &Tensor, b: Arg) -> Result<()> {
-    match result_type(&[Arg::Tensor(a), b]) {
-        DType::Bool => Err(Error::dtype(format!("{name}: not implemented for bool"))),
-        _ => Ok(()),
-    }
-}
-
-/// An error unless the operands combine in a float dtype.
-fn float(name: &str, a: &Tensor, b: Arg) -> Result<()> {
-    match result_type(&[Arg::Tensor(a), b]) {
-        dtype if dtype.is_float() => Ok(()),
-        dtype => Err(Error::dtype(format!("{name}: not implemented for {dtype}; it takes floats"))),
-    }
-}
-
-/// An error unless tensors have one dtype.
-fn alike(name: &str, a: &Tensor, b: Arg) -> Result<()> {
-    match b {
-        Arg::Tensor(b) if b.dtype() != a.dtype() => {
-            Err(Error::value(format!("{name}: expected tensors of one dtype, but got {} and {}", a.dtype(), b.dtype())))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Integer division by zero is an error, as in PyTorch; float division is not.
-fn no_zero_divisor(name: &str, a: &Tensor, b: Arg) -> Result<()> {
-    number(name, a, b)?;
-    if result_type(&[Arg::Tensor(a), b]).is_float() {
-        return Ok(());
-    }
-    let bad = match b {
-        Arg::Scalar(s) => s.to_i64() == 0,
-        Arg::Tensor(t) => crate::autograd::no_grad(|| t.eq(0)?.any()?.item::<bool>())?,
-    };
-    if bad { Err(zero_divisor(name)) } else { Ok(()) }
-}
-
-fn zero_divisor(name: &str) -> Error {
-    Error::value(format!("{name}: integer division by zero (\"ZeroDivisionError\")"))
-}
-
-/// The factor of a sum's second operand, which must be of the kind that the operands combine in.
-fn alpha_of(name: &str, a: &Tensor, b: &Tensor, alpha: Scalar) -> Result<Scalar> {
-    let dtype = result_type(&[Arg::Tensor(a), Arg::Tensor(b)]);
-    match alpha {
-        Scalar::Float(_) if !dtype.is_float() => Err(Error::value(format!(
-            "{name}: for integral input tensors, argument alpha must not be a floating point number"
-        ))),
-        Scalar::Bool(_) if dtype != DType::Bool => {
-            Err(Error::value(format!("{name}: boolean alpha only supported for boolean results")))
-        }
-        alpha => fitting(name, alpha, dtype),
-    }
-}
-
-/// Integers divided by integers are refused: PyTorch once rounded them.
-fn no_whole_quotient(a: &Tensor, b: &Tensor) -> Result<()> {
-    if result_type(&[Arg::Tensor(a), Arg::Tensor(b)]).is_float() {
-        return Ok(());
-    }
-    Err(Error::value(
-        "addcdiv: integer division with addcdiv is not supported; use floats, or addcmul with a reciprocal",
-    ))
-}
-
-/// The factor of a product of integers as one of them: parameters of rows are floats, which do not hold all integers. `None` if the operands
-/// combine in a float dtype.
-fn whole_factor(name: &str, args: &[Arg], value: Scalar) -> Result<Option<i64>> {
-    let dtype = result_type(args);
-    if dtype == DType::Bool {
-        return Err(Error::dtype(format!("{name}: not implemented for bool")));
-    }
-    let value = fitting(name, value, dtype)?;
-    Ok((!dtype.is_float()).then(|| value.to_i64()))
-}
-
-/// Integers to negative integer powers are no integers.
-fn no_negative_exponent(name: &str, a: &Tensor, b: Arg) -> Result<()> {
-    if let (false, Arg::Scalar(Scalar::Int(e))) = (a.dtype().is_float(), b)
-        && e < 0
-    {
-        return Err(Error::value(format!(
-            "{name}: integers to negative integer powers are not allowed; convert to a float first"
-        )));
-    }
-    Ok(())
-}
-
 binary! {
     /// Sum, broadcast.
     add add_ Add any;
@@ -324,6 +218,8 @@ binary! {
     mul mul_ Mul any;
     /// True quotient: integers give floats. For rounded quotients see [`Tensor::floor_divide`] and [`Tensor::trunc_divide`].
     div div_ Div any;
+    /// Quotient rounded down: `div(other, rounding_mode="floor")`. Its derivative is zero.
+    div_floor div_floor_ FloorDivide no_zero_divisor;
     /// Quotient rounded towards zero, like `div(other, rounding_mode="trunc")`.
     trunc_divide trunc_divide_ TruncDivide no_zero_divisor;
     /// Remainder with the sign of the divisor, as Python's `%`.
@@ -370,22 +266,16 @@ macro_rules! without_derivative {
             pub fn $name<'a>(&self, other: impl Into<Arg<'a>>) -> Result<Tensor> {
                 let (name, other) = (stringify!($name), other.into());
                 $check(name, self, other)?;
-                let out = no_grad(|| pointwise(Pointwise::$op, &[Arg::Tensor(self), other], &[]))?;
                 let inputs: Vec<&Tensor> = [Some(self), other.tensor()].into_iter().flatten().collect();
-                if out.dtype().is_float() && recording(&inputs) {
-                    record(name, &inputs, &out, move |_, _| {
-                        Err(Error::autograd(format!("derivative for {name} is not implemented")))
-                    })?;
-                }
-                Ok(out)
+                underivable(name, &inputs, || pointwise(Pointwise::$op, &[Arg::Tensor(self), other], &[]))
             }
 
             #[doc = concat!("[`Tensor::", stringify!($name), "`] in place.")]
             pub fn $inplace<'a>(&self, other: impl Into<Arg<'a>>) -> Result<&Tensor> {
                 let other = other.into();
                 let inputs: Vec<&Tensor> = [Some(self), other.tensor()].into_iter().flatten().collect();
-                if recording(&inputs) {
-                    return self.copy_(&self.$name(other)?);
+                if recording(&inputs) && result_type(&[Arg::Tensor(self), other]).category() <= self.dtype().category() {
+                    return self.copy_(&self.copy()?.$name(other)?);
                 }
                 $check(stringify!($inplace), self, other)?;
                 pointwise_inplace(Pointwise::$op, self, &[other], &[])?;
@@ -396,7 +286,7 @@ macro_rules! without_derivative {
 }
 
 without_derivative! {
-    /// Quotient rounded down, like `div(other, rounding_mode="floor")`.
+    /// Quotient rounded down, as [`Tensor::div_floor`]; PyTorch has no derivative of it.
     floor_divide floor_divide_ FloorDivide no_zero_divisor;
     /// 0 below zero, 1 above, `other` at zero.
     heaviside heaviside_ Heaviside alike;
@@ -478,7 +368,9 @@ impl Tensor {
     pub fn pow<'a>(&self, exponent: impl Into<Arg<'a>>) -> Result<Tensor> {
         let exponent = exponent.into();
         no_negative_exponent("pow", self, exponent)?;
-        number("pow", self, exponent)?;
+        if let Arg::Tensor(_) = exponent {
+            number("pow", self, exponent)?;
+        }
         if let Arg::Scalar(s) = exponent {
             fitting("pow", s, result_type(&[Arg::Tensor(self), exponent]))?;
         }
@@ -499,6 +391,9 @@ impl Tensor {
     /// [`Tensor::pow`] in place.
     pub fn pow_<'a>(&self, exponent: impl Into<Arg<'a>>) -> Result<&Tensor> {
         let exponent = exponent.into();
+        if let Arg::Tensor(_) = exponent {
+            number("pow_", self, exponent)?;
+        }
         no_negative_exponent("pow_", self, exponent)?;
         pointwise_inplace(Pointwise::Pow, self, &[exponent], &[])?;
         Ok(self)
@@ -632,6 +527,44 @@ impl Tensor {
     pub fn addcdiv_(&self, a: &Tensor, b: &Tensor, value: f64) -> Result<&Tensor> {
         no_whole_quotient(a, b)?;
         pointwise_inplace(Pointwise::Addcdiv, self, &[Arg::Tensor(a), Arg::Tensor(b)], &[value])?;
+        Ok(self)
+    }
+
+    /// `x / (1 + |x|)`.
+    pub fn softsign(&self) -> Result<Tensor> {
+        self.not_bool("softsign")?;
+        pointwise(Pointwise::Softsign, &[Arg::Tensor(self)], &[])
+    }
+
+    /// [`Tensor::softsign`] in place.
+    pub fn softsign_(&self) -> Result<&Tensor> {
+        pointwise_inplace(Pointwise::Softsign, self, &[], &[])?;
+        Ok(self)
+    }
+
+    /// `x - tanh(x)`.
+    pub fn tanhshrink(&self) -> Result<Tensor> {
+        self.not_bool("tanhshrink")?;
+        pointwise(Pointwise::Tanhshrink, &[Arg::Tensor(self)], &[])
+    }
+
+    /// [`Tensor::tanhshrink`] in place.
+    pub fn tanhshrink_(&self) -> Result<&Tensor> {
+        pointwise_inplace(Pointwise::Tanhshrink, self, &[], &[])?;
+        Ok(self)
+    }
+
+    /// `x * x`; of bool an integer, as any power.
+    pub fn square(&self) -> Result<Tensor> {
+        if self.dtype() == DType::Bool {
+            return self.to_dtype(DType::I64);
+        }
+        pointwise(Pointwise::Square, &[Arg::Tensor(self)], &[])
+    }
+
+    /// [`Tensor::square`] in place.
+    pub fn square_(&self) -> Result<&Tensor> {
+        pointwise_inplace(Pointwise::Square, self, &[], &[])?;
         Ok(self)
     }
 

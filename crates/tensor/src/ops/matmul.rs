@@ -136,6 +136,11 @@ fn product_onto(
         )));
     }
     a.same_device(input, name)?;
+    let is_wide = |s: Scalar| s.to_i64().unsigned_abs() > 1 << f64::MANTISSA_DIGITS;
+    if !dtype.is_float() && (is_wide(alpha) || is_wide(beta)) {
+        // The engine's factors are floats, which do not hold these.
+        return input.mul(beta)?.add(&product(name, a, b, 1.0)?.mul(alpha)?);
+    }
     let (alpha, beta) = (alpha.to_f64(), beta.to_f64());
     let rank = a.rank();
     let mut shape = Dims::from_slice(a.shape());

@@ -25,6 +25,7 @@ mod math;
 mod matmul;
 mod norm;
 pub(crate) mod number;
+mod operands;
 mod operators;
 pub(crate) mod pad;
 pub(crate) mod pointwise;

@@ -4,7 +4,7 @@ use rushlight_core::half::{bf16, f16};
 use rushlight_core::{DType, Error, Result, Scalar};
 
 /// The smallest and largest value of an integer dtype.
-fn range(dtype: DType) -> (i64, i64) {
+pub(crate) fn range(dtype: DType) -> (i64, i64) {
     match dtype {
         DType::I32 => (i32::MIN as i64, i32::MAX as i64),
         DType::I16 => (i16::MIN as i64, i16::MAX as i64),

@@ -121,6 +121,12 @@ impl Tensor {
                     self.shape()
                 )));
             }
+            if shape[d] == 0 && mode != PadMode::Circular {
+                return Err(Error::value(format!(
+                    "pad: padding ({before}, {after}) leaves nothing of dimension {d} of input {:?}",
+                    self.shape()
+                )));
+            }
             // What a negative side cuts off does not come back at the other end.
             let (cut, kept) = (-before.min(0), n + before.min(0) + after.min(0));
             if mode == PadMode::Circular && kept <= 0 && shape[d] > 0 {

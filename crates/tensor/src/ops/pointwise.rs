@@ -165,7 +165,12 @@ pub(crate) fn pointwise_inplace(op: Pointwise, x: &Tensor, others: &[Arg], param
     let name = op.name();
     let mut args: SmallVec<[Arg; 3]> = smallvec![Arg::Tensor(x)];
     args.extend_from_slice(others);
-    let (compute, dtype) = dtypes(op, result_type(&args))?;
+    let common = result_type(&args);
+    // An op of bits gives what its operands combine in; that it takes no floats comes second.
+    let (compute, dtype) = match op.class() {
+        Class::Bits if common.category() > x.dtype().category() => (common, common),
+        _ => dtypes(op, common)?,
+    };
     if dtype.category() > x.dtype().category() {
         return Err(Error::dtype(format!(
             "{name}_: result type {dtype} can't be cast to the tensor's own type {}; use {name} without the underscore",

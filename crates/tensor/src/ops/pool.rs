@@ -174,7 +174,9 @@ impl Problem {
     ) -> Result<Self> {
         x.needs_float(op)?;
         let lead = x.rank().checked_sub(dims).filter(|lead| (1..=2).contains(lead));
-        let Some(lead) = lead.filter(|&lead| !x.shape()[lead - 1..].contains(&0)) else {
+        // Windows that follow the output's size need no channels.
+        let full = |&lead: &usize| !x.shape()[lead - usize::from(window != Window::Adaptive)..].contains(&0);
+        let Some(lead) = lead.filter(full) else {
             return Err(Error::shape(format!(
                 "{op}: expected {}D or {}D (batch mode) tensor with optional 0 dim batch size for input, but got: {:?}",
                 dims + 1,

@@ -59,7 +59,7 @@ impl Tensor {
         let dim = x.dim(dim).map_err(|e| e.within(name))?;
         let size = x.shape()[dim];
         let negative = || Error::value(format!("{name}: repeats can not be negative"));
-        let not_whole = || Error::dtype(format!("{name}: repeats has to be integers"));
+        let not_whole = || Error::dtype(format!("{name}: not implemented for floats: repeats has to be integers"));
         match repeats.into() {
             Arg::Scalar(Scalar::Float(_)) => Err(not_whole()),
             Arg::Scalar(times) => {
@@ -182,10 +182,10 @@ impl Tensor {
 
     /// Turned `k` times by 90 degrees in the plane of two dimensions, from the first towards the second.
     pub fn rot90(&self, k: isize, dims: [isize; 2]) -> Result<Tensor> {
-        let plane = self.dims(&dims).map_err(|e| e.within("rot90"))?;
         if self.rank() < 2 {
             return Err(Error::shape(format!("rot90: expected total dims >= 2, but got total dims = {}", self.rank())));
         }
+        let plane = self.dims(&dims).map_err(|e| e.within("rot90"))?;
         let (a, b) = (plane[0] as isize, plane[1] as isize);
         match k.rem_euclid(4) {
             1 => self.flip(&[b])?.transpose(a, b),

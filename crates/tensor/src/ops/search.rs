@@ -1,8 +1,9 @@
 //! What stands on order: distinct values, places in sorted rows, counts of values.
 
+use super::operands::underivable;
 use crate::Tensor;
 use crate::arg::{Arg, result_type};
-use crate::autograd::no_grad;
+use crate::autograd::{no_grad, recording};
 use rushlight_core::{DType, Error, Result};
 
 /// Distinct values of a tensor; see [`Tensor::unique_full`].
@@ -62,7 +63,7 @@ impl Tensor {
     /// # Ok::<(), rushlight_core::Error>(())
     /// ```
     pub fn unique_full(&self) -> Result<Unique> {
-        no_grad(|| {
+        self.picked("unique", || {
             let (sorted, order) = self.reshape([-1isize])?.sort(0, false)?;
             let runs = Runs::of(&sorted)?;
             let inverse = runs.run_of.zeros_like()?;
@@ -112,6 +113,15 @@ impl Tensor {
         })
     }
 
+    /// What `find` finds, recorded as PyTorch does: the values require gradients, which there are none of.
+    fn picked(&self, name: &'static str, find: impl FnOnce() -> Result<Unique>) -> Result<Unique> {
+        let mut found = no_grad(find)?;
+        if self.dtype().is_float() && recording(&[self]) {
+            found.values = underivable(name, &[self], || Ok(found.values.clone()))?;
+        }
+        Ok(found)
+    }
+
     /// A number for each row of a matrix, in the rows' lexicographic order. Neighbouring columns are joined, pair by pair, into one
     /// that counts the distinct pairs, until one column is left.
     fn slice_numbers(&self) -> Result<Tensor> {
@@ -136,7 +146,7 @@ impl Tensor {
 
     /// The first of each run of equal neighbours in the flattened tensor.
     pub fn unique_consecutive(&self) -> Result<Tensor> {
-        no_grad(|| {
+        underivable("unique_consecutive", &[self], || {
             let flat = self.reshape([-1isize])?;
             flat.index_select(0, &Runs::of(&flat)?.starts)
         })
@@ -144,7 +154,7 @@ impl Tensor {
 
     /// [`Tensor::unique_consecutive`] with the run of each element and the runs' lengths.
     pub fn unique_consecutive_full(&self) -> Result<Unique> {
-        no_grad(|| {
+        self.picked("unique_consecutive", || {
             let flat = self.reshape([-1isize])?;
             let runs = Runs::of(&flat)?;
             Ok(Unique {
@@ -233,6 +243,9 @@ impl Tensor {
     /// How often each of 0, 1, 2, … occurs in a vector of integers, or the sum of the weights where it occurs; at least `minlength`
     /// entries.
     pub fn bincount(&self, weights: Option<&Tensor>, minlength: usize) -> Result<Tensor> {
+        if self.dtype().is_float() || self.dtype() == DType::Bool {
+            return Err(Error::dtype(format!("bincount: not implemented for {}", self.dtype())));
+        }
         let negative = || Error::value("bincount only supports 1-d non-negative integral inputs");
         if self.rank() != 1 || !self.dtype().is_int() {
             return Err(negative());

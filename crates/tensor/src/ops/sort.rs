@@ -69,6 +69,9 @@ impl Tensor {
         let dim = self.dim(dim).map_err(|e| e.within("kthvalue"))? as isize;
         let x = self.at_least_1d()?;
         let size = x.size(dim)?;
+        if size == 0 {
+            return Err(Error::index(format!("kthvalue: expected reduction dim {dim} to have non-zero size")));
+        }
         if k == 0 || k > size {
             return Err(Error::value(format!(
                 "kthvalue: selected number k out of range for dimension {dim}: k is {k}, the size {size}"

@@ -183,7 +183,11 @@ impl Tensor {
     fn median_whole(&self, name: &'static str, skip_nan: bool) -> Result<Tensor> {
         self.not_bool(name)?;
         if self.numel() == 0 {
-            return self.full_number(f64::NAN);
+            return match self.dtype().is_float() {
+                true => self.full_number(f64::NAN),
+                // PyTorch's NaN as an integer.
+                false => Tensor::full_with([], super::number::range(self.dtype()).0, (self.dtype(), self.device())),
+            };
         }
         let out =
             crate::autograd::no_grad(|| self.reshape([-1isize])?.median_along(name, 0, false, skip_nan)?.0.copy())?;

@@ -197,7 +197,7 @@ impl Tensor {
     /// Dimension `dim` split into several sizes, one of which may be -1.
     pub fn unflatten(&self, dim: isize, sizes: impl IntoShape) -> Result<Tensor> {
         if self.rank() == 0 {
-            return Err(Error::index("unflatten: a zero-dim tensor has no dimension to split"));
+            return Err(Error::shape("unflatten: a zero-dim tensor has no dimension to split"));
         }
         let dim = self.dim(dim)?;
         let sizes = infer_shape("unflatten", &sizes.into_shape(), self.shape()[dim])?;
@@ -331,12 +331,15 @@ impl Tensor {
     /// `length` entries of dimension `dim` from `start`.
     pub fn narrow(&self, dim: isize, start: isize, length: usize) -> Result<Tensor> {
         if self.rank() == 0 {
-            return Err(Error::index("narrow() cannot be applied to a 0-dim tensor"));
+            return Err(Error::shape("narrow() cannot be applied to a 0-dim tensor"));
         }
         let dim = self.dim(dim)?;
         let size = self.shape()[dim];
         let first = if start < 0 { start + size as isize } else { start };
-        if first < 0 || first as usize > size || length > size - first as usize {
+        if first < 0 || first as usize > size {
+            return Err(Error::index(format!("narrow: start {start} is out of range for dimension size {size}")));
+        }
+        if length > size - first as usize {
             return Err(Error::value(format!(
                 "narrow: start ({start}) + length ({length}) exceeds dimension size ({size})"
             )));
@@ -423,6 +426,9 @@ impl Tensor {
 
     /// Parts of `size` along `dim` (the last may be smaller), as views.
     pub fn split(&self, size: usize, dim: isize) -> Result<Vec<Tensor>> {
+        if self.rank() == 0 {
+            return Err(Error::shape("split: expects at least a 1-dimensional tensor"));
+        }
         let total = self.size(dim).map_err(|e| e.within("split"))?;
         if size == 0 && total > 0 {
             return Err(Error::value("split: split_size can only be 0 if dimension size is 0"));

@@ -75,8 +75,7 @@ def _largest(input: Tensor, index: Tensor, lead: tuple, out: tuple):
     outputs, elements = index.shape[-2:]
     index = index.expand(*lead, outputs, elements)
     if index.numel() == 0:
-        empty = flat[..., :0].expand(*lead, 0) if outputs == 0 else flat.new_empty((*lead, outputs))
-        return empty.reshape(*lead, *out), _torch.zeros((*lead, *out), dtype=_C.int64, device=input.device)
+        return flat.reshape(-1)[:0].reshape(*lead, *out), _torch.zeros((*lead, *out), dtype=_C.int64, device=input.device)
     found, at = flat.gather(-1, index.flatten(-2)).reshape(*lead, outputs, elements).max(-1)
     places = index.gather(-1, at.unsqueeze(-1)).squeeze(-1)
     return found.reshape(*lead, *out), places.reshape(*lead, *out)
@@ -98,6 +97,9 @@ def adaptive_max_pool3d_with_indices(input, output_size, return_indices=False):
         extent = max((b - a for a, b in zip(first, last)), default=0)
         # Windows of one length: a shorter one repeats its last element, which changes no maximum.
         windows.append(_C.tensor([[min(a + j, b - 1) for j in range(extent)] for a, b in zip(first, last)], dtype=_C.int64))
+    if 0 in wanted:
+        empty = (*input.shape[:-3], *wanted)
+        return input.reshape(-1)[:0].reshape(empty), _torch.zeros(empty, dtype=_C.int64, device=input.device)
     index = None
     for part, stride in zip(windows, (size[1] * size[2], size[2], 1)):
         index = _combined(index, part.to(input.device) * stride)

@@ -87,9 +87,9 @@ def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corner
             index = at if index is None else index * n + at
         index = index.reshape(batch, 1, -1).expand(batch, channels, -1)
         found = flat.gather(2, index).reshape(batch, channels, *inside.shape[1:])
-        # Chosen, not multiplied: the weight of a place beyond all numbers is NaN.
-        weight = _torch.zeros((), dtype=input.dtype, device=input.device) + 1 if weight is None else weight
-        return found * _torch.where(inside, weight, 0).to(input.dtype).unsqueeze(1)
+        # Chosen, not multiplied: the weight of a place beyond all numbers is NaN, which the image's gradient must not get.
+        found = _torch.where(inside.unsqueeze(1), found, 0)
+        return found if weight is None else found * weight.to(input.dtype).unsqueeze(1)
 
     # The grid's last coordinate is that of the first dimension.
     places = [pixels(grid[..., -1 - d], n) for d, n in enumerate(sizes)]
