@@ -97,6 +97,7 @@ def engine():
 
 @job("fastai")
 def learner():
+    import fastai.callback.progress  # noqa: F401  (gives learners no_bar)
     from fastai.data.core import DataLoaders
     from fastai.learner import Learner
 

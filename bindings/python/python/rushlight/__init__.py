@@ -94,7 +94,7 @@ _LAZY = {
 
 #: Packages that are imported when first used.
 _PACKAGES = frozenset(
-    "__config__ _dynamo _inductor _ops accelerator amp autograd backends compiler cpu cuda distributed distributions func futures fx hub jit library linalg mps "
+    "__config__ _dynamo _inductor _ops _tensor_str accelerator amp autograd backends compiler cpu cuda distributed distributions func futures fx hub jit library linalg mps "
     "multiprocessing nn onnx optim overrides profiler random return_types serialization special storage testing types utils version vision xpu".split()
 ) | _absent.PACKAGES
 
@@ -108,6 +108,10 @@ def __getattr__(name):
         except ModuleNotFoundError as error:
             if error.name != f"{__name__}.{name}":
                 raise
+    if name == "torch":
+        import sys
+
+        return sys.modules[__name__]
     if name.startswith("_foreach_"):
         from . import _foreach
 

@@ -56,6 +56,7 @@ FUNCTIONS = {
     _SPARSE: "sparse_bsc_tensor sparse_bsr_tensor sparse_compressed_tensor sparse_coo_tensor sparse_csc_tensor sparse_csr_tensor",
     _QUANTISED: "dequantize fake_quantize_per_channel_affine fake_quantize_per_tensor_affine quantize_per_channel quantize_per_tensor",
     "write the batch dimension into the function": "vmap",
+    _SYMBOLIC: "SymBool SymFloat SymInt",
 }
 
 #: Packages of ``torch`` that the table makes.

@@ -174,12 +174,14 @@ def wrap_torch_function(dispatcher):
 def overridable(function):
     """A function of this package, written in Python, that arguments' classes and modes may answer."""
 
-    @functools.wraps(function)
     def call(*args, **kwargs):
         if _C._has_torch_function(args) or kwargs and _C._has_torch_function(tuple(kwargs.values())):
             return _answer(call, args, kwargs)
         return function(*args, **kwargs)
 
+    functools.update_wrapper(call, function)
+    # Compiled functions tell the module of the table they are in.
+    call.__module__ = {"rushlight._C._nn": "rushlight.nn.functional"}.get(call.__module__, call.__module__)
     return call
 
 

@@ -194,3 +194,20 @@ def checkpoint_sequential(functions, segments, input, use_reentrant=None, **kwar
         part = chained(functions[start : min(start + size, last)])
         input = checkpoint(part, input, use_reentrant=use_reentrant, preserve_rng_state=preserve)
     return chained(functions[last:])(input)
+
+
+def get_device_states(*args):
+    """The accelerators of tensors among the arguments, and the states of their random numbers. One generator serves all devices."""
+    from .. import Tensor, get_rng_state
+    from ._pytree import tree_leaves
+
+    devices = sorted({t.device.index for t in tree_leaves(args) if isinstance(t, Tensor) and t.is_cuda})
+    return devices, [get_rng_state() for _ in devices]
+
+
+def set_device_states(devices, states, *, device_type=None):
+    """Goes back to such states."""
+    from .. import set_rng_state
+
+    for state in states:
+        set_rng_state(state)
