@@ -171,8 +171,8 @@ def wrap_torch_function(dispatcher):
     return decorate
 
 
-def overridable(function):
-    """A function of this package, written in Python, that arguments' classes and modes may answer."""
+def overridable(function, module=None):
+    """A function of this package that arguments' classes and modes may answer, at home in a module."""
 
     def call(*args, **kwargs):
         if _C._has_torch_function(args) or kwargs and _C._has_torch_function(tuple(kwargs.values())):
@@ -180,8 +180,8 @@ def overridable(function):
         return function(*args, **kwargs)
 
     functools.update_wrapper(call, function)
-    # Compiled functions tell the module of the table they are in.
-    call.__module__ = {"rushlight._C._nn": "rushlight.nn.functional"}.get(call.__module__, call.__module__)
+    # Where pickle finds it.
+    call.__module__ = module or call.__module__
     return call
 
 
@@ -190,7 +190,7 @@ def make_overridable(namespace, names):
     for name in names:
         function = namespace.get(name)
         if isinstance(function, types.FunctionType) and not hasattr(function, "__wrapped__"):
-            namespace[name] = overridable(function)
+            namespace[name] = overridable(function, namespace["__name__"])
 
 
 # Results of subclasses.

@@ -135,7 +135,7 @@ _COMPILED = frozenset(
     "cosine_similarity elu_ gelu hardshrink hardtanh_ leaky_relu_ linear logsigmoid one_hot pairwise_distance pdist pixel_shuffle pixel_unshuffle prelu relu_ rrelu_ "
     "scaled_dot_product_attention selu_ softplus softshrink threshold_".split()
 )
-globals().update({name: overridable(f) for name, f in vars(_nn).items() if not name.startswith("_") and name not in _COMPILED and globals().get(name) is f})
+globals().update({name: overridable(f, __name__) for name, f in vars(_nn).items() if not name.startswith("_") and name not in _COMPILED and globals().get(name) is f})
 
 
 def __getattr__(name):
