@@ -123,8 +123,16 @@ def __getattr__(name):
 
         globals()[name] = found = getattr(importlib.import_module("." + _LAZY[name], __name__), name)
         return found
+    if not name.startswith("__"):
+        from ._aliases import NAMES, find
+
+        if name in NAMES:
+            globals()[name] = found = find(name)
+            return found
     return _missing(__name__, name)
 
 
 def __dir__():
-    return sorted(set(globals()) | _PACKAGES | set(_LAZY))
+    from ._aliases import NAMES
+
+    return sorted(set(globals()) | _PACKAGES | set(_LAZY) | NAMES)

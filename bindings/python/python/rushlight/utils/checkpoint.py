@@ -1,9 +1,10 @@
 """Memory for time: forget what lies between two tensors and compute it again in backward. ``torch.utils.checkpoint``."""
 
 import contextlib
+import enum
 import warnings
 
-from .. import _C
+from .. import _C, _absent
 from ..autograd.function import Function
 
 __all__ = ["checkpoint", "checkpoint_sequential", "noop_context_fn", "set_checkpoint_debug_enabled", "set_checkpoint_early_stop"]
@@ -211,3 +212,27 @@ def set_device_states(devices, states, *, device_type=None):
 
     for state in states:
         set_rng_state(state)
+
+
+class CheckpointPolicy(enum.Enum):
+    """What is done with an op's values between the passes."""
+
+    MUST_SAVE, PREFER_SAVE, MUST_RECOMPUTE, PREFER_RECOMPUTE, MUST_CPU_OFFLOAD = range(5)
+
+
+def check_backward_validity(inputs):
+    """Warns if no input needs a gradient."""
+    if not any(isinstance(t, Tensor) and t.requires_grad for t in inputs):
+        import warnings
+
+        warnings.warn("None of the inputs have requires_grad=True. Gradients will be None", stacklevel=2)
+
+
+def detach_variable(inputs):
+    """Inputs outside the graph, which want gradients as before."""
+    return tuple(t.detach().requires_grad_(t.requires_grad) if isinstance(t, Tensor) else t for t in inputs)
+
+
+_absent.fill(
+    globals(), "torch.utils.checkpoint", "a checkpoint keeps its inputs and recomputes the rest", "SelectiveCheckpointContext create_selective_checkpoint_contexts",
+)
