@@ -47,3 +47,25 @@ _absent.add_modules("rushlight._C", "there is one process", {"_distributed_rpc":
 
 # Functions are pickled by their module's name.
 sys.modules.update({module.__name__: module for module in (_C._torch, _C._nn, _C._linalg, _C._special)})
+
+
+def _parse_to(*args, **kwargs):
+    """The arguments of ``Module.to``: device, dtype, whether not to wait, memory format."""
+
+    def read(tensor=None, device=None, dtype=None, non_blocking=False, memory_format=None):
+        return tensor, device, dtype, non_blocking, memory_format
+
+    first = args[0] if args else None
+    if isinstance(first, _C.Tensor):
+        args = (None, first.device, first.dtype, *args[1:])
+    elif isinstance(first, _C.dtype):
+        args = (None, None, *args)
+    else:
+        args = (None, *args)
+    _, device, dtype, non_blocking, memory_format = read(*args, **{k: v for k, v in kwargs.items() if k != "tensor"})
+    if "tensor" in kwargs:
+        device, dtype = kwargs["tensor"].device, kwargs["tensor"].dtype
+    return None if device is None else _C.device(device), dtype, non_blocking, memory_format
+
+
+_C._nn._parse_to = _parse_to
