@@ -97,7 +97,7 @@ class _AbsentClass(type):
 def absent_class(path, reason):
     """A class that raises when it is instantiated. ``isinstance`` says no of everything."""
     module, _, name = path.rpartition(".")
-    return _AbsentClass(name, (), {"_path": path, "_reason": reason, "__module__": module, "__doc__": f"Absent: {reason}."})
+    return _AbsentClass(name, (), {"_path": path, "_reason": reason, "_absent": True, "__module__": module, "__doc__": f"Absent: {reason}."})
 
 
 def absent_function(path, reason):
@@ -109,6 +109,7 @@ def absent_function(path, reason):
 
     absent.__name__ = absent.__qualname__ = name
     absent.__module__, absent.__doc__ = module, f"Absent: {reason}."
+    absent._absent = True
     return absent
 
 

@@ -4,15 +4,15 @@ from . import _C
 
 #: Functions of ``torch.nn.functional`` that ``torch`` has, too.
 _FUNCTIONAL = frozenset(
-    "adaptive_max_pool1d alpha_dropout alpha_dropout_ batch_norm binary_cross_entropy_with_logits celu_ cosine_embedding_loss dropout_ embedding embedding_bag "
-    "feature_alpha_dropout feature_alpha_dropout_ feature_dropout feature_dropout_ hinge_embedding_loss instance_norm kl_div margin_ranking_loss poisson_nll_loss rrelu "
+    "adaptive_max_pool1d alpha_dropout batch_norm binary_cross_entropy_with_logits celu_ cosine_embedding_loss embedding embedding_bag "
+    "feature_alpha_dropout hinge_embedding_loss instance_norm kl_div margin_ranking_loss poisson_nll_loss rrelu "
     "rrelu_ threshold_ triplet_margin_loss".split()
 )
 #: Functions that copy where others give views.
 _COPIES = frozenset(
     "alias as_strided detach diagonal expand permute select slice split split_with_sizes squeeze t transpose unbind unfold unsqueeze view".split()
 )
-_METHODS = frozenset("as_strided_ clamp_max_ clamp_min_ index_put_ nonzero_static".split())
+_METHODS = frozenset("clamp_max_ clamp_min_ index_put_ nonzero_static".split())
 _STORAGES = frozenset("BoolStorage ByteStorage CharStorage DoubleStorage FloatStorage HalfStorage IntStorage LongStorage ShortStorage BFloat16Storage".split())
 
 NAMES = frozenset().union(_FUNCTIONAL, (f"{name}_copy" for name in _COPIES), _METHODS, _STORAGES) | {

@@ -1,6 +1,7 @@
 """Names of ``torch._C`` that public libraries read, put into our compiled module."""
 
 import sys
+import types
 
 from . import _C, _absent
 from .overrides import DisableTorchFunction, DisableTorchFunctionSubclass
@@ -43,7 +44,8 @@ for _name, _value in _NAMES.items():
     if not hasattr(_C, _name):
         setattr(_C, _name, _value)
 _absent.fill(vars(_C), "torch._C", _JIT, "CompilationUnit FileCheck Graph JitType Node PyTorchFileReader PyTorchFileWriter ScriptFunction ScriptModule Type Value")
-_absent.add_modules("rushlight._C", "there is one process", {"_distributed_rpc": "_is_current_rpc_agent_set"})
+#: Asked by libraries before they use remote procedure calls.
+_C._distributed_rpc = types.SimpleNamespace(_is_current_rpc_agent_set=_no)
 
 # Functions are pickled by their module's name.
 sys.modules.update({module.__name__: module for module in (_C._torch, _C._nn, _C._linalg, _C._special)})
