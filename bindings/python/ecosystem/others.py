@@ -97,6 +97,7 @@ def engine():
 
 @job("fastai")
 def learner():
+    import fastai.callback.progress  # noqa: F401  (gives learners no_bar)
     from fastai.data.core import DataLoaders
     from fastai.learner import Learner
 
@@ -166,7 +167,7 @@ def process():
     import gpytorch
 
     x = torch.linspace(0, 1, 20)
-    y = (x * 2 * math.pi).sin()
+    y = (x * 2 * math.pi).sin() + 0.5 * x
 
     class Process(gpytorch.models.ExactGP):
         def __init__(self, x, y, likelihood):
@@ -285,3 +286,42 @@ def agent():
         assert int(action) in (0, 1)
     # Random numbers differ between the two: that it runs is what counts.
     return found
+
+
+@job("lightning")
+def trainer_fit():
+    import tempfile
+    import warnings
+
+    import lightning
+
+    warnings.filterwarnings("ignore")
+
+    class Net(lightning.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.net, self.losses = _net(), []
+
+        def training_step(self, batch, index):
+            x, y = batch
+            loss = nn.functional.cross_entropy(self.net(x), y)
+            self.log("loss", loss)
+            self.losses.append(loss.item())
+            return loss
+
+        def configure_optimizers(self):
+            optimizer = torch.optim.AdamW(self.parameters(), lr=1e-2)
+            return [optimizer], [torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)]
+
+    data = torch.utils.data.TensorDataset(numbers(32, 4), tokens(32, vocabulary=3))
+    net = Net()
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = lightning.Trainer(
+            max_epochs=2, accelerator="cpu", devices=1, logger=False, enable_progress_bar=False, enable_model_summary=False, default_root_dir=folder, gradient_clip_val=1.0,
+        )
+        trainer.fit(net, torch.utils.data.DataLoader(data, batch_size=8))
+        path = f"{folder}/last.ckpt"
+        trainer.save_checkpoint(path)
+        again = Net.load_from_checkpoint(path)
+    assert torch.equal(again.net[0].weight, net.net[0].weight)
+    return {f"loss {at}": loss for at, loss in enumerate(net.losses)}

@@ -45,8 +45,12 @@ def test_func():
     assert out.item() == 3 and layer.weight.requires_grad
     with pytest.raises(RuntimeError, match="nope"):
         torch.func.functional_call(layer, {"nope": torch.ones(1)}, (torch.ones(2),))
-    with pytest.raises(AttributeError):
-        torch.func.vmap
+    value, slope = torch.func.jvp(lambda x: x.sin(), (torch.tensor([0.5]),), (torch.tensor([2.0]),))
+    assert torch.allclose(value, torch.tensor([0.5]).sin()) and torch.allclose(slope, 2 * torch.tensor([0.5]).cos())
+    parameters, _ = torch.func.stack_module_state([nn.Linear(2, 1) for _ in range(3)])
+    assert parameters["weight"].shape == (3, 1, 2)
+    with pytest.raises(NotImplementedError, match="batch dimension"):
+        torch.func.vmap(lambda x: x)
 
 
 def test_autocast_and_scaler():

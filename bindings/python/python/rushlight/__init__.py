@@ -94,7 +94,7 @@ _LAZY = {
 
 #: Packages that are imported when first used.
 _PACKAGES = frozenset(
-    "__config__ _dynamo _inductor _ops accelerator amp autograd backends compiler cpu cuda distributed distributions func futures fx hub jit library linalg mps "
+    "__config__ _dynamo _inductor _ops _tensor_str accelerator amp autograd backends compiler cpu cuda distributed distributions func futures fx hub jit library linalg mps "
     "multiprocessing nn onnx optim overrides profiler random return_types serialization special storage testing types utils version vision xpu".split()
 ) | _absent.PACKAGES
 
@@ -108,6 +108,10 @@ def __getattr__(name):
         except ModuleNotFoundError as error:
             if error.name != f"{__name__}.{name}":
                 raise
+    if name == "torch":
+        import sys
+
+        return sys.modules[__name__]
     if name.startswith("_foreach_"):
         from . import _foreach
 
@@ -119,8 +123,16 @@ def __getattr__(name):
 
         globals()[name] = found = getattr(importlib.import_module("." + _LAZY[name], __name__), name)
         return found
+    if not name.startswith("__"):
+        from ._aliases import NAMES, find
+
+        if name in NAMES:
+            globals()[name] = found = find(name)
+            return found
     return _missing(__name__, name)
 
 
 def __dir__():
-    return sorted(set(globals()) | _PACKAGES | set(_LAZY))
+    from ._aliases import NAMES
+
+    return sorted(set(globals()) | _PACKAGES | set(_LAZY) | NAMES)

@@ -56,6 +56,7 @@ FUNCTIONS = {
     _SPARSE: "sparse_bsc_tensor sparse_bsr_tensor sparse_compressed_tensor sparse_coo_tensor sparse_csc_tensor sparse_csr_tensor",
     _QUANTISED: "dequantize fake_quantize_per_channel_affine fake_quantize_per_tensor_affine quantize_per_channel quantize_per_tensor",
     "write the batch dimension into the function": "vmap",
+    _SYMBOLIC: "SymBool SymFloat SymInt",
 }
 
 #: Packages of ``torch`` that the table makes.
@@ -96,7 +97,7 @@ class _AbsentClass(type):
 def absent_class(path, reason):
     """A class that raises when it is instantiated. ``isinstance`` says no of everything."""
     module, _, name = path.rpartition(".")
-    return _AbsentClass(name, (), {"_path": path, "_reason": reason, "__module__": module, "__doc__": f"Absent: {reason}."})
+    return _AbsentClass(name, (), {"_path": path, "_reason": reason, "_absent": True, "__module__": module, "__doc__": f"Absent: {reason}."})
 
 
 def absent_function(path, reason):
@@ -108,6 +109,7 @@ def absent_function(path, reason):
 
     absent.__name__ = absent.__qualname__ = name
     absent.__module__, absent.__doc__ = module, f"Absent: {reason}."
+    absent._absent = True
     return absent
 
 

@@ -1,6 +1,7 @@
 """Names of ``torch._C`` that public libraries read, put into our compiled module."""
 
 import sys
+import types
 
 from . import _C, _absent
 from .overrides import DisableTorchFunction, DisableTorchFunctionSubclass
@@ -43,7 +44,30 @@ for _name, _value in _NAMES.items():
     if not hasattr(_C, _name):
         setattr(_C, _name, _value)
 _absent.fill(vars(_C), "torch._C", _JIT, "CompilationUnit FileCheck Graph JitType Node PyTorchFileReader PyTorchFileWriter ScriptFunction ScriptModule Type Value")
-_absent.add_modules("rushlight._C", "there is one process", {"_distributed_rpc": "_is_current_rpc_agent_set"})
+#: Asked by libraries before they use remote procedure calls.
+_C._distributed_rpc = types.SimpleNamespace(_is_current_rpc_agent_set=_no)
 
 # Functions are pickled by their module's name.
 sys.modules.update({module.__name__: module for module in (_C._torch, _C._nn, _C._linalg, _C._special)})
+
+
+def _parse_to(*args, **kwargs):
+    """The arguments of ``Module.to``: device, dtype, whether not to wait, memory format."""
+
+    def read(tensor=None, device=None, dtype=None, non_blocking=False, memory_format=None):
+        return tensor, device, dtype, non_blocking, memory_format
+
+    first = args[0] if args else None
+    if isinstance(first, _C.Tensor):
+        args = (None, first.device, first.dtype, *args[1:])
+    elif isinstance(first, _C.dtype):
+        args = (None, None, *args)
+    else:
+        args = (None, *args)
+    _, device, dtype, non_blocking, memory_format = read(*args, **{k: v for k, v in kwargs.items() if k != "tensor"})
+    if "tensor" in kwargs:
+        device, dtype = kwargs["tensor"].device, kwargs["tensor"].dtype
+    return None if device is None else _C.device(device), dtype, non_blocking, memory_format
+
+
+_C._nn._parse_to = _parse_to

@@ -3,6 +3,7 @@
 import functools
 
 from . import _C
+from ._absent import absent_function
 
 __all__ = ["OpOverload", "OpOverloadPacket", "ops"]
 
@@ -80,9 +81,10 @@ class _Namespace:
     def __getattr__(self, name):
         if name.startswith("__"):
             raise AttributeError(name)
-        function = _function(name) if self._name in ("aten", "prims") else None
-        if function is None:
+        if self._name not in ("aten", "prims"):
             raise AttributeError(f"'_OpNamespace' '{self._name}' object has no attribute '{name}'")
+        # Ops that functions of PyTorch are made of can be named, as keys of tables; there is nothing to call.
+        function = _function(name) or absent_function(f"torch.ops.{self._name}.{name}", "ops are the functions of torch")
         made = OpOverloadPacket(self._name, name, function)
         setattr(self, name, made)
         return made

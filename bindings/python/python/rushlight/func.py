@@ -1,11 +1,13 @@
 """Derivatives as functions: ``torch.func``, without ``vmap``."""
 
-from . import _C
+from . import _C, _absent
 from .autograd import grad as _grad
 
 Tensor = _C.Tensor
 
-__all__ = ["functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "vjp"]
+__all__ = [
+    "functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "replace_all_batch_norm_modules_", "stack_module_state", "vjp",
+]
 
 
 def functional_call(module, parameter_and_buffer_dicts, args=None, kwargs=None, *, tie_weights=True, strict=False):
@@ -152,6 +154,50 @@ def vjp(func, *primals, has_aux=False):
         return _grad(output, leaves, cotangent, retain_graph=True, allow_unused=True, materialize_grads=True)
 
     return (output.detach(), back, aux) if has_aux else (output.detach(), back)
+
+
+def jvp(func, primals, tangents, *, strict=False, has_aux=False):
+    """The value of a function and its derivative in a direction, by differentiating a product with the gradient."""
+    leaves = [p.detach().requires_grad_() for p in primals]
+    before = _C._set_grad_enabled(True)
+    try:
+        result = func(*leaves)
+        output, aux = result if has_aux else (result, None)
+        # The gradient is linear in `weight`; its derivative by `weight` along the tangents is the one wanted.
+        weight = _C._torch.zeros_like(output).requires_grad_()
+        gradients = _grad(output, leaves, weight, create_graph=True, allow_unused=True, materialize_grads=True)
+        along = sum((g * t).sum() for g, t in zip(gradients, tangents))
+        (found,) = _grad(along, [weight], allow_unused=True, materialize_grads=True)
+    finally:
+        _C._set_grad_enabled(before)
+    return (output.detach(), found.detach(), aux) if has_aux else (output.detach(), found.detach())
+
+
+def stack_module_state(models):
+    """Parameters and buffers of models of one kind, stacked by name."""
+    if not models:
+        raise RuntimeError("stack_module_state: Expected at least one model, got 0.")
+    if len({type(m) for m in models}) != 1:
+        raise RuntimeError("stack_module_state: Expected all models to be of the same class.")
+    parameters = {
+        name: _C._torch.stack([m.get_parameter(name).detach() for m in models]).requires_grad_(p.requires_grad) for name, p in models[0].named_parameters()
+    }
+    buffers = {name: _C._torch.stack([dict(m.named_buffers())[name] for m in models]) for name, _ in models[0].named_buffers()}
+    return parameters, buffers
+
+
+def replace_all_batch_norm_modules_(root):
+    """Has batch norms of a model keep no running statistics. Returns the model."""
+    from .nn.modules.batchnorm import _BatchNorm
+
+    for module in root.modules():
+        if isinstance(module, _BatchNorm):
+            module.running_mean = module.running_var = module.num_batches_tracked = None
+            module.track_running_stats = False
+    return root
+
+
+_absent.fill(globals(), "torch.func", "write the batch dimension into the function", "functionalize linearize vmap")
 
 
 def __getattr__(name):

@@ -171,15 +171,17 @@ def wrap_torch_function(dispatcher):
     return decorate
 
 
-def overridable(function):
-    """A function of this package, written in Python, that arguments' classes and modes may answer."""
+def overridable(function, module=None):
+    """A function of this package that arguments' classes and modes may answer, at home in a module."""
 
-    @functools.wraps(function)
     def call(*args, **kwargs):
         if _C._has_torch_function(args) or kwargs and _C._has_torch_function(tuple(kwargs.values())):
             return _answer(call, args, kwargs)
         return function(*args, **kwargs)
 
+    functools.update_wrapper(call, function)
+    # Where pickle finds it.
+    call.__module__ = module or call.__module__
     return call
 
 
@@ -188,7 +190,7 @@ def make_overridable(namespace, names):
     for name in names:
         function = namespace.get(name)
         if isinstance(function, types.FunctionType) and not hasattr(function, "__wrapped__"):
-            namespace[name] = overridable(function)
+            namespace[name] = overridable(function, namespace["__name__"])
 
 
 # Results of subclasses.

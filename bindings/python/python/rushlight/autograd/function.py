@@ -98,6 +98,7 @@ class Function(metaclass=_Meta):
         inputs = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
         kept = [i for i, t in enumerate(ctx._to_save) if t is not None]
         shapes = {i: (results[i].shape, results[i].dtype, results[i].device) for i in recorded}
+        sizes = {i: args[i].shape for i in inputs}
         backward_of = cls.vjp if hasattr(cls, "vjp") else cls.backward
 
         def backward(saved, gradients):
@@ -122,7 +123,7 @@ class Function(metaclass=_Meta):
                 raise RuntimeError(
                     f"function {cls.__name__}Backward returned an incorrect number of gradients (expected {len(args)}, got {len(found)})"
                 )
-            return [found[i] for i in inputs]
+            return [_reduced(found[i], sizes[i]) for i in inputs]
 
         outputs = list(results)
         made = _C._record_function(
@@ -135,6 +136,14 @@ class Function(metaclass=_Meta):
         for place, tensor in zip(recorded, made):
             outputs[place] = tensor
         return outputs[0] if single else tuple(outputs)
+
+
+def _reduced(gradient, size):
+    """A gradient of the size that an input was broadcast to, summed to the input's own."""
+    if not isinstance(gradient, Tensor) or gradient.shape == size or gradient.dim() < len(size):
+        return gradient
+    ends = gradient.shape[gradient.dim() - len(size):]
+    return gradient.sum_to_size(size) if all(a in (1, b) for a, b in zip(size, ends)) else gradient
 
 
 def once_differentiable(function):

@@ -1,4 +1,6 @@
-"""Names of the nodes that ``grad_fn`` shows."""
+"""Names of the nodes that ``grad_fn`` shows, and hooks over several tensors."""
+
+from .. import _absent
 
 
 class Node:
@@ -24,6 +26,52 @@ class Node:
     @property
     def next_functions(self):
         raise NotImplementedError("grad_fn.next_functions is not supported: the graph is walked in Rust")
+
+
+def register_multi_grad_hook(tensors, fn, *, mode="all"):
+    """Calls ``fn`` with the gradients of all tensors when the last of them is there, or with the first (``mode="any"``)."""
+    if mode not in ("all", "any"):
+        raise ValueError(f"Expects mode to be one of ('all', 'any'), but got {mode!r}")
+    tensors = [t for t in tensors if t.requires_grad]
+    if mode == "any":
+        seen = []
+
+        def first(grad):
+            if not seen:
+                seen.append(True)
+                fn(grad)
+
+        return _Handles([t.register_hook(first) for t in tensors])
+    found = {}
+
+    def watch(at):
+        def hook(grad):
+            found[at] = grad
+            if len(found) == len(tensors):
+                gradients = [found[i] for i in range(len(tensors))]
+                found.clear()
+                fn(gradients)
+
+        return hook
+
+    return _Handles([t.register_hook(watch(at)) for at, t in enumerate(tensors)])
+
+
+class _Handles:
+    """Several handles as one."""
+
+    def __init__(self, handles):
+        self._handles = handles
+
+    def remove(self):
+        for handle in self._handles:
+            handle.remove()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.remove()
 
 
 class saved_tensors_hooks:
@@ -67,3 +115,6 @@ def increment_version(tensor):
     """Counts a change in place that was made behind autograd's back."""
     for t in [tensor] if hasattr(tensor, "_version") else tensor:
         t.detach().add_(0)
+
+
+_absent.fill(globals(), "torch.autograd.graph", "the graph is walked in Rust", "GradientEdge get_gradient_edge node_creation_hook queue_callback")

@@ -259,6 +259,14 @@ class Laplace(Distribution):
     def log_prob(self, value):
         return -(2 * self.scale).log() - (value - self.loc).abs() / self.scale
 
+    def cdf(self, value):
+        away = value - self.loc
+        return 0.5 - 0.5 * away.sign() * (-away.abs() / self.scale).expm1()
+
+    def icdf(self, value):
+        away = value - 0.5
+        return self.loc - self.scale * away.sign() * (-2 * away.abs()).log1p()
+
     def entropy(self):
         return 1 + (2 * self.scale).log()
 
@@ -275,6 +283,7 @@ class Uniform(Distribution):
         super().__init__(self.low.shape)
 
     mean = property(lambda self: (self.high + self.low) / 2)
+    mode = property(lambda self: math.nan * self.high)
     variance = property(lambda self: (self.high - self.low) ** 2 / 12)
 
     def _draw(self, sample_shape):
@@ -286,6 +295,9 @@ class Uniform(Distribution):
 
     def cdf(self, value):
         return ((value - self.low) / (self.high - self.low)).clamp(0, 1)
+
+    def icdf(self, value):
+        return value * (self.high - self.low) + self.low
 
     def entropy(self):
         return (self.high - self.low).log()
@@ -302,7 +314,11 @@ class Exponential(Distribution):
         super().__init__(self.rate.shape)
 
     mean = property(lambda self: 1 / self.rate)
+    mode = property(lambda self: _torch.zeros_like(self.rate))
     variance = property(lambda self: self.rate**-2)
+
+    def icdf(self, value):
+        return -(-value).log1p() / self.rate
 
     def _draw(self, sample_shape):
         return _torch.empty(self._extended(sample_shape), dtype=self.rate.dtype, device=self.rate.device).exponential_() / self.rate
@@ -337,7 +353,9 @@ class Bernoulli(Distribution):
         super().__init__(given.shape)
 
     mean = property(lambda self: self.probs)
+    mode = property(lambda self: _torch.where(self.probs == 0.5, math.nan, (self.probs >= 0.5).to(self.probs.dtype)))
     variance = property(lambda self: self.probs * (1 - self.probs))
+    param_shape = property(lambda self: self.probs.shape)
 
     def _draw(self, sample_shape):
         return _torch.bernoulli(self.probs.expand(self._extended(sample_shape)).contiguous())
@@ -375,6 +393,7 @@ class Categorical(Distribution):
         super().__init__(given.shape[:-1])
 
     mode = property(lambda self: self.probs.argmax(-1))
+    mean = variance = property(lambda self: _torch.full(self.batch_shape, math.nan, dtype=self.probs.dtype, device=self.probs.device))
     param_shape = property(lambda self: self.probs.shape)
 
     def _draw(self, sample_shape):
@@ -383,10 +402,8 @@ class Categorical(Distribution):
         return drawn.T.reshape(self._extended(sample_shape))
 
     def log_prob(self, value):
-        value = value.long().unsqueeze(-1)
-        shape = [max(a, b) for a, b in zip([1] * (value.dim() - self.logits.dim()) + list(self.logits.shape), value.shape)][:-1]
-        logits = self.logits.expand([*shape, self._classes])
-        return logits.gather(-1, value.expand([*shape, 1])).squeeze(-1)
+        value, logits = _torch._broadcast_tensors([value.long().unsqueeze(-1), self.logits])
+        return logits.gather(-1, value[..., :1]).squeeze(-1)
 
     def entropy(self):
         return -(self.logits.clamp(min=-3.4e38) * self.probs).sum(-1)

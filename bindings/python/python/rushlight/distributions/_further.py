@@ -74,6 +74,14 @@ class Dirichlet(Distribution):
     mean = property(lambda self: self.concentration / self.concentration.sum(-1, keepdim=True))
 
     @property
+    def mode(self):
+        above = (self.concentration - 1).clamp(min=0)
+        inner = above / above.sum(-1, keepdim=True)
+        # Where all concentrations are below one, the density is greatest at a corner.
+        corner = _nn.one_hot(inner.argmax(-1), self.concentration.shape[-1]).to(inner.dtype)
+        return _torch.where((self.concentration < 1).all(-1, keepdim=True), corner, inner)
+
+    @property
     def variance(self):
         total = self.concentration.sum(-1, keepdim=True)
         return self.concentration * (total - self.concentration) / (total**2 * (total + 1))
@@ -104,6 +112,7 @@ class Beta(Distribution):
 
     _names = ("concentration1", "concentration0")
     mean = property(lambda self: self.concentration1 / (self.concentration1 + self.concentration0))
+    mode = property(lambda self: self._pair.mode[..., 0])
 
     @property
     def variance(self):
@@ -241,6 +250,12 @@ class LogNormal(Distribution):
     def _draw(self, sample_shape):
         return self.base_dist._draw(sample_shape).exp()
 
+    def cdf(self, value):
+        return self.base_dist.cdf(value.log())
+
+    def icdf(self, value):
+        return self.base_dist.icdf(value).exp()
+
     def log_prob(self, value):
         logarithm = _tensors(value, self.loc)[0].log()
         return self.base_dist.log_prob(logarithm) - logarithm
@@ -260,6 +275,14 @@ class HalfNormal(Distribution):
 
     scale = property(lambda self: self.base_dist.scale)
     mean = property(lambda self: self.scale * math.sqrt(2 / math.pi))
+    mode = property(lambda self: _torch.zeros_like(self.scale))
+
+    def cdf(self, value):
+        return 2 * self.base_dist.cdf(value) - 1
+
+    def icdf(self, prob):
+        return self.base_dist.icdf((prob + 1) / 2)
+
     variance = property(lambda self: self.scale**2 * (1 - 2 / math.pi))
 
     def _draw(self, sample_shape):
@@ -296,6 +319,12 @@ class Gumbel(Distribution):
         away = (self.loc - value) / self.scale
         return away - away.exp() - self.scale.log()
 
+    def cdf(self, value):
+        return (-((self.loc - value) / self.scale).exp()).exp()
+
+    def icdf(self, value):
+        return self.loc - self.scale * (-value.log()).log()
+
     def entropy(self):
         return self.scale.log() + 1 + self._EULER
 
@@ -317,6 +346,12 @@ class Cauchy(Distribution):
     def _draw(self, sample_shape):
         u = _torch.rand(self._extended(sample_shape), dtype=self.loc.dtype, device=self.loc.device)
         return self.loc + self.scale * (math.pi * (u - 0.5)).tan()
+
+    def cdf(self, value):
+        return ((value - self.loc) / self.scale).atan() / math.pi + 0.5
+
+    def icdf(self, value):
+        return (math.pi * (value - 0.5)).tan() * self.scale + self.loc
 
     def log_prob(self, value):
         return -math.log(math.pi) - self.scale.log() - (((value - self.loc) / self.scale) ** 2).log1p()

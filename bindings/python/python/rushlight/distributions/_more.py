@@ -714,6 +714,11 @@ class Wishart(Distribution):
     mean = property(lambda self: self.df.reshape(*self.batch_shape, 1, 1) * self.covariance_matrix)
 
     @property
+    def mode(self):
+        factor = self.df - self.event_shape[-1] - 1
+        return _torch.where(factor <= 0, math.nan, factor).reshape(*self.batch_shape, 1, 1) * self.covariance_matrix
+
+    @property
     def variance(self):
         v = self.covariance_matrix
         diagonal = v.diagonal(dim1=-2, dim2=-1)

@@ -246,8 +246,10 @@ class _PositiveSemidefinite(_Symmetric):
 
 class _PositiveDefinite(_Symmetric):
     def check(self, value):
+        from ..linalg import cholesky_ex
+
         symmetric = super().check(value)
-        return symmetric if not symmetric.all() else _C._linalg.cholesky_ex(value).info.eq(0)
+        return symmetric if not symmetric.all() else cholesky_ex(value).info.eq(0)
 
 
 class _Cat(Constraint):

@@ -95,7 +95,7 @@ def _uniform_normal(p, q):
 
 def _register_further():
     from ._further import Beta, Cauchy, Dirichlet, Gamma, Gumbel, HalfNormal, LogNormal, MultivariateNormal, OneHotCategorical, Poisson
-    from ._more import Binomial, Geometric, LowRankMultivariateNormal, Pareto
+    from ._more import Binomial, ContinuousBernoulli, Geometric, LowRankMultivariateNormal, Pareto, Wishart, _mvlgamma
     from .transformed_distribution import TransformedDistribution
 
     @register_kl(Gamma, Gamma)
@@ -147,6 +147,21 @@ def _register_further():
         ratio, shift, euler = p.scale / q.scale, (q.loc - p.loc) / q.scale, 0.57721566490153286060
         mean = (p.loc + p.scale * euler - q.loc) / q.scale
         return q.scale.log() - p.scale.log() + mean + (shift + (1 + ratio).lgamma()).exp() - (1 + euler)
+
+    @register_kl(ContinuousBernoulli, ContinuousBernoulli)
+    def continuous_bernoulli(p, q):
+        return p.mean * (p.logits - q.logits) + p._log_norm() + (-p.probs).log1p() - q._log_norm() - (-q.probs).log1p()
+
+    @register_kl(Wishart, Wishart)
+    def wishart(p, q):
+        size = p.event_shape[-1]
+        half_log_dets = [d.scale_tril.diagonal(dim1=-2, dim2=-1).log().sum(-1) for d in (p, q)]
+        trace = (_C._linalg.inv(q.covariance_matrix) @ p.covariance_matrix).diagonal(dim1=-2, dim2=-1).sum(-1)
+        digammas = sum(((p.df - i) / 2).digamma() for i in range(size))
+        return (
+            -q.df * (half_log_dets[0] - half_log_dets[1]) + p.df * (trace - size) / 2 - _mvlgamma(p.df / 2, size) + _mvlgamma(q.df / 2, size)
+            + (p.df - q.df) / 2 * digammas
+        )
 
     @register_kl(Geometric, Geometric)
     def geometric(p, q):

@@ -34,7 +34,10 @@ class TransformedDistribution(Distribution):
         super().__init__(Size(forward[:cut]), Size(forward[cut:]), validate_args)
 
     def expand(self, batch_shape, _instance=None):
-        made = self._get_checked_instance(TransformedDistribution, _instance)
+        made = type(self).__new__(type(self)) if _instance is None else _instance
+        rank = len(self.batch_shape)
+        for name, value in self.__dict__.items():
+            made.__dict__.setdefault(name, value.expand([*batch_shape, *value.shape[rank:]]) if isinstance(value, _C.Tensor) else value)
         chain = ComposeTransform(self.transforms)
         shape = chain.inverse_shape((*batch_shape, *self.event_shape))
         made.base_dist = self.base_dist.expand(tuple(shape)[: len(shape) - len(self.base_dist.event_shape)])

@@ -170,9 +170,17 @@ def linear_cross_entropy(
     return cross_entropy(logits, target, weight=weight, reduction=reduction, ignore_index=ignored, label_smoothing=label_smoothing)
 
 
-from ..overrides import handle_torch_function, has_torch_function, has_torch_function_unary, has_torch_function_variadic, make_overridable  # noqa: E402,F401
+from ..overrides import handle_torch_function, has_torch_function, has_torch_function_unary, has_torch_function_variadic, make_overridable, overridable  # noqa: E402,F401
 
 make_overridable(globals(), [name for name in dir() if not name.startswith("_") and "function" not in name and name != "make_overridable"])
+
+#: Functions that are compiled in PyTorch, too. The others are Python's there, and libraries set attributes on them.
+_COMPILED = frozenset(
+    "adaptive_avg_pool1d avg_pool1d avg_pool2d avg_pool3d bilinear celu_ channel_shuffle conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d "
+    "cosine_similarity elu_ gelu hardshrink hardtanh_ leaky_relu_ linear logsigmoid one_hot pairwise_distance pdist pixel_shuffle pixel_unshuffle prelu relu_ rrelu_ "
+    "scaled_dot_product_attention selu_ softplus softshrink threshold_".split()
+)
+globals().update({name: overridable(f, __name__) for name, f in vars(_nn).items() if not name.startswith("_") and name not in _COMPILED and globals().get(name) is f})
 
 
 def __getattr__(name):

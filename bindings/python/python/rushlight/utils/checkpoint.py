@@ -1,10 +1,11 @@
 """Memory for time: forget what lies between two tensors and compute it again in backward. ``torch.utils.checkpoint``."""
 
 import contextlib
+import enum
 import functools
 import warnings
 
-from .. import _C
+from .. import _C, _absent
 from ..autograd.function import Function
 
 __all__ = ["checkpoint", "checkpoint_sequential", "noop_context_fn", "set_checkpoint_debug_enabled", "set_checkpoint_early_stop"]
@@ -207,3 +208,44 @@ def checkpoint_sequential(functions, segments, input, use_reentrant=None, **kwar
         part = chained(functions[start : min(start + size, last)])
         input = checkpoint(part, input, use_reentrant=use_reentrant, preserve_rng_state=preserve)
     return chained(functions[last:])(input)
+
+
+def get_device_states(*args):
+    """The accelerators of tensors among the arguments, and the states of their random numbers. One generator serves all devices."""
+    from .. import Tensor, get_rng_state
+    from ._pytree import tree_leaves
+
+    devices = sorted({t.device.index for t in tree_leaves(args) if isinstance(t, Tensor) and t.is_cuda})
+    return devices, [get_rng_state() for _ in devices]
+
+
+def set_device_states(devices, states, *, device_type=None):
+    """Goes back to such states."""
+    from .. import set_rng_state
+
+    for state in states:
+        set_rng_state(state)
+
+
+class CheckpointPolicy(enum.Enum):
+    """What is done with an op's values between the passes."""
+
+    MUST_SAVE, PREFER_SAVE, MUST_RECOMPUTE, PREFER_RECOMPUTE, MUST_CPU_OFFLOAD = range(5)
+
+
+def check_backward_validity(inputs):
+    """Warns if no input needs a gradient."""
+    if not any(isinstance(t, Tensor) and t.requires_grad for t in inputs):
+        import warnings
+
+        warnings.warn("None of the inputs have requires_grad=True. Gradients will be None", stacklevel=2)
+
+
+def detach_variable(inputs):
+    """Inputs outside the graph, which want gradients as before."""
+    return tuple(t.detach().requires_grad_(t.requires_grad) if isinstance(t, Tensor) else t for t in inputs)
+
+
+_absent.fill(
+    globals(), "torch.utils.checkpoint", "a checkpoint keeps its inputs and recomputes the rest", "SelectiveCheckpointContext create_selective_checkpoint_contexts",
+)

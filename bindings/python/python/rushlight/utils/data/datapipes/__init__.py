@@ -4,7 +4,8 @@ import functools
 import inspect
 from contextlib import contextmanager
 
-from .dataset import Dataset, IterableDataset
+from .... import _absent
+from ..dataset import Dataset, IterableDataset
 
 __all__ = [
     "DFIterDataPipe", "DataChunk", "IterDataPipe", "MapDataPipe", "argument_validation", "functional_datapipe",
@@ -174,3 +175,12 @@ def runtime_validation(f):
             yield item
 
     return checked
+
+
+_absent.add_modules(
+    __name__, "pipes of data are not part of this version; write an IterableDataset",
+    {
+        "iter": "Batcher Collator Concater Demultiplexer Filter Forker Grouper IterableWrapper Mapper Multiplexer Sampler Shuffler UnBatcher Zipper",
+        "iter.combinatorics": "SamplerIterDataPipe ShufflerIterDataPipe", "map": "Batcher Concater Mapper SequenceWrapper Shuffler Zipper",
+    },
+)

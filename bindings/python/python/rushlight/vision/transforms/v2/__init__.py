@@ -1,12 +1,12 @@
 """``torchvision.transforms.v2``: the transforms by their newer names. They take one image; boxes and masks are not changed along with it."""
 
-from ... import _C
-from .._image import is_image, pixels
+from .... import _C
+from ..._image import is_image, pixels
 from . import functional
-from .functional import InterpolationMode  # noqa: F401
-from .transforms import *  # noqa: F401,F403
-from .transforms import ConvertImageDtype, Module
-from .transforms import __all__ as _names
+from ..functional import InterpolationMode  # noqa: F401
+from ..transforms import *  # noqa: F401,F403
+from ..transforms import ConvertImageDtype, Module
+from ..transforms import __all__ as _names
 
 __all__ = [*_names, "Identity", "InterpolationMode", "ToDtype", "ToImage", "ToPureTensor", "functional"]
 

@@ -1,0 +1,88 @@
+"""Runs the jobs of libraries and prints a table: ``python table.py [--reference PYTHON] [LIBRARY[:JOB] …]``.
+
+Each library runs in a process of its own. With a reference, a Python that has PyTorch and the same libraries, numbers and times of both are compared.
+Exits with 1 if a job fails or numbers differ.
+"""
+
+import argparse
+import importlib.metadata
+import json
+import pathlib
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).parent
+#: How far numbers of single precision may be apart, relative to the greatest of their kind.
+TOLERANCE = 2e-4
+#: Names of distributions where they are not the modules'.
+DISTRIBUTIONS = {"ignite": "pytorch-ignite", "sentence_transformers": "sentence-transformers"}
+
+
+def results(python, wanted, seconds):
+    """What each job gave, by name."""
+    try:
+        done = subprocess.run([python, str(HERE / "run.py"), wanted], capture_output=True, text=True, timeout=seconds)
+    except subprocess.TimeoutExpired:
+        return {"*": {"error": f"took more than {seconds} s"}}
+    found = {}
+    for line in done.stdout.splitlines():
+        if line.startswith('{"library"'):
+            result = json.loads(line)
+            found[result["job"]] = result
+    if done.returncode or not found:
+        found["*"] = {"error": f"the process ended with {done.returncode}: {done.stderr.strip().splitlines()[-1:]}"}
+    return found
+
+
+def difference(ours, theirs):
+    """The greatest difference of two jobs' numbers, relative to the greatest number of each kind, and its name."""
+    worst = 0.0, ""
+    for name, expected in theirs.items():
+        got = ours.get(name)
+        if got is None or len(got) != len(expected):
+            return float("inf"), name
+        scale = max([abs(v) for v in expected] + [1e-6])
+        apart = max([abs(a - b) if a == a or b == b else 0.0 for a, b in zip(got, expected)] + [0.0]) / scale
+        worst = max(worst, (apart if apart == apart else float("inf"), name))
+    return worst
+
+
+def version(library):
+    try:
+        return importlib.metadata.version(DISTRIBUTIONS.get(library, library))
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--reference", help="a Python that has PyTorch and the same libraries")
+    parser.add_argument("--seconds", type=float, default=900, help="time for a library")
+    parser.add_argument("wanted", nargs="*", help="libraries, or single jobs as library:job")
+    args = parser.parse_args()
+    listed = subprocess.run([sys.executable, str(HERE / "run.py"), "--list"], capture_output=True, text=True, check=True).stdout.split("\n")
+    wanted = args.wanted or [line.split()[0] for line in listed if line.strip()]
+    failed = 0
+    print(f"{'library':<22} {'version':<9} {'job':<28} {'seconds':>8} {'PyTorch':>8}  result")
+    for one in wanted:
+        library = one.partition(":")[0]
+        ours = results(sys.executable, one, args.seconds)
+        theirs = results(args.reference, one, args.seconds) if args.reference else {}
+        for name, result in ours.items():
+            reference = theirs.get(name, {})
+            seconds, other = (f"{r['seconds']:.2f}" if "seconds" in r else "" for r in (result, reference))
+            if "error" in result:
+                text = result["error"].splitlines()[0]
+                failed += 1
+            elif "values" in reference:
+                apart, where = difference(result["values"], reference["values"])
+                text = f"differs by {apart:.1e} ({where})" if apart > TOLERANCE else f"agrees to {apart:.0e}" if reference["values"] else "works"
+                failed += apart > TOLERANCE
+            else:
+                text = "works" if not args.reference else f"works; PyTorch: {reference.get('error', 'no result')}"
+            print(f"{library:<22} {version(library):<9} {name:<28} {seconds:>8} {other:>8}  {text}", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,114 @@
+"""Functions of ``torch`` that are others under another name, made when they are asked for."""
+
+from . import _C
+
+#: Functions of ``torch.nn.functional`` that ``torch`` has, too.
+_FUNCTIONAL = frozenset(
+    "adaptive_max_pool1d alpha_dropout batch_norm binary_cross_entropy_with_logits celu_ cosine_embedding_loss embedding embedding_bag "
+    "feature_alpha_dropout hinge_embedding_loss instance_norm kl_div margin_ranking_loss poisson_nll_loss rrelu "
+    "rrelu_ threshold_ triplet_margin_loss".split()
+)
+#: Functions that copy where others give views.
+_COPIES = frozenset(
+    "alias as_strided detach diagonal expand permute select slice split split_with_sizes squeeze t transpose unbind unfold unsqueeze view".split()
+)
+_METHODS = frozenset("clamp_max_ clamp_min_ index_put_ nonzero_static".split())
+_STORAGES = frozenset("BoolStorage ByteStorage CharStorage DoubleStorage FloatStorage HalfStorage IntStorage LongStorage ShortStorage BFloat16Storage".split())
+
+NAMES = frozenset().union(_FUNCTIONAL, (f"{name}_copy" for name in _COPIES), _METHODS, _STORAGES) | {
+    "GradScaler", "clear_autocast_cache", "constant_pad_nd", "get_autocast_cpu_dtype", "get_autocast_gpu_dtype", "has_lapack", "has_mkl", "has_openmp", "has_spectral",
+    "imag", "is_autocast_cache_enabled", "is_autocast_cpu_enabled", "is_vulkan_available", "set_anomaly_enabled", "spmm", "unsafe_chunk", "unsafe_split",
+}
+
+
+def _copy(name):
+    def copied(input, *args, **kwargs):
+        made = input if name == "alias" else getattr(input, name)(*args, **kwargs)
+        return tuple(part.clone() for part in made) if isinstance(made, (tuple, list)) else made.clone()
+
+    copied.__name__ = copied.__qualname__ = f"{name}_copy"
+    copied.__doc__ = f"``{name}``, with elements of its own."
+    return copied
+
+
+def find(name):
+    """The object for one of the names."""
+    if name in _FUNCTIONAL:
+        from .nn import functional
+
+        return getattr(functional, name)
+    if name in _METHODS:
+        return getattr(_C.Tensor, name)
+    if name in _STORAGES:
+        from . import storage
+
+        return getattr(storage, name)
+    if name.endswith("_copy"):
+        return _copy(name[:-5])
+    if name == "GradScaler":
+        from .amp import GradScaler
+
+        return GradScaler
+    return globals()[f"_{name}"]
+
+
+def _clear_autocast_cache():
+    """Converted parameters are forgotten when a region ends."""
+
+
+def _constant_pad_nd(input, pad, value=0):
+    """``pad`` with a constant."""
+    return _C._nn.pad(input, pad, value=value)
+
+
+def _get_autocast_cpu_dtype():
+    """The lower precision of autocast on the CPU."""
+    return _C._autocast_dtype() or _C.bfloat16
+
+
+def _get_autocast_gpu_dtype():
+    """The lower precision of autocast on an accelerator."""
+    return _C._autocast_dtype() or _C.float16
+
+
+def _is_autocast_cpu_enabled():
+    """Whether autocast is on for this thread."""
+    return _C._autocast_dtype() is not None
+
+
+def _is_autocast_cache_enabled():
+    """Whether converted parameters are remembered within a region: they are."""
+    return True
+
+
+def _is_vulkan_available():
+    """Whether there is such a device: there is not."""
+    return False
+
+
+def _imag(input):
+    """The imaginary part: real tensors have none."""
+    return input.imag
+
+
+def _set_anomaly_enabled(mode, check_nan=True):
+    """Turns the search for NaN in backward passes on or off."""
+    _C._set_detect_anomaly(mode)
+
+
+def _unsafe_chunk(input, chunks, dim=0):
+    """``chunk``."""
+    return input.chunk(chunks, dim)
+
+
+def _unsafe_split(tensor, split_size, dim=0):
+    """``split``."""
+    return tensor.split(split_size, dim)
+
+
+def _spmm(input, mat2):
+    """The product of two matrices, which are dense."""
+    return input.mm(mat2)
+
+
+_has_lapack, _has_openmp, _has_mkl, _has_spectral = True, True, False, False
