@@ -3,8 +3,8 @@
 //! [`parallel_for`] runs the tasks of a region on the calling thread and on workers. Every thread begins with a share
 //! of the tasks, the same in every region of that size, and then helps with the others'. Workers spin for a moment
 //! after each region, so that the next one of a training step starts in well under a microsecond, then park. How
-//! workers are shared among regions is said in [`crew`], how a region is handed to a worker in [`mailbox`], on which
-//! cores workers run in [`topology`].
+//! workers are shared among regions is said in `crew`, how a region is handed to a worker in `mailbox`, on which
+//! cores workers run in `topology`.
 //!
 //! What holds for every region:
 //! - Results do not depend on the number of threads or on who runs which task.
