@@ -61,11 +61,15 @@ pub(super) enum Use {
     Columns,
     Sums,
     Partials,
+    /// Operands and sums of small integers, as `i32`.
+    WideA,
+    WideB,
+    WideC,
 }
 
 thread_local! {
-    static BUFFERS: [Cell<Buffer>; 5] = const {
-        [const { Cell::new(Buffer::EMPTY) }; 5]
+    static BUFFERS: [Cell<Buffer>; 8] = const {
+        [const { Cell::new(Buffer::EMPTY) }; 8]
     };
 }
 

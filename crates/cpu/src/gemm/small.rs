@@ -1,18 +1,22 @@
-//! Products of 8- and 16-bit integers, by the kernel of `i32`.
+//! Products of 8- and 16-bit integers, without microkernels of their own: those would be nine more to compile.
 //!
-//! Sums modulo 2³² agree with sums modulo 2⁸ and 2¹⁶ in their low bits, so operands are widened block by block, multiplied as `i32`, and
-//! the results cut. Kernels of their own would be nine more to compile.
+//! Sums modulo 2³² agree with sums modulo 2⁸ and 2¹⁶ in their low bits. So matrices are widened block by block and multiplied by the
+//! kernel of `i32`; a vector times a matrix, which is bound by memory, reads the matrix where it lies.
 
+use super::buffer::{Use, with_buffer};
 use super::driver::Shared;
 use super::scalar::Accumulator;
-use super::{Activation, Bias, BiasAxis, Gemm};
-use crate::pool;
+use super::{Activation, BiasAxis, Gemm};
+use crate::isa::Isa;
+use crate::{multiversion, pool};
 use rushlight_core::DType;
 
-/// Elements of an operand widened at a time.
-const BLOCK: usize = 1 << 22;
-/// Elements of it worth a task.
+/// Elements of an operand widened at a time: they stay in the second-level cache.
+const BLOCK: usize = 1 << 18;
+/// Elements worth a task.
 const TASK: usize = 1 << 15;
+/// Columns that a vector is multiplied with at a time.
+const COLUMNS: usize = 1024;
 
 /// An integer narrower than its sums.
 pub(super) trait Small: Copy + Send + Sync + 'static {
@@ -48,60 +52,56 @@ struct Matrices<T> {
 // SAFETY: addresses; the caller of `gemm` vouches for them from any thread, and tasks write disjoint rows.
 unsafe impl<T> Sync for Matrices<T> {}
 
-impl<T> Matrices<T> {
-    /// An element of a row, given the row's offset.
-    fn at(&self, offset: isize, column: usize) -> *mut T {
-        self.ptr.wrapping_offset(offset + column as isize * self.strides[2])
+impl<T: Small> Matrices<T> {
+    /// The part from a product, row and column on.
+    fn part(self, first: [usize; 3], sizes: [usize; 3]) -> Self {
+        let offset = (0..3).map(|d| first[d] as isize * self.strides[d]).sum();
+        // One that all products share is there once.
+        let items = if self.strides[0] == 0 { 1 } else { sizes[0] };
+        Matrices { ptr: self.ptr.wrapping_offset(offset), sizes: [items, sizes[1], sizes[2]], ..self }
     }
 
-    /// Calls `f(row, offset)` for each row of all matrices, in order, with the offset of its first element.
-    fn each_row(&self, f: impl Fn(usize, isize) + Sync) {
+    fn transposed(self) -> Self {
+        let ([b, r, c], [sb, sr, sc]) = (self.sizes, self.strides);
+        Matrices { ptr: self.ptr, sizes: [b, c, r], strides: [sb, sc, sr] }
+    }
+
+    /// The first element of a row.
+    fn row(&self, item: usize, row: usize) -> *mut T {
+        self.ptr.wrapping_offset(item as isize * self.strides[0] + row as isize * self.strides[1])
+    }
+
+    /// Calls `f` for each row of all matrices.
+    fn each_row(&self, f: impl Fn(usize, usize) + Sync) {
         let [batch, rows, cols] = self.sizes;
         pool::parallel_ranges(batch * rows, TASK.div_ceil(cols.max(1)), |from, to| {
-            for row in from..to {
-                let (item, within) = ((row / rows) as isize, (row % rows) as isize);
-                f(row, item * self.strides[0] + within * self.strides[1]);
-            }
+            (from..to).for_each(|at| f(at / rows, at % rows));
         });
     }
-}
 
-/// A dense copy.
-///
-/// # Safety
-/// The matrices are readable.
-unsafe fn widened<T: Small>(x: Matrices<T>) -> Vec<i32> {
-    let cols = x.sizes[2];
-    let mut out = vec![0; x.sizes.iter().product()];
-    let to = Shared(out.as_mut_ptr());
-    x.each_row(|row, offset| {
-        // SAFETY: the row is one of the matrices', and has its place in the copy.
-        unsafe {
-            let to = to.get().add(row * cols);
-            for j in 0..cols {
-                *to.add(j) = (*x.at(offset, j)).widen();
-            }
-        }
-    });
-    out
-}
+    fn len(&self) -> usize {
+        self.sizes.iter().product()
+    }
 
-/// Writes the results of a block, activated as the narrow values they are.
-///
-/// # Safety
-/// The matrices are writable, and `sums` are theirs.
-unsafe fn store<T: Small>(sums: &[i32], activation: Activation, c: Matrices<T>) {
-    let cols = c.sizes[2];
-    c.each_row(|row, offset| {
-        for (j, &sum) in sums[row * cols..(row + 1) * cols].iter().enumerate() {
-            let mut value = [T::narrow(sum).widen()];
-            if activation != Activation::None {
-                i32::activate(&mut value, activation);
+    /// Writes a dense copy and returns its strides.
+    ///
+    /// # Safety
+    /// The matrices are readable, and `to` has room for all of them.
+    unsafe fn widen(&self, to: *mut i32) -> [isize; 3] {
+        let [_, rows, cols] = self.sizes;
+        let to = Shared(to);
+        self.each_row(|item, row| {
+            // SAFETY: the row is one of the matrices', and has its place in the copy.
+            unsafe {
+                let (from, to) = (self.row(item, row), to.get().add((item * rows + row) * cols));
+                match self.strides[2] {
+                    1 => (0..cols).for_each(|j| to.add(j).write((*from.add(j)).widen())),
+                    step => (0..cols).for_each(|j| to.add(j).write((*from.offset(j as isize * step)).widen())),
+                }
             }
-            // SAFETY: the row is one of the matrices'.
-            unsafe { *c.at(offset, j) = T::narrow(value[0]) };
-        }
-    });
+        });
+        [if self.strides[0] == 0 { 0 } else { (rows * cols) as isize }, cols as isize, 1]
+    }
 }
 
 /// A batch of products of the dtype of `T`.
@@ -113,9 +113,10 @@ pub(super) unsafe fn gemm<T: Small>(spec: &Gemm) {
     if batch == 0 || m == 0 || n == 0 {
         return;
     }
-    let items = (BLOCK / (m * k).max(k * n).max(m * n)).clamp(1, batch);
-    let rows = (BLOCK / k.max(1)).clamp(1, m);
-    let cols = (BLOCK / k.max(rows)).clamp(1, n);
+    let vector = m == 1 || n == 1;
+    let items = if vector { 1 } else { (BLOCK / (m * k).max(k * n).max(m * n)).clamp(1, batch) };
+    let rows = if vector { m } else { (BLOCK / k.max(1)).clamp(1, m) };
+    let cols = if vector { n } else { (BLOCK / k.max(rows)).clamp(1, n) };
     for item in (0..batch).step_by(items) {
         for i in (0..m).step_by(rows) {
             for j in (0..n).step_by(cols) {
@@ -131,53 +132,164 @@ pub(super) unsafe fn gemm<T: Small>(spec: &Gemm) {
 ///
 /// # Safety
 /// As for [`gemm`], and the block lies within the product.
-unsafe fn block<T: Small>(spec: &Gemm, first: [usize; 3], [items, m, n]: [usize; 3]) {
+unsafe fn block<T: Small>(spec: &Gemm, first @ [item, i, j]: [usize; 3], sizes @ [items, m, n]: [usize; 3]) {
     let k = spec.k;
-    let [item, i, j] = first.map(|at| at as isize);
-    // One that all products share is widened once.
-    let operand = |ptr: *const u8, strides: [isize; 3], rows: usize, cols: usize, offset: isize| Matrices {
-        ptr: ptr.cast::<T>().cast_mut().wrapping_offset(item * strides[0] + offset),
-        sizes: [if strides[0] == 0 { 1 } else { items }, rows, cols],
-        strides,
-    };
-    let dense = |strides: [isize; 3], rows: usize, cols: usize| {
-        [if strides[0] == 0 { 0 } else { (rows * cols) as isize }, cols as isize, 1]
-    };
-    let (sa, sb, sc) = (spec.a_strides, spec.b_strides, spec.c_strides);
-    let c_at = spec.c.cast::<T>().wrapping_offset(item * sc[0] + i * sc[1] + j * sc[2]);
-    // SAFETY: the caller's promise; dense copies have the sizes that the product in `i32` is told.
+    let whole = |ptr: *const u8, strides| Matrices { ptr: ptr.cast::<T>().cast_mut(), sizes: [0; 3], strides };
+    let a = whole(spec.a, spec.a_strides).part([item, i, 0], [items, m, k]);
+    let b = whole(spec.b, spec.b_strides).part([item, 0, j], [items, k, n]);
+    // A batch of one may have any stride.
+    let c = Matrices { sizes, ..whole(spec.c, spec.c_strides).part(first, sizes) };
+    with_buffer(Use::WideC, c.len(), |sums: *mut i32| {
+        // SAFETY: the caller's promise; buffers have the room that is told.
+        unsafe {
+            if m == 1 {
+                vector_product(&a, &b, sums);
+            } else if n == 1 {
+                vector_product(&b.transposed(), &a.transposed(), sums);
+            } else {
+                with_buffer(Use::WideA, a.len(), |wide_a: *mut i32| {
+                    with_buffer(Use::WideB, b.len(), |wide_b: *mut i32| {
+                        super::gemm(&Gemm {
+                            dtype: DType::I32,
+                            batch: items,
+                            m,
+                            n,
+                            k,
+                            a_strides: a.widen(wide_a),
+                            a: wide_a.cast_const().cast(),
+                            b_strides: b.widen(wide_b),
+                            b: wide_b.cast_const().cast(),
+                            c: sums.cast(),
+                            c_strides: [(m * n) as isize, n as isize, 1],
+                            alpha: 1.0,
+                            beta: 0.0,
+                            bias: None,
+                            activation: Activation::None,
+                        })
+                    })
+                });
+            }
+            store(spec, [i, j], sums, &c);
+        }
+    });
+}
+
+/// `x [1, k]` times `b [k, n]`, the first of each batch.
+///
+/// # Safety
+/// Both are readable, and `sums` has room for `n`.
+unsafe fn vector_product<T: Small>(x: &Matrices<T>, b: &Matrices<T>, sums: *mut i32) {
+    let [_, k, n] = b.sizes;
+    with_buffer(Use::WideA, k, |vector: *mut i32| {
+        // SAFETY: the vector has `k` elements.
+        unsafe { x.widen(vector) };
+        let (vector, sums) = (Shared(vector), Shared(sums));
+        let columns = (TASK / k.max(1)).clamp(1, COLUMNS);
+        pool::parallel_ranges(n.div_ceil(columns), 1, |from, to| {
+            for first in (from..to).map(|part| part * columns) {
+                let count = columns.min(n - first);
+                let part = b.part([0, 0, first], [1, k, count]);
+                // SAFETY: the columns are among those of `b` and of the sums.
+                unsafe {
+                    times_columns(
+                        k,
+                        vector.get(),
+                        part.ptr,
+                        [part.strides[1], part.strides[2]],
+                        count,
+                        sums.get().add(first),
+                    )
+                };
+            }
+        });
+    });
+}
+
+#[inline(always)]
+unsafe fn times_columns_kernel<T: Small, I: Isa>(
+    k: usize,
+    x: *const i32,
+    b: *const T,
+    [row, column]: [isize; 2],
+    count: usize,
+    sums: *mut i32,
+) {
+    // SAFETY: the caller's promise.
     unsafe {
-        let a = widened(operand(spec.a, sa, m, k, i * sa[1]));
-        let b = widened(operand(spec.b, sb, k, n, j * sb[2]));
-        let mut c = match spec.beta {
-            0.0 => vec![0; items * m * n],
-            _ => widened(Matrices { ptr: c_at, sizes: [items, m, n], strides: sc }),
-        };
-        let bias = spec.bias.map(|bias| {
-            let (start, len) = match bias.per {
-                BiasAxis::Row => (i, m),
-                BiasAxis::Column => (j, n),
+        if column == 1 {
+            let sums = std::slice::from_raw_parts_mut(sums, count);
+            sums.fill(0);
+            let term = |p: usize, j: usize| (*x.add(p)).wrapping_mul((*b.offset(p as isize * row).add(j)).widen());
+            // Four rows at a time: each sum is loaded and stored once for them.
+            let fours = k / 4 * 4;
+            for p in (0..fours).step_by(4) {
+                for (j, sum) in sums.iter_mut().enumerate() {
+                    let (low, high) =
+                        (term(p, j).wrapping_add(term(p + 1, j)), term(p + 2, j).wrapping_add(term(p + 3, j)));
+                    *sum = sum.wrapping_add(low.wrapping_add(high));
+                }
+            }
+            for p in fours..k {
+                sums.iter_mut().enumerate().for_each(|(j, sum)| *sum = sum.wrapping_add(term(p, j)));
+            }
+            return;
+        }
+        for j in 0..count {
+            let b = b.offset(j as isize * column);
+            let dot = |step: isize| {
+                (0..k).fold(0i32, |sum, p| {
+                    sum.wrapping_add((*x.add(p)).wrapping_mul((*b.offset(p as isize * step)).widen()))
+                })
             };
-            let ptr = bias.ptr.cast::<T>().cast_mut().wrapping_offset(start * bias.stride);
-            (widened(Matrices { ptr, sizes: [1, 1, len], strides: [0, 0, bias.stride] }), bias.per)
-        });
-        super::gemm(&Gemm {
-            dtype: DType::I32,
-            batch: items,
-            m,
-            n,
-            k,
-            a: a.as_ptr().cast(),
-            a_strides: dense(sa, m, k),
-            b: b.as_ptr().cast(),
-            b_strides: dense(sb, k, n),
-            c: c.as_mut_ptr().cast(),
-            c_strides: [(m * n) as isize, n as isize, 1],
-            alpha: spec.alpha,
-            beta: spec.beta,
-            bias: bias.as_ref().map(|(values, per)| Bias { ptr: values.as_ptr().cast(), stride: 1, per: *per }),
-            activation: Activation::None,
-        });
-        store(&c, spec.activation, Matrices { ptr: c_at, sizes: [items, m, n], strides: sc });
+            // A constant step becomes vector code.
+            sums.add(j).write(if row == 1 { dot(1) } else { dot(row) });
+        }
     }
+}
+
+multiversion! {
+    /// The vector `x` times `count <= COLUMNS` columns of a matrix with these strides of rows and columns.
+    ///
+    /// # Safety
+    /// `k` elements at `x`, as many rows of the columns at `b`, and `count` elements at `sums`.
+    unsafe fn times_columns<T: Small>(
+        k: usize, x: *const i32, b: *const T, strides: [isize; 2], count: usize, sums: *mut i32,
+    ) = times_columns_kernel;
+}
+
+/// Writes `act(alpha · sums + beta · C + bias)` to a part of C, of which the first row and column are `at`.
+///
+/// # Safety
+/// The part is writable (readable unless beta is 0), the bias readable, and `sums` are the part's, dense.
+unsafe fn store<T: Small>(spec: &Gemm, at: [usize; 2], sums: *mut i32, c: &Matrices<T>) {
+    let (alpha, beta) = (i32::from_f64(spec.alpha), i32::from_f64(spec.beta));
+    let [_, rows, cols] = c.sizes;
+    let sums = Shared(sums);
+    let bias = spec.bias.map(|b| (Shared(b.ptr.cast::<T>().cast_mut()), b.stride, b.per));
+    let activation = spec.activation;
+    c.each_row(|item, row| {
+        for j in 0..cols {
+            // SAFETY: the element is one of the part's.
+            unsafe {
+                let to = c.row(item, row).offset(j as isize * c.strides[2]);
+                let mut value = (*sums.get().add((item * rows + row) * cols + j)).wrapping_mul(alpha);
+                if beta != 0 {
+                    value = value.wrapping_add(beta.wrapping_mul((*to).widen()));
+                }
+                if let Some((bias, stride, per)) = &bias {
+                    let place = match per {
+                        BiasAxis::Row => at[0] + row,
+                        BiasAxis::Column => at[1] + j,
+                    };
+                    value = value.wrapping_add((*bias.get().offset(place as isize * stride)).widen());
+                }
+                // An activation sees the narrow value.
+                let mut value = [T::narrow(value).widen()];
+                if activation != Activation::None {
+                    i32::activate(&mut value, activation);
+                }
+                *to = T::narrow(value[0]);
+            }
+        }
+    });
 }
