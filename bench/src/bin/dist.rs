@@ -1,4 +1,5 @@
-//! One rank of the distributed benchmark: `bench/dist` starts two. Rank 0 prints a line for each case: name and microseconds of each repetition.
+//! One rank of the distributed benchmark: `bench/dist` starts two. Rank 0 prints a line for each case: name and
+//! microseconds of each repetition.
 
 use rushlight::dist::{DistributedDataParallel, ReduceOp, World, init};
 use rushlight::prelude::*;
