@@ -2,5 +2,6 @@
 
 mod collectives;
 mod failures;
+mod launched;
 mod parallel;
 mod support;
