@@ -37,7 +37,10 @@ impl Tensor {
         if self.numel() <= MOST {
             return Ok(());
         }
-        Err(Error::out_of_memory(format!("{name}: a tensor of shape {:?} has too many elements to visit", self.shape())))
+        Err(Error::out_of_memory(format!(
+            "{name}: a tensor of shape {:?} has too many elements to visit",
+            self.shape()
+        )))
     }
 
     /// A reduction with the reduced dimensions kept at size one, not recorded.
