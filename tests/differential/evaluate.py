@@ -138,7 +138,7 @@ def compare(statements, torch, ours):
                 return Mismatch(at, statement, "missing", name, "nothing")
             a, b = theirs[name], mine[name]
             try:
-                is_view = isinstance(a, torch.Tensor) and any(a._base is v for v in theirs.values())
+                is_view = isinstance(a, torch.Tensor) and a._base is not None and any(a._base is v for v in theirs.values())
                 kind = difference(a, b, torch, ours, is_view, name.startswith("g"), "g0" in theirs)
             except RuntimeError:
                 # PyTorch refuses to read some views after changes of their base.

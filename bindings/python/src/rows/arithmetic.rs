@@ -223,7 +223,7 @@ rows! { ROWS:
         "bitwise_right_shift(Tensor input, Tensor|Number other)" |input: &Tensor, other: Arg| input.bitwise_right_shift(other);
     /// Between two tensors: `input + weight * (end - input)`.
     lerp [Torch Method Inplace]
-        "lerp(Tensor input, Tensor end, Tensor|Number weight)" |input: &Tensor, end: &Tensor, weight: Arg| input.lerp(end, weight);
+        "lerp(Tensor input, Tensor end, Tensor|Number weight)" |input: &Tensor, end: &Tensor, weight: Arg| lerp(input, end, weight);
     /// `input + value * tensor1 * tensor2`.
     addcmul [Torch Method]
         "addcmul(Tensor input, Tensor tensor1, Tensor tensor2, *, Number value=1)" |input: &Tensor, tensor1: &Tensor, tensor2: &Tensor, value: Scalar|
@@ -246,6 +246,15 @@ rows! { ROWS:
     /// Least common multiple.
     lcm [Torch Method Inplace]
         "lcm(Tensor input, Tensor other)" |input: &Tensor, other: &Tensor| lcm(input, other);
+}
+
+/// PyTorch takes tensors of one dtype only; numbers without dimensions may be of another.
+fn lerp(input: &Tensor, end: &Tensor, weight: Arg) -> Result<Tensor> {
+    let others = [Some(end), if let Arg::Tensor(weight) = weight { Some(weight) } else { None }];
+    match others.into_iter().flatten().find(|t| t.rank() > 0 && t.dtype() != input.dtype()) {
+        Some(other) => Err(Error::value(format!("lerp: expected dtype {} but got {}", input.dtype(), other.dtype()))),
+        None => input.lerp(end, weight),
+    }
 }
 
 /// Euclid's algorithm on whole tensors: some ninety rounds at most, as long as any remainder is left.

@@ -26,6 +26,7 @@ impl Tensor {
     /// ```
     pub fn nonzero(&self) -> Result<Tensor> {
         crate::capture::refuse("nonzero (which masks and unique use)", self.device())?;
+        self.visitable("nonzero")?;
         let count = if self.numel() == 0 { 0 } else { self.backend().count_nonzero(self.view())? };
         let out = self.uninit_like(&[count, self.rank()], DType::I64)?;
         if out.numel() > 0 {

@@ -478,19 +478,13 @@ impl Tensor {
     /// From `self` to `end` by `weight`, a number or a tensor.
     pub fn lerp<'a>(&self, end: &'a Tensor, weight: impl Into<Arg<'a>>) -> Result<Tensor> {
         self.needs_float("lerp")?;
-        let weight = weight.into();
-        alike("lerp", self, Arg::Tensor(end))?;
-        alike("lerp", self, weight)?;
-        pointwise(Pointwise::Lerp, &[Arg::Tensor(self), Arg::Tensor(end), weight], &[])
+        pointwise(Pointwise::Lerp, &[Arg::Tensor(self), Arg::Tensor(end), weight.into()], &[])
     }
 
     /// [`Tensor::lerp`] in place.
     pub fn lerp_<'a>(&self, end: &'a Tensor, weight: impl Into<Arg<'a>>) -> Result<&Tensor> {
         self.needs_float("lerp_")?;
-        let weight = weight.into();
-        alike("lerp_", self, Arg::Tensor(end))?;
-        alike("lerp_", self, weight)?;
-        pointwise_inplace(Pointwise::Lerp, self, &[Arg::Tensor(end), weight], &[])?;
+        pointwise_inplace(Pointwise::Lerp, self, &[Arg::Tensor(end), weight.into()], &[])?;
         Ok(self)
     }
 

@@ -73,6 +73,7 @@ pub(crate) fn alpha_of(name: &str, a: &Tensor, b: &Tensor, alpha: Scalar) -> Res
         Scalar::Bool(_) if dtype != DType::Bool => {
             Err(Error::value(format!("{name}: boolean alpha only supported for boolean results")))
         }
+        alpha if dtype == DType::Bool => Ok(Scalar::Bool(alpha.to_i64() != 0)),
         alpha => fitting(name, alpha, dtype),
     }
 }

@@ -31,8 +31,21 @@ impl Tensor {
         self.shape().iter().zip(mask).filter(|(_, r)| **r).map(|(&d, _)| d).product()
     }
 
+    /// An error for an expanded tensor with more elements than could be visited: an engine's partial results would not fit in memory.
+    pub(crate) fn visitable(&self, name: &str) -> Result<()> {
+        const MOST: usize = 1 << 42;
+        if self.numel() <= MOST {
+            return Ok(());
+        }
+        Err(Error::out_of_memory(format!(
+            "{name}: a tensor of shape {:?} has too many elements to visit",
+            self.shape()
+        )))
+    }
+
     /// A reduction with the reduced dimensions kept at size one, not recorded.
     pub(crate) fn reduce_keep(&self, op: Reduce, mask: &[bool], dtype: DType) -> Result<Tensor> {
+        self.visitable("reduction")?;
         let out = self.uninit_like(&self.kept_shape(mask), dtype)?;
         if out.numel() > 0 {
             out.backend().reduce(op, self.view(), mask, out.view())?;

@@ -396,7 +396,7 @@ fn common_errors_say_what_to_do() {
         (a.t().unwrap().view_shape([6]), ErrorKind::Shape, &["view", "not compatible", "reshape"]),
         (a.expand([2, 4]), ErrorKind::Shape, &["expand", "[2, 4]", "[2, 3]"]),
         (a.select(0, 5), ErrorKind::Index, &["index 5", "out of bounds", "size 2"]),
-        (a.narrow(1, 2, 2), ErrorKind::Index, &["start (2)", "length (2)", "size (3)"]),
+        (a.narrow(1, 2, 2), ErrorKind::Value, &["start (2)", "length (2)", "size (3)"]),
         (cat(&[&a, &b], 0), ErrorKind::Shape, &["cat", "must match except in dimension 0", "[4, 5]"]),
         (stack(&[&a, &b], 0), ErrorKind::Shape, &["stack expects each tensor to be equal size"]),
         (whole.div(0).and_then(|_| whole.floor_divide(0)), ErrorKind::Value, &["integer division by zero"]),

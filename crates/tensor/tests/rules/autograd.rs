@@ -446,7 +446,8 @@ fn custom_functions_that_return_nonsense_are_errors() {
             })
         }
     }
-    let x = leaf(&[1.0]);
+    // Of two elements: a gradient of seven would be summed to a size of one.
+    let x = leaf(&[1.0, 2.0]);
     let y = apply(Wrong(0), &[&x]).unwrap().remove(0);
     assert!(x.is_leaf() && !y.is_leaf());
     assert!(message(y.sum().unwrap().backward()).contains("incorrect number of gradients (expected 1, got 0)"));

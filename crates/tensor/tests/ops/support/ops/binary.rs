@@ -35,7 +35,7 @@ fn number_left(
 fn divide(a: &Args) -> Result<Tensor> {
     match a.text(2, "rounding_mode") {
         None => a.t(0)?.div(a.arg(1)?),
-        Some("floor") => a.t(0)?.floor_divide(a.arg(1)?),
+        Some("floor") => a.t(0)?.div_floor(a.arg(1)?),
         Some("trunc") => a.t(0)?.trunc_divide(a.arg(1)?),
         Some(other) => Err(Error::value(format!("{}: rounding mode {other}", Pointwise::Div.name()))),
     }
