@@ -145,7 +145,7 @@ def _timm(name, size):
     def run():
         import timm
 
-        model = timm.create_model(name, pretrained=False, num_classes=7)
+        model = timm.create_model(name, pretrained=False, num_classes=7, drop_rate=0.0)
         fill(model, 0.02).train()
         for module in model.modules():
             # What is dropped is random.

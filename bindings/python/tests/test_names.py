@@ -25,7 +25,7 @@ def test_modules_that_raise_on_use_can_be_imported():
         torch.fft.nope
     from rushlight.distributed.tensor import DTensor
 
-    assert not isinstance(torch.ones(1), DTensor) and DTensor | None
+    assert not isinstance(torch.ones(1), DTensor) and isinstance(DTensor, type)
     with pytest.raises(NotImplementedError, match="torch.distributed.tensor.DTensor"):
         DTensor()
     assert not torch.distributed.is_available() and not torch.distributed.is_initialized()
@@ -127,3 +127,14 @@ def test_flexible_attention():
     with pytest.raises(ValueError, match="enable_gqa"):
         flex_attention(q, k[:, :2], v[:, :2])
     assert flex_attention(q, k[:, :2], v[:, :2], enable_gqa=True).shape == q.shape
+
+
+def test_pipes():
+    from rushlight.utils.data.datapipes.iter import IterableWrapper, Shuffler
+
+    pipe = IterableWrapper(range(7)).map(lambda x: x * 2).filter(lambda x: x != 4)
+    assert list(pipe) == [0, 2, 6, 8, 10, 12] == list(pipe) and [list(b) for b in pipe.batch(4)] == [[0, 2, 6, 8], [10, 12]]
+    assert list(pipe.batch(2).unbatch()) == list(pipe) and list(IterableWrapper("ab").zip(IterableWrapper([1, 2]))) == [("a", 1), ("b", 2)]
+    shuffled = Shuffler(IterableWrapper(range(20)), buffer_size=5)
+    assert sorted(shuffled) == list(range(20)) and list(shuffled.set_seed(3)) == list(shuffled.set_seed(3)) and len(shuffled.batch(3, drop_last=True)) == 6
+    assert [b.tolist() for b in IterableWrapper([1.0, 2.0]).batch(2).collate()] == [[1.0, 2.0]]

@@ -52,7 +52,7 @@ sys.modules.update({module.__name__: module for module in (_C._torch, _C._nn, _C
 
 
 def _parse_to(*args, **kwargs):
-    """The arguments of ``Module.to``: device, dtype, whether not to wait, memory format."""
+    """``_parse_to(*args, **kwargs)``: the arguments of ``Module.to`` as device, dtype, whether not to wait, memory format."""
 
     def read(tensor=None, device=None, dtype=None, non_blocking=False, memory_format=None):
         return tensor, device, dtype, non_blocking, memory_format

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 
 from ... import _C
-from .. import init
+from .. import functional, init
 from .attention import MultiheadAttention
 from .container import ModuleList
 from .dropout import Dropout
@@ -16,7 +16,6 @@ from .normalization import LayerNorm
 __all__ = ["Transformer", "TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder", "TransformerEncoderLayer"]
 
 Tensor = _C.Tensor
-_nn = _C._nn
 
 
 def _generate_square_subsequent_mask(sz: int, device=None, dtype=None) -> Tensor:
@@ -45,7 +44,7 @@ def _activation(activation):
     if isinstance(activation, str):
         if activation not in ("relu", "gelu"):
             raise RuntimeError(f"activation should be relu/gelu, not {activation}")
-        return getattr(_nn, activation)
+        return getattr(functional, activation)
     return activation
 
 
@@ -55,7 +54,7 @@ def _clones(module: Module, count: int) -> ModuleList:
 
 def _skips_padding(layer: Module) -> bool:
     """Whether PyTorch leaves padding out of inference with such layers."""
-    if not isinstance(layer, TransformerEncoderLayer) or layer.norm_first or layer.activation not in (_nn.relu, _nn.gelu):
+    if not isinstance(layer, TransformerEncoderLayer) or layer.norm_first or layer.activation not in (functional.relu, functional.gelu):
         return False
     attention = layer.self_attn
     plain = attention.batch_first and attention._qkv_same_embed_dim and attention.in_proj_bias is not None
@@ -73,7 +72,7 @@ class Transformer(Module):
 
     def __init__(
         self, d_model: int = 512, nhead: int = 8, num_encoder_layers: int = 6, num_decoder_layers: int = 6, dim_feedforward: int = 2048,
-        dropout: float = 0.1, activation=_nn.relu, custom_encoder=None, custom_decoder=None, layer_norm_eps: float = 1e-5,
+        dropout: float = 0.1, activation=functional.relu, custom_encoder=None, custom_decoder=None, layer_norm_eps: float = 1e-5,
         batch_first: bool = False, norm_first: bool = False, bias: bool = True, device=None, dtype=None,
     ) -> None:
         super().__init__()
@@ -201,7 +200,7 @@ class TransformerEncoderLayer(Module):
     __constants__ = ["norm_first"]
 
     def __init__(
-        self, d_model: int, nhead: int, dim_feedforward: int = 2048, dropout: float = 0.1, activation=_nn.relu,
+        self, d_model: int, nhead: int, dim_feedforward: int = 2048, dropout: float = 0.1, activation=functional.relu,
         layer_norm_eps: float = 1e-5, batch_first: bool = False, norm_first: bool = False, bias: bool = True, device=None, dtype=None,
     ) -> None:
         super().__init__()
@@ -244,7 +243,7 @@ class TransformerDecoderLayer(Module):
     __constants__ = ["norm_first"]
 
     def __init__(
-        self, d_model: int, nhead: int, dim_feedforward: int = 2048, dropout: float = 0.1, activation=_nn.relu,
+        self, d_model: int, nhead: int, dim_feedforward: int = 2048, dropout: float = 0.1, activation=functional.relu,
         layer_norm_eps: float = 1e-5, batch_first: bool = False, norm_first: bool = False, bias: bool = True, device=None, dtype=None,
     ) -> None:
         super().__init__()

@@ -4,7 +4,6 @@ import functools
 import inspect
 from contextlib import contextmanager
 
-from .... import _absent
 from ..dataset import Dataset, IterableDataset
 
 __all__ = [
@@ -175,12 +174,3 @@ def runtime_validation(f):
             yield item
 
     return checked
-
-
-_absent.add_modules(
-    __name__, "pipes of data are not part of this version; write an IterableDataset",
-    {
-        "iter": "Batcher Collator Concater Demultiplexer Filter Forker Grouper IterableWrapper Mapper Multiplexer Sampler Shuffler UnBatcher Zipper",
-        "iter.combinatorics": "SamplerIterDataPipe ShufflerIterDataPipe", "map": "Batcher Concater Mapper SequenceWrapper Shuffler Zipper",
-    },
-)
