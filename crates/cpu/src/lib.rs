@@ -38,6 +38,11 @@ pub mod scan;
 mod simd;
 pub mod softmax;
 pub mod sort;
+// Where a tool compiles the library as a test: those of its modules that have tests inside share this with `tests/unit`.
+#[cfg(test)]
+#[allow(unused)]
+#[path = "../tests/unit/testing/mod.rs"]
+mod testing;
 pub mod update;
 
 pub use backend::backend;

@@ -1,9 +1,9 @@
 //! Every kernel against a plain loop in `f64` (integers: wrapping `i64`).
 
-#[allow(unused)]
+#[allow(unused, clippy::all)]
 #[path = "../../src/gemm/activation.rs"]
 mod activation;
-#[allow(unused)]
+#[allow(unused, clippy::all)]
 #[path = "../../src/gemm/scalar.rs"]
 mod scalar;
 

@@ -1,10 +1,10 @@
 //! Reductions against plain loops, over dtypes, layouts, levels and thread counts.
 
 mod arg;
-#[allow(unused)]
+#[allow(unused, clippy::all)]
 #[path = "../../src/reduce/item.rs"]
 mod item;
-#[allow(unused)]
+#[allow(unused, clippy::all)]
 #[path = "../../src/reduce/plan.rs"]
 mod plan;
 

@@ -1,5 +1,6 @@
 //! Modules of the library whose tests look inside them.
-#![allow(unused)]
+// They are linted with the library.
+#![allow(unused, clippy::all)]
 
 #[path = "../../src/alloc.rs"]
 mod alloc;
