@@ -34,6 +34,7 @@ fn doctor() {
     println!("features: {}", features().join(" "));
     println!("threads: {}", rushlight::num_threads());
     rushlight::engines::accelerators().for_each(accelerators);
+    launch();
 }
 
 /// The devices of an engine, and the vendor's libraries.
@@ -52,7 +53,6 @@ fn accelerators(engine: &dyn Engine) {
             Err(e) => println!("{name}: missing. {e}"),
         }
     }
-    launch();
 }
 
 /// What was found out about the launcher, line by line.
@@ -68,9 +68,10 @@ fn launch() {
     if let Some(advice) = &launch.advice {
         println!("  advice: {advice}");
     }
-    let count = rushlight::cuda::device_count().unwrap_or(0);
-    match launch::choose_device(&launch, &env, count) {
-        Some(choice) => println!("  device: cuda:{}, {}", choice.index, choice.reason),
+    let engine = rushlight::engines::accelerator();
+    let count = engine.and_then(|engine| engine.count().ok()).unwrap_or(0);
+    match engine.zip(launch::choose_device(&launch, &env, count)) {
+        Some((engine, choice)) => println!("  device: {}, {}", engine.device(choice.index), choice.reason),
         None => println!("  device: cpu, no accelerator is visible"),
     }
     match launch::choose_interface(&launch::interfaces(), &env) {

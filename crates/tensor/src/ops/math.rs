@@ -8,7 +8,7 @@ use super::operands::{
 use super::pointwise::{pointwise, pointwise_as, pointwise_inplace};
 use crate::Tensor;
 use crate::arg::{Arg, result_type};
-use crate::autograd::{no_grad, record, recording};
+use crate::autograd::recording;
 use rushlight_core::{DType, Error, Pointwise, Result, Scalar};
 
 macro_rules! unary {

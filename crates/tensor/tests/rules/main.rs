@@ -5,6 +5,7 @@ mod autograd;
 mod display;
 mod functional;
 mod indexing;
+mod meta;
 mod model;
 mod property;
 mod reduction;
