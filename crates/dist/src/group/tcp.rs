@@ -171,10 +171,11 @@ impl Inner {
                 reason = format!("{description} {reason}");
             }
             let reason = self.job.fail(&reason, e.kind());
-            let record = lock(&self.record).clone();
             if !aborted {
-                self.job.report(&record);
+                // The rank that found out says so; the others would only repeat it.
+                eprint!("rushlight: {}", lock(&self.record));
             }
+            self.job.write_records();
             Error::new(
                 e.kind(),
                 format!("{description} (collective {sequence} of group {}, rank {}): {reason}", self.name, self.rank),
