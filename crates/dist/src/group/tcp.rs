@@ -173,7 +173,9 @@ impl Inner {
             let reason = self.job.fail(&reason, e.kind());
             if !aborted {
                 // The rank that found out says so; the others would only repeat it.
-                eprint!("rushlight: {}", lock(&self.record));
+                let text = format!("rushlight: {}", lock(&self.record));
+                // In one piece: other ranks may share the terminal.
+                eprint!("{text}");
             }
             self.job.write_records();
             Error::new(
