@@ -34,6 +34,7 @@ fn doctor() {
     println!("features: {}", features().join(" "));
     println!("threads: {}", rushlight::num_threads());
     rushlight::engines::accelerators().for_each(accelerators);
+    #[cfg(target_os = "linux")]
     launch();
 }
 
@@ -56,6 +57,7 @@ fn accelerators(engine: &dyn Engine) {
 }
 
 /// What was found out about the launcher, line by line.
+#[cfg(target_os = "linux")]
 fn launch() {
     use rushlight::dist::launch::{self, Environment, Rendezvous};
     let env = Environment::current();
