@@ -144,7 +144,7 @@ def compare(statements, torch, ours):
                 # PyTorch refuses to read some views after changes of their base.
                 return None
             if kind:
-                if kind.startswith("grad "):
+                if kind.startswith("grad ") and isinstance(a, torch.Tensor):
                     return Mismatch(at, statement, kind, short(a.grad), short(b.grad))
                 return Mismatch(at, statement, kind, short(a), short(b))
     return None
