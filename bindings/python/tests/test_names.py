@@ -138,3 +138,14 @@ def test_pipes():
     shuffled = Shuffler(IterableWrapper(range(20)), buffer_size=5)
     assert sorted(shuffled) == list(range(20)) and list(shuffled.set_seed(3)) == list(shuffled.set_seed(3)) and len(shuffled.batch(3, drop_last=True)) == 6
     assert [b.tolist() for b in IterableWrapper([1.0, 2.0]).batch(2).collate()] == [[1.0, 2.0]]
+
+
+def test_absent_classes():
+    scaler = torch.distributed.fsdp.FullyShardedDataParallel
+    assert not hasattr(scaler, "state_dict_type") and repr(torch.distributed.fsdp.ShardingStrategy.FULL_SHARD) == "ShardingStrategy.FULL_SHARD"
+
+    class Mine(scaler):
+        pass
+
+    with pytest.raises(NotImplementedError, match="run one process"):
+        Mine()

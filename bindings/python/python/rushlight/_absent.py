@@ -67,6 +67,10 @@ def _error(path, reason):
     return NotImplementedError(f"rushlight has no '{path}': {reason}")
 
 
+class _AbsentAttribute(NotImplementedError, AttributeError):
+    """An attribute of an absent class; ``hasattr`` says no."""
+
+
 class _Member:
     """A constant of an absent class, such as a member of an enumeration."""
 
@@ -88,7 +92,7 @@ class _AbsentClass(type):
             return _Member(f"{cls.__name__}.{name}")
         if name.startswith("__"):
             raise AttributeError(name)
-        raise _error(f"{cls._path}.{name}", cls._reason)
+        raise _AbsentAttribute(f"rushlight has no '{cls._path}.{name}': {cls._reason}")
 
     def __getitem__(cls, parameters):
         return cls

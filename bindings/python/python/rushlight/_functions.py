@@ -28,17 +28,10 @@ def _closest(name, names):
     return f". Did you mean: '{found[0]}'?" if found else ""
 
 
-#: Packages of PyTorch that this one does not have, and why.
-_ABSENT = {
-}
-
-
 def _missing(module, name):
     """Raises the error for a name that a module does not have."""
     if name.startswith("__"):
         raise AttributeError(f"module '{module}' has no attribute '{name}'")
-    if name in _ABSENT:
-        raise AttributeError(f"rushlight has no '{name}': {_ABSENT[name]}")
     import sys
 
     raise AttributeError(f"module '{module}' has no attribute '{name}'{_closest(name, dir(sys.modules.get(module)))}")

@@ -7,29 +7,13 @@ import importlib.util
 import os
 import sys
 
-from . import _functions
-
 #: Roots of names, and what serves them.
 _ROOTS = {"torch": "rushlight", "torchvision": "rushlight.vision", "intel_extension_for_pytorch": "rushlight._ipex"}
 
-#: Other packages whose absence is to be told rather than left to "no module named", unless they are installed; those of ``torch`` are in ``_functions._ABSENT``.
+#: Other packages whose absence is to be told rather than left to "no module named".
 _ABSENT = {
     "oneccl_bindings_for_pytorch": "distributed training is not part of this version",
 }
-
-
-def _why_absent(name):
-    """Why there is no module of a name, or None."""
-    root, _, rest = name.partition(".")
-    if root == "torch":
-        return _functions._ABSENT.get(rest)
-    return None if name not in _ABSENT or _is_installed(name) else _ABSENT[name]
-
-
-def _is_installed(name):
-    """Whether others find a package."""
-    others = (finder for finder in sys.meta_path if finder is not _finder)
-    return any(finder.find_spec(name, None) is not None for finder in others)
 
 
 class _Loader(importlib.abc.Loader):
@@ -49,7 +33,7 @@ class _Loader(importlib.abc.Loader):
 
 class _Finder(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path=None, target=None):
-        if why := _why_absent(name):
+        if why := _ABSENT.get(name):
             raise ModuleNotFoundError(f"rushlight has no '{name}': {why}", name=name)
         root, _, rest = name.partition(".")
         if root not in _ROOTS:

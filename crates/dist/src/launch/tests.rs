@@ -1,5 +1,5 @@
-//! Recorded environments of every launcher. Those of MPICH, Open MPI, Intel MPI and Slurm were printed by the
-//! launchers themselves; PALS, Cray, Flux, jsrun, MVAPICH and Kubeflow follow their documentation.
+//! Recorded environments of every launcher, written from their documentation and from what MPICH, Open MPI, Intel MPI and
+//! Slurm were seen to set.
 
 use super::*;
 

@@ -14,9 +14,9 @@ Tensor, _torch, _nn = _C.Tensor, _C._torch, _C._nn
 #: Distributions that are loaded when first used, by the module they are in.
 _FURTHER = {
     "_further": "Beta Cauchy Chi2 Dirichlet Gamma Gumbel HalfNormal LogNormal MultivariateNormal OneHotCategorical OneHotCategoricalStraightThrough Poisson StudentT",
-    "_more": "Binomial ContinuousBernoulli ExpRelaxedCategorical ExponentialFamily FisherSnedecor GeneralizedPareto Geometric HalfCauchy InverseGamma Kumaraswamy "
-    "LKJCholesky LogisticNormal LogitRelaxedBernoulli LowRankMultivariateNormal MixtureSameFamily Multinomial NegativeBinomial Pareto RelaxedBernoulli "
-    "RelaxedOneHotCategorical VonMises Weibull Wishart",
+    "_more": "Binomial ContinuousBernoulli ExponentialFamily FisherSnedecor GeneralizedPareto Geometric HalfCauchy InverseGamma Kumaraswamy LogisticNormal "
+    "LogitRelaxedBernoulli NegativeBinomial Pareto RelaxedBernoulli VonMises Weibull",
+    "_multivariate": "ExpRelaxedCategorical LKJCholesky LowRankMultivariateNormal MixtureSameFamily Multinomial RelaxedOneHotCategorical Wishart",
     "transformed_distribution": "TransformedDistribution",
     "constraint_registry": "biject_to transform_to",
     "kl": "kl_divergence register_kl",

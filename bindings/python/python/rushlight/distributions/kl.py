@@ -95,7 +95,8 @@ def _uniform_normal(p, q):
 
 def _register_further():
     from ._further import Beta, Cauchy, Dirichlet, Gamma, Gumbel, HalfNormal, LogNormal, MultivariateNormal, OneHotCategorical, Poisson
-    from ._more import Binomial, ContinuousBernoulli, Geometric, LowRankMultivariateNormal, Pareto, Wishart, _mvlgamma
+    from ._more import Binomial, ContinuousBernoulli, Geometric, Pareto
+    from ._multivariate import LowRankMultivariateNormal, Wishart, _mvlgamma
     from .transformed_distribution import TransformedDistribution
 
     @register_kl(Gamma, Gamma)
