@@ -8,7 +8,6 @@ use pyo3::types::{PyList, PyTuple};
 use rushlight_core::Result;
 use rushlight_tensor::autograd::{self, Backward, Context, HookHandle};
 use rushlight_tensor::{Tensor, autocast_dtype, set_autocast};
-use std::cell::RefCell;
 use std::sync::Mutex;
 
 /// Python's context managers put the former state back themselves: guards are let go without taking effect.
@@ -131,49 +130,14 @@ fn _backward(
     backward(py, &handles(&tensors), &optional(gradients), retain_graph, create_graph, inputs)
 }
 
-#[derive(Default)]
-struct Callbacks {
-    /// Backward passes under way on this thread, one inside the other.
-    depth: usize,
-    queued: Vec<Py<PyAny>>,
-}
-
-thread_local! {
-    static CALLBACKS: RefCell<Callbacks> = RefCell::default();
-}
-
 /// Has `callback()` called at the end of the outermost backward pass under way on this thread, if that pass succeeds.
 #[pyfunction]
 fn _queue_callback(callback: Py<PyAny>) -> PyResult<()> {
-    CALLBACKS.with_borrow_mut(|callbacks| {
-        if callbacks.depth == 0 {
-            return Err(runtime_error("queue_callback: no backward pass is under way on this thread"));
-        }
-        callbacks.queued.push(callback);
-        Ok(())
-    })
+    autograd::queue_callback(move || Python::attach(|py| callback.call0(py)).map(drop).map_err(from_py)).py()
 }
 
 /// What `_backward` and `Tensor.backward` do.
 pub fn backward(
-    py: Python<'_>,
-    tensors: &[Tensor],
-    gradients: &[Option<Tensor>],
-    retain_graph: Option<bool>,
-    create_graph: bool,
-    inputs: Option<Vec<Tensor>>,
-) -> PyResult<()> {
-    CALLBACKS.with_borrow_mut(|callbacks| callbacks.depth += 1);
-    let result = run_backward(py, tensors, gradients, retain_graph, create_graph, inputs);
-    let queued = CALLBACKS.with_borrow_mut(|callbacks| {
-        callbacks.depth -= 1;
-        if callbacks.depth == 0 { std::mem::take(&mut callbacks.queued) } else { Vec::new() }
-    });
-    result?;
-    queued.iter().try_for_each(|callback| callback.call0(py).map(drop))
-}
-
-fn run_backward(
     py: Python<'_>,
     tensors: &[Tensor],
     gradients: &[Option<Tensor>],

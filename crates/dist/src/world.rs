@@ -1,21 +1,18 @@
 //! The world of a program: its rank, its store, its groups.
 
-use crate::comm::{Abort, Communicator, Endpoint, Links, Peer, Shared};
-use crate::group::{FlightRecord, ProcessGroup, TcpGroup};
+use crate::comm::{Communicator, Endpoint, Links, Peer, Shared};
+use crate::group::{ProcessGroup, TcpGroup};
+use crate::job::{Job, Network};
 use crate::launch::{self, Environment, Launch, Rendezvous, Secret, random_bytes};
 use crate::store::{FileStore, HashStore, PrefixStore, Store, TcpStore};
-use rushlight_core::{Error, ErrorKind, Result};
+use rushlight_core::{Error, Result};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 /// How long collectives may take unless told otherwise, as PyTorch's groups over Gloo.
 pub const DEFAULT_GROUP_TIMEOUT: Duration = Duration::from_secs(30 * 60);
-/// The key by which every rank learns that the job cannot go on.
-const ABORT: &str = "abort";
-/// Ranks that have left in good order.
-const DEPARTED: &str = "departed";
 /// Names of engines that programs may ask for. All mean the best engine there is.
 const BACKENDS: [&str; 7] = ["", "tcp", "gloo", "nccl", "ccl", "xccl", "mpi"];
 
@@ -108,69 +105,6 @@ pub fn init() -> Result<World> {
     Init::new().build()
 }
 
-/// What the groups of a process share.
-pub(crate) struct Job {
-    pub(crate) rank: usize,
-    size: usize,
-    pub(crate) abort: Abort,
-    /// `None` in a world of one process.
-    network: Option<Network>,
-    closing: AtomicBool,
-    groups: AtomicU64,
-}
-
-struct Network {
-    store: Arc<TcpStore>,
-    /// A connection of its own for telling of failures: another call may be waiting on the first.
-    alarm: TcpStore,
-    endpoint: Arc<Endpoint>,
-    peers: Vec<Peer>,
-    /// Each rank's node, as a number.
-    nodes: Vec<usize>,
-}
-
-impl Job {
-    /// Tells all ranks that the job cannot go on, and returns the reason that they all see: the first.
-    pub(crate) fn fail(&self, reason: &str, kind: ErrorKind) -> String {
-        let reason = match kind {
-            _ if self.abort.is_raised() => return self.abort.check().err().map_or_else(String::new, |e| e.to_string()),
-            // A closed connection is how a death shows first. The store knows better who died.
-            ErrorKind::Io if self.size > 1 && reason.contains("closed its connection") => {
-                let patience = std::time::Instant::now() + Duration::from_secs(2);
-                while !self.abort.is_raised() && std::time::Instant::now() < patience {
-                    std::thread::sleep(Duration::from_millis(5));
-                }
-                if let Err(e) = self.abort.check() {
-                    return e.to_string();
-                }
-                format!("rank {}: {reason}", self.rank)
-            }
-            _ => format!("rank {}: {reason}", self.rank),
-        };
-        let mut first = reason.clone();
-        if let Some(network) = &self.network
-            && let Ok(told) = network.alarm.compare_set(ABORT, b"", reason.as_bytes())
-        {
-            first = String::from_utf8_lossy(&told).into_owned();
-        }
-        self.abort.raise(&first);
-        first
-    }
-
-    /// Prints the last collectives, and writes them where RUSHLIGHT_FLIGHT_RECORD says.
-    pub(crate) fn report(&self, record: &FlightRecord) {
-        eprint!("rushlight: {record}");
-        if let Ok(prefix) = std::env::var("RUSHLIGHT_FLIGHT_RECORD")
-            && !prefix.is_empty()
-        {
-            let path = format!("{prefix}{}.json", self.rank);
-            if let Err(e) = std::fs::write(&path, format!("{:#}\n", record.to_json())) {
-                eprintln!("rushlight: the flight record cannot be written to {path}: {e}");
-            }
-        }
-    }
-}
-
 /// This process among its peers: rank, size, store, and the group of all.
 ///
 /// Dropping it leaves the job in good order. A process that ends without that is taken for dead, and every other
@@ -203,7 +137,7 @@ impl World {
         }
         let store = meet(&launch, &env, &init)?;
         let job = Arc::new(join(&launch, &env, &init, store)?);
-        watch(&job)?;
+        job.watch()?;
         let ranks: Vec<usize> = (0..launch.world_size).collect();
         let group = make_group(&job, "world", ranks, init.timeout)?;
         let store: Arc<dyn Store> = match &job.network {
@@ -214,14 +148,7 @@ impl World {
     }
 
     fn alone(launch: Launch, timeout: Duration) -> Result<Self> {
-        let job = Arc::new(Job {
-            rank: 0,
-            size: 1,
-            abort: Abort::default(),
-            network: None,
-            closing: AtomicBool::new(false),
-            groups: AtomicU64::new(0),
-        });
+        let job = Arc::new(Job::new(0, 1, None));
         let group = make_group(&job, "world", vec![0], timeout)?;
         Ok(Self { launch, job, group, store: Arc::new(HashStore::new()) })
     }
@@ -424,53 +351,7 @@ fn join(launch: &Launch, env: &Environment, init: &Init, store: TcpStore) -> Res
     let alarm = store.another()?;
     alarm.set_timeout(Duration::from_secs(10));
     let network = Network { store, alarm, endpoint: Arc::new(endpoint), peers, nodes };
-    Ok(Job {
-        rank,
-        size,
-        abort: Abort::default(),
-        network: Some(network),
-        closing: AtomicBool::new(false),
-        groups: AtomicU64::new(0),
-    })
-}
-
-/// Starts the thread that learns of other ranks' failures. The connection for alarms is this rank's sign of life:
-/// when it ends, the store tells all others.
-fn watch(job: &Arc<Job>) -> Result<()> {
-    let Some(network) = &job.network else { return Ok(()) };
-    let watcher = network.store.another()?;
-    let name = Environment::current();
-    let host = if name.hostname().is_empty() { "?" } else { name.hostname() };
-    let epitaph = format!("rank {} died (process {} on {host})", job.rank, std::process::id());
-    network.alarm.lease(ABORT, epitaph.as_bytes())?;
-    // In large jobs less often, for the store's sake.
-    let interval = Duration::from_millis(250 + job.size as u64 / 8);
-    let weak = Arc::downgrade(job);
-    std::thread::Builder::new().name("rushlight-watch".into()).spawn(move || {
-        loop {
-            // Woken at once by a failure, now and then to see who has left and whether the job is over.
-            let news = watcher.wait_for(&[ABORT], interval).and_then(|()| watcher.get(ABORT));
-            let Some(job) = weak.upgrade().filter(|job| !job.closing.load(Relaxed)) else { break };
-            match news {
-                Ok(reason) => {
-                    job.abort.raise(&String::from_utf8_lossy(&reason));
-                    break;
-                }
-                Err(e) if e.to_string().contains("timed out") => {
-                    if watcher.check(&[DEPARTED]).unwrap_or(false)
-                        && let Ok(list) = watcher.get(DEPARTED)
-                    {
-                        job.abort.depart(String::from_utf8_lossy(&list).split(',').filter_map(|r| r.parse().ok()));
-                    }
-                }
-                Err(_) => {
-                    job.abort.raise("rank 0, which holds the job's store, died or cannot be reached");
-                    break;
-                }
-            }
-        }
-    })?;
-    Ok(())
+    Ok(Job::new(rank, size, Some(network)))
 }
 
 /// A group of ranks, of which this is one.
@@ -532,22 +413,6 @@ fn share_memory(
 
 impl Drop for World {
     fn drop(&mut self) {
-        let Some(network) = &self.job.network else { return };
-        self.job.closing.store(true, Relaxed);
-        if std::thread::panicking() {
-            // Others may be waiting for this rank: it does not come any more.
-            self.job.fail("it panicked", ErrorKind::Value);
-        }
-        let _ = network.alarm.append(DEPARTED, format!("{},", self.job.rank).as_bytes());
-        let _ = network.alarm.release();
-        // Rank 0 holds the store: it stays until the others have left, or have had time to read why the job ended.
-        let patience = if self.job.abort.is_raised() { Duration::from_secs(2) } else { network.store.timeout() };
-        let left = network.alarm.add("left", 1);
-        if left.is_ok_and(|n| n as usize == self.job.size) {
-            let _ = network.alarm.set("all-left", b"");
-        }
-        if self.job.rank == 0 {
-            let _ = network.store.wait_for(&["all-left"], patience);
-        }
+        self.job.leave();
     }
 }

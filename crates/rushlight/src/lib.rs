@@ -9,6 +9,8 @@ pub use rushlight_tensor::*;
 #[doc(inline)]
 pub use rushlight_data as data;
 #[doc(inline)]
+pub use rushlight_dist as dist;
+#[doc(inline)]
 pub use rushlight_engines as engines;
 #[doc(inline)]
 pub use rushlight_io as io;

@@ -4,7 +4,7 @@ use rushlight_core::rng::default_generator;
 use rushlight_core::{DType, ErrorKind, Result};
 use rushlight_tensor::autograd::{
     Backward, Context, Function, apply, checkpoint, enable_grad, grad, gradcheck, gradgradcheck, inference_mode,
-    is_grad_enabled, no_grad, set_grad_enabled,
+    is_grad_enabled, no_grad, queue_callback, set_grad_enabled,
 };
 use rushlight_tensor::{Tensor, cat};
 use std::sync::Arc;
@@ -594,4 +594,47 @@ fn joined_and_split_tensors_share_gradients_out() {
     parts[0].mul(2.0).unwrap().add(&parts[2].mul(5.0).unwrap()).unwrap().sum().unwrap().backward().unwrap();
     assert_eq!(grad_of(&a), [2.0, 0.0]);
     assert_eq!(grad_of(&b), [5.0]);
+}
+
+#[test]
+fn callbacks_run_at_the_end_of_the_outermost_backward() -> Result<()> {
+    use std::sync::Mutex;
+    static SEEN: Mutex<Vec<&str>> = Mutex::new(Vec::new());
+    let note = |what| SEEN.lock().unwrap().push(what);
+    let x = Tensor::new([1.0f32])?.requires_grad_(true)?;
+    let w = Tensor::new([2.0f32])?.requires_grad_(true)?;
+    w.register_post_accumulate_grad_hook(move |_| {
+        note("hook");
+        queue_callback(move || {
+            note("callback");
+            queue_callback(move || {
+                note("another");
+                Ok(())
+            })
+        })
+    })?;
+    // A hook that runs a backward pass of its own, inside the outer one.
+    let inner = w.clone();
+    x.register_post_accumulate_grad_hook(move |_| {
+        inner.mul(3.0)?.sum()?.backward()?;
+        note("inner done");
+        Ok(())
+    })?;
+    x.mul(2.0)?.sum()?.backward()?;
+    assert_eq!(*SEEN.lock().unwrap(), ["hook", "inner done", "callback", "another"]);
+    // A pass that fails drops what it has queued.
+    SEEN.lock().unwrap().clear();
+    let bad = Tensor::new([1.0f32])?.requires_grad_(true)?;
+    let y = bad.mul(2.0)?;
+    y.register_hook(move |_| {
+        queue_callback(move || {
+            note("never");
+            Ok(())
+        })?;
+        Err(rushlight_core::Error::value("on purpose"))
+    })?;
+    assert!(y.sum()?.backward().is_err());
+    w.mul(1.0)?.sum()?.backward()?;
+    assert_eq!(*SEEN.lock().unwrap(), ["hook", "callback", "another"]);
+    Ok(())
 }

@@ -3,7 +3,7 @@
 use super::staging::{Staged, spans, written};
 use super::{Collective, FlightRecord, ProcessGroup, Work};
 use crate::comm::{Call, Channel, Communicator, Limit, Reduction, Signature, Transfer};
-use crate::world::Job;
+use crate::job::Job;
 use rushlight_core::{Error, Result};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -12,7 +12,6 @@ use std::time::Duration;
 /// A group over shared memory and TCP connections.
 pub(crate) struct TcpGroup {
     shared: Arc<Inner>,
-    ranks: Vec<usize>,
 }
 
 struct Inner {
@@ -25,7 +24,8 @@ struct Inner {
     communicator: Mutex<Communicator>,
     queue: Mutex<Queue>,
     changed: Condvar,
-    record: Mutex<FlightRecord>,
+    record: Arc<Mutex<FlightRecord>>,
+    ranks: Vec<usize>,
 }
 
 #[derive(Default)]
@@ -50,18 +50,21 @@ impl TcpGroup {
         job: Arc<Job>,
         timeout: Duration,
     ) -> Self {
+        let record = Arc::new(Mutex::new(FlightRecord::new(name, job.rank)));
+        job.register(&record);
         let shared = Arc::new(Inner {
             name: name.into(),
+            ranks,
             rank: communicator.rank,
             size: communicator.size,
             timeout,
-            record: Mutex::new(FlightRecord::new(name, job.rank)),
+            record,
             job,
             communicator: Mutex::new(communicator),
             queue: Mutex::default(),
             changed: Condvar::new(),
         });
-        Self { shared, ranks }
+        Self { shared }
     }
 }
 
@@ -90,7 +93,7 @@ impl ProcessGroup for TcpGroup {
     }
 
     fn ranks(&self) -> &[usize] {
-        &self.ranks
+        &self.shared.ranks
     }
 
     fn timeout(&self) -> Duration {
@@ -159,7 +162,15 @@ impl Inner {
         lock(&self.record).end(sequence, result.is_ok());
         result.map_err(|e| {
             let aborted = self.job.abort.is_raised();
-            let reason = self.job.fail(&e.to_string(), e.kind());
+            let mut reason = e.to_string();
+            if !aborted && reason.starts_with("timed out") {
+                // The rank waited for may itself be waiting: ask who is not here.
+                if let Some(late) = self.job.roll_call(&self.name, &self.ranks, sequence) {
+                    reason = format!("timed out after {} s: not here: {late}", self.timeout.as_secs_f32());
+                }
+                reason = format!("{description} {reason}");
+            }
+            let reason = self.job.fail(&reason, e.kind());
             let record = lock(&self.record).clone();
             if !aborted {
                 self.job.report(&record);

@@ -108,7 +108,14 @@ fn hang(test: &'static str, nodes: usize) {
             return;
         }
         let message = world.all_reduce(&ones(10), ReduceOp::Sum).unwrap_err().to_string();
-        names(&message, &["all_reduce(sum) float32 [10]", "timed out after 3 s", "rank 2"]);
+        names(
+            &message,
+            &[
+                "all_reduce(sum) float32 [10]",
+                "timed out after 3 s",
+                "not here: rank 2 (its last: collective 1, barrier)",
+            ],
+        );
     });
 }
 

@@ -7,7 +7,8 @@ use std::process::ExitCode;
 
 const USAGE: &str = "Usage: rushlight doctor
 
-Says what this machine has: processor, threads, GPUs, NVIDIA's libraries with their versions and paths, and what is missing.";
+Says what this machine has: processor, threads, GPUs, NVIDIA's libraries with their versions and paths, and what is missing;
+then which launcher started this process, its rank, where the ranks would meet, and why.";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -50,6 +51,46 @@ fn accelerators(engine: &dyn Engine) {
             Ok(library) => println!("{name}: {} ({})", library.version, library.path),
             Err(e) => println!("{name}: missing. {e}"),
         }
+    }
+    launch();
+}
+
+/// What was found out about the launcher, line by line.
+fn launch() {
+    use rushlight::dist::launch::{self, Environment, Rendezvous};
+    let env = Environment::current();
+    let launch = match launch::detect_from(&env) {
+        Ok(launch) => launch,
+        Err(e) => return println!("launcher: {e}"),
+    };
+    println!("launcher: {}, rank {} of {}", launch.launcher, launch.rank, launch.world_size);
+    println!("  because: {}", launch.reasons.join("; "));
+    if let Some(advice) = &launch.advice {
+        println!("  advice: {advice}");
+    }
+    let count = rushlight::cuda::device_count().unwrap_or(0);
+    match launch::choose_device(&launch, &env, count) {
+        Some(choice) => println!("  device: cuda:{}, {}", choice.index, choice.reason),
+        None => println!("  device: cpu, no accelerator is visible"),
+    }
+    match launch::choose_interface(&launch::interfaces(), &env) {
+        Ok(Some(interface)) => println!("  interface: {} ({})", interface.name, interface.address),
+        Ok(None) => println!("  interface: none but loopback"),
+        Err(e) => println!("  interface: {e}"),
+    }
+    if launch.world_size == 1 {
+        return;
+    }
+    match Rendezvous::new(&launch, &env) {
+        Ok(meeting) => {
+            let ports: Vec<String> = meeting.ports.iter().map(u16::to_string).collect();
+            println!("  meeting point: {}, port {} ({})", meeting.host, ports.join(" or "), meeting.reason);
+            match launch::job_secret(&launch, &meeting) {
+                Ok((_, source)) => println!("  secret: {source}"),
+                Err(e) => println!("  secret: {e}"),
+            }
+        }
+        Err(e) => println!("  meeting point: {e}"),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Walks the tape from the roots, every node after all its consumers.
 
-use super::mode;
 use super::node::{Ctx, Edge, Grads, Kind, Node, lock};
+use super::{callback, mode};
 use crate::{Tensor, amp, capture};
 use rushlight_core::smallvec::smallvec;
 use rushlight_core::{Error, Result};
@@ -48,8 +48,7 @@ impl Backward {
 
 pub(super) fn backward(root: &Tensor, options: Backward) -> Result<()> {
     let start = start(root, options.gradient.as_ref(), "backward")?;
-    run(vec![start], &options, None)?;
-    Ok(())
+    callback::around(|| run(vec![start], &options, None).map(drop))
 }
 
 /// Gradients of `outputs` by `inputs`, returned instead of added to `.grad`. `None` appears only with

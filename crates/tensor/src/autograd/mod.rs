@@ -4,6 +4,7 @@
 //! [`Tensor::backward`] walks the nodes from the root in dependency order. Derivatives are made of tensor ops, so with
 //! `create_graph` they are recorded themselves and can be differentiated again.
 
+mod callback;
 mod checkpoint;
 mod engine;
 mod function;
@@ -15,6 +16,7 @@ mod node;
 mod saved;
 mod version;
 
+pub use callback::queue_callback;
 pub use checkpoint::checkpoint;
 pub use engine::{Backward, grad, leaves};
 pub use function::{Context, Function, apply};

@@ -1,0 +1,211 @@
+//! What the groups of a process share, and how the ranks of a job learn of each other's failures.
+//!
+//! One key of the store ends the job: the first reason written there is every rank's. A rank that sees something
+//! wrong writes it; the store itself writes it for a rank whose connection ends without a word. A thread of each rank
+//! waits for that key. It also answers when another rank, at its timeout, asks who is where.
+
+use crate::comm::{Abort, Endpoint, Peer};
+use crate::group::FlightRecord;
+use crate::launch::Environment;
+use crate::store::{Store, TcpStore};
+use rushlight_core::{ErrorKind, Result};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, Instant};
+
+/// The key by which every rank learns that the job cannot go on.
+const ABORT: &str = "abort";
+/// Set when there is something in one of the next two.
+const NEWS: &str = "news";
+/// Ranks that have left in good order.
+const DEPARTED: &str = "departed";
+/// Set when a rank wants to know where the others are.
+const ROLL_CALL: &str = "roll-call";
+
+pub(crate) struct Job {
+    pub(crate) rank: usize,
+    pub(crate) size: usize,
+    pub(crate) abort: Abort,
+    /// `None` in a world of one process.
+    pub(crate) network: Option<Network>,
+    closing: AtomicBool,
+    /// Groups made so far.
+    pub(crate) groups: AtomicU64,
+    records: Mutex<Vec<Weak<Mutex<FlightRecord>>>>,
+}
+
+pub(crate) struct Network {
+    pub(crate) store: Arc<TcpStore>,
+    /// A connection of its own for telling of failures: another call may be waiting on the first. Its end is this
+    /// rank's.
+    pub(crate) alarm: TcpStore,
+    pub(crate) endpoint: Arc<Endpoint>,
+    pub(crate) peers: Vec<Peer>,
+    /// Each rank's node, as a number.
+    pub(crate) nodes: Vec<usize>,
+}
+
+impl Job {
+    pub(crate) fn new(rank: usize, size: usize, network: Option<Network>) -> Self {
+        Self {
+            rank,
+            size,
+            abort: Abort::default(),
+            network,
+            closing: AtomicBool::new(false),
+            groups: AtomicU64::new(0),
+            records: Mutex::default(),
+        }
+    }
+
+    /// Makes a group's record one that this rank answers roll calls from.
+    pub(crate) fn register(&self, record: &Arc<Mutex<FlightRecord>>) {
+        let mut records = self.records.lock().unwrap_or_else(|e| e.into_inner());
+        records.retain(|r| r.strong_count() > 0);
+        records.push(Arc::downgrade(record));
+    }
+
+    /// Where this rank is: a line for each group with its name, the number of its last collective, and what that was.
+    fn whereabouts(&self) -> String {
+        let records = self.records.lock().unwrap_or_else(|e| e.into_inner());
+        let mut text = String::new();
+        for record in records.iter().filter_map(Weak::upgrade) {
+            let record = record.lock().unwrap_or_else(|e| e.into_inner());
+            let (sequence, what) =
+                record.entries.back().map_or((0, "nothing yet"), |e| (e.sequence, e.collective.as_str()));
+            text += &format!("{}\t{sequence}\t{what}\n", record.group);
+        }
+        text
+    }
+
+    /// Asks all ranks of a group where they are. Returns those that have not come to collective `sequence`, in words.
+    pub(crate) fn roll_call(&self, group: &str, ranks: &[usize], sequence: u64) -> Option<String> {
+        let network = self.network.as_ref()?;
+        network.alarm.set(ROLL_CALL, b"").ok()?;
+        network.alarm.set(NEWS, b"").ok()?;
+        let patience = Instant::now() + self.interval() * 4;
+        let mut late = Vec::new();
+        for &rank in ranks.iter().filter(|&&rank| rank != self.rank) {
+            let key = format!("here/{rank}");
+            let left = patience.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+            if network.alarm.wait_for(&[&key], left).is_err() {
+                late.push(format!("rank {rank} (does not answer: stopped, or its machine is gone)"));
+                continue;
+            }
+            let text = String::from_utf8_lossy(&network.alarm.get(&key).ok()?).into_owned();
+            let line =
+                text.lines().map(|l| l.splitn(3, '\t').collect::<Vec<_>>()).find(|l| l.len() == 3 && l[0] == group);
+            match line {
+                Some(line) if line[1].parse::<u64>().is_ok_and(|n| n >= sequence) => {}
+                Some(line) => late.push(format!("rank {rank} (its last: collective {}, {})", line[1], line[2])),
+                None => late.push(format!("rank {rank} (has not made this group)")),
+            }
+        }
+        (!late.is_empty()).then(|| late.join(", "))
+    }
+
+    /// Tells all ranks that the job cannot go on, and returns the reason that they all see: the first.
+    pub(crate) fn fail(&self, reason: &str, kind: ErrorKind) -> String {
+        if let Err(e) = self.abort.check() {
+            return e.to_string();
+        }
+        if kind == ErrorKind::Io && reason.contains("closed its connection") {
+            // A closed connection is how a death shows first. The store knows better who died.
+            let patience = Instant::now() + Duration::from_secs(2);
+            while Instant::now() < patience {
+                if let Err(e) = self.abort.check() {
+                    return e.to_string();
+                }
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+        let mut first = format!("rank {}: {reason}", self.rank);
+        if let Some(network) = &self.network
+            && let Ok(told) = network.alarm.compare_set(ABORT, b"", first.as_bytes())
+        {
+            first = String::from_utf8_lossy(&told).into_owned();
+        }
+        self.abort.raise(&first);
+        first
+    }
+
+    /// Prints the last collectives, and writes them where RUSHLIGHT_FLIGHT_RECORD says.
+    pub(crate) fn report(&self, record: &FlightRecord) {
+        eprint!("rushlight: {record}");
+        if let Ok(prefix) = std::env::var("RUSHLIGHT_FLIGHT_RECORD")
+            && !prefix.is_empty()
+        {
+            let path = format!("{prefix}{}.json", self.rank);
+            if let Err(e) = std::fs::write(&path, format!("{:#}\n", record.to_json())) {
+                eprintln!("rushlight: the flight record cannot be written to {path}: {e}");
+            }
+        }
+    }
+
+    /// How often the watching thread looks up. In large jobs less often, for the store's sake.
+    fn interval(&self) -> Duration {
+        Duration::from_millis(250 + self.size as u64 / 8)
+    }
+
+    /// Starts the thread that learns of other ranks' failures.
+    pub(crate) fn watch(self: &Arc<Self>) -> Result<()> {
+        let Some(network) = &self.network else { return Ok(()) };
+        let watcher = network.store.another()?;
+        let env = Environment::current();
+        let epitaph = format!("rank {} died (process {} on {})", self.rank, std::process::id(), env.hostname());
+        network.alarm.lease(ABORT, epitaph.as_bytes())?;
+        let interval = self.interval();
+        let weak = Arc::downgrade(self);
+        std::thread::Builder::new().name("rushlight-watch".into()).spawn(move || {
+            let mut answered = false;
+            loop {
+                // Woken at once by a failure, now and then for the rest.
+                let reason = watcher.wait_for(&[ABORT], interval).and_then(|()| watcher.get(ABORT));
+                let Some(job) = weak.upgrade().filter(|job| !job.closing.load(Relaxed)) else { return };
+                match reason {
+                    Ok(reason) => return job.abort.raise(&String::from_utf8_lossy(&reason)),
+                    Err(e) if e.to_string().contains("timed out") => job.read_news(&watcher, &mut answered),
+                    Err(_) => return job.abort.raise("rank 0, which holds the job's store, died or cannot be reached"),
+                }
+            }
+        })?;
+        Ok(())
+    }
+
+    fn read_news(&self, store: &TcpStore, answered: &mut bool) {
+        let has = |key: &str| store.check(&[key]).unwrap_or(false);
+        if !has(NEWS) {
+            return;
+        }
+        if !*answered && has(ROLL_CALL) {
+            *answered = store.set(&format!("here/{}", self.rank), self.whereabouts().as_bytes()).is_ok();
+        }
+        if has(DEPARTED)
+            && let Ok(list) = store.get(DEPARTED)
+        {
+            self.abort.depart(String::from_utf8_lossy(&list).split(',').filter_map(|rank| rank.parse().ok()));
+        }
+    }
+
+    /// Leaves in good order. Rank 0, which holds the store, stays until the others have left, or have had time to
+    /// read why the job ended.
+    pub(crate) fn leave(&self) {
+        let Some(network) = &self.network else { return };
+        self.closing.store(true, Relaxed);
+        if std::thread::panicking() {
+            // Others may be waiting for this rank: it does not come any more.
+            self.fail("it panicked", ErrorKind::Value);
+        }
+        // None of these can be helped if they fail: the store is gone.
+        let _ = network.alarm.append(DEPARTED, format!("{},", self.rank).as_bytes());
+        let _ = network.alarm.set(NEWS, b"");
+        let _ = network.alarm.release();
+        let patience = if self.abort.is_raised() { Duration::from_secs(2) } else { network.store.timeout() };
+        if network.alarm.add("left", 1).is_ok_and(|n| n as usize == self.size) {
+            let _ = network.alarm.set("all-left", b"");
+        }
+        if self.rank == 0 {
+            let _ = network.store.wait_for(&["all-left"], patience);
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Gradients side by side in memory, to be sent together.
+
+use rushlight_core::{DType, Device, Result};
+use rushlight_tensor::Tensor;
+
+/// Bytes of the first bucket at most: communication starts while backward is young.
+const FIRST_BYTES: usize = 1 << 20;
+
+/// Gradients of some parameters, of one dtype on one device.
+pub(super) struct Bucket {
+    /// All of them, flat.
+    pub(super) flat: Tensor,
+    /// Which parameters, in order, and the place of each in the flat tensor, in its shape.
+    pub(super) members: Vec<(usize, Tensor)>,
+    /// Parameters whose gradients have not come yet.
+    pub(super) pending: usize,
+}
+
+/// Divides parameters into buckets, in the order given.
+pub(super) fn divide(order: &[usize], parameters: &[(String, Tensor)], bytes: usize) -> Result<Vec<Bucket>> {
+    let mut lists: Vec<Vec<usize>> = Vec::new();
+    // An open list for each kind: dtype, device, its number, bytes so far.
+    let mut open: Vec<(DType, Device, usize, usize)> = Vec::new();
+    for &index in order {
+        let p = &parameters[index].1;
+        let size = p.numel() * p.dtype().size();
+        let at = open.iter().position(|o| o.0 == p.dtype() && o.1 == p.device());
+        let limit = |list: usize| if list == 0 { FIRST_BYTES.min(bytes) } else { bytes };
+        match at {
+            Some(at) if open[at].3 + size <= limit(open[at].2) => {
+                open[at].3 += size;
+                lists[open[at].2].push(index);
+            }
+            at => {
+                let new = (p.dtype(), p.device(), lists.len(), size);
+                lists.push(vec![index]);
+                match at {
+                    Some(at) => open[at] = new,
+                    None => open.push(new),
+                }
+            }
+        }
+    }
+    lists.into_iter().map(|list| fill(&list, parameters)).collect()
+}
+
+fn fill(list: &[usize], parameters: &[(String, Tensor)]) -> Result<Bucket> {
+    let total: usize = list.iter().map(|&i| parameters[i].1.numel()).sum();
+    let first = &parameters[list[0]].1;
+    let flat = Tensor::empty([total], (first.dtype(), first.device()))?;
+    let mut members = Vec::with_capacity(list.len());
+    let mut start = 0;
+    for &index in list {
+        let p = &parameters[index].1;
+        let place = flat.narrow(0, start as isize, p.numel())?.reshape(p.shape())?;
+        members.push((index, place.detach()));
+        start += p.numel();
+    }
+    Ok(Bucket { flat, pending: members.len(), members })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_follow_order_and_size() {
+        let make = |n: usize, dtype: DType| (String::new(), Tensor::zeros_with([n], dtype).unwrap());
+        let f = DType::F32;
+        let parameters = [make(300_000, f), make(10, f), make(4, DType::F64), make(700_000, f), make(5, f)];
+        let buckets = divide(&[4, 3, 2, 1, 0], &parameters, 4 << 20).unwrap();
+        let lists: Vec<Vec<usize>> = buckets.iter().map(|b| b.members.iter().map(|m| m.0).collect()).collect();
+        // The first bucket is full at 1 MiB; doubles have one of their own.
+        assert_eq!(lists, [vec![4], vec![3, 1, 0], vec![2]]);
+        assert!(buckets.iter().all(|b| b.members.iter().all(|(_, place)| place.shares_storage(&b.flat))));
+    }
+}

@@ -1,0 +1,234 @@
+//! Data parallel: every rank trains a copy of the model on its own part of the data.
+
+mod buckets;
+mod join;
+mod reducer;
+mod verify;
+
+pub use reducer::{CommHook, NoSync};
+
+use crate::group::{Collective, ProcessGroup};
+use reducer::{Reducer, Settings};
+use rushlight_core::{Error, Result};
+use rushlight_nn::{Forward, Member, MemberMut, Module};
+use rushlight_tensor::Tensor;
+use rushlight_tensor::autograd::is_grad_enabled;
+use std::ops::Deref;
+use std::sync::Arc;
+
+/// A module whose gradients are the means over all ranks of a group when `backward` returns.
+///
+/// Gradients are sent in buckets while backward goes on. All ranks start from rank 0's parameters; shapes and dtypes
+/// are compared first. Forward passes must go through this wrapper: [`Forward::forward`] or, for modules with other
+/// inputs, [`DistributedDataParallel::call`].
+///
+/// ```
+/// use rushlight_dist::DistributedDataParallel;
+/// use rushlight_nn::{Forward, Linear, Module};
+/// let world = rushlight_dist::init()?;
+/// let model = DistributedDataParallel::new(Linear::new(20, 1).build()?, world.group().clone()).build()?;
+/// let loss = model.forward(&rushlight_tensor::Tensor::ones([4, 20])?)?.sum()?;
+/// loss.backward()?;
+/// assert!(model.parameters().iter().all(|p| p.grad().is_some()));
+/// # Ok::<(), rushlight_core::Error>(())
+/// ```
+pub struct DistributedDataParallel<M> {
+    module: M,
+    reducer: Arc<Reducer>,
+    broadcast_buffers: bool,
+}
+
+/// Options of a [`DistributedDataParallel`]; the defaults are PyTorch's.
+pub struct Builder<M> {
+    module: M,
+    group: Arc<dyn ProcessGroup>,
+    settings: Settings,
+    broadcast_buffers: bool,
+}
+
+impl<M: Module> Builder<M> {
+    /// Bytes of a bucket in MiB, 25 unless set. The first bucket has 1 MiB at most, so that communication starts early.
+    pub fn bucket_cap_mb(mut self, mib: f64) -> Self {
+        self.settings.bucket_bytes = (mib * (1 << 20) as f64) as usize;
+        self
+    }
+
+    /// Whether parameters may have no part in a loss. Each forward pass then searches the graph for them.
+    pub fn find_unused_parameters(mut self, find: bool) -> Self {
+        self.settings.find_unused = find;
+        self
+    }
+
+    /// Promises that every iteration uses the same parameters, equally often. They are found in the first.
+    pub fn static_graph(mut self, is_static: bool) -> Self {
+        self.settings.static_graph = is_static;
+        self
+    }
+
+    /// Whether rank 0's buffers are copied to all ranks before each forward pass.
+    pub fn broadcast_buffers(mut self, broadcast: bool) -> Self {
+        self.broadcast_buffers = broadcast;
+        self
+    }
+
+    /// How gradients travel.
+    pub fn comm_hook(mut self, hook: CommHook) -> Self {
+        self.settings.hook = hook;
+        self
+    }
+
+    /// Compares the module with the other ranks', copies rank 0's values, and makes the buckets.
+    pub fn build(self) -> Result<DistributedDataParallel<M>> {
+        let Self { module, group, settings, broadcast_buffers } = self;
+        if settings.bucket_bytes == 0 {
+            return Err(Error::value("DistributedDataParallel: buckets need room for at least one byte"));
+        }
+        verify::same_everywhere(&module, &*group)?;
+        let state: Vec<Tensor> = module.parameters().iter().chain(&module.buffers()).map(Tensor::detach).collect();
+        if !state.is_empty() {
+            group.run(Collective::Broadcast { tensors: state, root: 0 })?;
+        }
+        let parameters: Vec<(String, Tensor)> =
+            module.named_parameters().into_iter().filter(|(_, p)| p.requires_grad()).collect();
+        if parameters.is_empty() {
+            return Err(Error::value(
+                "DistributedDataParallel is not needed when a module has no parameter that requires a gradient",
+            ));
+        }
+        let reducer = Reducer::new(parameters, group, settings)?;
+        Ok(DistributedDataParallel { module, reducer, broadcast_buffers })
+    }
+}
+
+impl<M: Module> DistributedDataParallel<M> {
+    /// Options for a module and the group whose ranks train it.
+    pub fn new(module: M, group: Arc<dyn ProcessGroup>) -> Builder<M> {
+        Builder { module, group, settings: Settings::default(), broadcast_buffers: true }
+    }
+
+    /// The module.
+    pub fn module(&self) -> &M {
+        &self.module
+    }
+
+    /// The group.
+    pub fn group(&self) -> &Arc<dyn ProcessGroup> {
+        self.reducer.group()
+    }
+
+    /// A forward pass of any kind. The tensors it returns are those that the loss is made of.
+    pub fn call<T: Outputs>(&self, forward: impl FnOnce(&M) -> Result<T>) -> Result<T> {
+        let records = is_grad_enabled();
+        if records {
+            self.reducer.before_forward()?;
+            if self.broadcast_buffers && self.reducer.syncs() {
+                self.share_buffers()?;
+            }
+        }
+        let outputs = forward(&self.module)?;
+        if records {
+            self.reducer.after_forward(&outputs.tensors())?;
+        }
+        Ok(outputs)
+    }
+
+    fn share_buffers(&self) -> Result<()> {
+        let tensors: Vec<Tensor> = self.module.buffers().iter().map(Tensor::detach).collect();
+        if tensors.is_empty() || self.group().size() == 1 {
+            return Ok(());
+        }
+        self.group().run(Collective::Broadcast { tensors, root: 0 })
+    }
+
+    /// Forward passes while the guard lives leave their gradients on this rank, to be added to those of a later pass
+    /// that does not.
+    ///
+    /// ```
+    /// # use rushlight_dist::DistributedDataParallel;
+    /// # use rushlight_nn::{Forward, Linear};
+    /// # let world = rushlight_dist::init()?;
+    /// # let x = rushlight_tensor::Tensor::ones([4, 20])?;
+    /// let model = DistributedDataParallel::new(Linear::new(20, 1).build()?, world.group().clone()).build()?;
+    /// {
+    ///     let _local = model.no_sync();
+    ///     model.forward(&x)?.sum()?.backward()?;
+    /// }
+    /// model.forward(&x)?.sum()?.backward()?;
+    /// # Ok::<(), rushlight_core::Error>(())
+    /// ```
+    pub fn no_sync(&self) -> NoSync {
+        self.reducer.no_sync()
+    }
+
+    /// Runs a training loop whose number of iterations differs from rank to rank. Ranks that are done early go on
+    /// communicating, with gradients of zero, until the last is done; then all take over the parameters of the rank
+    /// that trained longest.
+    pub fn join<T>(&self, training: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
+        let _guard = join::enter(&self.reducer);
+        let result = training(self)?;
+        let buffers = if self.broadcast_buffers { self.module.buffers() } else { Vec::new() };
+        let state: Vec<Tensor> =
+            self.module.parameters().iter().chain(&self.module.buffers()).map(Tensor::detach).collect();
+        join::shadow(&self.reducer, &buffers, state)?;
+        Ok(result)
+    }
+}
+
+/// What a forward pass returns: tensors, alone or together.
+pub trait Outputs {
+    /// The tensors in it.
+    fn tensors(&self) -> Vec<&Tensor>;
+}
+
+impl Outputs for Tensor {
+    fn tensors(&self) -> Vec<&Tensor> {
+        vec![self]
+    }
+}
+
+impl<T: Outputs> Outputs for Vec<T> {
+    fn tensors(&self) -> Vec<&Tensor> {
+        self.iter().flat_map(Outputs::tensors).collect()
+    }
+}
+
+impl<A: Outputs, B: Outputs> Outputs for (A, B) {
+    fn tensors(&self) -> Vec<&Tensor> {
+        [self.0.tensors(), self.1.tensors()].concat()
+    }
+}
+
+impl<T: Outputs> Outputs for Option<T> {
+    fn tensors(&self) -> Vec<&Tensor> {
+        self.iter().flat_map(Outputs::tensors).collect()
+    }
+}
+
+/// State-dict keys begin with `module.`, as in PyTorch.
+impl<M: Module> Module for DistributedDataParallel<M> {
+    fn type_name(&self) -> &'static str {
+        "DistributedDataParallel"
+    }
+
+    fn members<'a>(&'a self, visit: &mut dyn FnMut(&str, Member<'a>)) {
+        visit("module", Member::Module(&self.module));
+    }
+
+    fn members_mut<'a>(&'a mut self, visit: &mut dyn FnMut(&str, MemberMut<'a>)) {
+        visit("module", MemberMut::Module(&mut self.module));
+    }
+}
+
+impl<M: Forward> Forward for DistributedDataParallel<M> {
+    fn forward(&self, input: &Tensor) -> Result<Tensor> {
+        self.call(|module| module.forward(input))
+    }
+}
+
+impl<M> Deref for DistributedDataParallel<M> {
+    type Target = M;
+
+    fn deref(&self) -> &M {
+        &self.module
+    }
+}

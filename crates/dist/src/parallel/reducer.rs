@@ -1,0 +1,405 @@
+//! The reducer: sends gradients in buckets while backward goes on.
+//!
+//! Hooks of the parameters tell when a gradient is there. It is copied to its place in a bucket and becomes a view of
+//! it. Whole buckets are sent in order, the same on all ranks. A callback at the end of backward waits for them.
+//! After the first iteration the buckets are made anew in the order in which gradients came on rank 0.
+
+use super::buckets::{self, Bucket};
+use crate::comm::ReduceOp;
+use crate::group::{Collective, ProcessGroup, Work};
+use rushlight_core::{DType, Error, Result};
+use rushlight_tensor::Tensor;
+use rushlight_tensor::autograd::{HookHandle, leaves, no_grad, queue_callback};
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// How gradients travel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CommHook {
+    /// As they are.
+    AllReduce,
+    /// As `float16`, half the bytes of `float32`.
+    Fp16,
+    /// As `bfloat16`, half the bytes of `float32`.
+    Bf16,
+}
+
+pub(super) struct Settings {
+    pub(super) bucket_bytes: usize,
+    pub(super) find_unused: bool,
+    pub(super) static_graph: bool,
+    pub(super) hook: CommHook,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { bucket_bytes: 25 << 20, find_unused: false, static_graph: false, hook: CommHook::AllReduce }
+    }
+}
+
+pub(super) struct Reducer {
+    parameters: Vec<(String, Tensor)>,
+    group: Arc<dyn ProcessGroup>,
+    settings: Settings,
+    state: Mutex<State>,
+    /// How many [`NoSync`] guards there are.
+    silent: Arc<AtomicUsize>,
+    hooks: Mutex<Vec<HookHandle>>,
+}
+
+/// While it lives, gradients stay on their rank.
+pub struct NoSync(Arc<AtomicUsize>);
+
+impl Drop for NoSync {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
+
+struct State {
+    buckets: Vec<Bucket>,
+    /// The bucket and the place in it of each parameter.
+    places: Vec<(usize, usize)>,
+    /// Whether this iteration communicates.
+    sync: bool,
+    /// Whether a gradient has come in this iteration.
+    under_way: bool,
+    /// How often each parameter's gradient has come in this iteration.
+    came: Vec<u32>,
+    /// How often it comes before it is complete; 1 but in static graphs that say otherwise.
+    expected: Vec<u32>,
+    /// Parameters found to have no part in this iteration.
+    unused: Vec<bool>,
+    /// Parameters in the order in which their gradients came.
+    order: Vec<usize>,
+    /// The next bucket to send.
+    next: usize,
+    sent: Vec<(Work, Option<Tensor>)>,
+    /// Whether the first iteration is over and the buckets have their final order.
+    settled: bool,
+    /// Whether ranks may run out of data.
+    joins: bool,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+impl Reducer {
+    pub(super) fn new(
+        parameters: Vec<(String, Tensor)>,
+        group: Arc<dyn ProcessGroup>,
+        settings: Settings,
+    ) -> Result<Arc<Self>> {
+        let n = parameters.len();
+        // Gradients come roughly in the reverse order of the forward pass.
+        let order: Vec<usize> = (0..n).rev().collect();
+        let buckets = buckets::divide(&order, &parameters, settings.bucket_bytes)?;
+        let state = State {
+            places: places(&buckets, n),
+            buckets,
+            sync: true,
+            under_way: false,
+            came: vec![0; n],
+            expected: vec![1; n],
+            unused: vec![false; n],
+            order: Vec::new(),
+            next: 0,
+            sent: Vec::new(),
+            settled: false,
+            joins: false,
+        };
+        let reducer = Arc::new(Self {
+            parameters,
+            group,
+            settings,
+            state: Mutex::new(state),
+            silent: Arc::default(),
+            hooks: Mutex::default(),
+        });
+        for (index, (_, parameter)) in reducer.parameters.iter().enumerate() {
+            let weak = Arc::downgrade(&reducer);
+            let handle = parameter.register_post_accumulate_grad_hook(move |_| match weak.upgrade() {
+                Some(reducer) => no_grad(|| reducer.came(index)),
+                None => Ok(()),
+            })?;
+            lock(&reducer.hooks).push(handle);
+        }
+        Ok(reducer)
+    }
+
+    pub(super) fn group(&self) -> &Arc<dyn ProcessGroup> {
+        &self.group
+    }
+
+    pub(super) fn no_sync(&self) -> NoSync {
+        self.silent.fetch_add(1, Relaxed);
+        NoSync(self.silent.clone())
+    }
+
+    /// Whether the iteration that begins communicates.
+    pub(super) fn syncs(&self) -> bool {
+        lock(&self.state).sync
+    }
+
+    pub(super) fn set_joins(&self, joins: bool) {
+        lock(&self.state).joins = joins;
+    }
+
+    /// The beginning of an iteration. What an earlier one that failed has left is dropped.
+    pub(super) fn before_forward(&self) -> Result<()> {
+        let mut state = lock(&self.state);
+        state.sync = self.silent.load(Relaxed) == 0;
+        state.begin();
+        let joins = state.joins && state.sync;
+        drop(state);
+        if joins {
+            // Those who have run out of data learn that others have not.
+            super::join::count_active(&*self.group, true)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn after_forward(self: &Arc<Self>, outputs: &[&Tensor]) -> Result<()> {
+        if !self.settings.find_unused || !self.syncs() || self.settings.static_graph {
+            return Ok(());
+        }
+        let used: HashSet<usize> = leaves(outputs).iter().map(Tensor::id).collect();
+        let mut state = lock(&self.state);
+        for (index, (_, parameter)) in self.parameters.iter().enumerate() {
+            state.unused[index] = !used.contains(&parameter.id());
+        }
+        Ok(())
+    }
+
+    /// The hook of a parameter.
+    fn came(self: &Arc<Self>, index: usize) -> Result<()> {
+        let mut state = lock(&self.state);
+        let state = &mut *state;
+        if !state.sync {
+            return Ok(());
+        }
+        if !state.under_way {
+            state.under_way = true;
+            let reducer = self.clone();
+            queue_callback(move || no_grad(|| reducer.finish()))?;
+            // Parameters without a part are as good as there.
+            for unused in (0..state.unused.len()).filter(|&i| state.unused[i]).collect::<Vec<_>>() {
+                self.complete(state, unused)?;
+            }
+        }
+        state.came[index] += 1;
+        let learning = self.settings.static_graph && !state.settled;
+        if learning {
+            if state.came[index] == 1 {
+                state.order.push(index);
+            }
+            return Ok(());
+        }
+        if state.came[index] < state.expected[index] {
+            return Ok(());
+        }
+        if state.came[index] > state.expected[index] || state.unused[index] {
+            return Err(Error::autograd(format!(
+                "DistributedDataParallel: the gradient of {} came more than once in one backward pass, or it came although the forward pass did not use the \
+                 parameter. Pass everything the loss is made of out of the forward pass, or promise static_graph(true)",
+                self.parameters[index].0
+            )));
+        }
+        state.order.push(index);
+        self.complete(state, index)
+    }
+
+    /// Puts a gradient in its place and sends the buckets that are whole.
+    fn complete(&self, state: &mut State, index: usize) -> Result<()> {
+        let (bucket, at) = state.places[index];
+        let parameter = &self.parameters[index].1;
+        let place = &state.buckets[bucket].members[at].1;
+        match parameter.grad() {
+            Some(grad) if grad.shares_storage(place) => {}
+            Some(grad) => {
+                place.copy_(&grad.detach())?;
+                if !state.unused[index] {
+                    parameter.set_grad(Some(place.clone()))?;
+                }
+            }
+            None => {
+                place.zero_()?;
+            }
+        }
+        state.buckets[bucket].pending -= 1;
+        while state.next < state.buckets.len() && state.buckets[state.next].pending == 0 {
+            self.send(state)?;
+        }
+        Ok(())
+    }
+
+    /// Sends the next bucket: in the background, unless nothing is left to do meanwhile.
+    fn send(&self, state: &mut State) -> Result<()> {
+        let last = state.next + 1 == state.buckets.len();
+        let flat = &state.buckets[state.next].flat;
+        let lower = match self.settings.hook {
+            CommHook::AllReduce => None,
+            CommHook::Fp16 => Some(DType::F16),
+            CommHook::Bf16 => Some(DType::BF16),
+        };
+        let lowered = lower.filter(|d| d.size() < flat.dtype().size()).map(|d| flat.to_dtype(d)).transpose()?;
+        let tensors = vec![lowered.clone().unwrap_or_else(|| flat.clone())];
+        let work = self.group.submit(Collective::AllReduce { tensors, op: ReduceOp::Mean }, !last)?;
+        state.sent.push((work, lowered));
+        state.next += 1;
+        Ok(())
+    }
+
+    /// The end of backward.
+    fn finish(&self) -> Result<()> {
+        let mut guard = lock(&self.state);
+        let state = &mut *guard;
+        if self.settings.static_graph && !state.settled {
+            for index in 0..self.parameters.len() {
+                state.expected[index] = state.came[index].max(1);
+                state.unused[index] = state.came[index] == 0;
+            }
+            for index in 0..self.parameters.len() {
+                self.complete(state, index)?;
+            }
+        }
+        if state.next < state.buckets.len() {
+            let missing: Vec<&str> = (0..self.parameters.len())
+                .filter(|&i| state.came[i] < state.expected[i] && !state.unused[i])
+                .map(|i| self.parameters[i].0.as_str())
+                .collect();
+            state.begin();
+            return Err(Error::autograd(format!(
+                "DistributedDataParallel: these parameters had no part in the loss: {}. Every rank waits for their gradients: make all outputs part of the loss, \
+                 or pass find_unused_parameters(true)",
+                missing.join(", ")
+            )));
+        }
+        self.receive(state)?;
+        if self.settings.find_unused || self.settings.static_graph {
+            self.restore_unused(state)?;
+        }
+        self.settle(state)?;
+        state.begin();
+        Ok(())
+    }
+
+    /// Waits for the buckets.
+    fn receive(&self, state: &mut State) -> Result<()> {
+        for (bucket, (work, lowered)) in std::mem::take(&mut state.sent).into_iter().enumerate() {
+            work.wait()?;
+            if let Some(lowered) = lowered {
+                state.buckets[bucket].flat.copy_(&lowered)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A parameter that no rank used keeps the gradient it had; one that another rank used gets the mean.
+    fn restore_unused(&self, state: &mut State) -> Result<()> {
+        let used: Vec<u8> = state.unused.iter().map(|unused| !unused as u8).collect();
+        let used = Tensor::from_slice(&used, [used.len()])?;
+        self.group.all_reduce(&used, ReduceOp::Max)?;
+        let used = used.to_vec::<u8>()?;
+        for index in (0..used.len()).filter(|&i| state.unused[i] && used[i] == 1) {
+            let (bucket, at) = state.places[index];
+            self.parameters[index].1.set_grad(Some(state.buckets[bucket].members[at].1.clone()))?;
+        }
+        Ok(())
+    }
+
+    /// After the first iteration: buckets in the order of arrival on rank 0. With parameters to be searched for each
+    /// time that order means little.
+    fn settle(&self, state: &mut State) -> Result<()> {
+        if state.settled {
+            return Ok(());
+        }
+        state.settled = true;
+        if self.settings.find_unused && !self.settings.static_graph {
+            return Ok(());
+        }
+        let n = self.parameters.len();
+        let mut order: Vec<i64> = state.order.iter().map(|&i| i as i64).collect();
+        let seen: HashSet<i64> = order.iter().copied().collect();
+        order.extend((0..n as i64).rev().filter(|i| !seen.contains(i)));
+        let order = Tensor::from_slice(&order, [n])?;
+        self.group.broadcast(&order, 0)?;
+        let order: Vec<usize> = order.to_vec::<i64>()?.into_iter().map(|i| i as usize).collect();
+        if order.iter().collect::<HashSet<_>>().len() != n || order.iter().any(|&i| i >= n) {
+            return Err(Error::value(
+                "DistributedDataParallel: rank 0 sent an order that is not one of its parameters",
+            ));
+        }
+        let old: Vec<usize> = state.buckets.iter().flat_map(|b| b.members.iter().map(|m| m.0)).collect();
+        if order == old {
+            return Ok(());
+        }
+        let buckets = buckets::divide(&order, &self.parameters, self.settings.bucket_bytes)?;
+        // Gradients move along, so that the old buckets can go.
+        for (index, place) in buckets.iter().flat_map(|b| &b.members) {
+            let parameter = &self.parameters[*index].1;
+            if let Some(grad) = parameter.grad()
+                && state.buckets[state.places[*index].0].flat.shares_storage(&grad)
+            {
+                place.copy_(&grad)?;
+                parameter.set_grad(Some(place.clone()))?;
+            }
+        }
+        state.places = places(&buckets, n);
+        state.buckets = buckets;
+        Ok(())
+    }
+
+    /// An iteration of a rank without data: sends what the others send, with gradients of zero.
+    pub(super) fn shadow(&self) -> Result<()> {
+        let mut guard = lock(&self.state);
+        let state = &mut *guard;
+        state.begin();
+        for bucket in &state.buckets {
+            bucket.flat.zero_()?;
+        }
+        while state.next < state.buckets.len() {
+            self.send(state)?;
+        }
+        self.receive(state)?;
+        if self.settings.find_unused || self.settings.static_graph {
+            let none = Tensor::zeros_with([self.parameters.len()], DType::U8)?;
+            self.group.all_reduce(&none, ReduceOp::Max)?;
+        }
+        self.settle(state)?;
+        state.begin();
+        Ok(())
+    }
+}
+
+impl State {
+    /// As before the first gradient.
+    fn begin(&mut self) {
+        self.under_way = false;
+        self.next = 0;
+        self.sent.clear();
+        self.order.clear();
+        self.came.fill(0);
+        for bucket in &mut self.buckets {
+            bucket.pending = bucket.members.len();
+        }
+    }
+}
+
+impl Drop for Reducer {
+    fn drop(&mut self) {
+        lock(&self.hooks).drain(..).for_each(HookHandle::remove);
+    }
+}
+
+fn places(buckets: &[Bucket], n: usize) -> Vec<(usize, usize)> {
+    let mut places = vec![(0, 0); n];
+    for (b, bucket) in buckets.iter().enumerate() {
+        for (at, (index, _)) in bucket.members.iter().enumerate() {
+            places[*index] = (b, at);
+        }
+    }
+    places
+}

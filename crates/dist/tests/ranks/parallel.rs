@@ -1,0 +1,224 @@
+//! Data parallel against one process that sees all the data.
+
+use crate::support::Ranks;
+use rushlight_core::{DType, Result, rng::manual_seed};
+use rushlight_dist::{CommHook, DistributedDataParallel, World};
+use rushlight_nn::{BatchNorm1d, Forward, Linear, Member, MemberMut, Module, Parameter};
+use rushlight_tensor::{Tensor, autograd::no_grad};
+
+/// Two layers, of which the second is used when asked for, and a scale nobody uses.
+struct Net {
+    first: Linear,
+    second: Linear,
+    spare: Parameter,
+}
+
+impl Net {
+    fn new() -> Result<Self> {
+        let spare = Parameter::new(&Tensor::ones_with([3], DType::F64)?)?;
+        let layer = |i, o| Linear::new(i, o).build()?.to(DType::F64);
+        Ok(Self { first: layer(6, 8)?, second: layer(8, 1)?, spare })
+    }
+
+    fn run(&self, x: &Tensor, both: bool) -> Result<Tensor> {
+        let y = self.first.forward(x)?.tanh()?;
+        if both { self.second.forward(&y) } else { Ok(y) }
+    }
+}
+
+impl Module for Net {
+    fn type_name(&self) -> &'static str {
+        "Net"
+    }
+    fn members<'a>(&'a self, visit: &mut dyn FnMut(&str, Member<'a>)) {
+        visit("first", Member::Module(&self.first));
+        visit("second", Member::Module(&self.second));
+        visit("spare", Member::Parameter(&self.spare));
+    }
+    fn members_mut<'a>(&'a mut self, visit: &mut dyn FnMut(&str, MemberMut<'a>)) {
+        visit("first", MemberMut::Module(&mut self.first));
+        visit("second", MemberMut::Module(&mut self.second));
+        visit("spare", MemberMut::Parameter(&mut self.spare));
+    }
+}
+
+/// Batch `step` of all ranks: rows are numbered through.
+fn batch(step: usize, from: usize, rows: usize) -> Tensor {
+    let values: Vec<f64> = (0..rows * 6).map(|i| (((step * 1000 + from * 6 + i) * 37) as f64).sin()).collect();
+    Tensor::from_slice(&values, [rows, 6]).unwrap()
+}
+
+fn step(parameters: &[Tensor]) -> Result<()> {
+    no_grad(|| {
+        for p in parameters {
+            if let Some(g) = p.grad() {
+                p.sub_(&g.mul(0.1)?)?;
+            }
+            p.zero_grad();
+        }
+        Ok(())
+    })
+}
+
+fn close(a: f64, b: f64, what: &str) {
+    assert!((a - b).abs() <= 1e-12 * b.abs().max(1.0), "{what}: {a} and {b}");
+}
+
+fn model(rank: usize) -> Net {
+    // Every rank begins with its own values: rank 0's count.
+    manual_seed(rank as u64);
+    Net::new().unwrap()
+}
+
+/// Losses of one process over all rows.
+fn alone(ranks: usize, steps: usize, both: bool) -> Result<(Vec<f64>, Vec<f64>)> {
+    let net = model(0);
+    let mut losses = Vec::new();
+    for s in 0..steps {
+        let loss = net.run(&batch(s, 0, 4 * ranks), both)?.pow(2)?.mean()?;
+        loss.backward()?;
+        losses.push(loss.item::<f64>()?);
+        step(&net.parameters())?;
+    }
+    let end = net.parameters().iter().map(|p| p.sum()?.item::<f64>()).collect::<Result<_>>()?;
+    Ok((losses, end))
+}
+
+fn mean_over(world: &World, x: f64) -> f64 {
+    let t = Tensor::from_slice(&[x], [1]).unwrap();
+    world.all_reduce(&t, rushlight_dist::ReduceOp::Mean).unwrap();
+    t.item().unwrap()
+}
+
+fn trained(world: &World, ddp: &DistributedDataParallel<Net>, both: bool) -> Result<()> {
+    let (rank, size) = (world.rank(), world.size());
+    let (losses, end) = alone(size, 5, both)?;
+    for (s, expected) in losses.iter().enumerate() {
+        let loss = ddp.call(|net| net.run(&batch(s, 4 * rank, 4), both))?.pow(2)?.mean()?;
+        loss.backward()?;
+        close(mean_over(world, loss.item()?), *expected, "loss");
+        assert!(ddp.module().spare.grad().is_none());
+        step(&ddp.parameters())?;
+    }
+    for (p, expected) in ddp.parameters().iter().zip(end) {
+        close(p.sum()?.item()?, expected, "parameter");
+    }
+    Ok(())
+}
+
+fn equal_to_one_process(world: World) {
+    let rank = world.rank();
+    let wrap = || DistributedDataParallel::new(model(rank), world.group().clone());
+    // The spare parameter has no part: without being told so, it is an error that names it.
+    let ddp = wrap().build().unwrap();
+    let loss = ddp.call(|net| net.run(&batch(0, 0, 2), true)).unwrap().sum().unwrap();
+    let message = loss.backward().unwrap_err().to_string();
+    assert!(message.contains("spare") && message.contains("find_unused_parameters"), "{message}");
+    world.barrier().unwrap();
+
+    trained(&world, &wrap().find_unused_parameters(true).build().unwrap(), true).unwrap();
+    // Buckets of 64 bytes: many.
+    trained(
+        &world,
+        &wrap().find_unused_parameters(true).bucket_cap_mb(64.0 / (1 << 20) as f64).build().unwrap(),
+        false,
+    )
+    .unwrap();
+    trained(&world, &wrap().static_graph(true).build().unwrap(), true).unwrap();
+    let frozen = model(rank);
+    frozen.spare.tensor().clone().requires_grad_(false).unwrap();
+    let ddp = DistributedDataParallel::new(frozen, world.group().clone()).bucket_cap_mb(1e-4).build().unwrap();
+    trained(&world, &ddp, true).unwrap();
+    // Gradients are views of the buckets: the two of a layer are neighbours in memory.
+    ddp.call(|net| net.run(&batch(0, 0, 2), true)).unwrap().sum().unwrap().backward().unwrap();
+    let grad = |p: &Parameter| p.grad().unwrap();
+    assert!(grad(&ddp.module().second.weight).shares_storage(&grad(ddp.module().second.bias.as_ref().unwrap())));
+    assert!(ddp.state_dict().keys().all(|key| key.starts_with("module.")));
+}
+
+#[test]
+fn data_parallel_equals_one_process() {
+    Ranks::new("parallel::data_parallel_equals_one_process", 2).run(equal_to_one_process);
+}
+
+#[test]
+fn data_parallel_between_nodes() {
+    Ranks::new("parallel::data_parallel_between_nodes", 3).nodes(3).run(equal_to_one_process);
+}
+
+#[test]
+fn accumulation_hooks_and_buffers() {
+    Ranks::new("parallel::accumulation_hooks_and_buffers", 2).run(|world| {
+        let (rank, size) = (world.rank(), world.size());
+        manual_seed(rank as u64);
+        let layer = Linear::new(6, 1).build().unwrap();
+        let x = |s: usize, r: usize| batch(s, 4 * r, 4).to_dtype(DType::F32).unwrap();
+        // Two passes kept local, then one that is not: the mean of the sums.
+        let ddp = DistributedDataParallel::new(layer, world.group().clone()).build().unwrap();
+        for s in 0..3 {
+            let guard = (s < 2).then(|| ddp.no_sync());
+            let y = ddp.forward(&x(s, rank)).unwrap();
+            drop(guard);
+            y.sum().unwrap().backward().unwrap();
+        }
+        let total: f64 = (0..size)
+            .flat_map(|r| (0..3).map(move |s| (s, r)))
+            .map(|(s, r)| x(s, r).sum().unwrap().item::<f64>().unwrap())
+            .sum();
+        let grad =
+            |ddp: &DistributedDataParallel<Linear>| ddp.weight.grad().unwrap().sum().unwrap().item::<f64>().unwrap();
+        assert!((grad(&ddp) - total / size as f64).abs() < 1e-4);
+        for hook in [CommHook::Fp16, CommHook::Bf16] {
+            let layer = Linear::new(6, 1).build().unwrap();
+            let ddp = DistributedDataParallel::new(layer, world.group().clone()).comm_hook(hook).build().unwrap();
+            ddp.forward(&x(0, rank)).unwrap().sum().unwrap().backward().unwrap();
+            let total: f64 = (0..size).map(|r| x(0, r).sum().unwrap().item::<f64>().unwrap()).sum();
+            assert!((grad(&ddp) - total / size as f64).abs() < 0.1, "{hook:?}");
+        }
+        // Rank 0's running statistics are everyone's at the next forward pass.
+        let norm = BatchNorm1d::new(6).build().unwrap();
+        let ddp = DistributedDataParallel::new(norm, world.group().clone()).build().unwrap();
+        ddp.forward(&x(0, rank)).unwrap().sum().unwrap().backward().unwrap();
+        ddp.eval();
+        ddp.forward(&x(1, rank)).unwrap().sum().unwrap().backward().unwrap();
+        let sum = |b: &Tensor| b.to_dtype(DType::F64).unwrap().sum().unwrap().item::<f64>().unwrap();
+        let all: f64 = ddp.buffers().iter().map(sum).sum();
+        let mean = mean_over(&world, all);
+        assert!((mean - all).abs() < 1e-9);
+    });
+}
+
+#[test]
+fn different_modules_are_named() {
+    Ranks::new("parallel::different_modules_are_named", 3).run(|world| {
+        let features = if world.rank() == 1 { 5 } else { 6 };
+        let layer = Linear::new(features, 1).build().unwrap();
+        let message = DistributedDataParallel::new(layer, world.group().clone()).build().err().unwrap().to_string();
+        assert!(message.contains("rank 0 has parameter weight: float32 [1, 6]"), "{message}");
+        assert!(message.contains("rank 1 has parameter weight: float32 [1, 5]"), "{message}");
+    });
+}
+
+#[test]
+fn uneven_inputs_join() {
+    Ranks::new("parallel::uneven_inputs_join", 3).run(|world| {
+        let rank = world.rank();
+        manual_seed(rank as u64);
+        let layer = Linear::new(6, 1).build().unwrap().to(DType::F64).unwrap();
+        let ddp = DistributedDataParallel::new(layer, world.group().clone()).build().unwrap();
+        // Rank 0 has no data at all, rank 2 the most.
+        let seen = ddp
+            .join(|ddp| {
+                for s in 0..2 * rank {
+                    ddp.forward(&batch(s, 4 * rank, 4))?.pow(2)?.mean()?.backward()?;
+                    step(&ddp.parameters())?;
+                }
+                Ok(2 * rank)
+            })
+            .unwrap();
+        assert_eq!(seen, 2 * rank);
+        let sum = ddp.weight.sum().unwrap().item::<f64>().unwrap();
+        close(mean_over(&world, sum), sum, "all ranks end alike");
+        world.barrier().unwrap();
+    });
+}
