@@ -10,26 +10,16 @@ import sys
 from . import _functions
 
 #: Roots of names, and what serves them.
-_ROOTS = {"torch": "rushlight", "torchvision": "rushlight.vision", "intel_extension_for_pytorch": "rushlight._ipex"}
-
-#: Other packages whose absence is to be told rather than left to "no module named", unless they are installed; those of ``torch`` are in ``_functions._ABSENT``.
-_ABSENT = {
-    "oneccl_bindings_for_pytorch": "distributed training is not part of this version",
+_ROOTS = {
+    "torch": "rushlight", "torchvision": "rushlight.vision", "intel_extension_for_pytorch": "rushlight._ipex",
+    "oneccl_bindings_for_pytorch": "rushlight._oneccl", "horovod": "rushlight._horovod",
 }
 
 
 def _why_absent(name):
-    """Why there is no module of a name, or None."""
+    """Why there is no module of a name, or None. The reasons are in ``_functions._ABSENT``."""
     root, _, rest = name.partition(".")
-    if root == "torch":
-        return _functions._ABSENT.get(rest)
-    return None if name not in _ABSENT or _is_installed(name) else _ABSENT[name]
-
-
-def _is_installed(name):
-    """Whether others find a package."""
-    others = (finder for finder in sys.meta_path if finder is not _finder)
-    return any(finder.find_spec(name, None) is not None for finder in others)
+    return _functions._ABSENT.get(rest) if root == "torch" else None
 
 
 class _Loader(importlib.abc.Loader):
@@ -88,8 +78,8 @@ def stand_in(name):
 
 
 def install(children=True):
-    """From now on ``import torch``, ``torchvision`` and ``intel_extension_for_pytorch`` give this package, whether or not they are installed;
-    in Python programs started from this one, too."""
+    """From now on ``import torch``, ``torchvision``, ``intel_extension_for_pytorch``, ``oneccl_bindings_for_pytorch`` and ``horovod`` give this
+    package, whether or not they are installed; in Python programs started from this one, too."""
     if _finder not in sys.meta_path:
         taken = [name for name in ("torch", "torchvision") if name in sys.modules and not sys.modules[name].__name__.startswith("rushlight")]
         if taken:

@@ -86,10 +86,12 @@ class GradBucket:
 
 
 class Reducer:
-    def __init__(self, named, pg, cap, as_view, find_unused, static):
+    def __init__(self, named, pg, cap, as_view=False, find_unused=False, static=False, zero_missing=False):
         self.names, self.parameters = [n for n, _ in named], [p for _, p in named]
         self.pg, self.cap, self.as_view, self.find_unused, self.static = pg, cap, as_view, find_unused, static
         count = len(named)
+        #: Whether a gradient that did not come counts as zero, rather than as an error.
+        self.zero_missing = zero_missing
         self.hook = None
         self.sync = True
         self.settled = False
@@ -193,6 +195,9 @@ class Reducer:
                 self.expected = [max(1, n) for n in self.came]
                 self.unused = [n == 0 for n in self.came]
                 for index in range(len(self.parameters)):
+                    self._complete(index)
+            if self.zero_missing:
+                for index in [i for i, came in enumerate(self.came) if not came]:
                     self._complete(index)
             if self.next < len(self.buckets):
                 missing = [n for n, came, expected, unused in zip(self.names, self.came, self.expected, self.unused) if came < expected and not unused]
