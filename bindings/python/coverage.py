@@ -125,7 +125,7 @@ def main():
         "|---|---|---|---|---|",
         *rows,
         "",
-        "Not part of this version: `torch.distributed`, exporting (`torch.onnx`, `torch.export`), TorchScript, sparse and quantised tensors, complex",
+        "Not part of this version: sharded models (`torch.distributed.fsdp`, `tensor`, `pipelining`, `rpc`), exporting (`torch.onnx`, `torch.export`), TorchScript, sparse and quantised tensors, complex",
         "numbers (and with them `torch.fft`), `vmap`. Their names can be imported and raise when they are used; they do not count here.",
         "",
         "## Missing names",

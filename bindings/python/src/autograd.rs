@@ -130,6 +130,12 @@ fn _backward(
     backward(py, &handles(&tensors), &optional(gradients), retain_graph, create_graph, inputs)
 }
 
+/// Has `callback()` called at the end of the outermost backward pass under way on this thread, if that pass succeeds.
+#[pyfunction]
+fn _queue_callback(callback: Py<PyAny>) -> PyResult<()> {
+    autograd::queue_callback(move || Python::attach(|py| callback.call0(py)).map(drop).map_err(from_py)).py()
+}
+
 /// What `_backward` and `Tensor.backward` do.
 pub fn backward(
     py: Python<'_>,
@@ -361,6 +367,7 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(_set_autocast, module)?)?;
     module.add_function(wrap_pyfunction!(_autocast_dtype, module)?)?;
     module.add_function(wrap_pyfunction!(_backward, module)?)?;
+    module.add_function(wrap_pyfunction!(_queue_callback, module)?)?;
     module.add_function(wrap_pyfunction!(_grad, module)?)?;
     module.add_function(wrap_pyfunction!(_leaves, module)?)?;
     module.add_function(wrap_pyfunction!(_record_function, module)?)?;

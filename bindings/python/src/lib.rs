@@ -11,6 +11,7 @@
 //! | `autograd` | modes, differentiation, hooks, functions written in Python |
 //! | `dtype`, `device`, `generator` | the small classes |
 //! | `stream`, `capture` | streams and events; steps recorded and replayed |
+//! | `dist` | process groups, stores, launch detection |
 //! | `optim` | optimizer steps |
 //! | `vision` | images |
 //! | `serialize` | files of `torch.save` |
@@ -22,6 +23,7 @@ mod construct;
 mod convert;
 mod device;
 mod dispatch;
+mod dist;
 mod dlpack;
 mod dtype;
 mod error;
@@ -81,6 +83,7 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
     stream::add_to(module)?;
     capture::add_to(module)?;
     serialize::add_to(module)?;
+    dist::add_to(module)?;
     let child = |name: &str| -> PyResult<Bound<'_, PyModule>> {
         let child = PyModule::new(py, &format!("rushlight._C.{name}"))?;
         module.add(name, &child)?;

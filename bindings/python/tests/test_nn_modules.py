@@ -109,13 +109,12 @@ def test_attention_dropout_is_for_training():
     assert torch.equal(attention(x, x, x)[0], attention(x, x, x)[0])
 
 
-def test_distributed_modules_say_so():
-    with pytest.raises(NotImplementedError, match="use BatchNorm1d"):
-        nn.SyncBatchNorm(3)
-    with pytest.raises(NotImplementedError, match="no distributed package"):
+def test_distributed_modules_need_a_group():
+    with pytest.raises(ValueError, match="init_process_group"):
         nn.parallel.DistributedDataParallel(nn.Linear(1, 1))
-    with pytest.raises(NotImplementedError, match="2 devices"):
-        nn.DataParallel(Net(), device_ids=[0, 1])
+    # In one process statistics of all ranks are its own.
+    x = torch.randn(4, 3)
+    assert torch.allclose(nn.SyncBatchNorm(3)(x), nn.BatchNorm1d(3)(x))
 
 
 def test_unknown_names_say_what_is_near():

@@ -17,13 +17,14 @@ pub const DEFAULT_GROUP_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 const BACKENDS: [&str; 7] = ["", "tcp", "gloo", "nccl", "ccl", "xccl", "mpi"];
 
 /// How a world is set up. The defaults follow the launcher.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Init {
     backend: String,
     timeout: Duration,
     method: String,
     place: Option<(usize, usize)>,
     node: Option<String>,
+    store: Option<Arc<dyn Store>>,
 }
 
 impl Default for Init {
@@ -41,6 +42,7 @@ impl Init {
             method: "env://".into(),
             place: None,
             node: None,
+            store: None,
         }
     }
 
@@ -74,6 +76,13 @@ impl Init {
     /// says.
     pub fn node(mut self, name: &str) -> Self {
         self.node = Some(name.into());
+        self
+    }
+
+    /// A store that the ranks share already, in which they meet instead of by [`Init::method`]. Whoever can read it can
+    /// join the job: rank 0 leaves the job's secret there.
+    pub fn store(mut self, store: Arc<dyn Store>) -> Self {
+        self.store = Some(store);
         self
     }
 
@@ -219,8 +228,13 @@ impl std::ops::Deref for World {
 /// The store of the job.
 fn meet(launch: &Launch, env: &Environment, init: &Init) -> Result<TcpStore> {
     let timeout = init.timeout.min(crate::store::DEFAULT_TIMEOUT);
+    if let Some(store) = &init.store {
+        return meet_in(&**store, "the store", launch, env, timeout);
+    }
     if let Some(path) = init.method.strip_prefix("file://") {
-        return meet_in_file(path, launch, env, timeout);
+        let file = FileStore::open(path, Some(launch.world_size))?;
+        file.set_timeout(timeout);
+        return meet_in(&file, &format!("the file {path}"), launch, env, timeout);
     }
     let meeting = match init.method.strip_prefix("tcp://") {
         Some(address) => {
@@ -245,26 +259,31 @@ fn bad_method(method: &str) -> Error {
     Error::value(format!("init_process_group: the method {method:?} should be env://, tcp://host:port or file:///path"))
 }
 
-/// Rank 0 writes address and secret of its store to a file that only this user can read.
-fn meet_in_file(path: &str, launch: &Launch, env: &Environment, timeout: Duration) -> Result<TcpStore> {
-    let file = FileStore::open(path, Some(launch.world_size))?;
-    file.set_timeout(timeout);
+/// Rank 0 leaves address and secret of the job's store in another store: a file that only this user can read, or one
+/// that the program passed.
+fn meet_in(
+    other: &dyn Store,
+    name: &str,
+    launch: &Launch,
+    env: &Environment,
+    timeout: Duration,
+) -> Result<TcpStore> {
     if launch.rank == 0 {
         let text = random_bytes()?.iter().map(|b| format!("{b:02x}")).collect::<String>();
         let store = TcpStore::host(&[0], false, Secret::new(&text))?;
         let mut hosts: Vec<String> = own_addresses(env)?.iter().map(IpAddr::to_string).collect();
         hosts.push("127.0.0.1".into());
-        file.set("store", format!("{text} {} {} {}", store.port(), env.hostname(), hosts.join(",")).as_bytes())?;
+        other.set("store", format!("{text} {} {} {}", store.port(), env.hostname(), hosts.join(",")).as_bytes())?;
         store.set_timeout(timeout);
         return Ok(store);
     }
-    let text = String::from_utf8_lossy(&file.get("store")?).into_owned();
+    let text = String::from_utf8_lossy(&other.get("store")?).into_owned();
     let [secret, port, host, addresses] = text.split(' ').collect::<Vec<_>>()[..] else {
         return Err(Error::io(format!(
-            "init_process_group: the file {path} was left by another program; use a path of this job's own"
+            "init_process_group: {name} was used by another program; use one of this job's own"
         )));
     };
-    let port = port.parse().map_err(|_| Error::io(format!("init_process_group: the file {path} is malformed")))?;
+    let port = port.parse().map_err(|_| Error::io(format!("init_process_group: {name} is malformed")))?;
     let here = host == env.hostname();
     let mut last = Error::io("init_process_group: rank 0 gave no address");
     let mut addresses: Vec<&str> = addresses.split(',').collect();

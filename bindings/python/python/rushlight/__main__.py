@@ -8,7 +8,8 @@ USAGE = """usage: python -m rushlight [--device cpu|cuda|xpu|auto] SCRIPT [ARGS 
        python -m rushlight [--device ...] -c CODE [ARGS ...]
        python -m rushlight --install | --uninstall | --wheels FOLDER
 
-Runs a program written for PyTorch: torch, torchvision and intel_extension_for_pytorch are Rushlight, also in processes that it starts.
+Runs a program written for PyTorch: torch, torchvision, intel_extension_for_pytorch, oneccl_bindings_for_pytorch and horovod are Rushlight, also
+in processes that it starts.
 cuda, xpu and hip name the accelerator there is. --device cpu hides it; --device cuda (or xpu, hip) makes torch.cuda.is_available() say
 yes where there is none, and tensors are on the CPU all the same.
 

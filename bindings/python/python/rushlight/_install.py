@@ -8,11 +8,9 @@ import os
 import sys
 
 #: Roots of names, and what serves them.
-_ROOTS = {"torch": "rushlight", "torchvision": "rushlight.vision", "intel_extension_for_pytorch": "rushlight._ipex"}
-
-#: Other packages whose absence is to be told rather than left to "no module named".
-_ABSENT = {
-    "oneccl_bindings_for_pytorch": "distributed training is not part of this version",
+_ROOTS = {
+    "torch": "rushlight", "torchvision": "rushlight.vision", "intel_extension_for_pytorch": "rushlight._ipex",
+    "oneccl_bindings_for_pytorch": "rushlight._oneccl", "horovod": "rushlight._horovod",
 }
 
 
@@ -33,8 +31,6 @@ class _Loader(importlib.abc.Loader):
 
 class _Finder(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path=None, target=None):
-        if why := _ABSENT.get(name):
-            raise ModuleNotFoundError(f"rushlight has no '{name}': {why}", name=name)
         root, _, rest = name.partition(".")
         if root not in _ROOTS:
             return None
@@ -72,8 +68,8 @@ def stand_in(name):
 
 
 def install(children=True):
-    """From now on ``import torch``, ``torchvision`` and ``intel_extension_for_pytorch`` give this package, whether or not they are installed;
-    in Python programs started from this one, too."""
+    """From now on ``import torch``, ``torchvision``, ``intel_extension_for_pytorch``, ``oneccl_bindings_for_pytorch`` and ``horovod`` give this
+    package, whether or not they are installed; in Python programs started from this one, too."""
     if _finder not in sys.meta_path:
         taken = [name for name in ("torch", "torchvision") if name in sys.modules and not sys.modules[name].__name__.startswith("rushlight")]
         if taken:

@@ -1,16 +1,10 @@
-"""The names of ``torch.distributed`` and its modules, all absent."""
+"""Names of ``torch.distributed`` and its modules that are absent."""
 
-REASON = "this build has no distributed package; run one process"
+REASON = "training is data parallel here: use DistributedDataParallel"
 
 #: Names of the package itself.
 NAMES = """
-Backend BackendConfig DeviceMesh DistBackendError DistError DistNetworkError DistStoreError FileStore GradBucket GroupMember HashStore P2POp PrefixStore
-ProcessGroup ProcessGroupGloo ProcessGroupNCCL QueueEmptyError ReduceOp Store TCPStore Work abort_process_group all_gather all_gather_coalesced
-all_gather_into_tensor all_gather_object all_reduce all_reduce_coalesced all_to_all all_to_all_single barrier batch_isend_irecv broadcast
-broadcast_object_list destroy_process_group gather gather_object get_backend get_backend_config get_default_backend_for_device get_global_rank
-get_group_rank get_node_local_rank get_process_group_ranks init_device_mesh init_process_group irecv isend monitored_barrier new_group new_subgroups
-new_subgroups_by_enumeration recv recv_object_list reduce reduce_op reduce_scatter reduce_scatter_tensor scatter scatter_object_list send
-send_object_list split_group supports_complex
+ProcessGroupGloo ProcessGroupNCCL split_group supports_complex
 """
 
 #: Names of its modules.
@@ -24,14 +18,10 @@ MODULES = {
     "_tensor": "DTensor Replicate Shard distribute_module distribute_tensor",
     "_tensor.api": "DTensor",
     "_tensor.experimental": "implicit_replication",
-    "algorithms": "Join JoinHook Joinable",
     "algorithms._checkpoint": "",
     "algorithms._checkpoint.checkpoint_wrapper": "CheckpointImpl CheckpointWrapper apply_activation_checkpointing checkpoint_wrapper offload_wrapper",
-    "algorithms.ddp_comm_hooks": "",
-    "algorithms.ddp_comm_hooks.default_hooks": "allreduce_hook bf16_compress_hook bf16_compress_wrapper fp16_compress_hook fp16_compress_wrapper",
     "algorithms.ddp_comm_hooks.post_localSGD_hook": "PostLocalSGDState post_localSGD_hook",
     "algorithms.ddp_comm_hooks.powerSGD_hook": "PowerSGDState batched_powerSGD_hook powerSGD_hook",
-    "algorithms.join": "Join JoinHook Joinable",
     "algorithms.model_averaging": "",
     "algorithms.model_averaging.averagers": "ModelAverager PeriodicModelAverager",
     "c10d_logger": "",
@@ -51,9 +41,6 @@ MODULES = {
     "checkpoint.state_dict_saver": "save",
     "checkpoint.stateful": "Stateful",
     "constants": "",
-    "device_mesh": "DeviceMesh _mesh_resources init_device_mesh",
-    "distributed_c10d": "Backend ProcessGroup ReduceOp Store _get_default_group _get_default_store _get_pg_default_device get_global_rank init_process_group "
-    "is_xccl_available",
     "elastic": "",
     "elastic.multiprocessing": "DefaultLogsSpecs Std start_processes",
     "elastic.multiprocessing.errors": "ChildFailedError ProcessFailure record",
@@ -69,7 +56,6 @@ MODULES = {
     "fsdp.sharded_grad_scaler": "ShardedGradScaler",
     "fsdp.wrap": "CustomPolicy ModuleWrapPolicy _or_policy _module_wrap_policy always_wrap_policy enable_wrap lambda_auto_wrap_policy size_based_auto_wrap_policy "
     "transformer_auto_wrap_policy wrap",
-    "launch": "main",
     "launcher": "",
     "launcher.api": "LaunchConfig elastic_launch",
     "nn": "RemoteModule",
@@ -78,7 +64,6 @@ MODULES = {
     "pipelining": "PipelineStage Schedule1F1B ScheduleGPipe SplitPoint build_stage pipe_split pipeline",
     "pipelining.schedules": "",
     "rpc": "PyRRef RRef TensorPipeRpcBackendOptions WorkerInfo get_worker_info init_rpc remote rpc_async rpc_sync shutdown",
-    "run": "main parse_args run",
     "tensor": "DTensor DeviceMesh Partial Placement Replicate Shard distribute_module distribute_tensor empty full init_device_mesh ones rand randn zeros",
     "tensor._api": "DTensor",
     "tensor._utils": "compute_local_shape_and_global_offset",

@@ -191,17 +191,64 @@ class LazyBatchNorm3d(_LazyNormBase, BatchNorm3d):
 
 
 class SyncBatchNorm(_BatchNorm):
-    """Batch normalisation over several processes, which this version does not have: making one is an error."""
+    """Batch normalisation with the statistics of all ranks of a group. In one process, and in evaluation, it is plain batch normalisation."""
 
-    def __init__(self, *args, **kwargs) -> None:
-        raise NotImplementedError(
-            "SyncBatchNorm: distributed training is not part of this version; use BatchNorm1d, BatchNorm2d or BatchNorm3d, "
-            "which are the same in one process"
-        )
+    def __init__(
+        self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1, affine: bool = True, track_running_stats: bool = True,
+        process_group=None, device=None, dtype=None, *, bias: bool = True,
+    ) -> None:
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
+        self.process_group = process_group
+
+    def _check_input_dim(self, input: Tensor) -> None:
+        if input.dim() < 2:
+            raise ValueError(f"expected at least 2D input (got {input.dim()}D input)")
+
+    def forward(self, input: Tensor) -> Tensor:
+        from ... import distributed
+
+        by_batch = self.training or self.running_mean is None
+        if not by_batch or not distributed.is_initialized() or distributed.get_world_size(self.process_group) == 1:
+            return super().forward(input)
+        self._check_input_dim(input)
+        return self._over_ranks(input)
+
+    def _over_ranks(self, input: Tensor) -> Tensor:
+        from ...distributed._differentiable import all_sum
+
+        x = input.float() if input.dtype in (_C.float16, _C.bfloat16) else input
+        dims = [d for d in range(x.dim()) if d != 1]
+        shape = [1, -1] + [1] * (x.dim() - 2)
+        own = _torch.full((1,), x.numel() // x.shape[1], dtype=x.dtype, device=x.device)
+        sums = all_sum(_torch.cat([x.sum(dims), own]), self.process_group)
+        count = sums[-1].detach()
+        mean = sums[:-1] / count
+        centred = x - mean.view(shape)
+        var = all_sum((centred * centred).sum(dims), self.process_group) / count
+        if self.training and self.track_running_stats:
+            self.num_batches_tracked.add_(1)
+            momentum = 1.0 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
+            self.running_mean.lerp_(mean.detach().to(self.running_mean.dtype), momentum)
+            unbiased = var.detach() * (count / (count - 1).clamp(min=1))
+            self.running_var.lerp_(unbiased.to(self.running_var.dtype), momentum)
+        y = centred * (var + self.eps).rsqrt().view(shape)
+        if self.weight is not None:
+            y = y * self.weight.view(shape)
+        if self.bias is not None:
+            y = y + self.bias.view(shape)
+        return y.to(input.dtype)
 
     @classmethod
     def convert_sync_batchnorm(cls, module: Module, process_group=None) -> Module:
-        """The module as it is: in one process nothing has to be synchronised."""
-        if process_group is not None:
-            raise NotImplementedError("SyncBatchNorm: process groups are not part of this version")
-        return module
+        """The module with every batch norm in it made one of these, with the same parameters and buffers."""
+        made = module
+        if isinstance(module, _BatchNorm) and not isinstance(module, SyncBatchNorm):
+            made = cls(module.num_features, module.eps, module.momentum, module.affine, module.track_running_stats, process_group)
+            for name in ("weight", "bias"):
+                if name in made._parameters:
+                    made._parameters[name] = module._parameters.get(name)
+            made._buffers.update(module._buffers)
+            made.training = module.training
+        for name, child in list(module.named_children()):
+            made.add_module(name, cls.convert_sync_batchnorm(child, process_group))
+        return made

@@ -1,19 +1,17 @@
-"""Models over several devices: with one device, ``DataParallel`` is the model itself."""
+"""Models over several devices and several processes."""
 
 from . import scatter_gather
-from .data_parallel import DataParallel, data_parallel
-from .distributed import DistributedDataParallel
+from .data_parallel import DataParallel, data_parallel, parallel_apply, replicate
 from .scatter_gather import gather, scatter
 
 __all__ = ["DataParallel", "DistributedDataParallel", "data_parallel", "gather", "parallel_apply", "replicate", "scatter", "scatter_gather"]
 
 
-def replicate(network, devices, detach=False):
-    """The module for each device; there is one."""
-    return [network] * len(devices)
+def __getattr__(name):
+    # Process groups are imported by those who use them.
+    if name in ("DistributedDataParallel", "distributed"):
+        import importlib
 
-
-def parallel_apply(modules, inputs, kwargs_tup=None, devices=None):
-    """Calls each module with its inputs."""
-    named = kwargs_tup or [{}] * len(modules)
-    return [m(*(i if isinstance(i, (list, tuple)) else (i,)), **k) for m, i, k in zip(modules, inputs, named)]
+        module = importlib.import_module(".distributed", __name__)
+        return module if name == "distributed" else module.DistributedDataParallel
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

@@ -1,0 +1,1 @@
+"""``horovod``: its package for PyTorch, over ``torch.distributed``."""

@@ -1,0 +1,1 @@
+# Sourced by scripts written for oneCCL. There is nothing to set.

@@ -1,0 +1,447 @@
+"""Process groups: the world of a program, and parts of it."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import warnings
+from datetime import timedelta
+
+from .. import _C
+from ._stores import PrefixStore, Store, _seconds
+
+__all__ = [
+    "Backend", "BackendConfig", "DistBackendError", "DistError", "DistNetworkError", "DistStoreError", "GroupMember", "ProcessGroup",
+    "QueueEmptyError", "abort_process_group", "default_pg_timeout", "destroy_process_group", "get_backend", "get_backend_config",
+    "get_default_backend_for_device", "get_global_rank", "get_group_rank", "get_node_local_rank", "get_pg_count", "get_process_group_ranks",
+    "get_rank", "get_world_size", "group", "init_process_group", "is_available", "is_backend_available", "is_gloo_available",
+    "is_initialized", "is_mpi_available", "is_nccl_available", "is_torchelastic_launched", "is_ucc_available", "is_xccl_available",
+    "new_group", "new_subgroups", "new_subgroups_by_enumeration",
+]
+
+default_pg_timeout = timedelta(minutes=30)
+
+DistError = _C._DistError
+DistBackendError = _C._DistBackendError
+DistNetworkError = _C._DistNetworkError
+DistStoreError = _C._DistStoreError
+
+
+class QueueEmptyError(DistStoreError):
+    """A queue of a store that is empty."""
+
+
+class Backend(str):
+    """The name of a means of communication. All of them mean the best there is."""
+
+    UNDEFINED = "undefined"
+    GLOO = "gloo"
+    NCCL = "nccl"
+    MPI = "mpi"
+    UCC = "ucc"
+    XCCL = "xccl"
+    CCL = "ccl"
+    TCP = "tcp"
+    FAKE = "fake"
+
+    backend_list = ["undefined", "gloo", "nccl", "xccl", "ucc", "mpi", "ccl", "tcp"]
+    default_device_backend_map = {"cpu": "gloo", "cuda": "nccl", "xpu": "xccl", "mps": "gloo"}
+
+    def __new__(cls, name):
+        if not isinstance(name, str):
+            raise ValueError(f"Backend constructor parameter must be string-ish, got {name!r}")
+        return str.__new__(cls, name.lower())
+
+    @classmethod
+    def register_backend(cls, name, func, extended_api=False, devices=None):
+        raise NotImplementedError(f"Backend.register_backend: '{name}' cannot be added; processes communicate by the engine that is built in")
+
+
+_ACCEPTED = {"gloo", "nccl", "mpi", "ccl", "xccl", "ucc", "tcp", "undefined"}
+
+
+def _backend_name(backend):
+    """Checks a backend's name or a list such as ``cpu:gloo,cuda:nccl``, and returns it as the program will see it."""
+    if backend is None or str(backend).lower() == "undefined":
+        return Backend("nccl" if _C_cuda_available() else "gloo")
+    name = str(backend).lower()
+    for part in name.split(","):
+        kind = part.rpartition(":")[2]
+        if kind not in _ACCEPTED:
+            raise ValueError(f"init_process_group: unknown backend '{backend}'; gloo, nccl, mpi, ccl, xccl and tcp are known, and lists such as cpu:gloo,cuda:nccl")
+    return Backend(name)
+
+
+def _C_cuda_available():
+    from .. import cuda
+
+    return cuda.is_available()
+
+
+class BackendConfig:
+    """Which backend serves which kind of device."""
+
+    def __init__(self, backend):
+        self.device_backend_map = {}
+        for part in str(backend).split(","):
+            device, _, kind = part.rpartition(":")
+            for name in [device] if device else ("cpu", "cuda", "xpu"):
+                self.device_backend_map[name] = Backend(kind)
+
+    def __repr__(self):
+        return ",".join(f"{device}:{backend}" for device, backend in self.device_backend_map.items())
+
+    def get_device_backend_map(self):
+        return self.device_backend_map
+
+
+class ProcessGroup:
+    """Ranks that communicate. ``init_process_group`` and ``new_group`` make them."""
+
+    def __init__(self, group, backend, description=""):
+        self._group = group
+        self._backend = backend
+        #: Receives that were asked for and not begun (``_p2p``).
+        self._receives = []
+        self._barriers = 0
+        self.group_name = group.name
+        self.group_desc = description or group.name
+        self.bound_device_id = None
+
+    def rank(self):
+        """This rank in the group."""
+        return self._group.rank
+
+    def size(self):
+        """Number of ranks."""
+        return self._group.size
+
+    def name(self):
+        """The backend's name."""
+        return str(self._backend)
+
+    def _timeout(self):
+        return self._group.timeout
+
+    def flight_record(self):
+        """The last collectives of this rank, as JSON: what each was, how far it came and how long it took."""
+        return self._group.flight_record()
+
+    def __repr__(self):
+        return f"<ProcessGroup {self.group_name}: rank {self.rank()} of {self.size()}, backend {self._backend}>"
+
+    def __reduce__(self):
+        raise TypeError("a process group cannot be pickled: it belongs to this process")
+
+
+class _Shared:
+    """What this process knows of its world."""
+
+    def __init__(self):
+        self.world = None
+        self.default_pg = None
+        self.store = None
+        self.groups = []
+        self.inits = 0
+        self.process = None
+
+
+_world = _Shared()
+
+
+class _WorldMeta(type):
+    @property
+    def WORLD(cls):
+        return _world.default_pg
+
+    @WORLD.setter
+    def WORLD(cls, group):
+        _world.default_pg = group
+
+
+class group(metaclass=_WorldMeta):
+    """``group.WORLD``: the group of all ranks; None before ``init_process_group``."""
+
+
+class GroupMember(metaclass=_WorldMeta):
+    """``GroupMember.WORLD``, and what ranks that are not in a new group get."""
+
+    NON_GROUP_MEMBER = -100
+
+
+def is_available():
+    """Whether processes can work together: they can."""
+    return True
+
+
+def is_initialized():
+    """Whether ``init_process_group`` was called."""
+    return _world.default_pg is not None
+
+
+def is_backend_available(backend):
+    """Whether a backend may be asked for."""
+    return str(backend).lower() in _ACCEPTED
+
+
+def is_gloo_available():
+    return True
+
+
+def is_mpi_available():
+    return True
+
+
+def is_nccl_available():
+    return True
+
+
+def is_xccl_available():
+    return True
+
+
+def is_ucc_available():
+    return False
+
+
+def is_torchelastic_launched():
+    """Whether torchrun started this process."""
+    return os.environ.get("TORCHELASTIC_RUN_ID") is not None
+
+
+def _get_default_group():
+    if _world.default_pg is None:
+        raise ValueError("Default process group has not been initialized, please make sure to call init_process_group.")
+    return _world.default_pg
+
+
+def _get_default_store():
+    _get_default_group()
+    return _world.store
+
+
+def _resolve(pg):
+    """The group that a ``group`` argument means."""
+    if pg is None:
+        return _get_default_group()
+    if pg is GroupMember.NON_GROUP_MEMBER or isinstance(pg, ProcessGroup):
+        return pg
+    raise TypeError(f"Invalid type specified for the group argument: expected a process group, got {type(pg).__name__}")
+
+
+def _rank_not_in_group(pg):
+    return pg is not None and pg == GroupMember.NON_GROUP_MEMBER
+
+
+def _not_member(call):
+    warnings.warn(f"Running {call} on global rank {get_rank()} which does not belong to the given group.", stacklevel=3)
+
+
+def init_process_group(
+    backend=None, init_method=None, timeout=None, world_size=-1, rank=-1, store=None, group_name="", pg_options=None, device_id=None, _ranks=None,
+):
+    """Meets the other processes of the job.
+
+    Rank and world size are the launcher's (torchrun, srun, mpiexec, PALS and others) unless they are given; a program without a launcher is alone.
+    ``init_method`` is ``env://`` (the default), ``tcp://host:port`` or ``file:///path``; ``store`` takes its place. Backends are names: whichever is
+    asked for, the best engine there is serves it. ``device_id``, ``pg_options`` and ``group_name`` change nothing of that.
+    """
+    if _world.default_pg is not None:
+        raise ValueError("trying to initialize the default process group twice!")
+    if _ranks is not None:
+        raise NotImplementedError("init_process_group: _ranks is not supported; use new_group")
+    if store is not None and init_method is not None:
+        raise ValueError("Cannot specify both init_method and store.")
+    if store is not None and (world_size is None or world_size < 1 or rank is None or rank < 0):
+        raise ValueError("world_size must be positive and rank non-negative if using store")
+    if store is not None and not isinstance(store, Store):
+        raise TypeError(f"init_process_group: store must be a TCPStore, FileStore, HashStore or PrefixStore, not {type(store).__name__}")
+    name = _backend_name(backend)
+    seconds = _seconds(default_pg_timeout if timeout is None else timeout)
+    method, given_rank, given_size = _method(init_method)
+    rank = given_rank if rank is None or rank < 0 else rank
+    world_size = given_size if world_size is None or world_size < 0 else world_size
+    meeting = None if store is None else PrefixStore(f"init/{_world.inits}", store)._store
+    for attempt in (0, 1):
+        try:
+            world = _C._World(method, seconds, rank, world_size, meeting)
+            break
+        except (DistNetworkError, DistStoreError):
+            # The store of the former world may have answered while it was closing.
+            if attempt or not _world.inits:
+                raise
+    _world.inits += 1
+    _world.world, _world.process = world, os.getpid()
+    _world.store = Store._around(world.store())
+    _world.default_pg = ProcessGroup(world.group(), name, "default_pg")
+    _world.groups = [_world.default_pg]
+
+
+def _method(init_method):
+    """An ``init_method`` as the core takes it, with the rank and world size of its query."""
+    if init_method is None:
+        return "env://", None, None
+    if not isinstance(init_method, str):
+        raise TypeError(f"init_process_group: init_method must be a string, not {type(init_method).__name__}")
+    from urllib.parse import parse_qs, urlsplit
+
+    parts = urlsplit(init_method)
+    query = {key: int(values[-1]) for key, values in parse_qs(parts.query).items() if key in ("rank", "world_size")}
+    method = init_method.partition("?")[0]
+    return method, query.get("rank"), query.get("world_size")
+
+
+def destroy_process_group(group=None):
+    """Leaves the job, or a group."""
+    if group is not None and group is not _world.default_pg:
+        if group is not GroupMember.NON_GROUP_MEMBER:
+            _world.groups = [g for g in _world.groups if g is not group]
+        return
+    _get_default_group()
+    world = _world.world
+    _world.world = _world.default_pg = _world.store = None
+    _world.groups = []
+    world.close()
+
+
+def abort_process_group(group=None):
+    """Leaves the job without a word: the other ranks' collectives fail at once and name this one."""
+    if group is None or group is _world.default_pg:
+        _get_default_group()
+        _world.world.abandon()
+        _world.world = _world.default_pg = _world.store = None
+    else:
+        destroy_process_group(group)
+
+
+@atexit.register
+def _at_exit():
+    world = _world.world
+    if world is None or _world.process != os.getpid():
+        return
+    # A program that ends by an exception has failed: the others must not take that for a good end.
+    if getattr(sys, "last_exc", None) is not None or getattr(sys, "last_value", None) is not None:
+        world.abandon()
+    else:
+        world.close()
+
+
+def get_rank(group=None):
+    """This rank in the group; -1 if it is not in it."""
+    pg = _resolve(group)
+    return -1 if _rank_not_in_group(pg) else pg.rank()
+
+
+def get_world_size(group=None):
+    """Number of ranks of the group; -1 if this one is not in it."""
+    pg = _resolve(group)
+    return -1 if _rank_not_in_group(pg) else pg.size()
+
+
+def get_backend(group=None):
+    """The name of the backend that was asked for."""
+    pg = _resolve(group)
+    if _rank_not_in_group(pg):
+        raise ValueError("Invalid process group specified")
+    return pg._backend
+
+
+def get_backend_config(group=None):
+    """Which backend serves which kind of device, as text."""
+    return repr(BackendConfig(get_backend(group)))
+
+
+def get_default_backend_for_device(device):
+    """The usual backend of a kind of device."""
+    kind = device.type if hasattr(device, "type") else str(device).partition(":")[0]
+    found = Backend.default_device_backend_map.get(kind)
+    if found is None:
+        raise ValueError(f"Default backend not registered for device : {kind}")
+    return found
+
+
+def get_process_group_ranks(group):
+    """Ranks of the world that are in a group, in its order."""
+    return list(_resolve(group)._group.ranks)
+
+
+def get_group_rank(group, global_rank):
+    """A rank of the world as a rank of the group."""
+    ranks = get_process_group_ranks(group)
+    if global_rank not in ranks:
+        raise ValueError(f"Global rank {global_rank} is not part of group {group}")
+    return ranks.index(global_rank)
+
+
+def get_global_rank(group, group_rank):
+    """A rank of the group as a rank of the world."""
+    ranks = get_process_group_ranks(group)
+    if not 0 <= group_rank < len(ranks):
+        raise ValueError(f"Group rank {group_rank} is not part of group {group}")
+    return ranks[group_rank]
+
+
+def get_node_local_rank(fallback_rank=None):
+    """This rank among those of its node, as the launcher says."""
+    text = os.environ.get("LOCAL_RANK")
+    found = int(text) if text is not None else _C._detect_launch()["local_rank"]
+    if found is None:
+        found = fallback_rank
+    if found is None:
+        raise RuntimeError("LOCAL_RANK is not in the environment. Consider passing fallback_rank to allow `get_node_local_rank` to work")
+    return int(found)
+
+
+def get_pg_count():
+    """Number of groups this rank is in."""
+    return len(_world.groups)
+
+
+def _get_pg_default_device(group=None):
+    return _C.device("cpu")
+
+
+def new_group(ranks=None, timeout=None, backend=None, pg_options=None, use_local_synchronization=False, group_desc=None, device_id=None):
+    """A group of some ranks, all unless given. Every rank of the world must call this, in the same order of calls."""
+    default = _get_default_group()
+    if use_local_synchronization:
+        raise NotImplementedError("new_group: use_local_synchronization=True is not supported; have every rank of the world call new_group")
+    ranks = list(range(default.size())) if ranks is None else [int(r) for r in ranks]
+    name = default._backend if backend is None else _backend_name(backend)
+    made = _world.world.new_group(ranks, _seconds(timeout))
+    if made is None:
+        return GroupMember.NON_GROUP_MEMBER
+    pg = ProcessGroup(made, name, group_desc or "")
+    _world.groups.append(pg)
+    return pg
+
+
+def new_subgroups_by_enumeration(ranks_per_subgroup_list, timeout=None, backend=None, pg_options=None, group_desc=None):
+    """Groups of the given lists of ranks; this rank's and all of them."""
+    lists = [list(ranks) for ranks in ranks_per_subgroup_list]
+    if not lists or any(not ranks for ranks in lists):
+        raise ValueError("The arg 'ranks_per_subgroup_list' cannot be empty")
+    seen = [r for ranks in lists for r in ranks]
+    if len(set(seen)) != len(seen):
+        raise ValueError("new_subgroups_by_enumeration: a rank is in two groups")
+    rank, own, made = get_rank(), None, []
+    for ranks in lists:
+        pg = new_group(ranks, timeout, backend, pg_options, group_desc=group_desc)
+        made.append(pg)
+        if rank in ranks:
+            own = pg
+    return own, made
+
+
+def new_subgroups(group_size=None, group=None, timeout=None, backend=None, pg_options=None, group_desc=None):
+    """Groups of ``group_size`` neighbours; this rank's and all of them."""
+    if group is not None and group is not _world.default_pg:
+        raise NotImplementedError("new_subgroups: only the group of all ranks can be divided")
+    size = get_world_size()
+    if group_size is None:
+        group_size = (_C._detect_launch()["local_size"] or size) if size > 1 else 1
+    if group_size <= 0 or size % group_size:
+        raise ValueError(f"The world size ({size}) must be divisible by group_size={group_size}")
+    lists = [list(range(first, first + group_size)) for first in range(0, size, group_size)]
+    return new_subgroups_by_enumeration(lists, timeout, backend, pg_options, group_desc)

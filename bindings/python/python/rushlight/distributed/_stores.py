@@ -1,0 +1,158 @@
+"""Key-value stores by which processes find each other."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from .. import _C
+
+__all__ = ["FileStore", "HashStore", "PrefixStore", "Store", "TCPStore"]
+
+_DEFAULT = timedelta(seconds=300)
+
+
+def _bytes(value) -> bytes:
+    return value.encode() if isinstance(value, str) else bytes(value)
+
+
+def _seconds(timeout):
+    """A timeout in seconds; None stays None."""
+    return timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+
+
+class Store:
+    """Keys and values that processes share. Make one of its kinds: ``TCPStore``, ``FileStore``, ``HashStore``, ``PrefixStore``."""
+
+    _store = None
+
+    def __init__(self):
+        if self._store is None:
+            raise TypeError(f"{type(self).__name__} has no place to keep its keys; make a TCPStore, FileStore, HashStore or PrefixStore")
+
+    @classmethod
+    def _around(cls, store):
+        """A store that the core has made."""
+        made = cls.__new__(cls)
+        made._store = store
+        return made
+
+    def set(self, key, value):
+        """Sets a key."""
+        self._store.set(key, _bytes(value))
+
+    def get(self, key):
+        """The value of a key, as bytes, once it is set."""
+        return self._store.get(key)
+
+    def add(self, key, amount):
+        """Adds to the number of a key, 0 if it is not set, and returns the sum."""
+        return self._store.add(key, amount)
+
+    def compare_set(self, key, expected_value, desired_value):
+        """Sets a key if its value is the expected one (empty: not set). Returns the value afterwards."""
+        return self._store.compare_set(key, _bytes(expected_value), _bytes(desired_value))
+
+    def wait(self, keys, timeout=None):
+        """Waits until all keys are set."""
+        self._store.wait(list(keys), _seconds(timeout))
+
+    def check(self, keys):
+        """Whether all keys are set."""
+        return self._store.check(list(keys))
+
+    def delete_key(self, key):
+        """Deletes a key; whether it was there."""
+        return self._store.delete_key(key)
+
+    def append(self, key, value):
+        """Appends to the value of a key."""
+        self._store.append(key, _bytes(value))
+
+    def multi_get(self, keys):
+        """The values of several keys, once all are set."""
+        return self._store.multi_get(list(keys))
+
+    def multi_set(self, keys, values):
+        """Sets several keys."""
+        keys, values = list(keys), list(values)
+        if len(keys) != len(values):
+            raise ValueError(f"multi_set: {len(keys)} keys and {len(values)} values")
+        self._store.multi_set([(k, _bytes(v)) for k, v in zip(keys, values)])
+
+    def num_keys(self):
+        """Number of keys."""
+        return self._store.num_keys()
+
+    def set_timeout(self, timeout):
+        """How long calls wait from now on."""
+        self._store.set_timeout(_seconds(timeout))
+
+    @property
+    def timeout(self):
+        """How long calls wait."""
+        return timedelta(seconds=self._store.timeout)
+
+    def has_extended_api(self):
+        """Whether ``append``, ``multi_get`` and ``multi_set`` are there: they are."""
+        return True
+
+
+class HashStore(Store):
+    """A store for the threads of one process.
+
+    >>> from rushlight.distributed import HashStore
+    >>> store = HashStore()
+    >>> store.set("epoch", "3")
+    >>> store.get("epoch")
+    b'3'
+    """
+
+    def __init__(self):
+        self._store = _C._Store.hash()
+
+
+class FileStore(Store):
+    """A store in a file, for processes that share a file system. The file goes when ``world_size`` processes have let go of it."""
+
+    def __init__(self, file_name, world_size=-1):
+        self._store = _C._Store.file(str(file_name), None if world_size is None or world_size < 0 else world_size)
+        self.path = str(file_name)
+
+
+class PrefixStore(Store):
+    """The keys of another store that begin with a prefix."""
+
+    def __init__(self, prefix, store):
+        self._store = _C._Store.prefix(prefix, store._store)
+        self.underlying_store = store
+
+
+class TCPStore(Store):
+    """A store in one process, the master, that the others reach over TCP.
+
+    Both sides prove that they belong together before anything is said: by RUSHLIGHT_JOB_SECRET, or by a key in the user's home.
+    """
+
+    def __init__(
+        self, host_name, port, world_size=None, is_master=False, timeout=_DEFAULT, wait_for_workers=True, multi_tenant=False, master_listen_fd=None,
+        use_libuv=True,
+    ):
+        if master_listen_fd is not None:
+            raise NotImplementedError("TCPStore: master_listen_fd is not supported; pass port=0 and read .port")
+        # One process may hold several clients of a store, which is all that multi_tenant asks; use_libuv chooses among PyTorch's servers.
+        key = (host_name, port)
+        is_master = is_master and not (multi_tenant and key in _tenants)
+        self._store, self.port = _C._Store.tcp(host_name, port, is_master, _seconds(timeout))
+        self.host, self.is_master = host_name, is_master
+        if is_master and multi_tenant:
+            _tenants[(host_name, self.port)] = self._store
+        self._store.set_timeout(_seconds(timeout))
+        if world_size is not None and world_size > 0 and wait_for_workers:
+            if self._store.add("_workers", 1) == world_size:
+                self._store.set("_all_workers", b"")
+            if is_master:
+                self._store.wait(["_all_workers"], _seconds(timeout))
+
+
+#: Masters of this process that others may share, by host and port.
+_tenants = {}

@@ -1,0 +1,130 @@
+"""Handles of collectives under way."""
+
+from __future__ import annotations
+
+from ..futures import Future
+from ._stores import _seconds
+
+
+class _WorkFuture(Future):
+    """The future of a collective. It takes effect when someone waits for it or asks whether it is done, in that thread."""
+
+    def __init__(self, work, value):
+        super().__init__()
+        self._work, self._value = work, value
+
+    def _settle(self, wait):
+        if self._inner.done() or not (wait or self._work.is_completed()):
+            return
+        try:
+            self._work.wait()
+        except Exception as error:
+            self.set_exception(error)
+        else:
+            self.set_result(self._value)
+
+    def done(self):
+        self._settle(False)
+        return super().done()
+
+    def wait(self):
+        self._settle(True)
+        return super().wait()
+
+    def value(self):
+        self._settle(False)
+        return super().value()
+
+    def then(self, callback):
+        return _Then(self, super().then(callback))
+
+
+class _Then(Future):
+    """What a callback makes of a collective's future."""
+
+    def __init__(self, before, inner):
+        super().__init__()
+        self._before, self._inner = before, inner._inner
+
+    def done(self):
+        return self._before.done() and super().done()
+
+    def _wait_before(self):
+        try:
+            self._before.wait()
+        except Exception:
+            # The callback has seen it, or this future carries it.
+            pass
+
+    def wait(self):
+        self._wait_before()
+        return super().wait()
+
+    def value(self):
+        self._before.done()
+        return super().value()
+
+    def then(self, callback):
+        return _Then(self, super().then(callback))
+
+
+class Work:
+    """A collective that was started. Its tensors must not be used until ``wait`` returns."""
+
+    def __init__(self, work, result=None):
+        self._work, self._result, self._error = work, result, None
+
+    def wait(self, timeout=None):
+        """Waits for the collective; True, or the exception that names what went wrong."""
+        try:
+            self._work.wait(_seconds(timeout))
+        except Exception as error:
+            self._error = error
+            raise
+        self._finish()
+        return True
+
+    def _finish(self):
+        """What remains to be done when the collective is through."""
+
+    def is_completed(self):
+        """Whether it is done, well or not."""
+        return self._work.is_completed()
+
+    def is_success(self):
+        """Whether it is done, and well."""
+        if not self.is_completed():
+            return False
+        try:
+            return self.wait()
+        except Exception:
+            return False
+
+    def exception(self):
+        """The exception it ended with, or None."""
+        if self.is_completed():
+            self.is_success()
+        return self._error
+
+    def synchronize(self):
+        """Waits for the collective."""
+        self.wait()
+
+    def result(self):
+        """The tensors it writes to."""
+        self.wait()
+        return self._result
+
+    def get_future(self):
+        """A future of the tensors it writes to."""
+        return _WorkFuture(self, self._result)
+
+
+class _Done:
+    """The core's side of a work that has nothing left to do."""
+
+    def wait(self, timeout=None):
+        pass
+
+    def is_completed(self):
+        return True

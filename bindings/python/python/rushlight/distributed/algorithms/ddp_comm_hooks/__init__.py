@@ -1,0 +1,20 @@
+"""Hooks by which ``DistributedDataParallel`` sends its gradients."""
+
+from enum import Enum
+from functools import partial
+
+from . import default_hooks
+
+
+class DDPCommHookType(Enum):
+    """The hooks there are, by name."""
+
+    ALLREDUCE = partial(default_hooks.allreduce_hook)
+    FP16_COMPRESS = partial(default_hooks.fp16_compress_hook)
+    BF16_COMPRESS = partial(default_hooks.bf16_compress_hook)
+    NOOP = partial(default_hooks.noop_hook)
+
+
+def register_ddp_comm_hook(comm_hook_type, model, state=None):
+    """Registers a hook by name."""
+    model.register_comm_hook(state, comm_hook_type.value.func)

@@ -1,0 +1,18 @@
+"""``torch.distributed.distributed_c10d``: the names of process groups and collectives where libraries import them from."""
+
+from ._collectives import *  # noqa: F401,F403
+from ._collectives import ReduceOp, _all_gather_base, _reduce_scatter_base, reduce_op  # noqa: F401
+from ._group import *  # noqa: F401,F403
+from ._group import (  # noqa: F401
+    _get_default_group,
+    _get_default_store,
+    _get_pg_default_device,
+    _rank_not_in_group,
+    _resolve,
+    _world,
+)
+from ._objects import *  # noqa: F401,F403
+from ._objects import _object_to_tensor, _tensor_to_object  # noqa: F401
+from ._p2p import *  # noqa: F401,F403
+from ._stores import *  # noqa: F401,F403
+from ._work import Work  # noqa: F401

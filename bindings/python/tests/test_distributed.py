@@ -1,0 +1,225 @@
+"""``torch.distributed`` over processes of this machine. No test can hang: every process has a watchdog."""
+
+import os
+import pathlib
+import secrets
+import socket
+import subprocess
+import sys
+import time
+from datetime import timedelta
+
+import pytest
+
+import rushlight as torch
+from rushlight import distributed as dist
+from rushlight import nn
+from rushlight.utils.data.distributed import DistributedSampler
+
+RANKS = pathlib.Path(__file__).with_name("distributed_ranks.py")
+LIMIT = 90
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def launch(size, *command, variables=None, codes=None):
+    """Starts the ranks of a world, waits for them, and returns what each printed."""
+    package = str(pathlib.Path(torch.__file__).parents[1])
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("SLURM_", "PMI_", "OMPI_", "RANK", "WORLD_SIZE", "LOCAL_", "MASTER_"))}
+    env["PYTHONPATH"] = os.pathsep.join([package, *filter(None, [env.get("PYTHONPATH")])])
+    env |= {"WORLD_SIZE": str(size), "LOCAL_WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    env |= {"RUSHLIGHT_JOB_SECRET": secrets.token_hex(16), "RUSHLIGHT_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    env |= variables or {}
+    processes = []
+    for rank in range(size):
+        own = env | {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+        processes.append(subprocess.Popen([sys.executable, *map(str, command)], env=own, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+    deadline, outputs = time.monotonic() + LIMIT, []
+    try:
+        for process in processes:
+            outputs.append(process.communicate(timeout=max(0.1, deadline - time.monotonic())))
+    finally:
+        for process in processes:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+    for rank, (process, (out, err)) in enumerate(zip(processes, outputs)):
+        assert process.returncode == (codes or {}).get(rank, 0), f"rank {rank} ended with {process.returncode}:\n{out}\n{err}"
+    return [out for out, _ in outputs]
+
+
+@pytest.mark.parametrize("what, size", [("reductions", 3), ("copies", 3), ("objects", 3), ("data_parallel", 3), ("horovod", 2)])
+def test_ranks(what, size):
+    launch(size, RANKS, what)
+
+
+def test_ways_to_meet(tmp_path):
+    launch(2, RANKS, "stores", tmp_path, free_port())
+
+
+def test_a_dead_rank_is_named():
+    start = time.monotonic()
+    out = launch(3, RANKS, "killed", codes={1: 9})
+    assert time.monotonic() - start < 30
+    assert "rank 1 died" in out[0] and "rank 1 died" in out[2]
+    out = launch(2, RANKS, "raised", codes={1: 1})
+    assert "rank 1 died" in out[0]
+
+
+def test_mismatches_and_latecomers_are_named():
+    out = launch(2, RANKS, "mismatched")
+    assert all("[4]" in text and "[5]" in text and "rank" in text for text in out), out
+    out = launch(3, RANKS, "late")
+    assert all("Rank 1 failed to pass" in out[rank] for rank in (0, 2)), out
+
+
+SPAWNED = """
+import os
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data.distributed import DistributedSampler
+
+
+def work(rank, size, queue):
+    os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = "localhost", "{port}"
+    dist.init_process_group("gloo", rank=rank, world_size=size)
+    torch.manual_seed(0)
+    data = TensorDataset(torch.randn(37, 4), torch.randn(37, 1))
+    sampler = DistributedSampler(data, seed=1)
+    loader = DataLoader(data, batch_size=5, sampler=sampler)
+    model = DDP(torch.nn.Linear(4, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for epoch in range(2):
+        sampler.set_epoch(epoch)
+        for x, y in loader:
+            optimizer.zero_grad()
+            torch.nn.functional.mse_loss(model(x), y).backward()
+            optimizer.step()
+    queue.put((rank, model.module.weight.detach().tolist()))
+    dist.destroy_process_group()
+
+
+def fail(rank):
+    if rank == 1:
+        raise ValueError("a reason")
+    import time
+    time.sleep(60)
+
+
+if __name__ == "__main__":
+    queue = mp.get_context("spawn").SimpleQueue()
+    mp.spawn(work, args=(2, queue), nprocs=2)
+    found = sorted(queue.get() for _ in range(2))
+    print("same", found[0][1] == found[1][1])
+    try:
+        mp.spawn(fail, nprocs=2)
+    except mp.ProcessRaisedException as error:
+        print("raised", error.error_index, "ValueError: a reason" in str(error))
+"""
+
+
+def test_spawned_processes(tmp_path):
+    script = tmp_path / "spawned.py"
+    script.write_text(SPAWNED.replace("{port}", str(free_port())))
+    (out,) = launch(1, "-m", "rushlight", script)
+    assert out.split("\n")[:2] == ["same True", "raised 1 True"]
+
+
+TEMPLATE = """
+import os
+import oneccl_bindings_for_pytorch
+import intel_extension_for_pytorch as ipex
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+dist.init_process_group(backend="{backend}")
+local_rank = int(os.environ["LOCAL_RANK"])
+torch.cuda.set_device(local_rank)
+device = torch.device("cuda", local_rank)
+model = DDP(torch.nn.Linear(4, 1).to(device), device_ids=[local_rank])
+loss = model(torch.ones(2, 4)).sum()
+loss.backward()
+print(dist.get_backend(), model.module.weight.grad.tolist())
+"""
+
+
+@pytest.mark.parametrize("backend", ["nccl", "ccl"])
+def test_programs_written_for_accelerators(tmp_path, backend):
+    script = tmp_path / "template.py"
+    script.write_text(TEMPLATE.replace("{backend}", backend))
+    out = launch(2, "-m", "rushlight", "--device", "cuda", script)
+    assert out == [f"{backend} [[2.0, 2.0, 2.0, 2.0]]\n"] * 2
+
+
+def test_one_process_needs_no_launcher():
+    assert dist.is_available() and not dist.is_initialized() and dist.group.WORLD is None
+    with pytest.raises(ValueError, match="init_process_group"):
+        dist.get_rank()
+    with pytest.raises(ValueError, match="unknown backend 'smoke'"):
+        dist.init_process_group("smoke")
+    for _ in range(2):
+        dist.init_process_group("gloo", rank=0, world_size=1)
+        try:
+            x = torch.ones(3)
+            dist.all_reduce(x)
+            assert x.tolist() == [1.0] * 3 and (dist.get_rank(), dist.get_world_size(), dist.get_backend()) == (0, 1, "gloo")
+            model = nn.parallel.DistributedDataParallel(nn.Linear(3, 1))
+            model(x).backward()
+            assert model.module.weight.grad.tolist() == [[1.0] * 3]
+            mesh = dist.init_device_mesh("cpu", (1,))
+            assert mesh.get_local_rank() == 0
+            assert '"stage":"completed"' in dist.group.WORLD.flight_record().replace(" ", "")
+        finally:
+            dist.destroy_process_group()
+
+
+def test_stores(tmp_path):
+    for store in (dist.HashStore(), dist.FileStore(str(tmp_path / "f"), 1), dist.TCPStore("127.0.0.1", 0, is_master=True, timeout=timedelta(seconds=20))):
+        part = dist.PrefixStore("p", store)
+        part.set("a", "1")
+        assert store.get("p/a") == b"1" and part.check(["a"]) and not part.check(["b"])
+        assert store.add("n", 2) == 2 and store.add("n", -1) == 1
+        assert store.compare_set("c", "", "x") == b"x" and store.compare_set("c", "y", "z") == b"x"
+        store.append("c", b"y")
+        store.multi_set(["m", "n2"], ["1", "2"])
+        assert store.multi_get(["c", "m", "n2"]) == [b"xy", b"1", b"2"]
+        assert store.delete_key("m") and not store.delete_key("m")
+        with pytest.raises(dist.DistStoreError, match="missing"):
+            store.wait(["missing"], timedelta(seconds=0.05))
+    client = dist.TCPStore("127.0.0.1", store.port, is_master=False, timeout=timedelta(seconds=20))
+    assert client.get("c") == b"xy"
+    with pytest.raises(TypeError, match="TCPStore"):
+        dist.Store()
+
+
+def test_sampler_shares_all_samples_out():
+    data = list(range(11))
+    parts = [list(DistributedSampler(data, 3, rank, seed=4)) for rank in range(3)]
+    assert [len(p) for p in parts] == [4, 4, 4] and set(sum(parts, [])) == set(data)
+    generator = torch.Generator().manual_seed(4)
+    order = torch.randperm(11, generator=generator).tolist()
+    assert parts[1] == (order + order[:1])[1::3]
+    assert list(DistributedSampler(data, 3, 2, shuffle=False, drop_last=True)) == [2, 5, 8]
+
+
+def test_data_parallel_over_devices():
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2)).eval()
+    x = torch.randn(5, 3)
+    parallel = nn.DataParallel(model, device_ids=["cpu", "cpu"], output_device="cpu")
+    out = parallel(x)
+    assert torch.allclose(out, model(x), atol=1e-6)
+    out.sum().backward()
+    grads = [p.grad.clone() for p in model.parameters()]
+    model.zero_grad()
+    model(x).sum().backward()
+    assert all(torch.allclose(a, p.grad, atol=1e-5) for a, p in zip(grads, model.parameters()))
+    with pytest.raises(RuntimeError, match="replica 0"):
+        parallel(torch.randn(5, 2))
