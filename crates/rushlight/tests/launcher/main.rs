@@ -1,0 +1,5 @@
+//! `rushlight run` as users start it: real processes, killed in every way.
+
+mod nodes;
+mod ranks;
+mod support;
