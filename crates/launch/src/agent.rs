@@ -186,7 +186,8 @@ impl<'a> Agent<'a> {
         let Some(attempt) = &mut self.attempt else { return Ok(()) };
         let ended = worker::reap(&mut attempt.workers);
         let unexpected = self.ending.is_none() && self.end.is_none() && !attempt.stop_commanded && !attempt.failed;
-        let first = ended.iter().copied().find(|&index| attempt.workers[index].ended != Some(Exit::Code(0)));
+        let first =
+            ended.iter().copied().find(|&index| attempt.workers[index].ended.is_some_and(|exit| !exit.is_good()));
         if let (true, Some(index)) = (unexpected, first) {
             attempt.failed = true;
             let worker = &attempt.workers[index];
@@ -270,7 +271,9 @@ impl<'a> Agent<'a> {
                 output.finish(OUTPUT_TIME);
             }
             attempt.deadline = None;
-            let bad = attempt.workers.iter().filter_map(|w| w.ended).find(|&exit| exit != Exit::Code(0));
+            let exits = || attempt.workers.iter().filter_map(|w| w.ended);
+            let bad = exits().find(|exit| !exit.is_good());
+            let code = exits().map(Exit::code).max().unwrap_or(0);
             let round = attempt.place.round;
             if self.end.is_some() {
                 self.attempt = None;
@@ -284,7 +287,7 @@ impl<'a> Agent<'a> {
                 self.link.tell(&Event::Stopped { node, round, port: free_port()? })?;
             } else if bad.is_none() && !attempt.done {
                 attempt.done = true;
-                self.link.tell(&Event::Done { node, round })?;
+                self.link.tell(&Event::Done { node, round, code })?;
             }
         }
         match (&self.attempt, self.end.take()) {

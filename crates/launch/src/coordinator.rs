@@ -53,10 +53,11 @@ pub enum Event {
         code: i32,
         fatal: bool,
     },
-    /// All ranks of the node ended well.
+    /// All ranks of the node ended well: with 0, or with the code that asks for another job.
     Done {
         node: u64,
         round: u64,
+        code: i32,
     },
     /// The node's ranks are stopped, as commanded.
     Stopped {
@@ -97,9 +98,10 @@ enum Phase {
         enough: Option<Duration>,
         first: bool,
     },
+    /// `done` has the codes of nodes whose ranks have ended.
     Running {
         members: BTreeSet<u64>,
-        done: BTreeSet<u64>,
+        done: BTreeMap<u64, i32>,
     },
     Stopping {
         pending: BTreeSet<u64>,
@@ -157,13 +159,14 @@ impl Coordinator {
                     self.failed(what, code, fatal);
                 }
             }
-            Event::Done { node, round } => {
+            Event::Done { node, round, code } => {
                 if round == self.round
                     && let Phase::Running { members, done } = &mut self.phase
                 {
-                    done.insert(node);
-                    if members.is_subset(done) {
-                        self.end(0, String::new());
+                    done.insert(node, code);
+                    if members.iter().all(|member| done.contains_key(member)) {
+                        let code = done.values().copied().max().unwrap_or(0);
+                        self.end(code, "the ranks have saved their state and ask for another job".into());
                     }
                 }
             }
@@ -265,7 +268,7 @@ impl Coordinator {
     fn without(&mut self, node: u64, why: String) {
         self.order.retain(|&other| other != node);
         match &mut self.phase {
-            Phase::Running { members, done } if members.contains(&node) && !done.contains(&node) => {
+            Phase::Running { members, done } if members.contains(&node) && !done.contains_key(&node) => {
                 members.remove(&node);
                 self.stop(format!("{why}; going on with the nodes there are"));
             }
@@ -321,7 +324,7 @@ impl Coordinator {
             first_rank += card.local_size;
             places.insert(*node, place);
         }
-        self.phase = Phase::Running { members: places.keys().copied().collect(), done: BTreeSet::new() };
+        self.phase = Phase::Running { members: places.keys().copied().collect(), done: BTreeMap::new() };
         self.commands.push(Command::Round(places));
     }
 }
@@ -399,7 +402,7 @@ impl Event {
             Event::Failed { node, round, what, code, fatal } => {
                 json!({"event": "failed", "node": node, "round": round, "what": what, "code": code, "fatal": fatal})
             }
-            Event::Done { node, round } => json!({"event": "done", "node": node, "round": round}),
+            Event::Done { node, round, code } => json!({"event": "done", "node": node, "round": round, "code": code}),
             Event::Stopped { node, round, port } => {
                 json!({"event": "stopped", "node": node, "round": round, "port": port})
             }
@@ -433,7 +436,7 @@ impl Event {
                 code: code(&v)?,
                 fatal: v["fatal"].as_bool().unwrap_or(false),
             },
-            "done" => Event::Done { node, round: number(&v, "round")? },
+            "done" => Event::Done { node, round: number(&v, "round")?, code: code(&v)? },
             "stopped" => Event::Stopped { node, round: number(&v, "round")?, port: port(&v, "port")? },
             "leaving" => Event::Leaving {
                 node,

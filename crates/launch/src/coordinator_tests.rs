@@ -67,10 +67,10 @@ fn a_fixed_job_starts_when_all_are_there_and_ends_when_all_are_done() {
     let [Command::Round(places)] = &c.take_commands()[..] else { panic!("no round") };
     assert_eq!((places[&2].first_rank, places[&2].world_size, places[&2].node_rank), (2, 4, 1));
     assert_eq!((places[&1].master_addr.as_str(), places[&1].master_port), ("10.0.0.1", 20000));
-    c.take(Event::Done { node: 1, round: 0 }, AT(6));
+    c.take(Event::Done { node: 1, round: 0, code: 75 }, AT(6));
     assert_eq!(c.take_commands(), []);
-    c.take(Event::Done { node: 2, round: 0 }, AT(7));
-    assert_eq!(ended(&mut c).0, 0);
+    c.take(Event::Done { node: 2, round: 0, code: 0 }, AT(7));
+    assert_eq!(ended(&mut c).0, 75);
     c.take(Event::Left { node: 1 }, AT(7));
     assert!(!c.is_over());
     c.lost(2, AT(8));
@@ -179,7 +179,7 @@ fn messages_survive_the_wire() {
     let events = [
         Event::Join { node: 3, card: Card { node_rank: Some(1), ..card("1") } },
         fail(1, 2),
-        Event::Done { node: 1, round: 9 },
+        Event::Done { node: 1, round: 9, code: 75 },
         Event::Stopped { node: 1, round: 2, port: 3 },
         Event::Leaving { node: 1, what: "x".into(), code: 143, holds_store: false },
         Event::Left { node: 8 },

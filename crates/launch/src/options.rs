@@ -158,7 +158,8 @@ pub fn command() -> Command {
         .override_usage("rushlight run [OPTIONS] [-m] PROGRAM [ARGS]...")
         .after_help(
             "A .py file, or -m MODULE, runs under python3 (or $PYTHON_EXEC); anything else is executed. Options may be spelled with underscores,\n\
-             and set by variables: PET_NNODES for --nnodes.",
+             and set by variables: PET_NNODES for --nnodes. Ranks that exit with 75 have saved their state and ask for another job: that is no failure,\n\
+             and the launcher's exit code is 75 too.",
         );
     for &(name, other, value, help) in VALUES {
         let mut arg = Arg::new(name).long(name).value_name(value).help(help).allow_hyphen_values(false);

@@ -35,7 +35,7 @@ pub struct Meeting {
 /// Finds the plan.
 pub fn plan(options: &Options, env: &Environment) -> Result<Plan> {
     let several = options.nnodes.is_some_and(|(_, most)| most > 1);
-    if options.endpoint.is_some() && several || options.master_addr.is_some() && several {
+    if several && (options.endpoint.is_some() || options.master_addr.is_some()) {
         if superfluous(env) {
             return Ok(Plan::Superfluous);
         }

@@ -2,6 +2,7 @@
 
 use crate::affinity::{Share, cpu_set};
 use crate::console::Stream;
+use crate::job::REQUEUE_CODE;
 use crate::options::Options;
 use crate::output::Source;
 use crate::signals;
@@ -73,6 +74,11 @@ impl Exit {
         } else {
             Exit::Code(libc::WEXITSTATUS(status))
         }
+    }
+
+    /// Whether the rank did what it should: it finished, or saved its state and asks for another job.
+    pub fn is_good(self) -> bool {
+        matches!(self, Exit::Code(0 | REQUEUE_CODE))
     }
 
     /// The exit code by which a shell would tell of it.

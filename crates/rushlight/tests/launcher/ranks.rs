@@ -166,6 +166,19 @@ fn signals_reach_the_ranks() {
 }
 
 #[test]
+fn ranks_that_saved_their_state_have_not_failed() {
+    let folder = Folder::new("requeue");
+    // One rank takes longer to save than the others.
+    let script = "trap 'stop=1' USR1; echo ready; while [ -z \"$stop\" ]; do sleep 0.02; done; [ $RANK = 0 ] && sleep 0.5; echo saved; exit 75";
+    let launcher = Launcher::start(&["--nproc-per-node=3", "--max-restarts=5"], script, &folder);
+    launcher.until("the ranks start", |l| l.out().matches("ready").count() == 3);
+    launcher.signal("USR1");
+    let (code, out, err) = launcher.finish();
+    assert_eq!((code, out.matches("saved").count()), (Some(75), 3), "{err}");
+    assert!(!err.contains("failed") && err.contains("ask for another job"), "{err}");
+}
+
+#[test]
 fn ranks_that_ignore_a_signal_are_killed_after_the_grace_period() {
     let folder = Folder::new("grace");
     let script = "trap '' INT; echo ready; while :; do sleep 0.02; done";
