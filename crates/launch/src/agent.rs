@@ -17,6 +17,9 @@ use std::time::{Duration, Instant};
 
 /// How long ranks may take to end when another has failed: they may hang in a collective that cannot end.
 const STOP_TIME: Duration = Duration::from_secs(5);
+/// A second signal this long after the first kills the ranks. Schedulers signal guard and agent both, so that one
+/// signal may come twice.
+const INSISTENCE: Duration = Duration::from_secs(1);
 /// How long output is waited for after the ranks have ended.
 const OUTPUT_TIME: Duration = Duration::from_secs(2);
 
@@ -69,9 +72,14 @@ impl Link {
     }
 
     fn tell(&self, event: &Event) -> Result<()> {
-        let number = self.store.add("events", 1)?;
-        self.store.set(&format!("event/{number}"), event.encode().as_bytes())
+        let number = self.store.add("events", 1).map_err(unreachable)?;
+        self.store.set(&format!("event/{number}"), event.encode().as_bytes()).map_err(unreachable)
     }
+}
+
+/// The error of a connection that does not work any more.
+fn unreachable(e: Error) -> Error {
+    Error::io(format!("the launcher that holds the rendezvous is gone or unreachable: {e}"))
 }
 
 /// The ranks of a round.
@@ -94,8 +102,8 @@ pub struct Agent<'a> {
     link: Link,
     host: String,
     attempt: Option<Attempt>,
-    /// The first signal from outside that asked the job to end.
-    ending: Option<i32>,
+    /// The first signal from outside that asked the job to end, and when it came.
+    ending: Option<(i32, Instant)>,
     /// The job's end, when it is known.
     end: Option<(i32, String)>,
     /// Whether this node has reported the failure that ended the job.
@@ -143,9 +151,7 @@ impl<'a> Agent<'a> {
                 let mut byte = 0u8;
                 // SAFETY: reads the byte that was written for this command.
                 unsafe { libc::read(self.link.woken.as_raw_fd(), (&raw mut byte).cast(), 1) };
-                self.obey(command.map_err(|e| {
-                    Error::io(format!("the launcher that holds the rendezvous is gone or unreachable: {e}"))
-                })?)?;
+                self.obey(command.map_err(unreachable)?)?;
             }
             if let Some(code) = self.settle()? {
                 return Ok(code);
@@ -162,11 +168,11 @@ impl<'a> Agent<'a> {
                 if !signals::asks_to_end(signal) {
                     say(&format!("{name} forwarded to the ranks"));
                 } else if self.ending.is_none() {
-                    self.ending = Some(signal);
+                    self.ending = Some((signal, Instant::now()));
                     attempt.deadline = Some(Instant::now() + self.job.options.grace);
                     let grace = self.job.options.grace.as_secs_f32();
                     say(&format!("{name} forwarded to the ranks; those that have not ended in {grace} s are killed"));
-                } else {
+                } else if self.ending.is_some_and(|(_, since)| since.elapsed() > INSISTENCE) {
                     attempt.workers.iter().for_each(Worker::kill);
                 }
                 Ok(None)
@@ -174,7 +180,7 @@ impl<'a> Agent<'a> {
             _ if signals::asks_to_end(signal) => {
                 let holds_store = self.link.holds_store;
                 let what = format!("{name} at {} while no rank ran there", self.host);
-                self.link.tell(&Event::Leaving { node: self.link.node, what, code: 128 + signal, holds_store })?;
+                let _ = self.link.tell(&Event::Leaving { node: self.link.node, what, code: 128 + signal, holds_store });
                 Ok(Some(128 + signal))
             }
             _ => Ok(None),
@@ -277,10 +283,10 @@ impl<'a> Agent<'a> {
             let round = attempt.place.round;
             if self.end.is_some() {
                 self.attempt = None;
-            } else if let (Some(signal), Some(exit)) = (self.ending, bad) {
+            } else if let (Some((signal, _)), Some(exit)) = (self.ending, bad) {
                 let what = format!("{} at {}: the ranks ended with {exit}", signals::name(signal), self.host);
                 say(&what);
-                self.link.tell(&Event::Leaving { node, what, code: exit.code(), holds_store })?;
+                let _ = self.link.tell(&Event::Leaving { node, what, code: exit.code(), holds_store });
                 return Ok(Some(exit.code()));
             } else if attempt.stop_commanded {
                 self.attempt = None;
@@ -295,7 +301,8 @@ impl<'a> Agent<'a> {
                 if code != 0 && !self.reported {
                     say(&why);
                 }
-                self.link.tell(&Event::Left { node })?;
+                // The store may end before it has answered.
+                let _ = self.link.tell(&Event::Left { node });
                 Ok(Some(code))
             }
             (_, end) => {

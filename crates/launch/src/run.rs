@@ -107,6 +107,7 @@ fn node(options: &Options, env: &Environment, meeting: Option<&Meeting>, guard: 
         log_dir: if files { Some(log_dir(options, &run_id)) } else { None },
         run_id,
         local_size,
+        is_alone: meeting.is_none() && local_size == 1,
         secret,
         shares: affinity::shares(local_size, options.binding),
         mask: guard.signals.mask_before(),
@@ -149,9 +150,9 @@ fn node(options: &Options, env: &Environment, meeting: Option<&Meeting>, guard: 
             let place = if ports.len() == 1 { format!("{host}:{}", ports[0]) } else { host.clone() };
             say(&format!("joined the job at {place} with {local_size} ranks; it starts with {} nodes", count(nodes)));
             let code = Agent::new(&job, guard, link, env.hostname().to_owned()).run();
-            // The agent has said farewell, or its death is to be seen.
+            let code = finish(code, served, guard);
             drop(life);
-            return Ok(finish(code, served, guard));
+            return Ok(code);
         }
     };
     let code = Agent::new(&job, guard, link, env.hostname().to_owned()).run();

@@ -40,6 +40,8 @@ pub struct Job<'a> {
     pub options: &'a Options,
     pub run_id: String,
     pub local_size: usize,
+    /// Whether the job is one rank and stays so.
+    pub is_alone: bool,
     /// The secret of a job whose nodes need not derive one.
     pub secret: Option<String>,
     /// Where files of output go.
@@ -239,7 +241,7 @@ fn stream_of(
     let (redirected, teed) = (options.redirects.of(local_rank) & bit != 0, options.tee.of(local_rank) & bit != 0);
     let shown = (!redirected || teed) && options.filter.as_ref().is_none_or(|filter| filter.contains(&local_rank));
     // A job of one rank looks as if it were started without us: colours and progress bars stay.
-    if job.local_size == 1 && options.nnodes.is_none_or(|(_, most)| most == 1) && shown && !teed {
+    if job.is_alone && shown && !teed {
         return Ok(None);
     }
     let file = match &job.log_dir {

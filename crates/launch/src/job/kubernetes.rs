@@ -44,9 +44,9 @@ impl Job {
         );
         if self.requeue {
             y += &format!(
-                "  backoffLimit: 100\n  # A pod that was moved, or saved its state and asks to go on ({REQUEUE_CODE}), starts again; a failure ends the job.\n  \
-                 podFailurePolicy:\n    rules:\n    - action: Ignore\n      onPodConditions:\n      - type: DisruptionTarget\n    - action: Count\n      onExitCodes:\n        \
-                 operator: In\n        values: [{REQUEUE_CODE}]\n    - action: FailJob\n      onExitCodes:\n        operator: NotIn\n        values: [0]\n"
+                "  backoffLimit: {}\n  # A pod that was moved is no failure. Any other end, {REQUEUE_CODE} among them, starts the pod again from the last checkpoint.\n  \
+                 podFailurePolicy:\n    rules:\n    - action: Ignore\n      onPodConditions:\n      - type: DisruptionTarget\n",
+                nodes * (self.max_restarts + 1)
             );
         } else {
             y += "  backoffLimit: 0\n";

@@ -96,7 +96,7 @@ fn kubernetes_documents() {
         "nvidia.com/gpu: 4",
         "- \"--rdzv-endpoint=my-job-0.my-job:29400\"",
         "- \"a\\\"b\"",
-        "values: [75]",
+        "backoffLimit: 8",
     ] {
         assert!(text.contains(part), "{part}:\n{text}");
     }

@@ -97,3 +97,20 @@ fn too_few_nodes_are_waited_for_no_longer_than_told() {
     assert_eq!(code, Some(1));
     assert!(err.contains("1 of 2 nodes came within 0.3 s"), "{err}");
 }
+
+#[test]
+fn a_node_ends_when_the_one_that_holds_the_rendezvous_is_killed() {
+    let folder = Folder::new("host");
+    let endpoint = endpoint();
+    let options = ["--nnodes=2", "--rdzv-endpoint", &endpoint];
+    let script = "echo $$ > $F/pid$RANK; while :; do sleep 0.05; done";
+    let first = Launcher::start(&options, script, &folder);
+    first.until("the store is there", |_| std::net::TcpStream::connect(&endpoint).is_ok());
+    let second = Launcher::start(&options, script, &folder);
+    second.until("the ranks start", |_| numbers(&folder.0, "pid").len() == 2);
+    first.signal("KILL");
+    let (code, _, err) = second.finish();
+    assert_eq!(code, Some(1), "{err}");
+    assert!(err.contains("the launcher that holds the rendezvous is gone"), "{err}");
+    first.until("no rank is left", |_| !numbers(&folder.0, "pid").into_iter().any(runs));
+}

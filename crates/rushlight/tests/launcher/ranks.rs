@@ -2,7 +2,7 @@
 
 use crate::support::{Folder, Launcher, children, kill, numbers, runs, until};
 use rushlight::prelude::*;
-use rushlight_dist::{ProcessGroup, ReduceOp};
+use rushlight_dist::ReduceOp;
 use std::collections::BTreeSet;
 
 fn lines(text: &str) -> BTreeSet<String> {
