@@ -1,4 +1,5 @@
-//! Processors of the ranks: each rank is bound to NUMA nodes, its threads sized to its share of their cores.
+//! Processors of the ranks: each rank is bound to NUMA nodes, near its GPU where it has one, and its threads are sized
+//! to its share of their cores.
 
 use crate::options::Binding;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,6 +20,8 @@ pub struct Share {
 pub struct Machine {
     /// Nodes in the order of their sockets, each with its processors.
     nodes: Vec<Cpus>,
+    /// The kernel's numbers of these nodes.
+    ids: Vec<usize>,
     /// The first hardware thread of each processor's core.
     core_of: BTreeMap<usize, usize>,
 }
@@ -45,15 +48,16 @@ impl Machine {
             nodes.push((package, id, cpus));
         }
         nodes.sort_by_key(|(package, id, _)| (*package, *id));
-        let mut nodes: Vec<Cpus> = nodes.into_iter().map(|(_, _, cpus)| cpus).collect();
+        let (mut ids, mut nodes): (Vec<usize>, Vec<Cpus>) = nodes.into_iter().map(|(_, id, cpus)| (id, cpus)).unzip();
         if nodes.iter().map(Cpus::len).sum::<usize>() != allowed.len() {
-            nodes = vec![allowed.clone()];
+            (ids, nodes) = (vec![0], vec![allowed.clone()]);
         }
-        Self { nodes, core_of }
+        Self { nodes, ids, core_of }
     }
 
-    /// The shares of the ranks of a node. `limit` is how many processors may be busy at a time, by cgroups.
-    pub fn shares(&self, ranks: usize, binding: Binding, limit: usize) -> Vec<Share> {
+    /// The shares of the ranks of a node. `limit` is how many processors may be busy at a time, by cgroups; `gpus` has
+    /// the NUMA node of each GPU. With as many ranks as GPUs, a rank is near its GPU.
+    pub fn shares(&self, ranks: usize, binding: Binding, limit: usize, gpus: &[usize]) -> Vec<Share> {
         let total: usize = self.nodes.iter().map(Cpus::len).sum();
         // Ranks and nodes are laid along the line of all processors. A rank has the node at its middle; where there
         // are fewer ranks than nodes, the nodes whose middle lies within its part.
@@ -74,6 +78,9 @@ impl Machine {
                 own
             })
             .collect();
+        let near: Option<Vec<Vec<usize>>> =
+            gpus.iter().map(|gpu| Some(vec![self.ids.iter().position(|id| id == gpu)?])).collect();
+        let chosen = near.filter(|near| near.len() == ranks).unwrap_or(chosen);
         let bound = binding == Binding::Node && ranks > 1 && self.nodes.len() > 1;
         chosen
             .iter()
@@ -155,7 +162,31 @@ pub fn widen() -> Option<usize> {
 pub fn shares(ranks: usize, binding: Binding) -> Vec<Share> {
     let allowed = allowed();
     let limit = std::thread::available_parallelism().map_or(allowed.len(), usize::from);
-    Machine::parse(read, &allowed).shares(ranks, binding, limit)
+    Machine::parse(read, &allowed).shares(ranks, binding, limit, &gpu_nodes())
+}
+
+/// The NUMA nodes of the GPUs that ranks see, in the order of the driver; empty if that cannot be told.
+fn gpu_nodes() -> Vec<usize> {
+    let mut buses: Vec<String> = std::fs::read_dir("/proc/driver/nvidia/gpus")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.file_name().to_string_lossy().to_lowercase())
+        .collect();
+    buses.sort();
+    let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
+    let node = |bus: &String| read(&format!("/sys/bus/pci/devices/{bus}/numa_node"))?.trim().parse().ok();
+    let nodes: Option<Vec<usize>> =
+        visible_of(&buses, visible.as_deref()).and_then(|v| v.into_iter().map(node).collect());
+    nodes.unwrap_or_default()
+}
+
+/// Those of a list that CUDA_VISIBLE_DEVICES names by numbers.
+fn visible_of<'a>(all: &'a [String], visible: Option<&str>) -> Option<Vec<&'a String>> {
+    match visible {
+        None => Some(all.iter().collect()),
+        Some(list) => list.split(',').map(|item| all.get(item.trim().parse::<usize>().ok()?)).collect(),
+    }
 }
 
 #[cfg(test)]
@@ -183,7 +214,7 @@ mod tests {
 
     fn spread(ranks: usize) -> Vec<(Option<usize>, usize, usize)> {
         let machine = Machine::parse(machine, &(0..32).collect());
-        let shares = machine.shares(ranks, Binding::Node, 32);
+        let shares = machine.shares(ranks, Binding::Node, 32, &[]);
         shares.iter().map(|s| (s.cpus.as_ref().map(|c| c[0]), s.cpus.as_ref().map_or(0, Vec::len), s.threads)).collect()
     }
 
@@ -204,16 +235,33 @@ mod tests {
     #[test]
     fn one_node_binds_nothing_but_sizes_threads() {
         let machine = Machine::parse(|_| None, &(0..8).collect());
-        assert_eq!(machine.shares(4, Binding::Node, 8), vec![Share { cpus: None, threads: 2 }; 4]);
-        assert_eq!(machine.shares(4, Binding::Node, 4)[0].threads, 1);
-        assert_eq!(machine.shares(3, Binding::None, 8)[0].threads, 2);
+        assert_eq!(machine.shares(4, Binding::Node, 8, &[]), vec![Share { cpus: None, threads: 2 }; 4]);
+        assert_eq!(machine.shares(4, Binding::Node, 4, &[])[0].threads, 1);
+        assert_eq!(machine.shares(3, Binding::None, 8, &[])[0].threads, 2);
     }
 
     #[test]
     fn the_mask_is_respected() {
         let machine = Machine::parse(machine, &(0..6).collect());
-        let shares = machine.shares(2, Binding::Node, 6);
+        let shares = machine.shares(2, Binding::Node, 6, &[]);
         assert_eq!(shares[0].cpus, Some(vec![0, 1, 2, 3]));
         assert!(shares.iter().flat_map(|s| s.cpus.clone().unwrap()).all(|cpu| cpu < 6));
+    }
+
+    #[test]
+    fn ranks_are_near_their_gpus() {
+        let machine = Machine::parse(machine, &(0..32).collect());
+        let first = |gpus: &[usize]| -> Vec<usize> {
+            machine.shares(4, Binding::Node, 32, gpus).into_iter().map(|share| share.cpus.unwrap()[0]).collect()
+        };
+        assert_eq!(first(&[3, 3, 1, 1]), [12, 12, 4, 4]);
+        assert_eq!(machine.shares(4, Binding::Node, 32, &[3, 3, 1, 1])[0].threads, 2);
+        // Fewer GPUs than ranks, or a GPU on a node that is not ours.
+        assert_eq!(first(&[3, 3]), [0, 4, 8, 12]);
+        assert_eq!(first(&[3, 3, 1, 9]), [0, 4, 8, 12]);
+        let buses = ["a".to_owned(), "b".to_owned()];
+        assert_eq!(visible_of(&buses, None).unwrap().len(), 2);
+        assert_eq!(visible_of(&buses, Some("1")).unwrap(), [&buses[1]]);
+        assert_eq!(visible_of(&buses, Some("GPU-77")), None);
     }
 }

@@ -9,6 +9,10 @@
 //! | `coordinator` | the job: nodes that come and go, rounds, restarts |
 //! | `job` | batch scripts for schedulers |
 //! | `worker`, `output`, `affinity`, `signals`, `console` | ranks as processes, their output and processors |
+//!
+//! Elsewhere than on Linux the crate is empty.
+
+#![cfg(target_os = "linux")]
 
 mod affinity;
 mod agent;

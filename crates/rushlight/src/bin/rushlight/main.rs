@@ -11,6 +11,8 @@ const USAGE: &str = "Usage: rushlight COMMAND
   job     Writes a batch script: rushlight job --scheduler slurm|pbs|flux|kubernetes [OPTIONS] PROGRAM [ARGS]...
   doctor  Says what this machine has, and what is missing
 
+run and job are for Linux.
+
 `rushlight COMMAND --help` says more.";
 
 fn main() -> ExitCode {
@@ -20,7 +22,9 @@ fn main() -> ExitCode {
         None => (String::new(), &[][..]),
     };
     match (command.as_str(), rest) {
+        #[cfg(target_os = "linux")]
         ("run", rest) => exit(rushlight_launch::run(rest, &myself())),
+        #[cfg(target_os = "linux")]
         ("job", rest) => exit(rushlight_launch::job(rest)),
         ("doctor", []) => {
             doctor::doctor();
@@ -50,11 +54,13 @@ fn main() -> ExitCode {
 }
 
 /// The command that starts this launcher again.
+#[cfg(target_os = "linux")]
 fn myself() -> [OsString; 2] {
     let exe = std::env::current_exe().map_or_else(|_| "rushlight".into(), std::path::PathBuf::into_os_string);
     [exe, "run".into()]
 }
 
+#[cfg(target_os = "linux")]
 fn exit(code: i32) -> ExitCode {
     ExitCode::from(u8::try_from(code).unwrap_or(1))
 }
