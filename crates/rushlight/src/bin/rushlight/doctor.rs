@@ -3,27 +3,14 @@
 use rushlight::prelude::*;
 use rushlight_core::backend::Engine;
 use rushlight_cpu::isa;
-use std::process::ExitCode;
 
-const USAGE: &str = "Usage: rushlight doctor
+pub const USAGE: &str = "Usage: rushlight doctor
 
 Says what this machine has: processor, threads, GPUs, NVIDIA's libraries with their versions and paths, and what is missing;
 then which launcher started this process, its rank, where the ranks would meet, and why.";
 
-fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["doctor"] => doctor(),
-        ["-h" | "--help"] | ["doctor", "-h" | "--help"] => println!("{USAGE}"),
-        _ => {
-            eprintln!("{USAGE}");
-            return ExitCode::from(2);
-        }
-    }
-    ExitCode::SUCCESS
-}
-
-fn doctor() {
+/// Prints the report.
+pub fn doctor() {
     println!("rushlight {}", env!("CARGO_PKG_VERSION"));
     println!(
         "processor: {}, kernels for {} of {}",

@@ -1,0 +1,267 @@
+//! Processors of the ranks: each rank is bound to NUMA nodes, near its GPU where it has one, and its threads are sized
+//! to its share of their cores.
+
+use crate::options::Binding;
+use std::collections::{BTreeMap, BTreeSet};
+
+type Cpus = BTreeSet<usize>;
+
+/// A rank's processors.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// Processors to bind to; `None` leaves the rank unbound.
+    pub cpus: Option<Vec<usize>>,
+    /// How many threads the rank should use.
+    pub threads: usize,
+}
+
+/// The processors this process may use, by NUMA node.
+#[derive(Debug)]
+pub struct Machine {
+    /// Nodes in the order of their sockets, each with its processors.
+    nodes: Vec<Cpus>,
+    /// The kernel's numbers of these nodes.
+    ids: Vec<usize>,
+    /// The first hardware thread of each processor's core.
+    core_of: BTreeMap<usize, usize>,
+}
+
+impl Machine {
+    /// The machine from the files under `/sys` that `read` gives. Without them all of `allowed` is one node.
+    pub fn parse(read: impl Fn(&str) -> Option<String>, allowed: &Cpus) -> Self {
+        let core_of = allowed
+            .iter()
+            .map(|&cpu| {
+                let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
+                let siblings = read(&path).and_then(|text| list(&text));
+                (cpu, siblings.and_then(|s| s.first().copied()).unwrap_or(cpu))
+            })
+            .collect();
+        let mut nodes = Vec::new();
+        for id in read("/sys/devices/system/node/online").and_then(|text| list(&text)).unwrap_or_default() {
+            let cpus = read(&format!("/sys/devices/system/node/node{id}/cpulist")).and_then(|text| list(&text));
+            let cpus: Cpus = cpus.unwrap_or_default().intersection(allowed).copied().collect();
+            // Nodes without processors are memory, or other jobs'.
+            let Some(first) = cpus.first() else { continue };
+            let package = read(&format!("/sys/devices/system/cpu/cpu{first}/topology/physical_package_id"));
+            let package = package.and_then(|text| text.trim().parse().ok()).unwrap_or(id);
+            nodes.push((package, id, cpus));
+        }
+        nodes.sort_by_key(|(package, id, _)| (*package, *id));
+        let (mut ids, mut nodes): (Vec<usize>, Vec<Cpus>) = nodes.into_iter().map(|(_, id, cpus)| (id, cpus)).unzip();
+        if nodes.iter().map(Cpus::len).sum::<usize>() != allowed.len() {
+            (ids, nodes) = (vec![0], vec![allowed.clone()]);
+        }
+        Self { nodes, ids, core_of }
+    }
+
+    /// The shares of the ranks of a node. `limit` is how many processors may be busy at a time, by cgroups; `gpus` has
+    /// the NUMA node of each GPU. With as many ranks as GPUs, a rank is near its GPU.
+    pub fn shares(&self, ranks: usize, binding: Binding, limit: usize, gpus: &[usize]) -> Vec<Share> {
+        let total: usize = self.nodes.iter().map(Cpus::len).sum();
+        // Ranks and nodes are laid along the line of all processors. A rank has the node at its middle; where there
+        // are fewer ranks than nodes, the nodes whose middle lies within its part.
+        let chosen: Vec<Vec<usize>> = (0..ranks)
+            .map(|rank| {
+                let (from, to, middle) = (2 * rank * total, 2 * (rank + 1) * total, (2 * rank + 1) * total);
+                let mut passed = 0;
+                let mut own = Vec::new();
+                for (index, node) in self.nodes.iter().enumerate() {
+                    let (begin, end) = (2 * passed * ranks, 2 * (passed + node.len()) * ranks);
+                    passed += node.len();
+                    let has_middle = begin <= middle && middle < end;
+                    let within = from <= (begin + end) / 2 && (begin + end) / 2 < to;
+                    if if ranks < self.nodes.len() { within } else { has_middle } {
+                        own.push(index);
+                    }
+                }
+                own
+            })
+            .collect();
+        let near: Option<Vec<Vec<usize>>> =
+            gpus.iter().map(|gpu| Some(vec![self.ids.iter().position(|id| id == gpu)?])).collect();
+        let chosen = near.filter(|near| near.len() == ranks).unwrap_or(chosen);
+        let bound = binding == Binding::Node && ranks > 1 && self.nodes.len() > 1;
+        chosen
+            .iter()
+            .map(|own| {
+                let own_or_all = if own.is_empty() { (0..self.nodes.len()).collect() } else { own.clone() };
+                let cpus: Cpus = own_or_all.iter().flat_map(|&node| self.nodes[node].iter().copied()).collect();
+                let cores = |cpus: &mut dyn Iterator<Item = &usize>| {
+                    cpus.filter_map(|cpu| self.core_of.get(cpu)).collect::<BTreeSet<_>>().len()
+                };
+                let threads = if bound {
+                    cores(&mut cpus.iter()) / chosen.iter().filter(|other| *other == own).count().max(1)
+                } else {
+                    cores(&mut self.nodes.iter().flatten()) / ranks.max(1)
+                };
+                let threads = threads.min(limit / ranks.max(1)).max(1);
+                Share { cpus: bound.then(|| cpus.into_iter().collect()), threads }
+            })
+            .collect()
+    }
+}
+
+/// Numbers in the kernel's format: `0-3,8`. `None` if it is something else.
+fn list(text: &str) -> Option<Cpus> {
+    let mut numbers = Cpus::new();
+    for range in text.trim().split(',').filter(|range| !range.is_empty()) {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last) = (first.trim().parse::<usize>().ok()?, last.trim().parse::<usize>().ok()?);
+        if first > last || last >= 1 << 16 {
+            return None;
+        }
+        numbers.extend(first..=last);
+    }
+    Some(numbers)
+}
+
+/// The processors this thread may use.
+fn allowed() -> Cpus {
+    // SAFETY: an all-zero set is a valid one; the call fills at most its size.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        if libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set) != 0 {
+            return Cpus::new();
+        }
+        (0..libc::CPU_SETSIZE as usize).filter(|&cpu| libc::CPU_ISSET(cpu, &set)).collect()
+    }
+}
+
+/// A set of processors as the kernel takes it.
+pub fn cpu_set(cpus: &[usize]) -> libc::cpu_set_t {
+    // SAFETY: an all-zero set is a valid one; numbers beyond its size are left out.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        cpus.iter().filter(|&&cpu| cpu < libc::CPU_SETSIZE as usize).for_each(|&cpu| libc::CPU_SET(cpu, &mut set));
+        set
+    }
+}
+
+fn read(path: &str) -> Option<String> {
+    std::fs::read_to_string(path).ok()
+}
+
+/// Widens an affinity mask of one core, which ranks would share, to all processors that cgroups allow. Returns how
+/// many there are then, if that is more.
+pub fn widen() -> Option<usize> {
+    let before = allowed();
+    let one_core = Machine::parse(read, &before).core_of.values().collect::<BTreeSet<_>>().len() == 1;
+    let online = read("/sys/devices/system/cpu/online").and_then(|text| list(&text))?;
+    if !one_core || online.len() <= before.len() {
+        return None;
+    }
+    let set = cpu_set(&online.into_iter().collect::<Vec<_>>());
+    // SAFETY: the set is valid. The kernel keeps what the cgroup allows, or refuses.
+    unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set) };
+    let now = allowed().len();
+    (now > before.len()).then_some(now)
+}
+
+/// The shares of `ranks` ranks on this machine.
+pub fn shares(ranks: usize, binding: Binding) -> Vec<Share> {
+    let allowed = allowed();
+    let limit = std::thread::available_parallelism().map_or(allowed.len(), usize::from);
+    Machine::parse(read, &allowed).shares(ranks, binding, limit, &gpu_nodes())
+}
+
+/// The NUMA nodes of the GPUs that ranks see, in the order of the driver; empty if that cannot be told.
+fn gpu_nodes() -> Vec<usize> {
+    let mut buses: Vec<String> = std::fs::read_dir("/proc/driver/nvidia/gpus")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.file_name().to_string_lossy().to_lowercase())
+        .collect();
+    buses.sort();
+    let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
+    let node = |bus: &String| read(&format!("/sys/bus/pci/devices/{bus}/numa_node"))?.trim().parse().ok();
+    let nodes: Option<Vec<usize>> =
+        visible_of(&buses, visible.as_deref()).and_then(|v| v.into_iter().map(node).collect());
+    nodes.unwrap_or_default()
+}
+
+/// Those of a list that CUDA_VISIBLE_DEVICES names by numbers.
+fn visible_of<'a>(all: &'a [String], visible: Option<&str>) -> Option<Vec<&'a String>> {
+    match visible {
+        None => Some(all.iter().collect()),
+        Some(list) => list.split(',').map(|item| all.get(item.trim().parse::<usize>().ok()?)).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two sockets with two NUMA nodes each, of four cores with two hardware threads.
+    fn machine(path: &str) -> Option<String> {
+        let path = path.strip_prefix("/sys/devices/system/")?;
+        if path == "node/online" {
+            return Some("0-3\n".into());
+        }
+        if let Some(node) = path.strip_prefix("node/node").and_then(|rest| rest.strip_suffix("/cpulist")) {
+            let first = node.parse::<usize>().ok()? * 4;
+            return Some(format!("{first}-{},{}-{}\n", first + 3, first + 16, first + 19));
+        }
+        let (cpu, what) = path.strip_prefix("cpu/cpu")?.split_once("/topology/")?;
+        let cpu = cpu.parse::<usize>().ok()? % 16;
+        match what {
+            "thread_siblings_list" => Some(format!("{cpu},{}\n", cpu + 16)),
+            "physical_package_id" => Some(format!("{}\n", cpu / 8)),
+            _ => None,
+        }
+    }
+
+    fn spread(ranks: usize) -> Vec<(Option<usize>, usize, usize)> {
+        let machine = Machine::parse(machine, &(0..32).collect());
+        let shares = machine.shares(ranks, Binding::Node, 32, &[]);
+        shares.iter().map(|s| (s.cpus.as_ref().map(|c| c[0]), s.cpus.as_ref().map_or(0, Vec::len), s.threads)).collect()
+    }
+
+    #[test]
+    fn ranks_are_spread_over_numa_nodes() {
+        assert_eq!(spread(1), [(None, 0, 16)]);
+        assert_eq!(spread(2), [(Some(0), 16, 8), (Some(8), 16, 8)]);
+        assert_eq!(spread(4), [(Some(0), 8, 4), (Some(4), 8, 4), (Some(8), 8, 4), (Some(12), 8, 4)]);
+        assert_eq!(spread(8).iter().map(|s| (s.0.unwrap(), s.2)).collect::<Vec<_>>(), {
+            [0, 0, 4, 4, 8, 8, 12, 12].map(|first| (first, 2))
+        });
+        assert!(spread(100).iter().all(|s| s.2 == 1 && s.1 == 8));
+        // Every node has a rank, whatever the number.
+        assert_eq!(spread(5).iter().map(|s| s.0).collect::<BTreeSet<_>>().len(), 4);
+        assert_eq!(spread(3).iter().map(|s| s.1).sum::<usize>(), 32);
+    }
+
+    #[test]
+    fn one_node_binds_nothing_but_sizes_threads() {
+        let machine = Machine::parse(|_| None, &(0..8).collect());
+        assert_eq!(machine.shares(4, Binding::Node, 8, &[]), vec![Share { cpus: None, threads: 2 }; 4]);
+        assert_eq!(machine.shares(4, Binding::Node, 4, &[])[0].threads, 1);
+        assert_eq!(machine.shares(3, Binding::None, 8, &[])[0].threads, 2);
+    }
+
+    #[test]
+    fn the_mask_is_respected() {
+        let machine = Machine::parse(machine, &(0..6).collect());
+        let shares = machine.shares(2, Binding::Node, 6, &[]);
+        assert_eq!(shares[0].cpus, Some(vec![0, 1, 2, 3]));
+        assert!(shares.iter().flat_map(|s| s.cpus.clone().unwrap()).all(|cpu| cpu < 6));
+    }
+
+    #[test]
+    fn ranks_are_near_their_gpus() {
+        let machine = Machine::parse(machine, &(0..32).collect());
+        let first = |gpus: &[usize]| -> Vec<usize> {
+            machine.shares(4, Binding::Node, 32, gpus).into_iter().map(|share| share.cpus.unwrap()[0]).collect()
+        };
+        assert_eq!(first(&[3, 3, 1, 1]), [12, 12, 4, 4]);
+        assert_eq!(machine.shares(4, Binding::Node, 32, &[3, 3, 1, 1])[0].threads, 2);
+        // Fewer GPUs than ranks, or a GPU on a node that is not ours.
+        assert_eq!(first(&[3, 3]), [0, 4, 8, 12]);
+        assert_eq!(first(&[3, 3, 1, 9]), [0, 4, 8, 12]);
+        let buses = ["a".to_owned(), "b".to_owned()];
+        assert_eq!(visible_of(&buses, None).unwrap().len(), 2);
+        assert_eq!(visible_of(&buses, Some("1")).unwrap(), [&buses[1]]);
+        assert_eq!(visible_of(&buses, Some("GPU-77")), None);
+    }
+}

@@ -1,0 +1,508 @@
+//! The coordinator: decides which nodes are in the job, when ranks start, and what follows a failure.
+//!
+//! It runs beside one node's agent. Agents send it events and obey its commands. [`Coordinator`] is the rules alone,
+//! without clock or network; [`serve`] runs them over a store.
+
+use crate::worker::Place;
+use rushlight_core::{Error, Result};
+use rushlight_dist::store::Store;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+/// What the user asked for.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    /// Fewest and most nodes.
+    pub nodes: (usize, usize),
+    pub max_restarts: usize,
+    /// How long the fewest nodes may take to come.
+    pub join_timeout: Duration,
+    /// How long more than the fewest are waited for at the start.
+    pub last_call: Duration,
+    pub master_addr: Option<String>,
+    pub master_port: Option<u16>,
+}
+
+/// A node, as it presents itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Card {
+    pub host: String,
+    /// The address others reach it by.
+    pub address: String,
+    /// A port that is free there.
+    pub port: u16,
+    pub local_size: usize,
+    pub role: String,
+    /// Its place, where the order is fixed.
+    pub node_rank: Option<usize>,
+}
+
+/// What an agent tells. Nodes are known by the number they got when they came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    Join {
+        node: u64,
+        card: Card,
+    },
+    /// A rank failed. `fatal` failures would happen again.
+    Failed {
+        node: u64,
+        round: u64,
+        what: String,
+        code: i32,
+        fatal: bool,
+    },
+    /// All ranks of the node ended well: with 0, or with the code that asks for another job.
+    Done {
+        node: u64,
+        round: u64,
+        code: i32,
+    },
+    /// The node's ranks are stopped, as commanded.
+    Stopped {
+        node: u64,
+        round: u64,
+        port: u16,
+    },
+    /// The node was told to end by a signal, and its ranks have ended. Without the one that `holds_store` nobody can
+    /// go on.
+    Leaving {
+        node: u64,
+        what: String,
+        code: i32,
+        holds_store: bool,
+    },
+    /// The node has heard that the job is over.
+    Left {
+        node: u64,
+    },
+}
+
+/// What agents are told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Start ranks: the place of each node that takes part.
+    Round(BTreeMap<u64, Place>),
+    /// Stop the ranks of a round.
+    Stop { round: u64, why: String },
+    /// The job is over.
+    End { code: i32, why: String },
+}
+
+#[derive(Debug)]
+enum Phase {
+    /// Waiting for nodes since a time. `first` is the start of the job.
+    Gathering {
+        since: Duration,
+        enough: Option<Duration>,
+        first: bool,
+    },
+    /// `done` has the codes of nodes whose ranks have ended.
+    Running {
+        members: BTreeSet<u64>,
+        done: BTreeMap<u64, i32>,
+    },
+    Stopping {
+        pending: BTreeSet<u64>,
+    },
+    Ended,
+}
+
+/// The rules. Times are since the coordinator's start.
+pub struct Coordinator {
+    rules: Rules,
+    nodes: BTreeMap<u64, Card>,
+    /// Nodes by rank; those that come later go to the end.
+    order: Vec<u64>,
+    phase: Phase,
+    /// The round that runs, or is to come.
+    round: u64,
+    restarts: usize,
+    commands: Vec<Command>,
+}
+
+impl Coordinator {
+    pub fn new(rules: Rules) -> Self {
+        Self {
+            rules,
+            nodes: BTreeMap::new(),
+            order: Vec::new(),
+            phase: Phase::Gathering { since: Duration::ZERO, enough: None, first: true },
+            round: 0,
+            restarts: 0,
+            commands: Vec::new(),
+        }
+    }
+
+    /// Commands that were decided since the last call.
+    pub fn take_commands(&mut self) -> Vec<Command> {
+        std::mem::take(&mut self.commands)
+    }
+
+    /// The nodes that are there.
+    pub fn nodes(&self) -> impl Iterator<Item = u64> {
+        self.nodes.keys().copied()
+    }
+
+    /// Whether the job is over and everyone has heard.
+    pub fn is_over(&self) -> bool {
+        matches!(self.phase, Phase::Ended) && self.nodes.is_empty()
+    }
+
+    /// Takes an event.
+    pub fn take(&mut self, event: Event, now: Duration) {
+        match event {
+            Event::Join { node, card } => self.join(node, card),
+            Event::Failed { node, round, what, code, fatal } => {
+                if round == self.round && self.is_member(node) {
+                    self.failed(what, code, fatal);
+                }
+            }
+            Event::Done { node, round, code } => {
+                if round == self.round
+                    && let Phase::Running { members, done } = &mut self.phase
+                {
+                    done.insert(node, code);
+                    if members.iter().all(|member| done.contains_key(member)) {
+                        let code = done.values().copied().max().unwrap_or(0);
+                        self.end(code, "the ranks have saved their state and ask for another job".into());
+                    }
+                }
+            }
+            Event::Stopped { node, round, port } => {
+                if let Some(card) = self.nodes.get_mut(&node) {
+                    card.port = port;
+                }
+                if round == self.round
+                    && let Phase::Stopping { pending } = &mut self.phase
+                {
+                    pending.remove(&node);
+                }
+            }
+            Event::Leaving { node, what, code, holds_store } => {
+                let fixed = holds_store || self.rules.nodes.0 == self.rules.nodes.1;
+                self.nodes.remove(&node);
+                if fixed || self.nodes.is_empty() {
+                    self.end(code, what);
+                } else {
+                    self.without(node, what);
+                }
+            }
+            Event::Left { node } => {
+                self.nodes.remove(&node);
+                self.order.retain(|&other| other != node);
+            }
+        }
+        self.tick(now);
+    }
+
+    /// A node is gone without a word.
+    pub fn lost(&mut self, node: u64, now: Duration) {
+        if let Some(card) = self.nodes.remove(&node) {
+            self.without(node, format!("the node {} was lost", card.host));
+        }
+        self.tick(now);
+    }
+
+    /// Decides what follows from time alone.
+    pub fn tick(&mut self, now: Duration) {
+        let (least, most) = self.rules.nodes;
+        let count = self.nodes.len();
+        match &mut self.phase {
+            Phase::Stopping { pending } if pending.is_empty() => {
+                self.round += 1;
+                self.phase = Phase::Gathering { since: now, enough: None, first: false };
+                self.tick(now);
+            }
+            Phase::Gathering { since, enough, first } => {
+                if count < least {
+                    *enough = None;
+                    if now >= *since + self.rules.join_timeout {
+                        let seconds = self.rules.join_timeout.as_secs_f32();
+                        self.end(
+                            1,
+                            format!("{count} of {least} nodes came within {seconds} s (--rdzv-conf join_timeout)"),
+                        );
+                    }
+                    return;
+                }
+                let enough = *enough.get_or_insert(now);
+                if count >= most || !*first || now >= enough + self.rules.last_call {
+                    self.form();
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn is_member(&self, node: u64) -> bool {
+        matches!(&self.phase, Phase::Running { members, .. } if members.contains(&node))
+    }
+
+    fn join(&mut self, node: u64, card: Card) {
+        if matches!(self.phase, Phase::Ended) {
+            self.commands.push(Command::End { code: 1, why: "the job was over when this node came".into() });
+        }
+        if let Some(rank) = card.node_rank
+            && let Some(other) = self.nodes.values().find(|other| other.node_rank == Some(rank))
+        {
+            self.end(1, format!("two launchers say that they are node {rank}: on {} and on {}", other.host, card.host));
+        }
+        self.nodes.insert(node, card);
+        self.order.push(node);
+    }
+
+    fn failed(&mut self, what: String, code: i32, fatal: bool) {
+        let left = self.rules.max_restarts - self.restarts;
+        if fatal || left == 0 {
+            let restarted =
+                if self.restarts > 0 { format!(", after {} restarts", self.restarts) } else { String::new() };
+            return self.end(code, format!("{what}{restarted}"));
+        }
+        self.restarts += 1;
+        self.stop(format!("{what}; restart {} of {}", self.restarts, self.rules.max_restarts));
+    }
+
+    /// A node is not there any more, which is no failure.
+    fn without(&mut self, node: u64, why: String) {
+        self.order.retain(|&other| other != node);
+        match &mut self.phase {
+            Phase::Running { members, done } if members.contains(&node) && !done.contains_key(&node) => {
+                members.remove(&node);
+                self.stop(format!("{why}; going on with the nodes there are"));
+            }
+            Phase::Stopping { pending } => {
+                pending.remove(&node);
+            }
+            _ => {}
+        }
+    }
+
+    fn stop(&mut self, why: String) {
+        if let Phase::Running { members, .. } = &self.phase {
+            self.phase = Phase::Stopping { pending: members.clone() };
+            self.commands.push(Command::Stop { round: self.round, why });
+        }
+    }
+
+    fn end(&mut self, code: i32, why: String) {
+        if !matches!(self.phase, Phase::Ended) {
+            self.phase = Phase::Ended;
+            self.commands.push(Command::End { code, why });
+        }
+    }
+
+    /// Starts a round with the nodes that are there.
+    fn form(&mut self) {
+        self.order.sort_by_key(|node| self.nodes[node].node_rank);
+        let members: Vec<(u64, Card)> =
+            self.order.iter().take(self.rules.nodes.1).map(|&node| (node, self.nodes[&node].clone())).collect();
+        let world_size = members.iter().map(|(_, card)| card.local_size).sum();
+        let first = &members[0].1;
+        let alone = members.len() == 1;
+        let address = if alone { "127.0.0.1".to_owned() } else { first.address.clone() };
+        let address = self.rules.master_addr.clone().unwrap_or(address);
+        let port = self.rules.master_port.unwrap_or(first.port);
+        let mut places = BTreeMap::new();
+        let (mut first_rank, mut in_role) = (0, BTreeMap::<&str, usize>::new());
+        for (node_rank, (node, card)) in members.iter().enumerate() {
+            let before = in_role.entry(&card.role).or_default();
+            let place = Place {
+                round: self.round,
+                restarts: self.restarts,
+                node_rank,
+                nodes: members.len(),
+                first_rank,
+                world_size,
+                first_role_rank: *before,
+                role_size: members.iter().filter(|(_, c)| c.role == card.role).map(|(_, c)| c.local_size).sum(),
+                master_addr: address.clone(),
+                master_port: port,
+            };
+            *before += card.local_size;
+            first_rank += card.local_size;
+            places.insert(*node, place);
+        }
+        self.phase = Phase::Running { members: places.keys().copied().collect(), done: BTreeMap::new() };
+        self.commands.push(Command::Round(places));
+    }
+}
+
+/// Runs the rules over a store until the job is over.
+pub fn serve(store: &dyn Store, rules: Rules) -> Result<()> {
+    let started = Instant::now();
+    let mut coordinator = Coordinator::new(rules);
+    let (mut events, mut commands) = (0u64, 0u64);
+    let mut over_since = None;
+    loop {
+        let key = format!("event/{}", events + 1);
+        if store.wait_for(&[&key], Duration::from_millis(100)).is_ok() {
+            events += 1;
+            let event = Event::decode(&store.get(&key)?)?;
+            store.delete_key(&key)?;
+            coordinator.take(event, started.elapsed());
+        } else {
+            // Nothing came: time to see who is still there.
+            for node in coordinator.nodes().collect::<Vec<_>>() {
+                if store.check(&[&format!("gone/{node}")])? {
+                    coordinator.lost(node, started.elapsed());
+                }
+            }
+            coordinator.tick(started.elapsed());
+        }
+        for command in coordinator.take_commands() {
+            if matches!(command, Command::End { .. }) {
+                over_since = Some(Instant::now());
+            }
+            commands += 1;
+            store.set(&format!("command/{commands}"), command.encode().as_bytes())?;
+            store.add("commands", 1)?;
+        }
+        // A node that does not answer keeps nobody here for long: its ranks are given time to end.
+        if coordinator.is_over() || over_since.is_some_and(|since| since.elapsed() > Duration::from_secs(60)) {
+            return Ok(());
+        }
+    }
+}
+
+fn malformed(what: &str) -> Error {
+    Error::io(format!(
+        "rushlight run: another launcher sent a message that is not understood ({what}); are all of one version?"
+    ))
+}
+
+fn parse(bytes: &[u8]) -> Result<Value> {
+    serde_json::from_slice(bytes).map_err(|e| malformed(&e.to_string()))
+}
+
+fn number(value: &Value, name: &str) -> Result<u64> {
+    value[name].as_u64().ok_or_else(|| malformed(name))
+}
+
+fn text(value: &Value, name: &str) -> Result<String> {
+    value[name].as_str().map(str::to_owned).ok_or_else(|| malformed(name))
+}
+
+fn port(value: &Value, name: &str) -> Result<u16> {
+    u16::try_from(number(value, name)?).map_err(|_| malformed(name))
+}
+
+fn code(value: &Value) -> Result<i32> {
+    value["code"].as_i64().and_then(|code| i32::try_from(code).ok()).ok_or_else(|| malformed("code"))
+}
+
+impl Event {
+    pub fn encode(&self) -> String {
+        match self {
+            Event::Join { node, card } => json!({
+                "event": "join", "node": node, "host": card.host, "address": card.address, "port": card.port,
+                "local_size": card.local_size, "role": card.role, "node_rank": card.node_rank,
+            }),
+            Event::Failed { node, round, what, code, fatal } => {
+                json!({"event": "failed", "node": node, "round": round, "what": what, "code": code, "fatal": fatal})
+            }
+            Event::Done { node, round, code } => json!({"event": "done", "node": node, "round": round, "code": code}),
+            Event::Stopped { node, round, port } => {
+                json!({"event": "stopped", "node": node, "round": round, "port": port})
+            }
+            Event::Leaving { node, what, code, holds_store } => {
+                json!({"event": "leaving", "node": node, "what": what, "code": code, "holds_store": holds_store})
+            }
+            Event::Left { node } => json!({"event": "left", "node": node}),
+        }
+        .to_string()
+    }
+
+    pub fn decode(bytes: &[u8]) -> Result<Self> {
+        let v = parse(bytes)?;
+        let node = number(&v, "node")?;
+        Ok(match v["event"].as_str().unwrap_or_default() {
+            "join" => Event::Join {
+                node,
+                card: Card {
+                    host: text(&v, "host")?,
+                    address: text(&v, "address")?,
+                    port: port(&v, "port")?,
+                    local_size: number(&v, "local_size")? as usize,
+                    role: text(&v, "role")?,
+                    node_rank: v["node_rank"].as_u64().map(|rank| rank as usize),
+                },
+            },
+            "failed" => Event::Failed {
+                node,
+                round: number(&v, "round")?,
+                what: text(&v, "what")?,
+                code: code(&v)?,
+                fatal: v["fatal"].as_bool().unwrap_or(false),
+            },
+            "done" => Event::Done { node, round: number(&v, "round")?, code: code(&v)? },
+            "stopped" => Event::Stopped { node, round: number(&v, "round")?, port: port(&v, "port")? },
+            "leaving" => Event::Leaving {
+                node,
+                what: text(&v, "what")?,
+                code: code(&v)?,
+                holds_store: v["holds_store"].as_bool().unwrap_or(false),
+            },
+            "left" => Event::Left { node },
+            other => return Err(malformed(other)),
+        })
+    }
+}
+
+impl Command {
+    pub fn encode(&self) -> String {
+        match self {
+            Command::Round(places) => {
+                let places: Vec<Value> = places
+                    .iter()
+                    .map(|(node, p)| {
+                        json!({
+                            "node": node, "round": p.round, "restarts": p.restarts, "node_rank": p.node_rank,
+                            "nodes": p.nodes, "first_rank": p.first_rank, "world_size": p.world_size,
+                            "first_role_rank": p.first_role_rank, "role_size": p.role_size,
+                            "master_addr": p.master_addr, "master_port": p.master_port,
+                        })
+                    })
+                    .collect();
+                json!({"command": "round", "places": places})
+            }
+            Command::Stop { round, why } => json!({"command": "stop", "round": round, "why": why}),
+            Command::End { code, why } => json!({"command": "end", "code": code, "why": why}),
+        }
+        .to_string()
+    }
+
+    pub fn decode(bytes: &[u8]) -> Result<Self> {
+        let v = parse(bytes)?;
+        Ok(match v["command"].as_str().unwrap_or_default() {
+            "round" => {
+                let mut places = BTreeMap::new();
+                for p in v["places"].as_array().ok_or_else(|| malformed("places"))? {
+                    let count = |name: &str| number(p, name).map(|n| n as usize);
+                    let place = Place {
+                        round: number(p, "round")?,
+                        restarts: count("restarts")?,
+                        node_rank: count("node_rank")?,
+                        nodes: count("nodes")?,
+                        first_rank: count("first_rank")?,
+                        world_size: count("world_size")?,
+                        first_role_rank: count("first_role_rank")?,
+                        role_size: count("role_size")?,
+                        master_addr: text(p, "master_addr")?,
+                        master_port: port(p, "master_port")?,
+                    };
+                    places.insert(number(p, "node")?, place);
+                }
+                Command::Round(places)
+            }
+            "stop" => Command::Stop { round: number(&v, "round")?, why: text(&v, "why")? },
+            "end" => Command::End { code: code(&v)?, why: text(&v, "why")? },
+            other => return Err(malformed(other)),
+        })
+    }
+}
+
+#[cfg(test)]
+#[path = "coordinator_tests.rs"]
+mod tests;

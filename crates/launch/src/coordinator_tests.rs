@@ -1,0 +1,202 @@
+use super::*;
+
+fn rules(nodes: (usize, usize), max_restarts: usize) -> Rules {
+    Rules {
+        nodes,
+        max_restarts,
+        join_timeout: Duration::from_secs(600),
+        last_call: Duration::from_secs(30),
+        master_addr: None,
+        master_port: None,
+    }
+}
+
+fn card(name: &str) -> Card {
+    Card {
+        host: name.into(),
+        address: format!("10.0.0.{name}"),
+        port: 20000,
+        local_size: 2,
+        role: "default".into(),
+        node_rank: None,
+    }
+}
+
+const AT: fn(u64) -> Duration = Duration::from_secs;
+
+fn join(c: &mut Coordinator, node: u64, now: u64) {
+    c.take(Event::Join { node, card: card(&node.to_string()) }, AT(now));
+}
+
+/// The nodes of the one round that was commanded, by rank.
+fn round(c: &mut Coordinator) -> Vec<u64> {
+    match &c.take_commands()[..] {
+        [Command::Round(places)] => {
+            let mut nodes: Vec<u64> = places.keys().copied().collect();
+            nodes.sort_by_key(|node| places[node].node_rank);
+            nodes
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+fn stopped(c: &mut Coordinator) -> u64 {
+    match &c.take_commands()[..] {
+        [Command::Stop { round, .. }] => *round,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn ended(c: &mut Coordinator) -> (i32, String) {
+    match &c.take_commands()[..] {
+        [Command::End { code, why }] => (*code, why.clone()),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn fail(node: u64, round: u64) -> Event {
+    Event::Failed { node, round, what: "rank 0 failed".into(), code: 7, fatal: false }
+}
+
+#[test]
+fn a_fixed_job_starts_when_all_are_there_and_ends_when_all_are_done() {
+    let mut c = Coordinator::new(rules((2, 2), 0));
+    join(&mut c, 1, 0);
+    assert_eq!(c.take_commands(), []);
+    join(&mut c, 2, 5);
+    let [Command::Round(places)] = &c.take_commands()[..] else { panic!("no round") };
+    assert_eq!((places[&2].first_rank, places[&2].world_size, places[&2].node_rank), (2, 4, 1));
+    assert_eq!((places[&1].master_addr.as_str(), places[&1].master_port), ("10.0.0.1", 20000));
+    c.take(Event::Done { node: 1, round: 0, code: 75 }, AT(6));
+    assert_eq!(c.take_commands(), []);
+    c.take(Event::Done { node: 2, round: 0, code: 0 }, AT(7));
+    assert_eq!(ended(&mut c).0, 75);
+    c.take(Event::Left { node: 1 }, AT(7));
+    assert!(!c.is_over());
+    c.lost(2, AT(8));
+    assert!(c.is_over());
+}
+
+#[test]
+fn an_elastic_job_waits_for_the_last_call() {
+    let mut c = Coordinator::new(rules((1, 3), 0));
+    join(&mut c, 1, 0);
+    join(&mut c, 2, 10);
+    assert_eq!(c.take_commands(), []);
+    c.tick(AT(31));
+    assert_eq!(round(&mut c), [1, 2]);
+    // A third comes while they run: it waits for the next restart.
+    join(&mut c, 3, 40);
+    assert_eq!(c.take_commands(), []);
+    c.lost(1, AT(41));
+    assert_eq!(stopped(&mut c), 0);
+    c.take(Event::Stopped { node: 2, round: 0, port: 1 }, AT(42));
+    assert_eq!(round(&mut c), [2, 3]);
+}
+
+#[test]
+fn failures_count_and_changes_of_membership_do_not() {
+    let mut c = Coordinator::new(rules((1, 4), 1));
+    (1..=4).for_each(|node| join(&mut c, node, 0));
+    assert_eq!(round(&mut c), [1, 2, 3, 4]);
+    for (round_number, lost) in [(0, 4), (1, 3)] {
+        c.lost(lost, AT(1));
+        assert_eq!(stopped(&mut c), round_number);
+        for node in 1..lost {
+            assert_eq!(c.take_commands(), []);
+            c.take(Event::Stopped { node, round: round_number, port: 1 }, AT(1));
+        }
+        assert_eq!(round(&mut c).len() as u64, lost - 1);
+    }
+    c.take(fail(1, 2), AT(2));
+    // What others report of the same failure is no further one.
+    c.take(fail(2, 2), AT(2));
+    assert_eq!(stopped(&mut c), 2);
+    c.take(Event::Stopped { node: 1, round: 2, port: 1 }, AT(2));
+    c.take(Event::Stopped { node: 2, round: 2, port: 1 }, AT(2));
+    assert_eq!(round(&mut c), [1, 2]);
+    c.take(fail(1, 2), AT(2));
+    assert_eq!(c.take_commands(), [], "a failure of an earlier round");
+    c.take(fail(2, 3), AT(3));
+    let (code, why) = ended(&mut c);
+    assert_eq!(code, 7);
+    assert!(why.contains("after 1 restarts"), "{why}");
+}
+
+#[test]
+fn too_few_nodes_end_the_job_in_time() {
+    let mut c = Coordinator::new(rules((2, 2), 3));
+    join(&mut c, 1, 0);
+    c.tick(AT(599));
+    assert_eq!(c.take_commands(), []);
+    c.tick(AT(600));
+    let (code, why) = ended(&mut c);
+    assert_eq!(code, 1);
+    assert!(why.contains("1 of 2 nodes"), "{why}");
+    // A lost node may be replaced within the same time.
+    let mut c = Coordinator::new(rules((2, 2), 0));
+    join(&mut c, 1, 0);
+    join(&mut c, 2, 0);
+    round(&mut c);
+    c.lost(2, AT(1000));
+    stopped(&mut c);
+    c.take(Event::Stopped { node: 1, round: 0, port: 1 }, AT(1001));
+    assert_eq!(c.take_commands(), []);
+    join(&mut c, 3, 1500);
+    assert_eq!(round(&mut c), [1, 3]);
+}
+
+#[test]
+fn fatal_failures_and_signals_end_a_fixed_job() {
+    let mut c = Coordinator::new(rules((1, 1), 5));
+    join(&mut c, 1, 0);
+    round(&mut c);
+    c.take(Event::Failed { node: 1, round: 0, what: "no such program".into(), code: 127, fatal: true }, AT(0));
+    assert_eq!(ended(&mut c).0, 127);
+    let mut c = Coordinator::new(rules((2, 2), 5));
+    join(&mut c, 1, 0);
+    join(&mut c, 2, 0);
+    round(&mut c);
+    c.take(Event::Leaving { node: 2, what: "SIGTERM".into(), code: 143, holds_store: false }, AT(0));
+    assert_eq!(ended(&mut c).0, 143);
+}
+
+#[test]
+fn node_ranks_give_the_order_and_must_differ() {
+    let mut c = Coordinator::new(rules((2, 2), 0));
+    let at = |rank| Card { node_rank: Some(rank), ..card("9") };
+    c.take(Event::Join { node: 1, card: at(1) }, AT(0));
+    c.take(Event::Join { node: 2, card: at(0) }, AT(0));
+    assert_eq!(round(&mut c), [2, 1]);
+    let mut c = Coordinator::new(rules((2, 2), 0));
+    c.take(Event::Join { node: 1, card: at(1) }, AT(0));
+    c.take(Event::Join { node: 2, card: at(1) }, AT(0));
+    assert!(ended(&mut c).1.contains("node 1"));
+}
+
+#[test]
+fn messages_survive_the_wire() {
+    let events = [
+        Event::Join { node: 3, card: Card { node_rank: Some(1), ..card("1") } },
+        fail(1, 2),
+        Event::Done { node: 1, round: 9, code: 75 },
+        Event::Stopped { node: 1, round: 2, port: 3 },
+        Event::Leaving { node: 1, what: "x".into(), code: 143, holds_store: false },
+        Event::Left { node: 8 },
+    ];
+    for event in events {
+        assert_eq!(Event::decode(event.encode().as_bytes()).unwrap(), event);
+    }
+    let place = Place { round: 4, world_size: 8, master_addr: "h".into(), master_port: 5, ..Place::default() };
+    let commands = [
+        Command::Round([(7, place)].into()),
+        Command::Stop { round: 1, why: "w".into() },
+        Command::End { code: -1, why: String::new() },
+    ];
+    for command in commands {
+        assert_eq!(Command::decode(command.encode().as_bytes()).unwrap(), command);
+    }
+    for bad in ["", "{}", "[]", "{\"event\":\"join\",\"node\":1}", "{\"command\":\"stop\"}", "\u{1}"] {
+        assert!(Event::decode(bad.as_bytes()).is_err() && Command::decode(bad.as_bytes()).is_err(), "{bad}");
+    }
+}

@@ -1,0 +1,31 @@
+//! The launcher: `rushlight run` starts the ranks of a job and keeps them together; `rushlight job` writes batch scripts.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `options` | the command line, which is torchrun's |
+//! | `plan` | alone, one node of several, in a scheduler's allocation |
+//! | `guard` | the two processes of a launcher; nothing outlives them |
+//! | `agent` | a node: its ranks, their signals, their ends |
+//! | `coordinator` | the job: nodes that come and go, rounds, restarts |
+//! | `job` | batch scripts for schedulers |
+//! | `worker`, `output`, `affinity`, `signals`, `console` | ranks as processes, their output and processors |
+//!
+//! Elsewhere than on Linux the crate is empty.
+
+#![cfg(target_os = "linux")]
+
+mod affinity;
+mod agent;
+mod console;
+mod coordinator;
+mod guard;
+mod job;
+mod options;
+mod output;
+mod plan;
+mod run;
+mod signals;
+mod worker;
+
+pub use job::{REQUEUE_CODE, job};
+pub use run::{command, run};

@@ -1,0 +1,461 @@
+//! The command line of `rushlight run`: torchrun's options, with hyphens or underscores, and its PET_ variables.
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use rushlight_core::{Error, Result};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How many ranks a node runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Nproc {
+    /// So many.
+    Count(usize),
+    /// One for each GPU.
+    Gpu,
+    /// One for each processor.
+    Cpu,
+    /// One for each GPU, or for each processor where there is none.
+    Auto,
+}
+
+/// Which of standard output (1) and standard error (2) an option applies to, for each local rank.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Streams {
+    all: u8,
+    some: BTreeMap<usize, u8>,
+}
+
+impl Streams {
+    /// The streams of a local rank, as bits.
+    pub fn of(&self, local_rank: usize) -> u8 {
+        self.some.get(&local_rank).copied().unwrap_or(self.all)
+    }
+
+    /// Whether no stream of any rank is meant.
+    pub fn is_empty(&self) -> bool {
+        self.all == 0 && self.some.values().all(|&bits| bits == 0)
+    }
+
+    /// Both streams of all ranks.
+    pub fn both() -> Self {
+        Self { all: 3, some: BTreeMap::new() }
+    }
+
+    fn parse(option: &str, text: &str) -> Result<Self> {
+        let wrong = || {
+            Error::value(format!(
+                "rushlight run: --{option} {text} should be 0 (none), 1 (stdout), 2 (stderr) or 3 (both), or by local rank: 0:1,1:3"
+            ))
+        };
+        let bits = |text: &str| text.trim().parse::<u8>().ok().filter(|&bits| bits < 4).ok_or_else(wrong);
+        let mut streams = Self::default();
+        if !text.contains(':') {
+            streams.all = bits(text)?;
+            return Ok(streams);
+        }
+        for item in text.split(',') {
+            let (rank, value) = item.split_once(':').ok_or_else(wrong)?;
+            streams.some.insert(rank.trim().parse().map_err(|_| wrong())?, bits(value)?);
+        }
+        Ok(streams)
+    }
+}
+
+/// How ranks are bound to processors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Binding {
+    /// Each rank to the cores of one NUMA node, or of several where there are fewer ranks than nodes.
+    Node,
+    /// Not at all.
+    None,
+}
+
+/// A parsed command line.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub nproc: Option<Nproc>,
+    /// Fewest and most nodes.
+    pub nnodes: Option<(usize, usize)>,
+    pub node_rank: Option<usize>,
+    pub standalone: bool,
+    /// Whether `--rdzv-backend` asks for a fixed order of nodes.
+    pub fixed_order: bool,
+    pub endpoint: Option<(String, Option<u16>)>,
+    pub run_id: Option<String>,
+    /// How long the fewest nodes may take to come.
+    pub join_timeout: Duration,
+    /// How long the nodes beyond the fewest are waited for.
+    pub last_call: Duration,
+    pub master_addr: Option<String>,
+    pub master_port: Option<u16>,
+    /// The address that others reach this node by.
+    pub local_addr: Option<String>,
+    pub max_restarts: usize,
+    pub monitor_interval: Duration,
+    pub role: String,
+    pub log_dir: Option<PathBuf>,
+    pub redirects: Streams,
+    pub tee: Streams,
+    /// Local ranks whose output is shown; `None` is all.
+    pub filter: Option<BTreeSet<usize>>,
+    pub binding: Binding,
+    /// How long ranks may take to end after a signal that was forwarded to them.
+    pub grace: Duration,
+    pub module: bool,
+    pub no_python: bool,
+    /// The program and its arguments.
+    pub program: Vec<OsString>,
+}
+
+/// Options with a value: name, torchrun's other spelling, placeholder, help. Each has a PET_ variable too.
+const VALUES: &[(&str, &str, &str, &str)] = &[
+    (
+        "nproc-per-node",
+        "nproc_per_node",
+        "N|gpu|cpu|auto",
+        "Ranks on this node. Default: 1; in a Slurm allocation one for each GPU",
+    ),
+    ("nnodes", "nnodes", "N|MIN:MAX", "Nodes of the job. Default: 1, or those of the allocation"),
+    ("node-rank", "node_rank", "R", "This node, counted from 0, where the order is fixed"),
+    ("rdzv-backend", "rdzv_backend", "static|c10d", "static: --node-rank gives the order. c10d: nodes come and go"),
+    ("rdzv-endpoint", "rdzv_endpoint", "HOST[:PORT]", "Where the launchers of all nodes meet"),
+    ("rdzv-id", "rdzv_id", "ID", "The job's name, the same on all nodes"),
+    ("rdzv-conf", "rdzv_conf", "KEY=VALUE,…", "join_timeout (600 s), last_call_timeout (30 s)"),
+    ("master-addr", "master_addr", "HOST", "Where rank 0 listens. Default: found by the launchers"),
+    ("master-port", "master_port", "PORT", "Port on which rank 0 listens. Default: a free one"),
+    ("local-addr", "local_addr", "HOST", "The address by which other nodes reach this one"),
+    ("max-restarts", "max_restarts", "K", "How many failures are answered by a restart. Default: 0"),
+    (
+        "monitor-interval",
+        "monitor_interval",
+        "S",
+        "Longest time between two looks at the ranks, which also report themselves. Default: 1",
+    ),
+    ("role", "role", "NAME", "Name of these ranks in ROLE_NAME. Default: default"),
+    ("log-dir", "log_dir", "DIR", "Where files of output go. Alone, it means --tee 3"),
+    ("redirects", "redirects", "0-3|RANK:0-3,…", "Streams that go to files only: 1 stdout, 2 stderr, 3 both"),
+    ("tee", "tee", "0-3|RANK:0-3,…", "Streams that go to files as well"),
+    ("local-ranks-filter", "local_ranks_filter", "R,R,…", "Local ranks whose output is shown. Default: all"),
+    ("numa-binding", "numa_binding", "node|none", "Bind each rank to the cores of its NUMA node. Default: node"),
+    (
+        "grace-period",
+        "grace_period",
+        "S",
+        "Time for ranks to end after a forwarded signal, before they are killed. Default: 30",
+    ),
+    ("start-method", "start_method", "NAME", "Accepted for torchrun's sake: ranks are programs of their own"),
+];
+
+/// Options that also have a letter.
+const LETTERS: &[(&str, char)] = &[("redirects", 'r'), ("tee", 't')];
+
+/// The command line's grammar.
+pub fn command() -> Command {
+    let mut command = Command::new("run")
+        .about("Starts the ranks of a job on this node, and together with others on all nodes")
+        .override_usage("rushlight run [OPTIONS] [-m] PROGRAM [ARGS]...")
+        .after_help(
+            "A .py file, or -m MODULE, runs under python3 (or $PYTHON_EXEC); anything else is executed. Options may be spelled with underscores,\n\
+             and set by variables: PET_NNODES for --nnodes. Ranks that exit with 75 have saved their state and ask for another job: that is no failure,\n\
+             and the launcher's exit code is 75 too.",
+        );
+    for &(name, other, value, help) in VALUES {
+        let mut arg = Arg::new(name).long(name).value_name(value).help(help).allow_hyphen_values(false);
+        if let Some(&(_, letter)) = LETTERS.iter().find(|(option, _)| *option == name) {
+            arg = arg.short(letter);
+        }
+        if other != name {
+            arg = arg.alias(other);
+        }
+        command = command.arg(arg);
+    }
+    let flag = |name: &'static str, help: &'static str| Arg::new(name).long(name).help(help).action(ArgAction::SetTrue);
+    command
+        .arg(flag("standalone", "One node; needs no address"))
+        .arg(flag("module", "PROGRAM is a Python module").short('m'))
+        .arg(flag("no-python", "Execute PROGRAM even if it is a .py file").alias("no_python"))
+        .arg(
+            flag("run-path", "Accepted for torchrun's sake: a script runs in an interpreter of its own")
+                .alias("run_path"),
+        )
+        .arg(
+            Arg::new("program")
+                .value_name("PROGRAM")
+                .required(true)
+                .num_args(1..)
+                .trailing_var_arg(true)
+                .allow_hyphen_values(true)
+                .value_parser(clap::value_parser!(OsString)),
+        )
+}
+
+/// Reads a matched command line. `env` gives the PET_ variables.
+pub fn read(matches: &ArgMatches, env: impl Fn(&str) -> Option<String>) -> Result<Options> {
+    let text = |name: &str| -> Option<String> {
+        let given = matches.get_one::<String>(name).cloned();
+        given.or_else(|| env(&format!("PET_{}", name.replace('-', "_").to_uppercase())).filter(|v| !v.is_empty()))
+    };
+    let number = |name: &str| -> Result<Option<usize>> {
+        text(name)
+            .map(|v| {
+                v.parse().map_err(|_| {
+                    Error::value(format!("rushlight run: --{name} {v} should be a number that is not negative"))
+                })
+            })
+            .transpose()
+    };
+    let seconds = |name: &str, default: f64| -> Result<Duration> {
+        text(name).map_or(Ok(Duration::from_secs_f64(default)), |v| duration(&format!("--{name}"), &v))
+    };
+    let flag = |name: &str| {
+        let variable = format!("PET_{}", name.replace('-', "_").to_uppercase());
+        matches.get_flag(name) || env(&variable).is_some_and(|v| v == "1" || v.eq_ignore_ascii_case("true"))
+    };
+    let conf = conf(text("rdzv-conf").as_deref().unwrap_or(""))?;
+    let port = match number("master-port")? {
+        None => None,
+        Some(port) => Some(u16::try_from(port).ok().filter(|&p| p > 0).ok_or_else(|| {
+            Error::value(format!("rushlight run: --master-port {port} should be between 1 and 65535"))
+        })?),
+    };
+    let options = Options {
+        nproc: text("nproc-per-node").map(|v| nproc(&v)).transpose()?,
+        nnodes: text("nnodes").map(|v| nnodes(&v)).transpose()?,
+        node_rank: number("node-rank")?,
+        standalone: flag("standalone"),
+        fixed_order: backend(text("rdzv-backend").as_deref())?,
+        endpoint: text("rdzv-endpoint").map(|v| endpoint(&v)).transpose()?,
+        run_id: text("rdzv-id").filter(|id| id != "none"),
+        join_timeout: conf.0,
+        last_call: conf.1,
+        master_addr: text("master-addr"),
+        master_port: port,
+        local_addr: text("local-addr"),
+        max_restarts: number("max-restarts")?.unwrap_or(0),
+        monitor_interval: seconds("monitor-interval", 1.0)?,
+        role: text("role").unwrap_or_else(|| "default".into()),
+        log_dir: text("log-dir").map(PathBuf::from),
+        redirects: text("redirects").map_or(Ok(Streams::default()), |v| Streams::parse("redirects", &v))?,
+        tee: text("tee").map_or(Ok(Streams::default()), |v| Streams::parse("tee", &v))?,
+        filter: text("local-ranks-filter").map(|v| filter(&v)).transpose()?.flatten(),
+        binding: binding(text("numa-binding").as_deref())?,
+        grace: seconds("grace-period", 30.0)?,
+        module: matches.get_flag("module"),
+        no_python: flag("no-python"),
+        program: matches.get_many::<OsString>("program").into_iter().flatten().cloned().collect(),
+    };
+    check(options)
+}
+
+fn check(mut options: Options) -> Result<Options> {
+    if options.module && options.no_python {
+        return Err(Error::value("rushlight run: -m runs a Python module, so --no-python cannot be given with it"));
+    }
+    if options.standalone {
+        if options.nnodes.is_some_and(|(_, most)| most > 1) {
+            return Err(Error::value("rushlight run: --standalone means one node, but --nnodes says more"));
+        }
+        options.nnodes = Some((1, 1));
+        options.endpoint = None;
+    }
+    if let (Some((_, most)), Some(rank)) = (options.nnodes, options.node_rank)
+        && rank >= most
+    {
+        return Err(Error::value(format!(
+            "rushlight run: --node-rank {rank} of {most} nodes: ranks count from 0, so the last is {}",
+            most - 1
+        )));
+    }
+    if options.log_dir.is_some() && options.redirects.is_empty() && options.tee.is_empty() {
+        options.tee = Streams::both();
+    }
+    Ok(options)
+}
+
+fn duration(option: &str, text: &str) -> Result<Duration> {
+    let seconds = text.trim().parse::<f64>().ok();
+    seconds.and_then(|s| Duration::try_from_secs_f64(s).ok()).ok_or_else(|| {
+        Error::value(format!("rushlight run: {option} {text} should be a number of seconds that is not negative"))
+    })
+}
+
+fn nproc(text: &str) -> Result<Nproc> {
+    Ok(match text {
+        "gpu" | "cuda" | "xpu" => Nproc::Gpu,
+        "cpu" => Nproc::Cpu,
+        "auto" => Nproc::Auto,
+        _ => Nproc::Count(text.parse().ok().filter(|&n| n > 0).ok_or_else(|| {
+            Error::value(format!(
+                "rushlight run: --nproc-per-node {text} should be a number of ranks from 1 on, gpu, cpu or auto"
+            ))
+        })?),
+    })
+}
+
+fn nnodes(text: &str) -> Result<(usize, usize)> {
+    let (least, most) = text.split_once(':').unwrap_or((text, text));
+    match (least.parse(), most.parse()) {
+        (Ok(least), Ok(most)) if 0 < least && least <= most => Ok((least, most)),
+        _ => Err(Error::value(format!(
+            "rushlight run: --nnodes {text} should be a number of nodes from 1 on, or the fewest and the most: 2:4"
+        ))),
+    }
+}
+
+/// Whether the backend's name asks for a fixed order.
+fn backend(name: Option<&str>) -> Result<bool> {
+    match name {
+        None | Some("c10d" | "tcp") => Ok(false),
+        Some("static") => Ok(true),
+        Some(other) => Err(Error::value(format!(
+            "rushlight run: --rdzv-backend {other} is not offered: use c10d, which needs no server besides the launchers, or static"
+        ))),
+    }
+}
+
+fn endpoint(text: &str) -> Result<(String, Option<u16>)> {
+    let wrong = || Error::value(format!("rushlight run: --rdzv-endpoint {text} should be HOST or HOST:PORT"));
+    // An IPv6 address has colons of its own and takes its port after brackets.
+    let (host, port) = match text.strip_prefix('[') {
+        Some(rest) => {
+            let (host, port) = rest.split_once(']').ok_or_else(wrong)?;
+            (host, port.strip_prefix(':'))
+        }
+        None if text.matches(':').count() > 1 => (text, None),
+        None => text.split_once(':').map_or((text, None), |(host, port)| (host, Some(port))),
+    };
+    if host.is_empty() {
+        return Err(wrong());
+    }
+    // Port 0 is torchrun's way to ask for any.
+    let port = port.map(|p| p.parse::<u16>().map_err(|_| wrong())).transpose()?.filter(|&p| p > 0);
+    Ok((host.to_owned(), port))
+}
+
+fn filter(text: &str) -> Result<Option<BTreeSet<usize>>> {
+    if text.trim().is_empty() {
+        return Ok(None);
+    }
+    let ranks: std::result::Result<BTreeSet<usize>, _> = text.split(',').map(|r| r.trim().parse()).collect();
+    ranks.map(Some).map_err(|_| {
+        Error::value(format!("rushlight run: --local-ranks-filter {text} should be local ranks with commas: 0,3"))
+    })
+}
+
+fn binding(text: Option<&str>) -> Result<Binding> {
+    match text {
+        None | Some("node") => Ok(Binding::Node),
+        Some("none") => Ok(Binding::None),
+        Some(other) => {
+            Err(Error::value(format!("rushlight run: --numa-binding {other} is not offered: use node or none")))
+        }
+    }
+}
+
+/// Timeouts for joining and for the last call.
+fn conf(text: &str) -> Result<(Duration, Duration)> {
+    let (mut join, mut last) = (Duration::from_secs(600), Duration::from_secs(30));
+    for item in text.split(',').filter(|item| !item.trim().is_empty()) {
+        let (key, value) = item
+            .split_once('=')
+            .ok_or_else(|| Error::value(format!("rushlight run: --rdzv-conf {item} should be KEY=VALUE")))?;
+        match key.trim() {
+            "join_timeout" | "timeout" => join = duration("--rdzv-conf join_timeout", value)?,
+            "last_call_timeout" => last = duration("--rdzv-conf last_call_timeout", value)?,
+            // Torchrun's details of its own store, which ours decides for itself.
+            "is_host"
+            | "read_timeout"
+            | "rank"
+            | "close_timeout"
+            | "keep_alive_interval"
+            | "keep_alive_max_attempt"
+            | "heartbeat_timeout"
+            | "store_type" => {
+                crate::console::say(&format!("--rdzv-conf {key} has no effect here"));
+            }
+            other => {
+                return Err(Error::value(format!(
+                    "rushlight run: --rdzv-conf has no key {other}: use join_timeout and last_call_timeout"
+                )));
+            }
+        }
+    }
+    Ok((join, last))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Options> {
+        parse_with(line, |_| None)
+    }
+
+    fn parse_with(line: &str, env: impl Fn(&str) -> Option<String>) -> Result<Options> {
+        let words = std::iter::once("run").chain(line.split_whitespace());
+        read(&command().try_get_matches_from(words).expect("options that are known"), env)
+    }
+
+    #[test]
+    fn torchrun_command_lines() {
+        let o = parse(
+            "--nnodes=2 --nproc_per_node=4 --rdzv_id=77 --rdzv_backend=c10d --rdzv_endpoint=host:29400 train.py --lr 1 -m x",
+        )
+        .unwrap();
+        assert_eq!((o.nnodes, o.nproc), (Some((2, 2)), Some(Nproc::Count(4))));
+        assert_eq!(o.endpoint, Some(("host".into(), Some(29400))));
+        assert_eq!(o.program, ["train.py", "--lr", "1", "-m", "x"]);
+        assert!(!o.module && !o.fixed_order);
+        let o = parse("--standalone --nproc-per-node gpu -m pkg.train --nnodes 3").unwrap();
+        assert!(o.module && o.standalone);
+        assert_eq!(o.program, ["pkg.train", "--nnodes", "3"]);
+        let o = parse("--nnodes 1:4 -r 3 -t 0:1,1:2 --max_restarts 3 --node_rank 2 --rdzv-backend static a").unwrap();
+        assert_eq!((o.nnodes, o.max_restarts, o.node_rank), (Some((1, 4)), 3, Some(2)));
+        assert_eq!((o.redirects.of(5), o.tee.of(0), o.tee.of(1), o.tee.of(2)), (3, 1, 2, 0));
+    }
+
+    #[test]
+    fn variables_fill_what_is_not_given() {
+        let env = |name: &str| match name {
+            "PET_NNODES" => Some("3".to_owned()),
+            "PET_NPROC_PER_NODE" => Some("2".to_owned()),
+            "PET_STANDALONE" => Some("0".to_owned()),
+            _ => None,
+        };
+        let o = parse_with("--nproc-per-node 8 a", env).unwrap();
+        assert_eq!((o.nnodes, o.nproc, o.standalone), (Some((3, 3)), Some(Nproc::Count(8)), false));
+    }
+
+    #[test]
+    fn endpoints() {
+        assert_eq!(endpoint("h").unwrap(), ("h".into(), None));
+        assert_eq!(endpoint("[fe80::1]:5").unwrap(), ("fe80::1".into(), Some(5)));
+        assert_eq!(endpoint("fe80::1").unwrap(), ("fe80::1".into(), None));
+        assert_eq!(endpoint("h:0").unwrap(), ("h".into(), None));
+        for bad in ["", ":5", "h:x", "h:99999", "[h"] {
+            assert!(endpoint(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (line, part) in [
+            ("--nproc-per-node 0 a", "--nproc-per-node 0"),
+            ("--nnodes 4:2 a", "--nnodes 4:2"),
+            ("--nnodes 2 --node-rank 2 a", "--node-rank 2"),
+            ("--standalone --nnodes 2 a", "--standalone"),
+            ("--rdzv-backend etcd a", "etcd"),
+            ("--redirects 4 a", "--redirects 4"),
+            ("--rdzv-conf frob=1 a", "frob"),
+            ("--master-port 70000 a", "70000"),
+            ("-m --no-python a", "--no-python"),
+            ("--monitor-interval -1 a", "--monitor-interval"),
+        ] {
+            let line = line.replace("--monitor-interval -1", "--monitor-interval=-1");
+            let error = parse(&line).unwrap_err().to_string();
+            assert!(error.contains(part), "{line}: {error}");
+        }
+    }
+}

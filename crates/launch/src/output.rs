@@ -1,0 +1,300 @@
+//! Output of the ranks: read by one thread, shown line by line with the rank before each, kept in files.
+
+use crate::console::{self, Stream};
+use crate::signals;
+use rushlight_core::{Error, Result};
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// A line longer than this is shown in parts.
+const MAX_LINE: usize = 1 << 20;
+/// Lines of a rank that are remembered for the report of a failure, and how much of each.
+const LAST_LINES: usize = 20;
+const LAST_LINE: usize = 1000;
+
+/// One stream of one rank.
+pub struct Source {
+    /// The rank's index on this node.
+    pub local_rank: usize,
+    /// The end to read from.
+    pub pipe: OwnedFd,
+    /// Where lines are shown, and after what prefix; `None` if they are not.
+    pub console: Option<(Stream, String)>,
+    /// A file that takes the bytes as they are.
+    pub file: Option<File>,
+}
+
+/// The thread that reads all streams of an attempt.
+pub struct Output {
+    shared: Arc<Shared>,
+    wake: OwnedFd,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// The last lines of each local rank.
+    tails: Vec<VecDeque<String>>,
+    /// Streams of each local rank that are still open.
+    open: Vec<usize>,
+}
+
+impl Output {
+    /// Starts to read the streams of `ranks` local ranks.
+    pub fn start(sources: Vec<Source>, ranks: usize) -> Result<Self> {
+        let mut state = State { tails: vec![VecDeque::new(); ranks], open: vec![0; ranks] };
+        for source in &sources {
+            state.open[source.local_rank] += 1;
+            // SAFETY: sets a flag of a descriptor that the source owns.
+            if unsafe { libc::fcntl(source.pipe.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) } != 0 {
+                return Err(std::io::Error::last_os_error().into());
+            }
+        }
+        let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
+        let (woken, wake) = signals::pipe()?;
+        let theirs = shared.clone();
+        let thread = std::thread::Builder::new()
+            .name("rushlight-output".into())
+            .spawn(move || read_all(sources, &woken, &theirs))
+            .map_err(|e| Error::io(format!("rushlight run: no thread for the ranks' output ({e})")))?;
+        Ok(Self { shared, wake, thread: Some(thread) })
+    }
+
+    /// The last lines of a local rank, after waiting for the end of its output for a moment.
+    pub fn tail(&self, local_rank: usize, patience: Duration) -> Vec<String> {
+        let deadline = Instant::now() + patience;
+        let mut state = self.shared.state.lock().unwrap_or_else(|e| e.into_inner());
+        while state.open[local_rank] > 0
+            && let Some(left) = deadline.checked_duration_since(Instant::now())
+        {
+            state = self.shared.changed.wait_timeout(state, left).unwrap_or_else(|e| e.into_inner()).0;
+        }
+        state.tails[local_rank].iter().cloned().collect()
+    }
+
+    /// Shows what there is, and stops.
+    pub fn finish(mut self, patience: Duration) {
+        let deadline = Instant::now() + patience;
+        let mut state = self.shared.state.lock().unwrap_or_else(|e| e.into_inner());
+        while state.open.iter().any(|&open| open > 0)
+            && let Some(left) = deadline.checked_duration_since(Instant::now())
+        {
+            state = self.shared.changed.wait_timeout(state, left).unwrap_or_else(|e| e.into_inner()).0;
+        }
+        drop(state);
+        // SAFETY: writes one byte to a pipe that is open.
+        unsafe { libc::write(self.wake.as_raw_fd(), b"x".as_ptr().cast(), 1) };
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn read_all(sources: Vec<Source>, woken: &OwnedFd, shared: &Shared) {
+    let mut open: Vec<Lines> = sources.into_iter().map(Lines::new).collect();
+    let mut buffer = vec![0u8; 1 << 16];
+    let mut ending = false;
+    while !open.is_empty() && !ending {
+        let mut fds: Vec<libc::pollfd> = std::iter::once(woken.as_raw_fd())
+            .chain(open.iter().map(|lines| lines.pipe.as_raw_fd()))
+            .map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 })
+            .collect();
+        // SAFETY: the array has as many entries as told. An interrupted wait is repeated.
+        if unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, -1) } < 0 {
+            continue;
+        }
+        ending = fds[0].revents != 0;
+        let ready: Vec<bool> = fds[1..].iter().map(|entry| ending || entry.revents != 0).collect();
+        let mut ready = ready.into_iter();
+        open.retain_mut(|lines| !ready.next().unwrap_or(false) || lines.read(&mut buffer, ending, shared));
+    }
+    // Processes that outlive their rank may hold its streams.
+    for mut lines in open {
+        lines.end(shared);
+    }
+}
+
+/// A stream and the line that has begun on it.
+struct Lines {
+    local_rank: usize,
+    pipe: File,
+    console: Option<(Stream, String)>,
+    file: Option<File>,
+    begun: Vec<u8>,
+}
+
+impl Lines {
+    fn new(source: Source) -> Self {
+        Self {
+            local_rank: source.local_rank,
+            pipe: source.pipe.into(),
+            console: source.console,
+            file: source.file,
+            begun: Vec::new(),
+        }
+    }
+
+    /// Reads what there is: one buffer, so that no stream keeps the others waiting, or all of it. False at the end.
+    fn read(&mut self, buffer: &mut [u8], all: bool, shared: &Shared) -> bool {
+        loop {
+            match self.pipe.read(buffer) {
+                Ok(0) => {
+                    self.end(shared);
+                    return false;
+                }
+                Ok(n) => {
+                    self.take(&buffer[..n], shared);
+                    if !all {
+                        return true;
+                    }
+                }
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(_) => return true,
+            }
+        }
+    }
+
+    fn take(&mut self, bytes: &[u8], shared: &Shared) {
+        if let Some(file) = &mut self.file
+            && let Err(e) = file.write_all(bytes)
+        {
+            console::say(&format!("a log file of local rank {} cannot be written ({e})", self.local_rank));
+            self.file = None;
+        }
+        self.begun.extend_from_slice(bytes);
+        let whole = whole_lines(&self.begun);
+        if whole > 0 {
+            let rest = self.begun.split_off(whole);
+            let lines = std::mem::replace(&mut self.begun, rest);
+            self.show(&lines, shared);
+        } else if self.begun.len() > MAX_LINE {
+            let mut lines = std::mem::take(&mut self.begun);
+            lines.push(b'\n');
+            self.show(&lines, shared);
+        }
+    }
+
+    fn show(&self, lines: &[u8], shared: &Shared) {
+        if let Some((stream, prefix)) = &self.console {
+            console::write(*stream, &prefixed(lines, prefix));
+        }
+        let mut state = shared.state.lock().unwrap_or_else(|e| e.into_inner());
+        let tail = &mut state.tails[self.local_rank];
+        for line in split_lines(lines) {
+            let text = String::from_utf8_lossy(&line[..line.len().min(LAST_LINE)]);
+            let text = text.trim_end();
+            if !text.is_empty() {
+                if tail.len() == LAST_LINES {
+                    tail.pop_front();
+                }
+                tail.push_back(text.to_owned());
+            }
+        }
+    }
+
+    /// Shows a last line without an end.
+    fn end(&mut self, shared: &Shared) {
+        if !self.begun.is_empty() {
+            let mut lines = std::mem::take(&mut self.begun);
+            if lines.last() != Some(&b'\n') {
+                lines.push(b'\n');
+            }
+            self.show(&lines, shared);
+        }
+        let mut state = shared.state.lock().unwrap_or_else(|e| e.into_inner());
+        state.open[self.local_rank] -= 1;
+        shared.changed.notify_all();
+    }
+}
+
+/// How many bytes are whole lines. A carriage return ends one too, as progress bars use it; before it is known what
+/// follows, it may be half of a line's end.
+fn whole_lines(bytes: &[u8]) -> usize {
+    let known = if bytes.last() == Some(&b'\r') { &bytes[..bytes.len() - 1] } else { bytes };
+    known.iter().rposition(|b| matches!(b, b'\n' | b'\r')).map_or(0, |at| at + 1)
+}
+
+/// Lines with their ends.
+fn split_lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = bytes;
+    std::iter::from_fn(move || {
+        let at = rest.iter().position(|b| matches!(b, b'\n' | b'\r'));
+        let mut end = at.map_or(rest.len(), |at| at + 1);
+        if at.is_some_and(|at| rest[at] == b'\r') && rest.get(end) == Some(&b'\n') {
+            end += 1;
+        }
+        let (line, others) = rest.split_at(end);
+        rest = others;
+        (!line.is_empty()).then_some(line)
+    })
+}
+
+fn prefixed(lines: &[u8], prefix: &str) -> Vec<u8> {
+    let mut out = Vec::with_capacity(lines.len() + 16 * prefix.len());
+    for line in split_lines(lines) {
+        out.extend_from_slice(prefix.as_bytes());
+        out.extend_from_slice(line);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_whole_and_prefixed() {
+        assert_eq!(whole_lines(b"a\nb"), 2);
+        assert_eq!(whole_lines(b"ab"), 0);
+        assert_eq!(whole_lines(b"10%\r20%\r"), 4);
+        assert_eq!(whole_lines(b"a\r"), 0);
+        assert_eq!(whole_lines(b"a\r\n"), 3);
+        assert_eq!(prefixed(b"a\r\nb\n\n10%\r", "[1] "), b"[1] a\r\n[1] b\n[1] \n[1] 10%\r");
+    }
+
+    #[test]
+    fn bytes_in_any_pieces_give_the_same_lines() {
+        let text = b"one\ntwo\r\nthree\rfour\n\nfive";
+        for size in 1..text.len() {
+            let (out, tail) = through(text.chunks(size));
+            assert_eq!(out, text);
+            assert_eq!(tail, ["one", "two", "three", "four", "five"]);
+        }
+    }
+
+    #[test]
+    fn a_process_that_holds_the_stream_does_not_hold_the_launcher() {
+        let (read, _write) = signals::pipe().unwrap();
+        let source = Source { local_rank: 0, pipe: read, console: None, file: None };
+        let output = Output::start(vec![source], 1).unwrap();
+        assert!(output.tail(0, Duration::from_millis(1)).is_empty());
+        output.finish(Duration::from_millis(1));
+    }
+
+    /// Bytes in the file, and last lines, of a rank that writes these pieces.
+    fn through<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> (Vec<u8>, Vec<String>) {
+        let (read, write) = signals::pipe().unwrap();
+        let (kept, file) = signals::pipe().unwrap();
+        let source = Source { local_rank: 0, pipe: read, console: None, file: Some(file.into()) };
+        let output = Output::start(vec![source], 1).unwrap();
+        let mut write = File::from(write);
+        pieces.for_each(|piece| write.write_all(piece).unwrap());
+        drop(write);
+        let tail = output.tail(0, Duration::from_secs(10));
+        output.finish(Duration::from_secs(10));
+        let mut bytes = Vec::new();
+        File::from(kept).read_to_end(&mut bytes).unwrap();
+        (bytes, tail)
+    }
+}

@@ -1,0 +1,118 @@
+//! Signals as a file descriptor: they are blocked, and read where the launcher waits for everything else.
+
+use rushlight_core::Result;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+/// Signals that are forwarded to the ranks.
+pub const FORWARDED: [i32; 6] =
+    [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2];
+
+/// Whether a signal asks the job to end.
+pub fn asks_to_end(signal: i32) -> bool {
+    matches!(signal, libc::SIGTERM | libc::SIGINT | libc::SIGHUP | libc::SIGQUIT)
+}
+
+/// A signal's name.
+pub fn name(signal: i32) -> String {
+    let known = match signal {
+        libc::SIGHUP => "SIGHUP",
+        libc::SIGINT => "SIGINT",
+        libc::SIGQUIT => "SIGQUIT",
+        libc::SIGILL => "SIGILL",
+        libc::SIGTRAP => "SIGTRAP",
+        libc::SIGABRT => "SIGABRT",
+        libc::SIGBUS => "SIGBUS",
+        libc::SIGFPE => "SIGFPE",
+        libc::SIGKILL => "SIGKILL",
+        libc::SIGUSR1 => "SIGUSR1",
+        libc::SIGSEGV => "SIGSEGV",
+        libc::SIGUSR2 => "SIGUSR2",
+        libc::SIGPIPE => "SIGPIPE",
+        libc::SIGTERM => "SIGTERM",
+        libc::SIGXCPU => "SIGXCPU",
+        libc::SIGSYS => "SIGSYS",
+        other => return format!("signal {other}"),
+    };
+    known.to_owned()
+}
+
+/// Blocks the forwarded signals and the notice of ended children for this thread; puts the mask back when dropped.
+pub struct Blocked {
+    fd: OwnedFd,
+    before: libc::sigset_t,
+}
+
+impl Blocked {
+    /// Signals that the user has the launcher ignore, as `nohup` does, stay ignored.
+    pub fn new() -> Result<Self> {
+        // SAFETY: the sets are initialised by `sigemptyset` before use, and all pointers are to locals.
+        unsafe {
+            let (mut set, mut before) = (std::mem::zeroed(), std::mem::zeroed());
+            libc::sigemptyset(&mut set);
+            libc::sigaddset(&mut set, libc::SIGCHLD);
+            for signal in FORWARDED {
+                let mut action: libc::sigaction = std::mem::zeroed();
+                libc::sigaction(signal, std::ptr::null(), &mut action);
+                if action.sa_sigaction != libc::SIG_IGN {
+                    libc::sigaddset(&mut set, signal);
+                }
+            }
+            libc::pthread_sigmask(libc::SIG_BLOCK, &set, &mut before);
+            let fd = libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
+            if fd < 0 {
+                let error = std::io::Error::last_os_error();
+                libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
+                return Err(error.into());
+            }
+            Ok(Self { fd: OwnedFd::from_raw_fd(fd), before })
+        }
+    }
+
+    /// Readable when a signal has come.
+    pub fn fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+
+    /// The mask that programs started from here should have.
+    pub fn mask_before(&self) -> libc::sigset_t {
+        self.before
+    }
+
+    /// The next signal that has come.
+    pub fn next(&self) -> Option<i32> {
+        // SAFETY: the structure is plain data and as large as the read.
+        unsafe {
+            let mut info: libc::signalfd_siginfo = std::mem::zeroed();
+            let size = size_of::<libc::signalfd_siginfo>();
+            let read = libc::read(self.fd(), (&raw mut info).cast(), size);
+            (read == size as isize).then_some(info.ssi_signo as i32)
+        }
+    }
+}
+
+impl Drop for Blocked {
+    fn drop(&mut self) {
+        // SAFETY: the mask was given by the kernel for this thread.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.before, std::ptr::null_mut()) };
+    }
+}
+
+/// Waits until one of the descriptors can be read or has hung up, for so many milliseconds at most. Returns which.
+pub fn wait_readable<const N: usize>(fds: [RawFd; N], milliseconds: i32) -> [bool; N] {
+    let mut polled = fds.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
+    // SAFETY: the array has N entries. An interrupted wait leaves them without events.
+    let ready = unsafe { libc::poll(polled.as_mut_ptr(), N as libc::nfds_t, milliseconds) };
+    polled.map(|entry| ready > 0 && entry.revents != 0)
+}
+
+/// A pipe whose ends close when a program is executed: read, write.
+pub fn pipe() -> Result<(OwnedFd, OwnedFd)> {
+    let mut ends = [0; 2];
+    // SAFETY: the array takes two descriptors, which are new and owned by nobody else.
+    unsafe {
+        if libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) != 0 {
+            return Err(std::io::Error::last_os_error().into());
+        }
+        Ok((OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])))
+    }
+}

@@ -1,0 +1,316 @@
+//! Ranks as processes: their command, their variables, their start and their end.
+
+use crate::affinity::{Share, cpu_set};
+use crate::console::Stream;
+use crate::job::REQUEUE_CODE;
+use crate::options::Options;
+use crate::output::Source;
+use crate::signals;
+use rushlight_core::{Error, Result};
+use rushlight_dist::launch::SECRET_VARIABLE;
+use std::ffi::OsString;
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// A node's place in a round: what the coordinator says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// The round, counted from 0 over restarts and changes of membership.
+    pub round: u64,
+    /// How many failures were answered by a restart so far.
+    pub restarts: usize,
+    pub node_rank: usize,
+    pub nodes: usize,
+    /// The rank of this node's first process.
+    pub first_rank: usize,
+    pub world_size: usize,
+    /// The same counted within the node's role.
+    pub first_role_rank: usize,
+    pub role_size: usize,
+    pub master_addr: String,
+    pub master_port: u16,
+}
+
+/// What all rounds of a run have in common.
+pub struct Job<'a> {
+    pub options: &'a Options,
+    pub run_id: String,
+    pub local_size: usize,
+    /// Whether the job is one rank and stays so.
+    pub is_alone: bool,
+    /// The secret of a job whose nodes need not derive one.
+    pub secret: Option<String>,
+    /// Where files of output go.
+    pub log_dir: Option<PathBuf>,
+    pub shares: Vec<Share>,
+    /// The signal mask of the ranks.
+    pub mask: libc::sigset_t,
+}
+
+/// A rank that was started.
+#[derive(Debug)]
+pub struct Worker {
+    pub pid: i32,
+    pub rank: usize,
+    pub local_rank: usize,
+    /// How it ended, once it has.
+    pub ended: Option<Exit>,
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    Code(i32),
+    Signal(i32),
+}
+
+impl Exit {
+    /// From a status of `waitpid`.
+    pub fn from_status(status: i32) -> Self {
+        if libc::WIFSIGNALED(status) {
+            Exit::Signal(libc::WTERMSIG(status))
+        } else {
+            Exit::Code(libc::WEXITSTATUS(status))
+        }
+    }
+
+    /// Whether the rank did what it should: it finished, or saved its state and asks for another job.
+    pub fn is_good(self) -> bool {
+        matches!(self, Exit::Code(0 | REQUEUE_CODE))
+    }
+
+    /// The exit code by which a shell would tell of it.
+    pub fn code(self) -> i32 {
+        match self {
+            Exit::Code(code) => code,
+            Exit::Signal(signal) => 128 + signal,
+        }
+    }
+}
+
+impl std::fmt::Display for Exit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Exit::Code(code) => write!(f, "exit code {code}"),
+            Exit::Signal(signal) => write!(f, "signal {signal} ({})", signals::name(*signal)),
+        }
+    }
+}
+
+/// The program and its arguments, with the interpreter before them where one is needed.
+pub fn command_line(options: &Options) -> Vec<OsString> {
+    let program = &options.program[0];
+    let python = options.module || (!options.no_python && Path::new(program).extension().is_some_and(|e| e == "py"));
+    let mut line: Vec<OsString> = Vec::new();
+    if python {
+        let exe = std::env::var_os("PYTHON_EXEC").filter(|exe| !exe.is_empty()).unwrap_or_else(|| "python3".into());
+        line.extend([exe, "-u".into()]);
+        line.extend(options.module.then(|| "-m".into()));
+        line.push(program.clone());
+    } else {
+        line.push(in_current_directory(program).unwrap_or_else(|| program.clone()));
+    }
+    line.extend(options.program[1..].iter().cloned());
+    line
+}
+
+/// `./train` for `train`, if that is a program here and no program of the search path.
+fn in_current_directory(program: &OsString) -> Option<OsString> {
+    let path = Path::new(program);
+    if path.components().count() != 1 || program.to_string_lossy().contains('/') {
+        return None;
+    }
+    let runs = |path: &Path| {
+        std::fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+    };
+    let search = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&search).any(|dir| runs(&dir.join(path)));
+    (!found && runs(path)).then(|| Path::new(".").join(path).into_os_string())
+}
+
+/// The variables of a rank, which are torchrun's.
+fn variables(job: &Job, place: &Place, local_rank: usize) -> Vec<(&'static str, String)> {
+    let share = &job.shares[local_rank];
+    let mut list = vec![
+        ("RANK", (place.first_rank + local_rank).to_string()),
+        ("WORLD_SIZE", place.world_size.to_string()),
+        ("LOCAL_RANK", local_rank.to_string()),
+        ("LOCAL_WORLD_SIZE", job.local_size.to_string()),
+        ("GROUP_RANK", place.node_rank.to_string()),
+        ("GROUP_WORLD_SIZE", place.nodes.to_string()),
+        ("ROLE_RANK", (place.first_role_rank + local_rank).to_string()),
+        ("ROLE_WORLD_SIZE", place.role_size.to_string()),
+        ("ROLE_NAME", job.options.role.clone()),
+        ("MASTER_ADDR", place.master_addr.clone()),
+        ("MASTER_PORT", place.master_port.to_string()),
+        ("TORCHELASTIC_RESTART_COUNT", place.restarts.to_string()),
+        ("TORCHELASTIC_MAX_RESTARTS", job.options.max_restarts.to_string()),
+        ("TORCHELASTIC_RUN_ID", job.run_id.clone()),
+        // Rank 0 holds the ranks' store itself, so that it ends with them.
+        ("TORCHELASTIC_USE_AGENT_STORE", "False".into()),
+    ];
+    if let Some(secret) = &job.secret {
+        list.push((SECRET_VARIABLE, secret.clone()));
+    }
+    let user_sized = ["OMP_NUM_THREADS", "RUSHLIGHT_NUM_THREADS"].iter().any(|name| std::env::var_os(name).is_some());
+    if job.local_size > 1 && !user_sized {
+        list.push(("OMP_NUM_THREADS", share.threads.to_string()));
+        list.push(("RUSHLIGHT_NUM_THREADS", share.threads.to_string()));
+    }
+    list
+}
+
+/// Starts all ranks of this node. If one cannot be started, those before it are killed.
+pub fn start(job: &Job, place: &Place) -> Result<(Vec<Worker>, Vec<Source>)> {
+    let (mut workers, mut sources) = (Vec::new(), Vec::new());
+    for local_rank in 0..job.local_size {
+        match start_one(job, place, local_rank) {
+            Ok((worker, streams)) => {
+                workers.push(worker);
+                sources.extend(streams);
+            }
+            Err(e) => {
+                for worker in &workers {
+                    worker.kill();
+                }
+                return Err(e);
+            }
+        }
+    }
+    Ok((workers, sources))
+}
+
+fn start_one(job: &Job, place: &Place, local_rank: usize) -> Result<(Worker, Vec<Source>)> {
+    let rank = place.first_rank + local_rank;
+    let line = command_line(job.options);
+    let mut command = Command::new(&line[0]);
+    command.args(&line[1..]).envs(variables(job, place, local_rank)).process_group(0);
+    // A terminal stops whoever reads from it in the background; a pipe can have one reader.
+    // SAFETY: asks about a descriptor, open or not.
+    if rank > 0 || unsafe { libc::isatty(0) } == 1 {
+        command.stdin(Stdio::null());
+    }
+    let mut sources = Vec::new();
+    for (bit, stream) in [(1, Stream::Out), (2, Stream::Err)] {
+        if let Some((theirs, source)) = stream_of(job, place, local_rank, bit, stream)? {
+            match stream {
+                Stream::Out => command.stdout(theirs),
+                Stream::Err => command.stderr(theirs),
+            };
+            sources.push(source);
+        }
+    }
+    let agent = std::process::id() as i32;
+    let (mask, cpus) = (job.mask, job.shares[local_rank].cpus.as_deref().map(cpu_set));
+    // SAFETY: between fork and exec only calls that are safe there; all data was made before.
+    unsafe {
+        command.pre_exec(move || {
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong, 0, 0, 0);
+            if libc::getppid() != agent {
+                libc::_exit(1);
+            }
+            if let Some(set) = &cpus {
+                libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), set);
+            }
+            libc::pthread_sigmask(libc::SIG_SETMASK, &mask, std::ptr::null_mut());
+            Ok(())
+        });
+    }
+    let child = command.spawn().map_err(|e| {
+        let program = line[0].to_string_lossy();
+        Error::io(format!(
+            "rushlight run: {program} cannot be started ({e}); is it a program, and on the search path or with its folder?"
+        ))
+    })?;
+    Ok((Worker { pid: child.id() as i32, rank, local_rank, ended: None }, sources))
+}
+
+/// A rank's stream: where it writes, and where we read. `None` if it has the launcher's own.
+fn stream_of(
+    job: &Job,
+    place: &Place,
+    local_rank: usize,
+    bit: u8,
+    stream: Stream,
+) -> Result<Option<(OwnedFd, Source)>> {
+    let options = job.options;
+    let (redirected, teed) = (options.redirects.of(local_rank) & bit != 0, options.tee.of(local_rank) & bit != 0);
+    let shown = (!redirected || teed) && options.filter.as_ref().is_none_or(|filter| filter.contains(&local_rank));
+    // A job of one rank looks as if it were started without us: colours and progress bars stay.
+    if job.is_alone && shown && !teed {
+        return Ok(None);
+    }
+    let file = match &job.log_dir {
+        Some(dir) if redirected || teed => {
+            let rank = place.first_rank + local_rank;
+            let dir = dir.join(format!("attempt_{}", place.round)).join(rank.to_string());
+            let path = dir.join(if bit == 1 { "stdout.log" } else { "stderr.log" });
+            let made = std::fs::create_dir_all(&dir).and_then(|()| File::create(&path));
+            Some(made.map_err(|e| {
+                Error::io(format!("rushlight run: the log file {} cannot be made ({e})", path.display()))
+            })?)
+        }
+        _ => None,
+    };
+    let (pipe, theirs) = signals::pipe()?;
+    let console = shown.then(|| (stream, format!("[rank{}]: ", place.first_rank + local_rank)));
+    Ok(Some((theirs, Source { local_rank, pipe, console, file })))
+}
+
+impl Worker {
+    /// Sends a signal to the rank, not to what it has started: helpers would die while it saves.
+    pub fn signal(&self, signal: i32) {
+        if self.ended.is_none() {
+            // SAFETY: the process is our child and not reaped.
+            unsafe { libc::kill(self.pid, signal) };
+        }
+    }
+
+    /// Kills the rank and its process group.
+    pub fn kill(&self) {
+        if self.ended.is_none() {
+            // SAFETY: the leader is not reaped, so the group's number is still its own.
+            unsafe {
+                libc::kill(-self.pid, libc::SIGKILL);
+                libc::kill(self.pid, libc::SIGKILL);
+            }
+        }
+    }
+}
+
+/// Notes the workers that have ended, in the order in which the kernel tells of them, and kills what is left of their
+/// process groups. Returns their indices.
+pub fn reap(workers: &mut [Worker]) -> Vec<usize> {
+    let mut ended = Vec::new();
+    loop {
+        // SAFETY: the structure is plain data; the call reports a child without reaping it.
+        let pid = unsafe {
+            let mut info: libc::siginfo_t = std::mem::zeroed();
+            let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+            if libc::waitid(libc::P_ALL, 0, &mut info, options) != 0 {
+                return ended;
+            }
+            info.si_pid()
+        };
+        if pid == 0 {
+            return ended;
+        }
+        let index = workers.iter().position(|worker| worker.pid == pid && worker.ended.is_none());
+        let mut status = 0;
+        // SAFETY: the child is a zombie until the second call, so the group's number is its own until then.
+        unsafe {
+            if index.is_some() {
+                libc::kill(-pid, libc::SIGKILL);
+            }
+            libc::waitpid(pid, &mut status, libc::WNOHANG);
+        }
+        if let Some(index) = index {
+            workers[index].ended = Some(Exit::from_status(status));
+            ended.push(index);
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! `rushlight run` as users start it: real processes, killed in every way.
+
+#![cfg(target_os = "linux")]
+
+mod nodes;
+mod ranks;
+mod support;
