@@ -4,7 +4,7 @@
 //! (`rushlight/distributed`).
 
 use crate::convert;
-use crate::error::{IntoPyResult, to_py, value_error};
+use crate::error::{to_py, value_error};
 use crate::tensor::PyTensor;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -206,12 +206,7 @@ impl PyGroup {
         Ok(PyBytes::new(py, &self.objects(py, |g| g.broadcast_object(bytes, root))?))
     }
 
-    fn gather_object<'py>(
-        &self,
-        py: Python<'py>,
-        bytes: &[u8],
-        root: usize,
-    ) -> PyResult<Option<Bound<'py, PyList>>> {
+    fn gather_object<'py>(&self, py: Python<'py>, bytes: &[u8], root: usize) -> PyResult<Option<Bound<'py, PyList>>> {
         let all = self.objects(py, |g| g.gather_object(bytes, root))?;
         all.map(|all| PyList::new(py, all.iter().map(|b| PyBytes::new(py, b)))).transpose()
     }
@@ -491,8 +486,7 @@ impl PyStore {
 #[pyfunction]
 fn _unused_parameters(outputs: Vec<Bound<'_, PyTensor>>, parameters: Vec<Bound<'_, PyTensor>>) -> Vec<bool> {
     let outputs: Vec<Tensor> = outputs.iter().map(|t| t.get().tensor()).collect();
-    let used: HashSet<usize> =
-        autograd::leaves(&outputs.iter().collect::<Vec<_>>()).iter().map(Tensor::id).collect();
+    let used: HashSet<usize> = autograd::leaves(&outputs.iter().collect::<Vec<_>>()).iter().map(Tensor::id).collect();
     parameters.iter().map(|p| !used.contains(&p.get().with(Tensor::id))).collect()
 }
 
