@@ -127,7 +127,7 @@ fn factor(operand: Operand) -> (u64, DType, f64) {
 
 impl Gpu {
     /// An optimizer's step, left out if `found_inf`, one `f32`, is not zero. In a recorded step `live` has an address for each parameter, where its
-    /// [`Factors`] lie at each replay.
+    /// `Factors` lie at each replay.
     pub fn update_parameters(
         &self,
         updates: &[ParamUpdate],
