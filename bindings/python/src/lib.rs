@@ -30,6 +30,8 @@ mod foreach;
 mod functions;
 mod generator;
 mod index;
+#[cfg(target_os = "linux")]
+mod launch;
 mod objects;
 // What `pymethods` makes of methods that a macro wrote looks hand-written to the lint.
 #[allow(unsafe_op_in_unsafe_fn)]
@@ -81,6 +83,8 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
     stream::add_to(module)?;
     capture::add_to(module)?;
     serialize::add_to(module)?;
+    #[cfg(target_os = "linux")]
+    launch::add_to(module)?;
     let child = |name: &str| -> PyResult<Bound<'_, PyModule>> {
         let child = PyModule::new(py, &format!("rushlight._C.{name}"))?;
         module.add(name, &child)?;
