@@ -213,6 +213,11 @@ pub fn read(matches: &ArgMatches, env: impl Fn(&str) -> Option<String>) -> Resul
         let variable = format!("PET_{}", name.replace('-', "_").to_uppercase());
         matches.get_flag(name) || env(&variable).is_some_and(|v| v == "1" || v.eq_ignore_ascii_case("true"))
     };
+    for (name, given) in [("start-method", text("start-method").is_some()), ("run-path", flag("run-path"))] {
+        if given {
+            crate::console::say(&format!("--{name} has no effect: ranks are programs of their own"));
+        }
+    }
     let conf = conf(text("rdzv-conf").as_deref().unwrap_or(""))?;
     let port = match number("master-port")? {
         None => None,
