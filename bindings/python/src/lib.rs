@@ -32,6 +32,8 @@ mod foreach;
 mod functions;
 mod generator;
 mod index;
+#[cfg(target_os = "linux")]
+mod launch;
 mod objects;
 // What `pymethods` makes of methods that a macro wrote looks hand-written to the lint.
 #[allow(unsafe_op_in_unsafe_fn)]
@@ -84,6 +86,8 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
     capture::add_to(module)?;
     serialize::add_to(module)?;
     dist::add_to(module)?;
+    #[cfg(target_os = "linux")]
+    launch::add_to(module)?;
     let child = |name: &str| -> PyResult<Bound<'_, PyModule>> {
         let child = PyModule::new(py, &format!("rushlight._C.{name}"))?;
         module.add(name, &child)?;

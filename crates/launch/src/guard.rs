@@ -31,12 +31,17 @@ impl Guard {
 pub fn run(agent: impl FnOnce(&Guard) -> i32) -> Result<i32> {
     // Children that a program around us had before are none of ours.
     let kept: HashSet<i32> = children(std::process::id() as i32).into_iter().collect();
-    adopt_orphans(true);
     let signals = Blocked::new()?;
     let (alive, held) = signals::pipe()?;
+    let adopted_before = adopts_orphans();
+    adopt_orphans(true);
     // SAFETY: the child goes on with Rust code on its only thread and leaves by `_exit`.
     match unsafe { libc::fork() } {
-        -1 => Err(std::io::Error::last_os_error().into()),
+        -1 => {
+            let error = std::io::Error::last_os_error();
+            adopt_orphans(adopted_before);
+            Err(error.into())
+        }
         0 => {
             drop(held);
             adopt_orphans(true);
@@ -58,10 +63,10 @@ pub fn run(agent: impl FnOnce(&Guard) -> i32) -> Result<i32> {
             } else {
                 let signal = libc::WTERMSIG(status);
                 say(&format!("the launcher's agent was killed by {}; its ranks are stopped", signals::name(signal)));
+                kill_descendants(&kept);
                 128 + signal
             };
-            kill_descendants(&kept);
-            adopt_orphans(false);
+            adopt_orphans(adopted_before);
             Ok(code)
         }
     }
@@ -91,6 +96,12 @@ fn watch(pid: i32, signals: &Blocked) -> i32 {
 fn adopt_orphans(on: bool) {
     // SAFETY: takes a number; a kernel that does not know the option refuses it.
     unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, on as libc::c_ulong, 0, 0, 0) };
+}
+
+fn adopts_orphans() -> bool {
+    let mut on: libc::c_int = 0;
+    // SAFETY: the kernel writes an int.
+    unsafe { libc::prctl(libc::PR_GET_CHILD_SUBREAPER, &raw mut on, 0, 0, 0) == 0 && on != 0 }
 }
 
 /// Parent and state of every process.

@@ -1,4 +1,5 @@
-//! The launcher: `rushlight run` starts the ranks of a job and keeps them together; `rushlight job` writes batch scripts.
+//! The launcher: `rushlight run` starts the ranks of a job and keeps them together; `rushlight job` writes batch
+//! scripts.
 //!
 //! | module | what it does |
 //! |---|---|

@@ -213,6 +213,11 @@ pub fn read(matches: &ArgMatches, env: impl Fn(&str) -> Option<String>) -> Resul
         let variable = format!("PET_{}", name.replace('-', "_").to_uppercase());
         matches.get_flag(name) || env(&variable).is_some_and(|v| v == "1" || v.eq_ignore_ascii_case("true"))
     };
+    for (name, given) in [("start-method", text("start-method").is_some()), ("run-path", flag("run-path"))] {
+        if given {
+            crate::console::say(&format!("--{name} has no effect: ranks are programs of their own"));
+        }
+    }
     let conf = conf(text("rdzv-conf").as_deref().unwrap_or(""))?;
     let port = match number("master-port")? {
         None => None,
@@ -250,6 +255,10 @@ pub fn read(matches: &ArgMatches, env: impl Fn(&str) -> Option<String>) -> Resul
 }
 
 fn check(mut options: Options) -> Result<Options> {
+    let program = options.program[0].to_string_lossy();
+    if program.starts_with('-') {
+        return Err(Error::value(format!("rushlight run: there is no option {program}; see rushlight run --help")));
+    }
     if options.module && options.no_python {
         return Err(Error::value("rushlight run: -m runs a Python module, so --no-python cannot be given with it"));
     }
@@ -451,6 +460,8 @@ mod tests {
             ("--rdzv-conf frob=1 a", "frob"),
             ("--master-port 70000 a", "70000"),
             ("-m --no-python a", "--no-python"),
+            ("--frobnicate a", "no option --frobnicate"),
+            ("--nnodes 1 -x a", "no option -x"),
             ("--monitor-interval -1 a", "--monitor-interval"),
         ] {
             let line = line.replace("--monitor-interval -1", "--monitor-interval=-1");

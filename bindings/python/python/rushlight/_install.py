@@ -24,6 +24,10 @@ class _Loader(importlib.abc.Loader):
         self._own = {k: getattr(module, k, None) for k in ("__spec__", "__loader__", "__package__")}
         return module
 
+    def get_code(self, name):
+        """For ``python -m torch.distributed.run`` and its like, which run a module's code without importing it."""
+        return importlib.util.find_spec(self._target).loader.get_code(self._target)
+
     def exec_module(self, module):
         for name, value in self._own.items():
             setattr(module, name, value)

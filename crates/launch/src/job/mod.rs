@@ -185,6 +185,9 @@ fn read(matches: &ArgMatches) -> Result<Job> {
         (None, None) => return Err(Error::value("give --scheduler slurm|pbs|flux|kubernetes, or a --machine")),
     };
     let program: Vec<String> = list("program");
+    if program[0].starts_with('-') {
+        return Err(Error::value(format!("there is no option {}; see rushlight job --help", program[0])));
+    }
     let default_name =
         PathBuf::from(&program[0]).file_stem().map_or("job".into(), |n| n.to_string_lossy().into_owned());
     let name = text("name").unwrap_or(default_name);

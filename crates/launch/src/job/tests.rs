@@ -109,6 +109,7 @@ fn kubernetes_documents() {
 fn mistakes_are_named() {
     for (line, part) in [
         (&["train"][..], "--scheduler"),
+        (&["--scheduler", "pbs", "--frobnicate", "train"], "no option --frobnicate"),
         (&["--scheduler", "pbs", "--machine", "frontier", "t"], "frontier"),
         (&["--scheduler", "slurm", "--time", "1:99", "t"], "1:99"),
         (&["--scheduler", "slurm", "--time", "1", "t"], "--warning"),

@@ -1,19 +1,18 @@
-"""``torch.distributed.run``: the launcher, which this version does not have."""
+"""``torch.distributed.run``, which is torchrun: the launcher of ``rushlight.run``."""
 
 import sys
 
-_WHY = (
-    "rushlight has no launcher of its own yet. Start the program with srun, mpiexec or PyTorch's torchrun; or start each process yourself with "
-    "RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set; or call torch.multiprocessing.spawn"
-)
+from rushlight.run import main
+
+__all__ = ["main"]
 
 
-def main(args=None):
-    """An error that says how to start the processes."""
-    raise NotImplementedError(_WHY)
+def _needs_arguments(*args, **kwargs):
+    """PyTorch's functions over parsed arguments; the launcher here parses its own."""
+    raise NotImplementedError("rushlight's launcher takes a command line: call torch.distributed.run.main([\"--nproc-per-node=2\", \"train.py\"])")
 
 
-parse_args = run = elastic_launch = main
+get_args_parser = parse_args = run = elastic_launch = _needs_arguments
 
 if __name__ == "__main__":
-    sys.exit(f"torch.distributed.run: {_WHY}.")
+    sys.exit(main())
