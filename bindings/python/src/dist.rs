@@ -4,7 +4,7 @@
 //! (`rushlight/distributed`).
 
 use crate::convert;
-use crate::error::{IntoPyResult, to_py, value_error};
+use crate::error::{to_py, value_error};
 use crate::tensor::PyTensor;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -148,20 +148,18 @@ impl PyGroup {
         self.0.timeout().as_secs_f64()
     }
 
-    /// Runs a collective, or starts it.
-    #[pyo3(signature = (call, outputs, inputs, op="sum", root=0, background=false))]
+    /// Runs a collective, or starts it. `how` is its reduction and its root; those that have none ignore them.
     fn submit(
         &self,
         py: Python<'_>,
         call: &str,
         outputs: &Bound<'_, PyAny>,
         inputs: &Bound<'_, PyAny>,
-        op: &str,
-        root: usize,
+        how: (String, usize),
         background: bool,
     ) -> PyResult<PyWork> {
         let (outputs, inputs) = (tensor_list(outputs, call)?, tensor_list(inputs, call)?);
-        let op = reduce_op(op)?;
+        let (op, root) = (reduce_op(&how.0)?, how.1);
         let collective = match call {
             "all_reduce" => Collective::AllReduce { tensors: outputs, op },
             "broadcast" => Collective::Broadcast { tensors: outputs, root },
@@ -206,12 +204,7 @@ impl PyGroup {
         Ok(PyBytes::new(py, &self.objects(py, |g| g.broadcast_object(bytes, root))?))
     }
 
-    fn gather_object<'py>(
-        &self,
-        py: Python<'py>,
-        bytes: &[u8],
-        root: usize,
-    ) -> PyResult<Option<Bound<'py, PyList>>> {
+    fn gather_object<'py>(&self, py: Python<'py>, bytes: &[u8], root: usize) -> PyResult<Option<Bound<'py, PyList>>> {
         let all = self.objects(py, |g| g.gather_object(bytes, root))?;
         all.map(|all| PyList::new(py, all.iter().map(|b| PyBytes::new(py, b)))).transpose()
     }
@@ -491,8 +484,7 @@ impl PyStore {
 #[pyfunction]
 fn _unused_parameters(outputs: Vec<Bound<'_, PyTensor>>, parameters: Vec<Bound<'_, PyTensor>>) -> Vec<bool> {
     let outputs: Vec<Tensor> = outputs.iter().map(|t| t.get().tensor()).collect();
-    let used: HashSet<usize> =
-        autograd::leaves(&outputs.iter().collect::<Vec<_>>()).iter().map(Tensor::id).collect();
+    let used: HashSet<usize> = autograd::leaves(&outputs.iter().collect::<Vec<_>>()).iter().map(Tensor::id).collect();
     parameters.iter().map(|p| !used.contains(&p.get().with(Tensor::id))).collect()
 }
 

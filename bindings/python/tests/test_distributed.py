@@ -47,8 +47,8 @@ def launch(size, *command, variables=None, codes=None):
             if process.poll() is None:
                 process.kill()
                 process.wait()
-    for rank, (process, (out, err)) in enumerate(zip(processes, outputs)):
-        assert process.returncode == (codes or {}).get(rank, 0), f"rank {rank} ended with {process.returncode}:\n{out}\n{err}"
+    told = "\n".join(f"rank {rank} ended with {p.returncode}:\n{out}\n{err}" for rank, (p, (out, err)) in enumerate(zip(processes, outputs)))
+    assert [p.returncode for p in processes] == [(codes or {}).get(rank, 0) for rank in range(size)], told
     return [out for out, _ in outputs]
 
 

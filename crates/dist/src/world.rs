@@ -241,13 +241,7 @@ fn bad_method(method: &str) -> Error {
 
 /// Rank 0 leaves address and secret of the job's store in another store: a file that only this user can read, or one
 /// that the program passed.
-fn meet_in(
-    other: &dyn Store,
-    name: &str,
-    launch: &Launch,
-    env: &Environment,
-    timeout: Duration,
-) -> Result<TcpStore> {
+fn meet_in(other: &dyn Store, name: &str, launch: &Launch, env: &Environment, timeout: Duration) -> Result<TcpStore> {
     if launch.rank == 0 {
         let text = random_bytes()?.iter().map(|b| format!("{b:02x}")).collect::<String>();
         let store = TcpStore::host(&[0], false, Secret::new(&text))?;

@@ -135,7 +135,7 @@ class DistributedDataParallel(Module, Joinable):
 
     def _broadcast(self, tensors, root):
         if tensors and self.process_group.size() > 1:
-            self.process_group._group.submit("broadcast", tensors, [], "sum", root, False)
+            self.process_group._group.submit("broadcast", tensors, [], ("sum", root), False)
 
     def forward(self, *inputs, **kwargs):
         recording = _C.is_grad_enabled()
