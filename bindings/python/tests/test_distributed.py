@@ -217,9 +217,12 @@ def test_sampler_shares_all_samples_out():
     data = list(range(11))
     parts = [list(DistributedSampler(data, 3, rank, seed=4)) for rank in range(3)]
     assert [len(p) for p in parts] == [4, 4, 4] and set(sum(parts, [])) == set(data)
-    generator = torch.Generator().manual_seed(4)
-    order = torch.randperm(11, generator=generator).tolist()
-    assert parts[1] == (order + order[:1])[1::3]
+    # PyTorch's order of ten samples for seed 0.
+    order = [4, 1, 7, 5, 3, 9, 0, 8, 6, 2]
+    sampler = DistributedSampler(range(10), 4, 1)
+    assert list(sampler) == (order + order[:2])[1::4]
+    sampler.set_epoch(1)
+    assert list(sampler) != (order + order[:2])[1::4]
     assert list(DistributedSampler(data, 3, 2, shuffle=False, drop_last=True)) == [2, 5, 8]
 
 

@@ -65,7 +65,7 @@ _ACCEPTED = {"gloo", "nccl", "mpi", "ccl", "xccl", "ucc", "tcp", "undefined"}
 def _backend_name(backend):
     """Checks a backend's name or a list such as ``cpu:gloo,cuda:nccl``, and returns it as the program will see it."""
     if backend is None or str(backend).lower() == "undefined":
-        return Backend("nccl" if _C_cuda_available() else "gloo")
+        return Backend("nccl" if _has_accelerator() else "gloo")
     name = str(backend).lower()
     for part in name.split(","):
         kind = part.rpartition(":")[2]
@@ -74,7 +74,7 @@ def _backend_name(backend):
     return Backend(name)
 
 
-def _C_cuda_available():
+def _has_accelerator():
     from .. import cuda
 
     return cuda.is_available()
