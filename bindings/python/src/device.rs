@@ -83,7 +83,10 @@ fn failure() -> Option<&'static str> {
 
 /// This process among those of its node, by whose number programs name their accelerator: without one, that is the CPU, too.
 fn local_rank() -> Option<usize> {
-    rushlight_dist::launch::detect().ok()?.local_rank
+    #[cfg(target_os = "linux")]
+    return rushlight_dist::launch::detect().ok()?.local_rank;
+    #[cfg(not(target_os = "linux"))]
+    None
 }
 
 /// How many accelerators programs may use: none if `RUSHLIGHT_DEVICE` is `cpu`.

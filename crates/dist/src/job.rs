@@ -129,16 +129,19 @@ impl Job {
         first
     }
 
-    /// Prints the last collectives, and writes them where RUSHLIGHT_FLIGHT_RECORD says.
-    pub(crate) fn report(&self, record: &FlightRecord) {
-        eprint!("rushlight: {record}");
-        if let Ok(prefix) = std::env::var("RUSHLIGHT_FLIGHT_RECORD")
-            && !prefix.is_empty()
-        {
-            let path = format!("{prefix}{}.json", self.rank);
-            if let Err(e) = std::fs::write(&path, format!("{:#}\n", record.to_json())) {
-                eprintln!("rushlight: the flight record cannot be written to {path}: {e}");
-            }
+    /// Writes the last collectives of all groups where RUSHLIGHT_FLIGHT_RECORD says: this prefix, the rank and `.json`.
+    pub(crate) fn write_records(&self) {
+        let Some(prefix) = std::env::var("RUSHLIGHT_FLIGHT_RECORD").ok().filter(|prefix| !prefix.is_empty()) else {
+            return;
+        };
+        let records = self.records.lock().unwrap_or_else(|e| e.into_inner());
+        let json = |record: Arc<Mutex<FlightRecord>>| record.lock().unwrap_or_else(|e| e.into_inner()).to_json();
+        let groups: Vec<serde_json::Value> = records.iter().filter_map(Weak::upgrade).map(json).collect();
+        let reason = self.abort.check().err().map(|e| e.to_string());
+        let text = serde_json::json!({ "version": 1, "rank": self.rank, "reason": reason, "groups": groups });
+        let path = format!("{prefix}{}.json", self.rank);
+        if let Err(e) = std::fs::write(&path, format!("{text:#}\n")) {
+            eprintln!("rushlight: the flight record cannot be written to {path}: {e}");
         }
     }
 
@@ -163,7 +166,10 @@ impl Job {
                 let reason = watcher.wait_for(&[ABORT], interval).and_then(|()| watcher.get(ABORT));
                 let Some(job) = weak.upgrade().filter(|job| !job.closing.load(Relaxed)) else { return };
                 match reason {
-                    Ok(reason) => return job.abort.raise(&String::from_utf8_lossy(&reason)),
+                    Ok(reason) => {
+                        job.abort.raise(&String::from_utf8_lossy(&reason));
+                        return job.write_records();
+                    }
                     Err(e) if e.to_string().contains("timed out") => job.read_news(&watcher, &mut answered),
                     Err(_) => return job.abort.raise("rank 0, which holds the job's store, died or cannot be reached"),
                 }

@@ -2,6 +2,10 @@
 //!
 //! The same program runs alone and under any launcher: [`launch`] finds its rank and world, the ranks meet in a
 //! [`store`], and [`ProcessGroup`]s have PyTorch's collectives.
+//!
+//! Linux only: shared memory, futexes and epoll are its own. Elsewhere this crate is empty.
+
+#![cfg(target_os = "linux")]
 
 mod comm;
 mod group;

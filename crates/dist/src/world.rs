@@ -5,7 +5,7 @@ use crate::group::{ProcessGroup, TcpGroup};
 use crate::job::{Job, Network};
 use crate::launch::{self, Environment, Launch, Rendezvous, Secret, random_bytes};
 use crate::store::{FileStore, HashStore, PrefixStore, Store, TcpStore};
-use rushlight_core::{Error, Result};
+use rushlight_core::{Device, Error, Result};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -156,6 +156,26 @@ impl World {
     /// How this process was started.
     pub fn launch(&self) -> &Launch {
         &self.launch
+    }
+
+    /// This rank among those of its node. The launcher says, or the ranks have found out when they met.
+    pub fn local_rank(&self) -> usize {
+        let before = |nodes: &[usize]| nodes[..self.job.rank].iter().filter(|n| **n == nodes[self.job.rank]).count();
+        self.launch.local_rank.unwrap_or_else(|| self.job.network.as_ref().map_or(0, |network| before(&network.nodes)))
+    }
+
+    /// Number of ranks on this node.
+    pub fn local_size(&self) -> usize {
+        let same = |nodes: &[usize]| nodes.iter().filter(|n| **n == nodes[self.job.rank]).count();
+        self.launch.local_size.unwrap_or_else(|| self.job.network.as_ref().map_or(1, |network| same(&network.nodes)))
+    }
+
+    /// This rank's device: the GPU that follows from its local rank and from what the launcher left visible, or the CPU.
+    pub fn device(&self) -> Device {
+        let count = rushlight_cuda::device_count().unwrap_or(0);
+        let launch = Launch { local_rank: Some(self.local_rank()), ..self.launch.clone() };
+        launch::choose_device(&launch, &Environment::current(), count)
+            .map_or(Device::Cpu, |choice| Device::Cuda(choice.index))
     }
 
     /// A store for the program's own keys.

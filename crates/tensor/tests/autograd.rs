@@ -616,7 +616,7 @@ fn callbacks_run_at_the_end_of_the_outermost_backward() -> Result<()> {
     // A hook that runs a backward pass of its own, inside the outer one.
     let inner = w.clone();
     x.register_post_accumulate_grad_hook(move |_| {
-        inner.mul(3.0)?.sum()?.backward()?;
+        enable_grad(|| inner.mul(3.0)?.sum()?.backward())?;
         note("inner done");
         Ok(())
     })?;

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::time::Duration;
 
 /// Bytes of a slot's part for what a rank has, and of its part for what it has made of it.
-pub(crate) const SLOT: usize = 512 << 10;
+pub(crate) const SLOT: usize = 256 << 10;
 /// First bytes of a segment: a random value, by which a rank knows that it has opened the right one.
 const HEADER: usize = 4096;
 /// How often a flag is looked at before the kernel is asked to wait: some ten microseconds.

@@ -94,7 +94,7 @@ impl FlightRecord {
                 })
             })
             .collect();
-        json!({ "version": 1, "group": self.group, "rank": self.rank, "entries": entries })
+        json!({ "group": self.group, "rank": self.rank, "entries": entries })
     }
 }
 

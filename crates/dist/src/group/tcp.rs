@@ -171,10 +171,13 @@ impl Inner {
                 reason = format!("{description} {reason}");
             }
             let reason = self.job.fail(&reason, e.kind());
-            let record = lock(&self.record).clone();
             if !aborted {
-                self.job.report(&record);
+                // The rank that found out says so; the others would only repeat it.
+                let text = format!("rushlight: {}", lock(&self.record));
+                // In one piece: other ranks may share the terminal.
+                eprint!("{text}");
             }
+            self.job.write_records();
             Error::new(
                 e.kind(),
                 format!("{description} (collective {sequence} of group {}, rank {}): {reason}", self.name, self.rank),

@@ -150,6 +150,10 @@ impl Reducer {
     /// The beginning of an iteration. What an earlier one that failed has left is dropped.
     pub(super) fn before_forward(&self) -> Result<()> {
         let mut state = lock(&self.state);
+        for (work, _) in std::mem::take(&mut state.sent) {
+            // Its buckets are about to be used again. What went wrong was told by the backward pass that failed.
+            let _ = work.wait();
+        }
         state.sync = self.silent.load(Relaxed) == 0;
         state.begin();
         let joins = state.joins && state.sync;

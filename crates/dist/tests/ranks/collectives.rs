@@ -220,6 +220,7 @@ fn the_rest(world: &World) -> Result<()> {
     world.barrier()?;
     let record = world.flight_record();
     assert!(record.to_string().contains("barrier"));
+    assert!(world.local_rank() < world.local_size() && world.local_size() <= size);
     // The program's own keys.
     world.store().add("mine", 1)?;
     world.barrier()?;

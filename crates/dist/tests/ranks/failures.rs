@@ -128,3 +128,28 @@ fn hang_on_one_node() {
 fn hang_between_nodes() {
     hang("failures::hang_between_nodes", 3);
 }
+
+#[test]
+fn flight_record_as_json() {
+    fn variables(_: usize) -> Vec<(&'static str, String)> {
+        let prefix = std::env::temp_dir().join(format!("rushlight-flight-{}-", std::process::id()));
+        vec![("RUSHLIGHT_FLIGHT_RECORD", prefix.display().to_string())]
+    }
+    let ranks = Ranks::new("failures::flight_record_as_json", 2).with(variables);
+    ranks.run(|world| {
+        world.all_reduce(&ones(3), ReduceOp::Sum).unwrap();
+        let result = if world.rank() == 0 { world.barrier() } else { world.all_reduce(&ones(3), ReduceOp::Max) };
+        assert!(result.is_err());
+    });
+    if std::env::var("RUSHLIGHT_FLIGHT_RECORD").is_err() {
+        let prefix = &variables(0)[0].1;
+        for rank in 0..2 {
+            let text = std::fs::read_to_string(format!("{prefix}{rank}.json")).unwrap();
+            let record: serde_json::Value = serde_json::from_str(&text).unwrap();
+            assert!(record["reason"].as_str().unwrap().contains("different collectives"), "{text}");
+            assert_eq!(record["groups"][0]["entries"][0]["collective"], "all_reduce(sum) float32 [3]");
+            assert_ne!(record["groups"][0]["entries"][1]["stage"], "completed");
+        }
+        (0..2).for_each(|rank| drop(std::fs::remove_file(format!("{prefix}{rank}.json"))));
+    }
+}

@@ -15,12 +15,24 @@ pub struct Ranks {
     timeout: Duration,
     /// Ranks that are expected to end badly.
     victims: &'static [usize],
+    /// Variables of each rank.
+    variables: fn(usize) -> Vec<(&'static str, String)>,
+    /// Whether they are a launcher's; otherwise the test says who is which rank.
+    launched: bool,
 }
 
 impl Ranks {
     /// `test` is the name of the test function that calls this.
     pub fn new(test: &'static str, count: usize) -> Self {
-        Self { test, count, nodes: 1, timeout: Duration::from_secs(60), victims: &[] }
+        Self {
+            test,
+            count,
+            nodes: 1,
+            timeout: Duration::from_secs(60),
+            victims: &[],
+            variables: |_| Vec::new(),
+            launched: false,
+        }
     }
 
     /// Has the ranks believe that they are on so many nodes, in turn.
@@ -41,12 +53,28 @@ impl Ranks {
         self
     }
 
+    /// Has the ranks find out by a launcher's variables who they are and where they meet.
+    pub fn launched(mut self, variables: fn(usize) -> Vec<(&'static str, String)>) -> Self {
+        self.launched = true;
+        self.with(variables)
+    }
+
+    /// Sets variables of the ranks.
+    pub fn with(mut self, variables: fn(usize) -> Vec<(&'static str, String)>) -> Self {
+        self.variables = variables;
+        self
+    }
+
     /// Runs `body` in each rank and waits for all.
     pub fn run(self, body: impl FnOnce(World)) {
         if let Ok(place) = std::env::var("RUSHLIGHT_TEST_PLACE") {
             let (rank, file) = place.split_once(' ').expect("rank and file");
             let rank: usize = rank.parse().expect("a rank");
-            let init = Init::new().place(rank, self.count).timeout(self.timeout).method(&format!("file://{file}"));
+            let init = Init::new().timeout(self.timeout);
+            let init = match self.launched {
+                true => init,
+                false => init.place(rank, self.count).method(&format!("file://{file}")),
+            };
             let init = if self.nodes > 1 { init.node(&format!("node {}", rank % self.nodes)) } else { init };
             return body(init.build().expect("the ranks meet"));
         }
@@ -59,6 +87,7 @@ impl Ranks {
                 .args([self.test, "--exact", "--nocapture", "--include-ignored"])
                 .env("RUSHLIGHT_TEST_PLACE", format!("{rank} {}", file.display()))
                 .env("RUSHLIGHT_NUM_THREADS", "1")
+                .envs((self.variables)(rank))
                 .stdout(Stdio::null())
                 .spawn()
                 .expect("a process")

@@ -52,10 +52,12 @@ fn accelerators(engine: &dyn Engine) {
             Err(e) => println!("{name}: missing. {e}"),
         }
     }
+    #[cfg(target_os = "linux")]
     launch();
 }
 
 /// What was found out about the launcher, line by line.
+#[cfg(target_os = "linux")]
 fn launch() {
     use rushlight::dist::launch::{self, Environment, Rendezvous};
     let env = Environment::current();

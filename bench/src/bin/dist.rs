@@ -1,0 +1,63 @@
+//! One rank of the distributed benchmark: `bench/dist` starts two. Rank 0 prints a line for each case: name and
+//! microseconds of each repetition.
+
+#[cfg(target_os = "linux")]
+fn main() -> rushlight::Result<()> {
+    rank::main()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn main() {
+    eprintln!("distributed training needs Linux");
+}
+
+#[cfg(target_os = "linux")]
+mod rank {
+    use rushlight::dist::{DistributedDataParallel, ReduceOp, World, init};
+    use rushlight::prelude::*;
+    use std::time::Instant;
+
+    pub fn main() -> Result<()> {
+        let world = init()?;
+        for (name, elements, repetitions) in
+            [("all_reduce_8B", 2usize, 2000), ("all_reduce_1MiB", 1 << 18, 300), ("all_reduce_64MiB", 1 << 24, 15)]
+        {
+            let x = Tensor::ones([elements])?;
+            measure(&world, name, repetitions, || world.all_reduce(&x, ReduceOp::Mean))?;
+        }
+        manual_seed(0);
+        let (x, y) = (Tensor::randn([32, 20], DType::F32)?, Tensor::randn([32, 1], DType::F32)?);
+        let plain = Linear::new(20, 1).build()?;
+        let mut optimizer = Sgd::new(plain.parameters()).lr(1e-3).build()?;
+        measure(&world, "linear_plain", 1000, || {
+            optimizer.zero_grad();
+            plain.forward(&x)?.mse_loss(&y, Reduction::Mean)?.backward()?;
+            optimizer.step()
+        })?;
+        let model = DistributedDataParallel::new(Linear::new(20, 1).build()?, world.group().clone()).build()?;
+        let mut optimizer = Sgd::new(model.parameters()).lr(1e-3).build()?;
+        measure(&world, "linear_ddp", 1000, || {
+            optimizer.zero_grad();
+            model.forward(&x)?.mse_loss(&y, Reduction::Mean)?.backward()?;
+            optimizer.step()
+        })?;
+        Ok(())
+    }
+
+    fn measure(world: &World, name: &str, repetitions: usize, mut step: impl FnMut() -> Result<()>) -> Result<()> {
+        for _ in 0..repetitions / 10 + 2 {
+            step()?;
+        }
+        world.barrier()?;
+        let mut times = Vec::with_capacity(repetitions);
+        for _ in 0..repetitions {
+            let start = Instant::now();
+            step()?;
+            times.push(format!("{:.2}", start.elapsed().as_secs_f64() * 1e6));
+        }
+        if world.rank() == 0 {
+            println!("{name} {}", times.join(" "));
+        }
+        Ok(())
+    }
+}
