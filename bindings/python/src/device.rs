@@ -81,6 +81,14 @@ fn failure() -> Option<&'static str> {
     FOUND.failure.as_deref()
 }
 
+/// This process among those of its node, by whose number programs name their accelerator: without one, that is the CPU, too.
+fn local_rank() -> Option<usize> {
+    #[cfg(target_os = "linux")]
+    return rushlight_dist::launch::detect().ok()?.local_rank;
+    #[cfg(not(target_os = "linux"))]
+    None
+}
+
 /// How many accelerators programs may use: none if `RUSHLIGHT_DEVICE` is `cpu`.
 pub fn count() -> usize {
     FOUND.count
@@ -273,13 +281,15 @@ impl PyDevice {
                 "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the 'spawn' start method",
             )),
             _ if FOUND.count > 0 => Ok(Device::Cuda(self.index.unwrap_or_else(|| CURRENT.get()))),
-            kind if self.index.is_some_and(|index| index > 0) => Err(runtime_error(format!(
-                "'{}:{}': invalid device ordinal: there is no accelerator here; '{}' alone means the CPU{}",
-                kind.name(),
-                self.index.unwrap_or_default(),
-                kind.name(),
-                failure().map_or(String::new(), |why| format!(". The driver did not start: {why}"))
-            ))),
+            kind if self.index.is_some_and(|index| index > 0 && local_rank() != Some(index)) => {
+                Err(runtime_error(format!(
+                    "'{}:{}': invalid device ordinal: there is no accelerator here; '{}' alone means the CPU{}",
+                    kind.name(),
+                    self.index.unwrap_or_default(),
+                    kind.name(),
+                    failure().map_or(String::new(), |why| format!(". The driver did not start: {why}"))
+                )))
+            }
             kind => {
                 if !NOTICED.swap(true, Relaxed) {
                     let why = failure().map_or(String::new(), |why| format!(" (the driver did not start: {why})"));

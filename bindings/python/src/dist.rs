@@ -148,20 +148,18 @@ impl PyGroup {
         self.0.timeout().as_secs_f64()
     }
 
-    /// Runs a collective, or starts it.
-    #[pyo3(signature = (call, outputs, inputs, op="sum", root=0, background=false))]
+    /// Runs a collective, or starts it. `how` is its reduction and its root; those that have none ignore them.
     fn submit(
         &self,
         py: Python<'_>,
         call: &str,
         outputs: &Bound<'_, PyAny>,
         inputs: &Bound<'_, PyAny>,
-        op: &str,
-        root: usize,
+        how: (String, usize),
         background: bool,
     ) -> PyResult<PyWork> {
         let (outputs, inputs) = (tensor_list(outputs, call)?, tensor_list(inputs, call)?);
-        let op = reduce_op(op)?;
+        let (op, root) = (reduce_op(&how.0)?, how.1);
         let collective = match call {
             "all_reduce" => Collective::AllReduce { tensors: outputs, op },
             "broadcast" => Collective::Broadcast { tensors: outputs, root },

@@ -23,6 +23,7 @@ mod construct;
 mod convert;
 mod device;
 mod dispatch;
+#[cfg(target_os = "linux")]
 mod dist;
 mod dlpack;
 mod dtype;
@@ -85,6 +86,7 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
     stream::add_to(module)?;
     capture::add_to(module)?;
     serialize::add_to(module)?;
+    #[cfg(target_os = "linux")]
     dist::add_to(module)?;
     #[cfg(target_os = "linux")]
     launch::add_to(module)?;

@@ -1,5 +1,6 @@
 """``torch.distributed`` over processes of this machine. No test can hang: every process has a watchdog."""
 
+import importlib
 import os
 import pathlib
 import secrets
@@ -47,8 +48,8 @@ def launch(size, *command, variables=None, codes=None):
             if process.poll() is None:
                 process.kill()
                 process.wait()
-    for rank, (process, (out, err)) in enumerate(zip(processes, outputs)):
-        assert process.returncode == (codes or {}).get(rank, 0), f"rank {rank} ended with {process.returncode}:\n{out}\n{err}"
+    told = "\n".join(f"rank {rank} ended with {p.returncode}:\n{out}\n{err}" for rank, (p, (out, err)) in enumerate(zip(processes, outputs)))
+    assert [p.returncode for p in processes] == [(codes or {}).get(rank, 0) for rank in range(size)], told
     return [out for out, _ in outputs]
 
 
@@ -159,6 +160,18 @@ def test_programs_written_for_accelerators(tmp_path, backend):
     assert out == [f"{backend} [[2.0, 2.0, 2.0, 2.0]]\n"] * 2
 
 
+def test_the_launcher_says_what_to_use_instead():
+    command = [sys.executable, "-m", "rushlight", "-m", "torch.distributed.run", "--standalone", "x.py"]
+    env = os.environ | {"PYTHONPATH": str(pathlib.Path(torch.__file__).parents[1])}
+    made = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
+    assert made.returncode == 1 and "RANK, WORLD_SIZE, MASTER_ADDR" in made.stderr
+
+
+def test_spawn_is_a_function_and_a_module():
+    module = importlib.import_module("rushlight.multiprocessing.spawn")
+    assert callable(torch.multiprocessing.spawn) and callable(module) and module.ProcessRaisedException is torch.multiprocessing.ProcessRaisedException
+
+
 def test_one_process_needs_no_launcher():
     assert dist.is_available() and not dist.is_initialized() and dist.group.WORLD is None
     with pytest.raises(ValueError, match="init_process_group"):
@@ -204,9 +217,12 @@ def test_sampler_shares_all_samples_out():
     data = list(range(11))
     parts = [list(DistributedSampler(data, 3, rank, seed=4)) for rank in range(3)]
     assert [len(p) for p in parts] == [4, 4, 4] and set(sum(parts, [])) == set(data)
-    generator = torch.Generator().manual_seed(4)
-    order = torch.randperm(11, generator=generator).tolist()
-    assert parts[1] == (order + order[:1])[1::3]
+    # PyTorch's order of ten samples for seed 0.
+    order = [4, 1, 7, 5, 3, 9, 0, 8, 6, 2]
+    sampler = DistributedSampler(range(10), 4, 1)
+    assert list(sampler) == (order + order[:2])[1::4]
+    sampler.set_epoch(1)
+    assert list(sampler) != (order + order[:2])[1::4]
     assert list(DistributedSampler(data, 3, 2, shuffle=False, drop_last=True)) == [2, 5, 8]
 
 

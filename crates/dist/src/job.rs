@@ -212,6 +212,10 @@ impl Job {
         }
         if self.rank == 0 {
             let _ = network.store.wait_for(&["all-left"], patience);
+            // Groups may live on in the program's hands; the port must not.
+            if let Some(server) = network.store.server() {
+                server.stop();
+            }
         }
     }
 }

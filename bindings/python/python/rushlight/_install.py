@@ -33,6 +33,11 @@ class _Loader(importlib.abc.Loader):
             setattr(module, name, value)
 
 
+    def get_code(self, name):
+        """The code, for ``python -m``."""
+        return importlib.util.find_spec(self._target).loader.get_code(self._target)
+
+
 class _Finder(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path=None, target=None):
         root, _, rest = name.partition(".")

@@ -7,7 +7,3 @@ from ._version import __version__  # noqa: F401
 #: The folder whose ``env/vars.sh`` scripts source. There is nothing to set.
 cwd = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_oneccl_env")
 
-
-def set_allreduce_algo(*args):
-    """Algorithms follow from sizes; naming one is an error."""
-    raise NotImplementedError("oneccl_bindings_for_pytorch: the algorithm follows from the size; there is nothing to choose")

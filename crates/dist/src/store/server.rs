@@ -10,8 +10,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -27,7 +27,7 @@ const WAKE: u64 = 1;
 pub struct StoreServer {
     port: u16,
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 struct Shared {
@@ -56,7 +56,7 @@ impl StoreServer {
         let shared = Arc::new(Shared { stop: AtomicBool::new(false), refused: AtomicU64::new(0), wake });
         let mut serving = Serving::new(listener, secret, shared.clone())?;
         let thread = std::thread::Builder::new().name("rushlight-store".into()).spawn(move || serving.run())?;
-        Ok(Self { port, shared, thread: Some(thread) })
+        Ok(Self { port, shared, thread: Mutex::new(Some(thread)) })
     }
 
     /// The port it listens on.
@@ -70,14 +70,21 @@ impl StoreServer {
     }
 }
 
-impl Drop for StoreServer {
-    fn drop(&mut self) {
+impl StoreServer {
+    /// Closes all connections and the port, which another server may listen on at once.
+    pub(crate) fn stop(&self) {
         self.shared.stop.store(true, Relaxed);
         // SAFETY: the descriptor is open; eight bytes are what an eventfd takes.
         unsafe { libc::write(self.shared.wake.as_raw_fd(), 1u64.to_ne_bytes().as_ptr().cast(), 8) };
-        if let Some(thread) = self.thread.take() {
+        if let Some(thread) = self.thread.lock().unwrap_or_else(|e| e.into_inner()).take() {
             let _ = thread.join();
         }
+    }
+}
+
+impl Drop for StoreServer {
+    fn drop(&mut self) {
+        self.stop();
     }
 }
 

@@ -262,6 +262,11 @@ class _Distributed:
         self._passes = passes
         self._passed = 0
 
+    def zero_grad(self, *args, **kwargs):
+        # A pass that failed half-way has left its traces.
+        self._reducer.reset()
+        return super().zero_grad(*args, **kwargs)
+
     def _count(self):
         """Called at the first gradient of a pass: whether this pass ends with the exchange."""
         self._passed = self._passed % self._passes + 1
@@ -285,6 +290,11 @@ class _StepReducer(Reducer):
 
     def _end_pass(self):
         self._in_pass = False
+
+    def reset(self):
+        """As before the first pass."""
+        self._in_pass = False
+        self._begin()
 
 
 def _sum_in_half(state, bucket):

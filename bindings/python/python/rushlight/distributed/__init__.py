@@ -1,15 +1,28 @@
 """``torch.distributed``: processes that train together, alone or under any launcher."""
 
-from .. import _absent
+from .. import _C, _absent
 from . import _names
-from ._collectives import *  # noqa: F401,F403
-from ._collectives import _all_gather_base, _reduce_scatter_base  # noqa: F401
-from ._group import *  # noqa: F401,F403
-from ._objects import *  # noqa: F401,F403
-from ._p2p import *  # noqa: F401,F403
-from ._stores import *  # noqa: F401,F403
-from ._work import Work  # noqa: F401
-from .device_mesh import DeviceMesh, init_device_mesh  # noqa: F401
+
+if hasattr(_C, "_World"):
+    from ._collectives import *  # noqa: F401,F403
+    from ._collectives import _all_gather_base, _reduce_scatter_base  # noqa: F401
+    from ._group import *  # noqa: F401,F403
+    from ._objects import *  # noqa: F401,F403
+    from ._p2p import *  # noqa: F401,F403
+    from ._stores import *  # noqa: F401,F403
+    from ._work import Work  # noqa: F401
+    from .device_mesh import DeviceMesh, init_device_mesh  # noqa: F401
+else:
+
+    def is_available():
+        """Whether processes can work together: on Linux alone."""
+        return False
+
+    def is_initialized():
+        """Whether ``init_process_group`` was called: it cannot be."""
+        return False
+
+    _absent.fill(globals(), "torch.distributed", "processes work together on Linux", _names.ELSEWHERE)
 
 _absent.fill(globals(), "torch.distributed", _names.REASON, _names.NAMES)
 _absent.add_modules(__name__, _names.REASON, _names.MODULES)

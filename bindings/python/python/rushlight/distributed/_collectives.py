@@ -93,7 +93,7 @@ def _many(tensors, name, call):
 
 
 def _run(pg, call, outputs, inputs, async_op, op="sum", root=0):
-    work = pg._group.submit(call, outputs, inputs, op, root, bool(async_op))
+    work = pg._group.submit(call, outputs, inputs, (op, root), bool(async_op))
     return Work(work, outputs) if async_op else None
 
 

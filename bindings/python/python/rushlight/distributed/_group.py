@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+import time
 import warnings
 from datetime import timedelta
 
@@ -64,7 +65,7 @@ _ACCEPTED = {"gloo", "nccl", "mpi", "ccl", "xccl", "ucc", "tcp", "undefined"}
 def _backend_name(backend):
     """Checks a backend's name or a list such as ``cpu:gloo,cuda:nccl``, and returns it as the program will see it."""
     if backend is None or str(backend).lower() == "undefined":
-        return Backend("nccl" if _C_cuda_available() else "gloo")
+        return Backend("nccl" if _has_accelerator() else "gloo")
     name = str(backend).lower()
     for part in name.split(","):
         kind = part.rpartition(":")[2]
@@ -73,7 +74,7 @@ def _backend_name(backend):
     return Backend(name)
 
 
-def _C_cuda_available():
+def _has_accelerator():
     from .. import cuda
 
     return cuda.is_available()
@@ -263,19 +264,23 @@ def init_process_group(
     rank = given_rank if rank is None or rank < 0 else rank
     world_size = given_size if world_size is None or world_size < 0 else world_size
     meeting = None if store is None else PrefixStore(f"init/{_world.inits}", store)._store
-    for attempt in (0, 1):
-        try:
-            world = _C._World(method, seconds, rank, world_size, meeting)
-            break
-        except (DistNetworkError, DistStoreError):
-            # The store of the former world may have answered while it was closing.
-            if attempt or not _world.inits:
-                raise
+    world = _meet(method, seconds, rank, world_size, meeting)
     _world.inits += 1
     _world.world, _world.process = world, os.getpid()
     _world.store = Store._around(world.store())
     _world.default_pg = ProcessGroup(world.group(), name, "default_pg")
     _world.groups = [_world.default_pg]
+
+
+def _meet(*arguments):
+    """The world. The store of a former one may answer while it is closing: then again."""
+    for attempt in range(10):
+        try:
+            return _C._World(*arguments)
+        except (DistNetworkError, DistStoreError) as error:
+            if not _world.inits or "is lost" not in str(error) or attempt == 9:
+                raise
+            time.sleep(0.05)
 
 
 def _method(init_method):

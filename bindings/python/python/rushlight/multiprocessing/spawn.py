@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 import traceback
+import types
 import warnings
 
 __all__ = ["ProcessContext", "ProcessException", "ProcessExitedException", "ProcessRaisedException", "SpawnContext", "spawn", "start_processes"]
@@ -167,3 +168,13 @@ def spawn(fn, args=(), nprocs=1, join=True, daemon=False, start_method="spawn"):
             stacklevel=2,
         )
     return start_processes(fn, args, nprocs, join, daemon, start_method="spawn")
+
+
+class _Callable(types.ModuleType):
+    """``torch.multiprocessing.spawn`` is a function and a module: importing the module puts it where the function was."""
+
+    def __call__(self, *args, **kwargs):
+        return spawn(*args, **kwargs)
+
+
+sys.modules[__name__].__class__ = _Callable

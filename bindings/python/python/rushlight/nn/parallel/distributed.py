@@ -96,6 +96,8 @@ class DistributedDataParallel(Module, Joinable):
         self.device = trained[0][1].device
         self.device_type = self.device.type
         self.device_ids, self.output_device = device_ids, output_device
+        # As names: a buffer may be given another tensor.
+        self._buffer_places = self._find_buffers()
         if init_sync:
             self._verify()
             self._broadcast([t.detach() for _, t in self._state()], 0)
@@ -109,8 +111,19 @@ class DistributedDataParallel(Module, Joinable):
     def _trained(self):
         return [(n, p) for n, p in self.module.named_parameters() if p.requires_grad and n not in self.parameters_to_ignore]
 
-    def _buffers_sent(self):
-        return [b for n, b in self.module.named_buffers() if n not in self.parameters_to_ignore]
+    def _find_buffers(self):
+        """Where the buffers are that all ranks share: a module's own dictionary, and the name in it."""
+        places = []
+        for prefix, module in self.module.named_modules():
+            for name in module._buffers:
+                if f"{prefix}.{name}".lstrip(".") not in self.parameters_to_ignore:
+                    places.append((module._buffers, name))
+        return places
+
+    def _share_buffers(self, root):
+        """Copies a rank's buffers to all ranks."""
+        if self._buffer_places:
+            self._broadcast([b[name].detach() for b, name in self._buffer_places if b.get(name) is not None], root)
 
     def _state(self):
         """Parameters and buffers that all ranks share."""
@@ -135,7 +148,7 @@ class DistributedDataParallel(Module, Joinable):
 
     def _broadcast(self, tensors, root):
         if tensors and self.process_group.size() > 1:
-            self.process_group._group.submit("broadcast", tensors, [], "sum", root, False)
+            self.process_group._group.submit("broadcast", tensors, [], ("sum", root), False)
 
     def forward(self, *inputs, **kwargs):
         recording = _C.is_grad_enabled()
@@ -148,7 +161,7 @@ class DistributedDataParallel(Module, Joinable):
                     raise RuntimeError("Detected at least one rank that exhausted inputs. Throwing across all ranks.")
                 root = active.index(1)
         if self.broadcast_buffers and self.require_forward_param_sync and (recording or not self._joining):
-            self._broadcast([b.detach() for b in self._buffers_sent()], root)
+            self._share_buffers(root)
         if self.device_ids:
             inputs, kwargs = _moved(inputs, self.device), _moved(kwargs, self.device)
         output = self.module(*inputs, **kwargs)
@@ -224,7 +237,7 @@ class DistributedDataParallel(Module, Joinable):
                 raise RuntimeError("Detected at least one rank that exhausted inputs. Throwing across all ranks.")
             last = active.index(1)
             if self.broadcast_buffers:
-                self._broadcast([b.detach() for b in self._buffers_sent()], last)
+                self._share_buffers(last)
             self.reducer.shadow()
         # Those that trained to the end have not seen who else did: they agree on the first of them.
         found = _C.tensor([last])
@@ -236,11 +249,12 @@ class DistributedDataParallel(Module, Joinable):
 
     def __getstate__(self):
         state = dict(self.__dict__)
-        for name in ("process_group", "reducer"):
+        for name in ("process_group", "reducer", "_buffer_places"):
             state.pop(name)
         return state
 
     def __setstate__(self, state):
         super().__setstate__(state)
         self.process_group = _group._get_default_group()
+        self._buffer_places = self._find_buffers()
         self._make_reducer()

@@ -2,7 +2,7 @@
 
 import math
 
-from ... import _C
+from ._order import permutation
 from .sampler import Sampler
 
 __all__ = ["DistributedSampler"]
@@ -15,7 +15,7 @@ def _group():
 
 
 class DistributedSampler(Sampler):
-    """Every ``num_replicas``-th sample of an order that all processes share. ``set_epoch`` makes another order."""
+    """Every ``num_replicas``-th sample of an order that all processes share: PyTorch's for the same seed. ``set_epoch`` makes another."""
 
     def __init__(self, dataset, num_replicas=None, rank=None, shuffle=True, seed=0, drop_last=False):
         if num_replicas is None:
@@ -34,12 +34,7 @@ class DistributedSampler(Sampler):
 
     def __iter__(self):
         count = len(self.dataset)
-        if self.shuffle:
-            generator = _C.Generator()
-            generator.manual_seed(self.seed + self.epoch)
-            indices = _C._torch.randperm(count, generator=generator).tolist()
-        else:
-            indices = list(range(count))
+        indices = permutation(count, self.seed + self.epoch) if self.shuffle else list(range(count))
         if not self.drop_last and indices:
             # Some samples are drawn twice so that all processes have as many.
             while len(indices) < self.total_size:
