@@ -243,7 +243,7 @@ def test_what_is_not_there_says_so():
     with pytest.raises(ImportError, match="TensorBoard"):
         import rushlight.utils.tensorboard  # noqa: F401
     calls = (
-        (torch.fft.fft, "complex"), (torch.distributed.run.main, "srun"), (torch.onnx.export, "exporting"), (torch.vmap, "batch dimension"),
+        (torch.fft.fft, "complex"), (torch.distributed.run.run, "command line"), (torch.onnx.export, "exporting"), (torch.vmap, "batch dimension"),
         (torch.jit.trace, "TorchScript"), (torch.distributed.fsdp.FullyShardedDataParallel, "distributed"), (torch.sparse_coo_tensor, "dense"),
     )
     for call, words in calls:
