@@ -23,6 +23,8 @@ class Net(nn.Module):
 
 def test_calls_are_direct_without_hooks():
     layer = nn.Linear(2, 2)
+    # The first call after hooks of all modules have ended notices that.
+    layer(torch.ones(1, 2))
     assert not layer._hooked
     handle = layer.register_forward_hook(lambda *_: None)
     assert layer._hooked
