@@ -326,7 +326,7 @@ fn graphs_are_recorded_between_two_calls() -> Result<()> {
     let device = device();
     if device.is_cpu() {
         let error = capture::graph_pool(device).err().expect("the CPU records nothing");
-        assert!(error.to_string().starts_with("capture: work of the CPU"), "{error}");
+        assert!(error.to_string().starts_with("capture: work of cpu"), "{error}");
         return Ok(());
     }
     let run = |graphed: bool| -> Result<Trace> {
