@@ -11,7 +11,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Public functions under `src/ops` that are no ops, with the reason.
-const NO_OPS: &[(&str, &str)] = &[("per_dim", "reads a `Sizes` for the layers of other crates")];
+const NO_OPS: &[(&str, &str)] = &[
+    ("alike", "a rule of operands, which rows name"),
+    ("no_zero_divisor", "a rule of operands, which rows name"),
+    ("not_bools", "a rule of operands, which rows name"),
+    ("fitting", "checks a number for the Python front; its documentation tests it"),
+    ("per_dim", "reads a `Sizes` for the layers of other crates"),
+];
 
 /// The Rust files of a directory and those below it.
 fn files(directory: &Path) -> Vec<PathBuf> {
@@ -207,5 +213,20 @@ fn random_tensors_by_a_generator_of_their_own() -> Result<()> {
     let ones = like.to_vec::<f64>()?.iter().filter(|v| **v == 1.0).count();
     assert!((20..80).contains(&ones) && like.to_vec::<f64>()?.iter().all(|v| *v == 0.0 || *v == 1.0), "{ones}");
     assert_eq!(like.bernoulli_(1.5).unwrap_err().kind(), ErrorKind::Value);
+    Ok(())
+}
+
+#[test]
+fn bounds_floors_and_sections() -> Result<()> {
+    let x = Tensor::new([-3.0f32, 0.5, 7.0])?;
+    let high = Tensor::new([1.0f32, 0.0, 9.0])?;
+    assert_eq!(x.clamp_bounds(Some((-1.0).into()), Some((&high).into()))?.to_vec::<f32>()?, [-1.0, 0.0, 7.0]);
+    x.clamp_bounds_(None, Some(2.0.into()))?;
+    assert_eq!(x.to_vec::<f32>()?, [-3.0, 0.5, 2.0]);
+    x.div_floor_(2.0)?;
+    assert_eq!(x.to_vec::<f32>()?, [-2.0, 0.0, 1.0]);
+    let parts = Tensor::arange(0, 7, 1)?.tensor_split(3, 0)?;
+    assert_eq!(parts.iter().map(Tensor::numel).collect::<Vec<_>>(), [3, 2, 2]);
+    assert!(x.tensor_split(0, 0).is_err());
     Ok(())
 }
