@@ -52,7 +52,9 @@ impl Launcher {
 
     /// Starts `rushlight run` with options and a program.
     pub fn start_program(options: &[&str], program: &[&str], folder: &Folder) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_rushlight"));
+        // Tests in the background of a script inherit ignored signals, which the launcher leaves ignored.
+        let mut command = Command::new("env");
+        command.args(["--default-signal=INT,QUIT,HUP", env!("CARGO_BIN_EXE_rushlight")]);
         command.arg("run").args(options).args(program);
         for (name, _) in std::env::vars_os() {
             let name = name.to_string_lossy().into_owned();
