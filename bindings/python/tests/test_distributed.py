@@ -160,13 +160,6 @@ def test_programs_written_for_accelerators(tmp_path, backend):
     assert out == [f"{backend} [[2.0, 2.0, 2.0, 2.0]]\n"] * 2
 
 
-def test_the_launcher_says_what_to_use_instead():
-    command = [sys.executable, "-m", "rushlight", "-m", "torch.distributed.run", "--standalone", "x.py"]
-    env = os.environ | {"PYTHONPATH": str(pathlib.Path(torch.__file__).parents[1])}
-    made = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
-    assert made.returncode == 1 and "RANK, WORLD_SIZE, MASTER_ADDR" in made.stderr
-
-
 def test_spawn_is_a_function_and_a_module():
     module = importlib.import_module("rushlight.multiprocessing.spawn")
     assert callable(torch.multiprocessing.spawn) and callable(module) and module.ProcessRaisedException is torch.multiprocessing.ProcessRaisedException
