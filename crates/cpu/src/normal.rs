@@ -14,16 +14,13 @@ macro_rules! normal {
         /// Two independent standard normals, times `std`, plus `mean`, from two uniforms in `[0, 1)`.
         #[inline(always)]
         pub fn $pair(a: $float, b: $float, mean: $float, std: $float) -> [$float; 2] {
-            const LOG: &[$float] = &$log;
-            const SIN: &[$float] = &$sin;
-            const COS: &[$float] = &$cos;
             #[inline(always)]
-            fn polynomial(coefficients: &[$float], x: $float) -> $float {
-                let (&last, others) = match coefficients.split_last() {
-                    Some(parts) => parts,
-                    None => return 0.0,
-                };
-                others.iter().rev().fold(last, |sum, &c| sum * x + c)
+            fn polynomial<const N: usize>(coefficients: [$float; N], x: $float) -> $float {
+                let mut sum = coefficients[N - 1];
+                for i in (0..N - 1).rev() {
+                    sum = sum * x + coefficients[i];
+                }
+                sum
             }
 
             // log(1 - a): x = 2^e m with m in [√½, √2), and log m = 2 atanh(s).
@@ -33,19 +30,23 @@ macro_rules! normal {
             let e = e as $float;
             let s = (m - 1.0) / (m + 1.0);
             let z = s * s;
-            let log = e * $ln2_high + ((s + s) + s * (z * polynomial(LOG, z)) + e * $ln2_low);
+            let log = e * $ln2_high + ((s + s) + s * (z * polynomial($log, z)) + e * $ln2_low);
             let radius = (-2.0 * log).sqrt() * std;
 
             // The angle is b turns: a whole number of quarters and r turns, an eighth at most.
             let quarters = b * 4.0;
-            let k = (quarters + 0.5) as i32;
+            // Counted by comparisons, which vectorise where a checked conversion does not.
+            let at_least = |bound: $float| (quarters >= bound) as i32;
+            let k = at_least(0.5) + at_least(1.5) + at_least(2.5) + at_least(3.5);
             let r = (quarters - k as $float) * 0.25;
             let z = r * r;
-            let sin = r * (core::$float::consts::TAU + z * polynomial(SIN, z));
-            let cos = 1.0 + z * polynomial(COS, z);
-            let (sin, cos) = if k & 1 == 0 { (sin, cos) } else { (cos, -sin) };
-            let (sin, cos) = if k & 2 == 0 { (sin, cos) } else { (-sin, -cos) };
-            [radius * cos + mean, radius * sin + mean]
+            let sin = r * (core::$float::consts::TAU + z * polynomial($sin, z));
+            let cos = 1.0 + z * polynomial($cos, z);
+            let (sin, cos) = if k & 1 == 0 { (sin, cos) } else { (cos, sin) };
+            // Negates where the angle's sine, or with one more quarter its cosine, is negative.
+            let flip =
+                |x: $float, half: i32| $float::from_bits(x.to_bits() ^ ((half as $bits & 2) << ($bits::BITS - 2)));
+            [radius * flip(cos, k + 1) + mean, radius * flip(sin, k) + mean]
         }
     };
 }

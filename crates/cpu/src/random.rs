@@ -263,7 +263,8 @@ unsafe fn normal_kernel<I: Isa>(words: &[u32; CHUNK], len: usize, out: *mut f32,
     #[inline(always)]
     fn pairs(words: &[[u32; 2]], out: &mut [[MaybeUninit<f32>; 2]], mean: f32, std: f32) {
         for (out, &[a, b]) in out.iter_mut().zip(words) {
-            *out = normal::pair32(uniform_f32(a), uniform_f32(b), mean, std).map(MaybeUninit::new);
+            let [first, second] = normal::pair32(uniform_f32(a), uniform_f32(b), mean, std);
+            *out = [MaybeUninit::new(first), MaybeUninit::new(second)];
         }
     }
     // SAFETY: the caller's.
