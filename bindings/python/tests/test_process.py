@@ -254,8 +254,7 @@ def test_saving_over_a_file_keeps_who_may_read_it(tmp_path):
     assert os.listdir(tmp_path) == ["weights.pt"]
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="files without a name")
-def test_a_killed_save_leaves_nothing_behind(tmp_path):
+def test_a_save_killed_while_it_pickles_leaves_nothing_behind(tmp_path):
     script = (
         "import os, rushlight as torch\n"
         "class Killer:\n"
