@@ -52,10 +52,8 @@ fn multiply(a: &Tensor, b: &Tensor, out: &Tensor, blend: &Blend) -> Result<()> {
             return multiply(&packed(a)?, &packed(b)?, out, blend);
         }
     }
-    let walked = Nest {
-        shape: without(&nest.shape, inner),
-        strides: std::array::from_fn(|i| without(&nest.strides[i], inner)),
-    };
+    let walked: Nest<3> =
+        Nest { shape: without(&nest.shape, inner), strides: std::array::from_fn(|i| without(&nest.strides[i], inner)) };
     for step in 0..calls {
         let offsets = walked.offsets(step);
         let layout = |i: usize, t: &Tensor| {
