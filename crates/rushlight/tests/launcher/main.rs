@@ -2,6 +2,7 @@
 
 #![cfg(target_os = "linux")]
 
+mod doctor;
 mod nodes;
 mod ranks;
 mod support;

@@ -126,7 +126,8 @@ fn disks(report: &mut Report) {
     places.extend(variable("HOME").map(|home| ("home", PathBuf::from(home), 256)));
     for (name, path, least) in places {
         let Some(found) = file_system(&path) else {
-            report.finding(format!("{name}: {} cannot be looked at", path.display()), "make the folder, or name another");
+            report
+                .finding(format!("{name}: {} cannot be looked at", path.display()), "make the folder, or name another");
             continue;
         };
         let shown = path.display();
@@ -185,8 +186,7 @@ fn networks(report: &mut Report) {
         .collect();
     names.sort();
     for name in &names {
-        let addresses: Vec<String> =
-            all.iter().filter(|i| i.name == *name).map(|i| i.address.to_string()).collect();
+        let addresses: Vec<String> = all.iter().filter(|i| i.name == *name).map(|i| i.address.to_string()).collect();
         let speed = read(name, "speed").parse::<i64>().ok().filter(|speed| *speed > 0);
         let speed = speed.map_or("speed not told".into(), |speed| format!("{} Gbit/s", speed as f64 / 1000.0));
         report.fact("network", format!("{name}: {}, {speed}, {}", read(name, "operstate"), addresses.join(" ")));
@@ -200,7 +200,11 @@ fn networks(report: &mut Report) {
             });
             if let (true, Some(faster)) = ((0..SLOW_LINK).contains(&speed), faster) {
                 report.finding(
-                    format!("ranks would talk over {} ({} Gbit/s); {faster} is faster", chosen.name, speed as f64 / 1000.0),
+                    format!(
+                        "ranks would talk over {} ({} Gbit/s); {faster} is faster",
+                        chosen.name,
+                        speed as f64 / 1000.0
+                    ),
                     format!("export GLOO_SOCKET_IFNAME={faster} NCCL_SOCKET_IFNAME={faster}"),
                 );
             }
@@ -250,9 +254,16 @@ fn libraries(report: &mut Report) {
         ("RCCL", &["librccl.so.1"][..]),
         ("oneCCL", &["libccl.so.2", "libccl.so.1"][..]),
     ];
-    let mut folders: Vec<PathBuf> =
-        std::env::split_paths(&variable("LD_LIBRARY_PATH").unwrap_or_default()).collect();
-    let standard = ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/lib", "/opt/rocm/lib", "/opt/cray/pe/lib64"];
+    let mut folders: Vec<PathBuf> = std::env::split_paths(&variable("LD_LIBRARY_PATH").unwrap_or_default()).collect();
+    let standard = [
+        "/usr/lib/x86_64-linux-gnu",
+        "/usr/lib/aarch64-linux-gnu",
+        "/usr/lib64",
+        "/usr/lib",
+        "/usr/local/lib",
+        "/opt/rocm/lib",
+        "/opt/cray/pe/lib64",
+    ];
     folders.extend(standard.map(PathBuf::from));
     for (what, files) in names {
         let found = folders.iter().flat_map(|folder| files.iter().map(|file| folder.join(file))).find(|p| p.exists());
@@ -260,7 +271,10 @@ fn libraries(report: &mut Report) {
         report.fact("library", format!("{what}: {text}"));
     }
     if variable("SLURM_MPI_TYPE").as_deref() == Some("none") && variable("SLURM_STEP_NUM_TASKS").is_some() {
-        report.fact("MPI", "srun started the ranks without PMI (SLURM_MPI_TYPE=none): MPI_Init would see one rank each".into());
+        report.fact(
+            "MPI",
+            "srun started the ranks without PMI (SLURM_MPI_TYPE=none): MPI_Init would see one rank each".into(),
+        );
     }
 }
 
@@ -274,7 +288,10 @@ fn drivers(report: &mut Report) {
     if has("/dev/nvidiactl") && count == 0 {
         let why = rushlight::engines::accelerators().find_map(|engine| engine.count().err()).map(|e| e.to_string());
         let why = why.unwrap_or_else(|| "CUDA_VISIBLE_DEVICES may hide them".into());
-        report.finding(format!("this machine has an NVIDIA GPU that cannot be used: {why}"), "see the details: rushlight doctor -v");
+        report.finding(
+            format!("this machine has an NVIDIA GPU that cannot be used: {why}"),
+            "see the details: rushlight doctor -v",
+        );
     }
     if has("/dev/kfd") {
         report.finding("this machine has an AMD GPU, for which this program has no engine".into(), "the CPU is used");

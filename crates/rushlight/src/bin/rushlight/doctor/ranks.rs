@@ -40,7 +40,11 @@ fn odd_ones(ranks: &[BTreeMap<String, String>]) -> Vec<String> {
             let shown: Vec<String> = ranks.iter().take(8).map(usize::to_string).collect();
             let more = if ranks.len() > 8 { ", …" } else { "" };
             let noun = if ranks.len() == 1 { "rank" } else { "ranks" };
-            found.push(format!("{noun} {}{more}: {name} is {value}; {} others have {usual}", shown.join(", "), most.len()));
+            found.push(format!(
+                "{noun} {}{more}: {name} is {value}; {} others have {usual}",
+                shown.join(", "),
+                most.len()
+            ));
         }
     }
     found
