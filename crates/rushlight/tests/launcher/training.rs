@@ -174,3 +174,10 @@ fn jobs_on_a_real_slurm() {
         assert!(text.contains("all is well"), "{text}");
     }
 }
+
+#[test]
+fn a_link_is_cut_and_mended() {
+    if let Some(text) = run_script("cut-link", &[env!("CARGO_BIN_EXE_rushlight")], 150, 20) {
+        assert!(text.contains("all is well"), "{text}");
+    }
+}
