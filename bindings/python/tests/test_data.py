@@ -235,3 +235,25 @@ def test_pipes():
     random_source = non_deterministic(Source)
     with guaranteed_datapipes_determinism(), pytest.raises(TypeError, match="non-deterministic"):
         random_source()
+
+
+@pytest.mark.parametrize("sizes", [[4, 3], [2, 5, 1], [1, 7]])
+def test_a_job_of_another_size_reads_what_is_left_of_an_epoch(sizes):
+    from rushlight.utils.data.distributed import DistributedSampler
+
+    data, seen, state = list(range(50)), [], None
+    for last, size in [(size is sizes[-1], size) for size in sizes]:
+        states = []
+        for rank in range(size):
+            sampler = DistributedSampler(data, size, rank, seed=3)
+            sampler.set_epoch(2)
+            if state:
+                sampler.load_state_dict(state)
+            share = list(sampler)
+            used = share if last else share[:4]
+            seen += used
+            states.append(sampler.state_dict(len(used)))
+        assert all(s == states[0] for s in states)
+        state = states[0]
+    assert set(seen) == set(data)
+    assert len(seen) - len(data) < max(sizes)

@@ -59,3 +59,42 @@ def test_the_launcher_leaves_the_interpreter_as_it_was(program):
     """
     result = run("-c", textwrap.dedent(code))
     assert result.stdout.splitlines()[-1:] == ["as it was"], result.stderr
+
+
+def test_pytorchs_functions_over_parsed_arguments(program):
+    code = f"""
+        from rushlight.distributed import run
+        args = run.get_args_parser().parse_args(["--nproc_per_node=2", "--max-restarts", "0", {program!r}, "0", "--lr", "1"])
+        assert (args.nproc_per_node, args.max_restarts, args.training_script_args) == ("2", 0, ["0", "--lr", "1"])
+        run.run(args)
+        try:
+            run.run(run.parse_args(["--nproc-per-node=2", {program!r}, "4"]))
+        except RuntimeError as error:
+            assert "exit code 4" in str(error), error
+            print("told")
+    """
+    result = run("-c", textwrap.dedent(code))
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.count("'--lr', '1'") == 2 and result.stdout.strip().endswith("told")
+
+
+def test_one_ranks_signal_stops_all_after_the_same_step(tmp_path):
+    script = tmp_path / "preempted.py"
+    script.write_text(textwrap.dedent("""
+        import os, signal, sys, time
+        import rushlight.distributed as dist
+        from rushlight.preemption import Preemption
+        dist.init_process_group("gloo")
+        preemption = Preemption()
+        for step in range(10000):
+            if step == 5 and dist.get_rank() == 1:
+                os.kill(os.getpid(), signal.SIGUSR1)
+            if preemption.agreed():
+                print("stopped", step, flush=True)
+                dist.destroy_process_group()
+                sys.exit(preemption.requeue())
+    """))
+    result = run("-m", "rushlight.run", "--nproc-per-node=2", str(script))
+    assert result.returncode == 75, result.stderr
+    stopped = [line.split()[-1] for line in result.stdout.splitlines() if "stopped" in line]
+    assert stopped == ["6", "6"]

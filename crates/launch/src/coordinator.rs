@@ -329,6 +329,9 @@ impl Coordinator {
     }
 }
 
+/// Commands that stay in the store. A job may restart for months: its memory must not grow with it.
+const KEPT_COMMANDS: u64 = 64;
+
 /// Runs the rules over a store until the job is over.
 pub fn serve(store: &dyn Store, rules: Rules) -> Result<()> {
     let started = Instant::now();
@@ -358,6 +361,10 @@ pub fn serve(store: &dyn Store, rules: Rules) -> Result<()> {
             commands += 1;
             store.set(&format!("command/{commands}"), command.encode().as_bytes())?;
             store.add("commands", 1)?;
+            // Every agent reads all commands as they come: none is so far behind.
+            if commands > KEPT_COMMANDS {
+                store.delete_key(&format!("command/{}", commands - KEPT_COMMANDS))?;
+            }
         }
         // A node that does not answer keeps nobody here for long: its ranks are given time to end.
         if coordinator.is_over() || over_since.is_some_and(|since| since.elapsed() > Duration::from_secs(60)) {

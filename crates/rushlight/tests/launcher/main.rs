@@ -2,6 +2,8 @@
 
 #![cfg(target_os = "linux")]
 
+mod doctor;
 mod nodes;
 mod ranks;
 mod support;
+mod training;

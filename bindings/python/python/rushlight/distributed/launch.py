@@ -1,19 +1,26 @@
-"""``torch.distributed.launch``: the old launcher, which this version does not have."""
+"""``torch.distributed.launch``: the old name of the launcher. Ranks read ``LOCAL_RANK``; ``--use-env`` says so and is the default."""
 
 import sys
 
-_WHY = (
-    "rushlight has no launcher of its own yet. Start the program with srun, mpiexec or PyTorch's torchrun; or start each process yourself with "
-    "RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set; or call torch.multiprocessing.spawn"
-)
+from rushlight.run import main as _main
+
+from .run import parse_args
+
+__all__ = ["launch", "main", "parse_args"]
 
 
 def main(args=None):
-    """An error that says how to start the processes."""
-    raise NotImplementedError(_WHY)
+    """Runs a job by the arguments of a command line, those of this program by default. Returns its exit code."""
+    arguments = sys.argv[1:] if args is None else list(args)
+    return _main([word for word in arguments if word not in ("--use-env", "--use_env")])
 
 
-launch = parse_args = main
+def launch(args):
+    """Runs a job by parsed arguments."""
+    from .run import run
+
+    run(args)
+
 
 if __name__ == "__main__":
-    sys.exit(f"torch.distributed.launch: {_WHY}.")
+    sys.exit(main())

@@ -26,14 +26,7 @@ fn main() -> ExitCode {
         ("run", rest) => exit(rushlight_launch::run(rest, &myself())),
         #[cfg(target_os = "linux")]
         ("job", rest) => exit(rushlight_launch::job(rest)),
-        ("doctor", []) => {
-            doctor::doctor();
-            ExitCode::SUCCESS
-        }
-        ("doctor", [help]) if help == "-h" || help == "--help" => {
-            println!("{}", doctor::USAGE);
-            ExitCode::SUCCESS
-        }
+        ("doctor", rest) => doctor::doctor(rest),
         ("-h" | "--help" | "help", _) => {
             println!("{USAGE}");
             ExitCode::SUCCESS
@@ -41,10 +34,6 @@ fn main() -> ExitCode {
         ("-V" | "--version", _) => {
             println!("rushlight {}", env!("CARGO_PKG_VERSION"));
             ExitCode::SUCCESS
-        }
-        ("doctor", _) => {
-            eprintln!("{}", doctor::USAGE);
-            ExitCode::from(2)
         }
         _ => {
             eprintln!("{USAGE}");
