@@ -11,6 +11,7 @@ mod comm;
 mod group;
 mod job;
 pub mod launch;
+mod mpi;
 mod net;
 mod parallel;
 pub mod store;

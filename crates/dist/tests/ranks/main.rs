@@ -5,5 +5,7 @@
 mod collectives;
 mod failures;
 mod launched;
+mod launchers;
+mod mpi;
 mod parallel;
 mod support;
