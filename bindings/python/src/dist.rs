@@ -272,7 +272,7 @@ fn placed(rank: Option<usize>, size: Option<usize>) -> Result<Option<(usize, usi
 impl PyWorld {
     /// Meets the other ranks.
     #[new]
-    #[pyo3(signature = (method, timeout, rank=None, world_size=None, store=None))]
+    #[pyo3(signature = (method, timeout, rank=None, world_size=None, store=None, backend=""))]
     fn new(
         py: Python<'_>,
         method: &str,
@@ -280,8 +280,9 @@ impl PyWorld {
         rank: Option<usize>,
         world_size: Option<usize>,
         store: Option<&PyStore>,
+        backend: &str,
     ) -> PyResult<Self> {
-        let mut init = Init::new().timeout(seconds(timeout)?).method(method);
+        let mut init = Init::new().timeout(seconds(timeout)?).method(method).backend(backend);
         if let Some((rank, size)) = placed(rank, world_size).map_err(|e| value_error(e.to_string()))? {
             init = init.place(rank, size);
         }
@@ -290,6 +291,7 @@ impl PyWorld {
         }
         let world = py.detach(|| init.build()).map_err(|e| match e.kind() {
             ErrorKind::Value => value_error(e.to_string()),
+            ErrorKind::Unsupported => to_py(e),
             _ => store_error(e),
         })?;
         Ok(Self { world: Mutex::new(Some(world)), process: std::process::id() })

@@ -31,8 +31,8 @@ pub struct Launched {
     timeout: Duration,
     arguments: &'static [&'static str],
     variables: Vec<(&'static str, String)>,
-    /// Whether ranks are expected to end badly.
-    fails: bool,
+    /// How many ranks must report at least ([`report`]), if they are expected to end badly.
+    fails: Option<usize>,
     /// Whether no rank meets the others.
     refused: bool,
 }
@@ -50,7 +50,7 @@ impl Launched {
             timeout,
             arguments: &[],
             variables: Vec::new(),
-            fails: false,
+            fails: None,
             refused: false,
         }
     }
@@ -79,9 +79,9 @@ impl Launched {
         self
     }
 
-    /// Ranks may end badly; those that do not must report themselves ([`report`]).
-    pub fn fails(mut self) -> Self {
-        self.fails = true;
+    /// Ranks may end badly; so many at least must report that they have seen what they should ([`report`]).
+    pub fn fails(mut self, reports: usize) -> Self {
+        self.fails = Some(reports);
         self
     }
 
@@ -112,18 +112,24 @@ impl Launched {
         std::env::var(RANK_OF).is_ok_and(|test| test == self.test)
     }
 
-    fn command(&self) -> Option<Command> {
-        let ours = |program: &str| Some(installed().join(self.launcher).join("bin").join(program)).filter(|p| p.exists());
-        let (program, arguments): (_, &[&str]) = match self.launcher {
-            "mpich" => (ours("mpiexec.hydra"), &[]),
-            "openmpi" => (ours("mpiexec"), &["--oversubscribe"]),
-            "impi" => (ours("mpiexec.hydra"), &[]),
-            "debian-mpich" => (on_path("mpiexec.mpich"), &[]),
-            "debian-openmpi" => (on_path("mpiexec.openmpi"), &["--oversubscribe"]),
+    /// The launcher, if it is here.
+    pub fn program(&self) -> Option<PathBuf> {
+        let ours = |program: &str| Some(installed().join(self.launcher).join("bin").join(program));
+        let program = match self.launcher {
+            "mpich" | "impi" => ours("mpiexec.hydra"),
+            "openmpi" => ours("mpiexec"),
+            "debian-mpich" => on_path("mpiexec.mpich"),
+            "debian-openmpi" => on_path("mpiexec.openmpi"),
             other => panic!("no launcher {other}"),
         };
-        let mut command = Command::new(program?);
-        command.args(arguments);
+        program.filter(|program| program.exists())
+    }
+
+    fn command(&self) -> Option<Command> {
+        let mut command = Command::new(self.program()?);
+        if self.launcher.ends_with("openmpi") {
+            command.arg("--oversubscribe");
+        }
         for name in ["OMPI_ALLOW_RUN_AS_ROOT", "PRTE_ALLOW_RUN_AS_ROOT"] {
             command.env(name, "1").env(format!("{name}_CONFIRM"), "1");
         }
@@ -150,13 +156,9 @@ impl Launched {
         command.args([self.test, "--exact", "--nocapture", "--include-ignored"]);
         command.env(RANK_OF, self.test).env("RUSHLIGHT_NUM_THREADS", "1").envs(self.variables.iter().cloned());
         let (status, output) = watch(command);
-        assert!(status || self.fails, "{} under {}:\n{output}", self.test, self.launcher);
+        assert!(status || self.fails.is_some(), "{} under {}:\n{output}", self.test, self.launcher);
         let reports = output.matches("reported by a rank").count();
-        let expected = match (self.fails, self.refused) {
-            (false, false) => 0,
-            (true, _) => self.ranks - 1,
-            (_, true) => self.ranks,
-        };
+        let expected = self.fails.unwrap_or(if self.refused { self.ranks } else { 0 });
         assert!(reports >= expected, "{} under {}:\n{output}", self.test, self.launcher);
     }
 }
