@@ -356,7 +356,14 @@ fn join_store(text: &str, name: &str, env: &Environment, timeout: Duration) -> R
 /// Addresses others may reach this machine by, the best first.
 fn own_addresses(env: &Environment) -> Result<Vec<IpAddr>> {
     let all = launch::interfaces();
-    let chosen = launch::choose_interface(&all, env)?;
+    let chosen = match launch::choose_interface(&all, env) {
+        // Written for NCCL on another machine: a preference here, not a condition.
+        Err(e) if env.get("NCCL_SOCKET_IFNAME").is_some() && env.get("GLOO_SOCKET_IFNAME").is_none() => {
+            eprintln!("rushlight: {e}; the usual choice is made instead");
+            launch::choose_interface(&all, &Environment::default())?
+        }
+        chosen => chosen?,
+    };
     Ok(chosen.map(|i| i.address).into_iter().collect())
 }
 
