@@ -365,6 +365,12 @@ fn _detect_launch(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     launch_dict(py, &launch::detect().map_err(|e| value_error(e.to_string()))?)
 }
 
+/// The numbers below `count` in PyTorch's order for a seed.
+#[pyfunction]
+fn _permutation(py: Python<'_>, count: usize, seed: u64) -> Vec<usize> {
+    py.detach(|| rushlight_data::sampler::permutation(count, seed))
+}
+
 /// A key-value store.
 #[pyclass(name = "_Store", module = "rushlight._C", frozen)]
 struct PyStore(Arc<dyn Store>);
@@ -501,5 +507,6 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("_DistNetworkError", py.get_type::<DistNetworkError>())?;
     module.add("_DistStoreError", py.get_type::<DistStoreError>())?;
     module.add_function(wrap_pyfunction!(_detect_launch, module)?)?;
+    module.add_function(wrap_pyfunction!(_permutation, module)?)?;
     module.add_function(wrap_pyfunction!(_unused_parameters, module)?)
 }

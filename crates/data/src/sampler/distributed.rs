@@ -1,12 +1,11 @@
 //! One process's share of a dataset.
 
-use super::{Indices, Sampler};
-use crate::rng::randperm;
+use super::{Indices, Sampler, permutation};
 use rushlight_core::{Error, Result};
 
 /// The part of a dataset that one of several processes reads, by the rules of PyTorch's class of this name.
 ///
-/// The order of epoch `e` is `randperm` of the generator seeded with `seed + e`. It is made evenly divisible, by repeating indices from the front or
+/// The order of epoch `e` is PyTorch's own for `seed + e` ([`permutation`]): a program continues in either where the other stopped. It is made evenly divisible, by repeating indices from the front or
 /// by dropping some from the end; process `rank` reads every `num_replicas`-th from its own on. All processes need the same seed.
 ///
 /// ```
@@ -64,7 +63,7 @@ impl Sampler for DistributedSampler {
 
     fn iter(&self, epoch: u64) -> Result<Indices<usize>> {
         let (len, step, count) = (self.len, self.num_replicas, Sampler::len(self));
-        let order = self.shuffle.then(|| randperm(self.seed.wrapping_add(epoch), len)).transpose()?;
+        let order = self.shuffle.then(|| permutation(len, self.seed.wrapping_add(epoch)));
         // Places past the end, which only padding has, start over at the front.
         let places = (self.rank..).step_by(step).take(count).map(move |place| place % len.max(1));
         Ok(match order {
