@@ -235,13 +235,7 @@ impl Transport for Communicator {
         }
     }
 
-    unsafe fn reduce_scatter(
-        &mut self,
-        inputs: &[Span],
-        output: Span,
-        how: Reduction,
-        call: &Call,
-    ) -> Result<()> {
+    unsafe fn reduce_scatter(&mut self, inputs: &[Span], output: Span, how: Reduction, call: &Call) -> Result<()> {
         unsafe {
             output.copy_from(inputs[self.rank]);
             let size = self.size;

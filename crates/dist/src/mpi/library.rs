@@ -127,8 +127,7 @@ fn loaded(maps: &str) -> Vec<PathBuf> {
     for path in maps.lines().filter_map(|line| line.splitn(6, ' ').nth(5)).map(|path| PathBuf::from(path.trim())) {
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let stem = name.split(".so").next().unwrap_or_default();
-        let is_mpi = name.contains(".so")
-            && (stem == "libmpi" || stem == "libmpich" || stem == "libmpi_abi")
+        let is_mpi = name.contains(".so") && (stem == "libmpi" || stem == "libmpich" || stem == "libmpi_abi")
             || ["libmpi_cray", "libmpi_gnu", "libmpi_intel", "libmpi_nvidia", "libmpi_amd"]
                 .iter()
                 .any(|cray| stem.starts_with(cray));

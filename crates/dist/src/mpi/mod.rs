@@ -151,7 +151,9 @@ impl Runtime {
                     false => Ok(runtime.clone()),
                 };
             }
-            State::Stuck => return Err(Error::io("init_process_group: MPI_Init_thread has not returned since the last call")),
+            State::Stuck => {
+                return Err(Error::io("init_process_group: MPI_Init_thread has not returned since the last call"));
+            }
             State::Unused => {}
         }
         let owner = Owner::start()?;
@@ -210,7 +212,8 @@ impl Runtime {
         }
         let by_mpi = || {
             let mut launch = Launch::explicit(self.rank, self.size)?;
-            launch.reasons = vec![format!("rank {} of {} from MPI_COMM_WORLD of {}", self.rank, self.size, self.describe())];
+            launch.reasons =
+                vec![format!("rank {} of {} from MPI_COMM_WORLD of {}", self.rank, self.size, self.describe())];
             Ok(launch)
         };
         match launch {
@@ -384,6 +387,9 @@ extern "C" fn finalize_at_exit() {
         }
     });
     if result.is_err() {
-        eprintln!("rushlight: MPI_Finalize has not returned after {} s; another rank has not come to it", FINALIZE_PATIENCE.as_secs());
+        eprintln!(
+            "rushlight: MPI_Finalize has not returned after {} s; another rank has not come to it",
+            FINALIZE_PATIENCE.as_secs()
+        );
     }
 }

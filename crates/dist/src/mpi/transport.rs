@@ -1,7 +1,7 @@
 //! A group's collectives by MPI.
 
-use super::abi::{Handle, Status};
 use super::Runtime;
+use super::abi::{Handle, Status};
 use crate::comm::{Call, Limit, ReduceOp, Reduction, Signature, Span, Transfer, Transport};
 use rushlight_core::{DType, Error, Result};
 use std::ffi::{c_int, c_void};
@@ -88,7 +88,14 @@ impl MpiTransport {
     }
 
     /// A group of some ranks of this one's. They alone call this.
-    pub(crate) fn subgroup(world: Handle, runtime: &Arc<Runtime>, id: u64, rank: usize, ranks: &[usize], limit: &Limit) -> Result<Self> {
+    pub(crate) fn subgroup(
+        world: Handle,
+        runtime: &Arc<Runtime>,
+        id: u64,
+        rank: usize,
+        ranks: &[usize],
+        limit: &Limit,
+    ) -> Result<Self> {
         let (shared, list) = (runtime.clone(), ranks.iter().map(|r| *r as c_int).collect::<Vec<_>>());
         // The tag keeps groups apart that are made at a time by threads of the same ranks.
         let tag = (id % 32768) as c_int;
@@ -163,7 +170,7 @@ impl MpiTransport {
             } else {
                 std::thread::sleep(Duration::from_micros(100));
             }
-            if polls % 16 != 0 {
+            if !polls.is_multiple_of(16) {
                 continue;
             }
             if let Err(e) = call.limit.check(|| format!("the other ranks, in {name}")) {
@@ -245,9 +252,8 @@ impl MpiTransport {
             std::mem::forget(all);
             return e;
         }
-        let told = |index: usize| {
-            format!("rank {} called {}", self.ranks[index], Signature::from_bytes(&all[index]).text())
-        };
+        let told =
+            |index: usize| format!("rank {} called {}", self.ranks[index], Signature::from_bytes(&all[index]).text());
         // The first few, and every rank that does something else than the first.
         let first = Signature::from_bytes(&all[0]);
         let odd = |index: &usize| *index < 4 || !Signature::from_bytes(&all[*index]).matches(&first);

@@ -65,7 +65,9 @@ fn collectives_of_one_process() {
 fn a_library_of_another_launcher() {
     let other = Launched::new("", "openmpi", 2).library("libmpi.so.40");
     let test = Launched::new("mpi::a_library_of_another_launcher", "mpich", 2).variables_of(other);
-    test.refused(|message| names(message, &["Hydra", "rank", "of 2", "MPI says rank 0 of 1", "Open MPI", "RUSHLIGHT_MPI_LIBRARY"]));
+    test.refused(|message| {
+        names(message, &["Hydra", "rank", "of 2", "MPI says rank 0 of 1", "Open MPI", "RUSHLIGHT_MPI_LIBRARY"])
+    });
 }
 
 fn mismatch(test: &'static str, launcher: &'static str) {
