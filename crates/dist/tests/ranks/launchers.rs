@@ -87,8 +87,13 @@ impl Launched {
 
     /// The library `name` of the launcher's own MPI.
     pub fn library(self, name: &str) -> Self {
-        let path = installed().join(self.launcher).join("lib").join(name);
+        let path = self.library_path(name);
         self.with("RUSHLIGHT_MPI_LIBRARY", path.display().to_string())
+    }
+
+    /// Where that library is.
+    pub fn library_path(&self, name: &str) -> PathBuf {
+        installed().join(self.launcher).join("lib").join(name)
     }
 
     /// Takes over another test's variables.

@@ -93,6 +93,11 @@ impl Cluster {
     fn run(&self, program: &str, arguments: &[&str], expected: &str) -> Vec<String> {
         let mut command = self.command(program);
         command.args(arguments).env(EXPECTED, expected).current_dir(&self.directory);
+        // srun is no part of an MPI: which library it is for must be said.
+        let library = Launched::new(TEST, "mpich", 1).library_path("libmpi.so.12");
+        if expected == "slurm mpi" && library.exists() {
+            command.env("RUSHLIGHT_MPI_LIBRARY", library);
+        }
         let (well, mut output) = watch(command);
         if let Ok(file) = std::fs::read_to_string(self.directory.join("batch.out")) {
             output += &file;
@@ -142,7 +147,8 @@ fn rank(expected: &str) {
     let local = (world.local_rank(), world.local_size());
     let advice = if world.launch().advice.is_some() { ", with advice" } else { "" };
     // In one piece: ranks share the output.
-    eprint!("{}", format!("\nsaid: {}/{} {}/{}{advice}\n", world.rank(), world.size(), local.0, local.1));
+    let line = format!("\nsaid: {}/{} {}/{}{advice}\n", world.rank(), world.size(), local.0, local.1);
+    eprint!("{line}");
 }
 
 #[test]
