@@ -73,8 +73,10 @@ fn reductions(world: &World) -> Result<()> {
 
 fn movements(world: &World) -> Result<()> {
     let (rank, size) = (world.rank(), world.size());
-    for dtype in [DType::F32, DType::BF16, DType::I64, DType::Bool] {
-        for n in SIZES {
+    for dtype in DType::ALL {
+        // Bytes are moved alike whatever they mean: the largest for one dtype of each width.
+        let each_width = [DType::F32, DType::BF16, DType::I64, DType::Bool].contains(&dtype);
+        for &n in if each_width { &SIZES[..] } else { &SIZES[..4] } {
             let what = format!("{dtype} {n} on {rank}");
             let root = (n + 1) % size;
             let own = tensor(dtype, rank, n);
@@ -134,7 +136,12 @@ fn movements(world: &World) -> Result<()> {
             world.recv(&got, (rank + size - 1) % size, 7)?;
             same(&got, &tensor(dtype, (rank + size - 1) % size, n), &what);
         }
-        for n in [5usize, 70_001] {
+        for &n in if each_width { &[0usize, 1, 5, 70_001][..] } else { &[0, 1, 97] } {
+            // Uneven: rank r gets r elements more.
+            let inputs: Vec<Tensor> = (0..size).map(|r| tensor(dtype, rank, n + r)).collect();
+            let output = Tensor::zeros_with([n + rank], dtype)?;
+            world.reduce_scatter(&output, &inputs, ReduceOp::Product)?;
+            same(&output, &reference(dtype, ReduceOp::Product, size, n + rank), "uneven reduce_scatter");
             let inputs: Vec<Tensor> = (0..size).map(|_| tensor(dtype, rank, n)).collect();
             let output = Tensor::zeros_with([n], dtype)?;
             world.reduce_scatter(&output, &inputs, ReduceOp::Sum)?;
