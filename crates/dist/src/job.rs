@@ -29,6 +29,8 @@ pub(crate) struct Job {
     /// `None` in a world of one process.
     pub(crate) network: Option<Network>,
     closing: AtomicBool,
+    /// Whether tensors on accelerators stay there.
+    pub(crate) devices: bool,
     /// Groups made so far.
     pub(crate) groups: AtomicU64,
     records: Mutex<Vec<Weak<Mutex<FlightRecord>>>>,
@@ -53,9 +55,16 @@ impl Job {
             abort: Abort::default(),
             network,
             closing: AtomicBool::new(false),
+            devices: true,
             groups: AtomicU64::new(0),
             records: Mutex::default(),
         }
+    }
+
+    /// Says whether tensors on accelerators stay there.
+    pub(crate) fn with_devices(mut self, devices: bool) -> Self {
+        self.devices = devices;
+        self
     }
 
     /// Makes a group's record one that this rank answers roll calls from.

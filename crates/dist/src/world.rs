@@ -1,7 +1,7 @@
 //! The world of a program: its rank, its store, its groups.
 
 use crate::comm::{Communicator, Endpoint, Links, Peer, Shared};
-use crate::group::{ProcessGroup, TcpGroup};
+use crate::group::{DeviceGroup, ProcessGroup, TcpGroup};
 use crate::job::{Job, Network};
 use crate::launch::{self, Environment, Launch, Rendezvous, Secret, random_bytes};
 use crate::store::{FileStore, HashStore, PrefixStore, Store, TcpStore};
@@ -46,8 +46,9 @@ impl Init {
         }
     }
 
-    /// The engine: `tcp`. PyTorch's and others' names (`gloo`, `nccl`, `ccl`, `xccl`, `mpi`) are taken and mean the
-    /// best there is.
+    /// The engine: `tcp` moves everything through the host's memory. PyTorch's and others' names (`gloo`, `nccl`, `ccl`,
+    /// `xccl`, `mpi`) are taken and mean the best there is: for tensors on accelerators the vendor's library, or
+    /// device memory that ranks share.
     pub fn backend(mut self, name: &str) -> Self {
         self.backend = name.into();
         self
@@ -133,10 +134,10 @@ impl World {
             eprintln!("rushlight: {advice}");
         }
         if launch.world_size == 1 {
-            return Self::alone(launch, init.timeout);
+            return Self::alone(launch, &init);
         }
         let store = meet(&launch, &env, &init)?;
-        let job = Arc::new(join(&launch, &env, &init, store)?);
+        let job = Arc::new(join(&launch, &env, &init, store)?.with_devices(init.backend != "tcp"));
         job.watch()?;
         let ranks: Vec<usize> = (0..launch.world_size).collect();
         let group = make_group(&job, "world", ranks, init.timeout)?;
@@ -147,9 +148,9 @@ impl World {
         Ok(Self { launch, job, group, store })
     }
 
-    fn alone(launch: Launch, timeout: Duration) -> Result<Self> {
-        let job = Arc::new(Job::new(0, 1, None));
-        let group = make_group(&job, "world", vec![0], timeout)?;
+    fn alone(launch: Launch, init: &Init) -> Result<Self> {
+        let job = Arc::new(Job::new(0, 1, None).with_devices(init.backend != "tcp"));
+        let group = make_group(&job, "world", vec![0], init.timeout)?;
         Ok(Self { launch, job, group, store: Arc::new(HashStore::new()) })
     }
 
@@ -372,16 +373,22 @@ fn join(launch: &Launch, env: &Environment, init: &Init, store: TcpStore) -> Res
 fn make_group(job: &Arc<Job>, name: &str, ranks: Vec<usize>, timeout: Duration) -> Result<Arc<dyn ProcessGroup>> {
     let id = job.groups.fetch_add(1, Relaxed);
     let rank = ranks.iter().position(|&r| r == job.rank).unwrap_or(0);
+    let mut nodes = vec![0; ranks.len()];
     let communicator = match &job.network {
         None => Communicator::new(0, &[0], None, Links::new(id, 0, Vec::new(), None)),
         Some(network) => {
-            let nodes: Vec<usize> = ranks.iter().map(|&r| network.nodes[r]).collect();
+            nodes = ranks.iter().map(|&r| network.nodes[r]).collect();
             let shared = share_memory(network, id, rank, &nodes, &ranks, timeout)?;
             let peers = ranks.iter().map(|&r| network.peers[r].clone()).collect();
             Communicator::new(rank, &nodes, shared, Links::new(id, rank, peers, Some(network.endpoint.clone())))
         }
     };
-    Ok(Arc::new(TcpGroup::new(name, ranks, communicator, job.clone(), timeout)))
+    let group = TcpGroup::new(name, ranks, communicator, job.clone(), timeout);
+    // Asking for devices starts none. Without any there is nothing but the host's memory.
+    match rushlight_engines::accelerator().filter(|_| job.devices) {
+        Some(_) => Ok(Arc::new(DeviceGroup::new(group, nodes, job.clone()))),
+        None => Ok(Arc::new(group)),
+    }
 }
 
 /// The memory that the ranks of this node share. If it cannot be had anywhere, all ranks do without.
