@@ -99,6 +99,8 @@ impl Ranks {
                 .args([self.test, "--exact", "--nocapture", "--include-ignored"])
                 .env("RUSHLIGHT_TEST_PLACE", format!("{rank} {}", file.display()))
                 .env("RUSHLIGHT_NUM_THREADS", "1")
+                // Nodes that are not real have one GPU in truth, which their ranks do not know.
+                .envs((self.nodes > 1).then_some(("RUSHLIGHT_DEVICE_COLLECTIVES", "host")))
                 .envs((self.variables)(rank))
                 .stdout(Stdio::null())
                 .spawn()
