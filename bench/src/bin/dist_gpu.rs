@@ -71,7 +71,11 @@ mod rank {
     }
 
     /// One step: forward and loss in the given precision, backward, update.
-    fn step(optimizer: &mut dyn Optimizer, lower: Option<DType>, loss: impl FnOnce() -> Result<Tensor>) -> Result<Tensor> {
+    fn step(
+        optimizer: &mut dyn Optimizer,
+        lower: Option<DType>,
+        loss: impl FnOnce() -> Result<Tensor>,
+    ) -> Result<Tensor> {
         optimizer.zero_grad();
         let loss = {
             let _precision = set_autocast(lower)?;
@@ -102,9 +106,7 @@ mod rank {
             Some(world) => {
                 let model = DistributedDataParallel::new(model, world.group().clone()).build()?;
                 let mut optimizer = Adam::new(model.parameters()).lr(1e-3).build()?;
-                Box::new(move |batch: &Batch| {
-                    step(&mut optimizer, lower, || model.call(|model| loss(model, batch)))
-                })
+                Box::new(move |batch: &Batch| step(&mut optimizer, lower, || model.call(|model| loss(model, batch))))
             }
         };
         Ok(Step { capture, batch, call })

@@ -46,11 +46,7 @@ fn _foreach_total_norm<'py>(
 
 /// Copies each tensor of a list to the one at its place, in one pass and without recording.
 #[pyfunction]
-fn _foreach_copy_list(
-    py: Python<'_>,
-    to: Vec<Bound<'_, PyTensor>>,
-    from: Vec<Bound<'_, PyTensor>>,
-) -> PyResult<()> {
+fn _foreach_copy_list(py: Python<'_>, to: Vec<Bound<'_, PyTensor>>, from: Vec<Bound<'_, PyTensor>>) -> PyResult<()> {
     let (to, from) = (handles(&to), handles(&from));
     py.detach(|| foreach::copy_(&from.iter().collect::<Vec<_>>(), &to.iter().collect::<Vec<_>>())).py()
 }

@@ -19,7 +19,7 @@ mod world;
 pub use comm::ReduceOp;
 pub use group::{Collective, Entry, FlightRecord, Objects, P2p, ProcessGroup, Stage, Work};
 pub use parallel::{
-    Builder, CommHook, DataParallel, DistributedDataParallel, DistributedOptimizer, DistributedOptimizerBuilder, NoSync,
-    Outputs, PeriodicModelAverager, SyncBatchNorm, allreduce, broadcast_parameters,
+    Builder, CommHook, DataParallel, DistributedDataParallel, DistributedOptimizer, DistributedOptimizerBuilder,
+    NoSync, Outputs, PeriodicModelAverager, SyncBatchNorm, allreduce, broadcast_parameters,
 };
 pub use world::{DEFAULT_GROUP_TIMEOUT, Init, World, init};

@@ -4,8 +4,8 @@ use crate::kernel::{Defines, Family, entries};
 use crate::pointwise::{Form, Formula, Lanes};
 use crate::rows::Rows;
 use crate::{
-    attention, batch_norm, capture, collectives, conv, conv_few, cross_entropy, flash, flash_hopper, foreach, index, linalg, matmul,
-    pool, reduce, row_norm, scan, shared_memory, softmax, sort,
+    attention, batch_norm, capture, collectives, conv, conv_few, cross_entropy, flash, flash_hopper, foreach, index,
+    linalg, matmul, pool, reduce, row_norm, scan, shared_memory, softmax, sort,
 };
 use rushlight_core::backend::{Activation, ReduceOp};
 use rushlight_core::rows::Class;

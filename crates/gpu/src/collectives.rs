@@ -331,14 +331,7 @@ impl NcclComm {
         Ok(())
     }
 
-    fn scattered(
-        &self,
-        gpu: &'static Gpu,
-        input: View,
-        output: View,
-        op: ReduceOp,
-        kept: &mut Kept,
-    ) -> Result<()> {
+    fn scattered(&self, gpu: &'static Gpu, input: View, output: View, op: ReduceOp, kept: &mut Kept) -> Result<()> {
         let (part, unit) = (bytes(output), output.dtype.size());
         let scratch = gpu.scratch(part.min(GATHERED) * self.size)?;
         for start in (0..part).step_by(GATHERED) {

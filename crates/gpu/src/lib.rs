@@ -24,9 +24,9 @@ mod backend;
 mod batch_norm;
 mod cache;
 mod capture;
-mod collectives;
 #[doc(hidden)]
 pub mod catalogue;
+mod collectives;
 mod compiler;
 mod conv;
 mod conv_few;

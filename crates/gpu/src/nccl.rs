@@ -231,10 +231,9 @@ impl NcclComm {
                     "ncclBroadcast",
                     (l.broadcast)(at(data), at(data), bytes, BYTES, root as c_int, comm, stream),
                 ),
-                RawOp::Reduce { data, count, dtype, op, root } => l.check(
-                    "ncclReduce",
-                    (l.reduce)(at(data), at(data), count, dtype, op, root as c_int, comm, stream),
-                ),
+                RawOp::Reduce { data, count, dtype, op, root } => {
+                    l.check("ncclReduce", (l.reduce)(at(data), at(data), count, dtype, op, root as c_int, comm, stream))
+                }
                 RawOp::AllGather { input, output, bytes } => {
                     l.check("ncclAllGather", (l.all_gather)(at(input), at(output), bytes, BYTES, comm, stream))
                 }

@@ -92,7 +92,8 @@ pub fn offer(gpu: &'static Gpu, rank: usize, size: usize) -> Result<MemoryOffer>
     gpu.enter()?;
     let total = HEADER + COMMON + size * PRIVATE;
     // Not from the allocator: a region is shared as a whole.
-    let full = || Error::out_of_memory(format!("{}: no memory to share with other ranks ({total} bytes)", gpu.device()));
+    let full =
+        || Error::out_of_memory(format!("{}: no memory to share with other ranks ({total} bytes)", gpu.device()));
     let region = gpu.driver.relaxed(|| gpu.driver.alloc(total))?.ok_or_else(full)?;
     let mut header = [0u8; HEADER];
     for (lane, peer) in [Lane::Common, Lane::Private].into_iter().flat_map(|l| (0..size).map(move |p| (l, p))) {
@@ -222,8 +223,7 @@ impl SharedMemory {
 
     /// Waits for data of some writers.
     fn wait_full(&self, lane: Lane, writers: &[usize]) -> Result<()> {
-        let full: Vec<_> =
-            writers.iter().map(|&w| (self.flag(self.rank, Flag::Full(lane), w), true)).collect();
+        let full: Vec<_> = writers.iter().map(|&w| (self.flag(self.rank, Flag::Full(lane), w), true)).collect();
         self.wait(&full)
     }
 
@@ -246,9 +246,8 @@ impl SharedMemory {
             }
             if reads && !others.is_empty() {
                 self.wait_full(Lane::Common, &others)?;
-                let from: Vec<u64> = (0..self.size())
-                    .map(|r| if r == self.rank { at } else { self.lane(Lane::Common, r, 0) })
-                    .collect();
+                let from: Vec<u64> =
+                    (0..self.size()).map(|r| if r == self.rank { at } else { self.lane(Lane::Common, r, 0) }).collect();
                 self.gpu.combine(data.dtype, op, &from, at, len / unit)?;
                 self.release(Lane::Common, &others)?;
             }

@@ -282,7 +282,9 @@ impl Shared {
                         break;
                     }
                     let seconds = self.timeout.as_secs_f32();
-                    return Err(Error::io(format!("{description} was called by all ranks and is not done after {seconds} s")));
+                    return Err(Error::io(format!(
+                        "{description} was called by all ranks and is not done after {seconds} s"
+                    )));
                 }
                 _ => drop(under_way.pop_front()),
             }

@@ -89,9 +89,7 @@ impl Lowered {
         let first = list[0].detach();
         let each = first.numel();
         let side_by_side = list.iter().enumerate().all(|(i, t)| {
-            t.is_contiguous()
-                && t.shares_storage(&first)
-                && t.layout().offset() == first.layout().offset() + i * each
+            t.is_contiguous() && t.shares_storage(&first) && t.layout().offset() == first.layout().offset() + i * each
         });
         if side_by_side {
             let whole = first.as_strided(&[each * list.len()], &[1], first.layout().offset())?.detach();
@@ -169,11 +167,8 @@ impl Lowered {
             Collective::ReduceScatter { output, inputs, op } => {
                 output.detach().copy_(&inputs[rank].detach().reshape(output.shape())?)?;
                 for (root, t) in inputs.iter().enumerate().filter(|(_, t)| t.numel() > 0) {
-                    let data = if root == rank {
-                        self.flat(output, Access::Both)?
-                    } else {
-                        self.flat(t, Access::Read)?
-                    };
+                    let data =
+                        if root == rank { self.flat(output, Access::Both)? } else { self.flat(t, Access::Read)? };
                     self.ops.push(Op::Reduce(data, *op, root));
                 }
             }

@@ -162,7 +162,10 @@ impl<O> DistributedOptimizerBuilder<O> {
             ));
         }
         if !matches!(shared.op, ReduceOp::Mean | ReduceOp::Sum) {
-            return Err(Error::value(format!("DistributedOptimizer: gradients are averaged or summed, not {}", shared.op)));
+            return Err(Error::value(format!(
+                "DistributedOptimizer: gradients are averaged or summed, not {}",
+                shared.op
+            )));
         }
         let n = shared.parameters.len();
         shared.state = Mutex::new(State { came: vec![0; n], ..State::default() });

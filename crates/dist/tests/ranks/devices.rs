@@ -88,8 +88,8 @@ fn recorded_collectives() {
             let [sum, gathered, part, first] = capture
                 .run(&[x], |[x]| {
                     let (sum, first) = (x.mul(1)?, x.mul(1)?);
-                    let work = world
-                        .submit(Collective::AllReduce { tensors: vec![sum.clone()], op: ReduceOp::Sum }, true)?;
+                    let work =
+                        world.submit(Collective::AllReduce { tensors: vec![sum.clone()], op: ReduceOp::Sum }, true)?;
                     let gathered = Tensor::zeros_with([2000], device())?;
                     world.all_gather_into_tensor(&gathered, x)?;
                     work.wait()?;

@@ -3,8 +3,8 @@
 use crate::support::{Ranks, device};
 use rushlight_core::{DType, Result, rng::manual_seed};
 use rushlight_dist::{
-    CommHook, DataParallel, DistributedDataParallel, DistributedOptimizer, PeriodicModelAverager, ReduceOp, SyncBatchNorm, World,
-    broadcast_parameters,
+    CommHook, DataParallel, DistributedDataParallel, DistributedOptimizer, PeriodicModelAverager, ReduceOp,
+    SyncBatchNorm, World, broadcast_parameters,
 };
 use rushlight_nn::{BatchNorm1d, Forward, Linear, Member, MemberMut, Module, Parameter};
 use rushlight_tensor::{Tensor, autograd::no_grad};
@@ -277,8 +277,7 @@ fn models_that_train_apart() {
         let rank = world.rank();
         manual_seed(1);
         let layer = Linear::new(6, 1).build().unwrap().to((DType::F64, device())).unwrap();
-        let ddp =
-            DistributedDataParallel::new(layer, world.group().clone()).post_local_sgd(2, None).build().unwrap();
+        let ddp = DistributedDataParallel::new(layer, world.group().clone()).post_local_sgd(2, None).build().unwrap();
         let mut averager = PeriodicModelAverager::new(world.group().clone(), 3).unwrap().warmup_steps(2);
         for s in 0..6 {
             ddp.forward(&batch(s, 4 * rank, 4)).unwrap().pow(2).unwrap().mean().unwrap().backward().unwrap();
