@@ -44,6 +44,21 @@ fn _foreach_total_norm<'py>(
     wrap(py, py.detach(|| foreach::norm(&tensors.iter().collect::<Vec<_>>(), norm_type)).py()?)
 }
 
+/// Copies each tensor of a list to the one at its place, in one pass and without recording.
+#[pyfunction]
+fn _foreach_copy_list(py: Python<'_>, to: Vec<Bound<'_, PyTensor>>, from: Vec<Bound<'_, PyTensor>>) -> PyResult<()> {
+    let (to, from) = (handles(&to), handles(&from));
+    py.detach(|| foreach::copy_(&from.iter().collect::<Vec<_>>(), &to.iter().collect::<Vec<_>>())).py()
+}
+
+/// Says where a leaf's gradient should be written; `None` takes it back.
+#[pyfunction]
+#[pyo3(signature = (leaf, home))]
+fn _set_grad_home(leaf: &Bound<'_, PyTensor>, home: Option<&Bound<'_, PyTensor>>) -> PyResult<()> {
+    let home = home.map(|home| home.get().tensor());
+    leaf.get().tensor().set_grad_home(home.as_ref()).py()
+}
+
 /// All tensors times a number (or a tensor of one), in place.
 #[pyfunction]
 fn _foreach_scale_(py: Python<'_>, tensors: Vec<Bound<'_, PyTensor>>, factor: &Bound<'_, PyAny>) -> PyResult<()> {
@@ -65,6 +80,8 @@ fn _foreach_unscale_(
 
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(_foreach_total_norm, module)?)?;
+    module.add_function(wrap_pyfunction!(_foreach_copy_list, module)?)?;
+    module.add_function(wrap_pyfunction!(_set_grad_home, module)?)?;
     module.add_function(wrap_pyfunction!(_foreach_scale_, module)?)?;
     module.add_function(wrap_pyfunction!(_foreach_unscale_, module)?)?;
     Ok(())

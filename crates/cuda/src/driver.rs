@@ -53,11 +53,29 @@ api! {
         fn module_function = b"cuModuleGetFunction" (*mut Handle, Handle, *const c_char);
         fn function_attribute = b"cuFuncSetAttribute" (Handle, c_int, c_int);
         fn launch = b"cuLaunchKernelEx" (*const LaunchConfig, Handle, *mut *mut c_void, *mut *mut c_void);
+        fn context_device = b"cuCtxGetDevice" (*mut c_int);
+        fn device_uuid = b"cuDeviceGetUuid" (*mut [u8; 16], c_int);
+        fn ipc_share = b"cuIpcGetMemHandle" (*mut IpcHandle, DevicePtr);
+        fn ipc_open = b"cuIpcOpenMemHandle_v2" (*mut DevicePtr, IpcHandle, c_uint);
+        fn ipc_close = b"cuIpcCloseMemHandle" (DevicePtr);
+        optional fn device_uuid_of_part = b"cuDeviceGetUuid_v2" (*mut [u8; 16], c_int);
+        optional fn stream_write_value = b"cuStreamWriteValue32_v2" (Handle, DevicePtr, u32, c_uint);
+        optional fn stream_wait_value = b"cuStreamWaitValue32_v2" (Handle, DevicePtr, u32, c_uint);
         optional fn tensor_map = b"cuTensorMapEncodeTiled" (
             *mut TensorMap, c_int, c_uint, DevicePtr, *const u64, *const u64, *const c_uint, *const c_uint, c_int, c_int, c_int, c_int,
         );
     }
 }
+
+/// `CUipcMemHandle`: passed by value.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct IpcHandle([u8; 64]);
+
+/// `CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS`.
+const IPC_PEER_ACCESS: u32 = 1;
+/// `CU_STREAM_WAIT_VALUE_GEQ`.
+const WAIT_AT_LEAST: u32 = 0;
 
 /// `CUlaunchConfig`: the shape of a launch, its stream and attributes.
 #[repr(C)]
@@ -405,6 +423,59 @@ impl rushlight_gpu::driver::Driver for Driver {
         let code =
             unsafe { (self.launch)(&config, launch.function, launch.arguments.as_mut_ptr(), std::ptr::null_mut()) };
         self.check("cuLaunchKernelEx", code)
+    }
+
+    fn identity(&self) -> Result<Vec<u8>> {
+        let (mut device, mut uuid) = (0, [0; 16]);
+        // SAFETY: an integer and 16 bytes to write to. The second form tells parts of a divided GPU apart.
+        unsafe {
+            self.check("cuCtxGetDevice", (self.context_device)(&mut device))?;
+            let get = self.device_uuid_of_part.unwrap_or(self.device_uuid);
+            self.check("cuDeviceGetUuid", get(&mut uuid, device))?;
+        }
+        Ok(uuid.to_vec())
+    }
+
+    unsafe fn share_memory(&self, ptr: DevicePtr) -> Result<Vec<u8>> {
+        let mut handle = IpcHandle([0; 64]);
+        // SAFETY: the caller's; a handle to write to.
+        self.check("cuIpcGetMemHandle", unsafe { (self.ipc_share)(&mut handle, ptr) })?;
+        Ok(handle.0.to_vec())
+    }
+
+    fn open_shared(&self, token: &[u8]) -> Result<DevicePtr> {
+        let handle = <[u8; 64]>::try_from(token)
+            .map_err(|_| Error::value(format!("a handle of shared memory has 64 bytes, not {}", token.len())))?;
+        let mut ptr = 0;
+        // SAFETY: an address to write to; the driver checks the handle.
+        let code = unsafe { (self.ipc_open)(&mut ptr, IpcHandle(handle), IPC_PEER_ACCESS) };
+        self.check("cuIpcOpenMemHandle", code)?;
+        Ok(ptr)
+    }
+
+    unsafe fn close_shared(&self, ptr: DevicePtr) {
+        // SAFETY: the caller's.
+        unsafe { (self.ipc_close)(ptr) };
+    }
+
+    fn has_stream_values(&self) -> bool {
+        self.stream_write_value.is_some() && self.stream_wait_value.is_some()
+    }
+
+    unsafe fn stream_write_value(&self, stream: Handle, at: DevicePtr, value: u32) -> Result<()> {
+        let Some(write) = self.stream_write_value else {
+            return Err(Error::device("the driver lacks cuStreamWriteValue32: it is too old"));
+        };
+        // SAFETY: the caller's.
+        self.check("cuStreamWriteValue32", unsafe { write(stream, at, value, 0) })
+    }
+
+    unsafe fn stream_wait_value(&self, stream: Handle, at: DevicePtr, value: u32) -> Result<()> {
+        let Some(wait) = self.stream_wait_value else {
+            return Err(Error::device("the driver lacks cuStreamWaitValue32: it is too old"));
+        };
+        // SAFETY: the caller's.
+        self.check("cuStreamWaitValue32", unsafe { wait(stream, at, value, WAIT_AT_LEAST) })
     }
 
     fn has_bulk_copies(&self) -> bool {

@@ -10,7 +10,7 @@
 //! | `products` | matrix products by cuBLASLt |
 //! | `cudnn` | convolutions by cuDNN |
 //! | `linalg` | factorisations by cuSOLVER, triangular systems by cuBLAS |
-//! | `nccl` | NCCL, found and its version told |
+//! | `nccl` | NCCL: where it is looked for; the engine has its functions |
 
 mod cublaslt;
 mod cudnn;
@@ -31,6 +31,7 @@ use rushlight_core::{Backend, Device, Result};
 use rushlight_gpu::Fleet;
 use rushlight_gpu::driver::{Convolutions, Factorisations, Libraries, Products};
 use rushlight_gpu::library::Search;
+use rushlight_gpu::nccl::Nccl;
 
 /// Where NVIDIA's libraries are.
 const SEARCH: Search = Search {
@@ -124,6 +125,10 @@ impl Libraries for CudaLibraries {
     fn factorisations(&self) -> Result<&'static dyn Factorisations> {
         Ok(Box::leak(Box::<linalg::Routines>::default()))
     }
+
+    fn collectives(&self) -> Result<&'static Nccl> {
+        nccl::get()
+    }
 }
 
 /// Each of NVIDIA's libraries that the engine knows: its name, and where it was found or why it was not.
@@ -138,7 +143,7 @@ pub fn libraries() -> Vec<(&'static str, Result<Library>)> {
         ("cuDNN", cudnn::Cudnn::get().map(|l| found(&l.path, triple(unsafe { (l.version)() })))),
         ("cuBLAS", cusolver::Cublas::get().and_then(|l| l.version().map(|version| found(&l.path, version)))),
         ("cuSOLVER", cusolver::Cusolver::get().and_then(|l| l.version().map(|version| found(&l.path, version)))),
-        ("NCCL", nccl::Nccl::get().and_then(|l| l.number().map(|number| found(&l.path, triple(number))))),
+        ("NCCL", nccl::get().and_then(|l| l.number().map(|number| found(&l.path, triple(number))))),
     ]
 }
 

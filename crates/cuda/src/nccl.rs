@@ -1,29 +1,21 @@
-//! NCCL: found, and its version told. Nothing of one GPU's work needs it.
+//! NCCL: where it is looked for.
 
-use crate::api;
-use rushlight_core::{Error, Result};
-use std::ffi::c_int;
+use crate::SEARCH;
+use rushlight_core::Result;
+use rushlight_gpu::nccl::Nccl;
+use std::sync::OnceLock;
 
-api! {
-    /// The library of sums and copies across GPUs.
-    Nccl(
-        "NCCL (libnccl)",
-        &["libnccl.so.2", "libnccl.so"],
-        "Install NCCL or the Python package nvidia-nccl and name its directory in RUSHLIGHT_CUDA_PATH; one GPU does without it: \
-         it is for sums across several."
-    ) {
-        fn version = b"ncclGetVersion" (*mut c_int);
-    }
-}
-
-impl Nccl {
-    /// The version as one number, such as 22707.
-    pub fn number(&self) -> Result<i32> {
-        let mut number = 0;
-        // SAFETY: an integer to write to.
-        match unsafe { (self.version)(&mut number) } {
-            0 => Ok(number),
-            code => Err(Error::device(format!("ncclGetVersion failed with error {code}"))),
-        }
-    }
+/// The library, or why there is none.
+pub fn get() -> Result<&'static Nccl> {
+    static LIBRARY: OnceLock<Result<Nccl>> = OnceLock::new();
+    let open = || {
+        Nccl::open(
+            &SEARCH,
+            "NCCL",
+            &["libnccl.so.2", "libnccl.so"],
+            "Install NCCL or the Python package nvidia-nccl and name its directory in RUSHLIGHT_CUDA_PATH; one GPU does without it: \
+             it is for sums across several.",
+        )
+    };
+    LIBRARY.get_or_init(open).as_ref().map_err(Clone::clone)
 }

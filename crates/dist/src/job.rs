@@ -32,6 +32,8 @@ pub(crate) struct Job {
     /// MPI and the communicator of all ranks, if that is the engine.
     pub(crate) mpi: Option<(Arc<Runtime>, usize)>,
     closing: AtomicBool,
+    /// Whether tensors on accelerators stay there.
+    pub(crate) devices: bool,
     /// Groups made so far.
     pub(crate) groups: AtomicU64,
     records: Mutex<Vec<Weak<Mutex<FlightRecord>>>>,
@@ -57,9 +59,16 @@ impl Job {
             abort: Abort::default(),
             network,
             closing: AtomicBool::new(false),
+            devices: true,
             groups: AtomicU64::new(0),
             records: Mutex::default(),
         }
+    }
+
+    /// Says whether tensors on accelerators stay there.
+    pub(crate) fn with_devices(mut self, devices: bool) -> Self {
+        self.devices = devices;
+        self
     }
 
     /// Makes a group's record one that this rank answers roll calls from.

@@ -21,5 +21,8 @@ mod world;
 pub use comm::ReduceOp;
 pub use group::{Collective, Entry, FlightRecord, Objects, P2p, ProcessGroup, Stage, Work};
 pub use options::LrScaling;
-pub use parallel::{Builder, CommHook, DistributedDataParallel, NoSync, Outputs};
+pub use parallel::{
+    Builder, CommHook, DataParallel, DistributedDataParallel, DistributedOptimizer, DistributedOptimizerBuilder,
+    NoSync, Outputs, PeriodicModelAverager, SyncBatchNorm, allreduce, broadcast_parameters,
+};
 pub use world::{DEFAULT_GROUP_TIMEOUT, Init, World, init};

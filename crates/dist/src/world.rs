@@ -1,7 +1,7 @@
 //! The world of a program: its rank, its store, its groups.
 
 use crate::comm::{Abort, Call, Communicator, Endpoint, Limit, Links, Peer, Shared, Signature, Span, Transport};
-use crate::group::{HostGroup, ProcessGroup};
+use crate::group::{DeviceGroup, HostGroup, ProcessGroup};
 use crate::job::{Job, Network};
 use crate::launch::{self, Environment, Launch, Rendezvous, Secret, random_bytes};
 use crate::mpi::{MpiTransport, Runtime};
@@ -47,8 +47,9 @@ impl Init {
         }
     }
 
-    /// The engine: `tcp`, which needs nothing, or `mpi`, the system's MPI. PyTorch's and others' names (`gloo`, `nccl`,
-    /// `ccl`, `xccl`) are taken and mean the best there is without MPI. A list by device (`cpu:mpi,cuda:nccl`) is
+    /// The engine: `tcp`, which needs nothing and moves everything through the host's memory, or `mpi`, the system's MPI. PyTorch's and
+    /// others' names (`gloo`, `nccl`, `ccl`, `xccl`) are taken and mean the best there is without MPI: for tensors on
+    /// accelerators the vendor's library, or device memory that ranks share. A list by device (`cpu:mpi,cuda:nccl`) is
     /// taken too.
     ///
     /// `mpi` opens the library of the launcher that started the program; RUSHLIGHT_MPI_LIBRARY names another one. No
@@ -151,13 +152,15 @@ impl World {
             _ => join(&launch, &env, &init, meet(&launch, &env, &init)?)?,
         };
         job.mpi = mpi.zip(transport.as_ref().map(MpiTransport::handle));
-        let job = Arc::new(job);
+        let job = Arc::new(job.with_devices(init.backend != "tcp"));
         job.watch()?;
         let ranks: Vec<usize> = (0..launch.world_size).collect();
         let group = match transport {
             Some(transport) => {
                 job.groups.fetch_add(1, Relaxed);
-                Arc::new(HostGroup::new("world", ranks, Box::new(transport), job.clone(), init.timeout))
+                let nodes = job.network.as_ref().map_or_else(|| vec![0; ranks.len()], |network| network.nodes.clone());
+                let group = HostGroup::new("world", ranks, Box::new(transport), job.clone(), init.timeout);
+                with_devices(group, nodes, &job)
             }
             None => make_group(&job, "world", ranks, init.timeout)?,
         };
@@ -443,22 +446,35 @@ fn join(launch: &Launch, env: &Environment, init: &Init, store: TcpStore) -> Res
 fn make_group(job: &Arc<Job>, name: &str, ranks: Vec<usize>, timeout: Duration) -> Result<Arc<dyn ProcessGroup>> {
     let id = job.groups.fetch_add(1, Relaxed);
     let rank = ranks.iter().position(|&r| r == job.rank).unwrap_or(0);
+    let mut nodes = vec![0; ranks.len()];
     let transport: Box<dyn Transport> = match (&job.mpi, &job.network) {
-        (Some((mpi, world)), _) => {
+        (Some((mpi, world)), network) => {
+            if let Some(network) = network {
+                nodes = ranks.iter().map(|&r| network.nodes[r]).collect();
+            }
             let limit = Limit::new(&job.abort, timeout);
             let made = MpiTransport::subgroup(*world, mpi, id, rank, &ranks, &limit);
             Box::new(made.map_err(|e| Error::new(e.kind(), format!("new_group of ranks {ranks:?}: {e}")))?)
         }
         (None, None) => Box::new(Communicator::new(0, &[0], None, Links::new(id, 0, Vec::new(), None))),
         (None, Some(network)) => {
-            let nodes: Vec<usize> = ranks.iter().map(|&r| network.nodes[r]).collect();
+            nodes = ranks.iter().map(|&r| network.nodes[r]).collect();
             let shared = share_memory(network, id, rank, &nodes, &ranks, timeout)?;
             let peers = ranks.iter().map(|&r| network.peers[r].clone()).collect();
             let links = Links::new(id, rank, peers, Some(network.endpoint.clone()));
             Box::new(Communicator::new(rank, &nodes, shared, links))
         }
     };
-    Ok(Arc::new(HostGroup::new(name, ranks, transport, job.clone(), timeout)))
+    Ok(with_devices(HostGroup::new(name, ranks, transport, job.clone(), timeout), nodes, job))
+}
+
+/// The group as it is for tensors of the host, and the devices' own collectives beside it where there are devices.
+fn with_devices(group: HostGroup, nodes: Vec<usize>, job: &Arc<Job>) -> Arc<dyn ProcessGroup> {
+    // Asking for devices starts none. Without any there is nothing but the host's memory.
+    match rushlight_engines::accelerator().filter(|_| job.devices) {
+        Some(_) => Arc::new(DeviceGroup::new(group, nodes, job.clone())),
+        None => Arc::new(group),
+    }
 }
 
 /// The memory that the ranks of this node share. If it cannot be had anywhere, all ranks do without.

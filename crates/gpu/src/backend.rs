@@ -164,6 +164,10 @@ impl Backend for GpuBackend {
         Some(&self.0)
     }
 
+    fn collectives(&self) -> Option<&dyn Collectives> {
+        Some(&self.0)
+    }
+
     unsafe fn upload_pinned(&self, src: *const u8, bytes: usize, dst: &Storage, offset: usize) -> Result<()> {
         // SAFETY: the caller's promise.
         unsafe { crate::host::upload_pinned(src, bytes, dst, offset) }

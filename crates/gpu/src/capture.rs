@@ -151,11 +151,27 @@ impl Recorder {
 
     /// Takes the stream out of its capture mode: what was noted.
     fn end(&mut self) -> Result<Handle> {
-        if self.lane.take().is_none() {
+        if self.lane.is_none() {
             return Ok(std::ptr::null_mut());
         }
+        // A failure shows when the capture ends.
+        _ = self.join_forks();
+        self.lane = None;
         // SAFETY: our stream, which this thread has put into capture mode.
         unsafe { self.gpu.driver.capture_end(self.stream) }
+    }
+}
+
+impl Recorder {
+    /// What is noted from now on comes after all collectives noted so far.
+    fn join_forks(&self) -> Result<()> {
+        let mut forks = self.gpu.forks.lock().unwrap_or_else(|e| e.into_inner());
+        for &(_, stream) in forks.iter().filter(|fork| fork.0 == self.stream as usize) {
+            let done = Event::at(self.gpu, stream as Handle)?;
+            done.wait_by(self.stream)?;
+        }
+        forks.retain(|fork| fork.0 != self.stream as usize);
+        Ok(())
     }
 }
 
@@ -181,6 +197,7 @@ impl Recording for Recorder {
 
     fn finish(mut self: Box<Self>, outputs: &[(View, usize)]) -> Result<Box<dyn Graph>> {
         let gpu = self.gpu;
+        self.join_forks()?;
         let begin = gpu.function(Key::new(Family::Capture, "step_begin", []), begin_defines)?;
         let end = gpu.function(Key::new(Family::Capture, "step_end", []), end_defines)?;
         for part in outputs.chunks(OUTPUTS) {

@@ -4,10 +4,10 @@ use crate::kernel::{Defines, Family, entries};
 use crate::pointwise::{Form, Formula, Lanes};
 use crate::rows::Rows;
 use crate::{
-    attention, batch_norm, capture, conv, conv_few, cross_entropy, flash, flash_hopper, foreach, index, linalg, matmul,
-    pool, reduce, row_norm, scan, softmax, sort,
+    attention, batch_norm, capture, collectives, conv, conv_few, cross_entropy, flash, flash_hopper, foreach, index,
+    linalg, matmul, pool, reduce, row_norm, scan, shared_memory, softmax, sort,
 };
-use rushlight_core::backend::Activation;
+use rushlight_core::backend::{Activation, ReduceOp};
 use rushlight_core::rows::Class;
 use rushlight_core::{DType, Pointwise};
 
@@ -164,6 +164,10 @@ pub fn families(capability: (i32, i32)) -> Vec<Case> {
     }
     add("a step's begin".into(), Family::Capture, capture::begin_defines());
     add("a step's end".into(), Family::Capture, capture::end_defines());
+    for (dtype, op) in [(DType::BF16, ReduceOp::Mean), (DType::F64, ReduceOp::Max), (DType::Bool, ReduceOp::Sum)] {
+        add(format!("{op} of {dtype} across ranks"), Family::Collective, collectives::combine_defines(dtype, op));
+    }
+    add("flags of ranks".into(), Family::Collective, shared_memory::signal_defines());
     for dtype in SOME {
         // Every code in one dtype; in the others what could go wrong with them alone.
         let codes: Vec<u16> = match dtype {

@@ -45,6 +45,8 @@ pub struct Gpu {
     pub products: OnceLock<Result<&'static dyn Products>>,
     pub convolutions: OnceLock<Option<&'static dyn Convolutions>>,
     pub factorisations: OnceLock<Result<&'static dyn Factorisations>>,
+    /// Streams of collectives that take part in a recording, by the recording's stream.
+    pub forks: Mutex<Vec<(usize, usize)>>,
 }
 
 // SAFETY: handles of the driver may be used from any thread that made the context current; the fault is read with volatile loads.
@@ -164,6 +166,7 @@ impl Gpu {
             products: OnceLock::new(),
             convolutions: OnceLock::new(),
             factorisations: OnceLock::new(),
+            forks: Mutex::default(),
         };
         gpu.expect_faults()?;
         let started: &'static GpuBackend = Box::leak(Box::new(GpuBackend(gpu)));

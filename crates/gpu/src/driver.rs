@@ -5,8 +5,9 @@
 use crate::conv::{Order, Pass};
 use crate::device::Gpu;
 use crate::matmul::Gemm;
+use crate::nccl::Nccl;
 use rushlight_core::backend::{Conv, Linalg, Properties};
-use rushlight_core::{DType, Device, Result, View};
+use rushlight_core::{DType, Device, Error, Result, View};
 use std::ffi::{CStr, c_void};
 
 /// An address on a device.
@@ -145,6 +146,39 @@ pub trait Driver: Send + Sync + 'static {
     /// Launches a kernel.
     unsafe fn launch(&self, launch: &mut Launch) -> Result<()>;
 
+    /// What tells the device of the calling thread's context from every other of the machine.
+    fn identity(&self) -> Result<Vec<u8>> {
+        Err(unshared())
+    }
+    /// A token by which other processes of this machine open a whole allocation of [`alloc`](Driver::alloc).
+    unsafe fn share_memory(&self, ptr: DevicePtr) -> Result<Vec<u8>> {
+        let _ = ptr;
+        Err(unshared())
+    }
+    /// Opens another process's allocation, also one of another device.
+    fn open_shared(&self, token: &[u8]) -> Result<DevicePtr> {
+        let _ = token;
+        Err(unshared())
+    }
+    /// Closes it, after the work that uses it.
+    unsafe fn close_shared(&self, ptr: DevicePtr) {
+        let _ = ptr;
+    }
+    /// Whether streams write and await numbers by themselves; kernels do it where they do not.
+    fn has_stream_values(&self) -> bool {
+        false
+    }
+    /// The stream writes a number, after its work so far is visible everywhere.
+    unsafe fn stream_write_value(&self, stream: Handle, at: DevicePtr, value: u32) -> Result<()> {
+        let _ = (stream, at, value);
+        Err(unshared())
+    }
+    /// The stream waits until the number at an address is at least `value`.
+    unsafe fn stream_wait_value(&self, stream: Handle, at: DevicePtr, value: u32) -> Result<()> {
+        let _ = (stream, at, value);
+        Err(unshared())
+    }
+
     /// Whether there is a bulk copy engine.
     fn has_bulk_copies(&self) -> bool {
         false
@@ -152,8 +186,13 @@ pub trait Driver: Send + Sync + 'static {
     /// A tensor for the bulk copy engine.
     unsafe fn tensor_map(&self, boxes: &Boxes) -> Result<TensorMap> {
         let _ = boxes;
-        Err(rushlight_core::Error::unsupported("this GPU has no bulk copy engine"))
+        Err(Error::unsupported("this GPU has no bulk copy engine"))
     }
+}
+
+#[cold]
+fn unshared() -> Error {
+    Error::unsupported("this GPU's driver does not share device memory between processes")
 }
 
 /// The capture mode in which a thread may make any call while it records: the same number in CUDA and HIP.
@@ -223,6 +262,10 @@ pub trait Libraries: Send + Sync + 'static {
     fn convolutions(&self) -> Option<&'static dyn Convolutions>;
     /// Factorisations; an error leaves them to the CPU.
     fn factorisations(&self) -> Result<&'static dyn Factorisations>;
+    /// Collectives across GPUs: NCCL, or a library with its interface (RCCL). An error says why there is none.
+    fn collectives(&self) -> Result<&'static Nccl> {
+        Err(Error::unsupported("no library of collectives is known for this GPU"))
+    }
 }
 
 /// A device that the vendor has opened.

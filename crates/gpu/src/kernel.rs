@@ -36,6 +36,7 @@ pub enum Family {
     Foreach,
     Linalg,
     Capture,
+    Collective,
 }
 
 const PRELUDE: &str = include_str!("../kernels/prelude.cu");
@@ -79,6 +80,7 @@ impl Family {
             Family::Foreach => include_str!("../kernels/foreach.cu"),
             Family::Linalg => include_str!("../kernels/linalg.cu"),
             Family::Capture => include_str!("../kernels/capture.cu"),
+            Family::Collective => include_str!("../kernels/collective.cu"),
         }
     }
 }

@@ -9,6 +9,7 @@
 //! | [`library`] | finding and opening a vendor's libraries |
 //! | `device` | a GPU: context, where a thread's work goes, faults |
 //! | `stream`, `capture` | streams and events; steps recorded and replayed |
+//! | `collectives`, [`nccl`], `shared_memory` | collectives between processes: on a stream of their own, by NCCL or RCCL, by shared device memory |
 //! | `host` | pinned memory, copies between devices |
 //! | `alloc` | the caching allocator |
 //! | `kernel`, `cache` | kernels: text, compilation, launch; compiled ones on disk |
@@ -25,6 +26,7 @@ mod cache;
 mod capture;
 #[doc(hidden)]
 pub mod catalogue;
+mod collectives;
 mod compiler;
 mod conv;
 mod conv_few;
@@ -45,6 +47,7 @@ pub mod kernel;
 pub mod library;
 mod linalg;
 mod matmul;
+pub mod nccl;
 mod plan;
 mod plans;
 mod pointwise;
@@ -55,6 +58,7 @@ mod reduce;
 mod row_norm;
 mod rows;
 mod scan;
+mod shared_memory;
 mod softmax;
 mod sort;
 mod stream;

@@ -46,8 +46,7 @@ impl Drop for Own {
 }
 
 impl Stream {
-    fn create(gpu: &'static Gpu, priority: i32) -> Result<Self> {
-        gpu.refuse_recording("Stream::new")?;
+    pub(crate) fn create(gpu: &'static Gpu, priority: i32) -> Result<Self> {
         gpu.enter()?;
         let handle = gpu.driver.stream_create(priority)?;
         Ok(Self(Arc::new(Own { gpu, handle, pool: gpu.memory().add_pool(false), main: false })))
@@ -58,7 +57,7 @@ impl Stream {
         Self(Arc::new(Own { gpu, handle: lane.stream, pool: lane.pool, main: true }))
     }
 
-    fn lane(&self) -> Lane {
+    pub(crate) fn lane(&self) -> Lane {
         Lane { device: self.0.gpu.device(), stream: self.0.handle, pool: self.0.pool, recording: false }
     }
 }
@@ -93,7 +92,7 @@ impl Event {
     fn create(gpu: &Gpu, timed: bool) -> Result<Self> {
         let gpu = gpu.this()?;
         gpu.enter()?;
-        Ok(Self { gpu, handle: gpu.driver.event_create(timed)?, timed })
+        Ok(Self { gpu, handle: gpu.driver.relaxed(|| gpu.driver.event_create(timed))?, timed })
     }
 
     /// An event after all that a stream has been given, without a time.
@@ -116,6 +115,13 @@ impl Event {
         gpu.enter()?;
         // SAFETY: a stream and an event of ours.
         unsafe { gpu.driver.stream_wait(gpu.stream()?, self.handle) }
+    }
+
+    /// What comes next on a stream waits for the event, also where both belong to one recording.
+    pub fn wait_by(&self, stream: Handle) -> Result<()> {
+        self.gpu.enter()?;
+        // SAFETY: a stream and an event of ours.
+        unsafe { self.gpu.driver.stream_wait(stream, self.handle) }
     }
 
     /// Waits until the work before the event is done.
@@ -245,6 +251,7 @@ impl backend::Event for Event {
 
 impl backend::Streams for Gpu {
     fn create(&self, priority: i32) -> Result<Arc<dyn backend::Stream>> {
+        self.refuse_recording("Stream::new")?;
         Ok(Arc::new(Stream::create(self.this()?, priority)?))
     }
 

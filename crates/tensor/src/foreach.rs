@@ -193,6 +193,42 @@ pub fn norm(tensors: &[&Tensor], norm_type: f64) -> Result<Tensor> {
     Ok(out)
 }
 
+/// Copies each tensor to the one in its place, which has its number of elements, converting dtypes; without recording.
+///
+/// ```
+/// use rushlight_tensor::{Tensor, foreach};
+/// let (x, y) = (Tensor::new([1.0f32, 2.0])?, Tensor::zeros([2])?);
+/// foreach::copy_(&[&x], &[&y])?;
+/// assert_eq!(y.to_vec::<f32>()?, [1.0, 2.0]);
+/// # Ok::<(), rushlight_core::Error>(())
+/// ```
+pub fn copy_(from: &[&Tensor], to: &[&Tensor]) -> Result<()> {
+    if from.len() != to.len() {
+        return Err(Error::value(format!("foreach copy: {} tensors to {} others", from.len(), to.len())));
+    }
+    same_device("foreach copy", from, None)?;
+    let (mut sources, mut places) = (Vec::new(), Vec::new());
+    for (x, y) in from.iter().zip(to) {
+        if x.numel() != y.numel() {
+            return Err(Error::shape(format!("foreach copy: {:?} does not fit {:?}", x.shape(), y.shape())));
+        }
+        x.same_device(y, "foreach copy")?;
+        if x.is_contiguous() && y.is_contiguous() && x.dtype().is_float() && y.dtype().is_float() {
+            if x.numel() > 0 {
+                sources.push(x.view());
+                places.push(y.view());
+            }
+        } else {
+            no_grad(|| y.copy_(&x.reshape(y.shape())?).map(drop))?;
+        }
+    }
+    if let Some(first) = from.first().filter(|_| !sources.is_empty()) {
+        first.backend().foreach_copy(&sources, &places)?;
+    }
+    to.iter().for_each(|t| t.changed_unrecorded());
+    Ok(())
+}
+
 /// Multiplies all tensors by a factor (a number or a tensor of one), in place and without recording.
 pub fn scale_<'a>(tensors: &[&Tensor], factor: impl Into<Arg<'a>>) -> Result<()> {
     scale(tensors, Some(factor.into()), None)

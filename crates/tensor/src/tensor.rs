@@ -78,6 +78,11 @@ impl Tensor {
         self.0.meta.lock().unwrap_or_else(|e| e.into_inner())
     }
 
+    /// The tensor as engines see it, for calls of the engine that no method makes. A step that is being recorded keeps the memory.
+    pub fn engine_view(&self) -> View<'_> {
+        self.view()
+    }
+
     #[inline]
     pub(crate) fn view(&self) -> View<'_> {
         if capture::is_recording() {

@@ -1,6 +1,7 @@
 //! What an engine is: a small object-safe trait of families, each owning its hard parts once.
 
 mod capture;
+mod collectives;
 pub mod composed;
 mod engine;
 mod precision;
@@ -9,6 +10,7 @@ mod storage;
 mod stream;
 
 pub use capture::{Capture, Graph, Recording, StepPool, Verdict};
+pub use collectives::{Collectives, DeviceComm, DeviceOp, DeviceWork, MemoryOffer, ReduceOp};
 pub use engine::{Engine, Library, Pinned, PinnedMemory, Properties};
 pub use precision::{allow_tf32, allow_tf32_conv, set_allow_tf32, set_allow_tf32_conv};
 pub use spec::*;
@@ -113,6 +115,10 @@ pub trait Backend: Send + Sync + 'static {
     }
     /// The recorder of steps, where the device can replay them.
     fn capture(&self) -> Option<&dyn Capture> {
+        None
+    }
+    /// Collectives with devices of other processes, where the device or its vendor's library has them.
+    fn collectives(&self) -> Option<&dyn Collectives> {
         None
     }
     /// [`upload`](Backend::upload) that may return before the copy is done: later work on the calling thread's stream sees it.

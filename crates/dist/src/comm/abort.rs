@@ -13,6 +13,8 @@ pub(crate) struct Abort {
     reason: Mutex<String>,
     /// Ranks of the world that have left in good order: who waits for one of them waits in vain.
     departed: Mutex<HashSet<usize>>,
+    /// What is to be done when it is raised.
+    callbacks: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
 }
 
 impl Abort {
@@ -22,7 +24,22 @@ impl Abort {
         if !self.raised.load(Ordering::Relaxed) {
             reason.clone_into(&mut text);
             self.raised.store(true, Ordering::Release);
+            let callbacks = std::mem::take(&mut *self.callbacks.lock().unwrap_or_else(|e| e.into_inner()));
+            if !callbacks.is_empty() {
+                // They may take their time; whoever raises this has to go on.
+                let run = move || callbacks.into_iter().for_each(|callback| callback());
+                let _ = std::thread::Builder::new().name("rushlight-abort".into()).spawn(run);
+            }
         }
+    }
+
+    /// Has something done when it is raised, on another thread; at once if it is.
+    pub(crate) fn on_raise(&self, callback: impl FnOnce() + Send + 'static) {
+        let _reason = self.reason.lock().unwrap_or_else(|e| e.into_inner());
+        if self.is_raised() {
+            return callback();
+        }
+        self.callbacks.lock().unwrap_or_else(|e| e.into_inner()).push(Box::new(callback));
     }
 
     pub(crate) fn depart(&self, ranks: impl Iterator<Item = usize>) {

@@ -2,62 +2,8 @@
 
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
-use rushlight_core::{DType, Error, Result};
-use std::fmt;
-
-/// How the tensors of the ranks are combined.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ReduceOp {
-    /// The sum.
-    Sum,
-    /// The sum divided by the number of ranks; PyTorch's AVG.
-    Mean,
-    /// The smallest; NaN wins.
-    Min,
-    /// The largest; NaN wins.
-    Max,
-    /// The product.
-    Product,
-    /// Bitwise and, of integers.
-    BitAnd,
-    /// Bitwise or, of integers.
-    BitOr,
-    /// Bitwise exclusive or, of integers.
-    BitXor,
-}
-
-impl ReduceOp {
-    /// All of them.
-    pub const ALL: [ReduceOp; 8] = {
-        use ReduceOp::*;
-        [Sum, Mean, Min, Max, Product, BitAnd, BitOr, BitXor]
-    };
-
-    /// Whether the op is defined for a dtype.
-    pub fn check(self, dtype: DType) -> Result<()> {
-        let fits = match self {
-            ReduceOp::Mean => dtype.is_float(),
-            ReduceOp::BitAnd | ReduceOp::BitOr | ReduceOp::BitXor => !dtype.is_float(),
-            _ => true,
-        };
-        if fits { Ok(()) } else { Err(Error::dtype(format!("the reduction {self} is not defined for {dtype}"))) }
-    }
-}
-
-impl fmt::Display for ReduceOp {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            ReduceOp::Sum => "sum",
-            ReduceOp::Mean => "mean",
-            ReduceOp::Min => "min",
-            ReduceOp::Max => "max",
-            ReduceOp::Product => "product",
-            ReduceOp::BitAnd => "bit and",
-            ReduceOp::BitOr => "bit or",
-            ReduceOp::BitXor => "bit xor",
-        })
-    }
-}
+use rushlight_core::DType;
+pub use rushlight_core::backend::ReduceOp;
 
 /// Plain data of one dtype.
 trait Number: Copy {

@@ -106,6 +106,21 @@ fn several(tensors: &[Tensor]) -> String {
 }
 
 impl Collective {
+    /// All tensors of this rank.
+    pub(crate) fn tensors(&self) -> Vec<&Tensor> {
+        match self {
+            Collective::AllReduce { tensors, .. } | Collective::Broadcast { tensors, .. } => tensors.iter().collect(),
+            Collective::Reduce { tensor, .. } => vec![tensor],
+            Collective::AllGather { outputs: list, input: one }
+            | Collective::ReduceScatter { output: one, inputs: list, .. }
+            | Collective::Gather { input: one, outputs: list, .. }
+            | Collective::Scatter { output: one, inputs: list, .. } => list.iter().chain([one]).collect(),
+            Collective::AllToAll { outputs, inputs } => outputs.iter().chain(inputs).collect(),
+            Collective::P2p(all) => all.iter().map(|p| &p.tensor).collect(),
+            Collective::Barrier => Vec::new(),
+        }
+    }
+
     /// What must be alike on all ranks, in words: `all_reduce(sum) float32 [2, 3]`.
     pub fn describe(&self) -> String {
         match self {

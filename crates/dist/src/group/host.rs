@@ -32,11 +32,27 @@ struct Inner {
 #[derive(Default)]
 struct Queue {
     sequence: u64,
-    waiting: VecDeque<(u64, Collective, Work)>,
+    waiting: VecDeque<(u64, Task, Work)>,
     /// Whether the thread runs a collective now.
     busy: bool,
     has_thread: bool,
     closed: bool,
+}
+
+/// What the thread does.
+enum Task {
+    Run(Collective),
+    /// Meets the other ranks to compare what they call; another engine moves the data.
+    Compare(String),
+}
+
+impl Task {
+    fn describe(&self) -> String {
+        match self {
+            Task::Run(collective) => collective.describe(),
+            Task::Compare(description) => description.clone(),
+        }
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -67,6 +83,18 @@ impl HostGroup {
             changed: Condvar::new(),
         });
         Self { shared }
+    }
+
+    /// Compares a description of what this rank calls with the other ranks', in the background. A rank that calls something else, or does
+    /// not come, ends the job.
+    pub(crate) fn compare(&self, description: &str) -> Result<()> {
+        let inner = &self.shared;
+        inner.job.abort.check()?;
+        let mut queue = lock(&inner.queue);
+        queue.sequence += 1;
+        let sequence = queue.sequence;
+        lock(&inner.record).call(sequence, description.to_owned());
+        inner.enqueue(queue, sequence, Task::Compare(description.to_owned())).map(drop)
     }
 }
 
@@ -115,18 +143,9 @@ impl ProcessGroup for HostGroup {
             // first, so that nothing overtakes.
             let mut transport = lock(&inner.transport);
             drop(queue);
-            return Ok(Work::finished(inner.perform(&mut **transport, sequence, &collective)));
+            return Ok(Work::finished(inner.perform(&mut **transport, sequence, &Task::Run(collective))));
         }
-        if !queue.has_thread {
-            let shared = inner.clone();
-            std::thread::Builder::new().name(format!("rushlight-{}", inner.name)).spawn(move || shared.serve())?;
-            queue.has_thread = true;
-        }
-        let work = Work::pending();
-        queue.waiting.push_back((sequence, collective, work.clone()));
-        drop(queue);
-        inner.changed.notify_all();
-        Ok(work)
+        inner.enqueue(queue, sequence, Task::Run(collective))
     }
 
     fn flight_record(&self) -> FlightRecord {
@@ -135,15 +154,28 @@ impl ProcessGroup for HostGroup {
 }
 
 impl Inner {
+    fn enqueue(self: &Arc<Self>, mut queue: MutexGuard<'_, Queue>, sequence: u64, task: Task) -> Result<Work> {
+        if !queue.has_thread {
+            let shared = self.clone();
+            std::thread::Builder::new().name(format!("rushlight-{}", self.name)).spawn(move || shared.serve())?;
+            queue.has_thread = true;
+        }
+        let work = Work::pending();
+        queue.waiting.push_back((sequence, task, work.clone()));
+        drop(queue);
+        self.changed.notify_all();
+        Ok(work)
+    }
+
     fn serve(&self) {
         let mut queue = lock(&self.queue);
         loop {
-            while let Some((sequence, collective, work)) = queue.waiting.pop_front() {
+            while let Some((sequence, task, work)) = queue.waiting.pop_front() {
                 queue.busy = true;
                 drop(queue);
-                let result = self.perform(&mut **lock(&self.transport), sequence, &collective);
+                let result = self.perform(&mut **lock(&self.transport), sequence, &task);
                 // Tensors are let go before the handle says so: their memory is the caller's again.
-                drop(collective);
+                drop(task);
                 queue = lock(&self.queue);
                 queue.busy = false;
                 work.finish(result);
@@ -156,11 +188,14 @@ impl Inner {
     }
 
     /// Runs a collective. A failure ends the job: the other ranks are told, or they would wait.
-    fn perform(&self, transport: &mut dyn Transport, sequence: u64, collective: &Collective) -> Result<()> {
-        let description = collective.describe();
+    fn perform(&self, transport: &mut dyn Transport, sequence: u64, task: &Task) -> Result<()> {
+        let description = task.describe();
         lock(&self.record).start(sequence);
         let call = Call { signature: Signature::new(&description), limit: Limit::new(&self.job.abort, self.timeout) };
-        let result = self.job.abort.check().and_then(|()| execute(transport, collective, &call));
+        let result = self.job.abort.check().and_then(|()| match task {
+            Task::Run(collective) => execute(transport, collective, &call),
+            Task::Compare(_) => transport.barrier(&call),
+        });
         lock(&self.record).end(sequence, result.is_ok());
         result.map_err(|e| {
             let aborted = self.job.abort.is_raised();

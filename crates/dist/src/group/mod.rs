@@ -1,13 +1,16 @@
 //! Process groups: collectives on tensors, with handles for those that go on in the background.
 
 mod collective;
+mod device;
 mod flight;
 mod host;
+mod lower;
 mod objects;
 mod staging;
 mod work;
 
 pub use collective::{Collective, P2p};
+pub(crate) use device::DeviceGroup;
 pub use flight::{Entry, FlightRecord, Stage};
 pub(crate) use host::HostGroup;
 pub use objects::Objects;
@@ -24,8 +27,12 @@ use std::time::Duration;
 /// other shapes, is named in the error of every rank; so is one that dies, or does not come before the timeout. After
 /// such an error the group is of no more use.
 ///
-/// Collectives are not recorded by autograd. A tensor that is not contiguous or not in the CPU's memory is copied
-/// there and back.
+/// Collectives are not recorded by autograd. A tensor that is not contiguous is copied there and back.
+///
+/// Tensors on accelerators go by the vendor's library (NCCL, RCCL) or, where ranks of one machine share a device, by
+/// device memory that they share; on a stream of their own, also within captured steps. There, messages between two
+/// ranks are matched by their order alone, not by their tags, as with NCCL in PyTorch. `RUSHLIGHT_DEVICE_COLLECTIVES`
+/// overrides the choice: `library`, `shared`, or `host` for copies to and from the CPU's memory.
 pub trait ProcessGroup: Send + Sync {
     /// This rank in the group.
     fn rank(&self) -> usize;

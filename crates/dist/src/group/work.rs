@@ -1,5 +1,9 @@
 //! Handles of collectives that go on while the program does.
 
+use super::device::OnDevice;
+use super::lower::Lowered;
+use crate::job::Job;
+use rushlight_core::backend::DeviceWork;
 use rushlight_core::{Error, Result};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
@@ -7,7 +11,13 @@ use std::time::{Duration, Instant};
 /// A collective that was started. Its tensors must not be used until [`Work::wait`] returns.
 #[derive(Clone)]
 #[must_use = "the collective's result is there when wait() returns"]
-pub struct Work(Arc<State>);
+pub struct Work(Inner);
+
+#[derive(Clone)]
+enum Inner {
+    Host(Arc<State>),
+    Device(Arc<OnDevice>),
+}
 
 #[derive(Default)]
 struct State {
@@ -17,7 +27,7 @@ struct State {
 
 impl Work {
     pub(crate) fn pending() -> Self {
-        Self(Arc::default())
+        Self(Inner::Host(Arc::default()))
     }
 
     pub(crate) fn finished(result: Result<()>) -> Self {
@@ -26,40 +36,63 @@ impl Work {
         work
     }
 
+    /// A collective that a device's stream was given.
+    pub(super) fn on_device(work: Arc<dyn DeviceWork>, lowered: Lowered, job: Arc<Job>) -> Self {
+        Self(Inner::Device(Arc::new(OnDevice::new(work, lowered, job))))
+    }
+
+    /// The result of a collective on the host.
     pub(crate) fn finish(&self, result: Result<()>) {
-        *self.0.result.lock().unwrap_or_else(|e| e.into_inner()) = Some(result);
-        self.0.done.notify_all();
+        if let Inner::Host(state) = &self.0 {
+            *state.result.lock().unwrap_or_else(|e| e.into_inner()) = Some(result);
+            state.done.notify_all();
+        }
     }
 
     /// Waits for the collective. It ends at its group's timeout at the latest.
+    ///
+    /// Of tensors on an accelerator, the calling thread's stream waits and this returns at once: what the program does with the tensors from
+    /// now on comes after the collective.
     pub fn wait(&self) -> Result<()> {
-        let mut result = self.0.result.lock().unwrap_or_else(|e| e.into_inner());
+        let state = match &self.0 {
+            Inner::Host(state) => state,
+            Inner::Device(part) => return part.wait(),
+        };
+        let mut result = state.result.lock().unwrap_or_else(|e| e.into_inner());
         loop {
             match &*result {
                 Some(result) => return result.clone(),
-                None => result = self.0.done.wait(result).unwrap_or_else(|e| e.into_inner()),
+                None => result = state.done.wait(result).unwrap_or_else(|e| e.into_inner()),
             }
         }
     }
 
-    /// [`Work::wait`] with a timeout, after which the collective still goes on.
+    /// [`Work::wait`] with a timeout, after which the collective still goes on. The host waits, wherever the tensors are.
     pub fn wait_for(&self, timeout: Duration) -> Result<()> {
         let deadline = Instant::now() + timeout.min(Duration::from_secs(1 << 30));
-        let mut result = self.0.result.lock().unwrap_or_else(|e| e.into_inner());
+        let late = || Err(Error::io(format!("the collective is not done after {} s", timeout.as_secs_f32())));
+        let state = match &self.0 {
+            Inner::Host(state) => state,
+            Inner::Device(part) => return if part.wait_until(deadline)? { Ok(()) } else { late() },
+        };
+        let mut result = state.result.lock().unwrap_or_else(|e| e.into_inner());
         loop {
             if let Some(result) = &*result {
                 return result.clone();
             }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Err(Error::io(format!("the collective is not done after {} s", timeout.as_secs_f32())));
+                return late();
             }
-            result = self.0.done.wait_timeout(result, left).unwrap_or_else(|e| e.into_inner()).0;
+            result = state.done.wait_timeout(result, left).unwrap_or_else(|e| e.into_inner()).0;
         }
     }
 
     /// Whether it is done, well or not.
     pub fn is_completed(&self) -> bool {
-        self.0.result.lock().unwrap_or_else(|e| e.into_inner()).is_some()
+        match &self.0 {
+            Inner::Host(state) => state.result.lock().unwrap_or_else(|e| e.into_inner()).is_some(),
+            Inner::Device(part) => part.is_completed(),
+        }
     }
 }

@@ -1,11 +1,20 @@
 //! Data parallel: every rank trains a copy of the model on its own part of the data.
 
+mod averager;
 mod buckets;
+mod horovod;
 mod join;
+mod power_sgd;
 mod reducer;
+mod replicas;
+mod sync_batch_norm;
 mod verify;
 
+pub use averager::PeriodicModelAverager;
+pub use horovod::{DistributedOptimizer, DistributedOptimizerBuilder, allreduce, broadcast_parameters};
 pub use reducer::{CommHook, NoSync};
+pub use replicas::DataParallel;
+pub use sync_batch_norm::SyncBatchNorm;
 
 use crate::group::{Collective, ProcessGroup};
 use reducer::{Reducer, Settings};
@@ -78,17 +87,26 @@ impl<M: Module> Builder<M> {
         self
     }
 
+    /// Post-local SGD: after `start_iteration` iterations gradients are averaged over the ranks of `local` alone (those
+    /// of a node, say), or not at all, and parameters now and then by a
+    /// [`PeriodicModelAverager`]. A captured step goes on as it was recorded: record it after that iteration.
+    pub fn post_local_sgd(mut self, start_iteration: usize, local: Option<Arc<dyn ProcessGroup>>) -> Self {
+        self.settings.local = Some((start_iteration, local));
+        self
+    }
+
     /// Compares the module with the other ranks', copies rank 0's values, and makes the buckets.
     pub fn build(self) -> Result<DistributedDataParallel<M>> {
         let Self { module, group, settings, broadcast_buffers } = self;
+        if matches!(settings.hook, CommHook::PowerSgd { rank: 0, .. }) {
+            return Err(Error::value("DistributedDataParallel: PowerSGD needs a rank of at least 1"));
+        }
         if settings.bucket_bytes == 0 {
             return Err(Error::value("DistributedDataParallel: buckets need room for at least one byte"));
         }
         verify::same_everywhere(&module, &*group)?;
         let state: Vec<Tensor> = module.parameters().iter().chain(&module.buffers()).map(Tensor::detach).collect();
-        if !state.is_empty() {
-            group.run(Collective::Broadcast { tensors: state, root: 0 })?;
-        }
+        broadcast_parameters(&state, &*group, 0)?;
         let parameters: Vec<(String, Tensor)> =
             module.named_parameters().into_iter().filter(|(_, p)| p.requires_grad()).collect();
         if parameters.is_empty() {

@@ -1,15 +1,17 @@
 //! The reducer: sends gradients in buckets while backward goes on.
 //!
-//! Hooks of the parameters tell when a gradient is there. It is copied to its place in a bucket and becomes a view of
-//! it. Whole buckets are sent in order, the same on all ranks. A callback at the end of backward waits for them.
-//! After the first iteration the buckets are made anew in the order in which gradients came on rank 0.
+//! Hooks of the parameters tell when a gradient is there. Backward writes most gradients to their places in the buckets
+//! (`Tensor::set_grad_home`); the rest of a bucket is copied there when it is sent, and becomes a view of it. Whole
+//! buckets are sent in order, the same on all ranks. A callback at the end of backward waits for them. After the first
+//! iteration the buckets are made anew in the order in which gradients came on rank 0.
 
 use super::buckets::{self, Bucket};
+use super::power_sgd;
 use crate::comm::ReduceOp;
 use crate::group::{Collective, ProcessGroup, Work};
 use rushlight_core::{DType, Error, Result};
-use rushlight_tensor::Tensor;
 use rushlight_tensor::autograd::{HookHandle, leaves, no_grad, queue_callback};
+use rushlight_tensor::{Tensor, foreach};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -23,6 +25,14 @@ pub enum CommHook {
     Fp16,
     /// As `bfloat16`, half the bytes of `float32`.
     Bf16,
+    /// Matrices as products of two thin ones, by PowerSGD; what that leaves out is added to the next gradients. A captured step goes on as it
+    /// was recorded: record it after `start_iteration`.
+    PowerSgd {
+        /// Columns of the thin matrices: 1 to 4.
+        rank: usize,
+        /// Iterations at the beginning in which gradients travel as they are; the first ones matter most.
+        start_iteration: usize,
+    },
 }
 
 pub(super) struct Settings {
@@ -30,11 +40,14 @@ pub(super) struct Settings {
     pub(super) find_unused: bool,
     pub(super) static_graph: bool,
     pub(super) hook: CommHook,
+    /// From this iteration on gradients are averaged over these ranks only, or not at all.
+    pub(super) local: Option<(usize, Option<Arc<dyn ProcessGroup>>)>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { bucket_bytes: 25 << 20, find_unused: false, static_graph: false, hook: CommHook::AllReduce }
+        let hook = CommHook::AllReduce;
+        Self { bucket_bytes: 25 << 20, find_unused: false, static_graph: false, hook, local: None }
     }
 }
 
@@ -76,6 +89,10 @@ struct State {
     /// The next bucket to send.
     next: usize,
     sent: Vec<(Work, Option<Tensor>)>,
+    /// Iterations that have communicated.
+    iterations: usize,
+    /// What PowerSGD keeps of each bucket.
+    memories: Vec<Option<power_sgd::Memory>>,
     /// Whether the first iteration is over and the buckets have their final order.
     settled: bool,
     /// Whether ranks may run out of data.
@@ -96,6 +113,7 @@ impl Reducer {
         // Gradients come roughly in the reverse order of the forward pass.
         let order: Vec<usize> = (0..n).rev().collect();
         let buckets = buckets::divide(&order, &parameters, settings.bucket_bytes)?;
+        give_homes(&buckets, &parameters)?;
         let state = State {
             places: places(&buckets, n),
             buckets,
@@ -107,6 +125,8 @@ impl Reducer {
             order: Vec::new(),
             next: 0,
             sent: Vec::new(),
+            iterations: 0,
+            memories: Vec::new(),
             settled: false,
             joins: false,
         };
@@ -215,44 +235,70 @@ impl Reducer {
         self.complete(state, index)
     }
 
-    /// Puts a gradient in its place and sends the buckets that are whole.
+    /// Counts a gradient and sends the buckets that are whole.
     fn complete(&self, state: &mut State, index: usize) -> Result<()> {
-        let (bucket, at) = state.places[index];
-        let parameter = &self.parameters[index].1;
-        let place = &state.buckets[bucket].members[at].1;
-        match parameter.grad() {
-            Some(grad) if grad.shares_storage(place) => {}
-            Some(grad) => {
-                place.copy_(&grad.detach())?;
-                if !state.unused[index] {
-                    parameter.set_grad(Some(place.clone()))?;
-                }
-            }
-            None => {
-                place.zero_()?;
-            }
-        }
+        let (bucket, _) = state.places[index];
         state.buckets[bucket].pending -= 1;
         while state.next < state.buckets.len() && state.buckets[state.next].pending == 0 {
+            self.gather(state)?;
             self.send(state)?;
         }
         Ok(())
     }
 
+    /// Puts the gradients of the next bucket in their places, as far as they are not there.
+    fn gather(&self, state: &State) -> Result<()> {
+        let (mut from, mut to) = (Vec::new(), Vec::new());
+        for (index, place) in &state.buckets[state.next].members {
+            let parameter = &self.parameters[*index].1;
+            match parameter.grad() {
+                Some(grad) if is_at(&grad, place) => {}
+                Some(grad) => {
+                    from.push(grad.detach());
+                    to.push(place);
+                    if !state.unused[*index] {
+                        parameter.set_grad(Some(place.clone()))?;
+                    }
+                }
+                None => {
+                    place.zero_()?;
+                }
+            }
+        }
+        foreach::copy_(&from.iter().collect::<Vec<_>>(), &to)
+    }
+
     /// Sends the next bucket: in the background, unless nothing is left to do meanwhile.
     fn send(&self, state: &mut State) -> Result<()> {
         let last = state.next + 1 == state.buckets.len();
-        let flat = &state.buckets[state.next].flat;
+        let next = state.next;
+        state.next += 1;
+        let group = match &self.settings.local {
+            Some((start, local)) if state.iterations >= *start => match local {
+                Some(local) => local,
+                None => {
+                    state.sent.push((Work::finished(Ok(())), None));
+                    return Ok(());
+                }
+            },
+            _ => &self.group,
+        };
+        let flat = &state.buckets[next].flat;
         let lower = match self.settings.hook {
-            CommHook::AllReduce => None,
+            CommHook::PowerSgd { rank, start_iteration } if state.iterations >= start_iteration => {
+                state.memories.resize_with(state.buckets.len(), || None);
+                power_sgd::reduce(&state.buckets[next], &mut state.memories[next], rank, &**group)?;
+                state.sent.push((Work::finished(Ok(())), None));
+                return Ok(());
+            }
+            CommHook::AllReduce | CommHook::PowerSgd { .. } => None,
             CommHook::Fp16 => Some(DType::F16),
             CommHook::Bf16 => Some(DType::BF16),
         };
         let lowered = lower.filter(|d| d.size() < flat.dtype().size()).map(|d| flat.to_dtype(d)).transpose()?;
         let tensors = vec![lowered.clone().unwrap_or_else(|| flat.clone())];
-        let work = self.group.submit(Collective::AllReduce { tensors, op: ReduceOp::Mean }, !last)?;
+        let work = group.submit(Collective::AllReduce { tensors, op: ReduceOp::Mean }, !last)?;
         state.sent.push((work, lowered));
-        state.next += 1;
         Ok(())
     }
 
@@ -298,6 +344,7 @@ impl Reducer {
                 state.buckets[bucket].flat.copy_(&lowered)?;
             }
         }
+        state.iterations += 1;
         Ok(())
     }
 
@@ -351,8 +398,11 @@ impl Reducer {
                 parameter.set_grad(Some(place.clone()))?;
             }
         }
+        give_homes(&buckets, &self.parameters)?;
         state.places = places(&buckets, n);
         state.buckets = buckets;
+        // What was left out of the first iteration's gradients is forgotten along with their buckets.
+        state.memories.clear();
         Ok(())
     }
 
@@ -395,7 +445,21 @@ impl State {
 impl Drop for Reducer {
     fn drop(&mut self) {
         lock(&self.hooks).drain(..).for_each(HookHandle::remove);
+        for (_, parameter) in &self.parameters {
+            // Without a home there is nothing to check.
+            let _ = parameter.set_grad_home(None);
+        }
     }
+}
+
+/// Has backward write gradients to their places.
+fn give_homes(buckets: &[Bucket], parameters: &[(String, Tensor)]) -> Result<()> {
+    buckets.iter().flat_map(|b| &b.members).try_for_each(|(i, place)| parameters[*i].1.set_grad_home(Some(place)))
+}
+
+/// Whether a gradient lies in its place.
+fn is_at(grad: &Tensor, place: &Tensor) -> bool {
+    grad.shares_storage(place) && grad.layout().offset() == place.layout().offset()
 }
 
 fn places(buckets: &[Bucket], n: usize) -> Vec<(usize, usize)> {

@@ -3,6 +3,7 @@
 #![cfg(target_os = "linux")]
 
 mod collectives;
+mod devices;
 mod failures;
 mod hosts;
 mod launched;

@@ -1,8 +1,11 @@
 //! Data parallel against one process that sees all the data.
 
-use crate::support::Ranks;
+use crate::support::{Ranks, device};
 use rushlight_core::{DType, Result, rng::manual_seed};
-use rushlight_dist::{CommHook, DistributedDataParallel, World};
+use rushlight_dist::{
+    CommHook, DataParallel, DistributedDataParallel, DistributedOptimizer, PeriodicModelAverager, ReduceOp,
+    SyncBatchNorm, World, broadcast_parameters,
+};
 use rushlight_nn::{BatchNorm1d, Forward, Linear, Member, MemberMut, Module, Parameter};
 use rushlight_tensor::{Tensor, autograd::no_grad};
 
@@ -15,8 +18,8 @@ struct Net {
 
 impl Net {
     fn new() -> Result<Self> {
-        let spare = Parameter::new(&Tensor::ones_with([3], DType::F64)?)?;
-        let layer = |i, o| Linear::new(i, o).build()?.to(DType::F64);
+        let spare = Parameter::new(&Tensor::ones_with([3], (DType::F64, device()))?)?;
+        let layer = |i, o| Linear::new(i, o).build()?.to((DType::F64, device()));
         Ok(Self { first: layer(6, 8)?, second: layer(8, 1)?, spare })
     }
 
@@ -45,7 +48,7 @@ impl Module for Net {
 /// Batch `step` of all ranks: rows are numbered through.
 fn batch(step: usize, from: usize, rows: usize) -> Tensor {
     let values: Vec<f64> = (0..rows * 6).map(|i| (((step * 1000 + from * 6 + i) * 37) as f64).sin()).collect();
-    Tensor::from_slice(&values, [rows, 6]).unwrap()
+    Tensor::from_slice(&values, [rows, 6]).unwrap().to(&device()).unwrap()
 }
 
 fn step(parameters: &[Tensor]) -> Result<()> {
@@ -151,7 +154,7 @@ fn accumulation_hooks_and_buffers() {
     Ranks::new("parallel::accumulation_hooks_and_buffers", 2).run(|world| {
         let (rank, size) = (world.rank(), world.size());
         manual_seed(rank as u64);
-        let layer = Linear::new(6, 1).build().unwrap();
+        let layer = Linear::new(6, 1).build().unwrap().to(device()).unwrap();
         let x = |s: usize, r: usize| batch(s, 4 * r, 4).to_dtype(DType::F32).unwrap();
         // Two passes kept local, then one that is not: the mean of the sums.
         let ddp = DistributedDataParallel::new(layer, world.group().clone()).build().unwrap();
@@ -169,14 +172,14 @@ fn accumulation_hooks_and_buffers() {
             |ddp: &DistributedDataParallel<Linear>| ddp.weight.grad().unwrap().sum().unwrap().item::<f64>().unwrap();
         assert!((grad(&ddp) - total / size as f64).abs() < 1e-4);
         for hook in [CommHook::Fp16, CommHook::Bf16] {
-            let layer = Linear::new(6, 1).build().unwrap();
+            let layer = Linear::new(6, 1).build().unwrap().to(device()).unwrap();
             let ddp = DistributedDataParallel::new(layer, world.group().clone()).comm_hook(hook).build().unwrap();
             ddp.forward(&x(0, rank)).unwrap().sum().unwrap().backward().unwrap();
             let total: f64 = (0..size).map(|r| x(0, r).sum().unwrap().item::<f64>().unwrap()).sum();
             assert!((grad(&ddp) - total / size as f64).abs() < 0.1, "{hook:?}");
         }
         // Rank 0's running statistics are everyone's at the next forward pass.
-        let norm = BatchNorm1d::new(6).build().unwrap();
+        let norm = BatchNorm1d::new(6).build().unwrap().to(device()).unwrap();
         let ddp = DistributedDataParallel::new(norm, world.group().clone()).build().unwrap();
         ddp.forward(&x(0, rank)).unwrap().sum().unwrap().backward().unwrap();
         ddp.eval();
@@ -204,7 +207,7 @@ fn uneven_inputs_join() {
     Ranks::new("parallel::uneven_inputs_join", 3).run(|world| {
         let rank = world.rank();
         manual_seed(rank as u64);
-        let layer = Linear::new(6, 1).build().unwrap().to(DType::F64).unwrap();
+        let layer = Linear::new(6, 1).build().unwrap().to((DType::F64, device())).unwrap();
         let ddp = DistributedDataParallel::new(layer, world.group().clone()).build().unwrap();
         // Rank 0 has no data at all, rank 2 the most.
         let seen = ddp
@@ -221,4 +224,170 @@ fn uneven_inputs_join() {
         close(mean_over(&world, sum), sum, "all ranks end alike");
         world.barrier().unwrap();
     });
+}
+
+fn sums(parameters: &[Tensor]) -> Vec<f64> {
+    parameters.iter().map(|p| p.detach().sum().unwrap().item::<f64>().unwrap()).collect()
+}
+
+fn alike(world: &World, parameters: &[Tensor], what: &str) {
+    for sum in sums(parameters) {
+        close(mean_over(world, sum), sum, what);
+    }
+}
+
+#[test]
+fn low_rank_gradients() {
+    Ranks::new("parallel::low_rank_gradients", 2).run(|world| {
+        let rank = world.rank();
+        let layer = || {
+            manual_seed(3);
+            Linear::new(6, 20).build().unwrap().to((DType::F64, device())).unwrap()
+        };
+        let hook = CommHook::PowerSgd { rank: 1, start_iteration: 1 };
+        let ddp = DistributedDataParallel::new(layer(), world.group().clone()).comm_hook(hook).build().unwrap();
+        let plain = DistributedDataParallel::new(layer(), world.group().clone()).build().unwrap();
+        for s in 0..4 {
+            for model in [&ddp, &plain] {
+                model.parameters().iter().for_each(Tensor::zero_grad);
+                // The gradient of the weight is an outer product, so nothing is lost.
+                model.forward(&batch(s, 4 * rank, 4)).unwrap().sum().unwrap().backward().unwrap();
+            }
+            for (a, b) in ddp.parameters().iter().zip(plain.parameters()) {
+                let difference = a.grad().unwrap().sub(&b.grad().unwrap()).unwrap().abs().unwrap();
+                assert!(difference.max().unwrap().item::<f64>().unwrap() < 1e-6, "step {s}");
+            }
+        }
+        // What is lost comes later: over many steps the sums agree.
+        let (mut lossy, mut exact) = (0.0, 0.0);
+        for s in 0..200 {
+            for (model, total) in [(&ddp, &mut lossy), (&plain, &mut exact)] {
+                model.parameters().iter().for_each(Tensor::zero_grad);
+                model.forward(&batch(s % 5, 4 * rank, 4)).unwrap().pow(2).unwrap().mean().unwrap().backward().unwrap();
+                *total += model.weight.grad().unwrap().narrow(0, 3, 1).unwrap().sum().unwrap().item::<f64>().unwrap();
+            }
+        }
+        assert!((lossy - exact).abs() < 0.05 * exact.abs().max(1.0), "{lossy} and {exact}");
+    });
+}
+
+#[test]
+fn models_that_train_apart() {
+    Ranks::new("parallel::models_that_train_apart", 2).run(|world| {
+        let rank = world.rank();
+        manual_seed(1);
+        let layer = Linear::new(6, 1).build().unwrap().to((DType::F64, device())).unwrap();
+        let ddp = DistributedDataParallel::new(layer, world.group().clone()).post_local_sgd(2, None).build().unwrap();
+        let mut averager = PeriodicModelAverager::new(world.group().clone(), 3).unwrap().warmup_steps(2);
+        for s in 0..6 {
+            ddp.forward(&batch(s, 4 * rank, 4)).unwrap().pow(2).unwrap().mean().unwrap().backward().unwrap();
+            step(&ddp.parameters()).unwrap();
+            // Together until the second step, averaged after the third and the sixth.
+            let averaged = averager.average_parameters(&ddp.parameters()).unwrap();
+            assert_eq!(averaged, s == 2 || s == 5);
+            if s == 3 {
+                let sum = sums(&ddp.parameters())[0];
+                assert!((mean_over(&world, sum) - sum).abs() > 1e-9, "the ranks train apart");
+            } else if s != 4 {
+                alike(&world, &ddp.parameters(), "parameters");
+            }
+        }
+        assert!(PeriodicModelAverager::new(world.group().clone(), 0).is_err());
+    });
+}
+
+#[test]
+fn batch_norm_over_all_ranks() {
+    Ranks::new("parallel::batch_norm_over_all_ranks", 3).run(|world| {
+        let (rank, size) = (world.rank(), world.size());
+        let kind = (DType::F64, device());
+        let norm = SyncBatchNorm::new(6, world.group().clone()).unwrap().to(kind).unwrap();
+        let whole = BatchNorm1d::new(6).build().unwrap().to(kind).unwrap();
+        // Rank r has r + 2 rows.
+        let rows = |r: usize| (0..r).map(|r| r + 2).sum::<usize>();
+        let all = batch(0, 0, rows(size)).requires_grad_(true).unwrap();
+        let own = batch(0, rows(rank), rank + 2).requires_grad_(true).unwrap();
+        let expected = whole.forward(&all).unwrap();
+        let y = norm.forward(&own).unwrap();
+        let part = |t: &Tensor| t.detach().narrow(0, rows(rank) as isize, rank + 2).unwrap();
+        let near = |a: &Tensor, b: &Tensor, what: &str| {
+            let difference = a.detach().sub(&b.detach()).unwrap().abs().unwrap().max().unwrap();
+            assert!(difference.item::<f64>().unwrap() < 1e-10, "{what}");
+        };
+        near(&y, &part(&expected), "outputs");
+        expected.pow(3).unwrap().sum().unwrap().backward().unwrap();
+        y.pow(3).unwrap().sum().unwrap().backward().unwrap();
+        near(&own.grad().unwrap(), &part(&all.grad().unwrap()), "gradients");
+        near(&norm.running_mean, whole.running_mean.as_ref().unwrap(), "means");
+        near(&norm.running_var, whole.running_var.as_ref().unwrap(), "variances");
+        let names = |m: &dyn Module| m.state_dict().keys().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(names(&norm), names(&whole));
+        norm.eval();
+        whole.eval();
+        near(&norm.forward(&own).unwrap(), &whole.forward(&own).unwrap(), "evaluation");
+        assert!(norm.forward(&Tensor::ones([2, 5]).unwrap()).is_err());
+    });
+}
+
+struct Descent(Vec<Tensor>);
+
+#[test]
+fn an_optimizer_that_averages() {
+    Ranks::new("parallel::an_optimizer_that_averages", 2).run(|world| {
+        let (rank, size) = (world.rank(), world.size());
+        let net = model(rank);
+        broadcast_parameters(&net.parameters(), &**world.group(), 0).unwrap();
+        let (_, end) = alone(size, 4, true).unwrap();
+        let wrap = |passes| {
+            DistributedOptimizer::new(Descent(net.parameters()), net.named_parameters(), world.group().clone())
+                .backward_passes_per_step(passes)
+        };
+        let mut optimizer = wrap(1).build().unwrap();
+        for s in 0..4 {
+            net.run(&batch(s, 4 * rank, 4), true).unwrap().pow(2).unwrap().mean().unwrap().backward().unwrap();
+            optimizer.step_with(|descent| step(&descent.0)).unwrap();
+        }
+        for (sum, expected) in sums(&optimizer.0).into_iter().zip(end) {
+            close(sum, expected, "parameter");
+        }
+        drop(optimizer);
+        // Several passes, in half precision on the way.
+        let mut optimizer = wrap(2).compression(CommHook::Fp16).build().unwrap();
+        for s in 0..2 {
+            net.run(&batch(s, 4 * rank, 4), true).unwrap().sum().unwrap().backward().unwrap();
+        }
+        optimizer.step_with(|descent| step(&descent.0)).unwrap();
+        alike(&world, &net.parameters(), "parameters");
+        let loss = || net.run(&batch(0, 0, 2), true).unwrap().sum().unwrap();
+        loss().backward().unwrap();
+        loss().backward().unwrap();
+        assert!(loss().backward().unwrap_err().to_string().contains("backward_passes_per_step"));
+        optimizer.synchronize().unwrap();
+        drop(optimizer);
+        assert!(wrap(0).build().is_err() && wrap(1).op(ReduceOp::Max).build().is_err());
+    });
+}
+
+#[test]
+fn devices_of_one_process() {
+    let devices = [device(), device(), device()];
+    let make = |device| {
+        manual_seed(5);
+        Linear::new(6, 2).build()?.to((DType::F64, device))
+    };
+    let (parallel, plain) = (DataParallel::new(&devices, make).unwrap(), make(device()).unwrap());
+    for s in 0..3 {
+        for rows in [7, 2, 1] {
+            let (a, b) = (parallel.forward(&batch(s, 0, rows)).unwrap(), plain.forward(&batch(s, 0, rows)).unwrap());
+            close(a.sum().unwrap().item().unwrap(), b.sum().unwrap().item().unwrap(), "outputs");
+            a.pow(2).unwrap().sum().unwrap().backward().unwrap();
+            b.pow(2).unwrap().sum().unwrap().backward().unwrap();
+        }
+        step(&parallel.parameters()).unwrap();
+        step(&plain.parameters()).unwrap();
+    }
+    for (a, b) in sums(&parallel.parameters()).into_iter().zip(sums(&plain.parameters())) {
+        close(a, b, "parameters");
+    }
+    assert!(DataParallel::<Linear>::new(&[], make).is_err());
 }

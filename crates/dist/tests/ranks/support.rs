@@ -1,11 +1,23 @@
 //! Tests of several processes: the test binary starts itself once for each rank.
 
+use rushlight_core::Device;
 use rushlight_dist::{Init, World};
+use rushlight_tensor::Tensor;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long a test may take before its processes are killed.
 const WATCHDOG: Duration = Duration::from_secs(120);
+
+/// The device that tensors are on: `RUSHLIGHT_TEST_DEVICE`, else the CPU. All ranks share it. Panics if a device is named that is not there.
+pub fn device() -> Device {
+    let name = std::env::var("RUSHLIGHT_TEST_DEVICE").unwrap_or("cpu".into());
+    let device = name.parse().expect("RUSHLIGHT_TEST_DEVICE names a device");
+    match Tensor::zeros_with([1], device) {
+        Ok(_) => device,
+        Err(e) => panic!("RUSHLIGHT_TEST_DEVICE={name}: {e}"),
+    }
+}
 
 /// A job of processes on this machine.
 pub struct Ranks {
@@ -99,6 +111,8 @@ impl Ranks {
                 .args([self.test, "--exact", "--nocapture", "--include-ignored"])
                 .env("RUSHLIGHT_TEST_PLACE", format!("{rank} {}", file.display()))
                 .env("RUSHLIGHT_NUM_THREADS", "1")
+                // Nodes that are not real have one GPU in truth, which their ranks do not know.
+                .envs((self.nodes > 1).then_some(("RUSHLIGHT_DEVICE_COLLECTIVES", "host")))
                 .envs((self.variables)(rank))
                 .stdout(Stdio::null())
                 .spawn()

@@ -240,7 +240,26 @@ fn run(roots: Vec<(Edge, Tensor)>, options: &Backward, wanted: Option<&[Edge]>) 
                     let slot = sums.get_mut(&key(&edge.node))?.grads.get_mut(edge.slot)?;
                     if slot.as_ref().is_some_and(suits) { slot.take() } else { None }
                 };
-                apply(&Ctx { node: &node, take_sum: &take_sum }, lock(backward), grads, retain)?
+                let home = |edge: &Edge| {
+                    let sums = sums.borrow();
+                    let mut behind = &edge.node;
+                    loop {
+                        let entry = sums.get(&key(behind))?;
+                        // Only one that nobody else adds to, and that `.grad` alone will see.
+                        if wanted.is_some() || entry.waiting != 1 || entry.grads.iter().any(Option::is_some) {
+                            return None;
+                        }
+                        match &behind.kind {
+                            Kind::Accumulate(leaf, _) => return leaf.empty_grad_home(),
+                            // Autocast's conversions pass on gradients that come in the leaf's dtype.
+                            Kind::Op(_) if behind.source.is_some() && lock(&behind.hooks).is_empty() => {
+                                behind = &behind.inputs.first()?.as_ref()?.node;
+                            }
+                            Kind::Op(_) => return None,
+                        }
+                    }
+                };
+                apply(&Ctx { node: &node, take_sum: &take_sum, home: &home }, lock(backward), grads, retain)?
             }
         };
         if mode::is_anomaly_enabled() {
@@ -469,6 +488,7 @@ impl Tensor {
                 }
                 Some(old) => old.add(&incoming)?,
                 None if !in_place => incoming.clone(),
+                None if self.is_grad_home(&incoming) => incoming.detach(),
                 None if incoming.is_sole_owner() && incoming.is_contiguous() => incoming.detach(),
                 None => incoming.detach().copy()?,
             };

@@ -62,6 +62,8 @@ pub(crate) struct Extra {
     pub(crate) uncounted: bool,
     /// A copy in a lower dtype that was written along with this tensor, and the version it is of.
     pub(crate) lowered: Option<(Tensor, u32)>,
+    /// Where the gradient is written: see [`Tensor::set_grad_home`].
+    pub(crate) grad_home: Option<Tensor>,
 }
 
 impl Meta {
@@ -75,6 +77,59 @@ impl Meta {
 }
 
 impl Tensor {
+    /// Says where this leaf's gradient should lie: memory that backward may write a new gradient to directly, so that gradients of several
+    /// leaves lie side by side. It is a wish: ops that cannot, or gradients that are sums of several, make memory of their own.
+    ///
+    /// While `.grad` is the home itself nothing else may use that memory.
+    ///
+    /// ```
+    /// use rushlight_tensor::Tensor;
+    /// let w = Tensor::ones([3, 2])?.requires_grad_(true)?;
+    /// let home = Tensor::zeros([3, 2])?;
+    /// w.set_grad_home(Some(&home))?;
+    /// Tensor::ones([4, 2])?.linear(&w, None)?.sum()?.backward()?;
+    /// assert!(w.grad().unwrap().shares_storage(&home));
+    /// assert_eq!(home.to_vec::<f32>()?, [4.0; 6]);
+    /// # Ok::<(), rushlight_core::Error>(())
+    /// ```
+    pub fn set_grad_home(&self, home: Option<&Tensor>) -> Result<()> {
+        if let Some(home) = home {
+            let fits = home.shape() == self.shape() && home.dtype() == self.dtype() && home.device() == self.device();
+            if !fits || !home.is_contiguous() || home.requires_grad() {
+                return Err(Error::value(format!(
+                    "set_grad_home: {} {:?} on {} needs contiguous memory of its own kind that requires no gradient, not {} {:?} on {}",
+                    self.dtype(),
+                    self.shape(),
+                    self.device(),
+                    home.dtype(),
+                    home.shape(),
+                    home.device()
+                )));
+            }
+        }
+        self.meta().extra().grad_home = home.map(Tensor::detach);
+        Ok(())
+    }
+
+    /// The home, if there is no gradient yet and no hook that would see one.
+    pub(crate) fn empty_grad_home(&self) -> Option<Tensor> {
+        let meta = self.meta();
+        let extra = meta.extra.as_ref().filter(|extra| meta.grad.is_none() && extra.hooks.is_empty())?;
+        extra.grad_home.clone()
+    }
+
+    /// Whether a gradient lies in its home.
+    pub(crate) fn is_grad_home(&self, gradient: &Tensor) -> bool {
+        let meta = self.meta();
+        let home = meta.extra.as_ref().and_then(|extra| extra.grad_home.as_ref());
+        home.is_some_and(|home| {
+            home.shares_storage(gradient)
+                && home.layout().offset() == gradient.layout().offset()
+                && home.dtype() == gradient.dtype()
+                && gradient.is_contiguous()
+        })
+    }
+
     /// Whether this tensor was made by the user and not by a recorded op. Gradients are kept for leaves.
     pub fn is_leaf(&self) -> bool {
         self.refresh_view();

@@ -116,6 +116,8 @@ pub(crate) struct Ctx<'a> {
     pub(crate) node: &'a Arc<Node>,
     /// Takes what has been added up for an edge, if the function it is shown to says so.
     pub(crate) take_sum: &'a dyn Fn(&Edge, &dyn Fn(&Tensor) -> bool) -> Option<Tensor>,
+    /// Where the whole gradient of a leaf behind an edge should be written.
+    pub(crate) home: &'a dyn Fn(&Edge) -> Option<Tensor>,
 }
 
 impl Ctx<'_> {
@@ -137,6 +139,15 @@ impl Ctx<'_> {
     /// What others have contributed to input `i`'s gradient so far, if it `suits`. Who takes it returns the sum of it and its own.
     pub(crate) fn take_sum(&self, i: usize, suits: impl Fn(&Tensor) -> bool) -> Option<Tensor> {
         (self.take_sum)(self.node.inputs.get(i)?.as_ref()?, &suits)
+    }
+
+    /// Memory for the gradient of input `i`: the leaf's own place for it ([`Tensor::set_grad_home`]) where this gradient is the leaf's whole.
+    pub(crate) fn gradient_memory(&self, i: usize, like: &Tensor, shape: &[usize], dtype: DType) -> Result<Tensor> {
+        let edge = self.node.inputs.get(i).and_then(Option::as_ref);
+        match edge.and_then(|edge| (self.home)(edge)).filter(|h| h.shape() == shape && h.dtype() == dtype) {
+            Some(home) => Ok(home),
+            None => like.uninit_like(shape, dtype),
+        }
     }
 
     /// Whether the backward itself is recorded: derivatives must then be made of recorded ops.

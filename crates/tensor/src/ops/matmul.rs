@@ -98,7 +98,7 @@ pub(crate) fn gradient_product(ctx: &Ctx, i: usize, a: &Tensor, b: &Tensor, shap
     let dtype = gradient_dtype(ctx, i, a);
     let so_far = ctx.take_sum(i, |t| t.dtype() == dtype && t.is_contiguous() && t.is_sole_owner());
     let beta = if so_far.is_some() { 1.0 } else { 0.0 };
-    let out = so_far.map_or_else(|| a.uninit_like(shape, dtype), Ok)?;
+    let out = so_far.map_or_else(|| ctx.gradient_memory(i, a, shape, dtype), Ok)?;
     multiply(a, b, &out.reshape([a.shape()[0], b.shape()[1]])?, &Blend { beta, ..Blend::PLAIN })?;
     out.changed_unrecorded();
     Ok(out)

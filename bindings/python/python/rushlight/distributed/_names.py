@@ -26,10 +26,6 @@ MODULES = {
     "_tensor.experimental": "implicit_replication",
     "algorithms._checkpoint": "",
     "algorithms._checkpoint.checkpoint_wrapper": "CheckpointImpl CheckpointWrapper apply_activation_checkpointing checkpoint_wrapper offload_wrapper",
-    "algorithms.ddp_comm_hooks.post_localSGD_hook": "PostLocalSGDState post_localSGD_hook",
-    "algorithms.ddp_comm_hooks.powerSGD_hook": "PowerSGDState batched_powerSGD_hook powerSGD_hook",
-    "algorithms.model_averaging": "",
-    "algorithms.model_averaging.averagers": "ModelAverager PeriodicModelAverager",
     "c10d_logger": "",
     "checkpoint": "DefaultLoadPlanner DefaultSavePlanner FileSystemReader FileSystemWriter LoadPlanner SavePlanner StorageReader StorageWriter async_save load "
     "load_state_dict save save_state_dict",

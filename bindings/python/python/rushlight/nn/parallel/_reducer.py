@@ -119,6 +119,9 @@ class Reducer:
         for bucket in buckets:
             for index, view in bucket.members:
                 self.places[index] = (bucket, view)
+                if self.as_view:
+                    # Backward writes most gradients there at once.
+                    _C._set_grad_home(self.parameters[index], view)
 
     def _begin(self):
         """As before the first gradient of a pass."""
@@ -170,12 +173,15 @@ class Reducer:
 
     def _send(self):
         bucket, number = self.buckets[self.next], self.next
+        places, gradients = [], []
         for index, view in bucket.members:
             gradient = self.parameters[index].grad
             if gradient is None:
                 view.zero_()
             elif gradient.data_ptr() != view.data_ptr() or gradient.stride() != view.stride():
-                view.copy_(gradient.detach())
+                places.append(view)
+                gradients.append(gradient.detach())
+        _C._foreach_copy_list(places, gradients)
         self.next += 1
         self.sent.append(self._communicate(bucket, number, self.next == len(self.buckets)))
 
@@ -232,6 +238,7 @@ class Reducer:
     def _give_back(self):
         """Gradients become the means. A parameter that no rank used keeps what it had."""
         used = self._used_anywhere()
+        gradients, places = [], []
         for bucket in self.buckets:
             for index, view in bucket.members:
                 if used is not None and not used[index]:
@@ -245,7 +252,9 @@ class Reducer:
                 elif gradient is None:
                     parameter.grad = view.clone()
                 else:
-                    gradient.detach().copy_(view)
+                    gradients.append(gradient.detach())
+                    places.append(view)
+        _C._foreach_copy_list(gradients, places)
 
     def _settle(self):
         """After the first pass: buckets in the order of arrival on rank 0. With parameters searched for each time that order means little."""
@@ -287,3 +296,6 @@ class Reducer:
     def __del__(self):
         for handle in getattr(self, "handles", ()):
             handle.remove()
+        if getattr(self, "as_view", False):
+            for parameter in self.parameters:
+                _C._set_grad_home(parameter, None)

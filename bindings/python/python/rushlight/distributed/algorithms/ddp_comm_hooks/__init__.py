@@ -3,7 +3,7 @@
 from enum import Enum
 from functools import partial
 
-from . import default_hooks
+from . import default_hooks, post_localSGD_hook, powerSGD_hook
 
 
 class DDPCommHookType(Enum):
@@ -12,6 +12,9 @@ class DDPCommHookType(Enum):
     ALLREDUCE = partial(default_hooks.allreduce_hook)
     FP16_COMPRESS = partial(default_hooks.fp16_compress_hook)
     BF16_COMPRESS = partial(default_hooks.bf16_compress_hook)
+    POWER_SGD = partial(powerSGD_hook.powerSGD_hook)
+    BATCHED_POWER_SGD = partial(powerSGD_hook.batched_powerSGD_hook)
+    POST_LOCAL_SGD = partial(post_localSGD_hook.post_localSGD_hook)
     NOOP = partial(default_hooks.noop_hook)
 
 

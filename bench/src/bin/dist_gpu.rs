@@ -1,0 +1,153 @@
+//! What data parallel costs a captured step on a GPU: the plain step and the data-parallel one, in turn, in one process. Started alone it is one
+//! rank over NCCL; under a launcher each rank prints what it sees.
+//!
+//! Usage: `dist_gpu [FILTER]`; only cases whose name contains the filter are run. A line for each case: microseconds of the plain and of the
+//! data-parallel step, and their ratio, medians of several rounds.
+
+#[cfg(target_os = "linux")]
+fn main() -> rushlight::Result<()> {
+    rank::main()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn main() {
+    eprintln!("distributed training needs Linux");
+}
+
+#[cfg(target_os = "linux")]
+mod rank {
+    use rushlight::dist::{DistributedDataParallel, World, init};
+    use rushlight::nn::models::Gpt;
+    use rushlight::prelude::*;
+    use std::time::Instant;
+
+    const ROUNDS: usize = 9;
+    type Batch = [Tensor; 2];
+
+    /// A captured step and what it is given.
+    struct Step<'a> {
+        capture: Capture,
+        batch: Batch,
+        call: Box<dyn FnMut(&Batch) -> Result<Tensor> + 'a>,
+    }
+
+    impl Step<'_> {
+        fn seconds(&mut self, device: &Device, repeats: usize) -> Result<f64> {
+            synchronize(device)?;
+            let start = Instant::now();
+            for _ in 0..repeats {
+                self.capture.run(&self.batch, &mut self.call)?;
+            }
+            synchronize(device)?;
+            Ok(start.elapsed().as_secs_f64() / repeats as f64)
+        }
+    }
+
+    fn median(mut times: Vec<f64>) -> f64 {
+        times.sort_by(f64::total_cmp);
+        times[times.len() / 2]
+    }
+
+    fn compare(name: &str, device: Device, mut plain: Step, mut parallel: Step) -> Result<()> {
+        // Recorded after two calls each.
+        let warm = plain.seconds(&device, 5)?.max(parallel.seconds(&device, 5)?);
+        let once = plain.seconds(&device, 5)?;
+        let repeats = ((0.2 / once) as usize).clamp(10, 2000);
+        let (mut a, mut b, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..ROUNDS {
+            let (x, y) = (plain.seconds(&device, repeats)?, parallel.seconds(&device, repeats)?);
+            a.push(x);
+            b.push(y);
+            ratios.push(y / x);
+        }
+        println!(
+            "{name} plain {:.1} us, data parallel {:.1} us, ratio {:.4} (first calls {:.0} ms)",
+            median(a) * 1e6,
+            median(b) * 1e6,
+            median(ratios),
+            warm * 1e3
+        );
+        Ok(())
+    }
+
+    /// One step: forward and loss in the given precision, backward, update.
+    fn step(
+        optimizer: &mut dyn Optimizer,
+        lower: Option<DType>,
+        loss: impl FnOnce() -> Result<Tensor>,
+    ) -> Result<Tensor> {
+        optimizer.zero_grad();
+        let loss = {
+            let _precision = set_autocast(lower)?;
+            loss()?
+        };
+        loss.backward()?;
+        optimizer.step()?;
+        Ok(loss)
+    }
+
+    /// The step of a model as it is, or data parallel.
+    fn make<M: Module>(
+        world: Option<&World>,
+        device: Device,
+        batch: Batch,
+        build: impl FnOnce() -> Result<M>,
+        lower: Option<DType>,
+        loss: impl Fn(&M, &Batch) -> Result<Tensor> + 'static,
+    ) -> Result<Step<'static>> {
+        manual_seed(1);
+        let model = build()?.to(device)?;
+        let capture = Capture::new().device(device);
+        let call: Box<dyn FnMut(&Batch) -> Result<Tensor>> = match world {
+            None => {
+                let mut optimizer = Adam::new(model.parameters()).lr(1e-3).build()?;
+                Box::new(move |batch: &Batch| step(&mut optimizer, lower, || loss(&model, batch)))
+            }
+            Some(world) => {
+                let model = DistributedDataParallel::new(model, world.group().clone()).build()?;
+                let mut optimizer = Adam::new(model.parameters()).lr(1e-3).build()?;
+                Box::new(move |batch: &Batch| step(&mut optimizer, lower, || model.call(|model| loss(model, batch))))
+            }
+        };
+        Ok(Step { capture, batch, call })
+    }
+
+    pub fn main() -> Result<()> {
+        let filter = std::env::args().nth(1).unwrap_or_default();
+        let world = init()?;
+        let device = world.device();
+        if device.is_cpu() {
+            return Err(Error::device("this machine has no GPU"));
+        }
+        let wants = |name: &str| name.contains(&filter);
+        let both = |name: &str, one: &dyn Fn(Option<&World>) -> Result<Step<'static>>| {
+            if !wants(name) { Ok(()) } else { compare(name, device, one(None)?, one(Some(&world))?) }
+        };
+        let rand = |shape: &[usize]| Tensor::rand(shape, (DType::F32, device));
+        both("linear", &|world| {
+            let batch = [rand(&[32, 20])?, rand(&[32, 1])?];
+            let loss = |m: &Linear, [x, y]: &Batch| m.forward(x)?.mse_loss(y, Reduction::Mean);
+            make(world, device, batch, || Linear::new(20, 1).build(), None, loss)
+        })?;
+        for (name, lower) in [("transformer_f32", None), ("transformer_bf16", Some(DType::BF16))] {
+            both(name, &|world| {
+                let batch = [rand(&[32, 1, 512])?, rand(&[32, 20, 512])?];
+                let loss = |m: &Transformer, [src, tgt]: &Batch| m.forward(src, tgt)?.cross_entropy(tgt);
+                make(world, device, batch, || Transformer::new().batch_first(true).build(), lower, loss)
+            })?;
+        }
+        for (name, vocabulary, length) in [("chargpt_bf16", 65, 128), ("gpt2_bf16", 50_304, 1024)] {
+            both(name, &|world| {
+                let tokens = || Tensor::randint(0, vocabulary, [16, length], (DType::I64, device));
+                let batch = [tokens()?, tokens()?.reshape([16 * length])?];
+                let build = || {
+                    let shape = Gpt::new(vocabulary as usize).n_layer(12).n_head(12).n_embd(768).block_size(length);
+                    shape.tie_weights(true).build()
+                };
+                let loss = |m: &Gpt, [x, y]: &Batch| m.forward(x)?.flatten(0, 1)?.cross_entropy(y);
+                make(world, device, batch, build, Some(DType::BF16), loss)
+            })?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,420 @@
+//! The engine of tensors on accelerators: collectives on the device's own stream.
+//!
+//! Data moves by the vendor's library (NCCL, RCCL) where every rank has a device of its own, and by shared device memory where ranks of one
+//! machine use one device together. Whatever else there is (CPU tensors, objects, barriers) goes to the engine `tcp`, by which the ranks
+//! also choose, exchange identifiers, and compare what they call: a rank that calls something else is named although the library would only
+//! hang.
+
+use super::lower::{Lowered, Op};
+use super::{Collective, FlightRecord, HostGroup, Objects, ProcessGroup, Work};
+use crate::job::Job;
+use rushlight_core::backend::{Collectives, DeviceComm, DeviceWork};
+use rushlight_core::{Device, Error, ErrorKind, Result};
+use rushlight_tensor::{Tensor, capture};
+use std::collections::VecDeque;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::time::{Duration, Instant};
+
+/// How often the background thread looks for errors and for collectives that do not end.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// A group whose ranks have accelerators.
+pub(crate) struct DeviceGroup {
+    host: HostGroup,
+    /// Each rank's node.
+    nodes: Vec<usize>,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    job: Arc<Job>,
+    timeout: Duration,
+    /// The communicator of each device; `None` where tensors go through the host.
+    comms: Mutex<Vec<(Device, Option<Arc<dyn DeviceComm>>)>>,
+    /// What was started, with its deadline.
+    under_way: Mutex<VecDeque<(Instant, String, Weak<dyn DeviceWork>)>>,
+}
+
+fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+/// What a rank says of itself when the ranks choose how to move data.
+#[derive(PartialEq)]
+struct Card {
+    node: usize,
+    identity: String,
+    library: bool,
+}
+
+impl Card {
+    fn to_text(&self) -> String {
+        format!("{} {} {}", self.node, self.library as u8, self.identity)
+    }
+
+    fn parse(text: &[u8]) -> Option<Self> {
+        let text = std::str::from_utf8(text).ok()?;
+        let [node, library, identity] = text.splitn(3, ' ').collect::<Vec<_>>()[..] else { return None };
+        Some(Self { node: node.parse().ok()?, library: library == "1", identity: identity.to_owned() })
+    }
+}
+
+/// How ranks move data between their devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Library,
+    SharedMemory,
+    Host,
+}
+
+/// The best way that all ranks can go, and why it is not the best of all.
+fn choose(cards: &[Card]) -> (Way, Option<String>) {
+    let sharing = (0..cards.len()).find_map(|i| {
+        let same = |j: &usize| cards[*j].node == cards[i].node && cards[*j].identity == cards[i].identity;
+        (0..i).find(same).map(|j| format!("ranks {j} and {i} share a device"))
+    });
+    let missing = cards.iter().position(|card| !card.library).map(|r| format!("rank {r} has no library for it"));
+    let Some(why) = sharing.or(missing) else { return (Way::Library, None) };
+    let one_node = cards.iter().all(|card| card.node == cards[0].node);
+    let unknown = cards.iter().any(|card| card.identity.is_empty());
+    if one_node && !unknown { (Way::SharedMemory, Some(why)) } else { (Way::Host, Some(why)) }
+}
+
+impl DeviceGroup {
+    pub(crate) fn new(host: HostGroup, nodes: Vec<usize>, job: Arc<Job>) -> Self {
+        let timeout = host.timeout();
+        let shared = Arc::new(Shared { job, timeout, comms: Mutex::default(), under_way: Mutex::default() });
+        Self { host, nodes, shared }
+    }
+
+    /// The communicator of a device; `None` if tensors go through the host. Made at the first collective, at which all ranks meet.
+    fn comm(&self, device: Device) -> Result<Option<Arc<dyn DeviceComm>>> {
+        let known = lock(&self.shared.comms).iter().find(|(d, _)| *d == device).map(|(_, comm)| comm.clone());
+        if let Some(comm) = known {
+            return Ok(comm);
+        }
+        let made = self.make(device)?;
+        lock(&self.shared.comms).push((device, made.clone()));
+        if let Some(comm) = &made
+            && self.size() > 1
+        {
+            let weak = Arc::downgrade(comm);
+            self.shared.job.abort.on_raise(move || {
+                if let Some(comm) = weak.upgrade() {
+                    comm.abort();
+                }
+            });
+            watch(&self.shared)?;
+        }
+        Ok(made)
+    }
+
+    fn make(&self, device: Device) -> Result<Option<Arc<dyn DeviceComm>>> {
+        let engine = rushlight_engines::backend(device)?.collectives();
+        let (rank, size) = (self.rank(), self.size());
+        let forced = std::env::var("RUSHLIGHT_DEVICE_COLLECTIVES").unwrap_or_default();
+        if !matches!(&forced[..], "" | "library" | "shared" | "host") {
+            return Err(Error::value(format!(
+                "RUSHLIGHT_DEVICE_COLLECTIVES={forced:?}: library, shared or host are known, or leave it unset"
+            )));
+        }
+        let hex = |bytes: Vec<u8>| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
+        let card = Card {
+            node: self.nodes[rank],
+            identity: match engine {
+                Some(engine) if forced != "host" => engine.identity().map(hex).unwrap_or_default(),
+                _ => String::new(),
+            },
+            library: engine.is_some_and(|engine| engine.library().is_ok()) && !matches!(&forced[..], "shared" | "host"),
+        };
+        let malformed = || Error::io("a rank sent a malformed description of its device");
+        let all = self.host.all_gather_object(card.to_text().as_bytes())?;
+        let cards = all.iter().map(|text| Card::parse(text).ok_or_else(malformed)).collect::<Result<Vec<_>>>()?;
+        let (way, why) = choose(&cards);
+        let (Some(engine), true) = (engine, way != Way::Host) else {
+            self.say(device, "go through the host", why.as_deref());
+            return Ok(None);
+        };
+        if way == Way::Library {
+            let id = (rank == 0).then(|| engine.unique_id()).transpose();
+            let id = self.agreed(id, "the library's identifier")?;
+            let id = self.host.broadcast_object(id.as_deref(), 0)?;
+            return self.join_library(device, id, rank, size).map(Some);
+        }
+        let offer = engine.offer_memory(rank, size);
+        let cards = self.host.all_gather_object(offer.as_ref().map_or(&[], |offer| &offer.card[..]))?;
+        let made = offer.and_then(|offer| match cards.iter().position(Vec::is_empty) {
+            None => (offer.accept)(&cards),
+            Some(rank) => Err(Error::device(format!("rank {rank} cannot share its device's memory"))),
+        });
+        // All ranks or none.
+        let failed = made.as_ref().err().map(|e| e.to_string()).unwrap_or_default();
+        let reasons = self.host.all_gather_object(failed.as_bytes())?;
+        if let Some(rank) = reasons.iter().position(|reason| !reason.is_empty()) {
+            let reason = String::from_utf8_lossy(&reasons[rank]).into_owned();
+            self.say(device, "go through the host", Some(&format!("rank {rank}: {reason}")));
+            return Ok(None);
+        }
+        if size > 1 {
+            self.say(device, "use device memory that the ranks share", why.as_deref());
+        }
+        made.map(Some)
+    }
+
+    /// Says once, on one rank, why collectives do not go by the vendor's library.
+    fn say(&self, device: Device, what: &str, why: Option<&str>) {
+        if self.rank() == 0 && self.host.name() == "world" {
+            let why = why.map_or(String::new(), |why| format!(": {why}"));
+            eprintln!("rushlight: collectives of tensors on {device} {what}{why}");
+        }
+    }
+
+    /// A value that one rank made, or the failure it met, on all ranks.
+    fn agreed<T>(&self, made: Result<T>, what: &str) -> Result<T> {
+        let failed = made.as_ref().err().map(|e| e.to_string()).unwrap_or_default();
+        let reasons = self.host.all_gather_object(failed.as_bytes())?;
+        match reasons.iter().position(|reason| !reason.is_empty()) {
+            None => made,
+            Some(rank) => {
+                let reason = String::from_utf8_lossy(&reasons[rank]).into_owned();
+                Err(Error::device(format!("{what}: rank {rank}: {reason}")))
+            }
+        }
+    }
+
+    /// Joins the library's communicator on a thread: a rank that dies meanwhile ends the wait.
+    fn join_library(&self, device: Device, id: Vec<u8>, rank: usize, size: usize) -> Result<Arc<dyn DeviceComm>> {
+        let engine: &'static dyn Collectives = rushlight_engines::backend(device)?
+            .collectives()
+            .ok_or_else(|| Error::device(format!("{device} has no collectives")))?;
+        let (tell, told) = channel();
+        std::thread::Builder::new()
+            .name("rushlight-join".into())
+            .spawn(move || _ = tell.send(engine.join(&id, rank, size)))?;
+        let deadline = Instant::now() + self.shared.timeout.min(Duration::from_secs(1 << 30));
+        let failed = |e: Error| {
+            let reason = self.shared.job.fail(&e.to_string(), e.kind());
+            Error::new(e.kind(), format!("joining the collectives of {device}: {reason}"))
+        };
+        loop {
+            match told.recv_timeout(Duration::from_millis(20)) {
+                Ok(made) => return made.map_err(failed),
+                Err(RecvTimeoutError::Disconnected) => return Err(failed(Error::device("the joining thread ended"))),
+                Err(RecvTimeoutError::Timeout) => {
+                    self.shared.job.abort.check()?;
+                    if Instant::now() > deadline {
+                        let seconds = self.shared.timeout.as_secs_f32();
+                        return Err(failed(Error::io(format!("timed out after {seconds} s"))));
+                    }
+                }
+            }
+        }
+    }
+
+    fn start(&self, comm: &Arc<dyn DeviceComm>, collective: &Collective) -> Result<Work> {
+        let description = collective.describe();
+        let job = &self.shared.job;
+        comm.error().map_err(|e| {
+            let reason = job.fail(&format!("{description}: {e}"), e.kind());
+            Error::new(e.kind(), format!("{description} (group {}, rank {}): {reason}", self.name(), self.rank()))
+        })?;
+        // Messages between two ranks are nobody else's concern.
+        if self.size() > 1 && !matches!(collective, Collective::P2p(_)) {
+            self.host.compare(&description)?;
+        }
+        let lowered = Lowered::new(collective, self.rank(), self.size())?;
+        if lowered.ops.is_empty() {
+            return Ok(Work::finished(Ok(())));
+        }
+        let ops: Vec<_> = lowered.ops.iter().map(Op::on_device).collect();
+        let started = comm.start(&ops).map_err(|e| {
+            let reason = match e.kind() {
+                // This rank's own mistake, before anything was sent.
+                ErrorKind::Unsupported | ErrorKind::OutOfMemory => e.to_string(),
+                kind => job.fail(&format!("{description}: {e}"), kind),
+            };
+            Error::new(e.kind(), format!("{description} (group {}, rank {}): {reason}", self.name(), self.rank()))
+        })?;
+        drop(ops);
+        lowered.written.iter().for_each(|t| t.storage().bump_version());
+        if self.size() > 1 && capture::recording_id().is_none() {
+            let deadline = Instant::now() + self.shared.timeout.min(Duration::from_secs(1 << 30));
+            lock(&self.shared.under_way).push_back((deadline, description, Arc::downgrade(&started)));
+        }
+        Ok(Work::on_device(started, lowered, job.clone()))
+    }
+}
+
+/// Starts the thread that looks for what goes wrong in the background, where no call would tell.
+fn watch(shared: &Arc<Shared>) -> Result<()> {
+    if lock(&shared.comms).iter().filter(|(_, comm)| comm.is_some()).count() > 1 {
+        return Ok(());
+    }
+    let weak = Arc::downgrade(shared);
+    std::thread::Builder::new().name("rushlight-devices".into()).spawn(move || {
+        loop {
+            std::thread::sleep(LOOK);
+            let Some(shared) = weak.upgrade() else { return };
+            if shared.job.abort.is_raised() {
+                return;
+            }
+            if let Err(e) = shared.look() {
+                shared.job.fail(&e.to_string(), e.kind());
+                shared.job.write_records();
+                return;
+            }
+        }
+    })?;
+    Ok(())
+}
+
+impl Shared {
+    /// An error of a library, or a collective that all ranks have called and that does not end.
+    fn look(&self) -> Result<()> {
+        let comms: Vec<_> = lock(&self.comms).iter().filter_map(|(_, comm)| comm.clone()).collect();
+        comms.iter().try_for_each(|comm| comm.error())?;
+        let mut under_way = lock(&self.under_way);
+        while let Some((deadline, description, work)) = under_way.front() {
+            match work.upgrade() {
+                Some(work) if !work.query()? => {
+                    if Instant::now() < *deadline {
+                        break;
+                    }
+                    let seconds = self.timeout.as_secs_f32();
+                    return Err(Error::io(format!(
+                        "{description} was called by all ranks and is not done after {seconds} s"
+                    )));
+                }
+                _ => drop(under_way.pop_front()),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The device of a collective's tensors: one for all.
+fn device_of(collective: &Collective) -> Result<Device> {
+    let mut device = None;
+    for t in collective.tensors() {
+        match device {
+            None => device = Some(t.device()),
+            Some(first) if first != t.device() => {
+                return Err(Error::device(format!(
+                    "{}: tensors are on {first} and on {}; a collective takes tensors of one device",
+                    collective.describe(),
+                    t.device()
+                )));
+            }
+            Some(_) => {}
+        }
+    }
+    Ok(device.unwrap_or(Device::Cpu))
+}
+
+impl ProcessGroup for DeviceGroup {
+    fn rank(&self) -> usize {
+        self.host.rank()
+    }
+
+    fn size(&self) -> usize {
+        self.host.size()
+    }
+
+    fn name(&self) -> &str {
+        self.host.name()
+    }
+
+    fn backend(&self) -> &'static str {
+        "nccl"
+    }
+
+    fn ranks(&self) -> &[usize] {
+        self.host.ranks()
+    }
+
+    fn timeout(&self) -> Duration {
+        self.host.timeout()
+    }
+
+    fn submit(&self, collective: Collective, background: bool) -> Result<Work> {
+        collective.check(self.rank(), self.size())?;
+        let device = device_of(&collective)?;
+        if device == Device::Cpu {
+            capture::refuse_host(&collective.describe())?;
+            return self.host.submit(collective, background);
+        }
+        self.shared.job.abort.check()?;
+        match self.comm(device)? {
+            Some(comm) => self.start(&comm, &collective),
+            None => self.host.submit(collective, background),
+        }
+    }
+
+    fn flight_record(&self) -> FlightRecord {
+        self.host.flight_record()
+    }
+}
+
+/// What a [`Work`] holds of a collective on a device.
+pub(super) struct OnDevice {
+    /// Dropped before the tensors: within a recorded step it orders what comes next behind the collective.
+    work: Arc<dyn DeviceWork>,
+    after: Mutex<Vec<(Tensor, Tensor)>>,
+    _tensors: Vec<Op>,
+    job: Arc<Job>,
+}
+
+impl OnDevice {
+    pub(super) fn new(work: Arc<dyn DeviceWork>, lowered: Lowered, job: Arc<Job>) -> Self {
+        Self { work, after: Mutex::new(lowered.after), _tensors: lowered.ops, job }
+    }
+
+    /// Has the calling thread's stream wait.
+    pub(super) fn wait(&self) -> Result<()> {
+        self.job.abort.check()?;
+        self.work.join()?;
+        let after = std::mem::take(&mut *lock(&self.after));
+        rushlight_tensor::autograd::no_grad(|| after.iter().try_for_each(|(to, from)| to.copy_(from).map(drop)))
+    }
+
+    /// Has the host wait, until a time.
+    pub(super) fn wait_until(&self, deadline: Instant) -> Result<bool> {
+        while !self.work.query()? {
+            self.job.abort.check()?;
+            if Instant::now() > deadline {
+                return Ok(false);
+            }
+            std::thread::sleep(Duration::from_micros(50));
+        }
+        self.wait().map(|()| true)
+    }
+
+    pub(super) fn is_completed(&self) -> bool {
+        self.job.abort.is_raised() || self.work.query().unwrap_or(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn card(node: usize, identity: &str, library: bool) -> Card {
+        Card { node, identity: identity.into(), library }
+    }
+
+    #[test]
+    fn ranks_choose_alike() {
+        let way = |cards: &[Card]| choose(cards).0;
+        assert_eq!(way(&[card(0, "a", true), card(0, "b", true)]), Way::Library);
+        assert_eq!(way(&[card(0, "a", true), card(1, "a", true)]), Way::Library);
+        assert_eq!(way(&[card(0, "a", true), card(0, "a", true)]), Way::SharedMemory);
+        assert_eq!(way(&[card(0, "a", true), card(0, "b", false)]), Way::SharedMemory);
+        assert_eq!(way(&[card(0, "a", true), card(0, "a", true), card(1, "c", true)]), Way::Host);
+        assert_eq!(way(&[card(0, "", false), card(0, "", false)]), Way::Host);
+        assert!(choose(&[card(0, "a", true), card(0, "a", true)]).1.unwrap().contains("ranks 0 and 1"));
+        let text = card(3, "ab12", true).to_text();
+        assert!(Card::parse(text.as_bytes()).is_some_and(|c| c == card(3, "ab12", true)));
+        assert!(Card::parse(b"nonsense").is_none());
+    }
+}

@@ -1,0 +1,57 @@
+//! Averages of models that train apart for a while.
+
+use crate::comm::ReduceOp;
+use crate::group::{Collective, ProcessGroup};
+use rushlight_core::{Error, Result};
+use rushlight_tensor::Tensor;
+use std::sync::Arc;
+
+/// Averages parameters over all ranks every so many steps: the second half of post-local SGD, whose first half is
+/// [`Builder::post_local_sgd`](super::Builder::post_local_sgd).
+///
+/// ```
+/// use rushlight_dist::PeriodicModelAverager;
+/// use rushlight_nn::{Linear, Module};
+/// let world = rushlight_dist::init()?;
+/// let model = Linear::new(20, 1).build()?;
+/// let mut averager = PeriodicModelAverager::new(world.group().clone(), 4)?.warmup_steps(100);
+/// // After each step of the optimizer:
+/// averager.average_parameters(&model.parameters())?;
+/// # Ok::<(), rushlight_core::Error>(())
+/// ```
+pub struct PeriodicModelAverager {
+    group: Arc<dyn ProcessGroup>,
+    period: usize,
+    warmup: usize,
+    step: usize,
+}
+
+impl PeriodicModelAverager {
+    /// One that averages every `period` steps.
+    pub fn new(group: Arc<dyn ProcessGroup>, period: usize) -> Result<Self> {
+        match period {
+            0 => Err(Error::value("PeriodicModelAverager: the period must be at least 1")),
+            _ => Ok(Self { group, period, warmup: 0, step: 0 }),
+        }
+    }
+
+    /// Steps at the beginning in which nothing is averaged, as gradients still are.
+    pub fn warmup_steps(mut self, steps: usize) -> Self {
+        self.warmup = steps;
+        self
+    }
+
+    /// Counts a step; averages if it is time, and says whether it did.
+    pub fn average_parameters(&mut self, parameters: &[Tensor]) -> Result<bool> {
+        let step = self.step;
+        self.step += 1;
+        if step < self.warmup || (step - self.warmup) % self.period != 0 || self.group.size() == 1 {
+            return Ok(false);
+        }
+        let tensors: Vec<Tensor> = parameters.iter().map(Tensor::detach).collect();
+        if !tensors.is_empty() {
+            self.group.run(Collective::AllReduce { tensors, op: ReduceOp::Mean })?;
+        }
+        Ok(true)
+    }
+}
