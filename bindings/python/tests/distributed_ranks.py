@@ -474,7 +474,7 @@ def stores(path, port):
         dist.destroy_process_group()
     store = dist.TCPStore("127.0.0.1", int(port), SIZE, RANK == 0, timedelta(seconds=30))
     for _ in range(2):
-        dist.init_process_group("mpi", store=store, rank=RANK, world_size=SIZE)
+        dist.init_process_group("ccl", store=store, rank=RANK, world_size=SIZE)
         dist.barrier()
         dist.destroy_process_group()
     store.set(f"bye {RANK}", "x")
