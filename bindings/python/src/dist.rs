@@ -272,7 +272,7 @@ fn placed(rank: Option<usize>, size: Option<usize>) -> Result<Option<(usize, usi
 impl PyWorld {
     /// Meets the other ranks.
     #[new]
-    #[pyo3(signature = (method, timeout, rank=None, world_size=None, store=None))]
+    #[pyo3(signature = (method, timeout, rank=None, world_size=None, store=None, backend=""))]
     fn new(
         py: Python<'_>,
         method: &str,
@@ -280,8 +280,9 @@ impl PyWorld {
         rank: Option<usize>,
         world_size: Option<usize>,
         store: Option<&PyStore>,
+        backend: &str,
     ) -> PyResult<Self> {
-        let mut init = Init::new().timeout(seconds(timeout)?).method(method);
+        let mut init = Init::new().timeout(seconds(timeout)?).method(method).backend(backend);
         if let Some((rank, size)) = placed(rank, world_size).map_err(|e| value_error(e.to_string()))? {
             init = init.place(rank, size);
         }
@@ -290,6 +291,7 @@ impl PyWorld {
         }
         let world = py.detach(|| init.build()).map_err(|e| match e.kind() {
             ErrorKind::Value => value_error(e.to_string()),
+            ErrorKind::Unsupported => to_py(e),
             _ => store_error(e),
         })?;
         Ok(Self { world: Mutex::new(Some(world)), process: std::process::id() })
@@ -361,6 +363,12 @@ fn launch_dict<'py>(py: Python<'py>, launch: &Launch) -> PyResult<Bound<'py, PyD
 #[pyfunction]
 fn _detect_launch(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     launch_dict(py, &launch::detect().map_err(|e| value_error(e.to_string()))?)
+}
+
+/// The numbers below `count` in PyTorch's order for a seed.
+#[pyfunction]
+fn _permutation(py: Python<'_>, count: usize, seed: u64) -> Vec<usize> {
+    py.detach(|| rushlight_data::sampler::permutation(count, seed))
 }
 
 /// A key-value store.
@@ -499,5 +507,6 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("_DistNetworkError", py.get_type::<DistNetworkError>())?;
     module.add("_DistStoreError", py.get_type::<DistStoreError>())?;
     module.add_function(wrap_pyfunction!(_detect_launch, module)?)?;
+    module.add_function(wrap_pyfunction!(_permutation, module)?)?;
     module.add_function(wrap_pyfunction!(_unused_parameters, module)?)
 }

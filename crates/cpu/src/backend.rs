@@ -65,6 +65,10 @@ impl Backend for Cpu {
         Device::Cpu
     }
 
+    fn features(&self) -> Features {
+        Features { bytes_per_call: 16 << 10, ..Features::default() }
+    }
+
     fn alloc(&'static self, bytes: usize) -> Result<Storage> {
         let ptr = alloc::alloc(bytes)?;
         // SAFETY: just allocated with this size; `free` gives it back to the same allocator.

@@ -7,6 +7,7 @@
 use crate::comm::{Abort, Endpoint, Peer};
 use crate::group::FlightRecord;
 use crate::launch::Environment;
+use crate::mpi::Runtime;
 use crate::store::{Store, TcpStore};
 use rushlight_core::{ErrorKind, Result};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -28,6 +29,8 @@ pub(crate) struct Job {
     pub(crate) abort: Abort,
     /// `None` in a world of one process.
     pub(crate) network: Option<Network>,
+    /// MPI and the communicator of all ranks, if that is the engine.
+    pub(crate) mpi: Option<(Arc<Runtime>, usize)>,
     closing: AtomicBool,
     /// Groups made so far.
     pub(crate) groups: AtomicU64,
@@ -48,6 +51,7 @@ pub(crate) struct Network {
 impl Job {
     pub(crate) fn new(rank: usize, size: usize, network: Option<Network>) -> Self {
         Self {
+            mpi: None,
             rank,
             size,
             abort: Abort::default(),
@@ -109,8 +113,8 @@ impl Job {
         if let Err(e) = self.abort.check() {
             return e.to_string();
         }
-        if kind == ErrorKind::Io && reason.contains("closed its connection") {
-            // A closed connection is how a death shows first. The store knows better who died.
+        if kind == ErrorKind::Io && (reason.contains("closed its connection") || reason.starts_with("MPI_")) {
+            // A closed connection, or an error of MPI, is how a death shows first. The store knows better who died.
             let patience = Instant::now() + Duration::from_secs(2);
             while Instant::now() < patience {
                 if let Err(e) = self.abort.check() {

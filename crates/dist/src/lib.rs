@@ -11,12 +11,15 @@ mod comm;
 mod group;
 mod job;
 pub mod launch;
+mod mpi;
 mod net;
+mod options;
 mod parallel;
 pub mod store;
 mod world;
 
 pub use comm::ReduceOp;
 pub use group::{Collective, Entry, FlightRecord, Objects, P2p, ProcessGroup, Stage, Work};
+pub use options::LrScaling;
 pub use parallel::{Builder, CommHook, DistributedDataParallel, NoSync, Outputs};
 pub use world::{DEFAULT_GROUP_TIMEOUT, Init, World, init};

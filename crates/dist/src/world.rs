@@ -1,9 +1,10 @@
 //! The world of a program: its rank, its store, its groups.
 
-use crate::comm::{Communicator, Endpoint, Links, Peer, Shared};
-use crate::group::{ProcessGroup, TcpGroup};
+use crate::comm::{Abort, Call, Communicator, Endpoint, Limit, Links, Peer, Shared, Signature, Span, Transport};
+use crate::group::{HostGroup, ProcessGroup};
 use crate::job::{Job, Network};
 use crate::launch::{self, Environment, Launch, Rendezvous, Secret, random_bytes};
+use crate::mpi::{MpiTransport, Runtime};
 use crate::store::{FileStore, HashStore, PrefixStore, Store, TcpStore};
 use rushlight_core::{Device, Error, Result};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -13,7 +14,7 @@ use std::time::Duration;
 
 /// How long collectives may take unless told otherwise, as PyTorch's groups over Gloo.
 pub const DEFAULT_GROUP_TIMEOUT: Duration = Duration::from_secs(30 * 60);
-/// Names of engines that programs may ask for. All mean the best engine there is.
+/// Names of engines that programs may ask for. All but `mpi` mean the best engine there is.
 const BACKENDS: [&str; 7] = ["", "tcp", "gloo", "nccl", "ccl", "xccl", "mpi"];
 
 /// How a world is set up. The defaults follow the launcher.
@@ -46,8 +47,12 @@ impl Init {
         }
     }
 
-    /// The engine: `tcp`. PyTorch's and others' names (`gloo`, `nccl`, `ccl`, `xccl`, `mpi`) are taken and mean the
-    /// best there is.
+    /// The engine: `tcp`, which needs nothing, or `mpi`, the system's MPI. PyTorch's and others' names (`gloo`, `nccl`,
+    /// `ccl`, `xccl`) are taken and mean the best there is without MPI. A list by device (`cpu:mpi,cuda:nccl`) is
+    /// taken too.
+    ///
+    /// `mpi` opens the library of the launcher that started the program; RUSHLIGHT_MPI_LIBRARY names another one. No
+    /// other engine touches MPI.
     pub fn backend(mut self, name: &str) -> Self {
         self.backend = name.into();
         self
@@ -118,39 +123,49 @@ pub struct World {
 
 impl World {
     fn new(init: Init) -> Result<Self> {
-        if !BACKENDS.contains(&init.backend.as_str()) {
+        let mut engines = init.backend.split(',').map(|part| part.rsplit(':').next().unwrap_or_default());
+        if let Some(unknown) = engines.clone().find(|name| !BACKENDS.contains(name)) {
             return Err(Error::value(format!(
-                "init_process_group: unknown backend {:?}; tcp, gloo, nccl, ccl, xccl and mpi are known",
-                init.backend
+                "init_process_group: unknown backend {unknown:?}; tcp, gloo, nccl, ccl, xccl and mpi are known"
             )));
         }
         let env = Environment::current();
-        let launch = match init.place {
-            Some((rank, size)) => Launch::explicit(rank, size)?,
-            None => launch::detect_from(&env)?,
+        let abort = Abort::default();
+        let limit = Limit::new(&abort, init.timeout);
+        let mpi = engines.any(|name| name == "mpi").then(|| Runtime::start(&env, &limit)).transpose()?;
+        let launch = match (&mpi, init.place) {
+            (Some(mpi), place) => mpi.reconcile(launch::detect_from(&env), place)?,
+            (None, Some((rank, size))) => Launch::explicit(rank, size)?,
+            (None, None) => launch::detect_from(&env)?,
         };
         if let Some(advice) = &launch.advice {
             eprintln!("rushlight: {advice}");
         }
-        if launch.world_size == 1 {
-            return Self::alone(launch, init.timeout);
-        }
-        let store = meet(&launch, &env, &init)?;
-        let job = Arc::new(join(&launch, &env, &init, store)?);
+        let mut transport = mpi.as_ref().map(|mpi| MpiTransport::world(mpi, launch.rank, &limit)).transpose()?;
+        let mut job = match (launch.world_size, &mut transport) {
+            (1, _) => Job::new(0, 1, None),
+            (_, Some(mpi)) if init.store.is_none() && is_usual(&init.method) => {
+                let store = meet_by_mpi(mpi, &launch, &env, &init, limit)?;
+                join(&launch, &env, &init, store)?
+            }
+            _ => join(&launch, &env, &init, meet(&launch, &env, &init)?)?,
+        };
+        job.mpi = mpi.zip(transport.as_ref().map(MpiTransport::handle));
+        let job = Arc::new(job);
         job.watch()?;
         let ranks: Vec<usize> = (0..launch.world_size).collect();
-        let group = make_group(&job, "world", ranks, init.timeout)?;
+        let group = match transport {
+            Some(transport) => {
+                job.groups.fetch_add(1, Relaxed);
+                Arc::new(HostGroup::new("world", ranks, Box::new(transport), job.clone(), init.timeout))
+            }
+            None => make_group(&job, "world", ranks, init.timeout)?,
+        };
         let store: Arc<dyn Store> = match &job.network {
             Some(network) => Arc::new(PrefixStore::new("user", network.store.clone())),
             None => Arc::new(HashStore::new()),
         };
         Ok(Self { launch, job, group, store })
-    }
-
-    fn alone(launch: Launch, timeout: Duration) -> Result<Self> {
-        let job = Arc::new(Job::new(0, 1, None));
-        let group = make_group(&job, "world", vec![0], timeout)?;
-        Ok(Self { launch, job, group, store: Arc::new(HashStore::new()) })
     }
 
     /// How this process was started.
@@ -255,30 +270,72 @@ fn meet(launch: &Launch, env: &Environment, init: &Init) -> Result<TcpStore> {
                 reason: "given by the program".into(),
             }
         }
-        None if init.method == "env://" || init.method.is_empty() => Rendezvous::new(launch, env)?,
+        None if is_usual(&init.method) => Rendezvous::new(launch, env)?,
         None => return Err(bad_method(&init.method)),
     };
     let (secret, _) = launch::job_secret(launch, &meeting)?;
     TcpStore::meet(&meeting, launch.rank, secret, timeout)
 }
 
+/// Whether the ranks meet as the launcher has it.
+fn is_usual(method: &str) -> bool {
+    method == "env://" || method.is_empty()
+}
+
 fn bad_method(method: &str) -> Error {
     Error::value(format!("init_process_group: the method {method:?} should be env://, tcp://host:port or file:///path"))
+}
+
+/// Rank 0 tells the others by MPI where the job's store is: nothing needs to be guessed or read from variables.
+fn meet_by_mpi(
+    mpi: &mut MpiTransport,
+    launch: &Launch,
+    env: &Environment,
+    init: &Init,
+    limit: Limit,
+) -> Result<TcpStore> {
+    let timeout = init.timeout.min(crate::store::DEFAULT_TIMEOUT);
+    let own = (launch.rank == 0).then(|| host_store(env, timeout)).transpose();
+    // Without a store rank 0 sends nothing: the others must not wait for it.
+    let text = own.as_ref().ok().and_then(Option::as_ref).map_or("", |(_, text)| text.as_str());
+    let call = Call { signature: Signature::new("init_process_group"), limit };
+    let mut length = (text.len() as u64).to_le_bytes();
+    // SAFETY: arrays of this frame, of one size on all ranks. An error leaves the process with no use for MPI.
+    unsafe { mpi.broadcast(Span::of(&mut length), 0, &call)? };
+    let mut bytes = text.as_bytes().to_vec();
+    bytes.resize(u64::from_le_bytes(length) as usize, 0);
+    // SAFETY: as above.
+    unsafe { mpi.broadcast(Span::of(&mut bytes), 0, &call)? };
+    match own? {
+        Some((store, _)) => Ok(store),
+        None => join_store(&String::from_utf8_lossy(&bytes), "the message of rank 0", env, timeout),
+    }
 }
 
 /// Rank 0 leaves address and secret of the job's store in another store: a file that only this user can read, or one
 /// that the program passed.
 fn meet_in(other: &dyn Store, name: &str, launch: &Launch, env: &Environment, timeout: Duration) -> Result<TcpStore> {
     if launch.rank == 0 {
-        let text = random_bytes()?.iter().map(|b| format!("{b:02x}")).collect::<String>();
-        let store = TcpStore::host(&[0], false, Secret::new(&text))?;
-        let mut hosts: Vec<String> = own_addresses(env)?.iter().map(IpAddr::to_string).collect();
-        hosts.push("127.0.0.1".into());
-        other.set("store", format!("{text} {} {} {}", store.port(), env.hostname(), hosts.join(",")).as_bytes())?;
-        store.set_timeout(timeout);
+        let (store, text) = host_store(env, timeout)?;
+        other.set("store", text.as_bytes())?;
         return Ok(store);
     }
-    let text = String::from_utf8_lossy(&other.get("store")?).into_owned();
+    join_store(&String::from_utf8_lossy(&other.get("store")?), name, env, timeout)
+}
+
+/// A store of this process with a secret of its own, and what others need to know to join it.
+fn host_store(env: &Environment, timeout: Duration) -> Result<(TcpStore, String)> {
+    let secret = random_bytes()?.iter().map(|b| format!("{b:02x}")).collect::<String>();
+    let store = TcpStore::host(&[0], false, Secret::new(&secret))?;
+    let mut hosts: Vec<String> = own_addresses(env)?.iter().map(IpAddr::to_string).collect();
+    hosts.push("127.0.0.1".into());
+    let text = format!("{secret} {} {} {}", store.port(), env.hostname(), hosts.join(","));
+    store.set_timeout(timeout);
+    Ok((store, text))
+}
+
+/// Joins a store that [`host_store`] made elsewhere. `name` is where its description was found.
+fn join_store(text: &str, name: &str, env: &Environment, timeout: Duration) -> Result<TcpStore> {
     let [secret, port, host, addresses] = text.split(' ').collect::<Vec<_>>()[..] else {
         return Err(Error::io(format!(
             "init_process_group: {name} was used by another program; use one of this job's own"
@@ -306,7 +363,14 @@ fn meet_in(other: &dyn Store, name: &str, launch: &Launch, env: &Environment, ti
 /// Addresses others may reach this machine by, the best first.
 fn own_addresses(env: &Environment) -> Result<Vec<IpAddr>> {
     let all = launch::interfaces();
-    let chosen = launch::choose_interface(&all, env)?;
+    let chosen = match launch::choose_interface(&all, env) {
+        // Written for NCCL on another machine: a preference here, not a condition.
+        Err(e) if env.get("NCCL_SOCKET_IFNAME").is_some() && env.get("GLOO_SOCKET_IFNAME").is_none() => {
+            eprintln!("rushlight: {e}; the usual choice is made instead");
+            launch::choose_interface(&all, &Environment::default())?
+        }
+        chosen => chosen?,
+    };
     Ok(chosen.map(|i| i.address).into_iter().collect())
 }
 
@@ -379,16 +443,22 @@ fn join(launch: &Launch, env: &Environment, init: &Init, store: TcpStore) -> Res
 fn make_group(job: &Arc<Job>, name: &str, ranks: Vec<usize>, timeout: Duration) -> Result<Arc<dyn ProcessGroup>> {
     let id = job.groups.fetch_add(1, Relaxed);
     let rank = ranks.iter().position(|&r| r == job.rank).unwrap_or(0);
-    let communicator = match &job.network {
-        None => Communicator::new(0, &[0], None, Links::new(id, 0, Vec::new(), None)),
-        Some(network) => {
+    let transport: Box<dyn Transport> = match (&job.mpi, &job.network) {
+        (Some((mpi, world)), _) => {
+            let limit = Limit::new(&job.abort, timeout);
+            let made = MpiTransport::subgroup(*world, mpi, id, rank, &ranks, &limit);
+            Box::new(made.map_err(|e| Error::new(e.kind(), format!("new_group of ranks {ranks:?}: {e}")))?)
+        }
+        (None, None) => Box::new(Communicator::new(0, &[0], None, Links::new(id, 0, Vec::new(), None))),
+        (None, Some(network)) => {
             let nodes: Vec<usize> = ranks.iter().map(|&r| network.nodes[r]).collect();
             let shared = share_memory(network, id, rank, &nodes, &ranks, timeout)?;
             let peers = ranks.iter().map(|&r| network.peers[r].clone()).collect();
-            Communicator::new(rank, &nodes, shared, Links::new(id, rank, peers, Some(network.endpoint.clone())))
+            let links = Links::new(id, rank, peers, Some(network.endpoint.clone()));
+            Box::new(Communicator::new(rank, &nodes, shared, links))
         }
     };
-    Ok(Arc::new(TcpGroup::new(name, ranks, communicator, job.clone(), timeout)))
+    Ok(Arc::new(HostGroup::new(name, ranks, transport, job.clone(), timeout)))
 }
 
 /// The memory that the ranks of this node share. If it cannot be had anywhere, all ranks do without.

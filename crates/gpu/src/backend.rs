@@ -148,6 +148,7 @@ impl Backend for GpuBackend {
             channels_last: true,
             strided_attention_gradients: true,
             wide_batch_norm_parameters: true,
+            bytes_per_call: 4 << 20,
         }
     }
 

@@ -5,7 +5,7 @@ mod machine;
 
 use clap::{ArgMatches, arg, value_parser};
 use machine::{count, get, option};
-use rushlight::dist::{self, DistributedDataParallel};
+use rushlight::dist::{self, DistributedDataParallel, LrScaling};
 use rushlight::prelude::*;
 use rushlight::train::Preemption;
 use rushlight::{data::TensorDataset, io};
@@ -16,7 +16,8 @@ fn arguments() -> ArgMatches {
     machine::command("snapshot", "Trains Linear(20, 1) on random data, saving a snapshot every few epochs", EXAMPLE)
         .arg(arg!(<total_epochs> "Epochs to train in all").value_parser(value_parser!(u64)))
         .arg(arg!(<save_every> "Epochs between snapshots").value_parser(value_parser!(u64).range(1..)))
-        .arg(count("batch-size", "32", "Samples of a batch"))
+        .arg(count("batch-size", "32", "Samples of a batch of each rank"))
+        .arg(option("lr-scaling", "none", "How the learning rate follows the number of ranks: none, linear or sqrt"))
         .arg(machine::no_capture())
         .arg(option("snapshot-path", "snapshots", "The folder of snapshots"))
         .arg(option("export", "", "Where the weights go at the end: a .pt or .safetensors file"))
@@ -34,9 +35,10 @@ fn train(arguments: &ArgMatches) -> Result<i32> {
         Tensor::rand([2048, 20], (DType::F32, device))?,
         Tensor::rand([2048, 1], (DType::F32, device))?,
     ))?;
+    let lr = world.scale_lr(1e-3, get::<String>(arguments, "lr-scaling").parse::<LrScaling>()?);
     let mut model =
         DistributedDataParallel::new(Linear::new(20, 1).device(device).build()?, world.group().clone()).build()?;
-    let mut optimizer = Sgd::new(model.parameters()).lr(1e-3).build()?;
+    let mut optimizer = Sgd::new(model.parameters()).lr(lr).build()?;
     let mut loader = DataLoader::new(data).batch_size(batch_size).distributed(world.rank(), world.size()).build()?;
     // A graph of the GPU cannot hold what goes on between processes.
     let mut capture =

@@ -1,4 +1,18 @@
-#![doc = include_str!("../../../README.md")]
+//! Deep-learning training with PyTorch's names and meanings.
+//!
+//! Programs start with `use rushlight::prelude::*;`. The book in `docs/book` of the repository has a guide; this is the reference.
+//!
+//! ```
+//! use rushlight::prelude::*;
+//!
+//! let x = Tensor::randn([64, 3], DType::F32)?;
+//! let model = Linear::new(3, 1).build()?;
+//! let mut optimizer = Sgd::new(model.parameters()).lr(0.1).build()?;
+//! let loss = model.forward(&x)?.square()?.mean()?;
+//! loss.backward()?;
+//! optimizer.step()?;
+//! # Ok::<(), Error>(())
+//! ```
 
 pub use rushlight_core::backend::{allow_tf32, allow_tf32_conv, set_allow_tf32, set_allow_tf32_conv};
 pub use rushlight_core::rng::{default_generator, manual_seed};
@@ -32,4 +46,19 @@ pub mod prelude {
     pub use rushlight_tensor::state::Stateful;
     pub use rushlight_tensor::*;
     pub use rushlight_train::{Checkpoints, Position};
+}
+
+/// The programs in the README and the book, run as tests.
+#[cfg(doctest)]
+mod book {
+    macro_rules! pages {
+        ($($name:ident $file:literal)*) => { $(#[doc = include_str!(concat!("../../../", $file))] mod $name {})* };
+    }
+    pages! {
+        readme "README.md"
+        getting_started_rust "docs/book/src/getting-started-rust.md"
+        coming_from_pytorch "docs/book/src/coming-from-pytorch.md"
+        captured_steps "docs/book/src/captured-steps.md"
+        extending_layer "docs/book/src/extending/layer.md"
+    }
 }

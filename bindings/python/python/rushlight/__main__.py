@@ -10,6 +10,7 @@ USAGE = """usage: python -m rushlight [--device cpu|cuda|xpu|auto] SCRIPT [ARGS 
 
 Runs a program written for PyTorch: torch, torchvision, intel_extension_for_pytorch, oneccl_bindings_for_pytorch and horovod are Rushlight, also
 in processes that it starts.
+Python's options -u and -W may stand before SCRIPT, as in a command written for python itself.
 cuda, xpu and hip name the accelerator there is. --device cpu hides it; --device cuda (or xpu, hip) makes torch.cuda.is_available() say
 yes where there is none, and tensors are on the CPU all the same.
 
@@ -45,6 +46,26 @@ def shims(option, value, args):
     return 0
 
 
+def interpreter_options(args):
+    """Obeys ``-u`` and ``-W FILTER`` and returns the rest."""
+    import warnings
+
+    while args and (args[0] == "-u" or args[0].startswith("-W")):
+        option = args.pop(0)
+        if option == "-u":
+            sys.stdout.reconfigure(write_through=True)
+            sys.stderr.reconfigure(write_through=True)
+            os.environ["PYTHONUNBUFFERED"] = "1"
+        elif option != "-W" or args:
+            action, _, rest = (option[2:] or args.pop(0)).partition(":")
+            names = [name for name in ("default", "error", "always", "module", "once", "ignore") if action and name.startswith(action)]
+            if rest or not names:
+                print(f"-W {action}:{rest} is not understood here; pass it to python, before -m rushlight", file=sys.stderr)
+                continue
+            warnings.simplefilter(names[0])
+    return args
+
+
 def main(args):
     device = "auto"
     while args and args[0].startswith("--"):
@@ -61,6 +82,7 @@ def main(args):
     if device not in ("cpu", "cuda", "xpu", "hip", "auto"):
         print(f"--device must be cpu, cuda, xpu, hip or auto, not '{device}'\n{USAGE}", file=sys.stderr)
         return 2
+    args = interpreter_options(args)
     if not args or args[0] == "-h":
         print(USAGE, file=sys.stdout if args else sys.stderr)
         return 0 if args else 2

@@ -51,6 +51,8 @@ pub struct Features {
     pub strided_attention_gradients: bool,
     /// Batch norm of halves takes `f32` weights and biases.
     pub wide_batch_norm_parameters: bool,
+    /// Bytes that the engine copies in the time that starting one call takes: what a copy may cost to save a call.
+    pub bytes_per_call: usize,
 }
 
 /// An engine for one device.

@@ -1,13 +1,12 @@
 //! One process's share of a dataset.
 
-use super::{Indices, Sampler, Share};
-use crate::rng::randperm;
+use super::{Indices, Sampler, Share, permutation};
 use rushlight_core::{Error, Result};
 
 /// The part of a dataset that one of several processes reads, by the rules of PyTorch's class of this name.
 ///
-/// The order of epoch `e` is `randperm` of the generator seeded with `seed + e`. It is made evenly divisible, by repeating indices from the front or
-/// by dropping some from the end; process `rank` reads every `num_replicas`-th from its own on. All processes need the same seed.
+/// The order of epoch `e` is PyTorch's own for `seed + e` ([`permutation`]): a program continues in either where the other stopped.
+/// It is made evenly divisible, by repeating indices from the front or by dropping some from the end; process `rank` reads every `num_replicas`-th from its own on. All processes need the same seed.
 ///
 /// A job that goes on with another number of processes in the middle of an epoch shares out what is left of that epoch's order
 /// ([`Sampler::resume`]), so that each sample is still read once. A `DataLoader` does so when it loads its state.
@@ -80,7 +79,7 @@ impl Sampler for DistributedSampler {
     fn iter(&self, epoch: u64) -> Result<Indices<usize>> {
         let start = self.start(epoch);
         let (len, step, count) = (self.len, self.num_replicas, self.each(self.len - start));
-        let order = self.shuffle.then(|| randperm(self.seed.wrapping_add(epoch), len)).transpose()?;
+        let order = self.shuffle.then(|| permutation(len, self.seed.wrapping_add(epoch)));
         // Places past the end, which only padding has, start over at the front.
         let places = (start + self.rank..).step_by(step).take(count).map(move |place| place % len.max(1));
         Ok(match order {

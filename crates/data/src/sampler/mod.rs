@@ -6,6 +6,7 @@
 mod batch;
 mod cursor;
 mod distributed;
+mod permutation;
 mod random;
 mod weighted;
 
@@ -13,6 +14,7 @@ pub use batch::BatchSampler;
 pub use cursor::Cursor;
 pub(crate) use cursor::{seed_from_value, seed_to_value};
 pub use distributed::DistributedSampler;
+pub use permutation::permutation;
 pub use random::{RandomSampler, SubsetRandomSampler};
 pub use weighted::WeightedRandomSampler;
 

@@ -81,13 +81,30 @@ fn batches() {
 #[test]
 fn shares_are_one_permutation() {
     let rank = |rank| order(&DistributedSampler::new(10, 3, rank).unwrap().seed(4), 2);
-    let whole = order(&RandomSampler::new(10).seed(4), 2);
+    let whole = permutation(10, 4 + 2);
     let shares = [rank(0), rank(1), rank(2)];
     let interleaved: Vec<usize> = (0..12).map(|i| shares[i % 3][i / 3]).collect();
     assert_eq!(interleaved[..10], whole[..]);
     assert_eq!(interleaved[10..], whole[..2]);
     assert!(DistributedSampler::new(10, 3, 3).is_err() && DistributedSampler::new(10, 0, 0).is_err());
     assert!(order(&DistributedSampler::new(0, 2, 1).unwrap(), 0).is_empty());
+}
+
+/// Printed by PyTorch: `torch.randperm` and `DistributedSampler(range(11), 3, rank, seed=5, drop_last=…)` of epoch 2.
+#[test]
+fn the_order_is_pytorchs() {
+    assert_eq!(permutation(10, 4), [0, 4, 9, 6, 7, 3, 2, 8, 1, 5]);
+    assert_eq!(permutation(23, (1 << 32) + 5)[..12], [3, 11, 18, 8, 22, 21, 6, 16, 1, 13, 7, 17]);
+    let long = permutation(1000, 77);
+    assert_eq!(long[..12], [255, 805, 582, 963, 71, 972, 296, 31, 72, 685, 347, 757]);
+    assert_eq!(long.iter().enumerate().map(|(i, v)| i * v).sum::<usize>() % 1_000_003, 798_654);
+    assert_eq!((permutation(1, 3), permutation(0, 1)), (vec![0], vec![]));
+    let shares: [&[usize]; 3] = [&[3, 2, 4, 7], &[0, 5, 10, 6], &[9, 8, 1, 3]];
+    for (rank, share) in shares.iter().enumerate() {
+        let sampler = DistributedSampler::new(11, 3, rank).unwrap().seed(5);
+        assert_eq!(order(&sampler, 2), *share);
+        assert_eq!(order(&sampler.drop_last(true), 2), share[..3]);
+    }
 }
 
 #[test]

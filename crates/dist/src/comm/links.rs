@@ -199,6 +199,22 @@ impl Transfer {
     pub(crate) fn receive(peer: usize, channel: Channel, span: Span) -> Self {
         Self { peer, channel, span, sends: false, done: 0, complete: false }
     }
+
+    pub(crate) fn peer(&self) -> usize {
+        self.peer
+    }
+
+    pub(crate) fn tag(&self) -> u32 {
+        self.channel.0 as u32
+    }
+
+    pub(crate) fn span(&self) -> Span {
+        self.span
+    }
+
+    pub(crate) fn is_send(&self) -> bool {
+        self.sends
+    }
 }
 
 /// The connections of one group.

@@ -20,7 +20,7 @@ mod signature;
 pub(crate) use abort::{Abort, Limit};
 pub(crate) use links::{Channel, Endpoint, Links, Peer, Transfer};
 pub use reduce::ReduceOp;
-pub(crate) use reduce::Span;
+pub(crate) use reduce::{Span, reduce};
 pub(crate) use shm::Shared;
 pub(crate) use signature::Signature;
 
@@ -29,10 +29,63 @@ use rushlight_core::{DType, Result};
 /// The largest message that is latency rather than bandwidth.
 const SMALL: usize = 16 << 10;
 
-/// One rank's end of a group.
+/// One rank's end of a group: collectives on bytes in the CPU's memory.
+///
+/// # Safety
+/// Spans are valid and nothing else uses them until a method returns; if that is with an error, and
+/// [`Transport::holds_memory`], for ever.
+pub(crate) trait Transport: Send {
+    /// This rank in the group.
+    fn rank(&self) -> usize;
+
+    /// Number of ranks.
+    fn size(&self) -> usize;
+
+    /// The engine's name.
+    fn backend(&self) -> &'static str;
+
+    /// Whether memory of a call that failed may still be written to.
+    fn holds_memory(&self) -> bool {
+        false
+    }
+
+    /// Comes before every collective. Sends and receives have none.
+    fn begin(&mut self, _: &Call) -> Result<()> {
+        Ok(())
+    }
+
+    /// In place.
+    unsafe fn all_reduce(&mut self, data: Span, how: Reduction, call: &Call) -> Result<()>;
+
+    unsafe fn broadcast(&mut self, data: Span, root: usize, call: &Call) -> Result<()>;
+
+    /// Leaves `data` alone on ranks other than the root.
+    unsafe fn reduce(&mut self, data: Span, how: Reduction, root: usize, call: &Call) -> Result<()>;
+
+    /// Output `i` has the length of rank `i`'s input.
+    unsafe fn all_gather(&mut self, input: Span, outputs: &[Span], call: &Call) -> Result<()>;
+
+    /// Input `i` has the length of rank `i`'s output.
+    unsafe fn reduce_scatter(&mut self, inputs: &[Span], output: Span, how: Reduction, call: &Call) -> Result<()>;
+
+    unsafe fn all_to_all(&mut self, inputs: &[Span], outputs: &[Span], call: &Call) -> Result<()>;
+
+    /// The root has an output for each rank, the others none.
+    unsafe fn gather(&mut self, input: Span, outputs: &[Span], root: usize, call: &Call) -> Result<()>;
+
+    /// The root has an input for each rank, the others none.
+    unsafe fn scatter(&mut self, inputs: &[Span], output: Span, root: usize, call: &Call) -> Result<()>;
+
+    /// Sends and receives between pairs, all at a time. A list of sends alone does not wait for their receivers.
+    unsafe fn exchange(&mut self, transfers: &mut [Transfer], call: &Call) -> Result<()>;
+
+    fn barrier(&mut self, call: &Call) -> Result<()>;
+}
+
+/// The engine `tcp`: shared memory within a node, connections between nodes.
 pub(crate) struct Communicator {
-    pub(crate) rank: usize,
-    pub(crate) size: usize,
+    rank: usize,
+    size: usize,
     /// Ranks of the group by node, each in order.
     nodes: Vec<Vec<usize>>,
     /// This rank's node.
@@ -61,14 +114,14 @@ impl Reduction {
     /// As for [`reduce::reduce`].
     unsafe fn combine(self, acc: Span, src: Span) {
         // SAFETY: by contract.
-        unsafe { reduce::reduce(self.dtype, self.op, acc, src) }
+        unsafe { reduce(self.dtype, self.op, acc, src) }
     }
 
     /// The last step of a reduction over `ranks`: means divide.
     ///
     /// # Safety
     /// As for [`reduce::reduce`].
-    unsafe fn finish(self, acc: Span, ranks: usize) {
+    pub(crate) unsafe fn finish(self, acc: Span, ranks: usize) {
         if self.op == ReduceOp::Mean {
             // SAFETY: by contract.
             unsafe { reduce::divide(self.dtype, acc, ranks) }
@@ -76,7 +129,7 @@ impl Reduction {
     }
 
     /// The same without its last step.
-    fn partial(self) -> Self {
+    pub(crate) fn partial(self) -> Self {
         Self { op: if self.op == ReduceOp::Mean { ReduceOp::Sum } else { self.op }, ..self }
     }
 }
@@ -117,10 +170,22 @@ impl Communicator {
         self.scratch.resize(self.scratch.len().max(len.div_ceil(8)), 0);
         Span { ptr: self.scratch.as_mut_ptr().cast(), len }
     }
+}
 
-    /// # Safety
-    /// The span is valid and nothing else uses it until this returns. So for all that follow.
-    pub(crate) unsafe fn all_reduce(&mut self, data: Span, how: Reduction, call: &Call) -> Result<()> {
+impl Transport for Communicator {
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn size(&self) -> usize {
+        self.size
+    }
+
+    fn backend(&self) -> &'static str {
+        "tcp"
+    }
+
+    unsafe fn all_reduce(&mut self, data: Span, how: Reduction, call: &Call) -> Result<()> {
         // SAFETY: by contract, here and in the methods below.
         unsafe {
             if self.size == 1 {
@@ -133,7 +198,7 @@ impl Communicator {
         }
     }
 
-    pub(crate) unsafe fn broadcast(&mut self, data: Span, root: usize, call: &Call) -> Result<()> {
+    unsafe fn broadcast(&mut self, data: Span, root: usize, call: &Call) -> Result<()> {
         unsafe {
             if self.size == 1 {
                 return Ok(());
@@ -145,8 +210,7 @@ impl Communicator {
         }
     }
 
-    /// Leaves `data` alone on ranks other than the root.
-    pub(crate) unsafe fn reduce(&mut self, data: Span, how: Reduction, root: usize, call: &Call) -> Result<()> {
+    unsafe fn reduce(&mut self, data: Span, how: Reduction, root: usize, call: &Call) -> Result<()> {
         unsafe {
             if self.size == 1 {
                 return Ok(());
@@ -158,8 +222,7 @@ impl Communicator {
         }
     }
 
-    /// Output `i` has the length of rank `i`'s input.
-    pub(crate) unsafe fn all_gather(&mut self, input: Span, outputs: &[Span], call: &Call) -> Result<()> {
+    unsafe fn all_gather(&mut self, input: Span, outputs: &[Span], call: &Call) -> Result<()> {
         unsafe {
             outputs[self.rank].copy_from(input);
             if self.size == 1 {
@@ -172,14 +235,7 @@ impl Communicator {
         }
     }
 
-    /// Input `i` has the length of rank `i`'s output.
-    pub(crate) unsafe fn reduce_scatter(
-        &mut self,
-        inputs: &[Span],
-        output: Span,
-        how: Reduction,
-        call: &Call,
-    ) -> Result<()> {
+    unsafe fn reduce_scatter(&mut self, inputs: &[Span], output: Span, how: Reduction, call: &Call) -> Result<()> {
         unsafe {
             output.copy_from(inputs[self.rank]);
             let size = self.size;
@@ -194,7 +250,7 @@ impl Communicator {
         }
     }
 
-    pub(crate) unsafe fn all_to_all(&mut self, inputs: &[Span], outputs: &[Span], call: &Call) -> Result<()> {
+    unsafe fn all_to_all(&mut self, inputs: &[Span], outputs: &[Span], call: &Call) -> Result<()> {
         unsafe {
             outputs[self.rank].copy_from(inputs[self.rank]);
             if self.size == 1 {
@@ -207,8 +263,7 @@ impl Communicator {
         }
     }
 
-    /// The root has an output for each rank, the others none.
-    pub(crate) unsafe fn gather(&mut self, input: Span, outputs: &[Span], root: usize, call: &Call) -> Result<()> {
+    unsafe fn gather(&mut self, input: Span, outputs: &[Span], root: usize, call: &Call) -> Result<()> {
         unsafe {
             if let Some(own) = outputs.get(self.rank) {
                 own.copy_from(input);
@@ -223,8 +278,7 @@ impl Communicator {
         }
     }
 
-    /// The root has an input for each rank, the others none.
-    pub(crate) unsafe fn scatter(&mut self, inputs: &[Span], output: Span, root: usize, call: &Call) -> Result<()> {
+    unsafe fn scatter(&mut self, inputs: &[Span], output: Span, root: usize, call: &Call) -> Result<()> {
         unsafe {
             if let Some(own) = inputs.get(self.rank) {
                 output.copy_from(*own);
@@ -239,12 +293,11 @@ impl Communicator {
         }
     }
 
-    /// Sends and receives between pairs, all at a time.
-    pub(crate) unsafe fn exchange(&mut self, transfers: &mut [Transfer], call: &Call) -> Result<()> {
+    unsafe fn exchange(&mut self, transfers: &mut [Transfer], call: &Call) -> Result<()> {
         unsafe { self.links.run(transfers, &call.signature, &call.limit) }
     }
 
-    pub(crate) fn barrier(&mut self, call: &Call) -> Result<()> {
+    fn barrier(&mut self, call: &Call) -> Result<()> {
         if self.size == 1 {
             return Ok(());
         }

@@ -27,6 +27,10 @@ impl Signature {
         Self { hash: u64::from_le_bytes(hash[..8].try_into().unwrap_or_default()), len: end as u16, text }
     }
 
+    pub(crate) fn hash(&self) -> u64 {
+        self.hash
+    }
+
     pub(crate) fn matches(&self, other: &Signature) -> bool {
         self.hash == other.hash
     }

@@ -2,15 +2,15 @@
 
 mod collective;
 mod flight;
+mod host;
 mod objects;
 mod staging;
-mod tcp;
 mod work;
 
 pub use collective::{Collective, P2p};
 pub use flight::{Entry, FlightRecord, Stage};
+pub(crate) use host::HostGroup;
 pub use objects::Objects;
-pub(crate) use tcp::TcpGroup;
 pub use work::Work;
 
 use crate::comm::ReduceOp;

@@ -164,16 +164,67 @@ fn garbage_is_survived() {
     });
 }
 
+/// Requests that are almost right: bytes changed, cut off, repeated, lengths that lie. The server answers or closes the
+/// connection; it neither ends nor takes memory as it is told.
+#[test]
+fn mutated_requests_are_survived() {
+    watched(|| {
+        let secret = Secret::random().unwrap();
+        let store = TcpStore::host(&[0], true, secret.clone()).unwrap();
+        let mut state = 9u64;
+        let mut next = |below: usize| {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 33) as usize % below
+        };
+        let sound: Vec<Vec<u8>> = (0..=20u8)
+            .filter_map(Op::from_byte)
+            .flat_map(|op| {
+                let arguments: [&[&[u8]]; 3] = [&[], &[b"key"], &[b"key", b"7", b"value"]];
+                arguments.map(|list| frame::request(op, 1, list).unwrap())
+            })
+            .collect();
+        assert!(sound.len() > 15);
+        for round in 0..1500 {
+            let mut bytes = sound[next(sound.len())].clone();
+            match round % 4 {
+                0 => (0..1 + next(4)).for_each(|_| {
+                    let at = next(bytes.len());
+                    bytes[at] = next(256) as u8;
+                }),
+                1 => bytes.truncate(next(bytes.len())),
+                2 => bytes = bytes.repeat(2 + next(3)),
+                _ => {
+                    // A length within, or the whole one, that promises up to 4 GiB.
+                    let at = if next(2) == 0 { 0 } else { next(bytes.len() - 3) };
+                    bytes[at..at + 4].copy_from_slice(&(u32::MAX >> next(32)).to_le_bytes());
+                }
+            }
+            let dialled = client::dial(([127, 0, 0, 1], store.port()).into(), &secret, auth::Purpose::Store);
+            let stream = dialled.unwrap();
+            let _ = (&stream).write_all(&bytes);
+            let _ = stream.shutdown(std::net::Shutdown::Write);
+        }
+        store.set("alive", b"yes").unwrap();
+        assert_eq!(store.another().unwrap().get("alive").unwrap(), b"yes");
+    });
+}
+
 #[test]
 fn many_connections_and_slow_starters() {
     watched(|| {
         let secret = Secret::random().unwrap();
         let store = TcpStore::host(&[0], true, secret.clone()).unwrap();
         let port = store.port();
+        // Two thousand, or as many as this process may have files open: each has two ends here.
+        crate::net::raise_descriptor_limit();
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: the structure is valid for the call.
+        unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
+        let many = 2000.min((limit.rlim_cur as usize).saturating_sub(1000) / 2).max(100);
         // Strangers that never say anything hold nobody up.
         let silent: Vec<TcpStream> = (0..100).map(|_| TcpStream::connect(("127.0.0.1", port)).unwrap()).collect();
         let clients: Vec<TcpStore> =
-            (0..300).map(|_| TcpStore::connect("127.0.0.1", &[port], secret.clone()).unwrap()).collect();
+            (0..many).map(|_| TcpStore::connect("127.0.0.1", &[port], secret.clone()).unwrap()).collect();
         for (i, client) in clients.iter().enumerate() {
             assert_eq!(client.add("arrived", 1).unwrap(), i as i64 + 1);
         }

@@ -73,8 +73,10 @@ fn reductions(world: &World) -> Result<()> {
 
 fn movements(world: &World) -> Result<()> {
     let (rank, size) = (world.rank(), world.size());
-    for dtype in [DType::F32, DType::BF16, DType::I64, DType::Bool] {
-        for n in SIZES {
+    for dtype in DType::ALL {
+        // Bytes are moved alike whatever they mean: the largest for one dtype of each width.
+        let each_width = [DType::F32, DType::BF16, DType::I64, DType::Bool].contains(&dtype);
+        for &n in if each_width { &SIZES[..] } else { &SIZES[..4] } {
             let what = format!("{dtype} {n} on {rank}");
             let root = (n + 1) % size;
             let own = tensor(dtype, rank, n);
@@ -125,13 +127,21 @@ fn movements(world: &World) -> Result<()> {
             world.scatter(&output, &inputs, root)?;
             same(&output, &tensor(dtype, 2 * rank, n), &what);
 
+            if size == 1 {
+                continue;
+            }
             // Everyone sends first: messages wait at their destination.
             world.send(&own, (rank + 1) % size, 7)?;
             let got = empty(n)?;
             world.recv(&got, (rank + size - 1) % size, 7)?;
             same(&got, &tensor(dtype, (rank + size - 1) % size, n), &what);
         }
-        for n in [5usize, 70_001] {
+        for &n in if each_width { &[0usize, 1, 5, 70_001][..] } else { &[0, 1, 97] } {
+            // Uneven: rank r gets r elements more.
+            let inputs: Vec<Tensor> = (0..size).map(|r| tensor(dtype, rank, n + r)).collect();
+            let output = Tensor::zeros_with([n + rank], dtype)?;
+            world.reduce_scatter(&output, &inputs, ReduceOp::Product)?;
+            same(&output, &reference(dtype, ReduceOp::Product, size, n + rank), "uneven reduce_scatter");
             let inputs: Vec<Tensor> = (0..size).map(|_| tensor(dtype, rank, n)).collect();
             let output = Tensor::zeros_with([n], dtype)?;
             world.reduce_scatter(&output, &inputs, ReduceOp::Sum)?;
@@ -144,24 +154,9 @@ fn movements(world: &World) -> Result<()> {
     Ok(())
 }
 
-fn the_rest(world: &World) -> Result<()> {
+fn pairs(world: &World) -> Result<()> {
     let (rank, size) = (world.rank(), world.size());
     let (next, before) = ((rank + 1) % size, (rank + size - 1) % size);
-    world.barrier()?;
-    // In the background, several at a time, and one that waits behind them.
-    let tensors: Vec<Tensor> = (0..5).map(|i| tensor(DType::F32, rank, 1000 * i + 1)).collect();
-    let works = tensors
-        .iter()
-        .map(|t| world.submit(Collective::AllReduce { tensors: vec![t.clone()], op: ReduceOp::Sum }, true))
-        .collect::<Result<Vec<_>>>()?;
-    let last = tensor(DType::F32, rank, 3);
-    world.all_reduce_coalesced(&[last.clone(), Tensor::zeros([2])?], ReduceOp::Max)?;
-    same(&last, &reference(DType::F32, ReduceOp::Max, size, 3), "behind the queue");
-    for (i, work) in works.iter().enumerate() {
-        work.wait()?;
-        assert!(work.is_completed());
-        same(&tensors[i], &reference(DType::F32, ReduceOp::Sum, size, 1000 * i + 1), "in the background");
-    }
     // Tags may be received in another order.
     let (a, b) = (tensor(DType::F32, rank, 10), tensor(DType::F32, rank + 1, 20));
     world.send(&a, next, 1)?;
@@ -178,6 +173,31 @@ fn the_rest(world: &World) -> Result<()> {
     same(&into, &tensor(DType::F32, before, 3_000_000), "batch");
     world.send(&out, next, 0)?;
     world.recv(&into, before, 0)?;
+    world.send_object(b"hello", next, 3)?;
+    assert_eq!(world.recv_object(before, 3)?, b"hello");
+    Ok(())
+}
+
+fn the_rest(world: &World) -> Result<()> {
+    let (rank, size) = (world.rank(), world.size());
+    world.barrier()?;
+    // In the background, several at a time, and one that waits behind them.
+    let tensors: Vec<Tensor> = (0..5).map(|i| tensor(DType::F32, rank, 1000 * i + 1)).collect();
+    let works = tensors
+        .iter()
+        .map(|t| world.submit(Collective::AllReduce { tensors: vec![t.clone()], op: ReduceOp::Sum }, true))
+        .collect::<Result<Vec<_>>>()?;
+    let last = tensor(DType::F32, rank, 3);
+    world.all_reduce_coalesced(&[last.clone(), Tensor::zeros([2])?], ReduceOp::Max)?;
+    same(&last, &reference(DType::F32, ReduceOp::Max, size, 3), "behind the queue");
+    for (i, work) in works.iter().enumerate() {
+        work.wait()?;
+        assert!(work.is_completed());
+        same(&tensors[i], &reference(DType::F32, ReduceOp::Sum, size, 1000 * i + 1), "in the background");
+    }
+    if size > 1 {
+        pairs(world)?;
+    }
     // Views that are not contiguous.
     let square = Tensor::zeros([4, 4])?;
     let column = square.narrow(1, 1, 1)?;
@@ -195,8 +215,6 @@ fn the_rest(world: &World) -> Result<()> {
     assert_eq!(world.gather_object(&bytes, 0)?.map(|all| all.len()), (rank == 0).then_some(size));
     let list: Vec<Vec<u8>> = (0..size).map(|r| vec![9; r]).collect();
     assert_eq!(world.scatter_object((rank == 0).then_some(&list[..]), 0)?, vec![9; rank]);
-    world.send_object(b"hello", next, 3)?;
-    assert_eq!(world.recv_object(before, 3)?, b"hello");
     // Sub-groups: even ranks, and all in reverse.
     let even: Vec<usize> = (0..size).step_by(2).collect();
     let group = world.new_group(&even)?;
@@ -228,10 +246,15 @@ fn the_rest(world: &World) -> Result<()> {
     Ok(())
 }
 
-fn everything(world: World) {
+pub fn everything(world: World) {
     reductions(&world).unwrap();
     movements(&world).unwrap();
     the_rest(&world).unwrap();
+}
+
+#[test]
+fn one_rank() {
+    Ranks::new("collectives::one_rank", 1).run(everything);
 }
 
 #[test]

@@ -1,11 +1,13 @@
-//! Programs without a word about ranks, under variables as launchers set them.
+//! Programs without a word about ranks, under launchers, or under variables as launchers set them.
 
+use crate::launchers::Launched;
 use crate::support::Ranks;
 use rushlight_dist::launch::Launcher;
 use rushlight_dist::{ReduceOp, World};
 use rushlight_tensor::Tensor;
 use std::net::TcpListener;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 fn meets(world: World, launcher: Launcher) {
     assert_eq!((world.launch().launcher, world.size()), (launcher, 2));
@@ -16,7 +18,9 @@ fn meets(world: World, launcher: Launcher) {
 
 /// A home for the user's key that is not the user's.
 fn home() -> (&'static str, String) {
-    let home = std::env::temp_dir().join(format!("rushlight-home-{}", std::process::id()));
+    static NUMBER: AtomicUsize = AtomicUsize::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let home = std::env::temp_dir().join(format!("rushlight-home-{}-{number}", std::process::id()));
     std::fs::create_dir_all(&home).unwrap();
     ("HOME", home.display().to_string())
 }
@@ -29,15 +33,20 @@ fn hydra(rank: usize) -> Vec<(&'static str, String)> {
         ("PMI_SIZE", "2".into()),
         ("MPI_LOCALRANKID", rank),
         ("MPI_LOCALNRANKS", "2".into()),
-        home(),
+        hydra_home(),
     ]
+}
+
+fn hydra_home() -> (&'static str, String) {
+    static HOME: OnceLock<String> = OnceLock::new();
+    ("HOME", HOME.get_or_init(|| home().1).clone())
 }
 
 #[test]
 fn hydra_on_one_node() {
     Ranks::new("launched::hydra_on_one_node", 2).launched(hydra).run(|world| meets(world, Launcher::Hydra));
     if std::env::var("PMI_RANK").is_err() {
-        std::fs::remove_dir_all(home().1).unwrap();
+        std::fs::remove_dir_all(hydra_home().1).unwrap();
     }
 }
 
@@ -88,4 +97,44 @@ fn by_hand(rank: usize) -> Vec<(&'static str, String)> {
 fn rank_and_world_size_by_hand() {
     let ranks = Ranks::new("launched::rank_and_world_size_by_hand", 2).launched(by_hand);
     ranks.run(|world| meets(world, Launcher::Environment));
+}
+
+/// The embedded engine under a real launcher. MPI is not touched.
+fn real(test: &'static str, launcher: &'static str, expected: Launcher) {
+    let home = home();
+    let directory = home.1.clone();
+    let is_rank = std::env::var("PMI_RANK").is_ok() || std::env::var("OMPI_COMM_WORLD_RANK").is_ok();
+    Launched::new(test, launcher, 2).backend("tcp").with(home.0, home.1).run(|world| {
+        meets(world, expected);
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        assert!(!maps.contains("libmpi"), "the engine tcp has opened MPI");
+    });
+    if !is_rank {
+        let _ = std::fs::remove_dir_all(directory);
+    }
+}
+
+#[test]
+fn a_real_mpich() {
+    real("launched::a_real_mpich", "mpich", Launcher::Hydra);
+}
+
+#[test]
+fn a_real_open_mpi() {
+    real("launched::a_real_open_mpi", "openmpi", Launcher::OpenMpi);
+}
+
+#[test]
+fn a_real_intel_mpi() {
+    real("launched::a_real_intel_mpi", "impi", Launcher::Hydra);
+}
+
+#[test]
+fn debians_mpich() {
+    real("launched::debians_mpich", "debian-mpich", Launcher::Hydra);
+}
+
+#[test]
+fn debians_open_mpi() {
+    real("launched::debians_open_mpi", "debian-openmpi", Launcher::OpenMpi);
 }

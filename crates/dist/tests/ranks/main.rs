@@ -4,6 +4,10 @@
 
 mod collectives;
 mod failures;
+mod hosts;
 mod launched;
+mod launchers;
+mod mpi;
 mod parallel;
+mod slurm;
 mod support;

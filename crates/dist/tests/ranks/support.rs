@@ -17,6 +17,8 @@ pub struct Ranks {
     victims: &'static [usize],
     /// Variables of each rank.
     variables: fn(usize) -> Vec<(&'static str, String)>,
+    /// What comes before the command of each rank.
+    prefix: Box<dyn Fn(usize) -> Vec<String>>,
     /// Whether they are a launcher's; otherwise the test says who is which rank.
     launched: bool,
 }
@@ -31,6 +33,7 @@ impl Ranks {
             timeout: Duration::from_secs(60),
             victims: &[],
             variables: |_| Vec::new(),
+            prefix: Box::new(|_| Vec::new()),
             launched: false,
         }
     }
@@ -65,6 +68,12 @@ impl Ranks {
         self
     }
 
+    /// Has other programs start the ranks.
+    pub fn prefix(mut self, prefix: impl Fn(usize) -> Vec<String> + 'static) -> Self {
+        self.prefix = Box::new(prefix);
+        self
+    }
+
     /// Runs `body` in each rank and waits for all.
     pub fn run(self, body: impl FnOnce(World)) {
         if let Ok(place) = std::env::var("RUSHLIGHT_TEST_PLACE") {
@@ -83,7 +92,10 @@ impl Ranks {
         let _ = std::fs::remove_file(&file);
         let exe = std::env::current_exe().expect("this program");
         let start = |rank: usize| {
-            Command::new(&exe)
+            let mut words = (self.prefix)(rank);
+            words.push(exe.display().to_string());
+            Command::new(&words[0])
+                .args(&words[1..])
                 .args([self.test, "--exact", "--nocapture", "--include-ignored"])
                 .env("RUSHLIGHT_TEST_PLACE", format!("{rank} {}", file.display()))
                 .env("RUSHLIGHT_NUM_THREADS", "1")

@@ -1,6 +1,6 @@
 //! Matrix products. Strided operands go to the engine as they are; derivatives are products of transposed views.
 
-use crate::autograd::{Ctx, Saved, record, recording};
+use crate::autograd::{Ctx, Saved, no_grad, record, recording};
 use crate::{Tensor, amp};
 use rushlight_core::backend::{Activation, MatMul, Reduce};
 use rushlight_core::layout::{Nest, broadcast_shapes};
@@ -20,7 +20,8 @@ impl Blend<'_> {
 
 /// The engine's product of `[.., m, k]` and `[.., k, n]` into `[.., m, n]`, batch sizes being equal. Not recorded.
 ///
-/// Batch dimensions are merged where all three layouts allow it; those that remain are walked over, so that nothing is copied.
+/// Batch dimensions are merged where all three layouts allow it. Of those that remain, the largest goes to the engine and the others are
+/// walked over, one call for each step; operands are packed instead where that costs less than the calls.
 fn multiply(a: &Tensor, b: &Tensor, out: &Tensor, blend: &Blend) -> Result<()> {
     // Gradients come from anywhere; the engine reads all operands as one dtype.
     if a.dtype() != b.dtype() {
@@ -34,19 +35,33 @@ fn multiply(a: &Tensor, b: &Tensor, out: &Tensor, blend: &Blend) -> Result<()> {
         return Ok(());
     }
     let batch = out.rank() - 2;
-    let operands = [a, b, out];
-    let nest = Nest::new(&out.shape()[..batch], operands.map(|t| &t.strides()[..batch]));
-    let inner = nest.shape.len() - 1;
-    let count = nest.shape[inner];
-    for step in 0..nest.numel() / count {
-        let offsets = nest.offsets(step * count);
-        let layout = |i: usize| {
-            let t = operands[i];
+    let sizes = &out.shape()[..batch];
+    let nest = Nest::new(sizes, [a, b, out].map(|t| &t.strides()[..batch]));
+    let (mut inner, mut count) = (0, 0);
+    for (d, &size) in nest.shape.iter().enumerate() {
+        if size >= count {
+            (inner, count) = (d, size);
+        }
+    }
+    let calls = nest.numel() / count;
+    if calls > 1 && out.is_contiguous() {
+        let merges = |t: &Tensor| Nest::new(sizes, [&t.strides()[..batch]]).shape.len() == 1;
+        let cost = |t: &Tensor| if merges(t) { 0 } else { t.numel() * t.dtype().size() };
+        if cost(a) + cost(b) < (calls - 1) * out.backend().features().bytes_per_call {
+            let packed = |t: &Tensor| if merges(t) { Ok(t.clone()) } else { packed(t) };
+            return multiply(&packed(a)?, &packed(b)?, out, blend);
+        }
+    }
+    let walked: Nest<3> =
+        Nest { shape: without(&nest.shape, inner), strides: std::array::from_fn(|i| without(&nest.strides[i], inner)) };
+    for step in 0..calls {
+        let offsets = walked.offsets(step);
+        let layout = |i: usize, t: &Tensor| {
             let shape = [count, t.shape()[batch], t.shape()[batch + 1]];
             let strides = [nest.strides[i][inner], t.strides()[batch], t.strides()[batch + 1]];
             Layout::strided(&shape, &strides, t.layout().offset() + offsets[i])
         };
-        let (a_layout, b_layout, out_layout) = (layout(0)?, layout(1)?, layout(2)?);
+        let (a_layout, b_layout, out_layout) = (layout(0, a)?, layout(1, b)?, layout(2, out)?);
         out.backend().matmul(&MatMul {
             a: a.view_as(&a_layout),
             b: b.view_as(&b_layout),
@@ -58,6 +73,20 @@ fn multiply(a: &Tensor, b: &Tensor, out: &Tensor, blend: &Blend) -> Result<()> {
         })?;
     }
     Ok(())
+}
+
+fn without(dims: &[usize], at: usize) -> Dims {
+    dims.iter().enumerate().filter(|&(d, _)| d != at).map(|(_, &size)| size).collect()
+}
+
+/// A copy whose batch dimensions merge. Matrices that lie by columns still do, so that the copy reads and writes in order.
+fn packed(t: &Tensor) -> Result<Tensor> {
+    let rank = t.rank();
+    let by_columns = t.strides()[rank - 2] < t.strides()[rank - 1];
+    no_grad(|| match by_columns {
+        true => t.transpose(-2, -1)?.contiguous()?.transpose(-2, -1),
+        false => t.contiguous(),
+    })
 }
 
 /// The gradient of input `i`, `a @ b` of two matrices, in `shape`: in the dtype the input would rather have it in, and added to what came before

@@ -7,6 +7,7 @@ mod functional;
 mod indexing;
 mod meta;
 mod model;
+mod product;
 mod property;
 mod reduction;
 

@@ -245,8 +245,8 @@ def init_process_group(
     """Meets the other processes of the job.
 
     Rank and world size are the launcher's (torchrun, srun, mpiexec, PALS and others) unless they are given; a program without a launcher is alone.
-    ``init_method`` is ``env://`` (the default), ``tcp://host:port`` or ``file:///path``; ``store`` takes its place. Backends are names: whichever is
-    asked for, the best engine there is serves it. ``device_id``, ``pg_options`` and ``group_name`` change nothing of that.
+    ``init_method`` is ``env://`` (the default), ``tcp://host:port`` or ``file:///path``; ``store`` takes its place. ``mpi`` is the system's MPI, opened
+    at run time. Other backends are names: whichever is asked for, the best engine there is without MPI serves it. ``device_id``, ``pg_options`` and ``group_name`` change nothing of that.
     """
     if _world.default_pg is not None:
         raise ValueError("trying to initialize the default process group twice!")
@@ -264,12 +264,17 @@ def init_process_group(
     rank = given_rank if rank is None or rank < 0 else rank
     world_size = given_size if world_size is None or world_size < 0 else world_size
     meeting = None if store is None else PrefixStore(f"init/{_world.inits}", store)._store
-    world = _meet(method, seconds, rank, world_size, meeting)
+    world = _meet(method, seconds, rank, world_size, meeting, _engine(name))
     _world.inits += 1
     _world.world, _world.process = world, os.getpid()
     _world.store = Store._around(world.store())
     _world.default_pg = ProcessGroup(world.group(), name, "default_pg")
     _world.groups = [_world.default_pg]
+
+
+def _engine(name):
+    """The core's name of a backend, or of a list of backends by device."""
+    return ",".join("gloo" if part in ("ucc", "undefined") else part for part in (p.rpartition(":")[2] for p in str(name).split(",")))
 
 
 def _meet(*arguments):

@@ -2,7 +2,7 @@
 
 import math
 
-from ._order import permutation
+from ... import _C
 from .sampler import Sampler
 
 __all__ = ["DistributedSampler"]
@@ -38,7 +38,7 @@ class DistributedSampler(Sampler):
 
     def __iter__(self):
         count = len(self.dataset)
-        indices = permutation(count, self.seed + self.epoch) if self.shuffle else list(range(count))
+        indices = _C._permutation(count, (self.seed + self.epoch) & 0xFFFFFFFFFFFFFFFF) if self.shuffle else list(range(count))
         if not self.drop_last and indices:
             # Some samples are drawn twice so that all processes have as many.
             while len(indices) < self.total_size:

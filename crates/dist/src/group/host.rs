@@ -1,16 +1,16 @@
-//! The engine `tcp`: a communicator, its queue and its thread.
+//! Groups of the engines that work on the CPU's memory (`tcp`, `mpi`): a transport, its queue and its thread.
 
 use super::staging::{Staged, spans, written};
 use super::{Collective, FlightRecord, ProcessGroup, Work};
-use crate::comm::{Call, Channel, Communicator, Limit, Reduction, Signature, Transfer};
+use crate::comm::{Call, Channel, Limit, Reduction, Signature, Transfer, Transport};
 use crate::job::Job;
 use rushlight_core::{Error, Result};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// A group over shared memory and TCP connections.
-pub(crate) struct TcpGroup {
+/// A group over a [`Transport`].
+pub(crate) struct HostGroup {
     shared: Arc<Inner>,
 }
 
@@ -21,7 +21,8 @@ struct Inner {
     timeout: Duration,
     job: Arc<Job>,
     /// Held while a collective runs.
-    communicator: Mutex<Communicator>,
+    transport: Mutex<Box<dyn Transport>>,
+    backend: &'static str,
     queue: Mutex<Queue>,
     changed: Condvar,
     record: Arc<Mutex<FlightRecord>>,
@@ -42,11 +43,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|e| e.into_inner())
 }
 
-impl TcpGroup {
+impl HostGroup {
     pub(crate) fn new(
         name: &str,
         ranks: Vec<usize>,
-        communicator: Communicator,
+        transport: Box<dyn Transport>,
         job: Arc<Job>,
         timeout: Duration,
     ) -> Self {
@@ -55,12 +56,13 @@ impl TcpGroup {
         let shared = Arc::new(Inner {
             name: name.into(),
             ranks,
-            rank: communicator.rank,
-            size: communicator.size,
+            rank: transport.rank(),
+            size: transport.size(),
+            backend: transport.backend(),
             timeout,
             record,
             job,
-            communicator: Mutex::new(communicator),
+            transport: Mutex::new(transport),
             queue: Mutex::default(),
             changed: Condvar::new(),
         });
@@ -68,14 +70,14 @@ impl TcpGroup {
     }
 }
 
-impl Drop for TcpGroup {
+impl Drop for HostGroup {
     fn drop(&mut self) {
         lock(&self.shared.queue).closed = true;
         self.shared.changed.notify_all();
     }
 }
 
-impl ProcessGroup for TcpGroup {
+impl ProcessGroup for HostGroup {
     fn rank(&self) -> usize {
         self.shared.rank
     }
@@ -89,7 +91,7 @@ impl ProcessGroup for TcpGroup {
     }
 
     fn backend(&self) -> &'static str {
-        "tcp"
+        self.shared.backend
     }
 
     fn ranks(&self) -> &[usize] {
@@ -109,11 +111,11 @@ impl ProcessGroup for TcpGroup {
         let sequence = queue.sequence;
         lock(&inner.record).call(sequence, collective.describe());
         if !background && queue.waiting.is_empty() && !queue.busy {
-            // Nobody is before it: run here, without the way to the other thread and back. The communicator is taken
+            // Nobody is before it: run here, without the way to the other thread and back. The transport is taken
             // first, so that nothing overtakes.
-            let mut communicator = lock(&inner.communicator);
+            let mut transport = lock(&inner.transport);
             drop(queue);
-            return Ok(Work::finished(inner.perform(&mut communicator, sequence, &collective)));
+            return Ok(Work::finished(inner.perform(&mut **transport, sequence, &collective)));
         }
         if !queue.has_thread {
             let shared = inner.clone();
@@ -139,7 +141,7 @@ impl Inner {
             while let Some((sequence, collective, work)) = queue.waiting.pop_front() {
                 queue.busy = true;
                 drop(queue);
-                let result = self.perform(&mut lock(&self.communicator), sequence, &collective);
+                let result = self.perform(&mut **lock(&self.transport), sequence, &collective);
                 // Tensors are let go before the handle says so: their memory is the caller's again.
                 drop(collective);
                 queue = lock(&self.queue);
@@ -154,11 +156,11 @@ impl Inner {
     }
 
     /// Runs a collective. A failure ends the job: the other ranks are told, or they would wait.
-    fn perform(&self, communicator: &mut Communicator, sequence: u64, collective: &Collective) -> Result<()> {
+    fn perform(&self, transport: &mut dyn Transport, sequence: u64, collective: &Collective) -> Result<()> {
         let description = collective.describe();
         lock(&self.record).start(sequence);
         let call = Call { signature: Signature::new(&description), limit: Limit::new(&self.job.abort, self.timeout) };
-        let result = self.job.abort.check().and_then(|()| execute(communicator, collective, &call));
+        let result = self.job.abort.check().and_then(|()| execute(transport, collective, &call));
         lock(&self.record).end(sequence, result.is_ok());
         result.map_err(|e| {
             let aborted = self.job.abort.is_raised();
@@ -186,23 +188,41 @@ impl Inner {
     }
 }
 
-fn execute(c: &mut Communicator, collective: &Collective, call: &Call) -> Result<()> {
-    // SAFETY, for all calls below: the staged tensors keep the bytes alive until the call returns. By the contract of
-    // `Work` the caller does not use them meanwhile.
+/// What was staged for a call, once it has returned. Memory that a failed call may still use is never freed.
+fn after<T>(c: &dyn Transport, result: Result<()>, staged: T) -> Result<T> {
+    match result {
+        Ok(()) => Ok(staged),
+        Err(e) => {
+            if c.holds_memory() {
+                std::mem::forget(staged);
+            }
+            Err(e)
+        }
+    }
+}
+
+fn execute(c: &mut dyn Transport, collective: &Collective, call: &Call) -> Result<()> {
+    if !matches!(collective, Collective::P2p(_)) {
+        c.begin(call)?;
+    }
+    // SAFETY, for all calls below: the staged tensors keep the bytes alive until the call returns, and longer if the
+    // transport needs that. By the contract of `Work` the caller does not use them meanwhile.
     match collective {
         Collective::AllReduce { tensors, op } => {
             for tensor in tensors {
                 let data = Staged::new(tensor)?;
-                unsafe { c.all_reduce(data.span(), Reduction { dtype: tensor.dtype(), op: *op }, call)? };
-                data.written()?;
+                let how = Reduction { dtype: tensor.dtype(), op: *op };
+                let result = unsafe { c.all_reduce(data.span(), how, call) };
+                after(c, result, data)?.written()?;
             }
             Ok(())
         }
         Collective::Broadcast { tensors, root } => {
             for tensor in tensors {
                 let data = Staged::new(tensor)?;
-                unsafe { c.broadcast(data.span(), *root, call)? };
-                if c.rank != *root {
+                let result = unsafe { c.broadcast(data.span(), *root, call) };
+                let data = after(c, result, data)?;
+                if c.rank() != *root {
                     data.written()?;
                 }
             }
@@ -210,34 +230,36 @@ fn execute(c: &mut Communicator, collective: &Collective, call: &Call) -> Result
         }
         Collective::Reduce { tensor, op, root } => {
             let data = Staged::new(tensor)?;
-            unsafe { c.reduce(data.span(), Reduction { dtype: tensor.dtype(), op: *op }, *root, call)? };
-            if c.rank == *root { data.written() } else { Ok(()) }
+            let how = Reduction { dtype: tensor.dtype(), op: *op };
+            let result = unsafe { c.reduce(data.span(), how, *root, call) };
+            let data = after(c, result, data)?;
+            if c.rank() == *root { data.written() } else { Ok(()) }
         }
         Collective::AllGather { outputs, input } => {
             let (input, outputs) = (Staged::new(input)?, Staged::all(outputs)?);
-            unsafe { c.all_gather(input.span(), &spans(&outputs), call)? };
-            written(outputs)
+            let result = unsafe { c.all_gather(input.span(), &spans(&outputs), call) };
+            written(after(c, result, (input, outputs))?.1)
         }
         Collective::ReduceScatter { output, inputs, op } => {
             let (inputs, staged) = (Staged::all(inputs)?, Staged::new(output)?);
             let how = Reduction { dtype: output.dtype(), op: *op };
-            unsafe { c.reduce_scatter(&spans(&inputs), staged.span(), how, call)? };
-            staged.written()
+            let result = unsafe { c.reduce_scatter(&spans(&inputs), staged.span(), how, call) };
+            after(c, result, (inputs, staged))?.1.written()
         }
         Collective::AllToAll { outputs, inputs } => {
             let (inputs, outputs) = (Staged::all(inputs)?, Staged::all(outputs)?);
-            unsafe { c.all_to_all(&spans(&inputs), &spans(&outputs), call)? };
-            written(outputs)
+            let result = unsafe { c.all_to_all(&spans(&inputs), &spans(&outputs), call) };
+            written(after(c, result, (inputs, outputs))?.1)
         }
         Collective::Gather { input, outputs, root } => {
             let (input, outputs) = (Staged::new(input)?, Staged::all(outputs)?);
-            unsafe { c.gather(input.span(), &spans(&outputs), *root, call)? };
-            written(outputs)
+            let result = unsafe { c.gather(input.span(), &spans(&outputs), *root, call) };
+            written(after(c, result, (input, outputs))?.1)
         }
         Collective::Scatter { output, inputs, root } => {
             let (inputs, output) = (Staged::all(inputs)?, Staged::new(output)?);
-            unsafe { c.scatter(&spans(&inputs), output.span(), *root, call)? };
-            output.written()
+            let result = unsafe { c.scatter(&spans(&inputs), output.span(), *root, call) };
+            after(c, result, (inputs, output))?.1.written()
         }
         Collective::P2p(all) => {
             let staged = all.iter().map(|p| Staged::new(&p.tensor)).collect::<Result<Vec<_>>>()?;
@@ -249,7 +271,8 @@ fn execute(c: &mut Communicator, collective: &Collective, call: &Call) -> Result
                     false => Transfer::receive(p.peer, Channel::tagged(p.tag), s.span()),
                 })
                 .collect();
-            unsafe { c.exchange(&mut transfers, call)? };
+            let result = unsafe { c.exchange(&mut transfers, call) };
+            let staged = after(c, result, staged)?;
             all.iter().zip(staged).filter(|(p, _)| !p.sends).try_for_each(|(_, s)| s.written())
         }
         Collective::Barrier => c.barrier(call),

@@ -1,0 +1,48 @@
+//! Products of batches whose dimensions do not merge: heads viewed from one projection.
+
+use rushlight_core::{DType, Result};
+use rushlight_tensor::Tensor;
+
+/// `[batch, heads, time, width]` viewed from `[batch, time, heads * width]`, as attention written by hand does.
+fn heads(x: &Tensor, count: usize) -> Result<Tensor> {
+    let &[batch, time, width] = x.shape() else { panic!("three dimensions") };
+    x.reshape([batch, time, count, width / count])?.transpose(1, 2)
+}
+
+fn close(a: &Tensor, b: &Tensor) -> Result<()> {
+    assert!(a.allclose(b, 1e-12, 1e-12)?, "{a}\n{b}");
+    Ok(())
+}
+
+#[test]
+fn batches_that_do_not_merge_equal_packed_ones() -> Result<()> {
+    // Few heads are walked over, many small ones packed; either dimension may be the larger.
+    for (batch, count, time, width) in
+        [(2, 3, 5, 4), (9, 2, 3, 2), (2, 9, 3, 2), (16, 16, 2, 1), (1, 4, 3, 2), (5, 1, 3, 2)]
+    {
+        let shape = [batch, time, count * width];
+        let leaf = || Tensor::randn(shape, DType::F64)?.requires_grad_(true);
+        let (q, k) = (leaf()?, leaf()?);
+        let scores = heads(&q, count)?.matmul(&heads(&k, count)?.transpose(-2, -1)?)?;
+        let packed = heads(&q.detach(), count)?
+            .contiguous()?
+            .matmul(&heads(&k.detach(), count)?.transpose(-2, -1)?.contiguous()?)?;
+        close(&scores, &packed)?;
+        let out = scores.matmul(&heads(&k, count)?)?;
+        close(&out, &packed.matmul(&heads(&k.detach(), count)?.contiguous()?)?)?;
+        out.sum()?.backward()?;
+        let (dense_q, dense_k) = (q.detach().requires_grad_(true)?, k.detach().requires_grad_(true)?);
+        let [hq, hk] = [heads(&dense_q, count)?.contiguous()?, heads(&dense_k, count)?.contiguous()?];
+        hq.matmul(&hk.transpose(-2, -1)?.contiguous()?)?.matmul(&hk)?.sum()?.backward()?;
+        close(&q.grad().unwrap(), &dense_q.grad().unwrap())?;
+        close(&k.grad().unwrap(), &dense_k.grad().unwrap())?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_broadcast_operand_is_not_expanded() -> Result<()> {
+    let a = Tensor::randn([7, 3, 4, 5], DType::F64)?.transpose(0, 1)?;
+    let b = Tensor::randn([1, 7, 5, 2], DType::F64)?;
+    close(&a.matmul(&b)?, &a.contiguous()?.matmul(&b.expand([3, 7, 5, 2])?.contiguous()?)?)
+}
