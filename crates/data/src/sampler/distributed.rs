@@ -23,6 +23,7 @@ pub struct DistributedSampler {
     shuffle: bool,
     seed: u64,
     drop_last: bool,
+    padded: bool,
 }
 
 impl DistributedSampler {
@@ -33,7 +34,7 @@ impl DistributedSampler {
                 "DistributedSampler: invalid rank {rank}, rank should be in the interval [0, {num_replicas})"
             )));
         }
-        Ok(Self { len, num_replicas, rank, shuffle: true, seed: 0, drop_last: false })
+        Ok(Self { len, num_replicas, rank, shuffle: true, seed: 0, drop_last: false, padded: true })
     }
 
     /// Whether the order is random.
@@ -53,13 +54,24 @@ impl DistributedSampler {
         self.drop_last = drop_last;
         self
     }
+
+    /// Whether processes read equally many samples, which training needs. Without, every sample is read exactly once and the first processes may
+    /// read one more than the others: what an evaluation's figures need. PyTorch always pads or drops.
+    pub fn padded(mut self, padded: bool) -> Self {
+        self.padded = padded;
+        self
+    }
 }
 
 impl Sampler for DistributedSampler {
     type Item = usize;
 
     fn len(&self) -> usize {
-        if self.drop_last { self.len / self.num_replicas } else { self.len.div_ceil(self.num_replicas) }
+        match (self.padded, self.drop_last) {
+            (false, _) => self.len.saturating_sub(self.rank).div_ceil(self.num_replicas),
+            (true, true) => self.len / self.num_replicas,
+            (true, false) => self.len.div_ceil(self.num_replicas),
+        }
     }
 
     fn iter(&self, epoch: u64) -> Result<Indices<usize>> {
