@@ -183,6 +183,13 @@ impl World {
         &self.store
     }
 
+    /// A function that says why the job cannot go on, once another rank has died, hung or failed. It waits for nothing
+    /// and may be called by any thread.
+    pub fn failure(&self) -> impl Fn() -> Option<String> + Send + Sync + 'static {
+        let job = self.job.clone();
+        move || job.abort.check().err().map(|e| e.to_string())
+    }
+
     /// The group of all ranks.
     pub fn group(&self) -> &Arc<dyn ProcessGroup> {
         &self.group

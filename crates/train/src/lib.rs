@@ -2,4 +2,4 @@
 
 mod checkpoint;
 
-pub use checkpoint::{Checkpoints, CheckpointsBuilder, Position, Restored};
+pub use checkpoint::{Best, Checkpoints, CheckpointsBuilder, Position, Restored, SaveOptions, load_checkpoint};

@@ -1,0 +1,507 @@
+//! Checkpoints: everything a run needs to go on as if it had never stopped.
+
+mod files;
+mod ranks;
+mod shards;
+
+use files::{Entry, Shard};
+use ranks::Ranks;
+use rushlight_core::rng::default_generator;
+use rushlight_core::{Error, Philox, Result};
+use rushlight_io::atomic::remove_leftovers;
+use rushlight_tensor::state::{Dict, Stateful, Value};
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::thread::JoinHandle;
+
+/// Names of entries that are ours.
+const RESERVED: [&str; 6] = ["format", "epoch", "step", "random", "metric", "sharded"];
+
+/// How far a run has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Position {
+    /// The epoch the run is in.
+    pub epoch: u64,
+    /// Optimizer steps done since the start of the run.
+    pub step: u64,
+}
+
+/// Which metric is the best one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Best {
+    /// The lowest, as of a loss.
+    Lowest,
+    /// The highest, as of an accuracy.
+    Highest,
+}
+
+/// What [`Checkpoints::save_with`] saves beside the parts.
+#[derive(Clone, Copy, Default)]
+pub struct SaveOptions<'a> {
+    metric: Option<f64>,
+    sharded: &'a [(&'a str, &'a dyn Stateful)],
+}
+
+impl<'a> SaveOptions<'a> {
+    /// Nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The metric that [`CheckpointsBuilder::keep_best`] compares. Of a job's ranks, rank 0's counts.
+    pub fn metric(mut self, metric: f64) -> Self {
+        self.metric = Some(metric);
+        self
+    }
+
+    /// Parts of which every rank has its own: an optimizer's shard, a sampler's place. They are read back by
+    /// [`Restored::load_sharded`].
+    pub fn sharded(mut self, parts: &'a [(&'a str, &'a dyn Stateful)]) -> Self {
+        self.sharded = parts;
+        self
+    }
+}
+
+/// What [`Checkpoints::restore`] found.
+#[derive(Debug)]
+pub struct Restored {
+    /// Where the run goes on.
+    pub position: Position,
+    /// The file or folder it came from.
+    pub path: PathBuf,
+    /// Newer checkpoints that were damaged, and what was wrong with them. They are kept under the same name with `.damaged` after it.
+    pub skipped: Vec<(PathBuf, Error)>,
+    /// The metric it was saved with.
+    pub metric: Option<f64>,
+    /// How many ranks saved it.
+    pub world_size: usize,
+    entry: Entry,
+    rank: usize,
+    size: usize,
+}
+
+impl Restored {
+    /// Restores a part of which every rank has its own, saved by [`SaveOptions::sharded`]. The world must have the size
+    /// it had then: shards fit no other. [`Restored::shards`] gives all of them to a program that can cut them anew.
+    pub fn load_sharded(&self, name: &str, part: &mut dyn Stateful) -> Result<()> {
+        let within = |e: Error| e.within(&format!("restore '{}', part '{name}'", self.path.display()));
+        if self.world_size != self.size {
+            return Err(within(Error::value(format!(
+                "{} ranks saved a shard each, now there are {}; start as many ranks, or cut the shards anew \
+                 (Restored::shards has all of them)",
+                self.world_size, self.size
+            ))));
+        }
+        let shards = self.shards(name)?;
+        part.load_state(&shards[self.rank]).map_err(within)
+    }
+
+    /// The shards of a part that every rank saved for itself, by rank.
+    pub fn shards(&self, name: &str) -> Result<Vec<Value>> {
+        files::sharded(&self.entry, name).map_err(|e| e.within(&format!("restore '{}'", self.path.display())))
+    }
+}
+
+/// The checkpoints of a run in a directory, each whole and checksummed.
+///
+/// A checkpoint holds the state of every part it is given (model, optimizer, scheduler, scaler, loader), the position, and the state of the random
+/// generator. A run killed at any moment goes on from the newest whole checkpoint and ends with the same weights, bit by bit.
+///
+/// A program that runs alone writes one file a checkpoint, `checkpoint-STEP.pt`, which `torch.load` reads.
+///
+/// ```
+/// use rushlight_nn::{Forward, Linear, Module};
+/// use rushlight_tensor::Tensor;
+/// use rushlight_train::{Checkpoints, Position};
+/// # let directory = std::env::temp_dir().join(format!("rushlight-doc-checkpoints-{}", std::process::id()));
+/// let mut model = Linear::new(20, 1).build()?;
+/// let mut checkpoints = Checkpoints::new(&directory).keep(2).build()?;
+/// let start = match checkpoints.restore(&mut [("model", &mut model)])? {
+///     Some(restored) => restored.position,
+///     None => Position::default(),
+/// };
+/// // … train …
+/// checkpoints.save(Position { epoch: 1, step: 64 }, &[("model", &model)])?;
+/// # checkpoints.finish()?;
+/// # std::fs::remove_dir_all(&directory)?;
+/// # assert_eq!(start, Position::default());
+/// # Ok::<(), rushlight_core::Error>(())
+/// ```
+///
+/// # Jobs of several ranks
+///
+/// With [`CheckpointsBuilder::world`] all ranks save one checkpoint together, in a directory that their nodes share.
+/// Every rank calls `save` and `restore` alike; `parts` are those that are the same on every rank, as data parallel
+/// training has them. Each rank writes its share of the tensors to a file of a folder `checkpoint-STEP`; when all are on
+/// the disk, rank 0 writes `manifest.json`. A folder without a manifest is no checkpoint, so a job killed in the middle of
+/// a save goes on from the one before.
+///
+/// A checkpoint is restored by any number of ranks, one included. Random generators go on where they were if the world
+/// has the same size; ranks that were not there before get streams of their own, derived from rank 0's.
+///
+/// ```no_run
+/// # use rushlight_nn::Linear;
+/// # use rushlight_train::{Best, Checkpoints, Position, SaveOptions};
+/// let world = rushlight_dist::init()?;
+/// let mut model = Linear::new(20, 1).build()?;
+/// let mut checkpoints = Checkpoints::new("run1")
+///     .world(&world)
+///     .background(true)
+///     .keep(2)
+///     .keep_best(1, Best::Lowest)
+///     .build()?;
+/// checkpoints.restore(&mut [("model", &mut model)])?;
+/// # let (position, loss) = (Position::default(), 0.5);
+/// checkpoints.save_with(position, &[("model", &model)], SaveOptions::new().metric(loss))?;
+/// checkpoints.finish()?;
+/// # Ok::<(), rushlight_core::Error>(())
+/// ```
+///
+/// # Full and failing disks
+///
+/// A save that fails on any rank fails on all, removes what it has written and leaves the checkpoints before it alone. The
+/// error comes from `save`, or with [`CheckpointsBuilder::background`] from the next `save` or [`Checkpoints::finish`].
+/// [`CheckpointsBuilder::tolerate`] prints it instead and goes on.
+#[derive(Debug)]
+pub struct Checkpoints {
+    directory: PathBuf,
+    keep: Keep,
+    background: bool,
+    tolerate: usize,
+    failures: usize,
+    ranks: Option<Ranks>,
+    saves: u64,
+    restores: u64,
+    writing: Option<JoinHandle<Result<()>>>,
+}
+
+/// How many checkpoints stay.
+#[derive(Clone, Copy, Debug)]
+struct Keep {
+    newest: usize,
+    best: Option<(usize, Best)>,
+}
+
+/// The options of [`Checkpoints`].
+#[derive(Clone, Debug)]
+pub struct CheckpointsBuilder {
+    directory: PathBuf,
+    keep: Keep,
+    background: bool,
+    tolerate: usize,
+    ranks: Option<Ranks>,
+}
+
+impl CheckpointsBuilder {
+    /// How many checkpoints stay; older ones are removed after a new one is whole. Three unless said otherwise: the newest may be damaged.
+    pub fn keep(mut self, keep: usize) -> Self {
+        self.keep.newest = keep;
+        self
+    }
+
+    /// How many stay beside the newest ones because their metric ([`SaveOptions::metric`]) is the best.
+    pub fn keep_best(mut self, count: usize, best: Best) -> Self {
+        self.keep.best = Some((count, best));
+        self
+    }
+
+    /// Writes on another thread: [`Checkpoints::save`] returns when the state is copied, of a job's ranks each its share.
+    /// An error shows at the next call. A save waits for the one before.
+    pub fn background(mut self, background: bool) -> Self {
+        self.background = background;
+        self
+    }
+
+    /// How many saves in a row may fail before that is an error. Failures are printed; the last whole checkpoint stays
+    /// the newest. None unless said otherwise. [`Checkpoints::finish`] returns every error.
+    pub fn tolerate(mut self, failures: usize) -> Self {
+        self.tolerate = failures;
+        self
+    }
+
+    /// The ranks that save together: all of a world's. In a world of one this changes nothing. Ranks that have several
+    /// `Checkpoints` must build them in the same order.
+    #[cfg(target_os = "linux")]
+    pub fn world(mut self, world: &rushlight_dist::World) -> Self {
+        use rushlight_dist::ProcessGroup;
+        use std::sync::{Arc, atomic::AtomicU64, atomic::Ordering::Relaxed};
+        static BUILT: AtomicU64 = AtomicU64::new(0);
+        if world.size() > 1 {
+            self.ranks = Some(Ranks {
+                rank: world.rank(),
+                size: world.size(),
+                board: Arc::new(world.store().clone()),
+                failure: Arc::new(world.failure()),
+                prefix: format!("rushlight-checkpoints/{}", BUILT.fetch_add(1, Relaxed)),
+                patience: world.timeout(),
+            });
+        }
+        self
+    }
+
+    /// Makes the directory if it is not there, and removes what killed runs have left of unfinished checkpoints.
+    pub fn build(self) -> Result<Checkpoints> {
+        if self.keep.newest == 0 {
+            return Err(Error::value("Checkpoints: keep must be at least 1"));
+        }
+        std::fs::create_dir_all(&self.directory)
+            .map_err(|e| Error::io(format!("Checkpoints: cannot make '{}': {e}", self.directory.display())))?;
+        // Other ranks write nothing before rank 0 has begun a save.
+        if self.ranks.as_ref().is_none_or(|ranks| ranks.rank == 0) {
+            remove_leftovers(&self.directory);
+            files::remove_incomplete(&self.directory)?;
+        }
+        let Self { directory, keep, background, tolerate, ranks } = self;
+        let (failures, saves, restores, writing) = (0, 0, 0, None);
+        Ok(Checkpoints { directory, keep, background, tolerate, failures, ranks, saves, restores, writing })
+    }
+}
+
+impl Checkpoints {
+    /// Checkpoints in a directory.
+    pub fn new(directory: impl Into<PathBuf>) -> CheckpointsBuilder {
+        let keep = Keep { newest: 3, best: None };
+        CheckpointsBuilder { directory: directory.into(), keep, background: false, tolerate: 0, ranks: None }
+    }
+
+    /// The directory.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Saves all parts, the position and the random state, then removes checkpoints beyond the number to keep.
+    pub fn save(&mut self, position: Position, parts: &[(&str, &dyn Stateful)]) -> Result<()> {
+        self.save_with(position, parts, SaveOptions::new())
+    }
+
+    /// [`Checkpoints::save`] with a metric, or with parts of which every rank has its own.
+    pub fn save_with(
+        &mut self,
+        position: Position,
+        parts: &[(&str, &dyn Stateful)],
+        options: SaveOptions,
+    ) -> Result<()> {
+        let before = self.finish();
+        self.judge(before)?;
+        check_names(parts.iter().chain(options.sharded).map(|(name, _)| *name))?;
+        let random = default_generator().state();
+        let state = states(parts)?;
+        let sharded = states(options.sharded)?;
+        let write: Box<dyn FnOnce() -> Result<()> + Send> = match &self.ranks {
+            Some(ranks) => self.shard_writer(ranks, position, options.metric, random, state, sharded)?,
+            None => self.file_writer(position, options.metric, random, state, sharded)?,
+        };
+        self.saves += 1;
+        if !self.background {
+            let now = write();
+            return self.judge(now);
+        }
+        let thread = std::thread::Builder::new().name("checkpoint".into()).spawn(write);
+        self.writing = Some(thread.map_err(|e| Error::io(format!("Checkpoints: cannot start a thread: {e}")))?);
+        Ok(())
+    }
+
+    /// What is left to do to write a checkpoint in one file.
+    fn file_writer(
+        &self,
+        position: Position,
+        metric: Option<f64>,
+        random: Philox,
+        parts: Dict,
+        sharded: Dict,
+    ) -> Result<Box<dyn FnOnce() -> Result<()> + Send>> {
+        let mut state = Dict::new();
+        state.insert("format".into(), files::FORMAT.into());
+        state.insert("epoch".into(), files::bits(position.epoch));
+        state.insert("step".into(), files::bits(position.step));
+        state.insert("random".into(), files::random_value(random));
+        if let Some(metric) = metric {
+            state.insert("metric".into(), metric.into());
+        }
+        if !sharded.is_empty() {
+            state.insert("sharded".into(), sharded.into());
+        }
+        state.extend(parts);
+        let state = Value::Dict(state);
+        // Training goes on changing the tensors: the thread gets its own.
+        let state = if self.background { shards::copied(&state)? } else { state };
+        let path = self.directory.join(format!("{}.pt", files::name(position.step)));
+        let (directory, keep) = (self.directory.clone(), self.keep);
+        Ok(Box::new(move || {
+            files::write(&state, &path)?;
+            files::prune(&directory, keep.newest, keep.best)
+        }))
+    }
+
+    /// What is left to do to write this rank's shard. Only tensors that fall to this rank are copied.
+    fn shard_writer(
+        &self,
+        ranks: &Ranks,
+        position: Position,
+        metric: Option<f64>,
+        random: Philox,
+        parts: Dict,
+        sharded: Dict,
+    ) -> Result<Box<dyn FnOnce() -> Result<()> + Send>> {
+        let split = shards::split(&parts.into())?;
+        let writers = shards::assign(&split.tensors, ranks.size);
+        let fingerprint = shards::fingerprint(&split.tensors);
+        let mut tensors = Vec::new();
+        for (number, tensor) in split.tensors.iter().enumerate().filter(|(number, _)| writers[*number] == ranks.rank) {
+            let tensor = if self.background { shards::copy_of(tensor)? } else { tensor.clone() };
+            tensors.push((number, Value::Tensor(tensor)));
+        }
+        let sharded = Value::Dict(sharded);
+        let sharded = if self.background { shards::copied(&sharded)? } else { sharded };
+        let Value::Dict(sharded) = sharded else { return Err(Error::value("Checkpoints: a dictionary was expected")) };
+        let skeleton = (ranks.rank == 0).then_some(split.skeleton);
+        let shard = Shard { id: String::new(), random, skeleton, tensors, sharded };
+        let (ranks, directory, keep, save) = (ranks.clone(), self.directory.clone(), self.keep, self.saves);
+        Ok(Box::new(move || ranks.save(save, &directory, position, metric, shard, fingerprint, keep)))
+    }
+
+    /// Counts a save's result, and passes an error on if there were too many in a row.
+    fn judge(&mut self, result: Result<()>) -> Result<()> {
+        let Err(e) = result else {
+            self.failures = 0;
+            return Ok(());
+        };
+        self.failures += 1;
+        if self.failures > self.tolerate {
+            return Err(e);
+        }
+        if self.ranks.as_ref().is_none_or(|ranks| ranks.rank == 0) {
+            eprintln!(
+                "rushlight: a checkpoint was not saved, the one before stays the newest; failure {} in a row, {} are tolerated: {e}",
+                self.failures, self.tolerate
+            );
+        }
+        Ok(())
+    }
+
+    /// Waits until a checkpoint being written in the background is whole.
+    pub fn finish(&mut self) -> Result<()> {
+        match self.writing.take().map(JoinHandle::join) {
+            None => Ok(()),
+            Some(Ok(result)) => result,
+            Some(Err(_)) => Err(Error::io("Checkpoints: the thread that wrote the last checkpoint died")),
+        }
+    }
+
+    /// Whether a checkpoint is being written.
+    pub fn is_writing(&self) -> bool {
+        self.writing.as_ref().is_some_and(|thread| !thread.is_finished())
+    }
+
+    /// Restores all parts and the random state from the newest whole checkpoint; `None` if there is none yet. Damaged files are passed over and
+    /// reported. If none of the checkpoints there is whole, that is an error: a run must not start over unasked.
+    pub fn restore(&mut self, parts: &mut [(&str, &mut dyn Stateful)]) -> Result<Option<Restored>> {
+        self.finish()?;
+        check_names(parts.iter().map(|(name, _)| *name))?;
+        let (rank, size) = self.ranks.as_ref().map_or((0, 1), |ranks| (ranks.rank, ranks.size));
+        let (found, skipped) = match &self.ranks {
+            Some(ranks) => ranks.find(self.restores, &self.directory)?,
+            None => find(&self.directory)?,
+        };
+        self.restores += 1;
+        let skipped: Vec<(PathBuf, Error)> = skipped.into_iter().map(|(entry, e)| (entry.path, e)).collect();
+        let Some(entry) = found else {
+            if skipped.is_empty() {
+                return Ok(None);
+            }
+            let reasons: Vec<String> = skipped.iter().map(|(path, e)| format!("{}: {e}", path.display())).collect();
+            return Err(Error::io(format!(
+                "restore: every checkpoint in '{}' is damaged; remove them to start over ({})",
+                self.directory.display(),
+                reasons.join("; ")
+            )));
+        };
+        let within = |e: Error| e.within(&format!("restore '{}'", entry.path.display()));
+        let loaded = files::load(&entry, false).map_err(within)?;
+        for (name, part) in parts.iter_mut() {
+            let saved = loaded.state.get(*name).map_err(within)?;
+            part.load_state(saved).map_err(|e| within(e.within(&format!("part '{name}'"))))?;
+        }
+        default_generator().set_state(stream(&loaded.random, rank));
+        if rank == 0 {
+            // Later checkpoints of this run have lower numbers than the damaged ones: those must not be taken for the newest.
+            for (damaged, _) in &skipped {
+                files::set_aside(damaged)?;
+            }
+            // A run killed after writing its last checkpoint had no time to.
+            files::prune(&self.directory, self.keep.newest, self.keep.best)?;
+        }
+        let world_size = loaded.random.len();
+        let (position, metric, path) = (loaded.position, loaded.metric, entry.path.clone());
+        Ok(Some(Restored { position, path, skipped, metric, world_size, entry, rank, size }))
+    }
+
+    /// The checkpoints, oldest first: files, or folders of shards. They may be damaged.
+    pub fn list(&self) -> Result<Vec<PathBuf>> {
+        Ok(files::list(&self.directory)?.into_iter().map(|entry| entry.path).collect())
+    }
+
+    /// The checkpoint whose metric is the best, if there is one with a metric.
+    pub fn best(&self, best: Best) -> Result<Option<PathBuf>> {
+        let metrics = files::list(&self.directory)?.into_iter().filter_map(|entry| Some((files::metric(&entry)?, entry)));
+        let sign = if best == Best::Lowest { 1.0 } else { -1.0 };
+        let found = metrics.filter(|(m, _)| !m.is_nan()).min_by(|(a, _), (b, _)| (sign * a).total_cmp(&(sign * b)));
+        Ok(found.map(|(_, entry)| entry.path))
+    }
+}
+
+impl Drop for Checkpoints {
+    /// Waits for the last checkpoint.
+    fn drop(&mut self) {
+        if let Err(e) = self.finish() {
+            eprintln!("rushlight: the last checkpoint was not saved: {e}");
+        }
+    }
+}
+
+/// Reads a checkpoint that a run has saved: a file, or a folder of shards, which are put together. The result has an
+/// entry for each part; [`rushlight_io::save`] makes one `.pt` file of it.
+pub fn load_checkpoint(path: impl AsRef<Path>) -> Result<Value> {
+    let path = path.as_ref();
+    let entry = Entry { step: 0, path: path.to_path_buf(), is_folder: path.is_dir() };
+    let within = |e: Error| e.within(&format!("load_checkpoint '{}'", path.display()));
+    files::verify(&entry, 0, 1).and_then(|()| files::load(&entry, false)).map(|loaded| loaded.state).map_err(within)
+}
+
+/// The newest checkpoint that is whole, and the damaged ones before it.
+fn find(directory: &Path) -> Result<(Option<Entry>, Vec<(Entry, Error)>)> {
+    let mut skipped = Vec::new();
+    for entry in files::list(directory)?.into_iter().rev() {
+        match files::verify(&entry, 0, 1) {
+            Ok(()) => return Ok((Some(entry), skipped)),
+            Err(e) => skipped.push((entry, e)),
+        }
+    }
+    Ok((None, skipped))
+}
+
+/// The random stream of a rank: where it was, or for ranks that were not there a new one with a seed of its own.
+fn stream(saved: &[Philox], rank: usize) -> Philox {
+    let first = saved.first().copied().unwrap_or(Philox { seed: 0, offset: 0 });
+    saved.get(rank).copied().unwrap_or_else(|| {
+        let seed = first.seed ^ (rank as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        Philox { seed, offset: first.offset }
+    })
+}
+
+fn states(parts: &[(&str, &dyn Stateful)]) -> Result<Dict> {
+    let state = |(name, part): &(&str, &dyn Stateful)| {
+        Ok(((*name).into(), part.state().map_err(|e| e.within(&format!("save part '{name}'")))?))
+    };
+    parts.iter().map(state).collect()
+}
+
+fn check_names<'a>(names: impl Iterator<Item = &'a str>) -> Result<()> {
+    let mut seen = HashSet::new();
+    for name in names {
+        if RESERVED.contains(&name) || !seen.insert(name) {
+            return Err(Error::value(format!("Checkpoints: '{name}' cannot name a part: it is taken")));
+        }
+    }
+    Ok(())
+}
