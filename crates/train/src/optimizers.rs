@@ -120,10 +120,6 @@ impl Optimizers {
         }
     }
 
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut dyn Optimizer> {
-        self.entries.iter_mut().map(|entry| &mut *entry.optimizer as &mut dyn Optimizer)
-    }
-
     /// Steps the schedules that are due after `count` steps or epochs. `metric` knows logged values.
     pub(crate) fn step_schedules(
         &mut self,
@@ -161,11 +157,6 @@ impl Optimizers {
             }
         }
         rates
-    }
-
-    /// The first learning rate, without a list.
-    pub(crate) fn lr(&self) -> f64 {
-        self.entries.first().map_or(0.0, |entry| entry.optimizer.lr())
     }
 
     pub(crate) fn states(&self) -> Result<(Value, Value)> {

@@ -1,5 +1,6 @@
 //! The processes of a run: one, or those a launcher started.
 
+use crate::checkpoint::CheckpointsBuilder;
 use crate::step::ReduceFx;
 use rushlight_core::{Device, Error, Result};
 use rushlight_nn::{Member, MemberMut, Module, Parameter};
@@ -131,6 +132,15 @@ impl Ranks {
         Ok(())
     }
 
+    /// Has checkpoints be saved by all processes together.
+    pub(crate) fn share(&self, builder: CheckpointsBuilder) -> CheckpointsBuilder {
+        #[cfg(target_os = "linux")]
+        if let Some(world) = &self.world {
+            return builder.world(world);
+        }
+        builder
+    }
+
     /// Makes a model the same everywhere and has its gradients averaged from now on.
     pub(crate) fn parallel<M: Module>(&self, model: &M, find_unused: bool) -> Result<Parallel> {
         #[cfg(target_os = "linux")]
@@ -227,6 +237,8 @@ pub(crate) fn check_strategy(name: &str) -> Result<()> {
         | "deepspeed_stage_3" => Err(Error::unsupported(format!(
             "Trainer: strategy '{name}' (sharded optimizer state, gradients or parameters) is planned and not there yet; use 'ddp'"
         ))),
-        other => Err(Error::value(format!("Trainer: unknown strategy '{other}'; known are auto, ddp and single_device"))),
+        other => {
+            Err(Error::value(format!("Trainer: unknown strategy '{other}'; known are auto, ddp and single_device")))
+        }
     }
 }

@@ -222,7 +222,9 @@ impl Results {
                 1 => ReduceFx::Sum,
                 2 => ReduceFx::Min,
                 3 => ReduceFx::Max,
-                other => return Err(Error::value(format!("the logged value '{name}' has an unknown reduction {other}"))),
+                other => {
+                    return Err(Error::value(format!("the logged value '{name}' has an unknown reduction {other}")));
+                }
             };
             let options = LogOptions {
                 prog_bar: prog_bar.as_bool()?,

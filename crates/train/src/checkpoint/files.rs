@@ -290,9 +290,7 @@ fn remove(entry: &Entry) -> Result<()> {
     } else {
         std::fs::remove_file(&entry.path)
     };
-    removed
-        .or_else(missing_is_fine)
-        .map_err(|e| Error::io(format!("cannot remove '{}': {e}", entry.path.display())))
+    removed.or_else(missing_is_fine).map_err(|e| Error::io(format!("cannot remove '{}': {e}", entry.path.display())))
 }
 
 fn missing_is_fine(e: std::io::Error) -> std::io::Result<()> {

@@ -443,7 +443,8 @@ impl Checkpoints {
 
     /// The checkpoint whose metric is the best, if there is one with a metric.
     pub fn best(&self, best: Best) -> Result<Option<PathBuf>> {
-        let metrics = files::list(&self.directory)?.into_iter().filter_map(|entry| Some((files::metric(&entry)?, entry)));
+        let metrics =
+            files::list(&self.directory)?.into_iter().filter_map(|entry| Some((files::metric(&entry)?, entry)));
         let sign = if best == Best::Lowest { 1.0 } else { -1.0 };
         let found = metrics.filter(|(m, _)| !m.is_nan()).min_by(|(a, _), (b, _)| (sign * a).total_cmp(&(sign * b)));
         Ok(found.map(|(_, entry)| entry.path))
