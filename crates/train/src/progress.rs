@@ -273,7 +273,7 @@ pub(crate) fn short(value: f64) -> String {
     }
 }
 
-fn scaled(value: f64) -> String {
+pub(crate) fn scaled(value: f64) -> String {
     match value {
         v if v >= 1e6 => format!("{:.2}M", v / 1e6),
         v if v >= 1e4 => format!("{:.1}k", v / 1e3),

@@ -86,16 +86,6 @@ impl Ranks {
         Ok(())
     }
 
-    /// Adds up tensors of all processes, in place.
-    pub(crate) fn sum(&self, tensor: &Tensor) -> Result<()> {
-        #[cfg(target_os = "linux")]
-        if let Some(world) = &self.world {
-            return world.all_reduce(tensor, ReduceOp::Sum);
-        }
-        let _ = tensor;
-        Ok(())
-    }
-
     /// The bytes of every process, by rank.
     pub(crate) fn gather(&self, bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
         #[cfg(target_os = "linux")]
@@ -121,15 +111,6 @@ impl Ranks {
             return Ok(tensor.item::<i64>()? as u64);
         }
         Ok(number)
-    }
-
-    /// Waits for all processes.
-    pub(crate) fn barrier(&self) -> Result<()> {
-        #[cfg(target_os = "linux")]
-        if let Some(world) = &self.world {
-            return world.barrier();
-        }
-        Ok(())
     }
 
     /// Has checkpoints be saved by all processes together.

@@ -33,5 +33,5 @@ files! {
     "crates/tensor/src/ops/norm.rs"
     "crates/nn/src/module/mod.rs"
     "crates/nn/src/models/gpt.rs"
-    "crates/train/src/checkpoint.rs"
+    "crates/train/src/checkpoint/mod.rs"
 }

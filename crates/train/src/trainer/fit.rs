@@ -6,14 +6,14 @@ use crate::batch::Batch;
 use crate::loggers::Row;
 use crate::module::TrainModule;
 use crate::optimizers::{Interval, Optimizers};
-use crate::progress::{clock, short};
+use crate::progress::{bytes, clock, scaled, short};
 use crate::ranks::Parallel;
 use crate::results::Results;
 use crate::step::{LogOptions, LogSpec, LogValue, Stage};
 use rushlight_core::{Error, Result};
 use rushlight_data::DataLoader;
 use rushlight_tensor::autograd::{is_anomaly_enabled, set_detect_anomaly};
-use rushlight_tensor::{Tensor, synchronize};
+use rushlight_tensor::{Tensor, memory_stats, synchronize};
 use std::time::{Duration, Instant};
 
 /// What training works with beside the Trainer.
@@ -31,6 +31,8 @@ struct Fit<'a, 'b, M: TrainModule> {
     /// Whether gradients of earlier batches wait for a step.
     accumulating: bool,
     step_time: Duration,
+    /// When the epoch began, or went on, and the samples before.
+    epoch_start: (Instant, u64),
 }
 
 /// How an epoch ended.
@@ -141,6 +143,7 @@ impl Trainer {
             val_every,
             accumulating: false,
             step_time: Duration::ZERO,
+            epoch_start: (Instant::now(), 0),
         };
         self.run.learning_rates = fit.optimizers.learning_rates();
         fit.model.on_fit_start(&mut self.run)?;
@@ -207,6 +210,7 @@ impl Trainer {
             self.each(fit.model, |callback, run, model| callback.on_train_epoch_start(run, model))?;
         }
         self.progress.start_epoch(self.run.batch_idx, self.run.samples);
+        fit.epoch_start = (Instant::now(), self.run.samples);
         let train = fit.train;
         // The batches of an epoch follow from its number: overfitting reads the first ones again and again.
         let order = if self.options.overfit_batches.is_some() { 0 } else { self.run.epoch };
@@ -380,7 +384,7 @@ impl Trainer {
         fit.optimizers.step_schedules(Interval::Epoch, self.run.epoch + 1, &|name| metrics.get(name).copied())?;
         self.run.learning_rates = fit.optimizers.learning_rates();
         self.each(fit.model, |callback, run, model| callback.on_train_epoch_end(run, model))?;
-        self.say_epoch();
+        self.say_epoch(fit.epoch_start);
         self.run.loggers.flush();
         (self.run.epoch, self.run.batch_idx) = (self.run.epoch + 1, 0);
         let wanted = std::mem::take(&mut self.run.checkpoint_wanted);
@@ -393,7 +397,7 @@ impl Trainer {
     }
 
     /// A line for the epoch that stays.
-    fn say_epoch(&mut self) {
+    fn say_epoch(&mut self, (start, samples): (Instant, u64)) {
         let run = &self.run;
         let of = run.max_epochs.map_or(String::new(), |all| format!("/{all}"));
         let mut parts = vec![format!("epoch {}{of}", run.epoch + 1)];
@@ -402,7 +406,12 @@ impl Trainer {
             let name = if name == "loss_epoch" { "loss" } else { name };
             format!("{name} {}", short(*value))
         }));
-        parts.push(clock_of(run.started.elapsed()));
+        let seconds = start.elapsed().as_secs_f64();
+        parts.push(if seconds < 100.0 { format!("{seconds:.2} s") } else { clock(seconds) });
+        parts.push(format!("{} samples/s", scaled((run.samples - samples) as f64 / seconds.max(1e-9))));
+        if let Ok(memory) = memory_stats(&run.device) {
+            parts.push(format!("peak {}", bytes(memory.peak as f64)));
+        }
         let line = parts.join("  ");
         self.progress.say(&line, true);
     }
@@ -454,12 +463,5 @@ impl Trainer {
             format!("loader {waited:.2} s, steps {worked:.2} s: {:.1} % waiting for data{advice}", share * 100.0);
         self.progress.say(&line, true);
         let _ = self.run.log("data_wait_fraction", share);
-    }
-}
-
-fn clock_of(time: Duration) -> String {
-    match time.as_secs_f64() {
-        s if s < 100.0 => format!("{s:.1} s"),
-        s => clock(s),
     }
 }
