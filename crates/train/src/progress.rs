@@ -212,7 +212,7 @@ impl Progress {
             }
         }
         if let Ok(memory) = memory_stats(&view.device) {
-            parts.push(paint("2", &format!("mem {}", bytes(memory.allocated as f64))));
+            parts.push(paint("2", &format!("mem {}", bytes(memory.peak as f64))));
         }
         if view.device.is_cpu() && self.utilisation > 0.0 {
             parts.push(paint("2", &format!("cpu {:.0}%", self.utilisation * 100.0)));
