@@ -1,10 +1,13 @@
 //! A linear model whose training survives being stopped: start it, kill it, start it again, and it goes on from its snapshot.
+//! Under `rushlight run --nproc-per-node 2 snapshot …` two processes train it together, and go on with more or fewer.
 
 mod machine;
 
 use clap::{ArgMatches, arg, value_parser};
 use machine::{count, get, option};
+use rushlight::dist::{self, DistributedDataParallel};
 use rushlight::prelude::*;
+use rushlight::train::Preemption;
 use rushlight::{data::TensorDataset, io};
 
 const EXAMPLE: &str = "snapshot 50 10 --batch-size 64";
@@ -15,93 +18,88 @@ fn arguments() -> ArgMatches {
         .arg(arg!(<save_every> "Epochs between snapshots").value_parser(value_parser!(u64).range(1..)))
         .arg(count("batch-size", "32", "Samples of a batch"))
         .arg(machine::no_capture())
-        .arg(option("snapshot-path", "snapshot.pt", "The snapshot; torch.load reads it too"))
+        .arg(option("snapshot-path", "snapshots", "The folder of snapshots"))
+        .arg(option("export", "", "Where the weights go at the end: a .pt or .safetensors file"))
         .get_matches()
 }
 
-struct Trainer {
-    model: Linear,
-    optimizer: Sgd,
-    loader: DataLoader<(Tensor, Tensor)>,
-    capture: Capture,
-    epochs_run: u64,
-    batch_size: usize,
-    save_every: u64,
-    snapshot_path: String,
-}
-
-impl Trainer {
-    fn load_snapshot(&mut self) -> Result<()> {
-        let snapshot = io::load(&self.snapshot_path)?;
-        self.model.load_state_dict(&snapshot.get("MODEL_STATE")?.to_state_dict()?)?;
-        self.optimizer.load_state_dict(snapshot.get("OPTIMIZER_STATE")?)?;
-        self.epochs_run = snapshot.get("EPOCHS_RUN")?.as_usize()? as u64;
-        println!("Resuming training from snapshot at Epoch {}", self.epochs_run);
-        Ok(())
-    }
-
-    fn save_snapshot(&self, epochs_run: u64) -> Result<()> {
-        let entries = [
-            ("MODEL_STATE", self.model.state_dict().into()),
-            ("OPTIMIZER_STATE", self.optimizer.state_dict()?),
-            ("EPOCHS_RUN", (epochs_run as usize).into()),
-        ];
-        let snapshot: rushlight::state::Dict = entries.into_iter().map(|(k, v)| (k.into(), v)).collect();
-        io::save(&snapshot.into(), &self.snapshot_path)?;
-        println!("Epoch {} | Training snapshot saved at {}", epochs_run - 1, self.snapshot_path);
-        Ok(())
-    }
-
-    fn run_batch(&mut self, batch: &[Tensor; 2]) -> Result<Tensor> {
-        self.capture.run(batch, |[source, targets]| {
-            self.optimizer.zero_grad();
-            let loss = self.model.forward(source)?.mse_loss(targets, Reduction::Mean)?;
-            loss.backward()?;
-            self.optimizer.step()?;
-            Ok(loss)
-        })
-    }
-
-    fn run_epoch(&mut self, epoch: u64) -> Result<()> {
-        let mut total = 0.0;
-        let batches: Vec<_> = self.loader.epoch(epoch).collect::<Result<_>>()?;
-        for (source, targets) in &batches {
-            total += self.run_batch(&[source.clone(), targets.clone()])?.item::<f64>()?;
-        }
-        let (size, steps) = (self.batch_size, batches.len());
-        println!("Epoch {epoch} | Batchsize: {size} | Steps: {steps} | Loss: {:.5}", total / steps.max(1) as f64);
-        Ok(())
-    }
-
-    fn train(&mut self, total_epochs: u64) -> Result<()> {
-        for epoch in self.epochs_run..total_epochs {
-            self.run_epoch(epoch)?;
-            if (epoch + 1) % self.save_every == 0 {
-                self.save_snapshot(epoch + 1)?;
-            }
-        }
-        Ok(())
-    }
-}
-
-fn main() -> Result<()> {
-    let arguments = arguments();
-    let device = machine::prepare(&arguments)?;
-    let batch_size = get(&arguments, "batch-size");
+/// Trains to the end, or until the scheduler wants the nodes back. Returns the exit code.
+fn train(arguments: &ArgMatches) -> Result<i32> {
+    let device = machine::prepare(arguments)?;
+    // The rank and the world that the launcher says; alone without one.
+    let world = dist::init()?;
+    let prints = world.rank() == 0;
+    let batch_size: usize = get(arguments, "batch-size");
     let data = TensorDataset::new((
         Tensor::rand([2048, 20], (DType::F32, device))?,
         Tensor::rand([2048, 1], (DType::F32, device))?,
     ))?;
-    let model = Linear::new(20, 1).device(device).build()?;
-    let optimizer = Sgd::new(model.parameters()).lr(1e-3).build()?;
-    let loader = DataLoader::new(data).batch_size(batch_size).build()?;
-    let (save_every, snapshot_path) = (get(&arguments, "save_every"), get::<String>(&arguments, "snapshot-path"));
-    let capture = machine::capture(&arguments, device);
-    let mut trainer =
-        Trainer { model, optimizer, loader, capture, epochs_run: 0, batch_size, save_every, snapshot_path };
-    if std::path::Path::new(&trainer.snapshot_path).exists() {
-        println!("Loading snapshot");
-        trainer.load_snapshot()?;
+    let mut model =
+        DistributedDataParallel::new(Linear::new(20, 1).device(device).build()?, world.group().clone()).build()?;
+    let mut optimizer = Sgd::new(model.parameters()).lr(1e-3).build()?;
+    let mut loader = DataLoader::new(data).batch_size(batch_size).distributed(world.rank(), world.size()).build()?;
+    // A graph of the GPU cannot hold what goes on between processes.
+    let mut capture =
+        machine::capture(arguments, device).enabled(world.size() == 1 && !arguments.get_flag("no-capture"));
+    let folder: String = get(arguments, "snapshot-path");
+    let mut checkpoints = Checkpoints::new(&folder).world(&world).background(true).tolerate(3).build()?;
+    let mut preemption = Preemption::watch(&world)?;
+
+    let mut position = Position::default();
+    let restored =
+        checkpoints.restore(&mut [("model", &mut model), ("optimizer", &mut optimizer), ("loader", &mut loader)])?;
+    if let Some(restored) = restored {
+        position = restored.position;
+        if prints {
+            println!("Resuming training from snapshot at Epoch {}, step {}", position.epoch, position.step);
+        }
     }
-    trainer.train(get(&arguments, "total_epochs"))
+    let (total_epochs, save_every): (u64, u64) = (get(arguments, "total_epochs"), get(arguments, "save_every"));
+    while position.epoch < total_epochs {
+        let (mut total, mut steps) = (0.0, 0);
+        for batch in loader.epoch(position.epoch) {
+            let (source, targets) = batch?;
+            let loss = capture.run(&[source, targets], |[source, targets]| {
+                optimizer.zero_grad();
+                let loss = model.forward(source)?.mse_loss(targets, Reduction::Mean)?;
+                loss.backward()?;
+                optimizer.step()?;
+                Ok(loss)
+            })?;
+            total += loss.item::<f64>()?;
+            steps += 1;
+            position.step += 1;
+            if preemption.agreed()? {
+                checkpoints.save(position, &[("model", &model), ("optimizer", &optimizer), ("loader", &loader)])?;
+                checkpoints.finish()?;
+                if prints {
+                    let signal = preemption.signal().unwrap_or("a signal to another rank");
+                    println!("Epoch {} | Stopped by {signal} after step {}", position.epoch, position.step);
+                }
+                return Ok(preemption.requeue());
+            }
+        }
+        if prints {
+            let loss = total / steps.max(1) as f64;
+            println!("Epoch {} | Batchsize: {batch_size} | Steps: {steps} | Loss: {loss:.5}", position.epoch);
+        }
+        position.epoch += 1;
+        if position.epoch % save_every == 0 || position.epoch == total_epochs {
+            checkpoints.save(position, &[("model", &model), ("optimizer", &optimizer), ("loader", &loader)])?;
+            if prints {
+                println!("Epoch {} | Training snapshot saved at {folder}", position.epoch - 1);
+            }
+        }
+    }
+    checkpoints.finish()?;
+    let export: String = get(arguments, "export");
+    if prints && !export.is_empty() {
+        io::save(&model.state()?, &export)?;
+    }
+    Ok(0)
+}
+
+fn main() -> Result<()> {
+    let code = train(&arguments())?;
+    std::process::exit(code)
 }

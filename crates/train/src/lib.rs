@@ -9,6 +9,8 @@ mod checkpoint;
 mod module;
 mod optimizers;
 mod precision;
+#[cfg(target_os = "linux")]
+mod preemption;
 mod progress;
 mod ranks;
 mod results;
@@ -24,6 +26,8 @@ pub use checkpoint::{Best, Checkpoints, CheckpointsBuilder, Position, Restored, 
 pub use module::TrainModule;
 pub use optimizers::{Interval, Optimizers};
 pub use precision::Precision;
+#[cfg(target_os = "linux")]
+pub use preemption::{Preemption, REQUEUE_CODE};
 pub use ranks::Ranks;
 pub use run::Run;
 pub use step::{LogOptions, LogValue, ReduceFx, Stage, StepContext};

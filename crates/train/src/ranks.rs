@@ -27,9 +27,6 @@ impl Ranks {
     /// Meets the other processes as the launcher says.
     #[cfg(target_os = "linux")]
     pub(crate) fn launched() -> Result<Self> {
-        if rushlight_dist::launch::detect()?.world_size == 1 {
-            return Ok(Self::alone());
-        }
         Ok(Self { world: Some(rushlight_dist::init()?) })
     }
 
@@ -113,6 +110,15 @@ impl Ranks {
         Ok(number)
     }
 
+    /// Watches for the signals by which schedulers take a job's nodes.
+    pub(crate) fn watch(&self) -> Result<Watch> {
+        #[cfg(target_os = "linux")]
+        if let Some(world) = &self.world {
+            return Ok(Watch { preemption: Some(crate::Preemption::watch(world)?) });
+        }
+        Ok(Watch::default())
+    }
+
     /// Has checkpoints be saved by all processes together.
     pub(crate) fn share(&self, builder: CheckpointsBuilder) -> CheckpointsBuilder {
         #[cfg(target_os = "linux")]
@@ -126,6 +132,9 @@ impl Ranks {
     pub(crate) fn parallel<M: Module>(&self, model: &M, find_unused: bool) -> Result<Parallel> {
         #[cfg(target_os = "linux")]
         if let Some(world) = &self.world {
+            if world.size() == 1 {
+                return Ok(Parallel::default());
+            }
             let shadow = Shadow::of(model);
             let group: Arc<dyn ProcessGroup> = world.group().clone();
             let ddp = DistributedDataParallel::new(shadow, group).find_unused_parameters(find_unused).build()?;
@@ -133,6 +142,32 @@ impl Ranks {
         }
         let _ = (model, find_unused);
         Ok(Parallel::default())
+    }
+}
+
+/// Looks out for the end of a job's time.
+#[derive(Default)]
+pub(crate) struct Watch {
+    #[cfg(target_os = "linux")]
+    preemption: Option<crate::Preemption>,
+}
+
+impl Watch {
+    /// Whether all processes are to save and end; asked at the edge of each step.
+    pub(crate) fn agreed(&mut self) -> Result<bool> {
+        #[cfg(target_os = "linux")]
+        if let Some(preemption) = &mut self.preemption {
+            return preemption.agreed();
+        }
+        Ok(false)
+    }
+
+    /// The exit code that asks for another job.
+    pub(crate) fn requeue(&self) -> Option<i32> {
+        #[cfg(target_os = "linux")]
+        return self.preemption.as_ref().map(crate::Preemption::requeue);
+        #[cfg(not(target_os = "linux"))]
+        None
     }
 }
 

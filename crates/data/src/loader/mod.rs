@@ -11,11 +11,11 @@ pub use builder::{DataLoaderBuilder, IterableLoaderBuilder};
 use crate::dataset::WorkerInfo;
 use crate::progress::Progress;
 use crate::rng::derive_seed;
-use crate::sampler::{Indices, Sampler, seed_from_value, seed_to_value};
+use crate::sampler::{Indices, Sampler, Share, seed_from_value, seed_to_value};
 use fetch::{Fetch, Job, catch_panic};
 use order::Order;
 use rushlight_core::{Error, Result};
-use rushlight_tensor::state::{Dict, Stateful, Value};
+use rushlight_tensor::state::{Dict, Key, Stateful, Value};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use streams::{BatchStream, Open, Streams};
@@ -40,7 +40,8 @@ use workers::WorkerPool;
 ///
 /// The order of an epoch follows from the seed and the epoch's number, random changes to a sample from those, the sample's index and its place:
 /// the same batches come with any number of workers. As [`Stateful`] it saves the epoch and how many batches of it have been handed out, and an
-/// iteration after [`Stateful::load_state`] goes on with the next one.
+/// iteration after [`Stateful::load_state`] goes on with the next one. A loader that reads a process's share goes on with another number of
+/// processes too: they share what is left of the epoch, so that each sample is read once. All processes must have read as many batches.
 pub struct DataLoader<B> {
     source: Source<B>,
     workers: usize,
@@ -137,12 +138,25 @@ impl<B: Send + 'static> DataLoader<B> {
     }
 }
 
+fn saved_share(state: &Value) -> Result<Option<(Share, usize)>> {
+    let saved = state.as_dict()?;
+    let count = |name: &str| saved.get(&Key::from(name)).map(Value::as_usize).transpose();
+    Ok(match (count("samples")?, count("replicas")?, count("start")?, count("taken")?) {
+        (Some(samples), Some(replicas), Some(start), Some(taken)) => Some((Share { samples, replicas, start }, taken)),
+        _ => None,
+    })
+}
+
 impl<B> Stateful for DataLoader<B> {
     fn state(&self) -> Result<Value> {
         let place = *self.place.lock().unwrap_or_else(PoisonError::into_inner);
-        let (len, sampler_seed) = match &self.source {
-            Source::Indexed { batches, .. } => (Some(batches.len()), batches.order_seed()),
-            Source::Streamed(_) => (None, None),
+        let (len, sampler_seed, share) = match &self.source {
+            Source::Indexed { batches, .. } => (Some(batches.len()), batches.order_seed(), batches.share(place.epoch)),
+            Source::Streamed(_) => (None, None, None),
+        };
+        let taken = match &self.source {
+            Source::Indexed { batches, .. } => batches.taken(place.epoch, place.batches),
+            Source::Streamed(_) => None,
         };
         let mut state = Dict::new();
         state.insert("epoch".into(), Value::Int(place.epoch as i64));
@@ -150,6 +164,13 @@ impl<B> Stateful for DataLoader<B> {
         state.insert("len".into(), len.into());
         state.insert("seed".into(), seed_to_value(self.seed));
         state.insert("sampler_seed".into(), sampler_seed.map_or(Value::None, seed_to_value));
+        if let (Some(share), Some(taken)) = (share, taken) {
+            for (name, count) in
+                [("samples", share.samples), ("replicas", share.replicas), ("start", share.start), ("taken", taken)]
+            {
+                state.insert(name.into(), count.into());
+            }
+        }
         Ok(state.into())
     }
 
@@ -163,9 +184,23 @@ impl<B> Stateful for DataLoader<B> {
             Value::None => None,
             len => Some(len.as_usize()?),
         };
+        let mut batches = batches;
         if let Source::Indexed { batches: sampler, .. } = &mut self.source {
             let len = sampler.len();
-            if batches > 0 && saved_len != Some(len) {
+            if let (Some(own), Some((saved, taken))) = (sampler.share(epoch), saved_share(state)?) {
+                if own.samples != saved.samples {
+                    return Err(Error::value(format!(
+                        "DataLoader: the state was saved with a dataset of {} samples, this one has {}; resume with the same dataset",
+                        saved.samples, own.samples
+                    )));
+                }
+                sampler.resume(epoch, saved.start);
+                if own.replicas != saved.replicas || sampler.taken(epoch, batches) != Some(taken) {
+                    // Other processes, or other batches: they share what is left of the epoch.
+                    sampler.resume(epoch, taken);
+                    batches = 0;
+                }
+            } else if batches > 0 && saved_len != Some(len) {
                 return Err(Error::value(format!(
                     "DataLoader: the state was saved after {batches} of {} batches, but an epoch now has {len}; resume with the same \
                      dataset, batch size and number of processes, or from the end of an epoch",

@@ -1,6 +1,6 @@
 //! Indices in batches.
 
-use super::{Indices, Sampler};
+use super::{Indices, Sampler, Share};
 use rushlight_core::{Error, Result};
 
 /// Another sampler's indices in batches.
@@ -45,5 +45,17 @@ impl<S: Sampler<Item = usize>> Sampler for BatchSampler<S> {
 
     fn set_order_seed(&mut self, seed: u64) {
         self.sampler.set_order_seed(seed);
+    }
+
+    fn share(&self, epoch: u64) -> Option<Share> {
+        self.sampler.share(epoch)
+    }
+
+    fn taken(&self, epoch: u64, items: usize) -> Option<usize> {
+        self.sampler.taken(epoch, items.saturating_mul(self.batch_size))
+    }
+
+    fn resume(&mut self, epoch: u64, start: usize) {
+        self.sampler.resume(epoch, start);
     }
 }

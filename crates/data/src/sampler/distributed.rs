@@ -1,6 +1,6 @@
 //! One process's share of a dataset.
 
-use super::{Indices, Sampler};
+use super::{Indices, Sampler, Share};
 use crate::rng::randperm;
 use rushlight_core::{Error, Result};
 
@@ -8,6 +8,9 @@ use rushlight_core::{Error, Result};
 ///
 /// The order of epoch `e` is `randperm` of the generator seeded with `seed + e`. It is made evenly divisible, by repeating indices from the front or
 /// by dropping some from the end; process `rank` reads every `num_replicas`-th from its own on. All processes need the same seed.
+///
+/// A job that goes on with another number of processes in the middle of an epoch shares out what is left of that epoch's order
+/// ([`Sampler::resume`]), so that each sample is still read once. A `DataLoader` does so when it loads its state.
 ///
 /// ```
 /// use rushlight_data::sampler::{DistributedSampler, Sampler};
@@ -24,6 +27,8 @@ pub struct DistributedSampler {
     seed: u64,
     drop_last: bool,
     padded: bool,
+    /// An epoch, and how many samples of its order were read before.
+    resumed: Option<(u64, usize)>,
 }
 
 impl DistributedSampler {
@@ -34,7 +39,7 @@ impl DistributedSampler {
                 "DistributedSampler: invalid rank {rank}, rank should be in the interval [0, {num_replicas})"
             )));
         }
-        Ok(Self { len, num_replicas, rank, shuffle: true, seed: 0, drop_last: false, padded: true })
+        Ok(Self { len, num_replicas, rank, shuffle: true, seed: 0, drop_last: false, padded: true, resumed: None })
     }
 
     /// Whether the order is random.
@@ -61,24 +66,35 @@ impl DistributedSampler {
         self.padded = padded;
         self
     }
+
+    /// Where an epoch begins.
+    fn start(&self, epoch: u64) -> usize {
+        self.resumed.filter(|(resumed, _)| *resumed == epoch).map_or(0, |(_, start)| start)
+    }
+
+    /// How many of `samples` fall to each process.
+    fn each(&self, samples: usize) -> usize {
+        match (self.padded, self.drop_last) {
+            (false, _) => samples.saturating_sub(self.rank).div_ceil(self.num_replicas),
+            (true, true) => samples / self.num_replicas,
+            (true, false) => samples.div_ceil(self.num_replicas),
+        }
+    }
 }
 
 impl Sampler for DistributedSampler {
     type Item = usize;
 
     fn len(&self) -> usize {
-        match (self.padded, self.drop_last) {
-            (false, _) => self.len.saturating_sub(self.rank).div_ceil(self.num_replicas),
-            (true, true) => self.len / self.num_replicas,
-            (true, false) => self.len.div_ceil(self.num_replicas),
-        }
+        self.each(self.len)
     }
 
     fn iter(&self, epoch: u64) -> Result<Indices<usize>> {
-        let (len, step, count) = (self.len, self.num_replicas, Sampler::len(self));
+        let start = self.start(epoch);
+        let (len, step, count) = (self.len, self.num_replicas, self.each(self.len - start));
         let order = self.shuffle.then(|| randperm(self.seed.wrapping_add(epoch), len)).transpose()?;
         // Places past the end, which only padding has, start over at the front.
-        let places = (self.rank..).step_by(step).take(count).map(move |place| place % len.max(1));
+        let places = (start + self.rank..).step_by(step).take(count).map(move |place| place % len.max(1));
         Ok(match order {
             Some(order) => Box::new(places.map(move |place| order[place])),
             None => Box::new(places),
@@ -91,5 +107,18 @@ impl Sampler for DistributedSampler {
 
     fn set_order_seed(&mut self, seed: u64) {
         self.seed = seed;
+    }
+
+    fn share(&self, epoch: u64) -> Option<Share> {
+        let start = self.start(epoch);
+        Some(Share { samples: self.len, replicas: self.num_replicas, start })
+    }
+
+    fn taken(&self, epoch: u64, items: usize) -> Option<usize> {
+        Some(items.saturating_mul(self.num_replicas).saturating_add(self.start(epoch)).min(self.len))
+    }
+
+    fn resume(&mut self, epoch: u64, start: usize) {
+        self.resumed = Some((epoch, start.min(self.len)));
     }
 }

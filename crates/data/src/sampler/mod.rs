@@ -57,6 +57,25 @@ pub trait Sampler: Send + Sync {
         let _ = seed;
     }
 
+    /// How the processes of a job share an epoch, of samplers whose processes do.
+    fn share(&self, epoch: u64) -> Option<Share> {
+        let _ = epoch;
+        None
+    }
+
+    /// How many samples of the epoch's order all processes together have taken after `items` items each, of samplers
+    /// that share one.
+    fn taken(&self, epoch: u64, items: usize) -> Option<usize> {
+        let _ = (epoch, items);
+        None
+    }
+
+    /// Has an epoch begin after the first `start` samples of its order, which were read before, perhaps by another number
+    /// of processes. Other epochs are whole.
+    fn resume(&mut self, epoch: u64, start: usize) {
+        let _ = (epoch, start);
+    }
+
     /// This sampler with a place in it that can be saved and restored.
     fn cursor(self) -> Cursor<Self>
     where
@@ -64,6 +83,17 @@ pub trait Sampler: Send + Sync {
     {
         Cursor::new(self)
     }
+}
+
+/// How the processes of a job share an epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// Samples of the dataset.
+    pub samples: usize,
+    /// Number of processes.
+    pub replicas: usize,
+    /// Samples at the front of the epoch that were read before: see [`Sampler::resume`].
+    pub start: usize,
 }
 
 impl<S: Sampler + ?Sized> Sampler for Box<S> {
@@ -79,6 +109,15 @@ impl<S: Sampler + ?Sized> Sampler for Box<S> {
     }
     fn set_order_seed(&mut self, seed: u64) {
         (**self).set_order_seed(seed);
+    }
+    fn share(&self, epoch: u64) -> Option<Share> {
+        (**self).share(epoch)
+    }
+    fn taken(&self, epoch: u64, items: usize) -> Option<usize> {
+        (**self).taken(epoch, items)
+    }
+    fn resume(&mut self, epoch: u64, start: usize) {
+        (**self).resume(epoch, start);
     }
 }
 

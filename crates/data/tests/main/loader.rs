@@ -6,6 +6,7 @@ use rushlight_data::{
     DataLoader, Dataset, IterableDataset, SampleRng, TensorDataset, VecDataset, WorkerInfo, random_split,
 };
 use rushlight_tensor::Tensor;
+use rushlight_tensor::state::{Stateful, Value};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -213,4 +214,67 @@ fn progress_passes_items_on() {
     let bar = loader.epoch(0).progress();
     let handle = bar.handle();
     assert_eq!(bar.inspect(|_| handle.message("loss 0")).count(), 3);
+}
+
+/// Reads `count` batches of a job's loaders of one epoch. Returns the samples and the first loader's state.
+fn read_share(
+    (replicas, batch): (usize, usize),
+    epoch: u64,
+    count: usize,
+    saved: Option<&Value>,
+    drop_last: bool,
+) -> (Vec<i64>, Value) {
+    let (mut samples, mut states) = (Vec::new(), Vec::new());
+    for rank in 0..replicas {
+        let data = TensorDataset::new(Tensor::arange(0, 50, 1).unwrap()).unwrap();
+        let loader = DataLoader::new(data).batch_size(batch).shuffle(true).seed(7).drop_last(drop_last);
+        let mut loader = loader.distributed(rank, replicas).build().unwrap();
+        if let Some(saved) = saved {
+            loader.load_state(saved).unwrap();
+        }
+        for taken in loader.epoch(epoch).take(count) {
+            samples.extend(taken.unwrap().to_vec::<i64>().unwrap());
+        }
+        states.push(loader.state().unwrap());
+    }
+    assert!(states.iter().all(|state| format!("{state:?}") == format!("{:?}", states[0])), "one state for all ranks");
+    (samples, states.swap_remove(0))
+}
+
+#[test]
+fn a_job_of_another_size_reads_what_is_left_of_an_epoch() {
+    let all: Vec<i64> = (0..50).collect();
+    // Processes and batch sizes of the parts of an epoch.
+    for parts in
+        [vec![(4, 3), (3, 3)], vec![(2, 4), (2, 4), (5, 2), (1, 3)], vec![(3, 2), (1, 9)], vec![(1, 3), (7, 2)]]
+    {
+        let (mut seen, mut saved) = (Vec::new(), None);
+        for (i, &part) in parts.iter().enumerate() {
+            let count = if i + 1 == parts.len() { usize::MAX } else { 2 };
+            let (samples, state) = read_share(part, 3, count, saved.as_ref(), false);
+            seen.extend(samples);
+            saved = Some(state);
+        }
+        let repeated = seen.len() - all.len();
+        let most = parts.iter().map(|part| part.0).max().unwrap_or(1);
+        assert!(repeated < most, "{parts:?}: {repeated} samples were repeated to divide evenly");
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!(seen, all, "{parts:?}");
+        // The next epoch is whole again.
+        let (mut next, _) = read_share(parts[parts.len() - 1], 4, usize::MAX, saved.as_ref(), false);
+        next.sort_unstable();
+        next.dedup();
+        assert_eq!(next, all);
+    }
+    // With the same size the order is the one of a run that was never stopped.
+    let (whole, _) = read_share((2, 4), 0, usize::MAX, None, true);
+    let (_, saved) = read_share((2, 4), 0, 3, None, true);
+    let (rest, _) = read_share((2, 4), 0, usize::MAX, Some(&saved), true);
+    assert_eq!(rest[..12], whole[12..24]);
+    // Another dataset is refused.
+    let data = TensorDataset::new(Tensor::arange(0, 49, 1).unwrap()).unwrap();
+    let mut other = DataLoader::new(data).batch_size(4).distributed(0, 2).build().unwrap();
+    let message = other.load_state(&saved).unwrap_err().to_string();
+    assert!(message.contains("50 samples") && message.contains("49"), "{message}");
 }

@@ -13,6 +13,7 @@ use rushlight_core::{Error, Result};
 use rushlight_nn::{Forward, Member, MemberMut, Module};
 use rushlight_tensor::Tensor;
 use rushlight_tensor::autograd::is_grad_enabled;
+use rushlight_tensor::state::{Stateful, Value};
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -216,6 +217,17 @@ impl<M: Module> Module for DistributedDataParallel<M> {
 
     fn members_mut<'a>(&'a mut self, visit: &mut dyn FnMut(&str, MemberMut<'a>)) {
         visit("module", MemberMut::Module(&mut self.module));
+    }
+}
+
+/// The state of the module within, without a prefix: a checkpoint is restored with and without data parallel.
+impl<M: Module> Stateful for DistributedDataParallel<M> {
+    fn state(&self) -> Result<Value> {
+        Ok(self.module.state_dict().into())
+    }
+
+    fn load_state(&mut self, state: &Value) -> Result<()> {
+        self.module.load_state_dict(&state.to_state_dict()?)
     }
 }
 

@@ -5,3 +5,4 @@
 mod nodes;
 mod ranks;
 mod support;
+mod training;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// How long anything may take before a test gives up and kills what it started.
-const WATCHDOG: Duration = Duration::from_secs(60);
+const WATCHDOG: Duration = Duration::from_secs(180);
 
 /// A folder that is removed at the end of a test.
 pub struct Folder(pub PathBuf);

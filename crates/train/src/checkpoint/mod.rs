@@ -223,16 +223,14 @@ impl CheckpointsBuilder {
     /// `Checkpoints` must build them in the same order.
     #[cfg(target_os = "linux")]
     pub fn world(mut self, world: &rushlight_dist::World) -> Self {
-        use rushlight_dist::ProcessGroup;
-        use std::sync::{Arc, atomic::AtomicU64, atomic::Ordering::Relaxed};
-        static BUILT: AtomicU64 = AtomicU64::new(0);
+        use std::sync::Arc;
         if world.size() > 1 {
             self.ranks = Some(Ranks {
                 rank: world.rank(),
                 size: world.size(),
                 board: Arc::new(world.store().clone()),
                 failure: Arc::new(world.failure()),
-                prefix: format!("rushlight-checkpoints/{}", BUILT.fetch_add(1, Relaxed)),
+                prefix: String::new(),
                 patience: world.timeout(),
             });
         }
@@ -251,7 +249,11 @@ impl CheckpointsBuilder {
             remove_leftovers(&self.directory);
             files::remove_incomplete(&self.directory)?;
         }
-        let Self { directory, keep, background, tolerate, ranks } = self;
+        let Self { directory, keep, background, tolerate, mut ranks } = self;
+        if let Some(ranks) = &mut ranks {
+            let built = ranks.board.count(&format!("rushlight-checkpoints/built/{}", ranks.rank))?;
+            ranks.prefix = format!("rushlight-checkpoints/{built}");
+        }
         let (failures, saves, restores, writing) = (0, 0, 0, None);
         Ok(Checkpoints { directory, keep, background, tolerate, failures, ranks, saves, restores, writing })
     }

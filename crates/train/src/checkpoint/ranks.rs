@@ -17,6 +17,8 @@ pub trait Board: Send + Sync {
     /// The text of a key, if it is set.
     fn look(&self, key: &str) -> Result<Option<String>>;
     fn remove(&self, key: &str) -> Result<()>;
+    /// Adds 1 to a key's number.
+    fn count(&self, key: &str) -> Result<i64>;
 }
 
 #[cfg(target_os = "linux")]
@@ -34,6 +36,10 @@ impl Board for Arc<dyn rushlight_dist::store::Store> {
 
     fn remove(&self, key: &str) -> Result<()> {
         self.delete_key(key).map(drop)
+    }
+
+    fn count(&self, key: &str) -> Result<i64> {
+        self.add(key, 1)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Training: the loop over epochs and batches.
 
 use super::engine::{Engine, Outcome, Phase, Work};
-use super::{Limit, Trainer};
+use super::{Limit, Resume, Trainer};
 use crate::batch::Batch;
 use crate::loggers::Row;
 use crate::module::TrainModule;
@@ -121,6 +121,9 @@ impl Trainer {
         if self.resumed_from.is_none() {
             self.sanity_check(model, val)?;
         }
+        if self.options.resume == Resume::Auto {
+            self.watch = self.ranks.watch()?;
+        }
         let engine = Engine::new(&self.options, self.run.device, self.ranks.size() == 1);
         let named = model.named_parameters();
         let val_every = match self.options.val_check_interval {
@@ -171,10 +174,33 @@ impl Trainer {
         while !self.is_done()? {
             let ended = self.epoch(fit)?;
             if ended == Ended::Within {
-                // All of it is in the checkpoint: the run could go on from here.
-                return self.save_all(fit);
+                return self.end_within(fit);
             }
             self.end_epoch(fit)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the scheduler takes the job's nodes.
+    fn is_preempted(&mut self) -> Result<bool> {
+        let preempted = self.watch.agreed()?;
+        if preempted {
+            self.run.stop("the job is preempted; it was saved and goes on when it is started again");
+            self.preempted = Some(0);
+        }
+        Ok(preempted)
+    }
+
+    /// Ends training within an epoch. All of it is in the checkpoint: the run could go on from here.
+    fn end_within<M: TrainModule>(&mut self, fit: &mut Fit<M>) -> Result<()> {
+        if fit.accumulating {
+            // Gradients are not part of a checkpoint: the run will go on from the one before.
+            return Ok(());
+        }
+        self.save_all(fit)?;
+        if self.preempted.is_some() {
+            self.checkpoints.iter_mut().try_for_each(|checkpoints| checkpoints.finish())?;
+            self.preempted = self.watch.requeue();
         }
         Ok(())
     }
@@ -221,7 +247,7 @@ impl Trainer {
             if whole {
                 break;
             }
-            if self.is_done()? {
+            if self.is_done()? || (!fit.accumulating && self.is_preempted()?) {
                 return Ok(Ended::Within);
             }
             let asked = Instant::now();

@@ -12,7 +12,7 @@ use crate::callbacks::{Callback, ModelCheckpoint};
 use crate::checkpoint::Checkpoints;
 use crate::loggers::{Hparams, Logger, Loggers, Resumed, Start};
 use crate::progress::{Progress, View};
-use crate::ranks::Ranks;
+use crate::ranks::{Ranks, Watch};
 use crate::results::Results;
 use crate::run::Run;
 use crate::run_dir;
@@ -50,6 +50,9 @@ pub struct Trainer {
     resumed_from: Option<PathBuf>,
     /// How far its log was, if it goes on with the same log.
     resumed: Option<Resumed>,
+    watch: Watch,
+    /// The exit code that asks for another job.
+    preempted: Option<i32>,
 }
 
 impl Trainer {
@@ -114,6 +117,8 @@ impl Trainer {
             validated: None,
             resumed_from: None,
             resumed: None,
+            watch: Watch::default(),
+            preempted: None,
         })
     }
 
@@ -135,6 +140,21 @@ impl Trainer {
     /// The checkpoint that the run went on from.
     pub fn resumed_from(&self) -> Option<&Path> {
         self.resumed_from.as_deref()
+    }
+
+    /// The exit code of a program whose run was cut short by its scheduler: it has been saved, and a program that ends with this code asks to be
+    /// started again. With [`Resume::Auto`] a Trainer watches for SIGTERM and SIGUSR1.
+    ///
+    /// ```no_run
+    /// # let trainer = rushlight_train::Trainer::new().build().unwrap();
+    /// // … trainer.fit(…)?; …
+    /// if let Some(code) = trainer.preempted() {
+    ///     drop(trainer);
+    ///     std::process::exit(code);
+    /// }
+    /// ```
+    pub fn preempted(&self) -> Option<i32> {
+        self.preempted
     }
 
     /// The checkpoint whose monitored value is the best, of the first [`ModelCheckpoint`].

@@ -177,8 +177,10 @@ impl Trainer {
     ) -> Result<()> {
         let trainer = trainer.0;
         let number = |key: &str| -> Result<u64> { Ok(trainer.get(key)?.as_int()? as u64) };
-        let (epoch, batch_idx, global_step, samples) =
+        let (epoch, mut batch_idx, global_step, samples) =
             (number("epoch")?, number("batch_idx")?, number("global_step")?, number("samples")?);
+        // Another number of processes shares what is left of the epoch, in more or fewer batches; the loader ends it.
+        batch_idx = batch_idx * number("world_size")? / self.ranks.size() as u64;
         let validated = match trainer.get("validated")? {
             Value::None => None,
             value => match value.as_list()? {

@@ -1,0 +1,176 @@
+//! Whole jobs: a training run that ranks share, killed and preempted.
+
+use crate::support::{Folder, Launcher, until};
+use rushlight::dist::DistributedDataParallel;
+use rushlight::prelude::*;
+use rushlight::train::{Preemption, REQUEUE_CODE};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Names the folder and the steps of [`job`].
+const VARIABLE: &str = "RUSHLIGHT_TEST_TRAINING";
+
+/// The program of these tests: `CHECKPOINTS EXPORT STEPS PAUSE` in [`VARIABLE`], PAUSE in ms a step.
+fn train(text: &str) -> Result<i32> {
+    let words: Vec<&str> = text.split(' ').collect();
+    let [folder, export, steps, pause] = words[..] else { panic!("{text}") };
+    let (steps, pause): (u64, u64) = (steps.parse().unwrap(), pause.parse().unwrap());
+    manual_seed(3);
+    let world = rushlight_dist::init()?;
+    let data = TensorDataset::new((Tensor::randn([96, 8], DType::F32)?, Tensor::randn([96, 1], DType::F32)?))?;
+    let mut model = DistributedDataParallel::new(Linear::new(8, 1).build()?, world.group().clone()).build()?;
+    let mut optimizer = AdamW::new(model.parameters()).lr(1e-2).build()?;
+    let loader = DataLoader::new(data).batch_size(4).shuffle(true).seed(1).distributed(world.rank(), world.size());
+    let mut loader = loader.build()?;
+    let mut checkpoints = Checkpoints::new(folder).world(&world).background(true).build()?;
+    let mut preemption = Preemption::watch(&world)?;
+    let mut position = Position::default();
+    let found =
+        checkpoints.restore(&mut [("model", &mut model), ("optimizer", &mut optimizer), ("loader", &mut loader)])?;
+    if let Some(restored) = found {
+        position = restored.position;
+    }
+    println!("ready at step {} of {} ranks", position.step, world.size());
+    while position.step < steps {
+        for batch in loader.epoch(position.epoch) {
+            let (x, y) = batch?;
+            let noise = Tensor::randn([x.shape()[0], 1], DType::F32)?;
+            optimizer.zero_grad();
+            model.forward(&x)?.add(&noise)?.mse_loss(&y, Reduction::Mean)?.backward()?;
+            optimizer.step()?;
+            position.step += 1;
+            std::thread::sleep(std::time::Duration::from_millis(pause));
+            let preempted = preemption.agreed()?;
+            if preempted || position.step % 5 == 0 || position.step == steps {
+                checkpoints.save(position, &[("model", &model), ("optimizer", &optimizer), ("loader", &loader)])?;
+            }
+            if preempted {
+                checkpoints.finish()?;
+                println!("preempted after step {}", position.step);
+                return Ok(preemption.requeue());
+            }
+            if position.step == steps {
+                break;
+            }
+        }
+        position.epoch += 1;
+    }
+    checkpoints.finish()?;
+    if world.rank() == 0 {
+        rushlight::io::save(&model.state()?, export)?;
+    }
+    Ok(0)
+}
+
+/// Not a test of its own: the program.
+#[test]
+fn job() {
+    if let Ok(text) = std::env::var(VARIABLE) {
+        std::process::exit(train(&text).expect("training"));
+    }
+}
+
+/// The command line of the program.
+fn program(checkpoints: &str, export: &str, steps: usize, pause: usize) -> Vec<String> {
+    let exe = std::env::current_exe().unwrap();
+    let variable = format!("{VARIABLE}={checkpoints} {export} {steps} {pause}");
+    let words = ["env", &variable, exe.to_str().unwrap(), "--exact", "training::job", "--nocapture"];
+    words.map(str::to_owned).to_vec()
+}
+
+fn start(options: &[&str], folder: &Folder, name: &str, steps: usize, pause: usize) -> Launcher {
+    let (checkpoints, export) = (folder.path(name), folder.path(&format!("{name}.safetensors")));
+    let words = program(checkpoints.to_str().unwrap(), export.to_str().unwrap(), steps, pause);
+    Launcher::start_program(options, &words.iter().map(String::as_str).collect::<Vec<_>>(), folder)
+}
+
+fn weights(folder: &Folder, name: &str) -> Vec<u8> {
+    std::fs::read(folder.path(&format!("{name}.safetensors"))).expect("the weights")
+}
+
+#[test]
+fn one_ranks_signal_stops_all_after_the_same_step() {
+    let folder = Folder::new("preemption");
+    let (code, out, err) = start(&["--nproc-per-node=2"], &folder, "whole", 120, 0).finish();
+    assert_eq!(code, Some(0), "{out} {err}");
+    for signal in ["USR1", "TERM"] {
+        let name = format!("stopped-{signal}");
+        let launcher = start(&["--nproc-per-node=2"], &folder, &name, 120, 5);
+        launcher.until("training begins", |_| has_checkpoint(&folder.path(&name)));
+        // The launcher forwards a signal to all; here it comes to one rank only.
+        let agent = crate::support::children(launcher.pid())[0];
+        crate::support::kill(crate::support::children(agent)[1], signal);
+        let (code, out, err) = launcher.finish();
+        assert_eq!(code, Some(REQUEUE_CODE), "{out} {err}");
+        let stopped: Vec<&str> = out.lines().filter(|l| l.contains("preempted")).collect();
+        assert_eq!(stopped.len(), 2, "{out}");
+        let step = |line: &str| line.rsplit(' ').next().unwrap().to_owned();
+        assert_eq!(step(stopped[0]), step(stopped[1]), "both ranks stop after the same step: {out}");
+        let (code, out, err) = start(&["--nproc-per-node=2"], &folder, &name, 120, 0).finish();
+        assert_eq!(code, Some(0), "{out} {err}");
+        assert!(out.contains(&format!("ready at step {} of 2 ranks", step(stopped[0]))), "{out}");
+        assert!(weights(&folder, &name) == weights(&folder, "whole"), "the weights differ");
+    }
+}
+
+fn has_checkpoint(folder: &Path) -> bool {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path().join("manifest.json")).any(|manifest| manifest.exists())
+}
+
+/// A node is lost for good; the job goes on with the other, and takes in a new one when it comes to the next restart.
+#[test]
+fn an_elastic_job_goes_on_with_other_sizes() {
+    let folder = Folder::new("sizes");
+    let endpoint = format!("127.0.0.1:{}", crate::support::free_port());
+    let options = ["--nnodes=1:2", "--nproc-per-node=1", "--rdzv-id=s", "--rdzv-endpoint", &endpoint];
+    let first = start(&options, &folder, "elastic", 150, 10);
+    first.until("the store is there", |_| std::net::TcpStream::connect(&endpoint).is_ok());
+    let second = start(&options, &folder, "elastic", 150, 10);
+    first.until("two ranks train", |l| l.out().contains("of 2 ranks") && has_checkpoint(&folder.path("elastic")));
+    crate::support::children(second.pid()).into_iter().for_each(|agent| crate::support::kill(agent, "KILL"));
+    second.signal("KILL");
+    let (code, out, err) = first.finish();
+    assert_eq!(code, Some(0), "a lost node is no failure (--max-restarts is 0): {out} {err}");
+    let resumed = out.lines().find(|l| l.contains("of 1 ranks")).expect("a world of one");
+    assert!(!resumed.contains("at step 0 "), "it goes on from a checkpoint: {out}");
+}
+
+fn script(name: &str) -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts").join(name)
+}
+
+/// Runs one of the project's scripts. Returns what it printed; nothing if the machine lacks what it needs.
+fn run_script(name: &str, arguments: &[&str], steps: usize, pause: usize) -> Option<String> {
+    let mut command = Command::new(script(name));
+    command.args(arguments).args(program("{checkpoints}", "{export}", steps, pause));
+    command.env_remove(VARIABLE).stdin(Stdio::null());
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the script");
+    let pid = child.id() as i32;
+    let waiting = std::thread::spawn(move || child.wait_with_output().expect("its output"));
+    until(&format!("{name} ends"), || waiting.is_finished() || !crate::support::runs(pid), String::new);
+    let output = waiting.join().expect("its output");
+    let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    if output.status.code() == Some(77) {
+        assert!(std::env::var_os("CI").is_none(), "{name} cannot run here: {text}");
+        eprintln!("skipped: {text}");
+        return None;
+    }
+    assert!(output.status.success(), "{name}: {text}");
+    Some(text)
+}
+
+#[test]
+fn killed_ranks_and_launchers_change_nothing() {
+    let options = ["--runs=4", "--seed=5", "--spread=0.3", "--rushlight", env!("CARGO_BIN_EXE_rushlight")];
+    if let Some(text) = run_script("kill-ranks", &options, 100, 3) {
+        assert!(text.contains("bit by bit"), "{text}");
+    }
+}
+
+#[test]
+fn jobs_on_a_real_slurm() {
+    if let Some(text) = run_script("slurm-jobs", &[env!("CARGO_BIN_EXE_rushlight")], 100, 20) {
+        assert!(text.contains("all is well"), "{text}");
+    }
+}

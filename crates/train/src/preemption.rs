@@ -1,0 +1,133 @@
+//! Preemption: a job that is about to lose its nodes saves its state at the edge of a step and asks to be queued again.
+//!
+//! Schedulers send a signal some time before they take the nodes. The signal's handler sets a flag and nothing else: a
+//! handler that saves may interrupt whatever holds the locks it needs. At the edge of each step the ranks tell each other
+//! of their flags, so that all stop after the same step.
+
+use rushlight_core::{Error, Result};
+use rushlight_dist::{Collective, ProcessGroup, ReduceOp, Work, World};
+use rushlight_tensor::Tensor;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
+
+/// The exit code by which a program asks to be queued again: it has saved its state and wants to go on. `rushlight run`
+/// passes it on, and the scripts of `rushlight job` act on it. (`EX_TEMPFAIL`)
+pub const REQUEUE_CODE: i32 = 75;
+
+/// The signal that came, or 0.
+static SIGNAL: AtomicI32 = AtomicI32::new(0);
+
+extern "C" fn note(signal: libc::c_int) {
+    SIGNAL.store(signal, Relaxed);
+}
+
+/// Watches for the signals by which schedulers take a job's nodes: SIGTERM, and SIGUSR1 (`sbatch --signal`).
+///
+/// ```no_run
+/// # use rushlight_nn::Linear;
+/// use rushlight_train::{Checkpoints, Position, Preemption};
+/// let world = rushlight_dist::init()?;
+/// # let (model, mut position) = (Linear::new(20, 1).build()?, Position::default());
+/// let mut checkpoints = Checkpoints::new("run1").world(&world).background(true).build()?;
+/// let mut preemption = Preemption::watch(&world)?;
+/// loop {
+///     // … a step …
+///     position.step += 1;
+///     if preemption.agreed()? {
+///         checkpoints.save(position, &[("model", &model)])?;
+///         checkpoints.finish()?;
+///         drop((checkpoints, world)); // leaves the job in good order
+///         std::process::exit(preemption.requeue());
+///     }
+/// }
+/// # #[allow(unreachable_code)]
+/// # Ok::<(), rushlight_core::Error>(())
+/// ```
+pub struct Preemption {
+    group: Option<Arc<dyn ProcessGroup>>,
+    is_first: bool,
+    /// The flags of the last step, on their way.
+    pending: Option<(Work, Tensor)>,
+    agreed: bool,
+}
+
+impl Preemption {
+    /// Starts to watch, in every rank of a world. From now on SIGTERM and SIGUSR1 do not end this process.
+    pub fn watch(world: &World) -> Result<Self> {
+        install()?;
+        let group = (world.size() > 1).then(|| world.group().clone());
+        Ok(Self { group, is_first: world.rank() == 0, pending: None, agreed: false })
+    }
+
+    /// Whether a signal has come to this rank.
+    pub fn is_requested(&self) -> bool {
+        SIGNAL.load(Relaxed) != 0
+    }
+
+    /// The name of the signal that has come to this rank.
+    pub fn signal(&self) -> Option<&'static str> {
+        match SIGNAL.load(Relaxed) {
+            0 => None,
+            libc::SIGTERM => Some("SIGTERM"),
+            libc::SIGUSR1 => Some("SIGUSR1"),
+            _ => Some("a signal"),
+        }
+    }
+
+    /// Whether the ranks are to save their state and end: the same answer on every rank. Call it at the edge of each
+    /// step, on every rank as often.
+    ///
+    /// The flags of this step are sent on their way, those of the step before are answered: nobody waits for the network,
+    /// and a signal is acted on one step later.
+    pub fn agreed(&mut self) -> Result<bool> {
+        let Some(group) = &self.group else { return Ok(self.is_requested()) };
+        if self.agreed {
+            return Ok(true);
+        }
+        if let Some((work, flag)) = self.pending.take() {
+            work.wait()?;
+            self.agreed = flag.item::<i32>()? != 0;
+        }
+        if !self.agreed {
+            let flag = Tensor::from_slice(&[i32::from(self.is_requested())], [1])?;
+            let reduce = Collective::AllReduce { tensors: vec![flag.clone()], op: ReduceOp::Max };
+            self.pending = Some((group.submit(reduce, true)?, flag));
+        }
+        Ok(self.agreed)
+    }
+
+    /// Asks for another job, and returns the exit code that says so: [`REQUEUE_CODE`]. Call it when the state is saved,
+    /// then exit with that code.
+    ///
+    /// `rushlight run` and the scripts of `rushlight job` take the code as it is. A program that `srun` started itself has
+    /// nobody above who would: its rank 0 calls `scontrol requeue`.
+    pub fn requeue(&self) -> i32 {
+        let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let has_launcher = variable("TORCHELASTIC_RUN_ID").is_some();
+        if let Some(job) = variable("SLURM_JOB_ID").filter(|_| self.is_first && !has_launcher) {
+            let asked = std::process::Command::new("scontrol").args(["requeue", &job]).status();
+            if !asked.as_ref().is_ok_and(|status| status.success()) {
+                let why = asked.map_or_else(|e| e.to_string(), |status| status.to_string());
+                eprintln!("rushlight: scontrol requeue {job} did not work ({why}); submit the job again to go on");
+            }
+        }
+        REQUEUE_CODE
+    }
+}
+
+fn install() -> Result<()> {
+    for signal in [libc::SIGTERM, libc::SIGUSR1] {
+        // SAFETY: the structure is plain data, and the handler only stores to an atomic.
+        let done = unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = note as extern "C" fn(libc::c_int) as libc::sighandler_t;
+            // System calls go on where they were.
+            action.sa_flags = libc::SA_RESTART;
+            libc::sigaction(signal, &action, std::ptr::null_mut())
+        };
+        if done != 0 {
+            return Err(Error::io(format!("Preemption: no handler for signals: {}", std::io::Error::last_os_error())));
+        }
+    }
+    Ok(())
+}
