@@ -1,10 +1,16 @@
 //! Callbacks: what a run does beside training.
 
+mod averaging;
 mod checkpoint;
 mod early_stopping;
+mod monitors;
+mod summary;
 
+pub use averaging::{EmaWeights, StochasticWeightAveraging};
 pub use checkpoint::ModelCheckpoint;
 pub use early_stopping::EarlyStopping;
+pub use monitors::{DeviceStatsMonitor, GradientNorm, LearningRateMonitor, ThroughputMonitor, Timer};
+pub use summary::ModelSummary;
 
 use crate::run::Run;
 use crate::step::StepContext;
@@ -86,6 +92,11 @@ pub trait Callback: Send {
     /// Before a batch.
     fn on_train_batch_start(&mut self, run: &mut Run, model: &dyn Module) -> Result<()> {
         Ok(())
+    }
+
+    /// Whether [`Run::learning_rates`] is to be as of this step when the batch ends. It always is when values are logged, and at the end of epochs.
+    fn wants_learning_rates(&self, step: u64) -> bool {
+        false
     }
 
     /// Whether [`Callback::on_gradients`] is to be called.

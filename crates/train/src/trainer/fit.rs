@@ -328,8 +328,11 @@ impl Trainer {
         if logs || due {
             self.run.loss = self.results.last(&fit.loss_spec.name)?.or(self.run.loss);
         }
-        if logs {
+        let step = self.run.global_step;
+        if logs || self.callbacks.iter().any(|callback| callback.wants_learning_rates(step)) {
             self.run.learning_rates = fit.optimizers.learning_rates();
+        }
+        if logs {
             let (values, shown) = self.results.step_values()?;
             self.run.remember(&values);
             self.run.shown.extend(shown);
