@@ -68,3 +68,79 @@ fn a_run_has_a_directory() -> Result<()> {
     std::fs::remove_dir_all(root)?;
     Ok(())
 }
+
+/// What TensorBoard's own reader finds; `None`, with the reason printed, where it is not installed.
+fn read_back(directory: &std::path::Path) -> Option<Json> {
+    let Some(python) = std::env::var_os("RUSHLIGHT_TENSORBOARD_PYTHON").filter(|python| !python.is_empty()) else {
+        assert!(std::env::var_os("CI").is_none(), "RUSHLIGHT_TENSORBOARD_PYTHON is not set; scripts/test sets it");
+        println!(
+            "skipped: RUSHLIGHT_TENSORBOARD_PYTHON is not set; scripts/tensorboard prints a Python that has TensorBoard"
+        );
+        return None;
+    };
+    let reader = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/tensorboard/read.py");
+    let output = std::process::Command::new(python).arg(reader).arg(directory).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Some(serde_json::from_slice(&output.stdout).unwrap())
+}
+
+#[test]
+fn tensorboard_reads_what_was_written() -> Result<()> {
+    use rushlight_tensor::Tensor;
+    use rushlight_train::loggers::tensorboard::{EventWriter, pixels};
+    let _turn = alone();
+    let root = scratch("events");
+    let mut events = EventWriter::create(&root, "", None)?;
+    for step in 0..1000 {
+        events.scalar("loss", 1.0 / (step + 1) as f64, step)?;
+    }
+    events.scalar("odd", f64::NAN, 3)?;
+    let values: Vec<f64> = (0..1000).map(|i| (i as f64 * 0.7).sin()).collect();
+    events.histogram("weights", &values, None, 5)?;
+    events.histogram("few", &values, Some(&[-1.0, 0.0, 1.0]), 5)?;
+    let (bytes, size) = pixels(&Tensor::rand([3, 5, 7], rushlight_core::DType::F32)?)?;
+    events.image("picture", &bytes, size, 2)?;
+    events.text("note", "ein **Text** with ünïcode", 4)?;
+    events.model(&Net::new()?)?;
+    let hparams = serde_json::json!({ "lr": 0.1, "optimizer": "adam", "nesterov": true });
+    events.hparams(hparams.as_object().unwrap(), &["loss"])?;
+    drop(events);
+    let Some(found) = read_back(&root) else { return Ok(()) };
+    let loss = found["scalars"]["loss"].as_array().unwrap();
+    assert_eq!(loss.len(), 1000);
+    assert_eq!(loss[3], serde_json::json!([3, 0.25]));
+    let histogram = &found["histograms"]["weights"];
+    assert_eq!((&histogram["num"], &histogram["step"]), (&1000.0.into(), &5.into()));
+    let sum: f64 = histogram["counts"].as_array().unwrap().iter().map(|c| c.as_f64().unwrap()).sum();
+    assert_eq!(sum, 1000.0);
+    let few = &found["histograms"]["few"];
+    assert_eq!(few["limits"], serde_json::json!([-1.0, 0.0, 1.0]));
+    assert!((few["sum_squares"].as_f64().unwrap() - values.iter().map(|v| v * v).sum::<f64>()).abs() < 1e-9);
+    assert_eq!(found["images"]["picture"], serde_json::json!({ "step": 2, "width": 7, "height": 5, "png": [7, 5] }));
+    assert_eq!(found["text"]["note/text_summary"], serde_json::json!([[4, "ein **Text** with ünïcode"]]));
+    let names: Vec<&str> = found["graph"].as_array().unwrap().iter().map(|n| n[0].as_str().unwrap()).collect();
+    assert_eq!(names, ["Net/(Net)", "Net/first", "Net/drop", "Net/second"]);
+    assert_eq!(found["hparams"], hparams);
+    assert_eq!(found["hparam_metrics"], serde_json::json!(["loss"]));
+    std::fs::remove_dir_all(root)?;
+    Ok(())
+}
+
+/// A run that was killed and resumed has each step once in TensorBoard.
+#[test]
+fn tensorboard_reads_a_resumed_run() -> Result<()> {
+    use rushlight_train::loggers::tensorboard::EventWriter;
+    let root = scratch("resumed-events");
+    let write = |steps: std::ops::Range<u64>, purge: Option<u64>, suffix: &str| -> Result<()> {
+        let mut events = EventWriter::create(&root, suffix, purge)?;
+        steps.into_iter().try_for_each(|step| events.scalar("loss", step as f64, step))
+    };
+    write(1..8, None, ".0")?;
+    write(5..10, Some(5), ".1")?;
+    let Some(found) = read_back(&root) else { return Ok(()) };
+    let steps: Vec<u64> =
+        found["scalars"]["loss"].as_array().unwrap().iter().map(|row| row[0].as_u64().unwrap()).collect();
+    assert_eq!(steps, (1..10).collect::<Vec<u64>>());
+    std::fs::remove_dir_all(root)?;
+    Ok(())
+}

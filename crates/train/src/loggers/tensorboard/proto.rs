@@ -152,11 +152,11 @@ pub fn hparams(hparams: &[(String, Json)], metrics: &[&str], time: f64) -> [Mess
             Json::String(s) => (TYPE_STRING, Message::new().text(3, s)),
             other => (TYPE_STRING, Message::new().text(3, &other.to_string())),
         };
-        experiment = experiment.message(5, &Message::new().text(1, name).int(4, kind));
+        experiment = experiment.message(4, &Message::new().text(1, name).int(4, kind));
         session = session.message(1, &Message::new().text(1, name).message(2, &value));
     }
     for metric in metrics {
-        experiment = experiment.message(6, &Message::new().message(1, &Message::new().text(2, metric)));
+        experiment = experiment.message(5, &Message::new().message(1, &Message::new().text(2, metric)));
     }
     let session = session.double(5, time);
     let end = Message::new().int(1, STATUS_SUCCESS).double(2, time);
