@@ -4,6 +4,7 @@
 """
 
 import json
+import math
 import struct
 import sys
 
@@ -14,8 +15,9 @@ from tensorboard.plugins.hparams import plugin_data_pb2
 events = EventAccumulator(sys.argv[1], size_guidance={name: 0 for name in ("scalars", "histograms", "images", "tensors")})
 events.Reload()
 tags = events.Tags()
+finite = lambda value: value if math.isfinite(value) else str(value)
 found = {
-    "scalars": {tag: [[e.step, e.value] for e in events.Scalars(tag)] for tag in tags["scalars"]},
+    "scalars": {tag: [[e.step, finite(e.value)] for e in events.Scalars(tag)] for tag in tags["scalars"]},
     "histograms": {},
     "images": {},
     "text": {},

@@ -58,4 +58,4 @@ pub use preemption::{Preemption, REQUEUE_CODE};
 pub use ranks::Ranks;
 pub use run::Run;
 pub use step::{LogOptions, LogValue, ReduceFx, Stage, StepContext};
-pub use trainer::{Accelerator, ClipAlgorithm, Limit, Resume, Trainer, TrainerBuilder};
+pub use trainer::{Accelerator, ClipAlgorithm, Limit, LrFinding, Resume, Trainer, TrainerBuilder};

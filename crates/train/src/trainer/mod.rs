@@ -5,6 +5,9 @@ mod evaluate;
 mod fit;
 mod options;
 mod state;
+mod tune;
+
+pub use tune::LrFinding;
 
 pub use options::{Accelerator, ClipAlgorithm, Limit, Resume, TrainerBuilder};
 

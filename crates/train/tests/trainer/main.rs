@@ -7,3 +7,4 @@ mod loop_;
 mod ranks;
 mod resume;
 mod support;
+mod tune;
