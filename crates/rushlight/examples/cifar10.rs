@@ -7,9 +7,10 @@ use machine::{count, get, number, option};
 use rushlight::data::transform::{Compose, Normalize, RandomCrop, RandomHorizontalFlip, ToTensor};
 use rushlight::data::vision::{Cifar10, LabeledImages};
 use rushlight::nn::models::resnet18_cifar;
-use rushlight::optim::lr_scheduler::{CosineAnnealingLR, LrScheduler};
+use rushlight::optim::lr_scheduler::CosineAnnealingLR;
 use rushlight::prelude::*;
-use std::time::Instant;
+use rushlight::train::metrics::Accuracy;
+use rushlight::train::{Mode, ModelCheckpoint};
 
 const ABOUT: &str = "Trains a convolutional network on CIFAR-10 and reports its accuracy after every epoch. Without the official files \
                      it trains on images made up for the purpose.";
@@ -26,6 +27,7 @@ fn arguments() -> ArgMatches {
         .arg(number("lr", "0.02", "Learning rate at the beginning"))
         .arg(machine::precision())
         .arg(machine::no_capture())
+        .args(machine::runs())
         .get_matches()
 }
 
@@ -58,18 +60,34 @@ impl Forward for Net {
     }
 }
 
-/// The share of images whose class the model names.
-fn accuracy(model: &dyn Forward, loader: &DataLoader<(Tensor, Tensor)>, device: Device) -> Result<f64> {
-    model.eval();
-    let (mut right, mut all) = (0.0, 0usize);
-    for batch in loader.epoch(0) {
-        let (images, labels) = batch?;
-        let guess = no_grad(|| model.forward(&images.to(&device)?)?.argmax_dim(1, false))?;
-        right += guess.eq(&labels.to(&device)?)?.sum()?.item::<f64>()?;
-        all += labels.numel();
+#[derive(Module)]
+struct Classifier {
+    net: Box<dyn Forward>,
+    lr: f64,
+    #[module(skip)]
+    accuracy: Accuracy,
+}
+
+impl TrainModule for Classifier {
+    type Batch = (Tensor, Tensor);
+
+    fn training_step(&self, (images, labels): &Self::Batch, _: &mut StepContext) -> Result<Tensor> {
+        self.net.forward(images)?.cross_entropy(labels)
     }
-    model.train();
-    Ok(right / all.max(1) as f64)
+
+    fn validation_step(&self, (images, labels): &Self::Batch, step: &mut StepContext) -> Result<()> {
+        let scores = self.net.forward(images)?;
+        self.accuracy.update(&scores, labels)?;
+        step.log("val_accuracy", &self.accuracy)?;
+        step.log("val_loss", scores.cross_entropy(labels)?)
+    }
+
+    fn configure_optimizers(&self, run: &Run) -> Result<Optimizers> {
+        let mut optimizer = Sgd::new(self.parameters()).lr(self.lr).momentum(0.9).weight_decay(5e-4).build()?;
+        let epochs = run.max_epochs().unwrap_or(1).max(1) as usize;
+        let schedule = CosineAnnealingLR::new(epochs).build(&mut optimizer)?;
+        Ok(Optimizers::new(optimizer).schedule(schedule, Interval::Epoch))
+    }
 }
 
 /// The official images, or made-up ones.
@@ -91,8 +109,7 @@ fn images(arguments: &ArgMatches) -> Result<(LabeledImages, LabeledImages)> {
 fn main() -> Result<()> {
     let arguments = arguments();
     let device = machine::prepare(&arguments)?;
-    let (lower, name) = (machine::lower(&arguments), get::<String>(&arguments, "model"));
-    let (epochs, workers) = (get::<usize>(&arguments, "epochs"), get(&arguments, "workers"));
+    let (name, workers) = (get::<String>(&arguments, "model"), get(&arguments, "workers"));
 
     let (train, test) = images(&arguments)?;
     let normalize = || Normalize::new([0.491, 0.482, 0.447], [0.247, 0.243, 0.262]);
@@ -103,47 +120,17 @@ fn main() -> Result<()> {
         .then(normalize()?);
     let plain = Compose::new().then(ToTensor::default()).then(normalize()?);
     let size = get(&arguments, "batch-size");
-    let loader = DataLoader::new(train.transform(augment)).batch_size(size).shuffle(true).workers(workers).build()?;
-    let held_out = DataLoader::new(test.transform(plain)).batch_size(size).workers(workers).build()?;
+    let mut loader =
+        DataLoader::new(train.transform(augment)).batch_size(size).shuffle(true).workers(workers).build()?;
+    let mut held_out = DataLoader::new(test.transform(plain)).batch_size(size).workers(workers).build()?;
 
-    let model: Box<dyn Forward> = if name == "cnn" { Box::new(Net::new()?) } else { Box::new(resnet18_cifar(10)?) };
-    let model = model.to(device)?;
+    let net: Box<dyn Forward> = if name == "cnn" { Box::new(Net::new()?) } else { Box::new(resnet18_cifar(10)?) };
+    let mut model = Classifier { net, lr: get(&arguments, "lr"), accuracy: Accuracy::new() };
     println!("{name}: {} parameters on {device}", model.num_parameters());
-    let mut optimizer =
-        Sgd::new(model.parameters()).lr(get(&arguments, "lr")).momentum(0.9).weight_decay(5e-4).build()?;
-    let mut schedule = CosineAnnealingLR::new(epochs.max(1)).build(&mut optimizer)?;
-
-    let mut capture = machine::capture(&arguments, device);
-    for epoch in 0..epochs {
-        let (start, mut seen, mut total) = (Instant::now(), 0, 0.0);
-        let batches = loader.epoch(epoch as u64).progress().title(format!("epoch {epoch}"));
-        let display = batches.handle();
-        for batch in batches {
-            let (images, labels) = batch?;
-            let count = labels.numel();
-            let loss = capture.run(&[images, labels], |[images, labels]| {
-                let loss = {
-                    let _precision = set_autocast(lower)?;
-                    model.forward(images)?.cross_entropy(labels)?
-                };
-                optimizer.zero_grad();
-                loss.backward()?;
-                optimizer.step()?;
-                Ok(loss)
-            })?;
-            let loss = loss.item::<f64>()?;
-            display.message(format!("loss {loss:.3}"));
-            seen += count;
-            total += loss * count as f64;
-        }
-        schedule.step(&mut optimizer)?;
-        let seconds = start.elapsed().as_secs_f64();
-        println!(
-            "epoch {epoch}: loss {:.4}, accuracy {:.1} %, {seconds:.1} s, {:.0} images/s",
-            total / seen.max(1) as f64,
-            100.0 * accuracy(&*model, &held_out, device)?,
-            seen as f64 / seconds
-        );
-    }
-    Ok(())
+    let saves = ModelCheckpoint::new().monitor("val_accuracy", Mode::Max).keep_last(1);
+    let mut trainer = machine::trainer(&arguments, "cifar10", device)?
+        .max_epochs(get::<usize>(&arguments, "epochs") as u64)
+        .checkpoint(saves)
+        .build()?;
+    trainer.fit(&mut model, &mut loader, Some(&mut held_out))
 }

@@ -45,7 +45,9 @@ pub mod prelude {
     pub use rushlight_tensor::autograd::{Backward, enable_grad, grad, inference_mode, no_grad};
     pub use rushlight_tensor::state::Stateful;
     pub use rushlight_tensor::*;
-    pub use rushlight_train::{Checkpoints, Position};
+    pub use rushlight_train::{
+        Callback, Checkpoints, Interval, LogOptions, Optimizers, Position, Run, StepContext, TrainModule, Trainer,
+    };
 }
 
 /// The programs in the README and the book, run as tests.

@@ -1,9 +1,61 @@
-//! Training runs: checkpoints that lose nothing, and ends that come too early.
+//! Training runs: the Trainer, its callbacks, loggers and metrics, and checkpoints that lose nothing.
+//!
+//! A model implements [`TrainModule`] (a step and its optimizers); a [`Trainer`] does the rest.
+//!
+//! | module | what |
+//! |---|---|
+//! | root | [`Trainer`], [`TrainModule`], [`StepContext`], [`Optimizers`], [`Precision`], [`Checkpoints`] |
+//! | [`callbacks`] | checkpoints, early stopping, averages of weights, monitors |
+//! | [`loggers`] | TensorBoard, JSON lines, CSV |
+//! | [`metrics`] | accuracy to BLEU, right over batches of any size and over processes |
+//!
+//! # The directory of a run
+//!
+//! A run has a directory `runs/NAME` (`NAME-2` and so on if there was one of that name and the run does not resume it). The first process writes:
+//!
+//! - `config.json`: `trainer` (the options), `hparams` (name to value), `model` (`type`, `parameters`, `trainable_parameters`, `text`).
+//! - `environment.json`: `rushlight` (version), `started` (seconds since 1970), `command`, `directory`, `hostname`, `kernel`, `cpu`, `cores`, `pid`, `device`,
+//!   `world_size`, `variables` (those of the scheduler).
+//! - `metrics.jsonl`: an object a line, flushed with each: `step`, `epoch`, `time` (seconds since 1970), and logged values by name. Numbers that are not
+//!   finite are the strings `NaN`, `Infinity`, `-Infinity`. Values by step and by epoch end in `_step` and `_epoch`; `loss` is always among them.
+//!   [`callbacks::DeviceStatsMonitor`] logs under `system/`, [`callbacks::ThroughputMonitor`] under `throughput/`. A resumed run cuts the file back to where
+//!   its checkpoint was saved: whoever follows it must expect it to be replaced.
+//! - `metrics.csv`, with [`loggers::CsvLogger`]: the same as a table.
+//! - `events.out.tfevents.TIME.HOST.PID.N`: TensorBoard's events, one file for each process that worked on the run. Histograms, images, text and
+//!   hyperparameters are here only.
+//! - `checkpoints/`: `checkpoint-STEP.pt`, or a folder `checkpoint-STEP` of a run of several processes ([`Checkpoints`]); parts `model`, `extra`, `optimizers`,
+//!   `schedules`, `scaler`, `loader`, `trainer`.
+//! - `logs/rank-N.log`: lines for people, by each process: one for each epoch, one now and then within.
 
+pub mod callbacks;
+pub mod loggers;
+pub mod metrics;
+
+mod batch;
 mod checkpoint;
+mod module;
+mod optimizers;
+mod precision;
 #[cfg(target_os = "linux")]
 mod preemption;
+mod progress;
+mod ranks;
+mod results;
+mod run;
+mod run_dir;
+mod step;
+mod system;
+mod trainer;
 
+pub use batch::Batch;
+pub use callbacks::{Callback, EarlyStopping, Mode, ModelCheckpoint};
 pub use checkpoint::{Best, Checkpoints, CheckpointsBuilder, Position, Restored, SaveOptions, load_checkpoint};
+pub use module::TrainModule;
+pub use optimizers::{Interval, Optimizers};
+pub use precision::Precision;
 #[cfg(target_os = "linux")]
 pub use preemption::{Preemption, REQUEUE_CODE};
+pub use ranks::Ranks;
+pub use run::Run;
+pub use step::{LogOptions, LogValue, ReduceFx, Stage, StepContext};
+pub use trainer::{Accelerator, ClipAlgorithm, Limit, LrFinding, Resume, Trainer, TrainerBuilder};

@@ -1,13 +1,14 @@
 //! How loaders are made.
 
 use super::fetch::{Fetch, custom_fetch, default_fetch};
+use super::order::{Order, Share};
 use super::streams::{BatchStream, Batches, Open};
 use super::{DataLoader, Place, Source};
 use crate::collate::Collate;
 use crate::dataset::{Dataset, IterableDataset, WorkerInfo};
 use crate::pin::PinMemory;
 use crate::rng::draw_seed;
-use crate::sampler::{BatchSampler, DistributedSampler, RandomSampler, Sampler, SequentialSampler};
+use crate::sampler::{BatchSampler, Sampler};
 use rushlight_core::rng::default_generator;
 use rushlight_core::{Error, Generator, Result};
 use std::sync::{Arc, Mutex};
@@ -39,7 +40,7 @@ impl Common {
         }
     }
 
-    fn build<B>(self, source: Source<B>, seed: u64) -> Result<DataLoader<B>> {
+    fn build<B>(self, source: Source<B>, seed: u64, order: Option<Order>) -> Result<DataLoader<B>> {
         if self.workers > MOST_WORKERS {
             return Err(Error::value(format!(
                 "DataLoader: {} workers are more than the {MOST_WORKERS} allowed",
@@ -54,6 +55,7 @@ impl Common {
             workers: self.workers,
             prefetch: self.prefetch,
             seed,
+            order,
             place: Mutex::new(Place::default()),
         })
     }
@@ -223,29 +225,28 @@ impl<D: Dataset + 'static, B: Send + 'static> DataLoaderBuilder<D, B> {
             ));
         }
         let common = self.common;
+        let mut order = None;
         let batches: Box<dyn Sampler<Item = Vec<usize>>> = match (self.batch_sampler, self.sampler, self.share) {
             (Some(_), ..) if common.batch_size.is_some() || common.drop_last => {
                 return Err(Error::value("DataLoader: batch_sampler excludes batch_size and drop_last"));
             }
             (Some(batches), ..) => batches,
-            (None, sampler, share) => {
-                let len = self.dataset.len();
-                let shuffle = self.shuffle == Some(true);
-                let sampler: Box<dyn Sampler<Item = usize>> = match (sampler, share) {
-                    (Some(sampler), _) => sampler,
-                    (None, Some((rank, replicas))) => Box::new(
-                        DistributedSampler::new(len, replicas, rank)?
-                            .shuffle(shuffle)
-                            .seed(seed)
-                            .drop_last(common.drop_last),
-                    ),
-                    (None, None) if shuffle => Box::new(RandomSampler::new(len).seed(seed)),
-                    (None, None) => Box::new(SequentialSampler::new(len)),
-                };
+            (None, Some(sampler), _) => {
                 Box::new(BatchSampler::new(sampler, common.checked_batch_size()?, common.drop_last)?)
             }
+            (None, None, share) => {
+                let plan = Order {
+                    len: self.dataset.len(),
+                    shuffle: self.shuffle == Some(true),
+                    batch_size: common.checked_batch_size()?,
+                    drop_last: common.drop_last,
+                    share: share.map(|(rank, replicas)| Share { rank, replicas, padded: true }),
+                };
+                order = Some(plan);
+                plan.batches(seed)?
+            }
         };
-        common.build(Source::Indexed { fetch: self.fetch, batches }, seed)
+        common.build(Source::Indexed { fetch: self.fetch, batches }, seed, order)
     }
 }
 
@@ -282,6 +283,6 @@ impl<D: IterableDataset + 'static> IterableLoaderBuilder<D> {
             Ok(Box::new(batches) as BatchStream<B>)
         });
         let seed = common.seed.unwrap_or_else(|| draw_seed(default_generator()));
-        common.build(Source::Streamed(open), seed)
+        common.build(Source::Streamed(open), seed, None)
     }
 }

@@ -2,6 +2,7 @@
 
 mod builder;
 mod fetch;
+mod order;
 mod streams;
 mod workers;
 
@@ -12,6 +13,7 @@ use crate::progress::Progress;
 use crate::rng::derive_seed;
 use crate::sampler::{Indices, Sampler, Share, seed_from_value, seed_to_value};
 use fetch::{Fetch, Job, catch_panic};
+use order::Order;
 use rushlight_core::{Error, Result};
 use rushlight_tensor::state::{Dict, Key, Stateful, Value};
 use std::sync::atomic::AtomicBool;
@@ -45,6 +47,8 @@ pub struct DataLoader<B> {
     workers: usize,
     prefetch: usize,
     seed: u64,
+    /// How batches are made of a dataset; `None` for a sampler of the user's own and for streams.
+    order: Option<Order>,
     place: Mutex<Place>,
 }
 

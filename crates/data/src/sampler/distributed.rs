@@ -25,6 +25,7 @@ pub struct DistributedSampler {
     shuffle: bool,
     seed: u64,
     drop_last: bool,
+    padded: bool,
     /// An epoch, and how many samples of its order were read before.
     resumed: Option<(u64, usize)>,
 }
@@ -37,7 +38,7 @@ impl DistributedSampler {
                 "DistributedSampler: invalid rank {rank}, rank should be in the interval [0, {num_replicas})"
             )));
         }
-        Ok(Self { len, num_replicas, rank, shuffle: true, seed: 0, drop_last: false, resumed: None })
+        Ok(Self { len, num_replicas, rank, shuffle: true, seed: 0, drop_last: false, padded: true, resumed: None })
     }
 
     /// Whether the order is random.
@@ -58,6 +59,13 @@ impl DistributedSampler {
         self
     }
 
+    /// Whether processes read equally many samples, which training needs. Without, every sample is read exactly once and the first processes may
+    /// read one more than the others: what an evaluation's figures need. PyTorch always pads or drops.
+    pub fn padded(mut self, padded: bool) -> Self {
+        self.padded = padded;
+        self
+    }
+
     /// Where an epoch begins.
     fn start(&self, epoch: u64) -> usize {
         self.resumed.filter(|(resumed, _)| *resumed == epoch).map_or(0, |(_, start)| start)
@@ -65,7 +73,11 @@ impl DistributedSampler {
 
     /// How many of `samples` fall to each process.
     fn each(&self, samples: usize) -> usize {
-        if self.drop_last { samples / self.num_replicas } else { samples.div_ceil(self.num_replicas) }
+        match (self.padded, self.drop_last) {
+            (false, _) => samples.saturating_sub(self.rank).div_ceil(self.num_replicas),
+            (true, true) => samples / self.num_replicas,
+            (true, false) => samples.div_ceil(self.num_replicas),
+        }
     }
 }
 

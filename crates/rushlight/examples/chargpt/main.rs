@@ -8,9 +8,8 @@ use clap::{ArgMatches, arg};
 use machine::{count, get, number, option};
 use rushlight::data::text::{CharTokenizer, TokenWindows, Tokenizer};
 use rushlight::nn::models::{Generate, Gpt};
-use rushlight::optim::lr_scheduler::{CosineAnnealingLR, LinearLR, LrScheduler, SequentialLR};
+use rushlight::optim::lr_scheduler::{CosineAnnealingLR, LinearLR, SequentialLR};
 use rushlight::prelude::*;
-use std::time::Instant;
 
 const ABOUT: &str =
     "Trains a character-level GPT on a text file (without one: on this project's own sources) and lets it write";
@@ -30,6 +29,7 @@ fn arguments() -> ArgMatches {
         .arg(number("dropout", "0", "Probability of dropping while training"))
         .arg(machine::precision())
         .arg(machine::no_capture())
+        .args(machine::runs())
         .arg(count("generate", "600", "Characters to write at the end"))
         .arg(option("prompt", "//! ", "What the writing starts with"))
         .arg(number("temperature", "0.8", "Below 1 the writing is safer, above 1 wilder"))
@@ -37,10 +37,31 @@ fn arguments() -> ArgMatches {
         .get_matches()
 }
 
+#[derive(Module)]
+struct CharGpt {
+    gpt: Gpt,
+    learning_rate: f64,
+}
+
+impl TrainModule for CharGpt {
+    type Batch = (Tensor, Tensor);
+
+    fn training_step(&self, (x, y): &Self::Batch, _: &mut StepContext) -> Result<Tensor> {
+        self.gpt.forward(x)?.flatten(0, 1)?.cross_entropy(&y.flatten(0, 1)?)
+    }
+
+    fn configure_optimizers(&self, run: &Run) -> Result<Optimizers> {
+        let (decayed, others) = self.gpt.decay_groups();
+        let groups = [ParamGroup::new(decayed).weight_decay(0.1), ParamGroup::new(others).weight_decay(0.0)];
+        let mut optimizer = AdamW::groups(groups).lr(self.learning_rate).betas((0.9, 0.95)).build()?;
+        let schedule = warm_up_then_decay(&mut optimizer, run.estimated_stepping_batches().unwrap_or(0) as usize)?;
+        Ok(Optimizers::new(optimizer).schedule(schedule, Interval::Step))
+    }
+}
+
 fn main() -> Result<()> {
     let arguments = arguments();
     let device = machine::prepare(&arguments)?;
-    let lower = machine::lower(&arguments);
     let size = |name: &str| get::<usize>(&arguments, name);
 
     let text = match arguments.get_one::<String>("text") {
@@ -51,21 +72,16 @@ fn main() -> Result<()> {
     };
     let tokenizer = CharTokenizer::new(&text);
     let windows = TokenWindows::new(tokenizer.encode(&text)?, size("block-size"))?.stride(size("block-size"))?;
-    let loader = DataLoader::new(windows).batch_size(size("batch-size")).shuffle(true).drop_last(true).build()?;
+    let mut loader = DataLoader::new(windows).batch_size(size("batch-size")).shuffle(true).drop_last(true).build()?;
 
-    let model = Gpt::new(tokenizer.vocab_size())
+    let gpt = Gpt::new(tokenizer.vocab_size())
         .n_layer(size("n-layer"))
         .n_head(size("n-head"))
         .n_embd(size("n-embd"))
         .block_size(size("block-size"))
         .dropout(get(&arguments, "dropout"))
-        .build()?
-        .to(device)?;
-    let (decayed, others) = model.decay_groups();
-    let groups = [ParamGroup::new(decayed).weight_decay(0.1), ParamGroup::new(others).weight_decay(0.0)];
-    let mut optimizer = AdamW::groups(groups).lr(get(&arguments, "learning-rate")).betas((0.9, 0.95)).build()?;
-    let steps = loader.len().unwrap_or(0) * size("max-epochs");
-    let mut schedule = warm_up_then_decay(&mut optimizer, steps)?;
+        .build()?;
+    let mut model = CharGpt { gpt, learning_rate: get(&arguments, "learning-rate") };
     println!(
         "{} characters, {} kinds; {} parameters on {device}, {} threads",
         text.chars().count(),
@@ -74,42 +90,19 @@ fn main() -> Result<()> {
         rushlight::num_threads()
     );
 
-    let mut capture = machine::capture(&arguments, device);
-    for epoch in 0..size("max-epochs") {
-        let (start, mut total, mut count) = (Instant::now(), 0.0, 0);
-        let batches = loader.epoch(epoch as u64).progress().title(format!("epoch {epoch}"));
-        let display = batches.handle();
-        for batch in batches {
-            let (x, y) = batch?;
-            let loss = capture.run(&[x, y], |[x, y]| {
-                let loss = {
-                    let _precision = set_autocast(lower)?;
-                    model.forward(x)?.flatten(0, 1)?.cross_entropy(&y.flatten(0, 1)?)?
-                };
-                optimizer.zero_grad();
-                loss.backward()?;
-                clip_grad_norm_(model.parameters(), 1.0)?;
-                optimizer.step()?;
-                Ok(loss)
-            })?;
-            schedule.step(&mut optimizer)?;
-            let loss = loss.item::<f64>()?;
-            display.message(format!("loss {loss:.3}"));
-            (total, count) = (total + loss, count + 1);
-        }
-        println!(
-            "epoch {epoch}: loss {:.4}, {:.2} s, peak memory {:.0} MiB",
-            total / f64::from(count.max(1)),
-            start.elapsed().as_secs_f64(),
-            rushlight::memory_stats(&device)?.peak as f64 / (1 << 20) as f64
-        );
-    }
+    let mut trainer = machine::trainer(&arguments, "chargpt", device)?
+        .max_epochs(size("max-epochs") as u64)
+        .gradient_clip_val(1.0)
+        .hparams(["n-layer", "n-head", "n-embd", "block-size", "batch-size"].map(|name| (name, size(name))))
+        .build()?;
+    trainer.fit(&mut model, &mut loader, None)?;
 
     model.eval();
     let known = tokenizer.encode(&get::<String>(&arguments, "prompt")).or_else(|_| tokenizer.encode("\n"))?;
     let start = Tensor::from_iter(known.into_iter().map(i64::from))?.unsqueeze(0)?.to(&device)?;
     let options = Generate::new(size("generate")).temperature(get(&arguments, "temperature")).top_k(size("top-k"));
-    let written: Vec<u32> = model.generate(&start, &options)?.to_vec::<i64>()?.into_iter().map(|t| t as u32).collect();
+    let written: Vec<u32> =
+        model.gpt.generate(&start, &options)?.to_vec::<i64>()?.into_iter().map(|t| t as u32).collect();
     println!("{}\n{}", "-".repeat(60), tokenizer.decode(&written)?);
     Ok(())
 }

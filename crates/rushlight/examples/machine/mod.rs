@@ -6,6 +6,7 @@
 use clap::builder::ValueParser;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use rushlight::prelude::*;
+use rushlight::train::{Resume, TrainerBuilder};
 
 /// A command with the options that every example has.
 pub fn command(name: &'static str, about: &'static str, example: &'static str) -> Command {
@@ -31,9 +32,18 @@ pub fn number(name: &'static str, default: &'static str, help: &'static str) -> 
     option(name, default, help).value_parser(value_parser!(f64))
 }
 
-/// `--precision f32|bf16`.
+/// `--precision f32|tf32|bf16|f16`.
 pub fn precision() -> Arg {
-    option("precision", "f32", "f32, or bf16 for mixed precision").value_parser(ValueParser::from(["f32", "bf16"]))
+    let help = "f32, tf32 for products on tensor cores, bf16 or f16 for mixed precision";
+    option("precision", "f32", help).value_parser(ValueParser::from(["f32", "tf32", "bf16", "f16"]))
+}
+
+/// `--runs DIR` and `--resume`.
+pub fn runs() -> [Arg; 2] {
+    [
+        option("runs", "runs", "Where the run has its directory, with logs and checkpoints; - for none"),
+        Arg::new("resume").long("resume").action(ArgAction::SetTrue).help("Go on with the last run of this program"),
+    ]
 }
 
 /// `--no-capture`.
@@ -54,9 +64,16 @@ pub fn get<T: Clone + Send + Sync + 'static>(matches: &ArgMatches, name: &str) -
     matches.get_one::<T>(name).cloned().expect("the option has a default")
 }
 
-/// What [`precision`] says, for `set_autocast`.
-pub fn lower(matches: &ArgMatches) -> Option<DType> {
-    (get::<String>(matches, "precision") == "bf16").then_some(DType::BF16)
+/// A Trainer as the options say; of a program's name.
+pub fn trainer(matches: &ArgMatches, name: &str, device: Device) -> Result<TrainerBuilder> {
+    let runs: String = get(matches, "runs");
+    let builder = Trainer::new()
+        .device(device)
+        .precision(get::<String>(matches, "precision").parse()?)
+        .capture(!matches.get_flag("no-capture"))
+        .run_directory((runs != "-").then(|| runs.into()))
+        .run_name(name);
+    Ok(if matches.get_flag("resume") { builder.resume(Resume::Auto) } else { builder })
 }
 
 /// Sets threads and seed; says at once if the device is not there.

@@ -1,0 +1,125 @@
+//! When a run saves itself, and what stays of it.
+
+use super::Mode;
+use crate::checkpoint::CheckpointsBuilder;
+use std::path::PathBuf;
+
+/// When a run saves a checkpoint, and how many stay; options are Lightning's. Pass it to
+/// [`TrainerBuilder::checkpoint`](crate::TrainerBuilder::checkpoint).
+///
+/// Without options: after every epoch, the three newest stay. A checkpoint is complete: the run goes on from any of them as if it had never stopped.
+///
+/// ```
+/// use rushlight_train::{ModelCheckpoint, Mode, Trainer};
+/// let trainer = Trainer::new().checkpoint(ModelCheckpoint::new().monitor("val_accuracy", Mode::Max).save_top_k(2).every_n_train_steps(500));
+/// ```
+#[derive(Clone, Debug)]
+pub struct ModelCheckpoint {
+    pub(crate) directory: Option<PathBuf>,
+    pub(crate) monitor: Option<(String, Mode)>,
+    pub(crate) top_k: usize,
+    pub(crate) keep_last: usize,
+    pub(crate) every_n_train_steps: Option<u64>,
+    pub(crate) every_n_epochs: Option<u64>,
+    pub(crate) on_exception: bool,
+    pub(crate) background: bool,
+    pub(crate) tolerate: usize,
+}
+
+impl Default for ModelCheckpoint {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl ModelCheckpoint {
+    /// After every epoch; the three newest stay.
+    pub fn new() -> Self {
+        Self {
+            directory: None,
+            monitor: None,
+            top_k: 1,
+            keep_last: 3,
+            every_n_train_steps: None,
+            every_n_epochs: None,
+            on_exception: false,
+            background: true,
+            tolerate: 0,
+        }
+    }
+
+    /// Where checkpoints go; `checkpoints` in the run's directory unless said otherwise.
+    pub fn directory(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.directory = Some(directory.into());
+        self
+    }
+
+    /// The logged value that says which checkpoints are the best.
+    pub fn monitor(mut self, name: impl Into<String>, mode: Mode) -> Self {
+        self.monitor = Some((name.into(), mode));
+        self
+    }
+
+    /// How many stay because they are the best: 1 unless said otherwise. Needs [`ModelCheckpoint::monitor`].
+    pub fn save_top_k(mut self, k: usize) -> Self {
+        self.top_k = k;
+        self
+    }
+
+    /// How many of the newest stay: 3 unless said otherwise, and at least 1.
+    pub fn keep_last(mut self, keep: usize) -> Self {
+        self.keep_last = keep;
+        self
+    }
+
+    /// Saves after every so many optimizer steps; then not at the end of epochs, unless that is said too.
+    pub fn every_n_train_steps(mut self, steps: u64) -> Self {
+        self.every_n_train_steps = Some(steps.max(1));
+        self
+    }
+
+    /// Saves after every so many epochs, when validation is done.
+    pub fn every_n_epochs(mut self, epochs: u64) -> Self {
+        self.every_n_epochs = Some(epochs.max(1));
+        self
+    }
+
+    /// Saves when training ends with an error, as things are then. What is wrong may be in the checkpoint: it goes to a folder `exception` of its own.
+    pub fn on_exception(mut self, save: bool) -> Self {
+        self.on_exception = save;
+        self
+    }
+
+    /// Whether files are written while training goes on: yes unless said otherwise.
+    pub fn background(mut self, background: bool) -> Self {
+        self.background = background;
+        self
+    }
+
+    /// How many saves in a row may fail before training does.
+    pub fn tolerate(mut self, failures: usize) -> Self {
+        self.tolerate = failures;
+        self
+    }
+
+    pub(crate) fn due_after_step(&self, step: u64) -> bool {
+        self.every_n_train_steps.is_some_and(|n| step.is_multiple_of(n))
+    }
+
+    pub(crate) fn due_after_epoch(&self, epochs: u64) -> bool {
+        match (self.every_n_epochs, self.every_n_train_steps) {
+            (Some(n), _) => epochs.is_multiple_of(n),
+            (None, Some(_)) => false,
+            (None, None) => true,
+        }
+    }
+
+    pub(crate) fn builder(&self, directory: PathBuf) -> CheckpointsBuilder {
+        let builder =
+            crate::Checkpoints::new(directory).keep(self.keep_last).background(self.background).tolerate(self.tolerate);
+        match &self.monitor {
+            Some((_, mode)) => builder.keep_best(self.top_k, super::best_of(*mode)),
+            None => builder,
+        }
+    }
+}

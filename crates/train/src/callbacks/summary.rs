@@ -1,0 +1,137 @@
+//! The model as a table.
+
+use super::Callback;
+use crate::run::Run;
+use rushlight_core::Result;
+use rushlight_nn::{Member, Module};
+use rushlight_tensor::Tensor;
+
+/// Prints the model's parts at the beginning: kind, shapes of parameters, their number, and the floating-point operations of a forward pass on one sample.
+///
+/// Operations are those of products with a parameter: two for each weight of a linear layer, times the positions it is applied at, which
+/// [`ModelSummary::positions`] tells for sequences. Convolutions need [`ModelSummary::positions`] as well: their output's pixels.
+#[derive(Clone, Debug)]
+pub struct ModelSummary {
+    depth: usize,
+    positions: u64,
+}
+
+impl Default for ModelSummary {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl ModelSummary {
+    /// The model's direct parts.
+    pub fn new() -> Self {
+        Self { depth: 1, positions: 1 }
+    }
+
+    /// Parts of parts, so many levels deep.
+    pub fn depth(mut self, depth: usize) -> Self {
+        self.depth = depth;
+        self
+    }
+
+    /// At how many positions of a sample weights are applied: the length of a sequence, or the pixels of an output.
+    pub fn positions(mut self, positions: u64) -> Self {
+        self.positions = positions.max(1);
+        self
+    }
+
+    /// The table.
+    pub fn table(&self, model: &dyn Module) -> String {
+        let mut rows = vec![["name".to_owned(), "kind".into(), "shapes".into(), "parameters".into(), "FLOPs".into()]];
+        self.add(model, "", 0, &mut rows);
+        let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+        let widths = [width(0), width(1), width(2), width(3), width(4)];
+        let line = |row: &[String; 5]| {
+            format!(
+                "{:<a$}  {:<b$}  {:<c$}  {:>d$}  {:>e$}",
+                row[0],
+                row[1],
+                row[2],
+                row[3],
+                row[4],
+                a = widths[0],
+                b = widths[1],
+                c = widths[2],
+                d = widths[3],
+                e = widths[4]
+            )
+            .trim_end()
+            .to_owned()
+        };
+        let rule = "─".repeat(widths.iter().sum::<usize>() + 8);
+        let all = model.parameters();
+        let trainable: usize = all.iter().filter(|p| p.requires_grad()).map(Tensor::numel).sum();
+        let bytes: usize = all.iter().chain(&model.buffers()).map(|t| t.numel() * t.dtype().size()).sum();
+        let mut lines = vec![line(&rows[0]), rule.clone()];
+        lines.extend(rows[1..].iter().map(line));
+        lines.push(rule);
+        lines.push(format!(
+            "{} parameters, {} of them trained; {:.1} MB; {} FLOPs forward",
+            short(model.num_parameters() as f64),
+            short(trainable as f64),
+            bytes as f64 / 1e6,
+            short(self.flops(model))
+        ));
+        lines.join("\n")
+    }
+
+    fn add(&self, module: &dyn Module, name: &str, depth: usize, rows: &mut Vec<[String; 5]>) {
+        let mut shapes = Vec::new();
+        module.members(&mut |_, member| {
+            if let Member::Parameter(p) = member {
+                shapes.push(format!("{:?}", p.shape()));
+            }
+        });
+        let label = format!("{}{}", "  ".repeat(depth), if name.is_empty() { "model" } else { name });
+        let (count, flops) = (module.num_parameters() as f64, self.flops(module));
+        rows.push([label, module.type_name().into(), shapes.join(" "), short(count), short(flops)]);
+        if depth < self.depth {
+            for (child, module) in module.named_children() {
+                self.add(module, &child, depth + 1, rows);
+            }
+        }
+    }
+
+    /// Operations of products with the parameters of a module: matrices and kernels; looking a row up is none.
+    fn flops(&self, module: &dyn Module) -> f64 {
+        let mut flops = 0.0;
+        module.members(&mut |_, member| match member {
+            Member::Parameter(p) if p.rank() >= 2 && !module.type_name().contains("Embedding") => {
+                flops += 2.0 * p.numel() as f64 * self.positions as f64;
+            }
+            Member::Module(child) => flops += self.flops(child),
+            _ => {}
+        });
+        flops
+    }
+}
+
+/// `1.2 M` rather than digits to count.
+fn short(n: f64) -> String {
+    match n {
+        n if n == 0.0 => "-".into(),
+        n if n >= 1e12 => format!("{:.1} T", n / 1e12),
+        n if n >= 1e9 => format!("{:.1} G", n / 1e9),
+        n if n >= 1e6 => format!("{:.1} M", n / 1e6),
+        n if n >= 1e4 => format!("{:.1} k", n / 1e3),
+        n => format!("{n}"),
+    }
+}
+
+impl Callback for ModelSummary {
+    fn name(&self) -> &str {
+        "ModelSummary"
+    }
+
+    fn on_fit_start(&mut self, run: &mut Run, model: &dyn Module) -> Result<()> {
+        if run.is_global_zero() {
+            eprintln!("{}", self.table(model));
+        }
+        Ok(())
+    }
+}

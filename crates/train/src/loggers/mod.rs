@@ -1,0 +1,158 @@
+//! Loggers: where a run's values go.
+
+mod csv;
+mod jsonl;
+pub mod tensorboard;
+
+pub use csv::CsvLogger;
+pub use jsonl::JsonLinesLogger;
+pub use tensorboard::TensorBoardLogger;
+
+use rushlight_core::{Error, Result};
+use rushlight_tensor::Tensor;
+use serde_json::{Map, Value as Json};
+use std::path::Path;
+
+/// Hyperparameters by name, as JSON values.
+pub type Hparams = Map<String, Json>;
+
+/// Values that belong to one step.
+pub struct Row<'a> {
+    /// Optimizer steps done.
+    pub step: u64,
+    /// The epoch.
+    pub epoch: u64,
+    /// Names and values.
+    pub values: &'a [(String, f64)],
+}
+
+/// How far a run's log was when the checkpoint was saved that it goes on from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resumed {
+    /// Optimizer steps done.
+    pub step: u64,
+    /// Rows logged.
+    pub rows: u64,
+}
+
+/// What a logger is told at the beginning.
+pub struct Start<'a> {
+    /// The run's directory.
+    pub directory: &'a Path,
+    /// Where a resumed run goes on: what was logged later is void.
+    pub resumed: Option<Resumed>,
+    /// The run's hyperparameters.
+    pub hparams: &'a Hparams,
+}
+
+/// Where a run's values go. Only the first process of a run logs.
+#[allow(unused_variables)]
+pub trait Logger: Send {
+    /// The logger's name, for messages.
+    fn name(&self) -> &str;
+
+    /// Before the first value.
+    fn start(&mut self, start: &Start) -> Result<()>;
+
+    /// Values of a step.
+    fn log(&mut self, row: &Row) -> Result<()>;
+
+    /// A distribution of values. Loggers that cannot show one leave it out.
+    fn histogram(&mut self, name: &str, values: &Tensor, step: u64) -> Result<()> {
+        Ok(())
+    }
+
+    /// An image of shape `[C, H, W]`: floats from 0 to 1, or `u8`. Loggers that cannot show one leave it out.
+    fn image(&mut self, name: &str, image: &Tensor, step: u64) -> Result<()> {
+        Ok(())
+    }
+
+    /// A text. Loggers that cannot show one leave it out.
+    fn text(&mut self, name: &str, text: &str, step: u64) -> Result<()> {
+        Ok(())
+    }
+
+    /// Brings everything to its file.
+    fn flush(&mut self) -> Result<()>;
+
+    /// The run is over; its last values are given once more, for a comparison of runs.
+    fn finish(&mut self, metrics: &[(String, f64)]) -> Result<()> {
+        self.flush()
+    }
+}
+
+/// A run's loggers. One that fails says so once and is dropped: a full disk for logs must not end a run.
+#[derive(Default)]
+pub struct Loggers {
+    all: Vec<Box<dyn Logger>>,
+    rows: u64,
+}
+
+impl Loggers {
+    pub(crate) fn start(loggers: Vec<Box<dyn Logger>>, start: &Start) -> Result<Self> {
+        let mut all = Self { all: loggers, rows: start.resumed.map_or(0, |resumed| resumed.rows) };
+        for logger in &mut all.all {
+            logger.start(start).map_err(|e| e.within(&format!("logger {}", logger.name())))?;
+        }
+        Ok(all)
+    }
+
+    fn each(&mut self, mut act: impl FnMut(&mut dyn Logger) -> Result<()>) {
+        self.all.retain_mut(|logger| match act(&mut **logger) {
+            Ok(()) => true,
+            Err(e) => {
+                eprintln!("rushlight: logger {} failed and gets nothing more: {e}", logger.name());
+                false
+            }
+        });
+    }
+
+    pub(crate) fn log(&mut self, row: &Row) {
+        if !row.values.is_empty() {
+            self.rows += 1;
+            self.each(|logger| logger.log(row));
+        }
+    }
+
+    /// Rows logged since the run began.
+    pub(crate) fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// Logs a distribution of values.
+    pub fn histogram(&mut self, name: &str, values: &Tensor, step: u64) {
+        self.each(|logger| logger.histogram(name, values, step));
+    }
+
+    /// Logs an image of shape `[C, H, W]`.
+    pub fn image(&mut self, name: &str, image: &Tensor, step: u64) {
+        self.each(|logger| logger.image(name, image, step));
+    }
+
+    /// Logs a text.
+    pub fn text(&mut self, name: &str, text: &str, step: u64) {
+        self.each(|logger| logger.text(name, text, step));
+    }
+
+    pub(crate) fn flush(&mut self) {
+        self.each(|logger| logger.flush());
+    }
+
+    pub(crate) fn finish(&mut self, metrics: &[(String, f64)]) {
+        self.each(|logger| logger.finish(metrics));
+    }
+}
+
+/// Seconds since 1970.
+pub(crate) fn now() -> f64 {
+    std::time::UNIX_EPOCH.elapsed().map_or(0.0, |d| d.as_secs_f64())
+}
+
+pub(crate) fn cannot(what: &str, path: &Path, e: std::io::Error) -> Error {
+    Error::io(format!("cannot {what} '{}': {e}", path.display()))
+}

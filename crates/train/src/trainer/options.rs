@@ -1,0 +1,446 @@
+//! The options of a Trainer, with Lightning's names and defaults.
+
+use super::Trainer;
+use crate::callbacks::{Callback, ModelCheckpoint};
+use crate::loggers::{Hparams, JsonLinesLogger, Logger, TensorBoardLogger};
+use crate::precision::Precision;
+use crate::ranks::check_strategy;
+use crate::run_dir::check_name;
+use rushlight_core::{Device, Error, Result};
+use serde_json::{Value as Json, json};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How many batches of an epoch: a number of them, or a share.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Limit {
+    /// So many.
+    Count(u64),
+    /// A share from 0 to 1.
+    Share(f64),
+}
+
+impl From<u64> for Limit {
+    fn from(count: u64) -> Self {
+        Limit::Count(count)
+    }
+}
+
+impl From<f64> for Limit {
+    fn from(share: f64) -> Self {
+        Limit::Share(share)
+    }
+}
+
+impl Limit {
+    pub(crate) const ALL: Limit = Limit::Share(1.0);
+
+    /// The number of batches of an epoch of `len`; `None` for no limit.
+    pub(crate) fn of(self, len: Option<usize>) -> Option<u64> {
+        match (self, len) {
+            (Limit::Count(count), Some(len)) => Some(count.min(len as u64)),
+            (Limit::Count(count), None) => Some(count),
+            (Limit::Share(share), Some(len)) => Some((len as f64 * share) as u64),
+            (Limit::Share(_), None) => None,
+        }
+    }
+
+    fn check(self, option: &str) -> Result<()> {
+        match self {
+            Limit::Share(share) if !(0.0..=1.0).contains(&share) => Err(Error::value(format!(
+                "Trainer: {option} is {share}; a share lies between 0 and 1, a count is an integer"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    fn to_json(self) -> Json {
+        match self {
+            Limit::Count(count) => count.into(),
+            Limit::Share(share) => share.into(),
+        }
+    }
+}
+
+/// How gradients are clipped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ClipAlgorithm {
+    /// By the norm of all gradients together.
+    #[default]
+    Norm,
+    /// Each element by itself.
+    Value,
+}
+
+/// Where a run begins.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Resume {
+    /// At the beginning, in a directory of its own.
+    #[default]
+    Never,
+    /// At the newest whole checkpoint of the run of this name; at the beginning if there is none. What a job that may be killed wants.
+    Auto,
+    /// At this checkpoint.
+    From(PathBuf),
+}
+
+/// Where a run computes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Accelerator {
+    /// The accelerator of this machine, else the CPU.
+    #[default]
+    Auto,
+    /// The CPU.
+    Cpu,
+    /// The accelerator; an error if there is none.
+    Gpu,
+    /// This device.
+    Device(Device),
+}
+
+pub(crate) struct Options {
+    pub max_epochs: Option<u64>,
+    pub min_epochs: u64,
+    pub max_steps: Option<u64>,
+    pub min_steps: u64,
+    pub max_time: Option<Duration>,
+    pub precision: Precision,
+    pub gradient_clip_val: Option<f64>,
+    pub gradient_clip_algorithm: ClipAlgorithm,
+    pub accumulate_grad_batches: u64,
+    pub accelerator: Accelerator,
+    pub devices: Option<usize>,
+    pub strategy: String,
+    pub find_unused_parameters: bool,
+    pub use_distributed_sampler: bool,
+    pub limit_train_batches: Limit,
+    pub limit_val_batches: Limit,
+    pub limit_test_batches: Limit,
+    pub limit_predict_batches: Limit,
+    pub val_check_interval: Limit,
+    pub check_val_every_n_epoch: u64,
+    pub fast_dev_run: Option<u64>,
+    pub overfit_batches: Option<Limit>,
+    pub num_sanity_val_steps: u64,
+    pub log_every_n_steps: u64,
+    pub deterministic: bool,
+    pub detect_anomaly: bool,
+    pub benchmark: bool,
+    pub capture: bool,
+    pub seed: Option<u64>,
+    pub root: Option<PathBuf>,
+    pub run_name: Option<String>,
+    pub resume: Resume,
+    pub checkpointing: bool,
+    pub progress: bool,
+    pub hparams: Hparams,
+}
+
+/// Makes a [`Trainer`]: options not set have Lightning's defaults.
+pub struct TrainerBuilder {
+    options: Options,
+    checkpoints: Vec<ModelCheckpoint>,
+    callbacks: Vec<Box<dyn Callback>>,
+    loggers: Option<Vec<Box<dyn Logger>>>,
+}
+
+macro_rules! setters {
+    ($($(#[$doc:meta])* $name:ident: $type:ty, |$x:ident| $value:expr;)*) => {$(
+        $(#[$doc])*
+        pub fn $name(mut self, $x: $type) -> Self {
+            self.options.$name = $value;
+            self
+        }
+    )*};
+}
+
+impl TrainerBuilder {
+    pub(super) fn new() -> Self {
+        let options = Options {
+            max_epochs: None,
+            min_epochs: 0,
+            max_steps: None,
+            min_steps: 0,
+            max_time: None,
+            precision: Precision::F32,
+            gradient_clip_val: None,
+            gradient_clip_algorithm: ClipAlgorithm::Norm,
+            accumulate_grad_batches: 1,
+            accelerator: Accelerator::Auto,
+            devices: None,
+            strategy: "auto".into(),
+            find_unused_parameters: false,
+            use_distributed_sampler: true,
+            limit_train_batches: Limit::ALL,
+            limit_val_batches: Limit::ALL,
+            limit_test_batches: Limit::ALL,
+            limit_predict_batches: Limit::ALL,
+            val_check_interval: Limit::ALL,
+            check_val_every_n_epoch: 1,
+            fast_dev_run: None,
+            overfit_batches: None,
+            num_sanity_val_steps: 2,
+            log_every_n_steps: 50,
+            deterministic: false,
+            detect_anomaly: false,
+            benchmark: false,
+            capture: true,
+            seed: None,
+            root: Some("runs".into()),
+            run_name: None,
+            resume: Resume::Never,
+            checkpointing: true,
+            progress: true,
+            hparams: Hparams::new(),
+        };
+        Self { options, checkpoints: Vec::new(), callbacks: Vec::new(), loggers: None }
+    }
+
+    setters! {
+        /// Epochs to train for; 1000 unless steps or time are limited.
+        max_epochs: u64, |x| Some(x);
+        /// Epochs that are trained whatever callbacks say.
+        min_epochs: u64, |x| x;
+        /// Optimizer steps to train for.
+        max_steps: u64, |x| Some(x);
+        /// Optimizer steps that are trained whatever callbacks say.
+        min_steps: u64, |x| x;
+        /// Time to train for, that of earlier processes of the run included.
+        max_time: Duration, |x| Some(x);
+        /// What numbers the run computes in.
+        precision: Precision, |x| x;
+        /// Clips gradients to this norm, or with [`TrainerBuilder::gradient_clip_algorithm`] their elements to this value.
+        gradient_clip_val: f64, |x| Some(x);
+        /// How gradients are clipped: by norm unless said otherwise.
+        gradient_clip_algorithm: ClipAlgorithm, |x| x;
+        /// Batches whose gradients are added up before an optimizer step.
+        accumulate_grad_batches: u64, |x| x;
+        /// Where the run computes: on an accelerator if there is one.
+        accelerator: Accelerator, |x| x;
+        /// Whether parameters may have no part in a loss; data parallel then searches for them at each step.
+        find_unused_parameters: bool, |x| x;
+        /// Whether loaders are shared among processes: yes unless said otherwise. Those that are shared already are left alone.
+        use_distributed_sampler: bool, |x| x;
+        /// Validates every so many epochs.
+        check_val_every_n_epoch: u64, |x| x;
+        /// Validation batches before training, to find mistakes early: 2 unless said otherwise.
+        num_sanity_val_steps: u64, |x| x;
+        /// Values of steps are logged every so many steps: 50 unless said otherwise.
+        log_every_n_steps: u64, |x| x;
+        /// Demands a run that can be had again: a missing [`TrainerBuilder::seed`] is an error. The engines themselves are always deterministic.
+        deterministic: bool, |x| x;
+        /// Names the op whose gradient is not finite; a loss that is not finite is an error. Slow, and without capture.
+        detect_anomaly: bool, |x| x;
+        /// Says at the end whether training waited for the loader. Steps are then timed one by one, each to its end.
+        benchmark: bool, |x| x;
+        /// Whether steps on a GPU are recorded and replayed: yes unless said otherwise. Where a step cannot be, that is said once.
+        capture: bool, |x| x;
+        /// Seeds all random numbers when the Trainer is built.
+        seed: u64, |x| Some(x);
+        /// Where the run begins: at the beginning unless said otherwise.
+        resume: Resume, |x| x;
+        /// Whether progress is shown: yes unless said otherwise; one line drawn again on a terminal, a line now and then elsewhere.
+        progress: bool, |x| x;
+    }
+
+    /// Whether checkpoints are saved: yes unless said otherwise, where the run has a directory.
+    pub fn enable_checkpointing(mut self, enable: bool) -> Self {
+        self.options.checkpointing = enable;
+        self
+    }
+
+    /// Computes on this device.
+    pub fn device(self, device: Device) -> Self {
+        self.accelerator(Accelerator::Device(device))
+    }
+
+    /// Devices of this node. A process uses one: more need as many processes, which `rushlight run` starts. The number is compared with theirs.
+    pub fn devices(mut self, devices: usize) -> Self {
+        self.options.devices = Some(devices);
+        self
+    }
+
+    /// How several processes train together: `auto` or `ddp`.
+    pub fn strategy(mut self, strategy: impl Into<String>) -> Self {
+        self.options.strategy = strategy.into();
+        self
+    }
+
+    /// Batches of a training epoch: a number, or a share.
+    pub fn limit_train_batches(mut self, limit: impl Into<Limit>) -> Self {
+        self.options.limit_train_batches = limit.into();
+        self
+    }
+
+    /// Batches of a validation.
+    pub fn limit_val_batches(mut self, limit: impl Into<Limit>) -> Self {
+        self.options.limit_val_batches = limit.into();
+        self
+    }
+
+    /// Batches of a test.
+    pub fn limit_test_batches(mut self, limit: impl Into<Limit>) -> Self {
+        self.options.limit_test_batches = limit.into();
+        self
+    }
+
+    /// Batches to predict.
+    pub fn limit_predict_batches(mut self, limit: impl Into<Limit>) -> Self {
+        self.options.limit_predict_batches = limit.into();
+        self
+    }
+
+    /// Validates after every so many batches of an epoch, or after each such share of it; at its end unless said otherwise.
+    pub fn val_check_interval(mut self, interval: impl Into<Limit>) -> Self {
+        self.options.val_check_interval = interval.into();
+        self
+    }
+
+    /// Tries everything with so many batches of each kind: one epoch, without loggers and checkpoints.
+    pub fn fast_dev_run(mut self, batches: u64) -> Self {
+        self.options.fast_dev_run = (batches > 0).then_some(batches);
+        self
+    }
+
+    /// Trains on the same few batches again and again: a model that cannot learn them by heart has a mistake.
+    pub fn overfit_batches(mut self, limit: impl Into<Limit>) -> Self {
+        self.options.overfit_batches = Some(limit.into());
+        self
+    }
+
+    /// Where runs have their directories: `runs` unless said otherwise. `None`: the run has none, and neither loggers nor checkpoints.
+    pub fn run_directory(mut self, root: Option<PathBuf>) -> Self {
+        self.options.root = root;
+        self
+    }
+
+    /// The run's name, which is that of its directory; when it began unless said otherwise.
+    pub fn run_name(mut self, name: impl Into<String>) -> Self {
+        self.options.run_name = Some(name.into());
+        self
+    }
+
+    /// Hyperparameters for `config.json` and TensorBoard's comparison of runs.
+    pub fn hparams<N: Into<String>, V: Into<Json>>(mut self, hparams: impl IntoIterator<Item = (N, V)>) -> Self {
+        self.options.hparams.extend(hparams.into_iter().map(|(name, value)| (name.into(), value.into())));
+        self
+    }
+
+    /// Adds a way of saving checkpoints, in place of the default one.
+    pub fn checkpoint(mut self, checkpoint: ModelCheckpoint) -> Self {
+        self.checkpoints.push(checkpoint);
+        self
+    }
+
+    /// Adds a callback.
+    pub fn callback(mut self, callback: impl Callback + 'static) -> Self {
+        self.callbacks.push(Box::new(callback));
+        self
+    }
+
+    /// Adds a logger, in place of the default ones (JSON lines and TensorBoard).
+    pub fn logger(mut self, logger: impl Logger + 'static) -> Self {
+        self.loggers.get_or_insert_default().push(Box::new(logger));
+        self
+    }
+
+    /// Without loggers.
+    pub fn no_loggers(mut self) -> Self {
+        self.loggers = Some(Vec::new());
+        self
+    }
+
+    /// The Trainer. Under a launcher it meets the other processes of the run here.
+    pub fn build(self) -> Result<Trainer> {
+        let Self { mut options, mut checkpoints, callbacks, loggers } = self;
+        check_strategy(&options.strategy)?;
+        if let Some(name) = &options.run_name {
+            check_name(name)?;
+        }
+        let limits = [
+            ("limit_train_batches", options.limit_train_batches),
+            ("limit_val_batches", options.limit_val_batches),
+            ("limit_test_batches", options.limit_test_batches),
+            ("limit_predict_batches", options.limit_predict_batches),
+            ("val_check_interval", options.val_check_interval),
+            ("overfit_batches", options.overfit_batches.unwrap_or(Limit::ALL)),
+        ];
+        limits.iter().try_for_each(|(name, limit)| limit.check(name))?;
+        let positive = [
+            ("accumulate_grad_batches", options.accumulate_grad_batches),
+            ("check_val_every_n_epoch", options.check_val_every_n_epoch),
+            ("log_every_n_steps", options.log_every_n_steps),
+        ];
+        if let Some((name, _)) = positive.iter().find(|(_, value)| *value == 0) {
+            return Err(Error::value(format!("Trainer: {name} must be at least 1")));
+        }
+        if matches!(options.val_check_interval, Limit::Count(0) | Limit::Share(0.0)) {
+            return Err(Error::value(
+                "Trainer: val_check_interval must not be 0; limit_val_batches(0) leaves validation out",
+            ));
+        }
+        if options.gradient_clip_val.is_some_and(|v| v.is_nan() || v < 0.0) {
+            return Err(Error::value("Trainer: gradient_clip_val must not be negative"));
+        }
+        if options.deterministic && options.seed.is_none() {
+            return Err(Error::value(
+                "Trainer: deterministic(true) needs a seed; call seed(…) too, before the model is made",
+            ));
+        }
+        if options.max_epochs.is_none() && options.max_steps.is_none() && options.max_time.is_none() {
+            options.max_epochs = Some(1000);
+        }
+        if let Some(limit) = options.overfit_batches {
+            (options.limit_train_batches, options.limit_val_batches) = (limit, limit);
+        }
+        let mut loggers = loggers.unwrap_or_else(|| {
+            vec![Box::new(JsonLinesLogger::new()) as Box<dyn Logger>, Box::new(TensorBoardLogger::new())]
+        });
+        if let Some(batches) = options.fast_dev_run {
+            let limit = Limit::Count(batches);
+            (options.limit_train_batches, options.limit_val_batches) = (limit, limit);
+            (options.limit_test_batches, options.limit_predict_batches) = (limit, limit);
+            (options.max_epochs, options.max_steps) = (Some(1), Some(batches));
+            (options.num_sanity_val_steps, options.val_check_interval) = (0, Limit::ALL);
+            (options.root, options.checkpointing) = (None, false);
+        }
+        if options.root.is_none() {
+            loggers.clear();
+        }
+        let own = checkpoints.iter().any(|c| c.directory.is_some());
+        if !options.checkpointing || (options.root.is_none() && !own) {
+            checkpoints.clear();
+        } else if checkpoints.is_empty() {
+            checkpoints.push(ModelCheckpoint::new());
+        }
+        Trainer::build(options, checkpoints, callbacks, loggers)
+    }
+}
+
+impl Options {
+    /// What `config.json` says.
+    pub(crate) fn to_json(&self) -> Json {
+        json!({
+            "max_epochs": self.max_epochs,
+            "min_epochs": self.min_epochs,
+            "max_steps": self.max_steps,
+            "min_steps": self.min_steps,
+            "max_time_s": self.max_time.map(|t| t.as_secs_f64()),
+            "precision": self.precision.to_string(),
+            "gradient_clip_val": self.gradient_clip_val,
+            "gradient_clip_algorithm": if self.gradient_clip_algorithm == ClipAlgorithm::Norm { "norm" } else { "value" },
+            "accumulate_grad_batches": self.accumulate_grad_batches,
+            "strategy": self.strategy,
+            "limit_train_batches": self.limit_train_batches.to_json(),
+            "limit_val_batches": self.limit_val_batches.to_json(),
+            "val_check_interval": self.val_check_interval.to_json(),
+            "check_val_every_n_epoch": self.check_val_every_n_epoch,
+            "overfit_batches": self.overfit_batches.map(Limit::to_json),
+            "log_every_n_steps": self.log_every_n_steps,
+            "deterministic": self.deterministic,
+            "detect_anomaly": self.detect_anomaly,
+            "capture": self.capture,
+            "seed": self.seed,
+        })
+    }
+}

@@ -1,0 +1,235 @@
+//! What a checkpoint of a run holds, and how a run goes on from one.
+
+use super::{Resume, Trainer};
+use crate::checkpoint::{Position, SaveOptions, load_checkpoint};
+use crate::loggers::Resumed;
+use crate::module::TrainModule;
+use crate::optimizers::Optimizers;
+use rushlight_core::rng::default_generator;
+use rushlight_core::{Error, Philox, Result};
+use rushlight_data::DataLoader;
+use rushlight_tensor::state::{Dict, Key, Stateful, Value};
+use std::path::Path;
+use std::time::Duration;
+
+/// A state that is only carried.
+struct Held(Value);
+
+impl Stateful for Held {
+    fn state(&self) -> Result<Value> {
+        Ok(self.0.clone())
+    }
+
+    fn load_state(&mut self, state: &Value) -> Result<()> {
+        self.0 = state.clone();
+        Ok(())
+    }
+}
+
+/// The parts of a checkpoint.
+const PARTS: [&str; 7] = ["model", "extra", "optimizers", "schedules", "scaler", "loader", "trainer"];
+
+fn bits(number: u64) -> Value {
+    Value::Int(number as i64)
+}
+
+impl Trainer {
+    /// Saves by one of the policies, with the value it watches.
+    pub(super) fn save<M: TrainModule>(
+        &mut self,
+        which: usize,
+        model: &M,
+        optimizers: &Optimizers,
+        loader: &DataLoader<M::Batch>,
+    ) -> Result<()> {
+        let results = self.results.state()?;
+        let parts = self.parts(model, optimizers, loader)?;
+        let parts: Vec<(&str, &dyn Stateful)> =
+            PARTS.iter().zip(&parts).map(|(name, part)| (*name, part as &dyn Stateful)).collect();
+        let own = Held(results);
+        let sharded: [(&str, &dyn Stateful); 1] = [("rank", &own)];
+        let mut options = SaveOptions::new().sharded(&sharded);
+        if let Some((name, _)) = &self.policies[which].monitor
+            && let Some(value) = self.run.metric(name)
+        {
+            options = options.metric(value);
+        }
+        let position = Position { epoch: self.run.epoch, step: self.run.global_step };
+        self.checkpoints[which].save_with(position, &parts, options)
+    }
+
+    fn parts<M: TrainModule>(
+        &mut self,
+        model: &M,
+        optimizers: &Optimizers,
+        loader: &DataLoader<M::Batch>,
+    ) -> Result<[Held; 7]> {
+        let (optimizers, schedules) = optimizers.states()?;
+        let scaler = self.scaler.as_ref().map_or(Ok(Value::None), Stateful::state)?;
+        let mut callbacks = Dict::new();
+        for callback in &self.callbacks {
+            let key = unique(&callbacks, callback.name());
+            callbacks.insert(key.into(), callback.state()?);
+        }
+        let random = default_generator().state();
+        let validated = self.validated.map_or(Value::None, |(e, b)| Value::List(vec![bits(e), bits(b)]));
+        let metrics: Dict = self.run.metrics.iter().map(|(k, v)| (k.as_str().into(), (*v).into())).collect();
+        let entries: [(&str, Value); 12] = [
+            ("logged_rows", bits(self.run.loggers.rows())),
+            ("epoch", bits(self.run.epoch)),
+            ("batch_idx", bits(self.run.batch_idx)),
+            ("global_step", bits(self.run.global_step)),
+            ("samples", bits(self.run.samples)),
+            ("elapsed", self.run.elapsed().as_secs_f64().into()),
+            ("validated", validated),
+            ("callbacks", callbacks.into()),
+            ("metrics", metrics.into()),
+            ("results", self.results.state()?),
+            ("world_size", self.ranks.size().into()),
+            ("random", Value::List(vec![bits(random.seed), bits(random.offset)])),
+        ];
+        let trainer: Dict = entries.into_iter().map(|(k, v)| (k.into(), v)).collect();
+        let model_state = model.state_dict().into();
+        let parts = [model_state, model.extra_state()?, optimizers, schedules, scaler, loader.state()?, trainer.into()];
+        Ok(parts.map(Held))
+    }
+
+    /// Goes on from a checkpoint, if the options say so and there is one.
+    pub(super) fn restore<M: TrainModule>(
+        &mut self,
+        model: &mut M,
+        optimizers: &mut Optimizers,
+        loader: &mut DataLoader<M::Batch>,
+    ) -> Result<()> {
+        let resume = self.options.resume.clone();
+        match resume {
+            Resume::Never => Ok(()),
+            Resume::From(path) => self.restore_from(&path, model, optimizers, loader),
+            Resume::Auto => {
+                let Some(checkpoints) = self.checkpoints.first_mut() else {
+                    return Err(Error::value(
+                        "Trainer: Resume::Auto needs checkpoints: a run directory, and enable_checkpointing(true)",
+                    ));
+                };
+                let mut held = PARTS.map(|_| Held(Value::None));
+                let mut parts: Vec<(&str, &mut dyn Stateful)> =
+                    PARTS.iter().zip(&mut held).map(|(name, part)| (*name, part as &mut dyn Stateful)).collect();
+                let Some(restored) = checkpoints.restore(&mut parts)? else {
+                    // Killed before its first checkpoint: what it has logged is void.
+                    self.resumed = Some(Resumed { step: 0, rows: 0 });
+                    return Ok(());
+                };
+                for (path, why) in &restored.skipped {
+                    eprintln!("rushlight: the checkpoint '{}' is damaged and was passed over: {why}", path.display());
+                }
+                let mut own = Held(Value::None);
+                let random = default_generator().state();
+                // Sums of an epoch belong to the ranks that made them: another number of ranks begins them anew.
+                if restored.world_size == self.ranks.size() {
+                    restored.load_sharded("rank", &mut own)?;
+                }
+                let within = |e: Error| e.within(&format!("resume from '{}'", restored.path.display()));
+                let rows = held[6].0.get("logged_rows")?.as_int()? as u64;
+                self.apply(held, own.0, model, optimizers, loader).map_err(within)?;
+                self.resumed = Some(Resumed { step: self.run.global_step, rows });
+                default_generator().set_state(random);
+                self.resumed_from = Some(restored.path);
+                Ok(())
+            }
+        }
+    }
+
+    fn restore_from<M: TrainModule>(
+        &mut self,
+        path: &Path,
+        model: &mut M,
+        optimizers: &mut Optimizers,
+        loader: &mut DataLoader<M::Batch>,
+    ) -> Result<()> {
+        let state = load_checkpoint(path)?;
+        let within = |e: Error| e.within(&format!("resume from '{}'", path.display()));
+        let part = |name: &str| state.get(name).map(|v| Held(v.clone())).map_err(within);
+        let mut held = Vec::with_capacity(PARTS.len());
+        for name in PARTS {
+            held.push(part(name)?);
+        }
+        let Ok(held) = <[Held; 7]>::try_from(held) else { return Err(Error::value("a checkpoint lost a part")) };
+        let trainer = held[6].0.clone();
+        let alone = self.ranks.size() == 1 && trainer.get("world_size")?.as_usize()? == 1;
+        let results = if alone { trainer.get("results")?.clone() } else { Value::None };
+        self.apply(held, results, model, optimizers, loader).map_err(within)?;
+        let [seed, offset] = trainer.get("random")?.as_list()? else {
+            return Err(within(Error::value("the random state is malformed")));
+        };
+        let seed = seed.as_int()? as u64 ^ (self.ranks.rank() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        default_generator().set_state(Philox { seed, offset: offset.as_int()? as u64 });
+        self.resumed_from = Some(path.to_owned());
+        Ok(())
+    }
+
+    fn apply<M: TrainModule>(
+        &mut self,
+        [model_state, extra, optimizer_states, schedules, scaler, place, trainer]: [Held; 7],
+        results: Value,
+        model: &mut M,
+        optimizers: &mut Optimizers,
+        loader: &mut DataLoader<M::Batch>,
+    ) -> Result<()> {
+        let trainer = trainer.0;
+        let number = |key: &str| -> Result<u64> { Ok(trainer.get(key)?.as_int()? as u64) };
+        let (epoch, mut batch_idx, global_step, samples) =
+            (number("epoch")?, number("batch_idx")?, number("global_step")?, number("samples")?);
+        // Another number of processes shares what is left of the epoch, in more or fewer batches; the loader ends it.
+        batch_idx = batch_idx * number("world_size")? / self.ranks.size() as u64;
+        let validated = match trainer.get("validated")? {
+            Value::None => None,
+            value => match value.as_list()? {
+                [epoch, batch] => Some((epoch.as_int()? as u64, batch.as_int()? as u64)),
+                _ => return Err(Error::value("the place of the last validation is malformed")),
+            },
+        };
+        model.load_state_dict(&model_state.0.to_state_dict()?)?;
+        model.load_extra_state(&extra.0)?;
+        optimizers.load_states(&optimizer_states.0, &schedules.0)?;
+        match (&mut self.scaler, &scaler.0) {
+            (Some(own), state @ Value::Dict(_)) => own.load_state(state)?,
+            (None, Value::None) => {}
+            _ => return Err(Error::value("the run was saved with another precision; resume with the same")),
+        }
+        loader.load_state(&place.0)?;
+        let mut seen = Dict::new();
+        let states = trainer.get("callbacks")?.as_dict()?;
+        for callback in &mut self.callbacks {
+            let key = unique(&seen, callback.name());
+            seen.insert(key.as_str().into(), Value::None);
+            // A callback that is new to the run begins anew.
+            match states.get(&Key::from(key.as_str())) {
+                None | Some(Value::None) => {}
+                Some(state) => callback.load_state(state).map_err(|e| e.within(&format!("callback {key}")))?,
+            }
+        }
+        self.run.metrics.clear();
+        for (name, value) in trainer.get("metrics")?.as_dict()? {
+            self.run.metrics.insert(name.to_string(), value.as_float()?);
+        }
+        if !matches!(results, Value::None) {
+            self.results.load_state(&results)?;
+        }
+        self.run.elapsed_before = Duration::try_from_secs_f64(trainer.get("elapsed")?.as_float()?).unwrap_or_default();
+        (self.run.epoch, self.run.batch_idx, self.run.global_step, self.run.samples) =
+            (epoch, batch_idx, global_step, samples);
+        self.validated = validated;
+        Ok(())
+    }
+}
+
+/// A callback's name, with a number after it if there was one of that name before.
+fn unique(taken: &Dict, name: &str) -> String {
+    let mut key = name.to_owned();
+    let mut n = 2;
+    while taken.contains_key(&Key::from(key.as_str())) {
+        key = format!("{name}-{n}");
+        n += 1;
+    }
+    key
+}

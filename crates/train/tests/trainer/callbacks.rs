@@ -1,0 +1,95 @@
+//! Callbacks that come with the Trainer.
+
+use crate::support::*;
+use rushlight_core::Result;
+use rushlight_core::rng::manual_seed;
+use rushlight_nn::Module;
+use rushlight_train::callbacks::*;
+use rushlight_train::{ModelCheckpoint, Resume};
+use std::time::Duration;
+
+#[test]
+fn values_are_logged() -> Result<()> {
+    let _turn = alone();
+    let mut net = Net::new()?;
+    let mut trainer = quiet()
+        .max_epochs(2)
+        .log_every_n_steps(1)
+        .gradient_clip_val(1e-3)
+        .callback(LearningRateMonitor::new().every_n_steps(1))
+        .callback(GradientNorm::new().each_parameter(true))
+        .callback(ThroughputMonitor::new().every_n_steps(2).flops_per_sample(100.0).peak_flops(1e15))
+        .callback(DeviceStatsMonitor::new().every_n_steps(1))
+        .build()?;
+    trainer.fit(&mut net, &mut loader(96, true)?, None)?;
+    let metrics = trainer.metrics();
+    // 24 steps, and 0.9 after every fifth.
+    assert!((metrics["lr-0"] - 1e-2 * 0.9f64.powi(4)).abs() < 1e-12, "{metrics:?}");
+    let each: f64 = metrics.iter().filter(|(n, _)| n.starts_with("grad_norm/")).map(|(_, v)| v * v).sum();
+    assert!((metrics["grad_norm"] - each.sqrt()).abs() < 1e-5 * each.sqrt() && each.sqrt() > 1e-3, "{metrics:?}");
+    assert!(metrics["throughput/samples_per_s"] > 0.0 && metrics["throughput/utilisation"] < 1.0);
+    assert!(metrics["system/host/resident_bytes"] > 1e6);
+    assert!(metrics.contains_key("system/cpu/memory_peak_bytes"));
+    Ok(())
+}
+
+#[test]
+fn a_timer_ends_a_run() -> Result<()> {
+    let _turn = alone();
+    let mut trainer = quiet().max_epochs(100).callback(Timer::new(Duration::ZERO)).build()?;
+    trainer.fit(&mut Net::new()?, &mut loader(96, true)?, None)?;
+    assert_eq!(trainer.run().global_step(), 1);
+    assert!(trainer.run().stop_reason().unwrap().contains("timer"));
+    Ok(())
+}
+
+fn averaged(
+    callback: impl Callback + 'static,
+    epochs: u64,
+    resume: Resume,
+    saves: ModelCheckpoint,
+) -> Result<(Vec<u32>, std::path::PathBuf)> {
+    manual_seed(7);
+    let mut net = Net::new()?;
+    let mut trainer = quiet().max_epochs(epochs).resume(resume).checkpoint(saves).callback(callback).build()?;
+    trainer.fit(&mut net, &mut loader(32, true)?, Some(&mut loader(8, false)?))?;
+    Ok((net.bits()?, trainer.last_checkpoint()?.unwrap()))
+}
+
+/// Averages replace the weights at the end, do not disturb training, and survive a restart.
+#[test]
+fn averages_of_weights() -> Result<()> {
+    let _turn = alone();
+    let root = scratch("averages");
+    let saves = |name: &str| ModelCheckpoint::new().directory(root.join(name)).keep_last(9).background(false);
+    for swa in [false, true] {
+        let run = |epochs, resume, name: &str| match swa {
+            true => averaged(StochasticWeightAveraging::new(1), epochs, resume, saves(name)),
+            false => averaged(EmaWeights::new(0.9), epochs, resume, saves(name)),
+        };
+        let (whole, last) = run(4, Resume::Never, &format!("whole-{swa}"))?;
+        // The checkpoint has the weights themselves, as a run without the callback.
+        let plain = averaged(LearningRateMonitor::new(), 4, Resume::Never, saves(&format!("plain-{swa}")))?;
+        let weights = rushlight_train::load_checkpoint(last)?.get("model")?.to_state_dict()?;
+        let net = Net::new()?;
+        net.load_state_dict(&weights)?;
+        assert_eq!(net.bits()?, plain.0);
+        assert_ne!(whole, plain.0);
+        let (_, half) = run(2, Resume::Never, &format!("half-{swa}"))?;
+        assert_eq!(run(4, Resume::From(half), &format!("rest-{swa}"))?.0, whole, "swa {swa}");
+    }
+    std::fs::remove_dir_all(root)?;
+    Ok(())
+}
+
+#[test]
+fn a_summary_is_a_table() -> Result<()> {
+    let _turn = alone();
+    let table = ModelSummary::new().table(&Net::new()?);
+    assert!(
+        table.contains("[32, 8] [32]") && table.contains("321 parameters") && table.contains("576 FLOPs"),
+        "{table}"
+    );
+    assert_eq!(table.lines().count(), 2 + 4 + 2, "{table}");
+    Ok(())
+}

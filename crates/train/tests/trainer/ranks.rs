@@ -1,0 +1,144 @@
+//! Two processes train as one.
+
+use crate::support::*;
+use rushlight_core::rng::manual_seed;
+use rushlight_core::{Error, Result};
+use rushlight_data::DataLoader;
+use rushlight_nn::{Forward, Linear, Module};
+use rushlight_optim::Sgd;
+use rushlight_tensor::{Reduction, Tensor};
+use rushlight_train::metrics::{Auroc, MeanSquaredError, R2Score};
+use rushlight_train::{LogOptions, ModelCheckpoint, Optimizers, Resume, Run, StepContext, TrainModule, Trainer};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+#[derive(Module)]
+struct Line {
+    layer: Linear,
+    #[module(skip)]
+    mse: MeanSquaredError,
+    #[module(skip)]
+    r2: R2Score,
+    #[module(skip)]
+    auroc: Auroc,
+}
+
+impl TrainModule for Line {
+    type Batch = (Tensor, Tensor);
+
+    fn training_step(&self, (x, y): &Self::Batch, step: &mut StepContext) -> Result<Tensor> {
+        let loss = self.layer.forward(x)?.mse_loss(y, Reduction::Mean)?;
+        step.log_with("train_mse", &loss, LogOptions::new().on_step(false).on_epoch(true))?;
+        Ok(loss)
+    }
+
+    fn validation_step(&self, (x, y): &Self::Batch, step: &mut StepContext) -> Result<()> {
+        let out = self.layer.forward(x)?;
+        self.mse.update(&out, y)?;
+        self.r2.update(&out, y)?;
+        self.auroc.update(&out, &y.gt(0.0)?.to_dtype(rushlight_core::DType::I64)?)?;
+        step.log("val_mse", &self.mse)?;
+        step.log("val_r2", &self.r2)?;
+        step.log("val_auroc", &self.auroc)?;
+        step.log("val_loss", out.mse_loss(y, Reduction::Mean)?)
+    }
+
+    fn configure_optimizers(&self, _: &Run) -> Result<Optimizers> {
+        Ok(Optimizers::new(Sgd::new(self.parameters()).lr(0.05).momentum(0.9).build()?))
+    }
+}
+
+/// Batches of `size` for each process; 21 samples to validate on, which two processes cannot share evenly.
+fn train(root: &Path, size: usize, resume: bool, epochs: u64) -> Result<()> {
+    manual_seed(7);
+    let layer = Linear::new(8, 1).build()?;
+    let mut model = Line { layer, mse: MeanSquaredError::new(), r2: R2Score::new(), auroc: Auroc::binary() };
+    let loader = |samples: usize, size: usize| DataLoader::new(data(samples)?).batch_size(size).seed(3).build();
+    let mut builder = Trainer::new()
+        .accelerator(rushlight_train::Accelerator::Cpu)
+        .max_epochs(epochs)
+        .accumulate_grad_batches(2)
+        .run_directory(Some(root.into()))
+        .run_name("run")
+        .progress(false)
+        .checkpoint(ModelCheckpoint::new());
+    if resume {
+        builder = builder.resume(Resume::Auto);
+    }
+    let mut trainer = builder.build()?;
+    trainer.fit(&mut model, &mut loader(96, size)?, Some(&mut loader(21, 4)?))?;
+    let weights: Vec<String> = model.layer.weight.to_vec::<f32>()?.iter().map(|w| format!("weight {w}")).collect();
+    let values = trainer.metrics().iter().filter(|(n, _)| *n != "loss_step").map(|(n, v)| format!("{n} {v}"));
+    let text: Vec<String> = weights.into_iter().chain(values).collect();
+    std::fs::write(root.join(format!("end-{}", trainer.run().rank())), text.join("\n")).map_err(Error::from)
+}
+
+/// Not a test of its own: a rank.
+#[test]
+fn child_rank() -> Result<()> {
+    let Ok(root) = std::env::var("RUSHLIGHT_TEST_RANK") else { return Ok(()) };
+    let option = |name: &str| std::env::var(name).ok().and_then(|v| v.parse::<u64>().ok()).unwrap_or(0);
+    let size = option("RUSHLIGHT_TEST_SIZE") as usize;
+    train(Path::new(&root), size, option("RUSHLIGHT_TEST_RESUME") == 1, option("RUSHLIGHT_TEST_EPOCHS"))
+}
+
+fn start(root: &Path, world: usize, size: usize, resume: bool, epochs: u64) {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let spawn = |rank: usize| {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command
+            .args(["--exact", "ranks::child_rank"])
+            .env("RUSHLIGHT_TEST_RANK", root)
+            .env("RUSHLIGHT_NUM_THREADS", "1");
+        command.env("RUSHLIGHT_TEST_SIZE", size.to_string()).env("RUSHLIGHT_TEST_EPOCHS", epochs.to_string());
+        command.env("RUSHLIGHT_TEST_RESUME", u8::from(resume).to_string());
+        if world > 1 {
+            for (name, value) in
+                [("RANK", rank), ("LOCAL_RANK", rank), ("WORLD_SIZE", world), ("LOCAL_WORLD_SIZE", world)]
+            {
+                command.env(name, value.to_string());
+            }
+            command.env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", port.to_string());
+        }
+        command.stdout(Stdio::null()).spawn().unwrap()
+    };
+    let mut children: Vec<_> = (0..world).map(spawn).collect();
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while children.iter_mut().any(|child| child.try_wait().unwrap().is_none()) {
+        if Instant::now() > deadline {
+            children.iter_mut().for_each(|child| drop(child.kill()));
+            panic!("ranks hang");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(children.iter_mut().all(|child| child.wait().unwrap().success()));
+}
+
+fn ends(root: &Path, rank: usize) -> Vec<(String, f64)> {
+    let text = std::fs::read_to_string(root.join(format!("end-{rank}"))).unwrap();
+    let parse = |line: &str| line.rsplit_once(' ').map(|(n, v)| (n.to_owned(), v.parse().unwrap())).unwrap();
+    text.lines().map(parse).collect()
+}
+
+#[test]
+fn two_processes_train_as_one() {
+    let (one, two, again) = (scratch("one"), scratch("two"), scratch("again"));
+    // Two processes with batches of 8 see what one sees in batches of 16.
+    start(&one, 1, 16, false, 4);
+    start(&two, 2, 8, false, 4);
+    let (alone, first) = (ends(&one, 0), ends(&two, 0));
+    assert_eq!(first, ends(&two, 1), "both have the same weights and values");
+    assert_eq!(alone.len(), first.len());
+    for ((name, a), (other, b)) in alone.iter().zip(&first) {
+        assert_eq!(name, other);
+        assert!((a - b).abs() <= 1e-5 * a.abs().max(1.0), "{name}: {a} alone, {b} together");
+    }
+    // A job that stops after two epochs and goes on ends with the same.
+    start(&again, 2, 8, true, 2);
+    start(&again, 2, 8, true, 4);
+    assert_eq!(ends(&again, 0), first);
+    for directory in [one, two, again] {
+        std::fs::remove_dir_all(directory).unwrap();
+    }
+}
