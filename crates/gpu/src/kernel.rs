@@ -39,6 +39,8 @@ pub enum Family {
 }
 
 const PRELUDE: &str = include_str!("../kernels/prelude.cu");
+/// What kernel texts take for granted of CUDA, in AMD's terms: its compiler puts this before a text.
+pub const AMD: &str = include_str!("../kernels/amd.cu");
 
 impl Family {
     fn text(self) -> &'static str {

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`driver`] | what is asked of a vendor |
 //! | [`library`] | finding and opening a vendor's libraries |
+//! | [`lt`] | matrix products by cuBLASLt and hipBLASLt |
 //! | `device` | a GPU: context, where a thread's work goes, faults |
 //! | `stream`, `capture` | streams and events; steps recorded and replayed |
 //! | `host` | pinned memory, copies between devices |
@@ -44,6 +45,7 @@ mod index;
 pub mod kernel;
 pub mod library;
 mod linalg;
+pub mod lt;
 mod matmul;
 mod plan;
 mod plans;
