@@ -86,10 +86,14 @@ pub struct Numbers {
 }
 
 /// `cudaDataType_t` and `hipDataType`.
-mod data {
+pub mod data {
+    /// `…_R_32F`.
     pub const F32: i32 = 0;
+    /// `…_R_64F`.
     pub const F64: i32 = 1;
+    /// `…_R_16F`.
     pub const F16: i32 = 2;
+    /// `…_R_16BF`.
     pub const BF16: i32 = 14;
 }
 
