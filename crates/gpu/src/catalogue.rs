@@ -5,8 +5,8 @@ use crate::kernel::{Defines, Family, entries};
 use crate::pointwise::{Form, Formula, Lanes};
 use crate::rows::Rows;
 use crate::{
-    attention, batch_norm, capture, conv, conv_few, cross_entropy, flash, flash_hopper, foreach, index, linalg, matmul,
-    pool, reduce, row_norm, scan, softmax, sort,
+    attention, batch_norm, capture, conv, conv_few, cross_entropy, flash, flash_hopper, flash_mfma, foreach, index,
+    linalg, matmul, pool, reduce, row_norm, scan, softmax, sort,
 };
 use rushlight_core::backend::Activation;
 use rushlight_core::rows::Class;
@@ -147,6 +147,20 @@ pub fn families(units: MatrixUnits) -> Vec<Case> {
                     let (shape, mask) = (flash_hopper::Shape::new(part, d, rows, form), form.mask);
                     let name = format!("flash hopper {part:?} {d} {dtype} {rows} mask {mask}");
                     add(name, Family::FlashHopper, shape.defines(form));
+                }
+            }
+        }
+        if units == MatrixUnits::Mfma && dtype.size() == 2 {
+            for (d, mask, part) in
+                [16, 128].into_iter().zip([1, 2]).flat_map(|(d, m)| flash::Part::ALL.map(|p| (d, m, p)))
+            {
+                for dtype in [DType::F16, dtype] {
+                    let form = attention::Form { dtype, tile: 0, causal: d == 128, mask, dropout: d == 128 };
+                    add(
+                        format!("flash mfma {part:?} {d} {dtype}"),
+                        Family::FlashMfma,
+                        flash_mfma::defines(part, d, form),
+                    );
                 }
             }
         }

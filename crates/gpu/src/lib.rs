@@ -38,6 +38,7 @@ pub mod driver;
 mod emulated;
 mod flash;
 mod flash_hopper;
+mod flash_mfma;
 mod foreach;
 mod hash;
 mod host;

@@ -24,9 +24,9 @@ extern "C" char emulator_memory[] __asm__("memory") __attribute__((visibility("h
 extern "C" char* emulator_shared() { return emulator_memory; }
 
 // An entry point called with the addresses of its arguments, and their sizes.
-template <int... I, class... A> static void emulator_call(void (*kernel)(A...), void** arguments, Numbers<I...>) { kernel(*(A*)arguments[I]...); }
+template <int... I, class... A> static void emulator_call(void (*kernel)(A...), void** arguments, EmulatorNumbers<I...>) { kernel(*(A*)arguments[I]...); }
 template <class... A> static void emulator_run(void (*kernel)(A...), void** arguments) {
-    emulator_call(kernel, arguments, Numbers<__integer_pack(sizeof...(A))...>());
+    emulator_call(kernel, arguments, EmulatorNumbers<__integer_pack(sizeof...(A))...>());
 }
 template <class... A> static int emulator_sizes(void (*)(A...), unsigned long* sizes) {
     unsigned long all[] = {sizeof(A)..., 0};

@@ -1,7 +1,7 @@
 // What an emulated kernel and the emulator have in common.
 #pragma once
 
-template <int... I> struct Numbers {};
+template <int... I> struct EmulatorNumbers {};
 struct Three { unsigned x, y, z; };
 
 // How lanes of a wavefront that meet exchange words.

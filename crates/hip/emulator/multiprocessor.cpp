@@ -107,7 +107,7 @@ void begin(Thread& t) {
     t.started = true;
 #ifdef __x86_64__
     // Six registers and where to go; aligned as after a call.
-    void** top = (void**)(t.stack + STACK) - 2;
+    void** top = (void**)(t.stack + STACK) - 1;
     *--top = (void*)thread_main;
     for (int i = 0; i < 6; i++) *--top = nullptr;
     t.place = top;

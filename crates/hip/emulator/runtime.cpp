@@ -217,12 +217,14 @@ API int hipModuleLoadData(void** to, const void* image) {
     const Elf64_Ehdr* header = (const Elf64_Ehdr*)image;
     if (memcmp(image, ELFMAG, SELFMAG)) return 200;
     size_t size = header->e_shoff + (size_t)header->e_shnum * header->e_shentsize;
-    int file = memfd_create("emulated-kernel", MFD_CLOEXEC);
-    if (file < 0 || write(file, image, size) != (ssize_t)size) return OUT_OF_MEMORY;
-    std::string path = "/proc/self/fd/" + std::to_string(file);
-    void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (!library) fprintf(stderr, "emulated multiprocessor: %s\n", dlerror());
-    close(file);
+    // A name of its own: the loader takes a name that it knows for the library it has.
+    char path[] = "/tmp/rushlight-emulated-XXXXXX";
+    int file = mkstemp(path);
+    bool written = file >= 0 && write(file, image, size) == (ssize_t)size;
+    if (file >= 0) close(file);
+    void* library = written ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : nullptr;
+    if (!library) fprintf(stderr, "emulated multiprocessor: %s\n", written ? dlerror() : "no room for a kernel in /tmp");
+    unlink(path);
     if (!library) return 200;
     ((void (*)(Machine*))dlsym(library, "emulator_attach"))(&emulated);
     return *to = new Module{library, {}}, SUCCESS;
@@ -263,7 +265,6 @@ namespace {
 std::string emulated_text(const std::string& source) {
     std::string out = "#include \"lanes.h\"\n", entry;
     const std::string begin = "extern \"C\" __global__", shared = "extern __shared__";
-    size_t number = 0;
     for (size_t at = 0; at < source.size();) {
         size_t end = source.find('\n', at);
         if (end == std::string::npos) end = source.size();
@@ -277,7 +278,6 @@ std::string emulated_text(const std::string& source) {
         if (found != std::string::npos) line.replace(found, shared.size(), "extern");
         out += line + "\n";
         if (line == "}" && !entry.empty()) out += "EMULATOR_ENTRY(" + entry + ")\n", entry.clear();
-        number++;
     }
     return out;
 }
@@ -306,8 +306,9 @@ API int hiprtcCompileProgram(void* program, int, const char**) {
     std::string source = emulated_text(p.source);
     bool written = file && fwrite(source.data(), 1, source.size(), file) == source.size();
     if (file) fclose(file);
+    // Names are the kernels' own, though the C library may have functions of the same name (random).
     const char* flags = getenv("RUSHLIGHT_EMULATOR_FLAGS");
-    std::string command = "c++ -std=c++17 -O1 -w -fPIC -shared -fno-exceptions -fno-rtti -fno-strict-aliasing -I'" EMULATOR_DIRECTORY "' ";
+    std::string command = "c++ -std=c++17 -O1 -w -fPIC -shared -fno-exceptions -fno-rtti -fno-strict-aliasing -fno-semantic-interposition -Wl,-Bsymbolic -I'" EMULATOR_DIRECTORY "' ";
     command += std::string(flags ? flags : "") + " -o '" + object + "' '" + text + "' -lm 2>'" + log + "'";
     int code = written ? system(command.c_str()) : 1;
     p.log = contents(log);
