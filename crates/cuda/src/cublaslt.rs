@@ -1,7 +1,9 @@
 //! cuBLASLt's functions and constants.
 
 use crate::api;
+use rushlight_core::Result;
 use rushlight_gpu::driver::{DevicePtr, Handle};
+use rushlight_gpu::lt::{Numbers, Table};
 use std::ffi::{c_int, c_void};
 
 api! {
@@ -22,70 +24,46 @@ api! {
         fn preference_create = b"cublasLtMatmulPreferenceCreate" (*mut Handle);
         fn preference_set = b"cublasLtMatmulPreferenceSetAttribute" (Handle, c_int, *const c_void, usize);
         fn preference_destroy = b"cublasLtMatmulPreferenceDestroy" (Handle);
-        fn heuristic = b"cublasLtMatmulAlgoGetHeuristic" (Handle, Handle, Handle, Handle, Handle, Handle, Handle, c_int, *mut Heuristic, *mut c_int);
+        fn heuristic = b"cublasLtMatmulAlgoGetHeuristic" (Handle, Handle, Handle, Handle, Handle, Handle, Handle, c_int, *mut c_void, *mut c_int);
         fn matmul = b"cublasLtMatmul" (
             Handle, Handle, *const c_void, DevicePtr, Handle, DevicePtr, Handle, *const c_void, DevicePtr, Handle, DevicePtr, Handle,
-            *const [u64; 8], DevicePtr, usize, Handle,
+            *const c_void, DevicePtr, usize, Handle,
         );
     }
 }
 
-/// What the library suggests for a product.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-pub struct Heuristic {
-    pub algorithm: [u64; 8],
-    pub workspace: usize,
-    state: i32,
-    waves: f32,
-    reserved: [i32; 4],
-}
-
-/// `cudaDataType_t`.
-pub mod data {
-    pub const F32: i32 = 0;
-    pub const F64: i32 = 1;
-    pub const F16: i32 = 2;
-    pub const BF16: i32 = 14;
-}
-
-/// `cublasComputeType_t`.
-pub mod compute {
-    pub const F32: i32 = 68;
-    pub const F64: i32 = 70;
-    pub const TF32: i32 = 77;
-}
-
-/// `cublasLtMatmulDescAttributes_t`.
-pub mod desc {
-    pub const TRANSPOSE_A: i32 = 3;
-    pub const TRANSPOSE_B: i32 = 4;
-    pub const EPILOGUE: i32 = 7;
-    pub const BIAS_POINTER: i32 = 8;
-    pub const AUX_POINTER: i32 = 11;
-    pub const AUX_STEP: i32 = 12;
-}
-
-/// `cublasLtMatrixLayoutAttribute_t`.
-pub mod layout {
-    pub const BATCH_COUNT: i32 = 5;
-    pub const BATCH_STRIDE: i32 = 6;
-}
-
-/// `cublasLtMatmulPreferenceAttributes_t`.
-pub mod preference {
-    pub const WORKSPACE: i32 = 1;
-    pub const ALIGNMENT_A: i32 = 5;
-}
-
-/// `cublasLtEpilogue_t`, of which the bias is a bit.
-pub mod epilogue {
-    pub const NONE: i32 = 1;
-    pub const RELU: i32 = 2;
-    pub const BIAS: i32 = 4;
-    pub const GELU: i32 = 32;
-    /// A second matrix, written forward and read backward: the input of the activation.
-    pub const AUX: i32 = 128;
-    /// The gradient of GELU by the input kept.
-    pub const DGELU: i32 = 64 | AUX;
+/// The functions with the library's numbers.
+pub fn table() -> Result<Table> {
+    let api = CublasLt::get()?;
+    Ok(Table {
+        name: "cuBLASLt",
+        prefix: "cublasLt",
+        create: api.create,
+        desc_create: api.desc_create,
+        desc_set: api.desc_set,
+        desc_destroy: api.desc_destroy,
+        layout_create: api.layout_create,
+        layout_set: api.layout_set,
+        layout_destroy: api.layout_destroy,
+        preference_create: api.preference_create,
+        preference_set: api.preference_set,
+        preference_destroy: api.preference_destroy,
+        heuristic: api.heuristic,
+        matmul: api.matmul,
+        numbers: Numbers {
+            // `CUBLAS_COMPUTE_32F`, `…_64F`, `…_32F_FAST_TF32`.
+            compute: [68, 70, 77],
+            // `CUBLAS_OP_N`, `CUBLAS_OP_T`.
+            operations: [0, 1],
+            // `CUBLASLT_MATMUL_DESC_TRANSA`, `…_TRANSB`, `…_EPILOGUE`, `…_BIAS_POINTER`, `…_EPILOGUE_AUX_POINTER`, `…_EPILOGUE_AUX_LD`.
+            desc: [3, 4, 7, 8, 11, 12],
+            bias_type: None,
+            // `CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT`, `…_STRIDED_BATCH_OFFSET`.
+            layout: [5, 6],
+            // `CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES`.
+            alignment: Some(5),
+            algorithm_words: 8,
+            doubles: true,
+        },
+    })
 }

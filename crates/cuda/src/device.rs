@@ -5,7 +5,7 @@ use crate::nvrtc::Nvrtc;
 use crate::{LIBRARIES, cuda_version};
 use rushlight_core::backend::Properties;
 use rushlight_core::{Device, Error, Result};
-use rushlight_gpu::driver::Opened;
+use rushlight_gpu::driver::{MatrixUnits, Opened};
 use std::ffi::c_int;
 use std::sync::OnceLock;
 
@@ -103,6 +103,7 @@ pub fn open(index: usize) -> Result<Opened> {
         context,
         shared_memory: shared as usize,
         arch,
+        matrix_units: MatrixUnits::TensorCores(properties.capability),
         overlap: wanted && major >= 9 && driver.number() >= 12_030,
         properties,
     })

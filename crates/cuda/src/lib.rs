@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `driver`, `nvrtc` | the driver and the compiler, behind the engine's traits |
 //! | `device` | the GPUs of this machine |
-//! | `products` | matrix products by cuBLASLt |
+//! | `cublaslt` | matrix products |
 //! | `cudnn` | convolutions by cuDNN |
 //! | `linalg` | factorisations by cuSOLVER, triangular systems by cuBLAS |
 //! | `nccl` | NCCL: where it is looked for; the engine has its functions |
@@ -20,7 +20,6 @@ mod driver;
 mod linalg;
 mod nccl;
 mod nvrtc;
-mod products;
 #[cfg(test)]
 mod tests;
 
@@ -31,6 +30,7 @@ use rushlight_core::{Backend, Device, Result};
 use rushlight_gpu::Fleet;
 use rushlight_gpu::driver::{Convolutions, Factorisations, Libraries, Products};
 use rushlight_gpu::library::Search;
+use rushlight_gpu::lt::Lt;
 use rushlight_gpu::nccl::Nccl;
 
 /// Where NVIDIA's libraries are.
@@ -112,7 +112,7 @@ static LIBRARIES: CudaLibraries = CudaLibraries;
 
 impl Libraries for CudaLibraries {
     fn products(&self) -> Result<&'static dyn Products> {
-        Ok(Box::leak(Box::new(products::Lt::new()?)))
+        Ok(Box::leak(Box::new(Lt::new(cublaslt::table()?)?)))
     }
 
     fn convolutions(&self) -> Option<&'static dyn Convolutions> {

@@ -3,7 +3,7 @@
 
 use crate::nvrtc::Nvrtc;
 use rushlight_gpu::catalogue::{Case, each_apart, families, pointwise, skip};
-use rushlight_gpu::driver::Compiler;
+use rushlight_gpu::driver::{Compiler, MatrixUnits};
 use rushlight_gpu::kernel::waiting;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -59,11 +59,15 @@ fn kernels_compile_apart() {
 
 #[test]
 fn families_compile_for_sm_90() {
-    compile(&families((9, 0)), "sm_90a");
+    compile(&families(MatrixUnits::TensorCores((9, 0))), "sm_90a");
 }
 
 #[test]
 fn families_compile_for_sm_80() {
-    let some: Vec<Case> = families((8, 0)).into_iter().chain(pointwise().into_iter().skip(5)).step_by(3).collect();
+    let some: Vec<Case> = families(MatrixUnits::TensorCores((8, 0)))
+        .into_iter()
+        .chain(pointwise().into_iter().skip(5))
+        .step_by(3)
+        .collect();
     compile(&some, "sm_80");
 }

@@ -7,9 +7,11 @@ mod meta;
 
 use rushlight_core::backend::{Engine, PinnedMemory};
 use rushlight_core::{Backend, Device, Error, Result};
+use std::sync::OnceLock;
 
 /// What is compiled in: the CPU, accelerators in the order [`accelerator`] prefers them, and the engine without elements.
-pub static ENGINES: &[&dyn Engine] = &[&rushlight_cpu::ENGINE, &rushlight_cuda::ENGINE, &meta::ENGINE];
+pub static ENGINES: &[&dyn Engine] =
+    &[&rushlight_cpu::ENGINE, &rushlight_cuda::ENGINE, &rushlight_hip::ENGINE, &meta::ENGINE];
 
 /// The engine of a device, started on its first use. Several engines may serve one kind of device: the first that can is taken.
 ///
@@ -26,19 +28,39 @@ pub fn backend(device: Device) -> Result<&'static dyn Backend> {
     if device.is_cpu() {
         return Ok(rushlight_cpu::backend());
     }
-    let mut why = None;
+    let mut why = Vec::new();
     for engine in of(device) {
         match engine.backend(device.index()) {
             Ok(backend) => return Ok(backend),
-            Err(e) => why = why.or(Some(e)),
+            Err(e) => why.push(e),
         }
     }
-    Err(why.unwrap_or_else(|| Error::device(format!("{device}: no engine for this device is compiled in"))))
+    match (why.len(), chosen()) {
+        (0, Some(name)) => {
+            Err(Error::device(format!("{device}: {CHOICE} names {name}, which is no engine for this device")))
+        }
+        (0, None) => Err(Error::device(format!("{device}: no engine for this device is compiled in"))),
+        (1, _) => Err(why.remove(0)),
+        _ => Err(Error::device(why.iter().map(Error::to_string).collect::<Vec<_>>().join("\n"))),
+    }
+}
+
+/// The variable that names the one engine to be used for accelerators, where a machine has libraries of several: `cuda` or `hip`.
+const CHOICE: &str = "RUSHLIGHT_GPU_ENGINE";
+
+fn chosen() -> Option<&'static str> {
+    static NAME: OnceLock<Option<String>> = OnceLock::new();
+    NAME.get_or_init(|| std::env::var(CHOICE).ok().filter(|name| !name.is_empty())).as_deref()
+}
+
+/// Whether an engine may be used: the CPU always, accelerators' unless another is chosen.
+fn may_be_used(engine: &&'static dyn Engine) -> bool {
+    matches!(engine.device(0), Device::Cpu | Device::Meta) || chosen().is_none_or(|name| name == engine.name())
 }
 
 /// The engines that serve a device.
 fn of(device: Device) -> impl Iterator<Item = &'static dyn Engine> {
-    ENGINES.iter().copied().filter(move |engine| engine.device(device.index()) == device)
+    ENGINES.iter().copied().filter(may_be_used).filter(move |engine| engine.device(device.index()) == device)
 }
 
 /// The engine of the accelerators of this machine: the first that has a device.
@@ -48,7 +70,7 @@ pub fn accelerator() -> Option<&'static dyn Engine> {
 
 /// The engines of hardware other than the CPU, whether they find a device or not.
 pub fn accelerators() -> impl Iterator<Item = &'static dyn Engine> {
-    ENGINES.iter().copied().filter(|engine| !matches!(engine.device(0), Device::Cpu | Device::Meta))
+    ENGINES.iter().copied().filter(may_be_used).filter(|engine| !matches!(engine.device(0), Device::Cpu | Device::Meta))
 }
 
 /// Pinned host memory of this machine's accelerators. An error says why there is none.

@@ -173,7 +173,7 @@ impl Gpu {
         }
         let by_hopper = self.hopper(&spec, form, out, lse)?;
         HOPPER[0].fetch_add(by_hopper as u64, Relaxed);
-        if by_hopper || self.flash(&spec, form, out, lse)? {
+        if by_hopper || self.flash(&spec, form, out, lse)? || self.mfma(&spec, form, out, lse)? {
             return Ok(());
         }
         if Gpu::are_uneven(&spec, &form, &[a.q, a.k, a.v, out]) {
@@ -234,7 +234,9 @@ impl Gpu {
         let by_tensor_cores = || -> Result<bool> {
             let by_hopper = self.hopper_backward(&spec, form, &saved, grads)?;
             HOPPER[1].fetch_add(by_hopper as u64, Relaxed);
-            Ok(by_hopper || self.flash_backward(&spec, form, &saved, grads)?)
+            Ok(by_hopper
+                || self.flash_backward(&spec, form, &saved, grads)?
+                || self.mfma_backward(&spec, form, &saved, grads)?)
         };
         let tiny = spec.l.max(spec.s) <= TINY;
         if !tiny && by_tensor_cores()? {

@@ -1,11 +1,12 @@
 //! Every kernel in the forms it is used in: what a vendor's crate compiles in its tests, for the architectures it knows.
 
+use crate::driver::MatrixUnits;
 use crate::kernel::{Defines, Family, entries};
 use crate::pointwise::{Form, Formula, Lanes};
 use crate::rows::Rows;
 use crate::{
-    attention, batch_norm, capture, collectives, conv, conv_few, cross_entropy, flash, flash_hopper, foreach, index,
-    linalg, matmul, pool, reduce, row_norm, scan, shared_memory, softmax, sort,
+    attention, batch_norm, capture, collectives, conv, conv_few, cross_entropy, flash, flash_hopper, flash_mfma, foreach,
+    index, linalg, matmul, pool, reduce, row_norm, scan, shared_memory, softmax, sort,
 };
 use rushlight_core::backend::{Activation, ReduceOp};
 use rushlight_core::rows::Class;
@@ -86,7 +87,7 @@ pub fn pointwise() -> Vec<Case> {
     cases
 }
 
-pub fn families(capability: (i32, i32)) -> Vec<Case> {
+pub fn families(units: MatrixUnits) -> Vec<Case> {
     let mut cases = Vec::new();
     let mut add = |name: String, family: Family, defines: Defines| cases.push(case(name, family, defines));
     for dtype in FLOATS {
@@ -130,7 +131,7 @@ pub fn families(capability: (i32, i32)) -> Vec<Case> {
             let form = attention::Form { dtype, tile: 16, causal: true, mask: 2, dropout: true };
             add(format!("attention {part} {dtype}"), Family::Attention, form.defines(part));
         }
-        if dtype.size() == 2 {
+        if let (MatrixUnits::TensorCores(capability), 2) = (units, dtype.size()) {
             for d in [64, 128] {
                 let form = attention::Form { dtype, tile: 0, causal: d == 64, mask: (d % 3) as u16, dropout: d == 128 };
                 for (part, rows) in flash::Part::ALL.into_iter().flat_map(|part| [(part, 64), (part, 65)]) {
@@ -146,6 +147,20 @@ pub fn families(capability: (i32, i32)) -> Vec<Case> {
                     let (shape, mask) = (flash_hopper::Shape::new(part, d, rows, form), form.mask);
                     let name = format!("flash hopper {part:?} {d} {dtype} {rows} mask {mask}");
                     add(name, Family::FlashHopper, shape.defines(form));
+                }
+            }
+        }
+        if units == MatrixUnits::Mfma && dtype.size() == 2 {
+            for (d, mask, part) in
+                [16, 128].into_iter().zip([1, 2]).flat_map(|(d, m)| flash::Part::ALL.map(|p| (d, m, p)))
+            {
+                for dtype in [DType::F16, dtype] {
+                    let form = attention::Form { dtype, tile: 0, causal: d == 128, mask, dropout: d == 128 };
+                    add(
+                        format!("flash mfma {part:?} {d} {dtype}"),
+                        Family::FlashMfma,
+                        flash_mfma::defines(part, d, form),
+                    );
                 }
             }
         }

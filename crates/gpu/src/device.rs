@@ -2,7 +2,9 @@
 
 use crate::alloc::{Fence, MAIN, Memory, PoolId, Source};
 use crate::backend::GpuBackend;
-use crate::driver::{Convolutions, DevicePtr, Driver, Factorisations, Handle, Libraries, Opened, Products};
+use crate::driver::{
+    Convolutions, DevicePtr, Driver, Factorisations, Handle, Libraries, MatrixUnits, Opened, Products,
+};
 use crate::kernel::Kernels;
 use crate::queue::Queue;
 use crate::stream::{Event, Stream};
@@ -36,6 +38,8 @@ pub struct Gpu {
     pub queue: Queue<Gpu>,
     /// Most shared memory a block may ask for.
     pub shared_memory: usize,
+    /// What attention may use.
+    pub matrix_units: MatrixUnits,
     pub context: Handle,
     /// The stream of all threads that have not chosen another.
     main: Handle,
@@ -137,7 +141,18 @@ impl Drop for LaneGuard {
 impl Gpu {
     /// Starts work on a device that its vendor has opened.
     pub fn start(opened: Opened) -> Result<&'static GpuBackend> {
-        let Opened { device, driver, compiler, libraries, context, properties, shared_memory, arch, overlap } = opened;
+        let Opened {
+            device,
+            driver,
+            compiler,
+            libraries,
+            context,
+            properties,
+            shared_memory,
+            arch,
+            matrix_units,
+            overlap,
+        } = opened;
         CURRENT.set(Some(device));
         let main = driver.stream_create(0)?;
         let full =
@@ -158,6 +173,7 @@ impl Gpu {
             queue: Queue::default(),
             properties,
             shared_memory,
+            matrix_units,
             context,
             main,
             memory: Mutex::default(),

@@ -268,6 +268,17 @@ pub trait Libraries: Send + Sync + 'static {
     }
 }
 
+/// Instructions that multiply tiles of matrices, as attention's kernels use them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MatrixUnits {
+    /// None that our kernels use.
+    Absent,
+    /// NVIDIA's tensor cores, of a compute capability.
+    TensorCores((i32, i32)),
+    /// AMD's MFMA of tiles of 16 by 16 by 16 halves, for wavefronts of 64 lanes.
+    Mfma,
+}
+
 /// A device that the vendor has opened.
 pub struct Opened {
     /// Its name.
@@ -286,6 +297,8 @@ pub struct Opened {
     pub shared_memory: usize,
     /// What kernels are compiled for.
     pub arch: String,
+    /// What attention may use.
+    pub matrix_units: MatrixUnits,
     /// Whether kernels may start while those before them end.
     pub overlap: bool,
 }

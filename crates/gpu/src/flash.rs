@@ -2,6 +2,7 @@
 
 use crate::attention::{Form, Saved, Spec, strides};
 use crate::device::Gpu;
+use crate::driver::MatrixUnits;
 use crate::kernel::{Defines, Family, Function, Grid, Key, c_type, launch};
 use rushlight_core::{DType, Result, View};
 
@@ -120,12 +121,20 @@ pub fn stores_well(to: View) -> bool {
     loads_well(to.ptr() as u64, strides(to))
 }
 
+/// The compute capability, where there are tensor cores that the kernels use.
+fn capability(gpu: &Gpu) -> Option<(i32, i32)> {
+    match gpu.matrix_units {
+        MatrixUnits::TensorCores(capability) if capability.0 >= 8 => Some(capability),
+        _ => None,
+    }
+}
+
 /// The head size to compile for, if the kernels take this problem.
 fn head(gpu: &Gpu, spec: &Spec, form: &Form) -> Option<usize> {
     let half = matches!(form.dtype, DType::F16 | DType::BF16);
     let inputs = [(spec.q, spec.q_strides), (spec.k, spec.k_strides), (spec.v, spec.v_strides)];
     let fits = half
-        && gpu.properties.capability.0 >= 8
+        && capability(gpu).is_some()
         && spec.d == spec.dv
         && spec.l.max(spec.s) <= i32::MAX as usize / 2
         && spec.scale > 0.0
@@ -138,7 +147,7 @@ impl Gpu {
     fn flash_kernel(&self, part: Part, form: Form, spec: &Spec, d: usize) -> Result<(Function, Shape)> {
         let shape = |part| {
             let rows = if part == Part::Keys { spec.s } else { spec.l };
-            Shape::new(part, rows, d, self.properties.capability)
+            Shape::new(part, rows, d, capability(self).unwrap_or((8, 0)))
         };
         let key = |shape: Shape| {
             let (dtype, warps) = (form.dtype as u16, shape.warps as u16);

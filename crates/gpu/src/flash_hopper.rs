@@ -3,7 +3,7 @@
 
 use crate::attention::{Form, Saved, Spec, strides};
 use crate::device::Gpu;
-use crate::driver::{Boxes, DevicePtr, TensorMap};
+use crate::driver::{Boxes, DevicePtr, MatrixUnits, TensorMap};
 use crate::flash::{Part, loads_well, stores_well};
 use crate::kernel::{Defines, Family, Function, Grid, Key, launch};
 use crate::task_order::Tasks;
@@ -153,7 +153,7 @@ fn operands(s: &Spec) -> [Operand; 3] {
 impl Gpu {
     /// The head size to compile for, if the kernels take this problem.
     fn hopper_head(&self, spec: &Spec, form: &Form) -> Option<usize> {
-        let fits = self.properties.capability == (9, 0)
+        let fits = self.matrix_units == MatrixUnits::TensorCores((9, 0))
             && self.driver.has_bulk_copies()
             && matches!(form.dtype, DType::F16 | DType::BF16)
             && spec.d == spec.dv

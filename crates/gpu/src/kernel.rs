@@ -33,6 +33,7 @@ pub enum Family {
     Attention,
     Flash,
     FlashHopper,
+    FlashMfma,
     Foreach,
     Linalg,
     Capture,
@@ -40,6 +41,8 @@ pub enum Family {
 }
 
 const PRELUDE: &str = include_str!("../kernels/prelude.cu");
+/// What kernel texts take for granted of CUDA, in AMD's terms: its compiler puts this before a text.
+pub const AMD: &str = include_str!("../kernels/amd.cu");
 
 impl Family {
     fn text(self) -> &'static str {
@@ -77,6 +80,7 @@ impl Family {
                 include_str!("../kernels/hopper_tasks.cu"),
                 include_str!("../kernels/flash_hopper.cu"),
             ),
+            Family::FlashMfma => include_str!("../kernels/flash_mfma.cu"),
             Family::Foreach => include_str!("../kernels/foreach.cu"),
             Family::Linalg => include_str!("../kernels/linalg.cu"),
             Family::Capture => include_str!("../kernels/capture.cu"),

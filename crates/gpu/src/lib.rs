@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`driver`] | what is asked of a vendor |
 //! | [`library`] | finding and opening a vendor's libraries |
+//! | [`lt`] | matrix products by cuBLASLt and hipBLASLt |
 //! | `device` | a GPU: context, where a thread's work goes, faults |
 //! | `stream`, `capture` | streams and events; steps recorded and replayed |
 //! | `collectives`, [`nccl`], `shared_memory` | collectives between processes: on a stream of their own, by NCCL or RCCL, by shared device memory |
@@ -39,6 +40,7 @@ pub mod driver;
 mod emulated;
 mod flash;
 mod flash_hopper;
+mod flash_mfma;
 mod foreach;
 mod hash;
 mod host;
@@ -46,6 +48,7 @@ mod index;
 pub mod kernel;
 pub mod library;
 mod linalg;
+pub mod lt;
 mod matmul;
 pub mod nccl;
 mod plan;

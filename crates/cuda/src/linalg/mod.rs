@@ -6,11 +6,11 @@
 mod orthogonal;
 mod solve;
 
-use crate::cublaslt::data;
 use crate::cusolver::{Cublas, Cusolver};
 use rushlight_core::backend::Linalg;
 use rushlight_core::{DType, Error, Layout, Result, View};
 use rushlight_gpu::driver::{DevicePtr, Factorisations, Handle};
+use rushlight_gpu::lt::data;
 use rushlight_gpu::{Gpu, Temporary};
 use std::ffi::c_int;
 use std::ops::Deref;

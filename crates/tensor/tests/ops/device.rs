@@ -108,7 +108,7 @@ fn went_by_hopper() -> Result<()> {
     let (Some(device), Some(engine)) = (device(), rushlight_engines::accelerator()) else { return Ok(()) };
     let counts = rushlight_gpu::hopper_attentions();
     println!("attentions by the kernels for compute capability 9.0, forward and backward: {counts:?}");
-    if engine.properties(device.index())?.capability != (9, 0) {
+    if engine.name() != "cuda" || engine.properties(device.index())?.capability != (9, 0) {
         println!("skipped: no kernels for compute capability 9.0 on this GPU");
         return Ok(());
     }
@@ -570,4 +570,17 @@ fn out_of_memory() -> Result<()> {
     assert!(error.to_string().contains("were asked for"), "{error}");
     assert_eq!(Tensor::ones_with([3], device)?.sum()?.item::<f32>()?, 3.0);
     Ok(())
+}
+
+/// Attention that takes each kernel in little time: what an emulated GPU runs instead of the large problems above.
+#[test]
+fn small_attention() -> Result<()> {
+    let _turn = turn();
+    for (i, sizes) in [[1, 2, 1, 70, 70, 64], [1, 1, 1, 20, 75, 24], [1, 1, 1, 33, 17, 128]].into_iter().enumerate() {
+        for (n, dtype) in [DType::BF16, DType::F16, DType::F32].into_iter().enumerate() {
+            let (causal, dropout) = ((i + n) % 2 == 0, [0.0, 0.2][(i + n) % 2]);
+            attend(Problem { sizes, dtype, causal, mask: if causal { 0 } else { 1 + (n % 2) as u8 }, dropout })?;
+        }
+    }
+    attend(Problem { sizes: [1, 2, 2, 40, 36, 20], dtype: DType::F64, causal: false, mask: 1, dropout: 0.1 })
 }

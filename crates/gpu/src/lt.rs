@@ -1,12 +1,116 @@
-//! Matrix products by cuBLASLt, with bias, ReLU and GELU fused.
+//! Matrix products by cuBLASLt or hipBLASLt, with bias, ReLU and GELU fused. AMD's library has the functions of NVIDIA's and other numbers
+//! for the same attributes: a vendor's crate gives both in a [`Table`].
 
-use crate::cublaslt::{CublasLt, Heuristic, compute, data, desc, epilogue, layout, preference};
+use crate::device::Gpu;
+use crate::driver::{DevicePtr, Handle, Products, Rest};
+use crate::matmul::{Gelu, Gemm};
+use crate::plans::Recent;
 use rushlight_core::backend::{Activation, allow_tf32};
 use rushlight_core::{DType, Error, Result};
-use rushlight_gpu::driver::{DevicePtr, Handle, Products, Rest};
-use rushlight_gpu::{Gelu, Gemm, Gpu, Recent};
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
 use std::sync::{Arc, Mutex, MutexGuard};
+
+/// Words of the library's answer to what it suggests for a product, at most.
+const ANSWER: usize = 16;
+
+type Set = unsafe extern "C" fn(Handle, c_int, *const c_void, usize) -> i32;
+type Create = unsafe extern "C" fn(*mut Handle) -> i32;
+type Destroy = unsafe extern "C" fn(Handle) -> i32;
+
+/// A library's functions and numbers.
+#[derive(Clone, Copy)]
+#[expect(missing_docs, reason = "named as the library's functions are")]
+pub struct Table {
+    /// Its name.
+    pub name: &'static str,
+    /// What its functions' names begin with.
+    pub prefix: &'static str,
+    pub create: Create,
+    pub desc_create: unsafe extern "C" fn(*mut Handle, c_int, c_int) -> i32,
+    pub desc_set: Set,
+    pub desc_destroy: Destroy,
+    pub layout_create: unsafe extern "C" fn(*mut Handle, c_int, u64, u64, i64) -> i32,
+    pub layout_set: Set,
+    pub layout_destroy: Destroy,
+    pub preference_create: Create,
+    pub preference_set: Set,
+    pub preference_destroy: Destroy,
+    pub heuristic: Heuristic,
+    pub matmul: Matmul,
+    pub numbers: Numbers,
+}
+
+/// `…MatmulAlgoGetHeuristic`.
+pub type Heuristic =
+    unsafe extern "C" fn(Handle, Handle, Handle, Handle, Handle, Handle, Handle, c_int, *mut c_void, *mut c_int) -> i32;
+
+/// `…Matmul`.
+pub type Matmul = unsafe extern "C" fn(
+    Handle,
+    Handle,
+    *const c_void,
+    DevicePtr,
+    Handle,
+    DevicePtr,
+    Handle,
+    *const c_void,
+    DevicePtr,
+    Handle,
+    DevicePtr,
+    Handle,
+    *const c_void,
+    DevicePtr,
+    usize,
+    Handle,
+) -> i32;
+
+/// Numbers that differ between the libraries. Data types and epilogues are the same in both.
+#[derive(Clone, Copy)]
+pub struct Numbers {
+    /// Types of computation: `f32`, `f64`, TF32.
+    pub compute: [i32; 3],
+    /// Operations: as it is, transposed.
+    pub operations: [i32; 2],
+    /// Attributes of a product: transposes of A and of B, epilogue, bias pointer, auxiliary pointer and leading dimension.
+    pub desc: [i32; 6],
+    /// The attribute of the bias's type, where it has to be set.
+    pub bias_type: Option<i32>,
+    /// Attributes of a matrix: batch count, batch stride.
+    pub layout: [i32; 2],
+    /// The preference for an alignment of A, followed by those of B, C and D, if it can be said.
+    pub alignment: Option<i32>,
+    /// Words of an algorithm, which the size of its workspace follows.
+    pub algorithm_words: usize,
+    /// Whether products of `f64` are taken.
+    pub doubles: bool,
+}
+
+/// `cudaDataType_t` and `hipDataType`.
+pub mod data {
+    /// `…_R_32F`.
+    pub const F32: i32 = 0;
+    /// `…_R_64F`.
+    pub const F64: i32 = 1;
+    /// `…_R_16F`.
+    pub const F16: i32 = 2;
+    /// `…_R_16BF`.
+    pub const BF16: i32 = 14;
+}
+
+/// `…LtEpilogue_t`, of which the bias is a bit.
+mod epilogue {
+    pub const NONE: i32 = 1;
+    pub const RELU: i32 = 2;
+    pub const BIAS: i32 = 4;
+    pub const GELU: i32 = 32;
+    /// A second matrix, written forward and read backward: the input of the activation.
+    pub const AUX: i32 = 128;
+    /// The gradient of GELU by the input kept.
+    pub const DGELU: i32 = 64 | AUX;
+}
+
+/// `…_MATMUL_PREF_MAX_WORKSPACE_BYTES`.
+const PREFERENCE_WORKSPACE: i32 = 1;
 
 /// Most workspace an algorithm may ask for.
 const WORKSPACE: usize = 32 << 20;
@@ -15,14 +119,17 @@ const MAX_PLANS: usize = 4096;
 /// Everything is fused.
 const NOTHING: Rest = Rest { bias: false, activation: false };
 
-/// A matrix as the library sees it: column-major, perhaps transposed.
+/// A matrix as the libraries see it: column-major, perhaps transposed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Matrix {
+pub struct Matrix {
     rows: u64,
     columns: u64,
-    step: i64,
-    batch_stride: i64,
-    transposed: bool,
+    /// Elements between columns.
+    pub step: i64,
+    /// Elements between matrices of the batch.
+    pub batch_stride: i64,
+    /// Whether it is to be transposed.
+    pub transposed: bool,
 }
 
 /// What a plan depends on.
@@ -42,12 +149,12 @@ struct PlanKey {
 
 /// A product prepared: what the library was told, and what it suggested.
 struct Plan {
-    api: &'static CublasLt,
+    api: Table,
     desc: Handle,
     a: Handle,
     b: Handle,
     out: Handle,
-    algorithm: [u64; 8],
+    algorithm: [u64; ANSWER],
     workspace: usize,
 }
 
@@ -72,7 +179,7 @@ type Plans = Recent<PlanKey, Option<Arc<Plan>>>;
 
 /// The library with its plans. Lives as long as the process.
 pub struct Lt {
-    api: &'static CublasLt,
+    api: Table,
     handle: Handle,
     /// `None` for products that the library does not take.
     plans: Mutex<Plans>,
@@ -82,8 +189,11 @@ unsafe impl Send for Lt {}
 // SAFETY: as above.
 unsafe impl Sync for Lt {}
 
-fn check(call: &str, code: i32) -> Result<()> {
-    if code == 0 { Ok(()) } else { Err(Error::device(format!("cuBLASLt: {call} failed with status {code}"))) }
+impl Table {
+    fn check(&self, call: &str, code: i32) -> Result<()> {
+        let Table { name, prefix, .. } = self;
+        if code == 0 { Ok(()) } else { Err(Error::device(format!("{name}: {prefix}{call} failed with status {code}"))) }
+    }
 }
 
 /// `op(M)` with `rows` rows, whose element `(r, c)` lies at `r * row_stride + c * column_stride`; `None` if neither stride is one.
@@ -111,11 +221,11 @@ fn alignment(ptr: u64) -> u32 {
 }
 
 impl Lt {
-    pub fn new() -> Result<Self> {
-        let api = CublasLt::get()?;
+    /// The library for the device whose context is current.
+    pub fn new(api: Table) -> Result<Self> {
         let mut handle = std::ptr::null_mut();
         // SAFETY: a handle to write to.
-        check("cublasLtCreate", unsafe { (api.create)(&mut handle) })?;
+        api.check("Create", unsafe { (api.create)(&mut handle) })?;
         Ok(Self { api, handle, plans: Mutex::new(Recent::new(MAX_PLANS)) })
     }
 
@@ -124,15 +234,13 @@ impl Lt {
         let count = batch as i32;
         // SAFETY: attributes are passed with their sizes.
         unsafe {
-            check(
-                "cublasLtMatrixLayoutCreate",
-                (self.api.layout_create)(&mut handle, dtype, m.rows, m.columns, m.step),
-            )?;
+            self.api
+                .check("MatrixLayoutCreate", (self.api.layout_create)(&mut handle, dtype, m.rows, m.columns, m.step))?;
             let set = |which: i32, value: *const c_void, size: usize| {
-                check("cublasLtMatrixLayoutSetAttribute", (self.api.layout_set)(handle, which, value, size))
+                self.api.check("MatrixLayoutSetAttribute", (self.api.layout_set)(handle, which, value, size))
             };
-            set(layout::BATCH_COUNT, (&raw const count).cast(), 4)?;
-            set(layout::BATCH_STRIDE, (&raw const m.batch_stride).cast(), 8)?;
+            set(self.api.numbers.layout[0], (&raw const count).cast(), 4)?;
+            set(self.api.numbers.layout[1], (&raw const m.batch_stride).cast(), 8)?;
         }
         Ok(handle)
     }
@@ -161,18 +269,18 @@ impl Lt {
         };
         // The addresses in a plan's descriptor are those of whoever holds the lock.
         let _turn = self.plans();
-        let api = self.api;
+        let (api, numbers) = (&self.api, &self.api.numbers);
         // SAFETY: as the caller says.
         let rc = unsafe {
             let set = |which: i32, address: DevicePtr| {
                 let rc = (api.desc_set)(plan.desc, which, (&raw const address).cast(), 8);
-                check("cublasLtMatmulDescSetAttribute", rc)
+                api.check("MatmulDescSetAttribute", rc)
             };
             if let Some(bias) = bias {
-                set(desc::BIAS_POINTER, bias)?;
+                set(numbers.desc[3], bias)?;
             }
             if let Some(Gelu::Keep(kept) | Gelu::Backward(kept)) = g.gelu {
-                set(desc::AUX_POINTER, kept)?;
+                set(numbers.desc[4], kept)?;
             }
             (api.matmul)(
                 self.handle,
@@ -187,13 +295,13 @@ impl Lt {
                 plan.out,
                 g.out,
                 plan.out,
-                &plan.algorithm,
+                plan.algorithm.as_ptr().cast(),
                 room,
                 plan.workspace,
                 stream,
             )
         };
-        check("cublasLtMatmul", rc)
+        self.api.check("Matmul", rc)
     }
 
     /// Runs a plan; `false` if the library has none.
@@ -214,47 +322,55 @@ impl Lt {
 
     /// Asks the library how to compute a product; `None` if it does not.
     fn make_plan(&self, key: &PlanKey) -> Result<Option<Plan>> {
+        let numbers = &self.api.numbers;
+        let [single, double, tf32] = numbers.compute;
         let (kind, how, scale) = match key.dtype {
-            DType::F64 => (data::F64, compute::F64, data::F64),
-            DType::F16 => (data::F16, compute::F32, data::F32),
-            DType::BF16 => (data::BF16, compute::F32, data::F32),
-            _ => (data::F32, if key.tf32 { compute::TF32 } else { compute::F32 }, data::F32),
+            DType::F64 if !numbers.doubles => return Ok(None),
+            DType::F64 => (data::F64, double, data::F64),
+            DType::F16 => (data::F16, single, data::F32),
+            DType::BF16 => (data::BF16, single, data::F32),
+            _ => (data::F32, if key.tf32 { tf32 } else { single }, data::F32),
         };
         let (mut desc, mut preference) = (std::ptr::null_mut(), std::ptr::null_mut());
         // SAFETY: attributes are passed with their sizes; handles live until destroyed below, or as long as the plan.
         unsafe {
-            check("cublasLtMatmulDescCreate", (self.api.desc_create)(&mut desc, how, scale))?;
+            self.api.check("MatmulDescCreate", (self.api.desc_create)(&mut desc, how, scale))?;
             let set = |which: i32, value: i32| {
                 let rc = (self.api.desc_set)(desc, which, (&raw const value).cast(), 4);
-                check("cublasLtMatmulDescSetAttribute", rc)
+                self.api.check("MatmulDescSetAttribute", rc)
             };
-            set(desc::TRANSPOSE_A, key.a.transposed as i32)?;
-            set(desc::TRANSPOSE_B, key.b.transposed as i32)?;
-            set(desc::EPILOGUE, key.epilogue)?;
+            set(numbers.desc[0], numbers.operations[key.a.transposed as usize])?;
+            set(numbers.desc[1], numbers.operations[key.b.transposed as usize])?;
+            set(numbers.desc[2], key.epilogue)?;
+            let out_kind = if key.out_dtype == key.dtype { kind } else { data::F32 };
+            if let Some(which) = numbers.bias_type.filter(|_| key.epilogue & epilogue::BIAS != 0) {
+                set(which, out_kind)?;
+            }
             if key.epilogue & epilogue::AUX != 0 {
                 let step = key.out.rows as i64;
-                let rc = (self.api.desc_set)(desc, desc::AUX_STEP, (&raw const step).cast(), 8);
-                check("cublasLtMatmulDescSetAttribute", rc)?;
+                let rc = (self.api.desc_set)(desc, numbers.desc[5], (&raw const step).cast(), 8);
+                self.api.check("MatmulDescSetAttribute", rc)?;
             }
             let (a, b) = (self.layout(key.a, kind, key.batch)?, self.layout(key.b, kind, key.batch)?);
-            let out_kind = if key.out_dtype == key.dtype { kind } else { data::F32 };
             let out = self.layout(key.out, out_kind, key.batch)?;
-            check("cublasLtMatmulPreferenceCreate", (self.api.preference_create)(&mut preference))?;
+            self.api.check("MatmulPreferenceCreate", (self.api.preference_create)(&mut preference))?;
             let workspace = WORKSPACE;
-            check(
-                "cublasLtMatmulPreferenceSetAttribute",
-                (self.api.preference_set)(preference, preference::WORKSPACE, (&raw const workspace).cast(), 8),
+            self.api.check(
+                "MatmulPreferenceSetAttribute",
+                (self.api.preference_set)(preference, PREFERENCE_WORKSPACE, (&raw const workspace).cast(), 8),
             )?;
             let [aligned_a, aligned_b, aligned_out] = key.alignment;
-            for (i, bytes) in [aligned_a, aligned_b, aligned_out, aligned_out].iter().enumerate() {
-                let which = preference::ALIGNMENT_A + i as i32;
-                check(
-                    "cublasLtMatmulPreferenceSetAttribute",
+            let aligned = [aligned_a, aligned_b, aligned_out, aligned_out];
+            for (i, bytes) in aligned.iter().enumerate().filter(|_| numbers.alignment.is_some()) {
+                let which = numbers.alignment.unwrap_or(0) + i as i32;
+                self.api.check(
+                    "MatmulPreferenceSetAttribute",
                     (self.api.preference_set)(preference, which, (&raw const *bytes).cast(), 4),
                 )?;
             }
-            let (mut best, mut found) = (Heuristic::default(), 0);
-            let rc = (self.api.heuristic)(self.handle, desc, a, b, out, out, preference, 1, &mut best, &mut found);
+            let (mut best, mut found) = ([0u64; ANSWER], 0);
+            let answer = best.as_mut_ptr().cast();
+            let rc = (self.api.heuristic)(self.handle, desc, a, b, out, out, preference, 1, answer, &mut found);
             (self.api.preference_destroy)(preference);
             if rc != 0 || found == 0 {
                 (self.api.desc_destroy)(desc);
@@ -263,40 +379,54 @@ impl Lt {
                 }
                 return Ok(None);
             }
-            Ok(Some(Plan { api: self.api, desc, a, b, out, algorithm: best.algorithm, workspace: best.workspace }))
+            let workspace = best[numbers.algorithm_words] as usize;
+            Ok(Some(Plan { api: self.api, desc, a, b, out, algorithm: best, workspace }))
         }
     }
 }
 
-impl Products for Lt {
-    /// The library wants one stride to be one.
-    fn reads(&self, rows: usize, columns: usize, [batch, row, column]: [usize; 3]) -> bool {
+/// How libraries of column-major matrices see a product.
+impl Lt {
+    /// Whether a matrix of these strides (batch, row, column) can be read as it is: one stride is one.
+    pub fn takes(rows: usize, columns: usize, [batch, row, column]: [usize; 3]) -> bool {
         matrix(rows, columns, batch, row, column).is_some()
     }
 
-    fn gemm(&'static self, gpu: &Gpu, g: &Gemm) -> Result<Option<Rest>> {
+    /// Whether the transposed product is computed, with the operands swapped: the output lies by rows.
+    pub fn is_flipped(g: &Gemm) -> bool {
+        (g.out_strides[2] == 1 || g.n == 1) && g.out_strides[1] >= g.n
+    }
+
+    /// The operands, swapped if need be, and the output; `None` if one cannot be read as it is or is too large.
+    pub fn matrices(g: &Gemm) -> Option<[Matrix; 3]> {
         let [out_batch, out_row, out_column] = g.out_strides;
-        // The library's matrices are column-major: it computes the transposed product, with the operands swapped. Unless the output itself
-        // lies by columns.
-        let flipped = (out_column == 1 || g.n == 1) && out_row >= g.n;
-        let (a, b, out) = if flipped {
-            (
-                matrix(g.n, g.k, g.b_strides[0], g.b_strides[2], g.b_strides[1]),
-                matrix(g.k, g.m, g.a_strides[0], g.a_strides[2], g.a_strides[1]),
-                matrix(g.n, g.m, out_batch, out_column, out_row),
-            )
+        let [a, b, out] = if Lt::is_flipped(g) {
+            [
+                matrix(g.n, g.k, g.b_strides[0], g.b_strides[2], g.b_strides[1])?,
+                matrix(g.k, g.m, g.a_strides[0], g.a_strides[2], g.a_strides[1])?,
+                matrix(g.n, g.m, out_batch, out_column, out_row)?,
+            ]
         } else {
-            (
-                matrix(g.m, g.k, g.a_strides[0], g.a_strides[1], g.a_strides[2]),
-                matrix(g.k, g.n, g.b_strides[0], g.b_strides[1], g.b_strides[2]),
-                matrix(g.m, g.n, out_batch, out_row, out_column),
-            )
+            [
+                matrix(g.m, g.k, g.a_strides[0], g.a_strides[1], g.a_strides[2])?,
+                matrix(g.k, g.n, g.b_strides[0], g.b_strides[1], g.b_strides[2])?,
+                matrix(g.m, g.n, out_batch, out_row, out_column)?,
+            ]
         };
-        let (Some(a), Some(b), Some(out)) = (a, b, out) else { return Ok(None) };
         let fits = |m: &Matrix| m.rows.max(m.columns) <= i32::MAX as u64;
-        if out.transposed || ![a, b, out].iter().all(fits) || g.batch > i32::MAX as usize {
-            return Ok(None);
-        }
+        let taken = !out.transposed && [a, b, out].iter().all(fits) && g.batch <= i32::MAX as usize;
+        taken.then_some([a, b, out])
+    }
+}
+
+impl Products for Lt {
+    fn reads(&self, rows: usize, columns: usize, strides: [usize; 3]) -> bool {
+        Lt::takes(rows, columns, strides)
+    }
+
+    fn gemm(&'static self, gpu: &Gpu, g: &Gemm) -> Result<Option<Rest>> {
+        let Some([a, b, out]) = Lt::matrices(g) else { return Ok(None) };
+        let flipped = Lt::is_flipped(g);
         let (a_ptr, b_ptr) = if flipped { (g.b, g.a) } else { (g.a, g.b) };
         // The library's bias goes along its rows, which are our columns if operands are swapped.
         let bias = g.bias.filter(|b| flipped && (b.1 == 1 || g.n == 1)).map(|b| b.0);

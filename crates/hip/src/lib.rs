@@ -1,0 +1,149 @@
+//! AMD's part of Rushlight's GPU engine: HIP's runtime, its run-time compiler and ROCm's libraries, opened at run time.
+//!
+//! Nothing of ROCm is needed to build. Where a library is missing, the error says which, where it was looked for, and what to do.
+//! Everything else of the engine is in [`rushlight_gpu`]. As in PyTorch, an AMD GPU's device is called `cuda`.
+//!
+//! | module | what |
+//! |---|---|
+//! | `driver`, `hiprtc` | the runtime and the compiler, behind the engine's traits |
+//! | `device` | the GPUs of this machine |
+//! | `hipblaslt`, `rocblas` | matrix products |
+//! | `miopen`, `cache` | convolutions; where MIOpen keeps its files |
+//! | `rccl` | RCCL and ROCm SMI, found and their versions told |
+
+mod cache;
+mod device;
+mod driver;
+mod hipblaslt;
+mod hiprtc;
+mod miopen;
+mod rccl;
+mod rocblas;
+#[cfg(test)]
+mod tests;
+
+pub use device::{count as device_count, properties};
+
+use rushlight_core::backend::{Engine, Library, PinnedMemory, Properties};
+use rushlight_core::{Backend, Device, Error, Result};
+use rushlight_gpu::Fleet;
+use rushlight_gpu::driver::{Convolutions, Factorisations, Libraries, Products};
+use rushlight_gpu::library::Search;
+
+/// Where AMD's libraries are.
+const SEARCH: Search = Search {
+    variable: "RUSHLIGHT_HIP_PATH",
+    toolkit_variables: &["ROCM_PATH", "ROCM_HOME", "HIP_PATH"],
+    toolkits: &["/opt/rocm"],
+    packages: "_rocm_sdk_core",
+    companion: None,
+};
+
+/// A table of the functions of one of AMD's libraries.
+macro_rules! api {
+    ($(#[$doc:meta])* $Api:ident($($where:tt)*) { $($functions:tt)* }) => {
+        rushlight_gpu::library_api! { $(#[$doc])* $Api(crate::SEARCH, $($where)*) { $($functions)* } }
+    };
+}
+use api;
+
+static FLEET: Fleet = Fleet::new(device::open);
+
+/// The engine of GPU `index`, started on its first use. The error says which library is missing, where it was looked for and what to do.
+///
+/// ```
+/// // Where there is no AMD GPU, this is an error that says why, and the CPU engine works as ever.
+/// match rushlight_hip::backend(0) {
+///     Ok(engine) => assert_eq!(engine.device(), rushlight_core::Device::Cuda(0)),
+///     Err(e) => println!("{e}"),
+/// }
+/// ```
+pub fn backend(index: usize) -> Result<&'static dyn Backend> {
+    match FLEET.started(index) {
+        Ok(started) => Ok(started),
+        Err(e) => Err(e.within(&format!("cuda:{index} (HIP)"))),
+    }
+}
+
+/// AMD's GPUs.
+pub struct HipEngine;
+
+/// The entry for the list of engines.
+pub static ENGINE: HipEngine = HipEngine;
+
+impl Engine for HipEngine {
+    fn name(&self) -> &'static str {
+        "hip"
+    }
+
+    fn device(&self, index: usize) -> Device {
+        Device::Cuda(index)
+    }
+
+    fn count(&self) -> Result<usize> {
+        device_count()
+    }
+
+    fn properties(&self, index: usize) -> Result<Properties> {
+        properties(index)
+    }
+
+    fn backend(&self, index: usize) -> Result<&'static dyn Backend> {
+        backend(index)
+    }
+
+    fn libraries(&self) -> Vec<(&'static str, Result<Library>)> {
+        libraries()
+    }
+
+    fn pinned_memory(&self) -> Option<&'static dyn PinnedMemory> {
+        Some(&FLEET)
+    }
+}
+
+/// AMD's libraries, as the engine asks for them.
+struct HipLibraries;
+
+static LIBRARIES: HipLibraries = HipLibraries;
+
+impl Libraries for HipLibraries {
+    fn products(&self) -> Result<&'static dyn Products> {
+        Ok(Box::leak(Box::new(rocblas::Library::new()?)))
+    }
+
+    fn convolutions(&self) -> Option<&'static dyn Convolutions> {
+        if miopen::is_off() {
+            return None;
+        }
+        Some(Box::leak(Box::new(miopen::Library::new().ok()?)))
+    }
+
+    fn factorisations(&self) -> Result<&'static dyn Factorisations> {
+        Err(Error::unsupported("factorisations on AMD GPUs are left to the CPU"))
+    }
+}
+
+/// Each of AMD's libraries that the engine knows: its name, and where it was found or why it was not.
+pub fn libraries() -> Vec<(&'static str, Result<Library>)> {
+    let found = |path: &'static str, version: String| Library { path, version };
+    vec![
+        ("HIP", driver::Hip::get().map(|l| found(&l.path, hip_version(l.number())))),
+        ("hiprtc", hiprtc::Hiprtc::get().and_then(|l| l.number().map(|(a, b)| found(&l.path, format!("{a}.{b}"))))),
+        ("hipBLASLt", hipblaslt::HipblasLt::get().and_then(|l| l.version().map(|version| found(&l.path, version)))),
+        ("rocBLAS", rocblas::Rocblas::get().and_then(|l| l.version().map(|version| found(&l.path, version)))),
+        ("MIOpen", miopen::Miopen::get().and_then(|l| l.number().map(|version| found(&l.path, version)))),
+        ("RCCL", rccl::Rccl::get().and_then(|l| l.number().map(|number| found(&l.path, nccl_version(number))))),
+        ("ROCm SMI", rccl::Smi::get().and_then(|l| l.number().map(|version| found(&l.path, version)))),
+    ]
+}
+
+/// A version as HIP writes it: 60342134 is 6.3.42134.
+fn hip_version(number: i32) -> String {
+    format!("{}.{}.{}", number / 10_000_000, number / 100_000 % 100, number % 100_000)
+}
+
+/// A version whose three parts were put into one number: 22203 is 2.22.3.
+fn nccl_version(number: i32) -> String {
+    let major = if number < 10_000 { 1000 } else { 10_000 };
+    format!("{}.{}.{}", number / major, number % major / 100, number % 100)
+}

@@ -1,0 +1,316 @@
+//! Convolutions by MIOpen's immediate mode, where it is installed; the engine has kernels of its own for all of them.
+
+use crate::api;
+use rushlight_core::backend::Conv;
+use rushlight_core::{DType, Error, Result};
+use rushlight_gpu::driver::{Convolutions, DevicePtr, Handle};
+use rushlight_gpu::{Gpu, Order, Pass, Recent};
+use std::ffi::c_int;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+
+type Choose = unsafe extern "C" fn(Handle, Handle, Handle, Handle, Handle, usize, *mut usize, *mut Solution) -> i32;
+type Compile = unsafe extern "C" fn(Handle, Handle, Handle, Handle, Handle, u64) -> i32;
+type Run = unsafe extern "C" fn(
+    Handle,
+    Handle,
+    DevicePtr,
+    Handle,
+    DevicePtr,
+    Handle,
+    Handle,
+    DevicePtr,
+    DevicePtr,
+    usize,
+    u64,
+) -> i32;
+
+api! {
+    /// The library of convolutions.
+    Miopen(
+        "MIOpen (libMIOpen)",
+        &["libMIOpen.so.1", "libMIOpen.so"],
+        "Install MIOpen, a part of ROCm, or name its directory in RUSHLIGHT_HIP_PATH; without it convolutions are slower."
+    ) {
+        fn version = b"miopenGetVersion" (*mut usize, *mut usize, *mut usize);
+        fn create = b"miopenCreateWithStream" (*mut Handle, Handle);
+        fn set_stream = b"miopenSetStream" (Handle, Handle);
+        fn tensor_create = b"miopenCreateTensorDescriptor" (*mut Handle);
+        fn tensor_destroy = b"miopenDestroyTensorDescriptor" (Handle);
+        fn tensor_set = b"miopenSetTensorDescriptor" (Handle, c_int, c_int, *const c_int, *const c_int);
+        fn conv_create = b"miopenCreateConvolutionDescriptor" (*mut Handle);
+        fn conv_destroy = b"miopenDestroyConvolutionDescriptor" (Handle);
+        fn conv_set = b"miopenInitConvolutionNdDescriptor" (Handle, c_int, *const c_int, *const c_int, *const c_int, c_int);
+        fn conv_groups = b"miopenSetConvolutionGroupCount" (Handle, c_int);
+        fn choose_forward = b"miopenConvolutionForwardGetSolution" (Handle, Handle, Handle, Handle, Handle, usize, *mut usize, *mut Solution);
+        fn choose_input = b"miopenConvolutionBackwardDataGetSolution" (Handle, Handle, Handle, Handle, Handle, usize, *mut usize, *mut Solution);
+        fn choose_weight = b"miopenConvolutionBackwardWeightsGetSolution" (Handle, Handle, Handle, Handle, Handle, usize, *mut usize, *mut Solution);
+        fn compile_forward = b"miopenConvolutionForwardCompileSolution" (Handle, Handle, Handle, Handle, Handle, u64);
+        fn compile_input = b"miopenConvolutionBackwardDataCompileSolution" (Handle, Handle, Handle, Handle, Handle, u64);
+        fn compile_weight = b"miopenConvolutionBackwardWeightsCompileSolution" (Handle, Handle, Handle, Handle, Handle, u64);
+        fn forward = b"miopenConvolutionForwardImmediate" (
+            Handle, Handle, DevicePtr, Handle, DevicePtr, Handle, Handle, DevicePtr, DevicePtr, usize, u64,
+        );
+        fn input = b"miopenConvolutionBackwardDataImmediate" (
+            Handle, Handle, DevicePtr, Handle, DevicePtr, Handle, Handle, DevicePtr, DevicePtr, usize, u64,
+        );
+        fn weight = b"miopenConvolutionBackwardWeightsImmediate" (
+            Handle, Handle, DevicePtr, Handle, DevicePtr, Handle, Handle, DevicePtr, DevicePtr, usize, u64,
+        );
+        optional fn conv_attribute = b"miopenSetConvolutionAttribute" (Handle, c_int, c_int);
+    }
+}
+
+/// `miopenConvSolution_t`: a way to compute a convolution.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct Solution {
+    time: f32,
+    workspace: usize,
+    id: u64,
+    algorithm: c_int,
+}
+
+/// `MIOPEN_CONVOLUTION_ATTRIB_DETERMINISTIC`.
+const DETERMINISTIC: c_int = 1;
+/// Most solutions that are asked about.
+const SOLUTIONS: usize = 8;
+/// Most plans that are kept.
+const MAX_PLANS: usize = 1024;
+/// Most workspace that a plan may ask for.
+const WORKSPACE: usize = 1 << 30;
+
+impl Miopen {
+    /// The version, such as 3.2.0.
+    pub fn number(&self) -> Result<String> {
+        let (mut major, mut minor, mut patch) = (0, 0, 0);
+        // SAFETY: three numbers to write to.
+        match unsafe { (self.version)(&mut major, &mut minor, &mut patch) } {
+            0 => Ok(format!("{major}.{minor}.{patch}")),
+            code => Err(Error::device(format!("miopenGetVersion failed with status {code}"))),
+        }
+    }
+
+    /// The functions of a computation.
+    fn functions(&self, pass: Pass) -> (Choose, Compile, Run) {
+        match pass {
+            Pass::Forward => (self.choose_forward, self.compile_forward, self.forward),
+            Pass::Input => (self.choose_input, self.compile_input, self.input),
+            Pass::Weight => (self.choose_weight, self.compile_weight, self.weight),
+        }
+    }
+}
+
+/// A convolution prepared: descriptors of the two operands and the result, in the order the library's functions take them.
+struct Plan {
+    _descriptors: Descriptors,
+    operands: [Handle; 2],
+    result: Handle,
+    conv: Handle,
+    solution: u64,
+    workspace: usize,
+}
+
+// SAFETY: handles are used under the library's lock.
+unsafe impl Send for Plan {}
+// SAFETY: as above.
+unsafe impl Sync for Plan {}
+
+/// Descriptors to be destroyed, each by its function.
+#[derive(Default)]
+struct Descriptors(Vec<(unsafe extern "C" fn(Handle) -> i32, Handle)>);
+
+impl Drop for Descriptors {
+    fn drop(&mut self) {
+        for (destroy, handle) in self.0.drain(..) {
+            // SAFETY: a descriptor of ours that no call uses any more.
+            unsafe { destroy(handle) };
+        }
+    }
+}
+
+type PlanKey = (Pass, [usize; 22], DType, Order);
+
+struct State {
+    handle: Handle,
+    /// Where the handle sends its work.
+    stream: Handle,
+    /// `None` for what the library does not take.
+    plans: Recent<PlanKey, Option<Arc<Plan>>>,
+}
+
+/// The library with its plans, for one device. Lives as long as the process.
+pub struct Library {
+    api: &'static Miopen,
+    /// The library's handle may be used by one thread at a time.
+    state: Mutex<State>,
+}
+// SAFETY: handles are used under the lock.
+unsafe impl Send for Library {}
+// SAFETY: as above.
+unsafe impl Sync for Library {}
+
+fn check(call: &str, code: i32) -> Result<()> {
+    if code == 0 { Ok(()) } else { Err(Error::device(format!("MIOpen: {call} failed with status {code}"))) }
+}
+
+/// The numbers a plan depends on.
+fn numbers(s: &Conv) -> [usize; 22] {
+    let mut out = [0; 22];
+    out[..4].copy_from_slice(&[s.batch, s.in_channels, s.out_channels, s.groups]);
+    for (i, d) in [s.input, s.kernel, s.output, s.stride, s.padding, s.dilation].iter().enumerate() {
+        out[4 + 3 * i..][..3].copy_from_slice(d);
+    }
+    out
+}
+
+/// Whether the library is turned off (`RUSHLIGHT_HIP_MIOPEN=0`).
+pub fn is_off() -> bool {
+    static OFF: OnceLock<bool> = OnceLock::new();
+    *OFF.get_or_init(|| std::env::var_os("RUSHLIGHT_HIP_MIOPEN").is_some_and(|v| v == "0"))
+}
+
+impl Library {
+    /// The library for the device whose context is current.
+    pub fn new() -> Result<Self> {
+        crate::cache::place();
+        let api = Miopen::get()?;
+        let (mut handle, stream) = (std::ptr::null_mut(), std::ptr::null_mut());
+        // SAFETY: a handle to write to; the null stream is the default one.
+        check("miopenCreateWithStream", unsafe { (api.create)(&mut handle, stream) })?;
+        Ok(Self { api, state: Mutex::new(State { handle, stream, plans: Recent::new(MAX_PLANS) }) })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Descriptor of a dense tensor; `None` if the library does not take it.
+    fn tensor(&self, sizes: &[c_int], order: Order, dtype: c_int, all: &mut Descriptors) -> Result<Option<Handle>> {
+        let last = sizes.len() - 1;
+        let inside_out: Vec<usize> = match order {
+            Order::ChannelsFirst => (0..=last).rev().collect(),
+            Order::ChannelsLast => [1].into_iter().chain((2..=last).rev()).chain([0]).collect(),
+        };
+        let (mut strides, mut step) = (vec![1; sizes.len()], 1);
+        for d in inside_out {
+            strides[d] = step;
+            let Some(next) = c_int::checked_mul(step, sizes[d]) else { return Ok(None) };
+            step = next;
+        }
+        let mut handle = std::ptr::null_mut();
+        // SAFETY: sizes and strides are as many as is said.
+        unsafe {
+            check("miopenCreateTensorDescriptor", (self.api.tensor_create)(&mut handle))?;
+            all.0.push((self.api.tensor_destroy, handle));
+            let rc = (self.api.tensor_set)(handle, dtype, sizes.len() as c_int, sizes.as_ptr(), strides.as_ptr());
+            Ok((rc == 0).then_some(handle))
+        }
+    }
+
+    /// Describes a convolution, asks how to compute it and has that compiled; `None` if the library does not.
+    fn make_plan(&self, handle: Handle, (pass, s, dtype, order): (Pass, &Conv, DType, Order)) -> Result<Option<Plan>> {
+        // `miopenHalf`, `miopenFloat`, `miopenBFloat16`.
+        let kind = match dtype {
+            DType::F16 => 0,
+            DType::F32 => 1,
+            DType::BF16 => 5,
+            _ => return Ok(None),
+        };
+        if !numbers(s).iter().all(|&n| c_int::try_from(n).is_ok()) {
+            return Ok(None);
+        }
+        // Depth is left out where there is none.
+        let from = (s.input[0] == 1 && s.kernel[0] == 1 && s.padding[0] == 0) as usize;
+        let space = |d: [usize; 3]| d[from..].iter().map(|&n| n as c_int).collect::<Vec<_>>();
+        let sizes =
+            |lead: [usize; 2], d: [usize; 3]| lead.iter().map(|&n| n as c_int).chain(space(d)).collect::<Vec<_>>();
+        let mut all = Descriptors::default();
+        let shapes = [
+            sizes([s.batch, s.in_channels], s.input),
+            sizes([s.out_channels, s.in_channels / s.groups], s.kernel),
+            sizes([s.batch, s.out_channels], s.output),
+        ];
+        let mut tensors = [std::ptr::null_mut(); 3];
+        for (tensor, shape) in tensors.iter_mut().zip(&shapes) {
+            let Some(made) = self.tensor(shape, order, kind, &mut all)? else { return Ok(None) };
+            *tensor = made;
+        }
+        let [x, w, y] = tensors;
+        let (operands, result) = match pass {
+            Pass::Forward => ([w, x], y),
+            Pass::Input => ([y, w], x),
+            Pass::Weight => ([y, x], w),
+        };
+        let (padding, stride, dilation) = (space(s.padding), space(s.stride), space(s.dilation));
+        let (choose, compile, _) = self.api.functions(pass);
+        let (mut conv, mut found, mut list) = (std::ptr::null_mut(), 0, [Solution::default(); SOLUTIONS]);
+        let (api, length) = (self.api, padding.len() as c_int);
+        // SAFETY: arrays are as long as is said; descriptors live as long as the plan.
+        unsafe {
+            check("miopenCreateConvolutionDescriptor", (api.conv_create)(&mut conv))?;
+            all.0.push((api.conv_destroy, conv));
+            let rc = (api.conv_set)(conv, length, padding.as_ptr(), stride.as_ptr(), dilation.as_ptr(), 0);
+            if rc != 0 || (api.conv_groups)(conv, s.groups as c_int) != 0 {
+                return Ok(None);
+            }
+            if let Some(set) = api.conv_attribute {
+                set(conv, DETERMINISTIC, 1);
+            }
+            let [a, b] = operands;
+            if choose(handle, a, b, conv, result, SOLUTIONS, &mut found, list.as_mut_ptr()) != 0 {
+                return Ok(None);
+            }
+            let best = list[..found.min(SOLUTIONS)].iter().find(|s| s.workspace <= WORKSPACE);
+            let Some(&Solution { id, workspace, .. }) = best else { return Ok(None) };
+            if compile(handle, a, b, conv, result, id) != 0 {
+                return Ok(None);
+            }
+            Ok(Some(Plan { _descriptors: all, operands, result, conv, solution: id, workspace }))
+        }
+    }
+
+    /// Starts a convolution of operands and result at these addresses.
+    fn start(&self, pass: Pass, plan: &Plan, [x, w, y, room]: [DevicePtr; 4], stream: Handle) -> Result<()> {
+        let mut state = self.state();
+        if state.stream != stream {
+            // SAFETY: a handle and a stream of ours.
+            check("miopenSetStream", unsafe { (self.api.set_stream)(state.handle, stream) })?;
+            state.stream = stream;
+        }
+        let ([a, b], to) = match pass {
+            Pass::Forward => ([w, x], y),
+            Pass::Input => ([y, w], x),
+            Pass::Weight => ([y, x], w),
+        };
+        let (_, _, run) = self.api.functions(pass);
+        let ([first, second], Plan { result, conv, workspace, solution, .. }) = (plan.operands, plan);
+        // SAFETY: addresses have the descriptors' sizes, by the caller's views and the plan; the handle is ours while we hold the lock.
+        let status = unsafe { run(state.handle, first, a, second, b, *conv, *result, to, room, *workspace, *solution) };
+        check("convolution", status)
+    }
+}
+
+impl Convolutions for Library {
+    fn convolve(
+        &'static self,
+        gpu: &Gpu,
+        pass: Pass,
+        spec: &Conv,
+        dtype: DType,
+        order: Order,
+        [x, w, y]: [DevicePtr; 3],
+    ) -> Result<bool> {
+        let plan = {
+            let state = &mut *self.state();
+            let key = (pass, numbers(spec), dtype, order);
+            let make = || self.make_plan(state.handle, (pass, spec, dtype, order));
+            // Compiling loads kernels, which a thread that records may not do otherwise.
+            state.plans.get_or_make(&key, || Ok::<_, Error>(gpu.driver.relaxed(make)?.map(Arc::new)))?
+        };
+        let Some(plan) = plan else { return Ok(false) };
+        let workspace = if plan.workspace > 0 { Some(gpu.scratch(plan.workspace)?) } else { None };
+        let room = workspace.as_ref().map_or(0, |w| w.ptr);
+        gpu.submit(move |_, stream| self.start(pass, &plan, [x, w, y, room], stream))?;
+        Ok(true)
+    }
+}
