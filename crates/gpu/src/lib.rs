@@ -16,7 +16,8 @@
 //! | `plan`, `rows`, `plans` | merged loops, rows shared by threads, bounded caches of prepared problems |
 //! | the rest | a family of the trait each |
 
-mod alloc;
+#[doc(hidden)]
+pub mod alloc;
 mod attention;
 mod attention_products;
 mod backend;
@@ -38,14 +39,16 @@ mod emulated;
 mod flash;
 mod flash_hopper;
 mod foreach;
-mod hash;
+#[doc(hidden)]
+pub mod hash;
 mod host;
 mod index;
 pub mod kernel;
 pub mod library;
 mod linalg;
 mod matmul;
-mod plan;
+#[doc(hidden)]
+pub mod plan;
 mod plans;
 mod pointwise;
 mod pool;
