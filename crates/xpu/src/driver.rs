@@ -42,15 +42,11 @@ pub struct Abilities {
     pub driver: String,
     pub memory: usize,
     pub compute_units: usize,
-    pub local_memory: usize,
-    pub max_group: usize,
     /// A CPU: work items of a group are vector lanes of one core.
     pub is_cpu: bool,
     pub f64: bool,
-    /// cl_intel_subgroups (and the required size of sub-groups), for block reads and matrix instructions.
-    pub sub_groups: bool,
-    /// cl_intel_subgroup_matrix_multiply_accumulate: XMX.
-    pub matrix: bool,
+    /// Intel's GPU compiler, which takes options of its own.
+    pub is_intel_gpu: bool,
     /// Everything that decides what a compiled program looks like.
     pub fingerprint: String,
 }

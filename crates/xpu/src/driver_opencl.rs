@@ -96,18 +96,18 @@ pub fn abilities(found: &Found) -> Abilities {
     let (name, driver, version) =
         (found.text(info::DEVICE_NAME), found.text(info::DRIVER_VERSION), found.text(info::DEVICE_VERSION));
     let platform = found.platform;
+    let is_gpu = found.number(info::DEVICE_TYPE) & opencl::DEVICE_TYPE_GPU != 0;
     let fingerprint = [&platform.name, &platform.version, &name, &driver, &version, &extensions]
         .map(String::as_str)
         .join("\n");
     Abilities {
         memory: found.number(info::DEVICE_GLOBAL_MEM_SIZE) as usize,
         compute_units: found.number(info::DEVICE_MAX_COMPUTE_UNITS) as usize,
-        local_memory: found.number(info::DEVICE_LOCAL_MEM_SIZE) as usize,
-        max_group: found.number(info::DEVICE_MAX_WORK_GROUP_SIZE) as usize,
-        is_cpu: found.number(info::DEVICE_TYPE) & opencl::DEVICE_TYPE_CPU != 0,
+        // The variable has a CPU run the forms of kernels that GPUs get, for tests.
+        is_cpu: found.number(info::DEVICE_TYPE) & opencl::DEVICE_TYPE_CPU != 0
+            && std::env::var_os("RUSHLIGHT_XPU_GPU_FORMS").is_none(),
         f64: found.number(info::DEVICE_DOUBLE_FP_CONFIG) != 0,
-        sub_groups: has("cl_intel_subgroups") && has("cl_intel_required_subgroup_size"),
-        matrix: has("cl_intel_subgroup_matrix_multiply_accumulate"),
+        is_intel_gpu: is_gpu && has("cl_intel_required_subgroup_size"),
         name,
         driver,
         fingerprint,
@@ -146,7 +146,11 @@ impl OpenCl {
         check("clCreateContext", status)?;
         // Not -cl-mad-enable and the like: results are those of the CPU engine but for its functions' last bits.
         let mut options = String::from("-cl-std=CL1.2");
-        if found.number(info::DEVICE_TYPE) & opencl::DEVICE_TYPE_GPU != 0 && abilities.sub_groups {
+        const CORRECTLY_ROUNDED: u64 = 1 << 7;
+        if found.number(info::DEVICE_SINGLE_FP_CONFIG) & CORRECTLY_ROUNDED != 0 {
+            options += " -cl-fp32-correctly-rounded-divide-sqrt";
+        }
+        if abilities.is_intel_gpu {
             options += " -cl-intel-greater-than-4GB-buffer-required";
         }
         Ok(Self {

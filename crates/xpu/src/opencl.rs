@@ -10,8 +10,6 @@ use std::sync::OnceLock;
 pub type Handle = *mut c_void;
 
 pub const SUCCESS: i32 = 0;
-pub const DEVICE_NOT_FOUND: i32 = -1;
-pub const BUILD_PROGRAM_FAILURE: i32 = -11;
 
 pub const DEVICE_TYPE_CPU: u64 = 1 << 1;
 pub const DEVICE_TYPE_GPU: u64 = 1 << 2;
@@ -25,10 +23,9 @@ pub mod info {
     pub const DEVICE_TYPE: u32 = 0x1000;
     pub const DEVICE_VENDOR_ID: u32 = 0x1001;
     pub const DEVICE_MAX_COMPUTE_UNITS: u32 = 0x1002;
-    pub const DEVICE_MAX_WORK_GROUP_SIZE: u32 = 0x1004;
     pub const DEVICE_MAX_MEM_ALLOC_SIZE: u32 = 0x1010;
+    pub const DEVICE_SINGLE_FP_CONFIG: u32 = 0x101B;
     pub const DEVICE_GLOBAL_MEM_SIZE: u32 = 0x101F;
-    pub const DEVICE_LOCAL_MEM_SIZE: u32 = 0x1023;
     pub const DEVICE_AVAILABLE: u32 = 0x1027;
     pub const DEVICE_NAME: u32 = 0x102B;
     pub const DRIVER_VERSION: u32 = 0x102D;
