@@ -129,7 +129,7 @@ class Stream:
 
     @property
     def device(self):
-        return _C.device("cpu") if self._stream is None else _C.device("cuda", self._stream.device)
+        return _C.device("cpu") if self._stream is None else _C.device(_C._accelerator_type(), self._stream.device)
 
     @property
     def device_index(self):
