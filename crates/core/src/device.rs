@@ -71,7 +71,9 @@ impl FromStr for Device {
             "cuda" => Ok(Device::Cuda(index)),
             "xpu" => Ok(Device::Xpu(index)),
             "meta" => Ok(Device::Meta),
-            _ => Err(Error::device(format!("unknown device '{text}': expected 'cpu', 'cuda', 'cuda:N', 'xpu', 'xpu:N' or 'meta'"))),
+            _ => Err(Error::device(format!(
+                "unknown device '{text}': expected 'cpu', 'cuda', 'cuda:N', 'xpu', 'xpu:N' or 'meta'"
+            ))),
         }
     }
 }

@@ -76,22 +76,34 @@ void matmul_tiles(const Problem p, const __global R* a, const __global R* b, con
     const ulong batch = get_group_id(2);
     const __global R* left = a + batch * a_batch + get_group_id(0) * p.k * ROWS;
     const __global R* right = b + batch * b_batch + get_group_id(1) * p.k * COLUMNS;
+    // Only constant indices, so that the tile stays in registers.
     VECTOR acc[ROWS][VECTORS];
+#pragma unroll
     for (int r = 0; r < ROWS; r++) {
+#pragma unroll
         for (int v = 0; v < VECTORS; v++) acc[r][v] = (VECTOR)(R)0;
     }
     for (ulong k = 0; k < p.k; k++) {
         VECTOR columns[VECTORS];
+#pragma unroll
         for (int v = 0; v < VECTORS; v++) columns[v] = VLOAD(0, right + k * COLUMNS + v * LANES);
+#pragma unroll
         for (int r = 0; r < ROWS; r++) {
             const VECTOR row = (VECTOR)left[k * ROWS + r];
+#pragma unroll
             for (int v = 0; v < VECTORS; v++) acc[r][v] = fma(row, columns[v], acc[r][v]);
         }
     }
-    R line[COLUMNS];
+    R tile[ROWS * COLUMNS];
+#pragma unroll
     for (int r = 0; r < ROWS; r++) {
-        for (int v = 0; v < VECTORS; v++) VSTORE(acc[r][v], 0, line + v * LANES);
-        for (int c = 0; c < COLUMNS; c++) FINISH(get_group_id(0) * ROWS + r, get_group_id(1) * COLUMNS + c, line[c]);
+#pragma unroll
+        for (int v = 0; v < VECTORS; v++) VSTORE(acc[r][v], 0, tile + r * COLUMNS + v * LANES);
+    }
+#pragma unroll 1
+    for (int r = 0; r < ROWS; r++) {
+#pragma unroll 1
+        for (int c = 0; c < COLUMNS; c++) FINISH(get_group_id(0) * ROWS + r, get_group_id(1) * COLUMNS + c, tile[r * COLUMNS + c]);
     }
 }
 #else

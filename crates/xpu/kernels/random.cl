@@ -138,8 +138,12 @@ __kernel void dropout(const Nest nest, const ulong seed, const ulong offset, con
     const uint w[4] = {words.x, words.y, words.z, words.w};
     for (int i = 0; i < 4; i++) {
         if (first + i < count) {
+#if DENSE
+            const ulong at[2] = {first + i, first + i};
+#else
             long at[2] = {0, 0};
             NEST_OFFSETS(nest, 2, first + i, 0, at);
+#endif
             STORE_T(out, at[1], w[i] >> 8 < below ? (R)0 : LOAD_T(x, at[0]) / keep);
         }
     }

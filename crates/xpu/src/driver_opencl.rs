@@ -20,16 +20,7 @@ struct Usm {
     device_alloc: unsafe extern "C" fn(Handle, Handle, *const u64, usize, u32, *mut i32) -> *mut c_void,
     free: unsafe extern "C" fn(Handle, *mut c_void) -> i32,
     set_arg: unsafe extern "C" fn(Handle, u32, *const c_void) -> i32,
-    copy: unsafe extern "C" fn(
-        Handle,
-        u32,
-        *mut c_void,
-        *const c_void,
-        usize,
-        u32,
-        *const Handle,
-        *mut Handle,
-    ) -> i32,
+    copy: unsafe extern "C" fn(Handle, u32, *mut c_void, *const c_void, usize, u32, *const Handle, *mut Handle) -> i32,
 }
 
 impl Usm {
@@ -97,9 +88,8 @@ pub fn abilities(found: &Found) -> Abilities {
         (found.text(info::DEVICE_NAME), found.text(info::DRIVER_VERSION), found.text(info::DEVICE_VERSION));
     let platform = found.platform;
     let is_gpu = found.number(info::DEVICE_TYPE) & opencl::DEVICE_TYPE_GPU != 0;
-    let fingerprint = [&platform.name, &platform.version, &name, &driver, &version, &extensions]
-        .map(String::as_str)
-        .join("\n");
+    let fingerprint =
+        [&platform.name, &platform.version, &name, &driver, &version, &extensions].map(String::as_str).join("\n");
     Abilities {
         memory: found.number(info::DEVICE_GLOBAL_MEM_SIZE) as usize,
         compute_units: found.number(info::DEVICE_MAX_COMPUTE_UNITS) as usize,
@@ -188,7 +178,10 @@ impl OpenCl {
         let log = self.log(program);
         // SAFETY: nobody else knows it.
         unsafe { (self.api().release_program)(program) };
-        Err(Error::device(format!("{} ({}) could not compile a kernel: {status}\n{log}", self.abilities.name, self.abilities.driver)))
+        Err(Error::device(format!(
+            "{} ({}) could not compile a kernel: {status}\n{log}",
+            self.abilities.name, self.abilities.driver
+        )))
     }
 
     fn log(&self, program: Handle) -> String {
@@ -270,8 +263,7 @@ impl Driver for OpenCl {
     fn build(&self, source: &str) -> Result<Program> {
         let (text, length, mut status) = (source.as_ptr().cast::<c_char>(), source.len(), 0);
         // SAFETY: one text with its length.
-        let program =
-            unsafe { (self.api().create_program_with_source)(self.context, 1, &text, &length, &mut status) };
+        let program = unsafe { (self.api().create_program_with_source)(self.context, 1, &text, &length, &mut status) };
         check("clCreateProgramWithSource", status)?;
         self.finish_build(program)
     }
@@ -286,9 +278,8 @@ impl Driver for OpenCl {
         let mut place = bytes.as_mut_ptr();
         let room = size_of::<*mut u8>();
         // SAFETY: an array of one address, with room for the binary of our one device.
-        let status = unsafe {
-            ask(program, info::PROGRAM_BINARIES, room, (&raw mut place).cast(), std::ptr::null_mut())
-        };
+        let status =
+            unsafe { ask(program, info::PROGRAM_BINARIES, room, (&raw mut place).cast(), std::ptr::null_mut()) };
         (status == opencl::SUCCESS).then_some(bytes)
     }
 
@@ -336,9 +327,7 @@ impl Driver for OpenCl {
             // SAFETY: the caller's promise about the kernel's arguments.
             let status = unsafe {
                 match (arg, &self.usm) {
-                    (Arg::Memory(address), Some(usm)) => {
-                        (usm.set_arg)(handle, i as u32, *address as *const c_void)
-                    }
+                    (Arg::Memory(address), Some(usm)) => (usm.set_arg)(handle, i as u32, *address as *const c_void),
                     (Arg::Memory(address), None) => {
                         (api.set_kernel_arg_svm)(handle, i as u32, *address as *const c_void)
                     }
@@ -397,8 +386,7 @@ impl Driver for OpenCl {
     fn mark(&self, queue: Queue) -> Result<Mark> {
         let mut event = std::ptr::null_mut();
         // SAFETY: a queue of ours.
-        let status =
-            unsafe { (self.api().enqueue_marker)(queue.0 as Handle, 0, std::ptr::null(), &mut event) };
+        let status = unsafe { (self.api().enqueue_marker)(queue.0 as Handle, 0, std::ptr::null(), &mut event) };
         check("clEnqueueMarkerWithWaitList", status)?;
         self.flush(queue)?;
         Ok(Mark(event as usize))
@@ -407,8 +395,7 @@ impl Driver for OpenCl {
     fn wait_for(&self, queue: Queue, mark: &Mark) -> Result<()> {
         let event = mark.0 as Handle;
         // SAFETY: a queue and an event of ours.
-        let status =
-            unsafe { (self.api().enqueue_barrier)(queue.0 as Handle, 1, &event, std::ptr::null_mut()) };
+        let status = unsafe { (self.api().enqueue_barrier)(queue.0 as Handle, 1, &event, std::ptr::null_mut()) };
         check("clEnqueueBarrierWithWaitList", status)
     }
 

@@ -36,17 +36,12 @@ fn code(op: Scatter, dtype: DType) -> u32 {
 }
 
 /// A shape without `dim`, with the strides of some operands: the size and strides along `dim`, then the rest.
-fn along<const N: usize>(
-    shape: &[usize],
-    dim: usize,
-    strides: [&[usize]; N],
-) -> (usize, [usize; N], Dims, [Dims; N]) {
+fn along<const N: usize>(shape: &[usize], dim: usize, strides: [&[usize]; N]) -> (usize, [usize; N], Dims, [Dims; N]) {
     if shape.is_empty() {
         return (1, [0; N], Dims::new(), std::array::from_fn(|_| Dims::new()));
     }
-    let without = |list: &[usize]| -> Dims {
-        list.iter().enumerate().filter(|(d, _)| *d != dim).map(|(_, s)| *s).collect()
-    };
+    let without =
+        |list: &[usize]| -> Dims { list.iter().enumerate().filter(|(d, _)| *d != dim).map(|(_, s)| *s).collect() };
     (shape[dim], strides.map(|s| s[dim]), without(shape), strides.map(without))
 }
 
@@ -133,7 +128,13 @@ impl Xpu {
     }
 
     /// The kernel that folds values of a dtype, or a number, into places of another.
-    fn fold_kernel(&self, entry: &'static str, define: &str, value: Option<DType>, out: DType) -> Result<&'static Kernel> {
+    fn fold_kernel(
+        &self,
+        entry: &'static str,
+        define: &str,
+        value: Option<DType>,
+        out: DType,
+    ) -> Result<&'static Kernel> {
         let kind = Kind::of(out);
         let key = Key::new(Family::Fold, entry, [kind as u16, value.is_some() as u16]);
         self.kernel(key, || {
@@ -220,8 +221,8 @@ impl Xpu {
         let count = index.numel();
         let offsets = self.temporary(&[count], DType::I64)?;
         let nest = Nest::row_major(index.shape(), [index.strides(), &out_strides])?;
-        let kernel = self
-            .kernel(Key::new(Family::Index, "resolve_line", []), || Defines::default().define("RESOLVE_LINE", 1))?;
+        let kernel =
+            self.kernel(Key::new(Family::Index, "resolve_line", []), || Defines::default().define("RESOLVE_LINE", 1))?;
         let (at, to, fault) = (At(index.ptr() as u64), At(offsets.view().ptr() as u64), At(self.fault()));
         run!(self, kernel, [count.div_ceil(GROUP), 1, 1], [GROUP, 1, 1]; nest, at, size, stride, to, count, fault)?;
         let zeros = Dims::from_elem(0, index.shape().len());

@@ -228,7 +228,8 @@ fn open_driver(path: &Path) -> std::result::Result<Vec<Platform>, String> {
         match library.get::<PlatformIds>(name.to_bytes()) {
             Ok(symbol) => *symbol,
             Err(_) => {
-                let extension = library.get::<Extension>(b"clGetExtensionFunctionAddress").map_err(|e| e.to_string())?;
+                let extension =
+                    library.get::<Extension>(b"clGetExtensionFunctionAddress").map_err(|e| e.to_string())?;
                 let address = extension(name.as_ptr());
                 if address.is_null() {
                     return Err("it has no clIcdGetPlatformIDsKHR".to_string());

@@ -100,8 +100,15 @@ impl Xpu {
         if count == 0 {
             return Ok(());
         }
-        let kernel = self.kernel(Key::new(Family::Random, "dropout", [Kind::of(out.dtype) as u16]), || {
-            Defines::default().define("DROPOUT", 1).define("WORDS", 1).define("KIND", 0).kind(Kind::of(out.dtype)).any("T", 0)
+        let dense = x.layout.is_contiguous() && out.layout.is_contiguous();
+        let kernel = self.kernel(Key::new(Family::Random, "dropout", [out.dtype as u16, dense as u16]), || {
+            Defines::default()
+                .define("DROPOUT", 1)
+                .define("WORDS", 1)
+                .define("KIND", 0)
+                .define("DENSE", dense as u8)
+                .kind(Kind::of(out.dtype))
+                .dtype("T", out.dtype)
         })?;
         let nest = Nest::row_major(out.shape(), [x.strides(), out.strides()])?;
         let (below, keep) = (words_below(p), Number::float(1.0 - p, out.dtype));

@@ -189,10 +189,8 @@ impl Xpu {
         // Enough groups to keep the device busy, and no sum too long.
         let taken = if across { 1 } else { width * items_in };
         let wanted = (if abilities.is_cpu { 4 } else { 16 } * abilities.compute_units.max(1)).div_ceil(groups);
-        let pieces = wanted
-            .min(length / (LEAST * taken.min(64)).max(1))
-            .max(length.div_ceil(MOST * taken))
-            .clamp(1, 32768);
+        let pieces =
+            wanted.min(length / (LEAST * taken.min(64)).max(1)).max(length.div_ceil(MOST * taken)).clamp(1, 32768);
         let step = if along { width } else { 1 };
         let piece = length.div_ceil(pieces).next_multiple_of(step).max(1);
         let pieces = length.div_ceil(piece).max(1);

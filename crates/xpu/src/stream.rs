@@ -34,9 +34,8 @@ impl Xpu {
     /// Where this thread's work goes.
     #[inline]
     pub fn lane(&self) -> Lane {
-        let chosen = CHOSEN.with_borrow(|chosen| {
-            chosen.iter().rev().find(|c| c.lane.device == self.device).map(|c| c.lane)
-        });
+        let chosen =
+            CHOSEN.with_borrow(|chosen| chosen.iter().rev().find(|c| c.lane.device == self.device).map(|c| c.lane));
         chosen.unwrap_or(Lane { device: self.device, queue: self.main, pool: MAIN })
     }
 
@@ -130,9 +129,8 @@ impl Streams for Xpu {
     }
 
     fn current(&self) -> Result<Arc<dyn Stream>> {
-        let chosen = CHOSEN.with_borrow(|chosen| {
-            chosen.iter().rev().find(|c| c.lane.device == self.device).map(|c| c.stream.clone())
-        });
+        let chosen = CHOSEN
+            .with_borrow(|chosen| chosen.iter().rev().find(|c| c.lane.device == self.device).map(|c| c.stream.clone()));
         match chosen {
             Some(stream) => Ok(stream),
             None => self.main_stream(),
@@ -160,9 +158,8 @@ struct Scope(usize, std::marker::PhantomData<*const ()>);
 
 impl Drop for Scope {
     fn drop(&mut self) {
-        let former = CHOSEN.with_borrow_mut(|chosen| {
-            if self.0 <= chosen.len() { chosen.split_off(self.0) } else { Vec::new() }
-        });
+        let former =
+            CHOSEN.with_borrow_mut(|chosen| if self.0 <= chosen.len() { chosen.split_off(self.0) } else { Vec::new() });
         // May be the last to know its stream, whose end is work.
         drop(former);
     }
