@@ -217,9 +217,10 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     Ok(())
 }
 
-/// A tensor in memory that an accelerator copies from by itself; as it is where there is none.
+/// A tensor in memory that an accelerator copies from by itself; as it is where there is none, or the accelerator takes any memory alike.
 pub fn pinned(tensor: &Tensor) -> Result<Tensor> {
-    if tensor.device().is_cpu() && count() == 0 { Ok(tensor.clone()) } else { tensor.pin_memory() }
+    let pins = FOUND.engine.is_some_and(|engine| engine.pinned_memory().is_some());
+    if tensor.device().is_cpu() && !pins { Ok(tensor.clone()) } else { tensor.pin_memory() }
 }
 
 /// The device of new tensors.
