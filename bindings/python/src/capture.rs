@@ -1,11 +1,11 @@
 //! Steps that are recorded once and replayed: `rushlight.capture`, and what `torch.cuda.CUDAGraph` is made of.
 
-use crate::device::PyDevice;
+use crate::device::{PyDevice, numbered};
 use crate::error::{IntoPyResult, from_py, runtime_error};
 use crate::tensor::{PyTensor, wrap};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use rushlight_core::{Device, Error, Result};
+use rushlight_core::{Error, Result};
 use rushlight_tensor::capture::{
     Graph, GraphRecording, Renew, StepPool, graph_pool, live_numbers, recording_id, refuse_host,
 };
@@ -86,7 +86,7 @@ struct PyGraphPool(StepPool);
 impl PyGraphPool {
     #[new]
     fn new(device: usize) -> PyResult<Self> {
-        graph_pool(Device::Cuda(device)).map(Self).py()
+        graph_pool(numbered(device)).map(Self).py()
     }
 }
 
@@ -114,7 +114,7 @@ thread_local! {
 /// Begins to record this thread's work on a device.
 #[pyfunction]
 fn _graph_begin(device: usize, pool: &PyGraphPool) -> PyResult<()> {
-    let recording = GraphRecording::begin(Device::Cuda(device), &pool.0).py()?;
+    let recording = GraphRecording::begin(numbered(device), &pool.0).py()?;
     OPEN.with_borrow_mut(|open| *open = Some(recording));
     Ok(())
 }

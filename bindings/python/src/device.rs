@@ -53,6 +53,7 @@ static NOTICED: AtomicBool = AtomicBool::new(false);
 
 /// What was found when accelerators were first asked for.
 struct Found {
+    engine: Option<&'static dyn Engine>,
     count: usize,
     /// The process that asked: a driver that was started does not survive a fork.
     process: u32,
@@ -61,14 +62,15 @@ struct Found {
 }
 
 static FOUND: LazyLock<Found> = LazyLock::new(|| {
-    let (count, failure) = match std::env::var("RUSHLIGHT_DEVICE").as_deref() {
-        Ok("cpu") => (0, None),
+    let (engine, failure) = match std::env::var("RUSHLIGHT_DEVICE").as_deref() {
+        Ok("cpu") => (None, None),
         _ => match accelerator() {
-            Some(engine) => (engine.count().unwrap_or(0), None),
-            None => (0, accelerators().find_map(failed_driver)),
+            Some(engine) => (Some(engine), None),
+            None => (None, accelerators().find_map(failed_driver)),
         },
     };
-    Found { count, process: std::process::id(), failure }
+    let count = engine.map_or(0, |engine| engine.count().unwrap_or(0));
+    Found { engine, count, process: std::process::id(), failure }
 });
 
 /// Why the driver of an engine does not start. A driver that is not installed is no failure, nor is one without devices.
@@ -87,6 +89,17 @@ fn local_rank() -> Option<usize> {
     return rushlight_dist::launch::detect().ok()?.local_rank;
     #[cfg(not(target_os = "linux"))]
     None
+}
+
+/// The accelerator of a number, of whichever kind this machine has.
+pub fn numbered(index: usize) -> Device {
+    FOUND.engine.map_or(Device::Cuda(index), |engine| engine.device(index))
+}
+
+/// The kind of this machine's accelerators, as PyTorch names it; `cuda` where there are none.
+#[pyfunction]
+fn _accelerator_type() -> &'static str {
+    FOUND.engine.map_or("cuda", |engine| engine.name())
 }
 
 /// How many accelerators programs may use: none if `RUSHLIGHT_DEVICE` is `cpu`.
@@ -188,6 +201,7 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
         ($($name:ident),* $(,)?) => { $(module.add_function(wrap_pyfunction!($name, module)?)?;)* };
     }
     functions!(
+        _accelerator_type,
         _device_count,
         _current_device,
         _set_device,
@@ -203,9 +217,10 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     Ok(())
 }
 
-/// A tensor in memory that an accelerator copies from by itself; as it is where there is none.
+/// A tensor in memory that an accelerator copies from by itself; as it is where there is none, or the accelerator takes any memory alike.
 pub fn pinned(tensor: &Tensor) -> Result<Tensor> {
-    if tensor.device().is_cpu() && count() == 0 { Ok(tensor.clone()) } else { tensor.pin_memory() }
+    let pins = FOUND.engine.is_some_and(|engine| engine.pinned_memory().is_some());
+    if tensor.device().is_cpu() && !pins { Ok(tensor.clone()) } else { tensor.pin_memory() }
 }
 
 /// The device of new tensors.
@@ -226,6 +241,7 @@ impl From<Device> for PyDevice {
             Device::Cpu => PyDevice { kind: Kind::Cpu, index: None },
             Device::Meta => PyDevice { kind: Kind::Meta, index: None },
             Device::Cuda(index) => PyDevice { kind: Kind::Cuda, index: Some(index) },
+            Device::Xpu(index) => PyDevice { kind: Kind::Xpu, index: Some(index) },
         }
     }
 }
@@ -280,7 +296,7 @@ impl PyDevice {
             _ if FOUND.count > 0 && FOUND.process != std::process::id() => Err(runtime_error(
                 "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the 'spawn' start method",
             )),
-            _ if FOUND.count > 0 => Ok(Device::Cuda(self.index.unwrap_or_else(|| CURRENT.get()))),
+            _ if FOUND.count > 0 => Ok(numbered(self.index.unwrap_or_else(|| CURRENT.get()))),
             kind if self.index.is_some_and(|index| index > 0 && local_rank() != Some(index)) => {
                 Err(runtime_error(format!(
                     "'{}:{}': invalid device ordinal: there is no accelerator here; '{}' alone means the CPU{}",

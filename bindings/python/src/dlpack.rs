@@ -59,6 +59,8 @@ const CPU: i32 = 1;
 const CUDA: i32 = 2;
 /// Pinned memory of the host.
 const CUDA_HOST: i32 = 3;
+/// Intel's, over SYCL.
+const ONE_API: i32 = 14;
 const NAME: &CStr = c"dltensor";
 const USED: &CStr = c"used_dltensor";
 const VERSIONED: &CStr = c"dltensor_versioned";
@@ -101,6 +103,7 @@ fn export(t: Tensor, in_use: bool) -> (Box<Exported>, DLTensor) {
         // Meta tensors were refused by `hand_over`.
         Device::Cpu | Device::Meta => DLDevice { kind: CPU, id: 0 },
         Device::Cuda(index) => DLDevice { kind: CUDA, id: index as i32 },
+        Device::Xpu(index) => DLDevice { kind: ONE_API, id: index as i32 },
     };
     let (ndim, dtype) = (t.rank() as i32, data_type(t.dtype()));
     let mut kept = Box::new(Exported { tensor: t, in_use, shape, strides });
@@ -151,6 +154,9 @@ fn hand_over(py: Python<'_>, tensor: &Tensor, stream: Option<i64>) -> PyResult<b
     match (tensor.device(), stream) {
         (Device::Meta, _) => Err(PyBufferError::new_err("Cannot pack tensors on meta")),
         (Device::Cpu, None | Some(-1)) | (Device::Cuda(_), Some(-1)) => Ok(false),
+        (Device::Xpu(_), _) => Err(PyBufferError::new_err(
+            "Cannot pack tensors on xpu: their memory belongs to an OpenCL context, which SYCL libraries do not share; use .cpu()",
+        )),
         (Device::Cpu, Some(_)) => Err(PyAssertionError::new_err("stream should be None on cpu.")),
         (Device::Cuda(_), None | Some(1)) => Stream::lend_to_default(tensor.storage()).map(|()| false).py(),
         (device, Some(_)) => py.detach(|| Stream::current(device)?.synchronize()).map(|()| true).py(),

@@ -1,9 +1,9 @@
 //! Streams and events of an accelerator, as the packages of devices wrap them.
 
+use crate::device::numbered;
 use crate::error::IntoPyResult;
 use crate::tensor::PyTensor;
 use pyo3::prelude::*;
-use rushlight_core::Device;
 use rushlight_tensor::{Event, Stream};
 
 /// A stream of an accelerator.
@@ -15,19 +15,19 @@ pub struct PyStream(Stream);
 impl PyStream {
     #[new]
     fn new(device: usize, priority: i32) -> PyResult<Self> {
-        Stream::with_priority(Device::Cuda(device), priority).map(Self).py()
+        Stream::with_priority(numbered(device), priority).map(Self).py()
     }
 
     /// The stream of a device that work goes to where no other is chosen.
     #[staticmethod]
     fn main(device: usize) -> PyResult<Self> {
-        Stream::main(Device::Cuda(device)).map(Self).py()
+        Stream::main(numbered(device)).map(Self).py()
     }
 
     /// The stream that this thread's work on a device goes to.
     #[staticmethod]
     fn current(device: usize) -> PyResult<Self> {
-        Stream::current(Device::Cuda(device)).map(Self).py()
+        Stream::current(numbered(device)).map(Self).py()
     }
 
     fn set_current(&self) -> PyResult<()> {
@@ -74,7 +74,7 @@ pub struct PyEvent(Event);
 impl PyEvent {
     #[new]
     fn new(device: usize) -> PyResult<Self> {
-        Event::new(Device::Cuda(device)).map(Self).py()
+        Event::new(numbered(device)).map(Self).py()
     }
 
     fn record(&self, stream: &PyStream) -> PyResult<()> {

@@ -281,7 +281,7 @@ impl PyTensor {
 
     #[getter]
     fn is_cuda(&self) -> bool {
-        self.with(|t| !t.device().is_cpu() && t.device() != Device::Meta)
+        self.with(|t| matches!(t.device(), Device::Cuda(_)))
     }
 
     #[getter]
@@ -291,7 +291,7 @@ impl PyTensor {
 
     #[getter]
     fn is_xpu(&self) -> bool {
-        false
+        self.with(|t| matches!(t.device(), Device::Xpu(_)))
     }
 
     #[getter]

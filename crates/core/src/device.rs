@@ -9,6 +9,7 @@ use std::str::FromStr;
 /// ```
 /// use rushlight_core::Device;
 /// assert_eq!("cuda:1".parse::<Device>().unwrap(), Device::Cuda(1));
+/// assert_eq!("xpu".parse::<Device>().unwrap(), Device::Xpu(0));
 /// assert_eq!(Device::Cpu.to_string(), "cpu");
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -18,6 +19,8 @@ pub enum Device {
     Cpu,
     /// An NVIDIA GPU by index.
     Cuda(usize),
+    /// An Intel GPU by index.
+    Xpu(usize),
     /// No device: tensors with shape, dtype and strides, and no elements.
     Meta,
 }
@@ -32,7 +35,7 @@ impl Device {
     pub fn index(self) -> usize {
         match self {
             Device::Cpu | Device::Meta => 0,
-            Device::Cuda(index) => index,
+            Device::Cuda(index) | Device::Xpu(index) => index,
         }
     }
 }
@@ -42,6 +45,7 @@ impl fmt::Display for Device {
         match self {
             Device::Cpu => f.write_str("cpu"),
             Device::Cuda(i) => write!(f, "cuda:{i}"),
+            Device::Xpu(i) => write!(f, "xpu:{i}"),
             Device::Meta => f.write_str("meta"),
         }
     }
@@ -65,8 +69,11 @@ impl FromStr for Device {
         match kind {
             "cpu" => Ok(Device::Cpu),
             "cuda" => Ok(Device::Cuda(index)),
+            "xpu" => Ok(Device::Xpu(index)),
             "meta" => Ok(Device::Meta),
-            _ => Err(Error::device(format!("unknown device '{text}': expected 'cpu', 'cuda', 'cuda:N' or 'meta'"))),
+            _ => Err(Error::device(format!(
+                "unknown device '{text}': expected 'cpu', 'cuda', 'cuda:N', 'xpu', 'xpu:N' or 'meta'"
+            ))),
         }
     }
 }

@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 
 /// What is compiled in: the CPU, accelerators in the order [`accelerator`] prefers them, and the engine without elements.
 pub static ENGINES: &[&dyn Engine] =
-    &[&rushlight_cpu::ENGINE, &rushlight_cuda::ENGINE, &rushlight_hip::ENGINE, &meta::ENGINE];
+    &[&rushlight_cpu::ENGINE, &rushlight_cuda::ENGINE, &rushlight_hip::ENGINE, &rushlight_xpu::ENGINE, &meta::ENGINE];
 
 /// The engine of a device, started on its first use. Several engines may serve one kind of device: the first that can is taken.
 ///

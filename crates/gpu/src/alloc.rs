@@ -17,6 +17,10 @@ pub trait Source {
     fn give(&self, ptr: u64);
     /// Bytes free on the device and bytes it has.
     fn available(&self) -> (usize, usize);
+    /// What errors call the device.
+    fn name(&self) -> &'static str {
+        "CUDA"
+    }
 }
 
 /// Sizes are multiples of this, which also is the alignment.
@@ -154,8 +158,9 @@ impl Memory {
         let ((free, total), stats) = (source.available(), self.stats());
         let mib = |bytes: usize| bytes as f64 / (1 << 20) as f64;
         Error::out_of_memory(format!(
-            "CUDA out of memory: {:.1} MiB were asked for; tensors hold {:.1} MiB, {:.1} MiB are reserved, {:.1} of the device's {:.1} MiB \
+            "{} out of memory: {:.1} MiB were asked for; tensors hold {:.1} MiB, {:.1} MiB are reserved, {:.1} of the device's {:.1} MiB \
              are free. Use smaller batches, or drop tensors that are not needed",
+            source.name(),
             mib(size),
             mib(stats.allocated),
             mib(stats.reserved),

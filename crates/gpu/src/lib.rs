@@ -18,7 +18,8 @@
 //! | `plan`, `rows`, `plans` | merged loops, rows shared by threads, bounded caches of prepared problems |
 //! | the rest | a family of the trait each |
 
-mod alloc;
+#[doc(hidden)]
+pub mod alloc;
 mod attention;
 mod attention_products;
 mod backend;
@@ -42,7 +43,8 @@ mod flash;
 mod flash_hopper;
 mod flash_mfma;
 mod foreach;
-mod hash;
+#[doc(hidden)]
+pub mod hash;
 mod host;
 mod index;
 pub mod kernel;
@@ -51,7 +53,8 @@ mod linalg;
 pub mod lt;
 mod matmul;
 pub mod nccl;
-mod plan;
+#[doc(hidden)]
+pub mod plan;
 mod plans;
 mod pointwise;
 mod pool;

@@ -68,7 +68,7 @@ impl<const N: usize> Nest<N> {
     pub fn new(loops: &Loops<N>) -> Result<Self> {
         if loops.len() > MAX_RANK {
             return Err(Error::unsupported(format!(
-                "CUDA kernels take up to {MAX_RANK} dimensions that cannot be merged, not {}; reshape the tensors to fewer, or use the CPU",
+                "GPU kernels take up to {MAX_RANK} dimensions that cannot be merged, not {}; reshape the tensors to fewer, or use the CPU",
                 loops.len()
             )));
         }

@@ -54,7 +54,7 @@ class Event:
     @property
     def device(self):
         """The device that the event was recorded on, if it was."""
-        return _C.device(f"cuda:{self._event.device}") if self._event is not None else self._device
+        return _C.device(f"{_C._accelerator_type()}:{self._event.device}") if self._event is not None else self._device
 
     @property
     def event_id(self):
@@ -129,7 +129,7 @@ class Stream:
 
     @property
     def device(self):
-        return _C.device("cpu") if self._stream is None else _C.device("cuda", self._stream.device)
+        return _C.device("cpu") if self._stream is None else _C.device(_C._accelerator_type(), self._stream.device)
 
     @property
     def device_index(self):

@@ -407,7 +407,7 @@ rows! { ROWS:
     get_device [Torch Method] "get_device(Tensor input)" |input: &Tensor| Ok::<_, Error>(match input.device() {
         Device::Cpu => -1i64,
         Device::Meta => -1,
-        Device::Cuda(index) => index as i64,
+        Device::Cuda(index) | Device::Xpu(index) => index as i64,
     });
 }
 

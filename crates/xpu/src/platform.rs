@@ -1,0 +1,166 @@
+//! The devices that are `xpu`: Intel's GPUs, or what the user asks for.
+//!
+//! Level Zero's variables are honoured as SYCL programs know them: `ZE_FLAT_DEVICE_HIERARCHY` (`FLAT`, the default: each tile of a GPU is a device;
+//! `COMPOSITE`: each GPU is one) and `ZE_AFFINITY_MASK` (which devices there are, by number; `0.1` is a tile of a GPU).
+
+use crate::opencl::{self, Handle, Platform, info};
+use rushlight_core::{Error, Result};
+use std::sync::OnceLock;
+
+/// Intel's number among vendors.
+const INTEL: u64 = 0x8086;
+
+/// The variable that has devices of other platforms, CPUs included, stand for `xpu`: a part of a platform's name or vendor (`pocl`, `intel`), or `cpu`.
+pub const PLATFORM: &str = "RUSHLIGHT_XPU_PLATFORM";
+
+/// A device that may be started.
+#[derive(Clone, Copy)]
+pub struct Found {
+    pub platform: &'static Platform,
+    pub device: Handle,
+}
+
+// SAFETY: a handle of OpenCL, safe to use from any thread.
+unsafe impl Send for Found {}
+// SAFETY: as above.
+unsafe impl Sync for Found {}
+
+impl Found {
+    pub fn text(&self, what: u32) -> String {
+        opencl::text(self.platform.api.get_device_info, self.device, what)
+    }
+
+    pub fn number(&self, what: u32) -> u64 {
+        opencl::number(self.platform.api.get_device_info, self.device, what)
+    }
+}
+
+/// The devices, in the order of their numbers. The error says why there are none.
+pub fn devices() -> Result<&'static [Found]> {
+    static DEVICES: OnceLock<Result<Vec<Found>>> = OnceLock::new();
+    DEVICES.get_or_init(find).as_deref().map_err(Clone::clone)
+}
+
+fn find() -> Result<Vec<Found>> {
+    let platforms = opencl::platforms()?;
+    let wanted = std::env::var(PLATFORM).ok().filter(|w| !w.is_empty()).map(|w| w.to_lowercase());
+    let mut roots = Vec::new();
+    for platform in platforms {
+        let all = opencl::listed(|n, ids, count| {
+            // SAFETY: room for `n` handles.
+            unsafe { (platform.api.get_device_ids)(platform.id, opencl::DEVICE_TYPE_ALL, n, ids, count) }
+        });
+        for device in all {
+            let found = Found { platform, device };
+            let kind = found.number(info::DEVICE_TYPE);
+            let takes = match &wanted {
+                Some(word) if word == "cpu" => kind & opencl::DEVICE_TYPE_CPU != 0,
+                Some(word) => {
+                    platform.name.to_lowercase().contains(word) || platform.vendor.to_lowercase().contains(word)
+                }
+                None => kind & opencl::DEVICE_TYPE_GPU != 0 && found.number(info::DEVICE_VENDOR_ID) == INTEL,
+            };
+            if takes && found.number(info::DEVICE_AVAILABLE) != 0 {
+                roots.push(found);
+            }
+        }
+    }
+    if roots.is_empty() {
+        let names: Vec<&str> = platforms.iter().map(|p| p.name.as_str()).collect();
+        return Err(Error::device(match &wanted {
+            Some(word) => format!(
+                "{PLATFORM}={word}: no OpenCL platform with this in its name has a device (there are: {})",
+                names.join(", ")
+            ),
+            None => format!(
+                "no Intel GPU was found by OpenCL (platforms: {}). {PLATFORM}=cpu has OpenCL's CPU devices stand for xpu, to try things out",
+                names.join(", ")
+            ),
+        }));
+    }
+    let hierarchy = std::env::var("ZE_FLAT_DEVICE_HIERARCHY").unwrap_or_default();
+    let mask = std::env::var("ZE_AFFINITY_MASK").unwrap_or_default();
+    let tiles: Vec<Vec<Found>> = roots.iter().map(tiles).collect();
+    let counts: Vec<usize> = tiles.iter().map(Vec::len).collect();
+    let chosen = select(&counts, hierarchy.eq_ignore_ascii_case("COMPOSITE"), &mask)?;
+    let devices = chosen.into_iter().map(|(root, tile)| tile.map_or(roots[root], |tile| tiles[root][tile])).collect();
+    Ok(devices)
+}
+
+/// The tiles of a GPU as devices of their own; none where it has only one.
+fn tiles(root: &Found) -> Vec<Found> {
+    /// CL_DEVICE_PARTITION_BY_AFFINITY_DOMAIN, next partitionable.
+    const BY_DOMAIN: [isize; 3] = [0x1088, 1 << 5, 0];
+    let is_gpu = root.number(info::DEVICE_TYPE) & opencl::DEVICE_TYPE_GPU != 0;
+    if !is_gpu
+        || root.number(info::DEVICE_PARTITION_MAX_SUB_DEVICES) < 2
+        || root.number(info::DEVICE_PARTITION_AFFINITY_DOMAIN) & (1 << 5) == 0
+    {
+        return Vec::new();
+    }
+    let parts = opencl::listed(|n, ids, count| {
+        // SAFETY: the list of properties ends with zero, and there is room for `n` handles.
+        unsafe { (root.platform.api.create_sub_devices)(root.device, BY_DOMAIN.as_ptr(), n, ids, count) }
+    });
+    if parts.len() < 2 { Vec::new() } else { parts.into_iter().map(|device| Found { device, ..*root }).collect() }
+}
+
+/// Which GPUs, or tiles of them, are devices: `tiles[i]` is the number of tiles of GPU `i`, 0 or 1 where it is whole.
+fn select(tiles: &[usize], composite: bool, mask: &str) -> Result<Vec<(usize, Option<usize>)>> {
+    // The numbers that the mask counts in: tiles where they are devices, else GPUs.
+    let mut all: Vec<(usize, Option<usize>)> = Vec::new();
+    for (gpu, &count) in tiles.iter().enumerate() {
+        if composite || count < 2 {
+            all.push((gpu, None));
+        } else {
+            all.extend((0..count).map(|tile| (gpu, Some(tile))));
+        }
+    }
+    if mask.trim().is_empty() {
+        return Ok(all);
+    }
+    let bad = |entry: &str| {
+        Error::value(format!(
+            "ZE_AFFINITY_MASK={mask}: '{entry}' is not a device number, such as 0, or a tile of a GPU, such as 0.1 (which needs \
+             ZE_FLAT_DEVICE_HIERARCHY=COMPOSITE)"
+        ))
+    };
+    let mut chosen = Vec::new();
+    for entry in mask.split(',').map(str::trim).filter(|e| !e.is_empty()) {
+        let (gpu, tile) = match entry.split_once('.') {
+            Some((gpu, tile)) => (gpu, Some(tile.parse::<usize>().map_err(|_| bad(entry))?)),
+            None => (entry, None),
+        };
+        let gpu: usize = gpu.parse().map_err(|_| bad(entry))?;
+        match tile {
+            // As Level Zero does, numbers of devices that are not there are passed over.
+            None => chosen.extend(all.get(gpu)),
+            Some(_) if !composite => return Err(bad(entry)),
+            Some(tile) if tiles.get(gpu).is_some_and(|&count| tile < count) => chosen.push((gpu, Some(tile))),
+            Some(0) if gpu < tiles.len() => chosen.push((gpu, None)),
+            Some(_) => {}
+        }
+    }
+    Ok(chosen)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::select;
+
+    #[test]
+    fn tiles_are_devices_unless_composite() {
+        assert_eq!(select(&[2, 0], false, "").unwrap(), [(0, Some(0)), (0, Some(1)), (1, None)]);
+        assert_eq!(select(&[2, 0], true, "").unwrap(), [(0, None), (1, None)]);
+    }
+
+    #[test]
+    fn masks_choose() {
+        assert_eq!(select(&[2, 2], false, "3,0").unwrap(), [(1, Some(1)), (0, Some(0))]);
+        assert_eq!(select(&[2, 2], true, "1").unwrap(), [(1, None)]);
+        assert_eq!(select(&[2, 2], true, "0.1,1.0").unwrap(), [(0, Some(1)), (1, Some(0))]);
+        assert_eq!(select(&[2, 2], true, "7").unwrap(), []);
+        assert!(select(&[2], false, "0.1").is_err());
+        assert!(select(&[2], true, "x").is_err());
+    }
+}

@@ -1,0 +1,421 @@
+//! Pointwise ops, and what is like them: copies, fills, selections. One kernel driver (`kernels/pointwise.cl`), one compiled form per op, dtypes and
+//! class of layout.
+
+use crate::device::Xpu;
+use crate::driver::Arg;
+use crate::program::{Argument, At, Defines, Family, Key, Kind, Number, converted, run, stored, tag, wide};
+use crate::row_text::RowText;
+use rushlight_core::rows::Class;
+use rushlight_core::{DType, Error, Operand, Pointwise, Result, Scalar, View};
+use rushlight_gpu::plan::{Nest, in_memory_order, is_wide, loops, merged};
+
+/// Work items of a group.
+const GROUP: usize = 128;
+/// Inputs of the widest op: a derivative reads the gradient, three inputs and the output.
+const INPUTS: usize = 5;
+/// Inputs and the output.
+const OPERANDS: usize = INPUTS + 1;
+/// Elements from which on a form for the op, the dtypes and the layout is compiled; below, several ops share a kernel that takes any.
+const LARGE: usize = 1 << 14;
+/// Rows of the op table in one kernel for small tensors.
+const CHUNK: usize = 8;
+/// Elements of the innermost loop from which on it is a dimension of the launch.
+const LONG_LOOP: usize = 64;
+
+/// What is computed for each element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Formula {
+    /// A row's value.
+    Row(Pointwise),
+    /// A row's derivative by an input.
+    Derivative(Pointwise, u8),
+    /// The first input.
+    Copy,
+    /// The second or the third input, by the first.
+    Select,
+}
+
+/// How an operand's innermost loop lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// One element for all.
+    None = 0,
+    /// Side by side.
+    One = 1,
+    /// A stride that the kernel is told.
+    Any = 2,
+}
+
+/// A kernel's compiled form: formula, dtypes, layout class.
+#[derive(Clone, Copy, Debug)]
+struct Form {
+    formula: Formula,
+    /// What inputs are converted to.
+    compute: DType,
+    out: DType,
+    /// Dtype of each input; `None` for a number or an input that is not there.
+    inputs: [Option<DType>; INPUTS],
+    /// Whether an input is a number.
+    numbers: [bool; INPUTS],
+    /// Of the output and the inputs where the innermost loop is a dimension of the launch.
+    steps: Option<[Step; OPERANDS]>,
+    narrow: bool,
+}
+
+impl Form {
+    fn key(&self) -> Key {
+        let formula = match self.formula {
+            Formula::Row(op) => op as u16,
+            Formula::Derivative(op, wrt) => op as u16 | (wrt as u16 + 1) << 8,
+            Formula::Copy => 0xFF00,
+            Formula::Select => 0xFF01,
+        };
+        let input = |i: usize| self.inputs[i].map_or(self.numbers[i] as u16, |dtype| 2 + dtype as u16);
+        let steps = self.steps.map_or(u16::MAX, |steps| steps.iter().fold(0, |n, &s| n * 3 + s as u16));
+        Key::new(
+            Family::Pointwise,
+            "pointwise",
+            [
+                formula,
+                self.compute as u16 | (self.out as u16) << 8,
+                input(0),
+                input(1),
+                input(2),
+                input(3),
+                input(4),
+                steps,
+                self.narrow as u16,
+            ],
+        )
+    }
+
+    fn defines(&self) -> Defines {
+        let raw = matches!(self.formula, Formula::Copy | Formula::Select);
+        let real = !raw && self.compute.is_float();
+        let register = wide(self.compute);
+        let (mut declare, mut loads) = (String::new(), String::new());
+        for i in 0..INPUTS {
+            // The first input of a selection is a condition, whatever the others are.
+            let target = if self.formula == Formula::Select && i == 0 { DType::Bool } else { self.compute };
+            if let Some(dtype) = self.inputs[i] {
+                declare += &format!(", const __global {}* in{i}", stored(dtype));
+                let load = converted(dtype, target, &format!("load_{}(in{i}, at[{}])", tag(dtype), i + 1));
+                loads += &format!("const {} x{i} = {load}; ", wide(target));
+            } else if self.numbers[i] {
+                let carried = if target.is_float() { wide(target) } else { "long" };
+                declare += &format!(", const {carried} in{i}");
+                loads += &format!("const {0} x{i} = ({0})in{i}; ", wide(target));
+            } else if !raw {
+                loads += &format!("const R x{i} = 0; ");
+            }
+        }
+        let (row, needs, params, result) = self.expression();
+        for i in 0..params {
+            declare += &format!(", const {} p{i}", if self.compute.is_float() { register } else { "long" });
+        }
+        let mut defines = Defines::default()
+            .define("R", register)
+            .define("R_IS_DOUBLE", (self.compute == DType::F64) as u8)
+            .define("REAL", real as u8)
+            .define("INTEGER", (!real && !raw) as u8)
+            .dtype("OUT", self.out)
+            .define("OPERANDS", OPERANDS)
+            .define("GROUP", GROUP)
+            .define("FAST", self.steps.is_some() as u8)
+            .define("DECLARE", declare)
+            .define("LOADS", loads)
+            .define("ROW", row)
+            .define("RESULT", result);
+        for name in needs {
+            defines = defines.define(&format!("NEEDS_{name}"), 1);
+        }
+        if let Some(steps) = self.steps {
+            let mut inner = String::new();
+            for (k, step) in steps.iter().enumerate() {
+                inner += &match step {
+                    Step::None => String::new(),
+                    Step::One => format!("at[{k}] += inner; "),
+                    Step::Any => format!("at[{k}] += (long)inner * nest.strides[{k}][0]; "),
+                };
+            }
+            defines = defines.define("INNER_OFFSETS", inner);
+        }
+        if self.narrow { defines.define("NARROW", 1) } else { defines }
+    }
+
+    /// The op's function, the special functions it needs, the number of its parameters, and the expression of a result.
+    fn expression(&self) -> (String, Vec<&'static str>, usize, String) {
+        let row = match self.formula {
+            Formula::Copy => {
+                return (String::new(), Vec::new(), 0, converted(self.compute, self.out, "x0"));
+            }
+            Formula::Select => {
+                let chosen = converted(self.compute, self.out, "(x0 ? x1 : x2)");
+                return (String::new(), Vec::new(), 0, chosen);
+            }
+            Formula::Row(op) => RowText::value(op, "row_value"),
+            Formula::Derivative(op, wrt) => RowText::derivative(op, wrt as usize, "row_value"),
+        };
+        let call = row.call("row_value", &(self.compute.size() * 8).to_string());
+        let result = if row.truth {
+            converted(DType::I32, self.out, &call)
+        } else {
+            // What a register holds too much of a small integer falls away.
+            let narrowed = match self.compute {
+                DType::I16 | DType::I8 | DType::U8 => converted(DType::I32, self.compute, &call),
+                _ => call,
+            };
+            converted(self.compute, self.out, &narrowed)
+        };
+        (row.text, row.needs, row.params, result)
+    }
+}
+
+/// Work items of a group of the kernels for small tensors.
+const GROUP_ANY: usize = 16;
+/// Codes of inputs that are not tensors, beside the dtypes'.
+const NOTHING: u32 = 14;
+const NUMBER: u32 = 15;
+
+/// The number of a row's value, or of its derivative, in its kernel for small tensors; 0 copies, 1 selects.
+fn case(op: Pointwise, wrt: Option<usize>) -> u32 {
+    (2 + (op as usize % CHUNK) * 4 + wrt.map_or(0, |wrt| wrt + 1)) as u32
+}
+
+/// The definitions of the kernel for small tensors with the rows of a chunk of the table.
+fn any_defines(chunk: Option<usize>, kind: Kind) -> Defines {
+    let (mut rows, mut cases) = (String::new(), String::new());
+    let mut needs = std::collections::BTreeSet::new();
+    let mut add = |row: RowText, name: &str, number: u32| {
+        rows += &format!("{} ", row.text);
+        cases += &format!("case {number}: y = (R){}; break; ", row.call(name, "bits"));
+        needs.extend(row.needs);
+    };
+    let ops = chunk.map_or(&[][..], |c| &Pointwise::ALL[c * CHUNK..((c + 1) * CHUNK).min(Pointwise::ALL.len())]);
+    for &op in ops {
+        let takes = match op.class() {
+            Class::Real | Class::Test => kind != Kind::I64,
+            Class::Bits => kind == Kind::I64,
+            Class::Num | Class::Compare => true,
+        };
+        if takes {
+            let name = format!("value_{}", op as usize);
+            add(RowText::value(op, &name), &name, case(op, None));
+        }
+        if kind != Kind::I64 {
+            for wrt in 0..op.grad_text().len() {
+                let name = format!("derivative_{}_{wrt}", op as usize);
+                add(RowText::derivative(op, wrt, &name), &name, case(op, Some(wrt)));
+            }
+        }
+    }
+    let defines = Defines::default()
+        .kind(kind)
+        .define("R_IS_DOUBLE", (kind == Kind::F64) as u8)
+        .define("REAL", (kind != Kind::I64) as u8)
+        .define("INTEGER", (kind == Kind::I64) as u8)
+        .define("GROUP", GROUP_ANY)
+        .define("NARROW", 1)
+        .define("ROWS", rows)
+        .define("CASES", cases);
+    needs.iter().fold(defines, |defines, name| defines.define(&format!("NEEDS_{name}"), 1))
+}
+
+/// A number as a kernel of this arithmetic takes it.
+fn number(value: Scalar, dtype: DType) -> Number {
+    if dtype.is_float() {
+        return Number::float(value.to_f64(), dtype);
+    }
+    Number::I64(match dtype {
+        DType::I32 => value.to::<i32>() as i64,
+        DType::I16 => value.to::<i16>() as i64,
+        DType::I8 => value.to::<i8>() as i64,
+        DType::U8 => value.to::<u8>() as i64,
+        DType::Bool => value.to::<bool>() as i64,
+        _ => value.to::<i64>(),
+    })
+}
+
+impl Xpu {
+    /// Runs a formula over all elements of `out`.
+    fn formula(
+        &self,
+        formula: Formula,
+        compute: DType,
+        operands: [Option<Operand>; INPUTS],
+        params: &[f64],
+        out: View,
+    ) -> Result<()> {
+        if out.numel() == 0 {
+            return Ok(());
+        }
+        let mut views: [Option<View>; INPUTS] = [None; INPUTS];
+        let mut values: [Option<Number>; INPUTS] = [const { None }; INPUTS];
+        for (i, operand) in operands.iter().enumerate() {
+            match operand {
+                Some(Operand::Tensor(view)) => views[i] = Some(*view),
+                Some(Operand::Scalar(value)) => values[i] = Some(number(*value, compute)),
+                None => {}
+            }
+        }
+        if out.numel() < LARGE {
+            return self.formula_any(formula, compute, views, values, params, out);
+        }
+        let mut dtypes = vec![compute, out.dtype];
+        dtypes.extend(views.iter().flatten().map(|v| v.dtype));
+        self.require(&dtypes)?;
+        let none: [usize; 0] = [];
+        let strides: [&[usize]; OPERANDS] =
+            std::array::from_fn(
+                |k| if k == 0 { out.strides() } else { views[k - 1].map_or(&none[..], |v| v.strides()) },
+            );
+        let loops = merged(&in_memory_order(loops(out.shape(), strides)));
+        let (inner, steps) = *loops.last().unwrap_or(&(1, [0; OPERANDS]));
+        let rows = out.numel() / inner.max(1);
+        let fast = inner >= LONG_LOOP;
+        let form = Form {
+            formula,
+            compute,
+            out: out.dtype,
+            inputs: std::array::from_fn(|i| views[i].map(|v| v.dtype)),
+            numbers: std::array::from_fn(|i| values[i].is_some()),
+            steps: fast.then(|| {
+                steps.map(|step| match step {
+                    0 => Step::None,
+                    1 => Step::One,
+                    _ => Step::Any,
+                })
+            }),
+            narrow: !is_wide(&loops),
+        };
+        let kernel = self.kernel(form.key(), || form.defines())?;
+        let nest = Nest::new(&loops)?;
+        let count = out.numel();
+        let carried: Vec<Number> = match () {
+            _ if compute.is_float() => params.iter().map(|&p| Number::float(p, compute)).collect(),
+            _ => params.iter().map(|&p| Number::I64(p as i64)).collect(),
+        };
+        let to = At(out.ptr() as u64);
+        let places = views.map(|v| At(v.map_or(0, |v| v.ptr() as u64)));
+        let mut args: Vec<Arg> = vec![nest.arg(), count.arg(), to.arg()];
+        for i in 0..INPUTS {
+            match (&views[i], &values[i]) {
+                (Some(_), _) => args.push(places[i].arg()),
+                (None, Some(value)) => args.push(value.arg()),
+                _ => {}
+            }
+        }
+        args.extend(carried.iter().map(|p| p.arg()));
+        let groups = if fast { [inner.div_ceil(GROUP), rows, 1] } else { [count.div_ceil(GROUP), 1, 1] };
+        // SAFETY: the arguments are those that `defines` declares; accesses follow the views' layouts.
+        unsafe { self.launch(kernel, groups, [GROUP, 1, 1], &args) }
+    }
+
+    /// The same for small tensors, by a kernel that takes any dtypes and has several rows.
+    fn formula_any(
+        &self,
+        formula: Formula,
+        compute: DType,
+        views: [Option<View>; INPUTS],
+        values: [Option<Number>; INPUTS],
+        params: &[f64],
+        out: View,
+    ) -> Result<()> {
+        let kind = Kind::of(compute);
+        let mut dtypes = vec![compute, out.dtype];
+        dtypes.extend(views.iter().flatten().map(|v| v.dtype));
+        self.require(&dtypes)?;
+        let (chunk, op) = match formula {
+            Formula::Copy => (None, 0),
+            Formula::Select => (None, 1),
+            Formula::Row(op) => (Some(op as usize / CHUNK), case(op, None)),
+            Formula::Derivative(op, wrt) => (Some(op as usize / CHUNK), case(op, Some(wrt as usize))),
+        };
+        let key = Key::new(Family::PointwiseAny, "pointwise_any", [chunk.map_or(u16::MAX, |c| c as u16), kind as u16]);
+        let kernel = self.kernel(key, || any_defines(chunk, kind))?;
+        let none: [usize; 0] = [];
+        let strides: [&[usize]; OPERANDS] =
+            std::array::from_fn(
+                |k| if k == 0 { out.strides() } else { views[k - 1].map_or(&none[..], |v| v.strides()) },
+            );
+        let nest = Nest::new(&merged(&in_memory_order(loops(out.shape(), strides))))?;
+        let codes = (0..INPUTS).fold(0u32, |codes, i| {
+            let code = match (&views[i], &values[i]) {
+                (Some(view), _) => view.dtype as u32,
+                (None, Some(_)) => NUMBER,
+                _ => NOTHING,
+            };
+            codes | code << (4 * i)
+        });
+        let numbers = values.map(|v| v.unwrap_or(kind.number(0.0)));
+        let params: [Number; 4] = std::array::from_fn(|i| kind.number(params.get(i).copied().unwrap_or(0.0)));
+        let (count, to) = (out.numel(), At(out.ptr() as u64));
+        // What a row does not read is any memory of ours.
+        let [a, b, c, d, e] = views.map(|v| At(v.map_or(to.0, |v| v.ptr() as u64)));
+        let [n0, n1, n2, n3, n4] = numbers;
+        let [p0, p1, p2, p3] = params;
+        let (out_code, mode) = (out.dtype as u32, compute as u32);
+        run!(self, kernel, [count.div_ceil(GROUP_ANY), 1, 1], [GROUP_ANY, 1, 1];
+            nest, count, to, a, b, c, d, e, n0, n1, n2, n3, n4, p0, p1, p2, p3, codes, out_code, mode, op)
+    }
+
+    pub fn pointwise(
+        &self,
+        op: Pointwise,
+        compute: DType,
+        inputs: &[Operand],
+        params: &[f64],
+        out: View,
+    ) -> Result<()> {
+        let takes = match op.class() {
+            Class::Real | Class::Test => compute.is_float(),
+            Class::Bits => !compute.is_float(),
+            Class::Num | Class::Compare => true,
+        };
+        if !takes {
+            return Err(Error::dtype(format!("{} is not defined for {compute}", op.name())));
+        }
+        let mut operands = [None; INPUTS];
+        for (place, input) in operands.iter_mut().zip(inputs) {
+            *place = Some(*input);
+        }
+        self.formula(Formula::Row(op), compute, operands, params, out)
+    }
+
+    pub fn pointwise_grad(
+        &self,
+        op: Pointwise,
+        wrt: usize,
+        compute: DType,
+        values: [Option<Operand>; INPUTS],
+        params: &[f64],
+        out: View,
+    ) -> Result<()> {
+        self.formula(Formula::Derivative(op, wrt as u8), compute, values, params, out)
+    }
+
+    pub fn select(&self, condition: View, a: Operand, b: Operand, out: View) -> Result<()> {
+        let operands = [Some(Operand::Tensor(condition)), Some(a), Some(b), None, None];
+        self.formula(Formula::Select, out.dtype, operands, &[], out)
+    }
+
+    pub fn fill(&self, value: Scalar, out: View) -> Result<()> {
+        self.formula(Formula::Copy, out.dtype, [Some(Operand::Scalar(value)), None, None, None, None], &[], out)
+    }
+
+    pub fn copy(&self, src: View, out: View) -> Result<()> {
+        if out.numel() == 0 {
+            return Ok(());
+        }
+        if src.dtype == out.dtype && src.layout.is_contiguous() && out.layout.is_contiguous() {
+            let bytes = out.numel() * out.dtype.size();
+            if src.ptr() == out.ptr() {
+                return Ok(());
+            }
+            // SAFETY: both views are contiguous and of this many bytes.
+            unsafe { self.driver.copy(self.queue(), out.ptr() as u64, src.ptr() as u64, bytes, false)? };
+            return self.launched();
+        }
+        self.formula(Formula::Copy, out.dtype, [Some(Operand::Tensor(src)), None, None, None, None], &[], out)
+    }
+}
