@@ -1,9 +1,11 @@
 //! Comparison, logic and choice element by element: names and arguments over rows of the op table.
 
 use super::number::fitting;
+use super::operands::underivable;
 use super::pointwise::{pointwise, select};
 use crate::Tensor;
 use crate::arg::{Arg, result_type};
+use rushlight_core::layout::broadcast_shapes;
 use rushlight_core::{DType, Error, Pointwise, Result, Scalar};
 
 macro_rules! compare {
@@ -189,4 +191,44 @@ fn choose(condition: &Tensor, a: Arg, b: Arg) -> Result<Tensor> {
         }
     }
     select(condition, a, b)
+}
+
+impl Tensor {
+    /// The next number of the dtype after each element in the direction of `other`. It has no derivative.
+    ///
+    /// ```
+    /// # use rushlight_tensor::Tensor;
+    /// let x = Tensor::new([1.0f32])?;
+    /// assert_eq!(x.nextafter(&Tensor::new([2.0f32])?)?.to_vec::<f32>()?, [1.0f32.next_up()]);
+    /// # Ok::<(), rushlight_core::Error>(())
+    /// ```
+    pub fn nextafter(&self, other: &Tensor) -> Result<Tensor> {
+        let dtype = result_type(&[Arg::Tensor(self), Arg::Tensor(other)]);
+        let bits = match dtype {
+            DType::F64 => DType::I64,
+            DType::F32 => DType::I32,
+            DType::BF16 | DType::F16 => DType::I16,
+            _ => return Err(Error::dtype(format!("nextafter: not implemented for {dtype}"))),
+        };
+        underivable("nextafter", &[self, other], || {
+            let shape = broadcast_shapes(self.shape(), other.shape()).map_err(|e| e.within("nextafter"))?;
+            let (x, y) = (self.to_dtype(dtype)?.expand(&shape)?, other.to_dtype(dtype)?);
+            let upward = y.gt(&x)?;
+            // Bits grow with the magnitude.
+            let outward = upward.eq(&x.gt(0)?)?;
+            let step = outward.to_dtype(bits)?.mul(2)?.sub(1)?;
+            let stepped = x.reinterpreted(bits).add(&step)?.reinterpreted(dtype);
+            let least = Tensor::full_with([], 1, (bits, x.device()))?.reinterpreted(dtype);
+            let from_zero = upward.to_dtype(dtype)?.mul(2)?.sub(1)?.mul(&least)?;
+            let moved = where_(&x.eq(0)?, &from_zero, &stepped)?;
+            let still = where_(&x.eq(&y)?, &y, &moved)?;
+            let sum = x.add(&y)?;
+            where_(&x.isnan()?.logical_or(&y.isnan()?)?, &sum, &still)
+        })
+    }
+
+    /// The same memory read as elements of another dtype of the same size. Not recorded.
+    fn reinterpreted(&self, dtype: DType) -> Tensor {
+        Tensor::from_parts(self.0.storage.clone(), self.layout().clone(), dtype, Default::default())
+    }
 }

@@ -120,7 +120,7 @@ pub(crate) fn underivable(
     let out = no_grad(op)?;
     if out.dtype().is_float() && recording(inputs) {
         record(name, inputs, &out, move |_, _| {
-            Err(Error::autograd(format!("derivative for {name} is not implemented")))
+            Err(Error::unsupported(format!("the derivative for {name} is not implemented")))
         })?;
     }
     Ok(out)
