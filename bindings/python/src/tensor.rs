@@ -5,12 +5,14 @@ use crate::dtype::{self, PyDType};
 use crate::error::{IntoPyResult, runtime_error, type_error};
 use crate::overrides;
 use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyList, PyTuple, PyType};
 use rushlight_core::{DType, Device, Result, Scalar};
 use rushlight_tensor::{Tensor, autograd};
 use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// A value that only threads holding the interpreter's lock touch.
 struct Locked<T>(UnsafeCell<T>);
@@ -159,8 +161,41 @@ fn nested<'py, T: Copy>(
     }
 }
 
+/// Where an object of this class has its Rust value and its dictionary of attributes: measured when the module is made, as the stable ABI has no
+/// function for either that a traversal may call. Zero until then.
+static VALUE_OFFSET: AtomicUsize = AtomicUsize::new(0);
+static DICT_OFFSET: AtomicUsize = AtomicUsize::new(0);
+
+/// Measures the class for its traversal by the garbage collector.
+pub fn measure(py: Python<'_>) -> PyResult<()> {
+    let object = wrap(py, Tensor::zeros([0]).py()?)?;
+    let value = std::ptr::from_ref(object.get()).addr() - object.as_ptr().addr();
+    let dict: isize = py.get_type::<PyTensor>().getattr("__dictoffset__")?.extract()?;
+    VALUE_OFFSET.store(value, Relaxed);
+    DICT_OFFSET.store(usize::try_from(dict).unwrap_or(0), Relaxed);
+    Ok(())
+}
+
 #[pymethods]
 impl PyTensor {
+    /// Tells the garbage collector of the attributes and of the gradient's object, so that cycles through them are collected.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.grad.with(|grad| visit.call(grad))?;
+        let (value, dict) = (VALUE_OFFSET.load(Relaxed), DICT_OFFSET.load(Relaxed));
+        if dict == 0 {
+            return Ok(());
+        }
+        // SAFETY: objects of this class and its subclasses begin alike: the value lies `value` bytes after the object's start, the slot of the
+        // dictionary `dict` bytes after it. The slot is null or a reference that the object owns; a traversal only reads it.
+        let slot = unsafe { &*std::ptr::from_ref(self).byte_sub(value).byte_add(dict).cast::<Option<Py<PyAny>>>() };
+        visit.call(slot)
+    }
+
+    /// The cycle is broken by the dictionary, which the collector clears itself; the gradient's object is dropped.
+    fn __clear__(&self) {
+        self.grad.replace(None);
+    }
+
     #[new]
     #[pyo3(signature = (*args, dtype=None, device=None, requires_grad=false))]
     fn new(

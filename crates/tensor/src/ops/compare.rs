@@ -1,12 +1,12 @@
 //! Comparison, logic and choice element by element: names and arguments over rows of the op table.
 
 use super::number::fitting;
-use super::operands::underivable;
 use super::pointwise::{pointwise, select};
 use crate::Tensor;
+use crate::autograd::{no_grad, record, recording};
 use crate::arg::{Arg, result_type};
 use rushlight_core::layout::broadcast_shapes;
-use rushlight_core::{DType, Error, Pointwise, Result, Scalar};
+use rushlight_core::{DType, Dims, Error, Pointwise, Result, Scalar};
 
 macro_rules! compare {
     ($($(#[$doc:meta])* $name:ident $op:ident;)*) => {
@@ -194,7 +194,7 @@ fn choose(condition: &Tensor, a: Arg, b: Arg) -> Result<Tensor> {
 }
 
 impl Tensor {
-    /// The next number of the dtype after each element in the direction of `other`. It has no derivative.
+    /// The next number of the dtype after each element in the direction of `other`. Its derivatives are zero.
     ///
     /// ```
     /// # use rushlight_tensor::Tensor;
@@ -210,7 +210,7 @@ impl Tensor {
             DType::BF16 | DType::F16 => DType::I16,
             _ => return Err(Error::dtype(format!("nextafter: not implemented for {dtype}"))),
         };
-        underivable("nextafter", &[self, other], || {
+        let out = no_grad(|| {
             let shape = broadcast_shapes(self.shape(), other.shape()).map_err(|e| e.within("nextafter"))?;
             let (x, y) = (self.to_dtype(dtype)?.expand(&shape)?, other.to_dtype(dtype)?);
             let upward = y.gt(&x)?;
@@ -224,7 +224,15 @@ impl Tensor {
             let still = where_(&x.eq(&y)?, &y, &moved)?;
             let sum = x.add(&y)?;
             where_(&x.isnan()?.logical_or(&y.isnan()?)?, &sum, &still)
-        })
+        })?;
+        if recording(&[self, other]) {
+            let sides = [self, other].map(|t| (Dims::from_slice(t.shape()), t.dtype()));
+            record("nextafter", &[self, other], &out, move |_, dy| {
+                let zeros = |(shape, dtype): &(Dims, DType)| Ok(Some(Tensor::zeros_with(shape, (*dtype, dy.device()))?));
+                sides.iter().map(zeros).collect()
+            })?;
+        }
+        Ok(out)
     }
 
     /// The same memory read as elements of another dtype of the same size. Not recorded.

@@ -468,7 +468,7 @@ fn conv_transpose(
             })
             .ok_or_else(too_large)?;
         let cut = padding[i].checked_mul(2).and_then(|cut| cut.checked_add(stride[i])).ok_or_else(too_large)?;
-        grown[i] = full.checked_sub(cut).filter(|&n| n > 0).ok_or_else(|| {
+        grown[i] = full.checked_sub(cut).filter(|&n| n > 0 || input.shape()[0] == 0).ok_or_else(|| {
             Error::shape(format!(
                 "{op}: given input size per channel: {:?}, padding {:?} leaves no output; output size is too small",
                 &sizes[3 - dims..],
