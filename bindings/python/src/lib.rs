@@ -58,7 +58,6 @@ use value::MemoryFormat;
 fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     module.add_class::<tensor::PyTensor>()?;
-    tensor::measure(py)?;
     module.add("LinAlgError", py.get_type::<error::LinAlgError>())?;
     module.add("OutOfMemoryError", py.get_type::<error::OutOfMemoryError>())?;
     module.add_class::<generator::PyGenerator>()?;

@@ -5,6 +5,7 @@ use crate::dtype::{self, PyDType};
 use crate::error::{IntoPyResult, runtime_error, type_error};
 use crate::overrides;
 use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::ffi;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -12,7 +13,6 @@ use pyo3::types::{PyList, PyTuple, PyType};
 use rushlight_core::{DType, Device, Result, Scalar};
 use rushlight_tensor::{Tensor, autograd};
 use std::cell::UnsafeCell;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// A value that only threads holding the interpreter's lock touch.
 struct Locked<T>(UnsafeCell<T>);
@@ -55,7 +55,15 @@ impl From<Tensor> for PyTensor {
 /// A tensor as a new Python object.
 #[inline]
 pub fn wrap(py: Python<'_>, tensor: Tensor) -> PyResult<Bound<'_, PyTensor>> {
-    Bound::new(py, PyTensor::from(tensor))
+    let object = Bound::new(py, PyTensor::from(tensor))?;
+    // An object from the free list is not tracked by the garbage collector yet.
+    // SAFETY: a live object of a class that takes part in garbage collection, the interpreter's lock held.
+    unsafe {
+        if ffi::PyObject_GC_IsTracked(object.as_ptr()) == 0 {
+            ffi::PyObject_GC_Track(object.as_ptr().cast());
+        }
+    }
+    Ok(object)
 }
 
 /// The object as a tensor, if it is one.
@@ -161,34 +169,11 @@ fn nested<'py, T: Copy>(
     }
 }
 
-/// Where an object of this class has its Rust value and its dictionary of attributes: measured when the module is made, as the stable ABI has no
-/// function for either that a traversal may call. Zero until then.
-static VALUE_OFFSET: AtomicUsize = AtomicUsize::new(0);
-static DICT_OFFSET: AtomicUsize = AtomicUsize::new(0);
-
-/// Measures the class for its traversal by the garbage collector.
-pub fn measure(py: Python<'_>) -> PyResult<()> {
-    let object = wrap(py, Tensor::zeros([0]).py()?)?;
-    let value = std::ptr::from_ref(object.get()).addr() - object.as_ptr().addr();
-    let dict: isize = py.get_type::<PyTensor>().getattr("__dictoffset__")?.extract()?;
-    VALUE_OFFSET.store(value, Relaxed);
-    DICT_OFFSET.store(usize::try_from(dict).unwrap_or(0), Relaxed);
-    Ok(())
-}
-
 #[pymethods]
 impl PyTensor {
-    /// Tells the garbage collector of the attributes and of the gradient's object, so that cycles through them are collected.
+    /// Tells the garbage collector of the gradient's object; PyO3 tells it of the attributes.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        self.grad.with(|grad| visit.call(grad))?;
-        let (value, dict) = (VALUE_OFFSET.load(Relaxed), DICT_OFFSET.load(Relaxed));
-        if dict == 0 {
-            return Ok(());
-        }
-        // SAFETY: objects of this class and its subclasses begin alike: the value lies `value` bytes after the object's start, the slot of the
-        // dictionary `dict` bytes after it. The slot is null or a reference that the object owns; a traversal only reads it.
-        let slot = unsafe { &*std::ptr::from_ref(self).byte_sub(value).byte_add(dict).cast::<Option<Py<PyAny>>>() };
-        visit.call(slot)
+        self.grad.with(|grad| visit.call(grad))
     }
 
     /// The cycle is broken by the dictionary, which the collector clears itself; the gradient's object is dropped.
