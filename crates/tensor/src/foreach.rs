@@ -107,7 +107,8 @@ fn step(
     }
     same_device("update", &[first.param], Some(grad_scale))?;
     let row_major = |t: &Tensor| t.is_contiguous();
-    let all_row_major = |u: &Update| row_major(u.param) && row_major(u.grad) && u.state.iter().flatten().all(|s| row_major(s));
+    let all_row_major =
+        |u: &Update| row_major(u.param) && row_major(u.grad) && u.state.iter().flatten().all(|s| row_major(s));
     let aligned: SmallVec<[Aligned; 8]> = if updates.iter().all(all_row_major) {
         SmallVec::new()
     } else {
@@ -116,19 +117,17 @@ fn step(
     let views: SmallVec<[ParamUpdate; 8]> = updates
         .iter()
         .enumerate()
-        .map(|(i, u)| {
-            ParamUpdate {
-                param: aligned.get(i).map_or_else(|| u.param.view(), |a| a.tensors[0].view_as(&a.layouts[0])),
-                grad: aligned.get(i).map_or_else(|| u.grad.view(), |a| a.tensors[1].view_as(&a.layouts[1])),
-                state: match aligned.get(i) {
-                    Some(a) => a.states(u),
-                    None => u.state.map(|s| s.map(|s| s.view())),
-                },
-                maximize: u.maximize,
-                weight_decay: u.weight_decay,
-                shrink: u.shrink,
-                rule: u.rule,
-            }
+        .map(|(i, u)| ParamUpdate {
+            param: aligned.get(i).map_or_else(|| u.param.view(), |a| a.tensors[0].view_as(&a.layouts[0])),
+            grad: aligned.get(i).map_or_else(|| u.grad.view(), |a| a.tensors[1].view_as(&a.layouts[1])),
+            state: match aligned.get(i) {
+                Some(a) => a.states(u),
+                None => u.state.map(|s| s.map(|s| s.view())),
+            },
+            maximize: u.maximize,
+            weight_decay: u.weight_decay,
+            shrink: u.shrink,
+            rule: u.rule,
         })
         .collect();
     let live = addresses(first.param.device())?;

@@ -107,7 +107,9 @@ fn pad(input: &Tensor, padding: &[i64], mode: &str, value: Option<Scalar>) -> Re
             input.rank()
         )));
     }
-    if !matches!(mode, PadMode::Constant(_)) && !(1..=3).contains(&padded) | !(padded + 1..=padded + 2).contains(&input.rank()) {
+    if !matches!(mode, PadMode::Constant(_))
+        && !(1..=3).contains(&padded) | !(padded + 1..=padded + 2).contains(&input.rank())
+    {
         return Err(Error::unsupported(format!(
             "Only 2D, 3D, 4D, 5D padding with non-constant padding are supported for now: padding size {} is not supported for {}D input tensor.",
             padding.len(),

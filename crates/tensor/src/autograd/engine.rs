@@ -473,7 +473,11 @@ impl Tensor {
                 None => {
                     // A gradient has the memory order of its leaf, or is row-major where that has gaps.
                     let incoming = incoming.detach();
-                    let whole = if self.layout().is_dense() { self.layout().clone() } else { Layout::contiguous(self.shape())? };
+                    let whole = if self.layout().is_dense() {
+                        self.layout().clone()
+                    } else {
+                        Layout::contiguous(self.shape())?
+                    };
                     let out = incoming.uninit_in(whole, incoming.dtype())?;
                     incoming.copy_to(&out)?;
                     out

@@ -128,8 +128,7 @@ impl Tensor {
 
 /// A node that reads the elements of `layout` out of `base`: its backward puts the gradient back where they came from.
 fn strided_view_node(base: &Tensor, edge: Edge, layout: &Layout) -> Arc<Node> {
-    let (whole, dtype, within) =
-        (base.layout().clone().with_offset(0), base.dtype(), relative(layout, base.layout()));
+    let (whole, dtype, within) = (base.layout().clone().with_offset(0), base.dtype(), relative(layout, base.layout()));
     Node::new(
         "as_strided",
         smallvec![Some(edge)],

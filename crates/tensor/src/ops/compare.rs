@@ -3,8 +3,8 @@
 use super::number::fitting;
 use super::pointwise::{pointwise, select};
 use crate::Tensor;
-use crate::autograd::{no_grad, record, recording};
 use crate::arg::{Arg, result_type};
+use crate::autograd::{no_grad, record, recording};
 use rushlight_core::layout::broadcast_shapes;
 use rushlight_core::{DType, Dims, Error, Pointwise, Result, Scalar};
 
@@ -228,7 +228,8 @@ impl Tensor {
         if recording(&[self, other]) {
             let sides = [self, other].map(|t| (Dims::from_slice(t.shape()), t.dtype()));
             record("nextafter", &[self, other], &out, move |_, dy| {
-                let zeros = |(shape, dtype): &(Dims, DType)| Ok(Some(Tensor::zeros_with(shape, (*dtype, dy.device()))?));
+                let zeros =
+                    |(shape, dtype): &(Dims, DType)| Ok(Some(Tensor::zeros_with(shape, (*dtype, dy.device()))?));
                 sides.iter().map(zeros).collect()
             })?;
         }

@@ -4,8 +4,8 @@ use super::number::fitting;
 use crate::Tensor;
 use crate::tensor::backend;
 use rushlight_core::half::{bf16, f16};
-use std::sync::Arc;
 use rushlight_core::{DType, Device, Element, Error, Result, Scalar};
+use std::sync::Arc;
 
 /// The dtype and device of a new tensor; `float32` on the CPU unless said otherwise.
 ///

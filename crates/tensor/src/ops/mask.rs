@@ -33,7 +33,11 @@ impl Tensor {
             self.backend().nonzero(self.view(), out.view())?;
         }
         // The indices of a dimension lie together, as in PyTorch: nonzero_tuple gives contiguous vectors.
-        if self.rank() > 1 { out.in_layout(&Layout::contiguous(&[self.rank(), count])?.transpose(0, 1)) } else { Ok(out) }
+        if self.rank() > 1 {
+            out.in_layout(&Layout::contiguous(&[self.rank(), count])?.transpose(0, 1))
+        } else {
+            Ok(out)
+        }
     }
 
     /// [`Tensor::nonzero`] as one vector per dimension, ready to index with: PyTorch's `nonzero(as_tuple=True)`.

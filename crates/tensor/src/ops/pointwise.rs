@@ -1,9 +1,9 @@
 //! Pointwise ops: rows of the op table, broadcast, promoted and recorded.
 
+use super::memory_order::in_memory_order;
 use crate::Tensor;
 use crate::arg::{Arg, result_type};
 use crate::autograd::{Grads, Saved, mode, record, recording};
-use super::memory_order::in_memory_order;
 use crate::expr::{self, Value};
 use rushlight_core::backend::Operand;
 use rushlight_core::layout::broadcast_shapes;
@@ -115,7 +115,9 @@ fn result_layout(args: &[Arg], stretched: &[Option<Layout>], shape: &[usize]) ->
 /// The layout of a pointwise result: the operands' own if they have the same.
 fn preserving(shape: &[usize], layouts: &[&Layout]) -> Layout {
     match layouts {
-        [first, rest @ ..] if rest.iter().all(|l| l.strides() == first.strides()) && first.is_dense() => first.preserved(),
+        [first, rest @ ..] if rest.iter().all(|l| l.strides() == first.strides()) && first.is_dense() => {
+            first.preserved()
+        }
         _ => Layout::of_pointwise(shape, layouts),
     }
 }
@@ -481,10 +483,14 @@ pub(crate) fn select(condition: &Tensor, a: Arg, b: Arg) -> Result<Tensor> {
     };
     if out.numel() > 0 {
         let ops = operands(&args, &stretched);
-        in_memory_order([Some(ops[0]), Some(ops[1]), Some(ops[2]), None, None], out.view(), |inputs, view| match inputs {
-            [Some(Operand::Tensor(condition)), Some(a), Some(b), ..] => out.backend().select(condition, a, b, view),
-            _ => Err(Error::value("where: the condition must be a tensor")),
-        })?;
+        in_memory_order(
+            [Some(ops[0]), Some(ops[1]), Some(ops[2]), None, None],
+            out.view(),
+            |inputs, view| match inputs {
+                [Some(Operand::Tensor(condition)), Some(a), Some(b), ..] => out.backend().select(condition, a, b, view),
+                _ => Err(Error::value("where: the condition must be a tensor")),
+            },
+        )?;
     }
     let inputs = tensors(&[a, b]);
     if dtype.is_float() && recording(&inputs) {

@@ -415,8 +415,7 @@ impl Tensor {
         }
         let base = self.layout();
         let end = layout.span()?;
-        if !base.is_dense() || offset < base.offset() || (layout.numel() > 0 && end > base.offset() + base.numel())
-        {
+        if !base.is_dense() || offset < base.offset() || (layout.numel() > 0 && end > base.offset() + base.numel()) {
             return Err(Error::unsupported(
                 "as_strided: recording it needs a dense tensor whose own elements it stays within; call contiguous() first",
             ));
