@@ -63,7 +63,7 @@ def flat(tensor):
         return [type(error).__name__]
 
 
-def difference(a, b, torch, ours, is_view=False, derived=False, twice=False):
+def difference(a, b, torch, ours, derived=False, twice=False):
     """What differs between PyTorch's value and ours, in a word; None if nothing does. Whether a derivative can be differentiated again where
     its own derivative is zero is not compared, nor (``twice``) whether a gradient of zeros is there."""
     if isinstance(a, torch.Tensor) != isinstance(b, ours.Tensor):
@@ -75,7 +75,7 @@ def difference(a, b, torch, ours, is_view=False, derived=False, twice=False):
             return "dtype"
         if a.requires_grad != b.requires_grad and not derived:
             return "requires_grad"
-        if is_view and any(s > 1 and m != n for s, m, n in zip(a.shape, a.stride(), b.stride())) and a.numel():
+        if any(s > 1 and m != n for s, m, n in zip(a.shape, a.stride(), b.stride())) and a.numel():
             return "strides"
         tolerance = TOLERANCE.get(str(a.dtype))
         if not all(close(m, n, tolerance) for m, n in zip(flat(a), flat(b))):
@@ -93,7 +93,7 @@ def difference(a, b, torch, ours, is_view=False, derived=False, twice=False):
     if isinstance(a, (list, tuple)):
         if not isinstance(b, (list, tuple)) or len(a) != len(b):
             return "length"
-        return next((d for d in (difference(m, n, torch, ours, is_view) for m, n in zip(a, b)) if d), None)
+        return next((d for d in (difference(m, n, torch, ours) for m, n in zip(a, b)) if d), None)
     if isinstance(a, (bool, int, float, str)) or a is None:
         return None if close(a, b, TOLERANCE["torch.float32"]) else "values"
     return None if str(a) == str(b) else "values"
@@ -138,8 +138,7 @@ def compare(statements, torch, ours):
                 return Mismatch(at, statement, "missing", name, "nothing")
             a, b = theirs[name], mine[name]
             try:
-                is_view = isinstance(a, torch.Tensor) and a._base is not None and any(a._base is v for v in theirs.values())
-                kind = difference(a, b, torch, ours, is_view, name.startswith("g"), "g0" in theirs)
+                kind = difference(a, b, torch, ours, name.startswith("g"), "g0" in theirs)
             except RuntimeError:
                 # PyTorch refuses to read some views after changes of their base.
                 return None

@@ -124,12 +124,7 @@ fn state_tensors<A: Fused>(
         }
         let object = kept.get_item(key)?;
         *slot = Some(match object.as_ref().and_then(as_tensor).map(|t| t.get().tensor()) {
-            Some(tensor) if tensor.is_contiguous() => tensor,
-            Some(tensor) => {
-                let tensor = no_grad(|| tensor.contiguous()).py()?;
-                kept.set_item(key, wrap(kept.py(), tensor.clone())?)?;
-                tensor
-            }
+            Some(tensor) => tensor,
             None => {
                 first = true;
                 // Made once, also where the step is being recorded.

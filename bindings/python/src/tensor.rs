@@ -5,6 +5,8 @@ use crate::dtype::{self, PyDType};
 use crate::error::{IntoPyResult, runtime_error, type_error};
 use crate::overrides;
 use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::ffi;
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyList, PyTuple, PyType};
@@ -53,7 +55,15 @@ impl From<Tensor> for PyTensor {
 /// A tensor as a new Python object.
 #[inline]
 pub fn wrap(py: Python<'_>, tensor: Tensor) -> PyResult<Bound<'_, PyTensor>> {
-    Bound::new(py, PyTensor::from(tensor))
+    let object = Bound::new(py, PyTensor::from(tensor))?;
+    // An object from the free list is not tracked by the garbage collector yet.
+    // SAFETY: a live object of a class that takes part in garbage collection, the interpreter's lock held.
+    unsafe {
+        if ffi::PyObject_GC_IsTracked(object.as_ptr()) == 0 {
+            ffi::PyObject_GC_Track(object.as_ptr().cast());
+        }
+    }
+    Ok(object)
 }
 
 /// The object as a tensor, if it is one.
@@ -161,6 +171,16 @@ fn nested<'py, T: Copy>(
 
 #[pymethods]
 impl PyTensor {
+    /// Tells the garbage collector of the gradient's object; PyO3 tells it of the attributes.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.grad.with(|grad| visit.call(grad))
+    }
+
+    /// The cycle is broken by the dictionary, which the collector clears itself; the gradient's object is dropped.
+    fn __clear__(&self) {
+        self.grad.replace(None);
+    }
+
     #[new]
     #[pyo3(signature = (*args, dtype=None, device=None, requires_grad=false))]
     fn new(

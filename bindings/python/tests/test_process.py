@@ -263,3 +263,18 @@ def test_a_save_killed_while_it_pickles_leaves_nothing_behind(tmp_path):
     )
     assert run("-c", script, cwd=tmp_path).returncode == -9
     assert os.listdir(tmp_path) == []
+
+
+def test_cycles_through_attributes_are_collected():
+    import gc
+    import weakref
+
+    class Mark:
+        pass
+
+    for made in (torch.ones(2), torch.nn.Parameter(torch.ones(2))):
+        made.mark, made.me = Mark(), made
+        mark = weakref.ref(made.mark)
+        del made
+        gc.collect()
+        assert mark() is None

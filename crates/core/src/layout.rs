@@ -171,6 +171,109 @@ impl Layout {
         true
     }
 
+    /// Whether the elements fill a range of memory, each once, in whatever order of dimensions.
+    pub fn is_dense(&self) -> bool {
+        self.is_contiguous() || self.permute(&self.memory_order()).is_contiguous()
+    }
+
+    /// The dimensions from the largest stride to the smallest: a dense layout permuted so is row-major. Sizes of one come first.
+    pub fn memory_order(&self) -> Dims {
+        let mut order: Dims = (0..self.rank()).collect();
+        order.sort_by_key(|&d| (self.shape[d] > 1, std::cmp::Reverse(self.strides[d])));
+        order
+    }
+
+    /// Dense with dimension 1 innermost and the others in their order: PyTorch's `channels_last` and `channels_last_3d`.
+    pub fn channels_last(shape: &[usize]) -> Result<Self> {
+        checked_numel(shape)?;
+        let mut strides = contiguous_strides(shape);
+        let mut step = 1usize;
+        if shape.len() > 1 {
+            for d in std::iter::once(1).chain((2..shape.len()).rev()).chain(std::iter::once(0)) {
+                strides[d] = step;
+                step = step.saturating_mul(shape[d].max(1));
+            }
+        }
+        Ok(Self { shape: Dims::from_slice(shape), strides, offset: 0 })
+    }
+
+    /// Whether images (`[batch, channels, height, width]`) or volumes have their channels innermost, as PyTorch's `suggest_memory_format` decides.
+    pub fn suggests_channels_last(&self) -> bool {
+        let order: &[usize] = match self.rank() {
+            4 => &[1, 3, 2, 0],
+            5 => &[1, 4, 3, 2, 0],
+            _ => return false,
+        };
+        if self.strides[1] == 0 {
+            return false;
+        }
+        let mut least = 0;
+        for &d in order {
+            let (size, stride) = (self.shape[d], self.strides[d]);
+            // A batch of one with one channel reads both ways: row-major.
+            if size == 0 || stride < least || (d == 0 && least == self.strides[1]) {
+                return false;
+            }
+            least = if size > 1 { stride * size } else { stride };
+        }
+        true
+    }
+
+    /// The layout of a copy that keeps this one's order of dimensions (PyTorch's `preserve_format`): without gaps, from the start of a storage.
+    pub fn preserved(&self) -> Self {
+        if self.is_contiguous() {
+            return Self { shape: self.shape.clone(), strides: contiguous_strides(&self.shape), offset: 0 };
+        }
+        if self.is_dense() {
+            return self.clone().with_offset(0);
+        }
+        Self::of_pointwise(&self.shape, &[self])
+    }
+
+    /// The layout of a pointwise result of this shape: dimensions in the order of the operands' strides, the first operand that tells two
+    /// dimensions apart deciding, as in PyTorch. The operands' layouts are stretched to the shape.
+    pub fn of_pointwise(shape: &[usize], operands: &[&Layout]) -> Self {
+        let rank = shape.len();
+        // Whether `a` lies outside of `b`: `None` where no operand tells.
+        let outside = |a: usize, b: usize| {
+            for operand in operands {
+                let (x, y) = (operand.strides[a], operand.strides[b]);
+                if x == 0 || y == 0 {
+                    continue;
+                }
+                if x != y {
+                    return Some(x > y);
+                }
+                if shape[a] > shape[b] {
+                    return Some(true);
+                }
+            }
+            None
+        };
+        // Innermost first, sorted by insertion: an undecided pair neither swaps nor ends the search.
+        let mut order: Dims = (0..rank).rev().collect();
+        for i in 1..rank {
+            let mut at = i;
+            for before in (0..i).rev() {
+                match outside(order[before], order[at]) {
+                    Some(true) => {
+                        order.swap(before, at);
+                        at = before;
+                    }
+                    Some(false) => break,
+                    None => {}
+                }
+            }
+        }
+        let mut strides: Dims = smallvec![0; rank];
+        let mut step = 1usize;
+        for &d in &order {
+            strides[d] = step;
+            step = step.saturating_mul(shape[d].max(1));
+        }
+        Self { shape: Dims::from_slice(shape), strides, offset: 0 }
+    }
+
     /// One past the last element touched, in elements from the start of the storage.
     pub fn span(&self) -> Result<usize> {
         if self.shape.contains(&0) {
@@ -455,6 +558,24 @@ mod tests {
         assert_eq!(e.view(&[2, 2, 3]).unwrap().strides(), [0, 0, 1]);
         let ones = Layout::strided(&[2, 1, 3], &[3, 77, 1], 0).unwrap();
         assert_eq!(ones.view(&[6]).unwrap().strides(), [1]);
+    }
+
+    #[test]
+    fn results_keep_the_order_of_their_operands() {
+        let t = Layout::contiguous(&[4, 6]).unwrap().transpose(0, 1);
+        assert!(t.is_dense() && t.preserved().strides() == [1, 6]);
+        let gaps = t.slice(0, 1, 3, 1).with_offset(7);
+        assert!(!gaps.is_dense());
+        assert_eq!((gaps.preserved().strides(), gaps.preserved().offset()), (&[1, 3][..], 0));
+        let row = Layout::contiguous(&[4]).unwrap().expand(&[6, 4]).unwrap();
+        assert_eq!(Layout::of_pointwise(&[6, 4], &[&row, &t]).strides(), [1, 6]);
+        assert_eq!(Layout::of_pointwise(&[6, 4], &[&row]).strides(), [4, 1]);
+        let images = Layout::channels_last(&[2, 3, 4, 5]).unwrap();
+        assert_eq!(images.strides(), [60, 1, 15, 3]);
+        assert!(images.suggests_channels_last() && images.is_dense());
+        assert_eq!(&images.memory_order()[..], [0, 2, 3, 1]);
+        assert!(!Layout::contiguous(&[2, 3, 4, 5]).unwrap().suggests_channels_last());
+        assert!(!Layout::contiguous(&[2, 1, 1, 1]).unwrap().suggests_channels_last());
     }
 
     #[test]

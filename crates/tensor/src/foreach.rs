@@ -5,7 +5,7 @@ use crate::capture::{self, Renew};
 use crate::{Arg, Tensor};
 use rushlight_core::backend::{Operand, ParamUpdate, UPDATE_NUMBERS, UpdateRule};
 use rushlight_core::smallvec::SmallVec;
-use rushlight_core::{DType, Device, Error, Result, View};
+use rushlight_core::{DType, Device, Error, Layout, Result, View};
 
 /// One parameter's share of an optimizer step; what the fields mean is said at [`ParamUpdate`].
 #[derive(Clone, Copy)]
@@ -106,28 +106,28 @@ fn step(
         check(first, u)?;
     }
     same_device("update", &[first.param], Some(grad_scale))?;
-    // What is not contiguous is changed as a copy.
-    let copied = |t: &Tensor| if t.is_contiguous() { Ok(None) } else { no_grad(|| t.contiguous()).map(Some) };
-    let copies: SmallVec<[[Option<Tensor>; 2]; 8]> =
-        if updates.iter().all(|u| u.param.is_contiguous() && u.grad.is_contiguous()) {
-            SmallVec::new()
-        } else {
-            updates.iter().map(|u| Ok([copied(u.param)?, copied(u.grad)?])).collect::<Result<_>>()?
-        };
+    let row_major = |t: &Tensor| t.is_contiguous();
+    let all_row_major =
+        |u: &Update| row_major(u.param) && row_major(u.grad) && u.state.iter().flatten().all(|s| row_major(s));
+    let aligned: SmallVec<[Aligned; 8]> = if updates.iter().all(all_row_major) {
+        SmallVec::new()
+    } else {
+        updates.iter().map(Aligned::new).collect::<Result<_>>()?
+    };
     let views: SmallVec<[ParamUpdate; 8]> = updates
         .iter()
         .enumerate()
-        .map(|(i, u)| {
-            let [param, grad] = copies.get(i).map_or([None, None], |c| [c[0].as_ref(), c[1].as_ref()]);
-            ParamUpdate {
-                param: param.unwrap_or(u.param).view(),
-                grad: grad.unwrap_or(u.grad).view(),
-                state: u.state.map(|s| s.map(|s| s.view())),
-                maximize: u.maximize,
-                weight_decay: u.weight_decay,
-                shrink: u.shrink,
-                rule: u.rule,
-            }
+        .map(|(i, u)| ParamUpdate {
+            param: aligned.get(i).map_or_else(|| u.param.view(), |a| a.tensors[0].view_as(&a.layouts[0])),
+            grad: aligned.get(i).map_or_else(|| u.grad.view(), |a| a.tensors[1].view_as(&a.layouts[1])),
+            state: match aligned.get(i) {
+                Some(a) => a.states(u),
+                None => u.state.map(|s| s.map(|s| s.view())),
+            },
+            maximize: u.maximize,
+            weight_decay: u.weight_decay,
+            shrink: u.shrink,
+            rule: u.rule,
         })
         .collect();
     let live = addresses(first.param.device())?;
@@ -142,12 +142,43 @@ fn step(
     }
     for (i, u) in updates.iter().enumerate() {
         u.state.iter().flatten().for_each(|s| s.changed_unrecorded());
-        match copies.get(i).and_then(|[param, _]| param.as_ref()) {
-            Some(param) => no_grad(|| u.param.copy_(param).map(drop))?,
-            None => u.param.changed_unrecorded(),
+        u.param.changed_unrecorded();
+        if let Some(aligned) = aligned.get(i) {
+            no_grad(|| aligned.write_back(u))?;
         }
     }
     Ok(())
+}
+
+/// The tensors of an update in one memory order, which engines go through as if it were row-major: those that lie so already, and copies of
+/// the others. Parameter, gradient and states, in this order.
+struct Aligned {
+    tensors: SmallVec<[Tensor; 5]>,
+    layouts: SmallVec<[Layout; 5]>,
+}
+
+impl Aligned {
+    fn new(u: &Update) -> Result<Self> {
+        let whole = u.param.layout().preserved();
+        let order = whole.memory_order();
+        let all = [u.param, u.grad].into_iter().chain(u.state.into_iter().flatten());
+        let tensors: SmallVec<[Tensor; 5]> =
+            all.map(|t| no_grad(|| t.detach().in_layout(&whole))).collect::<Result<_>>()?;
+        let layouts = tensors.iter().map(|t| t.layout().permute(&order)).collect();
+        Ok(Self { tensors, layouts })
+    }
+
+    fn states(&self, u: &Update) -> [Option<View<'_>>; 3] {
+        let mut views = (2..self.tensors.len()).map(|i| self.tensors[i].view_as(&self.layouts[i]));
+        u.state.map(|s| s.and_then(|_| views.next()))
+    }
+
+    /// Copies to the tensors they stand for.
+    fn write_back(&self, u: &Update) -> Result<()> {
+        let changed = [u.param].into_iter().chain(u.state.into_iter().flatten());
+        let own = self.tensors.iter().enumerate().filter(|(i, _)| *i != 1).map(|(_, t)| t);
+        changed.zip(own).filter(|(t, own)| !t.shares_storage(own)).try_for_each(|(t, own)| t.copy_(own).map(drop))
+    }
 }
 
 fn check(first: &Update, u: &Update) -> Result<()> {
@@ -163,9 +194,6 @@ fn check(first: &Update, u: &Update) -> Result<()> {
                 u.param.dtype()
             )));
         }
-    }
-    if u.state.iter().flatten().any(|s| !s.is_contiguous()) {
-        return Err(Error::value("update: a state is not contiguous; call contiguous() first"));
     }
     Ok(())
 }
@@ -273,11 +301,22 @@ fn scale(tensors: &[&Tensor], factor: Option<Arg>, found_inf: Option<&Tensor>) -
                     "scale_: more than one element of a tensor refers to a single memory location; clone it first",
                 ));
             }
-            if t.is_contiguous() { Ok(None) } else { no_grad(|| t.contiguous()).map(Some) }
+            if t.layout().is_dense() { Ok(None) } else { no_grad(|| t.contiguous()).map(Some) }
         })
         .collect::<Result<_>>()?;
-    let views: SmallVec<[View; 16]> =
-        tensors.iter().zip(&copies).map(|(t, c)| c.as_ref().unwrap_or(t).view()).collect();
+    // In whatever order of dimensions: engines go through memory.
+    let layouts: SmallVec<[Layout; 16]> = tensors
+        .iter()
+        .zip(&copies)
+        .map(|(t, c)| c.as_ref().unwrap_or(t).layout())
+        .map(|l| if l.is_contiguous() { l.clone() } else { l.permute(&l.memory_order()) })
+        .collect();
+    let views: SmallVec<[View; 16]> = tensors
+        .iter()
+        .zip(&copies)
+        .zip(&layouts)
+        .map(|((t, c), layout)| c.as_ref().unwrap_or(t).view_as(layout))
+        .collect();
     first.backend().foreach_scale(factor.map(operand), &views, found_inf.map(|f| f.view()))?;
     if factor.is_some() {
         for (t, copy) in tensors.iter().zip(&copies) {

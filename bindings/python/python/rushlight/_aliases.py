@@ -24,7 +24,7 @@ NAMES = frozenset().union(_FUNCTIONAL, (f"{name}_copy" for name in _COPIES), _ME
 def _copy(name):
     def copied(input, *args, **kwargs):
         made = input if name == "alias" else getattr(input, name)(*args, **kwargs)
-        return tuple(part.clone() for part in made) if isinstance(made, (tuple, list)) else made.clone()
+        return tuple(part.clone(memory_format=_C.contiguous_format) for part in made) if isinstance(made, (tuple, list)) else made.clone(memory_format=_C.contiguous_format)
 
     copied.__name__ = copied.__qualname__ = f"{name}_copy"
     copied.__doc__ = f"``{name}``, with elements of its own."

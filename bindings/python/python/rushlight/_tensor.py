@@ -162,7 +162,8 @@ def resize_(self, *sizes, memory_format=None):
     from . import empty
 
     if memory_format not in (None, _C.contiguous_format, _C.preserve_format):
-        raise NotImplementedError(f"resize_: elements lie in row-major order; call .to(memory_format={memory_format}) afterwards")
+        made = self.detach().resize_(*sizes).contiguous(memory_format=memory_format)
+        return _C._become(self, made)
     sizes = sizes[0] if len(sizes) == 1 and not isinstance(sizes[0], int) else sizes
     made = empty(tuple(sizes), dtype=self.dtype, device=self.device)
     count = min(made.numel(), self.numel())

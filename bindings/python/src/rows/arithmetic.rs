@@ -200,6 +200,9 @@ rows! { ROWS:
     xlog1py [Special]
         "xlog1py(Tensor input, Tensor|Number other)" |input: &Tensor, other: Arg| xlog1py(input, other),
         "xlog1py(Number input, Tensor other)" |input: Scalar, other: &Tensor| xlog1py(&number_tensor(input, other)?, other.into());
+    /// The next number towards another.
+    nextafter [Torch Method Inplace]
+        "nextafter(Tensor input, Tensor other)" |input: &Tensor, other: &Tensor| input.nextafter(other);
     /// 0 below zero, 1 above, `values` at zero.
     heaviside [Torch Method Inplace]
         "heaviside(Tensor input, Tensor values)" |input: &Tensor, values: &Tensor| input.heaviside(values);

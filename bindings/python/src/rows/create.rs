@@ -20,13 +20,13 @@ fn constant(shape: &Sizes, value: i64, factory: &Factory) -> Result<Tensor> {
 }
 
 fn like(input: &Tensor, value: Scalar, factory: &Factory) -> Result<Tensor> {
-    factory.finish(Tensor::full_with(input.shape(), value, factory.options_like(input))?)
+    factory.finish(input.full_like_with(value, factory.options_like(input))?)
 }
 
 /// A new tensor with its elements in another order in memory, still a leaf.
 fn ordered(made: Result<Tensor>, format: MemoryFormat) -> Result<Tensor> {
     let made = made?;
-    if matches!(format, MemoryFormat::Preserve | MemoryFormat::Contiguous) {
+    if format == MemoryFormat::Preserve {
         return Ok(made);
     }
     let requires_grad = made.requires_grad();
@@ -240,7 +240,7 @@ rows! { ROWS:
     /// Whatever the memory holds, like another tensor.
     empty_like [Torch] "empty_like(Tensor input, *, memory_format? memory_format=None, **factory)"
         |input: &Tensor, format: MemoryFormat, factory: Factory|
-        ordered(factory.finish(Tensor::empty(input.shape(), factory.options_like(input))?), format);
+        ordered(like(input, Scalar::Int(0), &factory), format);
     /// One number like another tensor.
     full_like [Torch] "full_like(Tensor input, Number fill_value, *, memory_format? memory_format=None, **factory)"
         |input: &Tensor, value: Scalar, format: MemoryFormat, factory: Factory| ordered(like(input, value, &factory), format);
@@ -278,11 +278,11 @@ rows! { ROWS:
     /// Uniform numbers like another tensor.
     rand_like [Torch] "rand_like(Tensor input, *, memory_format? memory_format=None, Generator? generator=None, **factory)"
         |input: &Tensor, format: MemoryFormat, from: Option<&Generator>, factory: Factory|
-        ordered(factory.finish(Tensor::rand_from(generator(from), input.shape(), factory.options_like(input))?), format);
+        ordered(factory.finish(Tensor::rand_from(generator(from), input.shape(), factory.options_like(input))?.in_order_of(input)?), format);
     /// Normal numbers like another tensor.
     randn_like [Torch] "randn_like(Tensor input, *, memory_format? memory_format=None, Generator? generator=None, **factory)"
         |input: &Tensor, format: MemoryFormat, from: Option<&Generator>, factory: Factory|
-        ordered(factory.finish(Tensor::randn_from(generator(from), input.shape(), factory.options_like(input))?), format);
+        ordered(factory.finish(Tensor::randn_from(generator(from), input.shape(), factory.options_like(input))?.in_order_of(input)?), format);
     /// Integers from `low` to before `high`.
     randint [Torch]
         "randint(int high, int[] size, *, Generator? generator=None, **factory)" |high: i64, shape: Sizes, from: Option<&Generator>, factory: Factory|
@@ -291,10 +291,11 @@ rows! { ROWS:
             |low: i64, high: i64, shape: Sizes, from: Option<&Generator>, factory: Factory| randint_made(low, high, &shape, from, &factory);
     /// Integers like another tensor.
     randint_like [Torch]
-        "randint_like(Tensor input, int high, **factory)" |input: &Tensor, high: i64, factory: Factory|
-            factory.finish(randint(0, high, input.shape(), None, factory.options_like(input), input.dtype())?),
-        "randint_like(Tensor input, int low, int high, **factory)" |input: &Tensor, low: i64, high: i64, factory: Factory|
-            factory.finish(randint(low, high, input.shape(), None, factory.options_like(input), input.dtype())?);
+        "randint_like(Tensor input, int high, *, memory_format? memory_format=None, **factory)" |input: &Tensor, high: i64, format: MemoryFormat, factory: Factory| ordered(
+            factory.finish(randint(0, high, input.shape(), None, factory.options_like(input), input.dtype())?.in_order_of(input)?), format),
+        "randint_like(Tensor input, int low, int high, *, memory_format? memory_format=None, **factory)"
+            |input: &Tensor, low: i64, high: i64, format: MemoryFormat, factory: Factory| ordered(
+            factory.finish(randint(low, high, input.shape(), None, factory.options_like(input), input.dtype())?.in_order_of(input)?), format);
     /// The numbers below `n` in random order.
     randperm [Torch] "randperm(int n, *, Generator? generator=None, **factory)" |n: i64, from: Option<&Generator>, factory: Factory| randperm(n, from, &factory);
     /// Normal numbers with means and deviations.

@@ -99,6 +99,23 @@ fn pad(input: &Tensor, padding: &[i64], mode: &str, value: Option<Scalar>) -> Re
         "circular" => PadMode::Circular,
         other => return Err(Error::unsupported(format!("Unrecognised padding mode {other}"))),
     };
+    let padded = padding.len() / 2;
+    if padded > input.rank() {
+        return Err(Error::shape(format!(
+            "Padding length should be less than or equal to two times the input dimension but got padding length {} and input of dimension {}",
+            padding.len(),
+            input.rank()
+        )));
+    }
+    if !matches!(mode, PadMode::Constant(_))
+        && !(1..=3).contains(&padded) | !(padded + 1..=padded + 2).contains(&input.rank())
+    {
+        return Err(Error::unsupported(format!(
+            "Only 2D, 3D, 4D, 5D padding with non-constant padding are supported for now: padding size {} is not supported for {}D input tensor.",
+            padding.len(),
+            input.rank()
+        )));
+    }
     input.pad(&crate::value::dims(padding), mode)
 }
 
@@ -297,6 +314,9 @@ fn lp_pool(
 }
 
 fn unfold(input: &Tensor, kernel: &[i64], dilation: &[i64], padding: &[i64], stride: &[i64]) -> Result<Tensor> {
+    if input.rank() < 3 {
+        return Err(Error::index(format!("unfold: expected images, 3D or 4D, but got shape {:?}", input.shape())));
+    }
     use rushlight_nn::Forward;
     rushlight_nn::Unfold::new(spatial(kernel)?)
         .dilation(spatial(dilation)?)

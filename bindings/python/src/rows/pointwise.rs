@@ -149,17 +149,29 @@ rows! { ROWS:
     /// The nearest integer, ties to even, or the nearest number of so many decimals.
     round [Torch Method Inplace Special] "round(Tensor input, *, int decimals=0)" |input: &Tensor, decimals: i64| round(input, decimals);
     /// Elements kept between bounds, of which either may be missing.
-    clamp [Torch Method] "clamp(Tensor input, Tensor|Number? min=None, Tensor|Number? max=None)" |input: &Tensor, min: Option<Arg>, max: Option<Arg>|
-        clamp(input, min, max);
+    clamp [Torch Method]
+        "clamp(Tensor input, Tensor? min=None, Tensor? max=None)" |input: &Tensor, min: Option<&Tensor>, max: Option<&Tensor>|
+            clamp(input, min.map(Arg::Tensor), max.map(Arg::Tensor)),
+        "clamp(Tensor input, Number? min=None, Number? max=None)" |input: &Tensor, min: Option<Scalar>, max: Option<Scalar>|
+            clamp(input, min.map(Arg::Scalar), max.map(Arg::Scalar));
     /// `clamp` in place.
-    clamp_ [Torch Method] "clamp_(Tensor input, Tensor|Number? min=None, Tensor|Number? max=None)" |input: &Tensor, min: Option<Arg>, max: Option<Arg>|
-        clamp_(input, min, max);
+    clamp_ [Torch Method]
+        "clamp_(Tensor input, Tensor? min=None, Tensor? max=None)" |input: &Tensor, min: Option<&Tensor>, max: Option<&Tensor>|
+            clamp_(input, min.map(Arg::Tensor), max.map(Arg::Tensor)),
+        "clamp_(Tensor input, Number? min=None, Number? max=None)" |input: &Tensor, min: Option<Scalar>, max: Option<Scalar>|
+            clamp_(input, min.map(Arg::Scalar), max.map(Arg::Scalar));
     /// Another name of `clamp`.
-    clip [Torch Method] "clip(Tensor input, Tensor|Number? min=None, Tensor|Number? max=None)" |input: &Tensor, min: Option<Arg>, max: Option<Arg>|
-        clamp(input, min, max);
+    clip [Torch Method]
+        "clip(Tensor input, Tensor? min=None, Tensor? max=None)" |input: &Tensor, min: Option<&Tensor>, max: Option<&Tensor>|
+            clamp(input, min.map(Arg::Tensor), max.map(Arg::Tensor)),
+        "clip(Tensor input, Number? min=None, Number? max=None)" |input: &Tensor, min: Option<Scalar>, max: Option<Scalar>|
+            clamp(input, min.map(Arg::Scalar), max.map(Arg::Scalar));
     /// `clip` in place.
-    clip_ [Torch Method] "clip_(Tensor input, Tensor|Number? min=None, Tensor|Number? max=None)" |input: &Tensor, min: Option<Arg>, max: Option<Arg>|
-        clamp_(input, min, max);
+    clip_ [Torch Method]
+        "clip_(Tensor input, Tensor? min=None, Tensor? max=None)" |input: &Tensor, min: Option<&Tensor>, max: Option<&Tensor>|
+            clamp_(input, min.map(Arg::Tensor), max.map(Arg::Tensor)),
+        "clip_(Tensor input, Number? min=None, Number? max=None)" |input: &Tensor, min: Option<Scalar>, max: Option<Scalar>|
+            clamp_(input, min.map(Arg::Scalar), max.map(Arg::Scalar));
     /// `clamp_min` in place.
     clamp_min_ [Torch Method] "clamp_min_(Tensor input, Tensor|Number min)" |input: &Tensor, min: Arg| clamp_(input, Some(min), None);
     /// `clamp_max` in place.

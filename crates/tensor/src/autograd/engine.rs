@@ -4,7 +4,7 @@ use super::node::{Ctx, Edge, Grads, Kind, Node, lock};
 use super::{callback, mode};
 use crate::{Tensor, amp, capture};
 use rushlight_core::smallvec::smallvec;
-use rushlight_core::{Error, Result};
+use rushlight_core::{Error, Layout, Result};
 use std::cell::RefCell;
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashMap, HashSet};
@@ -489,8 +489,19 @@ impl Tensor {
                 Some(old) => old.add(&incoming)?,
                 None if !in_place => incoming.clone(),
                 None if self.is_grad_home(&incoming) => incoming.detach(),
-                None if incoming.is_sole_owner() && incoming.is_contiguous() => incoming.detach(),
-                None => incoming.detach().copy()?,
+                None if incoming.is_sole_owner() && self.has_order_of(&incoming) => incoming.detach(),
+                None => {
+                    // A gradient has the memory order of its leaf, or is row-major where that has gaps.
+                    let incoming = incoming.detach();
+                    let whole = if self.layout().is_dense() {
+                        self.layout().clone()
+                    } else {
+                        Layout::contiguous(self.shape())?
+                    };
+                    let out = incoming.uninit_in(whole, incoming.dtype())?;
+                    incoming.copy_to(&out)?;
+                    out
+                }
             };
             let mut meta = self.meta();
             let unchanged = match (&meta.grad, &old) {
@@ -503,6 +514,14 @@ impl Tensor {
                 return Ok(());
             }
         }
+    }
+
+    /// Whether a gradient may become this leaf's as it lies.
+    fn has_order_of(&self, incoming: &Tensor) -> bool {
+        if self.is_contiguous() || !self.layout().is_dense() {
+            return incoming.is_contiguous();
+        }
+        self.shape() == incoming.shape() && self.strides() == incoming.strides()
     }
 
     fn run_post_hooks(&self) -> Result<()> {

@@ -85,9 +85,9 @@ impl Tensor {
                      no_grad, or work on a clone."
                 )));
             }
-            if !base.is_contiguous() && sources.iter().any(|t| t.requires_grad()) {
+            if !base.layout().is_dense() && sources.iter().any(|t| t.requires_grad()) {
                 return Err(Error::unsupported(format!(
-                    "{op}: recording an in-place change of a view needs a contiguous base; clone the base first"
+                    "{op}: recording an in-place change of a view needs a base without gaps; clone the base first"
                 )));
             }
         }
@@ -128,16 +128,14 @@ impl Tensor {
 
 /// A node that reads the elements of `layout` out of `base`: its backward puts the gradient back where they came from.
 fn strided_view_node(base: &Tensor, edge: Edge, layout: &Layout) -> Arc<Node> {
-    let (shape, dtype, base_layout, layout) =
-        (base.shape().to_vec(), base.dtype(), base.0.layout.clone(), layout.clone());
+    let (whole, dtype, within) = (base.layout().clone().with_offset(0), base.dtype(), relative(layout, base.layout()));
     Node::new(
         "as_strided",
         smallvec![Some(edge)],
         1,
         Arc::new(move |_: &Ctx, mut grads: Grads| {
             let Some(dy) = grads.pop().flatten() else { return Ok(smallvec![None]) };
-            let within = relative(&layout, &base_layout);
-            Ok(smallvec![Some(crate::ops::view::scatter_view(&dy, &shape, dtype, &within)?)])
+            Ok(smallvec![Some(crate::ops::view::scatter_view(&dy, &whole, dtype, &within)?)])
         }),
     )
 }
@@ -154,13 +152,15 @@ fn write_through_view(
     let mut inputs = edges;
     inputs[0] = base.edge();
     let (within, wants_rest) = (relative(layout, &base.0.layout), inputs[0].is_some());
+    let base_layout = base.layout().clone().with_offset(0);
     Node::new(
         name,
         inputs,
         1,
         Arc::new(move |ctx: &Ctx, mut grads: Grads| {
             let Some(dy) = grads.pop().flatten() else { return Ok(smallvec![None; ctx.node.inputs.len()]) };
-            let whole = dy.copy()?;
+            let ordered = dy.in_layout(&base_layout)?;
+            let whole = if ordered.is_same(&dy) { dy.copy()? } else { ordered };
             let under = whole.as_strided(within.shape(), within.strides(), within.offset())?;
             let mut out = backward(ctx, smallvec![Some(under.copy()?)])?;
             if out.is_empty() {

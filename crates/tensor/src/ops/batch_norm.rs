@@ -5,7 +5,7 @@ use crate::Tensor;
 use crate::autograd::{Ctx, Saved, no_grad, record, recording};
 use rushlight_core::backend::BatchNorm;
 use rushlight_core::smallvec::{SmallVec, smallvec};
-use rushlight_core::{DType, Error, Result};
+use rushlight_core::{DType, Error, Layout, Result, View};
 
 /// The arguments of [`Tensor::batch_norm`] besides the input.
 #[derive(Clone, Copy)]
@@ -160,9 +160,19 @@ impl<'a> InstanceNormOptions<'a> {
     }
 }
 
-/// The sizes as an engine meets them: with channels innermost every position is an image.
-fn in_memory(spec: BatchNorm, x: &Tensor) -> BatchNorm {
-    if x.is_channels_last() { BatchNorm { batch: spec.batch * spec.space, space: 1, ..spec } } else { spec }
+/// The sizes and the layout as an engine meets them: with channels innermost every position is an image.
+fn in_memory(spec: BatchNorm, x: &Tensor) -> Result<(BatchNorm, Layout)> {
+    if x.is_contiguous() {
+        return Ok((spec, x.layout().clone()));
+    }
+    let rows = spec.batch * spec.space;
+    let layout = Layout::contiguous(&[rows, spec.channels])?.with_offset(x.layout().offset());
+    Ok((BatchNorm { batch: rows, space: 1, ..spec }, layout))
+}
+
+/// The elements row-major, or with their channels innermost where they lie so: what an engine can read.
+fn readable(x: &Tensor, channels_last: bool) -> Result<Tensor> {
+    if channels_last { x.to_channels_last() } else { x.contiguous() }
 }
 
 /// What a batch normalisation's backward needs.
@@ -181,19 +191,22 @@ impl Backward {
     fn fused(&self, ctx: &Ctx, dy: &Tensor, needs: [bool; 3]) -> Result<NormGrads> {
         let x = ctx.get(&self.x)?;
         let weight = self.weight.as_ref().map(|w| ctx.get(w)).transpose()?;
-        let dy = dy.in_order_of(&x)?;
+        let dy = readable(dy, !x.is_contiguous())?;
         let per_channel = |wanted: bool| wanted.then(|| x.uninit_like(&[self.spec.channels], self.affine)).transpose();
-        let dx = if needs[0] { Some(x.uninit_in_order(x.shape(), x.dtype())?) } else { None };
+        let dx = if needs[0] { Some(x.uninit_preserving(x.dtype())?) } else { None };
         let grads = NormGrads { dx, dweight: per_channel(needs[1])?, dbias: per_channel(needs[2])? };
         if x.numel() == 0 {
             return grads.zeroed();
         }
         let [dx, dweight, dbias] = grads.views();
+        let (spec, layout) = in_memory(self.spec, &x)?;
+        let (dy_layout, dx_layout) = (layout.clone().with_offset(dy.layout().offset()), layout.clone().with_offset(0));
+        let dx = dx.map(|dx| View { layout: &dx_layout, ..dx });
         let (w, mean, rstd) = (weight.as_ref().map(|w| w.view()), self.mean.view(), self.rstd.view());
         x.backend().batch_norm_backward(
-            &in_memory(self.spec, &x),
-            dy.view(),
-            x.view(),
+            &spec,
+            dy.view_as(&dy_layout),
+            x.view_as(&layout),
             w,
             mean,
             rstd,
@@ -286,7 +299,7 @@ impl Tensor {
                 )));
             }
         }
-        let x = self.in_order_of(self)?;
+        let x = readable(self, self.suggests_channels_last())?;
         // Parameters of a half input may be f32; engines that do not take them so get them in the input's dtype.
         let alike = [weight, bias].iter().flatten().all(|t| t.dtype() == stat);
         let per_channel = if alike && x.backend().features().wide_batch_norm_parameters { stat } else { x.dtype() };
@@ -305,10 +318,13 @@ impl Tensor {
             })?
         };
         let spec = BatchNorm { batch, channels, space, eps, training };
-        let y = x.uninit_in_order(x.shape(), x.dtype())?;
+        let y = x.uninit_preserving(x.dtype())?;
         if y.numel() > 0 {
             let (w, b) = (weight.as_ref().map(|w| w.view()), bias.as_ref().map(|b| b.view()));
-            y.backend().batch_norm(&in_memory(spec, &x), x.view(), w, b, y.view(), mean.view(), rstd.view())?;
+            let (spec, layout) = in_memory(spec, &x)?;
+            let y_layout = layout.clone().with_offset(0);
+            let (from, to) = (x.view_as(&layout), y.view_as(&y_layout));
+            y.backend().batch_norm(&spec, from, w, b, to, mean.view(), rstd.view())?;
             if training {
                 no_grad(|| -> Result<()> {
                     if let Some(running) = running_mean {

@@ -69,12 +69,15 @@ impl Tensor {
 
     fn moved(&self, device: Device, non_blocking: bool) -> Result<Tensor> {
         let target = backend(device)?;
+        // Whatever lies without gaps is copied as it lies.
+        let layout = self.layout().preserved();
+        let storage = target.alloc(layout.numel() * self.dtype().size())?;
+        let out = Tensor::from_parts(Arc::new(storage), layout, self.dtype(), Meta::default());
         if device == Device::Meta {
-            return Tensor::uninit(target, self.shape(), self.dtype());
+            return Ok(out);
         }
         crate::meta::refuse("Cannot copy out", self.device())?;
-        let source = no_grad(|| self.contiguous())?;
-        let out = Tensor::uninit(target, self.shape(), self.dtype())?;
+        let source = no_grad(|| self.in_layout(out.layout()))?;
         let size = self.dtype().size();
         let (start, len) = (source.0.layout.offset() * size, source.numel() * size);
         if len == 0 {
@@ -93,7 +96,7 @@ impl Tensor {
         Ok(out)
     }
 
-    /// Copies a contiguous tensor's elements from the host to one of another device that has as many.
+    /// Copies a dense tensor's elements, as they lie, from the host to one of another device that has as many.
     pub(crate) fn upload_to(&self, out: &Tensor, non_blocking: bool) -> Result<()> {
         let (ptr, len) = (self.view().ptr(), self.numel() * self.dtype().size());
         if non_blocking && self.is_pinned() {
@@ -137,7 +140,8 @@ impl Tensor {
         self.device().is_cpu() && rushlight_engines::is_pinned(self.view().ptr())
     }
 
-    /// A tensor of its own with the same elements, row-major: PyTorch's `clone()`. (Rust's `clone` gives the same tensor.)
+    /// A tensor of its own with the same elements: PyTorch's `clone()`. (Rust's `clone` gives the same tensor.) It keeps the memory order of
+    /// a tensor whose elements lie without gaps; [`Tensor::contiguous`] gives row-major elements.
     pub fn copy(&self) -> Result<Tensor> {
         self.copy_as(self.dtype(), "clone")
     }
@@ -167,10 +171,14 @@ impl Tensor {
     }
 
     fn copy_as(&self, dtype: DType, name: &'static str) -> Result<Tensor> {
-        let out = self.uninit_like(self.shape(), dtype)?;
-        if out.numel() > 0 {
-            self.backend().copy(self.view(), out.view())?;
-        }
+        let out = self.uninit_preserving(dtype)?;
+        self.copy_into(out, name)
+    }
+
+    /// The elements converted and written to `out`, recorded.
+    fn copy_into(&self, out: Tensor, name: &'static str) -> Result<Tensor> {
+        let dtype = out.dtype();
+        self.copy_to(&out)?;
         if dtype.is_float() && recording(&[self]) {
             let from = self.dtype();
             record(name, &[self], &out, move |_, dy| Ok(smallvec![Some(dy.to_dtype(from)?)]))?;
@@ -180,7 +188,10 @@ impl Tensor {
 
     /// The same elements in row-major order; the same tensor if they are already.
     pub fn contiguous(&self) -> Result<Tensor> {
-        if self.is_contiguous() { Ok(self.clone()) } else { self.copy_as(self.dtype(), "contiguous") }
+        if self.is_contiguous() {
+            return Ok(self.clone());
+        }
+        self.copy_into(self.uninit_like(self.shape(), self.dtype())?, "contiguous")
     }
 
     /// Overwrites the elements with those of `source`, broadcast and converted.

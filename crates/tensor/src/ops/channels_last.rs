@@ -57,9 +57,4 @@ impl Tensor {
         }
         Ok(out)
     }
-
-    /// The same elements in row-major order, or in the order of `other` where its channels lie innermost.
-    pub(crate) fn in_order_of(&self, other: &Tensor) -> Result<Tensor> {
-        if other.is_channels_last() { self.channels_last() } else { self.contiguous() }
-    }
 }

@@ -4,7 +4,9 @@ use super::number::fitting;
 use super::pointwise::{pointwise, select};
 use crate::Tensor;
 use crate::arg::{Arg, result_type};
-use rushlight_core::{DType, Error, Pointwise, Result, Scalar};
+use crate::autograd::{no_grad, record, recording};
+use rushlight_core::layout::broadcast_shapes;
+use rushlight_core::{DType, Dims, Error, Pointwise, Result, Scalar};
 
 macro_rules! compare {
     ($($(#[$doc:meta])* $name:ident $op:ident;)*) => {
@@ -189,4 +191,53 @@ fn choose(condition: &Tensor, a: Arg, b: Arg) -> Result<Tensor> {
         }
     }
     select(condition, a, b)
+}
+
+impl Tensor {
+    /// The next number of the dtype after each element in the direction of `other`. Its derivatives are zero.
+    ///
+    /// ```
+    /// # use rushlight_tensor::Tensor;
+    /// let x = Tensor::new([1.0f32])?;
+    /// assert_eq!(x.nextafter(&Tensor::new([2.0f32])?)?.to_vec::<f32>()?, [1.0f32.next_up()]);
+    /// # Ok::<(), rushlight_core::Error>(())
+    /// ```
+    pub fn nextafter(&self, other: &Tensor) -> Result<Tensor> {
+        let dtype = result_type(&[Arg::Tensor(self), Arg::Tensor(other)]);
+        let bits = match dtype {
+            DType::F64 => DType::I64,
+            DType::F32 => DType::I32,
+            DType::BF16 | DType::F16 => DType::I16,
+            _ => return Err(Error::dtype(format!("nextafter: not implemented for {dtype}"))),
+        };
+        let out = no_grad(|| {
+            let shape = broadcast_shapes(self.shape(), other.shape()).map_err(|e| e.within("nextafter"))?;
+            let (x, y) = (self.to_dtype(dtype)?.expand(&shape)?, other.to_dtype(dtype)?);
+            let upward = y.gt(&x)?;
+            // Bits grow with the magnitude.
+            let outward = upward.eq(&x.gt(0)?)?;
+            let step = outward.to_dtype(bits)?.mul(2)?.sub(1)?;
+            let stepped = x.reinterpreted(bits).add(&step)?.reinterpreted(dtype);
+            let least = Tensor::full_with([], 1, (bits, x.device()))?.reinterpreted(dtype);
+            let from_zero = upward.to_dtype(dtype)?.mul(2)?.sub(1)?.mul(&least)?;
+            let moved = where_(&x.eq(0)?, &from_zero, &stepped)?;
+            let still = where_(&x.eq(&y)?, &y, &moved)?;
+            let sum = x.add(&y)?;
+            where_(&x.isnan()?.logical_or(&y.isnan()?)?, &sum, &still)
+        })?;
+        if recording(&[self, other]) {
+            let sides = [self, other].map(|t| (Dims::from_slice(t.shape()), t.dtype()));
+            record("nextafter", &[self, other], &out, move |_, dy| {
+                let zeros =
+                    |(shape, dtype): &(Dims, DType)| Ok(Some(Tensor::zeros_with(shape, (*dtype, dy.device()))?));
+                sides.iter().map(zeros).collect()
+            })?;
+        }
+        Ok(out)
+    }
+
+    /// The same memory read as elements of another dtype of the same size. Not recorded.
+    fn reinterpreted(&self, dtype: DType) -> Tensor {
+        Tensor::from_parts(self.0.storage.clone(), self.layout().clone(), dtype, Default::default())
+    }
 }

@@ -166,6 +166,7 @@ impl Problem {
     }
 
     fn forward(self, x: &Tensor, w: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
+        let channels_last = x.suggests_channels_last() || w.suggests_channels_last();
         let [x, w] = alike(x, w)?;
         let bias = bias.map(|b| b.contiguous()).transpose()?;
         let out = x.uninit_in_order(&self.output_shape(), x.dtype())?;
@@ -175,7 +176,7 @@ impl Problem {
             out.backend().conv_forward(&self.spec, x.view(), w.view(), bias.as_ref().map(|b| b.view()), out.view())?;
         }
         self.record("conv", &x, &w, bias.as_ref(), &out, [Problem::input_gradient, Problem::weight_gradient_swapped])?;
-        Ok(out)
+        out.channels_last_if(channels_last)
     }
 
     /// The gradient by the input, of `dy` and `w`; the transposed convolution.
@@ -184,6 +185,7 @@ impl Problem {
     }
 
     fn transposed(self, dy: &Tensor, w: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
+        let channels_last = dy.suggests_channels_last() || w.suggests_channels_last();
         let [dy, w] = alike(dy, w)?;
         let out = dy.uninit_in_order(&self.input_shape(), dy.dtype())?;
         if dy.numel() == 0 {
@@ -197,7 +199,7 @@ impl Problem {
             no_grad(|| out.add_(&bias.reshape(&shape)?).map(|_| ()))?;
         }
         self.record("conv_transpose", &dy, &w, bias, &out, [Problem::plain, Problem::weight_gradient])?;
-        Ok(out)
+        out.channels_last_if(channels_last)
     }
 
     /// The gradient by the weight, of `x` and `dy`.
@@ -451,7 +453,7 @@ fn conv_transpose(
     let sizes = space(input.shape(), dims);
     let mut grown = [1; 3];
     for i in 0..3 {
-        if extra[i] >= stride[i].max(dilation[i]) && extra[i] > 0 {
+        if extra[i] >= stride[i].max(dilation[i]) && extra[i] > 0 && input.shape()[0] > 0 {
             return Err(Error::value(format!(
                 "{op}: output padding must be smaller than either stride or dilation, but got output_padding {:?}, stride {:?}, dilation {:?}",
                 &extra[3 - dims..],
@@ -459,14 +461,14 @@ fn conv_transpose(
                 &dilation[3 - dims..]
             )));
         }
-        let full = (sizes[i] - 1)
+        let full = sizes[i]
             .checked_mul(stride[i])
             .and_then(|n| {
                 n.checked_add((kernel[i] - 1).checked_mul(dilation[i])?)?.checked_add(extra[i])?.checked_add(1)
             })
             .ok_or_else(too_large)?;
-        let cut = padding[i].checked_mul(2).ok_or_else(too_large)?;
-        grown[i] = full.checked_sub(cut).filter(|&n| n > 0).ok_or_else(|| {
+        let cut = padding[i].checked_mul(2).and_then(|cut| cut.checked_add(stride[i])).ok_or_else(too_large)?;
+        grown[i] = full.checked_sub(cut).filter(|&n| n > 0 || input.shape()[0] == 0).ok_or_else(|| {
             Error::shape(format!(
                 "{op}: given input size per channel: {:?}, padding {:?} leaves no output; output size is too small",
                 &sizes[3 - dims..],

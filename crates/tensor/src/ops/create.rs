@@ -5,6 +5,7 @@ use crate::Tensor;
 use crate::tensor::backend;
 use rushlight_core::half::{bf16, f16};
 use rushlight_core::{DType, Device, Element, Error, Result, Scalar};
+use std::sync::Arc;
 
 /// The dtype and device of a new tensor; `float32` on the CPU unless said otherwise.
 ///
@@ -227,9 +228,23 @@ impl Tensor {
         Ok(out)
     }
 
-    /// One value throughout, with this tensor's shape, dtype and device.
+    /// One value throughout, with this tensor's shape, memory order, dtype and device.
     pub fn full_like(&self, value: impl Into<Scalar>) -> Result<Tensor> {
-        Tensor::full_with(self.shape(), value, (self.dtype(), self.device()))
+        self.full_like_with(value, (self.dtype(), self.device()))
+    }
+
+    /// [`Tensor::full_like`] of a dtype on a device.
+    pub fn full_like_with(&self, value: impl Into<Scalar>, options: impl Into<Options>) -> Result<Tensor> {
+        let options = options.into();
+        let dtype = options.dtype_or(self.dtype());
+        let value = fitting("full_like", value.into(), dtype)?;
+        let layout = self.layout().preserved();
+        let storage = backend(options.device)?.alloc(layout.numel() * dtype.size())?;
+        let out = Tensor::from_parts(Arc::new(storage), layout, dtype, Default::default());
+        if out.numel() > 0 {
+            out.backend().fill(value, out.view())?;
+        }
+        Ok(out)
     }
 
     /// Zeros with this tensor's shape, dtype and device.

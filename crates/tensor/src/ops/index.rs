@@ -364,6 +364,9 @@ impl Tensor {
                 "index_add: for integral input tensors, argument alpha must not be a floating point number",
             ));
         }
+        if self.rank() == 0 && index.numel() != 1 {
+            return Err(Error::index("index_add: dimension specified as 0 but tensor has no dimensions"));
+        }
         let scaled = if alpha.to_f64() == 1.0 { source.clone() } else { source.mul(Arg::Scalar(alpha))? };
         self.index_write_along("index_add", dim, index, &scaled, true, place)
     }
@@ -392,6 +395,9 @@ impl Tensor {
 
     fn index_fill_with(&self, dim: isize, index: &Tensor, value: Arg, place: Place) -> Result<Tensor> {
         if self.rank() == 0 {
+            if place == Place::Own {
+                self.check_inplace("index_fill_", &[self])?;
+            }
             return self.reshape([1usize])?.index_fill_with(dim, index, value, place)?.reshape([0usize; 0]);
         }
         let plan = self.vector_plan("index_fill", dim, index)?;

@@ -4,7 +4,7 @@ use super::pad::PadMode;
 use crate::Tensor;
 use crate::arg::{Arg, result_type};
 use crate::autograd::{Grads, record, recording};
-use rushlight_core::{Dims, Error, Result};
+use rushlight_core::{Dims, Error, Layout, Result};
 
 /// Tensors joined along a dimension they have; the other sizes must be equal.
 ///
@@ -40,7 +40,12 @@ pub fn cat(tensors: &[&Tensor], dim: isize) -> Result<Tensor> {
         shape[dim] += t.shape()[dim];
     }
     let dtype = result_type(&tensors.iter().map(|t| Arg::Tensor(t)).collect::<Vec<_>>());
-    let out = first.uninit_like(&shape, dtype)?;
+    let channels_last = tensors.iter().filter(|t| !skip(t)).all(|t| t.suggests_channels_last());
+    let out = if channels_last {
+        first.uninit_in(Layout::channels_last(&shape)?, dtype)?
+    } else {
+        first.uninit_like(&shape, dtype)?
+    };
     let mut start = 0;
     for t in tensors.iter().filter(|t| t.numel() > 0) {
         let size = t.shape()[dim];

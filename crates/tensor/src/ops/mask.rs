@@ -5,7 +5,7 @@ use crate::Tensor;
 use crate::autograd::{Saved, record, recording};
 use rushlight_core::layout::broadcast_shapes;
 use rushlight_core::smallvec::smallvec;
-use rushlight_core::{DType, Device, Error, Result};
+use rushlight_core::{DType, Device, Error, Layout, Result};
 use std::sync::Arc;
 
 fn check_mask(name: &str, mask: &Tensor) -> Result<()> {
@@ -32,7 +32,12 @@ impl Tensor {
         if out.numel() > 0 {
             self.backend().nonzero(self.view(), out.view())?;
         }
-        Ok(out)
+        // The indices of a dimension lie together, as in PyTorch: nonzero_tuple gives contiguous vectors.
+        if self.rank() > 1 {
+            out.in_layout(&Layout::contiguous(&[self.rank(), count])?.transpose(0, 1))
+        } else {
+            Ok(out)
+        }
     }
 
     /// [`Tensor::nonzero`] as one vector per dimension, ready to index with: PyTorch's `nonzero(as_tuple=True)`.

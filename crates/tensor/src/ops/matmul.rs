@@ -503,7 +503,20 @@ impl Tensor {
                 "tensordot: both dimension lists should have same length, got {dims:?} and {other_dims:?}"
             )));
         }
-        if let Some((&a, &b)) = own.iter().zip(&others).find(|&(&a, &b)| self.shape().get(a) != other.shape().get(b)) {
+        let pairs = || own.iter().zip(&others).map(|(&a, &b)| (a, b));
+        let size = |t: &Tensor, d: usize| t.shape().get(d).copied().unwrap_or(1);
+        let apart = |&(a, b): &(usize, usize)| size(self, a) != size(other, b);
+        if pairs().any(|p| apart(&p)) && pairs().filter(apart).all(|(a, b)| size(self, a) == 1 || size(other, b) == 1) {
+            // A size of one is stretched: the other side's sum over that dimension is contracted with it.
+            let summed = |t: &Tensor, over: Vec<isize>| match over.is_empty() {
+                true => Ok(t.clone()),
+                false => t.sum_dims(&over, true)?.to_dtype(t.dtype()),
+            };
+            let left = pairs().filter(apart).filter(|&(_, b)| size(other, b) == 1).map(|(a, _)| a as isize).collect();
+            let right = pairs().filter(apart).filter(|&(_, b)| size(other, b) != 1).map(|(_, b)| b as isize).collect();
+            return summed(self, left)?.tensordot_dims(&summed(other, right)?, dims, other_dims);
+        }
+        if let Some((a, b)) = pairs().find(apart) {
             return Err(Error::shape(format!(
                 "tensordot: contracted dimensions need to match, but first has size {} in dim {a} and second has size {} in dim {b}",
                 self.shape().get(a).unwrap_or(&1),

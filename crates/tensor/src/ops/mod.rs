@@ -23,6 +23,7 @@ pub(crate) mod loss;
 mod mask;
 mod math;
 mod matmul;
+pub(crate) mod memory_order;
 mod norm;
 pub(crate) mod number;
 mod operands;

@@ -120,7 +120,9 @@ pub(crate) fn underivable(
     let out = no_grad(op)?;
     if out.dtype().is_float() && recording(inputs) {
         record(name, inputs, &out, move |_, _| {
-            Err(Error::autograd(format!("derivative for {name} is not implemented")))
+            let message = format!("the derivative for {name} is not implemented");
+            // PyTorch's class of exception where an op is not one of its kernels.
+            Err(if name.starts_with("unique") { Error::unsupported(message) } else { Error::autograd(message) })
         })?;
     }
     Ok(out)

@@ -1,5 +1,6 @@
 //! Pointwise ops: rows of the op table, broadcast, promoted and recorded.
 
+use super::memory_order::in_memory_order;
 use crate::Tensor;
 use crate::arg::{Arg, result_type};
 use crate::autograd::{Grads, Saved, mode, record, recording};
@@ -100,6 +101,40 @@ fn operands<'a>(args: &'a [Arg<'a>], stretched: &'a [Option<Layout>]) -> SmallVe
         .collect()
 }
 
+/// The layout of a result of operands that are not all row-major.
+fn result_layout(args: &[Arg], stretched: &[Option<Layout>], shape: &[usize]) -> Layout {
+    let of = |(a, layout): (&'_ Arg<'_>, &'_ Option<Layout>)| match (a, layout) {
+        (Arg::Tensor(_), Some(layout)) => Some(layout.clone()),
+        (Arg::Tensor(t), None) => Some(t.layout().clone()),
+        (Arg::Scalar(_), _) => None,
+    };
+    let layouts: SmallVec<[Layout; 3]> = args.iter().zip(stretched).filter_map(of).collect();
+    preserving(shape, &layouts.iter().collect::<SmallVec<[&Layout; 3]>>())
+}
+
+/// The layout of a pointwise result: the operands' own if they have the same.
+fn preserving(shape: &[usize], layouts: &[&Layout]) -> Layout {
+    match layouts {
+        [first, rest @ ..] if rest.iter().all(|l| l.strides() == first.strides()) && first.is_dense() => {
+            first.preserved()
+        }
+        _ => Layout::of_pointwise(shape, layouts),
+    }
+}
+
+/// Runs a row with the dimensions in the order of the output's memory.
+fn run_over(op: Pointwise, compute: DType, inputs: &[Operand], params: &[f64], out: &Tensor) -> Result<()> {
+    if out.is_contiguous() {
+        return out.backend().pointwise(op, compute, inputs, params, out.view());
+    }
+    let mut padded = [None; 5];
+    padded.iter_mut().zip(inputs).for_each(|(slot, input)| *slot = Some(*input));
+    in_memory_order(padded, out.view(), |permuted, view| {
+        let inputs: SmallVec<[Operand; 3]> = permuted.into_iter().flatten().collect();
+        out.backend().pointwise(op, compute, &inputs, params, view)
+    })
+}
+
 fn tensors<'a>(args: &[Arg<'a>]) -> SmallVec<[&'a Tensor; 3]> {
     args.iter().filter_map(|a| a.tensor()).collect()
 }
@@ -110,8 +145,11 @@ fn requires_grad(arg: &Arg) -> bool {
 
 /// Runs a row and records it.
 pub(crate) fn pointwise(op: Pointwise, args: &[Arg], params: &[f64]) -> Result<Tensor> {
-    let (compute, dtype) = dtypes(op, result_type(args))?;
-    pointwise_as(op, args, params, compute, dtype)
+    match dtypes(op, result_type(args)) {
+        Ok((compute, dtype)) => pointwise_as(op, args, params, compute, dtype),
+        // Shapes that do not fit are told first.
+        Err(refusal) => common_shape(op.name(), args).and(Err(refusal)),
+    }
 }
 
 /// [`pointwise`] with the dtypes decided by the caller.
@@ -129,8 +167,9 @@ pub(crate) fn pointwise_as(
             return pointwise_as(op, &with_moved(args, &moved), params, compute, dtype);
         }
     };
-    let out = if alike {
-        let out = first.uninit_in_order(first.shape(), dtype)?;
+    let row_major = args.iter().all(|a| !matches!(a, Arg::Tensor(t) if !t.is_contiguous()));
+    let out = if alike && row_major {
+        let out = first.uninit_like(first.shape(), dtype)?;
         if out.numel() > 0 {
             let mut operands = [Operand::Scalar(Scalar::Int(0)); 3];
             let count = args.len().min(operands.len());
@@ -145,10 +184,14 @@ pub(crate) fn pointwise_as(
         out
     } else {
         let shape = common_shape(op.name(), args)?;
-        let out = first.uninit_like(&shape, dtype)?;
+        let stretched = stretch(args, &shape)?;
+        let out = if row_major {
+            first.uninit_like(&shape, dtype)?
+        } else {
+            first.uninit_in(result_layout(args, &stretched, &shape), dtype)?
+        };
         if out.numel() > 0 {
-            let stretched = stretch(args, &shape)?;
-            out.backend().pointwise(op, compute, &operands(args, &stretched), params, out.view())?;
+            run_over(op, compute, &operands(args, &stretched), params, &out)?;
         }
         out
     };
@@ -160,6 +203,16 @@ pub(crate) fn pointwise_as(
     Ok(out)
 }
 
+fn same_shape(name: &str, x: &Tensor, shape: &[usize]) -> Result<()> {
+    if *shape == *x.shape() {
+        return Ok(());
+    }
+    Err(Error::shape(format!(
+        "{name}_: output with shape {:?} doesn't match the broadcast shape {shape:?}; an in-place op cannot grow its tensor",
+        x.shape(),
+    )))
+}
+
 /// Runs a row over the elements of `x`, its first operand, and records it.
 pub(crate) fn pointwise_inplace(op: Pointwise, x: &Tensor, others: &[Arg], params: &[f64]) -> Result<()> {
     let name = op.name();
@@ -169,7 +222,14 @@ pub(crate) fn pointwise_inplace(op: Pointwise, x: &Tensor, others: &[Arg], param
     // An op of bits gives what its operands combine in; that it takes no floats comes second.
     let (compute, dtype) = match op.class() {
         Class::Bits if common.category() > x.dtype().category() => (common, common),
-        _ => dtypes(op, common)?,
+        _ => match dtypes(op, common) {
+            Ok(found) => found,
+            Err(refusal) => {
+                x.check_inplace(name, &tensors(&args))?;
+                let shape = common_shape(name, &args)?;
+                return same_shape(name, x, &shape).and(Err(refusal));
+            }
+        },
     };
     if dtype.category() > x.dtype().category() {
         return Err(Error::dtype(format!(
@@ -185,13 +245,7 @@ pub(crate) fn pointwise_inplace(op: Pointwise, x: &Tensor, others: &[Arg], param
         return pointwise_inplace(op, x, &with_moved(&args, &moved)[1..], params);
     }
     let shape = common_shape(name, &args)?;
-    if shape[..] != *x.shape() {
-        return Err(Error::shape(format!(
-            "{name}_: output with shape {:?} doesn't match the broadcast shape {:?}; an in-place op cannot grow its tensor",
-            x.shape(),
-            &shape[..]
-        )));
-    }
+    same_shape(name, x, &shape)?;
     let inputs = tensors(&args);
     x.check_inplace(name, &inputs)?;
     let record = x.dtype().is_float() && recording(&inputs);
@@ -363,10 +417,19 @@ impl Backward {
             }));
         }
         values[0] = Some(Operand::Tensor(dy.view()));
-        let out = dy.uninit_in_order(dy.shape(), dy.dtype())?;
+        let row_major = dy.is_contiguous() && held.iter().all(|(_, t, _)| t.is_contiguous());
+        let out = if row_major {
+            dy.uninit_like(dy.shape(), dy.dtype())?
+        } else {
+            let mut layouts: SmallVec<[&Layout; 4]> = smallvec![dy.layout()];
+            layouts.extend(held.iter().map(|(_, t, layout)| layout.as_ref().unwrap_or(t.layout())));
+            dy.uninit_in(preserving(dy.shape(), &layouts), dy.dtype())?
+        };
         if out.numel() > 0 {
             let compute = if self.compute == DType::F64 { DType::F64 } else { DType::F32 };
-            out.backend().pointwise_grad(self.op, wrt, compute, values, &self.params, out.view())?;
+            in_memory_order(values, out.view(), |values, view| {
+                out.backend().pointwise_grad(self.op, wrt, compute, values, &self.params, view)
+            })?;
         }
         Ok(out)
     }
@@ -412,14 +475,22 @@ pub(crate) fn select(condition: &Tensor, a: Arg, b: Arg) -> Result<Tensor> {
         };
     }
     let shape = common_shape(name, &args)?;
-    let out = condition.uninit_like(&shape, dtype)?;
+    let stretched = stretch(&args, &shape)?;
+    let out = if args.iter().all(|a| !matches!(a, Arg::Tensor(t) if !t.is_contiguous())) {
+        condition.uninit_like(&shape, dtype)?
+    } else {
+        condition.uninit_in(result_layout(&args, &stretched, &shape), dtype)?
+    };
     if out.numel() > 0 {
-        let stretched = stretch(&args, &shape)?;
         let ops = operands(&args, &stretched);
-        let Operand::Tensor(condition) = ops[0] else {
-            return Err(Error::value("where: the condition must be a tensor"));
-        };
-        out.backend().select(condition, ops[1], ops[2], out.view())?;
+        in_memory_order(
+            [Some(ops[0]), Some(ops[1]), Some(ops[2]), None, None],
+            out.view(),
+            |inputs, view| match inputs {
+                [Some(Operand::Tensor(condition)), Some(a), Some(b), ..] => out.backend().select(condition, a, b, view),
+                _ => Err(Error::value("where: the condition must be a tensor")),
+            },
+        )?;
     }
     let inputs = tensors(&[a, b]);
     if dtype.is_float() && recording(&inputs) {

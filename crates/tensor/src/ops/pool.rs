@@ -196,7 +196,21 @@ impl Problem {
         Ok(Self { spec: Pool { planes, input, output, window }, input: Dims::from_slice(x.shape()), output: shape })
     }
 
+    /// An error for sizes of zero beside the batch's, which PyTorch refuses for windows that follow the output's size.
+    fn refuse_empty(&self, op: &str, x: &Tensor) -> Result<()> {
+        match (self.spec.window, x.shape().get(1..).and_then(|sizes| sizes.iter().position(|&s| s == 0))) {
+            (Window::Adaptive, Some(at)) => Err(Error::shape(format!(
+                "{op}: expected a non-zero size for non-batch dimensions, but got sizes {:?} with dimension {} being empty",
+                x.shape(),
+                at + 1
+            ))),
+            _ => Ok(()),
+        }
+    }
+
     fn max(self, x: &Tensor) -> Result<(Tensor, Tensor)> {
+        self.refuse_empty("adaptive_max_pool", x)?;
+        let channels_last = x.suggests_channels_last();
         let x = x.contiguous()?;
         let (y, indices) = (x.uninit_like(&self.output, x.dtype())?, x.uninit_like(&self.output, DType::I64)?);
         if y.numel() > 0 {
@@ -209,11 +223,13 @@ impl Problem {
                 Ok(smallvec![Some(self.spread(&dy, &ctx.get(&saved)?)?)])
             })?;
         }
-        Ok((y, indices))
+        Ok((y.channels_last_if(channels_last)?, indices.channels_last_if(channels_last)?))
     }
 
     /// Each gradient put where its maximum came from.
     fn spread(&self, dy: &Tensor, indices: &Tensor) -> Result<Tensor> {
+        self.refuse_empty("adaptive_max_pool_backward", dy)?;
+        let channels_last = dy.suggests_channels_last();
         let dy = dy.contiguous()?;
         let dx = dy.uninit_like(&self.input, dy.dtype())?;
         if dy.numel() == 0 {
@@ -227,7 +243,7 @@ impl Problem {
                 Ok(smallvec![Some(problem.pick(d, &ctx.get(&saved)?)?)])
             })?;
         }
-        Ok(dx)
+        dx.channels_last_if(channels_last)
     }
 
     /// The elements at the places the maxima came from.
@@ -237,6 +253,7 @@ impl Problem {
     }
 
     fn average(&self, x: &Tensor) -> Result<Tensor> {
+        let channels_last = x.suggests_channels_last();
         let x = x.contiguous()?;
         let y = x.uninit_like(&self.output, x.dtype())?;
         if y.numel() > 0 {
@@ -246,11 +263,13 @@ impl Problem {
             let problem = self.clone();
             record("avg_pool", &[&x], &y, move |_, dy| Ok(smallvec![Some(problem.share(dy)?)]))?;
         }
-        Ok(y)
+        y.channels_last_if(channels_last)
     }
 
     /// Each gradient shared out over its window.
     fn share(&self, dy: &Tensor) -> Result<Tensor> {
+        self.refuse_empty("adaptive_avg_pool_backward", dy)?;
+        let channels_last = dy.suggests_channels_last();
         let dy = dy.contiguous()?;
         let dx = dy.uninit_like(&self.input, dy.dtype())?;
         if dy.numel() == 0 {
@@ -262,7 +281,7 @@ impl Problem {
             let problem = self.clone();
             record("avg_pool_backward", &[&dy], &dx, move |_, d| Ok(smallvec![Some(problem.average(d)?)]))?;
         }
-        Ok(dx)
+        dx.channels_last_if(channels_last)
     }
 }
 

@@ -104,6 +104,9 @@ impl Tensor {
                 "roll: shifts and dimensions must align: shifts {shifts:?}, dims {dims:?}"
             )));
         }
+        if self.numel() == 0 {
+            return self.copy();
+        }
         if self.rank() == 0 {
             return Err(Error::index("roll: a zero-dim tensor has no dimensions to roll"));
         }

@@ -8,9 +8,10 @@ use crate::autograd::{Ctx, Grads, no_grad, record, record_many, recording};
 use rushlight_core::smallvec::smallvec;
 use rushlight_core::{DType, Dims, Error, Layout, Result};
 
-/// A gradient of shape `within` put back into a tensor of zeros of the given shape; overlapping elements add up.
-pub(crate) fn scatter_view(dy: &Tensor, shape: &[usize], dtype: DType, within: &Layout) -> Result<Tensor> {
-    let out = Tensor::zeros_with(shape, (dtype, dy.device()))?;
+/// A gradient of shape `within` put back into a tensor of zeros in a dense layout; overlapping elements add up.
+pub(crate) fn scatter_view(dy: &Tensor, whole: &Layout, dtype: DType, within: &Layout) -> Result<Tensor> {
+    let out = dy.uninit_in(whole.clone(), dtype)?;
+    out.zero_()?;
     if dy.numel() > 0 {
         if within.overlaps() {
             let places = no_grad(|| {
@@ -26,9 +27,10 @@ pub(crate) fn scatter_view(dy: &Tensor, shape: &[usize], dtype: DType, within: &
         }
     }
     if recording(&[dy]) {
-        let (within, from) = (within.clone(), dy.dtype());
+        let (whole, within, from) = (whole.clone(), within.clone(), dy.dtype());
         record("scatter_view", &[dy], &out, move |_, d| {
-            let picked = d.contiguous()?.as_strided(within.shape(), within.strides(), within.offset())?;
+            let d = d.in_layout(&whole)?;
+            let picked = d.as_strided(within.shape(), within.strides(), d.layout().offset() + within.offset())?;
             Ok(smallvec![Some(picked.to_dtype(from)?)])
         })?;
     }
@@ -134,9 +136,9 @@ impl Tensor {
         if !recording(&[self]) {
             return Ok(self.make_view(layout));
         }
-        let within = change(&Layout::contiguous(self.shape())?);
-        let (shape, dtype) = (Dims::from_slice(self.shape()), self.dtype());
-        self.view_op(name, layout, move |_, dy| scatter_view(dy, &shape, dtype, &within))
+        let (whole, dtype) = (Layout::contiguous(self.shape())?, self.dtype());
+        let within = change(&whole);
+        self.view_op(name, layout, move |_, dy| scatter_view(dy, &whole, dtype, &within))
     }
 
     /// The same elements under another shape, without copying; one size may be -1. An error if strides cannot express it.
@@ -413,15 +415,14 @@ impl Tensor {
         }
         let base = self.layout();
         let end = layout.span()?;
-        if !base.is_contiguous() || offset < base.offset() || (layout.numel() > 0 && end > base.offset() + base.numel())
-        {
+        if !base.is_dense() || offset < base.offset() || (layout.numel() > 0 && end > base.offset() + base.numel()) {
             return Err(Error::unsupported(
-                "as_strided: recording it needs a contiguous tensor whose own elements it stays within; call contiguous() first",
+                "as_strided: recording it needs a dense tensor whose own elements it stays within; call contiguous() first",
             ));
         }
         let within = layout.clone().with_offset(offset - base.offset());
-        let (shape, dtype) = (Dims::from_slice(self.shape()), self.dtype());
-        self.view_op("as_strided", layout, move |_, dy| scatter_view(dy, &shape, dtype, &within))
+        let (whole, dtype) = (base.clone().with_offset(0), self.dtype());
+        self.view_op("as_strided", layout, move |_, dy| scatter_view(dy, &whole, dtype, &within))
     }
 
     /// Parts of `size` along `dim` (the last may be smaller), as views.

@@ -103,6 +103,7 @@ def _sdp_kernel(enable_flash=True, enable_math=True, enable_mem_efficient=True, 
 
 cudnn = _Cudnn("cudnn", enabled=True, benchmark=False, deterministic=False, benchmark_limit=10)
 mps = _Settings("mps")
+quantized = _Settings("quantized", engine="none", supported_engines=["none"])
 mkl = _Settings("mkl")
 mkldnn = _Settings("mkldnn", enabled=False)
 openmp = _Settings("openmp")

@@ -42,7 +42,6 @@ MODULES = {
     "checkpoint.state_dict_loader": "load",
     "checkpoint.state_dict_saver": "save",
     "checkpoint.stateful": "Stateful",
-    "constants": "",
     "elastic": "",
     "elastic.multiprocessing": "DefaultLogsSpecs Std start_processes",
     "elastic.multiprocessing.errors": "ChildFailedError ProcessFailure record",

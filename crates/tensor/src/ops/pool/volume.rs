@@ -3,6 +3,7 @@
 
 use super::{AvgPool, MaxPool, OutputSize};
 use crate::Tensor;
+use crate::autograd::{record, recording};
 use crate::ops::norm::wide;
 use crate::ops::sizes::Sizes;
 use rushlight_core::{Error, Result};
@@ -142,10 +143,34 @@ impl Tensor {
         volume.assemble(&means, &planes)?.to_dtype(self.dtype())
     }
 
+    /// The result of an adaptive pooling to a size of zero. It has no gradient: PyTorch refuses the backward pass.
+    fn pooled_to_nothing(&self, op: &'static str, output_size: &OutputSize) -> Result<Option<Tensor>> {
+        if !output_size.0.contains(&Some(0)) {
+            return Ok(None);
+        }
+        let volume = Volume::new(op, self)?;
+        let (sizes, space) = (&output_size.0, &self.shape()[self.rank() - 3..]);
+        let wanted = |i: usize| sizes.get(if sizes.len() == 1 { 0 } else { i }).copied().flatten().unwrap_or(space[i]);
+        let out = self.uninit_like(&[&volume.lead[..], &[wanted(0), wanted(1), wanted(2)]].concat(), self.dtype())?;
+        if recording(&[self]) {
+            record(op, &[self], &out, move |_, dy| {
+                Err(Error::shape(format!(
+                    "{op}_backward: expected a gradient of non-zero size for non-batch dimensions, but got sizes {:?}",
+                    dy.shape()
+                )))
+            })?;
+        }
+        Ok(Some(out))
+    }
+
     /// Averages of `[batch, channels, depth, height, width]` in windows that give an output of the wanted size.
     pub fn adaptive_avg_pool3d(&self, output_size: impl Into<OutputSize>) -> Result<Tensor> {
         let op = "adaptive_avg_pool3d";
-        let (depth, plane) = output_size.into().parts(op)?;
+        let output_size = output_size.into();
+        if let Some(out) = self.pooled_to_nothing(op, &output_size)? {
+            return Ok(out);
+        }
+        let (depth, plane) = output_size.parts(op)?;
         let volume = Volume::new(op, &self.to_dtype(wide(self.dtype()))?)?;
         let planes = plane.problem(op, 2, &volume.planes)?.average(&volume.planes)?;
         let columns = Volume::columns(&planes)?;

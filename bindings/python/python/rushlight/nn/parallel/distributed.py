@@ -171,6 +171,10 @@ class DistributedDataParallel(Module, Joinable):
                 self.reducer.after_forward(list(_tensors(output)))
         return output
 
+    def _get_ddp_logging_data(self):
+        """What PyTorch's reducer logs of itself, as far as there is such a thing here: Lightning asks whether the graph could be static."""
+        return {"module_name": type(self.module).__name__, "can_set_static_graph": False}
+
     @contextlib.contextmanager
     def no_sync(self):
         """Forward passes within leave their gradients on this rank, to be added to those of a later pass that does not."""

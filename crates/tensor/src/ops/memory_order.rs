@@ -1,0 +1,104 @@
+//! Memory order of results: which dimension is innermost.
+//!
+//! Results keep the order of their operands as in PyTorch: copies by `preserve_format`, pointwise results by the operands' strides, images
+//! whose channels lie innermost through convolutions, pooling and normalisation. Row-major operands give row-major results without a look at
+//! strides. Engines see the dimensions of a permuted result in its memory order, so that their fast paths for contiguous data apply.
+
+use crate::Tensor;
+use crate::autograd::{Meta, record, recording};
+use rushlight_core::backend::{Operand, View};
+use rushlight_core::smallvec::smallvec;
+use rushlight_core::{DType, Error, Layout, Result};
+use std::sync::Arc;
+
+/// Most operands of a pointwise call.
+const OPERANDS: usize = 5;
+
+impl Tensor {
+    /// Memory for a dense layout, on this tensor's device.
+    pub(crate) fn uninit_in(&self, layout: Layout, dtype: DType) -> Result<Tensor> {
+        let storage = self.backend().alloc(layout.numel() * dtype.size())?;
+        Ok(Tensor::from_parts(Arc::new(storage), layout.with_offset(0), dtype, Meta::default()))
+    }
+
+    /// Memory for a copy of this tensor that keeps its memory order.
+    pub(crate) fn uninit_preserving(&self, dtype: DType) -> Result<Tensor> {
+        if self.is_contiguous() {
+            return self.uninit_like(self.shape(), dtype);
+        }
+        self.uninit_in(self.layout().preserved(), dtype)
+    }
+
+    /// The same elements in the memory order that a copy of `other`, of the same shape, would have; the same tensor if they lie so already.
+    pub fn in_order_of(&self, other: &Tensor) -> Result<Tensor> {
+        if self.shape() != other.shape() {
+            return Err(Error::shape(format!("in_order_of: shapes {:?} and {:?} differ", self.shape(), other.shape())));
+        }
+        self.in_layout(&other.layout().preserved())
+    }
+
+    /// The same elements in a dense layout of this tensor's shape; the same tensor if they lie so already.
+    pub(crate) fn in_layout(&self, layout: &Layout) -> Result<Tensor> {
+        let apart = |d: usize| self.shape()[d] > 1 && self.strides()[d] != layout.strides()[d];
+        if self.numel() == 0 || !(0..self.rank()).any(apart) {
+            return Ok(self.clone());
+        }
+        let out = self.uninit_in(layout.clone(), self.dtype())?;
+        self.copy_to(&out)?;
+        if recording(&[self]) {
+            record("clone", &[self], &out, |_, dy| Ok(smallvec![Some(dy.clone())]))?;
+        }
+        Ok(out)
+    }
+
+    /// Writes the elements, converted, to memory of this shape that nothing else uses. Not recorded.
+    pub(crate) fn copy_to(&self, out: &Tensor) -> Result<()> {
+        if out.numel() == 0 {
+            return Ok(());
+        }
+        let inputs = [Some(Operand::Tensor(self.view())), None, None, None, None];
+        in_memory_order(inputs, out.view(), |inputs, out| match inputs[0] {
+            Some(Operand::Tensor(from)) => self.backend().copy(from, out),
+            _ => Ok(()),
+        })
+    }
+
+    /// Whether results of images or volumes like this one have their channels innermost.
+    pub(crate) fn suggests_channels_last(&self) -> bool {
+        !self.is_contiguous() && self.layout().suggests_channels_last()
+    }
+
+    /// [`Tensor::to_channels_last`] of the result of an op on images, if `wanted`.
+    pub(crate) fn channels_last_if(self, wanted: bool) -> Result<Tensor> {
+        if wanted { self.to_channels_last() } else { Ok(self) }
+    }
+
+    /// The same elements with the channels of images or volumes innermost; the same tensor if they are already.
+    pub(crate) fn to_channels_last(&self) -> Result<Tensor> {
+        self.in_layout(&Layout::channels_last(self.shape())?)
+    }
+}
+
+/// Runs a pointwise call with the dimensions of all operands in the memory order of `out`.
+pub(crate) fn in_memory_order(
+    inputs: [Option<Operand>; OPERANDS],
+    out: View,
+    run: impl FnOnce([Option<Operand>; OPERANDS], View) -> Result<()>,
+) -> Result<()> {
+    if out.layout.is_contiguous() {
+        return run(inputs, out);
+    }
+    let order = out.layout.memory_order();
+    let layouts = inputs.map(|input| match input {
+        Some(Operand::Tensor(view)) => Some(view.layout.permute(&order)),
+        _ => None,
+    });
+    let mut permuted = inputs;
+    for (input, layout) in permuted.iter_mut().zip(&layouts) {
+        if let (Some(Operand::Tensor(view)), Some(layout)) = (input, layout) {
+            view.layout = layout;
+        }
+    }
+    let layout = out.layout.permute(&order);
+    run(permuted, View { layout: &layout, ..out })
+}
