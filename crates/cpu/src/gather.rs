@@ -153,6 +153,17 @@ fn run<T: Item, W: Copy + 'static, M: Update<W>>(
                     line_out.clear();
                     line_out.extend((0..size).map(|i| widen(*out.at(out_at + i * stride))));
                 }
+                if let (false, &[[out_at, index_at, src_at]]) = (rounds, &starts[..lines_here]) {
+                    for i in 0..n {
+                        let Some(at) = wrap(read_index(indices.at(index_at + i * index_step)), size) else {
+                            fault.set(first * n + i);
+                            break;
+                        };
+                        let place = out.at(out_at + at * stride);
+                        *place = narrow(M::update(widen(*place), widen(*values.at(src_at + i * src_step))));
+                    }
+                    continue;
+                }
                 for i in 0..n {
                     for (l, &[out_at, index_at, src_at]) in starts[..lines_here].iter().enumerate() {
                         let Some(at) = wrap(read_index(indices.at(index_at + i * index_step)), size) else {

@@ -148,6 +148,7 @@ impl Tensor {
     /// A tensor of a given shape from its elements in row-major order.
     pub fn from_slice<T: Element>(elements: &[T], shape: impl AsRef<[usize]>) -> Result<Tensor> {
         let shape = shape.as_ref();
+        crate::capture::refuse_elements("a tensor of elements on the host")?;
         if rushlight_core::layout::checked_numel(shape)? != elements.len() {
             return Err(Error::shape(format!("shape {shape:?} is invalid for input of size {}", elements.len())));
         }
