@@ -76,10 +76,16 @@ unsafe fn copy_row_kernel<U: Copy, I: Isa>(src: *const U, from: isize, dst: *mut
         match (from, to) {
             (1, 1) => std::ptr::copy_nonoverlapping(src, dst, n),
             (-1, 1) => {
-                let src = std::slice::from_raw_parts(src.sub(n - 1), n);
-                let dst = std::slice::from_raw_parts_mut(dst.cast::<std::mem::MaybeUninit<U>>(), n);
-                for (dst, &src) in dst.iter_mut().zip(src.iter().rev()) {
-                    dst.write(src);
+                // Blocks are turned round in registers.
+                const BLOCK: usize = 16;
+                let whole = n / BLOCK * BLOCK;
+                for k in (0..whole).step_by(BLOCK) {
+                    let mut block = src.sub(k + BLOCK - 1).cast::<[U; BLOCK]>().read_unaligned();
+                    block.reverse();
+                    dst.add(k).cast::<[U; BLOCK]>().write_unaligned(block);
+                }
+                for k in whole..n {
+                    *dst.add(k) = *src.sub(k);
                 }
             }
             _ => {

@@ -92,14 +92,14 @@ struct Along {
 }
 
 /// The blocks that index tensors name, in row-major order of the index tensors.
-struct Targets {
+pub(crate) struct Targets {
     along: SmallVec<[Along; 2]>,
     count: usize,
 }
 
 impl Targets {
     /// The indexed tensor's leading dimensions have these sizes and strides.
-    fn new(indices: &[View], sizes: &[usize], strides: &[usize]) -> Self {
+    pub(crate) fn new(indices: &[View], sizes: &[usize], strides: &[usize]) -> Self {
         let along = indices.iter().zip(sizes.iter().zip(strides)).map(|(view, (&size, &stride))| Along {
             nest: Nest::new(view.shape(), [view.strides()]),
             values: Shared::new(view.ptr().cast()),
@@ -120,9 +120,15 @@ impl Targets {
             while i < len {
                 let [from] = along.nest.offsets(start + i);
                 let run = (inner - (start + i) % inner).min(len - i);
-                for (k, value) in values[i..i + run].iter_mut().enumerate() {
-                    // SAFETY: the position lies within the index tensor.
-                    *value = unsafe { *along.values.at(from + k * step) };
+                // SAFETY: the positions lie within the index tensor.
+                unsafe {
+                    if step == 1 {
+                        std::ptr::copy_nonoverlapping(along.values.at(from), values[i..i + run].as_mut_ptr(), run);
+                    } else {
+                        for (k, value) in values[i..i + run].iter_mut().enumerate() {
+                            *value = *along.values.at(from + k * step);
+                        }
+                    }
                 }
                 i += run;
             }
@@ -134,7 +140,7 @@ impl Targets {
     }
 
     /// Calls `f(start, offsets)` for chunks of the positions from `from` to `to`, until an index is out of range.
-    fn each_chunk(&self, from: usize, to: usize, fault: &FirstFault, mut f: impl FnMut(usize, &[usize])) {
+    pub(crate) fn each_chunk(&self, from: usize, to: usize, fault: &FirstFault, mut f: impl FnMut(usize, &[usize])) {
         let mut buffer = [0; CHUNK];
         for start in (from..to).step_by(CHUNK) {
             let offsets = &mut buffer[..CHUNK.min(to - start)];
@@ -160,7 +166,7 @@ impl Targets {
     }
 
     /// The error of the first chunk in which an index was found out of range, if there is one.
-    fn check(&self, fault: &FirstFault) -> Result<()> {
+    pub(crate) fn check(&self, fault: &FirstFault) -> Result<()> {
         let Some(start) = fault.position() else { return Ok(()) };
         for position in start..self.count {
             for (d, along) in self.along.iter().enumerate() {
@@ -433,6 +439,20 @@ fn add_direct<T: Copy>(
     let (src, dst) = (values.ptr().cast::<T>(), out.ptr().cast::<T>());
     let fault = FirstFault::new();
     targets.each_chunk(0, targets.count, &fault, |start, offsets| {
+        if blocks.whole() {
+            for (k, &offset) in offsets.iter().enumerate() {
+                let [at] = blocks.outer.offsets(start + k);
+                // SAFETY: as below; values do not overlap what they are added to.
+                let (to, from) = unsafe {
+                    (
+                        std::slice::from_raw_parts_mut(dst.add(offset), blocks.size),
+                        std::slice::from_raw_parts(src.add(at), blocks.size),
+                    )
+                };
+                to.iter_mut().zip(from).for_each(|(to, &from)| *to = add(*to, from));
+            }
+            return;
+        }
         blocks.elements(start, offsets, |to, from| {
             // SAFETY: offsets were checked against the indexed dimensions; blocks lie within the views.
             unsafe {

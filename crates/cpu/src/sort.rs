@@ -244,11 +244,13 @@ impl<T: Sortable> Line<T> {
         // SAFETY: `i < n`.
         let image = |i: usize| unsafe { (*self.places.x.add(i * self.steps[0])).image() } ^ flip;
         let (least, most) = (0..self.n).map(image).fold((u64::MAX, 0), |(l, m), v| (l.min(v), m.max(v)));
-        let bits = u64::BITS - (most - least).leading_zeros();
-        let drop = bits.saturating_sub(32);
+        let bits = u64::BITS - (most.wrapping_sub(least)).leading_zeros();
+        // Integers that fill their range differ in few upper bits already; floats crowd.
+        let enough = if T::DTYPE.is_float() { 32 } else { (self.n.ilog2() + 5).next_multiple_of(8).min(32) };
+        let drop = bits.saturating_sub(enough);
         items.clear();
         items.extend((0..self.n).map(|i| u64::pack(image(i).wrapping_sub(least) >> drop, i)));
-        let bits = bits.min(32);
+        let bits = bits.min(enough);
         if alone {
             sort_packed_parallel(items, bits);
         } else {
@@ -270,14 +272,22 @@ impl<T: Sortable> Line<T> {
         // SAFETY: `i < n`.
         let image = |i: usize| unsafe { (*self.places.x.add(i * self.steps[0])).image() };
         let nan = T::DTYPE.is_float().then_some(u64::MAX >> (64 - T::IMAGE_BITS));
-        let shift = T::IMAGE_BITS.saturating_sub(DIGIT);
         let counted = self.n >= 4096;
+        // Wide integers may differ in their lower bits alone.
+        let (least, shift) = if counted && T::IMAGE_BITS == 64 {
+            let (least, most) = (0..self.n).map(image).fold((u64::MAX, 0), |(l, m), v| (l.min(v), m.max(v)));
+            (least, (u64::BITS - most.wrapping_sub(least).leading_zeros()).saturating_sub(DIGIT))
+        } else {
+            (0, T::IMAGE_BITS.saturating_sub(DIGIT))
+        };
+        // Within the digits even if another thread changes the elements.
+        let digit_of = |image: u64| (image.wrapping_sub(least) >> shift) as usize % (1 << DIGIT);
         let (mut counts, mut nans) = ([0u32; 1 << DIGIT], 0);
         items.clear();
         if counted {
             for i in 0..self.n {
                 let image = image(i);
-                counts[(image >> shift) as usize] += 1;
+                counts[digit_of(image)] += 1;
                 nans += (Some(image) == nan) as usize;
             }
         } else {
@@ -304,7 +314,7 @@ impl<T: Sortable> Line<T> {
             items.reserve(counts[digit] as usize);
             for i in 0..self.n {
                 let image = image(i);
-                if (image >> shift) as usize == digit {
+                if digit_of(image) == digit {
                     items.push(P::pack(image, i));
                 }
             }

@@ -2,6 +2,7 @@
 
 use crate::autograd::{Saved, no_grad, record, recording};
 use crate::{Tensor, amp};
+use rushlight_core::backend::{Activation, MatMul};
 use rushlight_core::layout::broadcast_shapes;
 use rushlight_core::smallvec::smallvec;
 use rushlight_core::{DType, Dims, Error, Result};
@@ -69,7 +70,7 @@ impl Tensor {
         let plain = self.dtype() == other.dtype() && matches!(self.dtype(), DType::F32 | DType::F64);
         let empty = batch.contains(&0) || n == 0 || m == 0 || size == 0;
         if plain && !empty && p == 2.0 && (n > FEW_ROWS || m > FEW_ROWS) {
-            return self.euclidean(other);
+            return self.euclidean(other, &batch);
         }
         if plain && !empty && !recording(&[self, other]) {
             let rows = |t: &Tensor, rows: usize| {
@@ -91,7 +92,7 @@ impl Tensor {
     }
 
     /// Euclidean distances by `|x|² - 2 x·y + |y|²`, all of it one product.
-    fn euclidean(&self, other: &Tensor) -> Result<Tensor> {
+    fn euclidean(&self, other: &Tensor, batch: &[usize]) -> Result<Tensor> {
         let out = no_grad(|| -> Result<Tensor> {
             let squares = |t: &Tensor| t.mul(t)?.sum_dims(&[-1], true);
             let ones = |t: &Tensor| {
@@ -101,8 +102,29 @@ impl Tensor {
             };
             let left = crate::cat(&[&self.mul(-2.0)?, &squares(self)?, &ones(self)?], -1)?;
             let right = crate::cat(&[other, &ones(other)?, &squares(other)?], -1)?;
-            let out = left.matmul(&right.transpose(-2, -1)?)?;
-            out.clamp_(0.0, f64::INFINITY)?;
+            let (mut shape, mut flat) = (Dims::from_slice(batch), Dims::new());
+            let lead: usize = batch.iter().product();
+            let mut lifted = |t: &Tensor| {
+                let (rows, size) = (t.shape()[t.rank() - 2], t.shape()[t.rank() - 1]);
+                let mut shape = Dims::from_slice(batch);
+                shape.extend_from_slice(&[rows, size]);
+                flat.push(rows);
+                t.expand(&shape)?.reshape([lead, rows, size])
+            };
+            let (left, right) = (lifted(&left)?, lifted(&right)?.transpose(1, 2)?);
+            let out = self.uninit_like(&[lead, flat[0], flat[1]], self.dtype())?;
+            // Rounding may leave less than nothing, which the product cuts off on its way to memory.
+            out.backend().matmul(&MatMul {
+                a: left.view(),
+                b: right.view(),
+                out: out.view(),
+                bias: None,
+                alpha: 1.0,
+                beta: 0.0,
+                activation: Activation::Relu,
+            })?;
+            shape.extend_from_slice(&flat);
+            let out = out.reshape(&shape)?;
             out.sqrt_()?;
             Ok(out)
         })?;
