@@ -77,9 +77,7 @@ pub fn prepare(name: &str) -> Result<Option<Case>> {
         "cdist_backward" => {
             let (a, b) = (floats(&[500, 64])?.requires_grad_(true)?, floats(&[500, 64])?.requires_grad_(true)?);
             let dy = floats(&[500, 500])?;
-            Box::new(move || {
-                grad(&[&a.cdist(&b, 2.0)?], &[&a, &b], Backward::default().gradient(&dy)).map(|_| ())
-            })
+            Box::new(move || grad(&[&a.cdist(&b, 2.0)?], &[&a, &b], Backward::default().gradient(&dy)).map(|_| ()))
         }
         "index_add_1d" => index_add(&[100_000], 0, MILLION)?,
         "index_add_rows" => index_add(&[10_000, 64], 0, 20_000)?,
@@ -180,9 +178,7 @@ fn resize(shape: &[usize], mode: InterpolateMode, size: &[usize], backward: bool
     }
     let x = x.requires_grad_(true)?;
     let dy = x.interpolate(&options)?.randn_like()?;
-    Ok(Box::new(move || {
-        grad(&[&x.interpolate(&options)?], &[&x], Backward::default().gradient(&dy)).map(|_| ())
-    }))
+    Ok(Box::new(move || grad(&[&x.interpolate(&options)?], &[&x], Backward::default().gradient(&dy)).map(|_| ())))
 }
 
 fn integer_product(dtype: DType) -> Result<Case> {

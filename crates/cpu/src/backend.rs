@@ -1,8 +1,8 @@
 //! The engine as the tensor floor sees it: each family's module, behind the trait.
 
 use crate::{
-    alloc, attention, batch_norm, copy, cross_entropy, distance, flip, gather, histogram, index, linalg, lstm, pointwise, pool2d,
-    product, random, reduce, resample, row_norm, scan, softmax, sort, update,
+    alloc, attention, batch_norm, copy, cross_entropy, distance, flip, gather, histogram, index, linalg, lstm,
+    pointwise, pool2d, product, random, reduce, resample, row_norm, scan, softmax, sort, update,
 };
 use rushlight_core::backend::*;
 use rushlight_core::rng::Distribution;

@@ -75,7 +75,11 @@ pub fn distances(p: f64, a: View, b: View, out: View) -> Result<bool> {
         _ => return Ok(false),
     };
     let (&[batch, n, size], &[_, m, _]) = (a.shape(), b.shape()) else {
-        return Err(Error::shape(format!("distances: expected batches of matrices, got {:?}, {:?}", a.shape(), b.shape())));
+        return Err(Error::shape(format!(
+            "distances: expected batches of matrices, got {:?}, {:?}",
+            a.shape(),
+            b.shape()
+        )));
     };
     let fits = b.shape() == [batch, m, size] && out.shape() == [batch, n, m];
     if !fits || [a, b, out].iter().any(|v| !v.layout.is_contiguous() || v.dtype != a.dtype) {

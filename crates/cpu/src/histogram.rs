@@ -59,8 +59,7 @@ pub fn histogram(x: View, low: f64, high: f64, out: View) -> Result<bool> {
 
 fn count<T: Number>(x: View, low: f64, high: f64, bins: usize, out: View) {
     let nest = Nest::new(x.shape(), [x.strides()]);
-    let (inner, step) =
-        (nest.shape.last().copied().unwrap_or(1).max(1), nest.strides[0].last().copied().unwrap_or(1));
+    let (inner, step) = (nest.shape.last().copied().unwrap_or(1).max(1), nest.strides[0].last().copied().unwrap_or(1));
     let src = Shared::new(x.ptr().cast::<T>());
     // SAFETY: the output is contiguous.
     let total = unsafe { std::slice::from_raw_parts_mut(out.ptr().cast::<i64>(), bins) };

@@ -227,8 +227,7 @@ fn blend_rows<T: Number>(taps: &Taps<T>, i: usize, from: &[T], size: usize, to: 
 fn backward<T: Number>(spec: &Resample, dy: View, dx: View) -> Result<bool> {
     let plan = Plan::<T>::new(spec)?;
     let planes = planes(&plan, dx, dy)?;
-    let (src, dst) =
-        (crate::float::Shared::new(dy.ptr().cast::<T>()), crate::float::Shared::new(dx.ptr().cast::<T>()));
+    let (src, dst) = (crate::float::Shared::new(dy.ptr().cast::<T>()), crate::float::Shared::new(dx.ptr().cast::<T>()));
     let grain = (TASK / plan.inputs().max(plan.outputs()).max(1)).max(1);
     pool::parallel_ranges(planes, grain, |from, to| {
         let mut room = [Vec::new(), Vec::new()];

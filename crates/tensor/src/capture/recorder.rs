@@ -37,6 +37,13 @@ pub fn without_host<T>(f: impl FnOnce() -> T) -> T {
     f()
 }
 
+/// Whether an op may look at values on a device: not while its work is recorded. Ops then leave out checks of values, as PyTorch does on a GPU, or
+/// take the way that suits all values.
+#[inline]
+pub(crate) fn may_read(device: Device) -> bool {
+    !HOSTLESS.get() && with(|r| r.device == device) != Some(true)
+}
+
 /// An error within [`without_host`]: `call` makes a tensor of elements on the host.
 #[inline]
 pub(crate) fn refuse_elements(call: &str) -> Result<()> {

@@ -10,11 +10,39 @@ use rushlight_tensor::{Capture, Tensor};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Ops that need the host, with the reason.
-const NEED_THE_HOST: &[(&str, &str)] = &[];
+const NEED_THE_HOST: &[(&str, &str)] = &[
+    ("bincount", "the result is as long as the largest value says"),
+    ("det", "the derivative asks whether a matrix is singular"),
+    ("masked_scatter", "the true elements are counted"),
+    ("masked_select", "the result is as long as there are true elements"),
+    ("nonzero", "the result is as long as there are elements that are not zero"),
+    ("one_hot", "the number of classes follows from the largest value"),
+    ("unique", "the result is as long as there are values"),
+    ("unique_consecutive", "the result is as long as there are runs"),
+];
 
 const FAMILIES: &[&str] = &[
-    "activation", "attention", "binary", "compare", "conv", "creation", "index", "linalg", "loss", "matmul", "norm", "pad", "pointwise",
-    "pool", "reduce", "resize", "scan", "scatter", "shape", "sort", "ternary",
+    "activation",
+    "attention",
+    "binary",
+    "compare",
+    "conv",
+    "creation",
+    "index",
+    "linalg",
+    "loss",
+    "matmul",
+    "norm",
+    "pad",
+    "pointwise",
+    "pool",
+    "reduce",
+    "resize",
+    "scan",
+    "scatter",
+    "shape",
+    "sort",
+    "ternary",
 ];
 
 /// An op and its gradients; what it returns.

@@ -80,15 +80,7 @@ impl<T: Integer, const NR: usize> Kernel for Integers<T, NR> {
     }
 
     #[inline(always)]
-    unsafe fn tile(
-        k: usize,
-        a: Left<T>,
-        b: *const T,
-        rows: usize,
-        cols: usize,
-        target: Target<T>,
-        _ahead: *const u8,
-    ) {
+    unsafe fn tile(k: usize, a: Left<T>, b: *const T, rows: usize, cols: usize, target: Target<T>, _ahead: *const u8) {
         const { assert!(NR * size_of::<T>() == 2 * size_of::<__m512i>()) };
         // SAFETY: packed strips are `k` deep; a tile of sums has as many bytes as its vectors.
         unsafe {

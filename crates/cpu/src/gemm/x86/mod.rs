@@ -13,8 +13,8 @@ use super::{Gemm, run};
 use crate::amx::{Bf16Path, bf16_path};
 use crate::isa::{self, Avx2, Level, Portable};
 use fma::Fma;
-use integers::Integers;
 use half::{bf16, f16};
+use integers::Integers;
 use std::arch::x86_64::{__m256, __m256d, __m512, __m512d};
 
 /// # Safety
