@@ -406,6 +406,13 @@ mod tests {
         assert!(pool.stats().peak > 0);
         pool.reset_peak();
         assert_eq!(pool.stats().peak, 0);
+        // A recorded step that runs again has in use what it had when it was recorded.
+        let recorded = pool.add_pool(true);
+        let block = pool.alloc(&device, recorded, 4096).unwrap();
+        pool.free(block);
+        pool.reset_peak();
+        pool.replayed(recorded);
+        assert_eq!((pool.stats().peak, pool.stats().allocated), (4096, 0));
     }
 
     #[test]
