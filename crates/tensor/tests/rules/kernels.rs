@@ -56,8 +56,7 @@ fn products_of_integers_wrap() -> Result<()> {
     let _turn = crate::turn();
     rng::manual_seed(4);
     let (m, k, n) = (37, 300, 45);
-    let (a, b) =
-        (Tensor::randint(-1000, 1000, [m, k], DType::I64)?, Tensor::randint(-1000, 1000, [k, n], DType::I64)?);
+    let (a, b) = (Tensor::randint(-1000, 1000, [m, k], DType::I64)?, Tensor::randint(-1000, 1000, [k, n], DType::I64)?);
     let (x, y) = (a.to_vec::<i64>()?, b.to_vec::<i64>()?);
     let mut want = vec![0i64; m * n];
     for i in 0..m {
