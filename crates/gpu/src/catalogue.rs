@@ -6,7 +6,7 @@ use crate::pointwise::{Form, Formula, Lanes};
 use crate::rows::Rows;
 use crate::{
     attention, batch_norm, capture, collectives, conv, conv_few, cross_entropy, flash, flash_hopper, flash_mfma, foreach,
-    index, linalg, matmul, pool, reduce, row_norm, scan, shared_memory, softmax, sort,
+    index, linalg, matmul, pool, recurrent, reduce, row_norm, scan, shared_memory, softmax, sort,
 };
 use rushlight_core::backend::{Activation, ReduceOp};
 use rushlight_core::rows::Class;
@@ -104,6 +104,7 @@ pub fn families(units: MatrixUnits) -> Vec<Case> {
             );
         }
         add(format!("softmax columns {dtype}"), Family::Softmax, softmax::column_defines(true, dtype));
+        add(format!("recurrent {dtype}"), Family::Recurrent, recurrent::defines(dtype));
         for part in ["COLUMNS", "COLUMNS_JOIN"] {
             let defines = row_norm::defines(row_norm::column_defines(part, dtype), true, dtype);
             add(format!("row norm {part} {dtype}"), Family::RowNorm, defines);
