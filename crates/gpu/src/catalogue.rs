@@ -5,8 +5,8 @@ use crate::kernel::{Defines, Family, entries};
 use crate::pointwise::{Form, Formula, Lanes};
 use crate::rows::Rows;
 use crate::{
-    attention, batch_norm, capture, collectives, conv, conv_few, cross_entropy, flash, flash_hopper, flash_mfma, foreach,
-    index, linalg, matmul, pool, recurrent, reduce, row_norm, scan, shared_memory, softmax, sort,
+    attention, batch_norm, capture, collectives, conv, conv_few, cross_entropy, flash, flash_hopper, flash_mfma,
+    foreach, index, linalg, matmul, pool, recurrent, reduce, row_norm, scan, shared_memory, softmax, sort,
 };
 use rushlight_core::backend::{Activation, ReduceOp};
 use rushlight_core::rows::Class;

@@ -164,8 +164,8 @@ impl SharedMemory {
                 // SAFETY: addresses of flags in a region of ours.
                 unsafe {
                     flags.iter().try_for_each(|&(at, _)| gpu.driver.stream_wait_value(stream, at, 1))?;
-                    let lowered = flags.iter().filter(|flag| flag.1);
-                    lowered.into_iter().try_for_each(|&(at, _)| gpu.driver.stream_write_value(stream, at, 0))
+                    let mut lowered = flags.iter().filter(|flag| flag.1);
+                    lowered.try_for_each(|&(at, _)| gpu.driver.stream_write_value(stream, at, 0))
                 }
             });
         }

@@ -50,12 +50,15 @@ impl Shared {
                 }
                 self.publish();
                 let result = chunk.part(mine.0, mine.1);
-                for other in self.others() {
+                let made = self.slot(index, 0, true).part(0, result.len);
+                for (i, other) in self.others().enumerate() {
                     self.wait(other, &call.signature, &call.limit)?;
-                    how.combine(result, self.slot(other, 0, false).part(mine.0, mine.1));
+                    let theirs = self.slot(other, 0, false).part(mine.0, mine.1);
+                    match i + 2 == count {
+                        true => how.combine_last(result, theirs, made, count),
+                        false => how.combine(result, theirs),
+                    }
                 }
-                how.finish(result, count);
-                self.slot(index, 0, true).copy_from(result);
                 if round > 0 {
                     for other in self.others() {
                         let (start, len) = part(previous.len, count, other);

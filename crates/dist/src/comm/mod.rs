@@ -128,6 +128,21 @@ impl Reduction {
         }
     }
 
+    /// [`combine`](Reduction::combine) with the last of the others, [`finish`](Reduction::finish), and a copy of the result.
+    ///
+    /// # Safety
+    /// As for [`reduce::reduce_last`].
+    unsafe fn combine_last(self, acc: Span, src: Span, copy: Span, ranks: usize) {
+        // SAFETY: by contract.
+        unsafe {
+            if !reduce::reduce_last(self.dtype, self.op, acc, src, copy, ranks) {
+                self.combine(acc, src);
+                self.finish(acc, ranks);
+                copy.copy_from(acc);
+            }
+        }
+    }
+
     /// The same without its last step.
     pub(crate) fn partial(self) -> Self {
         Self { op: if self.op == ReduceOp::Mean { ReduceOp::Sum } else { self.op }, ..self }

@@ -110,6 +110,38 @@ pub(crate) unsafe fn reduce(dtype: DType, op: ReduceOp, acc: Span, src: Span) {
     }
 }
 
+/// The last step of a reduction in one pass: `acc = acc + src`, divided by `ranks` for means, and the same to `copy`. `false`, with nothing
+/// done, for other dtypes and ops.
+///
+/// # Safety
+/// As for [`reduce`]; `copy` overlaps neither and has room for as many bytes.
+pub(crate) unsafe fn reduce_last(dtype: DType, op: ReduceOp, acc: Span, src: Span, copy: Span, ranks: usize) -> bool {
+    macro_rules! run {
+        ($t:ty) => {{
+            let n = acc.len.min(src.len).min(copy.len) / size_of::<$t>();
+            // SAFETY: by contract.
+            let (acc, src, copy) = unsafe {
+                (
+                    std::slice::from_raw_parts_mut(acc.ptr.cast::<$t>(), n),
+                    std::slice::from_raw_parts(src.ptr.cast::<$t>(), n),
+                    std::slice::from_raw_parts_mut(copy.ptr.cast::<$t>(), n),
+                )
+            };
+            let divisor = if op == ReduceOp::Mean { ranks as $t } else { 1.0 };
+            for ((a, s), c) in acc.iter_mut().zip(src).zip(copy) {
+                *a = (*a + *s) / divisor;
+                *c = *a;
+            }
+            true
+        }};
+    }
+    match (dtype, op) {
+        (DType::F32, ReduceOp::Sum | ReduceOp::Mean) => run!(f32),
+        (DType::F64, ReduceOp::Sum | ReduceOp::Mean) => run!(f64),
+        _ => false,
+    }
+}
+
 /// Loops with the op known outside, so that each is vectorised.
 unsafe fn plain<T: Number>(op: ReduceOp, acc: Span, src: Span, n: usize) {
     // SAFETY: by the contract of `reduce`.
@@ -200,6 +232,18 @@ mod tests {
         assert_eq!(run(DType::BF16, ReduceOp::Sum, vec![half(1.5); 300], vec![half(2.0); 300]), vec![half(3.5); 300]);
         assert_eq!(run(DType::F16, ReduceOp::Max, vec![f16::ONE], vec![f16::NEG_ONE]), [f16::ONE]);
         assert!(ReduceOp::Mean.check(DType::I32).is_err() && ReduceOp::BitOr.check(DType::F32).is_err());
+    }
+
+    #[test]
+    fn the_last_step_in_one_pass() {
+        let (mut a, mut b, mut c) = (vec![1.0f32, 2.0, 5.0], vec![3.0f32, 4.0, 7.0], vec![0.0f32; 3]);
+        let span = |v: &mut Vec<f32>| Span { ptr: v.as_mut_ptr().cast(), len: 4 * v.len() };
+        let (x, y, z) = (span(&mut a), span(&mut b), span(&mut c));
+        // SAFETY: three vectors of this frame.
+        assert!(unsafe { reduce_last(DType::F32, ReduceOp::Mean, x, y, z, 2) });
+        assert_eq!((a, c), (vec![2.0, 3.0, 6.0], vec![2.0, 3.0, 6.0]));
+        // SAFETY: nothing is done.
+        assert!(!unsafe { reduce_last(DType::I32, ReduceOp::Sum, Span::EMPTY, Span::EMPTY, Span::EMPTY, 2) });
     }
 
     #[test]

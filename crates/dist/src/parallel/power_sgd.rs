@@ -12,7 +12,9 @@ use rushlight_tensor::Tensor;
 /// A matrix is compressed if that saves at least this factor.
 const MIN_COMPRESSION: usize = 2;
 /// Keeps a column of zeros finite when it is normalised.
-const TINY: f64 = 1e-8;
+const TINY: f64 = 1e-30;
+/// A unit column of which less is left is a sum of those before it.
+const NOISE: f64 = 1e-3;
 
 /// What a bucket keeps from iteration to iteration.
 pub(super) struct Memory {
@@ -46,8 +48,15 @@ fn start(columns: usize, rank: usize, place: usize, like: &Tensor) -> Result<Ten
 fn orthogonalise(matrix: &Tensor, rank: usize) -> Result<()> {
     for i in 0..rank {
         let column = matrix.narrow(1, i as isize, 1)?;
-        let length = column.square()?.sum_dims(&[0], true)?.sqrt()?.add(TINY)?;
-        column.div_(&length)?;
+        let length = || column.square()?.sum_dims(&[0], true)?.sqrt();
+        column.div_(&length()?.add(TINY)?)?;
+        if i > 0 {
+            // What is left of a column that depends on those before it is noise: it must not point their way, and goes if it has no other.
+            let former = matrix.narrow(1, 0, i)?;
+            column.sub_(&former.matmul(&former.transpose(0, 1)?.matmul(&column)?)?)?;
+            let length = length()?;
+            column.mul_(&length.gt(NOISE)?.to_dtype(matrix.dtype())?.div(&length.add(TINY)?)?)?;
+        }
         if i + 1 < rank {
             let rest = matrix.narrow(1, i as isize + 1, rank - i - 1)?;
             let along = column.mul(&rest)?.sum_dims(&[0], true)?;

@@ -52,10 +52,16 @@ class PowerSGDState:
 
 def _orthogonalise(matrix, epsilon):
     """Makes the columns orthonormal, one after another."""
-    columns = matrix.shape[1]
+    columns, epsilon = matrix.shape[1], epsilon if epsilon else 1e-30
     for i in range(columns):
         column = matrix[:, i : i + 1]
-        column.div_(column.norm() + (epsilon if epsilon else 1e-30))
+        column.div_(column.norm() + epsilon)
+        if i:
+            # What is left of a column that depends on those before it is noise: it must not point their way, and goes if it has no other.
+            former = matrix[:, :i]
+            column.sub_(former @ (former.t() @ column))
+            length = column.norm()
+            column.mul_((length > 1e-3).to(column.dtype) / (length + epsilon))
         if i + 1 < columns:
             rest = matrix[:, i + 1 :]
             rest.sub_(column * (column * rest).sum(dim=0, keepdim=True))
@@ -63,7 +69,7 @@ def _orthogonalise(matrix, epsilon):
 
 def _start(state, key, shape, like):
     """The same numbers on all ranks."""
-    generator = _torch.Generator()
+    generator = _C.Generator()
     generator.manual_seed(state.random_seed + state.iter * 7919 + key)
     return _torch.randn(shape, generator=generator, dtype=_C.float32).to(dtype=like.dtype, device=like.device)
 
