@@ -15,6 +15,7 @@
 //! | `optim` | optimizer steps |
 //! | `vision` | images |
 //! | `serialize` | files of `torch.save` |
+//! | `tensorboard` | event files |
 //! | `functions` | what is not a row |
 
 mod autograd;
@@ -46,6 +47,7 @@ mod serialize;
 mod signature;
 mod stream;
 mod tensor;
+mod tensorboard;
 mod value;
 mod vision;
 
@@ -86,6 +88,7 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
     stream::add_to(module)?;
     capture::add_to(module)?;
     serialize::add_to(module)?;
+    tensorboard::add_to(module)?;
     #[cfg(target_os = "linux")]
     dist::add_to(module)?;
     #[cfg(target_os = "linux")]

@@ -10,7 +10,7 @@ import rushlight
 
 
 def modules():
-    skip = ("rushlight.__main__", "rushlight._C", "rushlight.utils.tensorboard")
+    skip = ("rushlight.__main__", "rushlight._C")
     return ["rushlight"] + [m.name for m in pkgutil.walk_packages(rushlight.__path__, "rushlight.") if not m.name.startswith(skip)]
 
 

@@ -114,7 +114,7 @@ impl ModelSummary {
 /// `1.2 M` rather than digits to count.
 fn short(n: f64) -> String {
     match n {
-        n if n == 0.0 => "-".into(),
+        0.0 => "-".into(),
         n if n >= 1e12 => format!("{:.1} T", n / 1e12),
         n if n >= 1e9 => format!("{:.1} G", n / 1e9),
         n if n >= 1e6 => format!("{:.1} M", n / 1e6),

@@ -1,6 +1,180 @@
-"""``torch.utils.tensorboard``, for the error it raises."""
+"""``torch.utils.tensorboard``: event files that TensorBoard reads, without TensorBoard installed."""
 
-raise ImportError(
-    "rushlight.utils.tensorboard: writing TensorBoard's files is not supported; write metrics with the csv or json module, or use the package "
-    "tensorboardX, whose SummaryWriter has the same methods"
-)
+import datetime
+import json
+import os
+import socket
+
+from .. import _C
+
+__all__ = ["SummaryWriter"]
+
+
+def _numbers(values):
+    """The values of a tensor, an array or a sequence as a flat list of floats."""
+    if hasattr(values, "detach"):
+        values = values.detach().cpu().double().flatten().tolist()
+    elif hasattr(values, "ravel"):
+        values = values.ravel().tolist()
+    return [float(v) for v in values]
+
+
+def _scalar(value):
+    return float(value.item()) if hasattr(value, "item") else float(value)
+
+
+def _step(step):
+    step = 0 if step is None else int(step)
+    if step < 0:
+        raise ValueError(f"SummaryWriter: global_step is {step}; it must not be negative")
+    return step
+
+
+class SummaryWriter:
+    """Writes scalars, histograms, images, text, graphs and hyperparameters to an event file in ``log_dir``.
+
+    Events reach the file within a second or at `flush` and `close`; ``max_queue`` and ``flush_secs`` are taken for compatibility, as nothing
+    waits longer than either would allow.
+    """
+
+    def __init__(self, log_dir=None, comment="", purge_step=None, max_queue=10, flush_secs=120, filename_suffix=""):
+        if not log_dir:
+            now = datetime.datetime.now().strftime("%b%d_%H-%M-%S")
+            log_dir = os.path.join("runs", f"{now}_{socket.gethostname()}{comment}")
+        self.log_dir = os.fspath(log_dir)
+        self._suffix = filename_suffix
+        self._open = {}
+        self._events = _C.EventWriter(self.log_dir, filename_suffix, purge_step)
+
+    def get_logdir(self):
+        return self.log_dir
+
+    def add_scalar(self, tag, scalar_value, global_step=None, walltime=None, new_style=False, double_precision=False):
+        self._events.scalar(tag, _scalar(scalar_value), _step(global_step), walltime)
+
+    def add_scalars(self, main_tag, tag_scalar_dict, global_step=None, walltime=None):
+        """Several curves in one chart: each has a file of its own in a directory beside this one's."""
+        for tag, value in tag_scalar_dict.items():
+            path = os.path.join(self.log_dir, main_tag.replace("/", "_") + "_" + tag)
+            if path not in self._open:
+                self._open[path] = _C.EventWriter(path, self._suffix, None)
+            self._open[path].scalar(main_tag, _scalar(value), _step(global_step), walltime)
+
+    def add_histogram(self, tag, values, global_step=None, bins="tensorflow", walltime=None, max_bins=None):
+        values = _numbers(values)
+        if isinstance(bins, str):
+            if bins != "tensorflow":
+                raise ValueError(f"add_histogram: bins={bins!r} is not supported; pass 'tensorflow' or a sequence of edges")
+            edges = None
+        elif isinstance(bins, int):
+            low, high = min(values), max(values)
+            high = high if high > low else low + 1.0
+            edges = [low + (high - low) * i / bins for i in range(bins)] + [high]
+        else:
+            edges = _numbers(bins)
+        if max_bins is not None and edges is not None and len(edges) - 1 > max_bins:
+            edges = edges[:: -(-(len(edges) - 1) // max_bins)] + [edges[-1]]
+        self._events.histogram(tag, values, edges, _step(global_step), walltime)
+
+    def add_histogram_raw(self, tag, min, max, num, sum, sum_squares, bucket_limits, bucket_counts, global_step=None, walltime=None):
+        figures = [float(min), float(max), float(num), float(sum), float(sum_squares)]
+        self._events.histogram_raw(tag, figures, _numbers(bucket_limits), _numbers(bucket_counts), _step(global_step), walltime)
+
+    def add_image(self, tag, img_tensor, global_step=None, walltime=None, dataformats="CHW"):
+        import rushlight as torch
+
+        image = img_tensor.detach() if isinstance(img_tensor, torch.Tensor) else torch.as_tensor(img_tensor)
+        order = dataformats.upper()
+        if len(order) != image.dim() or set(order) - set("NCHW") or len(set(order)) != len(order):
+            raise ValueError(f"add_image: a tensor of shape {tuple(image.shape)} does not have the dimensions {dataformats!r}")
+        if "C" not in order:
+            image, order = image.unsqueeze(-1), order + "C"
+        if "N" in order:
+            # Images beside each other, eight to a row.
+            image = image.permute([order.index(d) for d in "NCHW"])
+            columns = 8 if image.shape[0] > 8 else max(image.shape[0], 1)
+            rows = -(-image.shape[0] // columns)
+            n, c, h, w = image.shape
+            grid = torch.zeros((rows * columns, c, h, w), dtype=image.dtype)
+            grid[:n] = image.cpu()
+            image = grid.reshape(rows, columns, c, h, w).permute(2, 0, 3, 1, 4).reshape(c, rows * h, columns * w)
+            order = "CHW"
+        image = image.permute([order.index(d) for d in "HWC"]).cpu()
+        if image.dtype != torch.uint8:
+            image = (image.double() * 255).clamp(0, 255).to(torch.uint8)
+        height, width, channels = image.shape
+        self._events.image(tag, bytes(image.flatten().tolist()), [height, width, channels], _step(global_step), walltime)
+
+    def add_images(self, tag, img_tensor, global_step=None, walltime=None, dataformats="NCHW"):
+        self.add_image(tag, img_tensor, global_step, walltime, dataformats)
+
+    def add_figure(self, tag, figure, global_step=None, close=True, walltime=None):
+        """Figures of matplotlib."""
+        import numpy
+
+        figures = figure if isinstance(figure, (list, tuple)) else [figure]
+        drawn = []
+        for one in figures:
+            one.canvas.draw()
+            drawn.append(numpy.asarray(one.canvas.buffer_rgba())[..., :3])
+            if close:
+                import matplotlib.pyplot
+
+                matplotlib.pyplot.close(one)
+        if len(drawn) == 1:
+            self.add_image(tag, drawn[0].copy(), global_step, walltime, "HWC")
+        else:
+            self.add_image(tag, numpy.stack(drawn), global_step, walltime, "NHWC")
+
+    def add_text(self, tag, text_string, global_step=None, walltime=None):
+        self._events.text(tag, text_string, _step(global_step), walltime)
+
+    def add_graph(self, model, input_to_model=None, verbose=False, use_strict_trace=True):
+        """The modules of a model. Which reads which is not recorded, so the input is not needed."""
+        nodes = []
+        for name, module in model.named_modules():
+            kind = type(module).__name__
+            path = "/".join([type(model).__name__, *([] if not name else name.split("."))])
+            if next(module.children(), None) is not None:
+                path += f"/({kind})"
+            count = sum(p.numel() for p in module.parameters())
+            nodes.append((path, kind, [], [("parameters", str(count)), ("settings", module.extra_repr())]))
+        if verbose:
+            print("\n".join(f"{path} {kind}" for path, kind, *_ in nodes))
+        self._events.graph(nodes)
+
+    def add_hparams(self, hparam_dict, metric_dict, hparam_domain_discrete=None, run_name=None, global_step=None):
+        if not isinstance(hparam_dict, dict) or not isinstance(metric_dict, dict):
+            raise TypeError("hparam_dict and metric_dict should be dictionary.")
+        if hparam_domain_discrete:
+            raise NotImplementedError("add_hparams: hparam_domain_discrete is not supported; leave it out, TensorBoard finds the values that occur")
+        plain = {}
+        for name, value in hparam_dict.items():
+            if not isinstance(value, (bool, int, float, str)):
+                if not hasattr(value, "item"):
+                    raise ValueError("value should be one of int, float, str, bool, or torch.Tensor")
+                value = value.item()
+            plain[name] = value
+        path = os.path.join(self.log_dir, run_name or str(datetime.datetime.now().timestamp()))
+        events = _C.EventWriter(path, self._suffix, None)
+        events.hparams(json.dumps(plain), [str(name) for name in metric_dict])
+        for name, value in metric_dict.items():
+            events.scalar(name, _scalar(value), _step(global_step), None)
+        events.close()
+
+    def flush(self):
+        self._events.flush()
+        for events in self._open.values():
+            events.flush()
+
+    def close(self):
+        self._events.close()
+        for events in self._open.values():
+            events.close()
+        self._open = {}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.close()
