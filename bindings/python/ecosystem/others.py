@@ -325,3 +325,45 @@ def trainer_fit():
         again = Net.load_from_checkpoint(path)
     assert torch.equal(again.net[0].weight, net.net[0].weight)
     return {f"loss {at}": loss for at, loss in enumerate(net.losses)}
+
+
+@job("lightning")
+def trainer_options():
+    """One training run under each of the options of ``Trainer`` that change its arithmetic."""
+    import warnings
+
+    import lightning
+
+    warnings.filterwarnings("ignore")
+
+    class Net(lightning.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.net = _net()
+
+        def training_step(self, batch, index):
+            loss = nn.functional.cross_entropy(self.net(batch[0]), batch[1])
+            self.log("loss", loss)
+            return loss
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), lr=0.1)
+
+    data = torch.utils.data.TensorDataset(numbers(32, 4), tokens(32, vocabulary=3))
+    options = {
+        "clipped by value": {"gradient_clip_val": 0.1, "gradient_clip_algorithm": "value"},
+        "accumulated": {"accumulate_grad_batches": 3},
+        "double": {"precision": "64-true"},
+        "few steps": {"max_steps": 3},
+        "overfit": {"overfit_batches": 2},
+        "averaged": {"max_epochs": 4, "callbacks": lambda: [lightning.pytorch.callbacks.StochasticWeightAveraging(1e-2)]},
+    }
+    found = {}
+    for name, extra in options.items():
+        extra = {key: value() if callable(value) else value for key, value in extra.items()}
+        quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False, "enable_checkpointing": False}
+        trainer = lightning.Trainer(**{"max_epochs": 2, "accelerator": "cpu", "devices": 1, **quiet, **extra})
+        net = Net()
+        trainer.fit(net, torch.utils.data.DataLoader(data, batch_size=8))
+        found[name] = net.net[0].weight.detach().double()
+    return found

@@ -272,7 +272,8 @@ def test_cycles_through_attributes_are_collected():
     class Mark:
         pass
 
-    for made in (torch.ones(2), torch.nn.Parameter(torch.ones(2))):
+    for make in (torch.ones, lambda size: torch.nn.Parameter(torch.ones(size))):
+        made = make(2)
         made.mark, made.me = Mark(), made
         mark = weakref.ref(made.mark)
         del made
