@@ -1,7 +1,8 @@
 """Rushlight against PyTorch, both measured in one run.
 
 Each case is timed in both programs in turn, several times over, so that a slow moment of the machine hits both. The ratio
-is PyTorch's time over ours in the same round, the median over the rounds: above 1 we are ahead.
+is PyTorch's time over ours in the same round, the median over the rounds: above 1 we are ahead. Single ops (`op_…`) run on
+one thread.
 """
 
 import argparse
@@ -139,6 +140,12 @@ def torch_cases():
 
         return prepare
 
+    def op(rest):
+        import torch_ops
+
+        torch.set_num_threads(1)
+        return torch_ops.prepare(rest)
+
     def loader(rest):
         from torch.utils.data import DataLoader, TensorDataset
 
@@ -168,9 +175,10 @@ def torch_cases():
 
         return load
 
-    families = {"train": train, "lstm": recurrent("LSTM"), "gru": recurrent("GRU"), "adam": adam, "loader": loader, "file": file, "matmul": matmul, "linear": linear, "conv": conv, "attention": attention, "small": small, "memory": memory}
+    families = {"op": op, "train": train, "lstm": recurrent("LSTM"), "gru": recurrent("GRU"), "adam": adam, "loader": loader, "file": file, "matmul": matmul, "linear": linear, "conv": conv, "attention": attention, "small": small, "memory": memory}
 
     def prepare(name):
+        torch.set_num_threads(THREADS)
         family, _, rest = name.partition("_")
         return families[family](rest) if family in families else memory_bound(name)
 

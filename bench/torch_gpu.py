@@ -1,6 +1,6 @@
 """PyTorch's half of the GPU benchmark: the cases of bench/src/bin/gpu.rs, one line each. Training steps are timed eagerly and, as PyTorch at its
 best, replayed whole as a CUDA graph; with --compile also by torch.compile in its modes "default" and "reduce-overhead". Convolutional networks in half
-precision have their channels last. With --first only the time from the start of the process to the end of the first step is taken. Needs a CUDA build of
+precision, and ResNet-50, have their channels last. With --first only the time from the start of the process to the end of the first step is taken. Needs a CUDA build of
 torch; torchvision is not needed. Usage: torch_gpu.py [FILTER] [--compile | --first]"""
 
 import os
@@ -143,6 +143,42 @@ def resnet18():
     return nn.Sequential(*stem, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 10))
 
 
+class Bottleneck(nn.Module):
+    def __init__(self, inputs, width, stride):
+        super().__init__()
+        outputs = 4 * width
+        self.c1, self.b1 = nn.Conv2d(inputs, width, 1, bias=False), nn.BatchNorm2d(width)
+        self.c2, self.b2 = nn.Conv2d(width, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width)
+        self.c3, self.b3 = nn.Conv2d(width, outputs, 1, bias=False), nn.BatchNorm2d(outputs)
+        plain = stride == 1 and inputs == outputs
+        self.short = nn.Identity() if plain else nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
+
+    def forward(self, x):
+        y = F.relu(self.b2(self.c2(F.relu(self.b1(self.c1(x))))))
+        return F.relu(self.b3(self.c3(y)) + self.short(x))
+
+
+def resnet50():
+    blocks, inputs = [], 64
+    for width, count, stride in ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)):
+        for i in range(count):
+            blocks.append(Bottleneck(inputs, width, stride if i == 0 else 1))
+            inputs = 4 * width
+    stem = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
+    return nn.Sequential(*stem, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2048, 1000))
+
+
+class LanguageModel(nn.Module):
+    def __init__(self, words=10_000, width=650):
+        super().__init__()
+        self.embedding, self.head = nn.Embedding(words, width), nn.Linear(width, words)
+        self.lstm = nn.LSTM(width, width, num_layers=2, dropout=0.5)
+
+    def forward(self, tokens):
+        x = F.dropout(self.embedding(tokens), 0.5)
+        return self.head(F.dropout(self.lstm(x)[0], 0.5))
+
+
 def since_start():
     """Seconds since this process began."""
     ticks = int(open("/proc/self/stat").read().rsplit(")", 1)[1].split()[19])
@@ -236,10 +272,17 @@ def gpt(vocabulary, length, batch, bf16):
     return model, lambda m: F.cross_entropy(m(x).flatten(0, 1), y.flatten()), optimizer, bf16, True
 
 
-def images(model, bf16=False):
-    order = torch.channels_last if bf16 else torch.contiguous_format
+def language():
+    model = LanguageModel().to(DEVICE)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    x, y = (torch.randint(10_000, (35, 32), device=DEVICE) for _ in range(2))
+    return model, lambda m: F.cross_entropy(m(x).flatten(0, 1), y.flatten()), optimizer, False, True
+
+
+def images(model, bf16=False, batch=512, size=32, channels_last=None):
+    order = torch.channels_last if (bf16 if channels_last is None else channels_last) else torch.contiguous_format
     model = model.to(DEVICE, memory_format=order)
-    x, y = torch.rand(512, 3, 32, 32, device=DEVICE), torch.randint(10, (512,), device=DEVICE)
+    x, y = torch.rand(batch, 3, size, size, device=DEVICE), torch.randint(10, (batch,), device=DEVICE)
     x = x.to(memory_format=order)
     return model, lambda m: F.cross_entropy(m(x), y), torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9), bf16
 
@@ -262,3 +305,6 @@ if __name__ == "__main__":
     step("train_cnn_f32", lambda: images(Net()))
     step("train_resnet18_f32", lambda: images(resnet18()))
     step("train_resnet18_bf16", lambda: images(resnet18(), True))
+    step("train_resnet50_f32", lambda: images(resnet50(), batch=64, size=224, channels_last=True))
+    step("train_resnet50_bf16", lambda: images(resnet50(), True, 128, 224))
+    step("train_lstm_f32", language)

@@ -1,7 +1,12 @@
 //! The cases, by the names that `compare.py` gives their PyTorch counterparts.
 
-use crate::training;
+use crate::{ops, training};
 use rushlight::prelude::*;
+use rushlight::{num_threads, set_num_threads};
+use std::sync::LazyLock;
+
+/// Threads of all cases but single ops.
+static THREADS: LazyLock<usize> = LazyLock::new(num_threads);
 
 /// One run of a case.
 pub type Case = Box<dyn FnMut() -> Result<()>>;
@@ -78,6 +83,12 @@ fn numbers(text: &str, separator: char) -> Result<Vec<usize>> {
 /// The tensors of a case made, ready to run.
 pub fn prepare(name: &str) -> Result<Case> {
     manual_seed(0);
+    // As many threads as the program was told, one for single ops.
+    let threads = *THREADS;
+    set_num_threads(if name.starts_with("op_") { 1 } else { threads });
+    if let Some(case) = ops::prepare(name)? {
+        return Ok(case);
+    }
     if let Some(case) = training::prepare(name)? {
         return Ok(case);
     }

@@ -4,6 +4,7 @@
 //! `time CASE REPEATS` answers the seconds of one repeat, `peak CASE` the peak memory in bytes that a run of the case adds or, of one that trains, the process takes, `list` the names.
 
 mod cases;
+mod ops;
 mod training;
 
 use rushlight::prelude::*;
@@ -23,7 +24,7 @@ fn main() -> Result<()> {
         let line = line?;
         let words: Vec<&str> = line.split_whitespace().collect();
         let answer = match words[..] {
-            ["list"] => [cases::NAMES, training::NAMES].concat().join(" "),
+            ["list"] => [cases::NAMES, training::NAMES, ops::NAMES].concat().join(" "),
             ["time", name, repeats] => {
                 if prepared.as_ref().is_none_or(|(n, _)| n != name) {
                     drop(prepared.take());

@@ -219,14 +219,113 @@ fn gpt(
 fn images(
     model: impl Forward,
     batch: usize,
+    size: usize,
     lower: Option<DType>,
 ) -> Result<(Batch, impl FnMut(&Batch) -> Result<Tensor>)> {
     let batch = [
-        Tensor::rand([batch, 3, 32, 32], (DType::F32, DEVICE))?,
+        Tensor::rand([batch, 3, size, size], (DType::F32, DEVICE))?,
         Tensor::randint(0, 10, [batch], (DType::I64, DEVICE))?,
     ];
     let mut optimizer = Sgd::new(model.parameters()).lr(0.01).momentum(0.9).build()?;
     Ok((batch, move |[x, y]: &Batch| step(&mut optimizer, lower, || model.forward(x)?.cross_entropy(y))))
+}
+
+/// A block of ResNet-50: 1×1, 3×3 and 1×1 convolutions around a shortcut.
+#[derive(Module)]
+struct Bottleneck {
+    convs: Vec<Conv2d>,
+    norms: Vec<BatchNorm2d>,
+    shortcut: Option<Sequential>,
+}
+
+impl Bottleneck {
+    fn new(inputs: usize, width: usize, stride: usize) -> Result<Self> {
+        let outputs = 4 * width;
+        let conv = |inputs, outputs, kernel: usize, stride: usize| {
+            Conv2d::new(inputs, outputs, kernel).stride(stride).padding(kernel / 2).bias(false).build()
+        };
+        let norm = |channels| BatchNorm2d::new(channels).build();
+        let shortcut = match stride == 1 && inputs == outputs {
+            true => None,
+            false => Some(Sequential::new().append(conv(inputs, outputs, 1, stride)?).append(norm(outputs)?)),
+        };
+        let convs = vec![conv(inputs, width, 1, 1)?, conv(width, width, 3, stride)?, conv(width, outputs, 1, 1)?];
+        Ok(Self { convs, norms: vec![norm(width)?, norm(width)?, norm(outputs)?], shortcut })
+    }
+}
+
+impl Forward for Bottleneck {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let y = self.norms[0].forward(&self.convs[0].forward(x)?)?.relu()?;
+        let y = self.norms[1].forward(&self.convs[1].forward(&y)?)?.relu()?;
+        let y = self.norms[2].forward(&self.convs[2].forward(&y)?)?;
+        match &self.shortcut {
+            Some(shortcut) => y.add(&shortcut.forward(x)?)?.relu(),
+            None => y.add(x)?.relu(),
+        }
+    }
+}
+
+#[derive(Module)]
+struct ResNet50 {
+    conv: Conv2d,
+    norm: BatchNorm2d,
+    blocks: Sequential,
+    head: Linear,
+}
+
+impl ResNet50 {
+    fn new() -> Result<Self> {
+        let (mut blocks, mut inputs) = (Sequential::new(), 64);
+        for (width, count, stride) in [(64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)] {
+            for i in 0..count {
+                blocks = blocks.append(Bottleneck::new(inputs, width, if i == 0 { stride } else { 1 })?);
+                inputs = 4 * width;
+            }
+        }
+        let conv = Conv2d::new(3, 64, 7).stride(2).padding(3).bias(false).build()?;
+        Self { conv, norm: BatchNorm2d::new(64).build()?, blocks, head: Linear::new(2048, 1000).build()? }.to(DEVICE)
+    }
+}
+
+impl Forward for ResNet50 {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let x = self.norm.forward(&self.conv.forward(x)?)?.relu()?;
+        let x = self.blocks.forward(&x.max_pool2d(MaxPool::new(3).stride(2).padding(1))?)?;
+        self.head.forward(&x.mean_dims(&[2, 3], false)?)
+    }
+}
+
+/// A language model of two layers of 650, as in the LSTM's usual example, over 35 steps of 32 sequences.
+#[derive(Module)]
+struct LanguageModel {
+    embedding: Embedding,
+    lstm: LSTM,
+    head: Linear,
+}
+
+fn language() -> Result<(Batch, impl FnMut(&Batch) -> Result<Tensor>)> {
+    const WORDS: usize = 10_000;
+    let model = LanguageModel {
+        embedding: Embedding::new(WORDS, 650).build()?,
+        lstm: LSTM::new(650, 650).num_layers(2).dropout(0.5).build()?,
+        head: Linear::new(650, WORDS).build()?,
+    };
+    let model = model.to(DEVICE)?;
+    let mut optimizer = Sgd::new(model.parameters()).lr(1.0).build()?;
+    let tokens = || Tensor::randint(0, WORDS as i64, [35, 32], (DType::I64, DEVICE));
+    let batch = [tokens()?, tokens()?.reshape([35 * 32])?];
+    let step = move |[x, y]: &Batch| {
+        optimizer.zero_grad();
+        let x = model.embedding.forward(x)?.dropout(0.5, true)?;
+        let y_hat = model.lstm.forward(&x, None)?.0.dropout(0.5, true)?;
+        let loss = model.head.forward(&y_hat)?.flatten(0, 1)?.cross_entropy(y)?;
+        loss.backward()?;
+        clip_grad_norm_(model.parameters(), 0.25)?;
+        optimizer.step()?;
+        Ok(loss)
+    };
+    Ok((batch, step))
 }
 
 /// A small encoder that tells sequences apart.
@@ -290,7 +389,10 @@ fn main() -> Result<()> {
     report.step("train_chargpt_bf16", || gpt(65, 128, 16, bf16))?;
     report.step("train_chargpt_f32", || gpt(65, 128, 16, None))?;
     report.step("train_gpt2_bf16", || gpt(50_304, 1024, 16, bf16))?;
-    report.step("train_cnn_f32", || images(net()?, 512, None))?;
-    report.step("train_resnet18_f32", || images(resnet18_cifar(10)?.to(DEVICE)?, 512, None))?;
-    report.step("train_resnet18_bf16", || images(resnet18_cifar(10)?.to(DEVICE)?, 512, bf16))
+    report.step("train_cnn_f32", || images(net()?, 512, 32, None))?;
+    report.step("train_resnet18_f32", || images(resnet18_cifar(10)?.to(DEVICE)?, 512, 32, None))?;
+    report.step("train_resnet18_bf16", || images(resnet18_cifar(10)?.to(DEVICE)?, 512, 32, bf16))?;
+    report.step("train_resnet50_f32", || images(ResNet50::new()?, 64, 224, None))?;
+    report.step("train_resnet50_bf16", || images(ResNet50::new()?, 128, 224, bf16))?;
+    report.step("train_lstm_f32", language)
 }
