@@ -1,8 +1,8 @@
 //! The engine as the tensor floor sees it: each family's module, behind the trait.
 
 use crate::{
-    alloc, attention, batch_norm, copy, cross_entropy, gather, index, linalg, pointwise, pool2d, product, random,
-    reduce, row_norm, scan, softmax, sort, update,
+    alloc, attention, batch_norm, copy, cross_entropy, distance, flip, gather, histogram, index, linalg, lstm,
+    pointwise, pool2d, product, random, reduce, resample, row_norm, scan, softmax, sort, update,
 };
 use rushlight_core::backend::*;
 use rushlight_core::rng::Distribution;
@@ -164,6 +164,30 @@ impl Backend for Cpu {
         sort::topk(x, dim, largest, values, indices)
     }
 
+    fn kth(&self, x: View, dim: usize, rank: Rank, values: View, indices: View) -> Result<bool> {
+        sort::kth(x, dim, rank, values, indices)
+    }
+
+    fn histogram(&self, x: View, low: f64, high: f64, out: View) -> Result<bool> {
+        histogram::histogram(x, low, high, out)
+    }
+
+    fn flip(&self, x: View, flipped: &[bool], out: View) -> Result<bool> {
+        flip::flip(x, flipped, out)
+    }
+
+    fn resample(&self, spec: &Resample, x: View, y: View) -> Result<bool> {
+        resample::resample(spec, x, y)
+    }
+
+    fn resample_backward(&self, spec: &Resample, dy: View, dx: View) -> Result<bool> {
+        resample::resample_backward(spec, dy, dx)
+    }
+
+    fn distances(&self, p: f64, a: View, b: View, out: View) -> Result<bool> {
+        distance::distances(p, a, b, out)
+    }
+
     fn searchsorted(&self, sorted: View, values: View, right: bool, out: View) -> Result<()> {
         sort::searchsorted(sorted, values, right, out)
     }
@@ -316,6 +340,14 @@ impl Backend for Cpu {
         dv: View,
     ) -> Result<()> {
         attention::attention_backward(spec, out, lse, dout, dq, dk, dv)
+    }
+
+    fn lstm_cell(&self, gates: View, before: View, c: View, h: View) -> Result<bool> {
+        lstm::lstm_cell(gates, before, c, h)
+    }
+
+    fn lstm_cell_backward(&self, step: &LstmStep, dc: View, dgates: View) -> Result<bool> {
+        lstm::lstm_cell_backward(step, dc, dgates)
     }
 
     fn update(&self, updates: &[ParamUpdate], grad_scale: Operand) -> Result<()> {

@@ -1,6 +1,6 @@
 //! Element-wise indexing along one dimension: gather, and scatter with its modes.
 
-use crate::index::{FirstFault, Shared, out_of_bounds, read_index, with_size, wrap};
+use crate::index::{FirstFault, Shared, Targets, out_of_bounds, read_index, with_size, wrap};
 use crate::pool;
 use crate::reduce::item::{Item, Wide, with_item};
 use crate::reduce::plan;
@@ -136,6 +136,19 @@ fn run<T: Item, W: Copy + 'static, M: Update<W>>(
     let rounds = T::DTYPE.is_float() && size_of::<T>() < size_of::<W>() && n > 1;
     let fault = FirstFault::new();
     let count = if n == 0 { 0 } else { lines.numel() };
+    if count == 1 && !rounds {
+        let targets = Targets::new(&[index], &[size], &[stride]);
+        targets.each_chunk(0, n, &fault, |start, offsets| {
+            for (k, &at) in offsets.iter().enumerate() {
+                // SAFETY: the index was checked, and the source has an element for each.
+                unsafe {
+                    let place = out.at(at);
+                    *place = narrow(M::update(widen(*place), widen(*values.at((start + k) * src_step))));
+                }
+            }
+        });
+        return targets.check(&fault);
+    }
     // Neighbouring lines are worked on together, so that memory is read in order where they lie side by side.
     let group = if rounds || n == 1 { 1 } else { 64 };
     pool::parallel_ranges(count, TASK.div_ceil(n.max(1)).next_multiple_of(group), |from, to| {

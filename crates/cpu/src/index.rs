@@ -1,12 +1,15 @@
 //! Indexing by tensors: reading, writing and adding blocks, and finding what is not zero.
 //!
-//! Index values are checked and turned into offsets once, into memory of our own, so that nobody can change them between the check and
-//! the use.
+//! Index values are read once, chunk by chunk, into memory of our own, and checked and turned into offsets there: nobody can change
+//! them between the check and the use.
 
+use crate::isa::Isa;
+use crate::multiversion;
 use crate::pool;
 use crate::reduce::item::{Item, with_item};
 use crate::sort::sort_in_order;
 use rushlight_core::layout::Nest;
+use rushlight_core::smallvec::SmallVec;
 use rushlight_core::{DType, Error, Result, View};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -76,43 +79,133 @@ impl<T> Shared<T> {
     }
 }
 
-/// Offsets of the blocks that the index tensors name, in row-major order, for a tensor whose leading dimensions have these sizes and
-/// strides.
-fn resolve(indices: &[View], sizes: &[usize], strides: &[usize]) -> Result<Vec<usize>> {
-    let Some(first) = indices.first() else { return Ok(vec![0]) };
-    let n = first.numel();
-    let mut offsets = vec![0usize; n];
-    for (d, view) in indices.iter().enumerate() {
-        let nest = Nest::new(view.shape(), [view.strides()]);
-        let values = Shared::new(view.ptr().cast::<i64>());
-        let out = Shared::new(offsets.as_mut_ptr());
-        let (size, stride) = (sizes[d], strides[d]);
-        let fault = FirstFault::new();
-        let (inner, step) = innermost(&nest);
-        pool::parallel_ranges(n, 16 << 10, |from, to| {
-            let mut i = from;
-            while i < to {
-                let [start] = nest.offsets(i);
-                let run = (inner - i % inner).min(to - i);
-                for k in 0..run {
-                    // SAFETY: the position lies within the view, and `i + k < n`.
-                    unsafe {
-                        match wrap(read_index(values.at(start + k * step)), size) {
-                            Some(index) => *out.at(i + k) += index * stride,
-                            None => fault.set(i + k),
+/// Index values turned into offsets at a time.
+const CHUNK: usize = 512;
+
+/// One of the index tensors, and the dimension it indexes.
+struct Along {
+    nest: Nest<1>,
+    values: Shared<i64>,
+    /// Size and stride of the indexed dimension.
+    size: usize,
+    stride: usize,
+}
+
+/// The blocks that index tensors name, in row-major order of the index tensors.
+pub(crate) struct Targets {
+    along: SmallVec<[Along; 2]>,
+    count: usize,
+}
+
+impl Targets {
+    /// The indexed tensor's leading dimensions have these sizes and strides.
+    pub(crate) fn new(indices: &[View], sizes: &[usize], strides: &[usize]) -> Self {
+        let along = indices.iter().zip(sizes.iter().zip(strides)).map(|(view, (&size, &stride))| Along {
+            nest: Nest::new(view.shape(), [view.strides()]),
+            values: Shared::new(view.ptr().cast()),
+            size,
+            stride,
+        });
+        Self { along: along.collect(), count: indices.first().map_or(1, |v| v.numel()) }
+    }
+
+    /// Offsets of the blocks from position `start` on, at most a chunk of them; `false` where an index is out of range.
+    fn offsets(&self, start: usize, offsets: &mut [usize]) -> bool {
+        let len = offsets.len();
+        offsets.fill(0);
+        let mut values = [0i64; CHUNK];
+        self.along.iter().all(|along| {
+            let (inner, step) = innermost(&along.nest);
+            let mut i = 0;
+            while i < len {
+                let [from] = along.nest.offsets(start + i);
+                let run = (inner - (start + i) % inner).min(len - i);
+                // SAFETY: the positions lie within the index tensor.
+                unsafe {
+                    if step == 1 {
+                        std::ptr::copy_nonoverlapping(along.values.at(from), values[i..i + run].as_mut_ptr(), run);
+                    } else {
+                        for (k, value) in values[i..i + run].iter_mut().enumerate() {
+                            *value = *along.values.at(from + k * step);
                         }
                     }
                 }
                 i += run;
             }
-        });
-        if let Some(position) = fault.position() {
-            // SAFETY: as above.
-            let index = unsafe { *values.at(nest.offsets(position)[0]) };
-            return Err(out_of_bounds(index, d, size));
+            // What is checked below is what was read above, even if another thread changes the index tensor.
+            std::hint::black_box(&mut values);
+            // SAFETY: no precondition but the machine's level.
+            unsafe { add_offsets(&values[..len], along.size, along.stride, offsets) }
+        })
+    }
+
+    /// Calls `f(start, offsets)` for chunks of the positions from `from` to `to`, until an index is out of range.
+    pub(crate) fn each_chunk(&self, from: usize, to: usize, fault: &FirstFault, mut f: impl FnMut(usize, &[usize])) {
+        let mut buffer = [0; CHUNK];
+        for start in (from..to).step_by(CHUNK) {
+            let offsets = &mut buffer[..CHUNK.min(to - start)];
+            if !self.offsets(start, offsets) {
+                return fault.set(start);
+            }
+            f(start, offsets);
         }
     }
-    Ok(offsets)
+
+    /// All offsets.
+    fn all(&self) -> Result<Vec<usize>> {
+        let mut all = vec![0usize; self.count];
+        let (out, fault) = (Shared::new(all.as_mut_ptr()), FirstFault::new());
+        pool::parallel_ranges(self.count, 16 << 10, |from, to| {
+            self.each_chunk(from, to, &fault, |start, offsets| {
+                // SAFETY: the chunk lies within the vector, and chunks are disjoint.
+                unsafe { std::ptr::copy_nonoverlapping(offsets.as_ptr(), out.at(start), offsets.len()) };
+            });
+        });
+        self.check(&fault)?;
+        Ok(all)
+    }
+
+    /// The error of the first chunk in which an index was found out of range, if there is one.
+    pub(crate) fn check(&self, fault: &FirstFault) -> Result<()> {
+        let Some(start) = fault.position() else { return Ok(()) };
+        for position in start..self.count {
+            for (d, along) in self.along.iter().enumerate() {
+                // SAFETY: the position lies within the index tensor.
+                let index = unsafe { read_index(along.values.at(along.nest.offsets(position)[0])) };
+                if wrap(index, along.size).is_none() {
+                    return Err(out_of_bounds(index, d, along.size));
+                }
+            }
+        }
+        Err(Error::index("an index was out of bounds, and another thread changed it meanwhile"))
+    }
+}
+
+multiversion! {
+    /// Adds `stride` times each index, negative ones counted from the end, to the offsets; `false` where one is out of range.
+    ///
+    /// # Safety
+    /// No precondition but the machine's level.
+    unsafe fn add_offsets(values: &[i64], size: usize, stride: usize, offsets: &mut [usize]) -> bool = add_offsets_kernel;
+}
+
+#[inline(always)]
+unsafe fn add_offsets_kernel<I: Isa>(values: &[i64], size: usize, stride: usize, offsets: &mut [usize]) -> bool {
+    #[inline(always)]
+    fn each(values: &[i64], offsets: &mut [usize], size: usize, times: impl Fn(u64) -> u64) -> bool {
+        let mut outside = false;
+        for (offset, &value) in offsets.iter_mut().zip(values) {
+            let wrapped = value.wrapping_add(if value < 0 { size as i64 } else { 0 }) as u64;
+            outside |= wrapped >= size as u64;
+            *offset = offset.wrapping_add(times(wrapped) as usize);
+        }
+        !outside
+    }
+    // A product of 64-bit numbers takes several instructions.
+    match stride {
+        1 => each(values, offsets, size, |i| i),
+        s => each(values, offsets, size, |i| i.wrapping_mul(s as u64)),
+    }
 }
 
 /// Size of the innermost loop and the first operand's step in it.
@@ -156,6 +249,48 @@ impl Blocks {
         }
     }
 
+    /// Calls `f(indexed offset, dense offset)` for every element of the blocks from position `start` on. Elements of one place are met in
+    /// the order of the positions.
+    #[inline(always)]
+    fn elements(&self, start: usize, offsets: &[usize], mut f: impl FnMut(usize, usize)) {
+        let (inner, step) = innermost(&self.outer);
+        let [indexed_step, dense_step] = self.steps();
+        let mut i = 0;
+        while i < offsets.len() {
+            let [at] = self.outer.offsets(start + i);
+            let run = (inner - (start + i) % inner).min(offsets.len() - i);
+            let part = &offsets[i..i + run];
+            i += run;
+            if self.size == 1 {
+                part.iter().enumerate().for_each(|(k, &offset)| f(offset, at + k * step));
+            } else if step < dense_step {
+                // Neighbours in the dense tensor are those of different positions.
+                self.runs(|indexed, dense, n| {
+                    for j in 0..n {
+                        let (indexed, dense) = (indexed + j * indexed_step, at + dense + j * dense_step);
+                        part.iter().enumerate().for_each(|(k, &offset)| f(offset + indexed, dense + k * step));
+                    }
+                });
+            } else {
+                for (k, &offset) in part.iter().enumerate() {
+                    self.runs(|indexed, dense, n| {
+                        let (indexed, dense) = (offset + indexed, at + k * step + dense);
+                        if [indexed_step, dense_step] == [1, 1] {
+                            (0..n).for_each(|j| f(indexed + j, dense + j));
+                        } else {
+                            (0..n).for_each(|j| f(indexed + j * indexed_step, dense + j * dense_step));
+                        }
+                    });
+                }
+            }
+        }
+    }
+
+    /// Whether each block is a run of neighbours, long enough to be copied at once.
+    fn whole(&self) -> bool {
+        self.contiguous && self.size >= 8
+    }
+
     fn steps(&self) -> [usize; 2] {
         [0, 1].map(|i| self.inner.strides[i].last().copied().unwrap_or(1))
     }
@@ -189,69 +324,51 @@ pub(crate) use with_size;
 /// `out[i.., r..] = x[indices[0][i..], indices[1][i..], …, r..]`.
 pub fn index(x: View, indices: &[View], out: View) -> Result<()> {
     let count = indices.len();
-    let offsets = resolve(indices, &x.shape()[..count], &x.strides()[..count])?;
-    let blocks = Blocks::new(x, count, out);
+    let targets = Targets::new(indices, &x.shape()[..count], &x.strides()[..count]);
     if out.numel() == 0 {
-        return Ok(());
+        return targets.all().map(|_| ());
     }
+    let (blocks, fault) = (Blocks::new(x, count, out), FirstFault::new());
     with_size!(x.dtype, U => {
         let (src, dst) = (Shared::new(x.ptr().cast::<U>()), Shared::new(out.ptr().cast::<U>()));
         let grain = TASK_BYTES.div_ceil(blocks.size * size_of::<U>());
-        pool::parallel_ranges(offsets.len(), grain, |from, to| {
-            for i in from..to {
-                let [at] = blocks.outer.offsets(i);
+        pool::parallel_ranges(targets.count, grain, |from, to| {
+            targets.each_chunk(from, to, &fault, |start, offsets| {
                 // SAFETY: offsets were checked against the indexed dimensions; blocks lie within the views and do not overlap.
-                unsafe { copy_block(src.at(offsets[i]), dst.at(at), &blocks, [0, 1]) };
-            }
-        });
-    });
-    Ok(())
-}
-
-/// Copies one block; `[from, to]` say which of a block's two layouts each side has.
-///
-/// # Safety
-/// Both are valid for the block and do not overlap.
-#[inline(always)]
-unsafe fn copy_block<U: Copy>(src: *const U, dst: *mut U, blocks: &Blocks, [from, to]: [usize; 2]) {
-    // SAFETY: the caller's promise.
-    unsafe {
-        if blocks.size == 1 {
-            *dst = *src;
-        } else if blocks.contiguous {
-            std::ptr::copy_nonoverlapping(src, dst, blocks.size);
-        } else {
-            let steps = blocks.steps();
-            blocks.runs(|indexed, dense, n| {
-                let at = [indexed, dense];
-                let (src, dst) = (src.add(at[from]), dst.add(at[to]));
-                for k in 0..n {
-                    *dst.add(k * steps[to]) = *src.add(k * steps[from]);
+                unsafe {
+                    if blocks.whole() {
+                        for (k, &offset) in offsets.iter().enumerate() {
+                            let [at] = blocks.outer.offsets(start + k);
+                            std::ptr::copy_nonoverlapping(src.at(offset), dst.at(at), blocks.size);
+                        }
+                    } else {
+                        blocks.elements(start, offsets, |from, to| *dst.at(to) = *src.at(from));
+                    }
                 }
             });
-        }
-    }
+        });
+    });
+    targets.check(&fault)
 }
 
 /// `out[indices[0][i..], …, r..] = values[i.., r..]`, or `+=` with `accumulate`. Of values for the same place the last one stays, or all add
 /// up in order.
 pub fn index_put(indices: &[View], values: View, accumulate: bool, out: View) -> Result<()> {
     let count = indices.len();
-    let offsets = resolve(indices, &out.shape()[..count], &out.strides()[..count])?;
-    let blocks = Blocks::new(out, count, values);
+    let targets = Targets::new(indices, &out.shape()[..count], &out.strides()[..count]);
     if values.numel() == 0 {
-        return Ok(());
+        return targets.all().map(|_| ());
     }
+    let blocks = Blocks::new(out, count, values);
     if accumulate {
         match values.dtype {
             // Adding truth values is "or".
-            DType::Bool => add_direct(&offsets, &blocks, values, out, |a: u8, b: u8| a | b),
-            dtype => with_item!(dtype, T => add::<T>(&offsets, &blocks, values, out)),
+            DType::Bool => add_direct(&targets, &blocks, values, out, |a: u8, b: u8| a | b),
+            dtype => with_item!(dtype, T => add::<T>(&targets, &blocks, values, out)),
         }
     } else {
-        with_size!(values.dtype, U => set::<U>(&offsets, &blocks, values, out));
+        with_size!(values.dtype, U => set::<U>(&targets, &blocks, values, out))
     }
-    Ok(())
 }
 
 /// Positions ordered by the offset they write to, those of one offset in their own order.
@@ -261,19 +378,33 @@ fn by_target(offsets: &[usize]) -> Vec<u32> {
     order.into_iter().map(|(_, i)| i).collect()
 }
 
-fn set<U: Copy>(offsets: &[usize], blocks: &Blocks, values: View, out: View) {
+fn set<U: Copy>(targets: &Targets, blocks: &Blocks, values: View, out: View) -> Result<()> {
     let (src, dst) = (Shared::new(values.ptr().cast::<U>()), Shared::new(out.ptr().cast::<U>()));
-    let write = |i: usize| {
-        let [at] = blocks.outer.offsets(i);
+    let write = |start: usize, offsets: &[usize]| {
         // SAFETY: offsets were checked against the indexed dimensions; blocks lie within the views.
-        unsafe { copy_block(src.at(at), dst.at(offsets[i]), blocks, [1, 0]) };
+        unsafe {
+            if blocks.whole() {
+                for (k, &offset) in offsets.iter().enumerate() {
+                    let [at] = blocks.outer.offsets(start + k);
+                    std::ptr::copy_nonoverlapping(src.at(at), dst.at(offset), blocks.size);
+                }
+            } else {
+                blocks.elements(start, offsets, |to, from| *dst.at(to) = *src.at(from));
+            }
+        }
     };
     // Small blocks, or few of them, are written quickest in order.
-    let bytes = blocks.size * size_of::<U>();
-    if bytes < 64 || offsets.len() * bytes < 2 * TASK_BYTES || offsets.len() > u32::MAX as usize {
-        return (0..offsets.len()).for_each(write);
+    let (count, bytes) = (targets.count, blocks.size * size_of::<U>());
+    if bytes < 64 || count * bytes < 2 * TASK_BYTES || count > u32::MAX as usize || pool::num_threads() == 1 {
+        let fault = FirstFault::new();
+        targets.each_chunk(0, count, &fault, |start, offsets| write(start, offsets));
+        return targets.check(&fault);
     }
-    each_target(offsets, blocks.size, |group| group.last().into_iter().for_each(|&i| write(i as usize)));
+    let offsets = targets.all()?;
+    each_target(&offsets, blocks.size, |group| {
+        group.last().into_iter().for_each(|&last| write(last as usize, &offsets[last as usize..][..1]));
+    });
+    Ok(())
 }
 
 /// Calls `f` with the positions that write to each offset; groups in parallel.
@@ -298,31 +429,51 @@ fn each_target(offsets: &[usize], block: usize, f: impl Fn(&[u32]) + Sync) {
 }
 
 /// Adds one value after the other where it belongs.
-fn add_direct<T: Copy>(offsets: &[usize], blocks: &Blocks, values: View, out: View, add: impl Fn(T, T) -> T) {
+fn add_direct<T: Copy>(
+    targets: &Targets,
+    blocks: &Blocks,
+    values: View,
+    out: View,
+    add: impl Fn(T, T) -> T,
+) -> Result<()> {
     let (src, dst) = (values.ptr().cast::<T>(), out.ptr().cast::<T>());
-    let [out_step, value_step] = blocks.steps();
-    for (i, &offset) in offsets.iter().enumerate() {
-        let [at] = blocks.outer.offsets(i);
-        blocks.runs(|indexed, dense, n| {
-            for k in 0..n {
-                // SAFETY: offsets were checked against the indexed dimensions; blocks lie within the views.
-                unsafe {
-                    let place = dst.add(offset + indexed + k * out_step);
-                    *place = add(*place, *src.add(at + dense + k * value_step));
-                }
+    let fault = FirstFault::new();
+    targets.each_chunk(0, targets.count, &fault, |start, offsets| {
+        if blocks.whole() {
+            for (k, &offset) in offsets.iter().enumerate() {
+                let [at] = blocks.outer.offsets(start + k);
+                // SAFETY: as below; values do not overlap what they are added to.
+                let (to, from) = unsafe {
+                    (
+                        std::slice::from_raw_parts_mut(dst.add(offset), blocks.size),
+                        std::slice::from_raw_parts(src.add(at), blocks.size),
+                    )
+                };
+                to.iter_mut().zip(from).for_each(|(to, &from)| *to = add(*to, from));
+            }
+            return;
+        }
+        blocks.elements(start, offsets, |to, from| {
+            // SAFETY: offsets were checked against the indexed dimensions; blocks lie within the views.
+            unsafe {
+                let place = dst.add(to);
+                *place = add(*place, *src.add(from));
             }
         });
-    }
+    });
+    targets.check(&fault)
 }
 
 /// Adds up values of one place in the element's wide type, rounding once.
-fn add<T: Item>(offsets: &[usize], blocks: &Blocks, values: View, out: View) {
+fn add<T: Item>(targets: &Targets, blocks: &Blocks, values: View, out: View) -> Result<()> {
     use crate::reduce::item::Wide;
     let rounds = size_of::<T>() < size_of::<T::Wide>() && T::DTYPE.is_float();
-    let small = blocks.size < 16 || offsets.len() * blocks.size < 4 * TASK;
-    if !rounds && small || offsets.len() > u32::MAX as usize {
-        return add_direct(offsets, blocks, values, out, |a: T, b: T| T::narrow(a.widen().add(b.widen())));
+    // Both ways add in the same order.
+    let small = blocks.size < 16 || targets.count * blocks.size < 4 * TASK || pool::num_threads() == 1;
+    if !rounds && small || targets.count > u32::MAX as usize {
+        return add_direct(targets, blocks, values, out, |a: T, b: T| T::narrow(a.widen().add(b.widen())));
     }
+    let offsets = &targets.all()?[..];
     const WIDTH: usize = 256;
     let (src, dst) = (Shared::new(values.ptr().cast::<T>()), Shared::new(out.ptr().cast::<T>()));
     let [out_step, value_step] = blocks.steps();
@@ -359,6 +510,7 @@ fn add<T: Item>(offsets: &[usize], blocks: &Blocks, values: View, out: View) {
             }
         });
     });
+    Ok(())
 }
 
 /// How many elements are not zero.

@@ -7,6 +7,7 @@ use crate::pool;
 use crate::reduce::item::{Item, with_item};
 use crate::reduce::plan;
 use half::{bf16, f16};
+use rushlight_core::backend::Rank;
 use rushlight_core::{DType, Error, Result, View};
 
 /// An element with an order-preserving image of at most `IMAGE_BITS` bits.
@@ -52,6 +53,7 @@ trait Packed: Copy + Ord + Default + Send + Sync {
     const IMAGE_SHIFT: u32;
     fn pack(image: u64, position: usize) -> Self;
     fn position(self) -> usize;
+    fn image(self) -> u64;
     fn byte(self, shift: u32) -> usize;
 }
 
@@ -64,6 +66,10 @@ impl Packed for u64 {
     #[inline(always)]
     fn position(self) -> usize {
         self as u32 as usize
+    }
+    #[inline(always)]
+    fn image(self) -> u64 {
+        self >> 32
     }
     #[inline(always)]
     fn byte(self, shift: u32) -> usize {
@@ -80,6 +86,10 @@ impl Packed for u128 {
     #[inline(always)]
     fn position(self) -> usize {
         self as u64 as usize
+    }
+    #[inline(always)]
+    fn image(self) -> u64 {
+        (self >> 64) as u64
     }
     #[inline(always)]
     fn byte(self, shift: u32) -> usize {
@@ -228,6 +238,96 @@ impl<T: Sortable> Line<T> {
         self.store(items);
     }
 
+    /// [`sort`](Line::sort) of elements whose image and position do not fit 64 bits together: by the upper half of what the images differ
+    /// in, then each stretch of equals by the rest.
+    fn sort_wide(&self, flip: u64, items: &mut Vec<u64>, spare: &mut Vec<u64>, alone: bool) {
+        // SAFETY: `i < n`.
+        let image = |i: usize| unsafe { (*self.places.x.add(i * self.steps[0])).image() } ^ flip;
+        let (least, most) = (0..self.n).map(image).fold((u64::MAX, 0), |(l, m), v| (l.min(v), m.max(v)));
+        let bits = u64::BITS - (most.wrapping_sub(least)).leading_zeros();
+        // Integers that fill their range differ in few upper bits already; floats crowd.
+        let enough = if T::DTYPE.is_float() { 32 } else { (self.n.ilog2() + 5).next_multiple_of(8).min(32) };
+        let drop = bits.saturating_sub(enough);
+        items.clear();
+        items.extend((0..self.n).map(|i| u64::pack(image(i).wrapping_sub(least) >> drop, i)));
+        let bits = bits.min(enough);
+        if alone {
+            sort_packed_parallel(items, bits);
+        } else {
+            spare.resize(if self.n < 512 { 0 } else { self.n }, 0);
+            sort_packed(items, spare, bits);
+        }
+        if drop > 0 {
+            let upper = |item: u64| item >> u64::IMAGE_SHIFT;
+            for equals in items.chunk_by_mut(|&a, &b| upper(a) == upper(b)).filter(|g| g.len() > 1) {
+                equals.sort_unstable_by_key(|&item| (image(item.position()), item));
+            }
+        }
+        self.store(items);
+    }
+
+    /// Finds the element of a rank: counts the upper bits of the images, then looks among those that share its own.
+    fn kth<P: Packed>(&self, rank: Rank, items: &mut Vec<P>) {
+        const DIGIT: u32 = 11;
+        // SAFETY: `i < n`.
+        let image = |i: usize| unsafe { (*self.places.x.add(i * self.steps[0])).image() };
+        let nan = T::DTYPE.is_float().then_some(u64::MAX >> (64 - T::IMAGE_BITS));
+        let counted = self.n >= 4096;
+        // Wide integers may differ in their lower bits alone.
+        let (least, shift) = if counted && T::IMAGE_BITS == 64 {
+            let (least, most) = (0..self.n).map(image).fold((u64::MAX, 0), |(l, m), v| (l.min(v), m.max(v)));
+            (least, (u64::BITS - most.wrapping_sub(least).leading_zeros()).saturating_sub(DIGIT))
+        } else {
+            (0, T::IMAGE_BITS.saturating_sub(DIGIT))
+        };
+        // Within the digits even if another thread changes the elements.
+        let digit_of = |image: u64| (image.wrapping_sub(least) >> shift) as usize % (1 << DIGIT);
+        let (mut counts, mut nans) = ([0u32; 1 << DIGIT], 0);
+        items.clear();
+        if counted {
+            for i in 0..self.n {
+                let image = image(i);
+                counts[digit_of(image)] += 1;
+                nans += (Some(image) == nan) as usize;
+            }
+        } else {
+            // SAFETY: `i < n`.
+            items.extend((0..self.n).map(|i| unsafe { self.item::<P>(i, 0) }));
+            if let (Some(nan), Rank::Median | Rank::NanMedian) = (nan, rank) {
+                nans = items.iter().filter(|item| item.image() == nan).count();
+            }
+        }
+        let rank = match rank {
+            Rank::At(k) => k.min(self.n - 1),
+            // The first of those at the end.
+            Rank::Median if nans > 0 => self.n - nans,
+            Rank::Median => (self.n - 1) / 2,
+            Rank::NanMedian => (self.n - nans).saturating_sub(1) / 2,
+        };
+        let mut before = 0;
+        if counted {
+            let mut digit = 0;
+            while before + counts[digit] as usize <= rank {
+                before += counts[digit] as usize;
+                digit += 1;
+            }
+            items.reserve(counts[digit] as usize);
+            for i in 0..self.n {
+                let image = image(i);
+                if digit_of(image) == digit {
+                    items.push(P::pack(image, i));
+                }
+            }
+        }
+        // Another thread may have changed the elements since they were counted.
+        let last = items.len().saturating_sub(1);
+        let found = match items.is_empty() {
+            false => *items.select_nth_unstable((rank - before).min(last)).1,
+            true => P::pack(image(0), 0),
+        };
+        self.store(&[found]);
+    }
+
     /// Keeps candidates in a buffer that is cut back to the best `k` whenever it is full.
     fn top<P: Packed>(&self, k: usize, flip: u64, items: &mut Vec<P>) {
         items.clear();
@@ -297,6 +397,8 @@ pub fn sort(x: View, dim: usize, descending: bool, values: View, indices: View) 
         let flip = flip::<T>(descending);
         if T::IMAGE_BITS <= 32 && n <= u32::MAX as usize {
             each_line::<T, (Vec<u64>, Vec<u64>)>(views, dim, 4 << 10, |line, (a, b), alone| line.sort(flip, a, b, alone));
+        } else if (512..=u32::MAX as usize).contains(&n) {
+            each_line::<T, (Vec<u64>, Vec<u64>)>(views, dim, 4 << 10, |line, (a, b), alone| line.sort_wide(flip, a, b, alone));
         } else {
             each_line::<T, (Vec<u128>, Vec<u128>)>(views, dim, 4 << 10, |line, (a, b), alone| line.sort(flip, a, b, alone));
         }
@@ -324,6 +426,27 @@ pub fn topk(x: View, dim: usize, largest: bool, values: View, indices: View) -> 
         }
     });
     Ok(())
+}
+
+/// The element of a rank along `dim`; see `Backend::kth`. The outputs have size one there.
+pub fn kth(x: View, dim: usize, rank: Rank, values: View, indices: View) -> Result<bool> {
+    let n = plan::along(x.shape(), dim, [x.strides()]).0;
+    if n == 0 {
+        return Err(Error::index(format!("kth: dimension {dim} has no elements")));
+    }
+    // Elements are counted by 32 bits.
+    if n > u32::MAX as usize || x.numel() == 0 {
+        return Ok(x.numel() == 0);
+    }
+    let views = [x, values, indices];
+    with_item!(x.dtype, T => {
+        if T::IMAGE_BITS <= 32 {
+            each_line::<T, Vec<u64>>(views, dim, 16 << 10, |line, items, _| line.kth(rank, items));
+        } else {
+            each_line::<T, Vec<u128>>(views, dim, 16 << 10, |line, items, _| line.kth(rank, items));
+        }
+    });
+    Ok(true)
 }
 
 /// For each value, where it would go in its row of `sorted`: before equals, or with `right` after them.

@@ -60,6 +60,8 @@ struct Pool {
     reserved: usize,
     /// Whether recorded steps use blocks that look free.
     recorded: bool,
+    /// The most that was in use at once.
+    most: usize,
 }
 
 /// The state of one device's allocator.
@@ -97,6 +99,13 @@ impl Memory {
             reserved += pool.reserved;
         }
         MemoryStats { allocated, reserved, peak: self.peak }
+    }
+
+    /// A recorded step of a pool runs again: what it had in use at most is in use again, beside what the other pools hold.
+    pub fn replayed(&mut self, id: PoolId) {
+        let others: usize = self.pools.iter().filter(|(other, _)| *other != id).map(|(_, pool)| pool.allocated).sum();
+        let own = self.pools.iter().find(|(other, _)| *other == id).map_or(0, |(_, pool)| pool.most);
+        self.peak = self.peak.max(others + own);
     }
 
     /// Starts a new peak.
@@ -145,6 +154,7 @@ impl Memory {
             return Err(self.full(source, size));
         };
         pool.claim(ptr, size);
+        pool.most = pool.most.max(pool.allocated);
         self.peak = self.peak.max(self.pools.iter().map(|(_, pool)| pool.allocated).sum());
         Ok(ptr)
     }
@@ -396,6 +406,13 @@ mod tests {
         assert!(pool.stats().peak > 0);
         pool.reset_peak();
         assert_eq!(pool.stats().peak, 0);
+        // A recorded step that runs again has in use what it had when it was recorded.
+        let recorded = pool.add_pool(true);
+        let block = pool.alloc(&device, recorded, 4096).unwrap();
+        pool.free(block);
+        pool.reset_peak();
+        pool.replayed(recorded);
+        assert_eq!((pool.stats().peak, pool.stats().allocated), (4096, 0));
     }
 
     #[test]

@@ -399,6 +399,14 @@ impl Backend for GpuBackend {
         self.0.attention_backward(spec, out, lse, dout, dq, dk, dv)
     }
 
+    fn lstm_cell(&self, gates: View, before: View, c: View, h: View) -> Result<bool> {
+        self.0.lstm_cell(gates, before, c, h)
+    }
+
+    fn lstm_cell_backward(&self, step: &LstmStep, dc: View, dgates: View) -> Result<bool> {
+        self.0.lstm_cell_backward(step, dc, dgates)
+    }
+
     fn update(&self, updates: &[ParamUpdate], grad_scale: Operand) -> Result<()> {
         self.0.update_parameters(updates, &[], grad_scale, None)
     }

@@ -204,7 +204,7 @@ impl Recording for Recorder {
         });
         let block = std::mem::take(&mut self.block);
         // From here on the graph cleans up.
-        let graph = Replay { gpu, noted, exec, first, begin, block, _pool: self.pool.clone() };
+        let graph = Replay { gpu, noted, exec, first, begin, block, pool: self.pool.clone() };
         made.map(|()| Box::new(graph) as Box<dyn Graph>)
     }
 }
@@ -235,7 +235,7 @@ struct Replay {
     first: Handle,
     begin: Function,
     block: DevicePtr,
-    _pool: Arc<PoolMemory>,
+    pool: Arc<PoolMemory>,
 }
 
 // SAFETY: handles of the driver may be used from any thread.
@@ -284,6 +284,7 @@ impl Graph for Replay {
         unsafe { gpu.driver.graph_set_kernel(self.exec, self.first, &mut node)? };
         // SAFETY: a graph and a stream of ours; what its nodes address is kept by whoever keeps the graph.
         unsafe { gpu.driver.graph_launch(self.exec, main.stream)? };
+        gpu.memory().replayed(self.pool.id);
         if other {
             let done = Event::at(gpu, main.stream)?;
             drop(_lane);

@@ -5,7 +5,7 @@ use crate::pointwise::{Form, Formula, Lanes};
 use crate::rows::Rows;
 use crate::{
     attention, batch_norm, capture, conv, conv_few, cross_entropy, flash, flash_hopper, foreach, index, linalg, matmul,
-    pool, reduce, row_norm, scan, softmax, sort,
+    pool, recurrent, reduce, row_norm, scan, softmax, sort,
 };
 use rushlight_core::backend::Activation;
 use rushlight_core::rows::Class;
@@ -103,6 +103,7 @@ pub fn families(capability: (i32, i32)) -> Vec<Case> {
             );
         }
         add(format!("softmax columns {dtype}"), Family::Softmax, softmax::column_defines(true, dtype));
+        add(format!("recurrent {dtype}"), Family::Recurrent, recurrent::defines(dtype));
         for part in ["COLUMNS", "COLUMNS_JOIN"] {
             let defines = row_norm::defines(row_norm::column_defines(part, dtype), true, dtype);
             add(format!("row norm {part} {dtype}"), Family::RowNorm, defines);

@@ -51,6 +51,7 @@ mod pointwise;
 mod pool;
 mod queue;
 mod random;
+mod recurrent;
 mod reduce;
 mod row_norm;
 mod rows;

@@ -44,6 +44,8 @@ pub use ops::number::fitting;
 pub use ops::pad::PadMode;
 pub use ops::pool::{AvgPool, MaxPool, OutputSize};
 pub use ops::rearrange::{tril_indices, triu_indices};
+#[doc(hidden)]
+pub use ops::recurrent::{LstmStates, lstm_backward, lstm_forward};
 pub use ops::search::Unique;
 pub use ops::sizes::Sizes;
 pub use ops::view::IntoShape;

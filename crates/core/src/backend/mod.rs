@@ -4,6 +4,7 @@ mod capture;
 pub mod composed;
 mod engine;
 mod precision;
+mod resample;
 mod spec;
 mod storage;
 mod stream;
@@ -11,6 +12,7 @@ mod stream;
 pub use capture::{Capture, Graph, Recording, StepPool, Verdict};
 pub use engine::{Engine, Library, Pinned, PinnedMemory, Properties};
 pub use precision::{allow_tf32, allow_tf32_conv, set_allow_tf32, set_allow_tf32_conv};
+pub use resample::{Resample, ResampleAxis, Sampling};
 pub use spec::*;
 pub use storage::{Operand, Storage, View};
 pub use stream::{Event, Stream, Streams};
@@ -197,6 +199,36 @@ pub trait Backend: Send + Sync + 'static {
         composed::searchsorted(sorted, values, right, out)
     }
 
+    /// The element of a rank along `dim`, of equal ones the one that a stable sort puts there, and where it is (`i64`). `false`, as in the
+    /// other methods that say so, where the engine has no kernel for it: nothing is written then, and the tensor layer composes it.
+    fn kth(&self, _x: View, _dim: usize, _rank: Rank, _values: View, _indices: View) -> Result<bool> {
+        Ok(false)
+    }
+    /// How many elements of `x` (`f32` or `f64`) fall into each of the bins of equal width from `low` to `high`, both of them finite;
+    /// `out` is `i64`, contiguous. `false` as above.
+    fn histogram(&self, _x: View, _low: f64, _high: f64, _out: View) -> Result<bool> {
+        Ok(false)
+    }
+
+    // ---- places by a rule
+    /// `x` with the elements of the dimensions that are `flipped` in reverse order; one shape and dtype. `false` as above.
+    fn flip(&self, _x: View, _flipped: &[bool], _out: View) -> Result<bool> {
+        Ok(false)
+    }
+    /// Resizes planes: `x` is `[planes, inputs..]`, `y` `[planes, outputs..]`; `f32` or `f64`, contiguous. `false` as above.
+    fn resample(&self, _spec: &Resample, _x: View, _y: View) -> Result<bool> {
+        Ok(false)
+    }
+    /// The gradient of `resample`: `dx` is written. `false` as above.
+    fn resample_backward(&self, _spec: &Resample, _dy: View, _dx: View) -> Result<bool> {
+        Ok(false)
+    }
+    /// The `p`-norms of the differences of every row of `a` (`[batch, n, size]`) and every row of `b` (`[batch, m, size]`) as `[batch, n, m]`;
+    /// one of `f32` and `f64`, contiguous. `false` as above.
+    fn distances(&self, _p: f64, _a: View, _b: View, _out: View) -> Result<bool> {
+        Ok(false)
+    }
+
     // ---- indexing
     /// `out[i.., r..] = x[indices[0][i..], indices[1][i..], …, r..]`: the index tensors (`i64`, one shape) index the leading dimensions
     /// of `x`; negative indices count from the end.
@@ -355,6 +387,18 @@ pub trait Backend: Send + Sync + 'static {
         dv: View,
     ) -> Result<()> {
         composed::attention_backward(spec, out, lse, dout, dq, dk, dv)
+    }
+
+    // ---- recurrent networks
+    /// One step of a long short-term memory. `gates` (`[batch, 4 * hidden]`: input, forget, new, output) hold sums and are activated where they lie;
+    /// `c = forget * before + input * new` and `h = output * tanh(c)`. One float dtype, contiguous. `false` as for [`kth`](Backend::kth).
+    fn lstm_cell(&self, _gates: View, _before: View, _c: View, _h: View) -> Result<bool> {
+        Ok(false)
+    }
+    /// The gradient of `lstm_cell`. `gates` as it left them. The gradient of `h` is `dh`, or `dh + outer`. `dc` is the gradient of `c` and becomes that
+    /// of `before`; `dgates` gets the gradient of the sums. `false` as above.
+    fn lstm_cell_backward(&self, _step: &LstmStep, _dc: View, _dgates: View) -> Result<bool> {
+        Ok(false)
     }
 
     // ---- lists of tensors: each of its own shape and floating dtype

@@ -47,6 +47,32 @@ pub enum ArgReduce {
     Min,
 }
 
+/// What the gradient of a step of a long short-term memory is made of; see [`lstm_cell_backward`](super::Backend::lstm_cell_backward).
+#[derive(Clone, Copy, Debug)]
+pub struct LstmStep<'a> {
+    /// `[batch, 4 * hidden]`, activated.
+    pub gates: View<'a>,
+    /// The cell state before the step, `[batch, hidden]` as the rest.
+    pub before: View<'a>,
+    /// The cell state after it.
+    pub c: View<'a>,
+    /// The gradient of the output.
+    pub dh: View<'a>,
+    /// More of it.
+    pub outer: Option<View<'a>>,
+}
+
+/// Which element of a sorted line [`kth`](super::Backend::kth) finds; NaN is sorted to the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rank {
+    /// The one at a position.
+    At(usize),
+    /// The lower middle one; NaN, the first of them, if there is one.
+    Median,
+    /// The lower middle one of those that are not NaN; the first if all are.
+    NanMedian,
+}
+
 /// Running reductions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scan {

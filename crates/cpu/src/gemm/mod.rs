@@ -16,11 +16,14 @@ mod vector;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-use crate::isa::{self, Level};
+#[cfg(not(target_arch = "x86_64"))]
+use crate::isa;
 use crate::pool;
 #[cfg(not(target_arch = "x86_64"))]
 use half::{bf16, f16};
-use kernel::{Kernel, Plain};
+use kernel::Kernel;
+#[cfg(not(target_arch = "x86_64"))]
+use kernel::Plain;
 use problem::Problem;
 use rushlight_core::DType;
 
@@ -122,16 +125,14 @@ pub unsafe fn gemm(spec: &Gemm) {
             DType::F16 => run::<Plain<f16, isa::Portable>>(spec),
             #[cfg(not(target_arch = "x86_64"))]
             DType::BF16 => run::<Plain<bf16, isa::Portable>>(spec),
-            // The level is one the machine has. Multiplying 64 bits is an instruction of AVX-512 only.
-            DType::I64 => match isa::level() {
-                Level::Avx512 => run::<Plain<i64, isa::Avx512>>(spec),
-                Level::Avx2 => run::<Plain<i64, isa::Avx2>>(spec),
-                Level::Portable => run::<Plain<i64, isa::Portable>>(spec),
-            },
-            DType::I32 => match isa::level() {
-                Level::Avx512 | Level::Avx2 => run::<Plain<i32, isa::Avx2>>(spec),
-                Level::Portable => run::<Plain<i32, isa::Portable>>(spec),
-            },
+            #[cfg(target_arch = "x86_64")]
+            DType::I64 => x86::i64(spec),
+            #[cfg(target_arch = "x86_64")]
+            DType::I32 => x86::i32(spec),
+            #[cfg(not(target_arch = "x86_64"))]
+            DType::I64 => run::<Plain<i64, isa::Portable>>(spec),
+            #[cfg(not(target_arch = "x86_64"))]
+            DType::I32 => run::<Plain<i32, isa::Portable>>(spec),
             DType::I16 => small::gemm::<i16>(spec),
             DType::I8 => small::gemm::<i8>(spec),
             DType::U8 => small::gemm::<u8>(spec),

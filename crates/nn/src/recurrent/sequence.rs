@@ -7,7 +7,7 @@
 use super::weights::{Kind, RNNNonlinearity, State, step};
 use rushlight_core::{DType, Error, Result};
 use rushlight_tensor::autograd::{Backward, Context, Function, apply, grad, is_grad_enabled};
-use rushlight_tensor::{Tensor, autocast_dtype, cat, stack};
+use rushlight_tensor::{LstmStates, Tensor, autocast_dtype, cat, lstm_backward, lstm_forward, stack};
 
 /// Outputs and last state of a cell over `steps` steps, if this op covers the case: `f32` or `f64` throughout.
 pub(super) fn run(
@@ -146,6 +146,12 @@ impl Function for Sequence {
     fn forward(&self, ctx: &mut Context, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
         let Inputs { from_input, weight, first, bias } = self.inputs(inputs)?;
         let (batch, hidden) = (first.h.shape()[0], first.h.shape()[1]);
+        if let Some(c) = &first.c {
+            let order: Vec<usize> = self.order().collect();
+            if let Some(states) = lstm_forward(from_input, weight, [&first.h, c], &order, self.keep)? {
+                return self.lstm_outputs(ctx, inputs, states, batch);
+            }
+        }
         let rows = from_input.split(batch, 0)?;
         let transposed = weight.t()?;
         let (mut h, mut c) = (first.h, first.c);
@@ -217,6 +223,14 @@ impl Function for Sequence {
         };
         let states = self.before(&first.h, &kept[0])?;
         let given = |i: usize| grads.get(i).and_then(Option::as_ref);
+        if let (Some(c), [outputs, gates, cells]) = (&first.c, kept) {
+            let order: Vec<usize> = self.order().collect();
+            let kept = LstmStates { outputs: outputs.clone(), cells: cells.clone(), gates: gates.clone() };
+            if let Some([sums, dh, dc]) = lstm_backward(&kept, weight, c, &order, given(0), [given(1), given(2)])? {
+                let of_weight = sums.t()?.mm(&states.reshape([self.steps * batch, hidden])?)?;
+                return Ok(vec![Some(sums), Some(of_weight), Some(dh), Some(dc)]);
+            }
+        }
         let outer = given(0).map(|dy| dy.reshape([self.steps, batch, hidden])).transpose()?;
         let outer = |t: usize| outer.as_ref().map(|dy| dy.select(0, t as isize)).transpose();
         let or_zero = |i: usize| given(i).map_or_else(|| first.h.zeros_like(), |dy| Ok(dy.clone()));
@@ -271,6 +285,27 @@ impl Function for Sequence {
 }
 
 impl Sequence {
+    /// The outputs of an LSTM, and what its backward will need.
+    fn lstm_outputs(
+        &self,
+        ctx: &mut Context,
+        inputs: &[&Tensor],
+        states: LstmStates,
+        batch: usize,
+    ) -> Result<Vec<Tensor>> {
+        let last = self.order().next_back().unwrap_or(0) * batch;
+        let h = states.outputs.narrow(0, last as isize, batch)?.copy()?;
+        let c = match self.keep {
+            true => states.cells.narrow(0, last as isize, batch)?.copy()?,
+            false => states.cells.clone(),
+        };
+        if self.keep {
+            let kept = [&states.outputs, &states.gates, &states.cells];
+            ctx.save_for_backward(&inputs.iter().copied().chain(kept).collect::<Vec<_>>());
+        }
+        Ok(vec![states.outputs, h, c])
+    }
+
     /// The derivatives of a step, `[steps, batch, gates, hidden]`, and what else its gradients are multiplied with: of an LSTM, the way from
     /// output to cell state; of a GRU, that of the new state's share from the input.
     fn slopes(&self, kept: &[Tensor], states: &Tensor, first: &State) -> Result<(Tensor, Option<Tensor>)> {

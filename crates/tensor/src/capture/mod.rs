@@ -4,8 +4,10 @@ mod graph;
 mod recorder;
 
 pub use graph::{Graph, GraphRecording, graph_pool};
-pub use recorder::{Renew, Verdict, live_numbers, outside, recording_id, refuse_host};
-pub(crate) use recorder::{is_recording, note_cleared, note_grad, note_use, random_stream, refuse, register};
+pub use recorder::{Renew, Verdict, live_numbers, outside, recording_id, refuse_host, without_host};
+pub(crate) use recorder::{
+    is_recording, may_read, note_cleared, note_grad, note_use, random_stream, refuse, refuse_elements, register,
+};
 pub use rushlight_core::backend::StepPool;
 
 use crate::autograd::mode;

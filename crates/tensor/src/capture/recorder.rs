@@ -19,6 +19,43 @@ thread_local! {
     /// Whether this thread records; read at every view of a tensor.
     static ON: Cell<bool> = const { Cell::new(false) };
     static RECORDER: RefCell<Option<Recorder>> = const { RefCell::new(None) };
+    /// Whether this thread refuses what no recorded step can do, though it records nothing.
+    static HOSTLESS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs `f`, in which everything that needs elements on the host, or moves them from there, is refused as in a captured step, whatever the
+/// device. Tests find out with it which ops can be captured, on machines that record nothing.
+#[doc(hidden)]
+pub fn without_host<T>(f: impl FnOnce() -> T) -> T {
+    struct Restore(bool);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            HOSTLESS.set(self.0);
+        }
+    }
+    let _restore = Restore(HOSTLESS.replace(true));
+    f()
+}
+
+/// Whether an op may look at values on a device: not while its work is recorded. Ops then leave out checks of values, as PyTorch does on a GPU, or
+/// take the way that suits all values.
+#[inline]
+pub(crate) fn may_read(device: Device) -> bool {
+    !HOSTLESS.get() && with(|r| r.device == device) != Some(true)
+}
+
+/// An error within [`without_host`]: `call` makes a tensor of elements on the host.
+#[inline]
+pub(crate) fn refuse_elements(call: &str) -> Result<()> {
+    if HOSTLESS.get() { Err(refused(call, Device::Cpu)) } else { Ok(()) }
+}
+
+#[cold]
+fn refused(call: &str, device: Device) -> Error {
+    Error::unsupported(format!(
+        "{call}: cannot be part of a captured step, as it has to wait for {device} or moves data between it and the host; do it outside \
+         the step (on what the step returns, or on its inputs), or run without capture"
+    ))
 }
 
 /// The numbers of a recorded step that change: who keeps them counts a step and says what they are.
@@ -98,11 +135,11 @@ fn with<T>(f: impl FnOnce(&mut Recorder) -> T) -> Option<T> {
 /// An error if this thread records a step of `device`, which `call` cannot be part of.
 #[inline]
 pub(crate) fn refuse(call: &str, device: Device) -> Result<()> {
+    if HOSTLESS.get() {
+        return Err(refused(call, device));
+    }
     match with(|r| r.device == device) {
-        Some(true) => Err(Error::unsupported(format!(
-            "{call}: cannot be part of a captured step, as it has to wait for {device} or moves data between it and the host; do it outside \
-             the step (on what the step returns, or on its inputs), or run without capture"
-        ))),
+        Some(true) => Err(refused(call, device)),
         _ => Ok(()),
     }
 }

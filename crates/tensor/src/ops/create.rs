@@ -148,6 +148,7 @@ impl Tensor {
     /// A tensor of a given shape from its elements in row-major order.
     pub fn from_slice<T: Element>(elements: &[T], shape: impl AsRef<[usize]>) -> Result<Tensor> {
         let shape = shape.as_ref();
+        crate::capture::refuse_elements("a tensor of elements on the host")?;
         if rushlight_core::layout::checked_numel(shape)? != elements.len() {
             return Err(Error::shape(format!("shape {shape:?} is invalid for input of size {}", elements.len())));
         }
@@ -279,15 +280,15 @@ impl Tensor {
     pub fn linspace(start: f64, end: f64, steps: usize, options: impl Into<Options>) -> Result<Tensor> {
         let options = options.into();
         let dtype = options.dtype_or(DType::F32);
-        even_values("linspace", start, end, steps, dtype)?.to_dtype(dtype)?.to(&options.device)
+        even_values("linspace", start, end, steps, dtype, options.device)?.to_dtype(dtype)
     }
 
     /// `base` to the powers of [`Tensor::linspace`].
     pub fn logspace(start: f64, end: f64, steps: usize, base: f64, options: impl Into<Options>) -> Result<Tensor> {
         let options = options.into();
         let dtype = options.dtype_or(DType::F32);
-        let exponents = even_values("logspace", start, end, steps, dtype)?;
-        exponents.rpow(base)?.to_dtype(dtype)?.to(&options.device)
+        let exponents = even_values("logspace", start, end, steps, dtype, options.device)?;
+        exponents.rpow(base)?.to_dtype(dtype)
     }
 
     /// The identity matrix, `n` by `m`.
@@ -298,8 +299,8 @@ impl Tensor {
     }
 }
 
-/// `steps` values of `f64` at equal distances, whose ends are elements of `dtype`.
-fn even_values(name: &str, start: f64, end: f64, steps: usize, dtype: DType) -> Result<Tensor> {
+/// `steps` values of `f64` at equal distances, whose ends are elements of `dtype`; made on the device.
+fn even_values(name: &str, start: f64, end: f64, steps: usize, dtype: DType, device: Device) -> Result<Tensor> {
     if dtype == DType::Bool {
         return Err(Error::dtype(format!("{name}: not implemented for bool")));
     }
@@ -312,16 +313,10 @@ fn even_values(name: &str, start: f64, end: f64, steps: usize, dtype: DType) -> 
     // PyTorch's step between integers is an `f32`.
     let step = if dtype.is_float() { step } else { step as f32 as f64 };
     // From both ends to the middle, so that the last value is exactly `end`.
-    let half = steps / 2;
-    let value = |i: usize| {
-        if i < half || steps == 1 { start + step * i as f64 } else { end - step * (steps - 1 - i) as f64 }
-    };
-    let mut values = Vec::new();
-    values
-        .try_reserve_exact(steps)
-        .map_err(|_| Error::out_of_memory(format!("{name}: no memory for {steps} values")))?;
-    values.extend((0..steps).map(value));
-    Tensor::new(values)
+    let half = if steps == 1 { 1 } else { steps / 2 };
+    let place = Tensor::arange_with(0, steps, 1, (DType::F64, device))?;
+    let (up, down) = (place.mul(step)?.add(start)?, place.rsub(steps as f64 - 1.0)?.mul(step)?.rsub(end)?);
+    super::compare::where_(&place.lt(half as f64)?, &up, &down)
 }
 
 fn range_checks(zero_step: bool, wrong_way: bool, infinite: bool) -> Result<()> {

@@ -1,9 +1,14 @@
 //! Lengths, angles and distances.
 
-use crate::autograd::no_grad;
+use crate::autograd::{Saved, no_grad, record, recording};
 use crate::{Tensor, amp};
+use rushlight_core::backend::{Activation, MatMul};
 use rushlight_core::layout::broadcast_shapes;
-use rushlight_core::{Error, Result};
+use rushlight_core::smallvec::smallvec;
+use rushlight_core::{DType, Dims, Error, Result};
+
+/// More rows than this on either side, and Euclidean distances follow from a product, as in PyTorch.
+const FEW_ROWS: usize = 25;
 
 impl Tensor {
     /// The cosine of the angle between the vectors along `dim`; lengths below `eps` count as `eps`. PyTorch's defaults are 1 and 1e-8.
@@ -60,7 +65,85 @@ impl Tensor {
                 other.shape()[b - 1]
             )));
         }
+        let batch = broadcast_shapes(&self.shape()[..a - 2], &other.shape()[..b - 2]).map_err(|e| e.within(name))?;
+        let (n, m, size) = (self.shape()[a - 2], other.shape()[b - 2], self.shape()[a - 1]);
+        let plain = self.dtype() == other.dtype() && matches!(self.dtype(), DType::F32 | DType::F64);
+        let empty = batch.contains(&0) || n == 0 || m == 0 || size == 0;
+        if plain && !empty && p == 2.0 && (n > FEW_ROWS || m > FEW_ROWS) {
+            return self.euclidean(other, &batch);
+        }
+        if plain && !empty && !recording(&[self, other]) {
+            let rows = |t: &Tensor, rows: usize| {
+                let mut shape = batch.clone();
+                shape.extend_from_slice(&[rows, size]);
+                t.expand(&shape)?.reshape([batch.iter().product(), rows, size])?.contiguous()
+            };
+            let (x, y) = (rows(self, n)?, rows(other, m)?);
+            let mut shape: Dims = smallvec![x.shape()[0], n, m];
+            let out = self.uninit_like(&shape, self.dtype())?;
+            if out.backend().distances(p, x.view(), y.view(), out.view())? {
+                shape = batch;
+                shape.extend_from_slice(&[n, m]);
+                return out.reshape(&shape);
+            }
+        }
         let differences = self.unsqueeze(-2)?.sub(&other.unsqueeze(-3)?).map_err(|e| e.within(name))?;
         differences.norm_dims(p, &[-1], false)
+    }
+
+    /// Euclidean distances by `|x|² - 2 x·y + |y|²`, all of it one product.
+    fn euclidean(&self, other: &Tensor, batch: &[usize]) -> Result<Tensor> {
+        let out = no_grad(|| -> Result<Tensor> {
+            let squares = |t: &Tensor| t.mul(t)?.sum_dims(&[-1], true);
+            let ones = |t: &Tensor| {
+                let mut shape = Dims::from_slice(t.shape());
+                shape[t.rank() - 1] = 1;
+                Tensor::ones_with(&shape, (t.dtype(), t.device()))
+            };
+            let left = crate::cat(&[&self.mul(-2.0)?, &squares(self)?, &ones(self)?], -1)?;
+            let right = crate::cat(&[other, &ones(other)?, &squares(other)?], -1)?;
+            let (mut shape, mut flat) = (Dims::from_slice(batch), Dims::new());
+            let lead: usize = batch.iter().product();
+            let mut lifted = |t: &Tensor| {
+                let (rows, size) = (t.shape()[t.rank() - 2], t.shape()[t.rank() - 1]);
+                let mut shape = Dims::from_slice(batch);
+                shape.extend_from_slice(&[rows, size]);
+                flat.push(rows);
+                t.expand(&shape)?.reshape([lead, rows, size])
+            };
+            let (left, right) = (lifted(&left)?, lifted(&right)?.transpose(1, 2)?);
+            let out = self.uninit_like(&[lead, flat[0], flat[1]], self.dtype())?;
+            // Rounding may leave less than nothing, which the product cuts off on its way to memory.
+            out.backend().matmul(&MatMul {
+                a: left.view(),
+                b: right.view(),
+                out: out.view(),
+                bias: None,
+                alpha: 1.0,
+                beta: 0.0,
+                activation: Activation::Relu,
+            })?;
+            shape.extend_from_slice(&flat);
+            let out = out.reshape(&shape)?;
+            out.sqrt_()?;
+            Ok(out)
+        })?;
+        if recording(&[self, other]) {
+            let (x, y, distances) = (Saved::input(self), Saved::input(other), Saved::output(&out, 0));
+            record("cdist", &[self, other], &out, move |ctx, dy| {
+                let (x, y, distances) = (ctx.get(&x)?, ctx.get(&y)?, ctx.get(&distances)?);
+                // Where two points meet there is no direction: no gradient.
+                let ratio = dy.div(&distances)?.masked_fill(&distances.eq(0)?, 0.0)?;
+                let pull = |from: &Tensor, to: &Tensor, ratio: &Tensor| {
+                    let sums = ratio.sum_dims(&[-1], true)?;
+                    from.mul(&sums)?.sub(&ratio.matmul(to)?)?.sum_to_size(from.shape())
+                };
+                Ok(smallvec![
+                    if ctx.needs(0) { Some(pull(&x, &y, &ratio)?) } else { None },
+                    if ctx.needs(1) { Some(pull(&y, &x, &ratio.transpose(-2, -1)?)?) } else { None },
+                ])
+            })?;
+        }
+        Ok(out)
     }
 }

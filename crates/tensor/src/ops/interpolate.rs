@@ -3,8 +3,10 @@
 use super::norm::wide;
 use super::sizes::Sizes;
 use crate::Tensor;
+use crate::autograd::{record, recording};
+use rushlight_core::backend::{Resample, ResampleAxis, Sampling};
 use rushlight_core::smallvec::{SmallVec, smallvec};
-use rushlight_core::{DType, Dims, Error, Result};
+use rushlight_core::{DType, Device, Dims, Error, Result};
 
 /// How values between positions are found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,101 +66,53 @@ impl InterpolateOptions {
     }
 }
 
-/// One dimension's change of size.
-struct Axis {
-    dim: usize,
-    input: usize,
-    output: usize,
-    /// Input positions per output position, where a factor was given to say so.
-    step: Option<f64>,
-}
-
-impl Axis {
-    /// Input positions per output position.
-    fn ratio(&self) -> f64 {
-        self.step.unwrap_or(self.input as f64 / self.output as f64)
-    }
-
-    /// Room for a value per output position; sizes follow from a user's factors and may be absurd.
-    fn room<T>(&self) -> Result<Vec<T>> {
-        let mut out = Vec::new();
-        match out.try_reserve_exact(self.output) {
-            Ok(()) => Ok(out),
-            Err(_) => Err(Error::value(format!(
-                "interpolate: an output of size {} is more than memory can hold",
-                self.output
-            ))),
+impl InterpolateMode {
+    fn sampling(self) -> Sampling {
+        match self {
+            InterpolateMode::Nearest => Sampling::Nearest { shift: 0.0 },
+            InterpolateMode::NearestExact => Sampling::Nearest { shift: 0.5 },
+            InterpolateMode::Bicubic => Sampling::Cubic,
+            InterpolateMode::Linear | InterpolateMode::Bilinear | InterpolateMode::Trilinear => Sampling::Linear,
         }
-    }
-
-    /// The input position of each output position. PyTorch computes these in `f32`, and so they are here.
-    fn nearest(&self, shift: f32) -> Result<Vec<i64>> {
-        let ratio = self.ratio() as f32;
-        let mut out = self.room()?;
-        out.extend(
-            (0..self.output).map(|i| (((i as f32 + shift) * ratio).floor() as usize).min(self.input - 1) as i64),
-        );
-        Ok(out)
-    }
-
-    /// The input position, between elements, of each output position, in `f64` or rounded to `f32` at each step.
-    fn positions(&self, align_corners: bool, exact: bool) -> Result<Vec<f64>> {
-        let round = rounding(exact);
-        let ratio = round(match (align_corners, self.output) {
-            (true, 0 | 1) => 0.0,
-            (true, n) => (self.input - 1) as f64 / (n - 1) as f64,
-            (false, _) => self.ratio(),
-        });
-        let mut out = self.room()?;
-        out.extend((0..self.output).map(|i| match align_corners {
-            true => round(ratio * i as f64),
-            false => round(round(ratio * (i as f64 + 0.5)) - 0.5),
-        }));
-        Ok(out)
-    }
-
-    /// The two neighbours of each output position and the weight of the second.
-    fn neighbours(&self, align_corners: bool, exact: bool) -> Result<(Vec<i64>, Vec<i64>, Vec<f64>)> {
-        let round = rounding(exact);
-        let (mut low, mut high, mut weights) = (self.room()?, self.room()?, self.room()?);
-        for at in self.positions(align_corners, exact)? {
-            let at = at.max(0.0);
-            let first = (at as usize).min(self.input - 1);
-            low.push(first as i64);
-            high.push((first + 1).min(self.input - 1) as i64);
-            weights.push(round(at - first as f64).clamp(0.0, 1.0));
-        }
-        Ok((low, high, weights))
-    }
-
-    /// Four neighbours of each output position and their weights: neighbour `k` of all positions, then the next.
-    fn cubic_neighbours(&self, align_corners: bool, exact: bool) -> Result<[(Vec<i64>, Vec<f64>); 4]> {
-        /// The slope at neighbours that PyTorch has chosen.
-        const A: f64 = -0.75;
-        let near = |t: f64| ((A + 2.0) * t - (A + 3.0)) * t * t + 1.0;
-        let far = |t: f64| ((A * t - 5.0 * A) * t + 8.0 * A) * t - 4.0 * A;
-        let round = rounding(exact);
-        let positions = self.positions(align_corners, exact)?;
-        let mut out = [const { (Vec::new(), Vec::new()) }; 4];
-        for (k, (places, weights)) in out.iter_mut().enumerate() {
-            (*places, *weights) = (self.room()?, self.room()?);
-            for &at in &positions {
-                let t = round(at - at.floor());
-                weights.push([far(t + 1.0), near(t), near(1.0 - t), far(2.0 - t)][k]);
-                places.push((at.floor() as i64).saturating_add(k as i64 - 1).clamp(0, self.input as i64 - 1));
-            }
-        }
-        Ok(out)
     }
 }
 
-/// Positions are computed in the tensor's precision, as PyTorch does.
-fn rounding(exact: bool) -> impl Fn(f64) -> f64 {
-    move |v| if exact { v } else { v as f32 as f64 }
+/// The inputs that each output position along a dimension is made of, and their weights: vectors on a device, made there, so that a captured
+/// step may interpolate. `compute` is `f32` or `f64`.
+fn taps(axis: &ResampleAxis, sampling: Sampling, compute: DType, device: Device) -> Result<Vec<(Tensor, Tensor)>> {
+    let last = axis.input as i64 - 1;
+    let count = |dtype| Tensor::arange_with(0, axis.output, 1, (dtype, device));
+    let at = match sampling {
+        // PyTorch computes these in `f32` whatever the tensor is.
+        Sampling::Nearest { shift } => {
+            let place = count(DType::F32)?.add(shift as f64)?.mul(axis.ratio as f32 as f64)?.floor()?;
+            let place = place.to_dtype(DType::I64)?.clamp(0, last)?;
+            return Ok(vec![(place, Tensor::ones_with([axis.output], (compute, device))?)]);
+        }
+        _ if axis.aligned => count(compute)?.mul(axis.ratio)?,
+        _ => count(compute)?.add(0.5)?.mul(axis.ratio)?.sub(0.5)?,
+    };
+    if sampling == Sampling::Linear {
+        let at = at.clamp_min(0.0)?;
+        let low = at.floor()?.clamp_max(last as f64)?;
+        let weight = at.sub(&low)?.clamp(0.0, 1.0)?;
+        let first = low.to_dtype(DType::I64)?;
+        let second = first.add(1)?.clamp_max(last)?;
+        return Ok(vec![(first, weight.rsub(1.0)?), (second, weight)]);
+    }
+    /// The slope at neighbours that PyTorch has chosen.
+    const A: f64 = -0.75;
+    let near = |t: &Tensor| t.mul(A + 2.0)?.sub(A + 3.0)?.mul(t)?.mul(t)?.add(1.0);
+    let far = |t: &Tensor| t.mul(A)?.sub(5.0 * A)?.mul(t)?.add(8.0 * A)?.mul(t)?.sub(4.0 * A);
+    let below = at.floor()?;
+    let t = at.sub(&below)?;
+    let weights = [far(&t.add(1.0)?)?, near(&t)?, near(&t.rsub(1.0)?)?, far(&t.rsub(2.0)?)?];
+    let place = |k: usize| below.to_dtype(DType::I64)?.add(k as i64 - 1)?.clamp(0, last);
+    weights.into_iter().enumerate().map(|(k, weight)| Ok((place(k)?, weight))).collect()
 }
 
 impl InterpolateOptions {
-    fn axes(&self, x: &Tensor, dims: usize) -> Result<Vec<Axis>> {
+    fn axes(&self, x: &Tensor, dims: usize) -> Result<Vec<ResampleAxis>> {
         let name = "interpolate";
         let input = &x.shape()[2..];
         let (outputs, steps): (Vec<usize>, Vec<Option<f64>>) = match (&self.size, &self.scale_factor) {
@@ -190,8 +144,16 @@ impl InterpolateOptions {
                 "{name}: input and output sizes should be greater than 0, but got input {input:?} and output {outputs:?}"
             )));
         }
-        let axis =
-            |(i, (output, step)): (usize, (usize, Option<f64>))| Axis { dim: i + 2, input: input[i], output, step };
+        let aligned = self.align_corners == Some(true);
+        let axis = |(i, (output, step)): (usize, (usize, Option<f64>))| {
+            let input: usize = input[i];
+            let ratio = match (aligned, output) {
+                (true, 0 | 1) => 0.0,
+                (true, n) => (input - 1) as f64 / (n - 1) as f64,
+                (false, _) => step.unwrap_or(input as f64 / output as f64),
+            };
+            ResampleAxis { input, output, ratio, aligned }
+        };
         Ok(outputs.into_iter().zip(steps).enumerate().map(axis).collect())
     }
 }
@@ -228,35 +190,77 @@ impl Tensor {
             )));
         }
         let axes = options.axes(self, dims)?;
-        let device = self.device();
-        let positions = |v: &[i64]| Tensor::from_slice(v, [v.len()])?.to(&device);
-        if nearest {
-            let shift = if options.mode == NearestExact { 0.5 } else { 0.0 };
-            return axes.iter().try_fold(self.clone(), |x, axis| {
-                x.index_select(axis.dim as isize, &positions(&axis.nearest(shift)?)?)
-            });
+        let sampling = options.mode.sampling();
+        // Half types are rounded once, at the end; picking elements rounds nothing.
+        let compute = if nearest { self.dtype() } else { wide(self.dtype()) };
+        let x = self.to_dtype(compute)?;
+        let mut spec = Resample { sampling, axes: [ResampleAxis::unchanged(1); 3] };
+        spec.axes[3 - dims..].copy_from_slice(&axes);
+        match x.resample(&spec, dims)? {
+            Some(out) => out,
+            None => x.resample_by_index(&axes, sampling)?,
         }
-        // Half types are rounded once, at the end.
-        let compute = wide(self.dtype());
-        let (align, exact) = (options.align_corners == Some(true), compute == DType::F64);
-        let mut x = self.to_dtype(compute)?;
-        for axis in &axes {
-            let mut shape: Dims = smallvec![1; self.rank() - axis.dim];
+        .to_dtype(self.dtype())
+    }
+
+    /// Resized by the engine's kernel over the last `dims` dimensions; nothing where it has none.
+    fn resample(&self, spec: &Resample, dims: usize) -> Result<Option<Tensor>> {
+        if !matches!(self.dtype(), DType::F32 | DType::F64) {
+            return Ok(None);
+        }
+        let mut shape = Dims::from_slice(self.shape());
+        let lead = shape.len() - dims;
+        shape.truncate(lead);
+        shape.extend(spec.axes[3 - dims..].iter().map(|axis| axis.output));
+        let (x, out) = (self.contiguous()?, self.uninit_like(&shape, self.dtype())?);
+        if out.numel() > 0 && !out.backend().resample(spec, x.view(), out.view())? {
+            return Ok(None);
+        }
+        if recording(&[self]) {
+            let (spec, input) = (*spec, Dims::from_slice(self.shape()));
+            record("interpolate", &[self], &out, move |ctx, dy| {
+                Ok(smallvec![Some(dy.resample_backward(&spec, &input, dims, ctx.recording())?)])
+            })?;
+        }
+        Ok(Some(out))
+    }
+
+    /// The gradient of [`resample`](Tensor::resample), itself linear in `self`.
+    fn resample_backward(&self, spec: &Resample, input: &[usize], dims: usize, tape: bool) -> Result<Tensor> {
+        let (dy, dx) = (self.contiguous()?, self.uninit_like(input, self.dtype())?);
+        if dx.numel() > 0 && !dx.backend().resample_backward(spec, dy.view(), dx.view())? {
+            return Err(Error::unsupported("interpolate: the engine has a kernel for it but none for its gradient"));
+        }
+        if tape && recording(&[self]) {
+            let spec = *spec;
+            record("interpolate_backward", &[self], &dx, move |_, ddx| match ddx.resample(&spec, dims)? {
+                Some(out) => Ok(smallvec![Some(out)]),
+                None => Err(Error::unsupported("interpolate: no kernel for the second derivative")),
+            })?;
+        }
+        Ok(dx)
+    }
+
+    /// Resized with index tensors, one dimension after the other.
+    fn resample_by_index(&self, axes: &[ResampleAxis], sampling: Sampling) -> Result<Tensor> {
+        let first = self.rank() - axes.len();
+        let mut x = self.clone();
+        for (i, axis) in axes.iter().enumerate().rev() {
+            let dim = first + i;
+            let mut shape: Dims = smallvec![1; self.rank() - dim];
             shape[0] = axis.output;
-            let weigh = |weights: &[f64]| {
-                Tensor::from_slice(weights, [weights.len()])?.to_dtype(compute)?.to(&device)?.reshape(&shape)
+            let compute = if self.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
+            let taps = taps(axis, sampling, compute, self.device())?;
+            if let [(places, _)] = &taps[..] {
+                x = x.index_select(dim as isize, places)?;
+                continue;
+            }
+            let term = |(places, weights): &(Tensor, Tensor)| {
+                x.index_select(dim as isize, places)?.mul(&weights.reshape(&shape)?)
             };
-            let at = |places: &[i64]| x.index_select(axis.dim as isize, &positions(places)?);
-            x = if options.mode == Bicubic {
-                let [first, rest @ ..] = axis.cubic_neighbours(align, exact)?;
-                rest.iter().try_fold(at(&first.0)?.mul(&weigh(&first.1)?)?, |sum, (places, weights)| {
-                    sum.add(&at(places)?.mul(&weigh(weights)?)?)
-                })?
-            } else {
-                let (low, high, weights) = axis.neighbours(align, exact)?;
-                at(&low)?.lerp(&at(&high)?, &weigh(&weights)?)?
-            };
+            let (head, rest) = taps.split_first().ok_or_else(|| Error::value("interpolate: no taps"))?;
+            x = rest.iter().try_fold(term(head)?, |sum, tap| sum.add(&term(tap)?))?;
         }
-        x.to_dtype(self.dtype())
+        Ok(x)
     }
 }

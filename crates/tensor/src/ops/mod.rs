@@ -32,6 +32,7 @@ pub(crate) mod pointwise;
 pub(crate) mod pool;
 mod random;
 pub(crate) mod rearrange;
+pub(crate) mod recurrent;
 mod reduce;
 mod scan;
 pub(crate) mod search;

@@ -135,19 +135,19 @@ impl Tensor {
                     self.shape()
                 )));
             }
-            let source = |i: isize| match mode {
-                PadMode::Reflect if i < 0 => -i,
-                PadMode::Reflect if i >= n => 2 * (n - 1) - i,
-                PadMode::Circular => cut + (i - cut).rem_euclid(kept),
-                _ => i.clamp(0, n - 1),
+            // Made where it is used: a captured step may pad.
+            let options = (DType::I64, self.device());
+            let place = Tensor::arange_with(-before as i64, -before as i64 + shape[d] as i64, 1, options)?;
+            let last = (n - 1) as i64;
+            let line = match mode {
+                // Mirrored at the first element, then at the last.
+                PadMode::Reflect => place.abs()?.rsub(last)?.abs()?.rsub(last)?,
+                PadMode::Circular => place.sub(cut as i64)?.remainder(kept.max(1) as i64)?.add(cut as i64)?,
+                _ => place.clamp(0, last.max(0))?,
             };
-            let mut line: Vec<i64> = Vec::new();
-            line.try_reserve_exact(shape[d])
-                .map_err(|_| Error::out_of_memory(format!("pad: no memory for dimension {d} of size {}", shape[d])))?;
-            line.extend((0..shape[d] as isize).map(|i| source(i - before) as i64));
             let mut along: Dims = smallvec![1; sides.len() - first];
-            along[d - first] = line.len();
-            list.push(Some(Tensor::new(line)?.to(&self.device())?.to_dtype(DType::I64)?.reshape(&along)?));
+            along[d - first] = shape[d];
+            list.push(Some(line.reshape(&along)?));
         }
         index_read("pad", self, Arc::new(Plan::new(self, &list)?))
     }

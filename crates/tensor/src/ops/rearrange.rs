@@ -141,6 +141,21 @@ impl Tensor {
             return self.copy();
         }
         dims.sort_unstable();
+        let out = self.uninit_like(self.shape(), self.dtype())?;
+        let flipped: Vec<bool> = (0..self.rank()).map(|d| dims.contains(&d)).collect();
+        let out = match self.backend().flip(self.view(), &flipped, out.view())? {
+            true => out,
+            false => crate::autograd::no_grad(|| self.flip_by_index(&dims))?,
+        };
+        if recording(&[self]) {
+            let dims: Vec<isize> = dims.iter().map(|&d| d as isize).collect();
+            record("flip", &[self], &out, move |_, dy| Ok(smallvec![Some(dy.flip(&dims)?)]))?;
+        }
+        Ok(out)
+    }
+
+    /// [`Tensor::flip`] on engines without a kernel for it; `dims` are sorted.
+    fn flip_by_index(&self, dims: &[usize]) -> Result<Tensor> {
         // One index per dimension from the first flipped to the last, each lying along its own: the result keeps the order.
         let (first, last) = (dims[0], dims[dims.len() - 1]);
         let mut list = vec![None; first];
@@ -155,13 +170,7 @@ impl Tensor {
             shape[d - first] = n;
             list.push(Some(line.reshape(&shape)?));
         }
-        let plan = Arc::new(Plan::new(self, &list)?);
-        let out = crate::autograd::no_grad(|| index_read("flip", self, plan))?;
-        if recording(&[self]) {
-            let dims: Vec<isize> = dims.iter().map(|&d| d as isize).collect();
-            record("flip", &[self], &out, move |_, dy| Ok(smallvec![Some(dy.flip(&dims)?)]))?;
-        }
-        Ok(out)
+        index_read("flip", self, Arc::new(Plan::new(self, &list)?))
     }
 
     /// Columns in reverse order.

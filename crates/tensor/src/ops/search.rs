@@ -4,7 +4,8 @@ use super::operands::underivable;
 use crate::Tensor;
 use crate::arg::{Arg, result_type};
 use crate::autograd::{no_grad, recording};
-use rushlight_core::{DType, Error, Result};
+use rushlight_core::backend::{Operand, Scatter};
+use rushlight_core::{DType, Error, Result, Scalar};
 
 /// Distinct values of a tensor; see [`Tensor::unique_full`].
 pub struct Unique {
@@ -267,7 +268,15 @@ impl Tensor {
             length = length.max((self.max()?.item::<i64>()? as usize).saturating_add(1));
         }
         let values = match weights {
-            None => Tensor::ones_with(self.shape(), (DType::I64, self.device()))?,
+            None => {
+                let out = Tensor::zeros_with([length], (DType::I64, self.device()))?;
+                let index = self.to_index("bincount")?;
+                if index.numel() > 0 {
+                    let one = Operand::Scalar(Scalar::Int(1));
+                    out.backend().scatter(Scatter::Add, 0, index.view(), one, out.view())?;
+                }
+                return Ok(out);
+            }
             Some(w) if w.dtype() == DType::F32 => w.detach(),
             Some(w) => w.detach().to_dtype(DType::F64)?,
         };
@@ -296,6 +305,12 @@ impl Tensor {
             }
             if low > high {
                 return Err(Error::value("histc: max must be larger than min"));
+            }
+            let counts = Tensor::zeros_with([bins], (DType::I64, self.device()))?;
+            if matches!(self.dtype(), DType::F32 | DType::F64)
+                && self.backend().histogram(self.view(), low, high, counts.view())?
+            {
+                return counts.to_dtype(self.dtype());
             }
             let inside = self.masked_select(&self.ge(low)?.logical_and(&self.le(high)?)?)?;
             let place = inside.sub(low)?.mul(bins as f64)?.div(high - low)?.floor()?.to_dtype(DType::I64)?;

@@ -1,6 +1,7 @@
 //! Sorting and the largest few.
 
 use crate::Tensor;
+use rushlight_core::backend::Rank;
 use rushlight_core::{DType, Dims, Error, Result};
 
 impl Tensor {
@@ -77,11 +78,28 @@ impl Tensor {
                 "kthvalue: selected number k out of range for dimension {dim}: k is {k}, the size {size}"
             )));
         }
-        let indices = x.argsort(dim, false)?.narrow(dim, k as isize - 1, 1)?.contiguous()?;
-        let values = x.gather(dim, &indices)?;
+        let (values, indices) = match x.kth(dim as usize, Rank::At(k - 1))? {
+            Some(found) => found,
+            None => {
+                let indices = x.argsort(dim, false)?.narrow(dim, k as isize - 1, 1)?.contiguous()?;
+                (x.gather(dim, &indices)?, indices)
+            }
+        };
         if keepdim && self.rank() > 0 {
             return Ok((values, indices));
         }
         Ok((values.squeeze_dims(&[dim])?, indices.squeeze_dims(&[dim])?))
+    }
+
+    /// The element of a rank along `dim`, which stays at size one, and where it is; nothing where the engine has no kernel for it.
+    pub(crate) fn kth(&self, dim: usize, rank: Rank) -> Result<Option<(Tensor, Tensor)>> {
+        let mut shape = Dims::from_slice(self.shape());
+        shape[dim] = 1;
+        let (values, indices) = (self.uninit_like(&shape, self.dtype())?, self.uninit_like(&shape, DType::I64)?);
+        if values.numel() > 0 && !self.backend().kth(self.view(), dim, rank, values.view(), indices.view())? {
+            return Ok(None);
+        }
+        self.record_picked("kthvalue", &values, &indices, dim, true)?;
+        Ok(Some((values, indices)))
     }
 }

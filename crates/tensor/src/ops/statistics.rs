@@ -3,7 +3,7 @@
 use super::reduce::Mask;
 use crate::Tensor;
 use crate::autograd::{Ctx, Saved, record, recording};
-use rushlight_core::backend::{Operand, Reduce};
+use rushlight_core::backend::{Operand, Rank, Reduce};
 use rushlight_core::smallvec::smallvec;
 use rushlight_core::{DType, Dims, Error, Pointwise, Result};
 
@@ -172,8 +172,13 @@ impl Tensor {
         if self.shape()[dim] == 0 {
             return Err(Error::index(format!("{name}: expected reduction dim {dim} to have non-zero size")));
         }
-        let indices = crate::autograd::no_grad(|| self.median_indices(dim, skip_nan))?;
-        let values = self.gather(dim as isize, &indices)?;
+        let (values, indices) = match self.kth(dim, if skip_nan { Rank::NanMedian } else { Rank::Median })? {
+            Some(found) => found,
+            None => {
+                let indices = crate::autograd::no_grad(|| self.median_indices(dim, skip_nan))?;
+                (self.gather(dim as isize, &indices)?, indices)
+            }
+        };
         if keepdim {
             return Ok((values, indices));
         }

@@ -5,14 +5,16 @@ mod avx2;
 mod avx512;
 mod bf16_dot;
 mod fma;
+mod integers;
 mod pack512;
 
 use super::kernel::Plain;
 use super::{Gemm, run};
 use crate::amx::{Bf16Path, bf16_path};
-use crate::isa::{self, Level, Portable};
+use crate::isa::{self, Avx2, Level, Portable};
 use fma::Fma;
 use half::{bf16, f16};
+use integers::Integers;
 use std::arch::x86_64::{__m256, __m256d, __m512, __m512d};
 
 /// # Safety
@@ -37,6 +39,32 @@ pub(super) unsafe fn f64(spec: &Gemm) {
             Level::Avx512 => run::<Fma<__m512d, f64>>(spec),
             Level::Avx2 => run::<Fma<__m256d, f64>>(spec),
             Level::Portable => run::<Plain<f64, Portable>>(spec),
+        }
+    }
+}
+
+/// # Safety
+/// As for [`gemm`](super::gemm) with this dtype.
+pub(super) unsafe fn i32(spec: &Gemm) {
+    // SAFETY: as above.
+    unsafe {
+        match isa::level() {
+            Level::Avx512 => run::<Integers<i32, 32>>(spec),
+            Level::Avx2 => run::<Plain<i32, Avx2>>(spec),
+            Level::Portable => run::<Plain<i32, Portable>>(spec),
+        }
+    }
+}
+
+/// # Safety
+/// As for [`gemm`](super::gemm) with this dtype.
+pub(super) unsafe fn i64(spec: &Gemm) {
+    // SAFETY: as above.
+    unsafe {
+        match isa::level() {
+            Level::Avx512 => run::<Integers<i64, 16>>(spec),
+            Level::Avx2 => run::<Plain<i64, Avx2>>(spec),
+            Level::Portable => run::<Plain<i64, Portable>>(spec),
         }
     }
 }

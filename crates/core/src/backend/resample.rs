@@ -1,0 +1,96 @@
+//! How planes are resized: which inputs each output is made of.
+
+/// How values between positions are found.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Sampling {
+    /// The position below `(i + shift) * ratio`.
+    Nearest {
+        /// 0, or 0.5 for the nearest centre.
+        shift: f32,
+    },
+    /// A straight line between two neighbours.
+    Linear,
+    /// A cubic through four neighbours.
+    Cubic,
+}
+
+impl Sampling {
+    /// How many inputs an output is made of along a dimension.
+    pub fn taps(self) -> usize {
+        match self {
+            Sampling::Nearest { .. } => 1,
+            Sampling::Linear => 2,
+            Sampling::Cubic => 4,
+        }
+    }
+}
+
+/// One dimension's change of size.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ResampleAxis {
+    /// Positions before; at least one.
+    pub input: usize,
+    /// Positions after; at least one.
+    pub output: usize,
+    /// Input positions per output position.
+    pub ratio: f64,
+    /// Whether output `i` lies at `i * ratio`, and not with its centre where the input's edges say.
+    pub aligned: bool,
+}
+
+impl ResampleAxis {
+    /// A dimension that stays as it is.
+    pub fn unchanged(size: usize) -> Self {
+        Self { input: size, output: size, ratio: 1.0, aligned: false }
+    }
+
+    /// The input position, between elements, of an output position: in `f64` if `exact`, else rounded to `f32` at each step, as PyTorch
+    /// computes it for the tensor's precision.
+    fn position(&self, i: usize, exact: bool) -> f64 {
+        let round = |v: f64| if exact { v } else { v as f32 as f64 };
+        let ratio = round(self.ratio);
+        if self.aligned { round(ratio * i as f64) } else { round(round(ratio * (i as f64 + 0.5)) - 0.5) }
+    }
+
+    /// The inputs that output `i` is made of, and their weights; as many as [`Sampling::taps`] says.
+    pub fn taps(&self, sampling: Sampling, i: usize, exact: bool) -> [(usize, f64); 4] {
+        let last = self.input - 1;
+        let round = |v: f64| if exact { v } else { v as f32 as f64 };
+        let mut taps = [(0, 0.0); 4];
+        match sampling {
+            Sampling::Nearest { shift } => {
+                taps[0] = ((((i as f32 + shift) * self.ratio as f32).floor() as usize).min(last), 1.0);
+            }
+            Sampling::Linear => {
+                let at = self.position(i, exact).max(0.0);
+                let first = (at as usize).min(last);
+                let weight = round(at - first as f64).clamp(0.0, 1.0);
+                taps[0] = (first, 1.0 - weight);
+                taps[1] = ((first + 1).min(last), weight);
+            }
+            Sampling::Cubic => {
+                /// The slope at neighbours that PyTorch has chosen.
+                const A: f64 = -0.75;
+                let near = |t: f64| ((A + 2.0) * t - (A + 3.0)) * t * t + 1.0;
+                let far = |t: f64| ((A * t - 5.0 * A) * t + 8.0 * A) * t - 4.0 * A;
+                let at = self.position(i, exact);
+                let t = round(at - at.floor());
+                let weights = [far(t + 1.0), near(t), near(1.0 - t), far(2.0 - t)];
+                for (k, (tap, weight)) in taps.iter_mut().zip(weights).enumerate() {
+                    let place = (at.floor() as i64).saturating_add(k as i64 - 1).clamp(0, last as i64);
+                    *tap = (place as usize, weight);
+                }
+            }
+        }
+        taps
+    }
+}
+
+/// A change of size of up to three dimensions.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Resample {
+    /// How values between positions are found.
+    pub sampling: Sampling,
+    /// The dimensions, outermost first; those that are not there have size one before and after.
+    pub axes: [ResampleAxis; 3],
+}

@@ -1,0 +1,151 @@
+//! A long short-term memory over all steps of a sequence, where the engine does a step in one pass. Nothing here is recorded: the recurrent
+//! layers have the derivative.
+
+use crate::Tensor;
+use rushlight_core::backend::{Activation, LstmStep, MatMul};
+use rushlight_core::layout::Layout;
+use rushlight_core::{Dims, Error, Result};
+
+/// What [`lstm_forward`] computes; rows lie step by step.
+pub struct LstmStates {
+    /// The outputs, `[steps * batch, hidden]`.
+    pub outputs: Tensor,
+    /// The cell states, of the same shape.
+    pub cells: Tensor,
+    /// The gates after activation, `[steps * batch, 4 * hidden]`; one step's room where they are not kept.
+    pub gates: Tensor,
+}
+
+/// The rows of one step.
+fn at(t: &Tensor, step: usize, batch: usize) -> Layout {
+    t.layout().slice(0, step * batch, batch, 1)
+}
+
+/// `out = a @ b + beta * out` for matrices, each with the layout of a part of its tensor.
+fn multiply(a: (&Tensor, &Layout), b: (&Tensor, &Layout), out: (&Tensor, &Layout), beta: f64) -> Result<()> {
+    let lift = |layout: &Layout| layout.unsqueeze(0);
+    let (la, lb, lo) = (lift(a.1), lift(b.1), lift(out.1));
+    out.0.backend().matmul(&MatMul {
+        a: a.0.view_as(&la),
+        b: b.0.view_as(&lb),
+        out: out.0.view_as(&lo),
+        bias: None,
+        alpha: 1.0,
+        beta,
+        activation: Activation::None,
+    })
+}
+
+fn check(sums: &Tensor, weight: &Tensor, first: [&Tensor; 2], steps: usize) -> Result<[usize; 2]> {
+    let &[batch, hidden] = first[0].shape() else {
+        return Err(Error::shape(format!("lstm: a state of shape {:?}", first[0].shape())));
+    };
+    let rows = batch.checked_mul(steps).ok_or_else(|| Error::shape("lstm: more rows than memory can address"))?;
+    let fits = sums.shape() == [rows, 4 * hidden]
+        && weight.shape() == [4 * hidden, hidden]
+        && first[1].shape() == [batch, hidden]
+        && [weight, first[0], first[1]].iter().all(|t| t.dtype() == sums.dtype() && t.device() == sums.device());
+    if !fits {
+        return Err(Error::shape(format!(
+            "lstm: {steps} steps of sums {:?}, weight {:?} and states {:?}, {:?} do not fit",
+            sums.shape(),
+            weight.shape(),
+            first[0].shape(),
+            first[1].shape()
+        )));
+    }
+    Ok([batch, hidden])
+}
+
+/// A long short-term memory over the steps in the given order; nothing where the engine has no kernel for a step. `sums` (`[steps * batch, 4 *
+/// hidden]`) are what the inputs and biases add to the gates; `first` are the first output and cell state.
+#[doc(hidden)]
+pub fn lstm_forward(
+    sums: &Tensor,
+    weight_hh: &Tensor,
+    first: [&Tensor; 2],
+    order: &[usize],
+    keep: bool,
+) -> Result<Option<LstmStates>> {
+    let [batch, hidden] = check(sums, weight_hh, first, order.len())?;
+    if sums.numel() == 0 {
+        return Ok(None);
+    }
+    let (h, c) = (first[0].contiguous()?, first[1].contiguous()?);
+    let rows = order.len() * batch;
+    let gates = if keep { sums.detach().copy()? } else { sums.uninit_like(&[batch, 4 * hidden], sums.dtype())? };
+    let outputs = sums.uninit_like(&[rows, hidden], sums.dtype())?;
+    let cells = sums.uninit_like(&[if keep { rows } else { 2 * batch }, hidden], sums.dtype())?;
+    let transposed = weight_hh.layout().transpose(0, 1);
+    let (mut h_at, mut c_at) = ((&h, h.layout().clone()), (&c, c.layout().clone()));
+    for (i, &step) in order.iter().enumerate() {
+        let (gate, cell_row) = if keep { (at(&gates, step, batch), step) } else { (gates.layout().clone(), i % 2) };
+        if !keep {
+            gates.backend().copy(sums.view_as(&at(sums, step, batch)), gates.view())?;
+        }
+        multiply((h_at.0, &h_at.1), (weight_hh, &transposed), (&gates, &gate), 1.0)?;
+        let (out, cell) = (at(&outputs, step, batch), at(&cells, cell_row, batch));
+        let done = gates.backend().lstm_cell(
+            gates.view_as(&gate),
+            c_at.0.view_as(&c_at.1),
+            cells.view_as(&cell),
+            outputs.view_as(&out),
+        )?;
+        if !done {
+            return Ok(None);
+        }
+        (h_at, c_at) = ((&outputs, out), (&cells, cell));
+    }
+    let cells = match keep {
+        true => cells.clone(),
+        // The last one, at the place of the last step.
+        false => cells.narrow(0, ((order.len() + 1) % 2 * batch) as isize, batch)?,
+    };
+    Ok(Some(LstmStates { outputs, cells, gates }))
+}
+
+/// The gradients of [`lstm_forward`]: of the sums, and of the first output and cell state. `dout` is that of all outputs, `dlast` those of the last
+/// output and cell state.
+#[doc(hidden)]
+pub fn lstm_backward(
+    states: &LstmStates,
+    weight_hh: &Tensor,
+    first_cell: &Tensor,
+    order: &[usize],
+    dout: Option<&Tensor>,
+    dlast: [Option<&Tensor>; 2],
+) -> Result<Option<[Tensor; 3]>> {
+    let [batch, hidden] = check(&states.gates, weight_hh, [first_cell, first_cell], order.len())?;
+    let mut shape = Dims::from_slice(first_cell.shape());
+    let gradient = |t: Option<&Tensor>| match t {
+        Some(t) => t.detach().copy(),
+        None => first_cell.detach().zeros_like(),
+    };
+    let (dh, dc) = (gradient(dlast[0])?, gradient(dlast[1])?);
+    let (first, dout) = (first_cell.contiguous()?, dout.map(Tensor::contiguous).transpose()?);
+    shape[0] = order.len() * batch;
+    if dout.as_ref().is_some_and(|t| t.shape() != &shape[..]) || dh.shape() != [batch, hidden] {
+        return Err(Error::shape("lstm: gradients do not fit the outputs"));
+    }
+    let dgates = states.gates.uninit_like(states.gates.shape(), states.gates.dtype())?;
+    for (i, &step) in order.iter().enumerate().rev() {
+        let (gate, cell) = (at(&states.gates, step, batch), at(&states.cells, step, batch));
+        let before = match i {
+            0 => (&first, first.layout().clone()),
+            _ => (&states.cells, at(&states.cells, order[i - 1], batch)),
+        };
+        let outer = dout.as_ref().map(|t| (t, at(t, step, batch)));
+        let spec = LstmStep {
+            gates: states.gates.view_as(&gate),
+            before: before.0.view_as(&before.1),
+            c: states.cells.view_as(&cell),
+            dh: dh.view(),
+            outer: outer.as_ref().map(|(t, layout)| t.view_as(layout)),
+        };
+        if !dgates.backend().lstm_cell_backward(&spec, dc.view(), dgates.view_as(&gate))? {
+            return Ok(None);
+        }
+        multiply((&dgates, &gate), (weight_hh, weight_hh.layout()), (&dh, dh.layout()), 0.0)?;
+    }
+    Ok(Some([dgates, dh, dc]))
+}
