@@ -16,6 +16,8 @@ const NO_OPS: &[(&str, &str)] = &[
     ("no_zero_divisor", "a rule of operands, which rows name"),
     ("not_bools", "a rule of operands, which rows name"),
     ("fitting", "checks a number for the Python front; its documentation tests it"),
+    ("lstm_backward", "steps of the recurrent layers, whose tests run it"),
+    ("lstm_forward", "steps of the recurrent layers, whose tests run it"),
     ("per_dim", "reads a `Sizes` for the layers of other crates"),
 ];
 

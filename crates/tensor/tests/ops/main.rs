@@ -1,5 +1,6 @@
 //! Every op: PyTorch's answers, derivatives, hostile arguments, other devices. One program, since all share the table of ops.
 
+mod capture;
 mod coverage;
 mod device;
 mod goldens;

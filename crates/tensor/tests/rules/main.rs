@@ -5,6 +5,7 @@ mod autograd;
 mod display;
 mod functional;
 mod indexing;
+mod kernels;
 mod meta;
 mod model;
 mod property;

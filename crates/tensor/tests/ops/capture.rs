@@ -1,0 +1,114 @@
+//! Which ops can be part of a captured step: all of them, forward and backward, but those whose results depend on values that the host must see.
+//!
+//! On the CPU nothing is recorded: there each op runs with every transfer refused. `RUSHLIGHT_TEST_DEVICE=cuda` records each op on the GPU.
+
+use crate::support::{self, Case, ops};
+use rushlight_core::{Device, ErrorKind, Result};
+use rushlight_tensor::autograd::Backward;
+use rushlight_tensor::capture::without_host;
+use rushlight_tensor::{Capture, Tensor};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Ops that need the host, with the reason.
+const NEED_THE_HOST: &[(&str, &str)] = &[
+    ("bincount", "the result is as long as the largest value says"),
+    ("det", "the derivative asks whether a matrix is singular"),
+    ("masked_scatter", "the true elements are counted"),
+    ("masked_select", "the result is as long as there are true elements"),
+    ("nonzero", "the result is as long as there are elements that are not zero"),
+    ("one_hot", "the number of classes follows from the largest value"),
+    ("unique", "the result is as long as there are values"),
+    ("unique_consecutive", "the result is as long as there are runs"),
+];
+
+const FAMILIES: &[&str] = &[
+    "activation",
+    "attention",
+    "binary",
+    "compare",
+    "conv",
+    "creation",
+    "index",
+    "linalg",
+    "loss",
+    "matmul",
+    "norm",
+    "pad",
+    "pointwise",
+    "pool",
+    "reduce",
+    "resize",
+    "scan",
+    "scatter",
+    "shape",
+    "sort",
+    "ternary",
+];
+
+/// An op and its gradients; what it returns.
+fn run(case: &Case, op: ops::Op) -> Result<Vec<Tensor>> {
+    let outputs = op(&case.args)?;
+    let Some((dys, _)) = &case.grad else { return Ok(outputs) };
+    for (i, (out, dy)) in outputs.iter().zip(dys).enumerate() {
+        if let Some(dy) = dy
+            && out.requires_grad()
+        {
+            out.backward_with(Backward::default().gradient(dy).retain_graph(i + 1 < outputs.len()))?;
+        }
+    }
+    Ok(outputs)
+}
+
+/// The first case of each op, and one with gradients if there is one.
+fn cases(family: &str) -> Vec<Case> {
+    let mut seen: BTreeMap<String, bool> = BTreeMap::new();
+    let mut chosen = Vec::new();
+    for case in support::load(family) {
+        let graded = case.grad.is_some();
+        if seen.get(&case.op).is_none_or(|&before| graded && !before) {
+            seen.insert(case.op.clone(), graded);
+            chosen.push(case);
+        }
+    }
+    chosen
+}
+
+/// Runs the case as part of a step, where that is refused says so.
+fn captured(case: &Case, op: ops::Op, device: Device) -> Result<()> {
+    if device.is_cpu() {
+        return without_host(|| run(case, op)).map(|_| ());
+    }
+    // A step that is warmed up once, then recorded.
+    let mut capture = Capture::new().warmup(1);
+    for _ in 0..2 {
+        let before = [Tensor::zeros_with([1], device)?];
+        capture.run(&before, |[_]| {
+            case.args.tensors().iter().for_each(|t| t.zero_grad());
+            run(case, op)
+        })?;
+    }
+    Ok(())
+}
+
+#[test]
+fn every_op_can_be_captured() {
+    let device = support::data::device();
+    let excused: BTreeSet<&str> = NEED_THE_HOST.iter().map(|&(name, _)| name).collect();
+    let (mut refused, mut met) = (BTreeMap::new(), BTreeSet::new());
+    for case in FAMILIES.iter().flat_map(|family| cases(family)) {
+        let Some(op) = ops::find(&case.op) else { continue };
+        match captured(&case, op, device) {
+            Err(e) if e.kind() == ErrorKind::Unsupported => {
+                met.insert(case.op.clone());
+                if !excused.contains(&case.op[..]) {
+                    refused.insert(case.id.clone(), e.to_string());
+                }
+            }
+            // Answers are compared elsewhere.
+            _ => {}
+        }
+    }
+    assert!(refused.is_empty(), "{} ops cannot be captured:\n{refused:#?}", refused.len());
+    let idle: Vec<&str> = excused.iter().copied().filter(|name| !met.contains(*name)).collect();
+    assert!(idle.is_empty() || !device.is_cpu(), "{idle:?} can be captured after all: take them off the list");
+}
