@@ -37,9 +37,16 @@ fn answers(object: &Bound<'_, PyAny>) -> bool {
     }
     let class = object.get_type();
     match class.getattr(pyo3::intern!(object.py(), "__torch_function__")) {
-        Ok(found) => !found.is(disabled(object.py())),
+        Ok(found) => !found.is(disabled(object.py())) && !is_foreign(&found),
         Err(_) => false,
     }
+}
+
+/// Whether this is the method of a real PyTorch's tensors, which would call our function again. Both are in one process where files and
+/// numbers are compared.
+fn is_foreign(method: &Bound<'_, PyAny>) -> bool {
+    let module = method.getattr(pyo3::intern!(method.py(), "__module__"));
+    module.is_ok_and(|m| m.extract::<&str>().is_ok_and(|m| m == "torch._tensor"))
 }
 
 fn disabled(py: Python<'_>) -> &'static Py<PyAny> {
