@@ -84,7 +84,8 @@ fn by_trainer(root: &std::path::Path) -> Result<f64> {
 fn main() -> Result<()> {
     let rounds = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(11usize).max(1);
     let root = std::env::temp_dir().join(format!("rushlight-bench-trainer-{}", std::process::id()));
-    (by_hand()?, by_trainer(&root)?);
+    by_hand()?;
+    by_trainer(&root)?;
     let mut rows: Vec<(f64, f64)> = Vec::with_capacity(rounds);
     for _ in 0..rounds {
         rows.push((by_hand()?, by_trainer(&root)?));

@@ -46,7 +46,7 @@ fn answers(object: &Bound<'_, PyAny>) -> bool {
 /// numbers are compared.
 fn is_foreign(method: &Bound<'_, PyAny>) -> bool {
     let module = method.getattr(pyo3::intern!(method.py(), "__module__"));
-    module.is_ok_and(|m| m.extract::<&str>().is_ok_and(|m| m == "torch._tensor"))
+    module.is_ok_and(|m| m.extract::<String>().is_ok_and(|m| m == "torch._tensor"))
 }
 
 fn disabled(py: Python<'_>) -> &'static Py<PyAny> {

@@ -45,7 +45,7 @@ impl PeriodicModelAverager {
     pub fn average_parameters(&mut self, parameters: &[Tensor]) -> Result<bool> {
         let step = self.step;
         self.step += 1;
-        if step < self.warmup || (step - self.warmup) % self.period != 0 || self.group.size() == 1 {
+        if step < self.warmup || !(step - self.warmup).is_multiple_of(self.period) || self.group.size() == 1 {
             return Ok(false);
         }
         let tensors: Vec<Tensor> = parameters.iter().map(Tensor::detach).collect();

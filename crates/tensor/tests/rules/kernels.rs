@@ -118,7 +118,7 @@ fn resized_by_bands_and_by_planes() -> Result<()> {
         y.mul(&dy)?.sum()?.backward()?;
         let (left, right) = (y.mul(&dy)?.sum()?, x.mul(&x.grad().unwrap())?.sum()?);
         assert!((left.item::<f64>()? - right.item::<f64>()?).abs() < 1e-8);
-        let wide = x.detach().expand(&[3, 2, 90, 70])?.interpolate(&options)?;
+        let wide = x.detach().expand([3, 2, 90, 70])?.interpolate(&options)?;
         assert!(wide.select(0, 2)?.select(0, 1)?.equal(&y.detach().select(0, 0)?.select(0, 0)?)?);
     }
     Ok(())

@@ -116,7 +116,7 @@ fn file_system(path: &Path) -> Option<FileSystem> {
     let block = stat.f_bsize.max(1) as u64;
     // File systems without a table of files say 0 of 0.
     let files = if stat.f_files == 0 { u64::MAX } else { stat.f_ffree };
-    Some(FileSystem { kind: kind.into(), is_shared, free: stat.f_bavail * block >> 20, files })
+    Some(FileSystem { kind: kind.into(), is_shared, free: (stat.f_bavail * block) >> 20, files })
 }
 
 fn disks(report: &mut Report) {
