@@ -26,8 +26,7 @@ extern "C" __global__ void lstm_cell(T* gates, const T* before, T* c, T* h, u64 
 }
 
 // `outer` may be null.
-extern "C" __global__ void lstm_cell_backward(const T* gates, const T* before, const T* c, const T* dh, const T* outer, T* dc, T* dgates,
-                                              u64 count, u64 hidden) {
+extern "C" __global__ void lstm_cell_backward(const T* gates, const T* before, const T* c, const T* dh, const T* outer, T* dc, T* dgates, u64 count, u64 hidden) {
     u64 at = blockIdx.x * (u64)blockDim.x + threadIdx.x;
     if (at >= count) return;
     u64 first = at / hidden * 4 * hidden + at % hidden;
