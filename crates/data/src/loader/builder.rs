@@ -178,8 +178,8 @@ impl<D: Dataset + 'static, B: Send + 'static> DataLoaderBuilder<D, B> {
         self
     }
 
-    /// Reads only this process's share, by a [`DistributedSampler`] with this loader's `shuffle`, `drop_last` and seed. The seed is 0 unless set: it
-    /// must be the same in all processes.
+    /// Reads only this process's share, by a [`DistributedSampler`](crate::sampler::DistributedSampler) with this loader's
+    /// `shuffle`, `drop_last` and seed. The seed is 0 unless set: it must be the same in all processes.
     pub fn distributed(mut self, rank: usize, num_replicas: usize) -> Self {
         self.share = Some((rank, num_replicas));
         self
