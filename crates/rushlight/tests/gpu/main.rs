@@ -2,6 +2,7 @@
 
 mod capture;
 mod first_use;
+mod recurrent;
 mod streams;
 
 use rushlight::prelude::*;
