@@ -11,7 +11,7 @@ fn train(device: Device, dtype: DType) -> Result<Vec<Vec<f64>>> {
     for p in model.parameters() {
         no_grad(|| p.copy_(&p.mul(1.5)?))?;
     }
-    let model = model.to(&device)?;
+    let model = model.to(device)?;
     let x = x.to_dtype(dtype)?.to(&device)?.requires_grad_(true)?;
     let (y, _) = model.forward(&x, None)?;
     y.square()?.sum()?.backward()?;
