@@ -106,6 +106,7 @@ fn death(test: &'static str, launcher: &'static str, arguments: &'static [&'stat
 }
 
 #[test]
+#[ignore = "Hydra sometimes ends the ranks that are left before they report; run by name"]
 fn death_under_mpich() {
     death("mpi::death_under_mpich", "mpich", &["-disable-auto-cleanup"]);
 }
