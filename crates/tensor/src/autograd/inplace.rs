@@ -79,7 +79,8 @@ impl Tensor {
         }
         let base = self.meta().base().cloned();
         if let Some(base) = base {
-            if base.requires_grad() && base.is_leaf() {
+            // A leaf can be a view itself (`t.reshape(…).requires_grad_()`): its views have the same base as it.
+            if (self.requires_grad() || base.requires_grad()) && base.is_leaf() {
                 return Err(Error::autograd(format!(
                     "{op}: a view of a leaf Variable that requires grad is being used in an in-place operation. Wrap the change in \
                      no_grad, or work on a clone."
