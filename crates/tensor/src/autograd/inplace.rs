@@ -17,9 +17,11 @@ impl Tensor {
     pub(crate) fn make_view(&self, layout: Layout) -> Tensor {
         let (base, epoch) = {
             let meta = self.meta();
+            // A leaf can be a view itself (`t.reshape(…).requires_grad_()`): the history of its views begins at the leaf.
+            let is_leaf = meta.node.is_none() && self.0.requires_grad.load(Relaxed);
             match meta.extra.as_ref().and_then(|e| e.base.as_ref()) {
-                Some((base, epoch)) => (base.clone(), *epoch),
-                None => (self.clone(), meta.epoch),
+                Some((base, epoch)) if !is_leaf => (base.clone(), *epoch),
+                _ => (self.clone(), meta.epoch),
             }
         };
         let extra = Extra { base: Some((base, epoch)), ..Extra::default() };
@@ -79,8 +81,7 @@ impl Tensor {
         }
         let base = self.meta().base().cloned();
         if let Some(base) = base {
-            // A leaf can be a view itself (`t.reshape(…).requires_grad_()`): its views have the same base as it.
-            if (self.requires_grad() || base.requires_grad()) && base.is_leaf() {
+            if base.requires_grad() && base.is_leaf() {
                 return Err(Error::autograd(format!(
                     "{op}: a view of a leaf Variable that requires grad is being used in an in-place operation. Wrap the change in \
                      no_grad, or work on a clone."
