@@ -58,6 +58,20 @@ impl Scalar {
     }
 }
 
+/// A number beyond the range of `i64` becomes a float.
+impl From<u64> for Scalar {
+    fn from(v: u64) -> Self {
+        i64::try_from(v).map_or(Scalar::Float(v as f64), Scalar::Int)
+    }
+}
+
+/// A number beyond the range of `i64` becomes a float.
+impl From<usize> for Scalar {
+    fn from(v: usize) -> Self {
+        Scalar::from(v as u64)
+    }
+}
+
 macro_rules! from {
     ($($t:ty => $kind:ident($v:ident $e:expr);)*) => {$(
         impl From<$t> for Scalar {
@@ -72,9 +86,10 @@ from! {
     i16 => Int(v v as i64);
     i32 => Int(v v as i64);
     i64 => Int(v v);
+    isize => Int(v v as i64);
     u8 => Int(v v as i64);
+    u16 => Int(v v as i64);
     u32 => Int(v v as i64);
-    usize => Int(v v as i64);
     f32 => Float(v v as f64);
     f64 => Float(v v);
     f16 => Float(v v.to_f64());

@@ -29,16 +29,18 @@ fn expand(input: &DeriveInput) -> Result<TokenStream> {
     };
     let options = struct_options(input)?;
     let nn = &options.nn;
-    let (mut shared, mut changing, mut bounds) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut shared, mut changing, mut copied, mut bounds) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for (i, field) in data.fields.iter().enumerate() {
         let options = field_options(field)?;
-        if options.skip {
-            continue;
-        }
         let place = match (&data.fields, &field.ident) {
             (Fields::Named(_), Some(name)) => Member::Named(name.clone()),
             _ => Member::Unnamed(i.into()),
         };
+        if options.skip {
+            let described = format!("field {} of {}", place.to_token_stream(), input.ident);
+            copied.push(quote!(#place: (&#nn::__private::Setting(&self.#place)).copied(#described)?));
+            continue;
+        }
         let name = options.rename.unwrap_or_else(|| match &field.ident {
             Some(ident) => ident.to_string().trim_start_matches("r#").to_owned(),
             None => i.to_string(),
@@ -47,6 +49,7 @@ fn expand(input: &DeriveInput) -> Result<TokenStream> {
         let span = ty.span();
         shared.push(quote::quote_spanned!(span=> #nn::Field::visit(&self.#place, #name, visit);));
         changing.push(quote::quote_spanned!(span=> #nn::Field::visit_mut(&mut self.#place, #name, visit);));
+        copied.push(quote::quote_spanned!(span=> #place: #nn::Field::deepcopy(&self.#place, memo)?));
         bounds.push(quote!(#ty: #nn::Field));
     }
     let ident = &input.ident;
@@ -84,6 +87,16 @@ fn expand(input: &DeriveInput) -> Result<TokenStream> {
             fn members_mut<#a>(&#a mut self, #visit: &mut dyn FnMut(&str, #nn::MemberMut<#a>)) {
                 let _ = &visit;
                 #(#changing)*
+            }
+
+            fn deepcopy_any(
+                &self,
+                memo: &mut #nn::Memo,
+            ) -> #nn::__private::Result<::std::boxed::Box<dyn ::std::any::Any>> {
+                #[allow(unused_imports)]
+                use #nn::__private::{ByClone as _, ByRefusal as _};
+                let _ = &memo;
+                ::std::result::Result::Ok(::std::boxed::Box::new(Self { #(#copied),* }))
             }
 
             #extra
@@ -201,7 +214,8 @@ mod tests {
         for part in ["&self.a,\"a\"", "&self.c,\"d\"", "&self.r#type,\"type\""] {
             assert!(code.contains(part), "{code}");
         }
-        assert!(!code.contains("self.b"), "{code}");
+        assert!(!code.contains("&self.b,"), "{code}");
+        assert!(code.contains("Setting(&self.b)).copied(\"fieldbofS\")"), "{code}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Activations as layers. Those without options are values of their own: `Sequential::from((linear, ReLU))`.
 
 use crate::python::float;
-use crate::{Forward, Module, Parameter, Training, factory_options};
+use crate::{Forward, InModule, Module, Parameter, Training, factory_options};
 use rushlight_core::{Error, Result};
 use rushlight_tensor::{Options, Tensor, where_};
 
@@ -336,7 +336,7 @@ impl Forward for GLU {
 }
 
 /// [`LeakyReLU`] with a learned slope, one for all or one per channel.
-#[derive(Clone, Module)]
+#[derive(Module)]
 #[module(extra_repr = "Self::settings")]
 pub struct PReLU {
     /// `[num_parameters]`.
@@ -386,7 +386,7 @@ impl PReLUBuilder {
 
 impl Forward for PReLU {
     fn forward(&self, input: &Tensor) -> Result<Tensor> {
-        input.prelu(&self.weight)
+        input.prelu(&self.weight).in_module(self)
     }
 }
 

@@ -1,6 +1,8 @@
 //! Multi-head attention.
 
-use crate::{Field, Forward, Linear, Member, MemberMut, Module, Parameter, Training, factory_options, init};
+use crate::{
+    Field, Forward, Linear, Member, MemberMut, Memo, Module, Parameter, Training, factory_options, init, locate,
+};
 use rushlight_core::{DType, Error, Result};
 use rushlight_tensor::{AttentionOptions, Options, PadMode, Tensor, cat};
 
@@ -16,7 +18,7 @@ use rushlight_tensor::{AttentionOptions, Options, PadMode, Tensor, cat};
 /// assert_eq!(weights.unwrap().shape(), [3, 5, 5]);
 /// # Ok::<(), rushlight_core::Error>(())
 /// ```
-#[derive(Clone, Module)]
+#[derive(Module)]
 pub struct MultiheadAttention {
     /// The weights that make queries, keys and values.
     pub in_proj: InProjection,
@@ -39,7 +41,6 @@ pub struct MultiheadAttention {
 }
 
 /// The weights that make queries, keys and values.
-#[derive(Clone)]
 pub enum InProjection {
     /// `in_proj_weight`: `[3 * embed_dim, embed_dim]`, when keys and values have `embed_dim` features.
     Packed(Parameter),
@@ -64,6 +65,13 @@ impl Field for InProjection {
                 weights.iter_mut().zip(SEPARATE).for_each(|(w, name)| w.visit_mut(name, visit));
             }
         }
+    }
+
+    fn deepcopy(&self, memo: &mut Memo) -> Result<Self> {
+        Ok(match self {
+            InProjection::Packed(weight) => InProjection::Packed(weight.deepcopy(memo)?),
+            InProjection::Separate(weights) => InProjection::Separate(weights.deepcopy(memo)?),
+        })
     }
 }
 
@@ -167,46 +175,49 @@ impl MultiheadAttention {
         value: &Tensor,
         options: &MultiheadAttentionOptions,
     ) -> Result<(Tensor, Option<Tensor>)> {
-        let unbatched = self.check(query, key, value)?;
-        let batch_first = self.batch_first || unbatched;
-        let lifted = |t: &Tensor| if unbatched { t.unsqueeze(0) } else { Ok(t.clone()) };
-        let query_lifted = lifted(query)?;
-        let key_lifted = if key.is_same(query) { query_lifted.clone() } else { lifted(key)? };
-        let value_lifted = if value.is_same(key) { key_lifted.clone() } else { lifted(value)? };
-        // Heads as views of the projections: `[batch, heads, length, size]`.
-        let order: [isize; 4] = if batch_first { [0, 2, 1, 3] } else { [1, 2, 0, 3] };
-        let projected = self.project(&query_lifted, &key_lifted, &value_lifted)?;
-        let heads = |i: usize| projected[i].permute(&order);
-        let (q, mut k, mut v) = (heads(0)?, heads(1)?, heads(2)?);
-        let extra = usize::from(self.bias_k.is_some()) + usize::from(self.add_zero_attn);
-        if extra > 0 {
-            k = self.with_extra(&k, self.bias_k.as_ref())?;
-            v = self.with_extra(&v, self.bias_v.as_ref())?;
-        }
-        let causal = options.is_causal && options.key_padding_mask.is_none() && !options.need_weights && extra == 0;
-        let mask = if causal { None } else { self.mask(options, &q, k.shape()[2] - extra, extra, unbatched)? };
-        let dropout = if self.training.get() { self.dropout } else { 0.0 };
-        let (heads, weights) = if options.need_weights {
-            let (heads, weights) = attend(&q, &k, &v, mask.as_ref(), dropout)?;
-            (heads, Some(weights))
-        } else {
-            let visible = match mask {
-                Some(m) if m.dtype() == DType::Bool => Some(m.logical_not()?),
+        locate(self, || {
+            let unbatched = self.check(query, key, value)?;
+            let batch_first = self.batch_first || unbatched;
+            let lifted = |t: &Tensor| if unbatched { t.unsqueeze(0) } else { Ok(t.clone()) };
+            let query_lifted = lifted(query)?;
+            let key_lifted = if key.is_same(query) { query_lifted.clone() } else { lifted(key)? };
+            let value_lifted = if value.is_same(key) { key_lifted.clone() } else { lifted(value)? };
+            // Heads as views of the projections: `[batch, heads, length, size]`.
+            let order: [isize; 4] = if batch_first { [0, 2, 1, 3] } else { [1, 2, 0, 3] };
+            let projected = self.project(&query_lifted, &key_lifted, &value_lifted)?;
+            let heads = |i: usize| projected[i].permute(&order);
+            let (q, mut k, mut v) = (heads(0)?, heads(1)?, heads(2)?);
+            let extra = usize::from(self.bias_k.is_some()) + usize::from(self.add_zero_attn);
+            if extra > 0 {
+                k = self.with_extra(&k, self.bias_k.as_ref())?;
+                v = self.with_extra(&v, self.bias_v.as_ref())?;
+            }
+            let causal = options.is_causal && options.key_padding_mask.is_none() && !options.need_weights && extra == 0;
+            let mask = if causal { None } else { self.mask(options, &q, k.shape()[2] - extra, extra, unbatched)? };
+            let dropout = if self.training.get() { self.dropout } else { 0.0 };
+            let (heads, weights) = if options.need_weights {
+                let (heads, weights) = attend(&q, &k, &v, mask.as_ref(), dropout)?;
+                (heads, Some(weights))
+            } else {
+                let visible = match mask {
+                    Some(m) if m.dtype() == DType::Bool => Some(m.logical_not()?),
+                    other => other,
+                };
+                let options =
+                    AttentionOptions::default().attn_mask(visible.as_ref()).dropout_p(dropout).is_causal(causal);
+                (q.scaled_dot_product_attention(&k, &v, &options)?, None)
+            };
+            let merged = heads.permute(if batch_first { &[0, 2, 1, 3] } else { &[2, 0, 1, 3] })?;
+            let out = self.out_proj.forward(&merged.flatten(2, 3)?)?;
+            let weights = match weights {
+                Some(w) if options.average_attn_weights => Some(w.mean_dims(&[1], false)?),
                 other => other,
             };
-            let options = AttentionOptions::default().attn_mask(visible.as_ref()).dropout_p(dropout).is_causal(causal);
-            (q.scaled_dot_product_attention(&k, &v, &options)?, None)
-        };
-        let merged = heads.permute(if batch_first { &[0, 2, 1, 3] } else { &[2, 0, 1, 3] })?;
-        let out = self.out_proj.forward(&merged.flatten(2, 3)?)?;
-        let weights = match weights {
-            Some(w) if options.average_attn_weights => Some(w.mean_dims(&[1], false)?),
-            other => other,
-        };
-        if !unbatched {
-            return Ok((out, weights));
-        }
-        Ok((out.squeeze_dims(&[0])?, weights.map(|w| w.squeeze_dims(&[0])).transpose()?))
+            if !unbatched {
+                return Ok((out, weights));
+            }
+            Ok((out.squeeze_dims(&[0])?, weights.map(|w| w.squeeze_dims(&[0])).transpose()?))
+        })
     }
 
     /// Whether the inputs lack a batch dimension; an error unless they fit the layer and each other.

@@ -1,11 +1,11 @@
 //! A layer of two inputs.
 
-use crate::{Module, Parameter, factory_options, init, python};
+use crate::{InModule, Module, Parameter, factory_options, init, python};
 use rushlight_core::Result;
 use rushlight_tensor::{Options, Tensor};
 
 /// `x1ᵀ · weight · x2 + bias` over the last dimensions, for every output feature.
-#[derive(Clone, Module)]
+#[derive(Module)]
 #[module(extra_repr = "Self::settings")]
 pub struct Bilinear {
     /// `[out_features, in1_features, in2_features]`.
@@ -35,7 +35,7 @@ impl Bilinear {
 
     /// The output for two inputs, equal in all dimensions but the last.
     pub fn forward(&self, input1: &Tensor, input2: &Tensor) -> Result<Tensor> {
-        input1.bilinear(input2, &self.weight, self.bias.as_deref())
+        input1.bilinear(input2, &self.weight, self.bias.as_deref()).in_module(self)
     }
 
     fn settings(&self) -> String {

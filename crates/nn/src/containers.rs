@@ -1,9 +1,10 @@
 //! Lists and dictionaries of modules and parameters. A `Vec` or an array as a field of a module does as well as a list here.
 
 use crate::sequential::check_name;
-use crate::{Forward, Member, MemberMut, Module, Parameter};
+use crate::{Field, Forward, Member, MemberMut, Memo, Module, Parameter};
 use indexmap::IndexMap;
 use rushlight_core::{Error, Result};
+use std::any::Any;
 use std::ops::{Deref, DerefMut};
 
 /// Modules by number: of one type, or boxed of several.
@@ -19,7 +20,7 @@ use std::ops::{Deref, DerefMut};
 pub struct ModuleList<M = Box<dyn Forward>>(Vec<M>);
 
 /// Parameters by number.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub struct ParameterList(Vec<Parameter>);
 
 /// What the two lists have in common: they are vectors whose items are named by position.
@@ -77,6 +78,11 @@ macro_rules! lists {
                 }
             }
 
+            fn deepcopy_any(&self, memo: &mut Memo) -> Result<Box<dyn Any>> {
+                let items = self.0.iter().map(|item| Field::deepcopy(item, memo)).collect::<Result<Vec<_>>>()?;
+                Ok(Box::new(Self(items)))
+            }
+
             $(
                 fn extra_repr(&self) -> String {
                     let lines = self.0.iter().enumerate().map(|(i, p)| $extra(&i.to_string(), p));
@@ -109,7 +115,7 @@ fn parameter_line(name: &str, parameter: &Parameter) -> String {
 pub struct ModuleDict<M = Box<dyn Forward>>(IndexMap<String, M>);
 
 /// Parameters by name, in order of insertion.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub struct ParameterDict(IndexMap<String, Parameter>);
 
 /// What the two dictionaries have in common.
@@ -172,6 +178,11 @@ macro_rules! dictionaries {
                 for (name, item) in &mut self.0 {
                     visit(name, MemberMut::$member(item));
                 }
+            }
+
+            fn deepcopy_any(&self, memo: &mut Memo) -> Result<Box<dyn Any>> {
+                let copied = |(name, item): (&String, &$item)| Ok((name.clone(), Field::deepcopy(item, memo)?));
+                Ok(Box::new(Self(self.0.iter().map(copied).collect::<Result<_>>()?)))
             }
 
             $(

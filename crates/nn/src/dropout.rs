@@ -1,7 +1,7 @@
 //! Layers that drop at random when training.
 
 use crate::python::float;
-use crate::{Forward, Module, Training};
+use crate::{Forward, Module, Training, locate};
 use rushlight_core::{Error, Result};
 use rushlight_tensor::Tensor;
 
@@ -59,11 +59,13 @@ macro_rules! dropouts {
 
         impl Forward for $name {
             fn forward(&self, input: &Tensor) -> Result<Tensor> {
-                if !self.training.get() || self.p == 0.0 {
-                    return Ok(input.clone());
-                }
-                let apply: fn(&str, &Tensor, f64) -> Result<Tensor> = $apply;
-                apply(stringify!($name), input, self.p)
+                locate(self, || {
+                    if !self.training.get() || self.p == 0.0 {
+                        return Ok(input.clone());
+                    }
+                    let apply: fn(&str, &Tensor, f64) -> Result<Tensor> = $apply;
+                    apply(stringify!($name), input, self.p)
+                })
             }
         }
     )*};

@@ -1,7 +1,7 @@
 //! Tables of vectors, looked up by index.
 
 use crate::python::{boolean, float};
-use crate::{Forward, Module, Parameter, factory_options, init};
+use crate::{Forward, Module, Parameter, factory_options, init, locate};
 use rushlight_core::{Error, Result};
 use rushlight_tensor::autograd::no_grad;
 use rushlight_tensor::{Options, Tensor};
@@ -16,7 +16,7 @@ use rushlight_tensor::{Options, Tensor};
 /// assert_eq!(table.weight.i(0)?.sum()?.item::<f32>()?, 0.0);
 /// # Ok::<(), rushlight_core::Error>(())
 /// ```
-#[derive(Clone, Module)]
+#[derive(Module)]
 #[module(extra_repr = "Self::settings")]
 pub struct Embedding {
     /// `[num_embeddings, embedding_dim]`.
@@ -213,9 +213,11 @@ impl EmbeddingBuilder {
 
 impl Forward for Embedding {
     fn forward(&self, indices: &Tensor) -> Result<Tensor> {
-        if let Some(max_norm) = self.max_norm {
-            renormalize_rows(&self.weight, indices, max_norm, self.norm_type).map_err(|e| e.within("Embedding"))?;
-        }
-        self.weight.embedding(indices, self.padding_idx.map(|row| row as isize), self.scale_grad_by_freq)
+        locate(self, || {
+            if let Some(max_norm) = self.max_norm {
+                renormalize_rows(&self.weight, indices, max_norm, self.norm_type).map_err(|e| e.within("Embedding"))?;
+            }
+            self.weight.embedding(indices, self.padding_idx.map(|row| row as isize), self.scale_grad_by_freq)
+        })
     }
 }

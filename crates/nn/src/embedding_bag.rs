@@ -2,7 +2,7 @@
 
 use crate::embedding::{Table, check_dense, renormalize_rows};
 use crate::python::{boolean, float};
-use crate::{Forward, Module, Parameter, factory_options};
+use crate::{Forward, Module, Parameter, factory_options, locate};
 use rushlight_core::{DType, Error, Result};
 use rushlight_tensor::{Options, ScatterReduce, Tensor};
 
@@ -30,7 +30,7 @@ pub enum BagMode {
 /// assert_eq!(bags.forward_with(&indices, Some(&offsets), None)?.to_vec::<f32>()?, [1.0, 6.0]);
 /// # Ok::<(), rushlight_core::Error>(())
 /// ```
-#[derive(Clone, Module)]
+#[derive(Module)]
 #[module(extra_repr = "Self::settings")]
 pub struct EmbeddingBag {
     /// `[num_embeddings, embedding_dim]`.
@@ -78,51 +78,55 @@ impl EmbeddingBag {
         offsets: Option<&Tensor>,
         per_sample_weights: Option<&Tensor>,
     ) -> Result<Tensor> {
-        let name = "EmbeddingBag";
-        if let Some(weights) = per_sample_weights {
-            if self.mode != BagMode::Sum {
-                return Err(Error::unsupported(format!("{name}: per_sample_weights are for the mode sum alone")));
+        locate(self, || {
+            let name = "EmbeddingBag";
+            if let Some(weights) = per_sample_weights {
+                if self.mode != BagMode::Sum {
+                    return Err(Error::unsupported(format!("{name}: per_sample_weights are for the mode sum alone")));
+                }
+                if weights.shape() != indices.shape() {
+                    return Err(Error::shape(format!(
+                        "{name}: per_sample_weights of shape {:?} must have the shape {:?} of the indices",
+                        weights.shape(),
+                        indices.shape()
+                    )));
+                }
             }
-            if weights.shape() != indices.shape() {
-                return Err(Error::shape(format!(
-                    "{name}: per_sample_weights of shape {:?} must have the shape {:?} of the indices",
-                    weights.shape(),
-                    indices.shape()
-                )));
+            let bounds = self.bounds(name, indices, offsets)?;
+            if let Some(max_norm) = self.max_norm {
+                renormalize_rows(&self.weight, indices, max_norm, self.norm_type).map_err(|e| e.within(name))?;
             }
-        }
-        let bounds = self.bounds(name, indices, offsets)?;
-        if let Some(max_norm) = self.max_norm {
-            renormalize_rows(&self.weight, indices, max_norm, self.norm_type).map_err(|e| e.within(name))?;
-        }
-        let bags = bounds.len() - 1;
-        let owner: Vec<i64> = bounds.windows(2).enumerate().flat_map(|(i, b)| vec![i as i64; b[1] - b[0]]).collect();
-        let mut owner = Tensor::from_slice(&owner, [owner.len()])?.to(&indices.device())?;
-        let mut indices = indices.reshape([-1isize])?;
-        let mut scale = per_sample_weights.map(|w| w.reshape([-1isize])).transpose()?;
-        if let Some(padding) = self.padding_idx {
-            let kept = indices.ne(padding as i64)?;
-            owner = owner.masked_select(&kept)?;
-            indices = indices.masked_select(&kept)?;
-            scale = scale.map(|s| s.masked_select(&kept)).transpose()?;
-        }
-        let mut rows = self.weight.embedding(&indices, None, self.scale_grad_by_freq).map_err(|e| e.within(name))?;
-        if let Some(scale) = scale {
-            rows = rows.mul(&scale.unsqueeze(-1)?)?;
-        }
-        let width = self.weight.shape()[1];
-        let zeros = Tensor::zeros_with([bags, width], (rows.dtype(), rows.device()))?;
-        match self.mode {
-            BagMode::Sum => zeros.index_add(0, &owner, &rows, 1),
-            BagMode::Mean => {
-                let counts = owner.bincount(None, bags)?.clamp_min(1)?.to_dtype(rows.dtype())?;
-                zeros.index_add(0, &owner, &rows, 1)?.div(&counts.unsqueeze(-1)?)
+            let bags = bounds.len() - 1;
+            let owner: Vec<i64> =
+                bounds.windows(2).enumerate().flat_map(|(i, b)| vec![i as i64; b[1] - b[0]]).collect();
+            let mut owner = Tensor::from_slice(&owner, [owner.len()])?.to(&indices.device())?;
+            let mut indices = indices.reshape([-1isize])?;
+            let mut scale = per_sample_weights.map(|w| w.reshape([-1isize])).transpose()?;
+            if let Some(padding) = self.padding_idx {
+                let kept = indices.ne(padding as i64)?;
+                owner = owner.masked_select(&kept)?;
+                indices = indices.masked_select(&kept)?;
+                scale = scale.map(|s| s.masked_select(&kept)).transpose()?;
             }
-            BagMode::Max => {
-                let owner = owner.unsqueeze(-1)?.expand([owner.numel(), width])?.contiguous()?;
-                zeros.scatter_reduce(0, &owner, &rows, ScatterReduce::Amax, false)
+            let mut rows =
+                self.weight.embedding(&indices, None, self.scale_grad_by_freq).map_err(|e| e.within(name))?;
+            if let Some(scale) = scale {
+                rows = rows.mul(&scale.unsqueeze(-1)?)?;
             }
-        }
+            let width = self.weight.shape()[1];
+            let zeros = Tensor::zeros_with([bags, width], (rows.dtype(), rows.device()))?;
+            match self.mode {
+                BagMode::Sum => zeros.index_add(0, &owner, &rows, 1),
+                BagMode::Mean => {
+                    let counts = owner.bincount(None, bags)?.clamp_min(1)?.to_dtype(rows.dtype())?;
+                    zeros.index_add(0, &owner, &rows, 1)?.div(&counts.unsqueeze(-1)?)
+                }
+                BagMode::Max => {
+                    let owner = owner.unsqueeze(-1)?.expand([owner.numel(), width])?.contiguous()?;
+                    zeros.scatter_reduce(0, &owner, &rows, ScatterReduce::Amax, false)
+                }
+            }
+        })
     }
 
     /// Where the bags begin in the flat indices, and the end of the last.

@@ -56,6 +56,7 @@ mod parametrize;
 mod pooling;
 mod python;
 mod recurrent;
+mod rotary;
 mod sequential;
 mod shape;
 mod transformer;
@@ -90,7 +91,10 @@ pub use loss::{
     HuberLoss, KLDivLoss, L1Loss, MSELoss, MarginRankingLoss, MultiLabelMarginLoss, MultiLabelSoftMarginLoss,
     MultiMarginLoss, NLLLoss, PoissonNLLLoss, SmoothL1Loss, SoftMarginLoss, TripletMarginLoss, ctc_loss,
 };
-pub use module::{Buffer, Field, Forward, LoadReport, Member, MemberMut, Module, Parameter, Summary, To, Training};
+pub use module::{
+    Buffer, Field, Forward, InModule, LoadReport, Member, MemberMut, Memo, Module, Parameter, Summary, To, Training,
+};
+pub(crate) use module::{locate, path_of};
 pub use norm::{
     BatchNorm1d, BatchNorm2d, BatchNorm3d, BatchNormNd, BatchNormNdBuilder, GroupNorm, GroupNormBuilder,
     InstanceNorm1d, InstanceNorm2d, InstanceNorm3d, InstanceNormNd, InstanceNormNdBuilder, LayerNorm, LayerNormBuilder,
@@ -113,6 +117,7 @@ pub use recurrent::{
     PackedSequence, PaddingSide, RNN, RNNBuilder, RNNCell, RNNCellBuilder, RNNNonlinearity, Recurrence, RecurrentKind,
     RecurrentWeights, pack_padded_sequence, pack_sequence, pad_packed_sequence, pad_sequence,
 };
+pub use rotary::{RopeScaling, RotaryEmbedding, RotaryEmbeddingBuilder};
 pub use rushlight_derive::Module;
 pub use rushlight_tensor::state::Stateful;
 pub use sequential::{Layers, Sequential};
@@ -126,6 +131,7 @@ pub use transformer::{
 /// What `#[derive(Module)]` calls.
 #[doc(hidden)]
 pub mod __private {
+    pub use crate::module::{ByClone, ByRefusal, Setting};
     pub use rushlight_core::Result;
     pub use rushlight_tensor::state::Value;
 

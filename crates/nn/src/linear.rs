@@ -1,7 +1,7 @@
 //! Affine layers.
 
 use crate::init::{self, FanMode, Nonlinearity};
-use crate::{Forward, Module, Parameter, factory_options};
+use crate::{Forward, InModule, Module, Parameter, factory_options};
 use rushlight_core::Result;
 use rushlight_tensor::{Options, Tensor};
 
@@ -15,7 +15,7 @@ use rushlight_tensor::{Options, Tensor};
 /// assert_eq!(layer.repr(), "Linear(in_features=20, out_features=1, bias=True)");
 /// # Ok::<(), rushlight_core::Error>(())
 /// ```
-#[derive(Clone, Module)]
+#[derive(Module)]
 #[module(extra_repr = "Linear::settings")]
 pub struct Linear {
     /// `[out_features, in_features]`.
@@ -67,6 +67,6 @@ impl LinearBuilder {
 
 impl Forward for Linear {
     fn forward(&self, input: &Tensor) -> Result<Tensor> {
-        input.linear(&self.weight, self.bias.as_deref())
+        input.linear(&self.weight, self.bias.as_deref()).in_module(self)
     }
 }

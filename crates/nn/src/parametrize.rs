@@ -1,14 +1,15 @@
 //! Parameters that are computed from others: weight norm and spectral norm, with the keys of PyTorch's parametrizations.
 
 use crate::{Buffer, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d, Forward, Member, MemberMut, Module};
-use crate::{Parameter, Training};
+use crate::{Memo, Parameter, Training};
 use rushlight_core::layout::wrap_dim;
 use rushlight_core::{DType, Error, Result};
 use rushlight_tensor::Tensor;
 use rushlight_tensor::autograd::no_grad;
+use std::any::Any;
 
 /// How a parameter is computed from what is learned in its place.
-pub trait Parametrization: Module + Clone {
+pub trait Parametrization: Module {
     /// The parameter's value.
     fn value(&self) -> Result<Tensor>;
 }
@@ -36,7 +37,7 @@ pub struct Parametrized<M, P> {
     parametrization: P,
 }
 
-impl<M: Module + Clone, P: Parametrization> Parametrized<M, P> {
+impl<M: Module, P: Parametrization> Parametrized<M, P> {
     fn new(mut module: M, name: &str, parametrize: impl FnOnce(&Tensor) -> Result<P>) -> Result<Self> {
         let mut weight = None;
         module.members(&mut |member, what| match what {
@@ -55,7 +56,7 @@ impl<M: Module + Clone, P: Parametrization> Parametrized<M, P> {
     /// The module with the parameter's value of now, which remembers how it was computed: for modules that are called by other methods than
     /// [`Forward::forward`].
     pub fn module(&self) -> Result<M> {
-        let mut module = self.module.clone();
+        let mut module = Memo::sharing().module(&self.module)?;
         replace(&mut module, &self.name, Parameter::from_leaf(self.parametrization.value()?));
         Ok(module)
     }
@@ -71,7 +72,7 @@ impl<M: Module + Clone, P: Parametrization> Parametrized<M, P> {
 
 fn replace(module: &mut impl Module, name: &str, parameter: Parameter) {
     module.members_mut(&mut |member, what| match what {
-        MemberMut::Parameter(p) if member == name => *p = parameter.clone(),
+        MemberMut::Parameter(p) if member == name => *p = parameter.tie(),
         _ => {}
     });
 }
@@ -103,16 +104,25 @@ impl<M: Module, P: Parametrization> Module for Parametrized<M, P> {
         });
         visit(&self.prefix, MemberMut::Module(&mut self.parametrization));
     }
+
+    fn deepcopy_any(&self, memo: &mut Memo) -> Result<Box<dyn Any>> {
+        Ok(Box::new(Self {
+            module: memo.module(&self.module)?,
+            parametrization: memo.module(&self.parametrization)?,
+            name: self.name.clone(),
+            prefix: self.prefix.clone(),
+        }))
+    }
 }
 
-impl<M: Forward + Clone, P: Parametrization> Forward for Parametrized<M, P> {
+impl<M: Forward, P: Parametrization> Forward for Parametrized<M, P> {
     fn forward(&self, input: &Tensor) -> Result<Tensor> {
         self.module()?.forward(input)
     }
 }
 
 /// A parameter as lengths and directions.
-#[derive(Clone, Module)]
+#[derive(Module)]
 pub struct WeightNorm {
     /// The lengths.
     pub original0: Parameter,
@@ -122,7 +132,7 @@ pub struct WeightNorm {
 }
 
 /// Learns a parameter's lengths along a dimension apart from its directions; with `None` as dimension it has one length.
-pub fn weight_norm<M: Module + Clone>(
+pub fn weight_norm<M: Module>(
     module: M,
     name: &str,
     dim: impl Into<Option<isize>>,
@@ -155,7 +165,7 @@ impl Parametrization for WeightNorm {
 }
 
 /// A parameter divided by its largest singular value.
-#[derive(Clone, Module)]
+#[derive(Module)]
 pub struct SpectralNorm {
     /// The parameter before the division.
     pub original: Parameter,
@@ -168,7 +178,7 @@ pub struct SpectralNorm {
 }
 
 /// Estimates of the vectors that belong to the largest singular value.
-#[derive(Clone, Module)]
+#[derive(Module)]
 struct SingularVectors {
     #[module(rename = "_u")]
     u: Buffer,
@@ -211,7 +221,7 @@ impl SpectralNormOptions {
 }
 
 /// Divides a parameter by its largest singular value, as an estimate that gets better at each call while training.
-pub fn spectral_norm<M: Module + Clone>(
+pub fn spectral_norm<M: Module>(
     module: M,
     name: &str,
     options: SpectralNormOptions,

@@ -1,9 +1,10 @@
 //! Layers one after the other.
 
-use crate::{Forward, Member, MemberMut, Module};
+use crate::{Forward, Member, MemberMut, Memo, Module, path_of};
 use indexmap::IndexMap;
 use rushlight_core::{Error, Result};
 use rushlight_tensor::Tensor;
+use std::any::Any;
 
 /// Layers one after the other, each fed with the output of the one before.
 ///
@@ -154,14 +155,30 @@ impl Module for Sequential {
             visit(name, MemberMut::Module(layer.as_mut()));
         }
     }
+
+    fn deepcopy_any(&self, memo: &mut Memo) -> Result<Box<dyn Any>> {
+        let copied = |(name, layer): (&String, &Box<dyn Forward>)| Ok((name.clone(), memo.boxed(layer.as_ref())?));
+        Ok(Box::new(Self { layers: self.layers.iter().map(copied).collect::<Result<_>>()? }))
+    }
 }
 
 impl Forward for Sequential {
     fn forward(&self, input: &Tensor) -> Result<Tensor> {
         let mut x = input.clone();
-        for layer in self.layers.values() {
-            x = layer.forward(&x)?;
+        for (name, layer) in &self.layers {
+            x = layer.forward(&x).map_err(|e| self.locate(e, name))?;
         }
         Ok(x)
+    }
+}
+
+impl Sequential {
+    /// Adds the path of a layer, for those that have no parameter to know it by.
+    #[cold]
+    fn locate(&self, error: Error, layer: &str) -> Error {
+        match path_of(self) {
+            Some(path) if !path.is_empty() => error.in_module(format!("{path}.{layer}")),
+            _ => error.in_module(layer),
+        }
     }
 }

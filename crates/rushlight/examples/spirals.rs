@@ -57,7 +57,7 @@ fn spirals() -> Result<(Tensor, Tensor)> {
     for arm in 0..ARMS {
         let radius = Tensor::linspace(0.05, 1.0, POINTS, DType::F32)?;
         let noise = Tensor::randn([POINTS], DType::F32)?.mul(0.12)?;
-        let angle = (radius.mul(5.0)? + (arm as f64) * std::f64::consts::TAU / ARMS as f64)?.add(&noise)?;
+        let angle = (radius.mul(5.0)? + (arm as f64) * std::f64::consts::TAU / ARMS as f64).eval()?.add(&noise)?;
         points.push(stack(&[&angle.cos()?.mul(&radius)?, &angle.sin()?.mul(&radius)?], 1)?);
         arms.push(Tensor::full([POINTS], arm)?);
     }

@@ -32,7 +32,7 @@ macro_rules! from_number {
         }
     )*};
 }
-from_number!(bool i8 i16 i32 i64 u8 u32 usize f32 f64 f16 bf16);
+from_number!(bool i8 i16 i32 i64 isize u8 u16 u32 u64 usize f32 f64 f16 bf16);
 
 impl<'a> Arg<'a> {
     pub(crate) fn tensor(self) -> Option<&'a Tensor> {

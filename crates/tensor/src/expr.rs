@@ -207,7 +207,7 @@ functions! {
 
 impl Tensor {
     fn normal_cdf(&self) -> Result<Tensor> {
-        self.mul(-std::f64::consts::FRAC_1_SQRT_2)?.erfc()?.mul(0.5)
+        self.mul(-std::f64::consts::FRAC_1_SQRT_2)?.erfc()?.mul(0.5).eval()
     }
 }
 

@@ -28,7 +28,7 @@ pub struct Update<'a> {
 
 fn operand(arg: Arg) -> Operand {
     match arg {
-        Arg::Tensor(t) => Operand::Tensor(t.view()),
+        Arg::Tensor(t) => Operand::Tensor(t.engine_view()),
         Arg::Scalar(s) => Operand::Scalar(s),
     }
 }
@@ -118,11 +118,11 @@ fn step(
         .iter()
         .enumerate()
         .map(|(i, u)| ParamUpdate {
-            param: aligned.get(i).map_or_else(|| u.param.view(), |a| a.tensors[0].view_as(&a.layouts[0])),
-            grad: aligned.get(i).map_or_else(|| u.grad.view(), |a| a.tensors[1].view_as(&a.layouts[1])),
+            param: aligned.get(i).map_or_else(|| u.param.engine_view(), |a| a.tensors[0].view_as(&a.layouts[0])),
+            grad: aligned.get(i).map_or_else(|| u.grad.engine_view(), |a| a.tensors[1].view_as(&a.layouts[1])),
             state: match aligned.get(i) {
                 Some(a) => a.states(u),
-                None => u.state.map(|s| s.map(|s| s.view())),
+                None => u.state.map(|s| s.map(|s| s.engine_view())),
             },
             maximize: u.maximize,
             weight_decay: u.weight_decay,
@@ -133,7 +133,7 @@ fn step(
     let live = addresses(first.param.device())?;
     match first.param.backend().capture() {
         Some(capture) if !live.is_empty() => {
-            capture.update(&views, &live, operand(grad_scale), found_inf.map(|t| t.view()))?;
+            capture.update(&views, &live, operand(grad_scale), found_inf.map(|t| t.engine_view()))?;
         }
         _ if found_inf.is_some() => {
             return Err(Error::unsupported("update: steps are left out by a tensor's value only in captured steps"));
@@ -216,8 +216,8 @@ pub fn norm(tensors: &[&Tensor], norm_type: f64) -> Result<Tensor> {
         return crate::stack(&some.iter().collect::<SmallVec<[&Tensor; 16]>>(), 0)?.sum()?.to_dtype(dtype);
     }
     let out = first.uninit_like(&[], dtype)?;
-    let views: SmallVec<[View; 16]> = tensors.iter().map(|t| t.view()).collect();
-    first.backend().foreach_norm(norm_type, &views, out.view())?;
+    let views: SmallVec<[View; 16]> = tensors.iter().map(|t| t.engine_view()).collect();
+    first.backend().foreach_norm(norm_type, &views, out.engine_view())?;
     Ok(out)
 }
 
@@ -243,8 +243,8 @@ pub fn copy_(from: &[&Tensor], to: &[&Tensor]) -> Result<()> {
         x.same_device(y, "foreach copy")?;
         if x.is_contiguous() && y.is_contiguous() && x.dtype().is_float() && y.dtype().is_float() {
             if x.numel() > 0 {
-                sources.push(x.view());
-                places.push(y.view());
+                sources.push(x.engine_view());
+                places.push(y.engine_view());
             }
         } else {
             no_grad(|| y.copy_(&x.reshape(y.shape())?).map(drop))?;
@@ -298,7 +298,7 @@ fn scale(tensors: &[&Tensor], factor: Option<Arg>, found_inf: Option<&Tensor>) -
         .map(|t| {
             if factor.is_some() && t.layout().overlaps() {
                 return Err(Error::value(
-                    "scale_: more than one element of a tensor refers to a single memory location; clone it first",
+                    "scale_: more than one element of a tensor refers to a single memory location; change a copy of it: x.copy()? in Rust, x.clone() in Python",
                 ));
             }
             if t.layout().is_dense() { Ok(None) } else { no_grad(|| t.contiguous()).map(Some) }
@@ -317,7 +317,7 @@ fn scale(tensors: &[&Tensor], factor: Option<Arg>, found_inf: Option<&Tensor>) -
         .zip(&layouts)
         .map(|((t, c), layout)| c.as_ref().unwrap_or(t).view_as(layout))
         .collect();
-    first.backend().foreach_scale(factor.map(operand), &views, found_inf.map(|f| f.view()))?;
+    first.backend().foreach_scale(factor.map(operand), &views, found_inf.map(|f| f.engine_view()))?;
     if factor.is_some() {
         for (t, copy) in tensors.iter().zip(&copies) {
             match copy {

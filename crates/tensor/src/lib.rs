@@ -28,9 +28,10 @@ pub use display::{PrintOptions, printoptions, set_printoptions};
 pub use memory::{empty_cache, memory_stats, reset_peak_memory, synchronize};
 pub use ops::attention::AttentionOptions;
 pub use ops::batch_norm::{BatchNormOptions, InstanceNormOptions};
+pub use ops::cast::To;
 pub use ops::compare::where_;
 pub use ops::conv::{ConvOptions, ConvTransposeOptions, Padding};
-pub use ops::create::{Options, TensorData};
+pub use ops::create::{Literal, Options, TensorData};
 pub use ops::cross_entropy::CrossEntropyOptions;
 pub use ops::einsum::einsum;
 pub use ops::gather::ScatterReduce;
@@ -41,13 +42,14 @@ pub use ops::join::{Indexing, block_diag, cartesian_prod, cat, dstack, hstack, m
 pub use ops::linalg::{MatrixNorm, SolveTriangular};
 pub use ops::loss::{Reduction, TripletMargin};
 pub use ops::number::fitting;
+pub use ops::operators::{Expr, Operand};
 pub use ops::pad::PadMode;
 pub use ops::pool::{AvgPool, MaxPool, OutputSize};
 pub use ops::rearrange::{tril_indices, triu_indices};
 #[doc(hidden)]
 pub use ops::recurrent::{LstmStates, lstm_backward, lstm_forward};
 pub use ops::search::Unique;
-pub use ops::sizes::Sizes;
+pub use ops::sizes::{AsDims, Sizes};
 pub use ops::view::IntoShape;
 pub use stream::{Event, Stream};
 pub use tensor::Tensor;

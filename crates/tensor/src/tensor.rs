@@ -9,12 +9,15 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 /// An n-dimensional array on a device, with its place on the autograd tape.
 ///
-/// Cloning is cheap and gives the same tensor. Views share storage. Every op returns a [`Result`]; nothing panics.
+/// Views share storage. Every op returns a [`Result`]; nothing panics.
+///
+/// `clone()` is Python's `y = x`: the same tensor again, at no cost. PyTorch's `x.clone()` is [`x.copy()?`](Tensor::copy), its
+/// `copy.deepcopy(x)` is [`x.deepcopy()?`](Tensor::deepcopy).
 ///
 /// ```
 /// use rushlight_tensor::Tensor;
 /// let x = Tensor::new([[1.0f32, 2.0], [3.0, 4.0]])?.requires_grad_(true)?;
-/// let loss = (&x * &x)?.sum()?;
+/// let loss = (&x * &x).sum()?;
 /// loss.backward()?;
 /// assert_eq!(x.grad().unwrap().to_vec::<f32>()?, [2.0, 4.0, 6.0, 8.0]);
 /// # Ok::<(), rushlight_core::Error>(())
@@ -79,12 +82,8 @@ impl Tensor {
     }
 
     /// The tensor as engines see it, for calls of the engine that no method makes. A step that is being recorded keeps the memory.
-    pub fn engine_view(&self) -> View<'_> {
-        self.view()
-    }
-
     #[inline]
-    pub(crate) fn view(&self) -> View<'_> {
+    pub fn engine_view(&self) -> View<'_> {
         if capture::is_recording() {
             capture::note_use(&self.0.storage);
         }
@@ -118,16 +117,27 @@ impl Tensor {
 
     /// The size of one dimension; negative counts from the end.
     pub fn size(&self, dim: isize) -> Result<usize> {
+        self.size_along("size", dim)
+    }
+
+    /// [`Tensor::size`] for the call `name`.
+    pub(crate) fn size_along(&self, name: &str, dim: isize) -> Result<usize> {
         if self.rank() == 0 {
-            return Err(Error::index("size: a zero-dim tensor has no dimensions"));
+            return Err(Error::index(format!("{name}: a zero-dim tensor has no dimensions")));
         }
-        Ok(self.shape()[self.dim(dim)?])
+        Ok(self.shape()[self.wrap_dim(name, dim)?])
     }
 
     /// Number of dimensions.
     #[inline]
     pub fn rank(&self) -> usize {
         self.0.layout.rank()
+    }
+
+    /// Number of dimensions, PyTorch's other name for [`Tensor::rank`].
+    #[inline]
+    pub fn dim(&self) -> usize {
+        self.rank()
     }
 
     /// Number of elements.
@@ -176,18 +186,20 @@ impl Tensor {
         self.0.storage.version()
     }
 
-    /// A dimension that may count from the end, checked.
-    pub(crate) fn dim(&self, dim: isize) -> Result<usize> {
-        rushlight_core::layout::wrap_dim(dim, self.rank())
+    /// A dimension that may count from the end, checked for the call `name`.
+    pub(crate) fn wrap_dim(&self, name: &str, dim: isize) -> Result<usize> {
+        rushlight_core::layout::wrap_dim(dim, self.rank()).map_err(|e| e.within(name))
     }
 
-    /// Several dimensions, checked and without repeats.
-    pub(crate) fn dims(&self, dims: &[isize]) -> Result<Dims> {
+    /// Several dimensions, checked for the call `name` and without repeats.
+    pub(crate) fn wrap_dims(&self, name: &str, dims: &[isize]) -> Result<Dims> {
         let mut out = Dims::new();
         for &d in dims {
-            let d = self.dim(d)?;
+            let d = self.wrap_dim(name, d)?;
             if out.contains(&d) {
-                return Err(Error::value(format!("dim {d} appears multiple times in the list of dims {dims:?}")));
+                return Err(Error::value(format!(
+                    "{name}: dim {d} appears multiple times in the list of dims {dims:?}"
+                )));
             }
             out.push(d);
         }

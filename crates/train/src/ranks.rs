@@ -220,7 +220,7 @@ impl Shadow {
         module.members(&mut |name, member| {
             let full = if prefix.is_empty() { name.to_owned() } else { format!("{prefix}.{name}") };
             match member {
-                Member::Parameter(p) => self.parameters.push((full, p.clone())),
+                Member::Parameter(p) => self.parameters.push((full, p.tie())),
                 Member::Buffer(b) => self.buffers.push((full, b.clone())),
                 Member::Module(m) => self.collect(m, &full),
                 Member::Training(_) => {}

@@ -226,9 +226,9 @@ rows! { ROWS:
     /// The same elements under another shape, without copying.
     view [Method]
         "view(Tensor self, dtype dtype)" |input: &Tensor, dtype: DType| view_dtype(input, dtype),
-        "view(Tensor self, int... shape)" |input: &Tensor, shape: &[i64]| input.view_shape(shape);
+        "view(Tensor self, int... shape)" |input: &Tensor, shape: &[i64]| input.view(shape);
     /// A view of another tensor's shape.
-    view_as [Method] "view_as(Tensor self, Tensor other)" |input: &Tensor, other: &Tensor| input.view_shape(other.shape());
+    view_as [Method] "view_as(Tensor self, Tensor other)" |input: &Tensor, other: &Tensor| input.view(other.shape());
     /// The same elements under another shape; a copy only if it must be.
     reshape [Torch] "reshape(Tensor input, int[1] shape)" |input: &Tensor, shape: &[i64]| input.reshape(shape);
     /// Another tensor's shape.

@@ -2,7 +2,7 @@
 
 use super::{check_channels, check_positive, parameters, unless};
 use crate::python::tuple;
-use crate::{Forward, Module, Parameter, factory_options};
+use crate::{Forward, Module, Parameter, factory_options, locate};
 use rushlight_core::{Error, Result};
 use rushlight_tensor::{ConvOptions, Options, PadMode, Padding, Sizes, Tensor};
 
@@ -42,7 +42,7 @@ impl PaddingMode {
 /// assert_eq!(conv.repr(), "Conv2d(3, 8, kernel_size=(3, 3), stride=(2, 2), padding=(1, 1))");
 /// # Ok::<(), rushlight_core::Error>(())
 /// ```
-#[derive(Clone, Module)]
+#[derive(Module)]
 #[module(type_name = "Self::kind", extra_repr = "Self::settings")]
 pub struct ConvNd<const D: usize> {
     /// `[out_channels, in_channels / groups, kernel..]`.
@@ -232,17 +232,19 @@ impl<const D: usize> ConvNdBuilder<D> {
 
 impl<const D: usize> Forward for ConvNd<D> {
     fn forward(&self, input: &Tensor) -> Result<Tensor> {
-        let g = &self.geometry;
-        let options = ConvOptions::default().stride(g.stride).dilation(g.dilation).groups(g.groups);
-        let (padded, options) = match g.padding_mode.pad_mode() {
-            None => (input.clone(), options.padding(g.padding)),
-            Some((mode, _)) => (input.pad(&g.pads, mode).map_err(|e| e.within(kind::<D>()))?, options),
-        };
-        let (weight, bias) = (&self.weight, self.bias.as_deref());
-        match D {
-            1 => padded.conv1d(weight, bias, options),
-            2 => padded.conv2d(weight, bias, options),
-            _ => padded.conv3d(weight, bias, options),
-        }
+        locate(self, || {
+            let g = &self.geometry;
+            let options = ConvOptions::default().stride(g.stride).dilation(g.dilation).groups(g.groups);
+            let (padded, options) = match g.padding_mode.pad_mode() {
+                None => (input.clone(), options.padding(g.padding)),
+                Some((mode, _)) => (input.pad(&g.pads, mode).map_err(|e| e.within(kind::<D>()))?, options),
+            };
+            let (weight, bias) = (&self.weight, self.bias.as_deref());
+            match D {
+                1 => padded.conv1d(weight, bias, options),
+                2 => padded.conv2d(weight, bias, options),
+                _ => padded.conv3d(weight, bias, options),
+            }
+        })
     }
 }

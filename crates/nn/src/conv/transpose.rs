@@ -2,7 +2,7 @@
 
 use super::{check_channels, check_positive, parameters, unless};
 use crate::python::tuple;
-use crate::{Forward, Module, Parameter, factory_options};
+use crate::{Forward, InModule, Module, Parameter, factory_options, locate};
 use rushlight_core::{Error, Result};
 use rushlight_tensor::{ConvTransposeOptions, Options, Sizes, Tensor};
 
@@ -15,7 +15,7 @@ use rushlight_tensor::{ConvTransposeOptions, Options, Sizes, Tensor};
 /// assert_eq!(up.forward(&Tensor::ones([4, 8, 16, 16])?)?.shape(), [4, 3, 32, 32]);
 /// # Ok::<(), rushlight_core::Error>(())
 /// ```
-#[derive(Clone, Module)]
+#[derive(Module)]
 #[module(type_name = "Self::kind", extra_repr = "Self::settings")]
 pub struct ConvTransposeNd<const D: usize> {
     /// `[in_channels, out_channels / groups, kernel..]`.
@@ -105,31 +105,33 @@ impl<const D: usize> ConvTransposeNd<D> {
 
     /// The output with these spatial sizes, of the several that a stride above one allows.
     pub fn forward_to(&self, input: &Tensor, output_size: &[usize]) -> Result<Tensor> {
-        let (name, g) = (kind::<D>(), &self.geometry);
-        if !(D + 1..=D + 2).contains(&input.rank()) || output_size.len() != D {
-            return Err(Error::shape(format!(
-                "{name}: output_size takes {D} numbers for an input of {} or {} dimensions, got {output_size:?} for {:?}",
-                D + 1,
-                D + 2,
-                input.shape()
-            )));
-        }
-        let space = &input.shape()[input.rank() - D..];
-        let mut output_padding = [0; D];
-        for d in 0..D {
-            let reach = g.dilation[d].saturating_mul(g.kernel_size[d] - 1).saturating_add(1);
-            let smallest = space[d].saturating_sub(1).saturating_mul(g.stride[d]).saturating_add(reach);
-            let smallest = smallest.saturating_sub(g.padding[d].saturating_mul(2));
-            let extra = output_size[d].checked_sub(smallest).filter(|&extra| extra < g.stride[d]);
-            output_padding[d] = extra.ok_or_else(|| {
-                Error::value(format!(
-                    "{name}: requested output size {} of spatial dimension {d}, but valid sizes range from {smallest} to {}",
-                    output_size[d],
-                    smallest.saturating_add(g.stride[d] - 1)
-                ))
-            })?;
-        }
-        self.run(input, output_padding)
+        locate(self, || {
+            let (name, g) = (kind::<D>(), &self.geometry);
+            if !(D + 1..=D + 2).contains(&input.rank()) || output_size.len() != D {
+                return Err(Error::shape(format!(
+                    "{name}: output_size takes {D} numbers for an input of {} or {} dimensions, got {output_size:?} for {:?}",
+                    D + 1,
+                    D + 2,
+                    input.shape()
+                )));
+            }
+            let space = &input.shape()[input.rank() - D..];
+            let mut output_padding = [0; D];
+            for d in 0..D {
+                let reach = g.dilation[d].saturating_mul(g.kernel_size[d] - 1).saturating_add(1);
+                let smallest = space[d].saturating_sub(1).saturating_mul(g.stride[d]).saturating_add(reach);
+                let smallest = smallest.saturating_sub(g.padding[d].saturating_mul(2));
+                let extra = output_size[d].checked_sub(smallest).filter(|&extra| extra < g.stride[d]);
+                output_padding[d] = extra.ok_or_else(|| {
+                    Error::value(format!(
+                        "{name}: requested output size {} of spatial dimension {d}, but valid sizes range from {smallest} to {}",
+                        output_size[d],
+                        smallest.saturating_add(g.stride[d] - 1)
+                    ))
+                })?;
+            }
+            self.run(input, output_padding)
+        })
     }
 
     fn run(&self, input: &Tensor, output_padding: [usize; D]) -> Result<Tensor> {
@@ -220,6 +222,6 @@ impl<const D: usize> ConvTransposeNdBuilder<D> {
 
 impl<const D: usize> Forward for ConvTransposeNd<D> {
     fn forward(&self, input: &Tensor) -> Result<Tensor> {
-        self.run(input, self.geometry.output_padding)
+        self.run(input, self.geometry.output_padding).in_module(self)
     }
 }

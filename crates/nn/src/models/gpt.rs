@@ -1,8 +1,8 @@
 //! GPT-2, with the parameter names of OpenAI's and Karpathy's code (linear weights as PyTorch's `nn.Linear` keeps them).
 
-use crate::{Dropout, Embedding, Forward, LayerNorm, Linear, Module, ModuleList, Training, init};
+use super::generation::{CausalModel, Generate, KvCache, causal_attention};
+use crate::{Dropout, Embedding, Forward, LayerNorm, Linear, Module, ModuleList, Training, init, locate};
 use rushlight_core::{Error, Result};
-use rushlight_tensor::autograd::no_grad;
 use rushlight_tensor::{AttentionOptions, Tensor};
 
 /// A decoder-only transformer over tokens.
@@ -57,35 +57,44 @@ struct Mlp {
     dropout: Dropout,
 }
 
-impl Forward for CausalSelfAttention {
-    fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let &[batch, length, size] = x.shape() else {
-            return Err(Error::shape(format!("Gpt: attention takes [batch, length, size], got {:?}", x.shape())));
-        };
-        let parts = self.c_attn.forward(x)?.split(size, 2)?;
-        let heads = |i: usize| parts[i].reshape([batch, length, self.n_head, size / self.n_head])?.transpose(1, 2);
-        let (q, k, v) = (heads(0)?, heads(1)?, heads(2)?);
-        let dropout = if self.training.get() { self.dropout } else { 0.0 };
-        let options = AttentionOptions::default().is_causal(true).dropout_p(dropout);
-        let y = q.scaled_dot_product_attention(&k, &v, &options)?.transpose(1, 2)?.reshape([batch, length, size])?;
-        self.resid_dropout.forward(&self.c_proj.forward(&y)?)
+impl CausalSelfAttention {
+    /// Attention to the tokens of `x`, or to those in the cache of layer `layer` as well.
+    fn run(&self, x: &Tensor, cached: Option<(usize, &mut KvCache, usize)>) -> Result<Tensor> {
+        locate(self, || {
+            let &[batch, length, size] = x.shape() else {
+                return Err(Error::shape(format!("Gpt: attention takes [batch, length, size], got {:?}", x.shape())));
+            };
+            let parts = self.c_attn.forward(x)?.split(size, 2)?;
+            let heads = |i: usize| parts[i].reshape([batch, length, self.n_head, size / self.n_head])?.transpose(1, 2);
+            let (q, mut k, mut v) = (heads(0)?, heads(1)?, heads(2)?);
+            if let Some((layer, cache, capacity)) = cached {
+                (k, v) = cache.append(layer, &k, &v, capacity)?;
+            }
+            let dropout = if self.training.get() { self.dropout } else { 0.0 };
+            let y = causal_attention(&q, &k, &v, AttentionOptions::default().dropout_p(dropout))?;
+            self.resid_dropout.forward(&self.c_proj.forward(&y.transpose(1, 2)?.reshape([batch, length, size])?)?)
+        })
     }
 }
 
 impl Forward for Mlp {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let y = match (&self.c_fc.bias, &self.c_proj.bias) {
-            (Some(b1), Some(b2)) => x.feed_forward(&self.c_fc.weight, b1, &self.c_proj.weight, b2)?,
-            _ => self.c_proj.forward(&self.c_fc.forward(x)?.gelu_tanh()?)?,
-        };
-        self.dropout.forward(&y)
+        locate(self, || {
+            let y = match (&self.c_fc.bias, &self.c_proj.bias) {
+                (Some(b1), Some(b2)) => x.feed_forward(&self.c_fc.weight, b1, &self.c_proj.weight, b2)?,
+                _ => self.c_proj.forward(&self.c_fc.forward(x)?.gelu_tanh()?)?,
+            };
+            self.dropout.forward(&y)
+        })
     }
 }
 
-impl Forward for Block {
-    fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let x = x.add(&self.attn.forward(&self.ln_1.forward(x)?)?)?;
-        x.add(&self.mlp.forward(&self.ln_2.forward(&x)?)?)
+impl Block {
+    fn run(&self, x: &Tensor, cached: Option<(usize, &mut KvCache, usize)>) -> Result<Tensor> {
+        locate(self, || {
+            let x = x.add(&self.attn.run(&self.ln_1.forward(x)?, cached)?)?;
+            x.add(&self.mlp.forward(&self.ln_2.forward(&x)?)?)
+        })
     }
 }
 
@@ -164,7 +173,7 @@ impl GptBuilder {
         };
         let mut lm_head = Linear::new(n_embd, vocab_size).bias(false).build()?;
         if tie_weights {
-            lm_head.weight = transformer.wte.weight.clone();
+            lm_head.weight = transformer.wte.weight.tie();
         }
         let gpt = Gpt { transformer, lm_head, block_size };
         gpt.initialise(n_layer)?;
@@ -217,100 +226,50 @@ impl Gpt {
 
     /// Continues `tokens` (`[batch, length]`, `int64`), one token at a time; returns the input with the new tokens after it.
     pub fn generate(&self, tokens: &Tensor, options: &Generate) -> Result<Tensor> {
-        options.check()?;
-        if tokens.rank() != 2 || tokens.numel() == 0 {
-            return Err(Error::shape(format!(
-                "generate: takes [batch, length] with at least one token, got {:?}",
-                tokens.shape()
-            )));
-        }
-        no_grad(|| {
-            let mut tokens = tokens.clone();
-            for _ in 0..options.max_new_tokens {
-                let length = tokens.shape()[1];
-                let seen =
-                    tokens.narrow(1, length.saturating_sub(self.block_size) as isize, length.min(self.block_size))?;
-                let logits = self.forward(&seen)?.select(1, -1)?;
-                tokens = rushlight_tensor::cat(&[&tokens, &options.choose(&logits)?], 1)?;
+        options.run(self, tokens)
+    }
+
+    /// Logits `[batch, length, vocab_size]` for tokens that follow those in the cache, which they join. For use under `no_grad`.
+    pub fn forward_cached(&self, tokens: &Tensor, cache: &mut KvCache) -> Result<Tensor> {
+        self.run(tokens, Some(cache))
+    }
+
+    fn run(&self, tokens: &Tensor, mut cache: Option<&mut KvCache>) -> Result<Tensor> {
+        locate(self, || {
+            let start = cache.as_ref().map_or(0, |cache| cache.len());
+            let length = match tokens.shape() {
+                [_, length] if start + length <= self.block_size => *length,
+                other => {
+                    return Err(Error::shape(format!(
+                        "Gpt: takes tokens of shape [batch, length] with length at most {}, got {other:?} after {start} tokens",
+                        self.block_size
+                    )));
+                }
+            };
+            let body = &self.transformer;
+            let positions = body.wpe.weight.narrow(0, start as isize, length)?;
+            let mut x = body.drop.forward(&body.wte.forward(tokens)?.add(&positions)?)?;
+            for (i, block) in body.h.iter().enumerate() {
+                x = block.run(&x, cache.as_deref_mut().map(|cache| (i, cache, self.block_size)))?;
             }
-            Ok(tokens)
+            self.lm_head.forward(&body.ln_f.forward(&x)?)
         })
+    }
+}
+
+impl CausalModel for Gpt {
+    fn context(&self) -> usize {
+        self.block_size
+    }
+
+    fn forward_cached(&self, tokens: &Tensor, cache: &mut KvCache) -> Result<Tensor> {
+        self.run(tokens, Some(cache))
     }
 }
 
 impl Forward for Gpt {
     /// Logits `[batch, length, vocab_size]` for tokens `[batch, length]`.
     fn forward(&self, tokens: &Tensor) -> Result<Tensor> {
-        let length = match tokens.shape() {
-            [_, length] if *length <= self.block_size => *length,
-            other => {
-                return Err(Error::shape(format!(
-                    "Gpt: takes tokens of shape [batch, length] with length at most {}, got {other:?}",
-                    self.block_size
-                )));
-            }
-        };
-        let body = &self.transformer;
-        let positions = body.wpe.weight.narrow(0, 0, length)?;
-        let mut x = body.drop.forward(&body.wte.forward(tokens)?.add(&positions)?)?;
-        for block in body.h.iter() {
-            x = block.forward(&x)?;
-        }
-        self.lm_head.forward(&body.ln_f.forward(&x)?)
-    }
-}
-
-/// How [`Gpt::generate`] chooses tokens.
-#[derive(Clone, Debug)]
-pub struct Generate {
-    max_new_tokens: usize,
-    temperature: f64,
-    top_k: Option<usize>,
-    do_sample: bool,
-}
-
-impl Generate {
-    /// Appends `max_new_tokens`, drawn by their probabilities.
-    pub fn new(max_new_tokens: usize) -> Self {
-        Self { max_new_tokens, temperature: 1.0, top_k: None, do_sample: true }
-    }
-
-    /// Divides the logits: below 1 likelier tokens gain, above 1 they lose.
-    pub fn temperature(mut self, temperature: f64) -> Self {
-        self.temperature = temperature;
-        self
-    }
-
-    /// Draws from the `k` likeliest tokens alone.
-    pub fn top_k(mut self, k: impl Into<Option<usize>>) -> Self {
-        self.top_k = k.into();
-        self
-    }
-
-    /// Draws tokens (the default), or takes the likeliest each time.
-    pub fn do_sample(mut self, do_sample: bool) -> Self {
-        self.do_sample = do_sample;
-        self
-    }
-
-    fn check(&self) -> Result<()> {
-        if !(self.temperature > 0.0 && self.temperature.is_finite()) {
-            return Err(Error::value(format!("generate: temperature must be positive, got {}", self.temperature)));
-        }
-        if self.top_k == Some(0) {
-            return Err(Error::value("generate: top_k must be at least 1"));
-        }
-        Ok(())
-    }
-
-    /// The next tokens, `[batch, 1]`, from logits `[batch, vocab_size]`.
-    fn choose(&self, logits: &Tensor) -> Result<Tensor> {
-        if !self.do_sample {
-            return logits.argmax_dim(-1, true);
-        }
-        let logits = logits.div(self.temperature)?;
-        let k = self.top_k.unwrap_or(usize::MAX).min(logits.size(-1)?);
-        let (best, tokens) = logits.topk(k, -1, true)?;
-        tokens.gather(-1, &best.softmax(-1)?.multinomial(1, false)?)
+        self.run(tokens, None)
     }
 }

@@ -1,7 +1,11 @@
 //! Whole models, with the parameter names of the PyTorch code they are known from.
 
+mod generation;
 mod gpt;
+mod llama;
 mod resnet;
 
-pub use gpt::{Generate, Gpt, GptBuilder};
+pub use generation::{Generate, KvCache};
+pub use gpt::{Gpt, GptBuilder};
+pub use llama::{Llama, LlamaBuilder};
 pub use resnet::{BasicBlock, ResNet, ResNetBuilder, resnet18, resnet18_cifar, resnet34};

@@ -1,7 +1,7 @@
 //! ResNets, with torchvision's parameter names.
 
 use crate::init::{self, FanMode, Nonlinearity};
-use crate::{BatchNorm2d, Conv2d, Forward, Linear, Module, Sequential};
+use crate::{BatchNorm2d, Conv2d, Forward, Linear, Module, Sequential, locate};
 use rushlight_core::{Error, Result};
 use rushlight_tensor::{MaxPool, Tensor};
 
@@ -36,12 +36,14 @@ impl BasicBlock {
 
 impl Forward for BasicBlock {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let y = self.bn1.forward(&self.conv1.forward(x)?)?.relu()?;
-        let y = self.bn2.forward(&self.conv2.forward(&y)?)?;
-        match &self.downsample {
-            Some(shortcut) => y.add(&shortcut.forward(x)?)?.relu(),
-            None => y.add(x)?.relu(),
-        }
+        locate(self, || {
+            let y = self.bn1.forward(&self.conv1.forward(x)?)?.relu()?;
+            let y = self.bn2.forward(&self.conv2.forward(&y)?)?;
+            match &self.downsample {
+                Some(shortcut) => y.add(&shortcut.forward(x)?)?.relu(),
+                None => y.add(x)?.relu(),
+            }
+        })
     }
 }
 
@@ -135,14 +137,16 @@ impl ResNetBuilder {
 
 impl Forward for ResNet {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let mut x = self.bn1.forward(&self.conv1.forward(x)?)?.relu()?;
-        if self.large_images {
-            x = x.max_pool2d(MaxPool::new(3).stride(2).padding(1))?;
-        }
-        for layer in [&self.layer1, &self.layer2, &self.layer3, &self.layer4] {
-            x = layer.forward(&x)?;
-        }
-        self.fc.forward(&x.adaptive_avg_pool2d(1)?.flatten(1, -1)?)
+        locate(self, || {
+            let mut x = self.bn1.forward(&self.conv1.forward(x)?)?.relu()?;
+            if self.large_images {
+                x = x.max_pool2d(MaxPool::new(3).stride(2).padding(1))?;
+            }
+            for layer in [&self.layer1, &self.layer2, &self.layer3, &self.layer4] {
+                x = layer.forward(&x)?;
+            }
+            self.fc.forward(&x.adaptive_avg_pool2d(1)?.flatten(1, -1)?)
+        })
     }
 }
 

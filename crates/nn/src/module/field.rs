@@ -1,6 +1,7 @@
 //! What may be a field of a struct with `#[derive(Module)]`.
 
-use super::{Buffer, Member, MemberMut, Module, Parameter, Training};
+use super::{Buffer, Member, MemberMut, Memo, Module, Parameter, Training};
+use rushlight_core::{Error, Result};
 
 /// A field of a module: reports the members it is or holds.
 ///
@@ -23,6 +24,17 @@ pub trait Field {
     fn visit<'a>(&'a self, name: &str, visit: &mut dyn FnMut(&str, Member<'a>));
     /// Reports to `visit`, to be changed.
     fn visit_mut<'a>(&'a mut self, name: &str, visit: &mut dyn FnMut(&str, MemberMut<'a>));
+    /// A copy with tensors of its own.
+    fn deepcopy(&self, memo: &mut Memo) -> Result<Self>
+    where
+        Self: Sized,
+    {
+        let _ = memo;
+        Err(Error::unsupported(format!(
+            "deepcopy: {} implements Field without deepcopy",
+            std::any::type_name::<Self>()
+        )))
+    }
 }
 
 impl<M: Module> Field for M {
@@ -32,6 +44,10 @@ impl<M: Module> Field for M {
 
     fn visit_mut<'a>(&'a mut self, name: &str, visit: &mut dyn FnMut(&str, MemberMut<'a>)) {
         visit(name, MemberMut::Module(self));
+    }
+
+    fn deepcopy(&self, memo: &mut Memo) -> Result<Self> {
+        memo.module(self)
     }
 }
 
@@ -43,6 +59,10 @@ impl Field for Parameter {
     fn visit_mut<'a>(&'a mut self, name: &str, visit: &mut dyn FnMut(&str, MemberMut<'a>)) {
         visit(name, MemberMut::Parameter(self));
     }
+
+    fn deepcopy(&self, memo: &mut Memo) -> Result<Self> {
+        memo.parameter(self)
+    }
 }
 
 impl Field for Buffer {
@@ -53,6 +73,10 @@ impl Field for Buffer {
     fn visit_mut<'a>(&'a mut self, name: &str, visit: &mut dyn FnMut(&str, MemberMut<'a>)) {
         visit(name, MemberMut::Buffer(self));
     }
+
+    fn deepcopy(&self, memo: &mut Memo) -> Result<Self> {
+        memo.buffer(self)
+    }
 }
 
 impl Field for Training {
@@ -61,6 +85,11 @@ impl Field for Training {
     }
 
     fn visit_mut<'a>(&'a mut self, _: &str, _: &mut dyn FnMut(&str, MemberMut<'a>)) {}
+
+    fn deepcopy(&self, memo: &mut Memo) -> Result<Self> {
+        let _ = memo;
+        Ok(self.clone())
+    }
 }
 
 impl<F: Field> Field for Option<F> {
@@ -75,10 +104,14 @@ impl<F: Field> Field for Option<F> {
             field.visit_mut(name, visit);
         }
     }
+
+    fn deepcopy(&self, memo: &mut Memo) -> Result<Self> {
+        self.as_ref().map(|field| field.deepcopy(memo)).transpose()
+    }
 }
 
 macro_rules! several {
-    ($([$($generic:tt)*] $ty:ty;)*) => {$(
+    ($([$($generic:tt)*] $ty:ty, |$copies:ident| $whole:expr;)*) => {$(
         /// The items are named `name.0`, `name.1`, …, as those of a module list.
         impl<$($generic)*> Field for $ty {
             fn visit<'a>(&'a self, name: &str, visit: &mut dyn FnMut(&str, Member<'a>)) {
@@ -92,13 +125,18 @@ macro_rules! several {
                     field.visit_mut(&format!("{name}.{i}"), visit);
                 }
             }
+
+            fn deepcopy(&self, memo: &mut Memo) -> Result<Self> {
+                let $copies: Vec<F> = self.iter().map(|field| field.deepcopy(memo)).collect::<Result<_>>()?;
+                $whole
+            }
         }
     )*};
 }
 
 several! {
-    [F: Field] Vec<F>;
-    [F: Field, const N: usize] [F; N];
+    [F: Field] Vec<F>, |copies| Ok(copies);
+    [F: Field, const N: usize] [F; N], |copies| copies.try_into().map_err(|_| Error::value("deepcopy: an array changed its length"));
 }
 
 macro_rules! settings {
@@ -107,6 +145,10 @@ macro_rules! settings {
         impl Field for $ty {
             fn visit<'a>(&'a self, _: &str, _: &mut dyn FnMut(&str, Member<'a>)) {}
             fn visit_mut<'a>(&'a mut self, _: &str, _: &mut dyn FnMut(&str, MemberMut<'a>)) {}
+
+            fn deepcopy(&self, _: &mut Memo) -> Result<Self> {
+                Ok(self.clone())
+            }
         }
     )*};
 }

@@ -1,18 +1,26 @@
 //! What a module is: something with named parameters, buffers and submodules, and what follows from that.
 
+mod copy;
 mod field;
 mod load;
+mod location;
 mod parameter;
 mod summary;
 
+pub use copy::Memo;
+#[doc(hidden)]
+pub use copy::{ByClone, ByRefusal, Setting};
 pub use field::Field;
 pub use load::LoadReport;
+pub use location::InModule;
+pub(crate) use location::{locate, path_of};
 pub use parameter::{Buffer, Parameter, Training};
 pub use summary::Summary;
 
 use indexmap::IndexMap;
-use rushlight_core::{DType, Device, Result};
+use rushlight_core::Result;
 use rushlight_tensor::Tensor;
+pub use rushlight_tensor::To;
 use rushlight_tensor::state::StateDict;
 use std::any::Any;
 
@@ -179,6 +187,30 @@ pub trait Module: Any + Send + Sync {
         Ok(self)
     }
 
+    /// A copy with parameters and buffers of its own, as Python's `copy.deepcopy(model)`. Weights that were tied are tied in the copy;
+    /// gradients are not copied.
+    ///
+    /// ```
+    /// use rushlight_nn::{Linear, Module, init};
+    /// let layer = Linear::new(2, 3).build()?;
+    /// let copy = layer.deepcopy()?;
+    /// init::zeros_(&layer.weight)?;
+    /// assert_ne!(copy.weight.abs()?.sum()?.item::<f32>()?, 0.0);
+    /// # Ok::<(), rushlight_core::Error>(())
+    /// ```
+    fn deepcopy(&self) -> Result<Self>
+    where
+        Self: Sized,
+    {
+        Memo::default().module(self)
+    }
+
+    /// The copy that [`Module::deepcopy`] makes, in a box: `Ok(Box::new(Self { … }))`, with [`Memo::tensor`] and [`Memo::module`] for the parts.
+    fn deepcopy_any(&self, memo: &mut Memo) -> Result<Box<dyn Any>> {
+        let _ = memo;
+        copy::unsupported(self)
+    }
+
     /// Number of parameters.
     fn num_parameters(&self) -> usize {
         self.parameters().iter().map(Tensor::numel).sum()
@@ -217,6 +249,10 @@ impl<M: Module + ?Sized> Module for Box<M> {
 
     fn extra_repr(&self) -> String {
         (**self).extra_repr()
+    }
+
+    fn deepcopy_any(&self, memo: &mut Memo) -> Result<Box<dyn Any>> {
+        Ok(Box::new(memo.boxed::<M>(self)?))
     }
 }
 
@@ -270,41 +306,15 @@ impl dyn Module {
     }
 }
 
-/// Where or what to convert a module to.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct To {
-    dtype: Option<DType>,
-    device: Option<Device>,
-}
-
-impl From<DType> for To {
-    fn from(dtype: DType) -> Self {
-        To { dtype: Some(dtype), device: None }
-    }
-}
-
-impl From<Device> for To {
-    fn from(device: Device) -> Self {
-        To { dtype: None, device: Some(device) }
-    }
-}
-
-impl From<&Device> for To {
-    fn from(device: &Device) -> Self {
-        (*device).into()
-    }
-}
-
-impl From<(DType, Device)> for To {
-    fn from((dtype, device): (DType, Device)) -> Self {
-        To { dtype: Some(dtype), device: Some(device) }
-    }
-}
-
 /// Visits a module's members and those of its submodules, with dotted names; a submodule before what it holds.
 pub(crate) fn walk<'a, M: Module + ?Sized>(module: &'a M, prefix: &str, visit: &mut dyn FnMut(&str, Member<'a>)) {
     module.members(&mut |name, member| {
         let full = if prefix.is_empty() { name.to_owned() } else { format!("{prefix}.{name}") };
+        match member {
+            Member::Parameter(p) => p.location().note(&full),
+            Member::Training(t) => t.location().note(&full),
+            Member::Module(_) | Member::Buffer(_) => {}
+        }
         visit(&full, member);
         if let Member::Module(child) = member {
             walk(child, &full, visit);
@@ -326,7 +336,7 @@ fn convert<M: Module + ?Sized>(module: &mut M, target: To, done: &mut Vec<(Tenso
             return;
         }
         result = match member {
-            MemberMut::Parameter(p) => convert_tensor(p.tensor(), target, done).map(|t| *p = Parameter::from_leaf(t)),
+            MemberMut::Parameter(p) => convert_tensor(p.tensor(), target, done).map(|t| p.replace(t)),
             MemberMut::Buffer(b) => convert_tensor(b.tensor(), target, done).map(|t| b.replace(t)),
             MemberMut::Module(m) => convert(m, target, done),
         };

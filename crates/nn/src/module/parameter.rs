@@ -1,28 +1,56 @@
 //! What modules hold: learned tensors, kept tensors, and the training switch.
 
+use super::location::Location;
 use rushlight_core::Result;
 use rushlight_tensor::Tensor;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// A tensor that a module learns. Clones are the same tensor, which ties weights.
-#[derive(Clone)]
-pub struct Parameter(Tensor);
+/// A tensor that a module learns.
+///
+/// Not `Clone`: [`Parameter::tie`] gives the same parameter to another module, [`Module::deepcopy`](crate::Module::deepcopy) copies a
+/// module with its values.
+pub struct Parameter {
+    tensor: Tensor,
+    location: Location,
+}
 
 impl Parameter {
     /// A parameter with the tensor's values; it requires gradients.
     pub fn new(values: &Tensor) -> Result<Self> {
-        Ok(Self(values.detach().requires_grad_(true)?))
+        Ok(Self::from_leaf(values.detach().requires_grad_(true)?))
     }
 
     /// A tensor that is a parameter already (of another module), recording or frozen as it is.
     pub(crate) fn from_leaf(tensor: Tensor) -> Self {
-        Self(tensor)
+        Self { tensor, location: Location::default() }
+    }
+
+    /// The same parameter for another module: both see each other's changes, and optimizers update it once.
+    ///
+    /// ```
+    /// use rushlight_nn::{Embedding, Linear};
+    /// let wte = Embedding::new(100, 8).build()?;
+    /// let mut head = Linear::new(8, 100).bias(false).build()?;
+    /// head.weight = wte.weight.tie();
+    /// assert!(head.weight.is_same(&wte.weight));
+    /// # Ok::<(), rushlight_core::Error>(())
+    /// ```
+    pub fn tie(&self) -> Self {
+        Self::from_leaf(self.tensor.clone())
     }
 
     /// The tensor.
     pub fn tensor(&self) -> &Tensor {
-        &self.0
+        &self.tensor
+    }
+
+    pub(super) fn replace(&mut self, tensor: Tensor) {
+        self.tensor = tensor;
+    }
+
+    pub(super) fn location(&self) -> &Location {
+        &self.location
     }
 }
 
@@ -30,11 +58,11 @@ impl Deref for Parameter {
     type Target = Tensor;
 
     fn deref(&self) -> &Tensor {
-        &self.0
+        &self.tensor
     }
 }
 
-/// A tensor that a module keeps but does not learn, such as running statistics.
+/// A tensor that a module keeps but does not learn, such as running statistics. Clones share its memory.
 #[derive(Clone)]
 pub struct Buffer {
     tensor: Tensor,
@@ -76,29 +104,45 @@ impl Deref for Buffer {
 }
 
 /// The switch between training and evaluation, on at first. A module that behaves differently in the two has one as a field.
-#[derive(Debug)]
-pub struct Training(AtomicBool);
+pub struct Training {
+    on: AtomicBool,
+    location: Location,
+}
 
 impl Training {
     /// Whether the module is training.
     pub fn get(&self) -> bool {
-        self.0.load(Relaxed)
+        self.on.load(Relaxed)
+    }
+
+    pub(super) fn location(&self) -> &Location {
+        &self.location
+    }
+
+    fn at(on: bool) -> Self {
+        Self { on: AtomicBool::new(on), location: Location::default() }
     }
 
     /// Switches.
     pub fn set(&self, training: bool) {
-        self.0.store(training, Relaxed);
+        self.on.store(training, Relaxed);
+    }
+}
+
+impl std::fmt::Debug for Training {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Training").field(&self.get()).finish()
     }
 }
 
 impl Default for Training {
     fn default() -> Self {
-        Self(AtomicBool::new(true))
+        Self::at(true)
     }
 }
 
 impl Clone for Training {
     fn clone(&self) -> Self {
-        Self(AtomicBool::new(self.get()))
+        Self::at(self.get())
     }
 }

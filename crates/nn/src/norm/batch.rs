@@ -1,7 +1,7 @@
 //! Batch normalisation.
 
 use super::{Running, affine, channel_norm_settings};
-use crate::{Buffer, Forward, Module, Parameter, Training, factory_options};
+use crate::{Buffer, Forward, Module, Parameter, Training, factory_options, locate};
 use rushlight_core::{Error, Result};
 use rushlight_tensor::autograd::no_grad;
 use rushlight_tensor::{BatchNormOptions, Options, Tensor};
@@ -18,7 +18,7 @@ use rushlight_tensor::{BatchNormOptions, Options, Tensor};
 /// assert_eq!(norm.num_batches_tracked.as_ref().unwrap().item::<i64>()?, 1);
 /// # Ok::<(), rushlight_core::Error>(())
 /// ```
-#[derive(Clone, Module)]
+#[derive(Module)]
 #[module(type_name = "Self::kind", extra_repr = "Self::settings")]
 pub struct BatchNormNd<const D: usize> {
     /// Scale by channel.
@@ -148,30 +148,32 @@ impl<const D: usize> BatchNormNdBuilder<D> {
 
 impl<const D: usize> Forward for BatchNormNd<D> {
     fn forward(&self, input: &Tensor) -> Result<Tensor> {
-        let rank = input.rank();
-        if rank != D + 2 && !(D == 1 && rank == 2) {
-            let expected = if D == 1 { "2D or 3D".to_owned() } else { format!("{}D", D + 2) };
-            return Err(Error::shape(format!(
-                "{}: expected {expected} input, got shape {:?}",
-                self.kind(),
-                input.shape()
-            )));
-        }
-        let training = self.training.get();
-        let options = BatchNormOptions::default()
-            .running_mean(self.running_mean.as_deref())
-            .running_var(self.running_var.as_deref())
-            .weight(self.weight.as_deref())
-            .bias(self.bias.as_deref())
-            .training(training || self.running_mean.is_none())
-            .eps(self.eps);
-        if !training {
-            return input.batch_norm(&options);
-        }
-        let output = input.batch_norm(&options.momentum(self.momentum_now()?))?;
-        if let Some(seen) = &self.num_batches_tracked {
-            no_grad(|| seen.add_(1).map(|_| ()))?;
-        }
-        Ok(output)
+        locate(self, || {
+            let rank = input.rank();
+            if rank != D + 2 && !(D == 1 && rank == 2) {
+                let expected = if D == 1 { "2D or 3D".to_owned() } else { format!("{}D", D + 2) };
+                return Err(Error::shape(format!(
+                    "{}: expected {expected} input, got shape {:?}",
+                    self.kind(),
+                    input.shape()
+                )));
+            }
+            let training = self.training.get();
+            let options = BatchNormOptions::default()
+                .running_mean(self.running_mean.as_deref())
+                .running_var(self.running_var.as_deref())
+                .weight(self.weight.as_deref())
+                .bias(self.bias.as_deref())
+                .training(training || self.running_mean.is_none())
+                .eps(self.eps);
+            if !training {
+                return input.batch_norm(&options);
+            }
+            let output = input.batch_norm(&options.momentum(self.momentum_now()?))?;
+            if let Some(seen) = &self.num_batches_tracked {
+                no_grad(|| seen.add_(1).map(|_| ()))?;
+            }
+            Ok(output)
+        })
     }
 }

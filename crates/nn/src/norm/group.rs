@@ -2,12 +2,12 @@
 
 use super::affine;
 use crate::python::{boolean, float};
-use crate::{Forward, Module, Parameter, factory_options};
+use crate::{Forward, InModule, Module, Parameter, factory_options};
 use rushlight_core::{Error, Result};
 use rushlight_tensor::{Options, Tensor};
 
 /// Normalises groups of channels of each sample, then scales and shifts by channel.
-#[derive(Clone, Module)]
+#[derive(Module)]
 #[module(extra_repr = "Self::settings")]
 pub struct GroupNorm {
     /// Scale by channel.
@@ -84,6 +84,6 @@ impl GroupNormBuilder {
 
 impl Forward for GroupNorm {
     fn forward(&self, input: &Tensor) -> Result<Tensor> {
-        input.group_norm(self.num_groups, self.weight.as_deref(), self.bias.as_deref(), self.eps)
+        input.group_norm(self.num_groups, self.weight.as_deref(), self.bias.as_deref(), self.eps).in_module(self)
     }
 }

@@ -1,12 +1,12 @@
 //! Instance normalisation.
 
 use super::{Running, affine, channel_norm_settings};
-use crate::{Buffer, Forward, Module, Parameter, Training, factory_options};
+use crate::{Buffer, Forward, Module, Parameter, Training, factory_options, locate};
 use rushlight_core::{Error, Result};
 use rushlight_tensor::{InstanceNormOptions, Options, Tensor};
 
 /// Normalises each channel of each sample over `D` spatial dimensions: [`InstanceNorm1d`], [`InstanceNorm2d`], [`InstanceNorm3d`].
-#[derive(Clone, Module)]
+#[derive(Module)]
 #[module(type_name = "Self::kind", extra_repr = "Self::settings")]
 pub struct InstanceNormNd<const D: usize> {
     /// Scale by channel.
@@ -127,34 +127,36 @@ impl<const D: usize> InstanceNormNdBuilder<D> {
 
 impl<const D: usize> Forward for InstanceNormNd<D> {
     fn forward(&self, input: &Tensor) -> Result<Tensor> {
-        let (name, rank) = (self.kind(), input.rank());
-        if rank != D + 1 && rank != D + 2 {
-            return Err(Error::shape(format!(
-                "{name}: expected {}D or {}D input, got shape {:?}",
-                D + 1,
-                D + 2,
-                input.shape()
-            )));
-        }
-        let batched = rank == D + 2;
-        if self.weight.is_some() && input.shape()[rank - D - 1] != self.num_features {
-            return Err(Error::shape(format!(
-                "{name}: expected {} channels, got input of shape {:?}",
-                self.num_features,
-                input.shape()
-            )));
-        }
-        let options = InstanceNormOptions::default()
-            .running_mean(self.running_mean.as_deref())
-            .running_var(self.running_var.as_deref())
-            .weight(self.weight.as_deref())
-            .bias(self.bias.as_deref())
-            .use_input_stats(self.training.get() || self.running_mean.is_none())
-            .momentum(self.momentum.unwrap_or(0.0))
-            .eps(self.eps);
-        if batched {
-            return input.instance_norm(&options);
-        }
-        input.unsqueeze(0)?.instance_norm(&options)?.squeeze_dims(&[0])
+        locate(self, || {
+            let (name, rank) = (self.kind(), input.rank());
+            if rank != D + 1 && rank != D + 2 {
+                return Err(Error::shape(format!(
+                    "{name}: expected {}D or {}D input, got shape {:?}",
+                    D + 1,
+                    D + 2,
+                    input.shape()
+                )));
+            }
+            let batched = rank == D + 2;
+            if self.weight.is_some() && input.shape()[rank - D - 1] != self.num_features {
+                return Err(Error::shape(format!(
+                    "{name}: expected {} channels, got input of shape {:?}",
+                    self.num_features,
+                    input.shape()
+                )));
+            }
+            let options = InstanceNormOptions::default()
+                .running_mean(self.running_mean.as_deref())
+                .running_var(self.running_var.as_deref())
+                .weight(self.weight.as_deref())
+                .bias(self.bias.as_deref())
+                .use_input_stats(self.training.get() || self.running_mean.is_none())
+                .momentum(self.momentum.unwrap_or(0.0))
+                .eps(self.eps);
+            if batched {
+                return input.instance_norm(&options);
+            }
+            input.unsqueeze(0)?.instance_norm(&options)?.squeeze_dims(&[0])
+        })
     }
 }

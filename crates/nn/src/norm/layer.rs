@@ -2,7 +2,7 @@
 
 use super::affine;
 use crate::python::{boolean, float, optional_float, tuple};
-use crate::{Forward, Module, Parameter, factory_options};
+use crate::{Forward, InModule, Module, Parameter, factory_options};
 use rushlight_core::Result;
 use rushlight_tensor::{Options, Tensor};
 
@@ -38,7 +38,7 @@ impl From<&[usize]> for NormalizedShape {
 /// assert_eq!(norm.repr(), "LayerNorm((16,), eps=1e-05, elementwise_affine=True, bias=True)");
 /// # Ok::<(), rushlight_core::Error>(())
 /// ```
-#[derive(Clone, Module)]
+#[derive(Module)]
 #[module(extra_repr = "Self::settings")]
 pub struct LayerNorm {
     /// Of the normalised shape.
@@ -113,12 +113,12 @@ impl LayerNormBuilder {
 
 impl Forward for LayerNorm {
     fn forward(&self, input: &Tensor) -> Result<Tensor> {
-        input.layer_norm(&self.normalized_shape, self.weight.as_deref(), self.bias.as_deref(), self.eps)
+        input.layer_norm(&self.normalized_shape, self.weight.as_deref(), self.bias.as_deref(), self.eps).in_module(self)
     }
 }
 
 /// Divides by the root of the mean square over the last dimensions, then scales.
-#[derive(Clone, Module)]
+#[derive(Module)]
 #[module(extra_repr = "Self::settings")]
 pub struct RMSNorm {
     /// Of the normalised shape.
@@ -181,6 +181,6 @@ impl RMSNormBuilder {
 
 impl Forward for RMSNorm {
     fn forward(&self, input: &Tensor) -> Result<Tensor> {
-        input.rms_norm(&self.normalized_shape, self.weight.as_deref(), self.eps)
+        input.rms_norm(&self.normalized_shape, self.weight.as_deref(), self.eps).in_module(self)
     }
 }

@@ -2,7 +2,7 @@
 
 use super::weights::{CellWeights, Kind, RNNNonlinearity, Sizes, State};
 use crate::python::boolean;
-use crate::{Module, factory_options};
+use crate::{InModule, Module, factory_options, locate};
 use rushlight_core::{Error, Result};
 use rushlight_tensor::{Options, Tensor};
 
@@ -10,7 +10,7 @@ use rushlight_tensor::{Options, Tensor};
 macro_rules! cells {
     ($($(#[$doc:meta])* $name:ident $builder:ident $kind:expr;)*) => {$(
         $(#[$doc])*
-        #[derive(Clone, Module)]
+        #[derive(Module)]
         #[module(extra_repr = "Self::settings")]
         pub struct $name {
             /// `weight_ih`, `weight_hh`, `bias_ih` and `bias_hh`.
@@ -92,14 +92,14 @@ impl RNNCellBuilder {
 impl RNNCell {
     /// The new state for an input `[batch, input_size]` and a state `[batch, hidden_size]` (zeros if none), or both without the batch.
     pub fn forward(&self, input: &Tensor, hx: Option<&Tensor>) -> Result<Tensor> {
-        Ok(step("RNNCell", self.kind, &self.weights, input, hx, None)?.h)
+        Ok(step("RNNCell", self.kind, &self.weights, input, hx, None)?.h).in_module(self)
     }
 }
 
 impl GRUCell {
     /// The new state for an input `[batch, input_size]` and a state `[batch, hidden_size]` (zeros if none), or both without the batch.
     pub fn forward(&self, input: &Tensor, hx: Option<&Tensor>) -> Result<Tensor> {
-        Ok(step("GRUCell", self.kind, &self.weights, input, hx, None)?.h)
+        Ok(step("GRUCell", self.kind, &self.weights, input, hx, None)?.h).in_module(self)
     }
 }
 
@@ -107,10 +107,12 @@ impl LSTMCell {
     /// The new hidden and cell state for an input `[batch, input_size]` and states `[batch, hidden_size]` (zeros if none), or all without
     /// the batch.
     pub fn forward(&self, input: &Tensor, hx: Option<(&Tensor, &Tensor)>) -> Result<(Tensor, Tensor)> {
-        let (h, c) = hx.unzip();
-        let next = step("LSTMCell", self.kind, &self.weights, input, h, c)?;
-        let c = next.c.unwrap_or_else(|| next.h.clone());
-        Ok((next.h, c))
+        locate(self, || {
+            let (h, c) = hx.unzip();
+            let next = step("LSTMCell", self.kind, &self.weights, input, h, c)?;
+            let c = next.c.unwrap_or_else(|| next.h.clone());
+            Ok((next.h, c))
+        })
     }
 }
 

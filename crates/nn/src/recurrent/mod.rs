@@ -13,7 +13,7 @@ pub use recurrence::Recurrence;
 pub use weights::{CellWeights, Kind as RecurrentKind, RNNNonlinearity, RecurrentWeights};
 
 use crate::python::float;
-use crate::{Module, Training, factory_options};
+use crate::{Module, Training, factory_options, locate};
 use rushlight_core::{Error, Result};
 use rushlight_tensor::{Options, Tensor};
 use stack::{Config, Stack};
@@ -23,7 +23,7 @@ use weights::{Kind, Sizes, State};
 macro_rules! layers {
     ($($(#[$doc:meta])* $name:ident $builder:ident $kind:expr;)*) => {$(
         $(#[$doc])*
-        #[derive(Clone, Module)]
+        #[derive(Module)]
         #[module(extra_repr = "Self::settings")]
         pub struct $name {
             stack: Stack,
@@ -144,15 +144,19 @@ macro_rules! one_state {
             /// `[layers * directions, batch, hidden_size]`, for an input `[length, batch, input_size]` (or without the batch) and
             /// first states like the last (zeros if none).
             pub fn forward(&self, input: &Tensor, hx: Option<&Tensor>) -> Result<(Tensor, Tensor)> {
-                let (out, last) = run(stringify!($name), &self.stack, &self.config, &self.training, input, hx, None)?;
-                Ok((out, last.h))
+                locate(self, || {
+                    let (out, last) = run(stringify!($name), &self.stack, &self.config, &self.training, input, hx, None)?;
+                    Ok((out, last.h))
+                })
             }
 
             /// The same for packed sequences: a last state is that at its sequence's own end.
             pub fn forward_packed(&self, input: &PackedSequence, hx: Option<&Tensor>) -> Result<(PackedSequence, Tensor)> {
-                let (out, last) =
-                    run_packed(stringify!($name), &self.stack, &self.config, &self.training, input, hx, None)?;
-                Ok((out, last.h))
+                locate(self, || {
+                    let (out, last) =
+                        run_packed(stringify!($name), &self.stack, &self.config, &self.training, input, hx, None)?;
+                    Ok((out, last.h))
+                })
             }
         }
     )*};
@@ -165,9 +169,11 @@ impl LSTM {
     /// states, `[layers * directions, batch, hidden_size]`, for an input `[length, batch, input_size]` (or without the batch)
     /// and first states like the last (zeros if none).
     pub fn forward(&self, input: &Tensor, hx: Option<(&Tensor, &Tensor)>) -> Result<(Tensor, (Tensor, Tensor))> {
-        let (h, c) = hx.unzip();
-        let (out, last) = run("LSTM", &self.stack, &self.config, &self.training, input, h, c)?;
-        Ok((out, both(last)))
+        locate(self, || {
+            let (h, c) = hx.unzip();
+            let (out, last) = run("LSTM", &self.stack, &self.config, &self.training, input, h, c)?;
+            Ok((out, both(last)))
+        })
     }
 
     /// The same for packed sequences: last states are those at their sequence's own end.
@@ -176,9 +182,11 @@ impl LSTM {
         input: &PackedSequence,
         hx: Option<(&Tensor, &Tensor)>,
     ) -> Result<(PackedSequence, (Tensor, Tensor))> {
-        let (h, c) = hx.unzip();
-        let (out, last) = run_packed("LSTM", &self.stack, &self.config, &self.training, input, h, c)?;
-        Ok((out, both(last)))
+        locate(self, || {
+            let (h, c) = hx.unzip();
+            let (out, last) = run_packed("LSTM", &self.stack, &self.config, &self.training, input, h, c)?;
+            Ok((out, both(last)))
+        })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::recurrence::Recurrence;
 use super::weights::{CellWeights, Kind, RecurrentWeights, Sizes, State};
-use crate::{Field, Member, MemberMut};
+use crate::{Field, Member, MemberMut, Memo};
 use rushlight_core::{Error, Result};
 use rushlight_tensor::{Options, Tensor};
 
@@ -25,7 +25,6 @@ impl Config {
 }
 
 /// The weights of every layer and direction: `weight_ih_l0`, `weight_hh_l0`, …, `weight_ih_l0_reverse`, …
-#[derive(Clone)]
 pub(super) struct Stack {
     config: Config,
     cells: Vec<CellWeights>,
@@ -100,5 +99,9 @@ impl Field for Stack {
         for (cell, suffix) in self.cells.iter_mut().zip(suffixes) {
             cell.visit_suffixed_mut(&suffix, visit);
         }
+    }
+
+    fn deepcopy(&self, memo: &mut Memo) -> Result<Self> {
+        Ok(Self { config: self.config, cells: self.cells.deepcopy(memo)? })
     }
 }

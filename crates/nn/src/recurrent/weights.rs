@@ -1,6 +1,6 @@
 //! The weights of one cell, and one step of it.
 
-use crate::{Field, Member, MemberMut, Parameter, init};
+use crate::{Field, Member, MemberMut, Memo, Parameter, init};
 use rushlight_core::{Error, Result};
 use rushlight_tensor::{Options, Tensor};
 
@@ -52,7 +52,6 @@ impl Sizes {
 }
 
 /// The weights of one cell: of a cell module, or of one layer and direction.
-#[derive(Clone)]
 pub struct CellWeights {
     /// `[gates * hidden_size, input_size]`.
     pub weight_ih: Parameter,
@@ -202,6 +201,15 @@ impl Field for CellWeights {
 
     fn visit_mut<'a>(&'a mut self, _: &str, visit: &mut dyn FnMut(&str, MemberMut<'a>)) {
         self.visit_suffixed_mut("", visit);
+    }
+
+    fn deepcopy(&self, memo: &mut Memo) -> Result<Self> {
+        Ok(Self {
+            weight_ih: self.weight_ih.deepcopy(memo)?,
+            weight_hh: self.weight_hh.deepcopy(memo)?,
+            biases: self.biases.deepcopy(memo)?,
+            weight_hr: self.weight_hr.deepcopy(memo)?,
+        })
     }
 }
 

@@ -3,7 +3,7 @@
 use super::config::{LayerConfig, TransformerActivation, feed_forward, layer_options};
 use super::deep_copies;
 use crate::{
-    Dropout, Forward, LayerNorm, Linear, Module, MultiheadAttention, MultiheadAttentionOptions, factory_options,
+    Dropout, Forward, LayerNorm, Linear, Module, MultiheadAttention, MultiheadAttentionOptions, factory_options, locate,
 };
 use rushlight_core::Result;
 use rushlight_tensor::{Options, Tensor};
@@ -58,7 +58,7 @@ impl<'a> DecoderMasks<'a> {
 }
 
 /// Self-attention, attention to a memory and feed-forward, each with dropout, a residual connection and normalisation.
-#[derive(Clone, Module)]
+#[derive(Module)]
 pub struct TransformerDecoderLayer {
     /// Attention among the positions of the target.
     pub self_attn: MultiheadAttention,
@@ -107,14 +107,16 @@ impl TransformerDecoderLayer {
 
     /// [`TransformerDecoderLayer::forward`] with masks.
     pub fn forward_with(&self, tgt: &Tensor, memory: &Tensor, masks: &DecoderMasks) -> Result<Tensor> {
-        if self.norm_first {
-            let x = tgt.add(&self.self_attention(&self.norm1.forward(tgt)?, masks)?)?;
-            let x = x.add(&self.memory_attention(&self.norm2.forward(&x)?, memory, masks)?)?;
-            return x.add(&self.feed_forward(&self.norm3.forward(&x)?)?);
-        }
-        let x = self.norm1.forward(&tgt.add(&self.self_attention(tgt, masks)?)?)?;
-        let x = self.norm2.forward(&x.add(&self.memory_attention(&x, memory, masks)?)?)?;
-        self.norm3.forward(&x.add(&self.feed_forward(&x)?)?)
+        locate(self, || {
+            if self.norm_first {
+                let x = tgt.add(&self.self_attention(&self.norm1.forward(tgt)?, masks)?)?;
+                let x = x.add(&self.memory_attention(&self.norm2.forward(&x)?, memory, masks)?)?;
+                return x.add(&self.feed_forward(&self.norm3.forward(&x)?)?);
+            }
+            let x = self.norm1.forward(&tgt.add(&self.self_attention(tgt, masks)?)?)?;
+            let x = self.norm2.forward(&x.add(&self.memory_attention(&x, memory, masks)?)?)?;
+            self.norm3.forward(&x.add(&self.feed_forward(&x)?)?)
+        })
     }
 
     fn self_attention(&self, x: &Tensor, masks: &DecoderMasks) -> Result<Tensor> {
@@ -170,7 +172,7 @@ impl TransformerDecoderLayerBuilder {
 }
 
 /// Several [`TransformerDecoderLayer`]s, and a normalisation at the end if given.
-#[derive(Clone, Module)]
+#[derive(Module)]
 pub struct TransformerDecoder {
     /// The layers, first to last.
     pub layers: Vec<TransformerDecoderLayer>,
@@ -179,7 +181,6 @@ pub struct TransformerDecoder {
 }
 
 /// The options of a [`TransformerDecoder`].
-#[derive(Clone)]
 pub struct TransformerDecoderBuilder {
     decoder_layer: TransformerDecoderLayer,
     num_layers: usize,
@@ -199,11 +200,13 @@ impl TransformerDecoder {
 
     /// [`TransformerDecoder::forward`] with masks.
     pub fn forward_with(&self, tgt: &Tensor, memory: &Tensor, masks: &DecoderMasks) -> Result<Tensor> {
-        let mut x = tgt.clone();
-        for layer in &self.layers {
-            x = layer.forward_with(&x, memory, masks)?;
-        }
-        self.norm.as_ref().map_or(Ok(x.clone()), |norm| norm.forward(&x))
+        locate(self, || {
+            let mut x = tgt.clone();
+            for layer in &self.layers {
+                x = layer.forward_with(&x, memory, masks)?;
+            }
+            self.norm.as_ref().map_or(Ok(x.clone()), |norm| norm.forward(&x))
+        })
     }
 }
 

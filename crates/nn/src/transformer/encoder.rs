@@ -3,7 +3,7 @@
 use super::config::{LayerConfig, TransformerActivation, feed_forward, layer_options};
 use super::deep_copies;
 use crate::{
-    Dropout, Forward, LayerNorm, Linear, Module, MultiheadAttention, MultiheadAttentionOptions, factory_options,
+    Dropout, Forward, LayerNorm, Linear, Module, MultiheadAttention, MultiheadAttentionOptions, factory_options, locate,
 };
 use rushlight_core::Result;
 use rushlight_tensor::{Options, Tensor};
@@ -37,7 +37,7 @@ impl<'a> EncoderMasks<'a> {
 }
 
 /// Self-attention and feed-forward, each with dropout, a residual connection and normalisation.
-#[derive(Clone, Module)]
+#[derive(Module)]
 pub struct TransformerEncoderLayer {
     /// Attention among the positions.
     pub self_attn: MultiheadAttention,
@@ -75,12 +75,14 @@ impl TransformerEncoderLayer {
 
     /// [`Forward::forward`] with masks.
     pub fn forward_with(&self, src: &Tensor, masks: &EncoderMasks) -> Result<Tensor> {
-        if self.norm_first {
-            let x = src.add(&self.attention(&self.norm1.forward(src)?, masks)?)?;
-            return x.add(&self.feed_forward(&self.norm2.forward(&x)?)?);
-        }
-        let x = self.norm1.forward(&src.add(&self.attention(src, masks)?)?)?;
-        self.norm2.forward(&x.add(&self.feed_forward(&x)?)?)
+        locate(self, || {
+            if self.norm_first {
+                let x = src.add(&self.attention(&self.norm1.forward(src)?, masks)?)?;
+                return x.add(&self.feed_forward(&self.norm2.forward(&x)?)?);
+            }
+            let x = self.norm1.forward(&src.add(&self.attention(src, masks)?)?)?;
+            self.norm2.forward(&x.add(&self.feed_forward(&x)?)?)
+        })
     }
 
     fn attention(&self, x: &Tensor, masks: &EncoderMasks) -> Result<Tensor> {
@@ -130,7 +132,7 @@ impl TransformerEncoderLayerBuilder {
 }
 
 /// Several [`TransformerEncoderLayer`]s, and a normalisation at the end if given.
-#[derive(Clone, Module)]
+#[derive(Module)]
 pub struct TransformerEncoder {
     /// The layers, first to last.
     pub layers: Vec<TransformerEncoderLayer>,
@@ -139,7 +141,6 @@ pub struct TransformerEncoder {
 }
 
 /// The options of a [`TransformerEncoder`].
-#[derive(Clone)]
 pub struct TransformerEncoderBuilder {
     encoder_layer: TransformerEncoderLayer,
     num_layers: usize,
@@ -154,11 +155,13 @@ impl TransformerEncoder {
 
     /// [`Forward::forward`] with masks.
     pub fn forward_with(&self, src: &Tensor, masks: &EncoderMasks) -> Result<Tensor> {
-        let mut x = src.clone();
-        for layer in &self.layers {
-            x = layer.forward_with(&x, masks)?;
-        }
-        self.norm.as_ref().map_or(Ok(x.clone()), |norm| norm.forward(&x))
+        locate(self, || {
+            let mut x = src.clone();
+            for layer in &self.layers {
+                x = layer.forward_with(&x, masks)?;
+            }
+            self.norm.as_ref().map_or(Ok(x.clone()), |norm| norm.forward(&x))
+        })
     }
 }
 

@@ -14,7 +14,7 @@ pub use encoder::{
     TransformerEncoderLayerBuilder,
 };
 
-use crate::{MemberMut, Module, Parameter, factory_options, init};
+use crate::{Module, factory_options, init, locate};
 use config::{LayerConfig, layer_options};
 use rushlight_core::{Error, Result};
 use rushlight_tensor::{Options, Tensor};
@@ -48,7 +48,7 @@ pub struct TransformerMasks<'a> {
 /// assert_eq!(model.forward_with(&src, &tgt, &masks)?.shape(), [2, 3, 16]);
 /// # Ok::<(), rushlight_core::Error>(())
 /// ```
-#[derive(Clone, Module)]
+#[derive(Module)]
 pub struct Transformer {
     /// From the source to the memory.
     pub encoder: TransformerEncoder,
@@ -59,7 +59,6 @@ pub struct Transformer {
 }
 
 /// The options of a [`Transformer`].
-#[derive(Clone)]
 pub struct TransformerBuilder {
     config: LayerConfig,
     num_encoder_layers: usize,
@@ -90,21 +89,23 @@ impl Transformer {
 
     /// [`Transformer::forward`] with masks.
     pub fn forward_with(&self, src: &Tensor, tgt: &Tensor, masks: &TransformerMasks) -> Result<Tensor> {
-        let wrong = |what: &str| {
-            Err(Error::shape(format!("transformer: {what}; got src {:?} and tgt {:?}", src.shape(), tgt.shape())))
-        };
-        if !matches!(src.rank(), 2 | 3) || tgt.rank() != src.rank() {
-            return wrong("expected src and tgt of 3 dimensions, or both of 2 without a batch");
-        }
-        let batch = usize::from(!self.batch_first);
-        if src.rank() == 3 && src.shape()[batch] != tgt.shape()[batch] {
-            return wrong("the batch size of src and tgt must be equal");
-        }
-        if [src, tgt].iter().any(|t| t.shape().last() != Some(&self.d_model)) {
-            return wrong(&format!("the feature number of src and tgt must be equal to d_model, {}", self.d_model));
-        }
-        let memory = self.encoder.forward_with(src, &masks.encoder)?;
-        self.decoder.forward_with(tgt, &memory, &masks.decoder)
+        locate(self, || {
+            let wrong = |what: &str| {
+                Err(Error::shape(format!("transformer: {what}; got src {:?} and tgt {:?}", src.shape(), tgt.shape())))
+            };
+            if !matches!(src.rank(), 2 | 3) || tgt.rank() != src.rank() {
+                return wrong("expected src and tgt of 3 dimensions, or both of 2 without a batch");
+            }
+            let batch = usize::from(!self.batch_first);
+            if src.rank() == 3 && src.shape()[batch] != tgt.shape()[batch] {
+                return wrong("the batch size of src and tgt must be equal");
+            }
+            if [src, tgt].iter().any(|t| t.shape().last() != Some(&self.d_model)) {
+                return wrong(&format!("the feature number of src and tgt must be equal to d_model, {}", self.d_model));
+            }
+            let memory = self.encoder.forward_with(src, &masks.encoder)?;
+            self.decoder.forward_with(tgt, &memory, &masks.decoder)
+        })
     }
 
     /// A mask that hides later positions: minus infinity above the diagonal, else zero.
@@ -179,29 +180,7 @@ impl TransformerBuilder {
 }
 
 /// `count` modules equal to the given one, each with parameters and buffers of its own.
-fn deep_copies<M: Module + Clone>(module: M, count: usize) -> Result<Vec<M>> {
-    let mut copies = vec![module; count];
-    for copy in copies.iter_mut().skip(1) {
-        unshare(copy)?;
-    }
-    Ok(copies)
-}
-
-/// Gives a cloned module its own parameters and buffers.
-fn unshare<M: Module + ?Sized>(module: &mut M) -> Result<()> {
-    let mut result = Ok(());
-    module.members_mut(&mut |_, member| {
-        let own = |t: &Tensor| t.detach().copy();
-        let done = match member {
-            MemberMut::Parameter(p) => {
-                own(p).and_then(|t| t.requires_grad_(p.requires_grad())).map(|t| *p = Parameter::from_leaf(t))
-            }
-            MemberMut::Buffer(b) => own(b).map(|t| b.replace(t)),
-            MemberMut::Module(m) => unshare(m),
-        };
-        if result.is_ok() {
-            result = done;
-        }
-    });
-    result
+fn deep_copies<M: Module>(module: M, count: usize) -> Result<Vec<M>> {
+    let copies = (1..count).map(|_| module.deepcopy()).collect::<Result<Vec<M>>>()?;
+    Ok(std::iter::once(module).chain(copies).take(count).collect())
 }

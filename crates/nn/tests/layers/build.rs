@@ -56,7 +56,7 @@ macro_rules! set {
 }
 
 /// A layer whose weight has a parametrization.
-fn normed(name: &str, o: &Options, module: impl Forward + Clone) -> Result<Built> {
+fn normed(name: &str, o: &Options, module: impl Forward) -> Result<Built> {
     if name.starts_with("weight_norm") {
         let whole = o.value("by_dim").is_some_and(|dim| dim.is_null());
         let dim = if whole { None } else { Some(o.integer("by_dim").unwrap_or(0)) };

@@ -2,8 +2,8 @@
 
 use rushlight_core::{DType, Result};
 use rushlight_nn::{
-    BatchNorm1d, Buffer, Conv2d, Dropout, Forward, LayerNorm, Linear, Module, Parameter, ReLU, Sequential,
-    SpectralNormOptions, Training, init, spectral_norm, weight_norm,
+    BatchNorm1d, Buffer, Conv2d, Dropout, Flatten, Forward, LSTM, LayerNorm, Linear, Module, ModuleList,
+    MultiheadAttention, Parameter, ReLU, Sequential, SpectralNormOptions, Training, init, spectral_norm, weight_norm,
 };
 use rushlight_tensor::Tensor;
 use rushlight_tensor::state::StateDict;
@@ -86,7 +86,7 @@ fn every_kind_of_field_has_its_name() -> Result<()> {
 #[derive(Module)]
 struct Pair<A, B>(A, B)
 where
-    A: Clone;
+    A: Send;
 
 #[derive(Module)]
 struct Residual<M> {
@@ -95,7 +95,7 @@ struct Residual<M> {
 
 impl<M: Forward> Forward for Residual<M> {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        &self.inner.forward(x)? + x
+        (self.inner.forward(x)? + x).eval()
     }
 }
 
@@ -129,7 +129,9 @@ struct Tied {
 
 fn tied() -> Result<Tied> {
     let embed = Linear::new(3, 3).bias(false).build()?;
-    Ok(Tied { head: embed.clone(), embed })
+    let mut head = Linear::new(3, 3).bias(false).build()?;
+    head.weight = embed.weight.tie();
+    Ok(Tied { head, embed })
 }
 
 #[test]
@@ -337,23 +339,123 @@ fn parametrizations_come_off_and_change_dtype() -> Result<()> {
     let linear = Linear::new(3, 4).build()?;
     let (x, weight) = (Tensor::randn([2, 3], DType::F32)?, linear.weight.copy()?.detach());
     let expected = linear.forward(&x)?;
-    let normed = weight_norm(linear.clone(), "weight", 0)?;
+    let normed = weight_norm(linear.deepcopy()?, "weight", 0)?;
     assert!(normed.forward(&x)?.allclose(&expected, 1e-5, 1e-6)?);
     assert_eq!(normed.num_parameters(), 4 + 4 + 12);
-    let wide = normed.clone().to(DType::F64)?;
+    let wide = normed.deepcopy()?.to(DType::F64)?;
     assert_eq!(wide.forward(&x.to_dtype(DType::F64)?)?.dtype(), DType::F64);
     assert!(normed.remove()?.weight.allclose(&weight, 1e-5, 1e-6)?);
 
-    let normed = spectral_norm(linear.clone(), "weight", SpectralNormOptions::default())?;
+    let normed = spectral_norm(linear.deepcopy()?, "weight", SpectralNormOptions::default())?;
     for _ in 0..50 {
         normed.forward(&x)?;
     }
     let largest = normed.remove()?.weight.detach().svdvals()?.max()?.item::<f32>()?;
     assert!((largest - 1.0).abs() < 1e-4, "{largest}");
 
-    assert!(weight_norm(linear.clone(), "wait", 0).is_err() && weight_norm(linear.clone(), "weight", 2).is_err());
-    assert!(spectral_norm(linear.clone(), "bias", SpectralNormOptions::default()).is_err());
+    assert!(weight_norm(linear.deepcopy()?, "wait", 0).is_err());
+    assert!(weight_norm(linear.deepcopy()?, "weight", 2).is_err());
+    assert!(spectral_norm(linear.deepcopy()?, "bias", SpectralNormOptions::default()).is_err());
     let none = SpectralNormOptions::default().n_power_iterations(0);
     assert!(spectral_norm(linear, "weight", none).is_err());
+    Ok(())
+}
+
+#[derive(Module)]
+struct Blocks {
+    blocks: ModuleList<Residual<Linear>>,
+    tail: Sequential,
+}
+
+fn blocks() -> Result<Blocks> {
+    let block = |n: usize| Ok(Residual { inner: Linear::new(n, n).build()? });
+    Ok(Blocks {
+        blocks: [4, 4, 5].into_iter().map(block).collect::<Result<_>>()?,
+        tail: Sequential::from((ReLU, Flatten::new().start_dim(3), Linear::new(7, 1).build()?)),
+    })
+}
+
+impl Forward for Blocks {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let mut x = x.clone();
+        for block in &self.blocks {
+            x = block.forward(&x)?;
+        }
+        self.tail.forward(&x)
+    }
+}
+
+#[test]
+fn errors_say_in_which_module_they_happened() -> Result<()> {
+    let net = blocks()?;
+    assert_eq!(net.forward(&Tensor::ones([1, 4])?).unwrap_err().module(), None);
+    net.blocks.parameters();
+    net.eval();
+    // The walk from further out counts, whichever came last.
+    net.blocks.parameters();
+    let error = net.forward(&Tensor::ones([1, 4])?).unwrap_err();
+    assert_eq!(error.module(), Some("blocks.2.inner"));
+    assert!(error.to_string().ends_with("(in blocks.2.inner)"), "{error}");
+    assert!(format!("{error:?}").contains("(in blocks.2.inner)"));
+    assert_eq!(net.tail.forward(&Tensor::ones([1, 4])?).unwrap_err().module(), Some("tail.1"));
+    let error = net.tail.layer::<Linear>("2")?.forward(&Tensor::ones([1, 4])?).unwrap_err();
+    assert_eq!(error.module(), Some("tail.2"));
+    assert_eq!(
+        Linear::new(2, 2).build()?.to(DType::F32)?.forward(&Tensor::ones([1, 4])?).unwrap_err().module(),
+        Some("Linear")
+    );
+    Ok(())
+}
+
+#[test]
+fn deep_copies_have_tensors_of_their_own() -> Result<()> {
+    let net = blocks()?;
+    net.tail.eval();
+    let copy = net.deepcopy()?;
+    assert_eq!(copy.repr(), net.repr());
+    for ((name, own), (_, other)) in net.named_parameters().iter().zip(copy.named_parameters()) {
+        assert!(!own.shares_storage(&other) && other.requires_grad(), "{name}");
+        assert_eq!(own.to_vec::<f32>()?, other.to_vec::<f32>()?, "{name}");
+    }
+    // Ties, buffers, switches, frozen parameters and boxed layers.
+    let tied = tied()?.deepcopy()?;
+    assert!(tied.head.weight.is_same(&tied.embed.weight));
+    let norm = BatchNorm1d::new(3).build()?;
+    norm.eval();
+    norm.requires_grad_(false)?;
+    let copy = norm.deepcopy()?;
+    norm.train();
+    norm.forward(&Tensor::randn([8, 3], DType::F32)?)?;
+    assert_eq!(copy.running_mean.as_ref().unwrap().to_vec::<f32>()?, [0.0; 3]);
+    assert!(!copy.weight.as_ref().unwrap().requires_grad());
+    let boxed: Box<dyn Forward> = Box::new(Linear::new(2, 3).build()?);
+    let copied = boxed.deepcopy()?;
+    let weight = |layer: &Box<dyn Forward>| layer.parameters()[0].clone();
+    assert!(!weight(&copied).shares_storage(&weight(&boxed)));
+    let x = Tensor::randn([1, 2], DType::F32)?;
+    assert_eq!(copied.forward(&x)?.to_vec::<f32>()?, boxed.forward(&x)?.to_vec::<f32>()?);
+    let rnn = LSTM::new(2, 3).num_layers(2).build()?;
+    assert_eq!(names(&rnn.deepcopy()?), names(&rnn));
+    let attention = MultiheadAttention::new(4, 2).build()?;
+    assert_eq!(names(&attention.deepcopy()?), names(&attention));
+    Ok(())
+}
+
+/// A setting that cannot be cloned.
+struct Handle;
+
+#[derive(Module)]
+struct WithHandle {
+    layer: Linear,
+    #[module(skip)]
+    handle: Handle,
+}
+
+#[test]
+fn what_cannot_be_copied_is_named() -> Result<()> {
+    let module = WithHandle { layer: Linear::new(1, 1).build()?, handle: Handle };
+    let error = module.deepcopy().err().unwrap().to_string();
+    assert!(error.contains("field handle of WithHandle"), "{error}");
+    let _ = &module.handle;
     Ok(())
 }

@@ -3,5 +3,6 @@
 mod attention;
 mod ctc;
 mod goldens;
+mod llama;
 mod recurrent;
 mod transformer;

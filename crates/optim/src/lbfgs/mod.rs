@@ -63,7 +63,7 @@ options! {
 /// let mut optimizer = Lbfgs::new([x.clone()]).line_search_fn(Some(LineSearch::StrongWolfe)).build()?;
 /// optimizer.step_closure(&mut || {
 ///     x.zero_grad();
-///     let loss = (&x * &x)?.sum()?;
+///     let loss = (&x * &x).sum()?;
 ///     loss.backward()?;
 ///     Ok(loss)
 /// })?;

@@ -91,7 +91,7 @@ fn steps_are_pytorchs() {
 
 #[test]
 fn a_failing_closure_leaves_the_parameters_where_they_were() {
-    let x = Tensor::new([3.0f64, 4.0]).unwrap().requires_grad_(true).unwrap();
+    let x = Tensor::new_with([3.0, 4.0], rushlight_core::DType::F64).unwrap().requires_grad_(true).unwrap();
     let mut optimizer = Lbfgs::new([x.clone()]).line_search_fn(Some(LineSearch::StrongWolfe)).build().unwrap();
     let mut calls = 0;
     let failed = optimizer.step_closure(&mut || {

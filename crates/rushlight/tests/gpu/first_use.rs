@@ -75,7 +75,7 @@ fn all_ops(device: Device) -> Result<Vec<Tensor>> {
 
 fn check(found: &[Tensor]) -> Result<()> {
     for (i, (found, expected)) in found.iter().zip(all_ops(Device::Cpu)?).enumerate() {
-        let furthest = (found.to(&Device::Cpu)? - expected)?.abs()?.max()?.item::<f64>()?;
+        let furthest = (found.to(&Device::Cpu)? - expected).eval()?.abs()?.max()?.item::<f64>()?;
         assert!(furthest < 1e-12, "op {i}: {furthest:e} apart");
     }
     Ok(())

@@ -56,7 +56,7 @@ pub(super) fn backward(root: &Tensor, options: Backward) -> Result<()> {
 ///
 /// ```
 /// use rushlight_tensor::{Tensor, autograd::{Backward, grad}};
-/// let x = Tensor::new(2.0f64)?.requires_grad_(true)?;
+/// let x = Tensor::new_with(2.0, rushlight_core::DType::F64)?.requires_grad_(true)?;
 /// let y = x.pow(3)?;
 /// let dy = grad(&[&y], &[&x], Backward::default().create_graph(true))?.remove(0).unwrap();
 /// let ddy = grad(&[&dy], &[&x], Backward::default())?.remove(0).unwrap();

@@ -12,6 +12,9 @@ use rushlight_core::{Error, Layout, Result};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+/// How to get a tensor with memory of its own: Rust's `clone` gives the same tensor again.
+const COPY: &str = "x.copy()? in Rust, x.clone() in Python";
+
 impl Tensor {
     /// A view of this tensor's memory, remembering its base. The caller records the op.
     pub(crate) fn make_view(&self, layout: Layout) -> Tensor {
@@ -65,7 +68,7 @@ impl Tensor {
         if self.0.layout.overlaps() {
             return Err(Error::value(format!(
                 "{op}: unsupported operation: more than one element of the written-to tensor (shape {:?}, strides {:?}) refers to a single \
-                 memory location. Clone the tensor before performing the operation.",
+                 memory location. Change a copy of it: {COPY}.",
                 self.shape(),
                 self.strides()
             )));
@@ -76,7 +79,7 @@ impl Tensor {
         if self.requires_grad() && self.is_leaf() {
             return Err(Error::autograd(format!(
                 "{op}: a leaf Variable that requires grad is being used in an in-place operation. Wrap the change in no_grad, or \
-                 work on a clone."
+                 change a copy of it: {COPY}."
             )));
         }
         let base = self.meta().base().cloned();
@@ -84,12 +87,12 @@ impl Tensor {
             if base.requires_grad() && base.is_leaf() {
                 return Err(Error::autograd(format!(
                     "{op}: a view of a leaf Variable that requires grad is being used in an in-place operation. Wrap the change in \
-                     no_grad, or work on a clone."
+                     no_grad, or change a copy of it: {COPY}."
                 )));
             }
             if !base.layout().is_dense() && sources.iter().any(|t| t.requires_grad()) {
                 return Err(Error::unsupported(format!(
-                    "{op}: recording an in-place change of a view needs a base without gaps; clone the base first"
+                    "{op}: recording an in-place change of a view needs a base without gaps; change a copy of the base: {COPY}"
                 )));
             }
         }

@@ -205,7 +205,7 @@ impl Tensor {
         }
         if requires_grad && self.0.inference {
             return Err(Error::autograd(
-                "requires_grad_: a tensor made under inference_mode cannot require gradients; clone it outside",
+                "requires_grad_: a tensor made under inference_mode cannot require gradients; take a copy of it outside (x.copy()? in Rust, x.clone() in Python)",
             ));
         }
         if !requires_grad && !self.is_leaf() {
@@ -268,7 +268,7 @@ impl Tensor {
     /// ```
     /// use rushlight_tensor::{Tensor, autograd::Backward};
     /// let x = Tensor::new([3.0f32, 4.0])?.requires_grad_(true)?;
-    /// let y = (&x * &x)?;
+    /// let y = (&x * &x).eval()?;
     /// y.backward_with(Backward::default().gradient(&Tensor::new([1.0f32, 0.5])?).retain_graph(true))?;
     /// assert_eq!(x.grad().unwrap().to_vec::<f32>()?, [6.0, 4.0]);
     /// # Ok::<(), rushlight_core::Error>(())

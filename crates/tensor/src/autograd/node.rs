@@ -228,7 +228,7 @@ pub(crate) fn recording(inputs: &[&Tensor]) -> bool {
 pub(crate) fn edges(inputs: &[&Tensor]) -> Result<SmallVec<[Option<Edge>; 3]>> {
     if inputs.iter().any(|t| t.0.inference) {
         return Err(Error::autograd(
-            "a tensor made under inference_mode cannot take part in a graph: clone it outside inference_mode, or use no_grad instead",
+            "a tensor made under inference_mode cannot take part in a graph: use no_grad instead, or take a copy outside inference_mode (x.copy()? in Rust, x.clone() in Python)",
         ));
     }
     Ok(inputs.iter().map(|t| t.edge()).collect())

@@ -426,7 +426,8 @@ impl Recorded {
         let Recorder { mut recording, held, mut numbers, host, .. } = recorder;
         let finish = || -> Result<(Box<dyn Graph>, Vec<Output>)> {
             let (first, _) = recording.numbers(outputs.len())?;
-            let places: Vec<(View, usize)> = outputs.iter().enumerate().map(|(i, t)| (t.view(), first + i)).collect();
+            let places: Vec<(View, usize)> =
+                outputs.iter().enumerate().map(|(i, t)| (t.engine_view(), first + i)).collect();
             let output =
                 |(view, slot): &(View, usize)| Output { shape: view.shape().into(), dtype: view.dtype, slot: *slot };
             Ok((recording.finish(&places)?, places.iter().map(output).collect()))
@@ -513,10 +514,10 @@ impl Recorded {
                 continue;
             }
             match from.device() {
-                own if own == device && from.is_contiguous() => copies.push((from.view(), to.view())),
-                own if own == device => self.backend.copy(from.view(), to.view())?,
+                own if own == device && from.is_contiguous() => copies.push((from.engine_view(), to.engine_view())),
+                own if own == device => self.backend.copy(from.engine_view(), to.engine_view())?,
                 Device::Cpu => no_grad(|| from.contiguous())?.upload_to(to, true)?,
-                _ => self.backend.copy(no_grad(|| from.to(&device))?.view(), to.view())?,
+                _ => self.backend.copy(no_grad(|| from.to(&device))?.engine_view(), to.engine_view())?,
             }
         }
         let mut outputs = Tensors::new();

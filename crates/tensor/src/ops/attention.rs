@@ -72,10 +72,10 @@ struct Operands {
 impl Operands {
     fn spec(&self, plan: &Plan) -> Attention<'_> {
         Attention {
-            q: self.q.view(),
-            k: self.k.view(),
-            v: self.v.view(),
-            mask: self.mask.as_ref().map(|m| m.view()),
+            q: self.q.engine_view(),
+            k: self.k.engine_view(),
+            v: self.v.engine_view(),
+            mask: self.mask.as_ref().map(|m| m.engine_view()),
             causal: plan.causal,
             scale: plan.scale,
             dropout: plan.dropout,
@@ -172,7 +172,7 @@ impl Operands {
         let layout = Layout::contiguous(&[batch, l, heads, size])?.transpose(1, 2);
         let out = Tensor::from_parts(memory.0.storage.clone(), layout, memory.dtype(), Default::default());
         let lse = self.q.uninit_like(&[batch, heads, l], wide(self.q.dtype()))?;
-        out.backend().attention(&self.spec(&plan), out.view(), lse.view())?;
+        out.backend().attention(&self.spec(&plan), out.engine_view(), lse.engine_view())?;
         let inputs = [&self.q, &self.k, &self.v];
         if recording(&inputs) {
             let [q, k, v] = inputs.map(Saved::input);
@@ -190,12 +190,12 @@ impl Operands {
                 let spec = operands.spec(&plan);
                 out.backend().attention_backward(
                     &spec,
-                    out.view(),
-                    lse.view(),
-                    dout.view(),
-                    dq.view(),
-                    dk.view(),
-                    dv.view(),
+                    out.engine_view(),
+                    lse.engine_view(),
+                    dout.engine_view(),
+                    dq.engine_view(),
+                    dk.engine_view(),
+                    dv.engine_view(),
                 )?;
                 Ok(smallvec![Some(dq), Some(dk), Some(dv)])
             })?;

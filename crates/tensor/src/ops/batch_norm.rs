@@ -202,7 +202,8 @@ impl Backward {
         let (spec, layout) = in_memory(self.spec, &x)?;
         let (dy_layout, dx_layout) = (layout.clone().with_offset(dy.layout().offset()), layout.clone().with_offset(0));
         let dx = dx.map(|dx| View { layout: &dx_layout, ..dx });
-        let (w, mean, rstd) = (weight.as_ref().map(|w| w.view()), self.mean.view(), self.rstd.view());
+        let (w, mean, rstd) =
+            (weight.as_ref().map(|w| w.engine_view()), self.mean.engine_view(), self.rstd.engine_view());
         x.backend().batch_norm_backward(
             &spec,
             dy.view_as(&dy_layout),
@@ -320,11 +321,11 @@ impl Tensor {
         let spec = BatchNorm { batch, channels, space, eps, training };
         let y = x.uninit_preserving(x.dtype())?;
         if y.numel() > 0 {
-            let (w, b) = (weight.as_ref().map(|w| w.view()), bias.as_ref().map(|b| b.view()));
+            let (w, b) = (weight.as_ref().map(|w| w.engine_view()), bias.as_ref().map(|b| b.engine_view()));
             let (spec, layout) = in_memory(spec, &x)?;
             let y_layout = layout.clone().with_offset(0);
             let (from, to) = (x.view_as(&layout), y.view_as(&y_layout));
-            y.backend().batch_norm(&spec, from, w, b, to, mean.view(), rstd.view())?;
+            y.backend().batch_norm(&spec, from, w, b, to, mean.engine_view(), rstd.engine_view())?;
             if training {
                 no_grad(|| -> Result<()> {
                     if let Some(running) = running_mean {

@@ -10,6 +10,51 @@ use rushlight_core::smallvec::{SmallVec, smallvec};
 use rushlight_core::{DType, Device, Dims, Error, Layout, Result, Scalar, Storage};
 use std::sync::Arc;
 
+/// What [`Tensor::to`] and a module's `to` convert to: a dtype, a device, both, or those of another tensor.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct To {
+    /// The dtype, if it changes.
+    pub dtype: Option<DType>,
+    /// The device, if it changes.
+    pub device: Option<Device>,
+}
+
+impl From<DType> for To {
+    fn from(dtype: DType) -> Self {
+        To { dtype: Some(dtype), device: None }
+    }
+}
+
+impl From<Device> for To {
+    fn from(device: Device) -> Self {
+        To { dtype: None, device: Some(device) }
+    }
+}
+
+impl From<&Device> for To {
+    fn from(device: &Device) -> Self {
+        (*device).into()
+    }
+}
+
+impl From<(DType, Device)> for To {
+    fn from((dtype, device): (DType, Device)) -> Self {
+        To { dtype: Some(dtype), device: Some(device) }
+    }
+}
+
+impl From<(Device, DType)> for To {
+    fn from((device, dtype): (Device, DType)) -> Self {
+        (dtype, device).into()
+    }
+}
+
+impl From<&Tensor> for To {
+    fn from(other: &Tensor) -> Self {
+        (other.dtype(), other.device()).into()
+    }
+}
+
 impl Tensor {
     /// The elements as another dtype: floats truncate to integers, anything but zero is true. The same tensor if nothing changes.
     pub fn to_dtype(&self, dtype: DType) -> Result<Tensor> {
@@ -41,14 +86,24 @@ impl Tensor {
         if own { kept.take().map(|(copy, _)| copy) } else { Some(copy.alias()) }
     }
 
-    /// The elements on another device. The same tensor if it is there already.
-    pub fn to(&self, device: &Device) -> Result<Tensor> {
-        if *device == self.device() {
+    /// The elements on another device, as another dtype, or both: `x.to(device)?`, `x.to(DType::BF16)?`, `x.to((dtype, device))?`, or as
+    /// another tensor has them, `x.to(&other)?`. The same tensor if nothing changes.
+    pub fn to(&self, target: impl Into<To>) -> Result<Tensor> {
+        match target.into() {
+            To { dtype: None, device: Some(device) } => self.to_device(device),
+            To { dtype: Some(dtype), device: None } => self.to_dtype(dtype),
+            To { dtype: None, device: None } => Ok(self.clone()),
+            To { dtype: Some(dtype), device: Some(device) } => self.to_device(device)?.to_dtype(dtype),
+        }
+    }
+
+    fn to_device(&self, device: Device) -> Result<Tensor> {
+        if device == self.device() {
             return Ok(self.clone());
         }
-        capture::refuse("to", *device)?;
+        capture::refuse("to", device)?;
         capture::refuse("to", self.device())?;
-        let out = self.moved(*device, false)?;
+        let out = self.moved(device, false)?;
         if recording(&[self]) {
             let home = self.device();
             record("to", &[self], &out, move |_, dy| Ok(smallvec![Some(dy.to(&home)?)]))?;
@@ -87,7 +142,7 @@ impl Tensor {
             (Device::Cpu, _) => source.upload_to(&out, non_blocking)?,
             (_, Device::Cpu) => {
                 // SAFETY: memory that was just allocated for these elements and that nobody else sees; every byte is written.
-                let bytes = unsafe { std::slice::from_raw_parts_mut(out.view().ptr(), len) };
+                let bytes = unsafe { std::slice::from_raw_parts_mut(out.engine_view().ptr(), len) };
                 source.backend().download(&source.0.storage, start, bytes)?;
             }
             _ if target.copy_from_peer(&source.0.storage, start, &out.0.storage, len)? => {}
@@ -98,7 +153,7 @@ impl Tensor {
 
     /// Copies a dense tensor's elements, as they lie, from the host to one of another device that has as many.
     pub(crate) fn upload_to(&self, out: &Tensor, non_blocking: bool) -> Result<()> {
-        let (ptr, len) = (self.view().ptr(), self.numel() * self.dtype().size());
+        let (ptr, len) = (self.engine_view().ptr(), self.numel() * self.dtype().size());
         if non_blocking && self.is_pinned() {
             // SAFETY: the elements lie on the host; pinned memory is not used for anything else before the copy is done.
             return unsafe { out.backend().upload_pinned(ptr, len, &out.0.storage, 0) };
@@ -124,7 +179,7 @@ impl Tensor {
         let layout = Layout::contiguous(self.shape())?;
         let out = Tensor::from_parts(Arc::new(storage), layout, self.dtype(), Meta::default());
         if out.numel() > 0 {
-            self.backend().copy(self.view(), out.view())?;
+            self.backend().copy(self.engine_view(), out.engine_view())?;
         }
         Ok(out)
     }
@@ -137,13 +192,35 @@ impl Tensor {
 
     /// Whether this tensor lies in pinned memory.
     pub fn is_pinned(&self) -> bool {
-        self.device().is_cpu() && rushlight_engines::is_pinned(self.view().ptr())
+        self.device().is_cpu() && rushlight_engines::is_pinned(self.engine_view().ptr())
     }
 
     /// A tensor of its own with the same elements: PyTorch's `clone()`. (Rust's `clone` gives the same tensor.) It keeps the memory order of
     /// a tensor whose elements lie without gaps; [`Tensor::contiguous`] gives row-major elements.
     pub fn copy(&self) -> Result<Tensor> {
         self.copy_as(self.dtype(), "clone")
+    }
+
+    /// A leaf of its own with the same elements, recording or not as this one, and a copy of its gradient: Python's `copy.deepcopy(x)`.
+    /// An error for a tensor with a history; [`Tensor::copy`] takes those and passes gradients on.
+    ///
+    /// ```
+    /// # use rushlight_tensor::Tensor;
+    /// let x = Tensor::ones([2])?.requires_grad_(true)?;
+    /// let y = x.deepcopy()?;
+    /// assert!(y.requires_grad() && y.is_leaf() && !y.shares_storage(&x));
+    /// assert!((&x * 2.0).eval()?.deepcopy().is_err());
+    /// # Ok::<(), rushlight_core::Error>(())
+    /// ```
+    pub fn deepcopy(&self) -> Result<Tensor> {
+        if !self.is_leaf() {
+            return Err(Error::autograd(
+                "deepcopy: only leaves can be copied with their place in the graph; x.copy()? passes gradients on, x.detach().copy()? does not",
+            ));
+        }
+        let out = self.detach().copy()?.requires_grad_(self.requires_grad())?;
+        out.set_grad(self.grad().map(|grad| grad.detach().copy()).transpose()?)?;
+        Ok(out)
     }
 
     /// [`Tensor::to_dtype`] for autocast: only ops see the result, and may give its gradient in this tensor's dtype.
@@ -160,8 +237,8 @@ impl Tensor {
     pub(crate) fn lowered_together(tensors: &[Tensor], dtype: DType) -> Result<Vec<Tensor>> {
         let [first, _, ..] = tensors else { return tensors.iter().map(|t| t.lowered(dtype)).collect() };
         let results = tensors.iter().map(|t| t.uninit_like(t.shape(), dtype)).collect::<Result<Vec<_>>>()?;
-        let from: Vec<_> = tensors.iter().map(|t| t.view()).collect();
-        let to: Vec<_> = results.iter().map(|t| t.view()).collect();
+        let from: Vec<_> = tensors.iter().map(|t| t.engine_view()).collect();
+        let to: Vec<_> = results.iter().map(|t| t.engine_view()).collect();
         first.backend().foreach_copy(&from, &to)?;
         for (from, to) in tensors.iter().zip(&results).filter(|(from, _)| recording(&[from])) {
             let dtype = from.dtype();
@@ -215,9 +292,9 @@ impl Tensor {
             if source.shares_storage(self) {
                 let copy = source.detach().copy()?;
                 let layout = copy.layout().expand(self.shape())?;
-                self.backend().copy(copy.view_as(&layout), self.view())?;
+                self.backend().copy(copy.view_as(&layout), self.engine_view())?;
             } else {
-                self.backend().copy(source.view_as(&layout), self.view())?;
+                self.backend().copy(source.view_as(&layout), self.engine_view())?;
             }
         }
         self.changed_unrecorded();
@@ -244,7 +321,7 @@ impl Tensor {
         let record = recording(&[self]);
         let edges = if record { edges(&[self])? } else { SmallVec::new() };
         if self.numel() > 0 {
-            self.backend().fill(value, self.view())?;
+            self.backend().fill(value, self.engine_view())?;
         }
         self.changed_unrecorded();
         if record {

@@ -50,7 +50,7 @@ impl Tensor {
         }
         let out = self.uninit_channels_last(self.shape(), self.dtype())?;
         if out.numel() > 0 {
-            self.backend().copy(self.view(), out.view())?;
+            self.backend().copy(self.engine_view(), out.engine_view())?;
         }
         if recording(&[self]) {
             record("channels_last", &[self], &out, |_, dy| Ok(smallvec![Some(dy.clone())]))?;

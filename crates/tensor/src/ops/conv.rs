@@ -173,7 +173,13 @@ impl Problem {
         if x.numel() == 0 {
             out.zero_()?;
         } else if out.numel() > 0 {
-            out.backend().conv_forward(&self.spec, x.view(), w.view(), bias.as_ref().map(|b| b.view()), out.view())?;
+            out.backend().conv_forward(
+                &self.spec,
+                x.engine_view(),
+                w.engine_view(),
+                bias.as_ref().map(|b| b.engine_view()),
+                out.engine_view(),
+            )?;
         }
         self.record("conv", &x, &w, bias.as_ref(), &out, [Problem::input_gradient, Problem::weight_gradient_swapped])?;
         out.channels_last_if(channels_last)
@@ -191,7 +197,7 @@ impl Problem {
         if dy.numel() == 0 {
             out.zero_()?;
         } else if out.numel() > 0 {
-            out.backend().conv_backward_input(&self.spec, dy.view(), w.view(), out.view())?;
+            out.backend().conv_backward_input(&self.spec, dy.engine_view(), w.engine_view(), out.engine_view())?;
         }
         if let Some(bias) = bias {
             let mut shape: Dims = smallvec![1; self.dims + 1];
@@ -209,7 +215,7 @@ impl Problem {
         if x.numel() == 0 || dy.numel() == 0 {
             out.zero_()?;
         } else if out.numel() > 0 {
-            out.backend().conv_backward_weight(&self.spec, x.view(), dy.view(), out.view())?;
+            out.backend().conv_backward_weight(&self.spec, x.engine_view(), dy.engine_view(), out.engine_view())?;
         }
         self.record("conv_weight", &x, &dy, None, &out, [Problem::input_gradient_swapped, Problem::plain_swapped])?;
         Ok(out)

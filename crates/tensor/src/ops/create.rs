@@ -62,9 +62,9 @@ impl From<(DType, Device)> for Options {
     }
 }
 
-/// Rust data that can become a tensor: a number, or arrays and vectors of it, nested up to six deep.
+/// Rust data that can become a tensor: a number, or arrays, slices and vectors of it, nested.
 pub trait TensorData {
-    /// The number at the bottom.
+    /// The elements of the tensor: the number's own type, `i64` for `i32`, `isize` and the unsigned types above `u8`.
     type Elem: Element;
     /// Appends the sizes from here down.
     fn push_shape(&self, shape: &mut Vec<usize>);
@@ -84,7 +84,39 @@ macro_rules! leaf {
         }
     )*};
 }
-leaf!(f32 f64 f16 bf16 i64 i32 i16 i8 u8 bool);
+leaf!(f32 f64 f16 bf16 i64 i16 i8 u8 bool);
+
+/// Integers that become `int64`: the type of a bare literal, and those without a dtype of their own.
+macro_rules! integer_leaf {
+    ($($t:ty)*) => {$(
+        impl TensorData for $t {
+            type Elem = i64;
+            fn push_shape(&self, _: &mut Vec<usize>) {}
+            fn push_elements(&self, _: &[usize], out: &mut Vec<i64>) -> Result<()> {
+                out.push(i64::try_from(*self).map_err(|_| Error::value(format!("Tensor::new: {self} is beyond the range of int64")))?);
+                Ok(())
+            }
+        }
+    )*};
+}
+integer_leaf!(i32 isize u16 u32 u64 usize);
+
+/// The data that [`Tensor::new`] takes: all [`TensorData`] but `f64`, so that a float without a suffix is an `f32`, PyTorch's default dtype.
+#[diagnostic::on_unimplemented(
+    message = "`Tensor::new` does not take `{Self}`",
+    note = "`float64` data needs `Tensor::new_with(data, DType::F64)`; `Tensor::new` makes `float32` of floats"
+)]
+pub trait Literal: TensorData {}
+
+macro_rules! literals {
+    ($($t:ty)*) => { $(impl Literal for $t {})* };
+}
+literals!(f32 f16 bf16 i64 i32 i16 i8 u8 bool isize u16 u32 u64 usize);
+
+impl<T: Literal, const N: usize> Literal for [T; N] {}
+impl<T: Literal> Literal for Vec<T> {}
+impl<T: Literal> Literal for [T] {}
+impl<D: Literal + ?Sized> Literal for &D {}
 
 fn push_all<T: TensorData>(items: &[T], shape: &[usize], out: &mut Vec<T::Elem>) -> Result<()> {
     if shape.first() != Some(&items.len()) {
@@ -130,15 +162,33 @@ impl<D: TensorData + ?Sized> TensorData for &D {
 }
 
 impl Tensor {
-    /// A tensor from a number or nested arrays, slices or vectors.
+    /// A tensor from a number or nested arrays, slices or vectors: PyTorch's `torch.tensor`.
+    ///
+    /// As there, floats without a suffix give `float32` and integers `int64`; other types give their own dtype, `f64` needs
+    /// [`Tensor::new_with`].
     ///
     /// ```
     /// # use rushlight_tensor::Tensor;
-    /// let x = Tensor::new([[1i64, 2], [3, 4]])?;
-    /// assert_eq!(x.shape(), [2, 2]);
+    /// # use rushlight_core::DType;
+    /// let x = Tensor::new([[1.0, 2.0], [3.0, 4.0]])?;
+    /// assert_eq!((x.shape(), x.dtype()), (&[2, 2][..], DType::F32));
+    /// assert_eq!(Tensor::new([1, 2, 3])?.dtype(), DType::I64);
+    /// assert_eq!(Tensor::new(vec![7usize])?.to_vec::<i64>()?, [7]);
+    /// assert_eq!(Tensor::new_with([0.1], DType::F64)?.item::<f64>()?, 0.1);
     /// # Ok::<(), rushlight_core::Error>(())
     /// ```
-    pub fn new(data: impl TensorData) -> Result<Tensor> {
+    pub fn new(data: impl Literal) -> Result<Tensor> {
+        Tensor::from_data(&data)
+    }
+
+    /// [`Tensor::new`] of a dtype on a device, from data of any number type.
+    pub fn new_with(data: impl TensorData, options: impl Into<Options>) -> Result<Tensor> {
+        let options = options.into();
+        let own = Tensor::from_data(&data)?;
+        own.to_dtype(options.dtype_or(own.dtype()))?.to(options.device)
+    }
+
+    fn from_data(data: &impl TensorData) -> Result<Tensor> {
         let mut shape = Vec::new();
         data.push_shape(&mut shape);
         let mut elements = Vec::with_capacity(shape.iter().product());
@@ -224,7 +274,7 @@ impl Tensor {
         let out = options.into().uninit(shape.as_ref(), value.dtype())?;
         let value = fitting("full", value, out.dtype())?;
         if out.numel() > 0 {
-            out.backend().fill(value, out.view())?;
+            out.backend().fill(value, out.engine_view())?;
         }
         Ok(out)
     }
@@ -243,7 +293,7 @@ impl Tensor {
         let storage = backend(options.device)?.alloc(layout.numel() * dtype.size())?;
         let out = Tensor::from_parts(Arc::new(storage), layout, dtype, Default::default());
         if out.numel() > 0 {
-            out.backend().fill(value, out.view())?;
+            out.backend().fill(value, out.engine_view())?;
         }
         Ok(out)
     }
@@ -286,7 +336,7 @@ impl Tensor {
         }
         let out = options.into().uninit(&[count as usize], if integral { DType::I64 } else { DType::F32 })?;
         if out.numel() > 0 {
-            out.backend().arange(start, step, out.view())?;
+            out.backend().arange(start, step, out.engine_view())?;
         }
         Ok(out)
     }

@@ -144,9 +144,9 @@ struct Operands {
 impl Operands {
     fn spec(&self, ignore_index: i64, label_smoothing: f64) -> CrossEntropy<'_> {
         CrossEntropy {
-            logits: self.logits.view(),
-            target: self.target.view(),
-            weight: self.weight.as_ref().map(|w| w.view()),
+            logits: self.logits.engine_view(),
+            target: self.target.engine_view(),
+            weight: self.weight.as_ref().map(|w| w.engine_view()),
             ignore_index,
             label_smoothing,
         }
@@ -185,7 +185,7 @@ fn row_losses(logits: &Tensor, target: Tensor, options: &CrossEntropyOptions) ->
     let (loss, row_weight, lse) = (statistics()?, statistics()?, statistics()?);
     if loss.numel() > 0 {
         let spec = operands.spec(ignore_index, label_smoothing);
-        loss.backend().cross_entropy(&spec, loss.view(), row_weight.view(), lse.view())?;
+        loss.backend().cross_entropy(&spec, loss.engine_view(), row_weight.engine_view(), lse.engine_view())?;
     }
     if recording(&[logits]) {
         let (logits, target) = (Saved::input(logits), Saved::input(&operands.target));
@@ -200,7 +200,12 @@ fn row_losses(logits: &Tensor, target: Tensor, options: &CrossEntropyOptions) ->
             let dlogits = operands.logits.uninit_like(operands.logits.shape(), operands.logits.dtype())?;
             if dlogits.numel() > 0 {
                 let spec = operands.spec(ignore_index, label_smoothing);
-                dlogits.backend().cross_entropy_backward(&spec, lse.view(), dloss.view(), dlogits.view())?;
+                dlogits.backend().cross_entropy_backward(
+                    &spec,
+                    lse.engine_view(),
+                    dloss.engine_view(),
+                    dlogits.engine_view(),
+                )?;
             }
             Ok(smallvec![Some(dlogits)])
         })?;

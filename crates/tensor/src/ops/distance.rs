@@ -30,7 +30,7 @@ impl Tensor {
             no_grad(|| length.clamp_(eps, f64::INFINITY).map(|_| ()))?;
             t.div(&length)
         };
-        unit(&a)?.mul(&unit(&b)?)?.sum_dims(&[a.dim(dim)? as isize], false)
+        unit(&a)?.mul(&unit(&b)?)?.sum_dims(&[a.wrap_dim("cosine_similarity", dim)? as isize], false)
     }
 
     /// The `p`-norm of `self - other + eps` over the last dimension. PyTorch's defaults are 2 and 1e-6.
@@ -81,7 +81,7 @@ impl Tensor {
             let (x, y) = (rows(self, n)?, rows(other, m)?);
             let mut shape: Dims = smallvec![x.shape()[0], n, m];
             let out = self.uninit_like(&shape, self.dtype())?;
-            if out.backend().distances(p, x.view(), y.view(), out.view())? {
+            if out.backend().distances(p, x.engine_view(), y.engine_view(), out.engine_view())? {
                 shape = batch;
                 shape.extend_from_slice(&[n, m]);
                 return out.reshape(&shape);
@@ -115,9 +115,9 @@ impl Tensor {
             let out = self.uninit_like(&[lead, flat[0], flat[1]], self.dtype())?;
             // Rounding may leave less than nothing, which the product cuts off on its way to memory.
             out.backend().matmul(&MatMul {
-                a: left.view(),
-                b: right.view(),
-                out: out.view(),
+                a: left.engine_view(),
+                b: right.engine_view(),
+                out: out.engine_view(),
                 bias: None,
                 alpha: 1.0,
                 beta: 0.0,

@@ -3,6 +3,7 @@
 use super::reduce::Mask;
 use crate::Tensor;
 use crate::autograd::{Saved, record, recording};
+use crate::ops::sizes::AsDims;
 use rushlight_core::backend::{ArgReduce, Reduce};
 use rushlight_core::smallvec::smallvec;
 use rushlight_core::{DType, Dims, Error, Result};
@@ -10,7 +11,7 @@ use rushlight_core::{DType, Dims, Error, Result};
 impl Tensor {
     /// The extreme of each group; equal extremes share the gradient.
     fn extreme(&self, name: &'static str, op: Reduce, dims: &[isize], keepdim: bool) -> Result<Tensor> {
-        let mask = self.reduced(dims)?;
+        let mask = self.reduced(name, dims)?;
         if self.reduced_count(&mask) == 0 {
             let message = format!(
                 "{name}: expected the reduced dimensions to have non-zero size, but the input has shape {:?}",
@@ -72,17 +73,17 @@ impl Tensor {
         shape[dim] = 1;
         let (values, indices) = (self.uninit_like(&shape, self.dtype())?, self.uninit_like(&shape, DType::I64)?);
         if values.numel() > 0 {
-            self.backend().arg_reduce(op, self.view(), dim, values.view(), indices.view())?;
+            self.backend().arg_reduce(op, self.engine_view(), dim, values.engine_view(), indices.engine_view())?;
         }
         Ok((values, indices))
     }
 
     fn extreme_dim(&self, name: &'static str, op: ArgReduce, dim: isize, keepdim: bool) -> Result<(Tensor, Tensor)> {
         if self.rank() == 0 {
-            self.dim(dim).map_err(|e| e.within(name))?;
+            self.wrap_dim(name, dim)?;
             return self.reshape([1usize])?.extreme_dim(name, op, 0, false);
         }
-        let dim = self.dim(dim).map_err(|e| e.within(name))?;
+        let dim = self.wrap_dim(name, dim)?;
         let (values, indices) = self.arg_extreme(name, op, dim)?;
         let mask: Mask = (0..self.rank()).map(|d| d == dim).collect();
         let (values, indices) = (self.finish(values, &mask, keepdim), self.finish(indices, &mask, keepdim));
@@ -132,12 +133,14 @@ impl Tensor {
     }
 
     /// The largest over the named dimensions (none named: all). Equal ones share the gradient.
-    pub fn amax(&self, dims: &[isize], keepdim: bool) -> Result<Tensor> {
+    pub fn amax(&self, dims: impl AsDims, keepdim: bool) -> Result<Tensor> {
+        let dims = dims.as_dims();
         self.extreme("amax", Reduce::Max, dims, keepdim)
     }
 
     /// The smallest over the named dimensions (none named: all). Equal ones share the gradient.
-    pub fn amin(&self, dims: &[isize], keepdim: bool) -> Result<Tensor> {
+    pub fn amin(&self, dims: impl AsDims, keepdim: bool) -> Result<Tensor> {
+        let dims = dims.as_dims();
         self.extreme("amin", Reduce::Min, dims, keepdim)
     }
 

@@ -19,10 +19,10 @@ struct Block {
 /// `a @ b + bias` into `out`, all of them batches of one matrix.
 fn product<'a>(a: &'a Tensor, b: &'a Tensor, bias: Option<&'a Tensor>, out: &'a Tensor) -> MatMul<'a> {
     MatMul {
-        a: a.view(),
-        b: b.view(),
-        out: out.view(),
-        bias: bias.map(|t| t.view()),
+        a: a.engine_view(),
+        b: b.engine_view(),
+        out: out.engine_view(),
+        bias: bias.map(|t| t.engine_view()),
         alpha: 1.0,
         beta: 0.0,
         activation: Activation::None,
@@ -68,7 +68,7 @@ impl Block {
         let sums = inner.uninit_like(&[1, 1, inner.shape()[2]], gradient_dtype(ctx, 2, dy))?;
         let (dy, weight2) = (dy.contiguous()?.unsqueeze(0)?, weight2.unsqueeze(0)?);
         let spec = product(&dy, &weight2, None, &inner);
-        let done = inner.backend().matmul_gelu_backward(&spec, self.before.view(), sums.view())?;
+        let done = inner.backend().matmul_gelu_backward(&spec, self.before.engine_view(), sums.engine_view())?;
         Ok(if done { Some((inner.squeeze_dims(&[0])?, sums.reshape([inner.shape()[2]])?)) } else { None })
     }
 }
@@ -123,7 +123,7 @@ impl Tensor {
             let before = self.uninit_like(&[1, rows, hidden], self.dtype())?;
             let after = self.uninit_like(&[1, rows, hidden], self.dtype())?;
             let (x, transposed) = (self.reshape([1, rows, size])?, w1.transpose(0, 1)?.unsqueeze(0)?);
-            if !self.backend().matmul_gelu(&product(&x, &transposed, Some(b1), &after), before.view())? {
+            if !self.backend().matmul_gelu(&product(&x, &transposed, Some(b1), &after), before.engine_view())? {
                 return Ok(None);
             }
             let mut shape = Dims::from_slice(lead);

@@ -28,7 +28,7 @@ pub enum ScatterReduce {
 /// The dimension and the `int64` index of a gather or scatter over `x` (which has dimensions), checked.
 fn checked(name: &str, x: &Tensor, dim: isize, index: &Tensor) -> Result<(usize, Tensor)> {
     x.same_device(index, name)?;
-    let dim = x.dim(dim).map_err(|e| e.within(name))?;
+    let dim = x.wrap_dim(name, dim)?;
     let index = index.to_index(name)?.at_least_1d()?;
     if index.numel() == 0 {
         return Ok((dim, index));
@@ -97,11 +97,11 @@ fn run(op: Scatter, dim: usize, index: &Tensor, source: Arg, out: &Tensor) -> Re
     match source {
         Arg::Scalar(s) => {
             let number = Operand::Scalar(fitting("scatter", s, out.dtype())?);
-            out.backend().scatter(op, dim, index.view(), number, out.view())
+            out.backend().scatter(op, dim, index.engine_view(), number, out.engine_view())
         }
         Arg::Tensor(t) => {
             let t = t.apart_from(out)?;
-            out.backend().scatter(op, dim, index.view(), Operand::Tensor(t.view()), out.view())
+            out.backend().scatter(op, dim, index.engine_view(), Operand::Tensor(t.engine_view()), out.engine_view())
         }
     }
 }
@@ -123,7 +123,7 @@ impl Tensor {
         let (dim, places) = checked("gather", self, dim, index)?;
         let out = self.uninit_like(places.shape(), self.dtype())?;
         if out.numel() > 0 {
-            self.backend().gather(self.view(), dim, places.view(), out.view())?;
+            self.backend().gather(self.engine_view(), dim, places.engine_view(), out.engine_view())?;
         }
         if recording(&[self]) {
             let (shape, index) = (Dims::from_slice(self.shape()), Saved::input(&places));
@@ -148,7 +148,7 @@ impl Tensor {
                 indices.rank()
             )));
         }
-        let dim = self.dim(dim)?;
+        let dim = self.wrap_dim("take_along", dim)?;
         if self.rank() == 0 {
             return self.gather(0, indices);
         }

@@ -145,7 +145,7 @@ impl Plan {
     }
 
     fn views(&self) -> SmallVec<[View<'_>; 2]> {
-        self.indices.iter().map(|t| t.view()).collect()
+        self.indices.iter().map(|t| t.engine_view()).collect()
     }
 
     /// Engines are not asked to index dimensions of size zero.
@@ -185,7 +185,7 @@ impl Plan {
         // A copy is contiguous: its layout is stretched anew.
         let stretched = if safe.is_same(values) { stretched } else { safe.layout().expand(&shape)? };
         let indices = self.indices.iter().map(|t| t.apart_from(out)).collect::<Result<SmallVec<[_; 2]>>>()?;
-        let views: SmallVec<[View; 2]> = indices.iter().map(|t| t.view()).collect();
+        let views: SmallVec<[View; 2]> = indices.iter().map(|t| t.engine_view()).collect();
         let (to, from) = (out.layout().permute(&self.order()), stretched.permute(&self.result_order()));
         out.backend().index_put(&views, safe.view_as(&from), accumulate, out.view_as(&to))
     }
@@ -311,7 +311,7 @@ impl Tensor {
             )));
         }
         self.same_device(index, name)?;
-        let dim = self.dim(dim).map_err(|e| e.within(name))?;
+        let dim = self.wrap_dim(name, dim)?;
         Ok(Arc::new(Plan::along(self, dim, &index.to_index(name)?.at_least_1d()?)?))
     }
 

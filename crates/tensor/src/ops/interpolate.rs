@@ -213,7 +213,7 @@ impl Tensor {
         shape.truncate(lead);
         shape.extend(spec.axes[3 - dims..].iter().map(|axis| axis.output));
         let (x, out) = (self.contiguous()?, self.uninit_like(&shape, self.dtype())?);
-        if out.numel() > 0 && !out.backend().resample(spec, x.view(), out.view())? {
+        if out.numel() > 0 && !out.backend().resample(spec, x.engine_view(), out.engine_view())? {
             return Ok(None);
         }
         if recording(&[self]) {
@@ -228,7 +228,7 @@ impl Tensor {
     /// The gradient of [`resample`](Tensor::resample), itself linear in `self`.
     fn resample_backward(&self, spec: &Resample, input: &[usize], dims: usize, tape: bool) -> Result<Tensor> {
         let (dy, dx) = (self.contiguous()?, self.uninit_like(input, self.dtype())?);
-        if dx.numel() > 0 && !dx.backend().resample_backward(spec, dy.view(), dx.view())? {
+        if dx.numel() > 0 && !dx.backend().resample_backward(spec, dy.engine_view(), dx.engine_view())? {
             return Err(Error::unsupported("interpolate: the engine has a kernel for it but none for its gradient"));
         }
         if tape && recording(&[self]) {

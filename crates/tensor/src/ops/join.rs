@@ -6,6 +6,19 @@ use crate::arg::{Arg, result_type};
 use crate::autograd::{Grads, record, recording};
 use rushlight_core::{Dims, Error, Layout, Result};
 
+/// PyTorch's functions of lists under the tensor's name as well: `Tensor::cat(&[&a, &b], 0)?`.
+impl Tensor {
+    /// [`cat`]: tensors joined along a dimension they have.
+    pub fn cat(tensors: &[&Tensor], dim: isize) -> Result<Tensor> {
+        cat(tensors, dim)
+    }
+
+    /// [`stack`]: tensors of one shape joined along a new dimension.
+    pub fn stack(tensors: &[&Tensor], dim: isize) -> Result<Tensor> {
+        stack(tensors, dim)
+    }
+}
+
 /// Tensors joined along a dimension they have; the other sizes must be equal.
 ///
 /// ```
@@ -24,7 +37,7 @@ pub fn cat(tensors: &[&Tensor], dim: isize) -> Result<Tensor> {
     if like.rank() == 0 {
         return Err(Error::shape("cat: zero-dimensional tensors cannot be concatenated; use stack"));
     }
-    let dim = like.dim(dim).map_err(|e| e.within("cat"))?;
+    let dim = like.wrap_dim("cat", dim)?;
     let mut shape = Dims::from_slice(like.shape());
     shape[dim] = 0;
     for (i, t) in tensors.iter().enumerate().filter(|(_, t)| !skip(t) || like.shape() == [0]) {
@@ -49,7 +62,7 @@ pub fn cat(tensors: &[&Tensor], dim: isize) -> Result<Tensor> {
     let mut start = 0;
     for t in tensors.iter().filter(|t| t.numel() > 0) {
         let size = t.shape()[dim];
-        out.backend().copy(t.view(), out.view_as(&out.layout().slice(dim, start, size, 1)))?;
+        out.backend().copy(t.engine_view(), out.view_as(&out.layout().slice(dim, start, size, 1)))?;
         start += size;
     }
     if dtype.is_float() && recording(tensors) {
@@ -96,7 +109,10 @@ pub fn stack(tensors: &[&Tensor], dim: isize) -> Result<Tensor> {
         )));
     }
     let parts = tensors.iter().map(|t| t.unsqueeze(dim)).collect::<Result<Vec<_>>>()?;
-    cat(&parts.iter().collect::<Vec<_>>(), rushlight_core::layout::wrap_dim(dim, first.rank() + 1)? as isize)
+    cat(
+        &parts.iter().collect::<Vec<_>>(),
+        rushlight_core::layout::wrap_dim(dim, first.rank() + 1).map_err(|e| e.within("stack"))? as isize,
+    )
 }
 
 /// Each tensor with at least `rank` dimensions, as `torch.atleast_1d` and its kin make them.

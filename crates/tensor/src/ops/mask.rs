@@ -27,10 +27,10 @@ impl Tensor {
     pub fn nonzero(&self) -> Result<Tensor> {
         crate::capture::refuse("nonzero (which masks and unique use)", self.device())?;
         self.visitable("nonzero")?;
-        let count = if self.numel() == 0 { 0 } else { self.backend().count_nonzero(self.view())? };
+        let count = if self.numel() == 0 { 0 } else { self.backend().count_nonzero(self.engine_view())? };
         let out = self.uninit_like(&[count, self.rank()], DType::I64)?;
         if out.numel() > 0 {
-            self.backend().nonzero(self.view(), out.view())?;
+            self.backend().nonzero(self.engine_view(), out.engine_view())?;
         }
         // The indices of a dimension lie together, as in PyTorch: nonzero_tuple gives contiguous vectors.
         if self.rank() > 1 {

@@ -1,6 +1,7 @@
 //! Matrix products. Strided operands go to the engine as they are; derivatives are products of transposed views.
 
 use crate::autograd::{Ctx, Saved, no_grad, record, recording};
+use crate::ops::sizes::AsDims;
 use crate::{Tensor, amp};
 use rushlight_core::backend::{Activation, MatMul, Reduce};
 use rushlight_core::layout::{Nest, broadcast_shapes};
@@ -66,7 +67,7 @@ fn multiply(a: &Tensor, b: &Tensor, out: &Tensor, blend: &Blend) -> Result<()> {
             a: a.view_as(&a_layout),
             b: b.view_as(&b_layout),
             out: out.view_as(&out_layout),
-            bias: blend.bias.map(|t| t.view()),
+            bias: blend.bias.map(|t| t.engine_view()),
             alpha: blend.alpha,
             beta: blend.beta,
             activation: Activation::None,
@@ -180,7 +181,7 @@ fn product_onto(
         multiply(a, b, &out, &Blend { alpha, beta: 0.0, bias: Some(input) })?;
     } else {
         if beta != 0.0 && out.numel() > 0 {
-            out.backend().copy(input.view_as(&stretched), out.view())?;
+            out.backend().copy(input.view_as(&stretched), out.engine_view())?;
         }
         multiply(a, b, &out, &Blend { alpha, beta, bias: None })?;
     }
@@ -496,8 +497,9 @@ impl Tensor {
     }
 
     /// Contraction of the named dimensions of both, pair by pair.
-    pub fn tensordot_dims(&self, other: &Tensor, dims: &[isize], other_dims: &[isize]) -> Result<Tensor> {
-        let (own, others) = (self.dims(dims)?, other.dims(other_dims)?);
+    pub fn tensordot_dims(&self, other: &Tensor, dims: impl AsDims, other_dims: impl AsDims) -> Result<Tensor> {
+        let (dims, other_dims) = (dims.as_dims(), other_dims.as_dims());
+        let (own, others) = (self.wrap_dims("tensordot", dims)?, other.wrap_dims("tensordot_dims", other_dims)?);
         if own.len() != others.len() {
             return Err(Error::value(format!(
                 "tensordot: both dimension lists should have same length, got {dims:?} and {other_dims:?}"

@@ -56,8 +56,8 @@ impl Tensor {
         if out.numel() == 0 {
             return Ok(());
         }
-        let inputs = [Some(Operand::Tensor(self.view())), None, None, None, None];
-        in_memory_order(inputs, out.view(), |inputs, out| match inputs[0] {
+        let inputs = [Some(Operand::Tensor(self.engine_view())), None, None, None, None];
+        in_memory_order(inputs, out.engine_view(), |inputs, out| match inputs[0] {
             Some(Operand::Tensor(from)) => self.backend().copy(from, out),
             _ => Ok(()),
         })

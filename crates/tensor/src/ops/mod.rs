@@ -3,7 +3,7 @@
 pub(crate) mod attention;
 pub(crate) mod batch_norm;
 mod bounds;
-mod cast;
+pub(crate) mod cast;
 mod channels_last;
 pub(crate) mod compare;
 pub(crate) mod conv;
@@ -27,7 +27,7 @@ pub(crate) mod memory_order;
 mod norm;
 pub(crate) mod number;
 mod operands;
-mod operators;
+pub(crate) mod operators;
 pub(crate) mod pad;
 pub(crate) mod pointwise;
 pub(crate) mod pool;

@@ -35,7 +35,7 @@ impl NormGrads {
     }
 
     pub(crate) fn views(&self) -> [Option<View<'_>>; 3] {
-        [&self.dx, &self.dweight, &self.dbias].map(|g| g.as_ref().map(|t| t.view()))
+        [&self.dx, &self.dweight, &self.dbias].map(|g| g.as_ref().map(|t| t.engine_view()))
     }
 }
 
@@ -88,12 +88,13 @@ impl RowBackward {
         }
         let [dx, dweight, dbias] = grads.views();
         let so_far = if needs[0] { ctx.take_sum(0, |t| t.dtype() == x.dtype() && t.is_contiguous()) } else { None };
-        let so_far = so_far.as_ref().map(|t| t.view());
+        let so_far = so_far.as_ref().map(|t| t.engine_view());
         let low = self.low.filter(|_| needs[0]).map(|d| x.uninit_like(x.shape(), d)).transpose()?;
-        let lower = low.as_ref().map(|t| t.view());
-        let (w, mean, rstd) = (weight.as_ref().map(|w| w.view()), self.mean.view(), self.rstd.view());
-        let (spec, dy) = (&self.spec, dy.view());
-        x.backend().row_norm_backward(spec, dy, x.view(), w, mean, rstd, so_far, dx, lower, dweight, dbias)?;
+        let lower = low.as_ref().map(|t| t.engine_view());
+        let (w, mean, rstd) =
+            (weight.as_ref().map(|w| w.engine_view()), self.mean.engine_view(), self.rstd.engine_view());
+        let (spec, dy) = (&self.spec, dy.engine_view());
+        x.backend().row_norm_backward(spec, dy, x.engine_view(), w, mean, rstd, so_far, dx, lower, dweight, dbias)?;
         if let (Some(dx), Some(low)) = (&grads.dx, low) {
             dx.keep_lowered(low);
         }
@@ -151,10 +152,19 @@ fn row_norm(
     let low = amp::autocast_dtype()
         .filter(|_| x.dtype() == DType::F32 && x.backend().features().wide_outputs && y.numel() > 0);
     if y.numel() > 0 {
-        let (w, b) = (weight.as_ref().map(|w| w.view()), bias.as_ref().map(|b| b.view()));
+        let (w, b) = (weight.as_ref().map(|w| w.engine_view()), bias.as_ref().map(|b| b.engine_view()));
         let copy = low.map(|dtype| y.uninit_like(y.shape(), dtype)).transpose()?;
-        let lower = copy.as_ref().map(|t| t.view());
-        y.backend().row_norm(&spec, x.view(), w, b, y.view(), lower, mean.view(), rstd.view())?;
+        let lower = copy.as_ref().map(|t| t.engine_view());
+        y.backend().row_norm(
+            &spec,
+            x.engine_view(),
+            w,
+            b,
+            y.engine_view(),
+            lower,
+            mean.engine_view(),
+            rstd.engine_view(),
+        )?;
         if let Some(copy) = copy {
             y.keep_lowered(copy);
         }

@@ -1,45 +1,230 @@
-//! `+ - * / %` and unary minus. Each gives a `Result`: write `(&a + &b)?`.
+//! `+ - * / %`, `& | ^`, unary `-` and `!` on tensors and numbers.
+//!
+//! An operator can fail, and Rust allows `?` only on types of the standard library. So operators give an [`Expr`], which holds the value or
+//! the first error; a whole formula needs one `?`, after [`Expr::eval`] or after a method such as `sum`.
 
+use super::view::IntoShape;
 use crate::Tensor;
-use rushlight_core::Result;
-use std::ops::{Add, Div, Mul, Neg, Rem, Sub};
+use crate::arg::Arg;
+use crate::ops::sizes::AsDims;
+use rushlight_core::half::{bf16, f16};
+use rushlight_core::{Element, Result, Scalar};
+use std::iter::Sum;
+use std::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Rem, Sub};
+use std::ops::{AddAssign, DivAssign, MulAssign, RemAssign, SubAssign};
+
+/// The value of a formula of operators, or the first error in it.
+///
+/// Operands are tensors, other expressions, results of methods and numbers of any kind. Each operator computes at once and is recorded for
+/// autograd as the method of its name; after an error the rest of the formula does nothing.
+///
+/// ```
+/// use rushlight_tensor::Tensor;
+/// let (a, b) = (Tensor::new([1.0f32, 2.0])?, Tensor::new([3.0f32, 4.0])?);
+/// let y = (&a * &b + &a / 2.0 - 1).eval()?;
+/// assert_eq!(y.to_vec::<f32>()?, [2.5, 8.0]);
+/// let loss = ((&a - &b).square()? * 0.5).mean()?;
+/// assert_eq!(loss.item::<f32>()?, 2.0);
+/// let wrong = (&a * Tensor::zeros([3])? + 1.0).eval();
+/// assert_eq!(wrong.unwrap_err().to_string().split(':').next(), Some("mul"));
+/// # Ok::<(), rushlight_core::Error>(())
+/// ```
+///
+/// `+=` and its kin replace the value and leave the tensors it was made of alone. PyTorch's in-place `x += y` on a tensor is
+/// [`x.add_(&y)?`](Tensor::add_).
+///
+/// ```
+/// use rushlight_tensor::{Expr, Tensor};
+/// let mut total = Expr::from(Tensor::scalar(0.0)?);
+/// for i in 0..3 {
+///     total += Tensor::scalar(i)? * 0.5;
+/// }
+/// assert_eq!(total.item::<f32>()?, 1.5);
+/// # Ok::<(), rushlight_core::Error>(())
+/// ```
+///
+/// A number may stand on the left if it is an `f64`, an `i64`, a literal of either (`1.0 - &x`) or a [`Scalar`]: `Scalar::from(v) - &x` serves all other kinds.
+#[derive(Clone, Debug)]
+#[must_use = "an expression holds its error until `eval()?` or a method with `?` returns it"]
+pub struct Expr(Result<Tensor>);
+
+/// What may stand on the right of an operator: tensors, expressions, results of methods, numbers of any kind.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be an operand beside a tensor",
+    note = "operands are tensors, `Expr`s, `Result<Tensor>`s and numbers"
+)]
+pub trait Operand: Sized {
+    /// Calls `f` with the operand, or returns the error it holds.
+    fn with<T>(self, f: impl FnOnce(Arg<'_>) -> Result<T>) -> Result<T>;
+}
+
+impl Operand for &Tensor {
+    #[inline]
+    fn with<T>(self, f: impl FnOnce(Arg<'_>) -> Result<T>) -> Result<T> {
+        f(Arg::Tensor(self))
+    }
+}
+
+impl Operand for Tensor {
+    #[inline]
+    fn with<T>(self, f: impl FnOnce(Arg<'_>) -> Result<T>) -> Result<T> {
+        f(Arg::Tensor(&self))
+    }
+}
+
+impl Operand for &Expr {
+    fn with<T>(self, f: impl FnOnce(Arg<'_>) -> Result<T>) -> Result<T> {
+        f(Arg::Tensor(self.get()?))
+    }
+}
+
+impl Operand for Expr {
+    #[inline]
+    fn with<T>(self, f: impl FnOnce(Arg<'_>) -> Result<T>) -> Result<T> {
+        f(Arg::Tensor(&self.0?))
+    }
+}
+
+impl Operand for Result<Tensor> {
+    #[inline]
+    fn with<T>(self, f: impl FnOnce(Arg<'_>) -> Result<T>) -> Result<T> {
+        f(Arg::Tensor(&self?))
+    }
+}
+
+impl Operand for &Result<Tensor> {
+    fn with<T>(self, f: impl FnOnce(Arg<'_>) -> Result<T>) -> Result<T> {
+        f(Arg::Tensor(self.as_ref().map_err(Clone::clone)?))
+    }
+}
+
+macro_rules! numbers {
+    ($($t:ty)*) => {$(
+        impl Operand for $t {
+            #[inline]
+            fn with<T>(self, f: impl FnOnce(Arg<'_>) -> Result<T>) -> Result<T> {
+                f(Arg::Scalar(self.into()))
+            }
+        }
+    )*};
+}
+numbers!(bool i8 i16 i32 i64 isize u8 u16 u32 u64 usize f32 f64 f16 bf16 Scalar);
+
+impl Expr {
+    /// The value, or the first error of the formula.
+    #[inline]
+    pub fn eval(self) -> Result<Tensor> {
+        self.0
+    }
+
+    fn get(&self) -> Result<&Tensor> {
+        self.0.as_ref().map_err(Clone::clone)
+    }
+}
+
+/// Methods of [`Tensor`] on the value of a formula, so that it needs no `eval` before them.
+macro_rules! forward {
+    ($($name:ident $(<$generic:ident: $bound:ident>)? ($($arg:ident: $ty:ty),*) $(-> $out:ty)?;)*) => {
+        impl Expr {$(
+            #[doc = concat!("[`Tensor::", stringify!($name), "`] of the value.")]
+            pub fn $name $(<$generic: $bound>)? (&self, $($arg: $ty),*) -> forward!(@out $($out)?) {
+                self.get()?.$name($($arg),*)
+            }
+        )*}
+    };
+    (@out) => { Result<Tensor> };
+    (@out $out:ty) => { $out };
+}
+
+forward! {
+    abs(); exp(); log(); sqrt(); rsqrt(); square(); reciprocal(); sin(); cos(); tanh(); sigmoid();
+    relu(); silu(); gelu(); sign(); floor(); round();
+    sum(); mean(); max(); min(); any(); all();
+    sum_dims(dims: impl AsDims, keepdim: bool);
+    mean_dims(dims: impl AsDims, keepdim: bool);
+    softmax(dim: isize);
+    log_softmax(dim: isize);
+    matmul(other: &Tensor);
+    t();
+    transpose(a: isize, b: isize);
+    reshape(shape: impl IntoShape);
+    unsqueeze(dim: isize);
+    contiguous();
+    item<T: Element>() -> Result<T>;
+    to_vec<T: Element>() -> Result<Vec<T>>;
+    backward() -> Result<()>;
+}
+
+impl From<Tensor> for Expr {
+    fn from(value: Tensor) -> Self {
+        Expr(Ok(value))
+    }
+}
+
+impl From<&Tensor> for Expr {
+    fn from(value: &Tensor) -> Self {
+        Expr(Ok(value.clone()))
+    }
+}
+
+impl From<Result<Tensor>> for Expr {
+    fn from(value: Result<Tensor>) -> Self {
+        Expr(value)
+    }
+}
+
+impl From<Expr> for Result<Tensor> {
+    fn from(value: Expr) -> Self {
+        value.0
+    }
+}
+
+/// The sum of tensors that broadcast; a zero if there are none.
+impl<R: Operand> Sum<R> for Expr {
+    fn sum<I: Iterator<Item = R>>(iter: I) -> Self {
+        let mut total: Option<Expr> = None;
+        for item in iter {
+            total = Some(match total {
+                None => Expr(item.with(|a| match a {
+                    Arg::Tensor(t) => Ok(t.clone()),
+                    Arg::Scalar(s) => Tensor::scalar(s),
+                })),
+                Some(sum) => sum + item,
+            });
+        }
+        total.unwrap_or_else(|| Expr(Tensor::scalar(0.0)))
+    }
+}
 
 macro_rules! operators {
     ($($trait:ident $method:ident $call:ident;)*) => {$(
-        impl $trait<&Tensor> for &Tensor {
-            type Output = Result<Tensor>;
-            fn $method(self, b: &Tensor) -> Result<Tensor> { self.$call(b) }
+        // One implementation for operands of every kind: a literal's type needs no annotation then.
+        impl<R: Operand> $trait<R> for &Tensor {
+            type Output = Expr;
+            #[inline]
+            fn $method(self, b: R) -> Expr { Expr(b.with(|b| self.$call(b))) }
         }
-        impl $trait<Tensor> for &Tensor {
-            type Output = Result<Tensor>;
-            fn $method(self, b: Tensor) -> Result<Tensor> { self.$call(&b) }
+        impl<R: Operand> $trait<R> for Tensor {
+            type Output = Expr;
+            #[inline]
+            fn $method(self, b: R) -> Expr { Expr(b.with(|b| Tensor::$call(&self, b))) }
         }
-        impl $trait<&Tensor> for Tensor {
-            type Output = Result<Tensor>;
-            fn $method(self, b: &Tensor) -> Result<Tensor> { (&self).$call(b) }
+        impl<R: Operand> $trait<R> for Expr {
+            type Output = Expr;
+            #[inline]
+            fn $method(self, b: R) -> Expr { Expr(self.0.and_then(|a| b.with(|b| Tensor::$call(&a, b)))) }
         }
-        impl $trait<Tensor> for Tensor {
-            type Output = Result<Tensor>;
-            fn $method(self, b: Tensor) -> Result<Tensor> { (&self).$call(&b) }
+        impl<R: Operand> $trait<R> for &Expr {
+            type Output = Expr;
+            fn $method(self, b: R) -> Expr { Expr(self.get().and_then(|a| b.with(|b| a.$call(b)))) }
         }
-        impl $trait<Result<Tensor>> for &Tensor {
-            type Output = Result<Tensor>;
-            fn $method(self, b: Result<Tensor>) -> Result<Tensor> { self.$call(&b?) }
-        }
-        impl $trait<Result<Tensor>> for Tensor {
-            type Output = Result<Tensor>;
-            fn $method(self, b: Result<Tensor>) -> Result<Tensor> { (&self).$call(&b?) }
-        }
-        operators!(@number $trait $method $call f64 f32 i64 i32);
+        operators!(@result $trait $method $call &Tensor, Tensor, Expr, &Expr);
     )*};
-    (@number $trait:ident $method:ident $call:ident $($t:ty)*) => {$(
-        impl $trait<$t> for &Tensor {
-            type Output = Result<Tensor>;
-            fn $method(self, b: $t) -> Result<Tensor> { self.$call(b) }
-        }
-        impl $trait<$t> for Tensor {
-            type Output = Result<Tensor>;
-            fn $method(self, b: $t) -> Result<Tensor> { (&self).$call(b) }
+    // What a method returned, on the left of a tensor: `x.exp() + &y`.
+    (@result $trait:ident $method:ident $call:ident $($right:ty),*) => {$(
+        impl $trait<$right> for Result<Tensor> {
+            type Output = Expr;
+            fn $method(self, b: $right) -> Expr { Expr(self).$method(b) }
         }
     )*};
 }
@@ -50,41 +235,90 @@ operators! {
     Mul mul mul;
     Div div div;
     Rem rem remainder;
+    BitAnd bitand bitwise_and;
+    BitOr bitor bitwise_or;
+    BitXor bitxor bitwise_xor;
 }
 
-macro_rules! number_first {
-    ($($trait:ident $method:ident |$t:ident, $v:ident| $call:expr;)*) => {$(
-        number_first!(@types $trait $method $t $v ($call) f64 f32 i64 i32);
-    )*};
-    (@types $trait:ident $method:ident $t:ident $v:ident ($call:expr) $($n:ty)*) => {$(
-        impl $trait<&Tensor> for $n {
-            type Output = Result<Tensor>;
-            fn $method(self, $t: &Tensor) -> Result<Tensor> { let $v = self; $call }
+macro_rules! assigning {
+    ($($trait:ident $method:ident $call:ident;)*) => {$(
+        impl<R: Operand> $trait<R> for Expr {
+            fn $method(&mut self, b: R) {
+                if let Ok(a) = &self.0 {
+                    self.0 = b.with(|b| a.$call(b));
+                }
+            }
         }
-        impl $trait<Tensor> for $n {
-            type Output = Result<Tensor>;
-            fn $method(self, $t: Tensor) -> Result<Tensor> { let $v = self; $call }
+    )*};
+}
+
+assigning! {
+    AddAssign add_assign add;
+    SubAssign sub_assign sub;
+    MulAssign mul_assign mul;
+    DivAssign div_assign div;
+    RemAssign rem_assign remainder;
+}
+
+/// A number on the left. Only one float and one integer type, else the type of a literal would be ambiguous.
+macro_rules! number_first {
+    ($($trait:ident $method:ident $call:ident;)*) => {$(
+        number_first!(@right $trait $method $call &Tensor, Tensor, Expr, &Expr);
+    )*};
+    (@right $trait:ident $method:ident $call:ident $($right:ty),*) => {$(
+        number_first!(@left $trait $method $call $right; f64, i64, Scalar);
+    )*};
+    (@left $trait:ident $method:ident $call:ident $right:ty; $($left:ty),*) => {$(
+        impl $trait<$right> for $left {
+            type Output = Expr;
+            fn $method(self, b: $right) -> Expr { Expr(number_on_left(self.into(), b, Tensor::$call)) }
         }
     )*};
 }
 
 number_first! {
-    Add add |t, v| t.add(v);
-    Sub sub |t, v| t.rsub(v);
-    Mul mul |t, v| t.mul(v);
-    Div div |t, v| t.rdiv(v);
+    Add add add_number;
+    Sub sub rsub;
+    Mul mul mul_number;
+    Div div rdiv;
+    Rem rem rremainder;
 }
 
-impl Neg for &Tensor {
-    type Output = Result<Tensor>;
-    fn neg(self) -> Result<Tensor> {
-        Tensor::neg(self)
+fn number_on_left(a: Scalar, b: impl Operand, op: impl FnOnce(&Tensor, Scalar) -> Result<Tensor>) -> Result<Tensor> {
+    b.with(|b| match b {
+        Arg::Tensor(b) => op(b, a),
+        Arg::Scalar(b) => op(&Tensor::scalar(b)?, a),
+    })
+}
+
+impl Tensor {
+    fn add_number(&self, a: Scalar) -> Result<Tensor> {
+        self.add(a)
+    }
+
+    fn mul_number(&self, a: Scalar) -> Result<Tensor> {
+        self.mul(a)
     }
 }
 
-impl Neg for Tensor {
-    type Output = Result<Tensor>;
-    fn neg(self) -> Result<Tensor> {
-        Tensor::neg(&self)
-    }
+macro_rules! one_operand {
+    ($($trait:ident $method:ident $call:ident;)*) => {$(
+        impl $trait for &Tensor {
+            type Output = Expr;
+            fn $method(self) -> Expr { Expr(self.$call()) }
+        }
+        impl $trait for Tensor {
+            type Output = Expr;
+            fn $method(self) -> Expr { Expr(Tensor::$call(&self)) }
+        }
+        impl $trait for Expr {
+            type Output = Expr;
+            fn $method(self) -> Expr { Expr(self.0.and_then(|a| Tensor::$call(&a))) }
+        }
+    )*};
+}
+
+one_operand! {
+    Neg neg neg;
+    Not not bitwise_not;
 }

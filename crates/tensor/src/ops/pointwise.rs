@@ -94,7 +94,7 @@ fn operands<'a>(args: &'a [Arg<'a>], stretched: &'a [Option<Layout>]) -> SmallVe
     args.iter()
         .zip(stretched)
         .map(|(a, layout)| match (a, layout) {
-            (Arg::Tensor(t), None) => Operand::Tensor(t.view()),
+            (Arg::Tensor(t), None) => Operand::Tensor(t.engine_view()),
             (Arg::Tensor(t), Some(layout)) => Operand::Tensor(t.view_as(layout)),
             (Arg::Scalar(s), _) => Operand::Scalar(*s),
         })
@@ -125,11 +125,11 @@ fn preserving(shape: &[usize], layouts: &[&Layout]) -> Layout {
 /// Runs a row with the dimensions in the order of the output's memory.
 fn run_over(op: Pointwise, compute: DType, inputs: &[Operand], params: &[f64], out: &Tensor) -> Result<()> {
     if out.is_contiguous() {
-        return out.backend().pointwise(op, compute, inputs, params, out.view());
+        return out.backend().pointwise(op, compute, inputs, params, out.engine_view());
     }
     let mut padded = [None; 5];
     padded.iter_mut().zip(inputs).for_each(|(slot, input)| *slot = Some(*input));
-    in_memory_order(padded, out.view(), |permuted, view| {
+    in_memory_order(padded, out.engine_view(), |permuted, view| {
         let inputs: SmallVec<[Operand; 3]> = permuted.into_iter().flatten().collect();
         out.backend().pointwise(op, compute, &inputs, params, view)
     })
@@ -175,11 +175,11 @@ pub(crate) fn pointwise_as(
             let count = args.len().min(operands.len());
             for i in 0..count {
                 operands[i] = match args[i] {
-                    Arg::Tensor(t) => Operand::Tensor(t.view()),
+                    Arg::Tensor(t) => Operand::Tensor(t.engine_view()),
                     Arg::Scalar(s) => Operand::Scalar(s),
                 };
             }
-            out.backend().pointwise(op, compute, &operands[..count], params, out.view())?;
+            out.backend().pointwise(op, compute, &operands[..count], params, out.engine_view())?;
         }
         out
     } else {
@@ -269,7 +269,7 @@ pub(crate) fn pointwise_inplace(op: Pointwise, x: &Tensor, others: &[Arg], param
         let safe: SmallVec<[Arg; 3]> =
             args.iter().zip(&copies).map(|(a, copy)| copy.as_ref().map_or(*a, Arg::Tensor)).collect();
         let stretched = stretch(&safe, &shape)?;
-        x.backend().pointwise(op, compute, &operands(&safe, &stretched), params, x.view())?;
+        x.backend().pointwise(op, compute, &operands(&safe, &stretched), params, x.engine_view())?;
     }
     match backward {
         None => x.changed_unrecorded(),
@@ -413,10 +413,10 @@ impl Backward {
         for (slot, t, layout) in &held {
             values[*slot] = Some(Operand::Tensor(match layout {
                 Some(l) => t.view_as(l),
-                None => t.view(),
+                None => t.engine_view(),
             }));
         }
-        values[0] = Some(Operand::Tensor(dy.view()));
+        values[0] = Some(Operand::Tensor(dy.engine_view()));
         let row_major = dy.is_contiguous() && held.iter().all(|(_, t, _)| t.is_contiguous());
         let out = if row_major {
             dy.uninit_like(dy.shape(), dy.dtype())?
@@ -427,7 +427,7 @@ impl Backward {
         };
         if out.numel() > 0 {
             let compute = if self.compute == DType::F64 { DType::F64 } else { DType::F32 };
-            in_memory_order(values, out.view(), |values, view| {
+            in_memory_order(values, out.engine_view(), |values, view| {
                 out.backend().pointwise_grad(self.op, wrt, compute, values, &self.params, view)
             })?;
         }
@@ -483,14 +483,12 @@ pub(crate) fn select(condition: &Tensor, a: Arg, b: Arg) -> Result<Tensor> {
     };
     if out.numel() > 0 {
         let ops = operands(&args, &stretched);
-        in_memory_order(
-            [Some(ops[0]), Some(ops[1]), Some(ops[2]), None, None],
-            out.view(),
-            |inputs, view| match inputs {
+        in_memory_order([Some(ops[0]), Some(ops[1]), Some(ops[2]), None, None], out.engine_view(), |inputs, view| {
+            match inputs {
                 [Some(Operand::Tensor(condition)), Some(a), Some(b), ..] => out.backend().select(condition, a, b, view),
                 _ => Err(Error::value("where: the condition must be a tensor")),
-            },
-        )?;
+            }
+        })?;
     }
     let inputs = tensors(&[a, b]);
     if dtype.is_float() && recording(&inputs) {

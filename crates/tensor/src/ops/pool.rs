@@ -214,7 +214,7 @@ impl Problem {
         let x = x.contiguous()?;
         let (y, indices) = (x.uninit_like(&self.output, x.dtype())?, x.uninit_like(&self.output, DType::I64)?);
         if y.numel() > 0 {
-            y.backend().max_pool(&self.spec, x.view(), y.view(), indices.view())?;
+            y.backend().max_pool(&self.spec, x.engine_view(), y.engine_view(), indices.engine_view())?;
         }
         if recording(&[&x]) {
             let saved = Saved::input(&indices);
@@ -235,7 +235,7 @@ impl Problem {
         if dy.numel() == 0 {
             dx.zero_()?;
         } else if dx.numel() > 0 {
-            dx.backend().max_pool_backward(&self.spec, dy.view(), indices.view(), dx.view())?;
+            dx.backend().max_pool_backward(&self.spec, dy.engine_view(), indices.engine_view(), dx.engine_view())?;
         }
         if recording(&[&dy]) {
             let (problem, saved) = (self.clone(), Saved::input(indices));
@@ -257,7 +257,7 @@ impl Problem {
         let x = x.contiguous()?;
         let y = x.uninit_like(&self.output, x.dtype())?;
         if y.numel() > 0 {
-            y.backend().avg_pool(&self.spec, x.view(), y.view())?;
+            y.backend().avg_pool(&self.spec, x.engine_view(), y.engine_view())?;
         }
         if recording(&[&x]) {
             let problem = self.clone();
@@ -275,7 +275,7 @@ impl Problem {
         if dy.numel() == 0 {
             dx.zero_()?;
         } else if dx.numel() > 0 {
-            dx.backend().avg_pool_backward(&self.spec, dy.view(), dx.view())?;
+            dx.backend().avg_pool_backward(&self.spec, dy.engine_view(), dx.engine_view())?;
         }
         if recording(&[&dy]) {
             let problem = self.clone();

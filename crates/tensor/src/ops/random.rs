@@ -22,7 +22,7 @@ impl Tensor {
         let count = (self.numel() as u64).div_ceil(2) * 2 * words(self.dtype(), distribution);
         let stream = random_stream(generator, count, self.device())?;
         if self.numel() > 0 {
-            self.backend().random(distribution, stream, self.view())?;
+            self.backend().random(distribution, stream, self.engine_view())?;
         }
         Ok(())
     }
@@ -240,7 +240,7 @@ impl Tensor {
     pub(crate) fn dropout_from(&self, p: f64, stream: rushlight_core::Philox) -> Result<Tensor> {
         let out = self.uninit_like(self.shape(), self.dtype())?;
         if out.numel() > 0 {
-            self.backend().dropout(self.view(), p, stream, out.view())?;
+            self.backend().dropout(self.engine_view(), p, stream, out.engine_view())?;
         }
         if recording(&[self]) {
             record("dropout", &[self], &out, move |_, dy| Ok(smallvec![Some(dy.dropout_from(p, stream)?)]))?;

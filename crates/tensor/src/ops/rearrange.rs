@@ -4,6 +4,7 @@ use super::index::{Plan, index_read};
 use crate::Tensor;
 use crate::arg::Arg;
 use crate::autograd::{record, recording};
+use crate::ops::sizes::AsDims;
 use rushlight_core::smallvec::smallvec;
 use rushlight_core::{DType, Dims, Error, Result, Scalar};
 use std::sync::Arc;
@@ -56,7 +57,7 @@ impl Tensor {
             return self.reshape([-1isize])?.repeat_interleave(repeats, Some(0));
         };
         let x = self.at_least_1d()?;
-        let dim = x.dim(dim).map_err(|e| e.within(name))?;
+        let dim = x.wrap_dim(name, dim)?;
         let size = x.shape()[dim];
         let negative = || Error::value(format!("{name}: repeats can not be negative"));
         let not_whole = || Error::dtype(format!("{name}: not implemented for floats: repeats has to be integers"));
@@ -95,7 +96,8 @@ impl Tensor {
     }
 
     /// Entries moved `shifts` places along each of the dimensions, around the end; the flattened tensor's without dimensions.
-    pub fn roll(&self, shifts: &[isize], dims: &[isize]) -> Result<Tensor> {
+    pub fn roll(&self, shifts: impl AsDims, dims: impl AsDims) -> Result<Tensor> {
+        let (shifts, dims) = (shifts.as_dims(), dims.as_dims());
         if dims.is_empty() && shifts.len() == 1 {
             return self.reshape([-1isize])?.roll(shifts, &[0])?.reshape(self.shape());
         }
@@ -112,7 +114,7 @@ impl Tensor {
         }
         let mut out = self.clone();
         for (&shift, &dim) in shifts.iter().zip(dims) {
-            out = out.roll_one(shift, self.dim(dim).map_err(|e| e.within("roll"))?)?;
+            out = out.roll_one(shift, self.wrap_dim("roll", dim)?)?;
         }
         Ok(out)
     }
@@ -138,15 +140,16 @@ impl Tensor {
     }
 
     /// Entries in reverse order along the dimensions.
-    pub fn flip(&self, dims: &[isize]) -> Result<Tensor> {
-        let mut dims = self.dims(dims).map_err(|e| e.within("flip"))?;
+    pub fn flip(&self, dims: impl AsDims) -> Result<Tensor> {
+        let dims = dims.as_dims();
+        let mut dims = self.wrap_dims("flip", dims)?;
         if dims.is_empty() || self.numel() == 0 || self.rank() == 0 {
             return self.copy();
         }
         dims.sort_unstable();
         let out = self.uninit_like(self.shape(), self.dtype())?;
         let flipped: Vec<bool> = (0..self.rank()).map(|d| dims.contains(&d)).collect();
-        let out = match self.backend().flip(self.view(), &flipped, out.view())? {
+        let out = match self.backend().flip(self.engine_view(), &flipped, out.engine_view())? {
             true => out,
             false => crate::autograd::no_grad(|| self.flip_by_index(&dims))?,
         };
@@ -197,7 +200,7 @@ impl Tensor {
         if self.rank() < 2 {
             return Err(Error::shape(format!("rot90: expected total dims >= 2, but got total dims = {}", self.rank())));
         }
-        let plane = self.dims(&dims).map_err(|e| e.within("rot90"))?;
+        let plane = self.wrap_dims("rot90", &dims)?;
         let (a, b) = (plane[0] as isize, plane[1] as isize);
         match k.rem_euclid(4) {
             1 => self.flip(&[b])?.transpose(a, b),
@@ -278,7 +281,7 @@ impl Tensor {
         shape.insert(a.max(b), size);
         let out = Tensor::zeros_with(&shape, (self.dtype(), self.device()))?;
         if self.numel() > 0 {
-            out.backend().copy(self.view(), out.view_as(&out.layout().diagonal(offset, a, b)))?;
+            out.backend().copy(self.engine_view(), out.view_as(&out.layout().diagonal(offset, a, b)))?;
         }
         if recording(&[self]) {
             record("diag_embed", &[self], &out, move |_, dy| {
@@ -297,7 +300,7 @@ impl Tensor {
                 other.shape()
             )));
         }
-        let d = self.dim(dim).map_err(|e| e.within("cross"))?;
+        let d = self.wrap_dim("cross", dim)?;
         if self.shape()[d] != 3 || other.shape()[d] != 3 {
             return Err(Error::shape(format!(
                 "cross: inputs dimension {dim} must have length 3, got {} and {}",

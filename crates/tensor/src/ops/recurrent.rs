@@ -81,7 +81,7 @@ pub fn lstm_forward(
     for (i, &step) in order.iter().enumerate() {
         let (gate, cell_row) = if keep { (at(&gates, step, batch), step) } else { (gates.layout().clone(), i % 2) };
         if !keep {
-            gates.backend().copy(sums.view_as(&at(sums, step, batch)), gates.view())?;
+            gates.backend().copy(sums.view_as(&at(sums, step, batch)), gates.engine_view())?;
         }
         multiply((h_at.0, &h_at.1), (weight_hh, &transposed), (&gates, &gate), 1.0)?;
         let (out, cell) = (at(&outputs, step, batch), at(&cells, cell_row, batch));
@@ -139,10 +139,10 @@ pub fn lstm_backward(
             gates: states.gates.view_as(&gate),
             before: before.0.view_as(&before.1),
             c: states.cells.view_as(&cell),
-            dh: dh.view(),
+            dh: dh.engine_view(),
             outer: outer.as_ref().map(|(t, layout)| t.view_as(layout)),
         };
-        if !dgates.backend().lstm_cell_backward(&spec, dc.view(), dgates.view_as(&gate))? {
+        if !dgates.backend().lstm_cell_backward(&spec, dc.engine_view(), dgates.view_as(&gate))? {
             return Ok(None);
         }
         multiply((&dgates, &gate), (weight_hh, weight_hh.layout()), (&dh, dh.layout()), 0.0)?;

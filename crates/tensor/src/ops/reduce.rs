@@ -1,6 +1,7 @@
 //! Reductions over any dimensions: sums, means, products, truth and counts.
 
 use crate::autograd::{Saved, record, recording};
+use crate::ops::sizes::AsDims;
 use crate::{Tensor, amp};
 use rushlight_core::backend::Reduce;
 use rushlight_core::smallvec::{SmallVec, smallvec};
@@ -11,9 +12,9 @@ pub(crate) type Mask = SmallVec<[bool; 6]>;
 
 impl Tensor {
     /// Which dimensions to reduce; none named means all.
-    pub(crate) fn reduced(&self, dims: &[isize]) -> Result<Mask> {
+    pub(crate) fn reduced(&self, name: &str, dims: &[isize]) -> Result<Mask> {
         let mut mask: Mask = smallvec![dims.is_empty(); self.rank()];
-        for d in self.dims(dims)? {
+        for d in self.wrap_dims(name, dims)? {
             if let Some(m) = mask.get_mut(d) {
                 *m = true;
             }
@@ -48,7 +49,7 @@ impl Tensor {
         self.visitable("reduction")?;
         let out = self.uninit_like(&self.kept_shape(mask), dtype)?;
         if out.numel() > 0 {
-            out.backend().reduce(op, self.view(), mask, out.view())?;
+            out.backend().reduce(op, self.engine_view(), mask, out.engine_view())?;
         }
         Ok(out)
     }
@@ -81,8 +82,9 @@ impl Tensor {
     }
 
     /// Sum over the named dimensions (none named: all); with `keepdim` they stay at size one.
-    pub fn sum_dims(&self, dims: &[isize], keepdim: bool) -> Result<Tensor> {
-        let mask = self.reduced(dims)?;
+    pub fn sum_dims(&self, dims: impl AsDims, keepdim: bool) -> Result<Tensor> {
+        let dims = dims.as_dims();
+        let mask = self.reduced("sum", dims)?;
         let dtype = self.total_dtype();
         let out = self.reduce(Reduce::Sum, &mask, keepdim, dtype)?;
         if dtype.is_float() && recording(&[self]) {
@@ -93,7 +95,8 @@ impl Tensor {
     }
 
     /// [`Tensor::sum_dims`] of the elements converted to a dtype first, which the result has too.
-    pub fn sum_as(&self, dims: &[isize], keepdim: bool, dtype: DType) -> Result<Tensor> {
+    pub fn sum_as(&self, dims: impl AsDims, keepdim: bool, dtype: DType) -> Result<Tensor> {
+        let dims = dims.as_dims();
         self.to_dtype(dtype)?.sum_dims(dims, keepdim)?.to_dtype(dtype)
     }
 
@@ -111,14 +114,15 @@ impl Tensor {
     }
 
     /// Average over the named dimensions (none named: all).
-    pub fn mean_dims(&self, dims: &[isize], keepdim: bool) -> Result<Tensor> {
+    pub fn mean_dims(&self, dims: impl AsDims, keepdim: bool) -> Result<Tensor> {
+        let dims = dims.as_dims();
         if !self.dtype().is_float() {
             return Err(Error::dtype(format!(
                 "mean: not implemented for {}: could not infer output dtype, input dtype must be a floating point dtype; use mean_as",
                 self.dtype()
             )));
         }
-        let mask = self.reduced(dims)?;
+        let mask = self.reduced("mean", dims)?;
         let out = self.reduce(Reduce::Mean, &mask, keepdim, self.dtype())?;
         if recording(&[self]) {
             let (shape, kept, count) =
@@ -131,7 +135,8 @@ impl Tensor {
     }
 
     /// [`Tensor::mean_dims`] of the elements converted to a float dtype first.
-    pub fn mean_as(&self, dims: &[isize], keepdim: bool, dtype: DType) -> Result<Tensor> {
+    pub fn mean_as(&self, dims: impl AsDims, keepdim: bool, dtype: DType) -> Result<Tensor> {
+        let dims = dims.as_dims();
         self.to_dtype(dtype)?.mean_dims(dims, keepdim)
     }
 
@@ -141,11 +146,12 @@ impl Tensor {
     }
 
     /// Sum over the named dimensions (none named: all) of the elements that are not NaN.
-    pub fn nansum_dims(&self, dims: &[isize], keepdim: bool) -> Result<Tensor> {
+    pub fn nansum_dims(&self, dims: impl AsDims, keepdim: bool) -> Result<Tensor> {
+        let dims = dims.as_dims();
         if !self.dtype().is_float() {
             return self.sum_dims(dims, keepdim);
         }
-        let mask = self.reduced(dims)?;
+        let mask = self.reduced("nansum", dims)?;
         let clean = self.detach().masked_fill(&self.isnan()?, 0.0)?;
         let out = clean.reduce(Reduce::Sum, &mask, keepdim, self.dtype())?;
         if recording(&[self]) {
@@ -164,7 +170,8 @@ impl Tensor {
     }
 
     /// Average over the named dimensions (none named: all) of the elements that are not NaN.
-    pub fn nanmean_dims(&self, dims: &[isize], keepdim: bool) -> Result<Tensor> {
+    pub fn nanmean_dims(&self, dims: impl AsDims, keepdim: bool) -> Result<Tensor> {
+        let dims = dims.as_dims();
         self.needs_float("nanmean")?;
         let counts = self.isnan()?.logical_not()?.sum_dims(dims, keepdim)?;
         self.nansum_dims(dims, keepdim)?.div(&counts)
@@ -176,11 +183,12 @@ impl Tensor {
     }
 
     /// Product over the named dimensions (none named: all).
-    pub fn prod_dims(&self, dims: &[isize], keepdim: bool) -> Result<Tensor> {
+    pub fn prod_dims(&self, dims: impl AsDims, keepdim: bool) -> Result<Tensor> {
+        let dims = dims.as_dims();
         if let Some(cast) = amp::full() {
             return cast.run(|| cast.of(self)?.prod_dims(dims, keepdim));
         }
-        let mask = self.reduced(dims)?;
+        let mask = self.reduced("prod", dims)?;
         let dtype = self.total_dtype();
         let out = self.reduce(Reduce::Prod, &mask, keepdim, dtype)?;
         if dtype.is_float() && recording(&[self]) {
@@ -200,16 +208,18 @@ impl Tensor {
     }
 
     /// [`Tensor::prod_dims`] of the elements converted to a dtype first, which the result has too.
-    pub fn prod_as(&self, dims: &[isize], keepdim: bool, dtype: DType) -> Result<Tensor> {
+    pub fn prod_as(&self, dims: impl AsDims, keepdim: bool, dtype: DType) -> Result<Tensor> {
+        let dims = dims.as_dims();
         self.to_dtype(dtype)?.prod_dims(dims, keepdim)?.to_dtype(dtype)
     }
 
     /// `log(sum(exp(x)))` over the named dimensions (none named: all), without overflow.
-    pub fn logsumexp(&self, dims: &[isize], keepdim: bool) -> Result<Tensor> {
+    pub fn logsumexp(&self, dims: impl AsDims, keepdim: bool) -> Result<Tensor> {
+        let dims = dims.as_dims();
         if !self.dtype().is_float() {
             return self.to_dtype(DType::F32)?.logsumexp(dims, keepdim);
         }
-        let mask = self.reduced(dims)?;
+        let mask = self.reduced("logsumexp", dims)?;
         let out = self.reduce(Reduce::LogSumExp, &mask, keepdim, self.dtype())?;
         if recording(&[self]) {
             let (kept, x, y) = (self.kept_shape(&mask), Saved::input(self), Saved::output(&out, 0));
@@ -223,7 +233,8 @@ impl Tensor {
 
     /// Truth reductions give `bool`, or `uint8` for `uint8`.
     fn truth_reduction(&self, op: Reduce, dims: &[isize], keepdim: bool) -> Result<Tensor> {
-        let out = self.reduce(op, &self.reduced(dims)?, keepdim, DType::Bool)?;
+        let out =
+            self.reduce(op, &self.reduced(if op == Reduce::Any { "any" } else { "all" }, dims)?, keepdim, DType::Bool)?;
         if self.dtype() == DType::U8 { out.to_dtype(DType::U8) } else { Ok(out) }
     }
 
@@ -233,7 +244,8 @@ impl Tensor {
     }
 
     /// Whether any element along the named dimensions (none named: all) is not zero.
-    pub fn any_dims(&self, dims: &[isize], keepdim: bool) -> Result<Tensor> {
+    pub fn any_dims(&self, dims: impl AsDims, keepdim: bool) -> Result<Tensor> {
+        let dims = dims.as_dims();
         self.truth_reduction(Reduce::Any, dims, keepdim)
     }
 
@@ -243,13 +255,15 @@ impl Tensor {
     }
 
     /// Whether no element along the named dimensions (none named: all) is zero.
-    pub fn all_dims(&self, dims: &[isize], keepdim: bool) -> Result<Tensor> {
+    pub fn all_dims(&self, dims: impl AsDims, keepdim: bool) -> Result<Tensor> {
+        let dims = dims.as_dims();
         self.truth_reduction(Reduce::All, dims, keepdim)
     }
 
     /// How many elements along the named dimensions (none named: all) are not zero.
-    pub fn count_nonzero(&self, dims: &[isize]) -> Result<Tensor> {
-        self.reduce(Reduce::CountNonzero, &self.reduced(dims)?, false, DType::I64)
+    pub fn count_nonzero(&self, dims: impl AsDims) -> Result<Tensor> {
+        let dims = dims.as_dims();
+        self.reduce(Reduce::CountNonzero, &self.reduced("count_nonzero", dims)?, false, DType::I64)
     }
 
     /// Sum of a matrix's diagonal.

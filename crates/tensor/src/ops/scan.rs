@@ -26,7 +26,7 @@ impl Tensor {
     fn scan(&self, op: Scan, dim: usize) -> Result<Tensor> {
         let out = self.uninit_like(self.shape(), self.dtype())?;
         if out.numel() > 0 {
-            self.backend().scan(op, self.view(), dim, out.view(), None)?;
+            self.backend().scan(op, self.engine_view(), dim, out.engine_view(), None)?;
         }
         Ok(out)
     }
@@ -44,7 +44,7 @@ impl Tensor {
     /// # Ok::<(), rushlight_core::Error>(())
     /// ```
     pub fn cumsum(&self, dim: isize) -> Result<Tensor> {
-        let dim = self.dim(dim).map_err(|e| e.within("cumsum"))?;
+        let dim = self.wrap_dim("cumsum", dim)?;
         let x = self.scan_input()?;
         let out = x.scan(Scan::Sum, dim)?;
         if x.dtype().is_float() && recording(&[&x]) {
@@ -62,7 +62,7 @@ impl Tensor {
 
     /// Running product along `dim`. Integers and bool multiply as `int64`.
     pub fn cumprod(&self, dim: isize) -> Result<Tensor> {
-        let dim = self.dim(dim).map_err(|e| e.within("cumprod"))?;
+        let dim = self.wrap_dim("cumprod", dim)?;
         let x = self.scan_input()?;
         let out = x.scan(Scan::Prod, dim)?;
         if x.dtype().is_float() && recording(&[&x]) {
@@ -92,7 +92,7 @@ impl Tensor {
     /// Running `log(sum(exp(x)))` along `dim`.
     pub fn logcumsumexp(&self, dim: isize) -> Result<Tensor> {
         self.needs_float("logcumsumexp")?;
-        let dim = self.dim(dim).map_err(|e| e.within("logcumsumexp"))?;
+        let dim = self.wrap_dim("logcumsumexp", dim)?;
         let x = self.at_least_1d()?;
         let out = x.scan(Scan::LogSumExp, dim)?;
         if recording(&[&x]) {
@@ -113,11 +113,11 @@ impl Tensor {
     }
 
     fn running_extreme(&self, name: &'static str, op: Scan, dim: isize) -> Result<(Tensor, Tensor)> {
-        let dim = self.dim(dim).map_err(|e| e.within(name))?;
+        let dim = self.wrap_dim(name, dim)?;
         let x = self.at_least_1d()?;
         let (out, indices) = (x.uninit_like(x.shape(), x.dtype())?, x.uninit_like(x.shape(), DType::I64)?);
         if out.numel() > 0 {
-            x.backend().scan(op, x.view(), dim, out.view(), Some(indices.view()))?;
+            x.backend().scan(op, x.engine_view(), dim, out.engine_view(), Some(indices.engine_view()))?;
         }
         if x.dtype().is_float() && recording(&[&x]) {
             let (shape, indices) = (Dims::from_slice(x.shape()), Saved::input(&indices));
@@ -145,7 +145,7 @@ impl Tensor {
         if self.rank() == 0 {
             return Err(Error::shape("diff: expects input to be at least one-dimensional"));
         }
-        let dim = self.dim(dim).map_err(|e| e.within("diff"))?;
+        let dim = self.wrap_dim("diff", dim)?;
         let mut x = self.clone();
         if prepend.is_some() || append.is_some() {
             let parts: Vec<&Tensor> = prepend.into_iter().chain([self]).chain(append).collect();

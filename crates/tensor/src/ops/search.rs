@@ -91,7 +91,7 @@ impl Tensor {
 
     /// [`Tensor::unique_dim`] with the place of each slice among the distinct ones and how often each occurs.
     pub fn unique_dim_full(&self, dim: isize) -> Result<Unique> {
-        let at = self.dim(dim)?;
+        let at = self.wrap_dim("unique_dim_full", dim)?;
         if self.rank() == 0 {
             return self.reshape([1])?.unique_dim_full(0);
         }
@@ -206,7 +206,7 @@ impl Tensor {
                 Ok((self.reshape([rows, self.shape()[rank - 1]])?, values.reshape([rows, values.shape()[rank - 1]])?))
             })?;
             let layout = rushlight_core::Layout::contiguous(flat.shape())?;
-            out.backend().searchsorted(sorted.view(), flat.view(), right, out.view_as(&layout))?;
+            out.backend().searchsorted(sorted.engine_view(), flat.engine_view(), right, out.view_as(&layout))?;
         }
         Ok(out)
     }
@@ -273,7 +273,7 @@ impl Tensor {
                 let index = self.to_index("bincount")?;
                 if index.numel() > 0 {
                     let one = Operand::Scalar(Scalar::Int(1));
-                    out.backend().scatter(Scatter::Add, 0, index.view(), one, out.view())?;
+                    out.backend().scatter(Scatter::Add, 0, index.engine_view(), one, out.engine_view())?;
                 }
                 return Ok(out);
             }
@@ -308,7 +308,7 @@ impl Tensor {
             }
             let counts = Tensor::zeros_with([bins], (DType::I64, self.device()))?;
             if matches!(self.dtype(), DType::F32 | DType::F64)
-                && self.backend().histogram(self.view(), low, high, counts.view())?
+                && self.backend().histogram(self.engine_view(), low, high, counts.engine_view())?
             {
                 return counts.to_dtype(self.dtype());
             }

@@ -1,6 +1,58 @@
-//! Arguments with one number per spatial dimension.
+//! Arguments that list dimensions, and arguments with one number per spatial dimension.
 
+use rushlight_core::smallvec::{Array, SmallVec};
 use rushlight_core::{Error, Result};
+
+/// One dimension or several: `1`, `-1`, `[0, 2]`, a slice or a vector. Negative ones count from the end.
+///
+/// ```
+/// use rushlight_tensor::Tensor;
+/// let x = Tensor::ones([2, 3, 4])?;
+/// assert_eq!(x.sum_dims(1, false)?.shape(), [2, 4]);
+/// assert_eq!(x.mean_dims([0, -1], true)?.shape(), [1, 3, 1]);
+/// assert_eq!(x.permute([2, 0, 1])?.shape(), [4, 2, 3]);
+/// # Ok::<(), rushlight_core::Error>(())
+/// ```
+pub trait AsDims {
+    /// The dimensions as given.
+    fn as_dims(&self) -> &[isize];
+}
+
+impl AsDims for isize {
+    fn as_dims(&self) -> &[isize] {
+        std::slice::from_ref(self)
+    }
+}
+
+impl AsDims for [isize] {
+    fn as_dims(&self) -> &[isize] {
+        self
+    }
+}
+
+impl<const N: usize> AsDims for [isize; N] {
+    fn as_dims(&self) -> &[isize] {
+        self
+    }
+}
+
+impl AsDims for Vec<isize> {
+    fn as_dims(&self) -> &[isize] {
+        self
+    }
+}
+
+impl<A: Array<Item = isize>> AsDims for SmallVec<A> {
+    fn as_dims(&self) -> &[isize] {
+        self
+    }
+}
+
+impl<D: AsDims + ?Sized> AsDims for &D {
+    fn as_dims(&self) -> &[isize] {
+        (**self).as_dims()
+    }
+}
 
 /// A number for every spatial dimension, or one for each of up to three.
 ///

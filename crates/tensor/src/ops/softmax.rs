@@ -46,13 +46,13 @@ impl Tensor {
         if !self.dtype().is_float() {
             return Err(Error::dtype(format!("{name}: not implemented for {}; ask for a float dtype", self.dtype())));
         }
-        let dim = self.dim(dim).map_err(|e| e.within(name))?;
+        let dim = self.wrap_dim(name, dim)?;
         let x = self.contiguous()?;
         let at = |range: std::ops::Range<usize>| x.shape().get(range).map_or(1, |s| s.iter().product());
         let dims = [at(0..dim), x.shape().get(dim).copied().unwrap_or(1), at(dim + 1..x.rank())];
         let y = x.uninit_like(x.shape(), x.dtype())?;
         if y.numel() > 0 {
-            y.backend().softmax(log, dims, x.view(), y.view())?;
+            y.backend().softmax(log, dims, x.engine_view(), y.engine_view())?;
         }
         if recording(&[&x]) {
             let saved = Saved::output(&y, 0);
@@ -66,7 +66,13 @@ impl Tensor {
                         let dy = dy.contiguous()?;
                         let dx = y.uninit_like(y.shape(), y.dtype())?;
                         if dx.numel() > 0 {
-                            dx.backend().softmax_backward(log, dims, dy.view(), y.view(), dx.view())?;
+                            dx.backend().softmax_backward(
+                                log,
+                                dims,
+                                dy.engine_view(),
+                                y.engine_view(),
+                                dx.engine_view(),
+                            )?;
                         }
                         dx
                     }

@@ -15,14 +15,14 @@ impl Tensor {
     /// # Ok::<(), rushlight_core::Error>(())
     /// ```
     pub fn sort(&self, dim: isize, descending: bool) -> Result<(Tensor, Tensor)> {
-        let dim = self.dim(dim).map_err(|e| e.within("sort"))?;
+        let dim = self.wrap_dim("sort", dim)?;
         if self.rank() == 0 {
             return Ok((self.copy()?, Tensor::zeros_with([], (DType::I64, self.device()))?));
         }
         let (values, indices) =
             (self.uninit_like(self.shape(), self.dtype())?, self.uninit_like(self.shape(), DType::I64)?);
         if values.numel() > 0 {
-            self.backend().sort(self.view(), dim, descending, values.view(), indices.view())?;
+            self.backend().sort(self.engine_view(), dim, descending, values.engine_view(), indices.engine_view())?;
         }
         self.record_picked("sort", &values, &indices, dim, true)?;
         Ok((values, indices))
@@ -41,7 +41,7 @@ impl Tensor {
     /// The `k` largest or smallest along `dim`, best first, and where they are.
     pub fn topk(&self, k: usize, dim: isize, largest: bool) -> Result<(Tensor, Tensor)> {
         self.not_bool("topk")?;
-        let dim = self.dim(dim).map_err(|e| e.within("topk"))?;
+        let dim = self.wrap_dim("topk", dim)?;
         if self.rank() == 0 {
             if k > 1 {
                 return Err(Error::value("topk: selected index k out of range: a zero-dim tensor has one element"));
@@ -58,7 +58,7 @@ impl Tensor {
         shape[dim] = k;
         let (values, indices) = (self.uninit_like(&shape, self.dtype())?, self.uninit_like(&shape, DType::I64)?);
         if values.numel() > 0 {
-            self.backend().topk(self.view(), dim, largest, values.view(), indices.view())?;
+            self.backend().topk(self.engine_view(), dim, largest, values.engine_view(), indices.engine_view())?;
         }
         self.record_picked("topk", &values, &indices, dim, true)?;
         Ok((values, indices))
@@ -67,7 +67,7 @@ impl Tensor {
     /// The `k`-th smallest along `dim`, counted from 1, and where it is.
     pub fn kthvalue(&self, k: usize, dim: isize, keepdim: bool) -> Result<(Tensor, Tensor)> {
         self.not_bool("kthvalue")?;
-        let dim = self.dim(dim).map_err(|e| e.within("kthvalue"))? as isize;
+        let dim = self.wrap_dim("kthvalue", dim)? as isize;
         let x = self.at_least_1d()?;
         let size = x.size(dim)?;
         if size == 0 {
@@ -96,7 +96,9 @@ impl Tensor {
         let mut shape = Dims::from_slice(self.shape());
         shape[dim] = 1;
         let (values, indices) = (self.uninit_like(&shape, self.dtype())?, self.uninit_like(&shape, DType::I64)?);
-        if values.numel() > 0 && !self.backend().kth(self.view(), dim, rank, values.view(), indices.view())? {
+        if values.numel() > 0
+            && !self.backend().kth(self.engine_view(), dim, rank, values.engine_view(), indices.engine_view())?
+        {
             return Ok(None);
         }
         self.record_picked("kthvalue", &values, &indices, dim, true)?;

@@ -3,6 +3,7 @@
 use super::reduce::Mask;
 use crate::Tensor;
 use crate::autograd::{Ctx, Saved, record, recording};
+use crate::ops::sizes::AsDims;
 use rushlight_core::backend::{Operand, Rank, Reduce};
 use rushlight_core::smallvec::smallvec;
 use rushlight_core::{DType, Dims, Error, Pointwise, Result};
@@ -27,12 +28,12 @@ fn var_grad(ctx: &Ctx, dy: &Tensor, x: &Tensor, mask: &Mask, correction: f64) ->
         let (dy_layout, mean_layout) = (scaled.layout().expand(x.shape())?, mean.layout().expand(x.shape())?);
         let values = [
             Some(Operand::Tensor(scaled.view_as(&dy_layout))),
-            Some(Operand::Tensor(x.view())),
+            Some(Operand::Tensor(x.engine_view())),
             Some(Operand::Tensor(mean.view_as(&mean_layout))),
             None,
             None,
         ];
-        out.backend().pointwise_grad(Pointwise::MseLoss, 0, x.dtype().compute(), values, &[], out.view())?;
+        out.backend().pointwise_grad(Pointwise::MseLoss, 0, x.dtype().compute(), values, &[], out.engine_view())?;
     }
     Ok(out)
 }
@@ -51,9 +52,10 @@ impl Tensor {
     /// assert_eq!(x.var_dims(&[1], 1.0, false)?.to_vec::<f32>()?, [2.0, 18.0]);
     /// # Ok::<(), rushlight_core::Error>(())
     /// ```
-    pub fn var_dims(&self, dims: &[isize], correction: f64, keepdim: bool) -> Result<Tensor> {
+    pub fn var_dims(&self, dims: impl AsDims, correction: f64, keepdim: bool) -> Result<Tensor> {
+        let dims = dims.as_dims();
         self.needs_float("var")?;
-        let mask = self.reduced(dims)?;
+        let mask = self.reduced("var", dims)?;
         let out = self.reduce(Reduce::Var { correction }, &mask, keepdim, self.dtype())?;
         if recording(&[self]) {
             let (kept, x) = (self.kept_shape(&mask), Saved::input(self));
@@ -70,9 +72,10 @@ impl Tensor {
     }
 
     /// Standard deviation over the named dimensions (none named: all). Where it is zero, so is its gradient.
-    pub fn std_dims(&self, dims: &[isize], correction: f64, keepdim: bool) -> Result<Tensor> {
+    pub fn std_dims(&self, dims: impl AsDims, correction: f64, keepdim: bool) -> Result<Tensor> {
+        let dims = dims.as_dims();
         self.needs_float("std")?;
-        let mask = self.reduced(dims)?;
+        let mask = self.reduced("std", dims)?;
         let out = self.reduce(Reduce::Var { correction }, &mask, keepdim, self.dtype())?;
         out.sqrt_()?;
         if recording(&[self]) {
@@ -87,12 +90,14 @@ impl Tensor {
     }
 
     /// Variance and mean over the named dimensions (none named: all).
-    pub fn var_mean(&self, dims: &[isize], correction: f64, keepdim: bool) -> Result<(Tensor, Tensor)> {
+    pub fn var_mean(&self, dims: impl AsDims, correction: f64, keepdim: bool) -> Result<(Tensor, Tensor)> {
+        let dims = dims.as_dims();
         Ok((self.var_dims(dims, correction, keepdim)?, self.mean_dims(dims, keepdim)?))
     }
 
     /// Standard deviation and mean over the named dimensions (none named: all).
-    pub fn std_mean(&self, dims: &[isize], correction: f64, keepdim: bool) -> Result<(Tensor, Tensor)> {
+    pub fn std_mean(&self, dims: impl AsDims, correction: f64, keepdim: bool) -> Result<(Tensor, Tensor)> {
+        let dims = dims.as_dims();
         Ok((self.std_dims(dims, correction, keepdim)?, self.mean_dims(dims, keepdim)?))
     }
 
@@ -109,9 +114,10 @@ impl Tensor {
     /// assert_eq!(x.norm_dims(2.0, &[1], false)?.to_vec::<f32>()?, [5.0, 10.0]);
     /// # Ok::<(), rushlight_core::Error>(())
     /// ```
-    pub fn norm_dims(&self, p: f64, dims: &[isize], keepdim: bool) -> Result<Tensor> {
+    pub fn norm_dims(&self, p: f64, dims: impl AsDims, keepdim: bool) -> Result<Tensor> {
+        let dims = dims.as_dims();
         self.needs_float("norm")?;
-        let mask = self.reduced(dims)?;
+        let mask = self.reduced("norm", dims)?;
         if (p < 0.0 || p.is_infinite()) && self.reduced_count(&mask) == 0 {
             return Err(Error::value(format!(
                 "norm: cannot compute the {p} norm on an empty dimension because the operation does not have an identity (shape {:?})",
@@ -130,7 +136,8 @@ impl Tensor {
     }
 
     /// Another name of [`Tensor::norm_dims`], as in `torch.linalg`.
-    pub fn vector_norm(&self, ord: f64, dims: &[isize], keepdim: bool) -> Result<Tensor> {
+    pub fn vector_norm(&self, ord: f64, dims: impl AsDims, keepdim: bool) -> Result<Tensor> {
+        let dims = dims.as_dims();
         self.norm_dims(ord, dims, keepdim)
     }
 
@@ -165,7 +172,7 @@ impl Tensor {
 
     fn median_along(&self, name: &'static str, dim: isize, keepdim: bool, skip_nan: bool) -> Result<(Tensor, Tensor)> {
         self.not_bool(name)?;
-        let dim = self.dim(dim).map_err(|e| e.within(name))?;
+        let dim = self.wrap_dim(name, dim)?;
         if self.rank() == 0 {
             return self.reshape([1usize])?.median_along(name, 0, false, skip_nan);
         }
@@ -196,7 +203,7 @@ impl Tensor {
         }
         let out =
             crate::autograd::no_grad(|| self.reshape([-1isize])?.median_along(name, 0, false, skip_nan)?.0.copy())?;
-        self.record_shared(name, &out, &self.reduced(&[])?)?;
+        self.record_shared(name, &out, &self.reduced("median_whole", &[])?)?;
         Ok(out)
     }
 
@@ -235,7 +242,7 @@ impl Tensor {
             let out = self.reshape([-1isize])?.quantile(q, Some(0), false)?;
             return if keepdim { out.reshape(&smallvec![1usize; self.rank()] as &Dims) } else { Ok(out) };
         };
-        let d = self.dim(dim).map_err(|e| e.within("quantile"))? as isize;
+        let d = self.wrap_dim("quantile", dim)? as isize;
         let x = self.at_least_1d()?;
         let n = x.size(d)?;
         if n == 0 {

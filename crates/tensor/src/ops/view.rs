@@ -5,6 +5,7 @@
 
 use crate::Tensor;
 use crate::autograd::{Ctx, Grads, no_grad, record, record_many, recording};
+use crate::ops::sizes::AsDims;
 use rushlight_core::smallvec::smallvec;
 use rushlight_core::{DType, Dims, Error, Layout, Result};
 
@@ -21,9 +22,9 @@ pub(crate) fn scatter_view(dy: &Tensor, whole: &Layout, dtype: DType, within: &L
             })?;
             let flat = Layout::contiguous(&[out.numel()])?;
             let values = dy.to_dtype(dtype)?;
-            out.backend().index_put(&[places.view()], values.view(), true, out.view_as(&flat))?;
+            out.backend().index_put(&[places.engine_view()], values.engine_view(), true, out.view_as(&flat))?;
         } else {
-            out.backend().copy(dy.view(), out.view_as(within))?;
+            out.backend().copy(dy.engine_view(), out.view_as(within))?;
         }
     }
     if recording(&[dy]) {
@@ -142,12 +143,12 @@ impl Tensor {
     }
 
     /// The same elements under another shape, without copying; one size may be -1. An error if strides cannot express it.
-    pub fn view_shape(&self, shape: impl IntoShape) -> Result<Tensor> {
+    pub fn view(&self, shape: impl IntoShape) -> Result<Tensor> {
         let shape = infer_shape("view", &shape.into_shape(), self.numel())?;
         match self.layout().view(&shape) {
             Some(layout) => self.reshaped(layout),
             // Autocast's convolutions choose this order by themselves: who asked for none finds what a row-major result would give.
-            None if self.is_channels_last() => self.contiguous()?.view_shape(&shape[..]),
+            None if self.is_channels_last() => self.contiguous()?.view(&shape[..]),
             None => Err(Error::shape(format!(
                 "view: size {:?} is not compatible with input tensor's size {:?} and stride {:?} (at least one dimension spans across two \
                  contiguous subspaces). Use reshape instead.",
@@ -183,7 +184,7 @@ impl Tensor {
 
     /// Dimensions `start` to `end` merged into one.
     pub fn flatten(&self, start: isize, end: isize) -> Result<Tensor> {
-        let (start, end) = (self.dim(start)?, self.dim(end)?);
+        let (start, end) = (self.wrap_dim("flatten", start)?, self.wrap_dim("flatten", end)?);
         if start > end {
             return Err(Error::value("flatten: start_dim cannot come after end_dim"));
         }
@@ -201,17 +202,18 @@ impl Tensor {
         if self.rank() == 0 {
             return Err(Error::shape("unflatten: a zero-dim tensor has no dimension to split"));
         }
-        let dim = self.dim(dim)?;
+        let dim = self.wrap_dim("unflatten", dim)?;
         let sizes = infer_shape("unflatten", &sizes.into_shape(), self.shape()[dim])?;
         let mut shape = Dims::from_slice(&self.shape()[..dim]);
         shape.extend_from_slice(&sizes);
         shape.extend_from_slice(&self.shape()[dim + 1..]);
-        self.view_shape(&shape)
+        self.view(&shape)
     }
 
     /// Dimensions in another order.
-    pub fn permute(&self, order: &[isize]) -> Result<Tensor> {
-        let order = self.dims(order).map_err(|e| e.within("permute"))?;
+    pub fn permute(&self, order: impl AsDims) -> Result<Tensor> {
+        let order = order.as_dims();
+        let order = self.wrap_dims("permute", order)?;
         if order.len() != self.rank() {
             return Err(Error::shape(format!(
                 "permute: the number of dimensions in the tensor input does not match the length of the desired ordering: {} is not {}",
@@ -228,7 +230,7 @@ impl Tensor {
 
     /// Two dimensions swapped.
     pub fn transpose(&self, a: isize, b: isize) -> Result<Tensor> {
-        let (a, b) = (self.dim(a)?, self.dim(b)?);
+        let (a, b) = (self.wrap_dim("transpose", a)?, self.wrap_dim("transpose", b)?);
         if self.rank() == 0 {
             return Ok(self.clone());
         }
@@ -247,8 +249,9 @@ impl Tensor {
     }
 
     /// Dimensions moved to new places, the others keeping their order.
-    pub fn movedim(&self, source: &[isize], destination: &[isize]) -> Result<Tensor> {
-        let (from, to) = (self.dims(source)?, self.dims(destination)?);
+    pub fn movedim(&self, source: impl AsDims, destination: impl AsDims) -> Result<Tensor> {
+        let (source, destination) = (source.as_dims(), destination.as_dims());
+        let (from, to) = (self.wrap_dims("movedim", source)?, self.wrap_dims("movedim", destination)?);
         if from.len() != to.len() {
             return Err(Error::value(format!(
                 "movedim: {} source dims for {} destination dims; they must be as many",
@@ -277,8 +280,9 @@ impl Tensor {
     }
 
     /// Those of the named dimensions that have size one removed.
-    pub fn squeeze_dims(&self, dims: &[isize]) -> Result<Tensor> {
-        let mut dims = self.dims(dims)?;
+    pub fn squeeze_dims(&self, dims: impl AsDims) -> Result<Tensor> {
+        let dims = dims.as_dims();
+        let mut dims = self.wrap_dims("squeeze", dims)?;
         if self.rank() == 0 {
             return Ok(self.clone());
         }
@@ -294,7 +298,7 @@ impl Tensor {
 
     /// A dimension of size one put before `dim`; -1 appends one.
     pub fn unsqueeze(&self, dim: isize) -> Result<Tensor> {
-        let dim = rushlight_core::layout::wrap_dim(dim, self.rank() + 1)?;
+        let dim = rushlight_core::layout::wrap_dim(dim, self.rank() + 1).map_err(|e| e.within("unsqueeze"))?;
         self.reshaped(self.layout().unsqueeze(dim))
     }
 
@@ -335,7 +339,7 @@ impl Tensor {
         if self.rank() == 0 {
             return Err(Error::shape("narrow() cannot be applied to a 0-dim tensor"));
         }
-        let dim = self.dim(dim)?;
+        let dim = self.wrap_dim("narrow", dim)?;
         let size = self.shape()[dim];
         let first = if start < 0 { start + size as isize } else { start };
         if first < 0 || first as usize > size {
@@ -358,7 +362,7 @@ impl Tensor {
         if step == 0 {
             return Err(Error::value("slice: step must be positive"));
         }
-        let dim = self.dim(dim)?;
+        let dim = self.wrap_dim("slice", dim)?;
         let size = self.shape()[dim] as isize;
         let bound = |v: isize| if v < 0 { (v + size).max(0) } else { v.min(size) } as usize;
         let (start, end) = (bound(start.unwrap_or(0)), bound(end.unwrap_or(isize::MAX)));
@@ -371,7 +375,7 @@ impl Tensor {
         if self.rank() == 0 {
             return Err(Error::index("select() cannot be applied to a 0-dim tensor"));
         }
-        let dim = self.dim(dim)?;
+        let dim = self.wrap_dim("select", dim)?;
         let size = self.shape()[dim] as isize;
         if !(-size..size).contains(&index) {
             return Err(Error::index(format!(
@@ -384,7 +388,7 @@ impl Tensor {
 
     /// The diagonal between two dimensions, `offset` above the main one, as a new last dimension.
     pub fn diagonal(&self, offset: isize, dim1: isize, dim2: isize) -> Result<Tensor> {
-        let (a, b) = (self.dim(dim1)?, self.dim(dim2)?);
+        let (a, b) = (self.wrap_dim("diagonal", dim1)?, self.wrap_dim("diagonal", dim2)?);
         if a == b || self.rank() < 2 {
             return Err(Error::value(format!("diagonal: diagonal dimensions cannot be identical {dim1}, {dim2}")));
         }
@@ -393,7 +397,7 @@ impl Tensor {
 
     /// Windows of `size` every `step` along `dim`, as a new last dimension.
     pub fn unfold(&self, dim: isize, size: usize, step: usize) -> Result<Tensor> {
-        let dim = self.dim(dim)?;
+        let dim = self.wrap_dim("unfold", dim)?;
         let have = self.shape().get(dim).copied().unwrap_or(1);
         if size > have {
             return Err(Error::value(format!(
@@ -430,7 +434,7 @@ impl Tensor {
         if self.rank() == 0 {
             return Err(Error::shape("split: expects at least a 1-dimensional tensor"));
         }
-        let total = self.size(dim).map_err(|e| e.within("split"))?;
+        let total = self.size_along("split", dim)?;
         if size == 0 && total > 0 {
             return Err(Error::value("split: split_size can only be 0 if dimension size is 0"));
         }
@@ -442,8 +446,8 @@ impl Tensor {
 
     /// Parts of the given sizes along `dim`, which must add up, as views.
     pub fn split_with_sizes(&self, sizes: &[usize], dim: isize) -> Result<Vec<Tensor>> {
-        let total = self.size(dim).map_err(|e| e.within("split_with_sizes"))?;
-        let dim = self.dim(dim)?;
+        let total = self.size_along("split_with_sizes", dim)?;
+        let dim = self.wrap_dim("split_with_sizes", dim)?;
         if sizes.iter().try_fold(0usize, |a, &b| a.checked_add(b)) != Some(total) {
             return Err(Error::value(format!(
                 "split_with_sizes expects split_sizes to sum exactly to {total} (input tensor's size at dimension {dim}), but got {sizes:?}"
@@ -487,7 +491,7 @@ impl Tensor {
         if self.rank() == 0 {
             return Err(Error::shape("chunk: expects at least a 1-dimensional tensor"));
         }
-        let total = self.size(dim).map_err(|e| e.within("chunk"))?;
+        let total = self.size_along("chunk", dim)?;
         if total == 0 {
             let mut sizes = room_for("chunk", chunks)?;
             sizes.resize(chunks, 0);
@@ -501,7 +505,7 @@ impl Tensor {
         if self.rank() == 0 {
             return Err(Error::shape("tensor_split: expected at least a 1-dimensional tensor"));
         }
-        let total = self.size(dim).map_err(|e| e.within("tensor_split"))?;
+        let total = self.size_along("tensor_split", dim)?;
         if sections == 0 {
             return Err(Error::value("tensor_split: number of sections must be larger than 0, got 0"));
         }
@@ -512,7 +516,7 @@ impl Tensor {
 
     /// All slices along `dim`, each without that dimension.
     pub fn unbind(&self, dim: isize) -> Result<Vec<Tensor>> {
-        let total = self.size(dim).map_err(|e| e.within("unbind"))?;
+        let total = self.size_along("unbind", dim)?;
         (0..total).map(|i| self.select(dim, i as isize)).collect()
     }
 }

@@ -283,7 +283,7 @@ fn convolutions() -> Result<()> {
             let short = z.conv2d(&t[2], None, ConvOptions::default())?;
             let out = z.add(&short)?.silu()?;
             // What works on a row-major result works on this one.
-            let seen = out.view_shape([4, -1])?.narrow(1, 0, 400)?;
+            let seen = out.view([4, -1])?.narrow(1, 0, 400)?;
             out.avg_pool2d(2)?.flatten(1, -1)?.add(&seen)
         })
     })

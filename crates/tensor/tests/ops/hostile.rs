@@ -247,7 +247,7 @@ fn creation_and_views() {
         }),
         ("view of a transpose", {
             let x = x.t().unwrap();
-            Box::new(move || Ok(vec![x.view_shape([12])?]))
+            Box::new(move || Ok(vec![x.view([12])?]))
         }),
         ("expand to everything", {
             let x = x.clone();
@@ -393,7 +393,7 @@ fn common_errors_say_what_to_do() {
         (a.sum_dims(&[2], false), ErrorKind::Index, &["Dimension out of range", "[-2, 1]", "got 2"]),
         (a.sum_dims(&[0, 0], false), ErrorKind::Value, &["dim 0 appears multiple times"]),
         (a.reshape([4, 2]), ErrorKind::Shape, &["[4, 2]", "invalid for input of size 6"]),
-        (a.t().unwrap().view_shape([6]), ErrorKind::Shape, &["view", "not compatible", "reshape"]),
+        (a.t().unwrap().view([6]), ErrorKind::Shape, &["view", "not compatible", "reshape"]),
         (a.expand([2, 4]), ErrorKind::Shape, &["expand", "[2, 4]", "[2, 3]"]),
         (a.select(0, 5), ErrorKind::Index, &["index 5", "out of bounds", "size 2"]),
         (a.narrow(1, 2, 2), ErrorKind::Value, &["start (2)", "length (2)", "size (3)"]),

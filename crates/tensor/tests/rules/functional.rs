@@ -249,7 +249,7 @@ fn norm_errors_and_empty_inputs() -> Result<()> {
 #[test]
 fn losses_twice() -> Result<()> {
     let target = Tensor::new([1i64, -100, 3])?;
-    let weight = Tensor::new([0.5f64, 1.0, 1.5, 2.0])?;
+    let weight = Tensor::new_with([0.5, 1.0, 1.5, 2.0], rushlight_core::DType::F64)?;
     let options = CrossEntropyOptions::default().weight(&weight).label_smoothing(0.2);
     twice(&[&[3, 4]], |x| x[0].cross_entropy_with(&target, &options))?;
     twice(&[&[3, 4]], |x| x[0].cross_entropy_with(&target, &options.reduction(Reduction::None)))?;
@@ -261,7 +261,7 @@ fn losses_twice() -> Result<()> {
     twice(&[&[5], &[5]], |x| x[0].huber_loss(&x[1], 0.6, Reduction::Sum))?;
     twice(&[&[5], &[5]], |x| x[0].smooth_l1_loss(&x[1], 0.6, Reduction::None))?;
     twice(&[&[5], &[5]], |x| x[0].sigmoid()?.binary_cross_entropy(&x[1].sigmoid()?, None, Reduction::Mean))?;
-    let weight = Tensor::new([2.0f64])?;
+    let weight = Tensor::new_with([2.0], rushlight_core::DType::F64)?;
     twice(&[&[5], &[5]], |x| x[0].binary_cross_entropy_with_logits(&x[1], None, Some(&weight), Reduction::Mean))?;
     twice(&[&[2, 3], &[2, 3]], |x| x[0].log_softmax(1)?.kl_div(&x[1].softmax(1)?, false, Reduction::BatchMean))?;
     twice(&[&[4], &[4], &[4]], |x| x[0].gaussian_nll_loss(&x[1], &x[2].exp()?, true, 1e-6, Reduction::Mean))?;

@@ -8,6 +8,7 @@ mod indexing;
 mod kernels;
 mod meta;
 mod model;
+mod operators;
 mod product;
 mod property;
 mod reduction;

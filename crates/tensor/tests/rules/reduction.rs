@@ -210,7 +210,12 @@ fn order_and_counts() -> Result<()> {
     assert_eq!(runs.counts.to_vec::<i64>()?, [2, 1, 1]);
     let (deviation, mean) = vector(&[1.0, 3.0])?.std_mean(&[], 0.0, false)?;
     assert_eq!((deviation.item::<f64>()?, mean.item::<f64>()?), (1.0, 2.0));
-    assert_eq!(Tensor::new([[3.0f64, 0.0], [0.0, 4.0]])?.frobenius_norm([-2, -1], false)?.item::<f64>()?, 5.0);
+    assert_eq!(
+        Tensor::new_with([[3.0, 0.0], [0.0, 4.0]], rushlight_core::DType::F64)?
+            .frobenius_norm([-2, -1], false)?
+            .item::<f64>()?,
+        5.0
+    );
     Ok(())
 }
 

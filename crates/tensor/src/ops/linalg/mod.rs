@@ -89,7 +89,7 @@ fn run_on(device: Device, op: Linalg, inputs: &[&Tensor], outputs: &[Dims]) -> R
     let Some(first) = inputs.first() else { return Ok(Vec::new()) };
     let outs = outputs.iter().map(|shape| first.uninit_like(shape, first.dtype())).collect::<Result<Vec<_>>>()?;
     let (from, to): (Vec<_>, Vec<_>) =
-        (inputs.iter().map(|t| t.view()).collect(), outs.iter().map(|t| t.view()).collect());
+        (inputs.iter().map(|t| t.engine_view()).collect(), outs.iter().map(|t| t.engine_view()).collect());
     first.backend().linalg(op, &from, &to)?;
     Ok(outs)
 }

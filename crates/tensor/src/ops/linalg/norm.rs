@@ -20,7 +20,7 @@ impl Tensor {
     ///
     /// ```
     /// use rushlight_tensor::{MatrixNorm, Tensor};
-    /// let a = Tensor::new([[3.0f64, 0.0], [0.0, -4.0]])?;
+    /// let a = Tensor::new_with([[3.0, 0.0], [0.0, -4.0]], rushlight_core::DType::F64)?;
     /// assert_eq!(a.matrix_norm(MatrixNorm::Fro, [-2, -1], false)?.item::<f64>()?, 5.0);
     /// assert_eq!(a.matrix_norm(MatrixNorm::Ord(1.0), [-2, -1], false)?.item::<f64>()?, 4.0);
     /// # Ok::<(), rushlight_core::Error>(())
@@ -34,7 +34,7 @@ impl Tensor {
                 self.shape()
             )));
         }
-        let pair = self.dims(&dims).map_err(|e| e.within(call))?;
+        let pair = self.wrap_dims(call, &dims)?;
         let (rows, columns) = (pair[0] as isize, pair[1] as isize);
         let p = match ord {
             MatrixNorm::Fro => return self.frobenius_norm(dims, keepdim),

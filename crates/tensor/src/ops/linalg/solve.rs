@@ -43,7 +43,7 @@ impl Tensor {
     ///
     /// ```
     /// # use rushlight_tensor::Tensor;
-    /// let a = Tensor::new([[1.0f64, 2.0], [3.0, 4.0]])?;
+    /// let a = Tensor::new_with([[1.0, 2.0], [3.0, 4.0]], rushlight_core::DType::F64)?;
     /// assert!((a.det()?.item::<f64>()? + 2.0).abs() < 1e-12);
     /// # Ok::<(), rushlight_core::Error>(())
     /// ```
@@ -116,8 +116,8 @@ impl Tensor {
     ///
     /// ```
     /// # use rushlight_tensor::Tensor;
-    /// let a = Tensor::new([[2.0f64, 0.0], [0.0, 4.0]])?;
-    /// let x = a.solve(&Tensor::new([2.0f64, 2.0])?, true)?;
+    /// let a = Tensor::new_with([[2.0, 0.0], [0.0, 4.0]], rushlight_core::DType::F64)?;
+    /// let x = a.solve(&Tensor::new_with([2.0, 2.0], rushlight_core::DType::F64)?, true)?;
     /// assert_eq!(x.to_vec::<f64>()?, [1.0, 0.5]);
     /// # Ok::<(), rushlight_core::Error>(())
     /// ```

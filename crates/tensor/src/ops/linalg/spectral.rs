@@ -13,9 +13,9 @@ impl Tensor {
     ///
     /// ```
     /// # use rushlight_tensor::Tensor;
-    /// let a = Tensor::new([[0.0f64, 3.0], [5.0, 0.0]])?;
+    /// let a = Tensor::new_with([[0.0, 3.0], [5.0, 0.0]], rushlight_core::DType::F64)?;
     /// let (u, s, vh) = a.svd(false)?;
-    /// assert!(s.allclose(&Tensor::new([5.0f64, 3.0])?, 1e-12, 1e-12)?);
+    /// assert!(s.allclose(&Tensor::new_with([5.0, 3.0], rushlight_core::DType::F64)?, 1e-12, 1e-12)?);
     /// assert!(u.mul(&s)?.matmul(&vh)?.allclose(&a, 1e-12, 1e-12)?);
     /// # Ok::<(), rushlight_core::Error>(())
     /// ```

@@ -59,7 +59,7 @@ super::ops! {
     "unsqueeze" => |a| a.t(0)?.unsqueeze(a.dim(1, "dim", 0)?);
     "narrow" => |a| a.t(0)?.narrow(a.dim(1, "dim", 0)?, a.dim(2, "start", 0)?, a.size(3, "length", 0)?);
     "select" => |a| a.t(0)?.select(a.dim(1, "dim", 0)?, a.dim(2, "index", 0)?);
-    "view" => |a| a.t(0)?.view_shape(&a.dims(1, "size")?);
+    "view" => |a| a.t(0)?.view(&a.dims(1, "size")?);
     "reshape" => |a| a.t(0)?.reshape(&a.dims(1, "shape")?);
     "unfold" => |a| a.t(0)?.unfold(a.dim(1, "dimension", 0)?, a.size(2, "size", 1)?, a.size(3, "step", 1)?);
     "as_strided" => |a| a.t(0)?.as_strided(&a.sizes(1, "size")?, &a.sizes(2, "stride")?, a.size(3, "storage_offset", 0)?);
