@@ -40,6 +40,17 @@ def worker():
             optimizer.step()
 
         measure(name, 1000, step)
+    x, y = torch.rand(32, 1, 512), torch.rand(32, 20, 512)
+    for name, wrap in [("transformer_plain", lambda m: m), ("transformer_ddp", DistributedDataParallel)]:
+        model = wrap(torch.nn.Transformer(batch_first=True))
+        optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+
+        def step():
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(model(x, y), y).backward()
+            optimizer.step()
+
+        measure(name, 5, step)
     dist.destroy_process_group()
 
 
@@ -50,7 +61,7 @@ def run(command, port):
         env = dict(os.environ, RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE="2", LOCAL_WORLD_SIZE="2",
                    MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RUSHLIGHT_NUM_THREADS="1", OMP_NUM_THREADS="1")
         ranks.append(subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True))
-    texts = [rank.communicate(timeout=300)[0] for rank in ranks]
+    texts = [rank.communicate(timeout=600)[0] for rank in ranks]
     if any(rank.returncode for rank in ranks):
         sys.exit(f"{command[0]} failed")
     lines = [line.split() for line in texts[0].splitlines()]
