@@ -15,6 +15,8 @@ def worker():
     dist.init_process_group("gloo")
 
     def measure(name, repetitions, step):
+        if os.environ.get("RUSHLIGHT_BENCH_FILTER", "") not in name:
+            return
         for _ in range(repetitions // 10 + 2):
             step()
         dist.barrier()
@@ -75,7 +77,8 @@ def main():
         theirs.append(run([sys.executable, __file__], 29600 + 2 * i))
         ours.append(run([binary], 29601 + 2 * i))
     for side in theirs + ours:
-        side["linear_ddp_overhead"] = side["linear_ddp"] - side["linear_plain"]
+        if "linear_ddp" in side and "linear_plain" in side:
+            side["linear_ddp_overhead"] = side["linear_ddp"] - side["linear_plain"]
     print(f"{'case':<22}{'gloo, µs':>12}{'ours, µs':>12}{'ratio':>8}   (medians of {rounds} rounds; the ratio is the median over rounds)")
     for case in ours[0]:
         a, b = [side[case] for side in theirs], [side[case] for side in ours]

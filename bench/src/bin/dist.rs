@@ -1,5 +1,5 @@
 //! One rank of the distributed benchmark: `bench/dist` starts two. Rank 0 prints a line for each case: name and
-//! microseconds of each repetition.
+//! microseconds of each repetition. Only cases whose name contains `RUSHLIGHT_BENCH_FILTER` are run, if it is set.
 
 #[cfg(target_os = "linux")]
 fn main() -> rushlight::Result<()> {
@@ -65,6 +65,9 @@ mod rank {
     }
 
     fn measure(world: &World, name: &str, repetitions: usize, mut step: impl FnMut() -> Result<()>) -> Result<()> {
+        if std::env::var("RUSHLIGHT_BENCH_FILTER").is_ok_and(|filter| !name.contains(&filter)) {
+            return Ok(());
+        }
         for _ in 0..repetitions / 10 + 2 {
             step()?;
         }
