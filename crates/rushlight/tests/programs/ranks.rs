@@ -41,7 +41,7 @@ fn run(name: &str, arguments: &[&str]) -> Option<[String; 2]> {
     };
     let mut children = [0, 1].map(start);
     let deadline = Instant::now() + WATCHDOG;
-    let mut wait = |child: &mut Child| loop {
+    let wait = |child: &mut Child| loop {
         match child.try_wait().expect("the state of a process") {
             Some(status) => break Some(status.success()),
             None if Instant::now() > deadline => {
