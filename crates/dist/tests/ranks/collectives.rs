@@ -240,6 +240,26 @@ fn messages(world: &World) -> Result<()> {
     Ok(())
 }
 
+/// More than goes at a time through device memory that ranks share.
+fn larger_than_a_lane(world: &World) -> Result<()> {
+    let (rank, size, n) = (world.rank(), world.size(), 3_000_001);
+    let (mut checks, start) = (Checks::default(), Instant::now());
+    let x = tensor(DType::F32, rank, n);
+    world.all_reduce(&x, ReduceOp::Sum)?;
+    checks.add(&x, &reference(DType::F32, ReduceOp::Sum, size, n), "a large all_reduce");
+    let y = tensor(DType::F32, rank, n);
+    world.broadcast(&y, size - 1)?;
+    checks.add(&y, &host(DType::F32, size - 1, n), "a large broadcast");
+    let (own, whole) = (tensor(DType::F32, rank, n), zeros(DType::F32, n * size)?);
+    world.all_gather_into_tensor(&whole, &own)?;
+    checks.add(&whole, &join(&(0..size).map(|r| host(DType::F32, r, n)).collect::<Vec<_>>())?, "a large all_gather");
+    let part = zeros(DType::F32, n)?;
+    world.reduce_scatter_tensor(&part, &join(&vec![own; size])?, ReduceOp::Max)?;
+    checks.add(&part, &reference(DType::F32, ReduceOp::Max, size, n), "a large reduce_scatter");
+    checks.settle(world, "larger than a lane", start);
+    Ok(())
+}
+
 fn the_rest(world: &World) -> Result<()> {
     let (rank, size) = (world.rank(), world.size());
     world.barrier()?;
@@ -260,6 +280,9 @@ fn the_rest(world: &World) -> Result<()> {
     }
     if size > 1 {
         messages(world)?;
+    }
+    if device() != Device::Cpu {
+        larger_than_a_lane(world)?;
     }
     // Views that are not contiguous.
     let square = Tensor::zeros_with([4, 4], device())?;
