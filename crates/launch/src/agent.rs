@@ -271,6 +271,7 @@ impl<'a> Agent<'a> {
     fn start(&mut self, place: Place) -> Result<()> {
         self.reported = false;
         let round = place.round;
+        self.job.failures.forget(&place);
         let started = worker::start(self.job, &place).and_then(|(workers, sources)| {
             let output = Output::start(sources, self.job.local_size)?;
             Ok((workers, output))

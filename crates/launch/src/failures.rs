@@ -35,6 +35,17 @@ impl Failures {
         Some(self.folder.as_ref()?.join(format!("error-{}-{rank}.json", place.round)))
     }
 
+    /// Removes what ranks of earlier rounds left: a job may restart for months.
+    pub fn forget(&self, place: &Place) {
+        let own = format!("error-{}-", place.round);
+        for entry in self.folder.iter().flat_map(std::fs::read_dir).flatten().flatten() {
+            let name = entry.file_name();
+            if name.to_str().is_some_and(|name| name.starts_with("error-") && !name.starts_with(&own)) {
+                let _ = std::fs::remove_file(entry.path());
+            }
+        }
+    }
+
     /// The message that a rank left.
     pub fn error_of(&self, place: &Place, local_rank: usize) -> Option<String> {
         let path = self.file(place, local_rank)?;
