@@ -343,7 +343,8 @@ mod tests {
         let sets = |ranks, binding| -> Vec<Vec<usize>> {
             machine.shares(ranks, binding, 32, &[]).into_iter().map(|share| share.cpus.unwrap()).collect()
         };
-        let socket = |first: usize| [first..first + 8, first + 16..first + 24].into_iter().flatten().collect::<Vec<_>>();
+        let socket =
+            |first: usize| [first..first + 8, first + 16..first + 24].into_iter().flatten().collect::<Vec<_>>();
         assert_eq!(sets(4, Binding::Socket), [socket(0), socket(0), socket(8), socket(8)]);
         assert_eq!(machine.shares(4, Binding::Socket, 32, &[])[0].threads, 4);
         assert_eq!(sets(8, Binding::Exclusive)[..3], [vec![0, 1, 16, 17], vec![2, 3, 18, 19], vec![4, 5, 20, 21]]);

@@ -71,6 +71,11 @@ impl<'a> Agent<'a> {
                 1
             }
         };
+        if let Some(path) = self.job.options.exit_code_file.as_ref().filter(|_| self.holds_store())
+            && let Err(e) = std::fs::write(path, format!("{code}\n"))
+        {
+            say(&format!("the exit code cannot be written to {} ({e})", path.display()));
+        }
         if let Connection::Joined(link) = &self.link {
             link.finish(|| {
                 let [_, guard_died] = wait_readable([self.guard.signals.fd(), self.guard.fd()], 0);

@@ -282,7 +282,8 @@ impl Coordinator {
                 }
                 Some(other) if now >= since + CLAIM_TIME => {
                     let rank = card.node_rank.unwrap_or(0);
-                    let why = format!("two launchers say that they are node {rank}: on {} and on {}", other.host, card.host);
+                    let why =
+                        format!("two launchers say that they are node {rank}: on {} and on {}", other.host, card.host);
                     self.nodes.insert(node, card);
                     self.end(1, why);
                 }

@@ -19,8 +19,8 @@
 
 mod affinity;
 mod agent;
-mod console;
 mod completion;
+mod console;
 mod coordinator;
 mod failures;
 mod guard;

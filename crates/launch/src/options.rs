@@ -121,6 +121,8 @@ pub struct Options {
     pub virtual_local_rank: bool,
     /// Whether the rendezvous is to be held here, where the user says so.
     pub is_host: Option<bool>,
+    /// Where the job's exit code is written, by the launcher that holds the rendezvous.
+    pub exit_code_file: Option<PathBuf>,
     pub module: bool,
     pub no_python: bool,
     /// The program and its arguments.
@@ -193,6 +195,12 @@ const VALUES: &[(&str, &str, &str, &str)] = &[
         "shutdown_timeout",
         "S",
         "Time for ranks to end before they are killed. Default: 30 after a forwarded signal, 5 after another rank's failure",
+    ),
+    (
+        "exit-code-file",
+        "exit_code_file",
+        "FILE",
+        "Where the launcher that holds the rendezvous writes the job's exit code. srun's own is that of the worst task, a lost one included",
     ),
     ("event-log-handler", "event_log_handler", "null", "Accepted for torchrun's sake; only null"),
     ("logs-specs", "logs_specs", "default", "Accepted for torchrun's sake; only default"),
@@ -343,6 +351,7 @@ pub fn read(matches: &ArgMatches, env: impl Fn(&str) -> Option<String>) -> Resul
         signals: text("signals-to-handle").map_or(Ok(crate::signals::FORWARDED.to_vec()), |v| signals(&v))?,
         virtual_local_rank: flag("virtual-local-rank"),
         is_host: conf.is_host,
+        exit_code_file: text("exit-code-file").map(PathBuf::from),
         module: matches.get_flag("module"),
         no_python: flag("no-python"),
         program: matches.get_many::<OsString>("program").into_iter().flatten().cloned().collect(),
@@ -514,8 +523,13 @@ fn conf(text: &str) -> Result<Conf> {
                 });
             }
             // Torchrun's details of its own store, which ours decides for itself.
-            "read_timeout" | "rank" | "close_timeout" | "keep_alive_interval" | "keep_alive_max_attempt"
-            | "heartbeat_timeout" | "store_type" => {
+            "read_timeout"
+            | "rank"
+            | "close_timeout"
+            | "keep_alive_interval"
+            | "keep_alive_max_attempt"
+            | "heartbeat_timeout"
+            | "store_type" => {
                 crate::console::say(&format!("--rdzv-conf {key} has no effect here"));
             }
             other => {

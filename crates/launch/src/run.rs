@@ -53,12 +53,7 @@ pub fn run_with_report(arguments: &[OsString], myself: &[OsString], folder: Opti
     })
 }
 
-fn launch_job(
-    options: &Options,
-    arguments: &[OsString],
-    myself: &[OsString],
-    folder: Option<&Path>,
-) -> Result<i32> {
+fn launch_job(options: &Options, arguments: &[OsString], myself: &[OsString], folder: Option<&Path>) -> Result<i32> {
     let env = Environment::current();
     match plan::plan(options, &env)? {
         Plan::Superfluous => {

@@ -277,8 +277,8 @@ fn stream_of(
             let dir = dir.join(format!("attempt_{}", place.round));
             let path = dir.join(if bit == 1 { "filtered_stdout.log" } else { "filtered_stderr.log" });
             // All ranks of the node append whole lines to one file.
-            let made = std::fs::create_dir_all(&dir)
-                .and_then(|()| File::options().append(true).create(true).open(&path));
+            let made =
+                std::fs::create_dir_all(&dir).and_then(|()| File::options().append(true).create(true).open(&path));
             let file = made.map_err(|e| {
                 Error::io(format!("rushlight run: the log file {} cannot be made ({e})", path.display()))
             })?;

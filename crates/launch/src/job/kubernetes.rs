@@ -18,7 +18,11 @@ impl Job {
         let mut command: Vec<String> = vec![
             "rushlight".into(),
             "run".into(),
-            if self.is_elastic() { format!("--nnodes={}:{nodes}", self.least_nodes) } else { format!("--nnodes={nodes}") },
+            if self.is_elastic() {
+                format!("--nnodes={}:{nodes}", self.least_nodes)
+            } else {
+                format!("--nnodes={nodes}")
+            },
             "--node-rank=$(JOB_COMPLETION_INDEX)".into(),
             "--rdzv-backend=static".into(),
             format!("--rdzv-endpoint={name}-0.{name}:29400"),

@@ -26,7 +26,10 @@ impl Job {
 
     /// Whether the program is a file that can be copied to the nodes: Python scripts have others beside them.
     pub(super) fn stages_program(&self) -> bool {
-        self.stage && !self.module && self.program[0].contains('/') && Path::new(&self.program[0]).extension().is_none_or(|e| e != "py")
+        self.stage
+            && !self.module
+            && self.program[0].contains('/')
+            && Path::new(&self.program[0]).extension().is_none_or(|e| e != "py")
     }
 
     /// GPUs of a node as the scheduler counts them.
@@ -96,8 +99,13 @@ impl Job {
         if !self.stage && self.wheel.is_none() {
             return (String::new(), run("rushlight"), program);
         }
-        let mut s = String::from("# Programs are read from each node's own disk: one copy instead of one read for each rank.\n");
-        s += &format!("local_folder=\"{}/rushlight-{job}\"\n\"${{step[@]}}\" mkdir -p \"$local_folder\"\n", self.local_folder());
+        let mut s = String::from(
+            "# Programs are read from each node's own disk: one copy instead of one read for each rank.\n",
+        );
+        s += &format!(
+            "local_folder=\"{}/rushlight-{job}\"\n\"${{step[@]}}\" mkdir -p \"$local_folder\"\n",
+            self.local_folder()
+        );
         if let Some(wheel) = &self.wheel {
             // A wheel is an archive: unpacked, it is a package.
             s += &format!("{copy} {} \"$local_folder/wheel.zip\"\n", quote(wheel));
@@ -116,7 +124,11 @@ impl Job {
 
     /// Removes what was copied.
     fn unstaging(&self) -> &str {
-        if self.stage || self.wheel.is_some() { "\"${step[@]}\" rm -rf \"$local_folder\"\n" } else { "" }
+        match (self.stage || self.wheel.is_some(), self.is_elastic()) {
+            (false, _) => "",
+            (true, false) => "\"${step[@]}\" rm -rf \"$local_folder\"\n",
+            (true, true) => "\"${step[@]}\" rm -rf \"$local_folder\" || rm -rf \"$local_folder\"\n",
+        }
     }
 
     /// Has the ranks that `command` reaches be told of the limit, where the scheduler does not.
@@ -179,12 +191,21 @@ impl Job {
         s += "if [ -n \"${SLURM_CPUS_PER_TASK:-}\" ]; then launch+=(--cpus-per-task=\"$SLURM_CPUS_PER_TASK\"); fi\n\n";
         let (staging, launcher, program) = self.staging("$SLURM_JOB_ID", "sbcast --force");
         s += &staging;
+        let mut options = Vec::new();
         let nodes = format!("--nnodes={}:{}", self.least_nodes, self.nodes);
-        let options = if self.is_elastic() { vec![nodes.as_str()] } else { Vec::new() };
         if self.is_elastic() {
-            s += "launch+=(--no-kill)\n";
+            s += "# srun's exit code would be that of a lost launcher.\n";
+            s += &format!(
+                "code_file=$PWD/{}-$SLURM_JOB_ID.code\nrm -f \"$code_file\"\nlaunch+=(--no-kill)\n",
+                quote(&self.name)
+            );
+            options = vec![nodes.as_str(), "--exit-code-file=\"$code_file\""];
         }
         s += &format!("\"${{launch[@]}}\" {}\ncode=$?\n", self.run_line(&launcher, &program, &options));
+        if self.is_elastic() {
+            s += "if [ -s \"$code_file\" ]; then code=$(cat \"$code_file\"); rm \"$code_file\"; fi\n";
+            s += "# A step on all nodes would wait for a lost one.\nstep=(timeout 15 \"${step[@]}\")\n";
+        }
         s += self.unstaging();
         if self.requeue {
             s += &format!("\n# {REQUEUE_CODE}: the program has saved its state and asks to go on in another job.\n");
@@ -231,7 +252,8 @@ impl Job {
         s += "nodes=$(sort -u \"$PBS_NODEFILE\" | wc -l)\n";
         // PALS binds each launcher to one core unless told.
         let binding = if self.machine.is_some() { " --cpu-bind none" } else { "" };
-        s += &format!("# One launcher on each node starts its ranks.\nstep=(mpiexec -n \"$nodes\" -ppn 1{binding})\n\n");
+        s +=
+            &format!("# One launcher on each node starts its ranks.\nstep=(mpiexec -n \"$nodes\" -ppn 1{binding})\n\n");
         let (staging, launcher, program) = self.staging("$PBS_JOBID", "\"${step[@]}\" cp");
         s += &staging;
         let nodes = format!("--nnodes={}:{}", self.least_nodes, self.nodes);
@@ -267,7 +289,8 @@ impl Job {
         s += "# This script runs on the first node, where the launchers meet.\nfirst=$(hostname)\n\n";
         let (staging, launcher, program) = self.staging("$FLUX_ENCLOSING_ID", "\"${step[@]}\" cp");
         s += &staging;
-        let nodes = if self.is_elastic() { format!("{}:{}", self.least_nodes, self.nodes) } else { "\"$nodes\"".into() };
+        let nodes =
+            if self.is_elastic() { format!("{}:{}", self.least_nodes, self.nodes) } else { "\"$nodes\"".into() };
         let nodes = format!("--nnodes={nodes}");
         let options = [&nodes, "--rdzv-endpoint=\"$first\"", "--rdzv-id=\"$FLUX_ENCLOSING_ID\""];
         let line = self.run_line(&launcher, &program, &options);

@@ -233,7 +233,8 @@ fn lines_have_the_prefix_that_was_asked_for_and_some_are_kept_twice() {
 #[test]
 fn the_error_that_a_rank_leaves_is_shown() {
     let folder = Folder::new("error");
-    let script = "printf '{\"message\": {\"message\": \"ValueError: no such layer\"}}' > \"$TORCHELASTIC_ERROR_FILE\"; exit 3";
+    let script =
+        "printf '{\"message\": {\"message\": \"ValueError: no such layer\"}}' > \"$TORCHELASTIC_ERROR_FILE\"; exit 3";
     let (code, _, err) = Launcher::start(&["--nproc-per-node=2"], script, &folder).finish();
     assert_eq!(code, Some(3));
     assert!(err.contains("its error: ValueError: no such layer"), "{err}");
@@ -243,7 +244,8 @@ fn the_error_that_a_rank_leaves_is_shown() {
 fn ranks_see_one_device_each_and_chosen_signals() {
     let folder = Folder::new("virtual");
     let options = ["--nproc-per-node=2", "--virtual-local-rank", "--signals-to-handle=SIGUSR2"];
-    let script = "trap 'echo told $RANK; exit 0' USR2; echo $LOCAL_RANK $CUDA_VISIBLE_DEVICES; while :; do sleep 0.02; done";
+    let script =
+        "trap 'echo told $RANK; exit 0' USR2; echo $LOCAL_RANK $CUDA_VISIBLE_DEVICES; while :; do sleep 0.02; done";
     let launcher = Launcher::start(&options, script, &folder);
     launcher.until("the ranks start", |l| l.out().lines().count() == 2);
     launcher.signal("USR2");

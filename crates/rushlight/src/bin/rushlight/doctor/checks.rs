@@ -58,9 +58,9 @@ fn limit(resource: libc::__rlimit_resource_t) -> (u64, u64) {
 }
 
 fn limits(report: &mut Report) {
-    let show = |n: u64, unit: u64| if n == libc::RLIM_INFINITY { "unlimited".into() } else { (n / unit).to_string() };
+    let show = |n: u64| if n == libc::RLIM_INFINITY { "unlimited".into() } else { n.to_string() };
     let (files, most) = limit(libc::RLIMIT_NOFILE);
-    report.fact("open files", format!("{}, at most {}", show(files, 1), show(most, 1)));
+    report.fact("open files", format!("{}, at most {}", show(files), show(most)));
     if most < FEW_FILES {
         report.finding(
             format!("a process may open no more than {most} files"),
@@ -68,7 +68,8 @@ fn limits(report: &mut Report) {
         );
     }
     let (locked, _) = limit(libc::RLIMIT_MEMLOCK);
-    report.fact("locked memory", format!("{} KiB", show(locked, 1024)));
+    let kib = |n: u64| if n == libc::RLIM_INFINITY { "unlimited".into() } else { format!("{} KiB", n / 1024) };
+    report.fact("locked memory", kib(locked));
     if locked != libc::RLIM_INFINITY && Path::new("/sys/class/infiniband").is_dir() {
         report.finding(
             format!("this machine has RDMA, but memory may be locked up to {} KiB only", locked / 1024),
@@ -77,7 +78,7 @@ fn limits(report: &mut Report) {
     }
     let (stack, _) = limit(libc::RLIMIT_STACK);
     let (processes, _) = limit(libc::RLIMIT_NPROC);
-    report.fact("stack, processes", format!("{} KiB, {}", show(stack, 1024), show(processes, 1)));
+    report.fact("stack, processes", format!("{}, {}", kib(stack), show(processes)));
     if processes < 1024 {
         report.finding(format!("this user may have {processes} processes and threads"), "raise it: `ulimit -u 4096`");
     }
@@ -285,8 +286,20 @@ fn drivers(report: &mut Report) {
     }
     // Vendor, engine, what the kernel's driver makes, who may open it, and the variables that hide devices.
     let vendors = [
-        ("NVIDIA", "cuda", "/dev/nvidiactl", "the container must be given the GPU (--gpus all, --nv)", &["CUDA_VISIBLE_DEVICES"][..]),
-        ("AMD", "hip", "/dev/kfd", "the user must be in the groups render and video", &["HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"]),
+        (
+            "NVIDIA",
+            "cuda",
+            "/dev/nvidiactl",
+            "the container must be given the GPU (--gpus all, --nv)",
+            &["CUDA_VISIBLE_DEVICES"][..],
+        ),
+        (
+            "AMD",
+            "hip",
+            "/dev/kfd",
+            "the user must be in the groups render and video",
+            &["HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"],
+        ),
         ("Intel", "xpu", "", "the user must be in the group render", &["ZE_AFFINITY_MASK", "ONEAPI_DEVICE_SELECTOR"]),
     ];
     for (vendor, name, device, advice, hiding) in vendors {

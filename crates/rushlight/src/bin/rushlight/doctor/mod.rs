@@ -231,7 +231,9 @@ fn launch(report: &mut Report) {
             );
         }
     };
-    report.fact("launcher", format!("{}, rank {} of {}", launch.launcher, launch.rank, launch.world_size));
+    // `rushlight run` sets torchrun's variables.
+    let name = launch.launcher.to_string().replace("torchrun", "rushlight run or torchrun");
+    report.fact("launcher", format!("{name}, rank {} of {}", launch.rank, launch.world_size));
     report.fact("  because", launch.reasons.join("; "));
     if let Some(advice) = &launch.advice {
         report.finding(format!("launcher: {advice}"), "or ignore this if the process is meant to run alone");
