@@ -104,27 +104,28 @@ impl Machine {
             Binding::None => false,
             Binding::Socket | Binding::Exclusive | Binding::CoreComplex => true,
         };
-        let sets: Vec<Cpus> = (0..ranks)
-            .map(|rank| {
-                let own = &chosen[rank];
-                let place = chosen[..rank].iter().filter(|other| *other == own).count();
-                let sharing = chosen.iter().filter(|other| *other == own).count();
+        let sharing = count(&chosen);
+        let mut before: BTreeMap<&Vec<usize>, usize> = BTreeMap::new();
+        let sets: Vec<Cpus> = chosen
+            .iter()
+            .map(|own| {
+                let place = before.entry(own).or_default();
                 let cpus: Cpus = own.iter().flat_map(|&node| self.nodes[node].iter().copied()).collect();
-                match binding {
-                    Binding::Exclusive => self.part(&cpus, place, sharing),
-                    Binding::CoreComplex => self.cache(&cpus, place),
+                let cpus = match binding {
+                    Binding::Exclusive => self.part(&cpus, *place, sharing[own]),
+                    Binding::CoreComplex => self.cache(&cpus, *place),
                     _ => cpus,
-                }
+                };
+                *place += 1;
+                cpus
             })
             .collect();
+        let having = count(&sets);
         let all: Cpus = self.nodes.iter().flatten().copied().collect();
         sets.iter()
             .map(|cpus| {
-                let threads = if bound {
-                    self.cores(cpus).len() / sets.iter().filter(|other| *other == cpus).count().max(1)
-                } else {
-                    self.cores(&all).len() / ranks.max(1)
-                };
+                let threads =
+                    if bound { self.cores(cpus).len() / having[cpus] } else { self.cores(&all).len() / ranks.max(1) };
                 let threads = threads.min(limit / ranks.max(1)).max(1);
                 Share { cpus: bound.then(|| cpus.iter().copied().collect()), threads }
             })
@@ -157,6 +158,13 @@ impl Machine {
         groups.sort_by_key(|group| std::cmp::Reverse(group.len()));
         groups[index % groups.len()].clone()
     }
+}
+
+/// How often each item is there.
+fn count<T: Ord>(items: &[T]) -> BTreeMap<&T, usize> {
+    let mut counts = BTreeMap::new();
+    items.iter().for_each(|item| *counts.entry(item).or_default() += 1);
+    counts
 }
 
 /// Numbers in the kernel's format: `0-3,8`. `None` if it is something else.

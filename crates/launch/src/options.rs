@@ -7,6 +7,9 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// Most ranks of a node: more than any has processors. A slip of the finger should not fill the process table.
+const MAX_RANKS: usize = 4096;
+
 /// How many ranks a node runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nproc {
@@ -405,9 +408,9 @@ fn nproc(text: &str) -> Result<Nproc> {
         "gpu" | "cuda" | "xpu" => Nproc::Gpu,
         "cpu" => Nproc::Cpu,
         "auto" => Nproc::Auto,
-        _ => Nproc::Count(text.parse().ok().filter(|&n| n > 0).ok_or_else(|| {
+        _ => Nproc::Count(text.parse().ok().filter(|&n| (1..=MAX_RANKS).contains(&n)).ok_or_else(|| {
             Error::value(format!(
-                "rushlight run: --nproc-per-node {text} should be a number of ranks from 1 on, gpu, cpu or auto"
+                "rushlight run: --nproc-per-node {text} should be a number of ranks from 1 to {MAX_RANKS}, gpu, cpu or auto"
             ))
         })?),
     })
@@ -616,6 +619,7 @@ mod tests {
     fn mistakes_are_named() {
         for (line, part) in [
             ("--nproc-per-node 0 a", "--nproc-per-node 0"),
+            ("--nproc-per-node 1000000 a", "from 1 to 4096"),
             ("--nnodes 4:2 a", "--nnodes 4:2"),
             ("--nnodes 2 --node-rank 2 a", "--node-rank 2"),
             ("--standalone --nnodes 2 a", "--standalone"),

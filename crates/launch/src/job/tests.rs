@@ -63,7 +63,7 @@ fn slurm_directives() {
     let last = text.lines().position(|l| !l.starts_with('#')).expect("a command");
     assert!(!text.lines().skip(last).any(|l| l.starts_with("#SBATCH")));
     let elastic = script(&["--scheduler", "slurm", "--nodes", "4", "--min-nodes", "2", "-m", "pkg.train"]);
-    assert!(elastic.contains("#SBATCH --no-kill\n") && elastic.contains("--nnodes=2:4 -m pkg.train"), "{elastic}");
+    assert!(elastic.contains("#SBATCH --no-kill\n") && elastic.contains("--nnodes=2:4 --exit-code-file="), "{elastic}");
     assert!(!text.contains("no-kill"));
     let wheel = script(&["--scheduler", "slurm", "--wheel", "r.whl", "train.py"]);
     assert!(wheel.contains("sbcast --force r.whl") && wheel.contains("python3 -m rushlight.run --nproc"), "{wheel}");
