@@ -96,7 +96,7 @@ _LAZY = {
 #: Packages that are imported when first used.
 _PACKAGES = frozenset(
     "__config__ _dynamo _inductor _ops _tensor_str accelerator amp autograd backends compiler cpu cuda distributed distributions func futures fx hub jit library linalg mps "
-    "multiprocessing nn onnx optim overrides profiler random return_types serialization special storage testing types utils version vision xpu".split()
+    "multiprocessing nn numa onnx optim overrides profiler random return_types serialization special storage testing types utils version vision xpu".split()
 ) | _absent.PACKAGES
 
 

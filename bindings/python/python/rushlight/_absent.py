@@ -40,8 +40,6 @@ MODULES = {
     "fx.experimental.proxy_tensor": (_COMPILER, "ProxyTorchDispatchMode get_proxy_mode make_fx"),
     "masked": ("masked tensors are not supported; use masked_fill and where", "MaskedTensor amax amin as_masked_tensor masked_tensor mean softmax sum var"),
     "nested": ("nested tensors are not supported; pad the sequences", "as_nested_tensor nested_tensor nested_tensor_from_jagged to_padded_tensor"),
-    "numa": ("processes are not bound to processors", ""),
-    "numa.binding": ("processes are not bound to processors", "AffinityMode NumaOptions"),
     "package": ("torch.package is not supported; torch.save keeps state", "PackageExporter PackageImporter"),
     "quantization": (_QUANTISED, "DeQuantStub QConfig QuantStub convert get_default_qconfig prepare prepare_qat quantize_dynamic"),
     "sparse": (_SPARSE, "SparseSemiStructuredTensor addmm log_softmax mm sampled_addmm softmax spdiags sum to_sparse_semi_structured"),

@@ -42,9 +42,6 @@ MODULES = {
     "checkpoint.state_dict_loader": "load",
     "checkpoint.state_dict_saver": "save",
     "checkpoint.stateful": "Stateful",
-    "elastic": "",
-    "elastic.multiprocessing": "DefaultLogsSpecs Std start_processes",
-    "elastic.multiprocessing.errors": "ChildFailedError ProcessFailure record",
     "fsdp": "BackwardPrefetch CPUOffload CPUOffloadPolicy FSDPModule FullOptimStateDictConfig FullStateDictConfig FullyShardedDataParallel "
     "LocalOptimStateDictConfig LocalStateDictConfig MixedPrecision MixedPrecisionPolicy OffloadPolicy OptimStateDictConfig OptimStateKeyType "
     "ShardedOptimStateDictConfig ShardedStateDictConfig ShardingStrategy StateDictConfig StateDictSettings StateDictType UnshardHandle fully_shard "
@@ -57,8 +54,6 @@ MODULES = {
     "fsdp.sharded_grad_scaler": "ShardedGradScaler",
     "fsdp.wrap": "CustomPolicy ModuleWrapPolicy _or_policy _module_wrap_policy always_wrap_policy enable_wrap lambda_auto_wrap_policy size_based_auto_wrap_policy "
     "transformer_auto_wrap_policy wrap",
-    "launcher": "",
-    "launcher.api": "LaunchConfig elastic_launch",
     "nn": "RemoteModule",
     "nn.functional": "all_gather all_reduce all_to_all broadcast gather reduce reduce_scatter scatter",
     "optim": "DistributedOptimizer PostLocalSGDOptimizer ZeroRedundancyOptimizer",
