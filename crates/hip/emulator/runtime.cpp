@@ -15,6 +15,7 @@
 #include <vector>
 #include <dlfcn.h>
 #include <elf.h>
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -58,7 +59,10 @@ struct Exec { std::vector<std::pair<const Node*, Node>> nodes; };
 struct Program { std::string source, name, log; std::vector<char> image; };
 struct Module { void* library; std::map<std::string, std::unique_ptr<EmulatedKernel>> kernels; };
 
-std::map<void*, size_t> allocations;
+struct Allocation { size_t bytes; int file; };
+std::map<void*, Allocation> allocations;
+// Other processes' allocations that are open here.
+std::map<void*, size_t> opened;
 std::atomic<size_t> in_use{0};
 constexpr size_t MEMORY = (size_t)8 << 30;
 
@@ -99,6 +103,8 @@ API int hipGetDevicePropertiesR0600(void* to, int) {
     return SUCCESS;
 }
 API int hipSetDevice(int n) { return n == 0 ? SUCCESS : 101; }
+API int hipGetDevice(int* n) { return *n = 0, SUCCESS; }
+API int hipDeviceGetPCIBusId(char* to, int size, int) { return snprintf(to, size, "0000:00:00.0"), SUCCESS; }
 API int hipDeviceSynchronize() { return SUCCESS; }
 API int hipMemGetInfo(size_t* available, size_t* total) { return *available = MEMORY - in_use, *total = MEMORY, SUCCESS; }
 API int hipDrvGetErrorString(int code, const char** text) {
@@ -107,19 +113,49 @@ API int hipDrvGetErrorString(int code, const char** text) {
 API int hipMalloc(void** to, size_t bytes) {
     Turn turn(device);
     if (bytes > MEMORY - in_use) return OUT_OF_MEMORY;
-    void* made = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (made == MAP_FAILED) return OUT_OF_MEMORY;
-    allocations[made] = bytes, in_use += bytes;
+    // A file without a name, so that other processes can open it.
+    int file = memfd_create("emulated", MFD_CLOEXEC);
+    bool sized = file >= 0 && ftruncate(file, bytes) == 0;
+    void* made = sized ? mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0) : MAP_FAILED;
+    if (made == MAP_FAILED) return file >= 0 && close(file), OUT_OF_MEMORY;
+    allocations[made] = {bytes, file}, in_use += bytes;
     return *to = made, SUCCESS;
 }
 API int hipFree(void* at) {
     Turn turn(device);
     auto found = allocations.find(at);
     if (found == allocations.end()) return INVALID;
-    munmap(at, found->second);
-    in_use -= found->second;
+    munmap(at, found->second.bytes);
+    close(found->second.file);
+    in_use -= found->second.bytes;
     allocations.erase(found);
     return SUCCESS;
+}
+struct IpcHandle { char path[56]; size_t bytes; };
+API int hipIpcGetMemHandle(IpcHandle* to, void* at) {
+    Turn turn(device);
+    auto found = allocations.find(at);
+    if (found == allocations.end()) return INVALID;
+    memset(to, 0, sizeof *to);
+    snprintf(to->path, sizeof to->path, "/proc/%d/fd/%d", (int)getpid(), found->second.file);
+    return to->bytes = found->second.bytes, SUCCESS;
+}
+API int hipIpcOpenMemHandle(void** to, IpcHandle from, unsigned) {
+    Turn turn(device);
+    from.path[sizeof from.path - 1] = 0;
+    int file = open(from.path, O_RDWR | O_CLOEXEC);
+    void* made = file >= 0 ? mmap(nullptr, from.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0) : MAP_FAILED;
+    if (file >= 0) close(file);
+    if (made == MAP_FAILED) return INVALID;
+    opened[made] = from.bytes;
+    return *to = made, SUCCESS;
+}
+API int hipIpcCloseMemHandle(void* at) {
+    Turn turn(device);
+    auto found = opened.find(at);
+    if (found == opened.end()) return INVALID;
+    munmap(at, found->second);
+    return opened.erase(found), SUCCESS;
 }
 API int hipHostMalloc(void** to, size_t bytes, unsigned) { return *to = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096), *to ? SUCCESS : OUT_OF_MEMORY; }
 API int hipHostFree(void* at) { return free(at), SUCCESS; }

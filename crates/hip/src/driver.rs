@@ -59,12 +59,26 @@ api! {
         fn launch = b"hipModuleLaunchKernel" (
             Handle, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, Handle, *mut *mut c_void, *mut *mut c_void,
         );
+        fn device_current = b"hipGetDevice" (*mut c_int);
+        fn device_bus = b"hipDeviceGetPCIBusId" (*mut c_char, c_int, c_int);
+        fn ipc_share = b"hipIpcGetMemHandle" (*mut IpcHandle, DevicePtr);
+        fn ipc_open = b"hipIpcOpenMemHandle" (*mut DevicePtr, IpcHandle, c_uint);
+        fn ipc_close = b"hipIpcCloseMemHandle" (DevicePtr);
+        optional fn device_uuid = b"hipDeviceGetUuid" (*mut [u8; 16], c_int);
         // One or the other, whose structures differ.
         optional fn properties_6 = b"hipGetDevicePropertiesR0600" (*mut c_void, c_int);
         optional fn properties_5 = b"hipGetDeviceProperties" (*mut c_void, c_int);
         optional fn error_string = b"hipDrvGetErrorString" (c_int, *mut *const c_char);
     }
 }
+
+/// `hipIpcMemHandle_t`: passed by value.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct IpcHandle([u8; 64]);
+
+/// `hipIpcMemLazyEnablePeerAccess`.
+const IPC_PEER_ACCESS: u32 = 1;
 
 /// `hipKernelNodeParams`: a kernel's launch in a graph.
 #[repr(C)]
@@ -391,5 +405,42 @@ impl rushlight_gpu::driver::Driver for Hip {
             (self.launch)(launch.function, gx, gy, gz, bx, by, bz, shared, stream, arguments, std::ptr::null_mut())
         };
         self.check("hipModuleLaunchKernel", code)
+    }
+
+    /// The address on the PCI bus, and the UUID where the runtime tells it: parts of a divided GPU may share one of them.
+    fn identity(&self) -> Result<Vec<u8>> {
+        let (mut device, mut bus, mut uuid) = (0, [0 as c_char; 64], [0; 16]);
+        // SAFETY: an integer, a text whose length is passed, and 16 bytes to write to.
+        unsafe {
+            self.check("hipGetDevice", (self.device_current)(&mut device))?;
+            let code = (self.device_bus)(bus.as_mut_ptr(), bus.len() as c_int, device);
+            self.check("hipDeviceGetPCIBusId", code)?;
+            if let Some(get) = self.device_uuid {
+                get(&mut uuid, device);
+            }
+        }
+        Ok(bus.iter().take_while(|&&c| c != 0).map(|&c| c as u8).chain(uuid).collect())
+    }
+
+    unsafe fn share_memory(&self, ptr: DevicePtr) -> Result<Vec<u8>> {
+        let mut handle = IpcHandle([0; 64]);
+        // SAFETY: the caller's; a handle to write to.
+        self.check("hipIpcGetMemHandle", unsafe { (self.ipc_share)(&mut handle, ptr) })?;
+        Ok(handle.0.to_vec())
+    }
+
+    fn open_shared(&self, token: &[u8]) -> Result<DevicePtr> {
+        let handle = <[u8; 64]>::try_from(token)
+            .map_err(|_| Error::value(format!("a handle of shared memory has 64 bytes, not {}", token.len())))?;
+        let mut ptr = 0;
+        // SAFETY: an address to write to; the runtime checks the handle.
+        let code = unsafe { (self.ipc_open)(&mut ptr, IpcHandle(handle), IPC_PEER_ACCESS) };
+        self.check("hipIpcOpenMemHandle", code)?;
+        Ok(ptr)
+    }
+
+    unsafe fn close_shared(&self, ptr: DevicePtr) {
+        // SAFETY: the caller's.
+        unsafe { (self.ipc_close)(ptr) };
     }
 }
