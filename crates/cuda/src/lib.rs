@@ -147,6 +147,13 @@ pub fn libraries() -> Vec<(&'static str, Result<Library>)> {
     ]
 }
 
+/// The version of CUDA that is installed: that of NVRTC, or that which the driver is for. Starts no driver.
+pub fn toolkit_version() -> Result<String> {
+    let driver = driver::Driver::get()?;
+    let compiler = nvrtc::Nvrtc::get().and_then(|nvrtc| nvrtc.number());
+    Ok(compiler.map_or_else(|_| cuda_version(driver.number()), |(major, minor)| format!("{major}.{minor}")))
+}
+
 /// A version as the driver writes it: 13010 is 13.1.
 fn cuda_version(number: i32) -> String {
     format!("{}.{}", number / 1000, number % 1000 / 10)

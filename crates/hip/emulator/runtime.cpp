@@ -344,7 +344,7 @@ API int hiprtcCompileProgram(void* program, int, const char**) {
     if (file) fclose(file);
     // Names are the kernels' own, though the C library may have functions of the same name (random).
     const char* flags = getenv("RUSHLIGHT_EMULATOR_FLAGS");
-    std::string command = "c++ -std=c++17 -O1 -w -fPIC -shared -fno-exceptions -fno-rtti -fno-strict-aliasing -fno-semantic-interposition -Wl,-Bsymbolic -I'" EMULATOR_DIRECTORY "' ";
+    std::string command = "c++ -std=c++17 -O1 -w -fPIC -shared -fvisibility=hidden -fno-exceptions -fno-rtti -fno-strict-aliasing -fno-semantic-interposition -Wl,-Bsymbolic -I'" EMULATOR_DIRECTORY "' ";
     command += std::string(flags ? flags : "") + " -o '" + object + "' '" + text + "' -lm 2>'" + log + "'";
     int code = written ? system(command.c_str()) : 1;
     p.log = contents(log);

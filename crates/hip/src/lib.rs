@@ -144,6 +144,11 @@ pub fn libraries() -> Vec<(&'static str, Result<Library>)> {
     ]
 }
 
+/// The version of HIP that is installed, such as 6.3.42134. Starts no device.
+pub fn toolkit_version() -> Result<String> {
+    driver::Hip::get().map(|hip| hip_version(hip.number()))
+}
+
 /// A version as HIP writes it: 60342134 is 6.3.42134.
 fn hip_version(number: i32) -> String {
     format!("{}.{}.{}", number / 10_000_000, number / 100_000 % 100, number % 100_000)

@@ -87,7 +87,18 @@ struct Reader<'a> {
     order: ByteOrder,
     storages: HashMap<String, Rc<LoadedStorage>>,
     containers: Containers,
-    gpus: usize,
+    gpus: (Device, usize),
+}
+
+/// The device here for a tensor that was saved on the device of this name: `cuda` (NVIDIA's and AMD's), `hip` or `xpu`, perhaps with a number.
+fn here(saved_on: &str, (first, count): (Device, usize)) -> Device {
+    let (kind, index) = saved_on.split_once(':').unwrap_or((saved_on, "0"));
+    let index = index.parse().ok().filter(|&index| index < count && matches!(kind, "cuda" | "hip" | "xpu"));
+    match (first, index) {
+        (Device::Cuda(_), Some(index)) => Device::Cuda(index),
+        (Device::Xpu(_), Some(index)) => Device::Xpu(index),
+        _ => Device::Cpu,
+    }
 }
 
 impl World for Reader<'_> {
@@ -108,10 +119,7 @@ impl World for Reader<'_> {
             return Err(fail());
         }
         let device = match arena.get(location) {
-            Object::Str(name) => match name.parse() {
-                Ok(Device::Cuda(index)) if index < self.gpus => Device::Cuda(index),
-                _ => Device::Cpu,
-            },
+            Object::Str(name) => here(name, self.gpus),
             _ => Device::Cpu,
         };
         let numel = size(arena, numel)?;
