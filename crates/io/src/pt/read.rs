@@ -298,3 +298,20 @@ fn unknown_dtype(name: &str) -> Error {
         "the file holds a tensor of '{name}', a dtype that is not supported; convert it before saving"
     ))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::here;
+    use rushlight_core::Device;
+
+    #[test]
+    fn tensors_come_to_the_gpu_of_the_same_number() {
+        let (amd, intel) = ((Device::Cuda(0), 2), (Device::Xpu(0), 2));
+        assert_eq!(["cuda", "cuda:1", "xpu:1", "hip:0"].map(|on| here(on, amd)), [0, 1, 1, 0].map(Device::Cuda));
+        assert_eq!(["cuda:1", "xpu"].map(|on| here(on, intel)), [1, 0].map(Device::Xpu));
+        for elsewhere in ["cpu", "cuda:2", "cuda:x", "mps", "meta", ""] {
+            assert_eq!(here(elsewhere, amd), Device::Cpu, "{elsewhere}");
+        }
+        assert_eq!(here("cuda:0", (Device::Cpu, 0)), Device::Cpu);
+    }
+}
