@@ -96,10 +96,16 @@ pub fn numbered(index: usize) -> Device {
     FOUND.engine.map_or(Device::Cuda(index), |engine| engine.device(index))
 }
 
-/// The kind of this machine's accelerators, as PyTorch names it; `cuda` where there are none.
+/// The kind of this machine's accelerators, as PyTorch names it (an AMD GPU is `cuda`, too); `cuda` where there are none.
 #[pyfunction]
 fn _accelerator_type() -> &'static str {
-    FOUND.engine.map_or("cuda", |engine| engine.name())
+    FOUND.engine.map_or("cuda", |engine| PyDevice::from(engine.device(0)).kind.name())
+}
+
+/// The first of CUDA and HIP whose driver is installed, and its version. Starts no driver, so that processes may still be forked.
+#[pyfunction]
+fn _accelerator_toolkit() -> Option<(&'static str, String)> {
+    rushlight_engines::toolkit()
 }
 
 /// How many accelerators programs may use: none if `RUSHLIGHT_DEVICE` is `cpu`.
@@ -202,6 +208,7 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     }
     functions!(
         _accelerator_type,
+        _accelerator_toolkit,
         _device_count,
         _current_device,
         _set_device,
