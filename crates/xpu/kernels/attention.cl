@@ -1,10 +1,10 @@
 // Attention's scores, a block of rows at a time, between products (see attention.rs).
 //
 // T: the dtype of queries, keys, values and output; M: of the mask. MASK: 0 none, 1 bool (false is masked out), 2 added. DROPOUT: whether there is any.
-// Rows of scores are [images * heads, rows, s], of the arithmetic type R.
+// Rows of scores are [images * heads, rows, stride], of the arithmetic type R.
 
 typedef struct {
-    ulong heads, rows, s, first, l;
+    ulong heads, rows, s, stride, first, l;
     // Of images, heads, rows and columns.
     long mask[4];
     uint causal;
@@ -19,7 +19,7 @@ typedef struct {
     const size_t position = b.first + row;                                                         \
     /* Keys that the row sees. */                                                                  \
     const size_t n = b.causal && position + 1 < b.s ? position + 1 : b.s;                          \
-    const size_t at = (z * b.rows + row) * b.s;
+    const size_t at = (z * b.rows + row) * b.stride;
 
 // The scores of vector i with the mask applied.
 inline V masked(V x, const __global M* mask, size_t i, size_t n, long stride) {
@@ -69,9 +69,10 @@ inline V dropped(V x, const Block b, ulong word, size_t i, R scale) {
 PARTS(S)
 
 #ifdef FORWARD
-// Scores become probabilities, dropped ones zero; a row that sees nothing becomes zeros. lse: [image, head, l] at strides of images and heads.
+// Scores become exponentials, dropped ones zero, and factors[z, row] what makes probabilities of them: zero for a row that sees nothing.
+// lse: [image, head, l] at strides of images and heads.
 __kernel GROUP_OF_ROW void attention_rows(const Block b, __global R* scores, const __global M* mask, __global R* lse, const ulong lse_image,
-                                          const ulong lse_head, const R scale) {
+                                          const ulong lse_head, __global R* factors, const R scale) {
     SHARED
     PLACES
     scores += at;
@@ -80,22 +81,24 @@ __kernel GROUP_OF_ROW void attention_rows(const Block b, __global R* scores, con
     EACH_VECTOR(i, n) {
         const V x = masked(load_part_S(scores, i, n, -INFINITY), mask, i, n, b.mask[3]);
         if (MASK) store_part_S(scores, i, n, x);
-        best = fmax(best, x);
+        best = LARGER(best, x);
     }
     R top = ROW_LARGEST(best);
     // Where everything is masked out, any finite reference gives exponentials of zero.
     top = top == -INFINITY ? 0 : top;
-    EACH_VECTOR(i, n) {
-        const V e = exp(load_part_S(scores, i, n, -INFINITY) - top);
-        store_part_S(scores, i, n, e);
-        sum += e;
-    }
-    const R total = ROW_SUM(sum), factor = total == 0 ? 0 : (R)1 / total;
     EACH_VECTOR(i, b.s) {
-        V p = i < n ? load_part_S(scores, i, n, 0) * factor : (V)(R)0;
-        store_part_S(scores, i, b.s, dropped(p, b, FIRST_WORD, i, scale));
+        V e = (V)(R)0;
+        if (i < n) {
+            e = EXP_DOWN(load_part_S(scores, i, n, -INFINITY) - top);
+            sum += e;
+        }
+        store_part_S(scores, i, b.s, dropped(e, b, FIRST_WORD, i, scale));
     }
-    if (IS_FIRST) lse[z / b.heads * lse_image + z % b.heads * lse_head + position] = top + log(total);
+    const R total = ROW_SUM(sum);
+    if (IS_FIRST) {
+        factors[z * b.rows + row] = total == 0 ? 0 : (R)1 / total;
+        lse[z / b.heads * lse_image + z % b.heads * lse_head + position] = top + log(total);
+    }
 }
 #endif
 

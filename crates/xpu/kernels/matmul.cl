@@ -16,6 +16,8 @@ typedef struct {
 #define WITH_OUTPUT 32
 // The bias goes along rows: the product is computed transposed.
 #define BIAS_OF_ROWS 64
+// Each row has a factor of its own, in the bias's place: [batch, m] of type R.
+#define ROW_FACTORS 128
 
 inline R activated(R x, uint flags) {
     if ((flags & 15) == 1) return (x > 0 || x != x) ? x : (R)0;
@@ -32,6 +34,7 @@ inline R activated(R x, uint flags) {
         const ulong i_ = (i), j_ = (j);                                                                   \
         const size_t place_ = START(p.out, batch) + (long)i_ * p.out[2] + (long)j_ * p.out[3];            \
         R x_ = alpha * (sum);                                                                             \
+        if (flags & ROW_FACTORS) x_ *= ((const __global R*)bias)[batch * p.m + i_];                       \
         if (flags & WITH_OUTPUT) x_ += beta * LOAD_OUT(out, place_);                                      \
         if (flags & WITH_BIAS) x_ += LOAD_C(bias, (long)(flags & BIAS_OF_ROWS ? i_ : j_) * p.bias);       \
         STORE_OUT(out, place_, activated(x_, flags));                                                     \
@@ -90,6 +93,13 @@ inline V activated_vector(V x, uint flags) {
 #define LEFT(r, k) left[(long)(k) * p.a[3] + (r)]
 #endif
 
+// How the right operand lies. 0: packed in panels. 1: each row in a line.
+#if RIGHT_FORM == 0
+#define RIGHT(k, v) (right + (k) * COLUMNS + (v) * LANES)
+#else
+#define RIGHT(k, v) (right + (long)(k) * p.b[2] + (v) * LANES)
+#endif
+
 // COUNT rows from row `first` on. Only constant indices, so that the tile stays in registers.
 #define TILE(COUNT, first)                                                                                                           \
     do {                                                                                                                             \
@@ -99,7 +109,7 @@ inline V activated_vector(V x, uint flags) {
         }                                                                                                                            \
         for (ulong k = 0; k < p.k; k++) {                                                                                            \
             V columns[VECTORS];                                                                                                      \
-            _Pragma("unroll") for (int v = 0; v < VECTORS; v++) columns[v] = READ_V(right + k * COLUMNS + v * LANES);                \
+            _Pragma("unroll") for (int v = 0; v < VECTORS; v++) columns[v] = READ_V(RIGHT(k, v));                                     \
             _Pragma("unroll") for (int r = 0; r < COUNT; r++) {                                                                      \
                 const V row = (V)LEFT(r, k);                                                                                         \
                 _Pragma("unroll") for (int v = 0; v < VECTORS; v++) acc[r][v] = fma(row, columns[v], acc[r][v]);                     \
@@ -110,6 +120,7 @@ inline V activated_vector(V x, uint flags) {
                 _Pragma("unroll") for (int v = 0; v < VECTORS; v++) {                                                                \
                     const size_t place = START(p.out, batch) + (long)((first) + r) * p.out[2] + (long)(column + v * LANES);          \
                     V x = alpha * acc[r][v];                                                                                         \
+                    if (flags & ROW_FACTORS) x *= ((const __global R*)bias)[batch * p.m + (first) + r];                              \
                     if (flags & WITH_OUTPUT) x += beta * VLOAD_OUT(out, place);                                                      \
                     if (flags & WITH_BIAS) x += VLOAD_C(bias, column + v * LANES);                                                   \
                     if (flags & 15) x = activated_vector(x, flags);                                                                  \
@@ -131,14 +142,22 @@ inline V activated_vector(V x, uint flags) {
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void matmul_tiles(const Problem p, const __global R* a, const __global R* b, const ulong a_batch, const ulong b_batch, const __global C* bias,
-                  __global OUT* out, const R alpha, const R beta, const uint flags) {
-    const ulong batch = get_group_id(2), column = get_group_id(1) * COLUMNS, row = get_group_id(0) * ROWS;
-    const __global R* right = b + batch * b_batch + get_group_id(1) * p.k * COLUMNS;
+                  __global OUT* out, const R alpha, const R beta, const uint flags, const uint row_tiles, const uint column_tiles, const uint near) {
+    // `near` neighbouring columns of tiles are walked row by row: their panels stay in the cache, and so does a row's.
+    const uint id = get_group_id(0), strip = id / (near * row_tiles), place = id % (near * row_tiles);
+    const uint width = (strip + 1) * near <= column_tiles ? near : column_tiles - strip * near;
+    const ulong row_tile = place / width, column_tile = strip * near + place % width;
+    const ulong batch = get_group_id(1), column = column_tile * COLUMNS, row = row_tile * ROWS;
+#if RIGHT_FORM == 0
+    const __global R* right = b + batch * b_batch + column_tile * p.k * COLUMNS;
+#else
+    const __global R* right = b + START(p.b, batch) + (long)column;
+#endif
     // Whether rows of the tile are written by vectors.
     const int whole = p.out[3] == 1 && column + COLUMNS <= p.n && (!(flags & WITH_BIAS) || (p.bias == 1 && !(flags & BIAS_OF_ROWS)))
                       && (LEFT_FORM != 0 || row + ROWS <= p.m);
 #if LEFT_FORM == 0
-    const __global R* left = a + batch * a_batch + get_group_id(0) * p.k * ROWS;
+    const __global R* left = a + batch * a_batch + row_tile * p.k * ROWS;
     TILE(ROWS, row);
 #else
     // The last rows go by smaller tiles, as nothing may be read beyond them.

@@ -11,9 +11,12 @@ __kernel GROUP_OF_ROW void softmax(const __global T* x, __global T* y, const ulo
     x += get_group_id(0) * n;
     y += get_group_id(0) * n;
     V best = (V)(R)-INFINITY, sum = (V)(R)0;
-    EACH_VECTOR(i, n) best = fmax(best, load_part_T(x, i, n, -INFINITY));
+    EACH_VECTOR(i, n) {
+        const V some = load_part_T(x, i, n, -INFINITY);
+        best = LARGER(best, some);
+    }
     const R top = ROW_LARGEST(best);
-    EACH_VECTOR(i, n) sum += exp(load_part_T(x, i, n, -INFINITY) - top);
+    EACH_VECTOR(i, n) sum += EXP_DOWN(load_part_T(x, i, n, -INFINITY) - top);
     const R total = ROW_SUM(sum);
     const R log_total = log(total);
     EACH_VECTOR(i, n) {
@@ -47,7 +50,10 @@ __kernel void softmax_across(const __global T* x, __global T* y, const ulong n, 
     x += get_global_id(1) * n * inner;
     y += get_global_id(1) * n * inner;
     V top = (V)(R)-INFINITY, total = (V)(R)0;
-    for (size_t j = 0; j < n; j++) top = fmax(top, load_part_T(x + j * inner, c, inner, 0));
+    for (size_t j = 0; j < n; j++) {
+        const V some = load_part_T(x + j * inner, c, inner, 0);
+        top = LARGER(top, some);
+    }
     for (size_t j = 0; j < n; j++) total += exp(load_part_T(x + j * inner, c, inner, 0) - top);
     const V log_total = log(total);
     for (size_t j = 0; j < n; j++) {
@@ -182,11 +188,14 @@ __kernel GROUP_OF_ROW void cross_entropy(const Spec spec, const __global T* x, c
     const size_t row = get_group_id(0), n = spec.classes;
     x += row * n;
     V best = (V)(R)-INFINITY, sum = (V)(R)0, dot_ = (V)(R)0, weights = (V)(R)0;
-    EACH_VECTOR(i, n) best = fmax(best, load_part_T(x, i, n, -INFINITY));
+    EACH_VECTOR(i, n) {
+        const V some = load_part_T(x, i, n, -INFINITY);
+        best = LARGER(best, some);
+    }
     R top = ROW_LARGEST(best);
     top = isinf(top) ? 0 : top;
     EACH_VECTOR(i, n) {
-        sum += exp(load_part_T(x, i, n, -INFINITY) - top);
+        sum += EXP_DOWN(load_part_T(x, i, n, -INFINITY) - top);
         if (SMOOTH) {
             const V w = WEIGHTED ? load_part_T(weight, i, n, 0) : (V)(R)1;
             dot_ += load_part_T(x, i, n, 0) * w;

@@ -1,5 +1,8 @@
 // Rows that ITEMS work items of a group share: 1 on a CPU, where a row's vectors are a core's. R, V, LANES: see vectors.cl.
 
+// The larger, by a comparison: where one is NaN either may come, which an exponential of it then shows.
+#define LARGER(a, b) CHOOSE((a) > (b), a, b)
+
 // Places of a row of n elements that are this work item's, LANES at a time.
 #define EACH_VECTOR(i, n) for (size_t i = get_local_id(0) * LANES; i < (n); i += ITEMS * LANES)
 

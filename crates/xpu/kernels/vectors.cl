@@ -98,4 +98,22 @@ inline void vstore_f16(__global ushort* p, size_t i, V v) {
         for (int l = 0; l < LANES && i + l < n; l++) STORE_##T(p, i + l, some[l]);                                          \
     }
 #endif
+
+// exp(x) of what is not positive; subnormal results are zero.
+#if R_KIND == 1
+#define EXP_DOWN(x) exp(x)
+#else
+inline V exp_down(V x) {
+    const V n = rint(x * 1.44269504f), r = fma(n, (V)-1.42860677e-6f, fma(n, (V)-0.693145752f, x));
+    V y = fma((V)1.38888889e-3f, r, (V)8.33333333e-3f);
+    y = fma(y, r, (V)4.16666667e-2f);
+    y = fma(y, r, (V)1.66666667e-1f);
+    y = fma(y, r, (V)0.5f);
+    y = fma(y, r, (V)1.0f);
+    y = fma(y, r, (V)1.0f);
+    const VU power = AS_VU(n + 12583039.0f) << 23;
+    return CHOOSE(x < -87.0f, (V)0.0f, y * AS_V(power));
+}
+#define EXP_DOWN(x) exp_down(x)
+#endif
 #endif

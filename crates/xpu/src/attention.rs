@@ -1,6 +1,6 @@
 //! Attention: products of blocks of rows, and one kernel between them (`kernels/attention.cl`). No more than a block of the score matrix is stored.
 
-use crate::device::{Temporary, Xpu};
+use crate::device::{Scratch, Temporary, Xpu};
 use crate::driver::{Arg, Kernel};
 use crate::matmul::{Matrix, Product};
 use crate::program::{Argument, At, Family, Key, Kind, run};
@@ -16,6 +16,7 @@ struct Block {
     heads: u64,
     rows: u64,
     s: u64,
+    stride: u64,
     first: u64,
     l: u64,
     mask: [i64; 4],
@@ -109,6 +110,11 @@ impl<'a> Problem<'a> {
         self.heads / self.kv_heads.max(1)
     }
 
+    /// Elements between rows of scores: whole cache lines, an odd number of them, so that rows do not share sets of a cache.
+    fn stride(&self) -> usize {
+        self.s.div_ceil(16) / 2 * 32 + 16
+    }
+
     /// The parts whose scores have up to `most` elements.
     fn parts(&self, most: usize) -> Vec<Part> {
         let unit = self.l.saturating_mul(self.s).max(1);
@@ -165,11 +171,11 @@ impl<'a> Problem<'a> {
 
     /// Scores of a part, in memory of our own.
     fn of_scores(&self, memory: &Temporary, part: &Part) -> Matrix {
-        let unit = (part.rows * self.s) as i64;
+        let unit = (part.rows * self.stride()) as i64;
         Matrix {
             address: memory.view().ptr() as u64,
             dtype: self.wide,
-            strides: [part.heads as i64 * unit, unit, self.s as i64, 1],
+            strides: [part.heads as i64 * unit, unit, self.stride() as i64, 1],
         }
     }
 
@@ -180,6 +186,7 @@ impl<'a> Problem<'a> {
             heads: part.heads as u64,
             rows: part.rows as u64,
             s: self.s as u64,
+            stride: self.stride() as u64,
             first: part.first as u64,
             l: self.l as u64,
             mask: self.spec.mask.map_or([0; 4], |mask| {
@@ -223,12 +230,20 @@ impl<'a> Problem<'a> {
         })
     }
 
-    /// The scores of a part before the mask.
-    fn scores(&self, xpu: &Xpu, part: &Part, scores: Matrix) -> Result<()> {
-        let (q, k) = (self.of_queries(self.spec.q, part), self.of_keys(self.spec.k, part).transposed());
-        let sizes = [part.rows, self.s, self.d];
-        let product = Product::new([part.images, part.heads], sizes, q, k, scores);
-        xpu.product(&Product { alpha: self.spec.scale, ..product })
+    /// The scores of a part before the mask: queries, or gradients of the output (`like_values`), times keys or values transposed.
+    fn scores(&self, part: &Part, like_values: Option<View>, scores: Matrix) -> Product {
+        let batch = [part.images, part.heads];
+        match like_values {
+            Some(dout) => {
+                let (a, b) = (self.of_queries(dout, part), self.of_keys(self.spec.v, part).transposed());
+                Product::new(batch, [part.rows, self.s, self.dv], a, b, scores)
+            }
+            None => {
+                let (a, b) = (self.of_queries(self.spec.q, part), self.of_keys(self.spec.k, part).transposed());
+                let product = Product::new(batch, [part.rows, self.s, self.d], a, b, scores);
+                Product { alpha: self.spec.scale, ..product }
+            }
+        }
     }
 
     /// What kept probabilities are multiplied by.
@@ -237,10 +252,27 @@ impl<'a> Problem<'a> {
     }
 }
 
+/// Keys or values in panels, packed once for all parts of their heads.
+#[derive(Default)]
+struct Panels<'x> {
+    of: Option<(usize, usize)>,
+    packed: Option<(Scratch<'x>, u64)>,
+}
+
+impl<'x> Panels<'x> {
+    fn product(&mut self, xpu: &'x Xpu, part: &Part, product: Product) -> Result<()> {
+        if self.of != Some((part.image, part.head)) {
+            (self.of, self.packed) = (Some((part.image, part.head)), xpu.packed(&product)?);
+        }
+        let packed = self.packed.as_ref().map(|(scratch, batch)| (scratch.address, *batch));
+        xpu.product(&Product { packed, ..product })
+    }
+}
+
 impl Xpu {
     /// Most elements of the scores in memory: on a CPU they stay in its caches.
     fn most_scores(&self) -> usize {
-        if self.driver.abilities().is_cpu { 1 << 20 } else { 1 << 25 }
+        if self.driver.abilities().is_cpu { 1 << 18 } else { 1 << 25 }
     }
 
     pub fn attention(&self, spec: &Attention, out: View, lse: View) -> Result<()> {
@@ -253,16 +285,19 @@ impl Xpu {
             return self.fill(Scalar::Float(f64::NEG_INFINITY), lse);
         }
         let kernel = p.kernel(self, "attention_rows", "FORWARD")?;
+        let mut keys = Panels::default();
         for part in p.parts(self.most_scores()) {
-            let memory = self.temporary(&[part.images * part.heads, part.rows, p.s], p.wide)?;
+            let memory = self.temporary(&[part.images * part.heads, part.rows, p.stride()], p.wide)?;
             let scores = p.of_scores(&memory, &part);
-            p.scores(self, &part, scores)?;
+            keys.product(self, &part, p.scores(&part, None, scores))?;
             let (to, image, head) = p.statistics(lse, &part);
+            let factors = self.scratch(part.images * part.heads * part.rows * p.wide.size())?;
             run!(self, kernel, [part.rows, part.images * part.heads, 1], [p.shape.items, 1, 1];
-                p.block(&part), At(scores.address), At(p.mask(&part)), At(to), image, head,
+                p.block(&part), At(scores.address), At(p.mask(&part)), At(to), image, head, At(factors.address),
                 p.shape.kind.number(p.kept_factor()))?;
             let (v, rows) = (p.of_keys(spec.v, &part), p.of_queries(out, &part));
-            self.product(&Product::new([part.images, part.heads], [part.rows, p.dv, p.s], scores, v, rows))?;
+            let product = Product::new([part.images, part.heads], [part.rows, p.dv, p.s], scores, v, rows);
+            self.product(&Product { row_factors: Some(factors.address), ..product })?;
         }
         Ok(())
     }
@@ -289,15 +324,15 @@ impl Xpu {
             None
         };
         let (dk_sum, dv_sum) = sums.as_ref().map_or((dk, dv), |(dk, dv)| (dk.view(), dv.view()));
+        let (mut keys, mut values) = (Panels::default(), Panels::default());
         for part in &parts {
-            let shape = [part.images * part.heads, part.rows, p.s];
+            let shape = [part.images * part.heads, part.rows, p.stride()];
             let (memory, slopes) = (self.temporary(&shape, p.wide)?, self.temporary(&shape, p.wide)?);
             let (scores, d) = (p.of_scores(&memory, part), p.of_scores(&slopes, part));
             let batch = [part.images, part.heads];
-            p.scores(self, part, scores)?;
-            let (k, v, q) = (p.of_keys(spec.k, part), p.of_keys(spec.v, part), p.of_queries(spec.q, part));
-            let slope = p.of_queries(dout, part);
-            self.product(&Product::new(batch, [part.rows, p.s, p.dv], slope, v.transposed(), d))?;
+            keys.product(self, part, p.scores(part, None, scores))?;
+            values.product(self, part, p.scores(part, Some(dout), d))?;
+            let (k, q, slope) = (p.of_keys(spec.k, part), p.of_queries(spec.q, part), p.of_queries(dout, part));
             // Rows of these are counted from the first of all.
             let all = Part { first: 0, ..*part };
             let (result, gradient) = (p.of_queries(out, &all), p.of_queries(dout, &all));

@@ -13,6 +13,7 @@ const TILED: u64 = 1 << 15;
 const WITH_BIAS: u32 = 16;
 const WITH_OUTPUT: u32 = 32;
 const BIAS_OF_ROWS: u32 = 64;
+const ROW_FACTORS: u32 = 128;
 
 /// Sizes and strides; the same as `Problem` in `matmul.cl`.
 #[repr(C)]
@@ -70,6 +71,10 @@ pub struct Product {
     pub out: Matrix,
     /// Address, dtype and stride.
     pub bias: Option<(u64, DType, i64)>,
+    /// In place of a bias: the address of a factor for each row, `[images, heads, m]`, of the type of sums.
+    pub row_factors: Option<u64>,
+    /// The right operand in panels, from [`Xpu::packed`]: address, and elements between batches.
+    pub packed: Option<(u64, u64)>,
     pub alpha: f64,
     pub beta: f64,
     pub activation: Activation,
@@ -79,11 +84,21 @@ impl Product {
     /// Without bias and activation.
     pub fn new([images, heads]: [usize; 2], [m, n, k]: [usize; 3], a: Matrix, b: Matrix, out: Matrix) -> Self {
         let (alpha, beta, activation) = (1.0, 0.0, Activation::None);
-        Self { images, heads, m, n, k, a, b, out, bias: None, alpha, beta, activation }
+        Self { images, heads, m, n, k, a, b, out, bias: None, row_factors: None, packed: None, alpha, beta, activation }
     }
 
     fn batch(&self) -> usize {
         self.images * self.heads
+    }
+
+    /// The arithmetic of sums.
+    fn kind(&self) -> Kind {
+        if self.b.dtype == DType::F64 { Kind::F64 } else { Kind::of(self.a.dtype) }
+    }
+
+    /// Multiplications.
+    fn work(&self) -> u64 {
+        [self.batch(), self.m, self.n, self.k].iter().fold(1u64, |work, &n| work.saturating_mul(n as u64))
     }
 
     fn problem(&self) -> Problem {
@@ -112,6 +127,19 @@ impl Product {
     }
 }
 
+/// A form of the tiled kernels.
+struct Form {
+    cpu: bool,
+    /// Computed as the transposed product.
+    transposed: bool,
+    lanes: usize,
+    rows: usize,
+    columns: usize,
+    /// The same as `LEFT_FORM` and `RIGHT_FORM` in `matmul.cl`.
+    left: u16,
+    right: u16,
+}
+
 impl Xpu {
     pub fn matmul(&self, spec: &MatMul) -> Result<()> {
         let (dtype, shape) = (spec.a.dtype, spec.out.shape());
@@ -131,6 +159,8 @@ impl Xpu {
             b: Matrix::of(spec.b),
             out: Matrix::of(spec.out),
             bias: spec.bias.map(|bias| (bias.ptr() as u64, bias.dtype, bias.strides()[0] as i64)),
+            row_factors: None,
+            packed: None,
             alpha: spec.alpha,
             beta: spec.beta,
             activation: spec.activation,
@@ -149,14 +179,15 @@ impl Xpu {
             Activation::Gelu => 2,
             Activation::GeluTanh => 3,
         };
-        let kind = if p.b.dtype == DType::F64 { Kind::F64 } else { Kind::of(p.a.dtype) };
-        let flags =
-            activation | if p.bias.is_some() { WITH_BIAS } else { 0 } | if p.beta != 0.0 { WITH_OUTPUT } else { 0 };
-        let work = [p.batch(), p.m, p.n, p.k].iter().fold(1u64, |work, &n| work.saturating_mul(n as u64));
-        if kind != Kind::I64 && work >= TILED {
+        let kind = p.kind();
+        let flags = activation
+            | if p.bias.is_some() { WITH_BIAS } else { 0 }
+            | if p.beta != 0.0 { WITH_OUTPUT } else { 0 }
+            | if p.row_factors.is_some() { ROW_FACTORS } else { 0 };
+        if kind != Kind::I64 && p.work() >= TILED {
             return self.tiles(p, kind, flags);
         }
-        let bias = p.bias.unwrap_or((p.out.address, p.out.dtype, 0));
+        let bias = p.bias.unwrap_or((p.row_factors.unwrap_or(p.out.address), p.out.dtype, 0));
         let codes = p.a.dtype as u32 | (p.out.dtype as u32) << 4 | (p.b.dtype as u32) << 8 | (bias.1 as u32) << 12;
         let key = Key::new(Family::MatMul, "matmul_plain", [kind as u16]);
         let kernel = self.kernel(key, || {
@@ -169,50 +200,96 @@ impl Xpu {
             p.problem(), a, b, bias, out, alpha, beta, codes, flags)
     }
 
-    /// The tiled kernels. The right operand is packed into panels; so is the left one, but where a CPU can read it where it lies.
+    /// The tiled kernels. Operands are packed into panels, but those that a CPU can as well read where they lie.
     fn tiles(&self, p: &Product, kind: Kind, flags: u32) -> Result<()> {
-        let cpu = self.driver.abilities().is_cpu;
-        let arithmetic = if kind == Kind::F64 { DType::F64 } else { DType::F32 };
-        // Few rows times a weight whose rows lie in a line: transposed, the weight needs no packing.
-        let is_direct = |x: &Matrix| cpu && x.dtype == arithmetic && (x.strides[3] == 1 || x.strides[2] == 1);
-        let few = cpu && p.m <= 64 && p.n >= 4 * p.m;
-        let (p, flags) = if few && p.b.dtype == arithmetic && p.b.strides[2] == 1 {
-            (&p.transposed(), flags | BIAS_OF_ROWS)
-        } else {
-            (p, flags)
-        };
-        let lanes = if kind == Kind::F64 { 8 } else { 16 };
-        // Rows and columns of a tile.
-        let (rows, columns) = if cpu { (12, 2 * lanes) } else { (64, 64) };
-        // Rows that lie a multiple of 2 KiB apart share a set of the cache.
-        let row_bytes = p.a.strides[2].unsigned_abs() * arithmetic.size() as u64;
-        let form = match &p.a {
-            a if !is_direct(a) => 0,
-            a if a.strides[3] == 1 && (!row_bytes.is_multiple_of(2048) || p.n <= 2 * columns) => 1u16,
-            a if a.strides[2] == 1 => 2,
-            _ => 0,
-        };
-        let (a, a_batch) = match form {
-            0 => {
-                let (scratch, batch) = self.panels(p.a, kind, rows, [p.images, p.heads, p.m, p.k])?;
-                (Some(scratch), batch)
+        let form = self.form(p, kind);
+        let (p, flags) = if form.transposed { (&p.transposed(), flags | BIAS_OF_ROWS) } else { (p, flags) };
+        let Form { cpu, lanes, rows, columns, left: left_form, right: right_form, .. } = form;
+        let (mut a, mut b, mut batches) = (None, None, (0u64, 0u64));
+        if left_form == 0 {
+            let (scratch, batch) = self.panels(p.a, kind, rows, [p.images, p.heads, p.m, p.k])?;
+            (a, batches.0) = (Some(scratch), batch);
+        }
+        match p.packed {
+            Some((_, batch)) => batches.1 = batch,
+            None if right_form == 0 => {
+                let (scratch, batch) = self.panels(p.b.transposed(), kind, columns, [p.images, p.heads, p.n, p.k])?;
+                (b, batches.1) = (Some(scratch), batch);
             }
-            _ => (None, 0),
-        };
-        let (b, b_batch) = self.panels(p.b.transposed(), kind, columns, [p.images, p.heads, p.n, p.k])?;
-        let bias = p.bias.unwrap_or((p.out.address, p.out.dtype, 0));
-        let tags = [kind as u16, p.out.dtype as u16, bias.1 as u16, form];
+            None => {}
+        }
+        let bias = p.bias.unwrap_or((p.row_factors.unwrap_or(p.out.address), p.out.dtype, 0));
+        let tags = [kind as u16, p.out.dtype as u16, bias.1 as u16, left_form, right_form];
         let kernel = self.kernel(Key::new(Family::MatMul, "matmul_tiles", tags), || {
             let defines = Defines::default().define("TILES", 1).define("ROWS", rows).define("VECTORS", 2);
-            let defines = defines.define("LEFT_FORM", form).vector("OUT", p.out.dtype).vector("C", bias.1);
+            let defines = defines.define("LEFT_FORM", left_form).define("RIGHT_FORM", right_form);
+            let defines = defines.vector("OUT", p.out.dtype).vector("C", bias.1);
             if cpu { defines.lanes(kind, lanes) } else { defines.kind(kind) }
         })?;
         let left = At(a.as_ref().map_or(p.a.address, |a| a.address));
-        let (right, out, bias) = (At(b.address), At(p.out.address), At(bias.0));
+        let right = At(match (&b, p.packed) {
+            (Some(b), _) => b.address,
+            (None, Some((address, _))) => address,
+            (None, None) => p.b.address,
+        });
+        let (out, bias) = (At(p.out.address), At(bias.0));
         let (alpha, beta): (Number, Number) = (kind.number(p.alpha), kind.number(p.beta));
-        let groups = [p.m.div_ceil(rows), p.n.div_ceil(columns), p.batch()];
-        let items = if cpu { [1, 1, 1] } else { [16, 16, 1] };
-        run!(self, kernel, groups, items; p.problem(), left, right, a_batch, b_batch, bias, out, alpha, beta, flags)
+        let (m_tiles, n_tiles) = (p.m.div_ceil(rows), p.n.div_ceil(columns));
+        if !cpu {
+            return run!(self, kernel, [m_tiles, n_tiles, p.batch()], [16, 16, 1];
+                p.problem(), left, right, batches.0, batches.1, bias, out, alpha, beta, flags);
+        }
+        if m_tiles.saturating_mul(n_tiles) > u32::MAX as usize / 2 {
+            return Err(Error::unsupported(format!("{}: a product of {} x {} is too large", self.device, p.m, p.n)));
+        }
+        // Panels that stay in the second cache together.
+        const CACHED: usize = 1 << 20;
+        let near = (CACHED / (p.k * columns * kind.size())).clamp(1, n_tiles) as u32;
+        run!(self, kernel, [m_tiles * n_tiles, p.batch(), 1], [1, 1, 1];
+            p.problem(), left, right, batches.0, batches.1, bias, out, alpha, beta, flags, m_tiles as u32, n_tiles as u32, near)
+    }
+
+    /// How a product of tiles is computed.
+    fn form(&self, p: &Product, kind: Kind) -> Form {
+        let cpu = self.driver.abilities().is_cpu;
+        let lanes = if kind == Kind::F64 { 8 } else { 16 };
+        if !cpu {
+            return Form { cpu, transposed: false, lanes, rows: 64, columns: 64, left: 0, right: 0 };
+        }
+        let arithmetic = if kind == Kind::F64 { DType::F64 } else { DType::F32 };
+        let (rows, columns) = (12, 2 * lanes);
+        // Few rows times a weight whose rows lie in a line: transposed, the weight needs no packing.
+        let few = p.m <= 64 && p.n >= 4 * p.m && p.row_factors.is_none() && p.packed.is_none();
+        let transposed = few && p.b.dtype == arithmetic && p.b.strides[2] == 1;
+        let p = if transposed { &p.transposed() } else { p };
+        // Rows that lie a multiple of this many bytes apart share a set of the cache.
+        const SET: u64 = 2048;
+        // Elements from which on packing is cheap beside the product.
+        const LARGE: usize = 1 << 17;
+        let spread = |stride: i64| !(stride.unsigned_abs() * kind.size() as u64).is_multiple_of(SET);
+        let small = p.m * p.k < LARGE;
+        let left = match &p.a {
+            a if a.dtype != arithmetic => 0u16,
+            a if a.strides[3] == 1 && (p.n <= 4 * columns || spread(a.strides[2]) && small) => 1,
+            a if a.strides[2] == 1 && (p.n <= 4 * columns || small) => 2,
+            _ => 0,
+        };
+        let whole = p.b.strides[3] == 1 && p.n.is_multiple_of(columns) && p.k * p.n < LARGE;
+        let right = p.packed.is_none() && p.b.dtype == arithmetic && whole && spread(p.b.strides[2]);
+        Form { cpu, transposed, lanes, rows, columns, left, right: right as u16 }
+    }
+
+    /// The right operand in panels for several products like this one; `None` where such a product would not pack it.
+    pub fn packed(&self, p: &Product) -> Result<Option<(Scratch<'_>, u64)>> {
+        let kind = p.kind();
+        if kind == Kind::I64 || p.work() < TILED {
+            return Ok(None);
+        }
+        let form = self.form(p, kind);
+        if form.transposed || form.right == 1 {
+            return Ok(None);
+        }
+        self.panels(p.b.transposed(), kind, form.columns, [p.images, p.heads, p.n, p.k]).map(Some)
     }
 
     /// An operand in panels of `width` rows: the memory, and the elements between batches. `sizes` are images, heads, rows and depth. A matrix that all
@@ -228,8 +305,7 @@ impl Xpu {
             let defines = Defines::default().define("PACK", 1).kind(kind).dtype("T", x.dtype);
             defines.define("WIDTH", width).define("DENSE", dense as u8)
         })?;
-        let size = if kind == Kind::F64 { 8 } else { 4 };
-        let scratch = self.scratch(batch * number * depth * width * size)?;
+        let scratch = self.scratch(batch * number * depth * width * kind.size())?;
         let (from, to) = (At(x.address), At(scratch.address));
         const GROUP: usize = 16;
         run!(self, kernel, [depth.div_ceil(GROUP), number, batch], [GROUP, 1, 1];

@@ -141,6 +141,11 @@ impl Kind {
         ["float", "double", "long"][self as usize]
     }
 
+    /// Bytes of a value.
+    pub fn size(self) -> usize {
+        [4, 8, 8][self as usize]
+    }
+
     /// A number as a kernel of this arithmetic takes it.
     pub fn number(self, value: f64) -> Number {
         match self {
