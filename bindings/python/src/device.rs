@@ -135,12 +135,12 @@ fn _set_device(index: usize) -> PyResult<()> {
     Ok(())
 }
 
-/// Name, bytes of memory, multiprocessors and compute capability of an accelerator.
+/// Name, bytes of memory, multiprocessors, compute capability, driver and run time of an accelerator.
 #[pyfunction]
-fn _device_properties(index: usize) -> PyResult<(String, usize, usize, (i32, i32))> {
+fn _device_properties(index: usize) -> PyResult<(String, usize, usize, (i32, i32), String, String)> {
     let engine = accelerator().ok_or_else(|| runtime_error("there is no accelerator"))?;
     let found = engine.properties(index).py()?;
-    Ok((found.name, found.memory, found.multiprocessors, found.capability))
+    Ok((found.name, found.memory, found.multiprocessors, found.capability, found.driver, found.runtime))
 }
 
 fn given(device: Option<&Bound<'_, PyAny>>) -> PyResult<Device> {
