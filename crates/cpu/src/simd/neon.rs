@@ -284,7 +284,9 @@ pair!(
 pub(crate) fn widen_f16x4(v: uint16x4_t) -> float32x4_t {
     let out: float32x4_t;
     // SAFETY: from register to register.
-    unsafe { asm!("fcvtl {0:v}.4s, {1:v}.4h", out(vreg) out, in(vreg) v, options(pure, nomem, nostack, preserves_flags)) };
+    unsafe {
+        asm!("fcvtl {0:v}.4s, {1:v}.4h", out(vreg) out, in(vreg) v, options(pure, nomem, nostack, preserves_flags))
+    };
     out
 }
 
@@ -293,7 +295,9 @@ pub(crate) fn widen_f16x4(v: uint16x4_t) -> float32x4_t {
 pub(crate) fn narrow_f16x4(v: float32x4_t) -> uint16x4_t {
     let out: uint16x4_t;
     // SAFETY: from register to register.
-    unsafe { asm!("fcvtn {0:v}.4h, {1:v}.4s", out(vreg) out, in(vreg) v, options(pure, nomem, nostack, preserves_flags)) };
+    unsafe {
+        asm!("fcvtn {0:v}.4h, {1:v}.4s", out(vreg) out, in(vreg) v, options(pure, nomem, nostack, preserves_flags))
+    };
     out
 }
 

@@ -181,8 +181,10 @@ pub(super) unsafe fn pack_groups<T: Copy, const WIDTH: usize, const GROUP: usize
     unsafe {
         let whole = s.k / GROUP;
         for group in 0..whole {
-            let (from, to) =
-                (s.ptr.offset((group * GROUP) as isize * s.k_stride), to.add(group * WIDTH * GROUP).cast::<[T; GROUP]>());
+            let (from, to) = (
+                s.ptr.offset((group * GROUP) as isize * s.k_stride),
+                to.add(group * WIDTH * GROUP).cast::<[T; GROUP]>(),
+            );
             let mut lane = 0;
             if s.k_stride == 1 {
                 while lane < s.lanes {

@@ -134,8 +134,7 @@ impl<T: Square> Kernel for SquareKernel<T> {
         target: Target<T::Acc>,
         ahead: *const u8,
     ) {
-        let tile =
-            Tile::<T> { steps: k.div_ceil(T::DEPTH), a: a.ptr.cast(), b: b.cast(), rows, cols, target, ahead };
+        let tile = Tile::<T> { steps: k.div_ceil(T::DEPTH), a: a.ptr.cast(), b: b.cast(), rows, cols, target, ahead };
         // SAFETY: the caller's promise; the sizes hold the rows and columns.
         unsafe {
             match (rows <= ROWS / 2, cols.div_ceil(4)) {
@@ -167,9 +166,7 @@ impl<T: Square> Kernel for SquareKernel<T> {
 #[inline(always)]
 unsafe fn pack<T: Square, const WIDTH: usize>(strip: Strip<T>, to: *mut T) {
     // SAFETY: the caller's promise.
-    unsafe {
-        if T::DEPTH == 4 { pack_groups::<T, WIDTH, 4>(strip, to) } else { pack_groups::<T, WIDTH, 8>(strip, to) }
-    }
+    unsafe { if T::DEPTH == 4 { pack_groups::<T, WIDTH, 4>(strip, to) } else { pack_groups::<T, WIDTH, 8>(strip, to) } }
 }
 
 /// The arguments of [`Kernel::tile`]; a register holds two rows or two columns.
