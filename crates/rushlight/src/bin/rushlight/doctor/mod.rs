@@ -51,6 +51,7 @@ impl Report {
     }
 
     /// Notes the result of a test.
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
     pub fn measured(&mut self, text: String) {
         self.measured.push(text);
     }
@@ -314,6 +315,17 @@ fn features() -> Vec<&'static str> {
             )*};
         }
         look!("avx2" "fma" "f16c" "bmi2" "avx512f" "avx512bw" "avx512dq" "avx512vl" "avx512bf16" "avx512vnni");
+    }
+    #[cfg(target_arch = "aarch64")]
+    {
+        macro_rules! look {
+            ($($name:tt)*) => {$(
+                if std::arch::is_aarch64_feature_detected!($name) {
+                    found.push($name);
+                }
+            )*};
+        }
+        look!("neon" "dotprod" "bf16" "i8mm" "fp16" "sve");
     }
     if found.is_empty() {
         found.push("none that the engine asks for");
