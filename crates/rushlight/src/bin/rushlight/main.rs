@@ -1,4 +1,4 @@
-//! The program `rushlight`: a launcher, batch scripts, and a report on this machine.
+//! The program `rushlight`: a launcher, batch scripts, a report on this machine, and views of runs and GPUs.
 
 mod doctor;
 
@@ -10,6 +10,7 @@ const USAGE: &str = "Usage: rushlight COMMAND
   run     Starts the ranks of a job: rushlight run [OPTIONS] [-m] PROGRAM [ARGS]...
   job     Writes a batch script: rushlight job --scheduler slurm|pbs|flux|kubernetes [OPTIONS] PROGRAM [ARGS]...
   doctor  Says what this machine has, and what is missing
+  ui      Shows training runs in a browser: rushlight ui [OPTIONS] [DIR]
 
 run and job are for Linux.
 
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
         #[cfg(target_os = "linux")]
         ("job", rest) => exit(rushlight_launch::job(rest)),
         ("doctor", rest) => doctor::doctor(rest),
+        ("ui", rest) => ExitCode::from(rushlight_view::ui(rest)),
         ("-h" | "--help" | "help", _) => {
             println!("{USAGE}");
             ExitCode::SUCCESS
