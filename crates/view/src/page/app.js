@@ -2,7 +2,7 @@
 
 import { state, follow, onChange, sortedRuns, shownRuns } from './data.js';
 import { h, count, duration } from './chart.js';
-import { views, settings, metricTags, defaultMetric } from './views.js';
+import { views, settings, metricTags, defaultMetric, chosen } from './views.js';
 
 const $ = (id) => document.getElementById(id);
 
@@ -67,11 +67,6 @@ const select = (label, name, options, value) => h('label', {}, label, h('select'
   options.map(([v, text]) => h('option', { value: v, selected: v === value }, text))));
 const toggle = (name, text, title, on) => h('button', { type: 'button', title, 'data-setting': name, 'aria-pressed': String(on), onclick: () => set(name, !settings[name]) }, text);
 
-function chosenRun(has) {
-  const runs = shownRuns().filter(has);
-  return runs.find((run) => run.name === settings.run) || runs[0];
-}
-
 const tools = {
   x: () => select('x axis', 'x', [['step', 'step'], ['time', 'time'], ['epoch', 'epoch']], settings.x),
   smoothing: () => {
@@ -92,11 +87,11 @@ const tools = {
   ],
   run: () => {
     const has = views[settings.tab].has || (() => true);
-    const chosen = chosenRun(has);
-    return select('run', 'run', shownRuns().filter(has).map((run) => [run.name, run.name]), chosen && chosen.name);
+    const run = chosen(has, views[settings.tab].size);
+    return select('run', 'run', shownRuns().filter(has).map((r) => [r.name, r.name]), run && run.name);
   },
   file: () => {
-    const run = chosenRun((r) => r.logs.length);
+    const run = chosen((r) => r.logs.length);
     return select('file', 'file', (run ? run.logs : []).map((name) => [name, name]), settings.file);
   },
   lines: () => h('input', { type: 'search', placeholder: 'filter lines (regex)', 'aria-label': 'Filter lines', value: settings.lines, oninput: (e) => { settings.lines = e.target.value; draw(); } }),
@@ -127,7 +122,7 @@ function drawRuns() {
       h('span', { class: 'swatch' }), h('span', { class: 'name' }, run.name)),
     isLive(run) ? h('span', { class: 'state', title: 'written to in the last 90 seconds' }) : '',
     Object.keys(run.problems).length ? h('span', { class: 'warning', title: Object.entries(run.problems).map(([k, v]) => `${k}: ${v}`).join('\n') }, '!') : '',
-    h('button', { class: 'info', type: 'button', title: 'about this run', 'aria-label': `about ${run.name}`, onclick: () => about(run) }, 'ⓘ')));
+    h('button', { class: 'info', type: 'button', title: 'about this run', 'aria-label': `about ${run.name}`, onclick: () => about(run) }, 'i')));
   const focused = document.activeElement && document.activeElement.closest('#runs');
   if (!focused || items.length !== $('runs').children.length) $('runs').replaceChildren(...items);
   $('run-count').textContent = runs.length ? `${shownRuns().length} of ${runs.length}${state.cut ? ', more were left out' : ''}` : '';

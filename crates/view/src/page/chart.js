@@ -50,7 +50,7 @@ export function bytes(v) {
 export function duration(v) {
   if (!Number.isFinite(v)) return '';
   const a = Math.abs(v);
-  if (a < 60) return `${Number(v.toPrecision(3))} s`;
+  if (a < 60) return `${Number(v.toFixed(a < 10 ? 2 : 0))} s`;
   if (a < 3600) return `${Math.floor(v / 60)} min${Math.round(v % 60) ? ` ${Math.round(v % 60)} s` : ''}`;
   if (a < 86400) return `${Math.floor(v / 3600)} h${Math.round((v % 3600) / 60) ? ` ${Math.round((v % 3600) / 60)} min` : ''}`;
   return `${Math.floor(v / 86400)} d${Math.round((v % 86400) / 3600) ? ` ${Math.round((v % 86400) / 3600)} h` : ''}`;
@@ -176,7 +176,7 @@ export class Chart {
     let y0 = values.length ? values[0] : 0, y1 = values.length ? values[values.length - 1] : 1;
     if (this.options.outliers === false && values.length > 20) { y0 = quantile(values, 0.02); y1 = quantile(values, 0.98); }
     if (this.options.fromZero && !this.options.logY) { y0 = Math.min(0, y0); }
-    if (y0 === y1) { const pad = Math.abs(y0) * 0.1 || 0.5; y0 -= pad; y1 += pad; }
+    if (y1 - y0 <= 1e-7 * Math.max(Math.abs(y0), Math.abs(y1))) { const pad = Math.abs(y0) * 0.1 || 0.5; y0 -= pad; y1 += pad; }
     const pad = (y1 - y0) * 0.06;
     return { x0, x1, y0: this.options.fromZero && y0 === 0 ? 0 : y0 - pad, y1: y1 + pad };
   }
@@ -190,7 +190,9 @@ export class Chart {
     const { logX, logY, xKind = 'step', format = short } = this.options;
     const drawn = this.prepare();
     const r = this.range(drawn);
-    const yTicks = logY ? logTicks(r.y0, r.y1, 5) : ticks(r.y0, r.y1, wide ? 8 : 5);
+    // Round numbers of bytes are those of KiB, MiB and so on.
+    const unit = format === bytes ? 2 ** (10 * Math.max(0, Math.floor(Math.log2(Math.max(1, r.y1)) / 10))) : 1;
+    const yTicks = logY ? logTicks(r.y0, r.y1, 5) : ticks(r.y0 / unit, r.y1 / unit, wide ? 8 : 5).map((v) => v * unit);
     const yLabels = yTicks.map((v) => format(logY ? Number((10 ** v).toPrecision(6)) : v));
     const left = Math.min(84, 12 + 6.4 * Math.max(2, ...yLabels.map((t) => t.length))), right = 8, top = 8, bottom = 22;
     const X = (v) => left + ((v - r.x0) / (r.x1 - r.x0)) * (width - left - right);

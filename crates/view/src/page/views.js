@@ -135,16 +135,16 @@ async function system(view) {
   view.replaceChildren(items.size ? board('system').element : empty('system'));
 }
 
-/** The run of views that show one: the chosen one, else the first that has something to show. */
-function chosen(has) {
+/** The run of views that show one: the chosen one, else the first of those that have most to show. */
+export function chosen(has, size = () => 0) {
   const runs = shownRuns().filter(has);
-  return runs.find((run) => run.name === settings.run) || runs[0];
+  return runs.find((run) => run.name === settings.run) || runs.sort((a, b) => size(b) - size(a))[0];
 }
 
 const hue = (i, n) => `hsl(${Math.round((i / Math.max(1, n)) * 300)} 62% 52%)`;
 
 async function ranks(view) {
-  const run = chosen((r) => r.rankList.length);
+  const run = chosen((r) => r.rankList.length, (r) => r.rankList.length);
   if (!run) { view.replaceChildren(empty('ranks')); return; }
   await loadRanks(run);
   const all = [...run.ranks.keys()].sort((a, b) => a - b);
@@ -171,7 +171,7 @@ async function ranks(view) {
     items.set(tag, { lines, options: { format: formatOf(tag) } });
   }
   board('ranks').update(items, axes());
-  view.replaceChildren(h('h2', {}, `Newest figures of the ${all.length} ranks of `, run.name),
+  view.replaceChildren(h('h2', {}, `Newest figures of ${all.length} ${all.length > 1 ? 'ranks' : 'rank'}: `, run.name),
     h('div', { class: 'scroll' }, h('table', { class: 'data' }, h('thead', {}, head), h('tbody', {}, rows))), h('h2', {}, 'Over time'), board('ranks').element);
 }
 
@@ -227,15 +227,18 @@ async function compare(view) {
   const parts = [h('div', { class: 'scroll' }, table)];
   if (same.length && varied.length) parts.push(h('p', { class: 'dim' }, `The same in all runs: ${same.map((name) => `${name} = ${shown(runs[0].hparams[name])}`).join(', ')}`));
   const measured = runs.filter((run) => Number.isFinite(metricOf(run, metric, by)));
-  if (varied.length && measured.length > 1) {
-    parts.push(h('h2', {}, `All parameters and ${metric}`), h('div', { class: 'card' }, parallel(measured, varied, metric, by)));
-    parts.push(h('h2', {}, `Effect of each parameter on ${metric}`), h('div', { class: 'effects' }, varied.slice(0, 24).map((name) => scatter(measured, name, metric, by))));
+  // What some runs only lack cannot be compared.
+  const compared = varied.filter((name) => new Set(measured.map((run) => run.hparams[name]).filter((v) => v !== undefined && v !== null).map(shown)).size > 1);
+  if (compared.length && measured.length > 1) {
+    parts.push(h('h2', {}, `All parameters and ${metric}`), h('div', { class: 'card scroll' }, parallel(measured, compared, metric, by)));
+    parts.push(h('h2', {}, `Effect of each parameter on ${metric}`), h('div', { class: 'effects' }, compared.slice(0, 24).map((name) => scatter(measured, name, metric, by))));
   } else if (!names.length) parts.push(note('No hyperparameters were logged: Trainer::hparams, or SummaryWriter.add_hparams, does.'));
   view.replaceChildren(...parts);
 }
 
 /** Positions of values on an axis: numbers by size (or logarithm, where they span decades), others one by one. */
-function scale(values) {
+function scale(given) {
+  const values = given.filter((v) => v !== undefined && v !== null);
   const numbers = values.every((v) => typeof v === 'number' && Number.isFinite(v));
   if (!numbers) {
     const kinds = [...new Set(values.map(shown))].sort((a, b) => a.localeCompare(b, undefined, { numeric: true }));
@@ -253,15 +256,17 @@ const tint = (share) => `hsl(${Math.round(215 - 180 * share)} 75% 52%)`;
 
 function parallel(runs, names, metric, by) {
   const list = [...names.slice(0, 12), null];
-  const width = Math.max(320, Math.min(1400, document.getElementById('view').clientWidth - 26)), height = 260, top = 26, bottom = 14;
+  const width = Math.max(130 + 92 * (list.length - 1), Math.min(1400, document.getElementById('view').clientWidth - 26)), height = 260, top = 26, bottom = 14;
   const value = (run, name) => (name === null ? metricOf(run, metric, by) : run.hparams[name]);
   const scales = list.map((name) => scale(runs.map((run) => value(run, name))));
   const X = (i) => 60 + (i / (list.length - 1)) * (width - 130);
   const Y = (v) => height - bottom - v * (height - top - bottom);
   const svg = s('svg', { viewBox: `0 0 ${width} ${height}`, height, role: 'img', 'aria-label': 'parallel coordinates', id: 'parallel' });
+  svg.style.minWidth = `${width}px`;
   const final = scales[scales.length - 1];
   for (const run of runs) {
-    const points = list.map((name, i) => [X(i), Y(scales[i].at(value(run, name)))]);
+    // A run without the parameter passes the axis by.
+    const points = list.flatMap((name, i) => (value(run, name) === undefined || value(run, name) === null ? [] : [[X(i), Y(scales[i].at(value(run, name)))]]));
     const d = points.map(([x, y], i) => (i ? `C${(points[i - 1][0] + x) / 2} ${points[i - 1][1]} ${(points[i - 1][0] + x) / 2} ${y} ${x} ${y}` : `M${x} ${y}`)).join('');
     const line = s('path', { d, class: 'curve', stroke: tint(final.at(metricOf(run, metric, by))), opacity: 0.85 });
     line.addEventListener('pointerenter', (e) => { line.setAttribute('stroke-width', 3.5); showTooltip(e.clientX, e.clientY, describe(run, names, metric, by)); });
@@ -300,7 +305,8 @@ function correlation(xs, ys) {
   return aa && bb ? ab / Math.sqrt(aa * bb) : NaN;
 }
 
-function scatter(runs, name, metric, by) {
+function scatter(all, name, metric, by) {
+  const runs = all.filter((run) => run.hparams[name] !== undefined && run.hparams[name] !== null);
   const xs = runs.map((run) => run.hparams[name]), ys = runs.map((run) => metricOf(run, metric, by));
   const sx = scale(xs), sy = scale(ys);
   const width = 260, height = 150, left = 46, bottom = 22, top = 8, right = 14;
@@ -471,7 +477,7 @@ export const views = {
   curves: { title: 'Curves', draw: curves, tools: ['x', 'smoothing', 'logY', 'logX', 'outliers', 'tags'], count: () => metricTags().length },
   compare: { title: 'Compare', draw: compare, tools: ['metric'], count: () => shownRuns().length },
   system: { title: 'System', draw: system, tools: ['x', 'smoothing', 'tags'] },
-  ranks: { title: 'Ranks', draw: ranks, tools: ['run', 'x', 'smoothing', 'tags'], has: (r) => r.rankList.length, count: () => Math.max(0, ...shownRuns().map((r) => r.rankList.length)) },
+  ranks: { title: 'Ranks', draw: ranks, tools: ['run', 'x', 'smoothing', 'tags'], has: (r) => r.rankList.length, size: (r) => r.rankList.length, count: () => Math.max(0, ...shownRuns().map((r) => r.rankList.length)) },
   distributions: { title: 'Distributions', draw: distributions, tools: ['tags'], count: () => new Set(shownRuns().flatMap((r) => r.histograms)).size },
   images: { title: 'Images', draw: images, tools: ['tags'], count: () => new Set(shownRuns().flatMap((r) => r.images)).size },
   texts: { title: 'Text', draw: texts, tools: ['tags'], count: () => new Set(shownRuns().flatMap((r) => r.texts)).size },
