@@ -10,8 +10,10 @@
 
 mod runs;
 mod server;
+mod top;
 mod ui;
 
+pub use top::top;
 pub use ui::ui;
 
 /// The name of this machine.

@@ -92,7 +92,10 @@ fn token(request: &Request, address: IpAddr) -> Result<Option<(String, bool)>, S
         return Ok(None);
     }
     match given {
-        Some(token) if token.len() < SHORTEST_TOKEN || !token.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_') => {
+        Some(token)
+            if token.len() < SHORTEST_TOKEN
+                || !token.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_') =>
+        {
             Err(format!("RUSHLIGHT_UI_TOKEN must have {SHORTEST_TOKEN} letters, digits, - or _ at least"))
         }
         Some(token) => Ok(Some((token, false))),
@@ -144,7 +147,8 @@ fn announce(request: &Request, address: std::net::SocketAddr, token: Option<&(St
     text += &format!("\nshows the runs below {}; Ctrl-C ends it", request.directory.display());
     if address.ip().is_loopback() && std::env::var_os("SSH_CONNECTION").is_some() {
         let name = crate::hostname();
-        text += &format!("\nfrom your own machine: ssh -L {port}:localhost:{port} {name}, then http://localhost:{port}/");
+        text +=
+            &format!("\nfrom your own machine: ssh -L {port}:localhost:{port} {name}, then http://localhost:{port}/");
     }
     text
 }

@@ -256,12 +256,7 @@ mod tests {
     #[test]
     fn better_sources_replace_others() {
         let mut run = Run { seq: 1, ..Run::default() };
-        let event = |step, v| EventValue {
-            wall_time: 1.0,
-            step,
-            tag: "loss".into(),
-            content: EventContent::Scalar(v),
-        };
+        let event = |step, v| EventValue { wall_time: 1.0, step, tag: "loss".into(), content: EventContent::Scalar(v) };
         run.event("f".as_ref(), event(1, 0.1));
         run.event("f".as_ref(), event(2, 0.2));
         let row = Row { step: Some(1), values: vec![("loss".into(), 0.125)], ..Row::default() };

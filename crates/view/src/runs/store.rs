@@ -341,7 +341,8 @@ fn plain_yaml(text: &str) -> serde_json::Map<String, Json> {
     let entries = text.lines().filter(|line| !line.starts_with([' ', '#', '-', '!'])).filter_map(|line| {
         let (name, value) = line.split_once(": ")?;
         let value = value.trim();
-        let parsed = serde_json::from_str(value).unwrap_or_else(|_| Json::String(value.trim_matches(['\'', '"']).into()));
+        let parsed =
+            serde_json::from_str(value).unwrap_or_else(|_| Json::String(value.trim_matches(['\'', '"']).into()));
         Some((name.trim().to_owned(), parsed))
     });
     entries.collect()

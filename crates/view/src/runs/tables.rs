@@ -108,7 +108,8 @@ mod tests {
 
     #[test]
     fn rows() {
-        let row = json_row(br#"{"step": 3, "epoch": 1, "time": 2.5, "loss": "NaN", "acc": 0.5, "note": "x", "a": [1]}"#);
+        let row =
+            json_row(br#"{"step": 3, "epoch": 1, "time": 2.5, "loss": "NaN", "acc": 0.5, "note": "x", "a": [1]}"#);
         let row = row.unwrap();
         assert_eq!((row.step, row.epoch, row.time), (Some(3), Some(1.0), Some(2.5)));
         assert_eq!(row.values.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["acc", "loss"]);

@@ -44,7 +44,9 @@ impl Access {
         let is_token = |text: &str| same(text.as_bytes(), token.as_bytes());
         let cookie = self.cookie();
         let bearer = request.authorization.as_deref().and_then(|text| text.strip_prefix("Bearer "));
-        if request.cookies.iter().any(|(name, value)| *name == cookie && is_token(value)) || bearer.is_some_and(is_token) {
+        if request.cookies.iter().any(|(name, value)| *name == cookie && is_token(value))
+            || bearer.is_some_and(is_token)
+        {
             // The token leaves the address, and with it the history of the browser.
             return (request.path == "/" && request.query("token").is_some()).then(|| Response::redirect("/"));
         }

@@ -101,7 +101,8 @@ fn ranks(run: &Run, since: u64) -> Json {
     let of_rank = |all: &std::collections::BTreeMap<String, Series>| -> Map<String, Json> {
         all.iter().filter_map(|(tag, series)| Some((tag.clone(), points(series, since)?))).collect()
     };
-    let ranks: Map<String, Json> = run.ranks.iter().map(|(rank, all)| (rank.to_string(), of_rank(all).into())).collect();
+    let ranks: Map<String, Json> =
+        run.ranks.iter().map(|(rank, all)| (rank.to_string(), of_rank(all).into())).collect();
     json!({ "run": run.id, "seq": run.seq, "ranks": ranks })
 }
 

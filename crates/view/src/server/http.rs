@@ -235,7 +235,10 @@ mod tests {
     #[test]
     fn requests() {
         let request = parse(b"GET /api/x%20y?tag=a%2Fb+c&n HTTP/1.1\r\nHost: h:1\r\nCookie: a=b; c=d=e").unwrap();
-        assert_eq!((request.path.as_str(), request.query("tag"), request.query("n")), ("/api/x y", Some("a/b c"), Some("")));
+        assert_eq!(
+            (request.path.as_str(), request.query("tag"), request.query("n")),
+            ("/api/x y", Some("a/b c"), Some(""))
+        );
         assert_eq!((request.host.as_deref(), request.cookies.len()), (Some("h:1"), 2));
         assert_eq!(request.cookies[1], ("c".to_owned(), "d=e".to_owned()));
         let status = |text: &[u8]| parse(text).err().map(|response| response.status());

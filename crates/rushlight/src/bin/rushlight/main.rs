@@ -11,6 +11,7 @@ const USAGE: &str = "Usage: rushlight COMMAND
   job     Writes a batch script: rushlight job --scheduler slurm|pbs|flux|kubernetes [OPTIONS] PROGRAM [ARGS]...
   doctor  Says what this machine has, and what is missing
   ui      Shows training runs in a browser: rushlight ui [OPTIONS] [DIR]
+  top     Shows GPUs and processors in the terminal, of this machine or of a job's nodes
 
 run and job are for Linux.
 
@@ -29,6 +30,7 @@ fn main() -> ExitCode {
         ("job", rest) => exit(rushlight_launch::job(rest)),
         ("doctor", rest) => doctor::doctor(rest),
         ("ui", rest) => ExitCode::from(rushlight_view::ui(rest)),
+        ("top", rest) => ExitCode::from(rushlight_view::top(rest)),
         ("-h" | "--help" | "help", _) => {
             println!("{USAGE}");
             ExitCode::SUCCESS

@@ -489,7 +489,8 @@ mod tests {
             counts: vec![0.0, 1.0, 2.0],
         };
         let mut bytes = record(proto::file_version(1.0).bytes());
-        let values = [proto::scalar("loss", 0.5), proto::text("note", "ünï <script>"), proto::histogram("w", &histogram)];
+        let values =
+            [proto::scalar("loss", 0.5), proto::text("note", "ünï <script>"), proto::histogram("w", &histogram)];
         for value in values.iter().chain(&proto::hparams(&hparams, &["loss"], 1.0)) {
             bytes.extend(record(proto::summary(2.0, 7, value).bytes()));
         }
