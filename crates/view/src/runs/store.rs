@@ -287,6 +287,7 @@ fn read_events(
         };
         *budget = budget.saturating_sub(bytes.len());
         let parsed = parser.parse(&bytes, tail.offset());
+        let stuck = parsed.consumed == 0 && (parsed.fault.is_some() || tail.is_end(bytes.len()));
         tail.consume(parsed.consumed, parsed.needed);
         let file = tail.path().to_owned();
         let label = file.file_name().map_or_else(|| name.to_owned(), |f| f.to_string_lossy().into_owned());
@@ -301,7 +302,8 @@ fn read_events(
             });
         }
         // A record that is not whole yet, or damaged, is tried again when the file changes.
-        if parsed.consumed == 0 && (parsed.needed <= bytes.len() || bytes.len() < 1 << 20) {
+        if stuck {
+            tail.wait();
             return false;
         }
     }
@@ -327,9 +329,11 @@ fn read_lines(
                 } else if bytes.len() >= MAX_LINE {
                     // No line: what was read is dropped, and the rest of it will be no JSON.
                     tail.consume(bytes.len(), 0);
+                } else if tail.is_end(bytes.len()) {
+                    tail.wait();
+                    return;
                 } else {
                     tail.consume(0, MAX_LINE);
-                    return;
                 }
             }
         }

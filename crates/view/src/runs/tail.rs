@@ -21,6 +21,8 @@ pub struct Tail {
     seen: Option<(u64, Option<SystemTime>)>,
     /// Bytes that the reader needs at once.
     needed: usize,
+    /// Whether the reader can do nothing with what is there: the file is read again when it changes.
+    waiting: bool,
 }
 
 /// What a file had to say.
@@ -48,7 +50,7 @@ fn identity(_: &std::fs::Metadata) -> Identity {
 impl Tail {
     /// Begins at the beginning.
     pub fn new(path: PathBuf) -> Self {
-        Self { path, offset: 0, identity: None, seen: None, needed: 0 }
+        Self { path, offset: 0, identity: None, seen: None, needed: 0, waiting: false }
     }
 
     /// The file.
@@ -83,8 +85,8 @@ impl Tail {
     fn open_changed(&mut self) -> std::io::Result<Option<(File, u64)>> {
         let metadata = std::fs::metadata(&self.path)?;
         let state = Some((metadata.len(), metadata.modified().ok()));
-        let whole = self.offset >= metadata.len();
-        if self.seen == state && whole && self.identity == Some(identity(&metadata)) {
+        let read = self.waiting || self.offset >= metadata.len();
+        if self.seen == state && read && self.identity == Some(identity(&metadata)) {
             return Ok(None);
         }
         let file = File::open(&self.path)?;
@@ -106,6 +108,17 @@ impl Tail {
     pub fn consume(&mut self, bytes: usize, needed: usize) {
         self.offset += bytes as u64;
         self.needed = needed;
+        self.waiting = false;
+    }
+
+    /// Whether a piece of so many bytes reached the end of the file.
+    pub fn is_end(&self, bytes: usize) -> bool {
+        bytes < PIECE.max(self.needed)
+    }
+
+    /// Nothing can be done with the rest of the file until it changes.
+    pub fn wait(&mut self) {
+        self.waiting = true;
     }
 
     /// Begins at the beginning again.
@@ -127,6 +140,8 @@ mod tests {
         assert_eq!(tail.poll(), Grown::Bytes(b"one\ntw".to_vec()));
         tail.consume(4, 0);
         assert_eq!(tail.poll(), Grown::Bytes(b"tw".to_vec()));
+        tail.wait();
+        assert_eq!(tail.poll(), Grown::Nothing);
         std::fs::write(&path, "on").unwrap();
         assert_eq!(tail.poll(), Grown::Reset);
         assert_eq!(tail.poll(), Grown::Bytes(b"on".to_vec()));

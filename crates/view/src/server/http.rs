@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 /// A request and its headers must fit.
 const MAX_REQUEST: usize = 16 << 10;
 /// A request must have arrived, and an answer gone, within these times.
-const REQUEST_TIME: Duration = Duration::from_secs(10);
+const REQUEST_TIME: Duration = Duration::from_secs(5);
 const ANSWER_TIME: Duration = Duration::from_secs(60);
 
 /// A request.

@@ -101,8 +101,8 @@ fn json_line(sample: &Sample, processes: &[HostProcess]) -> String {
     json.to_string()
 }
 
-/// Runs `rushlight top`. Returns the exit code.
-pub fn top(arguments: &[OsString]) -> u8 {
+/// Runs `rushlight top`. `myself` is the command that starts it again, on the nodes of a job. Returns the exit code.
+pub fn top(arguments: &[OsString], myself: &[OsString]) -> u8 {
     let mut request = match read(arguments) {
         Ok(request) => request,
         Err((text, 0)) => {
@@ -117,10 +117,12 @@ pub fn top(arguments: &[OsString]) -> u8 {
     request.once |= !request.json && !std::io::stdout().is_terminal();
     #[cfg(target_os = "linux")]
     let result = match &request.job {
-        Some(job) => nodes::of_job(&request, job),
+        Some(job) => nodes::of_job(&request, job, myself),
         None if request.all_ranks => nodes::of_ranks(&request).map_err(|e| e.to_string()),
         None => here(&request),
     };
+    #[cfg(not(target_os = "linux"))]
+    let _ = myself;
     #[cfg(not(target_os = "linux"))]
     let result = match request.job.is_some() || request.all_ranks {
         true => Err("--job and --all-ranks are for Linux".to_owned()),

@@ -7,6 +7,7 @@ use rushlight_dist::Objects;
 use rushlight_monitor::{HostProcess, Sample};
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -114,16 +115,15 @@ fn node_count(job: &str) -> std::result::Result<u32, String> {
 }
 
 /// Starts `rushlight top --json` on every node of a job, beside what runs there, and shows what they print.
-pub fn of_job(request: &Request, job: &str) -> std::result::Result<(), String> {
+pub fn of_job(request: &Request, job: &str, myself: &[OsString]) -> std::result::Result<(), String> {
     if !job.bytes().all(|b| b.is_ascii_alphanumeric() || b"_.+".contains(&b)) {
         return Err(format!("{job:?} is no number of a job"));
     }
     let nodes = node_count(job)? as usize;
-    let exe = std::env::current_exe().map_err(|e| format!("this program's own file is not known: {e}"))?;
     let mut srun = Command::new("srun");
     srun.args(["--overlap", "--ntasks-per-node=1", "--unbuffered", "--input=none", "--quiet", "--mpi=none"]);
     srun.arg(format!("--jobid={job}")).arg(format!("--nodes={nodes}")).arg(format!("--ntasks={nodes}"));
-    srun.arg(exe).args(["top", "--json", "--interval"]).arg(request.interval.as_secs_f64().to_string());
+    srun.args(myself).args(["--json", "--interval"]).arg(request.interval.as_secs_f64().to_string());
     srun.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     // Launched from within another job, srun would take that one's settings.
     for (name, _) in std::env::vars_os() {

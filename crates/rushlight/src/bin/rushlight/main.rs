@@ -25,12 +25,12 @@ fn main() -> ExitCode {
     };
     match (command.as_str(), rest) {
         #[cfg(target_os = "linux")]
-        ("run", rest) => exit(rushlight_launch::run(rest, &myself())),
+        ("run", rest) => exit(rushlight_launch::run(rest, &myself("run"))),
         #[cfg(target_os = "linux")]
         ("job", rest) => exit(rushlight_launch::job(rest)),
         ("doctor", rest) => doctor::doctor(rest),
         ("ui", rest) => ExitCode::from(rushlight_view::ui(rest)),
-        ("top", rest) => ExitCode::from(rushlight_view::top(rest)),
+        ("top", rest) => ExitCode::from(rushlight_view::top(rest, &myself("top"))),
         ("-h" | "--help" | "help", _) => {
             println!("{USAGE}");
             ExitCode::SUCCESS
@@ -46,11 +46,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// The command that starts this launcher again.
-#[cfg(target_os = "linux")]
-fn myself() -> [OsString; 2] {
+/// The command line that starts a command of this program again.
+fn myself(command: &str) -> [OsString; 2] {
     let exe = std::env::current_exe().map_or_else(|_| "rushlight".into(), std::path::PathBuf::into_os_string);
-    [exe, "run".into()]
+    [exe, command.into()]
 }
 
 #[cfg(target_os = "linux")]
