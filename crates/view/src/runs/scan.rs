@@ -104,10 +104,12 @@ impl Walk {
                 ("config.json", false) => files.config = Some(path),
                 ("environment.json", false) => files.environment = Some(path),
                 ("hparams.yaml", false) => files.hparams = Some(path),
-                (name, false) if name.contains(".tfevents.") && !name.ends_with(".profile-empty") => {
-                    if files.events.len() < MAX_FILES {
-                        files.events.push(path);
-                    }
+                (name, false)
+                    if name.contains(".tfevents.")
+                        && !name.ends_with(".profile-empty")
+                        && files.events.len() < MAX_FILES =>
+                {
+                    files.events.push(path);
                 }
                 (name, false) if name.ends_with(".log") || name.ends_with(".out") || name.ends_with(".err") => {
                     files.logs.insert(entry.clone(), path);
