@@ -6,10 +6,13 @@ use pyo3::types::{PyBool, PyInt, PyString};
 use rushlight_core::backend::{self, Engine};
 use rushlight_core::{Device, Result};
 use rushlight_engines::{accelerator, accelerators};
+use rushlight_monitor::Monitor;
+
 use rushlight_tensor::Tensor;
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{LazyLock, Mutex};
+use std::time::Duration;
 
 /// Where a tensor lives: `device("cpu")`, `device("cuda", 1)`, `device("cuda:1")`.
 #[pyclass(name = "device", module = "rushlight", frozen, eq, hash)]
@@ -143,6 +146,32 @@ fn _device_properties(index: usize) -> PyResult<(String, usize, usize, (i32, i32
     Ok((found.name, found.memory, found.multiprocessors, found.capability, found.driver, found.runtime))
 }
 
+/// Figures of a GPU by its management library: per cent of time computing and using memory, bytes used, degrees Celsius, watts, MHz. Without an engine for it,
+/// too: the number is then CUDA's.
+#[pyfunction]
+fn _gpu_figures(py: Python<'_>, index: usize) -> PyResult<GpuFigures> {
+    static MONITOR: Mutex<Option<Monitor>> = Mutex::new(None);
+    let device = match accelerator() {
+        Some(engine) => engine.device(index),
+        None => Device::Cuda(index),
+    };
+    py.detach(|| {
+        let mut guard = MONITOR.lock().unwrap_or_else(|e| e.into_inner());
+        let monitor = guard.get_or_insert_default();
+        let mut gpu = monitor.gpu(device)?;
+        if gpu.utilisation.is_none() || gpu.power.is_none() {
+            // Some libraries give counters, whose difference is the figure.
+            std::thread::sleep(Duration::from_millis(50));
+            gpu = monitor.gpu(device)?;
+        }
+        Ok((gpu.utilisation, gpu.memory_utilisation, gpu.memory_used, gpu.temperature, gpu.power, gpu.clock))
+    })
+    .py()
+}
+
+/// What [`_gpu_figures`] gives.
+type GpuFigures = (Option<f64>, Option<f64>, Option<u64>, Option<f64>, Option<f64>, Option<f64>);
+
 fn given(device: Option<&Bound<'_, PyAny>>) -> PyResult<Device> {
     device.map_or(Ok(Device::Cpu), |d| PyDevice::from_object(d)?.resolve(d.py()))
 }
@@ -213,6 +242,7 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
         _current_device,
         _set_device,
         _device_properties,
+        _gpu_figures,
         _synchronize,
         _memory_stats,
         _reset_peak_memory,
