@@ -100,7 +100,7 @@ def __getattr__(name):
 
     if name in ("gradcheck", "gradgradcheck"):
         return getattr(importlib.import_module("._gradcheck", __name__), name)
-    if name in ("functional", "graph", "profiler"):
+    if name in ("functional", "graph", "profiler", "profiler_util"):
         return importlib.import_module("." + name, __name__)
     from .._functions import _missing
 
