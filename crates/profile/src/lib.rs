@@ -33,6 +33,8 @@ mod chrome;
 mod memory;
 mod profiler;
 mod record;
+#[cfg(test)]
+mod tests;
 pub mod summary;
 
 pub use average::{Average, SORT_KEYS, table};

@@ -1,6 +1,7 @@
-//! The program `rushlight`: a launcher, batch scripts, and a report on this machine.
+//! The program `rushlight`: a launcher, batch scripts, a report on this machine, and summaries of traces.
 
 mod doctor;
+mod trace;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -10,6 +11,7 @@ const USAGE: &str = "Usage: rushlight COMMAND
   run     Starts the ranks of a job: rushlight run [OPTIONS] [-m] PROGRAM [ARGS]...
   job     Writes a batch script: rushlight job --scheduler slurm|pbs|flux|kubernetes [OPTIONS] PROGRAM [ARGS]...
   doctor  Says what this machine has, and what is missing
+  trace   Says where a step's time went: rushlight trace FILE, a trace of the profiler's or of PyTorch's
 
 run and job are for Linux.
 
@@ -27,6 +29,7 @@ fn main() -> ExitCode {
         #[cfg(target_os = "linux")]
         ("job", rest) => exit(rushlight_launch::job(rest)),
         ("doctor", rest) => doctor::doctor(rest),
+        ("trace", rest) => trace::trace(rest),
         ("-h" | "--help" | "help", _) => {
             println!("{USAGE}");
             ExitCode::SUCCESS
