@@ -379,11 +379,9 @@ def several_loggers():
 
 @feature()
 def model_summary():
-    from torch.utils.data import DataLoader  # noqa: F401
-
     net = Net()
     net.example_input_array = numbers(2, 4)
-    summary = (pl.utilities.model_summary.ModelSummary if not OLD else pl.utilities.model_summary.ModelSummary)(net, max_depth=-1)
+    summary = pl.utilities.model_summary.ModelSummary(net, max_depth=-1)
     lines = [line.split("|")[:5] for line in str(summary).splitlines() if "|" in line]
     return {"parameters": summary.total_parameters, "trainable": summary.trainable_parameters, "lines": lines}
 
@@ -516,7 +514,10 @@ def learning_rate_finder():
 
 @feature()
 def batch_size_finder():
-    net = Net(batch_size=2)
+    class Sized(Net):
+        validation_step = None
+
+    net = Sized(batch_size=2)
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()):
         run = trainer(default_root_dir=folder, enable_checkpointing=True, **({"auto_scale_batch_size": "power"} if OLD else {}))
         if OLD:
@@ -577,7 +578,7 @@ def lbfgs_closure():
 @feature("new")
 def compiled_module():
     net = Net()
-    trainer().fit(torch.compile(net, backend="eager") if True else net, loader())
+    trainer().fit(torch.compile(net, backend="eager"), loader())
     return {"total": net.total()}
 
 
@@ -591,7 +592,7 @@ def exception_checkpoint():
 
     with tempfile.TemporaryDirectory() as folder:
         try:
-            trainer(callbacks=[cb.OnExceptionCheckpoint(folder)]).fit(Fails(), loader())
+            trainer(enable_checkpointing=True, callbacks=[cb.OnExceptionCheckpoint(folder)]).fit(Fails(), loader())
         except RuntimeError as error:
             return {"error": str(error), "files": os.listdir(folder)}
 

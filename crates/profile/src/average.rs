@@ -296,8 +296,8 @@ pub fn table(averages: &[Average], sort_by: &str, rows: usize, device: &str) -> 
 }
 
 fn shortened(name: &str, most: usize) -> String {
-    match name.char_indices().nth(most) {
-        Some((at, _)) => format!("{}...", &name[..name.floor_char_boundary(at.saturating_sub(3))]),
-        None => name.to_string(),
+    match name.chars().count() > most {
+        true => name.chars().take(most - 3).chain("...".chars()).collect(),
+        false => name.to_string(),
     }
 }

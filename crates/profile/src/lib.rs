@@ -33,9 +33,9 @@ mod chrome;
 mod memory;
 mod profiler;
 mod record;
+pub mod summary;
 #[cfg(test)]
 mod tests;
-pub mod summary;
 
 pub use average::{Average, SORT_KEYS, table};
 pub use profiler::{Action, Profiler, Schedule};

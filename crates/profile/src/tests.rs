@@ -71,7 +71,9 @@ fn totals_know_what_lies_within() {
 #[test]
 fn the_table_has_pytorchs_columns() {
     let table = trace().table("cpu_time_total", 3);
-    for column in ["Self CPU %", "CPU total", "CPU time avg", "Self CUDA", "CUDA total", "CPU Mem", "# of Calls", "Total MFLOPs"] {
+    for column in
+        ["Self CPU %", "CPU total", "CPU time avg", "Self CUDA", "CUDA total", "CPU Mem", "# of Calls", "Total MFLOPs"]
+    {
         assert!(table.contains(column), "{column} is missing:\n{table}");
     }
     let first = table.lines().nth(3).unwrap();

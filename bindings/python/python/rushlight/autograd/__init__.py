@@ -95,6 +95,11 @@ class Variable(metaclass=_VariableMeta):
         return data.detach().requires_grad_(requires_grad) if requires_grad else data
 
 
+def _profiler_enabled():
+    """Whether a profiler records."""
+    return _C._profiler_is_on()
+
+
 def __getattr__(name):
     import importlib
 
