@@ -9,11 +9,13 @@
 //! | `device` | the GPUs of this machine |
 //! | `cublaslt` | matrix products |
 //! | `cudnn` | convolutions by cuDNN |
+//! | `cupti` | records of kernels and copies, for the profiler |
 //! | `linalg` | factorisations by cuSOLVER, triangular systems by cuBLAS |
 //! | `nccl` | NCCL: where it is looked for; the engine has its functions |
 
 mod cublaslt;
 mod cudnn;
+mod cupti;
 mod cusolver;
 mod device;
 mod driver;
@@ -126,6 +128,10 @@ impl Libraries for CudaLibraries {
         Ok(Box::leak(Box::<linalg::Routines>::default()))
     }
 
+    fn activity(&self) -> &'static dyn rushlight_profile::Source {
+        &cupti::ACTIVITY
+    }
+
     fn collectives(&self) -> Result<&'static Nccl> {
         nccl::get()
     }
@@ -143,6 +149,7 @@ pub fn libraries() -> Vec<(&'static str, Result<Library>)> {
         ("cuDNN", cudnn::Cudnn::get().map(|l| found(&l.path, triple(unsafe { (l.version)() })))),
         ("cuBLAS", cusolver::Cublas::get().and_then(|l| l.version().map(|version| found(&l.path, version)))),
         ("cuSOLVER", cusolver::Cusolver::get().and_then(|l| l.version().map(|version| found(&l.path, version)))),
+        ("CUPTI", cupti::Cupti::get().map(|l| found(&l.path, String::new()))),
         ("NCCL", nccl::get().and_then(|l| l.version().map(|version| found(&l.path, version)))),
     ]
 }

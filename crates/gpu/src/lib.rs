@@ -18,6 +18,7 @@
 //! | `alloc` | the caching allocator |
 //! | `kernel`, `cache` | kernels: text, compilation, launch; compiled ones on disk |
 //! | `compiler`, `queue` | kernels compiled beside each other; launches that wait for them |
+//! | [`timing`] | kernels timed by events, for the profiler |
 //! | `plan`, `rows`, `plans` | merged loops, rows shared by threads, bounded caches of prepared problems |
 //! | the rest | a family of the trait each |
 
@@ -76,6 +77,7 @@ mod softmax;
 mod sort;
 mod stream;
 mod task_order;
+pub mod timing;
 
 pub use attention::hopper_attentions;
 pub use backend::{Fleet, GpuBackend};

@@ -5,6 +5,7 @@ use super::{Collective, FlightRecord, ProcessGroup, Work};
 use crate::comm::{Call, Channel, Limit, Reduction, Signature, Transfer, Transport};
 use crate::job::Job;
 use rushlight_core::{Error, Result};
+use rushlight_tensor::profile;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -195,6 +196,8 @@ impl Inner {
     fn perform(&self, transport: &mut dyn Transport, sequence: u64, task: &Task, background: bool) -> Result<()> {
         let description = task.describe();
         lock(&self.record).start(sequence);
+        let _span =
+            profile::span(profile::Category::Annotation, || format!("{}:{}", self.backend, call_name(&description)));
         let limit = Limit { background, ..Limit::new(&self.job.abort, self.timeout) };
         let mut signature = Signature::new(&description);
         if !matches!(task, Task::Run(Collective::P2p(_))) {
@@ -230,6 +233,11 @@ impl Inner {
             )
         })
     }
+}
+
+/// A collective's name without its arguments.
+pub(super) fn call_name(description: &str) -> &str {
+    description.split(['(', ' ']).next().unwrap_or(description)
 }
 
 /// What was staged for a call, once it has returned. Memory that a failed call may still use is never freed.

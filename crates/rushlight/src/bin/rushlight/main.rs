@@ -1,6 +1,7 @@
-//! The program `rushlight`: a launcher, batch scripts, a report on this machine, and views of runs and GPUs.
+//! The program `rushlight`: a launcher, batch scripts, a report on this machine, views of runs and GPUs, and summaries of traces.
 
 mod doctor;
+mod trace;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -12,6 +13,7 @@ const USAGE: &str = "Usage: rushlight COMMAND
   doctor  Says what this machine has, and what is missing
   ui      Shows training runs in a browser: rushlight ui [OPTIONS] [DIR]
   top     Shows GPUs and processors in the terminal, of this machine or of a job's nodes
+  trace   Says where a step's time went: rushlight trace FILE, a trace of the profiler's or of PyTorch's
 
 run and job are for Linux.
 
@@ -31,6 +33,7 @@ fn main() -> ExitCode {
         ("doctor", rest) => doctor::doctor(rest),
         ("ui", rest) => ExitCode::from(rushlight_view::ui(rest)),
         ("top", rest) => ExitCode::from(rushlight_view::top(rest, &myself("top"))),
+        ("trace", rest) => trace::trace(rest),
         ("-h" | "--help" | "help", _) => {
             println!("{USAGE}");
             ExitCode::SUCCESS
