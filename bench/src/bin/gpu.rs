@@ -1,11 +1,12 @@
 //! Rushlight's half of the GPU benchmark: times kernels and training steps on a CUDA device and prints one line each. `bench/gpu` runs it and
 //! PyTorch on the same machine and puts the figures side by side.
 //!
-//! Usage: `gpu [FILTER] [--first]`; only cases whose name contains the filter are run. With `--first` only the time from the start of the process to the
-//! end of the first step is taken.
+//! Usage: `gpu [FILTER] [--first | --profile]`; only cases whose name contains the filter are run. With `--first` only the time from the start of the process to the
+//! end of the first step is taken; with `--profile`, a table says where the time of uncaptured steps goes.
 
 use rushlight::nn::models::{Gpt, resnet18_cifar};
 use rushlight::prelude::*;
+use rushlight::profile::Profiler;
 use std::time::Instant;
 
 const DEVICE: Device = Device::Cuda(0);
@@ -35,6 +36,7 @@ type Batch = [Tensor; 2];
 struct Report {
     filter: String,
     first: bool,
+    profile: bool,
 }
 
 /// Seconds since this process began.
@@ -89,6 +91,14 @@ impl Report {
         let first = start.elapsed().as_secs_f64();
         if self.first {
             println!("{name} {:.2}", since_start()?);
+            return Ok(());
+        }
+        if self.profile {
+            seconds(8, 1, || call(&batch).map(drop))?;
+            let mut profiler = Profiler::new();
+            profiler.start().map_err(Error::value)?;
+            seconds(0, 3, || call(&batch).map(drop))?;
+            println!("{name}, three steps\n{}", profiler.stop().table("self_device_time_total", 50));
             return Ok(());
         }
         let s = seconds(8, 30, || call(&batch).map(drop))?;
@@ -370,12 +380,13 @@ fn linear() -> Result<(Batch, impl FnMut(&Batch) -> Result<Tensor>)> {
 fn main() -> Result<()> {
     let (options, words): (Vec<String>, Vec<String>) = std::env::args().skip(1).partition(|a| a.starts_with("--"));
     let filter = words.into_iter().next().unwrap_or_default();
-    let report = Report { filter, first: options.iter().any(|o| o == "--first") };
+    let asked = |name: &str| options.iter().any(|o| o == name);
+    let report = Report { filter, first: asked("--first"), profile: asked("--profile") };
     let engine = rushlight::engines::accelerator().ok_or_else(|| Error::device("this machine has no GPU"))?;
     let p = engine.properties(0)?;
     println!("# {} {:?}, driver {}", p.name, p.capability, p.driver);
     manual_seed(0);
-    if !report.first {
+    if !report.first && !report.profile {
         kernels(&report)?;
     }
     let bf16 = Some(DType::BF16);
