@@ -175,7 +175,10 @@ pub trait Module: Any + Send + Sync {
     /// tensors.
     fn to_(&mut self, target: To) -> Result<()> {
         let mut done = Vec::new();
-        convert(self, target, &mut done)
+        convert(self, target, &mut done)?;
+        // Leaves its name in each parameter, for errors.
+        walk(self, "", &mut |_, _| {});
+        Ok(())
     }
 
     /// The module on another device or with another float dtype: `net.to(DType::BF16)?`, `net.to(device)?`.
