@@ -352,7 +352,7 @@ fn convert_tensor(old: &Tensor, target: To, done: &mut Vec<(Tensor, Tensor)>) ->
         return Ok(new.clone());
     }
     let converted = |t: &Tensor| -> Result<Tensor> {
-        let t = target.device.map_or_else(|| Ok(t.clone()), |device| t.to(&device))?;
+        let t = target.device.map_or_else(|| Ok(t.clone()), |device| t.to(device))?;
         target.dtype.filter(|_| t.is_floating_point()).map_or_else(|| Ok(t.clone()), |dtype| t.to_dtype(dtype))
     };
     let mut new = converted(&old.detach())?;

@@ -430,8 +430,8 @@ fn deep_copies_have_tensors_of_their_own() -> Result<()> {
     assert!(!copy.weight.as_ref().unwrap().requires_grad());
     let boxed: Box<dyn Forward> = Box::new(Linear::new(2, 3).build()?);
     let copied = boxed.deepcopy()?;
-    let weight = |layer: &Box<dyn Forward>| layer.parameters()[0].clone();
-    assert!(!weight(&copied).shares_storage(&weight(&boxed)));
+    let weight = |layer: &dyn Forward| layer.parameters()[0].clone();
+    assert!(!weight(&*copied).shares_storage(&weight(&*boxed)));
     let x = Tensor::randn([1, 2], DType::F32)?;
     assert_eq!(copied.forward(&x)?.to_vec::<f32>()?, boxed.forward(&x)?.to_vec::<f32>()?);
     let rnn = LSTM::new(2, 3).num_layers(2).build()?;

@@ -100,7 +100,7 @@ fn main() -> Result<()> {
 
     model.eval();
     let known = tokenizer.encode(&get::<String>(&arguments, "prompt")).or_else(|_| tokenizer.encode("\n"))?;
-    let start = Tensor::from_iter(known.into_iter().map(i64::from))?.unsqueeze(0)?.to(&device)?;
+    let start = Tensor::from_iter(known.into_iter().map(i64::from))?.unsqueeze(0)?.to(device)?;
     let options = Generate::new(size("generate")).temperature(get(&arguments, "temperature")).top_k(size("top-k"));
     let written: Vec<u32> =
         model.gpt.generate(&start, &options)?.to_vec::<i64>()?.into_iter().map(|t| t as u32).collect();

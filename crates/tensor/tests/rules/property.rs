@@ -157,7 +157,7 @@ fn apply(step: &Step, t: &Tensor, m: &Model) -> Option<(Result<Tensor>, Model)> 
         }
         Step::Flip(d) => {
             let d = dim(d)?;
-            (t.flip(&[d as isize]), m.take(d, &(0..m.shape[d]).rev().collect::<Vec<_>>()))
+            (t.flip([d as isize]), m.take(d, &(0..m.shape[d]).rev().collect::<Vec<_>>()))
         }
         Step::Contiguous => (t.contiguous(), m.clone()),
     })
