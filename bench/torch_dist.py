@@ -15,6 +15,8 @@ def worker():
     dist.init_process_group("gloo")
 
     def measure(name, repetitions, step):
+        if os.environ.get("RUSHLIGHT_BENCH_FILTER", "") not in name:
+            return
         for _ in range(repetitions // 10 + 2):
             step()
         dist.barrier()
@@ -40,6 +42,17 @@ def worker():
             optimizer.step()
 
         measure(name, 1000, step)
+    x, y = torch.rand(32, 1, 512), torch.rand(32, 20, 512)
+    for name, wrap in [("transformer_plain", lambda m: m), ("transformer_ddp", DistributedDataParallel)]:
+        model = wrap(torch.nn.Transformer(batch_first=True))
+        optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+
+        def step():
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(model(x, y), y).backward()
+            optimizer.step()
+
+        measure(name, 5, step)
     dist.destroy_process_group()
 
 
@@ -50,7 +63,7 @@ def run(command, port):
         env = dict(os.environ, RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE="2", LOCAL_WORLD_SIZE="2",
                    MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RUSHLIGHT_NUM_THREADS="1", OMP_NUM_THREADS="1")
         ranks.append(subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True))
-    texts = [rank.communicate(timeout=300)[0] for rank in ranks]
+    texts = [rank.communicate(timeout=600)[0] for rank in ranks]
     if any(rank.returncode for rank in ranks):
         sys.exit(f"{command[0]} failed")
     lines = [line.split() for line in texts[0].splitlines()]
@@ -64,7 +77,8 @@ def main():
         theirs.append(run([sys.executable, __file__], 29600 + 2 * i))
         ours.append(run([binary], 29601 + 2 * i))
     for side in theirs + ours:
-        side["linear_ddp_overhead"] = side["linear_ddp"] - side["linear_plain"]
+        if "linear_ddp" in side and "linear_plain" in side:
+            side["linear_ddp_overhead"] = side["linear_ddp"] - side["linear_plain"]
     print(f"{'case':<22}{'gloo, µs':>12}{'ours, µs':>12}{'ratio':>8}   (medians of {rounds} rounds; the ratio is the median over rounds)")
     for case in ours[0]:
         a, b = [side[case] for side in theirs], [side[case] for side in ours]

@@ -5,6 +5,7 @@ are; a hole such as ``{T}`` is filled by the method of ``Program`` that ``HOLES`
 ``{D}`` is one of its dimensions, ``{B}`` a tensor that broadcasts with it.
 """
 
+import math
 import random
 import re
 import string
@@ -124,7 +125,8 @@ class Program:
 
     def new(self, shape=None, dtype=None, grad=None, special=True):
         dtype = dtype or self.random.choice(DTYPES)
-        shape = self.shape() if shape is None else shape
+        while shape is None or math.prod(shape) > MAX_NUMEL:
+            shape = self.shape()
         text = self.literal(shape, dtype, special)
         if dtype in FLOATS and (self.random.random() < 0.5 if grad is None else grad):
             text += ".requires_grad_()"

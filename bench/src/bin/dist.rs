@@ -1,5 +1,5 @@
 //! One rank of the distributed benchmark: `bench/dist` starts two. Rank 0 prints a line for each case: name and
-//! microseconds of each repetition.
+//! microseconds of each repetition. Only cases whose name contains `RUSHLIGHT_BENCH_FILTER` are run, if it is set.
 
 #[cfg(target_os = "linux")]
 fn main() -> rushlight::Result<()> {
@@ -23,7 +23,7 @@ mod rank {
             [("all_reduce_8B", 2usize, 2000), ("all_reduce_1MiB", 1 << 18, 300), ("all_reduce_64MiB", 1 << 24, 15)]
         {
             let x = Tensor::ones([elements])?;
-            measure(&world, name, repetitions, || world.all_reduce(&x, ReduceOp::Mean))?;
+            measure(&world, name, repetitions, || world.all_reduce(&x, ReduceOp::Sum))?;
         }
         manual_seed(0);
         let (x, y) = (Tensor::randn([32, 20], DType::F32)?, Tensor::randn([32, 1], DType::F32)?);
@@ -41,10 +41,33 @@ mod rank {
             model.forward(&x)?.mse_loss(&y, Reduction::Mean)?.backward()?;
             optimizer.step()
         })?;
+        let plain = transformer()?;
+        let mut optimizer = Adam::new(plain.parameters()).lr(1e-3).build()?;
+        let (src, tgt) = (Tensor::rand([32, 1, 512], DType::F32)?, Tensor::rand([32, 20, 512], DType::F32)?);
+        measure(&world, "transformer_plain", 5, || {
+            optimizer.zero_grad();
+            plain.forward(&src, &tgt)?.cross_entropy(&tgt)?.backward()?;
+            optimizer.step()
+        })?;
+        drop((plain, optimizer));
+        let model = DistributedDataParallel::new(transformer()?, world.group().clone()).build()?;
+        let mut optimizer = Adam::new(model.parameters()).lr(1e-3).build()?;
+        measure(&world, "transformer_ddp", 5, || {
+            optimizer.zero_grad();
+            model.call(|m| m.forward(&src, &tgt))?.cross_entropy(&tgt)?.backward()?;
+            optimizer.step()
+        })?;
         Ok(())
     }
 
+    fn transformer() -> Result<Transformer> {
+        Transformer::new().batch_first(true).build()
+    }
+
     fn measure(world: &World, name: &str, repetitions: usize, mut step: impl FnMut() -> Result<()>) -> Result<()> {
+        if std::env::var("RUSHLIGHT_BENCH_FILTER").is_ok_and(|filter| !name.contains(&filter)) {
+            return Ok(());
+        }
         for _ in 0..repetitions / 10 + 2 {
             step()?;
         }

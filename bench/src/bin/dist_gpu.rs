@@ -1,8 +1,9 @@
 //! What data parallel costs a captured step on a GPU: the plain step and the data-parallel one, in turn, in one process. Started alone it is one
-//! rank over NCCL; under a launcher each rank prints what it sees.
+//! rank over NCCL; under a launcher each rank prints what it sees, and the time of each collective.
 //!
 //! Usage: `dist_gpu [FILTER]`; only cases whose name contains the filter are run. A line for each case: microseconds of the plain and of the
-//! data-parallel step, and their ratio, medians of several rounds.
+//! data-parallel step, and their ratio, medians of several rounds. A line for each collective: milliseconds of the first call, in which kernels are
+//! compiled, and the median of later ones.
 
 #[cfg(target_os = "linux")]
 fn main() -> rushlight::Result<()> {
@@ -16,7 +17,7 @@ fn main() {
 
 #[cfg(target_os = "linux")]
 mod rank {
-    use rushlight::dist::{DistributedDataParallel, World, init};
+    use rushlight::dist::{DistributedDataParallel, P2p, ReduceOp, World, init};
     use rushlight::nn::models::Gpt;
     use rushlight::prelude::*;
     use std::time::Instant;
@@ -48,11 +49,14 @@ mod rank {
         times[times.len() / 2]
     }
 
-    fn compare(name: &str, device: Device, mut plain: Step, mut parallel: Step) -> Result<()> {
+    fn compare(name: &str, world: &World, device: Device, mut plain: Step, mut parallel: Step) -> Result<()> {
         // Recorded after two calls each.
         let warm = plain.seconds(&device, 5)?.max(parallel.seconds(&device, 5)?);
         let once = plain.seconds(&device, 5)?;
-        let repeats = ((0.2 / once) as usize).clamp(10, 2000);
+        // As often on all ranks.
+        let repeats = Tensor::new([((0.2 / once) as i64).clamp(10, 2000)])?;
+        world.broadcast(&repeats, 0)?;
+        let repeats = repeats.item::<i64>()? as usize;
         let (mut a, mut b, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
             let (x, y) = (plain.seconds(&device, repeats)?, parallel.seconds(&device, repeats)?);
@@ -112,6 +116,42 @@ mod rank {
         Ok(Step { capture, batch, call })
     }
 
+    /// The time of each collective by itself, until its result is there.
+    fn collectives(world: &World, device: Device) -> Result<()> {
+        let size = world.size();
+        let (next, before) = ((world.rank() + 1) % size, (world.rank() + size - 1) % size);
+        for (bytes, text) in [(4usize << 10, "4 KiB"), (1 << 20, "1 MiB"), (64 << 20, "64 MiB")] {
+            let n = bytes / 4;
+            let x = Tensor::ones_with([n], (DType::F32, device))?;
+            let y = Tensor::ones_with([n], (DType::F32, device))?;
+            let all = Tensor::ones_with([n * size], (DType::F32, device))?;
+            let p2p = |tensor: &Tensor, peer, sends| P2p { tensor: tensor.clone(), peer, tag: 0, sends };
+            let cases: [(&str, &dyn Fn() -> Result<()>); 5] = [
+                ("all_reduce", &|| world.all_reduce(&x, ReduceOp::Mean)),
+                ("broadcast", &|| world.broadcast(&x, 0)),
+                ("all_gather", &|| world.all_gather_into_tensor(&all, &x)),
+                ("reduce_scatter", &|| world.reduce_scatter_tensor(&x, &all, ReduceOp::Mean)),
+                ("exchange", &|| world.batch_p2p(vec![p2p(&x, next, true), p2p(&y, before, false)])?.wait()),
+            ];
+            for (name, run) in cases {
+                let mut times = Vec::new();
+                for _ in 0..21 {
+                    let start = Instant::now();
+                    run()?;
+                    synchronize(&device)?;
+                    times.push(start.elapsed().as_secs_f64() * 1e3);
+                }
+                let first = times.remove(0);
+                println!(
+                    "collective {name} {text}, rank {}: first {first:.1} ms, then {:.3} ms",
+                    world.rank(),
+                    median(times)
+                );
+            }
+        }
+        Ok(())
+    }
+
     pub fn main() -> Result<()> {
         let filter = std::env::args().nth(1).unwrap_or_default();
         let world = init()?;
@@ -121,8 +161,11 @@ mod rank {
         }
         let wants = |name: &str| name.contains(&filter);
         let both = |name: &str, one: &dyn Fn(Option<&World>) -> Result<Step<'static>>| {
-            if !wants(name) { Ok(()) } else { compare(name, device, one(None)?, one(Some(&world))?) }
+            if !wants(name) { Ok(()) } else { compare(name, &world, device, one(None)?, one(Some(&world))?) }
         };
+        if world.size() > 1 && wants("collective") {
+            collectives(&world, device)?;
+        }
         let rand = |shape: &[usize]| Tensor::rand(shape, (DType::F32, device));
         both("linear", &|world| {
             let batch = [rand(&[32, 20])?, rand(&[32, 1])?];

@@ -3,9 +3,10 @@
 use crate::dtype::{self, PyDType};
 use crate::error::{IntoPyResult, from_py, runtime_error};
 use crate::tensor::{PyTensor, wrap};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
-use rushlight_core::Result;
+use rushlight_core::{Error, Result};
 use rushlight_tensor::autograd::{self, Backward, Context, HookHandle};
 use rushlight_tensor::{Tensor, autocast_dtype, set_autocast};
 use std::sync::Mutex;
@@ -342,6 +343,59 @@ fn _record_function<'py>(
     recorded.into_iter().map(|t| wrap(py, t)).collect()
 }
 
+/// `saved_tensors_hooks` of Python functions. What `pack` returns is any object.
+struct PythonHooks {
+    pack: Py<PyAny>,
+    unpack: Py<PyAny>,
+}
+
+impl autograd::SavedTensorsHooks for PythonHooks {
+    fn pack(&self, tensor: &Tensor) -> Result<Box<dyn std::any::Any + Send + Sync>> {
+        Python::attach(|py| {
+            let packed = self.pack.call1(py, (wrap(py, tensor.clone())?,))?;
+            Ok(Box::new(packed) as Box<dyn std::any::Any + Send + Sync>)
+        })
+        .map_err(from_py)
+    }
+
+    fn unpack(&self, packed: &(dyn std::any::Any + Send + Sync)) -> Result<Tensor> {
+        let Some(packed) = packed.downcast_ref::<Py<PyAny>>() else {
+            return Err(Error::value("saved_tensors_hooks: was given what it did not pack"));
+        };
+        Python::attach(|py| {
+            let found = self.unpack.call1(py, (packed.clone_ref(py),))?;
+            tensor_or_none(found.bind(py), "unpack_hook")?.ok_or_else(|| {
+                PyTypeError::new_err("saved_tensors_hooks: the unpack hook must return a Tensor, not None")
+            })
+        })
+        .map_err(from_py)
+    }
+}
+
+/// Hooks for saved tensors in force on this thread; the innermost last. Python's contexts end in the order they began.
+#[pyfunction]
+fn _push_saved_tensors_hooks(pack: Py<PyAny>, unpack: Py<PyAny>) {
+    let guard = autograd::saved_tensors_hooks(std::sync::Arc::new(PythonHooks { pack, unpack }));
+    SAVED_TENSORS.with_borrow_mut(|guards| guards.push(guard));
+}
+
+/// Keeps saved tensors on the CPU.
+#[pyfunction]
+fn _push_save_on_cpu(pin_memory: bool) {
+    let guard = autograd::save_on_cpu(pin_memory);
+    SAVED_TENSORS.with_borrow_mut(|guards| guards.push(guard));
+}
+
+#[pyfunction]
+fn _pop_saved_tensors_hooks() {
+    let last = SAVED_TENSORS.with_borrow_mut(Vec::pop);
+    drop(last);
+}
+
+thread_local! {
+    static SAVED_TENSORS: std::cell::RefCell<Vec<autograd::SavedTensorsGuard>> = const { std::cell::RefCell::new(Vec::new()) };
+}
+
 /// Names of functions live as long as the process; a program has few.
 fn intern(name: &str) -> &'static str {
     static NAMES: Mutex<Vec<&'static str>> = Mutex::new(Vec::new());
@@ -371,5 +425,8 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(_grad, module)?)?;
     module.add_function(wrap_pyfunction!(_leaves, module)?)?;
     module.add_function(wrap_pyfunction!(_record_function, module)?)?;
+    module.add_function(wrap_pyfunction!(_push_saved_tensors_hooks, module)?)?;
+    module.add_function(wrap_pyfunction!(_push_save_on_cpu, module)?)?;
+    module.add_function(wrap_pyfunction!(_pop_saved_tensors_hooks, module)?)?;
     Ok(())
 }

@@ -6,10 +6,13 @@ use pyo3::types::{PyBool, PyInt, PyString};
 use rushlight_core::backend::{self, Engine};
 use rushlight_core::{Device, Result};
 use rushlight_engines::{accelerator, accelerators};
+use rushlight_monitor::Monitor;
+
 use rushlight_tensor::Tensor;
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{LazyLock, Mutex};
+use std::time::Duration;
 
 /// Where a tensor lives: `device("cpu")`, `device("cuda", 1)`, `device("cuda:1")`.
 #[pyclass(name = "device", module = "rushlight", frozen, eq, hash)]
@@ -96,10 +99,16 @@ pub fn numbered(index: usize) -> Device {
     FOUND.engine.map_or(Device::Cuda(index), |engine| engine.device(index))
 }
 
-/// The kind of this machine's accelerators, as PyTorch names it; `cuda` where there are none.
+/// The kind of this machine's accelerators, as PyTorch names it (an AMD GPU is `cuda`, too); `cuda` where there are none.
 #[pyfunction]
 fn _accelerator_type() -> &'static str {
-    FOUND.engine.map_or("cuda", |engine| engine.name())
+    FOUND.engine.map_or("cuda", |engine| PyDevice::from(engine.device(0)).kind.name())
+}
+
+/// The first of CUDA and HIP whose driver is installed, and its version. Starts no driver, so that processes may still be forked.
+#[pyfunction]
+fn _accelerator_toolkit() -> Option<(&'static str, String)> {
+    rushlight_engines::toolkit()
 }
 
 /// How many accelerators programs may use: none if `RUSHLIGHT_DEVICE` is `cpu`.
@@ -129,13 +138,39 @@ fn _set_device(index: usize) -> PyResult<()> {
     Ok(())
 }
 
-/// Name, bytes of memory, multiprocessors and compute capability of an accelerator.
+/// Name, bytes of memory, multiprocessors, compute capability, driver and run time of an accelerator.
 #[pyfunction]
-fn _device_properties(index: usize) -> PyResult<(String, usize, usize, (i32, i32))> {
+fn _device_properties(index: usize) -> PyResult<(String, usize, usize, (i32, i32), String, String)> {
     let engine = accelerator().ok_or_else(|| runtime_error("there is no accelerator"))?;
     let found = engine.properties(index).py()?;
-    Ok((found.name, found.memory, found.multiprocessors, found.capability))
+    Ok((found.name, found.memory, found.multiprocessors, found.capability, found.driver, found.runtime))
 }
+
+/// Figures of a GPU by its management library: per cent of time computing and using memory, bytes used, degrees Celsius, watts, MHz. Without an engine for it,
+/// too: the number is then CUDA's.
+#[pyfunction]
+fn _gpu_figures(py: Python<'_>, index: usize) -> PyResult<GpuFigures> {
+    static MONITOR: Mutex<Option<Monitor>> = Mutex::new(None);
+    let device = match accelerator() {
+        Some(engine) => engine.device(index),
+        None => Device::Cuda(index),
+    };
+    py.detach(|| {
+        let mut guard = MONITOR.lock().unwrap_or_else(|e| e.into_inner());
+        let monitor = guard.get_or_insert_default();
+        let mut gpu = monitor.gpu(device)?;
+        if gpu.utilisation.is_none() || gpu.power.is_none() {
+            // Some libraries give counters, whose difference is the figure.
+            std::thread::sleep(Duration::from_millis(50));
+            gpu = monitor.gpu(device)?;
+        }
+        Ok((gpu.utilisation, gpu.memory_utilisation, gpu.memory_used, gpu.temperature, gpu.power, gpu.clock))
+    })
+    .py()
+}
+
+/// What [`_gpu_figures`] gives.
+type GpuFigures = (Option<f64>, Option<f64>, Option<u64>, Option<f64>, Option<f64>, Option<f64>);
 
 fn given(device: Option<&Bound<'_, PyAny>>) -> PyResult<Device> {
     device.map_or(Ok(Device::Cpu), |d| PyDevice::from_object(d)?.resolve(d.py()))
@@ -202,10 +237,12 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     }
     functions!(
         _accelerator_type,
+        _accelerator_toolkit,
         _device_count,
         _current_device,
         _set_device,
         _device_properties,
+        _gpu_figures,
         _synchronize,
         _memory_stats,
         _reset_peak_memory,

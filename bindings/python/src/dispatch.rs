@@ -7,6 +7,7 @@
 use crate::convert::{convert, int};
 use crate::error::{runtime_error, to_py, type_error};
 use crate::overrides;
+use crate::profile;
 use crate::signature::{Kind, Param, Signature};
 use crate::tensor::{PyTensor, as_tensor, wrap};
 use crate::value::{Out, Value, Values};
@@ -241,7 +242,9 @@ fn call<'py>(py: Python<'py>, op: &'static Op, mut call: Call<'_, 'py>, form: Fo
         (None, Some(error)) if signatures.len() == 1 => return Err(type_error(error)),
         _ => return Err(type_error(combination(&call, op)?)),
     };
+    let span = profile::op_span(py, op.name, inplace, &values);
     let result = run(py, variant, &values, inplace).map_err(to_py)?;
+    drop(span);
     match out {
         None => give(py, op.name, result, call.positional.first().copied()),
         Some(target) => store(op.name, result, target),

@@ -16,6 +16,7 @@
 //! | `vision` | images |
 //! | `serialize` | files of `torch.save` |
 //! | `tensorboard` | event files |
+//! | `profile` | the profiler |
 //! | `functions` | what is not a row |
 
 mod autograd;
@@ -42,6 +43,7 @@ mod objects;
 mod operators;
 mod optim;
 mod overrides;
+mod profile;
 mod rows;
 mod serialize;
 mod signature;
@@ -89,6 +91,7 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
     capture::add_to(module)?;
     serialize::add_to(module)?;
     tensorboard::add_to(module)?;
+    profile::add_to(module)?;
     #[cfg(target_os = "linux")]
     dist::add_to(module)?;
     #[cfg(target_os = "linux")]

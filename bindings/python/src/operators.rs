@@ -3,6 +3,7 @@
 use crate::convert::scalar;
 use crate::error::to_py;
 use crate::overrides;
+use crate::profile::operator_span;
 use crate::tensor::{PyTensor, as_tensor, wrap};
 use pyo3::basic::CompareOp;
 use pyo3::prelude::*;
@@ -21,6 +22,13 @@ impl Other {
         match self {
             Other::Tensor(t) => Arg::Tensor(t),
             Other::Number(s) => Arg::Scalar(*s),
+        }
+    }
+
+    fn as_tensor(&self) -> Option<&Tensor> {
+        match self {
+            Other::Tensor(t) => Some(t),
+            Other::Number(_) => None,
         }
     }
 
@@ -65,6 +73,7 @@ fn binary<'py>(
         return Ok(py.NotImplemented().into_bound(py));
     };
     let a = slf.get().tensor();
+    let _span = operator_span(py, name, &[Some(&a), other.as_tensor()]);
     let out = if large(&a, Some(&other)) { py.detach(|| op(&a, &other)) } else { op(&a, &other) };
     Ok(wrap(py, out.map_err(to_py)?)?.into_any())
 }
@@ -88,6 +97,7 @@ fn inplace<'py>(
         )));
     };
     let a = slf.get().tensor();
+    let _span = operator_span(py, name, &[Some(&a), other.as_tensor()]);
     if large(&a, Some(&other)) { py.detach(|| op(&a, &other)) } else { op(&a, &other) }.map_err(to_py)
 }
 
@@ -101,6 +111,7 @@ fn unary<'py>(
         return Ok(answer);
     }
     let a = slf.get().tensor();
+    let _span = operator_span(py, name, &[Some(&a)]);
     let out = if large(&a, None) { py.detach(|| op(&a)) } else { op(&a) };
     Ok(wrap(py, out.map_err(to_py)?)?.into_any())
 }

@@ -15,6 +15,7 @@ use rushlight_optim::{
 };
 use rushlight_tensor::autograd::no_grad;
 use rushlight_tensor::capture::{self, Renew};
+use rushlight_tensor::profile;
 use rushlight_tensor::state::Value;
 use rushlight_tensor::{Tensor, foreach};
 
@@ -399,6 +400,7 @@ fn _optim_step(
     optimizer: &Bound<'_, PyAny>,
 ) -> PyResult<()> {
     let py = groups.py();
+    let _span = record_function_of(optimizer);
     macro_rules! by_name {
         ($($optimizer:literal => $options:ident),* $(,)?; $($composed:literal => $composed_options:ident),* $(,)?) => {
             match name {
@@ -422,9 +424,18 @@ fn _optim_step(
     }
 }
 
+/// The span of a step, by PyTorch's name for it.
+fn record_function_of(optimizer: &Bound<'_, PyAny>) -> profile::Span {
+    profile::span(profile::Category::Annotation, || {
+        let class = optimizer.get_type().name().map_or_else(|_| "Optimizer".into(), |name| name.to_string());
+        format!("Optimizer.step#{class}.step")
+    })
+}
+
 /// Forgets the gradients of all parameters of the groups.
 #[pyfunction]
 fn _forget_grads(groups: &Bound<'_, PyList>) -> PyResult<()> {
+    let _span = profile::span(profile::Category::Annotation, || "Optimizer.zero_grad");
     for group in groups.iter() {
         let Some(params) = group.cast_into::<PyDict>()?.get_item(pyo3::intern!(groups.py(), "params"))? else {
             continue;

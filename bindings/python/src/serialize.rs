@@ -121,7 +121,9 @@ fn _save_bytes<'py>(py: Python<'py>, obj: &Bound<'py, PyAny>) -> PyResult<Option
 /// Reads a file without running code; tensors of GPUs come back to them if `gpus` is true and they are there.
 #[pyfunction]
 fn _load(py: Python<'_>, path: PathBuf, mmap: bool, gpus: bool) -> PyResult<Bound<'_, PyAny>> {
-    let options = LoadOptions::default().mmap(mmap).gpus(if gpus { crate::device::count() } else { 0 });
+    let options = LoadOptions::default()
+        .mmap(mmap)
+        .gpus(crate::device::numbered(0), if gpus { crate::device::count() } else { 0 });
     let value = py.detach(|| pt::load_with(&path, &options)).map_err(read_error)?;
     object(py, &value)
 }
@@ -130,7 +132,8 @@ fn _load(py: Python<'_>, path: PathBuf, mmap: bool, gpus: bool) -> PyResult<Boun
 #[pyfunction]
 fn _load_bytes<'py>(py: Python<'py>, data: &Bound<'py, PyBytes>, gpus: bool) -> PyResult<Bound<'py, PyAny>> {
     let bytes = data.as_bytes();
-    let options = LoadOptions::default().gpus(if gpus { crate::device::count() } else { 0 });
+    let options =
+        LoadOptions::default().gpus(crate::device::numbered(0), if gpus { crate::device::count() } else { 0 });
     let value = py.detach(|| pt::from_bytes_with(bytes, &options)).map_err(read_error)?;
     object(py, &value)
 }

@@ -333,3 +333,74 @@ def test_views_follow_a_recorded_change_of_their_base():
     flat = other.view(-1)
     other.select(0, 1).sub_(w, alpha=3)
     assert other.requires_grad and flat.requires_grad
+
+
+def test_saved_tensors_hooks():
+    graph = torch.autograd.graph
+    seen = []
+
+    def pack(t):
+        assert not t.requires_grad
+        seen.append(tuple(t.shape))
+        return t.tolist()
+
+    x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    with graph.saved_tensors_hooks(pack, torch.tensor):
+        y = (x.exp() * x).sum()
+    assert seen and all(shape == (3,) for shape in seen)
+    (g,) = torch.autograd.grad(y, [x], create_graph=True)
+    assert torch.allclose(g, x.exp() * (1 + x))
+    # What was unpacked is still on the tape.
+    (h,) = torch.autograd.grad(g.sum(), [x])
+    assert torch.allclose(h, x.exp() * (2 + x))
+
+    with graph.save_on_cpu(pin_memory=True):
+        z = x.exp().square().sum()
+    z.backward()
+    assert torch.allclose(x.grad, 2 * (2 * x.detach()).exp())
+
+    class Double(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, a):
+            ctx.save_for_backward(a)
+            return 2 * a
+
+        @staticmethod
+        def backward(ctx, dy):
+            (a,) = ctx.saved_tensors
+            return 2 * dy * a / a
+
+    x.grad = None
+    with graph.saved_tensors_hooks(pack, torch.tensor):
+        out = Double.apply(x)
+    out.sum().backward()
+    assert x.grad.tolist() == [2, 2, 2]
+
+
+def test_saved_tensors_hooks_that_fail():
+    graph = torch.autograd.graph
+    x = torch.ones(3, requires_grad=True)
+
+    def refuse(t):
+        raise ValueError("no room")
+
+    with graph.saved_tensors_hooks(refuse, lambda packed: packed):
+        with pytest.raises(ValueError, match="no room"):
+            x.exp()
+    assert x.exp().requires_grad
+    for wrong, error in [(lambda t: torch.ones(4), RuntimeError), (lambda t: None, TypeError), (lambda t: t.double(), RuntimeError)]:
+        with graph.saved_tensors_hooks(lambda t: t, wrong):
+            y = x.exp()
+        with pytest.raises(error):
+            y.sum().backward()
+    with graph.disable_saved_tensors_hooks("none here"):
+        with pytest.raises(RuntimeError, match="none here"):
+            with graph.save_on_cpu():
+                pass
+    with graph.save_on_cpu():
+        y = x.clone().exp()
+        z = y.square()
+    with torch.no_grad():
+        y.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace"):
+        z.sum().backward()

@@ -123,3 +123,30 @@ def test_features_from_inside_a_model():
     assert made.train()(x)["low"].shape == low.shape
     with pytest.raises(ValueError, match="is not present"):
         create_feature_extractor(model, ["nope"])
+
+
+def test_replace_pattern():
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = torch.nn.Linear(4, 4)
+
+        def forward(self, x, a, b):
+            first = torch.cat([a, b]).sum()
+            second = torch.cat([a, b]).sum()
+            return x + first + torch.max(second) + torch.relu(self.linear(x) + 1)
+
+    traced = torch.fx.symbolic_trace(Model())
+    inputs = torch.ones(2, 4), torch.ones(2), torch.full((3,), 2.0)
+    expected = traced(*inputs)
+    found = torch.fx.replace_pattern(traced, lambda a, b: torch.cat([a, b]).sum(), lambda a, b: torch.stack([a.sum(), b.sum()]).sum())
+    assert [match.anchor.op for match in found] == ["call_method", "call_method"]
+    traced.graph.lint()
+    assert not traced.graph.find_nodes(op="call_function", target=torch.cat)
+    assert torch.allclose(traced(*inputs), expected)
+    # A value that is used outside of the pattern stays.
+    assert not torch.fx.replace_pattern(traced, lambda x: torch.relu(x + 1) + x, lambda x: x)
+    assert len(torch.fx.replace_pattern(traced, lambda x: torch.relu(x + 1), lambda x: torch.clamp(x, min=-1) + 1)) == 1
+    assert torch.allclose(traced(*inputs), expected)
+    with pytest.raises(ValueError, match="inputs"):
+        torch.fx.replace_pattern(traced, lambda x: torch.max(x), lambda x, y: x)

@@ -64,13 +64,15 @@ def test_the_launcher_leaves_the_interpreter_as_it_was(program):
 def test_pytorchs_functions_over_parsed_arguments(program):
     code = f"""
         from rushlight.distributed import run
+        from rushlight.distributed.elastic.multiprocessing.errors import ChildFailedError
         args = run.get_args_parser().parse_args(["--nproc_per_node=2", "--max-restarts", "0", {program!r}, "0", "--lr", "1"])
         assert (args.nproc_per_node, args.max_restarts, args.training_script_args) == ("2", 0, ["0", "--lr", "1"])
         run.run(args)
         try:
             run.run(run.parse_args(["--nproc-per-node=2", {program!r}, "4"]))
-        except RuntimeError as error:
-            assert "exit code 4" in str(error), error
+        except ChildFailedError as error:
+            rank, failure = error.get_first_failure()
+            assert failure.exitcode == 4 and failure.local_rank == rank, error
             print("told")
     """
     result = run("-c", textwrap.dedent(code))
@@ -98,3 +100,115 @@ def test_one_ranks_signal_stops_all_after_the_same_step(tmp_path):
     assert result.returncode == 75, result.stderr
     stopped = [line.split()[-1] for line in result.stdout.splitlines() if "stopped" in line]
     assert stopped == ["6", "6"]
+
+
+ELASTIC = """
+    import os, signal, sys
+    from rushlight.distributed.elastic.multiprocessing import DefaultLogsSpecs, Std
+    from rushlight.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure, record
+    from rushlight.distributed.launcher.api import LaunchConfig, elastic_launch
+
+    def product(factor):
+        return factor * int(os.environ["RANK"]), os.environ["WORLD_SIZE"]
+
+    def second_time(marker):
+        if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+            raise RuntimeError("the first time")
+        return "well"
+
+    def fails(kind):
+        if os.environ["RANK"] == "1":
+            if kind == "signal":
+                os.kill(os.getpid(), signal.SIGSEGV)
+            raise KeyError("no such layer")
+        signal.pause()
+
+    def config(**options):
+        return LaunchConfig(min_nodes=1, max_nodes=1, nproc_per_node=2, **options)
+
+    if __name__ == "__main__":
+        assert elastic_launch(config(rdzv_backend="c10d", rdzv_endpoint="localhost:0"), product)(3) == {0: (0, "2"), 1: (3, "2")}
+        assert elastic_launch(config(max_restarts=1), second_time)(0) == {0: "well", 1: "well"}
+        try:
+            elastic_launch(config(max_restarts=0), fails)("error")
+        except ChildFailedError as error:
+            rank, failure = error.get_first_failure()
+            assert (error.name, rank, failure.local_rank, failure.exitcode) == ("fails", 1, 1, 1), error
+            assert failure.message["message"] == "KeyError: 'no such layer'" and "in fails" in failure.message["extraInfo"]["py_callstack"]
+            assert error.failures[0].exitcode == -signal.SIGTERM and error.failures[0].signal_name() == "SIGTERM"
+            assert "fails FAILED" in str(error) and "no such layer" in str(error) and failure.timestamp_isoformat()[:2] == "20"
+        else:
+            sys.exit("no error")
+        try:
+            elastic_launch(config(max_restarts=0), fails)("signal")
+        except ChildFailedError as error:
+            rank, failure = error.get_first_failure()
+            assert (rank, failure.exitcode) == (1, -signal.SIGSEGV) and "SIGSEGV" in failure.message, error
+        logs = DefaultLogsSpecs(log_dir=sys.argv[1], redirects=Std.ALL)
+        assert elastic_launch(config(run_id="r", logs_specs=logs), "echo")("hello") == {}
+        assert open(os.path.join(sys.argv[1], "r", "attempt_0", "1", "stdout.log")).read() == "hello" + chr(10)
+        try:
+            elastic_launch(config(), lambda: 0)()
+        except TypeError as error:
+            assert "picklable" in str(error)
+        print("as in PyTorch")
+"""
+
+
+def test_elastic_launch(tmp_path):
+    script = tmp_path / "elastic.py"
+    script.write_text(textwrap.dedent(ELASTIC))
+    result = run(str(script), str(tmp_path / "logs"))
+    assert result.stdout.splitlines()[-1:] == ["as in PyTorch"], result.stderr
+    assert "its error: KeyError: 'no such layer'" in result.stderr
+
+
+def test_record_writes_what_pytorch_writes(tmp_path, monkeypatch):
+    import json
+
+    from rushlight.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure, record
+
+    @record
+    def main(x):
+        if x == 0:
+            sys.exit(0)
+        raise ValueError(f"bad {x}")
+
+    path = tmp_path / "error.json"
+    monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(path))
+    assert main(0) is None
+    with pytest.raises(ValueError, match="bad 3"):
+        main(3)
+    message = json.loads(path.read_text())["message"]
+    assert message["message"] == "ValueError: bad 3" and message["extraInfo"]["py_callstack"].startswith("Traceback")
+    failure = ProcessFailure(local_rank=1, pid=997, exitcode=1, error_file=str(path))
+    assert failure.message == message and failure.timestamp == int(message["extraInfo"]["timestamp"])
+    assert ProcessFailure(0, 997, -9, "").signal_name() == "SIGKILL"
+
+    # A launcher inside a rank passes its rank's error on.
+    outer = tmp_path / "outer.json"
+    monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(outer))
+
+    @record
+    def launcher():
+        raise ChildFailedError("trainer", {4: failure})
+
+    with pytest.raises(ChildFailedError) as caught:
+        launcher()
+    assert caught.value.name == "trainer" and caught.value.get_first_failure()[0] == 4
+    assert json.loads(outer.read_text())["message"]["errorCode"] == 1
+
+
+def test_configurations_from_command_lines():
+    from rushlight.distributed import run as module
+    from rushlight.distributed.elastic.multiprocessing import Std
+
+    args = module.parse_args("--nnodes=1:2 --nproc-per-node=3 --rdzv-backend=c10d --rdzv-endpoint=h:1 --rdzv-conf=timeout=5 --tee=0:1 -m pkg.train --lr 1".split())
+    config, program, words = module.config_from_args(args)
+    assert (config.min_nodes, config.max_nodes, config.nproc_per_node, config.rdzv_configs["timeout"]) == (1, 2, 3, "5")
+    assert words == ["-u", "-m", "pkg.train", "--lr", "1"] and program
+    assert config._options()[-1] == "--tee=0:1" and Std.from_str("2") is Std.ERR
+    with pytest.raises(ValueError):
+        Std.from_str("x")
+    with pytest.raises(RuntimeError, match="MIN:MAX"):
+        module.parse_min_max_nnodes("1:2:3")

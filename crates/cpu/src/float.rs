@@ -71,6 +71,11 @@ impl Float for bf16 {
     }
     #[inline(always)]
     unsafe fn narrow<I: Vectors>(src: *const f32, dst: *mut Self, n: usize) {
+        #[cfg(target_arch = "aarch64")]
+        if crate::isa::level() == crate::isa::Level::Bf16 {
+            // SAFETY: by the caller's contract; the level has the instruction.
+            return unsafe { crate::simd::neon::narrow_bf16(src, dst, n) };
+        }
         for i in 0..n {
             // SAFETY: by the caller's contract.
             unsafe {

@@ -1,33 +1,60 @@
 //! Which instruction set the kernels run with, chosen once at run time.
 //!
-//! A kernel is written once as an `#[inline(always)]` function generic over [`Isa`] and compiled three times by
-//! [`multiversion!`](crate::multiversion): the compiler vectorises it for each level. Parallel loops stay outside: a closure does
-//! not inherit the features of the function it is written in, so kernels are called *from* the closure.
+//! A kernel is written once as an `#[inline(always)]` function generic over [`Isa`] and compiled by
+//! [`multiversion!`](crate::multiversion) for each level of the architecture: three times for x86-64, twice for ARM, where NEON is part of
+//! every machine and the levels above it differ only in kernels of their own (`gemm/arm`). Parallel loops stay outside: a closure does not
+//! inherit the features of the function it is written in, so kernels are called *from* the closure.
 
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-/// A level of the x86-64 ladder. `Portable` is whatever the build targets (SSE2, NEON, …).
+/// A level of the architecture's ladder. `Portable` is whatever the build targets (SSE2, NEON, …), without intrinsics of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Level {
     /// No run-time feature is assumed.
     Portable = 1,
     /// x86-64-v3: AVX2, FMA, F16C, BMI.
+    #[cfg(target_arch = "x86_64")]
     Avx2 = 2,
     /// x86-64-v4: AVX-512 F, BW, DQ, VL, CD.
+    #[cfg(target_arch = "x86_64")]
     Avx512 = 3,
+    /// ARMv8.0: NEON intrinsics. Every 64-bit ARM has them.
+    #[cfg(target_arch = "aarch64")]
+    Neon = 2,
+    /// ARMv8.2 with dot products of bytes (Neoverse N1, Apple M1).
+    #[cfg(target_arch = "aarch64")]
+    DotProd = 3,
+    /// ARMv8.6: matrix products of bf16 and of bytes (Neoverse V1, N2 and V2, which is Grace; Apple M2).
+    #[cfg(target_arch = "aarch64")]
+    Bf16 = 4,
 }
 
 impl Level {
-    /// All levels, lowest first.
+    /// All levels of this architecture, lowest first.
+    #[cfg(target_arch = "x86_64")]
     pub const ALL: [Level; 3] = [Level::Portable, Level::Avx2, Level::Avx512];
+    /// All levels of this architecture, lowest first.
+    #[cfg(target_arch = "aarch64")]
+    pub const ALL: [Level; 4] = [Level::Portable, Level::Neon, Level::DotProd, Level::Bf16];
+    /// All levels of this architecture, lowest first.
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    pub const ALL: [Level; 1] = [Level::Portable];
 
     /// The name `RUSHLIGHT_CPU_ISA` takes.
     pub fn name(self) -> &'static str {
         match self {
             Level::Portable => "portable",
+            #[cfg(target_arch = "x86_64")]
             Level::Avx2 => "avx2",
+            #[cfg(target_arch = "x86_64")]
             Level::Avx512 => "avx512",
+            #[cfg(target_arch = "aarch64")]
+            Level::Neon => "neon",
+            #[cfg(target_arch = "aarch64")]
+            Level::DotProd => "dotprod",
+            #[cfg(target_arch = "aarch64")]
+            Level::Bf16 => "bf16",
         }
     }
 }
@@ -54,16 +81,39 @@ pub fn detected() -> Level {
         if v3 {
             return Level::Avx2;
         }
+        Level::Portable
     }
-    Level::Portable
+    #[cfg(target_arch = "aarch64")]
+    {
+        use std::arch::is_aarch64_feature_detected as has;
+        if !has!("dotprod") {
+            Level::Neon
+        } else if !(has!("bf16") && has!("i8mm")) {
+            Level::DotProd
+        } else {
+            Level::Bf16
+        }
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    {
+        Level::Portable
+    }
 }
 
 /// The level in use: the highest the machine has, or a lower one named by `RUSHLIGHT_CPU_ISA`.
 #[inline(always)]
 pub fn level() -> Level {
     match LEVEL.load(Relaxed) {
+        #[cfg(target_arch = "x86_64")]
         3 => Level::Avx512,
+        #[cfg(target_arch = "x86_64")]
         2 => Level::Avx2,
+        #[cfg(target_arch = "aarch64")]
+        4 => Level::Bf16,
+        #[cfg(target_arch = "aarch64")]
+        3 => Level::DotProd,
+        #[cfg(target_arch = "aarch64")]
+        2 => Level::Neon,
         1 => Level::Portable,
         _ => init(),
     }
@@ -81,10 +131,8 @@ fn init() -> Level {
                 best
             }
             None => {
-                eprintln!(
-                    "rushlight: RUSHLIGHT_CPU_ISA={name} is unknown (portable, avx2, avx512); using {}",
-                    best.name()
-                );
+                let known = Level::ALL.iter().map(|l| l.name()).collect::<Vec<_>>().join(", ");
+                eprintln!("rushlight: RUSHLIGHT_CPU_ISA={name} is unknown ({known}); using {}", best.name());
                 best
             }
         },
@@ -116,6 +164,14 @@ pub struct Avx2;
 #[derive(Clone, Copy)]
 pub struct Avx512;
 
+/// NEON, as pairs of registers: 16 of them, as AVX2 has, so that what fits one register file fits the other.
+#[derive(Clone, Copy)]
+pub struct Neon;
+
+impl Isa for Neon {
+    const FMA: bool = true;
+    const LANES: usize = 8;
+}
 impl Isa for Portable {
     const FMA: bool = cfg!(any(target_arch = "aarch64", target_feature = "fma"));
     const LANES: usize = 4;
@@ -172,6 +228,15 @@ macro_rules! multiversion {
                             unsafe { v3 $(::<$($g),*>)? ($($arg),*) }
                         };
                     }
+                }
+            }
+            #[cfg(target_arch = "aarch64")]
+            {
+                unsafe fn neon $(<$($g $(: $bound)?),*>)? ($($arg: $ty),*) $(-> $ret)? {
+                    unsafe { $kernel::<$($($g,)*)? $crate::isa::Neon>($($arg),*) }
+                }
+                if $crate::isa::level() != $crate::isa::Level::Portable {
+                    return unsafe { neon $(::<$($g),*>)? ($($arg),*) };
                 }
             }
             unsafe { v1 $(::<$($g),*>)? ($($arg),*) }

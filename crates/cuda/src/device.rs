@@ -1,11 +1,12 @@
 //! NVIDIA's GPUs: how many there are, what they are, and opening one.
 
-use crate::driver::{Driver, NO_DEVICE, attribute};
+use crate::driver::{Driver, attribute};
 use crate::nvrtc::Nvrtc;
 use crate::{LIBRARIES, cuda_version};
 use rushlight_core::backend::Properties;
 use rushlight_core::{Device, Error, Result};
 use rushlight_gpu::driver::{MatrixUnits, Opened};
+use rushlight_gpu::driver_calls::NO_DEVICE;
 use std::ffi::c_int;
 use std::sync::OnceLock;
 

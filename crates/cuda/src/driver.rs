@@ -3,14 +3,14 @@
 use crate::api;
 use rushlight_core::{Error, Result};
 use rushlight_gpu::driver::{Boxes, DevicePtr, Handle, Launch, TensorMap};
-use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use rushlight_gpu::driver_calls::{FUNCTION_SHARED_MEMORY, IpcHandle};
+use std::ffi::{c_char, c_int, c_uint, c_void};
 
 api! {
     /// `libcuda`, which comes with the display driver.
     Driver("The NVIDIA driver (libcuda)", &["libcuda.so.1", "libcuda.so", "nvcuda.dll"], "Install an NVIDIA driver, or use Device::Cpu.") {
         fn init = b"cuInit" (c_uint);
         fn version = b"cuDriverGetVersion" (*mut c_int);
-        fn error_string = b"cuGetErrorString" (c_int, *mut *const c_char);
         fn device_count = b"cuDeviceGetCount" (*mut c_int);
         fn device_get = b"cuDeviceGet" (*mut c_int, c_int);
         fn device_name = b"cuDeviceGetName" (*mut c_char, c_int, c_int);
@@ -18,7 +18,7 @@ api! {
         fn device_memory = b"cuDeviceTotalMem_v2" (*mut usize, c_int);
         fn context_retain = b"cuDevicePrimaryCtxRetain" (*mut Handle, c_int);
         fn context_set = b"cuCtxSetCurrent" (Handle);
-        fn context_synchronize = b"cuCtxSynchronize" ();
+        fn synchronize = b"cuCtxSynchronize" ();
         fn memory_info = b"cuMemGetInfo_v2" (*mut usize, *mut usize);
         fn alloc = b"cuMemAlloc_v2" (*mut DevicePtr, usize);
         fn free = b"cuMemFree_v2" (DevicePtr);
@@ -58,6 +58,7 @@ api! {
         fn ipc_share = b"cuIpcGetMemHandle" (*mut IpcHandle, DevicePtr);
         fn ipc_open = b"cuIpcOpenMemHandle_v2" (*mut DevicePtr, IpcHandle, c_uint);
         fn ipc_close = b"cuIpcCloseMemHandle" (DevicePtr);
+        optional fn error_string = b"cuGetErrorString" (c_int, *mut *const c_char);
         optional fn device_uuid_of_part = b"cuDeviceGetUuid_v2" (*mut [u8; 16], c_int);
         optional fn stream_write_value = b"cuStreamWriteValue32_v2" (Handle, DevicePtr, u32, c_uint);
         optional fn stream_wait_value = b"cuStreamWaitValue32_v2" (Handle, DevicePtr, u32, c_uint);
@@ -67,13 +68,6 @@ api! {
     }
 }
 
-/// `CUipcMemHandle`: passed by value.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct IpcHandle([u8; 64]);
-
-/// `CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS`.
-const IPC_PEER_ACCESS: u32 = 1;
 /// `CU_STREAM_WAIT_VALUE_GEQ`.
 const WAIT_AT_LEAST: u32 = 0;
 
@@ -111,8 +105,6 @@ pub struct KernelNode {
     pub extra: *mut *mut c_void,
 }
 
-/// The driver's code for an allocation that does not fit.
-pub const OUT_OF_MEMORY: i32 = 2;
 /// `CU_DEVICE_ATTRIBUTE_…`.
 pub mod attribute {
     pub const MAX_SHARED_MEMORY: i32 = 97;
@@ -120,37 +112,10 @@ pub mod attribute {
     pub const CAPABILITY_MAJOR: i32 = 75;
     pub const CAPABILITY_MINOR: i32 = 76;
 }
-/// `CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES`.
-pub const FUNCTION_SHARED_MEMORY: i32 = 8;
-/// `CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP`.
-pub const HOST_MAPPED: u32 = 1 | 2;
-/// `CU_STREAM_NON_BLOCKING`.
-pub const STREAM_NON_BLOCKING: u32 = 1;
 /// `CU_STREAM_LEGACY`: the stream of work that names none, which other libraries use unless told otherwise.
 pub const STREAM_LEGACY: usize = 1;
-/// `CUDA_ERROR_NO_DEVICE`: the driver finds no GPU.
-pub const NO_DEVICE: i32 = 100;
-/// `CUDA_ERROR_NOT_READY`: what was asked after is still under way.
-pub const NOT_READY: i32 = 600;
-/// `CU_EVENT_DISABLE_TIMING`.
-pub const EVENT_WITHOUT_TIME: u32 = 2;
-/// `CU_STREAM_CAPTURE_MODE_…`.
-pub mod capture_mode {
-    pub const THREAD_LOCAL: i32 = 1;
-}
 
 impl Driver {
-    /// An error that names the call, unless the code says success.
-    #[inline]
-    pub fn check(&self, call: &str, code: i32) -> Result<()> {
-        if code == 0 { Ok(()) } else { Err(self.error(call, code)) }
-    }
-
-    /// Whether what a call asked after is done.
-    fn ready(&self, call: &str, code: i32) -> Result<bool> {
-        if code == NOT_READY { Ok(false) } else { self.check(call, code).map(|()| true) }
-    }
-
     /// The CUDA version it is for, such as 13000; 0 if it does not say.
     pub fn number(&self) -> i32 {
         let mut number = 0;
@@ -158,86 +123,23 @@ impl Driver {
         unsafe { (self.version)(&mut number) };
         number
     }
-
-    #[cold]
-    fn error(&self, call: &str, code: i32) -> Error {
-        let mut text = std::ptr::null();
-        // SAFETY: the driver writes the address of a constant string, or null.
-        let known = unsafe { (self.error_string)(code, &mut text) } == 0 && !text.is_null();
-        // SAFETY: a constant string of the driver's.
-        let text =
-            if known { unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned() } else { "unknown".into() };
-        let message = format!("CUDA: {call} failed with error {code}: {text}");
-        if code == OUT_OF_MEMORY { Error::out_of_memory(message) } else { Error::device(message) }
-    }
 }
 
+rushlight_gpu::driver_errors!(Driver, "CUDA");
+
 impl rushlight_gpu::driver::Driver for Driver {
+    rushlight_gpu::driver_calls! {
+        prefix: "cu",
+        synchronize: "cuCtxSynchronize",
+        alloc: "cuMemAlloc",
+        host_alloc: "cuMemHostAlloc",
+        host_device_ptr: "cuMemHostGetDevicePointer",
+        node: KernelNode,
+    }
+
     unsafe fn enter(&self, context: Handle) -> Result<()> {
         // SAFETY: the caller's.
         self.check("cuCtxSetCurrent", unsafe { (self.context_set)(context) })
-    }
-
-    fn synchronize(&self) -> Result<()> {
-        // SAFETY: waits for whatever context is current; without one it is an error.
-        self.check("cuCtxSynchronize", unsafe { (self.context_synchronize)() })
-    }
-
-    fn memory_info(&self) -> (usize, usize) {
-        let (mut free, mut total) = (0, 0);
-        // SAFETY: two sizes to write to.
-        unsafe { (self.memory_info)(&mut free, &mut total) };
-        (free, total)
-    }
-
-    fn alloc(&self, bytes: usize) -> Result<Option<DevicePtr>> {
-        let mut ptr = 0;
-        // SAFETY: an address to write to.
-        match unsafe { (self.alloc)(&mut ptr, bytes) } {
-            OUT_OF_MEMORY => Ok(None),
-            code => self.check("cuMemAlloc", code).map(|()| Some(ptr)),
-        }
-    }
-
-    unsafe fn free(&self, ptr: DevicePtr) {
-        // SAFETY: the caller's. An error would be an earlier call's, which is reported elsewhere.
-        unsafe { (self.free)(ptr) };
-    }
-
-    fn host_alloc(&self, bytes: usize) -> Result<Option<*mut c_void>> {
-        let mut ptr = std::ptr::null_mut();
-        // SAFETY: an address to write to.
-        match unsafe { (self.host_alloc)(&mut ptr, bytes, HOST_MAPPED) } {
-            OUT_OF_MEMORY => Ok(None),
-            code => self.check("cuMemHostAlloc", code).map(|()| Some(ptr)),
-        }
-    }
-
-    unsafe fn host_free(&self, ptr: *mut c_void) {
-        // SAFETY: the caller's.
-        unsafe { (self.host_free)(ptr) };
-    }
-
-    unsafe fn host_device_ptr(&self, ptr: *mut c_void) -> Result<DevicePtr> {
-        let mut device = 0;
-        // SAFETY: the caller's; an address to write to.
-        self.check("cuMemHostGetDevicePointer", unsafe { (self.host_device_ptr)(&mut device, ptr, 0) })?;
-        Ok(device)
-    }
-
-    unsafe fn copy_to_device(&self, to: DevicePtr, from: *const c_void, bytes: usize, stream: Handle) -> Result<()> {
-        // SAFETY: the caller's.
-        self.check("cuMemcpyHtoDAsync", unsafe { (self.copy_to_device)(to, from, bytes, stream) })
-    }
-
-    unsafe fn copy_to_host(&self, to: *mut c_void, from: DevicePtr, bytes: usize, stream: Handle) -> Result<()> {
-        // SAFETY: the caller's.
-        self.check("cuMemcpyDtoHAsync", unsafe { (self.copy_to_host)(to, from, bytes, stream) })
-    }
-
-    unsafe fn copy_on_device(&self, to: DevicePtr, from: DevicePtr, bytes: usize, stream: Handle) -> Result<()> {
-        // SAFETY: the caller's.
-        self.check("cuMemcpyDtoDAsync", unsafe { (self.copy_on_device)(to, from, bytes, stream) })
     }
 
     unsafe fn copy_to_peer(
@@ -252,155 +154,8 @@ impl rushlight_gpu::driver::Driver for Driver {
         self.check("cuMemcpyPeerAsync", code)
     }
 
-    fn stream_create(&self, priority: i32) -> Result<Handle> {
-        let mut handle = std::ptr::null_mut();
-        // SAFETY: a handle to write to.
-        let code = unsafe { (self.stream_create)(&mut handle, STREAM_NON_BLOCKING, priority) };
-        self.check("cuStreamCreateWithPriority", code)?;
-        Ok(handle)
-    }
-
-    unsafe fn stream_destroy(&self, stream: Handle) {
-        // SAFETY: the caller's.
-        unsafe { (self.stream_destroy)(stream) };
-    }
-
-    unsafe fn stream_synchronize(&self, stream: Handle) -> Result<()> {
-        // SAFETY: the caller's.
-        self.check("cuStreamSynchronize", unsafe { (self.stream_synchronize)(stream) })
-    }
-
-    unsafe fn stream_query(&self, stream: Handle) -> Result<bool> {
-        // SAFETY: the caller's.
-        self.ready("cuStreamQuery", unsafe { (self.stream_query)(stream) })
-    }
-
-    unsafe fn stream_wait(&self, stream: Handle, event: Handle) -> Result<()> {
-        // SAFETY: the caller's.
-        self.check("cuStreamWaitEvent", unsafe { (self.stream_wait)(stream, event, 0) })
-    }
-
     fn default_stream(&self) -> Handle {
         STREAM_LEGACY as Handle
-    }
-
-    fn event_create(&self, timed: bool) -> Result<Handle> {
-        let mut handle = std::ptr::null_mut();
-        let flags = if timed { 0 } else { EVENT_WITHOUT_TIME };
-        // SAFETY: a handle to write to.
-        self.check("cuEventCreate", unsafe { (self.event_create)(&mut handle, flags) })?;
-        Ok(handle)
-    }
-
-    unsafe fn event_destroy(&self, event: Handle) {
-        // SAFETY: the caller's.
-        unsafe { (self.event_destroy)(event) };
-    }
-
-    unsafe fn event_record(&self, event: Handle, stream: Handle) -> Result<()> {
-        // SAFETY: the caller's.
-        self.check("cuEventRecord", unsafe { (self.event_record)(event, stream) })
-    }
-
-    unsafe fn event_query(&self, event: Handle) -> Result<bool> {
-        // SAFETY: the caller's.
-        self.ready("cuEventQuery", unsafe { (self.event_query)(event) })
-    }
-
-    unsafe fn event_synchronize(&self, event: Handle) -> Result<()> {
-        // SAFETY: the caller's.
-        self.check("cuEventSynchronize", unsafe { (self.event_synchronize)(event) })
-    }
-
-    unsafe fn event_elapsed(&self, begin: Handle, end: Handle) -> Result<Option<f32>> {
-        let mut milliseconds = 0.0;
-        // SAFETY: the caller's; a number to write to.
-        match unsafe { (self.event_elapsed)(&mut milliseconds, begin, end) } {
-            NOT_READY => Ok(None),
-            code => self.check("cuEventElapsedTime", code).map(|()| Some(milliseconds)),
-        }
-    }
-
-    fn exchange_capture_mode(&self, mut mode: i32) -> i32 {
-        // SAFETY: exchanges the thread's mode for the one given.
-        unsafe { (self.capture_mode)(&mut mode) };
-        mode
-    }
-
-    unsafe fn capture_begin(&self, stream: Handle) -> Result<()> {
-        // SAFETY: the caller's.
-        self.check("cuStreamBeginCapture", unsafe { (self.capture_begin)(stream, capture_mode::THREAD_LOCAL) })
-    }
-
-    unsafe fn capture_end(&self, stream: Handle) -> Result<Handle> {
-        let mut graph = std::ptr::null_mut();
-        // SAFETY: the caller's; a handle to write to.
-        self.check("cuStreamEndCapture", unsafe { (self.capture_end)(stream, &mut graph) })?;
-        Ok(graph)
-    }
-
-    unsafe fn graph_instantiate(&self, graph: Handle) -> Result<Handle> {
-        let mut exec = std::ptr::null_mut();
-        // SAFETY: the caller's; a handle to write to.
-        self.check("cuGraphInstantiate", unsafe { (self.graph_instantiate)(&mut exec, graph, 0) })?;
-        Ok(exec)
-    }
-
-    unsafe fn graph_root(&self, graph: Handle) -> Result<Option<Handle>> {
-        let (mut first, mut count) = (std::ptr::null_mut(), 0);
-        // SAFETY: the caller's; asked for no handles, the call tells their number.
-        let code = unsafe { (self.graph_roots)(graph, std::ptr::null_mut(), &mut count) };
-        self.check("cuGraphGetRootNodes", code)?;
-        if count != 1 {
-            return Ok(None);
-        }
-        // SAFETY: the caller's; room for the one handle.
-        self.check("cuGraphGetRootNodes", unsafe { (self.graph_roots)(graph, &mut first, &mut count) })?;
-        Ok(Some(first))
-    }
-
-    unsafe fn graph_launch(&self, exec: Handle, stream: Handle) -> Result<()> {
-        // SAFETY: the caller's.
-        self.check("cuGraphLaunch", unsafe { (self.graph_launch)(exec, stream) })
-    }
-
-    unsafe fn graph_set_kernel(&self, exec: Handle, node: Handle, launch: &mut Launch) -> Result<()> {
-        let parameters = KernelNode {
-            function: launch.function,
-            grid: launch.grid,
-            block: launch.block,
-            shared: launch.shared,
-            arguments: launch.arguments.as_mut_ptr(),
-            extra: std::ptr::null_mut(),
-        };
-        // SAFETY: the caller's.
-        let code = unsafe { (self.graph_set_kernel)(exec, node, &parameters) };
-        self.check("cuGraphExecKernelNodeSetParams", code)
-    }
-
-    unsafe fn graph_destroy(&self, graph: Handle) {
-        // SAFETY: the caller's.
-        unsafe { (self.graph_destroy)(graph) };
-    }
-
-    unsafe fn graph_exec_destroy(&self, exec: Handle) {
-        // SAFETY: the caller's.
-        unsafe { (self.graph_exec_destroy)(exec) };
-    }
-
-    unsafe fn module_load(&self, image: &[u8]) -> Result<Handle> {
-        let mut module = std::ptr::null_mut();
-        // SAFETY: the caller's; the image carries its own length.
-        self.check("cuModuleLoadData", unsafe { (self.module_load)(&mut module, image.as_ptr().cast()) })?;
-        Ok(module)
-    }
-
-    unsafe fn module_function(&self, module: Handle, name: &CStr) -> Result<Handle> {
-        let mut function = std::ptr::null_mut();
-        // SAFETY: the caller's; the name ends in zero.
-        let code = unsafe { (self.module_function)(&mut function, module, name.as_ptr()) };
-        self.check(&format!("cuModuleGetFunction({})", name.to_string_lossy()), code)?;
-        Ok(function)
     }
 
     unsafe fn allow_shared(&self, function: Handle, bytes: usize) -> Result<()> {
@@ -434,28 +189,6 @@ impl rushlight_gpu::driver::Driver for Driver {
             self.check("cuDeviceGetUuid", get(&mut uuid, device))?;
         }
         Ok(uuid.to_vec())
-    }
-
-    unsafe fn share_memory(&self, ptr: DevicePtr) -> Result<Vec<u8>> {
-        let mut handle = IpcHandle([0; 64]);
-        // SAFETY: the caller's; a handle to write to.
-        self.check("cuIpcGetMemHandle", unsafe { (self.ipc_share)(&mut handle, ptr) })?;
-        Ok(handle.0.to_vec())
-    }
-
-    fn open_shared(&self, token: &[u8]) -> Result<DevicePtr> {
-        let handle = <[u8; 64]>::try_from(token)
-            .map_err(|_| Error::value(format!("a handle of shared memory has 64 bytes, not {}", token.len())))?;
-        let mut ptr = 0;
-        // SAFETY: an address to write to; the driver checks the handle.
-        let code = unsafe { (self.ipc_open)(&mut ptr, IpcHandle(handle), IPC_PEER_ACCESS) };
-        self.check("cuIpcOpenMemHandle", code)?;
-        Ok(ptr)
-    }
-
-    unsafe fn close_shared(&self, ptr: DevicePtr) {
-        // SAFETY: the caller's.
-        unsafe { (self.ipc_close)(ptr) };
     }
 
     fn has_stream_values(&self) -> bool {

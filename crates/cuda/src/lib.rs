@@ -9,11 +9,13 @@
 //! | `device` | the GPUs of this machine |
 //! | `cublaslt` | matrix products |
 //! | `cudnn` | convolutions by cuDNN |
+//! | `cupti` | records of kernels and copies, for the profiler |
 //! | `linalg` | factorisations by cuSOLVER, triangular systems by cuBLAS |
 //! | `nccl` | NCCL: where it is looked for; the engine has its functions |
 
 mod cublaslt;
 mod cudnn;
+mod cupti;
 mod cusolver;
 mod device;
 mod driver;
@@ -29,7 +31,7 @@ use rushlight_core::backend::{Engine, Library, PinnedMemory, Properties};
 use rushlight_core::{Backend, Device, Result};
 use rushlight_gpu::Fleet;
 use rushlight_gpu::driver::{Convolutions, Factorisations, Libraries, Products};
-use rushlight_gpu::library::Search;
+use rushlight_gpu::library::{Search, triple};
 use rushlight_gpu::lt::Lt;
 use rushlight_gpu::nccl::Nccl;
 
@@ -126,6 +128,10 @@ impl Libraries for CudaLibraries {
         Ok(Box::leak(Box::<linalg::Routines>::default()))
     }
 
+    fn activity(&self) -> &'static dyn rushlight_profile::Source {
+        &cupti::ACTIVITY
+    }
+
     fn collectives(&self) -> Result<&'static Nccl> {
         nccl::get()
     }
@@ -143,17 +149,19 @@ pub fn libraries() -> Vec<(&'static str, Result<Library>)> {
         ("cuDNN", cudnn::Cudnn::get().map(|l| found(&l.path, triple(unsafe { (l.version)() })))),
         ("cuBLAS", cusolver::Cublas::get().and_then(|l| l.version().map(|version| found(&l.path, version)))),
         ("cuSOLVER", cusolver::Cusolver::get().and_then(|l| l.version().map(|version| found(&l.path, version)))),
-        ("NCCL", nccl::get().and_then(|l| l.number().map(|number| found(&l.path, triple(number))))),
+        ("CUPTI", cupti::Cupti::get().map(|l| found(&l.path, String::new()))),
+        ("NCCL", nccl::get().and_then(|l| l.version().map(|version| found(&l.path, version)))),
     ]
+}
+
+/// The version of CUDA that is installed: that of NVRTC, or that which the driver is for. Starts no driver.
+pub fn toolkit_version() -> Result<String> {
+    let driver = driver::Driver::get()?;
+    let compiler = nvrtc::Nvrtc::get().and_then(|nvrtc| nvrtc.number());
+    Ok(compiler.map_or_else(|_| cuda_version(driver.number()), |(major, minor)| format!("{major}.{minor}")))
 }
 
 /// A version as the driver writes it: 13010 is 13.1.
 fn cuda_version(number: i32) -> String {
     format!("{}.{}", number / 1000, number % 1000 / 10)
-}
-
-/// A version whose three parts were put into one number: 91002 is 9.10.2; as cuDNN counts before 9 and NCCL before 2.9, 8902 is 8.9.2.
-fn triple(number: i32) -> String {
-    let major = if number < 10_000 { 1000 } else { 10_000 };
-    format!("{}.{}.{}", number / major, number % major / 100, number % 100)
 }

@@ -3,9 +3,10 @@
 use crate::api;
 use rushlight_core::{Error, Result};
 use rushlight_gpu::driver::Compiler;
-use std::ffi::{CString, c_char, c_int, c_void};
+use rushlight_gpu::rtc::Rtc;
+use std::ffi::{c_char, c_int};
 
-type Program = *mut c_void;
+type Program = rushlight_gpu::driver::Handle;
 
 api! {
     /// The run-time compiler.
@@ -49,60 +50,25 @@ impl Nvrtc {
         Ok(options)
     }
 
-    /// # Safety
-    /// `program` is compiled.
-    unsafe fn image(&self, program: Program, fail: &dyn Fn(&str, i32) -> Error) -> Result<Vec<u8>> {
-        let mut size = 0;
-        // SAFETY: the image is written to a buffer of the size asked for.
-        unsafe {
-            let rc = (self.cubin_size)(program, &mut size);
-            if rc != 0 {
-                return Err(fail("nvrtcGetCUBINSize", rc));
-            }
-            let mut image = vec![0u8; size];
-            match (self.cubin)(program, image.as_mut_ptr().cast()) {
-                0 => Ok(image),
-                rc => Err(fail("nvrtcGetCUBIN", rc)),
-            }
+    fn rtc(&self) -> Rtc {
+        Rtc {
+            name: "NVRTC",
+            prefix: "nvrtc",
+            create: self.create,
+            compile: self.compile,
+            log_size: self.log_size,
+            log: self.log,
+            code_name: "CUBIN",
+            code_size: self.cubin_size,
+            code: self.cubin,
+            destroy: self.destroy,
         }
-    }
-
-    /// # Safety
-    /// `program` exists.
-    unsafe fn complaint(&self, program: Program, name: &str, code: i32) -> Error {
-        let mut size = 0;
-        let mut log = Vec::new();
-        // SAFETY: as in `image`.
-        unsafe {
-            if (self.log_size)(program, &mut size) == 0 {
-                log = vec![0u8; size];
-                (self.log)(program, log.as_mut_ptr().cast());
-            }
-        }
-        let log = String::from_utf8_lossy(&log);
-        Error::device(format!("NVRTC could not compile {name} (error {code}):\n{}", log.trim_end_matches('\0')))
     }
 }
 
 impl Compiler for Nvrtc {
     fn build(&self, source: &str, name: &str, arch: &str) -> Result<Vec<u8>> {
-        let text = |s: &str| CString::new(s).map_err(|_| Error::value(format!("kernel {name} contains a zero byte")));
-        let (code, file) = (text(source)?, text(name)?);
-        let options = self.options(arch)?.iter().map(|o| text(o)).collect::<Result<Vec<CString>>>()?;
-        let options: Vec<*const c_char> = options.iter().map(|o| o.as_ptr()).collect();
-        let fail = |call: &str, code: i32| Error::device(format!("{call} of kernel {name} failed with error {code}"));
-        let mut program: Program = std::ptr::null_mut();
-        // SAFETY: strings end in zero, there are no headers, and the program is destroyed below.
-        unsafe {
-            let rc = (self.create)(&mut program, code.as_ptr(), file.as_ptr(), 0, std::ptr::null(), std::ptr::null());
-            if rc != 0 {
-                return Err(fail("nvrtcCreateProgram", rc));
-            }
-            let rc = (self.compile)(program, options.len() as c_int, options.as_ptr());
-            let result = if rc == 0 { self.image(program, &fail) } else { Err(self.complaint(program, name, rc)) };
-            (self.destroy)(&mut program);
-            result
-        }
+        self.rtc().build(source, name, &self.options(arch)?)
     }
 
     fn fingerprint(&self, arch: &str) -> Result<String> {

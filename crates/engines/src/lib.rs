@@ -73,6 +73,19 @@ pub fn accelerators() -> impl Iterator<Item = &'static dyn Engine> {
     ENGINES.iter().copied().filter(may_be_used).filter(|engine| !matches!(engine.device(0), Device::Cpu | Device::Meta))
 }
 
+/// The first of CUDA and HIP that is installed and may be used, by its engine's name, with its version. Starts no driver.
+pub fn toolkit() -> Option<(&'static str, String)> {
+    type Version = fn() -> Result<String>;
+    let known: [(&'static dyn Engine, Version); 2] = [
+        (&rushlight_cuda::ENGINE, rushlight_cuda::toolkit_version),
+        (&rushlight_hip::ENGINE, rushlight_hip::toolkit_version),
+    ];
+    known
+        .into_iter()
+        .filter(|(engine, _)| may_be_used(engine))
+        .find_map(|(engine, version)| Some((engine.name(), version().ok()?)))
+}
+
 /// Pinned host memory of this machine's accelerators. An error says why there is none.
 pub fn pinned_memory() -> Result<&'static dyn PinnedMemory> {
     if let Some(memory) = accelerator().and_then(|engine| engine.pinned_memory()) {

@@ -50,7 +50,7 @@ extern "C" __global__ void __launch_bounds__(64) await_flags(Flags f) {
     if (threadIdx.x < f.count) {
         volatile u32* at = f.at[threadIdx.x];
         while (*at == 0) {
-#if __CUDA_ARCH__ >= 700
+#if __CUDA_ARCH__ >= 700 || defined(EMULATED)
             __nanosleep(200);
 #endif
         }

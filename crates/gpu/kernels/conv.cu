@@ -54,8 +54,8 @@ extern "C" __global__ void unfold(Conv c, const T* x, T* columns, u64 images, u6
     columns[n * image_step + r * row_step + l] = v;
 }
 
-// The reverse, summed: dx[n, channel, i] over all taps.
-extern "C" __global__ void fold(Conv c, const T* columns, T* dx, u64 images, u64 image_step, u64 row_step) {
+// The reverse, summed: dx[n, channel, i] over all taps. Half types are rounded only here.
+extern "C" __global__ void fold(Conv c, const W* columns, T* dx, u64 images, u64 image_step, u64 row_step) {
     u64 taps = volume(c.kernel), pixels = volume(c.input);
     u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x;
     if (i >= images * c.in_channels * pixels) return;
@@ -66,7 +66,7 @@ extern "C" __global__ void fold(Conv c, const T* columns, T* dx, u64 images, u64
     for (u64 t = 0; t < taps; t++) {
         coordinates(t, c.kernel, k);
         u64 at;
-        if (target(c, in, k, at)) sum += convert<W>(columns[n * image_step + (channel * taps + t) * row_step + at]);
+        if (target(c, in, k, at)) sum += columns[n * image_step + (channel * taps + t) * row_step + at];
     }
     dx[i] = convert<T>(sum);
 }

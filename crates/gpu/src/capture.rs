@@ -300,7 +300,11 @@ impl Graph for Replay {
         // SAFETY: the node is of the graph that was instantiated, its kernel the same, the arguments as it takes them. Launches under way keep theirs.
         unsafe { gpu.driver.graph_set_kernel(self.exec, self.first, &mut node)? };
         // SAFETY: a graph and a stream of ours; what its nodes address is kept by whoever keeps the graph.
-        unsafe { gpu.driver.graph_launch(self.exec, main.stream)? };
+        let launch = |gpu: &Gpu, stream: Handle| unsafe { gpu.driver.graph_launch(self.exec, stream) };
+        match gpu.is_timed() {
+            true => gpu.timed("captured step", [0; 3], [0; 3], launch)?,
+            false => launch(gpu, main.stream)?,
+        }
         gpu.memory().replayed(self.pool.id);
         if other {
             let done = Event::at(gpu, main.stream)?;

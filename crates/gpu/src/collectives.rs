@@ -238,6 +238,11 @@ impl Gpu {
     }
 }
 
+/// The mean of one rank's data is their sum: the library scales them all the same, in a pass over memory, but leaves a sum in place alone.
+fn of_ranks(op: ReduceOp, ranks: usize) -> ReduceOp {
+    if ranks == 1 && op == ReduceOp::Mean { ReduceOp::Sum } else { op }
+}
+
 /// The library takes all ops of a call at a time, but for reductions it lacks: those go by gathering and a kernel of ours.
 impl Transport for NcclComm {
     fn name(&self) -> String {
@@ -246,6 +251,7 @@ impl Transport for NcclComm {
 
     fn run(&self, gpu: &'static Gpu, ops: &[DeviceOp]) -> Result<Kept> {
         let (mut raw, mut kept) = (Vec::with_capacity(ops.len()), Kept::new());
+        let reduction = |dtype, op| reduction(dtype, of_ranks(op, self.size));
         for op in ops {
             match *op {
                 DeviceOp::AllReduce { data, op } => match reduction(data.dtype, op) {

@@ -236,13 +236,15 @@ impl Gpu {
             let g = geometry(spec);
             return launch!(self, function, Grid::line(count.div_ceil(THREADS), THREADS)?; g, from, by, to);
         }
-        let c = Columns::new(spec, dy.dtype)?;
+        // Columns of half types are sums' terms, so they are wider.
+        let wide = if dy.dtype.size() == 2 { DType::F32 } else { dy.dtype };
+        let c = Columns::new(spec, wide)?;
         let size = dy.dtype.size();
         let input = spec.in_channels * volume(spec.input);
         for first in (0..spec.batch).step_by(c.images) {
             let images = c.images.min(spec.batch - first);
             let to = dx.ptr() as u64 + (first * input * size) as u64;
-            let made = if c.plain { None } else { Some(self.temporary(&[images, c.rows, c.pixels], dy.dtype)?) };
+            let made = if c.plain { None } else { Some(self.temporary(&[images, c.rows, c.pixels], wide)?) };
             let columns = made.as_ref().map_or(to, |t| t.view().ptr() as u64);
             self.gemm(Gemm {
                 a: w.ptr() as u64,
@@ -250,6 +252,7 @@ impl Gpu {
                 b: dy.ptr() as u64 + (first * spec.out_channels * c.pixels * size) as u64,
                 b_strides: [spec.out_channels * c.pixels, c.pixels, 1],
                 out: columns,
+                out_dtype: if c.plain { dy.dtype } else { wide },
                 out_strides: [c.rows * c.pixels, c.pixels, 1],
                 ..Gemm::plain(dy.dtype, images, c.rows, c.pixels, spec.out_channels)
             })?;

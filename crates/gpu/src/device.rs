@@ -188,7 +188,13 @@ impl Gpu {
         let started: &'static GpuBackend = Box::leak(Box::new(GpuBackend(gpu)));
         _ = started.0.own.set(started);
         STARTED.write().unwrap_or_else(|e| e.into_inner()).push(&started.0);
+        rushlight_profile::register_source(libraries.activity());
         Ok(started)
+    }
+
+    /// All devices in use.
+    pub(crate) fn all_started() -> Vec<&'static Gpu> {
+        STARTED.read().unwrap_or_else(|e| e.into_inner()).clone()
     }
 
     /// The started device that holds a storage.
@@ -255,6 +261,9 @@ impl Gpu {
     /// Gives this thread's stream work that is no kernel of ours: at once, or after launches that wait for their kernels.
     #[inline]
     pub fn submit(&self, work: impl FnOnce(&Gpu, Handle) -> Result<()> + Send + 'static) -> Result<()> {
+        if self.is_timed() {
+            return self.timed("library call or copy", [0; 3], [0; 3], work);
+        }
         let stream = Place(self.lane().stream);
         self.queue.submit(self, move |gpu| {
             gpu.enter()?;

@@ -262,6 +262,10 @@ pub trait Libraries: Send + Sync + 'static {
     fn convolutions(&self) -> Option<&'static dyn Convolutions>;
     /// Factorisations; an error leaves them to the CPU.
     fn factorisations(&self) -> Result<&'static dyn Factorisations>;
+    /// The source of the profiler's records of kernels; by default the driver's events around each launch.
+    fn activity(&self) -> &'static dyn rushlight_profile::Source {
+        &crate::timing::EVENTS
+    }
     /// Collectives across GPUs: NCCL, or a library with its interface (RCCL). An error says why there is none.
     fn collectives(&self) -> Result<&'static Nccl> {
         Err(Error::unsupported("no library of collectives is known for this GPU"))

@@ -439,6 +439,10 @@ impl Gpu {
         if grid.blocks[0] == 0 || grid.blocks[1] == 0 {
             return Ok(());
         }
+        if self.is_timed() {
+            // SAFETY: the caller's.
+            return unsafe { self.launch_timed(function, grid, args) };
+        }
         let lane = self.lane();
         let handle = function.handle.load(Acquire);
         if handle.is_null() || self.queue.waits() {
@@ -450,6 +454,20 @@ impl Gpu {
             unsafe { self.launch_now(handle, grid, lane.stream, args)? };
         }
         if sync_each_call() && !lane.recording { self.synchronize() } else { Ok(()) }
+    }
+
+    /// Launches a kernel between two events, for the profiler.
+    ///
+    /// # Safety
+    /// As for [`launch`](Gpu::launch).
+    #[cold]
+    unsafe fn launch_timed(&self, function: Function, grid: Grid, args: &mut [*mut c_void]) -> Result<()> {
+        let handle = function.load(self)?;
+        let [x, y] = grid.threads;
+        self.timed(function.entry, grid.blocks, [x, y, 1], |gpu, stream| {
+            // SAFETY: the caller's.
+            unsafe { gpu.launch_now(handle, grid, stream, args) }
+        })
     }
 
     /// # Safety

@@ -6,8 +6,11 @@
 //! | module | what |
 //! |---|---|
 //! | [`driver`] | what is asked of a vendor |
+//! | [`driver_calls`] | what CUDA and HIP have in common of a driver |
 //! | [`library`] | finding and opening a vendor's libraries |
+//! | [`rtc`] | compiling by NVRTC and hiprtc |
 //! | [`lt`] | matrix products by cuBLASLt and hipBLASLt |
+//! | [`conv_library`] | convolutions in the terms of cuDNN and MIOpen |
 //! | `device` | a GPU: context, where a thread's work goes, faults |
 //! | `stream`, `capture` | streams and events; steps recorded and replayed |
 //! | `collectives`, [`nccl`], `shared_memory` | collectives between processes: on a stream of their own, by NCCL or RCCL, by shared device memory |
@@ -15,6 +18,7 @@
 //! | `alloc` | the caching allocator |
 //! | `kernel`, `cache` | kernels: text, compilation, launch; compiled ones on disk |
 //! | `compiler`, `queue` | kernels compiled beside each other; launches that wait for them |
+//! | [`timing`] | kernels timed by events, for the profiler |
 //! | `plan`, `rows`, `plans` | merged loops, rows shared by threads, bounded caches of prepared problems |
 //! | the rest | a family of the trait each |
 
@@ -32,11 +36,13 @@ mod collectives;
 mod compiler;
 mod conv;
 mod conv_few;
+pub mod conv_library;
 mod conv_pixels;
 mod copy;
 mod cross_entropy;
 mod device;
 pub mod driver;
+pub mod driver_calls;
 #[cfg(test)]
 mod emulated;
 mod flash;
@@ -64,12 +70,14 @@ mod recurrent;
 mod reduce;
 mod row_norm;
 mod rows;
+pub mod rtc;
 mod scan;
 mod shared_memory;
 mod softmax;
 mod sort;
 mod stream;
 mod task_order;
+pub mod timing;
 
 pub use attention::hopper_attentions;
 pub use backend::{Fleet, GpuBackend};

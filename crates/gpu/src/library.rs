@@ -93,6 +93,12 @@ fn children(directory: &Path) -> Vec<PathBuf> {
     std::fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
 }
 
+/// A version whose three parts were put into one number: 91002 is 9.10.2; as cuDNN counts before 9 and NCCL before 2.9, 8902 is 8.9.2.
+pub fn triple(number: i32) -> String {
+    let major = if number < 10_000 { 1000 } else { 10_000 };
+    format!("{}.{}.{}", number / major, number % major / 100, number % 100)
+}
+
 /// A library that is open, and where it was found.
 pub struct Opened {
     pub library: Library,

@@ -4,7 +4,7 @@
 //! [`Libraries::collectives`](crate::driver::Libraries::collectives).
 
 use crate::driver::Handle;
-use crate::library::Search;
+use crate::library::{Search, triple};
 use rushlight_core::backend::ReduceOp;
 use rushlight_core::{DType, Error, Result};
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -78,19 +78,17 @@ const IN_PROGRESS: c_int = 7;
 const BYTES: c_int = 1;
 
 impl Nccl {
-    /// The version as one number, such as 22707.
-    pub fn number(&self) -> Result<i32> {
+    /// The version, such as 2.27.7.
+    pub fn version(&self) -> Result<String> {
         let mut number = 0;
         // SAFETY: an integer to write to.
         self.check("ncclGetVersion", unsafe { (self.get_version)(&mut number) })?;
-        Ok(number)
+        Ok(triple(number))
     }
 
     /// Name and version.
     pub fn title(&self) -> Result<String> {
-        let number = self.number()?;
-        let unit = if number < 10_000 { 1000 } else { 10_000 };
-        Ok(format!("{} {}.{}.{}", self.label, number / unit, number % unit / 100, number % 100))
+        Ok(format!("{} {}", self.label, self.version()?))
     }
 
     fn check(&self, call: &str, code: c_int) -> Result<()> {

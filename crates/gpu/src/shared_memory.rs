@@ -22,9 +22,9 @@ use std::time::{Duration, Instant};
 const HEADER: usize = 4096;
 /// Bytes between flags.
 const FLAG: usize = 16;
-/// Bytes of the common lane and of a private one.
-const COMMON: usize = 4 << 20;
-const PRIVATE: usize = 1 << 20;
+/// Bytes of the common lane and of a private one. Each piece of a collective waits for the GPU to change between processes, some 0.3 ms.
+const COMMON: usize = 8 << 20;
+const PRIVATE: usize = 4 << 20;
 /// Flags that one kernel takes, the same as in `collective.cu`.
 const FLAGS: usize = 64;
 /// How long aborting waits for the device to be idle.

@@ -12,7 +12,10 @@
 #include "machine.h"
 
 static Machine* machine;
-extern "C" void emulator_attach(Machine* m) { machine = m; }
+// Only what the emulator asks for by name is visible. Shared memory of a template would otherwise be one for all modules of the process, though
+// its size differs from module to module: the loader gives such variables of the same name the same address.
+#define EMULATOR_API extern "C" __attribute__((visibility("default")))
+EMULATOR_API void emulator_attach(Machine* m) { machine = m; }
 #define threadIdx machine->thread
 #define blockIdx machine->block
 #define blockDim machine->block_size
@@ -21,7 +24,7 @@ extern "C" void emulator_attach(Machine* m) { machine = m; }
 // Dynamic shared memory: kernels declare `extern T memory[]`.
 asm(".pushsection .bss\n.globl memory\n.hidden memory\n.balign 1024\nmemory:\n.zero 65536\n.popsection\n");
 extern "C" char emulator_memory[] __asm__("memory") __attribute__((visibility("hidden")));
-extern "C" char* emulator_shared() { return emulator_memory; }
+EMULATOR_API char* emulator_shared() { return emulator_memory; }
 
 // An entry point called with the addresses of its arguments, and their sizes.
 template <int... I, class... A> static void emulator_call(void (*kernel)(A...), void** arguments, EmulatorNumbers<I...>) { kernel(*(A*)arguments[I]...); }
@@ -34,8 +37,8 @@ template <class... A> static int emulator_sizes(void (*)(A...), unsigned long* s
     return sizeof...(A);
 }
 #define EMULATOR_ENTRY(name)                                                              \
-    extern "C" void run_##name(void** arguments) { emulator_run(name, arguments); }       \
-    extern "C" int sizes_##name(unsigned long* sizes) { return emulator_sizes(name, sizes); }
+    EMULATOR_API void run_##name(void** arguments) { emulator_run(name, arguments); }       \
+    EMULATOR_API int sizes_##name(unsigned long* sizes) { return emulator_sizes(name, sizes); }
 
 // ---- lanes ------------------------------------------------------------------------------------------------------------------------
 
@@ -116,4 +119,6 @@ static inline float __int_as_float(int x) { return emulator_bits<float>(x); }
 static inline unsigned __float_as_uint(float x) { return emulator_bits<unsigned>(x); }
 static inline int __float_as_int(float x) { return emulator_bits<int>(x); }
 static inline unsigned atomicCAS(unsigned* at, unsigned old, unsigned now) { unsigned was = *at; if (was == old) *at = now; return was; }
-static inline void __threadfence_system() {}
+static inline void __threadfence_system() { __sync_synchronize(); }
+extern "C" int usleep(unsigned);
+static inline void __nanosleep(unsigned) { usleep(20); }

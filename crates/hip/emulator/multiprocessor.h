@@ -2,8 +2,10 @@
 #pragma once
 #include "machine.h"
 #include <cstddef>
+#include <string>
 
 struct EmulatedKernel {
+    std::string name;
     void (*run)(void** arguments);
     // Dynamic shared memory of its module.
     char* shared;

@@ -1,6 +1,7 @@
-// A library with the ABI of HIP's runtime, hiprtc and rocBLAS, as far as the engine calls them, whose GPU is the emulated multiprocessor: "gfx90a" with
+// A library with the ABI of HIP's runtime and hiprtc (rocblas.cpp, rccl.cpp: of those libraries), as far as the engine calls them, whose GPU is the emulated multiprocessor: "gfx90a" with
 // wavefronts of 64 lanes. Work is done when it is asked for, so streams have nothing to wait for; a recorded step is a list of work.
 #include "multiprocessor.h"
+#include "runtime.h"
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -11,20 +12,29 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 #include <dlfcn.h>
 #include <elf.h>
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define API extern "C" __attribute__((visibility("default")))
-
 namespace {
-enum { SUCCESS = 0, INVALID = 1, OUT_OF_MEMORY = 2, NOT_FOUND = 500, LAUNCH_FAILED = 719 };
-
 std::recursive_mutex device;
 typedef std::lock_guard<std::recursive_mutex> Turn;
+
+// Runs a kernel; its name goes to the file that RUSHLIGHT_EMULATOR_RAN names, once.
+int launch(const EmulatedKernel& kernel, Three grid, Three block, unsigned shared, void** arguments) {
+    Turn turn(device);
+    static const char* file = getenv("RUSHLIGHT_EMULATOR_RAN");
+    static std::set<std::string> noted;
+    if (file && noted.insert(kernel.name).second) {
+        if (FILE* to = fopen(file, "a")) fprintf(to, "%s\n", kernel.name.c_str()), fclose(to);
+    }
+    return run_kernel(kernel, grid, block, shared, arguments) ? SUCCESS : LAUNCH_FAILED;
+}
 
 struct Launch {
     const EmulatedKernel* kernel;
@@ -44,33 +54,47 @@ struct Launch {
     int run() {
         std::vector<void*> arguments;
         for (size_t place : places) arguments.push_back(&values[place]);
-        return run_kernel(*kernel, grid, block, shared, arguments.data()) ? SUCCESS : LAUNCH_FAILED;
+        return launch(*kernel, grid, block, shared, arguments.data());
     }
 };
 
 // A piece of a recorded step: a launch, or other work.
 struct Node { std::shared_ptr<Launch> launch; std::function<int()> work; };
 struct Graph { std::vector<std::shared_ptr<Node>> nodes; };
-struct Stream { Graph* recording = nullptr; };
-struct Event { std::chrono::steady_clock::time_point at; bool recorded = false; };
+// One piece of work at a time; kernels of all streams take turns, too.
+struct Stream { Graph* recording = nullptr; std::recursive_mutex turn; };
+Stream no_stream;
+Stream& of(void* stream) { return stream ? *(Stream*)stream : no_stream; }
+// `graph`: the step that it was recorded in, which streams that wait for it join.
+struct Event { std::chrono::steady_clock::time_point at; bool recorded = false; Graph* graph = nullptr; };
+std::set<Stream*> streams;
+// Steps that are being recorded.
+std::set<Graph*> captures;
 // A graph with launches of its own, by the graph's nodes.
 struct Exec { std::vector<std::pair<const Node*, Node>> nodes; };
 struct Program { std::string source, name, log; std::vector<char> image; };
 struct Module { void* library; std::map<std::string, std::unique_ptr<EmulatedKernel>> kernels; };
 
-std::map<void*, size_t> allocations;
+struct Allocation { size_t bytes; int file; };
+std::map<void*, Allocation> allocations;
+// Other processes' allocations that are open here.
+std::map<void*, size_t> opened;
 std::atomic<size_t> in_use{0};
 constexpr size_t MEMORY = (size_t)8 << 30;
 
-Graph* recording(void* stream) { return stream ? ((Stream*)stream)->recording : nullptr; }
+Graph* recording(void* stream) { return of(stream).recording; }
+}  // namespace
+
 int submit(void* stream, std::function<int()> work) {
-    Turn turn(device);
+    Turn turn(of(stream).turn);
     if (Graph* graph = recording(stream)) {
         graph->nodes.push_back(std::make_shared<Node>(Node{nullptr, work}));
         return SUCCESS;
     }
     return work();
 }
+
+namespace {
 int copy(void* to, const void* from, size_t bytes, void* stream) {
     return submit(stream, [=] { memmove(to, from, bytes); return SUCCESS; });
 }
@@ -99,7 +123,14 @@ API int hipGetDevicePropertiesR0600(void* to, int) {
     return SUCCESS;
 }
 API int hipSetDevice(int n) { return n == 0 ? SUCCESS : 101; }
-API int hipDeviceSynchronize() { return SUCCESS; }
+API int hipGetDevice(int* n) { return *n = 0, SUCCESS; }
+// Processes share the GPU, or each has its own (RUSHLIGHT_EMULATED_GPU=own), as launchers arrange it.
+API int hipDeviceGetPCIBusId(char* to, int size, int) {
+    const char* whose = getenv("RUSHLIGHT_EMULATED_GPU");
+    int number = whose && strcmp(whose, "own") == 0 ? (int)getpid() : 0;
+    return snprintf(to, size, "%04x:00:00.0", number), SUCCESS;
+}
+API int hipDeviceSynchronize() { Turn turn(device); return SUCCESS; }
 API int hipMemGetInfo(size_t* available, size_t* total) { return *available = MEMORY - in_use, *total = MEMORY, SUCCESS; }
 API int hipDrvGetErrorString(int code, const char** text) {
     return *text = code == LAUNCH_FAILED ? "unspecified launch failure" : code == OUT_OF_MEMORY ? "out of memory" : "error", SUCCESS;
@@ -107,19 +138,49 @@ API int hipDrvGetErrorString(int code, const char** text) {
 API int hipMalloc(void** to, size_t bytes) {
     Turn turn(device);
     if (bytes > MEMORY - in_use) return OUT_OF_MEMORY;
-    void* made = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (made == MAP_FAILED) return OUT_OF_MEMORY;
-    allocations[made] = bytes, in_use += bytes;
+    // A file without a name, so that other processes can open it.
+    int file = memfd_create("emulated", MFD_CLOEXEC);
+    bool sized = file >= 0 && ftruncate(file, bytes) == 0;
+    void* made = sized ? mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0) : MAP_FAILED;
+    if (made == MAP_FAILED) return file >= 0 && close(file), OUT_OF_MEMORY;
+    allocations[made] = {bytes, file}, in_use += bytes;
     return *to = made, SUCCESS;
 }
 API int hipFree(void* at) {
     Turn turn(device);
     auto found = allocations.find(at);
     if (found == allocations.end()) return INVALID;
-    munmap(at, found->second);
-    in_use -= found->second;
+    munmap(at, found->second.bytes);
+    close(found->second.file);
+    in_use -= found->second.bytes;
     allocations.erase(found);
     return SUCCESS;
+}
+struct IpcHandle { char path[56]; size_t bytes; };
+API int hipIpcGetMemHandle(IpcHandle* to, void* at) {
+    Turn turn(device);
+    auto found = allocations.find(at);
+    if (found == allocations.end()) return INVALID;
+    memset(to, 0, sizeof *to);
+    snprintf(to->path, sizeof to->path, "/proc/%d/fd/%d", (int)getpid(), found->second.file);
+    return to->bytes = found->second.bytes, SUCCESS;
+}
+API int hipIpcOpenMemHandle(void** to, IpcHandle from, unsigned) {
+    Turn turn(device);
+    from.path[sizeof from.path - 1] = 0;
+    int file = open(from.path, O_RDWR | O_CLOEXEC);
+    void* made = file >= 0 ? mmap(nullptr, from.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0) : MAP_FAILED;
+    if (file >= 0) close(file);
+    if (made == MAP_FAILED) return INVALID;
+    opened[made] = from.bytes;
+    return *to = made, SUCCESS;
+}
+API int hipIpcCloseMemHandle(void* at) {
+    Turn turn(device);
+    auto found = opened.find(at);
+    if (found == opened.end()) return INVALID;
+    munmap(at, found->second);
+    return opened.erase(found), SUCCESS;
 }
 API int hipHostMalloc(void** to, size_t bytes, unsigned) { return *to = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096), *to ? SUCCESS : OUT_OF_MEMORY; }
 API int hipHostFree(void* at) { return free(at), SUCCESS; }
@@ -131,16 +192,35 @@ API int hipMemcpyPeerAsync(void* to, int, const void* from, int, size_t bytes, v
 
 // ---- streams, events, recorded steps ----------------------------------------------------------------------------------------------
 
-API int hipStreamCreateWithPriority(void** to, unsigned, int) { return *to = new Stream, SUCCESS; }
-API int hipStreamDestroy(void* stream) { return delete (Stream*)stream, SUCCESS; }
-API int hipStreamSynchronize(void*) { Turn turn(device); return SUCCESS; }
-API int hipStreamQuery(void*) { return SUCCESS; }
-API int hipStreamWaitEvent(void*, void*, unsigned) { return SUCCESS; }
+API int hipStreamCreateWithPriority(void** to, unsigned, int) {
+    Turn turn(device);
+    Stream* made = new Stream;
+    return streams.insert(made), *to = made, SUCCESS;
+}
+API int hipStreamDestroy(void* stream) {
+    Turn turn(device);
+    return streams.erase((Stream*)stream), delete (Stream*)stream, SUCCESS;
+}
+API int hipStreamSynchronize(void* stream) { Turn turn(of(stream).turn); return SUCCESS; }
+API int hipStreamQuery(void* stream) {
+    std::unique_lock<std::recursive_mutex> turn(of(stream).turn, std::try_to_lock);
+    return turn ? SUCCESS : NOT_READY;
+}
+API int hipStreamWaitEvent(void* stream, void* event, unsigned) {
+    Turn turn(of(stream).turn);
+    Turn all(device);
+    Graph* graph = ((Event*)event)->graph;
+    if (!captures.count(graph)) return SUCCESS;
+    if (of(stream).recording && of(stream).recording != graph) return INVALID;
+    return of(stream).recording = graph, SUCCESS;
+}
 API int hipEventCreateWithFlags(void** to, unsigned) { return *to = new Event, SUCCESS; }
 API int hipEventDestroy(void* event) { return delete (Event*)event, SUCCESS; }
 API int hipEventRecord(void* event, void* stream) {
-    Turn turn(device);
-    if (!recording(stream)) ((Event*)event)->at = std::chrono::steady_clock::now(), ((Event*)event)->recorded = true;
+    Turn turn(of(stream).turn);
+    Event& e = *(Event*)event;
+    e.graph = recording(stream);
+    if (!e.graph) e.at = std::chrono::steady_clock::now(), e.recorded = true;
     return SUCCESS;
 }
 API int hipEventQuery(void*) { return SUCCESS; }
@@ -157,17 +237,20 @@ API int hipThreadExchangeStreamCaptureMode(int* mode) {
     return SUCCESS;
 }
 API int hipStreamBeginCapture(void* stream, int) {
-    Turn turn(device);
+    Turn turn(of(stream).turn);
     if (recording(stream)) return INVALID;
-    ((Stream*)stream)->recording = new Graph;
+    Turn all(device);
+    captures.insert(of(stream).recording = new Graph);
     return SUCCESS;
 }
 API int hipStreamEndCapture(void* stream, void** to) {
-    Turn turn(device);
+    Turn turn(of(stream).turn);
     if (!recording(stream)) return INVALID;
-    *to = recording(stream);
-    ((Stream*)stream)->recording = nullptr;
-    return SUCCESS;
+    Graph* graph = recording(stream);
+    Turn all(device);
+    captures.erase(graph);
+    for (Stream* other : streams) if (other->recording == graph) other->recording = nullptr;
+    return *to = graph, SUCCESS;
 }
 API int hipGraphInstantiateWithFlags(void** to, void* graph, uint64_t) {
     Turn turn(device);
@@ -237,7 +320,7 @@ API int hipModuleGetFunction(void** to, void* module, const char* name) {
     if (!run || !sizes) return NOT_FOUND;
     auto& kernel = m.kernels[name];
     if (!kernel) {
-        kernel.reset(new EmulatedKernel{run, ((char* (*)())dlsym(m.library, "emulator_shared"))(), {}, 0});
+        kernel.reset(new EmulatedKernel{name, run, ((char* (*)())dlsym(m.library, "emulator_shared"))(), {}, 0});
         kernel->count = sizes(kernel->sizes);
     }
     return *to = kernel.get(), SUCCESS;
@@ -245,7 +328,7 @@ API int hipModuleGetFunction(void** to, void* module, const char* name) {
 API int hipFuncSetAttribute(void*, int, int) { return SUCCESS; }
 API int hipModuleLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, void* stream,
                               void** arguments, void**) {
-    Turn turn(device);
+    Turn turn(of(stream).turn);
     if (shared > 65536 || bx * by * bz > 1024 || bx * by * bz == 0) return INVALID;
     const EmulatedKernel* kernel = (const EmulatedKernel*)function;
     Three grid = {gx, gy, gz}, block = {bx, by, bz};
@@ -255,7 +338,7 @@ API int hipModuleLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned
         graph->nodes.push_back(std::make_shared<Node>(Node{launch, nullptr}));
         return SUCCESS;
     }
-    return run_kernel(*kernel, grid, block, shared, arguments) ? SUCCESS : LAUNCH_FAILED;
+    return launch(*kernel, grid, block, shared, arguments);
 }
 
 // ---- the compiler -----------------------------------------------------------------------------------------------------------------
@@ -308,7 +391,7 @@ API int hiprtcCompileProgram(void* program, int, const char**) {
     if (file) fclose(file);
     // Names are the kernels' own, though the C library may have functions of the same name (random).
     const char* flags = getenv("RUSHLIGHT_EMULATOR_FLAGS");
-    std::string command = "c++ -std=c++17 -O1 -w -fPIC -shared -fno-exceptions -fno-rtti -fno-strict-aliasing -fno-semantic-interposition -Wl,-Bsymbolic -I'" EMULATOR_DIRECTORY "' ";
+    std::string command = "c++ -std=c++17 -O1 -w -fPIC -shared -fvisibility=hidden -fno-exceptions -fno-rtti -fno-strict-aliasing -fno-semantic-interposition -Wl,-Bsymbolic -I'" EMULATOR_DIRECTORY "' ";
     command += std::string(flags ? flags : "") + " -o '" + object + "' '" + text + "' -lm 2>'" + log + "'";
     int code = written ? system(command.c_str()) : 1;
     p.log = contents(log);
@@ -326,62 +409,3 @@ API int hiprtcGetProgramLog(void* program, char* to) { return memcpy(to, ((Progr
 API int hiprtcGetCodeSize(void* program, size_t* size) { return *size = ((Program*)program)->image.size(), 0; }
 API int hiprtcGetCode(void* program, char* to) { return memcpy(to, ((Program*)program)->image.data(), ((Program*)program)->image.size()), 0; }
 API int hiprtcDestroyProgram(void** program) { return delete (Program*)*program, *program = nullptr, 0; }
-
-// ---- rocBLAS ----------------------------------------------------------------------------------------------------------------------
-
-namespace {
-struct Products { void* stream; };
-float half(uint16_t bits) { _Float16 x; memcpy(&x, &bits, 2); return (float)x; }
-double load(const char* at, int type, int64_t i) {
-    switch (type) {
-        case 150: return half(((const uint16_t*)at)[i]);
-        case 151: return ((const float*)at)[i];
-        case 152: return ((const double*)at)[i];
-        default: { uint32_t bits = (uint32_t)((const uint16_t*)at)[i] << 16; float x; memcpy(&x, &bits, 4); return x; }
-    }
-}
-void store(char* at, int type, int64_t i, double x) {
-    switch (type) {
-        case 150: { _Float16 y = (_Float16)(float)x; memcpy(at + 2 * i, &y, 2); break; }
-        case 151: ((float*)at)[i] = (float)x; break;
-        case 152: ((double*)at)[i] = x; break;
-        default: {
-            float y = (float)x;
-            uint32_t bits;
-            memcpy(&bits, &y, 4);
-            bits = y != y ? bits >> 16 | 0x40 : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
-            ((uint16_t*)at)[i] = (uint16_t)bits;
-        }
-    }
-}
-int64_t size_of(int type) { return type == 152 ? 8 : type == 151 ? 4 : 2; }
-}  // namespace
-
-API int rocblas_create_handle(void** to) { return *to = new Products{nullptr}, 0; }
-API int rocblas_set_stream(void* handle, void* stream) { return ((Products*)handle)->stream = stream, 0; }
-API int rocblas_get_version_string(char* to, size_t size) { return snprintf(to, size, "4.3.0"), 0; }
-API int rocblas_gemm_strided_batched_ex(void* handle, int ta, int tb, int m, int n, int k, const void* alpha, const void* a, int a_type, int lda, int64_t sa,
-                                        const void* b, int b_type, int ldb, int64_t sb, const void* beta, const void* c, int c_type, int ldc, int64_t sc,
-                                        void* d, int d_type, int ldd, int64_t sd, int batch, int compute, int, int, unsigned) {
-    if ((ta != 111 && ta != 112) || (tb != 111 && tb != 112) || lda < (ta == 111 ? m : k) || ldb < (tb == 111 ? k : n) || ldd < m) return 4;
-    double x = compute == 152 ? *(const double*)alpha : *(const float*)alpha, y = compute == 152 ? *(const double*)beta : *(const float*)beta;
-    return submit(((Products*)handle)->stream, [=] {
-        std::vector<double> left((size_t)m * k), right((size_t)k * n);
-        for (int64_t i = 0; i < batch; i++) {
-            const char* from_a = (const char*)a + i * sa * size_of(a_type);
-            const char* from_b = (const char*)b + i * sb * size_of(b_type);
-            const char* from_c = (const char*)c + i * sc * size_of(c_type);
-            char* to = (char*)d + i * sd * size_of(d_type);
-            for (int64_t r = 0; r < m; r++) for (int64_t l = 0; l < k; l++) left[r * k + l] = load(from_a, a_type, ta == 111 ? l * lda + r : r * lda + l);
-            for (int64_t q = 0; q < n; q++) for (int64_t l = 0; l < k; l++) right[q * k + l] = load(from_b, b_type, tb == 111 ? q * ldb + l : l * ldb + q);
-            for (int64_t q = 0; q < n; q++) {
-                for (int64_t r = 0; r < m; r++) {
-                    double sum = 0;
-                    for (int64_t l = 0; l < k; l++) sum += left[r * k + l] * right[q * k + l];
-                    store(to, d_type, q * ldd + r, x * sum + (y == 0 ? 0 : y * load(from_c, c_type, q * ldc + r)));
-                }
-            }
-        }
-        return (int)SUCCESS;
-    });
-}

@@ -1,44 +1,11 @@
-// A library with the ABI of HIP's runtime, hiprtc, hipBLASLt and rocBLAS, as far as the engine calls them, that stands on NVIDIA's: the engine for AMD GPUs
-// runs its own host code on an NVIDIA GPU. The device is called gfx1100 (wavefronts of 32 lanes, no MFMA), and kernel texts are compiled by NVRTC
-// without what goes before them for AMD's compiler.
-//     gcc -shared -fPIC -O1 -o libamdhip64.so.6 hip_on_cuda.c -ldl
-// with links to it called libhiprtc.so.6, libhipblaslt.so.0 and librocblas.so.4.
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+// A library with the ABI of HIP's runtime, hiprtc, hipBLASLt, rocBLAS, MIOpen and ROCm SMI, as far as the engine calls them, that stands on NVIDIA's:
+// the engine for AMD GPUs runs its own host code on an NVIDIA GPU. The device is called gfx1100 (wavefronts of 32 lanes, no MFMA), and kernel texts
+// are compiled by NVRTC without the text that goes before them for AMD's compiler. `scripts/emulated cuda` builds it. RCCL has NCCL's own ABI: a link
+// called librccl.so.1 to NCCL stands for it.
+#include "forward.h"
 
-typedef void* Handle;
-typedef unsigned long long Address;
-
-static void* library(const char* const* names) {
-    for (; *names; names++) {
-        void* found = dlopen(*names, RTLD_NOW | RTLD_LOCAL);
-        if (found) return found;
-    }
-    return NULL;
-}
-#define LIBRARY(name, ...)                                        \
-    static void* name(void) {                                     \
-        static void* found;                                       \
-        static const char* const names[] = {__VA_ARGS__, NULL};   \
-        if (!found) found = library(names);                       \
-        return found;                                             \
-    }
 LIBRARY(cuda, "libcuda.so.1", "libcuda.so")
 LIBRARY(nvrtc, "libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so")
-LIBRARY(lt, "libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so")
-LIBRARY(blas, "libcublas.so.13", "libcublas.so.12", "libcublas.so")
-
-// A call of a function of a library by name; 999 where there is none.
-#define CALL(from, name, types, ...)                                        \
-    ({                                                                      \
-        static int(*function) types;                                        \
-        if (!function && from()) function = (int(*) types)dlsym(from(), name); \
-        function ? function(__VA_ARGS__) : 999;                             \
-    })
 
 // ---- the runtime ------------------------------------------------------------------------------------------------------------------
 
@@ -70,6 +37,9 @@ int hipSetDevice(int device) {
     }
     return CALL(cuda, "cuCtxSetCurrent", (Handle), contexts[device]);
 }
+int hipGetDevice(int* device) { return CALL(cuda, "cuCtxGetDevice", (int*), device); }
+int hipDeviceGetUuid(char* to, int device) { return CALL(cuda, "cuDeviceGetUuid", (char*, int), to, device); }
+int hipDeviceGetPCIBusId(char* to, int size, int device) { return CALL(cuda, "cuDeviceGetPCIBusId", (char*, int, int), to, size, device); }
 int hipDeviceSynchronize(void) { return CALL(cuda, "cuCtxSynchronize", (void)); }
 int hipMemGetInfo(size_t* available, size_t* total) { return CALL(cuda, "cuMemGetInfo_v2", (size_t*, size_t*), available, total); }
 int hipDrvGetErrorString(int code, const char** text) { return CALL(cuda, "cuGetErrorString", (int, const char**), code, text); }
@@ -82,8 +52,13 @@ int hipMemcpyHtoDAsync(Address to, const void* from, size_t bytes, Handle stream
 int hipMemcpyDtoHAsync(void* to, Address from, size_t bytes, Handle stream) { return CALL(cuda, "cuMemcpyDtoHAsync_v2", (void*, Address, size_t, Handle), to, from, bytes, stream); }
 int hipMemcpyDtoDAsync(Address to, Address from, size_t bytes, Handle stream) { return CALL(cuda, "cuMemcpyDtoDAsync_v2", (Address, Address, size_t, Handle), to, from, bytes, stream); }
 int hipMemcpyPeerAsync(Address to, int to_device, Address from, int from_device, size_t bytes, Handle stream) {
+    if (to_device < 0 || to_device >= 64 || from_device < 0 || from_device >= 64) return 101;
     return CALL(cuda, "cuMemcpyPeerAsync", (Address, Handle, Address, Handle, size_t, Handle), to, contexts[to_device], from, contexts[from_device], bytes, stream);
 }
+struct Ipc { char bytes[64]; };
+int hipIpcGetMemHandle(struct Ipc* to, Address at) { return CALL(cuda, "cuIpcGetMemHandle", (struct Ipc*, Address), to, at); }
+int hipIpcOpenMemHandle(Address* to, struct Ipc from, unsigned flags) { return CALL(cuda, "cuIpcOpenMemHandle_v2", (Address*, struct Ipc, unsigned), to, from, flags); }
+int hipIpcCloseMemHandle(Address at) { return CALL(cuda, "cuIpcCloseMemHandle", (Address), at); }
 int hipStreamCreateWithPriority(Handle* to, unsigned flags, int priority) { return CALL(cuda, "cuStreamCreateWithPriority", (Handle*, unsigned, int), to, flags, priority); }
 int hipStreamDestroy(Handle stream) { return CALL(cuda, "cuStreamDestroy_v2", (Handle), stream); }
 int hipStreamSynchronize(Handle stream) { return CALL(cuda, "cuStreamSynchronize", (Handle), stream); }
@@ -143,69 +118,3 @@ int hiprtcGetProgramLog(Handle program, char* to) { return CALL(nvrtc, "nvrtcGet
 int hiprtcGetCodeSize(Handle program, size_t* size) { return CALL(nvrtc, "nvrtcGetCUBINSize", (Handle, size_t*), program, size); }
 int hiprtcGetCode(Handle program, char* to) { return CALL(nvrtc, "nvrtcGetCUBIN", (Handle, char*), program, to); }
 int hiprtcDestroyProgram(Handle* program) { return CALL(nvrtc, "nvrtcDestroyProgram", (Handle*), program); }
-
-// ---- hipBLASLt --------------------------------------------------------------------------------------------------------------------
-
-static int compute_type(int hip) { return hip == 7 ? 70 : hip == 6 ? 77 : 68; }
-int hipblasLtGetVersion(Handle handle, int* version) { return (void)handle, *version = 1200, 0; }
-int hipblasLtCreate(Handle* to) { return CALL(lt, "cublasLtCreate", (Handle*), to); }
-int hipblasLtDestroy(Handle handle) { return CALL(lt, "cublasLtDestroy", (Handle), handle); }
-int hipblasLtMatmulDescCreate(Handle* to, int compute, int scale) { return CALL(lt, "cublasLtMatmulDescCreate", (Handle*, int, int), to, compute_type(compute), scale); }
-int hipblasLtMatmulDescSetAttribute(Handle desc, int which, const void* value, size_t size) {
-    static const int numbers[] = {3, 4, 7, 8, 26, -1, -1, -1, -1, -1, 11, 12};
-    if (which < 0 || which > 11 || numbers[which] < 0) return 7;
-    int operation = 0;
-    if (which < 2) {
-        if (*(const int*)value != 111 && *(const int*)value != 112) return 7;
-        operation = *(const int*)value - 111, value = &operation;
-    }
-    return CALL(lt, "cublasLtMatmulDescSetAttribute", (Handle, int, const void*, size_t), desc, numbers[which], value, size);
-}
-int hipblasLtMatmulDescDestroy(Handle desc) { return CALL(lt, "cublasLtMatmulDescDestroy", (Handle), desc); }
-int hipblasLtMatrixLayoutCreate(Handle* to, int type, uint64_t rows, uint64_t columns, int64_t step) {
-    return CALL(lt, "cublasLtMatrixLayoutCreate", (Handle*, int, uint64_t, uint64_t, int64_t), to, type, rows, columns, step);
-}
-int hipblasLtMatrixLayoutSetAttribute(Handle layout, int which, const void* value, size_t size) {
-    if (which < 0 || which > 1) return 7;
-    return CALL(lt, "cublasLtMatrixLayoutSetAttribute", (Handle, int, const void*, size_t), layout, which + 5, value, size);
-}
-int hipblasLtMatrixLayoutDestroy(Handle layout) { return CALL(lt, "cublasLtMatrixLayoutDestroy", (Handle), layout); }
-int hipblasLtMatmulPreferenceCreate(Handle* to) { return CALL(lt, "cublasLtMatmulPreferenceCreate", (Handle*), to); }
-int hipblasLtMatmulPreferenceSetAttribute(Handle preference, int which, const void* value, size_t size) {
-    return which == 1 ? CALL(lt, "cublasLtMatmulPreferenceSetAttribute", (Handle, int, const void*, size_t), preference, 1, value, size) : 7;
-}
-int hipblasLtMatmulPreferenceDestroy(Handle preference) { return CALL(lt, "cublasLtMatmulPreferenceDestroy", (Handle), preference); }
-// An algorithm of AMD's has room for an address only: NVIDIA's is kept for the life of the process.
-struct CudaChoice { uint64_t algorithm[8]; size_t workspace; int state; float waves; int reserved[4]; };
-struct HipChoice { struct CudaChoice* own; uint64_t rest, most; size_t workspace; int state; float waves; int reserved[4]; };
-int hipblasLtMatmulAlgoGetHeuristic(Handle handle, Handle desc, Handle a, Handle b, Handle c, Handle d, Handle preference, int wanted, struct HipChoice* to, int* found) {
-    if (wanted != 1) return 7;
-    struct CudaChoice* own = calloc(1, sizeof *own);
-    int code = CALL(lt, "cublasLtMatmulAlgoGetHeuristic", (Handle, Handle, Handle, Handle, Handle, Handle, Handle, int, struct CudaChoice*, int*), handle, desc, a, b,
-                    c, d, preference, 1, own, found);
-    memset(to, 0, sizeof *to);
-    to->own = own, to->workspace = own->workspace, to->state = own->state;
-    return code;
-}
-int hipblasLtMatmul(Handle handle, Handle desc, const void* alpha, Address a, Handle la, Address b, Handle lb, const void* beta, Address c, Handle lc, Address d,
-                    Handle ld, struct CudaChoice* const* algorithm, Address room, size_t size, Handle stream) {
-    return CALL(lt, "cublasLtMatmul", (Handle, Handle, const void*, Address, Handle, Address, Handle, const void*, Address, Handle, Address, Handle, const void*, Address, size_t, Handle),
-                handle, desc, alpha, a, la, b, lb, beta, c, lc, d, ld, *algorithm, room, size, stream);
-}
-
-// ---- rocBLAS ----------------------------------------------------------------------------------------------------------------------
-
-static int data_type(int rocblas) { return rocblas == 150 ? 2 : rocblas == 152 ? 1 : rocblas == 168 ? 14 : 0; }
-int rocblas_create_handle(Handle* to) { return CALL(blas, "cublasCreate_v2", (Handle*), to); }
-int rocblas_set_stream(Handle handle, Handle stream) { return CALL(blas, "cublasSetStream_v2", (Handle, Handle), handle, stream); }
-int rocblas_get_version_string(char* to, size_t size) { return snprintf(to, size, "4.3.0"), 0; }
-int rocblas_gemm_strided_batched_ex(Handle handle, int ta, int tb, int m, int n, int k, const void* alpha, Address a, int a_type, int lda, int64_t sa, Address b,
-                                    int b_type, int ldb, int64_t sb, const void* beta, Address c, int c_type, int ldc, int64_t sc, Address d, int d_type, int ldd,
-                                    int64_t sd, int batch, int compute, int algo, int solution, unsigned flags) {
-    (void)d_type, (void)ldd, (void)sd, (void)algo, (void)solution, (void)flags;
-    if (c != d) return 4;
-    return CALL(blas, "cublasGemmStridedBatchedEx",
-                (Handle, int, int, int, int, int, const void*, Address, int, int, long long, Address, int, int, long long, const void*, Address, int, int, long long, int, int, int),
-                handle, ta - 111, tb - 111, m, n, k, alpha, a, data_type(a_type), lda, sa, b, data_type(b_type), ldb, sb, beta, c, data_type(c_type), ldc, sc, batch,
-                compute == 152 ? 70 : 68, -1);
-}

@@ -1,11 +1,12 @@
 //! AMD's GPUs: how many there are, what they are, and opening one.
 
-use crate::driver::{Hip, NO_DEVICE, attribute, context};
+use crate::driver::{Hip, attribute, context};
 use crate::hiprtc::Hiprtc;
 use crate::{LIBRARIES, hip_version};
 use rushlight_core::backend::Properties;
 use rushlight_core::{Device, Error, Result};
 use rushlight_gpu::driver::{MatrixUnits, Opened};
+use rushlight_gpu::driver_calls::NO_DEVICE;
 use std::ffi::{c_char, c_int};
 use std::sync::OnceLock;
 

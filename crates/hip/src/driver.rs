@@ -3,9 +3,10 @@
 //! HIP knows no contexts of ours: a device's [`Handle`] is its number and one, so that none is null.
 
 use crate::api;
-use rushlight_core::{Error, Result};
+use rushlight_core::Result;
 use rushlight_gpu::driver::{DevicePtr, Handle, Launch};
-use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use rushlight_gpu::driver_calls::{FUNCTION_SHARED_MEMORY, IpcHandle};
+use std::ffi::{c_char, c_int, c_uint, c_void};
 
 api! {
     /// `libamdhip64`, the runtime.
@@ -59,6 +60,12 @@ api! {
         fn launch = b"hipModuleLaunchKernel" (
             Handle, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, Handle, *mut *mut c_void, *mut *mut c_void,
         );
+        fn device_current = b"hipGetDevice" (*mut c_int);
+        fn device_bus = b"hipDeviceGetPCIBusId" (*mut c_char, c_int, c_int);
+        fn ipc_share = b"hipIpcGetMemHandle" (*mut IpcHandle, DevicePtr);
+        fn ipc_open = b"hipIpcOpenMemHandle" (*mut DevicePtr, IpcHandle, c_uint);
+        fn ipc_close = b"hipIpcCloseMemHandle" (DevicePtr);
+        optional fn device_uuid = b"hipDeviceGetUuid" (*mut [u8; 16], c_int);
         // One or the other, whose structures differ.
         optional fn properties_6 = b"hipGetDevicePropertiesR0600" (*mut c_void, c_int);
         optional fn properties_5 = b"hipGetDeviceProperties" (*mut c_void, c_int);
@@ -77,28 +84,12 @@ pub struct KernelNode {
     shared: c_uint,
 }
 
-/// `hipErrorOutOfMemory`.
-const OUT_OF_MEMORY: i32 = 2;
-/// `hipErrorNoDevice`: the runtime finds no GPU.
-pub const NO_DEVICE: i32 = 100;
-/// `hipErrorNotReady`: what was asked after is still under way.
-const NOT_READY: i32 = 600;
 /// `hipDeviceAttribute…`.
 pub mod attribute {
     pub const MULTIPROCESSORS: i32 = 63;
     pub const MAX_SHARED_MEMORY: i32 = 74;
     pub const WAVEFRONT: i32 = 87;
 }
-/// `hipFuncAttributeMaxDynamicSharedMemorySize`.
-const FUNCTION_SHARED_MEMORY: i32 = 8;
-/// `hipHostMallocPortable | hipHostMallocMapped`.
-const HOST_MAPPED: u32 = 1 | 2;
-/// `hipStreamNonBlocking`.
-const STREAM_NON_BLOCKING: u32 = 1;
-/// `hipEventDisableTiming`.
-const EVENT_WITHOUT_TIME: u32 = 2;
-/// `hipStreamCaptureModeThreadLocal`.
-const CAPTURE_THREAD_LOCAL: i32 = 1;
 
 /// A device as the engine's context.
 pub fn context(index: usize) -> Handle {
@@ -111,17 +102,6 @@ fn index(context: Handle) -> c_int {
 }
 
 impl Hip {
-    /// An error that names the call, unless the code says success.
-    #[inline]
-    pub fn check(&self, call: &str, code: i32) -> Result<()> {
-        if code == 0 { Ok(()) } else { Err(self.error(call, code)) }
-    }
-
-    /// Whether what a call asked after is done.
-    fn ready(&self, call: &str, code: i32) -> Result<bool> {
-        if code == NOT_READY { Ok(false) } else { self.check(call, code).map(|()| true) }
-    }
-
     /// The runtime's version, such as 60342134 for 6.3.42134; 0 if it does not say.
     pub fn number(&self) -> i32 {
         let mut number = 0;
@@ -129,86 +109,23 @@ impl Hip {
         unsafe { (self.runtime_version)(&mut number) };
         number
     }
-
-    #[cold]
-    fn error(&self, call: &str, code: i32) -> Error {
-        let mut text = std::ptr::null();
-        // SAFETY: the runtime writes the address of a constant string, or null.
-        let known = self.error_string.is_some_and(|say| unsafe { say(code, &mut text) } == 0) && !text.is_null();
-        // SAFETY: a constant string of the runtime's.
-        let text =
-            if known { unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned() } else { "unknown".into() };
-        let message = format!("HIP: {call} failed with error {code}: {text}");
-        if code == OUT_OF_MEMORY { Error::out_of_memory(message) } else { Error::device(message) }
-    }
 }
 
+rushlight_gpu::driver_errors!(Hip, "HIP");
+
 impl rushlight_gpu::driver::Driver for Hip {
+    rushlight_gpu::driver_calls! {
+        prefix: "hip",
+        synchronize: "hipDeviceSynchronize",
+        alloc: "hipMalloc",
+        host_alloc: "hipHostMalloc",
+        host_device_ptr: "hipHostGetDevicePointer",
+        node: KernelNode,
+    }
+
     unsafe fn enter(&self, context: Handle) -> Result<()> {
         // SAFETY: a number of a device.
         self.check("hipSetDevice", unsafe { (self.device_set)(index(context)) })
-    }
-
-    fn synchronize(&self) -> Result<()> {
-        // SAFETY: waits for the device of the calling thread.
-        self.check("hipDeviceSynchronize", unsafe { (self.synchronize)() })
-    }
-
-    fn memory_info(&self) -> (usize, usize) {
-        let (mut free, mut total) = (0, 0);
-        // SAFETY: two sizes to write to.
-        unsafe { (self.memory_info)(&mut free, &mut total) };
-        (free, total)
-    }
-
-    fn alloc(&self, bytes: usize) -> Result<Option<DevicePtr>> {
-        let mut ptr = 0;
-        // SAFETY: an address to write to.
-        match unsafe { (self.alloc)(&mut ptr, bytes) } {
-            OUT_OF_MEMORY => Ok(None),
-            code => self.check("hipMalloc", code).map(|()| Some(ptr)),
-        }
-    }
-
-    unsafe fn free(&self, ptr: DevicePtr) {
-        // SAFETY: the caller's. An error would be an earlier call's, which is reported elsewhere.
-        unsafe { (self.free)(ptr) };
-    }
-
-    fn host_alloc(&self, bytes: usize) -> Result<Option<*mut c_void>> {
-        let mut ptr = std::ptr::null_mut();
-        // SAFETY: an address to write to.
-        match unsafe { (self.host_alloc)(&mut ptr, bytes, HOST_MAPPED) } {
-            OUT_OF_MEMORY => Ok(None),
-            code => self.check("hipHostMalloc", code).map(|()| Some(ptr)),
-        }
-    }
-
-    unsafe fn host_free(&self, ptr: *mut c_void) {
-        // SAFETY: the caller's.
-        unsafe { (self.host_free)(ptr) };
-    }
-
-    unsafe fn host_device_ptr(&self, ptr: *mut c_void) -> Result<DevicePtr> {
-        let mut device = 0;
-        // SAFETY: the caller's; an address to write to.
-        self.check("hipHostGetDevicePointer", unsafe { (self.host_device_ptr)(&mut device, ptr, 0) })?;
-        Ok(device)
-    }
-
-    unsafe fn copy_to_device(&self, to: DevicePtr, from: *const c_void, bytes: usize, stream: Handle) -> Result<()> {
-        // SAFETY: the caller's.
-        self.check("hipMemcpyHtoDAsync", unsafe { (self.copy_to_device)(to, from, bytes, stream) })
-    }
-
-    unsafe fn copy_to_host(&self, to: *mut c_void, from: DevicePtr, bytes: usize, stream: Handle) -> Result<()> {
-        // SAFETY: the caller's.
-        self.check("hipMemcpyDtoHAsync", unsafe { (self.copy_to_host)(to, from, bytes, stream) })
-    }
-
-    unsafe fn copy_on_device(&self, to: DevicePtr, from: DevicePtr, bytes: usize, stream: Handle) -> Result<()> {
-        // SAFETY: the caller's.
-        self.check("hipMemcpyDtoDAsync", unsafe { (self.copy_on_device)(to, from, bytes, stream) })
     }
 
     unsafe fn copy_to_peer(
@@ -223,155 +140,8 @@ impl rushlight_gpu::driver::Driver for Hip {
         self.check("hipMemcpyPeerAsync", code)
     }
 
-    fn stream_create(&self, priority: i32) -> Result<Handle> {
-        let mut handle = std::ptr::null_mut();
-        // SAFETY: a handle to write to.
-        let code = unsafe { (self.stream_create)(&mut handle, STREAM_NON_BLOCKING, priority) };
-        self.check("hipStreamCreateWithPriority", code)?;
-        Ok(handle)
-    }
-
-    unsafe fn stream_destroy(&self, stream: Handle) {
-        // SAFETY: the caller's.
-        unsafe { (self.stream_destroy)(stream) };
-    }
-
-    unsafe fn stream_synchronize(&self, stream: Handle) -> Result<()> {
-        // SAFETY: the caller's.
-        self.check("hipStreamSynchronize", unsafe { (self.stream_synchronize)(stream) })
-    }
-
-    unsafe fn stream_query(&self, stream: Handle) -> Result<bool> {
-        // SAFETY: the caller's.
-        self.ready("hipStreamQuery", unsafe { (self.stream_query)(stream) })
-    }
-
-    unsafe fn stream_wait(&self, stream: Handle, event: Handle) -> Result<()> {
-        // SAFETY: the caller's.
-        self.check("hipStreamWaitEvent", unsafe { (self.stream_wait)(stream, event, 0) })
-    }
-
     fn default_stream(&self) -> Handle {
         std::ptr::null_mut()
-    }
-
-    fn event_create(&self, timed: bool) -> Result<Handle> {
-        let mut handle = std::ptr::null_mut();
-        let flags = if timed { 0 } else { EVENT_WITHOUT_TIME };
-        // SAFETY: a handle to write to.
-        self.check("hipEventCreateWithFlags", unsafe { (self.event_create)(&mut handle, flags) })?;
-        Ok(handle)
-    }
-
-    unsafe fn event_destroy(&self, event: Handle) {
-        // SAFETY: the caller's.
-        unsafe { (self.event_destroy)(event) };
-    }
-
-    unsafe fn event_record(&self, event: Handle, stream: Handle) -> Result<()> {
-        // SAFETY: the caller's.
-        self.check("hipEventRecord", unsafe { (self.event_record)(event, stream) })
-    }
-
-    unsafe fn event_query(&self, event: Handle) -> Result<bool> {
-        // SAFETY: the caller's.
-        self.ready("hipEventQuery", unsafe { (self.event_query)(event) })
-    }
-
-    unsafe fn event_synchronize(&self, event: Handle) -> Result<()> {
-        // SAFETY: the caller's.
-        self.check("hipEventSynchronize", unsafe { (self.event_synchronize)(event) })
-    }
-
-    unsafe fn event_elapsed(&self, begin: Handle, end: Handle) -> Result<Option<f32>> {
-        let mut milliseconds = 0.0;
-        // SAFETY: the caller's; a number to write to.
-        match unsafe { (self.event_elapsed)(&mut milliseconds, begin, end) } {
-            NOT_READY => Ok(None),
-            code => self.check("hipEventElapsedTime", code).map(|()| Some(milliseconds)),
-        }
-    }
-
-    fn exchange_capture_mode(&self, mut mode: i32) -> i32 {
-        // SAFETY: exchanges the thread's mode for the one given.
-        unsafe { (self.capture_mode)(&mut mode) };
-        mode
-    }
-
-    unsafe fn capture_begin(&self, stream: Handle) -> Result<()> {
-        // SAFETY: the caller's.
-        self.check("hipStreamBeginCapture", unsafe { (self.capture_begin)(stream, CAPTURE_THREAD_LOCAL) })
-    }
-
-    unsafe fn capture_end(&self, stream: Handle) -> Result<Handle> {
-        let mut graph = std::ptr::null_mut();
-        // SAFETY: the caller's; a handle to write to.
-        self.check("hipStreamEndCapture", unsafe { (self.capture_end)(stream, &mut graph) })?;
-        Ok(graph)
-    }
-
-    unsafe fn graph_instantiate(&self, graph: Handle) -> Result<Handle> {
-        let mut exec = std::ptr::null_mut();
-        // SAFETY: the caller's; a handle to write to.
-        self.check("hipGraphInstantiateWithFlags", unsafe { (self.graph_instantiate)(&mut exec, graph, 0) })?;
-        Ok(exec)
-    }
-
-    unsafe fn graph_root(&self, graph: Handle) -> Result<Option<Handle>> {
-        let (mut first, mut count) = (std::ptr::null_mut(), 0);
-        // SAFETY: the caller's; asked for no handles, the call tells their number.
-        let code = unsafe { (self.graph_roots)(graph, std::ptr::null_mut(), &mut count) };
-        self.check("hipGraphGetRootNodes", code)?;
-        if count != 1 {
-            return Ok(None);
-        }
-        // SAFETY: the caller's; room for the one handle.
-        self.check("hipGraphGetRootNodes", unsafe { (self.graph_roots)(graph, &mut first, &mut count) })?;
-        Ok(Some(first))
-    }
-
-    unsafe fn graph_launch(&self, exec: Handle, stream: Handle) -> Result<()> {
-        // SAFETY: the caller's.
-        self.check("hipGraphLaunch", unsafe { (self.graph_launch)(exec, stream) })
-    }
-
-    unsafe fn graph_set_kernel(&self, exec: Handle, node: Handle, launch: &mut Launch) -> Result<()> {
-        let parameters = KernelNode {
-            block: launch.block,
-            extra: std::ptr::null_mut(),
-            function: launch.function,
-            grid: launch.grid,
-            arguments: launch.arguments.as_mut_ptr(),
-            shared: launch.shared,
-        };
-        // SAFETY: the caller's.
-        let code = unsafe { (self.graph_set_kernel)(exec, node, &parameters) };
-        self.check("hipGraphExecKernelNodeSetParams", code)
-    }
-
-    unsafe fn graph_destroy(&self, graph: Handle) {
-        // SAFETY: the caller's.
-        unsafe { (self.graph_destroy)(graph) };
-    }
-
-    unsafe fn graph_exec_destroy(&self, exec: Handle) {
-        // SAFETY: the caller's.
-        unsafe { (self.graph_exec_destroy)(exec) };
-    }
-
-    unsafe fn module_load(&self, image: &[u8]) -> Result<Handle> {
-        let mut module = std::ptr::null_mut();
-        // SAFETY: the caller's; the image carries its own length.
-        self.check("hipModuleLoadData", unsafe { (self.module_load)(&mut module, image.as_ptr().cast()) })?;
-        Ok(module)
-    }
-
-    unsafe fn module_function(&self, module: Handle, name: &CStr) -> Result<Handle> {
-        let mut function = std::ptr::null_mut();
-        // SAFETY: the caller's; the name ends in zero.
-        let code = unsafe { (self.module_function)(&mut function, module, name.as_ptr()) };
-        self.check(&format!("hipModuleGetFunction({})", name.to_string_lossy()), code)?;
-        Ok(function)
     }
 
     /// AMD's launches may ask for all of a block's shared memory without being allowed to first, and old runtimes refuse the question for
@@ -391,5 +161,20 @@ impl rushlight_gpu::driver::Driver for Hip {
             (self.launch)(launch.function, gx, gy, gz, bx, by, bz, shared, stream, arguments, std::ptr::null_mut())
         };
         self.check("hipModuleLaunchKernel", code)
+    }
+
+    /// The address on the PCI bus, and the UUID where the runtime tells it: parts of a divided GPU may share one of them.
+    fn identity(&self) -> Result<Vec<u8>> {
+        let (mut device, mut bus, mut uuid) = (0, [0 as c_char; 64], [0; 16]);
+        // SAFETY: an integer, a text whose length is passed, and 16 bytes to write to.
+        unsafe {
+            self.check("hipGetDevice", (self.device_current)(&mut device))?;
+            let code = (self.device_bus)(bus.as_mut_ptr(), bus.len() as c_int, device);
+            self.check("hipDeviceGetPCIBusId", code)?;
+            if let Some(get) = self.device_uuid {
+                get(&mut uuid, device);
+            }
+        }
+        Ok(bus.iter().take_while(|&&c| c != 0).map(|&c| c as u8).chain(uuid).collect())
     }
 }

@@ -9,7 +9,8 @@
 //! | `device` | the GPUs of this machine |
 //! | `hipblaslt`, `rocblas` | matrix products |
 //! | `miopen`, `cache` | convolutions; where MIOpen keeps its files |
-//! | `rccl` | RCCL and ROCm SMI, found and their versions told |
+//! | `rccl` | RCCL: where it is looked for; the engine has its functions |
+//! | `smi` | ROCm SMI: its version |
 
 mod cache;
 mod device;
@@ -19,6 +20,7 @@ mod hiprtc;
 mod miopen;
 mod rccl;
 mod rocblas;
+mod smi;
 #[cfg(test)]
 mod tests;
 
@@ -29,6 +31,7 @@ use rushlight_core::{Backend, Device, Error, Result};
 use rushlight_gpu::Fleet;
 use rushlight_gpu::driver::{Convolutions, Factorisations, Libraries, Products};
 use rushlight_gpu::library::Search;
+use rushlight_gpu::nccl::Nccl;
 
 /// Where AMD's libraries are.
 const SEARCH: Search = Search {
@@ -121,6 +124,10 @@ impl Libraries for HipLibraries {
     fn factorisations(&self) -> Result<&'static dyn Factorisations> {
         Err(Error::unsupported("factorisations on AMD GPUs are left to the CPU"))
     }
+
+    fn collectives(&self) -> Result<&'static Nccl> {
+        rccl::get()
+    }
 }
 
 /// Each of AMD's libraries that the engine knows: its name, and where it was found or why it was not.
@@ -132,18 +139,17 @@ pub fn libraries() -> Vec<(&'static str, Result<Library>)> {
         ("hipBLASLt", hipblaslt::HipblasLt::get().and_then(|l| l.version().map(|version| found(&l.path, version)))),
         ("rocBLAS", rocblas::Rocblas::get().and_then(|l| l.version().map(|version| found(&l.path, version)))),
         ("MIOpen", miopen::Miopen::get().and_then(|l| l.number().map(|version| found(&l.path, version)))),
-        ("RCCL", rccl::Rccl::get().and_then(|l| l.number().map(|number| found(&l.path, nccl_version(number))))),
-        ("ROCm SMI", rccl::Smi::get().and_then(|l| l.number().map(|version| found(&l.path, version)))),
+        ("RCCL", rccl::get().and_then(|l| l.version().map(|version| found(&l.path, version)))),
+        ("ROCm SMI", smi::Smi::get().and_then(|l| l.number().map(|version| found(&l.path, version)))),
     ]
+}
+
+/// The version of HIP that is installed, such as 6.3.42134. Starts no device.
+pub fn toolkit_version() -> Result<String> {
+    driver::Hip::get().map(|hip| hip_version(hip.number()))
 }
 
 /// A version as HIP writes it: 60342134 is 6.3.42134.
 fn hip_version(number: i32) -> String {
     format!("{}.{}.{}", number / 10_000_000, number / 100_000 % 100, number % 100_000)
-}
-
-/// A version whose three parts were put into one number: 22203 is 2.22.3.
-fn nccl_version(number: i32) -> String {
-    let major = if number < 10_000 { 1000 } else { 10_000 };
-    format!("{}.{}.{}", number / major, number % major / 100, number % 100)
 }

@@ -3,6 +3,7 @@
 use crate::api;
 use rushlight_core::backend::Conv;
 use rushlight_core::{DType, Error, Result};
+use rushlight_gpu::conv_library::{Dense, Descriptors, MAX_PLANS, Shapes, WORKSPACE, numbers};
 use rushlight_gpu::driver::{Convolutions, DevicePtr, Handle};
 use rushlight_gpu::{Gpu, Order, Pass, Recent};
 use std::ffi::c_int;
@@ -74,10 +75,6 @@ pub struct Solution {
 const DETERMINISTIC: c_int = 1;
 /// Most solutions that are asked about.
 const SOLUTIONS: usize = 8;
-/// Most plans that are kept.
-const MAX_PLANS: usize = 1024;
-/// Most workspace that a plan may ask for.
-const WORKSPACE: usize = 1 << 30;
 
 impl Miopen {
     /// The version, such as 3.2.0.
@@ -115,19 +112,6 @@ unsafe impl Send for Plan {}
 // SAFETY: as above.
 unsafe impl Sync for Plan {}
 
-/// Descriptors to be destroyed, each by its function.
-#[derive(Default)]
-struct Descriptors(Vec<(unsafe extern "C" fn(Handle) -> i32, Handle)>);
-
-impl Drop for Descriptors {
-    fn drop(&mut self) {
-        for (destroy, handle) in self.0.drain(..) {
-            // SAFETY: a descriptor of ours that no call uses any more.
-            unsafe { destroy(handle) };
-        }
-    }
-}
-
 type PlanKey = (Pass, [usize; 22], DType, Order);
 
 struct State {
@@ -153,16 +137,6 @@ fn check(call: &str, code: i32) -> Result<()> {
     if code == 0 { Ok(()) } else { Err(Error::device(format!("MIOpen: {call} failed with status {code}"))) }
 }
 
-/// The numbers a plan depends on.
-fn numbers(s: &Conv) -> [usize; 22] {
-    let mut out = [0; 22];
-    out[..4].copy_from_slice(&[s.batch, s.in_channels, s.out_channels, s.groups]);
-    for (i, d) in [s.input, s.kernel, s.output, s.stride, s.padding, s.dilation].iter().enumerate() {
-        out[4 + 3 * i..][..3].copy_from_slice(d);
-    }
-    out
-}
-
 /// Whether the library is turned off (`RUSHLIGHT_HIP_MIOPEN=0`).
 pub fn is_off() -> bool {
     static OFF: OnceLock<bool> = OnceLock::new();
@@ -185,24 +159,13 @@ impl Library {
     }
 
     /// Descriptor of a dense tensor; `None` if the library does not take it.
-    fn tensor(&self, sizes: &[c_int], order: Order, dtype: c_int, all: &mut Descriptors) -> Result<Option<Handle>> {
-        let last = sizes.len() - 1;
-        let inside_out: Vec<usize> = match order {
-            Order::ChannelsFirst => (0..=last).rev().collect(),
-            Order::ChannelsLast => [1].into_iter().chain((2..=last).rev()).chain([0]).collect(),
-        };
-        let (mut strides, mut step) = (vec![1; sizes.len()], 1);
-        for d in inside_out {
-            strides[d] = step;
-            let Some(next) = c_int::checked_mul(step, sizes[d]) else { return Ok(None) };
-            step = next;
-        }
+    fn tensor(&self, t: &Dense, dtype: c_int, all: &mut Descriptors) -> Result<Option<Handle>> {
         let mut handle = std::ptr::null_mut();
         // SAFETY: sizes and strides are as many as is said.
         unsafe {
             check("miopenCreateTensorDescriptor", (self.api.tensor_create)(&mut handle))?;
-            all.0.push((self.api.tensor_destroy, handle));
-            let rc = (self.api.tensor_set)(handle, dtype, sizes.len() as c_int, sizes.as_ptr(), strides.as_ptr());
+            all.push(self.api.tensor_destroy, handle);
+            let rc = (self.api.tensor_set)(handle, dtype, t.sizes.len() as c_int, t.sizes.as_ptr(), t.strides.as_ptr());
             Ok((rc == 0).then_some(handle))
         }
     }
@@ -216,23 +179,11 @@ impl Library {
             DType::BF16 => 5,
             _ => return Ok(None),
         };
-        if !numbers(s).iter().all(|&n| c_int::try_from(n).is_ok()) {
-            return Ok(None);
-        }
-        // Depth is left out where there is none.
-        let from = (s.input[0] == 1 && s.kernel[0] == 1 && s.padding[0] == 0) as usize;
-        let space = |d: [usize; 3]| d[from..].iter().map(|&n| n as c_int).collect::<Vec<_>>();
-        let sizes =
-            |lead: [usize; 2], d: [usize; 3]| lead.iter().map(|&n| n as c_int).chain(space(d)).collect::<Vec<_>>();
+        let Some(shapes) = Shapes::new(s, order) else { return Ok(None) };
         let mut all = Descriptors::default();
-        let shapes = [
-            sizes([s.batch, s.in_channels], s.input),
-            sizes([s.out_channels, s.in_channels / s.groups], s.kernel),
-            sizes([s.batch, s.out_channels], s.output),
-        ];
         let mut tensors = [std::ptr::null_mut(); 3];
-        for (tensor, shape) in tensors.iter_mut().zip(&shapes) {
-            let Some(made) = self.tensor(shape, order, kind, &mut all)? else { return Ok(None) };
+        for (tensor, shape) in tensors.iter_mut().zip([&shapes.x, &shapes.w, &shapes.y]) {
+            let Some(made) = self.tensor(shape, kind, &mut all)? else { return Ok(None) };
             *tensor = made;
         }
         let [x, w, y] = tensors;
@@ -241,14 +192,14 @@ impl Library {
             Pass::Input => ([y, w], x),
             Pass::Weight => ([y, x], w),
         };
-        let (padding, stride, dilation) = (space(s.padding), space(s.stride), space(s.dilation));
+        let Shapes { padding, stride, dilation, .. } = &shapes;
         let (choose, compile, _) = self.api.functions(pass);
         let (mut conv, mut found, mut list) = (std::ptr::null_mut(), 0, [Solution::default(); SOLUTIONS]);
         let (api, length) = (self.api, padding.len() as c_int);
         // SAFETY: arrays are as long as is said; descriptors live as long as the plan.
         unsafe {
             check("miopenCreateConvolutionDescriptor", (api.conv_create)(&mut conv))?;
-            all.0.push((api.conv_destroy, conv));
+            all.push(api.conv_destroy, conv);
             let rc = (api.conv_set)(conv, length, padding.as_ptr(), stride.as_ptr(), dilation.as_ptr(), 0);
             if rc != 0 || (api.conv_groups)(conv, s.groups as c_int) != 0 {
                 return Ok(None);

@@ -1,60 +1,20 @@
-//! RCCL and ROCm SMI: found, and their versions told. Nothing of one GPU's work needs them.
+//! RCCL: where it is looked for. It has NCCL's functions, by which the engine calls it.
 
-use crate::api;
-use rushlight_core::{Error, Result};
-use std::ffi::{c_char, c_int};
+use crate::SEARCH;
+use rushlight_core::Result;
+use rushlight_gpu::nccl::Nccl;
+use std::sync::OnceLock;
 
-api! {
-    /// The library of sums and copies across GPUs, with NCCL's functions.
-    Rccl(
-        "RCCL (librccl)",
-        &["librccl.so.1", "librccl.so"],
-        "Install RCCL, a part of ROCm, or name its directory in RUSHLIGHT_HIP_PATH; one GPU does without it: it is for sums across several."
-    ) {
-        fn version = b"ncclGetVersion" (*mut c_int);
-    }
-}
-
-impl Rccl {
-    /// The version as one number, such as 22203.
-    pub fn number(&self) -> Result<i32> {
-        let mut number = 0;
-        // SAFETY: an integer to write to.
-        match unsafe { (self.version)(&mut number) } {
-            0 => Ok(number),
-            code => Err(Error::device(format!("ncclGetVersion (RCCL) failed with error {code}"))),
-        }
-    }
-}
-
-api! {
-    /// The library that tells a GPU's temperature, power and use.
-    Smi(
-        "ROCm SMI (librocm_smi64)",
-        &["librocm_smi64.so.7", "librocm_smi64.so.6", "librocm_smi64.so.5", "librocm_smi64.so"],
-        "Install rocm-smi-lib, a part of ROCm, or name its directory in RUSHLIGHT_HIP_PATH; only what a GPU's use is told by needs it."
-    ) {
-        fn version = b"rsmi_version_get" (*mut SmiVersion);
-    }
-}
-
-/// `rsmi_version_t`.
-#[repr(C)]
-pub struct SmiVersion {
-    major: u32,
-    minor: u32,
-    patch: u32,
-    build: *const c_char,
-}
-
-impl Smi {
-    /// The version, such as 7.3.0.
-    pub fn number(&self) -> Result<String> {
-        let mut version = SmiVersion { major: 0, minor: 0, patch: 0, build: std::ptr::null() };
-        // SAFETY: a structure to write to.
-        match unsafe { (self.version)(&mut version) } {
-            0 => Ok(format!("{}.{}.{}", version.major, version.minor, version.patch)),
-            code => Err(Error::device(format!("rsmi_version_get failed with status {code}"))),
-        }
-    }
+/// The library, or why there is none.
+pub fn get() -> Result<&'static Nccl> {
+    static LIBRARY: OnceLock<Result<Nccl>> = OnceLock::new();
+    let open = || {
+        Nccl::open(
+            &SEARCH,
+            "RCCL",
+            &["librccl.so.1", "librccl.so"],
+            "Install RCCL, a part of ROCm, or name its directory in RUSHLIGHT_HIP_PATH; one GPU does without it: it is for sums across several.",
+        )
+    };
+    LIBRARY.get_or_init(open).as_ref().map_err(Clone::clone)
 }

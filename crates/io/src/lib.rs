@@ -30,7 +30,7 @@ mod source;
 mod temporary;
 mod zip;
 
-use rushlight_core::{Error, Result};
+use rushlight_core::{Device, Error, Result};
 use rushlight_tensor::state::Value;
 use source::Source;
 use std::path::Path;
@@ -41,12 +41,12 @@ pub struct LoadOptions {
     mmap: bool,
     verify: bool,
     max_inflated: Option<u64>,
-    gpus: usize,
+    gpus: (Device, usize),
 }
 
 impl Default for LoadOptions {
     fn default() -> Self {
-        Self { mmap: true, verify: false, max_inflated: None, gpus: 0 }
+        Self { mmap: true, verify: false, max_inflated: None, gpus: (Device::Cpu, 0) }
     }
 }
 
@@ -71,9 +71,10 @@ impl LoadOptions {
         self
     }
 
-    /// Puts tensors of a `.pt` file back on the GPU they were saved from, if it is among the first `count`. By default all come to the CPU.
-    pub fn gpus(mut self, count: usize) -> Self {
-        self.gpus = count;
+    /// Puts tensors of a `.pt` file that were saved from a GPU on the GPU of the same number, if there are so many: `count` of them, of the
+    /// kind of `first`. The file may come from another vendor's machine. By default all tensors come to the CPU.
+    pub fn gpus(mut self, first: Device, count: usize) -> Self {
+        self.gpus = (first, count);
         self
     }
 }

@@ -22,6 +22,10 @@ pub struct Machine {
     nodes: Vec<Cpus>,
     /// The kernel's numbers of these nodes.
     ids: Vec<usize>,
+    /// Their sockets.
+    packages: Vec<usize>,
+    /// The first processor of those that share each processor's last-level cache.
+    cache_of: BTreeMap<usize, usize>,
     /// The first hardware thread of each processor's core.
     core_of: BTreeMap<usize, usize>,
 }
@@ -29,14 +33,16 @@ pub struct Machine {
 impl Machine {
     /// The machine from the files under `/sys` that `read` gives. Without them all of `allowed` is one node.
     pub fn parse(read: impl Fn(&str) -> Option<String>, allowed: &Cpus) -> Self {
-        let core_of = allowed
-            .iter()
-            .map(|&cpu| {
-                let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
-                let siblings = read(&path).and_then(|text| list(&text));
-                (cpu, siblings.and_then(|s| s.first().copied()).unwrap_or(cpu))
-            })
-            .collect();
+        // The first of the processors that a file of a processor lists.
+        let first_of = |cpu: usize, file: &str| {
+            let listed = read(&format!("/sys/devices/system/cpu/cpu{cpu}/{file}")).and_then(|text| list(&text));
+            listed.and_then(|cpus| cpus.first().copied())
+        };
+        let core_of =
+            allowed.iter().map(|&cpu| (cpu, first_of(cpu, "topology/thread_siblings_list").unwrap_or(cpu))).collect();
+        // Without a third level, processors are taken to have one cache in common.
+        let cache_of =
+            allowed.iter().map(|&cpu| (cpu, first_of(cpu, "cache/index3/shared_cpu_list").unwrap_or(0))).collect();
         let mut nodes = Vec::new();
         for id in read("/sys/devices/system/node/online").and_then(|text| list(&text)).unwrap_or_default() {
             let cpus = read(&format!("/sys/devices/system/node/node{id}/cpulist")).and_then(|text| list(&text));
@@ -48,11 +54,13 @@ impl Machine {
             nodes.push((package, id, cpus));
         }
         nodes.sort_by_key(|(package, id, _)| (*package, *id));
-        let (mut ids, mut nodes): (Vec<usize>, Vec<Cpus>) = nodes.into_iter().map(|(_, id, cpus)| (id, cpus)).unzip();
-        if nodes.iter().map(Cpus::len).sum::<usize>() != allowed.len() {
-            (ids, nodes) = (vec![0], vec![allowed.clone()]);
+        if nodes.iter().map(|(_, _, cpus)| cpus.len()).sum::<usize>() != allowed.len() {
+            nodes = vec![(0, 0, allowed.clone())];
         }
-        Self { nodes, ids, core_of }
+        let packages = nodes.iter().map(|(package, _, _)| *package).collect();
+        let ids = nodes.iter().map(|(_, id, _)| *id).collect();
+        let nodes = nodes.into_iter().map(|(_, _, cpus)| cpus).collect();
+        Self { nodes, ids, packages, core_of, cache_of }
     }
 
     /// The shares of the ranks of a node. `limit` is how many processors may be busy at a time, by cgroups; `gpus` has
@@ -81,25 +89,82 @@ impl Machine {
         let near: Option<Vec<Vec<usize>>> =
             gpus.iter().map(|gpu| Some(vec![self.ids.iter().position(|id| id == gpu)?])).collect();
         let chosen = near.filter(|near| near.len() == ranks).unwrap_or(chosen);
-        let bound = binding == Binding::Node && ranks > 1 && self.nodes.len() > 1;
-        chosen
+        let chosen = chosen.into_iter().map(|own| if own.is_empty() { (0..self.nodes.len()).collect() } else { own });
+        let chosen: Vec<Vec<usize>> = match binding {
+            Binding::Socket => chosen
+                .map(|own| {
+                    let package = self.packages[own[0]];
+                    (0..self.nodes.len()).filter(|&node| self.packages[node] == package).collect()
+                })
+                .collect(),
+            _ => chosen.collect(),
+        };
+        let bound = match binding {
+            Binding::Node => ranks > 1 && self.nodes.len() > 1,
+            Binding::None => false,
+            Binding::Socket | Binding::Exclusive | Binding::CoreComplex => true,
+        };
+        let sharing = count(&chosen);
+        let mut before: BTreeMap<&Vec<usize>, usize> = BTreeMap::new();
+        let sets: Vec<Cpus> = chosen
             .iter()
             .map(|own| {
-                let own_or_all = if own.is_empty() { (0..self.nodes.len()).collect() } else { own.clone() };
-                let cpus: Cpus = own_or_all.iter().flat_map(|&node| self.nodes[node].iter().copied()).collect();
-                let cores = |cpus: &mut dyn Iterator<Item = &usize>| {
-                    cpus.filter_map(|cpu| self.core_of.get(cpu)).collect::<BTreeSet<_>>().len()
+                let place = before.entry(own).or_default();
+                let cpus: Cpus = own.iter().flat_map(|&node| self.nodes[node].iter().copied()).collect();
+                let cpus = match binding {
+                    Binding::Exclusive => self.part(&cpus, *place, sharing[own]),
+                    Binding::CoreComplex => self.cache(&cpus, *place),
+                    _ => cpus,
                 };
-                let threads = if bound {
-                    cores(&mut cpus.iter()) / chosen.iter().filter(|other| *other == own).count().max(1)
-                } else {
-                    cores(&mut self.nodes.iter().flatten()) / ranks.max(1)
-                };
+                *place += 1;
+                cpus
+            })
+            .collect();
+        let having = count(&sets);
+        let all: Cpus = self.nodes.iter().flatten().copied().collect();
+        sets.iter()
+            .map(|cpus| {
+                let threads =
+                    if bound { self.cores(cpus).len() / having[cpus] } else { self.cores(&all).len() / ranks.max(1) };
                 let threads = threads.min(limit / ranks.max(1)).max(1);
-                Share { cpus: bound.then(|| cpus.into_iter().collect()), threads }
+                Share { cpus: bound.then(|| cpus.iter().copied().collect()), threads }
             })
             .collect()
     }
+
+    /// The cores of processors.
+    fn cores(&self, cpus: &Cpus) -> Cpus {
+        cpus.iter().filter_map(|cpu| self.core_of.get(cpu)).copied().collect()
+    }
+
+    /// The processors of one of `parts` equal parts of the cores. Where there are fewer cores than parts, some share.
+    fn part(&self, cpus: &Cpus, index: usize, parts: usize) -> Cpus {
+        let cores: Vec<usize> = self.cores(cpus).into_iter().collect();
+        let own: Cpus = if parts <= cores.len() {
+            cores[index * cores.len() / parts..(index + 1) * cores.len() / parts].iter().copied().collect()
+        } else {
+            Cpus::from([cores[index % cores.len()]])
+        };
+        cpus.iter().filter(|cpu| own.contains(&self.core_of[cpu])).copied().collect()
+    }
+
+    /// The processors of one of the caches: the largest first, in turn.
+    fn cache(&self, cpus: &Cpus, index: usize) -> Cpus {
+        let mut groups: BTreeMap<usize, Cpus> = BTreeMap::new();
+        for &cpu in cpus {
+            groups.entry(self.cache_of[&cpu]).or_default().insert(cpu);
+        }
+        let mut groups: Vec<Cpus> = groups.into_values().collect();
+        groups.sort_by_key(|group| std::cmp::Reverse(group.len()));
+        groups[index % groups.len()].clone()
+    }
+}
+
+/// How often each item is there.
+fn count<T: Ord>(items: &[T]) -> BTreeMap<&T, usize> {
+    let mut counts = BTreeMap::new();
+    items.iter().for_each(|item| *counts.entry(item).or_default() += 1);
+    counts
 }
 
 /// Numbers in the kernel's format: `0-3,8`. `None` if it is something else.
@@ -162,26 +227,61 @@ pub fn widen() -> Option<usize> {
 pub fn shares(ranks: usize, binding: Binding) -> Vec<Share> {
     let allowed = allowed();
     let limit = std::thread::available_parallelism().map_or(allowed.len(), usize::from);
-    Machine::parse(read, &allowed).shares(ranks, binding, limit, &gpu_nodes())
+    Machine::parse(read, &allowed).shares(ranks, binding, limit, &gpu_nodes(ranks))
 }
 
-/// The NUMA nodes of the GPUs that ranks see, in the order of the driver; empty if that cannot be told.
-fn gpu_nodes() -> Vec<usize> {
-    let mut buses: Vec<String> = std::fs::read_dir("/proc/driver/nvidia/gpus")
+/// The NUMA nodes of the GPUs that ranks see, in the order of the driver, which is that of the bus; empty if that
+/// cannot be told. Intel's GPUs show each of two tiles as a device of its own.
+fn gpu_nodes(ranks: usize) -> Vec<usize> {
+    let mut buses: Vec<(String, u32)> = std::fs::read_dir("/sys/bus/pci/devices")
         .into_iter()
         .flatten()
         .flatten()
-        .map(|entry| entry.file_name().to_string_lossy().to_lowercase())
+        .filter_map(|entry| {
+            let bus = entry.file_name().to_string_lossy().into_owned();
+            let number = |file: &str| {
+                let text = read(&format!("/sys/bus/pci/devices/{bus}/{file}"))?;
+                u32::from_str_radix(text.trim().trim_start_matches("0x"), 16).ok()
+            };
+            is_gpu(number("vendor")?, number("class")?).then_some(number("vendor")?).map(|vendor| (bus, vendor))
+        })
         .collect();
     buses.sort();
-    let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
+    // The vendor with most: a board's own graphics are not what ranks compute on.
+    let count = |vendor: u32| buses.iter().filter(|(_, other)| *other == vendor).count();
+    let Some(vendor) = [NVIDIA, AMD, INTEL].into_iter().max_by_key(|&vendor| count(vendor)) else { return Vec::new() };
+    let variable = match vendor {
+        NVIDIA => "CUDA_VISIBLE_DEVICES",
+        AMD => "HIP_VISIBLE_DEVICES",
+        _ => "ZE_AFFINITY_MASK",
+    };
+    let mut own: Vec<String> = buses.into_iter().filter(|(_, other)| *other == vendor).map(|(bus, _)| bus).collect();
+    if vendor == INTEL && ranks == 2 * own.len() {
+        own = own.into_iter().flat_map(|bus| [bus.clone(), bus]).collect();
+    }
+    let visible = std::env::var(variable).ok();
     let node = |bus: &String| read(&format!("/sys/bus/pci/devices/{bus}/numa_node"))?.trim().parse().ok();
     let nodes: Option<Vec<usize>> =
-        visible_of(&buses, visible.as_deref()).and_then(|v| v.into_iter().map(node).collect());
+        visible_of(&own, visible.as_deref()).and_then(|v| v.into_iter().map(node).collect());
     nodes.unwrap_or_default()
 }
 
-/// Those of a list that CUDA_VISIBLE_DEVICES names by numbers.
+const NVIDIA: u32 = 0x10de;
+const AMD: u32 = 0x1002;
+const INTEL: u32 = 0x8086;
+
+/// Whether a PCI device is a GPU that computes: a display or 3D controller, or a processing accelerator.
+fn is_gpu(vendor: u32, class: u32) -> bool {
+    let kind = class >> 8;
+    match vendor {
+        NVIDIA => matches!(kind, 0x0300 | 0x0302),
+        AMD => matches!(kind, 0x0300 | 0x0380 | 0x1200),
+        INTEL => matches!(kind, 0x0380 | 0x0302),
+        _ => false,
+    }
+}
+
+/// Those of a list that a variable of the vendor's names by numbers.
 fn visible_of<'a>(all: &'a [String], visible: Option<&str>) -> Option<Vec<&'a String>> {
     match visible {
         None => Some(all.iter().collect()),
@@ -203,9 +303,14 @@ mod tests {
             let first = node.parse::<usize>().ok()? * 4;
             return Some(format!("{first}-{},{}-{}\n", first + 3, first + 16, first + 19));
         }
-        let (cpu, what) = path.strip_prefix("cpu/cpu")?.split_once("/topology/")?;
+        let (cpu, what) = path.strip_prefix("cpu/cpu")?.split_once('/')?;
         let cpu = cpu.parse::<usize>().ok()? % 16;
-        match what {
+        match what.trim_start_matches("topology/") {
+            // Two cores have a cache in common.
+            "cache/index3/shared_cpu_list" => {
+                let first = cpu / 2 * 2;
+                Some(format!("{first}-{},{}-{}\n", first + 1, first + 16, first + 17))
+            }
             "thread_siblings_list" => Some(format!("{cpu},{}\n", cpu + 16)),
             "physical_package_id" => Some(format!("{}\n", cpu / 8)),
             _ => None,
@@ -238,6 +343,25 @@ mod tests {
         assert_eq!(machine.shares(4, Binding::Node, 8, &[]), vec![Share { cpus: None, threads: 2 }; 4]);
         assert_eq!(machine.shares(4, Binding::Node, 4, &[])[0].threads, 1);
         assert_eq!(machine.shares(3, Binding::None, 8, &[])[0].threads, 2);
+    }
+
+    #[test]
+    fn torchruns_bindings() {
+        let machine = Machine::parse(machine, &(0..32).collect());
+        let sets = |ranks, binding| -> Vec<Vec<usize>> {
+            machine.shares(ranks, binding, 32, &[]).into_iter().map(|share| share.cpus.unwrap()).collect()
+        };
+        let socket =
+            |first: usize| [first..first + 8, first + 16..first + 24].into_iter().flatten().collect::<Vec<_>>();
+        assert_eq!(sets(4, Binding::Socket), [socket(0), socket(0), socket(8), socket(8)]);
+        assert_eq!(machine.shares(4, Binding::Socket, 32, &[])[0].threads, 4);
+        assert_eq!(sets(8, Binding::Exclusive)[..3], [vec![0, 1, 16, 17], vec![2, 3, 18, 19], vec![4, 5, 20, 21]]);
+        assert_eq!(sets(16, Binding::Exclusive)[1], [1, 17]);
+        assert_eq!(sets(32, Binding::Exclusive).len(), 32);
+        assert_eq!(sets(8, Binding::CoreComplex)[..2], [vec![0, 1, 16, 17], vec![2, 3, 18, 19]]);
+        assert_eq!(machine.shares(8, Binding::CoreComplex, 32, &[])[0].threads, 2);
+        assert_eq!(sets(1, Binding::CoreComplex), [vec![0, 1, 16, 17]]);
+        assert!(is_gpu(NVIDIA, 0x030200) && is_gpu(AMD, 0x120000) && !is_gpu(INTEL, 0x060000));
     }
 
     #[test]

@@ -1,86 +1,22 @@
 //! The agent of a node: starts its ranks, watches them, and does what the coordinator says.
 
 use crate::console::say;
-use crate::coordinator::{Card, Command, Event};
+use crate::coordinator::{Command, Event};
 use crate::guard::{self, Guard};
+use crate::link::{Contact, Link, Rejoining, free_port};
 use crate::output::Output;
 use crate::signals::{self, wait_readable};
 use crate::worker::{self, Exit, Job, Place, Worker};
 use rushlight_core::{Error, Result};
-use rushlight_dist::store::Store;
 use std::collections::HashSet;
-use std::net::{Ipv4Addr, TcpListener};
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver};
+use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
-/// How long ranks may take to end when another has failed: they may hang in a collective that cannot end.
-const STOP_TIME: Duration = Duration::from_secs(5);
 /// A second signal this long after the first kills the ranks. Schedulers signal guard and agent both, so that one
 /// signal may come twice.
 const INSISTENCE: Duration = Duration::from_secs(1);
 /// How long output is waited for after the ranks have ended.
 const OUTPUT_TIME: Duration = Duration::from_secs(2);
-
-/// The connection to the coordinator.
-pub struct Link {
-    store: Arc<dyn Store>,
-    node: u64,
-    holds_store: bool,
-    commands: Receiver<Result<Command>>,
-    /// Readable when there is a command.
-    woken: OwnedFd,
-}
-
-impl Link {
-    /// Joins the job. `watcher` is a connection to the same store, for a thread that waits for commands; `lease` is
-    /// told the key that others take for this node's death; `holds_store` says that the store ends with this process.
-    pub fn join(
-        store: Arc<dyn Store>,
-        watcher: Arc<dyn Store>,
-        lease: impl FnOnce(&str) -> Result<()>,
-        holds_store: bool,
-        card: Card,
-    ) -> Result<Self> {
-        let node = store.add("nodes", 1)? as u64;
-        lease(&format!("gone/{node}"))?;
-        // Commands before this one are about others.
-        let mut next = store.add("commands", 0)? as u64 + 1;
-        let (sender, commands) = mpsc::channel();
-        let (woken, wake) = signals::pipe()?;
-        std::thread::Builder::new().name("rushlight-commands".into()).spawn(move || {
-            loop {
-                let key = format!("command/{next}");
-                let news = match watcher.wait_for(&[&key], Duration::from_secs(30)) {
-                    Err(e) if e.to_string().contains("timed out") => continue,
-                    waited => waited.and_then(|()| watcher.get(&key)).and_then(|bytes| Command::decode(&bytes)),
-                };
-                next += 1;
-                let failed = news.is_err();
-                // SAFETY: writes one byte to a pipe that this thread owns.
-                let written =
-                    sender.send(news).is_ok() && unsafe { libc::write(wake.as_raw_fd(), b"x".as_ptr().cast(), 1) } == 1;
-                if failed || !written {
-                    return;
-                }
-            }
-        })?;
-        let link = Self { store, node, holds_store, commands, woken };
-        link.tell(&Event::Join { node, card })?;
-        Ok(link)
-    }
-
-    fn tell(&self, event: &Event) -> Result<()> {
-        let number = self.store.add("events", 1).map_err(unreachable)?;
-        self.store.set(&format!("event/{number}"), event.encode().as_bytes()).map_err(unreachable)
-    }
-}
-
-/// The error of a connection that does not work any more.
-fn unreachable(e: Error) -> Error {
-    Error::io(format!("the launcher that holds the rendezvous is gone or unreachable: {e}"))
-}
 
 /// The ranks of a round.
 struct Attempt {
@@ -95,11 +31,20 @@ struct Attempt {
     stop_commanded: bool,
 }
 
+/// The state of the link to the coordinator.
+enum Connection {
+    Joined(Link),
+    /// The link was lost; ranks are being stopped.
+    Lost,
+    Rejoining(Rejoining),
+}
+
 /// A node's agent.
 pub struct Agent<'a> {
     job: &'a Job<'a>,
     guard: &'a Guard,
-    link: Link,
+    contact: &'a Contact,
+    link: Connection,
     host: String,
     attempt: Option<Attempt>,
     /// The first signal from outside that asked the job to end, and when it came.
@@ -111,18 +56,100 @@ pub struct Agent<'a> {
 }
 
 impl<'a> Agent<'a> {
-    pub fn new(job: &'a Job<'a>, guard: &'a Guard, link: Link, host: String) -> Self {
-        Self { job, guard, link, host, attempt: None, ending: None, end: None, reported: false }
+    pub fn new(job: &'a Job<'a>, guard: &'a Guard, contact: &'a Contact, link: Link, host: String) -> Self {
+        let link = Connection::Joined(link);
+        Self { job, guard, contact, link, host, attempt: None, ending: None, end: None, reported: false }
     }
 
     /// Runs until the job is over. Returns the exit code.
     pub fn run(mut self) -> i32 {
-        match self.rounds() {
+        let code = match self.rounds() {
             Ok(code) => code,
             Err(e) => {
                 say(&e.to_string().replace("rushlight run: ", ""));
                 self.kill_all();
                 1
+            }
+        };
+        if let Some(path) = self.job.options.exit_code_file.as_ref().filter(|_| self.holds_store())
+            && let Err(e) = std::fs::write(path, format!("{code}\n"))
+        {
+            say(&format!("the exit code cannot be written to {} ({e})", path.display()));
+        }
+        if let Connection::Joined(link) = &self.link {
+            link.finish(|| {
+                let [_, guard_died] = wait_readable([self.guard.signals.fd(), self.guard.fd()], 0);
+                !guard_died && !std::iter::from_fn(|| self.guard.signals.next()).any(signals::asks_to_end)
+            });
+        }
+        code
+    }
+
+    /// Sends an event to the coordinator, or notes that the link is lost.
+    fn tell(&mut self, event: &Event) -> Result<()> {
+        match &self.link {
+            Connection::Joined(link) => link.tell(event).or_else(|e| self.lose_link(&e)),
+            // The coordinator that is found again hears of this node as a new one.
+            _ => Ok(()),
+        }
+    }
+
+    /// The number of this node, which it has while it is joined.
+    fn node(&self) -> u64 {
+        if let Connection::Joined(link) = &self.link { link.node } else { 0 }
+    }
+
+    fn holds_store(&self) -> bool {
+        matches!(&self.link, Connection::Joined(link) if link.holds_store)
+    }
+
+    /// The rendezvous cannot be reached: stops the ranks, after which this node tries to join again.
+    fn lose_link(&mut self, e: &Error) -> Result<()> {
+        let Some(patience) = self.contact.patience().filter(|_| !self.holds_store()) else {
+            return Err(Error::io(format!("the coordinator cannot be reached: {e}")));
+        };
+        say(&format!(
+            "the launcher that holds the rendezvous at {} is gone or unreachable ({e}); ranks here are stopped, and this node tries to join again for {} s",
+            self.contact.place(),
+            patience.as_secs_f32()
+        ));
+        self.link = Connection::Lost;
+        if let Some(attempt) = &mut self.attempt {
+            attempt.stop(self.job.options.stop_time);
+        }
+        Ok(())
+    }
+
+    /// Takes commands, or the link that was made again.
+    fn listen(&mut self) -> Result<()> {
+        let take_byte = |fd| {
+            let mut byte = 0u8;
+            // SAFETY: reads the byte that was written for what was received.
+            unsafe { libc::read(fd, (&raw mut byte).cast(), 1) };
+        };
+        loop {
+            match &mut self.link {
+                Connection::Joined(link) => {
+                    let Ok(command) = link.commands.try_recv() else { return Ok(()) };
+                    take_byte(link.woken.as_raw_fd());
+                    match command {
+                        Ok(command) => self.obey(command)?,
+                        Err(e) => self.lose_link(&e)?,
+                    }
+                }
+                Connection::Rejoining(rejoining) => {
+                    let Ok(joined) = rejoining.link.try_recv() else { return Ok(()) };
+                    let link = joined.map_err(|e| {
+                        Error::io(format!(
+                            "the rendezvous at {} did not come back ({e}). Start the job again: programs that save checkpoints resume from the last one",
+                            self.contact.place()
+                        ))
+                    })?;
+                    let holds = if link.holds_store { "; the rendezvous is held here now" } else { "" };
+                    say(&format!("joined the job again at {}{holds}", self.contact.place()));
+                    self.link = Connection::Joined(link);
+                }
+                Connection::Lost => return Ok(()),
             }
         }
     }
@@ -133,7 +160,13 @@ impl<'a> Agent<'a> {
             let left =
                 until.map_or(self.job.options.monitor_interval, |at| at.saturating_duration_since(Instant::now()));
             let left = left.min(self.job.options.monitor_interval).max(Duration::from_millis(1));
-            let fds = [self.guard.signals.fd(), self.guard.fd(), self.link.woken.as_raw_fd()];
+            let news = match &self.link {
+                Connection::Joined(link) => link.woken.as_raw_fd(),
+                Connection::Rejoining(rejoining) => rejoining.woken.as_raw_fd(),
+                // Poll passes over what is negative.
+                Connection::Lost => -1,
+            };
+            let fds = [self.guard.signals.fd(), self.guard.fd(), news];
             let [_, guard_died, _] = wait_readable(fds, i32::try_from(left.as_millis()).unwrap_or(i32::MAX));
             if guard_died {
                 self.kill_all();
@@ -147,12 +180,7 @@ impl<'a> Agent<'a> {
                 }
             }
             self.watch_ranks()?;
-            while let Ok(command) = self.link.commands.try_recv() {
-                let mut byte = 0u8;
-                // SAFETY: reads the byte that was written for this command.
-                unsafe { libc::read(self.link.woken.as_raw_fd(), (&raw mut byte).cast(), 1) };
-                self.obey(command.map_err(unreachable)?)?;
-            }
+            self.listen()?;
             if let Some(code) = self.settle()? {
                 return Ok(code);
             }
@@ -178,9 +206,9 @@ impl<'a> Agent<'a> {
                 Ok(None)
             }
             _ if signals::asks_to_end(signal) => {
-                let holds_store = self.link.holds_store;
+                let (node, holds_store) = (self.node(), self.holds_store());
                 let what = format!("{name} at {} while no rank ran there", self.host);
-                let _ = self.link.tell(&Event::Leaving { node: self.link.node, what, code: 128 + signal, holds_store });
+                let _ = self.tell(&Event::Leaving { node, what, code: 128 + signal, holds_store });
                 Ok(Some(128 + signal))
             }
             _ => Ok(None),
@@ -201,17 +229,19 @@ impl<'a> Agent<'a> {
             let what = format!("rank {rank} (process {pid} on {}) failed: {exit}", self.host);
             let tail = attempt.output.as_ref().map(|o| o.tail(worker.local_rank, Duration::from_millis(500)));
             let mut report = what.clone();
+            if let Some(error) = self.job.failures.error_of(&attempt.place, worker.local_rank) {
+                report += &format!("\n  its error: {error}");
+            }
             if let Some(tail) = tail.filter(|tail| !tail.is_empty()) {
                 report += &format!("\n  its last lines:\n    {}", tail.join("\n    "));
             }
             say(&report);
             self.reported = true;
-            attempt.stop();
+            attempt.stop(self.job.options.stop_time);
             let round = attempt.place.round;
-            let event = Event::Failed { node: self.link.node, round, what, code: exit.code(), fatal: false };
-            self.link.tell(&event)?;
+            self.tell(&Event::Failed { node: self.node(), round, what, code: exit.code(), fatal: false })?;
         }
-        if attempt.deadline.is_some_and(|at| Instant::now() >= at) {
+        if let Some(attempt) = self.attempt.as_ref().filter(|a| a.deadline.is_some_and(|at| Instant::now() >= at)) {
             attempt.workers.iter().for_each(Worker::kill);
         }
         Ok(())
@@ -220,7 +250,7 @@ impl<'a> Agent<'a> {
     fn obey(&mut self, command: Command) -> Result<()> {
         match command {
             Command::Round(mut places) => {
-                if let Some(place) = places.remove(&self.link.node) {
+                if let Some(place) = places.remove(&self.node()) {
                     self.start(place)?;
                 }
             }
@@ -228,7 +258,7 @@ impl<'a> Agent<'a> {
                 if let Some(attempt) = self.attempt.as_mut().filter(|attempt| attempt.place.round == round) {
                     say(&why);
                     attempt.stop_commanded = true;
-                    attempt.stop();
+                    attempt.stop(self.job.options.stop_time);
                 }
             }
             Command::End { code, why } => {
@@ -236,7 +266,7 @@ impl<'a> Agent<'a> {
                     self.end = Some((code, why));
                 }
                 if let Some(attempt) = &mut self.attempt {
-                    attempt.stop();
+                    attempt.stop(self.job.options.stop_time);
                 }
             }
         }
@@ -246,6 +276,7 @@ impl<'a> Agent<'a> {
     fn start(&mut self, place: Place) -> Result<()> {
         self.reported = false;
         let round = place.round;
+        self.job.failures.forget(&place);
         let started = worker::start(self.job, &place).and_then(|(workers, sources)| {
             let output = Output::start(sources, self.job.local_size)?;
             Ok((workers, output))
@@ -261,8 +292,7 @@ impl<'a> Agent<'a> {
                 say(&what);
                 self.reported = true;
                 guard::kill_descendants(&HashSet::new());
-                let event = Event::Failed { node: self.link.node, round, what, code: 127, fatal: true };
-                self.link.tell(&event)?;
+                self.tell(&Event::Failed { node: self.node(), round, what, code: 127, fatal: true })?;
             }
         }
         Ok(())
@@ -270,11 +300,12 @@ impl<'a> Agent<'a> {
 
     /// Does what follows when all ranks have ended. Returns a code if this node's part is over.
     fn settle(&mut self) -> Result<Option<i32>> {
-        let (node, holds_store) = (self.link.node, self.link.holds_store);
+        let (node, holds_store) = (self.node(), self.holds_store());
         if let Some(attempt) = self.attempt.as_mut().filter(|a| a.workers.iter().all(|w| w.ended.is_some())) {
             if let Some(output) = attempt.output.take() {
                 guard::kill_descendants(&HashSet::new());
                 output.finish(OUTPUT_TIME);
+                self.job.failures.write(&attempt.place, &attempt.workers);
             }
             attempt.deadline = None;
             let exits = || attempt.workers.iter().filter_map(|w| w.ended);
@@ -286,14 +317,19 @@ impl<'a> Agent<'a> {
             } else if let (Some((signal, _)), Some(exit)) = (self.ending, bad) {
                 let what = format!("{} at {}: the ranks ended with {exit}", signals::name(signal), self.host);
                 say(&what);
-                let _ = self.link.tell(&Event::Leaving { node, what, code: exit.code(), holds_store });
+                let _ = self.tell(&Event::Leaving { node, what, code: exit.code(), holds_store });
                 return Ok(Some(exit.code()));
+            } else if matches!(self.link, Connection::Lost) {
+                if self.ending.is_some() {
+                    return Ok(Some(code));
+                }
+                self.attempt = None;
             } else if attempt.stop_commanded {
                 self.attempt = None;
-                self.link.tell(&Event::Stopped { node, round, port: free_port()? })?;
+                self.tell(&Event::Stopped { node, round, port: free_port()? })?;
             } else if bad.is_none() && !attempt.done {
                 attempt.done = true;
-                self.link.tell(&Event::Done { node, round, code })?;
+                self.tell(&Event::Done { node, round, code })?;
             }
         }
         match (&self.attempt, self.end.take()) {
@@ -302,14 +338,17 @@ impl<'a> Agent<'a> {
                     say(&why);
                 }
                 // The store may end before it has answered.
-                let _ = self.link.tell(&Event::Left { node });
-                Ok(Some(code))
+                if let Connection::Joined(link) = &self.link {
+                    let _ = link.tell(&Event::Left { node });
+                }
+                return Ok(Some(code));
             }
-            (_, end) => {
-                self.end = end;
-                Ok(None)
-            }
+            (_, end) => self.end = end,
         }
+        if let (None, Connection::Lost, Some(patience)) = (&self.attempt, &self.link, self.contact.patience()) {
+            self.link = Connection::Rejoining(self.contact.rejoin(patience)?);
+        }
+        Ok(None)
     }
 
     fn kill_all(&mut self) {
@@ -325,21 +364,10 @@ impl<'a> Agent<'a> {
 
 impl Attempt {
     /// Asks ranks that still run to end, and has them killed if they do not.
-    fn stop(&mut self) {
+    fn stop(&mut self, patience: Duration) {
         if self.deadline.is_none() && self.workers.iter().any(|worker| worker.ended.is_none()) {
             self.workers.iter().for_each(|worker| worker.signal(libc::SIGTERM));
-            self.deadline = Some(Instant::now() + STOP_TIME);
+            self.deadline = Some(Instant::now() + patience);
         }
     }
-}
-
-/// A port for rank 0 to listen on: free now, and outside of the range that outgoing connections take theirs from.
-pub fn free_port() -> Result<u16> {
-    let mut seed = [0u8; 8];
-    std::fs::File::open("/dev/urandom").and_then(|mut file| std::io::Read::read_exact(&mut file, &mut seed))?;
-    let name = format!("{} {}", std::process::id(), u64::from_le_bytes(seed));
-    let free = |port: &u16| TcpListener::bind((Ipv4Addr::UNSPECIFIED, *port)).is_ok();
-    rushlight_dist::launch::candidate_ports(&name).into_iter().find(free).ok_or_else(|| {
-        Error::io("rushlight run: none of 16 ports between 15000 and 32767 is free on this node; give --master-port")
-    })
 }

@@ -10,6 +10,9 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
+/// How long two launchers may claim one place: probes notice within 15 s that a machine is gone.
+const CLAIM_TIME: Duration = Duration::from_secs(30);
+
 /// What the user asked for.
 #[derive(Clone, Debug)]
 pub struct Rules {
@@ -27,6 +30,8 @@ pub struct Rules {
 /// A node, as it presents itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Card {
+    /// Tells launchers apart, also when they join again.
+    pub launcher: String,
     pub host: String,
     /// The address others reach it by.
     pub address: String,
@@ -115,6 +120,8 @@ pub struct Coordinator {
     nodes: BTreeMap<u64, Card>,
     /// Nodes by rank; those that come later go to the end.
     order: Vec<u64>,
+    /// Nodes whose place another node has, since when. That one may be dead and not yet known to be.
+    waiting: Vec<(Duration, u64, Card)>,
     phase: Phase,
     /// The round that runs, or is to come.
     round: u64,
@@ -128,6 +135,7 @@ impl Coordinator {
             rules,
             nodes: BTreeMap::new(),
             order: Vec::new(),
+            waiting: Vec::new(),
             phase: Phase::Gathering { since: Duration::ZERO, enough: None, first: true },
             round: 0,
             restarts: 0,
@@ -140,9 +148,9 @@ impl Coordinator {
         std::mem::take(&mut self.commands)
     }
 
-    /// The nodes that are there.
+    /// The nodes that are there, or wait for a place.
     pub fn nodes(&self) -> impl Iterator<Item = u64> {
-        self.nodes.keys().copied()
+        self.nodes.keys().copied().chain(self.waiting.iter().map(|(_, node, _)| *node))
     }
 
     /// Whether the job is over and everyone has heard.
@@ -153,7 +161,7 @@ impl Coordinator {
     /// Takes an event.
     pub fn take(&mut self, event: Event, now: Duration) {
         match event {
-            Event::Join { node, card } => self.join(node, card),
+            Event::Join { node, card } => self.join(node, card, now),
             Event::Failed { node, round, what, code, fatal } => {
                 if round == self.round && self.is_member(node) {
                     self.failed(what, code, fatal);
@@ -191,6 +199,7 @@ impl Coordinator {
             }
             Event::Left { node } => {
                 self.nodes.remove(&node);
+                self.waiting.retain(|(_, other, _)| *other != node);
                 self.order.retain(|&other| other != node);
             }
         }
@@ -199,6 +208,7 @@ impl Coordinator {
 
     /// A node is gone without a word.
     pub fn lost(&mut self, node: u64, now: Duration) {
+        self.waiting.retain(|(_, other, _)| *other != node);
         if let Some(card) = self.nodes.remove(&node) {
             self.without(node, format!("the node {} was lost", card.host));
         }
@@ -207,6 +217,7 @@ impl Coordinator {
 
     /// Decides what follows from time alone.
     pub fn tick(&mut self, now: Duration) {
+        self.admit(now);
         let (least, most) = self.rules.nodes;
         let count = self.nodes.len();
         match &mut self.phase {
@@ -240,17 +251,45 @@ impl Coordinator {
         matches!(&self.phase, Phase::Running { members, .. } if members.contains(&node))
     }
 
-    fn join(&mut self, node: u64, card: Card) {
+    fn join(&mut self, node: u64, card: Card, now: Duration) {
         if matches!(self.phase, Phase::Ended) {
             self.commands.push(Command::End { code: 1, why: "the job was over when this node came".into() });
         }
-        if let Some(rank) = card.node_rank
-            && let Some(other) = self.nodes.values().find(|other| other.node_rank == Some(rank))
-        {
-            self.end(1, format!("two launchers say that they are node {rank}: on {} and on {}", other.host, card.host));
+        // A launcher that lost its connection is here again before the end of the old one was noticed.
+        self.waiting.retain(|(_, _, other)| other.launcher != card.launcher);
+        if let Some((&old, _)) = self.nodes.iter().find(|(_, other)| other.launcher == card.launcher) {
+            self.lost(old, now);
+        }
+        if self.holder_of(card.node_rank).is_some() {
+            return self.waiting.push((now, node, card));
         }
         self.nodes.insert(node, card);
         self.order.push(node);
+    }
+
+    /// The node that has a place of a fixed order.
+    fn holder_of(&self, node_rank: Option<usize>) -> Option<&Card> {
+        self.nodes.values().find(|other| node_rank.is_some() && other.node_rank == node_rank)
+    }
+
+    /// Lets in nodes whose place has become free; ends the job if two keep on claiming one.
+    fn admit(&mut self, now: Duration) {
+        for (since, node, card) in std::mem::take(&mut self.waiting) {
+            match self.holder_of(card.node_rank) {
+                None => {
+                    self.nodes.insert(node, card);
+                    self.order.push(node);
+                }
+                Some(other) if now >= since + CLAIM_TIME => {
+                    let rank = card.node_rank.unwrap_or(0);
+                    let why =
+                        format!("two launchers say that they are node {rank}: on {} and on {}", other.host, card.host);
+                    self.nodes.insert(node, card);
+                    self.end(1, why);
+                }
+                Some(_) => self.waiting.push((since, node, card)),
+            }
+        }
     }
 
     fn failed(&mut self, what: String, code: i32, fatal: bool) {
@@ -403,7 +442,7 @@ impl Event {
     pub fn encode(&self) -> String {
         match self {
             Event::Join { node, card } => json!({
-                "event": "join", "node": node, "host": card.host, "address": card.address, "port": card.port,
+                "event": "join", "node": node, "launcher": card.launcher, "host": card.host, "address": card.address, "port": card.port,
                 "local_size": card.local_size, "role": card.role, "node_rank": card.node_rank,
             }),
             Event::Failed { node, round, what, code, fatal } => {
@@ -428,6 +467,7 @@ impl Event {
             "join" => Event::Join {
                 node,
                 card: Card {
+                    launcher: text(&v, "launcher")?,
                     host: text(&v, "host")?,
                     address: text(&v, "address")?,
                     port: port(&v, "port")?,

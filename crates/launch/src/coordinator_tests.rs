@@ -13,6 +13,7 @@ fn rules(nodes: (usize, usize), max_restarts: usize) -> Rules {
 
 fn card(name: &str) -> Card {
     Card {
+        launcher: name.into(),
         host: name.into(),
         address: format!("10.0.0.{name}"),
         port: 20000,
@@ -164,14 +165,37 @@ fn fatal_failures_and_signals_end_a_fixed_job() {
 #[test]
 fn node_ranks_give_the_order_and_must_differ() {
     let mut c = Coordinator::new(rules((2, 2), 0));
-    let at = |rank| Card { node_rank: Some(rank), ..card("9") };
-    c.take(Event::Join { node: 1, card: at(1) }, AT(0));
-    c.take(Event::Join { node: 2, card: at(0) }, AT(0));
+    let at = |rank, name: &str| Card { node_rank: Some(rank), ..card(name) };
+    c.take(Event::Join { node: 1, card: at(1, "a") }, AT(0));
+    c.take(Event::Join { node: 2, card: at(0, "b") }, AT(0));
     assert_eq!(round(&mut c), [2, 1]);
     let mut c = Coordinator::new(rules((2, 2), 0));
-    c.take(Event::Join { node: 1, card: at(1) }, AT(0));
-    c.take(Event::Join { node: 2, card: at(1) }, AT(0));
+    c.take(Event::Join { node: 1, card: at(1, "a") }, AT(0));
+    c.take(Event::Join { node: 2, card: at(1, "b") }, AT(0));
+    assert_eq!(c.take_commands(), [], "the first may be dead, which is not known yet");
+    c.tick(AT(30));
     assert!(ended(&mut c).1.contains("node 1"));
+}
+
+#[test]
+fn a_node_takes_the_place_of_a_lost_one() {
+    let mut c = Coordinator::new(rules((2, 2), 0));
+    let at = |rank, name: &str| Card { node_rank: Some(rank), ..card(name) };
+    c.take(Event::Join { node: 1, card: at(0, "a") }, AT(0));
+    c.take(Event::Join { node: 2, card: at(1, "b") }, AT(0));
+    assert_eq!(round(&mut c), [1, 2]);
+    // Another machine in the place of the second, whose death is noticed later.
+    c.take(Event::Join { node: 3, card: at(1, "c") }, AT(10));
+    assert_eq!(c.take_commands(), []);
+    c.lost(2, AT(15));
+    assert_eq!(stopped(&mut c), 0);
+    c.take(Event::Stopped { node: 1, round: 0, port: 1 }, AT(15));
+    assert_eq!(round(&mut c), [1, 3]);
+    // A launcher that lost its connection joins again: the old one is known to be gone.
+    c.take(Event::Join { node: 4, card: at(1, "c") }, AT(20));
+    assert_eq!(stopped(&mut c), 1);
+    c.take(Event::Stopped { node: 1, round: 1, port: 1 }, AT(21));
+    assert_eq!(round(&mut c), [1, 4]);
 }
 
 #[test]

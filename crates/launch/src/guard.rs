@@ -27,11 +27,11 @@ impl Guard {
     }
 }
 
-/// Runs `agent` in a process of its own. Returns its exit code.
-pub fn run(agent: impl FnOnce(&Guard) -> i32) -> Result<i32> {
+/// Runs `agent` in a process of its own. `forwarded` are the signals that are for the ranks. Returns its exit code.
+pub fn run(forwarded: &[i32], agent: impl FnOnce(&Guard) -> i32) -> Result<i32> {
     // Children that a program around us had before are none of ours.
     let kept: HashSet<i32> = children(std::process::id() as i32).into_iter().collect();
-    let signals = Blocked::new()?;
+    let signals = Blocked::new(forwarded)?;
     let (alive, held) = signals::pipe()?;
     let adopted_before = adopts_orphans();
     adopt_orphans(true);

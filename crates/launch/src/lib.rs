@@ -7,9 +7,11 @@
 //! | `plan` | alone, one node of several, in a scheduler's allocation |
 //! | `guard` | the two processes of a launcher; nothing outlives them |
 //! | `agent` | a node: its ranks, their signals, their ends |
+//! | `link` | an agent's connection to the coordinator, made again after it was lost |
 //! | `coordinator` | the job: nodes that come and go, rounds, restarts |
 //! | `job` | batch scripts for schedulers |
-//! | `worker`, `output`, `affinity`, `signals`, `console` | ranks as processes, their output and processors |
+//! | `worker`, `output`, `failures`, `affinity`, `signals`, `console` | ranks as processes, their output, errors and processors |
+//! | `completion` | completions of the command line for shells |
 //!
 //! Elsewhere than on Linux the crate is empty.
 
@@ -17,10 +19,13 @@
 
 mod affinity;
 mod agent;
+mod completion;
 mod console;
 mod coordinator;
+mod failures;
 mod guard;
 mod job;
+mod link;
 mod options;
 mod output;
 mod plan;
@@ -29,4 +34,4 @@ mod signals;
 mod worker;
 
 pub use job::{REQUEUE_CODE, job};
-pub use run::{command, run};
+pub use run::{command, run, run_with_report};

@@ -7,6 +7,9 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// Most ranks of a node: more than any has processors. A slip of the finger should not fill the process table.
+const MAX_RANKS: usize = 4096;
+
 /// How many ranks a node runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nproc {
@@ -68,6 +71,12 @@ impl Streams {
 pub enum Binding {
     /// Each rank to the cores of one NUMA node, or of several where there are fewer ranks than nodes.
     Node,
+    /// Each rank to all NUMA nodes of one socket.
+    Socket,
+    /// Each rank to cores of its NUMA node that no other rank has.
+    Exclusive,
+    /// Each rank to cores of its NUMA node that share a last-level cache.
+    CoreComplex,
     /// Not at all.
     None,
 }
@@ -100,9 +109,23 @@ pub struct Options {
     pub tee: Streams,
     /// Local ranks whose output is shown; `None` is all.
     pub filter: Option<BTreeSet<usize>>,
+    /// What stands before a line of output, with macros; `None` is the default.
+    pub prefix: Option<String>,
+    /// Lines that contain one of these are kept in a further file: of standard output, of standard error.
+    pub duplicates: [Vec<String>; 2],
     pub binding: Binding,
     /// How long ranks may take to end after a signal that was forwarded to them.
     pub grace: Duration,
+    /// How long ranks may take to end after another has failed: they may hang in a collective that cannot end.
+    pub stop_time: Duration,
+    /// Signals that are forwarded to the ranks.
+    pub signals: Vec<i32>,
+    /// Whether each rank sees its own device only, as number 0.
+    pub virtual_local_rank: bool,
+    /// Whether the rendezvous is to be held here, where the user says so.
+    pub is_host: Option<bool>,
+    /// Where the job's exit code is written, by the launcher that holds the rendezvous.
+    pub exit_code_file: Option<PathBuf>,
     pub module: bool,
     pub no_python: bool,
     /// The program and its arguments.
@@ -122,7 +145,13 @@ const VALUES: &[(&str, &str, &str, &str)] = &[
     ("rdzv-backend", "rdzv_backend", "static|c10d", "static: --node-rank gives the order. c10d: nodes come and go"),
     ("rdzv-endpoint", "rdzv_endpoint", "HOST[:PORT]", "Where the launchers of all nodes meet"),
     ("rdzv-id", "rdzv_id", "ID", "The job's name, the same on all nodes"),
-    ("rdzv-conf", "rdzv_conf", "KEY=VALUE,…", "join_timeout (600 s), last_call_timeout (30 s)"),
+    (
+        "rdzv-conf",
+        "rdzv_conf",
+        "KEY=VALUE,…",
+        "join_timeout: seconds in which the fewest nodes must come, at the start or after a loss (600); last_call_timeout: how long more are \
+         waited for at the start (30); is_host: whether this launcher holds the rendezvous",
+    ),
     ("master-addr", "master_addr", "HOST", "Where rank 0 listens. Default: found by the launchers"),
     ("master-port", "master_port", "PORT", "Port on which rank 0 listens. Default: a free one"),
     ("local-addr", "local_addr", "HOST", "The address by which other nodes reach this one"),
@@ -138,13 +167,46 @@ const VALUES: &[(&str, &str, &str, &str)] = &[
     ("redirects", "redirects", "0-3|RANK:0-3,…", "Streams that go to files only: 1 stdout, 2 stderr, 3 both"),
     ("tee", "tee", "0-3|RANK:0-3,…", "Streams that go to files as well"),
     ("local-ranks-filter", "local_ranks_filter", "R,R,…", "Local ranks whose output is shown. Default: all"),
-    ("numa-binding", "numa_binding", "node|none", "Bind each rank to the cores of its NUMA node. Default: node"),
     (
-        "grace-period",
-        "grace_period",
-        "S",
-        "Time for ranks to end after a forwarded signal, before they are killed. Default: 30",
+        "log-line-prefix-template",
+        "log_line_prefix_template",
+        "TEXT",
+        "What stands before each line: ${rank}, ${local_rank}, ${role_name}, ${hostname}. Default: '[rank${rank}]: '",
     ),
+    (
+        "duplicate-stdout-filters",
+        "duplicate_stdout_filters",
+        "TEXT,…",
+        "Lines with one of these texts also go to filtered_stdout.log of --log-dir; a comma in a text is written twice",
+    ),
+    ("duplicate-stderr-filters", "duplicate_stderr_filters", "TEXT,…", "The same for filtered_stderr.log"),
+    (
+        "numa-binding",
+        "numa_binding",
+        "node|socket|exclusive|core-complex|none",
+        "Processors of a rank, near its GPU where it has one: those of a NUMA node, of a socket, a share of a NUMA node, those of one cache. \
+         Default: node",
+    ),
+    (
+        "signals-to-handle",
+        "signals_to_handle",
+        "NAME,…",
+        "Signals that are forwarded to the ranks. Default: SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1,SIGUSR2",
+    ),
+    (
+        "shutdown-timeout",
+        "shutdown_timeout",
+        "S",
+        "Time for ranks to end before they are killed. Default: 30 after a forwarded signal, 5 after another rank's failure",
+    ),
+    (
+        "exit-code-file",
+        "exit_code_file",
+        "FILE",
+        "Where the launcher that holds the rendezvous writes the job's exit code. srun's own is that of the worst task, a lost one included",
+    ),
+    ("event-log-handler", "event_log_handler", "null", "Accepted for torchrun's sake; only null"),
+    ("logs-specs", "logs_specs", "default", "Accepted for torchrun's sake; only default"),
     ("start-method", "start_method", "NAME", "Accepted for torchrun's sake: ranks are programs of their own"),
 ];
 
@@ -157,17 +219,33 @@ pub fn command() -> Command {
         .about("Starts the ranks of a job on this node, and together with others on all nodes")
         .override_usage("rushlight run [OPTIONS] [-m] PROGRAM [ARGS]...")
         .after_help(
-            "A .py file, or -m MODULE, runs under python3 (or $PYTHON_EXEC); anything else is executed. Options may be spelled with underscores,\n\
-             and set by variables: PET_NNODES for --nnodes. Ranks that exit with 75 have saved their state and ask for another job: that is no failure,\n\
-             and the launcher's exit code is 75 too.",
+            "Examples:
+  rushlight run --nproc-per-node gpu train.py --lr 0.1          one rank for each GPU of this machine
+  rushlight run --nproc-per-node 4 --max-restarts 3 ./train     a failure is answered by a restart, three times
+  rushlight run --nnodes 2 --rdzv-endpoint node1:29400 ./train  the same line on each of two nodes
+  rushlight run --nnodes 1:4 --rdzv-endpoint node1:29400 ./t    elastic: one to four nodes, which may come and go
+  srun --ntasks-per-node=1 rushlight run ./train                in a Slurm allocation: nodes and GPUs are found
+  rushlight run --log-dir logs --redirects 3 -m package.train   output in files, one folder for each rank
+
+A .py file, or -m MODULE, runs under python3 (or $PYTHON_EXEC); anything else is executed. Options may be spelled with underscores, and
+set by variables: PET_NNODES for --nnodes.
+
+Exit code: that of the first rank that failed, 128 and the signal's number if a signal ended it. Ranks that exit with 75 have saved their
+state and ask for another job: that is no failure, and the launcher's exit code is 75 too. If the launcher that holds the rendezvous is lost,
+the others stop their ranks and join again when it is back; a launcher on the same host takes its place.",
         );
     for &(name, other, value, help) in VALUES {
-        let mut arg = Arg::new(name).long(name).value_name(value).help(help).allow_hyphen_values(false);
+        // What stands before a line may begin with a hyphen.
+        let is_text = name == "log-line-prefix-template";
+        let mut arg = Arg::new(name).long(name).value_name(value).help(help).allow_hyphen_values(is_text);
         if let Some(&(_, letter)) = LETTERS.iter().find(|(option, _)| *option == name) {
             arg = arg.short(letter);
         }
         if other != name {
             arg = arg.alias(other);
+        }
+        if name == "shutdown-timeout" {
+            arg = arg.aliases(["grace-period", "grace_period"]);
         }
         command = command.arg(arg);
     }
@@ -177,13 +255,26 @@ pub fn command() -> Command {
         .arg(flag("module", "PROGRAM is a Python module").short('m'))
         .arg(flag("no-python", "Execute PROGRAM even if it is a .py file").alias("no_python"))
         .arg(
+            flag("virtual-local-rank", "LOCAL_RANK is 0 for all, and each rank sees its own GPU only")
+                .alias("virtual_local_rank"),
+        )
+        .arg(
             flag("run-path", "Accepted for torchrun's sake: a script runs in an interpreter of its own")
                 .alias("run_path"),
         )
         .arg(
+            Arg::new("print-completion")
+                .long("print-completion")
+                .alias("print_completion")
+                .value_name("bash|zsh|tcsh")
+                .value_parser(crate::completion::SHELLS)
+                .help("Print a completion script for a shell, and end"),
+        )
+        .arg(
             Arg::new("program")
                 .value_name("PROGRAM")
-                .required(true)
+                .help("The program and its arguments")
+                .required_unless_present("print-completion")
                 .num_args(1..)
                 .trailing_var_arg(true)
                 .allow_hyphen_values(true)
@@ -218,6 +309,15 @@ pub fn read(matches: &ArgMatches, env: impl Fn(&str) -> Option<String>) -> Resul
             crate::console::say(&format!("--{name} has no effect: ranks are programs of their own"));
         }
     }
+    for (name, only) in [("event-log-handler", "null"), ("logs-specs", "default")] {
+        if let Some(given) = text(name).filter(|given| given != only) {
+            return Err(Error::value(format!(
+                "rushlight run: --{name} {given} names a plugin of PyTorch's, which this launcher does not load: leave it out"
+            )));
+        }
+    }
+    let shutdown = text("shutdown-timeout").or_else(|| env("TORCH_ELASTIC_SHUTDOWN_TIMEOUT").filter(|v| !v.is_empty()));
+    let shutdown = shutdown.map(|v| duration("--shutdown-timeout", &v)).transpose()?;
     let conf = conf(text("rdzv-conf").as_deref().unwrap_or(""))?;
     let port = match number("master-port")? {
         None => None,
@@ -233,8 +333,8 @@ pub fn read(matches: &ArgMatches, env: impl Fn(&str) -> Option<String>) -> Resul
         fixed_order: backend(text("rdzv-backend").as_deref())?,
         endpoint: text("rdzv-endpoint").map(|v| endpoint(&v)).transpose()?,
         run_id: text("rdzv-id").filter(|id| id != "none"),
-        join_timeout: conf.0,
-        last_call: conf.1,
+        join_timeout: conf.join,
+        last_call: conf.last_call,
         master_addr: text("master-addr"),
         master_port: port,
         local_addr: text("local-addr"),
@@ -245,8 +345,16 @@ pub fn read(matches: &ArgMatches, env: impl Fn(&str) -> Option<String>) -> Resul
         redirects: text("redirects").map_or(Ok(Streams::default()), |v| Streams::parse("redirects", &v))?,
         tee: text("tee").map_or(Ok(Streams::default()), |v| Streams::parse("tee", &v))?,
         filter: text("local-ranks-filter").map(|v| filter(&v)).transpose()?.flatten(),
+        prefix: text("log-line-prefix-template").or_else(|| env("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE")),
+        duplicates: ["duplicate-stdout-filters", "duplicate-stderr-filters"]
+            .map(|name| text(name).map_or_else(Vec::new, |v| filters(&v))),
         binding: binding(text("numa-binding").as_deref())?,
-        grace: seconds("grace-period", 30.0)?,
+        grace: shutdown.unwrap_or(Duration::from_secs(30)),
+        stop_time: shutdown.unwrap_or(Duration::from_secs(5)),
+        signals: text("signals-to-handle").map_or(Ok(crate::signals::FORWARDED.to_vec()), |v| signals(&v))?,
+        virtual_local_rank: flag("virtual-local-rank"),
+        is_host: conf.is_host,
+        exit_code_file: text("exit-code-file").map(PathBuf::from),
         module: matches.get_flag("module"),
         no_python: flag("no-python"),
         program: matches.get_many::<OsString>("program").into_iter().flatten().cloned().collect(),
@@ -277,6 +385,11 @@ fn check(mut options: Options) -> Result<Options> {
             most - 1
         )));
     }
+    if options.duplicates.iter().any(|texts| !texts.is_empty()) && options.log_dir.is_none() {
+        return Err(Error::value(
+            "rushlight run: --duplicate-stdout-filters and --duplicate-stderr-filters write to files: give --log-dir",
+        ));
+    }
     if options.log_dir.is_some() && options.redirects.is_empty() && options.tee.is_empty() {
         options.tee = Streams::both();
     }
@@ -295,9 +408,9 @@ fn nproc(text: &str) -> Result<Nproc> {
         "gpu" | "cuda" | "xpu" => Nproc::Gpu,
         "cpu" => Nproc::Cpu,
         "auto" => Nproc::Auto,
-        _ => Nproc::Count(text.parse().ok().filter(|&n| n > 0).ok_or_else(|| {
+        _ => Nproc::Count(text.parse().ok().filter(|&n| (1..=MAX_RANKS).contains(&n)).ok_or_else(|| {
             Error::value(format!(
-                "rushlight run: --nproc-per-node {text} should be a number of ranks from 1 on, gpu, cpu or auto"
+                "rushlight run: --nproc-per-node {text} should be a number of ranks from 1 to {MAX_RANKS}, gpu, cpu or auto"
             ))
         })?),
     })
@@ -356,26 +469,64 @@ fn filter(text: &str) -> Result<Option<BTreeSet<usize>>> {
 fn binding(text: Option<&str>) -> Result<Binding> {
     match text {
         None | Some("node") => Ok(Binding::Node),
+        Some("socket") => Ok(Binding::Socket),
+        Some("exclusive") => Ok(Binding::Exclusive),
+        Some("core-complex") => Ok(Binding::CoreComplex),
         Some("none") => Ok(Binding::None),
-        Some(other) => {
-            Err(Error::value(format!("rushlight run: --numa-binding {other} is not offered: use node or none")))
-        }
+        Some(other) => Err(Error::value(format!(
+            "rushlight run: --numa-binding {other} is not offered: use node, socket, exclusive, core-complex or none"
+        ))),
     }
 }
 
-/// Timeouts for joining and for the last call.
-fn conf(text: &str) -> Result<(Duration, Duration)> {
-    let (mut join, mut last) = (Duration::from_secs(600), Duration::from_secs(30));
+/// Texts with commas between them; a comma in a text is written twice.
+fn filters(text: &str) -> Vec<String> {
+    // No text holds this character: it would end a command line.
+    let texts = text.replace(",,", "\0");
+    texts.split(',').map(|part| part.replace('\0', ",")).filter(|part| !part.is_empty()).collect()
+}
+
+fn signals(text: &str) -> Result<Vec<i32>> {
+    text.split(',')
+        .map(|name| {
+            crate::signals::by_name(name).ok_or_else(|| {
+                Error::value(format!(
+                    "rushlight run: --signals-to-handle {text}: {name:?} is no signal that can be handled; names look like SIGTERM,SIGUSR1"
+                ))
+            })
+        })
+        .collect()
+}
+
+/// What `--rdzv-conf` says.
+struct Conf {
+    join: Duration,
+    last_call: Duration,
+    is_host: Option<bool>,
+}
+
+fn conf(text: &str) -> Result<Conf> {
+    let mut conf = Conf { join: Duration::from_secs(600), last_call: Duration::from_secs(30), is_host: None };
     for item in text.split(',').filter(|item| !item.trim().is_empty()) {
         let (key, value) = item
             .split_once('=')
             .ok_or_else(|| Error::value(format!("rushlight run: --rdzv-conf {item} should be KEY=VALUE")))?;
         match key.trim() {
-            "join_timeout" | "timeout" => join = duration("--rdzv-conf join_timeout", value)?,
-            "last_call_timeout" => last = duration("--rdzv-conf last_call_timeout", value)?,
+            "join_timeout" | "timeout" => conf.join = duration("--rdzv-conf join_timeout", value)?,
+            "last_call_timeout" => conf.last_call = duration("--rdzv-conf last_call_timeout", value)?,
+            "is_host" => {
+                conf.is_host = Some(match value.trim().to_ascii_lowercase().as_str() {
+                    "1" | "true" | "t" | "yes" | "y" => true,
+                    "0" | "false" | "f" | "no" | "n" => false,
+                    _ => {
+                        return Err(Error::value(format!(
+                            "rushlight run: --rdzv-conf is_host={value} should be true or false"
+                        )));
+                    }
+                });
+            }
             // Torchrun's details of its own store, which ours decides for itself.
-            "is_host"
-            | "read_timeout"
+            "read_timeout"
             | "rank"
             | "close_timeout"
             | "keep_alive_interval"
@@ -386,12 +537,12 @@ fn conf(text: &str) -> Result<(Duration, Duration)> {
             }
             other => {
                 return Err(Error::value(format!(
-                    "rushlight run: --rdzv-conf has no key {other}: use join_timeout and last_call_timeout"
+                    "rushlight run: --rdzv-conf has no key {other}: use join_timeout, last_call_timeout and is_host"
                 )));
             }
         }
     }
-    Ok((join, last))
+    Ok(conf)
 }
 
 #[cfg(test)]
@@ -426,6 +577,22 @@ mod tests {
     }
 
     #[test]
+    fn torchruns_further_options() {
+        let o = parse(
+            "--log-dir d --duplicate_stdout_filters a,,b,c --log_line_prefix_template -${rank} --signals-to-handle SIGTERM,usr1 \
+             --shutdown_timeout 7 --virtual-local-rank --numa-binding core-complex --rdzv-conf is_host=1,join_timeout=5 --event-log-handler null a",
+        )
+        .unwrap();
+        assert_eq!(o.duplicates, [vec!["a,b".to_owned(), "c".into()], vec![]]);
+        assert_eq!(o.prefix.as_deref(), Some("-${rank}"));
+        assert_eq!(o.signals, [libc::SIGTERM, libc::SIGUSR1]);
+        assert_eq!((o.grace, o.stop_time), (Duration::from_secs(7), Duration::from_secs(7)));
+        assert!(o.virtual_local_rank && o.is_host == Some(true) && o.binding == Binding::CoreComplex);
+        let o = parse_with("a", |name| (name == "TORCH_ELASTIC_SHUTDOWN_TIMEOUT").then(|| "9".into())).unwrap();
+        assert_eq!(o.grace, Duration::from_secs(9));
+    }
+
+    #[test]
     fn variables_fill_what_is_not_given() {
         let env = |name: &str| match name {
             "PET_NNODES" => Some("3".to_owned()),
@@ -452,6 +619,7 @@ mod tests {
     fn mistakes_are_named() {
         for (line, part) in [
             ("--nproc-per-node 0 a", "--nproc-per-node 0"),
+            ("--nproc-per-node 1000000 a", "from 1 to 4096"),
             ("--nnodes 4:2 a", "--nnodes 4:2"),
             ("--nnodes 2 --node-rank 2 a", "--node-rank 2"),
             ("--standalone --nnodes 2 a", "--standalone"),
@@ -463,6 +631,11 @@ mod tests {
             ("--frobnicate a", "no option --frobnicate"),
             ("--nnodes 1 -x a", "no option -x"),
             ("--monitor-interval -1 a", "--monitor-interval"),
+            ("--signals-to-handle SIGTERM,SIGKILL a", "SIGKILL"),
+            ("--event-log-handler console a", "--event-log-handler console"),
+            ("--numa-binding die a", "core-complex"),
+            ("--duplicate-stdout-filters x a", "--log-dir"),
+            ("--rdzv-conf is_host=maybe a", "is_host=maybe"),
         ] {
             let line = line.replace("--monitor-interval -1", "--monitor-interval=-1");
             let error = parse(&line).unwrap_err().to_string();

@@ -23,10 +23,14 @@ pub struct Source {
     pub local_rank: usize,
     /// The end to read from.
     pub pipe: OwnedFd,
-    /// Where lines are shown, and after what prefix; `None` if they are not.
-    pub console: Option<(Stream, String)>,
+    /// What stands before each line.
+    pub prefix: String,
+    /// Where lines are shown; `None` if they are not.
+    pub console: Option<Stream>,
     /// A file that takes the bytes as they are.
     pub file: Option<File>,
+    /// A file that takes lines with one of these texts.
+    pub filtered: Option<(File, Vec<String>)>,
 }
 
 /// The thread that reads all streams of an attempt.
@@ -129,8 +133,10 @@ fn read_all(sources: Vec<Source>, woken: &OwnedFd, shared: &Shared) {
 struct Lines {
     local_rank: usize,
     pipe: File,
-    console: Option<(Stream, String)>,
+    prefix: String,
+    console: Option<Stream>,
     file: Option<File>,
+    filtered: Option<(File, Vec<String>)>,
     begun: Vec<u8>,
 }
 
@@ -139,8 +145,10 @@ impl Lines {
         Self {
             local_rank: source.local_rank,
             pipe: source.pipe.into(),
+            prefix: source.prefix,
             console: source.console,
             file: source.file,
+            filtered: source.filtered,
             begun: Vec::new(),
         }
     }
@@ -185,9 +193,19 @@ impl Lines {
         }
     }
 
-    fn show(&self, lines: &[u8], shared: &Shared) {
-        if let Some((stream, prefix)) = &self.console {
-            console::write(*stream, &prefixed(lines, prefix));
+    fn show(&mut self, lines: &[u8], shared: &Shared) {
+        if let Some(stream) = self.console {
+            console::write(stream, &prefixed(lines, &self.prefix));
+        }
+        if let Some((file, texts)) = &mut self.filtered {
+            let chosen: Vec<u8> = split_lines(lines)
+                .filter(|line| texts.iter().any(|text| contains(line, text.as_bytes())))
+                .flat_map(|line| [self.prefix.as_bytes(), line].concat())
+                .collect();
+            if let Err(e) = file.write_all(&chosen) {
+                console::say(&format!("the file of filtered lines cannot be written ({e})"));
+                self.filtered = None;
+            }
         }
         let mut state = shared.state.lock().unwrap_or_else(|e| e.into_inner());
         let tail = &mut state.tails[self.local_rank];
@@ -240,6 +258,10 @@ fn split_lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
+fn contains(line: &[u8], text: &[u8]) -> bool {
+    line.windows(text.len()).any(|part| part == text)
+}
+
 fn prefixed(lines: &[u8], prefix: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(lines.len() + 16 * prefix.len());
     for line in split_lines(lines) {
@@ -276,17 +298,21 @@ mod tests {
     #[test]
     fn a_process_that_holds_the_stream_does_not_hold_the_launcher() {
         let (read, _write) = signals::pipe().unwrap();
-        let source = Source { local_rank: 0, pipe: read, console: None, file: None };
+        let source = source(read, None);
         let output = Output::start(vec![source], 1).unwrap();
         assert!(output.tail(0, Duration::from_millis(1)).is_empty());
         output.finish(Duration::from_millis(1));
+    }
+
+    fn source(pipe: OwnedFd, file: Option<File>) -> Source {
+        Source { local_rank: 0, pipe, prefix: String::new(), console: None, file, filtered: None }
     }
 
     /// Bytes in the file, and last lines, of a rank that writes these pieces.
     fn through<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> (Vec<u8>, Vec<String>) {
         let (read, write) = signals::pipe().unwrap();
         let (kept, file) = signals::pipe().unwrap();
-        let source = Source { local_rank: 0, pipe: read, console: None, file: Some(file.into()) };
+        let source = source(read, Some(file.into()));
         let output = Output::start(vec![source], 1).unwrap();
         let mut write = File::from(write);
         pieces.for_each(|piece| write.write_all(piece).unwrap());

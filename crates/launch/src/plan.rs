@@ -20,7 +20,7 @@ pub enum Plan {
 }
 
 /// Where the agents meet.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Meeting {
     pub host: String,
     pub ports: Vec<u16>,

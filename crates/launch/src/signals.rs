@@ -3,7 +3,7 @@
 use rushlight_core::Result;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-/// Signals that are forwarded to the ranks.
+/// Signals that are forwarded to the ranks unless the user names others.
 pub const FORWARDED: [i32; 6] =
     [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2];
 
@@ -12,28 +12,41 @@ pub fn asks_to_end(signal: i32) -> bool {
     matches!(signal, libc::SIGTERM | libc::SIGINT | libc::SIGHUP | libc::SIGQUIT)
 }
 
+/// Signals by name.
+const NAMES: [(i32, &str); 20] = [
+    (libc::SIGHUP, "SIGHUP"),
+    (libc::SIGINT, "SIGINT"),
+    (libc::SIGQUIT, "SIGQUIT"),
+    (libc::SIGILL, "SIGILL"),
+    (libc::SIGTRAP, "SIGTRAP"),
+    (libc::SIGABRT, "SIGABRT"),
+    (libc::SIGBUS, "SIGBUS"),
+    (libc::SIGFPE, "SIGFPE"),
+    (libc::SIGKILL, "SIGKILL"),
+    (libc::SIGUSR1, "SIGUSR1"),
+    (libc::SIGSEGV, "SIGSEGV"),
+    (libc::SIGUSR2, "SIGUSR2"),
+    (libc::SIGPIPE, "SIGPIPE"),
+    (libc::SIGALRM, "SIGALRM"),
+    (libc::SIGTERM, "SIGTERM"),
+    (libc::SIGCONT, "SIGCONT"),
+    (libc::SIGTSTP, "SIGTSTP"),
+    (libc::SIGWINCH, "SIGWINCH"),
+    (libc::SIGXCPU, "SIGXCPU"),
+    (libc::SIGSYS, "SIGSYS"),
+];
+
 /// A signal's name.
 pub fn name(signal: i32) -> String {
-    let known = match signal {
-        libc::SIGHUP => "SIGHUP",
-        libc::SIGINT => "SIGINT",
-        libc::SIGQUIT => "SIGQUIT",
-        libc::SIGILL => "SIGILL",
-        libc::SIGTRAP => "SIGTRAP",
-        libc::SIGABRT => "SIGABRT",
-        libc::SIGBUS => "SIGBUS",
-        libc::SIGFPE => "SIGFPE",
-        libc::SIGKILL => "SIGKILL",
-        libc::SIGUSR1 => "SIGUSR1",
-        libc::SIGSEGV => "SIGSEGV",
-        libc::SIGUSR2 => "SIGUSR2",
-        libc::SIGPIPE => "SIGPIPE",
-        libc::SIGTERM => "SIGTERM",
-        libc::SIGXCPU => "SIGXCPU",
-        libc::SIGSYS => "SIGSYS",
-        other => return format!("signal {other}"),
-    };
-    known.to_owned()
+    let known = NAMES.iter().find(|(number, _)| *number == signal);
+    known.map_or_else(|| format!("signal {signal}"), |(_, name)| (*name).to_owned())
+}
+
+/// The signal of a name, with or without `SIG`. `None` for unknown ones and for SIGKILL, which nobody can handle.
+pub fn by_name(name: &str) -> Option<i32> {
+    let name = name.trim().to_ascii_uppercase();
+    let found = NAMES.iter().find(|(_, known)| *known == name || known.strip_prefix("SIG") == Some(&name));
+    found.map(|(number, _)| *number).filter(|&number| number != libc::SIGKILL)
 }
 
 /// Blocks the forwarded signals and the notice of ended children for this thread; puts the mask back when dropped.
@@ -44,13 +57,13 @@ pub struct Blocked {
 
 impl Blocked {
     /// Signals that the user has the launcher ignore, as `nohup` does, stay ignored.
-    pub fn new() -> Result<Self> {
+    pub fn new(forwarded: &[i32]) -> Result<Self> {
         // SAFETY: the sets are initialised by `sigemptyset` before use, and all pointers are to locals.
         unsafe {
             let (mut set, mut before) = (std::mem::zeroed(), std::mem::zeroed());
             libc::sigemptyset(&mut set);
             libc::sigaddset(&mut set, libc::SIGCHLD);
-            for signal in FORWARDED {
+            for &signal in forwarded {
                 let mut action: libc::sigaction = std::mem::zeroed();
                 libc::sigaction(signal, std::ptr::null(), &mut action);
                 if action.sa_sigaction != libc::SIG_IGN {

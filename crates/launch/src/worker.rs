@@ -2,6 +2,7 @@
 
 use crate::affinity::{Share, cpu_set};
 use crate::console::Stream;
+use crate::failures::Failures;
 use crate::job::REQUEUE_CODE;
 use crate::options::Options;
 use crate::output::Source;
@@ -15,6 +16,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::SystemTime;
 
 /// A node's place in a round: what the coordinator says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,6 +51,11 @@ pub struct Job<'a> {
     pub shares: Vec<Share>,
     /// The signal mask of the ranks.
     pub mask: libc::sigset_t,
+    /// This node's name.
+    pub host: String,
+    /// With `--virtual-local-rank`: the variable that makes devices visible, and each local rank's value of it.
+    pub devices: Option<(&'static str, Vec<String>)>,
+    pub failures: &'a Failures,
 }
 
 /// A rank that was started.
@@ -59,6 +66,8 @@ pub struct Worker {
     pub local_rank: usize,
     /// How it ended, once it has.
     pub ended: Option<Exit>,
+    /// When it ended, or was started.
+    pub ended_at: SystemTime,
 }
 
 /// How a process ended.
@@ -138,7 +147,7 @@ fn variables(job: &Job, place: &Place, local_rank: usize) -> Vec<(&'static str, 
     let mut list = vec![
         ("RANK", (place.first_rank + local_rank).to_string()),
         ("WORLD_SIZE", place.world_size.to_string()),
-        ("LOCAL_RANK", local_rank.to_string()),
+        ("LOCAL_RANK", if job.devices.is_some() { "0".into() } else { local_rank.to_string() }),
         ("LOCAL_WORLD_SIZE", job.local_size.to_string()),
         ("GROUP_RANK", place.node_rank.to_string()),
         ("GROUP_WORLD_SIZE", place.nodes.to_string()),
@@ -153,6 +162,12 @@ fn variables(job: &Job, place: &Place, local_rank: usize) -> Vec<(&'static str, 
         // Rank 0 holds the ranks' store itself, so that it ends with them.
         ("TORCHELASTIC_USE_AGENT_STORE", "False".into()),
     ];
+    if let Some((name, values)) = &job.devices {
+        list.push((name, values[local_rank].clone()));
+    }
+    if let Some(file) = job.failures.file(place, local_rank) {
+        list.push(("TORCHELASTIC_ERROR_FILE", file.to_string_lossy().into_owned()));
+    }
     if let Some(secret) = &job.secret {
         list.push((SECRET_VARIABLE, secret.clone()));
     }
@@ -226,7 +241,7 @@ fn start_one(job: &Job, place: &Place, local_rank: usize) -> Result<(Worker, Vec
             "rushlight run: {program} cannot be started ({e}); is it a program, and on the search path or with its folder?"
         ))
     })?;
-    Ok((Worker { pid: child.id() as i32, rank, local_rank, ended: None }, sources))
+    Ok((Worker { pid: child.id() as i32, rank, local_rank, ended: None, ended_at: SystemTime::now() }, sources))
 }
 
 /// A rank's stream: where it writes, and where we read. `None` if it has the launcher's own.
@@ -241,7 +256,8 @@ fn stream_of(
     let (redirected, teed) = (options.redirects.of(local_rank) & bit != 0, options.tee.of(local_rank) & bit != 0);
     let shown = (!redirected || teed) && options.filter.as_ref().is_none_or(|filter| filter.contains(&local_rank));
     // A job of one rank looks as if it were started without us: colours and progress bars stay.
-    if job.is_alone && shown && !teed {
+    let texts = &options.duplicates[usize::from(bit == 2)];
+    if job.is_alone && shown && !teed && texts.is_empty() {
         return Ok(None);
     }
     let file = match &job.log_dir {
@@ -256,9 +272,40 @@ fn stream_of(
         }
         _ => None,
     };
+    let filtered = match &job.log_dir {
+        Some(dir) if !texts.is_empty() => {
+            let dir = dir.join(format!("attempt_{}", place.round));
+            let path = dir.join(if bit == 1 { "filtered_stdout.log" } else { "filtered_stderr.log" });
+            // All ranks of the node append whole lines to one file.
+            let made =
+                std::fs::create_dir_all(&dir).and_then(|()| File::options().append(true).create(true).open(&path));
+            let file = made.map_err(|e| {
+                Error::io(format!("rushlight run: the log file {} cannot be made ({e})", path.display()))
+            })?;
+            Some((file, texts.clone()))
+        }
+        _ => None,
+    };
     let (pipe, theirs) = signals::pipe()?;
-    let console = shown.then(|| (stream, format!("[rank{}]: ", place.first_rank + local_rank)));
-    Ok(Some((theirs, Source { local_rank, pipe, console, file })))
+    let prefix = prefix(job, place, local_rank);
+    let console = shown.then_some(stream);
+    Ok(Some((theirs, Source { local_rank, pipe, prefix, console, file, filtered })))
+}
+
+/// What stands before each line of a rank.
+fn prefix(job: &Job, place: &Place, local_rank: usize) -> String {
+    let rank = (place.first_rank + local_rank).to_string();
+    let Some(template) = &job.options.prefix else {
+        // The output of a job of one rank is not divided.
+        return if job.is_alone { String::new() } else { format!("[rank{rank}]: ") };
+    };
+    let values = [
+        ("role_name", &job.options.role),
+        ("local_rank", &local_rank.to_string()),
+        ("rank", &rank),
+        ("hostname", &job.host),
+    ];
+    values.iter().fold(template.clone(), |text, (name, value)| text.replace(&format!("${{{name}}}"), value))
 }
 
 impl Worker {
@@ -310,6 +357,7 @@ pub fn reap(workers: &mut [Worker]) -> Vec<usize> {
         }
         if let Some(index) = index {
             workers[index].ended = Some(Exit::from_status(status));
+            workers[index].ended_at = SystemTime::now();
             ended.push(index);
         }
     }

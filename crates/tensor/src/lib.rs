@@ -15,6 +15,7 @@ pub mod foreach;
 mod memory;
 mod meta;
 mod ops;
+pub mod profile;
 pub mod state;
 mod stream;
 mod tensor;

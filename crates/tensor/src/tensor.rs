@@ -99,8 +99,10 @@ impl Tensor {
         View { storage: &self.0.storage, layout, dtype: self.0.dtype }
     }
 
+    #[inline]
     pub(crate) fn backend(&self) -> &'static dyn Backend {
-        self.0.storage.backend()
+        let backend = self.0.storage.backend();
+        if crate::profile::is_on() { crate::profile::profiled(backend) } else { backend }
     }
 
     /// Sizes of the dimensions.

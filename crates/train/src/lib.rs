@@ -45,6 +45,7 @@ mod run;
 mod run_dir;
 mod step;
 mod system;
+mod system_log;
 mod trainer;
 
 pub use batch::Batch;

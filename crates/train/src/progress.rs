@@ -1,12 +1,14 @@
 //! The progress display: one line that is drawn again on a terminal, now and then a line elsewhere.
 
 use crate::system::{cpu_time, resident, terminal_width};
+use crate::system_log::Figures;
 use rushlight_core::Device;
 use rushlight_tensor::memory_stats;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Often enough to look alive, seldom enough to cost nothing.
@@ -55,6 +57,8 @@ pub(crate) struct Progress {
     /// For utilisation, and the rate lately.
     lately: Mark,
     utilisation: f64,
+    /// What a thread finds out about the GPU.
+    figures: Option<Arc<Figures>>,
 }
 
 impl Mark {
@@ -78,7 +82,13 @@ impl Progress {
             epoch: Mark::now(0, 0),
             lately: Mark::now(0, 0),
             utilisation: 0.0,
+            figures: None,
         }
+    }
+
+    /// Shows what a thread finds out about the GPU.
+    pub(crate) fn set_figures(&mut self, figures: Option<Arc<Figures>>) {
+        self.figures = figures;
     }
 
     /// Writes lines to a file too. A file that cannot be made is no reason not to train.
@@ -213,6 +223,9 @@ impl Progress {
         }
         if let Ok(memory) = memory_stats(&view.device) {
             parts.push(paint("2", &format!("mem {}", bytes(memory.peak as f64))));
+        }
+        if let Some(percent) = self.figures.as_ref().and_then(|figures| figures.gpu_utilisation()) {
+            parts.push(paint("2", &format!("gpu {percent}%")));
         }
         if view.device.is_cpu() && self.utilisation > 0.0 {
             parts.push(paint("2", &format!("cpu {:.0}%", self.utilisation * 100.0)));

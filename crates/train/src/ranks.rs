@@ -204,11 +204,13 @@ impl Parallel {
 }
 
 /// A model's parameters and buffers as a module of their own: the model itself stays with its user.
+#[cfg_attr(not(target_os = "linux"), allow(dead_code))]
 struct Shadow {
     parameters: Vec<(String, Parameter)>,
     buffers: Vec<(String, rushlight_nn::Buffer)>,
 }
 
+#[cfg_attr(not(target_os = "linux"), allow(dead_code))]
 impl Shadow {
     fn of<M: Module>(model: &M) -> Self {
         let mut shadow = Self { parameters: Vec::new(), buffers: Vec::new() };

@@ -1,12 +1,23 @@
 // Batched matrix products: out = activation(alpha * a @ b + beta * out + bias).
 //
-// T: dtype of a, b and bias; OUT: of the output; R: the type sums are kept in.
+// A, B, OUT, C: dtypes of the operands, the output and the bias; R: the type sums are kept in.
 
+// Strides of a matrix are those of images, heads, rows and columns; batch z is head z % heads of image z / heads.
 typedef struct {
-    ulong batch, m, n, k;
-    long a[3], b[3], out[3];
+    ulong heads, m, n, k;
+    long a[4], b[4], out[4];
     long bias;
 } Problem;
+
+#define START(strides, z) ((long)((z) / p.heads) * (strides)[0] + (long)((z) % p.heads) * (strides)[1])
+
+// Flags: the activation, and these.
+#define WITH_BIAS 16
+#define WITH_OUTPUT 32
+// The bias goes along rows: the product is computed transposed.
+#define BIAS_OF_ROWS 64
+// Each row has a factor of its own, in the bias's place: [batch, m] of type R.
+#define ROW_FACTORS 128
 
 inline R activated(R x, uint flags) {
     if ((flags & 15) == 1) return (x > 0 || x != x) ? x : (R)0;
@@ -17,31 +28,40 @@ inline R activated(R x, uint flags) {
     return x;
 }
 
+// One element of the result.
+#define FINISH(i, j, sum)                                                                                 \
+    do {                                                                                                  \
+        const ulong i_ = (i), j_ = (j);                                                                   \
+        const size_t place_ = START(p.out, batch) + (long)i_ * p.out[2] + (long)j_ * p.out[3];            \
+        R x_ = alpha * (sum);                                                                             \
+        if (flags & ROW_FACTORS) x_ *= ((const __global R*)bias)[batch * p.m + i_];                       \
+        if (flags & WITH_OUTPUT) x_ += beta * LOAD_OUT(out, place_);                                      \
+        if (flags & WITH_BIAS) x_ += LOAD_C(bias, (long)(flags & BIAS_OF_ROWS ? i_ : j_) * p.bias);       \
+        STORE_OUT(out, place_, activated(x_, flags));                                                     \
+    } while (0)
+
 #ifdef PLAIN
-// Any strides and dtypes: a work item per element of the output. flags: the activation, whether there is a bias, whether the output is read.
-__kernel void matmul_plain(const Problem p, const __global T* a, const __global T* b, const __global T* bias, __global OUT* out, const R alpha, const R beta,
+// Any strides and dtypes: a work item per element of the output.
+__kernel void matmul_plain(const Problem p, const __global A* a, const __global B* b, const __global C* bias, __global OUT* out, const R alpha, const R beta,
                            const uint codes, const uint flags) {
     const ulong j = get_global_id(0), i = get_global_id(1), batch = get_global_id(2);
     if (j >= p.n) return;
-    const long row = (long)batch * p.a[0] + (long)i * p.a[1], column = (long)batch * p.b[0] + (long)j * p.b[2];
+    const long row = START(p.a, batch) + (long)i * p.a[2], column = START(p.b, batch) + (long)j * p.b[3];
     R sum = 0;
-    for (ulong k = 0; k < p.k; k++) sum += LOAD_T(a, row + (long)k * p.a[2]) * LOAD_T(b, column + (long)k * p.b[1]);
-    const size_t place = (long)batch * p.out[0] + (long)i * p.out[1] + (long)j * p.out[2];
-    R x = alpha * sum;
-    if (flags & 32) x += beta * LOAD_OUT(out, place);
-    if (flags & 16) x += LOAD_T(bias, (long)j * p.bias);
-    STORE_OUT(out, place, activated(x, flags));
+    for (ulong k = 0; k < p.k; k++) sum += LOAD_A(a, row + (long)k * p.a[3]) * LOAD_B(b, column + (long)k * p.b[2]);
+    FINISH(i, j, sum);
 }
 #endif
 
 #ifdef PACK
-// Panels of WIDTH neighbouring rows of a (or columns of b), element by element along k, as R and filled up with zeros: whatever a tile reads lies in a line.
+// Panels of WIDTH neighbouring rows of a (or columns of b), element by element along k, as R and filled up with zeros: a tile reads its panel in a line.
+// DENSE: neighbours lie side by side.
 __kernel void pack(const __global T* x, __global R* panels, const ulong count, const ulong depth, const long stride, const long depth_stride,
-                   const long batch_stride) {
+                   const ulong heads, const long image_stride, const long head_stride) {
     const ulong k = get_global_id(0), panel = get_global_id(1), batch = get_global_id(2);
     if (k >= depth) return;
     const ulong first = panel * WIDTH;
-    const long from = (long)batch * batch_stride + (long)k * depth_stride;
+    const long from = (long)(batch / heads) * image_stride + (long)(batch % heads) * head_stride + (long)k * depth_stride;
     __global R* to = panels + ((batch * get_num_groups(1) + panel) * depth + k) * WIDTH;
 #if DENSE
     if (first + WIDTH <= count) {
@@ -53,64 +73,119 @@ __kernel void pack(const __global T* x, __global R* panels, const ulong count, c
 }
 #endif
 
-#ifdef TILES
-// One element of the result: rows and columns beyond the output are dropped.
-#define FINISH(i, j, sum)                                                                                 \
-    do {                                                                                                  \
-        const ulong i_ = (i), j_ = (j);                                                                   \
-        if (i_ < p.m && j_ < p.n) {                                                                       \
-            const size_t place_ = (long)batch * p.out[0] + (long)i_ * p.out[1] + (long)j_ * p.out[2];     \
-            R x_ = alpha * (sum);                                                                         \
-            if (flags & 32) x_ += beta * LOAD_OUT(out, place_);                                           \
-            if (flags & 16) x_ += LOAD_T(bias, (long)j_ * p.bias);                                        \
-            STORE_OUT(out, place_, activated(x_, flags));                                                 \
-        }                                                                                                 \
+#if defined(TILES) && defined(LANES)
+// A tile of ROWS rows and VECTORS vectors of columns in the registers of one core.
+#define COLUMNS (VECTORS * LANES)
+
+inline V activated_vector(V x, uint flags) {
+    if ((flags & 15) == 1) return CHOOSE(x <= (V)(R)0, (V)(R)0, x);
+    if ((flags & 15) == 2) return (R)0.5 * x * ((R)1 + erf(x * (R)0.7071067811865476));
+    if ((flags & 15) == 3) return (R)0.5 * x * ((R)1 + tanh((R)0.7978845608028654 * (x + (R)0.044715 * x * x * x)));
+    return x;
+}
+
+// How the left operand lies. 0: packed in panels. 1: each row in a line. 2: each column in a line.
+#if LEFT_FORM == 0
+#define LEFT(r, k) left[(k) * ROWS + (r)]
+#elif LEFT_FORM == 1
+#define LEFT(r, k) left[(r) * p.a[2] + (long)(k)]
+#else
+#define LEFT(r, k) left[(long)(k) * p.a[3] + (r)]
+#endif
+
+// How the right operand lies. 0: packed in panels. 1: each row in a line.
+#if RIGHT_FORM == 0
+#define RIGHT(k, v) (right + (k) * COLUMNS + (v) * LANES)
+#else
+#define RIGHT(k, v) (right + (long)(k) * p.b[2] + (v) * LANES)
+#endif
+
+// COUNT rows from row `first` on. Only constant indices, so that the tile stays in registers.
+#define TILE(COUNT, first)                                                                                                           \
+    do {                                                                                                                             \
+        V acc[COUNT][VECTORS];                                                                                                       \
+        _Pragma("unroll") for (int r = 0; r < COUNT; r++) {                                                                          \
+            _Pragma("unroll") for (int v = 0; v < VECTORS; v++) acc[r][v] = (V)(R)0;                                                 \
+        }                                                                                                                            \
+        for (ulong k = 0; k < p.k; k++) {                                                                                            \
+            V columns[VECTORS];                                                                                                      \
+            _Pragma("unroll") for (int v = 0; v < VECTORS; v++) columns[v] = READ_V(RIGHT(k, v));                                     \
+            _Pragma("unroll") for (int r = 0; r < COUNT; r++) {                                                                      \
+                const V row = (V)LEFT(r, k);                                                                                         \
+                _Pragma("unroll") for (int v = 0; v < VECTORS; v++) acc[r][v] = fma(row, columns[v], acc[r][v]);                     \
+            }                                                                                                                        \
+        }                                                                                                                            \
+        if (whole) {                                                                                                                 \
+            _Pragma("unroll") for (int r = 0; r < COUNT; r++) {                                                                      \
+                _Pragma("unroll") for (int v = 0; v < VECTORS; v++) {                                                                \
+                    const size_t place = START(p.out, batch) + (long)((first) + r) * p.out[2] + (long)(column + v * LANES);          \
+                    V x = alpha * acc[r][v];                                                                                         \
+                    if (flags & ROW_FACTORS) x *= ((const __global R*)bias)[batch * p.m + (first) + r];                              \
+                    if (flags & WITH_OUTPUT) x += beta * VLOAD_OUT(out, place);                                                      \
+                    if (flags & WITH_BIAS) x += VLOAD_C(bias, column + v * LANES);                                                   \
+                    if (flags & 15) x = activated_vector(x, flags);                                                                  \
+                    VSTORE_OUT(out, place, x);                                                                                       \
+                }                                                                                                                    \
+            }                                                                                                                        \
+        } else {                                                                                                                     \
+            R tile[(COUNT) * COLUMNS];                                                                                               \
+            _Pragma("unroll") for (int r = 0; r < COUNT; r++) {                                                                      \
+                _Pragma("unroll") for (int v = 0; v < VECTORS; v++) WRITE_V(acc[r][v], tile + r * COLUMNS + v * LANES);              \
+            }                                                                                                                        \
+            const int rows = (first) + COUNT <= p.m ? COUNT : (int)(p.m - (first));                                                  \
+            const int across = column + COLUMNS <= p.n ? COLUMNS : (int)(p.n - column);                                              \
+            _Pragma("unroll 1") for (int c = 0; c < across; c++) {                                                                   \
+                _Pragma("unroll 1") for (int r = 0; r < rows; r++) FINISH((first) + r, column + c, tile[r * COLUMNS + c]);           \
+            }                                                                                                                        \
+        }                                                                                                                            \
     } while (0)
 
-#if CPU_TILES
-// A tile of ROWS rows and VECTORS vectors of LANES columns in the registers of one core.
-#define COLUMNS (VECTORS * LANES)
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-void matmul_tiles(const Problem p, const __global R* a, const __global R* b, const ulong a_batch, const ulong b_batch, const __global T* bias,
-                  __global OUT* out, const R alpha, const R beta, const uint flags) {
-    const ulong batch = get_group_id(2);
-    const __global R* left = a + batch * a_batch + get_group_id(0) * p.k * ROWS;
-    const __global R* right = b + batch * b_batch + get_group_id(1) * p.k * COLUMNS;
-    // Only constant indices, so that the tile stays in registers.
-    VECTOR acc[ROWS][VECTORS];
-#pragma unroll
-    for (int r = 0; r < ROWS; r++) {
-#pragma unroll
-        for (int v = 0; v < VECTORS; v++) acc[r][v] = (VECTOR)(R)0;
-    }
-    for (ulong k = 0; k < p.k; k++) {
-        VECTOR columns[VECTORS];
-#pragma unroll
-        for (int v = 0; v < VECTORS; v++) columns[v] = VLOAD(0, right + k * COLUMNS + v * LANES);
-#pragma unroll
-        for (int r = 0; r < ROWS; r++) {
-            const VECTOR row = (VECTOR)left[k * ROWS + r];
-#pragma unroll
-            for (int v = 0; v < VECTORS; v++) acc[r][v] = fma(row, columns[v], acc[r][v]);
-        }
-    }
-    R tile[ROWS * COLUMNS];
-#pragma unroll
-    for (int r = 0; r < ROWS; r++) {
-#pragma unroll
-        for (int v = 0; v < VECTORS; v++) VSTORE(acc[r][v], 0, tile + r * COLUMNS + v * LANES);
-    }
-#pragma unroll 1
-    for (int r = 0; r < ROWS; r++) {
-#pragma unroll 1
-        for (int c = 0; c < COLUMNS; c++) FINISH(get_group_id(0) * ROWS + r, get_group_id(1) * COLUMNS + c, tile[r * COLUMNS + c]);
-    }
-}
+void matmul_tiles(const Problem p, const __global R* a, const __global R* b, const ulong a_batch, const ulong b_batch, const __global C* bias,
+                  __global OUT* out, const R alpha, const R beta, const uint flags, const uint row_tiles, const uint column_tiles, const uint near) {
+    // `near` neighbouring columns of tiles are walked row by row: their panels stay in the cache, and so does a row's.
+    const uint id = get_group_id(0), strip = id / (near * row_tiles), place = id % (near * row_tiles);
+    const uint width = (strip + 1) * near <= column_tiles ? near : column_tiles - strip * near;
+    const ulong row_tile = place / width, column_tile = strip * near + place % width;
+    const ulong batch = get_group_id(1), column = column_tile * COLUMNS, row = row_tile * ROWS;
+#if RIGHT_FORM == 0
+    const __global R* right = b + batch * b_batch + column_tile * p.k * COLUMNS;
 #else
+    const __global R* right = b + START(p.b, batch) + (long)column;
+#endif
+    // Whether rows of the tile are written by vectors.
+    const int whole = p.out[3] == 1 && column + COLUMNS <= p.n && (!(flags & WITH_BIAS) || (p.bias == 1 && !(flags & BIAS_OF_ROWS)))
+                      && (LEFT_FORM != 0 || row + ROWS <= p.m);
+#if LEFT_FORM == 0
+    const __global R* left = a + batch * a_batch + row_tile * p.k * ROWS;
+    TILE(ROWS, row);
+#else
+    // The last rows go by smaller tiles, as nothing may be read beyond them.
+    const ulong last = row + ROWS < p.m ? row + ROWS : p.m;
+    const __global R* matrix = a + START(p.a, batch);
+    if (row + ROWS <= p.m) {
+        const __global R* left = matrix + (long)row * p.a[2];
+        TILE(ROWS, row);
+        return;
+    }
+    ulong i = row;
+    for (; i + 4 <= last; i += 4) {
+        const __global R* left = matrix + (long)i * p.a[2];
+        TILE(4, i);
+    }
+    for (; i < last; i++) {
+        const __global R* left = matrix + (long)i * p.a[2];
+        TILE(1, i);
+    }
+#endif
+}
+#endif
+
+#if defined(TILES) && !defined(LANES)
 // A tile of 64 by 64 for 16 by 16 work items with 4 by 4 elements each; DEPTH elements along k at a time in local memory.
 #define DEPTH 16
 __kernel __attribute__((reqd_work_group_size(16, 16, 1)))
-void matmul_tiles(const Problem p, const __global R* a, const __global R* b, const ulong a_batch, const ulong b_batch, const __global T* bias,
+void matmul_tiles(const Problem p, const __global R* a, const __global R* b, const ulong a_batch, const ulong b_batch, const __global C* bias,
                   __global OUT* out, const R alpha, const R beta, const uint flags) {
     __local R left[DEPTH * 64], right[DEPTH * 64];
     const uint x = get_local_id(0), y = get_local_id(1), item = y * 16 + x;
@@ -140,8 +215,10 @@ void matmul_tiles(const Problem p, const __global R* a, const __global R* b, con
         barrier(CLK_LOCAL_MEM_FENCE);
     }
     for (int r = 0; r < 4; r++) {
-        for (int c = 0; c < 4; c++) FINISH(get_group_id(0) * 64 + y * 4 + r, get_group_id(1) * 64 + c * 16 + x, acc[r][c]);
+        for (int c = 0; c < 4; c++) {
+            const ulong i = get_group_id(0) * 64 + y * 4 + r, j = get_group_id(1) * 64 + c * 16 + x;
+            if (i < p.m && j < p.n) FINISH(i, j, acc[r][c]);
+        }
     }
 }
-#endif
 #endif

@@ -99,15 +99,20 @@ inline long double_to_long(double x) {
 
 typedef struct { uint taken; uint there; long index; long size; } Fault;
 
-// An index made non-negative; the first that is out of range is noted, and -1 comes back.
-inline long wrap_index(long index, long size, __global Fault* fault) {
-    long wrapped = index < 0 ? index + size : index;
-    if (wrapped >= 0 && wrapped < size) return wrapped;
+// Notes an index out of range; the first one stays.
+inline void note_fault(long index, long size, __global Fault* fault) {
     if (atomic_cmpxchg((volatile __global uint*)&fault->taken, 0u, 1u) == 0u) {
         fault->index = index;
         fault->size = size;
         fault->there = 1u;
     }
+}
+
+// An index made non-negative; one that is out of range is noted, and -1 comes back.
+inline long wrap_index(long index, long size, __global Fault* fault) {
+    long wrapped = index < 0 ? index + size : index;
+    if (wrapped >= 0 && wrapped < size) return wrapped;
+    note_fault(index, size, fault);
     return -1;
 }
 

@@ -137,4 +137,72 @@ impl Backend for XpuBackend {
     fn matmul(&self, spec: &MatMul) -> Result<()> {
         self.0.matmul(spec)
     }
+
+    fn softmax(&self, log: bool, dims: [usize; 3], x: View, y: View) -> Result<()> {
+        self.0.softmax(log, dims, x, y)
+    }
+
+    fn softmax_backward(&self, log: bool, dims: [usize; 3], dy: View, y: View, dx: View) -> Result<()> {
+        self.0.softmax_backward(log, dims, dy, y, dx)
+    }
+
+    fn row_norm(
+        &self,
+        spec: &RowNorm,
+        x: View,
+        weight: Option<View>,
+        bias: Option<View>,
+        y: View,
+        low: Option<View>,
+        mean: View,
+        rstd: View,
+    ) -> Result<()> {
+        self.0.row_norm(spec, x, [weight, bias], y, low, mean, rstd)
+    }
+
+    fn row_norm_backward(
+        &self,
+        spec: &RowNorm,
+        dy: View,
+        x: View,
+        weight: Option<View>,
+        mean: View,
+        rstd: View,
+        so_far: Option<View>,
+        dx: Option<View>,
+        low: Option<View>,
+        dweight: Option<View>,
+        dbias: Option<View>,
+    ) -> Result<()> {
+        self.0.row_norm_backward(spec, [dy, x, mean, rstd], weight, so_far, [dx, low], [dweight, dbias])
+    }
+
+    fn cross_entropy(&self, spec: &CrossEntropy, loss: View, row_weight: View, lse: View) -> Result<()> {
+        self.0.cross_entropy(spec, loss, row_weight, lse)
+    }
+
+    fn cross_entropy_backward(&self, spec: &CrossEntropy, lse: View, dloss: View, dlogits: View) -> Result<()> {
+        self.0.cross_entropy_backward(spec, lse, dloss, dlogits)
+    }
+
+    fn attention(&self, spec: &Attention, out: View, lse: View) -> Result<()> {
+        self.0.attention(spec, out, lse)
+    }
+
+    fn attention_backward(
+        &self,
+        spec: &Attention,
+        out: View,
+        lse: View,
+        dout: View,
+        dq: View,
+        dk: View,
+        dv: View,
+    ) -> Result<()> {
+        self.0.attention_backward(spec, out, lse, dout, [dq, dk, dv])
+    }
+
+    fn update(&self, updates: &[ParamUpdate], grad_scale: Operand) -> Result<()> {
+        self.0.update(updates, grad_scale)
+    }
 }

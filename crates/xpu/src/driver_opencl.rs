@@ -135,7 +135,7 @@ impl OpenCl {
         };
         check("clCreateContext", status)?;
         // Not -cl-mad-enable and the like: results are those of the CPU engine but for its functions' last bits.
-        let mut options = String::from("-cl-std=CL1.2");
+        let mut options = String::from("-cl-std=CL1.2 -w");
         const CORRECTLY_ROUNDED: u64 = 1 << 7;
         if found.number(info::DEVICE_SINGLE_FP_CONFIG) & CORRECTLY_ROUNDED != 0 {
             options += " -cl-fp32-correctly-rounded-divide-sqrt";
@@ -269,6 +269,10 @@ impl Driver for OpenCl {
     }
 
     fn image(&self, program: Program) -> Option<Vec<u8>> {
+        // PoCL keeps what it compiles itself, by the work group's size; for an image it would compile another form, for any size.
+        if self.found.platform.name == "Portable Computing Language" {
+            return None;
+        }
         let (program, ask) = (program.0 as Handle, self.api().get_program_info);
         let size = opencl::number(ask, program, info::PROGRAM_BINARY_SIZES) as usize;
         if size == 0 {

@@ -13,12 +13,14 @@
 //! | `program`, `cache` | kernels: text, compilation, launch; compiled ones on disk |
 //! | the rest | a family of the trait each, with its text in `kernels/` |
 
+mod attention;
 mod backend;
 mod cache;
 mod device;
 mod driver;
 mod driver_opencl;
 mod index;
+mod limits;
 mod matmul;
 mod opencl;
 mod platform;
@@ -27,9 +29,12 @@ mod program;
 mod random;
 mod reduce;
 mod row_text;
+mod rows;
 mod stream;
+mod update;
 
 use backend::XpuBackend;
+pub use limits::Limits;
 use rushlight_core::backend::{Engine, Library, Properties};
 use rushlight_core::{Backend, Device, Error, ErrorKind, Result};
 use std::sync::{Mutex, OnceLock};
@@ -53,6 +58,19 @@ static STARTING: Mutex<()> = Mutex::new(());
 /// ```
 pub fn backend(index: usize) -> Result<&'static dyn Backend> {
     started(index).map(|started| started as &'static dyn Backend).map_err(|e| e.within(&format!("xpu:{index}")))
+}
+
+/// What simple kernels reach on device `index`: some seconds of multiplications and copies.
+///
+/// ```no_run
+/// # fn main() -> rushlight_core::Result<()> {
+/// let limits = rushlight_xpu::limits(0)?;
+/// println!("{:.0} GFLOP/s, {:.0} GB/s", limits.flops / 1e9, limits.bandwidth / 1e9);
+/// # Ok(())
+/// # }
+/// ```
+pub fn limits(index: usize) -> Result<Limits> {
+    started(index)?.0.limits().map_err(|e| e.within(&format!("xpu:{index}")))
 }
 
 fn started(index: usize) -> Result<&'static XpuBackend> {

@@ -4,21 +4,28 @@ use crate::device::{Scratch, Xpu};
 use crate::driver::Arg;
 use crate::program::{Argument, At, Defines, Family, Key, Kind, Number, run};
 use rushlight_core::backend::{Activation, MatMul};
-use rushlight_core::{Error, Result, View};
+use rushlight_core::{DType, Error, Result, View};
 
 /// Multiplications from which on operands are packed and multiplied in tiles.
 const TILED: u64 = 1 << 15;
 
+/// Flags of the kernels beside the activation; the same as in `matmul.cl`.
+const WITH_BIAS: u32 = 16;
+const WITH_OUTPUT: u32 = 32;
+const BIAS_OF_ROWS: u32 = 64;
+const ROW_FACTORS: u32 = 128;
+
 /// Sizes and strides; the same as `Problem` in `matmul.cl`.
 #[repr(C)]
+#[derive(Clone, Copy)]
 struct Problem {
-    batch: u64,
+    heads: u64,
     m: u64,
     n: u64,
     k: u64,
-    a: [i64; 3],
-    b: [i64; 3],
-    out: [i64; 3],
+    a: [i64; 4],
+    b: [i64; 4],
+    out: [i64; 4],
     bias: i64,
 }
 
@@ -29,112 +36,280 @@ impl Argument for Problem {
     }
 }
 
+/// A matrix for each head of each image.
+#[derive(Clone, Copy)]
+pub struct Matrix {
+    pub address: u64,
+    pub dtype: DType,
+    /// Of images, heads, rows and columns.
+    pub strides: [i64; 4],
+}
+
+impl Matrix {
+    /// A batch of matrices `[batch, rows, columns]`.
+    pub fn of(view: View) -> Self {
+        let s = view.strides();
+        Self { address: view.ptr() as u64, dtype: view.dtype, strides: [s[0] as i64, 0, s[1] as i64, s[2] as i64] }
+    }
+
+    pub fn transposed(self) -> Self {
+        let [image, head, row, column] = self.strides;
+        Self { strides: [image, head, column, row], ..self }
+    }
+}
+
+/// `out = activation(alpha * a @ b + beta * out + bias)` for each head of each image. Operands may differ in dtype; sums have the wider's arithmetic.
+#[derive(Clone, Copy)]
+pub struct Product {
+    pub images: usize,
+    pub heads: usize,
+    pub m: usize,
+    pub n: usize,
+    pub k: usize,
+    pub a: Matrix,
+    pub b: Matrix,
+    pub out: Matrix,
+    /// Address, dtype and stride.
+    pub bias: Option<(u64, DType, i64)>,
+    /// In place of a bias: the address of a factor for each row, `[images, heads, m]`, of the type of sums.
+    pub row_factors: Option<u64>,
+    /// The right operand in panels, from [`Xpu::packed`]: address, and elements between batches.
+    pub packed: Option<(u64, u64)>,
+    pub alpha: f64,
+    pub beta: f64,
+    pub activation: Activation,
+}
+
+impl Product {
+    /// Without bias and activation.
+    pub fn new([images, heads]: [usize; 2], [m, n, k]: [usize; 3], a: Matrix, b: Matrix, out: Matrix) -> Self {
+        let (alpha, beta, activation) = (1.0, 0.0, Activation::None);
+        Self { images, heads, m, n, k, a, b, out, bias: None, row_factors: None, packed: None, alpha, beta, activation }
+    }
+
+    fn batch(&self) -> usize {
+        self.images * self.heads
+    }
+
+    /// The arithmetic of sums.
+    fn kind(&self) -> Kind {
+        if self.b.dtype == DType::F64 { Kind::F64 } else { Kind::of(self.a.dtype) }
+    }
+
+    /// Multiplications.
+    fn work(&self) -> u64 {
+        [self.batch(), self.m, self.n, self.k].iter().fold(1u64, |work, &n| work.saturating_mul(n as u64))
+    }
+
+    fn problem(&self) -> Problem {
+        Problem {
+            heads: self.heads as u64,
+            m: self.m as u64,
+            n: self.n as u64,
+            k: self.k as u64,
+            a: self.a.strides,
+            b: self.b.strides,
+            out: self.out.strides,
+            bias: self.bias.map_or(0, |bias| bias.2),
+        }
+    }
+
+    /// The same computed transposed.
+    fn transposed(&self) -> Self {
+        Self {
+            m: self.n,
+            n: self.m,
+            a: self.b.transposed(),
+            b: self.a.transposed(),
+            out: self.out.transposed(),
+            ..*self
+        }
+    }
+}
+
+/// A form of the tiled kernels.
+struct Form {
+    cpu: bool,
+    /// Computed as the transposed product.
+    transposed: bool,
+    lanes: usize,
+    rows: usize,
+    columns: usize,
+    /// The same as `LEFT_FORM` and `RIGHT_FORM` in `matmul.cl`.
+    left: u16,
+    right: u16,
+}
+
 impl Xpu {
     pub fn matmul(&self, spec: &MatMul) -> Result<()> {
-        let (dtype, out) = (spec.a.dtype, spec.out);
-        if out.numel() == 0 {
-            return Ok(());
-        }
-        self.require(&[dtype, out.dtype])?;
+        let (dtype, shape) = (spec.a.dtype, spec.out.shape());
         if spec.b.dtype != dtype || spec.bias.is_some_and(|bias| bias.dtype != dtype) {
             return Err(Error::dtype(format!("matmul: one dtype is needed, not {dtype} and {}", spec.b.dtype)));
         }
-        let strides = |s: &[usize]| -> [i64; 3] { std::array::from_fn(|d| s[d] as i64) };
-        let (shape, k) = (out.shape(), spec.a.shape()[2]);
-        let problem = Problem {
-            batch: shape[0] as u64,
-            m: shape[1] as u64,
-            n: shape[2] as u64,
-            k: k as u64,
-            a: strides(spec.a.strides()),
-            b: strides(spec.b.strides()),
-            out: strides(out.strides()),
-            bias: spec.bias.map_or(0, |bias| bias.strides()[0] as i64),
-        };
-        let activation = match spec.activation {
+        if !dtype.is_float() && matches!(spec.activation, Activation::Gelu | Activation::GeluTanh) {
+            return Err(Error::dtype(format!("matmul: {:?} takes floats, not {dtype}", spec.activation)));
+        }
+        self.product(&Product {
+            images: shape[0],
+            heads: 1,
+            m: shape[1],
+            n: shape[2],
+            k: spec.a.shape()[2],
+            a: Matrix::of(spec.a),
+            b: Matrix::of(spec.b),
+            out: Matrix::of(spec.out),
+            bias: spec.bias.map(|bias| (bias.ptr() as u64, bias.dtype, bias.strides()[0] as i64)),
+            row_factors: None,
+            packed: None,
+            alpha: spec.alpha,
+            beta: spec.beta,
+            activation: spec.activation,
+        })
+    }
+
+    /// Any product.
+    pub fn product(&self, p: &Product) -> Result<()> {
+        if p.batch() == 0 || p.m == 0 || p.n == 0 {
+            return Ok(());
+        }
+        self.require(&[p.a.dtype, p.b.dtype, p.out.dtype])?;
+        let activation = match p.activation {
             Activation::None => 0u32,
             Activation::Relu => 1,
             Activation::Gelu => 2,
             Activation::GeluTanh => 3,
         };
-        if activation > 1 && !dtype.is_float() {
-            return Err(Error::dtype(format!("matmul: {:?} takes floats, not {dtype}", spec.activation)));
+        let kind = p.kind();
+        let flags = activation
+            | if p.bias.is_some() { WITH_BIAS } else { 0 }
+            | if p.beta != 0.0 { WITH_OUTPUT } else { 0 }
+            | if p.row_factors.is_some() { ROW_FACTORS } else { 0 };
+        if kind != Kind::I64 && p.work() >= TILED {
+            return self.tiles(p, kind, flags);
         }
-        let kind = Kind::of(dtype);
-        let work = problem.batch.saturating_mul(problem.m).saturating_mul(problem.n).saturating_mul(problem.k);
-        let tiled = dtype.is_float() && work >= TILED;
-        let (alpha, beta) = (kind.number(spec.alpha), kind.number(spec.beta));
-        let flags = activation | (spec.bias.is_some() as u32) << 4 | ((spec.beta != 0.0) as u32) << 5;
-        if tiled {
-            return self.matmul_tiles(spec, &problem, kind, [alpha, beta], flags);
-        }
-        let codes = dtype as u32 | (out.dtype as u32) << 4;
+        let bias = p.bias.unwrap_or((p.row_factors.unwrap_or(p.out.address), p.out.dtype, 0));
+        let codes = p.a.dtype as u32 | (p.out.dtype as u32) << 4 | (p.b.dtype as u32) << 8 | (bias.1 as u32) << 12;
         let key = Key::new(Family::MatMul, "matmul_plain", [kind as u16]);
-        let kernel = self.kernel(key, || Defines::default().define("PLAIN", 1).kind(kind).any("T", 0).any("OUT", 4))?;
-        let (a, b, to) = (At(spec.a.ptr() as u64), At(spec.b.ptr() as u64), At(out.ptr() as u64));
-        // What a form does not use is any memory of ours.
-        let bias = At(spec.bias.map_or(to.0, |bias| bias.ptr() as u64));
+        let kernel = self.kernel(key, || {
+            Defines::default().define("PLAIN", 1).kind(kind).any("A", 0).any("OUT", 4).any("B", 8).any("C", 12)
+        })?;
+        let (a, b, out, bias) = (At(p.a.address), At(p.b.address), At(p.out.address), At(bias.0));
+        let (alpha, beta) = (kind.number(p.alpha), kind.number(p.beta));
         const GROUP: usize = 64;
-        run!(self, kernel, [shape[2].div_ceil(GROUP), shape[1], shape[0]], [GROUP, 1, 1];
-            problem, a, b, bias, to, alpha, beta, codes, flags)
+        run!(self, kernel, [p.n.div_ceil(GROUP), p.m, p.batch()], [GROUP, 1, 1];
+            p.problem(), a, b, bias, out, alpha, beta, codes, flags)
     }
 
-    /// The tiled kernels: both operands are packed into panels first, so any strides and half types cost one pass.
-    fn matmul_tiles(&self, spec: &MatMul, p: &Problem, kind: Kind, factors: [Number; 2], flags: u32) -> Result<()> {
-        let (dtype, out) = (spec.a.dtype, spec.out);
+    /// The tiled kernels. Operands are packed into panels, but those that a CPU can as well read where they lie.
+    fn tiles(&self, p: &Product, kind: Kind, flags: u32) -> Result<()> {
+        let form = self.form(p, kind);
+        let (p, flags) = if form.transposed { (&p.transposed(), flags | BIAS_OF_ROWS) } else { (p, flags) };
+        let Form { cpu, lanes, rows, columns, left: left_form, right: right_form, .. } = form;
+        let (mut a, mut b, mut batches) = (None, None, (0u64, 0u64));
+        if left_form == 0 {
+            let (scratch, batch) = self.panels(p.a, kind, rows, [p.images, p.heads, p.m, p.k])?;
+            (a, batches.0) = (Some(scratch), batch);
+        }
+        match p.packed {
+            Some((_, batch)) => batches.1 = batch,
+            None if right_form == 0 => {
+                let (scratch, batch) = self.panels(p.b.transposed(), kind, columns, [p.images, p.heads, p.n, p.k])?;
+                (b, batches.1) = (Some(scratch), batch);
+            }
+            None => {}
+        }
+        let bias = p.bias.unwrap_or((p.row_factors.unwrap_or(p.out.address), p.out.dtype, 0));
+        let tags = [kind as u16, p.out.dtype as u16, bias.1 as u16, left_form, right_form];
+        let kernel = self.kernel(Key::new(Family::MatMul, "matmul_tiles", tags), || {
+            let defines = Defines::default().define("TILES", 1).define("ROWS", rows).define("VECTORS", 2);
+            let defines = defines.define("LEFT_FORM", left_form).define("RIGHT_FORM", right_form);
+            let defines = defines.vector("OUT", p.out.dtype).vector("C", bias.1);
+            if cpu { defines.lanes(kind, lanes) } else { defines.kind(kind) }
+        })?;
+        let left = At(a.as_ref().map_or(p.a.address, |a| a.address));
+        let right = At(match (&b, p.packed) {
+            (Some(b), _) => b.address,
+            (None, Some((address, _))) => address,
+            (None, None) => p.b.address,
+        });
+        let (out, bias) = (At(p.out.address), At(bias.0));
+        let (alpha, beta): (Number, Number) = (kind.number(p.alpha), kind.number(p.beta));
+        let (m_tiles, n_tiles) = (p.m.div_ceil(rows), p.n.div_ceil(columns));
+        if !cpu {
+            return run!(self, kernel, [m_tiles, n_tiles, p.batch()], [16, 16, 1];
+                p.problem(), left, right, batches.0, batches.1, bias, out, alpha, beta, flags);
+        }
+        if m_tiles.saturating_mul(n_tiles) > u32::MAX as usize / 2 {
+            return Err(Error::unsupported(format!("{}: a product of {} x {} is too large", self.device, p.m, p.n)));
+        }
+        // Panels that stay in the second cache together.
+        const CACHED: usize = 1 << 20;
+        let near = (CACHED / (p.k * columns * kind.size())).clamp(1, n_tiles) as u32;
+        run!(self, kernel, [m_tiles * n_tiles, p.batch(), 1], [1, 1, 1];
+            p.problem(), left, right, batches.0, batches.1, bias, out, alpha, beta, flags, m_tiles as u32, n_tiles as u32, near)
+    }
+
+    /// How a product of tiles is computed.
+    fn form(&self, p: &Product, kind: Kind) -> Form {
         let cpu = self.driver.abilities().is_cpu;
         let lanes = if kind == Kind::F64 { 8 } else { 16 };
-        // Rows and columns of a tile.
-        let (rows, columns) = if cpu { (12, 2 * lanes) } else { (64, 64) };
-        let (a, a_batch) = self.panels(spec.a, kind, rows, [p.a[0], p.a[1], p.a[2]], [p.batch, p.m, p.k])?;
-        let (b, b_batch) = self.panels(spec.b, kind, columns, [p.b[0], p.b[2], p.b[1]], [p.batch, p.n, p.k])?;
-        let key = Key::new(Family::MatMul, "matmul_tiles", [kind as u16, dtype as u16, out.dtype as u16]);
-        let kernel = self.kernel(key, || {
-            Defines::default()
-                .define("TILES", 1)
-                .kind(kind)
-                .dtype("T", dtype)
-                .dtype("OUT", out.dtype)
-                .define("CPU_TILES", cpu as u8)
-                .define("ROWS", rows)
-                .define("VECTORS", 2)
-                .define("LANES", lanes)
-                .define("VECTOR", format!("{}{lanes}", kind.c_type()))
-                .define("VLOAD", format!("vload{lanes}"))
-                .define("VSTORE", format!("vstore{lanes}"))
-        })?;
-        let (left, right, to) = (At(a.address), At(b.address), At(out.ptr() as u64));
-        let bias = At(spec.bias.map_or(to.0, |bias| bias.ptr() as u64));
-        let [alpha, beta] = factors;
-        let groups = [(p.m as usize).div_ceil(rows), (p.n as usize).div_ceil(columns), p.batch as usize];
-        let items = if cpu { [1, 1, 1] } else { [16, 16, 1] };
-        run!(self, kernel, groups, items; p, left, right, a_batch, b_batch, bias, to, alpha, beta, flags)
+        if !cpu {
+            return Form { cpu, transposed: false, lanes, rows: 64, columns: 64, left: 0, right: 0 };
+        }
+        let arithmetic = if kind == Kind::F64 { DType::F64 } else { DType::F32 };
+        let (rows, columns) = (12, 2 * lanes);
+        // Few rows times a weight whose rows lie in a line: transposed, the weight needs no packing.
+        let few = p.m <= 64 && p.n >= 4 * p.m && p.row_factors.is_none() && p.packed.is_none();
+        let transposed = few && p.b.dtype == arithmetic && p.b.strides[2] == 1;
+        let p = if transposed { &p.transposed() } else { p };
+        // Rows that lie a multiple of this many bytes apart share a set of the cache.
+        const SET: u64 = 2048;
+        // Elements from which on packing is cheap beside the product.
+        const LARGE: usize = 1 << 17;
+        let spread = |stride: i64| !(stride.unsigned_abs() * kind.size() as u64).is_multiple_of(SET);
+        let small = p.m * p.k < LARGE;
+        let left = match &p.a {
+            a if a.dtype != arithmetic => 0u16,
+            a if a.strides[3] == 1 && (p.n <= 4 * columns || spread(a.strides[2]) && small) => 1,
+            a if a.strides[2] == 1 && (p.n <= 4 * columns || small) => 2,
+            _ => 0,
+        };
+        let whole = p.b.strides[3] == 1 && p.n.is_multiple_of(columns) && p.k * p.n < LARGE;
+        let right = p.packed.is_none() && p.b.dtype == arithmetic && whole && spread(p.b.strides[2]);
+        Form { cpu, transposed, lanes, rows, columns, left, right: right as u16 }
     }
 
-    /// An operand in panels of `width` rows (of `a`) or columns (of `b`): the memory, and the elements between batches. `strides` and `sizes` are of
-    /// batch, rows or columns, and depth. An operand that all batches share is packed once.
-    fn panels(
-        &self,
-        x: View,
-        kind: Kind,
-        width: usize,
-        strides: [i64; 3],
-        sizes: [u64; 3],
-    ) -> Result<(Scratch<'_>, u64)> {
-        let [batch, count, depth] = sizes.map(|n| n as usize);
-        let batch = if strides[0] == 0 { 1 } else { batch };
-        let (number, dense) = (count.div_ceil(width), strides[1] == 1);
+    /// The right operand in panels for several products like this one; `None` where such a product would not pack it.
+    pub fn packed(&self, p: &Product) -> Result<Option<(Scratch<'_>, u64)>> {
+        let kind = p.kind();
+        if kind == Kind::I64 || p.work() < TILED {
+            return Ok(None);
+        }
+        let form = self.form(p, kind);
+        if form.transposed || form.right == 1 {
+            return Ok(None);
+        }
+        self.panels(p.b.transposed(), kind, form.columns, [p.images, p.heads, p.n, p.k]).map(Some)
+    }
+
+    /// An operand in panels of `width` rows: the memory, and the elements between batches. `sizes` are images, heads, rows and depth. A matrix that all
+    /// batches share is packed once.
+    fn panels(&self, x: Matrix, kind: Kind, width: usize, sizes: [usize; 4]) -> Result<(Scratch<'_>, u64)> {
+        let [images, heads, count, depth] = sizes;
+        let [image_stride, head_stride, stride, depth_stride] = x.strides;
+        let shared = (image_stride == 0 || images == 1) && (head_stride == 0 || heads == 1);
+        let batch = if shared { 1 } else { images * heads };
+        let (number, dense) = (count.div_ceil(width), stride == 1);
         let key = Key::new(Family::MatMul, "pack", [kind as u16, x.dtype as u16, width as u16, dense as u16]);
         let kernel = self.kernel(key, || {
             let defines = Defines::default().define("PACK", 1).kind(kind).dtype("T", x.dtype);
             defines.define("WIDTH", width).define("DENSE", dense as u8)
         })?;
-        let size = if kind == Kind::F64 { 8 } else { 4 };
-        let scratch = self.scratch(batch * number * depth * width * size)?;
-        let (from, to) = (At(x.ptr() as u64), At(scratch.address));
+        let scratch = self.scratch(batch * number * depth * width * kind.size())?;
+        let (from, to) = (At(x.address), At(scratch.address));
         const GROUP: usize = 16;
         run!(self, kernel, [depth.div_ceil(GROUP), number, batch], [GROUP, 1, 1];
-            from, to, count, depth, strides[1], strides[2], strides[0])?;
-        Ok((scratch, if strides[0] == 0 { 0 } else { (number * depth * width) as u64 }))
+            from, to, count, depth, stride, depth_stride, heads, image_stride, head_stride)?;
+        Ok((scratch, if shared { 0 } else { (number * depth * width) as u64 }))
     }
 }

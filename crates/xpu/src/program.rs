@@ -21,12 +21,18 @@ pub enum Family {
     Index,
     Fold,
     MatMul,
+    Rows,
+    Attention,
+    Update,
+    Limits,
 }
 
 impl Family {
     fn texts(self) -> &'static [&'static str] {
         const FUNCTIONS: &str = include_str!("../kernels/functions.cl");
         const ANY: &str = include_str!("../kernels/any.cl");
+        const VECTORS: &str = include_str!("../kernels/vectors.cl");
+        const ROWS: &str = include_str!("../kernels/rows.cl");
         match self {
             Family::Pointwise => &[FUNCTIONS, include_str!("../kernels/pointwise.cl")],
             Family::PointwiseAny => &[FUNCTIONS, ANY, include_str!("../kernels/pointwise_any.cl")],
@@ -35,7 +41,11 @@ impl Family {
             Family::Random => &[ANY, include_str!("../kernels/random.cl")],
             Family::Index => &[include_str!("../kernels/index.cl")],
             Family::Fold => &[ANY, include_str!("../kernels/fold.cl")],
-            Family::MatMul => &[ANY, include_str!("../kernels/matmul.cl")],
+            Family::MatMul => &[ANY, VECTORS, include_str!("../kernels/matmul.cl")],
+            Family::Rows => &[VECTORS, ROWS, include_str!("../kernels/row_families.cl")],
+            Family::Attention => &[VECTORS, ROWS, include_str!("../kernels/attention.cl")],
+            Family::Update => &[include_str!("../kernels/update.cl")],
+            Family::Limits => &[include_str!("../kernels/limits.cl")],
         }
     }
 }
@@ -78,6 +88,19 @@ impl Defines {
             .define(&format!("STORE_{name}(p, i, v)"), format!("store_{tag}(p, i, v)"))
     }
 
+    /// Vectors of `lanes` elements in the arithmetic of `kind` (`vectors.cl`).
+    pub fn lanes(self, kind: Kind, lanes: usize) -> Self {
+        self.kind(kind).define("LANES", lanes)
+    }
+
+    /// A dtype by single elements and by vectors: `VLOAD_NAME` and `VSTORE_NAME` take [`lanes`](Self::lanes) elements.
+    pub fn vector(self, name: &str, dtype: DType) -> Self {
+        let tag = tag(dtype);
+        self.dtype(name, dtype)
+            .define(&format!("VLOAD_{name}(p, i)"), format!("vload_{tag}(p, i)"))
+            .define(&format!("VSTORE_{name}(p, i, v)"), format!("vstore_{tag}(p, i, v)"))
+    }
+
     /// A dtype that is known when the kernel runs: its code is in `codes`, from bit `shift` on. See [`Kind`].
     pub fn any(self, name: &str, shift: u32) -> Self {
         self.define(name, "uchar")
@@ -116,6 +139,11 @@ impl Kind {
 
     pub fn c_type(self) -> &'static str {
         ["float", "double", "long"][self as usize]
+    }
+
+    /// Bytes of a value.
+    pub fn size(self) -> usize {
+        [4, 8, 8][self as usize]
     }
 
     /// A number as a kernel of this arithmetic takes it.

@@ -13,7 +13,7 @@ def show():
 
     found = [f"rushlight {__version__} (Rust)", f"  - CPU capability usage: {cpu.get_cpu_capability()}", f"  - Python {platform.python_version()}"]
     for index in range(_C._device_count()):
-        name, memory, _, (major, minor) = _C._device_properties(index)
+        name, memory, _, (major, minor), *_ = _C._device_properties(index)
         found.append(f"  - cuda:{index}: {name}, {memory // 2**20} MiB, compute capability {major}.{minor}")
     return "\n".join(found) + "\n"
 

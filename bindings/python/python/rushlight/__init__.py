@@ -64,6 +64,7 @@ globals().update({_name: _function for _name, _function in vars(_C._torch).items
 from . import _tensor  # noqa: E402,F401  (gives Tensor the methods written in Python)
 from ._functions import *  # noqa: E402,F401,F403
 from ._functions import _missing  # noqa: E402
+from ._strided import *  # noqa: E402,F401,F403
 from .autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: E402,F401
 
 newaxis = None
@@ -95,7 +96,7 @@ _LAZY = {
 #: Packages that are imported when first used.
 _PACKAGES = frozenset(
     "__config__ _dynamo _inductor _ops _tensor_str accelerator amp autograd backends compiler cpu cuda distributed distributions func futures fx hub jit library linalg mps "
-    "multiprocessing nn onnx optim overrides profiler random return_types serialization special storage testing types utils version vision xpu".split()
+    "multiprocessing nn numa onnx optim overrides profiler random return_types serialization special storage testing types utils version vision xpu".split()
 ) | _absent.PACKAGES
 
 

@@ -6,6 +6,7 @@ import sys
 USAGE = """usage: python -m rushlight [--device cpu|cuda|xpu|auto] SCRIPT [ARGS ...]
        python -m rushlight [--device ...] -m MODULE [ARGS ...]
        python -m rushlight [--device ...] -c CODE [ARGS ...]
+       python -m rushlight --trace FILE
        python -m rushlight --install | --uninstall | --wheels FOLDER
 
 Runs a program written for PyTorch: torch, torchvision, intel_extension_for_pytorch, oneccl_bindings_for_pytorch and horovod are Rushlight, also
@@ -14,8 +15,25 @@ Python's options -u and -W may stand before SCRIPT, as in a command written for 
 cuda, xpu and hip name the accelerator there is. --device cpu hides it; --device cuda (or xpu, hip) makes torch.cuda.is_available() say
 yes where there is none, and tensors are on the CPU all the same.
 
+--trace says where the time of a step went, from a trace that torch.profiler wrote, here or in PyTorch.
+
 --install gives this environment distributions named torch and torchvision that stand for Rushlight, so that libraries built on PyTorch
 install and import as they are; --uninstall removes them. Both leave a real torch alone. --wheels writes the two as wheels."""
+
+
+def trace(file):
+    """``--trace``."""
+    from . import _C
+
+    if not file:
+        print(f"--trace takes a file\n{USAGE}", file=sys.stderr)
+        return 2
+    try:
+        print(_C._profiler_summary(file), end="")
+    except RuntimeError as error:
+        print(f"rushlight: {error}", file=sys.stderr)
+        return 1
+    return 0
 
 
 def shims(option, value, args):
@@ -73,6 +91,8 @@ def main(args):
         if option == "--help":
             print(USAGE)
             return 0
+        if option == "--trace":
+            return trace(value or (args.pop(0) if args else ""))
         if option in ("--install", "--uninstall", "--wheels"):
             return shims(option, value, args)
         if option != "--device":

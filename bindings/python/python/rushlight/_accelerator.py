@@ -243,12 +243,13 @@ class DeviceProperties:
     def __init__(self, kind, device=None):
         self._kind = kind
         if kind != "cpu" and _C._device_count():
-            self.name, self.total_memory, self.multi_processor_count, (self.major, self.minor) = _C._device_properties(_index(device))
+            found = _C._device_properties(_index(device))
+            self.name, self.total_memory, self.multi_processor_count, (self.major, self.minor), self.driver, self.runtime = found
             self.is_integrated = False
         else:
             self.name, self.multi_processor_count, self.major, self.minor = cpu_name(), os.cpu_count(), 0, 0
             self.total_memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 0
-            self.is_integrated = True
+            self.is_integrated, self.driver, self.runtime = True, "", ""
         self.is_multi_gpu_board = False
 
     def __repr__(self):

@@ -12,11 +12,13 @@ _FUNCTIONAL = frozenset(
 _COPIES = frozenset(
     "alias as_strided detach diagonal expand permute select slice split split_with_sizes squeeze t transpose unbind unfold unsqueeze view".split()
 )
+#: Functions of ``torch.special``, by their names in ``torch``.
+_SPECIAL = {"i0": "i0", "igamma": "gammainc", "igammac": "gammaincc"}
 _METHODS = frozenset("clamp_max_ clamp_min_ index_put_ nonzero_static".split())
 _STORAGES = frozenset("BoolStorage ByteStorage CharStorage DoubleStorage FloatStorage HalfStorage IntStorage LongStorage ShortStorage BFloat16Storage".split())
 
-NAMES = frozenset().union(_FUNCTIONAL, (f"{name}_copy" for name in _COPIES), _METHODS, _STORAGES) | {
-    "GradScaler", "clear_autocast_cache", "constant_pad_nd", "get_autocast_cpu_dtype", "get_autocast_gpu_dtype", "has_lapack", "has_mkl", "has_openmp", "has_spectral",
+NAMES = frozenset().union(_FUNCTIONAL, (f"{name}_copy" for name in _COPIES), _METHODS, _STORAGES, _SPECIAL) | {
+    "GradScaler", "clear_autocast_cache", "constant_pad_nd", "get_autocast_cpu_dtype", "get_autocast_gpu_dtype", "has_lapack", "has_mkl", "has_openmp", "has_spectral", "kaiser_window", "native_channel_shuffle",
     "imag", "is_autocast_cache_enabled", "is_autocast_cpu_enabled", "is_vulkan_available", "set_anomaly_enabled", "spmm", "unsafe_chunk", "unsafe_split",
 }
 
@@ -37,6 +39,10 @@ def find(name):
         from .nn import functional
 
         return getattr(functional, name)
+    if name in _SPECIAL:
+        from . import special
+
+        return getattr(special, _SPECIAL[name])
     if name in _METHODS:
         return getattr(_C.Tensor, name)
     if name in _STORAGES:
@@ -94,6 +100,22 @@ def _imag(input):
 def _set_anomaly_enabled(mode, check_nan=True):
     """Turns the search for NaN in backward passes on or off."""
     _C._set_detect_anomaly(mode)
+
+
+def _kaiser_window(window_length, periodic=True, beta=12.0, *, dtype=None, layout=None, device=None, requires_grad=False):
+    """Kaiser's window."""
+    count = window_length + 1 if periodic and window_length > 1 else window_length
+    place = _C._torch.linspace(-1, 1, count, dtype=_C.float64, device=device) if count > 1 else _C._torch.zeros(count, dtype=_C.float64, device=device)
+    i0 = find("i0")
+    window = i0(beta * (1 - place * place).clamp(min=0).sqrt()) / i0(_C._torch.full((), beta, dtype=_C.float64, device=device))
+    return window[:window_length].to(dtype or _C.get_default_dtype()).requires_grad_(requires_grad)
+
+
+def _native_channel_shuffle(input, groups):
+    """``channel_shuffle``."""
+    from .nn.functional import channel_shuffle
+
+    return channel_shuffle(input, groups)
 
 
 def _unsafe_chunk(input, chunks, dim=0):

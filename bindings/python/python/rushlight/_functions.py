@@ -11,9 +11,9 @@ __all__ = [
     "ShortTensor", "are_deterministic_algorithms_enabled", "asarray", "atleast_1d", "atleast_2d", "atleast_3d", "autocast",
     "block_diag", "broadcast_shapes", "broadcast_tensors", "cartesian_prod", "chain_matmul", "compile", "default_generator", "detach",
     "einsum", "finfo", "from_dlpack", "get_autocast_dtype", "get_deterministic_debug_mode", "get_device_module", "get_file_path",
-    "get_float32_matmul_precision", "get_num_interop_threads", "histogram", "iinfo", "index_put", "is_anomaly_enabled",
+    "get_float32_matmul_precision", "get_num_interop_threads", "gradient", "histogram", "histogramdd", "iinfo", "index_put", "is_anomaly_enabled",
     "is_autocast_available", "is_autocast_enabled", "is_complex", "is_conj", "is_deterministic_algorithms_warn_only_enabled",
-    "empty_strided", "is_floating_point", "is_inference", "is_neg", "is_same_size", "is_storage", "sym_float", "sym_int", "sym_ite", "sym_max", "sym_min",
+    "is_floating_point", "is_inference", "is_neg", "is_same_size", "is_storage", "sym_float", "sym_int", "sym_ite", "sym_max", "sym_min",
     "sym_not", "sym_sum", "is_signed", "is_tensor", "is_warn_always_enabled", "load",
     "manual_seed", "meshgrid", "numel", "result_type", "save", "set_default_tensor_type", "set_deterministic_debug_mode",
     "set_float32_matmul_precision", "set_flush_denormal", "set_num_interop_threads", "set_warn_always", "tensordot", "typename",
@@ -153,6 +153,85 @@ def histogram(input, bins, *, range=None, weight=None, density=False):
     return of("histogram", "hist bin_edges")((counts, edges))
 
 
+def histogramdd(input, bins, *, range=None, weight=None, density=False):
+    """How many points fall into the cells of a grid, and the edges along each dimension. The last dimension of ``input`` holds coordinates."""
+    from .return_types import of
+
+    points = input.reshape(-1, input.shape[-1])
+    width = points.shape[1]
+    bins = [bins] * width if isinstance(bins, (int, Tensor)) else list(bins)
+    if len(bins) != width:
+        raise RuntimeError(f"histogramdd(): expected {width} sequences of bin edges for points of {width} coordinates, got {len(bins)}")
+    edges, place, inside = [], None, None
+    for d, count in enumerate(bins):
+        x = points[:, d].contiguous()
+        if isinstance(count, Tensor):
+            edge = count
+        else:
+            low, high = (x.min().item(), x.max().item()) if range is None else (range[2 * d], range[2 * d + 1])
+            low, high = (low - 0.5, high + 0.5) if low == high else (low, high)
+            edge = _torch.linspace(low, high, count + 1, dtype=input.dtype, device=input.device)
+        at = _torch.where(x == edge[-1], edge.numel() - 2, _torch.bucketize(x, edge, right=True) - 1)
+        within = (at >= 0) & (at < edge.numel() - 1)
+        place = at if place is None else place * (edge.numel() - 1) + at
+        inside = within if inside is None else inside & within
+        edges.append(edge)
+    sizes = [e.numel() - 1 for e in edges]
+    weights = _torch.ones_like(points[:, 0]) if weight is None else weight.reshape(-1)
+    cells = 1
+    for n in sizes:
+        cells *= n
+    hist = _torch.zeros(cells, dtype=input.dtype, device=input.device).index_add(0, place[inside], weights[inside]).reshape(sizes)
+    if density:
+        hist = hist / hist.sum()
+        for d, edge in enumerate(edges):
+            hist = hist / edge.diff().reshape([-1 if i == d else 1 for i in _builtin_range(width)])
+    return of("histogramdd", "hist bin_edges")((hist, tuple(edges)))
+
+
+_gradient_row = _torch.gradient
+_builtin_range = range
+
+
+def gradient(input, *, spacing=1, dim=None, edge_order=1):
+    """Estimates of a function's derivatives along dimensions, by central differences. ``spacing`` is a number, a number for each dimension, or
+    the coordinates along each dimension."""
+    dims = list(_builtin_range(input.dim())) if dim is None else [dim] if isinstance(dim, int) else list(dim)
+    if not isinstance(spacing, (list, tuple)):
+        spacing = [spacing] * len(dims)
+    if len(spacing) != len(dims):
+        raise RuntimeError(f"torch.gradient expected spacing to be unspecified, a scalar, or a list of length {len(dims)}, but got a list of length {len(spacing)}")
+    out = []
+    for d, step in zip(dims, spacing):
+        if isinstance(step, Tensor) and step.dim() == 1:
+            out.append(_uneven_gradient(input, step, d, edge_order))
+        elif edge_order == 2:
+            out.append(_uneven_gradient(input, _torch.arange(input.shape[d], dtype=_C.float64, device=input.device) * float(step), d, 2))
+        else:
+            out.append(_gradient_row(input, spacing=float(step), dim=d, edge_order=edge_order)[0])
+    return tuple(out)
+
+
+def _uneven_gradient(input, places, dim, edge_order):
+    n = input.shape[dim]
+    if places.numel() != n:
+        raise RuntimeError(f"torch.gradient expected spacing for dimension {dim} to have {n} elements, but it has {places.numel()}")
+    if edge_order not in (1, 2):
+        raise RuntimeError("torch.gradient only supports edge_order=1 and edge_order=2.")
+    if n < edge_order + 1:
+        raise RuntimeError(f"torch.gradient expected each dimension size to be at least {edge_order + 1}")
+    x = (input if input.is_floating_point() else input.to(_C.get_default_dtype())).movedim(dim, -1)
+    h = places.to(x.dtype).diff()
+    a, b = h[:-1], h[1:]
+    slopes = x.diff() / h
+    inner = (b * slopes[..., :-1] + a * slopes[..., 1:]) / (a + b)
+    first, last = slopes[..., :1], slopes[..., -1:]
+    if edge_order == 2:
+        first = first + (first - slopes[..., 1:2]) * h[:1] / (h[:1] + h[1:2])
+        last = last + (last - slopes[..., -2:-1]) * h[-1:] / (h[-1:] + h[-2:-1])
+    return _torch.cat([first, inner, last], -1).movedim(-1, dim)
+
+
 def index_put(input, indices, values, accumulate=False):
     """A copy with values put, or added, where indices point."""
     return input.index_put(indices, values, accumulate)
@@ -165,7 +244,8 @@ def unravel_index(indices, shape):
     for size in reversed(shape):
         found.append(indices % size)
         indices = indices // size
-    return tuple(reversed(found))
+    # Views of one tensor, as PyTorch's.
+    return _torch.stack(found[::-1], -1).unbind(-1) if found else ()
 
 
 #: Methods that change their tensor, which PyTorch has as functions, too.
@@ -189,13 +269,6 @@ def _softmax_backward_data(grad_output, output, dim, input_dtype):
     """The gradient by the input of a softmax, from that by its output."""
     product = grad_output * output
     return (product - output * product.sum(dim, keepdim=True)).to(input_dtype)
-
-
-def empty_strided(size, stride, *, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False):
-    """An uninitialised tensor whose elements lie at given strides."""
-    span = 1 + sum((n - 1) * step for n, step in zip(size, stride)) if all(size) else 0
-    made = _torch.empty(span, dtype=dtype, device=device, pin_memory=pin_memory).as_strided(tuple(size), tuple(stride))
-    return made.requires_grad_(requires_grad)
 
 
 def is_storage(obj):
@@ -296,6 +369,7 @@ def typename(obj):
         return obj.type()
     named = obj if hasattr(obj, "__qualname__") else type(obj)
     module = getattr(named, "__module__", None) or "builtins"
+    module = "torch" + module[len("rushlight"):] if module.split(".")[0] == "rushlight" else module
     return named.__qualname__ if module == "builtins" else f"{module}.{named.__qualname__}"
 
 

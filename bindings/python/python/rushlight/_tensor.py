@@ -210,12 +210,6 @@ def is_set_to(self, tensor):
     return self.data_ptr() == tensor.data_ptr() and self.shape == tensor.shape and self.stride() == tensor.stride()
 
 
-@_method
-def dim_order(self):
-    """Dimensions from the slowest to the fastest in memory."""
-    return tuple(sorted(range(self.dim()), key=lambda d: (-self.stride(d), d)))
-
-
 def _split(self, split_size, dim=0):
     return _split_row(self, split_size, dim)
 
@@ -396,3 +390,71 @@ Tensor.__torch_function__ = classmethod(_torch_function)
 def as_subclass(self, cls):
     """This tensor as an instance of a subclass, with the same elements and the same place in the graph."""
     return _C._as_subclass(self, cls)
+
+
+# Functions of ``torch.special`` as methods; the package is imported when one of them is first called.
+
+
+def _special_method(name, function, in_place):
+    def call(self, *args):
+        from . import special
+
+        made = getattr(special, function)(self, *args)
+        return self.copy_(made) if in_place else made
+
+    call.__name__ = call.__qualname__ = name
+    call.__doc__ = f"``torch.special.{function}``{' in place' if in_place else ''}."
+    setattr(Tensor, name, call)
+
+
+for _name, _function in dict(i0="i0", igamma="gammainc", igammac="gammaincc").items():
+    _special_method(_name, _function, False)
+    _special_method(_name + "_", _function, True)
+
+
+@_method
+def float_power_(self, exponent):
+    """``float_power`` in place: for tensors of double precision."""
+    if self.dtype != _C.float64:
+        raise RuntimeError(f"the base given to float_power_ has dtype {str(self.dtype)[6:]} but the operation's result requires dtype double")
+    return self.pow_(exponent)
+
+
+@_method
+def polygamma(self, n):
+    """The derivative of ``digamma`` of order n."""
+    return _C._torch.polygamma(n, self)
+
+
+@_method
+def polygamma_(self, n):
+    """``polygamma`` in place."""
+    return self.copy_(_C._torch.polygamma(n, self))
+
+
+@_method
+def unsafe_chunk(self, chunks, dim=0):
+    """``chunk``."""
+    return self.chunk(chunks, dim)
+
+
+@_method
+def unsafe_split(self, split_size, dim=0):
+    """``split``."""
+    return self.split(split_size, dim)
+
+
+@_method
+def unsafe_split_with_sizes(self, split_sizes, dim=0):
+    """``split_with_sizes``."""
+    return self.split_with_sizes(split_sizes, dim)
+
+
+for _name in ("is_conj", "is_neg"):
+    _method(lambda self: False, _name)
+
+
+@_method
+def is_distributed(self):
+    """Whether this is a tensor of the old distributed package: none is."""
+    return False

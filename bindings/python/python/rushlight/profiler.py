@@ -1,115 +1,153 @@
-"""``torch.profiler``: how long parts of a program took. Ops themselves are not recorded."""
+"""``torch.profiler``: where a program's time and memory went.
 
+The engine records every op, every node of a backward pass, the loader, optimizers, collectives and, where there is a device, its kernels. Nothing
+is recorded, and ops cost no more, while no profiler is active.
+"""
+
+import enum
+import os
+import sys
 import time
-import warnings
 
-__all__ = ["ProfilerActivity", "profile", "record_function", "schedule", "tensorboard_trace_handler"]
+from . import _C
+from ._profiler_events import DeviceType, EventList, FunctionEvent, FunctionEventAvg  # noqa: F401
 
-_active = []
+__all__ = [
+    "DeviceType", "ExecutionTraceObserver", "ProfilerAction", "ProfilerActivity", "kineto_available", "profile", "record_function", "schedule",
+    "supported_activities", "tensorboard_trace_handler",
+]
 
 
 def kineto_available():
-    """Whether PyTorch's profiler library is there: it is not."""
-    return False
+    """Whether traces can be made: always."""
+    return True
 
 
-class ProfilerActivity:
+class ProfilerActivity(enum.Enum):
     """What to watch."""
 
-    CPU, CUDA, XPU = "CPU", "CUDA", "XPU"
+    CPU = 0
+    XPU = 1
+    MTIA = 2
+    CUDA = 3
+    HPU = 4
+    PrivateUse1 = 5
 
 
-class ProfilerAction:
+class ProfilerAction(enum.Enum):
     """What a step of a schedule does."""
 
-    NONE, WARMUP, RECORD, RECORD_AND_SAVE = range(4)
+    NONE = 0
+    WARMUP = 1
+    RECORD = 2
+    RECORD_AND_SAVE = 3
+
+
+def supported_activities():
+    """What can be watched here."""
+    from . import cuda, xpu
+
+    activities = {ProfilerActivity.CPU}
+    if cuda.is_available():
+        activities.add(ProfilerActivity.CUDA)
+    if xpu.is_available():
+        activities.add(ProfilerActivity.XPU)
+    return activities
+
+
+if hasattr(os, "register_at_fork"):
+    # A child records nothing: its events would have nowhere to go.
+    os.register_at_fork(after_in_child=lambda: _C._profiler_is_on() and _C._profiler_stop())
+
+
+def _stack():
+    """The frames of the program that called an op, innermost first, without the library's own."""
+    own = os.path.dirname(__file__)
+    frame, out = sys._getframe(), []
+    while frame is not None and len(out) < 64:
+        code = frame.f_code
+        if not code.co_filename.startswith(own):
+            out.append(f"{code.co_filename}({frame.f_lineno}): {code.co_name}")
+        frame = frame.f_back
+    return out
 
 
 class record_function:
-    """A named part of the program."""
+    """A named part of the program: a context, or a decorator."""
 
     def __init__(self, name, args=None):
-        self.name = name
+        self.name, self.args, self._span = name, args, None
 
     def __enter__(self):
-        self._start = time.perf_counter()
+        if _C._profiler_is_on():
+            self._span = _C.ProfilerSpan(self.name)
         return self
 
     def __exit__(self, *exception):
-        spent = time.perf_counter() - self._start
-        for profiler in _active:
-            profiler._add(self.name, spent, self._start)
+        if self._span is not None:
+            self._span.end()
+            self._span = None
+
+    def _call_end_callbacks_on_future(self, future):
+        """The span ends when the future is done."""
+        span, self._span = self._span, None
+        return future.then(lambda done: (span and span.end(), done.value())[1])
 
     def __call__(self, function):
         import functools
 
         @functools.wraps(function)
         def decorated(*args, **kwargs):
-            with record_function(self.name):
+            with record_function(self.name, self.args):
                 return function(*args, **kwargs)
 
         return decorated
 
 
-class _Average:
-    """Calls of one name."""
-
-    def __init__(self, key):
-        self.key, self.count, self.cpu_time_total = key, 0, 0.0
-
-    @property
-    def cpu_time(self):
-        return self.cpu_time_total / max(self.count, 1)
-
-    self_cpu_time_total = property(lambda self: self.cpu_time_total)
-
-
-class _Averages(list):
-    def table(self, sort_by=None, row_limit=100, max_src_column_width=75, max_name_column_width=55, max_shapes_column_width=80, header=None, top_level_events_only=False):
-        """The rows as text, the greatest first; by the total time unless ``sort_by`` names a number of calls or an average."""
-        # Times of an accelerator are not kept apart.
-        field = "cpu_time_total" if sort_by is None else sort_by.replace("cuda", "cpu").replace("xpu", "cpu").replace("device", "cpu")
-        rows = sorted(self, key=lambda a: -getattr(a, field, a.cpu_time_total))[: row_limit if row_limit >= 0 else None]
-        width = max([len(a.key) for a in rows] + [4])
-        lines = [f"{'Name':<{width}}  {'Calls':>8}  {'CPU total':>12}  {'CPU time avg':>12}"]
-        lines = [header, *lines] if header else lines
-        lines += [f"{a.key:<{width}}  {a.count:>8}  {a.cpu_time_total / 1e3:>10.3f}ms  {a.cpu_time:>10.3f}us" for a in rows]
-        return "\n".join(lines)
-
-
 class profile:
-    """Collects the parts that ``record_function`` names, and steps, while it is active."""
+    """Records what a program does while it is active, or the steps that a schedule says.
+
+    ``with_modules`` concerns TorchScript in PyTorch and adds nothing here. ``experimental_config`` and ``execution_trace_observer`` have no
+    counterpart: anything but ``None`` is an error.
+    """
 
     def __init__(
         self, *, activities=None, schedule=None, on_trace_ready=None, record_shapes=False, profile_memory=False, with_stack=False, with_flops=False,
-        with_modules=False, experimental_config=None, execution_trace_observer=None, acc_events=False, use_cuda=None,
+        with_modules=False, experimental_config=None, execution_trace_observer=None, acc_events=False, use_cuda=None, custom_trace_id_callback=None,
+        post_processing_timeout_s=None,
     ):
-        wanted = dict(record_shapes=record_shapes, profile_memory=profile_memory, with_stack=with_stack, with_flops=with_flops, with_modules=with_modules)
-        if any(wanted.values()):
-            names = ", ".join(name for name, value in wanted.items() if value)
-            warnings.warn(f"rushlight: the profiler times parts that record_function names, not ops: {names} cannot be had", stacklevel=2)
-        self._schedule, self._ready, self._accumulate = schedule, on_trace_ready, acc_events
-        self._parts, self._events, self.step_num = {}, [], 0
-        self._action = ProfilerAction.RECORD
-
-    def _add(self, name, spent, start):
-        if self._action < ProfilerAction.RECORD:
-            return
-        part = self._parts.setdefault(name, _Average(name))
-        part.count += 1
-        part.cpu_time_total += spent * 1e6
-        self._events.append((name, start, spent))
+        if experimental_config is not None or execution_trace_observer is not None:
+            raise NotImplementedError("profile: experimental_config and execution_trace_observer are parts of PyTorch's Kineto, which is not here")
+        if activities is not None and not set(activities) <= set(ProfilerActivity):
+            raise ValueError(f"profile: activities are members of ProfilerActivity, not {activities}")
+        self.activities = set(activities) if activities is not None else set(ProfilerActivity)
+        if use_cuda is not None:
+            self.activities = self.activities | {ProfilerActivity.CUDA} if use_cuda else self.activities - {ProfilerActivity.CUDA}
+        if not self.activities:
+            raise AssertionError("No valid profiler activities found")
+        self.record_shapes, self.profile_memory, self.with_stack, self.with_flops = bool(record_shapes), bool(profile_memory), bool(with_stack), bool(with_flops)
+        self.with_modules, self.acc_events, self.on_trace_ready = with_modules, acc_events, on_trace_ready
+        self.schedule, self.record_steps = schedule or (lambda step: ProfilerAction.RECORD), schedule is not None
+        self.step_num, self.current_action = 0, ProfilerAction.NONE
+        self.action_map = None
+        self._trace, self._metadata, self._begun = None, {}, 0
+        self._trace_id = custom_trace_id_callback
 
     def start(self):
-        self._begun = self._stepped = time.perf_counter()
-        self._action = ProfilerAction.RECORD if self._schedule is None else self._schedule(self.step_num)
-        _active.append(self)
+        """Begins."""
+        self._step_begun = _C._profiler_clock()
+        self._enter(self.schedule(self.step_num))
 
     def stop(self):
-        if self in _active:
-            _active.remove(self)
-            if self._ready is not None and self._action >= ProfilerAction.RECORD:
-                self._ready(self)
+        """Ends; what was recorded is ready."""
+        action = self.current_action
+        if action != ProfilerAction.NONE:
+            if self.record_steps and action in (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE):
+                self._mark_step()
+            trace = _C._profiler_stop()
+            self.current_action = ProfilerAction.NONE
+            if action != ProfilerAction.WARMUP:
+                self._keep(trace)
 
     def __enter__(self):
         self.start()
@@ -118,53 +156,118 @@ class profile:
     def __exit__(self, *exception):
         self.stop()
 
+    def _mark_step(self):
+        now = _C._profiler_clock()
+        _C._profiler_add(f"ProfilerStep#{self.step_num}", self._step_begun, now)
+        self._step_begun = now
+
     def step(self):
         """Says that a step of the program is done."""
-        now = time.perf_counter()
-        self._add("ProfilerStep", now - self._stepped, self._stepped)
-        self._stepped = now
+        if self.current_action in (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE):
+            self._mark_step()
         self.step_num += 1
-        if self._schedule is None:
-            return
-        if self._action == ProfilerAction.RECORD_AND_SAVE:
-            if self._ready is not None:
-                self._ready(self)
-            if not self._accumulate:
-                self._kept = self._parts, self._events
-                self._parts, self._events = {}, []
-        self._action = self._schedule(self.step_num)
+        if self.record_steps:
+            self._enter(self.schedule(self.step_num))
+        self._step_begun = _C._profiler_clock()
 
-    #: What the last cycle of a schedule recorded.
-    _kept = {}, []
+    def _enter(self, action):
+        before, self.current_action = self.current_action, action
+        kept = (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)
+        # Records start anew after the warm-up, and where a cycle follows another without one.
+        fresh = before == ProfilerAction.RECORD_AND_SAVE or (before == ProfilerAction.WARMUP and action in kept)
+        if before != ProfilerAction.NONE and (fresh or action == ProfilerAction.NONE):
+            trace = _C._profiler_stop()
+            if before == ProfilerAction.RECORD_AND_SAVE:
+                self._keep(trace)
+        if action != ProfilerAction.NONE and (fresh or before == ProfilerAction.NONE):
+            try:
+                _C._profiler_start(self.record_shapes, self.profile_memory, self.activities != {ProfilerActivity.CPU}, self.with_stack)
+            except RuntimeError:
+                self.current_action = ProfilerAction.NONE
+                raise
 
-    def key_averages(self, group_by_input_shape=False, group_by_stack_n=0):
-        """The parts by name: of the cycle under way, or of the last one."""
-        if group_by_input_shape or group_by_stack_n:
-            raise NotImplementedError("key_averages: parts are known by their names alone")
-        return _Averages((self._parts or self._kept[0]).values())
+    def _keep(self, trace):
+        self._trace = self._trace.joined(trace) if self.acc_events and self._trace is not None else trace
+        if trace.dropped:
+            import warnings
+
+            warnings.warn(f"the profiler kept the first events only: {trace.dropped} were too many; use a schedule with fewer active steps", stacklevel=2)
+        if self.on_trace_ready is not None:
+            self.on_trace_ready(self)
+
+    def _recorded(self, call):
+        if self._trace is None:
+            raise AssertionError(f"{call}: the profiler has not recorded anything yet: it must be stopped, or have ended a cycle of its schedule, first")
+        return self._trace
+
+    def key_averages(self, group_by_input_shape=False, group_by_stack_n=0, group_by_overload_name=False):
+        """Totals by name, and by shapes of inputs or innermost frames where these are wanted."""
+        return self.events().key_averages(group_by_input_shape, group_by_stack_n, group_by_overload_name)
 
     def events(self):
-        return list(self._events or self._kept[1])
+        """What was recorded, event by event."""
+        return EventList(self._recorded("events"), with_flops=self.with_flops)
 
     def export_chrome_trace(self, path):
-        """Writes the parts as a trace that browsers show."""
+        """Writes a trace that browsers, Perfetto and TensorBoard show; compressed if the name ends in ``.gz``."""
+        self._recorded("export_chrome_trace").export_chrome_trace(os.fspath(path))
+        if self._metadata:
+            self._write_metadata(os.fspath(path))
+
+    def _write_metadata(self, path):
+        import gzip
         import json
 
-        events = [{"name": n, "ph": "X", "ts": (s - self._begun) * 1e6, "dur": d * 1e6, "pid": 0, "tid": 0} for n, s, d in self.events()]
-        if str(path).endswith(".gz"):
-            import gzip
+        opened = gzip.open if path.endswith(".gz") else open
+        with opened(path, "rt") as file:
+            trace = json.load(file)
+        with opened(path, "wt") as file:
+            json.dump({**self._metadata, **trace}, file)
 
-            opened = gzip.open(path, "wt")
-        else:
-            opened = open(path, "w")
-        with opened as file:
-            json.dump({"traceEvents": events}, file)
+    def export_stacks(self, path, metric="self_cpu_time_total"):
+        """Writes stacks and their times in the form that flame graphs are made of; needs ``with_stack``."""
+        return self.events().export_stacks(path, metric)
+
+    def export_memory_timeline(self, path, device=None):
+        """Writes memory in use over time: ``.html``, ``.json`` or ``.json.gz``; needs ``profile_memory``."""
+        path, device = os.fspath(path), str(device or "cpu")
+        if path.endswith(".raw.json.gz"):
+            raise NotImplementedError("export_memory_timeline: single allocations are not recorded; .json.gz has the memory in use over time")
+        self._recorded("export_memory_timeline").export_memory_timeline(path, not device.startswith("cpu"))
+
+    def add_metadata(self, key, value):
+        """Adds a text to the trace."""
+        self._metadata[key] = str(value)
+
+    def add_metadata_json(self, key, value):
+        """Adds a value, given as JSON, to the trace."""
+        import json
+
+        self._metadata[key] = json.loads(value)
+
+    preset_metadata_json = add_metadata_json
+
+    def get_trace_id(self):
+        """A name for the trace."""
+        return self._trace_id() if self._trace_id is not None else f"{self._recorded('get_trace_id').begin:032X}"
+
+    def set_custom_trace_id_callback(self, callback):
+        """What gives traces their names."""
+        self._trace_id = callback
+
+    def toggle_collection_dynamic(self, enable, activities):
+        """Not here: use a schedule."""
+        raise NotImplementedError("toggle_collection_dynamic: use a schedule, or start and stop")
 
 
 def schedule(*, wait, warmup, active, repeat=0, skip_first=0, skip_first_wait=0):
     """Which steps are recorded: cycles of steps that wait, warm up and are active, as often as ``repeat`` says, or for ever."""
+    if not (wait >= 0 and warmup >= 0 and active > 0 and repeat >= 0 and skip_first >= 0):
+        raise AssertionError("Invalid profiler schedule arguments")
 
     def action(step):
+        if step < 0:
+            raise AssertionError(f"Step must be non-negative. Got {step}.")
         if step < skip_first:
             return ProfilerAction.NONE
         step -= skip_first
@@ -186,11 +289,18 @@ def schedule(*, wait, warmup, active, repeat=0, skip_first=0, skip_first_wait=0)
 
 def tensorboard_trace_handler(dir_name, worker_name=None, use_gzip=False):
     """Writes a trace into a folder when recording ends."""
+    import socket
 
     def handler(profiler):
-        import os
-
         os.makedirs(dir_name, exist_ok=True)
-        profiler.export_chrome_trace(os.path.join(dir_name, f"{worker_name or os.getpid()}.{int(time.time() * 1000)}.pt.trace.json{'.gz' if use_gzip else ''}"))
+        name = worker_name or f"{socket.gethostname()}_{os.getpid()}"
+        profiler.export_chrome_trace(os.path.join(dir_name, f"{name}.{time.time_ns()}.pt.trace.json{'.gz' if use_gzip else ''}"))
 
     return handler
+
+
+class ExecutionTraceObserver:
+    """PyTorch's record of a graph's execution, which is not here."""
+
+    def __init__(self, *args, **kwargs):
+        raise NotImplementedError("ExecutionTraceObserver is a part of PyTorch's Kineto; export_chrome_trace writes what was recorded")

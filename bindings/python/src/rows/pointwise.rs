@@ -236,7 +236,21 @@ rows! { ROWS:
     logsigmoid [Functional] "logsigmoid(Tensor input)" |input: &Tensor| input.logsigmoid();
     /// Differences between neighbours by the spacing of the grid, along one dimension at a time.
     gradient [Torch] "gradient(Tensor input, *, Number spacing=1, int[1]? dim=None, int edge_order=1)"
-        |input: &Tensor, spacing: f64, dim: Option<&[i64]>, edge_order: i64| gradient(input, spacing, dim, edge_order);
+        |input: &Tensor, spacing: f64, dim: Option<&[i64]>, edge_order: i64| gradient(input, Spacing::Even(spacing), dim, edge_order),
+        "gradient(Tensor input, *, Tensor[] spacing, int[1]? dim=None, int edge_order=1)"
+        |input: &Tensor, spacing: &[Tensor], dim: Option<&[i64]>, edge_order: i64| gradient(input, Spacing::Points(spacing), dim, edge_order),
+        "gradient(Tensor input, *, float[] spacing, int[1]? dim=None, int edge_order=1)"
+        |input: &Tensor, spacing: &[f64], dim: Option<&[i64]>, edge_order: i64| gradient(input, Spacing::Each(spacing), dim, edge_order);
+}
+
+/// Where the points of a grid lie.
+enum Spacing<'a> {
+    /// At this distance, along every dimension.
+    Even(f64),
+    /// At a distance for each dimension.
+    Each(&'a [f64]),
+    /// At coordinates for each dimension.
+    Points(&'a [Tensor]),
 }
 
 fn signbit(input: &Tensor) -> Result<Tensor> {
@@ -292,23 +306,65 @@ fn frexp(input: &Tensor) -> Result<Out> {
     Ok(Out::Named("mantissa exponent", vec![mantissa, exponent]))
 }
 
-fn gradient(input: &Tensor, spacing: f64, dim: Option<&[i64]>, edge_order: i64) -> Result<Out> {
+fn gradient(input: &Tensor, spacing: Spacing, dim: Option<&[i64]>, edge_order: i64) -> Result<Out> {
     if edge_order != 1 {
         return Err(Error::unsupported("torch.gradient: only edge_order=1 is supported"));
     }
     let all: Vec<i64> = (0..input.rank() as i64).collect();
+    let dims = dim.unwrap_or(&all);
+    let given = match spacing {
+        Spacing::Even(_) => dims.len(),
+        Spacing::Each(list) => list.len(),
+        Spacing::Points(list) => list.len(),
+    };
+    if given != dims.len() {
+        return Err(Error::value(format!(
+            "torch.gradient expected spacing to be unspecified, a scalar or a list of length {}, but got a list of length {given}",
+            dims.len()
+        )));
+    }
     let mut out = Vec::new();
-    for &d in dim.unwrap_or(&all) {
+    for (i, &d) in dims.iter().enumerate() {
         let d = d as isize;
         let n = input.size(d)?;
         if n < 2 {
             return Err(Error::shape(format!("torch.gradient expected each dimension size to be at least 2, got {n}")));
         }
         let x = float(input)?;
+        let spacing = match spacing {
+            Spacing::Even(spacing) => spacing,
+            Spacing::Each(list) => list[i],
+            Spacing::Points(list) => {
+                out.push(gradient_at(&x, &list[i], d, n)?);
+                continue;
+            }
+        };
         let inner = x.narrow(d, 2, n - 2)?.sub(&x.narrow(d, 0, n - 2)?)?.div(2.0 * spacing)?;
         let first = x.narrow(d, 1, 1)?.sub(&x.narrow(d, 0, 1)?)?.div(spacing)?;
         let last = x.narrow(d, n as isize - 1, 1)?.sub(&x.narrow(d, n as isize - 2, 1)?)?.div(spacing)?;
         out.push(rushlight_tensor::cat(&[&first, &inner, &last], d)?);
     }
     Ok(Out::List(out))
+}
+
+/// The gradient along one dimension on points at any coordinates: parabolas through three neighbours, straight lines at the ends.
+fn gradient_at(x: &Tensor, points: &Tensor, d: isize, n: usize) -> Result<Tensor> {
+    if points.rank() != 1 || points.numel() != n {
+        return Err(Error::shape(format!(
+            "torch.gradient expected the coordinates of a dimension of size {n} to be a tensor of one dimension and that size, got shape {:?}",
+            points.shape()
+        )));
+    }
+    let mut shape = vec![1isize; x.rank()];
+    let at = if d < 0 { d + x.rank() as isize } else { d } as usize;
+    shape[at] = n as isize - 1;
+    let points = points.to_dtype(x.dtype())?;
+    let distances = points.narrow(0, 1, n - 1)?.sub(&points.narrow(0, 0, n - 1)?)?.reshape(&shape)?;
+    let slopes = x.narrow(d, 1, n - 1)?.sub(&x.narrow(d, 0, n - 1)?)?.div(&distances)?;
+    let (first, last) = (slopes.narrow(d, 0, 1)?, slopes.narrow(d, n as isize - 2, 1)?);
+    let (before, after) = (distances.narrow(d, 0, n - 2)?, distances.narrow(d, 1, n - 2)?);
+    let (left, right) = (slopes.narrow(d, 0, n - 2)?, slopes.narrow(d, 1, n - 2)?);
+    // Each slope counts by the other side's distance: the nearer neighbour says more.
+    let inner = left.mul(&after)?.add(&right.mul(&before)?)?.div(&before.add(&after)?)?;
+    rushlight_tensor::cat(&[&first, &inner, &last], d)
 }

@@ -200,3 +200,54 @@ mod x86 {
         _mm256_fmadd_pd
     );
 }
+
+#[cfg(target_arch = "aarch64")]
+mod neon {
+    use super::{Simd, Vector};
+    use crate::isa::Neon;
+    use crate::simd::{Simd as Lanes, Vectors};
+
+    macro_rules! register {
+        ($e:ty, $v:ty) => {
+            // SAFETY (all blocks): the trait's contract gives the memory.
+            impl Vector for $v {
+                type Elem = $e;
+                const LANES: usize = <$v as Lanes>::N;
+                #[inline(always)]
+                unsafe fn splat(v: $e) -> Self {
+                    Lanes::splat(v)
+                }
+                #[inline(always)]
+                unsafe fn load(p: *const $e) -> Self {
+                    unsafe { Lanes::load(p) }
+                }
+                #[inline(always)]
+                unsafe fn store(self, p: *mut $e) {
+                    unsafe { Lanes::store(self, p) }
+                }
+                #[inline(always)]
+                unsafe fn add(self, o: Self) -> Self {
+                    self + o
+                }
+                #[inline(always)]
+                unsafe fn sub(self, o: Self) -> Self {
+                    self - o
+                }
+                #[inline(always)]
+                unsafe fn mul(self, o: Self) -> Self {
+                    self * o
+                }
+                #[inline(always)]
+                unsafe fn mul_add(self, o: Self, acc: Self) -> Self {
+                    Lanes::fma(self, o, acc)
+                }
+            }
+            impl Simd<$e> for Neon {
+                type V = $v;
+                const ACROSS: usize = 2;
+            }
+        };
+    }
+    register!(f32, <Neon as Vectors>::F32);
+    register!(f64, <Neon as Vectors>::F64);
+}

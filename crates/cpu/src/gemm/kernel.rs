@@ -75,6 +75,7 @@ pub(super) struct Strip<T> {
 
 /// The rows of A that a tile multiplies.
 #[derive(Clone, Copy)]
+#[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "other machines' kernels read packed rows only"))]
 pub(super) struct Left<P> {
     pub ptr: *const P,
     /// Elements between rows when they are read where they lie, nothing when they are packed.
@@ -252,7 +253,12 @@ pub(super) fn prefetch_to_write<T>(line: *const T) {
     unsafe {
         std::arch::asm!("prefetchw [{}]", in(reg) line, options(nostack, readonly, preserves_flags));
     }
-    #[cfg(not(target_arch = "x86_64"))]
+    // SAFETY: as above.
+    #[cfg(target_arch = "aarch64")]
+    unsafe {
+        std::arch::asm!("prfm pstl1keep, [{}]", in(reg) line, options(nostack, readonly, preserves_flags));
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     let _ = line;
 }
 

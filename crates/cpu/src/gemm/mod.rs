@@ -13,17 +13,19 @@ mod scalar;
 mod small;
 mod task;
 mod vector;
-#[cfg(target_arch = "x86_64")]
-mod x86;
 
-#[cfg(not(target_arch = "x86_64"))]
-use crate::isa;
+#[cfg(target_arch = "aarch64")]
+#[path = "arm/mod.rs"]
+mod machine;
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+#[path = "plain.rs"]
+mod machine;
+#[cfg(target_arch = "x86_64")]
+#[path = "x86/mod.rs"]
+mod machine;
+
 use crate::pool;
-#[cfg(not(target_arch = "x86_64"))]
-use half::{bf16, f16};
 use kernel::Kernel;
-#[cfg(not(target_arch = "x86_64"))]
-use kernel::Plain;
 use problem::Problem;
 use rushlight_core::DType;
 
@@ -109,30 +111,14 @@ pub unsafe fn gemm(spec: &Gemm) {
     // SAFETY: the caller's promise; kernels are chosen by what the machine was found to have.
     unsafe {
         match spec.dtype {
-            #[cfg(target_arch = "x86_64")]
-            DType::F32 => x86::f32(spec),
-            #[cfg(target_arch = "x86_64")]
-            DType::F64 => x86::f64(spec),
-            #[cfg(target_arch = "x86_64")]
-            DType::F16 => x86::f16(spec),
-            #[cfg(target_arch = "x86_64")]
-            DType::BF16 => x86::bf16(spec),
-            #[cfg(not(target_arch = "x86_64"))]
-            DType::F32 => run::<Plain<f32, isa::Portable>>(spec),
-            #[cfg(not(target_arch = "x86_64"))]
-            DType::F64 => run::<Plain<f64, isa::Portable>>(spec),
-            #[cfg(not(target_arch = "x86_64"))]
-            DType::F16 => run::<Plain<f16, isa::Portable>>(spec),
-            #[cfg(not(target_arch = "x86_64"))]
-            DType::BF16 => run::<Plain<bf16, isa::Portable>>(spec),
-            #[cfg(target_arch = "x86_64")]
-            DType::I64 => x86::i64(spec),
-            #[cfg(target_arch = "x86_64")]
-            DType::I32 => x86::i32(spec),
-            #[cfg(not(target_arch = "x86_64"))]
-            DType::I64 => run::<Plain<i64, isa::Portable>>(spec),
-            #[cfg(not(target_arch = "x86_64"))]
-            DType::I32 => run::<Plain<i32, isa::Portable>>(spec),
+            DType::F32 => machine::f32(spec),
+            DType::F64 => machine::f64(spec),
+            DType::F16 => machine::f16(spec),
+            DType::BF16 => machine::bf16(spec),
+            DType::I64 => machine::i64(spec),
+            DType::I32 => machine::i32(spec),
+            #[cfg(target_arch = "aarch64")]
+            DType::I8 | DType::U8 if machine::takes_bytes(spec) => machine::bytes(spec),
             DType::I16 => small::gemm::<i16>(spec),
             DType::I8 => small::gemm::<i8>(spec),
             DType::U8 => small::gemm::<u8>(spec),

@@ -1,5 +1,6 @@
 //! Elements of any dtype and strides copied to any other: what gathers operands into contiguous chunks and stores results.
 
+#[cfg(target_arch = "x86_64")]
 use crate::isa;
 use crate::lane::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16};
 use rushlight_core::half::{bf16, f16};
@@ -156,5 +157,53 @@ pub(crate) fn converter(from: DType, to: DType) -> Convert {
             _ => same::<u64>,
         };
     }
+    #[cfg(target_arch = "aarch64")]
+    if let Some(converter) = neon::converter(from, to) {
+        return converter;
+    }
     with_dtype!(from, S => with_dtype!(to, D => casting::<S, D>()))
+}
+
+/// Conversions that NEON and the level of bf16 have instructions for, which the compiler does not make of arithmetic on bits.
+#[cfg(target_arch = "aarch64")]
+mod neon {
+    use super::{Convert, casting};
+    use crate::isa::{Level, Neon, level};
+    use crate::simd::Vectors;
+    use crate::simd::neon::narrow_bf16;
+    use rushlight_core::DType;
+    use rushlight_core::half::{bf16, f16};
+
+    macro_rules! rows {
+        ($($name:ident $S:ty, $D:ty, $f:path;)*) => {$(
+            /// # Safety
+            /// As [`Convert`] says, on a machine with the instructions.
+            unsafe fn $name(rows: usize, cols: usize, src: *const u8, ss: [usize; 2], dst: *mut u8, ds: [usize; 2]) {
+                // SAFETY: the same contract.
+                unsafe {
+                    if ss[1] != 1 || ds[1] != 1 {
+                        return casting::<$S, $D>()(rows, cols, src, ss, dst, ds);
+                    }
+                    for r in 0..rows {
+                        $f(src.cast::<$S>().add(r * ss[0]), dst.cast::<$D>().add(r * ds[0]), cols);
+                    }
+                }
+            }
+        )*};
+    }
+    rows! {
+        widen_f16 f16, f32, Neon::widen_f16;
+        narrow_f16 f32, f16, Neon::narrow_f16;
+        narrow_to_bf16 f32, bf16, narrow_bf16;
+    }
+
+    pub(super) fn converter(from: DType, to: DType) -> Option<Convert> {
+        match (from, to, level()) {
+            (.., Level::Portable) => None,
+            (DType::F16, DType::F32, _) => Some(widen_f16),
+            (DType::F32, DType::F16, _) => Some(narrow_f16),
+            (DType::F32, DType::BF16, Level::Bf16) => Some(narrow_to_bf16),
+            _ => None,
+        }
+    }
 }

@@ -18,6 +18,7 @@ pub(super) trait Body: 'static {
     /// Type of the results.
     type Out: Copy;
     /// Whether it is worth code for 512-bit vectors.
+    #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "only AVX-512 has them"))]
     const WIDE: bool;
     /// An input that is an angle in `f32`, which vector code takes up to a bound only.
     const ANGLE: Option<usize> = None;

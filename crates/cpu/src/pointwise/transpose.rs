@@ -15,11 +15,10 @@ pub(crate) unsafe fn words(
     dst: *mut u32,
     dst_stride: usize,
 ) {
-    // SAFETY: blocks and edges together are the elements the caller vouches for; AVX2 is checked.
+    // SAFETY: blocks and edges together are the elements the caller vouches for; the level is checked.
     unsafe {
         let (mut done_rows, mut done_cols) = (0, 0);
-        #[cfg(target_arch = "x86_64")]
-        if crate::isa::level() >= crate::isa::Level::Avx2 {
+        if crate::isa::level() > crate::isa::Level::Portable {
             (done_rows, done_cols) = (rows / 8 * 8, cols / 8 * 8);
             for r in (0..done_rows).step_by(8) {
                 for c in (0..done_cols).step_by(8) {
@@ -33,6 +32,23 @@ pub(crate) unsafe fn words(
             }
         }
     }
+}
+
+/// An 8 by 8 block.
+///
+/// # Safety
+/// As [`words`], for 8 rows and columns.
+#[cfg(not(target_arch = "x86_64"))]
+unsafe fn block(src: *const u32, src_stride: usize, dst: *mut u32, dst_stride: usize) {
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: the caller's; words of any kind pass through registers unchanged.
+    unsafe {
+        use crate::simd::{Simd, Vectors};
+        <<crate::isa::Neon as Vectors>::F32 as Simd>::transpose(src.cast(), src_stride, dst.cast(), dst_stride)
+    }
+    // Never called: there is no level above the lowest.
+    #[cfg(not(target_arch = "aarch64"))]
+    let _ = (src, src_stride, dst, dst_stride);
 }
 
 /// An 8 by 8 block: pairs, then quads of columns are interleaved, then halves exchanged.

@@ -20,6 +20,7 @@ struct Node {
     cores: Cores,
 }
 
+#[cfg_attr(not(target_os = "linux"), allow(dead_code))]
 impl Nodes {
     /// The nodes, from the files under `/sys` that `read` gives, of the cores in `allowed`. The one with the core
     /// `home`, where the caller of regions runs, comes first, then the others of its socket, then the other sockets'.
@@ -58,6 +59,7 @@ impl Nodes {
 }
 
 /// Numbers in the kernel's format: `0-3,8,10-11`. `None` if it is something else.
+#[cfg_attr(not(target_os = "linux"), allow(dead_code))]
 fn list(text: &str) -> Option<Cores> {
     let mut numbers = Cores::new();
     for range in text.trim().split(',').filter(|range| !range.is_empty()) {

@@ -1,10 +1,12 @@
 //! Vectors of floats for the kernels whose speed depends on registers being used exactly as written.
 //!
 //! A kernel is generic over the level ([`Vectors`], an extension of [`Isa`]) and the compute type ([`Real`]); `R::V<I>` is the widest
-//! vector of that type at that level. `f32` on x86-64 is written with intrinsics; everything else is [`Lanes`], an array the compiler
-//! vectorises.
+//! vector of that type at that level. `f32` on x86-64, and both types on ARM, are written with intrinsics; everything else is [`Lanes`], an
+//! array the compiler vectorises.
 
 mod lanes;
+#[cfg(target_arch = "aarch64")]
+pub(crate) mod neon;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
@@ -305,7 +307,12 @@ pub fn prefetch<R>(p: *const R) {
     unsafe {
         std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(p.cast())
     }
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: a hint, which never faults.
+    unsafe {
+        std::arch::asm!("prfm pldl1keep, [{}]", in(reg) p, options(nostack, readonly, preserves_flags))
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     let _ = p;
 }
 

@@ -1,8 +1,9 @@
 //! Convolutions through cuDNN; the engine has kernels of its own for where it is not there.
 
-use super::{Library, WORKSPACE, check};
+use super::{Library, check};
 use rushlight_core::backend::{Conv, allow_tf32_conv};
 use rushlight_core::{DType, Result};
+use rushlight_gpu::conv_library::{Dense, Descriptors, Shapes, WORKSPACE, numbers};
 use rushlight_gpu::driver::{Convolutions, DevicePtr, Handle};
 use rushlight_gpu::{Gpu, Order, Pass, Recent};
 use std::ffi::{c_int, c_void};
@@ -43,61 +44,20 @@ unsafe impl Send for Plan {}
 // SAFETY: as above.
 unsafe impl Sync for Plan {}
 
-/// Descriptors to be destroyed, each by its function.
-#[derive(Default)]
-struct Descriptors(Vec<(unsafe extern "C" fn(Handle) -> i32, Handle)>);
-
-impl Drop for Descriptors {
-    fn drop(&mut self) {
-        for (destroy, handle) in self.0.drain(..) {
-            // SAFETY: a descriptor of ours that no call uses any more.
-            unsafe { destroy(handle) };
-        }
-    }
-}
-
 type PlanKey = (Pass, [usize; 22], DType, bool, Order);
 
 /// `None` for what the library does not take.
 pub type Plans = Recent<PlanKey, Option<Arc<Plan>>>;
 
-/// The numbers a plan depends on.
-fn numbers(s: &Conv) -> [usize; 22] {
-    let mut out = [0; 22];
-    out[..4].copy_from_slice(&[s.batch, s.in_channels, s.out_channels, s.groups]);
-    for (i, d) in [s.input, s.kernel, s.output, s.stride, s.padding, s.dilation].iter().enumerate() {
-        out[4 + 3 * i..][..3].copy_from_slice(d);
-    }
-    out
-}
-
 impl Library {
     /// Descriptor of a dense tensor; `None` if the library does not take it.
-    fn tensor(
-        &self,
-        sizes: &[c_int],
-        order: Order,
-        dtype: c_int,
-        descriptors: &mut Descriptors,
-    ) -> Result<Option<Handle>> {
-        let last = sizes.len() - 1;
-        // Dimensions from the innermost out.
-        let inside_out: Vec<usize> = match order {
-            Order::ChannelsFirst => (0..=last).rev().collect(),
-            Order::ChannelsLast => [1].into_iter().chain((2..=last).rev()).chain([0]).collect(),
-        };
-        let (mut strides, mut step) = (vec![1; sizes.len()], 1);
-        for d in inside_out {
-            strides[d] = step;
-            let Some(next) = c_int::checked_mul(step, sizes[d]) else { return Ok(None) };
-            step = next;
-        }
+    fn tensor(&self, t: &Dense, dtype: c_int, descriptors: &mut Descriptors) -> Result<Option<Handle>> {
         let mut handle = std::ptr::null_mut();
         // SAFETY: sizes and strides are as many as is said.
         unsafe {
             check("cudnnCreateTensorDescriptor", (self.api.tensor_create)(&mut handle))?;
-            descriptors.0.push((self.api.tensor_destroy, handle));
-            let rc = (self.api.tensor_set)(handle, dtype, sizes.len() as c_int, sizes.as_ptr(), strides.as_ptr());
+            descriptors.push(self.api.tensor_destroy, handle);
+            let rc = (self.api.tensor_set)(handle, dtype, t.sizes.len() as c_int, t.sizes.as_ptr(), t.strides.as_ptr());
             Ok((rc == 0).then_some(handle))
         }
     }
@@ -130,31 +90,20 @@ impl Library {
         } else {
             EXACT
         };
-        // Depth is left out where there is none.
-        let from = (s.input[0] == 1 && s.kernel[0] == 1 && s.padding[0] == 0) as usize;
-        let fits = numbers(s).iter().all(|&n| c_int::try_from(n).is_ok());
-        if !fits {
-            return Ok(None);
-        }
-        let space = |d: [usize; 3]| d[from..].iter().map(|&n| n as c_int).collect::<Vec<_>>();
-        let sizes =
-            |lead: [usize; 2], d: [usize; 3]| lead.iter().map(|&n| n as c_int).chain(space(d)).collect::<Vec<_>>();
+        let Some(shapes) = Shapes::new(s, order) else { return Ok(None) };
         let mut descriptors = Descriptors::default();
-        let images = sizes([s.batch, s.in_channels], s.input);
-        let Some(x) = self.tensor(&images, order, kind, &mut descriptors)? else { return Ok(None) };
-        let results = sizes([s.batch, s.out_channels], s.output);
-        let Some(y) = self.tensor(&results, order, kind, &mut descriptors)? else { return Ok(None) };
-        let filter = sizes([s.out_channels, s.in_channels / s.groups], s.kernel);
-        let (padding, stride, dilation) = (space(s.padding), space(s.stride), space(s.dilation));
+        let Some(x) = self.tensor(&shapes.x, kind, &mut descriptors)? else { return Ok(None) };
+        let Some(y) = self.tensor(&shapes.y, kind, &mut descriptors)? else { return Ok(None) };
+        let Shapes { w: Dense { sizes: filter, .. }, padding, stride, dilation, .. } = &shapes;
         let (mut w, mut conv) = (std::ptr::null_mut(), std::ptr::null_mut());
         let (mut found, mut list) = (0, [Algorithm::default(); ALGORITHMS]);
         let api = self.api;
         // SAFETY: arrays are as long as is said; descriptors live as long as the plan.
         unsafe {
             check("cudnnCreateFilterDescriptor", (api.filter_create)(&mut w))?;
-            descriptors.0.push((api.filter_destroy, w));
+            descriptors.push(api.filter_destroy, w);
             check("cudnnCreateConvolutionDescriptor", (api.conv_create)(&mut conv))?;
-            descriptors.0.push((api.conv_destroy, conv));
+            descriptors.push(api.conv_destroy, conv);
             let length = padding.len() as c_int;
             let described = (api.filter_set)(w, kind, order as c_int, filter.len() as c_int, filter.as_ptr()) == 0
                 && (api.conv_set)(conv, length, padding.as_ptr(), stride.as_ptr(), dilation.as_ptr(), 1, compute) == 0

@@ -7,6 +7,7 @@ pub mod conv;
 use crate::api;
 use rushlight_core::{Error, Result};
 use rushlight_gpu::Recent;
+use rushlight_gpu::conv_library::MAX_PLANS;
 use rushlight_gpu::driver::{DevicePtr, Handle};
 use std::ffi::{c_int, c_void};
 use std::sync::{Mutex, MutexGuard, OnceLock};
@@ -46,11 +47,6 @@ api! {
         );
     }
 }
-
-/// Most plans that are kept.
-const MAX_PLANS: usize = 1024;
-/// Most workspace that a plan may ask for.
-const WORKSPACE: usize = 1 << 30;
 
 fn check(call: &str, code: i32) -> Result<()> {
     if code == 0 { Ok(()) } else { Err(Error::device(format!("cuDNN: {call} failed with status {code}"))) }

@@ -15,6 +15,7 @@ use crate::sampler::{Indices, Sampler, Share, seed_from_value, seed_to_value};
 use fetch::{Fetch, Job, catch_panic};
 use order::Order;
 use rushlight_core::{Error, Result};
+use rushlight_tensor::profile;
 use rushlight_tensor::state::{Dict, Key, Stateful, Value};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -314,7 +315,9 @@ impl<B: Send + 'static> Iterator for LoaderIter<'_, B> {
     type Item = Result<B>;
 
     fn next(&mut self) -> Option<Result<B>> {
+        let waits = profile::span(profile::Category::Annotation, || "enumerate(DataLoader)#next");
         let batch = self.reader.next();
+        drop(waits);
         let Place { epoch, batches, .. } = self.place;
         match &batch {
             Some(result) => {

@@ -2,6 +2,7 @@
 
 use super::fetch::{Fetch, Job};
 use rushlight_core::{Error, Result};
+use rushlight_tensor::profile;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -48,7 +49,9 @@ impl<B> Shared<B> {
                 }
             };
             drop(queue);
+            let read = profile::span(profile::Category::Annotation, || "DataLoader worker: read a batch");
             let batch = fetch(&job, &self.stop);
+            drop(read);
             self.lock().batches.insert(number, batch);
             self.batch_read.notify_one();
         }

@@ -67,12 +67,14 @@ pub(crate) struct Limit<'a> {
     pub(crate) abort: &'a Abort,
     pub(crate) deadline: Instant,
     pub(crate) timeout: Duration,
+    /// Whether the calling thread works beside the program's: then it leaves the core to it while it waits.
+    pub(crate) background: bool,
 }
 
 impl<'a> Limit<'a> {
     pub(crate) fn new(abort: &'a Abort, timeout: Duration) -> Self {
         let far = Duration::from_secs(1 << 30);
-        Self { abort, deadline: Instant::now() + timeout.min(far), timeout }
+        Self { abort, deadline: Instant::now() + timeout.min(far), timeout, background: false }
     }
 
     /// An error if the job was aborted, or if the time is over: then it says for whom this rank waited.

@@ -25,6 +25,8 @@ const HEADER: usize = 16 + Signature::BYTES;
 const MAX_HANDSHAKES: usize = 64;
 /// How long the kernel waits before abort and deadline are looked at again.
 const SLICE_MS: i32 = 50;
+/// How many of this rank's collectives are remembered.
+const HISTORY: usize = 64;
 /// The longest message. A longer announcement is garbage.
 const MAX_MESSAGE: u64 = 1 << 40;
 
@@ -225,12 +227,14 @@ pub(crate) struct Links {
     /// `None` in a world of one process.
     endpoint: Option<Arc<Endpoint>>,
     links: Vec<Option<Link>>,
+    /// This rank's last collectives: a rank that sends may be ahead of the one that finds out that they differ.
+    history: VecDeque<Signature>,
 }
 
 impl Links {
     pub(crate) fn new(group: u64, rank: usize, peers: Vec<Peer>, endpoint: Option<Arc<Endpoint>>) -> Self {
         let links = peers.iter().map(|_| None).collect();
-        Self { group, rank, peers, endpoint, links }
+        Self { group, rank, peers, endpoint, links, history: VecDeque::new() }
     }
 
     /// Connects to a rank: the higher of the two dials.
@@ -281,6 +285,12 @@ impl Links {
         signature: &Signature,
         limit: &Limit,
     ) -> Result<()> {
+        if self.history.back().is_none_or(|last| last.number != signature.number) && signature.number != 0 {
+            if self.history.len() == HISTORY {
+                self.history.pop_front();
+            }
+            self.history.push_back(*signature);
+        }
         for i in 0..transfers.len() {
             self.open(transfers[i].peer, limit)?;
         }
@@ -370,7 +380,7 @@ impl Links {
             let Some((theirs, mut bytes)) = link.kept.get_mut(&t.channel).and_then(VecDeque::pop_front) else {
                 continue;
             };
-            check_message(self.peers[peer].rank, t, &theirs, bytes.len(), signature)?;
+            check_message(self.peers[peer].rank, t, &theirs, bytes.len(), signature, &self.history)?;
             // SAFETY: the span is valid by the contract of `run`.
             unsafe { t.span.copy_from(Span::of(&mut bytes)) };
             t.complete = true;
@@ -427,7 +437,7 @@ impl Links {
                 let arriving =
                     Arriving { channel, signature: signature_of, len: len as usize, got: 0, taker, kept: Vec::new() };
                 if let Some(i) = taker {
-                    check_message(rank, &transfers[i], &arriving.signature, arriving.len, signature)?;
+                    check_message(rank, &transfers[i], &arriving.signature, arriving.len, signature, &self.history)?;
                     transfers[i].done = 1;
                 }
                 link.arriving = Some(arriving);
@@ -455,12 +465,20 @@ fn open_peers(transfers: &[Transfer]) -> Vec<usize> {
 }
 
 /// Whether a message is what its receiver expects. Sends may be of another shape, but not of another size.
-fn check_message(from: usize, t: &Transfer, theirs: &Signature, len: usize, own: &Signature) -> Result<()> {
-    let same = t.channel != Channel::COLLECTIVE || theirs.matches(own);
+fn check_message(
+    from: usize,
+    t: &Transfer,
+    theirs: &Signature,
+    len: usize,
+    own: &Signature,
+    history: &VecDeque<Signature>,
+) -> Result<()> {
+    let collective = t.channel == Channel::COLLECTIVE;
+    let same = !collective || (theirs.matches(own) && theirs.number == own.number);
     if same && len == t.span.len {
         return Ok(());
     }
-    if t.channel != Channel::COLLECTIVE {
+    if !collective {
         return Err(Error::value(format!(
             "rank {from} sent {len} bytes with {}, this rank expected {} bytes with {}",
             theirs.text(),
@@ -468,11 +486,20 @@ fn check_message(from: usize, t: &Transfer, theirs: &Signature, len: usize, own:
             own.text()
         )));
     }
-    Err(Error::value(format!(
-        "the ranks called different collectives: rank {from} called {}; this rank called {}",
-        theirs.text(),
-        own.text()
-    )))
+    // What is compared is the same collective on both ranks, by its number.
+    let (differ, theirs_text) = ("the ranks called different collectives", theirs.text());
+    Err(Error::value(match history.iter().find(|s| s.number == theirs.number).filter(|s| !s.matches(theirs)) {
+        Some(earlier) => {
+            format!("{differ}: rank {from} called {theirs_text}; this rank called {}", earlier.text())
+        }
+        None if theirs.number > own.number => format!(
+            "{differ}: rank {from} has gone on to its collective {}, {theirs_text}, without its part in collective {}; this rank called {}",
+            theirs.number,
+            own.number,
+            own.text()
+        ),
+        None => format!("{differ}: rank {from} called {theirs_text}; this rank called {}", own.text()),
+    }))
 }
 
 #[cfg(test)]
@@ -543,6 +570,64 @@ mod tests {
         let message = swap(&mut a, &mut [1], &mut [0], "x").unwrap_err().to_string();
         assert!(message.contains("rank 1 sent a malformed message"), "{message}");
         drop(b);
+    }
+
+    /// A rank that proves the secret and sends messages that are almost right: bytes changed, cut off, repeated, out of order, lengths that lie.
+    /// Each ends in a value or an error, soon, and takes no more memory than was sent.
+    #[test]
+    fn mutated_messages_are_values_or_errors() {
+        let secret = Secret::new("right");
+        let mut state = 5u64;
+        let mut next = |below: usize| {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 33) as usize % below
+        };
+        let message = |channel: Channel, signature: &Signature, body: &[u8]| {
+            let head = [channel.0.to_le_bytes(), (body.len() as u64).to_le_bytes()].concat();
+            [&head[..], &signature.to_bytes(), body].concat()
+        };
+        let mut sound = Signature::new("x");
+        sound.number = 1;
+        let (mut values, mut errors) = (0, 0);
+        for round in 0..240 {
+            let ends = Arc::new(Endpoint::listen(secret.clone(), true).unwrap());
+            let port = ends.port();
+            let peer = |rank| Peer { rank, addresses: vec![Ipv4Addr::LOCALHOST.into()], port };
+            let mut links = Links::new(9, 0, vec![peer(0), peer(1)], Some(ends));
+            // One or more messages, of which the first that belongs to the collective is wanted: 33 bytes.
+            let mut bytes = Vec::new();
+            for _ in 0..1 + next(3) {
+                let channel = if next(3) == 0 { Channel::tagged(next(3) as u32) } else { Channel::COLLECTIVE };
+                bytes.extend(message(channel, &sound, &vec![7; if next(4) == 0 { next(3000) } else { 33 }]));
+            }
+            bytes.extend(message(Channel::COLLECTIVE, &sound, &[7; 33]));
+            match round % 5 {
+                0 => {}
+                1 => (0..1 + next(4)).for_each(|_| {
+                    let at = next(bytes.len());
+                    bytes[at] = next(256) as u8;
+                }),
+                2 => bytes.truncate(next(bytes.len())),
+                3 => bytes[8..16].copy_from_slice(&(u64::MAX >> next(64)).to_le_bytes()),
+                _ => bytes = (0..next(1000)).map(|_| next(256) as u8).collect(),
+            }
+            let mut stream = crate::store::dial((Ipv4Addr::LOCALHOST, port).into(), &secret, Purpose::Link).unwrap();
+            stream.write_all(&[&9u64.to_le_bytes()[..], &1u32.to_le_bytes(), &bytes].concat()).unwrap();
+            stream.shutdown(std::net::Shutdown::Write).unwrap();
+            let abort = Abort::default();
+            let limit = Limit::new(&abort, Duration::from_secs(60));
+            let mut into = [0; 33];
+            let mut transfers = [Transfer::receive(1, Channel::COLLECTIVE, Span::of(&mut into))];
+            // SAFETY: an array that lives through the call.
+            match unsafe { links.run(&mut transfers, &sound, &limit) } {
+                Ok(()) => values += 1,
+                Err(e) => {
+                    assert!(!e.to_string().contains("timed out"), "{e}");
+                    errors += 1;
+                }
+            }
+        }
+        assert!(values > 20 && errors > 60, "{values} values, {errors} errors");
     }
 
     #[test]

@@ -17,7 +17,7 @@ impl Shared {
         SLOT / self.count / 64 * 64
     }
 
-    fn others(&self) -> impl Iterator<Item = usize> + use<> {
+    pub(super) fn others(&self) -> impl Iterator<Item = usize> + use<> {
         let (count, index) = (self.count, self.index);
         // From the next on, so that the ranks do not all read the same slot at a time.
         (1..count).map(move |step| (index + step) % count)
@@ -26,7 +26,7 @@ impl Shared {
     pub(crate) fn barrier(&mut self, call: &Call) -> Result<()> {
         self.begin(&call.signature, &call.limit)?;
         self.publish();
-        self.wait_all(&call.signature, &call.limit)
+        self.wait_all(&call.limit)
     }
 
     pub(crate) unsafe fn all_reduce(&mut self, data: Span, how: Reduction, call: &Call) -> Result<()> {
@@ -34,6 +34,9 @@ impl Shared {
         unsafe {
             if data.len <= SMALL {
                 return self.all_reduce_small(data, how, call);
+            }
+            if self.count == 2 {
+                return self.all_reduce_pair(data, how, call);
             }
             let (count, index) = (self.count, self.index);
             let total = rounds(data.len, SLOT);
@@ -52,7 +55,7 @@ impl Shared {
                 let result = chunk.part(mine.0, mine.1);
                 let made = self.slot(index, 0, true).part(0, result.len);
                 for (i, other) in self.others().enumerate() {
-                    self.wait(other, &call.signature, &call.limit)?;
+                    self.wait(other, 0, &call.limit)?;
                     let theirs = self.slot(other, 0, false).part(mine.0, mine.1);
                     match i + 2 == count {
                         true => how.combine_last(result, theirs, made, count),
@@ -71,6 +74,29 @@ impl Shared {
         }
     }
 
+    /// Two ranks: each reads all that the other has, and both combine everything. That moves no more bytes between
+    /// cores than halves and their results would. A round shows a chunk before the one before it is combined.
+    unsafe fn all_reduce_pair(&mut self, data: Span, how: Reduction, call: &Call) -> Result<()> {
+        let (index, other) = (self.index, 1 - self.index);
+        let total = rounds(data.len, SLOT);
+        for round in 0..=total {
+            if round < total {
+                self.begin(&call.signature, &call.limit)?;
+                // SAFETY: see above the impl.
+                unsafe { self.slot(index, 0, false).copy_from(data.part(round * SLOT, SLOT)) };
+                self.publish();
+            }
+            if round > 0 {
+                let back = (round < total) as u32;
+                self.wait(other, back, &call.limit)?;
+                let theirs = self.slot(other, back, false);
+                // SAFETY: see above the impl.
+                unsafe { how.combine_pair(data.part((round - 1) * SLOT, SLOT), theirs, index == 0) };
+            }
+        }
+        Ok(())
+    }
+
     /// Everyone reduces everything, in the same order.
     unsafe fn all_reduce_small(&mut self, data: Span, how: Reduction, call: &Call) -> Result<()> {
         self.begin(&call.signature, &call.limit)?;
@@ -78,7 +104,7 @@ impl Shared {
         unsafe {
             self.slot(self.index, 0, false).copy_from(data);
             self.publish();
-            self.wait_all(&call.signature, &call.limit)?;
+            self.wait_all(&call.limit)?;
             data.copy_from(self.slot(0, 0, false));
             for index in 1..self.count {
                 how.combine(data, self.slot(index, 0, false));
@@ -98,7 +124,7 @@ impl Shared {
                 self.publish();
             } else {
                 self.publish();
-                self.wait(root, &call.signature, &call.limit)?;
+                self.wait(root, 0, &call.limit)?;
                 // SAFETY: see above the impl.
                 unsafe { chunk.copy_from(self.slot(root, 0, false)) };
             }
@@ -118,7 +144,7 @@ impl Shared {
                 self.publish();
                 if self.index == root {
                     for other in self.others() {
-                        self.wait(other, &call.signature, &call.limit)?;
+                        self.wait(other, 0, &call.limit)?;
                         how.combine(chunk, self.slot(other, 0, false));
                     }
                     how.finish(chunk, self.count);
@@ -137,7 +163,7 @@ impl Shared {
                 self.slot(self.index, 0, false).copy_from(input.part(round * SLOT, SLOT));
                 self.publish();
                 for other in self.others() {
-                    self.wait(other, &call.signature, &call.limit)?;
+                    self.wait(other, 0, &call.limit)?;
                     outputs[other].part(round * SLOT, SLOT).copy_from(self.slot(other, 0, false));
                 }
             }
@@ -165,7 +191,7 @@ impl Shared {
                 }
                 self.publish();
                 for other in self.others() {
-                    self.wait(other, &call.signature, &call.limit)?;
+                    self.wait(other, 0, &call.limit)?;
                     let theirs = self.slot(other, 0, false).part(self.index * share, share);
                     how.combine(output.part(round * share, share), theirs);
                 }
@@ -184,7 +210,7 @@ impl Shared {
             self.slot(self.index, 0, false).ptr.cast::<usize>().write(longest);
             self.publish();
             for other in self.others() {
-                self.wait(other, &call.signature, &call.limit)?;
+                self.wait(other, 0, &call.limit)?;
                 longest = longest.max(self.slot(other, 0, false).ptr.cast::<usize>().read());
             }
         }
@@ -198,7 +224,7 @@ impl Shared {
                 }
                 self.publish();
                 for other in self.others() {
-                    self.wait(other, &call.signature, &call.limit)?;
+                    self.wait(other, 0, &call.limit)?;
                     let theirs = self.slot(other, 0, false).part(self.index * share, share);
                     outputs[other].part(round * share, share).copy_from(theirs);
                 }
@@ -216,7 +242,7 @@ impl Shared {
                 self.publish();
                 if self.index == root {
                     for other in self.others() {
-                        self.wait(other, &call.signature, &call.limit)?;
+                        self.wait(other, 0, &call.limit)?;
                         outputs[other].part(round * SLOT, SLOT).copy_from(self.slot(other, 0, false));
                     }
                 }
@@ -239,7 +265,7 @@ impl Shared {
                     self.publish();
                 } else {
                     self.publish();
-                    self.wait(root, &call.signature, &call.limit)?;
+                    self.wait(root, 0, &call.limit)?;
                     let own = self.slot(root, 0, false).part(self.index * share, share);
                     output.part(round * share, share).copy_from(own);
                 }

@@ -3,7 +3,7 @@
 //! | collective | all ranks on one node | several nodes |
 //! |---|---|---|
 //! | all-reduce, up to 16 KiB | one round: every rank reduces everything | recursive doubling |
-//! | all-reduce, larger | each rank reduces its part, in cache-sized chunks | parts within each node, rings of the same part across nodes |
+//! | all-reduce, larger | in cache-sized chunks: two ranks reduce everything, more reduce a part each | parts within each node, rings of the same part across nodes |
 //! | broadcast, reduce | one writer or one reader | binomial tree of one rank per node, then each node |
 //! | all-gather | every rank reads every slot | ring |
 //! | reduce-scatter, all-to-all | every rank reads its part of every slot | pairwise exchange |
@@ -135,10 +135,27 @@ impl Reduction {
     unsafe fn combine_last(self, acc: Span, src: Span, copy: Span, ranks: usize) {
         // SAFETY: by contract.
         unsafe {
-            if !reduce::reduce_last(self.dtype, self.op, acc, src, copy, ranks) {
+            if !reduce::reduce_last(self.dtype, self.op, acc, src, Some(copy), ranks) {
                 self.combine(acc, src);
                 self.finish(acc, ranks);
                 copy.copy_from(acc);
+            }
+        }
+    }
+
+    /// The whole reduction of two ranks; `first` says whether `acc` is the first one's.
+    ///
+    /// # Safety
+    /// As for [`reduce::reduce`].
+    unsafe fn combine_pair(self, acc: Span, src: Span, first: bool) {
+        // SAFETY: by contract.
+        unsafe {
+            if !reduce::reduce_last(self.dtype, self.op, acc, src, None, 2) {
+                match first {
+                    true => self.combine(acc, src),
+                    false => reduce::reduce_onto(self.dtype, self.op, acc, src),
+                }
+                self.finish(acc, 2);
             }
         }
     }

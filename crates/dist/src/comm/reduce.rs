@@ -84,17 +84,31 @@ impl Span {
 /// Both runs are valid, aligned for the dtype, do not overlap, and nobody writes to them meanwhile. `Bool` bytes are
 /// 0 or 1.
 pub(crate) unsafe fn reduce(dtype: DType, op: ReduceOp, acc: Span, src: Span) {
-    let n = acc.len.min(src.len) / dtype.size();
     // SAFETY: by contract.
+    unsafe { combine::<false>(dtype, op, acc, src) }
+}
+
+/// `acc = src op acc`: where the order matters, the other side of [`reduce`].
+///
+/// # Safety
+/// As for [`reduce`].
+pub(crate) unsafe fn reduce_onto(dtype: DType, op: ReduceOp, acc: Span, src: Span) {
+    // SAFETY: by contract.
+    unsafe { combine::<true>(dtype, op, acc, src) }
+}
+
+unsafe fn combine<const SWAPPED: bool>(dtype: DType, op: ReduceOp, acc: Span, src: Span) {
+    let n = acc.len.min(src.len) / dtype.size();
+    // SAFETY: by the contract of `reduce`.
     unsafe {
         match dtype {
-            DType::F32 => plain::<f32>(op, acc, src, n),
-            DType::F64 => plain::<f64>(op, acc, src, n),
-            DType::I64 => plain::<i64>(op, acc, src, n),
-            DType::I32 => plain::<i32>(op, acc, src, n),
-            DType::I16 => plain::<i16>(op, acc, src, n),
-            DType::I8 => plain::<i8>(op, acc, src, n),
-            DType::U8 => plain::<u8>(op, acc, src, n),
+            DType::F32 => plain::<f32, SWAPPED>(op, acc, src, n),
+            DType::F64 => plain::<f64, SWAPPED>(op, acc, src, n),
+            DType::I64 => plain::<i64, false>(op, acc, src, n),
+            DType::I32 => plain::<i32, false>(op, acc, src, n),
+            DType::I16 => plain::<i16, false>(op, acc, src, n),
+            DType::I8 => plain::<i8, false>(op, acc, src, n),
+            DType::U8 => plain::<u8, false>(op, acc, src, n),
             DType::Bool => {
                 // Sums of truth values are "any", products "all", as PyTorch has it.
                 let op = match op {
@@ -102,35 +116,43 @@ pub(crate) unsafe fn reduce(dtype: DType, op: ReduceOp, acc: Span, src: Span) {
                     ReduceOp::Product | ReduceOp::Min => ReduceOp::BitAnd,
                     op => op,
                 };
-                plain::<u8>(op, acc, src, n)
+                plain::<u8, false>(op, acc, src, n)
             }
-            DType::F16 => halves::<f16>(op, acc, src, n),
-            DType::BF16 => halves::<bf16>(op, acc, src, n),
+            DType::F16 => halves::<f16, SWAPPED>(op, acc, src, n),
+            DType::BF16 => halves::<bf16, SWAPPED>(op, acc, src, n),
         }
     }
 }
 
-/// The last step of a reduction in one pass: `acc = acc + src`, divided by `ranks` for means, and the same to `copy`. `false`, with nothing
-/// done, for other dtypes and ops.
+/// The last step of a reduction in one pass: `acc = acc + src`, divided by `ranks` for means, and the same to `copy`, if there is one. `false`,
+/// with nothing done, for other dtypes and ops.
 ///
 /// # Safety
 /// As for [`reduce`]; `copy` overlaps neither and has room for as many bytes.
-pub(crate) unsafe fn reduce_last(dtype: DType, op: ReduceOp, acc: Span, src: Span, copy: Span, ranks: usize) -> bool {
+pub(crate) unsafe fn reduce_last(
+    dtype: DType,
+    op: ReduceOp,
+    acc: Span,
+    src: Span,
+    copy: Option<Span>,
+    ranks: usize,
+) -> bool {
     macro_rules! run {
         ($t:ty) => {{
-            let n = acc.len.min(src.len).min(copy.len) / size_of::<$t>();
+            let n = acc.len.min(src.len).min(copy.map_or(usize::MAX, |copy| copy.len)) / size_of::<$t>();
             // SAFETY: by contract.
             let (acc, src, copy) = unsafe {
                 (
                     std::slice::from_raw_parts_mut(acc.ptr.cast::<$t>(), n),
                     std::slice::from_raw_parts(src.ptr.cast::<$t>(), n),
-                    std::slice::from_raw_parts_mut(copy.ptr.cast::<$t>(), n),
+                    copy.map(|copy| std::slice::from_raw_parts_mut(copy.ptr.cast::<$t>(), n)),
                 )
             };
-            let divisor = if op == ReduceOp::Mean { ranks as $t } else { 1.0 };
-            for ((a, s), c) in acc.iter_mut().zip(src).zip(copy) {
-                *a = (*a + *s) / divisor;
-                *c = *a;
+            match (op, ranks.is_power_of_two()) {
+                (ReduceOp::Sum, _) => last(acc, src, copy, |sum| sum),
+                // The same number, and multiplying is quicker.
+                (_, true) => last(acc, src, copy, |sum| sum * (1.0 / ranks as $t)),
+                (_, false) => last(acc, src, copy, |sum| sum / ranks as $t),
             }
             true
         }};
@@ -142,22 +164,40 @@ pub(crate) unsafe fn reduce_last(dtype: DType, op: ReduceOp, acc: Span, src: Spa
     }
 }
 
+#[inline(always)]
+fn last<T: Copy + std::ops::Add<Output = T>>(
+    acc: &mut [T],
+    src: &[T],
+    copy: Option<&mut [T]>,
+    finish: impl Fn(T) -> T,
+) {
+    match copy {
+        None => acc.iter_mut().zip(src).for_each(|(a, s)| *a = finish(*a + *s)),
+        Some(copy) => acc.iter_mut().zip(src).zip(copy).for_each(|((a, s), c)| {
+            *a = finish(*a + *s);
+            *c = *a;
+        }),
+    }
+}
+
 /// Loops with the op known outside, so that each is vectorised.
-unsafe fn plain<T: Number>(op: ReduceOp, acc: Span, src: Span, n: usize) {
+unsafe fn plain<T: Number, const SWAPPED: bool>(op: ReduceOp, acc: Span, src: Span, n: usize) {
     // SAFETY: by the contract of `reduce`.
     let (acc, src) = unsafe {
         (std::slice::from_raw_parts_mut(acc.ptr.cast::<T>(), n), std::slice::from_raw_parts(src.ptr.cast::<T>(), n))
     };
     macro_rules! each {
         ($($op:ident)*) => {
-            match op { $(ReduceOp::$op => for (a, s) in acc.iter_mut().zip(src) { *a = a.combine(*s, ReduceOp::$op) },)* }
+            match op { $(ReduceOp::$op => for (a, s) in acc.iter_mut().zip(src) {
+                *a = if SWAPPED { s.combine(*a, ReduceOp::$op) } else { a.combine(*s, ReduceOp::$op) }
+            },)* }
         };
     }
     each!(Sum Mean Min Max Product BitAnd BitOr BitXor);
 }
 
 /// Half types are combined as `f32` and rounded once, a block at a time.
-unsafe fn halves<T>(op: ReduceOp, acc: Span, src: Span, n: usize)
+unsafe fn halves<T, const SWAPPED: bool>(op: ReduceOp, acc: Span, src: Span, n: usize)
 where
     [T]: HalfFloatSliceExt,
 {
@@ -175,7 +215,7 @@ where
             Span { ptr: other.as_mut_ptr().cast(), len: size_of_val(other) },
         );
         // SAFETY: two arrays of this frame.
-        unsafe { plain::<f32>(op, x, y, a.len()) };
+        unsafe { plain::<f32, SWAPPED>(op, x, y, a.len()) };
         a.convert_from_f32_slice(wide);
     }
 }
@@ -235,15 +275,29 @@ mod tests {
     }
 
     #[test]
+    fn both_ranks_of_a_pair_agree() {
+        let (mut a, mut b) = (vec![0.0f32, 1.0], vec![-0.0f32, 2.0]);
+        let (mut c, mut d) = (a.clone(), b.clone());
+        let span = |v: &mut Vec<f32>| Span { ptr: v.as_mut_ptr().cast(), len: 4 * v.len() };
+        // SAFETY: vectors of this frame.
+        unsafe {
+            reduce(DType::F32, ReduceOp::Min, span(&mut a), span(&mut b));
+            reduce_onto(DType::F32, ReduceOp::Min, span(&mut d), span(&mut c));
+        }
+        let bits = |v: &[f32]| v.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+        assert_eq!(bits(&a), bits(&d));
+    }
+
+    #[test]
     fn the_last_step_in_one_pass() {
         let (mut a, mut b, mut c) = (vec![1.0f32, 2.0, 5.0], vec![3.0f32, 4.0, 7.0], vec![0.0f32; 3]);
         let span = |v: &mut Vec<f32>| Span { ptr: v.as_mut_ptr().cast(), len: 4 * v.len() };
         let (x, y, z) = (span(&mut a), span(&mut b), span(&mut c));
         // SAFETY: three vectors of this frame.
-        assert!(unsafe { reduce_last(DType::F32, ReduceOp::Mean, x, y, z, 2) });
+        assert!(unsafe { reduce_last(DType::F32, ReduceOp::Mean, x, y, Some(z), 2) });
         assert_eq!((a, c), (vec![2.0, 3.0, 6.0], vec![2.0, 3.0, 6.0]));
         // SAFETY: nothing is done.
-        assert!(!unsafe { reduce_last(DType::I32, ReduceOp::Sum, Span::EMPTY, Span::EMPTY, Span::EMPTY, 2) });
+        assert!(!unsafe { reduce_last(DType::I32, ReduceOp::Sum, Span::EMPTY, Span::EMPTY, None, 2) });
     }
 
     #[test]

@@ -1,8 +1,11 @@
 //! Shared memory of the ranks on one node, used in rounds.
 //!
-//! Each rank has two slots. In round `t` it writes to slot `t % 2`, publishes its flag, and reads the slots of others
-//! whose flags have reached `t`. A rank enters round `t` when all flags have reached `t - 1`; whoever published `t -
-//! 1` has read all it wanted of round `t - 2`, so the slot is free again. One wait per round is enough.
+//! Each rank has [`DEPTH`] slots. In round `t` it writes to slot `t % DEPTH`, publishes its flag, and reads the slots of others whose flags
+//! have reached `t`. A collective may publish one round ahead of what it has read, so whoever has published `t - 2` has read all it wanted
+//! of round `t - 4`: a rank enters round `t`, and writes to its slot again, when all flags have reached `t - 2`.
+//!
+//! Each round carries a signature of its collective. A rank compares it when it reads a slot; of ranks that it reads nothing from, two
+//! rounds later at the latest.
 
 use super::abort::Limit;
 use super::reduce::Span;
@@ -10,14 +13,24 @@ use super::signature::Signature;
 use rushlight_core::{Error, Result};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering, fence};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// Bytes of a slot's part for what a rank has, and of its part for what it has made of it.
-pub(crate) const SLOT: usize = 256 << 10;
+/// Bytes of a slot's part for what a rank has, and of its part for what it has made of it. The slots of two ranks fit a core's cache.
+pub(crate) const SLOT: usize = 128 << 10;
+/// Slots of a rank.
+const DEPTH: u32 = 4;
+/// How many rounds a rank may be ahead of the slowest.
+const LEAD: u32 = 2;
 /// First bytes of a segment: a random value, by which a rank knows that it has opened the right one.
 const HEADER: usize = 4096;
-/// How often a flag is looked at before the kernel is asked to wait: some ten microseconds.
-const SPINS: u32 = 2000;
+/// How long a flag is watched before the kernel is asked to wait, if every rank has a core of its own.
+const SPIN: Duration = Duration::from_micros(60);
+/// The same for a thread that works in the background: the core is the program's.
+const SPIN_IN_BACKGROUND: Duration = Duration::from_micros(3);
+/// Looks at a flag between looks at the clock.
+const LOOKS: u32 = 32;
+/// How often a core is given away before the kernel is asked to wait, if ranks share cores.
+const YIELDS: u32 = 8;
 /// How long the kernel waits before abort and deadline are looked at again.
 const SLICE: Duration = Duration::from_millis(20);
 
@@ -28,8 +41,21 @@ struct Control {
     flag: AtomicU32,
     /// How many wait in the kernel for it.
     sleepers: AtomicU32,
-    /// What it is doing, by the parity of the round.
-    signatures: [Signature; 2],
+    /// The cores it may run on.
+    cores: Cores,
+    /// What it is doing, by round.
+    signatures: [Signature; DEPTH as usize],
+}
+
+/// A set of cores, a bit for each.
+type Cores = [u64; 16];
+
+/// The cores that the calling thread may run on; none if the kernel does not tell.
+fn own_cores() -> Cores {
+    let mut cores = [0; 16];
+    // SAFETY: as many bytes as said, to write to.
+    unsafe { libc::sched_getaffinity(0, size_of::<Cores>(), cores.as_mut_ptr().cast()) };
+    cores
 }
 
 /// A mapping of the segment.
@@ -54,6 +80,10 @@ pub(crate) struct Shared {
     /// Ranks in the group, for messages.
     ranks: Vec<usize>,
     round: u32,
+    /// The last round in which each rank is known to have done the same as this one.
+    compared: Vec<u32>,
+    /// Whether ranks share cores.
+    crowded: bool,
     /// The creator's descriptor, open until all have opened it through /proc.
     _file: Option<OwnedFd>,
 }
@@ -62,7 +92,7 @@ pub(crate) struct Shared {
 unsafe impl Send for Shared {}
 
 fn segment_bytes(count: usize) -> usize {
-    HEADER + count * size_of::<Control>() + count * 4 * SLOT
+    HEADER + count * size_of::<Control>() + count * DEPTH as usize * 2 * SLOT
 }
 
 impl Shared {
@@ -84,8 +114,7 @@ impl Shared {
         // SAFETY: the mapping is longer than the cookie and nobody else knows of it yet.
         unsafe { std::ptr::copy_nonoverlapping(cookie.as_ptr(), mapping.base, 32) };
         let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
-        let shared = Self { mapping, index, count: ranks.len(), ranks: ranks.to_vec(), round: 0, _file: Some(file) };
-        Ok((shared, path))
+        Ok((Self::new(mapping, index, ranks, Some(file)), path))
     }
 
     /// Opens another rank's segment.
@@ -101,7 +130,32 @@ impl Shared {
         if !crate::store::auth::equal(found, cookie) {
             return Err(Error::io(format!("{path} is not the segment of this group")));
         }
-        Ok(Self { mapping, index, count: ranks.len(), ranks: ranks.to_vec(), round: 0, _file: None })
+        Ok(Self::new(mapping, index, ranks, None))
+    }
+
+    fn new(mapping: Mapping, index: usize, ranks: &[usize], file: Option<OwnedFd>) -> Self {
+        let count = ranks.len();
+        let compared = vec![0; count];
+        let shared =
+            Self { mapping, index, count, ranks: ranks.to_vec(), round: 0, compared, crowded: true, _file: file };
+        // SAFETY: within the mapping; others read it in their first round, when all have the segment open.
+        unsafe { (&raw mut (*shared.control(index)).cores).write(own_cores()) };
+        shared
+    }
+
+    /// Whether there are fewer cores than ranks. All ranks have opened the segment.
+    fn is_crowded(&self) -> bool {
+        let mut all = [0u64; 16];
+        for index in 0..self.count {
+            // SAFETY: within the mapping, and not written any more.
+            let cores = unsafe { (&raw const (*self.control(index)).cores).read() };
+            all.iter_mut().zip(cores).for_each(|(all, cores)| *all |= cores);
+        }
+        let cores = all.iter().map(|word| word.count_ones() as usize).sum::<usize>();
+        // A quota of processor time counts as well, if it is less than the cores.
+        let own: u32 = own_cores().iter().map(|word| word.count_ones()).sum();
+        let allowed = std::thread::available_parallelism().map_or(1, usize::from);
+        cores < self.count || allowed < (own as usize).min(self.count)
     }
 
     fn control(&self, index: usize) -> *mut Control {
@@ -119,24 +173,30 @@ impl Shared {
         unsafe { &(*self.control(index)).sleepers }
     }
 
-    /// Slot `index` of this round or the one before (`back` 0 or 1); `made` is its second half.
+    /// Slot `index` of this round or an earlier one; `made` is its second half.
     pub(crate) fn slot(&self, index: usize, back: u32, made: bool) -> Span {
-        let parity = (self.round.wrapping_sub(back) % 2) as usize;
-        let offset = HEADER + self.count * size_of::<Control>() + ((index * 2 + parity) * 2 + made as usize) * SLOT;
+        let place = (self.round.wrapping_sub(back) % DEPTH) as usize;
+        let slot = (index * DEPTH as usize + place) * 2 + made as usize;
+        let offset = HEADER + self.count * size_of::<Control>() + slot * SLOT;
         Span { ptr: self.mapping.base.wrapping_add(offset), len: SLOT }
     }
 
     /// Enters the next round: this rank's slot may be written.
     pub(crate) fn begin(&mut self, signature: &Signature, limit: &Limit) -> Result<()> {
-        let previous = self.round;
-        for other in 0..self.count {
-            self.wait_for(other, previous, limit)?;
+        let next = self.round.wrapping_add(1);
+        if self.round == 0 {
+            self.crowded = self.is_crowded();
         }
-        self.round = self.round.wrapping_add(1);
+        for other in self.others() {
+            // Before the first rounds there are none, and flags have reached those.
+            self.wait_for(other, next.wrapping_sub(LEAD), limit)?;
+            self.compare(other, next.wrapping_sub(LEAD))?;
+        }
+        self.round = next;
         let own = self.control(self.index);
-        // SAFETY: only this rank writes here; others read it once the flag says that it is whole, and have read the
-        // one of two rounds ago.
-        unsafe { (&raw mut (*own).signatures[(self.round % 2) as usize]).write(*signature) };
+        // SAFETY: only this rank writes here; others read it once the flag says that it is whole, and have compared
+        // the one that was here before.
+        unsafe { (&raw mut (*own).signatures[(self.round % DEPTH) as usize]).write(*signature) };
         Ok(())
     }
 
@@ -151,40 +211,50 @@ impl Shared {
         }
     }
 
-    /// Waits until another rank shows its slot of this round, and compares what it is doing with what this rank does.
-    pub(crate) fn wait(&self, other: usize, signature: &Signature, limit: &Limit) -> Result<()> {
-        self.wait_for(other, self.round, limit)?;
-        let theirs = self.signature(other, self.round);
-        if theirs.matches(signature) {
+    /// Waits until another rank shows its slot of a round, this one or an earlier one, and compares what it is doing with what this rank does.
+    pub(crate) fn wait(&mut self, other: usize, back: u32, limit: &Limit) -> Result<()> {
+        let round = self.round.wrapping_sub(back);
+        self.wait_for(other, round, limit)?;
+        self.compare(other, round)
+    }
+
+    /// Compares what another rank did in the rounds up to one that it has published, from the last that was compared.
+    fn compare(&mut self, other: usize, round: u32) -> Result<()> {
+        if reached(self.compared[other], round) {
             return Ok(());
         }
-        let mut found: Vec<String> = Vec::new();
-        for index in 0..self.count {
-            if reached(self.flag(index).load(Ordering::Acquire), self.round) {
-                found.push(format!("rank {} called {}", self.ranks[index], self.signature(index, self.round).text()));
+        let first = self.compared[other].wrapping_add(1);
+        for round in (0..=round.wrapping_sub(first)).map(|i| first.wrapping_add(i)) {
+            if !self.signature(other, round).matches(&self.signature(self.index, round)) {
+                return Err(self.mismatch(round));
             }
         }
-        Err(Error::value(format!("the ranks called different collectives: {}", found.join("; "))))
+        self.compared[other] = round;
+        Ok(())
+    }
+
+    fn mismatch(&self, round: u32) -> Error {
+        let reached = |&index: &usize| reached(self.flag(index).load(Ordering::Acquire), round);
+        let say = |index: usize| format!("rank {} called {}", self.ranks[index], self.signature(index, round).text());
+        let found: Vec<String> = (0..self.count).filter(reached).map(say).collect();
+        Error::value(format!("the ranks called different collectives: {}", found.join("; ")))
     }
 
     /// [`Shared::wait`] for all others.
-    pub(crate) fn wait_all(&self, signature: &Signature, limit: &Limit) -> Result<()> {
-        (0..self.count).filter(|&i| i != self.index).try_for_each(|i| self.wait(i, signature, limit))
+    pub(crate) fn wait_all(&mut self, limit: &Limit) -> Result<()> {
+        self.others().try_for_each(|other| self.wait(other, 0, limit))
     }
 
     fn signature(&self, index: usize, round: u32) -> Signature {
         // SAFETY: within the mapping; plain bytes of which any value is valid. Its writer is done with it, as the
         // flag says.
-        unsafe { (&raw const (*self.control(index)).signatures[(round % 2) as usize]).read_volatile() }
+        unsafe { (&raw const (*self.control(index)).signatures[(round % DEPTH) as usize]).read_volatile() }
     }
 
     fn wait_for(&self, other: usize, round: u32, limit: &Limit) -> Result<()> {
         let flag = self.flag(other);
-        for _ in 0..SPINS {
-            if reached(flag.load(Ordering::Acquire), round) {
-                return Ok(());
-            }
-            std::hint::spin_loop();
+        if reached(flag.load(Ordering::Acquire), round) || self.watch(flag, round, limit.background) {
+            return Ok(());
         }
         loop {
             // Asked for before the flag is read: whoever left has published before.
@@ -206,6 +276,33 @@ impl Shared {
                 unsafe { libc::syscall(libc::SYS_futex, flag.as_ptr(), libc::FUTEX_WAIT, seen, &raw const slice) };
             }
             self.sleepers(other).fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+
+    /// Watches a flag for a while, without the kernel; whether it has come to a round.
+    fn watch(&self, flag: &AtomicU32, round: u32, background: bool) -> bool {
+        let look = || {
+            std::hint::spin_loop();
+            reached(flag.load(Ordering::Acquire), round)
+        };
+        if self.crowded {
+            // The other rank may need this very core.
+            return (0..YIELDS).any(|_| {
+                (0..LOOKS).any(|_| look()) || {
+                    std::thread::yield_now();
+                    look()
+                }
+            });
+        }
+        let patience = if background { SPIN_IN_BACKGROUND } else { SPIN };
+        let start = Instant::now();
+        loop {
+            if (0..LOOKS).any(|_| look()) {
+                return true;
+            }
+            if start.elapsed() > patience {
+                return false;
+            }
         }
     }
 

@@ -7,9 +7,14 @@ use sha2::{Digest, Sha256};
 #[derive(Clone, Copy)]
 pub(crate) struct Signature {
     hash: u64,
+    /// The collective's number in its group, as far as it is known; 0 otherwise.
+    pub(crate) number: u64,
     len: u16,
-    text: [u8; 118],
+    text: [u8; TEXT],
 }
+
+/// Bytes of a description that travel.
+const TEXT: usize = 110;
 
 impl Signature {
     /// Bytes on the wire.
@@ -18,13 +23,13 @@ impl Signature {
     /// Of a description that is the same on all ranks if they do the same. Long ones are cut, but compared whole.
     pub(crate) fn new(description: &str) -> Self {
         let hash = Sha256::digest(description.as_bytes());
-        let mut end = description.len().min(118);
+        let mut end = description.len().min(TEXT);
         while !description.is_char_boundary(end) {
             end -= 1;
         }
-        let mut text = [0; 118];
+        let mut text = [0; TEXT];
         text[..end].copy_from_slice(&description.as_bytes()[..end]);
-        Self { hash: u64::from_le_bytes(hash[..8].try_into().unwrap_or_default()), len: end as u16, text }
+        Self { hash: u64::from_le_bytes(hash[..8].try_into().unwrap_or_default()), number: 0, len: end as u16, text }
     }
 
     pub(crate) fn hash(&self) -> u64 {
@@ -36,22 +41,23 @@ impl Signature {
     }
 
     pub(crate) fn text(&self) -> String {
-        String::from_utf8_lossy(&self.text[..(self.len as usize).min(118)]).into_owned()
+        String::from_utf8_lossy(&self.text[..(self.len as usize).min(TEXT)]).into_owned()
     }
 
     pub(crate) fn to_bytes(self) -> [u8; Self::BYTES] {
         let mut out = [0; Self::BYTES];
         out[..8].copy_from_slice(&self.hash.to_le_bytes());
-        out[8..10].copy_from_slice(&self.len.to_le_bytes());
-        out[10..].copy_from_slice(&self.text);
+        out[8..16].copy_from_slice(&self.number.to_le_bytes());
+        out[16..18].copy_from_slice(&self.len.to_le_bytes());
+        out[18..18 + TEXT].copy_from_slice(&self.text);
         out
     }
 
     pub(crate) fn from_bytes(bytes: &[u8; Self::BYTES]) -> Self {
-        let mut text = [0; 118];
-        text.copy_from_slice(&bytes[10..]);
-        let hash = u64::from_le_bytes(bytes[..8].try_into().unwrap_or_default());
-        Self { hash, len: u16::from_le_bytes([bytes[8], bytes[9]]), text }
+        let mut text = [0; TEXT];
+        text.copy_from_slice(&bytes[18..18 + TEXT]);
+        let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap_or_default());
+        Self { hash: word(0), number: word(8), len: u16::from_le_bytes([bytes[16], bytes[17]]), text }
     }
 }
 
@@ -62,11 +68,11 @@ mod tests {
     #[test]
     fn signatures_survive_the_wire_and_compare_whole() {
         let long = "ü".repeat(100);
-        let a = Signature::new(&long);
+        let a = Signature { number: 7, ..Signature::new(&long) };
         let b = Signature::from_bytes(&a.to_bytes());
-        assert!(a.matches(&b) && long.starts_with(&b.text()));
+        assert!(a.matches(&b) && b.number == 7 && long.starts_with(&b.text()));
         assert!(!a.matches(&Signature::new(&(long + "x"))));
         // Whatever bytes another process has left there.
-        assert_eq!(Signature::from_bytes(&[0xff; Signature::BYTES]).text().chars().count(), 118);
+        assert_eq!(Signature::from_bytes(&[0xff; Signature::BYTES]).text().chars().count(), TEXT);
     }
 }

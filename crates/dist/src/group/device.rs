@@ -346,7 +346,11 @@ impl ProcessGroup for DeviceGroup {
         }
         self.shared.job.abort.check()?;
         match self.comm(device)? {
-            Some(comm) => self.start(&comm, &collective),
+            Some(comm) => {
+                let name = || format!("c10d::{}", super::host::call_name(&collective.describe()));
+                let _span = rushlight_tensor::profile::span(rushlight_tensor::profile::Category::Op, name);
+                self.start(&comm, &collective)
+            }
             None => self.host.submit(collective, background),
         }
     }

@@ -5,7 +5,9 @@ use super::{Collective, FlightRecord, ProcessGroup, Work};
 use crate::comm::{Call, Channel, Limit, Reduction, Signature, Transfer, Transport};
 use crate::job::Job;
 use rushlight_core::{Error, Result};
+use rushlight_tensor::profile;
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -27,6 +29,8 @@ struct Inner {
     changed: Condvar,
     record: Arc<Mutex<FlightRecord>>,
     ranks: Vec<usize>,
+    /// Collectives so far that all ranks take part in, the same number on all of them.
+    collectives: AtomicU64,
 }
 
 #[derive(Default)]
@@ -81,6 +85,7 @@ impl HostGroup {
             transport: Mutex::new(transport),
             queue: Mutex::default(),
             changed: Condvar::new(),
+            collectives: AtomicU64::new(0),
         });
         Self { shared }
     }
@@ -143,7 +148,7 @@ impl ProcessGroup for HostGroup {
             // first, so that nothing overtakes.
             let mut transport = lock(&inner.transport);
             drop(queue);
-            return Ok(Work::finished(inner.perform(&mut **transport, sequence, &Task::Run(collective))));
+            return Ok(Work::finished(inner.perform(&mut **transport, sequence, &Task::Run(collective), false)));
         }
         inner.enqueue(queue, sequence, Task::Run(collective))
     }
@@ -173,7 +178,7 @@ impl Inner {
             while let Some((sequence, task, work)) = queue.waiting.pop_front() {
                 queue.busy = true;
                 drop(queue);
-                let result = self.perform(&mut **lock(&self.transport), sequence, &task);
+                let result = self.perform(&mut **lock(&self.transport), sequence, &task, true);
                 // Tensors are let go before the handle says so: their memory is the caller's again.
                 drop(task);
                 queue = lock(&self.queue);
@@ -188,10 +193,17 @@ impl Inner {
     }
 
     /// Runs a collective. A failure ends the job: the other ranks are told, or they would wait.
-    fn perform(&self, transport: &mut dyn Transport, sequence: u64, task: &Task) -> Result<()> {
+    fn perform(&self, transport: &mut dyn Transport, sequence: u64, task: &Task, background: bool) -> Result<()> {
         let description = task.describe();
         lock(&self.record).start(sequence);
-        let call = Call { signature: Signature::new(&description), limit: Limit::new(&self.job.abort, self.timeout) };
+        let _span =
+            profile::span(profile::Category::Annotation, || format!("{}:{}", self.backend, call_name(&description)));
+        let limit = Limit { background, ..Limit::new(&self.job.abort, self.timeout) };
+        let mut signature = Signature::new(&description);
+        if !matches!(task, Task::Run(Collective::P2p(_))) {
+            signature.number = self.collectives.fetch_add(1, Relaxed) + 1;
+        }
+        let call = Call { signature, limit };
         let result = self.job.abort.check().and_then(|()| match task {
             Task::Run(collective) => execute(transport, collective, &call),
             Task::Compare(_) => transport.barrier(&call),
@@ -221,6 +233,11 @@ impl Inner {
             )
         })
     }
+}
+
+/// A collective's name without its arguments.
+pub(super) fn call_name(description: &str) -> &str {
+    description.split(['(', ' ']).next().unwrap_or(description)
 }
 
 /// What was staged for a call, once it has returned. Memory that a failed call may still use is never freed.

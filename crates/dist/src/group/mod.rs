@@ -140,6 +140,9 @@ pub trait ProcessGroup: Send + Sync {
     }
 
     /// Sends a tensor to a rank, which must receive one of the same size with the same tag.
+    ///
+    /// From the CPU's memory a message goes out whether or not the other rank receives yet. On an accelerator the stream waits for the
+    /// receiver once its buffer is full: ranks that send to each other at a time use [`batch_p2p`](ProcessGroup::batch_p2p), as with NCCL.
     fn send(&self, tensor: &Tensor, to: usize, tag: u32) -> Result<()> {
         self.run(Collective::P2p(vec![P2p { tensor: tensor.clone(), peer: to, tag, sends: true }]))
     }

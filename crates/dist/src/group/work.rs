@@ -54,6 +54,7 @@ impl Work {
     /// Of tensors on an accelerator, the calling thread's stream waits and this returns at once: what the program does with the tensors from
     /// now on comes after the collective.
     pub fn wait(&self) -> Result<()> {
+        let _span = rushlight_tensor::profile::span(rushlight_tensor::profile::Category::Op, || "c10d::wait");
         let state = match &self.0 {
             Inner::Host(state) => state,
             Inner::Device(part) => return part.wait(),

@@ -1,6 +1,7 @@
 //! The accelerator of a rank.
 
 use super::{Environment, Launch};
+use rushlight_core::{Device, Result};
 
 /// Which of the devices that the process sees is this rank's.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,4 +46,20 @@ pub fn choose_device(launch: &Launch, env: &Environment, count: usize) -> Option
             reason: format!("local rank {local} shares one of {n} devices ({by})"),
         }),
     }
+}
+
+/// This process's device, known before it meets the other ranks: the accelerator that follows from its local rank and from what the launcher
+/// left visible, or the CPU where there is none. [`World::device`](crate::World::device) says the same afterwards.
+///
+/// ```
+/// let device = rushlight_dist::launch::device()?;
+/// let x = rushlight_tensor::Tensor::zeros_with([3], device)?;
+/// # Ok::<(), rushlight_core::Error>(())
+/// ```
+pub fn device() -> Result<Device> {
+    let Some(engine) = rushlight_engines::accelerator() else { return Ok(Device::Cpu) };
+    let env = Environment::current();
+    let launch = super::detect_from(&env)?;
+    Ok(choose_device(&launch, &env, engine.count().unwrap_or(0))
+        .map_or(Device::Cpu, |choice| engine.device(choice.index)))
 }

@@ -13,7 +13,7 @@ mod table;
 mod tests;
 
 pub use address::{Interface, Rendezvous, candidate_ports, choose_interface, ephemeral_range, interfaces, resolve};
-pub use device::{DeviceChoice, choose_device};
+pub use device::{DeviceChoice, choose_device, device};
 pub use environment::Environment;
 pub use hosts::{expand_hosts, expand_tasks, unique_lines};
 pub(crate) use secret::random_bytes;

@@ -6,9 +6,12 @@ use rushlight_tensor::Tensor;
 /// Bytes of the first bucket at most: communication starts while backward is young.
 const FIRST_BYTES: usize = 1 << 20;
 
+/// Bytes at whose multiples gradients begin in a bucket: kernels write whole vectors there.
+const ALIGNMENT: usize = 64;
+
 /// Gradients of some parameters, of one dtype on one device.
 pub(super) struct Bucket {
-    /// All of them, flat.
+    /// All of them, flat, with small gaps between.
     pub(super) flat: Tensor,
     /// Which parameters, in order, and the place of each in the flat tensor, in its shape.
     pub(super) members: Vec<(usize, Tensor)>,
@@ -45,16 +48,18 @@ pub(super) fn divide(order: &[usize], parameters: &[(String, Tensor)], bytes: us
 }
 
 fn fill(list: &[usize], parameters: &[(String, Tensor)]) -> Result<Bucket> {
-    let total: usize = list.iter().map(|&i| parameters[i].1.numel()).sum();
     let first = &parameters[list[0]].1;
-    let flat = Tensor::empty([total], (first.dtype(), first.device()))?;
+    let unit = ALIGNMENT / first.dtype().size();
+    let total: usize = list.iter().map(|&i| parameters[i].1.numel().next_multiple_of(unit)).sum();
+    // Gaps are zeros, and stay so.
+    let flat = Tensor::zeros_with([total], (first.dtype(), first.device()))?;
     let mut members = Vec::with_capacity(list.len());
     let mut start = 0;
     for &index in list {
         let p = &parameters[index].1;
         let place = flat.narrow(0, start as isize, p.numel())?.reshape(p.shape())?;
         members.push((index, place.detach()));
-        start += p.numel();
+        start += p.numel().next_multiple_of(unit);
     }
     Ok(Bucket { flat, pending: members.len(), members })
 }
@@ -72,6 +77,8 @@ mod tests {
         let lists: Vec<Vec<usize>> = buckets.iter().map(|b| b.members.iter().map(|m| m.0).collect()).collect();
         // The first bucket is full at 1 MiB; doubles have one of their own.
         assert_eq!(lists, [vec![4], vec![3, 1, 0], vec![2]]);
-        assert!(buckets.iter().all(|b| b.members.iter().all(|(_, place)| place.shares_storage(&b.flat))));
+        let members = || buckets.iter().flat_map(|b| b.members.iter().map(move |(_, place)| (b, place)));
+        assert!(members().all(|(b, place)| place.shares_storage(&b.flat)));
+        assert!(members().all(|(_, place)| (place.layout().offset() * place.dtype().size()) % ALIGNMENT == 0));
     }
 }

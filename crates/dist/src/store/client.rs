@@ -164,6 +164,9 @@ impl TcpStore {
 pub(crate) fn dial(address: SocketAddr, secret: &Secret, purpose: Purpose) -> std::io::Result<TcpStream> {
     let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(5))?;
     net::configure(&stream);
+    if purpose == Purpose::Store {
+        net::bound_silence(&stream);
+    }
     stream.set_read_timeout(Some(Duration::from_secs(10)))?;
     stream.set_write_timeout(Some(Duration::from_secs(10)))?;
     auth::connect(&mut stream, secret, purpose)?;

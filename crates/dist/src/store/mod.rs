@@ -145,3 +145,18 @@ fn timed_out(op: Op, args: &[impl AsRef<[u8]>], timeout: Duration) -> Error {
 fn millis(timeout: Duration) -> u64 {
     u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX)
 }
+
+/// Reads bytes as what the other side of a connection may send: a client's requests, which are carried out on an empty store, and a server's
+/// replies. Whatever the bytes are, this returns. For fuzzing.
+#[doc(hidden)]
+pub fn read_messages(bytes: &[u8]) {
+    let mut table = table::Table::default();
+    let mut rest = bytes;
+    while let Ok(Some((body, used))) = frame::split(rest) {
+        if let Ok((op, _, args)) = frame::parse_request(body) {
+            let _ = table.apply(op, &args);
+        }
+        let _ = frame::parse_reply(body);
+        rest = &rest[used..];
+    }
+}

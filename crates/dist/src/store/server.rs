@@ -244,6 +244,7 @@ impl Serving {
                 continue;
             }
             net::configure(&stream);
+            net::bound_silence(&stream);
             self.next += 1;
             self.strangers += 1;
             let deadline = Instant::now() + GREETING_TIME;

@@ -4,15 +4,21 @@ use crate::support::{Ranks, device};
 use rushlight_core::{DType, Device, Result};
 use rushlight_dist::{Collective, Objects, P2p, ReduceOp, World};
 use rushlight_tensor::Tensor;
+use std::time::Instant;
 
 /// Element `i` of rank `r`'s tensor: small, so that sums and products are exact in every dtype.
 fn value(r: usize, i: usize) -> i64 {
     ((i * 7 + r * 3) % 3) as i64 + (i % 2) as i64
 }
 
-fn tensor(dtype: DType, r: usize, n: usize) -> Tensor {
+/// Rank `r`'s tensor in the CPU's memory.
+fn host(dtype: DType, r: usize, n: usize) -> Tensor {
     let values: Vec<i64> = (0..n).map(|i| value(r, i)).collect();
-    Tensor::from_slice(&values, [n]).unwrap().to_dtype(dtype).unwrap().to(device()).unwrap()
+    Tensor::from_slice(&values, [n]).unwrap().to_dtype(dtype).unwrap()
+}
+
+fn tensor(dtype: DType, r: usize, n: usize) -> Tensor {
+    host(dtype, r, n).to(device()).unwrap()
 }
 
 fn zeros(dtype: DType, n: usize) -> Result<Tensor> {
@@ -42,6 +48,37 @@ fn join(tensors: &[Tensor]) -> Result<Tensor> {
     rushlight_tensor::cat(&tensors.iter().collect::<Vec<_>>(), 0)
 }
 
+/// Results and what they should be, compared together: a transfer from a device that processes share waits for its turn.
+#[derive(Default)]
+struct Checks(Vec<(Tensor, Tensor, String)>);
+
+impl Checks {
+    fn add(&mut self, found: &Tensor, expected: &Tensor, what: &str) {
+        assert_eq!((found.dtype(), found.shape()), (expected.dtype(), expected.shape()), "{what}");
+        self.0.push((found.clone(), expected.clone(), what.to_owned()));
+    }
+
+    fn settle(self, world: &World, name: &str, start: Instant) {
+        if self.0.is_empty() {
+            return;
+        }
+        let whole = |side: &dyn Fn(&(Tensor, Tensor, String)) -> Tensor| {
+            join(&self.0.iter().map(side).collect::<Vec<_>>()).unwrap().to_vec::<f64>().unwrap()
+        };
+        let (found, expected) = (whole(&|c| c.0.clone()), whole(&|c| c.1.clone()));
+        let mut at = 0;
+        for (tensor, _, what) in &self.0 {
+            let range = at..at + tensor.numel();
+            assert!(found[range.clone()] == expected[range.clone()], "{what}: values differ");
+            at = range.end;
+        }
+        if std::env::var_os("RUSHLIGHT_TEST_TIMES").is_some() && world.rank() == 0 {
+            let each = start.elapsed().as_secs_f64() * 1e3 / self.0.len() as f64;
+            eprintln!("{name}: {} collectives, {each:.2} ms each, checks included", self.0.len());
+        }
+    }
+}
+
 fn same(a: &Tensor, b: &Tensor, what: &str) {
     assert_eq!((a.dtype(), a.shape()), (b.dtype(), b.shape()), "{what}");
     assert!(a.to_vec::<f64>().unwrap() == b.to_vec::<f64>().unwrap(), "{what}: values differ");
@@ -53,6 +90,7 @@ const SIZES: [usize; 7] = [0, 1, 2, 97, 4096, 4097, 300_007];
 fn reductions(world: &World) -> Result<()> {
     let (rank, size) = (world.rank(), world.size());
     for dtype in DType::ALL {
+        let (mut checks, start) = (Checks::default(), Instant::now());
         for op in ReduceOp::ALL {
             let fits = op.check(dtype).is_ok();
             for n in if op == ReduceOp::Sum { &SIZES[..] } else { &SIZES[..4] } {
@@ -63,14 +101,15 @@ fn reductions(world: &World) -> Result<()> {
                     continue;
                 }
                 world.all_reduce(&x, op)?;
-                same(&x, &reference(dtype, op, size, *n), &what);
+                checks.add(&x, &reference(dtype, op, size, *n), &what);
                 let root = n % size;
                 let y = tensor(dtype, rank, *n);
                 world.reduce(&y, op, root)?;
-                let expected = if rank == root { reference(dtype, op, size, *n) } else { tensor(dtype, rank, *n) };
-                same(&y, &expected, &what);
+                let expected = if rank == root { reference(dtype, op, size, *n) } else { host(dtype, rank, *n) };
+                checks.add(&y, &expected, &what);
             }
         }
+        checks.settle(world, &format!("reductions of {dtype}"), start);
     }
     Ok(())
 }
@@ -78,6 +117,7 @@ fn reductions(world: &World) -> Result<()> {
 fn movements(world: &World) -> Result<()> {
     let (rank, size) = (world.rank(), world.size());
     for dtype in DType::ALL {
+        let (mut checks, start) = (Checks::default(), Instant::now());
         // Bytes are moved alike whatever they mean: the largest for one dtype of each width.
         let each_width = [DType::F32, DType::BF16, DType::I64, DType::Bool].contains(&dtype);
         for &n in if each_width { &SIZES[..] } else { &SIZES[..4] } {
@@ -89,47 +129,47 @@ fn movements(world: &World) -> Result<()> {
 
             let x = tensor(dtype, rank, n);
             world.broadcast(&x, root)?;
-            same(&x, &tensor(dtype, root, n), &what);
+            checks.add(&x, &host(dtype, root, n), &what);
 
             let outputs = all(n)?;
             world.all_gather(&outputs, &own)?;
             for (r, output) in outputs.iter().enumerate() {
-                same(output, &tensor(dtype, r, n), &what);
+                checks.add(output, &host(dtype, r, n), &what);
             }
             let whole = empty(n * size)?;
             world.all_gather_into_tensor(&whole, &own)?;
-            let parts: Vec<Tensor> = (0..size).map(|r| tensor(dtype, r, n)).collect();
-            same(&whole, &join(&parts)?, &what);
+            let parts: Vec<Tensor> = (0..size).map(|r| host(dtype, r, n)).collect();
+            checks.add(&whole, &join(&parts)?, &what);
 
             // Uneven: rank r has r elements more.
             let uneven = (0..size).map(|r| empty(n + r)).collect::<Result<Vec<_>>>()?;
             world.all_gather(&uneven, &tensor(dtype, rank, n + rank))?;
             for (r, output) in uneven.iter().enumerate() {
-                same(output, &tensor(dtype, r, n + r), &what);
+                checks.add(output, &host(dtype, r, n + r), &what);
             }
             // To rank t from rank r: n + t elements of pattern r + t.
             let inputs: Vec<Tensor> = (0..size).map(|t| tensor(dtype, rank + t, n + t)).collect();
             let outputs = all(n + rank)?;
             world.all_to_all(&outputs, &inputs)?;
             for (r, output) in outputs.iter().enumerate() {
-                same(output, &tensor(dtype, r + rank, n + rank), &what);
+                checks.add(output, &host(dtype, r + rank, n + rank), &what);
             }
             let inputs: Vec<Tensor> = (0..size).map(|t| tensor(dtype, rank + t, n)).collect();
             let single = empty(n * size)?;
             world.all_to_all_single(&single, &join(&inputs)?, None, None)?;
-            let expected: Vec<Tensor> = (0..size).map(|r| tensor(dtype, r + rank, n)).collect();
-            same(&single, &join(&expected)?, &what);
+            let expected: Vec<Tensor> = (0..size).map(|r| host(dtype, r + rank, n)).collect();
+            checks.add(&single, &join(&expected)?, &what);
 
             let outputs = if rank == root { all(n)? } else { Vec::new() };
             world.gather(&own, &outputs, root)?;
             for (r, output) in outputs.iter().enumerate() {
-                same(output, &tensor(dtype, r, n), &what);
+                checks.add(output, &host(dtype, r, n), &what);
             }
             let inputs: Vec<Tensor> =
                 if rank == root { (0..size).map(|t| tensor(dtype, 2 * t, n)).collect() } else { Vec::new() };
             let output = empty(n)?;
             world.scatter(&output, &inputs, root)?;
-            same(&output, &tensor(dtype, 2 * rank, n), &what);
+            checks.add(&output, &host(dtype, 2 * rank, n), &what);
 
             let (next, before) = ((rank + 1) % size, (rank + size - 1) % size);
             if size == 1 {
@@ -144,22 +184,23 @@ fn movements(world: &World) -> Result<()> {
                 let p2p = |t: &Tensor, peer, sends| P2p { tensor: t.clone(), peer, tag: 7, sends };
                 world.batch_p2p(vec![p2p(&own, next, true), p2p(&got, before, false)])?.wait()?;
             }
-            same(&got, &tensor(dtype, before, n), &what);
+            checks.add(&got, &host(dtype, before, n), &what);
         }
         for &n in if each_width { &[0usize, 1, 5, 70_001][..] } else { &[0, 1, 97] } {
             // Uneven: rank r gets r elements more.
             let inputs: Vec<Tensor> = (0..size).map(|r| tensor(dtype, rank, n + r)).collect();
-            let output = Tensor::zeros_with([n + rank], dtype)?;
+            let output = zeros(dtype, n + rank)?;
             world.reduce_scatter(&output, &inputs, ReduceOp::Product)?;
-            same(&output, &reference(dtype, ReduceOp::Product, size, n + rank), "uneven reduce_scatter");
+            checks.add(&output, &reference(dtype, ReduceOp::Product, size, n + rank), "uneven reduce_scatter");
             let inputs: Vec<Tensor> = (0..size).map(|_| tensor(dtype, rank, n)).collect();
             let output = zeros(dtype, n)?;
             world.reduce_scatter(&output, &inputs, ReduceOp::Sum)?;
-            same(&output, &reference(dtype, ReduceOp::Sum, size, n), "reduce_scatter");
-            let whole = join(&inputs)?;
+            checks.add(&output, &reference(dtype, ReduceOp::Sum, size, n), "reduce_scatter");
+            let (whole, output) = (join(&inputs)?, zeros(dtype, n)?);
             world.reduce_scatter_tensor(&output, &whole, ReduceOp::Max)?;
-            same(&output, &reference(dtype, ReduceOp::Max, size, n), "reduce_scatter_tensor");
+            checks.add(&output, &reference(dtype, ReduceOp::Max, size, n), "reduce_scatter_tensor");
         }
+        checks.settle(world, &format!("movements of {dtype}"), start);
     }
     Ok(())
 }
@@ -168,17 +209,20 @@ fn messages(world: &World) -> Result<()> {
     let (rank, size) = (world.rank(), world.size());
     let (next, before) = ((rank + 1) % size, (rank + size - 1) % size);
     let zeros = |n: usize| zeros(DType::F32, n);
-    // Tags may be received in another order, but on devices messages keep theirs.
+    // Tags may be received in another order. On devices messages keep theirs, and a second one waits for the receiver of the first: one
+    // rank of the ring has to receive before it sends.
     let (a, b) = (tensor(DType::F32, rank, 10), tensor(DType::F32, rank + 1, 20));
-    world.send(&a, next, 1)?;
-    world.send(&b, next, 2)?;
     let (x, y) = (zeros(10)?, zeros(20)?);
-    if device() == Device::Cpu {
-        world.recv(&y, before, 2)?;
-        world.recv(&x, before, 1)?;
-    } else {
-        world.recv(&x, before, 1)?;
-        world.recv(&y, before, 2)?;
+    let send = || world.send(&a, next, 1).and_then(|()| world.send(&b, next, 2));
+    let in_order = || world.recv(&x, before, 1).and_then(|()| world.recv(&y, before, 2));
+    match (device(), rank) {
+        (Device::Cpu, _) => {
+            send()?;
+            world.recv(&y, before, 2)?;
+            world.recv(&x, before, 1)?;
+        }
+        (_, 0) => in_order().and_then(|()| send())?,
+        _ => send().and_then(|()| in_order())?,
     }
     same(&x, &tensor(DType::F32, before, 10), "tag 1");
     same(&y, &tensor(DType::F32, before + 1, 20), "tag 2");
@@ -193,6 +237,26 @@ fn messages(world: &World) -> Result<()> {
     }
     world.send_object(b"hello", next, 3)?;
     assert_eq!(world.recv_object(before, 3)?, b"hello");
+    Ok(())
+}
+
+/// More than goes at a time through device memory that ranks share.
+fn larger_than_a_lane(world: &World) -> Result<()> {
+    let (rank, size, n) = (world.rank(), world.size(), 3_000_001);
+    let (mut checks, start) = (Checks::default(), Instant::now());
+    let x = tensor(DType::F32, rank, n);
+    world.all_reduce(&x, ReduceOp::Sum)?;
+    checks.add(&x, &reference(DType::F32, ReduceOp::Sum, size, n), "a large all_reduce");
+    let y = tensor(DType::F32, rank, n);
+    world.broadcast(&y, size - 1)?;
+    checks.add(&y, &host(DType::F32, size - 1, n), "a large broadcast");
+    let (own, whole) = (tensor(DType::F32, rank, n), zeros(DType::F32, n * size)?);
+    world.all_gather_into_tensor(&whole, &own)?;
+    checks.add(&whole, &join(&(0..size).map(|r| host(DType::F32, r, n)).collect::<Vec<_>>())?, "a large all_gather");
+    let part = zeros(DType::F32, n)?;
+    world.reduce_scatter_tensor(&part, &join(&vec![own; size])?, ReduceOp::Max)?;
+    checks.add(&part, &reference(DType::F32, ReduceOp::Max, size, n), "a large reduce_scatter");
+    checks.settle(world, "larger than a lane", start);
     Ok(())
 }
 
@@ -216,6 +280,9 @@ fn the_rest(world: &World) -> Result<()> {
     }
     if size > 1 {
         messages(world)?;
+    }
+    if device() != Device::Cpu {
+        larger_than_a_lane(world)?;
     }
     // Views that are not contiguous.
     let square = Tensor::zeros_with([4, 4], device())?;

@@ -35,17 +35,53 @@ fn mismatch_on_one_node() {
     mismatch("failures::mismatch_on_one_node", 1);
 }
 
-#[test]
-fn another_collective_between_nodes() {
-    Ranks::new("failures::another_collective_between_nodes", 2).nodes(2).run(|world| {
+/// The root of a broadcast sends and goes on. What it has called is named all the same, and not what it calls next.
+fn a_root_that_has_gone_on(test: &'static str, nodes: usize) {
+    Ranks::new(test, 2).nodes(nodes).run(|world| {
         let error = match world.rank() {
             0 => world.all_reduce(&ones(4), ReduceOp::Sum),
-            // Who only sends does not wait for an answer: it learns of the mismatch by its next call.
             _ => world.broadcast(&ones(4), 1).and_then(|()| world.barrier()),
         };
-        // Rank 1 is named with the call it is in by then: the broadcast or the barrier.
-        names(&error.unwrap_err().to_string(), &["different collectives", "all_reduce(sum)", "rank 1"]);
+        names(
+            &error.unwrap_err().to_string(),
+            &["different collectives", "called all_reduce(sum) float32 [4]", "called broadcast(from 1) float32 [4]"],
+        );
     });
+}
+
+#[test]
+fn another_collective_on_one_node() {
+    a_root_that_has_gone_on("failures::another_collective_on_one_node", 1);
+}
+
+#[test]
+fn another_collective_between_nodes() {
+    a_root_that_has_gone_on("failures::another_collective_between_nodes", 2);
+}
+
+/// Both ranks only send: they find out by the next collective.
+fn nobody_waits(test: &'static str, nodes: usize) {
+    Ranks::new(test, 2).nodes(nodes).run(|world| {
+        let sent = match world.rank() {
+            0 => world.broadcast(&ones(4), 0),
+            _ => world.reduce(&ones(4), ReduceOp::Sum, 0),
+        };
+        let message = sent.and_then(|()| world.barrier()).unwrap_err().to_string();
+        names(
+            &message,
+            &["different collectives", "called broadcast(from 0) float32 [4]", "called reduce(sum, to 0) float32 [4]"],
+        );
+    });
+}
+
+#[test]
+fn nobody_waits_on_one_node() {
+    nobody_waits("failures::nobody_waits_on_one_node", 1);
+}
+
+#[test]
+fn nobody_waits_between_nodes() {
+    nobody_waits("failures::nobody_waits_between_nodes", 2);
 }
 
 fn death(test: &'static str, nodes: usize) {

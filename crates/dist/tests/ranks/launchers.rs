@@ -29,13 +29,19 @@ pub struct Launched {
     ranks: usize,
     backend: &'static str,
     timeout: Duration,
-    arguments: &'static [&'static str],
     variables: Vec<(&'static str, String)>,
     /// How many ranks must report at least ([`report`]), if they are expected to end badly.
     fails: Option<usize>,
     /// Whether no rank meets the others.
     refused: bool,
+    /// Ranks that must report before the launcher learns that any has ended.
+    survivors: &'static [usize],
 }
+
+/// Runs a rank and hides its end from the launcher until all survivors have reported, or a minute is over: launchers end the other ranks
+/// of one that dies.
+const HIDE: &str = r#""$@"; i=0; while [ $i -lt 600 ]; do all=yes; for r in $SURVIVORS; do [ -e "$SEEN$r" ] || all=no; done
+    [ $all = yes ] && exit 0; i=$((i + 1)); sleep 0.1; done"#;
 
 impl Launched {
     /// `test` is the name of the test function that calls this; `launcher` one of `mpich`, `openmpi`, `impi` (which
@@ -48,10 +54,10 @@ impl Launched {
             ranks,
             backend: "mpi",
             timeout,
-            arguments: &[],
             variables: Vec::new(),
             fails: None,
             refused: false,
+            survivors: &[],
         }
     }
 
@@ -67,12 +73,6 @@ impl Launched {
         self
     }
 
-    /// Further arguments of the launcher.
-    pub fn arguments(mut self, arguments: &'static [&'static str]) -> Self {
-        self.arguments = arguments;
-        self
-    }
-
     /// Sets a variable of the launcher and its ranks.
     pub fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.variables.push((name, value.into()));
@@ -83,6 +83,12 @@ impl Launched {
     pub fn fails(mut self, reports: usize) -> Self {
         self.fails = Some(reports);
         self
+    }
+
+    /// These ranks must report ([`report_as`]); the launcher does not learn of any rank's end before.
+    pub fn survivors(mut self, survivors: &'static [usize]) -> Self {
+        self.survivors = survivors;
+        self.fails(survivors.len())
     }
 
     /// The library `name` of the launcher's own MPI.
@@ -157,10 +163,18 @@ impl Launched {
             return println!("skipped: no {} here (scripts/launchers installs the others)", self.launcher);
         };
         let exe = std::env::current_exe().expect("this program");
-        command.args(self.arguments).args(["-n", &self.ranks.to_string()]).arg(exe);
+        command.args(["-n", &self.ranks.to_string()]);
+        let seen = std::env::temp_dir().join(format!("rushlight-seen-{}-{:?}-", std::process::id(), Instant::now()));
+        let seen = seen.display().to_string().replace(' ', "");
+        if !self.survivors.is_empty() {
+            let names: Vec<String> = self.survivors.iter().map(usize::to_string).collect();
+            command.args(["sh", "-c", HIDE, "sh"]).env("SEEN", &seen).env("SURVIVORS", names.join(" "));
+        }
+        command.arg(exe);
         command.args([self.test, "--exact", "--nocapture", "--include-ignored"]);
         command.env(RANK_OF, self.test).env("RUSHLIGHT_NUM_THREADS", "1").envs(self.variables.iter().cloned());
         let (status, output) = watch(command);
+        self.survivors.iter().for_each(|rank| drop(std::fs::remove_file(format!("{seen}{rank}"))));
         assert!(status || self.fails.is_some(), "{} under {}:\n{output}", self.test, self.launcher);
         let reports = output.matches("reported by a rank").count();
         let expected = self.fails.unwrap_or(if self.refused { self.ranks } else { 0 });
@@ -171,6 +185,13 @@ impl Launched {
 /// Says that a rank of a test that ends badly has seen what it should.
 pub fn report() {
     eprintln!("reported by a rank");
+}
+
+/// [`report`] of a survivor.
+pub fn report_as(rank: usize) {
+    report();
+    let seen = std::env::var("SEEN").expect("a test with survivors");
+    std::fs::write(format!("{seen}{rank}"), "").expect("a file");
 }
 
 /// Runs a command to its end. Returns whether it ended well, and what it wrote.

@@ -87,7 +87,18 @@ struct Reader<'a> {
     order: ByteOrder,
     storages: HashMap<String, Rc<LoadedStorage>>,
     containers: Containers,
-    gpus: usize,
+    gpus: (Device, usize),
+}
+
+/// The device here for a tensor that was saved on the device of this name: `cuda` (NVIDIA's and AMD's), `hip` or `xpu`, perhaps with a number.
+fn here(saved_on: &str, (first, count): (Device, usize)) -> Device {
+    let (kind, index) = saved_on.split_once(':').unwrap_or((saved_on, "0"));
+    let index = index.parse().ok().filter(|&index| index < count && matches!(kind, "cuda" | "hip" | "xpu"));
+    match (first, index) {
+        (Device::Cuda(_), Some(index)) => Device::Cuda(index),
+        (Device::Xpu(_), Some(index)) => Device::Xpu(index),
+        _ => Device::Cpu,
+    }
 }
 
 impl World for Reader<'_> {
@@ -108,10 +119,7 @@ impl World for Reader<'_> {
             return Err(fail());
         }
         let device = match arena.get(location) {
-            Object::Str(name) => match name.parse() {
-                Ok(Device::Cuda(index)) if index < self.gpus => Device::Cuda(index),
-                _ => Device::Cpu,
-            },
+            Object::Str(name) => here(name, self.gpus),
             _ => Device::Cpu,
         };
         let numel = size(arena, numel)?;
@@ -289,4 +297,21 @@ fn unknown_dtype(name: &str) -> Error {
     Error::dtype(format!(
         "the file holds a tensor of '{name}', a dtype that is not supported; convert it before saving"
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::here;
+    use rushlight_core::Device;
+
+    #[test]
+    fn tensors_come_to_the_gpu_of_the_same_number() {
+        let (amd, intel) = ((Device::Cuda(0), 2), (Device::Xpu(0), 2));
+        assert_eq!(["cuda", "cuda:1", "xpu:1", "hip:0"].map(|on| here(on, amd)), [0, 1, 1, 0].map(Device::Cuda));
+        assert_eq!(["cuda:1", "xpu"].map(|on| here(on, intel)), [1, 0].map(Device::Xpu));
+        for elsewhere in ["cpu", "cuda:2", "cuda:x", "mps", "meta", ""] {
+            assert_eq!(here(elsewhere, amd), Device::Cpu, "{elsewhere}");
+        }
+        assert_eq!(here("cuda:0", (Device::Cpu, 0)), Device::Cpu);
+    }
 }

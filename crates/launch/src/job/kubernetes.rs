@@ -18,7 +18,11 @@ impl Job {
         let mut command: Vec<String> = vec![
             "rushlight".into(),
             "run".into(),
-            format!("--nnodes={nodes}"),
+            if self.is_elastic() {
+                format!("--nnodes={}:{nodes}", self.least_nodes)
+            } else {
+                format!("--nnodes={nodes}")
+            },
             "--node-rank=$(JOB_COMPLETION_INDEX)".into(),
             "--rdzv-backend=static".into(),
             format!("--rdzv-endpoint={name}-0.{name}:29400"),
@@ -26,7 +30,9 @@ impl Job {
             format!("--nproc-per-node={}", self.gpus_per_node.max(1)),
             format!("--max-restarts={}", self.max_restarts),
         ];
-        command.extend(self.program.iter().cloned());
+        command.extend(self.module.then(|| "-m".to_owned()));
+        // Kubernetes puts variables in the place of $(NAME).
+        command.extend(self.program.iter().map(|word| word.replace("$(", "$$(")));
         // Every value is quoted as JSON, which YAML contains.
         let q = |text: &str| json!(text).to_string();
         let mut y = format!(

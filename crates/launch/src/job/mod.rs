@@ -52,8 +52,10 @@ struct Job {
     scheduler: Scheduler,
     name: String,
     nodes: usize,
+    /// With fewer nodes than these the job waits for others.
+    least_nodes: usize,
     gpus_per_node: usize,
-    /// Processors of a node to ask for.
+    /// Processors of a node to ask for, where the user says so.
     cpus_per_node: Option<usize>,
     memory: Option<String>,
     /// Seconds.
@@ -64,6 +66,10 @@ struct Job {
     warning: u64,
     requeue: bool,
     stage: bool,
+    /// Rushlight's wheel, which nodes get instead of the program `rushlight`.
+    wheel: Option<String>,
+    /// Whether the program is a Python module.
+    module: bool,
     max_restarts: usize,
     modules: Vec<String>,
     variables: Vec<(String, String)>,
@@ -83,7 +89,18 @@ fn command() -> Command {
         .override_usage("rushlight job --scheduler slurm|pbs|flux|kubernetes [OPTIONS] PROGRAM [ARGS]...")
         .arg(value("scheduler", "NAME", "Who runs the job").value_parser(Scheduler::NAMES.map(|(name, _)| name)))
         .arg(value("machine", "NAME", "Settings of a known machine").value_parser(machines))
+        .after_help(
+            "Examples:
+  rushlight job --scheduler slurm --nodes 2 --gpus-per-node 4 --time 08:00:00 --output train.sh ./train --lr 0.1
+  rushlight job --machine frontier --nodes 8 --account ABC123 --submit ./train
+  rushlight job --machine alliance --wheel rushlight.whl train.py
+  rushlight job --scheduler kubernetes --nodes 2 --image IMAGE ./train | kubectl create -f -
+
+The script starts `rushlight run` on each node. The program hears of the time limit by SIGUSR1; if it saves its state and exits with 75,
+the job is queued again. Nothing is installed on the nodes: the script copies one binary and the program, or one wheel.",
+        )
         .arg(value("nodes", "N", "Number of nodes. Default: 1"))
+        .arg(value("min-nodes", "N", "Fewest nodes the job goes on with when some are lost. Default: all"))
         .arg(value(
             "gpus-per-node",
             "N",
@@ -103,6 +120,8 @@ fn command() -> Command {
         .arg(value("output", "FILE", "Where to write the script. Default: standard output"))
         .arg(flag("no-requeue", "Do not queue the job again when it asks for that or loses a node"))
         .arg(flag("no-stage", "Do not copy the program to the nodes' own disks"))
+        .arg(value("wheel", "FILE", "Rushlight's wheel for a Python program: it is unpacked on the nodes' own disks"))
+        .arg(flag("module", "PROGRAM is a Python module").short('m'))
         .arg(flag("submit", "Submit the script as well"))
         .arg(
             Arg::new("program")
@@ -207,15 +226,17 @@ fn read(matches: &ArgMatches) -> Result<Job> {
         variables.retain(|(other, _)| other != key);
         variables.push((key.into(), value.into()));
     }
+    let nodes = number("nodes", 1)?;
+    if nodes == 0 {
+        return Err(Error::value("--nodes 0 leaves nothing to run on"));
+    }
     let job = Job {
         scheduler,
         name,
-        nodes: number("nodes", 1)?.max(1),
+        nodes,
+        least_nodes: number("min-nodes", nodes)?,
         gpus_per_node: number("gpus-per-node", machine.map_or(1, |m| m.gpus))?,
-        cpus_per_node: match number("cpus-per-node", 0)? {
-            0 => machine.map(|m| m.cpus).filter(|&n| n > 0),
-            n => Some(n),
-        },
+        cpus_per_node: Some(number("cpus-per-node", 0)?).filter(|&n| n > 0),
         memory: text("memory"),
         time: time(&text("time").unwrap_or_else(|| "01:00:00".into()))?,
         account: text("account"),
@@ -223,6 +244,8 @@ fn read(matches: &ArgMatches) -> Result<Job> {
         warning: number("warning", 120)? as u64,
         requeue: !matches.get_flag("no-requeue"),
         stage: !matches.get_flag("no-stage"),
+        wheel: text("wheel"),
+        module: matches.get_flag("module"),
         max_restarts: number("max-restarts", 3)?,
         modules: list("load"),
         variables,
@@ -230,6 +253,15 @@ fn read(matches: &ArgMatches) -> Result<Job> {
         machine,
         program,
     };
+    if job.least_nodes == 0 || job.least_nodes > job.nodes {
+        return Err(Error::value(format!(
+            "--min-nodes {} should be between 1 and the {} of --nodes",
+            job.least_nodes, job.nodes
+        )));
+    }
+    if job.wheel.is_some() && job.scheduler == Scheduler::Kubernetes {
+        return Err(Error::value("--wheel: on Kubernetes the image carries the program and the wheel"));
+    }
     if job.warning >= job.time {
         return Err(Error::value(format!("--warning {} leaves no time of the {} s of --time", job.warning, job.time)));
     }

@@ -19,9 +19,17 @@ fn clock(seconds: u64) -> String {
 }
 
 impl Job {
+    /// Whether the job may run on fewer nodes than it asks for.
+    pub(super) fn is_elastic(&self) -> bool {
+        self.least_nodes < self.nodes
+    }
+
     /// Whether the program is a file that can be copied to the nodes: Python scripts have others beside them.
     pub(super) fn stages_program(&self) -> bool {
-        self.stage && self.program[0].contains('/') && Path::new(&self.program[0]).extension().is_none_or(|e| e != "py")
+        self.stage
+            && !self.module
+            && self.program[0].contains('/')
+            && Path::new(&self.program[0]).extension().is_none_or(|e| e != "py")
     }
 
     /// GPUs of a node as the scheduler counts them.
@@ -32,9 +40,27 @@ impl Job {
         }
     }
 
+    /// Processors of a node to ask for: what the user says, else the machine's.
     fn processors(&self) -> Option<usize> {
-        let by_gpu = self.machine.is_some_and(|machine| machine.cpus_by_gpu);
-        self.cpus_per_node.map(|n| if by_gpu { n * self.cards().max(1) } else { n })
+        let machines = || {
+            let machine = self.machine.filter(|machine| machine.cpus > 0)?;
+            Some(if machine.cpus_by_gpu { machine.cpus * self.cards().max(1) } else { machine.cpus })
+        };
+        self.cpus_per_node.or_else(machines)
+    }
+
+    /// What a reader of the script wants to know first.
+    fn header(&self, submit: &str) -> String {
+        let ranks = self.gpus_per_node.max(1);
+        let stays = if self.requeue {
+            format!("# A job that is warned saves its state, exits with {REQUEUE_CODE} and goes on in another one.\n")
+        } else {
+            String::new()
+        };
+        format!(
+            "# {}: {} nodes, {ranks} ranks on each. Written by `rushlight job`; submit it by `{submit}`.\n{stays}",
+            self.name, self.nodes
+        )
     }
 
     /// Modules and variables.
@@ -52,9 +78,10 @@ impl Job {
     /// The options of `rushlight run`, then the program.
     fn run_line(&self, launcher: &str, program: &str, options: &[&str]) -> String {
         let ranks = self.gpus_per_node.max(1);
-        let mut words = vec![launcher.to_owned(), "run".into(), format!("--nproc-per-node={ranks}")];
+        let mut words = vec![launcher.to_owned(), format!("--nproc-per-node={ranks}")];
         words.push(format!("--max-restarts={}", self.max_restarts));
         words.extend(options.iter().map(|option| (*option).to_owned()));
+        words.extend(self.module.then(|| "-m".to_owned()));
         words.push(program.to_owned());
         words.extend(self.program[1..].iter().map(|word| quote(word)));
         words.join(" ")
@@ -64,12 +91,60 @@ impl Job {
         self.machine.map_or("/tmp", |machine| machine.local_folder)
     }
 
+    /// Copies what the job needs to each node's own disk, by `copy` from here to there. Returns the commands, the
+    /// launcher and the program.
+    fn staging(&self, job: &str, copy: &str) -> (String, String, String) {
+        let program = quote(&self.program[0]);
+        let run = |launcher: &str| format!("{launcher} run");
+        if !self.stage && self.wheel.is_none() {
+            return (String::new(), run("rushlight"), program);
+        }
+        let mut s = String::from(
+            "# Programs are read from each node's own disk: one copy instead of one read for each rank.\n",
+        );
+        s += &format!(
+            "local_folder=\"{}/rushlight-{job}\"\n\"${{step[@]}}\" mkdir -p \"$local_folder\"\n",
+            self.local_folder()
+        );
+        if let Some(wheel) = &self.wheel {
+            // A wheel is an archive: unpacked, it is a package.
+            s += &format!("{copy} {} \"$local_folder/wheel.zip\"\n", quote(wheel));
+            s += "\"${step[@]}\" python3 -m zipfile -e \"$local_folder/wheel.zip\" \"$local_folder/python\"\n";
+            s += "export PYTHONPATH=\"$local_folder/python${PYTHONPATH:+:$PYTHONPATH}\"\n";
+            return (s, "python3 -m rushlight.run".into(), program);
+        }
+        s += &format!("{copy} \"$(command -v rushlight)\" \"$local_folder/rushlight\"\n");
+        let launcher = run("\"$local_folder/rushlight\"");
+        if self.stages_program() {
+            s += &format!("{copy} {program} \"$local_folder/program\"\n");
+            return (s, launcher, "\"$local_folder/program\"".into());
+        }
+        (s, launcher, program)
+    }
+
+    /// Removes what was copied.
+    fn unstaging(&self) -> &str {
+        match (self.stage || self.wheel.is_some(), self.is_elastic()) {
+            (false, _) => "",
+            (true, false) => "\"${step[@]}\" rm -rf \"$local_folder\"\n",
+            (true, true) => "\"${step[@]}\" rm -rf \"$local_folder\" || rm -rf \"$local_folder\"\n",
+        }
+    }
+
+    /// Has the ranks that `command` reaches be told of the limit, where the scheduler does not.
+    fn alarm(&self, command: &str) -> String {
+        let alarm = self.time - self.warning;
+        format!(
+            "# Ranks hear of the time limit {} s before it, in time to save their state.\n( sleep {alarm}; {command} ) > /dev/null 2>&1 &\nalarm=$!\n",
+            self.warning
+        )
+    }
+
     pub(super) fn slurm(&self) -> String {
-        let mut s = String::from("#!/bin/bash\n");
+        let mut s = format!("#!/bin/bash\n{}", self.header("sbatch FILE"));
         let mut directive = |text: String| s += &format!("#SBATCH {text}\n");
         directive(format!("--job-name={}", self.name));
         directive(format!("--nodes={}", self.nodes));
-        // One launcher on each node; it starts a rank for each GPU.
         directive("--ntasks-per-node=1".into());
         if self.gpus_per_node > 0 {
             directive(format!("--gpus-per-node={}", self.cards()));
@@ -88,8 +163,10 @@ impl Job {
             directive(format!("--partition={queue}"));
         }
         directive("--output=%x-%j.out".into());
-        // Ranks hear of the limit in time to save their state.
         directive(format!("--signal=USR1@{}", self.warning));
+        if self.is_elastic() {
+            directive("--no-kill".into());
+        }
         if self.requeue {
             directive("--requeue".into());
             directive("--open-mode=append".into());
@@ -99,29 +176,37 @@ impl Job {
         for text in self.machine.map_or(&[][..], |machine| machine.directives) {
             directive((*text).into());
         }
+        s += &format!(
+            "# --ntasks-per-node: one launcher on each node starts its ranks. --signal: ranks hear of the limit {} s before it.\n",
+            self.warning
+        );
+        if self.is_elastic() {
+            s += "# --no-kill: the job goes on without a lost node, unless that is the first, where the launchers meet.\n";
+        }
         s += "\nset -u\n# With --export=NONE the steps would start without the variables below.\nunset SLURM_EXPORT_ENV\n";
         s += &self.preamble();
         s += "nodes=$SLURM_JOB_NUM_NODES\nstep=(srun --nodes=\"$nodes\" --ntasks=\"$nodes\" --ntasks-per-node=1)\n";
         s += "# Launchers divide the processors among their ranks themselves, and go on without a lost node.\n";
         s += "launch=(\"${step[@]}\" --cpu-bind=none --kill-on-bad-exit=0)\n";
         s += "if [ -n \"${SLURM_CPUS_PER_TASK:-}\" ]; then launch+=(--cpus-per-task=\"$SLURM_CPUS_PER_TASK\"); fi\n\n";
-        let (mut launcher, mut program) = ("rushlight".to_owned(), quote(&self.program[0]));
-        if self.stage {
-            let folder = self.local_folder();
-            s += "# Programs are read from each node's own disk: one copy instead of one read for each rank.\n";
-            s += &format!("local_folder=\"{folder}/rushlight-$SLURM_JOB_ID\"\n");
-            s += "\"${step[@]}\" mkdir -p \"$local_folder\"\n";
-            s += "sbcast --force \"$(command -v rushlight)\" \"$local_folder/rushlight\"\n";
-            launcher = "\"$local_folder/rushlight\"".into();
-            if self.stages_program() {
-                s += &format!("sbcast --force {program} \"$local_folder/program\"\n");
-                program = "\"$local_folder/program\"".into();
-            }
+        let (staging, launcher, program) = self.staging("$SLURM_JOB_ID", "sbcast --force");
+        s += &staging;
+        let mut options = Vec::new();
+        let nodes = format!("--nnodes={}:{}", self.least_nodes, self.nodes);
+        if self.is_elastic() {
+            s += "# srun's exit code would be that of a lost launcher.\n";
+            s += &format!(
+                "code_file=$PWD/{}-$SLURM_JOB_ID.code\nrm -f \"$code_file\"\nlaunch+=(--no-kill)\n",
+                quote(&self.name)
+            );
+            options = vec![nodes.as_str(), "--exit-code-file=\"$code_file\""];
         }
-        s += &format!("\"${{launch[@]}}\" {}\ncode=$?\n", self.run_line(&launcher, &program, &[]));
-        if self.stage {
-            s += "\"${step[@]}\" rm -rf \"$local_folder\"\n";
+        s += &format!("\"${{launch[@]}}\" {}\ncode=$?\n", self.run_line(&launcher, &program, &options));
+        if self.is_elastic() {
+            s += "if [ -s \"$code_file\" ]; then code=$(cat \"$code_file\"); rm \"$code_file\"; fi\n";
+            s += "# A step on all nodes would wait for a lost one.\nstep=(timeout 15 \"${step[@]}\")\n";
         }
+        s += self.unstaging();
         if self.requeue {
             s += &format!("\n# {REQUEUE_CODE}: the program has saved its state and asks to go on in another job.\n");
             s += &format!(
@@ -132,7 +217,7 @@ impl Job {
     }
 
     pub(super) fn pbs(&self) -> String {
-        let mut s = String::from("#!/bin/bash -l\n");
+        let mut s = format!("#!/bin/bash -l\n{}", self.header("qsub FILE"));
         let mut directive = |text: String| s += &format!("#PBS {text}\n");
         directive(format!("-N {}", self.name.chars().take(15).collect::<String>()));
         let mut select = format!("-l select={}", self.nodes);
@@ -165,39 +250,29 @@ impl Job {
         s += "\nset -u\ncd \"$PBS_O_WORKDIR\" || exit 1\n";
         s += &self.preamble();
         s += "nodes=$(sort -u \"$PBS_NODEFILE\" | wc -l)\n";
-        s += "step=(mpiexec -n \"$nodes\" -ppn 1)\n\n";
-        let (mut launcher, mut program) = ("rushlight".to_owned(), quote(&self.program[0]));
-        if self.stage {
-            s += "# Programs are read from each node's own disk: one copy instead of one read for each rank.\n";
-            s += &format!("local_folder=\"{}/rushlight-$PBS_JOBID\"\n", self.local_folder());
-            s += "\"${step[@]}\" mkdir -p \"$local_folder\"\n";
-            s += "\"${step[@]}\" cp \"$(command -v rushlight)\" \"$local_folder/rushlight\"\n";
-            launcher = "\"$local_folder/rushlight\"".into();
-            if self.stages_program() {
-                s += &format!("\"${{step[@]}}\" cp {program} \"$local_folder/program\"\n");
-                program = "\"$local_folder/program\"".into();
-            }
-        }
-        s += &format!("\"${{step[@]}}\" {} &\nranks=$!\n", self.run_line(&launcher, &program, &[]));
-        s += "# PBS gives no notice of the limit: this does, in time for ranks to save their state.\n";
-        let alarm = self.time - self.warning;
-        s += &format!("( sleep {alarm}; kill -USR1 \"$ranks\" ) 2> /dev/null &\nalarm=$!\n");
+        // PALS binds each launcher to one core unless told.
+        let binding = if self.machine.is_some() { " --cpu-bind none" } else { "" };
+        s +=
+            &format!("# One launcher on each node starts its ranks.\nstep=(mpiexec -n \"$nodes\" -ppn 1{binding})\n\n");
+        let (staging, launcher, program) = self.staging("$PBS_JOBID", "\"${step[@]}\" cp");
+        s += &staging;
+        let nodes = format!("--nnodes={}:{}", self.least_nodes, self.nodes);
+        let options = if self.is_elastic() { vec![nodes.as_str()] } else { Vec::new() };
+        s += &format!("\"${{step[@]}}\" {} &\nranks=$!\n", self.run_line(&launcher, &program, &options));
+        s += &self.alarm("kill -USR1 \"$ranks\"");
         s += "wait \"$ranks\"\ncode=$?\nkill \"$alarm\" 2> /dev/null\n";
-        if self.stage {
-            s += "\"${step[@]}\" rm -rf \"$local_folder\"\n";
-        }
+        s += self.unstaging();
         s += &self.resubmit("qsub");
         s + "exit \"$code\"\n"
     }
 
     pub(super) fn flux(&self) -> String {
-        let mut s = String::from("#!/bin/bash\n");
+        let mut s = format!("#!/bin/bash\n{}", self.header("flux batch FILE"));
         let mut directive = |text: String| s += &format!("#flux: {text}\n");
         directive(format!("--job-name={}", self.name));
         directive(format!("--nodes={}", self.nodes));
         directive("--exclusive".into());
         directive(format!("--time-limit={}s", self.time));
-        directive(format!("--signal=SIGUSR1@{}s", self.warning));
         if let Some(account) = &self.account {
             directive(format!("--bank={account}"));
         }
@@ -208,25 +283,21 @@ impl Job {
         s += "\nset -u\n";
         s += &self.preamble();
         s += &format!("nodes={}\n", self.nodes);
-        s += "step=(flux run --nodes=\"$nodes\" --ntasks=\"$nodes\" --exclusive -o cpu-affinity=off -o gpu-affinity=off)\n";
+        s += "# One launcher on each node starts its ranks.\n";
+        s += "options=(--nodes=\"$nodes\" --ntasks=\"$nodes\" --exclusive -o cpu-affinity=off -o gpu-affinity=off)\n";
+        s += "step=(flux run \"${options[@]}\")\n";
         s += "# This script runs on the first node, where the launchers meet.\nfirst=$(hostname)\n\n";
-        let (mut launcher, mut program) = ("rushlight".to_owned(), quote(&self.program[0]));
-        if self.stage {
-            s += "# Programs are read from each node's own disk: one copy instead of one read for each rank.\n";
-            s += &format!("local_folder=\"{}/rushlight-$FLUX_ENCLOSING_ID\"\n", self.local_folder());
-            s += "\"${step[@]}\" mkdir -p \"$local_folder\"\n";
-            s += "\"${step[@]}\" cp \"$(command -v rushlight)\" \"$local_folder/rushlight\"\n";
-            launcher = "\"$local_folder/rushlight\"".into();
-            if self.stages_program() {
-                s += &format!("\"${{step[@]}}\" cp {program} \"$local_folder/program\"\n");
-                program = "\"$local_folder/program\"".into();
-            }
-        }
-        let options = ["--nnodes=\"$nodes\"", "--rdzv-endpoint=\"$first\"", "--rdzv-id=\"$FLUX_ENCLOSING_ID\""];
-        s += &format!("\"${{step[@]}}\" {}\ncode=$?\n", self.run_line(&launcher, &program, &options));
-        if self.stage {
-            s += "\"${step[@]}\" rm -rf \"$local_folder\"\n";
-        }
+        let (staging, launcher, program) = self.staging("$FLUX_ENCLOSING_ID", "\"${step[@]}\" cp");
+        s += &staging;
+        let nodes =
+            if self.is_elastic() { format!("{}:{}", self.least_nodes, self.nodes) } else { "\"$nodes\"".into() };
+        let nodes = format!("--nnodes={nodes}");
+        let options = [&nodes, "--rdzv-endpoint=\"$first\"", "--rdzv-id=\"$FLUX_ENCLOSING_ID\""];
+        let line = self.run_line(&launcher, &program, &options);
+        s += &format!("ranks=$(flux submit \"${{options[@]}}\" {line})\n");
+        s += &self.alarm("flux job kill -s SIGUSR1 \"$ranks\"");
+        s += "flux job attach \"$ranks\"\ncode=$?\nkill \"$alarm\" 2> /dev/null\n";
+        s += self.unstaging();
         s += &self.resubmit("flux --parent batch");
         s + "exit \"$code\"\n"
     }

@@ -21,8 +21,13 @@ fn check(text: &str) {
 fn scripts_are_valid_for_every_scheduler_and_machine() {
     let program = ["./train", "--text", "it's $HOME; `x`", "-m"];
     for scheduler in ["slurm", "pbs", "flux"] {
-        for extra in [&[][..], &["--no-stage", "--no-requeue"], &["--load", "a/1", "--env", "A=b c", "--memory", "8G"]]
-        {
+        let extras = [
+            &[][..],
+            &["--no-stage", "--no-requeue"],
+            &["--load", "a/1", "--env", "A=b c", "--memory", "8G"],
+            &["--nodes", "4", "--min-nodes", "2", "--wheel", "a b.whl"],
+        ];
+        for extra in extras {
             let line: Vec<&str> = [&["--scheduler", scheduler], extra, &program].concat();
             let text = script(&line);
             check(&text);
@@ -55,12 +60,18 @@ fn slurm_directives() {
         assert!(text.lines().any(|l| l == line), "{line}:\n{text}");
     }
     // Directives end at the first command.
-    let last = text.lines().filter(|l| l.starts_with("#SBATCH")).count();
-    assert!(text.lines().take(last + 1).all(|l| l.starts_with('#')));
+    let last = text.lines().position(|l| !l.starts_with('#')).expect("a command");
+    assert!(!text.lines().skip(last).any(|l| l.starts_with("#SBATCH")));
+    let elastic = script(&["--scheduler", "slurm", "--nodes", "4", "--min-nodes", "2", "-m", "pkg.train"]);
+    assert!(elastic.contains("#SBATCH --no-kill\n") && elastic.contains("--nnodes=2:4 --exit-code-file="), "{elastic}");
+    assert!(!text.contains("no-kill"));
+    let wheel = script(&["--scheduler", "slurm", "--wheel", "r.whl", "train.py"]);
+    assert!(wheel.contains("sbcast --force r.whl") && wheel.contains("python3 -m rushlight.run --nproc"), "{wheel}");
     assert!(!script(&["--scheduler", "slurm", "--no-requeue", "./t"]).contains("scontrol"));
     // Devices are tiles on Intel's GPUs, two to a card.
     assert!(script(&["--machine", "dawn", "./t"]).contains("#SBATCH --gpus-per-node=4\n"));
     assert!(script(&["--machine", "alliance", "--gpus-per-node", "4", "./t"]).contains("--cpus-per-task=24\n"));
+    assert!(script(&["--machine", "alliance", "--cpus-per-node", "9", "./t"]).contains("--cpus-per-task=9\n"));
 }
 
 #[test]
@@ -87,6 +98,7 @@ fn kubernetes_documents() {
         "My_job",
         "train",
         "a\"b",
+        "$(HOME)",
     ];
     let text = script(&line);
     assert_eq!(text.matches("\n---\n").count(), 2);
@@ -96,6 +108,7 @@ fn kubernetes_documents() {
         "nvidia.com/gpu: 4",
         "- \"--rdzv-endpoint=my-job-0.my-job:29400\"",
         "- \"a\\\"b\"",
+        "- \"$$(HOME)\"",
         "backoffLimit: 8",
     ] {
         assert!(text.contains(part), "{part}:\n{text}");
@@ -114,6 +127,9 @@ fn mistakes_are_named() {
         (&["--scheduler", "slurm", "--time", "1:99", "t"], "1:99"),
         (&["--scheduler", "slurm", "--time", "1", "t"], "--warning"),
         (&["--scheduler", "slurm", "--env", "A", "t"], "--env A"),
+        (&["--scheduler", "slurm", "--nodes", "0", "t"], "--nodes 0"),
+        (&["--scheduler", "slurm", "--nodes", "2", "--min-nodes", "3", "t"], "--min-nodes 3"),
+        (&["--scheduler", "kubernetes", "--wheel", "w", "t"], "--wheel"),
         (&["--scheduler", "slurm", "--name", "a b", "t"], "a b"),
         (&["--scheduler", "slurm", "--account", "a\n#SBATCH x", "t"], "directive"),
     ] {

@@ -25,7 +25,7 @@ pub fn print_line(line: std::fmt::Arguments) {
 /// A command with the options that every example has.
 pub fn command(name: &'static str, about: &'static str, example: &'static str) -> Command {
     Command::new(name).about(about).after_help(format!("Example: {example}")).args([
-        option("device", "cpu", "Where to train"),
+        option("device", "auto", "Where to train: cpu, cuda, xpu; auto takes the GPU that is this rank's, or the CPU"),
         option("threads", "0", "Threads to compute with; 0 means all cores").value_parser(value_parser!(usize)),
         option("seed", "0", "Seed of all random numbers").value_parser(value_parser!(u64)),
     ])
@@ -97,7 +97,20 @@ pub fn prepare(matches: &ArgMatches) -> Result<Device> {
         threads => rushlight::set_num_threads(threads),
     }
     manual_seed(get(matches, "seed"));
-    let device: Device = get::<String>(matches, "device").parse()?;
+    let device = match get::<String>(matches, "device").as_str() {
+        "auto" => own_device()?,
+        name => name.parse()?,
+    };
     Tensor::zeros_with([1], device)?;
     Ok(device)
+}
+
+#[cfg(target_os = "linux")]
+fn own_device() -> Result<Device> {
+    rushlight::dist::launch::device()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn own_device() -> Result<Device> {
+    Ok(rushlight::engines::accelerator().map_or(Device::Cpu, |engine| engine.device(0)))
 }

@@ -99,18 +99,42 @@ fn too_few_nodes_are_waited_for_no_longer_than_told() {
 }
 
 #[test]
-fn a_node_ends_when_the_one_that_holds_the_rendezvous_is_killed() {
+fn a_launcher_that_is_left_takes_over_the_rendezvous() {
     let folder = Folder::new("host");
     let endpoint = endpoint();
     let options = ["--nnodes=2", "--rdzv-endpoint", &endpoint];
-    let script = "echo $$ > $F/pid$RANK; while :; do sleep 0.05; done";
+    let script = "echo world $WORLD_SIZE; echo $$ > $F/pid$$; while [ ! -e $F/finish ]; do sleep 0.05; done";
     let first = Launcher::start(&options, script, &folder);
     first.until("the store is there", |_| std::net::TcpStream::connect(&endpoint).is_ok());
     let second = Launcher::start(&options, script, &folder);
     second.until("the ranks start", |_| numbers(&folder.0, "pid").len() == 2);
     first.signal("KILL");
+    second.until("it joins again", |l| l.err().contains("the rendezvous is held here now"));
+    second.until("no rank is left", |_| !numbers(&folder.0, "pid").into_iter().any(runs));
+    let third = Launcher::start(&options, script, &folder);
+    second.until("a new world", |l| l.out().matches("world 2").count() == 2);
+    folder.touch("finish");
+    let ((b, _, err_b), (c, _, err_c)) = (second.finish(), third.finish());
+    assert_eq!((b, c), (Some(0), Some(0)), "{err_b} {err_c}");
+    assert!(!numbers(&folder.0, "pid").into_iter().any(runs));
+}
+
+#[test]
+fn a_node_ends_when_the_rendezvous_does_not_come_back() {
+    let folder = Folder::new("gone");
+    let endpoint = endpoint();
+    let options = |conf| ["--nnodes=2", "--rdzv-endpoint", &endpoint, "--rdzv-conf", conf].map(str::to_owned);
+    let start = |conf| {
+        let options = options(conf);
+        let script = "echo $$ > $F/pid$RANK; while :; do sleep 0.05; done";
+        Launcher::start(&options.each_ref().map(String::as_str), script, &folder)
+    };
+    let first = start("is_host=1");
+    let second = start("is_host=0,join_timeout=5");
+    second.until("the ranks start", |_| numbers(&folder.0, "pid").len() == 2);
+    first.signal("KILL");
     let (code, _, err) = second.finish();
     assert_eq!(code, Some(1), "{err}");
-    assert!(err.contains("the launcher that holds the rendezvous is gone"), "{err}");
+    assert!(err.contains("is gone or unreachable") && err.contains("did not come back"), "{err}");
     first.until("no rank is left", |_| !numbers(&folder.0, "pid").into_iter().any(runs));
 }

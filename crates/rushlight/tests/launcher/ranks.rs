@@ -207,3 +207,50 @@ fn ranks_meet_in_a_process_group() {
     assert_eq!(code, Some(0), "{out} {err}");
     assert_eq!(out.matches("test result: ok. 1 passed").count(), 4, "{out}");
 }
+
+#[test]
+fn lines_have_the_prefix_that_was_asked_for_and_some_are_kept_twice() {
+    let folder = Folder::new("prefix");
+    let logs = folder.path("logs");
+    let options = [
+        "--nproc-per-node=2",
+        "--role=t",
+        "--log_line_prefix_template=<${role_name}${local_rank}/${rank}> ",
+        "--duplicate_stdout_filters=apple,pear",
+        "--rdzv-id=r",
+        "--redirects=2",
+        "--log-dir",
+        logs.to_str().unwrap(),
+    ];
+    let (code, out, err) = Launcher::start(&options, "echo an apple; echo a nut", &folder).finish();
+    assert_eq!(code, Some(0), "{err}");
+    let expected = ["<t0/0> a nut", "<t0/0> an apple", "<t1/1> a nut", "<t1/1> an apple"];
+    assert_eq!(lines(&out).into_iter().collect::<Vec<_>>(), expected);
+    let kept = std::fs::read_to_string(logs.join("r/attempt_0/filtered_stdout.log")).expect("the file");
+    assert_eq!(lines(&kept).into_iter().collect::<Vec<_>>(), ["<t0/0> an apple", "<t1/1> an apple"]);
+}
+
+#[test]
+fn the_error_that_a_rank_leaves_is_shown() {
+    let folder = Folder::new("error");
+    let script =
+        "printf '{\"message\": {\"message\": \"ValueError: no such layer\"}}' > \"$TORCHELASTIC_ERROR_FILE\"; exit 3";
+    let (code, _, err) = Launcher::start(&["--nproc-per-node=2"], script, &folder).finish();
+    assert_eq!(code, Some(3));
+    assert!(err.contains("its error: ValueError: no such layer"), "{err}");
+}
+
+#[test]
+fn ranks_see_one_device_each_and_chosen_signals() {
+    let folder = Folder::new("virtual");
+    let options = ["--nproc-per-node=2", "--virtual-local-rank", "--signals-to-handle=SIGUSR2"];
+    let script =
+        "trap 'echo told $RANK; exit 0' USR2; echo $LOCAL_RANK $CUDA_VISIBLE_DEVICES; while :; do sleep 0.02; done";
+    let launcher = Launcher::start(&options, script, &folder);
+    launcher.until("the ranks start", |l| l.out().lines().count() == 2);
+    launcher.signal("USR2");
+    let (code, out, err) = launcher.finish();
+    assert_eq!(code, Some(0), "{err}");
+    let expected = ["[rank0]: 0 0", "[rank0]: told 0", "[rank1]: 0 1", "[rank1]: told 1"];
+    assert_eq!(lines(&out).into_iter().collect::<Vec<_>>(), expected);
+}

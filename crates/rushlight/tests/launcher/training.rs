@@ -142,8 +142,15 @@ fn script(name: &str) -> std::path::PathBuf {
 
 /// Runs one of the project's scripts. Returns what it printed; nothing if the machine lacks what it needs.
 fn run_script(name: &str, arguments: &[&str], steps: usize, pause: usize) -> Option<String> {
+    let program = program("{checkpoints}", "{export}", steps, pause);
+    let words: Vec<&str> = arguments.iter().copied().chain(program.iter().map(String::as_str)).collect();
+    run_script_alone(name, &words)
+}
+
+/// [`run_script`] for one that needs no program.
+fn run_script_alone(name: &str, arguments: &[&str]) -> Option<String> {
     let mut command = Command::new(script(name));
-    command.args(arguments).args(program("{checkpoints}", "{export}", steps, pause));
+    command.args(arguments);
     command.env_remove(VARIABLE).stdin(Stdio::null());
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the script");
     let pid = child.id() as i32;
@@ -171,6 +178,13 @@ fn killed_ranks_and_launchers_change_nothing() {
 #[test]
 fn jobs_on_a_real_slurm() {
     if let Some(text) = run_script("slurm-jobs", &[env!("CARGO_BIN_EXE_rushlight")], 100, 20) {
+        assert!(text.contains("all is well"), "{text}");
+    }
+}
+
+#[test]
+fn kubernetes_takes_the_documents() {
+    if let Some(text) = run_script_alone("kubernetes", &[env!("CARGO_BIN_EXE_rushlight")]) {
         assert!(text.contains("all is well"), "{text}");
     }
 }

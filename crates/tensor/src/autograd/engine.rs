@@ -2,7 +2,7 @@
 
 use super::node::{Ctx, Edge, Grads, Kind, Node, lock};
 use super::{callback, mode};
-use crate::{Tensor, amp, capture};
+use crate::{Tensor, amp, capture, profile};
 use rushlight_core::smallvec::smallvec;
 use rushlight_core::{Error, Layout, Result};
 use std::cell::RefCell;
@@ -223,6 +223,10 @@ fn run(roots: Vec<(Edge, Tensor)>, options: &Backward, wanted: Option<&[Edge]>) 
             }
             continue;
         }
+        let _span = profile::span(profile::Category::Op, || match &node.kind {
+            Kind::Accumulate(..) => "torch::autograd::AccumulateGrad".to_string(),
+            Kind::Op(_) => format!("autograd::engine::evaluate_function: {}0", node.display_name()),
+        });
         let produced = match &node.kind {
             Kind::Accumulate(leaf, turn) => {
                 if wanted.is_none()

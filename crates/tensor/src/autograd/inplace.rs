@@ -20,9 +20,11 @@ impl Tensor {
     pub(crate) fn make_view(&self, layout: Layout) -> Tensor {
         let (base, epoch) = {
             let meta = self.meta();
+            // A leaf can be a view itself (`t.reshape(…).requires_grad_()`): the history of its views begins at the leaf.
+            let is_leaf = meta.node.is_none() && self.0.requires_grad.load(Relaxed);
             match meta.extra.as_ref().and_then(|e| e.base.as_ref()) {
-                Some((base, epoch)) => (base.clone(), *epoch),
-                None => (self.clone(), meta.epoch),
+                Some((base, epoch)) if !is_leaf => (base.clone(), *epoch),
+                _ => (self.clone(), meta.epoch),
             }
         };
         let extra = Extra { base: Some((base, epoch)), ..Extra::default() };

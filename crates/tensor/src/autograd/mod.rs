@@ -14,6 +14,7 @@ mod inplace;
 pub(crate) mod mode;
 mod node;
 mod saved;
+mod saved_hooks;
 mod version;
 
 pub use callback::queue_callback;
@@ -27,6 +28,7 @@ pub use mode::{
     set_detect_anomaly, set_grad_enabled, set_inference_mode,
 };
 pub use node::Grads;
+pub use saved_hooks::{SavedTensorsGuard, SavedTensorsHooks, save_on_cpu, saved_tensors_hooks};
 
 pub(crate) use node::{Ctx, edges, record, record_conversion, record_many, recording};
 pub(crate) use saved::Saved;

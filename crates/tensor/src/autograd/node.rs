@@ -269,6 +269,7 @@ pub(crate) fn record_many(
     outs: &[&Tensor],
     backward: impl Fn(&Ctx, Grads) -> Result<Grads> + Send + Sync + 'static,
 ) -> Result<()> {
+    super::saved_hooks::take_failure()?;
     let node = Node::new(name, edges(inputs)?, outs.len(), Arc::new(backward));
     for (slot, out) in outs.iter().enumerate() {
         if out.dtype().is_float() {

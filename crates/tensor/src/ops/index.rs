@@ -439,7 +439,7 @@ impl Tensor {
     pub fn put(&self, index: &Tensor, source: &Tensor, accumulate: bool) -> Result<Tensor> {
         if index.numel() != source.numel() {
             return Err(Error::shape(format!(
-                "put: expected source and index to have the same number of elements, but got {} and {}",
+                "put_(): expected source and index to have the same number of elements, but got {} and {}",
                 source.numel(),
                 index.numel()
             )));

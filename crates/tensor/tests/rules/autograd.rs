@@ -105,6 +105,9 @@ fn leaves_and_their_views_may_not_be_changed() {
     assert!(message(x.narrow(0, 0, 1).unwrap().zero_().map(|_| ())).contains("view of a leaf"));
     no_grad(|| x.add_(1.0).map(|_| ())).unwrap();
     assert_eq!(values(&x), [2.0, 3.0]);
+    // A leaf that is a view.
+    let y = Tensor::new([1.0f32, 2.0]).unwrap().reshape([2, 1]).unwrap().requires_grad_(true).unwrap();
+    assert!(message(y.reshape([2]).unwrap().zero_().map(|_| ())).contains("view of a leaf"));
 }
 
 #[test]

@@ -6,6 +6,7 @@ use crate::run::Run;
 use crate::step::{LogOptions, StepContext};
 use crate::system::{cpu_time, resident};
 use rushlight_core::{Error, Result};
+use rushlight_monitor::Monitor;
 use rushlight_nn::Module;
 use rushlight_tensor::state::{Dict, Value};
 use rushlight_tensor::{NormOptions, Tensor, get_total_norm, memory_stats};
@@ -191,10 +192,12 @@ impl Callback for ThroughputMonitor {
     }
 }
 
-/// Logs memory of the device, resident memory and processor use of the process.
+/// Logs memory of the device, resident memory and processor use of the process, and of a GPU utilisation, power and temperature. Loggers get them as values of their steps;
+/// without this callback they are in `system/rank-N.jsonl` only.
 #[derive(Clone, Debug)]
 pub struct DeviceStatsMonitor {
     every: u64,
+    monitor: Monitor,
     since: Option<(Instant, Duration)>,
     last: Option<u64>,
 }
@@ -208,7 +211,7 @@ impl Default for DeviceStatsMonitor {
 impl DeviceStatsMonitor {
     /// Every 50 steps.
     pub fn new() -> Self {
-        Self { every: 50, since: None, last: None }
+        Self { every: 50, monitor: Monitor::new(), since: None, last: None }
     }
 
     /// Every so many steps.
@@ -235,6 +238,16 @@ impl Callback for DeviceStatsMonitor {
             {
                 values.push((format!("system/{device}/memory_{name}_bytes"), bytes as f64));
             }
+        }
+        if !run.device().is_cpu()
+            && let Ok(gpu) = self.monitor.gpu(run.device())
+        {
+            let device = run.device();
+            let figures =
+                [("utilisation_percent", gpu.utilisation), ("power_watts", gpu.power), ("celsius", gpu.temperature)];
+            let known =
+                figures.into_iter().filter_map(|(name, value)| Some((format!("system/{device}/{name}"), value?)));
+            values.extend(known);
         }
         if let Some(bytes) = resident() {
             values.push(("system/host/resident_bytes".into(), bytes as f64));

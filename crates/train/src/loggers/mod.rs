@@ -6,6 +6,7 @@ pub mod tensorboard;
 
 pub use csv::CsvLogger;
 pub use jsonl::JsonLinesLogger;
+pub(crate) use jsonl::number as json_number;
 pub use tensorboard::TensorBoardLogger;
 
 use rushlight_core::{Error, Result};

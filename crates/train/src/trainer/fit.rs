@@ -70,6 +70,7 @@ impl Trainer {
             before
         });
         let result = self.prepare_and_train(model, train, &mut val);
+        self.system_log = None;
         self.progress.clear();
         if let Err(e) = &result {
             // What the callbacks have to say to it must not hide the error.
@@ -151,6 +152,7 @@ impl Trainer {
         self.run.learning_rates = fit.optimizers.learning_rates();
         fit.model.on_fit_start(&mut self.run)?;
         self.each(fit.model, |callback, run, model| callback.on_fit_start(run, model))?;
+        self.open_system_log();
         let trained = self.epochs(&mut fit);
         if let Err(e) = trained {
             self.save_after_error(&fit, &e);
@@ -304,6 +306,9 @@ impl Trainer {
         }
         let now = Instant::now();
         fit.step_time += now - start;
+        if let Some(log) = &self.system_log {
+            log.figures().note(self.run.global_step, self.run.samples, self.run.waited);
+        }
         self.after_batch(fit, steps, now)
     }
 

@@ -20,6 +20,7 @@ use crate::results::Results;
 use crate::run::Run;
 use crate::run_dir;
 use crate::step::Stage;
+use crate::system_log::SystemLog;
 use indexmap::IndexMap;
 use options::Options;
 use rushlight_core::rng::manual_seed;
@@ -45,6 +46,8 @@ pub struct Trainer {
     /// Until the run starts.
     waiting: Vec<Box<dyn Logger>>,
     progress: Progress,
+    /// While it trains in a directory.
+    system_log: Option<SystemLog>,
     scaler: Option<GradScaler>,
     results: Results,
     /// Epoch and batch at which the last validation was.
@@ -115,6 +118,7 @@ impl Trainer {
             callbacks,
             waiting: loggers,
             progress,
+            system_log: None,
             scaler: None,
             results: Results::new(Stage::Train),
             validated: None,
@@ -224,6 +228,13 @@ impl Trainer {
             }
             None => Err(Error::io(told.trim_start_matches('!').to_owned())),
         }
+    }
+
+    /// Starts to log figures of this process and its device.
+    fn open_system_log(&mut self) {
+        let Some(directory) = self.run.directory.as_ref().filter(|_| self.options.system_metrics) else { return };
+        self.system_log = SystemLog::start(directory, self.ranks.rank(), self.run.device);
+        self.progress.set_figures(self.system_log.as_ref().map(|log| log.figures().clone()));
     }
 
     /// Makes the checkpoints' directories.

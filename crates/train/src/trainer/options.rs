@@ -133,6 +133,7 @@ pub(crate) struct Options {
     pub resume: Resume,
     pub checkpointing: bool,
     pub progress: bool,
+    pub system_metrics: bool,
     pub hparams: Hparams,
 }
 
@@ -191,6 +192,7 @@ impl TrainerBuilder {
             resume: Resume::Never,
             checkpointing: true,
             progress: true,
+            system_metrics: true,
             hparams: Hparams::new(),
         };
         Self { options, checkpoints: Vec::new(), callbacks: Vec::new(), loggers: None }
@@ -317,6 +319,13 @@ impl TrainerBuilder {
     /// The run's name, which is that of its directory; when it began unless said otherwise.
     pub fn run_name(mut self, name: impl Into<String>) -> Self {
         self.options.run_name = Some(name.into());
+        self
+    }
+
+    /// Whether every process writes figures of itself and its device (processor, memory, GPU, steps per second) to `system/rank-N.jsonl` of the run's directory,
+    /// where `rushlight ui` shows them. A thread does so every few seconds.
+    pub fn system_metrics(mut self, system_metrics: bool) -> Self {
+        self.options.system_metrics = system_metrics;
         self
     }
 

@@ -95,12 +95,17 @@ class Variable(metaclass=_VariableMeta):
         return data.detach().requires_grad_(requires_grad) if requires_grad else data
 
 
+def _profiler_enabled():
+    """Whether a profiler records."""
+    return _C._profiler_is_on()
+
+
 def __getattr__(name):
     import importlib
 
     if name in ("gradcheck", "gradgradcheck"):
         return getattr(importlib.import_module("._gradcheck", __name__), name)
-    if name in ("functional", "graph", "profiler"):
+    if name in ("functional", "graph", "profiler", "profiler_util"):
         return importlib.import_module("." + name, __name__)
     from .._functions import _missing
 

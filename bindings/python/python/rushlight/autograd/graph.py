@@ -1,6 +1,9 @@
 """Names of the nodes that ``grad_fn`` shows, and hooks over several tensors."""
 
-from .. import _absent
+import contextlib
+import threading
+
+from .. import _C, _absent
 
 
 class Node:
@@ -74,34 +77,56 @@ class _Handles:
         self.remove()
 
 
-class saved_tensors_hooks:
-    """A context in which ``pack_hook`` sees tensors that are kept for the backward pass. Not supported."""
+_disabled = threading.local()
+
+
+class saved_tensors_hooks(contextlib.ContextDecorator):
+    """A context in which ops keep what ``pack_hook`` makes of their saved tensors; ``unpack_hook`` gives the tensors back."""
 
     def __init__(self, pack_hook, unpack_hook):
-        raise NotImplementedError("saved_tensors_hooks: tensors kept for the backward pass cannot be exchanged; use torch.utils.checkpoint")
-
-
-class save_on_cpu:
-    """A context in which tensors kept for the backward pass lie on the CPU. All do where there is no accelerator."""
-
-    def __init__(self, pin_memory=False, device_type="cuda"):
-        from .. import _C
-
-        if _C._device_count():
-            raise NotImplementedError("save_on_cpu: tensors of an accelerator stay there; use torch.utils.checkpoint to keep fewer")
+        self.pack_hook, self.unpack_hook = pack_hook, unpack_hook
 
     def __enter__(self):
+        _refuse_where_disabled()
+        _C._push_saved_tensors_hooks(self.pack_hook, self.unpack_hook)
         return self
 
     def __exit__(self, *exception):
-        return None
+        _C._pop_saved_tensors_hooks()
 
 
-class disable_saved_tensors_hooks(save_on_cpu):
-    """A context in which hooks for saved tensors are refused. They are always."""
+class save_on_cpu(saved_tensors_hooks):
+    """A context in which tensors kept for the backward pass lie in the host's memory, and go back to their device when they are used."""
+
+    def __init__(self, pin_memory=False, device_type="cuda"):
+        self._pin_memory = pin_memory
+
+    def __enter__(self):
+        _refuse_where_disabled()
+        _C._push_save_on_cpu(self._pin_memory)
+        return self
+
+
+def _refuse_where_disabled():
+    messages = getattr(_disabled, "messages", None)
+    if messages:
+        raise RuntimeError(messages[-1])
+
+
+class disable_saved_tensors_hooks(contextlib.ContextDecorator):
+    """A context in which hooks for saved tensors raise ``error_message``."""
 
     def __init__(self, error_message):
-        pass
+        self._message = error_message
+
+    def __enter__(self):
+        if not hasattr(_disabled, "messages"):
+            _disabled.messages = []
+        _disabled.messages.append(self._message)
+        return self
+
+    def __exit__(self, *exception):
+        _disabled.messages.pop()
 
 
 class allow_mutation_on_saved_tensors(saved_tensors_hooks):

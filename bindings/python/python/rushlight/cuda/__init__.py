@@ -25,6 +25,43 @@ class _Nvtx:
 nvtx = _Nvtx()
 
 
+def _figure(device, at, what):
+    value = _C._gpu_figures(_accelerator._index(device))[at]
+    if value is None:
+        raise RuntimeError(f"torch.cuda.{what}: the GPU's management library gives no such figure of this device")
+    return value
+
+
+def utilization(device=None):
+    """Per cent of the last moments in which the GPU computed, by NVML (ROCm SMI, Level Zero Sysman)."""
+    return int(_figure(device, 0, "utilization"))
+
+
+def memory_usage(device=None):
+    """Per cent of the last moments in which the GPU's memory was read or written."""
+    return int(_figure(device, 1, "memory_usage"))
+
+
+def device_memory_used(device=None):
+    """Bytes of the GPU's memory in use, by all processes."""
+    return int(_figure(device, 2, "device_memory_used"))
+
+
+def temperature(device=None):
+    """Degrees Celsius."""
+    return int(_figure(device, 3, "temperature"))
+
+
+def power_draw(device=None):
+    """Milliwatts."""
+    return int(_figure(device, 4, "power_draw") * 1000)
+
+
+def clock_rate(device=None):
+    """MHz of the GPU's cores."""
+    return int(_figure(device, 5, "clock_rate"))
+
+
 def __getattr__(name):
     from .. import _functions
 

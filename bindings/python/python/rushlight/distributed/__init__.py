@@ -28,7 +28,7 @@ _absent.fill(globals(), "torch.distributed", _names.REASON, _names.NAMES)
 _absent.add_modules(__name__, _names.REASON, _names.MODULES)
 
 #: Modules that are imported when first used.
-_LAZY = frozenset("algorithms distributed_c10d device_mesh launch nn run utils".split())
+_LAZY = frozenset("algorithms distributed_c10d device_mesh elastic launch launcher nn run utils".split())
 
 
 def __getattr__(name):

@@ -42,9 +42,6 @@ MODULES = {
     "checkpoint.state_dict_loader": "load",
     "checkpoint.state_dict_saver": "save",
     "checkpoint.stateful": "Stateful",
-    "elastic": "",
-    "elastic.multiprocessing": "DefaultLogsSpecs Std start_processes",
-    "elastic.multiprocessing.errors": "ChildFailedError ProcessFailure record",
     "fsdp": "BackwardPrefetch CPUOffload CPUOffloadPolicy FSDPModule FullOptimStateDictConfig FullStateDictConfig FullyShardedDataParallel "
     "LocalOptimStateDictConfig LocalStateDictConfig MixedPrecision MixedPrecisionPolicy OffloadPolicy OptimStateDictConfig OptimStateKeyType "
     "ShardedOptimStateDictConfig ShardedStateDictConfig ShardingStrategy StateDictConfig StateDictSettings StateDictType UnshardHandle fully_shard "
@@ -57,21 +54,16 @@ MODULES = {
     "fsdp.sharded_grad_scaler": "ShardedGradScaler",
     "fsdp.wrap": "CustomPolicy ModuleWrapPolicy _or_policy _module_wrap_policy always_wrap_policy enable_wrap lambda_auto_wrap_policy size_based_auto_wrap_policy "
     "transformer_auto_wrap_policy wrap",
-    "launcher": "",
-    "launcher.api": "LaunchConfig elastic_launch",
     "nn": "RemoteModule",
     "nn.functional": "all_gather all_reduce all_to_all broadcast gather reduce reduce_scatter scatter",
     "optim": "DistributedOptimizer PostLocalSGDOptimizer ZeroRedundancyOptimizer",
     "pipelining": "PipelineStage Schedule1F1B ScheduleGPipe SplitPoint build_stage pipe_split pipeline",
     "pipelining.schedules": "",
     "rpc": "PyRRef RRef TensorPipeRpcBackendOptions WorkerInfo get_worker_info init_rpc remote rpc_async rpc_sync shutdown",
-    "tensor": "DTensor DeviceMesh Partial Placement Replicate Shard distribute_module distribute_tensor empty full init_device_mesh ones rand randn zeros",
     "tensor._api": "DTensor",
     "tensor._utils": "compute_local_shape_and_global_offset",
-    "tensor.device_mesh": "DeviceMesh init_device_mesh",
     "tensor.experimental": "context_parallel implicit_replication local_map register_sharding",
     "tensor.experimental._attention": "context_parallel set_rotate_method",
     "tensor.parallel": "ColwiseParallel ParallelStyle PrepareModuleInput PrepareModuleOutput RowwiseParallel SequenceParallel loss_parallel parallelize_module",
-    "tensor.placement_types": "DTensorSpec Partial Placement Replicate Shard TensorMeta _StridedShard",
     "utils": "",
 }

@@ -1,11 +1,18 @@
 """``torch.distributed.run``, which is torchrun: the launcher of ``rushlight.run`` with PyTorch's functions."""
 
 import argparse
+import os
+import shutil
 import sys
+import tempfile
 
-from rushlight.run import main
+from rushlight.numa.binding import AffinityMode, NumaOptions
+from rushlight.run import _launch, main
 
-__all__ = ["get_args_parser", "main", "parse_args", "run"]
+from .elastic.multiprocessing import DefaultLogsSpecs, Std
+from .launcher.api import LaunchConfig, _raise_failures
+
+__all__ = ["config_from_args", "determine_local_world_size", "get_args_parser", "main", "parse_args", "parse_min_max_nnodes", "run"]
 
 # Options with a value: name, default, help. They are passed on only if they differ from their default.
 _VALUES = [
@@ -18,21 +25,31 @@ _VALUES = [
     ("max-restarts", 0, "Failures that are answered by a restart"),
     ("monitor-interval", 0.1, "Seconds between looks at the ranks"),
     ("start-method", "spawn", "Taken for PyTorch's sake: ranks are always programs of their own"),
+    ("event-log-handler", "null", "Taken for PyTorch's sake; only null"),
     ("role", "default", "A name for the ranks"),
     ("log-dir", None, "Folder of log files"),
     ("redirects", "0", "Streams that go to files: 0, 1, 2, 3, or by local rank"),
     ("tee", "0", "Streams that go to files and to the console"),
+    ("log-line-prefix-template", None, "What stands before each line: ${rank}, ${local_rank}, ${role_name}, ${hostname}"),
     ("local-ranks-filter", "", "Local ranks whose output is shown"),
+    ("duplicate-stdout-filters", "", "Texts: lines with one of them also go to a further file"),
+    ("duplicate-stderr-filters", "", "The same for standard error"),
     ("node-rank", 0, "This node's place"),
     ("master-addr", "127.0.0.1", "Host of rank 0"),
     ("master-port", None, "Port of rank 0"),
     ("local-addr", None, "Address of this node"),
+    ("logs-specs", None, "Taken for PyTorch's sake; only default"),
+    ("numa-binding", None, "node, socket, exclusive, core-complex or none"),
+    ("signals-to-handle", "SIGTERM,SIGINT,SIGHUP,SIGQUIT", "Signals that are forwarded to the ranks; SIGUSR1 and SIGUSR2 are by default, too"),
+    ("shutdown-timeout", None, "Seconds for ranks to end before they are killed"),
 ]
 _SHORT = {"redirects": "-r", "tee": "-t"}
 _FLAGS = [
     ("standalone", "One node, without a meeting point"),
     ("module", "The program is a Python module"),
     ("no-python", "The program is not a Python script"),
+    ("run-path", "Taken for PyTorch's sake: a script runs in an interpreter of its own"),
+    ("virtual-local-rank", "LOCAL_RANK is 0 for all, and each rank sees its own GPU only"),
 ]
 
 
@@ -70,10 +87,68 @@ def _command_line(args):
 
 
 def run(args):
-    """Runs a job by parsed arguments. Raises ``RuntimeError`` if a rank fails; its message names the exit code."""
-    code = main(_command_line(args))
-    if code:
-        raise RuntimeError(f"torch.distributed.run: the job ended with exit code {code}; the launcher has named the rank that failed")
+    """Runs a job by parsed arguments. Raises ``ChildFailedError`` if a rank fails, ``RuntimeError`` if the job ends badly otherwise."""
+    folder = tempfile.mkdtemp(prefix="rushlight-run-")
+    try:
+        _raise_failures(args.training_script, _launch(_command_line(args), folder), folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def parse_min_max_nnodes(nnodes):
+    """Fewest and most nodes of ``N`` or ``MIN:MAX``."""
+    parts = nnodes.split(":")
+    try:
+        if len(parts) > 2:
+            raise ValueError
+        return int(parts[0]), int(parts[-1])
+    except ValueError:
+        raise RuntimeError(f'nnodes={nnodes} is not in "MIN:MAX" format') from None
+
+
+def determine_local_world_size(nproc_per_node):
+    """How many ranks a node runs: a number, or ``gpu``, ``xpu``, ``cpu`` or ``auto`` as this machine has it."""
+    import rushlight as torch
+
+    if nproc_per_node not in ("gpu", "xpu", "cpu", "auto"):
+        try:
+            return int(nproc_per_node)
+        except ValueError:
+            raise ValueError(f"Unsupported nproc_per_node value: {nproc_per_node}") from None
+    devices = torch.accelerator.device_count() if torch.accelerator.is_available() else 0
+    if nproc_per_node in ("gpu", "xpu") and not devices:
+        raise ValueError("--nproc-per-node gpu, but this node has no GPU that can be used; `rushlight doctor` says why")
+    return devices if devices and nproc_per_node != "cpu" else len(os.sched_getaffinity(0))
+
+
+def config_from_args(args):
+    """``LaunchConfig``, program and arguments for parsed arguments."""
+    least, most = parse_min_max_nnodes(args.nnodes)
+    configs = dict(item.split("=", 1) for item in args.rdzv_conf.split(",") if item)
+    if args.rdzv_backend == "static":
+        configs["rank"] = args.node_rank
+    endpoint = args.rdzv_endpoint
+    if not endpoint and args.rdzv_backend == "static":
+        endpoint = f"{args.master_addr}:{args.master_port or 29500}"
+    filters = (args.duplicate_stdout_filters, args.duplicate_stderr_filters)
+    config = LaunchConfig(
+        min_nodes=least, max_nodes=most, nproc_per_node=determine_local_world_size(args.nproc_per_node), run_id=args.rdzv_id, role=args.role,
+        rdzv_endpoint=endpoint, rdzv_backend=args.rdzv_backend, rdzv_configs=configs, max_restarts=args.max_restarts,
+        monitor_interval=args.monitor_interval, start_method=args.start_method, log_line_prefix_template=args.log_line_prefix_template,
+        local_addr=args.local_addr, event_log_handler=args.event_log_handler, signals_to_handle=args.signals_to_handle,
+        virtual_local_rank=args.virtual_local_rank, shutdown_timeout=None if args.shutdown_timeout is None else int(args.shutdown_timeout),
+        logs_specs=DefaultLogsSpecs(args.log_dir, Std.from_str(args.redirects), Std.from_str(args.tee), set(map(int, filter(None, args.local_ranks_filter.split(","))))),
+        duplicate_stdout_filters=_texts(filters[0]), duplicate_stderr_filters=_texts(filters[1]),
+        numa_options=None if args.numa_binding in (None, "none") else NumaOptions(AffinityMode(args.numa_binding)),
+    )
+    program = [args.training_script, *args.training_script_args]
+    if not args.no_python:
+        program = [os.environ.get("PYTHON_EXEC", sys.executable), "-u", *(["-m"] if args.module else []), *program]
+    return config, program[0], program[1:]
+
+
+def _texts(filters):
+    return [part.replace("\0", ",") for part in filters.replace(",,", "\0").split(",") if part]
 
 
 if __name__ == "__main__":

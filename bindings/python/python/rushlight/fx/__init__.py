@@ -7,10 +7,12 @@ from .graph_module import GraphModule
 from .interpreter import Interpreter, Transformer
 from .node import Node, has_side_effect, map_arg
 from .proxy import Proxy, TraceError
+from . import subgraph_rewriter
+from .subgraph_rewriter import replace_pattern
 
 __all__ = [
     "Graph", "GraphModule", "Interpreter", "Node", "PH", "Proxy", "ProxyableClassMeta", "TraceError", "Tracer", "Transformer", "has_side_effect", "map_arg",
-    "symbolic_trace", "wrap",
+    "replace_pattern", "subgraph_rewriter", "symbolic_trace", "wrap",
 ]
 
 _MODULES = frozenset("experimental passes".split())

@@ -51,6 +51,14 @@ def _hooked(step):
     def run(*args, **kwargs):
         self = args[0]
         self._opt_called = True
+        if _C._profiler_is_on() and not isinstance(self, _ByFormula):
+            from ..profiler import record_function
+
+            with record_function(f"Optimizer.step#{type(self).__name__}.step"):
+                return hooked(self, args, kwargs)
+        return hooked(self, args, kwargs)
+
+    def hooked(self, args, kwargs):
         if not (self._optimizer_step_pre_hooks or self._optimizer_step_post_hooks or _global_pre_hooks or _global_post_hooks):
             return step(*args, **kwargs)
         if self._stepping:

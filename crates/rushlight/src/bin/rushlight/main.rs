@@ -1,6 +1,7 @@
-//! The program `rushlight`: a launcher, batch scripts, and a report on this machine.
+//! The program `rushlight`: a launcher, batch scripts, a report on this machine, views of runs and GPUs, and summaries of traces.
 
 mod doctor;
+mod trace;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -10,6 +11,9 @@ const USAGE: &str = "Usage: rushlight COMMAND
   run     Starts the ranks of a job: rushlight run [OPTIONS] [-m] PROGRAM [ARGS]...
   job     Writes a batch script: rushlight job --scheduler slurm|pbs|flux|kubernetes [OPTIONS] PROGRAM [ARGS]...
   doctor  Says what this machine has, and what is missing
+  ui      Shows training runs in a browser: rushlight ui [OPTIONS] [DIR]
+  top     Shows GPUs and processors in the terminal, of this machine or of a job's nodes
+  trace   Says where a step's time went: rushlight trace FILE, a trace of the profiler's or of PyTorch's
 
 run and job are for Linux.
 
@@ -23,10 +27,13 @@ fn main() -> ExitCode {
     };
     match (command.as_str(), rest) {
         #[cfg(target_os = "linux")]
-        ("run", rest) => exit(rushlight_launch::run(rest, &myself())),
+        ("run", rest) => exit(rushlight_launch::run(rest, &myself("run"))),
         #[cfg(target_os = "linux")]
         ("job", rest) => exit(rushlight_launch::job(rest)),
         ("doctor", rest) => doctor::doctor(rest),
+        ("ui", rest) => ExitCode::from(rushlight_view::ui(rest)),
+        ("top", rest) => ExitCode::from(rushlight_view::top(rest, &myself("top"))),
+        ("trace", rest) => trace::trace(rest),
         ("-h" | "--help" | "help", _) => {
             println!("{USAGE}");
             ExitCode::SUCCESS
@@ -42,11 +49,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// The command that starts this launcher again.
-#[cfg(target_os = "linux")]
-fn myself() -> [OsString; 2] {
+/// The command line that starts a command of this program again.
+fn myself(command: &str) -> [OsString; 2] {
     let exe = std::env::current_exe().map_or_else(|_| "rushlight".into(), std::path::PathBuf::into_os_string);
-    [exe, "run".into()]
+    [exe, command.into()]
 }
 
 #[cfg(target_os = "linux")]

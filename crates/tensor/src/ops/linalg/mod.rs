@@ -65,18 +65,22 @@ fn batched(a: &Tensor, tail: &[usize]) -> Dims {
     out
 }
 
-/// Runs a factorisation, not recorded. What an engine declines is computed on the CPU.
+/// Runs a factorisation, not recorded. What an engine declines is computed on the CPU. Matrices come out column-major, as PyTorch's do
+/// (LAPACK's order).
 fn run(op: Linalg, inputs: &[&Tensor], outputs: &[Dims]) -> Result<Vec<Tensor>> {
     no_grad(|| {
         let Some(home) = inputs.first().map(|t| t.device()) else {
             return Err(Error::value(format!("{op:?}: no input was given")));
         };
-        match run_on(home, op, inputs, outputs) {
+        let outs: Vec<Tensor> = match run_on(home, op, inputs, outputs) {
             Err(e) if e.kind() == ErrorKind::Unsupported && !home.is_cpu() => {
-                run_on(Device::Cpu, op, inputs, outputs)?.iter().map(|t| t.to(home)).collect()
+                run_on(Device::Cpu, op, inputs, outputs)?.iter().map(|t| t.to(home)).collect::<Result<_>>()
             }
             done => done,
-        }
+        }?;
+        let rank = inputs.iter().map(|t| t.rank()).max().unwrap_or(0);
+        let column_major = |t: Tensor| if t.rank() == rank { t.mt()?.contiguous()?.mt() } else { Ok(t) };
+        outs.into_iter().map(column_major).collect()
     })
 }
 

@@ -280,7 +280,12 @@ impl Tensor {
         }
         if n == 0 {
             let identity = Tensor::eye(sizes(self).0, sizes(self).1, (self.dtype(), self.device()))?;
-            return identity.expand(self.shape())?.copy();
+            let out = identity.expand(self.shape())?.copy()?;
+            if recording(&[self]) {
+                let zeros = out.zeros_like()?;
+                record("linalg_matrix_power", &[self], &out, move |_, _| Ok(smallvec![Some(zeros.copy()?)]))?;
+            }
+            return Ok(out);
         }
         let mut square = if n < 0 { self.inv().map_err(|e| e.within(call))? } else { self.clone() };
         let mut out: Option<Tensor> = None;

@@ -1,13 +1,15 @@
 //! TensorBoard event files: scalars, histograms, images, text, graphs, hyperparameters.
 //!
-//! An event file is a sequence of checksummed records (`record.rs`), each a protocol buffer (`proto.rs`). [`EventWriter`] writes one;
+//! An event file is a sequence of checksummed records (`record.rs`), each a protocol buffer (`proto.rs`). [`EventWriter`] writes one, [`EventParser`] reads one;
 //! [`TensorBoardLogger`] writes a run's.
 
 mod histogram;
 mod proto;
+mod read;
 mod record;
 
 pub use proto::Node;
+pub use read::{Buckets, EncodedImage, EventContent, EventParser, EventValue, Parsed};
 
 use super::{Hparams, Logger, Row, Start, cannot, now};
 use rushlight_core::{DType, Error, Result};

@@ -27,6 +27,11 @@ fn masked(bytes: &[u8]) -> [u8; 4] {
     crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8).to_le_bytes()
 }
 
+/// Whether `checksum` is the masked checksum of the bytes.
+pub fn is_masked_checksum(bytes: &[u8], checksum: &[u8]) -> bool {
+    masked(bytes) == checksum
+}
+
 /// A record.
 pub fn record(data: &[u8]) -> Vec<u8> {
     let length = (data.len() as u64).to_le_bytes();

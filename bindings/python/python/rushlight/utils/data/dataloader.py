@@ -2,10 +2,12 @@
 
 from typing import Generic, TypeVar
 
+from ... import _C
 from ._utils.collate import default_collate, default_convert
 from ._utils.fetch import IterableFetcher, MapFetcher, whole_batches
 from ._utils.info import get_worker_info  # noqa: F401
 from ._utils.pin_memory import pin_memory, wanted
+from ._utils.spans import profiled
 from .dataset import IterableDataset
 from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler, draw_seed
 
@@ -202,7 +204,11 @@ class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
         return self
 
     def __next__(self):
-        batch = self._fetch(next(self._indices))
+        if _C._profiler_is_on():
+            with profiled(self):
+                batch = self._fetch(next(self._indices))
+        else:
+            batch = self._fetch(next(self._indices))
         self._yielded += 1
         return pin_memory(batch) if self._pin else batch
 

@@ -41,7 +41,8 @@ fn processors(report: &mut Report) {
             "start with `srun --cpu-bind=none` or `--cpus-per-task`, or by `rushlight run`, which widens such a mask",
         );
     }
-    if variable("OMP_NUM_THREADS").as_deref() == Some("1") && allowed > 1 {
+    let ranks = variable("LOCAL_WORLD_SIZE").and_then(|text| text.parse::<usize>().ok()).unwrap_or(1);
+    if variable("OMP_NUM_THREADS").as_deref() == Some("1") && allowed / ranks.max(1) > 1 {
         report.finding(
             format!("OMP_NUM_THREADS=1 holds each process to one of {allowed} processors"),
             "unset it: `rushlight run` divides the processors among the ranks",
@@ -57,9 +58,9 @@ fn limit(resource: libc::__rlimit_resource_t) -> (u64, u64) {
 }
 
 fn limits(report: &mut Report) {
-    let show = |n: u64, unit: u64| if n == libc::RLIM_INFINITY { "unlimited".into() } else { (n / unit).to_string() };
+    let show = |n: u64| if n == libc::RLIM_INFINITY { "unlimited".into() } else { n.to_string() };
     let (files, most) = limit(libc::RLIMIT_NOFILE);
-    report.fact("open files", format!("{}, at most {}", show(files, 1), show(most, 1)));
+    report.fact("open files", format!("{}, at most {}", show(files), show(most)));
     if most < FEW_FILES {
         report.finding(
             format!("a process may open no more than {most} files"),
@@ -67,7 +68,8 @@ fn limits(report: &mut Report) {
         );
     }
     let (locked, _) = limit(libc::RLIMIT_MEMLOCK);
-    report.fact("locked memory", format!("{} KiB", show(locked, 1024)));
+    let kib = |n: u64| if n == libc::RLIM_INFINITY { "unlimited".into() } else { format!("{} KiB", n / 1024) };
+    report.fact("locked memory", kib(locked));
     if locked != libc::RLIM_INFINITY && Path::new("/sys/class/infiniband").is_dir() {
         report.finding(
             format!("this machine has RDMA, but memory may be locked up to {} KiB only", locked / 1024),
@@ -76,7 +78,7 @@ fn limits(report: &mut Report) {
     }
     let (stack, _) = limit(libc::RLIMIT_STACK);
     let (processes, _) = limit(libc::RLIMIT_NPROC);
-    report.fact("stack, processes", format!("{} KiB, {}", show(stack, 1024), show(processes, 1)));
+    report.fact("stack, processes", format!("{}, {}", kib(stack), show(processes)));
     if processes < 1024 {
         report.finding(format!("this user may have {processes} processes and threads"), "raise it: `ulimit -u 4096`");
     }
@@ -251,7 +253,6 @@ fn hosts_has_ipv4(hosts: &str, name: &str) -> bool {
 fn libraries(report: &mut Report) {
     let names = [
         ("MPI", &["libmpi.so.12", "libmpich.so.12", "libmpi.so.40", "libmpi_abi.so", "libmpi_cray.so.12"][..]),
-        ("RCCL", &["librccl.so.1"][..]),
         ("oneCCL", &["libccl.so.2", "libccl.so.1"][..]),
     ];
     let mut folders: Vec<PathBuf> = std::env::split_paths(&variable("LD_LIBRARY_PATH").unwrap_or_default()).collect();
@@ -278,27 +279,55 @@ fn libraries(report: &mut Report) {
     }
 }
 
-/// GPUs whose driver or engine is missing.
+/// GPUs that the kernel knows and the engine of their vendor cannot use.
 fn drivers(report: &mut Report) {
-    let count = rushlight::engines::accelerator().and_then(|engine| engine.count().ok()).unwrap_or(0);
-    let has = |path: &str| Path::new(path).exists();
     if let Ok(text) = std::fs::read_to_string("/proc/driver/nvidia/version") {
         report.fact("driver", text.lines().next().unwrap_or_default().to_owned());
     }
-    if has("/dev/nvidiactl") && count == 0 {
-        let why = rushlight::engines::accelerators().find_map(|engine| engine.count().err()).map(|e| e.to_string());
-        let why = why.unwrap_or_else(|| "CUDA_VISIBLE_DEVICES may hide them".into());
-        report.finding(
-            format!("this machine has an NVIDIA GPU that cannot be used: {why}"),
-            "see the details: rushlight doctor -v",
-        );
+    // Vendor, engine, what the kernel's driver makes, who may open it, and the variables that hide devices.
+    let vendors = [
+        (
+            "NVIDIA",
+            "cuda",
+            "/dev/nvidiactl",
+            "the container must be given the GPU (--gpus all, --nv)",
+            &["CUDA_VISIBLE_DEVICES"][..],
+        ),
+        (
+            "AMD",
+            "hip",
+            "/dev/kfd",
+            "the user must be in the groups render and video",
+            &["HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"],
+        ),
+        ("Intel", "xpu", "", "the user must be in the group render", &["ZE_AFFINITY_MASK", "ONEAPI_DEVICE_SELECTOR"]),
+    ];
+    for (vendor, name, device, advice, hiding) in vendors {
+        let hidden: Vec<String> =
+            hiding.iter().filter_map(|name| std::env::var(name).ok().map(|value| format!("{name}={value}"))).collect();
+        hidden.iter().for_each(|text| report.fact("visible devices", text.clone()));
+        let is_there = if device.is_empty() { has_intel_gpu() } else { Path::new(device).exists() };
+        let engine = rushlight::engines::accelerators().find(|engine| engine.name() == name);
+        let why = match engine.map(|engine| engine.count()) {
+            Some(Ok(count)) if count > 0 => continue,
+            Some(Err(e)) => e.to_string(),
+            Some(Ok(_)) if !hidden.is_empty() => format!("{} hides it", hidden.join(", ")),
+            Some(Ok(_)) => "its driver shows no device".into(),
+            None => "this program was built without its engine".into(),
+        };
+        if is_there {
+            let advice = if hidden.is_empty() { advice } else { "unset the variable, or name devices that are there" };
+            report.finding(format!("this machine has an {vendor} GPU that cannot be used: {why}"), advice);
+        }
     }
-    if has("/dev/kfd") {
-        report.finding("this machine has an AMD GPU, for which this program has no engine".into(), "the CPU is used");
-    }
-    if let Some(hidden) = variable("CUDA_VISIBLE_DEVICES") {
-        report.fact("CUDA_VISIBLE_DEVICES", hidden);
-    }
+}
+
+/// Whether there is a compute GPU of Intel's, not the graphics of a processor.
+fn has_intel_gpu() -> bool {
+    std::fs::read_dir("/sys/bus/pci/devices").into_iter().flatten().flatten().any(|entry| {
+        let read = |file: &str| std::fs::read_to_string(entry.path().join(file)).unwrap_or_default();
+        read("vendor").trim() == "0x8086" && read("class").starts_with("0x0380")
+    })
 }
 
 #[cfg(test)]

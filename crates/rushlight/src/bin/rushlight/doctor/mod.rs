@@ -19,8 +19,13 @@ libraries; then in a few lines what it has, and which launcher started this proc
 
   -v, --verbose  All details: versions, paths, limits, interfaces, why a launcher was recognised
   --all-ranks    Under a launcher: ranks compare what they found, and the odd one is named
-  --all-reduce   Under a launcher: times sums over all ranks
+  --all-reduce   Under a launcher: times sums over all ranks, of CPU memory and of the GPUs'
   --disk FOLDER  Writes and reads 256 MiB there, by each rank at once
+
+Examples:
+  rushlight doctor
+  rushlight run --nproc-per-node gpu rushlight doctor --all-ranks --all-reduce
+  srun --ntasks-per-node=4 rushlight doctor --all-ranks --all-reduce --disk /scratch/me
 
 Exit code: 0, or 1 if a test on request failed.";
 
@@ -46,6 +51,7 @@ impl Report {
     }
 
     /// Notes the result of a test.
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
     pub fn measured(&mut self, text: String) {
         self.measured.push(text);
     }
@@ -182,7 +188,7 @@ fn together(request: &Request, report: &mut Report) -> Result<bool> {
 fn accelerators(engine: &dyn Engine, report: &mut Report) {
     let name = engine.name();
     match engine.count() {
-        Err(e) => report.fact(&format!("{name} devices"), format!("none. {e}")),
+        Err(e) => report.fact(&format!("{name} devices"), format!("none. {}", brief(&e))),
         Ok(count) => {
             report.fact(&format!("{name} devices"), count.to_string());
             (0..count).for_each(|index| accelerator(engine, index, report));
@@ -192,10 +198,24 @@ fn accelerators(engine: &dyn Engine, report: &mut Report) {
     for (name, found) in engine.libraries() {
         match found {
             Ok(library) => report.fact(name, format!("{} ({})", library.version, library.path)),
-            Err(e) if has_devices => report.finding(format!("{name} is missing"), e.to_string()),
-            Err(e) => report.fact(name, format!("missing. {e}")),
+            Err(e) if has_devices => {
+                report.finding(format!("{name} is missing"), brief(&e));
+                report.fact(name, format!("missing. {e}"));
+            }
+            // Libraries of a vendor that has no device here are no news.
+            Err(_) => {}
         }
     }
+}
+
+/// An error of a library without the list of the places where it was looked for.
+fn brief(error: &Error) -> String {
+    let text = error.to_string();
+    let Some((what, rest)) = text.split_once(" Tried: ") else { return text };
+    // Names of files have dots, but no space after them.
+    let advice = rest.split_once(". ").map_or("", |(_, advice)| advice);
+    let advice = advice.split(" (A program looks once").next().unwrap_or_default();
+    format!("{what} {advice}").trim_end().to_owned()
 }
 
 /// What was found out about the launcher, line by line.
@@ -212,7 +232,9 @@ fn launch(report: &mut Report) {
             );
         }
     };
-    report.fact("launcher", format!("{}, rank {} of {}", launch.launcher, launch.rank, launch.world_size));
+    // `rushlight run` sets torchrun's variables.
+    let name = launch.launcher.to_string().replace("torchrun", "rushlight run or torchrun");
+    report.fact("launcher", format!("{name}, rank {} of {}", launch.rank, launch.world_size));
     report.fact("  because", launch.reasons.join("; "));
     if let Some(advice) = &launch.advice {
         report.finding(format!("launcher: {advice}"), "or ignore this if the process is meant to run alone");
@@ -252,6 +274,11 @@ fn launch(report: &mut Report) {
 
 fn accelerator(engine: &dyn Engine, index: usize, report: &mut Report) {
     let device = engine.device(index);
+    let tool = match engine.name() {
+        "hip" => "`rocm-smi`",
+        "xpu" => "`xpu-smi discovery`",
+        _ => "`nvidia-smi`",
+    };
     match engine.properties(index) {
         Ok(p) => {
             let memory = p.memory as f64 / (1u64 << 30) as f64;
@@ -259,10 +286,19 @@ fn accelerator(engine: &dyn Engine, index: usize, report: &mut Report) {
             let text = format!("{} multiprocessors, compute capability {major}.{minor}", p.multiprocessors);
             report.fact("device", format!("{device}: {}, {memory:.1} GiB, {text}, driver for {}", p.name, p.driver));
         }
-        Err(e) => report.finding(format!("{device}: {e}"), "see `nvidia-smi`; the device may need a reset"),
+        Err(e) => report.finding(format!("{device}: {e}"), format!("see {tool}; the device may need a reset")),
     }
-    if let Err(e) = Tensor::zeros_with([1], device) {
-        report.finding(format!("{device} cannot be used: {e}"), "see `nvidia-smi`: another job may hold it");
+    // A kernel, and its answer.
+    let computed = Tensor::ones_with([2], device).and_then(|x| x.add(&x)).and_then(|x| x.to_vec::<f32>());
+    match computed {
+        Ok(values) if values == [2.0, 2.0] => {}
+        Ok(values) => report.finding(
+            format!("{device} computes wrong: 1 + 1 is {values:?}"),
+            format!("do not use it; see {tool} for memory errors, and tell the administrators"),
+        ),
+        Err(e) => {
+            report.finding(format!("{device} cannot be used: {e}"), format!("see {tool}: another job may hold it"))
+        }
     }
 }
 
@@ -279,6 +315,17 @@ fn features() -> Vec<&'static str> {
             )*};
         }
         look!("avx2" "fma" "f16c" "bmi2" "avx512f" "avx512bw" "avx512dq" "avx512vl" "avx512bf16" "avx512vnni");
+    }
+    #[cfg(target_arch = "aarch64")]
+    {
+        macro_rules! look {
+            ($($name:tt)*) => {$(
+                if std::arch::is_aarch64_feature_detected!($name) {
+                    found.push($name);
+                }
+            )*};
+        }
+        look!("neon" "dotprod" "bf16" "i8mm" "fp16" "sve");
     }
     if found.is_empty() {
         found.push("none that the engine asks for");

@@ -50,24 +50,48 @@ fn odd_ones(ranks: &[BTreeMap<String, String>]) -> Vec<String> {
     found
 }
 
-/// Times sums over all ranks. Every rank must call it.
+/// Times sums over all ranks, of CPU memory and of their devices. Every rank must call it.
 pub fn all_reduce(world: &World, report: &mut Report) -> Result<()> {
-    for (count, name) in [(1usize, "4 B"), (1 << 18, "1 MiB"), (1 << 24, "64 MiB")] {
-        let x = Tensor::ones([count])?;
-        world.all_reduce(&x, ReduceOp::Sum)?;
-        if x.to_vec::<f32>()?.iter().any(|v| *v != world.size() as f32) {
-            return Err(Error::io("all-reduce: the sum is wrong"));
+    if world.size() == 1 {
+        report.measured(
+            "all-reduce: one rank exchanges nothing; start by `rushlight run --nproc-per-node N rushlight doctor --all-reduce`"
+                .into(),
+        );
+        return Ok(());
+    }
+    let mut devices = vec![Device::Cpu];
+    devices.extend(Some(world.device()).filter(|device| *device != Device::Cpu));
+    // A rank without a device among others with one would leave them waiting.
+    let all = world.all_gather_object(&[devices.len() as u8])?;
+    if all.iter().any(|count| count != &all[0]) {
+        devices.truncate(1);
+        report.finding(
+            "some ranks have a device and others have none".into(),
+            "all-reduce was timed on the CPU only: see --all-ranks",
+        );
+    }
+    for device in devices {
+        for (count, name) in [(1usize, "4 B"), (1 << 18, "1 MiB"), (1 << 24, "64 MiB")] {
+            let x = Tensor::ones_with([count], device)?;
+            world.all_reduce(&x, ReduceOp::Sum)?;
+            if x.to_vec::<f32>()?.iter().any(|v| *v != world.size() as f32) {
+                return Err(Error::io(format!("all-reduce on {device}: the sum is wrong")));
+            }
+            let rounds = if count < 1 << 20 { 20 } else { 5 };
+            world.barrier()?;
+            let start = Instant::now();
+            for _ in 0..rounds {
+                world.all_reduce(&x, ReduceOp::Max)?;
+            }
+            // The device may still be at work.
+            x.narrow(0, 0, 1)?.to_vec::<f32>()?;
+            let seconds = start.elapsed().as_secs_f64() / f64::from(rounds);
+            let rate = count as f64 * 4.0 / seconds / 1e9;
+            let (size, micros) = (world.size(), seconds * 1e6);
+            report.measured(format!(
+                "all-reduce of {name} over {size} ranks on {device}: {micros:.1} µs, {rate:.2} GB/s"
+            ));
         }
-        let rounds = if count < 1 << 20 { 20 } else { 3 };
-        world.barrier()?;
-        let start = Instant::now();
-        for _ in 0..rounds {
-            world.all_reduce(&x, ReduceOp::Max)?;
-        }
-        let seconds = start.elapsed().as_secs_f64() / f64::from(rounds);
-        let rate = count as f64 * 4.0 / seconds / 1e9;
-        let size = world.size();
-        report.measured(format!("all-reduce of {name} over {size} ranks: {:.1} µs, {rate:.2} GB/s", seconds * 1e6));
     }
     Ok(())
 }

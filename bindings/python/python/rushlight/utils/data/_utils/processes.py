@@ -10,10 +10,12 @@ import warnings
 import weakref
 from multiprocessing import connection
 
+from .... import _C
 from ..dataloader import _BaseDataLoaderIter
 from ..sampler import draw_seed
 from . import transport, worker
 from .pin_memory import pin_memory, wanted
+from .spans import profiled
 from .worker import Resume, StopWorker, WorkerError
 
 #: How long a worker may take to end by itself, in seconds.
@@ -163,6 +165,12 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         return self
 
     def __next__(self):
+        if _C._profiler_is_on():
+            with profiled(self):
+                return self._take()
+        return self._take()
+
+    def _take(self):
         if not self._finalizer.alive:
             raise StopIteration
         while True:

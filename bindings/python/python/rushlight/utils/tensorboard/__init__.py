@@ -5,9 +5,9 @@ import json
 import os
 import socket
 
-from .. import _C
+from ... import _C
 
-__all__ = ["SummaryWriter"]
+__all__ = ["FileWriter", "SummaryWriter"]
 
 
 def _numbers(values):
@@ -30,6 +30,22 @@ def _step(step):
     return step
 
 
+def _plain(hparam_dict, hparam_domain_discrete=None):
+    """Hyperparameters as plain values."""
+    if hparam_domain_discrete:
+        raise NotImplementedError("hparam_domain_discrete is not supported; leave it out, TensorBoard finds the values that occur")
+    plain = {}
+    for name, value in hparam_dict.items():
+        if value is None:
+            continue
+        if not isinstance(value, (bool, int, float, str)):
+            if not hasattr(value, "item"):
+                raise ValueError("value should be one of int, float, str, bool, or torch.Tensor")
+            value = value.item()
+        plain[name] = value
+    return plain
+
+
 class SummaryWriter:
     """Writes scalars, histograms, images, text, graphs and hyperparameters to an event file in ``log_dir``.
 
@@ -44,7 +60,18 @@ class SummaryWriter:
         self.log_dir = os.fspath(log_dir)
         self._suffix = filename_suffix
         self._open = {}
-        self._events = _C.EventWriter(self.log_dir, filename_suffix, purge_step)
+        self._writer = _C.EventWriter(self.log_dir, filename_suffix, purge_step)
+
+    @property
+    def _events(self):
+        # As in PyTorch, a closed writer that is used again starts another file.
+        if self._writer is None:
+            self._writer = _C.EventWriter(self.log_dir, self._suffix, None)
+        return self._writer
+
+    def _get_file_writer(self):
+        """The writer of single summaries, which loggers of other libraries use."""
+        return FileWriter(self)
 
     def get_logdir(self):
         return self.log_dir
@@ -146,15 +173,7 @@ class SummaryWriter:
     def add_hparams(self, hparam_dict, metric_dict, hparam_domain_discrete=None, run_name=None, global_step=None):
         if not isinstance(hparam_dict, dict) or not isinstance(metric_dict, dict):
             raise TypeError("hparam_dict and metric_dict should be dictionary.")
-        if hparam_domain_discrete:
-            raise NotImplementedError("add_hparams: hparam_domain_discrete is not supported; leave it out, TensorBoard finds the values that occur")
-        plain = {}
-        for name, value in hparam_dict.items():
-            if not isinstance(value, (bool, int, float, str)):
-                if not hasattr(value, "item"):
-                    raise ValueError("value should be one of int, float, str, bool, or torch.Tensor")
-                value = value.item()
-            plain[name] = value
+        plain = _plain(hparam_dict, hparam_domain_discrete)
         path = os.path.join(self.log_dir, run_name or str(datetime.datetime.now().timestamp()))
         events = _C.EventWriter(path, self._suffix, None)
         events.hparams(json.dumps(plain), [str(name) for name in metric_dict])
@@ -163,12 +182,15 @@ class SummaryWriter:
         events.close()
 
     def flush(self):
-        self._events.flush()
+        if self._writer is not None:
+            self._writer.flush()
         for events in self._open.values():
             events.flush()
 
     def close(self):
-        self._events.close()
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
         for events in self._open.values():
             events.close()
         self._open = {}
@@ -178,3 +200,29 @@ class SummaryWriter:
 
     def __exit__(self, *exception):
         self.close()
+
+
+class FileWriter:
+    """Writes summaries of ``torch.utils.tensorboard.summary`` to the file of a `SummaryWriter`."""
+
+    def __init__(self, writer):
+        self._owner = writer if isinstance(writer, SummaryWriter) else SummaryWriter(writer)
+
+    def get_logdir(self):
+        return self._owner.log_dir
+
+    def add_summary(self, summary, global_step=None, walltime=None):
+        """Writes one of ``hparams``'s three summaries."""
+        write = getattr(summary, "_write", None)
+        if write is None:
+            raise TypeError(f"add_summary: a {type(summary).__name__} is not supported; use the methods of SummaryWriter")
+        write(self._owner._events)
+
+    def flush(self):
+        self._owner.flush()
+
+    def close(self):
+        self._owner.close()
+
+    def reopen(self):
+        pass

@@ -1,0 +1,3 @@
+"""Meshes of devices, under their former path."""
+
+from ..device_mesh import DeviceMesh, init_device_mesh  # noqa: F401

@@ -1,0 +1,1 @@
+"""``torch.numa``: which processors ranks are bound to."""

@@ -1,0 +1,3 @@
+"""``torch.utils.tensorboard.writer``: where PyTorch defines the writers."""
+
+from . import FileWriter, SummaryWriter  # noqa: F401

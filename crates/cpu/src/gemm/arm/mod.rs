@@ -1,0 +1,150 @@
+//! Microkernels for 64-bit ARM, and which one a product gets.
+//!
+//! Two shapes of kernel serve all dtypes: multiply-adds of a vector by one lane of another (`lanes`: `f32`, `f64`, `i32`, and bytes by dot
+//! products), and products of two small matrices in registers (`squares`: bf16 and bytes). Instructions beyond NEON are written as
+//! assembly: their intrinsics are not stable Rust.
+
+mod elements;
+mod lanes;
+mod squares;
+
+use super::kernel::{Features, Plain, Task};
+use super::{Activation, Gemm, run};
+use crate::isa::{self, Isa, Level, Neon, Portable};
+use half::{bf16, f16};
+use lanes::{Dots, LaneKernel};
+use squares::{Byte, SquareKernel};
+use std::arch::aarch64::{float32x4_t, float64x2_t, int32x4_t};
+
+impl Features for Neon {
+    // Not inlined: a task is compiled once, however many places run it.
+    unsafe fn enter(task: impl Task) {
+        // SAFETY: the caller's promise; every 64-bit ARM has NEON.
+        unsafe { task.run() }
+    }
+}
+
+macro_rules! beyond_neon {
+    ($(#[$doc:meta])* $name:ident, $features:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy)]
+        pub(super) struct $name;
+
+        impl Isa for $name {
+            const FMA: bool = Neon::FMA;
+            const LANES: usize = Neon::LANES;
+        }
+
+        impl Features for $name {
+            #[inline(always)]
+            unsafe fn enter(task: impl Task) {
+                #[target_feature(enable = $features)]
+                unsafe fn inner(task: impl Task) {
+                    // SAFETY: the caller's promise.
+                    unsafe { task.run() }
+                }
+                // SAFETY: the caller vouches for the features.
+                unsafe { inner(task) }
+            }
+        }
+    };
+}
+beyond_neon!(
+    /// NEON with dot products of bytes.
+    DotProd,
+    "neon,dotprod"
+);
+beyond_neon!(
+    /// NEON with products of matrices of bf16 and of bytes.
+    Matrices,
+    "neon,dotprod,bf16,i8mm"
+);
+
+/// # Safety
+/// As for [`gemm`](super::gemm) with this dtype.
+pub(super) unsafe fn f32(spec: &Gemm) {
+    // SAFETY: the caller's promise, and the level is one the machine has.
+    unsafe {
+        match isa::level() {
+            Level::Portable => run::<Plain<f32, Portable>>(spec),
+            _ => run::<LaneKernel<float32x4_t, f32>>(spec),
+        }
+    }
+}
+
+/// # Safety
+/// As for [`gemm`](super::gemm) with this dtype.
+pub(super) unsafe fn f64(spec: &Gemm) {
+    // SAFETY: as above.
+    unsafe {
+        match isa::level() {
+            Level::Portable => run::<Plain<f64, Portable>>(spec),
+            _ => run::<LaneKernel<float64x2_t, f64>>(spec),
+        }
+    }
+}
+
+/// # Safety
+/// As for [`gemm`](super::gemm) with this dtype.
+pub(super) unsafe fn i32(spec: &Gemm) {
+    // SAFETY: as above.
+    unsafe {
+        match isa::level() {
+            Level::Portable => run::<Plain<i32, Portable>>(spec),
+            _ => run::<LaneKernel<int32x4_t, i32>>(spec),
+        }
+    }
+}
+
+/// NEON multiplies no 64-bit integers.
+///
+/// # Safety
+/// As for [`gemm`](super::gemm) with this dtype.
+pub(super) unsafe fn i64(spec: &Gemm) {
+    // SAFETY: as above.
+    unsafe { run::<Plain<i64, Portable>>(spec) }
+}
+
+/// # Safety
+/// As for [`gemm`](super::gemm) with this dtype.
+pub(super) unsafe fn f16(spec: &Gemm) {
+    // SAFETY: as above.
+    unsafe {
+        match isa::level() {
+            Level::Portable => run::<Plain<f16, Portable>>(spec),
+            _ => run::<LaneKernel<float32x4_t, f16>>(spec),
+        }
+    }
+}
+
+/// # Safety
+/// As for [`gemm`](super::gemm) with this dtype.
+pub(super) unsafe fn bf16(spec: &Gemm) {
+    // SAFETY: as above.
+    unsafe {
+        match isa::level() {
+            Level::Portable => run::<Plain<bf16, Portable>>(spec),
+            Level::Neon | Level::DotProd => run::<LaneKernel<float32x4_t, bf16>>(spec),
+            Level::Bf16 => run::<SquareKernel<bf16>>(spec),
+        }
+    }
+}
+
+/// Whether [`bytes`] computes this product of 8-bit integers. An activation sees a sum that has wrapped around, which only `small` gives it.
+pub(super) fn takes_bytes(spec: &Gemm) -> bool {
+    isa::level() >= Level::DotProd && spec.m > 1 && spec.n > 1 && spec.activation == Activation::None
+}
+
+/// 8-bit integers, signed or not: sums modulo 2⁸ are the same.
+///
+/// # Safety
+/// As for [`gemm`](super::gemm) with these dtypes, and [`takes_bytes`].
+pub(super) unsafe fn bytes(spec: &Gemm) {
+    // SAFETY: as above.
+    unsafe {
+        match isa::level() {
+            Level::Bf16 => run::<SquareKernel<Byte>>(spec),
+            _ => run::<LaneKernel<Dots, Byte>>(spec),
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! What clients of cuDNN and MIOpen share: a convolution in the libraries' terms, and descriptors that are destroyed with their plan.
+
+use crate::conv::Order;
+use crate::driver::Handle;
+use rushlight_core::backend::Conv;
+use std::ffi::c_int;
+
+/// Most plans that are kept.
+pub const MAX_PLANS: usize = 1024;
+/// Most workspace that a plan may ask for.
+pub const WORKSPACE: usize = 1 << 30;
+
+/// Descriptors to be destroyed, each by its function.
+#[derive(Default)]
+pub struct Descriptors(Vec<(unsafe extern "C" fn(Handle) -> i32, Handle)>);
+
+impl Descriptors {
+    /// Takes a descriptor over.
+    ///
+    /// # Safety
+    /// `destroy` is the function that ends it, and no call uses it after this is dropped.
+    pub unsafe fn push(&mut self, destroy: unsafe extern "C" fn(Handle) -> i32, descriptor: Handle) {
+        self.0.push((destroy, descriptor));
+    }
+}
+
+impl Drop for Descriptors {
+    fn drop(&mut self) {
+        for (destroy, descriptor) in self.0.drain(..) {
+            // SAFETY: as whoever pushed it said.
+            unsafe { destroy(descriptor) };
+        }
+    }
+}
+
+/// The numbers a plan depends on.
+pub fn numbers(s: &Conv) -> [usize; 22] {
+    let mut out = [0; 22];
+    out[..4].copy_from_slice(&[s.batch, s.in_channels, s.out_channels, s.groups]);
+    for (i, d) in [s.input, s.kernel, s.output, s.stride, s.padding, s.dilation].iter().enumerate() {
+        out[4 + 3 * i..][..3].copy_from_slice(d);
+    }
+    out
+}
+
+/// A dense tensor: sizes and strides, batch and channels first.
+pub struct Dense {
+    /// Sizes.
+    pub sizes: Vec<c_int>,
+    /// Elements between neighbours.
+    pub strides: Vec<c_int>,
+}
+
+impl Dense {
+    /// `None` if the elements are more than the libraries count.
+    fn new(sizes: Vec<c_int>, order: Order) -> Option<Self> {
+        let last = sizes.len() - 1;
+        let inside_out: Vec<usize> = match order {
+            Order::ChannelsFirst => (0..=last).rev().collect(),
+            Order::ChannelsLast => [1].into_iter().chain((2..=last).rev()).chain([0]).collect(),
+        };
+        let (mut strides, mut step) = (vec![1; sizes.len()], 1);
+        for d in inside_out {
+            strides[d] = step;
+            step = c_int::checked_mul(step, sizes[d])?;
+        }
+        Some(Self { sizes, strides })
+    }
+}
+
+/// A convolution's tensors and windows. Depth is left out where there is none.
+pub struct Shapes {
+    /// Images.
+    pub x: Dense,
+    /// Filters.
+    pub w: Dense,
+    /// Results.
+    pub y: Dense,
+    /// Of each dimension of the windows.
+    pub padding: Vec<c_int>,
+    /// As above.
+    pub stride: Vec<c_int>,
+    /// As above.
+    pub dilation: Vec<c_int>,
+}
+
+impl Shapes {
+    /// `None` if a number is more than the libraries count to.
+    pub fn new(s: &Conv, order: Order) -> Option<Self> {
+        if !numbers(s).iter().all(|&n| c_int::try_from(n).is_ok()) {
+            return None;
+        }
+        let from = (s.input[0] == 1 && s.kernel[0] == 1 && s.padding[0] == 0) as usize;
+        let space = |d: [usize; 3]| d[from..].iter().map(|&n| n as c_int).collect::<Vec<_>>();
+        let dense = |lead: [usize; 2], d: [usize; 3]| {
+            Dense::new(lead.iter().map(|&n| n as c_int).chain(space(d)).collect(), order)
+        };
+        Some(Self {
+            x: dense([s.batch, s.in_channels], s.input)?,
+            w: dense([s.out_channels, s.in_channels / s.groups.max(1)], s.kernel)?,
+            y: dense([s.batch, s.out_channels], s.output)?,
+            padding: space(s.padding),
+            stride: space(s.stride),
+            dilation: space(s.dilation),
+        })
+    }
+}

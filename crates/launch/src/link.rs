@@ -1,0 +1,247 @@
+//! The connection of a node's agent to the coordinator, and how it is made again after it was lost.
+
+use crate::console::say;
+use crate::coordinator::{self, Card, Command, Event, Rules};
+use crate::plan::Meeting;
+use crate::signals;
+use rushlight_core::{Error, Result};
+use rushlight_dist::launch::{self, Environment, Launch, Rendezvous};
+use rushlight_dist::store::{HashStore, Store, TcpStore};
+use std::net::{IpAddr, Ipv4Addr, TcpListener};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+/// How long a node that a scheduler started tries to reach a lost rendezvous: nobody starts that launcher again.
+const SCHEDULED_PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long one attempt to join again may take.
+const REJOIN_ATTEMPT: Duration = Duration::from_secs(2);
+
+/// The connection to the coordinator.
+pub struct Link {
+    store: Arc<dyn Store>,
+    pub node: u64,
+    /// Whether the store ends with this process.
+    pub holds_store: bool,
+    pub commands: Receiver<Result<Command>>,
+    /// Readable when there is a command.
+    pub woken: OwnedFd,
+    /// The connection whose end tells the others of this node's death.
+    _life: Option<TcpStore>,
+    /// Set in the process that runs the coordinator; what is received is its end.
+    served: Option<Receiver<()>>,
+}
+
+impl Link {
+    /// Joins the job. `watcher` is a connection to the same store, for a thread that waits for commands; `life` is the
+    /// one that others take for this node's life.
+    fn join(
+        store: Arc<dyn Store>,
+        watcher: Arc<dyn Store>,
+        life: Option<TcpStore>,
+        served: Option<Receiver<()>>,
+        card: Card,
+    ) -> Result<Self> {
+        let node = store.add("nodes", 1)? as u64;
+        if let Some(life) = &life {
+            life.lease(&format!("gone/{node}"), b"")?;
+        }
+        // Commands before this one are about others.
+        let mut next = store.add("commands", 0)? as u64 + 1;
+        let (sender, commands) = mpsc::channel();
+        let (woken, wake) = signals::pipe()?;
+        std::thread::Builder::new().name("rushlight-commands".into()).spawn(move || {
+            loop {
+                let key = format!("command/{next}");
+                let news = match watcher.wait_for(&[&key], Duration::from_secs(30)) {
+                    Err(e) if e.to_string().contains("timed out") => continue,
+                    waited => waited.and_then(|()| watcher.get(&key)).and_then(|bytes| Command::decode(&bytes)),
+                };
+                next += 1;
+                let failed = news.is_err();
+                // SAFETY: writes one byte to a pipe that this thread owns.
+                let written =
+                    sender.send(news).is_ok() && unsafe { libc::write(wake.as_raw_fd(), b"x".as_ptr().cast(), 1) } == 1;
+                if failed || !written {
+                    return;
+                }
+            }
+        })?;
+        let link = Self { store, node, holds_store: served.is_some(), commands, woken, _life: life, served };
+        link.tell(&Event::Join { node, card })?;
+        Ok(link)
+    }
+
+    /// Sends an event to the coordinator.
+    pub fn tell(&self, event: &Event) -> Result<()> {
+        let number = self.store.add("events", 1)?;
+        self.store.set(&format!("event/{number}"), event.encode().as_bytes())
+    }
+
+    /// Waits until the other nodes have heard the job's end from the store that lives here, as long as `patient`.
+    pub fn finish(&self, patient: impl Fn() -> bool) {
+        while let Some(served) = &self.served {
+            match served.recv_timeout(Duration::from_millis(20)) {
+                Err(RecvTimeoutError::Timeout) if patient() => {}
+                _ => break,
+            }
+        }
+    }
+}
+
+/// All that it takes to join a job, and to join it again.
+#[derive(Clone)]
+pub struct Contact {
+    /// Where the nodes meet; `None` for a job of one node.
+    pub meeting: Option<Meeting>,
+    pub env: Environment,
+    pub run_id: String,
+    pub rules: Rules,
+    pub card: Card,
+    /// The address of `--local-addr`.
+    pub local_addr: Option<String>,
+    /// Whether the store is to live here, where the user says so.
+    pub is_host: Option<bool>,
+}
+
+impl Contact {
+    /// Joins the job. The store that the nodes meet in is made here, or reached within `patience`.
+    pub fn join(&self, patience: Duration) -> Result<Link> {
+        let mut card = self.card.clone();
+        let Some(meeting) = &self.meeting else {
+            let store: Arc<dyn Store> = Arc::new(HashStore::new());
+            let served = Some(serve(store.clone(), self.rules.clone())?);
+            return Link::join(store.clone(), store, None, served, card);
+        };
+        let (store, holds) = self.store(meeting, patience)?;
+        card.address = self.address(&store, meeting)?;
+        card.node_rank = meeting.node_rank;
+        let served = if holds { Some(serve(Arc::new(store.another()?), self.rules.clone())?) } else { None };
+        let (watcher, life) = (store.another()?, store.another()?);
+        Link::join(Arc::new(store), Arc::new(watcher), Some(life), served, card)
+    }
+
+    /// Where the nodes meet, for messages.
+    pub fn place(&self) -> String {
+        match &self.meeting {
+            Some(Meeting { host, ports, .. }) if ports.len() == 1 => format!("{host}:{}", ports[0]),
+            Some(Meeting { host, .. }) => host.clone(),
+            None => "this node".into(),
+        }
+    }
+
+    /// How long a node tries to join again after it lost the rendezvous; `None` where it was in this process.
+    pub fn patience(&self) -> Option<Duration> {
+        let scheduled = self.meeting.as_ref()?.launch.is_some();
+        Some(if scheduled { self.rules.join_timeout.min(SCHEDULED_PATIENCE) } else { self.rules.join_timeout })
+    }
+
+    /// Joins again, on a thread of its own. What is received is the new link, after a byte in the pipe.
+    pub fn rejoin(&self, patience: Duration) -> Result<Rejoining> {
+        let mut contact = self.clone();
+        contact.card.port = free_port()?;
+        let (sender, link) = mpsc::channel();
+        let (woken, wake) = signals::pipe()?;
+        std::thread::Builder::new().name("rushlight-rejoin".into()).spawn(move || {
+            let deadline = Instant::now() + patience;
+            // The port of a store that is to be made here may be in use for a moment, and then not.
+            let joined = loop {
+                let left = deadline.saturating_duration_since(Instant::now());
+                match contact.join(left.min(REJOIN_ATTEMPT)) {
+                    Err(_) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(100)),
+                    joined => break joined,
+                }
+            };
+            let _ = sender.send(joined);
+            // SAFETY: writes one byte to a pipe that this thread owns.
+            unsafe { libc::write(wake.as_raw_fd(), b"x".as_ptr().cast(), 1) };
+        })?;
+        Ok(Rejoining { link, woken })
+    }
+
+    /// The agents' store, and whether it lives here.
+    fn store(&self, meeting: &Meeting, patience: Duration) -> Result<(TcpStore, bool)> {
+        let rendezvous = Rendezvous {
+            host: meeting.host.clone(),
+            ports: meeting.ports.clone(),
+            job: format!("rushlight run {}", self.run_id),
+            reason: String::new(),
+        };
+        let launch = meeting.launch.clone().map_or_else(|| Launch::explicit(0, 1), Ok)?;
+        let (secret, _) = launch::job_secret(&launch, &rendezvous)?;
+        let holds = match (self.is_host, meeting.node_rank) {
+            (Some(is_host), _) => is_host,
+            (None, Some(rank)) => rank == 0,
+            (None, None) => is_local(&meeting.host, &self.env),
+        };
+        let hosted = holds.then(|| TcpStore::host(&meeting.ports, is_loopback(&meeting.host), secret.clone()));
+        let (store, holds) = match hosted {
+            Some(Ok(store)) => (store, true),
+            // Another launcher on this host was first, unless the order says that it is us.
+            Some(Err(e)) if meeting.node_rank.is_some() => return Err(e),
+            _ => {
+                let store = TcpStore::connect_within(&meeting.host, &meeting.ports, secret, patience)
+                    .map_err(|e| Error::io(format!("the launchers cannot meet: {e}")))?;
+                (store, false)
+            }
+        };
+        store.set_timeout(Duration::from_secs(30));
+        Ok((store, holds))
+    }
+
+    /// The address by which other nodes reach this one.
+    fn address(&self, store: &TcpStore, meeting: &Meeting) -> Result<String> {
+        if let Some(address) = &self.local_addr {
+            return Ok(address.clone());
+        }
+        if is_loopback(&meeting.host) {
+            return Ok("127.0.0.1".into());
+        }
+        let chosen = launch::choose_interface(&launch::interfaces(), &self.env)?.map(|interface| interface.address);
+        let on_the_way = store.local_ip().filter(|ip| !ip.is_loopback());
+        Ok(chosen.or(on_the_way).map_or_else(|| self.env.hostname().to_owned(), |ip| ip.to_string()))
+    }
+}
+
+/// A link that is being made.
+pub struct Rejoining {
+    pub link: Receiver<Result<Link>>,
+    /// Readable when there is a result.
+    pub woken: OwnedFd,
+}
+
+/// Runs the coordinator on a thread of its own. What is received is its end.
+fn serve(store: Arc<dyn Store>, rules: Rules) -> Result<Receiver<()>> {
+    let (sender, receiver) = mpsc::channel();
+    std::thread::Builder::new().name("rushlight-coordinator".into()).spawn(move || {
+        if let Err(e) = coordinator::serve(&*store, rules) {
+            say(&format!("the coordinator ended early: {e}"));
+        }
+        let _ = sender.send(());
+    })?;
+    Ok(receiver)
+}
+
+fn is_loopback(host: &str) -> bool {
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+/// Whether a host is this one.
+fn is_local(host: &str, env: &Environment) -> bool {
+    let own = launch::interfaces();
+    launch::resolve(host, env, Duration::from_secs(10))
+        .is_ok_and(|found| found.iter().any(|ip| ip.is_loopback() || own.iter().any(|i| i.address == *ip)))
+}
+
+/// A port for rank 0 to listen on: free now, and outside of the range that outgoing connections take theirs from.
+pub fn free_port() -> Result<u16> {
+    let mut seed = [0u8; 8];
+    std::fs::File::open("/dev/urandom").and_then(|mut file| std::io::Read::read_exact(&mut file, &mut seed))?;
+    let name = format!("{} {}", std::process::id(), u64::from_le_bytes(seed));
+    let free = |port: &u16| TcpListener::bind((Ipv4Addr::UNSPECIFIED, *port)).is_ok();
+    rushlight_dist::launch::candidate_ports(&name).into_iter().find(free).ok_or_else(|| {
+        Error::io("rushlight run: none of 16 ports between 15000 and 32767 is free on this node; give --master-port")
+    })
+}

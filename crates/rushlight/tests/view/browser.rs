@@ -1,0 +1,250 @@
+//! The page in headless Chromium, driven by the DevTools protocol over a pipe.
+//!
+//! `RUSHLIGHT_UI_PICTURES=DIR` has the test leave pictures of every view there, to be looked at.
+
+use crate::support::*;
+use serde_json::{Value as Json, json};
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+/// A browser, or nothing and the reason.
+fn chromium() -> Option<String> {
+    let named = std::env::var("RUSHLIGHT_CHROMIUM").ok().filter(|path| !path.is_empty());
+    let names = ["chromium", "chromium-browser", "google-chrome"].map(String::from);
+    let found = named.into_iter().chain(names).find(|name| {
+        Command::new(name)
+            .arg("--version")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .is_ok_and(|s| s.success())
+    });
+    if found.is_none() {
+        assert!(std::env::var_os("CI").is_none(), "Chromium is missing: scripts/chromium installs it");
+        println!("skipped: no Chromium; scripts/chromium installs it");
+    }
+    found
+}
+
+struct Browser {
+    child: Child,
+    to: ChildStdin,
+    from: BufReader<ChildStdout>,
+    calls: u64,
+    session: Option<String>,
+    /// Errors of the page: exceptions, and what it or the browser logged as an error or warning.
+    errors: Vec<String>,
+    _profile: Folder,
+}
+
+impl Browser {
+    fn start(program: &str, name: &str) -> Self {
+        let profile = Folder::new(&format!("profile-{name}"));
+        let mut command = Command::new("bash");
+        // The protocol is on descriptors 3 and 4.
+        command.args(["-c", "exec \"$@\" 3<&0 4>&1 0</dev/null 1>/dev/null 2>/dev/null", "chromium", program]);
+        command.args(["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]);
+        command.args(["--disable-background-networking", "--disable-component-update", "--remote-debugging-pipe"]);
+        command.arg(format!("--user-data-dir={}", profile.0.display())).arg("about:blank");
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("bash");
+        let (to, from) = (child.stdin.take().expect("a pipe"), BufReader::new(child.stdout.take().expect("a pipe")));
+        let mut browser = Self { child, to, from, calls: 0, session: None, errors: Vec::new(), _profile: profile };
+        // A browser that hangs must not hang the test.
+        let pid = browser.child.id();
+        std::thread::spawn(move || {
+            std::thread::sleep(WATCHDOG);
+            let _ = Command::new("kill").args(["-9", &pid.to_string()]).stderr(Stdio::null()).status();
+        });
+        let target = browser.call("Target.createTarget", json!({"url": "about:blank"}))["targetId"].clone();
+        let session = browser.call("Target.attachToTarget", json!({"targetId": target, "flatten": true}));
+        browser.session = session["sessionId"].as_str().map(String::from);
+        for domain in ["Page", "Runtime", "Log"] {
+            browser.call(&format!("{domain}.enable"), json!({}));
+        }
+        browser
+    }
+
+    fn call(&mut self, method: &str, parameters: Json) -> Json {
+        self.calls += 1;
+        let mut message = json!({"id": self.calls, "method": method, "params": parameters});
+        if let Some(session) = &self.session {
+            message["sessionId"] = session.as_str().into();
+        }
+        self.to.write_all(format!("{message}\0").as_bytes()).expect("the browser listens");
+        loop {
+            let mut bytes = Vec::new();
+            let read = self.from.read_until(0, &mut bytes).expect("an answer");
+            assert!(read > 0, "the browser ended in {method}");
+            let answer: Json = serde_json::from_slice(&bytes[..bytes.len() - 1]).expect("JSON");
+            if answer["id"] == self.calls {
+                assert!(answer["error"].is_null(), "{method}: {}", answer["error"]);
+                return answer["result"].clone();
+            }
+            let serious = match answer["method"].as_str() {
+                Some("Runtime.exceptionThrown") => true,
+                Some("Log.entryAdded") => answer["params"]["entry"]["level"] == "error",
+                Some("Runtime.consoleAPICalled") => {
+                    ["error", "warning"].contains(&answer["params"]["type"].as_str().unwrap_or(""))
+                }
+                _ => false,
+            };
+            if serious {
+                self.errors.push(answer["params"].to_string());
+            }
+        }
+    }
+
+    /// The value of an expression in the page.
+    fn value(&mut self, expression: &str) -> Json {
+        let answer = self.call("Runtime.evaluate", json!({"expression": expression, "returnByValue": true}));
+        assert!(answer["exceptionDetails"].is_null(), "{expression}: {}", answer["exceptionDetails"]);
+        answer["result"]["value"].clone()
+    }
+
+    /// Waits until an expression is true.
+    fn until(&mut self, expression: &str) {
+        let deadline = std::time::Instant::now() + WATCHDOG / 2;
+        while self.value(expression) != true {
+            let page = self.value("document.body ? document.body.innerText.slice(0, 2000) : ''");
+            assert!(
+                std::time::Instant::now() < deadline,
+                "in vain: {expression}; errors {:?}; page {page}",
+                self.errors
+            );
+            std::thread::sleep(Duration::from_millis(30));
+        }
+    }
+
+    /// Opens a view at a size.
+    fn open(&mut self, server: &Server, hash: &str, [width, height]: [u32; 2], scheme: &str) {
+        let mobile = width < 500;
+        let metrics = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": mobile});
+        self.call("Emulation.setDeviceMetricsOverride", metrics);
+        self.call(
+            "Emulation.setEmulatedMedia",
+            json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]}),
+        );
+        self.call("Page.navigate", json!({"url": "about:blank"}));
+        self.call("Page.navigate", json!({"url": format!("http://localhost:{}/#{hash}", server.port)}));
+        let tab = hash.split("tab=").nth(1).and_then(|rest| rest.split('&').next()).unwrap_or("curves");
+        self.until(&format!("!!document.body && document.body.dataset.drawn === '{tab}' && document.querySelectorAll('#runs li').length >= 3"));
+        assert_eq!(
+            self.value("document.documentElement.scrollWidth <= innerWidth"),
+            true,
+            "{hash} at {width} scrolls sideways"
+        );
+        if let Some(folder) = std::env::var_os("RUSHLIGHT_UI_PICTURES") {
+            std::thread::sleep(Duration::from_millis(500));
+            let picture = self.call("Page.captureScreenshot", json!({"format": "png"}));
+            let name = format!("{tab}-{width}-{scheme}.b64");
+            let _ = std::fs::create_dir_all(&folder);
+            let _ =
+                std::fs::write(std::path::Path::new(&folder).join(name), picture["data"].as_str().unwrap_or_default());
+        }
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn every_view_is_drawn() {
+    let Some(program) = chromium() else { return };
+    let folder = Folder::new("browser");
+    make_runs(&folder.0);
+    let server = Server::start(&folder.0, &[], &[]);
+    server.runs();
+    let mut page = Browser::start(&program, "views");
+    let (desktop, phone) = ([1280, 900], [390, 800]);
+
+    page.open(&server, "", desktop, "light");
+    page.until("document.querySelectorAll('[data-chart=\"loss\"] path.curve').length === 4");
+    assert_eq!(
+        page.value(
+            "[...document.querySelectorAll('path.curve')].every(p => !/NaN|Infinity/.test(p.getAttribute('d')))"
+        ),
+        true
+    );
+    assert_eq!(page.value("document.querySelectorAll('[data-chart=\"loss\"] .nonfinite').length"), 10);
+    assert_eq!(page.value("document.querySelector('#runs').textContent.includes('<img src=x')"), true, "shown as text");
+    // A run that is left out has no curve; the address knows.
+    page.value("document.querySelector('#runs input').click()");
+    page.until(
+        "document.querySelectorAll('[data-chart=\"loss\"] path.curve').length === 3 && location.hash.includes('hide=')",
+    );
+    page.value("document.querySelector('#runs input').click()");
+    page.value("document.querySelector('[data-setting=logY]').click()");
+    page.until("document.querySelector('[data-setting=logY]').getAttribute('aria-pressed') === 'true'");
+    page.until("document.querySelectorAll('[data-chart=\"loss\"] path.curve').length === 4");
+    let before = page.value("document.querySelector('[data-chart=\"loss\"] path.curve').getAttribute('d')");
+    for axis in ["time", "epoch"] {
+        page.value(&format!("const x = document.querySelector('[data-setting=x]'); x.value = '{axis}'; x.dispatchEvent(new Event('change')); 0").replace("const x", "var x"));
+        page.until(&format!("location.hash.includes('x={axis}') && document.querySelector('[data-chart=\"val/loss\"] path.curve').getAttribute('d').length > 20"));
+    }
+    assert_ne!(page.value("document.querySelector('[data-chart=\"loss\"] path.curve').getAttribute('d')"), before);
+    // What is written meanwhile appears by itself.
+    let path = folder.0.join("run-1/metrics.jsonl");
+    let mut file = std::fs::OpenOptions::new().append(true).open(path).expect("the file");
+    file.write_all(b"{\"step\":300,\"epoch\":4,\"time\":1700001300,\"appeared\":1}\n").expect("a row");
+    page.until("!!document.querySelector('[data-chart=\"appeared\"]')");
+
+    page.open(&server, "tab=compare", desktop, "dark");
+    page.until("document.querySelectorAll('#compare tbody tr').length === 4 && document.querySelectorAll('#parallel path.curve').length === 3");
+    assert_eq!(
+        page.value("document.querySelector('#compare tbody td').textContent"),
+        "run-1",
+        "sorted by the least val/loss"
+    );
+    page.value("document.querySelectorAll('#compare th')[1].click()");
+    page.until("document.querySelector('#compare tbody td').textContent === 'run-2'");
+    assert_eq!(page.value("document.querySelectorAll('.effects .card').length"), 3);
+
+    page.open(&server, "tab=system", desktop, "light");
+    page.until("document.querySelectorAll('[data-chart=\"system/cpu_percent\"] path.curve').length === 3");
+    page.open(&server, "tab=ranks", desktop, "light");
+    page.until("document.querySelectorAll('tr[data-rank]').length === 4 && document.querySelectorAll('tr[data-rank=\"2\"] td.odd').length === 1");
+    page.until("document.querySelectorAll('[data-chart=\"system/steps_per_second\"] path.curve').length === 4");
+    page.open(&server, "tab=distributions", desktop, "dark");
+    page.until("document.querySelectorAll('.ridges path').length === 10");
+    page.open(&server, "tab=images", desktop, "light");
+    page.until("[...document.querySelectorAll('.gallery img')].some(i => i.complete && i.naturalWidth === 8)");
+    page.open(&server, "tab=texts", desktop, "light");
+    page.until("document.querySelectorAll('.text pre').length === 10 && document.querySelector('.text pre').textContent.startsWith('<script>')");
+    page.open(&server, "tab=logs", desktop, "dark");
+    page.until("document.querySelector('.log pre').textContent.includes('<b>not bold</b>')");
+    page.value("document.querySelector('#runs .info').click()");
+    page.until("document.querySelector('dialog[open] h1') !== null");
+
+    // A phone: nothing is wider than the screen, and the list of runs is folded.
+    for tab in ["curves", "compare", "system", "ranks", "distributions", "images", "texts", "logs"] {
+        page.open(&server, &format!("tab={tab}"), phone, "light");
+        assert_eq!(page.value("document.getElementById('runs-panel').open"), false);
+    }
+    assert_eq!(
+        page.value("document.pwned === undefined && document.querySelectorAll('main script, aside img').length === 0"),
+        true
+    );
+    assert!(page.errors.is_empty(), "{:#?}", page.errors);
+}
+
+#[test]
+fn the_page_asks_for_a_token() {
+    const TOKEN: &str = "a-token-for-the-browser";
+    let Some(program) = chromium() else { return };
+    let folder = Folder::new("browser-token");
+    make_runs(&folder.0);
+    let server = Server::start(&folder.0, &["--token"], &[("RUSHLIGHT_UI_TOKEN", TOKEN)]);
+    let mut page = Browser::start(&program, "token");
+    page.call("Page.navigate", json!({"url": format!("http://localhost:{}/", server.port)}));
+    page.until("!!document.querySelector('input[name=token]')");
+    page.value("document.querySelector('input[name=token]').value = 'wrong'; document.forms[0].submit()");
+    page.until("document.body && document.body.innerText.includes('This is not the token')");
+    page.value(&format!("document.querySelector('input[name=token]').value = '{TOKEN}'; document.forms[0].submit()"));
+    page.until("!!document.body && document.querySelectorAll('path.curve').length > 0");
+    assert_eq!(page.value("location.href.includes('token')"), false, "the token leaves the address");
+}

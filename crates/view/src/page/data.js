@@ -1,0 +1,169 @@
+// The runs as the server tells of them, kept current by server-sent events.
+
+const COLORS = ['#3b7dd8', '#e07b39', '#3a9a5b', '#c9485b', '#8561c5', '#a9782f', '#d05fa2', '#2aa3b5', '#8a9a1e', '#7b8794'];
+const SUMMARY_PAUSE = 1500;
+
+export const state = {
+  root: '', loaded: false, cut: false, connected: false,
+  /** Runs by number; each has the server's summary and what was fetched of it. */
+  runs: new Map(),
+  /** Names of runs that are not shown. */
+  hidden: new Set(),
+};
+
+const listeners = new Set();
+export const onChange = (f) => listeners.add(f);
+const notify = () => listeners.forEach((f) => f());
+
+/** Numbers that are not finite come as texts. */
+export const number = (v) => (typeof v === 'number' ? v : typeof v === 'string' ? Number(v) : NaN);
+
+async function get(what, query) {
+  const answer = await fetch(`/api/${what}?${new URLSearchParams(query)}`);
+  if (answer.status === 404) return null;
+  if (!answer.ok) throw new Error(`${what}: ${answer.status}`);
+  return answer.json();
+}
+
+/** A colour that stays with the name of a run, whichever others there are. */
+function color(name) {
+  let hash = 2166136261;
+  for (const c of name) hash = Math.imul(hash ^ c.codePointAt(0), 16777619);
+  return (hash >>> 0) % COLORS.length;
+}
+
+function assignColors() {
+  const taken = new Map();
+  for (const run of state.runs.values()) {
+    if (run.color) { taken.set(run.color, (taken.get(run.color) || 0) + 1); continue; }
+    // The next colour that few runs have.
+    let best = color(run.name);
+    for (let i = 0; i < COLORS.length; i++) {
+      const at = (color(run.name) + i) % COLORS.length;
+      if ((taken.get(COLORS[at]) || 0) < (taken.get(COLORS[best]) || 0)) best = at;
+    }
+    run.color = COLORS[best];
+    taken.set(run.color, (taken.get(run.color) || 0) + 1);
+  }
+}
+
+async function loadSummary() {
+  const found = await get('runs', {});
+  Object.assign(state, { root: found.root, loaded: found.loaded, cut: found.cut });
+  const known = new Set();
+  for (const summary of found.runs) {
+    known.add(summary.id);
+    const metrics = new Map();
+    for (const [tag, row] of Object.entries(summary.metrics)) {
+      metrics.set(tag, { step: row[0], last: number(row[1]), min: number(row[2]), max: number(row[3]) });
+    }
+    const run = state.runs.get(summary.id)
+      || { series: new Map(), seriesSeq: 0, ranks: new Map(), ranksSeq: 0, cache: new Map(), version: 0 };
+    Object.assign(run, summary, { metrics, rankList: summary.ranks });
+    run.ranks = run.rankCurves || (run.rankCurves = new Map());
+    state.runs.set(summary.id, run);
+  }
+  for (const id of state.runs.keys()) if (!known.has(id)) state.runs.delete(id);
+  assignColors();
+}
+
+function append(curves, tag, got) {
+  let curve = curves.get(tag);
+  if (!curve || got.all) { curve = { steps: [], times: [], values: [] }; curves.set(tag, curve); }
+  for (let i = 0; i < got.steps.length; i++) {
+    curve.steps.push(got.steps[i]);
+    curve.times.push(number(got.times[i]));
+    curve.values.push(number(got.values[i]));
+  }
+  curve.changed = (curve.changed || 0) + 1;
+}
+
+/** Fetches what is new of a run's curves. */
+export async function loadScalars(run) {
+  if (run.busy || run.seriesSeq === run.seq) return false;
+  run.busy = true;
+  try {
+    const got = await get('scalars', { run: run.id, since: run.seriesSeq });
+    if (!got) return false;
+    for (const [tag, series] of Object.entries(got.series)) append(run.series, tag, series);
+    for (const [tag, curve] of run.series) {
+      // Pieces add up: a curve that has grown long is fetched anew, thinned.
+      if (curve.values.length > 8000) { run.seriesSeq = 0; run.series.delete(tag); run.busy = false; return loadScalars(run); }
+    }
+    run.seriesSeq = got.seq;
+    return true;
+  } finally { run.busy = false; }
+}
+
+/** Fetches what is new of the curves of a run's ranks. */
+export async function loadRanks(run) {
+  if (!run.rankList.length || run.ranksBusy || run.ranksSeq === run.seq) return false;
+  run.ranksBusy = true;
+  try {
+    const got = await get('ranks', { run: run.id, since: run.ranksSeq });
+    if (!got) return false;
+    for (const [rank, curves] of Object.entries(got.ranks)) {
+      const key = Number(rank);
+      if (!run.ranks.has(key)) run.ranks.set(key, new Map());
+      for (const [tag, series] of Object.entries(curves)) append(run.ranks.get(key), tag, series);
+    }
+    run.ranksSeq = got.seq;
+    return true;
+  } finally { run.ranksBusy = false; }
+}
+
+/** Histograms, images or texts of a run; fetched again when the run has changed. */
+export async function load(run, what) {
+  const cached = run.cache.get(what);
+  if (cached && cached.seq === run.seq) return cached.value;
+  const got = await get(what, { run: run.id });
+  const value = got ? got[what] : {};
+  run.cache.set(what, { seq: got ? got.seq : run.seq, value });
+  return value;
+}
+
+export const loadLog = (run, file, from) => get('log', from === undefined ? { run: run.id, file } : { run: run.id, file, from });
+export const imageUrl = (run, tag, step) => `/api/image?${new URLSearchParams({ run: run.id, tag, step })}`;
+
+/** Runs that are shown, in the order of their names. */
+export function shownRuns() {
+  return sortedRuns().filter((run) => !state.hidden.has(run.name));
+}
+
+export function sortedRuns() {
+  return [...state.runs.values()].sort((a, b) => a.name.localeCompare(b.name, undefined, { numeric: true }));
+}
+
+let refreshing = false, again = false, lastSummary = 0;
+
+async function refresh(message) {
+  if (refreshing) { again = message || again; return; }
+  refreshing = true;
+  try {
+    const ids = message ? Object.keys(message.runs) : [];
+    const other = !message || ids.length !== state.runs.size || ids.some((id) => !state.runs.has(Number(id))) || !state.loaded;
+    if (other || performance.now() - lastSummary > SUMMARY_PAUSE) {
+      await loadSummary();
+      lastSummary = performance.now();
+    } else {
+      for (const id of ids) state.runs.get(Number(id)).seq = message.runs[id];
+    }
+    notify();
+  } catch (e) {
+    console.warn('rushlight: the server did not answer', e.message);
+  } finally {
+    refreshing = false;
+    if (again) { const next = again; again = false; setTimeout(() => refresh(next === true ? null : next), 200); }
+  }
+}
+
+/** Follows the server; the browser connects again by itself when it was away. */
+export function follow() {
+  const source = new EventSource('/api/live');
+  source.addEventListener('change', (event) => {
+    state.connected = true;
+    refresh(JSON.parse(event.data));
+  });
+  source.onopen = () => { state.connected = true; notify(); };
+  source.onerror = () => { state.connected = false; notify(); };
+}

@@ -1,0 +1,21 @@
+//! Runs on the disk: found below a directory, read as they grow, kept in memory for the page.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `scan` | finds the directories of runs and their files |
+//! | `tail` | reads what was added to a file; notices when it was cut or replaced |
+//! | `tables` | rows of JSON lines and of CSV files |
+//! | `series` | points of a curve, thinned so that memory is bounded |
+//! | `run` | everything known of one run |
+//! | `store` | all runs, and a thread that keeps them current |
+
+mod run;
+mod scan;
+mod series;
+mod store;
+mod tables;
+mod tail;
+
+pub use run::{Image, Run};
+pub use series::Series;
+pub use store::Store;

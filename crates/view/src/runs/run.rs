@@ -1,0 +1,277 @@
+//! Everything known of one run.
+
+use super::series::Series;
+use super::tables::Row;
+use rushlight_train::loggers::tensorboard::{Buckets, EventContent, EventValue};
+use serde_json::{Map, Value as Json};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// Bounds for what is kept of a run, so that no directory can take all memory.
+const MAX_SERIES: usize = 5_000;
+const MAX_RANKS: usize = 4_096;
+const MAX_TAGS: usize = 500;
+const MAX_HISTOGRAMS: usize = 60;
+const MAX_IMAGES: usize = 60;
+const MAX_TEXTS: usize = 60;
+const MAX_TEXT: usize = 64 << 10;
+const MAX_HPARAMS: usize = 1_000;
+
+/// Where values of a curve come from. Later ones are preferred: they have all digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Source {
+    /// TensorBoard's event files.
+    Events,
+    /// `metrics.csv`.
+    Csv,
+    /// `metrics.jsonl`.
+    JsonLines,
+}
+
+/// A distribution of a step.
+#[derive(Clone, Debug)]
+pub struct Histogram {
+    /// The step.
+    pub step: i64,
+    /// Seconds since 1970.
+    pub time: f64,
+    /// Its buckets.
+    pub buckets: Buckets,
+}
+
+/// An image of a step: it stays in its file.
+#[derive(Clone, Debug)]
+pub struct Image {
+    /// The step.
+    pub step: i64,
+    /// Seconds since 1970.
+    pub time: f64,
+    /// The event file.
+    pub file: PathBuf,
+    /// Where its bytes begin.
+    pub offset: u64,
+    /// Their number.
+    pub len: usize,
+}
+
+/// A text of a step.
+#[derive(Clone, Debug)]
+pub struct Text {
+    /// The step.
+    pub step: i64,
+    /// Seconds since 1970.
+    pub time: f64,
+    /// The text.
+    pub text: String,
+}
+
+/// A run.
+#[derive(Debug, Default)]
+pub struct Run {
+    /// Number by which the page knows the run.
+    pub id: u64,
+    /// The run's directory, from the root on.
+    pub name: String,
+    /// Count of changes.
+    pub seq: u64,
+    /// Curves by name.
+    pub series: BTreeMap<String, (Source, Series)>,
+    /// Curves of each rank.
+    pub ranks: BTreeMap<u32, BTreeMap<String, Series>>,
+    /// Distributions by name.
+    pub histograms: BTreeMap<String, Vec<Histogram>>,
+    /// Images by name.
+    pub images: BTreeMap<String, Vec<Image>>,
+    /// Texts by name.
+    pub texts: BTreeMap<String, Vec<Text>>,
+    /// Hyperparameters by name.
+    pub hparams: Map<String, Json>,
+    /// `config.json` and `environment.json`.
+    pub config: Json,
+    /// `environment.json`.
+    pub environment: Json,
+    /// Logs: name and file.
+    pub logs: Vec<(String, PathBuf)>,
+    /// Time of the first and of the newest value, in seconds since 1970.
+    pub first_time: Option<f64>,
+    /// Time of the newest value.
+    pub last_time: Option<f64>,
+    /// Problems with files, by file.
+    pub problems: BTreeMap<String, String>,
+}
+
+impl Run {
+    fn saw(&mut self, time: f64) {
+        if time.is_finite() && time > 0.0 {
+            self.first_time = Some(self.first_time.map_or(time, |first| first.min(time)));
+            self.last_time = Some(self.last_time.map_or(time, |last| last.max(time)));
+        }
+    }
+
+    fn scalar(&mut self, source: Source, tag: &str, step: i64, time: f64, value: f64) {
+        if !self.series.contains_key(tag) {
+            if self.series.len() >= MAX_SERIES {
+                let text = format!("more than {MAX_SERIES} curves: the others are left out");
+                self.problems.insert("curves".into(), text);
+                return;
+            }
+            self.series.insert(tag.to_owned(), (source, Series::default()));
+        }
+        let Some((known, series)) = self.series.get_mut(tag) else { return };
+        if source < *known {
+            return;
+        }
+        if source > *known {
+            *known = source;
+            series.purge(i64::MIN, self.seq);
+        }
+        series.push(step, time, value, self.seq);
+    }
+
+    /// Takes a row of metrics. Rows without a step are counted.
+    pub fn row(&mut self, source: Source, row: &Row, count: i64) {
+        let step = row.step.unwrap_or(count);
+        let time = row.time.unwrap_or(f64::NAN);
+        self.saw(time);
+        for (name, value) in &row.values {
+            self.scalar(source, name, step, time, *value);
+        }
+        if let Some(epoch) = row.epoch {
+            self.scalar(source, "epoch", step, time, epoch);
+        }
+    }
+
+    /// Takes a row of a rank's own figures.
+    pub fn rank_row(&mut self, rank: u32, row: &Row) {
+        if !self.ranks.contains_key(&rank) && self.ranks.len() >= MAX_RANKS {
+            return;
+        }
+        let (step, time) = (row.step.unwrap_or(0), row.time.unwrap_or(f64::NAN));
+        self.saw(time);
+        let seq = self.seq;
+        let all = self.ranks.entry(rank).or_default();
+        for (name, value) in &row.values {
+            if all.len() < MAX_TAGS || all.contains_key(name) {
+                all.entry(name.clone()).or_default().push(step, time, *value, seq);
+            }
+        }
+    }
+
+    /// Takes a value of an event file.
+    pub fn event(&mut self, file: &std::path::Path, value: EventValue) {
+        let EventValue { wall_time: time, step, tag, content } = value;
+        self.saw(time);
+        match content {
+            EventContent::Scalar(value) => self.scalar(Source::Events, &tag, step, time, value),
+            EventContent::Histogram(buckets) => {
+                keep(&mut self.histograms, tag, Histogram { step, time, buckets }, MAX_HISTOGRAMS);
+            }
+            EventContent::Images(images) => {
+                for (i, image) in images.into_iter().enumerate().take(16) {
+                    let tag = if i == 0 { tag.clone() } else { format!("{tag}/{i}") };
+                    let file = file.to_owned();
+                    let image = Image { step, time, file, offset: image.offset, len: image.len };
+                    keep(&mut self.images, tag, image, MAX_IMAGES);
+                }
+            }
+            EventContent::Text(texts) => {
+                let mut text = texts.join("\n\n");
+                if text.len() > MAX_TEXT {
+                    let end = (0..=MAX_TEXT).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+                    text.truncate(end);
+                    text.push('…');
+                }
+                keep(&mut self.texts, tag, Text { step, time, text }, MAX_TEXTS);
+            }
+            EventContent::Hparams(found) => self.add_hparams(found),
+            EventContent::Restart => {
+                let seq = self.seq;
+                for (source, series) in self.series.values_mut() {
+                    if *source == Source::Events {
+                        series.purge(step, seq);
+                    }
+                }
+                self.histograms.values_mut().for_each(|all| all.retain(|h| h.step < step));
+                self.images.values_mut().for_each(|all| all.retain(|i| i.step < step));
+                self.texts.values_mut().for_each(|all| all.retain(|t| t.step < step));
+            }
+        }
+    }
+
+    /// Takes hyperparameters; those known stay.
+    pub fn add_hparams(&mut self, found: Map<String, Json>) {
+        for (name, value) in found {
+            if self.hparams.len() < MAX_HPARAMS {
+                self.hparams.entry(name).or_insert(value);
+            }
+        }
+    }
+
+    /// Forgets all curves of a source, whose file was cut or replaced.
+    pub fn forget(&mut self, source: Source) {
+        let seq = self.seq;
+        for (known, series) in self.series.values_mut() {
+            if *known == source {
+                series.purge(i64::MIN, seq);
+            }
+        }
+        if source == Source::Events {
+            self.histograms.clear();
+            self.images.clear();
+            self.texts.clear();
+        }
+    }
+
+    /// Forgets a rank's curves.
+    pub fn forget_rank(&mut self, rank: u32) {
+        let seq = self.seq;
+        for series in self.ranks.get_mut(&rank).into_iter().flat_map(BTreeMap::values_mut) {
+            series.purge(i64::MIN, seq);
+        }
+    }
+}
+
+/// Adds an item of a name. Of too many every second is dropped, the first and the newest stay.
+fn keep<T>(all: &mut BTreeMap<String, Vec<T>>, tag: String, item: T, most: usize) {
+    if all.len() >= MAX_TAGS && !all.contains_key(&tag) {
+        return;
+    }
+    let items = all.entry(tag).or_default();
+    items.push(item);
+    if items.len() > most {
+        let last = items.len() - 1;
+        let mut index = 0;
+        items.retain(|_| {
+            let kept = index % 2 == 0 || index == last;
+            index += 1;
+            kept
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn better_sources_replace_others() {
+        let mut run = Run { seq: 1, ..Run::default() };
+        let event = |step, v| EventValue { wall_time: 1.0, step, tag: "loss".into(), content: EventContent::Scalar(v) };
+        run.event("f".as_ref(), event(1, 0.1));
+        run.event("f".as_ref(), event(2, 0.2));
+        let row = Row { step: Some(1), values: vec![("loss".into(), 0.125)], ..Row::default() };
+        run.row(Source::JsonLines, &row, 0);
+        run.event("f".as_ref(), event(3, 0.3));
+        let (_, points) = run.series["loss"].1.since(0, 10).unwrap();
+        assert_eq!(points.iter().map(|p| p.value).collect::<Vec<_>>(), [0.125]);
+    }
+
+    #[test]
+    fn many_items_are_thinned() {
+        let mut all = BTreeMap::new();
+        (0..1000).for_each(|i| keep(&mut all, "t".into(), i, 60));
+        let items = &all["t"];
+        assert!(items.len() <= 60 && items[0] == 0 && *items.last().unwrap() == 999);
+        assert!(items.windows(2).all(|w| w[0] < w[1]));
+    }
+}

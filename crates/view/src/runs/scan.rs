@@ -1,0 +1,179 @@
+//! Finding the directories of runs and their files.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Bounds for a walk: a mistyped directory such as `/` must not be read whole.
+const MAX_DEPTH: usize = 8;
+const MAX_ENTRIES: usize = 200_000;
+const MAX_RUNS: usize = 2_000;
+const MAX_FILES: usize = 1_000;
+
+/// The files of a run's directory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Files {
+    /// TensorBoard's event files, in the order of their names, which begin with a time.
+    pub events: Vec<PathBuf>,
+    /// `metrics.jsonl`.
+    pub json_lines: Option<PathBuf>,
+    /// `metrics.csv`.
+    pub csv: Option<PathBuf>,
+    /// `config.json`, `environment.json`.
+    pub config: Option<PathBuf>,
+    /// `environment.json`.
+    pub environment: Option<PathBuf>,
+    /// Lightning's `hparams.yaml`.
+    pub hparams: Option<PathBuf>,
+    /// `system/rank-N.jsonl` by rank.
+    pub ranks: BTreeMap<u32, PathBuf>,
+    /// Logs by name.
+    pub logs: BTreeMap<String, PathBuf>,
+}
+
+impl Files {
+    /// Whether the directory is that of a run.
+    fn is_run(&self) -> bool {
+        !self.events.is_empty() || self.json_lines.is_some() || self.csv.is_some() || self.config.is_some()
+    }
+}
+
+/// Runs below a directory by their names, and whether there were more than a walk takes.
+pub fn scan(root: &Path) -> (BTreeMap<String, Files>, bool) {
+    let mut walk = Walk { root: root.canonicalize().unwrap_or_else(|_| root.to_owned()), ..Walk::default() };
+    let top = walk.root.clone();
+    walk.directory(&top, "", 0);
+    (walk.found, walk.cut)
+}
+
+#[derive(Default)]
+struct Walk {
+    /// Links are followed if they lead to something below it.
+    root: PathBuf,
+    found: BTreeMap<String, Files>,
+    entries: usize,
+    cut: bool,
+}
+
+impl Walk {
+    /// The entries of a directory with their names; links that lead out of the root, or to a directory (which could be one above), are left out.
+    fn entries(&mut self, path: &Path) -> Vec<(String, PathBuf, bool)> {
+        let mut found = Vec::new();
+        for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
+            self.entries += 1;
+            if self.entries > MAX_ENTRIES {
+                self.cut = true;
+                break;
+            }
+            let (name, path) = (entry.file_name().to_string_lossy().into_owned(), entry.path());
+            let Ok(mut kind) = entry.file_type() else { continue };
+            if kind.is_symlink() {
+                let inside = path.canonicalize().is_ok_and(|target| target.starts_with(&self.root));
+                let Ok(target) = std::fs::metadata(&path) else { continue };
+                if !inside || target.is_dir() {
+                    continue;
+                }
+                kind = target.file_type();
+            }
+            // Pipes and devices would block a reader.
+            if kind.is_dir() || kind.is_file() {
+                found.push((name, path, kind.is_dir()));
+            }
+        }
+        found.sort();
+        found
+    }
+
+    fn directory(&mut self, path: &Path, name: &str, depth: usize) {
+        let mut files = Files::default();
+        let mut below = Vec::new();
+        for (entry, path, is_directory) in self.entries(path) {
+            match (entry.as_str(), is_directory) {
+                (".git" | "checkpoints" | "node_modules" | "target" | "__pycache__", true) => {}
+                ("system", true) => {
+                    for (file, path, is_directory) in self.entries(&path) {
+                        let rank = file.strip_prefix("rank-").and_then(|rest| rest.strip_suffix(".jsonl"));
+                        if let (Some(Ok(rank)), false) = (rank.map(str::parse), is_directory) {
+                            files.ranks.insert(rank, path);
+                        }
+                    }
+                    below.push((entry, path));
+                }
+                (_, true) => below.push((entry, path)),
+                ("metrics.jsonl", false) => files.json_lines = Some(path),
+                ("metrics.csv", false) => files.csv = Some(path),
+                ("config.json", false) => files.config = Some(path),
+                ("environment.json", false) => files.environment = Some(path),
+                ("hparams.yaml", false) => files.hparams = Some(path),
+                (name, false)
+                    if name.contains(".tfevents.")
+                        && !name.ends_with(".profile-empty")
+                        && files.events.len() < MAX_FILES =>
+                {
+                    files.events.push(path);
+                }
+                (name, false) if name.ends_with(".log") || name.ends_with(".out") || name.ends_with(".err") => {
+                    files.logs.insert(entry.clone(), path);
+                }
+                _ => {}
+            }
+        }
+        if files.is_run() {
+            // Logs of its ranks are the run's.
+            if let Some((_, logs)) = below.iter().find(|(entry, _)| entry == "logs") {
+                let logs = logs.clone();
+                for (file, path, is_directory) in self.entries(&logs) {
+                    if !is_directory && files.logs.len() < MAX_FILES {
+                        files.logs.insert(format!("logs/{file}"), path);
+                    }
+                }
+            }
+            if self.found.len() >= MAX_RUNS {
+                self.cut = true;
+                return;
+            }
+            self.found.insert(if name.is_empty() { ".".to_owned() } else { name.to_owned() }, files);
+        }
+        for (entry, path) in below {
+            if depth >= MAX_DEPTH || self.entries > MAX_ENTRIES {
+                self.cut = true;
+                return;
+            }
+            let name = if name.is_empty() { entry } else { format!("{name}/{entry}") };
+            self.directory(&path, &name, depth + 1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_are_found_and_links_do_not_lead_out() {
+        let root = std::env::temp_dir().join(format!("rushlight-scan-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&root);
+        let file = |name: &str| {
+            let path = root.join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "x").unwrap();
+        };
+        file("runs/a/metrics.jsonl");
+        file("runs/a/logs/rank-0.log");
+        file("runs/a/system/rank-1.jsonl");
+        file("runs/b/deep/events.out.tfevents.1.host.1.0");
+        file("secret.log");
+        file("empty/nothing.txt");
+        #[cfg(unix)]
+        {
+            std::os::unix::fs::symlink(root.join("secret.log"), root.join("runs/a/out.log")).unwrap();
+            std::os::unix::fs::symlink(&root, root.join("runs/a/loop")).unwrap();
+        }
+        let (found, cut) = scan(&root.join("runs"));
+        assert!(!cut);
+        assert_eq!(found.keys().collect::<Vec<_>>(), ["a", "b/deep"]);
+        assert_eq!(found["a"].logs.keys().collect::<Vec<_>>(), ["logs/rank-0.log"]);
+        assert_eq!(found["a"].ranks.len(), 1);
+        assert_eq!(found["b/deep"].events.len(), 1);
+        std::fs::remove_dir_all(root).unwrap();
+    }
+}

@@ -1,0 +1,211 @@
+//! The page's data, as JSON. Files are only those that the store has found: no path comes from a request.
+
+use super::http::{Request, Response};
+use crate::runs::{Image, Run, Series, Store};
+use serde_json::{Map, Number, Value as Json, json};
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::Path;
+
+/// Points of a curve in one answer.
+const MAX_POINTS: usize = 2_000;
+/// Largest image that is sent, and most bytes of a log at once.
+const MAX_IMAGE: usize = 32 << 20;
+const MAX_LOG: u64 = 256 << 10;
+
+/// Answers `/api/WHAT`.
+pub fn answer(store: &Store, what: &str, request: &Request) -> Response {
+    let found = match what {
+        "runs" => Some(Response::json(&runs(store))),
+        "scalars" => with_run(store, request, |run| Response::json(&scalars(run, since(request)))),
+        "ranks" => with_run(store, request, |run| Response::json(&ranks(run, since(request)))),
+        "histograms" => with_run(store, request, |run| Response::json(&histograms(run))),
+        "texts" => with_run(store, request, |run| Response::json(&texts(run))),
+        "images" => with_run(store, request, |run| Response::json(&images(run))),
+        "image" => image(store, request),
+        "log" => log(store, request),
+        _ => None,
+    };
+    found.unwrap_or_else(|| Response::text(404, "there is no such run, or nothing of this name"))
+}
+
+fn since(request: &Request) -> u64 {
+    request.query("since").and_then(|text| text.parse().ok()).unwrap_or(0)
+}
+
+fn with_run(store: &Store, request: &Request, act: impl FnOnce(&Run) -> Response) -> Option<Response> {
+    let id: u64 = request.query("run")?.parse().ok()?;
+    Some(act(store.lock().runs.get(&id)?))
+}
+
+/// JSON has no numbers that are not finite: those are texts.
+fn number(value: f64) -> Json {
+    match Number::from_f64(value) {
+        Some(number) => Json::Number(number),
+        None if value.is_nan() => "NaN".into(),
+        None if value > 0.0 => "Infinity".into(),
+        None => "-Infinity".into(),
+    }
+}
+
+/// All runs with what a table of them shows.
+fn runs(store: &Store) -> Json {
+    let state = store.lock();
+    let runs: Vec<Json> = state.runs.values().map(summary).collect();
+    let root = store.root().canonicalize().unwrap_or_else(|_| store.root().to_owned());
+    json!({
+        "version": state.version, "loaded": state.loaded, "cut": state.cut,
+        "root": root.display().to_string(), "runs": runs,
+    })
+}
+
+fn summary(run: &Run) -> Json {
+    let metrics: Map<String, Json> = run
+        .series
+        .iter()
+        .filter_map(|(tag, (_, series))| {
+            let last = series.last()?;
+            let (least, greatest) = series.range().unwrap_or((f64::NAN, f64::NAN));
+            let row = json!([last.step, number(last.value), number(least), number(greatest)]);
+            Some((tag.clone(), row))
+        })
+        .collect();
+    json!({
+        "id": run.id, "name": run.name, "seq": run.seq, "metrics": metrics, "hparams": run.hparams,
+        "environment": run.environment, "model": run.config.get("model"), "trainer": run.config.get("trainer"),
+        "first_time": run.first_time, "last_time": run.last_time,
+        "histograms": run.histograms.keys().collect::<Vec<_>>(), "images": run.images.keys().collect::<Vec<_>>(),
+        "texts": run.texts.keys().collect::<Vec<_>>(), "ranks": run.ranks.keys().collect::<Vec<_>>(),
+        "logs": run.logs.iter().map(|(name, _)| name).collect::<Vec<_>>(), "problems": run.problems,
+    })
+}
+
+/// What is new of a curve.
+fn points(series: &Series, since: u64) -> Option<Json> {
+    let (all, points) = series.since(since, MAX_POINTS)?;
+    Some(json!({
+        "all": all,
+        "steps": points.iter().map(|p| p.step).collect::<Vec<_>>(),
+        "times": points.iter().map(|p| number(p.time)).collect::<Vec<_>>(),
+        "values": points.iter().map(|p| number(p.value)).collect::<Vec<_>>(),
+    }))
+}
+
+fn scalars(run: &Run, since: u64) -> Json {
+    let series: Map<String, Json> =
+        run.series.iter().filter_map(|(tag, (_, series))| Some((tag.clone(), points(series, since)?))).collect();
+    json!({ "run": run.id, "seq": run.seq, "series": series })
+}
+
+fn ranks(run: &Run, since: u64) -> Json {
+    let of_rank = |all: &std::collections::BTreeMap<String, Series>| -> Map<String, Json> {
+        all.iter().filter_map(|(tag, series)| Some((tag.clone(), points(series, since)?))).collect()
+    };
+    let ranks: Map<String, Json> =
+        run.ranks.iter().map(|(rank, all)| (rank.to_string(), of_rank(all).into())).collect();
+    json!({ "run": run.id, "seq": run.seq, "ranks": ranks })
+}
+
+fn histograms(run: &Run) -> Json {
+    let all: Map<String, Json> = run
+        .histograms
+        .iter()
+        .map(|(tag, all)| {
+            let rows: Vec<Json> = all
+                .iter()
+                .map(|h| {
+                    json!({"step": h.step, "time": number(h.time), "edges": h.buckets.edges, "counts": h.buckets.counts})
+                })
+                .collect();
+            (tag.clone(), rows.into())
+        })
+        .collect();
+    json!({ "run": run.id, "seq": run.seq, "histograms": all })
+}
+
+fn texts(run: &Run) -> Json {
+    let all: Map<String, Json> = run
+        .texts
+        .iter()
+        .map(|(tag, all)| {
+            let rows = all.iter().map(|t| json!({"step": t.step, "time": number(t.time), "text": t.text}));
+            (tag.clone(), rows.collect::<Vec<Json>>().into())
+        })
+        .collect();
+    json!({ "run": run.id, "seq": run.seq, "texts": all })
+}
+
+fn images(run: &Run) -> Json {
+    let all: Map<String, Json> = run
+        .images
+        .iter()
+        .map(|(tag, all)| {
+            let rows = all.iter().map(|i| json!({"step": i.step, "time": number(i.time)}));
+            (tag.clone(), rows.collect::<Vec<Json>>().into())
+        })
+        .collect();
+    json!({ "run": run.id, "seq": run.seq, "images": all })
+}
+
+/// The image of a name and step.
+fn image(store: &Store, request: &Request) -> Option<Response> {
+    let id: u64 = request.query("run")?.parse().ok()?;
+    let (tag, step) = (request.query("tag")?, request.query("step")?.parse::<i64>().ok()?);
+    let Image { file, offset, len, .. } =
+        store.lock().runs.get(&id)?.images.get(tag)?.iter().rev().find(|image| image.step == step)?.clone();
+    let gone = || Some(Response::text(410, "the file has changed since; reload the page"));
+    if len > MAX_IMAGE {
+        return Some(Response::text(410, "the image is too large to be shown"));
+    }
+    let mut bytes = vec![0; len];
+    let read = File::open(file).and_then(|mut file| {
+        file.seek(SeekFrom::Start(offset))?;
+        file.read_exact(&mut bytes)
+    });
+    if read.is_err() {
+        return gone();
+    }
+    // Only what is an image by its first bytes is sent as one: an SVG could hold scripts.
+    match image_kind(&bytes) {
+        Some(kind) => Some(Response::new(200, kind, bytes)),
+        None => gone(),
+    }
+}
+
+fn image_kind(bytes: &[u8]) -> Option<&'static str> {
+    match bytes {
+        [0x89, b'P', b'N', b'G', ..] => Some("image/png"),
+        [0xff, 0xd8, 0xff, ..] => Some("image/jpeg"),
+        [b'G', b'I', b'F', b'8', ..] => Some("image/gif"),
+        _ => None,
+    }
+}
+
+/// A piece of a log: from an offset on, or the end.
+fn log(store: &Store, request: &Request) -> Option<Response> {
+    let id: u64 = request.query("run")?.parse().ok()?;
+    let name = request.query("file")?;
+    let path = store.lock().runs.get(&id)?.logs.iter().find(|(known, _)| known == name)?.1.clone();
+    let from = request.query("from").and_then(|text| text.parse::<u64>().ok());
+    match read_log(&path, from) {
+        Ok(log) => Some(Response::json(&log)),
+        Err(_) => Some(Response::text(410, "the log cannot be read any more")),
+    }
+}
+
+fn read_log(path: &Path, from: Option<u64>) -> std::io::Result<Json> {
+    let mut file = File::open(path)?;
+    let size = file.metadata()?.len();
+    // A log that is shorter than what was read is another one.
+    let from = from.filter(|from| *from <= size).unwrap_or_else(|| size.saturating_sub(MAX_LOG));
+    file.seek(SeekFrom::Start(from))?;
+    let mut bytes = Vec::new();
+    file.take(MAX_LOG).read_to_end(&mut bytes)?;
+    // A character that is not whole is left for the next piece, unless it never will be.
+    let whole = match std::str::from_utf8(&bytes) {
+        Err(e) if e.error_len().is_none() && e.valid_up_to() > 0 => e.valid_up_to(),
+        _ => bytes.len(),
+    };
+    let text = String::from_utf8_lossy(&bytes[..whole]).into_owned();
+    Ok(json!({ "from": from, "to": from + whole as u64, "size": size, "text": text }))
+}

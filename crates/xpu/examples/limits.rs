@@ -1,0 +1,113 @@
+//! Products, attention and memory-bound kernels of an xpu device beside what the device can do at most, measured in the same run:
+//! `cargo run --release -p rushlight-xpu --example limits`. With `check`, an error if products or attention stay below half of the limit.
+
+use rushlight_core::backend::{Activation, Attention, MatMul, RowNorm};
+use rushlight_core::{Backend, DType, Error, Layout, Result, Scalar, Storage, View};
+use std::time::Instant;
+
+/// Seconds of the fastest of seven runs.
+fn fastest(engine: &dyn Backend, mut run: impl FnMut() -> Result<()>) -> Result<f64> {
+    run()?;
+    engine.synchronize()?;
+    let mut best = f64::INFINITY;
+    for _ in 0..7 {
+        let start = Instant::now();
+        run()?;
+        engine.synchronize()?;
+        best = best.min(start.elapsed().as_secs_f64());
+    }
+    Ok(best)
+}
+
+/// A tensor with small numbers everywhere.
+struct Filled {
+    storage: Storage,
+    layout: Layout,
+    dtype: DType,
+}
+
+impl Filled {
+    fn new(engine: &'static dyn Backend, shape: &[usize], dtype: DType) -> Result<Self> {
+        let layout = Layout::contiguous(shape)?;
+        let made = Self { storage: engine.alloc(layout.numel() * dtype.size())?, layout, dtype };
+        engine.fill(Scalar::Float(0.01), made.view())?;
+        Ok(made)
+    }
+
+    fn view(&self) -> View<'_> {
+        View { storage: &self.storage, layout: &self.layout, dtype: self.dtype }
+    }
+}
+
+fn main() -> Result<()> {
+    let check = std::env::args().any(|argument| argument == "check");
+    let engine = rushlight_xpu::backend(0)?;
+    let most = rushlight_xpu::limits(0)?;
+    println!("most of the device: {:.1} GFLOP/s, {:.1} GB/s", most.flops * 1e-9, most.bandwidth * 1e-9);
+    let mut low = Vec::new();
+    let mut compute = |name: String, flops: f64, seconds: f64| {
+        let share = flops / seconds / most.flops;
+        println!("{name}: {:.1} GFLOP/s, {:.0} % of the most", flops / seconds * 1e-9, share * 100.0);
+        if share < 0.5 {
+            low.push(name);
+        }
+    };
+
+    for n in [256usize, 512, 1024] {
+        let [a, b, out] = [0; 3].map(|_| Filled::new(engine, &[1, n, n], DType::F32));
+        let (a, b, out) = (a?, b?, out?);
+        let turned = b.layout.transpose(1, 2);
+        for (name, layout) in [("a @ b", &b.layout), ("a @ b.T", &turned)] {
+            let b = View { layout, ..b.view() };
+            let (bias, alpha, beta, activation) = (None, 1.0, 0.0, Activation::None);
+            let spec = MatMul { a: a.view(), b, out: out.view(), bias, alpha, beta, activation };
+            let seconds = fastest(engine, || engine.matmul(&spec))?;
+            compute(format!("{name}, {n} x {n} x {n}"), 2.0 * (n * n * n) as f64, seconds);
+        }
+    }
+
+    for (length, causal) in [(512usize, false), (1024, false), (1024, true)] {
+        let (batch, heads, size) = (2usize, 4usize, 64usize);
+        let shape = [batch, heads, length, size];
+        let [q, k, v, out, dq, dk, dv] = [0; 7].map(|_| Filled::new(engine, &shape, DType::F32));
+        let (q, k, v, out, dq, dk, dv) = (q?, k?, v?, out?, dq?, dk?, dv?);
+        let lse = Filled::new(engine, &[batch, heads, length], DType::F32)?;
+        let (mask, dropout) = (None, None);
+        let spec = Attention { q: q.view(), k: k.view(), v: v.view(), mask, causal, scale: 0.125, dropout };
+        let seconds = fastest(engine, || engine.attention(&spec, out.view(), lse.view()))?;
+        // What is masked out is not counted.
+        let flops = 4.0 * (batch * heads * length * length * size) as f64 * if causal { 0.5 } else { 1.0 };
+        let kind = if causal { ", causal" } else { "" };
+        let name = format!("attention, {heads} heads of {length} x {size}{kind}");
+        if causal {
+            println!("{name}: {:.1} GFLOP/s of visible scores", flops / seconds * 1e-9);
+            continue;
+        }
+        compute(name.clone(), flops, seconds);
+        let seconds = fastest(engine, || {
+            let views = [&out, &lse, &q].map(Filled::view);
+            engine.attention_backward(&spec, views[0], views[1], views[2], dq.view(), dk.view(), dv.view())
+        })?;
+        compute(format!("{name}, backward"), 2.5 * flops, seconds);
+    }
+
+    let (rows, columns) = (16384usize, 1024usize);
+    let [x, y] = [0; 2].map(|_| Filled::new(engine, &[rows, columns], DType::F32));
+    let (x, y) = (x?, y?);
+    let [mean, rstd] = [0; 2].map(|_| Filled::new(engine, &[rows], DType::F32));
+    let (mean, rstd) = (mean?, rstd?);
+    let memory = |name: &str, seconds: f64| {
+        let bandwidth = (rows * columns * 8) as f64 / seconds;
+        let share = bandwidth / most.bandwidth * 100.0;
+        println!("{name}: {:.1} GB/s, {share:.0} % of the most", bandwidth * 1e-9);
+    };
+    memory("copy", fastest(engine, || engine.copy(x.view(), y.view()))?);
+    memory("softmax", fastest(engine, || engine.softmax(false, [rows, columns, 1], x.view(), y.view()))?);
+    let spec = RowNorm { rows, cols: columns, eps: 1e-5, rms: false };
+    let (mean, rstd) = (mean.view(), rstd.view());
+    memory("layer norm", fastest(engine, || engine.row_norm(&spec, x.view(), None, None, y.view(), None, mean, rstd))?);
+    if check && !low.is_empty() {
+        return Err(Error::device(format!("below half of the device's limit: {}", low.join("; "))));
+    }
+    Ok(())
+}

@@ -1,0 +1,58 @@
+//! The most that a device can do, measured by simple kernels (`kernels/limits.cl`): what benchmarks compare with.
+
+use crate::device::Xpu;
+use crate::program::{At, Defines, Family, Key, run};
+use rushlight_core::Result;
+use std::time::Instant;
+
+/// What simple kernels reach on a device.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Limits {
+    /// Additions and multiplications of `f32` a second.
+    pub flops: f64,
+    /// Bytes read and written a second by a copy that no cache holds.
+    pub bandwidth: f64,
+}
+
+/// Seconds of the fastest of some runs.
+fn fastest(mut run: impl FnMut() -> Result<()>) -> Result<f64> {
+    run()?;
+    let mut best = f64::INFINITY;
+    for _ in 0..7 {
+        let start = Instant::now();
+        run()?;
+        best = best.min(start.elapsed().as_secs_f64());
+    }
+    Ok(best)
+}
+
+impl Xpu {
+    pub fn limits(&self) -> Result<Limits> {
+        let abilities = self.driver.abilities();
+        let (cpu, units) = (abilities.is_cpu, abilities.compute_units.max(1));
+        let (lanes, items) = if cpu { (16, 1) } else { (1, 256) };
+        let defines = |name: &str| {
+            let vector = if cpu { "float16" } else { "float" };
+            Defines::default().define(name, 1).define("V", vector).define("LANES", lanes).define("CHAINS", CHAINS)
+        };
+        const CHAINS: usize = 16;
+        let groups = if cpu { 8 * units } else { 64 * units };
+        let steps = 1usize << 14;
+        let out = self.scratch(groups * items * lanes * 4)?;
+        let kernel = self.kernel(Key::new(Family::Limits, "fma_peak", []), || defines("FMA"))?;
+        let seconds = fastest(|| {
+            run!(self, kernel, [groups, 1, 1], [items, 1, 1]; At(out.address), 0.5f32, steps)?;
+            self.synchronize()
+        })?;
+        let flops = (2 * CHAINS * lanes * steps * groups * items) as f64 / seconds;
+        let (bytes, each) = (128usize << 20, 64);
+        let (from, to) = (self.scratch(bytes)?, self.scratch(bytes)?);
+        let kernel = self.kernel(Key::new(Family::Limits, "copy_peak", []), || defines("COPY"))?;
+        let seconds = fastest(|| {
+            let groups = bytes / (each * items * lanes * 4);
+            run!(self, kernel, [groups, 1, 1], [items, 1, 1]; At(from.address), At(to.address), each)?;
+            self.synchronize()
+        })?;
+        Ok(Limits { flops, bandwidth: 2.0 * bytes as f64 / seconds })
+    }
+}
