@@ -456,10 +456,10 @@ fn copies_between_layouts() -> Result<()> {
     let _turn = turn();
     let x = randn(&[65, 33, 130])?;
     for order in [[0isize, 2, 1], [2, 1, 0], [1, 0, 2], [2, 0, 1], [1, 2, 0]] {
-        agree("permuted copy", 0.0, &[&x], |t| t[0].permute(&order)?.contiguous())?;
-        agree("permuted sum", 0.0, &[&x], |t| t[0].permute(&order)?.mul(2.0)?.add(1.0))?;
+        agree("permuted copy", 0.0, &[&x], |t| t[0].permute(order)?.contiguous())?;
+        agree("permuted sum", 0.0, &[&x], |t| t[0].permute(order)?.mul(2.0)?.add(1.0))?;
         let halves = x.to_dtype(DType::BF16)?;
-        agree("permuted halves", 0.0, &[&halves], |t| t[0].permute(&order)?.contiguous())?;
+        agree("permuted halves", 0.0, &[&halves], |t| t[0].permute(order)?.contiguous())?;
     }
     Ok(())
 }

@@ -403,7 +403,7 @@ fn split_and_joined_again() {
         }
         if turned {
             let order: Vec<usize> = (0..shape.len()).rev().collect();
-            t = t.permute(&order.iter().map(|&d| d as isize).collect::<Vec<_>>()).unwrap();
+            t = t.permute(order.iter().map(|&d| d as isize).collect::<Vec<_>>()).unwrap();
             m = m.permute(&order);
         }
         let dim = dim % shape.len();
