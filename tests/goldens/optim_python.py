@@ -1,4 +1,4 @@
-"""What only the Python front has: optimizers without a Rust twin, schedules resumed or stepped by epoch. Writes data/optim/python.json.
+"""ASGD, Rprop and Adafactor, and schedules of the Python front resumed or stepped by epoch. Writes data/optim/python.json.
 
     python tests/goldens/optim_python.py [--check]
 """

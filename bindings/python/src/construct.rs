@@ -138,7 +138,7 @@ pub fn tensor(data: &Bound<'_, PyAny>, dtype: Option<DType>, device: Option<Devi
         let nested = Nested::read(data)?;
         nested.build(dtype.unwrap_or_else(|| nested.dtype()))?
     };
-    made.to(&device.unwrap_or_else(device::default)).py()
+    made.to(device.unwrap_or_else(device::default)).py()
 }
 
 /// `torch.as_tensor`: shares memory where it can.
@@ -155,7 +155,7 @@ pub fn share(data: &Bound<'_, PyAny>, dtype: Option<DType>, device: Option<Devic
         None => shared,
     };
     match device {
-        Some(device) => shared.to(&device).py(),
+        Some(device) => shared.to(device).py(),
         None => Ok(shared),
     }
 }

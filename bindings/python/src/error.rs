@@ -26,7 +26,7 @@ const WORDS: [(&str, &str); 6] = [
     ("to_dtype(DType::F32)", ".float()"),
     ("with to_dtype", "with .to(dtype)"),
     ("use mean_as", "pass dtype"),
-    (".to(&device)", ".to(device)"),
+    (".to(device)", ".to(device)"),
     ("LoadOptions::max_inflated", "max_inflated"),
 ];
 

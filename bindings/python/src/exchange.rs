@@ -141,7 +141,7 @@ impl PyTensor {
                 t.device()
             )));
         }
-        let t = t.detach().to(&Device::Cpu).py()?;
+        let t = t.detach().to(Device::Cpu).py()?;
         let numpy = py.import("numpy").map_err(|_| runtime_error("Numpy is not available"))?;
         numpy.call_method1("asarray", (Bound::new(py, ArrayView(t))?,))
     }

@@ -98,7 +98,7 @@ pub fn items_of(tensor: &Tensor, index: &Bound<'_, PyAny>) -> PyResult<Items> {
             if let IndexItem::Tensor(t) = item
                 && t.device().is_cpu()
             {
-                *t = t.to(&tensor.device()).py()?;
+                *t = t.to(tensor.device()).py()?;
             }
         }
     }

@@ -52,7 +52,7 @@ fn _index_put<'py>(
 fn _to_bytes<'py>(tensor: &Bound<'py, PyTensor>) -> PyResult<Bound<'py, PyBytes>> {
     let py = tensor.py();
     let t = tensor.get().tensor().detach();
-    let t = py.detach(|| t.to(&Device::Cpu)?.contiguous()).py()?;
+    let t = py.detach(|| t.to(Device::Cpu)?.contiguous()).py()?;
     let count = t.numel() * t.dtype().size();
     let start = t.storage().ptr().wrapping_add(t.layout().offset() * t.dtype().size());
     // SAFETY: a contiguous tensor of the CPU has its elements in one run from its offset on.

@@ -8,10 +8,10 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 use rushlight_core::smallvec::SmallVec;
 use rushlight_core::{DType, Result, Scalar};
-use rushlight_optim::rule::{Factors, Fused, Scalars};
+use rushlight_optim::rule::{Algorithm, Composed, Factors, Fused, Scalars};
 use rushlight_optim::{
-    AdadeltaOptions, AdagradOptions, AdamOptions, AdamWOptions, AdamaxOptions, NAdamOptions, RAdamOptions,
-    RmsPropOptions, SgdOptions,
+    AdadeltaOptions, AdafactorOptions, AdagradOptions, AdamOptions, AdamWOptions, AdamaxOptions, AsgdOptions,
+    MuonOptions, NAdamOptions, RAdamOptions, RmsPropOptions, RpropOptions, SgdOptions,
 };
 use rushlight_tensor::autograd::no_grad;
 use rushlight_tensor::capture::{self, Renew};
@@ -30,7 +30,7 @@ struct Names {
 }
 
 impl Names {
-    fn of<A: Fused>(py: Python<'_>) -> Names {
+    fn of<A: Algorithm>(py: Python<'_>) -> Names {
         let interned = |name: &str| PyString::intern(py, name).unbind();
         Names {
             options: A::default().to_dict().keys().map(|k| (interned(&k.to_string()), k.to_string())).collect(),
@@ -77,7 +77,7 @@ fn value(object: &Bound<'_, PyAny>) -> PyResult<Option<Value>> {
     }))
 }
 
-fn options<A: Fused>(group: &Bound<'_, PyDict>, names: &Names) -> PyResult<A> {
+fn options<A: Algorithm>(group: &Bound<'_, PyDict>, names: &Names) -> PyResult<A> {
     let mut options = A::default();
     for (key, name) in &names.options {
         let Some(object) = group.get_item(key)? else { continue };
@@ -90,7 +90,7 @@ fn options<A: Fused>(group: &Bound<'_, PyDict>, names: &Names) -> PyResult<A> {
 }
 
 /// The numbers kept for a parameter, and the tensors that hold them, made where missing.
-fn read_scalars<A: Fused>(kept: &Bound<'_, PyDict>, names: &Names) -> PyResult<(Scalars, SmallVec<[Tensor; 2]>)> {
+fn read_scalars<A: Algorithm>(kept: &Bound<'_, PyDict>, names: &Names) -> PyResult<(Scalars, SmallVec<[Tensor; 2]>)> {
     let (mut scalars, mut holders) = (A::START, SmallVec::new());
     for (value, key) in scalars.iter_mut().zip(&names.scalars) {
         let object = kept.get_item(key)?;
@@ -112,28 +112,30 @@ fn read_scalars<A: Fused>(kept: &Bound<'_, PyDict>, names: &Names) -> PyResult<(
 }
 
 /// The tensors kept for a parameter, made where missing; whether one was.
-fn state_tensors<A: Fused>(
+fn state_tensors<A: Algorithm>(
     kept: &Bound<'_, PyDict>,
     names: &Names,
     options: &A,
     param: &Tensor,
 ) -> PyResult<([Option<Tensor>; 3], bool)> {
     let (mut tensors, mut first) = ([None, None, None], false);
-    for ((slot, wanted), key) in tensors.iter_mut().zip(options.keeps()).zip(&names.tensors) {
-        if !wanted {
+    for (at, (slot, key)) in tensors.iter_mut().zip(&names.tensors).enumerate() {
+        if options.kept_shape(at, param).is_none() {
             continue;
         }
         let object = kept.get_item(key)?;
-        *slot = Some(match object.as_ref().and_then(as_tensor).map(|t| t.get().tensor()) {
-            Some(tensor) => tensor,
+        *slot = match object.as_ref().and_then(as_tensor).map(|t| t.get().tensor()) {
+            Some(tensor) => Some(tensor),
             None => {
                 first = true;
                 // Made once, also where the step is being recorded.
-                let tensor = capture::outside(|| no_grad(|| param.detach().full_like(options.initial()))).py()?;
-                kept.set_item(key, wrap(kept.py(), tensor.clone())?)?;
+                let tensor = capture::outside(|| options.fresh(at, param)).py()?;
+                if let Some(tensor) = &tensor {
+                    kept.set_item(key, wrap(kept.py(), tensor.clone())?)?;
+                }
                 tensor
             }
-        });
+        };
     }
     Ok((tensors, first))
 }
@@ -218,6 +220,40 @@ fn step<A: Fused>(
         }
     };
     if elements < SMALL || recording { update().py() } else { py.detach(update).py() }
+}
+
+/// A step of a formula made of tensor ops, parameter by parameter.
+fn composed_step<A: Composed>(groups: &Bound<'_, PyList>, state: &Bound<'_, PyDict>, names: &Names) -> PyResult<()> {
+    let py = groups.py();
+    capture::refuse_host(&format!("{}.step", A::NAME)).py()?;
+    for group in groups.iter() {
+        let group = group.cast_into::<PyDict>()?;
+        let options: A = options(&group, names)?;
+        let Some(params) = group.get_item(pyo3::intern!(py, "params"))? else { continue };
+        for object in params.try_iter()? {
+            let object = object?.cast_into::<PyTensor>()?;
+            let param = object.get().tensor();
+            let Some(grad) = param.grad() else { continue };
+            let kept = match state.get_item(&object)? {
+                Some(kept) => kept.cast_into::<PyDict>()?,
+                None => {
+                    let kept = PyDict::new(py);
+                    state.set_item(&object, &kept)?;
+                    kept
+                }
+            };
+            let (mut scalars, holders) = read_scalars::<A>(&kept, names)?;
+            let (tensors, _) = state_tensors(&kept, names, &options, &param)?;
+            let mut step = || no_grad(|| options.step_one(&param, &grad, &mut scalars, &tensors));
+            if param.numel() < SMALL {
+                step().py()?
+            } else {
+                py.detach(step).py()?
+            }
+            count(&holders, scalars).py()?;
+        }
+    }
+    Ok(())
 }
 
 /// A step that was recorded: what its replays have to count, in the groups and the state that Python keeps.
@@ -366,11 +402,16 @@ fn _optim_step(
     let py = groups.py();
     let _span = record_function_of(optimizer);
     macro_rules! by_name {
-        ($($optimizer:literal => $options:ident),* $(,)?) => {
+        ($($optimizer:literal => $options:ident),* $(,)?; $($composed:literal => $composed_options:ident),* $(,)?) => {
             match name {
                 $($optimizer => {
                     static NAMES: PyOnceLock<Names> = PyOnceLock::new();
                     step::<$options>(groups, state, optimizer, NAMES.get_or_init(py, || Names::of::<$options>(py)))
+                })*
+                $($composed => {
+                    static NAMES: PyOnceLock<Names> = PyOnceLock::new();
+                    let names = NAMES.get_or_init(py, || Names::of::<$composed_options>(py));
+                    composed_step::<$composed_options>(groups, state, names)
                 })*
                 _ => Err(type_error(format!("_optim_step: '{name}' is no optimizer with a formula of its own"))),
             }
@@ -378,7 +419,8 @@ fn _optim_step(
     }
     by_name! {
         "SGD" => SgdOptions, "Adam" => AdamOptions, "AdamW" => AdamWOptions, "NAdam" => NAdamOptions, "RAdam" => RAdamOptions,
-        "Adamax" => AdamaxOptions, "Adagrad" => AdagradOptions, "Adadelta" => AdadeltaOptions, "RMSprop" => RmsPropOptions,
+        "Adamax" => AdamaxOptions, "Adagrad" => AdagradOptions, "Adadelta" => AdadeltaOptions, "RMSprop" => RmsPropOptions;
+        "ASGD" => AsgdOptions, "Adafactor" => AdafactorOptions, "Muon" => MuonOptions, "Rprop" => RpropOptions,
     }
 }
 

@@ -169,7 +169,7 @@ impl Factory {
 
     /// A tensor that was made on the CPU, where it is wanted.
     pub fn placed(&self, tensor: Tensor) -> Result<Tensor> {
-        tensor.to(&self.device.unwrap_or_else(device::default))
+        tensor.to(self.device.unwrap_or_else(device::default))
     }
 
     pub fn finish(&self, tensor: Tensor) -> Result<Tensor> {

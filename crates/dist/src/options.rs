@@ -97,7 +97,7 @@ impl World {
 
     /// The mean of a number over all ranks, such as a loss to print.
     pub fn mean(&self, value: f64) -> Result<f64> {
-        let x = Tensor::from_slice(&[value], [1])?.to(&Device::Cpu)?;
+        let x = Tensor::from_slice(&[value], [1])?.to(Device::Cpu)?;
         self.all_reduce(&x, ReduceOp::Mean)?;
         x.item()
     }

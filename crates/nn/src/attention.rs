@@ -185,7 +185,7 @@ impl MultiheadAttention {
             // Heads as views of the projections: `[batch, heads, length, size]`.
             let order: [isize; 4] = if batch_first { [0, 2, 1, 3] } else { [1, 2, 0, 3] };
             let projected = self.project(&query_lifted, &key_lifted, &value_lifted)?;
-            let heads = |i: usize| projected[i].permute(&order);
+            let heads = |i: usize| projected[i].permute(order);
             let (q, mut k, mut v) = (heads(0)?, heads(1)?, heads(2)?);
             let extra = usize::from(self.bias_k.is_some()) + usize::from(self.add_zero_attn);
             if extra > 0 {
@@ -210,13 +210,13 @@ impl MultiheadAttention {
             let merged = heads.permute(if batch_first { &[0, 2, 1, 3] } else { &[2, 0, 1, 3] })?;
             let out = self.out_proj.forward(&merged.flatten(2, 3)?)?;
             let weights = match weights {
-                Some(w) if options.average_attn_weights => Some(w.mean_dims(&[1], false)?),
+                Some(w) if options.average_attn_weights => Some(w.mean_dims([1], false)?),
                 other => other,
             };
             if !unbatched {
                 return Ok((out, weights));
             }
-            Ok((out.squeeze_dims(&[0])?, weights.map(|w| w.squeeze_dims(&[0])).transpose()?))
+            Ok((out.squeeze_dims([0])?, weights.map(|w| w.squeeze_dims([0])).transpose()?))
         })
     }
 

@@ -108,7 +108,7 @@ pub(crate) fn renormalize_rows(weight: &Tensor, indices: &Tensor, max_norm: f64,
     no_grad(|| {
         let named = indices.reshape([-1isize])?.unique()?;
         let rows = weight.detach().index_select(0, &named)?;
-        let norms = rows.norm_dims(norm_type, &[1], true)?;
+        let norms = rows.norm_dims(norm_type, [1], true)?;
         // PyTorch's guard against division by zero.
         let scale = norms.add(1e-7)?.rdiv(max_norm)?;
         let scale = scale.where_self(&norms.gt(max_norm)?, 1.0)?;

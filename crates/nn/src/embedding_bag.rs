@@ -99,7 +99,7 @@ impl EmbeddingBag {
             let bags = bounds.len() - 1;
             let owner: Vec<i64> =
                 bounds.windows(2).enumerate().flat_map(|(i, b)| vec![i as i64; b[1] - b[0]]).collect();
-            let mut owner = Tensor::from_slice(&owner, [owner.len()])?.to(&indices.device())?;
+            let mut owner = Tensor::from_slice(&owner, [owner.len()])?.to(indices.device())?;
             let mut indices = indices.reshape([-1isize])?;
             let mut scale = per_sample_weights.map(|w| w.reshape([-1isize])).transpose()?;
             if let Some(padding) = self.padding_idx {

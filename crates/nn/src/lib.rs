@@ -45,6 +45,7 @@ mod embedding;
 mod embedding_bag;
 mod factory;
 mod fold;
+mod hooks;
 pub mod init;
 mod linear;
 mod loss;
@@ -85,6 +86,7 @@ pub use embedding::{Embedding, EmbeddingBuilder};
 pub use embedding_bag::{BagMode, EmbeddingBag, EmbeddingBagBuilder};
 pub(crate) use factory::factory_options;
 pub use fold::{Fold, Unfold};
+pub use hooks::{ForwardHookHandle, Hooked};
 pub use linear::{Linear, LinearBuilder};
 pub use loss::{
     BCELoss, BCEWithLogitsLoss, CTCLoss, CosineEmbeddingLoss, CrossEntropyLoss, GaussianNLLLoss, HingeEmbeddingLoss,

@@ -245,7 +245,7 @@ pub fn spectral_norm<M: Module>(
         let matrix = as_matrix(weight, dim)?;
         let vector = |size: isize| -> Result<Buffer> {
             let random = Tensor::randn([matrix.size(size)?], DType::F32)?.to_dtype(weight.dtype())?;
-            Ok(Buffer::new(random.to(&weight.device())?.normalize(2.0, 0, eps)?))
+            Ok(Buffer::new(random.to(weight.device())?.normalize(2.0, 0, eps)?))
         };
         let vectors = SingularVectors { u: vector(0)?, v: vector(1)? };
         vectors.improve(&matrix, 15, eps)?;
@@ -256,7 +256,7 @@ pub fn spectral_norm<M: Module>(
 
 /// The outputs' dimension first, the others as one.
 fn as_matrix(weight: &Tensor, dim: usize) -> Result<Tensor> {
-    weight.movedim(&[dim as isize], &[0])?.flatten(1, -1)
+    weight.movedim([dim as isize], [0])?.flatten(1, -1)
 }
 
 impl SingularVectors {

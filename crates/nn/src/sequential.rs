@@ -157,8 +157,11 @@ impl Module for Sequential {
     }
 
     fn deepcopy_any(&self, memo: &mut Memo) -> Result<Box<dyn Any>> {
-        let copied = |(name, layer): (&String, &Box<dyn Forward>)| Ok((name.clone(), memo.boxed(layer.as_ref())?));
-        Ok(Box::new(Self { layers: self.layers.iter().map(copied).collect::<Result<_>>()? }))
+        let mut layers = IndexMap::new();
+        for (name, layer) in &self.layers {
+            layers.insert(name.clone(), memo.boxed(layer.as_ref())?);
+        }
+        Ok(Box::new(Self { layers }))
     }
 }
 

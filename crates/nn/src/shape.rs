@@ -136,7 +136,7 @@ impl Forward for PixelShuffle {
         };
         let out = channels / square;
         let parts = input.reshape(&with_lead(input, &[out, r, r, height, width]))?;
-        let parts = parts.permute(&reordered(parts.rank(), &[0, 3, 1, 4, 2]))?;
+        let parts = parts.permute(reordered(parts.rank(), &[0, 3, 1, 4, 2]))?;
         parts.reshape(&with_lead(input, &[out, height.saturating_mul(r), width.saturating_mul(r)]))
     }
 }
@@ -171,7 +171,7 @@ impl Forward for PixelUnshuffle {
         }
         let (height, width) = (height / r, width / r);
         let parts = input.reshape(&with_lead(input, &[channels, height, r, width, r]))?;
-        let parts = parts.permute(&reordered(parts.rank(), &[0, 2, 4, 1, 3]))?;
+        let parts = parts.permute(reordered(parts.rank(), &[0, 2, 4, 1, 3]))?;
         parts.reshape(&with_lead(input, &[channels.saturating_mul(r * r), height, width]))
     }
 }

@@ -4,7 +4,7 @@ use crate::optimizer::{Group, Optimizer, ParamGroup, check_params};
 use crate::options::Options;
 use rushlight_core::backend::UpdateRule;
 use rushlight_core::smallvec::SmallVec;
-use rushlight_core::{DType, Error, Result};
+use rushlight_core::{DType, Dims, Error, Result, Scalar};
 use rushlight_tensor::autograd::no_grad;
 use rushlight_tensor::capture::{self, Renew, Verdict};
 use rushlight_tensor::foreach::{self, Update};
@@ -27,14 +27,14 @@ pub struct Factors {
 }
 
 /// Numbers kept for each parameter: how many steps it has taken, and what else.
-pub type Scalars = [f64; 2];
+pub type Scalars = [f64; 3];
 
 /// An optimizer's formula.
 pub trait Algorithm: Options {
     /// Names of the numbers kept for each parameter, in the order of [`Scalars`].
     const SCALARS: &'static [&'static str] = &["step"];
     /// Their first values.
-    const START: Scalars = [0.0; 2];
+    const START: Scalars = [0.0; 3];
     /// Names of the tensors kept for each parameter, in the order the engine takes them.
     const TENSORS: &'static [&'static str];
     /// Whether state is made with the optimizer and not with a parameter's first step.
@@ -48,9 +48,22 @@ pub trait Algorithm: Options {
     }
     /// Which of the tensors these options need.
     fn keeps(&self) -> [bool; 3];
-    /// The value a kept tensor begins with.
-    fn initial(&self) -> f64 {
+    /// The shape of a kept tensor, by its place in [`Algorithm::TENSORS`]; `None` if this parameter has none there.
+    fn kept_shape(&self, at: usize, param: &Tensor) -> Option<Dims> {
+        self.keeps()[at].then(|| Dims::from_slice(param.shape()))
+    }
+    /// The value a kept tensor begins with, by its place.
+    fn initial(&self, _at: usize) -> f64 {
         0.0
+    }
+    /// A kept tensor as it begins; `None` if this parameter has none there.
+    fn fresh(&self, at: usize, param: &Tensor) -> Result<Option<Tensor>> {
+        let Some(shape) = self.kept_shape(at, param) else { return Ok(None) };
+        no_grad(|| match shape[..] == *param.shape() {
+            // In the parameter's memory order.
+            true => param.detach().full_like(self.initial(at)).map(Some),
+            false => Tensor::full_with(shape, self.initial(at), (param.dtype(), param.device())).map(Some),
+        })
     }
     /// Steps all parameters; `unless` is there only within captured steps.
     fn step(groups: &mut [Params<Self>], grad_scale: Arg, unless: Option<Unless>) -> Result<()>;
@@ -69,6 +82,12 @@ pub struct Unless<'a> {
 pub trait Fused: Algorithm {
     /// Counts a step and says what it does. `first`: whether a kept tensor is new.
     fn advance(&self, scalars: &mut Scalars, first: bool) -> Factors;
+}
+
+/// A formula made of tensor ops, one parameter after the other. It cannot be captured.
+pub trait Composed: Algorithm {
+    /// Steps one parameter: counts in `scalars`, changes `param` and the tensors kept for it, which are there as [`Algorithm::kept_shape`] says.
+    fn step_one(&self, param: &Tensor, grad: &Tensor, scalars: &mut Scalars, kept: &[Option<Tensor>; 3]) -> Result<()>;
 }
 
 /// A parameter and what is kept for it.
@@ -191,12 +210,10 @@ impl Slot {
     pub fn start<A: Algorithm>(&mut self, options: &A) -> Result<bool> {
         self.started = true;
         let mut first = false;
-        for (tensor, keep) in self.tensors.iter_mut().zip(options.keeps()) {
-            if keep && tensor.is_none() {
-                // Made once, also where the step is being captured.
-                *tensor = Some(capture::outside(|| self.param.full_like(options.initial()))?);
-                first = true;
-            }
+        for (at, tensor) in self.tensors.iter_mut().enumerate().filter(|(_, tensor)| tensor.is_none()) {
+            // Made once, also where the step is being captured.
+            *tensor = capture::outside(|| options.fresh(at, &self.param))?;
+            first |= tensor.is_some();
         }
         Ok(first)
     }
@@ -218,7 +235,7 @@ impl Slot {
     }
 
     /// A slot for the same parameter, and its numbers, with a state read from a dictionary.
-    fn with_state<A: Algorithm>(&self, state: &Value) -> Result<(Slot, Scalars)> {
+    fn with_state<A: Algorithm>(&self, options: &A, state: &Value) -> Result<(Slot, Scalars)> {
         let (mut slot, mut scalars) = (Slot::new(self.param.clone()), A::START);
         slot.started = true;
         for (scalar, name) in scalars.iter_mut().zip(A::SCALARS) {
@@ -236,14 +253,20 @@ impl Slot {
                 continue;
             }
             let tensor = value.as_tensor()?;
-            if tensor.shape() != self.param.shape() {
+            // State that these options do not use is kept for others.
+            let wanted = options.kept_shape(at, &self.param).unwrap_or_else(|| Dims::from_slice(self.param.shape()));
+            if *tensor.shape() != wanted[..] {
                 return Err(Error::shape(format!(
-                    "'{name}' has shape {:?}, its parameter {:?}",
+                    "'{name}' has shape {:?}, its parameter of shape {:?} wants {:?}",
                     tensor.shape(),
-                    self.param.shape()
+                    self.param.shape(),
+                    &wanted[..]
                 )));
             }
-            let own = self.param.zeros_like()?;
+            let own = match wanted[..] == *self.param.shape() {
+                true => self.param.zeros_like()?,
+                false => Tensor::zeros_with(&wanted, (self.param.dtype(), self.param.device()))?,
+            };
             no_grad(|| own.copy_(tensor).map(drop))?;
             slot.tensors[at] = Some(own);
         }
@@ -389,9 +412,9 @@ impl<A: Algorithm> Stateful for GroupOptimizer<A> {
             for (id, slot) in ids.iter().zip(&group.slots) {
                 let id = id.as_int()?;
                 let (slot, own) = match by_id.get(&Key::Int(id)) {
-                    Some(kept) => {
-                        slot.with_state::<A>(kept).map_err(|e| e.within(&format!("load_state_dict: parameter {id}")))?
-                    }
+                    Some(kept) => slot
+                        .with_state(&options, kept)
+                        .map_err(|e| e.within(&format!("load_state_dict: parameter {id}")))?,
                     None => (Slot::new(slot.param.clone()), A::START),
                 };
                 slots.push(slot);
@@ -456,6 +479,26 @@ pub fn fused_step<A: Fused>(groups: &mut [Params<A>], grad_scale: Arg, unless: O
     let verdict = unless.map(|u| u.verdict.clone());
     let captured = || Box::new(Captured::new(groups, &sets, &work, verdict)) as Box<dyn Renew>;
     foreach::update_renewed(&updates, &members, grad_scale, unless.map(|u| u.found_inf), captured)
+}
+
+/// A step of all groups, parameter by parameter.
+pub fn composed_step<A: Composed>(groups: &mut [Params<A>], grad_scale: Arg, _: Option<Unless>) -> Result<()> {
+    capture::refuse_host(&format!("a step of {}", A::NAME))?;
+    no_grad(|| {
+        for group in groups {
+            let numbers = &mut *lock(&group.numbers);
+            for (slot, scalars) in group.slots.iter_mut().zip(&mut numbers.scalars) {
+                let Some(grad) = slot.param.grad() else { continue };
+                let grad = match grad_scale {
+                    Arg::Scalar(Scalar::Float(1.0)) => grad,
+                    factor => grad.mul(factor)?,
+                };
+                slot.start(&numbers.options)?;
+                numbers.options.step_one(&slot.param, &grad, scalars, &slot.tensors)?;
+            }
+        }
+        Ok(())
+    })
 }
 
 /// A step that was captured: what its replays have to count.

@@ -33,6 +33,6 @@ pub use rules::*;
 
 /// What a formula is made of, for front ends that keep parameters, options and state themselves.
 pub mod rule {
-    pub use crate::group::{Algorithm, Factors, Fused, Scalars};
+    pub use crate::group::{Algorithm, Composed, Factors, Fused, Scalars};
     pub use crate::options::Options;
 }

@@ -84,6 +84,18 @@ impl Field for (f64, f64) {
     }
 }
 
+impl Field for (Option<f64>, f64) {
+    fn to_value(&self) -> Value {
+        Value::Tuple(vec![self.0.to_value(), self.1.into()])
+    }
+    fn from_value(value: &Value) -> Result<Self> {
+        match value.as_list()? {
+            [a, b] => Ok((Option::from_value(a)?, b.as_float()?)),
+            items => Err(Error::value(format!("state: expected 2 numbers, found {}", items.len()))),
+        }
+    }
+}
+
 impl Field for (f64, f64, f64) {
     fn to_value(&self) -> Value {
         Value::Tuple(vec![self.0.into(), self.1.into(), self.2.into()])

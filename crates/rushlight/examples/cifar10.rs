@@ -1,5 +1,6 @@
 //! Image classification: the tutorial's small network or a ResNet-18 on CIFAR-10.
 
+#[macro_use]
 mod machine;
 
 use clap::{ArgMatches, arg};
@@ -99,7 +100,7 @@ fn images(arguments: &ArgMatches) -> Result<(LabeledImages, LabeledImages)> {
     match (Cifar10::train(&root), Cifar10::test(&root)) {
         (Ok(train), Ok(test)) => Ok((train, test)),
         (Err(reason), _) | (_, Err(reason)) => {
-            println!("{reason}\ntraining on made-up images instead");
+            say!("{reason}\ntraining on made-up images instead");
             let count: usize = get(arguments, "synthetic");
             Ok((Cifar10::synthetic(count, 1)?, Cifar10::synthetic(count / 4, 2)?))
         }
@@ -126,7 +127,7 @@ fn main() -> Result<()> {
 
     let net: Box<dyn Forward> = if name == "cnn" { Box::new(Net::new()?) } else { Box::new(resnet18_cifar(10)?) };
     let mut model = Classifier { net, lr: get(&arguments, "lr"), accuracy: Accuracy::new() };
-    println!("{name}: {} parameters on {device}", model.num_parameters());
+    say!("{name}: {} parameters on {device}", model.num_parameters());
     let saves = ModelCheckpoint::new().monitor("val_accuracy", Mode::Max).keep_last(1);
     let mut trainer = machine::trainer(&arguments, "cifar10", device)?
         .max_epochs(get::<usize>(&arguments, "epochs") as u64)

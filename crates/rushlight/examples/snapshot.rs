@@ -1,6 +1,7 @@
 //! A linear model whose training survives being stopped: start it, kill it, start it again, and it goes on from its snapshot.
 //! Under `rushlight run --nproc-per-node 2 snapshot …` two processes train it together, and go on with more or fewer.
 
+#[macro_use]
 mod machine;
 
 use clap::{ArgMatches, arg, value_parser};
@@ -45,7 +46,7 @@ fn train(arguments: &ArgMatches) -> Result<i32> {
         machine::capture(arguments, device).enabled(world.size() == 1 && !arguments.get_flag("no-capture"));
     let folder: String = get(arguments, "snapshot-path");
     let mut checkpoints = Checkpoints::new(&folder).world(&world).background(true).tolerate(3).build()?;
-    let mut preemption = Preemption::watch(&world)?;
+    let mut preemption = Preemption::watch(&world)?.or_interrupt()?;
 
     let mut position = Position::default();
     let restored =
@@ -53,7 +54,7 @@ fn train(arguments: &ArgMatches) -> Result<i32> {
     if let Some(restored) = restored {
         position = restored.position;
         if prints {
-            println!("Resuming training from snapshot at Epoch {}, step {}", position.epoch, position.step);
+            say!("Resuming training from snapshot at Epoch {}, step {}", position.epoch, position.step);
         }
     }
     let (total_epochs, save_every): (u64, u64) = (get(arguments, "total_epochs"), get(arguments, "save_every"));
@@ -76,20 +77,20 @@ fn train(arguments: &ArgMatches) -> Result<i32> {
                 checkpoints.finish()?;
                 if prints {
                     let signal = preemption.signal().unwrap_or("a signal to another rank");
-                    println!("Epoch {} | Stopped by {signal} after step {}", position.epoch, position.step);
+                    say!("Epoch {} | Stopped by {signal} after step {}", position.epoch, position.step);
                 }
                 return Ok(preemption.requeue());
             }
         }
         if prints {
             let loss = total / steps.max(1) as f64;
-            println!("Epoch {} | Batchsize: {batch_size} | Steps: {steps} | Loss: {loss:.5}", position.epoch);
+            say!("Epoch {} | Batchsize: {batch_size} | Steps: {steps} | Loss: {loss:.5}", position.epoch);
         }
         position.epoch += 1;
         if position.epoch % save_every == 0 || position.epoch == total_epochs {
             checkpoints.save(position, &[("model", &model), ("optimizer", &optimizer), ("loader", &loader)])?;
             if prints {
-                println!("Epoch {} | Training snapshot saved at {folder}", position.epoch - 1);
+                say!("Epoch {} | Training snapshot saved at {folder}", position.epoch - 1);
             }
         }
     }

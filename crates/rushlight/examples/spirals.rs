@@ -56,9 +56,9 @@ fn spirals() -> Result<(Tensor, Tensor)> {
     let (mut points, mut arms) = (Vec::new(), Vec::new());
     for arm in 0..ARMS {
         let radius = Tensor::linspace(0.05, 1.0, POINTS, DType::F32)?;
-        let noise = Tensor::randn([POINTS], DType::F32)?.mul(0.12)?;
-        let angle = (radius.mul(5.0)? + (arm as f64) * std::f64::consts::TAU / ARMS as f64).eval()?.add(&noise)?;
-        points.push(stack(&[&angle.cos()?.mul(&radius)?, &angle.sin()?.mul(&radius)?], 1)?);
+        let noise = Tensor::randn([POINTS], DType::F32)? * 0.12;
+        let angle = (&radius * 5.0 + (arm as f64) * std::f64::consts::TAU / ARMS as f64 + noise).eval()?;
+        points.push(stack(&[&(&radius * angle.cos()).eval()?, &(&radius * angle.sin()).eval()?], 1)?);
         arms.push(Tensor::full([POINTS], arm)?);
     }
     Ok((cat(&points.iter().collect::<Vec<_>>(), 0)?, cat(&arms.iter().collect::<Vec<_>>(), 0)?))
@@ -71,7 +71,7 @@ impl Net {
     fn new(hidden: usize) -> Result<Self> {
         let sizes = [2, hidden, hidden, ARMS];
         let layer = |pair: &[usize]| -> Result<(Tensor, Tensor)> {
-            let weight = Tensor::randn([pair[1], pair[0]], DType::F32)?.mul((2.0 / pair[0] as f64).sqrt())?;
+            let weight = (Tensor::randn([pair[1], pair[0]], DType::F32)? * (2.0 / pair[0] as f64).sqrt()).eval()?;
             Ok((weight.requires_grad_(true)?, Tensor::zeros([pair[1]])?.requires_grad_(true)?))
         };
         Ok(Net(sizes.windows(2).map(layer).collect::<Result<_>>()?))
@@ -115,7 +115,7 @@ impl Adam {
                 let Some(g) = p.grad() else { continue };
                 m.lerp_(&g, 1.0 - b1)?;
                 v.mul_(b2)?.addcmul_(&g, &g, 1.0 - b2)?;
-                p.addcdiv_(m, &v.sqrt()?.add(1e-8)?, -lr)?;
+                p.addcdiv_(m, &(v.sqrt()? + 1e-8).eval()?, -lr)?;
                 p.zero_grad();
             }
             Ok(())
@@ -151,12 +151,20 @@ fn draw(net: &Net, x: &Tensor, y: &Tensor) -> Result<()> {
                 (None, false) => line.push(['.', ':', ' '][arm]),
             }
         }
-        println!("{line}{}", if colour { "\x1b[0m" } else { "" });
+        writeln!(std::io::stdout(), "{line}{}", if colour { "\x1b[0m" } else { "" })?;
     }
     Ok(())
 }
 
 fn main() -> Result<()> {
+    match train() {
+        // Nobody reads the output any more, as in `spirals | head`.
+        Err(e) if e.to_string().contains("Broken pipe") => Ok(()),
+        done => done,
+    }
+}
+
+fn train() -> Result<()> {
     let options = Options::parse()?;
     manual_seed(options.seed);
     let (x, y) = spirals()?;
@@ -171,7 +179,9 @@ fn main() -> Result<()> {
         optimizer.step()?;
         if epoch % 20 == 0 || epoch == options.epochs {
             let hits = no_grad(|| logits.argmax_dim(-1, false)?.eq(&y)?.sum()?.item::<i64>())?;
-            print!(
+            let mut out = std::io::stdout();
+            write!(
+                out,
                 "{}epoch {epoch:4}/{}  loss {:.4}  accuracy {:5.1}%  {:.0} steps/s{}",
                 if live { "\r" } else { "" },
                 options.epochs,
@@ -179,10 +189,10 @@ fn main() -> Result<()> {
                 100.0 * hits as f64 / y.numel() as f64,
                 epoch as f64 / start.elapsed().as_secs_f64(),
                 if live { "" } else { "\n" },
-            );
-            std::io::stdout().flush()?;
+            )?;
+            out.flush()?;
         }
     }
-    println!();
+    writeln!(std::io::stdout())?;
     draw(&net, &x, &y)
 }

@@ -1,5 +1,6 @@
 //! A sequence-to-sequence transformer on random data: 44 million parameters, 64 batches an epoch.
 
+#[macro_use]
 mod machine;
 
 use machine::{count, get};
@@ -43,7 +44,7 @@ fn main() -> Result<()> {
     ))?;
     let mut loader = DataLoader::new(data).batch_size(get(&arguments, "batch-size")).shuffle(true).build()?;
     let mut model = Model { transformer: Transformer::new().batch_first(true).build()? };
-    println!("{} parameters on {device}, {} threads", model.num_parameters(), rushlight::num_threads());
+    say!("{} parameters on {device}, {} threads", model.num_parameters(), rushlight::num_threads());
 
     // A checkpoint has half a gigabyte: only a run that is to be resumed saves them.
     let mut trainer = machine::trainer(&arguments, "transformer", device)?

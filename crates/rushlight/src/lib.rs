@@ -41,6 +41,7 @@ pub mod prelude {
     pub use rushlight_core::{DType, Device, Error, Generator, Result, Scalar};
     pub use rushlight_data::{DataLoader, Dataset, TensorDataset};
     pub use rushlight_nn::*;
+    pub use rushlight_optim::lr_scheduler::LrScheduler;
     pub use rushlight_optim::{lr_scheduler, *};
     pub use rushlight_tensor::autograd::{Backward, enable_grad, grad, inference_mode, no_grad};
     pub use rushlight_tensor::state::Stateful;

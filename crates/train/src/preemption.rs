@@ -54,9 +54,16 @@ pub struct Preemption {
 impl Preemption {
     /// Starts to watch, in every rank of a world. From now on SIGTERM and SIGUSR1 do not end this process.
     pub fn watch(world: &World) -> Result<Self> {
-        install()?;
+        install(&[(libc::SIGTERM, 0), (libc::SIGUSR1, 0)])?;
         let group = (world.size() > 1).then(|| world.group().clone());
         Ok(Self { group, is_first: world.rank() == 0, pending: None, agreed: false })
+    }
+
+    /// Watches for Ctrl-C (SIGINT) as well: the first asks to save and end, a second ends the process at once. [`Preemption::requeue`] then
+    /// asks for no other job and returns 130, the exit code of an interrupted program.
+    pub fn or_interrupt(self) -> Result<Self> {
+        install(&[(libc::SIGINT, libc::SA_RESETHAND)])?;
+        Ok(self)
     }
 
     /// Whether a signal has come to this rank.
@@ -70,6 +77,7 @@ impl Preemption {
             0 => None,
             libc::SIGTERM => Some("SIGTERM"),
             libc::SIGUSR1 => Some("SIGUSR1"),
+            libc::SIGINT => Some("SIGINT"),
             _ => Some("a signal"),
         }
     }
@@ -102,6 +110,9 @@ impl Preemption {
     /// `rushlight run` and the scripts of `rushlight job` take the code as it is. A program that `srun` started itself has
     /// nobody above who would: its rank 0 calls `scontrol requeue`.
     pub fn requeue(&self) -> i32 {
+        if SIGNAL.load(Relaxed) == libc::SIGINT {
+            return 128 + libc::SIGINT;
+        }
         let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let has_launcher = variable("TORCHELASTIC_RUN_ID").is_some();
         if let Some(job) = variable("SLURM_JOB_ID").filter(|_| self.is_first && !has_launcher) {
@@ -115,14 +126,14 @@ impl Preemption {
     }
 }
 
-fn install() -> Result<()> {
-    for signal in [libc::SIGTERM, libc::SIGUSR1] {
+fn install(signals: &[(libc::c_int, libc::c_int)]) -> Result<()> {
+    for &(signal, flags) in signals {
         // SAFETY: the structure is plain data, and the handler only stores to an atomic.
         let done = unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = note as extern "C" fn(libc::c_int) as libc::sighandler_t;
             // System calls go on where they were.
-            action.sa_flags = libc::SA_RESTART;
+            action.sa_flags = libc::SA_RESTART | flags;
             libc::sigaction(signal, &action, std::ptr::null_mut())
         };
         if done != 0 {

@@ -204,7 +204,7 @@ fn poisson(input: &Tensor, from: Option<&Generator>) -> Result<Tensor> {
         }
         drawn.push(count);
     }
-    Tensor::from_slice(&drawn, input.shape())?.to_dtype(input.dtype())?.to(&input.device())
+    Tensor::from_slice(&drawn, input.shape())?.to_dtype(input.dtype())?.to(input.device())
 }
 
 fn window(length: i64, periodic: bool, factory: &Factory, weights: impl Fn(f64) -> f64) -> Result<Tensor> {

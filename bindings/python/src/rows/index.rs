@@ -112,7 +112,7 @@ fn bucketize(input: Arg, boundaries: &Tensor, out_int32: bool, right: bool) -> R
     // PyTorch's `right` of bucketize and of searchsorted mean the same: the boundary belongs to the left bucket unless set.
     let found = match input {
         Arg::Tensor(t) => t.bucketize(boundaries, right)?,
-        Arg::Scalar(s) => Tensor::scalar(s)?.to(&boundaries.device())?.bucketize(boundaries, right)?,
+        Arg::Scalar(s) => Tensor::scalar(s)?.to(boundaries.device())?.bucketize(boundaries, right)?,
     };
     index_int(found, out_int32)
 }
@@ -259,12 +259,12 @@ rows! { ROWS:
         |input: &Tensor, n: i64, dim: isize, prepend: Option<&Tensor>, append: Option<&Tensor>| input.diff(size(n, "diff: n")?, dim, prepend, append);
     /// Area under a curve, by trapezoids.
     trapezoid [Torch]
-        "trapezoid(Tensor y, Tensor x, *, int dim=-1)" |y: &Tensor, x: &Tensor, dim: isize| trapezoids(y, x.into(), dim)?.sum_dims(&[dim], false),
-        "trapezoid(Tensor y, *, Number dx=1, int dim=-1)" |y: &Tensor, dx: Scalar, dim: isize| trapezoids(y, dx.into(), dim)?.sum_dims(&[dim], false);
+        "trapezoid(Tensor y, Tensor x, *, int dim=-1)" |y: &Tensor, x: &Tensor, dim: isize| trapezoids(y, x.into(), dim)?.sum_dims([dim], false),
+        "trapezoid(Tensor y, *, Number dx=1, int dim=-1)" |y: &Tensor, dx: Scalar, dim: isize| trapezoids(y, dx.into(), dim)?.sum_dims([dim], false);
     /// Another name of `trapezoid`.
     trapz [Torch]
-        "trapz(Tensor y, Tensor x, *, int dim=-1)" |y: &Tensor, x: &Tensor, dim: isize| trapezoids(y, x.into(), dim)?.sum_dims(&[dim], false),
-        "trapz(Tensor y, *, Number dx=1, int dim=-1)" |y: &Tensor, dx: Scalar, dim: isize| trapezoids(y, dx.into(), dim)?.sum_dims(&[dim], false);
+        "trapz(Tensor y, Tensor x, *, int dim=-1)" |y: &Tensor, x: &Tensor, dim: isize| trapezoids(y, x.into(), dim)?.sum_dims([dim], false),
+        "trapz(Tensor y, *, Number dx=1, int dim=-1)" |y: &Tensor, dx: Scalar, dim: isize| trapezoids(y, dx.into(), dim)?.sum_dims([dim], false);
     /// Running area under a curve, by trapezoids.
     cumulative_trapezoid [Torch]
         "cumulative_trapezoid(Tensor y, Tensor x, *, int dim=-1)" |y: &Tensor, x: &Tensor, dim: isize| trapezoids(y, x.into(), dim)?.cumsum(dim),

@@ -253,7 +253,7 @@ fn embedding(
         rushlight_tensor::autograd::no_grad(|| -> Result<()> {
             let rows = input.flatten(0, -1)?.unique()?;
             let used = weight.index_select(0, &rows)?;
-            let norms = used.norm_dims(norm_type, &[1], true)?;
+            let norms = used.norm_dims(norm_type, [1], true)?;
             let factor = rushlight_tensor::where_(&norms.gt(limit)?, &norms.add(1e-7)?.rdiv(limit)?, 1.0)?;
             weight.detach().index_copy_(0, &rows, &used.mul(&factor)?)?;
             Ok(())
@@ -270,10 +270,10 @@ fn local_response_norm(input: &Tensor, width: i64, alpha: f64, beta: f64, k: f64
             input.rank()
         )));
     }
-    let squares = input.square()?.movedim(&[1], &[-1])?;
+    let squares = input.square()?.movedim([1], [-1])?;
     let padded =
         squares.pad(&[(width / 2) as isize, ((width.max(1) - 1) / 2) as isize], PadMode::Constant(Scalar::Int(0)))?;
-    let sums = padded.unfold(-1, width, 1)?.sum_dims(&[-1], false)?.movedim(&[-1], &[1])?;
+    let sums = padded.unfold(-1, width, 1)?.sum_dims([-1], false)?.movedim([-1], [1])?;
     input.div(&sums.mul(alpha / width as f64)?.add(k)?.pow(beta)?)
 }
 

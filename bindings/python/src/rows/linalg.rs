@@ -54,7 +54,7 @@ fn norm(input: &Tensor, ord: Option<f64>, dim: Option<&[i64]>, keepdim: bool, dt
         let pair = dim.map_or(Ok([-2, -1]), plane)?;
         return x.matrix_norm(norm_order(ord.unwrap_or(2.0)), pair, keepdim);
     }
-    x.vector_norm(ord.unwrap_or(2.0), &dims(dim.unwrap_or(&[])), keepdim)
+    x.vector_norm(ord.unwrap_or(2.0), dims(dim.unwrap_or(&[])), keepdim)
 }
 
 fn square_check(call: &str, input: &Tensor) -> Result<()> {
@@ -83,7 +83,7 @@ fn matrix_exp(input: &Tensor) -> Result<Tensor> {
     square_check("linalg.matrix_exp", input)?;
     let n = input.size(-1)?;
     let norm =
-        if input.numel() == 0 { 0.0 } else { input.detach().abs()?.sum_dims(&[-2], false)?.max()?.item::<f64>()? };
+        if input.numel() == 0 { 0.0 } else { input.detach().abs()?.sum_dims([-2], false)?.max()?.item::<f64>()? };
     if !norm.is_finite() {
         return input.mul(f64::NAN);
     }
@@ -135,7 +135,7 @@ fn cross(input: &Tensor, other: &Tensor, dim: Option<i64>) -> Result<Tensor> {
 }
 
 fn tensordot(a: &Tensor, b: &Tensor, dims_a: &[i64], dims_b: &[i64]) -> Result<Tensor> {
-    a.tensordot_dims(b, &dims(dims_a), &dims(dims_b))
+    a.tensordot_dims(b, dims(dims_a), dims(dims_b))
 }
 
 fn cdist(x1: &Tensor, x2: &Tensor, p: f64) -> Result<Tensor> {
@@ -146,7 +146,7 @@ fn pdist(input: &Tensor, p: f64) -> Result<Tensor> {
     let n = input.size(0)?;
     let upper = rushlight_tensor::triu_indices(n, n, 1)?;
     let (rows, columns) = (upper.select(0, 0)?, upper.select(0, 1)?);
-    input.index_select(0, &rows)?.sub(&input.index_select(0, &columns)?)?.norm_dims(p, &[-1], false)
+    input.index_select(0, &rows)?.sub(&input.index_select(0, &columns)?)?.norm_dims(p, [-1], false)
 }
 
 fn cholesky_solve(b: &Tensor, l: &Tensor, upper: bool) -> Result<Tensor> {
@@ -169,7 +169,7 @@ rows! { ROWS:
     /// Product of two vectors.
     vdot [Torch Method] "vdot(Tensor input, Tensor other)" |input: &Tensor, other: &Tensor| input.dot(other);
     /// Products of vectors along a dimension.
-    vecdot [Linalg] "vecdot(Tensor x, Tensor y, *, int dim=-1)" |x: &Tensor, y: &Tensor, dim: isize| x.mul(y)?.sum_dims(&[dim], false);
+    vecdot [Linalg] "vecdot(Tensor x, Tensor y, *, int dim=-1)" |x: &Tensor, y: &Tensor, dim: isize| x.mul(y)?.sum_dims([dim], false);
     /// All products of two vectors' elements.
     outer [Torch Method] "outer(Tensor input, Tensor vec2)" |input: &Tensor, vec2: &Tensor| input.outer(vec2);
     /// All products of two vectors' elements.
@@ -281,7 +281,7 @@ rows! { ROWS:
     /// Norm of vectors.
     vector_norm [Linalg] "vector_norm(Tensor x, float ord=2, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None)"
         |x: &Tensor, ord: f64, dim: Option<&[i64]>, keepdim: bool, dtype: Option<DType>|
-        converted(x, dtype)?.vector_norm(ord, &dims(dim.unwrap_or(&[])), keepdim);
+        converted(x, dtype)?.vector_norm(ord, dims(dim.unwrap_or(&[])), keepdim);
     /// Norm of matrices.
     matrix_norm [Linalg]
         "matrix_norm(Tensor A, str ord='fro', int[] dim=(-2,-1), bool keepdim=False, *, dtype? dtype=None)"
@@ -332,7 +332,7 @@ fn lstsq(a: &Tensor, b: &Tensor, driver: &str) -> Result<Out> {
     let residuals = if m > n && driver != "gelsy" {
         let wide = if b.rank() + 1 == a.rank() { b.unsqueeze(-1)? } else { b.clone() };
         let x = if solution.rank() + 1 == a.rank() { solution.unsqueeze(-1)? } else { solution.clone() };
-        a.matmul(&x)?.sub(&wide)?.square()?.sum_dims(&[-2], false)?
+        a.matmul(&x)?.sub(&wide)?.square()?.sum_dims([-2], false)?
     } else {
         nothing(a.dtype())?
     };

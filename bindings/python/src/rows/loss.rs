@@ -97,7 +97,7 @@ fn multi_margin(
         z = z.mul(&weight.index_select(0, &y)?.unsqueeze(1)?)?;
     }
     let mask = y.one_hot(Some(classes))?.to_dtype(rushlight_core::DType::Bool)?;
-    let loss = z.masked_fill(&mask, 0.0)?.sum_dims(&[1], false)?.div(classes as f64)?;
+    let loss = z.masked_fill(&mask, 0.0)?.sum_dims([1], false)?.div(classes as f64)?;
     reduced(if one { loss.squeeze()? } else { loss }, how)
 }
 
@@ -114,7 +114,7 @@ fn one_target_each(input: &Tensor, target: &Tensor) -> Result<()> {
 fn multilabel_soft_margin(input: &Tensor, target: &Tensor, weight: Option<&Tensor>, how: Reduction) -> Result<Tensor> {
     let loss = target.mul(&input.logsigmoid()?)?.add(&target.rsub(1)?.mul(&input.neg()?.logsigmoid()?)?)?.neg()?;
     let loss = weight.map_or(Ok(loss.clone()), |w| loss.mul(w))?;
-    reduced(loss.mean_dims(&[-1], false)?, how)
+    reduced(loss.mean_dims([-1], false)?, how)
 }
 
 fn lengths(tensor: &Tensor) -> Result<Vec<i64>> {

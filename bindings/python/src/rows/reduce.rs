@@ -46,8 +46,8 @@ fn truths(input: &Tensor, dim: Option<&[i64]>, keepdim: bool, all: bool) -> Resu
             DType::U8 => input.ne(0)?.to_dtype(DType::U8),
             _ => input.ne(0),
         },
-        (dim, true) => input.all_dims(&dims(dim.unwrap_or(&[])), keepdim),
-        (dim, false) => input.any_dims(&dims(dim.unwrap_or(&[])), keepdim),
+        (dim, true) => input.all_dims(dims(dim.unwrap_or(&[])), keepdim),
+        (dim, false) => input.any_dims(dims(dim.unwrap_or(&[])), keepdim),
     }
 }
 
@@ -168,10 +168,10 @@ fn between_neighbours(input: &Tensor, q: f64, dim: Option<i64>, keepdim: bool, i
         "nearest" => at(place.round_ties_even())?,
         _ => at(place.floor())?.add(&at(place.ceil())?)?.mul(0.5)?,
     };
-    let found = found.masked_fill(&x.isnan()?.any_dims(&[d], true)?, f64::NAN)?;
+    let found = found.masked_fill(&x.isnan()?.any_dims([d], true)?, f64::NAN)?;
     match (dim, keepdim) {
         (Some(_), true) => Ok(found),
-        (Some(_), false) => found.squeeze_dims(&[d]),
+        (Some(_), false) => found.squeeze_dims([d]),
         (None, true) => found.reshape(&vec![1usize; input.rank()]),
         (None, false) => found.reshape([0usize; 0]),
     }
@@ -188,7 +188,7 @@ fn nanquantile(input: &Tensor, q: f64, dim: Option<i64>, keepdim: bool) -> Resul
         };
         return if keepdim { found.reshape(&vec![1usize; input.rank()]) } else { Ok(found) };
     };
-    let moved = input.movedim(&[dim as isize], &[-1])?;
+    let moved = input.movedim([dim as isize], [-1])?;
     let width = moved.size(-1)?;
     let shape = moved.shape()[..moved.rank() - 1].to_vec();
     let rows = moved.reshape([moved.numel() / width.max(1), width])?;
@@ -220,7 +220,7 @@ fn mode(input: &Tensor, dim: i64, keepdim: bool) -> Result<Out> {
     let best = counts.argmax_dim(dim, true)?;
     let (mut values, mut indices) = (sorted.gather(dim, &best)?, order.gather(dim, &best)?);
     if !keepdim {
-        (values, indices) = (values.squeeze_dims(&[dim])?, indices.squeeze_dims(&[dim])?);
+        (values, indices) = (values.squeeze_dims([dim])?, indices.squeeze_dims([dim])?);
     }
     Ok(pair((values, indices)))
 }
@@ -250,7 +250,7 @@ rows! { ROWS:
         |input: &Tensor, dim: Option<i64>, keepdim: bool, dtype: Option<DType>| prod(input, dim, keepdim, dtype);
     /// Logarithm of the sum of exponentials.
     logsumexp [Torch Method Special] "logsumexp(Tensor input, int[1] dim, bool keepdim=False)" |input: &Tensor, dim: &[i64], keepdim: bool|
-        input.logsumexp(&dims(dim), keepdim);
+        input.logsumexp(dims(dim), keepdim);
     /// Whether any element is true.
     any [Torch Method] "any(Tensor input, int[1]? dim=None, bool keepdim=False)" |input: &Tensor, dim: Option<&[i64]>, keepdim: bool|
         truths(input, dim, keepdim, false);
@@ -259,7 +259,7 @@ rows! { ROWS:
         truths(input, dim, keepdim, true);
     /// How many elements are not zero.
     count_nonzero [Torch Method] "count_nonzero(Tensor input, int[1]? dim=None)" |input: &Tensor, dim: Option<&[i64]>|
-        input.count_nonzero(&dims_or_all(input, dim));
+        input.count_nonzero(dims_or_all(input, dim));
     /// The largest element; with a dimension its indices too; of two tensors, the larger elements.
     max [Torch Method]
         "max(Tensor input)" |input: &Tensor| input.max(),
@@ -272,10 +272,10 @@ rows! { ROWS:
         "min(Tensor input, Tensor other)" |input: &Tensor, other: &Tensor| input.minimum(other);
     /// The largest elements; gradients are shared between equals.
     amax [Torch Method] "amax(Tensor input, int[1]? dim=(), bool keepdim=False)"
-        |input: &Tensor, dim: Option<&[i64]>, keepdim: bool| input.amax(&dims(dim.unwrap_or(&[])), keepdim);
+        |input: &Tensor, dim: Option<&[i64]>, keepdim: bool| input.amax(dims(dim.unwrap_or(&[])), keepdim);
     /// The smallest elements; gradients are shared between equals.
     amin [Torch Method] "amin(Tensor input, int[1]? dim=(), bool keepdim=False)"
-        |input: &Tensor, dim: Option<&[i64]>, keepdim: bool| input.amin(&dims(dim.unwrap_or(&[])), keepdim);
+        |input: &Tensor, dim: Option<&[i64]>, keepdim: bool| input.amin(dims(dim.unwrap_or(&[])), keepdim);
     /// The smallest and the largest elements.
     aminmax [Torch Method] "aminmax(Tensor input, *, int? dim=None, bool keepdim=False)" |input: &Tensor, dim: Option<isize>, keepdim: bool|
         input.aminmax(dim, keepdim).map(|(low, high)| Out::Named("min max", vec![low, high]));
@@ -304,17 +304,17 @@ rows! { ROWS:
     /// Variance and mean.
     var_mean [Torch]
         "var_mean(Tensor input, int[1]? dim=None, *, Number? correction=1, bool keepdim=False)" |input: &Tensor, dim: Option<&[i64]>, correction: Option<f64>, keepdim: bool|
-            input.var_mean(&dims(dim.unwrap_or(&[])), correction.unwrap_or(1.0), keepdim),
+            input.var_mean(dims(dim.unwrap_or(&[])), correction.unwrap_or(1.0), keepdim),
         "var_mean(Tensor input, int[1]? dim, bool unbiased, bool keepdim=False)" |input: &Tensor, dim: Option<&[i64]>, unbiased: bool, keepdim: bool|
-            input.var_mean(&dims(dim.unwrap_or(&[])), correction(unbiased), keepdim),
-        "var_mean(Tensor input, bool unbiased)" |input: &Tensor, unbiased: bool| input.var_mean(&[], correction(unbiased), false);
+            input.var_mean(dims(dim.unwrap_or(&[])), correction(unbiased), keepdim),
+        "var_mean(Tensor input, bool unbiased)" |input: &Tensor, unbiased: bool| input.var_mean([], correction(unbiased), false);
     /// Standard deviation and mean.
     std_mean [Torch]
         "std_mean(Tensor input, int[1]? dim=None, *, Number? correction=1, bool keepdim=False)" |input: &Tensor, dim: Option<&[i64]>, correction: Option<f64>, keepdim: bool|
-            input.std_mean(&dims(dim.unwrap_or(&[])), correction.unwrap_or(1.0), keepdim),
+            input.std_mean(dims(dim.unwrap_or(&[])), correction.unwrap_or(1.0), keepdim),
         "std_mean(Tensor input, int[1]? dim, bool unbiased, bool keepdim=False)" |input: &Tensor, dim: Option<&[i64]>, unbiased: bool, keepdim: bool|
-            input.std_mean(&dims(dim.unwrap_or(&[])), correction(unbiased), keepdim),
-        "std_mean(Tensor input, bool unbiased)" |input: &Tensor, unbiased: bool| input.std_mean(&[], correction(unbiased), false);
+            input.std_mean(dims(dim.unwrap_or(&[])), correction(unbiased), keepdim),
+        "std_mean(Tensor input, bool unbiased)" |input: &Tensor, unbiased: bool| input.std_mean([], correction(unbiased), false);
     /// A norm of the elements.
     norm [Torch Method]
         "norm(Tensor input, Number? p=2, int[1]? dim=None, bool keepdim=False, dtype? dtype=None)"
@@ -386,8 +386,8 @@ fn cov(input: &Tensor, correction: i64, fweights: Option<&Tensor>, aweights: Opt
         None => count,
     };
     let mean = match &weights {
-        Some(w) => x.mul(w)?.sum_dims(&[1], true)?.div(total)?,
-        None => x.mean_dims(&[1], true)?,
+        Some(w) => x.mul(w)?.sum_dims([1], true)?.div(total)?,
+        None => x.mean_dims([1], true)?,
     };
     let centred = x.sub(&mean)?;
     let divisor = match (&weights, aweights) {

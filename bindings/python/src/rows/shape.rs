@@ -21,7 +21,7 @@ fn join(tensors: &[Tensor], dim: isize) -> Result<Tensor> {
 fn squeeze(input: &Tensor, dim: Option<&[i64]>) -> Result<Tensor> {
     match dim {
         None => input.squeeze(),
-        Some(dim) => input.squeeze_dims(&dims(dim)),
+        Some(dim) => input.squeeze_dims(dims(dim)),
     }
 }
 
@@ -86,8 +86,8 @@ pub fn formatted(input: &Tensor, format: MemoryFormat) -> Result<Tensor> {
     match (format, input.rank()) {
         (MemoryFormat::Preserve, _) => Ok(input.clone()),
         (MemoryFormat::Contiguous, _) => input.contiguous(),
-        (MemoryFormat::ChannelsLast, 4) => input.permute(&[0, 2, 3, 1])?.contiguous()?.permute(&[0, 3, 1, 2]),
-        (MemoryFormat::ChannelsLast3d, 5) => input.permute(&[0, 2, 3, 4, 1])?.contiguous()?.permute(&[0, 4, 1, 2, 3]),
+        (MemoryFormat::ChannelsLast, 4) => input.permute([0, 2, 3, 1])?.contiguous()?.permute([0, 3, 1, 2]),
+        (MemoryFormat::ChannelsLast3d, 5) => input.permute([0, 2, 3, 4, 1])?.contiguous()?.permute([0, 4, 1, 2, 3]),
         (MemoryFormat::ChannelsLast, rank) => {
             Err(Error::shape(format!("required rank 4 tensor to use channels_last format, this one has rank {rank}")))
         }
@@ -99,8 +99,8 @@ pub fn formatted(input: &Tensor, format: MemoryFormat) -> Result<Tensor> {
 
 fn is_contiguous(input: &Tensor, format: MemoryFormat) -> Result<bool> {
     match (format, input.rank()) {
-        (MemoryFormat::ChannelsLast, 4) => Ok(input.permute(&[0, 2, 3, 1])?.is_contiguous()),
-        (MemoryFormat::ChannelsLast3d, 5) => Ok(input.permute(&[0, 2, 3, 4, 1])?.is_contiguous()),
+        (MemoryFormat::ChannelsLast, 4) => Ok(input.permute([0, 2, 3, 1])?.is_contiguous()),
+        (MemoryFormat::ChannelsLast3d, 5) => Ok(input.permute([0, 2, 3, 4, 1])?.is_contiguous()),
         (MemoryFormat::ChannelsLast | MemoryFormat::ChannelsLast3d, _) => Ok(false),
         _ => Ok(input.is_contiguous()),
     }
@@ -218,7 +218,7 @@ fn combinations(input: &Tensor, r: i64, with_replacement: bool) -> Result<Tensor
             }
         }
     }
-    let index = Tensor::from_slice(&rows, [count, r])?.to(&input.device())?;
+    let index = Tensor::from_slice(&rows, [count, r])?.to(input.device())?;
     input.flatten(0, -1)?.index([rushlight_tensor::IndexItem::Tensor(index)].as_slice())
 }
 
@@ -250,13 +250,13 @@ rows! { ROWS:
     /// The last two dimensions changed round.
     adjoint [Torch Method] "adjoint(Tensor input)" |input: &Tensor| input.transpose(-2, -1);
     /// Dimensions in another order.
-    permute [Torch] "permute(Tensor input, int[1] dims)" |input: &Tensor, order: &[i64]| input.permute(&dims(order));
+    permute [Torch] "permute(Tensor input, int[1] dims)" |input: &Tensor, order: &[i64]| input.permute(dims(order));
     /// Dimensions moved to other places.
     movedim [Torch Method] "movedim(Tensor input, int[1] source, int[1] destination)" |input: &Tensor, source: &[i64], destination: &[i64]|
-        input.movedim(&dims(source), &dims(destination));
+        input.movedim(dims(source), dims(destination));
     /// Dimensions moved to other places.
     moveaxis [Torch Method] "moveaxis(Tensor input, int[1] source, int[1] destination)" |input: &Tensor, source: &[i64], destination: &[i64]|
-        input.movedim(&dims(source), &dims(destination));
+        input.movedim(dims(source), dims(destination));
     /// Without dimensions of size one.
     squeeze [Torch Method] "squeeze(Tensor input, int[1]? dim=None)" |input: &Tensor, dim: Option<&[i64]>| squeeze(input, dim);
     /// With a new dimension of size one.
@@ -332,9 +332,9 @@ rows! { ROWS:
             repeat_interleave(&places, Arg::Tensor(repeats), Some(0), output_size)
         };
     /// Entries shifted round.
-    roll [Torch Method] "roll(Tensor input, int[1] shifts, int[1] dims=())" |input: &Tensor, shifts: &[i64], over: &[i64]| input.roll(&dims(shifts), &dims(over));
+    roll [Torch Method] "roll(Tensor input, int[1] shifts, int[1] dims=())" |input: &Tensor, shifts: &[i64], over: &[i64]| input.roll(dims(shifts), dims(over));
     /// Dimensions back to front.
-    flip [Torch] "flip(Tensor input, int[1] dims)" |input: &Tensor, over: &[i64]| input.flip(&dims(over));
+    flip [Torch] "flip(Tensor input, int[1] dims)" |input: &Tensor, over: &[i64]| input.flip(dims(over));
     /// Columns back to front.
     fliplr [Torch Method] "fliplr(Tensor input)" |input: &Tensor| input.fliplr();
     /// Rows back to front.
@@ -415,13 +415,13 @@ rows! { METHODS:
     /// The same elements under another shape; a copy only if it must be.
     reshape [Method] "reshape(Tensor self, int... shape)" |input: &Tensor, shape: &[i64]| input.reshape(shape);
     /// Dimensions in another order.
-    permute [Method] "permute(Tensor self, int... dims)" |input: &Tensor, order: &[i64]| input.permute(&dims(order));
+    permute [Method] "permute(Tensor self, int... dims)" |input: &Tensor, order: &[i64]| input.permute(dims(order));
     /// Dimensions of size one repeated, without copying.
     expand [Method] "expand(Tensor self, int... size)" |input: &Tensor, shape: &[i64]| input.expand(shape);
     /// The whole tensor repeated.
     tile [Method] "tile(Tensor self, int... dims)" |input: &Tensor, repeats: Sizes| input.tile(&repeats.0);
     /// Dimensions back to front.
-    flip [Method] "flip(Tensor self, int... dims)" |input: &Tensor, over: &[i64]| input.flip(&dims(over));
+    flip [Method] "flip(Tensor self, int... dims)" |input: &Tensor, over: &[i64]| input.flip(dims(over));
 }
 
 fn clone(input: &Tensor, format: MemoryFormat) -> Result<Tensor> {

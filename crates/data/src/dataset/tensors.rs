@@ -126,6 +126,6 @@ impl<T: TensorGroup + Collate<Batch = T>> Dataset for TensorDataset<T> {
 
     fn get_batch(&self, indices: &[usize]) -> Result<Option<T>> {
         let index = index_tensor("TensorDataset", indices, self.len)?;
-        self.group.try_map(|t| t.index_select(0, &index.to(&t.device())?)).map(Some)
+        self.group.try_map(|t| t.index_select(0, &index.to(t.device())?)).map(Some)
     }
 }

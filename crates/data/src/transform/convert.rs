@@ -23,7 +23,7 @@ impl ToTensor {
 impl Transform for ToTensor {
     fn apply(&self, image: &Tensor, _rng: &mut SampleRng) -> Result<Tensor> {
         image_size("ToTensor", image)?;
-        let image = if self.hwc { image.permute(&[2, 0, 1])?.contiguous()? } else { image.clone() };
+        let image = if self.hwc { image.permute([2, 0, 1])?.contiguous()? } else { image.clone() };
         match image.dtype() {
             DType::U8 => image.to_dtype(DType::F32)?.div(255.0),
             _ => Ok(image),

@@ -21,13 +21,13 @@ pub fn crop(image: &Tensor, top: usize, left: usize, size: impl Into<Size2d>) ->
 /// The image mirrored left to right.
 pub fn hflip(image: &Tensor) -> Result<Tensor> {
     image_size("hflip", image)?;
-    image.flip(&[-1])
+    image.flip([-1])
 }
 
 /// The image mirrored top to bottom.
 pub fn vflip(image: &Tensor) -> Result<Tensor> {
     image_size("vflip", image)?;
-    image.flip(&[-2])
+    image.flip([-2])
 }
 
 /// The middle of an image; smaller images get a border of zeros first.

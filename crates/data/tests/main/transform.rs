@@ -65,7 +65,7 @@ fn sizes() {
     assert_eq!(Resize::new(2).apply(&tall, &mut rng).unwrap().shape(), [3, 2, 2]);
     let grey = Grayscale::new(3).unwrap().apply(&image(), &mut rng).unwrap();
     assert_eq!(grey.shape(), [3, 4, 5]);
-    let hwc = ToTensor::hwc().apply(&image().permute(&[1, 2, 0]).unwrap(), &mut rng).unwrap();
+    let hwc = ToTensor::hwc().apply(&image().permute([1, 2, 0]).unwrap(), &mut rng).unwrap();
     assert!(hwc.equal(&ToTensor::default().apply(&image(), &mut rng).unwrap()).unwrap());
 }
 

@@ -18,7 +18,7 @@ impl Staged {
         if tensor.device() == Device::Cpu && tensor.is_contiguous() {
             return Ok(Self { tensor, copy: None });
         }
-        let copy = no_grad(|| tensor.to(&Device::Cpu)?.contiguous())?;
+        let copy = no_grad(|| tensor.to(Device::Cpu)?.contiguous())?;
         Ok(Self { tensor, copy: Some(copy) })
     }
 

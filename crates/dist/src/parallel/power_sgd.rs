@@ -41,14 +41,14 @@ fn start(columns: usize, rank: usize, place: usize, like: &Tensor) -> Result<Ten
         (x >> 11) as f64 / (1u64 << 52) as f64 - 1.0
     };
     let numbers: Vec<f64> = (0..columns * rank).map(number).collect();
-    Tensor::from_slice(&numbers, [columns, rank])?.to_dtype(like.dtype())?.to(&like.device())
+    Tensor::from_slice(&numbers, [columns, rank])?.to_dtype(like.dtype())?.to(like.device())
 }
 
 /// Makes the columns orthonormal, one after another.
 fn orthogonalise(matrix: &Tensor, rank: usize) -> Result<()> {
     for i in 0..rank {
         let column = matrix.narrow(1, i as isize, 1)?;
-        let length = || column.square()?.sum_dims(&[0], true)?.sqrt();
+        let length = || column.square()?.sum_dims([0], true)?.sqrt();
         column.div_(&length()?.add(TINY)?)?;
         if i > 0 {
             // What is left of a column that depends on those before it is noise: it must not point their way, and goes if it has no other.
@@ -59,7 +59,7 @@ fn orthogonalise(matrix: &Tensor, rank: usize) -> Result<()> {
         }
         if i + 1 < rank {
             let rest = matrix.narrow(1, i as isize + 1, rank - i - 1)?;
-            let along = column.mul(&rest)?.sum_dims(&[0], true)?;
+            let along = column.mul(&rest)?.sum_dims([0], true)?;
             rest.sub_(&column.mul(&along)?)?;
         }
     }

@@ -92,7 +92,7 @@ impl<M: Module> DataParallel<M> {
         let rows = input.shape().first().copied().unwrap_or(0);
         let parts = self.devices.len().min(rows.max(1));
         if parts == 1 {
-            return forward(&self.replicas[0], &input.to(&self.devices[0])?);
+            return forward(&self.replicas[0], &input.to(self.devices[0])?);
         }
         self.replicate()?;
         let each = rows.div_ceil(parts);
@@ -105,7 +105,7 @@ impl<M: Module> DataParallel<M> {
             }
         }
         let home = self.devices[0];
-        let outputs = outputs.iter().map(|y| y.to(&home)).collect::<Result<Vec<_>>>()?;
+        let outputs = outputs.iter().map(|y| y.to(home)).collect::<Result<Vec<_>>>()?;
         rushlight_tensor::cat(&outputs.iter().collect::<Vec<_>>(), 0)
     }
 }
@@ -113,7 +113,7 @@ impl<M: Module> DataParallel<M> {
 /// Adds a replica's gradient to the first module's, and clears it.
 fn add_to(first: &Tensor, own: &Tensor) -> Result<()> {
     let Some(grad) = own.grad() else { return Ok(()) };
-    let grad = grad.detach().to(&first.device())?;
+    let grad = grad.detach().to(first.device())?;
     match first.grad() {
         Some(sum) => drop(sum.detach().add_(&grad)?),
         None => first.set_grad(Some(if grad.shares_storage(&own.grad().unwrap_or_else(|| grad.clone())) {

@@ -18,7 +18,7 @@ fn host(dtype: DType, r: usize, n: usize) -> Tensor {
 }
 
 fn tensor(dtype: DType, r: usize, n: usize) -> Tensor {
-    host(dtype, r, n).to(&device()).unwrap()
+    host(dtype, r, n).to(device()).unwrap()
 }
 
 fn zeros(dtype: DType, n: usize) -> Result<Tensor> {
@@ -306,20 +306,20 @@ fn the_rest(world: &World) -> Result<()> {
     let group = world.new_group(&even)?;
     assert_eq!(group.is_some(), rank % 2 == 0);
     if let Some(group) = group {
-        let x = Tensor::new([rank as f32])?.to(&device())?;
+        let x = Tensor::new([rank as f32])?.to(device())?;
         group.all_reduce(&x, ReduceOp::Sum)?;
         assert_eq!(x.item::<f64>()?, even.iter().sum::<usize>() as f64);
         assert_eq!(group.ranks(), even);
     }
     let reverse: Vec<usize> = (0..size).rev().collect();
     let group = world.new_group(&reverse)?.unwrap();
-    let x = Tensor::new([rank as f32])?.to(&device())?;
+    let x = Tensor::new([rank as f32])?.to(device())?;
     group.broadcast(&x, 0)?;
     assert_eq!((group.rank(), x.item::<f64>()?), (size - 1 - rank, (size - 1) as f64));
     // Mistakes that one rank can see by itself do no harm to the group.
     assert!(world.broadcast(&x, size).unwrap_err().to_string().contains("root"));
     assert!(world.send(&x, rank, 0).is_err());
-    assert!(device() == Device::Cpu || world.all_gather(&vec![x.to(&Device::Cpu)?; size], &x).is_err());
+    assert!(device() == Device::Cpu || world.all_gather(&vec![x.to(Device::Cpu)?; size], &x).is_err());
     assert!(world.all_gather(&[], &x).is_err());
     assert!(world.new_group(&[0, 0]).is_err());
     world.barrier()?;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// Rows of a step: numbered through all ranks.
 fn rows(step: usize, from: usize, count: usize) -> Tensor {
     let values: Vec<f32> = (0..count * 6).map(|i| (((step * 1000 + from * 6 + i) * 37) as f32).sin()).collect();
-    Tensor::from_slice(&values, [count, 6]).unwrap().to(&device()).unwrap()
+    Tensor::from_slice(&values, [count, 6]).unwrap().to(device()).unwrap()
 }
 
 fn layer() -> Linear {
@@ -84,7 +84,7 @@ fn recorded_collectives() {
         let (rank, size) = (world.rank(), world.size());
         let mut capture = Capture::new().device(device());
         for s in 0..5 {
-            let x = Tensor::full([1000], (s + rank) as f64).unwrap().to(&device()).unwrap();
+            let x = Tensor::full([1000], (s + rank) as f64).unwrap().to(device()).unwrap();
             let [sum, gathered, part, first] = capture
                 .run(&[x], |[x]| {
                     let (sum, first) = (x.mul(1)?, x.mul(1)?);

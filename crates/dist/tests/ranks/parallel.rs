@@ -48,7 +48,7 @@ impl Module for Net {
 /// Batch `step` of all ranks: rows are numbered through.
 fn batch(step: usize, from: usize, rows: usize) -> Tensor {
     let values: Vec<f64> = (0..rows * 6).map(|i| (((step * 1000 + from * 6 + i) * 37) as f64).sin()).collect();
-    Tensor::from_slice(&values, [rows, 6]).unwrap().to(&device()).unwrap()
+    Tensor::from_slice(&values, [rows, 6]).unwrap().to(device()).unwrap()
 }
 
 fn step(parameters: &[Tensor]) -> Result<()> {

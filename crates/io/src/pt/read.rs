@@ -249,7 +249,7 @@ impl Reader<'_> {
                 let mut memory = self.source.storage(range, dtype, self.order)?;
                 if !loaded.device.is_cpu() {
                     let all = source::tensor(&memory, &[whole / dtype.size()], &[1], 0, dtype)?;
-                    memory = all.to(&loaded.device)?.storage().clone();
+                    memory = all.to(loaded.device)?.storage().clone();
                 }
                 loaded.made.get_or_init(|| (dtype, memory))
             }

@@ -117,12 +117,12 @@ pub fn ctc_loss(
         loss = where_(&loss.eq(f64::INFINITY)?, 0.0, &loss)?;
     }
     match reduction {
-        Reduction::None if unbatched => loss.squeeze_dims(&[0]),
+        Reduction::None if unbatched => loss.squeeze_dims([0]),
         Reduction::None => Ok(loss),
         Reduction::Sum => loss.sum(),
         Reduction::Mean => {
             let lengths = target_lengths.iter().map(|&n| n.max(1) as f64);
-            let lengths = Tensor::from_iter(lengths)?.to_dtype(loss.dtype())?.to(&loss.device())?;
+            let lengths = Tensor::from_iter(lengths)?.to_dtype(loss.dtype())?.to(loss.device())?;
             loss.div(&lengths)?.mean()
         }
         Reduction::BatchMean => Err(Error::value("ctc_loss: batchmean is not a valid value for reduction")),
@@ -189,7 +189,7 @@ impl Function for Forward {
             loss[0] = -sequence.log_likelihood(&sequence.alphas(log_probs));
         });
         ctx.save_for_backward(&[inputs[0]]);
-        Ok(vec![Tensor::from_slice(&losses, [losses.len()])?.to_dtype(inputs[0].dtype())?.to(&inputs[0].device())?])
+        Ok(vec![Tensor::from_slice(&losses, [losses.len()])?.to_dtype(inputs[0].dtype())?.to(inputs[0].device())?])
     }
 
     fn backward(&self, saved: &[Tensor], grads: &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>> {
@@ -215,7 +215,7 @@ impl Function for Backward {
         });
         let shape = [problem.sequences.len(), problem.steps, problem.classes];
         let grads = Tensor::from_slice(&grads, shape)?.transpose(0, 1)?;
-        Ok(vec![grads.to_dtype(inputs[0].dtype())?.to(&inputs[0].device())?])
+        Ok(vec![grads.to_dtype(inputs[0].dtype())?.to(inputs[0].device())?])
     }
 
     fn backward(&self, _: &[Tensor], _: &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>> {

@@ -128,11 +128,11 @@ pub struct LlamaBuilder {
 crate::factory_options!(LlamaBuilder);
 
 macro_rules! setters {
-    ($($(#[$doc:meta])* $name:ident: $ty:ty;)*) => {
+    ($($(#[$doc:meta])* $name:ident: $ty:ty $(, from $value:ident)?;)*) => {
         impl LlamaBuilder {$(
             $(#[$doc])*
-            pub fn $name(mut self, $name: impl Into<$ty>) -> Self {
-                self.$name = $name.into();
+            pub fn $name(mut self, $name: $ty) -> Self {
+                self.$name = $name $(.$value())?;
                 self
             }
         )*}
@@ -149,9 +149,9 @@ setters! {
     /// Heads of the queries, 32 by default.
     num_attention_heads: usize;
     /// Heads of the keys and values, each serving several heads of the queries; as many as these by default.
-    num_key_value_heads: Option<usize>;
+    num_key_value_heads: impl Into<Option<usize>>, from into;
     /// Features of a head; `hidden_size / num_attention_heads` by default.
-    head_dim: Option<usize>;
+    head_dim: impl Into<Option<usize>>, from into;
     /// Longest sequence, 2048 by default.
     max_position_embeddings: usize;
     /// What the norms add to the mean square, 1e-6 by default.
@@ -159,7 +159,7 @@ setters! {
     /// Base of the rotary frequencies, 10000 by default.
     rope_theta: f64;
     /// Changed rotary frequencies for long contexts; none by default.
-    rope_scaling: Option<RopeScaling>;
+    rope_scaling: impl Into<Option<RopeScaling>>, from into;
     /// Whether attention's projections have biases; not by default.
     attention_bias: bool;
     /// Whether the feed-forward layers have biases; not by default.

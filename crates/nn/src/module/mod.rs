@@ -175,7 +175,10 @@ pub trait Module: Any + Send + Sync {
     /// tensors.
     fn to_(&mut self, target: To) -> Result<()> {
         let mut done = Vec::new();
-        convert(self, target, &mut done)
+        convert(self, target, &mut done)?;
+        // Leaves its name in each parameter, for errors.
+        walk(self, "", &mut |_, _| {});
+        Ok(())
     }
 
     /// The module on another device or with another float dtype: `net.to(DType::BF16)?`, `net.to(device)?`.
@@ -349,7 +352,7 @@ fn convert_tensor(old: &Tensor, target: To, done: &mut Vec<(Tensor, Tensor)>) ->
         return Ok(new.clone());
     }
     let converted = |t: &Tensor| -> Result<Tensor> {
-        let t = target.device.map_or_else(|| Ok(t.clone()), |device| t.to(&device))?;
+        let t = target.device.map_or_else(|| Ok(t.clone()), |device| t.to(device))?;
         target.dtype.filter(|_| t.is_floating_point()).map_or_else(|| Ok(t.clone()), |dtype| t.to_dtype(dtype))
     };
     let mut new = converted(&old.detach())?;

@@ -2,8 +2,8 @@
 
 use super::location::Location;
 use rushlight_core::Result;
-use rushlight_tensor::Tensor;
-use std::ops::Deref;
+use rushlight_tensor::{Arg, Expr, Operand, Tensor};
+use std::ops::{Add, Deref, Div, Mul, Rem, Sub};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// A tensor that a module learns.
@@ -61,6 +61,47 @@ impl Deref for Parameter {
         &self.tensor
     }
 }
+
+/// Operators take parameters and buffers as they take tensors.
+macro_rules! operands {
+    ($($owner:ty),*; $($trait:ident $method:ident)*) => {
+        operands!(@owners $($owner),*; ($($trait $method)*));
+    };
+    (@owners $($owner:ty),*; $operators:tt) => {$(
+        impl Operand for &$owner {
+            #[inline]
+            fn with<T>(self, f: impl FnOnce(Arg<'_>) -> Result<T>) -> Result<T> {
+                f(Arg::Tensor(self))
+            }
+        }
+
+        impl<'a> From<&'a $owner> for Arg<'a> {
+            fn from(owner: &'a $owner) -> Self {
+                Arg::Tensor(owner)
+            }
+        }
+
+        operands!(@operators $owner; $operators);
+    )*};
+    (@operators $owner:ty; ($($trait:ident $method:ident)*)) => {$(
+        impl<R: Operand> $trait<R> for &$owner {
+            type Output = Expr;
+            #[inline]
+            fn $method(self, other: R) -> Expr {
+                $trait::$method(&**self, other)
+            }
+        }
+
+        impl $trait<&$owner> for f64 {
+            type Output = Expr;
+            fn $method(self, other: &$owner) -> Expr {
+                $trait::$method(self, &**other)
+            }
+        }
+    )*};
+}
+
+operands!(Parameter, Buffer; Add add Sub sub Mul mul Div div Rem rem);
 
 /// A tensor that a module keeps but does not learn, such as running statistics. Clones share its memory.
 #[derive(Clone)]

@@ -78,7 +78,7 @@ impl PackedSequence {
 }
 
 fn indices(values: impl IntoIterator<Item = usize>, like: &Tensor) -> Result<Tensor> {
-    Tensor::from_iter(values.into_iter().map(|i| i as i64))?.to(&like.device())
+    Tensor::from_iter(values.into_iter().map(|i| i as i64))?.to(like.device())
 }
 
 /// How many of `lengths` are longer than 0, 1, 2, …

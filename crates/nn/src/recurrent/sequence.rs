@@ -278,7 +278,7 @@ impl Function for Sequence {
             _ => of_state.clone(),
         };
         let of_weight = of_state.t()?.mm(&states.reshape([rows, hidden])?)?;
-        let of_bias = bias.map(|_| of_state.sum_dims(&[0], false)).transpose()?;
+        let of_bias = bias.map(|_| of_state.sum_dims([0], false)).transpose()?;
         let all = [Some(of_input), Some(of_weight), Some(dh)].into_iter();
         Ok(all.chain(dc.map(Some)).chain(of_bias.map(Some)).collect())
     }

@@ -140,7 +140,7 @@ fn truncated_normals_stay_within_and_sparse_columns_have_zeros() -> Result<()> {
     }
     let t = Tensor::zeros([50, 20])?;
     init::sparse_(&t, 0.3, 0.01)?;
-    assert_eq!(t.eq(0.0)?.to_dtype(DType::I64)?.sum_dims(&[0], false)?.to_vec::<i64>()?, [15; 20]);
+    assert_eq!(t.eq(0.0)?.to_dtype(DType::I64)?.sum_dims([0], false)?.to_vec::<i64>()?, [15; 20]);
     assert!((t.std(0.0)?.item::<f32>()? - 0.01 * 0.7f32.sqrt()).abs() < 2e-3);
     Ok(())
 }

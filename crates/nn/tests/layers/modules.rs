@@ -2,7 +2,7 @@
 
 use rushlight_core::{DType, Result};
 use rushlight_nn::{
-    BatchNorm1d, Buffer, Conv2d, Dropout, Flatten, Forward, LSTM, LayerNorm, Linear, Module, ModuleList,
+    BatchNorm1d, Buffer, Conv2d, Dropout, Flatten, Forward, Hooked, LSTM, LayerNorm, Linear, Module, ModuleList,
     MultiheadAttention, Parameter, ReLU, Sequential, SpectralNormOptions, Training, init, spectral_norm, weight_norm,
 };
 use rushlight_tensor::Tensor;
@@ -430,8 +430,8 @@ fn deep_copies_have_tensors_of_their_own() -> Result<()> {
     assert!(!copy.weight.as_ref().unwrap().requires_grad());
     let boxed: Box<dyn Forward> = Box::new(Linear::new(2, 3).build()?);
     let copied = boxed.deepcopy()?;
-    let weight = |layer: &Box<dyn Forward>| layer.parameters()[0].clone();
-    assert!(!weight(&copied).shares_storage(&weight(&boxed)));
+    let weight = |layer: &dyn Forward| layer.parameters()[0].clone();
+    assert!(!weight(&*copied).shares_storage(&weight(&*boxed)));
     let x = Tensor::randn([1, 2], DType::F32)?;
     assert_eq!(copied.forward(&x)?.to_vec::<f32>()?, boxed.forward(&x)?.to_vec::<f32>()?);
     let rnn = LSTM::new(2, 3).num_layers(2).build()?;
@@ -457,5 +457,42 @@ fn what_cannot_be_copied_is_named() -> Result<()> {
     let error = module.deepcopy().err().unwrap().to_string();
     assert!(error.contains("field handle of WithHandle"), "{error}");
     let _ = &module.handle;
+    Ok(())
+}
+
+#[test]
+fn hooks_see_and_change_forward_passes() -> Result<()> {
+    let layer = Hooked::new(Linear::new(2, 2).bias(false).build()?);
+    init::ones_(&layer.weight)?;
+    let x = Tensor::new([[1.0, 2.0]])?;
+    let doubled = layer.register_forward_pre_hook(|_, input| (input * 2.0).eval().map(Some));
+    let shifted = layer.register_forward_hook(|linear, input, output| {
+        assert_eq!((linear.weight.shape(), input.to_vec::<f32>()?), (&[2, 2][..], vec![2.0, 4.0]));
+        (output + 1).eval().map(Some)
+    });
+    assert_eq!(layer.forward(&x)?.to_vec::<f32>()?, [7.0, 7.0]);
+    // A copy has the hooks, and removing one here leaves it there.
+    let copy = layer.deepcopy()?;
+    doubled.remove();
+    shifted.remove();
+    assert_eq!(layer.forward(&x)?.to_vec::<f32>()?, [3.0, 3.0]);
+    assert_eq!(copy.forward(&x)?.to_vec::<f32>()?, [7.0, 7.0]);
+    assert_eq!(layer.repr(), "Linear(in_features=2, out_features=2, bias=False)");
+    assert_eq!(names(&layer), ["weight"]);
+    let failing = layer.register_forward_hook(|_, _, _| Err(rushlight_core::Error::value("no")));
+    assert!(layer.forward(&x).is_err());
+    drop(failing);
+    assert!(layer.forward(&x).is_err());
+    Ok(())
+}
+
+#[test]
+fn parameters_are_operands() -> Result<()> {
+    let p = Parameter::new(&Tensor::new([1.0, 2.0])?)?;
+    let x = Tensor::new([3.0, 4.0])?;
+    let y = (&x * &p + &p * 2.0 - 1.0 / &p).eval()?;
+    assert_eq!(y.to_vec::<f32>()?, [4.0, 11.5]);
+    assert!(y.requires_grad());
+    assert_eq!(x.mul(&p)?.to_vec::<f32>()?, [3.0, 8.0]);
     Ok(())
 }

@@ -41,7 +41,7 @@ fn channel_dropout_drops_whole_channels() -> Result<()> {
     ];
     for (layer, shape, lead) in cases {
         let y = layer.forward(&Tensor::ones(&shape)?)?.flatten(lead as isize, -1)?;
-        let (low, high) = (y.amin(&[-1], false)?, y.amax(&[-1], false)?);
+        let (low, high) = (y.amin([-1], false)?, y.amax([-1], false)?);
         assert!(low.equal(&high)?, "{} {shape:?}: a channel is dropped or kept as a whole", layer.type_name());
         assert!((zeros(&low)? - 0.5).abs() < 0.16, "{} {shape:?}", layer.type_name());
         assert_eq!(y.max()?.item::<f32>()?, 2.0);

@@ -148,7 +148,7 @@ impl Algorithm for AdamOptions {
 }
 
 impl Fused for AdamOptions {
-    fn advance(&self, [t, _]: &mut Scalars, _: bool) -> Factors {
+    fn advance(&self, [t, ..]: &mut Scalars, _: bool) -> Factors {
         *t += 1.0;
         let (weight_decay, shrink) = decay(self.lr, self.weight_decay, self.decoupled_weight_decay);
         Factors { maximize: self.maximize, weight_decay, shrink, rule: adam(self.lr, self.betas, self.eps, *t) }
@@ -172,7 +172,7 @@ impl Algorithm for AdamWOptions {
 }
 
 impl Fused for AdamWOptions {
-    fn advance(&self, [t, _]: &mut Scalars, _: bool) -> Factors {
+    fn advance(&self, [t, ..]: &mut Scalars, _: bool) -> Factors {
         *t += 1.0;
         let (weight_decay, shrink) = decay(self.lr, self.weight_decay, true);
         Factors { maximize: self.maximize, weight_decay, shrink, rule: adam(self.lr, self.betas, self.eps, *t) }
@@ -181,7 +181,7 @@ impl Fused for AdamWOptions {
 
 impl Algorithm for NAdamOptions {
     const SCALARS: &'static [&'static str] = &["step", "mu_product"];
-    const START: Scalars = [0.0, 1.0];
+    const START: Scalars = [0.0, 1.0, 0.0];
     const TENSORS: &'static [&'static str] = &["exp_avg", "exp_avg_sq"];
 
     fn validate(&self) -> Result<()> {
@@ -199,7 +199,7 @@ impl Algorithm for NAdamOptions {
 }
 
 impl Fused for NAdamOptions {
-    fn advance(&self, [t, mu_product]: &mut Scalars, _: bool) -> Factors {
+    fn advance(&self, [t, mu_product, _]: &mut Scalars, _: bool) -> Factors {
         *t += 1.0;
         let (beta1, beta2) = self.betas;
         let mu = |t: f64| beta1 * (1.0 - 0.5 * 0.96f64.powf(t * self.momentum_decay));
@@ -236,7 +236,7 @@ impl Algorithm for RAdamOptions {
 }
 
 impl Fused for RAdamOptions {
-    fn advance(&self, [t, _]: &mut Scalars, _: bool) -> Factors {
+    fn advance(&self, [t, ..]: &mut Scalars, _: bool) -> Factors {
         *t += 1.0;
         let (beta1, beta2) = self.betas;
         let (power, step) = (beta2.powf(*t), self.lr / (1.0 - beta1.powf(*t)));
@@ -273,7 +273,7 @@ impl Algorithm for AdamaxOptions {
 }
 
 impl Fused for AdamaxOptions {
-    fn advance(&self, [t, _]: &mut Scalars, _: bool) -> Factors {
+    fn advance(&self, [t, ..]: &mut Scalars, _: bool) -> Factors {
         *t += 1.0;
         let (beta1, beta2) = self.betas;
         let step = self.lr / (1.0 - beta1.powf(*t));

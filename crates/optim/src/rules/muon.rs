@@ -1,10 +1,8 @@
 //! Muon: momentum, orthogonalised.
 
-use crate::group::{Algorithm, GroupOptimizer, Params, Unless};
+use crate::group::{Algorithm, Composed, GroupOptimizer, Params, Scalars, Unless, composed_step};
 use crate::options::{Field, options};
-use rushlight_core::{DType, Error, Result, Scalar};
-use rushlight_tensor::autograd::no_grad;
-use rushlight_tensor::capture::refuse_host;
+use rushlight_core::{DType, Error, Result};
 use rushlight_tensor::state::Value;
 use rushlight_tensor::{Arg, Tensor};
 
@@ -107,31 +105,14 @@ impl Algorithm for MuonOptions {
         [true, false, false]
     }
 
-    fn step(groups: &mut [Params<Self>], grad_scale: Arg, _: Option<Unless>) -> Result<()> {
-        refuse_host("Muon's step")?;
-        no_grad(|| {
-            for group in groups {
-                let options = group.options();
-                for slot in &mut group.slots {
-                    let Some(grad) = slot.param.grad() else { continue };
-                    let grad = match grad_scale {
-                        Arg::Scalar(Scalar::Float(1.0)) => grad,
-                        factor => grad.mul(factor)?,
-                    };
-                    slot.start(&options)?;
-                    if let Some(buffer) = &slot.tensors[0] {
-                        options.step_one(&slot.param, &grad, buffer)?;
-                    }
-                }
-            }
-            Ok(())
-        })
+    fn step(groups: &mut [Params<Self>], grad_scale: Arg, unless: Option<Unless>) -> Result<()> {
+        composed_step(groups, grad_scale, unless)
     }
 }
 
-impl MuonOptions {
-    fn step_one(&self, param: &Tensor, grad: &Tensor, buffer: &Tensor) -> Result<()> {
-        let &[rows, columns] = param.shape() else { return self.check_param(param) };
+impl Composed for MuonOptions {
+    fn step_one(&self, param: &Tensor, grad: &Tensor, _: &mut Scalars, kept: &[Option<Tensor>; 3]) -> Result<()> {
+        let (&[rows, columns], [Some(buffer), ..]) = (param.shape(), kept) else { return self.check_param(param) };
         if param.numel() == 0 {
             return Ok(());
         }
@@ -143,7 +124,9 @@ impl MuonOptions {
         param.add_scaled_(&update, -self.lr * ratio)?;
         Ok(())
     }
+}
 
+impl MuonOptions {
     /// Near the orthogonal matrix nearest to `x`: singular values go to about one.
     fn orthogonal(&self, x: &Tensor) -> Result<Tensor> {
         let (a, b, c) = self.ns_coefficients;

@@ -92,7 +92,7 @@ impl Algorithm for RmsPropOptions {
 }
 
 impl Fused for RmsPropOptions {
-    fn advance(&self, [t, _]: &mut Scalars, _: bool) -> Factors {
+    fn advance(&self, [t, ..]: &mut Scalars, _: bool) -> Factors {
         *t += 1.0;
         let (decay, gain) = (self.alpha, 1.0 - self.alpha);
         Factors {
@@ -121,7 +121,7 @@ impl Algorithm for AdagradOptions {
         [true, false, false]
     }
 
-    fn initial(&self) -> f64 {
+    fn initial(&self, _: usize) -> f64 {
         self.initial_accumulator_value
     }
 
@@ -131,7 +131,7 @@ impl Algorithm for AdagradOptions {
 }
 
 impl Fused for AdagradOptions {
-    fn advance(&self, [t, _]: &mut Scalars, _: bool) -> Factors {
+    fn advance(&self, [t, ..]: &mut Scalars, _: bool) -> Factors {
         *t += 1.0;
         let step = self.lr / (1.0 + (*t - 1.0) * self.lr_decay);
         Factors {
@@ -163,7 +163,7 @@ impl Algorithm for AdadeltaOptions {
 }
 
 impl Fused for AdadeltaOptions {
-    fn advance(&self, [t, _]: &mut Scalars, _: bool) -> Factors {
+    fn advance(&self, [t, ..]: &mut Scalars, _: bool) -> Factors {
         *t += 1.0;
         Factors {
             maximize: self.maximize,

@@ -1,6 +1,7 @@
 //! A GPT over characters: trains on any text, then writes some of its own.
 
 #[path = "../machine/mod.rs"]
+#[macro_use]
 mod machine;
 mod own_text;
 
@@ -82,7 +83,7 @@ fn main() -> Result<()> {
         .dropout(get(&arguments, "dropout"))
         .build()?;
     let mut model = CharGpt { gpt, learning_rate: get(&arguments, "learning-rate") };
-    println!(
+    say!(
         "{} characters, {} kinds; {} parameters on {device}, {} threads",
         text.chars().count(),
         tokenizer.vocab_size(),
@@ -99,11 +100,11 @@ fn main() -> Result<()> {
 
     model.eval();
     let known = tokenizer.encode(&get::<String>(&arguments, "prompt")).or_else(|_| tokenizer.encode("\n"))?;
-    let start = Tensor::from_iter(known.into_iter().map(i64::from))?.unsqueeze(0)?.to(&device)?;
+    let start = Tensor::from_iter(known.into_iter().map(i64::from))?.unsqueeze(0)?.to(device)?;
     let options = Generate::new(size("generate")).temperature(get(&arguments, "temperature")).top_k(size("top-k"));
     let written: Vec<u32> =
         model.gpt.generate(&start, &options)?.to_vec::<i64>()?.into_iter().map(|t| t as u32).collect();
-    println!("{}\n{}", "-".repeat(60), tokenizer.decode(&written)?);
+    say!("{}\n{}", "-".repeat(60), tokenizer.decode(&written)?);
     Ok(())
 }
 

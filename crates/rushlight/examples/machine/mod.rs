@@ -7,6 +7,20 @@ use clap::builder::ValueParser;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use rushlight::prelude::*;
 use rushlight::train::{Resume, TrainerBuilder};
+use std::io::Write;
+
+/// `println!` that ends the program where `println!` panics: when nobody reads the output any more, as in `chargpt | head`.
+macro_rules! say {
+    ($($text:tt)*) => { crate::machine::print_line(format_args!($($text)*)) };
+}
+
+/// Prints a line; ends the program if the pipe is closed.
+pub fn print_line(line: std::fmt::Arguments) {
+    let printed = writeln!(std::io::stdout().lock(), "{line}");
+    if printed.is_err_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe) {
+        std::process::exit(0);
+    }
+}
 
 /// A command with the options that every example has.
 pub fn command(name: &'static str, about: &'static str, example: &'static str) -> Command {

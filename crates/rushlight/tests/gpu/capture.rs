@@ -38,7 +38,7 @@ impl Net {
 
 fn batch(step: usize, size: usize, device: Device) -> Result<[Tensor; 2]> {
     let numbers = |salt: usize, below: usize| {
-        Tensor::from_iter((0..size).map(|i| ((i * 7 + step * 13 + salt) % below) as i64))?.to(&device)
+        Tensor::from_iter((0..size).map(|i| ((i * 7 + step * 13 + salt) % below) as i64))?.to(device)
     };
     Ok([numbers(1, 11)?, numbers(5, 5)?])
 }
@@ -266,12 +266,12 @@ fn what_cannot_be_captured_is_named_and_harmless() -> Result<()> {
     };
     assert_eq!(run(false)?, run(true)?);
     if !device.is_cpu() {
-        let x = Tensor::ones([4])?.to(&device)?;
+        let x = Tensor::ones([4])?.to(device)?;
         let calls: [(&str, fn(&Tensor) -> Result<Tensor>); 5] = [
             ("to_vec", |x| x.to_vec::<f32>().and(Ok(x.clone()))),
-            ("to", |x| x.to(&Device::Cpu)),
+            ("to", |x| x.to(Device::Cpu)),
             ("nonzero", |x| x.nonzero()),
-            ("to", |x| Tensor::new([1.0f32])?.to(&x.device())),
+            ("to", |x| Tensor::new([1.0f32])?.to(x.device())),
             ("synchronize", |x| synchronize(&x.device()).and(Ok(x.clone()))),
         ];
         for (name, call) in calls {
@@ -378,7 +378,7 @@ fn recordings_give_their_memory_back() -> Result<()> {
     let mut capture = Capture::new();
     let mut sums = Vec::new();
     for i in 0..6 {
-        let scale = Tensor::full([1], f64::from(i))?.to(&device)?;
+        let scale = Tensor::full([1], f64::from(i))?.to(device)?;
         sums.push(capture.run(&[x.clone(), scale], |[x, scale]| {
             w.zero_grad();
             let y = x.matmul(&w)?.mul(scale)?.sum()?;
@@ -479,7 +479,7 @@ fn whole_models_are_captured() -> Result<()> {
     let device = device();
     let tokens = |i: usize, shape: &[usize]| {
         let count = shape.iter().product::<usize>();
-        Tensor::from_iter((0..count).map(|j| ((j * 31 + i * 17) % 19) as i64))?.reshape(shape)?.to(&device)
+        Tensor::from_iter((0..count).map(|j| ((j * 31 + i * 17) % 19) as i64))?.reshape(shape)?.to(device)
     };
     for lower in [None, Some(DType::BF16)] {
         let gpt = || Gpt::new(19).n_layer(2).n_head(2).n_embd(64).block_size(32).dropout(0.2).build();
@@ -489,7 +489,7 @@ fn whole_models_are_captured() -> Result<()> {
         let batch = |i: usize| {
             let x =
                 Tensor::arange(0, 4 * 6 * 32, 1)?.add(i as i64)?.to_dtype(DType::F32)?.sin()?.reshape([4, 6, 32])?;
-            Ok([x.to(&device)?, x.cos()?.to(&device)?])
+            Ok([x.to(device)?, x.cos()?.to(device)?])
         };
         whole_model("Transformer", device, lower, transformer, batch, |m, [x, y]| {
             m.forward(x, y)?.mse_loss(y, Reduction::Mean)
@@ -498,7 +498,7 @@ fn whole_models_are_captured() -> Result<()> {
             let batch = |i: usize| {
                 let count = 4 * 3 * 32 * 32;
                 let x = Tensor::arange(0, count, 1)?.add(i as i64)?.to_dtype(DType::F32)?.sin()?;
-                Ok([x.reshape([4, 3, 32, 32])?.to(&device)?, tokens(i, &[4])?])
+                Ok([x.reshape([4, 3, 32, 32])?.to(device)?, tokens(i, &[4])?])
             };
             whole_model(
                 "ResNet",

@@ -59,7 +59,7 @@ const OPS: [fn(&Tensor) -> Result<Tensor>; 12] = [
     |x| x.matmul(&x.t()?),
     |x| x.t()?.contiguous(),
     |x| x.copy(),
-    |x| x.sum_dims(&[0], false),
+    |x| x.sum_dims([0], false),
     |x| x.tanh(),
     |x| x.log1p(),
 ];
@@ -68,14 +68,14 @@ const OPS: [fn(&Tensor) -> Result<Tensor>; 12] = [
 fn all_ops(device: Device) -> Result<Vec<Tensor>> {
     let one = |(i, op): (usize, &fn(&Tensor) -> Result<Tensor>)| {
         let numbers = (0..64 * 32).map(|n| ((n * (i + 3)) % 97) as f64 / 97.0);
-        op(&Tensor::from_iter(numbers)?.reshape([64, 32])?.to(&device)?)
+        op(&Tensor::from_iter(numbers)?.reshape([64, 32])?.to(device)?)
     };
     OPS.iter().enumerate().map(one).collect()
 }
 
 fn check(found: &[Tensor]) -> Result<()> {
     for (i, (found, expected)) in found.iter().zip(all_ops(Device::Cpu)?).enumerate() {
-        let furthest = (found.to(&Device::Cpu)? - expected).eval()?.abs()?.max()?.item::<f64>()?;
+        let furthest = (found.to(Device::Cpu)? - expected).eval()?.abs()?.max()?.item::<f64>()?;
         assert!(furthest < 1e-12, "op {i}: {furthest:e} apart");
     }
     Ok(())
@@ -118,7 +118,7 @@ fn threads_and_streams_keep_their_order() -> Result<()> {
 fn faults_are_told_when_values_are_read() -> Result<()> {
     let Some(device) = alone("faults_are_told_when_values_are_read") else { return Ok(()) };
     let table = Tensor::ones_with([4, 4], device)?;
-    let rows = table.index_select(0, &Tensor::new([1i64, 9])?.to(&device)?)?;
+    let rows = table.index_select(0, &Tensor::new([1i64, 9])?.to(device)?)?;
     let error = rows.sum()?.item::<f32>().expect_err("there is no row 9");
     assert!(error.to_string().contains("index 9 is out of bounds"), "{error}");
     assert_eq!(table.sum()?.item::<f32>()?, 16.0);

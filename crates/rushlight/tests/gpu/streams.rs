@@ -127,8 +127,8 @@ fn pinned_memory_copies_without_waiting() -> Result<()> {
     drop(pinned);
     // The block is not used again before the copy is done.
     let other = Tensor::zeros_with([1 << 18], DType::I64)?.pin_memory()?;
-    assert!(there.to(&Device::Cpu)?.equal(&x)?);
-    assert!(other.to(&device)?.sum()?.item::<i64>()? == 0);
+    assert!(there.to(Device::Cpu)?.equal(&x)?);
+    assert!(other.to(device)?.sum()?.item::<i64>()? == 0);
     assert!(there.pin_memory().is_err());
     let data = TensorDataset::new((Tensor::ones([8, 4])?, Tensor::arange(0, 8, 1)?))?;
     let loader = DataLoader::new(data).batch_size(4).workers(1).pin_memory().build()?;
@@ -144,7 +144,7 @@ fn pinned_memory_copies_without_waiting() -> Result<()> {
 fn copies_between_devices() -> Result<()> {
     let _turn = turn();
     let Some(device) = gpu() else { return Ok(()) };
-    let x = Tensor::arange(0, 1000, 1)?.to(&device)?;
+    let x = Tensor::arange(0, 1000, 1)?.to(device)?;
     let y = Tensor::zeros_with([1000], (DType::I64, device))?;
     // One device stands for two: the path is the same.
     let backend = y.storage().backend();
@@ -152,7 +152,7 @@ fn copies_between_devices() -> Result<()> {
     assert!(x.equal(&y)?);
     assert!(backend.copy_from_peer(x.storage(), 8, y.storage(), 8000).is_err());
     if rushlight::engines::accelerator().map_or(Ok(0), |engine| engine.count())? > 1 {
-        assert!(x.to(&Device::Cuda(1))?.to(&Device::Cpu)?.equal(&x.to(&Device::Cpu)?)?);
+        assert!(x.to(Device::Cuda(1))?.to(Device::Cpu)?.equal(&x.to(Device::Cpu)?)?);
     }
     Ok(())
 }

@@ -26,7 +26,7 @@ fn hashed(stream: u32, shape: &[usize]) -> Result<Tensor> {
             (f64::from(h >> 8) / f64::from(1 << 23) - 1.0) as f32
         })
         .collect();
-    Tensor::from_slice(&values, shape)?.to(&device())
+    Tensor::from_slice(&values, shape)?.to(device())
 }
 
 /// Uniform in [0, 1).

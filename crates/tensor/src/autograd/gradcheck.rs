@@ -45,7 +45,7 @@ pub fn gradgradcheck(
         // Any numbers of moderate size without a pattern.
         let made_up =
             Tensor::from_iter((0..out.numel()).map(|k| (1.3 * k as f64 + 0.7).cos()))?.reshape(out.shape())?;
-        all.push(made_up.to_dtype(out.dtype())?.to(&out.device())?.requires_grad_(true)?);
+        all.push(made_up.to_dtype(out.dtype())?.to(out.device())?.requires_grad_(true)?);
     }
     let count = inputs.len();
     let derivative = |all: &[Tensor]| -> Result<Vec<Tensor>> {
@@ -119,7 +119,7 @@ fn row(out: &Tensor, k: usize, inputs: &[Tensor], wanted: &[usize]) -> Result<Ve
     }
     let mut unit = vec![0.0; out.numel()];
     unit[k] = 1.0;
-    let unit = Tensor::from_slice(&unit, out.shape())?.to_dtype(out.dtype())?.to(&out.device())?;
+    let unit = Tensor::from_slice(&unit, out.shape())?.to_dtype(out.dtype())?.to(out.device())?;
     let targets: Vec<&Tensor> = wanted.iter().map(|&i| &inputs[i]).collect();
     let options = Backward::default().gradient(&unit).retain_graph(true).allow_unused(true);
     let found = grad(&[out], &targets, options)?;
@@ -136,7 +136,7 @@ fn differences(
 ) -> Result<Vec<Vec<Vec<Vec<f64>>>>> {
     let evaluate = |i: usize, values: &[f64]| -> Result<Vec<Vec<f64>>> {
         let mut moved: Vec<Tensor> = inputs.to_vec();
-        moved[i] = Tensor::from_slice(values, inputs[i].shape())?.to(&inputs[i].device())?.requires_grad_(true)?;
+        moved[i] = Tensor::from_slice(values, inputs[i].shape())?.to(inputs[i].device())?.requires_grad_(true)?;
         let results = f(&moved)?;
         if results.len() != outputs.len() || results.iter().zip(outputs).any(|(a, b)| a.shape() != b.shape()) {
             return Err(Error::value("gradcheck: the function gave outputs of other shapes at a nearby point"));

@@ -67,7 +67,7 @@ impl Tensor {
         Ok(HookHandle { id, tensor: Arc::downgrade(&self.0), node })
     }
 
-    /// Calls `hook` with this leaf after each backward has added to its `.grad`. Data-parallel training stands on this.
+    /// Calls `hook` with this leaf after each backward has added to its `.grad`. DDP starts its all-reduce here.
     pub fn register_post_accumulate_grad_hook(
         &self,
         hook: impl Fn(&Tensor) -> Result<()> + Send + Sync + 'static,

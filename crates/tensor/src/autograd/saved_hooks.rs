@@ -112,15 +112,15 @@ impl SavedTensorsHooks for OnCpu {
         let home = tensor.device();
         let kept = match (home.is_cpu(), self.pin_memory) {
             (true, _) => tensor.alias(),
-            (false, true) => tensor.to(&Device::Cpu)?.pin_memory()?,
-            (false, false) => tensor.to(&Device::Cpu)?,
+            (false, true) => tensor.to(Device::Cpu)?.pin_memory()?,
+            (false, false) => tensor.to(Device::Cpu)?,
         };
         Ok(Box::new(Offloaded { version: kept.graph_version(), kept, home }))
     }
 
     fn unpack(&self, packed: &(dyn Any + Send + Sync)) -> Result<Tensor> {
         match packed.downcast_ref::<Offloaded>() {
-            Some(saved) if saved.kept.graph_version() == saved.version => saved.kept.to(&saved.home),
+            Some(saved) if saved.kept.graph_version() == saved.version => saved.kept.to(saved.home),
             Some(saved) => Err(Error::autograd(format!(
                 "save_on_cpu: a saved {} tensor of shape {:?} has been modified by an inplace operation",
                 saved.kept.dtype(),

@@ -278,7 +278,7 @@ impl Capture {
 
 /// Runs a step as it is, with what the recorded one would be given and give.
 fn plain<O: StepOutput>(inputs: &[Tensor], device: Device, step: impl FnOnce(&[Tensor]) -> Result<O>) -> Result<O> {
-    let own = inputs.iter().map(|t| Ok(t.to(&device)?.detach())).collect::<Result<Tensors>>()?;
+    let own = inputs.iter().map(|t| Ok(t.to(device)?.detach())).collect::<Result<Tensors>>()?;
     let outputs = step(&own)?.into_tensors();
     O::from_tensors(outputs.iter().map(Tensor::detach).collect())
 }

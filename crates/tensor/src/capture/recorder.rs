@@ -517,7 +517,7 @@ impl Recorded {
                 own if own == device && from.is_contiguous() => copies.push((from.engine_view(), to.engine_view())),
                 own if own == device => self.backend.copy(from.engine_view(), to.engine_view())?,
                 Device::Cpu => no_grad(|| from.contiguous())?.upload_to(to, true)?,
-                _ => self.backend.copy(no_grad(|| from.to(&device))?.engine_view(), to.engine_view())?,
+                _ => self.backend.copy(no_grad(|| from.to(device))?.engine_view(), to.engine_view())?,
             }
         }
         let mut outputs = Tensors::new();

@@ -109,7 +109,7 @@ impl Operands {
         if self.mask.is_none() && !plan.causal {
             return scores.softmax(-1);
         }
-        let blind = no_grad(|| scores.eq(f64::NEG_INFINITY)?.all_dims(&[-1], true))?;
+        let blind = no_grad(|| scores.eq(f64::NEG_INFINITY)?.all_dims([-1], true))?;
         scores.masked_fill(&blind, 0.0)?.softmax(-1)?.masked_fill(&blind, 0.0)
     }
 
@@ -133,14 +133,14 @@ impl Operands {
         let weights = this.weights(plan, &k)?;
         let dv = dropped(&weights, plan)?.transpose(-2, -1)?.matmul(&dout)?;
         let dweights = dropped(&dout.matmul(&v.transpose(-2, -1)?)?, plan)?;
-        let dscores = weights.mul(&dweights.sub(&weights.mul(&dweights)?.sum_dims(&[-1], true)?)?)?.mul(plan.scale)?;
+        let dscores = weights.mul(&dweights.sub(&weights.mul(&dweights)?.sum_dims([-1], true)?)?)?.mul(plan.scale)?;
         let dq = dscores.matmul(&k)?;
         let dk = dscores.transpose(-2, -1)?.matmul(&this.q)?;
         // A key head that served several query heads gets the sum of their gradients.
         let shared = |d: &Tensor, like: &Tensor| -> Result<Tensor> {
             let [batch, heads, length, size] = four(like);
             let group = self.q.shape()[1] / heads.max(1);
-            d.reshape([batch, heads, group, length, size])?.sum_dims(&[2], false)?.to_dtype(dtype)
+            d.reshape([batch, heads, group, length, size])?.sum_dims([2], false)?.to_dtype(dtype)
         };
         Ok([dq.to_dtype(dtype)?, shared(&dk, &this.k)?, shared(&dv, &this.v)?])
     }

@@ -227,8 +227,8 @@ impl Backward {
         let per_channel = |t: &Tensor| t.reshape([self.spec.channels, 1])?.to_dtype(wide);
         let (x, dy) = (spread(&original)?, spread(dy)?);
         let (centred, rstd) = if self.spec.training {
-            let centred = x.sub(&x.mean_dims(&OVER, true)?)?;
-            let rstd = centred.square()?.mean_dims(&OVER, true)?.add(self.spec.eps)?.rsqrt()?;
+            let centred = x.sub(&x.mean_dims(OVER, true)?)?;
+            let rstd = centred.square()?.mean_dims(OVER, true)?.add(self.spec.eps)?.rsqrt()?;
             (centred, rstd)
         } else {
             (x.sub(&per_channel(&self.mean)?)?, per_channel(&self.rstd)?)
@@ -240,14 +240,14 @@ impl Backward {
                 g = g.mul(&per_channel(&ctx.get(w)?)?)?;
             }
             if self.spec.training {
-                let slope = g.mul(&hat)?.mean_dims(&OVER, true)?;
-                g = g.sub(&g.mean_dims(&OVER, true)?)?.sub(&hat.mul(&slope)?)?;
+                let slope = g.mul(&hat)?.mean_dims(OVER, true)?;
+                g = g.sub(&g.mean_dims(OVER, true)?)?.sub(&hat.mul(&slope)?)?;
             }
             Some(g.mul(&rstd)?.reshape(shape)?.to_dtype(dtype)?)
         } else {
             None
         };
-        let channels = |t: &Tensor| t.sum_dims(&OVER, false)?.to_dtype(self.affine);
+        let channels = |t: &Tensor| t.sum_dims(OVER, false)?.to_dtype(self.affine);
         let dweight = if needs[1] { Some(channels(&dy.mul(&hat)?)?) } else { None };
         let dbias = if needs[2] { Some(channels(&dy)?) } else { None };
         Ok(NormGrads { dx, dweight, dbias })

@@ -106,7 +106,7 @@ impl Tensor {
         let out = self.moved(device, false)?;
         if recording(&[self]) {
             let home = self.device();
-            record("to", &[self], &out, move |_, dy| Ok(smallvec![Some(dy.to(&home)?)]))?;
+            record("to", &[self], &out, move |_, dy| Ok(smallvec![Some(dy.to(home)?)]))?;
         }
         Ok(out)
     }
@@ -282,7 +282,7 @@ impl Tensor {
     /// ```
     pub fn copy_(&self, source: &Tensor) -> Result<&Tensor> {
         if source.device() != self.device() {
-            return self.copy_(&source.to(&self.device())?);
+            return self.copy_(&source.to(self.device())?);
         }
         let layout = source.layout().expand(self.shape()).map_err(|e| e.within("copy_"))?;
         self.check_inplace("copy_", &[self, source])?;
@@ -357,7 +357,7 @@ impl Tensor {
             return Ok(());
         }
         Err(Error::device(format!(
-            "{name}: expected all tensors to be on the same device, but found {} and {}; move one with .to(&device)",
+            "{name}: expected all tensors to be on the same device, but found {} and {}; move one with .to(device)",
             self.device(),
             other.device()
         )))

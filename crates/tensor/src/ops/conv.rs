@@ -433,7 +433,7 @@ fn conv(
     let spec =
         Conv { batch, in_channels, out_channels, groups, input: sizes, kernel, output, stride, padding, dilation };
     let out = Problem { spec, dims }.forward(&input, weight, bias)?;
-    if x.rank() == dims + 1 { out.squeeze_dims(&[0]) } else { Ok(out) }
+    if x.rank() == dims + 1 { out.squeeze_dims([0]) } else { Ok(out) }
 }
 
 fn conv_transpose(
@@ -496,7 +496,7 @@ fn conv_transpose(
         dilation,
     };
     let out = Problem { spec, dims }.transposed(&input, weight, bias)?;
-    if x.rank() == dims + 1 { out.squeeze_dims(&[0]) } else { Ok(out) }
+    if x.rank() == dims + 1 { out.squeeze_dims([0]) } else { Ok(out) }
 }
 
 /// The input of a convolution under autocast: images on a GPU with their channels innermost.

@@ -55,7 +55,7 @@ fn class_rows(x: &Tensor) -> Result<Tensor> {
     match x.rank() {
         1 => x.unsqueeze(0),
         2 => Ok(x.clone()),
-        _ => x.movedim(&[1], &[-1])?.reshape([-1, x.shape()[1] as isize]),
+        _ => x.movedim([1], [-1])?.reshape([-1, x.shape()[1] as isize]),
     }
 }
 
@@ -170,7 +170,7 @@ impl Operands {
     fn composed_backward(&self, dloss: &Tensor, ignore_index: i64, label_smoothing: f64) -> Result<Tensor> {
         let goal = self.goal(ignore_index, label_smoothing)?;
         let likely = self.logits.to_dtype(goal.dtype())?.softmax(1)?;
-        let slope = likely.mul(&goal.sum_dims(&[1], true)?)?.sub(&goal)?;
+        let slope = likely.mul(&goal.sum_dims([1], true)?)?.sub(&goal)?;
         slope.mul(&dloss.unsqueeze(1)?)?.to_dtype(self.logits.dtype())
     }
 }
@@ -215,7 +215,7 @@ fn row_losses(logits: &Tensor, target: Tensor, options: &CrossEntropyOptions) ->
 
 /// `x[i, index[i]]` of each row.
 fn pick(x: &Tensor, index: &Tensor) -> Result<Tensor> {
-    x.gather(1, &index.unsqueeze(1)?)?.squeeze_dims(&[1])
+    x.gather(1, &index.unsqueeze(1)?)?.squeeze_dims([1])
 }
 
 impl Tensor {
@@ -283,7 +283,7 @@ impl Tensor {
             shape[0] = classes;
             goal = goal.mul(&weight.reshape(&shape)?)?;
         }
-        let loss = self.log_softmax(dim)?.mul(&goal)?.sum_dims(&[dim], false)?.neg()?;
+        let loss = self.log_softmax(dim)?.mul(&goal)?.sum_dims([dim], false)?.neg()?;
         match options.reduction {
             // Every position counts as one, whatever the weights.
             Reduction::Mean => loss.sum()?.div(loss.numel() as f64),

@@ -26,17 +26,17 @@ impl Tensor {
         let (a, b) = (self.to_dtype(dtype)?.expand(&shape)?, other.to_dtype(dtype)?.expand(&shape)?);
         // As in PyTorch, a length that counts as `eps` keeps its gradient.
         let unit = |t: &Tensor| {
-            let length = t.norm_dims(2.0, &[dim], true)?.copy()?;
+            let length = t.norm_dims(2.0, [dim], true)?.copy()?;
             no_grad(|| length.clamp_(eps, f64::INFINITY).map(|_| ()))?;
             t.div(&length)
         };
-        unit(&a)?.mul(&unit(&b)?)?.sum_dims(&[a.wrap_dim("cosine_similarity", dim)? as isize], false)
+        unit(&a)?.mul(&unit(&b)?)?.sum_dims([a.wrap_dim("cosine_similarity", dim)? as isize], false)
     }
 
     /// The `p`-norm of `self - other + eps` over the last dimension. PyTorch's defaults are 2 and 1e-6.
     pub fn pairwise_distance(&self, other: &Tensor, p: f64, eps: f64, keepdim: bool) -> Result<Tensor> {
         let difference = self.sub(other)?.add(eps)?;
-        difference.norm_dims(p, &[-1], keepdim).map_err(|e| e.within("pairwise_distance"))
+        difference.norm_dims(p, [-1], keepdim).map_err(|e| e.within("pairwise_distance"))
     }
 
     /// The `p`-norm distance of each row of `self` (`[.., rows, size]`) to each row of `other`; batch sizes broadcast.
@@ -88,13 +88,13 @@ impl Tensor {
             }
         }
         let differences = self.unsqueeze(-2)?.sub(&other.unsqueeze(-3)?).map_err(|e| e.within(name))?;
-        differences.norm_dims(p, &[-1], false)
+        differences.norm_dims(p, [-1], false)
     }
 
     /// Euclidean distances by `|x|² - 2 x·y + |y|²`, all of it one product.
     fn euclidean(&self, other: &Tensor, batch: &[usize]) -> Result<Tensor> {
         let out = no_grad(|| -> Result<Tensor> {
-            let squares = |t: &Tensor| t.mul(t)?.sum_dims(&[-1], true);
+            let squares = |t: &Tensor| t.mul(t)?.sum_dims([-1], true);
             let ones = |t: &Tensor| {
                 let mut shape = Dims::from_slice(t.shape());
                 shape[t.rank() - 1] = 1;
@@ -135,7 +135,7 @@ impl Tensor {
                 // Where two points meet there is no direction: no gradient.
                 let ratio = dy.div(&distances)?.masked_fill(&distances.eq(0)?, 0.0)?;
                 let pull = |from: &Tensor, to: &Tensor, ratio: &Tensor| {
-                    let sums = ratio.sum_dims(&[-1], true)?;
+                    let sums = ratio.sum_dims([-1], true)?;
                     from.mul(&sums)?.sub(&ratio.matmul(to)?)?.sum_to_size(from.shape())
                 };
                 Ok(smallvec![

@@ -111,7 +111,7 @@ impl Operand {
 
     fn without(mut self, label: Label) -> Result<Self> {
         if let Some(d) = self.position(label) {
-            self.tensor = self.tensor.squeeze_dims(&[d as isize])?;
+            self.tensor = self.tensor.squeeze_dims([d as isize])?;
             self.labels.remove(d);
         }
         Ok(self)

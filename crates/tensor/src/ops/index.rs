@@ -77,7 +77,7 @@ impl Plan {
                 None => dim += 1,
                 Some(mask) if matches!(mask.dtype(), DType::Bool | DType::U8) => {
                     check_mask(x, mask, dim)?;
-                    let places = mask.to(&x.device())?.nonzero()?;
+                    let places = mask.to(x.device())?.nonzero()?;
                     for j in 0..mask.rank() {
                         dims.push(dim);
                         indices.push(places.select(1, j as isize)?);
@@ -86,7 +86,7 @@ impl Plan {
                 }
                 Some(t) => {
                     dims.push(dim);
-                    indices.push(t.to(&x.device())?.to_index("index")?);
+                    indices.push(t.to(x.device())?.to_index("index")?);
                     dim += 1;
                 }
             }
@@ -408,7 +408,7 @@ impl Tensor {
     pub(crate) fn number_like(&self, name: &str, value: Arg) -> Result<Tensor> {
         match value {
             Arg::Scalar(s) => Tensor::full_with([], s, (self.dtype(), self.device())),
-            Arg::Tensor(t) if t.rank() == 0 => t.to(&self.device())?.to_dtype(self.dtype()),
+            Arg::Tensor(t) if t.rank() == 0 => t.to(self.device())?.to_dtype(self.dtype()),
             Arg::Tensor(t) => Err(Error::shape(format!(
                 "{name}: supports a number or a 0-dimensional value tensor, but got a tensor with {} dimensions",
                 t.rank()

@@ -267,7 +267,7 @@ impl Tensor {
         let values = match value {
             Arg::Scalar(_) => view.number_like("index_assign", value)?,
             Arg::Tensor(t) => {
-                without_leading_ones(t, plan.result_shape().len())?.to(&view.device())?.to_dtype(view.dtype())?
+                without_leading_ones(t, plan.result_shape().len())?.to(view.device())?.to_dtype(view.dtype())?
             }
         };
         index_write("index_put", &view, Arc::new(plan), &values, false, Place::Own)?;

@@ -108,11 +108,9 @@ pub fn stack(tensors: &[&Tensor], dim: isize) -> Result<Tensor> {
             t.shape()
         )));
     }
+    let dim = rushlight_core::layout::wrap_dim(dim, first.rank() + 1).map_err(|e| e.within("stack"))? as isize;
     let parts = tensors.iter().map(|t| t.unsqueeze(dim)).collect::<Result<Vec<_>>>()?;
-    cat(
-        &parts.iter().collect::<Vec<_>>(),
-        rushlight_core::layout::wrap_dim(dim, first.rank() + 1).map_err(|e| e.within("stack"))? as isize,
-    )
+    cat(&parts.iter().collect::<Vec<_>>(), dim)
 }
 
 /// Each tensor with at least `rank` dimensions, as `torch.atleast_1d` and its kin make them.

@@ -292,8 +292,8 @@ impl Tensor {
         }
         const EPSILON: f64 = 1e-12;
         let over = [rank as isize];
-        let squares = |t: &Tensor| t.square()?.sum_dims(&over, false)?.add(EPSILON);
-        let product = self.mul(other)?.sum_dims(&over, false)?;
+        let squares = |t: &Tensor| t.square()?.sum_dims(over, false)?.add(EPSILON);
+        let product = self.mul(other)?.sum_dims(over, false)?;
         let cosine = product.div(&squares(self)?.mul(&squares(other)?)?.sqrt()?)?;
         let near = where_(&target.eq(1)?, &cosine.rsub(1.0)?, 0.0)?;
         let far = where_(&target.eq(-1)?, &cosine.sub(margin)?.clamp_min(0.0)?, 0.0)?;

@@ -114,7 +114,7 @@ pub(crate) fn gradient_dtype(ctx: &Ctx, i: usize, a: &Tensor) -> DType {
 /// The gradient of input `i`, the sums of the columns of `dy`.
 pub(crate) fn gradient_columns(ctx: &Ctx, i: usize, dy: &Tensor) -> Result<Tensor> {
     if ctx.recording() {
-        return dy.sum_dims(&[0], false);
+        return dy.sum_dims([0], false);
     }
     dy.reduce(Reduce::Sum, &[true, false], false, gradient_dtype(ctx, i, dy))
 }
@@ -300,8 +300,8 @@ impl Tensor {
                 check_matrices("matmul", self, other)?;
                 product("mm", self, other, 1.0)
             }
-            (1, _) => self.unsqueeze(0)?.matmul(other)?.squeeze_dims(&[-2]),
-            (_, 1) => self.matmul(&other.unsqueeze(1)?)?.squeeze_dims(&[-1]),
+            (1, _) => self.unsqueeze(0)?.matmul(other)?.squeeze_dims([-2]),
+            (_, 1) => self.matmul(&other.unsqueeze(1)?)?.squeeze_dims([-1]),
             (_, 2) => self.matmul_folded(other),
             _ => self.matmul_batched(other),
         }
@@ -362,7 +362,7 @@ impl Tensor {
     /// Product of a matrix and a vector.
     pub fn mv(&self, vector: &Tensor) -> Result<Tensor> {
         check_mv("mv", self, vector)?;
-        product("mv", self, &vector.unsqueeze(1)?, 1.0)?.squeeze_dims(&[1])
+        product("mv", self, &vector.unsqueeze(1)?, 1.0)?.squeeze_dims([1])
     }
 
     /// Sum of the products of two vectors' elements.
@@ -412,7 +412,7 @@ impl Tensor {
                 other.shape()
             )));
         }
-        self.tensordot_dims(other, &[-1], &[-1])
+        self.tensordot_dims(other, [-1], [-1])
     }
 
     /// `beta * self + alpha * mat1 @ mat2`; `self` broadcasts, and is not read where `beta` is 0.
@@ -445,7 +445,7 @@ impl Tensor {
             return Err(Error::shape(format!("addmv: self must be a vector, got shape {:?}", self.shape())));
         }
         let column = if self.rank() == 1 { self.unsqueeze(1)? } else { self.clone() };
-        product_onto("addmv", &column, mat, &vec.unsqueeze(1)?, beta.into(), alpha.into())?.squeeze_dims(&[1])
+        product_onto("addmv", &column, mat, &vec.unsqueeze(1)?, beta.into(), alpha.into())?.squeeze_dims([1])
     }
 
     /// `beta * self + alpha * batch1 @ batch2`, batch by batch.
@@ -534,8 +534,8 @@ impl Tensor {
         };
         let size = |t: &Tensor, dims: &[usize]| -> usize { dims.iter().map(|&d| t.shape()[d]).product() };
         let k = size(self, &own);
-        let left = self.permute(&order(&rows, &own))?.reshape([size(self, &rows), k])?;
-        let right = other.permute(&order(&others, &columns))?.reshape([k, size(other, &columns)])?;
+        let left = self.permute(order(&rows, &own))?.reshape([size(self, &rows), k])?;
+        let right = other.permute(order(&others, &columns))?.reshape([k, size(other, &columns)])?;
         let shape: Dims =
             rows.iter().map(|&d| self.shape()[d]).chain(columns.iter().map(|&d| other.shape()[d])).collect();
         left.mm(&right)?.reshape(&shape)
@@ -634,7 +634,7 @@ impl Tensor {
             )));
         }
         let rows: usize = lead.iter().product();
-        let by_input = weight.permute(&[1, 0, 2])?.reshape([i, o * j])?;
+        let by_input = weight.permute([1, 0, 2])?.reshape([i, o * j])?;
         let partial = self.reshape([rows, i])?.mm(&by_input)?.reshape([rows, o, j])?;
         let mut shape = Dims::from_slice(lead);
         shape.push(o);

@@ -107,8 +107,8 @@ impl RowBackward {
         let (shape, dtype, wide) = (original.shape(), original.dtype(), wide(original.dtype()));
         let rows = |t: &Tensor| t.reshape([self.spec.rows, self.spec.cols])?.to_dtype(wide);
         let (x, dy) = (rows(&original)?, rows(dy)?);
-        let centred = if self.spec.rms { x } else { x.sub(&x.mean_dims(&[1], true)?)? };
-        let rstd = centred.square()?.mean_dims(&[1], true)?.add(self.spec.eps)?.rsqrt()?;
+        let centred = if self.spec.rms { x } else { x.sub(&x.mean_dims([1], true)?)? };
+        let rstd = centred.square()?.mean_dims([1], true)?.add(self.spec.eps)?.rsqrt()?;
         let hat = centred.mul(&rstd)?;
         let weight = self.weight.as_ref().map(|w| ctx.get(w)).transpose()?;
         let affine_shape = Dims::from_slice(weight.as_ref().map_or(&[self.spec.cols], |w| w.shape()));
@@ -117,15 +117,15 @@ impl RowBackward {
                 Some(w) => dy.mul(&w.reshape([self.spec.cols])?.to_dtype(wide)?)?,
                 None => dy.clone(),
             };
-            let mut d = g.sub(&hat.mul(&g.mul(&hat)?.mean_dims(&[1], true)?)?)?;
+            let mut d = g.sub(&hat.mul(&g.mul(&hat)?.mean_dims([1], true)?)?)?;
             if !self.spec.rms {
-                d = d.sub(&g.mean_dims(&[1], true)?)?;
+                d = d.sub(&g.mean_dims([1], true)?)?;
             }
             Some(d.mul(&rstd)?.reshape(shape)?.to_dtype(dtype)?)
         } else {
             None
         };
-        let columns = |t: &Tensor| t.sum_dims(&[0], false)?.reshape(&affine_shape)?.to_dtype(dtype);
+        let columns = |t: &Tensor| t.sum_dims([0], false)?.reshape(&affine_shape)?.to_dtype(dtype);
         let dweight = if needs[1] { Some(columns(&dy.mul(&hat)?)?) } else { None };
         let dbias = if needs[2] { Some(columns(&dy)?) } else { None };
         Ok(NormGrads { dx, dweight, dbias })
@@ -346,7 +346,7 @@ impl Tensor {
         let (y, mean, rstd) = row_norm(name, self, positions, (None, None), eps, false)?;
         if self.numel() > 0 {
             no_grad(|| -> Result<()> {
-                let over_batch = |t: &Tensor| t.reshape([batch, channels])?.mean_dims(&[0], true)?.reshape([channels]);
+                let over_batch = |t: &Tensor| t.reshape([batch, channels])?.mean_dims([0], true)?.reshape([channels]);
                 if let Some(running) = options.running_mean {
                     running.lerp_(&over_batch(&mean)?, options.momentum)?;
                 }
@@ -363,7 +363,7 @@ impl Tensor {
     /// Divided by its `p`-norm along `dim`, or by `eps` where that is larger. PyTorch's defaults are 2, 1 and 1e-12.
     pub fn normalize(&self, p: f64, dim: isize, eps: f64) -> Result<Tensor> {
         self.needs_float("normalize")?;
-        let length = self.norm_dims(p, &[dim], true)?;
+        let length = self.norm_dims(p, [dim], true)?;
         self.div(&length.clamp_min(eps)?)
     }
 }

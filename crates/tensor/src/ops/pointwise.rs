@@ -42,7 +42,7 @@ fn brought_together(args: &[Arg], refusal: Error) -> Result<SmallVec<[Option<Ten
         return Err(refusal);
     };
     let number = |t: &&Tensor| t.rank() == 0 && t.device().is_cpu();
-    let moved = args.iter().map(|a| a.tensor().filter(number).map(|t| t.to(&target)).transpose());
+    let moved = args.iter().map(|a| a.tensor().filter(number).map(|t| t.to(target)).transpose());
     let moved: SmallVec<[Option<Tensor>; 3]> = moved.collect::<Result<_>>()?;
     if moved.iter().any(Option::is_some) { Ok(moved) } else { Err(refusal) }
 }

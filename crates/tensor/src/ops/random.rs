@@ -195,12 +195,12 @@ impl Tensor {
             if !p.ge(0.0)?.bitwise_and(&p.isfinite()?)?.all()?.item::<bool>()? {
                 return Err(Error::value("multinomial: probabilities must not be negative, infinite or NaN"));
             }
-            let total = p.sum_dims(&[-1], true)?;
+            let total = p.sum_dims([-1], true)?;
             if !total.gt(0.0)?.all()?.item::<bool>()? {
                 return Err(Error::value("multinomial: each row needs a positive sum of probabilities"));
             }
             if !replacement {
-                if p.gt(0.0)?.sum_dims(&[-1], false)?.lt(count as i64)?.any()?.item::<bool>()? {
+                if p.gt(0.0)?.sum_dims([-1], false)?.lt(count as i64)?.any()?.item::<bool>()? {
                     return Err(Error::value(format!(
                         "multinomial: a row has fewer than {count} categories with positive probability"
                     )));

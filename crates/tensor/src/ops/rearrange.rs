@@ -99,7 +99,7 @@ impl Tensor {
     pub fn roll(&self, shifts: impl AsDims, dims: impl AsDims) -> Result<Tensor> {
         let (shifts, dims) = (shifts.as_dims(), dims.as_dims());
         if dims.is_empty() && shifts.len() == 1 {
-            return self.reshape([-1isize])?.roll(shifts, &[0])?.reshape(self.shape());
+            return self.reshape([-1isize])?.roll(shifts, [0])?.reshape(self.shape());
         }
         if shifts.len() != dims.len() || shifts.is_empty() {
             return Err(Error::value(format!(
@@ -184,7 +184,7 @@ impl Tensor {
         if self.rank() < 2 {
             return Err(Error::shape("fliplr: input must be >= 2-d"));
         }
-        self.flip(&[1])
+        self.flip([1])
     }
 
     /// Rows in reverse order.
@@ -192,7 +192,7 @@ impl Tensor {
         if self.rank() < 1 {
             return Err(Error::shape("flipud: input must be >= 1-d"));
         }
-        self.flip(&[0])
+        self.flip([0])
     }
 
     /// Turned `k` times by 90 degrees in the plane of two dimensions, from the first towards the second.
@@ -203,9 +203,9 @@ impl Tensor {
         let plane = self.wrap_dims("rot90", &dims)?;
         let (a, b) = (plane[0] as isize, plane[1] as isize);
         match k.rem_euclid(4) {
-            1 => self.flip(&[b])?.transpose(a, b),
-            2 => self.flip(&[a, b]),
-            3 => self.flip(&[a])?.transpose(a, b),
+            1 => self.flip([b])?.transpose(a, b),
+            2 => self.flip([a, b]),
+            3 => self.flip([a])?.transpose(a, b),
             _ => self.copy(),
         }
     }
@@ -309,7 +309,7 @@ impl Tensor {
             )));
         }
         // Component i is a[i + 1] b[i + 2] - a[i + 2] b[i + 1].
-        let next = |t: &Tensor, by: isize| t.roll(&[-by], &[dim]);
+        let next = |t: &Tensor, by: isize| t.roll([-by], [dim]);
         next(self, 1)?.mul(&next(other, 2)?)?.sub(&next(self, 2)?.mul(&next(other, 1)?)?)
     }
 }

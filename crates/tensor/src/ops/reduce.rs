@@ -78,7 +78,7 @@ impl Tensor {
 
     /// Sum of all elements. Integers and bool add up as `int64`.
     pub fn sum(&self) -> Result<Tensor> {
-        self.sum_dims(&[], false)
+        self.sum_dims([], false)
     }
 
     /// Sum over the named dimensions (none named: all); with `keepdim` they stay at size one.
@@ -106,11 +106,11 @@ impl Tensor {
     /// # use rushlight_tensor::Tensor;
     /// let x = Tensor::new([[1.0f32, 2.0], [3.0, 6.0]])?;
     /// assert_eq!(x.mean()?.item::<f32>()?, 3.0);
-    /// assert_eq!(x.mean_dims(&[0], false)?.to_vec::<f32>()?, [2.0, 4.0]);
+    /// assert_eq!(x.mean_dims([0], false)?.to_vec::<f32>()?, [2.0, 4.0]);
     /// # Ok::<(), rushlight_core::Error>(())
     /// ```
     pub fn mean(&self) -> Result<Tensor> {
-        self.mean_dims(&[], false)
+        self.mean_dims([], false)
     }
 
     /// Average over the named dimensions (none named: all).
@@ -142,7 +142,7 @@ impl Tensor {
 
     /// Sum of all elements that are not NaN.
     pub fn nansum(&self) -> Result<Tensor> {
-        self.nansum_dims(&[], false)
+        self.nansum_dims([], false)
     }
 
     /// Sum over the named dimensions (none named: all) of the elements that are not NaN.
@@ -166,7 +166,7 @@ impl Tensor {
 
     /// Average of all elements that are not NaN.
     pub fn nanmean(&self) -> Result<Tensor> {
-        self.nanmean_dims(&[], false)
+        self.nanmean_dims([], false)
     }
 
     /// Average over the named dimensions (none named: all) of the elements that are not NaN.
@@ -179,7 +179,7 @@ impl Tensor {
 
     /// Product of all elements. Integers and bool multiply as `int64`.
     pub fn prod(&self) -> Result<Tensor> {
-        self.prod_dims(&[], false)
+        self.prod_dims([], false)
     }
 
     /// Product over the named dimensions (none named: all).
@@ -240,7 +240,7 @@ impl Tensor {
 
     /// Whether any element is not zero.
     pub fn any(&self) -> Result<Tensor> {
-        self.any_dims(&[], false)
+        self.any_dims([], false)
     }
 
     /// Whether any element along the named dimensions (none named: all) is not zero.
@@ -251,7 +251,7 @@ impl Tensor {
 
     /// Whether no element is zero.
     pub fn all(&self) -> Result<Tensor> {
-        self.all_dims(&[], false)
+        self.all_dims([], false)
     }
 
     /// Whether no element along the named dimensions (none named: all) is zero.
@@ -312,7 +312,7 @@ fn products_of_others(x: &Tensor, mask: &[bool]) -> Result<Tensor> {
     let rows = front.reshape(&rows)?;
     let one = rows.narrow(0, 0, 1)?.detach().ones_like()?;
     let before = |t: &Tensor| crate::cat(&[&one, &t.narrow(0, 0, count - 1)?], 0)?.cumprod(0);
-    let after = before(&rows.flip(&[0])?)?.flip(&[0])?;
+    let after = before(&rows.flip([0])?)?.flip([0])?;
     let others = before(&rows)?.mul(&after)?.reshape(front.shape())?;
     let mut inverse = vec![0isize; order.len()];
     for (to, &from) in order.iter().enumerate() {

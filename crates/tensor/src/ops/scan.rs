@@ -18,7 +18,7 @@ fn lowest(dtype: DType) -> f64 {
 
 /// A running op from the far end.
 fn reversed(x: &Tensor, dim: isize, scan: impl Fn(&Tensor, isize) -> Result<Tensor>) -> Result<Tensor> {
-    scan(&x.flip(&[dim])?, dim)?.flip(&[dim])
+    scan(&x.flip([dim])?, dim)?.flip([dim])
 }
 
 impl Tensor {
@@ -177,10 +177,10 @@ fn cumprod_grad_by_parts(dy: &Tensor, x: &Tensor, dim: isize) -> Result<Tensor> 
     let mut parts = Vec::with_capacity(n);
     for k in 0..n {
         let rest = n - k - 1;
-        let before = x.narrow(dim, 0, k)?.prod_dims(&[dim], true)?;
+        let before = x.narrow(dim, 0, k)?.prod_dims([dim], true)?;
         // The products up to each later element, without element k.
         let later = crate::cat(&[&before, &x.narrow(dim, k as isize + 1, rest)?], dim)?.cumprod(dim)?;
-        parts.push(dy.narrow(dim, k as isize, rest + 1)?.mul(&later)?.sum_dims(&[dim], true)?);
+        parts.push(dy.narrow(dim, k as isize, rest + 1)?.mul(&later)?.sum_dims([dim], true)?);
     }
     crate::cat(&parts.iter().collect::<Vec<_>>(), dim)
 }

@@ -104,7 +104,7 @@ impl Tensor {
         }
         no_grad(|| {
             let numbers =
-                self.movedim(&[at as isize], &[0])?.reshape([slices, self.numel() / slices.max(1)])?.slice_numbers()?;
+                self.movedim([at as isize], [0])?.reshape([slices, self.numel() / slices.max(1)])?.slice_numbers()?;
             let (sorted, order) = numbers.sort(0, false)?;
             let runs = Runs::of(&sorted)?;
             let inverse = runs.run_of.zeros_like()?;

@@ -60,8 +60,8 @@ impl Tensor {
                 let y = ctx.get(&saved)?;
                 let dim = [dim as isize];
                 let dx = match (ctx.recording(), log) {
-                    (true, true) => dy.sub(&y.exp()?.mul(&dy.sum_dims(&dim, true)?)?)?,
-                    (true, false) => y.mul(&dy.sub(&dy.mul(&y)?.sum_dims(&dim, true)?)?)?,
+                    (true, true) => dy.sub(&y.exp()?.mul(&dy.sum_dims(dim, true)?)?)?,
+                    (true, false) => y.mul(&dy.sub(&dy.mul(&y)?.sum_dims(dim, true)?)?)?,
                     (false, _) => {
                         let dy = dy.contiguous()?;
                         let dx = y.uninit_like(y.shape(), y.dtype())?;

@@ -41,7 +41,7 @@ fn var_grad(ctx: &Ctx, dy: &Tensor, x: &Tensor, mask: &Mask, correction: f64) ->
 impl Tensor {
     /// Variance of all elements, with `count - correction` as divisor; PyTorch's default correction is 1.
     pub fn var(&self, correction: f64) -> Result<Tensor> {
-        self.var_dims(&[], correction, false)
+        self.var_dims([], correction, false)
     }
 
     /// Variance over the named dimensions (none named: all), with `count - correction` as divisor.
@@ -49,7 +49,7 @@ impl Tensor {
     /// ```
     /// # use rushlight_tensor::Tensor;
     /// let x = Tensor::new([[1.0f32, 3.0], [2.0, 8.0]])?;
-    /// assert_eq!(x.var_dims(&[1], 1.0, false)?.to_vec::<f32>()?, [2.0, 18.0]);
+    /// assert_eq!(x.var_dims([1], 1.0, false)?.to_vec::<f32>()?, [2.0, 18.0]);
     /// # Ok::<(), rushlight_core::Error>(())
     /// ```
     pub fn var_dims(&self, dims: impl AsDims, correction: f64, keepdim: bool) -> Result<Tensor> {
@@ -68,7 +68,7 @@ impl Tensor {
 
     /// Standard deviation of all elements, with `count - correction` as divisor; PyTorch's default correction is 1.
     pub fn std(&self, correction: f64) -> Result<Tensor> {
-        self.std_dims(&[], correction, false)
+        self.std_dims([], correction, false)
     }
 
     /// Standard deviation over the named dimensions (none named: all). Where it is zero, so is its gradient.
@@ -103,7 +103,7 @@ impl Tensor {
 
     /// The p-norm of all elements; `p` may be 0 (how many are not zero), infinite or negative. PyTorch's default is 2.
     pub fn norm(&self, p: f64) -> Result<Tensor> {
-        self.norm_dims(p, &[], false)
+        self.norm_dims(p, [], false)
     }
 
     /// The p-norm over the named dimensions (none named: all), taken together as one vector.
@@ -111,7 +111,7 @@ impl Tensor {
     /// ```
     /// # use rushlight_tensor::Tensor;
     /// let x = Tensor::new([[3.0f32, 4.0], [6.0, 8.0]])?;
-    /// assert_eq!(x.norm_dims(2.0, &[1], false)?.to_vec::<f32>()?, [5.0, 10.0]);
+    /// assert_eq!(x.norm_dims(2.0, [1], false)?.to_vec::<f32>()?, [5.0, 10.0]);
     /// # Ok::<(), rushlight_core::Error>(())
     /// ```
     pub fn norm_dims(&self, p: f64, dims: impl AsDims, keepdim: bool) -> Result<Tensor> {
@@ -149,7 +149,7 @@ impl Tensor {
                 self.shape()
             )));
         }
-        self.norm_dims(2.0, &dims, keepdim)
+        self.norm_dims(2.0, dims, keepdim)
     }
 
     /// Indices of the medians along `dim`, kept at size one. NaN counts as a row's median, or not at all.
@@ -160,7 +160,7 @@ impl Tensor {
         if !self.dtype().is_float() {
             return order.narrow(d, ((n - 1) / 2) as isize, 1);
         }
-        let nans = self.isnan()?.sum_dims(&[d], true)?;
+        let nans = self.isnan()?.sum_dims([d], true)?;
         let place = if skip_nan {
             nans.rsub(n - 1)?.floor_divide(2)?.clamp_min(0)?
         } else {
@@ -189,7 +189,7 @@ impl Tensor {
         if keepdim {
             return Ok((values, indices));
         }
-        Ok((values.squeeze_dims(&[dim as isize])?, indices.squeeze_dims(&[dim as isize])?))
+        Ok((values.squeeze_dims([dim as isize])?, indices.squeeze_dims([dim as isize])?))
     }
 
     fn median_whole(&self, name: &'static str, skip_nan: bool) -> Result<Tensor> {
@@ -251,11 +251,11 @@ impl Tensor {
         let (sorted, place) = (x.sort(d, false)?.0, q * (n - 1) as f64);
         let low = sorted.narrow(d, place.floor() as isize, 1)?;
         let high = sorted.narrow(d, place.ceil() as isize, 1)?;
-        let out = low.lerp(&high, place.fract())?.masked_fill(&x.isnan()?.any_dims(&[d], true)?, f64::NAN)?;
+        let out = low.lerp(&high, place.fract())?.masked_fill(&x.isnan()?.any_dims([d], true)?, f64::NAN)?;
         if self.rank() == 0 {
             return out.reshape([0usize; 0]);
         }
-        if keepdim { Ok(out) } else { out.squeeze_dims(&[d]) }
+        if keepdim { Ok(out) } else { out.squeeze_dims([d]) }
     }
 }
 

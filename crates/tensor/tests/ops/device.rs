@@ -168,7 +168,7 @@ fn attention_of_views() -> Result<()> {
     let _turn = turn();
     let Some(device) = device() else { return Ok(()) };
     for (heads, size) in [(80, 64), (4, 128)] {
-        let make = |shape: [usize; 5]| randn(&shape)?.to_dtype(DType::BF16)?.to(&device);
+        let make = |shape: [usize; 5]| randn(&shape)?.to_dtype(DType::BF16)?.to(device);
         let q = make([2, heads, 300, size, 2])?.select(4, 0)?;
         let k = make([2, heads, size, 300, 1])?.select(4, 0)?.transpose(2, 3)?;
         let v = make([2, 1, 300, size, 1])?.select(4, 0)?.expand([2, heads, 300, size])?;
@@ -429,7 +429,7 @@ fn reductions_of_every_shape() -> Result<()> {
             agree("sum of halves", 1e-2, &[&x.to_dtype(DType::BF16)?], |t| t[0].sum_dims(dims, false))?;
         }
         agree("argmax", 0.0, &[&x], |t| t[0].argmax_dim(1, false))?;
-        agree("amax", 0.0, &[&x], |t| t[0].amax(&[1], false))?;
+        agree("amax", 0.0, &[&x], |t| t[0].amax([1], false))?;
     }
     Ok(())
 }
@@ -456,10 +456,10 @@ fn copies_between_layouts() -> Result<()> {
     let _turn = turn();
     let x = randn(&[65, 33, 130])?;
     for order in [[0isize, 2, 1], [2, 1, 0], [1, 0, 2], [2, 0, 1], [1, 2, 0]] {
-        agree("permuted copy", 0.0, &[&x], |t| t[0].permute(&order)?.contiguous())?;
-        agree("permuted sum", 0.0, &[&x], |t| t[0].permute(&order)?.mul(2.0)?.add(1.0))?;
+        agree("permuted copy", 0.0, &[&x], |t| t[0].permute(order)?.contiguous())?;
+        agree("permuted sum", 0.0, &[&x], |t| t[0].permute(order)?.mul(2.0)?.add(1.0))?;
         let halves = x.to_dtype(DType::BF16)?;
-        agree("permuted halves", 0.0, &[&halves], |t| t[0].permute(&order)?.contiguous())?;
+        agree("permuted halves", 0.0, &[&halves], |t| t[0].permute(order)?.contiguous())?;
     }
     Ok(())
 }
@@ -539,10 +539,10 @@ fn factorisations_that_fail() -> Result<()> {
         (&nan, |t| Ok(t.svd(false)?.1)),
     ];
     for (a, op) in cases {
-        let (here, there) = (op(a).expect_err("on the CPU"), op(&a.to(&device)?).expect_err("on the device"));
+        let (here, there) = (op(a).expect_err("on the CPU"), op(&a.to(device)?).expect_err("on the device"));
         assert_eq!((here.kind(), here.to_string()), (there.kind(), there.to_string()));
     }
-    assert_eq!(zeros.select(0, 0)?.to(&device)?.det()?.item::<f64>()?, 0.0);
+    assert_eq!(zeros.select(0, 0)?.to(device)?.det()?.item::<f64>()?, 0.0);
     Ok(())
 }
 
@@ -551,8 +551,8 @@ fn factorisations_that_fail() -> Result<()> {
 fn indices_out_of_range() -> Result<()> {
     let _turn = turn();
     let Some(device) = device() else { return Ok(()) };
-    let x = Tensor::arange(0, 5, 1)?.to(&device)?;
-    let far = Tensor::new([1i64, 7])?.to(&device)?;
+    let x = Tensor::arange(0, 5, 1)?.to(device)?;
+    let far = Tensor::new([1i64, 7])?.to(device)?;
     let error = x.index_select(0, &far).and_then(|y| y.to_vec::<i64>()).expect_err("index 7 of 5");
     assert_eq!(error.kind(), ErrorKind::Index);
     assert!(error.to_string().contains("index 7 is out of bounds"), "{error}");

@@ -259,7 +259,7 @@ fn creation_and_views() {
         }),
         ("permute with repeats", {
             let x = x.clone();
-            Box::new(move || Ok(vec![x.permute(&[0, 0])?]))
+            Box::new(move || Ok(vec![x.permute([0, 0])?]))
         }),
         ("unfold by nothing", {
             let x = x.clone();
@@ -291,7 +291,7 @@ fn creation_and_views() {
         }),
         ("movedim of unequal lists", {
             let x = x.clone();
-            Box::new(move || Ok(vec![x.movedim(&[0], &[0, 1])?]))
+            Box::new(move || Ok(vec![x.movedim([0], [0, 1])?]))
         }),
         ("diagonal of one dim", {
             let x = x.clone();
@@ -390,8 +390,8 @@ fn common_errors_say_what_to_do() {
     let cases: Vec<(Result<Tensor>, ErrorKind, &[&str])> = vec![
         (a.add(&b), ErrorKind::Shape, &["add", "[2, 3]", "[4, 5]", "broadcast"]),
         (a.matmul(&b), ErrorKind::Shape, &["matmul", "2x3", "4x5"]),
-        (a.sum_dims(&[2], false), ErrorKind::Index, &["Dimension out of range", "[-2, 1]", "got 2"]),
-        (a.sum_dims(&[0, 0], false), ErrorKind::Value, &["dim 0 appears multiple times"]),
+        (a.sum_dims([2], false), ErrorKind::Index, &["Dimension out of range", "[-2, 1]", "got 2"]),
+        (a.sum_dims([0, 0], false), ErrorKind::Value, &["dim 0 appears multiple times"]),
         (a.reshape([4, 2]), ErrorKind::Shape, &["[4, 2]", "invalid for input of size 6"]),
         (a.t().unwrap().view([6]), ErrorKind::Shape, &["view", "not compatible", "reshape"]),
         (a.expand([2, 4]), ErrorKind::Shape, &["expand", "[2, 4]", "[2, 3]"]),

@@ -56,7 +56,7 @@ fn every_op_gives_the_dtype_pytorch_gives() -> Result<()> {
     for (name, answer) in answers {
         let (op, dtype) = name.split_once(' ').unwrap();
         let x = whole.to_dtype(if dtype == "bfloat16" { DType::BF16 } else { DType::F32 })?;
-        let (y, b, i, v) = (x.flip(&[0])?, x.expand([2, 3, 3])?, x.reshape([1, 1, 3, 3])?, x.select(0, 0)?);
+        let (y, b, i, v) = (x.flip([0])?, x.expand([2, 3, 3])?, x.reshape([1, 1, 3, 3])?, x.select(0, 0)?);
         let got = autocast(DType::BF16, || case(op, &x, &y, &b, &i, &v)).map_err(|e| e.within(&name))?;
         assert_eq!(got.dtype().to_string(), answer.as_str().unwrap(), "{name}");
     }

@@ -321,8 +321,8 @@ fn sizes_of_zero_and_no_dimensions() -> Result<()> {
     assert_eq!(number.masked_select(&Tensor::scalar(true)?)?.to_vec::<f32>()?, [3.0]);
     assert_eq!(number.nonzero()?.shape(), [1, 0]);
     assert_eq!(number.take(&Tensor::scalar(0)?)?.shape(), [0usize; 0]);
-    assert_eq!(none.flip(&[0, 1])?.shape(), [0, 3]);
-    assert_eq!(none.roll(&[1], &[1])?.shape(), [0, 3]);
+    assert_eq!(none.flip([0, 1])?.shape(), [0, 3]);
+    assert_eq!(none.roll([1], [1])?.shape(), [0, 3]);
     assert_eq!(none.repeat(&[2, 2])?.shape(), [0, 6]);
     assert_eq!(none.repeat_interleave(&index(&[])?, Some(0))?.shape(), [0, 3]);
     assert_eq!(none.tril(0)?.shape(), [0, 3]);

@@ -43,9 +43,9 @@ fn flips_of_every_block_size() -> Result<()> {
             for r in (0..rows).rev() {
                 want.extend((0..columns).rev().map(|c| plain[r * columns + c]));
             }
-            assert_eq!(at(&x.flip(&[0, 1])?)?, want);
+            assert_eq!(at(&x.flip([0, 1])?)?, want);
             // A view with strides gives what its copy gives.
-            assert_eq!(at(&x.t()?.flip(&[0])?)?, at(&x.t()?.contiguous()?.flip(&[0])?)?);
+            assert_eq!(at(&x.t()?.flip([0])?)?, at(&x.t()?.contiguous()?.flip([0])?)?);
         }
     }
     Ok(())
@@ -131,7 +131,7 @@ fn distances_by_product_and_by_rows() -> Result<()> {
     for (n, m) in [(3usize, 4usize), (30, 4), (40, 50)] {
         let (a, b) = (Tensor::randn([2, n, 19], DType::F64)?, Tensor::randn([m, 19], DType::F64)?);
         for p in [0.0, 1.0, 2.0, 3.0, f64::INFINITY] {
-            let want = a.unsqueeze(-2)?.sub(&b.unsqueeze(-3)?)?.norm_dims(p, &[-1], false)?;
+            let want = a.unsqueeze(-2)?.sub(&b.unsqueeze(-3)?)?.norm_dims(p, [-1], false)?;
             assert!(a.cdist(&b, p)?.sub(&want)?.abs()?.max()?.item::<f64>()? < 1e-10, "{n} {m} {p}");
         }
     }

@@ -61,7 +61,7 @@ fn the_first_error_comes_out() -> Result<()> {
     assert_eq!(error.kind(), ErrorKind::Shape);
     assert!(error.to_string().starts_with("mul:"), "{error}");
     assert!((&a + (&a - &b)).sum().unwrap_err().to_string().starts_with("sub:"));
-    assert!((&a + a.matmul(&b)).eval().unwrap_err().to_string().contains("matmul"));
+    assert_eq!((&a + a.matmul(&b)).eval().unwrap_err().to_string(), a.matmul(&b).unwrap_err().to_string());
     assert!((1.0 - (&a / &b)).eval().unwrap_err().to_string().starts_with("div:"));
     let mut sum = Expr::from(&a);
     sum += &b;

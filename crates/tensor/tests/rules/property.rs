@@ -157,7 +157,7 @@ fn apply(step: &Step, t: &Tensor, m: &Model) -> Option<(Result<Tensor>, Model)> 
         }
         Step::Flip(d) => {
             let d = dim(d)?;
-            (t.flip(&[d as isize]), m.take(d, &(0..m.shape[d]).rev().collect::<Vec<_>>()))
+            (t.flip([d as isize]), m.take(d, &(0..m.shape[d]).rev().collect::<Vec<_>>()))
         }
         Step::Contiguous => (t.contiguous(), m.clone()),
     })
@@ -403,7 +403,7 @@ fn split_and_joined_again() {
         }
         if turned {
             let order: Vec<usize> = (0..shape.len()).rev().collect();
-            t = t.permute(&order.iter().map(|&d| d as isize).collect::<Vec<_>>()).unwrap();
+            t = t.permute(order.iter().map(|&d| d as isize).collect::<Vec<_>>()).unwrap();
             m = m.permute(&order);
         }
         let dim = dim % shape.len();

@@ -64,16 +64,16 @@ const SIX: [f64; 6] = [0.8, -1.3, 0.4, 2.1, -0.6, 1.7];
 
 #[test]
 fn derivatives_of_reductions() -> Result<()> {
-    check(&SIX, &[2, 3], |x| x.mean_dims(&[1], false))?;
-    check(&SIX, &[2, 3], |x| x.prod_dims(&[0], true))?;
+    check(&SIX, &[2, 3], |x| x.mean_dims([1], false))?;
+    check(&SIX, &[2, 3], |x| x.prod_dims([0], true))?;
     check(&SIX, &[2, 3], |x| x.prod())?;
-    check(&SIX, &[2, 3], |x| x.var_dims(&[1], 1.0, false))?;
-    check(&SIX, &[2, 3], |x| x.std_dims(&[0, 1], 0.0, true))?;
-    check(&SIX, &[2, 3], |x| x.logsumexp(&[1], false))?;
+    check(&SIX, &[2, 3], |x| x.var_dims([1], 1.0, false))?;
+    check(&SIX, &[2, 3], |x| x.std_dims([0, 1], 0.0, true))?;
+    check(&SIX, &[2, 3], |x| x.logsumexp([1], false))?;
     for p in [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, f64::INFINITY, f64::NEG_INFINITY] {
-        check(&SIX, &[2, 3], |x| x.norm_dims(p, &[1], false))?;
+        check(&SIX, &[2, 3], |x| x.norm_dims(p, [1], false))?;
     }
-    check(&SIX, &[2, 3], |x| x.square()?.amax(&[1], false))?;
+    check(&SIX, &[2, 3], |x| x.square()?.amax([1], false))?;
     check(&SIX, &[2, 3], |x| Ok(x.square()?.max_dim(0, true)?.0))?;
     check(&SIX, &[6], |x| x.square()?.median())?;
     check(&SIX, &[6], |x| x.square()?.quantile(0.3, None, false))?;
@@ -95,8 +95,8 @@ fn derivatives_of_scans_and_order() -> Result<()> {
 
 #[test]
 fn derivatives_of_rearrangements() -> Result<()> {
-    check(&SIX, &[2, 3], |x| x.square()?.flip(&[0, 1]))?;
-    check(&SIX, &[2, 3], |x| x.square()?.roll(&[1, -1], &[0, 1]))?;
+    check(&SIX, &[2, 3], |x| x.square()?.flip([0, 1]))?;
+    check(&SIX, &[2, 3], |x| x.square()?.roll([1, -1], [0, 1]))?;
     check(&SIX, &[2, 3], |x| x.square()?.repeat(&[2, 1, 2]))?;
     check(&SIX, &[2, 3], |x| x.square()?.tril(1))?;
     check(&SIX, &[2, 3], |x| x.square()?.diag_embed(1, 0, 2))?;
@@ -111,8 +111,8 @@ fn derivatives_of_rearrangements() -> Result<()> {
 #[test]
 fn products_with_zeros() -> Result<()> {
     check(&[2.0, 0.0, 3.0, 0.5], &[4], |x| x.prod())?;
-    check(&[2.0, 0.0, 0.0, 0.5], &[2, 2], |x| x.prod_dims(&[1], false))?;
-    check(&[2.0, 0.0, 3.0, 0.5], &[2, 2], |x| x.prod_dims(&[0], false))?;
+    check(&[2.0, 0.0, 0.0, 0.5], &[2, 2], |x| x.prod_dims([1], false))?;
+    check(&[2.0, 0.0, 3.0, 0.5], &[2, 2], |x| x.prod_dims([0], false))?;
     check(&[2.0, 0.0, 3.0, 0.0, 5.0], &[5], |x| x.cumprod(0))?;
     check(&[0.0, 2.0, 3.0, 4.0], &[2, 2], |x| x.cumprod(0))?;
     Ok(())
@@ -132,7 +132,7 @@ fn ties_share_or_go_to_the_first() -> Result<()> {
     let x = vector(&[3.0, 1.0, 3.0, 1.0])?.requires_grad_(true)?;
     let of = |y: Tensor| -> Result<Vec<f64>> { grad(&[&y], &[&x], Backward::default())?.remove(0).unwrap().to_vec() };
     assert_eq!(of(x.max()?)?, [0.5, 0.0, 0.5, 0.0]);
-    assert_eq!(of(x.amin(&[0], false)?)?, [0.0, 0.5, 0.0, 0.5]);
+    assert_eq!(of(x.amin([0], false)?)?, [0.0, 0.5, 0.0, 0.5]);
     assert_eq!(of(x.max_dim(0, false)?.0)?, [1.0, 0.0, 0.0, 0.0]);
     assert_eq!(of(x.median()?)?, [0.0, 0.5, 0.0, 0.5]);
     Ok(())
@@ -144,12 +144,12 @@ fn dtypes_of_results() -> Result<()> {
     assert_eq!(small.sum()?.item::<i64>()?, 300);
     assert_eq!(small.prod()?.dtype(), DType::I64);
     assert_eq!(small.cumsum(0)?.to_vec::<i64>()?, [100, 200, 300]);
-    assert_eq!(small.sum_as(&[], false, DType::I32)?.dtype(), DType::I32);
-    assert_eq!(small.mean_as(&[], false, DType::F64)?.item::<f64>()?, 100.0);
+    assert_eq!(small.sum_as([], false, DType::I32)?.dtype(), DType::I32);
+    assert_eq!(small.mean_as([], false, DType::F64)?.item::<f64>()?, 100.0);
     assert_eq!(small.max()?.dtype(), DType::I8);
     assert_eq!(small.ne(0)?.sum()?.item::<i64>()?, 3);
     assert_eq!(small.to_dtype(DType::U8)?.any()?.dtype(), DType::U8);
-    assert_eq!(small.logsumexp(&[0], false)?.dtype(), DType::F32);
+    assert_eq!(small.logsumexp([0], false)?.dtype(), DType::F32);
     assert_eq!(small.bincount(Some(&vector(&[0.5, 1.0, 2.0])?), 0)?.select(0, 100)?.item::<f64>()?, 3.5);
     Ok(())
 }
@@ -160,11 +160,11 @@ fn wrong_reductions_are_errors() -> Result<()> {
     assert_eq!(kind(whole.mean()), ErrorKind::DType);
     assert_eq!(kind(whole.var(1.0)), ErrorKind::DType);
     assert_eq!(kind(whole.norm(2.0)), ErrorKind::DType);
-    assert_eq!(kind(x.sum_dims(&[2], false)), ErrorKind::Index);
-    assert_eq!(kind(x.sum_dims(&[0, -2], false)), ErrorKind::Value);
+    assert_eq!(kind(x.sum_dims([2], false)), ErrorKind::Index);
+    assert_eq!(kind(x.sum_dims([0, -2], false)), ErrorKind::Value);
     assert_eq!(kind(none.max()), ErrorKind::Value);
-    assert_eq!(kind(none.amax(&[0], false)), ErrorKind::Index);
-    assert_eq!(none.amax(&[1], false)?.shape(), [0]);
+    assert_eq!(kind(none.amax([0], false)), ErrorKind::Index);
+    assert_eq!(none.amax([1], false)?.shape(), [0]);
     assert_eq!(kind(none.max_dim(0, false)), ErrorKind::Index);
     assert_eq!(none.max_dim(1, false)?.0.shape(), [0]);
     assert_eq!(kind(none.argmin()), ErrorKind::Index);
@@ -208,7 +208,7 @@ fn order_and_counts() -> Result<()> {
     assert_eq!(runs.values.to_vec::<i64>()?, [1, 2, 1]);
     assert_eq!(runs.inverse.to_vec::<i64>()?, [0, 0, 1, 2]);
     assert_eq!(runs.counts.to_vec::<i64>()?, [2, 1, 1]);
-    let (deviation, mean) = vector(&[1.0, 3.0])?.std_mean(&[], 0.0, false)?;
+    let (deviation, mean) = vector(&[1.0, 3.0])?.std_mean([], 0.0, false)?;
     assert_eq!((deviation.item::<f64>()?, mean.item::<f64>()?), (1.0, 2.0));
     assert_eq!(
         Tensor::new_with([[3.0, 0.0], [0.0, 4.0]], rushlight_core::DType::F64)?
@@ -235,6 +235,6 @@ fn joining() -> Result<()> {
     assert_eq!(kind(meshgrid(&[&a, &Tensor::ones([2, 2])?], Indexing::Ij)), ErrorKind::Shape);
     let x = Tensor::arange(0, 4, 1)?.reshape([2, 2])?;
     assert_eq!(x.rot90(1, [0, 1])?.to_vec::<i64>()?, [1, 3, 0, 2]);
-    assert!(!x.repeat(&[1, 1])?.shares_storage(&x) && !x.flip(&[])?.shares_storage(&x));
+    assert!(!x.repeat(&[1, 1])?.shares_storage(&x) && !x.flip([])?.shares_storage(&x));
     Ok(())
 }

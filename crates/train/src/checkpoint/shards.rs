@@ -127,5 +127,5 @@ pub fn copied(value: &Value) -> Result<Value> {
 /// A copy of a tensor in the CPU's memory.
 pub fn copy_of(t: &Tensor) -> Result<Tensor> {
     let t = t.detach();
-    if t.device() == Device::Cpu { t.copy() } else { t.to(&Device::Cpu) }
+    if t.device() == Device::Cpu { t.copy() } else { t.to(Device::Cpu) }
 }

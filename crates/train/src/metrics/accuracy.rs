@@ -47,7 +47,7 @@ impl Accuracy {
                 }
                 let (_, best) = predictions.topk(self.top_k, 1, true)?;
                 let target = target.unsqueeze(1)?;
-                best.eq(&target)?.to_dtype(DType::F64)?.sum_dims(&[1], false)?
+                best.eq(&target)?.to_dtype(DType::F64)?.sum_dims([1], false)?
             } else {
                 labels("Accuracy", predictions, target)?.eq(target)?.to_dtype(DType::F64)?
             };

@@ -62,7 +62,7 @@ impl Sums {
                         saved.numel(),
                         sums.numel()
                     ))),
-                    Some(sums) => no_grad(|| sums.add_(&saved.to(&sums.device())?).map(drop)),
+                    Some(sums) => no_grad(|| sums.add_(&saved.to(sums.device())?).map(drop)),
                     empty => {
                         *empty = Some(saved.copy()?);
                         Ok(())
@@ -79,7 +79,7 @@ pub(super) struct Pairs(Arc<Mutex<Vec<(Tensor, Tensor)>>>);
 
 impl Pairs {
     pub(super) fn add(&self, first: &Tensor, second: &Tensor) -> Result<()> {
-        let host = |t: &Tensor| t.detach().to(&rushlight_core::Device::Cpu)?.to_dtype(DType::F64)?.copy();
+        let host = |t: &Tensor| t.detach().to(rushlight_core::Device::Cpu)?.to_dtype(DType::F64)?.copy();
         lock(&self.0).push((host(first)?, host(second)?));
         Ok(())
     }

@@ -235,7 +235,7 @@ impl Trainer {
     /// A batch on the device, in the run's precision.
     fn moved<B: Batch>(&self, batch: &B) -> Result<B> {
         let (device, precision) = (self.run.device, self.options.precision);
-        batch.map(&mut |t| precision.convert(&t.to(&device)?))
+        batch.map(&mut |t| precision.convert(&t.to(device)?))
     }
 
     pub(super) fn place(&self) -> Place {

@@ -74,7 +74,7 @@ fn run(op: Linalg, inputs: &[&Tensor], outputs: &[Dims]) -> Result<Vec<Tensor>> 
         };
         let outs: Vec<Tensor> = match run_on(home, op, inputs, outputs) {
             Err(e) if e.kind() == ErrorKind::Unsupported && !home.is_cpu() => {
-                run_on(Device::Cpu, op, inputs, outputs)?.iter().map(|t| t.to(&home)).collect::<Result<_>>()
+                run_on(Device::Cpu, op, inputs, outputs)?.iter().map(|t| t.to(home)).collect::<Result<_>>()
             }
             done => done,
         }?;
@@ -85,7 +85,7 @@ fn run(op: Linalg, inputs: &[&Tensor], outputs: &[Dims]) -> Result<Vec<Tensor>> 
 }
 
 fn run_on(device: Device, op: Linalg, inputs: &[&Tensor], outputs: &[Dims]) -> Result<Vec<Tensor>> {
-    let inputs = inputs.iter().map(|t| t.to(&device)?.contiguous()).collect::<Result<Vec<_>>>()?;
+    let inputs = inputs.iter().map(|t| t.to(device)?.contiguous()).collect::<Result<Vec<_>>>()?;
     let Some(first) = inputs.first() else { return Ok(Vec::new()) };
     let outs = outputs.iter().map(|shape| first.uninit_like(shape, first.dtype())).collect::<Result<Vec<_>>>()?;
     let (from, to): (Vec<_>, Vec<_>) =

@@ -49,17 +49,17 @@ impl Tensor {
         // Everything below keeps both dimensions until the end.
         let kept = if p.abs() == 1.0 || p.is_infinite() {
             let (summed, compared) = if p.is_infinite() { (columns, rows) } else { (rows, columns) };
-            let sums = self.abs()?.sum_dims(&[summed], true)?;
-            if p > 0.0 { sums.amax(&[compared], true)? } else { sums.amin(&[compared], true)? }
+            let sums = self.abs()?.sum_dims([summed], true)?;
+            if p > 0.0 { sums.amax([compared], true)? } else { sums.amin([compared], true)? }
         } else {
-            let values = self.movedim(&[rows, columns], &[-2, -1])?.svdvals()?;
+            let values = self.movedim([rows, columns], [-2, -1])?.svdvals()?;
             let norm = match ord {
-                MatrixNorm::Nuc => values.sum_dims(&[-1], false)?,
-                _ if p > 0.0 => values.amax(&[-1], false)?,
-                _ => values.amin(&[-1], false)?,
+                MatrixNorm::Nuc => values.sum_dims([-1], false)?,
+                _ if p > 0.0 => values.amax([-1], false)?,
+                _ => values.amin([-1], false)?,
             };
             norm.unsqueeze(rows.min(columns))?.unsqueeze(rows.max(columns))?
         };
-        if keepdim { Ok(kept) } else { kept.squeeze_dims(&[rows, columns]) }
+        if keepdim { Ok(kept) } else { kept.squeeze_dims([rows, columns]) }
     }
 }

@@ -118,7 +118,7 @@ fn tensor(file: &SafeTensors, name: &str) -> Tensor {
     let stored = file.tensor(name).expect("a stored tensor");
     fn build<T: Element, const N: usize>(bytes: &[u8], shape: &[usize], read: impl Fn([u8; N]) -> T) -> Tensor {
         let elements: Vec<T> = bytes.chunks_exact(N).map(|c| read(c.try_into().expect("whole elements"))).collect();
-        Tensor::from_slice(&elements, shape).and_then(|t| t.to(&device())).expect("a tensor")
+        Tensor::from_slice(&elements, shape).and_then(|t| t.to(device())).expect("a tensor")
     }
     let (bytes, shape) = (stored.data(), stored.shape());
     match stored.dtype() {

@@ -245,7 +245,7 @@ pub fn pixels(image: &Tensor) -> Result<(Vec<u8>, [usize; 3])> {
     let &[channels, height, width] = image.shape() else {
         return Err(Error::shape(format!("image: a tensor of shape {:?}; [C, H, W] is needed", image.shape())));
     };
-    let rows = image.detach().permute(&[1, 2, 0])?;
+    let rows = image.detach().permute([1, 2, 0])?;
     let bytes = match image.dtype() {
         DType::U8 => rows.to_vec::<u8>()?,
         _ => rows
