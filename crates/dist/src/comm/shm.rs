@@ -41,6 +41,8 @@ struct Control {
     flag: AtomicU32,
     /// How many wait in the kernel for it.
     sleepers: AtomicU32,
+    /// The core on which it published.
+    core: AtomicU32,
     /// The cores it may run on.
     cores: Cores,
     /// What it is doing, by round.
@@ -49,6 +51,12 @@ struct Control {
 
 /// A set of cores, a bit for each.
 type Cores = [u64; 16];
+
+/// The core that the calling thread runs on, for the moment.
+fn current_core() -> u32 {
+    // SAFETY: no memory is involved.
+    unsafe { libc::sched_getcpu() as u32 }
+}
 
 /// The cores that the calling thread may run on; none if the kernel does not tell.
 fn own_cores() -> Cores {
@@ -173,6 +181,11 @@ impl Shared {
         unsafe { &(*self.control(index)).sleepers }
     }
 
+    fn core(&self, index: usize) -> &AtomicU32 {
+        // SAFETY: as above.
+        unsafe { &(*self.control(index)).core }
+    }
+
     /// Slot `index` of this round or an earlier one; `made` is its second half.
     pub(crate) fn slot(&self, index: usize, back: u32, made: bool) -> Span {
         let place = (self.round.wrapping_sub(back) % DEPTH) as usize;
@@ -203,6 +216,7 @@ impl Shared {
     /// Shows this rank's slot to the others.
     pub(crate) fn publish(&self) {
         let flag = self.flag(self.index);
+        self.core(self.index).store(current_core(), Ordering::Relaxed);
         flag.store(self.round, Ordering::Release);
         fence(Ordering::SeqCst);
         if self.sleepers(self.index).load(Ordering::Relaxed) > 0 {
@@ -253,7 +267,7 @@ impl Shared {
 
     fn wait_for(&self, other: usize, round: u32, limit: &Limit) -> Result<()> {
         let flag = self.flag(other);
-        if reached(flag.load(Ordering::Acquire), round) || self.watch(flag, round, limit.background) {
+        if reached(flag.load(Ordering::Acquire), round) || self.watch(other, round, limit.background) {
             return Ok(());
         }
         loop {
@@ -279,8 +293,9 @@ impl Shared {
         }
     }
 
-    /// Watches a flag for a while, without the kernel; whether it has come to a round.
-    fn watch(&self, flag: &AtomicU32, round: u32, background: bool) -> bool {
+    /// Watches a rank's flag for a while, without the kernel; whether it has come to a round.
+    fn watch(&self, other: usize, round: u32, background: bool) -> bool {
+        let flag = self.flag(other);
         let look = || {
             std::hint::spin_loop();
             reached(flag.load(Ordering::Acquire), round)
@@ -302,6 +317,11 @@ impl Shared {
             }
             if start.elapsed() > patience {
                 return false;
+            }
+            // Other programs may have driven both to one core: then it waits for this one. Neither sleeps, so that the kernel sees that they
+            // belong apart.
+            if self.core(other).load(Ordering::Relaxed) == current_core() {
+                std::thread::yield_now();
             }
         }
     }
