@@ -13,7 +13,10 @@ fn main() -> rushlight_core::Result<()> {
     world.barrier()?;
     if world.rank() == 0 {
         let (met, all) = (met.as_secs_f64(), start.elapsed().as_secs_f64());
-        println!("{} ranks: rank 0 met the others after {met:.3} s, a barrier of all ended after {all:.3} s", world.size());
+        println!(
+            "{} ranks: rank 0 met the others after {met:.3} s, a barrier of all ended after {all:.3} s",
+            world.size()
+        );
     }
     Ok(())
 }

@@ -131,15 +131,6 @@ impl Job {
         }
     }
 
-    /// Has the ranks that `command` reaches be told of the limit, where the scheduler does not.
-    fn alarm(&self, command: &str) -> String {
-        let alarm = self.time - self.warning;
-        format!(
-            "# Ranks hear of the time limit {} s before it, in time to save their state.\n( sleep {alarm}; {command} ) > /dev/null 2>&1 &\nalarm=$!\n",
-            self.warning
-        )
-    }
-
     pub(super) fn slurm(&self) -> String {
         let mut s = format!("#!/bin/bash\n{}", self.header("sbatch FILE"));
         let mut directive = |text: String| s += &format!("#SBATCH {text}\n");
@@ -258,9 +249,12 @@ impl Job {
         s += &staging;
         let nodes = format!("--nnodes={}:{}", self.least_nodes, self.nodes);
         let options = if self.is_elastic() { vec![nodes.as_str()] } else { Vec::new() };
-        s += &format!("\"${{step[@]}}\" {} &\nranks=$!\n", self.run_line(&launcher, &program, &options));
-        s += &self.alarm("kill -USR1 \"$ranks\"");
-        s += "wait \"$ranks\"\ncode=$?\nkill \"$alarm\" 2> /dev/null\n";
+        let line = self.run_line(&launcher, &program, &options);
+        let (alarm, warning) = (self.time - self.warning, self.warning);
+        s += &format!(
+            "# PBS gives no notice of the limit: `timeout` tells the ranks {warning} s before it, in time to save their state.\n"
+        );
+        s += &format!("timeout --preserve-status --signal=USR1 {alarm} \"${{step[@]}}\" {line}\ncode=$?\n");
         s += self.unstaging();
         s += &self.resubmit("qsub");
         s + "exit \"$code\"\n"
@@ -295,7 +289,11 @@ impl Job {
         let options = [&nodes, "--rdzv-endpoint=\"$first\"", "--rdzv-id=\"$FLUX_ENCLOSING_ID\""];
         let line = self.run_line(&launcher, &program, &options);
         s += &format!("ranks=$(flux submit \"${{options[@]}}\" {line})\n");
-        s += &self.alarm("flux job kill -s SIGUSR1 \"$ranks\"");
+        let (alarm, warning) = (self.time - self.warning, self.warning);
+        s += &format!("# Ranks hear of the time limit {warning} s before it, in time to save their state.\n");
+        s += &format!(
+            "( trap 'kill \"$!\"; exit' TERM; sleep {alarm} & wait \"$!\"; flux job kill -s SIGUSR1 \"$ranks\" ) &\nalarm=$!\n"
+        );
         s += "flux job attach \"$ranks\"\ncode=$?\nkill \"$alarm\" 2> /dev/null\n";
         s += self.unstaging();
         s += &self.resubmit("flux --parent batch");
