@@ -8,10 +8,12 @@ use std::process::{Command, Stdio};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_rushlight");
 
-/// Where a program of the search path is.
+/// Where a program of the search path is, or one that `scripts/launchers` has installed.
 fn find(names: &[&str]) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).flat_map(|dir| names.iter().map(move |name| dir.join(name))).find(|file| file.exists())
+    let installed = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../target/launchers/mpich/bin");
+    std::env::split_paths(&path)
+        .chain([installed]).flat_map(|dir| names.iter().map(move |name| dir.join(name))).find(|file| file.exists())
 }
 
 fn executable(folder: &Folder, name: &str, text: &str) {
