@@ -13,7 +13,9 @@ fn find(names: &[&str]) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let installed = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../target/launchers/mpich/bin");
     std::env::split_paths(&path)
-        .chain([installed]).flat_map(|dir| names.iter().map(move |name| dir.join(name))).find(|file| file.exists())
+        .chain([installed])
+        .flat_map(|dir| names.iter().map(move |name| dir.join(name)))
+        .find(|file| file.exists())
 }
 
 fn executable(folder: &Folder, name: &str, text: &str) {
