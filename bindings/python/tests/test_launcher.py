@@ -212,3 +212,28 @@ def test_configurations_from_command_lines():
         Std.from_str("x")
     with pytest.raises(RuntimeError, match="MIN:MAX"):
         module.parse_min_max_nnodes("1:2:3")
+
+
+def test_a_function_of_an_interactive_session_needs_help():
+    code = "from rushlight.distributed.launcher import *\ndef f(): pass\nelastic_launch(LaunchConfig(1, 1, 1), f)()"
+    result = subprocess.run([sys.executable], input=code, capture_output=True, text=True, env=ENVIRONMENT, timeout=120)
+    try:
+        import cloudpickle  # noqa: F401
+    except ImportError:
+        assert "put it into a module, or install cloudpickle" in result.stderr
+    else:
+        assert result.returncode == 0, result.stderr
+
+
+def test_the_elastic_sampler_has_pytorchs_order():
+    from rushlight.distributed.elastic.utils.data import ElasticDistributedSampler
+
+    shares = []
+    for rank in range(2):
+        sampler = ElasticDistributedSampler(range(11), num_replicas=2, rank=rank, start_index=4)
+        sampler.set_epoch(3)
+        shares.append(list(sampler))
+        assert len(sampler) == 4
+    assert shares == [[9, 8, 4, 5], [7, 10, 6, 9]]
+    with pytest.raises(ValueError, match="Start index 11"):
+        ElasticDistributedSampler(range(11), 2, 0, start_index=11)

@@ -135,6 +135,7 @@ fn node(
         secret,
         shares: affinity::shares(local_size, options.binding),
         mask: guard.signals.mask_before(),
+        files: raise_file_limit(),
         host: env.hostname().to_owned(),
         devices,
         failures,
@@ -201,6 +202,17 @@ fn visible_devices(env: &Environment, local_size: usize) -> Result<(&'static str
 
 fn count((least, most): (usize, usize)) -> String {
     if least == most { least.to_string() } else { format!("{least} to {most}") }
+}
+
+/// Allows this process as many open files as it may have: two for each rank. Returns the limits before.
+fn raise_file_limit() -> libc::rlimit {
+    let mut before = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the structure is valid for both calls.
+    unsafe {
+        libc::getrlimit(libc::RLIMIT_NOFILE, &mut before);
+        libc::setrlimit(libc::RLIMIT_NOFILE, &libc::rlimit { rlim_cur: before.rlim_max, ..before });
+    }
+    before
 }
 
 fn log_dir(options: &Options, run_id: &str) -> PathBuf {

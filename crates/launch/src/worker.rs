@@ -11,6 +11,7 @@ use rushlight_core::{Error, Result};
 use rushlight_dist::launch::SECRET_VARIABLE;
 use std::ffi::OsString;
 use std::fs::File;
+use std::io::{ErrorKind, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -51,6 +52,8 @@ pub struct Job<'a> {
     pub shares: Vec<Share>,
     /// The signal mask of the ranks.
     pub mask: libc::sigset_t,
+    /// The ranks' limits of open files: those that the launcher had.
+    pub files: libc::rlimit,
     /// This node's name.
     pub host: String,
     /// With `--virtual-local-rank`: the variable that makes devices visible, and each local rank's value of it.
@@ -113,7 +116,7 @@ impl std::fmt::Display for Exit {
 /// The program and its arguments, with the interpreter before them where one is needed.
 pub fn command_line(options: &Options) -> Vec<OsString> {
     let program = &options.program[0];
-    let python = options.module || (!options.no_python && Path::new(program).extension().is_some_and(|e| e == "py"));
+    let python = options.module || (!options.no_python && is_python(Path::new(program)));
     let mut line: Vec<OsString> = Vec::new();
     if python {
         let exe = std::env::var_os("PYTHON_EXEC").filter(|exe| !exe.is_empty()).unwrap_or_else(|| "python3".into());
@@ -125,6 +128,18 @@ pub fn command_line(options: &Options) -> Vec<OsString> {
     }
     line.extend(options.program[1..].iter().cloned());
     line
+}
+
+/// Whether a program is a script for Python: by its name, or a file that cannot be executed and begins as one.
+fn is_python(path: &Path) -> bool {
+    if path.extension().is_some_and(|e| e == "py") {
+        return true;
+    }
+    let executable = std::fs::metadata(path).is_ok_and(|meta| meta.permissions().mode() & 0o111 != 0);
+    let mut head = [0u8; 128];
+    let length = File::open(path).and_then(|mut file| file.read(&mut head)).unwrap_or(0);
+    let line = head[..length].split(|&byte| byte == b'\n').next().unwrap_or_default();
+    !executable && line.starts_with(b"#!") && line.windows(6).any(|part| part == b"python")
 }
 
 /// `./train` for `train`, if that is a program here and no program of the search path.
@@ -220,6 +235,7 @@ fn start_one(job: &Job, place: &Place, local_rank: usize) -> Result<(Worker, Vec
         }
     }
     let agent = std::process::id() as i32;
+    let files = job.files;
     let (mask, cpus) = (job.mask, job.shares[local_rank].cpus.as_deref().map(cpu_set));
     // SAFETY: between fork and exec only calls that are safe there; all data was made before.
     unsafe {
@@ -228,6 +244,7 @@ fn start_one(job: &Job, place: &Place, local_rank: usize) -> Result<(Worker, Vec
             if libc::getppid() != agent {
                 libc::_exit(1);
             }
+            libc::setrlimit(libc::RLIMIT_NOFILE, &files);
             if let Some(set) = &cpus {
                 libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), set);
             }
@@ -237,9 +254,20 @@ fn start_one(job: &Job, place: &Place, local_rank: usize) -> Result<(Worker, Vec
     }
     let child = command.spawn().map_err(|e| {
         let program = line[0].to_string_lossy();
-        Error::io(format!(
-            "rushlight run: {program} cannot be started ({e}); is it a program, and on the search path or with its folder?"
-        ))
+        let advice = match e.kind() {
+            ErrorKind::PermissionDenied if Path::new(&line[0]).is_file() => {
+                format!("make it executable (chmod +x {program}), or name its interpreter first")
+            }
+            ErrorKind::PermissionDenied => "it is no file that may be executed".into(),
+            ErrorKind::NotFound => "is it a program, and on the search path or with its folder?".into(),
+            _ if e.raw_os_error() == Some(libc::EMFILE) => "raise the limit of open files: ulimit -n".into(),
+            _ if e.raw_os_error() == Some(libc::EAGAIN) => "raise the limit of processes: ulimit -u".into(),
+            _ if e.raw_os_error() == Some(libc::ENOEXEC) => {
+                "it is neither a program nor a script that begins with #!".into()
+            }
+            _ => "the system refuses it".into(),
+        };
+        Error::io(format!("rushlight run: {program} cannot be started ({e}); {advice}"))
     })?;
     Ok((Worker { pid: child.id() as i32, rank, local_rank, ended: None, ended_at: SystemTime::now() }, sources))
 }

@@ -125,6 +125,9 @@ impl Engine for XpuEngine {
     }
 
     fn count(&self) -> Result<usize> {
+        if !platform::may_have_device() {
+            return Ok(0);
+        }
         match platform::devices() {
             Ok(devices) => Ok(devices.len().min(MAX_DEVICES)),
             // OpenCL without an Intel GPU is no failure unless a device was asked for by name.

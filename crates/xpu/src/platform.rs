@@ -13,6 +13,20 @@ const INTEL: u64 = 0x8086;
 /// The variable that has devices of other platforms, CPUs included, stand for `xpu`: a part of a platform's name or vendor (`pocl`, `intel`), or `cpu`.
 pub const PLATFORM: &str = "RUSHLIGHT_XPU_PLATFORM";
 
+/// Whether it is worth to load OpenCL: a platform is asked for, or the kernel knows a GPU of Intel's. Where OpenCL brings
+/// a compiler along, loading it takes each process of a job longer than all else it does to start.
+pub fn may_have_device() -> bool {
+    use std::path::Path;
+    if !cfg!(target_os = "linux") || std::env::var_os(PLATFORM).is_some() || Path::new("/dev/dxg").exists() {
+        return true;
+    }
+    let Ok(devices) = std::fs::read_dir("/sys/bus/pci/devices") else { return true };
+    devices.flatten().any(|entry| {
+        let read = |file: &str| std::fs::read_to_string(entry.path().join(file)).unwrap_or_default();
+        read("vendor").trim() == "0x8086" && read("class").starts_with("0x03")
+    })
+}
+
 /// A device that may be started.
 #[derive(Clone, Copy)]
 pub struct Found {

@@ -13,6 +13,10 @@ pub(super) fn quote(word: &str) -> String {
     }
 }
 
+/// Takes the exit code of a command, or the one that the launchers wrote.
+const READ_CODE: &str =
+    "code=$?\nif [ -s \"$code_file\" ]; then code=$(cat \"$code_file\"); rm -f \"$code_file\"; fi\n";
+
 /// `HH:MM:SS`, hours as many as there are.
 fn clock(seconds: u64) -> String {
     format!("{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
@@ -80,6 +84,8 @@ impl Job {
         let ranks = self.gpus_per_node.max(1);
         let mut words = vec![launcher.to_owned(), format!("--nproc-per-node={ranks}")];
         words.push(format!("--max-restarts={}", self.max_restarts));
+        words.extend(self.is_elastic().then(|| format!("--nnodes={}:{}", self.least_nodes, self.nodes)));
+        words.push("--exit-code-file=\"$code_file\"".into());
         words.extend(options.iter().map(|option| (*option).to_owned()));
         words.extend(self.module.then(|| "-m".to_owned()));
         words.push(program.to_owned());
@@ -122,6 +128,15 @@ impl Job {
         (s, launcher, program)
     }
 
+    /// Names the file that gets the job's exit code.
+    fn code_file(&self, job: &str, starter: &str) -> String {
+        format!(
+            "# {starter} may hide the job's exit code, behind a lost launcher or a signal: it is written to a file.\n\
+             code_file=$PWD/{}-{job}.code\nrm -f \"$code_file\"\n",
+            quote(&self.name)
+        )
+    }
+
     /// Removes what was copied.
     fn unstaging(&self) -> &str {
         match (self.stage || self.wheel.is_some(), self.is_elastic()) {
@@ -129,15 +144,6 @@ impl Job {
             (true, false) => "\"${step[@]}\" rm -rf \"$local_folder\"\n",
             (true, true) => "\"${step[@]}\" rm -rf \"$local_folder\" || rm -rf \"$local_folder\"\n",
         }
-    }
-
-    /// Has the ranks that `command` reaches be told of the limit, where the scheduler does not.
-    fn alarm(&self, command: &str) -> String {
-        let alarm = self.time - self.warning;
-        format!(
-            "# Ranks hear of the time limit {} s before it, in time to save their state.\n( sleep {alarm}; {command} ) > /dev/null 2>&1 &\nalarm=$!\n",
-            self.warning
-        )
     }
 
     pub(super) fn slurm(&self) -> String {
@@ -191,19 +197,12 @@ impl Job {
         s += "if [ -n \"${SLURM_CPUS_PER_TASK:-}\" ]; then launch+=(--cpus-per-task=\"$SLURM_CPUS_PER_TASK\"); fi\n\n";
         let (staging, launcher, program) = self.staging("$SLURM_JOB_ID", "sbcast --force");
         s += &staging;
-        let mut options = Vec::new();
-        let nodes = format!("--nnodes={}:{}", self.least_nodes, self.nodes);
         if self.is_elastic() {
-            s += "# srun's exit code would be that of a lost launcher.\n";
-            s += &format!(
-                "code_file=$PWD/{}-$SLURM_JOB_ID.code\nrm -f \"$code_file\"\nlaunch+=(--no-kill)\n",
-                quote(&self.name)
-            );
-            options = vec![nodes.as_str(), "--exit-code-file=\"$code_file\""];
+            s += "launch+=(--no-kill)\n";
         }
-        s += &format!("\"${{launch[@]}}\" {}\ncode=$?\n", self.run_line(&launcher, &program, &options));
+        s += &self.code_file("$SLURM_JOB_ID", "srun");
+        s += &format!("\"${{launch[@]}}\" {}\n{READ_CODE}", self.run_line(&launcher, &program, &[]));
         if self.is_elastic() {
-            s += "if [ -s \"$code_file\" ]; then code=$(cat \"$code_file\"); rm \"$code_file\"; fi\n";
             s += "# A step on all nodes would wait for a lost one.\nstep=(timeout 15 \"${step[@]}\")\n";
         }
         s += self.unstaging();
@@ -256,11 +255,15 @@ impl Job {
             &format!("# One launcher on each node starts its ranks.\nstep=(mpiexec -n \"$nodes\" -ppn 1{binding})\n\n");
         let (staging, launcher, program) = self.staging("$PBS_JOBID", "\"${step[@]}\" cp");
         s += &staging;
-        let nodes = format!("--nnodes={}:{}", self.least_nodes, self.nodes);
-        let options = if self.is_elastic() { vec![nodes.as_str()] } else { Vec::new() };
-        s += &format!("\"${{step[@]}}\" {} &\nranks=$!\n", self.run_line(&launcher, &program, &options));
-        s += &self.alarm("kill -USR1 \"$ranks\"");
-        s += "wait \"$ranks\"\ncode=$?\nkill \"$alarm\" 2> /dev/null\n";
+        let line = self.run_line(&launcher, &program, &[]);
+        s += &self.code_file("$PBS_JOBID", "mpiexec");
+        let (alarm, warning) = (self.time - self.warning, self.warning);
+        s += &format!(
+            "# PBS gives no notice of the limit: `timeout` tells the ranks {warning} s before it, in time to save their state.\n"
+        );
+        s += &format!(
+            "timeout --foreground --preserve-status --signal=USR1 {alarm} \"${{step[@]}}\" {line}\n{READ_CODE}"
+        );
         s += self.unstaging();
         s += &self.resubmit("qsub");
         s + "exit \"$code\"\n"
@@ -289,14 +292,18 @@ impl Job {
         s += "# This script runs on the first node, where the launchers meet.\nfirst=$(hostname)\n\n";
         let (staging, launcher, program) = self.staging("$FLUX_ENCLOSING_ID", "\"${step[@]}\" cp");
         s += &staging;
-        let nodes =
-            if self.is_elastic() { format!("{}:{}", self.least_nodes, self.nodes) } else { "\"$nodes\"".into() };
-        let nodes = format!("--nnodes={nodes}");
-        let options = [&nodes, "--rdzv-endpoint=\"$first\"", "--rdzv-id=\"$FLUX_ENCLOSING_ID\""];
+        let options = ["--rdzv-endpoint=\"$first\"", "--rdzv-id=\"$FLUX_ENCLOSING_ID\""];
+        let options =
+            if self.is_elastic() { options.to_vec() } else { [&["--nnodes=\"$nodes\""], &options[..]].concat() };
+        s += &self.code_file("$FLUX_ENCLOSING_ID", "flux");
         let line = self.run_line(&launcher, &program, &options);
         s += &format!("ranks=$(flux submit \"${{options[@]}}\" {line})\n");
-        s += &self.alarm("flux job kill -s SIGUSR1 \"$ranks\"");
-        s += "flux job attach \"$ranks\"\ncode=$?\nkill \"$alarm\" 2> /dev/null\n";
+        let (alarm, warning) = (self.time - self.warning, self.warning);
+        s += &format!("# Ranks hear of the time limit {warning} s before it, in time to save their state.\n");
+        s += &format!(
+            "( trap 'kill \"$!\"; exit' TERM; sleep {alarm} & wait \"$!\"; flux job kill -s SIGUSR1 \"$ranks\" ) &\nalarm=$!\n"
+        );
+        s += &format!("flux job attach \"$ranks\"\n{READ_CODE}kill \"$alarm\" 2> /dev/null\n");
         s += self.unstaging();
         s += &self.resubmit("flux --parent batch");
         s + "exit \"$code\"\n"

@@ -80,7 +80,7 @@ fn pbs_directives() {
     for line in ["#PBS -l select=2", "#PBS -l walltime=00:30:00", "#PBS -l filesystems=home:flare", "#PBS -q debug"] {
         assert!(text.lines().any(|l| l == line), "{line}:\n{text}");
     }
-    assert!(text.contains("sleep 1680;"), "{text}");
+    assert!(text.contains("--signal=USR1 1680 "), "{text}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 #![cfg(target_os = "linux")]
 
 mod doctor;
+mod jobs;
 mod nodes;
 mod ranks;
 mod support;

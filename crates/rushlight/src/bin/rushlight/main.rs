@@ -4,6 +4,7 @@ mod doctor;
 mod trace;
 
 use std::ffi::OsString;
+use std::io::Write;
 use std::process::ExitCode;
 
 const USAGE: &str = "Usage: rushlight COMMAND
@@ -35,18 +36,32 @@ fn main() -> ExitCode {
         ("top", rest) => ExitCode::from(rushlight_view::top(rest, &myself("top"))),
         ("trace", rest) => trace::trace(rest),
         ("-h" | "--help" | "help", _) => {
-            println!("{USAGE}");
+            print(USAGE);
             ExitCode::SUCCESS
         }
         ("-V" | "--version", _) => {
-            println!("rushlight {}", env!("CARGO_PKG_VERSION"));
+            print(concat!("rushlight ", env!("CARGO_PKG_VERSION")));
             ExitCode::SUCCESS
         }
-        _ => {
-            eprintln!("{USAGE}");
+        ("", _) => {
+            complain(USAGE);
+            ExitCode::from(2)
+        }
+        (other, _) => {
+            complain(&format!("rushlight: there is no command {other}\n\n{USAGE}"));
             ExitCode::from(2)
         }
     }
+}
+
+/// Prints a text. A reader such as `head` may have gone, which is no error.
+pub(crate) fn print(text: &str) {
+    let _ = writeln!(std::io::stdout(), "{text}");
+}
+
+/// Prints a text to standard error.
+pub(crate) fn complain(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
 }
 
 /// The command line that starts a command of this program again.

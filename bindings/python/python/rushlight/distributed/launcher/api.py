@@ -128,8 +128,20 @@ def launch_agent(config, entrypoint, args, health_check_server=None):
 def _write_function(path, function, args):
     preparation = spawn.get_preparation_data("rank")
     preparation["authkey"] = bytes(preparation["authkey"])
+    # A function of an interactive session cannot be imported by others.
+    main = sys.modules["__main__"]
+    interactive = getattr(main, "__spec__", None) is None and not os.path.isfile(getattr(main, "__file__", None) or "")
+    if interactive:
+        preparation.pop("init_main_from_path", None)
+    interactive = interactive and getattr(function, "__module__", None) == "__main__"
+    pickler = pickle
+    if interactive:
+        try:
+            import cloudpickle as pickler
+        except ImportError:
+            raise TypeError(f"elastic_launch: {function!r} is of an interactive session: put it into a module, or install cloudpickle") from None
     try:
-        text = pickle.dumps((function, tuple(args)))
+        text = pickler.dumps((function, tuple(args)))
     except Exception as error:
         raise TypeError(f"elastic_launch: {function!r} and its arguments must be picklable: a function of a module, no lambda ({error})") from error
     with open(path, "wb") as file:

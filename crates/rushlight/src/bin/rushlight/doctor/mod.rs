@@ -93,7 +93,7 @@ pub fn doctor(arguments: &[OsString]) -> ExitCode {
     while let Some(word) = words.next() {
         match word.to_string_lossy().as_ref() {
             "-h" | "--help" => {
-                println!("{USAGE}");
+                crate::print(USAGE);
                 return ExitCode::SUCCESS;
             }
             "-v" | "--verbose" => request.verbose = true,
@@ -101,7 +101,7 @@ pub fn doctor(arguments: &[OsString]) -> ExitCode {
             "--all-reduce" => request.all_reduce = true,
             "--disk" if words.len() > 0 => request.disk = words.next().cloned(),
             other => {
-                eprintln!("rushlight doctor: {other} is no option, or lacks its value\n\n{USAGE}");
+                crate::complain(&format!("rushlight doctor: {other} is no option, or lacks its value\n\n{USAGE}"));
                 return ExitCode::from(2);
             }
         }
@@ -126,7 +126,7 @@ pub fn doctor(arguments: &[OsString]) -> ExitCode {
                 Ok(false) => ExitCode::SUCCESS,
                 Err(e) => {
                     report.print(request.verbose);
-                    eprintln!("rushlight doctor: {e}");
+                    crate::complain(&format!("rushlight doctor: {e}"));
                     ExitCode::FAILURE
                 }
             };
@@ -134,7 +134,7 @@ pub fn doctor(arguments: &[OsString]) -> ExitCode {
     }
     #[cfg(not(target_os = "linux"))]
     if request.all_ranks || request.all_reduce || request.disk.is_some() {
-        eprintln!("rushlight doctor: --all-ranks, --all-reduce and --disk are for Linux");
+        crate::complain("rushlight doctor: --all-ranks, --all-reduce and --disk are for Linux");
         return ExitCode::from(2);
     }
     report.print(request.verbose);
