@@ -1,5 +1,5 @@
-// RCCL's functions for processes of one machine: ranks pass data through mailboxes in a file that they share, one for each pair of ranks and direction. Like all
-// work of the emulated GPU, a collective is done when it is asked for.
+// RCCL's functions for processes of one machine: ranks pass data through pipes in a file that they share, one for each pair of ranks and direction. Like all
+// work of the emulated GPU, a collective is done when it is asked for; what is sent waits in the pipe as it does in RCCL's own buffers.
 #include "runtime.h"
 #include <atomic>
 #include <fcntl.h>
@@ -9,11 +9,12 @@
 
 namespace {
 enum { SYSTEM_ERROR = 2, INVALID_ARGUMENT = 4, INVALID_USAGE = 5 };
-constexpr size_t CHUNK = 64 << 10;
+constexpr size_t ROOM = 4 << 20;
 
 struct Id { char path[128]; };
-struct Mailbox { std::atomic<size_t> full; char data[CHUNK]; };
-struct Shared { std::atomic<int> joined, aborted; Mailbox boxes[]; };
+// Counts of bytes that were written and read so far.
+struct Pipe { std::atomic<size_t> written, read; char data[ROOM]; };
+struct Shared { std::atomic<int> joined, aborted; Pipe pipes[]; };
 struct Comm { Shared* shared; int rank, size; };
 
 // Bytes on their way to or from a rank.
@@ -43,17 +44,18 @@ int transfer(Comm* comm, std::vector<Transfer>& all) {
         bool moved = false;
         std::vector<bool> taken(2 * comm->size);
         for (Transfer& t : all) {
-            size_t box = 2 * t.peer + t.sends;
-            if (t.left == 0 || taken[box]) continue;
-            taken[box] = true;
-            Mailbox& mail = comm->shared->boxes[t.sends ? comm->rank * comm->size + t.peer : t.peer * comm->size + comm->rank];
-            size_t full = mail.full.load(std::memory_order_acquire);
-            if (t.sends ? full != 0 : full == 0) continue;
-            size_t bytes = t.sends ? std::min(t.left, CHUNK) : full;
-            if (bytes > t.left) return INVALID_USAGE;
-            if (t.sends) memcpy(mail.data, t.at, bytes);
-            else memcpy(t.at, mail.data, bytes);
-            mail.full.store(t.sends ? bytes : 0, std::memory_order_release);
+            size_t way = 2 * t.peer + t.sends;
+            if (t.left == 0 || taken[way]) continue;
+            taken[way] = true;
+            Pipe& pipe = comm->shared->pipes[t.sends ? comm->rank * comm->size + t.peer : t.peer * comm->size + comm->rank];
+            size_t there = pipe.written.load(std::memory_order_acquire) - pipe.read.load(std::memory_order_acquire);
+            std::atomic<size_t>& count = t.sends ? pipe.written : pipe.read;
+            size_t at = count.load(std::memory_order_relaxed) % ROOM;
+            size_t bytes = std::min(std::min(t.left, t.sends ? ROOM - there : there), ROOM - at);
+            if (bytes == 0) continue;
+            if (t.sends) memcpy(pipe.data + at, t.at, bytes);
+            else memcpy(t.at, pipe.data + at, bytes);
+            count.fetch_add(bytes, std::memory_order_release);
             t.at += bytes, t.left -= bytes, moved = true;
             if (t.left == 0) left--;
         }
@@ -150,7 +152,7 @@ API int ncclGetUniqueId(Id* to) {
 }
 API int ncclCommInitRank(Comm** to, int size, Id id, int rank) {
     id.path[sizeof id.path - 1] = 0;
-    size_t bytes = sizeof(Shared) + (size_t)size * size * sizeof(Mailbox);
+    size_t bytes = sizeof(Shared) + (size_t)size * size * sizeof(Pipe);
     int file = open(id.path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     bool sized = file >= 0 && ftruncate(file, bytes) == 0;
     void* made = sized ? mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0) : MAP_FAILED;

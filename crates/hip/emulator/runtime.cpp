@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <random>
 #include <set>
 #include <string>
 #include <vector>
@@ -127,8 +128,8 @@ API int hipGetDevice(int* n) { return *n = 0, SUCCESS; }
 // Processes share the GPU, or each has its own (RUSHLIGHT_EMULATED_GPU=own), as launchers arrange it.
 API int hipDeviceGetPCIBusId(char* to, int size, int) {
     const char* whose = getenv("RUSHLIGHT_EMULATED_GPU");
-    int number = whose && strcmp(whose, "own") == 0 ? (int)getpid() : 0;
-    return snprintf(to, size, "%04x:00:00.0", number), SUCCESS;
+    static const unsigned own = std::random_device()();
+    return snprintf(to, size, "%08x:00:00.0", whose && strcmp(whose, "own") == 0 ? own : 0), SUCCESS;
 }
 API int hipDeviceSynchronize() { Turn turn(device); return SUCCESS; }
 API int hipMemGetInfo(size_t* available, size_t* total) { return *available = MEMORY - in_use, *total = MEMORY, SUCCESS; }

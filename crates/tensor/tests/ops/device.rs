@@ -404,6 +404,20 @@ fn normalisations() -> Result<()> {
     Ok(())
 }
 
+/// Softmax along columns, and norms of rows that no block keeps in its registers.
+#[test]
+fn columns_and_long_rows() -> Result<()> {
+    let _turn = turn();
+    for shape in [&[33usize, 40][..], &[3, 70, 5]] {
+        let x = randn(shape)?;
+        learn("softmax along columns", 1e-5, &[&x], |t| t[0].softmax(-2))?;
+        learn("log_softmax along columns", 1e-5, &[&x], |t| t[0].log_softmax(-2))?;
+    }
+    let columns = 40_000;
+    let (x, w, b) = (randn(&[3, columns])?, randn(&[columns])?, randn(&[columns])?);
+    learn("layer_norm", 2e-5, &[&x, &w, &b], |t| t[0].layer_norm(&[columns], Some(&t[1]), Some(&t[2]), 1e-5))
+}
+
 #[test]
 fn losses() -> Result<()> {
     let _turn = turn();
@@ -582,5 +596,7 @@ fn small_attention() -> Result<()> {
             attend(Problem { sizes, dtype, causal, mask: if causal { 0 } else { 1 + (n % 2) as u8 }, dropout })?;
         }
     }
+    // By matrix products, then all at once.
+    attend(Problem { sizes: [1, 2, 2, 70, 66, 20], dtype: DType::F32, causal: true, mask: 0, dropout: 0.1 })?;
     attend(Problem { sizes: [1, 2, 2, 40, 36, 20], dtype: DType::F64, causal: false, mask: 1, dropout: 0.1 })
 }
