@@ -149,7 +149,7 @@ fn movements(world: &World) -> Result<()> {
         for &n in if each_width { &[0usize, 1, 5, 70_001][..] } else { &[0, 1, 97] } {
             // Uneven: rank r gets r elements more.
             let inputs: Vec<Tensor> = (0..size).map(|r| tensor(dtype, rank, n + r)).collect();
-            let output = Tensor::zeros_with([n + rank], dtype)?;
+            let output = zeros(dtype, n + rank)?;
             world.reduce_scatter(&output, &inputs, ReduceOp::Product)?;
             same(&output, &reference(dtype, ReduceOp::Product, size, n + rank), "uneven reduce_scatter");
             let inputs: Vec<Tensor> = (0..size).map(|_| tensor(dtype, rank, n)).collect();
