@@ -11,6 +11,7 @@
 //! | `platform` | which devices are `xpu` |
 //! | `device`, `stream` | a device at work: memory, queues, faults; streams and events |
 //! | `program`, `cache` | kernels: text, compilation, launch; compiled ones on disk |
+//! | `limits` | what simple kernels reach on a device, for benchmarks |
 //! | the rest | a family of the trait each, with its text in `kernels/` |
 
 mod attention;

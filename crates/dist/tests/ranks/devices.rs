@@ -55,7 +55,8 @@ fn captured(world: &World, hook: CommHook, tolerance: f32) {
             .unwrap();
         assert!(loss.item::<f32>().unwrap().is_finite());
     }
-    assert_eq!(capture.graphs(), (device() != Device::Cpu) as usize);
+    // OpenCL devices run steps as they are.
+    assert_eq!(capture.graphs(), !matches!(device(), Device::Cpu | Device::Xpu(_)) as usize);
     let expected = alone(size, 8).unwrap();
     for (p, expected) in ddp.parameters().iter().zip(expected) {
         for (a, b) in p.to_vec::<f32>().unwrap().iter().zip(expected) {

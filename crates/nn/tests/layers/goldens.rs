@@ -1,8 +1,9 @@
-//! Every layer and loss against PyTorch's answers: keys and shapes of the state dict, print, outputs, gradients, buffers.
+//! Every layer and loss against PyTorch's answers: keys and shapes of the state dict, print, outputs, gradients, buffers. `RUSHLIGHT_TEST_DEVICE` runs
+//! them on another device than the CPU.
 
 use crate::build::build;
 use crate::options::Options;
-use rushlight_core::{DType, Result};
+use rushlight_core::{DType, Device, Result};
 use rushlight_tensor::Tensor;
 use rushlight_tensor::autograd::Backward;
 use rushlight_tensor::state::StateDict;
@@ -11,6 +12,14 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 
 const GOLDENS: &[u8] = include_bytes!("../../../../tests/goldens/data/nn/layers.safetensors");
+
+/// The device to test on: `RUSHLIGHT_TEST_DEVICE`, else the CPU. A device that is named must be there.
+fn device() -> Device {
+    match std::env::var("RUSHLIGHT_TEST_DEVICE") {
+        Ok(name) => name.parse().expect("RUSHLIGHT_TEST_DEVICE names a device"),
+        Err(_) => Device::Cpu,
+    }
+}
 
 struct Goldens(BTreeMap<String, Tensor>);
 
@@ -41,7 +50,7 @@ impl Goldens {
 
     /// The tensor that a field of a case names.
     fn get(&self, name: &Value) -> Option<Tensor> {
-        name.as_str().map(|name| self.0[name].copy().unwrap())
+        name.as_str().map(|name| self.0[name].copy().unwrap().to(&device()).unwrap())
     }
 
     fn list(&self, names: &Value) -> Vec<Option<Tensor>> {
@@ -74,7 +83,8 @@ fn check(case: &Value, goldens: &Goldens) -> Result<()> {
     let output_size = case["forward"]["output_size"].as_array();
     let output_size = output_size.map(|sizes| sizes.iter().map(|s| s.as_u64().unwrap() as usize).collect());
     let name = format!("{layer} {} {}", case["options"], case["train"]);
-    let built = build(layer, &options, output_size)?;
+    let mut built = build(layer, &options, output_size)?;
+    built.module.to_(device().into())?;
     options.all_asked(&name);
 
     // Parametrized modules print in their own way.

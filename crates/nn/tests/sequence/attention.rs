@@ -1,4 +1,4 @@
-use crate::goldens::{Config, Goldens, check};
+use crate::goldens::{Config, Goldens, check, device};
 use rushlight_core::DType;
 use rushlight_nn::{Module, MultiheadAttention, MultiheadAttentionOptions};
 use rushlight_tensor::Tensor;
@@ -17,6 +17,8 @@ fn multihead_attention_is_pytorchs() {
             .batch_first(config.flag("batch_first", false))
             .dtype(config.dtype())
             .build()
+            .unwrap()
+            .to(device())
             .unwrap();
         let flag = |name: &str, default: bool| case["kwargs"][name].as_bool().unwrap_or(default);
         let options = MultiheadAttentionOptions::default()

@@ -1,12 +1,20 @@
 //! Reads `tests/goldens/data/nn/sequence` and compares modules with it; `tests/goldens/nn_sequence.py` says what is in there.
 
-use rushlight_core::DType;
+use rushlight_core::{DType, Device};
 use rushlight_nn::Module;
 use rushlight_tensor::Tensor;
 use rushlight_tensor::state::StateDict;
 use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
 use std::collections::HashMap;
+
+/// The device to test on: `RUSHLIGHT_TEST_DEVICE`, else the CPU. A device that is named must be there.
+pub fn device() -> Device {
+    match std::env::var("RUSHLIGHT_TEST_DEVICE") {
+        Ok(name) => name.parse().expect("RUSHLIGHT_TEST_DEVICE names a device"),
+        Err(_) => Device::Cpu,
+    }
+}
 
 pub struct Goldens {
     tensors: HashMap<String, Tensor>,
@@ -36,7 +44,7 @@ impl Goldens {
                 Dtype::BOOL => Tensor::from_slice(&data.iter().map(|&b| b != 0).collect::<Vec<_>>(), shape).unwrap(),
                 other => panic!("{name}: {other:?}"),
             };
-            (name, tensor)
+            (name, tensor.to(&device()).unwrap())
         });
         Self { tensors: tensors.collect(), cases }
     }
@@ -115,7 +123,7 @@ pub fn check<M: Module>(goldens: &Goldens, case: &Value, module: &M, run: impl F
     let outputs = run(&inputs);
     let wanted = list(&case["outputs"]);
     assert_eq!(outputs.len(), wanted.len(), "{id}");
-    let mut total = Tensor::zeros_with([], values.dtype()).unwrap();
+    let mut total = Tensor::zeros_with([], values.dtype()).unwrap().to(&device()).unwrap();
     for (i, (out, want)) in outputs.iter().zip(wanted).enumerate() {
         match (out, goldens.get(want)) {
             (Some(out), Some(want)) => close(out, want, &format!("{id} output {i}")),

@@ -1,4 +1,4 @@
-use crate::goldens::{Config, Goldens, check, close, list};
+use crate::goldens::{Config, Goldens, check, close, device, list};
 use rushlight_core::{DType, Result};
 use rushlight_nn::{
     GRU, GRUCell, LSTM, LSTMCell, Module, PaddingSide, RNN, RNNCell, RNNNonlinearity, pack_padded_sequence,
@@ -42,7 +42,7 @@ fn recurrent_layers_and_cells_are_pytorchs() {
         let packing = packing(&goldens, case);
         macro_rules! layer {
             ($module:expr, |$x:ident| $hx:expr, |$state:ident| $flat:expr) => {{
-                let module = $module;
+                let module = $module.to(device()).unwrap();
                 check(&goldens, case, &module, |$x| {
                     let (out, $state) = match &packing {
                         None => module.forward(&$x[0], $hx).unwrap(),
@@ -76,17 +76,21 @@ fn recurrent_layers_and_cells_are_pytorchs() {
                     .bias(config.flag("bias", true))
                     .dtype(config.dtype())
                     .build()
+                    .unwrap()
+                    .to(device())
                     .unwrap();
                 check(&goldens, case, &module, |x| vec![Some(module.forward(&x[0], x.get(1)).unwrap())]);
             }
             "GRUCell" => {
                 let module = GRUCell::new(sizes.0, sizes.1);
                 let module = module.bias(config.flag("bias", true)).dtype(config.dtype()).build().unwrap();
+                let module = module.to(device()).unwrap();
                 check(&goldens, case, &module, |x| vec![Some(module.forward(&x[0], x.get(1)).unwrap())]);
             }
             _ => {
                 let module = LSTMCell::new(sizes.0, sizes.1);
                 let module = module.bias(config.flag("bias", true)).dtype(config.dtype()).build().unwrap();
+                let module = module.to(device()).unwrap();
                 check(&goldens, case, &module, |x| {
                     let (h, c) = module.forward(&x[0], x.get(1).zip(x.get(2))).unwrap();
                     vec![Some(h), Some(c)]

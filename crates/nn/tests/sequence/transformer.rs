@@ -1,4 +1,4 @@
-use crate::goldens::{Config, Goldens, check};
+use crate::goldens::{Config, Goldens, check, device};
 use rushlight_core::DType;
 use rushlight_nn::{
     DecoderMasks, EncoderMasks, Forward, LayerNorm, Module, Transformer, TransformerActivation, TransformerDecoder,
@@ -23,6 +23,8 @@ macro_rules! configured {
             .dtype($config.dtype())
             .build()
             .unwrap()
+            .to(device())
+            .unwrap()
     };
 }
 
@@ -45,8 +47,11 @@ fn transformers_are_pytorchs() {
             .tgt_is_causal(flag("tgt_is_causal"))
             .memory_is_causal(flag("memory_is_causal"));
         let (d_model, nhead) = (config.required("d_model"), config.required("nhead"));
-        let norm =
-            || config.flag("norm", false).then(|| LayerNorm::new([d_model]).dtype(config.dtype()).build().unwrap());
+        let norm = || {
+            config
+                .flag("norm", false)
+                .then(|| LayerNorm::new([d_model]).dtype(config.dtype()).build().unwrap().to(device()).unwrap())
+        };
         match case["module"].as_str().unwrap() {
             "TransformerEncoderLayer" => {
                 let module = configured!(TransformerEncoderLayer::new(d_model, nhead), config);
