@@ -25,3 +25,7 @@ mod sort;
 mod testing;
 mod update;
 mod within;
+
+// The conversions that `pointwise` compiles into this program use it.
+#[cfg(target_arch = "aarch64")]
+use within::simd;

@@ -11,4 +11,4 @@ mod linalg;
 #[path = "../../src/pool/mod.rs"]
 mod pool;
 #[path = "../../src/simd/mod.rs"]
-mod simd;
+pub mod simd;

@@ -17,7 +17,8 @@ use squares::{Byte, SquareKernel};
 use std::arch::aarch64::{float32x4_t, float64x2_t, int32x4_t};
 
 impl Features for Neon {
-    // Not inlined: a task is compiled once, however many places run it.
+    // Not inlined: a task is compiled once, however many places run it, and a tile has all registers to itself.
+    #[inline(never)]
     unsafe fn enter(task: impl Task) {
         // SAFETY: the caller's promise; every 64-bit ARM has NEON.
         unsafe { task.run() }
@@ -38,6 +39,7 @@ macro_rules! beyond_neon {
         impl Features for $name {
             #[inline(always)]
             unsafe fn enter(task: impl Task) {
+                #[inline(never)]
                 #[target_feature(enable = $features)]
                 unsafe fn inner(task: impl Task) {
                     // SAFETY: the caller's promise.
