@@ -232,6 +232,33 @@ fn every_view_is_drawn() {
     assert!(page.errors.is_empty(), "{:#?}", page.errors);
 }
 
+/// Of many runs the newest are shown first; all, if asked for.
+#[test]
+fn many_runs_are_shown_a_few_at_first() {
+    let Some(program) = chromium() else { return };
+    let folder = Folder::new("browser-many");
+    for i in 0..30 {
+        let rows: String =
+            (0..20).map(|step| format!("{{\"step\":{step},\"time\":{},\"loss\":{i}}}\n", 1000 * i + step)).collect();
+        write(&folder.0.join(format!("run-{i}/metrics.jsonl")), &rows);
+    }
+    let server = Server::start(&folder.0, &[], &[]);
+    server.runs();
+    let mut page = Browser::start(&program, "many");
+    page.open(&server, "", [1280, 900], "light");
+    page.until("document.getElementById('run-count').textContent === '10 of 30'");
+    page.until("document.querySelectorAll('[data-chart=\"loss\"] path.curve').length === 10");
+    assert_eq!(
+        page.value(
+            "!!document.querySelector('path[data-run=run-29]') && !document.querySelector('path[data-run=run-3]')"
+        ),
+        true
+    );
+    page.value("document.getElementById('runs-all').click()");
+    page.until("document.querySelectorAll('[data-chart=\"loss\"] path.curve').length === 30");
+    assert!(page.errors.is_empty(), "{:#?}", page.errors);
+}
+
 #[test]
 fn the_page_asks_for_a_token() {
     const TOKEN: &str = "a-token-for-the-browser";

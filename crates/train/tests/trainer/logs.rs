@@ -66,8 +66,13 @@ fn a_run_has_a_directory() -> Result<()> {
     assert!(trainer.best_checkpoint()?.is_some());
 
     // Another run of the same name has a directory of its own.
-    let mut again =
-        Trainer::new().run_directory(Some(root.clone())).run_name("first").progress(false).system_metrics(false).max_epochs(1).build()?;
+    let mut again = Trainer::new()
+        .run_directory(Some(root.clone()))
+        .run_name("first")
+        .progress(false)
+        .system_metrics(false)
+        .max_epochs(1)
+        .build()?;
     again.fit(&mut Net::new()?, &mut loader(8, true)?, None)?;
     assert_eq!(again.directory(), Some(root.join("first-2").as_path()));
     assert!(!root.join("first-2").join("system").exists(), "turned off");
