@@ -227,10 +227,12 @@ async function compare(view) {
     const c = typeof x === 'number' && typeof y === 'number' ? x - y : String(x).localeCompare(String(y), undefined, { numeric: true });
     return sort.down ? -c : c;
   };
+  const sortBy = (key) => { sort = { key, down: sort.key === key && !sort.down }; compare(view); };
   const table = h('table', { class: 'data', id: 'compare' },
     h('thead', {}, h('tr', {}, columns.map((c) => h('th', {
       'aria-sort': c === column ? (sort.down ? 'descending' : 'ascending') : null, tabindex: 0, title: `sort by ${c.title}`,
-      onclick: () => { sort = { key: c.key, down: sort.key === c.key && !sort.down }; compare(view); },
+      onclick: () => sortBy(c.key),
+      onkeydown: (e) => { if (e.key === 'Enter') sortBy(c.key); },
     }, c.title, c === column ? (sort.down ? ' ↓' : ' ↑') : '')))),
     h('tbody', {}, [...runs].sort(order).map((run) => h('tr', {}, columns.map((c) => h('td', {}, c.cell(run)))))));
   const parts = [h('div', { class: 'scroll' }, table)];
