@@ -45,7 +45,7 @@ def test_what_a_gpu_does_not_say_is_an_error(nvml):
     program = "import rushlight as torch\ntry: torch.cuda.power_draw(1)\nexcept RuntimeError as e: print(e)"
     assert "power_draw" in run(program, nvml)
     program = "import rushlight as torch\ntry: torch.cuda.utilization(7)\nexcept RuntimeError as e: print(e)"
-    assert "no GPU 7" in run(program, nvml)
+    assert "there is no GPU 7; the management library knows 2" in run(program, nvml)
 
 
 def test_without_a_library_the_error_says_so(tmp_path):

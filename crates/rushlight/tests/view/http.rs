@@ -174,7 +174,9 @@ fn wrong_arguments_are_said() {
 fn event_files_of_other_programs() {
     let Some(python) = std::env::var_os("RUSHLIGHT_TENSORBOARD_PYTHON").filter(|python| !python.is_empty()) else {
         assert!(std::env::var_os("CI").is_none(), "RUSHLIGHT_TENSORBOARD_PYTHON is not set; scripts/test sets it");
-        println!("skipped: RUSHLIGHT_TENSORBOARD_PYTHON is not set; scripts/tensorboard prints a Python that has TensorBoard");
+        println!(
+            "skipped: RUSHLIGHT_TENSORBOARD_PYTHON is not set; scripts/tensorboard prints a Python that has TensorBoard"
+        );
         return;
     };
     let folder = Folder::new("foreign");
