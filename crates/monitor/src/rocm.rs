@@ -88,7 +88,8 @@ pub fn gpus() -> Result<Option<Vec<Gpu>>> {
     let Ok(library) = Rocm::get() else { return Ok(None) };
     // A library that the user names is asked in any case.
     let named = std::env::var_os(SEARCH.variable).unwrap_or_default();
-    let is_named = std::env::split_paths(&named).any(|folder| Path::new(&library.path).starts_with(folder));
+    let is_named =
+        std::env::split_paths(&named).any(|f| !f.as_os_str().is_empty() && Path::new(&library.path).starts_with(f));
     if !is_named && !Path::new("/sys/class/kfd").exists() {
         return Ok(None);
     }
