@@ -132,9 +132,13 @@ impl Monitor {
     pub fn gpu(&mut self, device: Device) -> Result<Gpu> {
         match device {
             Device::Cuda(ordinal) => match nvml::gpu(ordinal) {
+                Ok(Some(gpu)) => Ok(gpu),
                 // `cuda` is AMD's GPU, too.
+                Ok(None) => {
+                    rocm::gpu(ordinal)?.ok_or_else(|| Error::device("NVML finds no GPU, and there is no ROCm SMI"))
+                }
+                Err(e) if nvml::has_gpus() => Err(e),
                 Err(e) => rocm::gpu(ordinal)?.ok_or(e),
-                found => found,
             },
             Device::Xpu(ordinal) => {
                 let found = sysman::gpus(&mut self.sysman)?.unwrap_or_default();

@@ -133,13 +133,21 @@ fn device_count(nvml: &Nvml) -> Result<u32> {
     Ok(count.min(1024))
 }
 
-/// The device that CUDA numbers so.
-pub fn gpu(ordinal: usize) -> Result<Gpu> {
+/// Whether NVML knows any device.
+pub fn has_gpus() -> bool {
+    nvml().and_then(device_count).is_ok_and(|count| count > 0)
+}
+
+/// The device that CUDA numbers so; `None` if NVML knows no devices.
+pub fn gpu(ordinal: usize) -> Result<Option<Gpu>> {
     let nvml = nvml()?;
     let count = device_count(nvml)?;
+    if count == 0 {
+        return Ok(None);
+    }
     let uuids: Vec<String> = (0..count).map(|index| uuid_of(nvml, index)).collect::<Result<_>>()?;
     let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
-    read(nvml, visible_index(visible.as_deref(), &uuids, ordinal)? as u32)
+    read(nvml, visible_index(visible.as_deref(), &uuids, ordinal)? as u32).map(Some)
 }
 
 /// NVML's number of the device that CUDA numbers `ordinal`, given `CUDA_VISIBLE_DEVICES` and the devices' UUIDs. Numbers in the variable are taken in the order of

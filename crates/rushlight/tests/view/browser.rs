@@ -29,7 +29,8 @@ fn chromium() -> Option<String> {
 
 struct Browser {
     child: Child,
-    to: ChildStdin,
+    /// Closed, it ends the browser.
+    to: Option<ChildStdin>,
     from: BufReader<ChildStdout>,
     calls: u64,
     session: Option<String>,
@@ -42,20 +43,20 @@ impl Browser {
     fn start(program: &str, name: &str) -> Self {
         let profile = Folder::new(&format!("profile-{name}"));
         let mut command = Command::new("bash");
-        // The protocol is on descriptors 3 and 4.
-        command.args(["-c", "exec \"$@\" 3<&0 4>&1 0</dev/null 1>/dev/null 2>/dev/null", "chromium", program]);
+        // The protocol is on descriptors 3 and 4. A browser that hangs is ended, and with it the test.
+        command.args([
+            "-c",
+            "exec timeout -s KILL 150 \"$@\" 3<&0 4>&1 0</dev/null 1>/dev/null 2>/dev/null",
+            "chromium",
+            program,
+        ]);
         command.args(["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]);
         command.args(["--disable-background-networking", "--disable-component-update", "--remote-debugging-pipe"]);
         command.arg(format!("--user-data-dir={}", profile.0.display())).arg("about:blank");
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("bash");
         let (to, from) = (child.stdin.take().expect("a pipe"), BufReader::new(child.stdout.take().expect("a pipe")));
-        let mut browser = Self { child, to, from, calls: 0, session: None, errors: Vec::new(), _profile: profile };
-        // A browser that hangs must not hang the test.
-        let pid = browser.child.id();
-        std::thread::spawn(move || {
-            std::thread::sleep(WATCHDOG);
-            let _ = Command::new("kill").args(["-9", &pid.to_string()]).stderr(Stdio::null()).status();
-        });
+        let mut browser =
+            Self { child, to: Some(to), from, calls: 0, session: None, errors: Vec::new(), _profile: profile };
         let target = browser.call("Target.createTarget", json!({"url": "about:blank"}))["targetId"].clone();
         let session = browser.call("Target.attachToTarget", json!({"targetId": target, "flatten": true}));
         browser.session = session["sessionId"].as_str().map(String::from);
@@ -66,20 +67,27 @@ impl Browser {
     }
 
     fn call(&mut self, method: &str, parameters: Json) -> Json {
+        let answer = self.ask(method, parameters);
+        assert!(answer["error"].is_null(), "{method}: {}", answer["error"]);
+        answer["result"].clone()
+    }
+
+    /// The answer to a call, an error included.
+    fn ask(&mut self, method: &str, parameters: Json) -> Json {
         self.calls += 1;
         let mut message = json!({"id": self.calls, "method": method, "params": parameters});
         if let Some(session) = &self.session {
             message["sessionId"] = session.as_str().into();
         }
-        self.to.write_all(format!("{message}\0").as_bytes()).expect("the browser listens");
+        let to = self.to.as_mut().expect("a pipe");
+        to.write_all(format!("{message}\0").as_bytes()).expect("the browser listens");
         loop {
             let mut bytes = Vec::new();
             let read = self.from.read_until(0, &mut bytes).expect("an answer");
             assert!(read > 0, "the browser ended in {method}");
             let answer: Json = serde_json::from_slice(&bytes[..bytes.len() - 1]).expect("JSON");
             if answer["id"] == self.calls {
-                assert!(answer["error"].is_null(), "{method}: {}", answer["error"]);
-                return answer["result"].clone();
+                return answer;
             }
             let serious = match answer["method"].as_str() {
                 Some("Runtime.exceptionThrown") => true,
@@ -105,8 +113,14 @@ impl Browser {
     /// Waits until an expression is true.
     fn until(&mut self, expression: &str) {
         let deadline = std::time::Instant::now() + WATCHDOG / 2;
-        while self.value(expression) != true {
-            let page = self.value("document.body ? document.body.innerText.slice(0, 2000) : ''");
+        loop {
+            // A page that is just being left or opened cannot answer.
+            let question = json!({"expression": expression, "returnByValue": true});
+            if self.ask("Runtime.evaluate", question)["result"]["result"]["value"] == true {
+                return;
+            }
+            let text = "document.body ? document.body.innerText.slice(0, 2000) : ''";
+            let page = self.ask("Runtime.evaluate", json!({"expression": text, "returnByValue": true}));
             assert!(
                 std::time::Instant::now() < deadline,
                 "in vain: {expression}; errors {:?}; page {page}",
@@ -147,6 +161,11 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
+        self.to = None;
+        let deadline = std::time::Instant::now() + Duration::from_secs(10);
+        while matches!(self.child.try_wait(), Ok(None)) && std::time::Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(10));
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -232,6 +251,33 @@ fn every_view_is_drawn() {
     assert!(page.errors.is_empty(), "{:#?}", page.errors);
 }
 
+/// Of many runs the newest are shown first; all, if asked for.
+#[test]
+fn many_runs_are_shown_a_few_at_first() {
+    let Some(program) = chromium() else { return };
+    let folder = Folder::new("browser-many");
+    for i in 0..30 {
+        let rows: String =
+            (0..20).map(|step| format!("{{\"step\":{step},\"time\":{},\"loss\":{i}}}\n", 1000 * i + step)).collect();
+        write(&folder.0.join(format!("run-{i}/metrics.jsonl")), &rows);
+    }
+    let server = Server::start(&folder.0, &[], &[]);
+    server.runs();
+    let mut page = Browser::start(&program, "many");
+    page.open(&server, "", [1280, 900], "light");
+    page.until("document.getElementById('run-count').textContent === '10 of 30'");
+    page.until("document.querySelectorAll('[data-chart=\"loss\"] path.curve').length === 10");
+    assert_eq!(
+        page.value(
+            "!!document.querySelector('path[data-run=run-29]') && !document.querySelector('path[data-run=run-3]')"
+        ),
+        true
+    );
+    page.value("document.getElementById('runs-all').click()");
+    page.until("document.querySelectorAll('[data-chart=\"loss\"] path.curve').length === 30");
+    assert!(page.errors.is_empty(), "{:#?}", page.errors);
+}
+
 #[test]
 fn the_page_asks_for_a_token() {
     const TOKEN: &str = "a-token-for-the-browser";
@@ -242,9 +288,13 @@ fn the_page_asks_for_a_token() {
     let mut page = Browser::start(&program, "token");
     page.call("Page.navigate", json!({"url": format!("http://localhost:{}/", server.port)}));
     page.until("!!document.querySelector('input[name=token]')");
-    page.value("document.querySelector('input[name=token]').value = 'wrong'; document.forms[0].submit()");
+    page.value(
+        "document.querySelector('input[name=token]').value = 'wrong'; setTimeout(() => document.forms[0].submit())",
+    );
     page.until("document.body && document.body.innerText.includes('This is not the token')");
-    page.value(&format!("document.querySelector('input[name=token]').value = '{TOKEN}'; document.forms[0].submit()"));
+    page.value(&format!(
+        "document.querySelector('input[name=token]').value = '{TOKEN}'; setTimeout(() => document.forms[0].submit())"
+    ));
     page.until("!!document.body && document.querySelectorAll('path.curve').length > 0");
     assert_eq!(page.value("location.href.includes('token')"), false, "the token leaves the address");
 }

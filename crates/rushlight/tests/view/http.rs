@@ -168,3 +168,33 @@ fn wrong_arguments_are_said() {
     let (code, text) = run(&["--port", &taken.local_addr().unwrap().port().to_string(), "."]);
     assert!(code == Some(1) && text.contains("cannot listen"), "{text}");
 }
+
+/// A file of TensorBoard's own writer, in TensorFlow 2's manner.
+#[test]
+fn event_files_of_other_programs() {
+    let Some(python) = std::env::var_os("RUSHLIGHT_TENSORBOARD_PYTHON").filter(|python| !python.is_empty()) else {
+        assert!(std::env::var_os("CI").is_none(), "RUSHLIGHT_TENSORBOARD_PYTHON is not set; scripts/test sets it");
+        println!(
+            "skipped: RUSHLIGHT_TENSORBOARD_PYTHON is not set; scripts/tensorboard prints a Python that has TensorBoard"
+        );
+        return;
+    };
+    let folder = Folder::new("foreign");
+    let script = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/tensorboard/write.py");
+    let output = std::process::Command::new(python).arg(script).arg(folder.0.join("tf")).output().expect("Python");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let server = Server::start(&folder.0, &[], &[]);
+    let runs = server.runs();
+    let run = id(&runs, "tf");
+    assert_eq!(runs["runs"][0]["problems"], serde_json::json!({}));
+    let scalars = server.json(&format!("/api/scalars?run={run}"));
+    assert_eq!(scalars["series"]["accuracy"]["values"], serde_json::json!([0.0, 0.125, 0.25, 0.375, 0.5]));
+    assert_eq!(scalars["series"]["exact"]["values"][1], 1.0 / 3.0);
+    let histograms = server.json(&format!("/api/histograms?run={run}"));
+    let row = &histograms["histograms"]["weights"][4];
+    assert_eq!((&row["edges"], &row["counts"]), (&serde_json::json!([-1.0, 0.0, 1.5]), &serde_json::json!([2.0, 3.0])));
+    let texts = server.json(&format!("/api/texts?run={run}"));
+    assert_eq!(texts["texts"]["note"][2]["text"], "step 2 ünï");
+    let (head, png) = server.get(&format!("/api/image?run={run}&tag=picture&step=3"), "");
+    assert!(head.contains("image/png") && png.starts_with(b"\x89PNG") && png.ends_with(b"IEND\xaeB`\x82"), "{head}");
+}

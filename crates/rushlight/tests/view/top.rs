@@ -153,3 +153,38 @@ fn ranks_gather_their_nodes() {
     assert_eq!(lines.len(), 1, "one node: {out} {err}");
     assert_eq!(lines[0]["gpus"].as_array().map(Vec::len), Some(4));
 }
+
+/// The nodes of a job on a real Slurm, whose two nodes are this machine by other names.
+#[test]
+fn nodes_of_a_slurm_job() {
+    const JOB: &str = r#"
+        id=$(sbatch --parsable -N2 --output=/dev/null --wrap 'sleep 300')
+        for i in $(seq 600); do [ "$(squeue -h -j $id -o %T)" = RUNNING ] && break; sleep 0.1; done
+        timeout 100 "$0" top --job $id --once --json && timeout 100 "$0" top --job $id --once
+        echo "code $?"
+        timeout 100 "$0" top --job 99999 --once; echo "unknown: $?"
+        for i in $(seq 600); do [ "$(squeue -h -s | grep -vc batch)" = 0 ] && break; sleep 0.1; done
+        echo "steps left: $(squeue -h -s | grep -vc batch)"
+        scancel $id
+    "#;
+    let slurm = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/slurm");
+    let folder = Folder::new("top-slurm");
+    fakes(&folder.0);
+    let mut command = Command::new("timeout");
+    command.arg("170").arg(slurm).args(["bash", "-c", JOB, PROGRAM]).env("RUSHLIGHT_MONITOR_PATH", &folder.0);
+    let output = command.stdin(Stdio::null()).output().expect("timeout");
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    if output.status.code() == Some(77) {
+        assert!(std::env::var_os("CI").is_none(), "no Slurm: {err}");
+        println!("skipped: no Slurm: {err}");
+        return;
+    }
+    let hosts: Vec<String> = out
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Json>(line).ok())
+        .filter_map(|json| Some(json["host"].as_str()?.to_owned()))
+        .collect();
+    assert_eq!(hosts, ["n1", "n2"], "{out} {err}");
+    assert!(out.contains("code 0") && out.contains("unknown: 1") && out.contains("steps left: 0"), "{out} {err}");
+    assert_eq!(out.matches("Imaginary Max").count(), 4, "twice on each node: {out}");
+}

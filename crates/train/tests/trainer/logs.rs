@@ -54,6 +54,11 @@ fn a_run_has_a_directory() -> Result<()> {
 
     let log = std::fs::read_to_string(run.join("logs").join("rank-0.log"))?;
     assert!(log.contains("epoch 3/3") && log.contains("val_loss"), "{log}");
+    let system = std::fs::read_to_string(run.join("system").join("rank-0.jsonl"))?;
+    let row: Json = serde_json::from_str(system.lines().last().unwrap()).unwrap();
+    assert_eq!(row["step"], 36, "{system}");
+    #[cfg(target_os = "linux")]
+    assert!(row["system/resident_bytes"].as_f64() > Some(1e6), "{system}");
     let events = std::fs::read_dir(&run)?.filter_map(|e| e.ok()?.file_name().into_string().ok());
     assert_eq!(events.filter(|name| name.starts_with("events.out.tfevents.")).count(), 1);
     let checkpoints = std::fs::read_dir(run.join("checkpoints"))?.count();
@@ -61,10 +66,16 @@ fn a_run_has_a_directory() -> Result<()> {
     assert!(trainer.best_checkpoint()?.is_some());
 
     // Another run of the same name has a directory of its own.
-    let mut again =
-        Trainer::new().run_directory(Some(root.clone())).run_name("first").progress(false).max_epochs(1).build()?;
+    let mut again = Trainer::new()
+        .run_directory(Some(root.clone()))
+        .run_name("first")
+        .progress(false)
+        .system_metrics(false)
+        .max_epochs(1)
+        .build()?;
     again.fit(&mut Net::new()?, &mut loader(8, true)?, None)?;
     assert_eq!(again.directory(), Some(root.join("first-2").as_path()));
+    assert!(!root.join("first-2").join("system").exists(), "turned off");
     std::fs::remove_dir_all(root)?;
     Ok(())
 }

@@ -10,7 +10,10 @@ const $ = (id) => document.getElementById(id);
 function readAddress() {
   const query = new URLSearchParams(location.hash.slice(1));
   for (const [name, value] of query) {
-    if (name === 'hide') value.split('|').filter(Boolean).forEach((n) => state.hidden.add(n));
+    if (name === 'hide') {
+      value.split('|').filter(Boolean).forEach((n) => state.hidden.add(n));
+      state.chooses = false;
+    }
     else if (name === 'smoothing') settings.smoothing = Math.min(0.99, Math.max(0, Number(value) || 0));
     else if (['logX', 'logY', 'outliers'].includes(name)) settings[name] = value === '1';
     else if (name in settings) settings[name] = value;
@@ -39,7 +42,8 @@ async function draw() {
   drawing = true;
   try {
     const tab = settings.tab;
-    await views[tab].draw(tab === settings.tab ? $('view') : h('div'));
+    // A view of many runs is drawn again as they arrive.
+    if (await views[tab].draw(tab === settings.tab ? $('view') : h('div'))) drawAgain = true;
     document.body.dataset.drawn = tab;
   } catch (e) {
     console.warn('rushlight: the view could not be drawn', e.message);
@@ -154,6 +158,7 @@ function drawState() {
 
 /** Runs were selected or left out. */
 function changed() {
+  state.chooses = false;
   writeAddress();
   drawRuns();
   drawTabs();

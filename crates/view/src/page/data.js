@@ -2,6 +2,8 @@
 
 const COLORS = ['#3b7dd8', '#e07b39', '#3a9a5b', '#c9485b', '#8561c5', '#a9782f', '#d05fa2', '#2aa3b5', '#8a9a1e', '#7b8794'];
 const SUMMARY_PAUSE = 1500;
+/** Of more runs than MANY only the FEW newest are shown at first. */
+const MANY = 20, FEW = 10;
 
 export const state = {
   root: '', loaded: false, cut: false, connected: false,
@@ -9,6 +11,8 @@ export const state = {
   runs: new Map(),
   /** Names of runs that are not shown. */
   hidden: new Set(),
+  /** Whether the page chooses which runs are shown; until the user does. */
+  chooses: true,
 };
 
 const listeners = new Set();
@@ -57,7 +61,9 @@ async function loadSummary() {
     for (const [tag, row] of Object.entries(summary.metrics)) {
       metrics.set(tag, { step: row[0], last: number(row[1]), min: number(row[2]), max: number(row[3]) });
     }
-    const run = state.runs.get(summary.id)
+    const former = state.runs.get(summary.id);
+    // A server that was started again counts anew.
+    const run = (former && former.name === summary.name && former.seq <= summary.seq && former)
       || { series: new Map(), seriesSeq: 0, ranks: new Map(), ranksSeq: 0, cache: new Map(), version: 0 };
     Object.assign(run, summary, { metrics, rankList: summary.ranks });
     run.ranks = run.rankCurves || (run.rankCurves = new Map());
@@ -65,6 +71,15 @@ async function loadSummary() {
   }
   for (const id of state.runs.keys()) if (!known.has(id)) state.runs.delete(id);
   assignColors();
+  chooseRuns();
+}
+
+/** Hides all but the newest of many runs. */
+function chooseRuns() {
+  if (!state.chooses || state.runs.size <= MANY) return;
+  const newest = [...state.runs.values()].sort((a, b) => (b.last_time || 0) - (a.last_time || 0) || b.name.localeCompare(a.name, undefined, { numeric: true })).slice(0, FEW);
+  state.hidden = new Set([...state.runs.values()].filter((run) => !newest.includes(run)).map((run) => run.name));
+  if (state.loaded) state.chooses = false;
 }
 
 function append(curves, tag, got) {
@@ -80,7 +95,7 @@ function append(curves, tag, got) {
 
 /** Fetches what is new of a run's curves. */
 export async function loadScalars(run) {
-  if (run.busy || run.seriesSeq === run.seq) return false;
+  if (run.busy || run.seriesSeq >= run.seq) return false;
   run.busy = true;
   try {
     const got = await get('scalars', { run: run.id, since: run.seriesSeq });
@@ -97,7 +112,7 @@ export async function loadScalars(run) {
 
 /** Fetches what is new of the curves of a run's ranks. */
 export async function loadRanks(run) {
-  if (!run.rankList.length || run.ranksBusy || run.ranksSeq === run.seq) return false;
+  if (!run.rankList.length || run.ranksBusy || run.ranksSeq >= run.seq) return false;
   run.ranksBusy = true;
   try {
     const got = await get('ranks', { run: run.id, since: run.ranksSeq });
@@ -112,10 +127,18 @@ export async function loadRanks(run) {
   } finally { run.ranksBusy = false; }
 }
 
+/** Loads what is new of several runs, for about a second. Returns whether there is more. */
+export async function loadSome(runs, loaders) {
+  const end = performance.now() + 1000;
+  const left = runs.filter((run) => run.seriesSeq < run.seq || (loaders.includes(loadRanks) && run.rankList.length && run.ranksSeq < run.seq));
+  while (left.length && performance.now() < end) await Promise.all(left.splice(0, 6).flatMap((run) => loaders.map((f) => f(run))));
+  return left.length > 0;
+}
+
 /** Histograms, images or texts of a run; fetched again when the run has changed. */
 export async function load(run, what) {
   const cached = run.cache.get(what);
-  if (cached && cached.seq === run.seq) return cached.value;
+  if (cached && cached.seq >= run.seq) return cached.value;
   const got = await get(what, { run: run.id });
   const value = got ? got[what] : {};
   run.cache.set(what, { seq: got ? got.seq : run.seq, value });

@@ -1,12 +1,18 @@
 // The views: curves, comparison of runs, system, ranks, distributions, images, texts, logs.
 
-import { state, shownRuns, loadScalars, loadRanks, load, loadLog, imageUrl } from './data.js';
+import { state, shownRuns, loadScalars, loadRanks, loadSome, load, loadLog, imageUrl } from './data.js';
 import { Chart, h, s, short, count, bytes, duration, showTooltip, hideTooltip } from './chart.js';
 
 /** What the user has set; a part of it is in the address. */
 export const settings = { tab: 'curves', x: 'step', smoothing: 0.6, logY: false, logX: false, outliers: true, tags: '', metric: '', by: 'last', run: '', file: '', lines: '' };
 
 const isSystem = (tag) => tag.startsWith('system/') || tag.startsWith('throughput/');
+/** Shows elements; those that are there already stay, with the place the user has scrolled to. */
+function place(view, ...elements) {
+  const list = elements.filter(Boolean);
+  if (list.length !== view.children.length || list.some((element, i) => element !== view.children[i])) view.replaceChildren(...list);
+}
+
 const note = (...text) => h('p', { class: 'note' }, ...text);
 
 /** How values of a name are written. */
@@ -98,7 +104,7 @@ const axes = () => ({ smoothing: settings.smoothing, logX: settings.logX, logY: 
 
 async function curves(view) {
   const runs = shownRuns();
-  await Promise.all(runs.map(loadScalars));
+  const more = await loadSome(runs, [loadScalars]);
   const match = matcher(settings.tags);
   const items = new Map();
   for (const run of runs) {
@@ -110,12 +116,14 @@ async function curves(view) {
   }
   const missing = settings.x === 'epoch' && runs.every((run) => !run.series.has('epoch'));
   board('curves').update(items, axes());
-  view.replaceChildren(...(items.size ? [missing ? note('No run says which epoch its steps belong to.') : '', board('curves').element] : [empty('curves')]));
+  if (items.size) place(view, missing && note('No run says which epoch its steps belong to.'), board('curves').element);
+  else view.replaceChildren(empty('curves'));
+  return more;
 }
 
 async function system(view) {
   const runs = shownRuns();
-  await Promise.all(runs.flatMap((run) => [loadScalars(run), loadRanks(run)]));
+  const more = await loadSome(runs, [loadScalars, loadRanks]);
   const match = matcher(settings.tags);
   const items = new Map();
   const add = (tag, line) => {
@@ -132,7 +140,8 @@ async function system(view) {
     }
   }
   board('system').update(items, { ...axes(), smoothing: settings.smoothing });
-  view.replaceChildren(items.size ? board('system').element : empty('system'));
+  place(view, items.size ? board('system').element : empty('system'));
+  return more;
 }
 
 /** The run of views that show one: the chosen one, else the first of those that have most to show. */
@@ -218,10 +227,12 @@ async function compare(view) {
     const c = typeof x === 'number' && typeof y === 'number' ? x - y : String(x).localeCompare(String(y), undefined, { numeric: true });
     return sort.down ? -c : c;
   };
+  const sortBy = (key) => { sort = { key, down: sort.key === key && !sort.down }; compare(view); };
   const table = h('table', { class: 'data', id: 'compare' },
     h('thead', {}, h('tr', {}, columns.map((c) => h('th', {
       'aria-sort': c === column ? (sort.down ? 'descending' : 'ascending') : null, tabindex: 0, title: `sort by ${c.title}`,
-      onclick: () => { sort = { key: c.key, down: sort.key === c.key && !sort.down }; compare(view); },
+      onclick: () => sortBy(c.key),
+      onkeydown: (e) => { if (e.key === 'Enter') sortBy(c.key); },
     }, c.title, c === column ? (sort.down ? ' ↓' : ' ↑') : '')))),
     h('tbody', {}, [...runs].sort(order).map((run) => h('tr', {}, columns.map((c) => h('td', {}, c.cell(run)))))));
   const parts = [h('div', { class: 'scroll' }, table)];

@@ -550,6 +550,25 @@ mod tests {
             assert!(parsed.fault.is_some(), "byte {at}");
             assert!(whole.values.starts_with(&parsed.values));
         }
+        // Damaged messages in whole records: the parser never panics, and skips what is none.
+        let mut messages = Vec::new();
+        let mut rest = &bytes[..];
+        while let Some((header, _)) = rest.split_at_checked(HEADER) {
+            let length = u64::from_le_bytes(std::array::from_fn(|i| header[i])) as usize;
+            messages.push(&rest[HEADER..HEADER + length]);
+            rest = &rest[HEADER + length + FOOTER..];
+        }
+        for message in messages {
+            for at in 0..message.len() {
+                for change in [0x01u8, 0x80, 0xff] {
+                    let mut damaged = message.to_vec();
+                    damaged[at] ^= change;
+                    let parsed = EventParser::new().parse(&record(&damaged), 0);
+                    assert!(parsed.fault.is_none());
+                }
+                EventParser::new().parse(&record(&message[..at]), 0);
+            }
+        }
         // Messages that are whole records but no messages.
         for seed in 0..2000u64 {
             let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
