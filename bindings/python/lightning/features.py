@@ -175,7 +175,7 @@ def checkpoints():
         state = torch.load(keep.last_model_path, weights_only=False)
         return {
             "files": sorted(os.listdir(folder)), "best": os.path.basename(keep.best_model_path), "score": keep.best_model_score.item(),
-            "equal": all(torch.equal(a, b) for a, b in zip(net.parameters(), again.parameters())), "keys": sorted(state), "hparams": dict(again.hparams),
+            "equal": all(torch.equal(a.cpu(), b.cpu()) for a, b in zip(net.parameters(), again.parameters())), "keys": sorted(state), "hparams": dict(again.hparams),
         }
 
 
@@ -199,7 +199,7 @@ def resume():
         second = Net()
         run = trainer(max_epochs=4)
         run.fit(second, loader(), ckpt_path=path)
-        return {"losses": first.seen + second.seen, "same": torch.equal(whole.net[0].weight, second.net[0].weight), "step": run.global_step}
+        return {"losses": first.seen + second.seen, "same": torch.equal(whole.net[0].weight.cpu(), second.net[0].weight.cpu()), "step": run.global_step}
 
 
 @feature()
