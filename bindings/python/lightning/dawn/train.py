@@ -100,7 +100,7 @@ def main(args):
     if trainer.is_global_zero:
         loss = trainer.callback_metrics["train_loss_epoch"].item()
         weight = sum(p.detach().double().abs().sum().item() for p in model.parameters())
-        print(f"ranks {trainer.world_size} device {next(model.parameters()).device.type} loss {loss:.4f} weights {weight:.3f}", flush=True)
+        print(f"ranks {trainer.world_size} device {trainer.strategy.root_device.type} loss {loss:.4f} weights {weight:.3f}", flush=True)
     destroy_process_group()
 
 
