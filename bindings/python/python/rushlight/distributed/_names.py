@@ -59,6 +59,7 @@ MODULES = {
     "transformer_auto_wrap_policy wrap",
     "launcher": "",
     "launcher.api": "LaunchConfig elastic_launch",
+    "nn": "RemoteModule",
     "nn.functional": "all_gather all_reduce all_to_all broadcast gather reduce reduce_scatter scatter",
     "optim": "DistributedOptimizer PostLocalSGDOptimizer ZeroRedundancyOptimizer",
     "pipelining": "PipelineStage Schedule1F1B ScheduleGPipe SplitPoint build_stage pipe_split pipeline",
