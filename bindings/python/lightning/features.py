@@ -32,6 +32,8 @@ except ImportError:
     from pytorch_lightning import callbacks as cb
     from pytorch_lightning import loggers, profilers
 
+#: Where to train: ``cpu``, or ``gpu`` on a machine that has one.
+ACCELERATOR = os.environ.get("RUSHLIGHT_LIGHTNING_ACCELERATOR", "cpu")
 OLD = int(pl.__version__.split(".")[0]) < 2
 FEATURES = {}
 QUIET = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False, "enable_checkpointing": False}
@@ -98,7 +100,7 @@ class Net(pl.LightningModule):
 
 
 def trainer(**options):
-    return pl.Trainer(**{"max_epochs": 2, "accelerator": "cpu", "devices": 1, **QUIET, **options})
+    return pl.Trainer(**{"max_epochs": 2, "accelerator": ACCELERATOR, "devices": 1, **QUIET, **options})
 
 
 def metrics(run):
@@ -173,7 +175,7 @@ def checkpoints():
         state = torch.load(keep.last_model_path, weights_only=False)
         return {
             "files": sorted(os.listdir(folder)), "best": os.path.basename(keep.best_model_path), "score": keep.best_model_score.item(),
-            "equal": all(torch.equal(a, b) for a, b in zip(net.parameters(), again.parameters())), "keys": sorted(state), "hparams": dict(again.hparams),
+            "equal": all(torch.equal(a.cpu(), b.cpu()) for a, b in zip(net.parameters(), again.parameters())), "keys": sorted(state), "hparams": dict(again.hparams),
         }
 
 
@@ -197,7 +199,7 @@ def resume():
         second = Net()
         run = trainer(max_epochs=4)
         run.fit(second, loader(), ckpt_path=path)
-        return {"losses": first.seen + second.seen, "same": torch.equal(whole.net[0].weight, second.net[0].weight), "step": run.global_step}
+        return {"losses": first.seen + second.seen, "same": torch.equal(whole.net[0].weight.cpu(), second.net[0].weight.cpu()), "step": run.global_step}
 
 
 @feature()
@@ -542,7 +544,7 @@ def simple_and_advanced_profiler():
 @feature()
 def pytorch_profiler():
     with tempfile.TemporaryDirectory() as folder:
-        kind = profilers.PyTorchProfiler(dirpath=folder, filename="report", export_to_chrome=True, record_shapes=True, sort_by_key="cpu_time_total")
+        kind = profilers.PyTorchProfiler(dirpath=folder, filename="report", export_to_chrome=True, record_shapes=True, sort_by_key="cpu_time_total", row_limit=-1)
         trainer(max_epochs=3, profiler=kind).fit(Net(), loader())
         files = sorted(os.listdir(folder))
         report = next(name for name in files if name.endswith(".txt"))
@@ -625,7 +627,7 @@ def command_line():
             return loader(16)
 
     def cli(*args):
-        command = LightningCLI(Net, Data, args=list(args), save_config_callback=None, trainer_defaults={"accelerator": "cpu", "devices": 1, **QUIET})
+        command = LightningCLI(Net, Data, args=list(args), save_config_callback=None, trainer_defaults={"accelerator": ACCELERATOR, "devices": 1, **QUIET})
         return {"total": command.model.total(), "width": command.model.hparams.width, **metrics(command.trainer)}
 
     with tempfile.TemporaryDirectory() as folder:
@@ -644,7 +646,7 @@ def fabric():
 
     found = {}
     for precision in ("32-true", "bf16-mixed"):
-        run = Fabric(accelerator="cpu", devices=1, precision=precision)
+        run = Fabric(accelerator=ACCELERATOR, devices=1, precision=precision)
         run.launch()
         model = fill(nn.Linear(4, 3))
         model, optimizer = run.setup(model, torch.optim.SGD(model.parameters(), lr=0.1))
@@ -671,7 +673,7 @@ def from_argparse_args():
     import argparse
 
     parser = pl.Trainer.add_argparse_args(argparse.ArgumentParser())
-    args = parser.parse_args(["--max_epochs", "3", "--limit_train_batches", "2", "--accelerator", "cpu", "--devices", "1", "--precision", "bf16"])
+    args = parser.parse_args(["--max_epochs", "3", "--limit_train_batches", "2", "--accelerator", ACCELERATOR, "--devices", "1", "--precision", "bf16"])
     net = Net()
     run = pl.Trainer.from_argparse_args(args, gradient_clip_val=1.0, **QUIET)
     run.fit(net, loader())

@@ -109,18 +109,6 @@ def test_devices():
     assert torch.cpu.memory_allocated() >= 4 << 20 and x.numel() == 1 << 20
 
 
-def test_profiler(tmp_path):
-    with torch.profiler.profile() as profiler:
-        for _ in range(3):
-            with torch.profiler.record_function("work"):
-                torch.ones(10).sum()
-            profiler.step()
-    table = profiler.key_averages().table(sort_by="cpu_time_total")
-    assert "work" in table and "ProfilerStep" in table
-    profiler.export_chrome_trace(tmp_path / "trace.json")
-    assert "work" in (tmp_path / "trace.json").read_text()
-
-
 def test_random_state():
     state = torch.get_rng_state()
     first = torch.rand(3)
@@ -314,20 +302,6 @@ def test_arguments_that_matter_have_an_effect():
         torch.cdist(torch.ones(1, 2), torch.ones(1, 2), compute_mode="fast")
     with pytest.raises(NotImplementedError, match="forward-mode"):
         torch.autograd.gradgradcheck(lambda x: x * x, torch.ones(1, dtype=torch.float64, requires_grad=True), check_fwd_over_rev=True)
-
-
-def test_profiler_schedules(tmp_path):
-    seen = []
-    cycles = torch.profiler.schedule(wait=1, warmup=1, active=2, repeat=2, skip_first=1)
-    assert [cycles(i) for i in range(10)] == [0, 0, 1, 2, 3, 0, 1, 2, 3, 0]
-    with torch.profiler.profile(schedule=cycles, on_trace_ready=lambda p: seen.append({a.key: a.count for a in p.key_averages()})) as profiler:
-        for _ in range(10):
-            with torch.profiler.record_function("work"):
-                pass
-            profiler.step()
-    assert seen == [{"work": 2, "ProfilerStep": 2}] * 2
-    with pytest.warns(UserWarning, match="with_stack"):
-        torch.profiler.profile(with_stack=True)
 
 
 def test_compilers_are_not_needed():

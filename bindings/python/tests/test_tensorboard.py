@@ -35,8 +35,11 @@ def test_everything_is_read_back(tmp_path):
         writer.add_graph(nn.Sequential(nn.Linear(2, 3), nn.ReLU()))
         writer.add_hparams({"lr": 0.1, "name": "x", "deep": True}, {"best": 0.5}, run_name="hp")
         assert writer.get_logdir() == str(tmp_path)
-    with pytest.raises(ValueError, match="closed"):
-        writer.add_scalar("late", 1.0)
+    # As in PyTorch, a writer that is used after it was closed starts another file.
+    files = len(list(tmp_path.glob("events*")))
+    writer.add_scalar("late", 1.0, 9)
+    writer.close()
+    assert len(list(tmp_path.glob("events*"))) == files + 1
     found = read(tmp_path)
     assert found["scalars"]["loss"][3] == [3, 0.25]
     assert found["scalars"]["named"] == [[3, 2.0]]

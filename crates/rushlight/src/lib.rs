@@ -62,6 +62,7 @@ mod book {
         getting_started_rust "docs/book/src/getting-started-rust.md"
         coming_from_pytorch "docs/book/src/coming-from-pytorch.md"
         captured_steps "docs/book/src/captured-steps.md"
+        profiling "docs/book/src/profiling.md"
         extending_layer "docs/book/src/extending/layer.md"
     }
 }

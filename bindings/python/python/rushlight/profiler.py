@@ -104,6 +104,15 @@ class record_function:
         return decorated
 
 
+def _default_schedule_fn(step):
+    """Every step is recorded."""
+    return ProfilerAction.RECORD
+
+
+#: PyTorch defines the classes in a module of this name.
+profiler = sys.modules[__name__]
+
+
 class profile:
     """Records what a program does while it is active, or the steps that a schedule says.
 
@@ -127,7 +136,7 @@ class profile:
             raise AssertionError("No valid profiler activities found")
         self.record_shapes, self.profile_memory, self.with_stack, self.with_flops = bool(record_shapes), bool(profile_memory), bool(with_stack), bool(with_flops)
         self.with_modules, self.acc_events, self.on_trace_ready = with_modules, acc_events, on_trace_ready
-        self.schedule, self.record_steps = schedule or (lambda step: ProfilerAction.RECORD), schedule is not None
+        self.schedule, self.record_steps = schedule or _default_schedule_fn, schedule is not None
         self.step_num, self.current_action = 0, ProfilerAction.NONE
         self.action_map = None
         self._trace, self._metadata, self._begun = None, {}, 0

@@ -265,7 +265,8 @@ impl Summary {
     }
 
     fn share(&self, time: f64) -> f64 {
-        if self.wall > 0.0 { time / self.wall } else { 0.0 }
+        // The sum of no times is a negative zero.
+        if self.wall > 0.0 { time / self.wall + 0.0 } else { 0.0 }
     }
 
     /// What would help, the most important first.

@@ -2,9 +2,10 @@
 
 use super::Callback;
 use crate::run::Run;
-use rushlight_core::Result;
+use rushlight_core::{Error, Result};
 use rushlight_nn::{Member, Module};
-use rushlight_tensor::Tensor;
+use rushlight_tensor::autograd::no_grad;
+use rushlight_tensor::{Tensor, profile};
 
 /// Prints the model's parts at the beginning: kind, shapes of parameters, their number, and the floating-point operations of a forward pass on one sample.
 ///
@@ -14,6 +15,7 @@ use rushlight_tensor::Tensor;
 pub struct ModelSummary {
     depth: usize,
     positions: u64,
+    traced: Option<f64>,
 }
 
 impl Default for ModelSummary {
@@ -25,7 +27,7 @@ impl Default for ModelSummary {
 impl ModelSummary {
     /// The model's direct parts.
     pub fn new() -> Self {
-        Self { depth: 1, positions: 1 }
+        Self { depth: 1, positions: 1, traced: None }
     }
 
     /// Parts of parts, so many levels deep.
@@ -38,6 +40,26 @@ impl ModelSummary {
     pub fn positions(mut self, positions: u64) -> Self {
         self.positions = positions.max(1);
         self
+    }
+
+    /// Runs a forward pass on a batch of so many samples and counts the operations of the products, convolutions and attention that reach
+    /// the engine. The total of the table is then theirs, for one sample; its parts stay the products with their parameters. An error says
+    /// that the profiler is at work, or is the forward's own.
+    ///
+    /// ```
+    /// use rushlight_nn::{Forward, Linear};
+    /// use rushlight_tensor::Tensor;
+    /// use rushlight_train::ModelSummary;
+    /// let model = Linear::new(8, 4).build()?;
+    /// let summary = ModelSummary::new().traced(16, || model.forward(&Tensor::ones([16, 8])?))?;
+    /// assert!(summary.table(&model).ends_with("64 FLOPs forward, counted"));
+    /// # Ok::<(), rushlight_core::Error>(())
+    /// ```
+    pub fn traced<T>(mut self, samples: usize, forward: impl FnOnce() -> Result<T>) -> Result<Self> {
+        let (done, flops) = profile::count_flops(|| no_grad(forward)).map_err(Error::value)?;
+        done?;
+        self.traced = Some(flops as f64 / samples.max(1) as f64);
+        Ok(self)
     }
 
     /// The table.
@@ -71,11 +93,12 @@ impl ModelSummary {
         lines.extend(rows[1..].iter().map(line));
         lines.push(rule);
         lines.push(format!(
-            "{} parameters, {} of them trained; {:.1} MB; {} FLOPs forward",
+            "{} parameters, {} of them trained; {:.1} MB; {} FLOPs forward{}",
             short(model.num_parameters() as f64),
             short(trainable as f64),
             bytes as f64 / 1e6,
-            short(self.flops(model))
+            short(self.traced.unwrap_or_else(|| self.flops(model))),
+            if self.traced.is_some() { ", counted" } else { "" }
         ));
         lines.join("\n")
     }

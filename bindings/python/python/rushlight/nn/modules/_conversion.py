@@ -47,8 +47,11 @@ class ConversionMethods:
         for param in self._parameters.values():
             if param is None:
                 continue
-            gradient = param.grad
-            param.data = fn(param.data)
+            gradient, data = param.grad, fn(param.data)
+            if gradient is not None:
+                # It may not fit what the parameter holds from now on.
+                param.grad = None
+            param.data = data
             if gradient is not None:
                 param.grad = fn(gradient.detach()).requires_grad_(gradient.requires_grad)
         for name, buffer in self._buffers.items():
