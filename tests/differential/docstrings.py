@@ -14,8 +14,10 @@ import doctest
 import inspect
 import io
 import pathlib
+import os
 import signal
 import sys
+import tempfile
 import warnings
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -177,6 +179,9 @@ def main():
     parser.add_argument("--only", default="", help="part of a name")
     options = parser.parse_args()
     torch.set_num_threads(1)
+    # Some examples write files.
+    scratch = tempfile.TemporaryDirectory()
+    os.chdir(scratch.name)
     signal.signal(signal.SIGALRM, late)
     agree, count = 0, 0
     for name, statements in examples():
