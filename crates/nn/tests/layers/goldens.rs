@@ -50,7 +50,7 @@ impl Goldens {
 
     /// The tensor that a field of a case names.
     fn get(&self, name: &Value) -> Option<Tensor> {
-        name.as_str().map(|name| self.0[name].copy().unwrap().to(&device()).unwrap())
+        name.as_str().map(|name| self.0[name].copy().unwrap().to(device()).unwrap())
     }
 
     fn list(&self, names: &Value) -> Vec<Option<Tensor>> {

@@ -44,7 +44,7 @@ impl Goldens {
                 Dtype::BOOL => Tensor::from_slice(&data.iter().map(|&b| b != 0).collect::<Vec<_>>(), shape).unwrap(),
                 other => panic!("{name}: {other:?}"),
             };
-            (name, tensor.to(&device()).unwrap())
+            (name, tensor.to(device()).unwrap())
         });
         Self { tensors: tensors.collect(), cases }
     }
@@ -123,7 +123,7 @@ pub fn check<M: Module>(goldens: &Goldens, case: &Value, module: &M, run: impl F
     let outputs = run(&inputs);
     let wanted = list(&case["outputs"]);
     assert_eq!(outputs.len(), wanted.len(), "{id}");
-    let mut total = Tensor::zeros_with([], values.dtype()).unwrap().to(&device()).unwrap();
+    let mut total = Tensor::zeros_with([], values.dtype()).unwrap().to(device()).unwrap();
     for (i, (out, want)) in outputs.iter().zip(wanted).enumerate() {
         match (out, goldens.get(want)) {
             (Some(out), Some(want)) => close(out, want, &format!("{id} output {i}")),
