@@ -109,7 +109,7 @@ inline V activated_vector(V x, uint flags) {
         }                                                                                                                            \
         for (ulong k = 0; k < p.k; k++) {                                                                                            \
             V columns[VECTORS];                                                                                                      \
-            _Pragma("unroll") for (int v = 0; v < VECTORS; v++) columns[v] = READ_V(RIGHT(k, v));                                     \
+            _Pragma("unroll") for (int v = 0; v < VECTORS; v++) columns[v] = READ_GLOBAL(RIGHT(k, v));                                \
             _Pragma("unroll") for (int r = 0; r < COUNT; r++) {                                                                      \
                 const V row = (V)LEFT(r, k);                                                                                         \
                 _Pragma("unroll") for (int v = 0; v < VECTORS; v++) acc[r][v] = fma(row, columns[v], acc[r][v]);                     \

@@ -10,6 +10,8 @@
 typedef R V;
 typedef uint VU;
 #define READ_V(p) (*(p))
+#define READ_GLOBAL(p) (*(p))
+#define WRITE_GLOBAL(v, p) (*(p) = (v))
 #define WRITE_V(v, p) (*(p) = (v))
 #define AS_V(x) as_float(x)
 #define AS_VU(x) as_uint(x)
@@ -21,6 +23,14 @@ inline R largest_of(V v) { return v; }
 #else
 typedef JOIN(R, LANES) V;
 typedef JOIN(uint, LANES) VU;
+// A vector that is aligned as its elements are: one load, where vload may become several.
+#if R_KIND == 1
+typedef V LooseV __attribute__((aligned(8)));
+#else
+typedef V LooseV __attribute__((aligned(4)));
+#endif
+#define READ_GLOBAL(p) (*(const __global LooseV*)(p))
+#define WRITE_GLOBAL(v, p) (*(__global LooseV*)(p) = (v))
 #define READ_V(p) JOIN(vload, LANES)(0, p)
 #define WRITE_V(v, p) JOIN(vstore, LANES)(v, 0, p)
 #define AS_V(x) JOIN(as_float, LANES)(x)
@@ -48,11 +58,11 @@ inline R largest_of(V v) {
 #endif
 
 #if R_KIND == 1
-inline V vload_f64(const __global double* p, size_t i) { return READ_V(p + i); }
-inline void vstore_f64(__global double* p, size_t i, V v) { WRITE_V(v, p + i); }
+inline V vload_f64(const __global double* p, size_t i) { return READ_GLOBAL(p + i); }
+inline void vstore_f64(__global double* p, size_t i, V v) { WRITE_GLOBAL(v, p + i); }
 #else
-inline V vload_f32(const __global float* p, size_t i) { return READ_V(p + i); }
-inline void vstore_f32(__global float* p, size_t i, V v) { WRITE_V(v, p + i); }
+inline V vload_f32(const __global float* p, size_t i) { return READ_GLOBAL(p + i); }
+inline void vstore_f32(__global float* p, size_t i, V v) { WRITE_GLOBAL(v, p + i); }
 inline V vload_bf16(const __global ushort* p, size_t i) { return AS_V(TO_VU(READ_V(p + i)) << 16); }
 inline void vstore_bf16(__global ushort* p, size_t i, V v) {
     const VU bits = AS_VU(v), rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16, quiet = bits >> 16 | 0x40u;
