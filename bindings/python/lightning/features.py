@@ -24,6 +24,9 @@ from common import fill, numbers, tokens
 from torch import nn
 
 try:
+    # Where both are installed, the older one may be asked for.
+    if os.environ.get("RUSHLIGHT_LIGHTNING_PACKAGE") == "pytorch_lightning":
+        raise ImportError
     import lightning.pytorch as pl
     from lightning.pytorch import callbacks as cb
     from lightning.pytorch import loggers, profilers

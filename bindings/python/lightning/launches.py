@@ -44,7 +44,8 @@ def main():
     environment = dict(os.environ, CUDA_VISIBLE_DEVICES="", OMP_NUM_THREADS="1")
     known = None
     if args.reference:
-        with_path = dict(environment, PYTHONPATH=args.reference_path) if args.reference_path else environment
+        old = {"PYTHONPATH": args.reference_path, "RUSHLIGHT_LIGHTNING_PACKAGE": "pytorch_lightning"} if args.reference_path else {}
+        with_path = dict(environment, **old)
         known, why = run([args.reference, *ways["ddp, ranks by Lightning"]], with_path)
         print(f"  {'PyTorch, ranks by Lightning':<44} {known or 'does not run: ' + why}")
     failed = 0

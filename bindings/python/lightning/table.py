@@ -23,7 +23,7 @@ def run(python, names, program, path=None):
         target = os.path.join(folder, "outcomes.json")
         environment = dict(os.environ, CUDA_VISIBLE_DEVICES="")
         if path:
-            environment["PYTHONPATH"] = path
+            environment.update(PYTHONPATH=path, RUSHLIGHT_LIGHTNING_PACKAGE="pytorch_lightning")
         begun = time.time()
         done = subprocess.run([python, os.path.join(HERE, program), target, *names], env=environment, cwd=folder, capture_output=True, text=True, timeout=3600)
         if not os.path.exists(target):
