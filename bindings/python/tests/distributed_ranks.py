@@ -86,6 +86,41 @@ def reductions():
     assert not dist.is_initialized()
 
 
+def differentiable():
+    """``torch.distributed.nn.functional``: the gradient of a rank's tensor is what all ranks' losses say of it."""
+    import torch.distributed.nn.functional as functional
+
+    dist.init_process_group("gloo")
+    weights = [torch.arange(1.0, 4.0) * (r + 1) for r in range(SIZE)]
+    total = sum(weights)
+
+    def own():
+        return torch.full((3,), RANK + 1.0, requires_grad=True)
+
+    x = own()
+    parts = functional.all_gather(x)
+    assert [part[0].item() for part in parts] == [r + 1.0 for r in range(SIZE)]
+    (sum(parts) * weights[RANK]).sum().backward()
+    same(x.grad, total, "all_gather")
+    x = own()
+    out = functional.all_reduce(x)
+    assert out[0].item() == SIZE * (SIZE + 1) / 2
+    (out * weights[RANK]).sum().backward()
+    same(x.grad, total, "all_reduce")
+    x = own()
+    out = functional.broadcast(x, 1)
+    assert out[0].item() == 2.0
+    (out * weights[RANK]).sum().backward()
+    same(x.grad, total if RANK == 1 else torch.zeros(3), "broadcast")
+    xs = [own() for _ in range(SIZE)]
+    out = functional.reduce_scatter(torch.empty(3), xs)
+    assert out[0].item() == SIZE * (SIZE + 1) / 2
+    (out * weights[RANK]).sum().backward()
+    for r, x in enumerate(xs):
+        same(x.grad, weights[r], "reduce_scatter")
+    dist.destroy_process_group()
+
+
 def copies():
     dist.init_process_group("cpu:gloo,cuda:nccl", init_method="env://")
     assert dist.get_rank() == RANK and dist.get_world_size() == SIZE and dist.is_initialized()

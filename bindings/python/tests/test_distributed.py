@@ -53,7 +53,7 @@ def launch(size, *command, variables=None, codes=None):
     return [out for out, _ in outputs]
 
 
-@pytest.mark.parametrize("what, size", [("reductions", 3), ("copies", 3), ("objects", 3), ("data_parallel", 3), ("horovod", 2)])
+@pytest.mark.parametrize("what, size", [("reductions", 3), ("copies", 3), ("differentiable", 3), ("objects", 3), ("data_parallel", 3), ("horovod", 2)])
 def test_ranks(what, size):
     launch(size, RANKS, what)
 

@@ -49,7 +49,7 @@ impl ModelSummary {
     /// ```
     /// use rushlight_nn::{Forward, Linear};
     /// use rushlight_tensor::Tensor;
-    /// use rushlight_train::ModelSummary;
+    /// use rushlight_train::callbacks::ModelSummary;
     /// let model = Linear::new(8, 4).build()?;
     /// let summary = ModelSummary::new().traced(16, || model.forward(&Tensor::ones([16, 8])?))?;
     /// assert!(summary.table(&model).ends_with("64 FLOPs forward, counted"));
