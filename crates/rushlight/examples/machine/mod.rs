@@ -14,8 +14,11 @@ macro_rules! say {
     ($($text:tt)*) => { crate::machine::print_line(format_args!($($text)*)) };
 }
 
-/// Prints a line; ends the program if the pipe is closed.
+/// Prints a line, on the first rank only; ends the program if the pipe is closed.
 pub fn print_line(line: std::fmt::Arguments) {
+    if rank() > 0 {
+        return;
+    }
     let printed = writeln!(std::io::stdout().lock(), "{line}");
     if printed.is_err_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe) {
         std::process::exit(0);
@@ -113,4 +116,16 @@ fn own_device() -> Result<Device> {
 #[cfg(not(target_os = "linux"))]
 fn own_device() -> Result<Device> {
     Ok(rushlight::engines::accelerator().map_or(Device::Cpu, |engine| engine.device(0)))
+}
+
+/// The rank that the launcher gave this process.
+#[cfg(target_os = "linux")]
+fn rank() -> usize {
+    static RANK: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
+    *RANK.get_or_init(|| rushlight::dist::launch::detect().map_or(0, |launch| launch.rank))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn rank() -> usize {
+    0
 }
