@@ -6,9 +6,10 @@ import subprocess
 import sys
 
 import pytest
-import torch
-from torch import nn
-from torch.profiler import ProfilerAction, ProfilerActivity, profile, record_function, schedule, tensorboard_trace_handler
+
+import rushlight as torch
+from rushlight import nn
+from rushlight.profiler import ProfilerAction, ProfilerActivity, profile, record_function, schedule, tensorboard_trace_handler
 
 
 def train(steps, profiler=None):

@@ -1,6 +1,6 @@
 //! Calls of a driver that CUDA and HIP both have, under names that differ in their beginnings and with the same numbers. A vendor's table of
 //! functions ([`library_api`](crate::library_api)) names its fields alike, and [`driver_errors`](crate::driver_errors) and
-//! [`driver_calls`](crate::driver_calls) write the bodies.
+//! [`driver_calls!`](crate::driver_calls!) write the bodies.
 
 /// The code of an allocation that does not fit.
 pub const OUT_OF_MEMORY: i32 = 2;

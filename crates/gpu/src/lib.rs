@@ -6,7 +6,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`driver`] | what is asked of a vendor |
-//! | [`driver_calls`] | what CUDA and HIP have in common of a driver |
+//! | [`mod@driver_calls`] | what CUDA and HIP have in common of a driver |
 //! | [`library`] | finding and opening a vendor's libraries |
 //! | [`rtc`] | compiling by NVRTC and hiprtc |
 //! | [`lt`] | matrix products by cuBLASLt and hipBLASLt |
