@@ -88,7 +88,7 @@ def reductions():
 
 def differentiable():
     """``torch.distributed.nn.functional``: the gradient of a rank's tensor is what all ranks' losses say of it."""
-    import torch.distributed.nn.functional as functional
+    import rushlight.distributed.nn.functional as functional
 
     dist.init_process_group("gloo")
     weights = [torch.arange(1.0, 4.0) * (r + 1) for r in range(SIZE)]
