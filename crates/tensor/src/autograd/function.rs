@@ -32,7 +32,7 @@ impl Context {
 ///     }
 ///     fn backward(&self, saved: &[Tensor], grads: &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>> {
 ///         let Some(dy) = &grads[0] else { return Ok(vec![None]) };
-///         Ok(vec![Some((dy * saved[0].square()?.mul(3.0)?)?)])
+///         Ok(vec![Some((dy * saved[0].square()? * 3.0).eval()?)])
 ///     }
 /// }
 ///
