@@ -41,7 +41,7 @@ fn train(arguments: &ArgMatches) -> Result<i32> {
         DistributedDataParallel::new(Linear::new(20, 1).device(device).build()?, world.group().clone()).build()?;
     let mut optimizer = Sgd::new(model.parameters()).lr(lr).build()?;
     let mut loader = DataLoader::new(data).batch_size(batch_size).distributed(world.rank(), world.size()).build()?;
-    // A graph of the GPU cannot hold what goes on between processes.
+    // This program captures the step of a lone rank only.
     let mut capture =
         machine::capture(arguments, device).enabled(world.size() == 1 && !arguments.get_flag("no-capture"));
     let folder: String = get(arguments, "snapshot-path");

@@ -309,8 +309,8 @@ pub(super) unsafe fn without_sums<K: Kernel>(p: &Problem<K::Elem>) {
     unsafe { K::enter(Rows::<K>(p)) }
 }
 
-/// Which way round to compute: unit column strides let kernels write rows of C, and the rows of one strip times a matrix that lies along K
-/// are better turned over, the matrix being read where it lies.
+/// Transposes the problem where that is faster: kernels write rows of C, so its columns should have unit stride; and one strip of rows times a
+/// matrix contiguous along K is computed transposed, so the matrix is not packed.
 pub(super) fn oriented<K: Kernel>(p: Problem<K::Elem>) -> Problem<K::Elem> {
     let Matrix { row_stride, col_stride, .. } = p.c;
     let turned = p.transposed();
