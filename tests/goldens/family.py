@@ -66,6 +66,8 @@ SPECIAL_FORMS = {
     "svd": svd_without_signs,
     "eigh": eigh_without_signs,
     "lstsq": lambda a, b: torch.linalg.lstsq(a, b).solution,
+    "lu": lambda a: torch.linalg.lu(a)[1:],
+    "lu_solve": lambda a, b, **options: torch.linalg.lu_solve(*torch.linalg.lu_factor(a), b, **options),
     "batch_norm": batch_norm_with_stats,
 }
 

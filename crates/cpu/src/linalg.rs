@@ -115,6 +115,18 @@ fn call<T: dense::Real>(op: Linalg, count: usize, s: &Sizes, inputs: &[&[T]], ou
         (Linalg::Svd { .. }, [a], [s]) => dense::svdvals(count, m, n, a, s),
         (Linalg::Eigh, [a], [values, vectors]) => dense::eigh(count, n, a, values, vectors, true),
         (Linalg::Eigh, [a], [values]) => dense::eigvalsh(count, n, a, values, true),
+        (Linalg::LuFactor, [a], [lu, pivots, info]) => {
+            let factors = dense::lu_factor(count, m, n, a)?;
+            lu.copy_from_slice(&factors.lu);
+            let numbers = |numbers: &[i32], out: &mut [T]| {
+                for (out, &number) in out.iter_mut().zip(numbers) {
+                    *out = T::from_pivot(number);
+                }
+            };
+            numbers(&factors.pivots, pivots);
+            numbers(&factors.infos, info);
+            Ok(())
+        }
         (Linalg::Lstsq, [a, b], [x]) => dense::lstsq(count, m, n, rhs, a, b, None, x, &mut vec![0; count]),
         (_, inputs, outputs) => Err(Error::value(format!(
             "{op:?}: {} inputs and {} outputs are not what it takes",

@@ -437,8 +437,13 @@ impl Tensor {
 
     /// `self` with elements of `source` put (or added, with `accumulate`) at positions of the flattened tensor.
     pub fn put(&self, index: &Tensor, source: &Tensor, accumulate: bool) -> Result<Tensor> {
+        if index.dtype() != DType::I64 {
+            return Err(Error::shape(format!("put_(): expected a long tensor for index, but got {}", index.dtype())));
+        }
         if index.numel() != source.numel() {
-            return Err(Error::shape(format!(
+            // PyTorch's class for this depends on whether the tensor is empty.
+            let class = if self.numel() == 0 { Error::index } else { Error::shape };
+            return Err(class(format!(
                 "put_(): expected source and index to have the same number of elements, but got {} and {}",
                 source.numel(),
                 index.numel()

@@ -22,8 +22,10 @@ const NEED_THE_HOST: &[(&str, &str)] = &[
 ];
 
 /// Ops that a GPU refuses besides: it has no kernel of its own for them, or leaves small factorisations to the CPU.
-const NEED_THE_CPU: &[&str] =
-    &["cholesky", "eigh", "eigvalsh", "histc", "inv", "logdet", "lstsq", "qr", "slogdet", "solve", "svd", "svdvals"];
+const NEED_THE_CPU: &[&str] = &[
+    "cholesky", "eigh", "eigvalsh", "histc", "inv", "logdet", "lstsq", "lu", "lu_solve", "qr", "slogdet", "solve",
+    "svd", "svdvals",
+];
 
 const FAMILIES: &[&str] = &[
     "activation",

@@ -4,10 +4,12 @@
 //! only where the values are distinct.
 
 mod factor;
+mod lu;
 mod norm;
 mod solve;
 mod spectral;
 
+pub use lu::lu_unpack;
 pub use norm::MatrixNorm;
 pub use solve::SolveTriangular;
 
