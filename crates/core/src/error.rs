@@ -40,7 +40,8 @@ pub enum ErrorKind {
 /// records the stack where it was made; `{:?}` shows it, and so does a `main` that returns the error.
 ///
 /// ```
-/// use rushlight_core::{Error, ErrorKind};
+/// # mod rushlight { pub use rushlight_core::{Error, ErrorKind}; }
+/// use rushlight::{Error, ErrorKind};
 /// let e = Error::shape("add: shapes [2] and [3] do not broadcast");
 /// assert_eq!(e.kind(), ErrorKind::Shape);
 /// assert_eq!(e.to_string(), "add: shapes [2] and [3] do not broadcast");
@@ -104,7 +105,8 @@ impl Error {
     /// The same error with the path of the module it happened in. An error keeps the first path it is given: the innermost.
     ///
     /// ```
-    /// use rushlight_core::Error;
+    /// # mod rushlight { pub use rushlight_core::Error; }
+    /// use rushlight::Error;
     /// let e = Error::shape("linear: input has 8 features, weight expects 9").in_module("h.7.mlp").in_module("h.7");
     /// assert_eq!(e.to_string(), "linear: input has 8 features, weight expects 9 (in h.7.mlp)");
     /// ```

@@ -111,7 +111,8 @@ pub enum Distribution {
 /// A source of streams: a seed and how far it has been used.
 ///
 /// ```
-/// use rushlight_core::Generator;
+/// # mod rushlight { pub use rushlight_core::Generator; }
+/// use rushlight::Generator;
 /// let g = Generator::new(1);
 /// let first = g.reserve(100);
 /// g.manual_seed(1);

@@ -11,7 +11,8 @@ const BAR_WIDTH: usize = 30;
 /// An iterator that draws how far it is on standard error, and nothing where that is not a terminal.
 ///
 /// ```
-/// use rushlight_data::Progress;
+/// # mod rushlight { pub use rushlight_data as data; }
+/// use rushlight::data::Progress;
 /// let bar = Progress::new(0..3, Some(3)).title("epoch 0");
 /// let handle = bar.handle();
 /// for step in bar {

@@ -9,7 +9,8 @@ use rushlight_core::{Error, Generator, Philox, Result};
 /// batch with any number of workers.
 ///
 /// ```
-/// use rushlight_data::SampleRng;
+/// # mod rushlight { pub use rushlight_data as data; }
+/// use rushlight::data::SampleRng;
 /// let mut a = SampleRng::new(7);
 /// let mut b = SampleRng::new(7);
 /// assert_eq!(a.uniform(), b.uniform());

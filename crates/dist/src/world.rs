@@ -101,9 +101,10 @@ impl Init {
 /// Meets the other ranks as the launcher says; alone if there is none.
 ///
 /// ```
-/// use rushlight_dist::{ProcessGroup, ReduceOp};
-/// let world = rushlight_dist::init()?;
-/// let x = rushlight_tensor::Tensor::new([1.0f32, 2.0])?;
+/// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_dist as dist; }
+/// use rushlight::dist::{ProcessGroup, ReduceOp};
+/// let world = rushlight::dist::init()?;
+/// let x = rushlight::Tensor::new([1.0f32, 2.0])?;
 /// world.all_reduce(&x, ReduceOp::Sum)?;
 /// # Ok::<(), rushlight_core::Error>(())
 /// ```

@@ -16,10 +16,11 @@ pub static ENGINES: &[&dyn Engine] =
 /// The engine of a device, started on its first use. Several engines may serve one kind of device: the first that can is taken.
 ///
 /// ```
-/// use rushlight_core::Device;
-/// assert_eq!(rushlight_engines::backend(Device::Cpu)?.device(), Device::Cpu);
+/// # mod rushlight { pub use rushlight_core::Device; pub use rushlight_engines as engines; }
+/// use rushlight::Device;
+/// assert_eq!(rushlight::engines::backend(Device::Cpu)?.device(), Device::Cpu);
 /// // Where there is no GPU, this is an error that says why.
-/// if let Err(e) = rushlight_engines::backend(Device::Cuda(0)) {
+/// if let Err(e) = rushlight::engines::backend(Device::Cuda(0)) {
 ///     println!("{e}");
 /// }
 /// # Ok::<(), rushlight_core::Error>(())

@@ -18,7 +18,8 @@ const STRETCH: usize = 32 << 20;
 /// permissions. Readers that have the old file open or mapped keep the old contents.
 ///
 /// ```
-/// use rushlight_io::atomic::AtomicFile;
+/// # mod rushlight { pub use rushlight_io as io; }
+/// use rushlight::io::atomic::AtomicFile;
 /// use std::io::Write;
 /// let path = std::env::temp_dir().join(format!("rushlight-doc-{}.txt", std::process::id()));
 /// let mut file = AtomicFile::create(&path)?;

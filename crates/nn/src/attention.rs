@@ -9,8 +9,9 @@ use rushlight_tensor::{AttentionOptions, Options, PadMode, Tensor, cat};
 /// Attention by several heads at once, each over its own part of the projected features.
 ///
 /// ```
-/// use rushlight_nn::{MultiheadAttention, MultiheadAttentionOptions};
-/// use rushlight_tensor::Tensor;
+/// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_nn as nn; }
+/// use rushlight::nn::{MultiheadAttention, MultiheadAttentionOptions};
+/// use rushlight::Tensor;
 /// let attention = MultiheadAttention::new(8, 2).batch_first(true).build()?;
 /// let x = Tensor::ones([3, 5, 8])?;
 /// let (y, weights) = attention.forward(&x, &x, &x, &MultiheadAttentionOptions::default())?;

@@ -36,8 +36,9 @@ fn lock<M>(hooks: &Hooks<M>) -> MutexGuard<'_, Vec<(u64, Hook<M>)>> {
 /// module itself.
 ///
 /// ```
-/// use rushlight_nn::{Forward, Hooked, Linear, Module, ReLU, Sequential};
-/// use rushlight_tensor::Tensor;
+/// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_nn as nn; }
+/// use rushlight::nn::{Forward, Hooked, Linear, Module, ReLU, Sequential};
+/// use rushlight::Tensor;
 /// use std::sync::{Arc, Mutex};
 /// let layer = Hooked::new(Linear::new(4, 8).build()?);
 /// let seen = Arc::new(Mutex::new(Vec::new()));

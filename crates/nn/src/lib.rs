@@ -8,8 +8,9 @@
 //! `CrossEntropyLoss::new().label_smoothing(0.1)`.
 //!
 //! ```
-//! use rushlight_nn::{Forward, Linear, Module};
-//! use rushlight_tensor::Tensor;
+//! # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_nn as nn; }
+//! use rushlight::nn::{Forward, Linear, Module};
+//! use rushlight::Tensor;
 //! # use rushlight_core::Result;
 //!
 //! #[derive(Module)]

@@ -17,8 +17,9 @@ pub trait Parametrization: Module {
 /// A module one of whose parameters is computed, by [`weight_norm`] or [`spectral_norm`].
 ///
 /// ```
-/// use rushlight_nn::{Forward, Linear, Module, weight_norm};
-/// use rushlight_tensor::Tensor;
+/// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_nn as nn; }
+/// use rushlight::nn::{Forward, Linear, Module, weight_norm};
+/// use rushlight::Tensor;
 /// let layer = weight_norm(Linear::new(4, 3).build()?, "weight", 0)?;
 /// let names: Vec<String> = layer.state_dict().into_keys().collect();
 /// assert_eq!(names, ["bias", "parametrizations.weight.original0", "parametrizations.weight.original1"]);

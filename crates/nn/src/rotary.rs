@@ -8,8 +8,9 @@ use rushlight_tensor::{Options, Tensor};
 /// product depends on the distance of the positions.
 ///
 /// ```
-/// use rushlight_nn::RotaryEmbedding;
-/// use rushlight_tensor::Tensor;
+/// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_nn as nn; }
+/// use rushlight::nn::RotaryEmbedding;
+/// use rushlight::Tensor;
 /// let rope = RotaryEmbedding::new(8, 32).build()?;
 /// let q = Tensor::ones([1, 2, 4, 8])?; // batch, heads, length, features
 /// assert_eq!(rope.forward(&q, 0)?.shape(), [1, 2, 4, 8]);

@@ -13,8 +13,9 @@ use std::sync::Arc;
 /// the parameters: the model keeps using the same tensors. A state dict has PyTorch's keys, so either side loads the other's.
 ///
 /// ```
-/// use rushlight_optim::{Optimizer, Sgd};
-/// use rushlight_tensor::Tensor;
+/// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_optim as optim; }
+/// use rushlight::optim::{Optimizer, Sgd};
+/// use rushlight::Tensor;
 /// let w = Tensor::new([1.0f32])?.requires_grad_(true)?;
 /// let mut optimizer = Sgd::new([w.clone()]).lr(0.1).momentum(0.9).build()?;
 /// for _ in 0..100 {
@@ -116,8 +117,9 @@ pub trait Group: Send {
 /// Parameters with options of their own, for [`groups`](crate::GroupOptimizer::groups).
 ///
 /// ```
-/// use rushlight_optim::{AdamW, Optimizer, ParamGroup};
-/// use rushlight_tensor::Tensor;
+/// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_optim as optim; }
+/// use rushlight::optim::{AdamW, Optimizer, ParamGroup};
+/// use rushlight::Tensor;
 /// let (weight, bias) = (Tensor::ones([2, 2])?.requires_grad_(true)?, Tensor::ones([2])?.requires_grad_(true)?);
 /// let groups = [ParamGroup::new([weight]), ParamGroup::new([bias]).weight_decay(0.0)];
 /// let optimizer = AdamW::groups(groups).lr(3e-4).weight_decay(0.1).build()?;

@@ -69,8 +69,9 @@ pub fn set_autocast(dtype: Option<DType>) -> Result<AutocastGuard> {
 /// gradients. `backward` belongs outside.
 ///
 /// ```
-/// use rushlight_core::DType;
-/// use rushlight_tensor::{Tensor, autocast};
+/// # mod rushlight { pub use rushlight_core::DType; pub use rushlight_tensor::*; }
+/// use rushlight::DType;
+/// use rushlight::{Tensor, autocast};
 /// let (x, w) = (Tensor::ones([2, 3])?, Tensor::ones([4, 3])?.requires_grad_(true)?);
 /// let y = autocast(DType::BF16, || x.linear(&w, None))?;
 /// assert_eq!(y.dtype(), DType::BF16);

@@ -60,7 +60,8 @@ fn total_norm(tensors: &Grads, options: NormOptions) -> Result<Tensor> {
 /// Scales gradients down in place so that their norm, all parameters together, is at most `max_norm`; returns the norm they had.
 ///
 /// ```
-/// use rushlight_tensor::{Tensor, clip_grad_norm_};
+/// # use rushlight_tensor as rushlight;
+/// use rushlight::{Tensor, clip_grad_norm_};
 /// let w = Tensor::new([0.0f32, 0.0])?.requires_grad_(true)?;
 /// w.set_grad(Some(Tensor::new([3.0f32, 4.0])?))?;
 /// assert_eq!(clip_grad_norm_([&w], 1.0)?.item::<f32>()?, 5.0);

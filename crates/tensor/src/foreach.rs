@@ -201,7 +201,8 @@ fn check(first: &Update, u: &Update) -> Result<()> {
 /// The p-norm of all elements of all tensors taken as one vector, accumulated in `f64`: zero-dim, `f64` if a tensor is, else `f32`.
 ///
 /// ```
-/// use rushlight_tensor::{Tensor, foreach};
+/// # use rushlight_tensor as rushlight;
+/// use rushlight::{Tensor, foreach};
 /// let tensors = [Tensor::new([3.0f32])?, Tensor::new([[4.0f32, 0.0]])?];
 /// assert_eq!(foreach::norm(&[&tensors[0], &tensors[1]], 2.0)?.item::<f32>()?, 5.0);
 /// # Ok::<(), rushlight_core::Error>(())
@@ -224,7 +225,8 @@ pub fn norm(tensors: &[&Tensor], norm_type: f64) -> Result<Tensor> {
 /// Copies each tensor to the one in its place, which has its number of elements, converting dtypes; without recording.
 ///
 /// ```
-/// use rushlight_tensor::{Tensor, foreach};
+/// # use rushlight_tensor as rushlight;
+/// use rushlight::{Tensor, foreach};
 /// let (x, y) = (Tensor::new([1.0f32, 2.0])?, Tensor::zeros([2])?);
 /// foreach::copy_(&[&x], &[&y])?;
 /// assert_eq!(y.to_vec::<f32>()?, [1.0, 2.0]);
@@ -270,7 +272,8 @@ pub fn unscale_<'a>(tensors: &[&Tensor], factor: impl Into<Arg<'a>>, found_inf: 
 /// Sets `found_inf`, one `f32`, to 1 if an element of a tensor is infinite or NaN, else leaves it as it is.
 ///
 /// ```
-/// use rushlight_tensor::{Tensor, foreach};
+/// # use rushlight_tensor as rushlight;
+/// use rushlight::{Tensor, foreach};
 /// let found_inf = Tensor::new(0.0f32)?;
 /// foreach::check_finite(&[&Tensor::new([1.0f32, f32::NAN])?], &found_inf)?;
 /// assert_eq!(found_inf.item::<f32>()?, 1.0);

@@ -23,7 +23,8 @@ pub enum Key {
 /// A tensor, a plain value, or a container of them.
 ///
 /// ```
-/// use rushlight_tensor::state::{Dict, Value};
+/// # use rushlight_tensor as rushlight;
+/// use rushlight::state::{Dict, Value};
 /// let mut state = Dict::new();
 /// state.insert("epoch".into(), 3.into());
 /// state.insert("lr".into(), 0.1.into());

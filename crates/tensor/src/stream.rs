@@ -18,8 +18,9 @@ fn streams(call: &str, device: Device) -> Result<&'static dyn Streams> {
 /// [`Tensor::record_stream`](crate::Tensor::record_stream).
 ///
 /// ```
-/// use rushlight_core::Device;
-/// use rushlight_tensor::Stream;
+/// # mod rushlight { pub use rushlight_core::Device; pub use rushlight_tensor::*; }
+/// use rushlight::Device;
+/// use rushlight::Stream;
 /// // Where there is no GPU, this is an error that says why.
 /// if let Ok(side) = Stream::new(Device::Cuda(0)) {
 ///     let event = side.record_event()?;

@@ -15,12 +15,20 @@ use rushlight_tensor::state::Value;
 /// clears gradients, calls `backward`, clips and steps.
 ///
 /// ```
-/// use rushlight_core::{DType, Result};
-/// use rushlight_data::{DataLoader, TensorDataset};
-/// use rushlight_nn::{Forward, Linear, Module};
-/// use rushlight_optim::Sgd;
-/// use rushlight_tensor::{Reduction, Tensor};
-/// use rushlight_train::{Optimizers, Run, StepContext, TrainModule, Trainer};
+/// # mod rushlight {
+/// #     pub use rushlight_core::{DType, Result};
+/// #     pub use rushlight_tensor::*;
+/// #     pub use rushlight_nn as nn;
+/// #     pub use rushlight_optim as optim;
+/// #     pub use rushlight_data as data;
+/// #     pub use rushlight_train as train;
+/// # }
+/// use rushlight::{DType, Result};
+/// use rushlight::data::{DataLoader, TensorDataset};
+/// use rushlight::nn::{Forward, Linear, Module};
+/// use rushlight::optim::Sgd;
+/// use rushlight::{Reduction, Tensor};
+/// use rushlight::train::{Optimizers, Run, StepContext, TrainModule, Trainer};
 ///
 /// #[derive(Module)]
 /// struct Line {

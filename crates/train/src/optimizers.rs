@@ -33,9 +33,10 @@ struct Entry {
 /// What [`TrainModule::configure_optimizers`](crate::TrainModule::configure_optimizers) returns: one optimizer or several, each with schedules.
 ///
 /// ```
-/// use rushlight_optim::lr_scheduler::{CosineAnnealingLR, ReduceLROnPlateau};
-/// use rushlight_optim::{AdamW, Sgd};
-/// use rushlight_train::{Interval, Optimizers};
+/// # mod rushlight { pub use rushlight_optim as optim; pub use rushlight_train as train; }
+/// use rushlight::optim::lr_scheduler::{CosineAnnealingLR, ReduceLROnPlateau};
+/// use rushlight::optim::{AdamW, Sgd};
+/// use rushlight::train::{Interval, Optimizers};
 /// # use rushlight_tensor::Tensor;
 /// # let (w, b) = (Tensor::ones([2])?.requires_grad_(true)?, Tensor::ones([2])?.requires_grad_(true)?);
 /// let mut adam = AdamW::new([w]).lr(1e-3).build()?;

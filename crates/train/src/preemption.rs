@@ -24,9 +24,10 @@ extern "C" fn note(signal: libc::c_int) {
 /// Watches for the signals by which schedulers take a job's nodes: SIGTERM, and SIGUSR1 (`sbatch --signal`).
 ///
 /// ```no_run
+/// # mod rushlight { pub use rushlight_dist as dist; pub use rushlight_train as train; }
 /// # use rushlight_nn::Linear;
-/// use rushlight_train::{Checkpoints, Position, Preemption};
-/// let world = rushlight_dist::init()?;
+/// use rushlight::train::{Checkpoints, Position, Preemption};
+/// let world = rushlight::dist::init()?;
 /// # let (model, mut position) = (Linear::new(20, 1).build()?, Position::default());
 /// let mut checkpoints = Checkpoints::new("run1").world(&world).background(true).build()?;
 /// let mut preemption = Preemption::watch(&world)?;

@@ -12,9 +12,11 @@
 
 mod num;
 mod table;
+mod update;
 
 pub use num::{Conditions, Num, Real, Trace, functions};
 pub use table::{Pointwise, op};
+pub use update::{FACTORS, Lane, RuleState, RuleVisitor, UpdateRow, UpdateRule, update_row};
 
 /// Which dtypes an op takes and gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

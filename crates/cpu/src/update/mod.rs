@@ -8,7 +8,7 @@ mod kernel;
 use crate::float::{Float, Scratch, expect, narrow, widen, with_float};
 use crate::pool;
 use kernel::{BLOCK, Factors};
-use rushlight_core::backend::{Operand, ParamUpdate, UpdateRule};
+use rushlight_core::backend::{Operand, ParamUpdate};
 use rushlight_core::smallvec::SmallVec;
 use rushlight_core::{Error, Result, View, with_dtype};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -64,17 +64,11 @@ fn check(update: &ParamUpdate) -> Result<Run> {
     let (dtype, numel) = (update.param.dtype, update.param.numel());
     expect("update", "the parameter", &update.param, dtype, numel)?;
     expect("update", "the gradient", &update.grad, dtype, numel)?;
-    let needed = match update.rule {
-        UpdateRule::Sgd { .. } => 0,
-        UpdateRule::RmsProp { .. } => 1,
-        UpdateRule::Adam { .. } | UpdateRule::Adamax { .. } | UpdateRule::Adadelta { .. } => 2,
-    };
-    for (i, state) in update.state.iter().enumerate() {
-        match state {
-            Some(state) => expect("update", "the state", state, dtype, numel)?,
-            None if i < needed => return Err(Error::value(format!("update: {:?} needs state {i}", update.rule))),
-            None => {}
-        }
+    if !update.rule.fits(update.present()) {
+        return Err(update.misfit());
+    }
+    for state in update.state.iter().flatten() {
+        expect("update", "the state", state, dtype, numel)?;
     }
     with_float!("update", dtype, T => Ok(run::<T> as Run))
 }

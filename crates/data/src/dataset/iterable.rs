@@ -21,8 +21,9 @@ pub struct WorkerInfo {
 /// Batches come from the workers in turn.
 ///
 /// ```
-/// use rushlight_core::Result;
-/// use rushlight_data::{DataLoader, IterableDataset, WorkerInfo};
+/// # mod rushlight { pub use rushlight_core::Result; pub use rushlight_data as data; }
+/// use rushlight::Result;
+/// use rushlight::data::{DataLoader, IterableDataset, WorkerInfo};
 /// struct Counter(i64);
 /// impl IterableDataset for Counter {
 ///     type Item = i64;

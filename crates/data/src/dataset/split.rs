@@ -46,8 +46,9 @@ impl SplitLength for f64 {
 /// A dataset cut into parts at random, by numbers of samples or by fractions. `None` draws from the process-wide generator.
 ///
 /// ```
-/// use rushlight_core::Generator;
-/// use rushlight_data::{Dataset, VecDataset, random_split};
+/// # mod rushlight { pub use rushlight_core::Generator; pub use rushlight_data as data; }
+/// use rushlight::Generator;
+/// use rushlight::data::{Dataset, VecDataset, random_split};
 /// let data = VecDataset::new((0..10i64).collect());
 /// let [train, valid] = random_split(data, [0.75, 0.25], Some(&Generator::new(0)))?;
 /// assert_eq!((train.len(), valid.len()), (8, 2));

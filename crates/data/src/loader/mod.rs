@@ -25,9 +25,14 @@ use workers::WorkerPool;
 /// Batches of a dataset, epoch by epoch.
 ///
 /// ```
-/// use rushlight_data::{DataLoader, TensorDataset};
-/// use rushlight_tensor::Tensor;
-/// let data = TensorDataset::new((Tensor::randn([100, 8], rushlight_core::DType::F32)?, Tensor::arange(0, 100, 1)?))?;
+/// # mod rushlight {
+/// #     pub use rushlight_core::DType;
+/// #     pub use rushlight_tensor::*;
+/// #     pub use rushlight_data as data;
+/// # }
+/// use rushlight::data::{DataLoader, TensorDataset};
+/// use rushlight::Tensor;
+/// let data = TensorDataset::new((Tensor::randn([100, 8], rushlight::DType::F32)?, Tensor::arange(0, 100, 1)?))?;
 /// let loader = DataLoader::new(data).batch_size(32).shuffle(true).workers(2).seed(1).build()?;
 /// assert_eq!(loader.len(), Some(4));
 /// for epoch in 0..2 {

@@ -61,7 +61,8 @@ impl<B> DataLoader<B> {
     /// read by exactly one process, as evaluation wants.
     ///
     /// ```
-    /// use rushlight_data::{DataLoader, TensorDataset};
+    /// # mod rushlight { pub use rushlight_data as data; }
+    /// use rushlight::data::{DataLoader, TensorDataset};
     /// # use rushlight_tensor::Tensor;
     /// let data = TensorDataset::new((Tensor::arange(0, 5, 1)?, Tensor::arange(0, 5, 1)?))?;
     /// let mut loader = DataLoader::new(data).batch_size(2).build()?;

@@ -12,7 +12,8 @@ use rushlight_core::{Error, Result};
 /// ([`Sampler::resume`]), so that each sample is still read once. A `DataLoader` does so when it loads its state.
 ///
 /// ```
-/// use rushlight_data::sampler::{DistributedSampler, Sampler};
+/// # mod rushlight { pub use rushlight_data as data; }
+/// use rushlight::data::sampler::{DistributedSampler, Sampler};
 /// let rank1 = DistributedSampler::new(5, 2, 1)?.shuffle(false);
 /// assert_eq!(rank1.iter(0)?.collect::<Vec<_>>(), [1, 3, 0]);
 /// # Ok::<(), rushlight_core::Error>(())

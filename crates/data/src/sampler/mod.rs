@@ -26,7 +26,8 @@ pub type Indices<T> = Box<dyn Iterator<Item = T> + Send>;
 /// The order in which samples, or batches of samples, are read.
 ///
 /// ```
-/// use rushlight_data::sampler::{RandomSampler, Sampler};
+/// # mod rushlight { pub use rushlight_data as data; }
+/// use rushlight::data::sampler::{RandomSampler, Sampler};
 /// let sampler = RandomSampler::new(5).seed(1);
 /// let mut first: Vec<usize> = sampler.iter(0)?.collect();
 /// assert_eq!(first, sampler.iter(0)?.collect::<Vec<_>>());

@@ -14,10 +14,16 @@ use std::ops::Deref;
 /// quicker and overlaps communication.
 ///
 /// ```
-/// use rushlight_core::Device;
-/// use rushlight_dist::DataParallel;
-/// use rushlight_nn::{Forward, Linear, Module};
-/// use rushlight_tensor::Tensor;
+/// # mod rushlight {
+/// #     pub use rushlight_core::Device;
+/// #     pub use rushlight_tensor::*;
+/// #     pub use rushlight_nn as nn;
+/// #     pub use rushlight_dist as dist;
+/// # }
+/// use rushlight::Device;
+/// use rushlight::dist::DataParallel;
+/// use rushlight::nn::{Forward, Linear, Module};
+/// use rushlight::Tensor;
 /// let model = DataParallel::new(&[Device::Cpu, Device::Cpu], |device| Linear::new(3, 1).build()?.to(device))?;
 /// let y = model.forward(&Tensor::ones([5, 3])?)?;
 /// y.sum()?.backward()?;

@@ -30,7 +30,8 @@ pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(300);
 /// Shared keys and values, with PyTorch's operations.
 ///
 /// ```
-/// use rushlight_dist::store::{HashStore, Store};
+/// # mod rushlight { pub use rushlight_dist as dist; }
+/// use rushlight::dist::store::{HashStore, Store};
 /// let store = HashStore::new();
 /// store.set("epoch", b"3")?;
 /// assert_eq!(store.get("epoch")?, b"3");

@@ -1,8 +1,9 @@
 //! PyTorch's `.pt` files: what `torch.save` writes and `torch.load(weights_only=True)` reads.
 //!
 //! ```
-//! use rushlight_io::pt;
-//! use rushlight_tensor::{Tensor, state::{Dict, Value}};
+//! # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_io as io; }
+//! use rushlight::io::pt;
+//! use rushlight::{Tensor, state::{Dict, Value}};
 //! let mut checkpoint = Dict::new();
 //! checkpoint.insert("weight".into(), Tensor::new([[1.0f32, 2.0]])?.into());
 //! checkpoint.insert("epoch".into(), 3.into());

@@ -1,8 +1,9 @@
 //! The safetensors format: a JSON header, then the bytes of tensors.
 //!
 //! ```
-//! use rushlight_io::safetensors::{self, SafeTensors};
-//! use rushlight_tensor::{Tensor, state::StateDict};
+//! # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_io as io; }
+//! use rushlight::io::safetensors::{self, SafeTensors};
+//! use rushlight::{Tensor, state::StateDict};
 //! let state = StateDict::from_iter([("bias".to_string(), Tensor::new([1.0f32, 2.0])?)]);
 //! let path = std::env::temp_dir().join(format!("rushlight-doc-{}.safetensors", std::process::id()));
 //! safetensors::save(&state, &path)?;

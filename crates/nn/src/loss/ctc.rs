@@ -9,8 +9,9 @@ use std::sync::Arc;
 /// The negative log-likelihood of target sequences shorter than their inputs, alignment unknown.
 ///
 /// ```
-/// use rushlight_nn::CTCLoss;
-/// use rushlight_tensor::Tensor;
+/// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_nn as nn; }
+/// use rushlight::nn::CTCLoss;
+/// use rushlight::Tensor;
 /// let log_probs = Tensor::zeros([4, 1, 3])?.log_softmax(-1)?;
 /// let loss = CTCLoss::new().forward(&log_probs, &Tensor::new([[1i64, 2]])?, &[4], &[2])?;
 /// // 15 of the 81 paths spell "1 2", and the mean is over the target's length.

@@ -7,8 +7,9 @@ use rushlight_tensor::{AttentionOptions, Tensor};
 /// The keys and values of the tokens a model has seen, layer by layer, so that the next token costs one position and not all.
 ///
 /// ```
-/// use rushlight_nn::{Forward, Module, models::{Gpt, KvCache}};
-/// use rushlight_tensor::{Tensor, autograd::no_grad};
+/// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_nn as nn; }
+/// use rushlight::nn::{Forward, Module, models::{Gpt, KvCache}};
+/// use rushlight::{Tensor, autograd::no_grad};
 /// let gpt = Gpt::new(65).n_layer(2).n_head(2).n_embd(16).block_size(8).build()?;
 /// let tokens = Tensor::new([[1, 2, 3]])?;
 /// let mut cache = KvCache::new();

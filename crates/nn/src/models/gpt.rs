@@ -8,8 +8,9 @@ use rushlight_tensor::{AttentionOptions, Tensor};
 /// A decoder-only transformer over tokens.
 ///
 /// ```
-/// use rushlight_nn::{Forward, Module, models::Gpt};
-/// use rushlight_tensor::Tensor;
+/// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_nn as nn; }
+/// use rushlight::nn::{Forward, Module, models::Gpt};
+/// use rushlight::Tensor;
 /// let gpt = Gpt::new(65).n_layer(2).n_head(2).n_embd(16).block_size(8).build()?;
 /// let tokens = Tensor::new([[1i64, 2, 3]])?;
 /// assert_eq!(gpt.forward(&tokens)?.shape(), [1, 3, 65]);

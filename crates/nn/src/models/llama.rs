@@ -9,8 +9,9 @@ use rushlight_tensor::{AttentionOptions, Options, Tensor};
 /// Llama models load as they are.
 ///
 /// ```
-/// use rushlight_nn::{Forward, models::{Generate, Llama}};
-/// use rushlight_tensor::Tensor;
+/// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_nn as nn; }
+/// use rushlight::nn::{Forward, models::{Generate, Llama}};
+/// use rushlight::Tensor;
 /// let llama = Llama::new(65)
 ///     .hidden_size(16)
 ///     .intermediate_size(32)

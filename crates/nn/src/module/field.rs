@@ -8,9 +8,10 @@ use rushlight_core::{Error, Result};
 /// A tensor is none, as it does not say whether it is learned or kept:
 ///
 /// ```compile_fail,E0277
-/// #[derive(rushlight_nn::Module)]
+/// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_nn as nn; }
+/// #[derive(rushlight::nn::Module)]
 /// struct Net {
-///     weight: rushlight_tensor::Tensor,
+///     weight: rushlight::Tensor,
 /// }
 /// ```
 #[diagnostic::on_unimplemented(

@@ -30,8 +30,9 @@ impl Location {
 /// Layers and models of this crate do so themselves. A module of your own adds its path to errors of its own arithmetic:
 ///
 /// ```
-/// use rushlight_nn::{Forward, InModule, Linear, Module};
-/// use rushlight_tensor::Tensor;
+/// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_nn as nn; }
+/// use rushlight::nn::{Forward, InModule, Linear, Module};
+/// use rushlight::Tensor;
 /// # use rushlight_core::Result;
 /// #[derive(Module)]
 /// struct Block {

@@ -194,7 +194,8 @@ pub trait Module: Any + Send + Sync {
     /// gradients are not copied.
     ///
     /// ```
-    /// use rushlight_nn::{Linear, Module, init};
+    /// # mod rushlight { pub use rushlight_nn as nn; }
+    /// use rushlight::nn::{Linear, Module, init};
     /// let layer = Linear::new(2, 3).build()?;
     /// let copy = layer.deepcopy()?;
     /// init::zeros_(&layer.weight)?;
@@ -281,7 +282,8 @@ impl dyn Module {
     /// Calls `f` with every module in here, children first, then this one: `net.apply(…)` of PyTorch.
     ///
     /// ```
-    /// use rushlight_nn::{Linear, Module, init};
+    /// # mod rushlight { pub use rushlight_nn as nn; }
+    /// use rushlight::nn::{Linear, Module, init};
     /// let layer = Linear::new(2, 3).build()?;
     /// (&layer as &dyn Module).apply(&mut |m| match m.downcast_ref::<Linear>() {
     ///     Some(linear) => init::ones_(&linear.weight),

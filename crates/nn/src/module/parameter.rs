@@ -29,7 +29,8 @@ impl Parameter {
     /// The same parameter for another module: both see each other's changes, and optimizers update it once.
     ///
     /// ```
-    /// use rushlight_nn::{Embedding, Linear};
+    /// # mod rushlight { pub use rushlight_nn as nn; }
+    /// use rushlight::nn::{Embedding, Linear};
     /// let wte = Embedding::new(100, 8).build()?;
     /// let mut head = Linear::new(8, 100).bias(false).build()?;
     /// head.weight = wte.weight.tie();

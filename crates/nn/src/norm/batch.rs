@@ -11,8 +11,9 @@ use rushlight_tensor::{BatchNormOptions, Options, Tensor};
 /// In training by the batch's own statistics, which running ones follow; in evaluation by the running ones.
 ///
 /// ```
-/// use rushlight_nn::{BatchNorm2d, Forward, Module};
-/// use rushlight_tensor::Tensor;
+/// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_nn as nn; }
+/// use rushlight::nn::{BatchNorm2d, Forward, Module};
+/// use rushlight::Tensor;
 /// let norm = BatchNorm2d::new(3).build()?;
 /// norm.forward(&Tensor::ones([4, 3, 8, 8])?)?;
 /// assert_eq!(norm.num_batches_tracked.as_ref().unwrap().item::<i64>()?, 1);

@@ -107,8 +107,9 @@ layers! {
     /// A long short-term memory.
     ///
     /// ```
-    /// use rushlight_nn::LSTM;
-    /// use rushlight_tensor::Tensor;
+    /// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_nn as nn; }
+    /// use rushlight::nn::LSTM;
+    /// use rushlight::Tensor;
     /// let lstm = LSTM::new(3, 4).num_layers(2).bidirectional(true).batch_first(true).build()?;
     /// let (outputs, (h, c)) = lstm.forward(&Tensor::ones([5, 7, 3])?, None)?;
     /// assert_eq!(outputs.shape(), [5, 7, 8]);

@@ -112,8 +112,9 @@ fn packing_order(name: &str, lengths: &[usize], enforce_sorted: bool) -> Result<
 /// lengths must not increase.
 ///
 /// ```
-/// use rushlight_nn::{pack_padded_sequence, pad_packed_sequence};
-/// use rushlight_tensor::Tensor;
+/// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_nn as nn; }
+/// use rushlight::nn::{pack_padded_sequence, pad_packed_sequence};
+/// use rushlight::Tensor;
 /// let x = Tensor::new([[1.0f32, 0.0], [2.0, 3.0]])?;
 /// let packed = pack_padded_sequence(&x, &[1, 2], true, false)?;
 /// assert_eq!(packed.data().to_vec::<f32>()?, [2.0, 1.0, 3.0]);

@@ -9,8 +9,9 @@ use rushlight_tensor::{Tensor, cat, stack};
 /// weights belong to somebody else.
 ///
 /// ```
-/// use rushlight_nn::{Recurrence, RecurrentKind, RecurrentWeights};
-/// use rushlight_tensor::Tensor;
+/// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_nn as nn; }
+/// use rushlight::nn::{Recurrence, RecurrentKind, RecurrentWeights};
+/// use rushlight::Tensor;
 /// let (weight_ih, weight_hh) = (Tensor::ones([16, 3])?, Tensor::ones([16, 4])?);
 /// let weights = [RecurrentWeights { weight_ih: &weight_ih, weight_hh: &weight_hh, biases: None, weight_hr: None }];
 /// let network = Recurrence { kind: RecurrentKind::Lstm, weights: &weights, bidirectional: false, dropout: 0.0 };

@@ -32,8 +32,9 @@ pub struct TransformerMasks<'a> {
 /// An encoder and a decoder.
 ///
 /// ```
-/// use rushlight_nn::{DecoderMasks, Transformer, TransformerMasks};
-/// use rushlight_tensor::Tensor;
+/// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_nn as nn; }
+/// use rushlight::nn::{DecoderMasks, Transformer, TransformerMasks};
+/// use rushlight::Tensor;
 /// let model = Transformer::new()
 ///     .d_model(16)
 ///     .nhead(2)

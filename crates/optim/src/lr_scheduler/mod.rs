@@ -3,9 +3,10 @@
 //! A schedule does not hold the optimizer: it is built for one and given it at each step, after the optimizer's own.
 //!
 //! ```
-//! use rushlight_optim::lr_scheduler::{LrScheduler, StepLR};
-//! use rushlight_optim::{Optimizer, Sgd};
-//! use rushlight_tensor::Tensor;
+//! # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_optim as optim; }
+//! use rushlight::optim::lr_scheduler::{LrScheduler, StepLR};
+//! use rushlight::optim::{Optimizer, Sgd};
+//! use rushlight::Tensor;
 //! let mut optimizer = Sgd::new([Tensor::ones([2])?.requires_grad_(true)?]).lr(1.0).build()?;
 //! let mut scheduler = StepLR::new(2).gamma(0.5).build(&mut optimizer)?;
 //! for _epoch in 0..4 {
@@ -21,12 +22,14 @@
 
 mod composed;
 mod cycle;
+pub mod formula;
 mod lambda;
 mod plateau;
 mod simple;
 
 pub use composed::{ChainedScheduler, SequentialLR};
-pub use cycle::{Anneal, CyclicLR, CyclicLROptions, CyclicMode, OneCycleLR, OneCycleLROptions, PerGroup};
+pub use cycle::{CyclicLR, CyclicLROptions, CyclicMode, OneCycleLR, OneCycleLROptions, PerGroup};
+pub use formula::Anneal;
 pub use lambda::{LambdaLR, LambdaLROptions, MultiplicativeLR, MultiplicativeLROptions};
 pub use plateau::{PlateauMode, ReduceLROnPlateau, ReduceLROnPlateauBuilder, ThresholdMode};
 pub use simple::{

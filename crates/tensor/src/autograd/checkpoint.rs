@@ -13,7 +13,8 @@ use rushlight_core::{Error, Result};
 /// Tensors that `f` captures and that require gradients (parameters) get theirs as well.
 ///
 /// ```
-/// use rushlight_tensor::{Tensor, autograd::checkpoint};
+/// # use rushlight_tensor as rushlight;
+/// use rushlight::{Tensor, autograd::checkpoint};
 /// let w = Tensor::new([2.0f32])?.requires_grad_(true)?;
 /// let x = Tensor::new([3.0f32])?.requires_grad_(true)?;
 /// let captured = w.clone();

@@ -21,8 +21,9 @@ impl Context {
 /// A differentiable op defined by the user.
 ///
 /// ```
-/// use rushlight_core::Result;
-/// use rushlight_tensor::{Tensor, autograd::{Context, Function, apply}};
+/// # mod rushlight { pub use rushlight_core::Result; pub use rushlight_tensor::*; }
+/// use rushlight::Result;
+/// use rushlight::{Tensor, autograd::{Context, Function, apply}};
 ///
 /// struct Cube;
 /// impl Function for Cube {

@@ -12,8 +12,9 @@ use rushlight_core::{DType, Error, Result};
 /// The error names input, output, element and both numbers.
 ///
 /// ```
-/// use rushlight_tensor::{Tensor, autograd::gradcheck};
-/// let x = Tensor::new_with([0.5, -1.5], rushlight_core::DType::F64)?.requires_grad_(true)?;
+/// # mod rushlight { pub use rushlight_core::DType; pub use rushlight_tensor::*; }
+/// use rushlight::{Tensor, autograd::gradcheck};
+/// let x = Tensor::new_with([0.5, -1.5], rushlight::DType::F64)?.requires_grad_(true)?;
 /// gradcheck(|xs| Ok(vec![xs[0].sin()?.exp()?]), &[x.clone()], 1e-6, 1e-5, 1e-3)?;
 /// // A derivative that is missing is found.
 /// let broken = gradcheck(|xs| Ok(vec![xs[0].mul(&xs[0].detach())?]), &[x], 1e-6, 1e-5, 1e-3);

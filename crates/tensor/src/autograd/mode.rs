@@ -39,7 +39,8 @@ impl Drop for ModeGuard {
 /// Records ops, or not, until the guard is dropped.
 ///
 /// ```
-/// use rushlight_tensor::autograd::{is_grad_enabled, set_grad_enabled};
+/// # use rushlight_tensor as rushlight;
+/// use rushlight::autograd::{is_grad_enabled, set_grad_enabled};
 /// {
 ///     let _guard = set_grad_enabled(false);
 ///     assert!(!is_grad_enabled());
@@ -55,7 +56,8 @@ pub fn set_grad_enabled(enabled: bool) -> ModeGuard {
 /// Runs a closure without recording.
 ///
 /// ```
-/// use rushlight_tensor::{Tensor, autograd::no_grad};
+/// # use rushlight_tensor as rushlight;
+/// use rushlight::{Tensor, autograd::no_grad};
 /// let x = Tensor::new([1.0f32])?.requires_grad_(true)?;
 /// assert!(!no_grad(|| x.exp())?.requires_grad());
 /// # Ok::<(), rushlight_core::Error>(())

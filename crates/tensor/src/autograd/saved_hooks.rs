@@ -48,8 +48,9 @@ impl Drop for SavedTensorsGuard {
 /// guards, the innermost one's hooks are used. As in PyTorch, a tensor that a hook keeps is not checked for changes in place.
 ///
 /// ```
-/// use rushlight_tensor::{Tensor, autograd::{SavedTensorsHooks, saved_tensors_hooks}};
-/// use rushlight_core::{DType, Result};
+/// # mod rushlight { pub use rushlight_core::{DType, Result}; pub use rushlight_tensor::*; }
+/// use rushlight::{Tensor, autograd::{SavedTensorsHooks, saved_tensors_hooks}};
+/// use rushlight::{DType, Result};
 /// use std::{any::Any, sync::Arc};
 ///
 /// /// Keeps tensors in half the memory.
@@ -84,7 +85,8 @@ pub fn saved_tensors_hooks(hooks: Arc<dyn SavedTensorsHooks>) -> SavedTensorsGua
 /// backward pass needs it. With `pin_memory`, in pinned memory where the device has it, from which copies are faster.
 ///
 /// ```
-/// use rushlight_tensor::{Tensor, autograd::save_on_cpu};
+/// # use rushlight_tensor as rushlight;
+/// use rushlight::{Tensor, autograd::save_on_cpu};
 /// let x = Tensor::new([3.0f32])?.requires_grad_(true)?;
 /// let y = {
 ///     let _hooks = save_on_cpu(false);

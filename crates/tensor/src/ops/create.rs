@@ -10,8 +10,9 @@ use std::sync::Arc;
 /// The dtype and device of a new tensor; `float32` on the CPU unless said otherwise.
 ///
 /// ```
-/// use rushlight_core::{DType, Device};
-/// use rushlight_tensor::{Options, Tensor};
+/// # mod rushlight { pub use rushlight_core::{DType, Device}; pub use rushlight_tensor::*; }
+/// use rushlight::{DType, Device};
+/// use rushlight::{Options, Tensor};
 /// let x = Tensor::zeros_with([2], Options::from(DType::F64).device(Device::Cpu))?;
 /// assert_eq!(x.dtype(), DType::F64);
 /// # Ok::<(), rushlight_core::Error>(())

@@ -186,7 +186,8 @@ fn contract(a: Operand, b: Operand, keep: impl Fn(Label) -> bool) -> Result<Oper
 /// for diagonals; without `->` the letters that occur once are kept, in alphabetical order.
 ///
 /// ```
-/// use rushlight_tensor::{Tensor, einsum};
+/// # use rushlight_tensor as rushlight;
+/// use rushlight::{Tensor, einsum};
 /// let (a, b) = (Tensor::ones([2, 3])?, Tensor::ones([4, 3])?);
 /// assert_eq!(einsum("ij,kj->ik", &[&a, &b])?.to_vec::<f32>()?, [3.0; 8]);
 /// # Ok::<(), rushlight_core::Error>(())

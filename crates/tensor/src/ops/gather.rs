@@ -223,7 +223,8 @@ impl Tensor {
     /// there do not count; places no index points to keep theirs.
     ///
     /// ```
-    /// use rushlight_tensor::{ScatterReduce, Tensor};
+    /// # use rushlight_tensor as rushlight;
+    /// use rushlight::{ScatterReduce, Tensor};
     /// let x = Tensor::new([1.0f32, 2.0])?;
     /// let (index, source) = (Tensor::new([0i64, 0])?, Tensor::new([5.0f32, 3.0])?);
     /// assert_eq!(x.scatter_reduce(0, &index, &source, ScatterReduce::Amax, true)?.to_vec::<f32>()?, [5.0, 2.0]);

@@ -33,7 +33,8 @@ pub enum IndexItem {
 /// Every `step`-th entry from `start` to before `end`, either of which may be `None`: Python's `start:end:step`.
 ///
 /// ```
-/// use rushlight_tensor::{Tensor, slice};
+/// # use rushlight_tensor as rushlight;
+/// use rushlight::{Tensor, slice};
 /// let x = Tensor::arange(0, 6, 1)?;
 /// assert_eq!(x.i(slice(1, None, 2))?.to_vec::<i64>()?, [1, 3, 5]);
 /// # Ok::<(), rushlight_core::Error>(())
@@ -220,7 +221,8 @@ impl Tensor {
     /// index tensors and masks give copies, with their dimensions where they stood if they are neighbours, else in front.
     ///
     /// ```
-    /// use rushlight_tensor::{Ellipsis, NewAxis, Tensor};
+    /// # use rushlight_tensor as rushlight;
+    /// use rushlight::{Ellipsis, NewAxis, Tensor};
     /// let x = Tensor::arange(0, 24, 1)?.reshape([2, 3, 4])?;
     /// assert_eq!(x.i((0, 1..3, ..))?.shape(), [2, 4]);
     /// assert_eq!(x.i((Ellipsis, NewAxis, -1))?.shape(), [2, 3, 1]);

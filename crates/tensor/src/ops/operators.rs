@@ -19,7 +19,8 @@ use std::ops::{AddAssign, DivAssign, MulAssign, RemAssign, SubAssign};
 /// autograd as the method of its name; after an error the rest of the formula does nothing.
 ///
 /// ```
-/// use rushlight_tensor::Tensor;
+/// # use rushlight_tensor as rushlight;
+/// use rushlight::Tensor;
 /// let (a, b) = (Tensor::new([1.0f32, 2.0])?, Tensor::new([3.0f32, 4.0])?);
 /// let y = (&a * &b + &a / 2.0 - 1).eval()?;
 /// assert_eq!(y.to_vec::<f32>()?, [2.5, 8.0]);
@@ -34,7 +35,8 @@ use std::ops::{AddAssign, DivAssign, MulAssign, RemAssign, SubAssign};
 /// [`x.add_(&y)?`](Tensor::add_).
 ///
 /// ```
-/// use rushlight_tensor::{Expr, Tensor};
+/// # use rushlight_tensor as rushlight;
+/// use rushlight::{Expr, Tensor};
 /// let mut total = Expr::from(Tensor::scalar(0.0)?);
 /// for i in 0..3 {
 ///     total += Tensor::scalar(i)? * 0.5;

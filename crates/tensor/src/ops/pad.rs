@@ -39,7 +39,8 @@ impl Tensor {
     /// it, and so on. Negative padding cuts.
     ///
     /// ```
-    /// use rushlight_tensor::{PadMode, Tensor};
+    /// # use rushlight_tensor as rushlight;
+    /// use rushlight::{PadMode, Tensor};
     /// let x = Tensor::new([[1i64, 2, 3]])?;
     /// assert_eq!(x.pad(&[1, 1], PadMode::Constant(0.into()))?.to_vec::<i64>()?, [0, 1, 2, 3, 0]);
     /// assert_eq!(x.pad(&[2, 0], PadMode::Reflect)?.to_vec::<i64>()?, [3, 2, 1, 2, 3]);

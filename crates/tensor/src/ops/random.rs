@@ -59,11 +59,12 @@ impl Tensor {
     /// Uniform in `[0, 1)`.
     ///
     /// ```
+    /// # mod rushlight { pub use rushlight_core::{DType, rng::manual_seed}; }
     /// # use rushlight_tensor::Tensor;
-    /// rushlight_core::rng::manual_seed(1);
-    /// let a = Tensor::rand([3], rushlight_core::DType::F32)?;
-    /// rushlight_core::rng::manual_seed(1);
-    /// assert!(a.equal(&Tensor::rand([3], rushlight_core::DType::F32)?)?);
+    /// rushlight::manual_seed(1);
+    /// let a = Tensor::rand([3], rushlight::DType::F32)?;
+    /// rushlight::manual_seed(1);
+    /// assert!(a.equal(&Tensor::rand([3], rushlight::DType::F32)?)?);
     /// # Ok::<(), rushlight_core::Error>(())
     /// ```
     pub fn rand(shape: impl AsRef<[usize]>, options: impl Into<Options>) -> Result<Tensor> {

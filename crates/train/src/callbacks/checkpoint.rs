@@ -10,7 +10,8 @@ use std::path::PathBuf;
 /// Without options: after every epoch, the three newest stay. A checkpoint is complete: the run goes on from any of them as if it had never stopped.
 ///
 /// ```
-/// use rushlight_train::{ModelCheckpoint, Mode, Trainer};
+/// # mod rushlight { pub use rushlight_train as train; }
+/// use rushlight::train::{ModelCheckpoint, Mode, Trainer};
 /// let trainer = Trainer::new().checkpoint(ModelCheckpoint::new().monitor("val_accuracy", Mode::Max).save_top_k(2).every_n_train_steps(500));
 /// ```
 #[derive(Clone, Debug)]

@@ -49,9 +49,14 @@ impl Mode {
 /// What a run does beside training. Every process of a run calls its callbacks alike.
 ///
 /// ```
-/// use rushlight_core::Result;
-/// use rushlight_nn::Module;
-/// use rushlight_train::{Callback, Run};
+/// # mod rushlight {
+/// #     pub use rushlight_core::Result;
+/// #     pub use rushlight_nn as nn;
+/// #     pub use rushlight_train as train;
+/// # }
+/// use rushlight::Result;
+/// use rushlight::nn::Module;
+/// use rushlight::train::{Callback, Run};
 ///
 /// /// Ends a run whose loss has become good enough.
 /// struct GoodEnough(f64);

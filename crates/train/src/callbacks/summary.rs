@@ -47,9 +47,14 @@ impl ModelSummary {
     /// that the profiler is at work, or is the forward's own.
     ///
     /// ```
-    /// use rushlight_nn::{Forward, Linear};
-    /// use rushlight_tensor::Tensor;
-    /// use rushlight_train::callbacks::ModelSummary;
+    /// # mod rushlight {
+    /// #     pub use rushlight_tensor::*;
+    /// #     pub use rushlight_nn as nn;
+    /// #     pub use rushlight_train as train;
+    /// # }
+    /// use rushlight::nn::{Forward, Linear};
+    /// use rushlight::Tensor;
+    /// use rushlight::train::callbacks::ModelSummary;
     /// let model = Linear::new(8, 4).build()?;
     /// let summary = ModelSummary::new().traced(16, || model.forward(&Tensor::ones([16, 8])?))?;
     /// assert!(summary.table(&model).ends_with("64 FLOPs forward, counted"));

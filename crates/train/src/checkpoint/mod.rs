@@ -110,9 +110,14 @@ impl Restored {
 /// A program that runs alone writes one file a checkpoint, `checkpoint-STEP.pt`, which `torch.load` reads.
 ///
 /// ```
-/// use rushlight_nn::{Forward, Linear, Module};
-/// use rushlight_tensor::Tensor;
-/// use rushlight_train::{Checkpoints, Position};
+/// # mod rushlight {
+/// #     pub use rushlight_tensor::*;
+/// #     pub use rushlight_nn as nn;
+/// #     pub use rushlight_train as train;
+/// # }
+/// use rushlight::nn::{Forward, Linear, Module};
+/// use rushlight::Tensor;
+/// use rushlight::train::{Checkpoints, Position};
 /// # let directory = std::env::temp_dir().join(format!("rushlight-doc-checkpoints-{}", std::process::id()));
 /// let mut model = Linear::new(20, 1).build()?;
 /// let mut checkpoints = Checkpoints::new(&directory).keep(2).build()?;
@@ -140,9 +145,10 @@ impl Restored {
 /// has the same size; ranks that were not there before get streams of their own, derived from rank 0's.
 ///
 /// ```no_run
+/// # mod rushlight { pub use rushlight_dist as dist; }
 /// # use rushlight_nn::Linear;
 /// # use rushlight_train::{Best, Checkpoints, Position, SaveOptions};
-/// let world = rushlight_dist::init()?;
+/// let world = rushlight::dist::init()?;
 /// let mut model = Linear::new(20, 1).build()?;
 /// let mut checkpoints = Checkpoints::new("run1")
 ///     .world(&world)

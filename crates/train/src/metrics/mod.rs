@@ -3,8 +3,9 @@
 //! Names and values are those of torchmetrics. Each metric adds up what it needs, so a figure is that of all samples together, not a mean of batches.
 //!
 //! ```
-//! use rushlight_tensor::Tensor;
-//! use rushlight_train::metrics::Accuracy;
+//! # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_train as train; }
+//! use rushlight::Tensor;
+//! use rushlight::train::metrics::Accuracy;
 //! let accuracy = Accuracy::new();
 //! accuracy.update(&Tensor::new([[0.1f32, 0.9], [0.8, 0.2]])?, &Tensor::new([1i64, 1])?)?;
 //! accuracy.update(&Tensor::new([[0.3f32, 0.7]])?, &Tensor::new([1i64])?)?;

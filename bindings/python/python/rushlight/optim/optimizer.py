@@ -162,6 +162,7 @@ class Optimizer:
 
     def state_dict(self):
         """State and groups as plain dictionaries: parameters are numbered in the order of the groups."""
+        _C._settle_steps()
         for hook in self._optimizer_state_dict_pre_hooks.values():
             hook(self)
         number = {}

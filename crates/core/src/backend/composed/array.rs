@@ -303,7 +303,6 @@ impl<'a> Array<'a> {
         sub Sub;
         mul Mul;
         div Div;
-        maximum Maximum;
         floor_divide FloorDivide;
         remainder Remainder;
         eq Eq;
@@ -316,9 +315,7 @@ impl<'a> Array<'a> {
 
     unary! {
         neg Neg;
-        abs Abs;
         square Square;
-        sqrt Sqrt;
         rsqrt Rsqrt;
         exp Exp;
         log Log;

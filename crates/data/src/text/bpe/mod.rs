@@ -15,7 +15,8 @@ use std::ops::Range;
 /// A byte-level byte-pair tokenizer: words are bytes whose commonest pairs are merged, so that every text can be encoded and decoded without loss.
 ///
 /// ```
-/// use rushlight_data::text::{Bpe, Tokenizer};
+/// # mod rushlight { pub use rushlight_data as data; }
+/// use rushlight::data::text::{Bpe, Tokenizer};
 /// let bpe = Bpe::train("low lower lowest low low", 260)?;
 /// let tokens = bpe.encode("lower!")?;
 /// assert_eq!(bpe.decode(&tokens)?, "lower!");

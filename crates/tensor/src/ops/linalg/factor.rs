@@ -14,8 +14,9 @@ impl Tensor {
     /// `upper`, the upper triangle is read and `Lᵀ` given.
     ///
     /// ```
+    /// # mod rushlight { pub use rushlight_core::DType; }
     /// # use rushlight_tensor::Tensor;
-    /// let a = Tensor::new_with([[4.0, 2.0], [2.0, 10.0]], rushlight_core::DType::F64)?;
+    /// let a = Tensor::new_with([[4.0, 2.0], [2.0, 10.0]], rushlight::DType::F64)?;
     /// assert_eq!(a.cholesky(false)?.to_vec::<f64>()?, [2.0, 0.0, 1.0, 3.0]);
     /// # Ok::<(), rushlight_core::Error>(())
     /// ```

@@ -19,8 +19,9 @@ impl Tensor {
     /// Norms of the matrices that two dimensions hold; PyTorch's default dimensions are the last two.
     ///
     /// ```
-    /// use rushlight_tensor::{MatrixNorm, Tensor};
-    /// let a = Tensor::new_with([[3.0, 0.0], [0.0, -4.0]], rushlight_core::DType::F64)?;
+    /// # mod rushlight { pub use rushlight_core::DType; pub use rushlight_tensor::*; }
+    /// use rushlight::{MatrixNorm, Tensor};
+    /// let a = Tensor::new_with([[3.0, 0.0], [0.0, -4.0]], rushlight::DType::F64)?;
     /// assert_eq!(a.matrix_norm(MatrixNorm::Fro, [-2, -1], false)?.item::<f64>()?, 5.0);
     /// assert_eq!(a.matrix_norm(MatrixNorm::Ord(1.0), [-2, -1], false)?.item::<f64>()?, 4.0);
     /// # Ok::<(), rushlight_core::Error>(())

@@ -42,8 +42,9 @@ impl Tensor {
     /// Determinants of square matrices.
     ///
     /// ```
+    /// # mod rushlight { pub use rushlight_core::DType; }
     /// # use rushlight_tensor::Tensor;
-    /// let a = Tensor::new_with([[1.0, 2.0], [3.0, 4.0]], rushlight_core::DType::F64)?;
+    /// let a = Tensor::new_with([[1.0, 2.0], [3.0, 4.0]], rushlight::DType::F64)?;
     /// assert!((a.det()?.item::<f64>()? + 2.0).abs() < 1e-12);
     /// # Ok::<(), rushlight_core::Error>(())
     /// ```
@@ -115,9 +116,10 @@ impl Tensor {
     /// dimension or the shape of `self` less the last; batches broadcast.
     ///
     /// ```
+    /// # mod rushlight { pub use rushlight_core::DType; }
     /// # use rushlight_tensor::Tensor;
-    /// let a = Tensor::new_with([[2.0, 0.0], [0.0, 4.0]], rushlight_core::DType::F64)?;
-    /// let x = a.solve(&Tensor::new_with([2.0, 2.0], rushlight_core::DType::F64)?, true)?;
+    /// let a = Tensor::new_with([[2.0, 0.0], [0.0, 4.0]], rushlight::DType::F64)?;
+    /// let x = a.solve(&Tensor::new_with([2.0, 2.0], rushlight::DType::F64)?, true)?;
     /// assert_eq!(x.to_vec::<f64>()?, [1.0, 0.5]);
     /// # Ok::<(), rushlight_core::Error>(())
     /// ```

@@ -12,10 +12,11 @@ impl Tensor {
     /// `m × k` and `Vᴴ` is `k × n`; both are square with `full_matrices`, whose extra vectors have no derivative.
     ///
     /// ```
+    /// # mod rushlight { pub use rushlight_core::DType; }
     /// # use rushlight_tensor::Tensor;
-    /// let a = Tensor::new_with([[0.0, 3.0], [5.0, 0.0]], rushlight_core::DType::F64)?;
+    /// let a = Tensor::new_with([[0.0, 3.0], [5.0, 0.0]], rushlight::DType::F64)?;
     /// let (u, s, vh) = a.svd(false)?;
-    /// assert!(s.allclose(&Tensor::new_with([5.0, 3.0], rushlight_core::DType::F64)?, 1e-12, 1e-12)?);
+    /// assert!(s.allclose(&Tensor::new_with([5.0, 3.0], rushlight::DType::F64)?, 1e-12, 1e-12)?);
     /// assert!(u.mul(&s)?.matmul(&vh)?.allclose(&a, 1e-12, 1e-12)?);
     /// # Ok::<(), rushlight_core::Error>(())
     /// ```

@@ -28,7 +28,8 @@ const FLUSH_AFTER: Duration = Duration::from_secs(1);
 /// Writes one event file.
 ///
 /// ```
-/// use rushlight_train::loggers::tensorboard::EventWriter;
+/// # mod rushlight { pub use rushlight_train as train; }
+/// use rushlight::train::loggers::tensorboard::EventWriter;
 /// # let directory = std::env::temp_dir().join(format!("rushlight-doc-events-{}", std::process::id()));
 /// let mut events = EventWriter::create(&directory, "", None)?;
 /// for step in 0..100 {

@@ -77,7 +77,8 @@ pub struct Parsed {
 /// Reads event files.
 ///
 /// ```
-/// use rushlight_train::loggers::tensorboard::{EventContent, EventParser, EventWriter};
+/// # mod rushlight { pub use rushlight_train as train; }
+/// use rushlight::train::loggers::tensorboard::{EventContent, EventParser, EventWriter};
 /// # let directory = std::env::temp_dir().join(format!("rushlight-doc-read-{}", std::process::id()));
 /// let mut events = EventWriter::create(&directory, "", None)?;
 /// events.scalar("loss", 0.5, 7)?;

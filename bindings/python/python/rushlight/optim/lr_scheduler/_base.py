@@ -1,4 +1,7 @@
-"""What schedules share: epochs, the optimizer's learning rates, state."""
+"""Base class of schedules: epochs, the optimizer's learning rates, state.
+
+It is Python because users and libraries subclass it, and because ``state_dict`` is the object's ``__dict__``. Formulas are Rust's.
+"""
 
 import warnings
 
