@@ -1,13 +1,11 @@
-//! Steps that are recorded once and replayed: `rushlight.capture`, and what `torch.cuda.CUDAGraph` is made of.
+//! Steps that are recorded once and replayed: `rushlight.capture`, and the primitives of `torch.cuda.CUDAGraph`.
 
 use crate::device::{PyDevice, numbered};
 use crate::error::{IntoPyResult, from_py, runtime_error};
 use crate::tensor::{PyTensor, wrap};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use rushlight_tensor::capture::{
-    Graph, GraphRecording, StepPool, graph_pool, recording_id, refuse_host,
-};
+use rushlight_tensor::capture::{Graph, GraphRecording, StepPool, graph_pool, recording_id, refuse_host};
 use rushlight_tensor::{Capture, Tensor};
 use std::cell::RefCell;
 use std::sync::{Mutex, MutexGuard, TryLockError};
@@ -96,7 +94,7 @@ struct PyGraph(Mutex<Graph>);
 #[pymethods]
 impl PyGraph {
     fn replay(&self) -> PyResult<()> {
-        // The lock is held for a launch; what it calls back takes the interpreter's lock, which this thread has.
+        // The lock is held for a launch; what it calls back takes the GIL, which this thread has.
         self.0
             .try_lock()
             .map_err(|_| runtime_error("replay: the graph is being replayed by another thread"))?

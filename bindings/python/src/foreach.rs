@@ -1,4 +1,4 @@
-//! Work over lists of tensors in one call: what gradient clipping and loss scaling are made of.
+//! Operations on lists of tensors in one call, for gradient clipping.
 
 use crate::error::IntoPyResult;
 use crate::tensor::{PyTensor, as_tensor, wrap};

@@ -53,8 +53,8 @@ impl PyGradScaler {
         self.lock().unscale_grads(id, &checked(&grads)?).py()
     }
 
-    /// Calls `step` unless a gradient is not finite, and returns what it returned. In a recorded step the device decides at
-    /// each replay.
+    /// Calls `step` unless a gradient is not finite, and returns what it returned. In a recorded step the device
+    /// decides at each replay.
     fn step<'py>(
         &self,
         py: Python<'py>,

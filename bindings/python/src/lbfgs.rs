@@ -13,9 +13,8 @@ use rushlight_tensor::capture;
 use rushlight_tensor::state::{Dict, Key, Value};
 
 /// What the minimiser keeps between steps; other entries of the state are not its own.
-const KEPT: [&str; 10] = [
-    "func_evals", "n_iter", "d", "t", "old_dirs", "old_stps", "ro", "H_diag", "prev_flat_grad", "prev_loss",
-];
+const KEPT: [&str; 10] =
+    ["func_evals", "n_iter", "d", "t", "old_dirs", "old_stps", "ro", "H_diag", "prev_flat_grad", "prev_loss"];
 
 /// A value of the state, tensors as they are.
 fn state_value(object: &Bound<'_, PyAny>) -> PyResult<Value> {
@@ -41,8 +40,8 @@ fn state_object<'py>(py: Python<'py>, value: Value) -> PyResult<Bound<'py, PyAny
     })
 }
 
-/// One step over `params`. `group` holds the options, `kept` the state, both by PyTorch's names. Returns what the closure
-/// returned first.
+/// One step over `params`. `group` holds the options, `kept` the state, both by PyTorch's names. Returns what the
+/// closure returned first.
 #[pyfunction]
 fn _lbfgs_step<'py>(
     py: Python<'py>,

@@ -22,7 +22,7 @@ use rushlight_tensor::{Arg, Tensor, foreach};
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex};
 
-/// Below so many elements a step is done sooner than the interpreter's lock is given away and taken back.
+/// Below so many elements a step is done sooner than the GIL is released and taken back.
 const SMALL: usize = 8192;
 
 /// The names an optimizer looks up, as Python objects made once.
@@ -465,8 +465,9 @@ impl<A: Fused> Renew for Recorded<A> {
     }
 }
 
-/// A step of the optimizer of that name over its parameter groups, in one pass. Groups hold options by PyTorch's names; `state` holds a dict
-/// per parameter, where what is missing is made. A recorded step asks `optimizer` whether they are still its own.
+/// A step of the optimizer of that name over its parameter groups, in one pass. Groups hold options by PyTorch's names;
+/// `state` holds a dict per parameter, where what is missing is made. A recorded step asks `optimizer` whether they are
+/// still its own.
 #[pyfunction]
 fn _optim_step(
     name: &str,

@@ -4,8 +4,8 @@ use crate::error::{IntoPyResult, value_error};
 use crate::tensor::PyTensor;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use rushlight_optim::lr_scheduler::formula::{self, Anneal, Formula, Patience};
 use rushlight_optim::lr_scheduler::CyclicMode;
+use rushlight_optim::lr_scheduler::formula::{self, Anneal, Formula, Patience};
 use rushlight_optim::rule::Averaging;
 
 /// A schedule's formula by PyTorch's name; its options are attributes of the schedule.
@@ -55,12 +55,7 @@ fn _lr_chained(
 
 /// The rates at a step from those at the beginning.
 #[pyfunction]
-fn _lr_closed_form(
-    name: &str,
-    options: &Bound<'_, PyDict>,
-    epoch: f64,
-    base_lrs: Vec<f64>,
-) -> PyResult<Vec<f64>> {
+fn _lr_closed_form(name: &str, options: &Bound<'_, PyDict>, epoch: f64, base_lrs: Vec<f64>) -> PyResult<Vec<f64>> {
     let formula = formula_of(name, options, epoch)?;
     Ok(base_lrs.iter().map(|&base| formula.closed_form(epoch, base)).collect())
 }
@@ -95,9 +90,8 @@ fn _lr_cycle_scale(mode: &str, x: f64, gamma: f64) -> PyResult<f64> {
 }
 
 fn anneal(strategy: &str) -> PyResult<Anneal> {
-    Anneal::named(strategy).ok_or_else(|| {
-        value_error(format!("anneal_strategy must be one of 'cos' or 'linear', instead got {strategy}"))
-    })
+    Anneal::named(strategy)
+        .ok_or_else(|| value_error(format!("anneal_strategy must be one of 'cos' or 'linear', instead got {strategy}")))
 }
 
 /// A value on the way from one to another.
@@ -168,8 +162,19 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
         ($($name:ident),* $(,)?) => { $(module.add_function(wrap_pyfunction!($name, module)?)?;)* };
     }
     functions!(
-        _lr_chained, _lr_closed_form, _lr_cosine, _lr_restarts, _lr_cycle, _lr_cycle_scale, _lr_anneal, _lr_phase,
-        _lr_swa, _lr_is_better, _lr_patience, _lr_reduced, _average_,
+        _lr_chained,
+        _lr_closed_form,
+        _lr_cosine,
+        _lr_restarts,
+        _lr_cycle,
+        _lr_cycle_scale,
+        _lr_anneal,
+        _lr_phase,
+        _lr_swa,
+        _lr_is_better,
+        _lr_patience,
+        _lr_reduced,
+        _average_,
     );
     Ok(())
 }

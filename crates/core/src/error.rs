@@ -24,7 +24,7 @@ pub enum ErrorKind {
     Value,
     /// A misuse of autograd: freed graph, changed saved value, non-scalar root.
     Autograd,
-    /// The allocator could not give what was asked for.
+    /// The allocator could not provide the requested memory.
     OutOfMemory,
     /// Something this build or backend does not do.
     Unsupported,
@@ -36,8 +36,9 @@ pub enum ErrorKind {
 
 /// An error with a message a person can act on. One pointer wide, so that `Result` stays cheap.
 ///
-/// Layers add the path of the module in which it happened (`transformer.h.7.attn.c_proj`). With `RUSHLIGHT_BACKTRACE=1` in the environment an error
-/// records the stack where it was made; `{:?}` shows it, and so does a `main` that returns the error.
+/// Layers add the path of the module in which it happened (`transformer.h.7.attn.c_proj`). With `RUSHLIGHT_BACKTRACE=1`
+/// in the environment an error records the stack where it was made; `{:?}` shows it, and so does a `main` that returns
+/// the error.
 ///
 /// ```
 /// # mod rushlight { pub use rushlight_core::{Error, ErrorKind}; }
@@ -102,7 +103,8 @@ impl Error {
         self
     }
 
-    /// The same error with the path of the module it happened in. An error keeps the first path it is given: the innermost.
+    /// The same error with the path of the module it happened in. An error keeps the first path it is given: the
+    /// innermost.
     ///
     /// ```
     /// # mod rushlight { pub use rushlight_core::Error; }
@@ -121,7 +123,7 @@ impl Error {
         self.0.module.as_deref()
     }
 
-    /// Where the error was made, if `RUSHLIGHT_BACKTRACE=1` asked for it.
+    /// The backtrace of the error, if `RUSHLIGHT_BACKTRACE=1` is set.
     pub fn backtrace(&self) -> Option<&Backtrace> {
         self.0.backtrace.as_deref()
     }

@@ -27,7 +27,7 @@ pub struct Progress<I> {
     visible: bool,
 }
 
-/// Says what stands at the end of a progress bar's line.
+/// Computes the suffix of a progress bar's line.
 #[derive(Clone, Default)]
 pub struct ProgressHandle(Arc<Mutex<String>>);
 
@@ -51,7 +51,7 @@ impl<I: Iterator> Progress<I> {
         Self { items, handle: ProgressHandle::default(), line, drawn: None, visible }
     }
 
-    /// What stands at the beginning of the line.
+    /// The prefix of the line.
     pub fn title(mut self, title: impl Into<String>) -> Self {
         self.line.title = title.into();
         self

@@ -1,4 +1,4 @@
-//! What programs of several ranks do besides communicating: scale the learning rate, print and save once.
+//! Helpers for programs of several ranks: scale the learning rate, print and save once.
 
 use crate::comm::ReduceOp;
 use crate::group::Objects;

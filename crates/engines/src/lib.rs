@@ -96,7 +96,7 @@ pub fn pinned_memory() -> Result<&'static dyn PinnedMemory> {
     Err(why.unwrap_or_else(|| Error::device("pinned memory needs an accelerator, and this machine has none")))
 }
 
-/// Whether an address lies in some engine's pinned memory. Starts no device.
+/// Whether an address is in an engine's pinned memory. Starts no device.
 pub fn is_pinned(address: *const u8) -> bool {
     ENGINES.iter().filter_map(|engine| engine.pinned_memory()).any(|memory| memory.contains(address))
 }

@@ -1,4 +1,5 @@
-// Work over lists of tensors in few launches. A launch takes a table of entries by value; blocks find theirs by its first block.
+// Work over lists of tensors in few launches. A launch takes a table of entries by value; blocks find theirs by its
+// first block.
 
 #define PIECE 16384
 
@@ -6,7 +7,7 @@
 #define ENTRIES 24
 // The numbers of a step. f: the rule's factors, as UpdateRule::factors() orders them.
 struct Factors { double sign, decay, shrink, f[8]; };
-// What happens to one parameter; in a recorded step its numbers lie where `live` points, and are new at each replay.
+// What happens to one parameter; in a recorded step its numbers are at `live` and change at each replay.
 struct Entry { T* param; const T* grad; T* state[3]; u64 count; u64 first; const Factors* live; Factors own; };
 struct Table { u32 entries; u32 pad; Entry e[ENTRIES]; };
 
@@ -38,7 +39,8 @@ __device__ inline void step(W& p, W g, W& a, W& b, W& c, const Factors& e) {
     rules::move(p, g, a, b, c, e);
 }
 
-// G: the dtype of the factor of the gradients, if it is a tensor. Nothing happens where `found_inf` is there and not zero.
+// G: the dtype of the factor of the gradients, if it is a tensor. Nothing happens where `found_inf` is there and not
+// zero.
 extern "C" __global__ void __launch_bounds__(256) update(Table table, const G* factor, double number, const float* found_inf) {
     if (found_inf && *found_inf != 0) return;
     u32 k = 0;
@@ -91,7 +93,8 @@ extern "C" __global__ void __launch_bounds__(256) update(Table table, const G* f
 struct Entry { T* x; u64 count; u64 first; };
 struct Table { u32 entries; u32 pad; Entry e[ENTRIES]; };
 
-// Does `each` to every `value` of a piece and `after` to every load of them (`some`, from `place`), 16 bytes at a time where they lie well.
+// Does `each` to every `value` of a piece and `after` to every load of them (`some`, from `place`), 16 bytes at a time
+// where they are aligned.
 #define EACH_PIECE(each, after)                                                                \
     {                                                                                           \
         typedef Vec<T, 16 / sizeof(T)> Wide;                                                    \

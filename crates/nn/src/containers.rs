@@ -1,4 +1,5 @@
-//! Lists and dictionaries of modules and parameters. A `Vec` or an array as a field of a module does as well as a list here.
+//! Lists and dictionaries of modules and parameters. A `Vec` or an array as a field of a module does as well as a list
+//! here.
 
 use crate::sequential::check_name;
 use crate::{Field, Forward, Member, MemberMut, Memo, Module, Parameter};

@@ -71,8 +71,8 @@ impl EmbeddingBag {
         EmbeddingBagBuilder::of(Table::Given(embeddings.clone()), true)
     }
 
-    /// The output for indices `[bags, length]`, or for indices in a row with the `offsets` at which bags begin. `per_sample_weights`, of
-    /// the indices' shape, scale the vectors of a sum.
+    /// The output for indices `[bags, length]`, or for indices in a row with the `offsets` at which bags begin.
+    /// `per_sample_weights`, of the indices' shape, scale the vectors of a sum.
     pub fn forward_with(
         &self,
         indices: &Tensor,

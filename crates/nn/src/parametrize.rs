@@ -1,4 +1,5 @@
-//! Parameters that are computed from others: weight norm and spectral norm, with the keys of PyTorch's parametrizations.
+//! Parameters that are computed from others: weight norm and spectral norm, with the keys of PyTorch's
+//! parametrizations.
 
 use crate::{Buffer, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d, Forward, Member, MemberMut, Module};
 use crate::{Memo, Parameter, Training};
@@ -54,8 +55,8 @@ impl<M: Module, P: Parametrization> Parametrized<M, P> {
         Ok(Self { module, name: name.to_owned(), prefix: format!("parametrizations.{name}"), parametrization })
     }
 
-    /// The module with the parameter's value of now, which remembers how it was computed: for modules that are called by other methods than
-    /// [`Forward::forward`].
+    /// The module with the parameter's value of now, which remembers how it was computed: for modules that are called
+    /// by other methods than [`Forward::forward`].
     pub fn module(&self) -> Result<M> {
         let mut module = Memo::sharing().module(&self.module)?;
         replace(&mut module, &self.name, Parameter::from_leaf(self.parametrization.value()?));
@@ -132,7 +133,8 @@ pub struct WeightNorm {
     dim: Option<usize>,
 }
 
-/// Learns a parameter's lengths along a dimension apart from its directions; with `None` as dimension it has one length.
+/// Learns a parameter's lengths along a dimension apart from its directions; with `None` as dimension it has one
+/// length.
 pub fn weight_norm<M: Module>(
     module: M,
     name: &str,

@@ -270,7 +270,8 @@ adaptive! {
     AdaptiveMaxPool1d Tensor::adaptive_max_pool1d;
     /// Maxima of `[batch, channels, height, width]` to a given height and width.
     AdaptiveMaxPool2d Tensor::adaptive_max_pool2d;
-    /// Maxima of `[batch, channels, depth, height, width]` to a given depth, height and width; the batch may be missing.
+    /// Maxima of `[batch, channels, depth, height, width]` to a given depth, height and width; the batch may be
+    /// missing.
     AdaptiveMaxPool3d |input, size| Ok(adaptive_max_pool3d(input, size)?.0);
 }
 

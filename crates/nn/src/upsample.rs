@@ -51,7 +51,7 @@ impl Upsample {
         self
     }
 
-    /// Whether the centres of the corners, not their edges, lie on each other; for the linear modes.
+    /// Whether corner pixels are aligned by their centres instead of their edges; for the linear modes.
     pub fn align_corners(mut self, align_corners: bool) -> Self {
         self.align_corners = Some(align_corners);
         self

@@ -8,8 +8,9 @@ use rushlight_tensor::state::{Dict, Key, StateDict, Stateful, Value};
 
 /// An exponential moving average of a model's parameters: often better than the parameters themselves.
 ///
-/// The first update copies, as `torch.optim.swa_utils.AveragedModel` does; later ones move each average by `1 - decay` of its distance.
-/// [`apply`](Ema::apply) puts the averages into the model, for evaluation or to save it, [`restore`](Ema::restore) puts back what was there.
+/// The first update copies, as `torch.optim.swa_utils.AveragedModel` does; later ones move each average by `1 - decay`
+/// of its distance. [`apply`](Ema::apply) puts the averages into the model, for evaluation or to save it,
+/// [`restore`](Ema::restore) puts back what was there.
 ///
 /// ```
 /// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_optim as optim; }
@@ -92,7 +93,8 @@ impl Ema {
         Self::of(named_parameters, Some(decay))
     }
 
-    /// Averages in which all updates have equal weight: stochastic weight averaging, the default of PyTorch's `AveragedModel`.
+    /// Averages in which all updates have equal weight: stochastic weight averaging, the default of PyTorch's
+    /// `AveragedModel`.
     pub fn equal(named_parameters: impl IntoIterator<Item = (String, Tensor)>) -> Result<Self> {
         Self::of(named_parameters, None)
     }

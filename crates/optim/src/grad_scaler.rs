@@ -9,8 +9,8 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Multiplies the loss by a scale so that small gradients do not vanish in float16, and takes it off again before the step. A step whose
-/// gradients are not finite is left out and the scale reduced; after many good steps it grows.
+/// Multiplies the loss by a scale so that small gradients do not vanish in float16, and takes it off again before the
+/// step. A step whose gradients are not finite is left out and the scale reduced; after many good steps it grows.
 ///
 /// ```
 /// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_optim as optim; }
@@ -28,8 +28,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// # Ok::<(), rushlight_core::Error>(())
 /// ```
 ///
-/// In a captured step ([`Capture`](rushlight_tensor::Capture)) all of `scale`, `unscale_`, `step` and `update` belong inside, with one optimizer. The device then
-/// decides by itself whether to step; the host hears of it when it needs to know, at the latest before the next step.
+/// In a captured step ([`Capture`](rushlight_tensor::Capture)) all of `scale`, `unscale_`, `step` and `update` belong
+/// inside, with one optimizer. The device then decides whether to step; the host learns of it when it needs to know, at
+/// the latest before the next step.
 pub struct GradScaler {
     enabled: bool,
     scaling: Arc<Mutex<Scaling>>,
@@ -137,7 +138,7 @@ impl fmt::Debug for GradScaler {
     }
 }
 
-/// An optimizer is told from others by its first parameter's memory: it may be moved, and none shares its parameters.
+/// An optimizer is identified by its first parameter's memory: it may be moved, and no other shares its parameters.
 type OptimizerId = usize;
 
 #[derive(Clone, Copy, Debug)]
@@ -270,8 +271,8 @@ impl GradScaler {
         Ok(())
     }
 
-    /// Steps the optimizer unless a gradient is not finite; returns whether it did. Gradients that still carry the scale are
-    /// unscaled within the step. In a captured step the device decides, and this returns true.
+    /// Steps the optimizer unless a gradient is not finite; returns whether it did. Gradients that still carry the
+    /// scale are unscaled within the step. In a captured step the device decides, and this returns true.
     pub fn step(&mut self, optimizer: &mut dyn Optimizer) -> Result<bool> {
         if !self.enabled {
             return optimizer.step().map(|()| true);
@@ -296,8 +297,8 @@ impl GradScaler {
         Ok(!found_inf)
     }
 
-    /// Whether a gradient is not finite, for front ends that step optimizers themselves. Unscales the gradients if that has not
-    /// been done; [`set_stepped`](Self::set_stepped) belongs after the step.
+    /// Whether a gradient is not finite, for front ends that step optimizers themselves. Unscales the gradients if that
+    /// has not been done; [`set_stepped`](Self::set_stepped) belongs after the step.
     pub fn unscaled_found_inf(&mut self, id: usize, grads: &[Tensor]) -> Result<bool> {
         self.refuse_second_step(id)?;
         if self.stage(id).is_none() {

@@ -1,4 +1,4 @@
-//! What a device's allocator holds.
+//! Statistics of a device's allocator.
 
 use crate::tensor::backend;
 use rushlight_core::backend::{CachingAllocator, MemoryStats};
@@ -35,7 +35,7 @@ pub fn empty_cache(device: &Device) -> Result<()> {
     Ok(())
 }
 
-/// Waits until a device has done all it was asked to.
+/// Waits until a device has finished all submitted work.
 pub fn synchronize(device: &Device) -> Result<()> {
     crate::capture::refuse("synchronize", *device)?;
     backend(*device)?.synchronize()

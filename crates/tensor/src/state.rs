@@ -1,4 +1,5 @@
-//! State: tensors and plain values in nested containers. What state dicts, optimizer states, checkpoints and `.pt` files are made of.
+//! State: tensors and plain values in nested containers. What state dicts, optimizer states, checkpoints and `.pt`
+//! files are made of.
 
 use crate::Tensor;
 use indexmap::IndexMap;

@@ -1,4 +1,4 @@
-//! What a Trainer trains.
+//! The model interface of a Trainer: `TrainModule`.
 
 use crate::batch::Batch;
 use crate::optimizers::Optimizers;
@@ -11,8 +11,8 @@ use rushlight_tensor::state::Value;
 
 /// A model with its training step: what Lightning calls a `LightningModule`.
 ///
-/// `training_step` and `configure_optimizers` are all a model needs. The Trainer moves batches to the device, sets precision and training mode,
-/// clears gradients, calls `backward`, clips and steps.
+/// `training_step` and `configure_optimizers` are all a model needs. The Trainer moves batches to the device, sets
+/// precision and training mode, clears gradients, calls `backward`, clips and steps.
 ///
 /// ```
 /// # mod rushlight {
@@ -61,8 +61,9 @@ use rushlight_tensor::state::Value;
 /// # Ok::<(), rushlight_core::Error>(())
 /// ```
 ///
-/// On a GPU `training_step` is recorded and replayed ([`Capture`](rushlight_tensor::Capture)): what it computes on the host happens only while it
-/// is recorded. Values that change from step to step come with the batch, or the Trainer gets `capture(false)`.
+/// On a GPU `training_step` is recorded and replayed ([`Capture`](rushlight_tensor::Capture)): what it computes on the
+/// host happens only while it is recorded. Values that change from step to step come with the batch, or the Trainer
+/// gets `capture(false)`.
 #[allow(unused_variables)]
 pub trait TrainModule: Module + Sized {
     /// What the loaders give.

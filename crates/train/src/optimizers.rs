@@ -30,7 +30,8 @@ struct Entry {
     schedules: Vec<Scheduled>,
 }
 
-/// What [`TrainModule::configure_optimizers`](crate::TrainModule::configure_optimizers) returns: one optimizer or several, each with schedules.
+/// What [`TrainModule::configure_optimizers`](crate::TrainModule::configure_optimizers) returns: one optimizer or
+/// several, each with schedules.
 ///
 /// ```
 /// # mod rushlight { pub use rushlight_optim as optim; pub use rushlight_train as train; }
@@ -70,7 +71,8 @@ impl Optimizers {
     }
 
     /// Has each optimizer get a loss of its own: `training_step` is called once for each, which
-    /// [`StepContext::optimizer_idx`](crate::StepContext::optimizer_idx) names. Without, all step by the gradients of one loss.
+    /// [`StepContext::optimizer_idx`](crate::StepContext::optimizer_idx) names. Without, all step by the gradients of
+    /// one loss.
     pub fn alternating(mut self) -> Self {
         self.alternating = true;
         self

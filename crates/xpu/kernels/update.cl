@@ -1,5 +1,6 @@
-// A parameter's step by its optimizer's rule. T: the dtype of parameter, gradient and states; G: of the gradients' factor, if it is a tensor (SCALED).
-// STATES: which states exist, a bit each. RULE_STATES, RULE_FACTORS, RULE and RULE_KEEP: the rule's row.
+// A parameter's step by its optimizer's rule. T: the dtype of parameter, gradient and states; G: of the gradients'
+// factor, if it is a tensor (SCALED). STATES: which states exist, a bit each. RULE_STATES, RULE_FACTORS, RULE and
+// RULE_KEEP: the rule's row.
 
 #define HAS(i) (STATES >> (i) & 1)
 

@@ -1,11 +1,12 @@
-//! What the families of a [`Backend`](super::Backend) are asked to do.
+//! Arguments of the [`Backend`](super::Backend) methods.
 
 use super::View;
 use crate::rows::FACTORS;
 pub use crate::rows::UpdateRule;
 use crate::{Error, Philox};
 
-/// Reductions to one value per kept position. `Sum`, `Prod` and `Mean` of half types accumulate in `f32`; of integers in `i64`.
+/// Reductions to one value per kept position. `Sum`, `Prod` and `Mean` of half types accumulate in `f32`; of integers
+/// in `i64`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Reduce {
     /// Sum; 0 if empty.
@@ -49,7 +50,8 @@ pub enum ArgReduce {
     Min,
 }
 
-/// What the gradient of a step of a long short-term memory is made of; see [`lstm_cell_backward`](super::Backend::lstm_cell_backward).
+/// What the gradient of a step of a long short-term memory is made of; see
+/// [`lstm_cell_backward`](super::Backend::lstm_cell_backward).
 #[derive(Clone, Copy, Debug)]
 pub struct LstmStep<'a> {
     /// `[batch, 4 * hidden]`, activated.
@@ -138,8 +140,8 @@ pub struct MatMul<'a> {
     pub activation: Activation,
 }
 
-/// An N-dimensional convolution; spatial sizes are depth, height, width, unused leading ones being 1. Everything is contiguous,
-/// channels before space.
+/// An N-dimensional convolution; spatial sizes are depth, height, width, unused leading ones being 1. Everything is
+/// contiguous, channels before space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Conv {
     /// Images.
@@ -258,7 +260,8 @@ pub struct Attention<'a> {
     pub causal: bool,
     /// Factor of the scores.
     pub scale: f64,
-    /// Dropout of the probabilities: word `((b * heads + h) * l + i) * s + j` of the stream, kept where its uniform is `>= p`.
+    /// Dropout of the probabilities: word `((b * heads + h) * l + i) * s + j` of the stream, kept where its uniform is
+    /// `>= p`.
     pub dropout: Option<(f64, Philox)>,
 }
 
@@ -287,20 +290,21 @@ pub enum Linalg {
         /// Whether `q` is square.
         complete: bool,
     },
-    /// `a [m, n]` to `u [m, k]`, `s [min(m, n)]`, `vh [k, n]`; square `u` and `vh` if full. To `s` alone if it is the only output.
+    /// `a [m, n]` to `u [m, k]`, `s [min(m, n)]`, `vh [k, n]`; square `u` and `vh` if full. To `s` alone if it is the
+    /// only output.
     Svd {
         /// Whether `u` and `vh` are square.
         full_matrices: bool,
     },
-    /// Symmetric `a [n, n]` (lower triangle read) to ascending values `[n]` and vectors `[n, n]`. To the values alone if they are
-    /// the only output.
+    /// Symmetric `a [n, n]` (lower triangle read) to ascending values `[n]` and vectors `[n, n]`. To the values alone
+    /// if they are the only output.
     Eigh,
     /// `a [m, n]`, `b [m, r]` to the least-squares `x [n, r]` of least norm.
     Lstsq,
 }
 
-/// One parameter's share of an optimizer step: what [`Backend::update`](super::Backend::update) does to it. Parameter, gradient and
-/// state are contiguous, of one shape and one floating dtype; half types are computed in `f32`.
+/// One parameter's share of an optimizer step: what [`Backend::update`](super::Backend::update) does to it. Parameter,
+/// gradient and state are contiguous, of one shape and one floating dtype; half types are computed in `f32`.
 ///
 /// With `g = ±grad_scale * grad`, minus to maximize: `param *= shrink`, `g += weight_decay * param`, then the rule.
 #[derive(Clone, Copy, Debug)]
@@ -309,7 +313,7 @@ pub struct ParamUpdate<'a> {
     pub param: View<'a>,
     /// Read.
     pub grad: View<'a>,
-    /// Changed; which of them are there is the rule's affair.
+    /// Changed; which of them are there depends on the rule.
     pub state: [Option<View<'a>>; 3],
     /// Whether to go up the gradient.
     pub maximize: bool,

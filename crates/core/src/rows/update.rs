@@ -10,10 +10,11 @@
 //! }
 //! ```
 //!
-//! `p` is the parameter, `g` its gradient after sign, scale and weight decay. A state followed by `if NAME` is optional;
-//! `choose(NAME, a, b)` is `a` where the state exists and `b` where it does not. `host` factors are computed once a step in
-//! double precision. Each row has three readings: a function over any [`Lane`] (SIMD vectors of the CPU engine, whole arrays
-//! in the default body of [`Backend::update`](crate::Backend::update)) and, as text, part of a GPU kernel.
+//! `p` is the parameter, `g` its gradient after sign, scale and weight decay. A state followed by `if NAME` is
+//! optional; `choose(NAME, a, b)` is `a` where the state exists and `b` where it does not. `host` factors are computed
+//! once a step in double precision. Each row has three readings: a function over any [`Lane`] (SIMD vectors of the CPU
+//! engine, whole arrays in the default body of [`Backend::update`](crate::Backend::update)) and, as text, part of a GPU
+//! kernel.
 
 use std::ops::{Add, Div, Mul, Sub};
 
@@ -102,8 +103,8 @@ macro_rules! update_rules {
             => { $($body:tt)* }
         )*
     ) => {
-        /// How a parameter `p` follows its gradient `g`. The factors contain the learning rate and the corrections for the number
-        /// of steps, so that five rules cover the usual optimizers.
+        /// How a parameter `p` follows its gradient `g`. The factors contain the learning rate and the corrections for
+        /// the number of steps, so that five rules cover the usual optimizers.
         #[derive(Clone, Copy, Debug, PartialEq)]
         pub enum UpdateRule {
             $($(#[$doc])* $Name { $($(#[$field_doc])* $field: f64,)+ },)*

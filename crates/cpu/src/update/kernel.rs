@@ -11,7 +11,7 @@ use std::ops::{Add, Div, Mul, Sub};
 /// Elements of half types widened at once.
 pub const BLOCK: usize = 1024;
 
-/// How many elements ahead memory is asked for. Roots and quotients keep the core from looking far enough ahead by itself: Adam is a
+/// Prefetch distance in elements. Roots and quotients keep the core from prefetching far enough: Adam is a
 /// quarter faster so.
 const AHEAD: usize = 512;
 
@@ -81,7 +81,8 @@ impl<R: Real, I: Vectors> RuleVisitor for Sweep<R, I> {
         let decays = f.weight_decay != 0.0;
         let factors = f.rule.factors().map(|v| Lanes(lit(v)));
         sweep!(R::V<I>, n, i, m => {
-            // SAFETY: `m` elements from `i` on lie within `n`, by the caller's contract; states outside `STATES` are not touched.
+            // SAFETY: `m` elements from `i` on are within `n`, by the caller's contract; states outside `STATES` are
+            // not touched.
             unsafe {
                 prefetch(p.wrapping_add(i + AHEAD));
                 prefetch(g.wrapping_add(i + AHEAD));

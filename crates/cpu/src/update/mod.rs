@@ -1,7 +1,8 @@
-//! Lists of tensors changed in one parallel pass: optimizer steps, and scaling with a check for values that are not finite.
+//! Lists of tensors changed in one parallel pass: optimizer steps, and scaling with a check for values that are not
+//! finite.
 //!
-//! Tensors are cut into pieces that the pool's threads take as they come, so many small ones cost no more than a few large ones. Every
-//! element is computed alike wherever a piece begins: results do not depend on the number of threads.
+//! Tensors are cut into pieces that the pool's threads take as they come, so many small ones cost no more than a few
+//! large ones. Every element is computed alike wherever a piece begins: results do not depend on the number of threads.
 
 mod kernel;
 
@@ -120,7 +121,7 @@ pub fn update(updates: &[ParamUpdate], grad_scale: Operand) -> Result<()> {
     let grad_scale = number("update", grad_scale)?;
     let runs: SmallVec<[Run; 32]> = updates.iter().map(check).collect::<Result<_>>()?;
     each_piece(updates.iter().map(|u| u.param.numel()), |i, start, end| {
-        // SAFETY: `check` chose the kernel for this update, and pieces lie within their tensor.
+        // SAFETY: `check` chose the kernel for this update, and pieces are within their tensor.
         unsafe { runs[i](&updates[i], grad_scale, start, end) }
     });
     Ok(())
@@ -149,7 +150,7 @@ pub fn foreach_scale(factor: Option<Operand>, xs: &[View], found_inf: Option<Vie
     }
     let finite = AtomicBool::new(true);
     each_piece(xs.iter().map(|x| x.numel()), |i, start, end| {
-        // SAFETY: the kernel was chosen for this view, and pieces lie within it.
+        // SAFETY: the kernel was chosen for this view, and pieces are within it.
         if !unsafe { runs[i](xs[i], factor, start, end) } {
             finite.store(false, Relaxed);
         }

@@ -17,8 +17,8 @@ pub struct WorkerInfo {
 
 /// Samples in the order of a stream: files too large to index, sockets, generators.
 ///
-/// Each worker opens a stream of its own, and the dataset decides by [`WorkerInfo`] which part of the samples it gives, usually every `count`-th.
-/// Batches come from the workers in turn.
+/// Each worker opens a stream of its own, and the dataset decides by [`WorkerInfo`] which part of the samples it gives,
+/// usually every `count`-th. Batches come from the workers in turn.
 ///
 /// ```
 /// # mod rushlight { pub use rushlight_core::Result; pub use rushlight_data as data; }

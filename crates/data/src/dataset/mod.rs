@@ -19,8 +19,9 @@ use std::sync::Arc;
 
 /// Samples by number.
 ///
-/// [`Dataset::len`] and [`Dataset::get`] are enough. A dataset that changes its samples at random implements [`Dataset::get_with`] as well and draws from
-/// the stream it is given; one that can read many samples at once implements [`Dataset::get_batch`], which the loader prefers.
+/// [`Dataset::len`] and [`Dataset::get`] are enough. A dataset that changes its samples at random implements
+/// [`Dataset::get_with`] as well and draws from the stream it is given; one that can read many samples at once
+/// implements [`Dataset::get_batch`], which the loader prefers.
 ///
 /// ```
 /// # mod rushlight { pub use rushlight_core::Result; pub use rushlight_data as data; }

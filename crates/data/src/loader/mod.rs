@@ -44,10 +44,11 @@ use workers::WorkerPool;
 /// # Ok::<(), rushlight_core::Error>(())
 /// ```
 ///
-/// The order of an epoch follows from the seed and the epoch's number, random changes to a sample from those, the sample's index and its place:
-/// the same batches come with any number of workers. As [`Stateful`] it saves the epoch and how many batches of it have been handed out, and an
-/// iteration after [`Stateful::load_state`] goes on with the next one. A loader that reads a process's share goes on with another number of
-/// processes too: they share what is left of the epoch, so that each sample is read once. All processes must have read as many batches.
+/// The order of an epoch follows from the seed and the epoch's number, random changes to a sample from those, the
+/// sample's index and its place: the same batches come with any number of workers. As [`Stateful`] it saves the epoch
+/// and how many batches of it have been handed out, and an iteration after [`Stateful::load_state`] goes on with the
+/// next one. A loader that reads a process's share goes on with another number of processes too: they share what is
+/// left of the epoch, so that each sample is read once. All processes must have read as many batches.
 pub struct DataLoader<B> {
     source: Source<B>,
     workers: usize,

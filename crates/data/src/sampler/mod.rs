@@ -1,7 +1,7 @@
 //! Samplers: the order in which samples are read.
 //!
-//! An epoch's order is a function of the sampler's seed and the epoch's number alone, so any epoch can be had again, from any place in
-//! it. [`Cursor`] remembers the place.
+//! An epoch's order is a function of the sampler's seed and the epoch's number alone, so any epoch can be had again,
+//! from any place in it. [`Cursor`] remembers the place.
 
 mod batch;
 mod cursor;
@@ -47,10 +47,11 @@ pub trait Sampler: Send + Sync {
         self.len() == 0
     }
 
-    /// The items of an epoch: the same whenever asked for.
+    /// The items of an epoch: the same at each call.
     fn iter(&self, epoch: u64) -> Result<Indices<Self::Item>>;
 
-    /// The seed the order follows from, of samplers that have one. It is all that must be saved to have the same order again.
+    /// The seed the order follows from, of samplers that have one. It is all that must be saved to have the same order
+    /// again.
     fn order_seed(&self) -> Option<u64> {
         None
     }
@@ -73,8 +74,8 @@ pub trait Sampler: Send + Sync {
         None
     }
 
-    /// Has an epoch begin after the first `start` samples of its order, which were read before, perhaps by another number
-    /// of processes. Other epochs are whole.
+    /// Has an epoch begin after the first `start` samples of its order, which were read before, perhaps by another
+    /// number of processes. Other epochs are whole.
     fn resume(&mut self, epoch: u64, start: usize) {
         let _ = (epoch, start);
     }

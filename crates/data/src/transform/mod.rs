@@ -1,7 +1,7 @@
-//! What is done to images, with the names and rules of `torchvision.transforms`.
+//! Image transforms, with the names and rules of `torchvision.transforms`.
 //!
-//! An image is a tensor `[channels, height, width]` of `uint8` in `0..=255` or `float32` in `[0, 1]`. Random transforms draw from the sample's own
-//! stream, so a loader gives the same batches with any number of workers.
+//! An image is a tensor `[channels, height, width]` of `uint8` in `0..=255` or `float32` in `[0, 1]`. Random transforms
+//! draw from the sample's own stream, so a loader gives the same batches with any number of workers.
 
 mod color;
 mod convert;

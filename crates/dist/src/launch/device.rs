@@ -49,8 +49,9 @@ pub fn choose_device(launch: &Launch, env: &Environment, count: usize) -> Option
     }
 }
 
-/// This process's device, known before it meets the other ranks: the accelerator that follows from its local rank and from what the launcher
-/// left visible, or the CPU where there is none. [`World::device`](crate::World::device) says the same afterwards.
+/// This process's device, known before it meets the other ranks: the accelerator that follows from its local rank and
+/// from what the launcher left visible, or the CPU where there is none. [`World::device`](crate::World::device) says
+/// the same afterwards.
 ///
 /// ```
 /// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_dist as dist; }

@@ -1,4 +1,4 @@
-//! Averages of models that train apart for a while.
+//! Periodic model averaging: ranks train separately between averages.
 
 use crate::comm::ReduceOp;
 use crate::group::{Collective, ProcessGroup};

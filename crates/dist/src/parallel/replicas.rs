@@ -9,9 +9,9 @@ use std::ops::Deref;
 /// A module on several devices of one process: each takes a part of every batch.
 ///
 /// The first device's module is the one that is trained. Its values are copied to the others before each forward pass;
-/// gradients of the others are added to its own as they come. Outputs are on the first device. Work of GPUs overlaps, as
-/// launches do not wait. One process for each device ([`DistributedDataParallel`](super::DistributedDataParallel)) is
-/// quicker and overlaps communication.
+/// gradients of the others are added to its own as they come. Outputs are on the first device. Work of GPUs overlaps,
+/// as launches do not wait. One process for each device ([`DistributedDataParallel`](super::DistributedDataParallel))
+/// is quicker and overlaps communication.
 ///
 /// ```
 /// # mod rushlight {

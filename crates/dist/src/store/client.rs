@@ -149,7 +149,7 @@ impl TcpStore {
         self.server.as_deref()
     }
 
-    /// Has the server set a key when this connection ends without a word: the death of a process becomes a key others
+    /// Has the server set a key when this connection ends without notice: the death of a process becomes a key others
     /// wait for.
     pub fn lease(&self, key: &str, value: &[u8]) -> Result<()> {
         self.call(Op::Lease, &[key.as_bytes(), value], self.timeout()).map(drop)

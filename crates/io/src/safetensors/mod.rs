@@ -183,7 +183,7 @@ pub fn write(tensors: &StateDict, metadata: &Metadata, out: &mut impl Write) -> 
 }
 
 fn write_named(tensors: &[(&str, &Tensor)], metadata: &Metadata, out: &mut impl Write) -> Result<()> {
-    // Wide elements first: then every tensor lies aligned without padding, which the format does not allow.
+    // Wide elements first: then every tensor is aligned without padding, which the format does not allow.
     let mut order: Vec<usize> = (0..tensors.len()).collect();
     order.sort_by_key(|&i| std::cmp::Reverse(tensors[i].1.dtype().size()));
     out.write_all(&header::encode(tensors, &order, metadata)?)?;

@@ -6,7 +6,8 @@ use crate::{Forward, InModule, Module, Parameter, factory_options, locate};
 use rushlight_core::{Error, Result};
 use rushlight_tensor::{ConvTransposeOptions, Options, Sizes, Tensor};
 
-/// The transpose of a convolution over `D` spatial dimensions: [`ConvTranspose1d`], [`ConvTranspose2d`], [`ConvTranspose3d`].
+/// The transpose of a convolution over `D` spatial dimensions: [`ConvTranspose1d`], [`ConvTranspose2d`],
+/// [`ConvTranspose3d`].
 ///
 /// ```
 /// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_nn as nn; }

@@ -6,7 +6,8 @@ use rushlight_core::Result;
 use rushlight_tensor::{CrossEntropyOptions, Reduction, Tensor};
 
 losses! {
-    /// Cross-entropy of logits `[batch, classes, ..]` with class indices `[batch, ..]` or probabilities of the logits' shape.
+    /// Cross-entropy of logits `[batch, classes, ..]` with class indices `[batch, ..]` or probabilities of the logits'
+    /// shape.
     ///
     /// ```
     /// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_nn as nn; }

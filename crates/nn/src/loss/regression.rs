@@ -57,7 +57,8 @@ losses! {
     }
     |l, input, target| input.poisson_nll_loss(target, l.log_input, l.full, l.eps, l.reduction);
 
-    /// Negative log-likelihood of targets under normal distributions with means and variances; `forward(input, target, var)`.
+    /// Negative log-likelihood of targets under normal distributions with means and variances;
+    /// `forward(input, target, var)`.
     GaussianNLLLoss {
         /// Whether to add the constant term; not unless set.
         full: bool = false,

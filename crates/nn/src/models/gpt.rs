@@ -1,4 +1,5 @@
-//! GPT-2, with the parameter names of OpenAI's and Karpathy's code (linear weights as PyTorch's `nn.Linear` keeps them).
+//! GPT-2, with the parameter names of OpenAI's and Karpathy's code (linear weights as PyTorch's `nn.Linear` keeps
+//! them).
 
 use super::generation::{CausalModel, Generate, KvCache, causal_attention};
 use crate::{Dropout, Embedding, Forward, LayerNorm, Linear, Module, ModuleList, Training, init, locate};
@@ -225,12 +226,14 @@ impl Gpt {
         (tensors(decayed), tensors(others))
     }
 
-    /// Continues `tokens` (`[batch, length]`, `int64`), one token at a time; returns the input with the new tokens after it.
+    /// Continues `tokens` (`[batch, length]`, `int64`), one token at a time; returns the input with the new tokens
+    /// after it.
     pub fn generate(&self, tokens: &Tensor, options: &Generate) -> Result<Tensor> {
         options.run(self, tokens)
     }
 
-    /// Logits `[batch, length, vocab_size]` for tokens that follow those in the cache, which they join. For use under `no_grad`.
+    /// Logits `[batch, length, vocab_size]` for tokens that follow those in the cache, which they join. For use under
+    /// `no_grad`.
     pub fn forward_cached(&self, tokens: &Tensor, cache: &mut KvCache) -> Result<Tensor> {
         self.run(tokens, Some(cache))
     }

@@ -1,4 +1,4 @@
-//! What may be a field of a struct with `#[derive(Module)]`.
+//! Field types of structs with `#[derive(Module)]`.
 
 use super::{Buffer, Member, MemberMut, Memo, Module, Parameter, Training};
 use rushlight_core::{Error, Result};

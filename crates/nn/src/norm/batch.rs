@@ -6,7 +6,8 @@ use rushlight_core::{Error, Result};
 use rushlight_tensor::autograd::no_grad;
 use rushlight_tensor::{BatchNormOptions, Options, Tensor};
 
-/// Normalises each channel over the batch and `D` spatial dimensions: [`BatchNorm1d`], [`BatchNorm2d`], [`BatchNorm3d`].
+/// Normalises each channel over the batch and `D` spatial dimensions: [`BatchNorm1d`], [`BatchNorm2d`],
+/// [`BatchNorm3d`].
 ///
 /// In training by the batch's own statistics, which running ones follow; in evaluation by the running ones.
 ///
@@ -103,7 +104,8 @@ impl<const D: usize> BatchNormNdBuilder<D> {
         self
     }
 
-    /// A batch's weight in the running statistics; 0.1 unless set, and with `None` such that all batches weigh the same.
+    /// A batch's weight in the running statistics; 0.1 unless set, and with `None` such that all batches weigh the
+    /// same.
     pub fn momentum(mut self, momentum: impl Into<Option<f64>>) -> Self {
         self.momentum = momentum.into();
         self

@@ -1,12 +1,12 @@
-//! Layers and directions of a recurrent network over rows that lie step by step, with weights that lie wherever they do.
+//! Layers and directions of a recurrent network over rows ordered by step, with weights of any layout.
 
 use super::sequence;
 use super::weights::{Kind, RecurrentWeights, State};
 use rushlight_core::{Error, Result};
 use rushlight_tensor::{Tensor, cat, stack};
 
-/// What a recurrent network computes with given weights. [`LSTM`](crate::LSTM) and its relatives own theirs; this is for callers whose
-/// weights belong to somebody else.
+/// What a recurrent network computes with given weights. [`LSTM`](crate::LSTM) and its relatives own theirs; this is
+/// for callers whose weights belong to somebody else.
 ///
 /// ```
 /// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_nn as nn; }
@@ -39,8 +39,9 @@ impl Recurrence<'_> {
         1 + usize::from(self.bidirectional)
     }
 
-    /// Outputs, `[rows, features]`, and last states, `[layers * directions, batch, features]`, for rows that lie step by step, `batch_sizes[t]`
-    /// of them at step `t`, and first states like the last. Sequences are sorted by length, the longest first.
+    /// Outputs, `[rows, features]`, and last states, `[layers * directions, batch, features]`, for rows that are
+    /// ordered by step, `batch_sizes[t]` of them at step `t`, and first states like the last. Sequences are sorted by
+    /// length, the longest first.
     pub fn run(
         &self,
         rows: &Tensor,

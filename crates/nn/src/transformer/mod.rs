@@ -82,8 +82,8 @@ impl Transformer {
         }
     }
 
-    /// The output for a target, `[target length, batch, d_model]`, from a source, `[source length, batch, d_model]` (the batch first
-    /// with `batch_first`; without one, `[length, d_model]`).
+    /// The output for a target, `[target length, batch, d_model]`, from a source, `[source length, batch, d_model]`
+    /// (the batch first with `batch_first`; without one, `[length, d_model]`).
     pub fn forward(&self, src: &Tensor, tgt: &Tensor) -> Result<Tensor> {
         self.forward_with(src, tgt, &TransformerMasks::default())
     }

@@ -386,8 +386,8 @@ impl Stateful for Lbfgs {
 }
 
 impl Lbfgs {
-    /// An optimizer that continues from what [`kept`](Self::kept) returned and shares its tensors. For front ends that keep
-    /// parameters, options and state themselves.
+    /// An optimizer that continues from what [`kept`](Self::kept) returned and shares its tensors. For front ends that
+    /// keep parameters, options and state themselves.
     pub fn resume(params: Vec<Tensor>, options: LbfgsOptions, kept: &Value) -> Result<Self> {
         let group = Single { options, params, extra: Dict::new() };
         let (func_evals, n_iter, memory) = match kept.as_dict()?.is_empty() {

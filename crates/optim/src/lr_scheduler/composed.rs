@@ -76,8 +76,8 @@ impl SequentialLR {
         Ok(sequence)
     }
 
-    /// A rate that rises linearly for `steps` steps, from `1 / steps` of its value on, and then follows a schedule built for
-    /// `optimizer`.
+    /// A rate that rises linearly for `steps` steps, from `1 / steps` of its value on, and then follows a schedule
+    /// built for `optimizer`.
     ///
     /// ```
     /// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_optim as optim; }

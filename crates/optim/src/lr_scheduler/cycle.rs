@@ -100,7 +100,8 @@ struct Phase {
 }
 
 impl Scheduler<OneCycleLROptions> {
-    /// A cycle of `total_steps` steps (`epochs * steps_per_epoch`) with the highest rate `max_lr`, for all groups or for each.
+    /// A cycle of `total_steps` steps (`epochs * steps_per_epoch`) with the highest rate `max_lr`, for all groups or
+    /// for each.
     pub fn new(max_lr: impl Into<PerGroup>, total_steps: usize) -> Plan<OneCycleLROptions> {
         Plan(OneCycleLROptions {
             max_lr: max_lr.into(),

@@ -1,12 +1,13 @@
-//! The schedules' formulas for one parameter group, as plain functions. The schedules of this crate and those of the Python
-//! front call the same ones; steps are `f64`, since PyTorch allows fractions of epochs.
+//! The schedules' formulas for one parameter group, as plain functions. The schedules of this crate and those of the
+//! Python front call the same ones; steps are `f64`, since PyTorch allows fractions of epochs.
 
 use std::f64::consts::PI;
 
 /// A schedule whose learning rate follows from the step, the base rate and the current rate.
 ///
-/// PyTorch defines most schedules twice: as a factor of the current rate ([`chained`](Formula::chained)), so that several
-/// schedules can act on one optimizer, and as a function of the base rate ([`closed_form`](Formula::closed_form)).
+/// PyTorch defines most schedules twice: as a factor of the current rate ([`chained`](Formula::chained)), so that
+/// several schedules can act on one optimizer, and as a function of the base rate
+/// ([`closed_form`](Formula::closed_form)).
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[allow(missing_docs)] // The fields have the names of PyTorch's options.
 pub enum Formula {

@@ -17,8 +17,9 @@
 //! # Ok::<(), rushlight_core::Error>(())
 //! ```
 //!
-//! Building a schedule sets the learning rate of its first step. To resume, build optimizer and schedule as at the beginning, then
-//! load the state of both. Most schedules multiply the rate the optimizer has, as PyTorch's do, so that they can be chained.
+//! Building a schedule sets the learning rate of its first step. To resume, build optimizer and schedule as at the
+//! beginning, then load the state of both. Most schedules multiply the rate the optimizer has, as PyTorch's do, so that
+//! they can be chained.
 
 mod composed;
 mod cycle;
@@ -242,8 +243,8 @@ impl<P: Policy> Stateful for Scheduler<P> {
     }
 }
 
-/// Defines a schedule's options: one its `new` may take, those with a default and a setter, and what it keeps between steps. The
-/// names in PyTorch's state dict follow `as`.
+/// Defines a schedule's options: one its `new` may take, those with a default and a setter, and what it keeps between
+/// steps. The names in PyTorch's state dict follow `as`.
 macro_rules! schedule {
     (
         $(#[$meta:meta])*

@@ -69,8 +69,8 @@ schedule! {
 }
 
 schedule! {
-    /// Lets the rate fall to `eta_min` along half a cosine, then starts again at the full rate: first after `t_0` steps, then
-    /// after `t_mult` times as many as before.
+    /// Lets the rate fall to `eta_min` along half a cosine, then starts again at the full rate: first after `t_0`
+    /// steps, then after `t_mult` times as many as before.
     pub struct CosineAnnealingWarmRestartsOptions for CosineAnnealingWarmRestarts(t_0 as "T_0": usize, from usize) {
         /// How much longer each period is than the one before.
         t_mult as "T_mult": usize = 1,

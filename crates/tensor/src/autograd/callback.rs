@@ -16,8 +16,8 @@ thread_local! {
     static QUEUE: RefCell<Queue> = RefCell::default();
 }
 
-/// Runs `callback` at the end of the outermost backward pass under way on this thread; PyTorch's `queue_callback`. It does not run if
-/// that pass fails. Data-parallel training waits for its communication there.
+/// Runs `callback` at the end of the outermost backward pass under way on this thread; PyTorch's `queue_callback`. It
+/// does not run if that pass fails. Data-parallel training waits for its communication there.
 ///
 /// ```
 /// # use rushlight_tensor as rushlight;

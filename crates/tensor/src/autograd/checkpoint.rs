@@ -1,4 +1,4 @@
-//! Memory for time: forget what lies between two tensors and compute it again in backward.
+//! Memory for time: discard the activations between two tensors and recompute them in backward.
 
 use super::engine::Backward;
 use super::node::{Grads, record, recording};
@@ -7,8 +7,8 @@ use crate::{Tensor, amp};
 use rushlight_core::rng::default_generator;
 use rushlight_core::{Error, Result};
 
-/// Runs `f` without keeping intermediate values; backward runs it again. The default generator is set back to where it was for the
-/// second run, so dropout drops the same elements.
+/// Runs `f` without keeping intermediate values; backward runs it again. The default generator is set back to where it
+/// was for the second run, so dropout drops the same elements.
 ///
 /// Tensors that `f` captures and that require gradients (parameters) get theirs as well.
 ///

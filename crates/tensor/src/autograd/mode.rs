@@ -79,7 +79,8 @@ pub fn inference_mode<T>(f: impl FnOnce() -> T) -> T {
     f()
 }
 
-/// Turns inference mode on, or off, until the guard is dropped. What [`inference_mode`] does, where a closure cannot be had.
+/// Turns inference mode on, or off, until the guard is dropped. What [`inference_mode`] does, where a closure cannot be
+/// had.
 pub fn set_inference_mode(enabled: bool) -> ModeGuard {
     let guard = set_grad_enabled(!enabled);
     INFERENCE.set(enabled);
@@ -91,8 +92,8 @@ pub fn is_inference_mode_enabled() -> bool {
     is_inference()
 }
 
-/// Switches anomaly detection for the whole process: a backward step that makes NaN is an error naming the op and where its forward
-/// was called. Slow; for debugging.
+/// Switches anomaly detection for the whole process: a backward step that makes NaN is an error naming the op and where
+/// its forward was called. Slow; for debugging.
 pub fn set_detect_anomaly(enabled: bool) {
     ANOMALY.store(enabled, Relaxed);
 }

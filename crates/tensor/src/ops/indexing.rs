@@ -162,7 +162,8 @@ fn consumed(item: &IndexItem) -> usize {
 }
 
 impl Tensor {
-    /// The view that the basic entries make, and the index tensors over its leading dimensions (empty if there are none).
+    /// The view that the basic entries make, and the index tensors over its leading dimensions (empty if there are
+    /// none).
     fn basic(&self, items: &[IndexItem]) -> Result<(Tensor, Vec<Option<Tensor>>)> {
         let named: usize = items.iter().map(consumed).sum();
         if named > self.rank() {
@@ -217,8 +218,9 @@ impl Tensor {
         Ok((view, tensors))
     }
 
-    /// Python's `x[…]`: integers and ranges, [`NewAxis`](IndexItem::NewAxis) and [`Ellipsis`](IndexItem::Ellipsis) give views;
-    /// index tensors and masks give copies, with their dimensions where they stood if they are neighbours, else in front.
+    /// Python's `x[…]`: integers and ranges, [`NewAxis`](IndexItem::NewAxis) and [`Ellipsis`](IndexItem::Ellipsis) give
+    /// views; index tensors and masks give copies, with their dimensions where they stood if they are neighbours, else
+    /// in front.
     ///
     /// ```
     /// # use rushlight_tensor as rushlight;
@@ -246,7 +248,8 @@ impl Tensor {
         index_read("index", &view, Arc::new(plan))
     }
 
-    /// Python's `x[…] = value`, in place: the value (a tensor or a number) is broadcast and converted. Recorded for both.
+    /// Python's `x[…] = value`, in place: the value (a tensor or a number) is broadcast and converted. Recorded for
+    /// both.
     ///
     /// ```
     /// # use rushlight_tensor::Tensor;

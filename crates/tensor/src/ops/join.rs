@@ -1,4 +1,4 @@
-//! Tensors put together.
+//! Joining tensors: `cat`, `stack` and relatives.
 
 use super::pad::PadMode;
 use crate::Tensor;

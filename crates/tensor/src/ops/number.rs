@@ -1,4 +1,4 @@
-//! Numbers on their way to becoming elements of a dtype.
+//! Conversion of numbers to elements of a dtype.
 
 use rushlight_core::half::{bf16, f16};
 use rushlight_core::{DType, Error, Result, Scalar};

@@ -35,8 +35,8 @@ fn grown(size: usize, before: isize, after: isize) -> Option<usize> {
 }
 
 impl Tensor {
-    /// Elements put before and after the last dimensions: `padding` is the last dimension's before and after, then the one before
-    /// it, and so on. Negative padding cuts.
+    /// Elements put before and after the last dimensions: `padding` is the last dimension's before and after, then the
+    /// one before it, and so on. Negative padding cuts.
     ///
     /// ```
     /// # use rushlight_tensor as rushlight;

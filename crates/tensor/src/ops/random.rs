@@ -221,8 +221,8 @@ impl Tensor {
         })
     }
 
-    /// Zeros each element with probability `p` and scales the others by `1 / (1 - p)`, when training. The mask is not stored: backward
-    /// makes the same random numbers again.
+    /// Zeros each element with probability `p` and scales the others by `1 / (1 - p)`, when training. The mask is not
+    /// stored: backward makes the same random numbers again.
     pub fn dropout(&self, p: f64, training: bool) -> Result<Tensor> {
         if !(0.0..=1.0).contains(&p) {
             return Err(Error::value(format!("dropout probability has to be between 0 and 1, but got {p}")));

@@ -20,8 +20,8 @@ pub use engine::prepare;
 pub(crate) use engine::profiled;
 pub use rushlight_profile::*;
 
-/// Operations (additions and multiplications) of the matrix products, convolutions and attention that a closure runs, counted as they
-/// reach the engine. The error says that the profiler is at work already.
+/// Operations (additions and multiplications) of the matrix products, convolutions and attention that a closure runs,
+/// counted as they reach the engine. The error says that the profiler is at work already.
 ///
 /// ```
 /// # use rushlight_tensor as rushlight;

@@ -7,10 +7,12 @@ use rushlight_nn::{Member, Module};
 use rushlight_tensor::autograd::no_grad;
 use rushlight_tensor::{Tensor, profile};
 
-/// Prints the model's parts at the beginning: kind, shapes of parameters, their number, and the floating-point operations of a forward pass on one sample.
+/// Prints the model's parts at the beginning: kind, shapes of parameters, their number, and the floating-point
+/// operations of a forward pass on one sample.
 ///
-/// Operations are those of products with a parameter: two for each weight of a linear layer, times the positions it is applied at, which
-/// [`ModelSummary::positions`] tells for sequences. Convolutions need [`ModelSummary::positions`] as well: their output's pixels.
+/// Operations are those of products with a parameter: two for each weight of a linear layer, times the positions it is
+/// applied at, which [`ModelSummary::positions`] tells for sequences. Convolutions need [`ModelSummary::positions`] as
+/// well: their output's pixels.
 #[derive(Clone, Debug)]
 pub struct ModelSummary {
     depth: usize,
@@ -42,9 +44,9 @@ impl ModelSummary {
         self
     }
 
-    /// Runs a forward pass on a batch of so many samples and counts the operations of the products, convolutions and attention that reach
-    /// the engine. The total of the table is then theirs, for one sample; its parts stay the products with their parameters. An error says
-    /// that the profiler is at work, or is the forward's own.
+    /// Runs a forward pass on a batch of so many samples and counts the operations of the products, convolutions and
+    /// attention that reach the engine. The total of the table is then theirs, for one sample; its parts stay the
+    /// products with their parameters. An error says that the profiler is at work, or is the forward's own.
     ///
     /// ```
     /// # mod rushlight {

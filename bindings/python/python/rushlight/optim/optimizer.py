@@ -182,7 +182,7 @@ class Optimizer:
         return result
 
     def load_state_dict(self, state_dict):
-        """Goes back to what ``state_dict`` returned, here or in PyTorch."""
+        """Restores what ``state_dict`` returned, here or in PyTorch."""
         state_dict = state_dict.copy()
         for hook in self._optimizer_load_state_dict_pre_hooks.values():
             changed = hook(self, state_dict)

@@ -10,8 +10,8 @@ use rushlight_core::smallvec::smallvec;
 use rushlight_core::{Dims, Error, Result};
 
 impl Tensor {
-    /// Cholesky factors of symmetric positive-definite matrices, of which the lower triangle is read: `L` with `L Lᵀ = self`; with
-    /// `upper`, the upper triangle is read and `Lᵀ` given.
+    /// Cholesky factors of symmetric positive-definite matrices, of which the lower triangle is read: `L` with
+    /// `L Lᵀ = self`; with `upper`, the upper triangle is read and `Lᵀ` given.
     ///
     /// ```
     /// # mod rushlight { pub use rushlight_core::DType; }
@@ -43,8 +43,8 @@ impl Tensor {
         Ok(out)
     }
 
-    /// QR factorisation `self = Q R` with orthonormal columns in `Q`. Of `m × n` matrices, `Q` is `m × min(m, n)`, or square if
-    /// `complete`. The derivative of a complete one exists where `m <= n`.
+    /// QR factorisation `self = Q R` with orthonormal columns in `Q`. Of `m × n` matrices, `Q` is `m × min(m, n)`, or
+    /// square if `complete`. The derivative of a complete one exists where `m <= n`.
     pub fn qr(&self, complete: bool) -> Result<(Tensor, Tensor)> {
         if let Some(cast) = amp::full() {
             return cast.run(|| cast.of(self)?.qr(complete));

@@ -11,7 +11,8 @@ pub enum MatrixNorm {
     Fro,
     /// The sum of the singular values.
     Nuc,
-    /// 1 and infinity: the largest sum of magnitudes of a column, of a row; 2: the largest singular value; negative: the smallest.
+    /// 1 and infinity: the largest sum of magnitudes of a column, of a row; 2: the largest singular value; negative:
+    /// the smallest.
     Ord(f64),
 }
 

@@ -112,8 +112,8 @@ impl Tensor {
         Ok(out)
     }
 
-    /// Solves `self · X = b`, or `X · self = b` if not `left`, for square matrices. `b` holds matrices, or vectors where it has one
-    /// dimension or the shape of `self` less the last; batches broadcast.
+    /// Solves `self · X = b`, or `X · self = b` if not `left`, for square matrices. `b` holds matrices, or vectors
+    /// where it has one dimension or the shape of `self` less the last; batches broadcast.
     ///
     /// ```
     /// # mod rushlight { pub use rushlight_core::DType; }
@@ -225,8 +225,8 @@ impl Tensor {
         Ok(out)
     }
 
-    /// Pseudo-inverses. Singular values up to `rtol` times the largest count as zero; by default `rtol` is the machine precision
-    /// times the longer side.
+    /// Pseudo-inverses. Singular values up to `rtol` times the largest count as zero; by default `rtol` is the machine
+    /// precision times the longer side.
     pub fn pinv(&self, rtol: Option<f64>) -> Result<Tensor> {
         if let Some(cast) = amp::full() {
             return cast.run(|| cast.of(self)?.pinv(rtol));
@@ -339,7 +339,8 @@ fn broadcast_system(call: &str, a: &Tensor, b: &Tensor) -> Result<(Tensor, Tenso
     Ok((whole(a, [m, n])?, whole(b, [rows, columns])?))
 }
 
-/// The derivative of the determinant where it is zero: the cofactors, by singular values, of which no more than one is left out.
+/// The derivative of the determinant where it is zero: the cofactors, by singular values, of which no more than one is
+/// left out.
 fn cofactors(a: &Tensor) -> Result<Tensor> {
     let (u, s, vh) = a.svd(false)?;
     let n = sizes(a).0;
@@ -367,7 +368,7 @@ fn cofactors(a: &Tensor) -> Result<Tensor> {
 fn pinv_derivative(a: &Tensor, p: &Tensor, g: &Tensor) -> Result<Tensor> {
     let (pt, gt) = (p.mt()?, g.mt()?);
     let through = pt.matmul(g)?.matmul(&pt)?;
-    // What lies outside the column space, and outside the row space.
+    // What is outside the column space, and outside the row space.
     let columns = gt.matmul(p)?.matmul(&pt)?;
     let columns = columns.sub(&a.matmul(p)?.matmul(&columns)?)?;
     let rows = pt.matmul(p)?.matmul(&gt)?;

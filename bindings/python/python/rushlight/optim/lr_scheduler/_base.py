@@ -76,7 +76,7 @@ class LRScheduler:
         return {key: value for key, value in self.__dict__.items() if key != "optimizer"}
 
     def load_state_dict(self, state_dict):
-        """Goes back to what ``state_dict`` returned."""
+        """Restores what ``state_dict`` returned."""
         self.__dict__.update(state_dict)
 
     def get_last_lr(self):

@@ -22,7 +22,7 @@ def _set_momentum(group, value, use_beta1):
 
 
 class CosineAnnealingWarmRestarts(LRScheduler):
-    """Cosine annealing that begins anew after ``T_0`` epochs, each time ``T_mult`` times as long."""
+    """Cosine annealing that restarts after ``T_0`` epochs, each time ``T_mult`` times as long."""
 
     def __init__(self, optimizer, T_0, T_mult=1, eta_min=0.0, last_epoch=-1):
         if T_0 <= 0 or not isinstance(T_0, int):
@@ -120,7 +120,7 @@ class CyclicLR(LRScheduler):
         return state
 
     def load_state_dict(self, state_dict):
-        """Goes back to what ``state_dict`` returned."""
+        """Restores what ``state_dict`` returned."""
         state = dict(state_dict)
         kept = state.pop("_scale_fn_custom", None)
         if kept is not None:
