@@ -1,4 +1,4 @@
-//! From Python objects to values.
+//! Conversion of Python objects to Rust values.
 
 use crate::device::PyDevice;
 use crate::dtype::PyDType;

@@ -1,4 +1,4 @@
-//! Functions of the package that take or give more than tensors and numbers.
+//! Functions whose arguments or results are not only tensors and numbers.
 
 use crate::device::{self, PyDevice};
 use crate::dtype::{self, PyDType};

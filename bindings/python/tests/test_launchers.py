@@ -91,7 +91,8 @@ def test_without_a_library_the_error_says_what_was_tried():
     assert "/nowhere/libmpi.so" in done.stdout and "tcp" in done.stdout, done
 
 
-# In Aurora's manner: rank and size by mpi4py, renamed for PyTorch; an address with a suffix of the fabric; ccl and xpu; a scaled learning rate.
+# In Aurora's manner: rank and size by mpi4py, renamed for PyTorch; an address with a suffix of the fabric; ccl and xpu;
+# a scaled learning rate.
 AURORA = """
 import os, socket
 from mpi4py import MPI

@@ -1,6 +1,7 @@
 """The smaller packages: checkpoints of activations, ``func``, mixed precision, devices, the profiler, random state."""
 
 import json
+import pickle
 import warnings
 
 import pytest
@@ -84,6 +85,20 @@ def test_autocast_and_scaler():
     scaler.update()
     assert not torch.equal(layer.weight, before)
     assert torch.amp.GradScaler("cpu").load_state_dict(scaler.state_dict()) is None
+    assert pickle.loads(pickle.dumps(scaler)).state_dict() == scaler.state_dict()
+    assert [type(part) for part in scaler.scale([x.sum(), (x.sum(),)])] == [torch.Tensor, tuple]
+    with pytest.raises(AssertionError, match="No inf checks were recorded prior to update"):
+        scaler.update()
+    optimizer.zero_grad()
+    with pytest.raises(AssertionError, match="No inf checks were recorded for this optimizer"):
+        scaler.step(optimizer)
+    scaler.scale(layer(x).sum()).backward()
+    scaler.unscale_(optimizer)
+    with pytest.raises(RuntimeError, match="already been called on this optimizer"):
+        scaler.unscale_(optimizer)
+    scaler.step(optimizer)
+    with pytest.raises(RuntimeError, match="already been called since the last update"):
+        scaler.step(optimizer)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is an accelerator: test_cuda.py")

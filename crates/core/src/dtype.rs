@@ -6,7 +6,8 @@ use std::fmt;
 /// The type of a tensor's elements.
 ///
 /// ```
-/// use rushlight_core::DType;
+/// # mod rushlight { pub use rushlight_core::DType; }
+/// use rushlight::DType;
 /// assert_eq!(DType::F32.size(), 4);
 /// assert_eq!(DType::I64.to_string(), "int64");
 /// assert_eq!(DType::I64.promote(DType::F16), DType::F16);

@@ -1,8 +1,8 @@
-//! The ground floor of Rushlight: what every backend and every front agrees on.
+//! The base layer of Rushlight: types and traits shared by all engines and front ends.
 //!
 //! | module | what |
 //! |---|---|
-//! | `dtype`, `device`, `scalar`, `error` | the words everything else is said in |
+//! | `dtype`, `device`, `scalar`, `error` | the basic types |
 //! | `layout` | shapes, strides, views, broadcasting, merged loop nests |
 //! | [`rng`] | the counter-based random generator |
 //! | [`rows`] | one row per pointwise op: value and derivatives, for every engine |

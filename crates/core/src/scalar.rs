@@ -7,7 +7,8 @@ use half::{bf16, f16};
 /// width does not.
 ///
 /// ```
-/// use rushlight_core::{DType, Scalar};
+/// # mod rushlight { pub use rushlight_core::{DType, Scalar}; }
+/// use rushlight::{DType, Scalar};
 /// assert_eq!(Scalar::from(2.5).dtype(), DType::F32);
 /// assert_eq!(Scalar::from(2).to_f64(), 2.0);
 /// ```

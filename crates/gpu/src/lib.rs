@@ -1,4 +1,4 @@
-//! What Rushlight's GPU engines share: everything but a vendor's driver, compiler and libraries.
+//! The GPU engine shared by all vendors: everything but drivers, compilers and libraries.
 //!
 //! A vendor's crate implements [`driver::Driver`], [`driver::Compiler`] and, where it has them, [`driver::Libraries`], and holds its
 //! devices in a [`Fleet`]. The kernels are texts in the subset of C++ that NVIDIA's and AMD's run-time compilers both take.

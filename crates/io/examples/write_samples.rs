@@ -1,4 +1,5 @@
-//! Writes one file of each kind into a folder, for `tests/fixtures/check_io.py` to read with PyTorch, safetensors and NumPy.
+//! Writes one file of each kind into a folder, for `tests/fixtures/check_io.py` to read with PyTorch, safetensors and
+//! NumPy.
 //!
 //! `cargo run -p rushlight-io --example write_samples -- FOLDER`
 

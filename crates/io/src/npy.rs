@@ -1,8 +1,9 @@
 //! NumPy's `.npy` files: one array.
 //!
 //! ```
-//! use rushlight_io::npy;
-//! use rushlight_tensor::Tensor;
+//! # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_io as io; }
+//! use rushlight::io::npy;
+//! use rushlight::Tensor;
 //! let path = std::env::temp_dir().join(format!("rushlight-doc-{}.npy", std::process::id()));
 //! npy::save(&Tensor::new([[1i64, 2], [3, 4]])?, &path)?;
 //! assert_eq!(npy::load(&path)?.shape(), [2, 2]);

@@ -1,7 +1,7 @@
 //! Dense factorisations over plain slices, for `f32` and `f64`.
 //!
-//! Every function takes a batch of matrices that lie one after the other, row by row, and works through it on the
-//! calling thread; to use more threads, split the batch. Names, conventions and messages are those of
+//! Every function takes a batch of matrices that are stored one after the other, row by row, and works through it on
+//! the calling thread; to use more threads, split the batch. Names, conventions and messages are those of
 //! `torch.linalg`. Nothing panics: slices of the wrong length are errors, an empty batch or a size of zero is
 //! fine, and numbers that are not finite give an error or come out as NaN, as each function says.
 //!

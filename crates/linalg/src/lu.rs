@@ -1,4 +1,4 @@
-//! LU with partial pivoting, and what stands on it: determinants, inverses and linear systems.
+//! LU with partial pivoting, determinants, inverses and linear systems.
 //!
 //! The factorisation is our own and not faer's, which multiplies by the reciprocal of a zero pivot and so turns a
 //! singular matrix into NaN. Like LAPACK we go on past a zero pivot and report the first one.

@@ -15,7 +15,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// `copy.deepcopy(x)` is [`x.deepcopy()?`](Tensor::deepcopy).
 ///
 /// ```
-/// use rushlight_tensor::Tensor;
+/// # use rushlight_tensor as rushlight;
+/// use rushlight::Tensor;
 /// let x = Tensor::new([[1.0f32, 2.0], [3.0, 4.0]])?.requires_grad_(true)?;
 /// let loss = (&x * &x).sum()?;
 /// loss.backward()?;

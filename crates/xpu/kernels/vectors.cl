@@ -1,6 +1,8 @@
-// Vectors of LANES elements in the arithmetic type R (float or double; R_KIND 0, 1). A CPU gets whole registers, a GPU single elements (LANES 1).
+// Vectors of LANES elements in the arithmetic type R (float or double; R_KIND 0, 1). A CPU gets whole registers, a GPU
+// single elements (LANES 1).
 //
-// PARTS(T) makes load_part_T and store_part_T of a dtype T (see Defines::dtype and Defines::vector): the elements beyond a row's end are not touched.
+// PARTS(T) makes load_part_T and store_part_T of a dtype T (see Defines::dtype and Defines::vector): the elements
+// beyond a row's end are not touched.
 
 #ifdef LANES
 #define JOIN_AGAIN(a, b) a##b

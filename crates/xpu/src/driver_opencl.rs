@@ -1,7 +1,7 @@
 //! OpenCL behind the engine's [`Driver`].
 //!
-//! Memory is a plain address: of unified shared memory where the driver has it (Intel's), else of shared virtual memory. Buffer objects, which have no
-//! address, are not used.
+//! Memory is a plain address: of unified shared memory where the driver has it (Intel's), else of shared virtual
+//! memory. Buffer objects, which have no address, are not used.
 
 use crate::driver::{Abilities, Address, Arg, Driver, Kernel, Mark, Program, Queue};
 use crate::opencl::{self, Api, Handle, check, failed, info};
@@ -269,7 +269,8 @@ impl Driver for OpenCl {
     }
 
     fn image(&self, program: Program) -> Option<Vec<u8>> {
-        // PoCL keeps what it compiles itself, by the work group's size; for an image it would compile another form, for any size.
+        // PoCL keeps what it compiles itself, by the work group's size; for an image it would compile another form, for
+        // any size.
         if self.found.platform.name == "Portable Computing Language" {
             return None;
         }

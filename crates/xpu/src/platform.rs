@@ -1,7 +1,8 @@
 //! The devices that are `xpu`: Intel's GPUs, or what the user asks for.
 //!
-//! Level Zero's variables are honoured as SYCL programs know them: `ZE_FLAT_DEVICE_HIERARCHY` (`FLAT`, the default: each tile of a GPU is a device;
-//! `COMPOSITE`: each GPU is one) and `ZE_AFFINITY_MASK` (which devices there are, by number; `0.1` is a tile of a GPU).
+//! Level Zero's variables are honoured as SYCL programs know them: `ZE_FLAT_DEVICE_HIERARCHY` (`FLAT`, the default:
+//! each tile of a GPU is a device; `COMPOSITE`: each GPU is one) and `ZE_AFFINITY_MASK` (which devices there are, by
+//! number; `0.1` is a tile of a GPU).
 
 use crate::opencl::{self, Handle, Platform, info};
 use rushlight_core::{Error, Result};
@@ -10,11 +11,12 @@ use std::sync::OnceLock;
 /// Intel's number among vendors.
 const INTEL: u64 = 0x8086;
 
-/// The variable that has devices of other platforms, CPUs included, stand for `xpu`: a part of a platform's name or vendor (`pocl`, `intel`), or `cpu`.
+/// The variable that has devices of other platforms, CPUs included, stand for `xpu`: a part of a platform's name or
+/// vendor (`pocl`, `intel`), or `cpu`.
 pub const PLATFORM: &str = "RUSHLIGHT_XPU_PLATFORM";
 
-/// Whether it is worth to load OpenCL: a platform is asked for, or the kernel knows a GPU of Intel's. Where OpenCL brings
-/// a compiler along, loading it takes each process of a job longer than all else it does to start.
+/// Whether it is worth to load OpenCL: a platform is asked for, or the kernel knows a GPU of Intel's. Where OpenCL
+/// brings a compiler along, loading it takes each process of a job longer than all else it does to start.
 pub fn may_have_device() -> bool {
     use std::path::Path;
     if !cfg!(target_os = "linux") || std::env::var_os(PLATFORM).is_some() || Path::new("/dev/dxg").exists() {

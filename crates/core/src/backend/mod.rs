@@ -1,4 +1,4 @@
-//! What an engine is: a small object-safe trait of families, each owning its hard parts once.
+//! The [`Backend`] trait: one method per family of ops.
 
 mod capture;
 mod collectives;
@@ -61,12 +61,12 @@ pub struct Features {
 
 /// An engine for one device.
 ///
-/// The tensor floor has checked shapes, dtypes and devices: views passed together have the shapes a method's comment names. Outputs
+/// The tensor layer has checked shapes, dtypes and devices: views passed together have the shapes a method's comment names. Outputs
 /// are views too, possibly strided but never overlapping, and uninitialised unless the comment says otherwise. An output never
 /// overlaps an input, except that a pointwise op, a select, a copy or a fill may write exactly over one of its inputs. "Contiguous"
-/// in a comment means that the tensor floor guarantees it; where nothing is said, any strides must work. Zero-sized views must work everywhere.
+/// in a comment means that the tensor layer guarantees it; where nothing is said, any strides must work. Zero-sized views must work everywhere.
 ///
-/// Values read from index tensors are *not* checked by the tensor floor: engines report one out of range as [`Error::index`] and
+/// Values read from index tensors are *not* checked by the tensor layer: engines report one out of range as [`Error::index`] and
 /// touch nothing outside their views.
 ///
 /// # What an engine must implement
@@ -429,7 +429,7 @@ pub trait Backend: Send + Sync + 'static {
         from.iter().zip(to).try_for_each(|(from, to)| self.copy(*from, *to))
     }
 
-    /// A dense factorisation over the last two dimensions of contiguous `f32` or `f64` tensors; the tensor floor moves data to
+    /// A dense factorisation over the last two dimensions of contiguous `f32` or `f64` tensors; the tensor layer moves data to
     /// the CPU for engines without.
     fn linalg(&self, op: Linalg, inputs: &[View], outputs: &[View]) -> Result<()> {
         let _ = (inputs, outputs);

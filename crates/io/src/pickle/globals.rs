@@ -2,7 +2,7 @@
 
 use rushlight_core::DType;
 
-/// What an allowed name stands for.
+/// The meaning of an allowed name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Global {
     /// Classes of dictionaries; calling one makes an empty dictionary.

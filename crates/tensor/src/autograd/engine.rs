@@ -55,8 +55,9 @@ pub(super) fn backward(root: &Tensor, options: Backward) -> Result<()> {
 /// [`Backward::allow_unused`]. The gradient option applies to the first output.
 ///
 /// ```
-/// use rushlight_tensor::{Tensor, autograd::{Backward, grad}};
-/// let x = Tensor::new_with(2.0, rushlight_core::DType::F64)?.requires_grad_(true)?;
+/// # mod rushlight { pub use rushlight_core::DType; pub use rushlight_tensor::*; }
+/// use rushlight::{Tensor, autograd::{Backward, grad}};
+/// let x = Tensor::new_with(2.0, rushlight::DType::F64)?.requires_grad_(true)?;
 /// let y = x.pow(3)?;
 /// let dy = grad(&[&y], &[&x], Backward::default().create_graph(true))?.remove(0).unwrap();
 /// let ddy = grad(&[&dy], &[&x], Backward::default())?.remove(0).unwrap();
@@ -91,7 +92,8 @@ pub fn grad(outputs: &[&Tensor], inputs: &[&Tensor], options: Backward) -> Resul
 /// The leaves that a backward pass from `outputs` would add to.
 ///
 /// ```
-/// use rushlight_tensor::{Tensor, autograd::leaves};
+/// # use rushlight_tensor as rushlight;
+/// use rushlight::{Tensor, autograd::leaves};
 /// let (x, w) = (Tensor::ones([2])?, Tensor::ones([2])?.requires_grad_(true)?);
 /// assert_eq!(leaves(&[&x.mul(&w)?.exp()?]).len(), 1);
 /// # Ok::<(), rushlight_core::Error>(())

@@ -1,4 +1,4 @@
-//! Tensors put together.
+//! Joining tensors: `cat`, `stack` and relatives.
 
 use super::pad::PadMode;
 use crate::Tensor;
@@ -22,7 +22,8 @@ impl Tensor {
 /// Tensors joined along a dimension they have; the other sizes must be equal.
 ///
 /// ```
-/// use rushlight_tensor::{Tensor, cat};
+/// # use rushlight_tensor as rushlight;
+/// use rushlight::{Tensor, cat};
 /// let x = Tensor::ones([2, 3])?;
 /// assert_eq!(cat(&[&x, &x], 0)?.shape(), [4, 3]);
 /// # Ok::<(), rushlight_core::Error>(())
@@ -92,7 +93,8 @@ pub fn cat(tensors: &[&Tensor], dim: isize) -> Result<Tensor> {
 /// Tensors of one shape joined along a new dimension.
 ///
 /// ```
-/// use rushlight_tensor::{Tensor, stack};
+/// # use rushlight_tensor as rushlight;
+/// use rushlight::{Tensor, stack};
 /// let x = Tensor::ones([3])?;
 /// assert_eq!(stack(&[&x, &x], 1)?.shape(), [3, 2]);
 /// # Ok::<(), rushlight_core::Error>(())
@@ -164,7 +166,8 @@ pub enum Indexing {
 /// Vectors stretched to a grid: one tensor per vector, each varying along its own dimension. Views.
 ///
 /// ```
-/// use rushlight_tensor::{Indexing, Tensor, meshgrid};
+/// # use rushlight_tensor as rushlight;
+/// use rushlight::{Indexing, Tensor, meshgrid};
 /// let (x, y) = (Tensor::arange(0, 3, 1)?, Tensor::arange(0, 2, 1)?);
 /// let grid = meshgrid(&[&x, &y], Indexing::Xy)?;
 /// assert_eq!(grid[0].shape(), [2, 3]);

@@ -1,4 +1,4 @@
-//! Numbers on their way to becoming elements of a dtype.
+//! Conversion of numbers to elements of a dtype.
 
 use rushlight_core::half::{bf16, f16};
 use rushlight_core::{DType, Error, Result, Scalar};
@@ -43,8 +43,9 @@ fn fits(value: Scalar, dtype: DType) -> bool {
 /// The number as an element of the dtype, or an error that names the call.
 ///
 /// ```
-/// use rushlight_core::{DType, Scalar};
-/// use rushlight_tensor::fitting;
+/// # mod rushlight { pub use rushlight_core::{DType, Scalar}; pub use rushlight_tensor::*; }
+/// use rushlight::{DType, Scalar};
+/// use rushlight::fitting;
 /// assert_eq!(fitting("fill_", Scalar::Int(200), DType::U8)?, Scalar::Int(200));
 /// assert!(fitting("fill_", Scalar::Int(300), DType::U8).is_err());
 /// # Ok::<(), rushlight_core::Error>(())

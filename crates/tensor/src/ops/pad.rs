@@ -35,11 +35,12 @@ fn grown(size: usize, before: isize, after: isize) -> Option<usize> {
 }
 
 impl Tensor {
-    /// Elements put before and after the last dimensions: `padding` is the last dimension's before and after, then the one before
-    /// it, and so on. Negative padding cuts.
+    /// Elements put before and after the last dimensions: `padding` is the last dimension's before and after, then the
+    /// one before it, and so on. Negative padding cuts.
     ///
     /// ```
-    /// use rushlight_tensor::{PadMode, Tensor};
+    /// # use rushlight_tensor as rushlight;
+    /// use rushlight::{PadMode, Tensor};
     /// let x = Tensor::new([[1i64, 2, 3]])?;
     /// assert_eq!(x.pad(&[1, 1], PadMode::Constant(0.into()))?.to_vec::<i64>()?, [0, 1, 2, 3, 0]);
     /// assert_eq!(x.pad(&[2, 0], PadMode::Reflect)?.to_vec::<i64>()?, [3, 2, 1, 2, 3]);

@@ -59,11 +59,12 @@ impl Tensor {
     /// Uniform in `[0, 1)`.
     ///
     /// ```
+    /// # mod rushlight { pub use rushlight_core::{DType, rng::manual_seed}; }
     /// # use rushlight_tensor::Tensor;
-    /// rushlight_core::rng::manual_seed(1);
-    /// let a = Tensor::rand([3], rushlight_core::DType::F32)?;
-    /// rushlight_core::rng::manual_seed(1);
-    /// assert!(a.equal(&Tensor::rand([3], rushlight_core::DType::F32)?)?);
+    /// rushlight::manual_seed(1);
+    /// let a = Tensor::rand([3], rushlight::DType::F32)?;
+    /// rushlight::manual_seed(1);
+    /// assert!(a.equal(&Tensor::rand([3], rushlight::DType::F32)?)?);
     /// # Ok::<(), rushlight_core::Error>(())
     /// ```
     pub fn rand(shape: impl AsRef<[usize]>, options: impl Into<Options>) -> Result<Tensor> {
@@ -220,8 +221,8 @@ impl Tensor {
         })
     }
 
-    /// Zeros each element with probability `p` and scales the others by `1 / (1 - p)`, when training. The mask is not stored: backward
-    /// makes the same random numbers again.
+    /// Zeros each element with probability `p` and scales the others by `1 / (1 - p)`, when training. The mask is not
+    /// stored: backward makes the same random numbers again.
     pub fn dropout(&self, p: f64, training: bool) -> Result<Tensor> {
         if !(0.0..=1.0).contains(&p) {
             return Err(Error::value(format!("dropout probability has to be between 0 and 1, but got {p}")));

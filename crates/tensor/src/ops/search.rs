@@ -1,4 +1,4 @@
-//! What stands on order: distinct values, places in sorted rows, counts of values.
+//! Ops based on sorting: distinct values, positions in sorted rows, counts of values.
 
 use super::operands::underivable;
 use crate::Tensor;

@@ -1,7 +1,8 @@
 //! The profiler: `rushlight_profile`, fed by every engine call and every node of a backward pass.
 //!
 //! ```
-//! use rushlight_tensor::{Tensor, profile::Profiler};
+//! # use rushlight_tensor as rushlight;
+//! use rushlight::{Tensor, profile::Profiler};
 //! let x = Tensor::ones([64, 64])?.requires_grad_(true)?;
 //! let mut profiler = Profiler::new().record_shapes(true).profile_memory(true);
 //! profiler.start()?;
@@ -19,11 +20,12 @@ pub use engine::prepare;
 pub(crate) use engine::profiled;
 pub use rushlight_profile::*;
 
-/// Operations (additions and multiplications) of the matrix products, convolutions and attention that a closure runs, counted as they
-/// reach the engine. The error says that the profiler is at work already.
+/// Operations (additions and multiplications) of the matrix products, convolutions and attention that a closure runs,
+/// counted as they reach the engine. The error says that the profiler is at work already.
 ///
 /// ```
-/// use rushlight_tensor::{Tensor, profile::count_flops};
+/// # use rushlight_tensor as rushlight;
+/// use rushlight::{Tensor, profile::count_flops};
 /// let x = Tensor::ones([4, 8])?;
 /// let (y, flops) = count_flops(|| x.matmul(&x.t()?))?;
 /// assert_eq!(flops, 2 * 4 * 4 * 8);

@@ -1,5 +1,5 @@
-//! Another device's engine against the CPU's, on problems larger and stranger than the goldens: `RUSHLIGHT_TEST_DEVICE=cuda` runs these
-//! there. On the CPU itself there is nothing to compare, and they say so.
+//! Another device's engine against the CPU's, on problems larger and stranger than the goldens:
+//! `RUSHLIGHT_TEST_DEVICE=cuda` runs these there. On the CPU itself there is nothing to compare, and they say so.
 
 use crate::support;
 use rushlight_core::{DType, Device, ErrorKind, Result, rng};
@@ -103,7 +103,8 @@ fn attend(p: Problem) -> Result<()> {
     Ok(())
 }
 
-/// Whether the kernels for compute capability 9.0 took part where they are the fastest: shapes they do not support fall back.
+/// Whether the kernels for compute capability 9.0 took part where they are the fastest: shapes they do not support fall
+/// back.
 fn went_by_hopper() -> Result<()> {
     let (Some(device), Some(engine)) = (device(), rushlight_engines::accelerator()) else { return Ok(()) };
     let counts = rushlight_gpu::hopper_attentions();
@@ -162,7 +163,8 @@ fn attention() -> Result<()> {
     attend(Problem { sizes: [1, 2, 2, 50, 60, 24], dtype: DType::F64, causal: false, mask: 1, dropout: 0.1 })
 }
 
-/// Operands whose columns are not neighbours, or whose heads are one: the fastest kernels do not take them, and none may take them for others.
+/// Operands whose columns are not neighbours, or whose heads are one: the fastest kernels do not take them, and none
+/// may take them for others.
 #[test]
 fn attention_of_views() -> Result<()> {
     let _turn = turn();
@@ -289,7 +291,8 @@ fn convolutions() -> Result<()> {
     })
 }
 
-/// A block of a transformer, in steps as training takes them: parameters converted together, gradients of conversions and sums on the way.
+/// A block of a transformer, in steps as training takes them: parameters converted together, gradients of conversions
+/// and sums on the way.
 #[test]
 fn feed_forward_in_half_precision() -> Result<()> {
     let _turn = turn();

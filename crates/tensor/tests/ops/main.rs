@@ -1,4 +1,5 @@
-//! Every op: PyTorch's answers, derivatives, hostile arguments, other devices. One program, since all share the table of ops.
+//! Every op: PyTorch's answers, derivatives, hostile arguments, other devices. One program, since all share the table
+//! of ops.
 
 mod capture;
 mod coverage;

@@ -7,10 +7,12 @@ use rushlight_nn::{Member, Module};
 use rushlight_tensor::autograd::no_grad;
 use rushlight_tensor::{Tensor, profile};
 
-/// Prints the model's parts at the beginning: kind, shapes of parameters, their number, and the floating-point operations of a forward pass on one sample.
+/// Prints the model's parts at the beginning: kind, shapes of parameters, their number, and the floating-point
+/// operations of a forward pass on one sample.
 ///
-/// Operations are those of products with a parameter: two for each weight of a linear layer, times the positions it is applied at, which
-/// [`ModelSummary::positions`] tells for sequences. Convolutions need [`ModelSummary::positions`] as well: their output's pixels.
+/// Operations are those of products with a parameter: two for each weight of a linear layer, times the positions it is
+/// applied at, which [`ModelSummary::positions`] tells for sequences. Convolutions need [`ModelSummary::positions`] as
+/// well: their output's pixels.
 #[derive(Clone, Debug)]
 pub struct ModelSummary {
     depth: usize,
@@ -42,14 +44,19 @@ impl ModelSummary {
         self
     }
 
-    /// Runs a forward pass on a batch of so many samples and counts the operations of the products, convolutions and attention that reach
-    /// the engine. The total of the table is then theirs, for one sample; its parts stay the products with their parameters. An error says
-    /// that the profiler is at work, or is the forward's own.
+    /// Runs a forward pass on a batch of so many samples and counts the operations of the products, convolutions and
+    /// attention that reach the engine. The total of the table is then theirs, for one sample; its parts stay the
+    /// products with their parameters. An error says that the profiler is at work, or is the forward's own.
     ///
     /// ```
-    /// use rushlight_nn::{Forward, Linear};
-    /// use rushlight_tensor::Tensor;
-    /// use rushlight_train::callbacks::ModelSummary;
+    /// # mod rushlight {
+    /// #     pub use rushlight_tensor::*;
+    /// #     pub use rushlight_nn as nn;
+    /// #     pub use rushlight_train as train;
+    /// # }
+    /// use rushlight::nn::{Forward, Linear};
+    /// use rushlight::Tensor;
+    /// use rushlight::train::callbacks::ModelSummary;
     /// let model = Linear::new(8, 4).build()?;
     /// let summary = ModelSummary::new().traced(16, || model.forward(&Tensor::ones([16, 8])?))?;
     /// assert!(summary.table(&model).ends_with("64 FLOPs forward, counted"));
