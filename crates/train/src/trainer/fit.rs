@@ -125,7 +125,7 @@ impl Trainer {
         if self.options.resume == Resume::Auto {
             self.watch = self.ranks.watch()?;
         }
-        let engine = Engine::new(&self.options, self.run.device, self.ranks.size() == 1);
+        let engine = Engine::new(&self.options, self.run.device);
         let named = model.named_parameters();
         let val_every = match self.options.val_check_interval {
             Limit::Count(count) => Some(count),

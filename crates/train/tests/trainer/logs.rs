@@ -12,7 +12,7 @@ fn a_run_has_a_directory() -> Result<()> {
     let root = scratch("files");
     let mut net = Net::new()?;
     let mut trainer = Trainer::new()
-        .accelerator(rushlight_train::Accelerator::Cpu)
+        .device(device())
         .max_epochs(3)
         .log_every_n_steps(4)
         .run_directory(Some(root.clone()))

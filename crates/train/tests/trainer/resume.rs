@@ -54,7 +54,7 @@ fn train(root: &Path, moment: &str, background: bool) -> Result<()> {
     manual_seed(7);
     let mut net = Net::new()?;
     let mut trainer = Trainer::new()
-        .accelerator(rushlight_train::Accelerator::Cpu)
+        .device(device())
         .max_epochs(3)
         .accumulate_grad_batches(2)
         .precision("16-mixed".parse()?)
