@@ -93,3 +93,32 @@ fn a_summary_is_a_table() -> Result<()> {
     assert_eq!(table.lines().count(), 2 + 4 + 2, "{table}");
     Ok(())
 }
+
+/// Where the time went, by the Trainer's actions and as a trace of steps.
+#[test]
+fn profilers_write_what_they_measured() -> Result<()> {
+    let _turn = alone();
+    let root = scratch("profilers");
+    let run = |name: &str| -> Result<std::path::PathBuf> {
+        let builder = quiet().max_epochs(2).run_directory(Some(root.clone())).run_name(name).profiler(name.parse()?);
+        let mut trainer = builder.callback(LearningRateMonitor::new()).build()?;
+        trainer.fit(&mut Net::new()?, &mut loader(96, true)?, Some(&mut loader(24, false)?))?;
+        Ok(trainer.directory().unwrap().join("profile"))
+    };
+    let table = std::fs::read_to_string(run("simple")?.join("simple-rank-0.txt"))?;
+    // 2 epochs of 12 batches, one of 2 validations and one of 2 checkpoints each.
+    for (action, calls) in [("training step", 24), ("load batch", 24), ("validation", 2), ("save checkpoint", 2)] {
+        let row = table.lines().find(|line| line.starts_with(action)).unwrap_or_else(|| panic!("{action}: {table}"));
+        assert!(row.split_whitespace().any(|word| word == calls.to_string()), "{row}");
+    }
+    assert!(table.contains("callback LearningRateMonitor") && table.contains("whole run"), "{table}");
+    let folder = run("trace")?;
+    let summary = rushlight_tensor::profile::summary::Summary::read(folder.join("trace-rank-0.json")).unwrap();
+    assert_eq!(summary.steps, 3);
+    let ops = std::fs::read_to_string(folder.join("trace-rank-0.txt"))?;
+    assert!(ops.contains("rushlight::matmul") && ops.contains("ProfilerStep*"), "{ops}");
+    let unknown = |name: &str| name.parse::<rushlight_train::RunProfiler>().unwrap_err().to_string();
+    assert!(unknown("advanced").contains("use 'trace'") && unknown("nothing").contains("known are"));
+    std::fs::remove_dir_all(root)?;
+    Ok(())
+}
