@@ -13,7 +13,7 @@ import tempfile
 import time
 import warnings
 
-STEPS, BATCH, LENGTH, KINDS = 40, 16, 64, 65
+STEPS, BATCH, LENGTH, KINDS = 100, 16, 64, 65
 
 
 def measure(rounds):
@@ -83,21 +83,26 @@ def measure(rounds):
     root = tempfile.mkdtemp(prefix="bench-trainer-")
     try:
         by_hand(), by_lightning(root)
-        rows = [(by_hand(), *by_lightning(root)) for _ in range(rounds)]
+        rows = []
+        for i in range(rounds):
+            # Each goes first in every other round.
+            lightning_first = by_lightning(root) if i % 2 else None
+            hand = by_hand()
+            rows.append((hand, *(lightning_first or by_lightning(root))))
     finally:
         shutil.rmtree(root, ignore_errors=True)
     print(json.dumps({"name": f"Lightning {lightning.__version__}", "torch": torch.__version__, "rows": rows}))
 
 
 def side(command):
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=1800)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1800)
     if done.returncode:
-        sys.exit(f"{' '.join(command)} failed")
+        sys.exit(f"{' '.join(command)} failed:\n{done.stderr[-3000:]}")
     return json.loads(done.stdout.splitlines()[-1])
 
 
 def main():
-    binary, python, rounds = sys.argv[1], sys.argv[2], sys.argv[3] if len(sys.argv) > 3 else "11"
+    binary, python, rounds = sys.argv[1], sys.argv[2], sys.argv[3] if len(sys.argv) > 3 else "9"
     sides = [("Rushlight's Trainer, Rust", side([binary, rounds, "--json"]))]
     for name, command in (("over PyTorch", [sys.executable]), ("over Rushlight", [python, "-m", "rushlight"])):
         found = side([*command, __file__, "--measure", rounds])

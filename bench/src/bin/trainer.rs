@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-const STEPS: usize = 40;
+const STEPS: usize = 100;
 const LOG_EVERY: usize = 10;
 
 /// What is measured.
@@ -166,20 +166,27 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let has = |name: &str| arguments.iter().any(|argument| argument == name);
-    let rounds = arguments.iter().find_map(|n| n.parse().ok()).unwrap_or(11usize).max(1);
+    let rounds = arguments.iter().find_map(|n| n.parse().ok()).unwrap_or(9usize).max(1);
     let gpu = has("--gpu");
     let device = if gpu { Device::best() } else { Device::Cpu };
     if gpu && device.is_cpu() {
         return Err(Error::device("--gpu: this machine has no GPU"));
     }
-    let (epochs, steps) = if gpu { (2, 10 * STEPS) } else { (1, STEPS) };
+    let (epochs, steps) = if gpu { (2, 4 * STEPS) } else { (1, STEPS) };
     let case = Case { device, capture: !has("--no-capture"), chargpt: has("--chargpt"), epochs, steps };
     let root = std::env::temp_dir().join(format!("rushlight-bench-trainer-{}", std::process::id()));
     by_hand(case)?;
     by_trainer(case, &root)?;
     let mut rows: Vec<(Times, Times)> = Vec::with_capacity(rounds);
-    for _ in 0..rounds {
-        rows.push((by_hand(case)?, by_trainer(case, &root)?));
+    for round in 0..rounds {
+        // Each goes first in every other round.
+        rows.push(match round % 2 {
+            0 => (by_hand(case)?, by_trainer(case, &root)?),
+            _ => {
+                let trainer = by_trainer(case, &root)?;
+                (by_hand(case)?, trainer)
+            }
+        });
     }
     std::fs::remove_dir_all(&root)?;
     if has("--json") {
