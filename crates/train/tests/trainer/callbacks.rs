@@ -3,7 +3,7 @@
 use crate::support::*;
 use rushlight_core::Result;
 use rushlight_core::rng::manual_seed;
-use rushlight_nn::Module;
+use rushlight_nn::{Forward, Module};
 use rushlight_train::callbacks::*;
 use rushlight_train::{ModelCheckpoint, Resume};
 use std::time::Duration;
@@ -120,5 +120,26 @@ fn profilers_write_what_they_measured() -> Result<()> {
     let unknown = |name: &str| name.parse::<rushlight_train::RunProfiler>().unwrap_err().to_string();
     assert!(unknown("advanced").contains("use 'trace'") && unknown("nothing").contains("known are"));
     std::fs::remove_dir_all(root)?;
+    Ok(())
+}
+
+/// Operations by module: attention belongs to the block's attention, a shared weight to the layer that multiplies with it.
+#[test]
+fn a_summary_counts_operations_of_each_part() -> Result<()> {
+    let _turn = alone();
+    let model = rushlight_nn::models::Gpt::new(32).n_layer(1).n_head(2).n_embd(16).block_size(8).build()?;
+    let x = rushlight_tensor::Tensor::zeros_with([4, 8], rushlight_core::DType::I64)?;
+    let table = ModelSummary::new().depth(4).traced(&model, 4, || model.forward(&x))?.table(&model);
+    let flops = |name: &str| -> String {
+        let row = table.lines().find(|line| line.split_whitespace().next() == Some(name));
+        row.unwrap_or_else(|| panic!("{name}: {table}")).split("  ").last().unwrap().trim().to_owned()
+    };
+    // Two for each weight and position; scores and their product with values over half the pairs of positions.
+    let (qkv, out, mlp) = (2 * 8 * 16 * 48, 2 * 8 * 16 * 16, 2 * 8 * 16 * 64);
+    let attention = 2 * 2 * (8 * 8 / 2) * (8 + 8);
+    assert_eq!(flops("c_attn"), format!("{:.1} k", f64::from(qkv) / 1e3));
+    assert_eq!(flops("attn"), format!("{:.1} k", f64::from(qkv + out + attention) / 1e3));
+    assert_eq!(flops("mlp"), format!("{:.1} k", f64::from(2 * mlp) / 1e3), "{table}");
+    assert!(table.ends_with("counted"), "{table}");
     Ok(())
 }
