@@ -6,7 +6,7 @@
 //! |---|---|
 //! | root | [`Trainer`], [`TrainModule`], [`StepContext`], [`Optimizers`], [`Precision`], [`Checkpoints`] |
 //! | [`callbacks`] | checkpoints, early stopping, averages of weights, monitors |
-//! | [`loggers`] | TensorBoard, JSON lines, CSV |
+//! | [`loggers`] | TensorBoard, JSON lines, CSV, MLflow's file store |
 //! | [`metrics`] | accuracy to BLEU, right over batches of any size and over processes |
 //!
 //! # The directory of a run
