@@ -6,7 +6,7 @@
 //! |---|---|
 //! | root | [`Trainer`], [`TrainModule`], [`StepContext`], [`Optimizers`], [`Precision`], [`Checkpoints`] |
 //! | [`callbacks`] | checkpoints, early stopping, averages of weights, monitors |
-//! | [`loggers`] | TensorBoard, JSON lines, CSV |
+//! | [`loggers`] | TensorBoard, JSON lines, CSV, MLflow's file store |
 //! | [`metrics`] | accuracy to BLEU, right over batches of any size and over processes |
 //!
 //! # The directory of a run
@@ -25,6 +25,7 @@
 //!   hyperparameters are here only.
 //! - `checkpoints/`: `checkpoint-STEP.pt`, or a folder `checkpoint-STEP` of a run of several processes ([`Checkpoints`]); parts `model`, `extra`, `optimizers`,
 //!   `schedules`, `scaler`, `loader`, `trainer`.
+//! - `profile/`, with [`TrainerBuilder::profiler`]: where the time went.
 //! - `logs/rank-N.log`: lines for people, by each process: one for each epoch, one now and then within.
 
 pub mod callbacks;
@@ -38,6 +39,7 @@ mod optimizers;
 mod precision;
 #[cfg(target_os = "linux")]
 mod preemption;
+mod profiling;
 mod progress;
 mod ranks;
 mod results;
@@ -56,6 +58,7 @@ pub use optimizers::{Interval, Optimizers};
 pub use precision::Precision;
 #[cfg(target_os = "linux")]
 pub use preemption::{Preemption, REQUEUE_CODE};
+pub use profiling::RunProfiler;
 pub use ranks::Ranks;
 pub use run::Run;
 pub use step::{LogOptions, LogValue, ReduceFx, Stage, StepContext};

@@ -2,11 +2,13 @@
 
 mod csv;
 mod jsonl;
+mod mlflow;
 pub mod tensorboard;
 
 pub use csv::CsvLogger;
 pub use jsonl::JsonLinesLogger;
 pub(crate) use jsonl::number as json_number;
+pub use mlflow::MlflowLogger;
 pub use tensorboard::TensorBoardLogger;
 
 use rushlight_core::{Error, Result};

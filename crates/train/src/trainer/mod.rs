@@ -14,6 +14,7 @@ pub use options::{Accelerator, ClipAlgorithm, Limit, Resume, TrainerBuilder};
 use crate::callbacks::{Callback, ModelCheckpoint};
 use crate::checkpoint::Checkpoints;
 use crate::loggers::{Hparams, Logger, Loggers, Resumed, Start};
+use crate::profiling::Profiling;
 use crate::progress::{Progress, View};
 use crate::ranks::{Ranks, Watch};
 use crate::results::Results;
@@ -46,6 +47,8 @@ pub struct Trainer {
     /// Until the run starts.
     waiting: Vec<Box<dyn Logger>>,
     progress: Progress,
+    /// While it trains.
+    profiling: Profiling,
     /// While it trains in a directory.
     system_log: Option<SystemLog>,
     scaler: Option<GradScaler>,
@@ -118,6 +121,7 @@ impl Trainer {
             callbacks,
             waiting: loggers,
             progress,
+            profiling: Profiling::Off,
             system_log: None,
             scaler: None,
             results: Results::new(Stage::Train),
@@ -190,8 +194,12 @@ impl Trainer {
         hook: impl Fn(&mut dyn Callback, &mut Run, &dyn Module) -> Result<()>,
     ) -> Result<()> {
         for callback in &mut self.callbacks {
+            let start = self.profiling.begin();
             hook(&mut **callback, &mut self.run, model)
                 .map_err(|e| e.within(&format!("callback {}", callback.name())))?;
+            if start.is_some() {
+                self.profiling.end(&format!("callback {}", callback.name()), start);
+            }
         }
         Ok(())
     }

@@ -4,6 +4,7 @@ use super::Trainer;
 use crate::callbacks::{Callback, ModelCheckpoint};
 use crate::loggers::{Hparams, JsonLinesLogger, Logger, TensorBoardLogger};
 use crate::precision::Precision;
+use crate::profiling::RunProfiler;
 use crate::ranks::check_strategy;
 use crate::run_dir::check_name;
 use rushlight_core::{Device, Error, Result};
@@ -126,6 +127,7 @@ pub(crate) struct Options {
     pub deterministic: bool,
     pub detect_anomaly: bool,
     pub benchmark: bool,
+    pub profiler: Option<RunProfiler>,
     pub capture: bool,
     pub seed: Option<u64>,
     pub root: Option<PathBuf>,
@@ -185,6 +187,7 @@ impl TrainerBuilder {
             deterministic: false,
             detect_anomaly: false,
             benchmark: false,
+            profiler: None,
             capture: true,
             seed: None,
             root: Some("runs".into()),
@@ -235,6 +238,8 @@ impl TrainerBuilder {
         detect_anomaly: bool, |x| x;
         /// Says at the end whether training waited for the loader. Steps are then timed one by one, each to its end.
         benchmark: bool, |x| x;
+        /// Measures where the time of training goes: by the Trainer's actions, or as a trace of some steps.
+        profiler: RunProfiler, |x| Some(x);
         /// Whether steps on a GPU are recorded and replayed: yes unless said otherwise. Where a step cannot be, that is said once.
         capture: bool, |x| x;
         /// Seeds all random numbers when the Trainer is built.
@@ -391,6 +396,9 @@ impl TrainerBuilder {
         if options.gradient_clip_val.is_some_and(|v| v.is_nan() || v < 0.0) {
             return Err(Error::value("Trainer: gradient_clip_val must not be negative"));
         }
+        if let Some(RunProfiler::Trace { active: 0, .. }) = options.profiler {
+            return Err(Error::value("Trainer: a trace needs at least one active step"));
+        }
         if options.deterministic && options.seed.is_none() {
             return Err(Error::value(
                 "Trainer: deterministic(true) needs a seed; call seed(…) too, before the model is made",
@@ -449,6 +457,7 @@ impl Options {
             "deterministic": self.deterministic,
             "detect_anomaly": self.detect_anomaly,
             "capture": self.capture,
+            "profiler": self.profiler.map(RunProfiler::name),
             "seed": self.seed,
         })
     }

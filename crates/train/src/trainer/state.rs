@@ -42,6 +42,7 @@ impl Trainer {
         optimizers: &Optimizers,
         loader: &DataLoader<M::Batch>,
     ) -> Result<()> {
+        let began = self.profiling.begin();
         let results = self.results.state()?;
         let parts = self.parts(model, optimizers, loader)?;
         let parts: Vec<(&str, &dyn Stateful)> =
@@ -55,7 +56,9 @@ impl Trainer {
             options = options.metric(value);
         }
         let position = Position { epoch: self.run.epoch, step: self.run.global_step };
-        self.checkpoints[which].save_with(position, &parts, options)
+        let saved = self.checkpoints[which].save_with(position, &parts, options);
+        self.profiling.end("save checkpoint", began);
+        saved
     }
 
     fn parts<M: TrainModule>(

@@ -163,7 +163,7 @@ impl Trainer {
 
     /// A step outside a run; its loss.
     fn trial<M: TrainModule>(&mut self, model: &M, optimizers: &mut Optimizers, batch: &M::Batch) -> Result<f64> {
-        let mut engine = Engine::new(&self.options, self.run.device, true);
+        let mut engine = Engine::new(&self.options, self.run.device);
         let (mut scaler, named, mut loss) = (self.options.precision.scaler(), model.named_parameters(), 0.0);
         for turn in optimizers.turns() {
             let mut work = Work {

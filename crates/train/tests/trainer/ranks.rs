@@ -56,7 +56,7 @@ fn train(root: &Path, size: usize, resume: bool, epochs: u64) -> Result<()> {
     let mut model = Line { layer, mse: MeanSquaredError::new(), r2: R2Score::new(), auroc: Auroc::binary() };
     let loader = |samples: usize, size: usize| DataLoader::new(data(samples)?).batch_size(size).seed(3).build();
     let mut builder = Trainer::new()
-        .accelerator(rushlight_train::Accelerator::Cpu)
+        .device(device())
         .max_epochs(epochs)
         .accumulate_grad_batches(2)
         .run_directory(Some(root.into()))
