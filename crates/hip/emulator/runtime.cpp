@@ -1,4 +1,4 @@
-// A library with the ABI of HIP's runtime and hiprtc (rocblas.cpp, rccl.cpp: of those libraries), as far as the engine calls them, whose GPU is the emulated multiprocessor: "gfx90a" with
+// A library with the ABI of HIP's runtime and hiprtc (rocblas.cpp, rocsolver.cpp, rccl.cpp: of those libraries), as far as the engine calls them, whose GPU is the emulated multiprocessor: "gfx90a" with
 // wavefronts of 64 lanes. Work is done when it is asked for, so streams have nothing to wait for; a recorded step is a list of work.
 #include "multiprocessor.h"
 #include "runtime.h"
