@@ -11,6 +11,7 @@
 //! | [`rtc`] | compiling by NVRTC and hiprtc |
 //! | [`lt`] | matrix products by cuBLASLt and hipBLASLt |
 //! | [`conv_library`] | convolutions in the terms of cuDNN and MIOpen |
+//! | [`factorisations`] | factorisations in the terms of cuSOLVER and rocSOLVER |
 //! | `device` | a GPU: context, where a thread's work goes, faults |
 //! | `stream`, `capture` | streams and events; steps recorded and replayed |
 //! | `collectives`, [`nccl`], `shared_memory` | collectives between processes: on a stream of their own, by NCCL or RCCL, by shared device memory |
@@ -45,6 +46,7 @@ pub mod driver;
 pub mod driver_calls;
 #[cfg(test)]
 mod emulated;
+pub mod factorisations;
 mod flash;
 mod flash_hopper;
 mod flash_mfma;

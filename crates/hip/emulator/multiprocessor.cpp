@@ -39,7 +39,8 @@ std::vector<char*> stacks;
 Thread* current;
 bool failed;
 int any, answer_of_all;
-std::mt19937 dice(1);
+// RUSHLIGHT_EMULATOR_SEED: another order of wavefronts.
+std::mt19937 dice(getenv("RUSHLIGHT_EMULATOR_SEED") ? (unsigned)atoi(getenv("RUSHLIGHT_EMULATOR_SEED")) : 1);
 void (*run)(void**);
 void** arguments;
 
