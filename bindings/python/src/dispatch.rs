@@ -467,9 +467,7 @@ pub fn give<'py>(
             let class = py.import("rushlight.return_types")?.call_method1("of", (name, fields))?;
             class.call1((PyTuple::new(py, many(tensors)?)?,))?
         }
-        Out::Scalar(Scalar::Bool(b)) => b.into_pyobject(py)?.to_owned().into_any(),
-        Out::Scalar(Scalar::Int(i)) => i.into_pyobject(py)?.into_any(),
-        Out::Scalar(Scalar::Float(f)) => f.into_pyobject(py)?.into_any(),
+        Out::Scalar(value) => crate::tensor::number(py, value)?,
         Out::None => py.None().into_bound(py),
     })
 }

@@ -77,7 +77,7 @@ pub fn value(object: &Bound<'_, PyAny>) -> PyResult<Option<Value>> {
     Ok(scalar(object)?.map(|s| match s {
         Scalar::Bool(b) => Value::Bool(b),
         Scalar::Int(i) => Value::Int(i),
-        Scalar::Float(f) => Value::Float(f),
+        other => Value::Float(other.to_f64()),
     }))
 }
 

@@ -3,7 +3,10 @@
 //! Everything above asks here for the engine of a [`Device`], and uses what it finds through the traits of
 //! [`rushlight_core::backend`]. A new engine is a crate with a static [`Engine`] and a line in [`ENGINES`].
 
+mod carried;
 mod meta;
+
+pub use carried::carried;
 
 use rushlight_core::backend::{Engine, PinnedMemory};
 use rushlight_core::{Backend, Device, Error, Result};

@@ -175,7 +175,7 @@ impl Gpu {
         let found = found_inf.map_or(0, |v| v.ptr() as u64);
         for (tags, entries) in groups {
             let [rule, states, dtype, lanes] = tags;
-            let dtype = DType::ALL[dtype as usize];
+            let dtype = DType::COMPUTED[dtype as usize];
             let key = Key::new(Family::Foreach, "update", [rule, states, dtype as u16, lanes, scale_dtype as u16]);
             let function = self.function(key, || update_defines(rule, states, dtype, lanes, scale_dtype))?;
             for part in entries.chunks(UPDATES) {
@@ -267,7 +267,7 @@ impl Gpu {
         xs: &[View],
         mut run: impl FnMut(&Gpu, DType, Table<TensorEntry, TENSORS>, usize) -> Result<()>,
     ) -> Result<()> {
-        for dtype in DType::ALL.into_iter().filter(|d| d.is_float()) {
+        for dtype in DType::COMPUTED.into_iter().filter(|d| d.is_float()) {
             let entries: Vec<TensorEntry> = xs
                 .iter()
                 .filter(|x| x.dtype == dtype && x.numel() > 0)

@@ -112,7 +112,7 @@ impl Key {
 
 /// The C name of a dtype's storage.
 pub fn c_type(dtype: DType) -> &'static str {
-    match dtype {
+    match dtype.carrier() {
         DType::F32 => "float",
         DType::F64 => "double",
         DType::F16 => "f16",
@@ -122,7 +122,8 @@ pub fn c_type(dtype: DType) -> &'static str {
         DType::I16 => "i16",
         DType::I8 => "i8",
         DType::U8 => "u8",
-        DType::Bool => "bool8",
+        // No dtype's carrier is carried: this is `bool`.
+        _ => "bool8",
     }
 }
 

@@ -29,6 +29,7 @@ pub use display::{PrintOptions, printoptions, set_printoptions};
 pub use memory::{empty_cache, memory_stats, reset_peak_memory, synchronize};
 pub use ops::attention::AttentionOptions;
 pub use ops::batch_norm::{BatchNormOptions, InstanceNormOptions};
+pub use ops::carried::unpromoted;
 pub use ops::cast::To;
 pub use ops::compare::where_;
 pub use ops::conv::{ConvOptions, ConvTransposeOptions, Padding};

@@ -158,7 +158,7 @@ impl Kind {
 
 /// The name of a dtype in the prelude.
 pub fn tag(dtype: DType) -> &'static str {
-    match dtype {
+    match dtype.carrier() {
         DType::F32 => "f32",
         DType::F64 => "f64",
         DType::F16 => "f16",
@@ -168,13 +168,14 @@ pub fn tag(dtype: DType) -> &'static str {
         DType::I16 => "i16",
         DType::I8 => "i8",
         DType::U8 => "u8",
-        DType::Bool => "b8",
+        // No dtype's carrier is carried: this is `bool`.
+        _ => "b8",
     }
 }
 
 /// The C type an element is stored as.
 pub fn stored(dtype: DType) -> &'static str {
-    match dtype {
+    match dtype.carrier() {
         DType::F32 => "float",
         DType::F64 => "double",
         DType::F16 | DType::BF16 => "ushort",
@@ -182,7 +183,8 @@ pub fn stored(dtype: DType) -> &'static str {
         DType::I32 => "int",
         DType::I16 => "short",
         DType::I8 => "char",
-        DType::U8 | DType::Bool => "uchar",
+        // `uint8` and `bool`: no dtype's carrier is carried.
+        _ => "uchar",
     }
 }
 
@@ -206,7 +208,7 @@ pub fn converted(from: DType, to: DType, e: &str) -> String {
         _ if from.is_float() => format!("float_to_long({e})"),
         _ => e.to_string(),
     };
-    match to {
+    match to.carrier() {
         DType::F32 | DType::F16 | DType::BF16 => format!("((float){e})"),
         DType::F64 => format!("((double){e})"),
         DType::I64 => format!("((long){whole})"),
@@ -214,7 +216,7 @@ pub fn converted(from: DType, to: DType, e: &str) -> String {
         DType::I16 => format!("((int)(short){whole})"),
         DType::I8 => format!("((int)(char){whole})"),
         DType::U8 => format!("((int)(uchar){whole})"),
-        DType::Bool => format!("((int)({e} != 0))"),
+        _ => format!("((int)({e} != 0))"),
     }
 }
 

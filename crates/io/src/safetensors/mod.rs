@@ -146,6 +146,14 @@ fn name_of(dtype: DType) -> &'static str {
         DType::I8 => "I8",
         DType::U8 => "U8",
         DType::Bool => "BOOL",
+        DType::U16 => "U16",
+        DType::U32 => "U32",
+        DType::U64 => "U64",
+        DType::F8E4M3FN => "F8_E4M3",
+        DType::F8E5M2 => "F8_E5M2",
+        DType::F8E4M3FNUZ => "F8_E4M3FNUZ",
+        DType::F8E5M2FNUZ => "F8_E5M2FNUZ",
+        DType::F8E8M0FNU => "F8_E8M0",
     }
 }
 

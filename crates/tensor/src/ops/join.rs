@@ -1,5 +1,6 @@
 //! Joining tensors: `cat`, `stack` and relatives.
 
+use super::carried;
 use super::pad::PadMode;
 use crate::Tensor;
 use crate::arg::{Arg, result_type};
@@ -53,7 +54,11 @@ pub fn cat(tensors: &[&Tensor], dim: isize) -> Result<Tensor> {
         }
         shape[dim] += t.shape()[dim];
     }
-    let dtype = result_type(&tensors.iter().map(|t| Arg::Tensor(t)).collect::<Vec<_>>());
+    let args: Vec<Arg> = tensors.iter().map(|t| Arg::Tensor(t)).collect();
+    if carried::involved(&args) {
+        carried::check_promotion(&args)?;
+    }
+    let dtype = result_type(&args);
     let channels_last = tensors.iter().filter(|t| !skip(t)).all(|t| t.suggests_channels_last());
     let out = if channels_last {
         first.uninit_in(Layout::channels_last(&shape)?, dtype)?
@@ -63,7 +68,7 @@ pub fn cat(tensors: &[&Tensor], dim: isize) -> Result<Tensor> {
     let mut start = 0;
     for t in tensors.iter().filter(|t| t.numel() > 0) {
         let size = t.shape()[dim];
-        out.backend().copy(t.engine_view(), out.view_as(&out.layout().slice(dim, start, size, 1)))?;
+        out.backend_with(t).copy(t.engine_view(), out.view_as(&out.layout().slice(dim, start, size, 1)))?;
         start += size;
     }
     if dtype.is_float() && recording(tensors) {

@@ -56,9 +56,10 @@ impl Tensor {
         if out.numel() == 0 {
             return Ok(());
         }
+        let target = out;
         let inputs = [Some(Operand::Tensor(self.engine_view())), None, None, None, None];
         in_memory_order(inputs, out.engine_view(), |inputs, out| match inputs[0] {
-            Some(Operand::Tensor(from)) => self.backend().copy(from, out),
+            Some(Operand::Tensor(from)) => target.backend_with(self).copy(from, out),
             _ => Ok(()),
         })
     }
