@@ -15,6 +15,7 @@
 //! | the rest | a family of the trait each, with its text in `kernels/` |
 
 mod attention;
+mod attention_tiles;
 mod backend;
 mod cache;
 mod device;

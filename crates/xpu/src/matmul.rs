@@ -127,6 +127,11 @@ impl Product {
     }
 }
 
+/// Elements of a CPU's vectors.
+fn lanes(kind: Kind) -> usize {
+    if kind == Kind::F64 { 8 } else { 16 }
+}
+
 /// A form of the tiled kernels.
 struct Form {
     cpu: bool,
@@ -243,7 +248,7 @@ impl Xpu {
             return Err(Error::unsupported(format!("{}: a product of {} x {} is too large", self.device, p.m, p.n)));
         }
         // Panels that stay in the second cache together.
-        const CACHED: usize = 1 << 20;
+        const CACHED: usize = 1 << 18;
         let near = (CACHED / (p.k * columns * kind.size())).clamp(1, n_tiles) as u32;
         run!(self, kernel, [m_tiles * n_tiles, p.batch(), 1], [1, 1, 1];
             p.problem(), left, right, batches.0, batches.1, bias, out, alpha, beta, flags, m_tiles as u32, n_tiles as u32, near)
@@ -252,7 +257,7 @@ impl Xpu {
     /// How a product of tiles is computed.
     fn form(&self, p: &Product, kind: Kind) -> Form {
         let cpu = self.driver.abilities().is_cpu;
-        let lanes = if kind == Kind::F64 { 8 } else { 16 };
+        let lanes = lanes(kind);
         if !cpu {
             return Form { cpu, transposed: false, lanes, rows: 64, columns: 64, left: 0, right: 0 };
         }
@@ -294,21 +299,36 @@ impl Xpu {
 
     /// An operand in panels of `width` rows: the memory, and the elements between batches. `sizes` are images, heads, rows and depth. A matrix that all
     /// batches share is packed once.
-    fn panels(&self, x: Matrix, kind: Kind, width: usize, sizes: [usize; 4]) -> Result<(Scratch<'_>, u64)> {
+    pub fn panels(&self, x: Matrix, kind: Kind, width: usize, sizes: [usize; 4]) -> Result<(Scratch<'_>, u64)> {
         let [images, heads, count, depth] = sizes;
         let [image_stride, head_stride, stride, depth_stride] = x.strides;
         let shared = (image_stride == 0 || images == 1) && (head_stride == 0 || heads == 1);
         let batch = if shared { 1 } else { images * heads };
-        let (number, dense) = (count.div_ceil(width), stride == 1);
-        let key = Key::new(Family::MatMul, "pack", [kind as u16, x.dtype as u16, width as u16, dense as u16]);
+        let number = count.div_ceil(width);
+        let order = match (stride, depth_stride) {
+            // Vectors of f64 are read from f64 only.
+            _ if kind == Kind::F64 && x.dtype != DType::F64 => 0u16,
+            (1, _) => 1,
+            (_, 1) => 2,
+            _ => 0,
+        };
+        let cpu = self.driver.abilities().is_cpu;
+        let key = Key::new(Family::MatMul, "pack", [kind as u16, x.dtype as u16, width as u16, order]);
         let kernel = self.kernel(key, || {
-            let defines = Defines::default().define("PACK", 1).kind(kind).dtype("T", x.dtype);
-            defines.define("WIDTH", width).define("DENSE", dense as u8)
+            let defines = Defines::default().define("PACK", 1).define("WIDTH", width);
+            if cpu {
+                let defines = defines.define("ORDER", order).define("CHUNK", CHUNK);
+                defines.lanes(kind, lanes(kind)).vector("T", x.dtype)
+            } else {
+                defines.kind(kind).dtype("T", x.dtype)
+            }
         })?;
         let scratch = self.scratch(batch * number * depth * width * kind.size())?;
         let (from, to) = (At(x.address), At(scratch.address));
-        const GROUP: usize = 16;
-        run!(self, kernel, [depth.div_ceil(GROUP), number, batch], [GROUP, 1, 1];
+        // Elements along the depth for a work item of a CPU.
+        const CHUNK: usize = 256;
+        let (each, items) = if cpu { (CHUNK, 1) } else { (16, 16) };
+        run!(self, kernel, [depth.div_ceil(each), number, batch], [items, 1, 1];
             from, to, count, depth, stride, depth_stride, heads, image_stride, head_stride)?;
         Ok((scratch, if shared { 0 } else { (number * depth * width) as u64 }))
     }

@@ -23,6 +23,7 @@ pub enum Family {
     MatMul,
     Rows,
     Attention,
+    AttentionTiles,
     Update,
     Limits,
 }
@@ -33,6 +34,7 @@ impl Family {
         const ANY: &str = include_str!("../kernels/any.cl");
         const VECTORS: &str = include_str!("../kernels/vectors.cl");
         const ROWS: &str = include_str!("../kernels/rows.cl");
+        const ATTENTION: &str = include_str!("../kernels/attention.cl");
         match self {
             Family::Pointwise => &[FUNCTIONS, include_str!("../kernels/pointwise.cl")],
             Family::PointwiseAny => &[FUNCTIONS, ANY, include_str!("../kernels/pointwise_any.cl")],
@@ -43,7 +45,8 @@ impl Family {
             Family::Fold => &[ANY, include_str!("../kernels/fold.cl")],
             Family::MatMul => &[ANY, VECTORS, include_str!("../kernels/matmul.cl")],
             Family::Rows => &[VECTORS, ROWS, include_str!("../kernels/row_families.cl")],
-            Family::Attention => &[VECTORS, ROWS, include_str!("../kernels/attention.cl")],
+            Family::Attention => &[VECTORS, ROWS, ATTENTION],
+            Family::AttentionTiles => &[VECTORS, ROWS, ATTENTION, include_str!("../kernels/attention_tiles.cl")],
             Family::Update => &[include_str!("../kernels/update.cl")],
             Family::Limits => &[include_str!("../kernels/limits.cl")],
         }
