@@ -7,7 +7,7 @@ use crate::driver::DevicePtr;
 use crate::kernel::{Defines, Family, Function, Grid, Key, launch, wide_type};
 use crate::matmul::Gemm;
 use crate::row_norm::address;
-use rushlight_core::backend::Conv;
+use rushlight_core::backend::{Conv, allow_tf32_conv};
 use rushlight_core::{DType, Error, Layout, Result, View};
 
 const THREADS: usize = 256;
@@ -74,6 +74,11 @@ impl Columns {
         let images = if plain { s.batch } else { (MOST_COLUMNS / bytes.max(1)).clamp(1, s.batch.max(1)) };
         Ok(Self { rows, pixels, images, plain })
     }
+}
+
+/// A product that is part of a convolution.
+pub fn product(dtype: DType, batch: usize, m: usize, n: usize, k: usize) -> Gemm {
+    Gemm { tf32: allow_tf32_conv(), ..Gemm::plain(dtype, batch, m, n, k) }
 }
 
 /// Columns that are there already, or were made.
@@ -199,7 +204,7 @@ impl Gpu {
                     b_strides: [c.rows * pixels, pixels, 1],
                     out,
                     out_strides: [spec.out_channels * pixels, pixels, 1],
-                    ..Gemm::plain(x.dtype, images, spec.out_channels, pixels, c.rows)
+                    ..product(x.dtype, images, spec.out_channels, pixels, c.rows)
                 })?;
             }
         }
@@ -254,7 +259,7 @@ impl Gpu {
                 out: columns,
                 out_dtype: if c.plain { dy.dtype } else { wide },
                 out_strides: [c.rows * c.pixels, c.pixels, 1],
-                ..Gemm::plain(dy.dtype, images, c.rows, c.pixels, spec.out_channels)
+                ..product(dy.dtype, images, c.rows, c.pixels, spec.out_channels)
             })?;
             if !c.plain {
                 let function = self.conv_kernel("fold", "UNFOLD", dy.dtype)?;
@@ -312,7 +317,7 @@ impl Gpu {
                 out: dw.ptr() as u64,
                 out_strides: [0, c.rows, 1],
                 beta: if first == 0 { 0.0 } else { 1.0 },
-                ..Gemm::plain(x.dtype, 1, channels, c.rows, length)
+                ..product(x.dtype, 1, channels, c.rows, length)
             })?;
         }
         Ok(())

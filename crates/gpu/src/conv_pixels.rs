@@ -1,6 +1,6 @@
 //! Convolutions by kernels of one pixel with the channels innermost: products of the weight with the pixels that the steps meet.
 
-use crate::conv::Pass;
+use crate::conv::{Pass, product};
 use crate::device::Gpu;
 use crate::matmul::Gemm;
 use rushlight_core::backend::Conv;
@@ -35,6 +35,7 @@ impl Gpu {
         let dense = packed.as_ref().map_or(x.ptr(), |t| t.view().ptr()) as u64;
         let (weight, out) = (w.ptr() as u64, y.ptr() as u64);
         let (of_input, of_output) = ([0, from, 1], [0, to, 1]);
+        let product = |m, n, k| product(x.dtype, 1, m, n, k);
         self.gemm(match pass {
             Pass::Forward => Gemm {
                 a: dense,
@@ -43,7 +44,7 @@ impl Gpu {
                 b_strides: [0, 1, from],
                 out,
                 out_strides: of_output,
-                ..Gemm::plain(x.dtype, 1, rows, to, from)
+                ..product(rows, to, from)
             },
             Pass::Input => Gemm {
                 a: out,
@@ -52,7 +53,7 @@ impl Gpu {
                 b_strides: of_input,
                 out: dense,
                 out_strides: of_input,
-                ..Gemm::plain(x.dtype, 1, rows, from, to)
+                ..product(rows, from, to)
             },
             Pass::Weight => Gemm {
                 a: out,
@@ -61,7 +62,7 @@ impl Gpu {
                 b_strides: of_input,
                 out: weight,
                 out_strides: of_input,
-                ..Gemm::plain(x.dtype, 1, to, from, rows)
+                ..product(to, from, rows)
             },
         })?;
         if let (Pass::Input, Some(packed)) = (pass, &packed) {
