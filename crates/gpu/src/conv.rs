@@ -34,7 +34,7 @@ fn volume(d: [usize; 3]) -> usize {
 }
 
 /// Whether a tensor is dense and its channels, the second dimension, lie innermost.
-fn channels_last(v: View) -> bool {
+pub fn channels_last(v: View) -> bool {
     let (shape, strides) = (v.shape(), v.strides());
     let mut step = 1;
     shape.len() > 2
@@ -176,7 +176,7 @@ impl Gpu {
             return Ok(());
         }
         let last = order == Order::ChannelsLast;
-        if (last && self.conv_pixels(Pass::Forward, spec, x, w, y)?)
+        if (last && self.conv_pixels(Pass::Forward, spec, x, w, y, false)?)
             || (some && self.conv_library(Pass::Forward, spec, x.dtype, order, [from, by, to])?)
         {
             // Only the bias is left to add.
@@ -226,7 +226,7 @@ impl Gpu {
             return Ok(());
         }
         let last = order == Order::ChannelsLast;
-        if (last && self.conv_pixels(Pass::Input, spec, dx, w, dy)?)
+        if (last && self.conv_pixels(Pass::Input, spec, dx, w, dy, false)?)
             || (dy.numel() > 0 && self.conv_library(Pass::Input, spec, dy.dtype, order, [to, by, from])?)
         {
             return Ok(());
@@ -271,6 +271,12 @@ impl Gpu {
         Ok(())
     }
 
+    /// The gradient by the input added to `dx`; `false` unless it is one product.
+    pub fn conv_backward_input_add(&self, spec: &Conv, dy: View, w: View, dx: View) -> Result<bool> {
+        let one = dx.numel() > 0 && spec.stride == [1; 3] && order([dx, w, dy]) == Order::ChannelsLast;
+        Ok(one && self.conv_pixels(Pass::Input, spec, dx, w, dy, true)?)
+    }
+
     pub fn conv_backward_weight(&self, spec: &Conv, x: View, dy: View, dw: View) -> Result<()> {
         let count = dw.numel();
         if count == 0 {
@@ -284,7 +290,7 @@ impl Gpu {
             return Ok(());
         }
         let last = order == Order::ChannelsLast;
-        if (last && self.conv_pixels(Pass::Weight, spec, x, dw, dy)?)
+        if (last && self.conv_pixels(Pass::Weight, spec, x, dw, dy, false)?)
             || (some && self.conv_library(Pass::Weight, spec, x.dtype, order, [from, to, by])?)
         {
             return Ok(());

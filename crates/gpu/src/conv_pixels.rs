@@ -17,8 +17,8 @@ fn met(s: &Conv, images: View) -> Result<Layout> {
 
 impl Gpu {
     /// One of the three computations over dense images with the channels innermost, given input, weight and output (or their gradients); says whether
-    /// the kernel is one pixel.
-    pub fn conv_pixels(&self, pass: Pass, s: &Conv, x: View, w: View, y: View) -> Result<bool> {
+    /// the kernel is one pixel. With `add`, which takes steps of one, the result is added to what is there.
+    pub fn conv_pixels(&self, pass: Pass, s: &Conv, x: View, w: View, y: View, add: bool) -> Result<bool> {
         let pixels = s.kernel == [1; 3] && s.padding == [0; 3] && s.groups == 1 && s.input[0] == 1;
         if !pixels || x.shape().len() != 4 || x.numel() == 0 || y.numel() == 0 {
             return Ok(false);
@@ -35,7 +35,7 @@ impl Gpu {
         let dense = packed.as_ref().map_or(x.ptr(), |t| t.view().ptr()) as u64;
         let (weight, out) = (w.ptr() as u64, y.ptr() as u64);
         let (of_input, of_output) = ([0, from, 1], [0, to, 1]);
-        let product = |m, n, k| product(x.dtype, 1, m, n, k);
+        let product = |m, n, k| Gemm { beta: if add { 1.0 } else { 0.0 }, ..product(x.dtype, 1, m, n, k) };
         self.gemm(match pass {
             Pass::Forward => Gemm {
                 a: dense,
