@@ -231,9 +231,15 @@ fn images(
     batch: usize,
     size: usize,
     lower: Option<DType>,
+    channels_last: bool,
 ) -> Result<(Batch, impl FnMut(&Batch) -> Result<Tensor>)> {
+    let images = if channels_last {
+        Tensor::rand([batch, size, size, 3], (DType::F32, DEVICE))?.permute(&[0, 3, 1, 2])?
+    } else {
+        Tensor::rand([batch, 3, size, size], (DType::F32, DEVICE))?
+    };
     let batch = [
-        Tensor::rand([batch, 3, size, size], (DType::F32, DEVICE))?,
+        images,
         Tensor::randint(0, 10, [batch], (DType::I64, DEVICE))?,
     ];
     let mut optimizer = Sgd::new(model.parameters()).lr(0.01).momentum(0.9).build()?;
@@ -486,11 +492,11 @@ fn main() -> Result<()> {
     report.step("train_chargpt_bf16", || gpt(65, 128, 16, bf16))?;
     report.step("train_chargpt_f32", || gpt(65, 128, 16, None))?;
     report.step("train_gpt2_bf16", || gpt(50_304, 1024, 16, bf16))?;
-    report.step("train_cnn_f32", || images(net()?, 512, 32, None))?;
-    report.step("train_resnet18_f32", || images(resnet18_cifar(10)?.to(DEVICE)?, 512, 32, None))?;
-    report.step("train_resnet18_bf16", || images(resnet18_cifar(10)?.to(DEVICE)?, 512, 32, bf16))?;
-    report.step("train_resnet50_f32", || images(ResNet50::new()?, 64, 224, None))?;
-    report.step("train_resnet50_bf16", || images(ResNet50::new()?, 128, 224, bf16))?;
+    report.step("train_cnn_f32", || images(net()?, 512, 32, None, false))?;
+    report.step("train_resnet18_f32", || images(resnet18_cifar(10)?.to(DEVICE)?, 512, 32, None, false))?;
+    report.step("train_resnet18_bf16", || images(resnet18_cifar(10)?.to(DEVICE)?, 512, 32, bf16, true))?;
+    report.step("train_resnet50_f32", || images(ResNet50::new()?, 64, 224, None, true))?;
+    report.step("train_resnet50_bf16", || images(ResNet50::new()?, 128, 224, bf16, true))?;
     report.step("train_lstm_f32", language)?;
     report.step("train_mingpt_nano_f32", || written([3, 3, 48, 3, 11, 64]))?;
     report.step("train_mingpt_mini_f32", || written([6, 6, 192, 65, 128, 64]))

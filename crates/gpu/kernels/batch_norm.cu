@@ -287,7 +287,8 @@ extern "C" __global__ void __launch_bounds__(256) batch_norm_backward(const V* d
     V g[AT_ONCE], h[AT_ONCE];
     WALK(g[u] = dy[at[u]]; h[u] = x[at[u]];, {
         EACH_LANE {
-            W d = convert<W>(g[u].v[l]), v = convert<W>(h[u].v[l]);
+            W d = convert<W>(g[u].v[l]);
+            W v = convert<W>(h[u].v[l]);
             if (!passes(v, middle[OF(l)], scale[OF(l)], shift[OF(l)])) d = 0;
             g[u].v[l] = convert<T>((d - off[OF(l)] - (v - middle[OF(l)]) * slope[OF(l)]) * scale[OF(l)]);
         }
