@@ -2,6 +2,7 @@
 
 use crate::alloc::{Fence, MAIN, Memory, PoolId, Source};
 use crate::backend::GpuBackend;
+use crate::chain::Slot;
 use crate::driver::{
     Convolutions, DevicePtr, Driver, Factorisations, Handle, Libraries, MatrixUnits, Opened, Products,
 };
@@ -49,6 +50,8 @@ pub struct Gpu {
     pub products: OnceLock<Result<&'static dyn Products>>,
     pub convolutions: OnceLock<Option<&'static dyn Convolutions>>,
     pub factorisations: OnceLock<Result<&'static dyn Factorisations>>,
+    /// A batch norm that is held back.
+    pub chain: Mutex<Option<Slot>>,
     /// Streams of collectives that take part in a recording, by the recording's stream.
     pub forks: Mutex<Vec<(usize, usize)>>,
 }
@@ -182,6 +185,7 @@ impl Gpu {
             products: OnceLock::new(),
             convolutions: OnceLock::new(),
             factorisations: OnceLock::new(),
+            chain: Mutex::default(),
             forks: Mutex::default(),
         };
         gpu.expect_faults()?;
@@ -291,6 +295,9 @@ impl Gpu {
 
     /// Takes memory back: at once, or when the other streams that were said to use it are past it.
     pub fn give_memory(&self, ptr: DevicePtr) {
+        if self.queue.waits() {
+            self.chain_freed(ptr);
+        }
         let mut memory = self.memory();
         let Some(users) = memory.take_users(ptr) else { return memory.free(ptr) };
         let fences: Result<Vec<Box<dyn Fence>>> = users

@@ -33,6 +33,7 @@ mod cache;
 mod capture;
 #[doc(hidden)]
 pub mod catalogue;
+mod chain;
 mod collectives;
 mod compiler;
 mod conv;

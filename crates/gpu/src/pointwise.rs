@@ -282,6 +282,17 @@ impl Gpu {
         let per_block = THREADS * if lanes > 1 { 2 } else { 1 };
         let grid = Grid::line(count.div_ceil(per_block), THREADS)?;
         let place = out.ptr() as u64;
+        if self.queue.waits() && self.is_apart_from_chain(&views, out) {
+            let mut args = [
+                (&raw const nest).cast_mut().cast::<std::ffi::c_void>(),
+                (&raw const inputs).cast_mut().cast(),
+                (&raw const place).cast_mut().cast(),
+                (&raw const count).cast_mut().cast(),
+            ];
+            let sizes = [size_of_val(&nest), size_of_val(&inputs), size_of_val(&place), size_of_val(&count)];
+            // SAFETY: the kernel's parameters, in order, and views within their storages.
+            return unsafe { self.launch_ahead(function, grid, &mut args, &sizes) };
+        }
         launch!(self, function, grid; nest, inputs, place, count)
     }
 
@@ -300,6 +311,9 @@ impl Gpu {
         };
         if !takes {
             return Err(Error::dtype(format!("{} is not defined for {compute}", op.name())));
+        }
+        if matches!(op, Pointwise::Add | Pointwise::Relu) && self.join_chain(op, compute, inputs, out) {
+            return Ok(());
         }
         let mut operands = [None; INPUTS];
         for (place, input) in operands.iter_mut().zip(inputs) {

@@ -55,6 +55,8 @@ pub struct Features {
     pub strided_attention_gradients: bool,
     /// Batch norm of halves takes `f32` weights and biases.
     pub wide_batch_norm_parameters: bool,
+    /// There is a `batch_norm_relu_backward`.
+    pub batch_norm_relu: bool,
     /// Bytes that the engine copies in the time that starting one call takes: what a copy may cost to save a call.
     pub bytes_per_call: usize,
 }
@@ -277,6 +279,10 @@ pub trait Backend: Send + Sync + 'static {
     fn conv_backward_input(&self, spec: &Conv, dy: View, w: View, dx: View) -> Result<()> {
         composed::conv_backward_input(spec, dy, w, dx)
     }
+    /// The same added to `dx`, in one pass; `false` if that takes more than one, and nothing is done then.
+    fn conv_backward_input_add(&self, _spec: &Conv, _dy: View, _w: View, _dx: View) -> Result<bool> {
+        Ok(false)
+    }
     /// Its gradient by the weight.
     fn conv_backward_weight(&self, spec: &Conv, x: View, dy: View, dw: View) -> Result<()> {
         composed::conv_backward_weight(spec, x, dy, dw)
@@ -368,6 +374,35 @@ pub trait Backend: Send + Sync + 'static {
         dbias: Option<View>,
     ) -> Result<()> {
         composed::batch_norm_backward(spec, dy, x, weight, mean, rstd, dx, dweight, dbias)
+    }
+    /// The gradients of a batch norm that a ReLU follows, by the ReLU's output. Which elements were positive is computed again, so `bias` is the one
+    /// of the forward pass. Called only where [`Features::batch_norm_relu`] says so.
+    fn batch_norm_relu_backward(
+        &self,
+        _spec: &BatchNorm,
+        _dy: View,
+        _x: View,
+        _weight: Option<View>,
+        _bias: Option<View>,
+        _mean: View,
+        _rstd: View,
+        _dx: Option<View>,
+        _dweight: Option<View>,
+        _dbias: Option<View>,
+    ) -> Result<()> {
+        Err(Error::unsupported("batch_norm_relu_backward: this engine has no such kernel"))
+    }
+    /// Moves running statistics, contiguous and of the statistics' dtype, towards a batch's mean and unbiased variance by `lerp`; `false` if there is no kernel
+    /// for it, and nothing is done then.
+    fn batch_norm_running(
+        &self,
+        _spec: &BatchNorm,
+        _momentum: f64,
+        _mean: View,
+        _rstd: View,
+        _running: [View; 2],
+    ) -> Result<bool> {
+        Ok(false)
     }
     /// Loss of each row (weighted, zero if ignored), the weight it has in a mean, and the logarithm of the sum of exponentials,
     /// all `[rows]`, statistics' dtype. No probabilities are stored.

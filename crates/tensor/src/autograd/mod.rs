@@ -30,7 +30,7 @@ pub use mode::{
 pub use node::Grads;
 pub use saved_hooks::{SavedTensorsGuard, SavedTensorsHooks, save_on_cpu, saved_tensors_hooks};
 
-pub(crate) use node::{Ctx, edges, record, record_conversion, record_many, recording};
+pub(crate) use node::{Ctx, edges, record, record_conversion, record_many, record_masked, recording};
 pub(crate) use saved::Saved;
 
 use crate::{Tensor, capture};

@@ -380,7 +380,7 @@ impl Backward {
                 out.push(None);
                 continue;
             }
-            let grad = if reads[i].mask == 1 && reads[i].untouched {
+            let grad = if reads[i].mask == 1 && reads[i].untouched || self.is_taken_as_mask(ctx, dy)? {
                 dy.clone()
             } else if ctx.recording() {
                 self.derive(ctx, i, dy, reads[i])?
@@ -394,6 +394,17 @@ impl Backward {
             out.push(Some(grad.to_dtype(input.dtype)?));
         }
         Ok(out)
+    }
+
+    /// Whether this is a ReLU of an op that applies the mask to the gradient itself.
+    fn is_taken_as_mask(&self, ctx: &crate::autograd::Ctx, dy: &Tensor) -> Result<bool> {
+        let (Pointwise::Relu, Some(output), [input]) = (self.op, &self.output, &self.inputs[..]) else {
+            return Ok(false);
+        };
+        Ok(!ctx.recording()
+            && input.dtype == dy.dtype()
+            && input.shape.is_none()
+            && ctx.offer_mask(0, &ctx.get(output)?))
     }
 
     /// The derivative's own kernel: one pass.

@@ -10,7 +10,7 @@ use rushlight_tensor::{
 use std::sync::{Mutex, MutexGuard};
 
 /// Tests take turns: the seed is the process's, and a device tells whoever waits for it of an index out of range.
-fn turn() -> MutexGuard<'static, ()> {
+pub fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     let turn = TURN.lock().unwrap_or_else(|e| e.into_inner());
     // The same numbers in whatever order tests run.
@@ -19,7 +19,7 @@ fn turn() -> MutexGuard<'static, ()> {
 }
 
 /// The device under test, if it is not the CPU.
-fn device() -> Option<Device> {
+pub fn device() -> Option<Device> {
     let device = support::data::device();
     if device.is_cpu() {
         println!("skipped: RUSHLIGHT_TEST_DEVICE names no other device than the CPU");
@@ -37,7 +37,7 @@ fn distance(got: &Tensor, want: &Tensor) -> Result<f64> {
     Ok(off / norm(&mut want.iter().copied()).max(1e-30))
 }
 
-fn randn(shape: &[usize]) -> Result<Tensor> {
+pub fn randn(shape: &[usize]) -> Result<Tensor> {
     Tensor::randn(shape, DType::F32)
 }
 
@@ -217,7 +217,7 @@ fn random_numbers() -> Result<()> {
 }
 
 /// Compares a computation on both engines.
-fn agree(name: &str, most: f64, inputs: &[&Tensor], f: impl Fn(&[Tensor]) -> Result<Tensor>) -> Result<()> {
+pub fn agree(name: &str, most: f64, inputs: &[&Tensor], f: impl Fn(&[Tensor]) -> Result<Tensor>) -> Result<()> {
     let Some(device) = device() else { return Ok(()) };
     let on = |d: &Device| -> Result<Tensor> { f(&inputs.iter().map(|t| t.to(d)).collect::<Result<Vec<_>>>()?) };
     let (got, want) = no_grad(|| Ok::<_, rushlight_core::Error>((on(&device)?, on(&Device::Cpu)?)))?;
@@ -227,7 +227,7 @@ fn agree(name: &str, most: f64, inputs: &[&Tensor], f: impl Fn(&[Tensor]) -> Res
 }
 
 /// Compares a computation and its gradients on both engines.
-fn learn(name: &str, most: f64, inputs: &[&Tensor], f: impl Fn(&[Tensor]) -> Result<Tensor>) -> Result<()> {
+pub fn learn(name: &str, most: f64, inputs: &[&Tensor], f: impl Fn(&[Tensor]) -> Result<Tensor>) -> Result<()> {
     let Some(device) = device() else { return Ok(()) };
     let run = |device: &Device| -> Result<Vec<Tensor>> {
         let leaf = |t: &&Tensor| {

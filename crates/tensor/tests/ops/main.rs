@@ -4,6 +4,7 @@
 mod capture;
 mod coverage;
 mod device;
+mod device_images;
 mod goldens;
 mod gradcheck;
 mod hostile;
