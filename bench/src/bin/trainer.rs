@@ -1,8 +1,10 @@
-//! What the Trainer costs over a loop written by hand: both train the same GPT in turns, and the ratios of their times are printed.
+//! What the Trainer costs over a loop written by hand: both train the same GPT in turns, and the ratios of their times
+//! are printed.
 //!
 //!     cargo run --release -p rushlight-bench --bin trainer [ROUNDS] [--gpu] [--no-capture] [--chargpt] [--json]
 //!
-//! On a GPU both loops capture their step, train for two epochs, and the second is compared. `bench/trainer` shows Lightning beside it.
+//! On a GPU both loops capture their step, train for two epochs, and the second is compared. `bench/trainer` shows
+//! Lightning beside it.
 
 use rushlight::nn::models::Gpt;
 use rushlight::prelude::*;

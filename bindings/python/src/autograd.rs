@@ -362,7 +362,7 @@ impl autograd::SavedTensorsHooks for PythonHooks {
 
     fn unpack(&self, packed: &(dyn std::any::Any + Send + Sync)) -> Result<Tensor> {
         let Some(packed) = packed.downcast_ref::<Py<PyAny>>() else {
-            return Err(Error::value("saved_tensors_hooks: was given what it did not pack"));
+            return Err(Error::value("saved_tensors_hooks: the object to unpack was not made by pack"));
         };
         Python::attach(|py| {
             let found = self.unpack.call1(py, (packed.clone_ref(py),))?;

@@ -148,7 +148,7 @@ pub fn ints(object: &Bound<'_, PyAny>) -> PyResult<Option<Ints>> {
     Ok(Some(out))
 }
 
-/// The same, where `None` stands for -1.
+/// The same, where `None` means -1.
 fn ints_or_none(object: &Bound<'_, PyAny>) -> PyResult<Option<Ints>> {
     if !object.is_instance_of::<PyTuple>() && !object.is_instance_of::<PyList>() {
         return Ok(None);

@@ -89,7 +89,7 @@ fn _before_fork(py: Python<'_>) {
     py.detach(|| rushlight_cpu::pool::set_num_threads(1));
 }
 
-/// After it: the parent goes on as before, the child computes with the thread it has.
+/// After it: the parent continues as before, the child computes with the thread it has.
 #[pyfunction]
 fn _after_fork(child: bool) {
     match child {

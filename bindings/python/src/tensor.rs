@@ -14,10 +14,11 @@ use rushlight_core::{DType, Device, Result, Scalar};
 use rushlight_tensor::{Tensor, autograd};
 use std::cell::UnsafeCell;
 
-/// A value that only threads holding the interpreter's lock touch.
+/// A value that only threads holding the GIL touch.
 struct Locked<T>(UnsafeCell<T>);
 
-// SAFETY: every access below takes place in a method that Python calls, with its lock held and not released during the access.
+// SAFETY: every access below takes place in a method that Python calls, with its lock held and not released during the
+// access.
 unsafe impl<T: Send> Sync for Locked<T> {}
 
 impl<T> Locked<T> {
@@ -57,7 +58,7 @@ impl From<Tensor> for PyTensor {
 pub fn wrap(py: Python<'_>, tensor: Tensor) -> PyResult<Bound<'_, PyTensor>> {
     let object = Bound::new(py, PyTensor::from(tensor))?;
     // An object from the free list is not tracked by the garbage collector yet.
-    // SAFETY: a live object of a class that takes part in garbage collection, the interpreter's lock held.
+    // SAFETY: a live object of a class that takes part in garbage collection, the GIL held.
     unsafe {
         if ffi::PyObject_GC_IsTracked(object.as_ptr()) == 0 {
             ffi::PyObject_GC_Track(object.as_ptr().cast());
@@ -362,7 +363,8 @@ impl PyTensor {
         Ok(self.with(Tensor::is_pinned))
     }
 
-    /// This tensor in memory of the host that an accelerator copies from by itself; as it is where there is no accelerator.
+    /// This tensor in memory of the host that an accelerator copies from by itself; as it is where there is no
+    /// accelerator.
     #[pyo3(signature = (device=None))]
     fn pin_memory<'py>(slf: &Bound<'py, Self>, device: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, Self>> {
         device.map(PyDevice::from_object).transpose()?;

@@ -65,13 +65,15 @@ impl DType {
     /// The dtypes that engines have kernels for: all that are not [carried](DType::is_carried).
     pub const COMPUTED: [DType; 10] = [F32, F64, F16, BF16, I64, I32, I16, I8, U8, Bool];
 
-    /// Whether engines only carry elements of this dtype: tensors of it are stored, moved and converted, and few ops compute with them.
+    /// Whether engines only carry elements of this dtype: tensors of it are stored, moved and converted, and few ops
+    /// compute with them.
     #[inline]
     pub const fn is_carried(self) -> bool {
         self as u8 >= U16 as u8
     }
 
-    /// The dtype whose kernels move elements of this dtype, bit by bit: itself, or for a carried dtype the integer of its size.
+    /// The dtype whose kernels move elements of this dtype, bit by bit: itself, or for a carried dtype the integer of
+    /// its size.
     #[inline]
     pub const fn carrier(self) -> DType {
         match self {
@@ -135,7 +137,8 @@ impl DType {
         matches!(self, I64 | I32 | I16 | I8 | U8 | U16 | U32 | U64)
     }
 
-    /// The type arithmetic is carried out in: half types widen to `f32`, `bool` to `u8`. Engines have no arithmetic of carried dtypes.
+    /// The type arithmetic is carried out in: half types widen to `f32`, `bool` to `u8`. Engines have no arithmetic of
+    /// carried dtypes.
     #[inline]
     pub const fn compute(self) -> DType {
         match self {
@@ -155,15 +158,16 @@ impl DType {
         }
     }
 
-    /// Whether tensors of the two dtypes combine at all: an 8-bit float only with its own dtype, an unsigned integer above 8 bits with its own
-    /// and with wider floats.
+    /// Whether tensors of the two dtypes combine at all: an 8-bit float only with its own dtype, an unsigned integer
+    /// above 8 bits with its own and with wider floats.
     pub const fn promotes(self, other: DType) -> bool {
         self as u8 == other as u8
             || !self.is_carried() && !other.is_carried()
             || !self.is_float8() && !other.is_float8() && (self.is_float() || other.is_float())
     }
 
-    /// The dtype two tensors of these dtypes combine in, by PyTorch's table; meaningful only where they [combine](DType::promotes).
+    /// The dtype two tensors of these dtypes combine in, by PyTorch's table; meaningful only where they
+    /// [combine](DType::promotes).
     pub const fn promote(self, other: DType) -> DType {
         match (self, other) {
             _ if self as u8 == other as u8 => self,

@@ -19,8 +19,8 @@ pub fn carried_bits(value: Scalar, dtype: DType) -> i64 {
 
 /// Rounds to the nearest value of a format with a sign, ties to the even mantissa.
 ///
-/// `MAX` is the code of the largest finite value, `OVER` what lies beyond becomes. With `UZ` the format has neither a negative zero nor a sign of
-/// NaN: code 0x80 is NaN.
+/// `MAX` is the code of the largest finite value, `OVER` what lies beyond becomes. With `UZ` the format has neither a
+/// negative zero nor a sign of NaN: code 0x80 is NaN.
 #[inline(always)]
 fn rounded<const MANTISSA: u32, const BIAS: u32, const MAX: u32, const OVER: u32, const NAN: u32, const UZ: bool>(
     v: f32,

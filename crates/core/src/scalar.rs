@@ -3,8 +3,8 @@
 use crate::{DType, Element};
 use half::{bf16, f16};
 
-/// A Rust number passed where PyTorch takes a Python number. Its kind (bool, integer, float) takes part in type promotion, its
-/// width does not.
+/// A Rust number passed where PyTorch takes a Python number. Its kind (bool, integer, float) takes part in type
+/// promotion, its width does not.
 ///
 /// ```
 /// # mod rushlight { pub use rushlight_core::{DType, Scalar}; }

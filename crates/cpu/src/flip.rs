@@ -33,7 +33,7 @@ pub fn flip(x: View, flipped: &[bool], out: View) -> Result<bool> {
             from = -from;
         }
         match dims.last_mut() {
-            // The dimension before goes on where this one ends.
+            // The dimension before continues where this one ends.
             Some(last) if last.from == from * size as isize && last.to == to * size as isize => {
                 *last = Dim { size: last.size * size, from, to };
             }

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
-/// The key by which every rank learns that the job cannot go on.
+/// The key by which every rank learns that the job cannot continue.
 const ABORT: &str = "abort";
 /// Set when there is something in one of the next two.
 const NEWS: &str = "news";
@@ -117,7 +117,7 @@ impl Job {
         (!late.is_empty()).then(|| late.join(", "))
     }
 
-    /// Tells all ranks that the job cannot go on, and returns the reason that they all see: the first.
+    /// Tells all ranks that the job cannot continue, and returns the reason that they all see: the first.
     pub(crate) fn fail(&self, reason: &str, kind: ErrorKind) -> String {
         if let Err(e) = self.abort.check() {
             return e.to_string();

@@ -67,7 +67,7 @@ impl World {
     }
 
     /// Runs a function on rank 0, such as one that saves a checkpoint, while the others wait. An error of it is every
-    /// rank's: none goes on as if the file were there.
+    /// rank's: none continues as if the file were there.
     ///
     /// ```
     /// # mod rushlight { pub use rushlight_dist as dist; }

@@ -85,8 +85,8 @@ impl Init {
         self
     }
 
-    /// An existing store that the ranks share, used as rendezvous instead of [`Init::method`]. A process that can read it
-    /// can
+    /// An existing store that the ranks share, used as rendezvous instead of [`Init::method`]. A process that can read
+    /// it can
     /// join the job: rank 0 leaves the job's secret there.
     pub fn store(mut self, store: Arc<dyn Store>) -> Self {
         self.store = Some(store);
@@ -204,8 +204,8 @@ impl World {
         &self.store
     }
 
-    /// A function that says why the job cannot go on, once another rank has died, hung or failed. It waits for nothing
-    /// and may be called by any thread.
+    /// A function that says why the job cannot continue, once another rank has died, hung or failed. It waits for
+    /// nothing and may be called by any thread.
     pub fn failure(&self) -> impl Fn() -> Option<String> + Send + Sync + 'static {
         let job = self.job.clone();
         move || job.abort.check().err().map(|e| e.to_string())
@@ -413,7 +413,7 @@ fn join(launch: &Launch, env: &Environment, init: &Init, store: TcpStore) -> Res
                     .take(16)
                     .map(|i| i.to_string())
                     .collect();
-                Error::io(format!("init_process_group: ranks {} of {size} did not come ({e})", missing.join(", ")))
+                Error::io(format!("init_process_group: ranks {} of {size} did not join ({e})", missing.join(", ")))
             })?;
             cards.push(String::from_utf8_lossy(&card).into_owned());
         }

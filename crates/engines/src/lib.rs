@@ -12,11 +12,13 @@ use rushlight_core::backend::{Engine, PinnedMemory};
 use rushlight_core::{Backend, Device, Error, Result};
 use std::sync::OnceLock;
 
-/// What is compiled in: the CPU, accelerators in the order [`accelerator`] prefers them, and the engine without elements.
+/// What is compiled in: the CPU, accelerators in the order [`accelerator`] prefers them, and the engine without
+/// elements.
 pub static ENGINES: &[&dyn Engine] =
     &[&rushlight_cpu::ENGINE, &rushlight_cuda::ENGINE, &rushlight_hip::ENGINE, &rushlight_xpu::ENGINE, &meta::ENGINE];
 
-/// The engine of a device, started on its first use. Several engines may serve one kind of device: the first that can is taken.
+/// The engine of a device, started on its first use. Several engines may serve one kind of device: the first that can
+/// is taken.
 ///
 /// ```
 /// # mod rushlight { pub use rushlight_core::Device; pub use rushlight_engines as engines; }
@@ -49,7 +51,8 @@ pub fn backend(device: Device) -> Result<&'static dyn Backend> {
     }
 }
 
-/// The variable that names the one engine to be used for accelerators, where a machine has libraries of several: `cuda` or `hip`.
+/// The variable that names the one engine to be used for accelerators, where a machine has libraries of several: `cuda`
+/// or `hip`.
 const CHOICE: &str = "RUSHLIGHT_GPU_ENGINE";
 
 fn chosen() -> Option<&'static str> {
@@ -77,7 +80,8 @@ pub fn accelerators() -> impl Iterator<Item = &'static dyn Engine> {
     ENGINES.iter().copied().filter(may_be_used).filter(|engine| !matches!(engine.device(0), Device::Cpu | Device::Meta))
 }
 
-/// The first of CUDA and HIP that is installed and may be used, by its engine's name, with its version. Starts no driver.
+/// The first of CUDA and HIP that is installed and may be used, by its engine's name, with its version. Starts no
+/// driver.
 pub fn toolkit() -> Option<(&'static str, String)> {
     type Version = fn() -> Result<String>;
     let known: [(&'static dyn Engine, Version); 2] = [

@@ -35,7 +35,7 @@ __device__ inline void copy_bytes(void* to, const void* from, u32 bytes, u64* ba
                  : "memory");
 }
 
-// One of a block's numbered barriers, for so many threads: those that wait there and those that only let them go on.
+// One of a block's numbered barriers, for so many threads: those that wait there and those that only let them continue.
 __device__ inline void meet(int number, int threads) { asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory"); }
 __device__ inline void let_go(int number, int threads) { asm volatile("bar.arrive %0, %1;" ::"r"(number), "r"(threads) : "memory"); }
 

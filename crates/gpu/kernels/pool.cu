@@ -1,4 +1,5 @@
-// Pooling over planes of [height, width], row-major or with the channels innermost (LAST). Gradients are gathered by the positions they go to, so that no two threads add to one place.
+// Pooling over planes of [height, width], row-major or with the channels innermost (LAST). Gradients are gathered by
+// the positions they go to, so that no two threads add to one place.
 
 // Positions have 64 bits only where they must.
 #ifdef WIDE
@@ -10,7 +11,8 @@ typedef i32 num;
 struct Axis { num input, output, kernel, stride, padding, dilation; };
 struct Window { Axis y, x; idx planes; num divisor, channels; u32 include_pad; };
 
-// First tap and one past the last of output o that lie in the input; tap t reads position o * stride - padding + t * dilation.
+// First tap and one past the last of output o that lie in the input; tap t reads position o * stride - padding + t *
+// dilation.
 __device__ inline void taps(const Axis& a, num o, num& first, num& last, num& start) {
 #if ADAPTIVE
     start = o * a.input / a.output;
@@ -48,8 +50,9 @@ __device__ inline W divisor(const Window& w, num oy, num ox) {
 typedef Vec<T, LANES> V;
 #define EACH_LANE _Pragma("unroll") for (int l = 0; l < LANES; l++)
 
-// A thread has LANES neighbours: with the channels innermost (LAST) channels of one pixel, else one pixel. `base` is where its first channel's
-// image begins in a tensor of `size` pixels an image, APART the distance of neighbouring pixels.
+// A thread has LANES neighbours: with the channels innermost (LAST) channels of one pixel, else one pixel. `base` is
+// where its first channel's image begins in a tensor of `size` pixels an image, APART the distance of neighbouring
+// pixels.
 #if LAST
 #define APART ((idx)w.channels)
 #define PIXEL(height, width, py, px)                                            \

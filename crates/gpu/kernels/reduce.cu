@@ -1,7 +1,7 @@
 // Reductions over any dimensions of any layout.
 //
 // An output's elements are shared out among THREADS_IN threads, a block serves THREADS_OUT outputs; ALONG says which of
-// the two lies along x (neighbouring threads read neighbouring elements). Where outputs are few, their elements are cut
+// the two runs along x (neighbouring threads read neighbouring elements). Where outputs are few, their elements are cut
 // into gridDim.y pieces whose partial results are joined in order by a second kernel: nothing depends on how fast
 // blocks run. OP names what is folded; W is the type it is folded in; T and OUT are the dtypes.
 

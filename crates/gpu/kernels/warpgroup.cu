@@ -12,7 +12,7 @@ __device__ inline u32 lines(const T* tile) { return (shared_address(tile) & 0x3f
 #define NEXT_COLUMNS 2
 #define NEXT_LINES 128
 #define NEXT_PANEL(rows) ((rows) * 8)
-// The same for a product whose columns go on in the next panel of a tile of so many rows.
+// The same for a product whose columns continue in the next panel of a tile of so many rows.
 __device__ inline u32 panels(const T* tile, int rows) { return (shared_address(tile) & 0x3ffff) >> 4 | NEXT_PANEL(rows) << 16; }
 
 __device__ inline T* tiles_in(double* memory) { return (T*)((char*)memory + (1024 - shared_address(memory) % 1024) % 1024); }

@@ -1,4 +1,4 @@
-//! The engine as the tensor floor sees it: each family's module, behind the trait.
+//! The engine as the tensor layer sees it: each family's module, behind the trait.
 
 use crate::batch_norm::After;
 use crate::device::Gpu;
@@ -48,7 +48,7 @@ impl Fleet {
     }
 }
 
-/// Both ends of a byte copy must lie within the storage.
+/// Both ends of a byte copy must are within the storage.
 fn check_range(call: &str, storage: &Storage, offset: usize, len: usize) -> Result<()> {
     // An empty view may point anywhere.
     if len == 0 || offset.checked_add(len).is_some_and(|end| end <= storage.bytes()) {
@@ -103,7 +103,8 @@ impl Backend for GpuBackend {
 
     fn alloc(&'static self, bytes: usize) -> Result<Storage> {
         let ptr = if bytes == 0 { None } else { NonNull::new(self.0.take_memory(bytes)? as *mut u8) };
-        // SAFETY: just allocated with this size; `free` gives it back to the same pool. Nothing is read through an empty storage's address.
+        // SAFETY: just allocated with this size; `free` gives it back to the same pool. Nothing is read through an
+        // empty storage's address.
         Ok(unsafe { Storage::from_backend(self, ptr.unwrap_or(NonNull::dangling()), bytes) })
     }
 

@@ -1,6 +1,6 @@
-//! Convolutions: of few channels by kernels made for them (`conv_few`), by one pixel as products (`conv_pixels`), else by the
-//! vendor's library where there is one, else as matrix products over unfolded images, or directly where groups make the matrices
-//! small (`kernels/conv.cu`).
+//! Convolutions: of few channels by kernels made for them (`conv_few`), by one pixel as products (`conv_pixels`), else
+//! by the vendor's library where there is one, else as matrix products over unfolded images, or directly where groups
+//! make the matrices small (`kernels/conv.cu`).
 
 use crate::device::{Gpu, Temporary};
 use crate::driver::DevicePtr;
@@ -33,7 +33,7 @@ fn volume(d: [usize; 3]) -> usize {
     d.iter().product()
 }
 
-/// Whether a tensor is dense and its channels, the second dimension, lie innermost.
+/// Whether a tensor is dense with its channels, the second dimension, innermost.
 pub fn channels_last(v: View) -> bool {
     let (shape, strides) = (v.shape(), v.strides());
     let mut step = 1;
@@ -45,7 +45,7 @@ pub fn channels_last(v: View) -> bool {
         })
 }
 
-/// How the tensors of a convolution lie, which is alike.
+/// The common memory order of a convolution's tensors.
 fn order(views: [View; 3]) -> Order {
     let first = views.iter().all(|v| v.layout.is_contiguous());
     if !first && views.iter().all(|&v| channels_last(v)) { Order::ChannelsLast } else { Order::ChannelsFirst }
@@ -107,7 +107,7 @@ pub enum Pass {
     Weight,
 }
 
-/// How the images of a convolution, and its weight, lie in memory.
+/// The memory order of a convolution's images and weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Order {
     /// Row-major, as the sizes say.
@@ -117,8 +117,8 @@ pub enum Order {
 }
 
 impl Gpu {
-    /// One of the three computations by the vendor's library, given the addresses of input, weight and output (or their gradients);
-    /// `false` if there is none or it does not take it.
+    /// One of the three computations by the vendor's library, given the addresses of input, weight and output (or their
+    /// gradients); `false` if there is none or it does not take it.
     fn conv_library(&self, pass: Pass, s: &Conv, dtype: DType, order: Order, data: [DevicePtr; 3]) -> Result<bool> {
         self.enter()?;
         let new = || self.driver.relaxed(|| self.libraries.convolutions());

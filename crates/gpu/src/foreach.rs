@@ -118,8 +118,8 @@ fn factor(operand: Operand) -> (u64, DType, f64) {
 }
 
 impl Gpu {
-    /// An optimizer's step, left out if `found_inf`, one `f32`, is not zero. In a recorded step `live` has an address for each parameter, where its
-    /// `Factors` lie at each replay.
+    /// An optimizer's step, left out if `found_inf`, one `f32`, is not zero. In a recorded step `live` has an address
+    /// for each parameter, where its `Factors` lie at each replay.
     pub fn update_parameters(
         &self,
         updates: &[ParamUpdate],
@@ -133,7 +133,8 @@ impl Gpu {
                  the captured step, or run without capture",
             ));
         }
-        // Entries of one launch share what is compiled in: the rule, its states, the dtype and how much is loaded at once.
+        // Entries of one launch share what is compiled in: the rule, its states, the dtype and how much is loaded at
+        // once.
         let mut groups: Vec<([u16; 4], Vec<UpdateEntry>)> = Vec::new();
         for (i, update) in updates.iter().enumerate() {
             float("update", update.param.dtype)?;

@@ -1,7 +1,8 @@
 //! Kernels: their text, their compiled form, their launch.
 //!
-//! A kernel is a family's text (`kernels/*.cu`) under some definitions: element types, an op's expression, which layout it is for. It is
-//! compiled when first asked for, beside others (`compiler`) while its launch waits (`queue`), and kept for the process and on disk (`cache`).
+//! A kernel is a family's text (`kernels/*.cu`) under some definitions: element types, an op's expression, which layout
+//! it is for. It is compiled when first asked for, beside others (`compiler`) while its launch waits (`queue`), and
+//! kept for the process and on disk (`cache`).
 
 use crate::device::{Gpu, Place};
 use crate::driver::{Compiler, Handle, Launch};
@@ -333,7 +334,7 @@ pub struct Grid {
     pub threads: [u32; 2],
     /// Bytes of dynamic shared memory.
     pub shared: u32,
-    /// Whether blocks must lie on all multiprocessors alike.
+    /// Whether blocks must be spread evenly over the multiprocessors.
     pub spread: bool,
 }
 
@@ -357,8 +358,8 @@ impl Grid {
         self
     }
 
-    /// For a few blocks to a multiprocessor that take long: they wait until the kernel before has ended. Made ready while it ends, all would crowd on the
-    /// multiprocessors that it leaves first.
+    /// For a few blocks to a multiprocessor that take long: they wait until the kernel before has ended. Made ready
+    /// while it ends, all would crowd on the multiprocessors that it leaves first.
     pub fn spread(mut self) -> Self {
         self.spread = true;
         self
@@ -394,7 +395,7 @@ impl Gpu {
         };
         match cache::read(compilation.file) {
             Some(image) => {
-                // Whoever was quicker has compiled the same.
+                // Lost the race; the other thread compiled the same image.
                 _ = compilation.image.set(Ok(image));
                 kernel.load(self)?;
             }
@@ -427,8 +428,8 @@ impl Gpu {
     /// Launches a kernel, or has its launch wait until it is compiled.
     ///
     /// # Safety
-    /// `args` point to values of the types and in the order of the kernel's parameters, and whatever those address is valid on the device for
-    /// what the kernel does with it. `sizes` are the values' bytes.
+    /// `args` point to values of the types and in the order of the kernel's parameters, and whatever those address is
+    /// valid on the device for what the kernel does with it. `sizes` are the values' bytes.
     #[inline]
     pub unsafe fn launch(
         &self,
@@ -540,7 +541,8 @@ impl Gpu {
             let handle = function.load(gpu)?;
             gpu.enter()?;
             let mut args: Vec<_> = places.iter().map(|&at| lines[at..].as_ptr().cast_mut().cast()).collect();
-            // SAFETY: copies of the values. What they address is not used for anything else before this is issued, as that would wait behind it.
+            // SAFETY: copies of the values. What they address is not used for anything else before this is issued, as
+            // that would wait behind it.
             unsafe { gpu.launch_now(handle, grid, stream.handle(), &mut args) }
         };
         let ready = || function.is_compiled();
@@ -559,7 +561,8 @@ macro_rules! launch {
     ($gpu:expr, $function:expr, $grid:expr; $($arg:expr),* $(,)?) => {{
         let mut args = [$((&raw const $arg).cast_mut().cast::<std::ffi::c_void>()),*];
         let sizes = [$(size_of_val(&$arg)),*];
-        // SAFETY: the arguments are the kernel's parameters, in order, and views given to the engine lie within their storages.
+        // SAFETY: the arguments are the kernel's parameters, in order, and views given to the engine are within their
+        // storages.
         unsafe { $gpu.launch($function, $grid, &mut args, &sizes) }
     }};
 }

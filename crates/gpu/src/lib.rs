@@ -1,11 +1,12 @@
 //! The GPU engine shared by all vendors: everything but drivers, compilers and libraries.
 //!
-//! A vendor's crate implements [`driver::Driver`], [`driver::Compiler`] and, where it has them, [`driver::Libraries`], and holds its
-//! devices in a [`Fleet`]. The kernels are texts in the subset of C++ that NVIDIA's and AMD's run-time compilers both take.
+//! A vendor's crate implements [`driver::Driver`], [`driver::Compiler`] and, where it has them, [`driver::Libraries`],
+//! and holds its devices in a [`Fleet`]. The kernels are texts in the subset of C++ that NVIDIA's and AMD's run-time
+//! compilers both take.
 //!
 //! | module | what |
 //! |---|---|
-//! | [`driver`] | what is asked of a vendor |
+//! | [`driver`] | traits that a vendor implements |
 //! | [`mod@driver_calls`] | what CUDA and HIP have in common of a driver |
 //! | [`library`] | finding and opening a vendor's libraries |
 //! | [`rtc`] | compiling by NVRTC and hiprtc |

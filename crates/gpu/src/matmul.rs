@@ -1,4 +1,5 @@
-//! Matrix products: by the vendor's library for floats, by our own kernel for integers and what the library does not take.
+//! Matrix products: by the vendor's library for floats, by our own kernel for integers and what the library does not
+//! take.
 
 use crate::device::Gpu;
 use crate::driver::{Products, Rest};
@@ -38,12 +39,13 @@ pub struct Gemm {
 pub enum Gelu {
     /// Applied to the product, which is written here.
     Keep(u64),
-    /// The product is the gradient by its output. (Asked for the bias's sums as well, the library takes a slow pass of its own.)
+    /// The product is the gradient by its output. (Asked for the bias's sums as well, the library takes a slow pass of
+    /// its own.)
     Backward(u64),
 }
 
 impl Gemm {
-    /// A product of matrices that lie nowhere yet, with nothing after it.
+    /// A product of matrices without memory, without an epilogue.
     pub fn plain(dtype: DType, batch: usize, m: usize, n: usize, k: usize) -> Self {
         Gemm {
             dtype,

@@ -34,7 +34,8 @@ macro_rules! table {
         }
 
         impl Nccl {
-            /// Opens the library: its short name ("NCCL"), where it is looked for and under which file names, and what to do if it is missing.
+            /// Opens the library: its short name ("NCCL"), where it is looked for and under which file names, and what
+            /// to do if it is missing.
             pub fn open(search: &Search, label: &'static str, names: &[&str], remedy: &str) -> Result<Self> {
                 let opened = search.open(label, names, remedy)?;
                 $(
@@ -72,7 +73,7 @@ table! {
     recv = b"ncclRecv" (Buffer, usize, c_int, c_int, Comm, Handle) -> c_int;
 }
 
-/// `ncclInProgress`: a call that goes on in the background.
+/// `ncclInProgress`: a call that continues in the background.
 const IN_PROGRESS: c_int = 7;
 /// `ncclUint8`.
 const BYTES: c_int = 1;

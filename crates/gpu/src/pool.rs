@@ -114,7 +114,7 @@ pub struct Form {
     pub dtype: DType,
     pub taps: Taps,
     pub wide: bool,
-    /// Whether the channels lie innermost.
+    /// Whether the channels are innermost.
     pub last: bool,
     /// Channels of a thread.
     pub lanes: u16,
@@ -139,7 +139,8 @@ impl Form {
 }
 
 impl Gpu {
-    /// Runs a kernel over the elements of `over`; `tensors` are its arguments after the geometry, all row-major or all with their channels innermost.
+    /// Runs a kernel over the elements of `over`; `tensors` are its arguments after the geometry, all row-major or all
+    /// with their channels innermost.
     fn run_pool<const N: usize>(&self, entry: &'static str, spec: &Pool, over: View, tensors: [View; N]) -> Result<()> {
         let dtype = over.dtype;
         float(entry, dtype)?;
@@ -170,7 +171,8 @@ impl Gpu {
         args.extend(addresses.iter().map(|a| (&raw const *a).cast_mut().cast::<c_void>()));
         sizes.resize(args.len(), size_of::<u64>());
         let grid = Grid::line((over.numel() / lanes).div_ceil(THREADS), THREADS)?;
-        // SAFETY: the kernels take a geometry of the width they were compiled for, then these addresses, of views within their storages.
+        // SAFETY: the kernels take a geometry of the width they were compiled for, then these addresses, of views
+        // within their storages.
         unsafe { self.launch(function, grid, &mut args, &sizes) }
     }
 

@@ -1,18 +1,18 @@
-//! Work that waits for its kernels.
+//! Launch queue: holds launches until their kernels are compiled, so compilation overlaps with the program.
 //!
-//! A kernel that is not on disk is compiled on a thread of its own. Its launch waits here meanwhile, with all that the device is given after it, and the
-//! program goes on: the kernels of a first step are compiled beside each other. Whoever needs what the device has done, or gives it work in a way that
-//! cannot wait, settles the queue first.
+//! A kernel that is not on disk is compiled on a thread of its own. Its launch waits here meanwhile, with all that the
+//! device is given after it, and the program continues: the kernels of a first step are compiled beside each other.
+//! Whoever needs what the device has done, or gives it work in a way that cannot wait, settles the queue first.
 //!
-//! The last piece of work may be held back ([`Queue::hold`]) although it could be issued: the next call may find a cheaper way to do both (`chain`). It is
-//! issued before anything that comes after it.
+//! The last piece of work may be held back ([`Queue::hold`]) although it could be issued: the next call may find a
+//! cheaper way to do both (`chain`). It is issued before anything that comes after it.
 
 use rushlight_core::{Error, Result};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Pieces of work that may wait before the program waits with them.
+/// The most launches that may wait before the program waits with them.
 const MOST: usize = 1 << 14;
 
 struct Waiting<C> {
@@ -22,7 +22,7 @@ struct Waiting<C> {
 
 struct State<C> {
     work: VecDeque<Waiting<C>>,
-    /// What went wrong where it could not be told.
+    /// An error from a deferred launch, returned by the next call that can fail.
     failed: Option<Error>,
     /// Whether the last piece of work, which is held back, may be issued.
     gate: Option<Arc<AtomicBool>>,
@@ -42,7 +42,7 @@ pub struct Queue<C> {
     state: Mutex<State<C>>,
     /// Whether there is anything in it: all that a call looks at once kernels are compiled.
     waits: AtomicBool,
-    /// Whether work must not wait any more.
+    /// Set on shutdown: launches are issued immediately.
     closed: AtomicBool,
 }
 
@@ -85,7 +85,8 @@ impl<C> Queue<C> {
         self.issue(device, &mut state, all)
     }
 
-    /// Holds work back until anything comes after it and it is ready. Gives what tells whether that has happened; `None` if work must not wait any more, and this was issued.
+    /// Holds work back until anything comes after it and it is ready. Gives what tells whether that has happened;
+    /// `None` if work must not wait any more, and this was issued.
     pub fn hold(
         &self,
         device: &C,
@@ -106,7 +107,8 @@ impl<C> Queue<C> {
         Ok(Some(gate))
     }
 
-    /// Issues work that does not depend on what is held back, nor that on it: before it, and at once if nothing else waits.
+    /// Issues work that does not depend on what is held back, nor that on it: before it, and at once if nothing else
+    /// waits.
     pub fn put_ahead(
         &self,
         device: &C,

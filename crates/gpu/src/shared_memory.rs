@@ -8,7 +8,7 @@
 //! can be replayed any number of times, between others that are not recorded.
 //!
 //! The streams themselves wait and write flags where the driver has that, so that a GPU shared by several processes
-//! goes on with another one; else kernels do.
+//! continues with another one; else kernels do.
 
 use crate::collectives::{Comm, Kept, MAX_RANKS, Transport, bytes};
 use crate::device::Gpu;

@@ -130,7 +130,7 @@ pub fn save(value: &Value, path: impl AsRef<Path>) -> Result<()> {
         Some("npy") => npy::save(value.as_tensor()?, path),
         Some("pt" | "pth" | "ckpt" | "bin") => pt::save(value, path),
         _ => Err(Error::value(format!(
-            "save '{}': the extension says the format; use .safetensors, .pt, .npy or .npz",
+            "save '{}': the extension selects the format; use .safetensors, .pt, .npy or .npz",
             path.display()
         ))),
     }

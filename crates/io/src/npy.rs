@@ -24,8 +24,8 @@ const MAGIC: &[u8] = b"\x93NUMPY";
 /// Headers of numbers are some hundred bytes; NumPy itself reads ten thousand.
 const MAX_HEADER: usize = 1 << 16;
 
-/// Reads a file written by `numpy.save` or [`save`]. The tensor looks into the mapped file, with strides if the array is in Fortran order;
-/// big-endian and bool arrays are copied.
+/// Reads a file written by `numpy.save` or [`save`]. The tensor looks into the mapped file, with strides if the array
+/// is in Fortran order; big-endian and bool arrays are copied.
 pub fn load(path: impl AsRef<Path>) -> Result<Tensor> {
     load_with(path, &LoadOptions::default())
 }
@@ -258,7 +258,8 @@ pub(crate) fn header(tensor: &Tensor) -> Result<Vec<u8>> {
     Ok(out)
 }
 
-/// Writes a tensor as `numpy.save` does, first to a file beside `path`, then in its place. `bfloat16` and 8-bit floats, which NumPy lacks, are an error.
+/// Writes a tensor as `numpy.save` does, first to a file beside `path`, then in its place. `bfloat16` and 8-bit floats,
+/// which NumPy lacks, are an error.
 pub fn save(tensor: &Tensor, path: impl AsRef<Path>) -> Result<()> {
     let path = path.as_ref();
     sink::save(path, |out| write(tensor, out)).map_err(|e| e.within(&format!("npy::save '{}'", path.display())))

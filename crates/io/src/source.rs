@@ -77,7 +77,7 @@ impl Source {
     pub(crate) fn storage(&self, range: Range<usize>, dtype: DType, order: ByteOrder) -> Result<Arc<Storage>> {
         let size = dtype.size();
         if range.start > range.end || range.end > self.len {
-            return Err(Error::io(format!("bytes {range:?} lie outside of the file, which has {}", self.len)));
+            return Err(Error::io(format!("bytes {range:?} are outside of the file, which has {}", self.len)));
         }
         let backend = cpu()?;
         let address = self.memory.as_mut_ptr().wrapping_add(range.start);

@@ -71,7 +71,7 @@ pub enum Event {
         port: u16,
     },
     /// The node was told to end by a signal, and its ranks have ended. Without the one that `holds_store` nobody can
-    /// go on.
+    /// continue.
     Leaving {
         node: u64,
         what: String,

@@ -35,7 +35,7 @@ pub fn run(forwarded: &[i32], agent: impl FnOnce(&Guard) -> i32) -> Result<i32> 
     let (alive, held) = signals::pipe()?;
     let adopted_before = adopts_orphans();
     adopt_orphans(true);
-    // SAFETY: the child goes on with Rust code on its only thread and leaves by `_exit`.
+    // SAFETY: the child continues with Rust code on its only thread and leaves by `_exit`.
     match unsafe { libc::fork() } {
         -1 => {
             let error = std::io::Error::last_os_error();

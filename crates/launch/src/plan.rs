@@ -158,7 +158,7 @@ fn srun(nodes: usize, env: &Environment) -> Vec<String> {
         format!("--ntasks={nodes}"),
         "--ntasks-per-node=1".into(),
         "--cpu-bind=none".into(),
-        // Agents end their ranks themselves, and an elastic job goes on without a node.
+        // Agents end their ranks themselves, and an elastic job continues without a node.
         "--kill-on-bad-exit=0".into(),
     ];
     // Different nodes may have different numbers of processors: the fewest is what all have.

@@ -1,7 +1,7 @@
 //! LU with partial pivoting, determinants, inverses and linear systems.
 //!
 //! The factorisation is our own and not faer's, which multiplies by the reciprocal of a zero pivot and so turns a
-//! singular matrix into NaN. Like LAPACK we go on past a zero pivot and report the first one.
+//! singular matrix into NaN. Like LAPACK we continue past a zero pivot and report the first one.
 
 use crate::layout::{check, item, item_mut, row_major, row_major_mut, set_identity};
 use crate::real::Scalar;

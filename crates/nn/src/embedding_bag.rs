@@ -151,7 +151,7 @@ impl EmbeddingBag {
                         usize::try_from(offset).ok().filter(|&o| o <= total && o >= *bounds.last().unwrap_or(&0));
                     bounds.push(next.ok_or_else(|| {
                         Error::value(format!(
-                            "{name}: offsets must not decrease and lie within the {total} indices, but {offset} is among them"
+                            "{name}: offsets must not decrease and must be within the {total} indices, but {offset} is among them"
                         ))
                     })?);
                 }

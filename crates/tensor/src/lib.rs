@@ -1,7 +1,7 @@
 //! Tensors and automatic differentiation.
 //!
-//! [`Tensor`] is dynamic in shape, dtype and device. Ops are methods with PyTorch's names; each returns a [`Result`](rushlight_core::Result).
-//! [`autograd`] steers recording and differentiation.
+//! [`Tensor`] is dynamic in shape, dtype and device. Ops are methods with PyTorch's names; each returns a
+//! [`Result`](rushlight_core::Result). [`autograd`] steers recording and differentiation.
 
 mod amp;
 mod arg;

@@ -10,8 +10,8 @@ use rushlight_tensor::Tensor;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 
-/// The exit code by which a program asks to be queued again: it has saved its state and wants to go on. `rushlight run`
-/// passes it on, and the scripts of `rushlight job` act on it. (`EX_TEMPFAIL`)
+/// The exit code by which a program asks to be queued again: it has saved its state and wants to continue.
+/// `rushlight run` passes it on, and the scripts of `rushlight job` act on it. (`EX_TEMPFAIL`)
 pub const REQUEUE_CODE: i32 = 75;
 
 /// The signal that came, or 0.
@@ -133,7 +133,7 @@ fn install(signals: &[(libc::c_int, libc::c_int)]) -> Result<()> {
         let done = unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = note as extern "C" fn(libc::c_int) as libc::sighandler_t;
-            // System calls go on where they were.
+            // System calls continue where they were.
             action.sa_flags = libc::SA_RESTART | flags;
             libc::sigaction(signal, &action, std::ptr::null_mut())
         };

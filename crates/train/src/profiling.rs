@@ -17,11 +17,12 @@ use std::time::{Duration, Instant};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunProfiler {
-    /// Time and number of the Trainer's actions: batches, steps, validations, checkpoints, each callback. The table is shown at the end and
-    /// written to `profile/simple-rank-N.txt`. Steps of a GPU are queued, so their time shows up where the host waits for them.
+    /// Time and number of the Trainer's actions: batches, steps, validations, checkpoints, each callback. The table is
+    /// shown at the end and written to `profile/simple-rank-N.txt`. Steps of a GPU are queued, so their time shows up
+    /// where the host waits for them.
     Simple,
-    /// A trace of some steps with ops, kernels, loader and communication: `profile/trace-rank-N.json` for `chrome://tracing`, Perfetto and
-    /// `rushlight trace`, and a table of ops in `profile/trace-rank-N.txt`.
+    /// A trace of some steps with ops, kernels, loader and communication: `profile/trace-rank-N.json` for
+    /// `chrome://tracing`, Perfetto and `rushlight trace`, and a table of ops in `profile/trace-rank-N.txt`.
     Trace {
         /// Steps before.
         wait: usize,

@@ -1,6 +1,6 @@
-//! Products, attention and memory-bound kernels of an xpu device beside what the device can do at most, measured in the same run:
-//! `cargo run --release -p rushlight-xpu --example limits`. With `check`, an error if products or attention stay below half of the limit; with another
-//! word (`product`, `attention`, `memory`), only these.
+//! Products, attention and memory-bound kernels of an xpu device beside what the device can do at most, measured in the
+//! same run: `cargo run --release -p rushlight-xpu --example limits`. With `check`, an error if products or attention
+//! stay below half of the limit; with another word (`product`, `attention`, `memory`), only these.
 
 use rushlight_core::backend::{Activation, Attention, MatMul, RowNorm};
 use rushlight_core::{Backend, DType, Error, Layout, Result, Scalar, Storage, View};

@@ -54,16 +54,18 @@ __kernel void matmul_plain(const Problem p, const __global A* a, const __global 
 #endif
 
 #if defined(PACK) && defined(LANES)
-// Panels of WIDTH neighbouring rows of a (or columns of b), element by element along k, as R: a tile reads its panel in a line. What lies beyond the last
-// row is filled up with copies of it, which reach no element of the result. ORDER 1: neighbours lie side by side. 2: elements along k do. 0: neither.
-// A work item of a CPU packs CHUNK elements along k of one panel.
+// Panels of WIDTH neighbouring rows of a (or columns of b), element by element along k, as R: a tile reads its panel in
+// a line. What lies beyond the last row is filled up with copies of it, which reach no element of the result. ORDER 1:
+// neighbours are adjacent. 2: elements along k do. 0: neither. A work item of a CPU packs CHUNK elements along k of one
+// panel.
 #if LANES == 16
 #define MIXED(a, b, half_) (V)(a.half_.s0, b.half_.s0, a.half_.s1, b.half_.s1, a.half_.s2, b.half_.s2, a.half_.s3, b.half_.s3, \
                                a.half_.s4, b.half_.s4, a.half_.s5, b.half_.s5, a.half_.s6, b.half_.s6, a.half_.s7, b.half_.s7)
 #else
 #define MIXED(a, b, half_) (V)(a.half_.s0, b.half_.s0, a.half_.s1, b.half_.s1, a.half_.s2, b.half_.s2, a.half_.s3, b.half_.s3)
 #endif
-// One step of a transposition: the elements' places, row and column as one number, are rotated by a bit. As many steps as a column has bits swap the two.
+// One step of a transposition: the elements' places, row and column as one number, are rotated by a bit. As many steps
+// as a column has bits swap the two.
 #define ROTATE(from, to)                                                                           \
     _Pragma("unroll") for (int i = 0; i < LANES / 2; i++) {                                        \
         to[2 * i] = MIXED(from[i], from[i + LANES / 2], lo);                                       \
@@ -249,7 +251,8 @@ void matmul_tiles(const Problem p, const __global R* a, const __global R* b, con
 #endif
 
 #if defined(TILES) && !defined(LANES)
-// A tile of 64 by 64 for 16 by 16 work items with 4 by 4 elements each; DEPTH elements along k at a time in local memory.
+// A tile of 64 by 64 for 16 by 16 work items with 4 by 4 elements each; DEPTH elements along k at a time in local
+// memory.
 #define DEPTH 16
 __kernel __attribute__((reqd_work_group_size(16, 16, 1)))
 void matmul_tiles(const Problem p, const __global R* a, const __global R* b, const ulong a_batch, const ulong b_batch, const __global C* bias,

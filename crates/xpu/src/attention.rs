@@ -1,5 +1,5 @@
-//! Attention: products of blocks of rows, and one kernel between them (`kernels/attention.cl`). No more than a block of the score matrix is stored.
-//! `attention_tiles` has the form for CPUs.
+//! Attention: products of blocks of rows, and one kernel between them (`kernels/attention.cl`). No more than a block of
+//! the score matrix is stored. `attention_tiles` has the form for CPUs.
 
 use crate::attention_tiles::{EACH, MOST, ROWS};
 use crate::device::{Scratch, Temporary, Xpu};
@@ -51,7 +51,8 @@ macro_rules! plain {
 plain!(Block, Outputs);
 pub(crate) use plain;
 
-/// Some rows of some heads of some images. Query heads are taken some key heads at a time, those that are the `member`-th to share one.
+/// Some rows of some heads of some images. Query heads are taken some key heads at a time, those that are the
+/// `member`-th to share one.
 #[derive(Clone, Copy)]
 pub struct Part {
     pub image: usize,
@@ -113,7 +114,8 @@ impl<'a> Problem<'a> {
         self.heads / self.kv_heads.max(1)
     }
 
-    /// Elements between rows of scores: whole cache lines, an odd number of them, so that rows do not share sets of a cache.
+    /// Elements between rows of scores: whole cache lines, an odd number of them, so that rows do not share sets of a
+    /// cache.
     pub fn stride(&self) -> usize {
         self.s.div_ceil(16) / 2 * 32 + 16
     }
@@ -244,7 +246,8 @@ impl<'a> Problem<'a> {
         })
     }
 
-    /// The scores of a part before the mask: queries, or gradients of the output (`like_values`), times keys or values transposed.
+    /// The scores of a part before the mask: queries, or gradients of the output (`like_values`), times keys or values
+    /// transposed.
     pub fn scores(&self, part: &Part, like_values: Option<View>, scores: Matrix) -> Product {
         let batch = [part.images, part.heads];
         match like_values {
@@ -367,7 +370,8 @@ impl Xpu {
         Ok(())
     }
 
-    /// Gradients of keys and values that several parts add to, wide until all have; `None` where the results themselves serve.
+    /// Gradients of keys and values that several parts add to, wide until all have; `None` where the results themselves
+    /// serve.
     pub fn wide_sums(&self, p: &Problem, parts: &[Part], dk: View, dv: View) -> Result<Option<(Temporary, Temporary)>> {
         let adds = parts.iter().any(|part| part.first > 0 || part.member > 0);
         if !adds || p.spec.q.dtype == p.wide {
@@ -376,7 +380,8 @@ impl Xpu {
         Ok(Some((self.temporary(dk.shape(), p.wide)?, self.temporary(dv.shape(), p.wide)?)))
     }
 
-    /// A part's share of the gradients of keys or values, `size` elements each: its scores transposed times rows of queries or of the output's gradient.
+    /// A part's share of the gradients of keys or values, `size` elements each: its scores transposed times rows of
+    /// queries or of the output's gradient.
     pub fn add_to_keys(
         &self,
         p: &Problem,

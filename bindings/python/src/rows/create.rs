@@ -410,7 +410,7 @@ fn fill_diagonal_(input: &Tensor, value: Scalar, wrap: bool) -> Result<Out> {
     let n = input.shape()[0];
     if input.rank() == 2 {
         let columns = input.shape()[1];
-        // Wrapped round, the diagonal begins anew one row after it has left the matrix.
+        // Wrapped round, the diagonal restarts one row after it has left the matrix.
         let starts = (0..n).step_by(if wrap { columns + 1 } else { n.max(1) });
         for start in starts.filter(|_| columns > 0) {
             input.narrow(0, start as isize, n - start)?.diagonal(0, 0, 1)?.fill_(value)?;

@@ -299,8 +299,9 @@ pub enum Linalg {
     /// Symmetric `a [n, n]` (lower triangle read) to ascending values `[n]` and vectors `[n, n]`. To the values alone
     /// if they are the only output.
     Eigh,
-    /// `a [m, n]` to its packed factors `[m, n]` (`U` above, `L` without its unit diagonal below), LAPACK's pivots `[min(m, n)]`,
-    /// counted from one, and the place of the first zero pivot `[]`, zero if there is none; the numbers in the dtype of `a`.
+    /// `a [m, n]` to its packed factors `[m, n]` (`U` above, `L` without its unit diagonal below), LAPACK's pivots
+    /// `[min(m, n)]`, counted from one, and the place of the first zero pivot `[]`, zero if there is none; the numbers
+    /// in the dtype of `a`.
     LuFactor,
     /// `a [m, n]`, `b [m, r]` to the least-squares `x [n, r]` of least norm.
     Lstsq,

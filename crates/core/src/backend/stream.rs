@@ -1,4 +1,4 @@
-//! Optional: streams and events, for devices that work while the program goes on.
+//! Optional: streams and events, for devices that work while the program continues.
 
 use super::Storage;
 use crate::{Device, Result};

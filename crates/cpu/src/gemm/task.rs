@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// About how many columns a task finishes before it goes on: their strips stay in the second-level cache.
+/// About how many columns a task finishes before it continues: their strips stay in the second-level cache.
 pub(super) const COLUMNS_AT_ONCE: usize = 512;
 /// The same when several blocks of K follow each other: the sums between them stay in that cache too.
 const COLUMNS_WITH_SUMS: usize = 256;

@@ -106,7 +106,7 @@ impl Crew {
         })
     }
 
-    /// Runs `task(0)`, …, `task(tasks - 1)`, each once, over at most `threads` threads. A task's panic goes on in the
+    /// Runs `task(0)`, …, `task(tasks - 1)`, each once, over at most `threads` threads. A task's panic continues in the
     /// caller when no thread runs a task any more.
     pub fn run(self: &Arc<Self>, threads: usize, tasks: usize, task: Task) {
         let threads = threads.min(self.workers.len());

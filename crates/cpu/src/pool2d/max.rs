@@ -232,7 +232,7 @@ pub(super) unsafe fn backward<T: Float>(g: &Geometry, dy: *const T, indices: *co
         }
     });
     if out_of_range.into_inner() {
-        return Err(Error::index("max_pool_backward: an index lies outside its plane"));
+        return Err(Error::index("max_pool_backward: an index is outside its plane"));
     }
     Ok(())
 }

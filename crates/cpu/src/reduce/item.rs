@@ -1,4 +1,4 @@
-//! Elements as arithmetic sees them: half types as `f32`, integers as `i64`, `bool` as `u8`.
+//! Element types of the arithmetic: half types as `f32`, integers as `i64`, `bool` as `u8`.
 
 use half::{bf16, f16};
 use rushlight_core::Element;

@@ -43,7 +43,7 @@ impl Remote {
         Ok(Some(path))
     }
 
-    /// The file in a folder, fetched unless it is there. A fetch that was cut off goes on where it stopped. Processes
+    /// The file in a folder, fetched unless it is there. A fetch that was cut off continues where it stopped. Processes
     /// that ask for the same file take turns, so that one fetches it for all.
     pub fn fetch(&self, folder: &Path) -> Result<PathBuf> {
         let plain = Path::new(&self.name).components().count() == 1 && !self.name.starts_with('.');
@@ -87,7 +87,7 @@ impl Remote {
             return Ok(());
         }
         let attempt = || run_tools(url, part).and_then(|()| self.checksum.verify(part));
-        // The server cannot go on from the middle, or the beginning was of something else.
+        // The server cannot continue from the middle, or the beginning was of something else.
         let spoilt = |e: &Error| matches!(e.kind(), ErrorKind::Unsupported | ErrorKind::Value);
         let mut fetched = attempt();
         if begun && fetched.as_ref().is_err_and(spoilt) {

@@ -46,8 +46,8 @@ use workers::WorkerPool;
 ///
 /// The order of an epoch follows from the seed and the epoch's number, random changes to a sample from those, the
 /// sample's index and its place: the same batches come with any number of workers. As [`Stateful`] it saves the epoch
-/// and how many batches of it have been handed out, and an iteration after [`Stateful::load_state`] goes on with the
-/// next one. A loader that reads a process's share goes on with another number of processes too: they share what is
+/// and how many batches of it have been handed out, and an iteration after [`Stateful::load_state`] continues with the
+/// next one. A loader that reads a process's share continues with another number of processes too: they share what is
 /// left of the epoch, so that each sample is read once. All processes must have read as many batches.
 pub struct DataLoader<B> {
     source: Source<B>,
@@ -70,7 +70,7 @@ struct Place {
     epoch: u64,
     /// Batches handed out in this epoch.
     batches: usize,
-    /// Whether the next iteration goes on from here, rather than starting an epoch.
+    /// Whether the next iteration continues from here, rather than starting an epoch.
     resume: bool,
     /// The iteration that moves this place: the one started last.
     iteration: u64,

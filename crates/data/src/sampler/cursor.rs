@@ -93,7 +93,7 @@ impl<S: Sampler> Stateful for Cursor<S> {
         let (epoch, position) = (state.get("epoch")?.as_usize()?, state.get("position")?.as_usize()?);
         if position > self.sampler.len() {
             return Err(Error::value(format!(
-                "sampler: the saved position {position} lies beyond this sampler's {} items an epoch",
+                "sampler: the saved position {position} is beyond this sampler's {} items an epoch",
                 self.sampler.len()
             )));
         }

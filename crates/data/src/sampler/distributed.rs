@@ -9,7 +9,7 @@ use rushlight_core::{Error, Result};
 /// other stopped. It is made evenly divisible, by repeating indices from the front or by dropping some from the end;
 /// process `rank` reads every `num_replicas`-th from its own on. All processes need the same seed.
 ///
-/// A job that goes on with another number of processes in the middle of an epoch shares out what is left of that
+/// A job that continues with another number of processes in the middle of an epoch shares out what is left of that
 /// epoch's order ([`Sampler::resume`]), so that each sample is still read once. A `DataLoader` does so when it loads
 /// its state.
 ///

@@ -72,7 +72,7 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
 
 fn collect(folder: &Path, label: i64, depth: usize, samples: &mut Vec<(PathBuf, i64)>) -> Result<()> {
     if depth > DEEPEST {
-        return Err(Error::value(format!("ImageFolder: {} lies too deep", folder.display())));
+        return Err(Error::value(format!("ImageFolder: {} is nested too deeply", folder.display())));
     }
     let (folders, files): (Vec<_>, Vec<_>) = entries(folder)?.into_iter().partition(|path| path.is_dir());
     let image = |path: &PathBuf| {

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Set once, when the job cannot go on. Every wait looks at it.
+/// Set once, when the job cannot continue. Every wait looks at it.
 #[derive(Default)]
 pub(crate) struct Abort {
     raised: AtomicBool,

@@ -1,4 +1,4 @@
-//! Process groups: collectives on tensors, with handles for those that go on in the background.
+//! Process groups: collectives on tensors, with handles for those that continue in the background.
 
 mod collective;
 mod device;
@@ -153,7 +153,7 @@ pub trait ProcessGroup: Send + Sync {
         self.run(Collective::P2p(vec![P2p { tensor: tensor.clone(), peer: from, tag, sends: false }]))
     }
 
-    /// Starts sends and receives that go on together; PyTorch's `batch_isend_irecv`.
+    /// Starts sends and receives that continue together; PyTorch's `batch_isend_irecv`.
     fn batch_p2p(&self, all: Vec<P2p>) -> Result<Work> {
         self.submit(Collective::P2p(all), true)
     }

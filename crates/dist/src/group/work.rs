@@ -1,4 +1,4 @@
-//! Handles of collectives that go on while the program does.
+//! Handles of collectives that continue while the program does.
 
 use super::device::OnDevice;
 use super::lower::Lowered;
@@ -68,7 +68,7 @@ impl Work {
         }
     }
 
-    /// [`Work::wait`] with a timeout, after which the collective still goes on. The host waits, wherever the tensors
+    /// [`Work::wait`] with a timeout, after which the collective still continues. The host waits, wherever the tensors
     /// are.
     pub fn wait_for(&self, timeout: Duration) -> Result<()> {
         let deadline = Instant::now() + timeout.min(Duration::from_secs(1 << 30));

@@ -241,7 +241,7 @@ fn preferred(all: &[Interface]) -> Option<Interface> {
 /// Addresses of a host, without waiting for DNS longer than `limit`.
 ///
 /// Literal addresses, this host's own name and names in `/etc/hosts` need no DNS. A lookup that is still under way at
-/// the limit goes on in a thread of its own and its answer is dropped.
+/// the limit continues in a thread of its own and its answer is dropped.
 pub fn resolve(host: &str, env: &Environment, limit: Duration) -> Result<Vec<IpAddr>> {
     if let Ok(address) = host.trim_matches(['[', ']']).parse() {
         return Ok(vec![address]);

@@ -50,7 +50,7 @@ pub fn allreduce(tensor: &Tensor, group: &dyn ProcessGroup, op: ReduceOp) -> Res
 
 /// An optimizer whose gradients are the means over all ranks when it steps.
 ///
-/// Gradients are sent while backward goes on, those of several parameters together. Unlike with
+/// Gradients are sent while backward runs, those of several parameters together. Unlike with
 /// [`DistributedDataParallel`](super::DistributedDataParallel) the module stays as it is; call [`broadcast_parameters`]
 /// first. Backward passes must bring gradients in the same order on all ranks.
 ///

@@ -1,4 +1,4 @@
-//! The reducer: sends gradients in buckets while backward goes on.
+//! The reducer: sends gradients in buckets while backward runs.
 //!
 //! Hooks of the parameters tell when a gradient is there. Backward writes most gradients to their places in the buckets
 //! (`Tensor::set_grad_home`); the rest of a bucket is copied there when it is sent, and becomes a view of it. Whole
@@ -26,7 +26,7 @@ pub enum CommHook {
     /// As `bfloat16`, half the bytes of `float32`.
     Bf16,
     /// Matrices as products of two thin ones, by PowerSGD; what that leaves out is added to the next gradients. A
-    /// captured step goes on as it was recorded: record it after `start_iteration`.
+    /// captured step continues as it was recorded: record it after `start_iteration`.
     PowerSgd {
         /// Columns of the thin matrices: 1 to 4.
         rank: usize,

@@ -119,7 +119,7 @@ impl TcpStore {
         }
     }
 
-    /// Another connection to the same store, for a thread that waits while others go on.
+    /// Another connection to the same store, for a thread that waits while others continue.
     pub fn another(&self) -> Result<Self> {
         let host = self.address.ip().to_string();
         let mut store =

@@ -48,7 +48,8 @@ fn join(tensors: &[Tensor]) -> Result<Tensor> {
     rushlight_tensor::cat(&tensors.iter().collect::<Vec<_>>(), 0)
 }
 
-/// Results and what they should be, compared together: a transfer from a device that processes share waits for its turn.
+/// Results and what they should be, compared together: a transfer from a device that processes share waits for its
+/// turn.
 #[derive(Default)]
 struct Checks(Vec<(Tensor, Tensor, String)>);
 
@@ -209,8 +210,8 @@ fn messages(world: &World) -> Result<()> {
     let (rank, size) = (world.rank(), world.size());
     let (next, before) = ((rank + 1) % size, (rank + size - 1) % size);
     let zeros = |n: usize| zeros(DType::F32, n);
-    // Tags may be received in another order. On devices messages keep theirs, and a second one waits for the receiver of the first: one
-    // rank of the ring has to receive before it sends.
+    // Tags may be received in another order. On devices messages keep theirs, and a second one waits for the receiver
+    // of the first: one rank of the ring has to receive before it sends.
     let (a, b) = (tensor(DType::F32, rank, 10), tensor(DType::F32, rank + 1, 20));
     let (x, y) = (zeros(10)?, zeros(20)?);
     let send = || world.send(&a, next, 1).and_then(|()| world.send(&b, next, 2));

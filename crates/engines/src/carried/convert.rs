@@ -1,7 +1,7 @@
 //! Conversion from and to carried dtypes.
 //!
-//! Unsigned integers convert by the engine's own kernels for signed ones. 8-bit floats convert from and to `f32`, and `uint64` from and to
-//! floats, by loops on the host; other dtypes go by way of one that the engine has kernels for.
+//! Unsigned integers convert by the engine's own kernels for signed ones. 8-bit floats convert from and to `f32`, and
+//! `uint64` from and to floats, by loops on the host; other dtypes go by way of one that the engine has kernels for.
 
 use super::bits;
 use rushlight_core::DType::*;
@@ -136,7 +136,7 @@ impl Address {
     }
 }
 
-// SAFETY: an address; whoever uses it vouches for the accesses.
+// SAFETY: an address; whoever uses it guarantees the accesses.
 unsafe impl Sync for Address {}
 // SAFETY: as above.
 unsafe impl Send for Address {}

@@ -1,7 +1,8 @@
 //! Engines for tensors of carried dtypes (`uint16` to `uint64`, 8-bit floats), which no engine has kernels for.
 //!
-//! [`carried`] wraps any engine. Elements are moved by the kernels of the integer of their size ([`DType::carrier`]) and converted by
-//! [`convert`]; everything else is refused with the name of the call. So a carried dtype costs no kernel in any engine.
+//! [`carried`] wraps any engine. Elements are moved by the kernels of the integer of their size ([`DType::carrier`])
+//! and converted by [`convert`]; everything else is refused with the name of the call. So a carried dtype costs no
+//! kernel in any engine.
 
 mod convert;
 

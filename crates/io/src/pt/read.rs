@@ -62,7 +62,7 @@ pub(crate) fn load(source: &Source, options: &LoadOptions) -> Result<Value> {
 fn stored<'a>(name: &str, bytes: &'a [u8], entry: &Entry) -> Result<&'a [u8]> {
     if entry.method != Method::Stored {
         return Err(Error::unsupported(format!(
-            "record '{name}' is compressed, which torch.save never does; write the archive anew without compression"
+            "record '{name}' is compressed, which torch.save never does; rewrite the archive without compression"
         )));
     }
     Ok(&bytes[entry.data.clone()])

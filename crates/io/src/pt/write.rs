@@ -169,7 +169,7 @@ impl Pickler {
             self.storages.push((storage.clone(), dtype));
         } else if self.storages[number].1 != dtype {
             return Err(Error::unsupported(format!(
-                "two tensors share memory as {} and as {dtype}, which the format cannot say; save a copy() of one",
+                "two tensors share memory as {} and as {dtype}, which the format cannot express; save a copy() of one",
                 self.storages[number].1
             )));
         }

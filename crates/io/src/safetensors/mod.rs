@@ -34,7 +34,7 @@ use std::sync::{Arc, OnceLock};
 /// Text beside the tensors.
 pub type Metadata = BTreeMap<String, String>;
 
-/// An open file whose tensors are made when asked for.
+/// An open file whose tensors are created on demand.
 ///
 /// Tensors look into the mapped file. Asking twice for a name gives tensors that share memory.
 pub struct SafeTensors {

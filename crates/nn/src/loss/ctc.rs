@@ -304,7 +304,7 @@ impl Sequence {
         if zero_infinity && log_likelihood == f64::NEG_INFINITY {
             return;
         }
-        // For each state, the log-probability of all paths that go on from there, this step included.
+        // For each state, the log-probability of all paths that continue from there, this step included.
         let mut betas = vec![f64::NEG_INFINITY; count];
         let mut next = betas.clone();
         let mut through = vec![f64::NEG_INFINITY; self.classes];

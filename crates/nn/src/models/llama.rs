@@ -240,7 +240,6 @@ impl LlamaBuilder {
 
 impl Llama {
     /// A model over `vocab_size` tokens.
-    #[allow(clippy::new_ret_no_self)]
     pub fn new(vocab_size: usize) -> LlamaBuilder {
         LlamaBuilder {
             vocab_size,

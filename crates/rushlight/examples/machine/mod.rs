@@ -99,8 +99,8 @@ pub fn trainer(matches: &ArgMatches, name: &str, device: Device) -> Result<Train
     Ok(if matches.get_flag("resume") { builder.resume(Resume::Auto) } else { builder })
 }
 
-/// Ends a program whose job loses its nodes. The run was saved: the exit code asks the scheduler, or `rushlight run`, for another job, and with
-/// `--resume` the program then goes on.
+/// Ends a program whose job loses its nodes. The run was saved: the exit code asks the scheduler, or `rushlight run`,
+/// for another job, and with `--resume` the program then continues.
 pub fn exit_if_preempted(trainer: Trainer) {
     if let Some(code) = trainer.preempted() {
         drop(trainer);

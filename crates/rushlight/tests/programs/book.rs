@@ -1,4 +1,5 @@
-//! The book and the other pages: complete, linked, and naming only commands and settings that exist. Its programs run as doc tests.
+//! The book and the other pages: complete, linked, and naming only commands and settings that exist. Its programs run
+//! as doc tests.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -26,10 +27,11 @@ fn files(directory: &Path, endings: &[&str], found: &mut Vec<PathBuf>) {
 
 fn pages() -> Vec<PathBuf> {
     let root = root();
-    let mut pages: Vec<PathBuf> = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "bindings/python/README.md"]
-        .iter()
-        .map(|page| root.join(page))
-        .collect();
+    let mut pages: Vec<PathBuf> =
+        ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "bindings/python/README.md"]
+            .iter()
+            .map(|page| root.join(page))
+            .collect();
     files(&root.join("docs"), &[".md"], &mut pages);
     pages
 }
@@ -65,7 +67,7 @@ fn links_resolve() {
     assert!(broken.is_empty(), "{broken:#?}");
 }
 
-/// The words of a text that begin with `start` and go on with `rest`.
+/// The words of a text that begin with `start` and continue with `rest`.
 fn words<'a>(text: &'a str, start: &str, rest: impl Fn(char) -> bool + 'a) -> Vec<&'a str> {
     let mut found = Vec::new();
     for (at, _) in text.match_indices(start) {
@@ -86,7 +88,8 @@ fn settings_and_scripts_exist() {
     for directory in ["crates", "bindings", "scripts", "bench"] {
         files(&root.join(directory), &[".rs", ".py", ".sh", ".cu", ".cl", ".toml"], &mut sources);
     }
-    sources.extend(fs::read_dir(root.join("scripts")).unwrap().map(|entry| entry.unwrap().path()).filter(|p| p.is_file()));
+    sources
+        .extend(fs::read_dir(root.join("scripts")).unwrap().map(|entry| entry.unwrap().path()).filter(|p| p.is_file()));
     let sources: String = sources.iter().filter_map(|path| fs::read_to_string(path).ok()).collect();
     let mut missing = BTreeSet::new();
     for page in pages() {
@@ -129,7 +132,10 @@ fn commands_work() {
                 let arguments = arguments.iter().filter(|a| **a != "--submit");
                 let out = Command::new(rushlight).args(arguments).output().unwrap();
                 let (script, said) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
-                assert!(out.status.success() && (script.starts_with("#!") || script.contains("apiVersion:")), "{place}\n{script}{said}");
+                assert!(
+                    out.status.success() && (script.starts_with("#!") || script.contains("apiVersion:")),
+                    "{place}\n{script}{said}"
+                );
                 jobs += 1;
             }
         }

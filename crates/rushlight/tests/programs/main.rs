@@ -1,4 +1,5 @@
-//! Whole programs against PyTorch: their losses, and models and optimizers that change hands by files. Also the book's pages.
+//! Whole programs against PyTorch: their losses, and models and optimizers that change hands by files. Also the book's
+//! pages.
 
 mod book;
 mod exchange;

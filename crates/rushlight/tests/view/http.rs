@@ -113,7 +113,7 @@ fn hostile_requests_get_nothing() {
     }
     let (head, body) = server.send(b"HEAD / HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert!(head.contains(" 200 ") && head.contains("default-src 'none'") && body.is_empty(), "{head}");
-    // More idle connections than there are places: they are ended in time, and the server goes on.
+    // More idle connections than there are places: they are ended in time, and the server continues.
     let mut idle: Vec<_> = (0..150).map(|_| server.connect()).collect();
     idle.iter_mut().for_each(|stream| {
         let _ = stream.write_all(b"GET / HTTP/1.1\r\nX-Slow: ");

@@ -197,7 +197,8 @@ impl Ord for Ready {
     }
 }
 
-/// Runs the graph under `roots`. With `wanted`, returns the gradients arriving at those edges and leaves every `.grad` alone.
+/// Runs the graph under `roots`. With `wanted`, returns the gradients arriving at those edges and leaves every `.grad`
+/// alone.
 fn run(roots: Vec<(Edge, Tensor)>, options: &Backward, wanted: Option<&[Edge]>) -> Result<Vec<Option<Tensor>>> {
     let retain = options.retain_graph.unwrap_or(options.create_graph);
     let _mode = mode::set_grad_enabled(options.create_graph);
@@ -357,7 +358,7 @@ fn deliver(
     Ok(())
 }
 
-/// The sum of two gradients, written over one of them if nobody else sees it.
+/// The sum of two gradients, in place if no one else holds one of them.
 fn add_up(a: Tensor, b: Tensor) -> Result<Tensor> {
     if !mode::is_grad_enabled() {
         if a.is_sole_owner() && a.shape() == b.shape() {

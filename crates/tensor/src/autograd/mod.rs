@@ -1,8 +1,8 @@
 //! Automatic differentiation: the tape, the engine that walks it back, and what users steer it with.
 //!
-//! An op that sees an input with `requires_grad` leaves a node holding a backward function and edges to its inputs' nodes.
-//! [`Tensor::backward`] walks the nodes from the root in dependency order. Derivatives are made of tensor ops, so with
-//! `create_graph` they are recorded themselves and can be differentiated again.
+//! An op that sees an input with `requires_grad` leaves a node holding a backward function and edges to its inputs'
+//! nodes. [`Tensor::backward`] walks the nodes from the root in dependency order. Derivatives are made of tensor ops,
+//! so with `create_graph` they are recorded themselves and can be differentiated again.
 
 mod callback;
 mod checkpoint;
@@ -79,8 +79,9 @@ impl Meta {
 }
 
 impl Tensor {
-    /// Says where this leaf's gradient should lie: memory that backward may write a new gradient to directly, so that gradients of several
-    /// leaves lie side by side. It is a wish: ops that cannot, or gradients that are sums of several, make memory of their own.
+    /// Says where this leaf's gradient should lie: memory that backward may write a new gradient to directly, so that
+    /// gradients of several leaves are adjacent. It is a wish: ops that cannot, or gradients that are sums of several,
+    /// make memory of their own.
     ///
     /// While `.grad` is the home itself nothing else may use that memory.
     ///
@@ -258,8 +259,8 @@ impl Tensor {
         self.0.inference
     }
 
-    /// Adds up the gradients of this scalar by every leaf it was made from, in their `.grad`. Frees the graph's saved values; for
-    /// other wishes see [`Tensor::backward_with`].
+    /// Adds up the gradients of this scalar by every leaf it was made from, in their `.grad`. Frees the graph's saved
+    /// values; for other wishes see [`Tensor::backward_with`].
     pub fn backward(&self) -> Result<()> {
         self.backward_with(Backward::default())
     }

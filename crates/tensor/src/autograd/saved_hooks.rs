@@ -130,7 +130,7 @@ impl SavedTensorsHooks for OnCpu {
                 saved.kept.dtype(),
                 saved.kept.shape()
             ))),
-            None => Err(Error::value("save_on_cpu: was given what it did not pack")),
+            None => Err(Error::value("save_on_cpu: the object to unpack was not made by pack")),
         }
     }
 }

@@ -37,7 +37,7 @@ impl GraphRecording {
 }
 
 /// Recorded work that reads from and writes to the same tensors at every replay. Optimizers in it follow their options
-/// and count their steps, and random numbers go on, as in a [`Capture`](super::Capture).
+/// and count their steps, and random numbers continue, as in a [`Capture`](super::Capture).
 ///
 /// ```
 /// # use rushlight_core::Device;
@@ -60,7 +60,7 @@ impl Graph {
     pub fn replay(&mut self) -> Result<()> {
         if !self.0.is_current() {
             return Err(Error::value(
-                "replay: an optimizer in the graph has been loaded or changed since it was recorded; record it anew",
+                "replay: an optimizer in the graph has been loaded or changed since it was recorded; record it again",
             ));
         }
         self.0.replay(&[]).map(drop)

@@ -105,7 +105,7 @@ impl StepOutput for Vec<Tensor> {
 /// ```
 ///
 /// What is replayed is the work on the device, with these things new at every call: the inputs; random numbers (the
-/// default generator goes on as if the step had run); and whatever an optimizer's step depends on, its learning rate,
+/// default generator continues as if the step had run); and whatever an optimizer's step depends on, its learning rate,
 /// options and number of steps. So losses are those of steps that are not captured, state dicts and schedules work as
 /// ever, and a schedule's `step` belongs after [`run`](Capture::run), outside the closure. Everything else that the
 /// closure computes on the host happens only while it is recorded: branches, Python-like counters, numbers that
@@ -119,7 +119,7 @@ impl StepOutput for Vec<Tensor> {
 ///   `eval()` need a `Capture` each.
 /// - What has to wait for the device or reads values (`item`, `to_vec`, printing, `nonzero`, copies from and to the
 ///   host) cannot be recorded: `run` returns an error that names the call, nothing has happened, and
-///   [`set_enabled(false)`](Capture::set_enabled) goes on without capture.
+///   [`set_enabled(false)`](Capture::set_enabled) continues without capture.
 /// - Tensors that a recorded step uses are kept until the `Capture` is dropped or [`clear`](Capture::clear)ed.
 pub struct Capture {
     device: Option<Device>,

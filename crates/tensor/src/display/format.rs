@@ -40,7 +40,8 @@ pub(super) struct Column {
 }
 
 impl Column {
-    /// The narrowest column that shows every element; the rule for floats is PyTorch's and looks only at finite ones that are not zero.
+    /// The narrowest column that shows every element; the rule for floats is PyTorch's and looks only at finite ones
+    /// that are not zero.
     pub(super) fn fit(values: &Values, options: &PrintOptions) -> Self {
         let precision = options.precision;
         let mut column = Column { width: 1, precision, notation: Notation::Plain };

@@ -1,7 +1,8 @@
 //! Rules of the carried dtypes: `uint16` to `uint64`, and 8-bit floats.
 //!
-//! Engines move and convert their elements (`rushlight_engines::carried`) and compute nothing with them. The few ops that PyTorch has for them
-//! run here: on the bits as signed integers where the sign does not matter, else converted. The rest is an error.
+//! Engines move and convert their elements (`rushlight_engines::carried`) and compute nothing with them. The few ops
+//! that PyTorch has for them run here: on the bits as signed integers where the sign does not matter, else converted.
+//! The rest is an error.
 
 use super::number::fitting;
 use super::pointwise::{pointwise, pointwise_inplace};

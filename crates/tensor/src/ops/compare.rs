@@ -119,7 +119,8 @@ impl Tensor {
         if self.dtype() == DType::Bool { self.logical_not() } else { self.bitwise_xor(-1) }
     }
 
-    /// `self` where the condition holds, else `other`. The condition may be any tensor that broadcasts; see also [`where_`].
+    /// `self` where the condition holds, else `other`. The condition may be any tensor that broadcasts; see also
+    /// [`where_`].
     ///
     /// [`where_`]: crate::where_
     pub fn where_self<'a>(&self, condition: &Tensor, other: impl Into<Arg<'a>>) -> Result<Tensor> {

@@ -1,7 +1,8 @@
 //! Convolutions and their transposes.
 //!
-//! A convolution, its gradient by the input (which is the transposed convolution) and its gradient by the weight are three recorded
-//! ops over one description. Each is linear in both operands, and each one's derivatives are the other two.
+//! A convolution, its gradient by the input (which is the transposed convolution) and its gradient by the weight are
+//! three recorded ops over one description. Each is linear in both operands, and each one's derivatives are the other
+//! two.
 
 use super::sizes::Sizes;
 use crate::autograd::{Ctx, Saved, no_grad, record, recording};
@@ -253,7 +254,8 @@ impl Problem {
         self.plain(x, w)
     }
 
-    /// Records a bilinear op of `a` and `b`. `by` are its derivatives, each a function of the output's gradient and the other operand.
+    /// Records a bilinear op of `a` and `b`. `by` are its derivatives, each a function of the output's gradient and the
+    /// other operand.
     fn record(
         self,
         name: &'static str,
@@ -530,7 +532,8 @@ macro_rules! convolutions {
         impl Tensor {$(
             $(#[$doc])*
             ///
-            /// `weight` is `[out_channels, in_channels / groups, kernel..]`, `bias` `[out_channels]`. The batch dimension may be missing.
+            /// `weight` is `[out_channels, in_channels / groups, kernel..]`, `bias` `[out_channels]`. The batch
+            /// dimension may be missing.
             pub fn $conv(&self, weight: &Tensor, bias: Option<&Tensor>, options: ConvOptions) -> Result<Tensor> {
                 if let Some(cast) = amp::lower() {
                     let x = lowered(cast, self, options.groups)?;
@@ -541,7 +544,8 @@ macro_rules! convolutions {
 
             #[doc = concat!("The transpose of [`Tensor::", stringify!($conv), "`]: its gradient by the input.")]
             ///
-            /// `weight` is `[in_channels, out_channels / groups, kernel..]`, `bias` `[out_channels]`. The batch dimension may be missing.
+            /// `weight` is `[in_channels, out_channels / groups, kernel..]`, `bias` `[out_channels]`. The batch
+            /// dimension may be missing.
             pub fn $transpose(&self, weight: &Tensor, bias: Option<&Tensor>, options: ConvTransposeOptions) -> Result<Tensor> {
                 if let Some(cast) = amp::lower() {
                     return cast.run(|| cast.of(self)?.$transpose(&cast.of(weight)?, cast.of_option(bias)?.as_ref(), options));

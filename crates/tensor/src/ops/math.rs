@@ -216,7 +216,8 @@ binary! {
     sub sub_ Sub not_bools;
     /// Product, broadcast.
     mul mul_ Mul any;
-    /// True quotient: integers give floats. For rounded quotients see [`Tensor::floor_divide`] and [`Tensor::trunc_divide`].
+    /// True quotient: integers give floats. For rounded quotients see [`Tensor::floor_divide`] and
+    /// [`Tensor::trunc_divide`].
     div div_ Div any;
     /// Quotient rounded down: `div(other, rounding_mode="floor")`. Its derivative is zero.
     div_floor div_floor_ FloorDivide no_zero_divisor;
@@ -258,7 +259,8 @@ binary! {
     bitwise_right_shift bitwise_right_shift_ BitwiseRightShift number;
 }
 
-/// Ops whose derivative PyTorch does not have: they compute as others do, and a backward pass that reaches them is an error.
+/// Ops whose derivative PyTorch does not have: they compute as others do, and a backward pass that reaches them is an
+/// error.
 macro_rules! without_derivative {
     ($($(#[$doc:meta])* $name:ident $inplace:ident $op:ident $check:ident;)*) => {
         impl Tensor {$(

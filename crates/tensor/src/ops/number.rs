@@ -29,8 +29,8 @@ fn largest(dtype: DType) -> f64 {
     }
 }
 
-/// Whether a number is an element of a dtype, apart from rounding. As in PyTorch, a negative integer fits an unsigned dtype if its magnitude does,
-/// and wraps; infinities and NaN fit every float dtype.
+/// Whether a number is an element of a dtype, apart from rounding. As in PyTorch, a negative integer fits an unsigned
+/// dtype if its magnitude does, and wraps; infinities and NaN fit every float dtype.
 fn fits(value: Scalar, dtype: DType) -> bool {
     let (low, high) = range(dtype);
     match value {
@@ -76,7 +76,8 @@ pub fn fitting(name: &str, value: Scalar, dtype: DType) -> Result<Scalar> {
     Err(Error::value(format!("{name}: value {number} cannot be converted to type {dtype} without overflow")))
 }
 
-/// A bound as a number of the dtype: what lies beyond an integer's range bounds nothing, so the end of the range stands for it.
+/// A bound as a number of the dtype: what lies beyond an integer's range bounds nothing, so the end of the range stands
+/// for it.
 pub(crate) fn saturated(value: Scalar, dtype: DType) -> Scalar {
     if dtype.is_float() {
         return value;

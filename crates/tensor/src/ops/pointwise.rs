@@ -35,8 +35,8 @@ fn survey<'a>(name: &str, args: &[Arg<'a>]) -> Result<(&'a Tensor, bool)> {
     Ok((first, alike))
 }
 
-/// Where operands live on different devices, tensors of the CPU without dimensions count as numbers: they are brought to the others.
-/// `refusal` if there are none.
+/// Where operands live on different devices, tensors of the CPU without dimensions count as numbers: they are brought
+/// to the others. `refusal` if there are none.
 #[cold]
 fn brought_together(args: &[Arg], refusal: Error) -> Result<SmallVec<[Option<Tensor>; 3]>> {
     let Some(target) = args.iter().filter_map(|a| a.tensor()).map(Tensor::device).find(|d| !d.is_cpu()) else {

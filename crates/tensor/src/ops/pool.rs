@@ -1,7 +1,7 @@
 //! Pooling over one or two spatial dimensions, and made of those over three (`volume`).
 //!
-//! Averages are linear, so their second derivative is the average again. A maximum's gradient goes where its index says; the
-//! derivative of that is picking by the same indices.
+//! Averages are linear, so their second derivative is the average again. A maximum's gradient goes where its index
+//! says; the derivative of that is picking by the same indices.
 
 mod volume;
 
@@ -12,7 +12,8 @@ use rushlight_core::backend::{Pool, Window};
 use rushlight_core::smallvec::smallvec;
 use rushlight_core::{DType, Dims, Error, Result};
 
-/// The window of a maximum pooling: `MaxPool::new(3).stride(2).padding(1)`, or just the kernel's size where a `MaxPool` is taken.
+/// The window of a maximum pooling: `MaxPool::new(3).stride(2).padding(1)`, or just the kernel's size where a `MaxPool`
+/// is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MaxPool {
     kernel: Sizes,
@@ -59,7 +60,8 @@ impl<T: Into<Sizes>> From<T> for MaxPool {
     }
 }
 
-/// The window of an average pooling: `AvgPool::new(3).stride(2).padding(1)`, or just the kernel's size where an `AvgPool` is taken.
+/// The window of an average pooling: `AvgPool::new(3).stride(2).padding(1)`, or just the kernel's size where an
+/// `AvgPool` is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AvgPool {
     kernel: Sizes,
@@ -297,7 +299,8 @@ fn last_two(sizes: [usize; 3]) -> [usize; 2] {
     [sizes[1], sizes[2]]
 }
 
-/// Output size of a fixed window, by PyTorch's rule: with `ceil` a last window must start within the input or its left padding.
+/// Output size of a fixed window, by PyTorch's rule: with `ceil` a last window must start within the input or its left
+/// padding.
 fn window_count(
     op: &str,
     size: usize,

@@ -94,7 +94,8 @@ impl Tensor {
         Ok((values.squeeze_dims([dim])?, indices.squeeze_dims([dim])?))
     }
 
-    /// The element of a rank along `dim`, which stays at size one, and where it is; nothing where the engine has no kernel for it.
+    /// The element of a rank along `dim`, which stays at size one, and where it is; nothing where the engine has no
+    /// kernel for it.
     pub(crate) fn kth(&self, dim: usize, rank: Rank) -> Result<Option<(Tensor, Tensor)>> {
         let mut shape = Dims::from_slice(self.shape());
         shape[dim] = 1;

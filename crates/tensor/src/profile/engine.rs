@@ -1,6 +1,7 @@
-//! Spans of every engine call, for the profiler: an engine that notes each call and hands it on.
+//! Spans of every engine call, for the profiler: a wrapper that records each call and forwards it.
 //!
-//! [`Tensor::backend`](crate::Tensor) is what every op asks for its engine. While the profiler is on, it gives this one in the engine's place.
+//! Every op gets its engine from [`Tensor::backend`](crate::Tensor), which returns this wrapper while the profiler is
+//! on.
 
 use super::describe::{Note, attention_flops, conv_flops, family, op_grad_name, op_name, product_flops, span_of};
 use super::flops::count;
@@ -14,7 +15,7 @@ use std::sync::Mutex;
 /// An engine whose calls are noted.
 struct Profiled(&'static dyn Backend);
 
-/// The noted form of each engine that was asked for so far.
+/// The profiled wrapper of each engine used so far.
 static KNOWN: Mutex<Vec<&'static Profiled>> = Mutex::new(Vec::new());
 
 /// The noted form of an engine.

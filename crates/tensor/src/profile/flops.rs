@@ -9,7 +9,8 @@ use std::cell::RefCell;
 pub struct CountedCall {
     /// How many.
     pub flops: u64,
-    /// Addresses of the storages of its operands: [`Storage::ptr`](rushlight_core::backend::Storage::ptr) of a parameter says whether it is one.
+    /// Addresses of the storages of its operands: [`Storage::ptr`](rushlight_core::backend::Storage::ptr) of a
+    /// parameter says whether it is one.
     pub operands: Vec<usize>,
 }
 
@@ -37,8 +38,8 @@ impl Drop for Counting {
     }
 }
 
-/// The matrix products, convolutions and attentions that a closure has the engine do on this thread, in order. The error says that the
-/// profiler is at work already.
+/// The matrix products, convolutions and attentions that a closure has the engine do on this thread, in order. The
+/// error says that the profiler is at work already.
 pub fn counted_calls<T>(f: impl FnOnce() -> T) -> Result<(T, Vec<CountedCall>), String> {
     start(Options::default())?;
     let counting = Counting;
@@ -49,8 +50,8 @@ pub fn counted_calls<T>(f: impl FnOnce() -> T) -> Result<(T, Vec<CountedCall>), 
     Ok((out, calls))
 }
 
-/// Operations (additions and multiplications) of the matrix products, convolutions and attention that a closure runs, counted as they
-/// reach the engine. The error says that the profiler is at work already.
+/// Operations (additions and multiplications) of the matrix products, convolutions and attention that a closure runs,
+/// counted as they reach the engine. The error says that the profiler is at work already.
 ///
 /// ```
 /// use rushlight_tensor::{Tensor, profile::count_flops};

@@ -563,7 +563,7 @@ fn factorisations_that_fail() -> Result<()> {
     Ok(())
 }
 
-/// An index out of range is told of when something waits for the device, and work goes on afterwards.
+/// An index out of range is told of when something waits for the device, and work continues afterwards.
 #[test]
 fn indices_out_of_range() -> Result<()> {
     let _turn = turn();

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 /// When a run saves a checkpoint, and how many stay; options are Lightning's. Pass it to
 /// [`TrainerBuilder::checkpoint`](crate::TrainerBuilder::checkpoint).
 ///
-/// Without options: after every epoch, the three newest stay. A checkpoint is complete: the run goes on from any of
+/// Without options: after every epoch, the three newest stay. A checkpoint is complete: the run continues from any of
 /// them as if it had never stopped.
 ///
 /// ```
@@ -93,7 +93,7 @@ impl ModelCheckpoint {
         self
     }
 
-    /// Whether files are written while training goes on: yes unless said otherwise.
+    /// Whether files are written while training continues: yes unless said otherwise.
     pub fn background(mut self, background: bool) -> Self {
         self.background = background;
         self

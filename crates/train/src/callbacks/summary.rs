@@ -12,9 +12,9 @@ use std::collections::HashMap;
 /// Prints the model's parts at the beginning: kind, shapes of parameters, their number, and the floating-point
 /// operations of a forward pass on one sample.
 ///
-/// Operations are those of products with a parameter: two for each weight of a linear layer, times the positions it is applied at, which
-/// [`ModelSummary::positions`] tells for sequences. Convolutions need [`ModelSummary::positions`] as well: their output's pixels.
-/// [`ModelSummary::traced`] counts them instead.
+/// Operations are those of products with a parameter: two for each weight of a linear layer, times the positions it is
+/// applied at, which [`ModelSummary::positions`] tells for sequences. Convolutions need [`ModelSummary::positions`] as
+/// well: their output's pixels. [`ModelSummary::traced`] counts them instead.
 #[derive(Clone, Debug)]
 pub struct ModelSummary {
     depth: usize,
@@ -47,10 +47,10 @@ impl ModelSummary {
         self
     }
 
-    /// Runs a forward pass of the model on a batch of so many samples and counts the operations of the products, convolutions and attention
-    /// that reach the engine, for one sample. A call belongs to the module whose parameter it reads. One without a parameter, as attention,
-    /// belongs to the smallest module that holds both the module before and the one after it. An error says that the profiler is at
-    /// work, or is the forward's own.
+    /// Runs a forward pass of the model on a batch of so many samples and counts the operations of the products,
+    /// convolutions and attention that reach the engine, for one sample. A call belongs to the module whose parameter
+    /// it reads. One without a parameter, as attention, belongs to the smallest module that holds both the module
+    /// before and the one after it. An error says that the profiler is at work, or is the forward's own.
     ///
     /// ```
     /// # mod rushlight {
@@ -171,7 +171,8 @@ impl ModelSummary {
     }
 }
 
-/// Which module the parameter at an address belongs to. Where two modules share one, an embedding, which only looks rows up, gives way.
+/// Which module the parameter at an address belongs to. Where two modules share one, an embedding, which only looks
+/// rows up, gives way.
 fn note_owners(module: &dyn Module, path: &str, owners: &mut HashMap<usize, String>) {
     let embeds = module.type_name().contains("Embedding");
     module.members(&mut |name, member| match member {

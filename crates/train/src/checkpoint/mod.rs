@@ -1,4 +1,4 @@
-//! Checkpoints: everything a run needs to go on as if it had never stopped.
+//! Checkpoints: everything a run needs to continue as if it had never stopped.
 
 mod files;
 mod ranks;
@@ -65,7 +65,7 @@ impl<'a> SaveOptions<'a> {
 /// What [`Checkpoints::restore`] found.
 #[derive(Debug)]
 pub struct Restored {
-    /// Where the run goes on.
+    /// Where the run continues.
     pub position: Position,
     /// The file or folder it came from.
     pub path: PathBuf,
@@ -106,8 +106,8 @@ impl Restored {
 /// The checkpoints of a run in a directory, each whole and checksummed.
 ///
 /// A checkpoint holds the state of every part it is given (model, optimizer, scheduler, scaler, loader), the position,
-/// and the state of the random generator. A run killed at any moment goes on from the newest whole checkpoint and ends
-/// with the same weights, bit by bit.
+/// and the state of the random generator. A run killed at any moment continues from the newest whole checkpoint and
+/// ends with the same weights, bit by bit.
 ///
 /// A program that runs alone writes one file a checkpoint, `checkpoint-STEP.pt`, which `torch.load` reads.
 ///
@@ -141,10 +141,10 @@ impl Restored {
 /// Every rank calls `save` and `restore` alike; `parts` are those that are the same on every rank, as data parallel
 /// training has them. Each rank writes its share of the tensors to a file of a folder `checkpoint-STEP`; when all are
 /// on the disk, rank 0 writes `manifest.json`. A folder without a manifest is no checkpoint, so a job killed in the
-/// middle of a save goes on from the one before.
+/// middle of a save continues from the one before.
 ///
-/// A checkpoint is restored by any number of ranks, one included. Random generators go on where they were if the world
-/// has the same size; ranks that were not there before get streams of their own, derived from rank 0's.
+/// A checkpoint is restored by any number of ranks, one included. Random generators continue where they were if the
+/// world has the same size; ranks that were not there before get streams of their own, derived from rank 0's.
 ///
 /// ```no_run
 /// # mod rushlight { pub use rushlight_dist as dist; }
@@ -169,7 +169,7 @@ impl Restored {
 ///
 /// A save that fails on any rank fails on all, removes what it has written and leaves the checkpoints before it alone.
 /// The error comes from `save`, or with [`CheckpointsBuilder::background`] from the next `save` or
-/// [`Checkpoints::finish`]. [`CheckpointsBuilder::tolerate`] prints it instead and goes on.
+/// [`Checkpoints::finish`]. [`CheckpointsBuilder::tolerate`] prints it instead and continues.
 #[derive(Debug)]
 pub struct Checkpoints {
     directory: PathBuf,
@@ -334,7 +334,7 @@ impl Checkpoints {
         }
         state.extend(parts);
         let state = Value::Dict(state);
-        // Training goes on changing the tensors: the thread gets its own.
+        // Training continues changing the tensors: the thread gets its own.
         let state = if self.background { shards::copied(&state)? } else { state };
         let path = self.directory.join(format!("{}.pt", files::name(position.step)));
         let (directory, keep) = (self.directory.clone(), self.keep);

@@ -13,8 +13,9 @@ use std::path::{Path, PathBuf};
 /// The file in a run's directory that says which of the store's runs it is.
 const RUN_FILE: &str = "mlflow-run";
 
-/// Writes values and hyperparameters to a folder as MLflow's file store has them, without MLflow: `mlflow ui --backend-store-uri FOLDER` shows
-/// them (from version 3 on with `MLFLOW_ALLOW_FILE_STORE=true`). A resumed run goes on with its run of the store. Histograms, images and text are left out.
+/// Writes values and hyperparameters to a folder as MLflow's file store has them, without MLflow:
+/// `mlflow ui --backend-store-uri FOLDER` shows them (from version 3 on with `MLFLOW_ALLOW_FILE_STORE=true`). A resumed
+/// run continues with its run of the store. Histograms, images and text are left out.
 ///
 /// ```no_run
 /// use rushlight_train::{Trainer, loggers::MlflowLogger};

@@ -29,7 +29,7 @@ pub struct Row<'a> {
     pub values: &'a [(String, f64)],
 }
 
-/// How far a run's log was when the checkpoint was saved that it goes on from.
+/// How far a run's log was when the checkpoint was saved that it continues from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resumed {
     /// Optimizer steps done.
@@ -42,7 +42,7 @@ pub struct Resumed {
 pub struct Start<'a> {
     /// The run's directory.
     pub directory: &'a Path,
-    /// Where a resumed run goes on: what was logged later is void.
+    /// Where a resumed run continues: what was logged later is void.
     pub resumed: Option<Resumed>,
     /// The run's hyperparameters.
     pub hparams: &'a Hparams,

@@ -143,7 +143,7 @@ impl Trainer {
         Ok(values)
     }
 
-    /// The few batches before training. Random numbers go on as if they had not been.
+    /// The few batches before training. Random numbers continue as if they had not been.
     pub(super) fn sanity_check<M: TrainModule>(
         &mut self,
         model: &mut M,

@@ -57,7 +57,8 @@ impl Drop for Anomalies {
 impl Trainer {
     /// Trains a model on the batches of a loader, and validates on others.
     ///
-    /// The model is moved to the run's device and stays there. An error of any step, callback or hook ends the run and is returned.
+    /// The model is moved to the run's device and stays there. An error of any step, callback or hook ends the run and
+    /// is returned.
     pub fn fit<'b, M: TrainModule>(
         &mut self,
         model: &mut M,
@@ -202,10 +203,10 @@ impl Trainer {
         Ok(preempted)
     }
 
-    /// Ends training within an epoch. All of it is in the checkpoint: the run could go on from here.
+    /// Ends training within an epoch. All of it is in the checkpoint: the run could continue from here.
     fn end_within<M: TrainModule>(&mut self, fit: &mut Fit<M>) -> Result<()> {
         if fit.accumulating {
-            // Gradients are not part of a checkpoint: the run will go on from the one before.
+            // Gradients are not part of a checkpoint: the run will continue from the one before.
             return Ok(());
         }
         self.save_all(fit)?;
@@ -216,7 +217,8 @@ impl Trainer {
         Ok(())
     }
 
-    /// Whether training is over: a limit is reached, or a callback said so and the least was done. The same on all processes.
+    /// Whether training is over: a limit is reached, or a callback said so and the least was done. The same on all
+    /// processes.
     fn is_done(&mut self) -> Result<bool> {
         let (run, options) = (&mut self.run, &self.options);
         if options.max_epochs.is_some_and(|max| run.epoch >= max)

@@ -35,8 +35,9 @@ use std::sync::Arc;
 
 /// Trains, validates, tests and predicts: Lightning's `Trainer`.
 ///
-/// The same program runs alone and, started by a launcher (`rushlight run`, `srun`, `mpiexec`, …), data parallel: loaders are shared among the
-/// processes, gradients averaged, values and metrics computed over all. [`TrainModule`](crate::TrainModule) has an example.
+/// The same program runs alone and, started by a launcher (`rushlight run`, `srun`, `mpiexec`, …), data parallel:
+/// loaders are shared among the processes, gradients averaged, values and metrics computed over all.
+/// [`TrainModule`](crate::TrainModule) has an example.
 pub struct Trainer {
     options: Options,
     ranks: Arc<Ranks>,
@@ -55,9 +56,9 @@ pub struct Trainer {
     results: Results,
     /// Epoch and batch at which the last validation was.
     validated: Option<(u64, u64)>,
-    /// The checkpoint that the run goes on from.
+    /// The checkpoint that the run continues from.
     resumed_from: Option<PathBuf>,
-    /// How far its log was, if it goes on with the same log.
+    /// How far its log was, if it continues with the same log.
     resumed: Option<Resumed>,
     watch: Watch,
     /// The exit code that asks for another job.
@@ -153,8 +154,8 @@ impl Trainer {
         self.resumed_from.as_deref()
     }
 
-    /// The exit code of a program whose run was cut short by its scheduler: it has been saved, and a program that ends with this code asks to be
-    /// started again. With [`Resume::Auto`] a Trainer watches for SIGTERM and SIGUSR1.
+    /// The exit code of a program whose run was cut short by its scheduler: it has been saved, and a program that ends
+    /// with this code asks to be started again. With [`Resume::Auto`] a Trainer watches for SIGTERM and SIGUSR1.
     ///
     /// ```no_run
     /// # let trainer = rushlight_train::Trainer::new().build().unwrap();

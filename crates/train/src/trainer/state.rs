@@ -1,4 +1,4 @@
-//! What a checkpoint of a run holds, and how a run goes on from one.
+//! What a checkpoint of a run holds, and how a run continues from one.
 
 use super::{Resume, Trainer};
 use crate::checkpoint::{Position, SaveOptions, load_checkpoint};
@@ -205,7 +205,7 @@ impl Trainer {
         for callback in &mut self.callbacks {
             let key = unique(&seen, callback.name());
             seen.insert(key.as_str().into(), Value::None);
-            // A callback that is new to the run begins anew.
+            // A callback that is new to the run restarts.
             match states.get(&Key::from(key.as_str())) {
                 None | Some(Value::None) => {}
                 Some(state) => callback.load_state(state).map_err(|e| e.within(&format!("callback {key}")))?,

@@ -123,7 +123,8 @@ fn profilers_write_what_they_measured() -> Result<()> {
     Ok(())
 }
 
-/// Operations by module: attention belongs to the block's attention, a shared weight to the layer that multiplies with it.
+/// Operations by module: attention belongs to the block's attention, a shared weight to the layer that multiplies with
+/// it.
 #[test]
 fn a_summary_counts_operations_of_each_part() -> Result<()> {
     let _turn = alone();

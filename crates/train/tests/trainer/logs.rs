@@ -80,7 +80,8 @@ fn a_run_has_a_directory() -> Result<()> {
     Ok(())
 }
 
-/// What the reader `tests/NAME/read.py` finds, by TensorBoard's or MLflow's own code; `None`, with the reason printed, where it is not installed.
+/// What the reader `tests/NAME/read.py` finds, by TensorBoard's or MLflow's own code; `None`, with the reason printed,
+/// where it is not installed.
 fn read_with(name: &str, arguments: &[&std::ffi::OsStr]) -> Option<Json> {
     let Some(python) = std::env::var_os("RUSHLIGHT_TENSORBOARD_PYTHON").filter(|python| !python.is_empty()) else {
         assert!(std::env::var_os("CI").is_none(), "RUSHLIGHT_TENSORBOARD_PYTHON is not set; scripts/test sets it");
@@ -160,7 +161,8 @@ fn tensorboard_reads_a_resumed_run() -> Result<()> {
     Ok(())
 }
 
-/// MLflow's client finds a run that was interrupted and resumed: each step once, the hyperparameters, and that it ended.
+/// MLflow's client finds a run that was interrupted and resumed: each step once, the hyperparameters, and that it
+/// ended.
 #[test]
 fn mlflow_reads_what_was_written() -> Result<()> {
     use rushlight_train::loggers::MlflowLogger;

@@ -1,4 +1,4 @@
-//! Runs that are killed, and go on as if they had not been.
+//! Runs that are killed, and continue as if they had not been.
 
 use crate::support::*;
 use rushlight_core::rng::manual_seed;
@@ -56,7 +56,8 @@ impl Callback for Die {
     }
 }
 
-/// A run with everything a run has: dropout, shuffling, a schedule, accumulation, a scaler, validation, values of the epoch.
+/// A run with everything a run has: dropout, shuffling, a schedule, accumulation, a scaler, validation, values of the
+/// epoch.
 fn train(root: &Path, moment: &str, background: bool) -> Result<()> {
     manual_seed(7);
     let mut net = Net::new()?;
@@ -114,7 +115,8 @@ fn rows(root: &Path) -> Vec<serde_json::Value> {
     rows
 }
 
-/// Six steps an epoch: moments within an epoch, between a step and its checkpoint, after a validation, at the end of an epoch.
+/// Six steps an epoch: moments within an epoch, between a step and its checkpoint, after a validation, at the end of an
+/// epoch.
 #[test]
 fn a_killed_run_ends_with_the_same_weights_and_values() {
     let _turn = alone();
@@ -152,7 +154,8 @@ fn a_killed_run_ends_with_the_same_weights_and_values() {
     }
 }
 
-/// A scheduler's signal: the run saves at the edge of the step and ends with the code that asks for another job, which goes on.
+/// A scheduler's signal: the run saves at the edge of the step and ends with the code that asks for another job, which
+/// continues.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_preempted_run_asks_for_another_job() {

@@ -34,7 +34,7 @@ pub(super) struct Block<'a> {
     pub steps: usize,
     pub c: [*mut f32; 2],
     pub c_row: usize,
-    /// Whether to go on from what the result holds.
+    /// Whether to continue from what the result holds.
     pub accumulate: bool,
 }
 

@@ -263,7 +263,7 @@ impl<V: Lanes> Progress<V> {
     /// Adds the products of one k.
     ///
     /// # Safety
-    /// The strips go on for this k.
+    /// The strips continue for this k.
     #[expect(clippy::pointers_in_nomem_asm_block, reason = "the text is empty: the pointer is hidden, not followed")]
     #[inline(always)]
     unsafe fn advance<const R: usize, const C: usize, const ONCE: bool>(

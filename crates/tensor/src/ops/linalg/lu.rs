@@ -8,9 +8,9 @@ use rushlight_core::smallvec::smallvec;
 use rushlight_core::{DType, Dims, Error, Result};
 
 impl Tensor {
-    /// Packed LU factors of `m × n` matrices, LAPACK's pivots (`int32`, counted from one) and `info` (`int32`): the place of the
-    /// first zero on the diagonal of `U`, counted from one, or zero. `U` is in the upper triangle, `L` below it without its ones.
-    /// A singular matrix is no error here.
+    /// Packed LU factors of `m × n` matrices, LAPACK's pivots (`int32`, counted from one) and `info` (`int32`): the
+    /// place of the first zero on the diagonal of `U`, counted from one, or zero. `U` is in the upper triangle, `L`
+    /// below it without its ones. A singular matrix is no error here.
     ///
     /// ```
     /// # use rushlight_tensor::Tensor;
@@ -42,8 +42,8 @@ impl Tensor {
         Ok((lu, pivots, info))
     }
 
-    /// `(P, L, U)` with `self = P L U`: a permutation, a lower triangle with ones on its diagonal, an upper triangle. Of `m × n`
-    /// matrices `L` is `m × min(m, n)`, `U` is `min(m, n) × n`.
+    /// `(P, L, U)` with `self = P L U`: a permutation, a lower triangle with ones on its diagonal, an upper triangle.
+    /// Of `m × n` matrices `L` is `m × min(m, n)`, `U` is `min(m, n) × n`.
     ///
     /// ```
     /// # use rushlight_tensor::Tensor;
@@ -57,8 +57,9 @@ impl Tensor {
         lu_unpack(&lu, &pivots)
     }
 
-    /// Solves `A X = b` for the `A` whose packed factors are `self` and `pivots` (see [`lu_factor`](Tensor::lu_factor)); `X A = b`
-    /// if not `left`, `Aᵀ` in place of `A` if `adjoint`. Batches broadcast.
+    /// Solves `A X = b` for the `A` whose packed factors are `self` and `pivots` (see
+    /// [`lu_factor`](Tensor::lu_factor)); `X A = b` if not `left`, `Aᵀ` in place of `A` if `adjoint`. Batches
+    /// broadcast.
     pub fn lu_solve(&self, pivots: &Tensor, b: &Tensor, left: bool, adjoint: bool) -> Result<Tensor> {
         if let Some(cast) = amp::full() {
             return cast.run(|| cast.of(self)?.lu_solve(pivots, &cast.of(b)?, left, adjoint));
