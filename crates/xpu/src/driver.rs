@@ -3,6 +3,7 @@
 //! OpenCL and not Level Zero: its drivers exist for Intel's GPUs, Intel's CPUs and (PoCL) any CPU, so the engine runs and is tested where there is no
 //! GPU, and its compiler takes C. Level Zero takes SPIR-V only, has GPUs only, and offers nothing that the engine needs beyond this.
 
+use crate::matmul_xmx::MatrixUnits;
 use rushlight_core::Result;
 
 /// An address that kernels use.
@@ -47,6 +48,7 @@ pub struct Abilities {
     pub f64: bool,
     /// Intel's GPU compiler, which takes options of its own.
     pub is_intel_gpu: bool,
+    pub matrix_units: MatrixUnits,
     /// Everything that decides what a compiled program looks like.
     pub fingerprint: String,
 }
