@@ -142,6 +142,26 @@ def test_a_program_in_auroras_manner(tmp_path):
     assert "rank 0 is done" in out and "rank 1 is done" in out, out
 
 
+# Rank 1 fails where rank 0 waits for it: mpi4py's ranks would wait for each other.
+FAILING = """
+from mpi4py import MPI
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+if dist.get_rank() == 1:
+    torch.xpu.set_device(1000)
+dist.all_reduce(torch.ones(2))
+"""
+
+
+def test_a_rank_that_fails_ends_all(tmp_path):
+    program = tmp_path / "failing.py"
+    program.write_text(FAILING)
+    out = mpiexec("mpich", 2, sys.executable, "-m", "rushlight", program, code=1)
+    assert "invalid device ordinal 1000" in out and "all ranks are ended" in out, out
+
+
 # In Frontier's manner: the count of GPUs divides the rank, the interface is the fabric's, snapshots resume.
 FRONTIER = """
 import os, sys
