@@ -177,3 +177,26 @@ fn residual_blocks() -> Result<()> {
         y.conv2d(&t[2], None, ConvOptions::default().padding(1))?.add(&x)?.silu()
     })
 }
+
+/// Gradients of a ReLU large enough to be held back: those of the batch norm before it, of a sum before it, and of nothing like it.
+#[test]
+fn gradients_of_large_relus() -> Result<()> {
+    let _turn = turn();
+    let x = randn(&[2, 32, 64, 32])?.to_dtype(DType::F64)?;
+    let (w, b) = (randn(&[32])?.to_dtype(DType::F64)?, randn(&[32])?.to_dtype(DType::F64)?);
+    for last in [false, true] {
+        let image = |x: &Tensor| if last { images(x) } else { x.reshape([2, 32, 64, 32]) };
+        let norm = |t: &[Tensor]| {
+            image(&t[0])?.batch_norm(&BatchNormOptions::default().weight(&t[1]).bias(&t[2]).training(true))
+        };
+        learn("of a batch norm", 1e-10, &[&x, &w, &b], |t| norm(t)?.relu())?;
+        learn("of a sum", 1e-10, &[&x, &w, &b], |t| norm(t)?.add(&image(&t[0])?)?.relu()?.mul(3.0))?;
+        learn("of two batch norms", 1e-10, &[&x, &w, &b], |t| norm(t)?.add(&norm(t)?.tanh()?)?.relu())?;
+        learn("of a product", 1e-10, &[&x, &w, &b], |t| norm(t)?.mul(&image(&t[0])?)?.relu()?.mul(2.0)?.relu())?;
+        learn("of a batch norm that is used twice", 1e-10, &[&x, &w, &b], |t| {
+            let y = norm(t)?;
+            y.relu()?.add(&y)
+        })?;
+    }
+    Ok(())
+}
