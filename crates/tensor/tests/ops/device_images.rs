@@ -3,7 +3,7 @@
 use crate::device::{agree, device, learn, randn, turn};
 use rushlight_core::{DType, Result};
 use rushlight_tensor::autograd::{Backward, no_grad};
-use rushlight_tensor::{AvgPool, BatchNormOptions, ConvOptions, MaxPool, Tensor, synchronize};
+use rushlight_tensor::{AvgPool, BatchNormOptions, Capture, ConvOptions, MaxPool, Tensor, synchronize};
 
 /// `[batch, height, width, channels]` as images.
 fn images(x: &Tensor) -> Result<Tensor> {
@@ -198,5 +198,28 @@ fn gradients_of_large_relus() -> Result<()> {
             y.relu()?.add(&y)
         })?;
     }
+    Ok(())
+}
+
+/// A captured step sees its inputs in the memory order of the first ones, whatever order later ones have and wherever they are.
+#[test]
+fn captured_steps_keep_the_memory_order_of_inputs() -> Result<()> {
+    let _turn = turn();
+    let Some(device) = device() else { return Ok(()) };
+    let (mut capture, mut orders) = (Capture::new(), Vec::new());
+    for i in 0..6 {
+        let x = images(&randn(&[2, 5, 4, 3])?)?;
+        let x = if i == 4 { x.contiguous()? } else { x };
+        let x = if i == 5 { x } else { x.to(device)?.in_order_of(&x)? };
+        let got = capture.run(&[x.clone()], |[x]: &[Tensor; 1]| {
+            orders.push((x.device(), x.strides().to_vec()));
+            x.to(device)?.exp()
+        })?;
+        assert_eq!(got.to_vec::<f32>()?, x.to(device)?.exp()?.to_vec::<f32>()?, "step {i}");
+    }
+    let first = &orders[0].1;
+    assert_eq!(first[..], [60, 1, 12, 3]);
+    let recorded = orders.iter().filter(|(at, _)| *at == device);
+    assert!(recorded.into_iter().all(|(_, strides)| strides == first), "{orders:?}");
     Ok(())
 }
