@@ -238,10 +238,7 @@ fn images(
     } else {
         Tensor::rand([batch, 3, size, size], (DType::F32, DEVICE))?
     };
-    let batch = [
-        images,
-        Tensor::randint(0, 10, [batch], (DType::I64, DEVICE))?,
-    ];
+    let batch = [images, Tensor::randint(0, 10, [batch], (DType::I64, DEVICE))?];
     let mut optimizer = Sgd::new(model.parameters()).lr(0.01).momentum(0.9).build()?;
     Ok((batch, move |[x, y]: &Batch| step(&mut optimizer, lower, || model.forward(x)?.cross_entropy(y))))
 }
