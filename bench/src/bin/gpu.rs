@@ -234,14 +234,11 @@ fn images(
     channels_last: bool,
 ) -> Result<(Batch, impl FnMut(&Batch) -> Result<Tensor>)> {
     let images = if channels_last {
-        Tensor::rand([batch, size, size, 3], (DType::F32, DEVICE))?.permute(&[0, 3, 1, 2])?
+        Tensor::rand([batch, size, size, 3], (DType::F32, DEVICE))?.permute([0, 3, 1, 2])?
     } else {
         Tensor::rand([batch, 3, size, size], (DType::F32, DEVICE))?
     };
-    let batch = [
-        images,
-        Tensor::randint(0, 10, [batch], (DType::I64, DEVICE))?,
-    ];
+    let batch = [images, Tensor::randint(0, 10, [batch], (DType::I64, DEVICE))?];
     let mut optimizer = Sgd::new(model.parameters()).lr(0.01).momentum(0.9).build()?;
     Ok((batch, move |[x, y]: &Batch| step(&mut optimizer, lower, || model.forward(x)?.cross_entropy(y))))
 }

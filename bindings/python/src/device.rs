@@ -134,7 +134,7 @@ fn _current_device() -> usize {
 fn _set_device(index: usize) -> PyResult<()> {
     if index >= _device_count() {
         return Err(runtime_error(format!(
-            "invalid device ordinal {index}: there are {} accelerators",
+            "invalid device ordinal {index}: this process sees {} (numbered from 0); ranks that share a device take LOCAL_RANK % device_count()",
             _device_count()
         )));
     }

@@ -80,7 +80,7 @@ fn _lbfgs_step<'py>(
         kept.set_item(key.to_string(), state_object(py, value)?)?;
     }
     stepped.py()?;
-    Ok(first.map_or_else(|| py.None(), |loss| loss).into_bound(py))
+    Ok(first.unwrap_or_else(|| py.None()).into_bound(py))
 }
 
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {

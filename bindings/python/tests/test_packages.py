@@ -102,6 +102,25 @@ def test_autocast_and_scaler():
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is an accelerator: test_cuda.py")
+def test_ipex_optimize_lowers_the_forward():
+    from rushlight import _ipex
+
+    model = nn.Linear(8, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    same, _ = _ipex.optimize(model, optimizer=optimizer, dtype=torch.bfloat16, weights_prepack=False)
+    out = same(torch.ones(2, 8))
+    assert same is model and out.dtype == torch.bfloat16 and model.weight.dtype == torch.float32
+    out.float().sum().backward()
+    optimizer.step()
+    assert model.weight.grad.dtype == torch.float32 and list(model.state_dict()) == ["weight", "bias"]
+    assert _ipex.optimize(nn.Linear(2, 2), dtype=torch.float16).weight.dtype == torch.float16
+    assert _ipex.optimize(model, optimizer=optimizer)[0] is model
+    with pytest.raises(ValueError, match="int8"):
+        _ipex.optimize(model, dtype=torch.int8)
+    with pytest.raises(TypeError, match="weight_prepack"):
+        _ipex.optimize(model, weight_prepack=True)
+
+
 def test_devices():
     assert not torch.cuda.is_available() and torch.cuda.device_count() == 0
     with warnings.catch_warnings():

@@ -229,7 +229,7 @@ __device__ inline bool passes(W x, W middle, W scale, W shift) {
     return !RELU || convert<W>(convert<T>(normal(x, middle, scale, shift))) > 0;
 }
 
-extern "C" __global__ void __launch_bounds__(256) batch_norm_sums(const V* dy, const V* x, const P* weight, const P* bias, const W* mean, const W* rstd, Pair* partial, Cut cut) {
+extern "C" __global__ void __launch_bounds__(256) batch_norm_sums(const V* dy, const V* x, const P* weight, const P* bias, const W* mean, const W* rstd, const V* positive, V* masked, Pair* partial, Cut cut) {
     Walk walk(cut);
     W middle[OWN], scale[OWN], shift[OWN];
     Pair mine[OWN];
@@ -239,8 +239,12 @@ extern "C" __global__ void __launch_bounds__(256) batch_norm_sums(const V* dy, c
         scale[o] = RELU && walk.there() ? rstd[c] * (weight ? convert<W>(weight[c]) : (W)1) : (W)0;
         shift[o] = RELU && walk.there() && bias ? convert<W>(bias[c]) : (W)0;
     }
-    V g[AT_ONCE], h[AT_ONCE];
-    WALK(g[u] = dy[at[u]]; h[u] = x[at[u]];, {
+    V g[AT_ONCE], h[AT_ONCE], p[AT_ONCE];
+    WALK(g[u] = dy[at[u]]; h[u] = x[at[u]]; if (MASKED) p[u] = positive[at[u]];, {
+        if (MASKED) {
+            EACH_LANE if (!(convert<W>(p[u].v[l]) > 0)) g[u].v[l] = convert<T>((W)0);
+            masked[at[u]] = g[u];
+        }
         EACH_LANE {
             W d = convert<W>(g[u].v[l]);
             if (!passes(convert<W>(h[u].v[l]), middle[OF(l)], scale[OF(l)], shift[OF(l)])) d = 0;

@@ -194,32 +194,40 @@ impl Gpu {
         let (share, cut, pieces) = Share::new(self, spec, x.dtype, &addresses);
         let sums = self.scratch(channels * PARTIAL)?;
         let totals = sums.ptr;
+        let sums_run = spec.training || dweight.is_some() || dbias.is_some();
+        // Before the mask is taken: what it reads must not be given out again.
+        let scratch = self.scratch(pieces * channels * PARTIAL)?;
+        // The gradient of a ReLU that is held back, computed on the way.
+        let masked = if sums_run && matches!(after, After::Nothing) { self.take_mask(dy) } else { None };
         let (w, bias, relu) = match after {
-            After::Nothing => (address(weight), 0, false),
-            After::Relu(bias) => (address(weight), address(bias), true),
+            After::Nothing if masked.is_some() => (address(weight), 0, MASKED),
+            After::Nothing => (address(weight), 0, 0),
+            After::Relu(bias) => (address(weight), address(bias), 1),
         };
         let all = match after {
             After::Nothing => [None; 2],
             After::Relu(bias) => [weight, bias],
         };
-        let kernel = |entry, p| {
+        let kernel = |entry, p, relu: u16| {
             let Share { lanes, channels, across, wide } = share;
-            let tags = [x.dtype as u16, p as u16, lanes, channels, across as u16, wide as u16, relu as u16];
+            let tags = [x.dtype as u16, p as u16, lanes, channels, across as u16, wide as u16, relu];
             self.function(Key::new(Family::BatchNorm, entry, tags), || backward_defines(x.dtype, p, share, relu))
         };
-        if spec.training || dweight.is_some() || dbias.is_some() {
+        if sums_run {
             let p = parameter_dtype("batch_norm_backward", x.dtype, &[dweight, dbias, all[0], all[1]])?;
-            let scratch = self.scratch(pieces * channels * PARTIAL)?;
             let partial = scratch.ptr;
-            let f = kernel("batch_norm_sums", p)?;
-            launch!(self, f, share.grid(&cut, pieces)?; g, from, w, bias, mean, rstd, partial, cut)?;
-            let f = kernel("batch_norm_join", p)?;
+            let f = kernel("batch_norm_sums", p, relu)?;
+            let (positive, to) = masked.as_ref().map_or((0, 0), |mask| (mask.positive, mask.to));
+            let source = masked.as_ref().map_or(g, |mask| mask.dy);
+            let grid = share.grid(&cut, pieces)?;
+            launch!(self, f, grid; source, from, w, bias, mean, rstd, positive, to, partial, cut)?;
+            let f = kernel("batch_norm_join", p, 0)?;
             let (dw, db) = (address(dweight), address(dbias));
             launch!(self, f, joining(channels)?; partial, totals, dw, db, channels, pieces)?;
         }
         let Some(dx) = dx.filter(|_| cut.count > 0) else { return Ok(()) };
         let p = parameter_dtype("batch_norm_backward", x.dtype, &[weight, all[1]])?;
-        let f = kernel("batch_norm_backward", p)?;
+        let f = kernel("batch_norm_backward", p, relu & 1)?;
         let to = dx.ptr() as u64;
         let over = if spec.training { spec.batch * spec.space } else { 0 };
         launch!(self, f, share.grid(&cut, pieces)?; g, from, w, bias, mean, rstd, totals, to, cut, over)
@@ -234,9 +242,12 @@ pub fn chain_kernel(gpu: &Gpu, x: DType, p: DType, share: Share, stages: u16) ->
 }
 
 /// Definitions of the gradients' kernels.
-pub fn backward_defines(x: DType, p: DType, share: Share, relu: bool) -> Defines {
-    defines("BACKWARD", x, p, share).define("RELU", relu as u8)
+pub fn backward_defines(x: DType, p: DType, share: Share, relu: u16) -> Defines {
+    defines("BACKWARD", x, p, share).define("RELU", relu & 1).define("MASKED", (relu == MASKED) as u8)
 }
+
+/// The sums also apply the mask of a ReLU whose result is there, and write the gradient.
+pub const MASKED: u16 = 2;
 
 /// Its definitions.
 pub fn chain_defines(x: DType, p: DType, share: Share, stages: u16) -> Defines {

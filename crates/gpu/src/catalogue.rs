@@ -117,7 +117,7 @@ pub fn families(units: MatrixUnits) -> Vec<Case> {
                 let stages = if across { 2 | 8 } else { 1 | 2 | 4 };
                 let defines = batch_norm::chain_defines(dtype, DType::F32, share, stages);
                 add(format!("batch norm chain {stages} {dtype} {share:?}"), Family::BatchNorm, defines);
-                let defines = batch_norm::backward_defines(dtype, DType::F32, share, across);
+                let defines = batch_norm::backward_defines(dtype, DType::F32, share, across as u16 + 1);
                 add(format!("batch norm gradients {dtype} {share:?}"), Family::BatchNorm, defines);
             }
         }
@@ -278,7 +278,7 @@ pub fn each_apart() -> Vec<Case> {
         ),
         (Family::CrossEntropy, cross_entropy::defines(Rows { steps: 0, ..rows }, false, DType::BF16)),
         (Family::BatchNorm, batch_norm::defines("STATISTICS", DType::BF16, DType::F32, share)),
-        (Family::BatchNorm, batch_norm::backward_defines(DType::BF16, DType::F32, share, true)),
+        (Family::BatchNorm, batch_norm::backward_defines(DType::BF16, DType::F32, share, 1)),
         (Family::Attention, form.defines("BACKWARD")),
         (Family::Attention, form.defines("PRODUCTS")),
         (Family::Conv, conv::defines("UNFOLD", DType::F32)),

@@ -3,13 +3,16 @@
 //! Networks add a shortcut to a normalised tensor and cut it off at zero, each by a call of its own, and drop what lies between. The last kernel of a batch
 //! norm is therefore held back (`queue`). An addition of a tensor of the same shape, or a ReLU, that comes next and reads the result joins it; a tensor that
 //! is freed before anything else is done is not written at all. Values are those of separate kernels, bit by bit.
+//!
+//! Likewise the gradient of a large ReLU is held back: the gradients of a batch norm that come next and read it apply the mask in their first pass.
 
 use crate::batch_norm::{Share, chain_kernel};
 use crate::device::{Gpu, Place};
 use crate::driver::Handle;
 use crate::kernel::{Function, launch};
+use crate::pointwise::Prepared;
 use rushlight_core::{DType, Operand, Pointwise, Result, View};
-use std::sync::atomic::{AtomicBool, Ordering::Acquire};
+use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Release};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// What the last kernel of a batch norm is given.
@@ -178,13 +181,81 @@ impl Chain {
     }
 }
 
+/// Bytes of a gradient that is worth holding back.
+const LARGE_MASK: usize = 1 << 20;
+
 /// A view of memory that is the whole of its storage, without gaps.
 fn whole(v: View, dtype: DType, elements: usize) -> bool {
     v.dtype == dtype && v.numel() == elements && v.layout.offset() == 0 && v.layout.is_contiguous()
 }
 
-/// Where a chain waits until it is issued.
-pub type Slot = Arc<Mutex<Option<Chain>>>;
+/// The gradient of a ReLU that is held back.
+pub struct Mask {
+    stream: Place,
+    passed: Arc<AtomicBool>,
+    /// The kernel, if nothing takes the mask.
+    form: Prepared,
+    /// The gradient of the result, the result, and where the gradient goes: the starts of their memory.
+    pub dy: u64,
+    pub positive: u64,
+    pub to: u64,
+    dtype: DType,
+    elements: usize,
+}
+
+/// Work that is held back.
+pub enum Held {
+    Norm(Chain),
+    Mask(Mask),
+}
+
+impl Held {
+    fn passed(&self) -> &Arc<AtomicBool> {
+        match self {
+            Held::Norm(chain) => &chain.passed,
+            Held::Mask(mask) => &mask.passed,
+        }
+    }
+
+    fn stream(&self) -> Handle {
+        match self {
+            Held::Norm(chain) => chain.stream.handle(),
+            Held::Mask(mask) => mask.stream.handle(),
+        }
+    }
+
+    fn reads(&self, block: u64) -> bool {
+        match self {
+            Held::Norm(chain) => chain.reads(block),
+            Held::Mask(mask) => mask.dy == block || mask.positive == block,
+        }
+    }
+
+    fn writes(&self, block: u64) -> bool {
+        match self {
+            Held::Norm(chain) => chain.writes(block),
+            Held::Mask(mask) => mask.to == block,
+        }
+    }
+
+    fn is_ready(&self, gpu: &Gpu) -> bool {
+        match self {
+            // An error shows again when it is issued.
+            Held::Norm(chain) => chain.kernel(gpu).map_or(true, |kernel| kernel.is_compiled()),
+            Held::Mask(mask) => mask.form.function.is_compiled(),
+        }
+    }
+
+    fn launch(self, gpu: &Gpu) -> Result<()> {
+        match self {
+            Held::Norm(chain) => chain.launch(gpu),
+            Held::Mask(mask) => mask.form.launch(gpu, mask.stream.handle()),
+        }
+    }
+}
+
+/// Where work waits until it is issued.
+pub type Slot = Arc<Mutex<Option<Held>>>;
 
 fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
     m.lock().unwrap_or_else(|e| e.into_inner())
@@ -200,22 +271,24 @@ impl Gpu {
             let grid = norm.share.grid(&cut, norm.pieces)?;
             return launch!(self, function, grid; x, weight, bias, y, mean, rstd, none, none, none, cut);
         }
-        let (gpu, stream, passed) = (self.this()?, Place(self.lane().stream), Arc::default());
-        let chain = Chain { norm, stream, passed, keep: true, added: None, relu: None };
-        let slot: Slot = Arc::new(Mutex::new(Some(chain)));
+        let (stream, passed) = (Place(self.lane().stream), Arc::default());
+        self.hold_back(Held::Norm(Chain { norm, stream, passed, keep: true, added: None, relu: None }))
+    }
+
+    fn hold_back(&self, held: Held) -> Result<()> {
+        let gpu = self.this()?;
+        let slot: Slot = Arc::new(Mutex::new(Some(held)));
         let (of_ready, of_issue) = (slot.clone(), slot.clone());
-        let ready = move || match &*lock(&of_ready) {
-            // An error shows again when it is issued.
-            Some(chain) => chain.kernel(gpu).map_or(true, |kernel| kernel.is_compiled()),
-            None => true,
-        };
+        let ready = move || lock(&of_ready).as_ref().is_none_or(|held| held.is_ready(gpu));
         let issue = move |gpu: &Gpu| {
             let held = lock(&of_issue).take();
-            held.map_or(Ok(()), |chain| chain.launch(gpu))
+            held.map_or(Ok(()), |held| held.launch(gpu))
         };
         if let Some(gate) = self.queue.hold(self, ready, issue)? {
-            if let Some(chain) = &mut *lock(&slot) {
-                chain.passed = gate;
+            match &mut *lock(&slot) {
+                Some(Held::Norm(chain)) => chain.passed = gate,
+                Some(Held::Mask(mask)) => mask.passed = gate,
+                None => {}
             }
             *lock(&self.chain) = Some(slot);
         }
@@ -223,42 +296,118 @@ impl Gpu {
     }
 
     /// What is held back and nothing has come after, changed or looked at.
-    fn with_chain<R>(&self, what: impl FnOnce(&mut Chain) -> R) -> Option<R> {
+    fn with_held<R>(&self, what: impl FnOnce(&mut Held) -> R) -> Option<R> {
         let slot = lock(&self.chain).clone()?;
         let mut held = lock(&slot);
-        held.as_mut().filter(|c| !c.passed.load(Acquire)).map(what)
+        held.as_mut().filter(|h| !h.passed().load(Acquire)).map(what)
+    }
+
+    /// Holds the gradient of a ReLU back; says whether it did.
+    pub fn hold_mask(
+        &self,
+        form: impl FnOnce() -> Result<Prepared>,
+        dy: View,
+        positive: View,
+        to: View,
+    ) -> Result<bool> {
+        let (dtype, elements) = (to.dtype, to.numel());
+        let fits = |v: View| whole(v, dtype, elements) && (v.ptr() as usize).is_multiple_of(16);
+        let apart = dy.ptr() != to.ptr() && positive.ptr() != to.ptr() && dy.ptr() != positive.ptr();
+        let large = elements * dtype.size() >= LARGE_MASK;
+        if !large
+            || !apart
+            || ![dy, positive, to].into_iter().all(fits)
+            || self.is_timed()
+            || crate::kernel::sync_each_call()
+        {
+            return Ok(false);
+        }
+        let [dy, positive, to] = [dy, positive, to].map(|v| v.ptr() as u64);
+        let (stream, passed) = (Place(self.lane().stream), Arc::default());
+        let mask = Mask { stream, passed, form: form()?, dy, positive, to, dtype, elements };
+        self.hold_back(Held::Mask(mask)).map(|()| true)
+    }
+
+    /// Takes the gradient of a ReLU that is held back and goes to `to`: whoever takes it computes it.
+    pub fn take_mask(&self, to: View) -> Option<Mask> {
+        if !self.queue.waits() {
+            return None;
+        }
+        let slot = lock(&self.chain).clone()?;
+        let mut held = lock(&slot);
+        let suits = match held.as_ref()? {
+            Held::Mask(mask) => {
+                mask.to == to.ptr() as u64
+                    && mask.stream.handle() == self.lane().stream
+                    && !mask.passed.load(Acquire)
+                    && whole(to, mask.dtype, mask.elements)
+            }
+            Held::Norm(_) => false,
+        };
+        match if suits { held.take() } else { None } {
+            Some(Held::Mask(mask)) => Some(mask),
+            _ => None,
+        }
     }
 
     /// Lets an addition or a ReLU join a batch norm that is held back; says whether it did.
     pub fn join_chain(&self, op: Pointwise, compute: DType, inputs: &[Operand], out: View) -> bool {
         self.queue.waits()
-            && self.with_chain(|chain| chain.join(self.lane().stream, op, compute, inputs, out)).unwrap_or(false)
+            && self
+                .with_held(|held| match held {
+                    Held::Norm(chain) => chain.join(self.lane().stream, op, compute, inputs, out),
+                    Held::Mask(_) => false,
+                })
+                .unwrap_or(false)
     }
 
     /// Whether work on these tensors and the work that is held back may change places.
     pub fn is_apart_from_chain(&self, inputs: &[Option<View>], out: View) -> bool {
         let start = |v: &View| v.storage.ptr() as u64;
         let written = start(&out);
-        let apart = |chain: &mut Chain| {
-            chain.stream.handle() == self.lane().stream
-                && !chain.reads(written)
-                && !chain.writes(written)
-                && !inputs.iter().flatten().any(|v| chain.writes(start(v)))
+        let apart = |held: &mut Held| {
+            held.stream() == self.lane().stream
+                && !held.reads(written)
+                && !held.writes(written)
+                && !inputs.iter().flatten().any(|v| held.writes(start(v)))
         };
-        self.with_chain(apart).unwrap_or(false)
+        self.with_held(apart).unwrap_or(false)
     }
 
-    /// Hears that memory is freed, before it can be used again.
-    pub fn chain_freed(&self, block: u64) {
-        let read = self.with_chain(|chain| {
-            let read = chain.reads(block);
-            if !read {
+    /// Hears that memory is freed, before it can be used again; says whether it is to be kept until what reads it is issued.
+    pub fn is_kept_for_held(&self, block: u64) -> bool {
+        let read = self.with_held(|held| {
+            let read = held.reads(block);
+            if let (false, Held::Norm(chain)) = (read, held) {
                 chain.forget(block);
             }
             read
         });
-        if read == Some(true) {
-            self.queue.release(self);
+        if read != Some(true) {
+            return false;
         }
+        match lock(&self.chain).clone() {
+            Some(slot) => {
+                lock(&self.kept).push((slot, block));
+                self.keeps.store(true, Release);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Memory that was kept for work which has been issued since.
+    pub fn no_longer_kept(&self) -> Vec<u64> {
+        let mut kept = lock(&self.kept);
+        let mut free = Vec::new();
+        kept.retain(|(slot, block)| {
+            let waits = lock(slot).is_some();
+            if !waits {
+                free.push(*block);
+            }
+            waits
+        });
+        self.keeps.store(!kept.is_empty(), Release);
+        free
     }
 }

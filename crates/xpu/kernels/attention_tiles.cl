@@ -29,24 +29,29 @@
         EACH_SUM(sums[r][v] = (V)(R)0)                                                                         \
         const __global R* right = (panels) + (block + c) * (depth);                                               \
         MULTIPLY(sums, left, MOST, right, depth)                                                                  \
-        EACH_SUM(WRITE_V(sums[r][v], (to) + r * BLOCK + c + v * LANES))                                        \
+        EACH_SUM(WRITE_OWN(sums[r][v], (to) + r * BLOCK + c + v * LANES))                                        \
     }
 
 // A block of weights times panels of what they weigh, added to `to`: [ROWS][MOST].
 #define GATHER(to, weights, panels, size)                                                                         \
     for (size_t c = 0; c < (size); c += COLUMNS) {                                                                \
         V sums[ROWS][2];                                                                                          \
-        EACH_SUM(sums[r][v] = READ_V((to) + r * MOST + c + v * LANES))                                         \
+        EACH_SUM(sums[r][v] = READ_OWN((to) + r * MOST + c + v * LANES))                                         \
         const __global R* right = (panels) + c * b.s + block * COLUMNS;                                           \
         MULTIPLY(sums, weights, BLOCK, right, keys)                                                               \
-        EACH_SUM(WRITE_V(sums[r][v], (to) + r * MOST + c + v * LANES))                                         \
+        EACH_SUM(WRITE_OWN(sums[r][v], (to) + r * MOST + c + v * LANES))                                         \
     }
 
 // Rows of the tile as R, the missing ones as zeros.
 #define FETCH(to, from, strides, size, factor)                                                                    \
     for (int r = 0; r < ROWS; r++) {                                                                              \
-        for (size_t c = 0; c < (size); c++) {                                                                     \
-            (to)[r * MOST + c] = r < rows ? (factor) * LOAD_T(from, (long)r * (strides)[2] + (long)c * (strides)[3]) : (R)0; \
+        const __global T* line = (from) + (long)r * (strides)[2];                                                 \
+        if (r >= rows) {                                                                                          \
+            for (size_t c = 0; c < (size); c += LANES) WRITE_OWN((V)(R)0, (to) + r * MOST + c);                   \
+        } else if ((strides)[3] == 1) {                                                                           \
+            for (size_t c = 0; c < (size); c += LANES) WRITE_OWN((factor) * load_part_T(line, c, size, (R)0), (to) + r * MOST + c); \
+        } else {                                                                                                  \
+            for (size_t c = 0; c < (size); c++) (to)[r * MOST + c] = (factor) * LOAD_T(line, (long)c * (strides)[3]); \
         }                                                                                                         \
     }
 
@@ -56,7 +61,7 @@
         __global T* line = (to) + (long)r * (strides)[2];                                                         \
         const R times = (factor);                                                                                 \
         if ((strides)[3] == 1) {                                                                                  \
-            for (size_t c = 0; c < (size); c += LANES) store_part_T(line, c, size, times * READ_V((from) + r * MOST + c)); \
+            for (size_t c = 0; c < (size); c += LANES) store_part_T(line, c, size, times * READ_OWN((from) + r * MOST + c)); \
         } else {                                                                                                  \
             for (size_t c = 0; c < (size); c++) STORE_T(line, (long)c * (strides)[3], times * (from)[r * MOST + c]); \
         }                                                                                                         \
@@ -85,14 +90,14 @@
 
 // Scores from vector i of the block on with the mask applied; what the row does not see is -inf.
 inline V seen_scores(const R* scores, const __global M* mask, size_t block, size_t i, size_t n, long stride) {
-    V x = masked(READ_V(scores + i), mask, block + i, n, stride);
+    V x = masked(READ_OWN(scores + i), mask, block + i, n, stride);
     if (block + i + LANES > n) {
         R some[LANES];
-        WRITE_V(x, some);
+        WRITE_OWN(x, some);
         for (int l = 0; l < LANES; l++) {
             if (block + i + l >= n) some[l] = -INFINITY;
         }
-        x = READ_V(some);
+        x = READ_OWN(some);
     }
     return x;
 }
@@ -117,7 +122,7 @@ void attention_tiles(const Block b, const Tensors t, const __global T* q, const 
         for (int r = 0; r < ROWS; r++) {
             all_tops[tile * ROWS + r] = -INFINITY;
             all_totals[tile * ROWS + r] = 0;
-            for (size_t c = 0; c < ROUNDED(t.dv); c += LANES) WRITE_V((V)(R)0, all_results + (tile * ROWS + r) * MOST + c);
+            for (size_t c = 0; c < ROUNDED(t.dv); c += LANES) WRITE_OWN((V)(R)0, all_results + (tile * ROWS + r) * MOST + c);
         }
         last = seen;
     }
@@ -132,14 +137,14 @@ void attention_tiles(const Block b, const Tensors t, const __global T* q, const 
             for (int r = 0; r < ROWS; r++) {
                 R* own = scores + r * BLOCK;
                 if (r >= rows) {
-                    for (size_t i = 0; i < keys; i += LANES) WRITE_V((V)(R)0, own + i);
+                    for (size_t i = 0; i < keys; i += LANES) WRITE_OWN((V)(R)0, own + i);
                     continue;
                 }
                 ROW_PLACES
                 V best = (V)(R)-INFINITY;
                 for (size_t i = 0; i < here; i += LANES) {
                     const V x = seen_scores(own, row_mask, block, i, n, b.mask[3]);
-                    WRITE_V(x, own + i);
+                    WRITE_OWN(x, own + i);
                     best = LARGER(best, x);
                 }
                 const R before = tops[r], found = largest_of(best), top = found > before ? found : before;
@@ -148,14 +153,14 @@ void attention_tiles(const Block b, const Tensors t, const __global T* q, const 
                 V sum = (V)(R)0;
                 size_t i = 0;
                 for (; i < here; i += LANES) {
-                    const V e = EXP_DOWN(READ_V(own + i) - reference);
+                    const V e = EXP_DOWN(READ_OWN(own + i) - reference);
                     sum += e;
-                    WRITE_V(dropped(e, b, FIRST_WORD, block + i, scale), own + i);
+                    WRITE_OWN(dropped(e, b, FIRST_WORD, block + i, scale), own + i);
                 }
-                for (; i < keys; i += LANES) WRITE_V((V)(R)0, own + i);
+                for (; i < keys; i += LANES) WRITE_OWN((V)(R)0, own + i);
                 if (top != before) {
                     const R fade = before == -INFINITY ? (R)0 : exp(before - reference);
-                    for (size_t c = 0; c < t.dv; c += LANES) WRITE_V(READ_V(result + r * MOST + c) * fade, result + r * MOST + c);
+                    for (size_t c = 0; c < t.dv; c += LANES) WRITE_OWN(READ_OWN(result + r * MOST + c) * fade, result + r * MOST + c);
                     totals[r] *= fade;
                     tops[r] = top;
                 }
@@ -199,13 +204,20 @@ void attention_tiles_backward(const Block b, const Tensors t, const __global T* 
         for (int r = 0; r < ROWS; r++) {
             R delta = 0, all = INFINITY;
             if (r < rows) {
-                for (size_t c = 0; c < t.dv; c++) delta += LOAD_T(rows_of_out, (long)r * t.out[2] + (long)c * t.out[3]) * gradients[r * MOST + c];
+                const __global T* line = rows_of_out + (long)r * t.out[2];
+                if (t.out[3] == 1) {
+                    V some = (V)(R)0;
+                    for (size_t c = 0; c < t.dv; c += LANES) some += load_part_T(line, c, t.dv, (R)0) * READ_OWN(gradients + r * MOST + c);
+                    delta = sum_of(some);
+                } else {
+                    for (size_t c = 0; c < t.dv; c++) delta += LOAD_T(line, (long)c * t.out[3]) * gradients[r * MOST + c];
+                }
                 all = lse[image * lse_image + head * lse_head + b.first + first + r];
             }
             deltas[r] = delta;
             // A query that sees nothing has no probabilities.
             alls[r] = all == -INFINITY ? INFINITY : all;
-            for (size_t c = 0; c < ROUNDED(t.d); c += LANES) WRITE_V((V)(R)0, result + r * MOST + c);
+            for (size_t c = 0; c < ROUNDED(t.d); c += LANES) WRITE_OWN((V)(R)0, result + r * MOST + c);
         }
         for (size_t block = 0; block < seen; block += BLOCK) {
             SCORES(scores, queries, keys_across, t.d)
@@ -214,7 +226,7 @@ void attention_tiles_backward(const Block b, const Tensors t, const __global T* 
             for (int r = 0; r < ROWS; r++) {
                 R* own = d + r * BLOCK;
                 if (r >= rows) {
-                    for (size_t i = 0; i < keys; i += LANES) WRITE_V((V)(R)0, own + i);
+                    for (size_t i = 0; i < keys; i += LANES) WRITE_OWN((V)(R)0, own + i);
                     continue;
                 }
                 ROW_PLACES
@@ -222,10 +234,10 @@ void attention_tiles_backward(const Block b, const Tensors t, const __global T* 
                     V p = (V)(R)0, slope = (V)(R)0;
                     if (i < here) {
                         p = EXP_DOWN(seen_scores(scores + r * BLOCK, row_mask, block, i, n, b.mask[3]) - alls[r]);
-                        slope = p * factor * (dropped(READ_V(own + i), b, FIRST_WORD, block + i, scale) - deltas[r]);
+                        slope = p * factor * (dropped(READ_OWN(own + i), b, FIRST_WORD, block + i, scale) - deltas[r]);
                         p = dropped(p, b, FIRST_WORD, block + i, scale);
                     }
-                    WRITE_V(slope, own + i);
+                    WRITE_OWN(slope, own + i);
                     const size_t place = ((block + i) / COLUMNS * b.rows + first + r) * COLUMNS + (block + i) % COLUMNS;
                     WRITE_GLOBAL(p, weights + place);
                     WRITE_GLOBAL(slope, slopes + place);
@@ -240,20 +252,28 @@ void attention_tiles_backward(const Block b, const Tensors t, const __global T* 
 #endif
 
 #ifdef TILES_KEYS
-// A part's share of the gradients of keys (or values): its slopes (or weights) in panels, transposed, times queries (or gradients of the output) in panels
-// along. A work item takes COLUMNS keys, KEYS at a time.
+// A part's share of the gradients of values and of keys: its weights (or slopes) in panels, transposed, times gradients of the output (or queries) in
+// panels along. A work item takes COLUMNS keys, KEYS at a time; the third index of groups chooses between values and keys.
 #define KEYS 8
 PARTS(O)
 
+typedef struct { long strides[4]; ulong rows_batch, size; } Target;
+
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-void attention_keys(const Block b, const __global R* weights, const __global R* rows_along, const ulong rows_batch, __global O* out, const long image_stride,
-                    const long head_stride, const long stride, const long step, const ulong size, const uint add) {
+void attention_keys(const Block b, const Target values, const __global R* weights_of_values, const __global R* rows_of_values, __global O* dv,
+                    const Target keys, const __global R* weights_of_keys, const __global R* rows_of_keys, __global O* dk, const uint add) {
+    const int of_keys = get_group_id(2);
+    const Target t = of_keys ? keys : values;
+    const __global R *weights = of_keys ? weights_of_keys : weights_of_values, *rows_along = of_keys ? rows_of_keys : rows_of_values;
+    __global O* out = of_keys ? dk : dv;
+    const long stride = t.strides[2], step = t.strides[3];
+    const size_t size = t.size;
     const size_t panel = get_group_id(0), z = get_group_id(1);
     // Rows before this one see none of the keys.
     const size_t key = panel * COLUMNS, skipped = b.causal && key > b.first ? key - b.first : 0, begin = skipped < b.rows ? skipped : b.rows;
     weights += (z * ROUNDED(b.s) + key) * b.rows;
-    rows_along += z * rows_batch;
-    out += (long)(z / b.heads) * image_stride + (long)(z % b.heads) * head_stride;
+    rows_along += z * t.rows_batch;
+    out += (long)(z / b.heads) * t.strides[0] + (long)(z % b.heads) * t.strides[1];
     for (size_t c = 0; c < size; c += COLUMNS) {
         const __global R* right = rows_along + c * b.rows;
         for (size_t at = 0; at < COLUMNS && key + at < b.s; at += KEYS) {
@@ -269,14 +289,14 @@ void attention_keys(const Block b, const __global R* weights, const __global R* 
             }
             R tile[KEYS * COLUMNS];
             _Pragma("unroll") for (int r = 0; r < KEYS; r++) {
-                WRITE_V(sums[r][0], tile + r * COLUMNS);
-                WRITE_V(sums[r][1], tile + r * COLUMNS + LANES);
+                WRITE_OWN(sums[r][0], tile + r * COLUMNS);
+                WRITE_OWN(sums[r][1], tile + r * COLUMNS + LANES);
             }
             for (size_t r = 0; r < KEYS && key + at + r < b.s; r++) {
                 __global O* line = out + (long)(key + at + r) * stride;
                 if (step == 1) {
                     for (size_t i = 0; i < COLUMNS && c + i < size; i += LANES) {
-                        V x = READ_V(tile + r * COLUMNS + i);
+                        V x = READ_OWN(tile + r * COLUMNS + i);
                         if (add) x += load_part_O(line, c + i, size, (R)0);
                         store_part_O(line, c + i, size, x);
                     }

@@ -18,10 +18,13 @@ pub const MOST: usize = 128;
 pub const EACH: usize = 4;
 
 /// Scores of a part of the backward pass: they stay in the second cache.
-const MOST_SCORES: usize = 1 << 18;
+const MOST_SCORES: usize = 1 << 19;
 
 /// Queries from which on a tile is worth its empty rows.
 const FEWEST: usize = 4;
+
+/// Multiplications from which on the kernels are worth their compilation, which takes a CPU's driver about a second.
+const LARGE: usize = 1 << 20;
 
 /// The same as `Tensors` in `attention_tiles.cl`.
 #[repr(C)]
@@ -41,7 +44,19 @@ struct Tensors {
     each: u64,
 }
 
-plain!(Tensors);
+/// The same as `Target` in `attention_tiles.cl`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Target {
+    strides: [i64; 4],
+    rows_batch: u64,
+    size: u64,
+}
+
+plain!(Tensors, Target);
+
+/// Weights, the rows they weigh, where the sums go, and their elements.
+type Sum = (u64, Matrix, Matrix, usize);
 
 /// Keys or values in panels, packed once for all parts of their heads.
 #[derive(Default)]
@@ -77,7 +92,8 @@ impl<'x> Panels<'x> {
 impl Problem<'_> {
     /// Whether the kernels of this file take it.
     pub fn takes_tiles(&self, xpu: &Xpu) -> bool {
-        xpu.driver.abilities().is_cpu && self.d.max(self.dv) <= MOST && self.l >= FEWEST
+        let work = [self.heads, self.l, self.s, self.d].iter().fold(self.batch, |work, &n| work.saturating_mul(n));
+        xpu.driver.abilities().is_cpu && self.d.max(self.dv) <= MOST && self.l >= FEWEST && work >= LARGE
     }
 }
 
@@ -152,8 +168,8 @@ impl Xpu {
                 p.block(part), tensors, At(q.address), across, along, v, At(p.mask(part)), At(statistics), image, head,
                 At(result.address), At(gradient.address), At(to.address), At(weights.address), At(slopes.address),
                 number(p.kept_factor()), number(p.spec.scale))?;
-            self.attention_keys(p, part, weights.address, gradient, p.of_keys(dv_sum, part), p.dv)?;
-            self.attention_keys(p, part, slopes.address, q, p.of_keys(dk_sum, part), p.d)?;
+            let values = (weights.address, gradient, p.of_keys(dv_sum, part), p.dv);
+            self.attention_keys(p, part, values, (slopes.address, q, p.of_keys(dk_sum, part), p.d))?;
         }
         if sums.is_some() {
             self.copy(dk_sum, dk)?;
@@ -162,28 +178,26 @@ impl Xpu {
         Ok(())
     }
 
-    /// A part's share of the gradients of keys or values, `size` elements each: its weights transposed times rows of queries or of the output's gradient.
-    fn attention_keys(
-        &self,
-        p: &Problem,
-        part: &Part,
-        weights: u64,
-        rows: Matrix,
-        to: Matrix,
-        size: usize,
-    ) -> Result<()> {
+    /// A part's share of the gradients of values and keys, for each of the two: the address of its weights, which transposed are multiplied with rows of
+    /// the output's gradient or of queries, where the sums go, and their elements.
+    fn attention_keys(&self, p: &Problem, part: &Part, values: Sum, keys: Sum) -> Result<()> {
         let Shape { kind, lanes, .. } = p.shape;
-        let key = Key::new(Family::AttentionTiles, "attention_keys", [kind as u16, to.dtype as u16]);
+        let dtype = keys.2.dtype;
+        let key = Key::new(Family::AttentionTiles, "attention_keys", [kind as u16, dtype as u16]);
         let kernel = self.kernel(key, || {
             let defines = p.shape.defines().define("TILES_KEYS", 1).define("MASK", 0).define("DROPOUT", 0);
             let defines = defines.define("ROWS", ROWS).define("MOST", MOST).define("EACH", EACH);
-            defines.vector("T", to.dtype).vector("O", to.dtype).dtype("M", DType::Bool)
+            defines.vector("T", dtype).vector("O", dtype).dtype("M", DType::Bool)
         })?;
-        let (panels, batch) =
-            self.panels(rows.transposed(), kind, 2 * lanes, [part.images, part.heads, size, part.rows])?;
-        let [image, head, row, column] = to.strides;
+        let panels = |(_, rows, to, size): Sum| -> Result<(Scratch<'_>, Target)> {
+            let sizes = [part.images, part.heads, size, part.rows];
+            let (panels, rows_batch) = self.panels(rows.transposed(), kind, 2 * lanes, sizes)?;
+            Ok((panels, Target { strides: to.strides, rows_batch, size: size as u64 }))
+        };
+        let ((of_values, to_values), (of_keys, to_keys)) = (panels(values)?, panels(keys)?);
         let adds = (part.first > 0 || part.member > 0) as u32;
-        run!(self, kernel, [p.s.div_ceil(2 * lanes), part.images * part.heads, 1], [1, 1, 1];
-            p.block(part), At(weights), At(panels.address), batch, At(to.address), image, head, row, column, size, adds)
+        run!(self, kernel, [p.s.div_ceil(2 * lanes), part.images * part.heads, 2], [1, 1, 1];
+            p.block(part), to_values, At(values.0), At(of_values.address), At(values.2.address),
+            to_keys, At(keys.0), At(of_keys.address), At(keys.2.address), adds)
     }
 }

@@ -5,6 +5,7 @@
 //! and is tested where there is no GPU, and its compiler takes C. Level Zero takes SPIR-V only, has GPUs only, and
 //! offers nothing that the engine needs beyond this.
 
+use crate::matmul_xmx::MatrixUnits;
 use rushlight_core::Result;
 
 /// An address that kernels use.
@@ -49,6 +50,7 @@ pub struct Abilities {
     pub f64: bool,
     /// Intel's GPU compiler, which takes options of its own.
     pub is_intel_gpu: bool,
+    pub matrix_units: MatrixUnits,
     /// Everything that decides what a compiled program looks like.
     pub fingerprint: String,
 }

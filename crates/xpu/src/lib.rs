@@ -24,6 +24,7 @@ mod driver_opencl;
 mod index;
 mod limits;
 mod matmul;
+mod matmul_xmx;
 mod opencl;
 mod platform;
 mod pointwise;

@@ -2,6 +2,7 @@
 
 use crate::device::{Scratch, Xpu};
 use crate::driver::Arg;
+use crate::matmul_xmx::MatrixUnits;
 use crate::program::{Argument, At, Defines, Family, Key, Kind, Number, run};
 use rushlight_core::backend::{Activation, MatMul};
 use rushlight_core::{DType, Error, Result, View};
@@ -18,7 +19,7 @@ const ROW_FACTORS: u32 = 128;
 /// Sizes and strides; the same as `Problem` in `matmul.cl`.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Problem {
+pub struct Problem {
     heads: u64,
     m: u64,
     n: u64,
@@ -101,7 +102,7 @@ impl Product {
         [self.batch(), self.m, self.n, self.k].iter().fold(1u64, |work, &n| work.saturating_mul(n as u64))
     }
 
-    fn problem(&self) -> Problem {
+    pub fn problem(&self) -> Problem {
         Problem {
             heads: self.heads as u64,
             m: self.m as u64,
@@ -190,6 +191,10 @@ impl Xpu {
             | if p.beta != 0.0 { WITH_OUTPUT } else { 0 }
             | if p.row_factors.is_some() { ROW_FACTORS } else { 0 };
         if kind != Kind::I64 && p.work() >= TILED {
+            if self.takes_matrix_units(p) {
+                let emulated = self.driver.abilities().matrix_units == MatrixUnits::Emulated;
+                return self.product_xmx(p, flags, emulated);
+            }
             return self.tiles(p, kind, flags);
         }
         let bias = p.bias.unwrap_or((p.row_factors.unwrap_or(p.out.address), p.out.dtype, 0));
@@ -206,7 +211,7 @@ impl Xpu {
     }
 
     /// The tiled kernels. Operands are packed into panels, but those that a CPU can as well read where they lie.
-    fn tiles(&self, p: &Product, kind: Kind, flags: u32) -> Result<()> {
+    pub fn tiles(&self, p: &Product, kind: Kind, flags: u32) -> Result<()> {
         let form = self.form(p, kind);
         let (p, flags) = if form.transposed { (&p.transposed(), flags | BIAS_OF_ROWS) } else { (p, flags) };
         let Form { cpu, lanes, rows, columns, left: left_form, right: right_form, .. } = form;
@@ -287,7 +292,7 @@ impl Xpu {
     /// The right operand in panels for several products like this one; `None` where such a product would not pack it.
     pub fn packed(&self, p: &Product) -> Result<Option<(Scratch<'_>, u64)>> {
         let kind = p.kind();
-        if kind == Kind::I64 || p.work() < TILED {
+        if kind == Kind::I64 || p.work() < TILED || self.takes_matrix_units(p) {
             return Ok(None);
         }
         let form = self.form(p, kind);

@@ -21,6 +21,7 @@ pub enum Family {
     Index,
     Fold,
     MatMul,
+    MatMulXmx,
     Rows,
     Attention,
     AttentionTiles,
@@ -35,6 +36,7 @@ impl Family {
         const VECTORS: &str = include_str!("../kernels/vectors.cl");
         const ROWS: &str = include_str!("../kernels/rows.cl");
         const ATTENTION: &str = include_str!("../kernels/attention.cl");
+        const MATMUL: &str = include_str!("../kernels/matmul.cl");
         match self {
             Family::Pointwise => &[FUNCTIONS, include_str!("../kernels/pointwise.cl")],
             Family::PointwiseAny => &[FUNCTIONS, ANY, include_str!("../kernels/pointwise_any.cl")],
@@ -43,7 +45,8 @@ impl Family {
             Family::Random => &[ANY, include_str!("../kernels/random.cl")],
             Family::Index => &[include_str!("../kernels/index.cl")],
             Family::Fold => &[ANY, include_str!("../kernels/fold.cl")],
-            Family::MatMul => &[ANY, VECTORS, include_str!("../kernels/matmul.cl")],
+            Family::MatMul => &[ANY, VECTORS, MATMUL],
+            Family::MatMulXmx => &[MATMUL, include_str!("../kernels/matmul_xmx.cl")],
             Family::Rows => &[VECTORS, ROWS, include_str!("../kernels/row_families.cl")],
             Family::Attention => &[VECTORS, ROWS, ATTENTION],
             Family::AttentionTiles => &[VECTORS, ROWS, ATTENTION, include_str!("../kernels/attention_tiles.cl")],
@@ -223,6 +226,16 @@ pub fn converted(from: DType, to: DType, e: &str) -> String {
     }
 }
 
+/// The variable that names a directory for the text of every kernel that is compiled, to be compiled by other tools.
+const SOURCES: &str = "RUSHLIGHT_XPU_SOURCES";
+
+fn write_source(directory: &std::path::Path, key: Key, source: &str) -> Result<()> {
+    let path =
+        directory.join(format!("{:?}-{}-{:08x}.cl", key.family, key.entry, cache::hash(&[source.as_bytes()]) as u32));
+    let written = std::fs::create_dir_all(directory).and_then(|()| std::fs::write(&path, source));
+    written.map_err(|e| Error::io(format!("{SOURCES}: {}: {e}", path.display())))
+}
+
 type Slot = Arc<OnceLock<Result<&'static Kernel>>>;
 
 /// The compiled kernels of a device.
@@ -245,6 +258,9 @@ impl Xpu {
             abilities.is_cpu as u8,
             key.family.texts().concat()
         );
+        if let Some(directory) = std::env::var_os(SOURCES) {
+            write_source(directory.as_ref(), key, &source)?;
+        }
         let name = cache::hash(&[source.as_bytes(), abilities.fingerprint.as_bytes()]);
         let kept = cache::read(name).and_then(|image| self.driver.load(&image).ok());
         let program = match kept {

@@ -398,7 +398,13 @@ impl Recorded {
         step: impl FnOnce(&[Tensor]) -> Result<O>,
     ) -> Result<(Self, Tensors)> {
         let installed = Installed::begin(backend.device(), pool)?;
-        let own = inputs.iter().map(|t| Tensor::uninit(backend, t.shape(), t.dtype())).collect::<Result<Tensors>>()?;
+        // In the inputs' own memory order, which ops and their results follow.
+        let own = |t: &Tensor| {
+            let layout = t.layout().preserved().with_offset(0);
+            let storage = backend.alloc(layout.numel() * t.dtype().size())?;
+            Ok(Tensor::from_parts(Arc::new(storage), layout, t.dtype(), Meta::default()))
+        };
+        let own = inputs.iter().map(own).collect::<Result<Tensors>>()?;
         let outputs = step(&own)?.into_tensors();
         let mut recorded = Self::finish(backend, installed, own, outputs)?;
         let outputs = recorded.launch(inputs)?;
@@ -515,9 +521,9 @@ impl Recorded {
                 continue;
             }
             match from.device() {
-                own if own == device && from.is_contiguous() => copies.push((from.engine_view(), to.engine_view())),
+                own if own == device && from.lies_as(to) => copies.push((from.engine_view(), to.engine_view())),
                 own if own == device => self.backend.copy(from.engine_view(), to.engine_view())?,
-                Device::Cpu => no_grad(|| from.contiguous())?.upload_to(to, true)?,
+                Device::Cpu => no_grad(|| from.in_layout(to.layout()))?.upload_to(to, true)?,
                 _ => self.backend.copy(no_grad(|| from.to(device))?.engine_view(), to.engine_view())?,
             }
         }

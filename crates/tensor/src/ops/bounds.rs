@@ -98,10 +98,10 @@ impl Tensor {
             return None;
         }
         match (min, max) {
-            (Some(Arg::Tensor(min)), None) => Some(self.logical_or(*min)),
-            (None, Some(Arg::Tensor(max))) => Some(self.logical_and(*max)),
+            (Some(Arg::Tensor(min)), None) => Some(self.logical_or(min)),
+            (None, Some(Arg::Tensor(max))) => Some(self.logical_and(max)),
             (Some(Arg::Tensor(min)), Some(Arg::Tensor(max))) => {
-                Some(self.logical_or(*min).and_then(|above| above.logical_and(*max)))
+                Some(self.logical_or(min).and_then(|above| above.logical_and(max)))
             }
             _ => None,
         }

@@ -3,7 +3,7 @@
 use crate::device::{agree, device, learn, randn, turn};
 use rushlight_core::{DType, Result};
 use rushlight_tensor::autograd::{Backward, no_grad};
-use rushlight_tensor::{AvgPool, BatchNormOptions, ConvOptions, MaxPool, Tensor, synchronize};
+use rushlight_tensor::{AvgPool, BatchNormOptions, Capture, ConvOptions, MaxPool, Tensor, synchronize};
 
 /// `[batch, height, width, channels]` as images.
 fn images(x: &Tensor) -> Result<Tensor> {
@@ -176,4 +176,50 @@ fn residual_blocks() -> Result<()> {
         let y = y.batch_norm(&BatchNormOptions::default().weight(&t[3]).bias(&t[4]).training(true))?.silu()?;
         y.conv2d(&t[2], None, ConvOptions::default().padding(1))?.add(&x)?.silu()
     })
+}
+
+/// Gradients of a ReLU large enough to be held back: those of the batch norm before it, of a sum before it, and of nothing like it.
+#[test]
+fn gradients_of_large_relus() -> Result<()> {
+    let _turn = turn();
+    let x = randn(&[2, 32, 64, 32])?.to_dtype(DType::F64)?;
+    let (w, b) = (randn(&[32])?.to_dtype(DType::F64)?, randn(&[32])?.to_dtype(DType::F64)?);
+    for last in [false, true] {
+        let image = |x: &Tensor| if last { images(x) } else { x.reshape([2, 32, 64, 32]) };
+        let norm = |t: &[Tensor]| {
+            image(&t[0])?.batch_norm(&BatchNormOptions::default().weight(&t[1]).bias(&t[2]).training(true))
+        };
+        learn("of a batch norm", 1e-10, &[&x, &w, &b], |t| norm(t)?.relu())?;
+        learn("of a sum", 1e-10, &[&x, &w, &b], |t| norm(t)?.add(&image(&t[0])?)?.relu()?.mul(3.0))?;
+        learn("of two batch norms", 1e-10, &[&x, &w, &b], |t| norm(t)?.add(&norm(t)?.tanh()?)?.relu())?;
+        learn("of a product", 1e-10, &[&x, &w, &b], |t| norm(t)?.mul(&image(&t[0])?)?.relu()?.mul(2.0)?.relu())?;
+        learn("of a batch norm that is used twice", 1e-10, &[&x, &w, &b], |t| {
+            let y = norm(t)?;
+            y.relu()?.add(&y)
+        })?;
+    }
+    Ok(())
+}
+
+/// A captured step sees its inputs in the memory order of the first ones, whatever order later ones have and wherever they are.
+#[test]
+fn captured_steps_keep_the_memory_order_of_inputs() -> Result<()> {
+    let _turn = turn();
+    let Some(device) = device() else { return Ok(()) };
+    let (mut capture, mut orders) = (Capture::new(), Vec::new());
+    for i in 0..6 {
+        let x = images(&randn(&[2, 5, 4, 3])?)?;
+        let x = if i == 4 { x.contiguous()? } else { x };
+        let x = if i == 5 { x } else { x.to(device)?.in_order_of(&x)? };
+        let got = capture.run(&[x.clone()], |[x]: &[Tensor; 1]| {
+            orders.push((x.device(), x.strides().to_vec()));
+            x.to(device)?.exp()
+        })?;
+        assert_eq!(got.to_vec::<f32>()?, x.to(device)?.exp()?.to_vec::<f32>()?, "step {i}");
+    }
+    let first = &orders[0].1;
+    assert_eq!(first[..], [60, 1, 12, 3]);
+    let recorded = orders.iter().filter(|(at, _)| *at == device);
+    assert!(recorded.into_iter().all(|(_, strides)| strides == first), "{orders:?}");
+    Ok(())
 }

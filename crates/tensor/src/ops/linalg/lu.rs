@@ -117,7 +117,8 @@ pub fn lu_unpack(lu: &Tensor, pivots: &Tensor) -> Result<(Tensor, Tensor, Tensor
 /// What the exchanges of rows amount to, `[.., m]`, `int64`.
 fn permutation(call: &str, pivots: &Tensor, m: usize, k: usize) -> Result<Tensor> {
     let exchanges = pivots.to_vec::<i32>()?;
-    let count = if k == 0 { batched(&pivots.unsqueeze(-1)?, &[]).iter().product() } else { exchanges.len() / k };
+    let lead = &pivots.shape()[..pivots.rank().saturating_sub(1)];
+    let count: usize = lead.iter().product();
     let mut order: Vec<i64> = Vec::with_capacity(count * m);
     for one in 0..count {
         let start = order.len();
@@ -130,7 +131,7 @@ fn permutation(call: &str, pivots: &Tensor, m: usize, k: usize) -> Result<Tensor
             order.swap(start + i, start + with as usize - 1);
         }
     }
-    let mut shape = Dims::from_slice(&pivots.shape()[..pivots.rank() - 1]);
+    let mut shape = Dims::from_slice(lead);
     shape.push(m);
     Tensor::from_slice(&order, &shape)?.to(pivots.device())
 }
