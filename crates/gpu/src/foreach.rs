@@ -102,7 +102,11 @@ fn rule_defines(defines: Defines, rule: UpdateRule) -> Defines {
     let arguments = (0..3).map(|i| format!("W& {}", states.get(i).map_or(["s0", "s1", "s2"][i], |s| s.name)));
     let conditions = states.iter().enumerate().filter_map(|(i, s)| s.present.map(|name| (i, name)));
     let defines = conditions.fold(defines, |defines, (i, name)| defines.define(name, format!("(STATES >> {i} & 1)")));
-    let factors = rule.factor_names().iter().enumerate().map(|(i, name)| format!("const W {name} = (W)e.f[{i}]; "));
+    let factors = rule
+        .factor_names()
+        .iter()
+        .enumerate()
+        .map(|(i, name)| format!("[[maybe_unused]] const W {name} = (W)e.f[{i}]; "));
     defines
         .define("RULE_STATES", arguments.collect::<Vec<_>>().join(", "))
         .define("RULE_FACTORS", factors.collect::<String>())
