@@ -95,6 +95,20 @@ impl Ema {
 
     /// Averages in which all updates have equal weight: stochastic weight averaging, the default of PyTorch's
     /// `AveragedModel`.
+    ///
+    /// ```
+    /// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_optim as optim; }
+    /// use rushlight::Tensor;
+    /// use rushlight::optim::Ema;
+    /// let weight = Tensor::new([0.0])?;
+    /// let mut mean = Ema::equal([("weight".to_string(), weight.clone())])?;
+    /// for value in [1.0, 2.0, 6.0] {
+    ///     weight.fill_(value)?;
+    ///     mean.update()?;
+    /// }
+    /// assert!((mean.averages()["weight"].item::<f32>()? - 3.0).abs() < 1e-6);
+    /// # Ok::<(), rushlight_core::Error>(())
+    /// ```
     pub fn equal(named_parameters: impl IntoIterator<Item = (String, Tensor)>) -> Result<Self> {
         Self::of(named_parameters, None)
     }
