@@ -60,7 +60,8 @@ fn _set_autocast(py: Python<'_>, dtype: Option<&Bound<'_, PyDType>>) -> PyResult
     let guard = set_autocast(dtype.map(|d| d.get().core()).transpose()?).py()?;
     match dtype {
         Some(_) => keep(guard),
-        // The outermost region ends: off is what the guard finds and leaves, and converted parameters are forgotten with it.
+        // The outermost region ends: off is what the guard finds and leaves, and converted parameters are forgotten
+        // with it.
         None => {
             keep(guard);
             drop(set_autocast(None).py()?);
@@ -327,7 +328,8 @@ impl autograd::Function for PythonFunction {
     }
 }
 
-/// Records outputs that a Python function computed from tensors. `backward(saved, gradients)` gives one gradient (or `None`) per input.
+/// Records outputs that a Python function computed from tensors. `backward(saved, gradients)` gives one gradient (or
+/// `None`) per input.
 #[pyfunction]
 fn _record_function<'py>(
     py: Python<'py>,

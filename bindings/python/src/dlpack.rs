@@ -69,9 +69,14 @@ const USED_VERSIONED: &CStr = c"used_dltensor_versioned";
 fn data_type(dtype: DType) -> DLDataType {
     let code = match dtype {
         DType::BF16 => 4,
+        DType::F8E4M3FN => 10,
+        DType::F8E4M3FNUZ => 11,
+        DType::F8E5M2 => 12,
+        DType::F8E5M2FNUZ => 13,
+        DType::F8E8M0FNU => 14,
         d if d.is_float() => 2,
         DType::Bool => 6,
-        DType::U8 => 1,
+        DType::U8 | DType::U16 | DType::U32 | DType::U64 => 1,
         _ => 0,
     };
     DLDataType { code, bits: dtype.size() as u8 * 8, lanes: 1 }

@@ -146,6 +146,7 @@ pub fn number<'py>(py: Python<'py>, value: Scalar) -> PyResult<Bound<'py, PyAny>
     Ok(match value {
         Scalar::Bool(b) => b.into_pyobject(py)?.to_owned().into_any(),
         Scalar::Int(i) => i.into_pyobject(py)?.into_any(),
+        Scalar::Unsigned(i) => i.into_pyobject(py)?.into_any(),
         Scalar::Float(f) => f.into_pyobject(py)?.into_any(),
     })
 }
@@ -348,7 +349,7 @@ impl PyTensor {
     }
 
     fn is_signed(&self) -> bool {
-        self.with(|t| !matches!(t.dtype(), DType::U8 | DType::Bool))
+        self.with(|t| crate::dtype::is_signed(t.dtype()))
     }
 
     fn is_inference(&self) -> bool {
@@ -398,6 +399,10 @@ impl PyTensor {
                 let v = t.to_vec::<bool>().py()?;
                 nested(py, t.shape(), &mut v.iter(), &|e| Ok(e.into_pyobject(py)?.to_owned().into_any()))
             }
+            DType::U64 => {
+                let v = t.to_vec::<u64>().py()?;
+                nested(py, t.shape(), &mut v.iter(), &|e| Ok(e.into_pyobject(py)?.into_any()))
+            }
             _ => {
                 let v = t.to_vec::<i64>().py()?;
                 nested(py, t.shape(), &mut v.iter(), &|e| Ok(e.into_pyobject(py)?.into_any()))
@@ -418,22 +423,26 @@ impl PyTensor {
         Ok(self.number()?.to_f64())
     }
 
-    fn __int__(&self) -> PyResult<i64> {
+    fn __int__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let value = self.number()?;
         match value {
             Scalar::Float(f) if !f.is_finite() => {
                 Err(PyValueError::new_err(format!("cannot convert float {f} to integer")))
             }
-            value => Ok(value.to_i64()),
+            Scalar::Unsigned(_) => number(py, value),
+            value => number(py, Scalar::Int(value.to_i64())),
         }
     }
 
-    fn __index__(&self) -> PyResult<i64> {
+    fn __index__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let t = self.tensor();
         if t.dtype().is_float() || t.numel() != 1 {
             return Err(PyTypeError::new_err("only integer tensors of a single element can be converted to an index"));
         }
-        Ok(t.to_scalar().py()?.to_i64())
+        match t.to_scalar().py()? {
+            value @ Scalar::Unsigned(_) => number(py, value),
+            value => number(py, Scalar::Int(value.to_i64())),
+        }
     }
 
     fn __len__(&self) -> PyResult<usize> {

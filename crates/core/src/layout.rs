@@ -1,4 +1,4 @@
-//! How a tensor's elements lie in its storage: shape, strides and offset, and every view made of them.
+//! The layout of a tensor in its storage: shape, strides and offset, and all views.
 
 use crate::{Error, Result};
 use smallvec::{SmallVec, smallvec};
@@ -68,7 +68,8 @@ pub fn broadcast_shapes(a: &[usize], b: &[usize]) -> Result<Dims> {
     Ok(out)
 }
 
-/// The number of elements of a shape, or an error where it, or a product of some of the sizes, does not fit the address space.
+/// The number of elements of a shape, or an error where it, or a product of some of the sizes, does not fit the address
+/// space.
 #[inline]
 pub fn checked_numel(shape: &[usize]) -> Result<usize> {
     const MOST: usize = isize::MAX as usize / 16;
@@ -133,7 +134,7 @@ impl Layout {
         &self.strides
     }
 
-    /// Where the first element lies, in elements.
+    /// The position of the first element, in elements.
     #[inline]
     pub fn offset(&self) -> usize {
         self.offset
@@ -151,7 +152,7 @@ impl Layout {
         self.shape.iter().product()
     }
 
-    /// Whether the elements lie in row-major order without gaps.
+    /// Whether the elements are dense and in row-major order.
     #[inline]
     pub fn is_contiguous(&self) -> bool {
         let (shape, strides) = (self.shape(), self.strides());
@@ -171,19 +172,21 @@ impl Layout {
         true
     }
 
-    /// Whether the elements fill a range of memory, each once, in whatever order of dimensions.
+    /// Whether the elements fill a range of memory, each once, in any order of dimensions.
     pub fn is_dense(&self) -> bool {
         self.is_contiguous() || self.permute(&self.memory_order()).is_contiguous()
     }
 
-    /// The dimensions from the largest stride to the smallest: a dense layout permuted so is row-major. Sizes of one come first.
+    /// The dimensions from the largest stride to the smallest: a dense layout permuted so is row-major. Sizes of one
+    /// come first.
     pub fn memory_order(&self) -> Dims {
         let mut order: Dims = (0..self.rank()).collect();
         order.sort_by_key(|&d| (self.shape[d] > 1, std::cmp::Reverse(self.strides[d])));
         order
     }
 
-    /// Dense with dimension 1 innermost and the others in their order: PyTorch's `channels_last` and `channels_last_3d`.
+    /// Dense with dimension 1 innermost and the others in their order: PyTorch's `channels_last` and
+    /// `channels_last_3d`.
     pub fn channels_last(shape: &[usize]) -> Result<Self> {
         checked_numel(shape)?;
         let mut strides = contiguous_strides(shape);
@@ -197,7 +200,8 @@ impl Layout {
         Ok(Self { shape: Dims::from_slice(shape), strides, offset: 0 })
     }
 
-    /// Whether images (`[batch, channels, height, width]`) or volumes have their channels innermost, as PyTorch's `suggest_memory_format` decides.
+    /// Whether images (`[batch, channels, height, width]`) or volumes have their channels innermost, as PyTorch's
+    /// `suggest_memory_format` decides.
     pub fn suggests_channels_last(&self) -> bool {
         let order: &[usize] = match self.rank() {
             4 => &[1, 3, 2, 0],
@@ -219,7 +223,8 @@ impl Layout {
         true
     }
 
-    /// The layout of a copy that keeps this one's order of dimensions (PyTorch's `preserve_format`): without gaps, from the start of a storage.
+    /// The layout of a copy that keeps this one's order of dimensions (PyTorch's `preserve_format`): without gaps, from
+    /// the start of a storage.
     pub fn preserved(&self) -> Self {
         if self.is_contiguous() {
             return Self { shape: self.shape.clone(), strides: contiguous_strides(&self.shape), offset: 0 };
@@ -230,11 +235,12 @@ impl Layout {
         Self::of_pointwise(&self.shape, &[self])
     }
 
-    /// The layout of a pointwise result of this shape: dimensions in the order of the operands' strides, the first operand that tells two
-    /// dimensions apart deciding, as in PyTorch. The operands' layouts are stretched to the shape.
+    /// The layout of a pointwise result of this shape: dimensions in the order of the operands' strides, the first
+    /// operand that tells two dimensions apart deciding, as in PyTorch. The operands' layouts are stretched to the
+    /// shape.
     pub fn of_pointwise(shape: &[usize], operands: &[&Layout]) -> Self {
         let rank = shape.len();
-        // Whether `a` lies outside of `b`: `None` where no operand tells.
+        // Whether `a` is outside of `b`: `None` where no operand tells.
         let outside = |a: usize, b: usize| {
             for operand in operands {
                 let (x, y) = (operand.strides[a], operand.strides[b]);
@@ -294,7 +300,8 @@ impl Layout {
             })
     }
 
-    /// Whether two different indices may name the same element (expanded or overlapping windows). May err on the side of `true`.
+    /// Whether two different indices may name the same element (expanded or overlapping windows). May err on the side
+    /// of `true`.
     pub fn overlaps(&self) -> bool {
         let mut dims: SmallVec<[(usize, usize); 6]> =
             self.strides.iter().copied().zip(self.shape.iter().copied()).filter(|&(_, size)| size > 1).collect();
@@ -408,7 +415,8 @@ impl Layout {
                 offset: self.offset,
             });
         }
-        // Walk both shapes from the right; each run of old dimensions that lie evenly spaced must be a product of new ones.
+        // Walk both shapes from the right; each run of old dimensions that are evenly spaced must be a product of new
+        // ones.
         let mut strides: Dims = smallvec![0; shape.len()];
         let mut new = shape.len();
         let mut base = *self.strides.last()?;
@@ -467,8 +475,8 @@ impl Layout {
     }
 }
 
-/// The loop nest over several operands of one shape, with neighbouring dimensions merged wherever every operand allows it.
-/// Dimensions run from outermost to innermost; there is always at least one.
+/// The loop nest over several operands of one shape, with neighbouring dimensions merged wherever every operand allows
+/// it. Dimensions run from outermost to innermost; there is always at least one.
 #[derive(Clone, Debug)]
 pub struct Nest<const N: usize> {
     /// Sizes.

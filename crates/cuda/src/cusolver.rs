@@ -1,8 +1,10 @@
-//! cuSOLVER's functions, and cuBLAS's for triangular systems.
+//! Factorisations by cuSOLVER, and triangular systems by cuBLAS.
 
 use crate::api;
-use rushlight_core::{Error, Result};
+use rushlight_core::{DType, Error, Result};
 use rushlight_gpu::driver::{DevicePtr, Handle};
+use rushlight_gpu::factorisations::{Room, Routine, Triangle, Vectors, Vendor};
+use rushlight_gpu::lt::data;
 use std::ffi::{c_int, c_schar, c_void};
 
 api! {
@@ -107,7 +109,292 @@ impl Cublas {
 }
 
 /// `cublasFillMode_t`.
-pub const LOWER: c_int = 0;
-pub const UPPER: c_int = 1;
+const LOWER: c_int = 0;
+const UPPER: c_int = 1;
 /// `cublasSideMode_t`.
-pub const RIGHT: c_int = 1;
+const RIGHT: c_int = 1;
+
+fn check(call: &str, code: i32) -> Result<()> {
+    if code == 0 { Ok(()) } else { Err(Error::device(format!("{call} failed with status {code}"))) }
+}
+
+/// NVIDIA's libraries.
+pub struct Nvidia;
+
+impl Vendor for Nvidia {
+    fn solver(&self) -> Result<Box<dyn rushlight_gpu::factorisations::Solver>> {
+        let api = Cusolver::get()?;
+        let (mut handle, mut params) = (std::ptr::null_mut(), std::ptr::null_mut());
+        // SAFETY: handles to write to.
+        unsafe {
+            check("cusolverDnCreate", (api.create)(&mut handle))?;
+            check("cusolverDnCreateParams", (api.create_params)(&mut params))?;
+        }
+        Ok(Box::new(Solver { api, handle, params }))
+    }
+
+    fn triangular(&self) -> Result<Box<dyn rushlight_gpu::factorisations::Triangular>> {
+        let api = Cublas::get()?;
+        let mut handle = std::ptr::null_mut();
+        // SAFETY: a handle to write to.
+        check("cublasCreate", unsafe { (api.create)(&mut handle) })?;
+        Ok(Box::new(Triangular { api, handle }))
+    }
+}
+
+/// cuSOLVER on one device. Lives as long as the process.
+struct Solver {
+    api: &'static Cusolver,
+    handle: Handle,
+    params: Handle,
+}
+
+// SAFETY: handles of the library, which any one thread may use at a time.
+unsafe impl Send for Solver {}
+
+fn kind(dtype: DType) -> c_int {
+    if dtype == DType::F64 { data::F64 } else { data::F32 }
+}
+
+/// `jobu` and `jobvt`.
+fn job(vectors: Vectors) -> c_schar {
+    (match vectors {
+        Vectors::Absent => b'N',
+        Vectors::Reduced => b'S',
+        Vectors::Full => b'A',
+    }) as c_schar
+}
+
+impl rushlight_gpu::factorisations::Solver for Solver {
+    fn swaps(&self) -> DType {
+        DType::I64
+    }
+
+    fn set_stream(&mut self, stream: Handle) -> Result<()> {
+        // SAFETY: a handle and a stream of ours.
+        check("cusolverDnSetStream", unsafe { (self.api.set_stream)(self.handle, stream) })
+    }
+
+    fn room(&mut self, routine: &Routine, dtype: DType) -> Result<[usize; 2]> {
+        let (api, handle, params, k) = (self.api, self.handle, self.params, kind(dtype));
+        let (mut device, mut host) = (0, 0);
+        // SAFETY: the library only reads sizes and types here, and writes two numbers.
+        let (call, code) = unsafe {
+            match *routine {
+                Routine::Potrf { n, a } => {
+                    let n = n as i64;
+                    let code = (api.potrf_room)(handle, params, LOWER, n, k, a, n, k, &mut device, &mut host);
+                    ("cusolverDnXpotrf_bufferSize", code)
+                }
+                Routine::Getrf { n, a, .. } => {
+                    let n = n as i64;
+                    let code = (api.getrf_room)(handle, params, n, n, k, a, n, k, &mut device, &mut host);
+                    ("cusolverDnXgetrf_bufferSize", code)
+                }
+                Routine::Getrs { .. } => ("cusolverDnXgetrs", 0),
+                Routine::Geqrf { m, n, a, tau } => {
+                    let (m, n) = (m as i64, n as i64);
+                    let code = (api.geqrf_room)(handle, params, m, n, k, a, m, k, tau, k, &mut device, &mut host);
+                    ("cusolverDnXgeqrf_bufferSize", code)
+                }
+                Routine::Orgqr { m, n, k, a, tau } => {
+                    let ask = if dtype == DType::F64 { api.dorgqr_room } else { api.sorgqr_room };
+                    let (m, mut elements) = (m as c_int, 0);
+                    let code = ask(handle, m, n as c_int, k as c_int, a, m, tau, &mut elements);
+                    device = elements.max(0) as usize * dtype.size();
+                    ("cusolverDnOrgqr_bufferSize", code)
+                }
+                Routine::Syevd { vectors, n, a, values } => {
+                    let (n, job) = (n as i64, vectors as c_int);
+                    let code =
+                        (api.syevd_room)(handle, params, job, UPPER, n, k, a, n, k, values, k, &mut device, &mut host);
+                    ("cusolverDnXsyevd_bufferSize", code)
+                }
+                Routine::Gesvd { vectors, m, n, a, values, u, vt } => {
+                    let (m, n, job) = (m as i64, n as i64, job(vectors));
+                    let code = (api.gesvd_room)(
+                        handle,
+                        params,
+                        job,
+                        job,
+                        m,
+                        n,
+                        k,
+                        a,
+                        m,
+                        k,
+                        values,
+                        k,
+                        u,
+                        m,
+                        k,
+                        vt,
+                        n,
+                        k,
+                        &mut device,
+                        &mut host,
+                    );
+                    ("cusolverDnXgesvd_bufferSize", code)
+                }
+            }
+        };
+        check(call, code)?;
+        Ok([device, host])
+    }
+
+    unsafe fn run(&mut self, routine: &Routine, dtype: DType, room: &Room, info: DevicePtr) -> Result<()> {
+        let (api, handle, params, k) = (self.api, self.handle, self.params, kind(dtype));
+        let Room { device, device_bytes, host, host_bytes } = *room;
+        // SAFETY: as the caller says.
+        let (call, code) = unsafe {
+            match *routine {
+                Routine::Potrf { n, a } => {
+                    let n = n as i64;
+                    let code =
+                        (api.potrf)(handle, params, LOWER, n, k, a, n, k, device, device_bytes, host, host_bytes, info);
+                    ("cusolverDnXpotrf", code)
+                }
+                Routine::Getrf { n, a, swaps } => {
+                    let n = n as i64;
+                    let code = (api.getrf)(
+                        handle,
+                        params,
+                        n,
+                        n,
+                        k,
+                        a,
+                        n,
+                        swaps,
+                        k,
+                        device,
+                        device_bytes,
+                        host,
+                        host_bytes,
+                        info,
+                    );
+                    ("cusolverDnXgetrf", code)
+                }
+                Routine::Getrs { transposed, n, columns, a, swaps, x } => {
+                    let (n, trans) = (n as i64, transposed as c_int);
+                    let code = (api.getrs)(handle, params, trans, n, columns as i64, k, a, n, swaps, k, x, n, info);
+                    ("cusolverDnXgetrs", code)
+                }
+                Routine::Geqrf { m, n, a, tau } => {
+                    let (m, n) = (m as i64, n as i64);
+                    let code = (api.geqrf)(
+                        handle,
+                        params,
+                        m,
+                        n,
+                        k,
+                        a,
+                        m,
+                        k,
+                        tau,
+                        k,
+                        device,
+                        device_bytes,
+                        host,
+                        host_bytes,
+                        info,
+                    );
+                    ("cusolverDnXgeqrf", code)
+                }
+                Routine::Orgqr { m, n, k, a, tau } => {
+                    let run = if dtype == DType::F64 { api.dorgqr } else { api.sorgqr };
+                    let (m, elements) = (m as c_int, (device_bytes / dtype.size()) as c_int);
+                    let code = run(handle, m, n as c_int, k as c_int, a, m, tau, device, elements, info);
+                    ("cusolverDnOrgqr", code)
+                }
+                Routine::Syevd { vectors, n, a, values } => {
+                    let (n, job) = (n as i64, vectors as c_int);
+                    let code = (api.syevd)(
+                        handle,
+                        params,
+                        job,
+                        UPPER,
+                        n,
+                        k,
+                        a,
+                        n,
+                        k,
+                        values,
+                        k,
+                        device,
+                        device_bytes,
+                        host,
+                        host_bytes,
+                        info,
+                    );
+                    ("cusolverDnXsyevd", code)
+                }
+                Routine::Gesvd { vectors, m, n, a, values, u, vt } => {
+                    let (m, n, job) = (m as i64, n as i64, job(vectors));
+                    let code = (api.gesvd)(
+                        handle,
+                        params,
+                        job,
+                        job,
+                        m,
+                        n,
+                        k,
+                        a,
+                        m,
+                        k,
+                        values,
+                        k,
+                        u,
+                        m,
+                        k,
+                        vt,
+                        n,
+                        k,
+                        device,
+                        device_bytes,
+                        host,
+                        host_bytes,
+                        info,
+                    );
+                    ("cusolverDnXgesvd", code)
+                }
+            }
+        };
+        check(call, code)
+    }
+}
+
+/// cuBLAS on one device. Lives as long as the process.
+struct Triangular {
+    api: &'static Cublas,
+    handle: Handle,
+}
+
+// SAFETY: as for the solver.
+unsafe impl Send for Triangular {}
+
+impl rushlight_gpu::factorisations::Triangular for Triangular {
+    fn records(&self) -> bool {
+        true
+    }
+
+    unsafe fn solve(&mut self, t: &Triangle, stream: Handle) -> Result<()> {
+        let (api, handle) = (self.api, self.handle);
+        let (rows, n, count) = (t.rows as c_int, t.n as c_int, t.count as c_int);
+        let (triangle, unit) = (if t.upper { UPPER } else { LOWER }, t.unit as c_int);
+        let (wide, narrow) = (1.0f64, 1.0f32);
+        let double = t.dtype == DType::F64;
+        let one: *const c_void = if double { (&raw const wide).cast() } else { (&raw const narrow).cast() };
+        // SAFETY: a handle and a stream of ours; matrices as the caller says.
+        let code = unsafe {
+            check("cublasSetStream", (api.set_stream)(handle, stream))?;
+            if count == 1 {
+                let solve = if double { api.dtrsm_one } else { api.strsm_one };
+                solve(handle, RIGHT, triangle, 0, unit, rows, n, one, t.a, n, t.b, rows)
+            } else {
+                let solve = if double { api.dtrsm } else { api.strsm };
+                solve(handle, RIGHT, triangle, 0, unit, rows, n, one, t.a, n, t.b, rows, count)
+            }
+        };
+        check("cublasTrsm", code)
+    }
+}

@@ -10,7 +10,7 @@
 //! | `cublaslt` | matrix products |
 //! | `cudnn` | convolutions by cuDNN |
 //! | `cupti` | records of kernels and copies, for the profiler |
-//! | `linalg` | factorisations by cuSOLVER, triangular systems by cuBLAS |
+//! | `cusolver` | factorisations by cuSOLVER, triangular systems by cuBLAS |
 //! | `nccl` | NCCL: where it is looked for; the engine has its functions |
 
 mod cublaslt;
@@ -19,7 +19,6 @@ mod cupti;
 mod cusolver;
 mod device;
 mod driver;
-mod linalg;
 mod nccl;
 mod nvrtc;
 #[cfg(test)]
@@ -31,6 +30,7 @@ use rushlight_core::backend::{Engine, Library, PinnedMemory, Properties};
 use rushlight_core::{Backend, Device, Result};
 use rushlight_gpu::Fleet;
 use rushlight_gpu::driver::{Convolutions, Factorisations, Libraries, Products};
+use rushlight_gpu::factorisations::Routines;
 use rushlight_gpu::library::{Search, triple};
 use rushlight_gpu::lt::Lt;
 use rushlight_gpu::nccl::Nccl;
@@ -125,7 +125,7 @@ impl Libraries for CudaLibraries {
     }
 
     fn factorisations(&self) -> Result<&'static dyn Factorisations> {
-        Ok(Box::leak(Box::<linalg::Routines>::default()))
+        Ok(Box::leak(Box::new(Routines::new(&cusolver::Nvidia))))
     }
 
     fn activity(&self) -> &'static dyn rushlight_profile::Source {

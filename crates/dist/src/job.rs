@@ -1,7 +1,7 @@
 //! What the groups of a process share, and how the ranks of a job learn of each other's failures.
 //!
 //! One key of the store ends the job: the first reason written there is every rank's. A rank that sees something
-//! wrong writes it; the store itself writes it for a rank whose connection ends without a word. A thread of each rank
+//! wrong writes it; the store itself writes it for a rank whose connection ends without notice. A thread of each rank
 //! waits for that key. It also answers when another rank, at its timeout, asks who is where.
 
 use crate::comm::{Abort, Endpoint, Peer};

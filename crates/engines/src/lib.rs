@@ -3,7 +3,10 @@
 //! Everything above asks here for the engine of a [`Device`], and uses what it finds through the traits of
 //! [`rushlight_core::backend`]. A new engine is a crate with a static [`Engine`] and a line in [`ENGINES`].
 
+mod carried;
 mod meta;
+
+pub use carried::carried;
 
 use rushlight_core::backend::{Engine, PinnedMemory};
 use rushlight_core::{Backend, Device, Error, Result};
@@ -16,10 +19,11 @@ pub static ENGINES: &[&dyn Engine] =
 /// The engine of a device, started on its first use. Several engines may serve one kind of device: the first that can is taken.
 ///
 /// ```
-/// use rushlight_core::Device;
-/// assert_eq!(rushlight_engines::backend(Device::Cpu)?.device(), Device::Cpu);
+/// # mod rushlight { pub use rushlight_core::Device; pub use rushlight_engines as engines; }
+/// use rushlight::Device;
+/// assert_eq!(rushlight::engines::backend(Device::Cpu)?.device(), Device::Cpu);
 /// // Where there is no GPU, this is an error that says why.
-/// if let Err(e) = rushlight_engines::backend(Device::Cuda(0)) {
+/// if let Err(e) = rushlight::engines::backend(Device::Cuda(0)) {
 ///     println!("{e}");
 /// }
 /// # Ok::<(), rushlight_core::Error>(())
@@ -95,7 +99,7 @@ pub fn pinned_memory() -> Result<&'static dyn PinnedMemory> {
     Err(why.unwrap_or_else(|| Error::device("pinned memory needs an accelerator, and this machine has none")))
 }
 
-/// Whether an address lies in some engine's pinned memory. Starts no device.
+/// Whether an address is in an engine's pinned memory. Starts no device.
 pub fn is_pinned(address: *const u8) -> bool {
     ENGINES.iter().filter_map(|engine| engine.pinned_memory()).any(|memory| memory.contains(address))
 }

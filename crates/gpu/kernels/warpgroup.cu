@@ -1,7 +1,8 @@
-// Products by four warps together, 64 rows at a time (wgmma, compute capability 9.0). They run beside other instructions until `wait_for_products`.
+// Products by four warps together, 64 rows at a time (wgmma, compute capability 9.0). They run beside other
+// instructions until `wait_for_products`.
 //
-// Tiles in shared memory are cut into panels of 64 columns, lines of 128 bytes, and a line's number swaps its 16-byte pieces about: neighbouring
-// lines then lie in different banks. A tile starts at a multiple of 1024 bytes.
+// Tiles in shared memory are cut into panels of 64 columns, lines of 128 bytes, and a line's number swaps its 16-byte
+// pieces about: neighbouring lines then are in different banks. A tile starts at a multiple of 1024 bytes.
 
 // How wgmma finds lines of a panel: every eighth is 1024 bytes further, pieces are swapped over 128 bytes.
 // That is the upper half of what it is told, the same for all; the lower half has the place.

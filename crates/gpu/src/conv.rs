@@ -7,7 +7,7 @@ use crate::driver::DevicePtr;
 use crate::kernel::{Defines, Family, Function, Grid, Key, launch, wide_type};
 use crate::matmul::Gemm;
 use crate::row_norm::address;
-use rushlight_core::backend::Conv;
+use rushlight_core::backend::{Conv, allow_tf32_conv};
 use rushlight_core::{DType, Error, Layout, Result, View};
 
 const THREADS: usize = 256;
@@ -34,7 +34,7 @@ fn volume(d: [usize; 3]) -> usize {
 }
 
 /// Whether a tensor is dense and its channels, the second dimension, lie innermost.
-fn channels_last(v: View) -> bool {
+pub fn channels_last(v: View) -> bool {
     let (shape, strides) = (v.shape(), v.strides());
     let mut step = 1;
     shape.len() > 2
@@ -74,6 +74,11 @@ impl Columns {
         let images = if plain { s.batch } else { (MOST_COLUMNS / bytes.max(1)).clamp(1, s.batch.max(1)) };
         Ok(Self { rows, pixels, images, plain })
     }
+}
+
+/// A product that is part of a convolution.
+pub fn product(dtype: DType, batch: usize, m: usize, n: usize, k: usize) -> Gemm {
+    Gemm { tf32: allow_tf32_conv(), ..Gemm::plain(dtype, batch, m, n, k) }
 }
 
 /// Columns that are there already, or were made.
@@ -171,7 +176,7 @@ impl Gpu {
             return Ok(());
         }
         let last = order == Order::ChannelsLast;
-        if (last && self.conv_pixels(Pass::Forward, spec, x, w, y)?)
+        if (last && self.conv_pixels(Pass::Forward, spec, x, w, y, false)?)
             || (some && self.conv_library(Pass::Forward, spec, x.dtype, order, [from, by, to])?)
         {
             // Only the bias is left to add.
@@ -199,7 +204,7 @@ impl Gpu {
                     b_strides: [c.rows * pixels, pixels, 1],
                     out,
                     out_strides: [spec.out_channels * pixels, pixels, 1],
-                    ..Gemm::plain(x.dtype, images, spec.out_channels, pixels, c.rows)
+                    ..product(x.dtype, images, spec.out_channels, pixels, c.rows)
                 })?;
             }
         }
@@ -221,7 +226,7 @@ impl Gpu {
             return Ok(());
         }
         let last = order == Order::ChannelsLast;
-        if (last && self.conv_pixels(Pass::Input, spec, dx, w, dy)?)
+        if (last && self.conv_pixels(Pass::Input, spec, dx, w, dy, false)?)
             || (dy.numel() > 0 && self.conv_library(Pass::Input, spec, dy.dtype, order, [to, by, from])?)
         {
             return Ok(());
@@ -254,7 +259,7 @@ impl Gpu {
                 out: columns,
                 out_dtype: if c.plain { dy.dtype } else { wide },
                 out_strides: [c.rows * c.pixels, c.pixels, 1],
-                ..Gemm::plain(dy.dtype, images, c.rows, c.pixels, spec.out_channels)
+                ..product(dy.dtype, images, c.rows, c.pixels, spec.out_channels)
             })?;
             if !c.plain {
                 let function = self.conv_kernel("fold", "UNFOLD", dy.dtype)?;
@@ -264,6 +269,12 @@ impl Gpu {
             }
         }
         Ok(())
+    }
+
+    /// The gradient by the input added to `dx`; `false` unless it is one product.
+    pub fn conv_backward_input_add(&self, spec: &Conv, dy: View, w: View, dx: View) -> Result<bool> {
+        let one = dx.numel() > 0 && spec.stride == [1; 3] && order([dx, w, dy]) == Order::ChannelsLast;
+        Ok(one && self.conv_pixels(Pass::Input, spec, dx, w, dy, true)?)
     }
 
     pub fn conv_backward_weight(&self, spec: &Conv, x: View, dy: View, dw: View) -> Result<()> {
@@ -279,7 +290,7 @@ impl Gpu {
             return Ok(());
         }
         let last = order == Order::ChannelsLast;
-        if (last && self.conv_pixels(Pass::Weight, spec, x, dw, dy)?)
+        if (last && self.conv_pixels(Pass::Weight, spec, x, dw, dy, false)?)
             || (some && self.conv_library(Pass::Weight, spec, x.dtype, order, [from, to, by])?)
         {
             return Ok(());
@@ -312,7 +323,7 @@ impl Gpu {
                 out: dw.ptr() as u64,
                 out_strides: [0, c.rows, 1],
                 beta: if first == 0 { 0.0 } else { 1.0 },
-                ..Gemm::plain(x.dtype, 1, channels, c.rows, length)
+                ..product(x.dtype, 1, channels, c.rows, length)
             })?;
         }
         Ok(())

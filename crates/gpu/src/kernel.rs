@@ -112,7 +112,7 @@ impl Key {
 
 /// The C name of a dtype's storage.
 pub fn c_type(dtype: DType) -> &'static str {
-    match dtype {
+    match dtype.carrier() {
         DType::F32 => "float",
         DType::F64 => "double",
         DType::F16 => "f16",
@@ -122,7 +122,8 @@ pub fn c_type(dtype: DType) -> &'static str {
         DType::I16 => "i16",
         DType::I8 => "i8",
         DType::U8 => "u8",
-        DType::Bool => "bool8",
+        // No dtype's carrier is carried: this is `bool`.
+        _ => "bool8",
     }
 }
 
@@ -261,7 +262,7 @@ impl Kernel {
     }
 
     /// Whether loading it would not wait for the compiler.
-    fn is_compiled(&self) -> bool {
+    pub fn is_compiled(&self) -> bool {
         self.compilation().as_ref().is_none_or(|c| c.image.get().is_some())
     }
 
@@ -447,13 +448,28 @@ impl Gpu {
         let handle = function.handle.load(Acquire);
         if handle.is_null() || self.queue.waits() {
             // SAFETY: the caller's.
-            unsafe { self.launch_later(function, grid, Place(lane.stream), args, sizes)? };
+            unsafe { self.launch_later(function, grid, Place(lane.stream), args, sizes, false)? };
         } else {
             self.enter()?;
             // SAFETY: the caller's.
             unsafe { self.launch_now(handle, grid, lane.stream, args)? };
         }
         if sync_each_call() && !lane.recording { self.synchronize() } else { Ok(()) }
+    }
+
+    /// [`launch`](Gpu::launch) of a kernel that may change places with the work that is held back.
+    ///
+    /// # Safety
+    /// As for [`launch`](Gpu::launch).
+    pub unsafe fn launch_ahead(
+        &self,
+        function: Function,
+        grid: Grid,
+        args: &mut [*mut c_void],
+        sizes: &[usize],
+    ) -> Result<()> {
+        // SAFETY: the caller's.
+        unsafe { self.launch_later(function, grid, Place(self.lane().stream), args, sizes, true) }
     }
 
     /// Launches a kernel between two events, for the profiler.
@@ -473,7 +489,13 @@ impl Gpu {
     /// # Safety
     /// As for [`launch`](Gpu::launch).
     #[inline]
-    unsafe fn launch_now(&self, function: Handle, grid: Grid, stream: Handle, args: &mut [*mut c_void]) -> Result<()> {
+    pub unsafe fn launch_now(
+        &self,
+        function: Handle,
+        grid: Grid,
+        stream: Handle,
+        args: &mut [*mut c_void],
+    ) -> Result<()> {
         let [x, y] = grid.threads;
         let mut launch = Launch {
             function,
@@ -500,6 +522,7 @@ impl Gpu {
         stream: Place,
         args: &[*mut c_void],
         sizes: &[usize],
+        ahead: bool,
     ) -> Result<()> {
         // The values, aligned as any may want to be.
         #[derive(Clone, Copy)]
@@ -520,12 +543,13 @@ impl Gpu {
             // SAFETY: copies of the values. What they address is not used for anything else before this is issued, as that would wait behind it.
             unsafe { gpu.launch_now(handle, grid, stream.handle(), &mut args) }
         };
-        self.queue.put(self, || function.is_compiled(), work)
+        let ready = || function.is_compiled();
+        if ahead { self.queue.put_ahead(self, ready, work) } else { self.queue.put(self, ready, work) }
     }
 }
 
 /// Whether every launch is waited for (`RUSHLIGHT_CUDA_SYNC=1`), so that an error is reported by the call that made it.
-fn sync_each_call() -> bool {
+pub fn sync_each_call() -> bool {
     static SYNC: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
     *SYNC.get_or_init(|| std::env::var_os("RUSHLIGHT_CUDA_SYNC").is_some_and(|v| v == "1"))
 }

@@ -1,4 +1,4 @@
-//! What Rushlight's GPU engines share: everything but a vendor's driver, compiler and libraries.
+//! The GPU engine shared by all vendors: everything but drivers, compilers and libraries.
 //!
 //! A vendor's crate implements [`driver::Driver`], [`driver::Compiler`] and, where it has them, [`driver::Libraries`], and holds its
 //! devices in a [`Fleet`]. The kernels are texts in the subset of C++ that NVIDIA's and AMD's run-time compilers both take.
@@ -11,6 +11,7 @@
 //! | [`rtc`] | compiling by NVRTC and hiprtc |
 //! | [`lt`] | matrix products by cuBLASLt and hipBLASLt |
 //! | [`conv_library`] | convolutions in the terms of cuDNN and MIOpen |
+//! | [`factorisations`] | factorisations in the terms of cuSOLVER and rocSOLVER |
 //! | `device` | a GPU: context, where a thread's work goes, faults |
 //! | `stream`, `capture` | streams and events; steps recorded and replayed |
 //! | `collectives`, [`nccl`], `shared_memory` | collectives between processes: on a stream of their own, by NCCL or RCCL, by shared device memory |
@@ -32,6 +33,7 @@ mod cache;
 mod capture;
 #[doc(hidden)]
 pub mod catalogue;
+mod chain;
 mod collectives;
 mod compiler;
 mod conv;
@@ -45,6 +47,7 @@ pub mod driver;
 pub mod driver_calls;
 #[cfg(test)]
 mod emulated;
+pub mod factorisations;
 mod flash;
 mod flash_hopper;
 mod flash_mfma;

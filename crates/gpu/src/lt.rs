@@ -5,7 +5,7 @@ use crate::device::Gpu;
 use crate::driver::{DevicePtr, Handle, Products, Rest};
 use crate::matmul::{Gelu, Gemm};
 use crate::plans::Recent;
-use rushlight_core::backend::{Activation, allow_tf32};
+use rushlight_core::backend::Activation;
 use rushlight_core::{DType, Error, Result};
 use std::ffi::{c_int, c_void};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -433,7 +433,7 @@ impl Products for Lt {
         let plan = |epilogue: i32| PlanKey {
             dtype: g.dtype,
             out_dtype: g.out_dtype,
-            tf32: g.dtype == DType::F32 && allow_tf32(),
+            tf32: g.dtype == DType::F32 && g.tf32,
             batch: g.batch as u64,
             a,
             b,

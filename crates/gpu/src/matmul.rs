@@ -4,7 +4,7 @@ use crate::device::Gpu;
 use crate::driver::{Products, Rest};
 use crate::kernel::{Defines, Family, Grid, Key, launch, wide_type};
 use crate::plan::Nest;
-use rushlight_core::backend::{Activation, MatMul};
+use rushlight_core::backend::{Activation, MatMul, allow_tf32};
 use rushlight_core::{DType, Error, Result, View};
 
 /// A batched product of matrices at addresses on the device; strides are batch, row, column, in elements.
@@ -29,6 +29,8 @@ pub struct Gemm {
     pub bias: Option<(u64, usize)>,
     pub activation: Activation,
     pub gelu: Option<Gelu>,
+    /// Whether inputs of `f32` may be rounded to TF32.
+    pub tf32: bool,
 }
 
 /// A tanh GELU and its input, of the output's shape and row-major.
@@ -61,6 +63,7 @@ impl Gemm {
             bias: None,
             activation: Activation::None,
             gelu: None,
+            tf32: allow_tf32(),
         }
     }
 

@@ -157,7 +157,7 @@ pub(crate) fn reduction(dtype: DType, op: ReduceOp) -> Option<(c_int, c_int)> {
         DType::BF16 => 9,
         // As bytes of 0 and 1: a sum is "any", a product is "all".
         DType::Bool => return Some((BYTES, if matches!(op, 0 | 2) { 2 } else { 3 })),
-        DType::I16 => return None,
+        _ => return None,
     };
     Some((dtype, op))
 }

@@ -6,6 +6,8 @@ struct Products { void* stream; };
 float half(uint16_t bits) { _Float16 x; memcpy(&x, &bits, 2); return (float)x; }
 }  // namespace
 
+void* blas_stream(void* handle) { return ((Products*)handle)->stream; }
+
 double load(const char* at, int type, int64_t i) {
     switch (type) {
         case 150: return half(((const uint16_t*)at)[i]);
@@ -41,7 +43,7 @@ API int rocblas_gemm_strided_batched_ex(void* handle, int ta, int tb, int m, int
                                         void* d, int d_type, int ldd, int64_t sd, int batch, int compute, int, int, unsigned) {
     if ((ta != 111 && ta != 112) || (tb != 111 && tb != 112) || lda < (ta == 111 ? m : k) || ldb < (tb == 111 ? k : n) || ldd < m) return 4;
     double x = compute == 152 ? *(const double*)alpha : *(const float*)alpha, y = compute == 152 ? *(const double*)beta : *(const float*)beta;
-    return submit(((Products*)handle)->stream, [=] {
+    return submit(blas_stream(handle), [=] {
         std::vector<double> left((size_t)m * k), right((size_t)k * n);
         for (int64_t i = 0; i < batch; i++) {
             const char* from_a = (const char*)a + i * sa * size_of(a_type);

@@ -14,6 +14,9 @@ enum { SUCCESS = 0, INVALID = 1, OUT_OF_MEMORY = 2, NOT_FOUND = 500, NOT_READY =
 // Does the work, or notes it in the step that the stream records.
 int submit(void* stream, std::function<int()> work);
 
+// The stream of a handle of rocBLAS, which rocSOLVER uses, too.
+void* blas_stream(void* handle);
+
 // Element i of data with rocBLAS's number of a type: 150 (half), 151 (float), 152 (double), 168 (bfloat16).
 double load(const char* at, int type, int64_t i);
 void store(char* at, int type, int64_t i, double x);

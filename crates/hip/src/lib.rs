@@ -8,6 +8,7 @@
 //! | `driver`, `hiprtc` | the runtime and the compiler, behind the engine's traits |
 //! | `device` | the GPUs of this machine |
 //! | `hipblaslt`, `rocblas` | matrix products |
+//! | `rocsolver` | factorisations by rocSOLVER, triangular systems by rocBLAS |
 //! | `miopen`, `cache` | convolutions; where MIOpen keeps its files |
 //! | `rccl` | RCCL: where it is looked for; the engine has its functions |
 //! | `smi` | ROCm SMI: its version |
@@ -20,6 +21,7 @@ mod hiprtc;
 mod miopen;
 mod rccl;
 mod rocblas;
+mod rocsolver;
 mod smi;
 #[cfg(test)]
 mod tests;
@@ -27,9 +29,10 @@ mod tests;
 pub use device::{count as device_count, properties};
 
 use rushlight_core::backend::{Engine, Library, PinnedMemory, Properties};
-use rushlight_core::{Backend, Device, Error, Result};
+use rushlight_core::{Backend, Device, Result};
 use rushlight_gpu::Fleet;
 use rushlight_gpu::driver::{Convolutions, Factorisations, Libraries, Products};
+use rushlight_gpu::factorisations::Routines;
 use rushlight_gpu::library::Search;
 use rushlight_gpu::nccl::Nccl;
 
@@ -122,7 +125,7 @@ impl Libraries for HipLibraries {
     }
 
     fn factorisations(&self) -> Result<&'static dyn Factorisations> {
-        Err(Error::unsupported("factorisations on AMD GPUs are left to the CPU"))
+        Ok(Box::leak(Box::new(Routines::new(&rocsolver::Amd))))
     }
 
     fn collectives(&self) -> Result<&'static Nccl> {
@@ -138,6 +141,7 @@ pub fn libraries() -> Vec<(&'static str, Result<Library>)> {
         ("hiprtc", hiprtc::Hiprtc::get().and_then(|l| l.number().map(|(a, b)| found(&l.path, format!("{a}.{b}"))))),
         ("hipBLASLt", hipblaslt::HipblasLt::get().and_then(|l| l.version().map(|version| found(&l.path, version)))),
         ("rocBLAS", rocblas::Rocblas::get().and_then(|l| l.version().map(|version| found(&l.path, version)))),
+        ("rocSOLVER", rocsolver::Rocsolver::get().and_then(|l| l.version().map(|version| found(&l.path, version)))),
         ("MIOpen", miopen::Miopen::get().and_then(|l| l.number().map(|version| found(&l.path, version)))),
         ("RCCL", rccl::get().and_then(|l| l.version().map(|version| found(&l.path, version)))),
         ("ROCm SMI", smi::Smi::get().and_then(|l| l.number().map(|version| found(&l.path, version)))),

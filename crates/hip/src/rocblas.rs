@@ -22,6 +22,18 @@ api! {
             Handle, c_int, c_int, c_int, c_int, c_int, *const c_void, DevicePtr, c_int, c_int, i64, DevicePtr, c_int, c_int, i64, *const c_void,
             DevicePtr, c_int, c_int, i64, DevicePtr, c_int, c_int, i64, c_int, c_int, c_int, c_int, u32,
         );
+        optional fn strsm = b"rocblas_strsm" (
+            Handle, c_int, c_int, c_int, c_int, c_int, c_int, *const c_void, DevicePtr, c_int, DevicePtr, c_int,
+        );
+        optional fn dtrsm = b"rocblas_dtrsm" (
+            Handle, c_int, c_int, c_int, c_int, c_int, c_int, *const c_void, DevicePtr, c_int, DevicePtr, c_int,
+        );
+        optional fn strsm_batched = b"rocblas_strsm_batched" (
+            Handle, c_int, c_int, c_int, c_int, c_int, c_int, *const c_void, DevicePtr, c_int, DevicePtr, c_int, c_int,
+        );
+        optional fn dtrsm_batched = b"rocblas_dtrsm_batched" (
+            Handle, c_int, c_int, c_int, c_int, c_int, c_int, *const c_void, DevicePtr, c_int, DevicePtr, c_int, c_int,
+        );
     }
 }
 

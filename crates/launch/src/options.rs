@@ -109,7 +109,7 @@ pub struct Options {
     pub tee: Streams,
     /// Local ranks whose output is shown; `None` is all.
     pub filter: Option<BTreeSet<usize>>,
-    /// What stands before a line of output, with macros; `None` is the default.
+    /// The prefix of output lines, with macros; `None` is the default.
     pub prefix: Option<String>,
     /// Lines that contain one of these are kept in a further file: of standard output, of standard error.
     pub duplicates: [Vec<String>; 2],
@@ -235,7 +235,7 @@ state and ask for another job: that is no failure, and the launcher's exit code 
 the others stop their ranks and join again when it is back; a launcher on the same host takes its place.",
         );
     for &(name, other, value, help) in VALUES {
-        // What stands before a line may begin with a hyphen.
+        // The prefix of a line may begin with a hyphen.
         let is_text = name == "log-line-prefix-template";
         let mut arg = Arg::new(name).long(name).value_name(value).help(help).allow_hyphen_values(is_text);
         if let Some(&(_, letter)) = LETTERS.iter().find(|(option, _)| *option == name) {

@@ -1,4 +1,4 @@
-//! What a launcher has to do: found from its options and from whatever started it.
+//! The launch plan, derived from the options and the environment.
 
 use crate::options::{Nproc, Options};
 use rushlight_core::{Error, Result};
@@ -93,7 +93,7 @@ fn explicit(options: &Options) -> Result<Meeting> {
     let ports = match port {
         Some(port) => vec![port],
         None if fixed => candidate_ports(&format!("{name} {}", options.master_port.unwrap_or(0))),
-        // Whoever comes first holds the store: there must be no second port for a second one.
+        // The first node holds the store, so there must be no second port.
         None => vec![candidate_ports(&name)[0]],
     };
     Ok(Meeting { host, ports, nodes, node_rank, launch: None })

@@ -15,7 +15,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// `copy.deepcopy(x)` is [`x.deepcopy()?`](Tensor::deepcopy).
 ///
 /// ```
-/// use rushlight_tensor::Tensor;
+/// # use rushlight_tensor as rushlight;
+/// use rushlight::Tensor;
 /// let x = Tensor::new([[1.0f32, 2.0], [3.0, 4.0]])?.requires_grad_(true)?;
 /// let loss = (&x * &x).sum()?;
 /// loss.backward()?;
@@ -102,7 +103,14 @@ impl Tensor {
     #[inline]
     pub(crate) fn backend(&self) -> &'static dyn Backend {
         let backend = self.0.storage.backend();
-        if crate::profile::is_on() { crate::profile::profiled(backend) } else { backend }
+        let backend = if crate::profile::is_on() { crate::profile::profiled(backend) } else { backend };
+        if self.0.dtype.is_carried() { rushlight_engines::carried(backend, self.0.dtype) } else { backend }
+    }
+
+    /// The engine for copies between this tensor and another: one that converts, if either dtype is carried.
+    #[inline]
+    pub(crate) fn backend_with(&self, other: &Tensor) -> &'static dyn Backend {
+        if self.0.dtype.is_carried() { self.backend() } else { other.backend() }
     }
 
     /// Sizes of the dimensions.
@@ -271,6 +279,7 @@ impl Tensor {
         Ok(match self.dtype() {
             DType::Bool => Scalar::Bool(self.item()?),
             d if d.is_float() => Scalar::Float(self.item()?),
+            DType::U64 => Scalar::from(self.item::<u64>()?),
             _ => Scalar::Int(self.item()?),
         })
     }

@@ -89,7 +89,8 @@ impl Xpu {
         }
     }
 
-    /// Memory that a call needs for itself. Work issued before it is dropped may still use it: what comes after runs after.
+    /// Memory that a call needs for itself. Work issued before it is dropped may still use it: what comes after runs
+    /// after.
     pub fn scratch(&self, bytes: usize) -> Result<Scratch<'_>> {
         Ok(Scratch { xpu: self, address: self.take_memory(bytes.max(1))? })
     }

@@ -394,6 +394,10 @@ fn random_(input: &Tensor, low: i64, high: Option<i64>, from: Option<&Generator>
         DType::I8 => i8::MAX as i64,
         DType::U8 => 256,
         DType::Bool => 2,
+        DType::U16 => 1 << 16,
+        DType::U32 => 1 << 32,
+        DType::U64 => i64::MAX,
+        dtype => return Err(Error::dtype(format!("random_: not implemented for {dtype}"))),
     });
     input.copy_(&randint(low, high, input.shape(), from, Options::from(DType::I64), DType::I64)?)?;
     Ok(Out::First)

@@ -44,6 +44,7 @@ impl ReduceOp {
     /// Whether the op is defined for a dtype.
     pub fn check(self, dtype: DType) -> Result<()> {
         let fits = match self {
+            _ if dtype.is_carried() => false,
             ReduceOp::Mean => dtype.is_float(),
             ReduceOp::BitAnd | ReduceOp::BitOr | ReduceOp::BitXor => !dtype.is_float(),
             _ => true,

@@ -1,4 +1,4 @@
-//! What an engine is: a small object-safe trait of families, each owning its hard parts once.
+//! The [`Backend`] trait: one method per family of ops.
 
 mod capture;
 mod collectives;
@@ -55,18 +55,20 @@ pub struct Features {
     pub strided_attention_gradients: bool,
     /// Batch norm of halves takes `f32` weights and biases.
     pub wide_batch_norm_parameters: bool,
+    /// There is a `batch_norm_relu_backward`.
+    pub batch_norm_relu: bool,
     /// Bytes that the engine copies in the time that starting one call takes: what a copy may cost to save a call.
     pub bytes_per_call: usize,
 }
 
 /// An engine for one device.
 ///
-/// The tensor floor has checked shapes, dtypes and devices: views passed together have the shapes a method's comment names. Outputs
+/// The tensor layer has checked shapes, dtypes and devices: views passed together have the shapes a method's comment names. Outputs
 /// are views too, possibly strided but never overlapping, and uninitialised unless the comment says otherwise. An output never
 /// overlaps an input, except that a pointwise op, a select, a copy or a fill may write exactly over one of its inputs. "Contiguous"
-/// in a comment means that the tensor floor guarantees it; where nothing is said, any strides must work. Zero-sized views must work everywhere.
+/// in a comment means that the tensor layer guarantees it; where nothing is said, any strides must work. Zero-sized views must work everywhere.
 ///
-/// Values read from index tensors are *not* checked by the tensor floor: engines report one out of range as [`Error::index`] and
+/// Values read from index tensors are *not* checked by the tensor layer: engines report one out of range as [`Error::index`] and
 /// touch nothing outside their views.
 ///
 /// # What an engine must implement
@@ -277,6 +279,10 @@ pub trait Backend: Send + Sync + 'static {
     fn conv_backward_input(&self, spec: &Conv, dy: View, w: View, dx: View) -> Result<()> {
         composed::conv_backward_input(spec, dy, w, dx)
     }
+    /// The same added to `dx`, in one pass; `false` if that takes more than one, and nothing is done then.
+    fn conv_backward_input_add(&self, _spec: &Conv, _dy: View, _w: View, _dx: View) -> Result<bool> {
+        Ok(false)
+    }
     /// Its gradient by the weight.
     fn conv_backward_weight(&self, spec: &Conv, x: View, dy: View, dw: View) -> Result<()> {
         composed::conv_backward_weight(spec, x, dy, dw)
@@ -369,6 +375,35 @@ pub trait Backend: Send + Sync + 'static {
     ) -> Result<()> {
         composed::batch_norm_backward(spec, dy, x, weight, mean, rstd, dx, dweight, dbias)
     }
+    /// The gradients of a batch norm that a ReLU follows, by the ReLU's output. Which elements were positive is computed again, so `bias` is the one
+    /// of the forward pass. Called only where [`Features::batch_norm_relu`] says so.
+    fn batch_norm_relu_backward(
+        &self,
+        _spec: &BatchNorm,
+        _dy: View,
+        _x: View,
+        _weight: Option<View>,
+        _bias: Option<View>,
+        _mean: View,
+        _rstd: View,
+        _dx: Option<View>,
+        _dweight: Option<View>,
+        _dbias: Option<View>,
+    ) -> Result<()> {
+        Err(Error::unsupported("batch_norm_relu_backward: this engine has no such kernel"))
+    }
+    /// Moves running statistics, contiguous and of the statistics' dtype, towards a batch's mean and unbiased variance by `lerp`; `false` if there is no kernel
+    /// for it, and nothing is done then.
+    fn batch_norm_running(
+        &self,
+        _spec: &BatchNorm,
+        _momentum: f64,
+        _mean: View,
+        _rstd: View,
+        _running: [View; 2],
+    ) -> Result<bool> {
+        Ok(false)
+    }
     /// Loss of each row (weighted, zero if ignored), the weight it has in a mean, and the logarithm of the sum of exponentials,
     /// all `[rows]`, statistics' dtype. No probabilities are stored.
     fn cross_entropy(&self, spec: &CrossEntropy, loss: View, row_weight: View, lse: View) -> Result<()> {
@@ -429,7 +464,7 @@ pub trait Backend: Send + Sync + 'static {
         from.iter().zip(to).try_for_each(|(from, to)| self.copy(*from, *to))
     }
 
-    /// A dense factorisation over the last two dimensions of contiguous `f32` or `f64` tensors; the tensor floor moves data to
+    /// A dense factorisation over the last two dimensions of contiguous `f32` or `f64` tensors; the tensor layer moves data to
     /// the CPU for engines without.
     fn linalg(&self, op: Linalg, inputs: &[View], outputs: &[View]) -> Result<()> {
         let _ = (inputs, outputs);

@@ -1,4 +1,4 @@
-//! The inner product kernel every channel-last path stands on.
+//! The inner product kernel of all channel-last paths.
 
 use super::simd::{Simd, Vector};
 

@@ -101,13 +101,13 @@ pub struct Gemm {
 
 /// Computes a batch of products on the whole pool. The result does not depend on the number of threads.
 ///
-/// `bool` has no arithmetic: for that dtype the call does nothing in release builds and asserts in debug builds.
+/// `bool` and carried dtypes have no products: for those the call does nothing in release builds and asserts in debug builds.
 ///
 /// # Safety
 /// A, B and bias are readable and C is writable (readable too unless `beta` is 0) at every element the sizes and strides
 /// reach, aligned to their dtype, and C overlaps none of the others.
 pub unsafe fn gemm(spec: &Gemm) {
-    debug_assert!(spec.dtype != DType::Bool, "gemm: bool has no arithmetic");
+    debug_assert!(spec.dtype != DType::Bool && !spec.dtype.is_carried(), "gemm: {} has no arithmetic", spec.dtype);
     // SAFETY: the caller's promise; kernels are chosen by what the machine was found to have.
     unsafe {
         match spec.dtype {
@@ -122,7 +122,7 @@ pub unsafe fn gemm(spec: &Gemm) {
             DType::I16 => small::gemm::<i16>(spec),
             DType::I8 => small::gemm::<i8>(spec),
             DType::U8 => small::gemm::<u8>(spec),
-            DType::Bool => {}
+            _ => {}
         }
     }
 }

@@ -34,7 +34,7 @@ use sync::Arc;
 /// too.
 static CREW: AtomicPtr<Arc<Crew>> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Threads a region uses; 0 until somebody asks.
+/// Threads a region uses; 0 until first queried.
 static WANTED: AtomicUsize = AtomicUsize::new(0);
 
 #[inline]

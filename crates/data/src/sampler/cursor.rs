@@ -7,8 +7,9 @@ use rushlight_tensor::state::{Dict, Stateful, Value};
 /// A sampler that remembers how far it has been read. After an epoch's last item comes `None`, then the next epoch.
 ///
 /// ```
-/// use rushlight_data::sampler::{RandomSampler, Sampler};
-/// use rushlight_tensor::state::Stateful;
+/// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_data as data; }
+/// use rushlight::data::sampler::{RandomSampler, Sampler};
+/// use rushlight::state::Stateful;
 /// let mut run = RandomSampler::new(10).seed(3).cursor();
 /// run.by_ref().take(4).for_each(drop);
 /// let saved = run.state()?;

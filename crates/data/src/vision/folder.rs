@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 /// Deeper folders than this are taken for a loop of links.
 const DEEPEST: usize = 32;
 
-/// Images in one folder per class, as `root/dog/1.png`, `root/cat/…/2.jpeg`. Classes and files are sorted by name, so the order is the same
-/// everywhere.
+/// Images in one folder per class, as `root/dog/1.png`, `root/cat/…/2.jpeg`. Classes and files are sorted by name, so
+/// the order is the same everywhere.
 #[derive(Clone, Debug)]
 pub struct ImageFolder {
     samples: Vec<(PathBuf, i64)>,

@@ -1,8 +1,8 @@
 //! Connections between pairs of ranks, made when first used.
 //!
 //! A message is a header (kind, tag, length, the sender's signature) and its bytes. Messages of one kind and tag
-//! arrive in order. What arrives before anyone asks for it is kept, also while this rank is sending: so two ranks
-//! that both send first do not wait for each other forever.
+//! arrive in order. Messages that arrive before they are requested are kept, also while this rank is sending: so two
+//! ranks that both send first do not wait for each other forever.
 
 use super::abort::Limit;
 use super::reduce::Span;
@@ -167,7 +167,7 @@ struct Link {
     stream: TcpStream,
     head: [u8; HEADER],
     head_len: usize,
-    /// A message that is arriving: its channel, signature, length, and the bytes if nobody asked for it yet.
+    /// A message that is arriving: its channel, signature, length, and the bytes if it was not requested yet.
     arriving: Option<Arriving>,
     kept: HashMap<Channel, VecDeque<(Signature, Vec<u8>)>>,
 }
@@ -572,8 +572,8 @@ mod tests {
         drop(b);
     }
 
-    /// A rank that proves the secret and sends messages that are almost right: bytes changed, cut off, repeated, out of order, lengths that lie.
-    /// Each ends in a value or an error, soon, and takes no more memory than was sent.
+    /// A rank that proves the secret and sends messages that are almost right: bytes changed, cut off, repeated, out of
+    /// order, lengths that lie. Each ends in a value or an error, soon, and takes no more memory than was sent.
     #[test]
     fn mutated_messages_are_values_or_errors() {
         let secret = Secret::new("right");

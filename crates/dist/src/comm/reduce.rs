@@ -120,6 +120,8 @@ unsafe fn combine<const SWAPPED: bool>(dtype: DType, op: ReduceOp, acc: Span, sr
             }
             DType::F16 => halves::<f16, SWAPPED>(op, acc, src, n),
             DType::BF16 => halves::<bf16, SWAPPED>(op, acc, src, n),
+            // Refused before: no reduction of the carried dtypes.
+            _ => {}
         }
     }
 }

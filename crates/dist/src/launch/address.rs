@@ -18,7 +18,7 @@ pub struct Rendezvous {
     pub host: String,
     /// Ports to try, in order.
     pub ports: Vec<u16>,
-    /// What tells this job from others.
+    /// An identifier of the job.
     pub job: String,
     /// How host and ports were found.
     pub reason: String,

@@ -1,4 +1,4 @@
-//! The engine `mpi`: collectives by the system's MPI, opened at run time when a program asks for it.
+//! The engine `mpi`: collectives by the system's MPI, opened at run time when a program selects it.
 //!
 //! Any library of the MPICH family, Open MPI or the standard ABI of MPI 5 will do (`abi`); `library` says where it is
 //! looked for. Nothing here runs unless the backend `mpi` is chosen.

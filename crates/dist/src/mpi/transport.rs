@@ -384,7 +384,7 @@ impl Transport for MpiTransport {
     unsafe fn reduce_scatter(&mut self, inputs: &[Span], output: Span, how: Reduction, call: &Call) -> Result<()> {
         let (datatype, op) = self.reduction(how)?;
         let longest = inputs.iter().map(|span| span.len).max().unwrap_or(0);
-        // MPI takes no result that lies among the inputs.
+        // MPI does not allow the result to alias an input.
         let whole = joined(inputs).filter(|whole| whole.len <= self.chunk && !overlap(*whole, output));
         let (share, rounds) = if whole.is_some() { (longest, 1) } else { self.rounds(longest) };
         for round in 0..rounds {

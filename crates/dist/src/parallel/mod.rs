@@ -33,11 +33,12 @@ use std::sync::Arc;
 /// inputs, [`DistributedDataParallel::call`].
 ///
 /// ```
-/// use rushlight_dist::DistributedDataParallel;
-/// use rushlight_nn::{Forward, Linear, Module};
-/// let world = rushlight_dist::init()?;
+/// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_nn as nn; pub use rushlight_dist as dist; }
+/// use rushlight::dist::DistributedDataParallel;
+/// use rushlight::nn::{Forward, Linear, Module};
+/// let world = rushlight::dist::init()?;
 /// let model = DistributedDataParallel::new(Linear::new(20, 1).build()?, world.group().clone()).build()?;
-/// let loss = model.forward(&rushlight_tensor::Tensor::ones([4, 20])?)?.sum()?;
+/// let loss = model.forward(&rushlight::Tensor::ones([4, 20])?)?.sum()?;
 /// loss.backward()?;
 /// assert!(model.parameters().iter().all(|p| p.grad().is_some()));
 /// # Ok::<(), rushlight_core::Error>(())

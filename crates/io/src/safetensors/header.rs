@@ -20,7 +20,7 @@ pub(super) struct Header {
     pub(super) metadata: Metadata,
 }
 
-/// Where a tensor lies, counted from the end of the header.
+/// A tensor's byte range, counted from the end of the header.
 #[derive(Debug)]
 pub(super) struct TensorInfo {
     pub(super) dtype: String,

@@ -7,7 +7,7 @@ use rushlight_core::{Error, Result};
 use rushlight_tensor::Arg;
 use rushlight_tensor::state::Value;
 
-/// Stochastic gradient descent, with momentum if asked for.
+/// Stochastic gradient descent, optionally with momentum.
 pub type Sgd = GroupOptimizer<SgdOptions>;
 
 options! {

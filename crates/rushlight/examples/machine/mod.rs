@@ -9,7 +9,8 @@ use rushlight::prelude::*;
 use rushlight::train::{Resume, TrainerBuilder};
 use std::io::Write;
 
-/// `println!` that ends the program where `println!` panics: when nobody reads the output any more, as in `chargpt | head`.
+/// `println!` that ends the program where `println!` panics: when nobody reads the output any more, as in
+/// `chargpt | head`.
 macro_rules! say {
     ($($text:tt)*) => { crate::machine::print_line(format_args!($($text)*)) };
 }

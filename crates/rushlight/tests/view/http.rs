@@ -59,7 +59,7 @@ fn new_values_are_told_of_as_they_come() {
     assert!(lines.any(|line| line.starts_with("data: ") && line.contains(&key)), "no event for the new row");
     let fresh = server.json(&format!("/api/scalars?run={run}&since={before}"));
     assert_eq!(fresh["series"]["loss"]["values"], serde_json::json!(["-Infinity"]), "only what is new, and whole");
-    // A file that is replaced by a shorter one begins anew.
+    // A file that is replaced by a shorter one restarts.
     std::fs::write(&path, "{\"step\":1,\"loss\":5}\n").expect("a file");
     until("the shorter file is read", || {
         let all = server.json(&format!("/api/scalars?run={run}"));

@@ -30,7 +30,7 @@ pub use mode::{
 pub use node::Grads;
 pub use saved_hooks::{SavedTensorsGuard, SavedTensorsHooks, save_on_cpu, saved_tensors_hooks};
 
-pub(crate) use node::{Ctx, edges, record, record_conversion, record_many, recording};
+pub(crate) use node::{Ctx, edges, record, record_conversion, record_many, record_masked, recording};
 pub(crate) use saved::Saved;
 
 use crate::{Tensor, capture};
@@ -85,7 +85,8 @@ impl Tensor {
     /// While `.grad` is the home itself nothing else may use that memory.
     ///
     /// ```
-    /// use rushlight_tensor::Tensor;
+    /// # use rushlight_tensor as rushlight;
+    /// use rushlight::Tensor;
     /// let w = Tensor::ones([3, 2])?.requires_grad_(true)?;
     /// let home = Tensor::zeros([3, 2])?;
     /// w.set_grad_home(Some(&home))?;
@@ -266,7 +267,8 @@ impl Tensor {
     /// [`Tensor::backward`] with a gradient to start from, a graph to keep, or a graph of the backward itself.
     ///
     /// ```
-    /// use rushlight_tensor::{Tensor, autograd::Backward};
+    /// # use rushlight_tensor as rushlight;
+    /// use rushlight::{Tensor, autograd::Backward};
     /// let x = Tensor::new([3.0f32, 4.0])?.requires_grad_(true)?;
     /// let y = (&x * &x).eval()?;
     /// y.backward_with(Backward::default().gradient(&Tensor::new([1.0f32, 0.5])?).retain_graph(true))?;

@@ -292,9 +292,9 @@ impl Tensor {
             if source.shares_storage(self) {
                 let copy = source.detach().copy()?;
                 let layout = copy.layout().expand(self.shape())?;
-                self.backend().copy(copy.view_as(&layout), self.engine_view())?;
+                self.backend_with(source).copy(copy.view_as(&layout), self.engine_view())?;
             } else {
-                self.backend().copy(source.view_as(&layout), self.engine_view())?;
+                self.backend_with(source).copy(source.view_as(&layout), self.engine_view())?;
             }
         }
         self.changed_unrecorded();

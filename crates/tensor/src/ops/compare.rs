@@ -237,7 +237,7 @@ impl Tensor {
     }
 
     /// The same memory read as elements of another dtype of the same size. Not recorded.
-    fn reinterpreted(&self, dtype: DType) -> Tensor {
+    pub(crate) fn reinterpreted(&self, dtype: DType) -> Tensor {
         Tensor::from_parts(self.0.storage.clone(), self.layout().clone(), dtype, Default::default())
     }
 }

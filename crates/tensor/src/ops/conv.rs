@@ -4,7 +4,7 @@
 //! ops over one description. Each is linear in both operands, and each one's derivatives are the other two.
 
 use super::sizes::Sizes;
-use crate::autograd::{Saved, no_grad, record, recording};
+use crate::autograd::{Ctx, Saved, no_grad, record, recording};
 use crate::{Tensor, amp};
 use rushlight_core::backend::Conv;
 use rushlight_core::smallvec::{SmallVec, smallvec};
@@ -190,6 +190,22 @@ impl Problem {
         self.transposed(dy, w, None)
     }
 
+    /// The gradient by the input with what others have contributed to it, in one pass where the engine can.
+    fn input_gradient_to_sum(self, ctx: &Ctx, dy: &Tensor, w: &Tensor) -> Result<Tensor> {
+        let [packed, by] = alike(dy, w)?;
+        let shape = self.input_shape();
+        let suits = |sum: &Tensor| {
+            let alike = sum.dtype() == packed.dtype() && sum.shape() == &shape[..];
+            alike && packed.is_channels_last() && sum.is_channels_last() && sum.is_sole_owner()
+        };
+        let Some(sum) = ctx.take_sum(0, suits) else { return self.input_gradient(&packed, &by) };
+        let views = (packed.engine_view(), by.engine_view(), sum.engine_view());
+        if !sum.backend().conv_backward_input_add(&self.spec, views.0, views.1, views.2)? {
+            sum.add_(&self.input_gradient(&packed, &by)?)?;
+        }
+        Ok(sum)
+    }
+
     fn transposed(self, dy: &Tensor, w: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
         let channels_last = dy.suggests_channels_last() || w.suggests_channels_last();
         let [dy, w] = alike(dy, w)?;
@@ -254,9 +270,12 @@ impl Problem {
         }
         let saved_a = b.requires_grad().then(|| Saved::input(a));
         let saved_b = a.requires_grad().then(|| Saved::input(b));
-        let has_bias = bias.is_some();
+        let (has_bias, is_plain) = (bias.is_some(), name == "conv");
         record(name, &inputs, out, move |ctx, dy| {
             let da = match &saved_b {
+                Some(b) if ctx.needs(0) && is_plain && !ctx.recording() => {
+                    Some(self.input_gradient_to_sum(ctx, dy, &ctx.get(b)?)?)
+                }
                 Some(b) if ctx.needs(0) => Some(by[0](self, dy, &ctx.get(b)?)?),
                 _ => None,
             };

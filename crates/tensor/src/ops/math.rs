@@ -578,7 +578,7 @@ impl Tensor {
 
     /// The error PyTorch gives for an op that takes floats only.
     pub(crate) fn needs_float(&self, name: &str) -> Result<()> {
-        if self.dtype().is_float() {
+        if self.dtype().is_float() && !self.dtype().is_carried() {
             return Ok(());
         }
         Err(Error::dtype(format!(
@@ -592,6 +592,9 @@ impl Tensor {
         let args = [Arg::Tensor(self), Arg::Tensor(other)];
         let common = result_type(&args);
         let dtype = if common.is_float() { common } else { DType::F32 };
+        if super::carried::involved(&args) {
+            return super::carried::row(op, &args, params);
+        }
         pointwise_as(op, &args, params, dtype.compute(), dtype)
     }
 }

@@ -222,6 +222,7 @@ fn c_name(dtype: DType) -> &'static str {
         DType::I8 => "signed char",
         DType::U8 => "unsigned char",
         DType::Bool => "bool",
+        carried => carried.name(),
     }
 }
 
@@ -235,8 +236,11 @@ fn check_operands(name: &str, a: &Tensor, b: &Tensor) -> Result<()> {
             c_name(b.dtype())
         )));
     }
-    if a.dtype() == DType::Bool {
-        return Err(Error::dtype(format!("{name}: not implemented for bool; convert to a number with to_dtype first")));
+    if a.dtype() == DType::Bool || a.dtype().is_carried() {
+        return Err(Error::dtype(format!(
+            "{name}: not implemented for {}; convert to a number with to_dtype first",
+            a.dtype()
+        )));
     }
     Ok(())
 }

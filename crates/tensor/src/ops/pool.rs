@@ -211,8 +211,9 @@ impl Problem {
     fn max(self, x: &Tensor) -> Result<(Tensor, Tensor)> {
         self.refuse_empty("adaptive_max_pool", x)?;
         let channels_last = x.suggests_channels_last();
-        let x = x.contiguous()?;
-        let (y, indices) = (x.uninit_like(&self.output, x.dtype())?, x.uninit_like(&self.output, DType::I64)?);
+        let x = readable(x)?;
+        let memory = |dtype: DType| x.uninit_in_order(&self.output, dtype);
+        let (y, indices) = (memory(x.dtype())?, memory(DType::I64)?);
         if y.numel() > 0 {
             y.backend().max_pool(&self.spec, x.engine_view(), y.engine_view(), indices.engine_view())?;
         }
@@ -230,8 +231,9 @@ impl Problem {
     fn spread(&self, dy: &Tensor, indices: &Tensor) -> Result<Tensor> {
         self.refuse_empty("adaptive_max_pool_backward", dy)?;
         let channels_last = dy.suggests_channels_last();
-        let dy = dy.contiguous()?;
-        let dx = dy.uninit_like(&self.input, dy.dtype())?;
+        let dy = if indices.is_channels_last() { dy.channels_last()? } else { dy.contiguous()? };
+        let indices = &if indices.is_channels_last() { indices.clone() } else { indices.contiguous()? };
+        let dx = indices.uninit_in_order(&self.input, dy.dtype())?;
         if dy.numel() == 0 {
             dx.zero_()?;
         } else if dx.numel() > 0 {
@@ -254,8 +256,8 @@ impl Problem {
 
     fn average(&self, x: &Tensor) -> Result<Tensor> {
         let channels_last = x.suggests_channels_last();
-        let x = x.contiguous()?;
-        let y = x.uninit_like(&self.output, x.dtype())?;
+        let x = readable(x)?;
+        let y = x.uninit_in_order(&self.output, x.dtype())?;
         if y.numel() > 0 {
             y.backend().avg_pool(&self.spec, x.engine_view(), y.engine_view())?;
         }
@@ -270,8 +272,8 @@ impl Problem {
     fn share(&self, dy: &Tensor) -> Result<Tensor> {
         self.refuse_empty("adaptive_avg_pool_backward", dy)?;
         let channels_last = dy.suggests_channels_last();
-        let dy = dy.contiguous()?;
-        let dx = dy.uninit_like(&self.input, dy.dtype())?;
+        let dy = readable(dy)?;
+        let dx = dy.uninit_in_order(&self.input, dy.dtype())?;
         if dy.numel() == 0 {
             dx.zero_()?;
         } else if dx.numel() > 0 {
@@ -283,6 +285,11 @@ impl Problem {
         }
         dx.channels_last_if(channels_last)
     }
+}
+
+/// The elements row-major, or with their channels innermost where they lie so and the engine takes it.
+fn readable(x: &Tensor) -> Result<Tensor> {
+    if x.is_channels_last() { Ok(x.clone()) } else { x.contiguous() }
 }
 
 /// The last two of three sizes.

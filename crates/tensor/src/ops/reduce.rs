@@ -47,6 +47,9 @@ impl Tensor {
     /// A reduction with the reduced dimensions kept at size one, not recorded.
     pub(crate) fn reduce_keep(&self, op: Reduce, mask: &[bool], dtype: DType) -> Result<Tensor> {
         self.visitable("reduction")?;
+        if self.dtype().is_carried() {
+            return self.reduce_carried(op, mask, dtype);
+        }
         let out = self.uninit_like(&self.kept_shape(mask), dtype)?;
         if out.numel() > 0 {
             out.backend().reduce(op, self.engine_view(), mask, out.engine_view())?;

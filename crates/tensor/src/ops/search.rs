@@ -1,4 +1,4 @@
-//! What stands on order: distinct values, places in sorted rows, counts of values.
+//! Ops based on sorting: distinct values, positions in sorted rows, counts of values.
 
 use super::operands::underivable;
 use crate::Tensor;
@@ -206,7 +206,7 @@ impl Tensor {
                 Ok((self.reshape([rows, self.shape()[rank - 1]])?, values.reshape([rows, values.shape()[rank - 1]])?))
             })?;
             let layout = rushlight_core::Layout::contiguous(flat.shape())?;
-            out.backend().searchsorted(sorted.engine_view(), flat.engine_view(), right, out.view_as(&layout))?;
+            sorted.backend().searchsorted(sorted.engine_view(), flat.engine_view(), right, out.view_as(&layout))?;
         }
         Ok(out)
     }

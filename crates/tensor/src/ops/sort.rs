@@ -19,6 +19,9 @@ impl Tensor {
         if self.rank() == 0 {
             return Ok((self.copy()?, Tensor::zeros_with([], (DType::I64, self.device()))?));
         }
+        if self.dtype().is_carried() {
+            return self.sort_carried(dim as isize, descending);
+        }
         let (values, indices) =
             (self.uninit_like(self.shape(), self.dtype())?, self.uninit_like(self.shape(), DType::I64)?);
         if values.numel() > 0 {

@@ -293,6 +293,18 @@ impl Backend for Profiled {
         self.0.conv_backward_input(spec, dy, w, dx)
     }
 
+    fn conv_backward_input_add(&self, spec: &Conv, dy: View, w: View, dx: View) -> Result<bool> {
+        let _span = span_of(
+            || "rushlight::conv_backward_input",
+            || conv_flops(spec),
+            |d| {
+                dy.note(d);
+                w.note(d)
+            },
+        );
+        self.0.conv_backward_input_add(spec, dy, w, dx)
+    }
+
     fn conv_backward_weight(&self, spec: &Conv, x: View, dy: View, dw: View) -> Result<()> {
         let _span = span_of(|| "rushlight::conv_backward_weight", || conv_flops(spec), |d| (x, dy).note(d));
         count(|| conv_flops(spec), &[x, dy]);
@@ -390,6 +402,45 @@ impl Backend for Profiled {
     ) -> Result<()> {
         let _span = span_of(|| "rushlight::batch_norm_backward", || 0, |d| (dy, x, weight, mean, rstd).note(d));
         self.0.batch_norm_backward(spec, dy, x, weight, mean, rstd, dx, dweight, dbias)
+    }
+
+    fn batch_norm_relu_backward(
+        &self,
+        spec: &BatchNorm,
+        dy: View,
+        x: View,
+        weight: Option<View>,
+        bias: Option<View>,
+        mean: View,
+        rstd: View,
+        dx: Option<View>,
+        dweight: Option<View>,
+        dbias: Option<View>,
+    ) -> Result<()> {
+        let _span = span_of(
+            || "rushlight::batch_norm_relu_backward",
+            || 0,
+            |d| {
+                dy.note(d);
+                x.note(d);
+                weight.note(d);
+                bias.note(d);
+                mean.note(d);
+                rstd.note(d)
+            },
+        );
+        self.0.batch_norm_relu_backward(spec, dy, x, weight, bias, mean, rstd, dx, dweight, dbias)
+    }
+
+    fn batch_norm_running(
+        &self,
+        spec: &BatchNorm,
+        momentum: f64,
+        mean: View,
+        rstd: View,
+        running: [View; 2],
+    ) -> Result<bool> {
+        self.0.batch_norm_running(spec, momentum, mean, rstd, running)
     }
 
     fn cross_entropy(&self, spec: &CrossEntropy, loss: View, row_weight: View, lse: View) -> Result<()> {

@@ -1,7 +1,8 @@
 //! The profiler: `rushlight_profile`, fed by every engine call and every node of a backward pass.
 //!
 //! ```
-//! use rushlight_tensor::{Tensor, profile::Profiler};
+//! # use rushlight_tensor as rushlight;
+//! use rushlight::{Tensor, profile::Profiler};
 //! let x = Tensor::ones([64, 64])?.requires_grad_(true)?;
 //! let mut profiler = Profiler::new().record_shapes(true).profile_memory(true);
 //! profiler.start()?;

@@ -89,8 +89,8 @@ impl Callback for EmaWeights {
     }
 }
 
-/// Averages the parameters of the last epochs (stochastic weight averaging) and leaves the average in the model at the end. Statistics of batch norm are not
-/// computed anew. The learning rate is the schedule's business.
+/// Averages the parameters of the last epochs (stochastic weight averaging) and leaves the average in the model at the
+/// end. Statistics of batch norm are not computed anew. The learning rate is the schedule's business.
 pub struct StochasticWeightAveraging {
     start: u64,
     averages: Vec<(String, Tensor)>,

@@ -9,7 +9,8 @@ use rushlight_tensor::autograd::no_grad;
 use rushlight_tensor::profile::{self, CountedCall};
 use std::collections::HashMap;
 
-/// Prints the model's parts at the beginning: kind, shapes of parameters, their number, and the floating-point operations of a forward pass on one sample.
+/// Prints the model's parts at the beginning: kind, shapes of parameters, their number, and the floating-point
+/// operations of a forward pass on one sample.
 ///
 /// Operations are those of products with a parameter: two for each weight of a linear layer, times the positions it is applied at, which
 /// [`ModelSummary::positions`] tells for sequences. Convolutions need [`ModelSummary::positions`] as well: their output's pixels.
@@ -52,9 +53,14 @@ impl ModelSummary {
     /// work, or is the forward's own.
     ///
     /// ```
-    /// use rushlight_nn::{Forward, Linear};
-    /// use rushlight_tensor::Tensor;
-    /// use rushlight_train::callbacks::ModelSummary;
+    /// # mod rushlight {
+    /// #     pub use rushlight_tensor::*;
+    /// #     pub use rushlight_nn as nn;
+    /// #     pub use rushlight_train as train;
+    /// # }
+    /// use rushlight::nn::{Forward, Linear};
+    /// use rushlight::Tensor;
+    /// use rushlight::train::callbacks::ModelSummary;
     /// let model = Linear::new(8, 4).build()?;
     /// let summary = ModelSummary::new().traced(&model, 16, || model.forward(&Tensor::ones([16, 8])?))?;
     /// assert!(summary.table(&model).ends_with("64 FLOPs forward, counted"));

@@ -38,7 +38,7 @@ pub struct Resumed {
     pub rows: u64,
 }
 
-/// What a logger is told at the beginning.
+/// The start information of a logger.
 pub struct Start<'a> {
     /// The run's directory.
     pub directory: &'a Path,
