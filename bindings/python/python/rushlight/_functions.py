@@ -375,6 +375,10 @@ def typename(obj):
 
 def result_type(tensor1, tensor2):
     """The dtype that two operands combine in."""
+    dtypes = [o.dtype for o in (tensor1, tensor2) if isinstance(o, Tensor)]
+    if any(dtype in _FLOAT8 for dtype in dtypes):
+        # There is no arithmetic to ask; numbers do not change the dtype of floats.
+        return _C.promote_types(dtypes[0], dtypes[-1])
     probe = [o.detach().reshape(-1)[:0].reshape((0,) * max(o.dim(), 0)) if isinstance(o, Tensor) and o.dim() else o for o in (tensor1, tensor2)]
     if not any(isinstance(o, Tensor) for o in probe):
         probe[0] = _C.tensor(probe[0])

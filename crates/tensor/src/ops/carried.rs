@@ -104,7 +104,7 @@ impl Tensor {
     }
 
     /// The unsigned integers that [`Tensor::ordered_bits`] made signed ones of.
-    fn ordered_bits_as(&self, dtype: DType) -> Result<Tensor> {
+    fn unordered_bits(&self, dtype: DType) -> Result<Tensor> {
         Ok(self.bitwise_xor(sign_bit(dtype))?.reinterpreted(dtype))
     }
 
@@ -114,7 +114,7 @@ impl Tensor {
             return Err(refusal("sort", self.dtype()));
         }
         let (values, indices) = self.ordered_bits()?.sort(dim, descending)?;
-        Ok((values.ordered_bits_as(self.dtype())?, indices))
+        Ok((values.unordered_bits(self.dtype())?, indices))
     }
 
     /// A reduction of a carried dtype, with the reduced dimensions kept at size one.
@@ -177,7 +177,7 @@ pub(crate) fn row(op: Pointwise, args: &[Arg], params: &[f64]) -> Result<Tensor>
         Maximum | Minimum | Fmax | Fmin | Clamp | ClampMin | ClampMax => {
             let number = |s| Scalar::Int(element(s, common).to_i64() ^ sign_bit(common));
             with_converted(args, Tensor::ordered_bits, number, |args| pointwise(op, args, params))?
-                .ordered_bits_as(common)
+                .unordered_bits(common)
         }
         Relu | Floor | Ceil | Round | Trunc => match args {
             [Arg::Tensor(x), ..] => x.copy(),
