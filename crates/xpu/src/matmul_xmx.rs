@@ -114,7 +114,7 @@ mod tests {
             DType::F16 => [0xc000, 0xbc00, 0, 0x3c00, 0x4000],
             _ => [0xc000, 0xbf80, 0, 0x3f80, 0x4000],
         };
-        (0..count).flat_map(|i| bits[(i * 2654435761 >> 7) % 5].to_le_bytes()).collect()
+        (0..count).flat_map(|i| bits[((i * 2654435761) >> 7) % 5].to_le_bytes()).collect()
     }
 
     /// The forms for the matrix units themselves, which `scripts/test_xpu pvc` compiles.
