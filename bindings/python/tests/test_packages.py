@@ -101,7 +101,6 @@ def test_autocast_and_scaler():
         scaler.step(optimizer)
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is an accelerator: test_cuda.py")
 def test_ipex_optimize_lowers_the_forward():
     from rushlight import _ipex
 
@@ -121,6 +120,7 @@ def test_ipex_optimize_lowers_the_forward():
         _ipex.optimize(model, weight_prepack=True)
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is an accelerator: test_cuda.py")
 def test_devices():
     assert not torch.cuda.is_available() and torch.cuda.device_count() == 0
     with warnings.catch_warnings():

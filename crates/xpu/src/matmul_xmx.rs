@@ -60,10 +60,8 @@ impl Xpu {
         let (right, b_batch) = self.xmx_panels(p.b.transposed(), [p.images, p.heads, p.n, p.k], true, emulated)?;
         let bias = p.bias.unwrap_or((p.row_factors.unwrap_or(p.out.address), p.out.dtype, 0));
         let tags = [p.a.dtype as u16, p.out.dtype as u16, bias.1 as u16, emulated as u16];
-        let kernel = self.kernel(Key::new(Family::MatMulXmx, "matmul_xmx", tags), || {
-            let defines = xmx_defines(p.a.dtype, emulated).define("MATMUL_XMX", 1);
-            defines.dtype("OUT", p.out.dtype).dtype("C", bias.1)
-        })?;
+        let key = Key::new(Family::MatMulXmx, "matmul_xmx", tags);
+        let kernel = self.kernel(key, || product_defines(p.a.dtype, p.out.dtype, bias.1, emulated))?;
         // A group has four panels of rows and two of columns.
         let groups = [p.m.div_ceil(4 * PANEL), p.n.div_ceil(2 * PANEL), p.images * p.heads];
         // The right operand is read by pairs.
@@ -81,8 +79,7 @@ impl Xpu {
         let (batch, number, steps) =
             (if shared { 1 } else { images * heads }, count.div_ceil(PANEL), depth.div_ceil(STEP));
         let key = Key::new(Family::MatMulXmx, "pack_xmx", [right as u16, emulated as u16]);
-        let kernel =
-            self.kernel(key, || xmx_defines(DType::BF16, emulated).define("PACK_XMX", 1).define("RIGHT", right as u8))?;
+        let kernel = self.kernel(key, || pack_defines(right, emulated))?;
         let elements = number * steps * PANEL * STEP;
         let scratch = self.scratch(batch * elements * size_of::<u16>())?;
         let (from, to) = (At(x.address), At(scratch.address));
@@ -97,9 +94,18 @@ fn xmx_defines(dtype: DType, emulated: bool) -> Defines {
     Defines::default().kind(Kind::F32).define("HALF", half).define("EMULATED", emulated as u8)
 }
 
+fn product_defines(dtype: DType, out: DType, bias: DType, emulated: bool) -> Defines {
+    xmx_defines(dtype, emulated).define("MATMUL_XMX", 1).dtype("OUT", out).dtype("C", bias)
+}
+
+fn pack_defines(right: bool, emulated: bool) -> Defines {
+    xmx_defines(DType::BF16, emulated).define("PACK_XMX", 1).define("RIGHT", right as u8)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::program::write_gpu_source;
     use rushlight_core::{Backend, Layout, View};
 
     /// The bits of small integers, which both dtypes hold exactly, so that sums do not depend on their order.
@@ -108,7 +114,21 @@ mod tests {
             DType::F16 => [0xc000, 0xbc00, 0, 0x3c00, 0x4000],
             _ => [0xc000, 0xbf80, 0, 0x3f80, 0x4000],
         };
-        (0..count).flat_map(|i| bits[(i * 2654435761 >> 7) % 5].to_le_bytes()).collect()
+        (0..count).flat_map(|i| bits[((i * 2654435761) >> 7) % 5].to_le_bytes()).collect()
+    }
+
+    /// The forms for the matrix units themselves, which `scripts/test_xpu pvc` compiles.
+    #[test]
+    fn texts_for_an_offline_compiler() {
+        for dtype in [DType::BF16, DType::F16] {
+            for out in [dtype, DType::F32] {
+                let key = Key::new(Family::MatMulXmx, "matmul_xmx", [dtype as u16, out as u16]);
+                write_gpu_source(key, product_defines(dtype, out, dtype, false)).unwrap();
+            }
+        }
+        for right in [false, true] {
+            write_gpu_source(Key::new(Family::MatMulXmx, "pack_xmx", []), pack_defines(right, false)).unwrap();
+        }
     }
 
     #[test]

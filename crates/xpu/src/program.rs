@@ -229,6 +229,21 @@ pub fn converted(from: DType, to: DType, e: &str) -> String {
 /// The variable that names a directory for the text of every kernel that is compiled, to be compiled by other tools.
 const SOURCES: &str = "RUSHLIGHT_XPU_SOURCES";
 
+/// The text of a form of a family.
+fn source(family: Family, f64: bool, is_cpu: bool, defines: &str) -> String {
+    let (f64, is_cpu, texts) = (f64 as u8, is_cpu as u8, family.texts().concat());
+    format!("#define FP64 {f64}\n#define CPU {is_cpu}\n{defines}\n{PRELUDE}\n{texts}")
+}
+
+/// Writes the text of a form that no device here compiles, for a GPU's offline compiler.
+#[cfg(test)]
+pub fn write_gpu_source(key: Key, defines: Defines) -> Result<()> {
+    match std::env::var_os(SOURCES) {
+        Some(directory) => write_source(directory.as_ref(), key, &source(key.family, true, false, &defines.0)),
+        None => Ok(()),
+    }
+}
+
 fn write_source(directory: &std::path::Path, key: Key, source: &str) -> Result<()> {
     let path =
         directory.join(format!("{:?}-{}-{:08x}.cl", key.family, key.entry, cache::hash(&[source.as_bytes()]) as u32));
@@ -252,12 +267,7 @@ impl Xpu {
 
     fn compile(&self, key: Key, defines: &str) -> Result<&'static Kernel> {
         let abilities = self.driver.abilities();
-        let source = format!(
-            "#define FP64 {}\n#define CPU {}\n{defines}\n{PRELUDE}\n{}",
-            abilities.f64 as u8,
-            abilities.is_cpu as u8,
-            key.family.texts().concat()
-        );
+        let source = source(key.family, abilities.f64, abilities.is_cpu, defines);
         if let Some(directory) = std::env::var_os(SOURCES) {
             write_source(directory.as_ref(), key, &source)?;
         }
