@@ -194,7 +194,7 @@ pub struct Mask {
     stream: Place,
     passed: Arc<AtomicBool>,
     /// The kernel, if nothing takes the mask.
-    form: Prepared,
+    form: Box<Prepared>,
     /// The gradient of the result, the result, and where the gradient goes: the starts of their memory.
     pub dy: u64,
     pub positive: u64,
@@ -324,7 +324,7 @@ impl Gpu {
         }
         let [dy, positive, to] = [dy, positive, to].map(|v| v.ptr() as u64);
         let (stream, passed) = (Place(self.lane().stream), Arc::default());
-        let mask = Mask { stream, passed, form: form()?, dy, positive, to, dtype, elements };
+        let mask = Mask { stream, passed, form: Box::new(form()?), dy, positive, to, dtype, elements };
         self.hold_back(Held::Mask(mask)).map(|()| true)
     }
 
