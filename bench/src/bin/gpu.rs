@@ -234,7 +234,7 @@ fn images(
     channels_last: bool,
 ) -> Result<(Batch, impl FnMut(&Batch) -> Result<Tensor>)> {
     let images = if channels_last {
-        Tensor::rand([batch, size, size, 3], (DType::F32, DEVICE))?.permute(&[0, 3, 1, 2])?
+        Tensor::rand([batch, size, size, 3], (DType::F32, DEVICE))?.permute([0, 3, 1, 2])?
     } else {
         Tensor::rand([batch, 3, size, size], (DType::F32, DEVICE))?
     };
