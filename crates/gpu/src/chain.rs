@@ -313,7 +313,8 @@ impl Gpu {
         let (dtype, elements) = (to.dtype, to.numel());
         let fits = |v: View| whole(v, dtype, elements) && (v.ptr() as usize).is_multiple_of(16);
         let apart = dy.ptr() != to.ptr() && positive.ptr() != to.ptr() && dy.ptr() != positive.ptr();
-        let large = elements * dtype.size() >= LARGE_MASK;
+        // Of half types the sums would need more registers than the pass saves.
+        let large = elements * dtype.size() >= LARGE_MASK && dtype.size() >= 4;
         if !large
             || !apart
             || ![dy, positive, to].into_iter().all(fits)
@@ -401,7 +402,8 @@ impl Gpu {
         let mut kept = lock(&self.kept);
         let mut free = Vec::new();
         kept.retain(|(slot, block)| {
-            let waits = lock(slot).is_some();
+            // Once something has come after it, whatever takes the memory next waits behind it.
+            let waits = lock(slot).as_ref().is_some_and(|held| !held.passed().load(Acquire));
             if !waits {
                 free.push(*block);
             }
