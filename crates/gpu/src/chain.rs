@@ -194,7 +194,7 @@ pub struct Mask {
     stream: Place,
     passed: Arc<AtomicBool>,
     /// The kernel, if nothing takes the mask.
-    form: Prepared,
+    form: Box<Prepared>,
     /// The gradient of the result, the result, and where the gradient goes: the starts of their memory.
     pub dy: u64,
     pub positive: u64,
@@ -313,7 +313,8 @@ impl Gpu {
         let (dtype, elements) = (to.dtype, to.numel());
         let fits = |v: View| whole(v, dtype, elements) && (v.ptr() as usize).is_multiple_of(16);
         let apart = dy.ptr() != to.ptr() && positive.ptr() != to.ptr() && dy.ptr() != positive.ptr();
-        let large = elements * dtype.size() >= LARGE_MASK;
+        // Of half types the sums would need more registers than the pass saves.
+        let large = elements * dtype.size() >= LARGE_MASK && dtype.size() >= 4;
         if !large
             || !apart
             || ![dy, positive, to].into_iter().all(fits)
@@ -324,7 +325,7 @@ impl Gpu {
         }
         let [dy, positive, to] = [dy, positive, to].map(|v| v.ptr() as u64);
         let (stream, passed) = (Place(self.lane().stream), Arc::default());
-        let mask = Mask { stream, passed, form: form()?, dy, positive, to, dtype, elements };
+        let mask = Mask { stream, passed, form: Box::new(form()?), dy, positive, to, dtype, elements };
         self.hold_back(Held::Mask(mask)).map(|()| true)
     }
 
@@ -401,7 +402,8 @@ impl Gpu {
         let mut kept = lock(&self.kept);
         let mut free = Vec::new();
         kept.retain(|(slot, block)| {
-            let waits = lock(slot).is_some();
+            // Once something has come after it, whatever takes the memory next waits behind it.
+            let waits = lock(slot).as_ref().is_some_and(|held| !held.passed().load(Acquire));
             if !waits {
                 free.push(*block);
             }

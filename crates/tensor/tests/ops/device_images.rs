@@ -211,7 +211,8 @@ fn captured_steps_keep_the_memory_order_of_inputs() -> Result<()> {
         let x = images(&randn(&[2, 5, 4, 3])?)?;
         let x = if i == 4 { x.contiguous()? } else { x };
         let x = if i == 5 { x } else { x.to(device)?.in_order_of(&x)? };
-        let got = capture.run(&[x.clone()], |[x]: &[Tensor; 1]| {
+        let inputs = [x.clone()];
+        let got = capture.run(&inputs, |[x]: &[Tensor; 1]| {
             orders.push((x.device(), x.strides().to_vec()));
             x.to(device)?.exp()
         })?;
