@@ -179,6 +179,45 @@ class LanguageModel(nn.Module):
         return self.head(F.dropout(self.lstm(x)[0], 0.5))
 
 
+class WrittenBlock(nn.Module):
+    """A block of minGPT, as most public code has it: attention and the activation are written out, operation by operation."""
+
+    def __init__(self, width, heads, length):
+        super().__init__()
+        self.heads, self.ln1, self.ln2 = heads, nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.fc, self.out = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.register_buffer("mask", torch.tril(torch.ones(length, length)).view(1, 1, length, length))
+
+    def attend(self, x):
+        b, t, c = x.shape
+        q, k, v = (z.view(b, t, self.heads, c // self.heads).transpose(1, 2) for z in self.qkv(x).split(c, 2))
+        scores = (q @ k.transpose(-2, -1)) * (1.0 / (c // self.heads) ** 0.5)
+        weights = F.dropout(scores.masked_fill(self.mask == 0, float("-inf")).softmax(-1), 0.1)
+        return F.dropout(self.proj((weights @ v).transpose(1, 2).contiguous().view(b, t, c)), 0.1)
+
+    def forward(self, x):
+        x = x + self.attend(self.ln1(x))
+        y = self.fc(self.ln2(x))
+        y = 0.5 * y * (1.0 + torch.tanh((2.0 / 3.141592653589793) ** 0.5 * (y + 0.044715 * torch.pow(y, 3.0))))
+        return x + F.dropout(self.out(y), 0.1)
+
+
+class WrittenGpt(nn.Module):
+    def __init__(self, layers, heads, width, vocabulary, length):
+        super().__init__()
+        self.wte, self.wpe = nn.Embedding(vocabulary, width), nn.Embedding(length, width)
+        self.blocks, self.ln = nn.ModuleList(WrittenBlock(width, heads, length) for _ in range(layers)), nn.LayerNorm(width)
+        self.head = nn.Linear(width, vocabulary, bias=False)
+
+    def forward(self, tokens):
+        places = torch.arange(tokens.shape[1], device=tokens.device).unsqueeze(0)
+        x = F.dropout(self.wte(tokens) + self.wpe(places), 0.1)
+        for block in self.blocks:
+            x = block(x)
+        return self.head(self.ln(x))
+
+
 def since_start():
     """Seconds since this process began."""
     ticks = int(open("/proc/self/stat").read().rsplit(")", 1)[1].split()[19])
@@ -279,6 +318,13 @@ def language():
     return model, lambda m: F.cross_entropy(m(x).flatten(0, 1), y.flatten()), optimizer, False, True
 
 
+def written(layers, heads, width, vocabulary, length, batch):
+    model = WrittenGpt(layers, heads, width, vocabulary, length).to(DEVICE)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=5e-4, betas=(0.9, 0.95), weight_decay=0.1, capturable=True, fused=True)
+    x, y = (torch.randint(vocabulary, (batch, length), device=DEVICE) for _ in range(2))
+    return model, lambda m: F.cross_entropy(m(x).flatten(0, 1), y.flatten()), optimizer, False, True
+
+
 def images(model, bf16=False, batch=512, size=32, channels_last=None):
     order = torch.channels_last if (bf16 if channels_last is None else channels_last) else torch.contiguous_format
     model = model.to(DEVICE, memory_format=order)
@@ -308,3 +354,5 @@ if __name__ == "__main__":
     step("train_resnet50_f32", lambda: images(resnet50(), batch=64, size=224, channels_last=True))
     step("train_resnet50_bf16", lambda: images(resnet50(), True, 128, 224))
     step("train_lstm_f32", language)
+    step("train_mingpt_nano_f32", lambda: written(3, 3, 48, 3, 11, 64))
+    step("train_mingpt_mini_f32", lambda: written(6, 6, 192, 65, 128, 64))

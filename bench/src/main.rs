@@ -1,7 +1,8 @@
 //! Rushlight's half of the benchmark: runs the case it is told to and says how long it took.
 //!
-//! `compare.py` starts this program and PyTorch side by side and alternates between them. Protocol, line by line on standard input:
-//! `time CASE REPEATS` answers the seconds of one repeat, `peak CASE` the peak memory in bytes that a run of the case adds or, of one that trains, the process takes, `list` the names.
+//! `compare.py` starts this program and PyTorch side by side and alternates between them. Protocol, line by line on
+//! standard input: `time CASE REPEATS` answers the seconds of one repeat, `peak CASE` the peak memory in bytes that a
+//! run of the case adds or, of one that trains, the process takes, `list` the names.
 
 mod cases;
 mod ops;

@@ -278,7 +278,8 @@ TEMPLATES = [
 ]
 
 
-# Statements whose shapes depend on each other are made by a function. Their numbers are finite: the order of sums decides what infinities make.
+# Statements whose shapes depend on each other are made by a function. Their numbers are finite: the order of sums
+# decides what infinities make.
 
 
 def convolution(p):

@@ -12,12 +12,12 @@ i64, i32, i16, i8, u8 = torch.int64, torch.int32, torch.int16, torch.int8, torch
 boolean = torch.bool
 
 # Relative and absolute tolerance by the coarsest float type of a case; integers and bools compare exactly.
-# A half type is computed in f32 and rounded once, so two engines differ by one unit in the last place (ULP) at most, and where terms
-# cancel by what f32 explains.
+# A half type is computed in f32 and rounded once, so two engines differ by one unit in the last place (ULP) at most,
+# and where terms cancel by what f32 explains.
 ULP = {f16: 2**-10, bf16: 2**-7}
 TOLERANCE = {f64: (1e-10, 1e-12), f32: (2e-5, 2e-6), f16: (ULP[f16], 2e-6), bf16: (ULP[bf16], 2e-6)}
-# Ops of which PyTorch's kernels or ours round an intermediate result of about 1 to the half type: one unit in the last place of 1
-# comes on top.
+# Ops of which PyTorch's kernels or ours round an intermediate result of about 1 to the half type: one unit in the last
+# place of 1 comes on top.
 ROUNDED_INSIDE = {
     "conv_transpose1d": "ours: the sum, before the bias is added",
     "conv_transpose2d": "ours: the sum, before the bias is added",
@@ -66,6 +66,8 @@ SPECIAL_FORMS = {
     "svd": svd_without_signs,
     "eigh": eigh_without_signs,
     "lstsq": lambda a, b: torch.linalg.lstsq(a, b).solution,
+    "lu": lambda a: torch.linalg.lu(a)[1:],
+    "lu_solve": lambda a, b, **options: torch.linalg.lu_solve(*torch.linalg.lu_factor(a), b, **options),
     "batch_norm": batch_norm_with_stats,
 }
 

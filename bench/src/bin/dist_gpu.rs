@@ -1,9 +1,10 @@
-//! What data parallel costs a captured step on a GPU: the plain step and the data-parallel one, in turn, in one process. Started alone it is one
-//! rank over NCCL; under a launcher each rank prints what it sees, and the time of each collective.
+//! What data parallel costs a captured step on a GPU: the plain step and the data-parallel one, in turn, in one
+//! process. Started alone it is one rank over NCCL; under a launcher each rank prints what it sees, and the time of
+//! each collective.
 //!
-//! Usage: `dist_gpu [FILTER]`; only cases whose name contains the filter are run. A line for each case: microseconds of the plain and of the
-//! data-parallel step, and their ratio, medians of several rounds. A line for each collective: milliseconds of the first call, in which kernels are
-//! compiled, and the median of later ones.
+//! Usage: `dist_gpu [FILTER]`; only cases whose name contains the filter are run. A line for each case: microseconds of
+//! the plain and of the data-parallel step, and their ratio, medians of several rounds. A line for each collective:
+//! milliseconds of the first call, in which kernels are compiled, and the median of later ones.
 
 #[cfg(target_os = "linux")]
 fn main() -> rushlight::Result<()> {

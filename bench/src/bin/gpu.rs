@@ -231,11 +231,14 @@ fn images(
     batch: usize,
     size: usize,
     lower: Option<DType>,
+    channels_last: bool,
 ) -> Result<(Batch, impl FnMut(&Batch) -> Result<Tensor>)> {
-    let batch = [
-        Tensor::rand([batch, 3, size, size], (DType::F32, DEVICE))?,
-        Tensor::randint(0, 10, [batch], (DType::I64, DEVICE))?,
-    ];
+    let images = if channels_last {
+        Tensor::rand([batch, size, size, 3], (DType::F32, DEVICE))?.permute([0, 3, 1, 2])?
+    } else {
+        Tensor::rand([batch, 3, size, size], (DType::F32, DEVICE))?
+    };
+    let batch = [images, Tensor::randint(0, 10, [batch], (DType::I64, DEVICE))?];
     let mut optimizer = Sgd::new(model.parameters()).lr(0.01).momentum(0.9).build()?;
     Ok((batch, move |[x, y]: &Batch| step(&mut optimizer, lower, || model.forward(x)?.cross_entropy(y))))
 }
@@ -359,6 +362,92 @@ fn encoder() -> Result<(Batch, impl FnMut(&Batch) -> Result<Tensor>)> {
     Ok((batch, step))
 }
 
+/// A block of minGPT, as most public code has it: attention and the activation are written out, operation by operation.
+#[derive(Module)]
+struct WrittenBlock {
+    norms: Vec<LayerNorm>,
+    qkv: Linear,
+    projection: Linear,
+    up: Linear,
+    down: Linear,
+    heads: usize,
+}
+
+impl WrittenBlock {
+    fn new(width: usize, heads: usize) -> Result<Self> {
+        let norm = || LayerNorm::new([width]).build();
+        Ok(Self {
+            norms: vec![norm()?, norm()?],
+            qkv: Linear::new(width, 3 * width).build()?,
+            projection: Linear::new(width, width).build()?,
+            up: Linear::new(width, 4 * width).build()?,
+            down: Linear::new(4 * width, width).build()?,
+            heads,
+        })
+    }
+
+    fn attend(&self, x: &Tensor, hidden: &Tensor) -> Result<Tensor> {
+        let &[batch, length, width] = x.shape() else { return Err(Error::shape("three dimensions")) };
+        let size = width / self.heads;
+        let parts = self.qkv.forward(x)?.split(width, 2)?;
+        let heads = |i: usize| parts[i].view([batch, length, self.heads, size])?.transpose(1, 2);
+        let scores = heads(0)?.matmul(&heads(1)?.transpose(-2, -1)?)?.mul(1.0 / (size as f64).sqrt())?;
+        let weights = scores.masked_fill(hidden, f64::NEG_INFINITY)?.softmax(-1)?.dropout(0.1, true)?;
+        let y = weights.matmul(&heads(2)?)?.transpose(1, 2)?.contiguous()?.view([batch, length, width])?;
+        self.projection.forward(&y)?.dropout(0.1, true)
+    }
+
+    fn forward(&self, x: &Tensor, hidden: &Tensor) -> Result<Tensor> {
+        let x = x.add(&self.attend(&self.norms[0].forward(x)?, hidden)?)?;
+        let y = self.up.forward(&self.norms[1].forward(&x)?)?;
+        let inner = y.add(&y.pow(3.0)?.mul(0.044715)?)?.mul((2.0 / std::f64::consts::PI).sqrt())?;
+        let y = y.mul(0.5)?.mul(&inner.tanh()?.add(1.0)?)?;
+        x.add(&self.down.forward(&y)?.dropout(0.1, true)?)
+    }
+}
+
+/// minGPT by its sizes: layers, heads, width, vocabulary, length, batch.
+#[derive(Module)]
+struct WrittenGpt {
+    tokens: Embedding,
+    positions: Embedding,
+    blocks: Vec<WrittenBlock>,
+    norm: LayerNorm,
+    head: Linear,
+}
+
+fn written(
+    [layers, heads, width, vocabulary, length, batch]: [usize; 6],
+) -> Result<(Batch, impl FnMut(&Batch) -> Result<Tensor>)> {
+    let model = WrittenGpt {
+        tokens: Embedding::new(vocabulary, width).build()?,
+        positions: Embedding::new(length, width).build()?,
+        blocks: (0..layers).map(|_| WrittenBlock::new(width, heads)).collect::<Result<_>>()?,
+        norm: LayerNorm::new([width]).build()?,
+        head: Linear::new(width, vocabulary).bias(false).build()?,
+    };
+    let model = model.to(DEVICE)?;
+    let mut optimizer = AdamW::new(model.parameters()).lr(5e-4).betas((0.9, 0.95)).weight_decay(0.1).build()?;
+    let hidden = Tensor::ones_with([length, length], (DType::F32, DEVICE))?.tril(0)?.eq(0.0)?;
+    let hidden = hidden.view([1, 1, length, length])?;
+    let tokens = || Tensor::randint(0, vocabulary as i64, [batch, length], (DType::I64, DEVICE));
+    let batch = [tokens()?, tokens()?.reshape([batch * length])?];
+    let step = move |[tokens, y]: &Batch| {
+        optimizer.zero_grad();
+        let places = Tensor::arange_with(0, length as i64, 1, (DType::I64, DEVICE))?.unsqueeze(0)?;
+        let mut x = model.tokens.forward(tokens)?.add(&model.positions.forward(&places)?)?.dropout(0.1, true)?;
+        for block in &model.blocks {
+            x = block.forward(&x, &hidden)?;
+        }
+        let loss = model.head.forward(&model.norm.forward(&x)?)?.flatten(0, 1)?.cross_entropy(y)?;
+        loss.backward()?;
+        clip_grad_norm_(model.parameters(), 1.0)?;
+        optimizer.step()?;
+        Ok(loss)
+    };
+    Ok((batch, step))
+}
+
 fn net() -> Result<Net> {
     Net {
         conv1: Conv2d::new(3, 6, 5).build()?,
@@ -400,10 +489,12 @@ fn main() -> Result<()> {
     report.step("train_chargpt_bf16", || gpt(65, 128, 16, bf16))?;
     report.step("train_chargpt_f32", || gpt(65, 128, 16, None))?;
     report.step("train_gpt2_bf16", || gpt(50_304, 1024, 16, bf16))?;
-    report.step("train_cnn_f32", || images(net()?, 512, 32, None))?;
-    report.step("train_resnet18_f32", || images(resnet18_cifar(10)?.to(DEVICE)?, 512, 32, None))?;
-    report.step("train_resnet18_bf16", || images(resnet18_cifar(10)?.to(DEVICE)?, 512, 32, bf16))?;
-    report.step("train_resnet50_f32", || images(ResNet50::new()?, 64, 224, None))?;
-    report.step("train_resnet50_bf16", || images(ResNet50::new()?, 128, 224, bf16))?;
-    report.step("train_lstm_f32", language)
+    report.step("train_cnn_f32", || images(net()?, 512, 32, None, false))?;
+    report.step("train_resnet18_f32", || images(resnet18_cifar(10)?.to(DEVICE)?, 512, 32, None, false))?;
+    report.step("train_resnet18_bf16", || images(resnet18_cifar(10)?.to(DEVICE)?, 512, 32, bf16, true))?;
+    report.step("train_resnet50_f32", || images(ResNet50::new()?, 64, 224, None, true))?;
+    report.step("train_resnet50_bf16", || images(ResNet50::new()?, 128, 224, bf16, true))?;
+    report.step("train_lstm_f32", language)?;
+    report.step("train_mingpt_nano_f32", || written([3, 3, 48, 3, 11, 64]))?;
+    report.step("train_mingpt_mini_f32", || written([6, 6, 192, 65, 128, 64]))
 }

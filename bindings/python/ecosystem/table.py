@@ -18,10 +18,10 @@ TOLERANCE = 2e-4
 DISTRIBUTIONS = {"ignite": "pytorch-ignite", "sentence_transformers": "sentence-transformers"}
 
 
-def results(python, wanted, seconds):
+def results(python, wanted, seconds, repeat):
     """What each job gave, by name."""
     try:
-        done = subprocess.run([python, str(HERE / "run.py"), wanted], capture_output=True, text=True, timeout=seconds)
+        done = subprocess.run([python, str(HERE / "run.py"), "--repeat", str(repeat), wanted], capture_output=True, text=True, timeout=seconds)
     except subprocess.TimeoutExpired:
         return {"*": {"error": f"took more than {seconds} s"}}
     found = {}
@@ -57,6 +57,7 @@ def version(library):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--reference", help="a Python that has PyTorch and the same libraries")
+    parser.add_argument("--repeat", type=int, default=0, help="further runs of each job, of which the fastest is the time: without, times include imports")
     parser.add_argument("--seconds", type=float, default=900, help="time for a library")
     parser.add_argument("wanted", nargs="*", help="libraries, or single jobs as library:job")
     args = parser.parse_args()
@@ -66,8 +67,8 @@ def main():
     print(f"{'library':<22} {'version':<9} {'job':<28} {'seconds':>8} {'PyTorch':>8}  result")
     for one in wanted:
         library = one.partition(":")[0]
-        ours = results(sys.executable, one, args.seconds)
-        theirs = results(args.reference, one, args.seconds) if args.reference else {}
+        ours = results(sys.executable, one, args.seconds, args.repeat)
+        theirs = results(args.reference, one, args.seconds, args.repeat) if args.reference else {}
         for name, result in ours.items():
             reference = theirs.get(name, {})
             seconds, other = (f"{r['seconds']:.2f}" if "seconds" in r else "" for r in (result, reference))

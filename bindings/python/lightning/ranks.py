@@ -20,7 +20,7 @@ logging.disable(logging.WARNING)
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import torch
-from features import QUIET, Net, data, pl
+from small_model import QUIET, Net, data, pl
 
 
 class Ranked(Net):

@@ -5,66 +5,30 @@
 The exit status says whether every feature that works over PyTorch has the same outcome over Rushlight.
 """
 
-import argparse
-import json
-import math
 import os
-import subprocess
 import sys
-import tempfile
 import time
 
-HERE = os.path.dirname(os.path.abspath(__file__))
+from sides import HERE, arguments, differs, environment, outcome
 
 
-def run(python, names, program, path=None):
-    """The outcomes of the features by name, and how long they took."""
-    with tempfile.TemporaryDirectory() as folder:
-        target = os.path.join(folder, "outcomes.json")
-        environment = dict(os.environ, CUDA_VISIBLE_DEVICES="")
-        if path:
-            environment.update(PYTHONPATH=path, RUSHLIGHT_LIGHTNING_PACKAGE="pytorch_lightning")
-        begun = time.time()
-        done = subprocess.run([python, os.path.join(HERE, program), target, *names], env=environment, cwd=folder, capture_output=True, text=True, timeout=3600)
-        if not os.path.exists(target):
-            return {"version": "?", "features": {}, "failure": (done.stdout + done.stderr)[-1500:]}, time.time() - begun
-        with open(target) as file:
-            return json.load(file), time.time() - begun
-
-
-def differs(a, b, where=""):
-    """Where two outcomes differ, or nothing. Numbers may be apart by rounding."""
-    if isinstance(a, bool) or isinstance(b, bool) or type(a) is not type(b) and not {type(a), type(b)} <= {int, float}:
-        return "" if a == b else f"{where}: {a!r} and {b!r}"
-    if isinstance(a, (int, float)):
-        close = a == b or (math.isnan(a) and math.isnan(b)) or abs(a - b) <= 2e-3 * max(abs(a), abs(b)) + 1e-5
-        return "" if close else f"{where}: {a!r} and {b!r}"
-    if isinstance(a, dict):
-        if sorted(a) != sorted(b):
-            return f"{where}: {sorted(a)} and {sorted(b)}"
-        return next(filter(None, (differs(a[key], b[key], f"{where}.{key}") for key in a)), "")
-    if isinstance(a, list):
-        if len(a) != len(b):
-            return f"{where}: {len(a)} and {len(b)} entries"
-        return next(filter(None, (differs(x, y, f"{where}[{i}]") for i, (x, y) in enumerate(zip(a, b)))), "")
-    return "" if a == b else f"{where}: {a!r} and {b!r}"
+def run(python, names, path=None):
+    """The outcomes of the features by name, how long they took, and why there are none."""
+    begun = time.time()
+    found, why = outcome([python, os.path.join(HERE, "features.py"), "TARGET", *names], environment(path), 3600)
+    return found, time.time() - begun, why
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--rushlight", required=True)
-    parser.add_argument("--reference")
-    parser.add_argument("--reference-path")
-    parser.add_argument("--program", default="features.py")
+    parser = arguments()
     parser.add_argument("names", nargs="*")
     args = parser.parse_args()
-    ours, seconds = run(args.rushlight, args.names, args.program)
-    theirs, reference_seconds = run(args.reference, args.names, args.program, args.reference_path) if args.reference else (None, 0)
-    if "failure" in ours:
-        sys.exit(ours["failure"])
-    if theirs is not None and "failure" in theirs:
-        print(f"the reference does not run, so there is nothing to compare with:\n{theirs['failure'][-400:]}\n")
-        theirs = None
+    ours, seconds, why = run(args.rushlight, args.names)
+    if ours is None:
+        sys.exit(why)
+    theirs, reference_seconds, why = run(args.reference, args.names, args.reference_path) if args.reference else (None, 0, "")
+    if args.reference and theirs is None:
+        print(f"the reference does not run, so there is nothing to compare with:\n{why[-400:]}\n")
     print(f"Lightning {ours['version']} over Rushlight ({seconds:.0f} s)" + (f" and over PyTorch {theirs['torch']} ({reference_seconds:.0f} s)" if theirs else ""))
     good = failed = 0
     for name, found in ours["features"].items():

@@ -60,7 +60,8 @@ fn _set_autocast(py: Python<'_>, dtype: Option<&Bound<'_, PyDType>>) -> PyResult
     let guard = set_autocast(dtype.map(|d| d.get().core()).transpose()?).py()?;
     match dtype {
         Some(_) => keep(guard),
-        // The outermost region ends: off is what the guard finds and leaves, and converted parameters are forgotten with it.
+        // The outermost region ends: off is what the guard finds and leaves, and converted parameters are forgotten
+        // with it.
         None => {
             keep(guard);
             drop(set_autocast(None).py()?);
@@ -327,7 +328,8 @@ impl autograd::Function for PythonFunction {
     }
 }
 
-/// Records outputs that a Python function computed from tensors. `backward(saved, gradients)` gives one gradient (or `None`) per input.
+/// Records outputs that a Python function computed from tensors. `backward(saved, gradients)` gives one gradient (or
+/// `None`) per input.
 #[pyfunction]
 fn _record_function<'py>(
     py: Python<'py>,
@@ -360,7 +362,7 @@ impl autograd::SavedTensorsHooks for PythonHooks {
 
     fn unpack(&self, packed: &(dyn std::any::Any + Send + Sync)) -> Result<Tensor> {
         let Some(packed) = packed.downcast_ref::<Py<PyAny>>() else {
-            return Err(Error::value("saved_tensors_hooks: was given what it did not pack"));
+            return Err(Error::value("saved_tensors_hooks: the object to unpack was not made by pack"));
         };
         Python::attach(|py| {
             let found = self.unpack.call1(py, (packed.clone_ref(py),))?;

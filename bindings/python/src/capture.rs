@@ -1,14 +1,11 @@
-//! Steps that are recorded once and replayed: `rushlight.capture`, and what `torch.cuda.CUDAGraph` is made of.
+//! Steps that are recorded once and replayed: `rushlight.capture`, and the primitives of `torch.cuda.CUDAGraph`.
 
 use crate::device::{PyDevice, numbered};
 use crate::error::{IntoPyResult, from_py, runtime_error};
 use crate::tensor::{PyTensor, wrap};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use rushlight_core::{Error, Result};
-use rushlight_tensor::capture::{
-    Graph, GraphRecording, Renew, StepPool, graph_pool, live_numbers, recording_id, refuse_host,
-};
+use rushlight_tensor::capture::{Graph, GraphRecording, StepPool, graph_pool, recording_id, refuse_host};
 use rushlight_tensor::{Capture, Tensor};
 use std::cell::RefCell;
 use std::sync::{Mutex, MutexGuard, TryLockError};
@@ -97,7 +94,7 @@ struct PyGraph(Mutex<Graph>);
 #[pymethods]
 impl PyGraph {
     fn replay(&self) -> PyResult<()> {
-        // The lock is held for a launch; what it calls back takes the interpreter's lock, which this thread has.
+        // The lock is held for a launch; what it calls back takes the GIL, which this thread has.
         self.0
             .try_lock()
             .map_err(|_| runtime_error("replay: the graph is being replayed by another thread"))?
@@ -149,41 +146,6 @@ fn _refuse_recording(call: &str) -> PyResult<()> {
     refuse_host(call).py()
 }
 
-/// A number that Python keeps.
-struct Asked(Py<PyAny>);
-
-impl Asked {
-    fn ask(&self) -> Result<f64> {
-        Python::attach(|py| self.0.call0(py)?.extract(py)).map_err(from_py)
-    }
-}
-
-impl Renew for Asked {
-    fn fits(&self) -> bool {
-        true
-    }
-
-    fn renew(&mut self, write: &mut dyn FnMut(f64)) {
-        // Attributes that are numbers do not fail.
-        write(self.ask().unwrap_or(f64::NAN));
-    }
-
-    fn undo(&mut self) {}
-}
-
-/// A number as a tensor that holds at each replay of the step being recorded what `ask()` gives then.
-#[pyfunction]
-fn _live_number<'py>(tensor: &Bound<'py, PyTensor>, ask: Py<PyAny>) -> PyResult<Bound<'py, PyTensor>> {
-    let (device, dtype) = tensor.get().with(|t| (t.device(), t.dtype()));
-    let asked = Asked(ask);
-    let now = asked.ask().py()?;
-    let number = live_numbers(device, [now], Box::new(asked))
-        .and_then(|found| found.ok_or_else(|| Error::value(format!("no step of {device} is being recorded"))))
-        .and_then(|[number]| number.to_dtype(dtype))
-        .py()?;
-    wrap(tensor.py(), number)
-}
-
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PyCapture>()?;
     module.add_class::<PyGraphPool>()?;
@@ -191,6 +153,6 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     macro_rules! functions {
         ($($name:ident),* $(,)?) => { $(module.add_function(wrap_pyfunction!($name, module)?)?;)* };
     }
-    functions!(_graph_begin, _graph_end, _graph_abort, _is_recording, _refuse_recording, _live_number);
+    functions!(_graph_begin, _graph_end, _graph_abort, _is_recording, _refuse_recording);
     Ok(())
 }

@@ -102,6 +102,13 @@ impl Nested {
         if dtype.is_int() {
             self.elements.iter().try_for_each(|&e| rushlight_tensor::fitting("tensor", e, dtype).map(drop)).py()?;
         }
+        match dtype {
+            DType::U16 => return build(&self.elements.iter().map(|e| e.to()).collect::<Vec<u16>>(), &self.shape),
+            DType::U32 => return build(&self.elements.iter().map(|e| e.to()).collect::<Vec<u32>>(), &self.shape),
+            DType::U64 => return build(&self.elements.iter().map(|e| e.to()).collect::<Vec<u64>>(), &self.shape),
+            _ if dtype.is_float8() => return self.build(DType::F32)?.to_dtype(dtype).py(),
+            _ => {}
+        }
         with_dtype!(dtype, T => {
             let elements: Vec<T> = self.elements.iter().map(|e| e.to::<T>()).collect();
             build(&elements, &self.shape)

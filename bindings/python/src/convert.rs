@@ -1,4 +1,4 @@
-//! From Python objects to values.
+//! Conversion of Python objects to Rust values.
 
 use crate::device::PyDevice;
 use crate::dtype::PyDType;
@@ -74,7 +74,10 @@ pub fn scalar(object: &Bound<'_, PyAny>) -> PyResult<Option<Scalar>> {
     if object.is_instance_of::<PyInt>() {
         return match object.extract::<i64>() {
             Ok(i) => Ok(Some(Scalar::Int(i))),
-            Err(_) => Err(PyOverflowError::new_err("int too big to convert")),
+            Err(_) => match object.extract::<u64>() {
+                Ok(i) => Ok(Some(Scalar::Unsigned(i))),
+                Err(_) => Err(PyOverflowError::new_err("int too big to convert")),
+            },
         };
     }
     if let Some(tensor) = as_tensor(object) {
@@ -97,7 +100,7 @@ fn numpy_scalar(object: &Bound<'_, PyAny>) -> PyResult<Option<Scalar>> {
     }
     // SAFETY: a valid object and the interpreter held.
     if unsafe { ffi::PyIndex_Check(object.as_ptr()) } != 0 && !name.ends_with("array") {
-        return Ok(Some(Scalar::Int(object.call_method0("__index__")?.extract()?)));
+        return scalar(&object.call_method0("__index__")?);
     }
     if name.starts_with("float") && object.hasattr("dtype")? {
         return Ok(Some(Scalar::Float(object.call_method0("__float__")?.extract()?)));
@@ -145,7 +148,7 @@ pub fn ints(object: &Bound<'_, PyAny>) -> PyResult<Option<Ints>> {
     Ok(Some(out))
 }
 
-/// The same, where `None` stands for -1.
+/// The same, where `None` means -1.
 fn ints_or_none(object: &Bound<'_, PyAny>) -> PyResult<Option<Ints>> {
     if !object.is_instance_of::<PyTuple>() && !object.is_instance_of::<PyList>() {
         return Ok(None);

@@ -76,7 +76,8 @@ static FOUND: LazyLock<Found> = LazyLock::new(|| {
     Found { engine, count, process: std::process::id(), failure }
 });
 
-/// Why the driver of an engine does not start. A driver that is not installed is no failure, nor is one without devices.
+/// Why the driver of an engine does not start. A driver that is not installed is no failure, nor is one without
+/// devices.
 fn failed_driver(engine: &dyn Engine) -> Option<String> {
     let installed = engine.libraries().first().is_some_and(|(_, driver)| driver.is_ok());
     engine.count().err().filter(|_| installed).map(|e| e.to_string())
@@ -86,7 +87,8 @@ fn failure() -> Option<&'static str> {
     FOUND.failure.as_deref()
 }
 
-/// This process among those of its node, by whose number programs name their accelerator: without one, that is the CPU, too.
+/// This process among those of its node, by whose number programs name their accelerator: without one, that is the CPU,
+/// too.
 fn local_rank() -> Option<usize> {
     #[cfg(target_os = "linux")]
     return rushlight_dist::launch::detect().ok()?.local_rank;
@@ -99,13 +101,15 @@ pub fn numbered(index: usize) -> Device {
     FOUND.engine.map_or(Device::Cuda(index), |engine| engine.device(index))
 }
 
-/// The kind of this machine's accelerators, as PyTorch names it (an AMD GPU is `cuda`, too); `cuda` where there are none.
+/// The kind of this machine's accelerators, as PyTorch names it (an AMD GPU is `cuda`, too); `cuda` where there are
+/// none.
 #[pyfunction]
 fn _accelerator_type() -> &'static str {
     FOUND.engine.map_or("cuda", |engine| PyDevice::from(engine.device(0)).kind.name())
 }
 
-/// The first of CUDA and HIP whose driver is installed, and its version. Starts no driver, so that processes may still be forked.
+/// The first of CUDA and HIP whose driver is installed, and its version. Starts no driver, so that processes may still
+/// be forked.
 #[pyfunction]
 fn _accelerator_toolkit() -> Option<(&'static str, String)> {
     rushlight_engines::toolkit()
@@ -130,7 +134,7 @@ fn _current_device() -> usize {
 fn _set_device(index: usize) -> PyResult<()> {
     if index >= _device_count() {
         return Err(runtime_error(format!(
-            "invalid device ordinal {index}: there are {} accelerators",
+            "invalid device ordinal {index}: this process sees {} (numbered from 0); ranks that share a device take LOCAL_RANK % device_count()",
             _device_count()
         )));
     }
@@ -146,8 +150,8 @@ fn _device_properties(index: usize) -> PyResult<(String, usize, usize, (i32, i32
     Ok((found.name, found.memory, found.multiprocessors, found.capability, found.driver, found.runtime))
 }
 
-/// Figures of a GPU by its management library: per cent of time computing and using memory, bytes used, degrees Celsius, watts, MHz. Without an engine for it,
-/// too: the number is then CUDA's.
+/// Figures of a GPU by its management library: per cent of time computing and using memory, bytes used, degrees
+/// Celsius, watts, MHz. Without an engine for it, too: the number is then CUDA's.
 #[pyfunction]
 fn _gpu_figures(py: Python<'_>, index: usize) -> PyResult<GpuFigures> {
     static MONITOR: Mutex<Option<Monitor>> = Mutex::new(None);
@@ -204,7 +208,7 @@ fn _empty_cache(device: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
     rushlight_tensor::empty_cache(&given(device)?).py()
 }
 
-/// Gives pinned memory that nobody uses back to the system.
+/// Returns unused pinned memory to the system.
 #[pyfunction]
 fn _empty_pinned_cache() -> PyResult<()> {
     accelerators().filter_map(|engine| engine.pinned_memory()).try_for_each(|memory| memory.empty_cache()).py()
@@ -254,7 +258,8 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     Ok(())
 }
 
-/// A tensor in memory that an accelerator copies from by itself; as it is where there is none, or the accelerator takes any memory alike.
+/// A tensor in memory that an accelerator copies from by itself; as it is where there is none, or the accelerator takes
+/// any memory alike.
 pub fn pinned(tensor: &Tensor) -> Result<Tensor> {
     let pins = FOUND.engine.is_some_and(|engine| engine.pinned_memory().is_some());
     if tensor.device().is_cpu() && !pins { Ok(tensor.clone()) } else { tensor.pin_memory() }

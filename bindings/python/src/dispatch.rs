@@ -1,8 +1,8 @@
 //! From a row of the op table to Python callables.
 //!
-//! A row has a name, the places where PyTorch has it, and one or more signatures, each with a closure over converted arguments. Python gets
-//! from it a function, a method, an in-place method and a docstring. A call binds its arguments to the first signature they fit, converts
-//! them, and runs the closure, without the interpreter's lock if there is much to do.
+//! A row has a name, the places where PyTorch has it, and one or more signatures, each with a closure over converted
+//! arguments. Python gets from it a function, a method, an in-place method and a docstring. A call binds its arguments
+//! to the first signature they fit, converts them, and runs the closure, releasing the GIL for large inputs.
 
 use crate::convert::{convert, int};
 use crate::error::{runtime_error, to_py, type_error};
@@ -54,7 +54,8 @@ pub struct Op {
     pub signatures: PyOnceLock<Vec<Signature>>,
 }
 
-/// CPython's calling convention for `METH_FASTCALL | METH_KEYWORDS`, which its stable ABI has had since 3.10 and CPython since 3.7.
+/// CPython's calling convention for `METH_FASTCALL | METH_KEYWORDS`, which its stable ABI has had since 3.10 and
+/// CPython since 3.7.
 pub type FastCall = unsafe extern "C" fn(
     *mut ffi::PyObject,
     *const *mut ffi::PyObject,
@@ -128,7 +129,8 @@ pub enum Form {
 /// The entry point of all rows.
 ///
 /// # Safety
-/// The interpreter's lock is held; `slf` is the tensor of a method, the module of a function; `args` holds `n` objects and as many more as the tuple `names` has entries.
+/// The interpreter's lock is held; `slf` is the tensor of a method, the module of a function; `args` holds `n` objects
+/// and as many more as the tuple `names` has entries.
 pub unsafe fn enter(
     op: &'static Op,
     slf: *mut ffi::PyObject,
@@ -147,7 +149,8 @@ pub unsafe fn enter(
         };
         let keys: SmallVec<[Bound<'_, PyAny>; 4]> = names.map_or(SmallVec::new(), |names| names.iter().collect());
         let (mut positional, mut named) = (SmallVec::new(), SmallVec::new());
-        // SAFETY: `Bound` is an object's address; the caller's array holds `n` of them, and its objects outlive the call.
+        // SAFETY: `Bound` is an object's address; the caller's array holds `n` of them, and its objects outlive the
+        // call.
         unsafe {
             if form != Form::Function {
                 positional.push(Bound::ref_from_ptr(py, &slf));
@@ -269,7 +272,8 @@ fn work(values: &[Value]) -> usize {
         .unwrap_or(0)
 }
 
-/// The tensor that a change in place is computed from: a copy where the change is recorded, as its gradient may need what was there.
+/// The tensor that a change in place is computed from: a copy where the change is recorded, as its gradient may need
+/// what was there.
 pub fn original(tensor: &Tensor) -> Result<Tensor> {
     if is_grad_enabled() && tensor.requires_grad() { tensor.copy() } else { Ok(tensor.clone()) }
 }
@@ -463,9 +467,7 @@ pub fn give<'py>(
             let class = py.import("rushlight.return_types")?.call_method1("of", (name, fields))?;
             class.call1((PyTuple::new(py, many(tensors)?)?,))?
         }
-        Out::Scalar(Scalar::Bool(b)) => b.into_pyobject(py)?.to_owned().into_any(),
-        Out::Scalar(Scalar::Int(i)) => i.into_pyobject(py)?.into_any(),
-        Out::Scalar(Scalar::Float(f)) => f.into_pyobject(py)?.into_any(),
+        Out::Scalar(value) => crate::tensor::number(py, value)?,
         Out::None => py.None().into_bound(py),
     })
 }

@@ -332,7 +332,7 @@ impl PyWorld {
         py.detach(|| drop(world));
     }
 
-    /// Leaves without a word, so that the others take this process for dead.
+    /// Leaves without notice, so that the others treat this process as dead.
     fn abandon(&self) {
         std::mem::forget(self.lock().take());
     }

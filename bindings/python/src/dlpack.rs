@@ -69,9 +69,14 @@ const USED_VERSIONED: &CStr = c"used_dltensor_versioned";
 fn data_type(dtype: DType) -> DLDataType {
     let code = match dtype {
         DType::BF16 => 4,
+        DType::F8E4M3FN => 10,
+        DType::F8E4M3FNUZ => 11,
+        DType::F8E5M2 => 12,
+        DType::F8E5M2FNUZ => 13,
+        DType::F8E8M0FNU => 14,
         d if d.is_float() => 2,
         DType::Bool => 6,
-        DType::U8 => 1,
+        DType::U8 | DType::U16 | DType::U32 | DType::U64 => 1,
         _ => 0,
     };
     DLDataType { code, bits: dtype.size() as u8 * 8, lanes: 1 }
@@ -120,7 +125,7 @@ fn export(t: Tensor, in_use: bool) -> (Box<Exported>, DLTensor) {
 }
 
 unsafe extern "C" fn delete(managed: *mut DLManagedTensor) {
-    // SAFETY: made by `Box::into_raw` below; whoever takes the capsule calls this once.
+    // SAFETY: made by `Box::into_raw` below; the consumer of the capsule calls this once.
     unsafe {
         let managed = Box::from_raw(managed);
         drop(Box::from_raw(managed.context.cast::<Exported>()));
@@ -147,9 +152,10 @@ unsafe extern "C" fn drop_capsule(capsule: *mut ffi::PyObject) {
     }
 }
 
-/// Orders a consumer's use of a tensor behind the work that makes it. By the protocol its stream is 1, or not said, for CUDA's default one, and -1 if it
-/// takes care of that itself. Any other is a handle of the consumer's, which nobody can check: for it, the work is waited for. True where the consumer's work has
-/// to be waited for, too, before the memory is used again.
+/// Orders a consumer's use of a tensor behind the work that makes it. By the protocol its stream is 1, or not said, for
+/// CUDA's default one, and -1 if it takes care of that itself. Any other is a handle of the consumer's, which nobody
+/// can check: for it, the work is waited for. True where the consumer's work has to be waited for, too, before the
+/// memory is used again.
 fn hand_over(py: Python<'_>, tensor: &Tensor, stream: Option<i64>) -> PyResult<bool> {
     match (tensor.device(), stream) {
         (Device::Meta, _) => Err(PyBufferError::new_err("Cannot pack tensors on meta")),
@@ -236,7 +242,8 @@ struct Borrowed {
 
 impl Drop for Borrowed {
     fn drop(&mut self) {
-        // Asked for again and again, as a thread that records a step may not wait; an error is a device that has stopped.
+        // Asked for again and again, as a thread that records a step may not wait; an error is a device that has
+        // stopped.
         let Some(past) = self.stream.as_ref().and_then(|stream| stream.record_event().ok()) else { return };
         while !past.query().unwrap_or(true) {
             std::thread::sleep(std::time::Duration::from_micros(20));
@@ -244,7 +251,8 @@ impl Drop for Borrowed {
     }
 }
 
-/// A tensor over the memory that a capsule describes. On an accelerator its maker has seen to it that this thread's stream finds it ready.
+/// A tensor over the memory that a capsule describes. On an accelerator its maker has seen to it that this thread's
+/// stream finds it ready.
 #[pyfunction]
 fn _from_dlpack<'py>(capsule: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyTensor>> {
     let (py, object) = (capsule.py(), capsule.as_ptr());

@@ -31,7 +31,6 @@ struct Foreign {
 enum Number {
     Complex,
     Float,
-    Unsigned,
     Quantised { signed: bool },
 }
 
@@ -45,15 +44,7 @@ foreign! {
     "complex32" 4 Number::Complex;
     "complex64" 8 Number::Complex;
     "complex128" 16 Number::Complex;
-    "float8_e4m3fn" 1 Number::Float;
-    "float8_e4m3fnuz" 1 Number::Float;
-    "float8_e5m2" 1 Number::Float;
-    "float8_e5m2fnuz" 1 Number::Float;
-    "float8_e8m0fnu" 1 Number::Float;
     "float4_e2m1fn_x2" 1 Number::Float;
-    "uint16" 2 Number::Unsigned;
-    "uint32" 4 Number::Unsigned;
-    "uint64" 8 Number::Unsigned;
     "qint8" 1 Number::Quantised { signed: true };
     "quint8" 1 Number::Quantised { signed: false };
     "qint32" 4 Number::Quantised { signed: true };
@@ -70,10 +61,10 @@ impl PyDType {
             Known::Foreign(f) => Err(PyNotImplementedError::new_err(match f.kind {
                 Number::Complex => format!("torch.{}: complex tensors are not supported", f.name),
                 Number::Float => {
-                    format!("torch.{}: tensors of this dtype are not supported; use torch.bfloat16", f.name)
-                }
-                Number::Unsigned => {
-                    format!("torch.{}: tensors of this dtype are not supported; use a wider signed one", f.name)
+                    format!(
+                        "torch.{}: tensors of this dtype are not supported; use torch.float8_e4m3fn or torch.bfloat16",
+                        f.name
+                    )
                 }
                 Number::Quantised { .. } => format!("torch.{}: quantised tensors are not supported", f.name),
             })),
@@ -99,13 +90,27 @@ pub fn default() -> DType {
 }
 
 pub fn set_default(dtype: DType) -> PyResult<()> {
-    if !dtype.is_float() {
+    if !dtype.is_float() || dtype.is_carried() {
         return Err(type_error(format!(
             "only floating-point types are supported as the default type, got torch.{dtype}"
         )));
     }
     DEFAULT.store(dtype as u8, Relaxed);
     Ok(())
+}
+
+/// Whether elements of a dtype can be negative.
+pub fn is_signed(dtype: DType) -> bool {
+    !matches!(dtype, DType::U8 | DType::Bool | DType::U16 | DType::U32 | DType::U64 | DType::F8E8M0FNU)
+}
+
+/// PyTorch's name of a dtype in its messages about scalar types.
+pub fn scalar_type(dtype: DType) -> String {
+    match dtype {
+        DType::BF16 => "BFloat16".into(),
+        DType::U16 | DType::U32 | DType::U64 => dtype.name().replace("uint", "UInt"),
+        other => other.name().replace("float", "Float"),
+    }
 }
 
 #[pymethods]
@@ -146,8 +151,8 @@ impl PyDType {
     #[getter]
     fn is_signed(&self) -> bool {
         match self.0 {
-            Known::Core(dtype) => !matches!(dtype, DType::U8 | DType::Bool),
-            Known::Foreign(f) => !matches!(f.kind, Number::Unsigned | Number::Quantised { signed: false }),
+            Known::Core(dtype) => is_signed(dtype),
+            Known::Foreign(f) => !matches!(f.kind, Number::Quantised { signed: false }),
         }
     }
 
@@ -190,13 +195,18 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     for (name, dtype) in &NAMES[..16] {
         module.add(*name, object(module.py(), *dtype)?)?;
     }
+    let carried = DType::ALL.into_iter().filter(|d| d.is_carried());
+    for dtype in carried.clone() {
+        module.add(dtype.name(), object(module.py(), dtype)?)?;
+    }
     for foreign in FOREIGN {
         module.add(foreign.name, Py::new(module.py(), PyDType(Known::Foreign(foreign)))?)?;
     }
     for (short, name) in SHORT {
         module.add(short, module.getattr(name)?)?;
     }
-    let names: Vec<&str> = FOREIGN.iter().map(|f| f.name).chain(SHORT.iter().map(|(short, _)| *short)).collect();
-    module.add("_foreign_dtypes", names)?;
+    let short = SHORT.iter().map(|(short, _)| *short);
+    let names: Vec<&str> = FOREIGN.iter().map(|f| f.name).chain(short).chain(carried.map(DType::name)).collect();
+    module.add("_further_dtypes", names)?;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Errors on their way between the two languages.
+//! Conversion of errors between Rust and Python.
 
 use pyo3::exceptions::{PyIndexError, PyNotImplementedError, PyOSError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -6,8 +6,8 @@ use rushlight_core::{Error, ErrorKind};
 use std::cell::RefCell;
 
 thread_local! {
-    /// An exception raised by Python code that Rust called (a hook, a custom function). Rust's error cannot carry it, so it waits here
-    /// until that error reaches Python again.
+    /// An exception raised by Python code that Rust called (a hook, a custom function). Rust's error cannot carry it,
+    /// so it waits here until that error reaches Python again.
     static PENDING: RefCell<Option<PyErr>> = const { RefCell::new(None) };
 }
 
@@ -15,8 +15,8 @@ pyo3::create_exception!(rushlight, LinAlgError, PyRuntimeError, "A matrix that a
 
 pyo3::create_exception!(rushlight, OutOfMemoryError, PyRuntimeError, "A device that has no more memory.");
 
-/// What the core says of a dtype that an op does not take, where PyTorch has `NotImplementedError`. Dtypes that do not go together are a
-/// `RuntimeError`.
+/// What the core says of a dtype that an op does not take, where PyTorch has `NotImplementedError`. Dtypes that do not
+/// go together are a `RuntimeError`.
 const DTYPE_NOT_TAKEN: [&str; 4] =
     ["not implemented for", "is not defined for", "needs a floating dtype", "takes floats, not"];
 
@@ -68,7 +68,8 @@ pub fn from_py(error: PyErr) -> Error {
     Error::autograd(message)
 }
 
-/// An error that becomes a `ValueError`. The core has one kind for values; PyTorch raises a `RuntimeError` for most of them.
+/// An error that becomes a `ValueError`. The core has one kind for values; PyTorch raises a `RuntimeError` for most of
+/// them.
 pub fn value(message: impl Into<String>) -> Error {
     let message = message.into();
     PENDING.with_borrow_mut(|pending| *pending = Some(PyValueError::new_err(message.clone())));

@@ -9,7 +9,7 @@ use rushlight_tensor::Tensor;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// NumPy's name of a dtype's elements; `bfloat16` has none.
+/// NumPy's name of a dtype's elements; `bfloat16` and 8-bit floats have none.
 fn typestr(dtype: DType) -> Option<&'static str> {
     Some(match dtype {
         DType::F32 => "<f4",
@@ -21,7 +21,10 @@ fn typestr(dtype: DType) -> Option<&'static str> {
         DType::I8 => "|i1",
         DType::U8 => "|u1",
         DType::Bool => "|b1",
-        DType::BF16 => return None,
+        DType::U16 => "<u2",
+        DType::U32 => "<u4",
+        DType::U64 => "<u8",
+        _ => return None,
     })
 }
 
@@ -65,7 +68,7 @@ pub fn from_array_interface(object: &Bound<'_, PyAny>) -> PyResult<Option<Tensor
         let name = object.getattr("dtype").and_then(|d| d.getattr("name")).map_or(text, |n| n.to_string());
         return Err(type_error(format!(
             "can't convert np.ndarray of type numpy.{name}. The only supported types are: float64, float32, float16, int64, int32, \
-             int16, int8, uint8, and bool."
+             int16, int8, uint64, uint32, uint16, uint8, and bool."
         )));
     };
     let shape: Vec<usize> = get("shape")?.extract()?;
@@ -110,7 +113,7 @@ impl ArrayView {
     fn __array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let t = &self.0;
         let Some(text) = typestr(t.dtype()) else {
-            return Err(type_error("Got unsupported ScalarType BFloat16"));
+            return Err(type_error(format!("Got unsupported ScalarType {}", crate::dtype::scalar_type(t.dtype()))));
         };
         let interface = PyDict::new(py);
         let address = t.storage().ptr() as usize + t.layout().offset() * t.dtype().size();

@@ -1,4 +1,4 @@
-//! Work over lists of tensors in one call: what gradient clipping and loss scaling are made of.
+//! Operations on lists of tensors in one call, for gradient clipping.
 
 use crate::error::IntoPyResult;
 use crate::tensor::{PyTensor, as_tensor, wrap};
@@ -66,23 +66,10 @@ fn _foreach_scale_(py: Python<'_>, tensors: Vec<Bound<'_, PyTensor>>, factor: &B
     py.detach(|| foreach::scale_(&tensors.iter().collect::<Vec<_>>(), factor.arg())).py()
 }
 
-/// All tensors times a factor, in place; `found_inf` becomes one if an element is not finite.
-#[pyfunction]
-fn _foreach_unscale_(
-    py: Python<'_>,
-    tensors: Vec<Bound<'_, PyTensor>>,
-    factor: &Bound<'_, PyAny>,
-    found_inf: &Bound<'_, PyTensor>,
-) -> PyResult<()> {
-    let (tensors, factor, found) = (handles(&tensors), Factor::read(factor)?, found_inf.get().tensor());
-    py.detach(|| foreach::unscale_(&tensors.iter().collect::<Vec<_>>(), factor.arg(), &found)).py()
-}
-
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(_foreach_total_norm, module)?)?;
     module.add_function(wrap_pyfunction!(_foreach_copy_list, module)?)?;
     module.add_function(wrap_pyfunction!(_set_grad_home, module)?)?;
     module.add_function(wrap_pyfunction!(_foreach_scale_, module)?)?;
-    module.add_function(wrap_pyfunction!(_foreach_unscale_, module)?)?;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Functions of the package that take or give more than tensors and numbers.
+//! Functions whose arguments or results are not only tensors and numbers.
 
 use crate::device::{self, PyDevice};
 use crate::dtype::{self, PyDType};
@@ -89,7 +89,7 @@ fn _before_fork(py: Python<'_>) {
     py.detach(|| rushlight_cpu::pool::set_num_threads(1));
 }
 
-/// After it: the parent goes on as before, the child computes with the thread it has.
+/// After it: the parent continues as before, the child computes with the thread it has.
 #[pyfunction]
 fn _after_fork(child: bool) {
     match child {
@@ -185,7 +185,11 @@ fn set_printoptions(
 
 #[pyfunction]
 fn promote_types(py: Python<'_>, type1: &Bound<'_, PyDType>, type2: &Bound<'_, PyDType>) -> PyResult<Py<PyDType>> {
-    dtype::object(py, type1.get().core()?.promote(type2.get().core()?))
+    let (a, b) = (type1.get().core()?, type2.get().core()?);
+    if !a.promotes(b) {
+        return Err(crate::error::to_py(rushlight_tensor::unpromoted(a, b)));
+    }
+    dtype::object(py, a.promote(b))
 }
 
 #[pyfunction]

@@ -4,8 +4,8 @@ use pyo3::prelude::*;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// Runs a job by the arguments of `rushlight run`. `myself` is the command that starts the launcher again on another node. Returns the
-/// exit code. A report of ranks that failed goes to `folder`.
+/// Runs a job by the arguments of `rushlight run`. `myself` is the command that starts the launcher again on another
+/// node. Returns the exit code. A report of ranks that failed goes to `folder`.
 #[pyfunction]
 #[pyo3(signature = (arguments, myself, folder = None))]
 fn _launch(py: Python<'_>, arguments: Vec<OsString>, myself: Vec<OsString>, folder: Option<PathBuf>) -> i32 {
@@ -18,7 +18,8 @@ fn _ui(py: Python<'_>, arguments: Vec<OsString>) -> u8 {
     py.detach(|| rushlight_view::ui(&arguments))
 }
 
-/// Shows GPUs and processors, by the arguments of `rushlight top`. `myself` is the command that starts it again on another node. Returns the exit code.
+/// Shows GPUs and processors, by the arguments of `rushlight top`. `myself` is the command that starts it again on
+/// another node. Returns the exit code.
 #[pyfunction]
 fn _top(py: Python<'_>, arguments: Vec<OsString>, myself: Vec<OsString>) -> u8 {
     py.detach(|| rushlight_view::top(&arguments, &myself))

@@ -12,7 +12,8 @@
 //! | `dtype`, `device`, `generator` | the small classes |
 //! | `stream`, `capture` | streams and events; steps recorded and replayed |
 //! | `dist` | process groups, stores, launch detection |
-//! | `optim` | optimizer steps |
+//! | `optim`, `lbfgs` | optimizer steps |
+//! | `schedule`, `grad_scaler` | learning-rate schedules and averages, loss scaling |
 //! | `vision` | images |
 //! | `serialize` | files of `torch.save` |
 //! | `tensorboard` | event files |
@@ -34,9 +35,11 @@ mod exchange;
 mod foreach;
 mod functions;
 mod generator;
+mod grad_scaler;
 mod index;
 #[cfg(target_os = "linux")]
 mod launch;
+mod lbfgs;
 mod objects;
 // What `pymethods` makes of methods that a macro wrote looks hand-written to the lint.
 #[allow(unsafe_op_in_unsafe_fn)]
@@ -45,6 +48,7 @@ mod optim;
 mod overrides;
 mod profile;
 mod rows;
+mod schedule;
 mod serialize;
 mod signature;
 mod stream;
@@ -83,6 +87,9 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
     autograd::add_to(module)?;
     objects::add_to(module)?;
     optim::add_to(module)?;
+    grad_scaler::add_to(module)?;
+    lbfgs::add_to(module)?;
+    schedule::add_to(module)?;
     overrides::add_to(module)?;
     vision::add_to(module)?;
     foreach::add_to(module)?;

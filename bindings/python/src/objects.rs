@@ -1,4 +1,4 @@
-//! What the Python half of `Tensor` needs and the op table has no room for.
+//! Helpers of the Python half of `Tensor` that do not fit the op table.
 
 use crate::dtype::PyDType;
 use crate::error::{IntoPyResult, type_error, value_error};
@@ -9,7 +9,7 @@ use pyo3::types::{PyBytes, PyType};
 use rushlight_core::{Device, Layout};
 use rushlight_tensor::Tensor;
 
-/// Makes an object stand for another tensor; returns the object.
+/// Makes an object refer to another tensor; returns the object.
 #[pyfunction]
 fn _become<'py>(object: &Bound<'py, PyTensor>, tensor: &Bound<'py, PyTensor>) -> Bound<'py, PyTensor> {
     object.get().replace(tensor.get().tensor());

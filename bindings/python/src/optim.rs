@@ -3,23 +3,26 @@
 use crate::convert::scalar;
 use crate::error::{IntoPyResult, type_error};
 use crate::tensor::{PyTensor, as_tensor, wrap};
+use pyo3::exceptions::PyNotImplementedError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 use rushlight_core::smallvec::SmallVec;
 use rushlight_core::{DType, Result, Scalar};
-use rushlight_optim::rule::{Algorithm, Composed, Factors, Fused, Scalars};
+use rushlight_optim::rule::{Algorithm, Composed, Factors, Fused, Options, RecordedStep, Scalars};
 use rushlight_optim::{
     AdadeltaOptions, AdafactorOptions, AdagradOptions, AdamOptions, AdamWOptions, AdamaxOptions, AsgdOptions,
     MuonOptions, NAdamOptions, RAdamOptions, RmsPropOptions, RpropOptions, SgdOptions,
 };
 use rushlight_tensor::autograd::no_grad;
-use rushlight_tensor::capture::{self, Renew};
+use rushlight_tensor::capture::{self, Renew, Verdict};
 use rushlight_tensor::profile;
 use rushlight_tensor::state::Value;
-use rushlight_tensor::{Tensor, foreach};
+use rushlight_tensor::{Arg, Tensor, foreach};
+use std::cell::RefCell;
+use std::sync::{Arc, Mutex};
 
-/// Below so many elements a step is done sooner than the interpreter's lock is given away and taken back.
+/// Below so many elements a step is done sooner than the GIL is released and taken back.
 const SMALL: usize = 8192;
 
 /// The names an optimizer looks up, as Python objects made once.
@@ -59,7 +62,8 @@ struct Set {
     factors: Factors,
 }
 
-fn value(object: &Bound<'_, PyAny>) -> PyResult<Option<Value>> {
+/// A plain value of a group; `None` for what no option can be.
+pub fn value(object: &Bound<'_, PyAny>) -> PyResult<Option<Value>> {
     if object.is_none() {
         return Ok(Some(Value::None));
     }
@@ -73,16 +77,24 @@ fn value(object: &Bound<'_, PyAny>) -> PyResult<Option<Value>> {
     Ok(scalar(object)?.map(|s| match s {
         Scalar::Bool(b) => Value::Bool(b),
         Scalar::Int(i) => Value::Int(i),
-        Scalar::Float(f) => Value::Float(f),
+        other => Value::Float(other.to_f64()),
     }))
 }
 
 fn options<A: Algorithm>(group: &Bound<'_, PyDict>, names: &Names) -> PyResult<A> {
-    let mut options = A::default();
-    for (key, name) in &names.options {
+    read_options(group, names.options.iter().map(|(key, name)| (key, name.as_str())))
+}
+
+/// The options that a group holds, each by its key and name.
+pub fn read_options<'py, 'n, O: Options, K: IntoPyObject<'py>>(
+    group: &Bound<'py, PyDict>,
+    names: impl Iterator<Item = (K, &'n str)>,
+) -> PyResult<O> {
+    let mut options = O::default();
+    for (key, name) in names {
         let Some(object) = group.get_item(key)? else { continue };
         let Some(value) = value(&object)? else {
-            return Err(type_error(format!("{}: {name} cannot be a {}", A::NAME, object.get_type().name()?)));
+            return Err(type_error(format!("{}: {name} cannot be a {}", O::NAME, object.get_type().name()?)));
         };
         options.set(name, &value).py()?;
     }
@@ -144,6 +156,51 @@ fn count(holders: &[Tensor], scalars: Scalars) -> Result<()> {
     holders.iter().zip(scalars).try_for_each(|(holder, value)| no_grad(|| holder.fill_(value).map(drop)))
 }
 
+thread_local! {
+    /// The scaled step that this thread records, until an optimizer takes it.
+    static UNLESS: RefCell<Option<RecordedStep>> = const { RefCell::new(None) };
+}
+
+/// Runs an optimizer's step within a recorded step; the device skips it at replays whose gradients are not finite.
+pub fn with_unless<T>(recorded: RecordedStep, step: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
+    UNLESS.set(Some(recorded));
+    let result = step();
+    let left = UNLESS.take();
+    let result = result?;
+    match left {
+        None => Ok(result),
+        Some(_) => Err(PyNotImplementedError::new_err(
+            "GradScaler: this optimizer cannot be part of a captured step; run without capture, or use a fused optimizer such as AdamW",
+        )),
+    }
+}
+
+/// A replayed step that the device may have skipped: its counts before it, to go back to.
+struct Doubt {
+    verdict: Arc<Verdict>,
+    holders: Vec<SmallVec<[Tensor; 2]>>,
+    before: Scalars,
+}
+
+static DOUBTS: Mutex<Vec<Doubt>> = Mutex::new(Vec::new());
+
+/// Takes back the counts of steps that the device has skipped. Waits for those steps.
+fn settle() {
+    let doubts = std::mem::take(&mut *DOUBTS.lock().unwrap_or_else(|e| e.into_inner()));
+    for doubt in doubts {
+        if doubt.verdict.wait().is_ok_and(|found| found != 0.0) {
+            // A number of the CPU is written; that cannot fail.
+            let _ = doubt.holders.iter().try_for_each(|holders| count(holders, doubt.before));
+        }
+    }
+}
+
+/// [`settle`] for readers of the state.
+#[pyfunction]
+fn _settle_steps(py: Python<'_>) {
+    py.detach(settle);
+}
+
 fn step<A: Fused>(
     groups: &Bound<'_, PyList>,
     state: &Bound<'_, PyDict>,
@@ -151,6 +208,8 @@ fn step<A: Fused>(
     names: &'static Names,
 ) -> PyResult<()> {
     let py = groups.py();
+    settle();
+    let unless = UNLESS.take();
     let mut work: SmallVec<[Work; 4]> = SmallVec::new();
     let mut sets: SmallVec<[Set; 2]> = SmallVec::new();
     let (recording, mut objects) = (capture::recording_id().is_some(), Vec::new());
@@ -199,7 +258,11 @@ fn step<A: Fused>(
         }
     }
     let recorded = match recording {
-        true => Some(Recorded::<A>::new(groups, state, optimizer, names, &sets, &work, objects)?),
+        true => {
+            let mut recorded = Recorded::<A>::new(groups, state, optimizer, names, &sets, &work, objects)?;
+            recorded.verdict = unless.as_ref().map(|u| u.verdict.clone());
+            Some(recorded)
+        }
         false => None,
     };
     let update = move || {
@@ -215,7 +278,9 @@ fn step<A: Fused>(
             None => foreach::update(&updates, 1.0),
             Some(recorded) => {
                 let members: SmallVec<[usize; 8]> = work.iter().map(|w| w.set).collect();
-                foreach::update_renewed(&updates, &members, 1.0, None, || Box::new(recorded))
+                let scale = unless.as_ref().and_then(|u| u.grad_scale.as_ref()).map_or(Arg::from(1.0), Arg::from);
+                let found_inf = unless.as_ref().map(|u| &u.found_inf);
+                foreach::update_renewed(&updates, &members, scale, found_inf, || Box::new(recorded))
             }
         }
     };
@@ -264,6 +329,8 @@ struct Recorded<A> {
     members: usize,
     names: &'static Names,
     sets: Vec<RecordedSet<A>>,
+    /// Whether a replay has skipped the step, where it may.
+    verdict: Option<Arc<Verdict>>,
 }
 
 struct RecordedSet<A> {
@@ -328,6 +395,7 @@ impl<A: Fused> Recorded<A> {
             members: groups.len(),
             names,
             sets: recorded,
+            verdict: None,
         })
     }
 
@@ -360,6 +428,7 @@ impl<A: Fused> Recorded<A> {
 
 impl<A: Fused> Renew for Recorded<A> {
     fn fits(&self) -> bool {
+        settle();
         Python::attach(|py| self.holds(py)).unwrap_or(false)
     }
 
@@ -380,6 +449,12 @@ impl<A: Fused> Renew for Recorded<A> {
 
     fn launched(&mut self) {
         self.sets.iter_mut().for_each(|set| set.first = false);
+        let Some(verdict) = &self.verdict else { return };
+        let doubt = |set: &RecordedSet<A>| {
+            let holders = set.params.iter().map(|p| p.holders.clone()).collect();
+            Doubt { verdict: verdict.clone(), holders, before: set.before }
+        };
+        DOUBTS.lock().unwrap_or_else(|e| e.into_inner()).extend(self.sets.iter().map(doubt));
     }
 
     fn undo(&mut self) {
@@ -390,8 +465,9 @@ impl<A: Fused> Renew for Recorded<A> {
     }
 }
 
-/// A step of the optimizer of that name over its parameter groups, in one pass. Groups hold options by PyTorch's names; `state` holds a dict
-/// per parameter, where what is missing is made. A recorded step asks `optimizer` whether they are still its own.
+/// A step of the optimizer of that name over its parameter groups, in one pass. Groups hold options by PyTorch's names;
+/// `state` holds a dict per parameter, where what is missing is made. A recorded step asks `optimizer` whether they are
+/// still its own.
 #[pyfunction]
 fn _optim_step(
     name: &str,
@@ -448,6 +524,7 @@ fn _forget_grads(groups: &Bound<'_, PyList>) -> PyResult<()> {
 }
 
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(_settle_steps, module)?)?;
     module.add_function(wrap_pyfunction!(_forget_grads, module)?)?;
     module.add_function(wrap_pyfunction!(_optim_step, module)?)
 }

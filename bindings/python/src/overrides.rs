@@ -1,7 +1,8 @@
 //! `__torch_function__`: calls that the class of an argument, or an active mode, answers in place of the op.
 //!
-//! Every entry point asks `answered` first. Tensors, parameters and plain values are told apart by the address of their type, so a call
-//! without overrides pays a comparison per argument. The protocol itself is Python (`rushlight.overrides`).
+//! Every entry point asks `answered` first. Tensors, parameters and plain values are told apart by the address of their
+//! type, so a call without overrides pays a comparison per argument. The protocol itself is Python
+//! (`rushlight.overrides`).
 
 use crate::tensor::PyTensor;
 use pyo3::PyTypeInfo;
@@ -42,8 +43,8 @@ fn answers(object: &Bound<'_, PyAny>) -> bool {
     }
 }
 
-/// Whether this is the method of a real PyTorch's tensors, which would call our function again. Both are in one process where files and
-/// numbers are compared.
+/// Whether this is the method of a real PyTorch's tensors, which would call our function again. Both are in one process
+/// where files and numbers are compared.
 fn is_foreign(method: &Bound<'_, PyAny>) -> bool {
     let module = method.getattr(pyo3::intern!(method.py(), "__module__"));
     module.is_ok_and(|m| m.extract::<String>().is_ok_and(|m| m == "torch._tensor"))

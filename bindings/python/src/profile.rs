@@ -154,7 +154,8 @@ fn us(ns: u64) -> f64 {
 
 #[pymethods]
 impl PyTrace {
-    /// Rows: name, shapes, count, times (host, own host, device, own device), memory (the same order), operations, of a device, an annotation.
+    /// Rows: name, shapes, count, times (host, own host, device, own device), memory (the same order), operations, of a
+    /// device, an annotation.
     fn averages(&self, py: Python<'_>, by_shape: bool) -> Vec<AverageRow> {
         let averages = py.detach(|| self.0.key_averages(by_shape));
         let row = |a: profile::Average| {
@@ -165,8 +166,8 @@ impl PyTrace {
         averages.into_iter().map(row).collect()
     }
 
-    /// Rows: name, category, begin and end in microseconds after the trace's begin, of a device, thread or stream, device's index, shapes,
-    /// stack, memory, operations.
+    /// Rows: name, category, begin and end in microseconds after the trace's begin, of a device, thread or stream,
+    /// device's index, shapes, stack, memory, operations.
     fn events(&self) -> Vec<EventRow> {
         let begin = self.0.begin;
         let row = |e: &profile::Event| {

@@ -1,8 +1,8 @@
 //! PyTorch's signature strings, read once when a function is first called.
 //!
-//! `add(Tensor input, Tensor|Number other, *, Number alpha=1)`: types before names, `?` for what may be `None`, `int[2]` for a list that
-//! one number fills, `int...` for numbers given one by one or as one list, `*` before what must be named. `**factory` stands for the
-//! arguments of every function that makes a tensor.
+//! `add(Tensor input, Tensor|Number other, *, Number alpha=1)`: types before names, `?` for what may be `None`,
+//! `int[2]` for a list that one number fills, `int...` for numbers given one by one or as one list, `*` before what
+//! must be named. `**factory` stands for the arguments of every function that makes a tensor.
 
 use crate::value::Value;
 use pyo3::prelude::*;

@@ -14,10 +14,11 @@ use rushlight_core::{DType, Device, Result, Scalar};
 use rushlight_tensor::{Tensor, autograd};
 use std::cell::UnsafeCell;
 
-/// A value that only threads holding the interpreter's lock touch.
+/// A value that only threads holding the GIL touch.
 struct Locked<T>(UnsafeCell<T>);
 
-// SAFETY: every access below takes place in a method that Python calls, with its lock held and not released during the access.
+// SAFETY: every access below takes place in a method that Python calls, with its lock held and not released during the
+// access.
 unsafe impl<T: Send> Sync for Locked<T> {}
 
 impl<T> Locked<T> {
@@ -57,7 +58,7 @@ impl From<Tensor> for PyTensor {
 pub fn wrap(py: Python<'_>, tensor: Tensor) -> PyResult<Bound<'_, PyTensor>> {
     let object = Bound::new(py, PyTensor::from(tensor))?;
     // An object from the free list is not tracked by the garbage collector yet.
-    // SAFETY: a live object of a class that takes part in garbage collection, the interpreter's lock held.
+    // SAFETY: a live object of a class that takes part in garbage collection, the GIL held.
     unsafe {
         if ffi::PyObject_GC_IsTracked(object.as_ptr()) == 0 {
             ffi::PyObject_GC_Track(object.as_ptr().cast());
@@ -146,6 +147,7 @@ pub fn number<'py>(py: Python<'py>, value: Scalar) -> PyResult<Bound<'py, PyAny>
     Ok(match value {
         Scalar::Bool(b) => b.into_pyobject(py)?.to_owned().into_any(),
         Scalar::Int(i) => i.into_pyobject(py)?.into_any(),
+        Scalar::Unsigned(i) => i.into_pyobject(py)?.into_any(),
         Scalar::Float(f) => f.into_pyobject(py)?.into_any(),
     })
 }
@@ -348,7 +350,7 @@ impl PyTensor {
     }
 
     fn is_signed(&self) -> bool {
-        self.with(|t| !matches!(t.dtype(), DType::U8 | DType::Bool))
+        self.with(|t| crate::dtype::is_signed(t.dtype()))
     }
 
     fn is_inference(&self) -> bool {
@@ -361,7 +363,8 @@ impl PyTensor {
         Ok(self.with(Tensor::is_pinned))
     }
 
-    /// This tensor in memory of the host that an accelerator copies from by itself; as it is where there is no accelerator.
+    /// This tensor in memory of the host that an accelerator copies from by itself; as it is where there is no
+    /// accelerator.
     #[pyo3(signature = (device=None))]
     fn pin_memory<'py>(slf: &Bound<'py, Self>, device: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, Self>> {
         device.map(PyDevice::from_object).transpose()?;
@@ -398,6 +401,10 @@ impl PyTensor {
                 let v = t.to_vec::<bool>().py()?;
                 nested(py, t.shape(), &mut v.iter(), &|e| Ok(e.into_pyobject(py)?.to_owned().into_any()))
             }
+            DType::U64 => {
+                let v = t.to_vec::<u64>().py()?;
+                nested(py, t.shape(), &mut v.iter(), &|e| Ok(e.into_pyobject(py)?.into_any()))
+            }
             _ => {
                 let v = t.to_vec::<i64>().py()?;
                 nested(py, t.shape(), &mut v.iter(), &|e| Ok(e.into_pyobject(py)?.into_any()))
@@ -418,22 +425,26 @@ impl PyTensor {
         Ok(self.number()?.to_f64())
     }
 
-    fn __int__(&self) -> PyResult<i64> {
+    fn __int__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let value = self.number()?;
         match value {
             Scalar::Float(f) if !f.is_finite() => {
                 Err(PyValueError::new_err(format!("cannot convert float {f} to integer")))
             }
-            value => Ok(value.to_i64()),
+            Scalar::Unsigned(_) => number(py, value),
+            value => number(py, Scalar::Int(value.to_i64())),
         }
     }
 
-    fn __index__(&self) -> PyResult<i64> {
+    fn __index__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let t = self.tensor();
         if t.dtype().is_float() || t.numel() != 1 {
             return Err(PyTypeError::new_err("only integer tensors of a single element can be converted to an index"));
         }
-        Ok(t.to_scalar().py()?.to_i64())
+        match t.to_scalar().py()? {
+            value @ Scalar::Unsigned(_) => number(py, value),
+            value => number(py, Scalar::Int(value.to_i64())),
+        }
     }
 
     fn __len__(&self) -> PyResult<usize> {

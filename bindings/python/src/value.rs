@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 pub type Ints = SmallVec<[i64; 6]>;
 
-/// An argument after conversion. What may stand where is the signature's affair.
+/// An argument after conversion. The signature decides which kinds are allowed.
 #[derive(Clone)]
 pub enum Value {
     None,

@@ -17,6 +17,51 @@ def outputs_agree(ours, theirs):
     return np.allclose(a, theirs(torch.ones(3)).detach().numpy())
 
 
+FLOAT8 = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu")
+UNSIGNED = ("uint16", "uint32", "uint64")
+
+
+def convert_float8():
+    """Every code of each format and 2^24 numbers spread over all of float32, bit by bit."""
+    bits = np.arange(0, 2**32, 256, dtype=np.uint64).astype(np.uint32) | np.arange(2**24, dtype=np.uint32) * 193 % 256
+    numbers = bits.view(np.float32)
+    codes = np.arange(256, dtype=np.uint8)
+    for name in FLOAT8:
+        ours, theirs = getattr(rushlight, name), getattr(torch, name)
+        for wide in ("float32", "float64", "float16", "bfloat16"):
+            a = rushlight.from_numpy(numbers).to(getattr(rushlight, wide)).to(ours).view(rushlight.uint8).numpy()
+            b = torch.from_numpy(numbers).to(getattr(torch, wide)).to(theirs).view(torch.uint8).numpy()
+            assert np.array_equal(a, b), (name, wide, numbers[a != b][:5], a[a != b][:5], b[a != b][:5])
+        a = rushlight.from_numpy(codes).view(ours).float().numpy().view(np.uint32)
+        b = torch.from_numpy(codes).view(theirs).float().numpy().view(np.uint32)
+        assert np.array_equal(a, b), (name, codes[a != b], a[a != b], b[a != b])
+    return "8-bit floats: all codes and 2^24 numbers convert to PyTorch's bits"
+
+
+def convert_unsigned():
+    """Random integers of all magnitudes, half of the 64-bit ones beyond int64; files read both ways."""
+    words = np.random.default_rng(0).integers(0, 2**64, 100_000, dtype=np.uint64)
+    words >>= np.random.default_rng(1).integers(0, 64, words.size, dtype=np.uint64)
+    with tempfile.TemporaryDirectory() as folder:
+        for name in UNSIGNED:
+            array = words.astype(name)
+            ours, theirs = rushlight.from_numpy(array), torch.from_numpy(array)
+            for other in ("float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool", *UNSIGNED):
+                a, b = ours.to(getattr(rushlight, other)), theirs.to(getattr(torch, other))
+                assert np.array_equal(a.view(rushlight.uint8).numpy(), b.view(torch.uint8).numpy()), (name, other)
+            assert ours.sort()[0].tolist() == theirs.sort()[0].tolist() and ours.sum().item() == theirs.sum().item()
+            assert (ours * ours.flip(0)).tolist() == (theirs * theirs.flip(0)).tolist()
+        for name in UNSIGNED + FLOAT8:
+            path = pathlib.Path(folder) / "file.pt"
+            bytes_ = words.view(np.uint8)[:256].copy()
+            a, b = rushlight.from_numpy(bytes_).view(getattr(rushlight, name)), torch.from_numpy(bytes_).view(getattr(torch, name))
+            rushlight.save({"x": a}, path)
+            assert torch.load(path)["x"].dtype == b.dtype and torch.equal(torch.load(path)["x"].view(torch.uint8), b.view(torch.uint8))
+            torch.save({"x": b}, path)
+            assert rushlight.load(path)["x"].dtype == a.dtype and rushlight.equal(rushlight.load(path)["x"].view(rushlight.uint8), a.view(rushlight.uint8))
+    return "unsigned integers: conversion, files and ops agree"
+
+
 def share_with_jax():
     """Memory lent both ways; jax's arrays cannot be written to, so that reading is what is checked."""
     try:
@@ -58,6 +103,9 @@ def main():
     lent = rushlight.ones(3)
     torch.from_dlpack(lent).mul_(2)
     assert lent.tolist() == [2, 2, 2]
+
+    print(convert_float8())
+    print(convert_unsigned())
 
     theirs = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU())
     ours = rushlight.nn.Sequential(rushlight.nn.Linear(3, 4), rushlight.nn.ReLU())

@@ -26,6 +26,10 @@ def call(case):
         return [w, v * w.unsqueeze(-2) @ v.mT, v**2]
     if case.op == "lstsq":
         return [torch.linalg.lstsq(*case.inputs, **case.kwargs).solution]
+    if case.op == "lu":
+        return list(torch.linalg.lu(*case.inputs))[1:]
+    if case.op == "lu_solve":
+        return [torch.linalg.lu_solve(*torch.linalg.lu_factor(case.inputs[0]), case.inputs[1], **case.kwargs)]
     if case.op == "index":
         return [case.inputs[0][tuple(slice(None) if i is None else i for i in case.inputs[1])]]
     if case.op == "unfold":

@@ -91,7 +91,8 @@ def test_without_a_library_the_error_says_what_was_tried():
     assert "/nowhere/libmpi.so" in done.stdout and "tcp" in done.stdout, done
 
 
-# In Aurora's manner: rank and size by mpi4py, renamed for PyTorch; an address with a suffix of the fabric; ccl and xpu; a scaled learning rate.
+# In Aurora's manner: rank and size by mpi4py, renamed for PyTorch; an address with a suffix of the fabric; ccl and xpu;
+# a scaled learning rate.
 AURORA = """
 import os, socket
 from mpi4py import MPI
@@ -140,6 +141,61 @@ def test_a_program_in_auroras_manner(tmp_path):
     variables = {"PBS_NODEFILE": str(hosts), "PBS_JOBID": "1.aurora", "PALS_APID": "2", "TEST_PORT": str(free_port())}
     out = mpiexec("mpich", 2, "sh", "-c", pals, "sh", sys.executable, "-m", "rushlight", program, variables=variables)
     assert "rank 0 is done" in out and "rank 1 is done" in out, out
+
+
+# Tensors of an Intel device through the system's MPI; the ranks share the device where there is one.
+XPU_BY_MPI = """
+import torch, torch.distributed as dist
+
+dist.init_process_group("mpi")
+rank, size = dist.get_rank(), dist.get_world_size()
+x = torch.arange(6.0, device="xpu") * (rank + 1)
+dist.all_reduce(x)
+assert x.device.type == "xpu" and x.tolist() == [3.0 * i for i in range(6)], x
+parts = [torch.zeros(3, device="xpu") for _ in range(size)]
+dist.all_gather(parts, torch.full((3,), float(rank), device="xpu"))
+assert [part[0].item() for part in parts] == [0.0, 1.0], parts
+low = torch.full((2,), float(rank), device="xpu", dtype=torch.bfloat16)
+dist.broadcast(low, 1)
+assert low.tolist() == [1.0, 1.0], low
+out = torch.zeros(2, device="xpu")
+dist.reduce_scatter_tensor(out, torch.arange(4.0, device="xpu"))
+assert out.tolist() == [4.0 * rank, 4.0 * rank + 2], out
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 2).to("xpu"))
+model(torch.full((3, 4), rank + 1.0, device="xpu")).sum().backward()
+assert model.module.weight.grad[0, 0].item() == 4.5, model.module.weight.grad
+dist.destroy_process_group()
+print(f"rank {rank} is done", flush=True)
+"""
+
+
+@pytest.mark.skipif(torch._C._accelerator_type() != "xpu", reason="no accelerator of Intel's")
+@pytest.mark.parametrize("which", ["mpich", "openmpi"])
+def test_xpu_tensors_go_through_mpi(tmp_path, which):
+    program = tmp_path / "by_mpi.py"
+    program.write_text(XPU_BY_MPI)
+    out = mpiexec(which, 2, sys.executable, "-m", "rushlight", program)
+    assert "rank 0 is done" in out and "rank 1 is done" in out, out
+
+
+# Rank 1 fails where rank 0 waits for it: mpi4py's ranks would wait for each other.
+FAILING = """
+from mpi4py import MPI
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+if dist.get_rank() == 1:
+    torch.xpu.set_device(1000)
+dist.all_reduce(torch.ones(2))
+"""
+
+
+def test_a_rank_that_fails_ends_all(tmp_path):
+    program = tmp_path / "failing.py"
+    program.write_text(FAILING)
+    out = mpiexec("mpich", 2, sys.executable, "-m", "rushlight", program, code=1)
+    assert "invalid device ordinal 1000" in out and "all ranks are ended" in out, out
 
 
 # In Frontier's manner: the count of GPUs divides the rank, the interface is the fabric's, snapshots resume.

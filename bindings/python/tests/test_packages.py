@@ -1,6 +1,7 @@
 """The smaller packages: checkpoints of activations, ``func``, mixed precision, devices, the profiler, random state."""
 
 import json
+import pickle
 import warnings
 
 import pytest
@@ -84,6 +85,39 @@ def test_autocast_and_scaler():
     scaler.update()
     assert not torch.equal(layer.weight, before)
     assert torch.amp.GradScaler("cpu").load_state_dict(scaler.state_dict()) is None
+    assert pickle.loads(pickle.dumps(scaler)).state_dict() == scaler.state_dict()
+    assert [type(part) for part in scaler.scale([x.sum(), (x.sum(),)])] == [torch.Tensor, tuple]
+    with pytest.raises(AssertionError, match="No inf checks were recorded prior to update"):
+        scaler.update()
+    optimizer.zero_grad()
+    with pytest.raises(AssertionError, match="No inf checks were recorded for this optimizer"):
+        scaler.step(optimizer)
+    scaler.scale(layer(x).sum()).backward()
+    scaler.unscale_(optimizer)
+    with pytest.raises(RuntimeError, match="already been called on this optimizer"):
+        scaler.unscale_(optimizer)
+    scaler.step(optimizer)
+    with pytest.raises(RuntimeError, match="already been called since the last update"):
+        scaler.step(optimizer)
+
+
+def test_ipex_optimize_lowers_the_forward():
+    from rushlight import _ipex
+
+    model = nn.Linear(8, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    same, _ = _ipex.optimize(model, optimizer=optimizer, dtype=torch.bfloat16, weights_prepack=False)
+    out = same(torch.ones(2, 8))
+    assert same is model and out.dtype == torch.bfloat16 and model.weight.dtype == torch.float32
+    out.float().sum().backward()
+    optimizer.step()
+    assert model.weight.grad.dtype == torch.float32 and list(model.state_dict()) == ["weight", "bias"]
+    assert _ipex.optimize(nn.Linear(2, 2), dtype=torch.float16).weight.dtype == torch.float16
+    assert _ipex.optimize(model, optimizer=optimizer)[0] is model
+    with pytest.raises(ValueError, match="int8"):
+        _ipex.optimize(model, dtype=torch.int8)
+    with pytest.raises(TypeError, match="weight_prepack"):
+        _ipex.optimize(model, weight_prepack=True)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is an accelerator: test_cuda.py")

@@ -115,3 +115,28 @@ def test_mixed_precision():
         optimizer.step()
         losses.append(loss.item())
     assert losses[-1] < losses[0]
+
+
+TILES = """
+import torch
+
+tiles = [torch.full((4,), float(i), device=f"xpu:{i}") @ torch.ones(4, device=f"xpu:{i}") for i in range(torch.xpu.device_count())]
+assert [tile.item() for tile in tiles] == [4.0 * i for i in range(len(tiles))] and tiles[0].to(tiles[-1].device).item() == 0.0
+print(len(tiles))
+"""
+
+
+@pytest.mark.skipif("RUSHLIGHT_XPU_PLATFORM" not in os.environ, reason="no accelerator that is a CPU")
+@pytest.mark.parametrize("hierarchy", ["FLAT", "COMBINED", "COMPOSITE", ""])
+def test_tiles_are_devices_as_the_hierarchy_says(hierarchy):
+    # Each compute unit of the CPU stands for a tile.
+    env = {k: v for k, v in os.environ.items() if k not in ("POCL_DEVICES", "ZE_AFFINITY_MASK")}
+    env |= {"RUSHLIGHT_XPU_TILES": "1", "ZE_FLAT_DEVICE_HIERARCHY": hierarchy, "PYTHONPATH": os.path.dirname(os.path.dirname(torch.__file__))}
+    command = [sys.executable, "-m", "rushlight", "-c", TILES]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    units = torch.xpu.get_device_properties().max_compute_units
+    assert int(done.stdout) == (1 if hierarchy == "COMPOSITE" else units), done.stdout
+    if units > 1:
+        one = subprocess.run(command, env=env | {"ZE_AFFINITY_MASK": "0"}, capture_output=True, text=True, timeout=300)
+        assert one.stdout == "1\n", one.stderr

@@ -7,7 +7,8 @@ use std::str::FromStr;
 /// A device: the CPU, or one of a kind of accelerator.
 ///
 /// ```
-/// use rushlight_core::Device;
+/// # mod rushlight { pub use rushlight_core::Device; }
+/// use rushlight::Device;
 /// assert_eq!("cuda:1".parse::<Device>().unwrap(), Device::Cuda(1));
 /// assert_eq!("xpu".parse::<Device>().unwrap(), Device::Xpu(0));
 /// assert_eq!(Device::Cpu.to_string(), "cpu");

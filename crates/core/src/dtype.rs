@@ -6,7 +6,8 @@ use std::fmt;
 /// The type of a tensor's elements.
 ///
 /// ```
-/// use rushlight_core::DType;
+/// # mod rushlight { pub use rushlight_core::DType; }
+/// use rushlight::DType;
 /// assert_eq!(DType::F32.size(), 4);
 /// assert_eq!(DType::I64.to_string(), "int64");
 /// assert_eq!(DType::I64.promote(DType::F16), DType::F16);
@@ -34,22 +35,70 @@ pub enum DType {
     U8,
     /// One byte, 0 or 1.
     Bool,
+    /// 16-bit unsigned integer. This and the dtypes below are carried: see [`DType::is_carried`].
+    U16,
+    /// 32-bit unsigned integer.
+    U32,
+    /// 64-bit unsigned integer.
+    U64,
+    /// 8-bit float: 4 bits of exponent, 3 of mantissa, no infinities; conversion saturates.
+    F8E4M3FN,
+    /// 8-bit float: 5 bits of exponent, 2 of mantissa, with infinities.
+    F8E5M2,
+    /// 8-bit float: 4 bits of exponent, 3 of mantissa, no infinities, no negative zero.
+    F8E4M3FNUZ,
+    /// 8-bit float: 5 bits of exponent, 2 of mantissa, no infinities, no negative zero.
+    F8E5M2FNUZ,
+    /// Powers of two from 2^-127 to 2^127, unsigned: the scale of a block of smaller floats.
+    F8E8M0FNU,
 }
 
 use DType::*;
 
 impl DType {
     /// Every dtype, in declaration order.
-    pub const ALL: [DType; 10] = [F32, F64, F16, BF16, I64, I32, I16, I8, U8, Bool];
+    pub const ALL: [DType; 18] = [
+        F32, F64, F16, BF16, I64, I32, I16, I8, U8, Bool, U16, U32, U64, F8E4M3FN, F8E5M2, F8E4M3FNUZ, F8E5M2FNUZ,
+        F8E8M0FNU,
+    ];
+
+    /// The dtypes that engines have kernels for: all that are not [carried](DType::is_carried).
+    pub const COMPUTED: [DType; 10] = [F32, F64, F16, BF16, I64, I32, I16, I8, U8, Bool];
+
+    /// Whether engines only carry elements of this dtype: tensors of it are stored, moved and converted, and few ops
+    /// compute with them.
+    #[inline]
+    pub const fn is_carried(self) -> bool {
+        self as u8 >= U16 as u8
+    }
+
+    /// The dtype whose kernels move elements of this dtype, bit by bit: itself, or for a carried dtype the integer of
+    /// its size.
+    #[inline]
+    pub const fn carrier(self) -> DType {
+        match self {
+            U16 => I16,
+            U32 => I32,
+            U64 => I64,
+            F8E4M3FN | F8E5M2 | F8E4M3FNUZ | F8E5M2FNUZ | F8E8M0FNU => U8,
+            other => other,
+        }
+    }
+
+    /// Whether this is one of the 8-bit floats.
+    #[inline]
+    pub const fn is_float8(self) -> bool {
+        self as u8 >= F8E4M3FN as u8
+    }
 
     /// Bytes per element.
     #[inline]
     pub const fn size(self) -> usize {
         match self {
-            F64 | I64 => 8,
-            F32 | I32 => 4,
-            F16 | BF16 | I16 => 2,
-            I8 | U8 | Bool => 1,
+            F64 | I64 | U64 => 8,
+            F32 | I32 | U32 => 4,
+            F16 | BF16 | I16 | U16 => 2,
+            I8 | U8 | Bool | F8E4M3FN | F8E5M2 | F8E4M3FNUZ | F8E5M2FNUZ | F8E8M0FNU => 1,
         }
     }
 
@@ -66,21 +115,30 @@ impl DType {
             I8 => "int8",
             U8 => "uint8",
             Bool => "bool",
+            U16 => "uint16",
+            U32 => "uint32",
+            U64 => "uint64",
+            F8E4M3FN => "float8_e4m3fn",
+            F8E5M2 => "float8_e5m2",
+            F8E4M3FNUZ => "float8_e4m3fnuz",
+            F8E5M2FNUZ => "float8_e5m2fnuz",
+            F8E8M0FNU => "float8_e8m0fnu",
         }
     }
 
-    /// Whether this is one of the four floating types.
+    /// Whether this is a floating type.
     #[inline]
     pub const fn is_float(self) -> bool {
-        matches!(self, F32 | F64 | F16 | BF16)
+        matches!(self, F32 | F64 | F16 | BF16) || self.is_float8()
     }
 
     /// Whether this is an integer type; `bool` is not.
     pub const fn is_int(self) -> bool {
-        matches!(self, I64 | I32 | I16 | I8 | U8)
+        matches!(self, I64 | I32 | I16 | I8 | U8 | U16 | U32 | U64)
     }
 
-    /// The type arithmetic is carried out in: half types widen to `f32`, `bool` to `u8`.
+    /// The type arithmetic is carried out in: half types widen to `f32`, `bool` to `u8`. Engines have no arithmetic of
+    /// carried dtypes.
     #[inline]
     pub const fn compute(self) -> DType {
         match self {
@@ -95,14 +153,24 @@ impl DType {
     pub const fn category(self) -> u8 {
         match self {
             Bool => 0,
-            I64 | I32 | I16 | I8 | U8 => 1,
+            I64 | I32 | I16 | I8 | U8 | U16 | U32 | U64 => 1,
             _ => 2,
         }
     }
 
-    /// The dtype two tensors of these dtypes combine in, by PyTorch's table.
+    /// Whether tensors of the two dtypes combine at all: an 8-bit float only with its own dtype, an unsigned integer
+    /// above 8 bits with its own and with wider floats.
+    pub const fn promotes(self, other: DType) -> bool {
+        self as u8 == other as u8
+            || !self.is_carried() && !other.is_carried()
+            || !self.is_float8() && !other.is_float8() && (self.is_float() || other.is_float())
+    }
+
+    /// The dtype two tensors of these dtypes combine in, by PyTorch's table; meaningful only where they
+    /// [combine](DType::promotes).
     pub const fn promote(self, other: DType) -> DType {
         match (self, other) {
+            _ if self as u8 == other as u8 => self,
             (Bool, x) | (x, Bool) => x,
             (F64, _) | (_, F64) => F64,
             (F32, _) | (_, F32) => F32,
@@ -113,8 +181,8 @@ impl DType {
             (I32, _) | (_, I32) => I32,
             (I16, _) | (_, I16) => I16,
             (I8, U8) | (U8, I8) => I16,
-            (I8, I8) => I8,
-            (U8, U8) => U8,
+            (I8, _) | (_, I8) => I8,
+            _ => self,
         }
     }
 }
@@ -167,9 +235,17 @@ element! {
     i8,   I8,   v => v as i64 as i8,          i => i as i8,                s => s as f64, s as i64;
     u8,   U8,   v => v as i64 as u8,          i => i as u8,                s => s as f64, s as i64;
     bool, Bool, v => v != 0.0,                i => i != 0,                 s => s as u8 as f64, s as i64;
+    u16,  U16,  v => v as i64 as u16,         i => i as u16,               s => s as f64, s as i64;
+    u32,  U32,  v => v as i64 as u32,         i => i as u32,               s => s as f64, s as i64;
+    u64,  U64,  v => u64_from_f64(v),         i => i as u64,               s => s as f64, s as i64;
 }
 
-/// Runs an expression with `$T` bound to the Rust type of a run-time [`DType`].
+/// A float cut off to 64 bits. As in PyTorch, a negative one wraps.
+fn u64_from_f64(v: f64) -> u64 {
+    if v < (1u64 << 63) as f64 { v as i64 as u64 } else { v as u64 }
+}
+
+/// Runs an expression with `$T` bound to the Rust type of a run-time [`DType`], or of its [carrier](DType::carrier).
 ///
 /// ```
 /// use rushlight_core::{with_dtype, DType};
@@ -179,7 +255,7 @@ element! {
 #[macro_export]
 macro_rules! with_dtype {
     ($dtype:expr, $T:ident => $body:expr) => {
-        match $dtype {
+        match $crate::DType::carrier($dtype) {
             $crate::DType::F32 => {
                 type $T = f32;
                 $body
@@ -216,7 +292,8 @@ macro_rules! with_dtype {
                 type $T = u8;
                 $body
             }
-            $crate::DType::Bool => {
+            // No dtype's carrier is carried: this is `bool`.
+            _ => {
                 type $T = bool;
                 $body
             }

@@ -24,7 +24,7 @@ pub enum ErrorKind {
     Value,
     /// A misuse of autograd: freed graph, changed saved value, non-scalar root.
     Autograd,
-    /// The allocator could not give what was asked for.
+    /// The allocator could not provide the requested memory.
     OutOfMemory,
     /// Something this build or backend does not do.
     Unsupported,
@@ -36,11 +36,13 @@ pub enum ErrorKind {
 
 /// An error with a message a person can act on. One pointer wide, so that `Result` stays cheap.
 ///
-/// Layers add the path of the module in which it happened (`transformer.h.7.attn.c_proj`). With `RUSHLIGHT_BACKTRACE=1` in the environment an error
-/// records the stack where it was made; `{:?}` shows it, and so does a `main` that returns the error.
+/// Layers add the path of the module in which it happened (`transformer.h.7.attn.c_proj`). With `RUSHLIGHT_BACKTRACE=1`
+/// in the environment an error records the stack where it was made; `{:?}` shows it, and so does a `main` that returns
+/// the error.
 ///
 /// ```
-/// use rushlight_core::{Error, ErrorKind};
+/// # mod rushlight { pub use rushlight_core::{Error, ErrorKind}; }
+/// use rushlight::{Error, ErrorKind};
 /// let e = Error::shape("add: shapes [2] and [3] do not broadcast");
 /// assert_eq!(e.kind(), ErrorKind::Shape);
 /// assert_eq!(e.to_string(), "add: shapes [2] and [3] do not broadcast");
@@ -101,10 +103,12 @@ impl Error {
         self
     }
 
-    /// The same error with the path of the module it happened in. An error keeps the first path it is given: the innermost.
+    /// The same error with the path of the module it happened in. An error keeps the first path it is given: the
+    /// innermost.
     ///
     /// ```
-    /// use rushlight_core::Error;
+    /// # mod rushlight { pub use rushlight_core::Error; }
+    /// use rushlight::Error;
     /// let e = Error::shape("linear: input has 8 features, weight expects 9").in_module("h.7.mlp").in_module("h.7");
     /// assert_eq!(e.to_string(), "linear: input has 8 features, weight expects 9 (in h.7.mlp)");
     /// ```
@@ -119,7 +123,7 @@ impl Error {
         self.0.module.as_deref()
     }
 
-    /// Where the error was made, if `RUSHLIGHT_BACKTRACE=1` asked for it.
+    /// The backtrace of the error, if `RUSHLIGHT_BACKTRACE=1` is set.
     pub fn backtrace(&self) -> Option<&Backtrace> {
         self.0.backtrace.as_deref()
     }

@@ -1,4 +1,4 @@
-//! How a tensor's elements lie in its storage: shape, strides and offset, and every view made of them.
+//! The layout of a tensor in its storage: shape, strides and offset, and all views.
 
 use crate::{Error, Result};
 use smallvec::{SmallVec, smallvec};
@@ -68,7 +68,8 @@ pub fn broadcast_shapes(a: &[usize], b: &[usize]) -> Result<Dims> {
     Ok(out)
 }
 
-/// The number of elements of a shape, or an error where it, or a product of some of the sizes, does not fit the address space.
+/// The number of elements of a shape, or an error where it, or a product of some of the sizes, does not fit the address
+/// space.
 #[inline]
 pub fn checked_numel(shape: &[usize]) -> Result<usize> {
     const MOST: usize = isize::MAX as usize / 16;
@@ -133,7 +134,7 @@ impl Layout {
         &self.strides
     }
 
-    /// Where the first element lies, in elements.
+    /// The position of the first element, in elements.
     #[inline]
     pub fn offset(&self) -> usize {
         self.offset
@@ -151,7 +152,7 @@ impl Layout {
         self.shape.iter().product()
     }
 
-    /// Whether the elements lie in row-major order without gaps.
+    /// Whether the elements are dense and in row-major order.
     #[inline]
     pub fn is_contiguous(&self) -> bool {
         let (shape, strides) = (self.shape(), self.strides());
@@ -171,19 +172,21 @@ impl Layout {
         true
     }
 
-    /// Whether the elements fill a range of memory, each once, in whatever order of dimensions.
+    /// Whether the elements fill a range of memory, each once, in any order of dimensions.
     pub fn is_dense(&self) -> bool {
         self.is_contiguous() || self.permute(&self.memory_order()).is_contiguous()
     }
 
-    /// The dimensions from the largest stride to the smallest: a dense layout permuted so is row-major. Sizes of one come first.
+    /// The dimensions from the largest stride to the smallest: a dense layout permuted so is row-major. Sizes of one
+    /// come first.
     pub fn memory_order(&self) -> Dims {
         let mut order: Dims = (0..self.rank()).collect();
         order.sort_by_key(|&d| (self.shape[d] > 1, std::cmp::Reverse(self.strides[d])));
         order
     }
 
-    /// Dense with dimension 1 innermost and the others in their order: PyTorch's `channels_last` and `channels_last_3d`.
+    /// Dense with dimension 1 innermost and the others in their order: PyTorch's `channels_last` and
+    /// `channels_last_3d`.
     pub fn channels_last(shape: &[usize]) -> Result<Self> {
         checked_numel(shape)?;
         let mut strides = contiguous_strides(shape);
@@ -197,7 +200,8 @@ impl Layout {
         Ok(Self { shape: Dims::from_slice(shape), strides, offset: 0 })
     }
 
-    /// Whether images (`[batch, channels, height, width]`) or volumes have their channels innermost, as PyTorch's `suggest_memory_format` decides.
+    /// Whether images (`[batch, channels, height, width]`) or volumes have their channels innermost, as PyTorch's
+    /// `suggest_memory_format` decides.
     pub fn suggests_channels_last(&self) -> bool {
         let order: &[usize] = match self.rank() {
             4 => &[1, 3, 2, 0],
@@ -219,7 +223,8 @@ impl Layout {
         true
     }
 
-    /// The layout of a copy that keeps this one's order of dimensions (PyTorch's `preserve_format`): without gaps, from the start of a storage.
+    /// The layout of a copy that keeps this one's order of dimensions (PyTorch's `preserve_format`): without gaps, from
+    /// the start of a storage.
     pub fn preserved(&self) -> Self {
         if self.is_contiguous() {
             return Self { shape: self.shape.clone(), strides: contiguous_strides(&self.shape), offset: 0 };
@@ -230,11 +235,12 @@ impl Layout {
         Self::of_pointwise(&self.shape, &[self])
     }
 
-    /// The layout of a pointwise result of this shape: dimensions in the order of the operands' strides, the first operand that tells two
-    /// dimensions apart deciding, as in PyTorch. The operands' layouts are stretched to the shape.
+    /// The layout of a pointwise result of this shape: dimensions in the order of the operands' strides, the first
+    /// operand that tells two dimensions apart deciding, as in PyTorch. The operands' layouts are stretched to the
+    /// shape.
     pub fn of_pointwise(shape: &[usize], operands: &[&Layout]) -> Self {
         let rank = shape.len();
-        // Whether `a` lies outside of `b`: `None` where no operand tells.
+        // Whether `a` is outside of `b`: `None` where no operand tells.
         let outside = |a: usize, b: usize| {
             for operand in operands {
                 let (x, y) = (operand.strides[a], operand.strides[b]);
@@ -294,7 +300,8 @@ impl Layout {
             })
     }
 
-    /// Whether two different indices may name the same element (expanded or overlapping windows). May err on the side of `true`.
+    /// Whether two different indices may name the same element (expanded or overlapping windows). May err on the side
+    /// of `true`.
     pub fn overlaps(&self) -> bool {
         let mut dims: SmallVec<[(usize, usize); 6]> =
             self.strides.iter().copied().zip(self.shape.iter().copied()).filter(|&(_, size)| size > 1).collect();
@@ -408,7 +415,8 @@ impl Layout {
                 offset: self.offset,
             });
         }
-        // Walk both shapes from the right; each run of old dimensions that lie evenly spaced must be a product of new ones.
+        // Walk both shapes from the right; each run of old dimensions that are evenly spaced must be a product of new
+        // ones.
         let mut strides: Dims = smallvec![0; shape.len()];
         let mut new = shape.len();
         let mut base = *self.strides.last()?;
@@ -467,8 +475,8 @@ impl Layout {
     }
 }
 
-/// The loop nest over several operands of one shape, with neighbouring dimensions merged wherever every operand allows it.
-/// Dimensions run from outermost to innermost; there is always at least one.
+/// The loop nest over several operands of one shape, with neighbouring dimensions merged wherever every operand allows
+/// it. Dimensions run from outermost to innermost; there is always at least one.
 #[derive(Clone, Debug)]
 pub struct Nest<const N: usize> {
     /// Sizes.
@@ -532,67 +540,5 @@ impl<const N: usize> Nest<N> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn absurd_sizes_beside_a_zero_are_refused() {
-        let huge = 1 << 32;
-        for shape in [[0, huge, huge], [huge, huge, 0]] {
-            assert!(Layout::contiguous(&shape).is_err());
-        }
-        assert!(Layout::contiguous(&[0, huge, 4]).unwrap().is_contiguous());
-        assert!(Layout::contiguous(&[0]).unwrap().view(&[huge, huge, huge]).is_none());
-    }
-
-    #[test]
-    fn view_follows_strides_where_it_can() {
-        let base = Layout::contiguous(&[4, 6]).unwrap();
-        assert_eq!(base.view(&[2, 2, 6]).unwrap().strides(), [12, 6, 1]);
-        let t = base.transpose(0, 1);
-        assert!(t.view(&[24]).is_none());
-        assert_eq!(t.view(&[2, 3, 4]).unwrap().strides(), [3, 1, 6]);
-        assert_eq!(t.view(&[6, 1, 4, 1]).unwrap().shape(), [6, 1, 4, 1]);
-        let e = Layout::contiguous(&[1, 3]).unwrap().expand(&[4, 3]).unwrap();
-        assert!(e.view(&[12]).is_none());
-        assert_eq!(e.view(&[2, 2, 3]).unwrap().strides(), [0, 0, 1]);
-        let ones = Layout::strided(&[2, 1, 3], &[3, 77, 1], 0).unwrap();
-        assert_eq!(ones.view(&[6]).unwrap().strides(), [1]);
-    }
-
-    #[test]
-    fn results_keep_the_order_of_their_operands() {
-        let t = Layout::contiguous(&[4, 6]).unwrap().transpose(0, 1);
-        assert!(t.is_dense() && t.preserved().strides() == [1, 6]);
-        let gaps = t.slice(0, 1, 3, 1).with_offset(7);
-        assert!(!gaps.is_dense());
-        assert_eq!((gaps.preserved().strides(), gaps.preserved().offset()), (&[1, 3][..], 0));
-        let row = Layout::contiguous(&[4]).unwrap().expand(&[6, 4]).unwrap();
-        assert_eq!(Layout::of_pointwise(&[6, 4], &[&row, &t]).strides(), [1, 6]);
-        assert_eq!(Layout::of_pointwise(&[6, 4], &[&row]).strides(), [4, 1]);
-        let images = Layout::channels_last(&[2, 3, 4, 5]).unwrap();
-        assert_eq!(images.strides(), [60, 1, 15, 3]);
-        assert!(images.suggests_channels_last() && images.is_dense());
-        assert_eq!(&images.memory_order()[..], [0, 2, 3, 1]);
-        assert!(!Layout::contiguous(&[2, 3, 4, 5]).unwrap().suggests_channels_last());
-        assert!(!Layout::contiguous(&[2, 1, 1, 1]).unwrap().suggests_channels_last());
-    }
-
-    #[test]
-    fn nest_merges_common_runs() {
-        let n = Nest::new(&[2, 3, 4], [&[12, 4, 1], &[12, 4, 1]]);
-        assert_eq!(&n.shape[..], [24]);
-        let n = Nest::new(&[2, 3, 4], [&[12, 4, 1], &[0, 4, 1]]);
-        assert_eq!(&n.shape[..], [2, 12]);
-        assert_eq!(n.offsets(13), [13, 1]);
-        assert_eq!(Nest::new(&[], [&[]]).numel(), 1);
-    }
-
-    #[test]
-    fn overlap_is_seen() {
-        assert!(!Layout::contiguous(&[3, 4]).unwrap().overlaps());
-        assert!(Layout::contiguous(&[3]).unwrap().expand(&[2, 3]).unwrap().overlaps());
-        assert!(Layout::contiguous(&[5]).unwrap().unfold(0, 3, 1).overlaps());
-        assert!(!Layout::contiguous(&[6]).unwrap().unfold(0, 3, 3).overlaps());
-    }
-}
+#[path = "layout_tests.rs"]
+mod tests;

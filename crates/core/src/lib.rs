@@ -1,8 +1,9 @@
-//! The ground floor of Rushlight: what every backend and every front agrees on.
+//! The base layer of Rushlight: types and traits shared by all engines and front ends.
 //!
 //! | module | what |
 //! |---|---|
-//! | `dtype`, `device`, `scalar`, `error` | the words everything else is said in |
+//! | `dtype`, `device`, `scalar`, `error` | the basic types |
+//! | [`float8`] | conversion of 8-bit floats |
 //! | `layout` | shapes, strides, views, broadcasting, merged loop nests |
 //! | [`rng`] | the counter-based random generator |
 //! | [`rows`] | one row per pointwise op: value and derivatives, for every engine |
@@ -12,6 +13,7 @@ pub mod backend;
 mod device;
 mod dtype;
 mod error;
+pub mod float8;
 pub mod layout;
 pub mod rng;
 pub mod rows;

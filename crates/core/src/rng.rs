@@ -1,7 +1,7 @@
 //! Counter-based random numbers: Philox-4x32-10.
 //!
-//! The word for element `i` depends on the seed, the call's place in the sequence of calls and `i` alone, so every device and any
-//! number of threads produce the same numbers.
+//! The word for element `i` depends on the seed, the call's place in the sequence of calls and `i` alone, so every
+//! device and any number of threads produce the same numbers.
 
 use std::sync::Mutex;
 
@@ -26,10 +26,11 @@ const W0: u32 = 0x9E37_79B9;
 const W1: u32 = 0xBB67_AE85;
 
 impl Philox {
-    /// Marks a stream whose seed and offset lie on the device; plain offsets never grow this far.
+    /// Marks a stream whose seed and offset are on the device; plain offsets never grow this far.
     pub const LIVE: u64 = 1 << 63;
 
-    /// A stream for recorded steps: at each replay it begins `blocks` after the seed and offset found at `address` on the device.
+    /// A stream for recorded steps: at each replay it begins `blocks` after the seed and offset found at `address` on
+    /// the device.
     pub fn live(address: u64, blocks: u64) -> Self {
         Self { seed: address, offset: blocks | Self::LIVE }
     }
@@ -111,7 +112,8 @@ pub enum Distribution {
 /// A source of streams: a seed and how far it has been used.
 ///
 /// ```
-/// use rushlight_core::Generator;
+/// # mod rushlight { pub use rushlight_core::Generator; }
+/// use rushlight::Generator;
 /// let g = Generator::new(1);
 /// let first = g.reserve(100);
 /// g.manual_seed(1);

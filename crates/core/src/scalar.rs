@@ -3,11 +3,12 @@
 use crate::{DType, Element};
 use half::{bf16, f16};
 
-/// A Rust number passed where PyTorch takes a Python number. Its kind (bool, integer, float) takes part in type promotion, its
-/// width does not.
+/// A Rust number passed where PyTorch takes a Python number. Its kind (bool, integer, float) takes part in type
+/// promotion, its width does not.
 ///
 /// ```
-/// use rushlight_core::{DType, Scalar};
+/// # mod rushlight { pub use rushlight_core::{DType, Scalar}; }
+/// use rushlight::{DType, Scalar};
 /// assert_eq!(Scalar::from(2.5).dtype(), DType::F32);
 /// assert_eq!(Scalar::from(2).to_f64(), 2.0);
 /// ```
@@ -17,6 +18,8 @@ pub enum Scalar {
     Bool(bool),
     /// An integer.
     Int(i64),
+    /// An integer beyond the range of `i64`.
+    Unsigned(u64),
     /// A float.
     Float(f64),
 }
@@ -27,6 +30,7 @@ impl Scalar {
         match self {
             Scalar::Bool(_) => DType::Bool,
             Scalar::Int(_) => DType::I64,
+            Scalar::Unsigned(_) => DType::U64,
             Scalar::Float(_) => DType::F32,
         }
     }
@@ -36,15 +40,17 @@ impl Scalar {
         match self {
             Scalar::Bool(v) => v as u8 as f64,
             Scalar::Int(v) => v as f64,
+            Scalar::Unsigned(v) => v as f64,
             Scalar::Float(v) => v,
         }
     }
 
-    /// The value as an integer; floats truncate.
+    /// The value as an integer; floats truncate, integers beyond the range wrap.
     pub fn to_i64(self) -> i64 {
         match self {
             Scalar::Bool(v) => v as i64,
             Scalar::Int(v) => v,
+            Scalar::Unsigned(v) => v as i64,
             Scalar::Float(v) => v as i64,
         }
     }
@@ -53,19 +59,18 @@ impl Scalar {
     pub fn to<T: Element>(self) -> T {
         match self {
             Scalar::Float(v) => T::from_f64(v),
+            Scalar::Unsigned(v) if T::DTYPE.is_float() => T::from_f64(v as f64),
             other => T::from_i64(other.to_i64()),
         }
     }
 }
 
-/// A number beyond the range of `i64` becomes a float.
 impl From<u64> for Scalar {
     fn from(v: u64) -> Self {
-        i64::try_from(v).map_or(Scalar::Float(v as f64), Scalar::Int)
+        i64::try_from(v).map_or(Scalar::Unsigned(v), Scalar::Int)
     }
 }
 
-/// A number beyond the range of `i64` becomes a float.
 impl From<usize> for Scalar {
     fn from(v: usize) -> Self {
         Scalar::from(v as u64)

@@ -1,5 +1,6 @@
-// A plugin of qemu that counts the instructions a program executes: `scripts/arm count` loads it. The program marks where a piece of work begins and ends by
-// a system call that no kernel has, with a number for the piece, or 0 for its end; each end prints a line "number instructions".
+// A plugin of qemu that counts the instructions a program executes: `scripts/arm count` loads it. The program marks
+// where a piece of work begins and ends by a system call that no kernel has, with a number for the piece, or 0 for its
+// end; each end prints a line "number instructions".
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdint.h>

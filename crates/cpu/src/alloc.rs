@@ -1,14 +1,15 @@
 //! The engine's caching allocator.
 //!
-//! Fresh pages cost more than the arithmetic done on them, so freed blocks are kept. Sizes are rounded up to classes (multiples of
-//! 64 bytes up to 1 KiB, then eight per power of two). Small blocks live in per-thread lists that need no lock; larger ones, and
-//! what overflows those lists, in one shared cache. Blocks of 2 MiB and more are mapped on huge pages.
+//! Fresh pages cost more than the arithmetic done on them, so freed blocks are kept. Sizes are rounded up to classes
+//! (multiples of 64 bytes up to 1 KiB, then eight per power of two). Small blocks live in per-thread lists that need no
+//! lock; larger ones, and what overflows those lists, in one shared cache. Blocks of 2 MiB and more are mapped on huge
+//! pages.
 //!
-//! The cache hardly raises the resident peak: before memory is taken from the system, the blocks unused for longest are given back
-//! until what is held stays within a quarter of the most ever in use.
+//! The cache hardly raises the resident peak: before memory is taken from the system, the blocks unused for longest are
+//! given back until what is held stays within a quarter of the most ever in use.
 //!
-//! Built with `--cfg rushlight_exact_alloc` (`scripts/sanitize` does), every block is the system's and of the size asked for, so that
-//! an address sanitizer sees each access beyond it or after its end.
+//! Built with `--cfg rushlight_exact_alloc` (`scripts/sanitize` does), every block comes from the system with its exact
+//! size, so that an address sanitizer sees each access beyond it or after its end.
 
 use rushlight_core::backend::MemoryStats;
 use rushlight_core::{Error, Result};
@@ -31,8 +32,8 @@ const THREAD_CLASS_BYTES: usize = 128 << 10;
 const THREAD_COUNT_LAG: isize = 256 << 10;
 /// How much more than the most ever in use may be held: this much,
 const SLACK: usize = 32 << 20;
-/// and one part in so many. A training step asks for the same sizes again, but not in the order it gave them back: with nothing to
-/// spare, a tenth of a step goes into pages that were given back too early.
+/// and one part in so many. A training step asks for the same sizes again, but not in the order it gave them back: with
+/// nothing to spare, a tenth of a step goes into pages that were given back too early.
 const SLACK_PART: isize = 4;
 
 const SMALL_CLASSES: usize = 64;
@@ -84,7 +85,7 @@ fn count(delta: isize, highest: isize) {
 struct Local {
     heads: [Cell<*mut u8>; SMALL_CLASSES],
     lengths: [Cell<u32>; SMALL_CLASSES],
-    /// Bytes in use not yet told to `ALLOCATED`, and the highest value of that since it was.
+    /// Bytes in use not yet added to `ALLOCATED`, and the peak of that since.
     delta: Cell<isize>,
     highest: Cell<isize>,
 }
@@ -267,7 +268,7 @@ mod pages {
     pub fn map(size: usize) -> Option<NonNull<u8>> {
         let padded = size.checked_add(HUGE)?;
         let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        // SAFETY: a fresh private mapping; the parts cut off below lie within it.
+        // SAFETY: a fresh private mapping; the parts cut off below are within it.
         unsafe {
             let base = libc::mmap(std::ptr::null_mut(), padded, access, flags, -1, 0);
             if base == libc::MAP_FAILED {
@@ -483,7 +484,8 @@ fn free_shared(ptr: NonNull<u8>, bytes: usize) {
     shared.put(class, ptr);
 }
 
-/// What is in use and held, in whole blocks. Threads other than the caller's may have up to 256 KiB each not yet counted.
+/// What is in use and held, in whole blocks. Threads other than the caller's may have up to 256 KiB each not yet
+/// counted.
 pub fn memory_stats() -> MemoryStats {
     // A thread that is ending has told its counts already.
     let _ = LOCAL.try_with(Local::tell);

@@ -1,4 +1,4 @@
-//! How bf16 products are computed on x86-64, and AMX's tiles where they are.
+//! Choice of the bf16 product kernel on x86-64, and set-up of AMX tiles.
 
 use std::arch::asm;
 use std::arch::x86_64::{__cpuid, __cpuid_count};
@@ -107,7 +107,8 @@ pub(crate) unsafe fn with_tiles(work: impl FnOnce()) {
     }
 }
 
-/// 32 × 32 sums in tiles 0 to 3: two of 16 rows, each 32 columns wide. No tile is touched between these calls but by them and by the products.
+/// 32 × 32 sums in tiles 0 to 3: two of 16 rows, each 32 columns wide. No tile is touched between these calls but by
+/// them and by the products.
 pub(crate) mod sums {
     use std::arch::asm;
 

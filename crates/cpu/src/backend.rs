@@ -1,4 +1,4 @@
-//! The engine as the tensor floor sees it: each family's module, behind the trait.
+//! The engine as the tensor layer sees it: each family's module, behind the trait.
 
 use crate::{
     alloc, attention, batch_norm, copy, cross_entropy, distance, flip, gather, histogram, index, linalg, lstm,
@@ -24,7 +24,7 @@ pub fn backend() -> &'static dyn Backend {
     *ENGINE
 }
 
-/// Both ends of a byte copy must lie within the storage.
+/// Both ends of a byte copy must are within the storage.
 fn check_range(call: &str, storage: &Storage, offset: usize, len: usize) -> Result<()> {
     // An empty view may point anywhere.
     if len == 0 || offset.checked_add(len).is_some_and(|end| end <= storage.bytes()) {
@@ -83,7 +83,7 @@ impl Backend for Cpu {
     fn upload(&self, src: &[u8], dst: &Storage, offset: usize) -> Result<()> {
         check_range("upload", dst, offset, src.len())?;
         let to = crate::float::Shared::new(dst.ptr());
-        // In shares, as ops read it later: fresh pages lie on the NUMA node of the thread that first writes to them.
+        // In shares, as ops read it later: a page is placed on the NUMA node of the thread that first writes to it.
         let grain = src.len().div_ceil(4 * crate::pool::num_threads()).next_multiple_of(4096).max(1 << 20);
         crate::pool::parallel_ranges(src.len(), grain, |from, until| {
             let part = &src[from..until];

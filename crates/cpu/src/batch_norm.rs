@@ -1,7 +1,8 @@
 //! Batch norm: channels of `[batch, channels, space]` normalised by the statistics of the batch, or by given ones.
 //!
-//! Memory is seen as strips that are read in one go. Where space is large a strip is a plane, with one set of coefficients; where it is
-//! small a strip is a whole image, with coefficients for each of its `channels * space` columns.
+//! Memory is seen as strips that are read in one go. Where space is large a strip is a plane, with one set of
+//! coefficients; where it is small a strip is a whole image, with coefficients for each of its `channels * space`
+//! columns.
 
 use crate::float::{
     Float, Scratch, Shared, expect, load_parameter, load_row, out_row, store_parameter, store_row, with_float,
@@ -18,7 +19,8 @@ pub const PLANE: usize = 24;
 /// Elements a task should have to be worth handing out.
 const GRAIN: usize = 1 << 15;
 
-/// Channels normalised, scaled and shifted. `mean` and `rstd` (`[channels]`) are written when training (biased variance), else read.
+/// Channels normalised, scaled and shifted. `mean` and `rstd` (`[channels]`) are written when training (biased
+/// variance), else read.
 pub fn batch_norm(
     spec: &BatchNorm,
     x: View,
@@ -48,7 +50,7 @@ pub fn batch_norm(
     })
 }
 
-/// Its gradients; those not asked for are `None`.
+/// Its gradients; those not needed are `None`.
 pub fn batch_norm_backward(
     spec: &BatchNorm,
     dy: View,
@@ -151,7 +153,7 @@ unsafe fn forward<T: Float>(
         for strip in from..to {
             let c = if strips.planes { strip % spec.channels } else { 0 };
             let at = strip * strips.len;
-            // SAFETY: the strip lies within the tensors and is this task's; coefficients are there for its columns.
+            // SAFETY: the strip is within the tensors and is this task's; coefficients are there for its columns.
             unsafe { affine::<T>(strips, xs.at(at), ys.at(at), &means[c..], &scales[c..], &shifts[c..]) }
         }
     });
@@ -198,7 +200,7 @@ unsafe fn backward<T: Float>(
                 let at = strip * strips.len;
                 let pull = Pull { means: &means[c..], of_mean: &of_mean[c..], of_spread: &of_spread[c..] };
                 let pull = spec.training.then_some(pull);
-                // SAFETY: the strip lies within the tensors and is this task's; coefficients are there for its columns.
+                // SAFETY: the strip is within the tensors and is this task's; coefficients are there for its columns.
                 unsafe { gradient::<T>(strips, dys.at(at), xs.at(at), dxs.at(at), &scales[c..], pull) }
             }
         });
@@ -219,7 +221,7 @@ unsafe fn plane_moments<T: Float>(spec: &BatchNorm, x: Shared<T>) -> Vec<Moments
         for plane in from..to {
             let mut all = Moments::NONE;
             for at in (0..spec.space).step_by(BLOCK) {
-                // SAFETY: the block lies within the plane.
+                // SAFETY: the block is within the plane.
                 all = all.join(unsafe {
                     block_moments::<T>(false, x.at(plane * spec.space + at), BLOCK.min(spec.space - at))
                 });
@@ -260,7 +262,7 @@ unsafe fn plane_sums<T: Float>(spec: &BatchNorm, dy: Shared<T>, x: Shared<T>, me
     parallel_ranges(planes, (GRAIN / spec.space).max(1), |from, to| {
         for plane in from..to {
             let at = plane * spec.space;
-            // SAFETY: the plane lies within the tensors, and its part is this task's.
+            // SAFETY: the plane is within the tensors, and its part is this task's.
             unsafe {
                 *parts_at.at(plane) = plane_dot::<T>(dy.at(at), x.at(at), means[plane % spec.channels], spec.space)
             }
@@ -294,7 +296,7 @@ unsafe fn column_sums<T: Float>(
     parallel_for(chunks, |chunk| {
         for strip in chunk * per_chunk..count.min((chunk + 1) * per_chunk) {
             let at = strip * len;
-            // SAFETY: the strip lies within the tensors; the chunk's sums are this task's.
+            // SAFETY: the strip is within the tensors; the chunk's sums are this task's.
             unsafe {
                 add_columns::<T>(dy.map(|d| d.at(at).cast_const()), x.at(at), means, partials.at(chunk * 2 * len))
             }

@@ -74,7 +74,7 @@ unsafe fn run(nest: &Nest<2>, src: Strided, out: Strided, words: bool) {
     let rank = nest.shape.len();
     let cols = nest.shape[rank - 1];
     let numel = nest.numel();
-    // SAFETY (all calls below): blocks lie within the nest and are disjoint.
+    // SAFETY (all calls below): blocks are within the nest and are disjoint.
     if rank == 1 {
         let (from, to) = (nest.strides[0][0], nest.strides[1][0]);
         pool::parallel_ranges(cols, share(numel, 1), |a, b| {
@@ -164,7 +164,7 @@ impl Plane {
                 let rows = TILE.min(self.size[0] - r);
                 for c in (0..wide).map(|c| c * TILE) {
                     let cols = TILE.min(self.size[1] - c);
-                    // SAFETY: the tile lies within the plane.
+                    // SAFETY: the tile is within the plane.
                     unsafe {
                         let s = src.ptr.add((from + r * self.src[0] + c * self.src[1]) * src.size);
                         let d = out.ptr.add((to + r * self.out[0] + c * self.out[1]) * out.size);

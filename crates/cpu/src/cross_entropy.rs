@@ -12,7 +12,8 @@ use std::sync::Mutex;
 /// Elements a task should have to be worth handing out.
 const GRAIN: usize = 1 << 15;
 
-/// Loss of each row (weighted, zero if ignored), the weight it has in a mean, and the logarithm of the sum of exponentials.
+/// Loss of each row (weighted, zero if ignored), the weight it has in a mean, and the logarithm of the sum of
+/// exponentials.
 pub fn cross_entropy(spec: &CrossEntropy, loss: View, row_weight: View, lse: View) -> Result<()> {
     const OP: &str = "cross_entropy";
     let [rows, classes] = sizes(OP, spec)?;
@@ -150,7 +151,7 @@ unsafe fn forward<T: Float>(
             let x = p.logits.at(row * p.classes);
             parts.clear();
             for at in (0..p.classes).step_by(BLOCK) {
-                // SAFETY: the block lies within the row.
+                // SAFETY: the block is within the row.
                 parts.push(unsafe { block_stats::<T>(x.add(at), BLOCK.min(p.classes - at)) });
             }
             let (max, sum) = join_stats(&parts);
@@ -177,7 +178,8 @@ unsafe fn forward<T: Float>(
 }
 
 /// # Safety
-/// The problem's pointers have its sizes; `rows` elements at `lse` and `dloss`, `dlogits` as the logits, overlapping nothing.
+/// The problem's pointers have its sizes; `rows` elements at `lse` and `dloss`, `dlogits` as the logits, overlapping
+/// nothing.
 unsafe fn backward<T: Float>(p: &Problem<T>, lse: *const T::Acc, dloss: *const T::Acc, dlogits: *mut T) -> Result<()> {
     let bad = BadTarget::default();
     let (lse, dloss) = (Shared::new(lse.cast_mut()), Shared::new(dloss.cast_mut()));

@@ -8,7 +8,7 @@ use rushlight_core::{DType, Error, Result, View};
 
 /// Differences a task should have at least.
 const TASK: usize = 32 << 10;
-/// Sums kept side by side, whatever the machine's vectors: results are the same everywhere.
+/// Partial sums; a fixed number, so that results do not depend on the vector width.
 const LANES: usize = 16;
 
 /// The norms that have a kernel.
@@ -103,7 +103,7 @@ fn run<T: Number>(norm: Norm, [batch, n, m, size]: [usize; 4], a: View, b: View,
     let (a, b, out) = (start(a), start(b), start(out));
     pool::parallel_ranges(batch * n, TASK.div_ceil((m * size).max(1)), |from, to| {
         for row in from..to {
-            // SAFETY: rows lie within the contiguous views, and tasks write different ones.
+            // SAFETY: rows are within the contiguous views, and tasks write different ones.
             unsafe {
                 let x = std::slice::from_raw_parts(a.at(row * size), size);
                 let others = std::slice::from_raw_parts(b.at(row / n * m * size), m * size);

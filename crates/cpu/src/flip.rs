@@ -33,7 +33,7 @@ pub fn flip(x: View, flipped: &[bool], out: View) -> Result<bool> {
             from = -from;
         }
         match dims.last_mut() {
-            // The dimension before goes on where this one ends.
+            // The dimension before continues where this one ends.
             Some(last) if last.from == from * size as isize && last.to == to * size as isize => {
                 *last = Dim { size: last.size * size, from, to };
             }
@@ -53,7 +53,7 @@ pub fn flip(x: View, flipped: &[bool], out: View) -> Result<bool> {
                     from += i * d.from;
                     to += i * d.to;
                 }
-                // SAFETY: all positions of the row lie within the views, and rows do not overlap.
+                // SAFETY: all positions of the row are within the views, and rows do not overlap.
                 unsafe { copy_row(src.at(0).offset(from), last.from, dst.at(0).offset(to), last.to, last.size) };
             }
         });

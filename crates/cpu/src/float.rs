@@ -188,8 +188,8 @@ pub fn expect(op: &str, what: &str, view: &View, dtype: DType, numel: usize) -> 
     Ok(())
 }
 
-/// A copy of a contiguous parameter in the compute type, from that type or the element type `T`. A copy, as shared memory must not be
-/// lent as a slice: another thread may write to it.
+/// A copy of a contiguous parameter in the compute type, from that type or the element type `T`. A copy, as shared
+/// memory must not be lent as a slice: another thread may write to it.
 pub fn load_parameter<T: Float>(op: &str, what: &str, view: &View, numel: usize) -> Result<Vec<T::Acc>> {
     let mut out = vec![T::Acc::ZERO; numel];
     if view.dtype == T::Acc::DTYPE {

@@ -32,7 +32,7 @@ pub fn gather(x: View, dim: usize, index: View, out: View) -> Result<()> {
                 let [out_at, index_at, x_at] = nest.offsets(i);
                 let n = (run - i % run).min(to - i);
                 for k in 0..n {
-                    // SAFETY: positions lie within the views, and the index was just checked.
+                    // SAFETY: positions are within the views, and the index was just checked.
                     unsafe {
                         match wrap(read_index(indices.at(index_at + k * index_step)), size) {
                             Some(at) => *dst.at(out_at + k * out_step) = *src.at(x_at + k * x_step + at * stride),
@@ -58,7 +58,7 @@ fn report<const N: usize>(
     match fault.position() {
         None => Ok(()),
         Some(position) => {
-            // SAFETY: the position lies within the index tensor.
+            // SAFETY: the position is within the index tensor.
             let index = unsafe { *indices.at(nest.offsets(position)[1]) };
             Err(out_of_bounds(index, dim, size))
         }
@@ -149,7 +149,7 @@ fn run<T: Item, W: Copy + 'static, M: Update<W>>(
         });
         return targets.check(&fault);
     }
-    // Neighbouring lines are worked on together, so that memory is read in order where they lie side by side.
+    // Neighbouring lines are worked on together, so that memory is read in order where they are adjacent.
     let group = if rounds || n == 1 { 1 } else { 64 };
     pool::parallel_ranges(count, TASK.div_ceil(n.max(1)).next_multiple_of(group), |from, to| {
         let mut line_out = Vec::new();
@@ -159,7 +159,7 @@ fn run<T: Item, W: Copy + 'static, M: Update<W>>(
             for (l, start) in starts[..lines_here].iter_mut().enumerate() {
                 *start = lines.offsets(first + l);
             }
-            // SAFETY: positions lie within the views, and each index is checked before it is used.
+            // SAFETY: positions are within the views, and each index is checked before it is used.
             unsafe {
                 if rounds {
                     let [out_at, ..] = starts[0];
@@ -194,7 +194,7 @@ fn run<T: Item, W: Copy + 'static, M: Update<W>>(
         None => Ok(()),
         Some(position) => {
             let [_, index_at, _] = lines.offsets(position / n);
-            // SAFETY: the position lies within the index tensor.
+            // SAFETY: the position is within the index tensor.
             let index = unsafe { *indices.at(index_at + position % n * index_step) };
             Err(out_of_bounds(index, dim, size))
         }

@@ -74,7 +74,7 @@ fn count<T: Number>(x: View, low: f64, high: f64, bins: usize, out: View) {
             let [start] = nest.offsets(i);
             let run = (inner - i % inner).min(to - i).min(CHUNK);
             for (k, value) in values[..run].iter_mut().enumerate() {
-                // SAFETY: the position lies within the view.
+                // SAFETY: the position is within the view.
                 *value = unsafe { *src.at(start + k * step) };
             }
             // SAFETY: no precondition but the machine's level.

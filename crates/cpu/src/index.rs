@@ -1,7 +1,7 @@
 //! Indexing by tensors: reading, writing and adding blocks, and finding what is not zero.
 //!
-//! Index values are read once, chunk by chunk, into memory of our own, and checked and turned into offsets there: nobody can change
-//! them between the check and the use.
+//! Index values are read once, chunk by chunk, into memory of our own, and checked and turned into offsets there: no
+//! other thread can change them between the check and the use.
 
 use crate::isa::Isa;
 use crate::multiversion;
@@ -49,8 +49,8 @@ impl FirstFault {
     }
 }
 
-/// Reads an index that is about to be checked. Another thread may change the memory: the value used must be the value checked, so the
-/// compiler may not read it a second time.
+/// Reads an index that is about to be checked. Another thread may change the memory: the value used must be the value
+/// checked, so the compiler may not read it a second time.
 ///
 /// # Safety
 /// `at` is valid for reads and aligned.
@@ -63,7 +63,7 @@ pub(crate) unsafe fn read_index(at: *const i64) -> i64 {
 /// A pointer that tasks use for disjoint parts.
 #[derive(Clone, Copy)]
 pub(crate) struct Shared<T>(*mut T);
-// SAFETY: whoever shares it sees to it that tasks write disjoint parts.
+// SAFETY: its users make tasks write disjoint parts.
 unsafe impl<T> Sync for Shared<T> {}
 // SAFETY: as above.
 unsafe impl<T> Send for Shared<T> {}
@@ -120,7 +120,7 @@ impl Targets {
             while i < len {
                 let [from] = along.nest.offsets(start + i);
                 let run = (inner - (start + i) % inner).min(len - i);
-                // SAFETY: the positions lie within the index tensor.
+                // SAFETY: the positions are within the index tensor.
                 unsafe {
                     if step == 1 {
                         std::ptr::copy_nonoverlapping(along.values.at(from), values[i..i + run].as_mut_ptr(), run);
@@ -157,7 +157,7 @@ impl Targets {
         let (out, fault) = (Shared::new(all.as_mut_ptr()), FirstFault::new());
         pool::parallel_ranges(self.count, 16 << 10, |from, to| {
             self.each_chunk(from, to, &fault, |start, offsets| {
-                // SAFETY: the chunk lies within the vector, and chunks are disjoint.
+                // SAFETY: the chunk is within the vector, and chunks are disjoint.
                 unsafe { std::ptr::copy_nonoverlapping(offsets.as_ptr(), out.at(start), offsets.len()) };
             });
         });
@@ -170,7 +170,7 @@ impl Targets {
         let Some(start) = fault.position() else { return Ok(()) };
         for position in start..self.count {
             for (d, along) in self.along.iter().enumerate() {
-                // SAFETY: the position lies within the index tensor.
+                // SAFETY: the position is within the index tensor.
                 let index = unsafe { read_index(along.values.at(along.nest.offsets(position)[0])) };
                 if wrap(index, along.size).is_none() {
                     return Err(out_of_bounds(index, d, along.size));
@@ -182,7 +182,8 @@ impl Targets {
 }
 
 multiversion! {
-    /// Adds `stride` times each index, negative ones counted from the end, to the offsets; `false` where one is out of range.
+    /// Adds `stride` times each index, negative ones counted from the end, to the offsets; `false` where one is out of
+    /// range.
     ///
     /// # Safety
     /// No precondition but the machine's level.
@@ -213,8 +214,8 @@ fn innermost<const N: usize>(nest: &Nest<N>) -> (usize, usize) {
     (nest.shape.last().copied().unwrap_or(1), nest.strides[0].last().copied().unwrap_or(1))
 }
 
-/// The blocks of an indexed copy: how the positions of the index tensors and the elements of a block lie in the dense tensor (the
-/// result, or the values written), and how those of a block lie in the indexed one.
+/// The blocks of an indexed copy: how the positions of the index tensors and the elements of a block lie in the dense
+/// tensor (the result, or the values written), and how those of a block lie in the indexed one.
 struct Blocks {
     /// Positions, in the dense tensor.
     outer: Nest<1>,
@@ -249,8 +250,8 @@ impl Blocks {
         }
     }
 
-    /// Calls `f(indexed offset, dense offset)` for every element of the blocks from position `start` on. Elements of one place are met in
-    /// the order of the positions.
+    /// Calls `f(indexed offset, dense offset)` for every element of the blocks from position `start` on. Elements of
+    /// one place are met in the order of the positions.
     #[inline(always)]
     fn elements(&self, start: usize, offsets: &[usize], mut f: impl FnMut(usize, usize)) {
         let (inner, step) = innermost(&self.outer);
@@ -334,7 +335,8 @@ pub fn index(x: View, indices: &[View], out: View) -> Result<()> {
         let grain = TASK_BYTES.div_ceil(blocks.size * size_of::<U>());
         pool::parallel_ranges(targets.count, grain, |from, to| {
             targets.each_chunk(from, to, &fault, |start, offsets| {
-                // SAFETY: offsets were checked against the indexed dimensions; blocks lie within the views and do not overlap.
+                // SAFETY: offsets were checked against the indexed dimensions; blocks are within the views and do not
+                // overlap.
                 unsafe {
                     if blocks.whole() {
                         for (k, &offset) in offsets.iter().enumerate() {
@@ -351,8 +353,8 @@ pub fn index(x: View, indices: &[View], out: View) -> Result<()> {
     targets.check(&fault)
 }
 
-/// `out[indices[0][i..], …, r..] = values[i.., r..]`, or `+=` with `accumulate`. Of values for the same place the last one stays, or all add
-/// up in order.
+/// `out[indices[0][i..], …, r..] = values[i.., r..]`, or `+=` with `accumulate`. Of values for the same place the last
+/// one stays, or all add up in order.
 pub fn index_put(indices: &[View], values: View, accumulate: bool, out: View) -> Result<()> {
     let count = indices.len();
     let targets = Targets::new(indices, &out.shape()[..count], &out.strides()[..count]);
@@ -381,7 +383,7 @@ fn by_target(offsets: &[usize]) -> Vec<u32> {
 fn set<U: Copy>(targets: &Targets, blocks: &Blocks, values: View, out: View) -> Result<()> {
     let (src, dst) = (Shared::new(values.ptr().cast::<U>()), Shared::new(out.ptr().cast::<U>()));
     let write = |start: usize, offsets: &[usize]| {
-        // SAFETY: offsets were checked against the indexed dimensions; blocks lie within the views.
+        // SAFETY: offsets were checked against the indexed dimensions; blocks are within the views.
         unsafe {
             if blocks.whole() {
                 for (k, &offset) in offsets.iter().enumerate() {
@@ -454,7 +456,7 @@ fn add_direct<T: Copy>(
             return;
         }
         blocks.elements(start, offsets, |to, from| {
-            // SAFETY: offsets were checked against the indexed dimensions; blocks lie within the views.
+            // SAFETY: offsets were checked against the indexed dimensions; blocks are within the views.
             unsafe {
                 let place = dst.add(to);
                 *place = add(*place, *src.add(from));
@@ -484,8 +486,8 @@ fn add<T: Item>(targets: &Targets, blocks: &Blocks, values: View, out: View) -> 
                 let width = WIDTH.min(n - start);
                 let place = dst.at(offset + indexed + start * out_step);
                 let mut sums = [T::Wide::ZERO; WIDTH];
-                // SAFETY: offsets were checked against the indexed dimensions; blocks lie within the views, and those of different
-                // groups do not overlap.
+                // SAFETY: offsets were checked against the indexed dimensions; blocks are within the views, and those
+                // of different groups do not overlap.
                 unsafe {
                     for (k, sum) in sums[..width].iter_mut().enumerate() {
                         *sum = (*place.add(k * out_step)).widen();
@@ -547,7 +549,7 @@ fn find<T: Item>(x: View, rows: usize, out: *mut i64) -> usize {
             let [start] = nest.offsets(i);
             let run = (inner - i % inner).min(end - i);
             for k in 0..run {
-                // SAFETY: the position lies within the view.
+                // SAFETY: the position is within the view.
                 if unsafe { *src.at(start + k * step) }.widen() != T::Wide::ZERO {
                     f(i + k);
                 }

@@ -1,13 +1,15 @@
 //! Which instruction set the kernels run with, chosen once at run time.
 //!
 //! A kernel is written once as an `#[inline(always)]` function generic over [`Isa`] and compiled by
-//! [`multiversion!`](crate::multiversion) for each level of the architecture: three times for x86-64, twice for ARM, where NEON is part of
-//! every machine and the levels above it differ only in kernels of their own (`gemm/arm`). Parallel loops stay outside: a closure does not
-//! inherit the features of the function it is written in, so kernels are called *from* the closure.
+//! [`multiversion!`](crate::multiversion) for each level of the architecture: three times for x86-64, twice for ARM,
+//! where NEON is part of every machine and the levels above it differ only in kernels of their own (`gemm/arm`).
+//! Parallel loops stay outside: a closure does not inherit the features of the function it is written in, so kernels
+//! are called *from* the closure.
 
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-/// A level of the architecture's ladder. `Portable` is whatever the build targets (SSE2, NEON, …), without intrinsics of ours.
+/// A level of the architecture's ladder. `Portable` is whatever the build targets (SSE2, NEON, …), without intrinsics
+/// of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Level {
@@ -185,11 +187,11 @@ impl Isa for Avx512 {
     const LANES: usize = 16;
 }
 
-/// Calls `$kernel::<…, I>($args)`, an `#[inline(always)]` function whose last generic parameter is the [`Isa`], compiled for the
-/// level in use.
+/// Calls `$kernel::<…, I>($args)`, an `#[inline(always)]` function whose last generic parameter is the [`Isa`],
+/// compiled for the level in use.
 ///
-/// With `wide when CONDITION` (a constant of the generic parameters) the AVX-512 version exists only where the condition holds, and AVX2
-/// serves the rest: kernels of many ops and dtypes would take minutes to compile otherwise.
+/// With `wide when CONDITION` (a constant of the generic parameters) the AVX-512 version exists only where the
+/// condition holds, and AVX2 serves the rest: kernels of many ops and dtypes would take minutes to compile otherwise.
 ///
 /// The call is `unsafe` exactly as far as the kernel is: the feature check is made here.
 #[macro_export]

@@ -43,7 +43,8 @@ pub mod scan;
 mod simd;
 pub mod softmax;
 pub mod sort;
-// Where a tool compiles the library as a test: those of its modules that have tests inside share this with `tests/unit`.
+// Where a tool compiles the library as a test: those of its modules that have tests inside share this with
+// `tests/unit`.
 #[cfg(test)]
 #[allow(unused)]
 #[path = "../tests/unit/testing/mod.rs"]

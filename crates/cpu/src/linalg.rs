@@ -7,8 +7,8 @@ use rushlight_core::{DType, Error, Result};
 use rushlight_linalg as dense;
 use std::sync::Mutex;
 
-/// A factorisation of every matrix of a batch; see [`Linalg`] for the operands. Everything is contiguous, `f32` or `f64`.
-/// [`Linalg::Svd`] and [`Linalg::Eigh`] with a single output give the values alone.
+/// A factorisation of every matrix of a batch; see [`Linalg`] for the operands. Everything is contiguous, `f32` or
+/// `f64`. [`Linalg::Svd`] and [`Linalg::Eigh`] with a single output give the values alone.
 ///
 /// A failure is reported for the first matrix that has one, by its number in the batch.
 pub fn linalg(op: Linalg, inputs: &[View], outputs: &[View]) -> Result<()> {
@@ -44,14 +44,15 @@ impl<T> Batch<T> {
     }
 
     /// # Safety
-    /// `from..to` lies within the batch, and nothing writes to those matrices meanwhile.
+    /// `from..to` is within the batch, and nothing writes to those matrices meanwhile.
     unsafe fn read(&self, from: usize, to: usize) -> &[T] {
-        // SAFETY: a view lies within its storage, is contiguous (checked) and aligned to its elements; the rest is promised.
+        // SAFETY: a view is within its storage, is contiguous (checked) and aligned to its elements; the rest is
+        // promised.
         unsafe { std::slice::from_raw_parts(self.start.add(from * self.size), (to - from) * self.size) }
     }
 
     /// # Safety
-    /// `from..to` lies within the batch, and nothing else uses those matrices meanwhile.
+    /// `from..to` is within the batch, and nothing else uses those matrices meanwhile.
     #[allow(clippy::mut_from_ref)]
     unsafe fn write(&self, from: usize, to: usize) -> &mut [T] {
         // SAFETY: as in `read`; the bytes are initialised enough for floats, which have no invalid patterns.
@@ -76,7 +77,8 @@ fn run<T: dense::Real + Send + Sync>(op: Linalg, inputs: &[View], outputs: &[Vie
     let failure: Mutex<Option<(usize, Error)>> = Mutex::new(None);
     parallel_for(batch.div_ceil(grain), |task| {
         let (from, to) = (task * grain, batch.min((task + 1) * grain));
-        // SAFETY: tasks have disjoint ranges, and the engine's callers guarantee that outputs overlap neither each other nor inputs.
+        // SAFETY: tasks have disjoint ranges, and the engine's callers guarantee that outputs overlap neither each
+        // other nor inputs.
         let (a, mut out): (SmallVec<[&[T]; 2]>, SmallVec<[&mut [T]; 3]>) = unsafe {
             (inputs.iter().map(|b| b.read(from, to)).collect(), outputs.iter().map(|b| b.write(from, to)).collect())
         };
@@ -115,6 +117,18 @@ fn call<T: dense::Real>(op: Linalg, count: usize, s: &Sizes, inputs: &[&[T]], ou
         (Linalg::Svd { .. }, [a], [s]) => dense::svdvals(count, m, n, a, s),
         (Linalg::Eigh, [a], [values, vectors]) => dense::eigh(count, n, a, values, vectors, true),
         (Linalg::Eigh, [a], [values]) => dense::eigvalsh(count, n, a, values, true),
+        (Linalg::LuFactor, [a], [lu, pivots, info]) => {
+            let factors = dense::lu_factor(count, m, n, a)?;
+            lu.copy_from_slice(&factors.lu);
+            let numbers = |numbers: &[i32], out: &mut [T]| {
+                for (out, &number) in out.iter_mut().zip(numbers) {
+                    *out = T::from_pivot(number);
+                }
+            };
+            numbers(&factors.pivots, pivots);
+            numbers(&factors.infos, info);
+            Ok(())
+        }
         (Linalg::Lstsq, [a, b], [x]) => dense::lstsq(count, m, n, rhs, a, b, None, x, &mut vec![0; count]),
         (_, inputs, outputs) => Err(Error::value(format!(
             "{op:?}: {} inputs and {} outputs are not what it takes",

@@ -33,7 +33,7 @@ pub fn lstm_cell(gates: View, before: View, c: View, h: View) -> Result<bool> {
     pool::parallel_ranges(batch, TASK.div_ceil(hidden.max(1)), |from, to| {
         for row in from..to {
             let at = row * hidden;
-            // SAFETY: rows lie within the contiguous views; tasks have different ones, and the views do not overlap.
+            // SAFETY: rows are within the contiguous views; tasks have different ones, and the views do not overlap.
             unsafe { forward(hidden, gates.at(4 * at), before.at(at), c.at(at), h.at(at)) };
         }
     });
@@ -97,7 +97,8 @@ multiversion! {
     /// `inputs` are the cell state before and after, and the gradient of the output in one part or two (else null).
     ///
     /// # Safety
-    /// `n` elements at each pointer that is not null, four times as many at `gates` and `dgates`; what is written does not overlap the rest.
+    /// `n` elements at each pointer that is not null, four times as many at `gates` and `dgates`; what is written does
+    /// not overlap the rest.
     unsafe fn backward(
         n: usize, gates: *const f32, inputs: [*const f32; 4], dc: *mut f32, dgates: *mut f32,
     ) = backward_kernel;

@@ -1,10 +1,11 @@
 //! Normal values in pairs, by Box and Muller's transform: the same bits on every instruction set and device.
 //!
-//! All steps are operations that IEEE 754 rounds correctly, and none is fused. `kernels/random.cu` has the same steps in the same
-//! order. Logarithm, sine and cosine are polynomials over reduced arguments, good to about one unit in the last place.
+//! All steps are operations that IEEE 754 rounds correctly, and none is fused. `kernels/random.cu` has the same steps
+//! in the same order. Logarithm, sine and cosine are polynomials over reduced arguments, good to about one unit in the
+//! last place.
 
-/// The functions for a float and its bits: number of mantissa bits, the bits of √½, ln 2 in two parts, and the polynomials' coefficients,
-/// constant first.
+/// The functions for a float and its bits: number of mantissa bits, the bits of √½, ln 2 in two parts, and the
+/// polynomials' coefficients, constant first.
 macro_rules! normal {
     (
         $pair:ident $float:ident $bits:ident $signed:ident $mantissa:literal

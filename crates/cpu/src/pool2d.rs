@@ -1,7 +1,7 @@
 //! Maximum and average pooling over planes.
 //!
-//! Windows are taken apart: the rows of a window are combined first (averages) or visited tap by tap (`max`), each as one pass over a
-//! row of outputs without conditions inside.
+//! Windows are taken apart: the rows of a window are combined first (averages) or visited tap by tap (`max`), each as
+//! one pass over a row of outputs without conditions inside.
 
 mod max;
 
@@ -16,8 +16,8 @@ use std::ops::Range;
 /// Window positions a task should have to be worth handing out.
 const GRAIN: usize = 1 << 14;
 
-/// Maximum over windows and its position within the plane (`i64`), the first of equals; NaN wins. A window that lies wholly in the
-/// padding (possible with dilation) gives negative infinity and position -1.
+/// Maximum over windows and its position within the plane (`i64`), the first of equals; NaN wins. A window that is
+/// entirely in the padding (possible with dilation) gives negative infinity and position -1.
 pub fn max_pool(spec: &Pool, x: View, y: View, indices: View) -> Result<()> {
     let geometry = Geometry::new("max_pool", spec)?;
     expect("max_pool", "x", &x, x.dtype, geometry.inputs())?;
@@ -126,7 +126,7 @@ impl Axis {
         }
     }
 
-    /// Outputs whose tap number `tap` lies in the input, and the input position of the first of them.
+    /// Outputs whose tap number `tap` is in the input, and the input position of the first of them.
     fn outputs_of_tap(&self, fixed: Fixed, tap: usize) -> (Range<usize>, usize) {
         let offset = tap * self.dilation;
         let first = fixed.padding.saturating_sub(offset).div_ceil(fixed.stride);
@@ -193,7 +193,7 @@ unsafe fn avg_forward<T: Float>(g: &Geometry, x: *const T, y: *mut T) {
         let mut scratch = vec![T::Acc::ZERO; if T::WIDE { 0 } else { g.cols.size }];
         for row in from..to {
             let (plane, i) = (row / heights, row % heights);
-            // SAFETY: the row lies within the outputs and is this task's; its window lies within the plane.
+            // SAFETY: the row is within the outputs and is this task's; its window is within the plane.
             unsafe {
                 avg_row::<T>(g, i, xs.at(plane * g.in_plane()), &mut sums, &mut out, &mut scratch);
                 narrow(out.as_ptr(), ys.at(row * width), width);
@@ -225,7 +225,7 @@ unsafe fn avg_row_kernel<T: Float, I: Vectors>(
     sums.fill(T::Acc::ZERO);
     for tap in 0..taps {
         let h = start + tap * g.rows.dilation;
-        // SAFETY: row `h` lies within the plane.
+        // SAFETY: row `h` is within the plane.
         unsafe {
             let x = load_row::<T, I>(x.add(h * g.cols.size), scratch.as_mut_ptr(), g.cols.size);
             add::<T::Acc, I>(sums.as_mut_ptr(), x, g.cols.size);
@@ -260,7 +260,8 @@ multiversion! {
     /// Output row `i` of a plane.
     ///
     /// # Safety
-    /// A plane at `x`; as many elements in `sums` (and in scratch unless `T` is wide) as an input row, in `out` as an output row.
+    /// A plane at `x`; as many elements in `sums` (and in scratch unless `T` is wide) as an input row, in `out` as an
+    /// output row.
     unsafe fn avg_row<T: Float>(
         g: &Geometry, i: usize, x: *const T, sums: &mut [T::Acc], out: &mut [T::Acc], scratch: &mut [T::Acc],
     ) = avg_row_kernel;

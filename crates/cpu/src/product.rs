@@ -40,7 +40,8 @@ pub fn matmul(spec: &MatMul) -> Result<()> {
             Activation::GeluTanh => gemm::Activation::GeluTanh,
         },
     };
-    // SAFETY: views lie within their storages, have one dtype and the shapes that the trait asks for; the output overlaps no input.
+    // SAFETY: views are within their storages, have one dtype and the shapes that the trait asks for; the output
+    // overlaps no input.
     unsafe { gemm::gemm(&gemm) };
     Ok(())
 }
@@ -76,7 +77,7 @@ fn kernel_spec(spec: &Conv, dtype: DType) -> Result<conv::Conv> {
 pub fn conv_forward(spec: &Conv, x: View, w: View, bias: Option<View>, y: View) -> Result<()> {
     let kernel = kernel_spec(spec, x.dtype)?;
     let bias = bias.map_or(std::ptr::null(), |b| b.ptr().cast_const());
-    // SAFETY: contiguous views of the sizes in `spec`, checked by the tensor floor.
+    // SAFETY: contiguous views of the sizes in `spec`, checked by the tensor layer.
     unsafe { conv::forward(&kernel, x.ptr(), w.ptr(), bias, y.ptr()) };
     Ok(())
 }

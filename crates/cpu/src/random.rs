@@ -1,7 +1,7 @@
 //! Random fills and dropout: Philox words by the vector, turned into values in the same pass.
 //!
-//! Every element's words are numbered by its place alone, and no step is rounded differently anywhere, so results do not depend on
-//! threads, instruction sets or devices.
+//! Every element's words are numbered by its place alone, and no step is rounded differently anywhere, so results do
+//! not depend on threads, instruction sets or devices.
 
 use crate::isa::Isa;
 use crate::multiversion;
@@ -115,7 +115,7 @@ pub fn dropout(x: View, p: f64, stream: Philox, out: View) -> Result<()> {
     Ok(())
 }
 
-/// The number of 24-bit values whose uniform lies below `p`: comparing integers says the same as comparing floats.
+/// The number of 24-bit values whose uniform is below `p`: comparing integers is equivalent to comparing floats.
 fn words_below(p: f64) -> u32 {
     (p * 16_777_216.0).ceil().clamp(0.0, 16_777_216.0) as u32
 }
@@ -212,8 +212,8 @@ unsafe fn philox_kernel<I: Isa>(stream: Philox, first: u64, words: &mut [u32; CH
     let start = stream.offset.wrapping_add(first);
     let (blocks, _) = words.as_chunks_mut::<4>();
     for (i, block) in blocks.iter_mut().enumerate() {
-        // Words live in the low halves of 64-bit lanes: a product's high half is one shift away, and what is left above the low
-        // half does no harm, since products take low halves only.
+        // Words live in the low halves of 64-bit lanes: a product's high half is one shift away, and what is left above
+        // the low half does no harm, since products take low halves only.
         let counter = start.wrapping_add(i as u64);
         let (mut c0, mut c1, mut c2, mut c3) = (counter & LOW, counter >> 32, 0, 0);
         let (mut k0, mut k1) = (stream.seed as u32, (stream.seed >> 32) as u32);

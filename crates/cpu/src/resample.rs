@@ -1,4 +1,5 @@
-//! Resizing of planes, one dimension after the other: along the last from one output to the next, along the others by whole rows.
+//! Resizing of planes, one dimension after the other: along the last from one output to the next, along the others by
+//! whole rows.
 
 use crate::isa::Isa;
 use crate::multiversion;
@@ -29,7 +30,8 @@ impl Number for f64 {
     }
 }
 
-/// What each output along a dimension is made of: tap 0 of all outputs, then the next. All places are below the input's size.
+/// What each output along a dimension is made of: tap 0 of all outputs, then the next. All places are below the input's
+/// size.
 struct Taps<T> {
     input: usize,
     output: usize,
@@ -162,7 +164,7 @@ fn forward<T: Number>(spec: &Resample, x: View, y: View) -> Result<bool> {
             if lines.is_empty() {
                 continue;
             }
-            // SAFETY: the planes lie within the contiguous views, and bands of one are disjoint.
+            // SAFETY: the planes are within the contiguous views, and bands of one are disjoint.
             unsafe {
                 let x = std::slice::from_raw_parts(src.at(plane * plan.inputs()), plan.inputs());
                 let at = plane * plan.outputs() + lines.start * plan.width.output;
@@ -232,7 +234,7 @@ fn backward<T: Number>(spec: &Resample, dy: View, dx: View) -> Result<bool> {
     pool::parallel_ranges(planes, grain, |from, to| {
         let mut room = [Vec::new(), Vec::new()];
         for plane in from..to {
-            // SAFETY: planes lie within the contiguous views and are disjoint.
+            // SAFETY: planes are within the contiguous views and are disjoint.
             unsafe {
                 let dy = std::slice::from_raw_parts(src.at(plane * plan.outputs()), plan.outputs());
                 let dx = std::slice::from_raw_parts_mut(dst.at(plane * plan.inputs()), plan.inputs());

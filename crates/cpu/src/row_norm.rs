@@ -12,7 +12,8 @@ use backward::{Input, backward};
 use rushlight_core::backend::RowNorm;
 use rushlight_core::{Element, Result, View};
 
-/// Rows up to this long stay in a core's second-level cache between passes; the blocks of longer ones are shared by all threads.
+/// Rows up to this long stay in a core's second-level cache between passes; the blocks of longer ones are shared by all
+/// threads.
 pub const LONG: usize = 1 << 16;
 /// Elements of a block of a long row.
 pub const BLOCK: usize = 1 << 12;
@@ -52,7 +53,7 @@ pub fn row_norm(
     })
 }
 
-/// Its gradients; those not asked for are `None`. `so_far` is added to `dx`.
+/// Its gradients; those not needed are `None`. `so_far` is added to `dx`.
 pub fn row_norm_backward(
     spec: &RowNorm,
     dy: View,
@@ -133,7 +134,8 @@ impl Moments {
 }
 
 /// # Safety
-/// `rows * cols` elements at `x` and `y`, `cols` in the parameters, `rows` at `rstd` and, unless rms, `mean`; outputs do not overlap.
+/// `rows * cols` elements at `x` and `y`, `cols` in the parameters, `rows` at `rstd` and, unless rms, `mean`; outputs
+/// do not overlap.
 unsafe fn forward<T: Float>(
     spec: &RowNorm,
     x: *const T,
@@ -176,7 +178,7 @@ unsafe fn forward<T: Float>(
     if cols <= LONG {
         parallel_ranges(rows, (GRAIN / cols).max(1), |from, to| {
             for row in from..to {
-                // SAFETY: the row lies within the tensors, and no other task has it.
+                // SAFETY: the row is within the tensors, and no other task has it.
                 unsafe {
                     let (mu, r) = normalize::<T>(rms, eps, xs.at(row * cols), ys.at(row * cols), weight, bias, stream);
                     if !rms {
@@ -195,7 +197,7 @@ unsafe fn forward<T: Float>(
         parallel_for(blocks.div_ceil(GRAIN / BLOCK), |task| {
             for b in task * (GRAIN / BLOCK)..blocks.min((task + 1) * (GRAIN / BLOCK)) {
                 let len = BLOCK.min(cols - b * BLOCK);
-                // SAFETY: the block lies within the row; its part is this task's.
+                // SAFETY: the block is within the row; its part is this task's.
                 unsafe { *parts_at.at(b) = block_moments::<T>(rms, xs.at(row * cols + b * BLOCK), len) }
             }
         });
@@ -210,7 +212,7 @@ unsafe fn forward<T: Float>(
         }
         parallel_ranges(cols, GRAIN, |from, to| {
             let (w, b, at) = (&weight[from..to], &bias[from..to], row * cols + from);
-            // SAFETY: the range lies within the row and is this task's.
+            // SAFETY: the range is within the row and is this task's.
             unsafe { apply::<T>(mu, r, xs.at(at), ys.at(at), w, b, stream) }
         });
     }

@@ -1,7 +1,7 @@
 //! Running reductions along a dimension.
 //!
-//! Floats are carried in `f64`, integers in `i64`. Lines that lie side by side are scanned together, one line that is alone and long in
-//! pieces: first what each piece adds up to, then each piece from where the ones before it end.
+//! Floats are carried in `f64`, integers in `i64`. Lines that are adjacent are scanned together, one line that is alone
+//! and long in pieces: first what each piece adds up to, then each piece from where the ones before it end.
 
 use crate::pool;
 use crate::reduce::fold::{Absorbed, Float};
@@ -133,7 +133,7 @@ fn fold_into<T: Item<Wide: Absorbed<Word: Store>>, O: Element, S: Scanner<T>>(x:
     let sides = [0, 1].map(|i| lines.strides[i].last().copied().unwrap_or(1));
     let at = |line: usize| {
         let ([x, out], places) = (lines.offsets(line), &places);
-        // SAFETY: the line lies within the views.
+        // SAFETY: the line is within the views.
         unsafe { (places.x.add(x), places.out.cast::<O>().add(out)) }
     };
     if sides == [1, 1] && width >= 8 && steps != [1, 1] {
@@ -143,7 +143,7 @@ fn fold_into<T: Item<Wide: Absorbed<Word: Store>>, O: Element, S: Scanner<T>>(x:
             for tile in from..to {
                 let first = tile % tiles * COLUMNS;
                 let (x, out) = at(tile / tiles * width + first);
-                // SAFETY: these lines lie side by side within the views.
+                // SAFETY: these lines are adjacent within the views.
                 unsafe { scan_columns::<T, O, S>(x, out, n, steps, COLUMNS.min(width - first)) };
             }
         });
@@ -162,7 +162,7 @@ fn fold_into<T: Item<Wide: Absorbed<Word: Store>>, O: Element, S: Scanner<T>>(x:
             pool::parallel_for(pieces, |p| {
                 let (start, end) = (p * PIECE, ((p + 1) * PIECE).min(n));
                 let (x, _) = at(line);
-                // SAFETY: the piece lies within the line. Each is set once.
+                // SAFETY: the piece is within the line. Each is set once.
                 let _ = ends[p].set(unsafe { total::<T, S>(x.add(start * steps[0]), end - start, steps[0]) });
             });
             let (mut carry, mut starts) = (S::EMPTY, Vec::with_capacity(pieces));
@@ -237,7 +237,7 @@ unsafe fn scan_columns<T: Item<Wide: Absorbed<Word: Store>>, O: Element, S: Scan
     let mut carries = [S::EMPTY; COLUMNS];
     for i in 0..n {
         for (j, carry) in carries[..columns].iter_mut().enumerate() {
-            // SAFETY: the caller vouches for `n` rows of `columns` neighbours in both.
+            // SAFETY: the caller guarantees `n` rows of `columns` neighbours in both.
             unsafe {
                 *carry = S::step(*carry, (*x.add(i * steps[0] + j)).widen().word());
                 *out.add(i * steps[1] + j) = carry.store();
@@ -259,7 +259,7 @@ fn best<T: Item>(largest: bool, x: View, dim: usize, out: View, indices: View) {
         let places = &places;
         for line in from..to {
             let [x, out, indices] = lines.offsets(line);
-            // SAFETY: the line lies within the views.
+            // SAFETY: the line is within the views.
             unsafe {
                 let (x, out, indices) = (places.x.add(x), places.out.cast::<T>().add(out), places.indices.add(indices));
                 let (mut value, mut index) = (*x, 0);

@@ -1,7 +1,7 @@
 //! Softmax and its logarithm over the middle of `[outer, n, inner]`.
 //!
-//! Three cases: rows that fit a cache, which are read once; rows too long for that, whose blocks all threads share; and columns
-//! (`inner > 1`), taken in blocks of neighbours.
+//! Three cases: rows that fit a cache, which are read once; rows too long for that, whose blocks all threads share; and
+//! columns (`inner > 1`), taken in blocks of neighbours.
 
 use crate::float::{Float, Scratch, Shared, expect, load_row, out_row, store_row, with_float};
 use crate::multiversion;
@@ -57,13 +57,13 @@ unsafe fn forward<T: Float>(log: bool, [outer, n, inner]: [usize; 3], x: *const 
             let first = task % blocks * width;
             let at = task / blocks * n * inner + first;
             let block = Block { n, stride: inner, width: width.min(inner - first) };
-            // SAFETY: the block lies within the tensors, and no other task has it.
+            // SAFETY: the block is within the tensors, and no other task has it.
             unsafe { columns::<T>(log, block, xs.at(at), ys.at(at)) }
         });
     } else if n <= LONG {
         let stream = outer * n * size_of::<T>() > STREAM;
         parallel_ranges(outer, (GRAIN / n).max(1), |from, to| {
-            // SAFETY: rows `from..to` lie within the tensors, and no other task has them.
+            // SAFETY: rows `from..to` are within the tensors, and no other task has them.
             unsafe { rows::<T>(log, stream, n, to - from, xs.at(from * n), ys.at(from * n)) }
         });
     } else {
@@ -75,14 +75,14 @@ unsafe fn forward<T: Float>(log: bool, [outer, n, inner]: [usize; 3], x: *const 
             parallel_for(blocks.div_ceil(GRAIN / BLOCK), |task| {
                 for b in task * (GRAIN / BLOCK)..blocks.min((task + 1) * (GRAIN / BLOCK)) {
                     let len = BLOCK.min(n - b * BLOCK);
-                    // SAFETY: the block lies within the row; its part is this task's.
+                    // SAFETY: the block is within the row; its part is this task's.
                     unsafe { *parts_at.at(b) = block_stats::<T>(xs.at(row * n + b * BLOCK), len) }
                 }
             });
             let (max, sum) = join_stats(&parts);
             parallel_ranges(n, GRAIN, |from, to| {
                 let at = row * n + from;
-                // SAFETY: the range lies within the row and is this task's.
+                // SAFETY: the range is within the row and is this task's.
                 unsafe { finish::<T>(log, stream, max, sum, xs.at(at), ys.at(at), to - from) }
             });
         }
@@ -103,14 +103,14 @@ unsafe fn backward<T: Float>(log: bool, [outer, n, inner]: [usize; 3], dy: *cons
             let first = task % blocks * width;
             let at = task / blocks * n * inner + first;
             let block = Block { n, stride: inner, width: width.min(inner - first) };
-            // SAFETY: the block lies within the tensors, and no other task has it.
+            // SAFETY: the block is within the tensors, and no other task has it.
             unsafe { columns_backward::<T>(log, block, dys.at(at), ys.at(at), dxs.at(at)) }
         });
     } else if n <= LONG {
         let stream = outer * n * size_of::<T>() > STREAM;
         parallel_ranges(outer, (GRAIN / n).max(1), |from, to| {
             let at = from * n;
-            // SAFETY: rows `from..to` lie within the tensors, and no other task has them.
+            // SAFETY: rows `from..to` are within the tensors, and no other task has them.
             unsafe { rows_backward::<T>(log, stream, n, to - from, dys.at(at), ys.at(at), dxs.at(at)) }
         });
     } else {
@@ -122,14 +122,14 @@ unsafe fn backward<T: Float>(log: bool, [outer, n, inner]: [usize; 3], dy: *cons
             parallel_for(blocks.div_ceil(GRAIN / BLOCK), |task| {
                 for b in task * (GRAIN / BLOCK)..blocks.min((task + 1) * (GRAIN / BLOCK)) {
                     let at = row * n + b * BLOCK;
-                    // SAFETY: the block lies within the row; its part is this task's.
+                    // SAFETY: the block is within the row; its part is this task's.
                     unsafe { *parts_at.at(b) = block_dot::<T>(log, dys.at(at), ys.at(at), BLOCK.min(n - b * BLOCK)) }
                 }
             });
             let sum = parts.iter().fold(0.0, |sum, p| sum + rushlight_core::Element::to_f64(*p));
             parallel_ranges(n, GRAIN, |from, to| {
                 let at = row * n + from;
-                // SAFETY: the range lies within the row and is this task's.
+                // SAFETY: the range is within the row and is this task's.
                 unsafe {
                     finish_backward::<T>(log, stream, T::Acc::lit(sum), dys.at(at), ys.at(at), dxs.at(at), to - from)
                 }
@@ -167,7 +167,7 @@ unsafe fn exp_sum<R: Real, I: Vectors>(x: *const R, out: Option<*mut R>, n: usiz
     total(sums)
 }
 
-/// `out = x * factor`, past the caches if asked for and aligned.
+/// `out = x * factor`, by non-temporal stores if requested and aligned.
 #[inline(always)]
 unsafe fn scale<R: Real, I: Vectors>(x: *const R, out: *mut R, n: usize, factor: R, stream: bool) {
     let factor = R::V::<I>::splat(factor);
@@ -330,7 +330,7 @@ unsafe fn columns_kernel<T: Float, I: Vectors>(log: bool, b: Block, x: *const T,
     let mut scratch = vec![T::Acc::ZERO; if T::WIDE { 0 } else { b.n * b.width }];
     let row = |r: usize| if T::WIDE { 0 } else { r * b.width };
     type V<T, I> = <<T as Float>::Acc as Real>::V<I>;
-    // SAFETY: all rows lie within the block.
+    // SAFETY: all rows are within the block.
     unsafe {
         let kept = scratch.as_mut_ptr();
         for r in 0..b.n {
@@ -371,7 +371,7 @@ unsafe fn columns_kernel<T: Float, I: Vectors>(log: bool, b: Block, x: *const T,
 }
 multiversion! {
     /// # Safety
-    /// The block lies within the tensors at `x` and `y`, which do not overlap.
+    /// The block is within the tensors at `x` and `y`, which do not overlap.
     unsafe fn columns<T: Float>(log: bool, b: Block, x: *const T, y: *mut T) = columns_kernel;
 }
 
@@ -517,7 +517,7 @@ unsafe fn columns_backward_kernel<T: Float, I: Vectors>(log: bool, b: Block, dy:
     let first = scratch.as_mut_ptr();
     let second = first.wrapping_add(if T::WIDE { 0 } else { b.width });
     type V<T, I> = <<T as Float>::Acc as Real>::V<I>;
-    // SAFETY: all rows lie within the block.
+    // SAFETY: all rows are within the block.
     unsafe {
         for r in 0..b.n {
             let dy = load_row::<T, I>(dy.add(r * b.stride), first, b.width);
@@ -547,6 +547,6 @@ unsafe fn columns_backward_kernel<T: Float, I: Vectors>(log: bool, b: Block, dy:
 }
 multiversion! {
     /// # Safety
-    /// The block lies within the tensors at the pointers; `dx` overlaps none.
+    /// The block is within the tensors at the pointers; `dx` overlaps none.
     unsafe fn columns_backward<T: Float>(log: bool, b: Block, dy: *const T, y: *const T, dx: *mut T) = columns_backward_kernel;
 }

@@ -1,7 +1,7 @@
 //! Sorting, the largest or smallest few, and binary search.
 //!
-//! A line is sorted as packed integers: an order-preserving image of the element above its position. Packed items are all different,
-//! so any sort of them is stable; NaN maps to the largest image and both zeros to the same.
+//! A line is sorted as packed integers: an order-preserving image of the element above its position. Packed items are
+//! all different, so any sort of them is stable; NaN maps to the largest image and both zeros to the same.
 
 use crate::pool;
 use crate::reduce::item::{Item, with_item};
@@ -210,7 +210,7 @@ impl<T: Sortable> Line<T> {
     /// `i < n`.
     #[inline(always)]
     unsafe fn item<P: Packed>(&self, i: usize, flip: u64) -> P {
-        // SAFETY: the caller's promise; the line lies within the view.
+        // SAFETY: the caller's promise; the line is within the view.
         P::pack(unsafe { (*self.places.x.add(i * self.steps[0])).image() } ^ flip, i)
     }
 
@@ -238,8 +238,8 @@ impl<T: Sortable> Line<T> {
         self.store(items);
     }
 
-    /// [`sort`](Line::sort) of elements whose image and position do not fit 64 bits together: by the upper half of what the images differ
-    /// in, then each stretch of equals by the rest.
+    /// [`sort`](Line::sort) of elements whose image and position do not fit 64 bits together: by the upper half of what
+    /// the images differ in, then each stretch of equals by the rest.
     fn sort_wide(&self, flip: u64, items: &mut Vec<u64>, spare: &mut Vec<u64>, alone: bool) {
         // SAFETY: `i < n`.
         let image = |i: usize| unsafe { (*self.places.x.add(i * self.steps[0])).image() } ^ flip;
@@ -356,7 +356,8 @@ fn flip<T: Sortable>(largest_first: bool) -> u64 {
     if largest_first { u64::MAX >> (64 - T::IMAGE_BITS) } else { 0 }
 }
 
-/// Calls `f` with each line of three operands and whether it is the only one worked on; in parallel if there are several.
+/// Calls `f` with each line of three operands and whether it is the only one worked on; in parallel if there are
+/// several.
 fn each_line<T: Sortable, S: Default>(
     [x, values, indices]: [View; 3],
     dim: usize,
@@ -371,7 +372,7 @@ fn each_line<T: Sortable, S: Default>(
     let line = |l: usize| {
         let [x, values, indices] = lines.offsets(l);
         let p = &places;
-        // SAFETY: the offsets of a line lie within the views.
+        // SAFETY: the offsets of a line are within the views.
         let places = unsafe { Places { x: p.x.add(x), values: p.values.add(values), indices: p.indices.add(indices) } };
         Line { places, steps, n }
     };
@@ -485,7 +486,7 @@ fn search<T: Item, O: Send>(sorted: View, values: View, right: bool, out: View, 
         let starts = &starts;
         for i in from..to {
             let [value_at, out_at, row_at] = nest.offsets(i);
-            // SAFETY: offsets lie within the views, and `middle < n` within the row.
+            // SAFETY: offsets are within the views, and `middle < n` within the row.
             unsafe {
                 let (value, row) = ((*starts.1.add(value_at)).widen(), starts.0.add(row_at));
                 let (mut low, mut high) = (0, n);

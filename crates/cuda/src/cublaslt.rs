@@ -55,7 +55,8 @@ pub fn table() -> Result<Table> {
             compute: [68, 70, 77],
             // `CUBLAS_OP_N`, `CUBLAS_OP_T`.
             operations: [0, 1],
-            // `CUBLASLT_MATMUL_DESC_TRANSA`, `…_TRANSB`, `…_EPILOGUE`, `…_BIAS_POINTER`, `…_EPILOGUE_AUX_POINTER`, `…_EPILOGUE_AUX_LD`.
+            // `CUBLASLT_MATMUL_DESC_TRANSA`, `…_TRANSB`, `…_EPILOGUE`, `…_BIAS_POINTER`, `…_EPILOGUE_AUX_POINTER`,
+            // `…_EPILOGUE_AUX_LD`.
             desc: [3, 4, 7, 8, 11, 12],
             bias_type: None,
             // `CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT`, `…_STRIDED_BATCH_OFFSET`.

@@ -1,6 +1,7 @@
 //! CUPTI: NVIDIA's records of kernels, copies and driver calls, for the profiler.
 //!
-//! Where the library is missing, or another profiler holds it, the engine times its launches by events instead (`rushlight_gpu::timing`).
+//! Where the library is missing, or another profiler holds it, the engine times its launches by events instead
+//! (`rushlight_gpu::timing`).
 
 use crate::api;
 use rushlight_gpu::timing::EVENTS;
@@ -85,7 +86,8 @@ unsafe extern "C" fn completed(_: *mut c_void, _: u32, buffer: *mut u8, _: usize
     if let Ok(cupti) = Cupti::get() {
         let mut record: *mut u8 = std::ptr::null_mut();
         let mut found = Vec::new();
-        // SAFETY: a buffer of ours with `valid` bytes of records; CUPTI goes through them and says when there are no more.
+        // SAFETY: a buffer of ours with `valid` bytes of records; CUPTI goes through them and says when there are no
+        // more.
         unsafe {
             while (cupti.next_record)(buffer, valid, &mut record) == 0 && !record.is_null() {
                 found.extend(event(cupti, record));
@@ -100,8 +102,8 @@ unsafe extern "C" fn completed(_: *mut c_void, _: u32, buffer: *mut u8, _: usize
 /// # Safety
 /// A record of CUPTI's.
 unsafe fn event(cupti: &Cupti, record: *const u8) -> Option<Event> {
-    // SAFETY, for all fields: the beginnings of records have kept these places since CUDA 11 (`CUpti_ActivityKernel4` to `11`,
-    // `CUpti_ActivityMemcpy4` to `6`, `CUpti_ActivityMemset3` and `4`, `CUpti_ActivityAPI`).
+    // SAFETY, for all fields: the beginnings of records have kept these places since CUDA 11 (`CUpti_ActivityKernel4`
+    // to `11`, `CUpti_ActivityMemcpy4` to `6`, `CUpti_ActivityMemset3` and `4`, `CUpti_ActivityAPI`).
     let u8_at = |at: usize| unsafe { record.add(at).read_unaligned() };
     let u16_at = |at: usize| unsafe { record.add(at).cast::<u16>().read_unaligned() };
     let u32_at = |at: usize| unsafe { record.add(at).cast::<u32>().read_unaligned() };
@@ -176,7 +178,8 @@ unsafe fn text(name: *const c_char) -> String {
     unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned()
 }
 
-/// A kernel's plain name. Ours are C functions; of others' mangled names the nested parts are shown, without their arguments.
+/// A kernel's plain name. Ours are C functions; of others' mangled names the nested parts are shown, without their
+/// arguments.
 fn demangled(name: String) -> String {
     let Some(mut rest) = name.strip_prefix("_Z") else { return name };
     rest = rest.strip_prefix('N').unwrap_or(rest);

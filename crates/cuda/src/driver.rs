@@ -112,7 +112,7 @@ pub mod attribute {
     pub const CAPABILITY_MAJOR: i32 = 75;
     pub const CAPABILITY_MINOR: i32 = 76;
 }
-/// `CU_STREAM_LEGACY`: the stream of work that names none, which other libraries use unless told otherwise.
+/// `CU_STREAM_LEGACY`: the stream of work that names none, which other libraries use by default.
 pub const STREAM_LEGACY: usize = 1;
 
 impl Driver {
@@ -216,8 +216,8 @@ impl rushlight_gpu::driver::Driver for Driver {
     }
 
     unsafe fn tensor_map(&self, boxes: &Boxes) -> Result<TensorMap> {
-        // `CU_TENSOR_MAP_DATA_TYPE_BFLOAT16`, `…_FLOAT16`; `…_INTERLEAVE_NONE`, `…_SWIZZLE_128B`, `…_L2_PROMOTION_L2_256B`,
-        // `…_OOB_FILL_NONE` (zeros).
+        // `CU_TENSOR_MAP_DATA_TYPE_BFLOAT16`, `…_FLOAT16`; `…_INTERLEAVE_NONE`, `…_SWIZZLE_128B`,
+        // `…_L2_PROMOTION_L2_256B`, `…_OOB_FILL_NONE` (zeros).
         let kind = if boxes.bf16 { 9 } else { 6 };
         let (interleave, swizzle, promotion, fill) = (0, 3, 3, 0);
         let (mut map, steps) = (TensorMap::default(), [1; 4]);

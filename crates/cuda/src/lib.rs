@@ -1,7 +1,7 @@
 //! NVIDIA's part of Rushlight's GPU engine: driver, run-time compiler and libraries, opened at run time.
 //!
-//! Nothing of CUDA is needed to build. Where a library is missing, the error says which, where it was looked for, and what to do.
-//! Everything else of the engine is in [`rushlight_gpu`].
+//! Nothing of CUDA is needed to build. Where a library is missing, the error says which, where it was looked for, and
+//! what to do. Everything else of the engine is in [`rushlight_gpu`].
 //!
 //! | module | what |
 //! |---|---|
@@ -55,7 +55,8 @@ use api;
 
 static FLEET: Fleet = Fleet::new(device::open);
 
-/// The engine of GPU `index`, started on its first use. The error says which library is missing, where it was looked for and what to do.
+/// The engine of GPU `index`, started on its first use. The error says which library is missing, where it was looked
+/// for and what to do.
 ///
 /// ```
 /// // Where there is no GPU, this is an error that says why, and the CPU engine works as ever.

@@ -1,5 +1,5 @@
-//! Every kernel of the engine compiles, for the architectures named here, with whatever NVRTC is found: no GPU is needed. Run with
-//! `RUSHLIGHT_CUDA_PATH` naming NVRTC's directory (`scripts/test` does).
+//! Every kernel of the engine compiles, for the architectures named here, with whatever NVRTC is found: no GPU is
+//! needed. Run with `RUSHLIGHT_CUDA_PATH` naming NVRTC's directory (`scripts/test` does).
 
 use crate::nvrtc::Nvrtc;
 use rushlight_gpu::catalogue::{Case, each_apart, families, pointwise, skip};

@@ -17,8 +17,9 @@ use std::hash::{BuildHasher, Hash};
 /// | tuples, arrays, vectors, maps | the same of the parts' batches |
 ///
 /// ```
-/// use rushlight_data::Collate;
-/// use rushlight_tensor::Tensor;
+/// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_data as data; }
+/// use rushlight::data::Collate;
+/// use rushlight::Tensor;
 /// let samples = vec![(Tensor::new([1.0f32, 2.0])?, 7i64), (Tensor::new([3.0f32, 4.0])?, 8)];
 /// let (x, y) = Collate::collate(samples)?;
 /// assert_eq!(x.shape(), [2, 2]);

@@ -1,4 +1,4 @@
-//! Batches in memory that GPUs copy from by themselves.
+//! Batches in pinned memory, from which GPUs copy asynchronously.
 
 use indexmap::IndexMap;
 use rushlight_core::Result;

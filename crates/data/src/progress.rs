@@ -11,7 +11,8 @@ const BAR_WIDTH: usize = 30;
 /// An iterator that draws how far it is on standard error, and nothing where that is not a terminal.
 ///
 /// ```
-/// use rushlight_data::Progress;
+/// # mod rushlight { pub use rushlight_data as data; }
+/// use rushlight::data::Progress;
 /// let bar = Progress::new(0..3, Some(3)).title("epoch 0");
 /// let handle = bar.handle();
 /// for step in bar {
@@ -26,7 +27,7 @@ pub struct Progress<I> {
     visible: bool,
 }
 
-/// Says what stands at the end of a progress bar's line.
+/// Computes the suffix of a progress bar's line.
 #[derive(Clone, Default)]
 pub struct ProgressHandle(Arc<Mutex<String>>);
 
@@ -50,7 +51,7 @@ impl<I: Iterator> Progress<I> {
         Self { items, handle: ProgressHandle::default(), line, drawn: None, visible }
     }
 
-    /// What stands at the beginning of the line.
+    /// The prefix of the line.
     pub fn title(mut self, title: impl Into<String>) -> Self {
         self.line.title = title.into();
         self

@@ -5,11 +5,12 @@ use rushlight_core::{Error, Generator, Philox, Result};
 
 /// Random numbers for one sample.
 ///
-/// The loader seeds one from its seed, the epoch, the sample's index and its place in the epoch. Random transforms that draw from it give the same
-/// batch with any number of workers.
+/// The loader seeds one from its seed, the epoch, the sample's index and its place in the epoch. Random transforms that
+/// draw from it give the same batch with any number of workers.
 ///
 /// ```
-/// use rushlight_data::SampleRng;
+/// # mod rushlight { pub use rushlight_data as data; }
+/// use rushlight::data::SampleRng;
 /// let mut a = SampleRng::new(7);
 /// let mut b = SampleRng::new(7);
 /// assert_eq!(a.uniform(), b.uniform());
@@ -28,8 +29,8 @@ impl SampleRng {
         Self { stream: Philox { seed, offset: 0 }, drawn: 0 }
     }
 
-    /// The stream of a sample: `index` is the dataset's, `place` counts samples since the epoch began, so that a sample drawn twice
-    /// in an epoch is not changed twice in the same way.
+    /// The stream of a sample: `index` is the dataset's, `place` counts samples since the epoch began, so that a sample
+    /// drawn twice in an epoch is not changed twice in the same way.
     pub fn for_sample(seed: u64, epoch: u64, index: usize, place: u64) -> Self {
         Self::new([epoch, index as u64, place].into_iter().fold(seed ^ SAMPLES, derive_seed))
     }

@@ -5,14 +5,15 @@ use quote::{ToTokens, format_ident, quote};
 use syn::spanned::Spanned;
 use syn::{Data, DeriveInput, Error, Fields, LitStr, Member, Path, Result};
 
-/// Implements `Module` for a struct: fields that are parameters, buffers or modules become its members, numbers and strings are skipped.
-/// Also implements `Stateful`, so that checkpoints take it.
+/// Implements `Module` for a struct: fields that are parameters, buffers or modules become its members, numbers and
+/// strings are skipped. Also implements `Stateful`, so that checkpoints take it.
 ///
 /// - `#[module(skip)]` on a field of another type leaves it out.
 /// - `#[module(rename = "…")]` on a field gives it another name in the state dict.
-/// - `#[module(type_name = "path")]` on the struct names a function `fn(&Self) -> &'static str` for its name when printed, in place of the
-///   struct's.
-/// - `#[module(extra_repr = "path")]` on the struct names a function `fn(&Self) -> String` for its settings when printed.
+/// - `#[module(type_name = "path")]` on the struct names a function `fn(&Self) -> &'static str` for its name when
+///   printed, in place of the struct's.
+/// - `#[module(extra_repr = "path")]` on the struct names a function `fn(&Self) -> String` for its settings when
+///   printed.
 /// - `#[module(crate = "path")]` on the struct says where the traits are, if not in `rushlight::nn`.
 #[proc_macro_derive(Module, attributes(module))]
 pub fn derive_module(input: proc_macro::TokenStream) -> proc_macro::TokenStream {

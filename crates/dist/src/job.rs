@@ -1,7 +1,7 @@
 //! What the groups of a process share, and how the ranks of a job learn of each other's failures.
 //!
 //! One key of the store ends the job: the first reason written there is every rank's. A rank that sees something
-//! wrong writes it; the store itself writes it for a rank whose connection ends without a word. A thread of each rank
+//! wrong writes it; the store itself writes it for a rank whose connection ends without notice. A thread of each rank
 //! waits for that key. It also answers when another rank, at its timeout, asks who is where.
 
 use crate::comm::{Abort, Endpoint, Peer};
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
-/// The key by which every rank learns that the job cannot go on.
+/// The key by which every rank learns that the job cannot continue.
 const ABORT: &str = "abort";
 /// Set when there is something in one of the next two.
 const NEWS: &str = "news";
@@ -117,7 +117,7 @@ impl Job {
         (!late.is_empty()).then(|| late.join(", "))
     }
 
-    /// Tells all ranks that the job cannot go on, and returns the reason that they all see: the first.
+    /// Tells all ranks that the job cannot continue, and returns the reason that they all see: the first.
     pub(crate) fn fail(&self, reason: &str, kind: ErrorKind) -> String {
         if let Err(e) = self.abort.check() {
             return e.to_string();

@@ -13,9 +13,10 @@ pub(crate) fn configure(stream: &TcpStream) {
     set(stream, libc::IPPROTO_TCP, libc::TCP_KEEPCNT, 5);
 }
 
-/// Has a connection end when what was sent is not acknowledged for 15 s: the kernel does not probe then, and would try for a quarter of an
-/// hour. Only for connections whose other side always reads: a full receiver counts as silent. A rank that computes before it reads a large
-/// message is not dead, so messages between ranks go without; the store tells them who is.
+/// Has a connection end when what was sent is not acknowledged for 15 s: the kernel does not probe then, and would try
+/// for a quarter of an hour. Only for connections whose other side always reads: a full receiver counts as silent. A
+/// rank that computes before it reads a large message is not dead, so messages between ranks go without; the store
+/// tells them who is.
 pub(crate) fn bound_silence(stream: &TcpStream) {
     set(stream, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, 15_000);
 }

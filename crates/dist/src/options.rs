@@ -1,4 +1,4 @@
-//! What programs of several ranks do besides communicating: scale the learning rate, print and save once.
+//! Helpers for programs of several ranks: scale the learning rate, print and save once.
 
 use crate::comm::ReduceOp;
 use crate::group::Objects;
@@ -11,7 +11,8 @@ use std::str::FromStr;
 /// How the learning rate follows the number of ranks, which multiplies the batch.
 ///
 /// ```
-/// use rushlight_dist::LrScaling;
+/// # mod rushlight { pub use rushlight_dist as dist; }
+/// use rushlight::dist::LrScaling;
 /// assert_eq!(LrScaling::Linear.scale(0.001, 4), 0.004);
 /// assert_eq!(LrScaling::Sqrt.scale(0.001, 4), 0.002);
 /// assert_eq!("none".parse::<LrScaling>()?.scale(0.001, 4), 0.001);
@@ -66,10 +67,11 @@ impl World {
     }
 
     /// Runs a function on rank 0, such as one that saves a checkpoint, while the others wait. An error of it is every
-    /// rank's: none goes on as if the file were there.
+    /// rank's: none continues as if the file were there.
     ///
     /// ```
-    /// let world = rushlight_dist::init()?;
+    /// # mod rushlight { pub use rushlight_dist as dist; }
+    /// let world = rushlight::dist::init()?;
     /// assert_eq!(world.on_main(|| Ok(7))?, Some(7));
     /// # Ok::<(), rushlight_core::Error>(())
     /// ```

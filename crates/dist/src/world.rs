@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// How long collectives may take unless told otherwise, as PyTorch's groups over Gloo.
+/// The default timeout of collectives, that of PyTorch's Gloo groups.
 pub const DEFAULT_GROUP_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 /// Names of engines that programs may ask for. All but `mpi` mean the best engine there is.
 const BACKENDS: [&str; 7] = ["", "tcp", "gloo", "nccl", "ccl", "xccl", "mpi"];
@@ -47,10 +47,10 @@ impl Init {
         }
     }
 
-    /// The engine: `tcp`, which needs nothing and moves everything through the host's memory, or `mpi`, the system's MPI. PyTorch's and
-    /// others' names (`gloo`, `nccl`, `ccl`, `xccl`) are taken and mean the best there is without MPI: for tensors on
-    /// accelerators the vendor's library, or device memory that ranks share. A list by device (`cpu:mpi,cuda:nccl`) is
-    /// taken too.
+    /// The engine: `tcp`, which needs nothing and moves everything through the host's memory, or `mpi`, the system's
+    /// MPI. PyTorch's and others' names (`gloo`, `nccl`, `ccl`, `xccl`) are taken and mean the best there is without
+    /// MPI: for tensors on accelerators the vendor's library, or device memory that ranks share. A list by device
+    /// (`cpu:mpi,cuda:nccl`) is taken too.
     ///
     /// `mpi` opens the library of the launcher that started the program; RUSHLIGHT_MPI_LIBRARY names another one. No
     /// other engine touches MPI.
@@ -85,7 +85,8 @@ impl Init {
         self
     }
 
-    /// A store that the ranks share already, in which they meet instead of by [`Init::method`]. Whoever can read it can
+    /// An existing store that the ranks share, used as rendezvous instead of [`Init::method`]. A process that can read
+    /// it can
     /// join the job: rank 0 leaves the job's secret there.
     pub fn store(mut self, store: Arc<dyn Store>) -> Self {
         self.store = Some(store);
@@ -101,9 +102,10 @@ impl Init {
 /// Meets the other ranks as the launcher says; alone if there is none.
 ///
 /// ```
-/// use rushlight_dist::{ProcessGroup, ReduceOp};
-/// let world = rushlight_dist::init()?;
-/// let x = rushlight_tensor::Tensor::new([1.0f32, 2.0])?;
+/// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_dist as dist; }
+/// use rushlight::dist::{ProcessGroup, ReduceOp};
+/// let world = rushlight::dist::init()?;
+/// let x = rushlight::Tensor::new([1.0f32, 2.0])?;
 /// world.all_reduce(&x, ReduceOp::Sum)?;
 /// # Ok::<(), rushlight_core::Error>(())
 /// ```
@@ -188,7 +190,8 @@ impl World {
         self.launch.local_size.unwrap_or_else(|| self.job.network.as_ref().map_or(1, |network| same(&network.nodes)))
     }
 
-    /// This rank's device: the GPU that follows from its local rank and from what the launcher left visible, or the CPU.
+    /// This rank's device: the GPU that follows from its local rank and from what the launcher left visible, or the
+    /// CPU.
     pub fn device(&self) -> Device {
         let Some(engine) = rushlight_engines::accelerator() else { return Device::Cpu };
         let launch = Launch { local_rank: Some(self.local_rank()), ..self.launch.clone() };
@@ -201,8 +204,8 @@ impl World {
         &self.store
     }
 
-    /// A function that says why the job cannot go on, once another rank has died, hung or failed. It waits for nothing
-    /// and may be called by any thread.
+    /// A function that says why the job cannot continue, once another rank has died, hung or failed. It waits for
+    /// nothing and may be called by any thread.
     pub fn failure(&self) -> impl Fn() -> Option<String> + Send + Sync + 'static {
         let job = self.job.clone();
         move || job.abort.check().err().map(|e| e.to_string())
@@ -410,7 +413,7 @@ fn join(launch: &Launch, env: &Environment, init: &Init, store: TcpStore) -> Res
                     .take(16)
                     .map(|i| i.to_string())
                     .collect();
-                Error::io(format!("init_process_group: ranks {} of {size} did not come ({e})", missing.join(", ")))
+                Error::io(format!("init_process_group: ranks {} of {size} did not join ({e})", missing.join(", ")))
             })?;
             cards.push(String::from_utf8_lossy(&card).into_owned());
         }

@@ -3,23 +3,29 @@
 //! Everything above asks here for the engine of a [`Device`], and uses what it finds through the traits of
 //! [`rushlight_core::backend`]. A new engine is a crate with a static [`Engine`] and a line in [`ENGINES`].
 
+mod carried;
 mod meta;
+
+pub use carried::carried;
 
 use rushlight_core::backend::{Engine, PinnedMemory};
 use rushlight_core::{Backend, Device, Error, Result};
 use std::sync::OnceLock;
 
-/// What is compiled in: the CPU, accelerators in the order [`accelerator`] prefers them, and the engine without elements.
+/// What is compiled in: the CPU, accelerators in the order [`accelerator`] prefers them, and the engine without
+/// elements.
 pub static ENGINES: &[&dyn Engine] =
     &[&rushlight_cpu::ENGINE, &rushlight_cuda::ENGINE, &rushlight_hip::ENGINE, &rushlight_xpu::ENGINE, &meta::ENGINE];
 
-/// The engine of a device, started on its first use. Several engines may serve one kind of device: the first that can is taken.
+/// The engine of a device, started on its first use. Several engines may serve one kind of device: the first that can
+/// is taken.
 ///
 /// ```
-/// use rushlight_core::Device;
-/// assert_eq!(rushlight_engines::backend(Device::Cpu)?.device(), Device::Cpu);
+/// # mod rushlight { pub use rushlight_core::Device; pub use rushlight_engines as engines; }
+/// use rushlight::Device;
+/// assert_eq!(rushlight::engines::backend(Device::Cpu)?.device(), Device::Cpu);
 /// // Where there is no GPU, this is an error that says why.
-/// if let Err(e) = rushlight_engines::backend(Device::Cuda(0)) {
+/// if let Err(e) = rushlight::engines::backend(Device::Cuda(0)) {
 ///     println!("{e}");
 /// }
 /// # Ok::<(), rushlight_core::Error>(())
@@ -45,7 +51,8 @@ pub fn backend(device: Device) -> Result<&'static dyn Backend> {
     }
 }
 
-/// The variable that names the one engine to be used for accelerators, where a machine has libraries of several: `cuda` or `hip`.
+/// The variable that names the one engine to be used for accelerators, where a machine has libraries of several: `cuda`
+/// or `hip`.
 const CHOICE: &str = "RUSHLIGHT_GPU_ENGINE";
 
 fn chosen() -> Option<&'static str> {
@@ -73,7 +80,8 @@ pub fn accelerators() -> impl Iterator<Item = &'static dyn Engine> {
     ENGINES.iter().copied().filter(may_be_used).filter(|engine| !matches!(engine.device(0), Device::Cpu | Device::Meta))
 }
 
-/// The first of CUDA and HIP that is installed and may be used, by its engine's name, with its version. Starts no driver.
+/// The first of CUDA and HIP that is installed and may be used, by its engine's name, with its version. Starts no
+/// driver.
 pub fn toolkit() -> Option<(&'static str, String)> {
     type Version = fn() -> Result<String>;
     let known: [(&'static dyn Engine, Version); 2] = [
@@ -95,7 +103,7 @@ pub fn pinned_memory() -> Result<&'static dyn PinnedMemory> {
     Err(why.unwrap_or_else(|| Error::device("pinned memory needs an accelerator, and this machine has none")))
 }
 
-/// Whether an address lies in some engine's pinned memory. Starts no device.
+/// Whether an address is in an engine's pinned memory. Starts no device.
 pub fn is_pinned(address: *const u8) -> bool {
     ENGINES.iter().filter_map(|engine| engine.pinned_memory()).any(|memory| memory.contains(address))
 }

@@ -1,7 +1,8 @@
 //! The meta engine: tensors with shape, dtype and strides but no elements.
 //!
-//! Every op checks its arguments and makes its outputs as on any device; the engine's share of the work is empty. Models can be built
-//! without memory for their weights, and shapes can be found without arithmetic. Whatever needs a value is an error.
+//! Every op checks its arguments and makes its outputs as on any device; the engine's share of the work is empty.
+//! Models can be built without memory for their weights, and shapes can be found without arithmetic. Whatever needs a
+//! value is an error.
 
 use rushlight_core::backend::*;
 use rushlight_core::rng::Distribution;
@@ -71,7 +72,8 @@ impl Backend for MetaEngine {
     }
 
     fn alloc(&'static self, bytes: usize) -> Result<Storage> {
-        // SAFETY: no method of this engine reads or writes through the address, and the tensor floor does so on the CPU only.
+        // SAFETY: no method of this engine reads or writes through the address, and the tensor layer does so on the CPU
+        // only.
         Ok(unsafe { Storage::from_backend(self, NonNull::<Nowhere>::dangling().cast(), bytes) })
     }
 

@@ -6,7 +6,8 @@ struct Tensor {
     u64 sizes[4], strides[4];  // batch, heads, rows, columns
     std::vector<T> data;
     std::vector<float> values;  // the same numbers: conversions are slow
-    // Rows of all heads side by side, as projections leave them, or heads one after the other; `gap` elements more to a row.
+    // Rows of all heads side by side, as projections leave them, or heads one after the other; `gap` elements more to a
+    // row.
     Tensor(u64 b, u64 h, u64 n, u64 d, bool side_by_side, u64 gap, bool random) : sizes{b, h, n, d} {
         u64 row = d + gap;
         if (side_by_side) strides[0] = n * h * row, strides[1] = row, strides[2] = h * row;

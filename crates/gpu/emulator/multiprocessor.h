@@ -1,6 +1,7 @@
-// One multiprocessor of compute capability 9.0, as far as our kernels use it, for a machine without a GPU: a block's threads run as coroutines in a
-// random order, copies arrive at once or late and out of order, products are done as early or as late as is allowed. So a kernel that reads a tile too
-// early, gives it back too soon, or waits for what never comes, is found out.
+// One multiprocessor of compute capability 9.0, as far as our kernels use it, for a machine without a GPU: a block's
+// threads run as coroutines in a random order, copies arrive at once or late and out of order, products are done as
+// early or as late as is allowed. So a kernel that reads a tile too early, gives it back too soon, or waits for what
+// never comes, is found out.
 //
 // What is not here: how long things take, registers, the order in which plain accesses to memory become visible.
 #include <algorithm>

@@ -1,8 +1,8 @@
 // What kernel texts take for granted of CUDA, in AMD's terms. Goes before prelude.cu when AMD's compiler is used.
 //
-// Lanes work together in groups of at most 32: a whole wavefront of RDNA GPUs (gfx10 and later), half a wavefront of CDNA GPUs (gfx9), where both halves
-// run the same instructions. So shuffles name 32 as their width, and a group whose other half has left, or takes another branch, is as
-// right as a whole wavefront.
+// Lanes work together in groups of at most 32: a whole wavefront of RDNA GPUs (gfx10 and later), half a wavefront of
+// CDNA GPUs (gfx9), where both halves run the same instructions. So shuffles name 32 as their width, and a group whose
+// other half has left, or takes another branch, is as right as a whole wavefront.
 
 #define __shfl_xor_sync(group, x, lanes) __shfl_xor(x, lanes, 32)
 #define __shfl_down_sync(group, x, lanes) __shfl_down(x, lanes, 32)

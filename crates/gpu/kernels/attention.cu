@@ -1,5 +1,5 @@
-// Attention without a stored score matrix, for any dtype, head size, strides and mask: tiles of TILE queries by TILE keys in shared
-// memory, arithmetic in W. The tensor-core kernels take over what they can.
+// Attention without a stored score matrix, for any dtype, head size, strides and mask: tiles of TILE queries by TILE
+// keys in shared memory, arithmetic in W. The tensor-core kernels take over what they can.
 
 struct Spec {
     const T *q, *k, *v;
@@ -19,7 +19,8 @@ __device__ inline double logarithm(double x) { return log(x); }
 
 typedef Vec<W, 4> Four;
 
-// Rows of tiles hold whole vectors of four, the last filled up with zeros, and one more: neighbouring rows then lie in different banks.
+// Rows of tiles hold whole vectors of four, the last filled up with zeros, and one more: neighbouring rows then are in
+// different banks.
 #define FOURS(width) ((u32)((width) + 3) / 4)
 #define PADDED(width) ((FOURS(width) + 1) * 4)
 
@@ -37,7 +38,8 @@ __device__ inline void load_tile(W* tile, const T* head, u64 row_stride, u64 col
     u32 padded = PADDED(width), filled = FOURS(width) * 4, down = THREADS / filled, along = THREADS % filled;
     u32 r = threadIdx.x / filled, c = threadIdx.x % filled;
     while (r < rows) {
-        // Loads are all under way before the first store, which could be to where they read from as far as the compiler knows.
+        // Loads are all under way before the first store, which could be to where they read from as far as the compiler
+        // knows.
         const int AT_ONCE = 8;
         W some[AT_ONCE];
         u32 place[AT_ONCE];
@@ -189,7 +191,8 @@ __device__ inline void add(W* to, const Four& sum) {
     for (int e = 0; e < 4; e++) ((Four*)to)->v[e] += sum.v[e];
 }
 
-// Probabilities and the scores' gradients of a tile, from products of queries with keys (p) and of gradients with values (ds).
+// Probabilities and the scores' gradients of a tile, from products of queries with keys (p) and of gradients with
+// values (ds).
 __device__ inline void differentiate(const Spec& s, u64 b, u64 h, u64 i0, u64 j0, u32 rows, u32 columns, const W* lse, const W* delta, W* p, W* ds) {
     EACH_OF(rows, columns) {
         u32 n = r * TILE + c;

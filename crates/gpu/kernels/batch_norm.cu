@@ -173,8 +173,13 @@ extern "C" __global__ void __launch_bounds__(1024) batch_norm_finish(const Momen
 }
 #endif
 
+// An element normalised. Said in so many words: gradients that recompute it must get the same bits.
+__device__ inline float normal(float x, float middle, float scale, float shift) { return fmaf(x - middle, scale, shift); }
+__device__ inline double normal(double x, double middle, double scale, double shift) { return fma(x - middle, scale, shift); }
+
 #ifdef APPLY
-extern "C" __global__ void __launch_bounds__(256) batch_norm(const V* x, const P* weight, const P* bias, V* y, const W* mean, const W* rstd, Cut cut) {
+// Then ADD of another tensor, then RELU; KEEP and KEEP_SUM say which results on the way are wanted. Each is rounded as if it had been written.
+extern "C" __global__ void __launch_bounds__(256) batch_norm(const V* x, const P* weight, const P* bias, V* y, const W* mean, const W* rstd, const V* other, V* sum, V* positive, Cut cut) {
     Walk walk(cut);
     if (!walk.there()) return;
     W middle[OWN], scale[OWN], shift[OWN];
@@ -184,24 +189,65 @@ extern "C" __global__ void __launch_bounds__(256) batch_norm(const V* x, const P
         scale[o] = rstd[c] * (weight ? convert<W>(weight[c]) : (W)1);
         shift[o] = bias ? convert<W>(bias[c]) : (W)0;
     }
-    V one[AT_ONCE];
-    WALK(one[u] = x[at[u]];, {
-        EACH_LANE one[u].v[l] = convert<T>((convert<W>(one[u].v[l]) - middle[OF(l)]) * scale[OF(l)] + shift[OF(l)]);
-        y[at[u]] = one[u];
+    V one[AT_ONCE], more[AT_ONCE];
+    WALK(one[u] = x[at[u]]; if (ADD) more[u] = other[at[u]];, {
+        EACH_LANE one[u].v[l] = convert<T>(normal(convert<W>(one[u].v[l]), middle[OF(l)], scale[OF(l)], shift[OF(l)]));
+        if (KEEP) y[at[u]] = one[u];
+        if (ADD) {
+            EACH_LANE one[u].v[l] = convert<T>(convert<W>(one[u].v[l]) + convert<W>(more[u].v[l]));
+            if (KEEP_SUM) sum[at[u]] = one[u];
+        }
+        if (RELU) {
+            EACH_LANE {
+                W v = convert<W>(one[u].v[l]);
+                one[u].v[l] = v > 0 || v != v ? one[u].v[l] : convert<T>((W)0);
+            }
+            positive[at[u]] = one[u];
+        }
     })
 }
 #endif
 
+#ifdef RUNNING
+// The variance is of as many values as make `scale` their number over one less.
+extern "C" __global__ void batch_norm_running(const W* mean, const W* rstd, W* running_mean, W* running_var, u64 channels, double eps, double scale, double momentum) {
+    u64 c = blockIdx.x * (u64)blockDim.x + threadIdx.x;
+    if (c >= channels) return;
+    W var = 1 / (rstd[c] * rstd[c]) - (W)eps, w = (W)momentum;
+    var = (var < 0 ? (W)0 : var) * (W)scale;
+    W a = running_mean[c], b = mean[c];
+    bool small = w < (W)0.5 && w > (W)-0.5;
+    running_mean[c] = small ? a + w * (b - a) : b - (b - a) * (1 - w);
+    a = running_var[c], b = var;
+    running_var[c] = small ? a + w * (b - a) : b - (b - a) * (1 - w);
+}
+#endif
+
 #ifdef BACKWARD
-extern "C" __global__ void __launch_bounds__(256) batch_norm_sums(const V* dy, const V* x, const W* mean, const W* rstd, Pair* partial, Cut cut) {
+// Whether a ReLU after the normalisation, if there is one, lets an element's gradient through.
+__device__ inline bool passes(W x, W middle, W scale, W shift) {
+    return !RELU || convert<W>(convert<T>(normal(x, middle, scale, shift))) > 0;
+}
+
+extern "C" __global__ void __launch_bounds__(256) batch_norm_sums(const V* dy, const V* x, const P* weight, const P* bias, const W* mean, const W* rstd, const V* positive, V* masked, Pair* partial, Cut cut) {
     Walk walk(cut);
-    W middle[OWN];
+    W middle[OWN], scale[OWN], shift[OWN];
     Pair mine[OWN];
-    EACH_OWN middle[o] = walk.there() ? mean[walk.channel(o)] : (W)0, mine[o].plain = 0, mine[o].along = 0;
-    V g[AT_ONCE], h[AT_ONCE];
-    WALK(g[u] = dy[at[u]]; h[u] = x[at[u]];, {
+    EACH_OWN {
+        u64 c = walk.channel(o);
+        middle[o] = walk.there() ? mean[c] : (W)0, mine[o].plain = 0, mine[o].along = 0;
+        scale[o] = RELU && walk.there() ? rstd[c] * (weight ? convert<W>(weight[c]) : (W)1) : (W)0;
+        shift[o] = RELU && walk.there() && bias ? convert<W>(bias[c]) : (W)0;
+    }
+    V g[AT_ONCE], h[AT_ONCE], p[AT_ONCE];
+    WALK(g[u] = dy[at[u]]; h[u] = x[at[u]]; if (MASKED) p[u] = positive[at[u]];, {
+        if (MASKED) {
+            EACH_LANE if (!(convert<W>(p[u].v[l]) > 0)) g[u].v[l] = convert<T>((W)0);
+            masked[at[u]] = g[u];
+        }
         EACH_LANE {
             W d = convert<W>(g[u].v[l]);
+            if (!passes(convert<W>(h[u].v[l]), middle[OF(l)], scale[OF(l)], shift[OF(l)])) d = 0;
             mine[OF(l)].plain += d;
             mine[OF(l)].along += d * (convert<W>(h[u].v[l]) - middle[OF(l)]);
         }
@@ -230,20 +276,26 @@ extern "C" __global__ void __launch_bounds__(1024) batch_norm_join(const Pair* p
 }
 
 // `over`: how many elements the statistics were taken of; 0 if they were given.
-extern "C" __global__ void __launch_bounds__(256) batch_norm_backward(const V* dy, const V* x, const P* weight, const W* mean, const W* rstd, const Pair* sums, V* dx, Cut cut, u64 over) {
+extern "C" __global__ void __launch_bounds__(256) batch_norm_backward(const V* dy, const V* x, const P* weight, const P* bias, const W* mean, const W* rstd, const Pair* sums, V* dx, Cut cut, u64 over) {
     Walk walk(cut);
     if (!walk.there()) return;
-    W middle[OWN], scale[OWN], off[OWN], slope[OWN];
+    W middle[OWN], scale[OWN], shift[OWN], off[OWN], slope[OWN];
     EACH_OWN {
         u64 c = walk.channel(o);
         middle[o] = mean[c];
         scale[o] = rstd[c] * (weight ? convert<W>(weight[c]) : (W)1);
+        shift[o] = RELU && bias ? convert<W>(bias[c]) : (W)0;
         off[o] = over ? sums[c].plain / (W)over : (W)0;
         slope[o] = over ? sums[c].along / (W)over * rstd[c] : (W)0;
     }
     V g[AT_ONCE], h[AT_ONCE];
     WALK(g[u] = dy[at[u]]; h[u] = x[at[u]];, {
-        EACH_LANE g[u].v[l] = convert<T>((convert<W>(g[u].v[l]) - off[OF(l)] - (convert<W>(h[u].v[l]) - middle[OF(l)]) * slope[OF(l)]) * scale[OF(l)]);
+        EACH_LANE {
+            W d = convert<W>(g[u].v[l]);
+            W v = convert<W>(h[u].v[l]);
+            if (!passes(v, middle[OF(l)], scale[OF(l)], shift[OF(l)])) d = 0;
+            g[u].v[l] = convert<T>((d - off[OF(l)] - (v - middle[OF(l)]) * slope[OF(l)]) * scale[OF(l)]);
+        }
         dx[at[u]] = g[u];
     })
 }

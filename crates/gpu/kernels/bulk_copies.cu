@@ -1,4 +1,5 @@
-// Tiles copied to shared memory by the copy engine (compute capability 9.0): one thread asks, and a barrier in shared memory says when they are there.
+// Tiles copied to shared memory by the copy engine (compute capability 9.0): one thread asks, and a barrier in shared
+// memory says when they are there.
 
 // What the driver made of a tensor's address, sizes and strides (`cuTensorMapEncodeTiled`).
 struct alignas(64) Map { u64 words[16]; };
@@ -22,7 +23,7 @@ __device__ inline void wait(u64* barrier, u32 parity) {
         : "memory");
 }
 
-// A box of a tensor of four dimensions, from this element on; what lies outside the tensor is zero.
+// A box of a tensor of four dimensions, from this element on; what is outside the tensor is zero.
 __device__ inline void copy_box(T* to, const Map& map, u64* barrier, int column, int row, int head, int batch) {
     asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(shared_address(to)), "l"(&map),
                  "r"(shared_address(barrier)), "r"(column), "r"(row), "r"(head), "r"(batch)
@@ -34,7 +35,7 @@ __device__ inline void copy_bytes(void* to, const void* from, u32 bytes, u64* ba
                  : "memory");
 }
 
-// One of a block's numbered barriers, for so many threads: those that wait there and those that only let them go on.
+// One of a block's numbered barriers, for so many threads: those that wait there and those that only let them continue.
 __device__ inline void meet(int number, int threads) { asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory"); }
 __device__ inline void let_go(int number, int threads) { asm volatile("bar.arrive %0, %1;" ::"r"(number), "r"(threads) : "memory"); }
 

@@ -1,4 +1,5 @@
-// What surrounds a recorded step: its numbers and inputs are put in place before, its outputs are handed out at its end.
+// What surrounds a recorded step: its numbers and inputs are put in place before, its outputs are handed out at its
+// end.
 
 #define PIECE 32768
 

@@ -1,5 +1,6 @@
-// Convolutions of few channels over small images, with steps of one: an image and the weights lie in shared memory, a thread has all channels of its
-// pixels (or all output channels of its taps) in registers. CI and CO channels come in and go out, taps are KH by KW.
+// Convolutions of few channels over small images, with steps of one: an image and the weights are in shared memory, a
+// thread computes all channels of its pixels (or all output channels of its taps) in registers. CI and CO channels come
+// in and go out, taps are KH by KW.
 
 #define PIXELS 2  // of a thread at a time, which share what it reads of the weights
 #define CO4 ((CO + 3) / 4 * 4)
@@ -18,7 +19,8 @@ __device__ inline void load_image(W* tile, const T* x, const Plane& p, u32 rows,
 }
 
 #ifdef CORRELATE
-// One image. FLIPPED: the gradient by the input, which is a convolution of the output's gradient by the weights with taps reversed and channels exchanged.
+// One image. FLIPPED: the gradient by the input, which is a convolution of the output's gradient by the weights with
+// taps reversed and channels exchanged.
 extern "C" __global__ void conv_few(Plane p, const T* x, const T* w, const T* bias, T* y) {
     extern __shared__ double memory[];
     Four* weights = (Four*)memory;  // [TAPS][CO4]
@@ -77,7 +79,8 @@ extern "C" __global__ void conv_few(Plane p, const T* x, const T* w, const T* bi
 #endif
 
 #ifdef WEIGHT
-// The gradient by the weight over every gridDim.x-th image, one line of partial sums [CO][TAPS] per block. SLICES threads share a tap's rows.
+// The gradient by the weight over every gridDim.x-th image, one line of partial sums [CO][TAPS] per block. SLICES
+// threads share a tap's rows.
 extern "C" __global__ void __launch_bounds__(SLICES * TAPS) conv_few_weight(Plane p, const T* x, const T* dy, W* partial, u32 batch) {
     extern __shared__ double memory[];
     u32 rows = p.out_height + KH - 1, columns = p.out_width + KW - 1, pixels = p.out_height * p.out_width;

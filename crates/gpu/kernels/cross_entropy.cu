@@ -1,4 +1,5 @@
-// Cross-entropy of logits with class indices: one pass over a row gives the logarithm of its sum of exponentials; no probabilities are stored.
+// Cross-entropy of logits with class indices: one pass over a row gives the logarithm of its sum of exponentials; no
+// probabilities are stored.
 
 typedef Vec<T, LANES> V;
 // Of half types the hardware's own exponential is exact enough: what it is of has some ten bits, or fewer.

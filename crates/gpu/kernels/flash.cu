@@ -1,17 +1,19 @@
 // Attention on tensor cores, forward and backward, for half types.
 //
-// D: head size rounded up to 32, 64, 96 or 128. A block takes BLOCK_ROWS queries (forward, gradient by queries) or keys (gradient by keys and
-// values) of one head, 16 per warp, and walks the other side in steps of STEP. Scores never leave registers: the accumulators of one product have
-// the layout that the next one's first operand needs. Where products run beside other instructions, a step's scores are multiplied while the step
-// before is being added up and turned into probabilities. Nothing is added by atomics, so results do not depend on timing.
-// The texts of tensor_cores.cu, with the products, and of flash_scores.cu go before this one.
+// D: head size rounded up to 32, 64, 96 or 128. A block takes BLOCK_ROWS queries (forward, gradient by queries) or keys
+// (gradient by keys and values) of one head, 16 per warp, and walks the other side in steps of STEP. Scores never leave
+// registers: the accumulators of one product have the layout that the next one's first operand needs. Where products
+// run beside other instructions, a step's scores are multiplied while the step before is being added up and turned into
+// probabilities. Nothing is added by atomics, so results do not depend on timing. The texts of tensor_cores.cu, with
+// the products, and of flash_scores.cu go before this one.
 
-// The grid: heads whose other side stays in the cache meanwhile, by tiles of each, by sets of such heads. First tiles start first.
+// The grid: heads whose other side stays in the cache meanwhile, by tiles of each, by sets of such heads. First tiles
+// start first.
 #define HEAD (blockIdx.z * gridDim.x + blockIdx.x)
 #define TILE_OF_HEAD (int)blockIdx.y
 #define TILES (int)gridDim.y
 
-// Steps lie in STAGES places in turn, two tiles each.
+// Steps use STAGES buffers in turn, two tiles each.
 #if WARPGROUP
 #define STAGES 3
 #else
@@ -148,7 +150,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash(Spec s, T* o
 #endif
 
 #ifdef QUERIES
-// The gradient by the queries: as the forward pass, with the probabilities from the saved sums. Leaves the rows for the gradient by the keys.
+// The gradient by the queries: as the forward pass, with the probabilities from the saved sums. Leaves the rows for the
+// gradient by the keys.
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash_queries(Spec s, Saved saved, Row* rows, T* dq, u64 d0, u64 d1, u64 d2) {
     extern __shared__ double memory[];
     T* q = tiles_in(memory);
@@ -304,7 +307,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash_queries(Spec
 #endif
 
 #ifdef KEYS
-// The gradients by keys and values: rows are keys, columns queries, so that both products over queries start from registers.
+// The gradients by keys and values: rows are keys, columns queries, so that both products over queries start from
+// registers.
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash_keys(Spec s, Saved saved, const Row* rows, T* dk, T* dv, u64 k0, u64 k1, u64 k2, u64 v0, u64 v1, u64 v2) {
     extern __shared__ double memory[];
     T* staged = tiles_in(memory);

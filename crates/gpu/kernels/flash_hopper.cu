@@ -1,10 +1,11 @@
 // Attention on tensor cores for compute capability 9.0: the kernels of flash.cu for long rows of half types.
 //
-// A block lives as long as the launch and goes from task to task: BLOCK_ROWS queries (forward, gradient by queries) or keys (gradient by keys and
-// values) of a head, which walk the other side in steps of STEP. One thread asks the copy engine for tiles, a task ahead; CONSUMERS groups of four
-// warps multiply 64 rows each. D is 64 or 128, of gradients 128 (for less, small blocks side by side hide more: flash.cu). As in flash.cu scores never
-// leave registers, a step's are multiplied while the step before is added up, and nothing is added by atomics.
-// The text of hopper_tasks.cu, with tasks, places and products, goes before this one.
+// A block lives as long as the launch and goes from task to task: BLOCK_ROWS queries (forward, gradient by queries) or
+// keys (gradient by keys and values) of a head, which walk the other side in steps of STEP. One thread asks the copy
+// engine for tiles, a task ahead; CONSUMERS groups of four warps multiply 64 rows each. D is 64 or 128, of gradients
+// 128 (for less, small blocks side by side hide more: flash.cu). As in flash.cu scores never leave registers, a step's
+// are multiplied while the step before is added up, and nothing is added by atomics. The text of hopper_tasks.cu, with
+// tasks, places and products, goes before this one.
 
 #ifdef FORWARD
 extern "C" __global__ void __launch_bounds__(THREADS, 1) flash_hopper_forward(Spec s, Order order, const __grid_constant__ Map q_map, const __grid_constant__ Map k_map, const __grid_constant__ Map v_map, T* out, u64 o0, u64 o1, u64 o2, float* lse) {
@@ -58,7 +59,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) flash_hopper_forward(Sp
             int first = (order.tiles - 1 - now.tile) * BLOCK_ROWS, group_first = first + group * GROUP_ROWS;
             int start = group_first + threadIdx.x / 32 % 4 * 16, row = start + g;
             int steps = steps_before(s, first + BLOCK_ROWS), own = group_first < (int)s.l ? steps_before(s, group_first + GROUP_ROWS) : 0;
-            // Scores of a step to weights of its values. Of the steps a group sees, only the last has keys that some of its queries do not.
+            // Scores of a step to weights of its values. Of the steps a group sees, only the last has keys that some of
+            // its queries do not.
             auto weigh = [&](int n, bool edge) {
                 int at = n * STEP;
 #if DROPOUT
@@ -150,8 +152,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) flash_hopper_forward(Sp
 #endif
 
 #ifdef QUERIES
-// The gradient by the queries: as the forward pass, with the probabilities from the saved sums. Leaves the rows for the gradient by the keys, so many
-// of each head as there are in its tiles. The warps beside the one that asks for tiles prepare them, a task ahead.
+// The gradient by the queries: as the forward pass, with the probabilities from the saved sums. Leaves the rows for the
+// gradient by the keys, so many of each head as there are in its tiles. The warps beside the one that asks for tiles
+// prepare them, a task ahead.
 extern "C" __global__ void __launch_bounds__(THREADS, 1) flash_hopper_queries(Spec s, Saved saved, Order order, const __grid_constant__ Map q_map, const __grid_constant__ Map k_map, const __grid_constant__ Map v_map, const __grid_constant__ Map dout_map, Row* rows, T* dq, u64 d0, u64 d1, u64 d2) {
     extern __shared__ double memory[];
     Tiles<BLOCK_ROWS, 2> queries, incoming;
@@ -331,7 +334,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) flash_hopper_queries(Sp
 #endif
 
 #ifdef KEYS
-// The gradients by keys and values: rows are keys, columns queries, so that both products over queries start from registers. `padded`: rows of a head in `rows`.
+// The gradients by keys and values: rows are keys, columns queries, so that both products over queries start from
+// registers. `padded`: rows of a head in `rows`.
 extern "C" __global__ void __launch_bounds__(THREADS, 1) flash_hopper_keys(Spec s, Order order, const __grid_constant__ Map q_map, const __grid_constant__ Map k_map, const __grid_constant__ Map v_map, const __grid_constant__ Map dout_map, const Row* rows, u64 padded, T* dk, T* dv, u64 k0, u64 k1, u64 k2, u64 v0, u64 v1, u64 v2) {
     extern __shared__ double memory[];
     Tiles<BLOCK_ROWS, 2> keys, values;
@@ -361,7 +365,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) flash_hopper_keys(Spec 
                     const Row* from = rows + ((u64)b * s.heads + h) * padded;
                     // Steps before the first query that sees these keys are left out.
                     for (int step = CAUSAL ? first / STEP : 0; step < all_steps; step++) {
-                        // What threads read by themselves is asked for before this one arrives: racecheck would take it for a race.
+                        // What threads read by themselves is asked for before this one arrives: racecheck would take it
+                        // for a race.
                         queries.until_empty(tq);
                         copy_bytes(step_rows + tq.place * STEP, from + step * STEP, STEP * sizeof(Row), queries.full(tq));
                         queries.ask(tq, q_map, step * STEP, h, b, STEP * sizeof(Row));
@@ -390,7 +395,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) flash_hopper_keys(Spec 
             int step = all_steps;
             u32 h = kh * shared_by - 1, last = h + shared_by;
             Turn<STAGES> place, before;
-            // Goes to the group's next step, if there is one: those of queries that see none of its keys are passed over.
+            // Goes to the group's next step, if there is one: those of queries that see none of its keys are passed
+            // over.
             auto advance = [&] {
                 while (true) {
                     if (++step >= all_steps) {
@@ -407,8 +413,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) flash_hopper_keys(Spec 
                     incoming.release(place);
                 }
             };
-            // Scores become weights of the step's gradients, then, with the gradients of the weights, weights of its queries; each is multiplied as soon as it is
-            // there, beside the scores of the next step. More at once would not fit the registers.
+            // Scores become weights of the step's gradients, then, with the gradients of the weights, weights of its
+            // queries; each is multiplied as soon as it is there, beside the scores of the next step. More at once
+            // would not fit the registers.
             auto add = [&] {
                 int at = step * STEP;
 #if DROPOUT

@@ -1,9 +1,10 @@
 // Attention of half types by AMD's MFMA instructions, forward and backward, for wavefronts of 64 lanes.
 //
-// A product of 16 by 16 matrices takes four neighbours along the summed dimension from each lane of both operands (`Piece`), and leaves four neighbours down
-// a column. So scores are computed transposed, keys down and queries across: what one product leaves in registers is the second operand of the next.
-// D: head size rounded up to a multiple of 16. A block takes ROWS queries (forward, gradient by queries) or keys (gradient by keys and
-// values) of one head, 16 per wavefront, and walks the other side in steps of STEP. Nothing is added by atomics.
+// A product of 16 by 16 matrices takes four neighbours along the summed dimension from each lane of both operands
+// (`Piece`), and leaves four neighbours down a column. So scores are computed transposed, keys down and queries across:
+// what one product leaves in registers is the second operand of the next. D: head size rounded up to a multiple of 16.
+// A block takes ROWS queries (forward, gradient by queries) or keys (gradient by keys and values) of one head, 16 per
+// wavefront, and walks the other side in steps of STEP. Nothing is added by atomics.
 
 #define LOG2E 1.4426950408889634f
 #define LN2 0.6931471805599453f
@@ -56,7 +57,7 @@ __device__ inline void multiply(float (&c)[4], const Piece& a, const Piece& b) {
 }
 #endif
 
-// The sum or the largest of a column, whose rows lie with lanes 16, 32 and 48 further on.
+// The sum or the largest of a column, whose rows are held by lanes 16, 32 and 48 further on.
 __device__ inline float column_sum(float x) {
     x += __shfl_xor(x, 16, 64);
     return x + __shfl_xor(x, 32, 64);
@@ -131,7 +132,8 @@ __device__ inline float score(const Spec& s, u64 b, u64 h, int i, int j, float d
     return x;
 }
 
-// The factors by which dropout multiplies probabilities of four neighbouring keys (`down` is 1) or queries (the number of keys).
+// The factors by which dropout multiplies probabilities of four neighbouring keys (`down` is 1) or queries (the number
+// of keys).
 __device__ inline void kept(float (&factor)[4], const Spec& s, u64 head, int i, int j, u64 down) {
 #if DROPOUT
     u64 first = (head * s.l + (u64)i) * s.s + (u64)j, block = ~0ull;

@@ -1,4 +1,5 @@
-// What kernels of attention on tensor cores share: the problem, what becomes of scores, and how rows of accumulators are stored.
+// What kernels of attention on tensor cores share: the problem, what becomes of scores, and how rows of accumulators
+// are stored.
 
 #define LOG2E 1.4426950408889634f
 #define LN2 0.6931471805599453f
@@ -43,8 +44,9 @@ __device__ inline void hide_unseen(float (&p)[STEP / 8][4], const Spec& s, int r
 }
 
 #if DROPOUT
-// Which of a thread's probabilities of a step dropout keeps, a bit each: fragment c has the words 8 * c columns on, of two neighbouring columns in a row
-// and in the one eight rows down. A loop, not unrolled: the text of the random words is long, and neighbours often have theirs from one block.
+// Which of a thread's probabilities of a step dropout keeps, a bit each: fragment c has the words 8 * c columns on, of
+// two neighbouring columns in a row and in the one eight rows down. A loop, not unrolled: the text of the random words
+// is long, and neighbours often have theirs from one block.
 __device__ inline u32 kept(const Spec& s, u64 first, u64 column, u64 row) {
     u32 bits = 0, words[4];
     u64 block = ~0ull;
@@ -70,7 +72,8 @@ struct Softmax {
         top[0] = top[1] = LOWEST;
         sum[0] = sum[1] = 0;
     }
-    // Scores of a step, to be scaled by `by`, become exponentials. What was added up before has to be multiplied by the correction.
+    // Scores of a step, to be scaled by `by`, become exponentials. What was added up before has to be multiplied by the
+    // correction.
     __device__ void weigh(float (&p)[STEP / 8][4], float by, u32 kept_bits, float enlarged, float (&correction)[2]) {
 #pragma unroll
         for (int r = 0; r < 2; r++) {
@@ -79,7 +82,7 @@ struct Softmax {
             for (int c = 0; c < STEP / 8; c++) high = fmaxf(high, fmaxf(p[c][2 * r], p[c][2 * r + 1]));
             high = fmaxf(high, __shfl_xor_sync(FULL_WARP, high, 1));
             high = fmaxf(high, __shfl_xor_sync(FULL_WARP, high, 2));
-            // Exponentials may be of what lies a little above the base, so it is raised seldom; not where dropout enlarges them.
+            // Exponents may be slightly above the base, so it is raised seldom; not where dropout enlarges them.
             high = high * by > top[r] + (DROPOUT ? 0 : 8) ? high * by : top[r];
             // While every key is masked out, differences would be NaN.
             float base = high == LOWEST ? 0.0f : high, total = 0;
@@ -113,8 +116,8 @@ __device__ inline void scale_rows(float (&acc)[D / 8][4], const float (&by)[2]) 
     for (int c = 0; c < D / 8; c++) acc[c][0] *= by[0], acc[c][1] *= by[0], acc[c][2] *= by[1], acc[c][3] *= by[1];
 }
 
-// Rows of a warp's accumulators, as halves, to rows `first..` of a tensor, 16 bytes at a time. Four neighbouring threads have 16 bytes of a row four
-// times over, a word each: they swap until each has one of these.
+// Rows of a warp's accumulators, as halves, to rows `first..` of a tensor, 16 bytes at a time. Four neighbouring
+// threads have 16 bytes of a row four times over, a word each: they swap until each has one of these.
 __device__ inline void store_rows(const float (&acc)[D / 8][4], float low, float high, T* to, u64 stride, int first, int count, int d) {
     int lane = threadIdx.x % 32, row = first + lane / 4, column = lane % 4 * 8;
     T* at = to + (u64)row * stride + column;
@@ -141,7 +144,7 @@ __device__ inline void store_rows(const float (&acc)[D / 8][4], float low, float
     }
 }
 
-// What the gradients need of a row: the logarithm of its sum in units of log2 (of a row that saw no key such that its probabilities come out zero), and
-// out . dout, which the softmax's derivative takes off every term.
+// What the gradients need of a row: the logarithm of its sum in units of log2 (of a row that saw no key such that its
+// probabilities come out zero), and out . dout, which the softmax's derivative takes off every term.
 struct Row { float log_sum, delta; };
 __device__ inline float saved_sum(float lse) { return lse == LOWEST ? (float)INFINITY : lse * LOG2E; }

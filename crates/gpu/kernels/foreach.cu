@@ -1,71 +1,46 @@
-// Work over lists of tensors in few launches. A launch takes a table of entries by value; blocks find theirs by its first block.
+// Work over lists of tensors in few launches. A launch takes a table of entries by value; blocks find theirs by its
+// first block.
 
 #define PIECE 16384
 
 #ifdef UPDATE
 #define ENTRIES 24
-// The numbers of a step. f: the rule's factors, in the order of UpdateRule's fields.
-struct Factors { double sign, decay, shrink, f[6]; };
-// What happens to one parameter; in a recorded step its numbers lie where `live` points, and are new at each replay.
+// The numbers of a step. f: the rule's factors, as UpdateRule::factors() orders them.
+struct Factors { double sign, decay, shrink, f[8]; };
+// What happens to one parameter; in a recorded step its numbers are at `live` and change at each replay.
 struct Entry { T* param; const T* grad; T* state[3]; u64 count; u64 first; const Factors* live; Factors own; };
 struct Table { u32 entries; u32 pad; Entry e[ENTRIES]; };
 
-__device__ inline float root(float x) { return sqrtf(x); }
-__device__ inline double root(double x) { return sqrt(x); }
-
-// RULE: 0 SGD, 1 Adam, 2 Adamax, 3 RMSprop, 4 Adadelta. STATES: which states are there, a bit each.
+// STATES: which states exist, a bit each.
 #define HAS(i) (STATES >> i & 1)
 
+// The rule's row: RULE_STATES are the arguments of its states, RULE_FACTORS declares its factors, RULE is its formula.
+namespace rules {
+#define let const W
+__device__ inline float fma(float a, float b, float c) { return ::fmaf(a, b, c); }
+__device__ inline double fma(double a, double b, double c) { return ::fma(a, b, c); }
+__device__ inline float sqrt(float x) { return ::sqrtf(x); }
+__device__ inline double sqrt(double x) { return ::sqrt(x); }
+__device__ inline W max(W a, W b) { return Largest::merge(a, b); }
+__device__ inline W abs(W x) { return x < 0 ? -x : x; }
+__device__ inline W choose(bool present, W a, W b) { return present ? a : b; }
+
+__device__ inline void move(W& p, W g, RULE_STATES, const Factors& e) {
+    RULE_FACTORS
+    RULE
+}
+#undef let
+}
+
 __device__ inline void step(W& p, W g, W& a, W& b, W& c, const Factors& e) {
-    W f0 = (W)e.f[0], f1 = (W)e.f[1], f2 = (W)e.f[2], f3 = (W)e.f[3], f4 = (W)e.f[4], f5 = (W)e.f[5];
     p *= (W)e.shrink;
     // Without weight decay the parameter stays out of the gradient, even where it is infinite.
     if (e.decay != 0) g += (W)e.decay * p;
-#if RULE == 0
-    // decay, gain, step, grad_step
-    if (HAS(0)) {
-        a = f0 * a + f1 * g;
-        p = p - f3 * g - f2 * a;
-    } else {
-        p -= f3 * g;
-    }
-#elif RULE == 1
-    // beta1, beta2, eps, root, step, grad_step
-    a += (W)(1 - e.f[0]) * (g - a);
-    b = f1 * b + (W)(1 - e.f[1]) * (g * g);
-    W second = b;
-    if (HAS(2)) second = c = Largest::merge(c, b);
-    p -= (f4 * a + f5 * g) / (f3 * root(second) + f2);
-#elif RULE == 2
-    // beta1, beta2, eps, step
-    a += (W)(1 - e.f[0]) * (g - a);
-    b = Largest::merge(f1 * b, (g < 0 ? -g : g) + f2);
-    p -= f3 * a / b;
-#elif RULE == 3
-    // decay, gain, eps, momentum, step
-    a = f0 * a + f1 * (g * g);
-    W spread = a;
-    if (HAS(1)) {
-        b += f1 * (g - b);
-        spread -= b * b;
-    }
-    W d = root(spread) + f2;
-    if (HAS(2)) {
-        c = f3 * c + g / d;
-        p -= f4 * c;
-    } else {
-        p -= f4 * g / d;
-    }
-#else
-    // rho, eps, step
-    a = f0 * a + (W)(1 - e.f[0]) * (g * g);
-    W d = root(b + f1) / root(a + f1) * g;
-    b = f0 * b + (W)(1 - e.f[0]) * (d * d);
-    p -= f2 * d;
-#endif
+    rules::move(p, g, a, b, c, e);
 }
 
-// G: the dtype of the factor of the gradients, if it is a tensor. Nothing happens where `found_inf` is there and not zero.
+// G: the dtype of the factor of the gradients, if it is a tensor. Nothing happens where `found_inf` is there and not
+// zero.
 extern "C" __global__ void __launch_bounds__(256) update(Table table, const G* factor, double number, const float* found_inf) {
     if (found_inf && *found_inf != 0) return;
     u32 k = 0;
@@ -118,7 +93,8 @@ extern "C" __global__ void __launch_bounds__(256) update(Table table, const G* f
 struct Entry { T* x; u64 count; u64 first; };
 struct Table { u32 entries; u32 pad; Entry e[ENTRIES]; };
 
-// Does `each` to every `value` of a piece and `after` to every load of them (`some`, from `place`), 16 bytes at a time where they lie well.
+// Does `each` to every `value` of a piece and `after` to every load of them (`some`, from `place`), 16 bytes at a time
+// where they are aligned.
 #define EACH_PIECE(each, after)                                                                \
     {                                                                                           \
         typedef Vec<T, 16 / sizeof(T)> Wide;                                                    \

@@ -1,5 +1,5 @@
-// Pieces of products on tensor cores, as threads of a warp hold them in registers: of 16 by 8 accumulators a thread has two neighbours in row lane / 4 and
-// two in the row eight further down. T is a half type.
+// Pieces of products on tensor cores, as threads of a warp hold them in registers: of 16 by 8 accumulators a thread has
+// two neighbours in row lane / 4 and two in the row eight further down. T is a half type.
 
 #if IS_BF16
 #define MMA_DTYPE "bf16"

@@ -1,5 +1,5 @@
-// How kernels for compute capability 9.0 share out attention: tasks of a block, places in shared memory that the copy engine fills and groups of four warps
-// empty, products of a group.
+// How kernels for compute capability 9.0 share out attention: tasks of a block, places in shared memory that the copy
+// engine fills and groups of four warps empty, products of a group.
 // The texts of fragments.cu, warpgroup.cu, bulk_copies.cu and flash_scores.cu go before this one.
 
 #define GROUP_ROWS 64
@@ -10,8 +10,9 @@
 
 // ---- tasks ------------------------------------------------------------------------------------------------------------------------
 
-// Tiles of heads, so many heads together: their other side stays in the cache meanwhile. Of such a set the longest tiles come first, and blocks take them
-// in rounds, there and back: those that had the longer ones of a round get the shorter ones of the next.
+// Tiles of heads, so many heads together: their other side stays in the cache meanwhile. Of such a set the longest
+// tiles come first, and blocks take them in rounds, there and back: those that had the longer ones of a round get the
+// shorter ones of the next.
 struct Order { u32 tiles, heads, together; };
 struct Task { u32 head, tile; };
 struct Tasks {
@@ -35,7 +36,8 @@ __device__ inline int steps_before(const Spec& s, int end) {
     return (keys + STEP - 1) / STEP;
 }
 
-// ---- places in shared memory, filled by the copy engine and emptied by the groups -------------------------------------------------
+// ---- places in shared memory, filled by the copy engine and emptied by the groups
+// -------------------------------------------------
 
 template <int PLACES> struct Turn {
     int place = 0;
@@ -45,8 +47,8 @@ template <int PLACES> struct Turn {
     }
 };
 
-// Barriers of PLACES places: full ones wait for FILLERS threads, empty ones for all warps of the groups, or all their threads if these read by themselves
-// (EACH): what products read the whole warp has read.
+// Barriers of PLACES places: full ones wait for FILLERS threads, empty ones for all warps of the groups, or all their
+// threads if these read by themselves (EACH): what products read the whole warp has read.
 template <int PLACES, int FILLERS = 1, bool EACH = false> struct Places {
     u64* barriers;
     enum { COUNT = 2 * PLACES };
@@ -108,8 +110,8 @@ __device__ inline void room_is_laid_out() {
 
 // ---- products of a group ----------------------------------------------------------------------------------------------------------
 
-// c = the group's rows of a tile of ROWS times STEP rows of another. The rows stay in shared memory: kept in registers from step to step, ptxas 13.0
-// gives their registers to others.
+// c = the group's rows of a tile of ROWS times STEP rows of another. The rows stay in shared memory: kept in registers
+// from step to step, ptxas 13.0 gives their registers to others.
 template <int ROWS> __device__ inline void times_transposed(float (&c)[STEP / 8][4], const T* rows, int group, const T* tile) {
     u32 a = lines(rows) + group * (GROUP_ROWS / 16 * NEXT_LINES), b = lines(tile);
     hold(c);

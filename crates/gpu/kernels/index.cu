@@ -1,4 +1,5 @@
-// Indexing by tensors. Indices are checked where they are read; one out of range is noted (see Fault) and its element left alone.
+// Indexing by tensors. Indices are checked where they are read; one out of range is noted (see Fault) and its element
+// left alone.
 
 #define MAX_INDICES 8
 
@@ -36,7 +37,8 @@ extern "C" __global__ void resolve_line(Nest<2> nest, const i64* index, u64 size
 #endif
 
 #ifdef MOVE
-// PUT: indexed[offsets[p] + r] = dense[p, r]; else the other way. E is an unsigned type of the element's size, or 16 bytes.
+// PUT: indexed[offsets[p] + r] = dense[p, r]; else the other way. E is an unsigned type of the element's size, or 16
+// bytes.
 extern "C" __global__ void move(Nest<1> outer, Nest<2> inner, const i64* offsets, E* indexed, E* dense, u64 count, u64 block) {
     u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x;
     if (i >= count) return;

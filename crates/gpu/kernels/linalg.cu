@@ -1,8 +1,8 @@
-// What the solver's routines leave to be done. Matrices lie one after the other, row by row.
+// What the solver's routines leave to be done. Matrices are stored one after the other, row by row.
 
 #define AT (blockIdx.x * (u64)blockDim.x + threadIdx.x)
 
-// Sets to zero what lies below the diagonals (UPPER kept), or above.
+// Zeroes the triangle below the diagonals (UPPER kept), or above.
 extern "C" __global__ void triangle(T* a, u64 rows, u64 columns, u64 count, u32 upper) {
     if (AT >= count) return;
     u64 column = AT % columns, row = AT / columns % rows;
@@ -31,8 +31,8 @@ extern "C" __global__ void not_finite(const T* a, u64 rows, u64 columns, u32 low
     if (threadIdx.x == 0) found[blockIdx.x] = any != 0;
 }
 
-// Determinants from factors and exchanged rows (each the number of a row, from one on): the product, or its sign and the logarithm of its size.
-// A warp to a matrix.
+// Determinants from factors and exchanged rows (each the number of a row, from one on): the product, or its sign and
+// the logarithm of its size. A warp to a matrix.
 extern "C" __global__ void determinant(const T* factors, const i64* rows, u64 n, T* product, T* log_size) {
     const T* matrix = factors + blockIdx.x * n * n;
     rows += blockIdx.x * n;

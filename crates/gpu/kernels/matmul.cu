@@ -1,4 +1,5 @@
-// What the library of matrix products does not do: integers, empty sums, strides in both directions, and epilogues it has not.
+// What the library of matrix products does not do: integers, empty sums, strides in both directions, and epilogues it
+// has not.
 
 enum { NONE, RELU, GELU, GELU_TANH };
 

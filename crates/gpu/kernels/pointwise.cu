@@ -1,9 +1,9 @@
 // Pointwise ops: one driver for every row of the op table, and for copies, fills and selections.
 //
 // C: the dtype arithmetic is carried out in; R: the type it is computed in (small integers in int).
-// ROW: the function `row_value` with the op's expression. PARAMETERS: declarations of the op's parameters. LOADS: a load for each of the
-// INPUTS, lanes of turn u into x[i][u]. RESULT: lane v of the output. A thread computes LANES neighbours of the output, UNROLL times,
-// THREADS apart.
+// ROW: the function `row_value` with the op's expression. PARAMETERS: declarations of the op's parameters. LOADS: a
+// load for each of the INPUTS, lanes of turn u into x[i][u]. RESULT: lane v of the output. A thread computes LANES
+// neighbours of the output, UNROLL times, THREADS apart.
 
 namespace rl {
 
@@ -59,8 +59,8 @@ FUNCTION(floor, floorf, floor)
 FUNCTION(ceil, ceilf, ceil)
 FUNCTION(round, rintf, rint)
 FUNCTION(trunc, truncf, trunc)
-// What lies beyond |x| as a power of two: as exact as numbers near one are, in a fraction of the time of `erff`. The polynomial's error, times the
-// power, is below 1e-8 everywhere.
+// What lies beyond |x| as a power of two: as exact as numbers near one are, in a fraction of the time of `erff`. The
+// polynomial's error, times the power, is below 1e-8 everywhere.
 __device__ inline float normal_cdf(float x) {
     const float t = fabsf(x);
     float p = -2.8349007e-06f;
@@ -152,7 +152,7 @@ __device__ inline R polygamma(R n, R x) {
     return (R)(sign * ::tgamma((double)n + 1) * hurwitz_zeta((double)n + 1, (double)x));
 }
 #elif INTEGER
-// Everything wraps; a division by zero gives zero (the tensor floor reports it).
+// Everything wraps; a division by zero gives zero (the tensor layer reports it).
 __device__ inline R abs(R x) { return x < 0 ? -x : x; }
 __device__ inline R trunc_div(R a, R b) { return b == 0 ? 0 : b == -1 ? -a : a / b; }
 __device__ inline R fmod(R a, R b) { return b == 0 || b == -1 ? 0 : a % b; }
@@ -193,7 +193,7 @@ struct Inputs {
     double params[4];
 };
 
-// How an input's lanes lie: neighbours in one load, one element for all, apart, or a number.
+// How an input's lanes are loaded: adjacent, broadcast, strided, or a scalar.
 #define LANES_NEXT 0
 #define LANES_SAME 1
 #define LANES_APART 2

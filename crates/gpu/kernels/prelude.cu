@@ -1,6 +1,6 @@
 // What every kernel starts with: element types, conversions, index arithmetic, reductions within a block, random words.
-// No headers: NVRTC knows the functions used here by itself. What is NVIDIA's alone (PTX) is kept to the functions below that have a plain
-// form beside it, and to flash.cu, whose work attention.cu does elsewhere.
+// No headers: NVRTC knows the functions used here by itself. What is NVIDIA's alone (PTX) is kept to the functions
+// below that have a plain form beside it, and to flash.cu, whose work attention.cu does elsewhere.
 
 typedef unsigned char u8;
 typedef signed char i8;
@@ -185,7 +185,8 @@ __device__ inline i64 wrap_index(i64 index, i64 size, Fault* fault) {
     return -1;
 }
 
-// ---- reductions within a warp and a block -----------------------------------------------------------------------------------------
+// ---- reductions within a warp and a block
+// -----------------------------------------------------------------------------------------
 
 template <class A> __device__ inline A shuffle_xor(A a, int mask) {
     static_assert(sizeof(A) % 4 == 0, "whole words");
@@ -201,7 +202,8 @@ struct Sum { template <class A> static __device__ A merge(A a, A b) { return a +
 // NaN wins.
 struct Largest { template <class A> static __device__ A merge(A a, A b) { return (a > b || a != a) ? a : b; } };
 
-// All threads of a group of THREADS (a power of two within a warp, or whole warps of a block with only one group) get the result.
+// All threads of a group of THREADS (a power of two within a warp, or whole warps of a block with only one group) get
+// the result.
 template <class Op, int THREADS, class A> __device__ inline A group_reduce(A a, A* shared) {
 #pragma unroll
     for (int m = (THREADS < 32 ? THREADS : 32) / 2; m > 0; m /= 2) a = Op::merge(a, shuffle_xor(a, m));
@@ -216,7 +218,8 @@ template <class Op, int THREADS, class A> __device__ inline A group_reduce(A a, 
     return a;
 }
 
-// ---- random words: Philox-4x32-10, as rushlight_core::Philox ----------------------------------------------------------------------
+// ---- random words: Philox-4x32-10, as rushlight_core::Philox
+// ----------------------------------------------------------------------
 
 struct Philox { u64 seed; u64 offset; };
 

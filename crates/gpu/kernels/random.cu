@@ -1,5 +1,5 @@
-// Random fills and dropout. Each element's words are numbered by its place in row-major order alone, so any launch draws the same numbers.
-// A thread takes one block of four words: four elements of one word, or two of two (WORDS).
+// Random fills and dropout. Each element's words are numbered by its place in row-major order alone, so any launch
+// draws the same numbers. A thread takes one block of four words: four elements of one word, or two of two (WORDS).
 
 __device__ inline float uniform32(u32 word) { return (float)(word >> 8) * (1.0f / 16777216.0f); }
 __device__ inline double uniform64(u64 word) { return (double)(word >> 11) * (1.0 / 9007199254740992.0); }
@@ -8,7 +8,8 @@ __device__ inline double uniform64(u64 word) { return (double)(word >> 11) * (1.
 
 struct Numbers { double a, b, top; i64 low; u64 range; u32 below; };
 
-// Normal values in pairs: the steps of the CPU engine's normal.rs, in its order. None is fused, so both draw the same bits.
+// Normal values in pairs: the steps of the CPU engine's normal.rs, in its order. None is fused, so both draw the same
+// bits.
 #if WORDS == 1
 typedef float real;
 #define ADD __fadd_rn
@@ -137,7 +138,7 @@ extern "C" __global__ void random(Nest<1> nest, Numbers n, Philox stream, OUT* o
 #endif
 
 #ifdef DROPOUT
-// DENSE: everything lies in row-major order, four neighbours are loaded at once.
+// DENSE: all operands are row-major; four neighbours are loaded at once.
 extern "C" __global__ void dropout(Nest<2> nest, Philox stream, u32 below, double keep, const T* x, T* out, u64 count) {
     u64 block = blockIdx.x * (u64)blockDim.x + threadIdx.x;
     u64 first = block * 4;

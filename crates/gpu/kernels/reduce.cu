@@ -1,9 +1,9 @@
 // Reductions over any dimensions of any layout.
 //
-// An output's elements are shared out among THREADS_IN threads, a block serves THREADS_OUT outputs; ALONG says which of the two lies
-// along x (neighbouring threads read neighbouring elements). Where outputs are few, their elements are cut into gridDim.y pieces whose
-// partial results are joined in order by a second kernel: nothing depends on how fast blocks run.
-// OP names what is folded; W is the type it is folded in; T and OUT are the dtypes.
+// An output's elements are shared out among THREADS_IN threads, a block serves THREADS_OUT outputs; ALONG says which of
+// the two runs along x (neighbouring threads read neighbouring elements). Where outputs are few, their elements are cut
+// into gridDim.y pieces whose partial results are joined in order by a second kernel: nothing depends on how fast
+// blocks run. OP names what is folded; W is the type it is folded in; T and OUT are the dtypes.
 
 enum { SUM, MEAN, PROD, MAX, MIN, ANY, ALL, VAR, NORM0, NORM1, NORM2, NORM_INF, NORM_NEG_INF, NORM_P, LOGSUMEXP, SUMSQUARES, COUNT, ARGMAX, ARGMIN };
 
@@ -236,7 +236,8 @@ extern "C" __global__ void __launch_bounds__(256) reduce(Nest<2> kept, Nest<1> r
 #endif
 
 #ifdef JOIN
-// Joins the pieces of each output in an order of its own: JOIN_THREADS threads take every JOIN_THREADS-th piece, then pairs are joined.
+// Joins the pieces of each output in an order of its own: JOIN_THREADS threads take every JOIN_THREADS-th piece, then
+// pairs are joined.
 extern "C" __global__ void reduce_join(Nest<2> kept, OUT* out, i64* indices, const Acc* partial, u64 outputs, u64 pieces, u64 length, double param) {
     __shared__ u64 memory[128 * ((sizeof(Acc) + 7) / 8)];
     Acc* shared = (Acc*)memory;

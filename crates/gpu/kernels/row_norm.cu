@@ -1,5 +1,6 @@
 // Layer norm and RMS norm: rows normalised by their own statistics, scaled and shifted by column.
-// T elements, W statistics, P parameters, L a lower dtype for a second copy of the result, if there is a place for it. ROW kernels share rows as softmax does; COLUMNS sums over rows for the parameters' gradients.
+// T elements, W statistics, P parameters, L a lower dtype for a second copy of the result, if there is a place for it.
+// ROW kernels share rows as softmax does; COLUMNS sums over rows for the parameters' gradients.
 
 __device__ inline float inverse_root(float x) { return 1 / sqrtf(x); }
 __device__ inline double inverse_root(double x) { return 1 / sqrt(x); }
@@ -119,8 +120,8 @@ extern "C" __global__ void __launch_bounds__(TPR < 128 ? 128 : TPR) row_norm_bac
 struct Two { W a, b; };
 struct SumTwo { static __device__ Two merge(Two x, Two y) { return Two{x.a + y.a, x.b + y.b}; } };
 
-// All gradients in one pass: threads keep their columns from row to row, and with them sums for the parameters' gradients, one line of partial sums
-// per block (of both parameters, [gridDim.x][2][n]).
+// All gradients in one pass: threads keep their columns from row to row, and with them sums for the parameters'
+// gradients, one line of partial sums per block (of both parameters, [gridDim.x][2][n]).
 extern "C" __global__ void __launch_bounds__(TPR < 128 ? 128 : TPR) row_norm_gradients(const T* dy, const T* x, const P* weight, const W* mean, const W* rstd, const T* so_far, T* dx, L* low, W* partial, u64 rows, u64 n) {
     const int GROUPS = TPR < 128 ? 128 / TPR : 1;
     __shared__ Two shared[32];

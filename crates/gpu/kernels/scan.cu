@@ -1,5 +1,6 @@
 // Running reductions along one dimension. Floats are carried in double, integers in i64 (W).
-// LINE_PER_THREAD: each thread walks a line, neighbouring threads neighbouring lines. Otherwise a block walks a line, a tile at a time.
+// LINE_PER_THREAD: each thread walks a line, neighbouring threads neighbouring lines. Otherwise a block walks a line, a
+// tile at a time.
 
 enum { SUM, PROD, LOGSUMEXP, MAX, MIN };
 

@@ -1,7 +1,8 @@
 // Softmax and its logarithm over contiguous rows.
 //
-// ROW: TPR threads share a row; if STEPS > 0, each keeps its STEPS vectors of LANES elements in registers, else the row is read again.
-// COLUMN: [outer, n, inner] with inner > 1: a thread goes down a column, neighbouring threads neighbouring columns.
+// ROW: TPR threads share a row; if STEPS > 0, each keeps its STEPS vectors of LANES elements in registers, else the row
+// is read again. COLUMN: [outer, n, inner] with inner > 1: a thread goes down a column, neighbouring threads
+// neighbouring columns.
 
 __device__ inline float exponential(float x) { return expf(x); }
 __device__ inline double exponential(double x) { return exp(x); }

@@ -1,8 +1,8 @@
 // Sorting, and binary search.
 //
-// A line is sorted as images: unsigned integers in the order of the elements, NaN as the largest, both zeros alike. Ties go by position, so
-// the sort is stable. Runs of RUN elements are sorted in shared memory; then pairs of runs are merged, each element finding its place
-// by a binary search in the other run.
+// A line is sorted as images: unsigned integers in the order of the elements, NaN as the largest, both zeros alike.
+// Ties go by position, so the sort is stable. Runs of RUN elements are sorted in shared memory; then pairs of runs are
+// merged, each element finding its place by a binary search in the other run.
 
 template <class X> __device__ inline u64 image(X x);
 template <> __device__ inline u64 image(u8 x) { return x; }

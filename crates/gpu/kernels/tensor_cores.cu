@@ -1,15 +1,15 @@
-// Tiles of a head's rows in shared memory and products of them on tensor cores, for kernels of WARPS warps that take 16 rows each and walk the
-// other side in steps of STEP. T is a half type, D the head size.
+// Tiles of a head's rows in shared memory and products of them on tensor cores, for kernels of WARPS warps that take 16
+// rows each and walk the other side in steps of STEP. T is a half type, D the head size.
 //
-// WARPGROUP: four warps multiply 64 rows together, D is 64, and the text of warpgroup.cu goes before this one. Elsewhere a warp multiplies 16 rows (mma), and
-// there is nothing to wait for.
+// WARPGROUP: four warps multiply 64 rows together, D is 64, and the text of warpgroup.cu goes before this one.
+// Elsewhere a warp multiplies 16 rows (mma), and there is nothing to wait for.
 
 #if WARPGROUP
 #define GROUP 4  // warps that multiply together
 #define ROW D
 #else
 #define GROUP 1
-#define ROW (D + 8)  // 16 bytes more than a row needs: eight rows then lie in different banks
+#define ROW (D + 8)  // 16 bytes more than a row needs: eight rows then are in different banks
 #endif
 #define THREADS (WARPS * 32)
 #define BLOCK_ROWS (WARPS * 16)
@@ -25,8 +25,8 @@ template <class A> __device__ inline void copy_row(A* to, const A* from, bool th
 __device__ inline void commit() { asm volatile("cp.async.commit_group;"); }
 template <int N> __device__ inline void wait_for_all_but() { asm volatile("cp.async.wait_group %0;" ::"n"(N)); }
 
-// Where a tile has an element (a multiple of 8 columns). For wgmma a row's number swaps the 16-byte pieces of its 128 bytes about: neighbouring rows
-// then lie in different banks.
+// Where a tile has an element (a multiple of 8 columns). For wgmma a row's number swaps the 16-byte pieces of its 128
+// bytes about: neighbouring rows then are in different banks.
 __device__ inline T* place(const T* tile, int row, int column) {
 #if WARPGROUP
     return (T*)tile + row * ROW + ((column / 8 ^ row) % 8) * 8;
@@ -35,7 +35,8 @@ __device__ inline T* place(const T* tile, int row, int column) {
 #endif
 }
 
-// Rows of a head on their way to shared memory: this thread's place in the next of them, and how many there are from there.
+// Rows of a head on their way to shared memory: this thread's place in the next of them, and how many there are from
+// there.
 struct Source {
     const T* from;
     u64 stride;
@@ -72,8 +73,8 @@ __device__ inline void load_a(Fragment& f, const T* tile, int row, int column) {
 }
 
 #if WARPGROUP
-// c = the group's rows of a tile times STEP rows of another. The rows stay in shared memory: kept in registers from step to step, ptxas 13.0 gives
-// their registers to others.
+// c = the group's rows of a tile times STEP rows of another. The rows stay in shared memory: kept in registers from
+// step to step, ptxas 13.0 gives their registers to others.
 __device__ inline void times_transposed(float (&c)[STEP / 8][4], const T* rows, const T* tile) {
     u32 a = lines(rows) + (WARPS > 4 ? threadIdx.x / 128 * (4 * NEXT_LINES) : 0), b = lines(tile);
     hold(c);

@@ -1,7 +1,8 @@
-// Products by four warps together, 64 rows at a time (wgmma, compute capability 9.0). They run beside other instructions until `wait_for_products`.
+// Products by four warps together, 64 rows at a time (wgmma, compute capability 9.0). They run beside other
+// instructions until `wait_for_products`.
 //
-// Tiles in shared memory are cut into panels of 64 columns, lines of 128 bytes, and a line's number swaps its 16-byte pieces about: neighbouring
-// lines then lie in different banks. A tile starts at a multiple of 1024 bytes.
+// Tiles in shared memory are cut into panels of 64 columns, lines of 128 bytes, and a line's number swaps its 16-byte
+// pieces about: neighbouring lines then are in different banks. A tile starts at a multiple of 1024 bytes.
 
 // How wgmma finds lines of a panel: every eighth is 1024 bytes further, pieces are swapped over 128 bytes.
 // That is the upper half of what it is told, the same for all; the lower half has the place.
@@ -11,7 +12,7 @@ __device__ inline u32 lines(const T* tile) { return (shared_address(tile) & 0x3f
 #define NEXT_COLUMNS 2
 #define NEXT_LINES 128
 #define NEXT_PANEL(rows) ((rows) * 8)
-// The same for a product whose columns go on in the next panel of a tile of so many rows.
+// The same for a product whose columns continue in the next panel of a tile of so many rows.
 __device__ inline u32 panels(const T* tile, int rows) { return (shared_address(tile) & 0x3ffff) >> 4 | NEXT_PANEL(rows) << 16; }
 
 __device__ inline T* tiles_in(double* memory) { return (T*)((char*)memory + (1024 - shared_address(memory) % 1024) % 1024); }

@@ -1,8 +1,8 @@
 //! The caching allocator: blocks cut from segments that the driver gives, merged again when they come back.
 //!
-//! A pool serves one stream, or the recorded steps of one capture: a block may be used again as soon as it is freed, as what used it before
-//! runs before. One that other streams have used (`note_user`) waits until they are past it. Requests below 1 MiB share segments of 2 MiB; larger
-//! ones share segments of 20 MiB or get one of their own.
+//! A pool serves one stream, or the recorded steps of one capture: a block may be used again as soon as it is freed, as
+//! what used it before runs before. One that other streams have used (`note_user`) waits until they are past it.
+//! Requests below 1 MiB share segments of 2 MiB; larger ones share segments of 20 MiB or get one of their own.
 
 use crate::hash::Map;
 use rushlight_core::backend::MemoryStats;
@@ -105,7 +105,8 @@ impl Memory {
         MemoryStats { allocated, reserved, peak: self.peak }
     }
 
-    /// A recorded step of a pool runs again: what it had in use at most is in use again, beside what the other pools hold.
+    /// A recorded step of a pool runs again: what it had in use at most is in use again, beside what the other pools
+    /// hold.
     pub fn replayed(&mut self, id: PoolId) {
         let others: usize = self.pools.iter().filter(|(other, _)| *other != id).map(|(_, pool)| pool.allocated).sum();
         let own = self.pools.iter().find(|(other, _)| *other == id).map_or(0, |(_, pool)| pool.most);
@@ -125,7 +126,8 @@ impl Memory {
         id
     }
 
-    /// Ends a pool: its memory, used or free, becomes the main one's. Work that used it must come before what the main stream does next.
+    /// Ends a pool: its memory, used or free, becomes the main one's. Work that used it must come before what the main
+    /// stream does next.
     pub fn remove_pool(&mut self, id: PoolId) {
         if id == MAIN {
             return;
@@ -232,7 +234,8 @@ impl Pool {
     /// A free block for `size` bytes, from the device if need be; `None` if that is full.
     fn take(&mut self, source: &impl Source, size: usize) -> Result<Option<u64>> {
         match self.smallest(size) {
-            // A huge block is not cut up for a request that a segment of its own would serve, while there is room for one.
+            // A huge block is not cut up for a request that a segment of its own would serve, while there is room for
+            // one.
             Some((have, ptr)) if size < LARGE || have - size < LARGE_SEGMENT => Ok(Some(ptr)),
             _ => self.grow(source, size),
         }

@@ -1,5 +1,5 @@
-//! Attention for any dtype, head size, strides and mask (`kernels/attention.cu`). `flash_hopper` and `flash` do what tensor cores
-//! can, `attention_products` other large problems.
+//! Attention for any dtype, head size, strides and mask (`kernels/attention.cu`). `flash_hopper` and `flash` do what
+//! tensor cores can, `attention_products` other large problems.
 
 use crate::device::Gpu;
 use crate::kernel::{Defines, Family, Function, Grid, Key, launch, wide_type};
@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 static HOPPER: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
-/// Forward and backward passes done so far by the kernels for compute capability 9.0, recorded steps counted once. Shapes those
-/// do not support fall back to other kernels; tests ask here which were used.
+/// Forward and backward passes done so far by the kernels for compute capability 9.0, recorded steps counted once.
+/// Shapes those do not support fall back to other kernels; tests ask here which were used.
 pub fn hopper_attentions() -> [u64; 2] {
     HOPPER.each_ref().map(|n| n.load(Relaxed))
 }

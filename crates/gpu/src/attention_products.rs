@@ -1,5 +1,5 @@
-//! Attention by matrix products over a stored score matrix: for `f32` and `f64`, which tensor-core kernels do not take. The scores of as
-//! many images as fit a bound are in memory at a time, none between calls.
+//! Attention by matrix products over a stored score matrix: for `f32` and `f64`, which tensor-core kernels do not take.
+//! The scores of as many images as fit a bound are in memory at a time, none between calls.
 
 use crate::attention::{Form, Saved, Spec, strides};
 use crate::device::Gpu;
@@ -54,8 +54,8 @@ impl Gpu {
         fits.then(|| (MOST_SCORES / bytes.max(1)).clamp(1, spec.batch.max(1)))
     }
 
-    /// Whether products would go image by image because heads of these views do not follow one another: those of a joint projection. Packed first, they
-    /// are a launch instead of one for each image.
+    /// Whether products would go image by image because heads of these views do not follow one another: those of a
+    /// joint projection. Packed first, they are a launch instead of one for each image.
     pub fn are_uneven(spec: &Spec, form: &Form, views: &[View]) -> bool {
         let even = |v: &View| Heads { ptr: 0, strides: strides(*v) }.is_even(v.shape()[1]);
         spec.batch > 1 && Self::images_at_once(spec, form, 1).is_some() && !views.iter().all(even)

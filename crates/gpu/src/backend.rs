@@ -1,5 +1,6 @@
-//! The engine as the tensor floor sees it: each family's module, behind the trait.
+//! The engine as the tensor layer sees it: each family's module, behind the trait.
 
+use crate::batch_norm::After;
 use crate::device::Gpu;
 use crate::driver::{Handle, Opened};
 use crate::matmul::Gelu;
@@ -47,7 +48,7 @@ impl Fleet {
     }
 }
 
-/// Both ends of a byte copy must lie within the storage.
+/// Both ends of a byte copy must are within the storage.
 fn check_range(call: &str, storage: &Storage, offset: usize, len: usize) -> Result<()> {
     // An empty view may point anywhere.
     if len == 0 || offset.checked_add(len).is_some_and(|end| end <= storage.bytes()) {
@@ -102,7 +103,8 @@ impl Backend for GpuBackend {
 
     fn alloc(&'static self, bytes: usize) -> Result<Storage> {
         let ptr = if bytes == 0 { None } else { NonNull::new(self.0.take_memory(bytes)? as *mut u8) };
-        // SAFETY: just allocated with this size; `free` gives it back to the same pool. Nothing is read through an empty storage's address.
+        // SAFETY: just allocated with this size; `free` gives it back to the same pool. Nothing is read through an
+        // empty storage's address.
         Ok(unsafe { Storage::from_backend(self, ptr.unwrap_or(NonNull::dangling()), bytes) })
     }
 
@@ -148,6 +150,7 @@ impl Backend for GpuBackend {
             channels_last: true,
             strided_attention_gradients: true,
             wide_batch_norm_parameters: true,
+            batch_norm_relu: true,
             bytes_per_call: 4 << 20,
         }
     }
@@ -292,6 +295,10 @@ impl Backend for GpuBackend {
         self.0.conv_backward_input(spec, dy, w, dx)
     }
 
+    fn conv_backward_input_add(&self, spec: &Conv, dy: View, w: View, dx: View) -> Result<bool> {
+        self.0.conv_backward_input_add(spec, dy, w, dx)
+    }
+
     fn conv_backward_weight(&self, spec: &Conv, x: View, dy: View, dw: View) -> Result<()> {
         self.0.conv_backward_weight(spec, x, dy, dw)
     }
@@ -376,7 +383,35 @@ impl Backend for GpuBackend {
         dweight: Option<View>,
         dbias: Option<View>,
     ) -> Result<()> {
-        self.0.batch_norm_backward(spec, dy, x, weight, mean, rstd, dx, dweight, dbias)
+        self.0.batch_norm_backward(spec, dy, x, weight, mean, rstd, dx, dweight, dbias, After::Nothing)
+    }
+
+    fn batch_norm_relu_backward(
+        &self,
+        spec: &BatchNorm,
+        dy: View,
+        x: View,
+        weight: Option<View>,
+        bias: Option<View>,
+        mean: View,
+        rstd: View,
+        dx: Option<View>,
+        dweight: Option<View>,
+        dbias: Option<View>,
+    ) -> Result<()> {
+        let after = After::Relu(bias);
+        self.0.batch_norm_backward(spec, dy, x, weight, mean, rstd, dx, dweight, dbias, after)
+    }
+
+    fn batch_norm_running(
+        &self,
+        spec: &BatchNorm,
+        momentum: f64,
+        mean: View,
+        rstd: View,
+        running: [View; 2],
+    ) -> Result<bool> {
+        self.0.batch_norm_running(spec, momentum, mean, rstd, running)
     }
 
     fn cross_entropy(&self, spec: &CrossEntropy, loss: View, row_weight: View, lse: View) -> Result<()> {

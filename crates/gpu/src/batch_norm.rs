@@ -1,5 +1,6 @@
 //! Batch norm (`kernels/batch_norm.cu`).
 
+use crate::chain::{Normalised, stage};
 use crate::device::Gpu;
 use crate::kernel::{Defines, Family, Function, Grid, Key, launch, wide_type};
 use crate::row_norm::{address, parameter_dtype};
@@ -18,7 +19,7 @@ const PARTIAL: usize = 24;
 /// The same as `Cut` in `batch_norm.cu`.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Cut {
+pub struct Cut {
     channels: usize,
     space: usize,
     count: usize,
@@ -56,9 +57,18 @@ impl Share {
         (share, Cut { channels, space, count, piece }, count.div_ceil(piece).max(1))
     }
 
-    fn grid(&self, cut: &Cut, pieces: usize) -> Result<Grid> {
+    pub fn grid(&self, cut: &Cut, pieces: usize) -> Result<Grid> {
         Grid::plane(cut.channels.div_ceil(self.channels as usize), pieces, THREADS)
     }
+}
+
+/// What follows a batch norm whose gradients are computed.
+#[derive(Clone, Copy)]
+pub enum After<'a> {
+    /// The gradient is that of its output.
+    Nothing,
+    /// The gradient is that of the positive part of its output, which the bias helps to compute again.
+    Relu(Option<View<'a>>),
 }
 
 /// The launch that joins pieces: 32 channels by 32 threads each.
@@ -87,6 +97,7 @@ impl Gpu {
             return Ok(());
         }
         let p = parameter_dtype("batch_norm", x.dtype, &[weight, bias])?;
+        let [mean_block, rstd_block] = [mean, rstd].map(|v| v.storage.ptr() as u64);
         let (from, to, mean, rstd) = (x.ptr() as u64, y.ptr() as u64, mean.ptr() as u64, rstd.ptr() as u64);
         let (share, cut, pieces) = Share::new(self, spec, x.dtype, &[from, to]);
         if spec.training {
@@ -97,9 +108,66 @@ impl Gpu {
             let f = self.batch_norm_kernel("batch_norm_finish", "STATISTICS", x.dtype, p, share)?;
             launch!(self, f, joining(channels)?; partial, mean, rstd, channels, pieces, eps)?;
         }
-        let f = self.batch_norm_kernel("batch_norm", "APPLY", x.dtype, p, share)?;
-        let (w, b) = (address(weight), address(bias));
-        launch!(self, f, share.grid(&cut, pieces)?; from, w, b, to, mean, rstd, cut)
+        let start = |v: Option<View>| v.map_or(0, |v| v.storage.ptr() as u64);
+        let norm = Normalised {
+            dtype: x.dtype,
+            parameter: p,
+            share,
+            cut,
+            pieces,
+            elements: y.numel(),
+            x: from,
+            weight: address(weight),
+            bias: address(bias),
+            mean,
+            rstd,
+            y: to,
+            blocks: [start(Some(x)), start(weight), start(bias), mean_block, rstd_block],
+        };
+        self.hold_chain(norm, to == y.storage.ptr() as u64)
+    }
+
+    /// Moves running statistics towards those of a batch.
+    pub fn batch_norm_running(
+        &self,
+        spec: &BatchNorm,
+        momentum: f64,
+        mean: View,
+        rstd: View,
+        running: [View; 2],
+    ) -> Result<bool> {
+        let dtype = mean.dtype;
+        if running.iter().any(|v| v.dtype != dtype || !v.layout.is_contiguous())
+            || !matches!(dtype, DType::F32 | DType::F64)
+        {
+            return Ok(false);
+        }
+        let key = Key::new(Family::BatchNorm, "batch_norm_running", [dtype as u16]);
+        let share = Share { lanes: 1, channels: 1, across: false, wide: false };
+        let function = self.function(key, || defines("RUNNING", dtype, dtype, share))?;
+        let count = spec.batch * spec.space;
+        let scale = count as f64 / count.saturating_sub(1).max(1) as f64;
+        let (channels, eps) = (spec.channels, spec.eps);
+        let [from, by, to_mean, to_var] = [mean, rstd, running[0], running[1]].map(|v| v.ptr() as u64);
+        let grid = Grid::line(channels.div_ceil(THREADS), THREADS)?;
+        let apart = |out: View| self.is_apart_from_chain(&[Some(mean), Some(rstd)], out);
+        if self.queue.waits() && running.iter().all(|&v| apart(v)) {
+            let mut args = [
+                (&raw const from).cast_mut().cast::<std::ffi::c_void>(),
+                (&raw const by).cast_mut().cast(),
+                (&raw const to_mean).cast_mut().cast(),
+                (&raw const to_var).cast_mut().cast(),
+                (&raw const channels).cast_mut().cast(),
+                (&raw const eps).cast_mut().cast(),
+                (&raw const scale).cast_mut().cast(),
+                (&raw const momentum).cast_mut().cast(),
+            ];
+            // SAFETY: the kernel's parameters, in order, of eight bytes each, and views within their storages.
+            unsafe { self.launch_ahead(function, grid, &mut args, &[8; 8])? };
+        } else {
+            launch!(self, function, grid; from, by, to_mean, to_var, channels, eps, scale, momentum)?;
+        }
+        Ok(true)
     }
 
     pub fn batch_norm_backward(
@@ -113,6 +181,7 @@ impl Gpu {
         dx: Option<View>,
         dweight: Option<View>,
         dbias: Option<View>,
+        after: After,
     ) -> Result<()> {
         float("batch_norm_backward", x.dtype)?;
         let channels = spec.channels;
@@ -125,23 +194,69 @@ impl Gpu {
         let (share, cut, pieces) = Share::new(self, spec, x.dtype, &addresses);
         let sums = self.scratch(channels * PARTIAL)?;
         let totals = sums.ptr;
-        if spec.training || dweight.is_some() || dbias.is_some() {
-            let p = parameter_dtype("batch_norm_backward", x.dtype, &[dweight, dbias])?;
-            let scratch = self.scratch(pieces * channels * PARTIAL)?;
+        let sums_run = spec.training || dweight.is_some() || dbias.is_some();
+        // Before the mask is taken: what it reads must not be given out again.
+        let scratch = self.scratch(pieces * channels * PARTIAL)?;
+        // The gradient of a ReLU that is held back, computed on the way.
+        let masked = if sums_run && matches!(after, After::Nothing) { self.take_mask(dy) } else { None };
+        let (w, bias, relu) = match after {
+            After::Nothing if masked.is_some() => (address(weight), 0, MASKED),
+            After::Nothing => (address(weight), 0, 0),
+            After::Relu(bias) => (address(weight), address(bias), 1),
+        };
+        let all = match after {
+            After::Nothing => [None; 2],
+            After::Relu(bias) => [weight, bias],
+        };
+        let kernel = |entry, p, relu: u16| {
+            let Share { lanes, channels, across, wide } = share;
+            let tags = [x.dtype as u16, p as u16, lanes, channels, across as u16, wide as u16, relu];
+            self.function(Key::new(Family::BatchNorm, entry, tags), || backward_defines(x.dtype, p, share, relu))
+        };
+        if sums_run {
+            let p = parameter_dtype("batch_norm_backward", x.dtype, &[dweight, dbias, all[0], all[1]])?;
             let partial = scratch.ptr;
-            let f = self.batch_norm_kernel("batch_norm_sums", "BACKWARD", x.dtype, p, share)?;
-            launch!(self, f, share.grid(&cut, pieces)?; g, from, mean, rstd, partial, cut)?;
-            let f = self.batch_norm_kernel("batch_norm_join", "BACKWARD", x.dtype, p, share)?;
-            let (w, b) = (address(dweight), address(dbias));
-            launch!(self, f, joining(channels)?; partial, totals, w, b, channels, pieces)?;
+            let f = kernel("batch_norm_sums", p, relu)?;
+            let (positive, to) = masked.as_ref().map_or((0, 0), |mask| (mask.positive, mask.to));
+            let source = masked.as_ref().map_or(g, |mask| mask.dy);
+            let grid = share.grid(&cut, pieces)?;
+            launch!(self, f, grid; source, from, w, bias, mean, rstd, positive, to, partial, cut)?;
+            let f = kernel("batch_norm_join", p, 0)?;
+            let (dw, db) = (address(dweight), address(dbias));
+            launch!(self, f, joining(channels)?; partial, totals, dw, db, channels, pieces)?;
         }
         let Some(dx) = dx.filter(|_| cut.count > 0) else { return Ok(()) };
-        let p = parameter_dtype("batch_norm_backward", x.dtype, &[weight])?;
-        let f = self.batch_norm_kernel("batch_norm_backward", "BACKWARD", x.dtype, p, share)?;
-        let (w, to) = (address(weight), dx.ptr() as u64);
+        let p = parameter_dtype("batch_norm_backward", x.dtype, &[weight, all[1]])?;
+        let f = kernel("batch_norm_backward", p, relu & 1)?;
+        let to = dx.ptr() as u64;
         let over = if spec.training { spec.batch * spec.space } else { 0 };
-        launch!(self, f, share.grid(&cut, pieces)?; g, from, w, mean, rstd, totals, to, cut, over)
+        launch!(self, f, share.grid(&cut, pieces)?; g, from, w, bias, mean, rstd, totals, to, cut, over)
     }
+}
+
+/// The kernel that normalises and does what has joined.
+pub fn chain_kernel(gpu: &Gpu, x: DType, p: DType, share: Share, stages: u16) -> Result<Function> {
+    let Share { lanes, channels, across, wide } = share;
+    let tags = [x as u16, p as u16, lanes, channels, across as u16, wide as u16, stages];
+    gpu.function(Key::new(Family::BatchNorm, "batch_norm", tags), || chain_defines(x, p, share, stages))
+}
+
+/// Definitions of the gradients' kernels.
+pub fn backward_defines(x: DType, p: DType, share: Share, relu: u16) -> Defines {
+    defines("BACKWARD", x, p, share).define("RELU", relu & 1).define("MASKED", (relu == MASKED) as u8)
+}
+
+/// The sums also apply the mask of a ReLU whose result is there, and write the gradient.
+pub const MASKED: u16 = 2;
+
+/// Its definitions.
+pub fn chain_defines(x: DType, p: DType, share: Share, stages: u16) -> Defines {
+    let is = |bit: u16| (stages & bit != 0) as u8;
+    defines("APPLY", x, p, share)
+        .define("KEEP", is(stage::KEEP))
+        .define("ADD", is(stage::ADD))
+        .define("KEEP_SUM", is(stage::KEEP_SUM))
+        .define("RELU", is(stage::RELU))
 }
 
 fn key(entry: &'static str, x: DType, p: DType, share: Share) -> Key {

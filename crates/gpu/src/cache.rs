@@ -1,7 +1,7 @@
 //! Compiled kernels on disk, so that a second run of a program compiles nothing.
 //!
-//! A file is named by a hash of everything its contents depend on, is written beside its place and moved there, and carries a checksum: a
-//! concurrent writer writes the same, and a damaged file is compiled anew.
+//! A file is named by a hash of everything its contents depend on, is written beside its place and moved there, and
+//! carries a checksum: a concurrent writer writes the same, and a damaged file is recompiled.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -21,7 +21,8 @@ pub fn hash(parts: &[&[u8]]) -> u128 {
     h
 }
 
-/// Where compiled kernels are kept: `RUSHLIGHT_CUDA_CACHE` (empty for nowhere), else `rushlight/cuda` in the user's cache directory.
+/// Where compiled kernels are kept: `RUSHLIGHT_CUDA_CACHE` (empty for nowhere), else `rushlight/cuda` in the user's
+/// cache directory.
 fn directory() -> Option<PathBuf> {
     if let Some(path) = std::env::var_os("RUSHLIGHT_CUDA_CACHE") {
         return (!path.is_empty()).then(|| path.into());

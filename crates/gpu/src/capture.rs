@@ -1,8 +1,9 @@
 //! Training steps recorded once and replayed as a graph.
 //!
-//! A thread that records has a stream of its own in the driver's capture mode and a pool of its own, which lives as long as the graph: whatever it
-//! launches becomes a node, and the addresses in it stay valid. Numbers that change from step to step lie in a block on the device. The graph's first
-//! kernel writes them and copies the inputs, by arguments that are new at each replay; its last copies the outputs to where the block says.
+//! A thread that records has a stream of its own in the driver's capture mode and a pool of its own, which lives as
+//! long as the graph: whatever it launches becomes a node, and the addresses in it stay valid. Numbers that change from
+//! step to step are in a block on the device. The graph's first kernel writes them and copies the inputs, by arguments
+//! that are new at each replay; its last copies the outputs to where the block says.
 
 use crate::alloc::PoolId;
 use crate::device::{Gpu, Lane, LaneGuard};
@@ -129,7 +130,7 @@ impl Recorder {
         gpu.refuse_recording("capture")?;
         gpu.enter()?;
         let begin = gpu.function(Key::new(Family::Capture, "step_begin", []), begin_defines)?;
-        // What the steps before have left would only lie beside the new pool's.
+        // Cached blocks of earlier steps would only add to the new pool's.
         gpu.memory().empty_cache(gpu);
         let block = gpu.memory().alloc(gpu, pool.id, NUMBERS * 8)?;
         let stream = match gpu.driver.stream_create(0) {
@@ -297,9 +298,10 @@ impl Graph for Replay {
             overlap: false,
             arguments: &mut arguments,
         };
-        // SAFETY: the node is of the graph that was instantiated, its kernel the same, the arguments as it takes them. Launches under way keep theirs.
+        // SAFETY: the node is of the graph that was instantiated, its kernel the same, the arguments as it takes them.
+        // Launches under way keep theirs.
         unsafe { gpu.driver.graph_set_kernel(self.exec, self.first, &mut node)? };
-        // SAFETY: a graph and a stream of ours; what its nodes address is kept by whoever keeps the graph.
+        // SAFETY: a graph and a stream of ours; the graph's owner keeps the memory that its nodes address.
         let launch = |gpu: &Gpu, stream: Handle| unsafe { gpu.driver.graph_launch(self.exec, stream) };
         match gpu.is_timed() {
             true => gpu.timed("captured step", [0; 3], [0; 3], launch)?,

@@ -109,11 +109,16 @@ pub fn families(units: MatrixUnits) -> Vec<Case> {
             let defines = row_norm::defines(row_norm::column_defines(part, dtype), true, dtype);
             add(format!("row norm {part} {dtype}"), Family::RowNorm, defines);
         }
-        for part in ["STATISTICS", "APPLY", "BACKWARD"] {
+        for part in ["STATISTICS", "RUNNING"] {
             for (across, lanes) in [(false, 1), (false, 16 / dtype.size() as u16), (true, 2)] {
                 let share = batch_norm::Share { lanes, channels: if across { 8 } else { 1 }, across, wide: lanes == 1 };
                 let defines = batch_norm::defines(part, dtype, DType::F32, share);
                 add(format!("batch norm {part} {dtype} {share:?}"), Family::BatchNorm, defines);
+                let stages = if across { 2 | 8 } else { 1 | 2 | 4 };
+                let defines = batch_norm::chain_defines(dtype, DType::F32, share, stages);
+                add(format!("batch norm chain {stages} {dtype} {share:?}"), Family::BatchNorm, defines);
+                let defines = batch_norm::backward_defines(dtype, DType::F32, share, across as u16 + 1);
+                add(format!("batch norm gradients {dtype} {share:?}"), Family::BatchNorm, defines);
             }
         }
         for part in ["UNFOLD", "BIAS", "DIRECT"] {
@@ -123,8 +128,13 @@ pub fn families(units: MatrixUnits) -> Vec<Case> {
             let form = conv_few::Form { dtype, channels: [3, 6], kernel: [5, 4], flipped, slices };
             add(format!("conv few {part} {dtype}"), Family::ConvFew, form.defines(part));
         }
-        for adaptive in [false, true] {
-            add(format!("pool {dtype} adaptive {adaptive}"), Family::Pool, pool::defines(dtype, adaptive, adaptive));
+        for (taps, last, lanes) in [
+            (pool::Taps::Dense, true, 16 / dtype.size() as u16),
+            (pool::Taps::Adaptive, false, 1),
+            (pool::Taps::Dilated, true, 1),
+        ] {
+            let form = pool::Form { dtype, taps, wide: lanes == 1, last, lanes };
+            add(format!("pool {form:?}"), Family::Pool, form.defines());
         }
         for part in
             ["FORWARD", "BACKWARD", "SHORT", "PRODUCTS"].into_iter().filter(|p| *p != "PRODUCTS" || dtype.size() >= 4)
@@ -258,6 +268,7 @@ pub fn each_apart() -> Vec<Case> {
     let share = batch_norm::Share { lanes: 8, channels: 1, across: false, wide: false };
     let form = attention::Form { dtype: DType::F32, tile: 16, causal: false, mask: 0, dropout: false };
     let few = conv_few::Form { dtype: DType::F32, channels: [3, 6], kernel: [5, 5], flipped: false, slices: 6 };
+    let pooling = pool::Form { dtype: DType::F32, taps: pool::Taps::Dense, wide: false, last: true, lanes: 4 };
     let cases = [
         (Family::Softmax, rows.defines().define("LOG", 0)),
         (Family::Softmax, softmax::column_defines(true, DType::F32)),
@@ -267,13 +278,13 @@ pub fn each_apart() -> Vec<Case> {
         ),
         (Family::CrossEntropy, cross_entropy::defines(Rows { steps: 0, ..rows }, false, DType::BF16)),
         (Family::BatchNorm, batch_norm::defines("STATISTICS", DType::BF16, DType::F32, share)),
-        (Family::BatchNorm, batch_norm::defines("BACKWARD", DType::BF16, DType::F32, share)),
+        (Family::BatchNorm, batch_norm::backward_defines(DType::BF16, DType::F32, share, 1)),
         (Family::Attention, form.defines("BACKWARD")),
         (Family::Attention, form.defines("PRODUCTS")),
         (Family::Conv, conv::defines("UNFOLD", DType::F32)),
         (Family::Conv, conv::defines("DIRECT", DType::F32)),
         (Family::ConvFew, few.defines("WEIGHT")),
-        (Family::Pool, pool::defines(DType::F32, false, false)),
+        (Family::Pool, pooling.defines()),
         (Family::Index, index::defines("NONZERO").dtype("T", DType::F32)),
     ];
     // Which entry points a definition leaves in is the text's affair: those it leaves out compile to nothing.

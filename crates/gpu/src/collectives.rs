@@ -1,8 +1,8 @@
 //! Collectives between processes, on a stream of their own.
 //!
-//! A communicator has two streams: one for work that is done, one for work that is recorded. Operations wait for what the calling thread's
-//! stream holds, and run beside what it is given later. In a recording the second stream branches off the recording's and is joined again by
-//! [`DeviceWork::join`], or at the recording's end at the latest.
+//! A communicator has two streams: one for work that is done, one for work that is recorded. Operations wait for what
+//! the calling thread's stream holds, and run beside what it is given later. In a recording the second stream branches
+//! off the recording's and is joined again by [`DeviceWork::join`], or at the recording's end at the latest.
 
 use crate::device::{Gpu, Lane, Scratch};
 use crate::driver::Handle;
@@ -238,12 +238,14 @@ impl Gpu {
     }
 }
 
-/// The mean of one rank's data is their sum: the library scales them all the same, in a pass over memory, but leaves a sum in place alone.
+/// The mean of one rank's data is their sum: the library scales them all the same, in a pass over memory, but leaves a
+/// sum in place alone.
 fn of_ranks(op: ReduceOp, ranks: usize) -> ReduceOp {
     if ranks == 1 && op == ReduceOp::Mean { ReduceOp::Sum } else { op }
 }
 
-/// The library takes all ops of a call at a time, but for reductions it lacks: those go by gathering and a kernel of ours.
+/// The library takes all ops of a call at a time, but for reductions it lacks: those go by gathering and a kernel of
+/// ours.
 impl Transport for NcclComm {
     fn name(&self) -> String {
         self.name()
@@ -312,7 +314,8 @@ impl NcclComm {
         unsafe { self.run(ops, stream, gpu.lane().recording) }
     }
 
-    /// A reduction that the library lacks: every rank collects all data, a piece at a time, and combines it; `root` alone keeps the result.
+    /// A reduction that the library lacks: every rank collects all data, a piece at a time, and combines it; `root`
+    /// alone keeps the result.
     fn gathered(
         &self,
         gpu: &'static Gpu,

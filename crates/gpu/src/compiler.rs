@@ -41,7 +41,7 @@ extern "C" fn finish() {
     }
 }
 
-/// Runs a compilation in the background. Where no thread can be had it is dropped: whoever needs its result compiles.
+/// Runs a compilation in the background. Dropped if no thread can be started: the first user compiles instead.
 pub fn start(job: impl FnOnce() + Send + 'static) {
     static AT_EXIT: Once = Once::new();
     // Handlers run in reverse order: this one before those of the compiler's library, which is open already.

@@ -1,13 +1,13 @@
-//! Convolutions: of few channels by kernels made for them (`conv_few`), by one pixel as products (`conv_pixels`), else by the
-//! vendor's library where there is one, else as matrix products over unfolded images, or directly where groups make the matrices
-//! small (`kernels/conv.cu`).
+//! Convolutions: of few channels by kernels made for them (`conv_few`), by one pixel as products (`conv_pixels`), else
+//! by the vendor's library where there is one, else as matrix products over unfolded images, or directly where groups
+//! make the matrices small (`kernels/conv.cu`).
 
 use crate::device::{Gpu, Temporary};
 use crate::driver::DevicePtr;
 use crate::kernel::{Defines, Family, Function, Grid, Key, launch, wide_type};
 use crate::matmul::Gemm;
 use crate::row_norm::address;
-use rushlight_core::backend::Conv;
+use rushlight_core::backend::{Conv, allow_tf32_conv};
 use rushlight_core::{DType, Error, Layout, Result, View};
 
 const THREADS: usize = 256;
@@ -33,8 +33,8 @@ fn volume(d: [usize; 3]) -> usize {
     d.iter().product()
 }
 
-/// Whether a tensor is dense and its channels, the second dimension, lie innermost.
-fn channels_last(v: View) -> bool {
+/// Whether a tensor is dense with its channels, the second dimension, innermost.
+pub fn channels_last(v: View) -> bool {
     let (shape, strides) = (v.shape(), v.strides());
     let mut step = 1;
     shape.len() > 2
@@ -45,7 +45,7 @@ fn channels_last(v: View) -> bool {
         })
 }
 
-/// How the tensors of a convolution lie, which is alike.
+/// The common memory order of a convolution's tensors.
 fn order(views: [View; 3]) -> Order {
     let first = views.iter().all(|v| v.layout.is_contiguous());
     if !first && views.iter().all(|&v| channels_last(v)) { Order::ChannelsLast } else { Order::ChannelsFirst }
@@ -76,6 +76,11 @@ impl Columns {
     }
 }
 
+/// A product that is part of a convolution.
+pub fn product(dtype: DType, batch: usize, m: usize, n: usize, k: usize) -> Gemm {
+    Gemm { tf32: allow_tf32_conv(), ..Gemm::plain(dtype, batch, m, n, k) }
+}
+
 /// Columns that are there already, or were made.
 enum Unfolded {
     Plain(u64),
@@ -102,7 +107,7 @@ pub enum Pass {
     Weight,
 }
 
-/// How the images of a convolution, and its weight, lie in memory.
+/// The memory order of a convolution's images and weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Order {
     /// Row-major, as the sizes say.
@@ -112,8 +117,8 @@ pub enum Order {
 }
 
 impl Gpu {
-    /// One of the three computations by the vendor's library, given the addresses of input, weight and output (or their gradients);
-    /// `false` if there is none or it does not take it.
+    /// One of the three computations by the vendor's library, given the addresses of input, weight and output (or their
+    /// gradients); `false` if there is none or it does not take it.
     fn conv_library(&self, pass: Pass, s: &Conv, dtype: DType, order: Order, data: [DevicePtr; 3]) -> Result<bool> {
         self.enter()?;
         let new = || self.driver.relaxed(|| self.libraries.convolutions());
@@ -171,7 +176,7 @@ impl Gpu {
             return Ok(());
         }
         let last = order == Order::ChannelsLast;
-        if (last && self.conv_pixels(Pass::Forward, spec, x, w, y)?)
+        if (last && self.conv_pixels(Pass::Forward, spec, x, w, y, false)?)
             || (some && self.conv_library(Pass::Forward, spec, x.dtype, order, [from, by, to])?)
         {
             // Only the bias is left to add.
@@ -199,7 +204,7 @@ impl Gpu {
                     b_strides: [c.rows * pixels, pixels, 1],
                     out,
                     out_strides: [spec.out_channels * pixels, pixels, 1],
-                    ..Gemm::plain(x.dtype, images, spec.out_channels, pixels, c.rows)
+                    ..product(x.dtype, images, spec.out_channels, pixels, c.rows)
                 })?;
             }
         }
@@ -221,7 +226,7 @@ impl Gpu {
             return Ok(());
         }
         let last = order == Order::ChannelsLast;
-        if (last && self.conv_pixels(Pass::Input, spec, dx, w, dy)?)
+        if (last && self.conv_pixels(Pass::Input, spec, dx, w, dy, false)?)
             || (dy.numel() > 0 && self.conv_library(Pass::Input, spec, dy.dtype, order, [to, by, from])?)
         {
             return Ok(());
@@ -254,7 +259,7 @@ impl Gpu {
                 out: columns,
                 out_dtype: if c.plain { dy.dtype } else { wide },
                 out_strides: [c.rows * c.pixels, c.pixels, 1],
-                ..Gemm::plain(dy.dtype, images, c.rows, c.pixels, spec.out_channels)
+                ..product(dy.dtype, images, c.rows, c.pixels, spec.out_channels)
             })?;
             if !c.plain {
                 let function = self.conv_kernel("fold", "UNFOLD", dy.dtype)?;
@@ -264,6 +269,12 @@ impl Gpu {
             }
         }
         Ok(())
+    }
+
+    /// The gradient by the input added to `dx`; `false` unless it is one product.
+    pub fn conv_backward_input_add(&self, spec: &Conv, dy: View, w: View, dx: View) -> Result<bool> {
+        let one = dx.numel() > 0 && spec.stride == [1; 3] && order([dx, w, dy]) == Order::ChannelsLast;
+        Ok(one && self.conv_pixels(Pass::Input, spec, dx, w, dy, true)?)
     }
 
     pub fn conv_backward_weight(&self, spec: &Conv, x: View, dy: View, dw: View) -> Result<()> {
@@ -279,7 +290,7 @@ impl Gpu {
             return Ok(());
         }
         let last = order == Order::ChannelsLast;
-        if (last && self.conv_pixels(Pass::Weight, spec, x, dw, dy)?)
+        if (last && self.conv_pixels(Pass::Weight, spec, x, dw, dy, false)?)
             || (some && self.conv_library(Pass::Weight, spec, x.dtype, order, [from, to, by])?)
         {
             return Ok(());
@@ -312,7 +323,7 @@ impl Gpu {
                 out: dw.ptr() as u64,
                 out_strides: [0, c.rows, 1],
                 beta: if first == 0 { 0.0 } else { 1.0 },
-                ..Gemm::plain(x.dtype, 1, channels, c.rows, length)
+                ..product(x.dtype, 1, channels, c.rows, length)
             })?;
         }
         Ok(())

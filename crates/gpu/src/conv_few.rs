@@ -1,4 +1,5 @@
-//! Convolutions of few channels over small images (`kernels/conv_few.cu`), which libraries made for many channels leave most of the device idle for.
+//! Convolutions of few channels over small images (`kernels/conv_few.cu`), which libraries made for many channels leave
+//! most of the device idle for.
 
 use crate::conv::Pass;
 use crate::device::Gpu;

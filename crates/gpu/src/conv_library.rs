@@ -1,4 +1,5 @@
-//! What clients of cuDNN and MIOpen share: a convolution in the libraries' terms, and descriptors that are destroyed with their plan.
+//! Code shared by cuDNN and MIOpen: a convolution in the libraries' terms, and descriptors that are destroyed with
+//! their plan.
 
 use crate::conv::Order;
 use crate::driver::Handle;
@@ -27,7 +28,7 @@ impl Descriptors {
 impl Drop for Descriptors {
     fn drop(&mut self) {
         for (destroy, descriptor) in self.0.drain(..) {
-            // SAFETY: as whoever pushed it said.
+            // SAFETY: as promised when it was pushed.
             unsafe { destroy(descriptor) };
         }
     }

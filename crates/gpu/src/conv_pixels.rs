@@ -1,6 +1,7 @@
-//! Convolutions by kernels of one pixel with the channels innermost: products of the weight with the pixels that the steps meet.
+//! Convolutions by kernels of one pixel with the channels innermost: products of the weight with the pixels that the
+//! steps meet.
 
-use crate::conv::Pass;
+use crate::conv::{Pass, product};
 use crate::device::Gpu;
 use crate::matmul::Gemm;
 use rushlight_core::backend::Conv;
@@ -16,9 +17,10 @@ fn met(s: &Conv, images: View) -> Result<Layout> {
 }
 
 impl Gpu {
-    /// One of the three computations over dense images with the channels innermost, given input, weight and output (or their gradients); says whether
-    /// the kernel is one pixel.
-    pub fn conv_pixels(&self, pass: Pass, s: &Conv, x: View, w: View, y: View) -> Result<bool> {
+    /// One of the three computations over dense images with the channels innermost, given input, weight and output (or
+    /// their gradients); says whether the kernel is one pixel. With `add`, which takes steps of one, the result is
+    /// added to what is there.
+    pub fn conv_pixels(&self, pass: Pass, s: &Conv, x: View, w: View, y: View, add: bool) -> Result<bool> {
         let pixels = s.kernel == [1; 3] && s.padding == [0; 3] && s.groups == 1 && s.input[0] == 1;
         if !pixels || x.shape().len() != 4 || x.numel() == 0 || y.numel() == 0 {
             return Ok(false);
@@ -35,6 +37,7 @@ impl Gpu {
         let dense = packed.as_ref().map_or(x.ptr(), |t| t.view().ptr()) as u64;
         let (weight, out) = (w.ptr() as u64, y.ptr() as u64);
         let (of_input, of_output) = ([0, from, 1], [0, to, 1]);
+        let product = |m, n, k| Gemm { beta: if add { 1.0 } else { 0.0 }, ..product(x.dtype, 1, m, n, k) };
         self.gemm(match pass {
             Pass::Forward => Gemm {
                 a: dense,
@@ -43,7 +46,7 @@ impl Gpu {
                 b_strides: [0, 1, from],
                 out,
                 out_strides: of_output,
-                ..Gemm::plain(x.dtype, 1, rows, to, from)
+                ..product(rows, to, from)
             },
             Pass::Input => Gemm {
                 a: out,
@@ -52,7 +55,7 @@ impl Gpu {
                 b_strides: of_input,
                 out: dense,
                 out_strides: of_input,
-                ..Gemm::plain(x.dtype, 1, rows, from, to)
+                ..product(rows, from, to)
             },
             Pass::Weight => Gemm {
                 a: out,
@@ -61,7 +64,7 @@ impl Gpu {
                 b_strides: of_input,
                 out: weight,
                 out_strides: of_input,
-                ..Gemm::plain(x.dtype, 1, to, from, rows)
+                ..product(to, from, rows)
             },
         })?;
         if let (Pass::Input, Some(packed)) = (pass, &packed) {

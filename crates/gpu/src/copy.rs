@@ -20,7 +20,7 @@ impl Gpu {
             if src.layout.is_contiguous() && out.layout.is_contiguous() {
                 let (from, to) = (src.ptr() as u64, out.ptr() as u64);
                 return self.submit(move |gpu, stream| {
-                    // SAFETY: both views lie within their storages.
+                    // SAFETY: both views are within their storages.
                     unsafe { gpu.driver.copy_on_device(to, from, bytes, stream) }
                 });
             }

@@ -2,6 +2,7 @@
 
 use crate::alloc::{Fence, MAIN, Memory, PoolId, Source};
 use crate::backend::GpuBackend;
+use crate::chain::Slot;
 use crate::driver::{
     Convolutions, DevicePtr, Driver, Factorisations, Handle, Libraries, MatrixUnits, Opened, Products,
 };
@@ -11,6 +12,7 @@ use crate::stream::{Event, Stream};
 use rushlight_core::backend::Properties;
 use rushlight_core::{Backend, DType, Device, Error, Layout, Result, Storage, View};
 use std::cell::{Cell, RefCell};
+use std::sync::atomic::{AtomicBool, Ordering::Acquire};
 use std::sync::{Mutex, MutexGuard, OnceLock, RwLock};
 
 /// All devices in use, of any vendor.
@@ -49,6 +51,11 @@ pub struct Gpu {
     pub products: OnceLock<Result<&'static dyn Products>>,
     pub convolutions: OnceLock<Option<&'static dyn Convolutions>>,
     pub factorisations: OnceLock<Result<&'static dyn Factorisations>>,
+    /// Work that is held back.
+    pub chain: Mutex<Option<Slot>>,
+    /// Memory that was freed while work that is held back reads it, and whether there is any.
+    pub kept: Mutex<Vec<(Slot, DevicePtr)>>,
+    pub keeps: AtomicBool,
     /// Streams of collectives that take part in a recording, by the recording's stream.
     pub forks: Mutex<Vec<(usize, usize)>>,
 }
@@ -182,6 +189,9 @@ impl Gpu {
             products: OnceLock::new(),
             convolutions: OnceLock::new(),
             factorisations: OnceLock::new(),
+            chain: Mutex::default(),
+            kept: Mutex::default(),
+            keeps: AtomicBool::new(false),
             forks: Mutex::default(),
         };
         gpu.expect_faults()?;
@@ -285,12 +295,31 @@ impl Gpu {
     /// Memory for `bytes` (not zero).
     pub fn take_memory(&self, bytes: usize) -> Result<DevicePtr> {
         self.enter()?;
+        if self.keeps.load(Acquire) {
+            self.give_kept();
+        }
         let pool = self.lane().pool;
         self.memory().alloc(self, pool, bytes)
     }
 
     /// Takes memory back: at once, or when the other streams that were said to use it are past it.
     pub fn give_memory(&self, ptr: DevicePtr) {
+        if self.keeps.load(Acquire) {
+            self.give_kept();
+        }
+        if self.queue.waits() && self.is_kept_for_held(ptr) {
+            return;
+        }
+        self.give_now(ptr);
+    }
+
+    /// Takes memory back that was kept for work which has been issued since.
+    #[cold]
+    fn give_kept(&self) {
+        self.no_longer_kept().into_iter().for_each(|ptr| self.give_now(ptr));
+    }
+
+    fn give_now(&self, ptr: DevicePtr) {
         let mut memory = self.memory();
         let Some(users) = memory.take_users(ptr) else { return memory.free(ptr) };
         let fences: Result<Vec<Box<dyn Fence>>> = users

@@ -1,6 +1,7 @@
-//! What the engine asks of a vendor: a driver, a run-time compiler, and libraries where there are any.
+//! Traits that a vendor implements: driver, run-time compiler, and optional libraries.
 //!
-//! The functions are those that CUDA and HIP both have. Each call that can fail returns an error that names the vendor's function.
+//! The functions are those that CUDA and HIP both have. Each call that can fail returns an error that names the
+//! vendor's function.
 
 use crate::conv::{Order, Pass};
 use crate::device::Gpu;
@@ -55,8 +56,8 @@ pub struct Boxes {
 /// A vendor's driver.
 ///
 /// # Safety
-/// Of every unsafe function: handles and addresses come from this driver and are alive, ranges lie within their allocations, the
-/// calling thread has entered the context of the device meant.
+/// Of every unsafe function: handles and addresses come from this driver and are alive, ranges are within their
+/// allocations, the calling thread has entered the context of the device meant.
 #[expect(clippy::missing_safety_doc, reason = "said once, above, for all of them")]
 pub trait Driver: Send + Sync + 'static {
     /// Makes the calling thread's calls go to a device.
@@ -102,7 +103,7 @@ pub trait Driver: Send + Sync + 'static {
     unsafe fn stream_query(&self, stream: Handle) -> Result<bool>;
     /// Later work of the stream waits for the event.
     unsafe fn stream_wait(&self, stream: Handle, event: Handle) -> Result<()>;
-    /// The stream that other libraries use unless told otherwise.
+    /// The default stream, which other libraries use.
     fn default_stream(&self) -> Handle;
 
     /// An event.
@@ -146,7 +147,7 @@ pub trait Driver: Send + Sync + 'static {
     /// Launches a kernel.
     unsafe fn launch(&self, launch: &mut Launch) -> Result<()>;
 
-    /// What tells the device of the calling thread's context from every other of the machine.
+    /// A unique identifier of the device of the calling thread's context.
     fn identity(&self) -> Result<Vec<u8>> {
         Err(unshared())
     }
@@ -199,7 +200,8 @@ fn unshared() -> Error {
 const RELAXED: i32 = 2;
 
 impl dyn Driver {
-    /// Runs calls that a thread may not make while it records a step, though they have no part in it: allocation, loading kernels.
+    /// Runs calls that a thread may not make while it records a step, though they have no part in it: allocation,
+    /// loading kernels.
     pub fn relaxed<T>(&self, f: impl FnOnce() -> T) -> T {
         let mode = self.exchange_capture_mode(RELAXED);
         let result = f();
@@ -235,8 +237,8 @@ pub struct Rest {
 
 /// A library of convolutions, for one device.
 pub trait Convolutions: Send + Sync + 'static {
-    /// One of the three computations, given the addresses of input, weight and output (or their gradients). `false` if the library
-    /// does not take it.
+    /// One of the three computations, given the addresses of input, weight and output (or their gradients). `false` if
+    /// the library does not take it.
     fn convolve(
         &'static self,
         gpu: &Gpu,
@@ -254,7 +256,8 @@ pub trait Factorisations: Send + Sync + 'static {
     fn linalg(&'static self, gpu: &Gpu, op: Linalg, inputs: &[View], outputs: &[View]) -> Result<()>;
 }
 
-/// A vendor's libraries. Each is asked for once a device, whose context is current; instances live as long as the process.
+/// A vendor's libraries. Each is opened once per device, whose context is current; instances live as long as the
+/// process.
 pub trait Libraries: Send + Sync + 'static {
     /// Matrix products.
     fn products(&self) -> Result<&'static dyn Products>;

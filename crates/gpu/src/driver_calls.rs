@@ -1,18 +1,18 @@
-//! Calls of a driver that CUDA and HIP both have, under names that differ in their beginnings and with the same numbers. A vendor's table of
-//! functions ([`library_api`](crate::library_api)) names its fields alike, and [`driver_errors`](crate::driver_errors) and
-//! [`driver_calls!`](crate::driver_calls!) write the bodies.
+//! Calls of a driver that CUDA and HIP both have, under names that differ in their beginnings and with the same
+//! numbers. A vendor's table of functions ([`library_api`](crate::library_api)) names its fields alike, and
+//! [`driver_errors`](crate::driver_errors) and [`driver_calls!`](crate::driver_calls!) write the bodies.
 
 /// The code of an allocation that does not fit.
 pub const OUT_OF_MEMORY: i32 = 2;
 /// The driver finds no GPU.
 pub const NO_DEVICE: i32 = 100;
-/// What was asked after is still under way.
+/// Not ready: the queried work is still running.
 pub const NOT_READY: i32 = 600;
 /// Host memory that all devices see: `…PORTABLE | …DEVICEMAP`, `…Portable | …Mapped`.
 pub const HOST_MAPPED: u32 = 1 | 2;
 /// A stream that does not wait for the default one.
 pub const STREAM_NON_BLOCKING: u32 = 1;
-/// An event that tells no time.
+/// An event without timing.
 pub const EVENT_WITHOUT_TIME: u32 = 2;
 /// Calls of other threads do not disturb a capture.
 pub const CAPTURE_THREAD_LOCAL: i32 = 1;
@@ -37,7 +37,7 @@ macro_rules! driver_errors {
                 if code == 0 { Ok(()) } else { Err(self.error(call, code)) }
             }
 
-            /// Whether what a call asked after is done.
+            /// Whether the queried work is done.
             fn ready(&self, call: &str, code: i32) -> rushlight_core::Result<bool> {
                 if code == $crate::driver_calls::NOT_READY { Ok(false) } else { self.check(call, code).map(|()| true) }
             }
@@ -63,8 +63,9 @@ macro_rules! driver_errors {
     };
 }
 
-/// Methods of [`Driver`](crate::driver::Driver) by a table's functions, within its `impl`. Given are what the functions' names begin with, the
-/// names that differ in more than that, and the structure of a kernel's node in a graph.
+/// Methods of [`Driver`](crate::driver::Driver) by a table's functions, within its `impl`. Given are what the
+/// functions' names begin with, the names that differ in more than that, and the structure of a kernel's node in a
+/// graph.
 #[macro_export]
 macro_rules! driver_calls {
     (

@@ -1,4 +1,5 @@
-//! Kernels that hand tiles between copies and products run on an emulated multiprocessor (`emulator/`): no GPU is needed, only a C++ compiler.
+//! Kernels that hand tiles between copies and products run on an emulated multiprocessor (`emulator/`): no GPU is
+//! needed, only a C++ compiler.
 
 use crate::attention::Form;
 use crate::flash::Part;

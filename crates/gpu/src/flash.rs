@@ -1,4 +1,5 @@
-//! Attention of half types on tensor cores (`kernels/flash.cu`), for what those kernels take; `attention` does the rest.
+//! Attention of half types on tensor cores (`kernels/flash.cu`), for what those kernels take; `attention` does the
+//! rest.
 
 use crate::attention::{Form, Saved, Spec, strides};
 use crate::device::Gpu;
@@ -23,7 +24,7 @@ impl Part {
         ["flash", "flash_queries", "flash_keys"][self as usize]
     }
 
-    /// What its kernels are told of a problem, for a head size.
+    /// The problem's parameters for its kernels, for a head size.
     pub fn defines(self, d: usize, form: Form) -> Defines {
         Defines::default()
             .define(["FORWARD", "QUERIES", "KEYS"][self as usize], 1)
@@ -36,7 +37,8 @@ impl Part {
             .define("DROPOUT", form.dropout as u8)
     }
 
-    /// Sets of so many heads that run one after the other, given the bytes that blocks of a head read in common: those of a set stay in the cache.
+    /// Sets of so many heads that run one after the other, given the bytes that blocks of a head read in common: those
+    /// of a set stay in the cache.
     pub fn sets(self, heads: usize, common: usize) -> usize {
         let cached = if self == Part::Forward { 32 << 20 } else { 8 << 20 };
         heads.div_ceil((cached / common.max(1)).max(1)).max(1)
@@ -48,7 +50,8 @@ const STEP: usize = 64;
 /// Queries or keys of a warp.
 const WARP_ROWS: usize = 16;
 
-/// A kernel's shape: head size, warps of a block, blocks that a multiprocessor should take, and whether four warps multiply together.
+/// A kernel's shape: head size, warps of a block, blocks that a multiprocessor should take, and whether four warps
+/// multiply together.
 #[derive(Clone, Copy)]
 pub struct Shape {
     part: Part,
@@ -59,7 +62,8 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// For so many rows. Many warps hide what each waits for, as many as registers allow; blocks of many rows read the other side less often.
+    /// For so many rows. Many warps hide what each waits for, as many as registers allow; blocks of many rows read the
+    /// other side less often.
     pub fn new(part: Part, rows: usize, d: usize, capability: (i32, i32)) -> Self {
         // Larger heads are `flash_hopper`'s there, but of short rows, for which a group is too many.
         let group = capability == (9, 0) && d == 64;
@@ -79,7 +83,8 @@ impl Shape {
         self.warps * WARP_ROWS
     }
 
-    /// Bytes of shared memory: the block's own rows, steps of the other side's, what the gradients need of a step's or the block's rows.
+    /// Bytes of shared memory: the block's own rows, steps of the other side's, what the gradients need of a step's or
+    /// the block's rows.
     fn shared(self) -> usize {
         let (own, stages) = match (self.group, self.part) {
             (true, Part::Forward) => (self.rows(), 3),
@@ -90,7 +95,8 @@ impl Shape {
         (own + 2 * stages * STEP) * row * 2 + self.rows().max(stages * STEP) * 8 + gap
     }
 
-    /// The launch for so many rows of so many heads, given the bytes that blocks of a head read in common. Of a set of heads the longest blocks start first.
+    /// The launch for so many rows of so many heads, given the bytes that blocks of a head read in common. Of a set of
+    /// heads the longest blocks start first.
     fn grid(self, rows: usize, heads: usize, common: usize) -> Result<Grid> {
         let sets = self.part.sets(heads, common);
         let grid = Grid::plane(heads.div_ceil(sets), rows.div_ceil(self.rows()), self.warps * 32)?;

@@ -1,5 +1,5 @@
-//! Attention of half types on compute capability 9.0 (`kernels/flash_hopper.cu`, `hopper_tasks.cu`): tiles come by the copy engine, and blocks stay for
-//! the whole launch. `flash` does what these kernels do not take.
+//! Attention of half types on compute capability 9.0 (`kernels/flash_hopper.cu`, `hopper_tasks.cu`): tiles come by the
+//! copy engine, and blocks stay for the whole launch. `flash` does what these kernels do not take.
 
 use crate::attention::{Form, Saved, Spec, strides};
 use crate::device::Gpu;
@@ -24,7 +24,7 @@ pub struct Shape {
     part: Part,
     /// The head size it is compiled for.
     d: usize,
-    /// Groups that multiply, beside the one that asks for tiles.
+    /// Consumer warp groups, beside the producer.
     consumers: usize,
     /// Keys or queries of a step.
     step: usize,
@@ -71,7 +71,8 @@ impl Shape {
         rows.div_ceil(self.rows())
     }
 
-    /// What a tile of a head costs, in steps: under a causal mask the first ones are the longest. Beginning and end are worth two steps.
+    /// What a tile of a head costs, in steps: under a causal mask the first ones are the longest. Beginning and end are
+    /// worth two steps.
     fn cost(self, tile: usize, spec: &Spec, form: Form) -> u32 {
         let steps = match self.part {
             Part::Keys => {
@@ -87,8 +88,8 @@ impl Shape {
         (steps + 2) as u32
     }
 
-    /// Bytes of shared memory from the first tile on: two places for each of a task's tiles, the steps' tiles, what gradients need of rows, two barriers
-    /// to a place.
+    /// Bytes of shared memory from the first tile on: two places for each of a task's tiles, the steps' tiles, what
+    /// gradients need of rows, two barriers to a place.
     fn shared(self) -> usize {
         let (tasks, steps, rows, more) = match self.part {
             Part::Forward => (1, 2 * self.stages, 0, 0),
@@ -178,7 +179,7 @@ impl Gpu {
             strides: operand.bytes(),
             boxes: [PANEL as u32, rows as u32, 1, 1],
         };
-        // SAFETY: the operand is a view given to the engine, which lies within its storage.
+        // SAFETY: the operand is a view given to the engine, which is within its storage.
         unsafe { self.driver.tensor_map(&boxes) }
     }
 

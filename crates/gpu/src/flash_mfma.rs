@@ -1,4 +1,5 @@
-//! Attention of half types by AMD's MFMA instructions (`kernels/flash_mfma.cu`), for what those kernels take; `attention` does the rest.
+//! Attention of half types by AMD's MFMA instructions (`kernels/flash_mfma.cu`), for what those kernels take;
+//! `attention` does the rest.
 
 use crate::attention::{Form, Saved, Spec, strides};
 use crate::device::Gpu;

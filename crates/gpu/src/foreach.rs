@@ -96,25 +96,21 @@ impl<E: Entry, const N: usize> Table<E, N> {
     }
 }
 
-/// A rule's number, the same as `RULE` in `foreach.cu`.
-fn rule(rule: UpdateRule) -> u16 {
-    match rule {
-        UpdateRule::Sgd { .. } => 0,
-        UpdateRule::Adam { .. } => 1,
-        UpdateRule::Adamax { .. } => 2,
-        UpdateRule::RmsProp { .. } => 3,
-        UpdateRule::Adadelta { .. } => 4,
-    }
-}
-
-/// Which states a rule can do with, a bit each.
-fn states_fit(rule: u16, states: u16) -> bool {
-    match rule {
-        0 => states & !1 == 0,
-        1 => states & 3 == 3,
-        2 | 4 => states == 3,
-        _ => states & 1 == 1,
-    }
+/// A rule's row as definitions for `foreach.cu`: its states as arguments, its factors as locals, its formula.
+fn rule_defines(defines: Defines, rule: UpdateRule) -> Defines {
+    let states = rule.states();
+    let arguments = (0..3).map(|i| format!("W& {}", states.get(i).map_or(["s0", "s1", "s2"][i], |s| s.name)));
+    let conditions = states.iter().enumerate().filter_map(|(i, s)| s.present.map(|name| (i, name)));
+    let defines = conditions.fold(defines, |defines, (i, name)| defines.define(name, format!("(STATES >> {i} & 1)")));
+    let factors = rule
+        .factor_names()
+        .iter()
+        .enumerate()
+        .map(|(i, name)| format!("[[maybe_unused]] const W {name} = (W)e.f[{i}]; "));
+    defines
+        .define("RULE_STATES", arguments.collect::<Vec<_>>().join(", "))
+        .define("RULE_FACTORS", factors.collect::<String>())
+        .define("RULE", rule.text().replace('\n', " "))
 }
 
 /// A factor's address and dtype, or its value.
@@ -126,8 +122,8 @@ fn factor(operand: Operand) -> (u64, DType, f64) {
 }
 
 impl Gpu {
-    /// An optimizer's step, left out if `found_inf`, one `f32`, is not zero. In a recorded step `live` has an address for each parameter, where its
-    /// `Factors` lie at each replay.
+    /// An optimizer's step, left out if `found_inf`, one `f32`, is not zero. In a recorded step `live` has an address
+    /// for each parameter, where its `Factors` lie at each replay.
     pub fn update_parameters(
         &self,
         updates: &[ParamUpdate],
@@ -141,20 +137,22 @@ impl Gpu {
                  the captured step, or run without capture",
             ));
         }
-        // Entries of one launch share what is compiled in: the rule, its states, the dtype and how much is loaded at once.
+        // Entries of one launch share what is compiled in: the rule, its states, the dtype and how much is loaded at
+        // once.
         let mut groups: Vec<([u16; 4], Vec<UpdateEntry>)> = Vec::new();
         for (i, update) in updates.iter().enumerate() {
             float("update", update.param.dtype)?;
-            let number = rule(update.rule);
-            let states = (0..3).fold(0, |bits, i| bits | (update.state[i].is_some() as u16) << i);
+            let states = update.present();
+            if !update.rule.fits(states) {
+                return Err(update.misfit());
+            }
             let views = [Some(update.param), Some(update.grad), update.state[0], update.state[1], update.state[2]];
             let alike = |v: &View| {
                 v.dtype == update.param.dtype && v.numel() == update.param.numel() && v.layout.is_contiguous()
             };
-            if !states_fit(number, states) || !views.iter().flatten().all(alike) {
+            if !views.iter().flatten().all(alike) {
                 return Err(Error::value(format!(
-                    "update: {:?} of a parameter of shape {:?} needs gradient and states like it",
-                    update.rule,
+                    "update: gradient and states of a parameter of shape {:?} must be contiguous, of its dtype and size",
                     update.param.shape()
                 )));
             }
@@ -163,7 +161,7 @@ impl Gpu {
             }
             let aligned = views.iter().flatten().all(|v| (v.ptr() as usize).is_multiple_of(16));
             let lanes = if aligned { 16 / update.param.dtype.size() } else { 1 };
-            let tags = [number, states, update.param.dtype as u16, lanes as u16];
+            let tags = [update.rule.index(), u16::from(states), update.param.dtype as u16, lanes as u16];
             let entry = UpdateEntry {
                 param: update.param.ptr() as u64,
                 grad: update.grad.ptr() as u64,
@@ -182,7 +180,7 @@ impl Gpu {
         let found = found_inf.map_or(0, |v| v.ptr() as u64);
         for (tags, entries) in groups {
             let [rule, states, dtype, lanes] = tags;
-            let dtype = DType::ALL[dtype as usize];
+            let dtype = DType::COMPUTED[dtype as usize];
             let key = Key::new(Family::Foreach, "update", [rule, states, dtype as u16, lanes, scale_dtype as u16]);
             let function = self.function(key, || update_defines(rule, states, dtype, lanes, scale_dtype))?;
             for part in entries.chunks(UPDATES) {
@@ -274,7 +272,7 @@ impl Gpu {
         xs: &[View],
         mut run: impl FnMut(&Gpu, DType, Table<TensorEntry, TENSORS>, usize) -> Result<()>,
     ) -> Result<()> {
-        for dtype in DType::ALL.into_iter().filter(|d| d.is_float()) {
+        for dtype in DType::COMPUTED.into_iter().filter(|d| d.is_float()) {
             let entries: Vec<TensorEntry> = xs
                 .iter()
                 .filter(|x| x.dtype == dtype && x.numel() > 0)
@@ -294,7 +292,8 @@ fn base(entry: &str, dtype: DType) -> Defines {
 }
 
 pub fn update_defines(rule: u16, states: u16, dtype: DType, lanes: u16, scale: DType) -> Defines {
-    base("UPDATE", dtype).define("RULE", rule).define("STATES", states).define("LANES", lanes).dtype("G", scale)
+    let defines = base("UPDATE", dtype).define("STATES", states).define("LANES", lanes).dtype("G", scale);
+    rule_defines(defines, UpdateRule::of_index(rule))
 }
 
 pub fn norm_defines(code: u16, dtype: DType) -> Defines {

@@ -1,4 +1,4 @@
-//! A quick hash for the engine's own keys, which nobody outside chooses: a multiplication per word.
+//! A fast hash for internal keys, which are never hostile: one multiplication per word.
 
 use std::hash::{BuildHasherDefault, Hasher};
 

@@ -1,4 +1,4 @@
-//! Host memory that GPUs copy from by themselves ("pinned"), and copies that go on while the program does.
+//! Pinned host memory, and asynchronous copies.
 
 use crate::backend::Fleet;
 use crate::device::Gpu;
@@ -73,7 +73,7 @@ impl Drop for Pinned {
     }
 }
 
-/// Gives pinned memory that nobody uses back to the system.
+/// Returns unused pinned memory to the system.
 fn empty_cache() {
     blocks().retain(|&address, block| {
         block.copies.retain(|copy| !backend::Event::query(copy).unwrap_or(true));
@@ -87,15 +87,15 @@ fn empty_cache() {
     });
 }
 
-/// Whether an address lies in pinned memory.
+/// Whether an address is in pinned memory.
 pub fn is_pinned(address: *const u8) -> bool {
     let blocks = blocks();
     let below = blocks.range(..=address as usize).next_back();
     below.is_some_and(|(start, block)| block.in_use && (address as usize) < start + block.size)
 }
 
-/// Copies from pinned memory to a GPU without waiting: what this thread's stream is given later sees the copy. The memory is not used for
-/// anything else before the copy is done, but its owner must not change it.
+/// Copies from pinned memory to a GPU without waiting: what this thread's stream is given later sees the copy. The
+/// memory is not used for anything else before the copy is done, but its owner must not change it.
 ///
 /// # Safety
 /// `src` is valid for reads of `bytes` bytes.
@@ -124,7 +124,8 @@ fn note_copy(gpu: &Gpu, src: *const u8) -> Result<()> {
     Ok(())
 }
 
-/// Copies `bytes` from one GPU's memory to another's, after all that both have been given; what both are given later comes after the copy.
+/// Copies `bytes` from one GPU's memory to another's, after all that both have been given; what both are given later
+/// comes after the copy.
 pub fn copy_between(src: &Storage, src_offset: usize, dst: &Storage, bytes: usize) -> Result<()> {
     if src_offset.checked_add(bytes).is_none_or(|end| end > src.bytes()) || bytes > dst.bytes() {
         return Err(Error::value(format!("copy_between: {bytes} bytes do not fit the storages")));

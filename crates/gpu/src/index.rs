@@ -1,7 +1,8 @@
-//! Indexing by tensors: reading, writing and adding blocks, gather and scatter, and finding what is not zero (`kernels/index.cu`).
+//! Indexing by tensors: reading, writing and adding blocks, gather and scatter, and finding what is not zero
+//! (`kernels/index.cu`).
 //!
-//! Where several indices name one place, values are folded in order: offsets are sorted, and one thread goes through those that are
-//! equal. Results do not depend on how fast threads run.
+//! Where several indices name one place, values are folded in order: offsets are sorted, and one thread goes through
+//! those that are equal. Results do not depend on how fast threads run.
 
 use crate::device::{Gpu, Temporary};
 use crate::kernel::{Defines, Family, Grid, Key, launch, wide_type};
@@ -44,7 +45,7 @@ fn moved(bytes: usize) -> &'static str {
     }
 }
 
-/// How the blocks of an indexed tensor lie in it and in the dense one.
+/// The strides of an indexed tensor's blocks, in it and in the dense one.
 struct Blocks {
     /// Elements moved at once.
     width: usize,
@@ -55,7 +56,8 @@ struct Blocks {
 }
 
 impl Blocks {
-    /// `indexed` has `count` leading dimensions that are indexed. With `vector`, whole 16 bytes are moved where everything allows it.
+    /// `indexed` has `count` leading dimensions that are indexed. With `vector`, whole 16 bytes are moved where
+    /// everything allows it.
     fn new(indexed: View, count: usize, dense: View, vector: bool) -> Result<Self> {
         let split = dense.shape().len() + count - indexed.shape().len();
         let (outer_shape, inner_shape) = dense.shape().split_at(split);

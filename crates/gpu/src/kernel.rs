@@ -1,7 +1,8 @@
 //! Kernels: their text, their compiled form, their launch.
 //!
-//! A kernel is a family's text (`kernels/*.cu`) under some definitions: element types, an op's expression, which layout it is for. It is
-//! compiled when first asked for, beside others (`compiler`) while its launch waits (`queue`), and kept for the process and on disk (`cache`).
+//! A kernel is a family's text (`kernels/*.cu`) under some definitions: element types, an op's expression, which layout
+//! it is for. It is compiled when first asked for, beside others (`compiler`) while its launch waits (`queue`), and
+//! kept for the process and on disk (`cache`).
 
 use crate::device::{Gpu, Place};
 use crate::driver::{Compiler, Handle, Launch};
@@ -112,7 +113,7 @@ impl Key {
 
 /// The C name of a dtype's storage.
 pub fn c_type(dtype: DType) -> &'static str {
-    match dtype {
+    match dtype.carrier() {
         DType::F32 => "float",
         DType::F64 => "double",
         DType::F16 => "f16",
@@ -122,7 +123,8 @@ pub fn c_type(dtype: DType) -> &'static str {
         DType::I16 => "i16",
         DType::I8 => "i8",
         DType::U8 => "u8",
-        DType::Bool => "bool8",
+        // No dtype's carrier is carried: this is `bool`.
+        _ => "bool8",
     }
 }
 
@@ -261,7 +263,7 @@ impl Kernel {
     }
 
     /// Whether loading it would not wait for the compiler.
-    fn is_compiled(&self) -> bool {
+    pub fn is_compiled(&self) -> bool {
         self.compilation().as_ref().is_none_or(|c| c.image.get().is_some())
     }
 
@@ -332,7 +334,7 @@ pub struct Grid {
     pub threads: [u32; 2],
     /// Bytes of dynamic shared memory.
     pub shared: u32,
-    /// Whether blocks must lie on all multiprocessors alike.
+    /// Whether blocks must be spread evenly over the multiprocessors.
     pub spread: bool,
 }
 
@@ -356,8 +358,8 @@ impl Grid {
         self
     }
 
-    /// For a few blocks to a multiprocessor that take long: they wait until the kernel before has ended. Made ready while it ends, all would crowd on the
-    /// multiprocessors that it leaves first.
+    /// For a few blocks to a multiprocessor that take long: they wait until the kernel before has ended. Made ready
+    /// while it ends, all would crowd on the multiprocessors that it leaves first.
     pub fn spread(mut self) -> Self {
         self.spread = true;
         self
@@ -393,7 +395,7 @@ impl Gpu {
         };
         match cache::read(compilation.file) {
             Some(image) => {
-                // Whoever was quicker has compiled the same.
+                // Lost the race; the other thread compiled the same image.
                 _ = compilation.image.set(Ok(image));
                 kernel.load(self)?;
             }
@@ -426,8 +428,8 @@ impl Gpu {
     /// Launches a kernel, or has its launch wait until it is compiled.
     ///
     /// # Safety
-    /// `args` point to values of the types and in the order of the kernel's parameters, and whatever those address is valid on the device for
-    /// what the kernel does with it. `sizes` are the values' bytes.
+    /// `args` point to values of the types and in the order of the kernel's parameters, and whatever those address is
+    /// valid on the device for what the kernel does with it. `sizes` are the values' bytes.
     #[inline]
     pub unsafe fn launch(
         &self,
@@ -447,13 +449,28 @@ impl Gpu {
         let handle = function.handle.load(Acquire);
         if handle.is_null() || self.queue.waits() {
             // SAFETY: the caller's.
-            unsafe { self.launch_later(function, grid, Place(lane.stream), args, sizes)? };
+            unsafe { self.launch_later(function, grid, Place(lane.stream), args, sizes, false)? };
         } else {
             self.enter()?;
             // SAFETY: the caller's.
             unsafe { self.launch_now(handle, grid, lane.stream, args)? };
         }
         if sync_each_call() && !lane.recording { self.synchronize() } else { Ok(()) }
+    }
+
+    /// [`launch`](Gpu::launch) of a kernel that may change places with the work that is held back.
+    ///
+    /// # Safety
+    /// As for [`launch`](Gpu::launch).
+    pub unsafe fn launch_ahead(
+        &self,
+        function: Function,
+        grid: Grid,
+        args: &mut [*mut c_void],
+        sizes: &[usize],
+    ) -> Result<()> {
+        // SAFETY: the caller's.
+        unsafe { self.launch_later(function, grid, Place(self.lane().stream), args, sizes, true) }
     }
 
     /// Launches a kernel between two events, for the profiler.
@@ -473,7 +490,13 @@ impl Gpu {
     /// # Safety
     /// As for [`launch`](Gpu::launch).
     #[inline]
-    unsafe fn launch_now(&self, function: Handle, grid: Grid, stream: Handle, args: &mut [*mut c_void]) -> Result<()> {
+    pub unsafe fn launch_now(
+        &self,
+        function: Handle,
+        grid: Grid,
+        stream: Handle,
+        args: &mut [*mut c_void],
+    ) -> Result<()> {
         let [x, y] = grid.threads;
         let mut launch = Launch {
             function,
@@ -500,6 +523,7 @@ impl Gpu {
         stream: Place,
         args: &[*mut c_void],
         sizes: &[usize],
+        ahead: bool,
     ) -> Result<()> {
         // The values, aligned as any may want to be.
         #[derive(Clone, Copy)]
@@ -517,15 +541,17 @@ impl Gpu {
             let handle = function.load(gpu)?;
             gpu.enter()?;
             let mut args: Vec<_> = places.iter().map(|&at| lines[at..].as_ptr().cast_mut().cast()).collect();
-            // SAFETY: copies of the values. What they address is not used for anything else before this is issued, as that would wait behind it.
+            // SAFETY: copies of the values. What they address is not used for anything else before this is issued, as
+            // that would wait behind it.
             unsafe { gpu.launch_now(handle, grid, stream.handle(), &mut args) }
         };
-        self.queue.put(self, || function.is_compiled(), work)
+        let ready = || function.is_compiled();
+        if ahead { self.queue.put_ahead(self, ready, work) } else { self.queue.put(self, ready, work) }
     }
 }
 
 /// Whether every launch is waited for (`RUSHLIGHT_CUDA_SYNC=1`), so that an error is reported by the call that made it.
-fn sync_each_call() -> bool {
+pub fn sync_each_call() -> bool {
     static SYNC: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
     *SYNC.get_or_init(|| std::env::var_os("RUSHLIGHT_CUDA_SYNC").is_some_and(|v| v == "1"))
 }
@@ -535,7 +561,8 @@ macro_rules! launch {
     ($gpu:expr, $function:expr, $grid:expr; $($arg:expr),* $(,)?) => {{
         let mut args = [$((&raw const $arg).cast_mut().cast::<std::ffi::c_void>()),*];
         let sizes = [$(size_of_val(&$arg)),*];
-        // SAFETY: the arguments are the kernel's parameters, in order, and views given to the engine lie within their storages.
+        // SAFETY: the arguments are the kernel's parameters, in order, and views given to the engine are within their
+        // storages.
         unsafe { $gpu.launch($function, $grid, &mut args, &sizes) }
     }};
 }

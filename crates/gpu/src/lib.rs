@@ -1,11 +1,12 @@
-//! What Rushlight's GPU engines share: everything but a vendor's driver, compiler and libraries.
+//! The GPU engine shared by all vendors: everything but drivers, compilers and libraries.
 //!
-//! A vendor's crate implements [`driver::Driver`], [`driver::Compiler`] and, where it has them, [`driver::Libraries`], and holds its
-//! devices in a [`Fleet`]. The kernels are texts in the subset of C++ that NVIDIA's and AMD's run-time compilers both take.
+//! A vendor's crate implements [`driver::Driver`], [`driver::Compiler`] and, where it has them, [`driver::Libraries`],
+//! and holds its devices in a [`Fleet`]. The kernels are texts in the subset of C++ that NVIDIA's and AMD's run-time
+//! compilers both take.
 //!
 //! | module | what |
 //! |---|---|
-//! | [`driver`] | what is asked of a vendor |
+//! | [`driver`] | traits that a vendor implements |
 //! | [`mod@driver_calls`] | what CUDA and HIP have in common of a driver |
 //! | [`library`] | finding and opening a vendor's libraries |
 //! | [`rtc`] | compiling by NVRTC and hiprtc |
@@ -33,6 +34,7 @@ mod cache;
 mod capture;
 #[doc(hidden)]
 pub mod catalogue;
+mod chain;
 mod collectives;
 mod compiler;
 mod conv;

@@ -39,8 +39,8 @@ impl Search {
         found
     }
 
-    /// Opens the first of `names` that can be: in the directories of the variable, then where the system's loader looks, then where
-    /// toolkits usually are. The error says what was tried.
+    /// Opens the first of `names` that can be: in the directories of the variable, then where the system's loader
+    /// looks, then where toolkits usually are. The error says what was tried.
     pub fn open(&self, what: &str, names: &[&str], remedy: &str) -> Result<Opened> {
         let mut candidates = Vec::new();
         if let Some(paths) = std::env::var_os(self.variable) {
@@ -69,7 +69,7 @@ impl Search {
         )))
     }
 
-    /// Opens what lies beside a library outside the loader's paths and is asked for by name.
+    /// Opens a library's siblings outside the loader's paths, which it loads by name.
     fn open_companions(&self, path: &Path) {
         let Some((library, companion)) = self.companion else { return };
         let (Some(directory), Some(name)) = (path.parent().filter(|d| d.is_absolute()), path.file_name()) else {
@@ -93,7 +93,8 @@ fn children(directory: &Path) -> Vec<PathBuf> {
     std::fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
 }
 
-/// A version whose three parts were put into one number: 91002 is 9.10.2; as cuDNN counts before 9 and NCCL before 2.9, 8902 is 8.9.2.
+/// A version whose three parts were put into one number: 91002 is 9.10.2; as cuDNN counts before 9 and NCCL before 2.9,
+/// 8902 is 8.9.2.
 pub fn triple(number: i32) -> String {
     let major = if number < 10_000 { 1000 } else { 10_000 };
     format!("{}.{}.{}", number / major, number % major / 100, number % 100)
@@ -105,7 +106,8 @@ pub struct Opened {
     pub path: String,
 }
 
-/// A table of a library's functions, opened once for the process; optional ones come last, and may be missing from older versions.
+/// A table of a library's functions, opened once for the process; optional ones come last, and may be missing from
+/// older versions.
 #[macro_export]
 macro_rules! library_api {
     (

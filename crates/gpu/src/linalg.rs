@@ -25,7 +25,8 @@ impl Gpu {
         launch!(self, function, Grid::line(v.numel().div_ceil(THREADS), THREADS)?; place, rows, columns, count, upper)
     }
 
-    /// Determinants of `[count, n]` matrices from their LU factors and row swaps: the values, or their signs and logarithms.
+    /// Determinants of `[count, n]` matrices from their LU factors and row swaps: the values, or their signs and
+    /// logarithms.
     pub fn multiply_diagonals(
         &self,
         factors: View,
@@ -47,7 +48,8 @@ impl Gpu {
         launch!(self, function, Grid::line(out.numel().div_ceil(THREADS), THREADS)?; to, n, count)
     }
 
-    /// Notes for each of `count` contiguous matrices whether it, or its lower triangle, has a number that is not finite.
+    /// Notes for each of `count` contiguous matrices whether it, or its lower triangle, has a number that is not
+    /// finite.
     pub fn find_not_finite(&self, a: View, [count, m, n]: [usize; 3], lower: bool, found: View) -> Result<()> {
         let function = self.linalg_kernel("not_finite", a.dtype)?;
         let (from, to) = (a.ptr() as u64, found.ptr() as u64);

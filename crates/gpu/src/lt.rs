@@ -1,11 +1,11 @@
-//! Matrix products by cuBLASLt or hipBLASLt, with bias, ReLU and GELU fused. AMD's library has the functions of NVIDIA's and other numbers
-//! for the same attributes: a vendor's crate gives both in a [`Table`].
+//! Matrix products by cuBLASLt or hipBLASLt, with bias, ReLU and GELU fused. AMD's library has the functions of
+//! NVIDIA's and other numbers for the same attributes: a vendor's crate gives both in a [`Table`].
 
 use crate::device::Gpu;
 use crate::driver::{DevicePtr, Handle, Products, Rest};
 use crate::matmul::{Gelu, Gemm};
 use crate::plans::Recent;
-use rushlight_core::backend::{Activation, allow_tf32};
+use rushlight_core::backend::Activation;
 use rushlight_core::{DType, Error, Result};
 use std::ffi::{c_int, c_void};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -71,7 +71,8 @@ pub struct Numbers {
     pub compute: [i32; 3],
     /// Operations: as it is, transposed.
     pub operations: [i32; 2],
-    /// Attributes of a product: transposes of A and of B, epilogue, bias pointer, auxiliary pointer and leading dimension.
+    /// Attributes of a product: transposes of A and of B, epilogue, bias pointer, auxiliary pointer and leading
+    /// dimension.
     pub desc: [i32; 6],
     /// The attribute of the bias's type, where it has to be set.
     pub bias_type: Option<i32>,
@@ -147,7 +148,7 @@ struct PlanKey {
     accumulates: bool,
 }
 
-/// A product prepared: what the library was told, and what it suggested.
+/// A prepared product: its descriptors, and the algorithm that the library suggested.
 struct Plan {
     api: Table,
     desc: Handle,
@@ -196,7 +197,8 @@ impl Table {
     }
 }
 
-/// `op(M)` with `rows` rows, whose element `(r, c)` lies at `r * row_stride + c * column_stride`; `None` if neither stride is one.
+/// `op(M)` with `rows` rows, whose element `(r, c)` lies at `r * row_stride + c * column_stride`; `None` if neither
+/// stride is one.
 fn matrix(rows: usize, columns: usize, batch_stride: usize, row_stride: usize, column_stride: usize) -> Option<Matrix> {
     let batch_stride = batch_stride as i64;
     let step = |stride: usize, least: usize, count: usize| {
@@ -215,7 +217,7 @@ fn matrix(rows: usize, columns: usize, batch_stride: usize, row_stride: usize, c
     None
 }
 
-/// How well an address is aligned, up to what the library asks about.
+/// The alignment of an address, up to what the library distinguishes.
 fn alignment(ptr: u64) -> u32 {
     1 << ptr.trailing_zeros().min(8)
 }
@@ -433,7 +435,7 @@ impl Products for Lt {
         let plan = |epilogue: i32| PlanKey {
             dtype: g.dtype,
             out_dtype: g.out_dtype,
-            tf32: g.dtype == DType::F32 && allow_tf32(),
+            tf32: g.dtype == DType::F32 && g.tf32,
             batch: g.batch as u64,
             a,
             b,

@@ -1,10 +1,11 @@
-//! Matrix products: by the vendor's library for floats, by our own kernel for integers and what the library does not take.
+//! Matrix products: by the vendor's library for floats, by our own kernel for integers and what the library does not
+//! take.
 
 use crate::device::Gpu;
 use crate::driver::{Products, Rest};
 use crate::kernel::{Defines, Family, Grid, Key, launch, wide_type};
 use crate::plan::Nest;
-use rushlight_core::backend::{Activation, MatMul};
+use rushlight_core::backend::{Activation, MatMul, allow_tf32};
 use rushlight_core::{DType, Error, Result, View};
 
 /// A batched product of matrices at addresses on the device; strides are batch, row, column, in elements.
@@ -29,6 +30,8 @@ pub struct Gemm {
     pub bias: Option<(u64, usize)>,
     pub activation: Activation,
     pub gelu: Option<Gelu>,
+    /// Whether inputs of `f32` may be rounded to TF32.
+    pub tf32: bool,
 }
 
 /// A tanh GELU and its input, of the output's shape and row-major.
@@ -36,12 +39,13 @@ pub struct Gemm {
 pub enum Gelu {
     /// Applied to the product, which is written here.
     Keep(u64),
-    /// The product is the gradient by its output. (Asked for the bias's sums as well, the library takes a slow pass of its own.)
+    /// The product is the gradient by its output. (Asked for the bias's sums as well, the library takes a slow pass of
+    /// its own.)
     Backward(u64),
 }
 
 impl Gemm {
-    /// A product of matrices that lie nowhere yet, with nothing after it.
+    /// A product of matrices without memory, without an epilogue.
     pub fn plain(dtype: DType, batch: usize, m: usize, n: usize, k: usize) -> Self {
         Gemm {
             dtype,
@@ -61,6 +65,7 @@ impl Gemm {
             bias: None,
             activation: Activation::None,
             gelu: None,
+            tf32: allow_tf32(),
         }
     }
 

@@ -34,7 +34,8 @@ macro_rules! table {
         }
 
         impl Nccl {
-            /// Opens the library: its short name ("NCCL"), where it is looked for and under which file names, and what to do if it is missing.
+            /// Opens the library: its short name ("NCCL"), where it is looked for and under which file names, and what
+            /// to do if it is missing.
             pub fn open(search: &Search, label: &'static str, names: &[&str], remedy: &str) -> Result<Self> {
                 let opened = search.open(label, names, remedy)?;
                 $(
@@ -72,7 +73,7 @@ table! {
     recv = b"ncclRecv" (Buffer, usize, c_int, c_int, Comm, Handle) -> c_int;
 }
 
-/// `ncclInProgress`: a call that goes on in the background.
+/// `ncclInProgress`: a call that continues in the background.
 const IN_PROGRESS: c_int = 7;
 /// `ncclUint8`.
 const BYTES: c_int = 1;
@@ -157,7 +158,7 @@ pub(crate) fn reduction(dtype: DType, op: ReduceOp) -> Option<(c_int, c_int)> {
         DType::BF16 => 9,
         // As bytes of 0 and 1: a sum is "any", a product is "all".
         DType::Bool => return Some((BYTES, if matches!(op, 0 | 2) { 2 } else { 3 })),
-        DType::I16 => return None,
+        _ => return None,
     };
     Some((dtype, op))
 }

@@ -1,4 +1,4 @@
-//! Loops as kernels take them: dimensions merged, innermost first, with what divisions by their sizes need.
+//! Loop nests in kernel form: merged dimensions, innermost first, with multipliers for fast division.
 
 use rushlight_core::smallvec::SmallVec;
 use rushlight_core::{Error, Result};
@@ -30,7 +30,7 @@ pub fn loops<const N: usize>(shape: &[usize], strides: [&[usize]; N]) -> Loops<N
         .collect()
 }
 
-/// Puts loops in the order the first operand lies in memory: for ops that do not care in which order they meet their elements. The
+/// Sorts loops by the first operand's memory order, for ops that may visit elements in any order. The
 /// first operand's strides are all different where it does not overlap itself.
 pub fn in_memory_order<const N: usize>(mut loops: Loops<N>) -> Loops<N> {
     loops.sort_by_key(|l| std::cmp::Reverse(l.1));

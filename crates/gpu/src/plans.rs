@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// Keeps the entries used last. When full, it drops the quarter that was not used for longest, so that programs with ever new
-/// shapes do not grow, and finding the oldest stays cheap.
+/// Keeps the entries used last. When full, it drops the quarter that was not used for longest, so that programs with
+/// ever new shapes do not grow, and finding the oldest stays cheap.
 pub struct Recent<K, V> {
     entries: HashMap<K, Entry<V>>,
     capacity: usize,

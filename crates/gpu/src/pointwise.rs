@@ -2,7 +2,8 @@
 //! and class of layout.
 
 use crate::device::Gpu;
-use crate::kernel::{Defines, Family, Grid, Key, c_type, launch};
+use crate::driver::Handle;
+use crate::kernel::{Defines, Family, Function, Grid, Key, c_type, launch};
 use crate::plan::{Nest, in_memory_order, is_wide, loops, merged};
 use rushlight_core::rows::Class;
 use rushlight_core::{DType, Error, Operand, Pointwise, Result, Scalar, View};
@@ -57,6 +58,33 @@ struct Inputs {
     tensors: [u64; INPUTS],
     numbers: [u64; INPUTS],
     params: [f64; 4],
+}
+
+/// A launch with its arguments.
+pub struct Prepared {
+    pub function: Function,
+    grid: Grid,
+    nest: Nest<OPERANDS>,
+    inputs: Inputs,
+    place: u64,
+    count: usize,
+}
+
+impl Prepared {
+    /// Launches it on a stream.
+    pub fn launch(&self, gpu: &Gpu, stream: Handle) -> Result<()> {
+        let Prepared { function, grid, nest, inputs, place, count } = self;
+        let mut args = [
+            (&raw const *nest).cast_mut().cast::<std::ffi::c_void>(),
+            (&raw const *inputs).cast_mut().cast(),
+            (&raw const *place).cast_mut().cast(),
+            (&raw const *count).cast_mut().cast(),
+        ];
+        let handle = function.load(gpu)?;
+        gpu.enter()?;
+        // SAFETY: the kernel's parameters, in order; what they address is not used for anything else before this is issued.
+        unsafe { gpu.launch_now(handle, *grid, stream, &mut args) }
+    }
 }
 
 impl Form {
@@ -231,6 +259,35 @@ impl Gpu {
         if out.numel() == 0 {
             return Ok(());
         }
+        let Prepared { function, grid, nest, inputs, place, count } =
+            self.prepared(formula, compute, operands, params, out)?;
+        let views = operands.map(|operand| match operand {
+            Some(Operand::Tensor(view)) => Some(view),
+            _ => None,
+        });
+        if self.queue.waits() && self.is_apart_from_chain(&views, out) {
+            let mut args = [
+                (&raw const nest).cast_mut().cast::<std::ffi::c_void>(),
+                (&raw const inputs).cast_mut().cast(),
+                (&raw const place).cast_mut().cast(),
+                (&raw const count).cast_mut().cast(),
+            ];
+            let sizes = [size_of_val(&nest), size_of_val(&inputs), size_of_val(&place), size_of_val(&count)];
+            // SAFETY: the kernel's parameters, in order, and views within their storages.
+            return unsafe { self.launch_ahead(function, grid, &mut args, &sizes) };
+        }
+        launch!(self, function, grid; nest, inputs, place, count)
+    }
+
+    /// The launch that runs a formula over all elements of `out`.
+    fn prepared(
+        &self,
+        formula: Formula,
+        compute: DType,
+        operands: [Option<Operand>; INPUTS],
+        params: &[f64],
+        out: View,
+    ) -> Result<Prepared> {
         let mut inputs = Inputs { tensors: [0; INPUTS], numbers: [0; INPUTS], params: [0.0; 4] };
         inputs.params[..params.len().min(4)].copy_from_slice(&params[..params.len().min(4)]);
         let mut views: [Option<View>; INPUTS] = [None; INPUTS];
@@ -282,7 +339,7 @@ impl Gpu {
         let per_block = THREADS * if lanes > 1 { 2 } else { 1 };
         let grid = Grid::line(count.div_ceil(per_block), THREADS)?;
         let place = out.ptr() as u64;
-        launch!(self, function, grid; nest, inputs, place, count)
+        Ok(Prepared { function, grid, nest, inputs, place, count })
     }
 
     pub fn pointwise(
@@ -301,6 +358,9 @@ impl Gpu {
         if !takes {
             return Err(Error::dtype(format!("{} is not defined for {compute}", op.name())));
         }
+        if matches!(op, Pointwise::Add | Pointwise::Relu) && self.join_chain(op, compute, inputs, out) {
+            return Ok(());
+        }
         let mut operands = [None; INPUTS];
         for (place, input) in operands.iter_mut().zip(inputs) {
             *place = Some(*input);
@@ -317,7 +377,13 @@ impl Gpu {
         params: &[f64],
         out: View,
     ) -> Result<()> {
-        self.formula(Formula::Derivative(op, wrt as u8), compute, values, params, out)
+        let formula = Formula::Derivative(op, wrt as u8);
+        if let (Pointwise::Relu, [Some(Operand::Tensor(dy)), .., Some(Operand::Tensor(y))]) = (op, values)
+            && self.hold_mask(|| self.prepared(formula, compute, values, params, out), dy, y, out)?
+        {
+            return Ok(());
+        }
+        self.formula(formula, compute, values, params, out)
     }
 
     pub fn select(&self, condition: View, a: Operand, b: Operand, out: View) -> Result<()> {

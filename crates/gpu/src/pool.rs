@@ -1,5 +1,6 @@
 //! Maximum and average pooling (`kernels/pool.cu`).
 
+use crate::conv::channels_last;
 use crate::device::Gpu;
 use crate::kernel::{Defines, Family, Grid, Key, wide_type};
 use crate::softmax::float;
@@ -29,6 +30,7 @@ struct Geometry<N> {
     x: Axis<N>,
     planes: N,
     divisor: N,
+    channels: N,
     include_pad: u32,
 }
 
@@ -57,13 +59,13 @@ impl Geometry<i64> {
     }
 
     fn narrow(self) -> Geometry<i32> {
-        let (planes, divisor) = (self.planes as i32, self.divisor as i32);
-        Geometry { y: self.y.narrow(), x: self.x.narrow(), planes, divisor, include_pad: self.include_pad }
+        let [planes, divisor, channels] = [self.planes, self.divisor, self.channels].map(|n| n as i32);
+        Geometry { y: self.y.narrow(), x: self.x.narrow(), planes, divisor, channels, include_pad: self.include_pad }
     }
 }
 
-fn geometry(call: &str, spec: &Pool) -> Result<(Geometry<i64>, bool)> {
-    let (mut divisor, mut include_pad, mut adaptive) = (0, 0, true);
+fn geometry(call: &str, spec: &Pool) -> Result<(Geometry<i64>, Taps)> {
+    let (mut divisor, mut include_pad, mut taps) = (0, 0, Taps::Adaptive);
     let mut axes = [0, 1].map(|d| Axis {
         input: spec.input[d] as i64,
         output: spec.output[d] as i64,
@@ -89,29 +91,78 @@ fn geometry(call: &str, spec: &Pool) -> Result<(Geometry<i64>, bool)> {
         }
         divisor = divisor_override.unwrap_or(0) as i64;
         include_pad = count_include_pad as u32;
-        adaptive = false;
+        taps = if dilation == [1; 2] { Taps::Dense } else { Taps::Dilated };
     }
     let [y, x] = axes;
-    Ok((Geometry { y, x, planes: spec.planes as i64, divisor, include_pad }, adaptive))
+    Ok((Geometry { y, x, planes: spec.planes as i64, divisor, channels: 1, include_pad }, taps))
+}
+
+/// How the windows of a pooling lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taps {
+    /// By the output's size.
+    Adaptive,
+    /// Without gaps.
+    Dense,
+    /// With gaps.
+    Dilated,
+}
+
+/// A compiled form of the kernels.
+#[derive(Clone, Copy, Debug)]
+pub struct Form {
+    pub dtype: DType,
+    pub taps: Taps,
+    pub wide: bool,
+    /// Whether the channels are innermost.
+    pub last: bool,
+    /// Channels of a thread.
+    pub lanes: u16,
+}
+
+impl Form {
+    fn key(&self, entry: &'static str) -> Key {
+        let Form { dtype, taps, wide, last, lanes } = *self;
+        Key::new(Family::Pool, entry, [dtype as u16, taps as u16, wide as u16, last as u16, lanes])
+    }
+
+    pub fn defines(&self) -> Defines {
+        let defines = if self.wide { Defines::default().define("WIDE", 1) } else { Defines::default() };
+        defines
+            .dtype("T", self.dtype)
+            .define("W", wide_type(self.dtype))
+            .define("ADAPTIVE", (self.taps == Taps::Adaptive) as u8)
+            .define("DILATED", (self.taps == Taps::Dilated) as u8)
+            .define("LAST", self.last as u8)
+            .define("LANES", self.lanes)
+    }
 }
 
 impl Gpu {
-    /// Runs a kernel over `count` positions; `addresses` are its arguments after the geometry.
-    fn run_pool<const N: usize>(
-        &self,
-        entry: &'static str,
-        spec: &Pool,
-        dtype: DType,
-        count: usize,
-        addresses: [u64; N],
-    ) -> Result<()> {
+    /// Runs a kernel over the elements of `over`; `tensors` are its arguments after the geometry, all row-major or all
+    /// with their channels innermost.
+    fn run_pool<const N: usize>(&self, entry: &'static str, spec: &Pool, over: View, tensors: [View; N]) -> Result<()> {
+        let dtype = over.dtype;
         float(entry, dtype)?;
-        let (geometry, adaptive) = geometry(entry, spec)?;
-        let wide = geometry.is_wide();
-        let key = Key::new(Family::Pool, entry, [dtype as u16, adaptive as u16, wide as u16]);
-        let function = self.function(key, || defines(dtype, adaptive, wide))?;
+        let (mut geometry, taps) = geometry(entry, spec)?;
+        let last = tensors.iter().any(|v| !v.layout.is_contiguous());
+        if last && !tensors.iter().all(|&v| channels_last(v)) {
+            return Err(Error::unsupported(format!("{entry}: tensors in different memory orders")));
+        }
+        let addresses = tensors.map(|v| v.ptr() as u64);
+        let mut lanes = 1;
+        if last {
+            let channels = over.shape().get(1).copied().unwrap_or(1);
+            geometry.channels = channels as i64;
+            let width = 16 / dtype.size();
+            if channels.is_multiple_of(width) && addresses.iter().all(|a| a.is_multiple_of(16)) {
+                lanes = width;
+            }
+        }
+        let form = Form { dtype, taps, wide: geometry.is_wide(), last, lanes: lanes as u16 };
+        let function = self.function(form.key(entry), || form.defines())?;
         let narrow = geometry.narrow();
-        let (first, size) = if wide {
+        let (first, size) = if form.wide {
             ((&raw const geometry).cast::<c_void>(), size_of_val(&geometry))
         } else {
             ((&raw const narrow).cast(), size_of_val(&narrow))
@@ -119,28 +170,25 @@ impl Gpu {
         let (mut args, mut sizes) = (vec![first.cast_mut()], vec![size]);
         args.extend(addresses.iter().map(|a| (&raw const *a).cast_mut().cast::<c_void>()));
         sizes.resize(args.len(), size_of::<u64>());
-        // SAFETY: the kernels take a geometry of the width they were compiled for, then these addresses, of views within their storages.
-        unsafe { self.launch(function, Grid::line(count.div_ceil(THREADS), THREADS)?, &mut args, &sizes) }
+        let grid = Grid::line((over.numel() / lanes).div_ceil(THREADS), THREADS)?;
+        // SAFETY: the kernels take a geometry of the width they were compiled for, then these addresses, of views
+        // within their storages.
+        unsafe { self.launch(function, grid, &mut args, &sizes) }
     }
 
     pub fn max_pool(&self, spec: &Pool, x: View, y: View, indices: View) -> Result<()> {
-        self.run_pool("max_pool", spec, x.dtype, y.numel(), [x, y, indices].map(|v| v.ptr() as u64))
+        self.run_pool("max_pool", spec, y, [x, y, indices])
     }
 
     pub fn max_pool_backward(&self, spec: &Pool, dy: View, indices: View, dx: View) -> Result<()> {
-        self.run_pool("max_pool_backward", spec, dx.dtype, dx.numel(), [dy, indices, dx].map(|v| v.ptr() as u64))
+        self.run_pool("max_pool_backward", spec, dx, [dy, indices, dx])
     }
 
     pub fn avg_pool(&self, spec: &Pool, x: View, y: View) -> Result<()> {
-        self.run_pool("avg_pool", spec, x.dtype, y.numel(), [x, y].map(|v| v.ptr() as u64))
+        self.run_pool("avg_pool", spec, y, [x, y])
     }
 
     pub fn avg_pool_backward(&self, spec: &Pool, dy: View, dx: View) -> Result<()> {
-        self.run_pool("avg_pool_backward", spec, dx.dtype, dx.numel(), [dy, dx].map(|v| v.ptr() as u64))
+        self.run_pool("avg_pool_backward", spec, dx, [dy, dx])
     }
-}
-
-pub fn defines(dtype: DType, adaptive: bool, wide: bool) -> Defines {
-    let defines = if wide { Defines::default().define("WIDE", 1) } else { Defines::default() };
-    defines.dtype("T", dtype).define("W", wide_type(dtype)).define("ADAPTIVE", adaptive as u8)
 }

@@ -1,15 +1,18 @@
-//! Work that waits for its kernels.
+//! Launch queue: holds launches until their kernels are compiled, so compilation overlaps with the program.
 //!
-//! A kernel that is not on disk is compiled on a thread of its own. Its launch waits here meanwhile, with all that the device is given after it, and the
-//! program goes on: the kernels of a first step are compiled beside each other. Whoever needs what the device has done, or gives it work in a way that
-//! cannot wait, settles the queue first.
+//! A kernel that is not on disk is compiled on a thread of its own. Its launch waits here meanwhile, with all that the
+//! device is given after it, and the program continues: the kernels of a first step are compiled beside each other.
+//! Whoever needs what the device has done, or gives it work in a way that cannot wait, settles the queue first.
+//!
+//! The last piece of work may be held back ([`Queue::hold`]) although it could be issued: the next call may find a
+//! cheaper way to do both (`chain`). It is issued before anything that comes after it.
 
 use rushlight_core::{Error, Result};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering::*};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Pieces of work that may wait before the program waits with them.
+/// The most launches that may wait before the program waits with them.
 const MOST: usize = 1 << 14;
 
 struct Waiting<C> {
@@ -19,8 +22,19 @@ struct Waiting<C> {
 
 struct State<C> {
     work: VecDeque<Waiting<C>>,
-    /// What went wrong where it could not be told.
+    /// An error from a deferred launch, returned by the next call that can fail.
     failed: Option<Error>,
+    /// Whether the last piece of work, which is held back, may be issued.
+    gate: Option<Arc<AtomicBool>>,
+}
+
+impl<C> State<C> {
+    /// Holds nothing back any more.
+    fn open(&mut self) {
+        if let Some(gate) = self.gate.take() {
+            gate.store(true, Release);
+        }
+    }
 }
 
 /// Work of a device `C`, in order.
@@ -28,13 +42,13 @@ pub struct Queue<C> {
     state: Mutex<State<C>>,
     /// Whether there is anything in it: all that a call looks at once kernels are compiled.
     waits: AtomicBool,
-    /// Whether work must not wait any more.
+    /// Set on shutdown: launches are issued immediately.
     closed: AtomicBool,
 }
 
 impl<C> Default for Queue<C> {
     fn default() -> Self {
-        let state = Mutex::new(State { work: VecDeque::new(), failed: None });
+        let state = Mutex::new(State { work: VecDeque::new(), failed: None, gate: None });
         Self { state, waits: AtomicBool::new(false), closed: AtomicBool::new(false) }
     }
 }
@@ -65,9 +79,56 @@ impl<C> Queue<C> {
         work: impl FnOnce(&C) -> Result<()> + Send + 'static,
     ) -> Result<()> {
         let mut state = self.state();
+        state.open();
         state.work.push_back(Waiting { ready: Box::new(ready), issue: Box::new(work) });
         let all = state.work.len() > MOST || self.closed.load(Relaxed);
         self.issue(device, &mut state, all)
+    }
+
+    /// Holds work back until anything comes after it and it is ready. Gives what tells whether that has happened;
+    /// `None` if work must not wait any more, and this was issued.
+    pub fn hold(
+        &self,
+        device: &C,
+        ready: impl Fn() -> bool + Send + 'static,
+        work: impl FnOnce(&C) -> Result<()> + Send + 'static,
+    ) -> Result<Option<Arc<AtomicBool>>> {
+        if self.closed.load(Relaxed) {
+            return self.submit(device, work).map(|()| None);
+        }
+        let mut state = self.state();
+        state.open();
+        let gate = Arc::new(AtomicBool::new(false));
+        let opened = gate.clone();
+        let ready = move || opened.load(Acquire) && ready();
+        state.work.push_back(Waiting { ready: Box::new(ready), issue: Box::new(work) });
+        state.gate = Some(gate.clone());
+        self.issue(device, &mut state, false)?;
+        Ok(Some(gate))
+    }
+
+    /// Issues work that does not depend on what is held back, nor that on it: before it, and at once if nothing else
+    /// waits.
+    pub fn put_ahead(
+        &self,
+        device: &C,
+        ready: impl Fn() -> bool + Send + 'static,
+        work: impl FnOnce(&C) -> Result<()> + Send + 'static,
+    ) -> Result<()> {
+        let mut state = self.state();
+        let place = state.work.len() - usize::from(state.gate.is_some() && !state.work.is_empty());
+        state.work.insert(place, Waiting { ready: Box::new(ready), issue: Box::new(work) });
+        self.issue(device, &mut state, false)
+    }
+
+    /// Issues what is held back once what waits before it is issued. An error is told by the next call.
+    pub fn release(&self, device: &C) {
+        let mut state = self.state();
+        state.open();
+        if let Err(error) = self.issue(device, &mut state, false) {
+            state.failed = Some(error);
+            self.waits.store(true, Release);
+        }
     }
 
     /// Issues all that waits, however long it takes to become ready.
@@ -88,7 +149,9 @@ impl<C> Queue<C> {
     /// Issues what is ready; says whether nothing waits any more.
     pub fn advance(&self, device: &C) -> Result<bool> {
         if self.waits() {
-            self.issue(device, &mut self.state(), false)?;
+            let mut state = self.state();
+            state.open();
+            self.issue(device, &mut state, false)?;
         }
         Ok(!self.waits())
     }
@@ -108,6 +171,9 @@ impl<C> Queue<C> {
         }
         if result.is_err() {
             state.work.clear();
+        }
+        if state.work.is_empty() {
+            state.open();
         }
         self.waits.store(!state.work.is_empty(), Release);
         result
@@ -153,6 +219,35 @@ mod tests {
         assert_eq!(seen(), [1, 2, 3], "a call issues what has become ready");
         queue.settle(&log).unwrap();
         assert_eq!((seen(), queue.waits()), (vec![1, 2, 3, 4, 5, 6], false));
+    }
+
+    #[test]
+    fn what_is_held_back_comes_before_all_that_follows() {
+        let (queue, log) = (Queue::default(), Log::default());
+        let seen = || log.lock().unwrap().clone();
+        let held = queue.hold(&log, || true, note(1)).unwrap().unwrap();
+        assert!(seen().is_empty() && queue.waits() && !held.load(SeqCst));
+        queue.put_ahead(&log, || true, note(2)).unwrap();
+        assert_eq!((seen(), held.load(SeqCst)), (vec![2], false), "what does not depend on it need not wait");
+        queue.submit(&log, note(3)).unwrap();
+        assert_eq!((seen(), held.load(SeqCst), queue.waits()), (vec![2, 1, 3], true, false));
+        let first = queue.hold(&log, || true, note(4)).unwrap().unwrap();
+        let second = queue.hold(&log, || true, note(5)).unwrap().unwrap();
+        assert_eq!((seen(), first.load(SeqCst), second.load(SeqCst)), (vec![2, 1, 3, 4], true, false));
+        let (open, is_open) = gate();
+        queue.put(&log, is_open, note(6)).unwrap();
+        queue.hold(&log, || true, note(7)).unwrap().unwrap();
+        queue.put_ahead(&log, || true, note(8)).unwrap();
+        queue.release(&log);
+        assert_eq!(seen(), [2, 1, 3, 4, 5], "it waits behind what is not ready");
+        open.store(true, SeqCst);
+        assert!(queue.advance(&log).unwrap());
+        assert_eq!(seen(), [2, 1, 3, 4, 5, 6, 8, 7]);
+        queue.hold(&log, || true, note(9)).unwrap().unwrap();
+        queue.settle(&log).unwrap();
+        queue.close(&log).unwrap();
+        assert!(queue.hold(&log, || true, note(10)).unwrap().is_none() && !queue.waits());
+        assert_eq!(seen()[8..], [9, 10]);
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Random fills and dropout: the numbers the CPU engine draws from the same stream (normals up to the last bits of the logarithm).
+//! Random fills and dropout: the numbers the CPU engine draws from the same stream (normals up to the last bits of the
+//! logarithm).
 
 use crate::device::Gpu;
 use crate::kernel::{Defines, Family, Grid, Key, launch, wide_type};
@@ -20,7 +21,7 @@ struct Numbers {
     below: u32,
 }
 
-/// The number of 24-bit values whose uniform lies below `p`.
+/// The number of 24-bit values whose uniform is below `p`.
 pub fn words_below(p: f64) -> u32 {
     (p * 16_777_216.0).ceil().clamp(0.0, 16_777_216.0) as u32
 }

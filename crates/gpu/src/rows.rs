@@ -37,7 +37,8 @@ impl Rows {
         Self { dtype, lanes: lanes as u16, threads: threads as u16, steps: if fits { steps as u16 } else { 0 } }
     }
 
-    /// The same with a vector for each thread, and few threads without one, for rows of few vectors: for kernels that need many registers.
+    /// The same with a vector for each thread, and few threads without one, for rows of few vectors: for kernels that
+    /// need many registers.
     pub fn spread(self, columns: usize) -> Self {
         match columns / (self.lanes as usize) {
             vectors @ 129..=256 => Self { threads: vectors.next_multiple_of(32) as u16, steps: 1, ..self },

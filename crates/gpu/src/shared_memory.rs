@@ -1,12 +1,14 @@
-//! Collectives over device memory that processes of one machine share: for several ranks on one GPU, which NCCL refuses.
+//! Collectives over device memory that processes of one machine share: for several ranks on one GPU, which NCCL
+//! refuses.
 //!
-//! Each rank has a region that all others open. A region holds flags, a *common* lane whose data any rank may read, and a *private* lane for
-//! each other rank. Whoever writes to a lane first awaits the credit of its readers and takes it; then it raises a `full` flag at each reader.
-//! A reader awaits that flag, lowers it, reads, and gives the credit back. A rank awaits flags in its own region only, and flags are
-//! only raised and lowered, never counted: so a recorded step can be replayed any number of times, between others that are not recorded.
+//! Each rank has a region that all others open. A region holds flags, a *common* lane whose data any rank may read, and
+//! a *private* lane for each other rank. A writer of a lane first waits for the credit of its readers and takes it;
+//! then it raises a `full` flag at each reader. A reader awaits that flag, lowers it, reads, and gives the credit back.
+//! A rank awaits flags in its own region only, and flags are only raised and lowered, never counted: so a recorded step
+//! can be replayed any number of times, between others that are not recorded.
 //!
-//! The streams themselves wait and write flags where the driver has that, so that a GPU shared by several processes goes on with another one;
-//! else kernels do.
+//! The streams themselves wait and write flags where the driver has that, so that a GPU shared by several processes
+//! continues with another one; else kernels do.
 
 use crate::collectives::{Comm, Kept, MAX_RANKS, Transport, bytes};
 use crate::device::Gpu;
@@ -22,7 +24,8 @@ use std::time::{Duration, Instant};
 const HEADER: usize = 4096;
 /// Bytes between flags.
 const FLAG: usize = 16;
-/// Bytes of the common lane and of a private one. Each piece of a collective waits for the GPU to change between processes, some 0.3 ms.
+/// Bytes of the common lane and of a private one. Each piece of a collective waits for the GPU to change between
+/// processes, some 0.3 ms.
 const COMMON: usize = 8 << 20;
 const PRIVATE: usize = 4 << 20;
 /// Flags that one kernel takes, the same as in `collective.cu`.
@@ -65,8 +68,8 @@ pub fn signal_defines() -> Defines {
 struct SharedMemory {
     gpu: &'static Gpu,
     rank: usize,
-    /// The regions of all ranks, where this process sees them. They stay open: whoever frees one would have to know that no other process
-    /// uses it any more.
+    /// The regions of all ranks, where this process sees them. They stay open: whoever frees one would have to know
+    /// that no other process uses it any more.
     regions: Vec<DevicePtr>,
     /// Whether streams write and await flags by themselves.
     by_stream: bool,

@@ -29,7 +29,8 @@ impl Drop for Own {
         if self.main {
             return;
         }
-        // Its memory goes over to the main stream, so its work must be done. Errors have been told, or will be, by calls that can.
+        // Its memory goes over to the main stream, so its work must be done. Errors have been told, or will be, by
+        // calls that can.
         self.gpu.queue.settle_silently(self.gpu);
         if self.gpu.enter().is_ok() {
             let driver = self.gpu.driver;

@@ -1,4 +1,4 @@
-//! Which heads blocks that stay for a whole launch do together, so that all end at about the same time.
+//! Task order of persistent blocks: which heads share a block, so that all blocks end at about the same time.
 
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex};
@@ -18,8 +18,8 @@ pub struct Tasks {
 }
 
 impl Tasks {
-    /// Adds to every block's load what it does of a set of so many heads: the tiles, sorted by cost, go to blocks in rounds, there and back
-    /// (`Tasks` in `hopper_tasks.cu`).
+    /// Adds to every block's load what it does of a set of so many heads: the tiles, sorted by cost, go to blocks in
+    /// rounds, there and back (`Tasks` in `hopper_tasks.cu`).
     fn add_set(&self, heads: usize, times: u64, loads: &mut [u64]) {
         for (n, &cost) in self.costs.iter().flat_map(|cost| std::iter::repeat_n(cost, heads)).enumerate() {
             let (round, place) = (n / self.blocks, n % self.blocks);
@@ -43,7 +43,8 @@ impl Tasks {
         if let Some(&together) = found.get(&self) {
             return together;
         }
-        // Small sets share more of the cache; sets below one round of blocks leave some idle, and those of many rounds are even enough.
+        // Small sets share more of the cache; sets below one round of blocks leave some idle, and those of many rounds
+        // are even enough.
         let most = self.cached.min(ROUNDS * self.blocks / self.costs.len().max(1));
         let candidates = 1..=most.clamp(1, self.heads);
         let together = candidates.min_by_key(|&n| (self.longest(n), n)).unwrap_or(1);

@@ -1,6 +1,7 @@
-//! Times of kernels by the driver's events, for the profiler where no library of the vendor records them.
+//! Kernel times by driver events, for the profiler where the vendor's tracing library is missing.
 //!
-//! Two events around a launch cost some microseconds and keep kernels from overlapping, so this runs only while the profiler asks for it.
+//! Two events around a launch cost some microseconds and keep kernels from overlapping, so this runs only while the
+//! profiler asks for it.
 
 use crate::device::Gpu;
 use crate::driver::Handle;
@@ -52,7 +53,7 @@ pub static EVENTS: EventSource = EventSource;
 pub struct EventSource;
 
 impl Source for EventSource {
-    /// Never by itself: the profiler then asks for each launch to be timed.
+    /// Off unless the profiler requests that launches be timed.
     fn start(&self) -> bool {
         false
     }
@@ -112,7 +113,7 @@ fn kind(device: Device) -> &'static str {
 }
 
 impl Gpu {
-    /// Whether work given to the device is to be timed: the profiler asks for it and no step is being recorded.
+    /// Whether work given to the device is to be timed: the profiler requests it and no step is being recorded.
     #[inline]
     pub(crate) fn is_timed(&self) -> bool {
         kernels_wanted() && !self.lane().recording

@@ -14,6 +14,7 @@ struct Machine {
     unsigned long long (*exchange)(int kind, unsigned long long word, int lanes, int width, int line);
     // Waits for the block; whether any thread has said yes.
     int (*barrier)(int yes);
-    // The product of 16 by 16 matrices of the wavefront's lanes, added to c: each lane has four of a's, of b's and of c's elements, as values.
+    // The product of 16 by 16 matrices of the wavefront's lanes, added to c: each lane has four of a's, of b's and of
+    // c's elements, as values.
     void (*mfma)(const float* a, const float* b, float* c, int line);
 };

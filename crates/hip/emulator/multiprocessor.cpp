@@ -1,5 +1,6 @@
-// A multiprocessor with wavefronts of 64 lanes: a block's threads run as coroutines, wavefronts in a random order; those that wait for lanes or for the block
-// are taken up again when all others have come. A wait that never ends, and a lane that asks another which is not there, are errors.
+// A multiprocessor with wavefronts of 64 lanes: a block's threads run as coroutines, wavefronts in a random order;
+// those that wait for lanes or for the block are taken up again when all others have come. A wait that never ends, and
+// a lane that asks another which is not there, are errors.
 #include "multiprocessor.h"
 #include <cstdio>
 #include <cstdlib>

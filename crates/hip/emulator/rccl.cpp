@@ -1,5 +1,6 @@
-// RCCL's functions for processes of one machine: ranks pass data through pipes in a file that they share, one for each pair of ranks and direction. Like all
-// work of the emulated GPU, a collective is done when it is asked for; what is sent waits in the pipe as it does in RCCL's own buffers.
+// RCCL's functions for processes of one machine: ranks pass data through pipes in a file that they share, one for each
+// pair of ranks and direction. Like all work of the emulated GPU, a collective is done when it is asked for; what is
+// sent waits in the pipe as it does in RCCL's own buffers.
 #include "runtime.h"
 #include <atomic>
 #include <fcntl.h>
@@ -67,7 +68,7 @@ int transfer(Comm* comm, std::vector<Transfer>& all) {
 
 template <class A> A combined(int op, A a, A b) { return op == 1 ? a * b : op == 2 ? (b > a || b != b ? b : a) : op == 3 ? (b < a || b != b ? b : a) : a + b; }
 
-// The ranks' data, which lie one after another, in the order of the ranks.
+// The ranks' data, which are consecutive, in the order of the ranks.
 void combine(const Op& o, const char* from, char* to, size_t count) {
     // rocBLAS's numbers of the same types.
     int floats = o.type == 6 ? 150 : o.type == 7 ? 151 : o.type == 8 ? 152 : o.type == 9 ? 168 : 0;

@@ -1,5 +1,6 @@
-// rocSOLVER's routines, as far as the engine calls them, by the system's LAPACK (liblapack.so.3), and rocBLAS's triangular systems in the plainest way.
-// Without LAPACK the library says that it does not work, and factorisations are the CPU's.
+// rocSOLVER's routines, as far as the engine calls them, by the system's LAPACK (liblapack.so.3), and rocBLAS's
+// triangular systems in the plainest way. Without LAPACK the library says that it does not work, and factorisations are
+// the CPU's.
 #include "runtime.h"
 #include <algorithm>
 #include <dlfcn.h>

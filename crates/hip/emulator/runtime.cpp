@@ -1,5 +1,6 @@
-// A library with the ABI of HIP's runtime and hiprtc (rocblas.cpp, rocsolver.cpp, rccl.cpp: of those libraries), as far as the engine calls them, whose GPU is the emulated multiprocessor: "gfx90a" with
-// wavefronts of 64 lanes. Work is done when it is asked for, so streams have nothing to wait for; a recorded step is a list of work.
+// A library with the ABI of HIP's runtime and hiprtc (rocblas.cpp, rocsolver.cpp, rccl.cpp: of those libraries), as far
+// as the engine calls them, whose GPU is the emulated multiprocessor: "gfx90a" with wavefronts of 64 lanes. Work is
+// done when it is asked for, so streams have nothing to wait for; a recorded step is a list of work.
 #include "multiprocessor.h"
 #include "runtime.h"
 #include <algorithm>
@@ -145,7 +146,8 @@ API int hipMalloc(void** to, size_t bytes) {
     bool sized = file >= 0 && ftruncate(file, bytes) == 0;
     void* made = sized ? mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0) : MAP_FAILED;
     if (made == MAP_FAILED) return file >= 0 && close(file), OUT_OF_MEMORY;
-    // Fresh memory holds no zeros that a kernel could rely on; whole gigabytes are for those who ask for more than there is.
+    // Fresh memory holds no zeros that a kernel could rely on; whole gigabytes are for those who ask for more than
+    // there is.
     memset(made, 0xff, std::min(bytes, (size_t)64 << 20));
     allocations[made] = {bytes, file}, in_use += bytes;
     return *to = made, SUCCESS;

@@ -25,7 +25,8 @@ static inline void* forward_open(const char* const* names) {
         return found;                                             \
     }
 
-// A call of a library's function by name; 999 where there is none. The pointer's name must differ from every argument's.
+// A call of a library's function by name; 999 where there is none. The pointer's name must differ from every
+// argument's.
 #define CALL(from, name, types, ...)                                                \
     ({                                                                              \
         static int(*forward_to) types;                                              \

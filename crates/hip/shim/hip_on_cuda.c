@@ -1,7 +1,8 @@
-// A library with the ABI of HIP's runtime, hiprtc, hipBLASLt, rocBLAS, MIOpen and ROCm SMI, as far as the engine calls them, that stands on NVIDIA's:
-// the engine for AMD GPUs runs its own host code on an NVIDIA GPU. The device is called gfx1100 (wavefronts of 32 lanes, no MFMA), and kernel texts
-// are compiled by NVRTC without the text that goes before them for AMD's compiler. `scripts/emulated cuda` builds it. RCCL has NCCL's own ABI: a link
-// called librccl.so.1 to NCCL stands for it.
+// A library with the ABI of HIP's runtime, hiprtc, hipBLASLt, rocBLAS, MIOpen and ROCm SMI, as far as the engine calls
+// them, that stands on NVIDIA's: the engine for AMD GPUs runs its own host code on an NVIDIA GPU. The device is called
+// gfx1100 (wavefronts of 32 lanes, no MFMA), and kernel texts are compiled by NVRTC without the text that goes before
+// them for AMD's compiler. `scripts/emulated cuda` builds it. RCCL has NCCL's own ABI: a link called librccl.so.1 to
+// NCCL stands for it.
 #include "forward.h"
 
 LIBRARY(cuda, "libcuda.so.1", "libcuda.so")

@@ -1,4 +1,5 @@
-// rocSOLVER's routines and rocBLAS's triangular systems by cuSOLVER and cuBLAS. A handle of rocBLAS is cuBLAS's; its stream says where a routine goes.
+// rocSOLVER's routines and rocBLAS's triangular systems by cuSOLVER and cuBLAS. A handle of rocBLAS is cuBLAS's; its
+// stream says where a routine goes.
 #include "forward.h"
 
 LIBRARY(cuda, "libcuda.so.1", "libcuda.so")
@@ -13,7 +14,8 @@ static int begin(Handle handle, Handle* own, Handle* stream) {
     if (!code) code = CALL(solver, "cusolverDnSetStream", (Handle, Handle), made, *stream);
     return *own = made, code;
 }
-// Memory of the device for a routine, with an integer after it for what nobody asks to know. Given back when the routine is done.
+// Memory of the device for a routine, with an integer after it for what nobody asks to know. Given back when the
+// routine is done.
 static int take(size_t bytes, Address* to, Address* word) {
     bytes = (bytes + 7) / 8 * 8;
     int code = CALL(cuda, "cuMemAlloc_v2", (Address*, size_t), to, bytes + 8);

@@ -1,7 +1,7 @@
 //! Where MIOpen keeps what it compiles and measures: a directory of the user's on the node's own disk.
 //!
-//! MIOpen's default is the home directory. On clusters that is a network file system, where its database files fail under the locks
-//! of many ranks.
+//! MIOpen's default is the home directory. On clusters that is a network file system, where its database files fail
+//! under the locks of many ranks.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,8 @@ pub fn place() {
         }
         if let Some(directory) = own_directory(&std::env::temp_dir()) {
             for variable in missing {
-                // SAFETY: once in the life of the process, while the device starts; Rust's own reads are locked against it.
+                // SAFETY: once in the life of the process, while the device starts; Rust's own reads are locked against
+                // it.
                 unsafe { std::env::set_var(variable, OsStr::new(&directory)) };
             }
         }

@@ -57,8 +57,8 @@ fn attribute(hip: &Hip, which: i32, index: usize) -> Result<usize> {
     Ok(value as usize)
 }
 
-/// The architecture as the compiler writes it, such as `gfx90a:sramecc+:xnack-`. Where it stands in `hipDeviceProp_t` depends on the
-/// runtime's version, so it is looked for behind the name, which comes first and has 256 bytes.
+/// The architecture as the compiler writes it, such as `gfx90a:sramecc+:xnack-`. Its offset in `hipDeviceProp_t`
+/// depends on the runtime's version, so it is looked for behind the name, which comes first and has 256 bytes.
 fn architecture(hip: &Hip, index: usize) -> Result<String> {
     // The structure has some 1.5 KiB.
     let mut properties = vec![0u64; 1024];

@@ -144,8 +144,8 @@ impl rushlight_gpu::driver::Driver for Hip {
         std::ptr::null_mut()
     }
 
-    /// AMD's launches may ask for all of a block's shared memory without being allowed to first, and old runtimes refuse the question for
-    /// kernels of modules: a launch that asks for too much is an error of its own.
+    /// AMD's launches may ask for all of a block's shared memory without being allowed to first, and old runtimes
+    /// refuse the question for kernels of modules: a launch that asks for too much is an error of its own.
     unsafe fn allow_shared(&self, function: Handle, bytes: usize) -> Result<()> {
         // SAFETY: the caller's.
         unsafe { (self.function_attribute)(function, FUNCTION_SHARED_MEMORY, bytes as i32) };
@@ -163,7 +163,8 @@ impl rushlight_gpu::driver::Driver for Hip {
         self.check("hipModuleLaunchKernel", code)
     }
 
-    /// The address on the PCI bus, and the UUID where the runtime tells it: parts of a divided GPU may share one of them.
+    /// The address on the PCI bus, and the UUID where the runtime tells it: parts of a divided GPU may share one of
+    /// them.
     fn identity(&self) -> Result<Vec<u8>> {
         let (mut device, mut bus, mut uuid) = (0, [0 as c_char; 64], [0; 16]);
         // SAFETY: an integer, a text whose length is passed, and 16 bytes to write to.

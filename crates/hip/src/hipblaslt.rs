@@ -73,7 +73,8 @@ pub fn table() -> Result<Table> {
             compute: [2, 7, 6],
             // `HIPBLAS_OP_N`, `HIPBLAS_OP_T`.
             operations: [111, 112],
-            // `HIPBLASLT_MATMUL_DESC_TRANSA`, `…_TRANSB`, `…_EPILOGUE`, `…_BIAS_POINTER`, `…_EPILOGUE_AUX_POINTER`, `…_EPILOGUE_AUX_LD`.
+            // `HIPBLASLT_MATMUL_DESC_TRANSA`, `…_TRANSB`, `…_EPILOGUE`, `…_BIAS_POINTER`, `…_EPILOGUE_AUX_POINTER`,
+            // `…_EPILOGUE_AUX_LD`.
             desc: [0, 1, 2, 3, 10, 11],
             // `HIPBLASLT_MATMUL_DESC_BIAS_DATA_TYPE`.
             bias_type: Some(4),

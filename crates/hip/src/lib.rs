@@ -1,7 +1,8 @@
 //! AMD's part of Rushlight's GPU engine: HIP's runtime, its run-time compiler and ROCm's libraries, opened at run time.
 //!
-//! Nothing of ROCm is needed to build. Where a library is missing, the error says which, where it was looked for, and what to do.
-//! Everything else of the engine is in [`rushlight_gpu`]. As in PyTorch, an AMD GPU's device is called `cuda`.
+//! Nothing of ROCm is needed to build. Where a library is missing, the error says which, where it was looked for, and
+//! what to do. Everything else of the engine is in [`rushlight_gpu`]. As in PyTorch, an AMD GPU's device is called
+//! `cuda`.
 //!
 //! | module | what |
 //! |---|---|
@@ -55,7 +56,8 @@ use api;
 
 static FLEET: Fleet = Fleet::new(device::open);
 
-/// The engine of GPU `index`, started on its first use. The error says which library is missing, where it was looked for and what to do.
+/// The engine of GPU `index`, started on its first use. The error says which library is missing, where it was looked
+/// for and what to do.
 ///
 /// ```
 /// // Where there is no AMD GPU, this is an error that says why, and the CPU engine works as ever.

@@ -73,7 +73,7 @@ pub struct Solution {
 
 /// `MIOPEN_CONVOLUTION_ATTRIB_DETERMINISTIC`.
 const DETERMINISTIC: c_int = 1;
-/// Most solutions that are asked about.
+/// The number of solutions to query.
 const SOLUTIONS: usize = 8;
 
 impl Miopen {
@@ -97,7 +97,8 @@ impl Miopen {
     }
 }
 
-/// A convolution prepared: descriptors of the two operands and the result, in the order the library's functions take them.
+/// A convolution prepared: descriptors of the two operands and the result, in the order the library's functions take
+/// them.
 struct Plan {
     _descriptors: Descriptors,
     operands: [Handle; 2],
@@ -235,7 +236,8 @@ impl Library {
         };
         let (_, _, run) = self.api.functions(pass);
         let ([first, second], Plan { result, conv, workspace, solution, .. }) = (plan.operands, plan);
-        // SAFETY: addresses have the descriptors' sizes, by the caller's views and the plan; the handle is ours while we hold the lock.
+        // SAFETY: addresses have the descriptors' sizes, by the caller's views and the plan; the handle is ours while
+        // we hold the lock.
         let status = unsafe { run(state.handle, first, a, second, b, *conv, *result, to, room, *workspace, *solution) };
         check("convolution", status)
     }

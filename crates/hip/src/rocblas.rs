@@ -128,7 +128,8 @@ impl Library {
             if g.dtype == DType::F64 { (&raw const wide[i]).cast() } else { (&raw const narrow[i]).cast() }
         };
         let operation = |m: Matrix| OPERATIONS[m.transposed as usize];
-        // SAFETY: matrices within their storages, as the engine's caller says; factors are on the host, as handles expect at first.
+        // SAFETY: matrices within their storages, as the engine's caller says; factors are on the host, as handles
+        // expect at first.
         let rc = unsafe {
             (api.gemm)(
                 state.handle,

@@ -1,5 +1,5 @@
-//! Factorisations by rocSOLVER, and triangular systems by rocBLAS. Both libraries take their working memory themselves, on first use of a size: a recorded
-//! step may have none of their calls.
+//! Factorisations by rocSOLVER, and triangular systems by rocBLAS. Both libraries take their working memory themselves,
+//! on first use of a size: a recorded step may have none of their calls.
 
 use crate::api;
 use crate::rocblas::Rocblas;

@@ -1,7 +1,8 @@
-//! Every kernel of the engine compiles for AMD GPUs with whatever hiprtc is found: no GPU is needed. Run with `RUSHLIGHT_HIP_PATH` naming
-//! hiprtc's directory (`scripts/test` does).
+//! Every kernel of the engine compiles for AMD GPUs with whatever hiprtc is found: no GPU is needed. Run with
+//! `RUSHLIGHT_HIP_PATH` naming hiprtc's directory (`scripts/test` does).
 //!
-//! Where the compiler wants a newer C library than this system's, the directory has one with its own loader, which runs this program anew.
+//! Where the compiler wants a newer C library than this system's, the directory has one with its own loader, which runs
+//! this program anew.
 
 use crate::hiprtc::Hiprtc;
 use rushlight_gpu::catalogue::{Case, each_apart, families, pointwise, skip};

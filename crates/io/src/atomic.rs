@@ -1,4 +1,4 @@
-//! Files that appear whole or not at all.
+//! Atomic file writes: a file appears complete or not at all.
 
 use crate::temporary;
 use rushlight_core::{Error, Result};
@@ -13,12 +13,14 @@ const STRETCH: usize = 32 << 20;
 
 /// A file written beside its destination and moved there when it is complete.
 ///
-/// Until [`commit`](AtomicFile::commit) or [`replace`](AtomicFile::replace) succeeds, the destination keeps what it had; a file dropped before
-/// leaves nothing behind, and what a killed process left is removed by the next one that writes the same file. A file that replaces another keeps its
-/// permissions. Readers that have the old file open or mapped keep the old contents.
+/// Until [`commit`](AtomicFile::commit) or [`replace`](AtomicFile::replace) succeeds, the destination keeps what it
+/// had; a file dropped before leaves nothing behind, and what a killed process left is removed by the next one that
+/// writes the same file. A file that replaces another keeps its permissions. Readers that have the old file open or
+/// mapped keep the old contents.
 ///
 /// ```
-/// use rushlight_io::atomic::AtomicFile;
+/// # mod rushlight { pub use rushlight_io as io; }
+/// use rushlight::io::atomic::AtomicFile;
 /// use std::io::Write;
 /// let path = std::env::temp_dir().join(format!("rushlight-doc-{}.txt", std::process::id()));
 /// let mut file = AtomicFile::create(&path)?;
@@ -52,7 +54,8 @@ impl AtomicFile {
         Self::create_unnamed(path).map_err(|e| Error::io(format!("cannot write '{}': {e}", path.display())))
     }
 
-    /// Starts a file that will be put in place by [`replace`](AtomicFile::replace), not by [`commit`](AtomicFile::commit).
+    /// Starts a file that will be put in place by [`replace`](AtomicFile::replace), not by
+    /// [`commit`](AtomicFile::commit).
     pub(crate) fn create_to_replace(path: &Path) -> Result<Self> {
         let mut file = Self::create(path)?;
         file.waits = file.destination.exists();
@@ -75,15 +78,15 @@ impl AtomicFile {
         Ok(file)
     }
 
-    /// Puts the file in place so that it survives a loss of power: the bytes are on the disk before the name changes, and the change of
-    /// name before this returns.
+    /// Puts the file in place so that it survives a loss of power: the bytes are on the disk before the name changes,
+    /// and the change of name before this returns.
     pub fn commit(self) -> Result<()> {
         let path = self.destination.clone();
         self.finish(true).map_err(|e| Error::io(format!("cannot write '{}': {e}", path.display())))
     }
 
-    /// Puts the file in place without waiting for the disk: whole for every process at any moment, but a loss of power soon after may lose
-    /// it.
+    /// Puts the file in place without waiting for the disk: whole for every process at any moment, but a loss of power
+    /// soon after may lose it.
     pub fn replace(self) -> Result<()> {
         let path = self.destination.clone();
         self.finish(false).map_err(|e| Error::io(format!("cannot write '{}': {e}", path.display())))
@@ -102,8 +105,9 @@ impl AtomicFile {
     }
 }
 
-/// Removes what killed processes left of files in a folder that they were in the middle of writing. Files that are still being written stay, also those
-/// of other nodes that share the file system: theirs are removed after a day without a write.
+/// Removes what killed processes left of files in a folder that they were in the middle of writing. Files that are
+/// still being written stay, also those of other nodes that share the file system: theirs are removed after a day
+/// without a write.
 pub fn remove_leftovers(folder: impl AsRef<Path>) {
     temporary::remove_dead(folder.as_ref());
 }
@@ -113,8 +117,8 @@ pub fn remove_leftovers(folder: impl AsRef<Path>) {
 struct Replaced(Option<File>);
 
 impl Replaced {
-    /// Takes the file's pages out of the cache, for the new file to take: memory that is in use already is much quicker than fresh one,
-    /// above all in virtual machines.
+    /// Takes the file's pages out of the cache, for the new file to take: memory that is in use already is much quicker
+    /// than fresh one, above all in virtual machines.
     fn expect(path: &Path) -> Option<Self> {
         let file = File::open(path).ok()?;
         // Elsewhere an open file could not be replaced.
@@ -125,7 +129,8 @@ impl Replaced {
         if let Ok(file) = file.try_clone() {
             aside(move || {
                 use std::os::fd::AsRawFd;
-                // SAFETY: the file is open; the call takes no memory. That it is only advice is as well: nothing depends on it.
+                // SAFETY: the file is open; the call takes no memory. That it is only advice is as well: nothing
+                // depends on it.
                 unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
             });
         }
@@ -134,7 +139,8 @@ impl Replaced {
 }
 
 impl Drop for Replaced {
-    /// Held open over the change of name, the old file is freed here and not by `rename`: aside, as that takes as long as writing it.
+    /// Held open over the change of name, the old file is freed here and not by `rename`: aside, as that takes as long
+    /// as writing it.
     fn drop(&mut self) {
         let file = self.0.take();
         aside(move || drop(file));
@@ -148,8 +154,8 @@ fn aside(work: impl FnOnce() + Send + 'static) {
 }
 
 impl AtomicFile {
-    /// Has the disk take what was written so far while more is written. Without it, `commit` would wait for the disk after the writing, and
-    /// so would some file systems (ext4) when a file replaces another.
+    /// Has the disk take what was written so far while more is written. Without it, `commit` would wait for the disk
+    /// after the writing, and so would some file systems (ext4) when a file replaces another.
     fn flush_in_background(&mut self) {
         if self.flusher.is_none() {
             let (wake, woken) = mpsc::sync_channel(1);

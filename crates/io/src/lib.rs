@@ -9,12 +9,12 @@
 //! | [`pickle`] | `.pkl` and others | any [`Value`] without PyTorch's tensors; NumPy's arrays |
 //! | [`atomic`] | any | files that appear whole or not at all |
 //!
-//! Files are mapped, not read: opening one takes no time and no memory until its tensors are used, and tensors may be changed in place without
-//! touching the file. A mapped file must not be shortened or written over in place while tensors of it live; replacing it, as every `save`
-//! here does, is safe.
+//! Files are mapped, not read: opening one takes no time and no memory until its tensors are used, and tensors may be
+//! changed in place without touching the file. A mapped file must not be shortened or written over in place while
+//! tensors of it live; replacing it, as every `save` here does, is safe.
 //!
-//! Files are not trusted. Whatever is in one, reading gives values or an error: no code is run, and the memory taken stays in proportion to the
-//! file.
+//! Files are not trusted. Whatever is in one, reading gives values or an error: no code is run, and the memory taken
+//! stays in proportion to the file.
 
 #[cfg(target_endian = "big")]
 compile_error!("rushlight-io writes the memory of tensors as it lies, which must be little-endian");
@@ -51,36 +51,38 @@ impl Default for LoadOptions {
 }
 
 impl LoadOptions {
-    /// Whether tensors look into the mapped file (the default) or into a copy read now. A copy is needed if others may write over the
-    /// file in place.
+    /// Whether tensors look into the mapped file (the default) or into a copy read now. A copy is needed if others may
+    /// write over the file in place.
     pub fn mmap(mut self, mmap: bool) -> Self {
         self.mmap = mmap;
         self
     }
 
-    /// Compares the contents with the checksums in the file, which means reading all of it. Off by default, as in PyTorch. Of the formats here
-    /// `.pt` and `.npz` have checksums; compressed entries are always compared.
+    /// Compares the contents with the checksums in the file, which means reading all of it. Off by default, as in
+    /// PyTorch. Of the formats here `.pt` and `.npz` have checksums; compressed entries are always compared.
     pub fn verify(mut self, verify: bool) -> Self {
         self.verify = verify;
         self
     }
 
-    /// How many bytes the compressed entries of one `.npz` may unpack to. By default 1 GiB or 64 times the file, whichever is more.
+    /// How many bytes the compressed entries of one `.npz` may unpack to. By default 1 GiB or 64 times the file,
+    /// whichever is more.
     pub fn max_inflated(mut self, bytes: u64) -> Self {
         self.max_inflated = Some(bytes);
         self
     }
 
-    /// Puts tensors of a `.pt` file that were saved from a GPU on the GPU of the same number, if there are so many: `count` of them, of the
-    /// kind of `first`. The file may come from another vendor's machine. By default all tensors come to the CPU.
+    /// Puts tensors of a `.pt` file that were saved from a GPU on the GPU of the same number, if there are so many:
+    /// `count` of them, of the kind of `first`. The file may come from another vendor's machine. By default all tensors
+    /// come to the CPU.
     pub fn gpus(mut self, first: Device, count: usize) -> Self {
         self.gpus = (first, count);
         self
     }
 }
 
-/// Reads any of the formats, told apart by their contents: a dictionary of tensors, a tensor (`npy`), or whatever a `.pt` file holds. A folder,
-/// or a path that ends in `.index.json`, is read as a sharded checkpoint.
+/// Reads any of the formats, detected by their contents: a dictionary of tensors, a tensor (`npy`), or whatever a `.pt`
+/// file holds. A folder, or a path that ends in `.index.json`, is read as a sharded checkpoint.
 pub fn load(path: impl AsRef<Path>) -> Result<Value> {
     load_with(path, &LoadOptions::default())
 }
@@ -118,8 +120,8 @@ pub fn load_with(path: impl AsRef<Path>, options: &LoadOptions) -> Result<Value>
     Source::open(path, options.mmap).and_then(read).map_err(|e| e.within(&format!("load '{}'", path.display())))
 }
 
-/// Writes a value in the format of the path's extension: `.safetensors` and `.npz` take dictionaries of tensors by name, `.npy` a tensor, `.pt`,
-/// `.pth`, `.ckpt` and `.bin` anything.
+/// Writes a value in the format of the path's extension: `.safetensors` and `.npz` take dictionaries of tensors by
+/// name, `.npy` a tensor, `.pt`, `.pth`, `.ckpt` and `.bin` anything.
 pub fn save(value: &Value, path: impl AsRef<Path>) -> Result<()> {
     let path = path.as_ref();
     match path.extension().and_then(|e| e.to_str()) {
@@ -128,7 +130,7 @@ pub fn save(value: &Value, path: impl AsRef<Path>) -> Result<()> {
         Some("npy") => npy::save(value.as_tensor()?, path),
         Some("pt" | "pth" | "ckpt" | "bin") => pt::save(value, path),
         _ => Err(Error::value(format!(
-            "save '{}': the extension says the format; use .safetensors, .pt, .npy or .npz",
+            "save '{}': the extension selects the format; use .safetensors, .pt, .npy or .npz",
             path.display()
         ))),
     }

@@ -1,8 +1,9 @@
 //! NumPy's `.npy` files: one array.
 //!
 //! ```
-//! use rushlight_io::npy;
-//! use rushlight_tensor::Tensor;
+//! # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_io as io; }
+//! use rushlight::io::npy;
+//! use rushlight::Tensor;
 //! let path = std::env::temp_dir().join(format!("rushlight-doc-{}.npy", std::process::id()));
 //! npy::save(&Tensor::new([[1i64, 2], [3, 4]])?, &path)?;
 //! assert_eq!(npy::load(&path)?.shape(), [2, 2]);
@@ -23,8 +24,8 @@ const MAGIC: &[u8] = b"\x93NUMPY";
 /// Headers of numbers are some hundred bytes; NumPy itself reads ten thousand.
 const MAX_HEADER: usize = 1 << 16;
 
-/// Reads a file written by `numpy.save` or [`save`]. The tensor looks into the mapped file, with strides if the array is in Fortran order;
-/// big-endian and bool arrays are copied.
+/// Reads a file written by `numpy.save` or [`save`]. The tensor looks into the mapped file, with strides if the array
+/// is in Fortran order; big-endian and bool arrays are copied.
 pub fn load(path: impl AsRef<Path>) -> Result<Tensor> {
     load_with(path, &LoadOptions::default())
 }
@@ -195,7 +196,7 @@ impl<'a> Words<'a> {
 
 fn unsupported(what: &str) -> Error {
     Error::dtype(format!(
-        "arrays of {what} are not supported; convert with array.astype to float16/32/64, int8/16/32/64, uint8 or bool"
+        "arrays of {what} are not supported; convert with array.astype to float16/32/64, int8/16/32/64, uint8/16/32/64 or bool"
     ))
 }
 
@@ -217,13 +218,17 @@ fn type_code(dtype: DType) -> Option<&'static str> {
         DType::F32 => "f4",
         DType::F64 => "f8",
         DType::F16 => "f2",
-        DType::BF16 => return None,
         DType::I64 => "i8",
         DType::I32 => "i4",
         DType::I16 => "i2",
         DType::I8 => "i1",
         DType::U8 => "u1",
         DType::Bool => "b1",
+        DType::U16 => "u2",
+        DType::U32 => "u4",
+        DType::U64 => "u8",
+        // `bfloat16` and 8-bit floats.
+        _ => return None,
     })
 }
 
@@ -253,7 +258,8 @@ pub(crate) fn header(tensor: &Tensor) -> Result<Vec<u8>> {
     Ok(out)
 }
 
-/// Writes a tensor as `numpy.save` does, first to a file beside `path`, then in its place. `bfloat16`, which NumPy lacks, is an error.
+/// Writes a tensor as `numpy.save` does, first to a file beside `path`, then in its place. `bfloat16` and 8-bit floats,
+/// which NumPy lacks, are an error.
 pub fn save(tensor: &Tensor, path: impl AsRef<Path>) -> Result<()> {
     let path = path.as_ref();
     sink::save(path, |out| write(tensor, out)).map_err(|e| e.within(&format!("npy::save '{}'", path.display())))

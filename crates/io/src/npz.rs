@@ -16,7 +16,8 @@ pub fn load(path: impl AsRef<Path>) -> Result<StateDict> {
     load_with(path, &LoadOptions::default())
 }
 
-/// Reads the arrays of a file; see [`load`]. Arrays that are stored and lie aligned look into the mapped file, others are copied.
+/// Reads the arrays of a file; see [`load`]. Aligned arrays that are not compressed are views of the mapped file,
+/// others are copied.
 pub fn load_with(path: impl AsRef<Path>, options: &LoadOptions) -> Result<StateDict> {
     let path = path.as_ref();
     Source::open(path, options.mmap)
@@ -91,7 +92,8 @@ fn inflate(packed: &[u8], out: &mut [u8]) -> Result<()> {
     Err(Error::io("its compressed bytes are damaged"))
 }
 
-/// Writes tensors as `numpy.savez` does, first to a file beside `path`, then in its place. `bfloat16`, which NumPy lacks, is an error.
+/// Writes tensors as `numpy.savez` does, first to a file beside `path`, then in its place. `bfloat16`, which NumPy
+/// lacks, is an error.
 pub fn save(tensors: &StateDict, path: impl AsRef<Path>) -> Result<()> {
     let path = path.as_ref();
     sink::save(path, |out| write(tensors, out)).map_err(|e| e.within(&format!("npz::save '{}'", path.display())))

@@ -1,4 +1,4 @@
-//! The bytes of tensors on their way to a file.
+//! Writes tensors' bytes to a file.
 
 use crate::atomic::AtomicFile;
 use rushlight_core::{Error, Result, Storage};
@@ -21,13 +21,14 @@ pub(crate) fn save(path: &Path, write: impl FnOnce(&mut BufWriter<AtomicFile>) -
     out.into_inner().map_err(|e| Error::from(e.into_error()))?.replace()
 }
 
-/// The bytes of a tensor's elements in row-major order: which range of which tensor's storage. A tensor with gaps is copied.
+/// The bytes of a tensor's elements in row-major order: which range of which tensor's storage. A tensor with gaps is
+/// copied.
 pub(crate) fn contiguous(tensor: &Tensor) -> Result<(Tensor, Range<usize>)> {
     let tensor = tensor.detach().contiguous()?;
     let size = tensor.dtype().size();
     let start = tensor.layout().offset() * size;
     let end = start + tensor.numel() * size;
-    // An empty tensor may lie past the end of its storage.
+    // An empty tensor may start past the end of its storage.
     let range = if start == end { 0..0 } else { start..end };
     Ok((tensor, range))
 }
@@ -40,7 +41,8 @@ pub(crate) fn write(storage: &Storage, range: Range<usize>, out: &mut impl Write
     }
 }
 
-/// Writes a range of a storage and gives its CRC-32. The checksum of large ranges is computed while the system takes the bytes.
+/// Writes a range of a storage and gives its CRC-32. The checksum of large ranges is computed while the system takes
+/// the bytes.
 pub(crate) fn write_summed(storage: &Storage, range: Range<usize>, out: &mut impl Write) -> Result<u32> {
     let Some(bytes) = host_bytes(storage, range.clone()) else {
         let mut sum = crc32fast::Hasher::new();
@@ -63,8 +65,8 @@ pub(crate) fn write_summed(storage: &Storage, range: Range<usize>, out: &mut imp
 
 fn host_bytes(storage: &Storage, range: Range<usize>) -> Option<&[u8]> {
     let fits = range.start <= range.end && range.end <= storage.bytes();
-    // SAFETY: the range lies within the storage, which is host memory and outlives the slice. Changing a tensor while another thread saves it
-    // is the user's to prevent, as `Tensor` says.
+    // SAFETY: the range is within the storage, which is host memory and outlives the slice. Changing a tensor while
+    // another thread saves it is the user's to prevent, as `Tensor` says.
     (storage.device().is_cpu() && fits)
         .then(|| unsafe { std::slice::from_raw_parts(storage.ptr().add(range.start), range.len()) })
 }

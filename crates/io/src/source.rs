@@ -1,4 +1,4 @@
-//! A file's bytes in memory, and tensors that look into them.
+//! A mapped or read file, and tensors that are views of it.
 
 use memmap2::{MmapMut, MmapOptions, MmapRaw};
 use rushlight_core::{Backend, DType, Dims, Error, Layout, Result, Storage, layout};
@@ -37,8 +37,9 @@ impl Source {
         }
         let len = usize::try_from(meta.len()).map_err(|_| Error::io("it is larger than memory can address"))?;
         if mmap && len > 0 {
-            // SAFETY: the mapping is private: writes through it stay in this process. That nobody shortens the file or writes over its
-            // bytes while it is mapped is what the public functions ask of their callers; our own writers only ever replace files.
+            // SAFETY: the mapping is private: writes through it stay in this process. That nobody shortens the file or
+            // writes over its bytes while it is mapped is what the public functions ask of their callers; our own
+            // writers only ever replace files.
             let map = unsafe { MmapOptions::new().len(len).map_copy(&file)? };
             return Ok(Self { memory: Arc::new(map.into()), len });
         }
@@ -66,15 +67,17 @@ impl Source {
 
     /// All bytes, for parsing. Not to be held while tensors over the same bytes are in the hands of a user.
     pub(crate) fn bytes(&self) -> &[u8] {
-        // SAFETY: `len` bytes are mapped for as long as `self` lives; tensors that could write to them are handed out after parsing only.
+        // SAFETY: `len` bytes are mapped for as long as `self` lives; tensors that could write to them are handed out
+        // after parsing only.
         unsafe { std::slice::from_raw_parts(self.memory.as_ptr(), self.len) }
     }
 
-    /// A storage over `range`, which must hold elements of `dtype`. Without a copy if the bytes are fit to be used as they lie.
+    /// A storage over `range`, which must hold elements of `dtype`. Without a copy if the bytes are fit to be used
+    /// without a copy.
     pub(crate) fn storage(&self, range: Range<usize>, dtype: DType, order: ByteOrder) -> Result<Arc<Storage>> {
         let size = dtype.size();
         if range.start > range.end || range.end > self.len {
-            return Err(Error::io(format!("bytes {range:?} lie outside of the file, which has {}", self.len)));
+            return Err(Error::io(format!("bytes {range:?} are outside of the file, which has {}", self.len)));
         }
         let backend = cpu()?;
         let address = self.memory.as_mut_ptr().wrapping_add(range.start);
@@ -82,7 +85,7 @@ impl Source {
         if !swap && dtype != DType::Bool && address.addr().is_multiple_of(size) {
             let start = NonNull::new(address).ok_or_else(|| Error::io("the file is mapped at address zero"))?;
             let owner = Box::new(self.memory.clone());
-            // SAFETY: the range lies within the mapping, which is readable and writable and which `owner` keeps alive.
+            // SAFETY: the range is within the mapping, which is readable and writable and which `owner` keeps alive.
             return Ok(Arc::new(unsafe { Storage::from_owner(backend, start, range.len(), owner) }));
         }
         copied(backend, &self.bytes()[range], |chunk| {
@@ -128,7 +131,8 @@ pub(crate) fn tensor(
     let mut strides = Dims::from_slice(strides);
     let mut offset = offset;
     if strides.len() == shape.len() {
-        // Strides that no element uses may be anything; ones without meaning must not reach the arithmetic of later views.
+        // Strides that no element uses may be anything; ones without meaning must not reach the arithmetic of later
+        // views.
         let usual = layout::contiguous_strides(shape);
         let reach = storage.bytes() / dtype.size();
         for ((stride, &size), &plain) in strides.iter_mut().zip(shape).zip(&usual) {
@@ -145,8 +149,8 @@ pub(crate) fn tensor(
     unsafe { Tensor::from_storage(storage.clone(), layout, dtype) }
 }
 
-/// Refuses what no honest file has, and what views of a tensor could not compute with: too many dimensions, or sizes so large that only a
-/// zero among them makes them fit.
+/// Refuses what no honest file has, and what views of a tensor could not compute with: too many dimensions, or sizes so
+/// large that only a zero among them makes them fit.
 pub(crate) fn check_shape(shape: &[usize]) -> Result<()> {
     if shape.len() > MAX_RANK {
         return Err(Error::io(format!("a tensor of {} dimensions; at most {MAX_RANK} are read", shape.len())));

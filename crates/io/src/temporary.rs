@@ -5,7 +5,7 @@
 //! - this kernel wrote it and nobody holds its lock: processes of one kernel see each other's locks, whatever their
 //!   containers or PID namespaces, and on any file system that has locks at all;
 //! - or another kernel wrote it, nobody is seen to hold its lock, and it has not been written to for a day. Locks may
-//!   not reach other nodes of a cluster, and a writer there that is alive goes on writing.
+//!   not reach other nodes of a cluster, and a writer there that is alive continues writing.
 //!
 //! A writer takes the first slot that is free or dead, so the next save of a name removes what this kernel left of it.
 //! Files of other kernels are looked for once in a process and folder.

@@ -68,7 +68,7 @@ impl Machine {
     pub fn shares(&self, ranks: usize, binding: Binding, limit: usize, gpus: &[usize]) -> Vec<Share> {
         let total: usize = self.nodes.iter().map(Cpus::len).sum();
         // Ranks and nodes are laid along the line of all processors. A rank has the node at its middle; where there
-        // are fewer ranks than nodes, the nodes whose middle lies within its part.
+        // are fewer ranks than nodes, the nodes whose middle is within its part.
         let chosen: Vec<Vec<usize>> = (0..ranks)
             .map(|rank| {
                 let (from, to, middle) = (2 * rank * total, 2 * (rank + 1) * total, (2 * rank + 1) * total);

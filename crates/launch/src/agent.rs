@@ -23,7 +23,7 @@ struct Attempt {
     place: Place,
     workers: Vec<Worker>,
     output: Option<Output>,
-    /// When ranks that were told to stop are killed.
+    /// When ranks that were asked to stop are killed.
     deadline: Option<Instant>,
     failed: bool,
     done: bool,

@@ -1,4 +1,4 @@
-//! What the launcher shows: whole lines, one writer at a time.
+//! The launcher's own output: whole lines, one writer at a time.
 
 use std::io::Write;
 use std::sync::Mutex;

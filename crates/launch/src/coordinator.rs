@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// How long two launchers may claim one place: probes notice within 15 s that a machine is gone.
 const CLAIM_TIME: Duration = Duration::from_secs(30);
 
-/// What the user asked for.
+/// The user's options.
 #[derive(Clone, Debug)]
 pub struct Rules {
     /// Fewest and most nodes.
@@ -43,7 +43,7 @@ pub struct Card {
     pub node_rank: Option<usize>,
 }
 
-/// What an agent tells. Nodes are known by the number they got when they came.
+/// Events of an agent. Nodes are identified by the number assigned when they joined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     Join {
@@ -71,7 +71,7 @@ pub enum Event {
         port: u16,
     },
     /// The node was told to end by a signal, and its ranks have ended. Without the one that `holds_store` nobody can
-    /// go on.
+    /// continue.
     Leaving {
         node: u64,
         what: String,
@@ -84,7 +84,7 @@ pub enum Event {
     },
 }
 
-/// What agents are told.
+/// Commands to agents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Start ranks: the place of each node that takes part.
@@ -206,7 +206,7 @@ impl Coordinator {
         self.tick(now);
     }
 
-    /// A node is gone without a word.
+    /// A node has disappeared.
     pub fn lost(&mut self, node: u64, now: Duration) {
         self.waiting.retain(|(_, other, _)| *other != node);
         if let Some(card) = self.nodes.remove(&node) {

@@ -1,4 +1,5 @@
-//! Errors of ranks: the files in which they leave them (`TORCHELASTIC_ERROR_FILE`), and the report of those that failed.
+//! Errors of ranks: the files in which they leave them (`TORCHELASTIC_ERROR_FILE`), and the report of those that
+//! failed.
 
 use crate::worker::{Exit, Place, Worker};
 use serde_json::{Value, json};

@@ -35,7 +35,7 @@ pub fn run(forwarded: &[i32], agent: impl FnOnce(&Guard) -> i32) -> Result<i32> 
     let (alive, held) = signals::pipe()?;
     let adopted_before = adopts_orphans();
     adopt_orphans(true);
-    // SAFETY: the child goes on with Rust code on its only thread and leaves by `_exit`.
+    // SAFETY: the child continues with Rust code on its only thread and leaves by `_exit`.
     match unsafe { libc::fork() } {
         -1 => {
             let error = std::io::Error::last_os_error();
@@ -110,7 +110,7 @@ fn processes() -> HashMap<i32, (i32, u8)> {
     for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
         let Ok(text) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { continue };
-        // The name stands in parentheses and may hold anything; state and parent follow it.
+        // The name is in parentheses and may contain anything; state and parent follow it.
         let Some((_, tail)) = text.rsplit_once(") ") else { continue };
         let mut fields = tail.split(' ');
         if let (Some(state), Some(Ok(parent))) = (fields.next(), fields.next().map(str::parse)) {

@@ -1,4 +1,4 @@
-//! Output of the ranks: read by one thread, shown line by line with the rank before each, kept in files.
+//! Output of the ranks: one thread reads it, prints lines with a rank prefix, and writes log files.
 
 use crate::console::{self, Stream};
 use crate::signals;
@@ -23,7 +23,7 @@ pub struct Source {
     pub local_rank: usize,
     /// The end to read from.
     pub pipe: OwnedFd,
-    /// What stands before each line.
+    /// The prefix of each line.
     pub prefix: String,
     /// Where lines are shown; `None` if they are not.
     pub console: Option<Stream>,

@@ -1,4 +1,4 @@
-//! What a launcher has to do: found from its options and from whatever started it.
+//! The launch plan, derived from the options and the environment.
 
 use crate::options::{Nproc, Options};
 use rushlight_core::{Error, Result};
@@ -93,7 +93,7 @@ fn explicit(options: &Options) -> Result<Meeting> {
     let ports = match port {
         Some(port) => vec![port],
         None if fixed => candidate_ports(&format!("{name} {}", options.master_port.unwrap_or(0))),
-        // Whoever comes first holds the store: there must be no second port for a second one.
+        // The first node holds the store, so there must be no second port.
         None => vec![candidate_ports(&name)[0]],
     };
     Ok(Meeting { host, ports, nodes, node_rank, launch: None })
@@ -158,7 +158,7 @@ fn srun(nodes: usize, env: &Environment) -> Vec<String> {
         format!("--ntasks={nodes}"),
         "--ntasks-per-node=1".into(),
         "--cpu-bind=none".into(),
-        // Agents end their ranks themselves, and an elastic job goes on without a node.
+        // Agents end their ranks themselves, and an elastic job continues without a node.
         "--kill-on-bad-exit=0".into(),
     ];
     // Different nodes may have different numbers of processors: the fewest is what all have.

@@ -30,7 +30,8 @@ pub fn run(arguments: &[OsString], myself: &[OsString]) -> i32 {
 }
 
 /// [`run`] that leaves a report in a folder: `failures.json` lists the ranks of this node that failed in the last
-/// round, and `error-ROUND-RANK.json` is what a rank wrote of its error. A job that ends well leaves no `failures.json`.
+/// round, and `error-ROUND-RANK.json` is what a rank wrote of its error. A job that ends well leaves no
+/// `failures.json`.
 pub fn run_with_report(arguments: &[OsString], myself: &[OsString], folder: Option<&Path>) -> i32 {
     let words = std::iter::once(OsString::from("rushlight run")).chain(arguments.iter().cloned());
     let matches = match options::command().try_get_matches_from(words) {

@@ -219,7 +219,7 @@ fn start_one(job: &Job, place: &Place, local_rank: usize) -> Result<(Worker, Vec
     let line = command_line(job.options);
     let mut command = Command::new(&line[0]);
     command.args(&line[1..]).envs(variables(job, place, local_rank)).process_group(0);
-    // A terminal stops whoever reads from it in the background; a pipe can have one reader.
+    // A terminal stops background readers; a pipe can have one reader.
     // SAFETY: asks about a descriptor, open or not.
     if rank > 0 || unsafe { libc::isatty(0) } == 1 {
         command.stdin(Stdio::null());
@@ -320,7 +320,7 @@ fn stream_of(
     Ok(Some((theirs, Source { local_rank, pipe, prefix, console, file, filtered })))
 }
 
-/// What stands before each line of a rank.
+/// The prefix of each line of a rank.
 fn prefix(job: &Job, place: &Place, local_rank: usize) -> String {
     let rank = (place.first_rank + local_rank).to_string();
     let Some(template) = &job.options.prefix else {

@@ -1,7 +1,7 @@
 //! Dense factorisations over plain slices, for `f32` and `f64`.
 //!
-//! Every function takes a batch of matrices that lie one after the other, row by row, and works through it on the
-//! calling thread; to use more threads, split the batch. Names, conventions and messages are those of
+//! Every function takes a batch of matrices that are stored one after the other, row by row, and works through it on
+//! the calling thread; to use more threads, split the batch. Names, conventions and messages are those of
 //! `torch.linalg`. Nothing panics: slices of the wrong length are errors, an empty batch or a size of zero is
 //! fine, and numbers that are not finite give an error or come out as NaN, as each function says.
 //!
@@ -34,9 +34,20 @@ pub use lu::LuFactors;
 use rushlight_core::Result;
 
 /// An element type with factorisations: `f32` or `f64`.
-pub trait Real: compiled::Engine<Self> + Copy + 'static {}
-impl Real for f32 {}
-impl Real for f64 {}
+pub trait Real: compiled::Engine<Self> + Copy + 'static {
+    /// A pivot as a number of this type, rounded where it is beyond the type's precision.
+    fn from_pivot(pivot: i32) -> Self;
+}
+impl Real for f32 {
+    fn from_pivot(pivot: i32) -> Self {
+        pivot as f32
+    }
+}
+impl Real for f64 {
+    fn from_pivot(pivot: i32) -> Self {
+        f64::from(pivot)
+    }
+}
 
 /// Declares the public functions. Each becomes a method of a sealed trait whose implementations, not being generic,
 /// are compiled in this crate.
@@ -75,16 +86,16 @@ macro_rules! entry_points {
 }
 
 entry_points! {
-    /// Factors square matrices with partial pivoting, `P A = L U`. A singular matrix is no error: its position is in
+    /// Factors `m × n` matrices with partial pivoting, `P A = L U`. A singular matrix is no error: its position is in
     /// [`LuFactors::infos`].
     ///
     /// ```
-    /// let f = rushlight_linalg::lu_factor(1, 2, &[1.0, 2.0, 4.0, 6.0])?;
+    /// let f = rushlight_linalg::lu_factor(1, 2, 2, &[1.0, 2.0, 4.0, 6.0])?;
     /// assert_eq!(f.lu, [4.0, 6.0, 0.25, 0.5]);
     /// assert_eq!((f.pivots, f.signs, f.infos), (vec![2, 2], vec![-1.0], vec![0]));
     /// # Ok::<(), rushlight_core::Error>(())
     /// ```
-    lu::lu_factor(batch: usize, n: usize, a: &[T]) -> Result<LuFactors<T>>;
+    lu::lu_factor(batch: usize, m: usize, n: usize, a: &[T]) -> Result<LuFactors<T>>;
 
     /// Determinants of square matrices; one for a matrix without rows, NaN where the matrix has a NaN.
     ///

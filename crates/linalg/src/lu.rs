@@ -1,7 +1,7 @@
-//! LU with partial pivoting, and what stands on it: determinants, inverses and linear systems.
+//! LU with partial pivoting, determinants, inverses and linear systems.
 //!
 //! The factorisation is our own and not faer's, which multiplies by the reciprocal of a zero pivot and so turns a
-//! singular matrix into NaN. Like LAPACK we go on past a zero pivot and report the first one.
+//! singular matrix into NaN. Like LAPACK we continue past a zero pivot and report the first one.
 
 use crate::layout::{check, item, item_mut, row_major, row_major_mut, set_identity};
 use crate::real::Scalar;
@@ -16,7 +16,7 @@ use rushlight_core::{Error, Result};
 pub struct LuFactors<T> {
     /// Per matrix, row-major: `U` in the upper triangle, `L` below it without its unit diagonal.
     pub lu: Vec<T>,
-    /// Per matrix `n` entries: row `i` was exchanged with row `pivots[i]`, counted from one as LAPACK does.
+    /// Per matrix `min(m, n)` entries: row `i` was exchanged with row `pivots[i]`, counted from one as LAPACK does.
     pub pivots: Vec<i32>,
     /// Per matrix the determinant of the permutation, `1` or `-1`.
     pub signs: Vec<T>,
@@ -39,9 +39,15 @@ impl Outcome {
 /// Panels this narrow are eliminated row by row; wider ones are split into matrix products.
 const PANEL: usize = 16;
 
-fn factor<T: Scalar>(a: &mut [T], n: usize, pivots: &mut [i32]) -> Outcome {
+/// Factors one `m × n` matrix in place.
+fn factor<T: Scalar>(a: &mut [T], m: usize, n: usize, pivots: &mut [i32]) -> Outcome {
     let mut outcome = Outcome { odd: false, info: 0 };
-    factor_columns(a, n, 0, n, pivots, &mut outcome);
+    let k = m.min(n);
+    factor_columns(a, (m, n), 0, k, pivots, &mut outcome);
+    if n > k {
+        let (square, right) = row_major_mut(a, m, n).split_at_col_mut(k);
+        solve_in_place(square.rb(), Triangle { upper: false, unit: true }, right);
+    }
     outcome
 }
 
@@ -49,7 +55,7 @@ fn factor<T: Scalar>(a: &mut [T], n: usize, pivots: &mut [i32]) -> Outcome {
 /// that columns on either side never need a permutation later.
 fn factor_columns<T: Scalar>(
     a: &mut [T],
-    n: usize,
+    (m, n): (usize, usize),
     start: usize,
     end: usize,
     pivots: &mut [i32],
@@ -61,18 +67,18 @@ fn factor_columns<T: Scalar>(
     }
     let left = (width / 2).next_multiple_of(PANEL);
     let mid = start + left;
-    factor_columns(a, n, start, mid, pivots, outcome);
-    let block = row_major_mut(a, n, n).submatrix_mut(start, start, n - start, width);
+    factor_columns(a, (m, n), start, mid, pivots, outcome);
+    let block = row_major_mut(a, m, n).submatrix_mut(start, start, m - start, width);
     let (a00, mut a01, a10, a11) = block.split_at_mut(left, left);
     solve_in_place(a00.rb(), Triangle { upper: false, unit: true }, a01.as_mut());
     matmul(a11, Accum::Add, a10.rb(), a01.rb(), -T::ONE, Par::Seq);
-    factor_columns(a, n, mid, end, pivots, outcome);
+    factor_columns(a, (m, n), mid, end, pivots, outcome);
 }
 
 fn factor_panel<T: Scalar>(a: &mut [T], n: usize, start: usize, end: usize, pivots: &mut [i32], outcome: &mut Outcome) {
     for k in start..end {
         let mut pivot = k;
-        for i in k + 1..n {
+        for i in k + 1..a.len() / n {
             if a[i * n + k].abs() > a[pivot * n + k].abs() {
                 pivot = i;
             }
@@ -132,32 +138,33 @@ fn for_each_factored<T: Scalar>(
     let mut pivots = vec![0; n];
     for i in 0..batch {
         lu.copy_from_slice(item(a, i, n * n));
-        let outcome = factor(&mut lu, n, &mut pivots);
+        let outcome = factor(&mut lu, n, n, &mut pivots);
         each(i, &lu, &pivots, outcome)?;
     }
     Ok(())
 }
 
-pub fn lu_factor<T: Scalar>(batch: usize, n: usize, a: &[T]) -> Result<LuFactors<T>> {
+pub fn lu_factor<T: Scalar>(batch: usize, m: usize, n: usize, a: &[T]) -> Result<LuFactors<T>> {
     let call = "linalg.lu_factor";
-    check(call, "a", a.len(), batch, n, n)?;
-    if n > i32::MAX as usize {
-        return Err(Error::value(format!("{call}: matrices of {n}x{n} have more rows than a pivot can name")));
+    check(call, "a", a.len(), batch, m, n)?;
+    let k = m.min(n);
+    if m > i32::MAX as usize {
+        return Err(Error::value(format!("{call}: matrices of {m}x{n} have more rows than a pivot can name")));
     }
     let mut lu = a.to_vec();
     // A size of zero leaves nothing to bound the batch by, so its length is asked for with care.
     let mut pivots = Vec::new();
     let mut signs = Vec::new();
     let mut infos = Vec::new();
-    let reserved = pivots.try_reserve_exact(batch.saturating_mul(n)).is_ok()
+    let reserved = pivots.try_reserve_exact(batch.saturating_mul(k)).is_ok()
         && signs.try_reserve_exact(batch).is_ok()
         && infos.try_reserve_exact(batch).is_ok();
     if !reserved {
         return Err(Error::out_of_memory(format!("{call}: no memory for the factors of {batch} matrices")));
     }
-    pivots.resize(batch * n, 0);
+    pivots.resize(batch * k, 0);
     for i in 0..batch {
-        let outcome = factor(item_mut(&mut lu, i, n * n), n, item_mut(&mut pivots, i, n));
+        let outcome = factor(item_mut(&mut lu, i, m * n), m, n, item_mut(&mut pivots, i, k));
         signs.push(outcome.sign());
         infos.push(outcome.info);
     }

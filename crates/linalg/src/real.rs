@@ -1,4 +1,4 @@
-//! The two element types, and what the algorithms ask of them.
+//! The two element types, and the trait that the algorithms need.
 
 use faer::traits::RealField;
 use std::ops::{Add, Div, Mul, Neg, Sub};

@@ -59,7 +59,8 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(path).unwrap_or_default()
 }
 
-/// The name of a process: its program, without directories; for interpreters the script too. Empty if it has gone or is another user's in another container.
+/// The name of a process: its program, without directories; for interpreters the script too. Empty if it has gone or is
+/// another user's in another container.
 pub fn process_name(pid: u32) -> String {
     let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let words: Vec<String> =

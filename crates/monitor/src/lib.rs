@@ -1,7 +1,7 @@
 //! Figures of GPUs and processors: utilisation, memory, power, temperature, clocks, processes.
 //!
-//! GPUs are asked through the vendor's management library, which is opened at run time: NVML, ROCm SMI or Level Zero Sysman. A figure that a library or a
-//! device does not give is `None`.
+//! GPUs are asked through the vendor's management library, which is opened at run time: NVML, ROCm SMI or Level Zero
+//! Sysman. A figure that a library or a device does not give is `None`.
 //!
 //! ```
 //! let mut monitor = rushlight_monitor::Monitor::new();

@@ -150,8 +150,8 @@ pub fn gpu(ordinal: usize) -> Result<Option<Gpu>> {
     read(nvml, visible_index(visible.as_deref(), &uuids, ordinal)? as u32).map(Some)
 }
 
-/// NVML's number of the device that CUDA numbers `ordinal`, given `CUDA_VISIBLE_DEVICES` and the devices' UUIDs. Numbers in the variable are taken in the order of
-/// the bus, as PyTorch does.
+/// NVML's number of the device that CUDA numbers `ordinal`, given `CUDA_VISIBLE_DEVICES` and the devices' UUIDs.
+/// Numbers in the variable are taken in the order of the bus, as PyTorch does.
 pub fn visible_index(visible: Option<&str>, uuids: &[String], ordinal: usize) -> Result<usize> {
     let none = || {
         Error::device(format!(

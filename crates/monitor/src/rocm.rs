@@ -50,8 +50,8 @@ impl Frequencies {
         u32::from_ne_bytes(std::array::from_fn(|i| self.0[at + i]))
     }
 
-    /// The current frequency in MHz. Versions from 6.0 on begin with a flag: 0 or 1, then a number of frequencies and an index below it. In older ones the number comes
-    /// first, and the index; both readings make sense of no buffer.
+    /// The current frequency in MHz. Versions from 6.0 on begin with a flag: 0 or 1, then a number of frequencies and
+    /// an index below it. In older ones the number comes first, and the index; both readings make sense of no buffer.
     fn current(&self) -> Option<f64> {
         let (count, current, list) = match (self.word(0), self.word(4), self.word(8)) {
             (0 | 1, count, current) if (1..=33).contains(&count) && current < count => (count, current, 16),
@@ -103,7 +103,8 @@ pub fn gpus() -> Result<Option<Vec<Gpu>>> {
     Ok(Some((0..count.min(1024)).map(|index| read(rocm, index)).collect()))
 }
 
-/// The device that HIP numbers so; `None` without the library or driver. The runtime's variable chooses devices, then HIP's chooses among those.
+/// The device that HIP numbers so; `None` without the library or driver. The runtime's variable chooses devices, then
+/// HIP's chooses among those.
 pub fn gpu(ordinal: usize) -> Result<Option<Gpu>> {
     let Some(found) = gpus()? else { return Ok(None) };
     let variable = |name: &str| std::env::var(name).ok();
@@ -137,7 +138,8 @@ fn read(rocm: &Rocm, index: u32) -> Gpu {
         (unsafe { (rocm.temperature)(index, sensor, 0, &mut value) } == 0).then_some(value as f64 / 1000.0)
     };
     let mut name = [0u8; 128];
-    // SAFETY: the length is one less than the buffer's, so that the text has an end; each closure passes a pointer to a value of the type that the function writes.
+    // SAFETY: the length is one less than the buffer's, so that the text has an end; each closure passes a pointer to a
+    // value of the type that the function writes.
     unsafe {
         (rocm.name)(index, name.as_mut_ptr(), name.len() - 1);
         let micro = |watts: u64| watts as f64 / 1e6;

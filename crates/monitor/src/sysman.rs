@@ -268,7 +268,8 @@ fn processes(sysman: &Sysman, device: Handle) -> Vec<GpuProcess> {
     }
     count = count.min(4096);
     let mut found = vec![ProcessState::new(); count as usize];
-    // SAFETY: the count is the buffer's length. Processes started meanwhile make the call fail; the next sample has them.
+    // SAFETY: the count is the buffer's length. Processes started meanwhile make the call fail; the next sample has
+    // them.
     if unsafe { (sysman.processes)(device, &mut count, found.as_mut_ptr()) } != 0 {
         return Vec::new();
     }

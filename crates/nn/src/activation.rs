@@ -390,7 +390,7 @@ impl Forward for PReLU {
     }
 }
 
-/// [`LeakyReLU`] with a slope drawn anew for every element when training, and their mean in evaluation.
+/// [`LeakyReLU`] with a slope drawn again for every element when training, and their mean in evaluation.
 #[derive(Clone, Debug, Module)]
 #[module(extra_repr = "Self::settings")]
 pub struct RReLU {

@@ -9,8 +9,9 @@ use rushlight_tensor::{AttentionOptions, Options, PadMode, Tensor, cat};
 /// Attention by several heads at once, each over its own part of the projected features.
 ///
 /// ```
-/// use rushlight_nn::{MultiheadAttention, MultiheadAttentionOptions};
-/// use rushlight_tensor::Tensor;
+/// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_nn as nn; }
+/// use rushlight::nn::{MultiheadAttention, MultiheadAttentionOptions};
+/// use rushlight::Tensor;
 /// let attention = MultiheadAttention::new(8, 2).batch_first(true).build()?;
 /// let x = Tensor::ones([3, 5, 8])?;
 /// let (y, weights) = attention.forward(&x, &x, &x, &MultiheadAttentionOptions::default())?;
@@ -119,7 +120,8 @@ impl<'a> MultiheadAttentionOptions<'a> {
         self
     }
 
-    /// `[queries, keys]`, or `[batch * num_heads, queries, keys]`: true hides a key from a query; a float is added to the score.
+    /// `[queries, keys]`, or `[batch * num_heads, queries, keys]`: true hides a key from a query; a float is added to
+    /// the score.
     pub fn attn_mask(mut self, mask: impl Into<Option<&'a Tensor>>) -> Self {
         self.attn_mask = mask.into();
         self
@@ -132,8 +134,8 @@ impl<'a> MultiheadAttentionOptions<'a> {
         self
     }
 
-    /// Whether to give the attention weights too, true unless set. They take memory for every query and key: say `false` where they
-    /// are not looked at.
+    /// Whether to give the attention weights too, true unless set. They take memory for every query and key: say
+    /// `false` where they are not looked at.
     pub fn need_weights(mut self, need_weights: bool) -> Self {
         self.need_weights = need_weights;
         self
@@ -163,9 +165,10 @@ impl MultiheadAttention {
         }
     }
 
-    /// The outputs for `query`, `[queries, batch, embed_dim]`, from `key` and `value`, `[keys, batch, features]`, and the attention weights,
-    /// `[batch, queries, keys]` (`[batch, num_heads, queries, keys]` when not averaged). With `batch_first` the inputs and the output begin with
-    /// the batch; without a batch dimension they are `[length, features]`.
+    /// The outputs for `query`, `[queries, batch, embed_dim]`, from `key` and `value`, `[keys, batch, features]`, and
+    /// the attention weights, `[batch, queries, keys]` (`[batch, num_heads, queries, keys]` when not averaged). With
+    /// `batch_first` the inputs and the output begin with the batch; without a batch dimension they are
+    /// `[length, features]`.
     ///
     /// One tensor given as `query`, `key` and `value`, or as `key` and `value`, is projected in one product.
     pub fn forward(
@@ -251,7 +254,8 @@ impl MultiheadAttention {
         Ok(rank == 2)
     }
 
-    /// Queries, keys and values, their last dimension split into heads: `[.., .., heads, size]`. As few products as the inputs allow.
+    /// Queries, keys and values, their last dimension split into heads: `[.., .., heads, size]`. As few products as the
+    /// inputs allow.
     fn project(&self, query: &Tensor, key: &Tensor, value: &Tensor) -> Result<Vec<Tensor>> {
         let (e, heads) = (self.embed_dim, self.num_heads);
         // Splitting the heads and not the features lets the gradients join in one copy.
@@ -305,8 +309,8 @@ impl MultiheadAttention {
         cat(&parts.iter().collect::<Vec<_>>(), 2)
     }
 
-    /// All masks as one that broadcasts to `[batch, heads, queries, keys]`: true hides, a float is added. `extra` keys more than the masks know of are
-    /// visible.
+    /// All masks as one that broadcasts to `[batch, heads, queries, keys]`: true hides, a float is added. `extra` keys
+    /// more than the masks know of are visible.
     fn mask(
         &self,
         options: &MultiheadAttentionOptions,

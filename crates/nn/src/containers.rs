@@ -1,4 +1,5 @@
-//! Lists and dictionaries of modules and parameters. A `Vec` or an array as a field of a module does as well as a list here.
+//! Lists and dictionaries of modules and parameters. A `Vec` or an array as a field of a module does as well as a list
+//! here.
 
 use crate::sequential::check_name;
 use crate::{Field, Forward, Member, MemberMut, Memo, Module, Parameter};
@@ -10,7 +11,8 @@ use std::ops::{Deref, DerefMut};
 /// Modules by number: of one type, or boxed of several.
 ///
 /// ```
-/// use rushlight_nn::{Forward, Linear, Module, ModuleList};
+/// # mod rushlight { pub use rushlight_nn as nn; }
+/// use rushlight::nn::{Forward, Linear, Module, ModuleList};
 /// let blocks = (0..3).map(|_| Linear::new(4, 4).build()).collect::<Result<ModuleList<_>, _>>()?;
 /// assert_eq!(blocks.len(), 3);
 /// assert_eq!(blocks.named_parameters()[4].0, "2.weight");

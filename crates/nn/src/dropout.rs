@@ -106,8 +106,8 @@ fn per_channel(name: &str, x: &Tensor, lead: usize) -> Result<Tensor> {
     Tensor::ones_with(shape, (x.dtype(), x.device()))
 }
 
-/// Ones by channel for `D` spatial dimensions. As in PyTorch, an input without batch is allowed but for two dimensions, where three
-/// are batch, channels and length.
+/// Ones by channel for `D` spatial dimensions. As in PyTorch, an input without batch is allowed but for two dimensions,
+/// where three are batch, channels and length.
 fn channels<const D: usize>(name: &str, x: &Tensor) -> Result<Tensor> {
     match x.rank() {
         rank if rank == D + 2 => per_channel(name, x, 2),

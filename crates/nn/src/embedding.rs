@@ -9,8 +9,9 @@ use rushlight_tensor::{Options, Tensor};
 /// A table of vectors, looked up by index.
 ///
 /// ```
-/// use rushlight_nn::{Embedding, Forward};
-/// use rushlight_tensor::Tensor;
+/// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_nn as nn; }
+/// use rushlight::nn::{Embedding, Forward};
+/// use rushlight::Tensor;
 /// let table = Embedding::new(10, 4).padding_idx(0).build()?;
 /// assert_eq!(table.forward(&Tensor::new([[1i64, 2, 0]])?)?.shape(), [1, 3, 4]);
 /// assert_eq!(table.weight.i(0)?.sum()?.item::<f32>()?, 0.0);

@@ -21,8 +21,9 @@ pub enum BagMode {
 /// A table of vectors, looked up by bags of indices: sums, means or maxima come out.
 ///
 /// ```
-/// use rushlight_nn::{BagMode, EmbeddingBag, Forward};
-/// use rushlight_tensor::Tensor;
+/// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_nn as nn; }
+/// use rushlight::nn::{BagMode, EmbeddingBag, Forward};
+/// use rushlight::Tensor;
 /// let table = Tensor::new([[1.0f32], [2.0], [4.0]])?;
 /// let bags = EmbeddingBag::from_pretrained(&table).mode(BagMode::Sum).build()?;
 /// assert_eq!(bags.forward(&Tensor::new([[0i64, 1], [1, 2]])?)?.to_vec::<f32>()?, [3.0, 6.0]);
@@ -70,8 +71,8 @@ impl EmbeddingBag {
         EmbeddingBagBuilder::of(Table::Given(embeddings.clone()), true)
     }
 
-    /// The output for indices `[bags, length]`, or for indices in a row with the `offsets` at which bags begin. `per_sample_weights`, of
-    /// the indices' shape, scale the vectors of a sum.
+    /// The output for indices `[bags, length]`, or for indices in a row with the `offsets` at which bags begin.
+    /// `per_sample_weights`, of the indices' shape, scale the vectors of a sum.
     pub fn forward_with(
         &self,
         indices: &Tensor,
@@ -150,7 +151,7 @@ impl EmbeddingBag {
                         usize::try_from(offset).ok().filter(|&o| o <= total && o >= *bounds.last().unwrap_or(&0));
                     bounds.push(next.ok_or_else(|| {
                         Error::value(format!(
-                            "{name}: offsets must not decrease and lie within the {total} indices, but {offset} is among them"
+                            "{name}: offsets must not decrease and must be within the {total} indices, but {offset} is among them"
                         ))
                     })?);
                 }

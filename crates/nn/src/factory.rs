@@ -1,6 +1,7 @@
-//! What every layer's builder has.
+//! Options shared by all layers' builders.
 
-/// `dtype`, `device` and both as `options` for a builder with a field `options`, perhaps generic over the number of dimensions.
+/// `dtype`, `device` and both as `options` for a builder with a field `options`, perhaps generic over the number of
+/// dimensions.
 macro_rules! factory_options {
     ($builder:ident) => {
         $crate::factory_options!([] $builder);

@@ -5,7 +5,7 @@ use crate::{Forward, Module};
 use rushlight_core::{Error, Result};
 use rushlight_tensor::{PadMode, Sizes, Tensor, stack};
 
-/// Blocks that slide over a plane: their size, and where they lie.
+/// Sliding blocks over a plane: their size and positions.
 #[derive(Clone, Copy, Debug)]
 struct Blocks {
     kernel_size: Sizes,
@@ -115,7 +115,8 @@ macro_rules! block_options {
     };
 }
 
-/// The blocks of images `[batch, channels, height, width]` as columns `[batch, channels · block, blocks]`; the batch may be missing.
+/// The blocks of images `[batch, channels, height, width]` as columns `[batch, channels · block, blocks]`; the batch
+/// may be missing.
 #[derive(Clone, Copy, Debug, Module)]
 #[module(extra_repr = "Self::settings")]
 pub struct Unfold {

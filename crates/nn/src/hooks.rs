@@ -32,12 +32,13 @@ fn lock<M>(hooks: &Hooks<M>) -> MutexGuard<'_, Vec<(u64, Hook<M>)>> {
     hooks.lock().unwrap_or_else(|e| e.into_inner())
 }
 
-/// A module whose forward pass can be watched and changed: PyTorch's `register_forward_hook`. It has the names, the state dict and the text of the
-/// module itself.
+/// A module whose forward pass can be watched and changed: PyTorch's `register_forward_hook`. It has the names, the
+/// state dict and the text of the module itself.
 ///
 /// ```
-/// use rushlight_nn::{Forward, Hooked, Linear, Module, ReLU, Sequential};
-/// use rushlight_tensor::Tensor;
+/// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_nn as nn; }
+/// use rushlight::nn::{Forward, Hooked, Linear, Module, ReLU, Sequential};
+/// use rushlight::Tensor;
 /// use std::sync::{Arc, Mutex};
 /// let layer = Hooked::new(Linear::new(4, 8).build()?);
 /// let seen = Arc::new(Mutex::new(Vec::new()));
@@ -58,7 +59,7 @@ pub struct Hooked<M> {
     hooks: Arc<Hooks<M>>,
 }
 
-/// Takes a hook away again when asked to. Dropping the handle leaves the hook in place.
+/// Removes a hook on request. Dropping the handle leaves the hook in place.
 #[must_use = "dropping the handle leaves the hook in place for good; say `let _ =` if that is meant"]
 pub struct ForwardHookHandle<M> {
     id: u64,
@@ -100,7 +101,8 @@ impl<M: Module> Hooked<M> {
         self.register(Hook::Before(Arc::new(hook)))
     }
 
-    /// Calls `hook` with input and output after each forward pass; what it returns, if anything, takes the output's place.
+    /// Calls `hook` with input and output after each forward pass; what it returns, if anything, takes the output's
+    /// place.
     pub fn register_forward_hook(
         &self,
         hook: impl Fn(&M, &Tensor, &Tensor) -> Result<Option<Tensor>> + Send + Sync + 'static,

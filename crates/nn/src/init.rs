@@ -167,7 +167,8 @@ pub fn dirac_(tensor: &Tensor, groups: usize) -> Result<()> {
     })
 }
 
-/// Rows (or columns, if these are fewer) at right angles and of length `gain`, the dimensions after the first taken as one.
+/// Rows (or columns, if these are fewer) at right angles and of length `gain`, the dimensions after the first taken as
+/// one.
 pub fn orthogonal_(tensor: &Tensor, gain: f64) -> Result<()> {
     if tensor.rank() < 2 {
         return Err(Error::shape(format!(

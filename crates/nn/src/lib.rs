@@ -1,15 +1,16 @@
 //! Neural networks: modules, layers, losses, initialisation.
 //!
-//! A model is a plain struct with `#[derive(Module)]`; names, shapes and default initialisation of parameters are PyTorch's, so
-//! state dicts travel both ways.
+//! A model is a plain struct with `#[derive(Module)]`; names, shapes and default initialisation of parameters are
+//! PyTorch's, so state dicts travel both ways.
 //!
 //! What holds parameters or checks its settings comes from a builder, with PyTorch's names and defaults as methods:
-//! `Conv2d::new(3, 8, 3).padding(1).build()?`. What does neither is complete as it is: `ReLU`, `MaxPool2d::new(2).stride(1)`,
-//! `CrossEntropyLoss::new().label_smoothing(0.1)`.
+//! `Conv2d::new(3, 8, 3).padding(1).build()?`. What does neither is complete as it is: `ReLU`,
+//! `MaxPool2d::new(2).stride(1)`, `CrossEntropyLoss::new().label_smoothing(0.1)`.
 //!
 //! ```
-//! use rushlight_nn::{Forward, Linear, Module};
-//! use rushlight_tensor::Tensor;
+//! # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_nn as nn; }
+//! use rushlight::nn::{Forward, Linear, Module};
+//! use rushlight::Tensor;
 //! # use rushlight_core::Result;
 //!
 //! #[derive(Module)]

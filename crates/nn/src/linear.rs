@@ -8,8 +8,9 @@ use rushlight_tensor::{Options, Tensor};
 /// `x · weightᵀ + bias` over the last dimension.
 ///
 /// ```
-/// use rushlight_nn::{Forward, Linear, Module};
-/// use rushlight_tensor::Tensor;
+/// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_nn as nn; }
+/// use rushlight::nn::{Forward, Linear, Module};
+/// use rushlight::Tensor;
 /// let layer = Linear::new(20, 1).build()?;
 /// assert_eq!(layer.forward(&Tensor::ones([8, 20])?)?.shape(), [8, 1]);
 /// assert_eq!(layer.repr(), "Linear(in_features=20, out_features=1, bias=True)");

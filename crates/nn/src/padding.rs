@@ -5,8 +5,8 @@ use crate::{Forward, Module};
 use rushlight_core::{Error, Result};
 use rushlight_tensor::{PadMode, Tensor};
 
-/// How much is added at the `N` sides of the last dimensions, the last one's first: one number for all, or one each. Negative
-/// numbers cut.
+/// How much is added at the `N` sides of the last dimensions, the last one's first: one number for all, or one each.
+/// Negative numbers cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sides<const N: usize>([isize; N]);
 

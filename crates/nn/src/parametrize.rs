@@ -1,4 +1,5 @@
-//! Parameters that are computed from others: weight norm and spectral norm, with the keys of PyTorch's parametrizations.
+//! Parameters that are computed from others: weight norm and spectral norm, with the keys of PyTorch's
+//! parametrizations.
 
 use crate::{Buffer, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d, Forward, Member, MemberMut, Module};
 use crate::{Memo, Parameter, Training};
@@ -17,8 +18,9 @@ pub trait Parametrization: Module {
 /// A module one of whose parameters is computed, by [`weight_norm`] or [`spectral_norm`].
 ///
 /// ```
-/// use rushlight_nn::{Forward, Linear, Module, weight_norm};
-/// use rushlight_tensor::Tensor;
+/// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_nn as nn; }
+/// use rushlight::nn::{Forward, Linear, Module, weight_norm};
+/// use rushlight::Tensor;
 /// let layer = weight_norm(Linear::new(4, 3).build()?, "weight", 0)?;
 /// let names: Vec<String> = layer.state_dict().into_keys().collect();
 /// assert_eq!(names, ["bias", "parametrizations.weight.original0", "parametrizations.weight.original1"]);
@@ -53,8 +55,8 @@ impl<M: Module, P: Parametrization> Parametrized<M, P> {
         Ok(Self { module, name: name.to_owned(), prefix: format!("parametrizations.{name}"), parametrization })
     }
 
-    /// The module with the parameter's value of now, which remembers how it was computed: for modules that are called by other methods than
-    /// [`Forward::forward`].
+    /// The module with the parameter's value of now, which remembers how it was computed: for modules that are called
+    /// by other methods than [`Forward::forward`].
     pub fn module(&self) -> Result<M> {
         let mut module = Memo::sharing().module(&self.module)?;
         replace(&mut module, &self.name, Parameter::from_leaf(self.parametrization.value()?));
@@ -131,7 +133,8 @@ pub struct WeightNorm {
     dim: Option<usize>,
 }
 
-/// Learns a parameter's lengths along a dimension apart from its directions; with `None` as dimension it has one length.
+/// Learns a parameter's lengths along a dimension apart from its directions; with `None` as dimension it has one
+/// length.
 pub fn weight_norm<M: Module>(
     module: M,
     name: &str,

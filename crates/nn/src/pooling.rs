@@ -8,8 +8,9 @@ use rushlight_tensor::{AvgPool, MaxPool, OutputSize, Sizes, Tensor};
 /// The largest element of each window, over `D` spatial dimensions: [`MaxPool1d`], [`MaxPool2d`], [`MaxPool3d`].
 ///
 /// ```
-/// use rushlight_nn::{Forward, MaxPool2d};
-/// use rushlight_tensor::Tensor;
+/// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_nn as nn; }
+/// use rushlight::nn::{Forward, MaxPool2d};
+/// use rushlight::Tensor;
 /// let x = Tensor::arange(0.0, 16.0, 1.0)?.reshape([1, 4, 4])?;
 /// let (y, indices) = MaxPool2d::new(2).forward_with_indices(&x)?;
 /// assert_eq!(y.to_vec::<f32>()?, [5.0, 7.0, 13.0, 15.0]);
@@ -269,7 +270,8 @@ adaptive! {
     AdaptiveMaxPool1d Tensor::adaptive_max_pool1d;
     /// Maxima of `[batch, channels, height, width]` to a given height and width.
     AdaptiveMaxPool2d Tensor::adaptive_max_pool2d;
-    /// Maxima of `[batch, channels, depth, height, width]` to a given depth, height and width; the batch may be missing.
+    /// Maxima of `[batch, channels, depth, height, width]` to a given depth, height and width; the batch may be
+    /// missing.
     AdaptiveMaxPool3d |input, size| Ok(adaptive_max_pool3d(input, size)?.0);
 }
 

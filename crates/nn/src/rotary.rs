@@ -4,12 +4,13 @@ use crate::{Buffer, Module, locate};
 use rushlight_core::{DType, Error, Result};
 use rushlight_tensor::{Options, Tensor};
 
-/// Rotary position embedding (RoPE): turns pairs of features of queries and keys by an angle that grows with the position, so that their
-/// product depends on the distance of the positions.
+/// Rotary position embedding (RoPE): turns pairs of features of queries and keys by an angle that grows with the
+/// position, so that their product depends on the distance of the positions.
 ///
 /// ```
-/// use rushlight_nn::RotaryEmbedding;
-/// use rushlight_tensor::Tensor;
+/// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_nn as nn; }
+/// use rushlight::nn::RotaryEmbedding;
+/// use rushlight::Tensor;
 /// let rope = RotaryEmbedding::new(8, 32).build()?;
 /// let q = Tensor::ones([1, 2, 4, 8])?; // batch, heads, length, features
 /// assert_eq!(rope.forward(&q, 0)?.shape(), [1, 2, 4, 8]);
@@ -105,8 +106,8 @@ impl RotaryEmbeddingBuilder {
         self
     }
 
-    /// Whether neighbouring features are pairs, as in Meta's code; else a feature of the first half and its counterpart in the second, as
-    /// in Hugging Face's.
+    /// Whether neighbouring features are pairs, as in Meta's code; else a feature of the first half and its counterpart
+    /// in the second, as in Hugging Face's.
     pub fn interleaved(mut self, interleaved: bool) -> Self {
         self.interleaved = interleaved;
         self

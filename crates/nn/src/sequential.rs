@@ -9,8 +9,9 @@ use std::any::Any;
 /// Layers one after the other, each fed with the output of the one before.
 ///
 /// ```
-/// use rushlight_nn::{Forward, Linear, Module, ReLU, Sequential};
-/// use rushlight_tensor::Tensor;
+/// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_nn as nn; }
+/// use rushlight::nn::{Forward, Linear, Module, ReLU, Sequential};
+/// use rushlight::Tensor;
 /// let net = Sequential::from((Linear::new(4, 8).build()?, ReLU, Linear::new(8, 2).build()?));
 /// assert_eq!(net.forward(&Tensor::zeros([3, 4])?)?.shape(), [3, 2]);
 /// assert_eq!(net.layer::<Linear>("2")?.weight.shape(), [2, 8]);

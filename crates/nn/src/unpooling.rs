@@ -8,8 +8,9 @@ use rushlight_tensor::{Sizes, Tensor};
 /// Puts maxima back where they were, zeros elsewhere, over `D` spatial dimensions: [`MaxUnpool1d`], [`MaxUnpool2d`].
 ///
 /// ```
-/// use rushlight_nn::{MaxPool2d, MaxUnpool2d};
-/// use rushlight_tensor::Tensor;
+/// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_nn as nn; }
+/// use rushlight::nn::{MaxPool2d, MaxUnpool2d};
+/// use rushlight::Tensor;
 /// let x = Tensor::arange(0.0, 16.0, 1.0)?.reshape([1, 4, 4])?;
 /// let (y, indices) = MaxPool2d::new(2).forward_with_indices(&x)?;
 /// let back = MaxUnpool2d::new(2).forward(&y, &indices)?;

@@ -8,8 +8,9 @@ use rushlight_tensor::{InterpolateMode, InterpolateOptions, Sizes, Tensor};
 /// Resizes the spatial dimensions to a size or by a factor.
 ///
 /// ```
-/// use rushlight_nn::{Forward, Upsample};
-/// use rushlight_tensor::{InterpolateMode, Tensor};
+/// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_nn as nn; }
+/// use rushlight::nn::{Forward, Upsample};
+/// use rushlight::{InterpolateMode, Tensor};
 /// let up = Upsample::new().scale_factor([2.0]).mode(InterpolateMode::Bilinear);
 /// assert_eq!(up.forward(&Tensor::ones([1, 3, 4, 5])?)?.shape(), [1, 3, 8, 10]);
 /// # Ok::<(), rushlight_core::Error>(())
@@ -50,7 +51,7 @@ impl Upsample {
         self
     }
 
-    /// Whether the centres of the corners, not their edges, lie on each other; for the linear modes.
+    /// Whether corner pixels are aligned by their centres instead of their edges; for the linear modes.
     pub fn align_corners(mut self, align_corners: bool) -> Self {
         self.align_corners = Some(align_corners);
         self

@@ -7,7 +7,8 @@ use rushlight_tensor::{Tensor, cat};
 /// The parameters' elements one after the other: PyTorch's `nn.utils.parameters_to_vector`.
 ///
 /// ```
-/// use rushlight_nn::{Linear, Module, parameters_to_vector, vector_to_parameters};
+/// # mod rushlight { pub use rushlight_nn as nn; }
+/// use rushlight::nn::{Linear, Module, parameters_to_vector, vector_to_parameters};
 /// let layer = Linear::new(3, 2).build()?;
 /// let vector = parameters_to_vector(&layer.parameters())?;
 /// assert_eq!(vector.shape(), [8]);

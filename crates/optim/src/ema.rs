@@ -8,12 +8,14 @@ use rushlight_tensor::state::{Dict, Key, StateDict, Stateful, Value};
 
 /// An exponential moving average of a model's parameters: often better than the parameters themselves.
 ///
-/// The first update copies, as `torch.optim.swa_utils.AveragedModel` does; later ones move each average by `1 - decay` of its distance.
-/// [`apply`](Ema::apply) puts the averages into the model, for evaluation or to save it, [`restore`](Ema::restore) puts back what was there.
+/// The first update copies, as `torch.optim.swa_utils.AveragedModel` does; later ones move each average by `1 - decay`
+/// of its distance. [`apply`](Ema::apply) puts the averages into the model, for evaluation or to save it,
+/// [`restore`](Ema::restore) puts back what was there.
 ///
 /// ```
-/// use rushlight_optim::Ema;
-/// use rushlight_tensor::Tensor;
+/// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_optim as optim; }
+/// use rushlight::optim::Ema;
+/// use rushlight::Tensor;
 /// let weight = Tensor::new([1.0f32])?;
 /// let named = [("weight".to_string(), weight.clone())];
 /// let mut ema = Ema::new(named, 0.9)?;
@@ -28,7 +30,8 @@ use rushlight_tensor::state::{Dict, Key, StateDict, Stateful, Value};
 /// ```
 #[derive(Debug)]
 pub struct Ema {
-    decay: f64,
+    /// `None`: all updates have equal weight.
+    decay: Option<f64>,
     entries: Vec<Entry>,
     n_averaged: i64,
     applied: bool,
@@ -43,6 +46,42 @@ struct Entry {
     backup: Option<Tensor>,
 }
 
+/// How new values enter an average.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Averaging {
+    /// Exponential moving average: the average keeps `decay` of itself.
+    Exponential {
+        /// Between 0 and 1.
+        decay: f64,
+    },
+    /// Equal weights, as in stochastic weight averaging (SWA); `count` values are in the average already.
+    Equal {
+        /// The number of values so far.
+        count: f64,
+    },
+}
+
+impl Averaging {
+    /// Moves `average` towards `current`.
+    pub fn update_(self, average: &Tensor, current: &Tensor) -> Result<()> {
+        no_grad(|| {
+            if average.is_floating_point() {
+                let weight = match self {
+                    Averaging::Exponential { decay } => 1.0 - decay,
+                    Averaging::Equal { count } => 1.0 / (count + 1.0),
+                };
+                return average.lerp_(current, weight).map(drop);
+            }
+            // Integers are averaged in floating point and truncated, as PyTorch does.
+            let moved = match self {
+                Averaging::Exponential { decay } => average.mul(decay)?.add(&current.mul(1.0 - decay)?)?,
+                Averaging::Equal { count } => average.add(&current.sub(average)?.mul(1.0 / (count + 1.0))?)?,
+            };
+            average.copy_(&moved.to_dtype(average.dtype())?).map(drop)
+        })
+    }
+}
+
 impl Ema {
     /// Averages of named parameters. Buffers may be among them: what is not floating point is copied at each update.
     pub fn new(named_parameters: impl IntoIterator<Item = (String, Tensor)>, decay: f64) -> Result<Self> {
@@ -51,6 +90,30 @@ impl Ema {
                 "Invalid decay value {decay} provided. Please provide a value in [0,1] range."
             )));
         }
+        Self::of(named_parameters, Some(decay))
+    }
+
+    /// Averages in which all updates have equal weight: stochastic weight averaging, the default of PyTorch's
+    /// `AveragedModel`.
+    ///
+    /// ```
+    /// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_optim as optim; }
+    /// use rushlight::Tensor;
+    /// use rushlight::optim::Ema;
+    /// let weight = Tensor::new([0.0])?;
+    /// let mut mean = Ema::equal([("weight".to_string(), weight.clone())])?;
+    /// for value in [1.0, 2.0, 6.0] {
+    ///     weight.fill_(value)?;
+    ///     mean.update()?;
+    /// }
+    /// assert!((mean.averages()["weight"].item::<f32>()? - 3.0).abs() < 1e-6);
+    /// # Ok::<(), rushlight_core::Error>(())
+    /// ```
+    pub fn equal(named_parameters: impl IntoIterator<Item = (String, Tensor)>) -> Result<Self> {
+        Self::of(named_parameters, None)
+    }
+
+    fn of(named_parameters: impl IntoIterator<Item = (String, Tensor)>, decay: Option<f64>) -> Result<Self> {
         let entry = |(name, param): (String, Tensor)| {
             let average = no_grad(|| param.detach().copy())?;
             Ok(Entry { name, param, average, backup: None })
@@ -65,12 +128,16 @@ impl Ema {
             return Err(Error::value("Ema::update: the averages are in the model's place; call restore() first"));
         }
         refuse_host("Ema::update")?;
+        let averaging = match self.decay {
+            Some(decay) => Averaging::Exponential { decay },
+            None => Averaging::Equal { count: self.n_averaged as f64 },
+        };
         no_grad(|| -> Result<()> {
             for e in &self.entries {
                 if self.n_averaged == 0 || !e.param.is_floating_point() {
                     e.average.copy_(&e.param)?;
                 } else {
-                    e.average.lerp_(&e.param, 1.0 - self.decay)?;
+                    averaging.update_(&e.average, &e.param)?;
                 }
             }
             Ok(())

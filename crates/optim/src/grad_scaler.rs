@@ -9,12 +9,13 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Multiplies the loss by a scale so that small gradients do not vanish in float16, and takes it off again before the step. A step whose
-/// gradients are not finite is left out and the scale reduced; after many good steps it grows.
+/// Multiplies the loss by a scale so that small gradients do not vanish in float16, and takes it off again before the
+/// step. A step whose gradients are not finite is left out and the scale reduced; after many good steps it grows.
 ///
 /// ```
-/// use rushlight_optim::{GradScaler, Optimizer, Sgd};
-/// use rushlight_tensor::{Tensor, clip_grad_norm_};
+/// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_optim as optim; }
+/// use rushlight::optim::{GradScaler, Optimizer, Sgd};
+/// use rushlight::{Tensor, clip_grad_norm_};
 /// let w = Tensor::new([1.0f32, 2.0])?.requires_grad_(true)?;
 /// let mut optimizer = Sgd::new([w.clone()]).lr(0.1).build()?;
 /// let mut scaler = GradScaler::new();
@@ -27,13 +28,24 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// # Ok::<(), rushlight_core::Error>(())
 /// ```
 ///
-/// In a captured step ([`Capture`](rushlight_tensor::Capture)) all of `scale`, `unscale_`, `step` and `update` belong inside, with one optimizer. The device then
-/// decides by itself whether to step; the host hears of it when it needs to know, at the latest before the next step.
+/// In a captured step ([`Capture`](rushlight_tensor::Capture)) all of `scale`, `unscale_`, `step` and `update` belong
+/// inside, with one optimizer. The device then decides whether to step; the host learns of it when it needs to know, at
+/// the latest before the next step.
 pub struct GradScaler {
     enabled: bool,
     scaling: Arc<Mutex<Scaling>>,
     /// What was done with which optimizer since the last update.
     stages: Vec<(OptimizerId, Stage)>,
+}
+
+/// An optimizer's step within a captured step: the device skips it where `found_inf` is not zero.
+pub struct RecordedStep {
+    /// One `f32` on the device.
+    pub found_inf: Tensor,
+    /// How the host learns of it.
+    pub verdict: Arc<Verdict>,
+    /// What the gradients are to be multiplied by, if they still carry the scale.
+    pub grad_scale: Option<Tensor>,
 }
 
 /// The scale and how it changes. Captured steps hold it too.
@@ -126,7 +138,7 @@ impl fmt::Debug for GradScaler {
     }
 }
 
-/// An optimizer is told from others by its first parameter's memory: it may be moved, and none shares its parameters.
+/// An optimizer is identified by its first parameter's memory: it may be moved, and no other shares its parameters.
 type OptimizerId = usize;
 
 #[derive(Clone, Copy, Debug)]
@@ -192,6 +204,18 @@ impl GradScaler {
         self
     }
 
+    /// The growth factor, the backoff factor, the growth interval and the good steps since the scale changed.
+    pub fn growth(&self) -> (f64, f64, usize, usize) {
+        let now = lock(&self.scaling);
+        (now.growth_factor, now.backoff_factor, now.growth_interval, now.growth_tracker)
+    }
+
+    /// Sets the growth factor, the backoff factor and the growth interval, unchecked as PyTorch's setters are.
+    pub fn set_growth(&mut self, growth_factor: f64, backoff_factor: f64, growth_interval: usize) {
+        let mut now = lock(&self.scaling);
+        (now.growth_factor, now.backoff_factor, now.growth_interval) = (growth_factor, backoff_factor, growth_interval);
+    }
+
     /// Whether it does anything.
     pub fn is_enabled(&self) -> bool {
         self.enabled
@@ -214,21 +238,25 @@ impl GradScaler {
         }
     }
 
-    /// Takes the scale off an optimizer's gradients, to look at them or to clip them before the step.
+    /// Divides an optimizer's gradients by the scale, to inspect or clip them before the step.
     pub fn unscale_(&mut self, optimizer: &mut dyn Optimizer) -> Result<()> {
         if !self.enabled {
             return Ok(());
         }
-        let id = id(optimizer)?;
+        self.unscale_grads(id(optimizer)?, &grads(optimizer)?)
+    }
+
+    /// [`unscale_`](Self::unscale_) for front ends that keep optimizers themselves: `id` tells optimizers apart.
+    pub fn unscale_grads(&mut self, id: usize, grads: &[Tensor]) -> Result<()> {
         match self.stage(id) {
             Some(Stage { stepped: true, .. }) => return Err(Error::value("unscale_() is being called after step().")),
             Some(_) => return Err(unscaled_already()),
             None => {}
         }
-        let grads = grads(optimizer)?;
-        let found_inf = Tensor::zeros_with([], grads[0].device())?;
+        let device = checked(grads)?;
+        let found_inf = Tensor::zeros_with([], device)?;
         let all = grads.iter().collect::<Vec<_>>();
-        let captured = self.recorded(grads[0].device(), |r| {
+        let captured = self.recorded(device, |r| {
             if r.found_inf.is_some() {
                 return Err(unscaled_already());
             }
@@ -243,52 +271,80 @@ impl GradScaler {
         Ok(())
     }
 
-    /// Steps the optimizer unless a gradient is not finite; whether it did. Gradients that still carry the scale have it taken off
-    /// within the step. In a captured step the device decides, and true is returned.
+    /// Steps the optimizer unless a gradient is not finite; returns whether it did. Gradients that still carry the
+    /// scale are unscaled within the step. In a captured step the device decides, and this returns true.
     pub fn step(&mut self, optimizer: &mut dyn Optimizer) -> Result<bool> {
         if !self.enabled {
             return optimizer.step().map(|()| true);
         }
-        let id = id(optimizer)?;
-        let stage = self.stage(id);
-        if let Some(Stage { stepped: true, .. }) = stage {
-            return Err(Error::value("step() has already been called since the last update()."));
-        }
-        let grads = grads(optimizer)?;
-        let all = grads.iter().collect::<Vec<_>>();
-        let device = grads[0].device();
-        let check = || -> Result<Tensor> {
-            let found_inf = Tensor::zeros_with([], device)?;
-            foreach::check_finite(&all, &found_inf)?;
-            Ok(found_inf)
-        };
-        let captured = self.recorded(device, |r| {
-            if std::mem::replace(&mut r.stepped, true) {
-                return Err(Error::unsupported("GradScaler: a captured step takes one optimizer; run without capture"));
-            }
-            let (found_inf, unscaled) = match &r.found_inf {
-                Some(found) => found.clone(),
-                None => (check()?, false),
-            };
-            r.found_inf = Some((found_inf.clone(), unscaled));
-            optimizer.step_unless(&found_inf, &r.verdict, (!unscaled).then_some(&r.inverse))
-        })?;
-        if captured.is_some() {
+        let (id, grads) = (id(optimizer)?, grads(optimizer)?);
+        if let Some(step) = self.recorded_step(id, &grads)? {
+            optimizer.step_unless(&step.found_inf, &step.verdict, step.grad_scale.as_ref())?;
             return Ok(true);
         }
+        let stage = self.stage(id);
         let found_inf = match stage {
             Some(stage) => stage.found_inf,
-            None => check()?.item::<f32>()? != 0.0,
+            None => found_inf(&grads)?.item::<f32>()? != 0.0,
         };
         if !found_inf {
             match stage {
                 Some(_) => optimizer.step()?,
-                None => optimizer.step_scaled(&Tensor::full_with([], 1.0 / self.get_scale(), device)?)?,
+                None => optimizer.step_scaled(&Tensor::full_with([], 1.0 / self.get_scale(), checked(&grads)?)?)?,
             }
         }
+        self.set_stepped(id, found_inf);
+        Ok(!found_inf)
+    }
+
+    /// Whether a gradient is not finite, for front ends that step optimizers themselves. Unscales the gradients if that
+    /// has not been done; [`set_stepped`](Self::set_stepped) belongs after the step.
+    pub fn unscaled_found_inf(&mut self, id: usize, grads: &[Tensor]) -> Result<bool> {
+        self.refuse_second_step(id)?;
+        if self.stage(id).is_none() {
+            self.unscale_grads(id, grads)?;
+        }
+        Ok(self.stage(id).is_some_and(|stage| stage.found_inf))
+    }
+
+    /// Notes that an optimizer has stepped, or was left out.
+    pub fn set_stepped(&mut self, id: usize, found_inf: bool) {
         self.stages.retain(|(other, _)| *other != id);
         self.stages.push((id, Stage { found_inf, stepped: true }));
-        Ok(!found_inf)
+    }
+
+    /// What the optimizer's step within a captured step needs; `None` if no step is being recorded.
+    pub fn recorded_step(&mut self, id: usize, grads: &[Tensor]) -> Result<Option<RecordedStep>> {
+        self.refuse_second_step(id)?;
+        let device = checked(grads)?;
+        self.recorded(device, |r| {
+            if std::mem::replace(&mut r.stepped, true) {
+                return Err(Error::unsupported(
+                    "GradScaler: a captured step supports one optimizer; run without capture",
+                ));
+            }
+            let (found_inf, unscaled) = match &r.found_inf {
+                Some(found) => found.clone(),
+                None => (found_inf(grads)?, false),
+            };
+            r.found_inf = Some((found_inf.clone(), unscaled));
+            let grad_scale = (!unscaled).then(|| r.inverse.clone());
+            Ok(RecordedStep { found_inf, verdict: r.verdict.clone(), grad_scale })
+        })
+    }
+
+    fn refuse_second_step(&self, id: usize) -> Result<()> {
+        match self.stage(id) {
+            Some(Stage { stepped: true, .. }) => {
+                Err(Error::value("step() has already been called since the last update()."))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether gradients were checked since the last update.
+    pub fn has_checks(&self) -> bool {
+        !self.stages.is_empty() || lock(&self.scaling).recorded.as_ref().is_some_and(|r| r.found_inf.is_some())
     }
 
     /// Changes the scale by what the steps since the last update have found.
@@ -358,15 +414,28 @@ fn id(optimizer: &dyn Optimizer) -> Result<OptimizerId> {
 
 fn grads(optimizer: &dyn Optimizer) -> Result<Vec<Tensor>> {
     let grads: Vec<Tensor> = optimizer.params().iter().filter_map(Tensor::grad).collect();
-    if grads.is_empty() {
+    checked(&grads)?;
+    Ok(grads)
+}
+
+/// The device of gradients that can be unscaled.
+fn checked(grads: &[Tensor]) -> Result<Device> {
+    let Some(first) = grads.first() else {
         return Err(Error::value("No inf checks were recorded for this optimizer: it has no gradients."));
-    }
+    };
     if grads.iter().any(|g| g.dtype() == DType::F16) {
         return Err(Error::value(
             "Attempting to unscale FP16 gradients: keep the parameters in float32 and compute in float16.",
         ));
     }
-    Ok(grads)
+    Ok(first.device())
+}
+
+/// One `f32`: 1 if a gradient is not finite.
+fn found_inf(grads: &[Tensor]) -> Result<Tensor> {
+    let found_inf = Tensor::zeros_with([], checked(grads)?)?;
+    foreach::check_finite(&grads.iter().collect::<Vec<_>>(), &found_inf)?;
+    Ok(found_inf)
 }
 
 impl Stateful for GradScaler {

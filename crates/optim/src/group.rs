@@ -1,4 +1,5 @@
-//! The optimizers whose step is a formula per parameter: groups of options, state per parameter, one pass of the engine.
+//! The optimizers whose step is a formula per parameter: groups of options, state per parameter, one pass of the
+//! engine.
 
 use crate::optimizer::{Group, Optimizer, ParamGroup, check_params};
 use crate::options::Options;
@@ -69,7 +70,7 @@ pub trait Algorithm: Options {
     fn step(groups: &mut [Params<Self>], grad_scale: Arg, unless: Option<Unless>) -> Result<()>;
 }
 
-/// What a captured step is left out by: the device's own finding, and what the host hears of it.
+/// The condition for skipping a captured step: the device's flag, and the host's copy of it.
 #[derive(Clone, Copy)]
 pub struct Unless<'a> {
     /// One `f32`.
@@ -86,7 +87,8 @@ pub trait Fused: Algorithm {
 
 /// A formula made of tensor ops, one parameter after the other. It cannot be captured.
 pub trait Composed: Algorithm {
-    /// Steps one parameter: counts in `scalars`, changes `param` and the tensors kept for it, which are there as [`Algorithm::kept_shape`] says.
+    /// Steps one parameter: counts in `scalars`, changes `param` and the tensors kept for it, which are there as
+    /// [`Algorithm::kept_shape`] says.
     fn step_one(&self, param: &Tensor, grad: &Tensor, scalars: &mut Scalars, kept: &[Option<Tensor>; 3]) -> Result<()>;
 }
 
@@ -109,7 +111,7 @@ pub struct Params<A> {
 /// Captured steps hold it too: they count steps and look at the options when they are replayed.
 type Shared<A> = Arc<Mutex<Numbers<A>>>;
 
-/// What lies on the host of a group's state.
+/// The host's part of a group's state.
 struct Numbers<A> {
     options: A,
     /// One for each slot.
@@ -152,13 +154,14 @@ impl<A: Algorithm> Params<A> {
         lock(&self.numbers).options.clone()
     }
 
-    /// Steps that were captured before are to be captured anew.
+    /// Steps that were captured before are to be captured again.
     fn changed(&self) {
         lock(&self.numbers).version += 1;
     }
 }
 
-/// An optimizer with PyTorch's options and state, made by [`new`](GroupOptimizer::new) or [`groups`](GroupOptimizer::groups).
+/// An optimizer with PyTorch's options and state, made by [`new`](GroupOptimizer::new) or
+/// [`groups`](GroupOptimizer::groups).
 pub struct GroupOptimizer<A: Algorithm> {
     groups: Vec<Params<A>>,
     defaults: A,

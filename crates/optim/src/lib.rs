@@ -4,8 +4,9 @@
 //! [`Optimizer`]:
 //!
 //! ```
-//! use rushlight_optim::{AdamW, Optimizer};
-//! use rushlight_tensor::{Tensor, clip_grad_norm_};
+//! # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_optim as optim; }
+//! use rushlight::optim::{AdamW, Optimizer};
+//! use rushlight::{Tensor, clip_grad_norm_};
 //! let w = Tensor::new([[1.0f32, -2.0]])?.requires_grad_(true)?;
 //! let mut optimizer = AdamW::new([w.clone()]).lr(3e-4).weight_decay(0.1).build()?;
 //! (&w * &w).sum()?.backward()?;
@@ -33,6 +34,8 @@ pub use rules::*;
 
 /// What a formula is made of, for front ends that keep parameters, options and state themselves.
 pub mod rule {
+    pub use crate::ema::Averaging;
+    pub use crate::grad_scaler::RecordedStep;
     pub use crate::group::{Algorithm, Composed, Factors, Fused, Scalars};
     pub use crate::options::Options;
 }

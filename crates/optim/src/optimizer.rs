@@ -1,4 +1,4 @@
-//! What optimizers have in common.
+//! The `Optimizer` trait and parameter groups.
 
 use rushlight_core::{Error, Result};
 use rushlight_tensor::autograd::enable_grad;
@@ -9,12 +9,14 @@ use std::sync::Arc;
 
 /// Changes parameters by their gradients.
 ///
-/// `step` changes every parameter that has a gradient; those without are left alone, and so is their state. Optimizers hold handles to
-/// the parameters: the model keeps using the same tensors. A state dict has PyTorch's keys, so either side loads the other's.
+/// `step` changes every parameter that has a gradient; those without are left alone, and so is their state. Optimizers
+/// hold handles to the parameters: the model keeps using the same tensors. A state dict has PyTorch's keys, so either
+/// side loads the other's.
 ///
 /// ```
-/// use rushlight_optim::{Optimizer, Sgd};
-/// use rushlight_tensor::Tensor;
+/// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_optim as optim; }
+/// use rushlight::optim::{Optimizer, Sgd};
+/// use rushlight::Tensor;
 /// let w = Tensor::new([1.0f32])?.requires_grad_(true)?;
 /// let mut optimizer = Sgd::new([w.clone()]).lr(0.1).momentum(0.9).build()?;
 /// for _ in 0..100 {
@@ -30,23 +32,23 @@ pub trait Optimizer: Stateful + Send {
     /// Changes the parameters once.
     fn step(&mut self) -> Result<()>;
 
-    /// [`step`](Optimizer::step) with all gradients multiplied by `grad_scale`, a tensor of one element, within the same pass where
-    /// the optimizer can. The gradients may or may not keep their values.
+    /// [`step`](Optimizer::step) with all gradients multiplied by `grad_scale`, a tensor of one element, within the
+    /// same pass where the optimizer can. The gradients may or may not keep their values.
     fn step_scaled(&mut self, grad_scale: &Tensor) -> Result<()> {
         let grads: Vec<Tensor> = self.params().iter().filter_map(Tensor::grad).collect();
         foreach::scale_(&grads.iter().collect::<Vec<_>>(), grad_scale)?;
         self.step()
     }
 
-    /// [`step`](Optimizer::step) within a captured step, left out at each replay that finds `verdict` not zero; gradients are multiplied by `grad_scale` if there
-    /// is one. For [`GradScaler`](crate::GradScaler).
+    /// [`step`](Optimizer::step) within a captured step, left out at each replay that finds `verdict` not zero;
+    /// gradients are multiplied by `grad_scale` if there is one. For [`GradScaler`](crate::GradScaler).
     fn step_unless(&mut self, found_inf: &Tensor, verdict: &Arc<Verdict>, grad_scale: Option<&Tensor>) -> Result<()> {
         let _ = (found_inf, verdict, grad_scale);
         Err(Error::unsupported("GradScaler: this optimizer cannot be part of a captured step; run without capture"))
     }
 
-    /// Computes the loss by `closure`, which also clears the gradients and calls `backward`, then steps. Optimizers that evaluate the
-    /// loss several times a step ([`Lbfgs`](crate::Lbfgs)) can only be used so.
+    /// Computes the loss by `closure`, which also clears the gradients and calls `backward`, then steps. Optimizers
+    /// that evaluate the loss several times a step ([`Lbfgs`](crate::Lbfgs)) can only be used so.
     fn step_closure(&mut self, closure: &mut dyn FnMut() -> Result<Tensor>) -> Result<Tensor> {
         let loss = enable_grad(&mut *closure)?;
         self.step()?;
@@ -93,7 +95,8 @@ pub trait Optimizer: Stateful + Send {
         self.state()
     }
 
-    /// Goes back to a state, this library's or PyTorch's. Tensors are copied. Nothing changes if the state does not fit.
+    /// Goes back to a state, this library's or PyTorch's. Tensors are copied. Nothing changes if the state does not
+    /// fit.
     fn load_state_dict(&mut self, state_dict: &Value) -> Result<()> {
         self.load_state(state_dict)
     }
@@ -107,7 +110,7 @@ pub trait Group: Send {
     fn lr(&self) -> f64;
     /// Sets the learning rate; schedules do, so it may be anything.
     fn set_lr(&mut self, lr: f64);
-    /// An option, or whatever else a schedule has noted here, by PyTorch's name.
+    /// An option, or another value that a schedule has stored here, by PyTorch's name.
     fn get(&self, name: &str) -> Option<Value>;
     /// Sets an option. Other names are kept with the group and its state dict, as PyTorch does.
     fn set(&mut self, name: &str, value: Value) -> Result<()>;
@@ -116,8 +119,9 @@ pub trait Group: Send {
 /// Parameters with options of their own, for [`groups`](crate::GroupOptimizer::groups).
 ///
 /// ```
-/// use rushlight_optim::{AdamW, Optimizer, ParamGroup};
-/// use rushlight_tensor::Tensor;
+/// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_optim as optim; }
+/// use rushlight::optim::{AdamW, Optimizer, ParamGroup};
+/// use rushlight::Tensor;
 /// let (weight, bias) = (Tensor::ones([2, 2])?.requires_grad_(true)?, Tensor::ones([2])?.requires_grad_(true)?);
 /// let groups = [ParamGroup::new([weight]), ParamGroup::new([bias]).weight_decay(0.0)];
 /// let optimizer = AdamW::groups(groups).lr(3e-4).weight_decay(0.1).build()?;

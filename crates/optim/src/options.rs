@@ -1,4 +1,5 @@
-//! Options by name: a table for each optimizer from which its builder, its state dict and its parameter groups are made.
+//! Options by name: a table for each optimizer from which its builder, its state dict and its parameter groups are
+//! made.
 
 use rushlight_core::{Error, Result};
 use rushlight_tensor::state::{Dict, Value};
@@ -115,8 +116,8 @@ pub fn check_fixed(name: &str, value: &Value) -> Result<()> {
     }
 }
 
-/// Defines an options struct: its defaults, its names, and the builder's setters. `fixed` entries say how PyTorch carries out a step;
-/// they are written with their default and have no setter.
+/// Defines an options struct: its defaults, its names, and the builder's setters. `fixed` entries say how PyTorch
+/// carries out a step; they are written with their default and have no setter.
 macro_rules! options {
     (
         $(#[$meta:meta])*
@@ -180,7 +181,7 @@ macro_rules! options {
 }
 pub(crate) use options;
 
-/// Errors with PyTorch's words unless a value lies where it must.
+/// PyTorch's error if a value is out of range.
 pub fn require(ok: bool, what: &str, value: f64) -> Result<()> {
     if ok { Ok(()) } else { Err(Error::value(format!("Invalid {what}: {value}"))) }
 }

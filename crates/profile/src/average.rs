@@ -9,7 +9,7 @@ use std::fmt::Write;
 pub struct Average {
     /// The name.
     pub name: String,
-    /// Shapes of the inputs, if spans were told apart by them.
+    /// Shapes of the inputs, if spans were grouped by them.
     pub shapes: Vec<Vec<usize>>,
     /// How many spans.
     pub count: usize,
@@ -51,7 +51,7 @@ pub(crate) struct Nested {
 }
 
 impl Trace {
-    /// How spans lie within each other: one entry for each event.
+    /// How spans are within each other: one entry for each event.
     pub(crate) fn nesting(&self) -> Vec<Nested> {
         let mut nested = vec![Nested::default(); self.events.len()];
         let mut kernels: HashMap<u64, u64> = HashMap::new();
@@ -98,8 +98,8 @@ impl Trace {
         nested
     }
 
-    /// Totals by name, and by the shapes of the inputs where these are wanted, in the order of first appearance. Driver calls count to
-    /// the spans they lie in.
+    /// Totals by name, and by the shapes of the inputs where these are wanted, in the order of first appearance. Driver
+    /// calls count to the spans they lie in.
     pub fn key_averages(&self, by_shape: bool) -> Vec<Average> {
         let nested = self.nesting();
         let mut places: HashMap<(String, Vec<Vec<usize>>, bool), usize> = HashMap::new();

@@ -40,7 +40,8 @@ impl Trace {
     /// Writes the trace as JSON.
     pub fn write_chrome(&self, out: &mut impl Write) -> io::Result<()> {
         let pid = std::process::id();
-        // Times are microseconds after this base, as a number of nanoseconds since 1970 has too many digits for JSON's readers.
+        // Times are microseconds after this base, as a number of nanoseconds since 1970 has too many digits for JSON's
+        // readers.
         let base = self.begin;
         let head = json!({
             "schemaVersion": 1,

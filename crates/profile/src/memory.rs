@@ -13,7 +13,8 @@ impl Trace {
         readings.map(|s| (s.time.saturating_sub(self.begin) / 1000, s.reading.allocated as u64)).unzip()
     }
 
-    /// Writes the memory timeline: a page with a curve for `.html`, two lists (microseconds, bytes) for `.json` and `.json.gz`.
+    /// Writes the memory timeline: a page with a curve for `.html`, two lists (microseconds, bytes) for `.json` and
+    /// `.json.gz`.
     pub fn export_memory_timeline(&self, path: impl AsRef<Path>, device: bool) -> io::Result<()> {
         let path = path.as_ref();
         if !self.options.memory {

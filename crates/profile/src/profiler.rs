@@ -128,7 +128,7 @@ impl Profiler {
 
     fn enter(&mut self, action: Action) -> Result<(), String> {
         let (before, records) = (self.action, action > Action::None);
-        // A cycle's records start anew: after the warm-up, or where a cycle follows another without one.
+        // A cycle's records restart: after the warm-up, or where a cycle follows another without one.
         let fresh = before == Action::RecordAndSave || (before == Action::Warmup && action > Action::Warmup);
         if before > Action::None && (fresh || !records) {
             let trace = record::stop();

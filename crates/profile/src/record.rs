@@ -19,7 +19,7 @@ const KERNELS: u8 = 8;
 static MODE: AtomicU8 = AtomicU8::new(0);
 /// Events kept so far.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
-/// A number for each recording, so that buffers of an earlier one are told apart.
+/// A number for each recording, to recognise buffers of an earlier one.
 static RECORDING: AtomicU32 = AtomicU32::new(0);
 
 /// Whether the profiler records: one relaxed load.
@@ -489,6 +489,6 @@ pub struct Trace {
     pub end: u64,
     /// Events that were too many to keep.
     pub dropped: usize,
-    /// What was asked for.
+    /// The command line's options.
     pub options: Options,
 }

@@ -133,5 +133,7 @@ fn main() -> Result<()> {
         .max_epochs(get::<usize>(&arguments, "epochs") as u64)
         .checkpoint(saves)
         .build()?;
-    trainer.fit(&mut model, &mut loader, Some(&mut held_out))
+    trainer.fit(&mut model, &mut loader, Some(&mut held_out))?;
+    machine::exit_if_preempted(trainer);
+    Ok(())
 }

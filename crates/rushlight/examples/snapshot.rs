@@ -1,5 +1,6 @@
-//! A linear model whose training survives being stopped: start it, kill it, start it again, and it goes on from its snapshot.
-//! Under `rushlight run --nproc-per-node 2 snapshot …` two processes train it together, and go on with more or fewer.
+//! A linear model whose training survives being stopped: start it, kill it, start it again, and it continues from its
+//! snapshot. Under `rushlight run --nproc-per-node 2 snapshot …` two processes train it together, and continue with
+//! more or fewer.
 
 #[macro_use]
 mod machine;

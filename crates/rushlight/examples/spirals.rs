@@ -138,7 +138,8 @@ fn draw(net: &Net, x: &Tensor, y: &Tensor) -> Result<()> {
         }
     }
     let colour = std::io::stdout().is_terminal();
-    // Dark backgrounds for what the network sees, bright dots for the data; letters and digits where there is no colour.
+    // Dark backgrounds for what the network sees, bright dots for the data; letters and digits where there is no
+    // colour.
     let (dark, bright) = ([52, 22, 18], [203, 119, 75]);
     for row in 0..rows {
         let mut line = String::new();

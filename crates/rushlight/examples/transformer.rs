@@ -51,5 +51,7 @@ fn main() -> Result<()> {
         .max_epochs(get::<usize>(&arguments, "epochs") as u64)
         .enable_checkpointing(arguments.get_flag("resume"))
         .build()?;
-    trainer.fit(&mut model, &mut loader, None)
+    trainer.fit(&mut model, &mut loader, None)?;
+    machine::exit_if_preempted(trainer);
+    Ok(())
 }

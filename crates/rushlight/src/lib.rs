@@ -1,6 +1,7 @@
 //! Deep-learning training with PyTorch's names and meanings.
 //!
-//! Programs start with `use rushlight::prelude::*;`. The book in `docs/book` of the repository has a guide; this is the reference.
+//! Programs start with `use rushlight::prelude::*;`. The book in `docs/book` of the repository has a guide; this is the
+//! reference.
 //!
 //! ```
 //! use rushlight::prelude::*;

@@ -1,4 +1,5 @@
-//! Ops of every family, each marked for an emulator that counts instructions: `scripts/arm count` compares the levels of 64-bit ARM by it.
+//! Ops of every family, each marked for an emulator that counts instructions: `scripts/arm count` compares the levels
+//! of 64-bit ARM by it.
 //!
 //! Prints a line "number name" for each op. Each runs once to get memory and once marked.
 

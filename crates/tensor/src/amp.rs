@@ -1,8 +1,8 @@
-//! Mixed precision: `autocast` runs matrix products and convolutions in `bfloat16` or `float16`, losses in `float32`, and the rest in
-//! whatever dtype its inputs have, as PyTorch does.
+//! Mixed precision: `autocast` runs matrix products and convolutions in `bfloat16` or `float16`, losses in `float32`,
+//! and the rest in whatever dtype its inputs have, as PyTorch does.
 //!
-//! An op that takes part asks for its policy first: `if let Some(cast) = amp::lower() { … }`, and runs itself again on converted inputs
-//! with autocast off.
+//! An op that takes part asks for its policy first: `if let Some(cast) = amp::lower() { … }`, and runs itself again on
+//! converted inputs with autocast off.
 
 use crate::Tensor;
 use crate::autograd::is_grad_enabled;
@@ -14,9 +14,11 @@ use std::sync::{Arc, Weak};
 
 thread_local! {
     static DTYPE: Cell<Option<DType>> = const { Cell::new(None) };
-    /// Parameters converted in this region, so that one used twice is converted once. Keeps the parameter alive, and with it its id.
+    /// Parameters converted in this region, so that one used twice is converted once. Keeps the parameter alive, and
+    /// with it its id.
     static CASTS: RefCell<HashMap<usize, Cast>> = RefCell::new(HashMap::new());
-    /// Parameters that the region before converted, in order: a training loop's next region will want them again, and gets them in one pass.
+    /// Parameters that the region before converted, in order: a training loop's next region will want them again, and
+    /// gets them in one pass.
     static LATELY: RefCell<Vec<Weak<Inner>>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -65,12 +67,13 @@ pub fn set_autocast(dtype: Option<DType>) -> Result<AutocastGuard> {
     }
 }
 
-/// Runs a closure in mixed precision: products and convolutions in `dtype`, losses in `float32`. Parameters stay as they are; so do their
-/// gradients. `backward` belongs outside.
+/// Runs a closure in mixed precision: products and convolutions in `dtype`, losses in `float32`. Parameters stay as
+/// they are; so do their gradients. `backward` belongs outside.
 ///
 /// ```
-/// use rushlight_core::DType;
-/// use rushlight_tensor::{Tensor, autocast};
+/// # mod rushlight { pub use rushlight_core::DType; pub use rushlight_tensor::*; }
+/// use rushlight::DType;
+/// use rushlight::{Tensor, autocast};
 /// let (x, w) = (Tensor::ones([2, 3])?, Tensor::ones([4, 3])?.requires_grad_(true)?);
 /// let y = autocast(DType::BF16, || x.linear(&w, None))?;
 /// assert_eq!(y.dtype(), DType::BF16);
@@ -114,8 +117,8 @@ fn is_parameter(x: &Tensor) -> bool {
     x.dtype() == DType::F32 && x.requires_grad() && is_grad_enabled() && x.is_leaf()
 }
 
-/// Converts the parameter that a region is the first to want, and with it, if the region before converted it too, all others of that one: one pass
-/// over all of them instead of one each.
+/// Converts the parameter that a region is the first to want, and with it, if the region before converted it too, all
+/// others of that one: one pass over all of them instead of one each.
 fn convert(x: &Tensor, dtype: DType) -> Result<Tensor> {
     let lately = if CASTS.with_borrow(HashMap::is_empty) { LATELY.take() } else { Vec::new() };
     let mut all: Vec<Tensor> = lately.iter().filter_map(|t| t.upgrade().map(Tensor)).collect();

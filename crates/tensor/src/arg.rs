@@ -50,12 +50,13 @@ impl<'a> Arg<'a> {
     }
 }
 
-/// The dtype these operands combine in. Tensors with dimensions decide; zero-dim tensors, and after them numbers, count only
-/// where they are of a higher kind (bool, integer, float).
+/// The dtype these operands combine in. Tensors with dimensions decide; zero-dim tensors, and after them numbers, count
+/// only where they are of a higher kind (bool, integer, float).
 ///
 /// ```
-/// use rushlight_core::DType;
-/// use rushlight_tensor::{Tensor, result_type};
+/// # mod rushlight { pub use rushlight_core::DType; pub use rushlight_tensor::*; }
+/// use rushlight::DType;
+/// use rushlight::{Tensor, result_type};
 /// let x = Tensor::arange(0, 3, 1)?;
 /// assert_eq!(result_type(&[(&x).into(), 2.into()]), DType::I64);
 /// assert_eq!(result_type(&[(&x).into(), 2.5.into()]), DType::F32);

@@ -12,7 +12,7 @@ fn grads<T: Borrow<Tensor>>(parameters: impl IntoIterator<Item = T>) -> Grads {
     parameters.into_iter().filter_map(|p| p.borrow().grad()).collect()
 }
 
-/// What [`clip_grad_norm_`] and [`get_total_norm`] do by default and may be asked otherwise.
+/// Options of [`clip_grad_norm_`] and [`get_total_norm`].
 #[derive(Clone, Copy, Debug)]
 pub struct NormOptions {
     norm_type: f64,
@@ -57,10 +57,12 @@ fn total_norm(tensors: &Grads, options: NormOptions) -> Result<Tensor> {
     Ok(total)
 }
 
-/// Scales gradients down in place so that their norm, all parameters together, is at most `max_norm`; returns the norm they had.
+/// Scales gradients down in place so that their norm, all parameters together, is at most `max_norm`; returns the norm
+/// they had.
 ///
 /// ```
-/// use rushlight_tensor::{Tensor, clip_grad_norm_};
+/// # use rushlight_tensor as rushlight;
+/// use rushlight::{Tensor, clip_grad_norm_};
 /// let w = Tensor::new([0.0f32, 0.0])?.requires_grad_(true)?;
 /// w.set_grad(Some(Tensor::new([3.0f32, 4.0])?))?;
 /// assert_eq!(clip_grad_norm_([&w], 1.0)?.item::<f32>()?, 5.0);

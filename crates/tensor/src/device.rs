@@ -8,8 +8,9 @@ pub trait BestDevice {
     /// The first GPU if there is one that works, else the CPU.
     ///
     /// ```
-    /// use rushlight_core::Device;
-    /// use rushlight_tensor::{BestDevice, Tensor};
+    /// # mod rushlight { pub use rushlight_core::Device; pub use rushlight_tensor::*; }
+    /// use rushlight::Device;
+    /// use rushlight::{BestDevice, Tensor};
     /// let x = Tensor::ones_with([2], Device::best())?;
     /// assert_eq!(x.sum()?.item::<f32>()?, 2.0);
     /// # Ok::<(), rushlight_core::Error>(())

@@ -6,7 +6,8 @@ use rushlight_core::{Error, Pointwise, Result};
 use std::cell::RefCell;
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
-/// The values of an expression being built. Rows want plain copyable numbers, so tensors live here and [`Ex`] names them.
+/// The values of an expression being built. Rows want plain copyable numbers, so tensors live here and [`Ex`] names
+/// them.
 #[derive(Default)]
 struct Arena {
     values: RefCell<Vec<Tensor>>,
@@ -180,8 +181,8 @@ impl<'a> Num for Ex<'a> {
     }
 }
 
-/// Functions of one variable: what they are called on tensors. Rows only apply them to constants where the result is thrown away
-/// or exact, so `std`'s value (or NaN, where it has none) will do.
+/// Functions of one variable: what they are called on tensors. Rows only apply them to constants where the result is
+/// thrown away or exact, so `std`'s value (or NaN, where it has none) will do.
 macro_rules! functions {
     ($($name:ident $std:expr;)*) => {
         impl Real for Ex<'_> {

@@ -1,4 +1,5 @@
-//! Work over lists of tensors in one call of the engine: optimizer steps, the norm of many tensors, scaling with a check.
+//! Work over lists of tensors in one call of the engine: optimizer steps, the norm of many tensors, scaling with a
+//! check.
 
 use crate::autograd::mode::no_grad;
 use crate::capture::{self, Renew};
@@ -41,8 +42,8 @@ fn same_device(op: &str, tensors: &[&Tensor], arg: Option<Arg>) -> Result<()> {
     }
 }
 
-/// Changes parameters and their state in one pass, gradients multiplied by `grad_scale` (a number or a tensor of one) first. Nothing
-/// is recorded: steps are never differentiated.
+/// Changes parameters and their state in one pass, gradients multiplied by `grad_scale` (a number or a tensor of one)
+/// first. Nothing is recorded: steps are never differentiated.
 ///
 /// ```
 /// use rushlight_core::backend::UpdateRule;
@@ -59,9 +60,9 @@ pub fn update<'a>(updates: &[Update], grad_scale: impl Into<Arg<'a>>) -> Result<
     step(updates, grad_scale.into(), None, |_| Ok(Addresses::new()))
 }
 
-/// [`update`] that can be part of a captured step, where its numbers are new at each replay: `sets` says which set of numbers each update has,
-/// counted from 0 in order of appearance, and `renew` writes those sets, each as [`numbers`] gives it. There, nothing is done where `found_inf`, one
-/// `f32`, is not zero.
+/// [`update`] that can be part of a captured step, where its numbers are new at each replay: `sets` says which set of
+/// numbers each update has, counted from 0 in order of appearance, and `renew` writes those sets, each as [`numbers`]
+/// gives it. There, nothing is done where `found_inf`, one `f32`, is not zero.
 pub fn update_renewed<'a>(
     updates: &[Update],
     sets: &[usize],
@@ -150,8 +151,8 @@ fn step(
     Ok(())
 }
 
-/// The tensors of an update in one memory order, which engines go through as if it were row-major: those that lie so already, and copies of
-/// the others. Parameter, gradient and states, in this order.
+/// The tensors of an update in one memory order, which engines go through as if it were row-major: those that lie so
+/// already, and copies of the others. Parameter, gradient and states, in this order.
 struct Aligned {
     tensors: SmallVec<[Tensor; 5]>,
     layouts: SmallVec<[Layout; 5]>,
@@ -198,10 +199,12 @@ fn check(first: &Update, u: &Update) -> Result<()> {
     Ok(())
 }
 
-/// The p-norm of all elements of all tensors taken as one vector, accumulated in `f64`: zero-dim, `f64` if a tensor is, else `f32`.
+/// The p-norm of all elements of all tensors taken as one vector, accumulated in `f64`: zero-dim, `f64` if a tensor is,
+/// else `f32`.
 ///
 /// ```
-/// use rushlight_tensor::{Tensor, foreach};
+/// # use rushlight_tensor as rushlight;
+/// use rushlight::{Tensor, foreach};
 /// let tensors = [Tensor::new([3.0f32])?, Tensor::new([[4.0f32, 0.0]])?];
 /// assert_eq!(foreach::norm(&[&tensors[0], &tensors[1]], 2.0)?.item::<f32>()?, 5.0);
 /// # Ok::<(), rushlight_core::Error>(())
@@ -224,7 +227,8 @@ pub fn norm(tensors: &[&Tensor], norm_type: f64) -> Result<Tensor> {
 /// Copies each tensor to the one in its place, which has its number of elements, converting dtypes; without recording.
 ///
 /// ```
-/// use rushlight_tensor::{Tensor, foreach};
+/// # use rushlight_tensor as rushlight;
+/// use rushlight::{Tensor, foreach};
 /// let (x, y) = (Tensor::new([1.0f32, 2.0])?, Tensor::zeros([2])?);
 /// foreach::copy_(&[&x], &[&y])?;
 /// assert_eq!(y.to_vec::<f32>()?, [1.0, 2.0]);
@@ -262,7 +266,8 @@ pub fn scale_<'a>(tensors: &[&Tensor], factor: impl Into<Arg<'a>>) -> Result<()>
     scale(tensors, Some(factor.into()), None)
 }
 
-/// [`scale_`], with a check: `found_inf`, one `f32`, becomes 1 if an element was infinite or NaN before, else it is left as it is.
+/// [`scale_`], with a check: `found_inf`, one `f32`, becomes 1 if an element was infinite or NaN before, else it is
+/// left as it is.
 pub fn unscale_<'a>(tensors: &[&Tensor], factor: impl Into<Arg<'a>>, found_inf: &Tensor) -> Result<()> {
     scale(tensors, Some(factor.into()), Some(found_inf))
 }
@@ -270,7 +275,8 @@ pub fn unscale_<'a>(tensors: &[&Tensor], factor: impl Into<Arg<'a>>, found_inf: 
 /// Sets `found_inf`, one `f32`, to 1 if an element of a tensor is infinite or NaN, else leaves it as it is.
 ///
 /// ```
-/// use rushlight_tensor::{Tensor, foreach};
+/// # use rushlight_tensor as rushlight;
+/// use rushlight::{Tensor, foreach};
 /// let found_inf = Tensor::new(0.0f32)?;
 /// foreach::check_finite(&[&Tensor::new([1.0f32, f32::NAN])?], &found_inf)?;
 /// assert_eq!(found_inf.item::<f32>()?, 1.0);

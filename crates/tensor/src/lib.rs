@@ -1,7 +1,7 @@
 //! Tensors and automatic differentiation.
 //!
-//! [`Tensor`] is dynamic in shape, dtype and device. Ops are methods with PyTorch's names; each returns a [`Result`](rushlight_core::Result).
-//! [`autograd`] steers recording and differentiation.
+//! [`Tensor`] is dynamic in shape, dtype and device. Ops are methods with PyTorch's names; each returns a
+//! [`Result`](rushlight_core::Result). [`autograd`] steers recording and differentiation.
 
 mod amp;
 mod arg;
@@ -29,6 +29,7 @@ pub use display::{PrintOptions, printoptions, set_printoptions};
 pub use memory::{empty_cache, memory_stats, reset_peak_memory, synchronize};
 pub use ops::attention::AttentionOptions;
 pub use ops::batch_norm::{BatchNormOptions, InstanceNormOptions};
+pub use ops::carried::unpromoted;
 pub use ops::cast::To;
 pub use ops::compare::where_;
 pub use ops::conv::{ConvOptions, ConvTransposeOptions, Padding};
@@ -40,7 +41,7 @@ pub use ops::indexing::IndexItem::{Ellipsis, NewAxis};
 pub use ops::indexing::{IndexItem, IntoIndex, slice};
 pub use ops::interpolate::{InterpolateMode, InterpolateOptions};
 pub use ops::join::{Indexing, block_diag, cartesian_prod, cat, dstack, hstack, meshgrid, stack, vstack};
-pub use ops::linalg::{MatrixNorm, SolveTriangular};
+pub use ops::linalg::{MatrixNorm, SolveTriangular, lu_unpack};
 pub use ops::loss::{Reduction, TripletMargin};
 pub use ops::number::fitting;
 pub use ops::operators::{Expr, Operand};

@@ -1,4 +1,4 @@
-//! What a device's allocator holds.
+//! Statistics of a device's allocator.
 
 use crate::tensor::backend;
 use rushlight_core::backend::{CachingAllocator, MemoryStats};
@@ -12,9 +12,10 @@ fn allocator(device: Device) -> Result<&'static dyn CachingAllocator> {
 /// Bytes in use, held and at the peak on a device.
 ///
 /// ```
-/// use rushlight_core::Device;
-/// let x = rushlight_tensor::Tensor::zeros([1024, 1024])?;
-/// assert!(rushlight_tensor::memory_stats(&Device::Cpu)?.allocated >= 4 << 20);
+/// # mod rushlight { pub use rushlight_core::Device; pub use rushlight_tensor::*; }
+/// use rushlight::Device;
+/// let x = rushlight::Tensor::zeros([1024, 1024])?;
+/// assert!(rushlight::memory_stats(&Device::Cpu)?.allocated >= 4 << 20);
 /// # drop(x);
 /// # Ok::<(), rushlight_core::Error>(())
 /// ```
@@ -34,7 +35,7 @@ pub fn empty_cache(device: &Device) -> Result<()> {
     Ok(())
 }
 
-/// Waits until a device has done all it was asked to.
+/// Waits until a device has finished all submitted work.
 pub fn synchronize(device: &Device) -> Result<()> {
     crate::capture::refuse("synchronize", *device)?;
     backend(*device)?.synchronize()

@@ -1,4 +1,4 @@
-//! What meta tensors, which have no elements, refuse.
+//! Errors of meta tensors, which have no elements.
 
 use rushlight_core::{Device, Error, Result};
 

@@ -1,4 +1,5 @@
-//! State: tensors and plain values in nested containers. What state dicts, optimizer states, checkpoints and `.pt` files are made of.
+//! State: tensors and plain values in nested containers. What state dicts, optimizer states, checkpoints and `.pt`
+//! files are made of.
 
 use crate::Tensor;
 use indexmap::IndexMap;
@@ -23,7 +24,8 @@ pub enum Key {
 /// A tensor, a plain value, or a container of them.
 ///
 /// ```
-/// use rushlight_tensor::state::{Dict, Value};
+/// # use rushlight_tensor as rushlight;
+/// use rushlight::state::{Dict, Value};
 /// let mut state = Dict::new();
 /// state.insert("epoch".into(), 3.into());
 /// state.insert("lr".into(), 0.1.into());

@@ -12,14 +12,15 @@ fn streams(call: &str, device: Device) -> Result<&'static dyn Streams> {
 
 /// A queue of work on a device beside its main one.
 ///
-/// What a thread does within [`scope`](Stream::scope) goes to the stream, allocations included. Streams do not wait for each other
-/// by themselves: before a tensor made on one is used on another, let that one wait ([`wait_stream`](Stream::wait_stream),
-/// [`wait_event`](Stream::wait_event)). A tensor that may be dropped while another stream still uses it needs
-/// [`Tensor::record_stream`](crate::Tensor::record_stream).
+/// What a thread does within [`scope`](Stream::scope) goes to the stream, allocations included. Streams do not wait for
+/// each other by themselves: before a tensor made on one is used on another, let that one wait
+/// ([`wait_stream`](Stream::wait_stream), [`wait_event`](Stream::wait_event)). A tensor that may be dropped while
+/// another stream still uses it needs [`Tensor::record_stream`](crate::Tensor::record_stream).
 ///
 /// ```
-/// use rushlight_core::Device;
-/// use rushlight_tensor::Stream;
+/// # mod rushlight { pub use rushlight_core::Device; pub use rushlight_tensor::*; }
+/// use rushlight::Device;
+/// use rushlight::Stream;
 /// // Where there is no GPU, this is an error that says why.
 /// if let Ok(side) = Stream::new(Device::Cuda(0)) {
 ///     let event = side.record_event()?;
@@ -71,8 +72,8 @@ impl Stream {
         f()
     }
 
-    /// The vendor's handle, for other libraries: valid as long as the stream. What they launch comes after all work given so far;
-    /// from now on the program waits for kernels that have to be compiled.
+    /// The vendor's handle, for other libraries: valid as long as the stream. What they launch comes after all work
+    /// given so far; from now on the program waits for kernels that have to be compiled.
     pub fn handle(&self) -> Result<usize> {
         self.0.handle()
     }
@@ -113,8 +114,9 @@ impl Stream {
         self.0.record_use(storage)
     }
 
-    /// Makes a tensor's memory ready for another library that uses it on the vendor's default stream: that stream waits for this
-    /// thread's work, and the memory, once freed, is not reused before that stream is past what it holds by then.
+    /// Makes a tensor's memory ready for another library that uses it on the vendor's default stream: that stream waits
+    /// for this thread's work, and the memory, once freed, is not reused before that stream is past what it holds by
+    /// then.
     pub fn lend_to_default(storage: &Storage) -> Result<()> {
         streams("Stream::lend_to_default", storage.device())?.lend_to_default(storage)
     }

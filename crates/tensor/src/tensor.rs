@@ -11,11 +11,12 @@ use std::sync::{Arc, Mutex, MutexGuard};
 ///
 /// Views share storage. Every op returns a [`Result`]; nothing panics.
 ///
-/// `clone()` is Python's `y = x`: the same tensor again, at no cost. PyTorch's `x.clone()` is [`x.copy()?`](Tensor::copy), its
-/// `copy.deepcopy(x)` is [`x.deepcopy()?`](Tensor::deepcopy).
+/// `clone()` is Python's `y = x`: the same tensor again, at no cost. PyTorch's `x.clone()` is
+/// [`x.copy()?`](Tensor::copy), its `copy.deepcopy(x)` is [`x.deepcopy()?`](Tensor::deepcopy).
 ///
 /// ```
-/// use rushlight_tensor::Tensor;
+/// # use rushlight_tensor as rushlight;
+/// use rushlight::Tensor;
 /// let x = Tensor::new([[1.0f32, 2.0], [3.0, 4.0]])?.requires_grad_(true)?;
 /// let loss = (&x * &x).sum()?;
 /// loss.backward()?;
@@ -23,9 +24,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// # Ok::<(), rushlight_core::Error>(())
 /// ```
 ///
-/// Tensors are `Send + Sync`. In-place ops write through shared references, as views must see each other's changes: two threads that
-/// change and read the same elements at the same time need a lock of their own ([`Storage`] has the rules). `.grad`, hooks and the tape
-/// need none: backward passes of several threads may add to one leaf.
+/// Tensors are `Send + Sync`. In-place ops write through shared references, as views must see each other's changes: two
+/// threads that change and read the same elements at the same time need a lock of their own ([`Storage`] has the
+/// rules). `.grad`, hooks and the tape need none: backward passes of several threads may add to one leaf.
 #[derive(Clone)]
 pub struct Tensor(pub(crate) Arc<Inner>);
 
@@ -81,7 +82,8 @@ impl Tensor {
         self.0.meta.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// The tensor as engines see it, for calls of the engine that no method makes. A step that is being recorded keeps the memory.
+    /// The tensor as engines see it, for calls of the engine that no method makes. A step that is being recorded keeps
+    /// the memory.
     #[inline]
     pub fn engine_view(&self) -> View<'_> {
         if capture::is_recording() {
@@ -90,7 +92,7 @@ impl Tensor {
         View { storage: &self.0.storage, layout: &self.0.layout, dtype: self.0.dtype }
     }
 
-    /// The same memory under a layout that lies within it.
+    /// The same memory under a layout that is within it.
     #[inline]
     pub(crate) fn view_as<'a>(&'a self, layout: &'a Layout) -> View<'a> {
         if capture::is_recording() {
@@ -102,7 +104,14 @@ impl Tensor {
     #[inline]
     pub(crate) fn backend(&self) -> &'static dyn Backend {
         let backend = self.0.storage.backend();
-        if crate::profile::is_on() { crate::profile::profiled(backend) } else { backend }
+        let backend = if crate::profile::is_on() { crate::profile::profiled(backend) } else { backend };
+        if self.0.dtype.is_carried() { rushlight_engines::carried(backend, self.0.dtype) } else { backend }
+    }
+
+    /// The engine for copies between this tensor and another: one that converts, if either dtype is carried.
+    #[inline]
+    pub(crate) fn backend_with(&self, other: &Tensor) -> &'static dyn Backend {
+        if self.0.dtype.is_carried() { self.backend() } else { other.backend() }
     }
 
     /// Sizes of the dimensions.
@@ -247,7 +256,8 @@ impl Tensor {
         let source = mode::no_grad(|| self.to_dtype(T::DTYPE)?.contiguous())?;
         let n = source.numel();
         let mut out = vec![T::default(); n];
-        // SAFETY: `Element` types are plain bytes; the slice covers exactly the vector's elements. A `bool` storage holds 0 or 1 only.
+        // SAFETY: `Element` types are plain bytes; the slice covers exactly the vector's elements. A `bool` storage
+        // holds 0 or 1 only.
         let bytes = unsafe { std::slice::from_raw_parts_mut(out.as_mut_ptr().cast::<u8>(), n * size_of::<T>()) };
         source.backend().download(&source.0.storage, source.0.layout.offset() * size_of::<T>(), bytes)?;
         Ok(out)
@@ -271,6 +281,7 @@ impl Tensor {
         Ok(match self.dtype() {
             DType::Bool => Scalar::Bool(self.item()?),
             d if d.is_float() => Scalar::Float(self.item()?),
+            DType::U64 => Scalar::from(self.item::<u64>()?),
             _ => Scalar::Int(self.item()?),
         })
     }

@@ -25,7 +25,7 @@ fn all_equal(t: &Tensor, value: f32) -> Result<bool> {
     t.eq(value)?.all()?.item::<bool>()
 }
 
-/// Large enough that an addition takes longer than the threads' starts lie apart.
+/// Large enough that an addition takes longer than the threads' starts are apart.
 #[test]
 fn concurrent_backward_passes_into_one_leaf_lose_nothing() -> Result<()> {
     let x = Tensor::ones_with([3_000_000], DType::F32)?.requires_grad_(true)?;

@@ -8,7 +8,8 @@ use std::hash::{BuildHasher, Hash};
 
 /// A batch: tensors, alone or in containers, perhaps with text beside them. Everything that a loader collates is one.
 pub trait Batch: Send + Sized + 'static {
-    /// Whether the batch is made of tensors alone. Only then can a step be captured: other values would stay as they were when it was recorded.
+    /// Whether the batch is made of tensors alone. Only then can a step be captured: other values would stay as they
+    /// were when it was recorded.
     const ONLY_TENSORS: bool;
 
     /// Calls `visit` with every tensor, in order.

@@ -6,25 +6,29 @@
 //! |---|---|
 //! | root | [`Trainer`], [`TrainModule`], [`StepContext`], [`Optimizers`], [`Precision`], [`Checkpoints`] |
 //! | [`callbacks`] | checkpoints, early stopping, averages of weights, monitors |
-//! | [`loggers`] | TensorBoard, JSON lines, CSV |
+//! | [`loggers`] | TensorBoard, JSON lines, CSV, MLflow's file store |
 //! | [`metrics`] | accuracy to BLEU, right over batches of any size and over processes |
 //!
 //! # The directory of a run
 //!
-//! A run has a directory `runs/NAME` (`NAME-2` and so on if there was one of that name and the run does not resume it). The first process writes:
+//! A run has a directory `runs/NAME` (`NAME-2` and so on if there was one of that name and the run does not resume it).
+//! The first process writes:
 //!
-//! - `config.json`: `trainer` (the options), `hparams` (name to value), `model` (`type`, `parameters`, `trainable_parameters`, `text`).
-//! - `environment.json`: `rushlight` (version), `started` (seconds since 1970), `command`, `directory`, `hostname`, `kernel`, `cpu`, `cores`, `pid`, `device`,
-//!   `world_size`, `variables` (those of the scheduler).
-//! - `metrics.jsonl`: an object a line, flushed with each: `step`, `epoch`, `time` (seconds since 1970), and logged values by name. Numbers that are not
-//!   finite are the strings `NaN`, `Infinity`, `-Infinity`. Values by step and by epoch end in `_step` and `_epoch`; `loss` is always among them.
-//!   [`callbacks::DeviceStatsMonitor`] logs under `system/`, [`callbacks::ThroughputMonitor`] under `throughput/`. A resumed run cuts the file back to where
-//!   its checkpoint was saved: whoever follows it must expect it to be replaced.
+//! - `config.json`: `trainer` (the options), `hparams` (name to value), `model` (`type`, `parameters`,
+//!   `trainable_parameters`, `text`).
+//! - `environment.json`: `rushlight` (version), `started` (seconds since 1970), `command`, `directory`, `hostname`,
+//!   `kernel`, `cpu`, `cores`, `pid`, `device`, `world_size`, `variables` (those of the scheduler).
+//! - `metrics.jsonl`: an object a line, flushed with each: `step`, `epoch`, `time` (seconds since 1970), and logged
+//!   values by name. Numbers that are not finite are the strings `NaN`, `Infinity`, `-Infinity`. Values by step and by
+//!   epoch end in `_step` and `_epoch`; `loss` is always among them. [`callbacks::DeviceStatsMonitor`] logs under
+//!   `system/`, [`callbacks::ThroughputMonitor`] under `throughput/`. A resumed run cuts the file back to where its
+//!   checkpoint was saved: whoever follows it must expect it to be replaced.
 //! - `metrics.csv`, with [`loggers::CsvLogger`]: the same as a table.
-//! - `events.out.tfevents.TIME.HOST.PID.N`: TensorBoard's events, one file for each process that worked on the run. Histograms, images, text and
-//!   hyperparameters are here only.
-//! - `checkpoints/`: `checkpoint-STEP.pt`, or a folder `checkpoint-STEP` of a run of several processes ([`Checkpoints`]); parts `model`, `extra`, `optimizers`,
-//!   `schedules`, `scaler`, `loader`, `trainer`.
+//! - `events.out.tfevents.TIME.HOST.PID.N`: TensorBoard's events, one file for each process that worked on the run.
+//!   Histograms, images, text and hyperparameters are here only.
+//! - `checkpoints/`: `checkpoint-STEP.pt`, or a folder `checkpoint-STEP` of a run of several processes
+//!   ([`Checkpoints`]); parts `model`, `extra`, `optimizers`, `schedules`, `scaler`, `loader`, `trainer`.
+//! - `profile/`, with [`TrainerBuilder::profiler`]: where the time went.
 //! - `logs/rank-N.log`: lines for people, by each process: one for each epoch, one now and then within.
 
 pub mod callbacks;
@@ -38,6 +42,7 @@ mod optimizers;
 mod precision;
 #[cfg(target_os = "linux")]
 mod preemption;
+mod profiling;
 mod progress;
 mod ranks;
 mod results;
@@ -56,6 +61,7 @@ pub use optimizers::{Interval, Optimizers};
 pub use precision::Precision;
 #[cfg(target_os = "linux")]
 pub use preemption::{Preemption, REQUEUE_CODE};
+pub use profiling::RunProfiler;
 pub use ranks::Ranks;
 pub use run::Run;
 pub use step::{LogOptions, LogValue, ReduceFx, Stage, StepContext};

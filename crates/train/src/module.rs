@@ -1,4 +1,4 @@
-//! What a Trainer trains.
+//! The model interface of a Trainer: `TrainModule`.
 
 use crate::batch::Batch;
 use crate::optimizers::Optimizers;
@@ -11,16 +11,24 @@ use rushlight_tensor::state::Value;
 
 /// A model with its training step: what Lightning calls a `LightningModule`.
 ///
-/// `training_step` and `configure_optimizers` are all a model needs. The Trainer moves batches to the device, sets precision and training mode,
-/// clears gradients, calls `backward`, clips and steps.
+/// `training_step` and `configure_optimizers` are all a model needs. The Trainer moves batches to the device, sets
+/// precision and training mode, clears gradients, calls `backward`, clips and steps.
 ///
 /// ```
-/// use rushlight_core::{DType, Result};
-/// use rushlight_data::{DataLoader, TensorDataset};
-/// use rushlight_nn::{Forward, Linear, Module};
-/// use rushlight_optim::Sgd;
-/// use rushlight_tensor::{Reduction, Tensor};
-/// use rushlight_train::{Optimizers, Run, StepContext, TrainModule, Trainer};
+/// # mod rushlight {
+/// #     pub use rushlight_core::{DType, Result};
+/// #     pub use rushlight_tensor::*;
+/// #     pub use rushlight_nn as nn;
+/// #     pub use rushlight_optim as optim;
+/// #     pub use rushlight_data as data;
+/// #     pub use rushlight_train as train;
+/// # }
+/// use rushlight::{DType, Result};
+/// use rushlight::data::{DataLoader, TensorDataset};
+/// use rushlight::nn::{Forward, Linear, Module};
+/// use rushlight::optim::Sgd;
+/// use rushlight::{Reduction, Tensor};
+/// use rushlight::train::{Optimizers, Run, StepContext, TrainModule, Trainer};
 ///
 /// #[derive(Module)]
 /// struct Line {
@@ -53,8 +61,9 @@ use rushlight_tensor::state::Value;
 /// # Ok::<(), rushlight_core::Error>(())
 /// ```
 ///
-/// On a GPU `training_step` is recorded and replayed ([`Capture`](rushlight_tensor::Capture)): what it computes on the host happens only while it
-/// is recorded. Values that change from step to step come with the batch, or the Trainer gets `capture(false)`.
+/// On a GPU `training_step` is recorded and replayed ([`Capture`](rushlight_tensor::Capture)): what it computes on the
+/// host happens only while it is recorded. Values that change from step to step come with the batch, or the Trainer
+/// gets `capture(false)`.
 #[allow(unused_variables)]
 pub trait TrainModule: Module + Sized {
     /// What the loaders give.

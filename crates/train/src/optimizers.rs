@@ -30,12 +30,14 @@ struct Entry {
     schedules: Vec<Scheduled>,
 }
 
-/// What [`TrainModule::configure_optimizers`](crate::TrainModule::configure_optimizers) returns: one optimizer or several, each with schedules.
+/// What [`TrainModule::configure_optimizers`](crate::TrainModule::configure_optimizers) returns: one optimizer or
+/// several, each with schedules.
 ///
 /// ```
-/// use rushlight_optim::lr_scheduler::{CosineAnnealingLR, ReduceLROnPlateau};
-/// use rushlight_optim::{AdamW, Sgd};
-/// use rushlight_train::{Interval, Optimizers};
+/// # mod rushlight { pub use rushlight_optim as optim; pub use rushlight_train as train; }
+/// use rushlight::optim::lr_scheduler::{CosineAnnealingLR, ReduceLROnPlateau};
+/// use rushlight::optim::{AdamW, Sgd};
+/// use rushlight::train::{Interval, Optimizers};
 /// # use rushlight_tensor::Tensor;
 /// # let (w, b) = (Tensor::ones([2])?.requires_grad_(true)?, Tensor::ones([2])?.requires_grad_(true)?);
 /// let mut adam = AdamW::new([w]).lr(1e-3).build()?;
@@ -69,7 +71,8 @@ impl Optimizers {
     }
 
     /// Has each optimizer get a loss of its own: `training_step` is called once for each, which
-    /// [`StepContext::optimizer_idx`](crate::StepContext::optimizer_idx) names. Without, all step by the gradients of one loss.
+    /// [`StepContext::optimizer_idx`](crate::StepContext::optimizer_idx) names. Without, all step by the gradients of
+    /// one loss.
     pub fn alternating(mut self) -> Self {
         self.alternating = true;
         self

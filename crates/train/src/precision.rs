@@ -1,4 +1,4 @@
-//! What numbers a run computes in.
+//! Numeric precision of a run.
 
 use rushlight_core::backend::set_allow_tf32;
 use rushlight_core::{DType, Error, Result};
@@ -14,7 +14,8 @@ pub enum Precision {
     /// `32-true`: everything in `f32`.
     #[default]
     F32,
-    /// `tf32`: parameters in `f32`, products on tensor cores that round their inputs to TF32. On CPUs the same as [`Precision::F32`].
+    /// `tf32`: parameters in `f32`, products on tensor cores that round their inputs to TF32. On CPUs the same as
+    /// [`Precision::F32`].
     Tf32,
     /// `64-true`: parameters and data in `f64`.
     F64,

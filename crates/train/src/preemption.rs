@@ -1,8 +1,8 @@
 //! Preemption: a job that is about to lose its nodes saves its state at the edge of a step and asks to be queued again.
 //!
 //! Schedulers send a signal some time before they take the nodes. The signal's handler sets a flag and nothing else: a
-//! handler that saves may interrupt whatever holds the locks it needs. At the edge of each step the ranks tell each other
-//! of their flags, so that all stop after the same step.
+//! handler that saves may interrupt whatever holds the locks it needs. At the edge of each step the ranks tell each
+//! other of their flags, so that all stop after the same step.
 
 use rushlight_core::{Error, Result};
 use rushlight_dist::{Collective, ProcessGroup, ReduceOp, Work, World};
@@ -10,8 +10,8 @@ use rushlight_tensor::Tensor;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 
-/// The exit code by which a program asks to be queued again: it has saved its state and wants to go on. `rushlight run`
-/// passes it on, and the scripts of `rushlight job` act on it. (`EX_TEMPFAIL`)
+/// The exit code by which a program asks to be queued again: it has saved its state and wants to continue.
+/// `rushlight run` passes it on, and the scripts of `rushlight job` act on it. (`EX_TEMPFAIL`)
 pub const REQUEUE_CODE: i32 = 75;
 
 /// The signal that came, or 0.
@@ -24,9 +24,10 @@ extern "C" fn note(signal: libc::c_int) {
 /// Watches for the signals by which schedulers take a job's nodes: SIGTERM, and SIGUSR1 (`sbatch --signal`).
 ///
 /// ```no_run
+/// # mod rushlight { pub use rushlight_dist as dist; pub use rushlight_train as train; }
 /// # use rushlight_nn::Linear;
-/// use rushlight_train::{Checkpoints, Position, Preemption};
-/// let world = rushlight_dist::init()?;
+/// use rushlight::train::{Checkpoints, Position, Preemption};
+/// let world = rushlight::dist::init()?;
 /// # let (model, mut position) = (Linear::new(20, 1).build()?, Position::default());
 /// let mut checkpoints = Checkpoints::new("run1").world(&world).background(true).build()?;
 /// let mut preemption = Preemption::watch(&world)?;
@@ -59,8 +60,8 @@ impl Preemption {
         Ok(Self { group, is_first: world.rank() == 0, pending: None, agreed: false })
     }
 
-    /// Watches for Ctrl-C (SIGINT) as well: the first asks to save and end, a second ends the process at once. [`Preemption::requeue`] then
-    /// asks for no other job and returns 130, the exit code of an interrupted program.
+    /// Watches for Ctrl-C (SIGINT) as well: the first asks to save and end, a second ends the process at once.
+    /// [`Preemption::requeue`] then asks for no other job and returns 130, the exit code of an interrupted program.
     pub fn or_interrupt(self) -> Result<Self> {
         install(&[(libc::SIGINT, libc::SA_RESETHAND)])?;
         Ok(self)
@@ -85,8 +86,8 @@ impl Preemption {
     /// Whether the ranks are to save their state and end: the same answer on every rank. Call it at the edge of each
     /// step, on every rank as often.
     ///
-    /// The flags of this step are sent on their way, those of the step before are answered: nobody waits for the network,
-    /// and a signal is acted on one step later.
+    /// The flags of this step are sent on their way, those of the step before are answered: nobody waits for the
+    /// network, and a signal is acted on one step later.
     pub fn agreed(&mut self) -> Result<bool> {
         let Some(group) = &self.group else { return Ok(self.is_requested()) };
         if self.agreed {
@@ -107,8 +108,8 @@ impl Preemption {
     /// Asks for another job, and returns the exit code that says so: [`REQUEUE_CODE`]. Call it when the state is saved,
     /// then exit with that code.
     ///
-    /// `rushlight run` and the scripts of `rushlight job` take the code as it is. A program that `srun` started itself has
-    /// nobody above who would: its rank 0 calls `scontrol requeue`.
+    /// `rushlight run` and the scripts of `rushlight job` take the code as it is. A program that `srun` started itself
+    /// has nobody above who would: its rank 0 calls `scontrol requeue`.
     pub fn requeue(&self) -> i32 {
         if SIGNAL.load(Relaxed) == libc::SIGINT {
             return 128 + libc::SIGINT;
@@ -132,7 +133,7 @@ fn install(signals: &[(libc::c_int, libc::c_int)]) -> Result<()> {
         let done = unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = note as extern "C" fn(libc::c_int) as libc::sighandler_t;
-            // System calls go on where they were.
+            // System calls continue where they were.
             action.sa_flags = libc::SA_RESTART | flags;
             libc::sigaction(signal, &action, std::ptr::null_mut())
         };

@@ -138,7 +138,7 @@ impl Progress {
         }
         if self.lined.elapsed() >= LINE_EVERY {
             self.lined = Instant::now();
-            let line = self.parts(view, false).join("  ");
+            let line = fitted(self.parts(view, None), usize::MAX);
             self.say(&line, !self.terminal);
         }
     }
@@ -164,12 +164,8 @@ impl Progress {
 
     fn draw(&mut self, view: &View) {
         let width = terminal_width().saturating_sub(1);
-        let mut parts = self.parts(view, true);
-        // A line that is too long would wrap and could not be drawn again: the last parts go first.
-        while parts.len() > 1 && parts.iter().map(|p| visible_width(p) + 2).sum::<usize>() > width + 2 {
-            parts.pop();
-        }
-        let _ = write!(std::io::stderr(), "\r{}\x1b[K", parts.join("  "));
+        let line = fitted(self.parts(view, Some(width)), width);
+        let _ = write!(std::io::stderr(), "\r{line}\x1b[K");
         self.open = true;
         self.drawn = Some(Instant::now());
     }
@@ -178,69 +174,73 @@ impl Progress {
         if self.color { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }
 
-    fn parts(&self, view: &View, bar: bool) -> Vec<String> {
-        let paint = |code: &str, text: &str| if bar { self.paint(code, text) } else { text.to_owned() };
+    /// What there is to say, in order, each with its weight: where the line is too narrow, the lightest go first. On a terminal of a width there are
+    /// colours, a bar and the losses as bars.
+    fn parts(&self, view: &View, width: Option<usize>) -> Vec<(u8, String)> {
+        let paint = |code: &str, text: &str| if width.is_some() { self.paint(code, text) } else { text.to_owned() };
         let mut parts = Vec::new();
         let title = match (view.stage, view.max_epochs) {
             (Some(stage), _) => stage.to_owned(),
             (None, Some(all)) => format!("epoch {}/{all}", view.epoch + 1),
             (None, None) => format!("epoch {}", view.epoch + 1),
         };
-        parts.push(paint("1", &title));
-        if bar && let Some(all) = view.batches {
-            parts.push(self.bar(view.batch, all));
+        parts.push((9, paint("1", &title)));
+        let narrow = width.is_some_and(|width| width < 110);
+        if let (Some(_), Some(all)) = (width, view.batches) {
+            parts.push((4, self.bar(view.batch, all, if narrow { 12 } else { 24 })));
         }
-        parts.push(match view.batches {
+        let done = match view.batches {
             Some(all) => format!("{}/{all}", view.batch),
             None => view.batch.to_string(),
-        });
+        };
+        parts.push((8, done));
         if let (Some(loss), None) = (view.loss, view.stage) {
-            parts.push(format!("loss {}", paint("1", &short(loss))));
-            if bar && self.losses.len() > 1 {
-                parts.push(paint("36", &sparkline(&self.losses)));
+            parts.push((7, format!("loss {}", paint("1", &short(loss)))));
+            if width.is_some() && self.losses.len() > 1 {
+                let shown = self.losses.len().min(if narrow { 8 } else { HISTORY });
+                parts.push((3, paint("36", &sparkline(self.losses.range(self.losses.len() - shown..)))));
             }
         }
-        parts.extend(view.values.iter().map(|(name, value)| format!("{name} {}", short(*value))));
+        parts.extend(view.values.iter().map(|(name, value)| (5, format!("{name} {}", short(*value)))));
         let seconds = self.epoch.at.elapsed().as_secs_f64();
         let rate = view.batch.saturating_sub(self.epoch.batch) as f64 / seconds.max(1e-9);
         if rate > 0.0 {
             let samples = view.samples.saturating_sub(self.epoch.samples) as f64 / seconds.max(1e-9);
-            parts.push(if rate >= 1.0 { format!("{rate:.1} it/s") } else { format!("{:.2} s/it", 1.0 / rate) });
+            parts.push((4, if rate >= 1.0 { format!("{rate:.1} it/s") } else { format!("{:.2} s/it", 1.0 / rate) }));
             if view.stage.is_none() {
-                parts.push(format!("{} samples/s", scaled(samples)));
+                parts.push((2, format!("{} samples/s", scaled(samples))));
             }
             if let Some(all) = view.batches {
                 let left = all.saturating_sub(view.batch);
-                parts.push(format!("eta {}", clock(left as f64 / rate)));
+                parts.push((6, format!("eta {}", clock(left as f64 / rate))));
                 let epochs = view.max_epochs.map(|all| all.saturating_sub(view.epoch + 1));
                 let by_epochs = epochs.map(|n| left.saturating_add(n.saturating_mul(all)));
                 let by_steps = view.max_steps.map(|all| all.saturating_sub(view.global_step));
                 let total = by_epochs.into_iter().chain(by_steps).min();
                 if let Some(total) = total.filter(|total| *total > left && view.stage.is_none()) {
-                    parts.push(paint("2", &format!("in all {}", clock(total as f64 / rate))));
+                    parts.push((4, paint("2", &format!("in all {}", clock(total as f64 / rate)))));
                 }
             }
         }
         if let Ok(memory) = memory_stats(&view.device) {
-            parts.push(paint("2", &format!("mem {}", bytes(memory.peak as f64))));
+            parts.push((2, paint("2", &format!("mem {}", bytes(memory.peak as f64)))));
         }
         if let Some(percent) = self.figures.as_ref().and_then(|figures| figures.gpu_utilisation()) {
-            parts.push(paint("2", &format!("gpu {percent}%")));
+            parts.push((2, paint("2", &format!("gpu {percent}%"))));
         }
         if view.device.is_cpu() && self.utilisation > 0.0 {
-            parts.push(paint("2", &format!("cpu {:.0}%", self.utilisation * 100.0)));
+            parts.push((1, paint("2", &format!("cpu {:.0}%", self.utilisation * 100.0))));
         } else if let (false, Some(host)) = (view.device.is_cpu(), resident()) {
-            parts.push(paint("2", &format!("host {}", bytes(host as f64))));
+            parts.push((1, paint("2", &format!("host {}", bytes(host as f64)))));
         }
         parts
     }
 
-    fn bar(&self, done: u64, all: u64) -> String {
-        const WIDTH: usize = 24;
-        let share = (done as f64 / all.max(1) as f64).min(1.0) * WIDTH as f64;
+    fn bar(&self, done: u64, all: u64, width: usize) -> String {
+        let share = (done as f64 / all.max(1) as f64).min(1.0) * width as f64;
         let (full, half) = (share as usize, share.fract() >= 0.5);
         let filled = "━".repeat(full) + if half { "╸" } else { "" };
-        let rest = "─".repeat(WIDTH - full - usize::from(half));
+        let rest = "─".repeat(width - full - usize::from(half));
         self.paint("32", &filled) + &self.paint("2", &rest)
     }
 }
@@ -249,6 +249,20 @@ impl Drop for Progress {
     fn drop(&mut self) {
         self.clear();
     }
+}
+
+/// A line of the heaviest parts that fit: one that is too long would wrap and could not be drawn again.
+fn fitted(mut parts: Vec<(u8, String)>, width: usize) -> String {
+    let long = |parts: &[(u8, String)]| parts.iter().map(|(_, text)| visible_width(text) + 2).sum::<usize>();
+    while parts.len() > 1 && long(&parts) > width.saturating_add(2) {
+        let lightest = parts.iter().map(|(weight, _)| *weight).min();
+        match parts.iter().rposition(|(weight, _)| Some(*weight) == lightest) {
+            Some(at) => drop(parts.remove(at)),
+            None => break,
+        }
+    }
+    let texts: Vec<String> = parts.into_iter().map(|(_, text)| text).collect();
+    texts.join("  ")
 }
 
 /// Values as bars, the least at the bottom.
@@ -343,9 +357,14 @@ mod tests {
             device: Device::Cpu,
             stage: None,
         };
-        let text = progress.parts(&view, false).join("  ");
+        let text = fitted(progress.parts(&view, None), usize::MAX);
         assert!(text.starts_with("epoch 3/10  50/200  loss 1.2500  acc 0.5000  "), "{text}");
         assert!(text.contains("samples/s") && text.contains("eta") && text.contains("mem"), "{text}");
         assert!(!text.contains('\x1b'));
+        // What fits 80 columns says when the epoch ends; memory and rates go first.
+        let line = fitted(progress.parts(&view, Some(80)), 80);
+        assert!(visible_width(&line) <= 80 && line.contains("eta") && line.contains('━'), "{line}");
+        let short = fitted(progress.parts(&view, Some(30)), 30);
+        assert!(visible_width(&short) <= 30 && short.starts_with("epoch 3/10  50/200"), "{short}");
     }
 }

@@ -150,7 +150,8 @@ impl Results {
         Ok(self.slots.get(name).and_then(|slot| slot.last))
     }
 
-    /// The values of the epoch over all ranks, which ends. Each has a flag: whether loggers get it, whether the display shows it.
+    /// The values of the epoch over all ranks, which ends. Each has a flag: whether loggers get it, whether the display
+    /// shows it.
     pub(crate) fn finish_epoch(&mut self, ranks: &Ranks) -> Result<Vec<(String, f64, bool, bool)>> {
         self.flush()?;
         let synced = |slot: &Slot| slot.on_epoch && slot.metric.is_none() && slot.options.sync_dist != Some(false);

@@ -22,7 +22,7 @@ pub(crate) fn fresh(root: &Path, name: &str) -> Result<PathBuf> {
     Err(Error::io(format!("'{}' has no room for another run '{name}'", root.display())))
 }
 
-/// The directory of the newest run of a name, to go on with it; the name itself if there is none.
+/// The directory of the newest run of a name, to continue with it; the name itself if there is none.
 pub(crate) fn newest(root: &Path, name: &str) -> PathBuf {
     let mut newest = root.join(name);
     for n in 2u32.. {

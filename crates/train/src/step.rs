@@ -69,7 +69,8 @@ impl LogOptions {
         Self::default()
     }
 
-    /// Whether the value of the step is logged. Values that are logged by step and by epoch get `_step` and `_epoch` after their name.
+    /// Whether the value of the step is logged. Values that are logged by step and by epoch get `_step` and `_epoch`
+    /// after their name.
     pub fn on_step(mut self, on_step: bool) -> Self {
         self.on_step = Some(on_step);
         self
@@ -283,7 +284,8 @@ impl StepContext<'_> {
         }
     }
 
-    /// With manual optimization: steps an optimizer and clears its gradients. Under `16-mixed` a step with gradients that are not finite is left out.
+    /// With manual optimization: steps an optimizer and clears its gradients. Under `16-mixed` a step with gradients
+    /// that are not finite is left out.
     pub fn optimizer_step(&mut self, index: usize) -> Result<()> {
         let Some(manual) = &mut self.manual else { return Err(automatic("optimizer_step")) };
         let optimizer = manual.optimizers.get_mut(index)?;

@@ -1,7 +1,7 @@
 //! Figures of the process and its device while a run trains: `system/rank-N.jsonl` in the run's directory.
 //!
-//! A thread takes them, so that neither a slow management library nor a slow disk holds training back. Every rank has its own file: `rushlight ui` compares
-//! the ranks by them.
+//! A thread takes them, so that neither a slow management library nor a slow disk holds training back. Every rank has
+//! its own file: `rushlight ui` compares the ranks by them.
 
 use crate::loggers::{json_number, now};
 use crate::system::{cpu_time, resident};

@@ -28,7 +28,8 @@ impl Forward for Net {
     }
 }
 
-/// A training run with everything a run has: dropout, shuffling, momentum, a schedule, a scaler. Saves after every step.
+/// A training run with everything a run has: dropout, shuffling, momentum, a schedule, a scaler. Saves after every
+/// step.
 fn train(directory: &Path, background: bool) -> Result<Vec<u8>> {
     manual_seed(7);
     let (x, y) = (Tensor::randn([96, 8], DType::F32)?, Tensor::randn([96, 1], DType::F32)?);

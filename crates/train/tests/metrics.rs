@@ -99,7 +99,7 @@ fn values_are_torchmetrics() -> Result<()> {
         if kind != "ConfusionMatrix" {
             check(metric.value(&alone)?);
         }
-        // Saved after two batches and restored in another one, it goes on.
+        // Saved after two batches and restored in another one, it continues.
         metric.reset()?;
         batches[..2].iter().try_for_each(|(a, b)| update(a, b))?;
         let saved = metric.state()?;

@@ -347,7 +347,8 @@ fn a_job_killed_in_the_middle_of_saves_ends_with_the_same_weights() {
     assert_eq!(std::fs::read(whole.join("weights-1")).unwrap(), expected);
     let mut kills = 0u64;
     let start = Instant::now();
-    // Every attempt has a little more time than the one before, by irregular amounts: kills fall on any moment of a save.
+    // Every attempt has a little more time than the one before, by irregular amounts: kills fall on any moment of a
+    // save.
     while !finish(start_ranks(&broken), Instant::now() + Duration::from_millis(40 + 13 * kills + 7 * (kills % 3))) {
         kills += 1;
         assert!(start.elapsed() < Duration::from_secs(90), "no end after {kills} kills");

@@ -85,7 +85,7 @@ fn listen(request: &Request) -> Result<TcpListener, String> {
     Err(why)
 }
 
-/// The token that is asked for, and whether it was made just now.
+/// The required token, and whether it is new.
 fn token(request: &Request, address: IpAddr) -> Result<Option<(String, bool)>, String> {
     let given = std::env::var("RUSHLIGHT_UI_TOKEN").ok().filter(|token| !token.is_empty());
     if address.is_loopback() && !request.token && given.is_none() {
@@ -123,7 +123,7 @@ fn keep_token(_: &str, _: u16) -> std::io::Result<PathBuf> {
     Err(std::io::ErrorKind::Unsupported.into())
 }
 
-/// What the user is told: the address, the token, and how to reach it from elsewhere.
+/// The start message: the address, the token, and how to reach it from elsewhere.
 fn announce(request: &Request, address: std::net::SocketAddr, token: Option<&(String, bool)>) -> String {
     let port = address.port();
     let host = match address.ip() {

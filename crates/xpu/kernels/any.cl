@@ -1,6 +1,8 @@
-// Elements whose dtype is known when a kernel runs: for small tensors, where compiling a form for each dtype would take longer than the work.
+// Elements whose dtype is known when a kernel runs: for small tensors, where compiling a form for each dtype would take
+// longer than the work.
 //
-// R: float, double or long (R_KIND 0, 1, 2). Codes of dtypes are those of rushlight_core::DType; MODE_… say what a value is cut to.
+// R: float, double or long (R_KIND 0, 1, 2). Codes of dtypes are those of rushlight_core::DType; MODE_… say what a
+// value is cut to.
 
 #define CODE_F32 0
 #define CODE_F64 1

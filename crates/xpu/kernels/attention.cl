@@ -1,15 +1,16 @@
 // Attention's scores, a block of rows at a time, between products (see attention.rs).
 //
-// T: the dtype of queries, keys, values and output; M: of the mask. MASK: 0 none, 1 bool (false is masked out), 2 added. DROPOUT: whether there is any.
-// Rows of scores are [images * heads, rows, stride], of the arithmetic type R.
+// T: the dtype of queries, keys, values and output; M: of the mask. MASK: 0 none, 1 bool (false is masked out), 2
+// added. DROPOUT: whether there is any. Rows of scores are [images * heads, rows, stride], of the arithmetic type R.
 
 typedef struct {
     ulong heads, rows, s, stride, first, l;
     // Of images, heads, rows and columns.
     long mask[4];
     uint causal;
-    // Dropout: whose uniform's 24 bits are below this number is dropped; a word is numbered by the place in all of the score matrix, whose head 0 of image 0
-    // here is head `head` with `image_heads` between images and `head_step` between heads.
+    // Dropout: whose uniform's 24 bits are below this number is dropped; a word is numbered by the place in all of the
+    // score matrix, whose head 0 of image 0 here is head `head` with `image_heads` between images and `head_step`
+    // between heads.
     uint below;
     ulong seed, offset, head, image_heads, head_step;
 } Block;
@@ -69,8 +70,8 @@ inline V dropped(V x, const Block b, ulong word, size_t i, R scale) {
 PARTS(S)
 
 #ifdef FORWARD
-// Scores become exponentials, dropped ones zero, and factors[z, row] what makes probabilities of them: zero for a row that sees nothing.
-// lse: [image, head, l] at strides of images and heads.
+// Scores become exponentials, dropped ones zero, and factors[z, row] what makes probabilities of them: zero for a row
+// that sees nothing. lse: [image, head, l] at strides of images and heads.
 __kernel GROUP_OF_ROW void attention_rows(const Block b, __global R* scores, const __global M* mask, __global R* lse, const ulong lse_image,
                                           const ulong lse_head, __global R* factors, const R scale) {
     SHARED
@@ -105,7 +106,8 @@ __kernel GROUP_OF_ROW void attention_rows(const Block b, __global R* scores, con
 #ifdef BACKWARD
 typedef struct { long out[4], dout[4]; ulong size; } Outputs;
 
-// Scores become probabilities with dropout, and their gradients `d` those of the scores before `factor`, the factor of all scores.
+// Scores become probabilities with dropout, and their gradients `d` those of the scores before `factor`, the factor of
+// all scores.
 __kernel GROUP_OF_ROW void attention_rows_backward(const Block b, const Outputs o, __global R* scores, __global R* d, const __global M* mask,
                                                    const __global R* lse, const ulong lse_image, const ulong lse_head, const __global T* out,
                                                    const __global T* dout, const R scale, const R factor) {

@@ -1,4 +1,5 @@
-// Values folded into the places that indices name: adding, multiplying, keeping the larger, overwriting. What is folded is known when the kernel runs (op).
+// Values folded into the places that indices name: adding, multiplying, keeping the larger, overwriting. What is folded
+// is known when the kernel runs (op).
 //
 // T, OUT: dtypes of the values and the output, of ANY code or known ones; R: the type of the arithmetic.
 
@@ -26,7 +27,8 @@ inline R folded(R old, R x, uint op) {
 typedef NEST(1) Outer;
 typedef NEST(2) Inner;
 
-// out[offsets[p] + r] op= values[p, r] for all p in order. A work item has one r and the places from `slice * span` on: no other writes there.
+// out[offsets[p] + r] op= values[p, r] for all p in order. A work item has one r and the places from `slice * span` on:
+// no other writes there.
 __kernel void fold(const Outer outer, const Inner inner, const __global long* offsets, const __global T* values, const R number, __global OUT* out,
                    const ulong positions, const ulong block, const ulong span, const uint codes, const uint op) {
     const ulong r = get_global_id(0);

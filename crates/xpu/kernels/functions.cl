@@ -1,6 +1,7 @@
 // The functions that rows of the op table call, under names of ours: C has others of the same names.
 //
-// R: the type of the arithmetic; REAL or INTEGER says which kind. NEEDS_…: long ones that a row calls. `bits`, an argument of rows that shift: the width of the integers.
+// R: the type of the arithmetic; REAL or INTEGER says which kind. NEEDS_…: long ones that a row calls. `bits`, an
+// argument of rows that shift: the width of the integers.
 
 #if REAL || INTEGER
 #define rl_lit(v) ((R)(v))
@@ -75,7 +76,8 @@ inline R rl_floor_div(R a, R b) {
 #if R_IS_DOUBLE
 inline R rl_normal_cdf(R x) { return 0.5 * erfc(x * -0.7071067811865476); }
 #else
-// What lies beyond |x| as a power of two: as exact as numbers near one are. The polynomial's error, times the power, is below 1e-8 everywhere.
+// What lies beyond |x| as a power of two: as exact as numbers near one are. The polynomial's error, times the power, is
+// below 1e-8 everywhere.
 inline R rl_normal_cdf(R x) {
     const float t = fabs(x);
     float p = -2.8349007e-06f;
@@ -193,7 +195,7 @@ inline R rl_polygamma(R n, R x) {
 }
 #endif
 #elif INTEGER
-// Everything wraps; a division by zero gives zero (the tensor floor reports it).
+// Everything wraps; a division by zero gives zero (the tensor layer reports it).
 inline R rl_abs(R x) { return x < 0 ? -x : x; }
 inline R rl_trunc_div(R a, R b) { return b == 0 ? 0 : b == -1 ? -a : a / b; }
 inline R rl_fmod(R a, R b) { return b == 0 || b == -1 ? 0 : a % b; }

@@ -1,4 +1,5 @@
-// Indexing by tensors. Indices are checked where they are read; one out of range is noted (see Fault) and its element left alone.
+// Indexing by tensors. Indices are checked where they are read; one out of range is noted (see Fault) and its element
+// left alone.
 
 #ifdef RESOLVE
 typedef NEST(1) Nest;

@@ -1,4 +1,5 @@
-// What a device can do at most: simple kernels that do nothing but multiply and add, or copy. V: a vector of LANES floats.
+// What a device can do at most: simple kernels that do nothing but multiply and add, or copy. V: a vector of LANES
+// floats.
 
 #ifdef FMA
 // CHAINS independent sums in registers, so that the latency of one is hidden by the others.

@@ -53,9 +53,84 @@ __kernel void matmul_plain(const Problem p, const __global A* a, const __global 
 }
 #endif
 
-#ifdef PACK
-// Panels of WIDTH neighbouring rows of a (or columns of b), element by element along k, as R and filled up with zeros: a tile reads its panel in a line.
-// DENSE: neighbours lie side by side.
+#if defined(PACK) && defined(LANES)
+// Panels of WIDTH neighbouring rows of a (or columns of b), element by element along k, as R: a tile reads its panel in
+// a line. What lies beyond the last row is filled up with copies of it, which reach no element of the result. ORDER 1:
+// neighbours are adjacent. 2: elements along k do. 0: neither. A work item of a CPU packs CHUNK elements along k of one
+// panel.
+#if LANES == 16
+#define MIXED(a, b, half_) (V)(a.half_.s0, b.half_.s0, a.half_.s1, b.half_.s1, a.half_.s2, b.half_.s2, a.half_.s3, b.half_.s3, \
+                               a.half_.s4, b.half_.s4, a.half_.s5, b.half_.s5, a.half_.s6, b.half_.s6, a.half_.s7, b.half_.s7)
+#else
+#define MIXED(a, b, half_) (V)(a.half_.s0, b.half_.s0, a.half_.s1, b.half_.s1, a.half_.s2, b.half_.s2, a.half_.s3, b.half_.s3)
+#endif
+// One step of a transposition: the elements' places, row and column as one number, are rotated by a bit. As many steps
+// as a column has bits swap the two.
+#define ROTATE(from, to)                                                                           \
+    _Pragma("unroll") for (int i = 0; i < LANES / 2; i++) {                                        \
+        to[2 * i] = MIXED(from[i], from[i + LANES / 2], lo);                                       \
+        to[2 * i + 1] = MIXED(from[i], from[i + LANES / 2], hi);                                   \
+    }
+
+#define PART(a, b) ((a) < (b) ? (a) : (b))
+
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void pack(const __global T* x, __global R* panels, const ulong count, const ulong depth, const long stride, const long depth_stride, const ulong heads,
+          const long image_stride, const long head_stride) {
+    const ulong panel = get_group_id(1), batch = get_group_id(2), first = panel * WIDTH, begin = get_group_id(0) * CHUNK, end = PART(begin + CHUNK, depth);
+    x += (long)(batch / heads) * image_stride + (long)(batch % heads) * head_stride;
+    __global R* to = panels + (batch * get_num_groups(1) + panel) * depth * WIDTH;
+    ulong k = begin;
+#if ORDER == 1
+    if (first + WIDTH <= count) {
+        for (; k < end; k++) {
+            const long from = (long)k * depth_stride + (long)first;
+#if WIDTH % LANES == 0
+            _Pragma("unroll") for (int v = 0; v < WIDTH; v += LANES) WRITE_GLOBAL(VLOAD_T(x, from + v), to + k * WIDTH + v);
+#else
+            _Pragma("unroll") for (int v = 0; v < WIDTH; v++) to[k * WIDTH + v] = LOAD_T(x, from + v);
+#endif
+        }
+        return;
+    }
+#endif
+#if ORDER == 2
+    for (; k + LANES <= end; k += LANES) {
+        _Pragma("unroll") for (int part = 0; part < WIDTH; part += LANES) {
+            V rows[LANES], turned[LANES];
+            _Pragma("unroll") for (int v = 0; v < LANES; v++) rows[v] = VLOAD_T(x, (long)PART(first + PART(part + v, WIDTH - 1), count - 1) * stride + (long)k);
+            ROTATE(rows, turned) ROTATE(turned, rows) ROTATE(rows, turned)
+#if LANES == 16
+            ROTATE(turned, rows)
+#define TURNED rows
+#else
+#define TURNED turned
+#endif
+            _Pragma("unroll") for (int l = 0; l < LANES; l++) {
+                __global R* place = to + (k + l) * WIDTH + part;
+                if (part + LANES <= WIDTH) WRITE_GLOBAL(TURNED[l], place);
+#if WIDTH % 8 == 4
+                else {
+#if LANES == 16
+                    vstore8(TURNED[l].lo, 0, place);
+                    vstore4(TURNED[l].hi.lo, 0, place + 8);
+#else
+                    vstore4(TURNED[l].lo, 0, place);
+#endif
+                }
+#endif
+            }
+        }
+    }
+#endif
+    for (; k < end; k++) {
+        for (int v = 0; v < WIDTH; v++) to[k * WIDTH + v] = LOAD_T(x, (long)PART(first + v, count - 1) * stride + (long)k * depth_stride);
+    }
+}
+#endif
+
+#if defined(PACK) && !defined(LANES)
+// As above, by a work item of a GPU for each place along k, filled up with zeros.
 __kernel void pack(const __global T* x, __global R* panels, const ulong count, const ulong depth, const long stride, const long depth_stride,
                    const ulong heads, const long image_stride, const long head_stride) {
     const ulong k = get_global_id(0), panel = get_global_id(1), batch = get_global_id(2);
@@ -63,12 +138,6 @@ __kernel void pack(const __global T* x, __global R* panels, const ulong count, c
     const ulong first = panel * WIDTH;
     const long from = (long)(batch / heads) * image_stride + (long)(batch % heads) * head_stride + (long)k * depth_stride;
     __global R* to = panels + ((batch * get_num_groups(1) + panel) * depth + k) * WIDTH;
-#if DENSE
-    if (first + WIDTH <= count) {
-        for (int v = 0; v < WIDTH; v++) to[v] = LOAD_T(x, from + (long)first + v);
-        return;
-    }
-#endif
     for (int v = 0; v < WIDTH; v++) to[v] = first + v < count ? LOAD_T(x, from + (long)(first + v) * stride) : (R)0;
 }
 #endif
@@ -182,7 +251,8 @@ void matmul_tiles(const Problem p, const __global R* a, const __global R* b, con
 #endif
 
 #if defined(TILES) && !defined(LANES)
-// A tile of 64 by 64 for 16 by 16 work items with 4 by 4 elements each; DEPTH elements along k at a time in local memory.
+// A tile of 64 by 64 for 16 by 16 work items with 4 by 4 elements each; DEPTH elements along k at a time in local
+// memory.
 #define DEPTH 16
 __kernel __attribute__((reqd_work_group_size(16, 16, 1)))
 void matmul_tiles(const Problem p, const __global R* a, const __global R* b, const ulong a_batch, const ulong b_batch, const __global C* bias,

@@ -1,6 +1,7 @@
 // Pointwise ops on small tensors: several rows of the op table in one kernel, dtypes known when it runs.
 //
-// ROWS: the rows' functions. CASES: `case` labels that set y. Inputs are x0 … x4, parameters p0 … p3, `bits` the width of the integers.
+// ROWS: the rows' functions. CASES: `case` labels that set y. Inputs are x0 … x4, parameters p0 … p3, `bits` the width
+// of the integers.
 
 ROWS
 

@@ -1,6 +1,7 @@
 // What every kernel starts with: element types, conversions, index arithmetic, faults, random words.
 //
-// OpenCL C 1.2, so that every driver compiles it. Half types are stored as ushort and computed in float. FP64: whether the device has double.
+// OpenCL C 1.2, so that every driver compiles it. Half types are stored as ushort and computed in float. FP64: whether
+// the device has double.
 
 #if FP64
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
@@ -33,7 +34,8 @@ inline ushort float_to_bf16(float x) {
 inline float load_bf16(const __global ushort* p, size_t i) { return bf16_to_float(p[i]); }
 inline void store_bf16(__global ushort* p, size_t i, float v) { p[i] = float_to_bf16(v); }
 
-// By multiplication with a power of two, which has subnormal halves come out right as well: no table, no branch, so that it becomes vector code.
+// By multiplication with a power of two, which has subnormal halves come out right as well: no table, no branch, so
+// that it becomes vector code.
 inline float f16_to_float(ushort bits) {
     uint magnitude = (uint)(bits & 0x7fffu) << 13;
     float value = as_float(magnitude) * 0x1p112f;
@@ -42,7 +44,8 @@ inline float f16_to_float(ushort bits) {
 }
 inline ushort float_to_f16(float x) {
     uint bits = as_uint(x), sign = bits >> 16 & 0x8000u, magnitude = bits & 0x7fffffffu;
-    // Normal halves: rounded to even on the bits that are dropped. Subnormal ones: by the addition of a number whose last bit is theirs.
+    // Normal halves: rounded to even on the bits that are dropped. Subnormal ones: by the addition of a number whose
+    // last bit is theirs.
     uint normal = (magnitude - 0x38000000u + 0xfffu + (magnitude >> 13 & 1)) >> 13;
     uint tiny = as_uint(as_float(magnitude) + 0.5f) - 0x3f000000u;
     uint half_bits = magnitude < 0x38800000u ? tiny : normal;
@@ -67,7 +70,8 @@ inline long double_to_long(double x) {
 
 #define MAX_RANK 10
 
-// Loops over N operands, innermost first; division by the sizes goes by multiplication where positions have 31 bits (NARROW).
+// Loops over N operands, innermost first; division by the sizes goes by multiplication where positions have 31 bits
+// (NARROW).
 #define NEST(N)                          \
     struct {                             \
         uint rank;                       \
@@ -116,7 +120,8 @@ inline long wrap_index(long index, long size, __global Fault* fault) {
     return -1;
 }
 
-// ---- random words: Philox-4x32-10, as rushlight_core::Philox ----------------------------------------------------------------------
+// ---- random words: Philox-4x32-10, as rushlight_core::Philox
+// ----------------------------------------------------------------------
 
 inline uint4 philox_block(ulong seed, ulong offset, ulong index) {
     ulong counter = offset + index;

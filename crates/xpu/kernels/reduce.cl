@@ -1,8 +1,8 @@
 // Reductions over any dimensions of any layout.
 //
-// An output's elements are shared out among ITEMS_IN work items of a group, and cut into as many pieces as the launch's second dimension has; partial
-// results of pieces are joined in order by a second kernel, so nothing depends on how fast groups run. A work item folds WIDTH neighbours at a time:
-// of the output (ACROSS), or of the elements.
+// An output's elements are shared out among ITEMS_IN work items of a group, and cut into as many pieces as the launch's
+// second dimension has; partial results of pieces are joined in order by a second kernel, so nothing depends on how
+// fast groups run. A work item folds WIDTH neighbours at a time: of the output (ACROSS), or of the elements.
 // OP_CODE names what is folded; W is the type it is folded in; T and OUT are the dtypes; P the type of parameters.
 
 #define OP_MEAN 1

@@ -1,4 +1,5 @@
-// Reductions of small tensors: what is folded, and the dtypes, are known when the kernel runs. A work item folds all elements of an output, in order.
+// Reductions of small tensors: what is folded, and the dtypes, are known when the kernel runs. A work item folds all
+// elements of an output, in order.
 //
 // W is R: float, double or long. The codes of what is folded are those of reduce.cl; P is the type of parameters.
 

@@ -1,5 +1,5 @@
-// Softmax, row norms and cross-entropy of contiguous rows, in few passes over a row. T: the dtype of elements; S: that of statistics, which is
-// the arithmetic type R.
+// Softmax, row norms and cross-entropy of contiguous rows, in few passes over a row. T: the dtype of elements; S: that
+// of statistics, which is the arithmetic type R.
 
 PARTS(T)
 PARTS(S)
@@ -82,7 +82,8 @@ __kernel void softmax_across_backward(const __global T* dy, const __global T* y,
 }
 #endif
 
-// Row norms. P: the dtype of weight and bias; LOW: of the copy in half precision. PRESENT: which of weight (1), bias (2), copy (4) and gradient so far (8) there are.
+// Row norms. P: the dtype of weight and bias; LOW: of the copy in half precision. PRESENT: which of weight (1), bias
+// (2), copy (4) and gradient so far (8) there are.
 #if defined(NORM) || defined(NORM_BACKWARD) || defined(NORM_COLUMNS)
 PARTS(P)
 PARTS(LOW)

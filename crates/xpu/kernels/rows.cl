@@ -1,4 +1,5 @@
-// Rows that ITEMS work items of a group share: 1 on a CPU, where a row's vectors are a core's. R, V, LANES: see vectors.cl.
+// Rows that ITEMS work items of a group share: 1 on a CPU, where a row's vectors are a core's. R, V, LANES: see
+// vectors.cl.
 
 // The larger, by a comparison: where one is NaN either may come, which an exponential of it then shows.
 #define LARGER(a, b) CHOOSE((a) > (b), a, b)

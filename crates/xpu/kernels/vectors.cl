@@ -1,6 +1,8 @@
-// Vectors of LANES elements in the arithmetic type R (float or double; R_KIND 0, 1). A CPU gets whole registers, a GPU single elements (LANES 1).
+// Vectors of LANES elements in the arithmetic type R (float or double; R_KIND 0, 1). A CPU gets whole registers, a GPU
+// single elements (LANES 1).
 //
-// PARTS(T) makes load_part_T and store_part_T of a dtype T (see Defines::dtype and Defines::vector): the elements beyond a row's end are not touched.
+// PARTS(T) makes load_part_T and store_part_T of a dtype T (see Defines::dtype and Defines::vector): the elements
+// beyond a row's end are not touched.
 
 #ifdef LANES
 #define JOIN_AGAIN(a, b) a##b
@@ -12,6 +14,8 @@ typedef uint VU;
 #define READ_V(p) (*(p))
 #define READ_GLOBAL(p) (*(p))
 #define WRITE_GLOBAL(v, p) (*(p) = (v))
+#define READ_OWN(p) (*(p))
+#define WRITE_OWN(v, p) (*(p) = (v))
 #define WRITE_V(v, p) (*(p) = (v))
 #define AS_V(x) as_float(x)
 #define AS_VU(x) as_uint(x)
@@ -31,6 +35,9 @@ typedef V LooseV __attribute__((aligned(4)));
 #endif
 #define READ_GLOBAL(p) (*(const __global LooseV*)(p))
 #define WRITE_GLOBAL(v, p) (*(__global LooseV*)(p) = (v))
+// The same for private memory.
+#define READ_OWN(p) (*(const LooseV*)(p))
+#define WRITE_OWN(v, p) (*(LooseV*)(p) = (v))
 #define READ_V(p) JOIN(vload, LANES)(0, p)
 #define WRITE_V(v, p) JOIN(vstore, LANES)(v, 0, p)
 #define AS_V(x) JOIN(as_float, LANES)(x)
@@ -114,15 +121,16 @@ inline void vstore_f16(__global ushort* p, size_t i, V v) {
 #define EXP_DOWN(x) exp(x)
 #else
 inline V exp_down(V x) {
-    const V n = rint(x * 1.44269504f), r = fma(n, (V)-1.42860677e-6f, fma(n, (V)-0.693145752f, x));
+    // Adding 1.5 * 2^23 rounds to an integer (which rint does in some twenty instructions), and 127 is the exponent's offset.
+    const V shifted = fma(x, (V)1.44269504f, (V)12583039.0f), n = shifted - 12583039.0f;
+    const V r = fma(n, (V)-1.42860677e-6f, fma(n, (V)-0.693145752f, x));
     V y = fma((V)1.38888889e-3f, r, (V)8.33333333e-3f);
     y = fma(y, r, (V)4.16666667e-2f);
     y = fma(y, r, (V)1.66666667e-1f);
     y = fma(y, r, (V)0.5f);
     y = fma(y, r, (V)1.0f);
     y = fma(y, r, (V)1.0f);
-    const VU power = AS_VU(n + 12583039.0f) << 23;
-    return CHOOSE(x < -87.0f, (V)0.0f, y * AS_V(power));
+    return CHOOSE(x < -87.0f, (V)0.0f, y * AS_V(AS_VU(shifted) << 23));
 }
 #define EXP_DOWN(x) exp_down(x)
 #endif

@@ -1,5 +1,7 @@
-//! Attention: products of blocks of rows, and one kernel between them (`kernels/attention.cl`). No more than a block of the score matrix is stored.
+//! Attention: products of blocks of rows, and one kernel between them (`kernels/attention.cl`). No more than a block of
+//! the score matrix is stored. `attention_tiles` has the form for CPUs.
 
+use crate::attention_tiles::{EACH, MOST, ROWS};
 use crate::device::{Scratch, Temporary, Xpu};
 use crate::driver::{Arg, Kernel};
 use crate::matmul::{Matrix, Product};
@@ -12,7 +14,7 @@ use rushlight_core::{DType, Error, Result, Scalar, View};
 /// The same as `Block` in `attention.cl`.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Block {
+pub struct Block {
     heads: u64,
     rows: u64,
     s: u64,
@@ -47,35 +49,37 @@ macro_rules! plain {
     })*};
 }
 plain!(Block, Outputs);
+pub(crate) use plain;
 
-/// Some rows of some heads of some images. Query heads are taken some key heads at a time, those that are the `member`-th to share one.
+/// Some rows of some heads of some images. Query heads are taken some key heads at a time, those that are the
+/// `member`-th to share one.
 #[derive(Clone, Copy)]
-struct Part {
-    image: usize,
-    images: usize,
+pub struct Part {
+    pub image: usize,
+    pub images: usize,
     /// Heads of keys.
-    head: usize,
-    heads: usize,
-    member: usize,
-    first: usize,
-    rows: usize,
+    pub head: usize,
+    pub heads: usize,
+    pub member: usize,
+    pub first: usize,
+    pub rows: usize,
 }
 
 /// Sizes and what kernels are compiled for.
-struct Problem<'a> {
-    spec: &'a Attention<'a>,
-    batch: usize,
-    heads: usize,
-    kv_heads: usize,
-    l: usize,
-    s: usize,
-    d: usize,
-    dv: usize,
-    shape: Shape,
+pub struct Problem<'a> {
+    pub spec: &'a Attention<'a>,
+    pub batch: usize,
+    pub heads: usize,
+    pub kv_heads: usize,
+    pub l: usize,
+    pub s: usize,
+    pub d: usize,
+    pub dv: usize,
+    pub shape: Shape,
     /// The dtype of statistics and scores.
-    wide: DType,
+    pub wide: DType,
     /// The probability of dropout, zero for none.
-    p: f64,
+    pub p: f64,
 }
 
 /// The strides of a view of four dimensions.
@@ -84,7 +88,7 @@ fn strides(view: View) -> [i64; 4] {
 }
 
 impl<'a> Problem<'a> {
-    fn new(xpu: &Xpu, spec: &'a Attention<'a>) -> Result<Self> {
+    pub fn new(xpu: &Xpu, spec: &'a Attention<'a>) -> Result<Self> {
         let (&[batch, heads, l, d], &[_, kv_heads, s, _]) = (spec.q.shape(), spec.k.shape()) else {
             return Err(Error::shape("attention: queries, keys and values need four dimensions"));
         };
@@ -106,17 +110,18 @@ impl<'a> Problem<'a> {
         Ok(Self { spec, batch, heads, kv_heads, l, s, d, dv, shape, wide, p })
     }
 
-    fn members(&self) -> usize {
+    pub fn members(&self) -> usize {
         self.heads / self.kv_heads.max(1)
     }
 
-    /// Elements between rows of scores: whole cache lines, an odd number of them, so that rows do not share sets of a cache.
-    fn stride(&self) -> usize {
+    /// Elements between rows of scores: whole cache lines, an odd number of them, so that rows do not share sets of a
+    /// cache.
+    pub fn stride(&self) -> usize {
         self.s.div_ceil(16) / 2 * 32 + 16
     }
 
     /// The parts whose scores have up to `most` elements.
-    fn parts(&self, most: usize) -> Vec<Part> {
+    pub fn parts(&self, most: usize) -> Vec<Part> {
         let unit = self.l.saturating_mul(self.s).max(1);
         let per_image = unit.saturating_mul(self.kv_heads);
         let images = (most / per_image).clamp(1, self.batch.max(1));
@@ -146,7 +151,7 @@ impl<'a> Problem<'a> {
     }
 
     /// The part of queries, or of what is laid out like them.
-    fn of_queries(&self, view: View, part: &Part) -> Matrix {
+    pub fn of_queries(&self, view: View, part: &Part) -> Matrix {
         let [image, head, row, column] = strides(view);
         let member = self.members() as i64;
         let head_number = part.head as i64 * member + part.member as i64;
@@ -159,7 +164,7 @@ impl<'a> Problem<'a> {
     }
 
     /// The part of keys, or of what is laid out like them.
-    fn of_keys(&self, view: View, part: &Part) -> Matrix {
+    pub fn of_keys(&self, view: View, part: &Part) -> Matrix {
         let [image, head, row, column] = strides(view);
         let offset = part.image as i64 * image + part.head as i64 * head;
         Matrix {
@@ -170,7 +175,7 @@ impl<'a> Problem<'a> {
     }
 
     /// Scores of a part, in memory of our own.
-    fn of_scores(&self, memory: &Temporary, part: &Part) -> Matrix {
+    pub fn of_scores(&self, memory: &Temporary, part: &Part) -> Matrix {
         let unit = (part.rows * self.stride()) as i64;
         Matrix {
             address: memory.view().ptr() as u64,
@@ -179,7 +184,7 @@ impl<'a> Problem<'a> {
         }
     }
 
-    fn block(&self, part: &Part) -> Block {
+    pub fn block(&self, part: &Part) -> Block {
         let (seed, offset) = self.spec.dropout.map_or((0, 0), |(_, stream)| (stream.seed, stream.offset));
         let member = self.members();
         Block {
@@ -204,7 +209,7 @@ impl<'a> Problem<'a> {
     }
 
     /// Where the mask of a part begins, whose rows are counted from the first of all.
-    fn mask(&self, part: &Part) -> u64 {
+    pub fn mask(&self, part: &Part) -> u64 {
         match self.spec.mask {
             Some(mask) => self.of_queries(mask, &Part { first: 0, ..*part }).address,
             None => self.spec.q.ptr() as u64,
@@ -212,26 +217,38 @@ impl<'a> Problem<'a> {
     }
 
     /// Statistics of a part, `[batch, heads, l]`: the address, and the elements between images and heads.
-    fn statistics(&self, lse: View, part: &Part) -> (u64, usize, usize) {
+    pub fn statistics(&self, lse: View, part: &Part) -> (u64, usize, usize) {
         let head = part.image * self.heads + part.head * self.members() + part.member;
         let address = lse.ptr() as u64 + (head * self.l * self.wide.size()) as u64;
         (address, self.heads * self.l, self.members() * self.l)
     }
 
-    fn kernel(&self, xpu: &Xpu, entry: &'static str, name: &'static str) -> Result<&'static Kernel> {
+    pub fn kernel(
+        &self,
+        xpu: &Xpu,
+        family: Family,
+        entry: &'static str,
+        name: &'static str,
+    ) -> Result<&'static Kernel> {
         let mask = self.spec.mask.map_or(DType::Bool, |mask| mask.dtype);
         let kind = self.spec.mask.map_or(0u16, |mask| if mask.dtype == DType::Bool { 1 } else { 2 });
         let (dtype, dropout) = (self.spec.q.dtype, (self.p > 0.0) as u16);
         let [a, b, c] = self.shape.tags();
-        let key = Key::new(Family::Attention, entry, [a, b, c, dtype as u16, mask as u16, kind, dropout]);
+        let key = Key::new(family, entry, [a, b, c, dtype as u16, mask as u16, kind, dropout]);
         xpu.kernel(key, || {
             let defines = self.shape.defines().define(name, 1).define("MASK", kind).define("DROPOUT", dropout);
-            defines.dtype("T", dtype).dtype("M", mask)
+            let defines = if family == Family::AttentionTiles {
+                defines.vector("T", dtype).define("ROWS", ROWS).define("MOST", MOST).define("EACH", EACH)
+            } else {
+                defines.dtype("T", dtype)
+            };
+            defines.dtype("M", mask)
         })
     }
 
-    /// The scores of a part before the mask: queries, or gradients of the output (`like_values`), times keys or values transposed.
-    fn scores(&self, part: &Part, like_values: Option<View>, scores: Matrix) -> Product {
+    /// The scores of a part before the mask: queries, or gradients of the output (`like_values`), times keys or values
+    /// transposed.
+    pub fn scores(&self, part: &Part, like_values: Option<View>, scores: Matrix) -> Product {
         let batch = [part.images, part.heads];
         match like_values {
             Some(dout) => {
@@ -247,14 +264,14 @@ impl<'a> Problem<'a> {
     }
 
     /// What kept probabilities are multiplied by.
-    fn kept_factor(&self) -> f64 {
+    pub fn kept_factor(&self) -> f64 {
         1.0 / (1.0 - self.p)
     }
 }
 
 /// Keys or values in panels, packed once for all parts of their heads.
 #[derive(Default)]
-struct Panels<'x> {
+pub struct Panels<'x> {
     of: Option<(usize, usize)>,
     packed: Option<(Scratch<'x>, u64)>,
 }
@@ -271,7 +288,7 @@ impl<'x> Panels<'x> {
 
 impl Xpu {
     /// Most elements of the scores in memory: on a CPU they stay in its caches.
-    fn most_scores(&self) -> usize {
+    pub fn most_scores(&self) -> usize {
         if self.driver.abilities().is_cpu { 1 << 18 } else { 1 << 25 }
     }
 
@@ -284,7 +301,10 @@ impl Xpu {
             self.fill(Scalar::Float(0.0), out)?;
             return self.fill(Scalar::Float(f64::NEG_INFINITY), lse);
         }
-        let kernel = p.kernel(self, "attention_rows", "FORWARD")?;
+        if p.takes_tiles(self) {
+            return self.attention_tiles(&p, out, lse);
+        }
+        let kernel = p.kernel(self, Family::Attention, "attention_rows", "FORWARD")?;
         let mut keys = Panels::default();
         for part in p.parts(self.most_scores()) {
             let memory = self.temporary(&[part.images * part.heads, part.rows, p.stride()], p.wide)?;
@@ -314,15 +334,12 @@ impl Xpu {
         if p.batch * p.heads * p.l * p.s == 0 {
             return [dq, dk, dv].into_iter().try_for_each(|view| self.fill(Scalar::Float(0.0), view));
         }
-        let kernel = p.kernel(self, "attention_rows_backward", "BACKWARD")?;
+        if p.takes_tiles(self) {
+            return self.attention_tiles_backward(&p, out, lse, dout, [dq, dk, dv]);
+        }
+        let kernel = p.kernel(self, Family::Attention, "attention_rows_backward", "BACKWARD")?;
         let parts = p.parts(self.most_scores());
-        // Keys and values that several parts add to are kept wide until all have.
-        let adds = parts.iter().any(|part| part.first > 0 || part.member > 0);
-        let sums = if adds && spec.q.dtype != p.wide {
-            Some((self.temporary(dk.shape(), p.wide)?, self.temporary(dv.shape(), p.wide)?))
-        } else {
-            None
-        };
+        let sums = self.wide_sums(&p, &parts, dk, dv)?;
         let (dk_sum, dv_sum) = sums.as_ref().map_or((dk, dv), |(dk, dv)| (dk.view(), dv.view()));
         let (mut keys, mut values) = (Panels::default(), Panels::default());
         for part in &parts {
@@ -342,12 +359,8 @@ impl Xpu {
             run!(self, kernel, [part.rows, part.images * part.heads, 1], [p.shape.items, 1, 1];
                 p.block(part), outputs, At(scores.address), At(d.address), At(p.mask(part)), At(from), image, head,
                 At(result.address), At(gradient.address), number(p.kept_factor()), number(spec.scale))?;
-            let beta = if part.first > 0 || part.member > 0 { 1.0 } else { 0.0 };
-            let (to_k, to_v) = (p.of_keys(dk_sum, part), p.of_keys(dv_sum, part));
-            let product = Product::new(batch, [p.s, p.dv, part.rows], scores.transposed(), slope, to_v);
-            self.product(&Product { beta, ..product })?;
-            let product = Product::new(batch, [p.s, p.d, part.rows], d.transposed(), q, to_k);
-            self.product(&Product { beta, ..product })?;
+            self.add_to_keys(&p, part, scores, slope, p.of_keys(dv_sum, part), p.dv)?;
+            self.add_to_keys(&p, part, d, q, p.of_keys(dk_sum, part), p.d)?;
             self.product(&Product::new(batch, [part.rows, p.d, p.s], d, k, p.of_queries(dq, part)))?;
         }
         if sums.is_some() {
@@ -355,5 +368,32 @@ impl Xpu {
             self.copy(dv_sum, dv)?;
         }
         Ok(())
+    }
+
+    /// Gradients of keys and values that several parts add to, wide until all have; `None` where the results themselves
+    /// serve.
+    pub fn wide_sums(&self, p: &Problem, parts: &[Part], dk: View, dv: View) -> Result<Option<(Temporary, Temporary)>> {
+        let adds = parts.iter().any(|part| part.first > 0 || part.member > 0);
+        if !adds || p.spec.q.dtype == p.wide {
+            return Ok(None);
+        }
+        Ok(Some((self.temporary(dk.shape(), p.wide)?, self.temporary(dv.shape(), p.wide)?)))
+    }
+
+    /// A part's share of the gradients of keys or values, `size` elements each: its scores transposed times rows of
+    /// queries or of the output's gradient.
+    pub fn add_to_keys(
+        &self,
+        p: &Problem,
+        part: &Part,
+        scores: Matrix,
+        rows: Matrix,
+        to: Matrix,
+        size: usize,
+    ) -> Result<()> {
+        let beta = if part.first > 0 || part.member > 0 { 1.0 } else { 0.0 };
+        let batch = [part.images, part.heads];
+        let product = Product::new(batch, [p.s, size, part.rows], scores.transposed(), rows, to);
+        self.product(&Product { beta, ..product })
     }
 }

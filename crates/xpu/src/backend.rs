@@ -1,4 +1,4 @@
-//! The engine as the tensor floor sees it: each family's module, behind the trait.
+//! The engine as the tensor layer sees it: each family's module, behind the trait.
 
 use crate::device::Xpu;
 use rushlight_core::backend::*;
@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 /// The engine of one device.
 pub struct XpuBackend(pub Xpu);
 
-/// Both ends of a byte copy must lie within the storage.
+/// Both ends of a byte copy must are within the storage.
 fn check_range(call: &str, storage: &Storage, offset: usize, len: usize) -> Result<()> {
     // An empty view may point anywhere.
     if len == 0 || offset.checked_add(len).is_some_and(|end| end <= storage.bytes()) {
@@ -42,7 +42,8 @@ impl Backend for XpuBackend {
 
     fn alloc(&'static self, bytes: usize) -> Result<Storage> {
         let address = if bytes == 0 { None } else { NonNull::new(self.0.take_memory(bytes)? as *mut u8) };
-        // SAFETY: just allocated with this size; `free` gives it back to the same pool. Nothing is read through an empty storage's address.
+        // SAFETY: just allocated with this size; `free` gives it back to the same pool. Nothing is read through an
+        // empty storage's address.
         Ok(unsafe { Storage::from_backend(self, address.unwrap_or(NonNull::dangling()), bytes) })
     }
 

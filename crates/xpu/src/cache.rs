@@ -1,7 +1,7 @@
 //! Compiled programs on disk, so that a second run compiles nothing.
 //!
-//! A file is named by a hash of its text and of all that the device and its driver say of themselves, is written beside its place and moved there, and
-//! carries a checksum: a damaged file is compiled anew.
+//! A file is named by a hash of its text and of all that the device and its driver say of themselves, is written beside
+//! its place and moved there, and carries a checksum: a damaged file is recompiled.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

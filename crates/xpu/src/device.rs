@@ -89,7 +89,8 @@ impl Xpu {
         }
     }
 
-    /// Memory that a call needs for itself. Work issued before it is dropped may still use it: what comes after runs after.
+    /// Memory that a call needs for itself. Work issued before it is dropped may still use it: what comes after runs
+    /// after.
     pub fn scratch(&self, bytes: usize) -> Result<Scratch<'_>> {
         Ok(Scratch { xpu: self, address: self.take_memory(bytes.max(1))? })
     }
@@ -128,7 +129,7 @@ impl Xpu {
         unsafe { self.driver.copy(self.queue(), address, src.as_ptr() as u64, src.len(), true) }
     }
 
-    /// Where kernels leave an index out of range. Whoever asks is about to start one that may.
+    /// Where kernels leave an index out of range. The caller is about to start a kernel that may fail.
     pub fn fault(&self) -> u64 {
         self.checked.store(true, Relaxed);
         self.fault

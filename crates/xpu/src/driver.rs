@@ -1,8 +1,11 @@
-//! The boundary to a vendor's driver: memory, queues, programs, launches. OpenCL implements it (`driver_opencl`); Level Zero could as well.
+//! The boundary to a vendor's driver: memory, queues, programs, launches. OpenCL implements it (`driver_opencl`); Level
+//! Zero could as well.
 //!
-//! OpenCL and not Level Zero: its drivers exist for Intel's GPUs, Intel's CPUs and (PoCL) any CPU, so the engine runs and is tested where there is no
-//! GPU, and its compiler takes C. Level Zero takes SPIR-V only, has GPUs only, and offers nothing that the engine needs beyond this.
+//! OpenCL and not Level Zero: its drivers exist for Intel's GPUs, Intel's CPUs and (PoCL) any CPU, so the engine runs
+//! and is tested where there is no GPU, and its compiler takes C. Level Zero takes SPIR-V only, has GPUs only, and
+//! offers nothing that the engine needs beyond this.
 
+use crate::matmul_xmx::MatrixUnits;
 use rushlight_core::Result;
 
 /// An address that kernels use.
@@ -47,6 +50,7 @@ pub struct Abilities {
     pub f64: bool,
     /// Intel's GPU compiler, which takes options of its own.
     pub is_intel_gpu: bool,
+    pub matrix_units: MatrixUnits,
     /// Everything that decides what a compiled program looks like.
     pub fingerprint: String,
 }
@@ -77,7 +81,7 @@ pub trait Driver: Send + Sync {
     /// Starts a kernel on `groups` groups of `items` work items.
     ///
     /// # Safety
-    /// The arguments are those the kernel declares, and its accesses lie within their memory.
+    /// The arguments are those the kernel declares, and its accesses are within their memory.
     unsafe fn launch(
         &self,
         queue: Queue,

@@ -1,9 +1,10 @@
 //! OpenCL behind the engine's [`Driver`].
 //!
-//! Memory is a plain address: of unified shared memory where the driver has it (Intel's), else of shared virtual memory. Buffer objects, which have no
-//! address, are not used.
+//! Memory is a plain address: of unified shared memory where the driver has it (Intel's), else of shared virtual
+//! memory. Buffer objects, which have no address, are not used.
 
 use crate::driver::{Abilities, Address, Arg, Driver, Kernel, Mark, Program, Queue};
+use crate::matmul_xmx::MatrixUnits;
 use crate::opencl::{self, Api, Handle, check, failed, info};
 use crate::platform::Found;
 use rushlight_core::{Error, Result};
@@ -87,6 +88,7 @@ pub fn abilities(found: &Found) -> Abilities {
     let (name, driver, version) =
         (found.text(info::DEVICE_NAME), found.text(info::DRIVER_VERSION), found.text(info::DEVICE_VERSION));
     let platform = found.platform;
+    let sub_groups = opencl::sizes(platform.api.get_device_info, found.device, info::DEVICE_SUB_GROUP_SIZES_INTEL);
     let is_gpu = found.number(info::DEVICE_TYPE) & opencl::DEVICE_TYPE_GPU != 0;
     let fingerprint =
         [&platform.name, &platform.version, &name, &driver, &version, &extensions].map(String::as_str).join("\n");
@@ -97,6 +99,7 @@ pub fn abilities(found: &Found) -> Abilities {
         is_cpu: found.number(info::DEVICE_TYPE) & opencl::DEVICE_TYPE_CPU != 0
             && std::env::var_os("RUSHLIGHT_XPU_GPU_FORMS").is_none(),
         f64: found.number(info::DEVICE_DOUBLE_FP_CONFIG) != 0,
+        matrix_units: MatrixUnits::of(has, &sub_groups),
         is_intel_gpu: is_gpu && has("cl_intel_required_subgroup_size"),
         name,
         driver,
@@ -269,7 +272,8 @@ impl Driver for OpenCl {
     }
 
     fn image(&self, program: Program) -> Option<Vec<u8>> {
-        // PoCL keeps what it compiles itself, by the work group's size; for an image it would compile another form, for any size.
+        // PoCL keeps what it compiles itself, by the work group's size; for an image it would compile another form, for
+        // any size.
         if self.found.platform.name == "Portable Computing Language" {
             return None;
         }

@@ -45,7 +45,7 @@ fn along<const N: usize>(shape: &[usize], dim: usize, strides: [&[usize]; N]) ->
     (shape[dim], strides.map(|s| s[dim]), without(shape), strides.map(without))
 }
 
-/// How the blocks of an indexed tensor lie in it and in the dense one.
+/// The strides of an indexed tensor's blocks, in it and in the dense one.
 struct Blocks {
     outer: Nest<1>,
     inner: Nest<2>,

@@ -15,6 +15,7 @@
 //! | the rest | a family of the trait each, with its text in `kernels/` |
 
 mod attention;
+mod attention_tiles;
 mod backend;
 mod cache;
 mod device;
@@ -23,6 +24,7 @@ mod driver_opencl;
 mod index;
 mod limits;
 mod matmul;
+mod matmul_xmx;
 mod opencl;
 mod platform;
 mod pointwise;

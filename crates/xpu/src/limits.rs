@@ -14,11 +14,11 @@ pub struct Limits {
     pub bandwidth: f64,
 }
 
-/// Seconds of the fastest of the runs of a second, at least seven.
+/// Seconds of the fastest of the runs of a third of a second, at least seven.
 fn fastest(mut run: impl FnMut() -> Result<()>) -> Result<f64> {
     run()?;
     let (mut best, mut count, begin) = (f64::INFINITY, 0, Instant::now());
-    while count < 7 || begin.elapsed().as_secs_f64() < 1.0 {
+    while count < 7 || begin.elapsed().as_secs_f64() < 0.3 {
         let start = Instant::now();
         run()?;
         best = best.min(start.elapsed().as_secs_f64());

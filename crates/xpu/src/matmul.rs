@@ -2,6 +2,7 @@
 
 use crate::device::{Scratch, Xpu};
 use crate::driver::Arg;
+use crate::matmul_xmx::MatrixUnits;
 use crate::program::{Argument, At, Defines, Family, Key, Kind, Number, run};
 use rushlight_core::backend::{Activation, MatMul};
 use rushlight_core::{DType, Error, Result, View};
@@ -18,7 +19,7 @@ const ROW_FACTORS: u32 = 128;
 /// Sizes and strides; the same as `Problem` in `matmul.cl`.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Problem {
+pub struct Problem {
     heads: u64,
     m: u64,
     n: u64,
@@ -101,7 +102,7 @@ impl Product {
         [self.batch(), self.m, self.n, self.k].iter().fold(1u64, |work, &n| work.saturating_mul(n as u64))
     }
 
-    fn problem(&self) -> Problem {
+    pub fn problem(&self) -> Problem {
         Problem {
             heads: self.heads as u64,
             m: self.m as u64,
@@ -125,6 +126,11 @@ impl Product {
             ..*self
         }
     }
+}
+
+/// Elements of a CPU's vectors.
+fn lanes(kind: Kind) -> usize {
+    if kind == Kind::F64 { 8 } else { 16 }
 }
 
 /// A form of the tiled kernels.
@@ -185,6 +191,10 @@ impl Xpu {
             | if p.beta != 0.0 { WITH_OUTPUT } else { 0 }
             | if p.row_factors.is_some() { ROW_FACTORS } else { 0 };
         if kind != Kind::I64 && p.work() >= TILED {
+            if self.takes_matrix_units(p) {
+                let emulated = self.driver.abilities().matrix_units == MatrixUnits::Emulated;
+                return self.product_xmx(p, flags, emulated);
+            }
             return self.tiles(p, kind, flags);
         }
         let bias = p.bias.unwrap_or((p.row_factors.unwrap_or(p.out.address), p.out.dtype, 0));
@@ -201,7 +211,7 @@ impl Xpu {
     }
 
     /// The tiled kernels. Operands are packed into panels, but those that a CPU can as well read where they lie.
-    fn tiles(&self, p: &Product, kind: Kind, flags: u32) -> Result<()> {
+    pub fn tiles(&self, p: &Product, kind: Kind, flags: u32) -> Result<()> {
         let form = self.form(p, kind);
         let (p, flags) = if form.transposed { (&p.transposed(), flags | BIAS_OF_ROWS) } else { (p, flags) };
         let Form { cpu, lanes, rows, columns, left: left_form, right: right_form, .. } = form;
@@ -243,7 +253,7 @@ impl Xpu {
             return Err(Error::unsupported(format!("{}: a product of {} x {} is too large", self.device, p.m, p.n)));
         }
         // Panels that stay in the second cache together.
-        const CACHED: usize = 1 << 20;
+        const CACHED: usize = 1 << 18;
         let near = (CACHED / (p.k * columns * kind.size())).clamp(1, n_tiles) as u32;
         run!(self, kernel, [m_tiles * n_tiles, p.batch(), 1], [1, 1, 1];
             p.problem(), left, right, batches.0, batches.1, bias, out, alpha, beta, flags, m_tiles as u32, n_tiles as u32, near)
@@ -252,7 +262,7 @@ impl Xpu {
     /// How a product of tiles is computed.
     fn form(&self, p: &Product, kind: Kind) -> Form {
         let cpu = self.driver.abilities().is_cpu;
-        let lanes = if kind == Kind::F64 { 8 } else { 16 };
+        let lanes = lanes(kind);
         if !cpu {
             return Form { cpu, transposed: false, lanes, rows: 64, columns: 64, left: 0, right: 0 };
         }
@@ -282,7 +292,7 @@ impl Xpu {
     /// The right operand in panels for several products like this one; `None` where such a product would not pack it.
     pub fn packed(&self, p: &Product) -> Result<Option<(Scratch<'_>, u64)>> {
         let kind = p.kind();
-        if kind == Kind::I64 || p.work() < TILED {
+        if kind == Kind::I64 || p.work() < TILED || self.takes_matrix_units(p) {
             return Ok(None);
         }
         let form = self.form(p, kind);
@@ -294,21 +304,36 @@ impl Xpu {
 
     /// An operand in panels of `width` rows: the memory, and the elements between batches. `sizes` are images, heads, rows and depth. A matrix that all
     /// batches share is packed once.
-    fn panels(&self, x: Matrix, kind: Kind, width: usize, sizes: [usize; 4]) -> Result<(Scratch<'_>, u64)> {
+    pub fn panels(&self, x: Matrix, kind: Kind, width: usize, sizes: [usize; 4]) -> Result<(Scratch<'_>, u64)> {
         let [images, heads, count, depth] = sizes;
         let [image_stride, head_stride, stride, depth_stride] = x.strides;
         let shared = (image_stride == 0 || images == 1) && (head_stride == 0 || heads == 1);
         let batch = if shared { 1 } else { images * heads };
-        let (number, dense) = (count.div_ceil(width), stride == 1);
-        let key = Key::new(Family::MatMul, "pack", [kind as u16, x.dtype as u16, width as u16, dense as u16]);
+        let number = count.div_ceil(width);
+        let order = match (stride, depth_stride) {
+            // Vectors of f64 are read from f64 only.
+            _ if kind == Kind::F64 && x.dtype != DType::F64 => 0u16,
+            (1, _) => 1,
+            (_, 1) => 2,
+            _ => 0,
+        };
+        let cpu = self.driver.abilities().is_cpu;
+        let key = Key::new(Family::MatMul, "pack", [kind as u16, x.dtype as u16, width as u16, order]);
         let kernel = self.kernel(key, || {
-            let defines = Defines::default().define("PACK", 1).kind(kind).dtype("T", x.dtype);
-            defines.define("WIDTH", width).define("DENSE", dense as u8)
+            let defines = Defines::default().define("PACK", 1).define("WIDTH", width);
+            if cpu {
+                let defines = defines.define("ORDER", order).define("CHUNK", CHUNK);
+                defines.lanes(kind, lanes(kind)).vector("T", x.dtype)
+            } else {
+                defines.kind(kind).dtype("T", x.dtype)
+            }
         })?;
         let scratch = self.scratch(batch * number * depth * width * kind.size())?;
         let (from, to) = (At(x.address), At(scratch.address));
-        const GROUP: usize = 16;
-        run!(self, kernel, [depth.div_ceil(GROUP), number, batch], [GROUP, 1, 1];
+        // Elements along the depth for a work item of a CPU.
+        const CHUNK: usize = 256;
+        let (each, items) = if cpu { (CHUNK, 1) } else { (16, 16) };
+        run!(self, kernel, [depth.div_ceil(each), number, batch], [items, 1, 1];
             from, to, count, depth, stride, depth_stride, heads, image_stride, head_stride)?;
         Ok((scratch, if shared { 0 } else { (number * depth * width) as u64 }))
     }

@@ -35,6 +35,7 @@ pub mod info {
     pub const DEVICE_PARTITION_MAX_SUB_DEVICES: u32 = 0x1043;
     pub const DEVICE_PARTITION_AFFINITY_DOMAIN: u32 = 0x1045;
     pub const DEVICE_SVM_CAPABILITIES: u32 = 0x1053;
+    pub const DEVICE_SUB_GROUP_SIZES_INTEL: u32 = 0x4108;
     pub const PROGRAM_BINARY_SIZES: u32 = 0x1165;
     pub const PROGRAM_BINARIES: u32 = 0x1166;
     pub const PROGRAM_BUILD_LOG: u32 = 0x1183;
@@ -295,6 +296,21 @@ pub fn number(ask: Info, object: Handle, what: u32) -> u64 {
     // SAFETY: room for eight bytes, which is the size of the largest number that is asked for.
     let status = unsafe { ask(object, what, value.len(), value.as_mut_ptr().cast(), std::ptr::null_mut()) };
     if status == SUCCESS { u64::from_le_bytes(value) } else { 0 }
+}
+
+/// A parameter that is a list of sizes, empty where the object has none.
+pub fn sizes(ask: Info, object: Handle, what: u32) -> Vec<usize> {
+    let mut bytes = 0;
+    // SAFETY: only the size is written.
+    let status = unsafe { ask(object, what, 0, std::ptr::null_mut(), &mut bytes) };
+    if status != SUCCESS {
+        return Vec::new();
+    }
+    let mut list = vec![0usize; bytes / size_of::<usize>()];
+    let room = list.len() * size_of::<usize>();
+    // SAFETY: room for as many bytes.
+    let status = unsafe { ask(object, what, room, list.as_mut_ptr().cast(), std::ptr::null_mut()) };
+    if status == SUCCESS { list } else { Vec::new() }
 }
 
 /// An error of a call.

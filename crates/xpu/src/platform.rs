@@ -1,7 +1,8 @@
 //! The devices that are `xpu`: Intel's GPUs, or what the user asks for.
 //!
-//! Level Zero's variables are honoured as SYCL programs know them: `ZE_FLAT_DEVICE_HIERARCHY` (`FLAT`, the default: each tile of a GPU is a device;
-//! `COMPOSITE`: each GPU is one) and `ZE_AFFINITY_MASK` (which devices there are, by number; `0.1` is a tile of a GPU).
+//! Level Zero's variables are honoured as SYCL programs know them: `ZE_FLAT_DEVICE_HIERARCHY` (`FLAT`, the default, and
+//! `COMBINED`: each tile of a GPU is a device; `COMPOSITE`: each GPU is one) and `ZE_AFFINITY_MASK` (which devices there are, by
+//! number; `0.1` is a tile of a GPU).
 
 use crate::opencl::{self, Handle, Platform, info};
 use rushlight_core::{Error, Result};
@@ -10,11 +11,12 @@ use std::sync::OnceLock;
 /// Intel's number among vendors.
 const INTEL: u64 = 0x8086;
 
-/// The variable that has devices of other platforms, CPUs included, stand for `xpu`: a part of a platform's name or vendor (`pocl`, `intel`), or `cpu`.
+/// The variable that has devices of other platforms, CPUs included, stand for `xpu`: a part of a platform's name or
+/// vendor (`pocl`, `intel`), or `cpu`.
 pub const PLATFORM: &str = "RUSHLIGHT_XPU_PLATFORM";
 
-/// Whether it is worth to load OpenCL: a platform is asked for, or the kernel knows a GPU of Intel's. Where OpenCL brings
-/// a compiler along, loading it takes each process of a job longer than all else it does to start.
+/// Whether it is worth to load OpenCL: a platform is asked for, or the kernel knows a GPU of Intel's. Where OpenCL
+/// brings a compiler along, loading it takes each process of a job longer than all else it does to start.
 pub fn may_have_device() -> bool {
     use std::path::Path;
     if !cfg!(target_os = "linux") || std::env::var_os(PLATFORM).is_some() || Path::new("/dev/dxg").exists() {
@@ -96,25 +98,39 @@ fn find() -> Result<Vec<Found>> {
     let mask = std::env::var("ZE_AFFINITY_MASK").unwrap_or_default();
     let tiles: Vec<Vec<Found>> = roots.iter().map(tiles).collect();
     let counts: Vec<usize> = tiles.iter().map(Vec::len).collect();
-    let chosen = select(&counts, hierarchy.eq_ignore_ascii_case("COMPOSITE"), &mask)?;
+    let chosen = select(&counts, is_composite(&hierarchy)?, &mask)?;
     let devices = chosen.into_iter().map(|(root, tile)| tile.map_or(roots[root], |tile| tiles[root][tile])).collect();
     Ok(devices)
+}
+
+/// The variable that has each compute unit of a CPU stand for a tile, for tests.
+const TILES: &str = "RUSHLIGHT_XPU_TILES";
+
+/// Whether a GPU of several tiles is one device.
+fn is_composite(hierarchy: &str) -> Result<bool> {
+    match hierarchy.to_ascii_uppercase().as_str() {
+        "" | "FLAT" | "COMBINED" => Ok(false),
+        "COMPOSITE" => Ok(true),
+        _ => Err(Error::value(format!("ZE_FLAT_DEVICE_HIERARCHY={hierarchy}: it is FLAT, COMPOSITE or COMBINED"))),
+    }
 }
 
 /// The tiles of a GPU as devices of their own; none where it has only one.
 fn tiles(root: &Found) -> Vec<Found> {
     /// CL_DEVICE_PARTITION_BY_AFFINITY_DOMAIN, next partitionable.
     const BY_DOMAIN: [isize; 3] = [0x1088, 1 << 5, 0];
+    /// CL_DEVICE_PARTITION_EQUALLY, by one compute unit.
+    const BY_UNIT: [isize; 3] = [0x1086, 1, 0];
     let is_gpu = root.number(info::DEVICE_TYPE) & opencl::DEVICE_TYPE_GPU != 0;
-    if !is_gpu
-        || root.number(info::DEVICE_PARTITION_MAX_SUB_DEVICES) < 2
-        || root.number(info::DEVICE_PARTITION_AFFINITY_DOMAIN) & (1 << 5) == 0
-    {
+    let by_domain = is_gpu && root.number(info::DEVICE_PARTITION_AFFINITY_DOMAIN) & (1 << 5) != 0;
+    let by_unit = !is_gpu && std::env::var(TILES).is_ok_and(|v| v == "1");
+    if !(by_domain || by_unit) || root.number(info::DEVICE_PARTITION_MAX_SUB_DEVICES) < 2 {
         return Vec::new();
     }
+    let how = if by_domain { BY_DOMAIN.as_ptr() } else { BY_UNIT.as_ptr() };
     let parts = opencl::listed(|n, ids, count| {
         // SAFETY: the list of properties ends with zero, and there is room for `n` handles.
-        unsafe { (root.platform.api.create_sub_devices)(root.device, BY_DOMAIN.as_ptr(), n, ids, count) }
+        unsafe { (root.platform.api.create_sub_devices)(root.device, how, n, ids, count) }
     });
     if parts.len() < 2 { Vec::new() } else { parts.into_iter().map(|device| Found { device, ..*root }).collect() }
 }
@@ -160,7 +176,13 @@ fn select(tiles: &[usize], composite: bool, mask: &str) -> Result<Vec<(usize, Op
 
 #[cfg(test)]
 mod tests {
-    use super::select;
+    use super::{is_composite, select};
+
+    #[test]
+    fn hierarchies_are_level_zeros() {
+        assert!(!is_composite("").unwrap() && !is_composite("Flat").unwrap() && !is_composite("COMBINED").unwrap());
+        assert!(is_composite("composite").unwrap() && is_composite("TILES").is_err());
+    }
 
     #[test]
     fn tiles_are_devices_unless_composite() {

@@ -1,5 +1,5 @@
-//! Pointwise ops, and what is like them: copies, fills, selections. One kernel driver (`kernels/pointwise.cl`), one compiled form per op, dtypes and
-//! class of layout.
+//! Pointwise ops, and what is like them: copies, fills, selections. One kernel driver (`kernels/pointwise.cl`), one
+//! compiled form per op, dtypes and class of layout.
 
 use crate::device::Xpu;
 use crate::driver::Arg;
@@ -15,7 +15,8 @@ const GROUP: usize = 128;
 const INPUTS: usize = 5;
 /// Inputs and the output.
 const OPERANDS: usize = INPUTS + 1;
-/// Elements from which on a form for the op, the dtypes and the layout is compiled; below, several ops share a kernel that takes any.
+/// Elements from which on a form for the op, the dtypes and the layout is compiled; below, several ops share a kernel
+/// that takes any.
 const LARGE: usize = 1 << 14;
 /// Rows of the op table in one kernel for small tensors.
 const CHUNK: usize = 8;

@@ -21,8 +21,10 @@ pub enum Family {
     Index,
     Fold,
     MatMul,
+    MatMulXmx,
     Rows,
     Attention,
+    AttentionTiles,
     Update,
     Limits,
 }
@@ -33,6 +35,8 @@ impl Family {
         const ANY: &str = include_str!("../kernels/any.cl");
         const VECTORS: &str = include_str!("../kernels/vectors.cl");
         const ROWS: &str = include_str!("../kernels/rows.cl");
+        const ATTENTION: &str = include_str!("../kernels/attention.cl");
+        const MATMUL: &str = include_str!("../kernels/matmul.cl");
         match self {
             Family::Pointwise => &[FUNCTIONS, include_str!("../kernels/pointwise.cl")],
             Family::PointwiseAny => &[FUNCTIONS, ANY, include_str!("../kernels/pointwise_any.cl")],
@@ -41,9 +45,11 @@ impl Family {
             Family::Random => &[ANY, include_str!("../kernels/random.cl")],
             Family::Index => &[include_str!("../kernels/index.cl")],
             Family::Fold => &[ANY, include_str!("../kernels/fold.cl")],
-            Family::MatMul => &[ANY, VECTORS, include_str!("../kernels/matmul.cl")],
+            Family::MatMul => &[ANY, VECTORS, MATMUL],
+            Family::MatMulXmx => &[MATMUL, include_str!("../kernels/matmul_xmx.cl")],
             Family::Rows => &[VECTORS, ROWS, include_str!("../kernels/row_families.cl")],
-            Family::Attention => &[VECTORS, ROWS, include_str!("../kernels/attention.cl")],
+            Family::Attention => &[VECTORS, ROWS, ATTENTION],
+            Family::AttentionTiles => &[VECTORS, ROWS, ATTENTION, include_str!("../kernels/attention_tiles.cl")],
             Family::Update => &[include_str!("../kernels/update.cl")],
             Family::Limits => &[include_str!("../kernels/limits.cl")],
         }
@@ -158,7 +164,7 @@ impl Kind {
 
 /// The name of a dtype in the prelude.
 pub fn tag(dtype: DType) -> &'static str {
-    match dtype {
+    match dtype.carrier() {
         DType::F32 => "f32",
         DType::F64 => "f64",
         DType::F16 => "f16",
@@ -168,13 +174,14 @@ pub fn tag(dtype: DType) -> &'static str {
         DType::I16 => "i16",
         DType::I8 => "i8",
         DType::U8 => "u8",
-        DType::Bool => "b8",
+        // No dtype's carrier is carried: this is `bool`.
+        _ => "b8",
     }
 }
 
 /// The C type an element is stored as.
 pub fn stored(dtype: DType) -> &'static str {
-    match dtype {
+    match dtype.carrier() {
         DType::F32 => "float",
         DType::F64 => "double",
         DType::F16 | DType::BF16 => "ushort",
@@ -182,7 +189,8 @@ pub fn stored(dtype: DType) -> &'static str {
         DType::I32 => "int",
         DType::I16 => "short",
         DType::I8 => "char",
-        DType::U8 | DType::Bool => "uchar",
+        // `uint8` and `bool`: no dtype's carrier is carried.
+        _ => "uchar",
     }
 }
 
@@ -206,7 +214,7 @@ pub fn converted(from: DType, to: DType, e: &str) -> String {
         _ if from.is_float() => format!("float_to_long({e})"),
         _ => e.to_string(),
     };
-    match to {
+    match to.carrier() {
         DType::F32 | DType::F16 | DType::BF16 => format!("((float){e})"),
         DType::F64 => format!("((double){e})"),
         DType::I64 => format!("((long){whole})"),
@@ -214,8 +222,33 @@ pub fn converted(from: DType, to: DType, e: &str) -> String {
         DType::I16 => format!("((int)(short){whole})"),
         DType::I8 => format!("((int)(char){whole})"),
         DType::U8 => format!("((int)(uchar){whole})"),
-        DType::Bool => format!("((int)({e} != 0))"),
+        _ => format!("((int)({e} != 0))"),
     }
+}
+
+/// The variable that names a directory for the text of every kernel that is compiled, to be compiled by other tools.
+const SOURCES: &str = "RUSHLIGHT_XPU_SOURCES";
+
+/// The text of a form of a family.
+fn source(family: Family, f64: bool, is_cpu: bool, defines: &str) -> String {
+    let (f64, is_cpu, texts) = (f64 as u8, is_cpu as u8, family.texts().concat());
+    format!("#define FP64 {f64}\n#define CPU {is_cpu}\n{defines}\n{PRELUDE}\n{texts}")
+}
+
+/// Writes the text of a form that no device here compiles, for a GPU's offline compiler.
+#[cfg(test)]
+pub fn write_gpu_source(key: Key, defines: Defines) -> Result<()> {
+    match std::env::var_os(SOURCES) {
+        Some(directory) => write_source(directory.as_ref(), key, &source(key.family, true, false, &defines.0)),
+        None => Ok(()),
+    }
+}
+
+fn write_source(directory: &std::path::Path, key: Key, source: &str) -> Result<()> {
+    let path =
+        directory.join(format!("{:?}-{}-{:08x}.cl", key.family, key.entry, cache::hash(&[source.as_bytes()]) as u32));
+    let written = std::fs::create_dir_all(directory).and_then(|()| std::fs::write(&path, source));
+    written.map_err(|e| Error::io(format!("{SOURCES}: {}: {e}", path.display())))
 }
 
 type Slot = Arc<OnceLock<Result<&'static Kernel>>>;
@@ -234,12 +267,10 @@ impl Xpu {
 
     fn compile(&self, key: Key, defines: &str) -> Result<&'static Kernel> {
         let abilities = self.driver.abilities();
-        let source = format!(
-            "#define FP64 {}\n#define CPU {}\n{defines}\n{PRELUDE}\n{}",
-            abilities.f64 as u8,
-            abilities.is_cpu as u8,
-            key.family.texts().concat()
-        );
+        let source = source(key.family, abilities.f64, abilities.is_cpu, defines);
+        if let Some(directory) = std::env::var_os(SOURCES) {
+            write_source(directory.as_ref(), key, &source)?;
+        }
         let name = cache::hash(&[source.as_bytes(), abilities.fingerprint.as_bytes()]);
         let kept = cache::read(name).and_then(|image| self.driver.load(&image).ok());
         let program = match kept {

@@ -9,7 +9,7 @@ use rushlight_gpu::plan::Nest;
 
 const GROUP: usize = 64;
 
-/// The number of 24-bit values whose uniform lies below `p`.
+/// The number of 24-bit values whose uniform is below `p`.
 pub fn words_below(p: f64) -> u32 {
     (p * 16_777_216.0).ceil().clamp(0.0, 16_777_216.0) as u32
 }

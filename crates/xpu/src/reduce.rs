@@ -19,7 +19,8 @@ const MOST: usize = 4096;
 /// Bytes of the largest partial result.
 const PARTIAL: usize = 24;
 
-/// What is folded, by the codes of `reduce.cl`, and its parameters: the order of a norm, and what a result is divided by or raised to.
+/// What is folded, by the codes of `reduce.cl`, and its parameters: the order of a norm, and what a result is divided
+/// by or raised to.
 fn code(op: Reduce, length: usize) -> (u16, f64, f64) {
     let count = length as f64;
     match op {
@@ -171,7 +172,7 @@ impl Xpu {
         let abilities = self.driver.abilities();
         let lanes = if abilities.is_cpu { 64 / x.dtype.size().max(4) } else { 4 };
         let (last, one_loop) = (kept[kept.len() - 1], inner.len() == 1);
-        // Neighbouring outputs lie side by side, and an output's elements do not.
+        // Neighbouring outputs are adjacent, and an output's elements do not.
         let across = last.1[0] == 1
             && last.0 % lanes == 0
             && outputs >= lanes

@@ -55,7 +55,7 @@ impl RowText {
 }
 
 /// A row's text with every function that it calls under a name of ours: C has others of the same names.
-fn calls_renamed(text: &str) -> String {
+pub fn calls_renamed(text: &str) -> String {
     let text = ["and", "or", "xor", "shl", "shr"]
         .iter()
         .fold(text.replace('\n', " "), |t, name| t.replace(&format!("a.{name}(b)"), &format!("bits_{name}(a, b)")));

@@ -166,7 +166,7 @@ impl Xpu {
         })
     }
 
-    /// Gradients of a row norm; those not asked for are `None`.
+    /// Gradients of a row norm; those not needed are `None`.
     pub fn row_norm_backward(
         &self,
         spec: &RowNorm,

@@ -86,3 +86,12 @@ def build(f):
         f.case("cross", draw(2, 3), draw(2, 3, layout="transposed"))
         f.case("cross", draw(3, 2, layout="strided"), draw(3, 1), dim=0)
         f.case("cross", draw(1, 3, 2), draw(4, 3, 2), dim=-2)
+
+        for shape in ((3, 3), (4, 2), (2, 4), (1, 3), (2, 3, 3)):
+            f.case("lu", draw(*shape), tol=tol)
+        f.case("lu", regular(4, 4, layout="transposed"), tol=tol)
+        f.case("lu", draw(0, 0), grad=False, tol=tol)
+        for left in (True, False):
+            for adjoint in (True, False):
+                f.case("lu_solve", regular(3, 3), draw(3, 3), left=left, adjoint=adjoint, tol=tol)
+        f.case("lu_solve", regular(2, 3, 3), draw(2, 3, 1), tol=tol)

@@ -68,7 +68,7 @@ from ._strided import *  # noqa: E402,F401,F403
 from .autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: E402,F401
 
 newaxis = None
-globals().update({_name: getattr(_C, _name) for _name in (*_C._foreign_dtypes, "sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc", "jagged")})
+globals().update({_name: getattr(_C, _name) for _name in (*_C._further_dtypes, "sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc", "jagged")})
 
 from . import _absent, _c_names, overrides  # noqa: E402,F401
 from ._functions import __all__ as _written  # noqa: E402

@@ -375,10 +375,17 @@ def typename(obj):
 
 def result_type(tensor1, tensor2):
     """The dtype that two operands combine in."""
+    dtypes = [o.dtype for o in (tensor1, tensor2) if isinstance(o, Tensor)]
+    if any(dtype in _FLOAT8 for dtype in dtypes):
+        # There is no arithmetic to ask; numbers do not change the dtype of floats.
+        return _C.promote_types(dtypes[0], dtypes[-1])
     probe = [o.detach().reshape(-1)[:0].reshape((0,) * max(o.dim(), 0)) if isinstance(o, Tensor) and o.dim() else o for o in (tensor1, tensor2)]
     if not any(isinstance(o, Tensor) for o in probe):
         probe[0] = _C.tensor(probe[0])
     return _torch.mul(*probe).dtype if not isinstance(probe[0], Tensor) else (probe[0] * probe[1]).dtype
+
+
+_FLOAT8 = (_C.float8_e4m3fn, _C.float8_e5m2, _C.float8_e4m3fnuz, _C.float8_e5m2fnuz, _C.float8_e8m0fnu)
 
 
 def _type_names(place="cpu"):
@@ -386,8 +393,9 @@ def _type_names(place="cpu"):
     names = {
         _C.float32: "FloatTensor", _C.float64: "DoubleTensor", _C.float16: "HalfTensor", _C.bfloat16: "BFloat16Tensor",
         _C.int64: "LongTensor", _C.int32: "IntTensor", _C.int16: "ShortTensor", _C.int8: "CharTensor", _C.uint8: "ByteTensor",
-        _C.bool: "BoolTensor",
+        _C.bool: "BoolTensor", _C.uint16: "UInt16Tensor", _C.uint32: "UInt32Tensor", _C.uint64: "UInt64Tensor",
     }
+    names.update({dtype: f"F{str(dtype)[7:]}Tensor" for dtype in _FLOAT8})
     module = "torch" if place == "cpu" else f"torch.{place}"
     return {dtype: f"{module}.{name}" for dtype, name in names.items()}
 
@@ -425,6 +433,7 @@ class finfo:
         "float8_e4m3fnuz": (8, 3, -7, 240.0, 1.0),
         "float8_e5m2": (8, 2, -14, 57344.0, 1.0),
         "float8_e5m2fnuz": (8, 2, -15, 57344.0, 1.0),
+        "float8_e8m0fnu": (8, 0, -127, 2.0**127, 1.0),
     }
 
     def __init__(self, type=None):
@@ -436,6 +445,8 @@ class finfo:
         self.dtype = name
         self.bits, fraction, exponent, self.max, self.resolution = self._LIMITS[name]
         self.min, self.eps, self.tiny = -self.max, 2.0**-fraction, 2.0**exponent
+        if name == "float8_e8m0fnu":
+            self.min = self.tiny
         self.smallest_normal = self.tiny
 
     def __repr__(self):

@@ -89,7 +89,8 @@ def install(names=tuple(SHIMS)):
         if found is None and os.path.exists(os.path.join(place, name)):
             raise ShimError(f"{os.path.join(place, name)} exists and belongs to no distribution; remove it first")
     uninstall(names)
-    # Where rushlight is used from its source tree pip does not know it, and would fetch a torch whose requirements it can meet.
+    # Where rushlight is used from its source tree pip does not know it, and would fetch a torch whose requirements it
+    # can meet.
     requires = _distribution("rushlight") is not None
     for name in names:
         for path, text in files(name, requires).items():

@@ -38,6 +38,35 @@ def cond(A, p=None):
     return _C._linalg.matrix_norm(A, p) * _C._linalg.matrix_norm(_C._linalg.inv(A), p)
 
 
+def polar(A):
+    """A as a matrix with orthonormal columns times a positive-semidefinite one, by singular values."""
+    from .return_types import of
+
+    if A.shape[-2] < A.shape[-1]:
+        raise RuntimeError(f"linalg.polar: expected at least as many rows as columns, got shape {tuple(A.shape)}")
+    U, S, Vh = _C._linalg.svd(A, full_matrices=False)
+    return of("polar", "U H")((U @ Vh, (Vh.mT * S.unsqueeze(-2)) @ Vh))
+
+
+def matrix_sqrth(A):
+    """The square root of symmetric positive-definite matrices, of which the lower triangle is read."""
+    values, vectors = _C._linalg.eigh(A)
+    return (vectors * values.sqrt().unsqueeze(-2)) @ vectors.mT
+
+
+def householder_product(A, tau):
+    """The first columns of the product of Householder reflections: column i of A below its diagonal is vector i, ``tau[i]`` its factor."""
+    rows, columns, count = A.shape[-2], A.shape[-1], tau.shape[-1]
+    if columns > rows or count > columns:
+        raise RuntimeError(f"linalg.householder_product: {count} reflections, {rows} rows and {columns} columns: none may exceed the one named before it")
+    vectors = A.tril(-1) + _C._torch.eye(rows, columns, dtype=A.dtype, device=A.device)
+    out = _C._torch.eye(rows, columns, dtype=A.dtype, device=A.device).expand(A.shape)
+    for i in reversed(range(count)):
+        v = vectors[..., i : i + 1]
+        out = out - tau[..., i, None, None] * v @ (v.mT @ out)
+    return out
+
+
 def tensorinv(A, ind=2):
     """The inverse of ``tensordot`` with A over its last dimensions."""
     import math

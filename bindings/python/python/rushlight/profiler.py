@@ -182,7 +182,7 @@ class profile:
     def _enter(self, action):
         before, self.current_action = self.current_action, action
         kept = (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)
-        # Records start anew after the warm-up, and where a cycle follows another without one.
+        # Records restart after the warm-up, and where a cycle follows another without one.
         fresh = before == ProfilerAction.RECORD_AND_SAVE or (before == ProfilerAction.WARMUP and action in kept)
         if before != ProfilerAction.NONE and (fresh or action == ProfilerAction.NONE):
             trace = _C._profiler_stop()

@@ -66,7 +66,8 @@ def _polynomial(x, coefficients):
     return out
 
 
-# Modified Bessel functions of the first kind: a power series, all of whose terms are positive, and the asymptotic one far from zero.
+# Modified Bessel functions of the first kind: a power series, all of whose terms are positive, and the asymptotic one
+# far from zero.
 _FAR = 25.0
 _NEAR_0 = [1.0 / math.factorial(k) ** 2 for k in range(60)]
 _NEAR_1 = [1.0 / (math.factorial(k) * math.factorial(k + 1)) for k in range(60)]

@@ -394,6 +394,10 @@ fn random_(input: &Tensor, low: i64, high: Option<i64>, from: Option<&Generator>
         DType::I8 => i8::MAX as i64,
         DType::U8 => 256,
         DType::Bool => 2,
+        DType::U16 => 1 << 16,
+        DType::U32 => 1 << 32,
+        DType::U64 => i64::MAX,
+        dtype => return Err(Error::dtype(format!("random_: not implemented for {dtype}"))),
     });
     input.copy_(&randint(low, high, input.shape(), from, Options::from(DType::I64), DType::I64)?)?;
     Ok(Out::First)
@@ -406,7 +410,7 @@ fn fill_diagonal_(input: &Tensor, value: Scalar, wrap: bool) -> Result<Out> {
     let n = input.shape()[0];
     if input.rank() == 2 {
         let columns = input.shape()[1];
-        // Wrapped round, the diagonal begins anew one row after it has left the matrix.
+        // Wrapped round, the diagonal restarts one row after it has left the matrix.
         let starts = (0..n).step_by(if wrap { columns + 1 } else { n.max(1) });
         for start in starts.filter(|_| columns > 0) {
             input.narrow(0, start as isize, n - start)?.diagonal(0, 0, 1)?.fill_(value)?;

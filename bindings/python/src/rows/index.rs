@@ -9,7 +9,8 @@ fn pair(found: (Tensor, Tensor)) -> Out {
     Out::Named("values indices", vec![found.0, found.1])
 }
 
-/// PyTorch calls an index value that `gather` and `scatter` find out of bounds a `RuntimeError`, a dimension out of range an `IndexError`.
+/// PyTorch calls an index value that `gather` and `scatter` find out of bounds a `RuntimeError`, a dimension out of
+/// range an `IndexError`.
 fn in_bounds<T>(found: Result<T>) -> Result<T> {
     found.map_err(|e| match e.kind() {
         ErrorKind::Index if e.to_string().contains("out of bounds") => Error::value(e.to_string()),
@@ -109,7 +110,8 @@ fn searchsorted(
 }
 
 fn bucketize(input: Arg, boundaries: &Tensor, out_int32: bool, right: bool) -> Result<Tensor> {
-    // PyTorch's `right` of bucketize and of searchsorted mean the same: the boundary belongs to the left bucket unless set.
+    // PyTorch's `right` of bucketize and of searchsorted mean the same: the boundary belongs to the left bucket unless
+    // set.
     let found = match input {
         Arg::Tensor(t) => t.bucketize(boundaries, right)?,
         Arg::Scalar(s) => Tensor::scalar(s)?.to(boundaries.device())?.bucketize(boundaries, right)?,

@@ -248,6 +248,19 @@ rows! { ROWS:
         cholesky_solve(&Tensor::eye(l.size(-1)?, l.size(-1)?, (l.dtype(), l.device()))?.expand(l.shape())?, l, upper);
     /// Orthogonal and triangular factors.
     qr [Linalg] "qr(Tensor A, str mode='reduced')" |a: &Tensor, mode: &str| qr(a, mode);
+    /// Permutation, lower and upper triangle, `A = P L U`.
+    lu [Linalg] "lu(Tensor A, *, bool pivot=True)" |a: &Tensor, pivot: bool|
+        pivoted("linalg.lu", pivot).and_then(|()| a.lu()).map(|(p, l, u)| Out::Named("P L U", vec![p, l, u]));
+    /// Packed LU factors and pivots.
+    lu_factor [Linalg] "lu_factor(Tensor A, *, bool pivot=True)" |a: &Tensor, pivot: bool| lu_factor(a, pivot);
+    /// Packed LU factors, pivots and the place of the first zero pivot.
+    lu_factor_ex [Linalg] "lu_factor_ex(Tensor A, *, bool pivot=True, bool check_errors=False)" |a: &Tensor, pivot: bool, check: bool| lu_factor_ex(a, pivot, check);
+    /// Solution of a system whose LU factors are known.
+    lu_solve [Linalg] "lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False)"
+        |lu: &Tensor, pivots: &Tensor, b: &Tensor, left: bool, adjoint: bool| lu.lu_solve(pivots, b, left, adjoint);
+    /// Permutation, lower and upper triangle of packed LU factors.
+    lu_unpack [Torch] "lu_unpack(Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_pivots=True)"
+        |lu: &Tensor, pivots: &Tensor, data: bool, permutation: bool| lu_unpack(lu, pivots, data, permutation);
     /// Singular value decomposition, `A = U diag(S) Vh`.
     svd [Linalg] "svd(Tensor A, bool full_matrices=True)" |a: &Tensor, full: bool| svd(a, full, "U S Vh");
     /// Singular values.
@@ -293,6 +306,8 @@ rows! { ROWS:
 }
 
 rows! { TORCH:
+    /// Solution of a system whose LU factors are known.
+    lu_solve [Torch Method] "lu_solve(Tensor b, Tensor LU_data, Tensor LU_pivots)" |b: &Tensor, lu: &Tensor, pivots: &Tensor| lu.lu_solve(pivots, b, true, false);
     /// Orthogonal and triangular factors.
     qr [Torch Method] "qr(Tensor input, bool some=True)" |input: &Tensor, some: bool| qr(input, if some { "reduced" } else { "complete" });
     /// Singular value decomposition, `A = U diag(S) V^T`.
@@ -303,6 +318,40 @@ rows! { TORCH:
     cross [Linalg] "cross(Tensor input, Tensor other, *, int dim=-1)" |input: &Tensor, other: &Tensor, dim: isize| input.cross(other, dim);
     /// Diagonals of the last two dimensions.
     diagonal [Linalg] "diagonal(Tensor A, *, int offset=0, int dim1=-2, int dim2=-1)" |a: &Tensor, offset: isize, dim1: isize, dim2: isize| a.diagonal(offset, dim1, dim2);
+}
+
+fn pivoted(call: &str, pivot: bool) -> Result<()> {
+    match pivot {
+        true => Ok(()),
+        false => Err(Error::unsupported(format!(
+            "{call}: pivot=False is not supported; use pivot=True, which is as accurate or more"
+        ))),
+    }
+}
+
+fn lu_factor_ex(a: &Tensor, pivot: bool, check: bool) -> Result<Out> {
+    pivoted("linalg.lu_factor_ex", pivot)?;
+    let (lu, pivots, info) = a.lu_factor()?;
+    if check && info.ne(0)?.any()?.item::<bool>()? {
+        return Err(Error::numerical(format!(
+            "linalg.lu_factor_ex: U has a zero on its diagonal: info is {:?}; a system with this matrix has no unique solution",
+            info.to_vec::<i32>()?
+        )));
+    }
+    Ok(Out::Named("LU pivots info", vec![lu, pivots, info]))
+}
+
+fn lu_factor(a: &Tensor, pivot: bool) -> Result<Out> {
+    pivoted("linalg.lu_factor", pivot)?;
+    let (lu, pivots, _) = a.lu_factor()?;
+    Ok(Out::Named("LU pivots", vec![lu, pivots]))
+}
+
+/// `P`, `L`, `U`; what is not asked for is empty.
+fn lu_unpack(lu: &Tensor, pivots: &Tensor, data: bool, permutation: bool) -> Result<Out> {
+    let (p, l, u) = rushlight_tensor::lu_unpack(lu, pivots)?;
+    let kept = |t: Tensor, wanted: bool| if wanted { Ok(t) } else { Tensor::zeros_with([0], (t.dtype(), t.device())) };
+    Ok(Out::Named("P L U", vec![kept(p, permutation)?, kept(l, data)?, kept(u, data)?]))
 }
 
 fn no_atol(call: &str, atol: Option<f64>) -> Result<()> {

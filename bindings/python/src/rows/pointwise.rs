@@ -243,7 +243,7 @@ rows! { ROWS:
         |input: &Tensor, spacing: &[f64], dim: Option<&[i64]>, edge_order: i64| gradient(input, Spacing::Each(spacing), dim, edge_order);
 }
 
-/// Where the points of a grid lie.
+/// The positions of a grid's points.
 enum Spacing<'a> {
     /// At this distance, along every dimension.
     Even(f64),
@@ -347,7 +347,8 @@ fn gradient(input: &Tensor, spacing: Spacing, dim: Option<&[i64]>, edge_order: i
     Ok(Out::List(out))
 }
 
-/// The gradient along one dimension on points at any coordinates: parabolas through three neighbours, straight lines at the ends.
+/// The gradient along one dimension on points at any coordinates: parabolas through three neighbours, straight lines at
+/// the ends.
 fn gradient_at(x: &Tensor, points: &Tensor, d: isize, n: usize) -> Result<Tensor> {
     if points.rank() != 1 || points.numel() != n {
         return Err(Error::shape(format!(

@@ -346,10 +346,10 @@ rows! { ROWS:
     sum_to_size [Method] "sum_to_size(Tensor input, int... size)" |input: &Tensor, size: crate::value::Sizes| input.sum_to_size(&size.0);
     /// The p-norm of the difference.
     dist [Torch Method] "dist(Tensor input, Tensor other, Number p=2)" |input: &Tensor, other: &Tensor, p: f64| input.sub(other)?.norm(p);
-    /// Covariances of variables that lie in rows.
+    /// Covariances of variables stored in rows.
     cov [Torch Method] "cov(Tensor input, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None)"
         |input: &Tensor, correction: i64, fweights: Option<&Tensor>, aweights: Option<&Tensor>| cov(input, correction, fweights, aweights);
-    /// Correlations of variables that lie in rows.
+    /// Correlations of variables stored in rows.
     corrcoef [Torch Method] "corrcoef(Tensor input)" |input: &Tensor| corrcoef(input);
     /// Counts of elements between limits, in bins of equal width.
     histc [Torch Method] "histc(Tensor input, int bins=100, Number min=0, Number max=0)" |input: &Tensor, bins: i64, min: f64, max: f64|

@@ -81,7 +81,7 @@ fn at_least_all(tensors: &[Tensor], rank: usize) -> Result<Vec<Tensor>> {
     tensors.iter().map(|t| at_least(t, rank)).collect()
 }
 
-/// A tensor whose elements lie in the order that a format asks for.
+/// A tensor whose elements are in a memory format's order.
 pub fn formatted(input: &Tensor, format: MemoryFormat) -> Result<Tensor> {
     match (format, input.rank()) {
         (MemoryFormat::Preserve, _) => Ok(input.clone()),
@@ -388,7 +388,7 @@ rows! { ROWS:
     /// The elements in row-major order, or in that of a format; the tensor itself if they are.
     contiguous [Method] "contiguous(Tensor self, memory_format? memory_format=None)" |input: &Tensor, format: Option<MemoryFormat>|
         formatted(input, format.unwrap_or(MemoryFormat::Contiguous)).map(|out| same_or(input, out));
-    /// Whether the elements lie in the order of a format.
+    /// Whether the elements are in a memory format's order.
     is_contiguous [Method] "is_contiguous(Tensor self, memory_format? memory_format=None)" |input: &Tensor, format: MemoryFormat| is_contiguous(input, format);
     /// On another device, of another dtype, in another order.
     to [Method]

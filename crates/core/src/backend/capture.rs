@@ -22,8 +22,9 @@ pub trait Capture: Send + Sync {
     fn begin(&self, pool: &StepPool) -> Result<Box<dyn Recording>>;
     /// A number that a step leaves for the host.
     fn verdict(&self) -> Result<Arc<dyn Verdict>>;
-    /// [`Backend::update`](super::Backend::update) within a recording. The [numbers](ParamUpdate::numbers) of each parameter
-    /// lie at an address on the device; nothing is done where `found_inf`, one `f32`, is not zero.
+    /// [`Backend::update`](super::Backend::update) within a recording. The [numbers](ParamUpdate::numbers) of each
+    /// parameter
+    /// are at an address on the device; nothing is done where `found_inf`, one `f32`, is not zero.
     fn update(
         &self,
         updates: &[ParamUpdate],
@@ -35,7 +36,8 @@ pub trait Capture: Send + Sync {
 
 /// A step that the calling thread is recording. Dropped before [`finish`](Recording::finish), it leaves nothing behind.
 pub trait Recording {
-    /// Reserves numbers of eight bytes that change from replay to replay: the index of the first, and its address on the device.
+    /// Reserves numbers of eight bytes that change from replay to replay: the index of the first, and its address on
+    /// the device.
     fn numbers(&mut self, count: usize) -> Result<(usize, u64)>;
     /// Whether memory was allocated within this recording or an earlier one of its pool.
     fn owns(&self, storage: &Storage) -> bool;
@@ -47,8 +49,8 @@ pub trait Recording {
 
 /// A recorded step.
 pub trait Graph: Send {
-    /// Replays the step with these numbers, after copying each first view to the second (contiguous, of one size). Returns before
-    /// the work is done.
+    /// Replays the step with these numbers, after copying each first view to the second (contiguous, of one size).
+    /// Returns before the work is done.
     fn launch(&self, numbers: &[u64], copies: &[(View, View)]) -> Result<()>;
 }
 

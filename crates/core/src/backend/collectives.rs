@@ -5,8 +5,9 @@
 //! - join a communicator of the vendor's library (NCCL, RCCL, oneCCL), for ranks that have a device each;
 //! - share device memory with other processes of the same machine, for ranks that use one device together.
 //!
-//! Engines built on `rushlight-gpu` get both from it: a vendor's crate gives the table of its library's functions and the driver's calls for
-//! shared memory. `rushlight-dist` chooses between the two, exchanges identifiers between processes, and never names a vendor.
+//! Engines built on `rushlight-gpu` get both from it: a vendor's crate gives the table of its library's functions and
+//! the driver's calls for shared memory. `rushlight-dist` chooses between the two, exchanges identifiers between
+//! processes, and never names a vendor.
 
 use super::View;
 use crate::{DType, Error, Result};
@@ -44,6 +45,7 @@ impl ReduceOp {
     /// Whether the op is defined for a dtype.
     pub fn check(self, dtype: DType) -> Result<()> {
         let fits = match self {
+            _ if dtype.is_carried() => false,
             ReduceOp::Mean => dtype.is_float(),
             ReduceOp::BitAnd | ReduceOp::BitOr | ReduceOp::BitXor => !dtype.is_float(),
             _ => true,
@@ -127,7 +129,7 @@ pub enum DeviceOp<'a> {
 
 /// Collectives of a device. All calls may be made by any thread.
 pub trait Collectives: Send + Sync {
-    /// What tells this device from every other of the machine, in whatever process it is opened: the vendor's unique identifier.
+    /// The vendor's unique identifier of the device, the same in every process.
     fn identity(&self) -> Result<Vec<u8>>;
     /// Name and version of the vendor's library, such as "NCCL 2.28.9"; an error says why there is none.
     fn library(&self) -> Result<String>;
@@ -143,7 +145,8 @@ pub trait Collectives: Send + Sync {
 pub struct MemoryOffer {
     /// What every other rank must be given.
     pub card: Vec<u8>,
-    /// The second half: takes the cards of all ranks, in order. A rank may use the communicator when all have done this.
+    /// The second half: takes the cards of all ranks, in order. A rank may use the communicator when all have done
+    /// this.
     pub accept: Box<dyn FnOnce(&[Vec<u8>]) -> Result<Arc<dyn DeviceComm>> + Send>,
 }
 
@@ -151,12 +154,13 @@ pub struct MemoryOffer {
 pub trait DeviceComm: Send + Sync {
     /// What moves the data, for messages: "NCCL 2.28.9", "shared device memory".
     fn name(&self) -> String;
-    /// Starts operations, all at a time, on the communicator's own stream: after the work that the calling thread's stream holds by now,
-    /// and beside what it is given later. Within a recorded step they become part of it.
+    /// Starts operations, all at a time, on the communicator's own stream: after the work that the calling thread's
+    /// stream holds by now, and beside what it is given later. Within a recorded step they become part of it.
     ///
     /// The memory must not be freed within a recorded step before the work is joined or dropped.
     fn start(&self, ops: &[DeviceOp]) -> Result<Arc<dyn DeviceWork>>;
-    /// An error that the library has met since operations were started: a connection that broke, an aborted communicator.
+    /// An error that the library has met since operations were started: a connection that broke, an aborted
+    /// communicator.
     fn error(&self) -> Result<()>;
     /// Ends all operations under way, whether they are done or not. The communicator is of no more use.
     fn abort(&self);

@@ -45,7 +45,7 @@ pub struct Pinned {
 pub trait PinnedMemory: Send + Sync {
     /// Uninitialised pinned memory.
     fn alloc(&self, bytes: usize) -> Result<Pinned>;
-    /// Whether an address lies in memory of [`alloc`](PinnedMemory::alloc). Starts no device.
+    /// Whether an address is in memory of [`alloc`](PinnedMemory::alloc). Starts no device.
     fn contains(&self, address: *const u8) -> bool;
     /// Returns unused pinned memory to the system.
     fn empty_cache(&self) -> Result<()>;

@@ -1,4 +1,4 @@
-//! What an engine is: a small object-safe trait of families, each owning its hard parts once.
+//! The [`Backend`] trait: one method per family of ops.
 
 mod capture;
 mod collectives;
@@ -55,19 +55,22 @@ pub struct Features {
     pub strided_attention_gradients: bool,
     /// Batch norm of halves takes `f32` weights and biases.
     pub wide_batch_norm_parameters: bool,
+    /// There is a `batch_norm_relu_backward`.
+    pub batch_norm_relu: bool,
     /// Bytes that the engine copies in the time that starting one call takes: what a copy may cost to save a call.
     pub bytes_per_call: usize,
 }
 
 /// An engine for one device.
 ///
-/// The tensor floor has checked shapes, dtypes and devices: views passed together have the shapes a method's comment names. Outputs
-/// are views too, possibly strided but never overlapping, and uninitialised unless the comment says otherwise. An output never
-/// overlaps an input, except that a pointwise op, a select, a copy or a fill may write exactly over one of its inputs. "Contiguous"
-/// in a comment means that the tensor floor guarantees it; where nothing is said, any strides must work. Zero-sized views must work everywhere.
+/// The tensor layer has checked shapes, dtypes and devices: views passed together have the shapes a method's comment
+/// names. Outputs are views too, possibly strided but never overlapping, and uninitialised unless the comment says
+/// otherwise. An output never overlaps an input, except that a pointwise op, a select, a copy or a fill may write
+/// exactly over one of its inputs. "Contiguous" in a comment means that the tensor layer guarantees it; where nothing
+/// is said, any strides must work. Zero-sized views must work everywhere.
 ///
-/// Values read from index tensors are *not* checked by the tensor floor: engines report one out of range as [`Error::index`] and
-/// touch nothing outside their views.
+/// Values read from index tensors are *not* checked by the tensor layer: engines report one out of range as
+/// [`Error::index`] and touch nothing outside their views.
 ///
 /// # What an engine must implement
 ///
@@ -82,7 +85,8 @@ pub struct Features {
 ///
 /// Every other family has a default body made of these (see [`composed`]), so an engine runs whole models with the
 /// primitives alone. It overrides a family once it has a kernel for it, and tests the kernel against the default body.
-/// The default bodies of `sort`, `topk` and `count_nonzero` read from the device; `linalg` has none and is done by the CPU.
+/// The default bodies of `sort`, `topk` and `count_nonzero` read from the device; `linalg` has none and is done by the
+/// CPU.
 pub trait Backend: Send + Sync + 'static {
     /// The device.
     fn device(&self) -> Device;
@@ -111,7 +115,7 @@ pub trait Backend: Send + Sync + 'static {
     fn allocator(&self) -> Option<&dyn CachingAllocator> {
         None
     }
-    /// Streams and events, where the device works while the program goes on.
+    /// Streams and events, where the device works while the program continues.
     fn streams(&self) -> Option<&dyn Streams> {
         None
     }
@@ -123,17 +127,19 @@ pub trait Backend: Send + Sync + 'static {
     fn collectives(&self) -> Option<&dyn Collectives> {
         None
     }
-    /// [`upload`](Backend::upload) that may return before the copy is done: later work on the calling thread's stream sees it.
+    /// [`upload`](Backend::upload) that may return before the copy is done: later work on the calling thread's stream
+    /// sees it.
     ///
     /// # Safety
-    /// `src` is valid for reads of `bytes` bytes and is not written before the device is past the copy; it lies in the engine's
-    /// [`PinnedMemory`], which is not reused before then.
+    /// `src` is valid for reads of `bytes` bytes and is not written before the device is past the copy; it is in the
+    /// engine's [`PinnedMemory`], which is not reused before then.
     unsafe fn upload_pinned(&self, src: *const u8, bytes: usize, dst: &Storage, offset: usize) -> Result<()> {
         // SAFETY: the caller's promise.
         self.upload(unsafe { std::slice::from_raw_parts(src, bytes) }, dst, offset)
     }
-    /// Copies `bytes` from another device's memory to the start of `dst`, after all work both devices were given. `false`, with
-    /// nothing done, where the two cannot reach each other: the tensor layer then copies through the host.
+    /// Copies `bytes` from another device's memory to the start of `dst`, after all work both devices were given.
+    /// `false`, with nothing done, where the two cannot reach each other: the tensor layer then copies through the
+    /// host.
     fn copy_from_peer(&self, src: &Storage, src_offset: usize, dst: &Storage, bytes: usize) -> Result<bool> {
         let _ = (src, src_offset, dst, bytes);
         Ok(false)
@@ -148,13 +154,14 @@ pub trait Backend: Send + Sync + 'static {
     }
     /// Same shapes, any dtypes.
     fn copy(&self, src: View, out: View) -> Result<()>;
-    /// Random values; element `i` in row-major order uses word `i` of the stream, or words `2i` and `2i + 1` where it needs 64 bits
-    /// (`f64` and integers). Normals come in pairs: elements `2j` and `2j + 1` from the two uniforms numbered so.
+    /// Random values; element `i` in row-major order uses word `i` of the stream, or words `2i` and `2i + 1` where it
+    /// needs 64 bits (`f64` and integers). Normals come in pairs: elements `2j` and `2j + 1` from the two uniforms
+    /// numbered so.
     fn random(&self, distribution: Distribution, stream: Philox, out: View) -> Result<()>;
 
     // ---- pointwise
-    /// A row of the op table. Inputs have the output's shape and any dtypes: the engine converts each to `compute` (one of `f32`,
-    /// `f64`, `i64`, `i32`, `i16`, `i8`, `u8`) and the result to the output's dtype.
+    /// A row of the op table. Inputs have the output's shape and any dtypes: the engine converts each to `compute` (one
+    /// of `f32`, `f64`, `i64`, `i32`, `i16`, `i8`, `u8`) and the result to the output's dtype.
     fn pointwise(
         &self,
         op: Pointwise,
@@ -163,8 +170,8 @@ pub trait Backend: Send + Sync + 'static {
         params: &[f64],
         out: View,
     ) -> Result<()>;
-    /// The derivative of a row by input `wrt`. `values` are the incoming gradient, the three inputs and the output; those the
-    /// derivative does not read (see [`Pointwise::grad_reads`]) may be `None`. `compute` is `f32` or `f64`.
+    /// The derivative of a row by input `wrt`. `values` are the incoming gradient, the three inputs and the output;
+    /// those the derivative does not read (see [`Pointwise::grad_reads`]) may be `None`. `compute` is `f32` or `f64`.
     fn pointwise_grad(
         &self,
         op: Pointwise,
@@ -188,7 +195,8 @@ pub trait Backend: Send + Sync + 'static {
     fn arg_reduce(&self, op: ArgReduce, x: View, dim: usize, values: View, indices: View) -> Result<()> {
         composed::arg_reduce(op, x, dim, values, indices)
     }
-    /// Running reduction along `dim`, into `x`'s dtype or, from integers and `bool`, `i64`; `indices` is there for `Max` and `Min`.
+    /// Running reduction along `dim`, into `x`'s dtype or, from integers and `bool`, `i64`; `indices` is there for
+    /// `Max` and `Min`.
     fn scan(&self, op: Scan, x: View, dim: usize, out: View, indices: Option<View>) -> Result<()> {
         composed::scan(op, x, dim, out, indices)
     }
@@ -207,23 +215,26 @@ pub trait Backend: Send + Sync + 'static {
         composed::searchsorted(sorted, values, right, out)
     }
 
-    /// The element of a rank along `dim`, of equal ones the one that a stable sort puts there, and where it is (`i64`). `false`, as in the
-    /// other methods that say so, where the engine has no kernel for it: nothing is written then, and the tensor layer composes it.
+    /// The element of a rank along `dim`, of equal ones the one that a stable sort puts there, and where it is (`i64`).
+    /// `false`, as in the other methods that say so, where the engine has no kernel for it: nothing is written then,
+    /// and the tensor layer composes it.
     fn kth(&self, _x: View, _dim: usize, _rank: Rank, _values: View, _indices: View) -> Result<bool> {
         Ok(false)
     }
-    /// How many elements of `x` (`f32` or `f64`) fall into each of the bins of equal width from `low` to `high`, both of them finite;
-    /// `out` is `i64`, contiguous. `false` as above.
+    /// How many elements of `x` (`f32` or `f64`) fall into each of the bins of equal width from `low` to `high`, both
+    /// of them finite; `out` is `i64`, contiguous. `false` as above.
     fn histogram(&self, _x: View, _low: f64, _high: f64, _out: View) -> Result<bool> {
         Ok(false)
     }
 
     // ---- places by a rule
-    /// `x` with the elements of the dimensions that are `flipped` in reverse order; one shape and dtype. `false` as above.
+    /// `x` with the elements of the dimensions that are `flipped` in reverse order; one shape and dtype. `false` as
+    /// above.
     fn flip(&self, _x: View, _flipped: &[bool], _out: View) -> Result<bool> {
         Ok(false)
     }
-    /// Resizes planes: `x` is `[planes, inputs..]`, `y` `[planes, outputs..]`; `f32` or `f64`, contiguous. `false` as above.
+    /// Resizes planes: `x` is `[planes, inputs..]`, `y` `[planes, outputs..]`; `f32` or `f64`, contiguous. `false` as
+    /// above.
     fn resample(&self, _spec: &Resample, _x: View, _y: View) -> Result<bool> {
         Ok(false)
     }
@@ -231,19 +242,20 @@ pub trait Backend: Send + Sync + 'static {
     fn resample_backward(&self, _spec: &Resample, _dy: View, _dx: View) -> Result<bool> {
         Ok(false)
     }
-    /// The `p`-norms of the differences of every row of `a` (`[batch, n, size]`) and every row of `b` (`[batch, m, size]`) as `[batch, n, m]`;
-    /// one of `f32` and `f64`, contiguous. `false` as above.
+    /// The `p`-norms of the differences of every row of `a` (`[batch, n, size]`) and every row of `b`
+    /// (`[batch, m, size]`) as `[batch, n, m]`; one of `f32` and `f64`, contiguous. `false` as above.
     fn distances(&self, _p: f64, _a: View, _b: View, _out: View) -> Result<bool> {
         Ok(false)
     }
 
     // ---- indexing
-    /// `out[i.., r..] = x[indices[0][i..], indices[1][i..], …, r..]`: the index tensors (`i64`, one shape) index the leading dimensions
-    /// of `x`; negative indices count from the end.
+    /// `out[i.., r..] = x[indices[0][i..], indices[1][i..], …, r..]`: the index tensors (`i64`, one shape) index the
+    /// leading dimensions of `x`; negative indices count from the end.
     fn index(&self, x: View, indices: &[View], out: View) -> Result<()>;
     /// `out[indices[0][i..], …, r..] = values[i.., r..]`, or `+=` with `accumulate` (duplicates add up, in order).
     fn index_put(&self, indices: &[View], values: View, accumulate: bool, out: View) -> Result<()>;
-    /// `out[.., i, ..] = x[.., index[.., i, ..], ..]` along `dim`; `index` has `out`'s shape, at most `x`'s size elsewhere.
+    /// `out[.., i, ..] = x[.., index[.., i, ..], ..]` along `dim`; `index` has `out`'s shape, at most `x`'s size
+    /// elsewhere.
     fn gather(&self, x: View, dim: usize, index: View, out: View) -> Result<()> {
         composed::gather(x, dim, index, out)
     }
@@ -261,7 +273,8 @@ pub trait Backend: Send + Sync + 'static {
     // ---- products
     /// A batched matrix product; one dtype, but that of halves may be written as `f32` with [`Features::wide_outputs`].
     fn matmul(&self, spec: &MatMul) -> Result<()>;
-    /// `out = gelu_tanh(x)` and `kept = x` of `x = a @ b + bias` in one pass. `false` where the engine has no such pass: nothing is written then.
+    /// `out = gelu_tanh(x)` and `kept = x` of `x = a @ b + bias` in one pass. `false` where the engine has no such
+    /// pass: nothing is written then.
     fn matmul_gelu(&self, _spec: &MatMul, _kept: View) -> Result<bool> {
         Ok(false)
     }
@@ -269,13 +282,18 @@ pub trait Backend: Send + Sync + 'static {
     fn matmul_gelu_backward(&self, _spec: &MatMul, _kept: View, _sums: View) -> Result<bool> {
         Ok(false)
     }
-    /// Convolution; one dtype, contiguous, or with [`Features::channels_last`] images all with their channels innermost. `bias` is `[out_channels]`.
+    /// Convolution; one dtype, contiguous, or with [`Features::channels_last`] images all with their channels
+    /// innermost. `bias` is `[out_channels]`.
     fn conv_forward(&self, spec: &Conv, x: View, w: View, bias: Option<View>, y: View) -> Result<()> {
         composed::conv_forward(spec, x, w, bias, y)
     }
     /// Its gradient by the input, also the forward of the transposed convolution.
     fn conv_backward_input(&self, spec: &Conv, dy: View, w: View, dx: View) -> Result<()> {
         composed::conv_backward_input(spec, dy, w, dx)
+    }
+    /// The same added to `dx`, in one pass; `false` if that takes more than one, and nothing is done then.
+    fn conv_backward_input_add(&self, _spec: &Conv, _dy: View, _w: View, _dx: View) -> Result<bool> {
+        Ok(false)
     }
     /// Its gradient by the weight.
     fn conv_backward_weight(&self, spec: &Conv, x: View, dy: View, dw: View) -> Result<()> {
@@ -300,7 +318,8 @@ pub trait Backend: Send + Sync + 'static {
         composed::avg_pool_backward(spec, dy, dx)
     }
 
-    // ---- fused families: contiguous unless said otherwise; statistics are f32 for half types, else of the input's dtype
+    // ---- fused families: contiguous unless said otherwise; statistics are f32 for half types, else of the input's
+    // dtype
     /// Softmax, or its logarithm, of contiguous `[outer, n, inner]` over `n`.
     fn softmax(&self, log: bool, dims: [usize; 3], x: View, y: View) -> Result<()> {
         composed::softmax(log, dims, x, y)
@@ -309,8 +328,8 @@ pub trait Backend: Send + Sync + 'static {
     fn softmax_backward(&self, log: bool, dims: [usize; 3], dy: View, y: View, dx: View) -> Result<()> {
         composed::softmax_backward(log, dims, dy, y, dx)
     }
-    /// Rows normalised, scaled and shifted; `mean` (unused for rms) and `rstd` are `[rows]`. `low`, asked for only with [`Features::wide_outputs`], gets the
-    /// result of an `f32` input in a half dtype as well.
+    /// Rows normalised, scaled and shifted; `mean` (unused for rms) and `rstd` are `[rows]`. `low`, asked for only with
+    /// [`Features::wide_outputs`], gets the result of an `f32` input in a half dtype as well.
     fn row_norm(
         &self,
         spec: &RowNorm,
@@ -341,7 +360,8 @@ pub trait Backend: Send + Sync + 'static {
     ) -> Result<()> {
         composed::row_norm_backward(spec, dy, x, weight, mean, rstd, so_far, dx, low, dweight, dbias)
     }
-    /// Channels normalised, scaled and shifted. `mean` and `rstd` (`[channels]`) are written when training (biased variance), else read.
+    /// Channels normalised, scaled and shifted. `mean` and `rstd` (`[channels]`) are written when training (biased
+    /// variance), else read.
     fn batch_norm(
         &self,
         spec: &BatchNorm,
@@ -369,8 +389,38 @@ pub trait Backend: Send + Sync + 'static {
     ) -> Result<()> {
         composed::batch_norm_backward(spec, dy, x, weight, mean, rstd, dx, dweight, dbias)
     }
-    /// Loss of each row (weighted, zero if ignored), the weight it has in a mean, and the logarithm of the sum of exponentials,
-    /// all `[rows]`, statistics' dtype. No probabilities are stored.
+    /// The gradients of a batch norm that a ReLU follows, by the ReLU's output. Which elements were positive is
+    /// computed again, so `bias` is the one of the forward pass. Called only where [`Features::batch_norm_relu`] says
+    /// so.
+    fn batch_norm_relu_backward(
+        &self,
+        _spec: &BatchNorm,
+        _dy: View,
+        _x: View,
+        _weight: Option<View>,
+        _bias: Option<View>,
+        _mean: View,
+        _rstd: View,
+        _dx: Option<View>,
+        _dweight: Option<View>,
+        _dbias: Option<View>,
+    ) -> Result<()> {
+        Err(Error::unsupported("batch_norm_relu_backward: this engine has no such kernel"))
+    }
+    /// Moves running statistics, contiguous and of the statistics' dtype, towards a batch's mean and unbiased variance
+    /// by `lerp`; `false` if there is no kernel for it, and nothing is done then.
+    fn batch_norm_running(
+        &self,
+        _spec: &BatchNorm,
+        _momentum: f64,
+        _mean: View,
+        _rstd: View,
+        _running: [View; 2],
+    ) -> Result<bool> {
+        Ok(false)
+    }
+    /// Loss of each row (weighted, zero if ignored), the weight it has in a mean, and the logarithm of the sum of
+    /// exponentials, all `[rows]`, statistics' dtype. No probabilities are stored.
     fn cross_entropy(&self, spec: &CrossEntropy, loss: View, row_weight: View, lse: View) -> Result<()> {
         composed::cross_entropy(spec, loss, row_weight, lse)
     }
@@ -378,12 +428,13 @@ pub trait Backend: Send + Sync + 'static {
     fn cross_entropy_backward(&self, spec: &CrossEntropy, lse: View, dloss: View, dlogits: View) -> Result<()> {
         composed::cross_entropy_backward(spec, lse, dloss, dlogits)
     }
-    /// Attention without a stored score matrix; `out` is `[batch, heads, l, dv]` of any strides, `lse` `[batch, heads, l]` contiguous.
-    /// A row with every key masked out gives zeros.
+    /// Attention without a stored score matrix; `out` is `[batch, heads, l, dv]` of any strides, `lse`
+    /// `[batch, heads, l]` contiguous. A row with every key masked out gives zeros.
     fn attention(&self, spec: &Attention, out: View, lse: View) -> Result<()> {
         composed::attention(spec, out, lse)
     }
-    /// Its gradients (contiguous unless [`Features::strided_attention_gradients`]), recomputing probabilities from `lse`; `dout` may have any strides.
+    /// Its gradients (contiguous unless [`Features::strided_attention_gradients`]), recomputing probabilities from
+    /// `lse`; `dout` may have any strides.
     fn attention_backward(
         &self,
         spec: &Attention,
@@ -398,20 +449,21 @@ pub trait Backend: Send + Sync + 'static {
     }
 
     // ---- recurrent networks
-    /// One step of a long short-term memory. `gates` (`[batch, 4 * hidden]`: input, forget, new, output) hold sums and are activated where they lie;
-    /// `c = forget * before + input * new` and `h = output * tanh(c)`. One float dtype, contiguous. `false` as for [`kth`](Backend::kth).
+    /// One step of a long short-term memory. `gates` (`[batch, 4 * hidden]`: input, forget, new, output) hold sums and
+    /// are activated in place; `c = forget * before + input * new` and `h = output * tanh(c)`. One float dtype,
+    /// contiguous. `false` as for [`kth`](Backend::kth).
     fn lstm_cell(&self, _gates: View, _before: View, _c: View, _h: View) -> Result<bool> {
         Ok(false)
     }
-    /// The gradient of `lstm_cell`. `gates` as it left them. The gradient of `h` is `dh`, or `dh + outer`. `dc` is the gradient of `c` and becomes that
-    /// of `before`; `dgates` gets the gradient of the sums. `false` as above.
+    /// The gradient of `lstm_cell`. `gates` as it left them. The gradient of `h` is `dh`, or `dh + outer`. `dc` is the
+    /// gradient of `c` and becomes that of `before`; `dgates` gets the gradient of the sums. `false` as above.
     fn lstm_cell_backward(&self, _step: &LstmStep, _dc: View, _dgates: View) -> Result<bool> {
         Ok(false)
     }
 
     // ---- lists of tensors: each of its own shape and floating dtype
-    /// An optimizer's step over all its parameters, gradients multiplied by `grad_scale` (a number or a tensor of one) first. In one
-    /// pass: nothing is kept between reading and writing.
+    /// An optimizer's step over all its parameters, gradients multiplied by `grad_scale` (a number or a tensor of one)
+    /// first. In one pass: nothing is kept between reading and writing.
     fn update(&self, updates: &[ParamUpdate], grad_scale: Operand) -> Result<()> {
         composed::update(updates, grad_scale)
     }
@@ -419,8 +471,8 @@ pub trait Backend: Send + Sync + 'static {
     fn foreach_norm(&self, p: f64, xs: &[View], out: View) -> Result<()> {
         composed::foreach_norm(p, xs, out)
     }
-    /// `x *= factor` for all, in place; contiguous. Sets `found_inf`, one `f32`, to 1 if an element was not finite before, else leaves it
-    /// as it is. Without a factor nothing is written but that.
+    /// `x *= factor` for all, in place; contiguous. Sets `found_inf`, one `f32`, to 1 if an element was not finite
+    /// before, else leaves it as it is. Without a factor nothing is written but that.
     fn foreach_scale(&self, factor: Option<Operand>, xs: &[View], found_inf: Option<View>) -> Result<()> {
         composed::foreach_scale(factor, xs, found_inf)
     }
@@ -429,8 +481,8 @@ pub trait Backend: Send + Sync + 'static {
         from.iter().zip(to).try_for_each(|(from, to)| self.copy(*from, *to))
     }
 
-    /// A dense factorisation over the last two dimensions of contiguous `f32` or `f64` tensors; the tensor floor moves data to
-    /// the CPU for engines without.
+    /// A dense factorisation over the last two dimensions of contiguous `f32` or `f64` tensors; the tensor layer moves
+    /// data to the CPU for engines without.
     fn linalg(&self, op: Linalg, inputs: &[View], outputs: &[View]) -> Result<()> {
         let _ = (inputs, outputs);
         Err(Error::unsupported(format!("{op:?} is not available on {}; use the CPU", self.device())))

@@ -1,4 +1,4 @@
-//! How planes are resized: which inputs each output is made of.
+//! Resizing of planes: the input positions and weights of each output.
 
 /// How values between positions are found.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -34,7 +34,7 @@ pub struct ResampleAxis {
     pub output: usize,
     /// Input positions per output position.
     pub ratio: f64,
-    /// Whether output `i` lies at `i * ratio`, and not with its centre where the input's edges say.
+    /// Whether output `i` samples at `i * ratio` instead of aligning the pixel centres.
     pub aligned: bool,
 }
 
@@ -44,8 +44,8 @@ impl ResampleAxis {
         Self { input: size, output: size, ratio: 1.0, aligned: false }
     }
 
-    /// The input position, between elements, of an output position: in `f64` if `exact`, else rounded to `f32` at each step, as PyTorch
-    /// computes it for the tensor's precision.
+    /// The input position, between elements, of an output position: in `f64` if `exact`, else rounded to `f32` at each
+    /// step, as PyTorch computes it for the tensor's precision.
     fn position(&self, i: usize, exact: bool) -> f64 {
         let round = |v: f64| if exact { v } else { v as f32 as f64 };
         let ratio = round(self.ratio);

@@ -1,9 +1,12 @@
-//! What the families of a [`Backend`](super::Backend) are asked to do.
+//! Arguments of the [`Backend`](super::Backend) methods.
 
 use super::View;
-use crate::Philox;
+use crate::rows::FACTORS;
+pub use crate::rows::UpdateRule;
+use crate::{Error, Philox};
 
-/// Reductions to one value per kept position. `Sum`, `Prod` and `Mean` of half types accumulate in `f32`; of integers in `i64`.
+/// Reductions to one value per kept position. `Sum`, `Prod` and `Mean` of half types accumulate in `f32`; of integers
+/// in `i64`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Reduce {
     /// Sum; 0 if empty.
@@ -47,7 +50,8 @@ pub enum ArgReduce {
     Min,
 }
 
-/// What the gradient of a step of a long short-term memory is made of; see [`lstm_cell_backward`](super::Backend::lstm_cell_backward).
+/// What the gradient of a step of a long short-term memory is made of; see
+/// [`lstm_cell_backward`](super::Backend::lstm_cell_backward).
 #[derive(Clone, Copy, Debug)]
 pub struct LstmStep<'a> {
     /// `[batch, 4 * hidden]`, activated.
@@ -136,8 +140,8 @@ pub struct MatMul<'a> {
     pub activation: Activation,
 }
 
-/// An N-dimensional convolution; spatial sizes are depth, height, width, unused leading ones being 1. Everything is contiguous,
-/// channels before space.
+/// An N-dimensional convolution; spatial sizes are depth, height, width, unused leading ones being 1. Everything is
+/// contiguous, channels before space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Conv {
     /// Images.
@@ -256,7 +260,8 @@ pub struct Attention<'a> {
     pub causal: bool,
     /// Factor of the scores.
     pub scale: f64,
-    /// Dropout of the probabilities: word `((b * heads + h) * l + i) * s + j` of the stream, kept where its uniform is `>= p`.
+    /// Dropout of the probabilities: word `((b * heads + h) * l + i) * s + j` of the stream, kept where its uniform is
+    /// `>= p`.
     pub dropout: Option<(f64, Philox)>,
 }
 
@@ -285,20 +290,25 @@ pub enum Linalg {
         /// Whether `q` is square.
         complete: bool,
     },
-    /// `a [m, n]` to `u [m, k]`, `s [min(m, n)]`, `vh [k, n]`; square `u` and `vh` if full. To `s` alone if it is the only output.
+    /// `a [m, n]` to `u [m, k]`, `s [min(m, n)]`, `vh [k, n]`; square `u` and `vh` if full. To `s` alone if it is the
+    /// only output.
     Svd {
         /// Whether `u` and `vh` are square.
         full_matrices: bool,
     },
-    /// Symmetric `a [n, n]` (lower triangle read) to ascending values `[n]` and vectors `[n, n]`. To the values alone if they are
-    /// the only output.
+    /// Symmetric `a [n, n]` (lower triangle read) to ascending values `[n]` and vectors `[n, n]`. To the values alone
+    /// if they are the only output.
     Eigh,
+    /// `a [m, n]` to its packed factors `[m, n]` (`U` above, `L` without its unit diagonal below), LAPACK's pivots
+    /// `[min(m, n)]`, counted from one, and the place of the first zero pivot `[]`, zero if there is none; the numbers
+    /// in the dtype of `a`.
+    LuFactor,
     /// `a [m, n]`, `b [m, r]` to the least-squares `x [n, r]` of least norm.
     Lstsq,
 }
 
-/// One parameter's share of an optimizer step: what [`Backend::update`](super::Backend::update) does to it. Parameter, gradient and
-/// state are contiguous, of one shape and one floating dtype; half types are computed in `f32`.
+/// One parameter's share of an optimizer step: what [`Backend::update`](super::Backend::update) does to it. Parameter,
+/// gradient and state are contiguous, of one shape and one floating dtype; half types are computed in `f32`.
 ///
 /// With `g = ±grad_scale * grad`, minus to maximize: `param *= shrink`, `g += weight_decay * param`, then the rule.
 #[derive(Clone, Copy, Debug)]
@@ -307,7 +317,7 @@ pub struct ParamUpdate<'a> {
     pub param: View<'a>,
     /// Read.
     pub grad: View<'a>,
-    /// Changed; which of them are there is the rule's affair.
+    /// Changed; which of them are there depends on the rule.
     pub state: [Option<View<'a>>; 3],
     /// Whether to go up the gradient.
     pub maximize: bool,
@@ -320,7 +330,7 @@ pub struct ParamUpdate<'a> {
 }
 
 /// How many [`numbers`](ParamUpdate::numbers) an update has.
-pub const UPDATE_NUMBERS: usize = 9;
+pub const UPDATE_NUMBERS: usize = 3 + FACTORS;
 
 impl ParamUpdate<'_> {
     /// The factors of this step, as engines keep them on the device: sign, weight decay, shrinking, the rule's own.
@@ -330,89 +340,28 @@ impl ParamUpdate<'_> {
 
     /// [`numbers`](ParamUpdate::numbers) of a parameter that is not at hand.
     pub fn numbers_of(maximize: bool, weight_decay: f64, shrink: f64, rule: UpdateRule) -> [f64; UPDATE_NUMBERS] {
-        let [a, b, c, d, e, f] = rule.factors();
-        [if maximize { -1.0 } else { 1.0 }, weight_decay, shrink, a, b, c, d, e, f]
+        let mut numbers = [0.0; UPDATE_NUMBERS];
+        numbers[..3].copy_from_slice(&[if maximize { -1.0 } else { 1.0 }, weight_decay, shrink]);
+        numbers[3..].copy_from_slice(&rule.factors());
+        numbers
     }
-}
 
-/// How a parameter `p` follows its gradient `g`. Learning rate and corrections for the number of steps are in the factors already, so
-/// that five rules make up the usual optimizers.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum UpdateRule {
-    /// SGD. With a state `[buffer]`: `buffer = decay * buffer + gain * g; p -= step * buffer + grad_step * g`; without: `p -= grad_step * g`.
-    Sgd {
-        /// Of the buffer; 0 in its first step.
-        decay: f64,
-        /// Of the gradient into the buffer.
-        gain: f64,
-        /// Of the buffer.
-        step: f64,
-        /// Of the gradient itself.
-        grad_step: f64,
-    },
-    /// Adam, AdamW, NAdam, RAdam; state `[m, v]` or `[m, v, largest v]`: `m += (1 - beta1) * (g - m); v = beta2 * v + (1 - beta2) * g^2;
-    /// p -= (step * m + grad_step * g) / (root * sqrt(v or its largest) + eps)`.
-    Adam {
-        /// Share of `m` that stays.
-        beta1: f64,
-        /// Share of `v` that stays.
-        beta2: f64,
-        /// Added to the divisor.
-        eps: f64,
-        /// Of the square root.
-        root: f64,
-        /// Of `m`.
-        step: f64,
-        /// Of the gradient itself.
-        grad_step: f64,
-    },
-    /// Adamax; state `[m, u]`: `m += (1 - beta1) * (g - m); u = max(beta2 * u, |g| + eps); p -= step * m / u`.
-    Adamax {
-        /// Share of `m` that stays.
-        beta1: f64,
-        /// Share of `u` that stays.
-        beta2: f64,
-        /// Added to the gradient's size.
-        eps: f64,
-        /// Of the quotient.
-        step: f64,
-    },
-    /// RMSprop and Adagrad; state `[v, average if centered, buffer if momentum]`: `v = decay * v + gain * g^2`;
-    /// `average += gain * (g - average)`; with `d = sqrt(v - average^2) + eps`, `buffer = momentum * buffer + g / d; p -= step * buffer`,
-    /// or `p -= step * g / d` without momentum.
-    RmsProp {
-        /// Share of `v` that stays.
-        decay: f64,
-        /// Of the squared gradient.
-        gain: f64,
-        /// Added to the divisor.
-        eps: f64,
-        /// Share of the buffer that stays.
-        momentum: f64,
-        /// Of the quotient or the buffer.
-        step: f64,
-    },
-    /// Adadelta; state `[v, u]`: `v = rho * v + (1 - rho) * g^2; d = g * sqrt(u + eps) / sqrt(v + eps); u = rho * u + (1 - rho) * d^2;
-    /// p -= step * d`.
-    Adadelta {
-        /// Share of the averages that stays.
-        rho: f64,
-        /// Added under the roots.
-        eps: f64,
-        /// Of the difference.
-        step: f64,
-    },
-}
+    /// Which states are given, a bit each.
+    pub fn present(&self) -> u8 {
+        self.state.iter().enumerate().fold(0, |bits, (i, state)| bits | u8::from(state.is_some()) << i)
+    }
 
-impl UpdateRule {
-    /// The rule's factors in the order of its fields, padded with zeros.
-    pub fn factors(self) -> [f64; 6] {
-        match self {
-            UpdateRule::Sgd { decay, gain, step, grad_step } => [decay, gain, step, grad_step, 0.0, 0.0],
-            UpdateRule::Adam { beta1, beta2, eps, root, step, grad_step } => [beta1, beta2, eps, root, step, grad_step],
-            UpdateRule::Adamax { beta1, beta2, eps, step } => [beta1, beta2, eps, step, 0.0, 0.0],
-            UpdateRule::RmsProp { decay, gain, eps, momentum, step } => [decay, gain, eps, momentum, step, 0.0],
-            UpdateRule::Adadelta { rho, eps, step } => [rho, eps, step, 0.0, 0.0, 0.0],
-        }
+    /// The error of an update whose states are not those of its rule.
+    pub fn misfit(&self) -> Error {
+        let states = self.rule.states().iter().map(|s| match s.present {
+            Some(_) => format!("{} (optional)", s.name),
+            None => s.name.to_string(),
+        });
+        let given: Vec<usize> = (0..3).filter(|&i| self.state[i].is_some()).collect();
+        Error::value(format!(
+            "update: {} keeps the states [{}], but the states {given:?} were given",
+            self.rule.name(),
+            states.collect::<Vec<_>>().join(", "),
+        ))
     }
 }

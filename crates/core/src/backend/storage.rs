@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 /// contract is PyTorch's:
 ///
 /// - Any number of threads may read a storage at the same time, and write to parts of it that do not overlap.
-/// - Whoever changes elements while another thread reads or changes the same ones synchronises the two (a lock, a
+/// - A thread that changes elements while another reads or changes the same ones must synchronise with it (a lock, a
 ///   channel, a join). This is the only rule that safe code can break. By Rust's memory model breaking it is a data
 ///   race, which a library whose views share memory cannot rule out without a lock or an atomic access for every
 ///   element.
@@ -113,7 +113,7 @@ impl fmt::Debug for Storage {
     }
 }
 
-/// A tensor as an engine sees it. Its layout lies within the storage: whoever makes a view has checked that.
+/// A tensor as an engine sees it. Its layout is within the storage: the constructor has checked that.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
     /// The memory.

@@ -1,4 +1,4 @@
-//! Optional: streams and events, for devices that work while the program goes on.
+//! Optional: streams and events, for devices that work while the program continues.
 
 use super::Storage;
 use crate::{Device, Result};
@@ -13,10 +13,11 @@ pub trait Streams: Send + Sync {
     fn main(&self) -> Result<Arc<dyn Stream>>;
     /// The stream of the calling thread.
     fn current(&self) -> Result<Arc<dyn Stream>>;
-    /// A new event, not recorded yet. Only a timed one can be asked for times.
+    /// A new event, not recorded yet. Only a timed event measures times.
     fn event(&self, timed: bool) -> Result<Arc<dyn Event>>;
-    /// Makes memory ready for another library that uses it on the vendor's default stream: that stream waits for the calling
-    /// thread's work, and the memory, once freed, is not reused before that stream is past what it holds by then.
+    /// Makes memory ready for another library that uses it on the vendor's default stream: that stream waits for the
+    /// calling thread's work, and the memory, once freed, is not reused before that stream is past what it holds by
+    /// then.
     fn lend_to_default(&self, storage: &Storage) -> Result<()>;
 }
 

@@ -1,20 +1,23 @@
 //! Op rows: every pointwise op of the library is one row of the table in `table.rs`, with one meaning for all engines.
 //!
-//! A row says the op's class (which decides dtypes), its inputs and parameters, its value and the derivative by each input:
+//! A row says the op's class (which decides dtypes), its inputs and parameters, its value and the derivative by each
+//! input:
 //!
 //! ```text
 //! real Exp exp(x) { exp(x) } => { { dy * y } }
 //! ```
 //!
-//! From it come the [`Pointwise`] code, a type implementing [`NumRow`], [`RealRow`], [`CompareRow`], [`TestRow`] or [`BitsRow`] for engines that
-//! compile Rust, and the expression's text for engines that compile C. In the expressions, `dy` is the incoming gradient, `y` the
-//! op's own output, `lit(v)` a constant, `ZERO` and `ONE` two often-used ones.
+//! From it come the [`Pointwise`] code, a type implementing [`NumRow`], [`RealRow`], [`CompareRow`], [`TestRow`] or
+//! [`BitsRow`] for engines that compile Rust, and the expression's text for engines that compile C. In the expressions,
+//! `dy` is the incoming gradient, `y` the op's own output, `lit(v)` a constant, `ZERO` and `ONE` two often-used ones.
 
 mod num;
 mod table;
+mod update;
 
 pub use num::{Conditions, Num, Real, Trace, functions};
 pub use table::{Pointwise, op};
+pub use update::{FACTORS, Lane, RuleState, RuleVisitor, UpdateRow, UpdateRule, update_row};
 
 /// Which dtypes an op takes and gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,5 +1,5 @@
-//! What a row's expression may use. An expression over [`Num`] or [`Real`] has several readings: a CPU lane, a tensor (for second
-//! derivatives), a [`Trace`] of what it reads, and, as text, a GPU kernel.
+//! Functions that a row's expression may use. An expression over [`Num`] or [`Real`] has several readings: a CPU lane,
+//! a tensor (for second derivatives), a [`Trace`] of what it reads, and, as text, a GPU kernel.
 
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
@@ -190,8 +190,8 @@ real! {
     trunc;
 }
 
-/// A number that records which of a derivative's values it was made of: bit 0 the incoming gradient, bits 1 to 3 the inputs,
-/// bit 4 the output. Running a row on it says what autograd has to save.
+/// A number that records which of a derivative's values it was made of: bit 0 the incoming gradient, bits 1 to 3 the
+/// inputs, bit 4 the output. Running a row on it says what autograd has to save.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trace {
     /// What was read.

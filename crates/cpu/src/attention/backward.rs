@@ -7,7 +7,8 @@ use crate::multiversion;
 use crate::simd::{Real, Simd, Vectors, sweep};
 use std::ops::Range;
 
-/// What the backward pass reads besides the head, and where it adds its results. Gradients that are `None` are not computed.
+/// What the backward pass reads besides the head, and where it adds its results. Gradients that are `None` are not
+/// computed.
 pub struct Gradients<R> {
     /// Gradient of the output, rows of neighbouring elements.
     pub dout: Matrix<R>,
@@ -86,11 +87,11 @@ unsafe fn backward_kernel<R: Real, I: Vectors>(
     }
 }
 multiversion! {
-    /// Adds to the gradients what the given queries and keys of a head have to do with each other. Both ranges begin at multiples of
-    /// the block sizes.
+    /// Adds to the gradients what the given queries and keys of a head have to do with each other. Both ranges begin at
+    /// multiples of the block sizes.
     ///
     /// # Safety
-    /// The head's and the gradients' matrices have its sizes, the ranges lie within; results overlap no input.
+    /// The head's and the gradients' matrices have its sizes, the ranges are within; results overlap no input.
     pub unsafe fn backward<R: Real>(h: &Head<R>, g: &Gradients<R>, queries: Range<usize>, keys: Range<usize>) = backward_kernel;
 }
 

@@ -61,12 +61,13 @@ multiversion! {
     /// Queries `from..to` of a head: their rows of the output and the logarithms of their sums of exponentials.
     ///
     /// # Safety
-    /// The head's matrices have its sizes; `to - from` rows of `dv` at `out` (given with its row stride) and as many elements at `lse`.
+    /// The head's matrices have its sizes; `to - from` rows of `dv` at `out` (given with its row stride) and as many
+    /// elements at `lse`.
     pub unsafe fn forward<R: Real>(h: &Head<R>, from: usize, to: usize, out: (*mut R, usize), lse: *mut R) = forward_kernel;
 }
 
-/// Scores to exponentials relative to the best seen so far, which is brought up to date with its sum. Returns the factor that brings
-/// what was accumulated before to the new best.
+/// Scores to exponentials relative to the best seen so far, which is brought up to date with its sum. Returns the
+/// factor that brings what was accumulated before to the new best.
 #[inline(always)]
 unsafe fn softmax_row<R: Real, I: Vectors>(scores: *mut R, n: usize, best: &mut R, sum: &mut R) -> R {
     // SAFETY: `n` elements by the caller's contract. Lanes beyond give exp(-inf) = 0.

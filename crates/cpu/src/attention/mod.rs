@@ -1,8 +1,9 @@
 //! Attention without a stored score matrix.
 //!
-//! Queries are taken in blocks against blocks of keys; the softmax is kept up to date from block to block, and only the logarithm of
-//! its sum is saved. The backward pass recomputes the probabilities from it. Work is cut along queries and keys only in ways that do
-//! not change the order of any sum, so the cut may depend on the number of threads and results still do not.
+//! Queries are taken in blocks against blocks of keys; the softmax is kept up to date from block to block, and only the
+//! logarithm of its sum is saved. The backward pass recomputes the probabilities from it. Work is cut along queries and
+//! keys only in ways that do not change the order of any sum, so the cut may depend on the number of threads and
+//! results still do not.
 
 mod backward;
 mod forward;
@@ -26,8 +27,8 @@ const QUERIES: usize = 32;
 /// Keys of a block.
 const KEYS: usize = 128;
 
-/// Attention; `out` is `[batch, heads, l, dv]` of any strides, `lse` `[batch, heads, l]` contiguous. A row with every key masked out
-/// gives zeros.
+/// Attention; `out` is `[batch, heads, l, dv]` of any strides, `lse` `[batch, heads, l]` contiguous. A row with every
+/// key masked out gives zeros.
 pub fn attention(spec: &Attention, out: View, lse: View) -> Result<()> {
     const OP: &str = "attention";
     let sizes = Sizes::new(OP, spec)?;
@@ -250,7 +251,7 @@ impl<R: Real> Scratch<R> {
     }
 }
 
-/// Uninitialised memory that begins on a cache line, so that no vector of it lies across two.
+/// Uninitialised memory that begins on a cache line, so that no vector crosses a line.
 struct Buffer<R>(Vec<R>);
 
 impl<R: Real> Buffer<R> {
@@ -438,7 +439,8 @@ impl<T: Float> Problem<T> {
                 }
             });
         } else {
-            // Too few heads for the threads: keys and queries are shared out too, at the price of computing scores twice.
+            // Too few heads for the threads: keys and queries are shared out too, at the price of computing scores
+            // twice.
             let blocks = s.div_ceil(KEYS);
             parallel_for(batch * kv_heads * blocks, |task| {
                 let (block, at) = (task % blocks, task / blocks);

@@ -1,4 +1,4 @@
-//! Small matrix products on blocks that lie in cache: no packing, register tiles only.
+//! Small matrix products on blocks in cache: no packing, register tiles only.
 
 use crate::isa::Isa;
 use crate::simd::{Real, Simd, Vectors};
@@ -43,8 +43,8 @@ pub enum Store<R> {
 /// `M` rows of `N` vectors of the output.
 ///
 /// # Safety
-/// `k` columns of `M` rows at `a`, `k` rows of `N` vectors at `b`, `M` rows of `N` vectors at `out`; the last vector is `last` long,
-/// which is less than all of it only where `N` is 1.
+/// `k` columns of `M` rows at `a`, `k` rows of `N` vectors at `b`, `M` rows of `N` vectors at `out`; the last vector is
+/// `last` long, which is less than all of it only where `N` is 1.
 #[inline(always)]
 unsafe fn tile<V: Simd, const M: usize, const N: usize>(
     k: usize,
@@ -177,13 +177,13 @@ crate::multiversion! {
 /// `to[c * to_row + r] = from[r][c]`.
 ///
 /// # Safety
-/// The matrix has these sizes and neighbouring columns; `cols` rows of `to_row >= rows` elements at `to`, which does not overlap it;
-/// the CPU has level `I`.
+/// The matrix has these sizes and neighbouring columns; `cols` rows of `to_row >= rows` elements at `to`, which does
+/// not overlap it; the CPU has level `I`.
 #[inline(always)]
 pub unsafe fn transpose<R: Real, I: Vectors>(rows: usize, cols: usize, from: Matrix<R>, to: *mut R, to_row: usize) {
     let width = <R::V<I> as Simd>::N;
     let (whole_rows, whole_cols) = (rows / width * width, cols / width * width);
-    // SAFETY: everything lies within the sizes.
+    // SAFETY: everything is within the sizes.
     unsafe {
         for r in (0..whole_rows).step_by(width) {
             for c in (0..whole_cols).step_by(width) {

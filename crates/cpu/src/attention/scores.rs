@@ -1,4 +1,4 @@
-//! What happens to scores between the two products: masks, causality, dropout.
+//! Processing of scores between the two products: masks, causality, dropout.
 
 use crate::float::{Float, Shared};
 use crate::simd::{Real, Vectors};

@@ -37,7 +37,7 @@ unsafe fn sum_plane<T: Storage>(src: *const T, n: usize) -> f64 {
     let mut total = 0.0;
     for start in (0..n).step_by(BLOCK) {
         let len = (n - start).min(BLOCK);
-        // SAFETY: the block lies within the plane, and fits the buffer.
+        // SAFETY: the block is within the plane, and fits the buffer.
         total += unsafe {
             let block = src.add(start);
             if T::DIRECT {

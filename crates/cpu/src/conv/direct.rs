@@ -16,7 +16,8 @@ const SLAB_BYTES: usize = 512 << 10;
 /// Rows of a panel that stay in the first-level cache while many pixels pass by.
 const DEPTH: usize = 128;
 
-/// How many output rows (of a convolution reading `per_row` elements a row, with `reach` rows beyond the first) a slab serves.
+/// How many output rows (of a convolution reading `per_row` elements a row, with `reach` rows beyond the first) a slab
+/// serves.
 fn rows_per_slab<E>(rows: usize, stride: usize, reach: usize, per_row: usize) -> usize {
     let fit = SLAB_BYTES / (per_row * size_of::<E>()).max(1);
     let most = (fit.saturating_sub(reach + 1) / stride + 1).min(rows).max(1);
@@ -139,7 +140,8 @@ pub(super) unsafe fn forward<T: Storage>(c: &Conv, x: *const T, w: *const T, bia
         let offsets = tap_offsets(c, &slab);
         let segments: Vec<Segment> =
             offsets.iter().enumerate().map(|(tap, &a)| Segment { a, b: tap * inputs * width }).collect();
-        // SAFETY: the slab holds every pixel and tap of these rows; this task alone writes these rows of these channels.
+        // SAFETY: the slab holds every pixel and tap of these rows; this task alone writes these rows of these
+        // channels.
         unsafe {
             for (i, image) in images.clone().enumerate() {
                 let copy = copy.ptr::<E<T>>().add(i * slab.room());
@@ -172,8 +174,8 @@ pub(super) unsafe fn forward<T: Storage>(c: &Conv, x: *const T, w: *const T, bia
     });
 }
 
-/// The kernel positions that link input positions `at, at + stride, …` of one dimension with outputs, each with the output
-/// position it gives to `at`.
+/// The kernel positions that link input positions `at, at + stride, …` of one dimension with outputs, each with the
+/// output position it gives to `at`.
 pub(super) fn taps_of(c: &Conv, dim: usize, at: usize) -> Vec<(usize, isize)> {
     let stride = c.stride[dim] as isize;
     (0..c.kernel[dim])
@@ -260,7 +262,8 @@ pub(super) unsafe fn backward_input<T: Storage>(c: &Conv, dy: *const T, w: *cons
                 classes.push((segments, a_rows, c_rows));
             }
         }
-        // SAFETY: the slab holds every output linked with these rows; this task alone writes these rows of these channels.
+        // SAFETY: the slab holds every output linked with these rows; this task alone writes these rows of these
+        // channels.
         unsafe {
             for (i, image) in images.clone().enumerate() {
                 let copy = copy.ptr::<E<T>>().add(i * slab.room());

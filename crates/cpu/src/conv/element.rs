@@ -103,12 +103,12 @@ macro_rules! direct {
             const DIRECT: bool = true;
             #[inline]
             unsafe fn widen(src: *const $t, dst: *mut $t, n: usize) {
-                // SAFETY: the caller vouches for `n` elements on both sides.
+                // SAFETY: the caller guarantees `n` elements on both sides.
                 unsafe { std::ptr::copy_nonoverlapping(src, dst, n) }
             }
             #[inline]
             unsafe fn narrow(src: *const $t, dst: *mut $t, n: usize) {
-                // SAFETY: the caller vouches for `n` elements on both sides.
+                // SAFETY: the caller guarantees `n` elements on both sides.
                 unsafe { std::ptr::copy_nonoverlapping(src, dst, n) }
             }
         }
@@ -208,7 +208,7 @@ pub(super) unsafe fn transpose_in<T: Storage>(
         let count = STAGED.min(rows - row);
         for column in (0..at.len()).step_by(WIDTH) {
             let width = WIDTH.min(at.len() - column);
-            // SAFETY: the block lies within the source; the destination addresses are the formula's.
+            // SAFETY: the block is within the source; the destination addresses are the formula's.
             unsafe {
                 for r in 0..count {
                     T::widen(src.add((row + r) * stride + column), stage.as_mut_ptr().add(r * WIDTH), width);
@@ -243,7 +243,7 @@ pub(super) unsafe fn transpose_out<T: Storage>(
     for column in (0..columns).step_by(STAGED) {
         let count = STAGED.min(columns - column);
         let bias = if bias.is_null() { bias } else { bias.wrapping_add(column) };
-        // SAFETY: the block lies within the source; the destination addresses are the formula's.
+        // SAFETY: the block is within the source; the destination addresses are the formula's.
         unsafe {
             let (src, dst) = (src.add(column), dst.add(column * plane));
             if T::DIRECT {

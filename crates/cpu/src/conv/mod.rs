@@ -1,8 +1,8 @@
 //! Convolution: forward, input gradient, weight gradient and bias gradient.
 //!
-//! All paths copy a part of the image into scratch memory in the layout their kernel wants and round once when the result is written.
-//! `f32`, `f64` and `f16` are computed in `f32` or `f64`, and so is bf16 where there is no AMX. The channel-last path (`direct`) serves
-//! every shape.
+//! All paths copy a part of the image into scratch memory in the layout their kernel wants and round once when the
+//! result is written. `f32`, `f64` and `f16` are computed in `f32` or `f64`, and so is bf16 where there is no AMX. The
+//! channel-last path (`direct`) serves every shape.
 
 mod bias;
 mod direct;
@@ -28,10 +28,11 @@ use rushlight_core::DType;
 use rushlight_core::half::{bf16, f16};
 use scratch::Scratch;
 
-/// A convolution over up to three spatial dimensions. All tensors are contiguous, channels before space, and of one dtype.
+/// A convolution over up to three spatial dimensions. All tensors are contiguous, channels before space, and of one
+/// dtype.
 ///
-/// The caller has checked that the sizes fit together: `output` follows from the others, `groups` divides both channel counts,
-/// and no size of the kernel, stride or dilation is zero.
+/// The caller has checked that the sizes fit together: `output` follows from the others, `groups` divides both channel
+/// counts, and no size of the kernel, stride or dilation is zero.
 #[derive(Clone, Copy, Debug)]
 pub struct Conv {
     /// `F32`, `F64`, `BF16` or `F16`; the half types are computed in `f32`.
@@ -114,8 +115,8 @@ trait Paths: Storage {
     unsafe fn backward_weight(c: &Conv, x: *const Self, dy: *const Self, dw: *mut Self);
 }
 
-/// Half types and `f32`: pixels as lanes where channels are few, tiles for bf16 where the machine has them, Winograd's filtering for most
-/// 3 × 3 kernels.
+/// Half types and `f32`: pixels as lanes where channels are few, tiles for bf16 where the machine has them, Winograd's
+/// filtering for most 3 × 3 kernels.
 macro_rules! single_paths {
     ($($t:ty),*) => {$(
         // SAFETY (all blocks): the arguments are passed on.
@@ -193,7 +194,8 @@ macro_rules! with_float {
 /// `y = x ⋆ w + bias`, with `w` laid out `[out, in / groups, kernel…]`.
 ///
 /// # Safety
-/// The pointers are contiguous tensors of the sizes and the dtype `c` says, `y` overlapping none of the others; `bias` may be null.
+/// The pointers are contiguous tensors of the sizes and the dtype `c` says, `y` overlapping none of the others; `bias`
+/// may be null.
 pub unsafe fn forward(c: &Conv, x: *const u8, w: *const u8, bias: *const u8, y: *mut u8) {
     if c.batch * c.out_channels * c.output_size() == 0 {
         return;
@@ -215,7 +217,7 @@ pub unsafe fn backward_input(c: &Conv, dy: *const u8, w: *const u8, dx: *mut u8)
     with_float!(c, T => unsafe { T::backward_input(c, dy.cast(), w.cast(), dx.cast()) })
 }
 
-/// The gradient of the weight. The same bits whatever the number of threads.
+/// The gradient of the weight. The result does not depend on the number of threads.
 ///
 /// # Safety
 /// As [`forward`], with `dw` written.

@@ -44,7 +44,7 @@ fn band_rows(rows: usize, stride: usize, reach: usize, per_row: usize) -> usize 
     rows.div_ceil(rows.div_ceil(most))
 }
 
-/// The remainders modulo the stride at which taps of one dimension lie, and for each tap which of them and how far on.
+/// The residues modulo the stride of one dimension's taps; for each tap, its residue and offset.
 fn phases(c: &Conv, dim: usize) -> (Vec<usize>, Vec<(usize, usize)>) {
     let mut used: Vec<usize> = Vec::new();
     let taps = (0..c.kernel[dim]).map(|k| {
@@ -140,8 +140,8 @@ struct Band<'a> {
 
 impl Band<'_> {
     /// # Safety
-    /// `copy` holds the planes, `weights` the packed classes, `bias` is null or one value a result channel; `dst` is the first
-    /// row of the band.
+    /// `copy` holds the planes, `weights` the packed classes, `bias` is null or one value a result channel; `dst` is
+    /// the first row of the band.
     unsafe fn run<T: Storage<Compute = f32>>(&self, copy: *const f32, weights: &[f32], bias: *const f32, dst: *mut T) {
         let mut at = 0;
         for class in self.classes {
@@ -185,7 +185,7 @@ impl Band<'_> {
     /// `out` has the class's pixels at the planes' pitch, `dst` is a channel's first row.
     unsafe fn write<T: Storage<Compute = f32>>(&self, out: *const f32, class: &Class, dst: *mut T) {
         let (rows, cols, pitch) = (class.rows, class.cols, self.planes.pitch());
-        // SAFETY: the class's rows and columns lie within the result.
+        // SAFETY: the class's rows and columns are within the result.
         unsafe {
             let dst = dst.add(rows.first as usize * self.width + cols.first as usize);
             let dst_pitch = rows.step * self.width;

@@ -1,14 +1,15 @@
 //! Kernels for few channels: a vector holds neighbouring pixels of one channel.
 //!
-//! Rows of the padded image follow each other in memory, and so do the rows of the result: at the same pitch every tap is a
-//! constant distance away, and the image is one long row. The few pixels at the row ends that mean nothing are dropped later.
+//! Rows of the padded image follow each other in memory, and so do the rows of the result: at the same pitch every tap
+//! is a constant distance away, and the image is one long row. The few pixels at the row ends that mean nothing are
+//! dropped later.
 
 use super::simd::{Simd, Vector};
 
 /// Result channels, or filters, a register tile holds.
 pub(super) const ROWS: usize = 6;
 
-/// Pixels a kernel may read and write past the last one it was asked for.
+/// Pixels a kernel may read and write past the end.
 pub(super) const SLACK: usize = 16;
 
 /// Lanes of the sums of the weight gradient, the most any level uses.
@@ -101,7 +102,8 @@ unsafe fn correlate_tile<I: Simd<f32>, const M: usize, const N: usize>(c: &Corre
     N
 }
 
-/// `sums[(k·filters + i)·LANES + …] += Σ_images Σ_p gradient[i·pitch + p] · image[offsets[k] + p]`, the sum over lanes left open.
+/// `sums[(k·filters + i)·LANES + …] += Σ_images Σ_p gradient[i·pitch + p] · image[offsets[k] + p]`, the sum over lanes
+/// left open.
 pub(super) struct Accumulate<'a> {
     pub image: *const f32,
     pub image_stride: usize,
@@ -232,7 +234,8 @@ crate::multiversion! {
 
 crate::multiversion! {
     /// # Safety
-    /// The addresses of the formula are valid, `pixels` rounded up to a multiple of [`SLACK`]; the gradient is zero there.
+    /// The addresses of the formula are valid, `pixels` rounded up to a multiple of [`SLACK`]; the gradient is zero
+    /// there.
     pub(super) unsafe fn accumulate(a: &Accumulate) = accumulate_kernel;
 }
 

@@ -12,7 +12,7 @@ pub(super) struct Stretch {
 }
 
 impl Stretch {
-    /// The part `low..high` of the indices whose positions lie in `0..size`.
+    /// The part `low..high` of the indices whose positions are in `0..size`.
     fn inside(&self, size: usize) -> (usize, usize) {
         let step = self.step as isize;
         let low = (-self.first).max(0).unsigned_abs().div_ceil(self.step).min(self.count);
@@ -25,8 +25,8 @@ impl Stretch {
     }
 }
 
-/// The planes of one band: for each channel one for each pair of a row stretch and a column stretch. With a stride, every
-/// remainder of the position has a plane of its own, so that neighbours in a plane are neighbours in the result.
+/// The planes of one band: for each channel one for each pair of a row stretch and a column stretch. With a stride,
+/// every remainder of the position has a plane of its own, so that neighbours in a plane are neighbours in the result.
 pub(super) struct Planes {
     pub rows: Vec<Stretch>,
     pub cols: Vec<Stretch>,

@@ -1,4 +1,4 @@
-//! The inner product kernel every channel-last path stands on.
+//! The inner product kernel of all channel-last paths.
 
 use super::simd::{Simd, Vector};
 
@@ -108,7 +108,7 @@ unsafe fn tile<E: Copy + Default, I: Simd<E>, const M: usize, const N: usize>(p:
             let c = p.c.add(*p.c_rows.get_unchecked(row + i) + lane);
             for j in 0..N {
                 let c = c.add(j * I::V::LANES);
-                // Adding the finished sum, not going on from the old one, keeps the error of long sums small.
+                // Adding the finished sum, not continuing from the old one, keeps the error of long sums small.
                 let total = if p.accumulate { I::V::load(c).add(acc[i][j]) } else { acc[i][j] };
                 total.store(c);
             }

@@ -43,7 +43,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // A larger buffer than asked for would hide what lies beyond its end.
+        // A larger buffer than asked for would hide accesses beyond its end.
         if cfg!(rushlight_exact_alloc) {
             return;
         }

@@ -2,14 +2,15 @@
 
 use crate::isa::{Isa, Portable};
 
-/// A register of `LANES` floats. Every method is inlined into the kernel, which the `multiversion!` wrapper compiles with the
-/// features of its level.
+/// A register of `LANES` floats. Every method is inlined into the kernel, which the `multiversion!` wrapper compiles
+/// with the features of its level.
 pub(super) trait Vector: Copy {
     type Elem: Copy;
     const LANES: usize;
 
     /// # Safety
-    /// For every method: the features of the level are present; for loads and stores, `LANES` elements are valid at `p`.
+    /// For every method: the features of the level are present; for loads and stores, `LANES` elements are valid at
+    /// `p`.
     unsafe fn splat(v: Self::Elem) -> Self;
     unsafe fn load(p: *const Self::Elem) -> Self;
     unsafe fn store(self, p: *mut Self::Elem);
@@ -22,7 +23,7 @@ pub(super) trait Vector: Copy {
     #[inline(always)]
     unsafe fn copy_part(src: *const Self::Elem, dst: *mut Self::Elem, count: usize) {
         for i in 0..count {
-            // SAFETY: the caller vouches for `count` elements on both sides.
+            // SAFETY: the caller guarantees `count` elements on both sides.
             unsafe { *dst.add(i) = *src.add(i) }
         }
     }
@@ -31,7 +32,8 @@ pub(super) trait Vector: Copy {
 /// The vector of `E` at a level, and how many of them a kernel keeps side by side.
 pub(super) trait Simd<E>: Isa {
     type V: Vector<Elem = E>;
-    /// Vectors per accumulator row: six rows of them, the row of the right operand and one broadcast fill the register file.
+    /// Vectors per accumulator row: six rows of them, the row of the right operand and one broadcast fill the register
+    /// file.
     const ACROSS: usize;
 }
 
@@ -50,12 +52,12 @@ macro_rules! plain {
             }
             #[inline(always)]
             unsafe fn load(p: *const $e) -> Self {
-                // SAFETY: the caller vouches for `LANES` elements.
+                // SAFETY: the caller guarantees `LANES` elements.
                 Self(unsafe { p.cast::<[$e; $n]>().read_unaligned() })
             }
             #[inline(always)]
             unsafe fn store(self, p: *mut $e) {
-                // SAFETY: the caller vouches for `LANES` elements.
+                // SAFETY: the caller guarantees `LANES` elements.
                 unsafe { p.cast::<[$e; $n]>().write_unaligned(self.0) }
             }
             #[inline(always)]

@@ -2,8 +2,8 @@
 
 use super::element::{Storage, transpose_in};
 
-/// A box of one image: some planes, a stretch of rows and of columns, all channels of a group side by side for each pixel.
-/// What lies outside the image is zero, so that kernels never test for borders.
+/// A box of one image: some planes, a stretch of rows and of columns, all channels of a group side by side for each
+/// pixel. What is outside the image is zero, so that kernels never test for borders.
 pub(super) struct Slab {
     /// The image's depth index of each plane.
     planes: Vec<isize>,
@@ -100,7 +100,8 @@ impl Slab {
     /// Copies the box out of `image`, the group's first channel.
     ///
     /// # Safety
-    /// `image` has `channels` planes stacks of the image's size, `dst` has [`room`](Self::room) elements and was cleared.
+    /// `image` has `channels` planes stacks of the image's size, `dst` has [`room`](Self::room) elements and was
+    /// cleared.
     pub(super) unsafe fn fill<T: Storage>(&self, image: *const T, dst: *mut T::Compute) {
         let [depth, height, width] = self.image;
         for (i, &plane) in self.planes.iter().enumerate() {

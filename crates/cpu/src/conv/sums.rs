@@ -42,11 +42,13 @@ impl Sums {
         sums
     }
 
-    /// Adds the splits in order and writes the gradient. `place` says of a block which panel of filters it belongs to and its first input
-    /// channel; it has `channels` of them (the last of a panel may have fewer) and is laid out `[input channel][tap][lane]`.
+    /// Adds the splits in order and writes the gradient. `place` says of a block which panel of filters it belongs to
+    /// and its first input channel; it has `channels` of them (the last of a panel may have fewer) and is laid out
+    /// `[input channel][tap][lane]`.
     ///
     /// # Safety
-    /// `sums` comes from [`collect`](Self::collect), `dw` is the weight's gradient, and the places are all of it, each once.
+    /// `sums` comes from [`collect`](Self::collect), `dw` is the weight's gradient, and the places are all of it, each
+    /// once.
     pub(super) unsafe fn finish<T: Storage>(
         &self,
         sums: *mut T::Compute,

@@ -1,7 +1,7 @@
 //! 3 × 3 convolutions of stride one by Winograd's minimal filtering: a quarter of the multiplications.
 //!
-//! Each group of tiles is carried through all steps while it is in cache: channel-last slab, image transform, one product per
-//! point, result transform, output.
+//! Each group of tiles is carried through all steps while it is in cache: channel-last slab, image transform, one
+//! product per point, result transform, output.
 
 use super::Conv;
 use super::direct::contract;
@@ -119,7 +119,8 @@ struct Source<T> {
     size: [usize; 2],
 }
 
-/// Brings the tiles of a group to points, `dst[point][tile][channel]`, where a tile of `reach` pixels starts `pad` before its output.
+/// Brings the tiles of a group to points, `dst[point][tile][channel]`, where a tile of `reach` pixels starts `pad`
+/// before its output.
 ///
 /// # Safety
 /// The source is as described; `dst` has room for every point.
@@ -156,7 +157,8 @@ unsafe fn to_points<T: Storage<Compute = f32>, M: super::winograd_transform::Map
     }
 }
 
-/// A pass that maps images to images: the forward pass, or the input gradient as a convolution of the output's gradient.
+/// A pass that maps images to images: the forward pass, or the input gradient as a convolution of the output's
+/// gradient.
 struct Pass {
     batch: usize,
     from: usize,

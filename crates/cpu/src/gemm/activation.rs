@@ -20,7 +20,7 @@ fn exp_f32(x: f32) -> f32 {
     for c in [1.0 / 720.0, 1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5, 1.0, 1.0] {
         p = p * r + c;
     }
-    // Two factors, because 2^n itself may lie outside the normal range.
+    // Two factors, because 2^n itself may be outside the normal range.
     let n = shifted.to_bits().wrapping_sub(ROUND.to_bits()) as i32;
     let half = n >> 1;
     let power = |e: i32| f32::from_bits(((e + 127) << 23) as u32);

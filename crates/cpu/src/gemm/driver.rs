@@ -1,7 +1,7 @@
 //! The blocked product: B is packed once for all, each task packs its rows of A and walks tiles.
 //!
-//! Every element of C is the sum over the same blocks of K in the same order, however rows and columns are shared out, so
-//! results do not depend on the number of threads.
+//! Every element of C is the sum over the same blocks of K in the same order, however rows and columns are shared out,
+//! so results do not depend on the number of threads.
 
 use super::buffer::{Use, with_buffer};
 use super::kernel::{Acc, Kernel, Task};
@@ -157,8 +157,8 @@ pub(super) unsafe fn parallel<K: Kernel>(p: &Problem<K::Elem>) {
         // SAFETY: the caller's promise.
         return unsafe { share_out_rows::<K>(p, blocks) };
     }
-    // Where packed A stays in a thread's cache, every thread packs it for itself and packs the columns it takes: cheaper than
-    // packing for each other, since a line another core has written comes slowly.
+    // Where packed A stays in a thread's cache, every thread packs it for itself and packs the columns it takes:
+    // cheaper than packing for each other, since a line another core has written comes slowly.
     let small = p.m.saturating_mul(blocks.padded::<K>()) <= PACKED_A_BYTES / size_of::<K::Packed>();
     if small && p.n >= 2 * K::NR * threads {
         // All pack the operand that costs less, and share out the other.
@@ -185,7 +185,8 @@ pub(super) unsafe fn parallel<K: Kernel>(p: &Problem<K::Elem>) {
     });
 }
 
-/// Shares the rows of C out over the pool, a few at a time, so that all threads end together; each packs all of B for itself.
+/// Shares the rows of C out over the pool, a few at a time, so that all threads end together; each packs all of B for
+/// itself.
 ///
 /// # Safety
 /// As for [`parallel`].
@@ -237,7 +238,7 @@ unsafe fn share_out<K: Kernel>(p: &Problem<K::Elem>, height: usize, columns: Ran
     let parts: SmallVec<[Parts; 8]> = (0..row_blocks).map(|_| Parts::new(columns.clone(), share, step)).collect();
     let b = &b;
     pool::parallel_for(threads, |thread| {
-        // A copy of its own: what lies beside the caller's changes all the time, and a line that others write comes slowly.
+        // A private copy avoids false sharing with the caller's cache line.
         let p = &p.clone();
         // Every thread has blocks to begin with, and then goes through the others for what is left of them.
         for block in (0..row_blocks).map(|i| (thread * row_blocks / threads + i) % row_blocks) {
@@ -269,8 +270,8 @@ fn pack_b_parallel<K: Kernel>(
     });
 }
 
-/// A product as `blocked` computes it. Where C can take partial sums, block by block of K: rows of one block stay in the caches, and
-/// threads can share out each block anew.
+/// A product as `blocked` computes it. Where C can take partial sums, block by block of K: rows of one block stay in
+/// the caches, and threads can share out each block anew.
 ///
 /// # Safety
 /// As for [`parallel`].
@@ -309,8 +310,8 @@ pub(super) unsafe fn without_sums<K: Kernel>(p: &Problem<K::Elem>) {
     unsafe { K::enter(Rows::<K>(p)) }
 }
 
-/// Transposes the problem where that is faster: kernels write rows of C, so its columns should have unit stride; and one strip of rows times a
-/// matrix contiguous along K is computed transposed, so the matrix is not packed.
+/// Transposes the problem where that is faster: kernels write rows of C, so its columns should have unit stride; and
+/// one strip of rows times a matrix contiguous along K is computed transposed, so the matrix is not packed.
 pub(super) fn oriented<K: Kernel>(p: Problem<K::Elem>) -> Problem<K::Elem> {
     let Matrix { row_stride, col_stride, .. } = p.c;
     let turned = p.transposed();

@@ -1,4 +1,4 @@
-//! What the blocked driver asks of a microkernel, and the kernel every machine can run.
+//! The microkernel trait of the blocked driver, and a portable microkernel.
 
 use super::problem::Matrix;
 use super::scalar::{Accumulator, Scalar};
@@ -40,7 +40,7 @@ impl Features for Avx2 {
             // SAFETY: the caller's promise.
             unsafe { task.run() }
         }
-        // SAFETY: the caller vouches for the features.
+        // SAFETY: the caller guarantees the features.
         unsafe { inner(task) }
     }
 }
@@ -58,7 +58,7 @@ impl Features for Avx512 {
             // SAFETY: the caller's promise.
             unsafe { task.run() }
         }
-        // SAFETY: the caller vouches for the features.
+        // SAFETY: the caller guarantees the features.
         unsafe { inner(task) }
     }
 }
@@ -78,7 +78,7 @@ pub(super) struct Strip<T> {
 #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "other machines' kernels read packed rows only"))]
 pub(super) struct Left<P> {
     pub ptr: *const P,
-    /// Elements between rows when they are read where they lie, nothing when they are packed.
+    /// Row stride of an unpacked operand; `None` if it is packed.
     pub row_stride: Option<isize>,
     /// Whether the rows are read this once: those below come next.
     pub once: bool,
@@ -110,11 +110,13 @@ pub(super) trait Kernel: Sized + Send + Sync + 'static {
     const KC: usize;
     /// How many rows of A one task packs at most.
     const MC: usize;
-    /// Whether `tile` writes all MR × NR elements whatever `rows` and `cols` say, and takes only alpha 1 and beta 0 or 1.
+    /// Whether `tile` writes all MR × NR elements whatever `rows` and `cols` say, and takes only alpha 1 and beta 0 or
+    /// 1.
     const WHOLE_TILES: bool;
     /// Whether rows of A that are contiguous in k are packed by copying.
     const COPIES_ROWS: bool = false;
-    /// Whether the tiles of a row come one after the other, their rows of A at hand, and not those of a column, with its strip of B.
+    /// Whether the tiles of a row come one after the other, their rows of A at hand, and not those of a column, with
+    /// its strip of B.
     const ALONG_ROWS: bool = false;
     /// Whether `enter` compiles fused multiply-adds.
     const FMA: bool;
@@ -139,12 +141,13 @@ pub(super) trait Kernel: Sized + Send + Sync + 'static {
     /// As for `pack_a`.
     unsafe fn pack_b(strip: Strip<Self::Elem>, to: *mut Self::Packed);
 
-    /// Multiplies a strip of A (`rows` of its MR), packed unless it has a stride, with one of B (`cols` of its NR), `k` deep.
+    /// Multiplies a strip of A (`rows` of its MR), packed unless it has a stride, with one of B (`cols` of its NR), `k`
+    /// deep.
     ///
     /// # Safety
     /// The strips hold `k` rounded up to `K_UNIT`, and the target is writable (readable when beta is not 0) at
-    /// `rows × cols`, or at `MR × NR` for a kernel of whole tiles; `ahead`, which will be read some time later, may point anywhere. Called
-    /// within `enter`.
+    /// `rows × cols`, or at `MR × NR` for a kernel of whole tiles; `ahead`, which will be read some time later, may
+    /// point anywhere. Called within `enter`.
     unsafe fn tile(
         k: usize,
         a: Left<Self::Packed>,
@@ -155,7 +158,7 @@ pub(super) trait Kernel: Sized + Send + Sync + 'static {
         ahead: *const u8,
     );
 
-    /// Whether `tile` reads MR rows of this A where they lie, for a product with `n` columns and a K of this size.
+    /// Whether `tile` reads MR rows of this A without packing, for a product with `n` columns and a K of this size.
     #[inline(always)]
     fn reads_in_place(_a: &Matrix<*const Self::Elem>, _n: usize, _k: usize) -> bool {
         false

@@ -64,7 +64,8 @@ pub struct Bias {
 
 /// A batch of products `C = act(alpha · A·B + beta · C + bias)`: A is `m × k`, B `k × n`, C `m × n`.
 ///
-/// Strides count elements and run over batch, row and column; they may be 0 or negative (in C no two elements may share a place).
+/// Strides count elements and run over batch, row and column; they may be 0 or negative (in C no two elements may share
+/// a place).
 #[derive(Clone, Copy, Debug)]
 pub struct Gemm {
     /// Of A, B, C and bias. Half types accumulate in `f32`, integers wrap.
@@ -101,13 +102,14 @@ pub struct Gemm {
 
 /// Computes a batch of products on the whole pool. The result does not depend on the number of threads.
 ///
-/// `bool` has no arithmetic: for that dtype the call does nothing in release builds and asserts in debug builds.
+/// `bool` and carried dtypes have no products: for those the call does nothing in release builds and asserts in debug
+/// builds.
 ///
 /// # Safety
-/// A, B and bias are readable and C is writable (readable too unless `beta` is 0) at every element the sizes and strides
-/// reach, aligned to their dtype, and C overlaps none of the others.
+/// A, B and bias are readable and C is writable (readable too unless `beta` is 0) at every element the sizes and
+/// strides reach, aligned to their dtype, and C overlaps none of the others.
 pub unsafe fn gemm(spec: &Gemm) {
-    debug_assert!(spec.dtype != DType::Bool, "gemm: bool has no arithmetic");
+    debug_assert!(spec.dtype != DType::Bool && !spec.dtype.is_carried(), "gemm: {} has no arithmetic", spec.dtype);
     // SAFETY: the caller's promise; kernels are chosen by what the machine was found to have.
     unsafe {
         match spec.dtype {
@@ -122,7 +124,7 @@ pub unsafe fn gemm(spec: &Gemm) {
             DType::I16 => small::gemm::<i16>(spec),
             DType::I8 => small::gemm::<i8>(spec),
             DType::U8 => small::gemm::<u8>(spec),
-            DType::Bool => {}
+            _ => {}
         }
     }
 }
@@ -180,7 +182,7 @@ unsafe fn product<K: Kernel>(p: &Problem<K::Elem>, blocked: unsafe fn(&Problem<K
     }
 }
 
-/// A batch that multiplies one B, with rows that go on from product to product, is a single product with more rows.
+/// A batch that multiplies one B, with rows that continue from product to product, is a single product with more rows.
 fn with_batch_folded(mut spec: Gemm) -> Gemm {
     let continues = |s: [isize; 3], rows: usize| s[0] == s[1] * rows as isize;
     let row_bias = spec.bias.is_some_and(|b| b.per == BiasAxis::Row);

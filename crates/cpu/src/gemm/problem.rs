@@ -89,7 +89,8 @@ impl<T: Scalar> Problem<T> {
         }
     }
 
-    /// The part of the product over `depth` of K from `k0` on: the first takes what C holds, the others add to it, the last finishes.
+    /// The part of the product over `depth` of K from `k0` on: the first takes what C holds, the others add to it, the
+    /// last finishes.
     pub(super) fn over(&self, k0: usize, depth: usize) -> Self {
         let last = k0 + depth == self.k;
         let along_k = |ptr: *const T, stride: isize| ptr.wrapping_offset(k0 as isize * stride);
@@ -104,7 +105,8 @@ impl<T: Scalar> Problem<T> {
         }
     }
 
-    /// The bias from column `col` on when its values lie side by side, one for each column: kernels add it to sums that go to C.
+    /// The bias from column `col` on when its values are adjacent, one for each column: kernels add it to sums that go
+    /// to C.
     #[inline(always)]
     pub(super) fn bias_of_columns(&self, col: usize) -> Option<*const T> {
         self.bias.filter(|b| b.row_stride == 0 && b.col_stride == 1).map(|b| b.ptr.wrapping_add(col))
@@ -126,7 +128,8 @@ impl<T: Scalar> Problem<T> {
     /// The row `row` of C from column `col` on: `act(alpha · sums + beta · C + bias)`.
     ///
     /// # Safety
-    /// The problem's pointers are valid, the row has `sums.len()` columns from `col` on, and this runs within `K::enter`.
+    /// The problem's pointers are valid, the row has `sums.len()` columns from `col` on, and this runs within
+    /// `K::enter`.
     #[inline(always)]
     pub(super) unsafe fn finish_row<K: Kernel<Elem = T>>(&self, row: usize, col: usize, sums: &mut [T::Acc]) {
         // SAFETY: row and columns are inside C and bias.

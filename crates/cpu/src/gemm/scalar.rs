@@ -4,7 +4,7 @@ use super::Activation;
 use super::activation;
 use half::{bf16, f16};
 
-/// An element as it lies in memory.
+/// An element as stored in memory.
 pub(super) trait Scalar: Copy + Send + Sync + 'static {
     /// The type sums are kept in.
     type Acc: Accumulator;

@@ -1,7 +1,7 @@
 //! Products of 8- and 16-bit integers, without microkernels of their own: those would be nine more to compile.
 //!
-//! Sums modulo 2³² agree with sums modulo 2⁸ and 2¹⁶ in their low bits. So matrices are widened block by block and multiplied by the
-//! kernel of `i32`; a vector times a matrix, which is bound by memory, reads the matrix where it lies.
+//! Sums modulo 2³² agree with sums modulo 2⁸ and 2¹⁶ in their low bits. So matrices are widened block by block and
+//! multiplied by the kernel of `i32`; a vector times a matrix, which is bound by memory, reads the matrix in place.
 
 use super::buffer::{Use, with_buffer};
 use super::driver::Shared;
@@ -121,7 +121,7 @@ pub(super) unsafe fn gemm<T: Small>(spec: &Gemm) {
         for i in (0..m).step_by(rows) {
             for j in (0..n).step_by(cols) {
                 let sizes = [items.min(batch - item), rows.min(m - i), cols.min(n - j)];
-                // SAFETY: the block lies within the operands that the caller vouches for.
+                // SAFETY: the block is within the operands that the caller guarantees.
                 unsafe { block::<T>(spec, [item, i, j], sizes) };
             }
         }
@@ -131,7 +131,7 @@ pub(super) unsafe fn gemm<T: Small>(spec: &Gemm) {
 /// Some products, rows and columns, from `first` on.
 ///
 /// # Safety
-/// As for [`gemm`], and the block lies within the product.
+/// As for [`gemm`], and the block is within the product.
 unsafe fn block<T: Small>(spec: &Gemm, first @ [item, i, j]: [usize; 3], sizes @ [items, m, n]: [usize; 3]) {
     let k = spec.k;
     let whole = |ptr: *const u8, strides| Matrices { ptr: ptr.cast::<T>().cast_mut(), sizes: [0; 3], strides };

@@ -1,4 +1,4 @@
-//! What one thread does of a product: tasks that pack strips and walk tiles.
+//! One thread's share of a product: tasks that pack strips and walk tiles.
 
 use super::Activation;
 use super::kernel::{Acc, Kernel, Left, Strip, Target, Task};
@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// About how many columns a task finishes before it goes on: their strips stay in the second-level cache.
+/// About how many columns a task finishes before it continues: their strips stay in the second-level cache.
 pub(super) const COLUMNS_AT_ONCE: usize = 512;
 /// The same when several blocks of K follow each other: the sums between them stay in that cache too.
 const COLUMNS_WITH_SUMS: usize = 256;
@@ -21,7 +21,8 @@ pub(super) fn columns_at_once<K: Kernel>(blocks: KBlocks) -> usize {
 /// Columns that a task packs itself take this many bytes at a time: they leave room in that cache for its rows.
 const ON_THE_WAY_BYTES: usize = 192 << 10;
 
-/// How many columns a task packs at a time, in whole strips: more for rows of tiles, and where a row of B is read as one.
+/// How many columns a task packs at a time, in whole strips: more for rows of tiles, and where a row of B is read as
+/// one.
 pub(super) fn columns_on_the_way<K: Kernel>(p: &Problem<K::Elem>, blocks: KBlocks) -> usize {
     let bytes = if p.b.col_stride == 1 { 2 * ON_THE_WAY_BYTES } else { ON_THE_WAY_BYTES };
     let strips = bytes / (K::NR * blocks.depth * size_of::<K::Packed>());
@@ -70,8 +71,8 @@ unsafe impl<P> Sync for Source<P> {}
 
 /// Columns shared out evenly among tasks; one that has done its own share helps with the others'.
 ///
-/// Shares are the same in every call of the same shape: a thread finds in its cache what it wrote the last time. Aligned, so that
-/// what others take from neighbours is no concern of a thread.
+/// Shares are the same in every call of the same shape: a thread finds in its cache what it wrote the last time.
+/// Aligned, so that what others take from neighbours is no concern of a thread.
 #[repr(align(128))]
 pub(super) struct Parts {
     /// The next column of each share.
@@ -140,7 +141,7 @@ pub(super) struct BlockTask<'a, K: Kernel> {
 }
 
 impl<K: Kernel> BlockTask<'_, K> {
-    /// How many rows, from the first on, the kernel reads where they lie.
+    /// How many rows, from the first on, the kernel reads without packing.
     #[inline(always)]
     fn rows_in_place(&self) -> usize {
         let suits = K::reads_in_place(&self.problem.a, self.problem.n, self.problem.k);
@@ -169,7 +170,7 @@ impl<K: Kernel> BlockTask<'_, K> {
     /// What remains to be done for a tile whose sums are complete.
     ///
     /// # Safety
-    /// The tile lies inside C and at `sums`.
+    /// The tile is inside C and at `sums`.
     #[inline(always)]
     unsafe fn finish(&self, i: usize, j: usize, rows: usize, cols: usize, sums: Target<Acc<K>>, in_c: bool) {
         let p = self.problem;
@@ -189,7 +190,8 @@ impl<K: Kernel> BlockTask<'_, K> {
                 k: cols,
             };
             let turned = p.transposed();
-            // SAFETY: packing rows brings the values of a column next to each other; sums, elements and packed ones are of one type.
+            // SAFETY: packing rows brings the values of a column next to each other; sums, elements and packed ones are
+            // of one type.
             unsafe {
                 K::pack_a(strip, columns.as_mut_ptr().cast());
                 for (column, values) in columns.chunks_mut(K::MR).take(cols).enumerate() {
@@ -263,7 +265,8 @@ impl<K: Kernel> Task for BlockTask<'_, K> {
                 };
                 let (down, across) = (height / K::MR, (j1 - j0).div_ceil(K::NR));
                 let (outer, inner) = if K::ALONG_ROWS { (down, across) } else { (across, down) };
-                // Every tile asks for its share of what comes next of shared B: the next strip, or along rows the next block.
+                // Every tile asks for its share of what comes next of shared B: the next strip, or along rows the next
+                // block.
                 let strip_bytes = K::NR * padded * size_of::<K::Packed>();
                 let ahead_step = strip_bytes / down;
                 let ahead = match &self.b {
@@ -282,7 +285,8 @@ impl<K: Kernel> Task for BlockTask<'_, K> {
                         let (row, column) = if K::ALONG_ROWS { (x * K::MR, y * K::NR) } else { (y * K::MR, x * K::NR) };
                         let (i, j) = (self.rows.start + row, j0 + column);
                         let (rows, cols) = (K::MR.min(self.rows.end - i), K::NR.min(j1 - j));
-                        // SAFETY: strips and tiles are inside A, the packed buffers, the sums and C, as sized by the callers.
+                        // SAFETY: strips and tiles are inside A, the packed buffers, the sums and C, as sized by the
+                        // callers.
                         unsafe {
                             let a = if row < in_place {
                                 let ptr = p.a.ptr.offset(i as isize * p.a.row_stride).add(k0);
@@ -307,7 +311,7 @@ impl<K: Kernel> Task for BlockTask<'_, K> {
                                     if last && self.sums_only.is_none() {
                                         p.prefetch_tile(i, j, rows, cols);
                                     }
-                                    // Tiles that wait for the next block of K lie one after the other.
+                                    // Tiles that wait for the next block of K are consecutive.
                                     let at = if blocks.count() == 1 { 0 } else { column * height + row * K::NR };
                                     let ptr = self.sums.add(at);
                                     let (alpha, beta) = (Acc::<K>::ONE, Acc::<K>::ZERO);
@@ -332,8 +336,8 @@ impl<K: Kernel> Task for BlockTask<'_, K> {
     }
 }
 
-/// Packs lanes (rows of A, or else columns of B), strip after strip. `from` is where lane 0 begins, with the width of a strip and the
-/// depth of a block of K.
+/// Packs lanes (rows of A, or else columns of B), strip after strip. `from` is where lane 0 begins, with the width of a
+/// strip and the depth of a block of K.
 ///
 /// # Safety
 /// The lanes and the block are inside the matrix, and `to` has room for the padded lanes over the padded depth.
@@ -341,7 +345,7 @@ impl<K: Kernel> Task for BlockTask<'_, K> {
 unsafe fn pack_strips<K: Kernel, const ROWS: bool>(from: Strip<K::Elem>, lanes: Range<usize>, to: *mut K::Packed) {
     let (width, depth) = (from.lanes, from.k);
     let padded = depth.next_multiple_of(K::K_UNIT);
-    // Where lanes lie side by side, a few k at a time: neighbouring strips share their pages and lines.
+    // Where lanes are adjacent, a few k at a time: neighbouring strips share their pages and lines.
     let step = if from.lane_stride == 1 { 16usize.next_multiple_of(K::K_UNIT) } else { depth };
     for k in (0..depth).step_by(step) {
         for lane in lanes.clone().step_by(width) {

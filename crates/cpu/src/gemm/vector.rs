@@ -1,4 +1,4 @@
-//! Products with a vector: one pass over the matrix where it lies, bound by memory alone.
+//! Products with a vector: one pass over the unpacked matrix, bound by memory alone.
 
 use super::buffer::{Use, with_buffer};
 use super::driver::Shared;
@@ -13,8 +13,8 @@ const COLUMNS: usize = 1024;
 /// Elements of B worth a task.
 const TASK_ELEMENTS: usize = 1 << 16;
 
-/// Computes a product with one row in A. Pieces of K are cut by the sizes alone and added in order, so the result does not
-/// depend on the number of threads.
+/// Computes a product with one row in A. Pieces of K are cut by the sizes alone and added in order, so the result does
+/// not depend on the number of threads.
 ///
 /// # Safety
 /// The pointers of the problem are valid, m is 1, k is not 0, and the machine has the kernel's features.

@@ -5,7 +5,8 @@ use crate::isa::Isa;
 
 /// Error function.
 ///
-/// One form for all sizes, `1 - exp(log(1 - erf(x)))`: a second one for small numbers would double the work of every element.
+/// One form for all sizes, `1 - exp(log(1 - erf(x)))`: a second one for small numbers would double the work of every
+/// element.
 #[inline(always)]
 pub fn erf<I: Isa>(x: f32) -> f32 {
     /// `(-log(1 - erf(a)) / a - 2 / sqrt(pi)) / a` in `a`.
@@ -29,7 +30,8 @@ pub fn erf<I: Isa>(x: f32) -> f32 {
 /// The normal distribution function, to some 2e-7: what a factor of one half to one needs, in half the time of `erf`.
 #[inline(always)]
 pub fn normal_cdf<I: Isa>(x: f32) -> f32 {
-    /// In `x^2`, the quotient of these is the distance from one half over `x`. (Both may be scaled; so they round well.)
+    /// In `x^2`, the quotient of these is the distance from one half over `x`. (Both may be scaled; so they round
+    /// well.)
     const P: [f32; 6] = [0.795_395_3, 0.065_193_065, 9.196_774e-3, 3.146_063_5e-4, 1.266_358_2e-5, 4.821_57e-8];
     const Q: [f32; 6] = [1.993_760_3, 0.495_707_93, 0.055_827_685, 3.633_467_7e-3, 1.405_199_9e-4, 2.470_172_1e-6];
     /// From here on the tail is within the error.

@@ -13,7 +13,7 @@ const EXP_TAIL: [f32; 5] = [0.5, 0.166_665_18, 0.041_666_206, 8.368_908e-3, 1.39
 /// The same, close enough for `e^r - 1`.
 const EXPM1_TAIL: [f32; 6] = [0.5, 0.166_666_67, 0.041_666_355, 8.333_274e-3, 1.394_105e-3, 1.991_361_4e-4];
 
-/// The integer nearest to `a * b`, which lies within `±2^21`, as a float and as an integer.
+/// The integer nearest to `a * b`, which is within `±2^21`, as a float and as an integer.
 #[inline(always)]
 fn nearest<I: Isa>(a: f32, b: f32) -> (f32, i32) {
     let t = fma::<I>(a, b, MAGIC);
@@ -48,7 +48,8 @@ pub fn exp<I: Isa>(x: f32) -> f32 {
     scale(exp_reduced::<I>(r), n)
 }
 
-/// e to the power `x` where the caller knows that `-87 <= x <= 88`, so that the result is a normal number; NaN stays NaN.
+/// e to the power `x` where the caller knows that `-87 <= x <= 88`, so that the result is a normal number; NaN stays
+/// NaN.
 #[inline(always)]
 pub fn exp_bounded<I: Isa>(x: f32) -> f32 {
     let (n, r) = reduce::<I>(x);

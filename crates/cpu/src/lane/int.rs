@@ -1,4 +1,4 @@
-//! Lanes of integers. Everything wraps; a division by zero gives zero (the tensor floor reports it).
+//! Lanes of integers. Everything wraps; a division by zero gives zero (the tensor layer reports it).
 
 use super::Lane;
 use crate::isa::Isa;

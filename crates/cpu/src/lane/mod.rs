@@ -1,11 +1,11 @@
 //! Scalar mathematics written so that the compiler can vectorise it.
 //!
-//! Every function is a pure, branch-free expression over one element: put in a loop inside a kernel compiled for an [`Isa`], it
-//! becomes vector code for that level. Other kernels call the free functions, such as [`exp::<I>`](exp()); op rows run on
-//! [`Lane`], which gives them the same functions through the traits of `rushlight_core::rows`.
+//! Every function is a pure, branch-free expression over one element: put in a loop inside a kernel compiled for an
+//! [`Isa`], it becomes vector code for that level. Other kernels call the free functions, such as [`exp::<I>`](exp());
+//! op rows run on [`Lane`], which gives them the same functions through the traits of `rushlight_core::rows`.
 //!
-//! `f32` functions in common use are computed in `f32` (module `exp`, `log`, `erf`, `trig`), the others through `f64` (`wide`).
-//! `f64` functions, and those of the gamma family, are calls of scalar functions.
+//! `f32` functions in common use are computed in `f32` (module `exp`, `log`, `erf`, `trig`), the others through `f64`
+//! (`wide`). `f64` functions, and those of the gamma family, are calls of scalar functions.
 
 mod erf;
 mod exp;
@@ -56,7 +56,8 @@ pub fn fma64<I: Isa>(a: f64, b: f64, c: f64) -> f64 {
 
 /// The polynomial with coefficients `c`, constant first, at `x`.
 ///
-/// Terms are paired up (Estrin's scheme): a chain of dependent steps as long as Horner's would leave vector units waiting.
+/// Terms are paired up (Estrin's scheme): a chain of dependent steps as long as Horner's would leave vector units
+/// waiting.
 #[inline(always)]
 fn poly<I: Isa, const N: usize>(x: f32, c: [f32; N]) -> f32 {
     let pair = |i: usize| if i + 1 < N { fma::<I>(c[i + 1], x, c[i]) } else { c[i] };

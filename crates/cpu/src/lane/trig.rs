@@ -9,8 +9,8 @@ use crate::isa::Isa;
 const INV_TWO_PI: [u64; 4] =
     [0x28be_60db_9391_054a, 0x7f09_d5f4_7d4d_3770, 0x36d8_a566_4f10_e410, 0x7f94_58ea_f7ae_f158];
 
-/// For each exponent field `E` of a float `m 2^(E - 150)`, the fraction of `2^(E - 150) / (2 pi)`: 64 bits of it, and the 32 after
-/// those. Multiplied by `m` modulo one, it is the angle in turns.
+/// For each exponent field `E` of a float `m 2^(E - 150)`, the fraction of `2^(E - 150) / (2 pi)`: 64 bits of it, and
+/// the 32 after those. Multiplied by `m` modulo one, it is the angle in turns.
 const TURNS: ([u64; 256], [u64; 256]) = {
     let (mut high, mut low) = ([0; 256], [0; 256]);
     let mut exponent = 126;

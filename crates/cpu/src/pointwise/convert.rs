@@ -1,4 +1,4 @@
-//! Elements of any dtype and strides copied to any other: what gathers operands into contiguous chunks and stores results.
+//! Copies between any dtypes and strides: gather operands into contiguous chunks and store results.
 
 #[cfg(target_arch = "x86_64")]
 use crate::isa;
@@ -7,8 +7,8 @@ use rushlight_core::half::{bf16, f16};
 use rushlight_core::{DType, Element, with_dtype};
 use std::mem::{MaybeUninit, transmute_copy};
 
-/// Copies `rows` times `cols` elements; strides (row, column) count elements. Source and destination do not overlap, except that
-/// without a conversion they may be the same.
+/// Copies `rows` times `cols` elements; strides (row, column) count elements. Source and destination do not overlap,
+/// except that without a conversion they may be the same.
 pub(crate) type Convert =
     unsafe fn(rows: usize, cols: usize, src: *const u8, src_strides: [usize; 2], dst: *mut u8, dst_strides: [usize; 2]);
 
@@ -79,7 +79,7 @@ unsafe fn convert<S: Copy, D: Copy>(
         }
     }
     let (src, dst) = (src.cast::<S>(), dst.cast::<D>());
-    // SAFETY: all offsets are those of elements the caller vouches for.
+    // SAFETY: all offsets are those of elements the caller guarantees.
     unsafe {
         for r in 0..rows {
             let (src, dst) = (src.add(r * src_row), dst.add(r * dst_row));
@@ -123,7 +123,7 @@ macro_rules! levels {
         }
     };
 }
-// `convert` reads through pointers to elements the caller vouches for.
+// `convert` reads through pointers to elements the caller guarantees.
 levels!(cast_portable cast_avx2 casting <S: Element, D: Element> S, D, |p| cast::<S, D>(load(p)));
 levels!(move_portable move_avx2 moving <T: Copy> T, T, |p: *const T| p.read());
 
@@ -164,7 +164,8 @@ pub(crate) fn converter(from: DType, to: DType) -> Convert {
     with_dtype!(from, S => with_dtype!(to, D => casting::<S, D>()))
 }
 
-/// Conversions that NEON and the level of bf16 have instructions for, which the compiler does not make of arithmetic on bits.
+/// Conversions that NEON and the level of bf16 have instructions for, which the compiler does not make of arithmetic on
+/// bits.
 #[cfg(target_arch = "aarch64")]
 mod neon {
     use super::{Convert, casting};

@@ -36,7 +36,7 @@ pub(super) struct Job<'a> {
 /// How a chunk of an input gets to the kernel.
 #[derive(Clone, Copy, PartialEq)]
 enum Access {
-    /// It lies in memory as the kernel reads it.
+    /// Its memory is in the form that the kernel reads.
     Direct,
     /// It is the same for every chunk: gathered once per task.
     Constant,
@@ -141,7 +141,7 @@ pub(super) fn run(job: &Job) {
     let chunks = plan.chunks(numel);
     let tasks = if numel < job.parallel_from { 1 } else { pool::num_threads() * 4 };
     pool::parallel_ranges(chunks, chunks.div_ceil(tasks), |first, last| {
-        // SAFETY: views lie within their storages and have the nest's shape; tasks write disjoint chunks.
+        // SAFETY: views are within their storages and have the nest's shape; tasks write disjoint chunks.
         unsafe { plan.run(numel, first, last) }
     });
 }
@@ -171,7 +171,7 @@ impl Plan {
     /// Runs chunks `first..last`.
     ///
     /// # Safety
-    /// The pointers and the nest describe elements that may be read, or written by nobody else meanwhile.
+    /// The pointers and the nest describe elements that may be read, or that no other thread writes meanwhile.
     unsafe fn run(&self, numel: usize, first: usize, last: usize) {
         let mut buffers = [Buffer { _room: [MaybeUninit::uninit(); CHUNK + 24] }; INPUTS + 1];
         // One for each input and one for the output, each with room for CHUNK elements of up to eight bytes.
@@ -198,7 +198,7 @@ impl Plan {
                     buffer(i).cast_const()
                 }
             });
-            // SAFETY: inputs and output have `len` elements; a buffer stands between an output and an input it overwrites.
+            // SAFETY: inputs and output have `len` elements; a buffer separates an output from an input it overwrites.
             unsafe {
                 if self.out_direct {
                     (self.kernel)(len, &pointers, at(INPUTS, &self.out), &self.params);

@@ -10,7 +10,8 @@ use std::mem::MaybeUninit;
 /// Most inputs a kernel has: a derivative's incoming gradient, three inputs and the output.
 pub(super) const INPUTS: usize = 5;
 
-/// `n` results from contiguous inputs. Inputs the op does not use still point to `n` readable elements; the output overlaps none.
+/// `n` results from contiguous inputs. Inputs the op does not use still point to `n` readable elements; the output
+/// overlaps none.
 pub(super) type Kernel = unsafe fn(n: usize, inputs: &[*const u8; INPUTS], out: *mut u8, params: &[f64; 4]);
 
 /// What a kernel computes.

@@ -132,7 +132,8 @@ fn run_flat(job: &Job) -> bool {
         }
     }
     let n = out.numel();
-    // SAFETY: tensors have `n` contiguous elements of the dtypes the kernel knows (the tensor floor has checked shapes).
+    // SAFETY: tensors have `n` contiguous elements of the dtypes the kernel knows (the tensor layer has checked
+    // shapes).
     unsafe {
         if n <= SMALL {
             flat.run::<SMALL>(&numbers, n, usize::MAX);
@@ -156,11 +157,12 @@ struct Flat {
     in_place: bool,
 }
 
-// SAFETY: addresses; whoever calls `run` vouches for the accesses.
+// SAFETY: addresses; the caller of `run` guarantees the accesses.
 unsafe impl Sync for Flat {}
 
 impl Flat {
-    /// [`Flat::run`] in long chunks. Not inlined: the room for them would make every small op step through pages of stack.
+    /// [`Flat::run`] in long chunks. Not inlined: the room for them would make every small op step through pages of
+    /// stack.
     ///
     /// # Safety
     /// As for `run`.
@@ -170,7 +172,8 @@ impl Flat {
         unsafe { self.run::<CHUNK>(numbers, n, parallel_from) }
     }
 
-    /// Runs the kernel over `n` elements, at most `LEN` at a time; `numbers` are the values and sizes of inputs that are numbers.
+    /// Runs the kernel over `n` elements, at most `LEN` at a time; `numbers` are the values and sizes of inputs that
+    /// are numbers.
     ///
     /// # Safety
     /// Inputs with a step have `n` elements of that size, the output has room for `n`.
@@ -207,7 +210,7 @@ impl Flat {
         for start in (from..to).step_by(LEN) {
             let inputs = std::array::from_fn(|i| self.inputs[i].wrapping_add(start * self.steps[i]));
             let out = self.out.wrapping_add(start * self.out_step);
-            // SAFETY: the ranges lie within what the caller vouches for.
+            // SAFETY: the ranges are within what the caller guarantees.
             unsafe { self.chunk::<LEN>(LEN.min(to - start), &inputs, out, stream) };
         }
         if stream {
@@ -223,8 +226,8 @@ impl Flat {
     unsafe fn chunk<const LEN: usize>(&self, len: usize, inputs: &[*const u8; INPUTS], out: *mut u8, stream: bool) {
         let mut buffer: [MaybeUninit<u64>; LEN] = [MaybeUninit::uninit(); LEN];
         let result = buffer.as_mut_ptr().cast::<u8>();
-        // SAFETY: the caller's; a buffer stands between an output and an input it overwrites, since kernels promise the compiler
-        // that the two differ.
+        // SAFETY: the caller's; a buffer separates an output from an input it overwrites, since kernels promise the
+        // compiler that the two differ.
         unsafe {
             if self.in_place || stream {
                 (self.kernel)(len, inputs, result, &self.params);

@@ -1,4 +1,4 @@
-//! Outputs made from nothing but the elements' numbers.
+//! Outputs computed from the element index alone.
 
 use super::convert::converter;
 use super::driver::CHUNK;
@@ -8,8 +8,9 @@ use rushlight_core::layout::Nest;
 use rushlight_core::{DType, View};
 use std::mem::MaybeUninit;
 
-/// Fills `out`, of any strides and dtype, from `make(start, len, chunk)`, which writes elements `start..start + len` in row-major
-/// order as `dtype`. Chunks start at multiples of [`CHUNK`] and are at most as long; `make` is called from several threads.
+/// Fills `out`, of any strides and dtype, from `make(start, len, chunk)`, which writes elements `start..start + len` in
+/// row-major order as `dtype`. Chunks start at multiples of [`CHUNK`] and are at most as long; `make` is called from
+/// several threads.
 pub(crate) fn produce(out: View, dtype: DType, parallel_from: usize, make: impl Fn(usize, usize, *mut u8) + Sync) {
     let numel = out.numel();
     if numel == 0 {
@@ -31,7 +32,8 @@ pub(crate) fn produce(out: View, dtype: DType, parallel_from: usize, make: impl 
             } else {
                 let chunk = buffer.as_mut_ptr().cast::<u8>();
                 make(start, len, chunk);
-                // SAFETY: the view describes writable elements, and chunks are disjoint; the buffer holds `len` elements.
+                // SAFETY: the view describes writable elements, and chunks are disjoint; the buffer holds `len`
+                // elements.
                 unsafe { to.scatter(&nest, 0, start, len, chunk, dtype.size()) }
             }
         }

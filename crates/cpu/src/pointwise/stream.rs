@@ -1,6 +1,7 @@
-//! Stores that go past the caches, for outputs larger than they are: the lines need not be read before they are written.
+//! Non-temporal stores for outputs larger than the caches, which save reading each line before writing it.
 
-/// Copies `bytes` bytes so that the destination does not enter the caches. A [`fence`] must follow before others read it.
+/// Copies `bytes` bytes so that the destination does not enter the caches. A [`fence`] must follow before others read
+/// it.
 ///
 /// # Safety
 /// `src` is readable and `dst` writable for `bytes` bytes; they do not overlap.

@@ -1,4 +1,4 @@
-//! Small tiles of 32-bit words turned over in registers.
+//! Small tiles of 32-bit words transposed in registers.
 
 /// Side of the tiles a large transpose is cut into: 16 lines of a tile's rows and columns fit the first-level cache.
 pub(crate) const TILE: usize = 64;
@@ -15,7 +15,7 @@ pub(crate) unsafe fn words(
     dst: *mut u32,
     dst_stride: usize,
 ) {
-    // SAFETY: blocks and edges together are the elements the caller vouches for; the level is checked.
+    // SAFETY: blocks and edges together are the elements the caller guarantees; the level is checked.
     unsafe {
         let (mut done_rows, mut done_cols) = (0, 0);
         if crate::isa::level() > crate::isa::Level::Portable {

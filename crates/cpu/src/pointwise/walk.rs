@@ -65,7 +65,7 @@ fn blocks<const N: usize>(nest: &Nest<N>, start: usize, len: usize, mut f: impl 
     }
 }
 
-/// One operand of a nest: where it lies and how its elements get from or to a contiguous chunk.
+/// One operand of a loop nest: its address, and how its elements are copied from or to a contiguous chunk.
 #[derive(Clone, Copy)]
 pub(crate) struct Strided {
     pub ptr: *mut u8,
@@ -73,7 +73,7 @@ pub(crate) struct Strided {
     pub convert: Convert,
 }
 
-// SAFETY: an address; whoever uses it vouches for the accesses.
+// SAFETY: an address; its user guarantees the accesses.
 unsafe impl Sync for Strided {}
 // SAFETY: as above.
 unsafe impl Send for Strided {}
@@ -94,7 +94,7 @@ impl Strided {
     ) {
         let strides = block_strides(nest, i);
         blocks(nest, start, len, |at, rows, cols| {
-            // SAFETY: positions lie within the nest and, less `start`, within the chunk.
+            // SAFETY: positions are within the nest and, less `start`, within the chunk.
             unsafe {
                 let src = self.ptr.add(offset(nest, i, at) * self.size);
                 (self.convert)(rows, cols, src, strides, chunk.add((at - start) * chunk_size), [cols, 1])

@@ -30,7 +30,7 @@ const SPINS: u32 = 4_000;
 const SPINS: u32 = 0;
 
 pub struct Crew {
-    /// By number; the first is nobody's, as the caller is thread 0 of its region.
+    /// By number; the first is unused, as the caller is thread 0 of its region.
     pub(super) workers: Box<[Mailbox]>,
     /// Workers there are, 0 not counted. Changed under `spawning`.
     count: AtomicUsize,
@@ -106,7 +106,7 @@ impl Crew {
         })
     }
 
-    /// Runs `task(0)`, …, `task(tasks - 1)`, each once, over at most `threads` threads. A task's panic goes on in the
+    /// Runs `task(0)`, …, `task(tasks - 1)`, each once, over at most `threads` threads. A task's panic continues in the
     /// caller when no thread runs a task any more.
     pub fn run(self: &Arc<Self>, threads: usize, tasks: usize, task: Task) {
         let threads = threads.min(self.workers.len());
@@ -204,7 +204,7 @@ impl Crew {
         }
     }
 
-    /// Waits until nobody but the caller has to do with the region. A worker recruits only ones of higher number, so
+    /// Waits until no worker uses the region any more. A worker recruits only ones of higher number, so
     /// once it has left, all whom it could bring are seen behind it.
     #[inline]
     fn join(&self, region: &Region, until: usize) {
@@ -296,7 +296,7 @@ impl Crew {
             next.get().is_some()
         });
         if next.get().is_some() && !region.nested {
-            // Whoever has nothing to do may take over here.
+            // An idle worker may take over here.
             self.open(region, 1, false);
         }
         next.get()

@@ -47,7 +47,7 @@ pub enum Call {
 pub enum Role {
     /// As the thread of its share, which recruits others. Made once to a worker in a region.
     Member,
-    /// In place of another. It recruits nobody.
+    /// In place of another worker. It recruits no other.
     Substitute,
 }
 
@@ -76,8 +76,8 @@ impl Mailbox {
         let _ = self.thread.set(thread);
     }
 
-    /// Gives the region to the worker if it has nothing else; false if it has. Whoever offers keeps the region alive
-    /// until [`settle`](Mailbox::settle) says that the worker is done with it.
+    /// Gives the region to the worker if it has nothing else; false if it has. The offering thread keeps the region
+    /// alive until [`settle`](Mailbox::settle) says that the worker is done with it.
     #[inline]
     pub fn offer(&self, region: *const Region, role: Role) -> bool {
         let offered = region.expose_provenance() | if role == Role::Substitute { SUBSTITUTE } else { 0 };
@@ -140,7 +140,7 @@ impl Mailbox {
             }
             turns = 0;
             // Sequentially consistent, as are the counts of openings: either the worker sees a new opening here, or
-            // whoever made the opening sees the worker asleep and offers the region.
+            // the thread that made the opening sees the worker asleep and offers the region.
             if self.state.compare_exchange(IDLE, ASLEEP, SeqCst, Relaxed).is_err() {
                 continue;
             }
@@ -153,7 +153,7 @@ impl Mailbox {
         }
     }
 
-    /// Leaves a state without work, so that nobody offers any.
+    /// Leaves a state that refuses offers.
     fn claim(&self, state: usize) -> bool {
         self.state.compare_exchange(state, BUSY, Relaxed, Relaxed).is_ok()
     }

@@ -11,8 +11,8 @@
 //! - It wakes as many workers as it has tasks, less one, and waits only for those that have begun one.
 //! - Nested regions use idle workers; regions of several threads share the workers; none of them can wait for each
 //!   other.
-//! - The first panic of a task goes on in the caller, with its payload. Tasks not begun are dropped, and the pool is as
-//!   before.
+//! - The first panic of a task continues in the caller, with its payload. Tasks not begun are dropped, and the pool is
+//!   as before.
 //! - A child of `fork` starts a pool of its own. (A task must not fork.)
 
 mod crew;
@@ -34,7 +34,7 @@ use sync::Arc;
 /// too.
 static CREW: AtomicPtr<Arc<Crew>> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Threads a region uses; 0 until somebody asks.
+/// Threads a region uses; 0 until first queried.
 static WANTED: AtomicUsize = AtomicUsize::new(0);
 
 #[inline]

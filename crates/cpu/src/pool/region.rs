@@ -17,7 +17,7 @@ pub struct Region {
     longer: usize,
     /// Workers below this number may take part.
     pub limit: usize,
-    /// Opened by a task of another region: it uses idle workers and asks nobody to leave other work.
+    /// Opened by a task of another region: it uses idle workers only.
     pub nested: bool,
     /// Workers other than those of the shares were offered the region.
     pub has_substitutes: AtomicBool,

@@ -1,6 +1,6 @@
 //! Topology: which cores belong to which NUMA node, and on which node a worker belongs.
 //!
-//! A page lies on the node whose core writes to it first. Shares of regions of a size are the same each time, so a
+//! A page is placed on the node whose core writes to it first. Shares of regions of a size are the same each time, so a
 //! worker that stays on its node finds there what it wrote before. On a machine of several nodes a worker is therefore
 //! bound to the cores of one, as far as the process may use them; the kernel still chooses among these. Where there is
 //! one node, nothing is bound.

@@ -1,7 +1,7 @@
 //! Maximum pooling. Outputs of a row are lanes of vectors.
 //!
-//! Columns a stride apart are brought together first, so that a tap of neighbouring outputs is one vector. What lies beside the input
-//! is negative infinity, which is never the larger.
+//! Columns a stride apart are brought together first, so that a tap of neighbouring outputs is one vector. What is
+//! beside the input is negative infinity, which is never the larger.
 
 use super::{Axis, Fixed, Geometry};
 use crate::float::{Float, Shared, load_row, narrow, out_row, store_row};
@@ -27,7 +27,7 @@ pub(super) unsafe fn forward<T: Float>(g: &Geometry, x: *const T, y: *mut T, ind
     let columns = Columns::new(g);
     let (xs, ys, places) = (Shared::new(x.cast_mut()), Shared::new(y), Shared::new(indices));
     parallel_ranges(g.planes * g.rows.spans.len(), g.row_grain(), |from, to| {
-        // SAFETY: the rows lie within the outputs and are this task's.
+        // SAFETY: the rows are within the outputs and are this task's.
         unsafe {
             let (x, y, places) = (xs.at(0).cast_const(), ys.at(0), places.at(0));
             match &columns {
@@ -38,7 +38,7 @@ pub(super) unsafe fn forward<T: Float>(g: &Geometry, x: *const T, y: *mut T, ind
     });
 }
 
-/// How the columns of windows that are the same everywhere lie in lanes.
+/// The assignment of uniform windows' columns to lanes.
 struct Columns {
     fixed: Fixed,
     /// Cells of the columns that have the same remainder by the stride.
@@ -114,7 +114,7 @@ unsafe fn rows_in_lanes_kernel<T: Float, I: Vectors>(
         let (start, taps) = g.rows.spans[row % heights];
         for (tap, cells) in cells.chunks_exact_mut(columns.row()).enumerate().take(taps) {
             let at = row / heights * g.in_plane() + (start + tap * g.rows.dilation) * across;
-            // SAFETY: the input row lies within its plane.
+            // SAFETY: the input row is within its plane.
             let from = unsafe {
                 std::slice::from_raw_parts(load_row::<T, I>(x.add(at), scratch.as_mut_ptr(), across), across)
             };
@@ -185,7 +185,7 @@ unsafe fn rows_one_by_one<T: Float>(g: &Geometry, rows: Range<usize>, x: *const 
             let (mut largest, mut place) = (f64::NEG_INFINITY, first_place(g, (start, taps), j));
             for h in (0..taps).map(|tap| start + tap * g.rows.dilation) {
                 for at in (0..count).map(|tap| h * across + first + tap * g.cols.dilation) {
-                    // SAFETY: the window lies within its plane.
+                    // SAFETY: the window is within its plane.
                     let v = unsafe { *x.add(row / heights * g.in_plane() + at) }.to_f64();
                     if v > largest || v.is_nan() {
                         (largest, place) = (v, at as i64);
@@ -220,7 +220,7 @@ pub(super) unsafe fn backward<T: Float>(g: &Geometry, dy: *const T, indices: *co
                     let place = crate::index::read_index(places.at(o));
                     match usize::try_from(place).ok().and_then(|p| sums.get_mut(p)) {
                         Some(sum) => *sum = *sum + T::Acc::lit(rushlight_core::Element::to_f64(*dys.at(o))),
-                        // Position -1 stands for a window with nothing in it.
+                        // Position -1 marks an empty window.
                         None if place == -1 => {}
                         None => out_of_range.store(true, Relaxed),
                     }
@@ -232,7 +232,7 @@ pub(super) unsafe fn backward<T: Float>(g: &Geometry, dy: *const T, indices: *co
         }
     });
     if out_of_range.into_inner() {
-        return Err(Error::index("max_pool_backward: an index lies outside its plane"));
+        return Err(Error::index("max_pool_backward: an index is outside its plane"));
     }
     Ok(())
 }

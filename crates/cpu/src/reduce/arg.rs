@@ -60,7 +60,7 @@ unsafe impl<T> Send for Places<T> {}
 
 impl<T: Item> Places<T> {
     /// # Safety
-    /// The offsets lie within the outputs.
+    /// The offsets are within the outputs.
     unsafe fn store(&self, [_, values, indices]: [usize; 3], (value, index): (T::Wide, usize)) {
         // SAFETY: the caller's promise.
         unsafe {
@@ -89,7 +89,7 @@ fn run<T: Item, B: Best<T>>(x: View, dim: usize, values: View, indices: View) {
                 let first = tile / tiles * width + tile % tiles * COLUMNS;
                 let columns = COLUMNS.min(width - tile % tiles * COLUMNS);
                 let mut best = [(T::Wide::ZERO, 0u64); COLUMNS];
-                // SAFETY: the tile's lines lie side by side within the view.
+                // SAFETY: the tile's lines are adjacent within the view.
                 unsafe {
                     let start = places.x.add(lines.offsets(first)[0]);
                     best_columns::<T, B>(start, n, step, columns, best.as_mut_ptr());
@@ -103,7 +103,7 @@ fn run<T: Item, B: Best<T>>(x: View, dim: usize, values: View, indices: View) {
         pool::parallel_ranges(count, TASK.div_ceil(n), |from, to| {
             for line in from..to {
                 let at = lines.offsets(line);
-                // SAFETY: the line lies within the view.
+                // SAFETY: the line is within the view.
                 unsafe { places.store(at, best_range::<T, B>(places.x.add(at[0]), step, 0, n)) };
             }
         });
@@ -122,7 +122,7 @@ fn run<T: Item, B: Best<T>>(x: View, dim: usize, values: View, indices: View) {
             });
             let best = found.iter().filter_map(|f| f.get().copied()).reduce(first_best::<T, B>);
             if let Some(best) = best {
-                // SAFETY: the line's outputs lie within the views.
+                // SAFETY: the line's outputs are within the views.
                 unsafe { places.store(at, best) };
             }
         }
@@ -165,7 +165,7 @@ unsafe fn best_range<T: Item, B: Best<T>>(x: *const T, step: usize, start: usize
 #[inline(always)]
 unsafe fn best_chunk_kernel<T: Item, B: Best<T>, I: Isa>(x: *const T, n: usize) -> (T::Wide, usize) {
     const BLOCK: usize = 64;
-    // SAFETY: the caller vouches for `n <= CHUNK` elements.
+    // SAFETY: the caller guarantees `n <= CHUNK` elements.
     unsafe {
         let value = whole::<T, B, I>(Tile { x: x.cast(), rows: 1, stride: 0, columns: n });
         let is_it = |i: usize| {
@@ -205,7 +205,7 @@ unsafe fn best_columns_kernel<T: Item, B: Best<T>, I: Isa>(
     // Indices are kept in 32 bits, so that they fit lanes; longer lines take several rounds.
     const ROUND: usize = 1 << 30;
     for round in (0..n).step_by(ROUND) {
-        // SAFETY: the caller vouches for `columns <= COLUMNS` lines of `n` elements.
+        // SAFETY: the caller guarantees `columns <= COLUMNS` lines of `n` elements.
         unsafe {
             let x = x.add(round * step);
             for j in 0..columns {

@@ -1,7 +1,8 @@
-//! What each reduction does with one element, one lane and one partial result.
+//! The reductions: how each folds an element, a lane and a partial result.
 //!
 //! Elements are folded into lanes of the element's wide type, a tile at a time; lanes are
-//! then absorbed into 8-byte words (`f64` for floats, `i64` for integers and counts), in which partial results are joined.
+//! then absorbed into 8-byte words (`f64` for floats, `i64` for integers and counts), in which partial results are
+//! joined.
 
 use super::item::{Item, Wide};
 use crate::isa::Isa;

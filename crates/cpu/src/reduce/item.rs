@@ -1,4 +1,4 @@
-//! Elements as arithmetic sees them: half types as `f32`, integers as `i64`, `bool` as `u8`.
+//! Element types of the arithmetic: half types as `f32`, integers as `i64`, `bool` as `u8`.
 
 use half::{bf16, f16};
 use rushlight_core::Element;
@@ -112,7 +112,7 @@ item! {
 /// Runs an expression with `$T` bound to the [`Item`] of a run-time dtype; `bool` is read as `u8`.
 macro_rules! with_item {
     ($dtype:expr, $T:ident => $body:expr) => {
-        match $dtype {
+        match ::rushlight_core::DType::carrier($dtype) {
             ::rushlight_core::DType::Bool => {
                 type $T = u8;
                 $body
@@ -149,7 +149,8 @@ macro_rules! with_item {
                 type $T = i8;
                 $body
             }
-            ::rushlight_core::DType::U8 => {
+            // `u8`: no dtype's carrier is carried.
+            _ => {
                 type $T = u8;
                 $body
             }

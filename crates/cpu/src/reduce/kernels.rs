@@ -1,7 +1,8 @@
-//! Vectorised kernels behind one table of function pointers per reduction and dtype, so that the drivers are compiled once.
+//! Vectorised kernels behind one table of function pointers per reduction and dtype, so that the drivers are compiled
+//! once.
 //!
-//! A partial result is one to three words. Those of `width` neighbouring outputs lie in planes: word `k` of output `j` at
-//! `k * plane + j`.
+//! A partial result is one to three words. Those of `width` neighbouring outputs are in planes: word `k` of output `j`
+//! at `k * plane + j`.
 
 use super::fold::{self, Absorbed, Float, FloatItem, Fold, Param};
 use super::item::{Item, Wide, with_item};
@@ -96,7 +97,7 @@ unsafe fn fold_rows<T: Item, F: Fold<T>, I: Isa, const ROWS: usize, const FIRST:
     aux: impl Aux<F::Aux>,
     lanes: *mut F::Lane,
 ) {
-    // SAFETY: rows and columns lie within the tile, which has no more columns than there are lanes.
+    // SAFETY: rows and columns are within the tile, which has no more columns than there are lanes.
     unsafe {
         let x: [*const T; ROWS] = std::array::from_fn(|r| tile.x.cast::<T>().add((row + r) * tile.stride));
         for j in 0..tile.columns {
@@ -109,8 +110,8 @@ unsafe fn fold_rows<T: Item, F: Fold<T>, I: Isa, const ROWS: usize, const FIRST:
     }
 }
 
-/// Folds each column into its lane. Four rows at a time: lanes are loaded and stored less often, and memory is faster at reading
-/// several places at once.
+/// Folds each column into its lane. Four rows at a time: lanes are loaded and stored less often, and memory is faster
+/// at reading several places at once.
 #[inline(always)]
 unsafe fn fold_columns<T: Item, F: Fold<T>, I: Isa>(tile: Tile, aux: impl Aux<F::Aux>, lanes: *mut F::Lane) {
     // SAFETY: the caller's promise.
@@ -242,7 +243,8 @@ fn join_moments([na, mean_a, a]: Moments, [nb, mean_b, b]: Moments) -> Moments {
     [n, mean_a + delta * share, a + b + delta * delta * na * share]
 }
 
-/// Moments of `n` elements from their sum and the squared distances from `centre`, their mean as rounded to the element's type.
+/// Moments of `n` elements from their sum and the squared distances from `centre`, their mean as rounded to the
+/// element's type.
 #[inline(always)]
 fn moments(n: usize, sum: f64, centre: f64, squares: f64) -> Moments {
     let mean = sum / n as f64;
@@ -328,7 +330,7 @@ fn join_log_sums([max_a, a]: LogSum, [max_b, b]: LogSum) -> LogSum {
     [max, scaled(max_a, a) + scaled(max_b, b)]
 }
 
-/// What exponentials are taken relative to: a finite number, whatever the largest element is.
+/// The shift of the exponents: finite, even if the largest element is not.
 #[inline(always)]
 fn shift<F: Float>(max: F) -> F {
     if max > F::LOWEST && max < F::HIGHEST { max } else { F::ZERO }

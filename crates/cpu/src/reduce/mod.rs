@@ -1,8 +1,9 @@
 //! Reductions over any dimensions of any layout.
 //!
-//! The loops are split into kept and reduced ones (`plan`) and one of two strategies is taken: *rows* folds neighbouring elements
-//! of one output at a time, *tiles* folds rows of many outputs at once. Where memory order suits neither, elements are first gathered
-//! into a small buffer. How the work is cut depends on the shape alone, so results do not depend on the number of threads.
+//! The loops are split into kept and reduced ones (`plan`) and one of two strategies is taken: *rows* folds
+//! neighbouring elements of one output at a time, *tiles* folds rows of many outputs at once. Where memory order suits
+//! neither, elements are first gathered into a small buffer. How the work is cut depends on the shape alone, so results
+//! do not depend on the number of threads.
 
 mod arg;
 pub(crate) mod fold;
@@ -102,7 +103,8 @@ pub(crate) fn count_nonzero(x: View) -> Result<usize> {
     Ok(count as usize)
 }
 
-/// The p-norm of all elements of all tensors, taken as one vector. They are cut into pieces whose partial results are joined in order.
+/// The p-norm of all elements of all tensors, taken as one vector. They are cut into pieces whose partial results are
+/// joined in order.
 pub fn foreach_norm(p: f64, xs: &[View], out: View) -> Result<()> {
     let op = Reduce::Norm { p };
     let mut pieces = 0;
@@ -248,7 +250,7 @@ impl Job {
                     self.clear(acc, block.width);
                     part(self, block, 0, self.per_output, acc);
                     finish(self.op, self.per_output, acc, block.width, block.width);
-                    // SAFETY: the block lies within the outputs.
+                    // SAFETY: the block is within the outputs.
                     unsafe { self.store(block.start, &acc[..block.width]) };
                 }
             });
@@ -275,7 +277,7 @@ impl Job {
                 };
             }
             finish(self.op, self.per_output, first, block.width, block.width);
-            // SAFETY: the block lies within the outputs.
+            // SAFETY: the block is within the outputs.
             unsafe { self.store(block.start, &first[..block.width]) };
         }
     }
@@ -302,7 +304,7 @@ impl Job {
         let (offset, _) = plan::offsets(&self.kept, output);
         let x = self.x.wrapping_add(offset * self.size);
         let inner = *self.reduced.last().unwrap_or(&Dim { size: 1, x: 1, out: 0 });
-        // SAFETY: the positions lie within the view.
+        // SAFETY: the positions are within the view.
         unsafe {
             if inner.x != 1 || inner.size < SHORT_RUN && self.reduced.len() > 1 {
                 let mut buffer = Buffer::uninit();
@@ -339,8 +341,8 @@ impl Job {
         }
     }
 
-    /// Joins `n <= CHUNK` neighbouring elements into one output: long ones as four rows, which read memory in four places, the
-    /// rest as rows of whole vectors.
+    /// Joins `n <= CHUNK` neighbouring elements into one output: long ones as four rows, which read memory in four
+    /// places, the rest as rows of whole vectors.
     ///
     /// # Safety
     /// They are readable; `acc` holds the words of one output.
@@ -376,7 +378,7 @@ impl Job {
         let wide = groups * width;
         let mut wide_acc = vec![0; if groups > 1 { self.kernels.words * wide } else { 0 }];
         plan::runs(&self.reduced, start, end - start, |offset, _, _, rows| {
-            // SAFETY: rows and columns lie within the view.
+            // SAFETY: rows and columns are within the view.
             unsafe {
                 let x = x.add(offset * self.size);
                 let mut row = 0;
@@ -411,7 +413,7 @@ impl Job {
         }
     }
 
-    /// Neighbouring outputs whose elements lie anywhere.
+    /// Neighbouring outputs whose elements have any strides.
     fn gathered_tile(&self, block: Block, start: usize, end: usize, acc: &mut [u64]) {
         let width = block.width;
         let rows_at_once = (CHUNK / width).min(TILE_ROWS);
@@ -419,7 +421,7 @@ impl Job {
         let buffer = buffer.as_mut_ptr().cast::<u8>();
         for at in (start..end).step_by(rows_at_once) {
             let rows = rows_at_once.min(end - at);
-            // SAFETY: the positions lie within the view, and `rows * width` elements fit the buffer.
+            // SAFETY: the positions are within the view, and `rows * width` elements fit the buffer.
             unsafe {
                 for row in 0..rows {
                     let (offset, _) = plan::offsets(&self.reduced, at + row);
@@ -435,7 +437,7 @@ impl Job {
     /// Writes results to the outputs from position `start` on.
     ///
     /// # Safety
-    /// The positions lie within the kept loops.
+    /// The positions are within the kept loops.
     unsafe fn store(&self, start: usize, results: &[u64]) {
         let step = self.kept.last().map_or(0, |d| d.out);
         with_dtype!(self.out_dtype, O => {

@@ -15,7 +15,8 @@ pub struct Dim {
 /// Loops from outermost to innermost.
 pub type Loops = SmallVec<[Dim; 6]>;
 
-/// The loops over kept and over reduced dimensions, each ordered by the input's strides, which leaves what is computed the same.
+/// The loops over kept and over reduced dimensions, each ordered by the input's strides, which leaves what is computed
+/// the same.
 pub fn split(shape: &[usize], x: &[usize], out: &[usize], reduced: &[bool]) -> (Loops, Loops) {
     let (mut kept, mut inner) = (Loops::new(), Loops::new());
     for d in 0..shape.len() {
@@ -50,7 +51,8 @@ fn merge(loops: &mut Loops) {
     loops.truncate(last + 1);
 }
 
-/// The lines along `dim` of several operands, ordered by the first one's strides: which line is where. `shape[dim]` is left out.
+/// The lines along `dim` of several operands, ordered by the first one's strides: which line is where. `shape[dim]` is
+/// left out.
 pub fn lines<const N: usize>(shape: &[usize], dim: usize, strides: [&[usize]; N]) -> Nest<N> {
     let mut order: Dims = (0..shape.len()).filter(|&d| d != dim).collect();
     order.sort_by_key(|&d| std::cmp::Reverse(strides[0][d]));
@@ -82,8 +84,8 @@ pub fn offsets(loops: &[Dim], mut index: usize) -> (usize, usize) {
     (x, out)
 }
 
-/// Calls `f(x offset, out offset, done, length)` for each run of positions `start..start + len` along the innermost loop; `done` counts
-/// the positions before the run. The inner steps are those of the last loop.
+/// Calls `f(x offset, out offset, done, length)` for each run of positions `start..start + len` along the innermost
+/// loop; `done` counts the positions before the run. The inner steps are those of the last loop.
 #[inline(always)]
 pub fn runs(loops: &[Dim], start: usize, len: usize, mut f: impl FnMut(usize, usize, usize, usize)) {
     let Some(inner) = loops.last() else {

@@ -28,7 +28,8 @@ impl<T: Float> Input<T> {
         unsafe { (if rms { T::Acc::ZERO } else { *self.mean.at(row) }, *self.rstd.at(row)) }
     }
 
-    /// Where the elements from `at` on lie, of the output's gradient, of the input and of what is to be added, if anything.
+    /// Where the elements from `at` on lie, of the output's gradient, of the input and of what is to be added, if
+    /// anything.
     fn from(&self, at: usize) -> [*const T; 3] {
         let so_far = self.so_far.map_or(std::ptr::null(), |s| s.at(at).cast_const());
         [self.dy.at(at).cast_const(), self.x.at(at).cast_const(), so_far]
@@ -80,7 +81,7 @@ pub(super) unsafe fn backward<T: Float>(
             for first in (chunk * per_chunk..end).step_by(TOGETHER) {
                 let count = TOGETHER.min(end - first);
                 let (dy, x) = (input.dy.at(first * cols), input.x.at(first * cols));
-                // SAFETY: the rows lie within the tensors; the chunk's sums and its rows of `dx` are this task's.
+                // SAFETY: the rows are within the tensors; the chunk's sums and its rows of `dx` are this task's.
                 unsafe {
                     let stats: [_; TOGETHER] = std::array::from_fn(|r| input.stats(rms, first + r.min(count - 1)));
                     let parts = reduce::<T>(
@@ -120,7 +121,7 @@ pub(super) unsafe fn backward<T: Float>(
             for b in task * (GRAIN / BLOCK)..blocks.min((task + 1) * (GRAIN / BLOCK)) {
                 let (from, to) = (b * BLOCK, cols.min((b + 1) * BLOCK));
                 let column_sums = parameters.then(|| all.at(from));
-                // SAFETY: the block lies within the row; its part and its columns' sums are this task's.
+                // SAFETY: the block is within the row; its part and its columns' sums are this task's.
                 unsafe {
                     let stats = [input.stats(rms, row)];
                     let (dy, x) = (input.dy.at(row * cols + from), input.x.at(row * cols + from));
@@ -140,7 +141,7 @@ pub(super) unsafe fn backward<T: Float>(
             let factors = factors(row, part);
             parallel_ranges(cols, GRAIN, |from, to| {
                 let at = row * cols + from;
-                // SAFETY: the range lies within the row and is this task's.
+                // SAFETY: the range is within the row and is this task's.
                 unsafe { gradient::<T>(factors, input.from(at), dx.at(at), &weight[from..to]) }
             });
         }
@@ -245,8 +246,9 @@ unsafe fn reduce_kernel<T: Float, I: Vectors>(
     }
 }
 multiversion! {
-    /// For up to `TOGETHER` rows (or parts of rows), `apart` elements from each other: the sums of the scaled gradient, plain and
-    /// weighted with the normalised row. Adds `dy` times that row to the column sums, and `dy` to those from `bias_at` on.
+    /// For up to `TOGETHER` rows (or parts of rows), `apart` elements from each other: the sums of the scaled gradient,
+    /// plain and weighted with the normalised row. Adds `dy` times that row to the column sums, and `dy` to those from
+    /// `bias_at` on.
     ///
     /// # Safety
     /// Each row has as many elements in `dy` and `x` as there are weights, and there are as many of both column sums.

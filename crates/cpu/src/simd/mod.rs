@@ -1,8 +1,8 @@
 //! Vectors of floats for the kernels whose speed depends on registers being used exactly as written.
 //!
-//! A kernel is generic over the level ([`Vectors`], an extension of [`Isa`]) and the compute type ([`Real`]); `R::V<I>` is the widest
-//! vector of that type at that level. `f32` on x86-64, and both types on ARM, are written with intrinsics; everything else is [`Lanes`], an
-//! array the compiler vectorises.
+//! A kernel is generic over the level ([`Vectors`], an extension of [`Isa`]) and the compute type ([`Real`]); `R::V<I>`
+//! is the widest vector of that type at that level. `f32` on x86-64, and both types on ARM, are written with
+//! intrinsics; everything else is [`Lanes`], an array the compiler vectorises.
 
 mod lanes;
 #[cfg(target_arch = "aarch64")]
@@ -265,8 +265,8 @@ const EXP_F64: [f64; 14] = {
     c
 };
 
-/// Runs the body for each vector of `0..n`, with `$i` at its first element and `$m` its length, known to be `N` in all but the last.
-/// `$k` counts 0 to 3 over neighbouring vectors, for independent accumulators.
+/// Runs the body for each vector of `0..n`, with `$i` at its first element and `$m` its length, known to be `N` in all
+/// but the last. `$k` counts 0 to 3 over neighbouring vectors, for independent accumulators.
 macro_rules! sweep {
     ($V:ty, $n:expr, $i:ident, $m:ident, $k:ident => $body:block) => {{
         let n: usize = $n;
@@ -316,7 +316,7 @@ pub fn prefetch<R>(p: *const R) {
     let _ = p;
 }
 
-/// Orders streamed stores before whatever this thread publishes next.
+/// Orders streamed stores before this thread's later stores.
 #[inline(always)]
 pub fn fence() {
     #[cfg(target_arch = "x86_64")]

@@ -1,7 +1,7 @@
 //! NEON vectors: pairs of registers.
 //!
-//! NEON has 32 registers of four `f32`. Pairs of them are 16 vectors of eight, which is what AVX2 has: kernels whose blocks fit AVX2's
-//! registers fit these, and each operation is two independent instructions.
+//! NEON has 32 registers of four `f32`. Pairs of them are 16 vectors of eight, which is what AVX2 has: kernels whose
+//! blocks fit AVX2's registers fit these, and each operation is two independent instructions.
 
 use super::{Simd, Vectors};
 use crate::isa;

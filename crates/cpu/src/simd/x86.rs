@@ -1,7 +1,7 @@
 //! `f32` vectors by intrinsics.
 
-// Every function here inherits the contract of its trait: the CPU has the level. Values of these types exist only inside kernels
-// compiled for it.
+// Every function here inherits the contract of its trait: the CPU has the level. Values of these types exist only
+// inside kernels compiled for it.
 
 use super::{Lanes, Simd, Vectors};
 use crate::isa;
@@ -116,7 +116,8 @@ impl Simd for F32x16 {
     unsafe fn transpose(from: *const f32, row: usize, to: *mut f32, to_row: usize) {
         // SAFETY: sixteen rows of sixteen at both.
         unsafe {
-            // Within quarters of registers first: `u[4 g + c]` holds rows `4 g..` of columns `c`, `4 + c`, `8 + c`, `12 + c`.
+            // Within quarters of registers first: `u[4 g + c]` holds rows `4 g..` of columns `c`, `4 + c`, `8 + c`,
+            // `12 + c`.
             let mut u = [_mm512_setzero_ps(); 16];
             for g in 0..4 {
                 let r = from.add(4 * g * row);

@@ -1,14 +1,17 @@
-//! The rules themselves, over neighbouring elements.
+//! The loop of an optimizer step over contiguous elements; the formulas are rows (`core/src/rows/update.rs`).
 
 use crate::float::{Float, Scratch, load_row, store_row};
 use crate::multiversion;
 use crate::simd::{Real, Simd, Vectors, prefetch, sweep, total};
 use rushlight_core::backend::UpdateRule;
+use rushlight_core::rows::{Lane, RuleVisitor, UpdateRow};
+use std::marker::PhantomData;
+use std::ops::{Add, Div, Mul, Sub};
 
 /// Elements of half types widened at once.
 pub const BLOCK: usize = 1024;
 
-/// How many elements ahead memory is asked for. Roots and quotients keep the core from looking far enough ahead by itself: Adam is a
+/// Prefetch distance in elements. Roots and quotients keep the core from prefetching far enough: Adam is a
 /// quarter faster so.
 const AHEAD: usize = 512;
 
@@ -22,113 +25,99 @@ pub struct Factors {
     pub rule: UpdateRule,
 }
 
+/// A vector as the rows of `core/src/rows/update.rs` compute with it.
+#[derive(Clone, Copy)]
+struct Lanes<V>(V);
+
+macro_rules! operators {
+    ($($trait:ident $method:ident)*) => {$(
+        impl<V: Simd> $trait for Lanes<V> {
+            type Output = Self;
+            #[inline(always)]
+            fn $method(self, b: Self) -> Self {
+                Lanes(self.0.$method(b.0))
+            }
+        }
+    )*};
+}
+operators!(Add add Sub sub Mul mul Div div);
+
+impl<V: Simd> Lane for Lanes<V> {
+    #[inline(always)]
+    fn fma(a: Self, b: Self, c: Self) -> Self {
+        Lanes(a.0.fma(b.0, c.0))
+    }
+    #[inline(always)]
+    fn sqrt(self) -> Self {
+        Lanes(self.0.sqrt())
+    }
+    #[inline(always)]
+    fn max(self, b: Self) -> Self {
+        Lanes(self.0.max(b.0))
+    }
+    #[inline(always)]
+    fn abs(self) -> Self {
+        Lanes(self.0.max(V::splat(V::Elem::ZERO) - self.0))
+    }
+}
+
+/// A row's loop over `n` elements.
+struct Sweep<R: Real, I> {
+    f: Factors,
+    p: *mut R,
+    g: *const R,
+    state: [*mut R; 3],
+    n: usize,
+    level: PhantomData<I>,
+}
+
+impl<R: Real, I: Vectors> RuleVisitor for Sweep<R, I> {
+    #[inline(always)]
+    fn visit<O: UpdateRow, const STATES: u8>(self) {
+        let Sweep { f, p, g, state, n, .. } = self;
+        let lit = |v: f64| R::V::<I>::splat(R::lit(v));
+        let (grad, weight_decay, shrink) = (lit(f.grad), lit(f.weight_decay), lit(f.shrink));
+        // Without weight decay the parameter stays out of the gradient, even where it is infinite.
+        let decays = f.weight_decay != 0.0;
+        let factors = f.rule.factors().map(|v| Lanes(lit(v)));
+        sweep!(R::V<I>, n, i, m => {
+            // SAFETY: `m` elements from `i` on are within `n`, by the caller's contract; states outside `STATES` are
+            // not touched.
+            unsafe {
+                prefetch(p.wrapping_add(i + AHEAD));
+                prefetch(g.wrapping_add(i + AHEAD));
+                let mut param = R::V::<I>::get(p.add(i), m, R::ZERO) * shrink;
+                let mut grad = R::V::<I>::get(g.add(i), m, R::ZERO) * grad;
+                if decays {
+                    grad = param.fma(weight_decay, grad);
+                }
+                let mut kept = [Lanes(lit(0.0)); 3];
+                for k in 0..3 {
+                    if STATES >> k & 1 == 1 {
+                        prefetch(state[k].wrapping_add(i + AHEAD));
+                        kept[k] = Lanes(R::V::<I>::get(state[k].add(i), m, R::ZERO));
+                    }
+                }
+                let mut moved = Lanes(param);
+                O::step::<_, STATES>(&mut moved, Lanes(grad), &mut kept, &factors);
+                param = moved.0;
+                param.put(p.add(i), m);
+                for k in 0..3 {
+                    if STATES >> k & 1 == 1 {
+                        kept[k].0.put(state[k].add(i), m);
+                    }
+                }
+            }
+        });
+    }
+}
+
 #[inline(always)]
 unsafe fn update_kernel<R: Real, I: Vectors>(f: Factors, p: *mut R, g: *const R, state: [Option<*mut R>; 3], n: usize) {
-    type Vector<R, I> = <R as Real>::V<I>;
-    let lit = |v: f64| Vector::<R, I>::splat(R::lit(v));
-    let (grad, weight_decay, shrink) = (lit(f.grad), lit(f.weight_decay), lit(f.shrink));
-    // Without weight decay the parameter stays out of the gradient, even where it is infinite.
-    let decays = f.weight_decay != 0.0;
-    let zero = lit(0.0);
-
-    /// A loop over vectors with the parameter, the scaled gradient and the states read before the body and written after it.
-    macro_rules! each {
-        (|$p:ident, $g:ident $(, $s:ident = $at:ident)*| $body:block) => {
-            sweep!(Vector<R, I>, n, i, m => {
-                // SAFETY: `m` elements from `i` on lie within `n`, by the caller's contract.
-                unsafe {
-                    prefetch(p.wrapping_add(i + AHEAD));
-                    prefetch(g.wrapping_add(i + AHEAD));
-                    $(prefetch($at.wrapping_add(i + AHEAD));)*
-                    let mut $p = Vector::<R, I>::get(p.add(i), m, R::ZERO) * shrink;
-                    let mut $g = Vector::<R, I>::get(g.add(i), m, R::ZERO) * grad;
-                    if decays {
-                        $g = $p.fma(weight_decay, $g);
-                    }
-                    $(let mut $s = Vector::<R, I>::get($at.add(i), m, R::ZERO);)*
-                    $body
-                    $p.put(p.add(i), m);
-                    $($s.put($at.add(i), m);)*
-                }
-            })
-        };
-    }
-
-    match (f.rule, state) {
-        (UpdateRule::Sgd { grad_step, .. }, [None, ..]) => {
-            let grad_step = lit(-grad_step);
-            each!(|p, g| { p = g.fma(grad_step, p) });
-        }
-        (UpdateRule::Sgd { decay, gain, step, grad_step }, [Some(buffer), ..]) => {
-            let (decay, gain, step, grad_step) = (lit(decay), lit(gain), lit(-step), lit(-grad_step));
-            each!(|p, g, b = buffer| {
-                b = g.fma(gain, b * decay);
-                p = b.fma(step, g.fma(grad_step, p));
-            });
-        }
-        (UpdateRule::Adam { beta1, beta2, eps, root, step, grad_step }, [Some(first), Some(second), largest]) => {
-            let (gain1, beta2, gain2) = (lit(1.0 - beta1), lit(beta2), lit(1.0 - beta2));
-            let (eps, root, step, grad_step) = (lit(eps), lit(root), lit(step), lit(grad_step));
-            match largest {
-                None => each!(|p, g, m = first, v = second| {
-                    m = (g - m).fma(gain1, m);
-                    v = (g * g).fma(gain2, v * beta2);
-                    p = p - m.fma(step, g * grad_step) / v.sqrt().fma(root, eps);
-                }),
-                Some(largest) => each!(|p, g, m = first, v = second, u = largest| {
-                    m = (g - m).fma(gain1, m);
-                    v = (g * g).fma(gain2, v * beta2);
-                    u = u.max(v);
-                    p = p - m.fma(step, g * grad_step) / u.sqrt().fma(root, eps);
-                }),
-            }
-        }
-        (UpdateRule::Adamax { beta1, beta2, eps, step }, [Some(first), Some(second), _]) => {
-            let (gain1, beta2, eps, step) = (lit(1.0 - beta1), lit(beta2), lit(eps), lit(step));
-            each!(|p, g, m = first, u = second| {
-                m = (g - m).fma(gain1, m);
-                u = (u * beta2).max(g.max(zero - g) + eps);
-                p = p - m * step / u;
-            });
-        }
-        (UpdateRule::RmsProp { decay, gain, eps, momentum, step }, [Some(square), average, buffer]) => {
-            let (decay, gain, eps) = (lit(decay), lit(gain), lit(eps));
-            let (momentum, step) = (lit(momentum), lit(step));
-            match (average, buffer) {
-                (None, None) => each!(|p, g, v = square| {
-                    v = (g * g).fma(gain, v * decay);
-                    p = p - g * step / (v.sqrt() + eps);
-                }),
-                (None, Some(buffer)) => each!(|p, g, v = square, b = buffer| {
-                    v = (g * g).fma(gain, v * decay);
-                    b = b.fma(momentum, g / (v.sqrt() + eps));
-                    p = p - b * step;
-                }),
-                (Some(average), None) => each!(|p, g, v = square, a = average| {
-                    v = (g * g).fma(gain, v * decay);
-                    a = (g - a).fma(gain, a);
-                    p = p - g * step / ((zero - a).fma(a, v).sqrt() + eps);
-                }),
-                (Some(average), Some(buffer)) => each!(|p, g, v = square, a = average, b = buffer| {
-                    v = (g * g).fma(gain, v * decay);
-                    a = (g - a).fma(gain, a);
-                    b = b.fma(momentum, g / ((zero - a).fma(a, v).sqrt() + eps));
-                    p = p - b * step;
-                }),
-            }
-        }
-        (UpdateRule::Adadelta { rho, eps, step }, [Some(square), Some(delta), _]) => {
-            let (rho, gain, eps, step) = (lit(rho), lit(1.0 - rho), lit(eps), lit(step));
-            each!(|p, g, v = square, u = delta| {
-                v = (g * g).fma(gain, v * rho);
-                let d = (u + eps).sqrt() / (v + eps).sqrt() * g;
-                u = (d * d).fma(gain, u * rho);
-                p = p - d * step;
-            });
-        }
-        // The states were checked.
-        _ => {}
-    }
+    let present = state.iter().enumerate().fold(0, |bits, (k, s)| bits | u8::from(s.is_some()) << k);
+    let state = state.map(|s| s.unwrap_or(std::ptr::null_mut()));
+    // The states were checked, so the visitor runs.
+    f.rule.visit(present, Sweep::<R, I> { f, p, g, state, n, level: PhantomData });
 }
 
 multiversion! {

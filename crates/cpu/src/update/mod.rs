@@ -1,14 +1,15 @@
-//! Lists of tensors changed in one parallel pass: optimizer steps, and scaling with a check for values that are not finite.
+//! Lists of tensors changed in one parallel pass: optimizer steps, and scaling with a check for values that are not
+//! finite.
 //!
-//! Tensors are cut into pieces that the pool's threads take as they come, so many small ones cost no more than a few large ones. Every
-//! element is computed alike wherever a piece begins: results do not depend on the number of threads.
+//! Tensors are cut into pieces that the pool's threads take as they come, so many small ones cost no more than a few
+//! large ones. Every element is computed alike wherever a piece begins: results do not depend on the number of threads.
 
 mod kernel;
 
 use crate::float::{Float, Scratch, expect, narrow, widen, with_float};
 use crate::pool;
 use kernel::{BLOCK, Factors};
-use rushlight_core::backend::{Operand, ParamUpdate, UpdateRule};
+use rushlight_core::backend::{Operand, ParamUpdate};
 use rushlight_core::smallvec::SmallVec;
 use rushlight_core::{Error, Result, View, with_dtype};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -64,17 +65,11 @@ fn check(update: &ParamUpdate) -> Result<Run> {
     let (dtype, numel) = (update.param.dtype, update.param.numel());
     expect("update", "the parameter", &update.param, dtype, numel)?;
     expect("update", "the gradient", &update.grad, dtype, numel)?;
-    let needed = match update.rule {
-        UpdateRule::Sgd { .. } => 0,
-        UpdateRule::RmsProp { .. } => 1,
-        UpdateRule::Adam { .. } | UpdateRule::Adamax { .. } | UpdateRule::Adadelta { .. } => 2,
-    };
-    for (i, state) in update.state.iter().enumerate() {
-        match state {
-            Some(state) => expect("update", "the state", state, dtype, numel)?,
-            None if i < needed => return Err(Error::value(format!("update: {:?} needs state {i}", update.rule))),
-            None => {}
-        }
+    if !update.rule.fits(update.present()) {
+        return Err(update.misfit());
+    }
+    for state in update.state.iter().flatten() {
+        expect("update", "the state", state, dtype, numel)?;
     }
     with_float!("update", dtype, T => Ok(run::<T> as Run))
 }
@@ -126,7 +121,7 @@ pub fn update(updates: &[ParamUpdate], grad_scale: Operand) -> Result<()> {
     let grad_scale = number("update", grad_scale)?;
     let runs: SmallVec<[Run; 32]> = updates.iter().map(check).collect::<Result<_>>()?;
     each_piece(updates.iter().map(|u| u.param.numel()), |i, start, end| {
-        // SAFETY: `check` chose the kernel for this update, and pieces lie within their tensor.
+        // SAFETY: `check` chose the kernel for this update, and pieces are within their tensor.
         unsafe { runs[i](&updates[i], grad_scale, start, end) }
     });
     Ok(())
@@ -155,7 +150,7 @@ pub fn foreach_scale(factor: Option<Operand>, xs: &[View], found_inf: Option<Vie
     }
     let finite = AtomicBool::new(true);
     each_piece(xs.iter().map(|x| x.numel()), |i, start, end| {
-        // SAFETY: the kernel was chosen for this view, and pieces lie within it.
+        // SAFETY: the kernel was chosen for this view, and pieces are within it.
         if !unsafe { runs[i](xs[i], factor, start, end) } {
             finite.store(false, Relaxed);
         }

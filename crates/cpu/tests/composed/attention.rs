@@ -19,7 +19,7 @@ impl Case {
         Self { sizes, causal: false, mask: None, dropout: 0.0 }
     }
 
-    /// Heads lie innermost but one, as a projection leaves them.
+    /// Heads are innermost but one, as a projection leaves them.
     fn tensor(
         self,
         e: &'static dyn Backend,

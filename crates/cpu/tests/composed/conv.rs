@@ -209,7 +209,7 @@ fn pooling() {
 
 #[test]
 fn windows_of_nothing_give_nothing_back() {
-    // The first window along each dimension lies wholly in the padding.
+    // The first window along each dimension is entirely in the padding.
     let window = Window::Fixed {
         kernel: [2, 2],
         stride: [1, 1],

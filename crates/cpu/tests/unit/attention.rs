@@ -4,7 +4,8 @@ use rushlight_core::rng::uniform_f32;
 use rushlight_core::{DType, Element, Layout, Philox};
 use rushlight_cpu::attention::*;
 
-/// A problem in words: sizes and options. The mask is none, `bool` or floating, of full size or one row for all queries.
+/// A problem in words: sizes and options. The mask is none, `bool` or floating, of full size or one row for all
+/// queries.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     sizes: [usize; 7],

@@ -6,8 +6,8 @@ use rushlight_cpu::copy::*;
 
 #[test]
 fn every_pair_of_dtypes() {
-    for from in DType::ALL {
-        for to in DType::ALL {
+    for from in DType::COMPUTED {
+        for to in DType::COMPUTED {
             let src = Array::new(from, &[2, 70], |i| i as f64 * 0.75 - 40.0);
             let out = Array::new(to, &[2, 70], |_| 1.0);
             copy(src.view(), out.view()).unwrap();

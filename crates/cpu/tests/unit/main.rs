@@ -1,7 +1,8 @@
-//! The engine's unit tests, as a program beside the library: tests inside it would have every kernel compiled a second time.
+//! The engine's unit tests, as a program beside the library: tests inside it would have every kernel compiled a second
+//! time.
 //!
-//! Most go through the engine's public modules. Small modules whose tests look inside them are compiled into this program, with
-//! those tests; they find their neighbours under the names these have in the library.
+//! Most go through the engine's public modules. Small modules whose tests look inside them are compiled into this
+//! program, with those tests; they find their neighbours under the names these have in the library.
 
 use rushlight_cpu::{backend, isa, lane, multiversion, pool};
 

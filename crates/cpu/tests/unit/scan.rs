@@ -61,7 +61,7 @@ fn any_layout_and_dtype() {
     for _ in 0..40 {
         let rank = 1 + rng.below(3);
         let shape = rng.shape(rank, 10);
-        for dtype in DType::ALL {
+        for dtype in DType::COMPUTED {
             let x = rng.array(&shape, dtype);
             for dim in 0..rank {
                 for op in [Scan::Sum, Scan::Prod, Scan::Max, Scan::Min] {

@@ -22,7 +22,7 @@ pub struct Algorithm {
     reserved: [c_int; 3],
 }
 
-/// Most algorithms that are asked about.
+/// The number of algorithms to query.
 const ALGORITHMS: usize = 10;
 /// `CUDNN_FMA_MATH`: arithmetic in the inputs' own precision.
 const EXACT: c_int = 3;
@@ -70,7 +70,7 @@ impl Library {
         state.convolutions.get_or_make(&key, || Ok(self.make_plan(state.handle, what)?.map(Arc::new)))
     }
 
-    /// Describes a convolution and asks which algorithm to take; `None` if the library has none.
+    /// Describes a convolution and queries its algorithm; `None` if the library has none.
     fn make_plan(
         &self,
         handle: Handle,
@@ -149,7 +149,8 @@ impl Library {
         };
         let (one, zero, api) = (factor(0), factor(1), self.api);
         let Plan { conv, algorithm, workspace, .. } = *plan;
-        // SAFETY: addresses have the descriptors' sizes, by the caller's views and the plan; the handle is ours while we hold the lock.
+        // SAFETY: addresses have the descriptors' sizes, by the caller's views and the plan; the handle is ours while
+        // we hold the lock.
         let status = unsafe {
             check("cudnnSetConvolutionMathType", (api.conv_math)(conv, plan.math))?;
             match pass {

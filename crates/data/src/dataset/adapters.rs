@@ -88,7 +88,7 @@ impl<D: Dataset> ConcatDataset<D> {
         Ok(Self { parts, ends })
     }
 
-    /// The part a sample lies in and its index there.
+    /// The dataset that contains a sample, and its index there.
     fn locate(&self, index: usize) -> Result<(&D, usize)> {
         let at = self.ends.partition_point(|&end| end <= index);
         match self.parts.get(at) {

@@ -17,12 +17,13 @@ pub struct WorkerInfo {
 
 /// Samples in the order of a stream: files too large to index, sockets, generators.
 ///
-/// Each worker opens a stream of its own, and the dataset decides by [`WorkerInfo`] which part of the samples it gives, usually every `count`-th.
-/// Batches come from the workers in turn.
+/// Each worker opens a stream of its own, and the dataset decides by [`WorkerInfo`] which part of the samples it gives,
+/// usually every `count`-th. Batches come from the workers in turn.
 ///
 /// ```
-/// use rushlight_core::Result;
-/// use rushlight_data::{DataLoader, IterableDataset, WorkerInfo};
+/// # mod rushlight { pub use rushlight_core::Result; pub use rushlight_data as data; }
+/// use rushlight::Result;
+/// use rushlight::data::{DataLoader, IterableDataset, WorkerInfo};
 /// struct Counter(i64);
 /// impl IterableDataset for Counter {
 ///     type Item = i64;

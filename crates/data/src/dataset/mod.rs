@@ -19,12 +19,14 @@ use std::sync::Arc;
 
 /// Samples by number.
 ///
-/// [`Dataset::len`] and [`Dataset::get`] are enough. A dataset that changes its samples at random implements [`Dataset::get_with`] as well and draws from
-/// the stream it is given; one that can read many samples at once implements [`Dataset::get_batch`], which the loader prefers.
+/// [`Dataset::len`] and [`Dataset::get`] are enough. A dataset that changes its samples at random implements
+/// [`Dataset::get_with`] as well and draws from the stream it is given; one that can read many samples at once
+/// implements [`Dataset::get_batch`], which the loader prefers.
 ///
 /// ```
-/// use rushlight_core::Result;
-/// use rushlight_data::Dataset;
+/// # mod rushlight { pub use rushlight_core::Result; pub use rushlight_data as data; }
+/// use rushlight::Result;
+/// use rushlight::data::Dataset;
 /// struct Squares;
 /// impl Dataset for Squares {
 ///     type Item = (f32, f32);
@@ -122,7 +124,8 @@ delegate!(Arc Box);
 /// Samples held in memory.
 ///
 /// ```
-/// use rushlight_data::{Dataset, VecDataset};
+/// # mod rushlight { pub use rushlight_data as data; }
+/// use rushlight::data::{Dataset, VecDataset};
 /// assert_eq!(VecDataset::new(vec!["a", "b"]).get(1)?, "b");
 /// # Ok::<(), rushlight_core::Error>(())
 /// ```

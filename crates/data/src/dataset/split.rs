@@ -24,7 +24,8 @@ impl SplitLength for usize {
 }
 
 impl SplitLength for f64 {
-    /// Fractions that add up to one. Each part gets the whole number below its share; what is left goes one by one to the first parts.
+    /// Fractions that add up to one. Each part gets the whole number below its share; what is left goes one by one to
+    /// the first parts.
     fn resolve(parts: &[f64], total: usize) -> Result<Vec<usize>> {
         if let Some(bad) = parts.iter().find(|f| !(0.0..=1.0).contains(*f)) {
             return Err(Error::value(format!("random_split: a fraction must be between 0 and 1, got {bad}")));
@@ -43,11 +44,13 @@ impl SplitLength for f64 {
     }
 }
 
-/// A dataset cut into parts at random, by numbers of samples or by fractions. `None` draws from the process-wide generator.
+/// A dataset cut into parts at random, by numbers of samples or by fractions. `None` draws from the process-wide
+/// generator.
 ///
 /// ```
-/// use rushlight_core::Generator;
-/// use rushlight_data::{Dataset, VecDataset, random_split};
+/// # mod rushlight { pub use rushlight_core::Generator; pub use rushlight_data as data; }
+/// use rushlight::Generator;
+/// use rushlight::data::{Dataset, VecDataset, random_split};
 /// let data = VecDataset::new((0..10i64).collect());
 /// let [train, valid] = random_split(data, [0.75, 0.25], Some(&Generator::new(0)))?;
 /// assert_eq!((train.len(), valid.len()), (8, 2));

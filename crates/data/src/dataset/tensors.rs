@@ -65,8 +65,9 @@ tuples! {
 /// Tensors with equally many rows; sample `i` is row `i` of each. Batches are gathered at once.
 ///
 /// ```
-/// use rushlight_data::{Dataset, TensorDataset};
-/// use rushlight_tensor::Tensor;
+/// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_data as data; }
+/// use rushlight::data::{Dataset, TensorDataset};
+/// use rushlight::Tensor;
 /// let data = TensorDataset::new((Tensor::zeros([10, 3])?, Tensor::arange(0, 10, 1)?))?;
 /// let (x, y) = data.get(4)?;
 /// assert_eq!((x.shape(), y.item::<i64>()?), (&[3][..], 4));

@@ -25,8 +25,8 @@ impl Default for UnpackLimits {
     }
 }
 
-/// Unpacks the files and folders of an archive into a folder and gives the files' paths. Entries that would lie outside the folder, links and devices are
-/// refused.
+/// Unpacks the files and folders of an archive into a folder and gives the files' paths. Entries that would be outside
+/// the folder, links and devices are refused.
 pub fn unpack_tar_gz(archive: &Path, folder: &Path, limits: UnpackLimits) -> Result<Vec<PathBuf>> {
     let file = File::open(archive).map_err(|e| failed("open", archive, &e))?;
     let mut tar = Tar { input: MultiGzDecoder::new(BufReader::new(file)), archive };

@@ -13,7 +13,7 @@ use std::path::Path;
 pub enum Checksum {
     /// As torchvision lists them. Guards against accidents, not against an attacker.
     Md5(String),
-    /// A checksum that nobody can forge.
+    /// A cryptographic checksum.
     Sha256(String),
 }
 

@@ -1,6 +1,7 @@
 //! Public datasets fetched, checked and unpacked.
 //!
-//! Files come by the system's `curl` or `wget`, which know the machine's proxies and certificates. What arrives is checked before it gets its name.
+//! Files come by the system's `curl` or `wget`, which know the machine's proxies and certificates. What arrives is
+//! checked before it gets its name.
 
 mod archive;
 mod checksum;
@@ -32,7 +33,7 @@ impl Remote {
         &self.name
     }
 
-    /// Whether the file lies in a folder, an error if it is another one of that name.
+    /// Whether a folder contains the file; an error if a different file has its name.
     pub fn find(&self, folder: &Path) -> Result<Option<PathBuf>> {
         let path = folder.join(&self.name);
         if !path.is_file() {
@@ -42,8 +43,8 @@ impl Remote {
         Ok(Some(path))
     }
 
-    /// The file in a folder, fetched unless it is there. A fetch that was cut off goes on where it stopped. Processes that ask for the same file take
-    /// turns, so that one fetches it for all.
+    /// The file in a folder, fetched unless it is there. A fetch that was cut off continues where it stopped. Processes
+    /// that ask for the same file take turns, so that one fetches it for all.
     pub fn fetch(&self, folder: &Path) -> Result<PathBuf> {
         let plain = Path::new(&self.name).components().count() == 1 && !self.name.starts_with('.');
         if !plain {
@@ -78,14 +79,15 @@ impl Remote {
         )))
     }
 
-    /// Fetches what is missing of a part and checks the whole. A part that is cut off stays for the next time, one that is wrong does not.
+    /// Fetches what is missing of a part and checks the whole. A part that is cut off stays for the next time, one that
+    /// is wrong does not.
     fn fetch_from(&self, url: &str, part: &Path) -> Result<()> {
         let begun = part.metadata().is_ok_and(|m| m.len() > 0);
         if begun && self.checksum.verify(part).is_ok() {
             return Ok(());
         }
         let attempt = || run_tools(url, part).and_then(|()| self.checksum.verify(part));
-        // The server cannot go on from the middle, or the beginning was of something else.
+        // The server cannot continue from the middle, or the beginning was of something else.
         let spoilt = |e: &Error| matches!(e.kind(), ErrorKind::Unsupported | ErrorKind::Value);
         let mut fetched = attempt();
         if begun && fetched.as_ref().is_err_and(spoilt) {

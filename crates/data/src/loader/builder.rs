@@ -1,4 +1,4 @@
-//! How loaders are made.
+//! Builder of loaders.
 
 use super::fetch::{Fetch, custom_fetch, default_fetch};
 use super::order::{Order, Share};
@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex};
 /// More threads than any machine has are a mistake, and would end the process.
 const MOST_WORKERS: usize = 1024;
 
-/// What both kinds of loaders are told.
+/// Options of both kinds of loaders.
 #[derive(Clone, Copy, Debug)]
 struct Common {
     batch_size: Option<usize>,
@@ -135,8 +135,8 @@ impl DataLoader<()> {
         DataLoaderBuilder::over(dataset.clone(), custom_fetch(dataset, collate))
     }
 
-    /// A loader for a dataset that is read from front to back. With several workers, batches come from them in turn, so that their order
-    /// depends on the number of workers.
+    /// A loader for a dataset that is read from front to back. With several workers, batches come from them in turn, so
+    /// that their order depends on the number of workers.
     pub fn iterable<D>(dataset: D) -> IterableLoaderBuilder<D>
     where
         D: IterableDataset + 'static,
@@ -178,14 +178,15 @@ impl<D: Dataset + 'static, B: Send + 'static> DataLoaderBuilder<D, B> {
         self
     }
 
-    /// Reads only this process's share, by a [`DistributedSampler`](crate::sampler::DistributedSampler) with this loader's
-    /// `shuffle`, `drop_last` and seed. The seed is 0 unless set: it must be the same in all processes.
+    /// Reads only this process's share, by a [`DistributedSampler`](crate::sampler::DistributedSampler) with this
+    /// loader's `shuffle`, `drop_last` and seed. The seed is 0 unless set: it must be the same in all processes.
     pub fn distributed(mut self, rank: usize, num_replicas: usize) -> Self {
         self.share = Some((rank, num_replicas));
         self
     }
 
-    /// A function that puts samples together, instead of [`Collate`]. The dataset's [`Dataset::get_batch`] is then not used.
+    /// A function that puts samples together, instead of [`Collate`]. The dataset's [`Dataset::get_batch`] is then not
+    /// used.
     pub fn collate<C: Send + 'static>(
         self,
         collate: impl Fn(Vec<D::Item>) -> Result<C> + Send + Sync + 'static,
@@ -201,8 +202,8 @@ impl<D: Dataset + 'static, B: Send + 'static> DataLoaderBuilder<D, B> {
         }
     }
 
-    /// Puts batches into pinned memory, where they are read: [`Tensor::to_with`](rushlight_tensor::Tensor::to_with) then copies them to a GPU without
-    /// waiting. Where there is no GPU, reading a batch is an error.
+    /// Puts batches into pinned memory, where they are read: [`Tensor::to_with`](rushlight_tensor::Tensor::to_with)
+    /// then copies them to a GPU without waiting. Where there is no GPU, reading a batch is an error.
     pub fn pin_memory(mut self) -> Self
     where
         B: PinMemory,

@@ -1,4 +1,4 @@
-//! Reading one batch, whoever does it.
+//! Reading one batch, in a worker or in the calling thread.
 
 use crate::collate::Collate;
 use crate::dataset::Dataset;

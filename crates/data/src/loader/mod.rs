@@ -25,9 +25,14 @@ use workers::WorkerPool;
 /// Batches of a dataset, epoch by epoch.
 ///
 /// ```
-/// use rushlight_data::{DataLoader, TensorDataset};
-/// use rushlight_tensor::Tensor;
-/// let data = TensorDataset::new((Tensor::randn([100, 8], rushlight_core::DType::F32)?, Tensor::arange(0, 100, 1)?))?;
+/// # mod rushlight {
+/// #     pub use rushlight_core::DType;
+/// #     pub use rushlight_tensor::*;
+/// #     pub use rushlight_data as data;
+/// # }
+/// use rushlight::data::{DataLoader, TensorDataset};
+/// use rushlight::Tensor;
+/// let data = TensorDataset::new((Tensor::randn([100, 8], rushlight::DType::F32)?, Tensor::arange(0, 100, 1)?))?;
 /// let loader = DataLoader::new(data).batch_size(32).shuffle(true).workers(2).seed(1).build()?;
 /// assert_eq!(loader.len(), Some(4));
 /// for epoch in 0..2 {
@@ -39,10 +44,11 @@ use workers::WorkerPool;
 /// # Ok::<(), rushlight_core::Error>(())
 /// ```
 ///
-/// The order of an epoch follows from the seed and the epoch's number, random changes to a sample from those, the sample's index and its place:
-/// the same batches come with any number of workers. As [`Stateful`] it saves the epoch and how many batches of it have been handed out, and an
-/// iteration after [`Stateful::load_state`] goes on with the next one. A loader that reads a process's share goes on with another number of
-/// processes too: they share what is left of the epoch, so that each sample is read once. All processes must have read as many batches.
+/// The order of an epoch follows from the seed and the epoch's number, random changes to a sample from those, the
+/// sample's index and its place: the same batches come with any number of workers. As [`Stateful`] it saves the epoch
+/// and how many batches of it have been handed out, and an iteration after [`Stateful::load_state`] continues with the
+/// next one. A loader that reads a process's share continues with another number of processes too: they share what is
+/// left of the epoch, so that each sample is read once. All processes must have read as many batches.
 pub struct DataLoader<B> {
     source: Source<B>,
     workers: usize,
@@ -64,7 +70,7 @@ struct Place {
     epoch: u64,
     /// Batches handed out in this epoch.
     batches: usize,
-    /// Whether the next iteration goes on from here, rather than starting an epoch.
+    /// Whether the next iteration continues from here, rather than starting an epoch.
     resume: bool,
     /// The iteration that moves this place: the one started last.
     iteration: u64,

@@ -1,4 +1,5 @@
-//! The order of a loader without a sampler of the user's own: it can be shared among processes, or get another batch size, later.
+//! The order of a loader without a sampler of the user's own: it can be shared among processes, or get another batch
+//! size, later.
 
 use super::{DataLoader, Source};
 use crate::sampler::{BatchSampler, DistributedSampler, RandomSampler, Sampler, SequentialSampler};
@@ -56,12 +57,13 @@ impl<B> DataLoader<B> {
         self.order.is_some_and(|order| order.share.is_some())
     }
 
-    /// Reads from now on only the part of process `rank` of `replicas`, in the order of `seed`, which must be the same in all
-    /// processes. With `padded` all processes read equally many samples, some twice, as training needs; without, each sample is
-    /// read by exactly one process, as evaluation wants.
+    /// Reads from now on only the part of process `rank` of `replicas`, in the order of `seed`, which must be the same
+    /// in all processes. With `padded` all processes read equally many samples, some twice, as training needs; without,
+    /// each sample is read by exactly one process, as evaluation wants.
     ///
     /// ```
-    /// use rushlight_data::{DataLoader, TensorDataset};
+    /// # mod rushlight { pub use rushlight_data as data; }
+    /// use rushlight::data::{DataLoader, TensorDataset};
     /// # use rushlight_tensor::Tensor;
     /// let data = TensorDataset::new((Tensor::arange(0, 5, 1)?, Tensor::arange(0, 5, 1)?))?;
     /// let mut loader = DataLoader::new(data).batch_size(2).build()?;

@@ -39,7 +39,8 @@ where
 
 /// The workers' batches in turn, each read ahead by a thread of its own.
 ///
-/// Dropping it does not wait for the threads: a stream may block for long, on a socket say. Each ends when it next has a batch to give.
+/// Dropping it does not wait for the threads: a stream may block for long, on a socket say. Each ends when it next has
+/// a batch to give.
 pub(super) struct Streams<B> {
     /// `None` for a stream that has ended.
     workers: Vec<Option<Receiver<Result<B>>>>,

@@ -1,4 +1,4 @@
-//! Threads that read batches ahead. Batches come out in the order they were asked for.
+//! Threads that read batches ahead. Batches come out in the order of the requests.
 
 use super::fetch::{Fetch, Job};
 use rushlight_core::{Error, Result};
@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 pub(super) struct WorkerPool<B> {
     shared: Arc<Shared<B>>,
     threads: Vec<JoinHandle<()>>,
-    /// Batches asked for and handed out so far.
+    /// Batches requested and handed out so far.
     asked: u64,
     given: u64,
 }
@@ -79,7 +79,7 @@ impl<B: Send + 'static> WorkerPool<B> {
         Ok(pool)
     }
 
-    /// How many batches have been asked for and not handed out.
+    /// Batches requested and not handed out yet.
     pub(super) fn outstanding(&self) -> u64 {
         self.asked - self.given
     }
@@ -90,7 +90,7 @@ impl<B: Send + 'static> WorkerPool<B> {
         self.shared.job_added.notify_one();
     }
 
-    /// The next batch in order, once it is read; `None` if none was asked for.
+    /// The next batch in order, once it is read; `None` if none was requested.
     pub(super) fn take(&mut self) -> Option<Result<B>> {
         if self.outstanding() == 0 {
             return None;

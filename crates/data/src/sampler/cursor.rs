@@ -7,8 +7,9 @@ use rushlight_tensor::state::{Dict, Stateful, Value};
 /// A sampler that remembers how far it has been read. After an epoch's last item comes `None`, then the next epoch.
 ///
 /// ```
-/// use rushlight_data::sampler::{RandomSampler, Sampler};
-/// use rushlight_tensor::state::Stateful;
+/// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_data as data; }
+/// use rushlight::data::sampler::{RandomSampler, Sampler};
+/// use rushlight::state::Stateful;
 /// let mut run = RandomSampler::new(10).seed(3).cursor();
 /// run.by_ref().take(4).for_each(drop);
 /// let saved = run.state()?;
@@ -92,7 +93,7 @@ impl<S: Sampler> Stateful for Cursor<S> {
         let (epoch, position) = (state.get("epoch")?.as_usize()?, state.get("position")?.as_usize()?);
         if position > self.sampler.len() {
             return Err(Error::value(format!(
-                "sampler: the saved position {position} lies beyond this sampler's {} items an epoch",
+                "sampler: the saved position {position} is beyond this sampler's {} items an epoch",
                 self.sampler.len()
             )));
         }

@@ -5,14 +5,17 @@ use rushlight_core::{Error, Result};
 
 /// The part of a dataset that one of several processes reads, by the rules of PyTorch's class of this name.
 ///
-/// The order of epoch `e` is PyTorch's own for `seed + e` ([`permutation`]): a program continues in either where the other stopped.
-/// It is made evenly divisible, by repeating indices from the front or by dropping some from the end; process `rank` reads every `num_replicas`-th from its own on. All processes need the same seed.
+/// The order of epoch `e` is PyTorch's own for `seed + e` ([`permutation`]): a program continues in either where the
+/// other stopped. It is made evenly divisible, by repeating indices from the front or by dropping some from the end;
+/// process `rank` reads every `num_replicas`-th from its own on. All processes need the same seed.
 ///
-/// A job that goes on with another number of processes in the middle of an epoch shares out what is left of that epoch's order
-/// ([`Sampler::resume`]), so that each sample is still read once. A `DataLoader` does so when it loads its state.
+/// A job that continues with another number of processes in the middle of an epoch shares out what is left of that
+/// epoch's order ([`Sampler::resume`]), so that each sample is still read once. A `DataLoader` does so when it loads
+/// its state.
 ///
 /// ```
-/// use rushlight_data::sampler::{DistributedSampler, Sampler};
+/// # mod rushlight { pub use rushlight_data as data; }
+/// use rushlight::data::sampler::{DistributedSampler, Sampler};
 /// let rank1 = DistributedSampler::new(5, 2, 1)?.shuffle(false);
 /// assert_eq!(rank1.iter(0)?.collect::<Vec<_>>(), [1, 3, 0]);
 /// # Ok::<(), rushlight_core::Error>(())
@@ -59,8 +62,9 @@ impl DistributedSampler {
         self
     }
 
-    /// Whether processes read equally many samples, which training needs. Without, every sample is read exactly once and the first processes may
-    /// read one more than the others: what an evaluation's figures need. PyTorch always pads or drops.
+    /// Whether processes read equally many samples, which training needs. Without, every sample is read exactly once
+    /// and the first processes may read one more than the others: what an evaluation's figures need. PyTorch always
+    /// pads or drops.
     pub fn padded(mut self, padded: bool) -> Self {
         self.padded = padded;
         self

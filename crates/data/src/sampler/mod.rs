@@ -1,7 +1,7 @@
 //! Samplers: the order in which samples are read.
 //!
-//! An epoch's order is a function of the sampler's seed and the epoch's number alone, so any epoch can be had again, from any place in
-//! it. [`Cursor`] remembers the place.
+//! An epoch's order is a function of the sampler's seed and the epoch's number alone, so any epoch can be had again,
+//! from any place in it. [`Cursor`] remembers the place.
 
 mod batch;
 mod cursor;
@@ -26,7 +26,8 @@ pub type Indices<T> = Box<dyn Iterator<Item = T> + Send>;
 /// The order in which samples, or batches of samples, are read.
 ///
 /// ```
-/// use rushlight_data::sampler::{RandomSampler, Sampler};
+/// # mod rushlight { pub use rushlight_data as data; }
+/// use rushlight::data::sampler::{RandomSampler, Sampler};
 /// let sampler = RandomSampler::new(5).seed(1);
 /// let mut first: Vec<usize> = sampler.iter(0)?.collect();
 /// assert_eq!(first, sampler.iter(0)?.collect::<Vec<_>>());
@@ -46,10 +47,11 @@ pub trait Sampler: Send + Sync {
         self.len() == 0
     }
 
-    /// The items of an epoch: the same whenever asked for.
+    /// The items of an epoch: the same at each call.
     fn iter(&self, epoch: u64) -> Result<Indices<Self::Item>>;
 
-    /// The seed the order follows from, of samplers that have one. It is all that must be saved to have the same order again.
+    /// The seed the order follows from, of samplers that have one. It is all that must be saved to have the same order
+    /// again.
     fn order_seed(&self) -> Option<u64> {
         None
     }
@@ -72,8 +74,8 @@ pub trait Sampler: Send + Sync {
         None
     }
 
-    /// Has an epoch begin after the first `start` samples of its order, which were read before, perhaps by another number
-    /// of processes. Other epochs are whole.
+    /// Has an epoch begin after the first `start` samples of its order, which were read before, perhaps by another
+    /// number of processes. Other epochs are whole.
     fn resume(&mut self, epoch: u64, start: usize) {
         let _ = (epoch, start);
     }

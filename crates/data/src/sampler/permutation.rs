@@ -48,7 +48,8 @@ impl Twister {
 /// From 214,748,364 on PyTorch draws in another way, and the order is this library's own.
 ///
 /// ```
-/// use rushlight_data::sampler::permutation;
+/// # mod rushlight { pub use rushlight_data as data; }
+/// use rushlight::data::sampler::permutation;
 /// assert_eq!(permutation(10, 0), [4, 1, 7, 5, 3, 9, 0, 8, 6, 2]);
 /// ```
 pub fn permutation(count: usize, seed: u64) -> Vec<usize> {

@@ -6,9 +6,10 @@ use rushlight_core::rng::default_generator;
 use rushlight_core::{Error, Generator, Result};
 use std::sync::Arc;
 
-/// Random indices, without replacement unless asked for.
+/// Random indices, by default without replacement.
 ///
-/// Epoch `e` is `randperm` of the generator seeded with `seed + e`. The seed is drawn from the process-wide generator unless given.
+/// Epoch `e` is `randperm` of the generator seeded with `seed + e`. The seed is drawn from the process-wide generator
+/// unless given.
 #[derive(Clone, Debug)]
 pub struct RandomSampler {
     len: usize,
@@ -29,7 +30,8 @@ impl RandomSampler {
         self
     }
 
-    /// How many indices an epoch has; the dataset's length unless set. More than that without replacement are several permutations.
+    /// How many indices an epoch has; the dataset's length unless set. More than that without replacement are several
+    /// permutations.
     pub fn num_samples(mut self, num_samples: usize) -> Self {
         self.num_samples = Some(num_samples);
         self

@@ -79,7 +79,7 @@ impl Sampler for WeightedRandomSampler {
             };
             return Ok(Box::new((0..self.num_samples).map(draw)));
         }
-        // Waiting times with the weights as rates: whoever comes first is drawn first.
+        // Waiting times with the weights as rates: the earliest is drawn first.
         let mut times: Vec<(f64, usize)> = self
             .weights
             .iter()

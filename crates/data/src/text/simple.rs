@@ -29,7 +29,8 @@ impl Tokenizer for ByteTokenizer {
 /// Every character is a token: those of a text, in order of their code points.
 ///
 /// ```
-/// use rushlight_data::text::{CharTokenizer, Tokenizer};
+/// # mod rushlight { pub use rushlight_data as data; }
+/// use rushlight::data::text::{CharTokenizer, Tokenizer};
 /// let chars = CharTokenizer::new("hello");
 /// assert_eq!(chars.vocab_size(), 4);
 /// assert_eq!(chars.encode("hole")?, [1, 3, 2, 0]);

@@ -77,7 +77,8 @@ fn first_word(text: &str) -> usize {
 /// The words GPT-2's tokenizer merges pairs in, which together are the text.
 ///
 /// ```
-/// use rushlight_data::text::split_words;
+/// # mod rushlight { pub use rushlight_data as data; }
+/// use rushlight::data::text::split_words;
 /// let words: Vec<&str> = split_words("Hello  world, it's 2024!").collect();
 /// assert_eq!(words, ["Hello", " ", " world", ",", " it", "'s", " 2024", "!"]);
 /// ```

@@ -8,8 +8,9 @@ use std::sync::Arc;
 /// Every window of a row of tokens, with the window one further on as its target: what a language model is trained on.
 ///
 /// ```
-/// use rushlight_data::Dataset;
-/// use rushlight_data::text::TokenWindows;
+/// # mod rushlight { pub use rushlight_data as data; }
+/// use rushlight::data::Dataset;
+/// use rushlight::data::text::TokenWindows;
 /// let windows = TokenWindows::new(vec![5u32, 6, 7, 8], 2)?;
 /// assert_eq!(windows.len(), 2);
 /// let (x, y) = windows.get(1)?;

@@ -7,7 +7,8 @@ use rushlight_tensor::Tensor;
 
 /// Bytes to floats in `[0, 1]`; floats stay as they are.
 ///
-/// The images of this crate are `[channels, height, width]` already; [`ToTensor::hwc`] takes `[height, width, channels]`, as decoders and NumPy have them.
+/// The images of this crate are `[channels, height, width]` already; [`ToTensor::hwc`] takes
+/// `[height, width, channels]`, as decoders and NumPy have them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ToTensor {
     hwc: bool,

@@ -11,7 +11,7 @@ pub fn crop(image: &Tensor, top: usize, left: usize, size: impl Into<Size2d>) ->
     let fits = |start: usize, length: usize, all: usize| start.checked_add(length).is_some_and(|end| end <= all);
     if !fits(top, size.height, height) || !fits(left, size.width, width) {
         return Err(Error::value(format!(
-            "crop: {} x {} from ({top}, {left}) on does not lie within an image of {height} x {width}; pad it first",
+            "crop: {} x {} from ({top}, {left}) on is not within an image of {height} x {width}; pad it first",
             size.height, size.width
         )));
     }

@@ -1,7 +1,7 @@
-//! What is done to images, with the names and rules of `torchvision.transforms`.
+//! Image transforms, with the names and rules of `torchvision.transforms`.
 //!
-//! An image is a tensor `[channels, height, width]` of `uint8` in `0..=255` or `float32` in `[0, 1]`. Random transforms draw from the sample's own
-//! stream, so a loader gives the same batches with any number of workers.
+//! An image is a tensor `[channels, height, width]` of `uint8` in `0..=255` or `float32` in `[0, 1]`. Random transforms
+//! draw from the sample's own stream, so a loader gives the same batches with any number of workers.
 
 mod color;
 mod convert;
@@ -45,10 +45,15 @@ impl<T: Transform + ?Sized> Transform for Arc<T> {
 /// Transforms one after the other.
 ///
 /// ```
-/// use rushlight_data::SampleRng;
-/// use rushlight_data::transform::{Compose, Normalize, RandomCrop, RandomHorizontalFlip, ToTensor, Transform};
-/// use rushlight_core::DType;
-/// use rushlight_tensor::Tensor;
+/// # mod rushlight {
+/// #     pub use rushlight_core::DType;
+/// #     pub use rushlight_tensor::*;
+/// #     pub use rushlight_data as data;
+/// # }
+/// use rushlight::data::SampleRng;
+/// use rushlight::data::transform::{Compose, Normalize, RandomCrop, RandomHorizontalFlip, ToTensor, Transform};
+/// use rushlight::DType;
+/// use rushlight::Tensor;
 /// let augment = Compose::new()
 ///     .then(RandomCrop::new(32).padding(4))
 ///     .then(RandomHorizontalFlip::default())

@@ -5,7 +5,8 @@ use crate::rng::SampleRng;
 use rushlight_core::{DType, Error, Result};
 use rushlight_tensor::{InterpolateMode, InterpolateOptions, Tensor};
 
-/// The image resized to exactly a size. With `antialias`, as by default in torchvision, pixels are averaged over the area that shrinks into one.
+/// The image resized to exactly a size. With `antialias`, as by default in torchvision, pixels are averaged over the
+/// area that shrinks into one.
 ///
 /// Bytes are computed as `float32` and rounded.
 pub fn resize(image: &Tensor, size: impl Into<Size2d>, antialias: bool) -> Result<Tensor> {
@@ -36,7 +37,8 @@ pub fn resize(image: &Tensor, size: impl Into<Size2d>, antialias: bool) -> Resul
     }
 }
 
-/// For each output position, where the input positions start that add to it, and their weights: a triangle as wide as the change of size.
+/// For each output position, where the input positions start that add to it, and their weights: a triangle as wide as
+/// the change of size.
 struct Filter {
     input: usize,
     taps: Vec<(usize, Vec<f32>)>,

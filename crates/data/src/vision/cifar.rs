@@ -268,7 +268,8 @@ macro_rules! public {
     ($name:ident, $kind:ident, $doc:literal) => {
         #[doc = $doc]
         ///
-        /// The folder given holds the binary version or the one for Python, unpacked, or as an archive that is then checked and unpacked.
+        /// The folder given holds the binary version or the one for Python, unpacked, or as an archive that is then
+        /// checked and unpacked.
         pub struct $name;
 
         impl $name {
@@ -287,7 +288,8 @@ macro_rules! public {
                 $kind.download(root.as_ref())
             }
 
-            /// A stand-in of the same shape that can be learned: stripes whose direction, width and colours tell the class.
+            /// A stand-in of the same shape that can be learned: stripes whose direction, width and colours tell the
+            /// class.
             pub fn synthetic(count: usize, seed: u64) -> Result<LabeledImages> {
                 synthetic::stripes(count, [CHANNELS, SIDE, SIDE], $kind.usual_names(), seed)
             }

@@ -26,8 +26,8 @@ impl Default for DecodeLimits {
     }
 }
 
-/// A PNG or JPEG file as a colour image `[3, height, width]` of `uint8`. Grey is spread over the three channels and transparency left out, as by Pillow's
-/// `convert("RGB")`.
+/// A PNG or JPEG file as a colour image `[3, height, width]` of `uint8`. Grey is spread over the three channels and
+/// transparency left out, as by Pillow's `convert("RGB")`.
 pub fn read_image(path: &Path, limits: DecodeLimits) -> Result<Tensor> {
     let file = File::open(path).map_err(|e| failed("open", path, &e))?;
     let mut bytes = Vec::new();

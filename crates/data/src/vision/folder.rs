@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 /// Deeper folders than this are taken for a loop of links.
 const DEEPEST: usize = 32;
 
-/// Images in one folder per class, as `root/dog/1.png`, `root/cat/…/2.jpeg`. Classes and files are sorted by name, so the order is the same
-/// everywhere.
+/// Images in one folder per class, as `root/dog/1.png`, `root/cat/…/2.jpeg`. Classes and files are sorted by name, so
+/// the order is the same everywhere.
 #[derive(Clone, Debug)]
 pub struct ImageFolder {
     samples: Vec<(PathBuf, i64)>,
@@ -72,7 +72,7 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
 
 fn collect(folder: &Path, label: i64, depth: usize, samples: &mut Vec<(PathBuf, i64)>) -> Result<()> {
     if depth > DEEPEST {
-        return Err(Error::value(format!("ImageFolder: {} lies too deep", folder.display())));
+        return Err(Error::value(format!("ImageFolder: {} is nested too deeply", folder.display())));
     }
     let (folders, files): (Vec<_>, Vec<_>) = entries(folder)?.into_iter().partition(|path| path.is_dir());
     let image = |path: &PathBuf| {

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 /// One of the sets.
 struct Kind {
     name: &'static str,
-    /// The folder's name in torchvision's layout, where the files lie in its folder `raw`.
+    /// The folder's name in torchvision's layout, where the files are in its folder `raw`.
     folder: &'static str,
     url: &'static str,
     /// MD5 of the packed files: training images and labels, test images and labels.
@@ -117,7 +117,7 @@ macro_rules! public {
     ($name:ident, $kind:ident, $doc:literal) => {
         #[doc = $doc]
         ///
-        /// The files lie in the folder given or where torchvision puts them, packed by gzip or not.
+        /// The files are in the given folder or where torchvision puts them, with or without gzip.
         pub struct $name;
 
         impl $name {

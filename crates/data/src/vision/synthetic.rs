@@ -1,4 +1,4 @@
-//! Images that a network can learn to tell apart, made from nothing.
+//! Synthetic images that a network can learn to classify.
 
 use super::LabeledImages;
 use crate::rng::SampleRng;

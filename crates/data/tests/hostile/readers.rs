@@ -1,5 +1,5 @@
-//! Every reader of files that need not be trusted, as a function of bytes. `main.rs` drives them with a corpus and mutations of it, and the
-//! programs in `fuzz` with whatever libFuzzer finds.
+//! Every reader of files that need not be trusted, as a function of bytes. `main.rs` drives them with a corpus and
+//! mutations of it, and the programs in `fuzz` with whatever libFuzzer finds.
 
 use rushlight_core::{Error, Result};
 use rushlight_data::download::{UnpackLimits, unpack_tar_gz};

@@ -1,4 +1,4 @@
-//! Runs that are killed and go on.
+//! Runs that are killed and continue.
 
 use rushlight_core::{Generator, Result};
 use rushlight_data::sampler::RandomSampler;

@@ -144,7 +144,8 @@ fn png_bytes(width: u32, height: u32, color: png::ColorType, pixels: &[u8]) -> V
     out
 }
 
-/// A grey JPEG of 8 x 8 pixels of the value 128 + `above`, up to 31: one coefficient, in tables with just the codes it needs.
+/// A grey JPEG of 8 x 8 pixels of the value 128 + `above`, up to 31: one coefficient, in tables with just the codes it
+/// needs.
 fn grey_jpeg(above: u8) -> Vec<u8> {
     let mut out = vec![0xFF, 0xD8];
     let mut segment = |marker: u8, body: &[u8]| {

@@ -1,4 +1,4 @@
-//! What ends a wait before its time: another rank's failure, or the deadline.
+//! Abort conditions of a wait: another rank's failure, or the deadline.
 
 use rushlight_core::{Error, Result};
 use std::collections::HashSet;
@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Set once, when the job cannot go on. Every wait looks at it.
+/// Set once, when the job cannot continue. Every wait looks at it.
 #[derive(Default)]
 pub(crate) struct Abort {
     raised: AtomicBool,
@@ -26,7 +26,7 @@ impl Abort {
             self.raised.store(true, Ordering::Release);
             let callbacks = std::mem::take(&mut *self.callbacks.lock().unwrap_or_else(|e| e.into_inner()));
             if !callbacks.is_empty() {
-                // They may take their time; whoever raises this has to go on.
+                // They may be slow; the thread that raises this must not wait.
                 let run = move || callbacks.into_iter().for_each(|callback| callback());
                 let _ = std::thread::Builder::new().name("rushlight-abort".into()).spawn(run);
             }

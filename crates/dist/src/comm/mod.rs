@@ -96,7 +96,7 @@ pub(crate) struct Communicator {
     scratch: Vec<u64>,
 }
 
-/// What every collective is told.
+/// The context of every collective.
 pub(crate) struct Call<'a> {
     pub(crate) signature: Signature,
     pub(crate) limit: Limit<'a>,
@@ -128,7 +128,8 @@ impl Reduction {
         }
     }
 
-    /// [`combine`](Reduction::combine) with the last of the others, [`finish`](Reduction::finish), and a copy of the result.
+    /// [`combine`](Reduction::combine) with the last of the others, [`finish`](Reduction::finish), and a copy of the
+    /// result.
     ///
     /// # Safety
     /// As for [`reduce::reduce_last`].

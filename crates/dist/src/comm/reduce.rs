@@ -44,7 +44,7 @@ macro_rules! integer {
 }
 integer!(i64 i32 i16 i8 u8);
 
-/// A run of bytes of this process or of a shared segment. Whoever makes one answers for the bytes being there while
+/// A run of bytes of this process or of a shared segment. Its creator guarantees that the bytes exist while
 /// it is used.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span {
@@ -81,7 +81,7 @@ impl Span {
 /// `acc = acc op src`, element by element, over the shorter of the two.
 ///
 /// # Safety
-/// Both runs are valid, aligned for the dtype, do not overlap, and nobody writes to them meanwhile. `Bool` bytes are
+/// Both runs are valid, aligned for the dtype, do not overlap, and no thread writes to them meanwhile. `Bool` bytes are
 /// 0 or 1.
 pub(crate) unsafe fn reduce(dtype: DType, op: ReduceOp, acc: Span, src: Span) {
     // SAFETY: by contract.
@@ -120,12 +120,14 @@ unsafe fn combine<const SWAPPED: bool>(dtype: DType, op: ReduceOp, acc: Span, sr
             }
             DType::F16 => halves::<f16, SWAPPED>(op, acc, src, n),
             DType::BF16 => halves::<bf16, SWAPPED>(op, acc, src, n),
+            // Refused before: no reduction of the carried dtypes.
+            _ => {}
         }
     }
 }
 
-/// The last step of a reduction in one pass: `acc = acc + src`, divided by `ranks` for means, and the same to `copy`, if there is one. `false`,
-/// with nothing done, for other dtypes and ops.
+/// The last step of a reduction in one pass: `acc = acc + src`, divided by `ranks` for means, and the same to `copy`,
+/// if there is one. `false`, with nothing done, for other dtypes and ops.
 ///
 /// # Safety
 /// As for [`reduce`]; `copy` overlaps neither and has room for as many bytes.

@@ -1,11 +1,12 @@
 //! Shared memory of the ranks on one node, used in rounds.
 //!
-//! Each rank has [`DEPTH`] slots. In round `t` it writes to slot `t % DEPTH`, publishes its flag, and reads the slots of others whose flags
-//! have reached `t`. A collective may publish one round ahead of what it has read, so whoever has published `t - 2` has read all it wanted
-//! of round `t - 4`: a rank enters round `t`, and writes to its slot again, when all flags have reached `t - 2`.
+//! Each rank has [`DEPTH`] slots. In round `t` it writes to slot `t % DEPTH`, publishes its flag, and reads the slots
+//! of others whose flags have reached `t`. A collective may publish one round ahead of what it has read, so a rank that
+//! has published `t - 2` has read all it needs of round `t - 4`: a rank enters round `t`, and writes to its slot again,
+//! when all flags have reached `t - 2`.
 //!
-//! Each round carries a signature of its collective. A rank compares it when it reads a slot; of ranks that it reads nothing from, two
-//! rounds later at the latest.
+//! Each round carries a signature of its collective. A rank compares it when it reads a slot; of ranks that it reads
+//! nothing from, two rounds later at the latest.
 
 use super::abort::Limit;
 use super::reduce::Span;
@@ -15,7 +16,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::time::{Duration, Instant};
 
-/// Bytes of a slot's part for what a rank has, and of its part for what it has made of it. The slots of two ranks fit a core's cache.
+/// Bytes of a slot's part for what a rank has, and of its part for what it has made of it. The slots of two ranks fit a
+/// core's cache.
 pub(crate) const SLOT: usize = 128 << 10;
 /// Slots of a rank.
 const DEPTH: u32 = 4;
@@ -23,13 +25,13 @@ const DEPTH: u32 = 4;
 const LEAD: u32 = 2;
 /// First bytes of a segment: a random value, by which a rank knows that it has opened the right one.
 const HEADER: usize = 4096;
-/// How long a flag is watched before the kernel is asked to wait, if every rank has a core of its own.
+/// How long to spin on a flag before waiting in the kernel, if every rank has its own core.
 const SPIN: Duration = Duration::from_micros(60);
 /// The same for a thread that works in the background: the core is the program's.
 const SPIN_IN_BACKGROUND: Duration = Duration::from_micros(3);
 /// Looks at a flag between looks at the clock.
 const LOOKS: u32 = 32;
-/// How often a core is given away before the kernel is asked to wait, if ranks share cores.
+/// How often to yield before waiting in the kernel, if ranks share cores.
 const YIELDS: u32 = 8;
 /// How long the kernel waits before abort and deadline are looked at again.
 const SLICE: Duration = Duration::from_millis(20);
@@ -225,7 +227,8 @@ impl Shared {
         }
     }
 
-    /// Waits until another rank shows its slot of a round, this one or an earlier one, and compares what it is doing with what this rank does.
+    /// Waits until another rank shows its slot of a round, this one or an earlier one, and compares what it is doing
+    /// with what this rank does.
     pub(crate) fn wait(&mut self, other: usize, back: u32, limit: &Limit) -> Result<()> {
         let round = self.round.wrapping_sub(back);
         self.wait_for(other, round, limit)?;
@@ -271,7 +274,7 @@ impl Shared {
             return Ok(());
         }
         loop {
-            // Asked for before the flag is read: whoever left has published before.
+            // Checked before the flag is read: a rank that left has published before.
             let departed = limit.abort.has_departed(self.ranks[other]);
             let seen = flag.load(Ordering::Acquire);
             if reached(seen, round) {
@@ -318,8 +321,8 @@ impl Shared {
             if start.elapsed() > patience {
                 return false;
             }
-            // Other programs may have driven both to one core: then it waits for this one. Neither sleeps, so that the kernel sees that they
-            // belong apart.
+            // Other programs may have driven both to one core: then it waits for this one. Neither sleeps, so that the
+            // kernel sees that they belong apart.
             if self.core(other).load(Ordering::Relaxed) == current_core() {
                 std::thread::yield_now();
             }

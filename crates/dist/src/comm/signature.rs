@@ -1,4 +1,4 @@
-//! What a rank is doing, in a form others can compare with what they do.
+//! Signature of a collective call, which ranks compare to detect mismatches.
 
 use sha2::{Digest, Sha256};
 

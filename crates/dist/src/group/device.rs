@@ -1,9 +1,9 @@
 //! The engine of tensors on accelerators: collectives on the device's own stream.
 //!
-//! Data moves by the vendor's library (NCCL, RCCL) where every rank has a device of its own, and by shared device memory where ranks of one
-//! machine use one device together. Whatever else there is (CPU tensors, objects, barriers) goes to the engine `tcp`, by which the ranks
-//! also choose, exchange identifiers, and compare what they call: a rank that calls something else is named although the library would only
-//! hang.
+//! Data moves by the vendor's library (NCCL, RCCL) where every rank has a device of its own, and by shared device
+//! memory where ranks of one machine use one device together. Whatever else there is (CPU tensors, objects, barriers)
+//! goes to the engine `tcp`, by which the ranks also choose, exchange identifiers, and compare what they call: a rank
+//! that calls something else is named although the library would only hang.
 
 use super::lower::{Lowered, Op};
 use super::{Collective, FlightRecord, HostGroup, Objects, ProcessGroup, Work};
@@ -88,7 +88,8 @@ impl DeviceGroup {
         Self { host, nodes, shared }
     }
 
-    /// The communicator of a device; `None` if tensors go through the host. Made at the first collective, at which all ranks meet.
+    /// The communicator of a device; `None` if tensors go through the host. Made at the first collective, at which all
+    /// ranks meet.
     fn comm(&self, device: Device) -> Result<Option<Arc<dyn DeviceComm>>> {
         let known = lock(&self.shared.comms).iter().find(|(d, _)| *d == device).map(|(_, comm)| comm.clone());
         if let Some(comm) = known {

@@ -90,8 +90,8 @@ impl HostGroup {
         Self { shared }
     }
 
-    /// Compares a description of what this rank calls with the other ranks', in the background. A rank that calls something else, or does
-    /// not come, ends the job.
+    /// Compares a description of what this rank calls with the other ranks', in the background. A rank that calls
+    /// something else, or does not come, ends the job.
     pub(crate) fn compare(&self, description: &str) -> Result<()> {
         let inner = &self.shared;
         inner.job.abort.check()?;
@@ -192,7 +192,7 @@ impl Inner {
         }
     }
 
-    /// Runs a collective. A failure ends the job: the other ranks are told, or they would wait.
+    /// Runs a collective. A failure ends the job: the other ranks are notified, or they would wait.
     fn perform(&self, transport: &mut dyn Transport, sequence: u64, task: &Task, background: bool) -> Result<()> {
         let description = task.describe();
         lock(&self.record).start(sequence);

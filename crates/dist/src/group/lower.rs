@@ -83,8 +83,8 @@ impl Lowered {
         Ok(copy)
     }
 
-    /// One tensor that holds all of the list one after another: the memory they lie in, if they do; else a copy, from which they are written
-    /// at the end.
+    /// One tensor that holds all of the list one after another: their common memory, if they are consecutive; else a
+    /// copy, from which they are written at the end.
     fn joined(&mut self, list: &[Tensor], access: Access) -> Result<Tensor> {
         let first = list[0].detach();
         let each = first.numel();

@@ -1,4 +1,4 @@
-//! Process groups: collectives on tensors, with handles for those that go on in the background.
+//! Process groups: collectives on tensors, with handles for those that continue in the background.
 
 mod collective;
 mod device;
@@ -21,7 +21,7 @@ use rushlight_core::{Error, Result};
 use rushlight_tensor::Tensor;
 use std::time::Duration;
 
-/// Ranks that communicate. An engine implements [`ProcessGroup::submit`]; the collectives by name stand on it.
+/// Ranks that communicate. An engine implements [`ProcessGroup::submit`]; the named collectives are built on it.
 ///
 /// All ranks of a group must call the same collectives in the same order. A rank that calls another one, or with
 /// other shapes, is named in the error of every rank; so is one that dies, or does not come before the timeout. After
@@ -141,8 +141,9 @@ pub trait ProcessGroup: Send + Sync {
 
     /// Sends a tensor to a rank, which must receive one of the same size with the same tag.
     ///
-    /// From the CPU's memory a message goes out whether or not the other rank receives yet. On an accelerator the stream waits for the
-    /// receiver once its buffer is full: ranks that send to each other at a time use [`batch_p2p`](ProcessGroup::batch_p2p), as with NCCL.
+    /// From the CPU's memory a message goes out whether or not the other rank receives yet. On an accelerator the
+    /// stream waits for the receiver once its buffer is full: ranks that send to each other at a time use
+    /// [`batch_p2p`](ProcessGroup::batch_p2p), as with NCCL.
     fn send(&self, tensor: &Tensor, to: usize, tag: u32) -> Result<()> {
         self.run(Collective::P2p(vec![P2p { tensor: tensor.clone(), peer: to, tag, sends: true }]))
     }
@@ -152,7 +153,7 @@ pub trait ProcessGroup: Send + Sync {
         self.run(Collective::P2p(vec![P2p { tensor: tensor.clone(), peer: from, tag, sends: false }]))
     }
 
-    /// Starts sends and receives that go on together; PyTorch's `batch_isend_irecv`.
+    /// Starts sends and receives that continue together; PyTorch's `batch_isend_irecv`.
     fn batch_p2p(&self, all: Vec<P2p>) -> Result<Work> {
         self.submit(Collective::P2p(all), true)
     }

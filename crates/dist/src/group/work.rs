@@ -1,4 +1,4 @@
-//! Handles of collectives that go on while the program does.
+//! Handles of collectives that continue while the program does.
 
 use super::device::OnDevice;
 use super::lower::Lowered;
@@ -51,8 +51,8 @@ impl Work {
 
     /// Waits for the collective. It ends at its group's timeout at the latest.
     ///
-    /// Of tensors on an accelerator, the calling thread's stream waits and this returns at once: what the program does with the tensors from
-    /// now on comes after the collective.
+    /// Of tensors on an accelerator, the calling thread's stream waits and this returns at once: what the program does
+    /// with the tensors from now on comes after the collective.
     pub fn wait(&self) -> Result<()> {
         let _span = rushlight_tensor::profile::span(rushlight_tensor::profile::Category::Op, || "c10d::wait");
         let state = match &self.0 {
@@ -68,7 +68,8 @@ impl Work {
         }
     }
 
-    /// [`Work::wait`] with a timeout, after which the collective still goes on. The host waits, wherever the tensors are.
+    /// [`Work::wait`] with a timeout, after which the collective still continues. The host waits, wherever the tensors
+    /// are.
     pub fn wait_for(&self, timeout: Duration) -> Result<()> {
         let deadline = Instant::now() + timeout.min(Duration::from_secs(1 << 30));
         let late = || Err(Error::io(format!("the collective is not done after {} s", timeout.as_secs_f32())));

@@ -18,7 +18,7 @@ pub struct Rendezvous {
     pub host: String,
     /// Ports to try, in order.
     pub ports: Vec<u16>,
-    /// What tells this job from others.
+    /// An identifier of the job.
     pub job: String,
     /// How host and ports were found.
     pub reason: String,
@@ -241,7 +241,7 @@ fn preferred(all: &[Interface]) -> Option<Interface> {
 /// Addresses of a host, without waiting for DNS longer than `limit`.
 ///
 /// Literal addresses, this host's own name and names in `/etc/hosts` need no DNS. A lookup that is still under way at
-/// the limit goes on in a thread of its own and its answer is dropped.
+/// the limit continues in a thread of its own and its answer is dropped.
 pub fn resolve(host: &str, env: &Environment, limit: Duration) -> Result<Vec<IpAddr>> {
     if let Ok(address) = host.trim_matches(['[', ']']).parse() {
         return Ok(vec![address]);

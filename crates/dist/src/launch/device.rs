@@ -22,7 +22,8 @@ const VISIBLE: [&str; 4] = ["CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP
 /// device share.
 ///
 /// ```
-/// use rushlight_dist::launch::{Environment, choose_device, detect_from};
+/// # mod rushlight { pub use rushlight_dist as dist; }
+/// use rushlight::dist::launch::{Environment, choose_device, detect_from};
 /// let env =
 /// Environment::recorded("PMI_RANK=3\nPMI_SIZE=4\nMPI_LOCALRANKID=3\nMPI_LOCALNRANKS=4\nCUDA_VISIBLE_DEVICES=3");
 /// assert_eq!(choose_device(&detect_from(&env)?, &env, 1).unwrap().index, 0);
@@ -48,12 +49,14 @@ pub fn choose_device(launch: &Launch, env: &Environment, count: usize) -> Option
     }
 }
 
-/// This process's device, known before it meets the other ranks: the accelerator that follows from its local rank and from what the launcher
-/// left visible, or the CPU where there is none. [`World::device`](crate::World::device) says the same afterwards.
+/// This process's device, known before it meets the other ranks: the accelerator that follows from its local rank and
+/// from what the launcher left visible, or the CPU where there is none. [`World::device`](crate::World::device) says
+/// the same afterwards.
 ///
 /// ```
-/// let device = rushlight_dist::launch::device()?;
-/// let x = rushlight_tensor::Tensor::zeros_with([3], device)?;
+/// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_dist as dist; }
+/// let device = rushlight::dist::launch::device()?;
+/// let x = rushlight::Tensor::zeros_with([3], device)?;
 /// # Ok::<(), rushlight_core::Error>(())
 /// ```
 pub fn device() -> Result<Device> {

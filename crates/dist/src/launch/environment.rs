@@ -26,7 +26,8 @@ impl Environment {
     /// An environment from lines of `NAME=value`, as `env` prints them. Other lines are ignored.
     ///
     /// ```
-    /// use rushlight_dist::launch::{Environment, Launcher, detect_from};
+    /// # mod rushlight { pub use rushlight_dist as dist; }
+    /// use rushlight::dist::launch::{Environment, Launcher, detect_from};
     /// let env = Environment::recorded("PMI_RANK=1\nPMI_SIZE=4\nMPI_LOCALRANKID=1\nMPI_LOCALNRANKS=4");
     /// let launch = detect_from(&env)?;
     /// assert_eq!((launch.launcher, launch.rank, launch.world_size), (Launcher::Hydra, 1, 4));

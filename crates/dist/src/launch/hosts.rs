@@ -8,7 +8,8 @@ const MAX_HOSTS: usize = 1 << 20;
 /// Expands Slurm's node lists: `n[1-3,7]`, `rack[0-1]n[08-11],login1`. Leading zeros are kept.
 ///
 /// ```
-/// use rushlight_dist::launch::expand_hosts;
+/// # mod rushlight { pub use rushlight_dist as dist; }
+/// use rushlight::dist::launch::expand_hosts;
 /// assert_eq!(expand_hosts("n[1-2],m[08-10]")?, ["n1", "n2", "m08", "m09", "m10"]);
 /// # Ok::<(), rushlight_core::Error>(())
 /// ```
@@ -78,7 +79,8 @@ fn expand_ranges(ranges: &str, list: &str) -> Result<Vec<String>> {
 /// Expands Slurm's `SLURM_STEP_TASKS_PER_NODE`: `2(x3),1` is 2, 2, 2, 1.
 ///
 /// ```
-/// use rushlight_dist::launch::expand_tasks;
+/// # mod rushlight { pub use rushlight_dist as dist; }
+/// use rushlight::dist::launch::expand_tasks;
 /// assert_eq!(expand_tasks("2(x3),1")?, [2, 2, 2, 1]);
 /// # Ok::<(), rushlight_core::Error>(())
 /// ```

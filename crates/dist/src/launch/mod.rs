@@ -1,4 +1,4 @@
-//! Launch detection: which rank of which world this process is, whoever started it.
+//! Launch detection: rank and world size of this process, under any launcher.
 //!
 //! [`detect`] reads the environment; [`detect_from`] is the same as a pure function over an [`Environment`]. The
 //! innermost launcher wins, and variables that contradict each other are an error that names them.

@@ -46,7 +46,7 @@ pub(crate) fn random_bytes() -> Result<[u8; 32]> {
 }
 
 /// The secret of a job, and where it is from: RUSHLIGHT_JOB_SECRET, else the launcher's own, else derived from the
-/// job's name and a key that lies in the user's home and only the user can read.
+/// job's name and a key that is in the user's home and only the user can read.
 ///
 /// The key is made on first use. Nodes that do not share the home directory need RUSHLIGHT_JOB_SECRET.
 pub fn job_secret(launch: &Launch, meeting: &Rendezvous) -> Result<(Secret, String)> {

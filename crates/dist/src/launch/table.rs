@@ -66,7 +66,7 @@ pub(super) struct Row {
     pub local_size: Names,
     pub node_rank: Names,
     pub nodes: Names,
-    /// What tells this job from others: all that are set, together.
+    /// Variables that identify the job: all that are set, together.
     pub job: Names,
     /// Random values that only this job's processes are given.
     pub secret: Names,

@@ -1,5 +1,5 @@
-//! Recorded environments of every launcher, written from their documentation and from what MPICH, Open MPI, Intel MPI and
-//! Slurm were seen to set.
+//! Recorded environments of every launcher, written from their documentation and from what MPICH, Open MPI, Intel MPI
+//! and Slurm were seen to set.
 
 use super::*;
 

@@ -21,7 +21,7 @@ pub(super) enum Family {
     /// MPICH, Intel MPI, Cray MPICH, MVAPICH.
     Mpich,
     OpenMpi,
-    /// The standard interface of MPI 5, whoever made the library.
+    /// The standard ABI of MPI 5, of any vendor.
     Standard,
 }
 
@@ -178,7 +178,7 @@ functions! {
 }
 
 impl Functions {
-    /// What the library says about itself. May be asked before MPI is initialised.
+    /// The library's version text. May be called before MPI is initialised.
     pub(super) fn version(&self) -> String {
         let (mut text, mut len) = ([0 as c_char; 8192], 0);
         // SAFETY: the longest such text of all families fits.

@@ -151,7 +151,7 @@ fn launcher_directories(env: &Environment) -> Vec<PathBuf> {
     ] {
         list.extend(env.get(variable).map(|root| Path::new(root).join(below)));
     }
-    // A shell or an interpreter may stand between the launcher and this process.
+    // A shell or an interpreter may be between the launcher and this process.
     // SAFETY: `getppid` has no preconditions.
     let mut process = unsafe { libc::getppid() };
     for _ in 0..8 {

@@ -1,4 +1,4 @@
-//! The engine `mpi`: collectives by the system's MPI, opened at run time when a program asks for it.
+//! The engine `mpi`: collectives by the system's MPI, opened at run time when a program selects it.
 //!
 //! Any library of the MPICH family, Open MPI or the standard ABI of MPI 5 will do (`abi`); `library` says where it is
 //! looked for. Nothing here runs unless the backend `mpi` is chosen.
@@ -146,7 +146,7 @@ impl Runtime {
                 return match runtime.failed.load(Relaxed) {
                     true => Err(Error::io(
                         "init_process_group: MPI cannot be used again in a process in which a collective of it has failed; \
-                         use the backend tcp, or start the program anew",
+                         use the backend tcp, or restart the program",
                     )),
                     false => Ok(runtime.clone()),
                 };
@@ -388,7 +388,7 @@ extern "C" fn finalize_at_exit() {
     });
     if result.is_err() {
         eprintln!(
-            "rushlight: MPI_Finalize has not returned after {} s; another rank has not come to it",
+            "rushlight: MPI_Finalize has not returned after {} s; another rank has not reached it",
             FINALIZE_PATIENCE.as_secs()
         );
     }

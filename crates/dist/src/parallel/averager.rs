@@ -1,4 +1,4 @@
-//! Averages of models that train apart for a while.
+//! Periodic model averaging: ranks train separately between averages.
 
 use crate::comm::ReduceOp;
 use crate::group::{Collective, ProcessGroup};
@@ -10,9 +10,10 @@ use std::sync::Arc;
 /// [`Builder::post_local_sgd`](super::Builder::post_local_sgd).
 ///
 /// ```
-/// use rushlight_dist::PeriodicModelAverager;
-/// use rushlight_nn::{Linear, Module};
-/// let world = rushlight_dist::init()?;
+/// # mod rushlight { pub use rushlight_nn as nn; pub use rushlight_dist as dist; }
+/// use rushlight::dist::PeriodicModelAverager;
+/// use rushlight::nn::{Linear, Module};
+/// let world = rushlight::dist::init()?;
 /// let model = Linear::new(20, 1).build()?;
 /// let mut averager = PeriodicModelAverager::new(world.group().clone(), 4)?.warmup_steps(100);
 /// // After each step of the optimizer:

@@ -1,4 +1,4 @@
-//! Gradients side by side in memory, to be sent together.
+//! Gradient buckets: contiguous memory that is reduced in one collective.
 
 use rushlight_core::{DType, Device, Result};
 use rushlight_tensor::Tensor;

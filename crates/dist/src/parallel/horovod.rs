@@ -12,10 +12,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// Copies the tensors of rank `root` to all ranks: a module's parameters and buffers, or an optimizer's state.
 ///
 /// ```
-/// use rushlight_nn::{Linear, Module};
-/// let world = rushlight_dist::init()?;
+/// # mod rushlight { pub use rushlight_nn as nn; pub use rushlight_dist as dist; }
+/// use rushlight::nn::{Linear, Module};
+/// let world = rushlight::dist::init()?;
 /// let model = Linear::new(20, 1).build()?;
-/// rushlight_dist::broadcast_parameters(&model.parameters(), &**world.group(), 0)?;
+/// rushlight::dist::broadcast_parameters(&model.parameters(), &**world.group(), 0)?;
 /// # Ok::<(), rushlight_core::Error>(())
 /// ```
 pub fn broadcast_parameters(tensors: &[Tensor], group: &dyn ProcessGroup, root: usize) -> Result<()> {
@@ -34,10 +35,11 @@ pub fn broadcast_parameters(tensors: &[Tensor], group: &dyn ProcessGroup, root: 
 /// The tensor combined with the other ranks', as a new one.
 ///
 /// ```
-/// use rushlight_dist::ReduceOp;
-/// let world = rushlight_dist::init()?;
-/// let loss = rushlight_tensor::Tensor::new(0.5f32)?;
-/// let mean = rushlight_dist::allreduce(&loss, &**world.group(), ReduceOp::Mean)?;
+/// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_dist as dist; }
+/// use rushlight::dist::ReduceOp;
+/// let world = rushlight::dist::init()?;
+/// let loss = rushlight::Tensor::new(0.5f32)?;
+/// let mean = rushlight::dist::allreduce(&loss, &**world.group(), ReduceOp::Mean)?;
 /// # Ok::<(), rushlight_core::Error>(())
 /// ```
 pub fn allreduce(tensor: &Tensor, group: &dyn ProcessGroup, op: ReduceOp) -> Result<Tensor> {
@@ -48,17 +50,18 @@ pub fn allreduce(tensor: &Tensor, group: &dyn ProcessGroup, op: ReduceOp) -> Res
 
 /// An optimizer whose gradients are the means over all ranks when it steps.
 ///
-/// Gradients are sent while backward goes on, those of several parameters together. Unlike with
+/// Gradients are sent while backward runs, those of several parameters together. Unlike with
 /// [`DistributedDataParallel`](super::DistributedDataParallel) the module stays as it is; call [`broadcast_parameters`]
 /// first. Backward passes must bring gradients in the same order on all ranks.
 ///
 /// ```
-/// use rushlight_dist::DistributedOptimizer;
-/// use rushlight_nn::{Forward, Linear, Module};
-/// use rushlight_tensor::Tensor;
+/// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_nn as nn; pub use rushlight_dist as dist; }
+/// use rushlight::dist::DistributedOptimizer;
+/// use rushlight::nn::{Forward, Linear, Module};
+/// use rushlight::Tensor;
 /// # struct Sgd(Vec<Tensor>);
 /// # impl Sgd { fn step(&mut self) -> rushlight_core::Result<()> { Ok(()) } }
-/// let world = rushlight_dist::init()?;
+/// let world = rushlight::dist::init()?;
 /// let model = Linear::new(20, 1).build()?;
 /// let sgd = Sgd(model.parameters());
 /// let mut optimizer = DistributedOptimizer::new(sgd, model.named_parameters(), world.group().clone()).build()?;

@@ -1,4 +1,4 @@
-//! Ranks that run out of data before others.
+//! `join`: uneven inputs, when some ranks run out of data before others.
 
 use super::reducer::Reducer;
 use crate::comm::ReduceOp;

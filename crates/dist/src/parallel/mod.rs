@@ -28,16 +28,17 @@ use std::sync::Arc;
 
 /// A module whose gradients are the means over all ranks of a group when `backward` returns.
 ///
-/// Gradients are sent in buckets while backward goes on. All ranks start from rank 0's parameters; shapes and dtypes
+/// Gradients are sent in buckets while backward runs. All ranks start from rank 0's parameters; shapes and dtypes
 /// are compared first. Forward passes must go through this wrapper: [`Forward::forward`] or, for modules with other
 /// inputs, [`DistributedDataParallel::call`].
 ///
 /// ```
-/// use rushlight_dist::DistributedDataParallel;
-/// use rushlight_nn::{Forward, Linear, Module};
-/// let world = rushlight_dist::init()?;
+/// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_nn as nn; pub use rushlight_dist as dist; }
+/// use rushlight::dist::DistributedDataParallel;
+/// use rushlight::nn::{Forward, Linear, Module};
+/// let world = rushlight::dist::init()?;
 /// let model = DistributedDataParallel::new(Linear::new(20, 1).build()?, world.group().clone()).build()?;
-/// let loss = model.forward(&rushlight_tensor::Tensor::ones([4, 20])?)?.sum()?;
+/// let loss = model.forward(&rushlight::Tensor::ones([4, 20])?)?.sum()?;
 /// loss.backward()?;
 /// assert!(model.parameters().iter().all(|p| p.grad().is_some()));
 /// # Ok::<(), rushlight_core::Error>(())
@@ -89,7 +90,7 @@ impl<M: Module> Builder<M> {
 
     /// Post-local SGD: after `start_iteration` iterations gradients are averaged over the ranks of `local` alone (those
     /// of a node, say), or not at all, and parameters now and then by a
-    /// [`PeriodicModelAverager`]. A captured step goes on as it was recorded: record it after that iteration.
+    /// [`PeriodicModelAverager`]. A captured step continues as it was recorded: record it after that iteration.
     pub fn post_local_sgd(mut self, start_iteration: usize, local: Option<Arc<dyn ProcessGroup>>) -> Self {
         self.settings.local = Some((start_iteration, local));
         self
@@ -179,7 +180,7 @@ impl<M: Module> DistributedDataParallel<M> {
         self.reducer.no_sync()
     }
 
-    /// Runs a training loop whose number of iterations differs from rank to rank. Ranks that are done early go on
+    /// Runs a training loop whose number of iterations differs from rank to rank. Ranks that are done early continue
     /// communicating, with gradients of zero, until the last is done; then all take over the parameters of the rank
     /// that trained longest.
     pub fn join<T>(&self, training: impl FnOnce(&Self) -> Result<T>) -> Result<T> {

@@ -1,7 +1,7 @@
 //! PowerSGD: gradients travel as products of two thin matrices.
 //!
-//! Vogels, Karimireddy and Jaggi, "PowerSGD: Practical Low-Rank Gradient Compression for Distributed Optimization" (2019). What the
-//! approximation leaves out is added to the next gradient.
+//! Vogels, Karimireddy and Jaggi, "PowerSGD: Practical Low-Rank Gradient Compression for Distributed Optimization"
+//! (2019). What the approximation leaves out is added to the next gradient.
 
 use super::buckets::Bucket;
 use crate::comm::ReduceOp;
@@ -51,7 +51,8 @@ fn orthogonalise(matrix: &Tensor, rank: usize) -> Result<()> {
         let length = || column.square()?.sum_dims([0], true)?.sqrt();
         column.div_(&length()?.add(TINY)?)?;
         if i > 0 {
-            // What is left of a column that depends on those before it is noise: it must not point their way, and goes if it has no other.
+            // What is left of a column that depends on those before it is noise: it must not point their way, and goes
+            // if it has no other.
             let former = matrix.narrow(1, 0, i)?;
             column.sub_(&former.matmul(&former.transpose(0, 1)?.matmul(&column)?)?)?;
             let length = length()?;

@@ -1,9 +1,9 @@
-//! The reducer: sends gradients in buckets while backward goes on.
+//! The reducer: sends gradients in buckets while backward runs.
 //!
 //! Hooks of the parameters tell when a gradient is there. Backward writes most gradients to their places in the buckets
 //! (`Tensor::set_grad_home`); the rest of a bucket is copied there when it is sent, and becomes a view of it. Whole
 //! buckets are sent in order, the same on all ranks. A callback at the end of backward waits for them. After the first
-//! iteration the buckets are made anew in the order in which gradients came on rank 0.
+//! iteration the buckets are made again in the order in which gradients came on rank 0.
 
 use super::buckets::{self, Bucket};
 use super::power_sgd;
@@ -25,8 +25,8 @@ pub enum CommHook {
     Fp16,
     /// As `bfloat16`, half the bytes of `float32`.
     Bf16,
-    /// Matrices as products of two thin ones, by PowerSGD; what that leaves out is added to the next gradients. A captured step goes on as it
-    /// was recorded: record it after `start_iteration`.
+    /// Matrices as products of two thin ones, by PowerSGD; what that leaves out is added to the next gradients. A
+    /// captured step continues as it was recorded: record it after `start_iteration`.
     PowerSgd {
         /// Columns of the thin matrices: 1 to 4.
         rank: usize,
@@ -457,7 +457,7 @@ fn give_homes(buckets: &[Bucket], parameters: &[(String, Tensor)]) -> Result<()>
     buckets.iter().flat_map(|b| &b.members).try_for_each(|(i, place)| parameters[*i].1.set_grad_home(Some(place)))
 }
 
-/// Whether a gradient lies in its place.
+/// Whether a gradient is in its bucket.
 fn is_at(grad: &Tensor, place: &Tensor) -> bool {
     grad.shares_storage(place) && grad.layout().offset() == place.layout().offset()
 }

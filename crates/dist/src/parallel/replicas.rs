@@ -9,15 +9,21 @@ use std::ops::Deref;
 /// A module on several devices of one process: each takes a part of every batch.
 ///
 /// The first device's module is the one that is trained. Its values are copied to the others before each forward pass;
-/// gradients of the others are added to its own as they come. Outputs are on the first device. Work of GPUs overlaps, as
-/// launches do not wait. One process for each device ([`DistributedDataParallel`](super::DistributedDataParallel)) is
-/// quicker and overlaps communication.
+/// gradients of the others are added to its own as they come. Outputs are on the first device. Work of GPUs overlaps,
+/// as launches do not wait. One process for each device ([`DistributedDataParallel`](super::DistributedDataParallel))
+/// is quicker and overlaps communication.
 ///
 /// ```
-/// use rushlight_core::Device;
-/// use rushlight_dist::DataParallel;
-/// use rushlight_nn::{Forward, Linear, Module};
-/// use rushlight_tensor::Tensor;
+/// # mod rushlight {
+/// #     pub use rushlight_core::Device;
+/// #     pub use rushlight_tensor::*;
+/// #     pub use rushlight_nn as nn;
+/// #     pub use rushlight_dist as dist;
+/// # }
+/// use rushlight::Device;
+/// use rushlight::dist::DataParallel;
+/// use rushlight::nn::{Forward, Linear, Module};
+/// use rushlight::Tensor;
 /// let model = DataParallel::new(&[Device::Cpu, Device::Cpu], |device| Linear::new(3, 1).build()?.to(device))?;
 /// let y = model.forward(&Tensor::ones([5, 3])?)?;
 /// y.sum()?.backward()?;

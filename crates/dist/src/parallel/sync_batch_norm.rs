@@ -39,11 +39,12 @@ impl Function for Sum {
 /// `BatchNorm1d` to `BatchNorm3d` do, whose state dicts it shares. Ranks may have batches of different sizes.
 ///
 /// ```
-/// use rushlight_dist::SyncBatchNorm;
-/// use rushlight_nn::Forward;
-/// let world = rushlight_dist::init()?;
+/// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_nn as nn; pub use rushlight_dist as dist; }
+/// use rushlight::dist::SyncBatchNorm;
+/// use rushlight::nn::Forward;
+/// let world = rushlight::dist::init()?;
 /// let norm = SyncBatchNorm::new(3, world.group().clone())?;
-/// let y = norm.forward(&rushlight_tensor::Tensor::ones([4, 3, 8, 8])?)?;
+/// let y = norm.forward(&rushlight::Tensor::ones([4, 3, 8, 8])?)?;
 /// assert_eq!(y.shape(), [4, 3, 8, 8]);
 /// # Ok::<(), rushlight_core::Error>(())
 /// ```

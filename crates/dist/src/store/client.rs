@@ -21,8 +21,9 @@ const GRACE: Duration = Duration::from_secs(10);
 /// Both sides prove that they have the job's secret before anything else is said. What follows is not encrypted.
 ///
 /// ```
-/// use rushlight_dist::launch::Secret;
-/// use rushlight_dist::store::{Store, TcpStore};
+/// # mod rushlight { pub use rushlight_dist as dist; }
+/// use rushlight::dist::launch::Secret;
+/// use rushlight::dist::store::{Store, TcpStore};
 /// let secret = Secret::random()?;
 /// let server = TcpStore::host(&[0], true, secret.clone())?;
 /// let client = TcpStore::connect("127.0.0.1", &[server.port()], secret)?;
@@ -118,7 +119,7 @@ impl TcpStore {
         }
     }
 
-    /// Another connection to the same store, for a thread that waits while others go on.
+    /// Another connection to the same store, for a thread that waits while others continue.
     pub fn another(&self) -> Result<Self> {
         let host = self.address.ip().to_string();
         let mut store =
@@ -148,7 +149,7 @@ impl TcpStore {
         self.server.as_deref()
     }
 
-    /// Has the server set a key when this connection ends without a word: the death of a process becomes a key others
+    /// Has the server set a key when this connection ends without notice: the death of a process becomes a key others
     /// wait for.
     pub fn lease(&self, key: &str, value: &[u8]) -> Result<()> {
         self.call(Op::Lease, &[key.as_bytes(), value], self.timeout()).map(drop)

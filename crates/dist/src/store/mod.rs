@@ -1,7 +1,7 @@
 //! Key-value stores by which the processes of a job find each other.
 //!
-//! A store implements one method, [`Store::call`]; PyTorch's operations stand on it. [`TcpStore`] is a server in one
-//! process and clients in the others, [`FileStore`] a file on a shared file system, [`HashStore`] a map within one
+//! A store implements one method, [`Store::call`]; PyTorch's operations are built on it. [`TcpStore`] is a server in
+//! one process and clients in the others, [`FileStore`] a file on a shared file system, [`HashStore`] a map within one
 //! process, [`PrefixStore`] a part of another store.
 
 pub(crate) mod auth;
@@ -24,13 +24,14 @@ pub use table::Op;
 use rushlight_core::{Error, Result};
 use std::time::Duration;
 
-/// How long stores wait unless told otherwise, as PyTorch's do.
+/// The default timeout of stores, as in PyTorch.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Shared keys and values, with PyTorch's operations.
 ///
 /// ```
-/// use rushlight_dist::store::{HashStore, Store};
+/// # mod rushlight { pub use rushlight_dist as dist; }
+/// use rushlight::dist::store::{HashStore, Store};
 /// let store = HashStore::new();
 /// store.set("epoch", b"3")?;
 /// assert_eq!(store.get("epoch")?, b"3");
@@ -146,8 +147,8 @@ fn millis(timeout: Duration) -> u64 {
     u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Reads bytes as what the other side of a connection may send: a client's requests, which are carried out on an empty store, and a server's
-/// replies. Whatever the bytes are, this returns. For fuzzing.
+/// Reads bytes as what the other side of a connection may send: a client's requests, which are carried out on an empty
+/// store, and a server's replies. Whatever the bytes are, this returns. For fuzzing.
 #[doc(hidden)]
 pub fn read_messages(bytes: &[u8]) {
     let mut table = table::Table::default();

@@ -1,5 +1,5 @@
-//! Captured data-parallel steps, and failures while a device waits. `RUSHLIGHT_TEST_DEVICE=cuda` runs them on a GPU that all ranks share; on
-//! the CPU the same programs must give the same.
+//! Captured data-parallel steps, and failures while a device waits. `RUSHLIGHT_TEST_DEVICE=cuda` runs them on a GPU
+//! that all ranks share; on the CPU the same programs must give the same.
 
 use crate::support::{Ranks, device};
 use rushlight_core::{DType, Device, Result, rng::manual_seed};

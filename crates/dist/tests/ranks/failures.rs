@@ -35,7 +35,7 @@ fn mismatch_on_one_node() {
     mismatch("failures::mismatch_on_one_node", 1);
 }
 
-/// The root of a broadcast sends and goes on. What it has called is named all the same, and not what it calls next.
+/// The root of a broadcast sends and continues. What it has called is named all the same, and not what it calls next.
 fn a_root_that_has_gone_on(test: &'static str, nodes: usize) {
     Ranks::new(test, 2).nodes(nodes).run(|world| {
         let error = match world.rank() {

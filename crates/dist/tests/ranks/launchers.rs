@@ -38,8 +38,8 @@ pub struct Launched {
     survivors: &'static [usize],
 }
 
-/// Runs a rank and hides its end from the launcher until all survivors have reported, or a minute is over: launchers end the other ranks
-/// of one that dies.
+/// Runs a rank and hides its end from the launcher until all survivors have reported, or a minute is over: launchers
+/// end the other ranks of one that dies.
 const HIDE: &str = r#""$@"; i=0; while [ $i -lt 600 ]; do all=yes; for r in $SURVIVORS; do [ -e "$SEEN$r" ] || all=no; done
     [ $all = yes ] && exit 0; i=$((i + 1)); sleep 0.1; done"#;
 

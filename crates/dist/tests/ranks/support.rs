@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 /// How long a test may take before its processes are killed.
 const WATCHDOG: Duration = Duration::from_secs(120);
 
-/// The device that tensors are on: `RUSHLIGHT_TEST_DEVICE`, else the CPU. All ranks share it. Panics if a device is named that is not there.
+/// The device that tensors are on: `RUSHLIGHT_TEST_DEVICE`, else the CPU. All ranks share it. Panics if a device is
+/// named that is not there.
 pub fn device() -> Device {
     let name = std::env::var("RUSHLIGHT_TEST_DEVICE").unwrap_or("cpu".into());
     let device = name.parse().expect("RUSHLIGHT_TEST_DEVICE names a device");

@@ -1,7 +1,7 @@
-//! Factorisations and triangular systems by a vendor's libraries (cuSOLVER and cuBLAS, rocSOLVER and rocBLAS). What those do not take, or the CPU
-//! does quicker, is declined: the tensor floor then turns to the CPU.
+//! Factorisations and triangular systems by a vendor's libraries (cuSOLVER and cuBLAS, rocSOLVER and rocBLAS). What
+//! those do not take, or the CPU does quicker, is declined: the tensor layer then turns to the CPU.
 //!
-//! The libraries' matrices lie column by column: to them, ours are transposed.
+//! The libraries' matrices are column-major: to them, ours are transposed.
 
 mod orthogonal;
 mod solve;
@@ -13,7 +13,8 @@ use rushlight_core::{DType, Error, Layout, Result, View};
 use std::ops::Deref;
 use std::sync::{Mutex, MutexGuard, OnceLock};
 
-/// A routine of LAPACK on one matrix that lies by columns, without gaps, with the addresses of what it reads and writes.
+/// A routine of LAPACK on one matrix that lies by columns, without gaps, with the addresses of what it reads and
+/// writes.
 #[derive(Clone, Copy, Debug)]
 pub enum Routine {
     /// The Cholesky factor of an `n` by `n` matrix, in its lower triangle.
@@ -43,7 +44,7 @@ pub enum Vectors {
     Full,
 }
 
-/// Memory that a routine asks for.
+/// Workspace of a routine.
 pub struct Room {
     /// On the device.
     pub device: DevicePtr,
@@ -66,7 +67,8 @@ pub trait Solver: Send + 'static {
     /// Runs a routine; what it says of the matrix, zero if all is well, goes to `info`.
     ///
     /// # Safety
-    /// The addresses hold what the routine reads and writes, of its sizes; the room is as large as [`room`](Solver::room) said.
+    /// The addresses hold what the routine reads and writes, of its sizes; the room is as large as
+    /// [`room`](Solver::room) said.
     unsafe fn run(&mut self, routine: &Routine, dtype: DType, room: &Room, info: DevicePtr) -> Result<()>;
 }
 
@@ -164,8 +166,8 @@ fn choice() -> Option<bool> {
     })
 }
 
-/// Whether the GPU is quicker than the CPU with copies both ways: measured on an H200 beside a CPU of 16 cores. The solver takes long for small matrices,
-/// and takes them one by one where the CPU takes as many at once as it has cores.
+/// Whether the GPU is quicker than the CPU with copies both ways: measured on an H200 beside a CPU of 16 cores. The
+/// solver takes long for small matrices, and takes them one by one where the CPU takes as many at once as it has cores.
 fn pays(op: Linalg, b: &Batch) -> bool {
     let least = match op {
         Linalg::SolveTriangular { .. } => 0,
@@ -247,7 +249,7 @@ impl Deref for On<'_> {
 }
 
 impl On<'_> {
-    /// Runs a routine on every matrix, with the memory it asks for, and waits: what it says of each.
+    /// Runs a routine on every matrix with its workspace, waits, and returns the status of each.
     fn each(&self, routine: impl Fn(usize) -> Routine) -> Result<Vec<i32>> {
         let infos = self.temporary(&[self.b.count], DType::I32)?;
         let stream = self.stream()?;
@@ -273,7 +275,8 @@ impl On<'_> {
         Ok(bytes.chunks_exact(4).map(|b| i32::from_ne_bytes([b[0], b[1], b[2], b[3]])).collect())
     }
 
-    /// Fails if a matrix, or its lower triangle, has a number that is not finite: routines that iterate would not end well.
+    /// Fails if a matrix, or its lower triangle, has a number that is not finite: routines that iterate would not end
+    /// well.
     fn must_be_finite(&self, call: &str, a: View, lower: bool) -> Result<()> {
         let b = &self.b;
         let found = self.temporary(&[b.count], DType::I32)?;

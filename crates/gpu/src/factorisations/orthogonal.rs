@@ -44,7 +44,8 @@ impl On<'_> {
         let b = &self.b;
         let call = if vectors.is_some() { "linalg.svd" } else { "linalg.svdvals" };
         self.must_be_finite(call, a, false)?;
-        // The routine wants matrices no wider than high. By columns a wide one of ours is high, and its U and V are our Vh and U by rows.
+        // The routine wants matrices no wider than high. By columns a wide one of ours is high, and its U and V are our
+        // Vh and U by rows.
         let wide = b.m < b.n;
         let work = if wide { self.packed(a)? } else { self.packed(with(a, &turned(a)))? };
         let (rows, columns) = (b.m.max(b.n), b.m.min(b.n));

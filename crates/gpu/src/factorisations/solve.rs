@@ -19,7 +19,8 @@ impl On<'_> {
         Ok((factors, rows, infos))
     }
 
-    /// Solves systems with the factors of [`lu`](On::lu): with the transposed matrix, or the matrix itself; right-hand sides lie by columns.
+    /// Solves systems with the factors of [`lu`](On::lu): with the transposed matrix, or the matrix itself; right-hand
+    /// sides lie by columns.
     fn solve_factored(
         &self,
         (factors, rows): (&Temporary, &Temporary),

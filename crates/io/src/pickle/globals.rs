@@ -2,7 +2,7 @@
 
 use rushlight_core::DType;
 
-/// What an allowed name stands for.
+/// The meaning of an allowed name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Global {
     /// Classes of dictionaries; calling one makes an empty dictionary.
@@ -117,7 +117,7 @@ fn dtype_elements(name: &str) -> Option<Elements> {
 
 /// PyTorch's element types that we have no dtype for.
 fn unknown(name: &str) -> Option<Elements> {
-    const NAMES: [&str; 22] = [
+    const NAMES: [&str; 14] = [
         "ComplexFloatStorage",
         "ComplexDoubleStorage",
         "QInt8Storage",
@@ -128,14 +128,6 @@ fn unknown(name: &str) -> Option<Elements> {
         "complex32",
         "complex64",
         "complex128",
-        "uint16",
-        "uint32",
-        "uint64",
-        "float8_e4m3fn",
-        "float8_e5m2",
-        "float8_e4m3fnuz",
-        "float8_e5m2fnuz",
-        "float8_e8m0fnu",
         "float4_e2m1fn_x2",
         "qint8",
         "quint8",

@@ -1,7 +1,8 @@
 //! Python's pickle machine, reduced to what builds tensors and containers.
 //!
-//! Objects live in an arena and refer to each other by number, so that a hostile pickle can neither make a deep structure that overflows the
-//! stack nor a cycle that is never freed. Each opcode makes at most one object, so the arena is bounded by the pickle's length.
+//! Objects live in an arena and refer to each other by number, so that a hostile pickle can neither make a deep
+//! structure that overflows the stack nor a cycle that is never freed. Each opcode makes at most one object, so the
+//! arena is bounded by the pickle's length.
 
 use super::globals::Global;
 use super::numpy::ElementType;
@@ -56,9 +57,9 @@ impl Object {
     }
 }
 
-/// What a pickle asks of the world outside: allowed names, their calls, storages.
+/// The environment of a pickle: allowed names, their calls, storages.
 pub(crate) trait World {
-    /// What a name stands for, if it is allowed.
+    /// The meaning of a name, if it is allowed.
     fn find(&self, module: &str, name: &str) -> Option<Global>;
     fn persistent(&mut self, arena: &Arena, id: Ref) -> Result<Object>;
     fn call(&mut self, arena: &Arena, function: Global, args: &[Ref]) -> Result<Reply>;

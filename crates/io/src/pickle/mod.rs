@@ -1,7 +1,7 @@
 //! Plain pickles of Python 2 and 3: numbers, strings, containers and NumPy arrays, as CIFAR's batches are.
 //!
-//! Nothing is run: a pickle may only name what containers and arrays are made of, and anything else is an error that says which name. Arrays become
-//! tensors. Strings of Python 2 become text if they are UTF-8, and bytes if not.
+//! Nothing is run: a pickle may only name what containers and arrays are made of, and anything else is an error that
+//! says which name. Arrays become tensors. Strings of Python 2 become text if they are UTF-8, and bytes if not.
 
 pub(crate) mod globals;
 pub(crate) mod machine;

@@ -6,7 +6,7 @@ use crate::source;
 use rushlight_core::{Dims, Error, Result};
 use rushlight_tensor::state::{Dict, Key, Value};
 
-/// Containers within containers that are read or written; more would be a danger to the stack of whoever walks them.
+/// Containers within containers that are read or written; deeper ones could overflow the stack of a recursive reader.
 pub(crate) const MAX_DEPTH: usize = 256;
 
 /// Calls that make containers and bytes.
@@ -82,7 +82,8 @@ fn too_large() -> Error {
 
 /// An object as a value.
 pub(crate) fn value(arena: &Arena, object: Ref, pickle_bytes: usize) -> Result<Value> {
-    // Memo references let a small pickle spell a huge value: a list of lists of lists. What honest files share is small.
+    // Memo references let a small pickle spell a huge value: a list of lists of lists. What honest files share is
+    // small.
     let left = 4096usize.saturating_add(pickle_bytes.saturating_mul(4));
     Builder { arena, path: Vec::new(), left }.value(object)
 }

@@ -62,7 +62,7 @@ pub(crate) fn load(source: &Source, options: &LoadOptions) -> Result<Value> {
 fn stored<'a>(name: &str, bytes: &'a [u8], entry: &Entry) -> Result<&'a [u8]> {
     if entry.method != Method::Stored {
         return Err(Error::unsupported(format!(
-            "record '{name}' is compressed, which torch.save never does; write the archive anew without compression"
+            "record '{name}' is compressed, which torch.save never does; rewrite the archive without compression"
         )));
     }
     Ok(&bytes[entry.data.clone()])
@@ -72,7 +72,7 @@ fn stored<'a>(name: &str, bytes: &'a [u8], entry: &Entry) -> Result<&'a [u8]> {
 pub(crate) struct LoadedStorage {
     key: String,
     elements: Elements,
-    /// Where its bytes lie.
+    /// Where its bytes are.
     data: std::ops::Range<usize>,
     /// Where its elements go.
     device: Device,
@@ -90,7 +90,8 @@ struct Reader<'a> {
     gpus: (Device, usize),
 }
 
-/// The device here for a tensor that was saved on the device of this name: `cuda` (NVIDIA's and AMD's), `hip` or `xpu`, perhaps with a number.
+/// The device here for a tensor that was saved on the device of this name: `cuda` (NVIDIA's and AMD's), `hip` or `xpu`,
+/// perhaps with a number.
 fn here(saved_on: &str, (first, count): (Device, usize)) -> Device {
     let (kind, index) = saved_on.split_once(':').unwrap_or((saved_on, "0"));
     let index = index.parse().ok().filter(|&index| index < count && matches!(kind, "cuda" | "hip" | "xpu"));

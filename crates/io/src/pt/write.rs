@@ -169,17 +169,22 @@ impl Pickler {
             self.storages.push((storage.clone(), dtype));
         } else if self.storages[number].1 != dtype {
             return Err(Error::unsupported(format!(
-                "two tensors share memory as {} and as {dtype}, which the format cannot say; save a copy() of one",
+                "two tensors share memory as {} and as {dtype}, which the format cannot express; save a copy() of one",
                 self.storages[number].1
             )));
         }
-        self.global("torch._utils", "_rebuild_tensor_v2");
+        // Dtypes without a storage class of their own are named beside untyped bytes.
+        let class = storage_class(dtype);
+        self.global("torch._utils", if class.is_some() { "_rebuild_tensor_v2" } else { "_rebuild_tensor_v3" });
         self.out.extend(b"((");
         self.text("storage")?;
-        self.global("torch", storage_class(dtype));
+        match class {
+            Some(class) => self.global("torch", class),
+            None => self.global("torch.storage", "UntypedStorage"),
+        }
         self.text(&number.to_string())?;
         self.text(&storage.device().to_string())?;
-        self.int((storage.bytes() / dtype.size()) as i64);
+        self.int((storage.bytes() / if class.is_some() { dtype.size() } else { 1 }) as i64);
         self.out.extend(b"tQ");
         self.int(tensor.layout().offset() as i64);
         for dims in [tensor.shape(), tensor.strides()] {
@@ -189,13 +194,18 @@ impl Pickler {
         }
         self.bool(tensor.requires_grad());
         self.global("collections", "OrderedDict");
-        self.out.extend(b")RtR");
+        self.out.extend(b")R");
+        if class.is_none() {
+            self.global("torch", dtype.name());
+        }
+        self.out.extend(b"tR");
         Ok(())
     }
 }
 
-fn storage_class(dtype: DType) -> &'static str {
-    match dtype {
+/// PyTorch's class of storages of a dtype; the newer dtypes have none.
+fn storage_class(dtype: DType) -> Option<&'static str> {
+    Some(match dtype {
         DType::F32 => "FloatStorage",
         DType::F64 => "DoubleStorage",
         DType::F16 => "HalfStorage",
@@ -206,5 +216,6 @@ fn storage_class(dtype: DType) -> &'static str {
         DType::I8 => "CharStorage",
         DType::U8 => "ByteStorage",
         DType::Bool => "BoolStorage",
-    }
+        _ => return None,
+    })
 }

@@ -20,7 +20,7 @@ pub(super) struct Header {
     pub(super) metadata: Metadata,
 }
 
-/// Where a tensor lies, counted from the end of the header.
+/// A tensor's byte range, counted from the end of the header.
 #[derive(Debug)]
 pub(super) struct TensorInfo {
     pub(super) dtype: String,
@@ -57,7 +57,7 @@ impl Header {
         for (name, info) in order {
             if info.begin != position || info.end < info.begin {
                 return Err(Error::io(format!(
-                    "tensor '{name}' lies at bytes {}..{}, but should start at {position}: tensors overlap or leave gaps",
+                    "tensor '{name}' is at bytes {}..{}, but should start at {position}: tensors overlap or leave gaps",
                     info.begin, info.end
                 )));
             }

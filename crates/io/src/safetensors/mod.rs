@@ -1,8 +1,9 @@
 //! The safetensors format: a JSON header, then the bytes of tensors.
 //!
 //! ```
-//! use rushlight_io::safetensors::{self, SafeTensors};
-//! use rushlight_tensor::{Tensor, state::StateDict};
+//! # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_io as io; }
+//! use rushlight::io::safetensors::{self, SafeTensors};
+//! use rushlight::{Tensor, state::StateDict};
 //! let state = StateDict::from_iter([("bias".to_string(), Tensor::new([1.0f32, 2.0])?)]);
 //! let path = std::env::temp_dir().join(format!("rushlight-doc-{}.safetensors", std::process::id()));
 //! safetensors::save(&state, &path)?;
@@ -33,7 +34,7 @@ use std::sync::{Arc, OnceLock};
 /// Text beside the tensors.
 pub type Metadata = BTreeMap<String, String>;
 
-/// An open file whose tensors are made when asked for.
+/// An open file whose tensors are created on demand.
 ///
 /// Tensors look into the mapped file. Asking twice for a name gives tensors that share memory.
 pub struct SafeTensors {
@@ -145,6 +146,14 @@ fn name_of(dtype: DType) -> &'static str {
         DType::I8 => "I8",
         DType::U8 => "U8",
         DType::Bool => "BOOL",
+        DType::U16 => "U16",
+        DType::U32 => "U32",
+        DType::U64 => "U64",
+        DType::F8E4M3FN => "F8_E4M3",
+        DType::F8E5M2 => "F8_E5M2",
+        DType::F8E4M3FNUZ => "F8_E4M3FNUZ",
+        DType::F8E5M2FNUZ => "F8_E5M2FNUZ",
+        DType::F8E8M0FNU => "F8_E8M0",
     }
 }
 
@@ -182,7 +191,7 @@ pub fn write(tensors: &StateDict, metadata: &Metadata, out: &mut impl Write) -> 
 }
 
 fn write_named(tensors: &[(&str, &Tensor)], metadata: &Metadata, out: &mut impl Write) -> Result<()> {
-    // Wide elements first: then every tensor lies aligned without padding, which the format does not allow.
+    // Wide elements first: then every tensor is aligned without padding, which the format does not allow.
     let mut order: Vec<usize> = (0..tensors.len()).collect();
     order.sort_by_key(|&i| std::cmp::Reverse(tensors[i].1.dtype().size()));
     out.write_all(&header::encode(tensors, &order, metadata)?)?;

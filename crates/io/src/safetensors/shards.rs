@@ -76,10 +76,11 @@ fn weight_map(index: &[u8]) -> Result<IndexMap<String, String>> {
     entries.iter().map(file_of).collect()
 }
 
-/// Writes a checkpoint into a folder: one `model.safetensors` if it fits `max_shard_size` bytes, else shards of at most that size (or of one
-/// tensor) and then their index.
+/// Writes a checkpoint into a folder: one `model.safetensors` if it fits `max_shard_size` bytes, else shards of at most
+/// that size (or of one tensor) and then their index.
 ///
-/// Each file appears whole, the index last. Give each save a folder of its own: shards of an earlier one are not removed.
+/// Each file appears whole, the index last. Give each save a folder of its own: shards of an earlier one are not
+/// removed.
 pub fn save_sharded(tensors: &StateDict, folder: impl AsRef<Path>, max_shard_size: usize) -> Result<()> {
     let folder = folder.as_ref();
     write(tensors, folder, max_shard_size)

@@ -1,4 +1,4 @@
-//! Reading the table of contents. Nothing in it is believed before it was checked against the file.
+//! Reading the table of contents. Every field is checked against the file before use.
 
 use super::*;
 use crate::source::Source;
@@ -17,7 +17,7 @@ pub(crate) enum Method {
 /// One file of an archive.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
-    /// Where its bytes lie in the archive.
+    /// Where its bytes are in the archive.
     pub(crate) data: Range<usize>,
     pub(crate) method: Method,
     /// Size after unpacking, as the archive claims.
@@ -35,7 +35,7 @@ fn corrupt(what: impl std::fmt::Display) -> Error {
     Error::io(format!("the zip archive is damaged or cut short: {what}"))
 }
 
-/// Little-endian fields of a record that lies at a checked place.
+/// Little-endian fields of a record whose bounds were checked.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -70,7 +70,7 @@ fn to_usize(x: u64) -> Result<usize> {
     usize::try_from(x).map_err(|_| corrupt("a size that memory cannot address"))
 }
 
-/// Where the central directory lies, and how many entries it has.
+/// The position of the central directory, and its number of entries.
 fn directory(bytes: &[u8]) -> Result<(Range<usize>, u64)> {
     // The end record may be followed by a comment of up to 65,535 bytes.
     let earliest = bytes.len().saturating_sub(END_LEN + usize::from(u16::MAX));
@@ -102,7 +102,7 @@ fn directory(bytes: &[u8]) -> Result<(Range<usize>, u64)> {
 }
 
 impl Archive {
-    /// Reads the directory of a file and checks that its entries lie within it, apart from each other.
+    /// Reads the directory of a file and checks that its entries are within it, apart from each other.
     pub(crate) fn open(source: &Source) -> Result<Self> {
         let bytes = source.bytes();
         let (place, count) = directory(bytes)?;
@@ -129,7 +129,7 @@ impl Archive {
     }
 }
 
-/// One entry of the directory: its name, the bytes it takes up (header and all), and where its data lies.
+/// One entry of the directory: its name, the bytes it takes up (header and all), and the position of its data.
 fn central(f: &mut Fields, bytes: &[u8], directory: usize) -> Result<(String, Range<usize>, Entry)> {
     f.expect(CENTRAL, "directory entry")?;
     f.take(4)?;

@@ -18,8 +18,8 @@ struct Done {
 
 /// An archive under way. Entries are stored, not compressed.
 ///
-/// The bytes are laid out as PyTorch's own writer lays them out (padding in an extra field `FB`, descriptors behind the data), since it can be
-/// told to compute the place of a tensor instead of looking it up.
+/// The bytes are laid out as PyTorch's own writer lays them out (padding in an extra field `FB`, descriptors behind the
+/// data), since it can be told to compute the place of a tensor instead of looking it up.
 pub(crate) struct Writer<'a, W: Write> {
     out: &'a mut W,
     position: u64,

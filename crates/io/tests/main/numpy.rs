@@ -67,7 +67,7 @@ fn other_dtypes_are_named() {
 fn what_is_written_is_read() {
     let folder = Folder::new("npy");
     let mut state = StateDict::new();
-    for dtype in DType::ALL.into_iter().filter(|&d| d != DType::BF16) {
+    for dtype in DType::ALL.into_iter().filter(|&d| d != DType::BF16 && !d.is_float8()) {
         state.insert(
             dtype.name().into(),
             Tensor::arange(0, 6, 1).unwrap().reshape([2, 3]).unwrap().to_dtype(dtype).unwrap(),

@@ -1,4 +1,4 @@
-//! Machines whose manuals we know: what their batch scripts always say.
+//! Known machines: the lines their manuals require in batch scripts.
 
 use super::Scheduler;
 

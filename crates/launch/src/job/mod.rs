@@ -15,7 +15,8 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::Stdio;
 
-/// The exit code by which a program asks to be queued again: it has saved its state and wants to go on. (`EX_TEMPFAIL`)
+/// The exit code by which a program asks to be queued again: it has saved its state and wants to continue.
+/// (`EX_TEMPFAIL`)
 pub const REQUEUE_CODE: i32 = 75;
 
 /// Who runs the job.
@@ -267,7 +268,7 @@ fn read(matches: &ArgMatches) -> Result<Job> {
     }
     for value in [&job.account, &job.queue, &job.memory].into_iter().flatten() {
         if value.contains(char::is_whitespace) || value.contains(char::is_control) {
-            return Err(Error::value(format!("{value:?} cannot stand in a directive: it has spaces")));
+            return Err(Error::value(format!("{value:?} cannot be used in a directive: it contains spaces")));
         }
     }
     Ok(job)

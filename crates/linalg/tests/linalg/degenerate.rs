@@ -15,7 +15,7 @@ fn empty_batches_and_sizes() {
                 continue;
             }
             let (mut o1, mut o2) = (vec![9.0; batch], vec![9.0; batch]);
-            let factors = lu_factor(batch, n, none).unwrap();
+            let factors = lu_factor(batch, n, n, none).unwrap();
             assert_eq!((factors.signs, factors.infos.len()), (vec![1.0; batch], batch));
             det(batch, n, none, &mut o1).unwrap();
             assert_eq!(o1, vec![1.0; batch]);
@@ -62,7 +62,7 @@ fn empty_batches_and_sizes() {
         svdvals(0, m, n, none, &mut []).unwrap();
         lstsq(0, m, n, huge, none, none, None, &mut [], &mut []).unwrap();
     }
-    assert!(lu_factor(huge, 0, none).is_err());
+    assert!(lu_factor(huge, 0, 0, none).is_err());
     // No right-hand side at all.
     solve(1, 2, 0, &[1.0, 2.0, 3.0, 4.0], &[], &mut []).unwrap();
     solve_triangular(1, 2, 0, &[1.0, 2.0, 3.0, 4.0], &[], &mut [], false, false).unwrap();
@@ -115,12 +115,12 @@ fn singular_matrices() {
     assert_eq!(determinant, [1.0, 1.0, 1.0, 0.0]);
     slogdet(4, 3, &a, &mut determinant, &mut log).unwrap();
     assert_eq!((determinant, log), ([1.0, 1.0, 1.0, 0.0], [0.0, 0.0, 0.0, f64::NEG_INFINITY]));
-    assert_eq!(lu_factor(4, 3, &a).unwrap().infos, [0, 0, 0, 2]);
+    assert_eq!(lu_factor(4, 3, 3, &a).unwrap().infos, [0, 0, 0, 2]);
     // A zero column beyond the first panel does not spoil the factors of the others.
     let n = 40;
     let mut wide = noise(3, n * n);
     wide.iter_mut().skip(20).step_by(n).for_each(|x| *x = 0.0);
-    let factors = lu_factor(1, n, &wide).unwrap();
+    let factors = lu_factor(1, n, n, &wide).unwrap();
     assert_eq!(factors.infos, [21]);
     assert!(factors.lu.iter().all(|x| x.is_finite()));
 }
@@ -266,7 +266,7 @@ fn wrong_lengths_are_value_errors() {
     let (mut good, mut short, mut one) = ([0.0; 4], [0.0; 3], [0.0; 1]);
     let (mut two, mut rank) = ([0.0; 2], [0; 1]);
     let results = [
-        lu_factor(1, 3, &a).map(drop),
+        lu_factor(1, 3, 3, &a).map(drop),
         det(1, 2, &a, &mut two),
         slogdet(1, 2, &a, &mut one, &mut two),
         inv(1, 2, &a, &mut short),

@@ -216,7 +216,7 @@ fn tall() -> Vec<f64> {
 
 #[test]
 fn lu_det_inv_and_solve() {
-    let factors = lu_factor(1, 4, &A).unwrap();
+    let factors = lu_factor(1, 4, 4, &A).unwrap();
     assert_close(&factors.lu, &LU, TOLERANCE);
     assert_eq!((factors.pivots, factors.infos), (vec![3, 2, 4, 4], vec![0]));
     assert_eq!(factors.signs, [1.0]);

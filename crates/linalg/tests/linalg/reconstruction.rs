@@ -18,7 +18,7 @@ fn matrices<T: Element>(seed: u64, count: usize) -> (Vec<T>, Vec<f64>) {
 
 fn lu_case<T: Element>(n: usize) {
     let (a, wide) = matrices::<T>(n as u64, BATCH * n * n);
-    let factors = lu_factor(BATCH, n, &a).unwrap();
+    let factors = lu_factor(BATCH, n, n, &a).unwrap();
     for b in 0..BATCH {
         let lu = T::widen(&factors.lu[b * n * n..(b + 1) * n * n]);
         let (mut l, mut u) = (identity(n), vec![0.0; n * n]);

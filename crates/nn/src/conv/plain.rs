@@ -35,8 +35,9 @@ impl PaddingMode {
 /// A convolution over `D` spatial dimensions: [`Conv1d`], [`Conv2d`], [`Conv3d`].
 ///
 /// ```
-/// use rushlight_nn::{Conv2d, Forward, Module};
-/// use rushlight_tensor::Tensor;
+/// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_nn as nn; }
+/// use rushlight::nn::{Conv2d, Forward, Module};
+/// use rushlight::Tensor;
 /// let conv = Conv2d::new(3, 8, 3).stride(2).padding(1).build()?;
 /// assert_eq!(conv.forward(&Tensor::ones([4, 3, 32, 32])?)?.shape(), [4, 8, 16, 16]);
 /// assert_eq!(conv.repr(), "Conv2d(3, 8, kernel_size=(3, 3), stride=(2, 2), padding=(1, 1))");

@@ -6,11 +6,13 @@ use crate::{Forward, InModule, Module, Parameter, factory_options, locate};
 use rushlight_core::{Error, Result};
 use rushlight_tensor::{ConvTransposeOptions, Options, Sizes, Tensor};
 
-/// The transpose of a convolution over `D` spatial dimensions: [`ConvTranspose1d`], [`ConvTranspose2d`], [`ConvTranspose3d`].
+/// The transpose of a convolution over `D` spatial dimensions: [`ConvTranspose1d`], [`ConvTranspose2d`],
+/// [`ConvTranspose3d`].
 ///
 /// ```
-/// use rushlight_nn::{ConvTranspose2d, Forward};
-/// use rushlight_tensor::Tensor;
+/// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_nn as nn; }
+/// use rushlight::nn::{ConvTranspose2d, Forward};
+/// use rushlight::Tensor;
 /// let up = ConvTranspose2d::new(8, 3, 3).stride(2).padding(1).output_padding(1).build()?;
 /// assert_eq!(up.forward(&Tensor::ones([4, 8, 16, 16])?)?.shape(), [4, 3, 32, 32]);
 /// # Ok::<(), rushlight_core::Error>(())

@@ -6,11 +6,13 @@ use rushlight_core::Result;
 use rushlight_tensor::{CrossEntropyOptions, Reduction, Tensor};
 
 losses! {
-    /// Cross-entropy of logits `[batch, classes, ..]` with class indices `[batch, ..]` or probabilities of the logits' shape.
+    /// Cross-entropy of logits `[batch, classes, ..]` with class indices `[batch, ..]` or probabilities of the logits'
+    /// shape.
     ///
     /// ```
-    /// use rushlight_nn::CrossEntropyLoss;
-    /// use rushlight_tensor::Tensor;
+    /// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_nn as nn; }
+    /// use rushlight::nn::CrossEntropyLoss;
+    /// use rushlight::Tensor;
     /// let logits = Tensor::new([[0.0f32, 0.0], [0.0, 0.0]])?;
     /// let loss = CrossEntropyLoss::new().label_smoothing(0.1).forward(&logits, &Tensor::new([0i64, 1])?)?;
     /// assert!((loss.item::<f32>()? - 2f32.ln()).abs() < 1e-6);

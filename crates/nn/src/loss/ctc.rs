@@ -9,8 +9,9 @@ use std::sync::Arc;
 /// The negative log-likelihood of target sequences shorter than their inputs, alignment unknown.
 ///
 /// ```
-/// use rushlight_nn::CTCLoss;
-/// use rushlight_tensor::Tensor;
+/// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_nn as nn; }
+/// use rushlight::nn::CTCLoss;
+/// use rushlight::Tensor;
 /// let log_probs = Tensor::zeros([4, 1, 3])?.log_softmax(-1)?;
 /// let loss = CTCLoss::new().forward(&log_probs, &Tensor::new([[1i64, 2]])?, &[4], &[2])?;
 /// // 15 of the 81 paths spell "1 2", and the mean is over the target's length.
@@ -31,7 +32,7 @@ impl CTCLoss {
         Self { blank: 0, zero_infinity: false, reduction: Reduction::Mean }
     }
 
-    /// The class that stands for no label; 0 unless set.
+    /// The blank class; 0 unless set.
     pub fn blank(mut self, blank: usize) -> Self {
         self.blank = blank;
         self
@@ -68,10 +69,11 @@ impl Default for CTCLoss {
     }
 }
 
-/// The negative log-likelihood of target sequences, from log-probabilities `[length, batch, classes]` as `log_softmax` makes them (or `[length,
-/// classes]`, with one length each); targets are `[batch, longest]`, or all end to end.
+/// The negative log-likelihood of target sequences, from log-probabilities `[length, batch, classes]` as `log_softmax`
+/// makes them (or `[length, classes]`, with one length each); targets are `[batch, longest]`, or all end to end.
 ///
-/// As in PyTorch, the gradient is right for log-probabilities that come from `log_softmax`, and is not differentiable again.
+/// As in PyTorch, the gradient is right for log-probabilities that come from `log_softmax`, and is not differentiable
+/// again.
 pub fn ctc_loss(
     log_probs: &Tensor,
     targets: &Tensor,
@@ -167,7 +169,8 @@ struct Problem {
 }
 
 impl Problem {
-    /// Log-probabilities sequence by sequence. Computed in `f64`: sums of many exponentials cost little there and lose nothing.
+    /// Log-probabilities sequence by sequence. Computed in `f64`: sums of many exponentials cost little there and lose
+    /// nothing.
     fn log_probs(&self, log_probs: &Tensor) -> Result<Vec<f64>> {
         log_probs.transpose(0, 1)?.to_vec()
     }
@@ -301,7 +304,7 @@ impl Sequence {
         if zero_infinity && log_likelihood == f64::NEG_INFINITY {
             return;
         }
-        // For each state, the log-probability of all paths that go on from there, this step included.
+        // For each state, the log-probability of all paths that continue from there, this step included.
         let mut betas = vec![f64::NEG_INFINITY; count];
         let mut next = betas.clone();
         let mut through = vec![f64::NEG_INFINITY; self.classes];

@@ -1,6 +1,7 @@
-//! What losses have in common.
+//! Macros and options shared by all losses.
 
-/// Losses: name, tensors to keep in brackets, options with their defaults, then the call. Every one has a `reduction`, the mean unless set.
+/// Losses: name, tensors to keep in brackets, options with their defaults, then the call. Every one has a `reduction`,
+/// the mean unless set.
 macro_rules! losses {
     ($(
         $(#[$doc:meta])*

@@ -1,4 +1,4 @@
-//! Losses that ask for a margin.
+//! Margin losses.
 
 use super::define::{losses, reduce};
 use crate::Module;
@@ -6,7 +6,8 @@ use rushlight_core::{DType, Error, Result};
 use rushlight_tensor::{Reduction, Tensor, TripletMargin, where_};
 
 losses! {
-    /// One minus the cosine for targets of 1, `max(0, cosine - margin)` for targets of -1; `forward(input1, input2, target)`.
+    /// One minus the cosine for targets of 1, `max(0, cosine - margin)` for targets of -1;
+    /// `forward(input1, input2, target)`.
     CosineEmbeddingLoss {
         /// The cosine that unlike inputs may have; 0 unless set.
         margin: f64 = 0.0,
@@ -47,7 +48,8 @@ losses! {
         anchor.triplet_margin_loss(positive, negative, options, l.reduction)
     };
 
-    /// By how much scores `[batch, classes]` of wrong classes come within a margin of that of the right class, on average.
+    /// By how much scores `[batch, classes]` of wrong classes come within a margin of that of the right class, on
+    /// average.
     MultiMarginLoss [
         /// A weight per class.
         weight,
@@ -84,8 +86,8 @@ losses! {
         reduce(name, as_given(loss, input)?, l.reduction)
     };
 
-    /// By how much scores of wrong classes come within one of those of the right classes, of which a row of the target lists
-    /// several, up to the first -1.
+    /// By how much scores of wrong classes come within one of those of the right classes, of which a row of the target
+    /// lists several, up to the first -1.
     MultiLabelMarginLoss {}
     |l, input, target| {
         let name = "MultiLabelMarginLoss";

@@ -9,8 +9,9 @@ losses! {
     /// Squared error.
     ///
     /// ```
-    /// use rushlight_nn::MSELoss;
-    /// use rushlight_tensor::{Reduction, Tensor};
+    /// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_nn as nn; }
+    /// use rushlight::nn::MSELoss;
+    /// use rushlight::{Reduction, Tensor};
     /// let (x, y) = (Tensor::new([1.0f32, 2.0])?, Tensor::new([1.0f32, 4.0])?);
     /// assert_eq!(MSELoss::new().forward(&x, &y)?.item::<f32>()?, 2.0);
     /// assert_eq!(MSELoss::new().reduction(Reduction::Sum).forward(&x, &y)?.item::<f32>()?, 4.0);
@@ -56,7 +57,8 @@ losses! {
     }
     |l, input, target| input.poisson_nll_loss(target, l.log_input, l.full, l.eps, l.reduction);
 
-    /// Negative log-likelihood of targets under normal distributions with means and variances; `forward(input, target, var)`.
+    /// Negative log-likelihood of targets under normal distributions with means and variances;
+    /// `forward(input, target, var)`.
     GaussianNLLLoss {
         /// Whether to add the constant term; not unless set.
         full: bool = false,

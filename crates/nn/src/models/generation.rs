@@ -4,11 +4,13 @@ use rushlight_core::{DType, Error, Result};
 use rushlight_tensor::autograd::no_grad;
 use rushlight_tensor::{AttentionOptions, Tensor};
 
-/// The keys and values of the tokens a model has seen, layer by layer, so that the next token costs one position and not all.
+/// The keys and values of the tokens a model has seen, layer by layer, so that the next token costs one position and
+/// not all.
 ///
 /// ```
-/// use rushlight_nn::{Forward, Module, models::{Gpt, KvCache}};
-/// use rushlight_tensor::{Tensor, autograd::no_grad};
+/// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_nn as nn; }
+/// use rushlight::nn::{Forward, Module, models::{Gpt, KvCache}};
+/// use rushlight::{Tensor, autograd::no_grad};
 /// let gpt = Gpt::new(65).n_layer(2).n_head(2).n_embd(16).block_size(8).build()?;
 /// let tokens = Tensor::new([[1, 2, 3]])?;
 /// let mut cache = KvCache::new();
@@ -53,8 +55,8 @@ impl KvCache {
         self.layers.iter_mut().for_each(|layer| layer.length = 0);
     }
 
-    /// Appends a layer's keys and values `[batch, heads, length, size]` and returns those of all tokens so far. `capacity` is the longest
-    /// sequence of the model.
+    /// Appends a layer's keys and values `[batch, heads, length, size]` and returns those of all tokens so far.
+    /// `capacity` is the longest sequence of the model.
     pub fn append(
         &mut self,
         layer: usize,
@@ -216,8 +218,8 @@ impl Generate {
         Ok(())
     }
 
-    /// The input with the new tokens after it. A sequence longer than the model's context is seen through a window of its last tokens, whose
-    /// positions change with every token, so nothing can be cached then.
+    /// The input with the new tokens after it. A sequence longer than the model's context is seen through a window of
+    /// its last tokens, whose positions change with every token, so nothing can be cached then.
     pub(super) fn run(&self, model: &dyn CausalModel, tokens: &Tensor) -> Result<Tensor> {
         self.check(tokens)?;
         no_grad(|| {

@@ -1,4 +1,5 @@
-//! GPT-2, with the parameter names of OpenAI's and Karpathy's code (linear weights as PyTorch's `nn.Linear` keeps them).
+//! GPT-2, with the parameter names of OpenAI's and Karpathy's code (linear weights as PyTorch's `nn.Linear` keeps
+//! them).
 
 use super::generation::{CausalModel, Generate, KvCache, causal_attention};
 use crate::{Dropout, Embedding, Forward, LayerNorm, Linear, Module, ModuleList, Training, init, locate};
@@ -8,8 +9,9 @@ use rushlight_tensor::{AttentionOptions, Tensor};
 /// A decoder-only transformer over tokens.
 ///
 /// ```
-/// use rushlight_nn::{Forward, Module, models::Gpt};
-/// use rushlight_tensor::Tensor;
+/// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_nn as nn; }
+/// use rushlight::nn::{Forward, Module, models::Gpt};
+/// use rushlight::Tensor;
 /// let gpt = Gpt::new(65).n_layer(2).n_head(2).n_embd(16).block_size(8).build()?;
 /// let tokens = Tensor::new([[1i64, 2, 3]])?;
 /// assert_eq!(gpt.forward(&tokens)?.shape(), [1, 3, 65]);
@@ -224,12 +226,14 @@ impl Gpt {
         (tensors(decayed), tensors(others))
     }
 
-    /// Continues `tokens` (`[batch, length]`, `int64`), one token at a time; returns the input with the new tokens after it.
+    /// Continues `tokens` (`[batch, length]`, `int64`), one token at a time; returns the input with the new tokens
+    /// after it.
     pub fn generate(&self, tokens: &Tensor, options: &Generate) -> Result<Tensor> {
         options.run(self, tokens)
     }
 
-    /// Logits `[batch, length, vocab_size]` for tokens that follow those in the cache, which they join. For use under `no_grad`.
+    /// Logits `[batch, length, vocab_size]` for tokens that follow those in the cache, which they join. For use under
+    /// `no_grad`.
     pub fn forward_cached(&self, tokens: &Tensor, cache: &mut KvCache) -> Result<Tensor> {
         self.run(tokens, Some(cache))
     }

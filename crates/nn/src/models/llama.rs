@@ -5,12 +5,13 @@ use crate::{Embedding, Forward, Linear, Module, ModuleList, RMSNorm, RopeScaling
 use rushlight_core::{Error, Result};
 use rushlight_tensor::{AttentionOptions, Options, Tensor};
 
-/// A decoder-only transformer with rotary positions, RMS norms, gated feed-forward layers and grouped queries. State dicts of Hugging Face's
-/// Llama models load as they are.
+/// A decoder-only transformer with rotary positions, RMS norms, gated feed-forward layers and grouped queries. State
+/// dicts of Hugging Face's Llama models load as they are.
 ///
 /// ```
-/// use rushlight_nn::{Forward, models::{Generate, Llama}};
-/// use rushlight_tensor::Tensor;
+/// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_nn as nn; }
+/// use rushlight::nn::{Forward, models::{Generate, Llama}};
+/// use rushlight::Tensor;
 /// let llama = Llama::new(65)
 ///     .hidden_size(16)
 ///     .intermediate_size(32)
@@ -104,7 +105,8 @@ impl DecoderLayer {
     }
 }
 
-/// The options of a [`Llama`], under the names of Hugging Face's `LlamaConfig`; the defaults are Llama 2's with 7 billion parameters.
+/// The options of a [`Llama`], under the names of Hugging Face's `LlamaConfig`; the defaults are Llama 2's with 7
+/// billion parameters.
 #[derive(Clone, Debug)]
 pub struct LlamaBuilder {
     vocab_size: usize,
@@ -238,7 +240,6 @@ impl LlamaBuilder {
 
 impl Llama {
     /// A model over `vocab_size` tokens.
-    #[allow(clippy::new_ret_no_self)]
     pub fn new(vocab_size: usize) -> LlamaBuilder {
         LlamaBuilder {
             vocab_size,
@@ -274,12 +275,14 @@ impl Llama {
         (tensors(decayed), tensors(others))
     }
 
-    /// Continues `tokens` (`[batch, length]`, `int64`), one token at a time; returns the input with the new tokens after it.
+    /// Continues `tokens` (`[batch, length]`, `int64`), one token at a time; returns the input with the new tokens
+    /// after it.
     pub fn generate(&self, tokens: &Tensor, options: &Generate) -> Result<Tensor> {
         options.run(self, tokens)
     }
 
-    /// Logits `[batch, length, vocab_size]` for tokens that follow those in the cache, which they join. For use under `no_grad`.
+    /// Logits `[batch, length, vocab_size]` for tokens that follow those in the cache, which they join. For use under
+    /// `no_grad`.
     pub fn forward_cached(&self, tokens: &Tensor, cache: &mut KvCache) -> Result<Tensor> {
         self.run(tokens, Some(cache))
     }

@@ -89,8 +89,8 @@ impl ResNetBuilder {
         self
     }
 
-    /// Whether images are some 224×224 (the default), so that a first convolution of 7×7 and a pooling make them a quarter as large, or 32×32:
-    /// a first convolution of 3×3 keeps their size.
+    /// Whether images are some 224×224 (the default), so that a first convolution of 7×7 and a pooling make them a
+    /// quarter as large, or 32×32: a first convolution of 3×3 keeps their size.
     pub fn large_images(mut self, large_images: bool) -> Self {
         self.large_images = large_images;
         self

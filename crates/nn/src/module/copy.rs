@@ -58,9 +58,9 @@ impl Memo {
         }
         let data = Box::into_raw(copy).cast::<()>();
         let mut pointer: *const M = original;
-        // SAFETY: a pointer to a trait object begins with the address of its data (a pointer to a sized type is nothing else). The copy has
-        // the type of the original, as just compared, so the original's table fits it. The box is of the global allocator, owned by nobody
-        // else, and the type of `copy` had the same layout when it was made.
+        // SAFETY: a pointer to a trait object begins with the address of its data (a pointer to a sized type is nothing
+        // else). The copy has the type of the original, as just compared, so the original's table fits it. The box is
+        // of the global allocator, owned by nobody else, and the type of `copy` had the same layout when it was made.
         unsafe {
             *(&raw mut pointer).cast::<*mut ()>() = data;
             Ok(Box::from_raw(pointer.cast_mut()))
@@ -80,8 +80,8 @@ pub(super) fn unsupported<M: Module + ?Sized>(module: &M) -> Result<Box<dyn Any>
     )))
 }
 
-/// A field with `#[module(skip)]`, copied if its type is `Clone`. The two traits make the choice at compile time: the method of
-/// [`ByClone`] is found before that of [`ByRefusal`], which needs one more reference.
+/// A field with `#[module(skip)]`, copied if its type is `Clone`. The two traits make the choice at compile time: the
+/// method of [`ByClone`] is found before that of [`ByRefusal`], which needs one more reference.
 #[doc(hidden)]
 pub struct Setting<'a, T>(pub &'a T);
 

@@ -1,4 +1,4 @@
-//! What may be a field of a struct with `#[derive(Module)]`.
+//! Field types of structs with `#[derive(Module)]`.
 
 use super::{Buffer, Member, MemberMut, Memo, Module, Parameter, Training};
 use rushlight_core::{Error, Result};
@@ -8,9 +8,10 @@ use rushlight_core::{Error, Result};
 /// A tensor is none, as it does not say whether it is learned or kept:
 ///
 /// ```compile_fail,E0277
-/// #[derive(rushlight_nn::Module)]
+/// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_nn as nn; }
+/// #[derive(rushlight::nn::Module)]
 /// struct Net {
-///     weight: rushlight_tensor::Tensor,
+///     weight: rushlight::Tensor,
 /// }
 /// ```
 #[diagnostic::on_unimplemented(

@@ -1,7 +1,8 @@
 //! Where a module is in its model, for errors: `transformer.h.7.attn.c_proj`.
 //!
-//! Rust's modules do not know their owners. So every walk over a model (`parameters`, `state_dict`, `to`, `eval`, …) leaves the
-//! dotted name in each parameter and training switch it meets. The error path alone reads it: a forward pass that succeeds pays nothing.
+//! Rust's modules do not know their owners. So every walk over a model (`parameters`, `state_dict`, `to`, `eval`, …)
+//! leaves the dotted name in each parameter and training switch it meets. The error path alone reads it: a forward pass
+//! that succeeds pays nothing.
 
 use super::{Member, Module};
 use rushlight_core::{Error, Result};
@@ -27,11 +28,13 @@ impl Location {
 
 /// Errors that say in which module they happened.
 ///
-/// Layers and models of this crate do so themselves. A module of your own adds its path to errors of its own arithmetic:
+/// Layers and models of this crate do so themselves. A module of your own adds its path to errors of its own
+/// arithmetic:
 ///
 /// ```
-/// use rushlight_nn::{Forward, InModule, Linear, Module};
-/// use rushlight_tensor::Tensor;
+/// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_nn as nn; }
+/// use rushlight::nn::{Forward, InModule, Linear, Module};
+/// use rushlight::Tensor;
 /// # use rushlight_core::Result;
 /// #[derive(Module)]
 /// struct Block {
@@ -59,7 +62,8 @@ impl Location {
 /// # Ok::<(), rushlight_core::Error>(())
 /// ```
 ///
-/// Paths are known once any method has walked over the whole model: making an optimizer, loading, `to`, `train` or `eval`.
+/// Paths are known once any method has walked over the whole model: making an optimizer, loading, `to`, `train` or
+/// `eval`.
 pub trait InModule: Sized {
     /// The same result; an error has the module's path, unless a module inside has added its own.
     fn in_module(self, module: &dyn Module) -> Self;

@@ -1,4 +1,4 @@
-//! What a module is: something with named parameters, buffers and submodules, and what follows from that.
+//! The `Module` trait: named parameters, buffers and submodules, and everything derived from them.
 
 mod copy;
 mod field;
@@ -49,9 +49,10 @@ pub enum MemberMut<'a> {
 
 /// A neural network or a part of one.
 ///
-/// `#[derive(Module)]` writes the three required methods from the struct's fields: [`Parameter`]s, [`Buffer`]s, [`Training`]
-/// switches, other modules, and `Option`s, arrays and vectors of these; numbers, strings and `bool`s are settings and skipped. For fields of
-/// other types say `#[module(skip)]`; `#[module(rename = "…")]` gives another name in the state dict.
+/// `#[derive(Module)]` writes the three required methods from the struct's fields: [`Parameter`]s, [`Buffer`]s,
+/// [`Training`] switches, other modules, and `Option`s, arrays and vectors of these; numbers, strings and `bool`s are
+/// settings and skipped. For fields of other types say `#[module(skip)]`; `#[module(rename = "…")]` gives another name
+/// in the state dict.
 pub trait Module: Any + Send + Sync {
     /// The type's name, for summaries: `Linear`.
     fn type_name(&self) -> &'static str;
@@ -83,7 +84,8 @@ pub trait Module: Any + Send + Sync {
         self.named_children().into_iter().map(|(_, child)| child).collect()
     }
 
-    /// Parameters by name, those of submodules included (`layer.weight`). A tensor used twice is listed once, under its first name.
+    /// Parameters by name, those of submodules included (`layer.weight`). A tensor used twice is listed once, under its
+    /// first name.
     fn named_parameters(&self) -> Vec<(String, Tensor)> {
         let mut found = Vec::new();
         walk(self, "", &mut |name, member| {
@@ -134,7 +136,8 @@ pub trait Module: Any + Send + Sync {
         load::load(self, state, true).map(|_| ())
     }
 
-    /// [`Module::load_state_dict`] that leaves out what is missing or unexpected, and says what that was. Shapes must still fit.
+    /// [`Module::load_state_dict`] that leaves out what is missing or unexpected, and says what that was. Shapes must
+    /// still fit.
     fn load_state_dict_partial(&self, state: &StateDict) -> Result<LoadReport> {
         load::load(self, state, false)
     }
@@ -171,8 +174,8 @@ pub trait Module: Any + Send + Sync {
         Ok(())
     }
 
-    /// Moves or converts parameters, their gradients and buffers in place; only floats change dtype. Optimizers made before hold the old
-    /// tensors.
+    /// Moves or converts parameters, their gradients and buffers in place; only floats change dtype. Optimizers made
+    /// before hold the old tensors.
     fn to_(&mut self, target: To) -> Result<()> {
         let mut done = Vec::new();
         convert(self, target, &mut done)?;
@@ -190,11 +193,12 @@ pub trait Module: Any + Send + Sync {
         Ok(self)
     }
 
-    /// A copy with parameters and buffers of its own, as Python's `copy.deepcopy(model)`. Weights that were tied are tied in the copy;
-    /// gradients are not copied.
+    /// A copy with parameters and buffers of its own, as Python's `copy.deepcopy(model)`. Weights that were tied are
+    /// tied in the copy; gradients are not copied.
     ///
     /// ```
-    /// use rushlight_nn::{Linear, Module, init};
+    /// # mod rushlight { pub use rushlight_nn as nn; }
+    /// use rushlight::nn::{Linear, Module, init};
     /// let layer = Linear::new(2, 3).build()?;
     /// let copy = layer.deepcopy()?;
     /// init::zeros_(&layer.weight)?;
@@ -208,7 +212,8 @@ pub trait Module: Any + Send + Sync {
         Memo::default().module(self)
     }
 
-    /// The copy that [`Module::deepcopy`] makes, in a box: `Ok(Box::new(Self { … }))`, with [`Memo::tensor`] and [`Memo::module`] for the parts.
+    /// The copy that [`Module::deepcopy`] makes, in a box: `Ok(Box::new(Self { … }))`, with [`Memo::tensor`] and
+    /// [`Memo::module`] for the parts.
     fn deepcopy_any(&self, memo: &mut Memo) -> Result<Box<dyn Any>> {
         let _ = memo;
         copy::unsupported(self)
@@ -281,7 +286,8 @@ impl dyn Module {
     /// Calls `f` with every module in here, children first, then this one: `net.apply(…)` of PyTorch.
     ///
     /// ```
-    /// use rushlight_nn::{Linear, Module, init};
+    /// # mod rushlight { pub use rushlight_nn as nn; }
+    /// use rushlight::nn::{Linear, Module, init};
     /// let layer = Linear::new(2, 3).build()?;
     /// (&layer as &dyn Module).apply(&mut |m| match m.downcast_ref::<Linear>() {
     ///     Some(linear) => init::ones_(&linear.weight),

@@ -1,4 +1,4 @@
-//! What modules hold: learned tensors, kept tensors, and the training switch.
+//! Members of modules: parameters, buffers, and the training switch.
 
 use super::location::Location;
 use rushlight_core::Result;
@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// A tensor that a module learns.
 ///
-/// Not `Clone`: [`Parameter::tie`] gives the same parameter to another module, [`Module::deepcopy`](crate::Module::deepcopy) copies a
-/// module with its values.
+/// Not `Clone`: [`Parameter::tie`] gives the same parameter to another module,
+/// [`Module::deepcopy`](crate::Module::deepcopy) copies a module with its values.
 pub struct Parameter {
     tensor: Tensor,
     location: Location,
@@ -29,7 +29,8 @@ impl Parameter {
     /// The same parameter for another module: both see each other's changes, and optimizers update it once.
     ///
     /// ```
-    /// use rushlight_nn::{Embedding, Linear};
+    /// # mod rushlight { pub use rushlight_nn as nn; }
+    /// use rushlight::nn::{Embedding, Linear};
     /// let wte = Embedding::new(100, 8).build()?;
     /// let mut head = Linear::new(8, 100).bias(false).build()?;
     /// head.weight = wte.weight.tie();
@@ -116,7 +117,7 @@ impl Buffer {
         Self { tensor, persistent: true }
     }
 
-    /// A buffer that moves with the module but is not saved: masks and tables that are made anew.
+    /// A buffer that moves with the module but is not saved: masks and tables that are made again.
     pub fn not_persistent(tensor: Tensor) -> Self {
         Self { tensor, persistent: false }
     }
@@ -144,7 +145,8 @@ impl Deref for Buffer {
     }
 }
 
-/// The switch between training and evaluation, on at first. A module that behaves differently in the two has one as a field.
+/// The switch between training and evaluation, on at first. A module that behaves differently in the two has one as a
+/// field.
 pub struct Training {
     on: AtomicBool,
     location: Location,

@@ -6,13 +6,15 @@ use rushlight_core::{Error, Result};
 use rushlight_tensor::autograd::no_grad;
 use rushlight_tensor::{BatchNormOptions, Options, Tensor};
 
-/// Normalises each channel over the batch and `D` spatial dimensions: [`BatchNorm1d`], [`BatchNorm2d`], [`BatchNorm3d`].
+/// Normalises each channel over the batch and `D` spatial dimensions: [`BatchNorm1d`], [`BatchNorm2d`],
+/// [`BatchNorm3d`].
 ///
 /// In training by the batch's own statistics, which running ones follow; in evaluation by the running ones.
 ///
 /// ```
-/// use rushlight_nn::{BatchNorm2d, Forward, Module};
-/// use rushlight_tensor::Tensor;
+/// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_nn as nn; }
+/// use rushlight::nn::{BatchNorm2d, Forward, Module};
+/// use rushlight::Tensor;
 /// let norm = BatchNorm2d::new(3).build()?;
 /// norm.forward(&Tensor::ones([4, 3, 8, 8])?)?;
 /// assert_eq!(norm.num_batches_tracked.as_ref().unwrap().item::<i64>()?, 1);
@@ -102,7 +104,8 @@ impl<const D: usize> BatchNormNdBuilder<D> {
         self
     }
 
-    /// A batch's weight in the running statistics; 0.1 unless set, and with `None` such that all batches weigh the same.
+    /// A batch's weight in the running statistics; 0.1 unless set, and with `None` such that all batches weigh the
+    /// same.
     pub fn momentum(mut self, momentum: impl Into<Option<f64>>) -> Self {
         self.momentum = momentum.into();
         self

@@ -5,7 +5,8 @@ use crate::{Buffer, Forward, Module, Parameter, Training, factory_options, locat
 use rushlight_core::{Error, Result};
 use rushlight_tensor::{InstanceNormOptions, Options, Tensor};
 
-/// Normalises each channel of each sample over `D` spatial dimensions: [`InstanceNorm1d`], [`InstanceNorm2d`], [`InstanceNorm3d`].
+/// Normalises each channel of each sample over `D` spatial dimensions: [`InstanceNorm1d`], [`InstanceNorm2d`],
+/// [`InstanceNorm3d`].
 #[derive(Module)]
 #[module(type_name = "Self::kind", extra_repr = "Self::settings")]
 pub struct InstanceNormNd<const D: usize> {

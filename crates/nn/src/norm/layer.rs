@@ -31,8 +31,9 @@ impl From<&[usize]> for NormalizedShape {
 /// Normalises over the last dimensions, then scales and shifts.
 ///
 /// ```
-/// use rushlight_nn::{Forward, LayerNorm, Module};
-/// use rushlight_tensor::Tensor;
+/// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_nn as nn; }
+/// use rushlight::nn::{Forward, LayerNorm, Module};
+/// use rushlight::Tensor;
 /// let norm = LayerNorm::new(16).build()?;
 /// assert_eq!(norm.forward(&Tensor::ones([2, 5, 16])?)?.shape(), [2, 5, 16]);
 /// assert_eq!(norm.repr(), "LayerNorm((16,), eps=1e-05, elementwise_affine=True, bias=True)");

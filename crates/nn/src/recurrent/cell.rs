@@ -90,22 +90,24 @@ impl RNNCellBuilder {
 }
 
 impl RNNCell {
-    /// The new state for an input `[batch, input_size]` and a state `[batch, hidden_size]` (zeros if none), or both without the batch.
+    /// The new state for an input `[batch, input_size]` and a state `[batch, hidden_size]` (zeros if none), or both
+    /// without the batch.
     pub fn forward(&self, input: &Tensor, hx: Option<&Tensor>) -> Result<Tensor> {
         Ok(step("RNNCell", self.kind, &self.weights, input, hx, None)?.h).in_module(self)
     }
 }
 
 impl GRUCell {
-    /// The new state for an input `[batch, input_size]` and a state `[batch, hidden_size]` (zeros if none), or both without the batch.
+    /// The new state for an input `[batch, input_size]` and a state `[batch, hidden_size]` (zeros if none), or both
+    /// without the batch.
     pub fn forward(&self, input: &Tensor, hx: Option<&Tensor>) -> Result<Tensor> {
         Ok(step("GRUCell", self.kind, &self.weights, input, hx, None)?.h).in_module(self)
     }
 }
 
 impl LSTMCell {
-    /// The new hidden and cell state for an input `[batch, input_size]` and states `[batch, hidden_size]` (zeros if none), or all without
-    /// the batch.
+    /// The new hidden and cell state for an input `[batch, input_size]` and states `[batch, hidden_size]` (zeros if
+    /// none), or all without the batch.
     pub fn forward(&self, input: &Tensor, hx: Option<(&Tensor, &Tensor)>) -> Result<(Tensor, Tensor)> {
         locate(self, || {
             let (h, c) = hx.unzip();

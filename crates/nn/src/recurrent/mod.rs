@@ -40,7 +40,8 @@ macro_rules! layers {
         }
 
         impl $name {
-            /// From `input_size` features to states of `hidden_size`; one layer, in one direction, unless said otherwise.
+            /// From `input_size` features to states of `hidden_size`; one layer, in one direction, unless said
+            /// otherwise.
             pub fn new(input_size: usize, hidden_size: usize) -> $builder {
                 let config = Config {
                     kind: $kind,
@@ -74,7 +75,8 @@ macro_rules! layers {
                 self
             }
 
-            /// Whether inputs and outputs are `[batch, length, features]` instead of `[length, batch, features]`. States are not concerned.
+            /// Whether inputs and outputs are `[batch, length, features]` instead of `[length, batch, features]`.
+            /// States are not concerned.
             pub fn batch_first(mut self, batch_first: bool) -> Self {
                 self.config.batch_first = batch_first;
                 self
@@ -107,8 +109,9 @@ layers! {
     /// A long short-term memory.
     ///
     /// ```
-    /// use rushlight_nn::LSTM;
-    /// use rushlight_tensor::Tensor;
+    /// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_nn as nn; }
+    /// use rushlight::nn::LSTM;
+    /// use rushlight::Tensor;
     /// let lstm = LSTM::new(3, 4).num_layers(2).bidirectional(true).batch_first(true).build()?;
     /// let (outputs, (h, c)) = lstm.forward(&Tensor::ones([5, 7, 3])?, None)?;
     /// assert_eq!(outputs.shape(), [5, 7, 8]);
@@ -140,9 +143,9 @@ impl LSTMBuilder {
 macro_rules! one_state {
     ($($name:ident)*) => {$(
         impl $name {
-            /// The last layer's states at every step, `[length, batch, directions * hidden_size]`, and every layer's last state,
-            /// `[layers * directions, batch, hidden_size]`, for an input `[length, batch, input_size]` (or without the batch) and
-            /// first states like the last (zeros if none).
+            /// The last layer's states at every step, `[length, batch, directions * hidden_size]`, and every layer's
+            /// last state, `[layers * directions, batch, hidden_size]`, for an input `[length, batch, input_size]` (or
+            /// without the batch) and first states like the last (zeros if none).
             pub fn forward(&self, input: &Tensor, hx: Option<&Tensor>) -> Result<(Tensor, Tensor)> {
                 locate(self, || {
                     let (out, last) = run(stringify!($name), &self.stack, &self.config, &self.training, input, hx, None)?;
@@ -165,9 +168,9 @@ macro_rules! one_state {
 one_state!(RNN GRU);
 
 impl LSTM {
-    /// The last layer's hidden states at every step, `[length, batch, directions * hidden_size]`, and every layer's last hidden and cell
-    /// states, `[layers * directions, batch, hidden_size]`, for an input `[length, batch, input_size]` (or without the batch)
-    /// and first states like the last (zeros if none).
+    /// The last layer's hidden states at every step, `[length, batch, directions * hidden_size]`, and every layer's
+    /// last hidden and cell states, `[layers * directions, batch, hidden_size]`, for an input
+    /// `[length, batch, input_size]` (or without the batch) and first states like the last (zeros if none).
     pub fn forward(&self, input: &Tensor, hx: Option<(&Tensor, &Tensor)>) -> Result<(Tensor, (Tensor, Tensor))> {
         locate(self, || {
             let (h, c) = hx.unzip();

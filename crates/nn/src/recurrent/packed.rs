@@ -3,8 +3,8 @@
 use rushlight_core::{Error, Result};
 use rushlight_tensor::{Tensor, cat};
 
-/// Sequences of different lengths without padding: the first steps of all, the second steps of those that have one, and so on,
-/// longest sequence first.
+/// Sequences of different lengths without padding: the first steps of all, the second steps of those that have one, and
+/// so on, longest sequence first.
 #[derive(Clone)]
 pub struct PackedSequence {
     data: Tensor,
@@ -108,12 +108,13 @@ fn packing_order(name: &str, lengths: &[usize], enforce_sorted: bool) -> Result<
     Ok(order)
 }
 
-/// Takes the padding out of `[length, batch, ..]` (`[batch, length, ..]` with `batch_first`). With `enforce_sorted`, PyTorch's default, the
-/// lengths must not increase.
+/// Takes the padding out of `[length, batch, ..]` (`[batch, length, ..]` with `batch_first`). With `enforce_sorted`,
+/// PyTorch's default, the lengths must not increase.
 ///
 /// ```
-/// use rushlight_nn::{pack_padded_sequence, pad_packed_sequence};
-/// use rushlight_tensor::Tensor;
+/// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_nn as nn; }
+/// use rushlight::nn::{pack_padded_sequence, pad_packed_sequence};
+/// use rushlight::Tensor;
 /// let x = Tensor::new([[1.0f32, 0.0], [2.0, 3.0]])?;
 /// let packed = pack_padded_sequence(&x, &[1, 2], true, false)?;
 /// assert_eq!(packed.data().to_vec::<f32>()?, [2.0, 1.0, 3.0]);
@@ -157,8 +158,8 @@ fn rows(sizes: &[usize], place: impl Fn(usize, usize) -> usize) -> Vec<usize> {
     sizes.iter().enumerate().flat_map(|(t, &size)| (0..size).map(move |b| (t, b))).map(|(t, b)| place(t, b)).collect()
 }
 
-/// Puts padding back in: `[length, batch, ..]` (`[batch, length, ..]` with `batch_first`), and the lengths. PyTorch's default for
-/// `padding_value` is 0; with `total_length` there are as many steps.
+/// Puts padding back in: `[length, batch, ..]` (`[batch, length, ..]` with `batch_first`), and the lengths. PyTorch's
+/// default for `padding_value` is 0; with `total_length` there are as many steps.
 pub fn pad_packed_sequence(
     sequence: &PackedSequence,
     batch_first: bool,
@@ -202,7 +203,8 @@ fn spread(
     padding.index_copy(0, &indices(rows, data)?, data)?.reshape(&shape)
 }
 
-/// Sequences, `[length, ..]` each, without padding. With `enforce_sorted`, PyTorch's default, lengths must not increase.
+/// Sequences, `[length, ..]` each, without padding. With `enforce_sorted`, PyTorch's default, lengths must not
+/// increase.
 pub fn pack_sequence(sequences: &[&Tensor], enforce_sorted: bool) -> Result<PackedSequence> {
     let lengths = lengths_of("pack_sequence", sequences)?;
     let joined = cat(sequences, 0).map_err(|e| e.within("pack_sequence"))?;
@@ -225,8 +227,8 @@ pub enum PaddingSide {
     Right,
 }
 
-/// Sequences, `[length, ..]` each, padded to the longest: `[length, batch, ..]` (`[batch, length, ..]` with `batch_first`). PyTorch's default
-/// for `padding_value` is 0.
+/// Sequences, `[length, ..]` each, padded to the longest: `[length, batch, ..]` (`[batch, length, ..]` with
+/// `batch_first`). PyTorch's default for `padding_value` is 0.
 pub fn pad_sequence(
     sequences: &[&Tensor],
     batch_first: bool,

@@ -1,16 +1,17 @@
-//! Layers and directions of a recurrent network over rows that lie step by step, with weights that lie wherever they do.
+//! Layers and directions of a recurrent network over rows ordered by step, with weights of any layout.
 
 use super::sequence;
 use super::weights::{Kind, RecurrentWeights, State};
 use rushlight_core::{Error, Result};
 use rushlight_tensor::{Tensor, cat, stack};
 
-/// What a recurrent network computes with given weights. [`LSTM`](crate::LSTM) and its relatives own theirs; this is for callers whose
-/// weights belong to somebody else.
+/// What a recurrent network computes with given weights. [`LSTM`](crate::LSTM) and its relatives own theirs; this is
+/// for callers whose weights belong to somebody else.
 ///
 /// ```
-/// use rushlight_nn::{Recurrence, RecurrentKind, RecurrentWeights};
-/// use rushlight_tensor::Tensor;
+/// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_nn as nn; }
+/// use rushlight::nn::{Recurrence, RecurrentKind, RecurrentWeights};
+/// use rushlight::Tensor;
 /// let (weight_ih, weight_hh) = (Tensor::ones([16, 3])?, Tensor::ones([16, 4])?);
 /// let weights = [RecurrentWeights { weight_ih: &weight_ih, weight_hh: &weight_hh, biases: None, weight_hr: None }];
 /// let network = Recurrence { kind: RecurrentKind::Lstm, weights: &weights, bidirectional: false, dropout: 0.0 };
@@ -38,8 +39,9 @@ impl Recurrence<'_> {
         1 + usize::from(self.bidirectional)
     }
 
-    /// Outputs, `[rows, features]`, and last states, `[layers * directions, batch, features]`, for rows that lie step by step, `batch_sizes[t]`
-    /// of them at step `t`, and first states like the last. Sequences are sorted by length, the longest first.
+    /// Outputs, `[rows, features]`, and last states, `[layers * directions, batch, features]`, for rows that are
+    /// ordered by step, `batch_sizes[t]` of them at step `t`, and first states like the last. Sequences are sorted by
+    /// length, the longest first.
     pub fn run(
         &self,
         rows: &Tensor,

@@ -1,8 +1,8 @@
-//! A cell over sequences of one length as a single op: its backward multiplies the gradients of all steps with all states at once, where a
-//! tape of steps would add up a product for each.
+//! A cell over sequences of one length as a single op: its backward multiplies the gradients of all steps with all
+//! states at once, where a tape of steps would add up a product for each.
 //!
-//! What a step's gradient is multiplied with, the derivatives of gates and activations, does not depend on later steps: it is computed
-//! for the whole sequence before the walk back.
+//! What a step's gradient is multiplied with, the derivatives of gates and activations, does not depend on later steps:
+//! it is computed for the whole sequence before the walk back.
 
 use super::weights::{Kind, RNNNonlinearity, State, step};
 use rushlight_core::{DType, Error, Result};
@@ -107,7 +107,8 @@ impl Sequence {
 
     /// The backward of [`Sequence::composed`], recorded.
     fn recorded_backward(&self, inputs: &[&Tensor], grads: &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>> {
-        // Views of the inputs: the gradients that come in may depend on the inputs too, which is not to be counted here.
+        // Views of the inputs: the gradients that come in may depend on the inputs too, which is not to be counted
+        // here.
         let views = inputs.iter().map(|t| t.narrow(0, 0, t.shape()[0])).collect::<Result<Vec<_>>>()?;
         let outputs = self.composed(&self.inputs(&views.iter().collect::<Vec<_>>())?)?;
         let mut total: Option<Tensor> = None;
@@ -306,8 +307,8 @@ impl Sequence {
         Ok(vec![states.outputs, h, c])
     }
 
-    /// The derivatives of a step, `[steps, batch, gates, hidden]`, and what else its gradients are multiplied with: of an LSTM, the way from
-    /// output to cell state; of a GRU, that of the new state's share from the input.
+    /// The derivatives of a step, `[steps, batch, gates, hidden]`, and what else its gradients are multiplied with: of
+    /// an LSTM, the way from output to cell state; of a GRU, that of the new state's share from the input.
     fn slopes(&self, kept: &[Tensor], states: &Tensor, first: &State) -> Result<(Tensor, Option<Tensor>)> {
         let hidden = first.h.shape()[1];
         match (self.kind, &first.c) {

@@ -72,7 +72,8 @@ impl Stack {
         })
     }
 
-    /// Outputs, `[rows, features]`, and last states for rows that lie step by step, `batch_sizes[t]` of them at step `t`.
+    /// Outputs, `[rows, features]`, and last states for rows that are ordered by step, `batch_sizes[t]` of them at step
+    /// `t`.
     pub(super) fn run(
         &self,
         rows: &Tensor,

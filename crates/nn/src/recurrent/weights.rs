@@ -100,7 +100,7 @@ impl CellWeights {
             .chain(self.weight_hr.as_mut().map(|w| ("weight_hr", w)))
     }
 
-    /// The weights where they lie.
+    /// The weights, without packing.
     pub(super) fn borrowed(&self) -> RecurrentWeights<'_> {
         RecurrentWeights {
             weight_ih: &self.weight_ih,
@@ -111,7 +111,7 @@ impl CellWeights {
     }
 }
 
-/// The weights of one cell, wherever they lie: of a cell module, or of one layer and direction.
+/// The weights of one cell: of a cell module, or of one layer and direction.
 #[derive(Clone, Copy)]
 pub struct RecurrentWeights<'a> {
     /// `[gates * hidden_size, input_size]`.

@@ -1,10 +1,10 @@
-//! What encoder layers, decoder layers and whole transformers are told alike.
+//! Options shared by encoder layers, decoder layers and whole transformers.
 
 use crate::{Dropout, Forward, LayerNorm, Linear, MultiheadAttention};
 use rushlight_core::Result;
 use rushlight_tensor::{Options, Tensor};
 
-/// What lies between the two linear layers of a transformer's layer.
+/// The activation between the two linear layers of a transformer layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TransformerActivation {
     /// `max(x, 0)`.
@@ -80,7 +80,7 @@ macro_rules! layer_options {
                 self
             }
 
-            /// What lies between the two linear layers, ReLU unless set.
+            /// The activation between the two linear layers, ReLU unless set.
             pub fn activation(mut self, activation: $crate::TransformerActivation) -> Self {
                 self.config.activation = activation;
                 self

@@ -50,7 +50,8 @@ impl<'a> DecoderMasks<'a> {
         self
     }
 
-    /// Whether position `i` of the target sees positions `0..=i` of the memory only; a `memory_mask` beside it must say the same.
+    /// Whether position `i` of the target sees positions `0..=i` of the memory only; a `memory_mask` beside it must say
+    /// the same.
     pub fn memory_is_causal(mut self, is_causal: bool) -> Self {
         self.memory_is_causal = is_causal;
         self

@@ -32,8 +32,9 @@ pub struct TransformerMasks<'a> {
 /// An encoder and a decoder.
 ///
 /// ```
-/// use rushlight_nn::{DecoderMasks, Transformer, TransformerMasks};
-/// use rushlight_tensor::Tensor;
+/// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_nn as nn; }
+/// use rushlight::nn::{DecoderMasks, Transformer, TransformerMasks};
+/// use rushlight::Tensor;
 /// let model = Transformer::new()
 ///     .d_model(16)
 ///     .nhead(2)
@@ -81,8 +82,8 @@ impl Transformer {
         }
     }
 
-    /// The output for a target, `[target length, batch, d_model]`, from a source, `[source length, batch, d_model]` (the batch first
-    /// with `batch_first`; without one, `[length, d_model]`).
+    /// The output for a target, `[target length, batch, d_model]`, from a source, `[source length, batch, d_model]`
+    /// (the batch first with `batch_first`; without one, `[length, d_model]`).
     pub fn forward(&self, src: &Tensor, tgt: &Tensor) -> Result<Tensor> {
         self.forward_with(src, tgt, &TransformerMasks::default())
     }

@@ -1,5 +1,5 @@
-//! Every layer and loss against PyTorch's answers: keys and shapes of the state dict, print, outputs, gradients, buffers. `RUSHLIGHT_TEST_DEVICE` runs
-//! them on another device than the CPU.
+//! Every layer and loss against PyTorch's answers: keys and shapes of the state dict, print, outputs, gradients,
+//! buffers. `RUSHLIGHT_TEST_DEVICE` runs them on another device than the CPU.
 
 use crate::build::build;
 use crate::options::Options;

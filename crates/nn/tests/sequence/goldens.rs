@@ -1,4 +1,5 @@
-//! Reads `tests/goldens/data/nn/sequence` and compares modules with it; `tests/goldens/nn_sequence.py` says what is in there.
+//! Reads `tests/goldens/data/nn/sequence` and compares modules with it; `tests/goldens/nn_sequence.py` says what is in
+//! there.
 
 use rushlight_core::{DType, Device};
 use rushlight_nn::Module;

@@ -57,8 +57,9 @@ options! {
 /// L-BFGS. It evaluates the loss several times a step, so it is used by [`step_closure`](Optimizer::step_closure):
 ///
 /// ```
-/// use rushlight_optim::{Lbfgs, LineSearch, Optimizer};
-/// use rushlight_tensor::Tensor;
+/// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_optim as optim; }
+/// use rushlight::optim::{Lbfgs, LineSearch, Optimizer};
+/// use rushlight::Tensor;
 /// let x = Tensor::new([3.0f32, -4.0])?.requires_grad_(true)?;
 /// let mut optimizer = Lbfgs::new([x.clone()]).line_search_fn(Some(LineSearch::StrongWolfe)).build()?;
 /// optimizer.step_closure(&mut || {
@@ -346,21 +347,7 @@ impl Stateful for Lbfgs {
     fn state(&self) -> Result<Value> {
         let mut state = Dict::new();
         if self.func_evals > 0 {
-            let mut kept = Dict::new();
-            kept.insert("func_evals".into(), self.func_evals.into());
-            kept.insert("n_iter".into(), self.n_iter.into());
-            if let Some(m) = &self.memory {
-                let tensors = |of: fn(&Pair) -> &Tensor| Value::List(m.pairs.iter().map(|p| of(p).into()).collect());
-                kept.insert("d".into(), (&m.direction).into());
-                kept.insert("t".into(), m.step.into());
-                kept.insert("old_dirs".into(), tensors(|p| &p.grad));
-                kept.insert("old_stps".into(), tensors(|p| &p.step));
-                kept.insert("ro".into(), Value::List(m.pairs.iter().map(|p| p.inverse.into()).collect()));
-                kept.insert("H_diag".into(), m.scale.into());
-                kept.insert("prev_flat_grad".into(), (&m.grad).into());
-                kept.insert("prev_loss".into(), m.loss.into());
-            }
-            state.insert(0.into(), kept.into());
+            state.insert(0.into(), self.kept().into());
         }
         let mut group = self.group.options.to_dict();
         group.extend(self.group.extra.clone());
@@ -388,14 +375,10 @@ impl Stateful for Lbfgs {
         }
         require(options.lr >= 0.0, "learning rate", options.lr)?;
         let first = Key::Int(ids.first().map_or(Ok(0), Value::as_int)?);
-        let (mut func_evals, mut n_iter, mut memory) = (0, 0, None);
-        if let Some(kept) = state.get("state")?.as_dict()?.get(&first) {
-            func_evals = kept.get("func_evals")?.as_int()?;
-            n_iter = kept.get("n_iter")?.as_int()?;
-            if kept.as_dict()?.contains_key(&Key::from("d")) {
-                memory = Some(self.load_memory(kept)?);
-            }
-        }
+        let (func_evals, n_iter, memory) = match state.get("state")?.as_dict()?.get(&first) {
+            Some(kept) => self.group.load_kept(kept, true)?,
+            None => (0, 0, None),
+        };
         (self.group.options, self.group.extra) = (options, extra);
         (self.func_evals, self.n_iter, self.memory) = (func_evals, n_iter, memory);
         Ok(())
@@ -403,15 +386,57 @@ impl Stateful for Lbfgs {
 }
 
 impl Lbfgs {
-    fn load_memory(&self, kept: &Value) -> Result<Memory> {
-        let numel: usize = self.group.params.iter().map(|p| p.numel()).sum();
-        let dtype = self.group.params.first().map_or(rushlight_core::DType::F32, |p| p.dtype());
+    /// An optimizer that continues from what [`kept`](Self::kept) returned and shares its tensors. For front ends that
+    /// keep parameters, options and state themselves.
+    pub fn resume(params: Vec<Tensor>, options: LbfgsOptions, kept: &Value) -> Result<Self> {
+        let group = Single { options, params, extra: Dict::new() };
+        let (func_evals, n_iter, memory) = match kept.as_dict()?.is_empty() {
+            true => (0, 0, None),
+            false => group.load_kept(kept, false)?,
+        };
+        Ok(Self { group, func_evals, n_iter, memory })
+    }
+
+    /// The state with PyTorch's keys, but for `al`, which holds nothing from one step to the next. Tensors are shared.
+    pub fn kept(&self) -> Dict {
+        let mut kept = Dict::new();
+        kept.insert("func_evals".into(), self.func_evals.into());
+        kept.insert("n_iter".into(), self.n_iter.into());
+        if let Some(m) = &self.memory {
+            let tensors = |of: fn(&Pair) -> &Tensor| Value::List(m.pairs.iter().map(|p| of(p).into()).collect());
+            kept.insert("d".into(), (&m.direction).into());
+            kept.insert("t".into(), m.step.into());
+            kept.insert("old_dirs".into(), tensors(|p| &p.grad));
+            kept.insert("old_stps".into(), tensors(|p| &p.step));
+            kept.insert("ro".into(), Value::List(m.pairs.iter().map(|p| p.inverse.into()).collect()));
+            kept.insert("H_diag".into(), m.scale.into());
+            kept.insert("prev_flat_grad".into(), (&m.grad).into());
+            kept.insert("prev_loss".into(), m.loss.into());
+        }
+        kept
+    }
+}
+
+impl Single {
+    /// Evaluations, iterations and memory from a saved state.
+    fn load_kept(&self, kept: &Value, copy: bool) -> Result<(i64, i64, Option<Memory>)> {
+        let memory = match kept.as_dict()?.contains_key(&Key::from("d")) {
+            true => Some(self.load_memory(kept, copy)?),
+            false => None,
+        };
+        Ok((kept.get("func_evals")?.as_int()?, kept.get("n_iter")?.as_int()?, memory))
+    }
+
+    fn load_memory(&self, kept: &Value, copy: bool) -> Result<Memory> {
+        let numel: usize = self.params.iter().map(|p| p.numel()).sum();
+        let dtype = self.params.first().map_or(rushlight_core::DType::F32, |p| p.dtype());
         let vector = |value: &Value| {
             let t = value.as_tensor()?;
             if t.shape() != [numel] {
                 return Err(Error::shape(format!("LBFGS: a saved vector has shape {:?}, not [{numel}]", t.shape())));
             }
-            no_grad(|| t.detach().to_dtype(dtype)?.copy())
+            let t = no_grad(|| t.detach().to_dtype(dtype))?;
+            if copy { no_grad(|| t.copy()) } else { Ok(t) }
         };
         let (grads, steps) = (kept.get("old_dirs")?.as_list()?, kept.get("old_stps")?.as_list()?);
         let inverses = kept.get("ro")?.as_list()?;

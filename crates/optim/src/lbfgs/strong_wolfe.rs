@@ -35,8 +35,8 @@ fn cubic_minimum(a: &Point, b: &Point, bounds: Option<(f64, f64)>) -> f64 {
     }
 }
 
-/// The point to go to from `origin`, first trying `step`, and how often the objective was evaluated. `reach` is the largest
-/// element of the direction.
+/// The point to go to from `origin`, first trying `step`, and how often the objective was evaluated. `reach` is the
+/// largest element of the direction.
 pub fn strong_wolfe(
     objective: &mut dyn FnMut(f64) -> Result<Point>,
     origin: Point,

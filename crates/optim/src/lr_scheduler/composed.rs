@@ -34,9 +34,10 @@ fn load_all(schedulers: &mut [Box<dyn LrScheduler>], state: &Value) -> Result<()
 /// One schedule after another: each but the first takes over at its milestone.
 ///
 /// ```
-/// use rushlight_optim::lr_scheduler::{CosineAnnealingLR, LinearLR, SequentialLR};
-/// use rushlight_optim::{Optimizer, Sgd};
-/// use rushlight_tensor::Tensor;
+/// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_optim as optim; }
+/// use rushlight::optim::lr_scheduler::{CosineAnnealingLR, LinearLR, SequentialLR};
+/// use rushlight::optim::{Optimizer, Sgd};
+/// use rushlight::Tensor;
 /// let mut optimizer = Sgd::new([Tensor::ones([2])?.requires_grad_(true)?]).lr(0.1).build()?;
 /// let rise = LinearLR::new().start_factor(0.1).total_iters(10).build(&mut optimizer)?;
 /// let fall = CosineAnnealingLR::new(90).build(&mut optimizer)?;
@@ -75,13 +76,14 @@ impl SequentialLR {
         Ok(sequence)
     }
 
-    /// A rate that rises linearly for `steps` steps, from `1 / steps` of its value on, and then follows a schedule built for
-    /// `optimizer`.
+    /// A rate that rises linearly for `steps` steps, from `1 / steps` of its value on, and then follows a schedule
+    /// built for `optimizer`.
     ///
     /// ```
-    /// use rushlight_optim::lr_scheduler::{CosineAnnealingLR, SequentialLR};
-    /// use rushlight_optim::{Optimizer, Sgd};
-    /// use rushlight_tensor::Tensor;
+    /// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_optim as optim; }
+    /// use rushlight::optim::lr_scheduler::{CosineAnnealingLR, SequentialLR};
+    /// use rushlight::optim::{Optimizer, Sgd};
+    /// use rushlight::Tensor;
     /// let mut optimizer = Sgd::new([Tensor::ones([2])?.requires_grad_(true)?]).lr(1.0).build()?;
     /// let cosine = CosineAnnealingLR::new(90).build(&mut optimizer)?;
     /// let scheduler = SequentialLR::warmup(&mut optimizer, 10, Box::new(cosine))?;

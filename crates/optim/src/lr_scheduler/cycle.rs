@@ -1,10 +1,10 @@
 //! Schedules that move the rate up and down, and momentum the other way.
 
+use super::formula::{self, Anneal};
 use super::{At, Group, Plan, Policy, Scheduler, number};
 use crate::options::Field;
 use rushlight_core::{Error, Result};
 use rushlight_tensor::state::{Dict, Value};
-use std::f64::consts::PI;
 
 /// One number for all groups, or one for each.
 #[derive(Clone, Debug)]
@@ -74,31 +74,6 @@ fn start_momentum(groups: &mut [&mut dyn Group], use_beta1: bool, base: &[f64], 
 /// The rate from low to `max_lr` and down to next to nothing, once: the 1cycle policy. Momentum goes the other way.
 pub type OneCycleLR = Scheduler<OneCycleLROptions>;
 
-/// How a rate goes from one value to another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Anneal {
-    /// Along half a cosine.
-    Cos,
-    /// Along a line.
-    Linear,
-}
-
-impl Anneal {
-    fn between(self, start: f64, end: f64, part: f64) -> f64 {
-        match self {
-            Anneal::Cos => end + (start - end) / 2.0 * ((PI * part).cos() + 1.0),
-            Anneal::Linear => (end - start) * part + start,
-        }
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Anneal::Cos => "cos",
-            Anneal::Linear => "linear",
-        }
-    }
-}
-
 /// Options of [`OneCycleLR`].
 #[derive(Clone, Debug)]
 pub struct OneCycleLROptions {
@@ -125,7 +100,8 @@ struct Phase {
 }
 
 impl Scheduler<OneCycleLROptions> {
-    /// A cycle of `total_steps` steps (`epochs * steps_per_epoch`) with the highest rate `max_lr`, for all groups or for each.
+    /// A cycle of `total_steps` steps (`epochs * steps_per_epoch`) with the highest rate `max_lr`, for all groups or
+    /// for each.
     pub fn new(max_lr: impl Into<PerGroup>, total_steps: usize) -> Plan<OneCycleLROptions> {
         Plan(OneCycleLROptions {
             max_lr: max_lr.into(),
@@ -250,16 +226,11 @@ impl Policy for OneCycleLROptions {
                 at.epoch, self.total_steps
             )));
         }
-        let mut start = 0.0;
-        let mut phases = self.phases.iter().peekable();
-        let phase = loop {
-            let Some(phase) = phases.next() else { return Err(Error::value("OneCycleLR: the schedule has no phases")) };
-            if step <= phase.end_step || phases.peek().is_none() {
-                break phase;
-            }
-            start = phase.end_step;
+        let ends: Vec<f64> = self.phases.iter().map(|p| p.end_step).collect();
+        let Some((phase, part)) = formula::phase(step, &ends) else {
+            return Err(Error::value("OneCycleLR: the schedule has no phases"));
         };
-        let part = (step - start) / (phase.end_step - start);
+        let phase = &self.phases[phase];
         let mut lrs = Vec::with_capacity(groups.len());
         for group in groups {
             let between = |group: &dyn Group, names: [&str; 2]| -> Result<f64> {
@@ -297,11 +268,9 @@ impl Policy for OneCycleLROptions {
     fn load(&mut self, state: &Value) -> Result<()> {
         let mut new = self.clone();
         new.total_steps = state.get("total_steps")?.as_usize()?;
-        new.anneal_strategy = match state.get("_anneal_func_type")?.as_str()? {
-            "cos" => Anneal::Cos,
-            "linear" => Anneal::Linear,
-            other => return Err(Error::value(format!("OneCycleLR: unknown anneal strategy '{other}'"))),
-        };
+        let strategy = state.get("_anneal_func_type")?.as_str()?;
+        new.anneal_strategy = Anneal::named(strategy)
+            .ok_or_else(|| Error::value(format!("OneCycleLR: unknown anneal strategy '{strategy}'")))?;
         new.cycle_momentum = state.get("cycle_momentum")?.as_bool()?;
         if new.cycle_momentum {
             new.use_beta1 = state.get("use_beta1")?.as_bool()?;
@@ -340,6 +309,20 @@ impl CyclicMode {
 
     fn name(self) -> &'static str {
         Self::NAMES.iter().find(|(mode, _)| *mode == self).map_or("", |(_, name)| name)
+    }
+
+    /// By PyTorch's name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::NAMES.iter().find(|(_, own)| *own == name).map(|(mode, _)| *mode)
+    }
+
+    /// The height of cycle `x`, or of step `x` for [`ExpRange`](CyclicMode::ExpRange).
+    pub fn scale(self, x: f64, gamma: f64) -> f64 {
+        match self {
+            CyclicMode::Triangular => 1.0,
+            CyclicMode::Triangular2 => 1.0 / 2f64.powf(x - 1.0),
+            CyclicMode::ExpRange => gamma.powf(x),
+        }
     }
 }
 
@@ -464,14 +447,8 @@ impl Policy for CyclicLROptions {
 
     fn lrs(&mut self, at: At, groups: &mut [&mut dyn Group]) -> Result<Vec<f64>> {
         let (c, step) = (&self.cycle, at.epoch as f64);
-        let number = (1.0 + step / c.total_size).floor();
-        let part = 1.0 + step / c.total_size - number;
-        let height = if part <= c.step_ratio { part / c.step_ratio } else { (part - 1.0) / (c.step_ratio - 1.0) };
-        let scale = match self.mode {
-            CyclicMode::Triangular => 1.0,
-            CyclicMode::Triangular2 => 1.0 / 2f64.powf(number - 1.0),
-            CyclicMode::ExpRange => self.gamma.powf(step),
-        };
+        let (number, height) = formula::cycle(step, c.total_size, c.step_ratio);
+        let scale = self.mode.scale(if self.mode == CyclicMode::ExpRange { step } else { number }, self.gamma);
         if self.cycle_momentum {
             for ((group, base), max) in groups.iter_mut().zip(&c.base_momentums).zip(&c.max_momentums) {
                 set_momentum(&mut **group, c.use_beta1, max - (max - base) * height * scale)?;
@@ -501,11 +478,7 @@ impl Policy for CyclicLROptions {
     fn load(&mut self, state: &Value) -> Result<()> {
         let mut new = self.clone();
         let mode = state.get("mode")?.as_str()?;
-        new.mode = CyclicMode::NAMES
-            .iter()
-            .find(|(_, name)| *name == mode)
-            .map(|(mode, _)| *mode)
-            .ok_or_else(|| Error::value(format!("CyclicLR: unknown mode '{mode}'")))?;
+        new.mode = CyclicMode::named(mode).ok_or_else(|| Error::value(format!("CyclicLR: unknown mode '{mode}'")))?;
         new.gamma = state.get("gamma")?.as_float()?;
         new.cycle_momentum = state.get("cycle_momentum")?.as_bool()?;
         new.cycle.base_lrs = Vec::from_value(state.get("base_lrs")?)?;

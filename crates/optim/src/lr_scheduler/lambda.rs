@@ -10,9 +10,10 @@ type Lambda = Box<dyn Fn(usize) -> f64 + Send>;
 /// Sets the rate to its first value times a function of the number of steps.
 ///
 /// ```
-/// use rushlight_optim::lr_scheduler::{LambdaLR, LrScheduler};
-/// use rushlight_optim::{Optimizer, Sgd};
-/// use rushlight_tensor::Tensor;
+/// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_optim as optim; }
+/// use rushlight::optim::lr_scheduler::{LambdaLR, LrScheduler};
+/// use rushlight::optim::{Optimizer, Sgd};
+/// use rushlight::Tensor;
 /// let mut optimizer = Sgd::new([Tensor::ones([2])?.requires_grad_(true)?]).lr(0.1).build()?;
 /// let mut scheduler = LambdaLR::new(|step| 1.0 / (1.0 + step as f64)).build(&mut optimizer)?;
 /// scheduler.step(&mut optimizer)?;

@@ -3,9 +3,10 @@
 //! A schedule does not hold the optimizer: it is built for one and given it at each step, after the optimizer's own.
 //!
 //! ```
-//! use rushlight_optim::lr_scheduler::{LrScheduler, StepLR};
-//! use rushlight_optim::{Optimizer, Sgd};
-//! use rushlight_tensor::Tensor;
+//! # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_optim as optim; }
+//! use rushlight::optim::lr_scheduler::{LrScheduler, StepLR};
+//! use rushlight::optim::{Optimizer, Sgd};
+//! use rushlight::Tensor;
 //! let mut optimizer = Sgd::new([Tensor::ones([2])?.requires_grad_(true)?]).lr(1.0).build()?;
 //! let mut scheduler = StepLR::new(2).gamma(0.5).build(&mut optimizer)?;
 //! for _epoch in 0..4 {
@@ -16,17 +17,20 @@
 //! # Ok::<(), rushlight_core::Error>(())
 //! ```
 //!
-//! Building a schedule sets the learning rate of its first step. To resume, build optimizer and schedule as at the beginning, then
-//! load the state of both. Most schedules multiply the rate the optimizer has, as PyTorch's do, so that they can be chained.
+//! Building a schedule sets the learning rate of its first step. To resume, build optimizer and schedule as at the
+//! beginning, then load the state of both. Most schedules multiply the rate the optimizer has, as PyTorch's do, so that
+//! they can be chained.
 
 mod composed;
 mod cycle;
+pub mod formula;
 mod lambda;
 mod plateau;
 mod simple;
 
 pub use composed::{ChainedScheduler, SequentialLR};
-pub use cycle::{Anneal, CyclicLR, CyclicLROptions, CyclicMode, OneCycleLR, OneCycleLROptions, PerGroup};
+pub use cycle::{CyclicLR, CyclicLROptions, CyclicMode, OneCycleLR, OneCycleLROptions, PerGroup};
+pub use formula::Anneal;
 pub use lambda::{LambdaLR, LambdaLROptions, MultiplicativeLR, MultiplicativeLROptions};
 pub use plateau::{PlateauMode, ReduceLROnPlateau, ReduceLROnPlateauBuilder, ThresholdMode};
 pub use simple::{
@@ -239,8 +243,8 @@ impl<P: Policy> Stateful for Scheduler<P> {
     }
 }
 
-/// Defines a schedule's options: one its `new` may take, those with a default and a setter, and what it keeps between steps. The
-/// names in PyTorch's state dict follow `as`.
+/// Defines a schedule's options: one its `new` may take, those with a default and a setter, and what it keeps between
+/// steps. The names in PyTorch's state dict follow `as`.
 macro_rules! schedule {
     (
         $(#[$meta:meta])*

@@ -1,5 +1,6 @@
 //! A schedule that follows a measure of progress.
 
+use super::formula::{self, Patience};
 use super::set_lrs;
 use crate::Optimizer;
 use crate::lr_scheduler::PerGroup;
@@ -30,9 +31,10 @@ pub enum ThresholdMode {
 /// [`LrScheduler`](super::LrScheduler).
 ///
 /// ```
-/// use rushlight_optim::lr_scheduler::ReduceLROnPlateau;
-/// use rushlight_optim::{Optimizer, Sgd};
-/// use rushlight_tensor::Tensor;
+/// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_optim as optim; }
+/// use rushlight::optim::lr_scheduler::ReduceLROnPlateau;
+/// use rushlight::optim::{Optimizer, Sgd};
+/// use rushlight::Tensor;
 /// let mut optimizer = Sgd::new([Tensor::ones([2])?.requires_grad_(true)?]).lr(1.0).build()?;
 /// let mut scheduler = ReduceLROnPlateau::new().patience(1).build(&mut optimizer)?;
 /// for loss in [1.0, 1.0, 1.0] {
@@ -46,8 +48,7 @@ pub struct ReduceLROnPlateau {
     options: ReduceLROnPlateauBuilder,
     min_lrs: Vec<f64>,
     best: f64,
-    cooldown_counter: usize,
-    num_bad_epochs: usize,
+    counts: Patience,
     last_epoch: i64,
     last_lr: Vec<f64>,
 }
@@ -122,15 +123,7 @@ impl ReduceLROnPlateauBuilder {
         let last_lr: Vec<f64> = optimizer.param_groups().iter().map(|g| g.lr()).collect();
         let min_lrs = self.min_lr.expand("min_lr", last_lr.len())?;
         let best = self.worst();
-        Ok(ReduceLROnPlateau {
-            options: self,
-            min_lrs,
-            best,
-            cooldown_counter: 0,
-            num_bad_epochs: 0,
-            last_epoch: 0,
-            last_lr,
-        })
+        Ok(ReduceLROnPlateau { options: self, min_lrs, best, counts: Patience::default(), last_epoch: 0, last_lr })
     }
 
     fn worst(&self) -> f64 {
@@ -141,12 +134,8 @@ impl ReduceLROnPlateauBuilder {
     }
 
     fn is_better(&self, a: f64, best: f64) -> bool {
-        match (self.mode, self.threshold_mode) {
-            (PlateauMode::Min, ThresholdMode::Rel) => a < best * (1.0 - self.threshold),
-            (PlateauMode::Min, ThresholdMode::Abs) => a < best - self.threshold,
-            (PlateauMode::Max, ThresholdMode::Rel) => a > best * (self.threshold + 1.0),
-            (PlateauMode::Max, ThresholdMode::Abs) => a > best + self.threshold,
-        }
+        let (minimize, relative) = (self.mode == PlateauMode::Min, self.threshold_mode == ThresholdMode::Rel);
+        formula::is_better(minimize, relative, self.threshold, a, best)
     }
 }
 
@@ -174,25 +163,15 @@ impl ReduceLROnPlateau {
             self.min_lrs = self.options.min_lr.expand("min_lr", lrs.len())?;
         }
         self.last_epoch += 1;
-        if self.options.is_better(metrics, self.best) {
-            (self.best, self.num_bad_epochs) = (metrics, 0);
-        } else {
-            self.num_bad_epochs += 1;
+        let better = self.options.is_better(metrics, self.best);
+        if better {
+            self.best = metrics;
         }
-        if self.cooldown_counter > 0 {
-            self.cooldown_counter -= 1;
-            self.num_bad_epochs = 0;
-        }
-        if self.num_bad_epochs > self.options.patience {
+        if self.counts.count(better, self.options.patience, self.options.cooldown) {
             for (lr, &min) in lrs.iter_mut().zip(&self.min_lrs) {
-                let new = (*lr * self.options.factor).max(min);
-                if *lr - new > self.options.eps {
-                    *lr = new;
-                }
+                *lr = formula::reduced(*lr, self.options.factor, min, self.options.eps);
             }
             set_lrs(&mut groups, &lrs)?;
-            self.cooldown_counter = self.options.cooldown;
-            self.num_bad_epochs = 0;
         }
         self.last_lr = lrs;
         Ok(())
@@ -226,8 +205,8 @@ impl Stateful for ReduceLROnPlateau {
             ("threshold", o.threshold.into()),
             ("threshold_mode", threshold_mode.into()),
             ("best", self.best.into()),
-            ("cooldown_counter", self.cooldown_counter.into()),
-            ("num_bad_epochs", self.num_bad_epochs.into()),
+            ("cooldown_counter", self.counts.cooldown_counter.into()),
+            ("num_bad_epochs", self.counts.num_bad_epochs.into()),
         ];
         Ok(entries.into_iter().map(|(k, v)| (k.into(), v)).collect::<Dict>().into())
     }
@@ -262,8 +241,10 @@ impl Stateful for ReduceLROnPlateau {
             },
             min_lrs,
             best: state.get("best")?.as_float()?,
-            cooldown_counter: state.get("cooldown_counter")?.as_usize()?,
-            num_bad_epochs: state.get("num_bad_epochs")?.as_usize()?,
+            counts: Patience {
+                num_bad_epochs: state.get("num_bad_epochs")?.as_usize()?,
+                cooldown_counter: state.get("cooldown_counter")?.as_usize()?,
+            },
             last_epoch: state.get("last_epoch")?.as_int()?,
             last_lr: Vec::from_value(state.get("_last_lr")?)?,
         };

@@ -1,11 +1,11 @@
 //! Schedules that are a formula in the number of steps.
 
+use super::formula::{self, Formula};
 use super::{At, Group, Policy, schedule};
 use crate::options::Field;
 use rushlight_core::{Error, Result};
 use rushlight_tensor::state::{Dict, Key, Value};
 use std::collections::BTreeMap;
-use std::f64::consts::PI;
 
 schedule! {
     /// Multiplies the rate by `gamma` every `step_size` steps.
@@ -69,8 +69,8 @@ schedule! {
 }
 
 schedule! {
-    /// Lets the rate fall to `eta_min` along half a cosine, then starts again at the full rate: first after `t_0` steps, then
-    /// after `t_mult` times as many as before.
+    /// Lets the rate fall to `eta_min` along half a cosine, then starts again at the full rate: first after `t_0`
+    /// steps, then after `t_mult` times as many as before.
     pub struct CosineAnnealingWarmRestartsOptions for CosineAnnealingWarmRestarts(t_0 as "T_0": usize, from usize) {
         /// How much longer each period is than the one before.
         t_mult as "T_mult": usize = 1,
@@ -108,29 +108,23 @@ impl Field for Milestones {
     }
 }
 
-fn current(groups: &[&mut dyn Group]) -> Vec<f64> {
-    groups.iter().map(|g| g.lr()).collect()
-}
-
-fn times(groups: &[&mut dyn Group], factor: f64) -> Vec<f64> {
-    groups.iter().map(|g| g.lr() * factor).collect()
-}
-
-/// A policy whose options are its whole state.
+/// A policy whose options are its whole state and whose rates follow from a [`Formula`].
 macro_rules! policy {
-    ($options:ident, |$check:ident| $valid:expr, |$o:ident, $at:ident, $groups:ident| $lrs:expr, |$p:ident, $base:ident| $first:expr) => {
+    ($options:ident, |$check:ident| $valid:expr, |$o:ident, $epoch:ident| $formula:expr) => {
         impl Policy for $options {
             fn prepare(&mut self, _: &mut [&mut dyn Group]) -> Result<()> {
                 let $check = &*self;
                 $valid
             }
-            fn lrs(&mut self, $at: At, $groups: &mut [&mut dyn Group]) -> Result<Vec<f64>> {
-                let $o = &*self;
-                Ok($lrs)
+            fn lrs(&mut self, at: At, groups: &mut [&mut dyn Group]) -> Result<Vec<f64>> {
+                let ($o, $epoch) = (&*self, at.epoch);
+                let formula = $formula;
+                let pairs = groups.iter().zip(at.base_lrs);
+                Ok(pairs.map(|(group, &base)| formula.chained(at.epoch as f64, at.initial, base, group.lr())).collect())
             }
-            fn first(&self, $base: f64) -> Option<f64> {
-                let $p = self;
-                Some($first)
+            fn first(&self, base: f64) -> Option<f64> {
+                let ($o, $epoch) = (self, 0i64);
+                Some($formula.closed_form($epoch as f64, base))
             }
             fn save(&self, state: &mut Dict) {
                 self.save_options(state);
@@ -146,35 +140,22 @@ fn check(ok: bool, message: &str) -> Result<()> {
     if ok { Ok(()) } else { Err(Error::value(message)) }
 }
 
-policy!(
-    StepLROptions,
-    |o| check(o.step_size > 0, "StepLR: step_size must be positive"),
-    |o, at, groups| {
-        let turn = at.epoch != 0 && at.epoch % o.step_size as i64 == 0;
-        if turn { times(groups, o.gamma) } else { current(groups) }
-    },
-    |_o, base| base
-);
+policy!(StepLROptions, |o| check(o.step_size > 0, "StepLR: step_size must be positive"), |o, _epoch| Formula::Step {
+    step_size: o.step_size as f64,
+    gamma: o.gamma
+});
 
-policy!(
-    MultiStepLROptions,
-    |_o| Ok(()),
-    |o, at, groups| match usize::try_from(at.epoch).ok().and_then(|e| o.milestones.0.get(&e)) {
-        Some(&count) => times(groups, o.gamma.powf(count as f64)),
-        None => current(groups),
-    },
-    |o, base| base * o.gamma.powf(o.milestones.0.get(&0).copied().unwrap_or(0) as f64)
-);
+policy!(MultiStepLROptions, |_o| Ok(()), |o, epoch| {
+    let at = |epoch: i64| usize::try_from(epoch).unwrap_or(0);
+    let hits = o.milestones.0.get(&at(epoch)).copied().unwrap_or(0);
+    let passed: usize = o.milestones.0.range(..=at(epoch)).map(|(_, count)| count).sum();
+    Formula::MultiStep { gamma: o.gamma, hits: hits as f64, passed: passed as f64 }
+});
 
 policy!(
     ConstantLROptions,
     |o| check((0.0..=1.0).contains(&o.factor), "Constant multiplicative factor expected to be between 0 and 1."),
-    |o, at, groups| match at.epoch {
-        0 => times(groups, o.factor),
-        e if e == o.total_iters as i64 => times(groups, 1.0 / o.factor),
-        _ => current(groups),
-    },
-    |o, base| base * (o.factor + f64::from(u8::from(o.total_iters == 0)) * (1.0 - o.factor))
+    |o, _epoch| Formula::Constant { factor: o.factor, total_iters: o.total_iters as f64 }
 );
 
 policy!(
@@ -186,58 +167,23 @@ policy!(
         )?;
         check((0.0..=1.0).contains(&o.end_factor), "Ending multiplicative factor expected to be between 0 and 1.")
     },
-    |o, at, groups| match at.epoch {
-        0 => times(groups, o.start_factor),
-        e if at.initial || e > o.total_iters as i64 => current(groups),
-        e => {
-            let rise = o.end_factor - o.start_factor;
-            times(groups, 1.0 + rise / (o.total_iters as f64 * o.start_factor + (e - 1) as f64 * rise))
-        }
-    },
-    |o, base| base * o.start_factor
+    |o, _epoch| Formula::Linear {
+        start_factor: o.start_factor,
+        end_factor: o.end_factor,
+        total_iters: o.total_iters as f64
+    }
 );
 
-policy!(
-    ExponentialLROptions,
-    |_o| Ok(()),
-    |o, at, groups| if at.initial { current(groups) } else { times(groups, o.gamma) },
-    |_o, base| base
-);
+policy!(ExponentialLROptions, |_o| Ok(()), |o, _epoch| Formula::Exponential { gamma: o.gamma });
 
-policy!(
-    PolynomialLROptions,
-    |_o| Ok(()),
-    |o, at, groups| {
-        if at.initial || at.epoch > o.total_iters as i64 {
-            current(groups)
-        } else {
-            let left = |epoch: i64| 1.0 - epoch as f64 / o.total_iters as f64;
-            times(groups, (left(at.epoch) / left(at.epoch - 1)).powf(o.power))
-        }
-    },
-    |_o, base| base
-);
+policy!(PolynomialLROptions, |_o| Ok(()), |o, _epoch| Formula::Polynomial {
+    total_iters: o.total_iters as f64,
+    power: o.power
+});
 
-policy!(
-    CosineAnnealingLROptions,
-    |o| check(o.t_max > 0, "CosineAnnealingLR: T_max must be positive"),
-    |o, at, groups| {
-        let period = o.t_max as f64;
-        let height = |epoch: i64| 1.0 + (PI * epoch as f64 / period).cos();
-        if at.initial {
-            current(groups)
-        } else if (at.epoch - 1 - o.t_max as i64) % (2 * o.t_max as i64) == 0 {
-            // The step before was at the bottom, from where no factor leads up.
-            let rise = (1.0 - (PI / period).cos()) / 2.0;
-            let pairs = groups.iter().zip(at.base_lrs);
-            pairs.map(|(group, base)| group.lr() + (base - o.eta_min) * rise).collect()
-        } else {
-            let factor = height(at.epoch) / height(at.epoch - 1);
-            groups.iter().map(|group| factor * (group.lr() - o.eta_min) + o.eta_min).collect()
-        }
-    },
-    |o, base| o.eta_min + (base - o.eta_min) * 2.0 / 2.0
-);
+policy!(CosineAnnealingLROptions, |o| check(o.t_max > 0, "CosineAnnealingLR: T_max must be positive"), |o, _epoch| {
+    Formula::CosineAnnealing { t_max: o.t_max as f64, eta_min: o.eta_min }
+});
 
 impl Policy for CosineAnnealingWarmRestartsOptions {
     fn prepare(&mut self, _: &mut [&mut dyn Group]) -> Result<()> {
@@ -251,14 +197,11 @@ impl Policy for CosineAnnealingWarmRestartsOptions {
         if at.epoch <= 0 {
             (self.t_cur, self.t_i) = (0, self.t_0);
         } else {
-            self.t_cur += 1;
-            if self.t_cur >= self.t_i {
-                self.t_cur %= self.t_i;
-                self.t_i = self.t_i.saturating_mul(self.t_mult);
-            }
+            let (t_cur, t_i) = formula::restarts_next(self.t_cur as f64, self.t_i as f64, self.t_mult as f64);
+            (self.t_cur, self.t_i) = (t_cur as usize, t_i as usize);
         }
-        let height = (1.0 + (PI * self.t_cur as f64 / self.t_i as f64).cos()) / 2.0;
-        Ok(at.base_lrs.iter().map(|base| self.eta_min + (base - self.eta_min) * height).collect())
+        let (t_cur, t_i) = (self.t_cur as f64, self.t_i as f64);
+        Ok(at.base_lrs.iter().map(|&base| formula::cosine(base, self.eta_min, t_cur, t_i)).collect())
     }
 
     fn counts(&self) -> bool {

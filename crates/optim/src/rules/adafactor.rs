@@ -6,8 +6,8 @@ use rushlight_core::{DType, Dims, Error, Result};
 use rushlight_tensor::state::Value;
 use rushlight_tensor::{Arg, Tensor};
 
-/// Divides by root mean squares that are kept for rows and columns of a matrix only, and bounds the size of updates: the state of a large matrix
-/// is small.
+/// Divides by root mean squares that are kept for rows and columns of a matrix only, and bounds the size of updates:
+/// the state of a large matrix is small.
 pub type Adafactor = GroupOptimizer<AdafactorOptions>;
 
 options! {

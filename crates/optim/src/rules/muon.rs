@@ -6,8 +6,8 @@ use rushlight_core::{DType, Error, Result};
 use rushlight_tensor::state::Value;
 use rushlight_tensor::{Arg, Tensor};
 
-/// Muon: the momentum of a matrix is replaced by the nearest orthogonal one, by Newton-Schulz iterations in bfloat16. For the matrices
-/// of hidden layers; embeddings, biases and heads are better left to [`AdamW`](crate::AdamW).
+/// Muon: the momentum of a matrix is replaced by the nearest orthogonal one, by Newton-Schulz iterations in bfloat16.
+/// For the matrices of hidden layers; embeddings, biases and heads are better left to [`AdamW`](crate::AdamW).
 pub type Muon = GroupOptimizer<MuonOptions>;
 
 /// How the learning rate follows the shape of a matrix.

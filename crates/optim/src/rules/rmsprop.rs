@@ -25,7 +25,7 @@ options! {
         eps: f64 = 1e-8,
         /// Part of the parameter added to its gradient.
         weight_decay: f64 = 0.0,
-        /// Share of the last update that goes on.
+        /// Share of the last update that continues.
         momentum: f64 = 0.0,
         /// Takes the mean off: divides by the standard deviation.
         centered: bool = false,

@@ -7,7 +7,7 @@ use rushlight_core::{Error, Result};
 use rushlight_tensor::Arg;
 use rushlight_tensor::state::Value;
 
-/// Stochastic gradient descent, with momentum if asked for.
+/// Stochastic gradient descent, optionally with momentum.
 pub type Sgd = GroupOptimizer<SgdOptions>;
 
 options! {
@@ -15,7 +15,7 @@ options! {
     pub struct SgdOptions for "SGD" {
         /// Learning rate.
         lr: f64 = 1e-3,
-        /// Share of the last update that goes on.
+        /// Share of the last update that continues.
         momentum: f64 = 0.0,
         /// Share of the gradient that momentum leaves out.
         dampening: f64 = 0.0,

@@ -1,4 +1,5 @@
-//! ASGD, Rprop and Adafactor against PyTorch's answers (`tests/goldens/optim_python.py`), which the Python front is compared with too.
+//! ASGD, Rprop and Adafactor against PyTorch's answers (`tests/goldens/optim_python.py`), which the Python front is
+//! compared with too.
 
 use crate::support::value;
 use rushlight_core::{DType, Result};

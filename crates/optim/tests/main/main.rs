@@ -1,4 +1,5 @@
-//! The optimizers, schedules and scaling against PyTorch's answers (`tests/goldens/optim.py`) and against their own promises.
+//! The optimizers, schedules and scaling against PyTorch's answers (`tests/goldens/optim.py`) and against their own
+//! promises.
 
 mod composed;
 mod lbfgs;

@@ -1,4 +1,4 @@
-//! Every schedule's rates, step by step, its state dict, and going on from one.
+//! Every schedule's rates, step by step, its state dict, and continuing from one.
 
 use crate::support::{cases, near, same, value};
 use rushlight_optim::lr_scheduler::*;

@@ -61,7 +61,7 @@ impl Part {
         }
     }
 
-    /// The part that a span's name tells, if it does.
+    /// The category that a span's name implies, if any.
     fn of(event: &TraceEvent) -> Option<Part> {
         let name = event.name.as_str();
         let starts = |prefixes: &[&str]| prefixes.iter().any(|p| name.starts_with(p));

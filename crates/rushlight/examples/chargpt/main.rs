@@ -97,6 +97,7 @@ fn main() -> Result<()> {
         .hparams(["n-layer", "n-head", "n-embd", "block-size", "batch-size"].map(|name| (name, size(name))))
         .build()?;
     trainer.fit(&mut model, &mut loader, None)?;
+    machine::exit_if_preempted(trainer);
 
     model.eval();
     let known = tokenizer.encode(&get::<String>(&arguments, "prompt")).or_else(|_| tokenizer.encode("\n"))?;

@@ -9,7 +9,8 @@ use rushlight::prelude::*;
 use rushlight::train::{Resume, TrainerBuilder};
 use std::io::Write;
 
-/// `println!` that ends the program where `println!` panics: when nobody reads the output any more, as in `chargpt | head`.
+/// `println!` that ends the program where `println!` panics: when nobody reads the output any more, as in
+/// `chargpt | head`.
 macro_rules! say {
     ($($text:tt)*) => { crate::machine::print_line(format_args!($($text)*)) };
 }
@@ -55,11 +56,12 @@ pub fn precision() -> Arg {
     option("precision", "f32", help).value_parser(ValueParser::from(["f32", "tf32", "bf16", "f16"]))
 }
 
-/// `--runs DIR` and `--resume`.
-pub fn runs() -> [Arg; 2] {
+/// `--runs DIR`, `--resume` and `--profiler KIND`.
+pub fn runs() -> [Arg; 3] {
     [
         option("runs", "runs", "Where the run has its directory, with logs and checkpoints; - for none"),
         Arg::new("resume").long("resume").action(ArgAction::SetTrue).help("Go on with the last run of this program"),
+        Arg::new("profiler").long("profiler").value_parser(["simple", "trace"]).help("Say where the time went"),
     ]
 }
 
@@ -90,7 +92,20 @@ pub fn trainer(matches: &ArgMatches, name: &str, device: Device) -> Result<Train
         .capture(!matches.get_flag("no-capture"))
         .run_directory((runs != "-").then(|| runs.into()))
         .run_name(name);
+    let builder = match matches.get_one::<String>("profiler") {
+        Some(name) => builder.profiler(name.parse()?),
+        None => builder,
+    };
     Ok(if matches.get_flag("resume") { builder.resume(Resume::Auto) } else { builder })
+}
+
+/// Ends a program whose job loses its nodes. The run was saved: the exit code asks the scheduler, or `rushlight run`,
+/// for another job, and with `--resume` the program then continues.
+pub fn exit_if_preempted(trainer: Trainer) {
+    if let Some(code) = trainer.preempted() {
+        drop(trainer);
+        std::process::exit(code);
+    }
 }
 
 /// Sets threads and seed; says at once if the device is not there.

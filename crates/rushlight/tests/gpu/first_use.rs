@@ -1,4 +1,4 @@
-//! Kernels that nobody has compiled: launches wait for them, in order, while the program goes on.
+//! Kernels that nobody has compiled: launches wait for them, in order, while the program continues.
 //!
 //! Each test runs in a process of its own, which finds no compiled kernels.
 

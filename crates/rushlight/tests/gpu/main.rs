@@ -1,4 +1,5 @@
-//! Captured steps, streams and memory of a device. `RUSHLIGHT_TEST_DEVICE=cuda` runs them on a GPU; on the CPU the same programs must give the same.
+//! Captured steps, streams and memory of a device. `RUSHLIGHT_TEST_DEVICE=cuda` runs them on a GPU; on the CPU the same
+//! programs must give the same.
 
 mod capture;
 mod first_use;

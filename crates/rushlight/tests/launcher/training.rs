@@ -118,7 +118,7 @@ fn has_checkpoint(folder: &Path) -> bool {
     entries.map(|entry| entry.path().join("manifest.json")).any(|manifest| manifest.exists())
 }
 
-/// A node is lost for good; the job goes on with the other, and takes in a new one when it comes to the next restart.
+/// A node is lost for good; the job continues with the other, and takes in a new one when it comes to the next restart.
 #[test]
 fn an_elastic_job_goes_on_with_other_sizes() {
     let folder = Folder::new("sizes");

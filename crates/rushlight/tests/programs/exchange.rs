@@ -1,6 +1,8 @@
-//! Models and optimizers by files: what PyTorch saved goes on here as it did there, and what is saved here goes on after loading.
+//! Models and optimizers by files: what PyTorch saved continues here as it did there, and what is saved here continues
+//! after loading.
 //!
-//! `tests/fixtures/exchange.py` wrote the files, and with `--check` reads those that these tests write, if RUSHLIGHT_EXCHANGE says where to.
+//! `tests/fixtures/exchange.py` wrote the files, and with `--check` reads those that these tests write, if
+//! RUSHLIGHT_EXCHANGE says where to.
 
 use rushlight::io;
 use rushlight::nn::models::{Gpt, ResNet};

@@ -1,4 +1,5 @@
-//! Fifty steps of each example program against PyTorch's losses, from weights and batches that a hash makes alike in both.
+//! Fifty steps of each example program against PyTorch's losses, from weights and batches that a hash makes alike in
+//! both.
 
 use rushlight::nn::models::{Gpt, resnet18_cifar};
 use rushlight::prelude::*;

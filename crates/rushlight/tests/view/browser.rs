@@ -243,6 +243,8 @@ fn every_view_is_drawn() {
     for tab in ["curves", "compare", "system", "ranks", "distributions", "images", "texts", "logs"] {
         page.open(&server, &format!("tab={tab}"), phone, "light");
         assert_eq!(page.value("document.getElementById('runs-panel').open"), false);
+        // The chosen tab is in sight.
+        page.until("(tab => tab.left >= 0 && tab.right <= innerWidth + 1)(document.querySelector('[aria-selected=true]').getBoundingClientRect())");
     }
     assert_eq!(
         page.value("document.pwned === undefined && document.querySelectorAll('main script, aside img').length === 0"),

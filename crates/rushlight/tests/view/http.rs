@@ -59,7 +59,7 @@ fn new_values_are_told_of_as_they_come() {
     assert!(lines.any(|line| line.starts_with("data: ") && line.contains(&key)), "no event for the new row");
     let fresh = server.json(&format!("/api/scalars?run={run}&since={before}"));
     assert_eq!(fresh["series"]["loss"]["values"], serde_json::json!(["-Infinity"]), "only what is new, and whole");
-    // A file that is replaced by a shorter one begins anew.
+    // A file that is replaced by a shorter one restarts.
     std::fs::write(&path, "{\"step\":1,\"loss\":5}\n").expect("a file");
     until("the shorter file is read", || {
         let all = server.json(&format!("/api/scalars?run={run}"));
@@ -113,7 +113,7 @@ fn hostile_requests_get_nothing() {
     }
     let (head, body) = server.send(b"HEAD / HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert!(head.contains(" 200 ") && head.contains("default-src 'none'") && body.is_empty(), "{head}");
-    // More idle connections than there are places: they are ended in time, and the server goes on.
+    // More idle connections than there are places: they are ended in time, and the server continues.
     let mut idle: Vec<_> = (0..150).map(|_| server.connect()).collect();
     idle.iter_mut().for_each(|stream| {
         let _ = stream.write_all(b"GET / HTTP/1.1\r\nX-Slow: ");

@@ -1,4 +1,5 @@
-//! `rushlight ui` and `rushlight top` as users start them: over HTTP, in a real browser, with libraries that imitate the vendors'.
+//! `rushlight ui` and `rushlight top` as users start them: over HTTP, in a real browser, with libraries that imitate
+//! the vendors'.
 
 #![cfg(target_os = "linux")]
 

@@ -16,11 +16,12 @@ thread_local! {
     static QUEUE: RefCell<Queue> = RefCell::default();
 }
 
-/// Runs `callback` at the end of the outermost backward pass under way on this thread; PyTorch's `queue_callback`. It does not run if
-/// that pass fails. Data-parallel training waits for its communication there.
+/// Runs `callback` at the end of the outermost backward pass under way on this thread; PyTorch's `queue_callback`. It
+/// does not run if that pass fails. Data-parallel training waits for its communication there.
 ///
 /// ```
-/// use rushlight_tensor::{Tensor, autograd::queue_callback};
+/// # use rushlight_tensor as rushlight;
+/// use rushlight::{Tensor, autograd::queue_callback};
 /// let x = Tensor::new([1.0f32])?.requires_grad_(true)?;
 /// x.register_post_accumulate_grad_hook(|x| {
 ///     let x = x.clone();

@@ -1,4 +1,4 @@
-//! Memory for time: forget what lies between two tensors and compute it again in backward.
+//! Memory for time: discard the activations between two tensors and recompute them in backward.
 
 use super::engine::Backward;
 use super::node::{Grads, record, recording};
@@ -7,13 +7,14 @@ use crate::{Tensor, amp};
 use rushlight_core::rng::default_generator;
 use rushlight_core::{Error, Result};
 
-/// Runs `f` without keeping intermediate values; backward runs it again. The default generator is set back to where it was for the
-/// second run, so dropout drops the same elements.
+/// Runs `f` without keeping intermediate values; backward runs it again. The default generator is set back to where it
+/// was for the second run, so dropout drops the same elements.
 ///
 /// Tensors that `f` captures and that require gradients (parameters) get theirs as well.
 ///
 /// ```
-/// use rushlight_tensor::{Tensor, autograd::checkpoint};
+/// # use rushlight_tensor as rushlight;
+/// use rushlight::{Tensor, autograd::checkpoint};
 /// let w = Tensor::new([2.0f32])?.requires_grad_(true)?;
 /// let x = Tensor::new([3.0f32])?.requires_grad_(true)?;
 /// let captured = w.clone();

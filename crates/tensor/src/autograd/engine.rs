@@ -55,8 +55,9 @@ pub(super) fn backward(root: &Tensor, options: Backward) -> Result<()> {
 /// [`Backward::allow_unused`]. The gradient option applies to the first output.
 ///
 /// ```
-/// use rushlight_tensor::{Tensor, autograd::{Backward, grad}};
-/// let x = Tensor::new_with(2.0, rushlight_core::DType::F64)?.requires_grad_(true)?;
+/// # mod rushlight { pub use rushlight_core::DType; pub use rushlight_tensor::*; }
+/// use rushlight::{Tensor, autograd::{Backward, grad}};
+/// let x = Tensor::new_with(2.0, rushlight::DType::F64)?.requires_grad_(true)?;
 /// let y = x.pow(3)?;
 /// let dy = grad(&[&y], &[&x], Backward::default().create_graph(true))?.remove(0).unwrap();
 /// let ddy = grad(&[&dy], &[&x], Backward::default())?.remove(0).unwrap();
@@ -91,7 +92,8 @@ pub fn grad(outputs: &[&Tensor], inputs: &[&Tensor], options: Backward) -> Resul
 /// The leaves that a backward pass from `outputs` would add to.
 ///
 /// ```
-/// use rushlight_tensor::{Tensor, autograd::leaves};
+/// # use rushlight_tensor as rushlight;
+/// use rushlight::{Tensor, autograd::leaves};
 /// let (x, w) = (Tensor::ones([2])?, Tensor::ones([2])?.requires_grad_(true)?);
 /// assert_eq!(leaves(&[&x.mul(&w)?.exp()?]).len(), 1);
 /// # Ok::<(), rushlight_core::Error>(())
@@ -172,6 +174,8 @@ struct Pending {
     /// Consumers that have not run yet.
     waiting: usize,
     grads: Grads,
+    /// Where this is not positive, the gradient counts as zero.
+    mask: Option<Tensor>,
 }
 
 struct Ready(Arc<Node>);
@@ -193,7 +197,8 @@ impl Ord for Ready {
     }
 }
 
-/// Runs the graph under `roots`. With `wanted`, returns the gradients arriving at those edges and leaves every `.grad` alone.
+/// Runs the graph under `roots`. With `wanted`, returns the gradients arriving at those edges and leaves every `.grad`
+/// alone.
 fn run(roots: Vec<(Edge, Tensor)>, options: &Backward, wanted: Option<&[Edge]>) -> Result<Vec<Option<Tensor>>> {
     let retain = options.retain_graph.unwrap_or(options.create_graph);
     let _mode = mode::set_grad_enabled(options.create_graph);
@@ -207,7 +212,7 @@ fn run(roots: Vec<(Edge, Tensor)>, options: &Backward, wanted: Option<&[Edge]>) 
         deliver(&mut pending, &mut ready, edge, Some(gradient))?;
     }
     while let Some(Ready(node)) = ready.pop() {
-        let Some(Pending { mut grads, .. }) = pending.remove(&key(&node)) else { continue };
+        let Some(Pending { mut grads, mask, .. }) = pending.remove(&key(&node)) else { continue };
         run_hooks(&node, &mut grads)?;
         if let Some(wanted) = wanted {
             for (slot, out) in wanted.iter().zip(&mut captured) {
@@ -263,7 +268,22 @@ fn run(roots: Vec<(Edge, Tensor)>, options: &Backward, wanted: Option<&[Edge]>) 
                         }
                     }
                 };
-                apply(&Ctx { node: &node, take_sum: &take_sum, home: &home }, lock(backward), grads, retain)?
+                let offer_mask = |edge: &Edge, mask: &Tensor| {
+                    let mut sums = sums.borrow_mut();
+                    let Some(entry) = sums.get_mut(&key(&edge.node)) else { return false };
+                    let is_wanted = wanted.is_some_and(|w| w.iter().any(|other| Arc::ptr_eq(&other.node, &edge.node)));
+                    // Nobody but that node sees the gradient, and nothing is added to it.
+                    let alone = entry.waiting == 1 && entry.grads.iter().all(Option::is_none);
+                    let unseen = !is_wanted && !mode::is_anomaly_enabled() && lock(&edge.node.hooks).is_empty();
+                    let taken = edge.node.takes_mask && alone && unseen;
+                    if taken {
+                        entry.mask = Some(mask.clone());
+                    }
+                    taken
+                };
+                let mask = mask.as_ref();
+                let ctx = Ctx { node: &node, take_sum: &take_sum, home: &home, offer_mask: &offer_mask, mask };
+                apply(&ctx, lock(backward), grads, retain)?
             }
         };
         if mode::is_anomaly_enabled() {
@@ -338,7 +358,7 @@ fn deliver(
     Ok(())
 }
 
-/// The sum of two gradients, written over one of them if nobody else sees it.
+/// The sum of two gradients, in place if no one else holds one of them.
 fn add_up(a: Tensor, b: Tensor) -> Result<Tensor> {
     if !mode::is_grad_enabled() {
         if a.is_sole_owner() && a.shape() == b.shape() {
@@ -358,7 +378,7 @@ fn count_consumers(roots: &[(Edge, Tensor)]) -> ByAddress<Pending> {
     let mut pending: ByAddress<Pending> = ByAddress::default();
     let mut stack: Vec<&Arc<Node>> = Vec::new();
     let mut visit = |node: &'_ Arc<Node>| -> bool {
-        let entry = pending.entry(key(node)).or_insert_with(|| Pending { waiting: 0, grads: Grads::new() });
+        let entry = pending.entry(key(node)).or_insert_with(|| Pending { waiting: 0, grads: Grads::new(), mask: None });
         entry.waiting += 1;
         entry.waiting == 1
     };

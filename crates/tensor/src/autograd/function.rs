@@ -21,8 +21,9 @@ impl Context {
 /// A differentiable op defined by the user.
 ///
 /// ```
-/// use rushlight_core::Result;
-/// use rushlight_tensor::{Tensor, autograd::{Context, Function, apply}};
+/// # mod rushlight { pub use rushlight_core::Result; pub use rushlight_tensor::*; }
+/// use rushlight::Result;
+/// use rushlight::{Tensor, autograd::{Context, Function, apply}};
 ///
 /// struct Cube;
 /// impl Function for Cube {
@@ -46,7 +47,8 @@ pub trait Function: Send + Sync + 'static {
     /// The outputs. Ops in here are not recorded.
     fn forward(&self, ctx: &mut Context, inputs: &[&Tensor]) -> Result<Vec<Tensor>>;
 
-    /// One gradient per input (`None` is zero) from one per output. Written with tensor ops it can be differentiated again.
+    /// One gradient per input (`None` is zero) from one per output. Written with tensor ops it can be differentiated
+    /// again.
     fn backward(&self, saved: &[Tensor], grads: &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>>;
 
     /// The name that errors and `grad_fn` show.

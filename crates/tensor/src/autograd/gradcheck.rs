@@ -1,19 +1,20 @@
-//! Derivatives checked against differences.
+//! Derivatives checked against finite differences.
 
 use super::engine::{Backward, grad};
 use super::mode;
 use crate::Tensor;
 use rushlight_core::{DType, Error, Result};
 
-/// Compares the derivatives that autograd gives for `f` at `inputs` with central differences of step `eps`, every output element by every
-/// input element. PyTorch's defaults are `eps` 1e-6, `atol` 1e-5, `rtol` 1e-3; inputs that require gradients must be `float64`,
-/// or differences would drown in rounding.
+/// Compares the derivatives that autograd gives for `f` at `inputs` with central differences of step `eps`, every
+/// output element by every input element. PyTorch's defaults are `eps` 1e-6, `atol` 1e-5, `rtol` 1e-3; inputs that
+/// require gradients must be `float64`, or differences would drown in rounding.
 ///
 /// The error names input, output, element and both numbers.
 ///
 /// ```
-/// use rushlight_tensor::{Tensor, autograd::gradcheck};
-/// let x = Tensor::new_with([0.5, -1.5], rushlight_core::DType::F64)?.requires_grad_(true)?;
+/// # mod rushlight { pub use rushlight_core::DType; pub use rushlight_tensor::*; }
+/// use rushlight::{Tensor, autograd::gradcheck};
+/// let x = Tensor::new_with([0.5, -1.5], rushlight::DType::F64)?.requires_grad_(true)?;
 /// gradcheck(|xs| Ok(vec![xs[0].sin()?.exp()?]), &[x.clone()], 1e-6, 1e-5, 1e-3)?;
 /// // A derivative that is missing is found.
 /// let broken = gradcheck(|xs| Ok(vec![xs[0].mul(&xs[0].detach())?]), &[x], 1e-6, 1e-5, 1e-3);
@@ -30,8 +31,8 @@ pub fn gradcheck(
     check("gradcheck", &f, inputs, eps, |a, n| (a - n).abs() <= atol + rtol * n.abs())
 }
 
-/// [`gradcheck`] of the derivatives of `f` themselves: whether they can be differentiated again, and rightly. The gradients to
-/// start from are made up, and their part in the second derivative is checked too.
+/// [`gradcheck`] of the derivatives of `f` themselves: whether they can be differentiated again, and rightly. The
+/// gradients to start from are made up, and their part in the second derivative is checked too.
 pub fn gradgradcheck(
     f: impl Fn(&[Tensor]) -> Result<Vec<Tensor>>,
     inputs: &[Tensor],
@@ -89,7 +90,8 @@ fn check(
     }
     let outputs = f(inputs)?;
     let numerical = differences(f, inputs, &wanted, &outputs, eps)?;
-    // An output that is no function of the inputs to autograd is passed over beside others that are, as PyTorch does: updated statistics.
+    // An output that is no function of the inputs to autograd is passed over beside others that are, as PyTorch does:
+    // updated statistics.
     let none_recorded = !outputs.iter().any(|out| out.requires_grad());
     let checked = |out: &Tensor| out.dtype().is_float() && (none_recorded || out.requires_grad());
     for (o, out) in outputs.iter().enumerate().filter(|(_, out)| checked(out)) {

@@ -1,4 +1,4 @@
-//! Functions that see gradients pass.
+//! Gradient hooks.
 
 use super::node::Node;
 use crate::Tensor;
@@ -9,7 +9,7 @@ use std::sync::{Arc, Weak};
 
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
-/// Takes a hook away again when asked to. Dropping the handle leaves the hook in place.
+/// Removes a hook on request. Dropping the handle leaves the hook in place.
 pub struct HookHandle {
     id: u64,
     tensor: Weak<Inner>,
@@ -32,7 +32,8 @@ impl HookHandle {
 }
 
 impl Tensor {
-    /// Calls `hook` with this tensor's whole gradient during backward; what it returns, if anything, takes the gradient's place.
+    /// Calls `hook` with this tensor's whole gradient during backward; what it returns, if anything, takes the
+    /// gradient's place.
     ///
     /// ```
     /// # use rushlight_tensor::Tensor;

@@ -1,7 +1,7 @@
 //! History of tensors that are changed in place, and of views of them.
 //!
-//! A view remembers its base. Changing either gives the base a new node; the base's epoch tells older views that their own
-//! history is out of date, and the next use makes them a fresh one from the base.
+//! A view remembers its base. Changing either gives the base a new node; the base's epoch tells older views that their
+//! own history is out of date, and the next use makes them a fresh one from the base.
 
 use super::Extra;
 use super::node::{BackwardFn, Ctx, Edge, Grads, Node};
@@ -20,7 +20,8 @@ impl Tensor {
     pub(crate) fn make_view(&self, layout: Layout) -> Tensor {
         let (base, epoch) = {
             let meta = self.meta();
-            // A leaf can be a view itself (`t.reshape(…).requires_grad_()`): the history of its views begins at the leaf.
+            // A leaf can be a view itself (`t.reshape(…).requires_grad_()`): the history of its views begins at the
+            // leaf.
             let is_leaf = meta.node.is_none() && self.0.requires_grad.load(Relaxed);
             match meta.extra.as_ref().and_then(|e| e.base.as_ref()) {
                 Some((base, epoch)) if !is_leaf => (base.clone(), *epoch),
@@ -32,7 +33,7 @@ impl Tensor {
         Tensor::from_parts(self.0.storage.clone(), layout, self.0.dtype, meta)
     }
 
-    /// Whether this view requires gradients since a recorded change of its base, of which it has not been told yet.
+    /// Whether this view requires gradients since a recorded change of its base, which it has not seen yet.
     #[cold]
     pub(crate) fn requires_grad_by_base(&self) -> bool {
         self.refresh_view();
@@ -99,8 +100,8 @@ impl Tensor {
         Ok(())
     }
 
-    /// Gives a tensor that was just changed in place a new history. `edges` are those of the op's inputs, taken before the change, this
-    /// tensor's old value first.
+    /// Gives a tensor that was just changed in place a new history. `edges` are those of the op's inputs, taken before
+    /// the change, this tensor's old value first.
     pub(crate) fn new_history(
         &self,
         name: &'static str,
@@ -145,8 +146,8 @@ fn strided_view_node(base: &Tensor, edge: Edge, layout: &Layout) -> Arc<Node> {
     )
 }
 
-/// A node on the base for a change made through a view of it: the part of the gradient that lies under the view goes through the
-/// op's own backward, the rest passes.
+/// A node on the base for a change made through a view of it: the part of the gradient that lies under the view goes
+/// through the op's own backward, the rest passes.
 fn write_through_view(
     name: &'static str,
     base: &Tensor,

@@ -1,8 +1,8 @@
 //! Automatic differentiation: the tape, the engine that walks it back, and what users steer it with.
 //!
-//! An op that sees an input with `requires_grad` leaves a node holding a backward function and edges to its inputs' nodes.
-//! [`Tensor::backward`] walks the nodes from the root in dependency order. Derivatives are made of tensor ops, so with
-//! `create_graph` they are recorded themselves and can be differentiated again.
+//! An op that sees an input with `requires_grad` leaves a node holding a backward function and edges to its inputs'
+//! nodes. [`Tensor::backward`] walks the nodes from the root in dependency order. Derivatives are made of tensor ops,
+//! so with `create_graph` they are recorded themselves and can be differentiated again.
 
 mod callback;
 mod checkpoint;
@@ -30,7 +30,7 @@ pub use mode::{
 pub use node::Grads;
 pub use saved_hooks::{SavedTensorsGuard, SavedTensorsHooks, save_on_cpu, saved_tensors_hooks};
 
-pub(crate) use node::{Ctx, edges, record, record_conversion, record_many, recording};
+pub(crate) use node::{Ctx, edges, record, record_conversion, record_many, record_masked, recording};
 pub(crate) use saved::Saved;
 
 use crate::{Tensor, capture};
@@ -79,13 +79,15 @@ impl Meta {
 }
 
 impl Tensor {
-    /// Says where this leaf's gradient should lie: memory that backward may write a new gradient to directly, so that gradients of several
-    /// leaves lie side by side. It is a wish: ops that cannot, or gradients that are sums of several, make memory of their own.
+    /// Says where this leaf's gradient should lie: memory that backward may write a new gradient to directly, so that
+    /// gradients of several leaves are adjacent. It is a wish: ops that cannot, or gradients that are sums of several,
+    /// make memory of their own.
     ///
     /// While `.grad` is the home itself nothing else may use that memory.
     ///
     /// ```
-    /// use rushlight_tensor::Tensor;
+    /// # use rushlight_tensor as rushlight;
+    /// use rushlight::Tensor;
     /// let w = Tensor::ones([3, 2])?.requires_grad_(true)?;
     /// let home = Tensor::zeros([3, 2])?;
     /// w.set_grad_home(Some(&home))?;
@@ -257,8 +259,8 @@ impl Tensor {
         self.0.inference
     }
 
-    /// Adds up the gradients of this scalar by every leaf it was made from, in their `.grad`. Frees the graph's saved values; for
-    /// other wishes see [`Tensor::backward_with`].
+    /// Adds up the gradients of this scalar by every leaf it was made from, in their `.grad`. Frees the graph's saved
+    /// values; for other wishes see [`Tensor::backward_with`].
     pub fn backward(&self) -> Result<()> {
         self.backward_with(Backward::default())
     }
@@ -266,7 +268,8 @@ impl Tensor {
     /// [`Tensor::backward`] with a gradient to start from, a graph to keep, or a graph of the backward itself.
     ///
     /// ```
-    /// use rushlight_tensor::{Tensor, autograd::Backward};
+    /// # use rushlight_tensor as rushlight;
+    /// use rushlight::{Tensor, autograd::Backward};
     /// let x = Tensor::new([3.0f32, 4.0])?.requires_grad_(true)?;
     /// let y = (&x * &x).eval()?;
     /// y.backward_with(Backward::default().gradient(&Tensor::new([1.0f32, 0.5])?).retain_graph(true))?;

@@ -39,7 +39,8 @@ impl Drop for ModeGuard {
 /// Records ops, or not, until the guard is dropped.
 ///
 /// ```
-/// use rushlight_tensor::autograd::{is_grad_enabled, set_grad_enabled};
+/// # use rushlight_tensor as rushlight;
+/// use rushlight::autograd::{is_grad_enabled, set_grad_enabled};
 /// {
 ///     let _guard = set_grad_enabled(false);
 ///     assert!(!is_grad_enabled());
@@ -55,7 +56,8 @@ pub fn set_grad_enabled(enabled: bool) -> ModeGuard {
 /// Runs a closure without recording.
 ///
 /// ```
-/// use rushlight_tensor::{Tensor, autograd::no_grad};
+/// # use rushlight_tensor as rushlight;
+/// use rushlight::{Tensor, autograd::no_grad};
 /// let x = Tensor::new([1.0f32])?.requires_grad_(true)?;
 /// assert!(!no_grad(|| x.exp())?.requires_grad());
 /// # Ok::<(), rushlight_core::Error>(())
@@ -77,7 +79,8 @@ pub fn inference_mode<T>(f: impl FnOnce() -> T) -> T {
     f()
 }
 
-/// Turns inference mode on, or off, until the guard is dropped. What [`inference_mode`] does, where a closure cannot be had.
+/// Turns inference mode on, or off, until the guard is dropped. What [`inference_mode`] does, where a closure cannot be
+/// had.
 pub fn set_inference_mode(enabled: bool) -> ModeGuard {
     let guard = set_grad_enabled(!enabled);
     INFERENCE.set(enabled);
@@ -89,8 +92,8 @@ pub fn is_inference_mode_enabled() -> bool {
     is_inference()
 }
 
-/// Switches anomaly detection for the whole process: a backward step that makes NaN is an error naming the op and where its forward
-/// was called. Slow; for debugging.
+/// Switches anomaly detection for the whole process: a backward step that makes NaN is an error naming the op and where
+/// its forward was called. Slow; for debugging.
 pub fn set_detect_anomaly(enabled: bool) {
     ANOMALY.store(enabled, Relaxed);
 }

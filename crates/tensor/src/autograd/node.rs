@@ -40,8 +40,10 @@ pub(crate) struct Node {
     pub(crate) sequence: u64,
     pub(crate) inputs: SmallVec<[Option<Edge>; 3]>,
     pub(crate) outputs: usize,
-    /// For autocast's conversions, which nobody but ops sees: the dtype they convert from, which gradients may have already.
+    /// For autocast's conversions, which only ops see: the source dtype, in which gradients may arrive.
     pub(crate) source: Option<DType>,
+    /// Whether its one gradient may come with a mask ([`Ctx::mask`]).
+    pub(crate) takes_mask: bool,
     pub(crate) kind: Kind,
     pub(crate) hooks: Mutex<Vec<(u64, usize, Hook)>>,
     pub(crate) forward_call: Option<Box<Backtrace>>,
@@ -66,16 +68,27 @@ impl Node {
         backward: BackwardFn,
         source: Option<DType>,
     ) -> Arc<Self> {
-        Arc::new(Self {
+        Arc::new(Self::op(name, inputs, outputs, backward, source))
+    }
+
+    fn op(
+        name: &'static str,
+        inputs: SmallVec<[Option<Edge>; 3]>,
+        outputs: usize,
+        backward: BackwardFn,
+        source: Option<DType>,
+    ) -> Self {
+        Self {
             name,
             sequence: SEQUENCE.fetch_add(1, Relaxed),
             inputs,
             outputs,
             source,
+            takes_mask: false,
             kind: Kind::Op(Mutex::new(Some(backward))),
             hooks: Mutex::new(Vec::new()),
             forward_call: mode::is_anomaly_enabled().then(|| Box::new(Backtrace::force_capture())),
-        })
+        }
     }
 
     fn accumulate(leaf: &Tensor) -> Arc<Self> {
@@ -85,6 +98,7 @@ impl Node {
             inputs: SmallVec::new(),
             outputs: 1,
             source: None,
+            takes_mask: false,
             kind: Kind::Accumulate(leaf.clone(), Mutex::new(())),
             hooks: Mutex::new(Vec::new()),
             forward_call: None,
@@ -118,6 +132,10 @@ pub(crate) struct Ctx<'a> {
     pub(crate) take_sum: &'a dyn Fn(&Edge, &dyn Fn(&Tensor) -> bool) -> Option<Tensor>,
     /// Where the whole gradient of a leaf behind an edge should be written.
     pub(crate) home: &'a dyn Fn(&Edge) -> Option<Tensor>,
+    /// Offers a mask to the node behind an edge; says whether it takes it.
+    pub(crate) offer_mask: &'a dyn Fn(&Edge, &Tensor) -> bool,
+    /// Where this tensor is not positive, the gradient counts as zero.
+    pub(crate) mask: Option<&'a Tensor>,
 }
 
 impl Ctx<'_> {
@@ -126,7 +144,7 @@ impl Ctx<'_> {
         self.node.inputs.get(i).is_some_and(|e| e.is_some())
     }
 
-    /// A saved tensor, if nobody changed it since.
+    /// A saved tensor, if it was not modified since.
     pub(crate) fn get(&self, saved: &Saved) -> Result<Tensor> {
         saved.unpack(self.node)
     }
@@ -136,12 +154,20 @@ impl Ctx<'_> {
         self.node.inputs.get(i)?.as_ref()?.node.source
     }
 
-    /// What others have contributed to input `i`'s gradient so far, if it `suits`. Who takes it returns the sum of it and its own.
+    /// What others have contributed to input `i`'s gradient so far, if it `suits`. Who takes it returns the sum of it
+    /// and its own.
     pub(crate) fn take_sum(&self, i: usize, suits: impl Fn(&Tensor) -> bool) -> Option<Tensor> {
         (self.take_sum)(self.node.inputs.get(i)?.as_ref()?, &suits)
     }
 
-    /// Memory for the gradient of input `i`: the leaf's own place for it ([`Tensor::set_grad_home`]) where this gradient is the leaf's whole.
+    /// Whether the op that made input `i` takes a gradient that counts as zero where `mask` is not positive, and no one
+    /// else sees it. Who hears so returns the gradient without applying the mask.
+    pub(crate) fn offer_mask(&self, i: usize, mask: &Tensor) -> bool {
+        self.node.inputs.get(i).and_then(Option::as_ref).is_some_and(|edge| (self.offer_mask)(edge, mask))
+    }
+
+    /// Memory for the gradient of input `i`: the leaf's own place for it ([`Tensor::set_grad_home`]) where this
+    /// gradient is the leaf's whole.
     pub(crate) fn gradient_memory(&self, i: usize, like: &Tensor, shape: &[usize], dtype: DType) -> Result<Tensor> {
         let edge = self.node.inputs.get(i).and_then(Option::as_ref);
         match edge.and_then(|edge| (self.home)(edge)).filter(|h| h.shape() == shape && h.dtype() == dtype) {
@@ -157,7 +183,8 @@ impl Ctx<'_> {
 }
 
 impl Drop for Node {
-    /// A long chain must not be dropped recursively: contents go to a queue that the outermost drop on this thread empties.
+    /// A long chain must not be dropped recursively: contents go to a queue that the outermost drop on this thread
+    /// empties.
     fn drop(&mut self) {
         type Contents = (SmallVec<[Option<Edge>; 3]>, Option<BackwardFn>);
         thread_local! {
@@ -234,8 +261,8 @@ pub(crate) fn edges(inputs: &[&Tensor]) -> Result<SmallVec<[Option<Edge>; 3]>> {
     Ok(inputs.iter().map(|t| t.edge()).collect())
 }
 
-/// Records `out` as made from `inputs`. `backward` gets the gradient of `out` and returns one gradient per input. Call only if
-/// [`recording`] says so; saved values are made by the caller.
+/// Records `out` as made from `inputs`. `backward` gets the gradient of `out` and returns one gradient per input. Call
+/// only if [`recording`] says so; saved values are made by the caller.
 pub(crate) fn record(
     name: &'static str,
     inputs: &[&Tensor],
@@ -246,6 +273,25 @@ pub(crate) fn record(
         Some(dy) => backward(ctx, &dy),
         None => Ok(Grads::new()),
     })
+}
+
+/// [`record`] of an op whose backward heeds [`Ctx::mask`] if `takes_mask`.
+pub(crate) fn record_masked(
+    takes_mask: bool,
+    name: &'static str,
+    inputs: &[&Tensor],
+    out: &Tensor,
+    backward: impl Fn(&Ctx, &Tensor) -> Result<Grads> + Send + Sync + 'static,
+) -> Result<()> {
+    super::saved_hooks::take_failure()?;
+    let backward = move |ctx: &Ctx, mut grads: Grads| match grads.pop().flatten() {
+        Some(dy) => backward(ctx, &dy),
+        None => Ok(Grads::new()),
+    };
+    let mut node = Node::op(name, edges(inputs)?, 1, Arc::new(backward), None);
+    node.takes_mask = takes_mask;
+    out.attach(&Arc::new(node), 0);
+    Ok(())
 }
 
 /// [`record`] of a conversion that only ops see.
@@ -262,7 +308,8 @@ pub(crate) fn record_conversion(
     Ok(())
 }
 
-/// [`record`] for several outputs, of which those that are not floats take no part. Gradients may be `None`, not all of them.
+/// [`record`] for several outputs, of which those that are not floats take no part. Gradients may be `None`, not all of
+/// them.
 pub(crate) fn record_many(
     name: &'static str,
     inputs: &[&Tensor],

@@ -1,4 +1,4 @@
-//! Values kept for backward, with a check that nobody changed them.
+//! Tensors saved for backward, with a check that they were not modified.
 
 use super::Meta;
 use super::node::Node;

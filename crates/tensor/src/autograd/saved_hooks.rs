@@ -1,4 +1,4 @@
-//! Functions between which tensors that are kept for the backward pass wait: PyTorch's `saved_tensors_hooks` and `save_on_cpu`.
+//! Hooks that pack and unpack tensors saved for the backward pass: PyTorch's `saved_tensors_hooks` and `save_on_cpu`.
 
 use super::mode::{self, no_grad};
 use super::node::{Edge, Node};
@@ -44,12 +44,14 @@ impl Drop for SavedTensorsGuard {
     }
 }
 
-/// Puts `hooks` between ops of this thread and the tensors they keep for the backward pass, until the guard is dropped. Of nested
-/// guards, the innermost one's hooks are used. As in PyTorch, a tensor that a hook keeps is not checked for changes in place.
+/// Puts `hooks` between ops of this thread and the tensors they keep for the backward pass, until the guard is dropped.
+/// Of nested guards, the innermost one's hooks are used. As in PyTorch, a tensor that a hook keeps is not checked for
+/// changes in place.
 ///
 /// ```
-/// use rushlight_tensor::{Tensor, autograd::{SavedTensorsHooks, saved_tensors_hooks}};
-/// use rushlight_core::{DType, Result};
+/// # mod rushlight { pub use rushlight_core::{DType, Result}; pub use rushlight_tensor::*; }
+/// use rushlight::{Tensor, autograd::{SavedTensorsHooks, saved_tensors_hooks}};
+/// use rushlight::{DType, Result};
 /// use std::{any::Any, sync::Arc};
 ///
 /// /// Keeps tensors in half the memory.
@@ -80,11 +82,13 @@ pub fn saved_tensors_hooks(hooks: Arc<dyn SavedTensorsHooks>) -> SavedTensorsGua
     })
 }
 
-/// Keeps tensors for the backward pass in the host's memory until the guard is dropped, and copies each back to its device when the
-/// backward pass needs it. With `pin_memory`, in pinned memory where the device has it, from which copies are faster.
+/// Keeps tensors for the backward pass in the host's memory until the guard is dropped, and copies each back to its
+/// device when the backward pass needs it. With `pin_memory`, in pinned memory where the device has it, from which
+/// copies are faster.
 ///
 /// ```
-/// use rushlight_tensor::{Tensor, autograd::save_on_cpu};
+/// # use rushlight_tensor as rushlight;
+/// use rushlight::{Tensor, autograd::save_on_cpu};
 /// let x = Tensor::new([3.0f32])?.requires_grad_(true)?;
 /// let y = {
 ///     let _hooks = save_on_cpu(false);
@@ -126,7 +130,7 @@ impl SavedTensorsHooks for OnCpu {
                 saved.kept.dtype(),
                 saved.kept.shape()
             ))),
-            None => Err(Error::value("save_on_cpu: was given what it did not pack")),
+            None => Err(Error::value("save_on_cpu: the object to unpack was not made by pack")),
         }
     }
 }

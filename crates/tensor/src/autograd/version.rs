@@ -1,7 +1,8 @@
-//! Changes that autograd does not count.
+//! Modifications that autograd ignores.
 //!
-//! A storage counts every change of its memory, and copies kept beside it compare that count. Backward compares another one, to which changes
-//! through [`Tensor::data`] do not belong. They are rare, so the difference is kept apart, by storage, and looked for only once there is one.
+//! A storage counts every change of its memory, and copies kept beside it compare that count. Backward compares another
+//! one, to which changes through [`Tensor::data`] do not belong. They are rare, so the difference is kept apart, by
+//! storage, and looked for only once there is one.
 
 use super::Extra;
 use crate::Tensor;
@@ -47,8 +48,8 @@ fn uncounted() -> MutexGuard<'static, Uncounted> {
 }
 
 impl Tensor {
-    /// The same elements outside of any graph, as [`Tensor::detach`] gives them; but backward does not notice changes made through this tensor
-    /// or its views, and computes with the new values. PyTorch's `.data`.
+    /// The same elements outside of any graph, as [`Tensor::detach`] gives them; but backward does not notice changes
+    /// made through this tensor or its views, and computes with the new values. PyTorch's `.data`.
     pub fn data(&self) -> Tensor {
         let data = self.alias();
         data.meta().extra = Some(Box::new(Extra { uncounted: true, ..Extra::default() }));

@@ -1,4 +1,5 @@
-//! Steps recorded between two calls, as PyTorch's `CUDAGraph` has it: inputs and outputs are whatever tensors the work between them read and left.
+//! Steps recorded between two calls, as PyTorch's `CUDAGraph` has it: inputs and outputs are the tensors that the work
+//! between them reads and writes.
 
 use super::recorder::{Installed, Recorded, recorder_of};
 use super::{Tensors, is_recording};
@@ -26,7 +27,8 @@ impl GraphRecording {
         Ok(Self { backend: backend(device)?, installed: Installed::begin(device, pool)? })
     }
 
-    /// Ends: the work as a graph, none of which has been done yet. Tensors made within hold what the last replay has left there.
+    /// Ends: the work as a graph, none of which has been done yet. Tensors made within hold what the last replay has
+    /// left there.
     pub fn end(self) -> Result<Graph> {
         let mut recorded = Recorded::finish(self.backend, self.installed, Tensors::new(), Tensors::new())?;
         recorded.uncount();
@@ -34,8 +36,8 @@ impl GraphRecording {
     }
 }
 
-/// Recorded work that reads from and writes to the same tensors at every replay. Optimizers in it follow their options and count their steps, and
-/// random numbers go on, as in a [`Capture`](super::Capture).
+/// Recorded work that reads from and writes to the same tensors at every replay. Optimizers in it follow their options
+/// and count their steps, and random numbers continue, as in a [`Capture`](super::Capture).
 ///
 /// ```
 /// # use rushlight_core::Device;
@@ -58,7 +60,7 @@ impl Graph {
     pub fn replay(&mut self) -> Result<()> {
         if !self.0.is_current() {
             return Err(Error::value(
-                "replay: an optimizer in the graph has been loaded or changed since it was recorded; record it anew",
+                "replay: an optimizer in the graph has been loaded or changed since it was recorded; record it again",
             ));
         }
         self.0.replay(&[]).map(drop)

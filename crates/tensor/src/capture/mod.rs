@@ -81,10 +81,10 @@ impl StepOutput for Vec<Tensor> {
 
 /// Steps that are recorded once for each shape of their inputs and then replayed.
 ///
-/// On a GPU the launches of a small step cost more than their work. A `Capture` runs a step as it is for a few times, which are steps like any other
-/// and make optimizer state, kernels and plans; then it records one: forward, backward, clipping, the optimizer, all that the closure does. From then on a
-/// call copies the inputs to where the recorded step reads them and launches the whole step at once, without running the closure. On the CPU the
-/// closure simply runs.
+/// On a GPU the launches of a small step cost more than their work. A `Capture` runs a step as it is for a few times,
+/// which are steps like any other and make optimizer state, kernels and plans; then it records one: forward, backward,
+/// clipping, the optimizer, all that the closure does. From then on a call copies the inputs to where the recorded step
+/// reads them and launches the whole step at once, without running the closure. On the CPU the closure simply runs.
 ///
 /// ```
 /// # use rushlight_tensor::{Capture, Tensor};
@@ -104,19 +104,22 @@ impl StepOutput for Vec<Tensor> {
 /// # Ok::<(), rushlight_core::Error>(())
 /// ```
 ///
-/// What is replayed is the work on the device, with these things new at every call: the inputs; random numbers (the default generator goes on as if the
-/// step had run); and whatever an optimizer's step depends on, its learning rate, options and number of steps. So losses are those of steps that are
-/// not captured, state dicts and schedules work as ever, and a schedule's `step` belongs after [`run`](Capture::run), outside the closure. Everything else
-/// that the closure computes on the host happens only while it is recorded: branches, Python-like counters, numbers that multiply a loss. Pass as an input
-/// what changes.
+/// What is replayed is the work on the device, with these things new at every call: the inputs; random numbers (the
+/// default generator continues as if the step had run); and whatever an optimizer's step depends on, its learning rate,
+/// options and number of steps. So losses are those of steps that are not captured, state dicts and schedules work as
+/// ever, and a schedule's `step` belongs after [`run`](Capture::run), outside the closure. Everything else that the
+/// closure computes on the host happens only while it is recorded: branches, Python-like counters, numbers that
+/// multiply a loss. Pass as an input what changes.
 ///
 /// - Inputs are data: no gradient flows to them.
-/// - Outputs are tensors of their own at every call, outside the graph of derivatives. Gradients (`.grad`) of a replayed step are the recorded
-///   tensors, with new values.
-/// - Inputs of another shape or dtype, another grad mode or `autocast` are another recording, up to [`max_graphs`](Capture::max_graphs); more run as they are.
-///   Recordings share memory. A model's `train()` and `eval()` need a `Capture` each.
-/// - What has to wait for the device or reads values (`item`, `to_vec`, printing, `nonzero`, copies from and to the host) cannot be recorded: `run` returns an
-///   error that names the call, nothing has happened, and [`set_enabled(false)`](Capture::set_enabled) goes on without capture.
+/// - Outputs are tensors of their own at every call, outside the graph of derivatives. Gradients (`.grad`) of a
+///   replayed step are the recorded tensors, with new values.
+/// - Inputs of another shape or dtype, another grad mode or `autocast` are another recording, up to
+///   [`max_graphs`](Capture::max_graphs); more run as they are. Recordings share memory. A model's `train()` and
+///   `eval()` need a `Capture` each.
+/// - What has to wait for the device or reads values (`item`, `to_vec`, printing, `nonzero`, copies from and to the
+///   host) cannot be recorded: `run` returns an error that names the call, nothing has happened, and
+///   [`set_enabled(false)`](Capture::set_enabled) continues without capture.
 /// - Tensors that a recorded step uses are kept until the `Capture` is dropped or [`clear`](Capture::clear)ed.
 pub struct Capture {
     device: Option<Device>,
@@ -173,7 +176,8 @@ impl Capture {
         Self { device: None, enabled: true, warmup: 2, max_graphs: 8, shapes: Vec::new(), pool: None, told: false }
     }
 
-    /// Where steps run; inputs are moved there, those in pinned memory without waiting for the copy. If not said, where the first input is.
+    /// Where steps run; inputs are moved there, those in pinned memory without waiting for the copy. If not said, where
+    /// the first input is.
     pub fn device(mut self, device: Device) -> Self {
         self.device = Some(device);
         self
@@ -222,8 +226,8 @@ impl Capture {
         self.run_kind(0, inputs, |own| step(&array(own.iter().cloned().collect())?))
     }
 
-    /// [`run`](Capture::run) with inputs whose number is not known before, and several kinds of steps, each with a number of its own: they are recorded
-    /// apart and share memory.
+    /// [`run`](Capture::run) with inputs whose number is not known before, and several kinds of steps, each with a
+    /// number of its own: they are recorded apart and share memory.
     pub fn run_kind<O: StepOutput>(
         &mut self,
         kind: u64,
@@ -289,8 +293,9 @@ pub struct Step<F> {
     step: F,
 }
 
-/// Captures a step: the first calls of [`Step::run`] run the closure, one records it, later ones replay it with new inputs. [`Capture`] says how, and
-/// takes a closure at each call, for steps that would borrow what is needed between them.
+/// Captures a step: the first calls of [`Step::run`] run the closure, one records it, later ones replay it with new
+/// inputs. [`Capture`] says how, and takes a closure at each call, for steps that would borrow what is needed between
+/// them.
 ///
 /// ```
 /// # use rushlight_tensor::{Tensor, capture};

@@ -1,4 +1,4 @@
-//! What a thread notes while it records a step, and what is left of it for replays.
+//! State of a thread that records a step, and what replays keep of it.
 
 use super::{StepOutput, Tensors};
 use crate::autograd::{Meta, no_grad};
@@ -23,8 +23,8 @@ thread_local! {
     static HOSTLESS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `f`, in which everything that needs elements on the host, or moves them from there, is refused as in a captured step, whatever the
-/// device. Tests find out with it which ops can be captured, on machines that record nothing.
+/// Runs `f`, in which everything that needs elements on the host, or moves them from there, is refused as in a captured
+/// step, whatever the device. Tests find out with it which ops can be captured, on machines that record nothing.
 #[doc(hidden)]
 pub fn without_host<T>(f: impl FnOnce() -> T) -> T {
     struct Restore(bool);
@@ -37,8 +37,8 @@ pub fn without_host<T>(f: impl FnOnce() -> T) -> T {
     f()
 }
 
-/// Whether an op may look at values on a device: not while its work is recorded. Ops then leave out checks of values, as PyTorch does on a GPU, or
-/// take the way that suits all values.
+/// Whether an op may look at values on a device: not while its work is recorded. Ops then leave out checks of values,
+/// as PyTorch does on a GPU, or take the way that suits all values.
 #[inline]
 pub(crate) fn may_read(device: Device) -> bool {
     !HOSTLESS.get() && with(|r| r.device == device) != Some(true)
@@ -231,8 +231,8 @@ pub(crate) fn random_stream(generator: &Generator, words: u64, device: Device) -
     live.unwrap_or(Ok(stream))
 }
 
-/// Takes room for numbers that change: their address, where they are now `now` and at each replay what `renew` says. `None` where nothing is
-/// recorded on `device`.
+/// Takes room for numbers that change: their address, where they are now `now` and at each replay what `renew` says.
+/// `None` where nothing is recorded on `device`.
 pub(crate) fn register(device: Device, now: &[f64], renew: Box<dyn Renew>) -> Result<Option<u64>> {
     let done = with(|r| {
         if r.device != device {
@@ -247,8 +247,8 @@ pub(crate) fn register(device: Device, now: &[f64], renew: Box<dyn Renew>) -> Re
     done.unwrap_or(Ok(None))
 }
 
-/// Numbers that change from replay to replay, as tensors of the step that is being recorded: now `now`, later what `renew` says. `None` where no step of
-/// `device` is being recorded.
+/// Numbers that change from replay to replay, as tensors of the step that is being recorded: now `now`, later what
+/// `renew` says. `None` where no step of `device` is being recorded.
 pub fn live_numbers<const N: usize>(
     device: Device,
     now: [f64; N],
@@ -398,7 +398,13 @@ impl Recorded {
         step: impl FnOnce(&[Tensor]) -> Result<O>,
     ) -> Result<(Self, Tensors)> {
         let installed = Installed::begin(backend.device(), pool)?;
-        let own = inputs.iter().map(|t| Tensor::uninit(backend, t.shape(), t.dtype())).collect::<Result<Tensors>>()?;
+        // In the inputs' own memory order, which ops and their results follow.
+        let own = |t: &Tensor| {
+            let layout = t.layout().preserved().with_offset(0);
+            let storage = backend.alloc(layout.numel() * t.dtype().size())?;
+            Ok(Tensor::from_parts(Arc::new(storage), layout, t.dtype(), Meta::default()))
+        };
+        let own = inputs.iter().map(own).collect::<Result<Tensors>>()?;
         let outputs = step(&own)?.into_tensors();
         let mut recorded = Self::finish(backend, installed, own, outputs)?;
         let outputs = recorded.launch(inputs)?;
@@ -458,7 +464,8 @@ impl Recorded {
         })
     }
 
-    /// Takes back what was counted while recording, for a step that is not done at once. Gradients stay those of the recording.
+    /// Takes back what was counted while recording, for a step that is not done at once. Gradients stay those of the
+    /// recording.
     pub fn uncount(&mut self) {
         self.renewals.iter_mut().rev().for_each(|r| r.renew.undo());
         if self.random_blocks > 0 {
@@ -514,9 +521,9 @@ impl Recorded {
                 continue;
             }
             match from.device() {
-                own if own == device && from.is_contiguous() => copies.push((from.engine_view(), to.engine_view())),
+                own if own == device && from.lies_as(to) => copies.push((from.engine_view(), to.engine_view())),
                 own if own == device => self.backend.copy(from.engine_view(), to.engine_view())?,
-                Device::Cpu => no_grad(|| from.contiguous())?.upload_to(to, true)?,
+                Device::Cpu => no_grad(|| from.in_layout(to.layout()))?.upload_to(to, true)?,
                 _ => self.backend.copy(no_grad(|| from.to(device))?.engine_view(), to.engine_view())?,
             }
         }

@@ -8,6 +8,7 @@ use rushlight_core::{DType, Result};
 pub(super) enum Values {
     Float(Vec<f64>),
     Int(Vec<i64>),
+    Unsigned(Vec<u64>),
     Bool(Vec<bool>),
 }
 
@@ -16,6 +17,7 @@ impl Values {
         Ok(match t.dtype() {
             DType::Bool => Values::Bool(t.to_vec()?),
             d if d.is_float() => Values::Float(t.to_vec()?),
+            DType::U64 => Values::Unsigned(t.to_vec()?),
             _ => Values::Int(t.to_vec()?),
         })
     }
@@ -38,12 +40,14 @@ pub(super) struct Column {
 }
 
 impl Column {
-    /// The narrowest column that shows every element; the rule for floats is PyTorch's and looks only at finite ones that are not zero.
+    /// The narrowest column that shows every element; the rule for floats is PyTorch's and looks only at finite ones
+    /// that are not zero.
     pub(super) fn fit(values: &Values, options: &PrintOptions) -> Self {
         let precision = options.precision;
         let mut column = Column { width: 1, precision, notation: Notation::Plain };
         match values {
             Values::Bool(v) => column.width = if v.contains(&false) { 5 } else { 4 },
+            Values::Unsigned(v) => column.width = v.iter().map(|x| x.to_string().len()).max().unwrap_or(1),
             Values::Int(v) => column.width = v.iter().map(|x| x.to_string().len()).max().unwrap_or(1),
             Values::Float(v) => {
                 let telling: Vec<f64> = v.iter().copied().filter(|x| x.is_finite() && *x != 0.0).collect();
@@ -66,6 +70,7 @@ impl Column {
     pub(super) fn write(&self, values: &Values, i: usize) -> String {
         let text = match values {
             Values::Bool(v) => if v.get(i) == Some(&true) { "True" } else { "False" }.to_string(),
+            Values::Unsigned(v) => v.get(i).map(|x| x.to_string()).unwrap_or_default(),
             Values::Int(v) => v.get(i).map(|x| x.to_string()).unwrap_or_default(),
             Values::Float(v) => v.get(i).map(|&x| self.float(x)).unwrap_or_default(),
         };

@@ -13,7 +13,8 @@ use std::sync::RwLock;
 /// How tensors are printed; the defaults are PyTorch's.
 ///
 /// ```
-/// use rushlight_tensor::{PrintOptions, Tensor};
+/// # use rushlight_tensor as rushlight;
+/// use rushlight::{PrintOptions, Tensor};
 /// let x = Tensor::new([1.0f32, 2.5])?;
 /// assert_eq!(x.to_string(), "tensor([1.0000, 2.5000])");
 /// assert_eq!(x.display(PrintOptions { precision: 1, ..Default::default() }).to_string(), "tensor([1.0, 2.5])");

@@ -22,7 +22,8 @@ pub struct AttentionOptions<'a> {
 }
 
 impl<'a> AttentionOptions<'a> {
-    /// A mask that broadcasts to `[.., queries, keys]`: `bool` (true takes part), or a float that is added to the scores.
+    /// A mask that broadcasts to `[.., queries, keys]`: `bool` (true takes part), or a float that is added to the
+    /// scores.
     pub fn attn_mask(mut self, mask: impl Into<Option<&'a Tensor>>) -> Self {
         self.attn_mask = mask.into();
         self
@@ -53,7 +54,7 @@ impl<'a> AttentionOptions<'a> {
     }
 }
 
-/// What is asked for besides the tensors.
+/// Options of attention.
 #[derive(Clone, Copy)]
 struct Plan {
     causal: bool,
@@ -92,7 +93,8 @@ impl Operands {
         t.unsqueeze(2)?.expand([batch, kv_heads, group, length, size])?.reshape([batch, heads, length, size])
     }
 
-    /// Attention weights before dropout, of recorded ops; `k` has a head per query head. A query that sees nothing has none.
+    /// Attention weights before dropout, of recorded ops; `k` has a head per query head. A query that sees nothing has
+    /// none.
     fn weights(&self, plan: &Plan, k: &Tensor) -> Result<Tensor> {
         let mut scores = self.q.mul(plan.scale)?.matmul(&k.transpose(-2, -1)?)?;
         let (l, s) = (scores.shape()[2], scores.shape()[3]);
@@ -145,8 +147,9 @@ impl Operands {
         Ok([dq.to_dtype(dtype)?, shared(&dk, &this.k)?, shared(&dv, &this.v)?])
     }
 
-    /// Memory for the gradients: row-major. Or, where the engine writes any strides, of inputs alike that are not row-major either, as a model's joint projection of queries,
-    /// keys and values lies, `[batch, length, 3, heads, size]`: merging heads and parts again then needs no copy.
+    /// Memory for the gradients: row-major. Or, where the engine writes any strides, of inputs alike that are not
+    /// row-major either, as a model's joint projection of queries, keys and values lies,
+    /// `[batch, length, 3, heads, size]`: merging heads and parts again then needs no copy.
     fn gradients(&self) -> Result<[Tensor; 3]> {
         let (q, k, v) = (&self.q, &self.k, &self.v);
         let alike = q.shape() == k.shape() && q.shape() == v.shape();
@@ -167,7 +170,7 @@ impl Operands {
     fn fused(self, plan: Plan) -> Result<Tensor> {
         let [batch, heads, l, _] = four(&self.q);
         let size = self.v.shape()[3];
-        // Heads lie next to each other, so that merging them again, as models do, needs no copy.
+        // Heads are adjacent, so that merging them again, as models do, needs no copy.
         let memory = self.q.uninit_like(&[batch, l, heads, size], self.q.dtype())?;
         let layout = Layout::contiguous(&[batch, l, heads, size])?.transpose(1, 2);
         let out = Tensor::from_parts(memory.0.storage.clone(), layout, memory.dtype(), Default::default());
@@ -328,7 +331,8 @@ impl Tensor {
     }
 }
 
-/// The leading sizes of queries, and of keys and values, after broadcasting; they differ in the heads alone, where allowed.
+/// The leading sizes of queries, and of keys and values, after broadcasting; they differ in the heads alone, where
+/// allowed.
 fn leads(name: &str, q: &Tensor, k: &Tensor, v: &Tensor, gqa: bool) -> Result<(Dims, Dims)> {
     let [q_lead, k_lead, v_lead] = [q, k, v].map(|t| &t.shape()[..t.rank() - 2]);
     let common = |a: &[usize], b: &[usize]| broadcast_shapes(a, b).map_err(|e| e.within(name));

@@ -2,7 +2,7 @@
 
 use super::norm::{Affine, NormGrads, check_per_channel, unbiased_variance, wide};
 use crate::Tensor;
-use crate::autograd::{Ctx, Saved, no_grad, record, recording};
+use crate::autograd::{Ctx, Saved, no_grad, record_masked, recording};
 use rushlight_core::backend::BatchNorm;
 use rushlight_core::smallvec::{SmallVec, smallvec};
 use rushlight_core::{DType, Error, Layout, Result, View};
@@ -175,6 +175,35 @@ fn readable(x: &Tensor, channels_last: bool) -> Result<Tensor> {
     if channels_last { x.to_channels_last() } else { x.contiguous() }
 }
 
+/// Moves running statistics towards a batch's.
+fn update_running(
+    spec: &BatchNorm,
+    running: [Option<&Tensor>; 2],
+    momentum: f64,
+    mean: &Tensor,
+    rstd: &Tensor,
+) -> Result<()> {
+    if let [Some(to_mean), Some(to_var)] = running {
+        let fits = |t: &Tensor| t.dtype() == mean.dtype() && t.is_contiguous();
+        if fits(to_mean) && fits(to_var) && !to_mean.shares_storage(to_var) {
+            let views = [to_mean.engine_view(), to_var.engine_view()];
+            let (from, by) = (mean.engine_view(), rstd.engine_view());
+            if mean.backend().batch_norm_running(spec, momentum, from, by, views)? {
+                to_mean.changed_unrecorded();
+                to_var.changed_unrecorded();
+                return Ok(());
+            }
+        }
+    }
+    if let Some(running) = running[0] {
+        running.lerp_(mean, momentum)?;
+    }
+    if let Some(running) = running[1] {
+        running.lerp_(&unbiased_variance(rstd, spec.eps, spec.batch * spec.space)?, momentum)?;
+    }
+    Ok(())
+}
+
 /// What a batch normalisation's backward needs.
 struct Backward {
     spec: BatchNorm,
@@ -184,11 +213,23 @@ struct Backward {
     weight: Option<Saved>,
     mean: Tensor,
     rstd: Tensor,
+    /// The bias and its version, for gradients of a ReLU that follows.
+    bias: Option<(Tensor, u32)>,
 }
 
 impl Backward {
+    /// Gradients from that of the output, or of its positive part where `positive` is that.
+    fn run(&self, ctx: &Ctx, dy: &Tensor, needs: [bool; 3]) -> Result<NormGrads> {
+        let unchanged = self.bias.as_ref().is_none_or(|(bias, version)| bias.version() == *version);
+        match ctx.mask {
+            Some(_) if unchanged => self.fused(ctx, dy, needs, true),
+            Some(positive) => self.fused(ctx, &super::compare::where_(&positive.gt(0.0)?, dy, 0.0)?, needs, false),
+            None => self.fused(ctx, dy, needs, false),
+        }
+    }
+
     /// One pass of the engine.
-    fn fused(&self, ctx: &Ctx, dy: &Tensor, needs: [bool; 3]) -> Result<NormGrads> {
+    fn fused(&self, ctx: &Ctx, dy: &Tensor, needs: [bool; 3], relu: bool) -> Result<NormGrads> {
         let x = ctx.get(&self.x)?;
         let weight = self.weight.as_ref().map(|w| ctx.get(w)).transpose()?;
         let dy = readable(dy, !x.is_contiguous())?;
@@ -204,17 +245,13 @@ impl Backward {
         let dx = dx.map(|dx| View { layout: &dx_layout, ..dx });
         let (w, mean, rstd) =
             (weight.as_ref().map(|w| w.engine_view()), self.mean.engine_view(), self.rstd.engine_view());
-        x.backend().batch_norm_backward(
-            &spec,
-            dy.view_as(&dy_layout),
-            x.view_as(&layout),
-            w,
-            mean,
-            rstd,
-            dx,
-            dweight,
-            dbias,
-        )?;
+        let (dy, x, backend) = (dy.view_as(&dy_layout), x.view_as(&layout), x.backend());
+        if relu {
+            let bias = self.bias.as_ref().map(|(bias, _)| bias.engine_view());
+            backend.batch_norm_relu_backward(&spec, dy, x, w, bias, mean, rstd, dx, dweight, dbias)?;
+        } else {
+            backend.batch_norm_backward(&spec, dy, x, w, mean, rstd, dx, dweight, dbias)?;
+        }
         Ok(grads)
     }
 
@@ -327,15 +364,7 @@ impl Tensor {
             let (from, to) = (x.view_as(&layout), y.view_as(&y_layout));
             y.backend().batch_norm(&spec, from, w, b, to, mean.engine_view(), rstd.engine_view())?;
             if training {
-                no_grad(|| -> Result<()> {
-                    if let Some(running) = running_mean {
-                        running.lerp_(&mean, momentum)?;
-                    }
-                    if let Some(running) = running_var {
-                        running.lerp_(&unbiased_variance(&rstd, eps, batch * space)?, momentum)?;
-                    }
-                    Ok(())
-                })?;
+                no_grad(|| update_running(&spec, [running_mean, running_var], momentum, &mean, &rstd))?;
             }
         }
         let mut inputs: SmallVec<[&Tensor; 3]> = smallvec![&x];
@@ -352,14 +381,13 @@ impl Tensor {
                 weight: weight.as_ref().map(Saved::input),
                 mean: kept(&mean)?,
                 rstd: rstd.clone(),
+                bias: bias.as_ref().map(|b| (b.clone(), b.version())),
             };
-            record(name, &inputs, &y, move |ctx, dy| {
+            let takes_mask = x.backend().features().batch_norm_relu;
+            record_masked(takes_mask, name, &inputs, &y, move |ctx, dy| {
                 let needs = affine.needs(ctx);
-                let grads = if ctx.recording() {
-                    backward.composed(ctx, dy, needs)?
-                } else {
-                    backward.fused(ctx, dy, needs)?
-                };
+                let grads =
+                    if ctx.recording() { backward.composed(ctx, dy, needs)? } else { backward.run(ctx, dy, needs)? };
                 Ok(affine.arrange(grads))
             })?;
         }

@@ -76,11 +76,34 @@ impl Tensor {
 
     /// [`Tensor::clamp`] with bounds of which either may be missing.
     pub fn clamp_bounds(&self, min: Option<Arg>, max: Option<Arg>) -> Result<Tensor> {
+        if let Some(clamped) = self.clamp_bools(&min, &max) {
+            return clamped;
+        }
         match plan("clamp", self, min, max)? {
             Clamp::Between(lo, hi) => pointwise(Pointwise::ClampBetween, &[Arg::Tensor(self)], &[lo, hi]),
             Clamp::Both(min, max) => pointwise(Pointwise::Clamp, &[Arg::Tensor(self), min, max], &[]),
             Clamp::Min(min) => pointwise(Pointwise::ClampMin, &[Arg::Tensor(self), min], &[]),
             Clamp::Max(max) => pointwise(Pointwise::ClampMax, &[Arg::Tensor(self), max], &[]),
+        }
+    }
+
+    /// Bools between bounds that are tensors of bools; `None` for anything else.
+    fn clamp_bools(&self, min: &Option<Arg>, max: &Option<Arg>) -> Option<Result<Tensor>> {
+        let bools = |bound: &Option<Arg>| match bound {
+            None => true,
+            Some(Arg::Tensor(t)) => t.dtype() == DType::Bool,
+            Some(_) => false,
+        };
+        if self.dtype() != DType::Bool || !bools(min) || !bools(max) {
+            return None;
+        }
+        match (min, max) {
+            (Some(Arg::Tensor(min)), None) => Some(self.logical_or(min)),
+            (None, Some(Arg::Tensor(max))) => Some(self.logical_and(max)),
+            (Some(Arg::Tensor(min)), Some(Arg::Tensor(max))) => {
+                Some(self.logical_or(min).and_then(|above| above.logical_and(max)))
+            }
+            _ => None,
         }
     }
 

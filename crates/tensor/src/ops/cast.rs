@@ -56,7 +56,8 @@ impl From<&Tensor> for To {
 }
 
 impl Tensor {
-    /// The elements as another dtype: floats truncate to integers, anything but zero is true. The same tensor if nothing changes.
+    /// The elements as another dtype: floats truncate to integers, anything but zero is true. The same tensor if
+    /// nothing changes.
     pub fn to_dtype(&self, dtype: DType) -> Result<Tensor> {
         if dtype == self.dtype() {
             return Ok(self.clone());
@@ -86,8 +87,8 @@ impl Tensor {
         if own { kept.take().map(|(copy, _)| copy) } else { Some(copy.alias()) }
     }
 
-    /// The elements on another device, as another dtype, or both: `x.to(device)?`, `x.to(DType::BF16)?`, `x.to((dtype, device))?`, or as
-    /// another tensor has them, `x.to(&other)?`. The same tensor if nothing changes.
+    /// The elements on another device, as another dtype, or both: `x.to(device)?`, `x.to(DType::BF16)?`,
+    /// `x.to((dtype, device))?`, or as another tensor has them, `x.to(&other)?`. The same tensor if nothing changes.
     pub fn to(&self, target: impl Into<To>) -> Result<Tensor> {
         match target.into() {
             To { dtype: None, device: Some(device) } => self.to_device(device),
@@ -111,8 +112,9 @@ impl Tensor {
         Ok(out)
     }
 
-    /// [`Tensor::to`], which may return before the copy is done if `non_blocking`: from pinned memory ([`Tensor::pin_memory`]) to a GPU, which sees
-    /// the elements in whatever it is given next. Do not change the pinned tensor before [`synchronize`](crate::synchronize).
+    /// [`Tensor::to`], which may return before the copy is done if `non_blocking`: from pinned memory
+    /// ([`Tensor::pin_memory`]) to a GPU, which sees the elements in whatever it is given next. Do not change the
+    /// pinned tensor before [`synchronize`](crate::synchronize).
     pub fn to_with(&self, device: &Device, non_blocking: bool) -> Result<Tensor> {
         if !non_blocking || *device == self.device() || recording(&[self]) {
             return self.to(device);
@@ -141,7 +143,8 @@ impl Tensor {
         match (source.device(), device) {
             (Device::Cpu, _) => source.upload_to(&out, non_blocking)?,
             (_, Device::Cpu) => {
-                // SAFETY: memory that was just allocated for these elements and that nobody else sees; every byte is written.
+                // SAFETY: memory that was just allocated for these elements and that nobody else sees; every byte is
+                // written.
                 let bytes = unsafe { std::slice::from_raw_parts_mut(out.engine_view().ptr(), len) };
                 source.backend().download(&source.0.storage, start, bytes)?;
             }
@@ -155,14 +158,16 @@ impl Tensor {
     pub(crate) fn upload_to(&self, out: &Tensor, non_blocking: bool) -> Result<()> {
         let (ptr, len) = (self.engine_view().ptr(), self.numel() * self.dtype().size());
         if non_blocking && self.is_pinned() {
-            // SAFETY: the elements lie on the host; pinned memory is not used for anything else before the copy is done.
+            // SAFETY: the elements lie on the host; pinned memory is not used for anything else before the copy is
+            // done.
             return unsafe { out.backend().upload_pinned(ptr, len, &out.0.storage, 0) };
         }
         // SAFETY: the elements lie on the host, and this handle keeps them.
         out.backend().upload(unsafe { std::slice::from_raw_parts(ptr, len) }, &out.0.storage, 0)
     }
 
-    /// The same elements in host memory that a GPU can copy from while the program goes on ([`Tensor::to_with`]). The same tensor if it is such already.
+    /// The same elements in host memory that a GPU can copy from while the program continues ([`Tensor::to_with`]). The
+    /// same tensor if it is such already.
     pub fn pin_memory(&self) -> Result<Tensor> {
         if !self.device().is_cpu() {
             return Err(Error::device(format!(
@@ -184,8 +189,8 @@ impl Tensor {
         Ok(out)
     }
 
-    /// Keeps this tensor's memory from being used for anything else, once it is freed, before `stream` is past what it has been given by then. For tensors
-    /// made on another stream than the one that uses them.
+    /// Keeps this tensor's memory from being used for anything else, once it is freed, before `stream` is past what it
+    /// has been given by then. For tensors made on another stream than the one that uses them.
     pub fn record_stream(&self, stream: &Stream) -> Result<()> {
         stream.record_use(&self.0.storage)
     }
@@ -195,14 +200,15 @@ impl Tensor {
         self.device().is_cpu() && rushlight_engines::is_pinned(self.engine_view().ptr())
     }
 
-    /// A tensor of its own with the same elements: PyTorch's `clone()`. (Rust's `clone` gives the same tensor.) It keeps the memory order of
-    /// a tensor whose elements lie without gaps; [`Tensor::contiguous`] gives row-major elements.
+    /// A tensor of its own with the same elements: PyTorch's `clone()`. (Rust's `clone` gives the same tensor.) It
+    /// keeps the memory order of a tensor whose elements lie without gaps; [`Tensor::contiguous`] gives row-major
+    /// elements.
     pub fn copy(&self) -> Result<Tensor> {
         self.copy_as(self.dtype(), "clone")
     }
 
-    /// A leaf of its own with the same elements, recording or not as this one, and a copy of its gradient: Python's `copy.deepcopy(x)`.
-    /// An error for a tensor with a history; [`Tensor::copy`] takes those and passes gradients on.
+    /// A leaf of its own with the same elements, recording or not as this one, and a copy of its gradient: Python's
+    /// `copy.deepcopy(x)`. An error for a tensor with a history; [`Tensor::copy`] takes those and passes gradients on.
     ///
     /// ```
     /// # use rushlight_tensor::Tensor;
@@ -292,9 +298,9 @@ impl Tensor {
             if source.shares_storage(self) {
                 let copy = source.detach().copy()?;
                 let layout = copy.layout().expand(self.shape())?;
-                self.backend().copy(copy.view_as(&layout), self.engine_view())?;
+                self.backend_with(source).copy(copy.view_as(&layout), self.engine_view())?;
             } else {
-                self.backend().copy(source.view_as(&layout), self.engine_view())?;
+                self.backend_with(source).copy(source.view_as(&layout), self.engine_view())?;
             }
         }
         self.changed_unrecorded();

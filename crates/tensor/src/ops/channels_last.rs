@@ -1,8 +1,9 @@
-//! Images whose channels lie innermost: the order in which a GPU's convolutions of half types are fastest.
+//! Images whose channels are innermost: the order in which a GPU's convolutions of half types are fastest.
 //!
-//! Under autocast a convolution on a GPU puts its operands in this order and leaves its result in it. Pointwise ops and batch norm keep the order, so a
-//! network is in it from its first convolution to its last. Shapes stay `[batch, channels, height, width]`; everything else reads such a tensor as any
-//! other with strides, but for `view`, which copies where PyTorch's row-major result would not have to.
+//! Under autocast a convolution on a GPU puts its operands in this order and leaves its result in it. Pointwise ops and
+//! batch norm keep the order, so a network is in it from its first convolution to its last. Shapes stay
+//! `[batch, channels, height, width]`; everything else reads such a tensor as any other with strides, but for `view`,
+//! which copies where PyTorch's row-major result would not have to.
 
 use crate::Tensor;
 use crate::autograd::{record, recording};
@@ -10,7 +11,7 @@ use rushlight_core::smallvec::smallvec;
 use rushlight_core::{DType, Dims, Layout, Result};
 
 impl Tensor {
-    /// Whether the channels of images on a GPU lie innermost, without gaps, and not also as a row-major tensor's would.
+    /// Whether the channels of images on a GPU are innermost, without gaps, and not also as a row-major tensor's would.
     pub(crate) fn is_channels_last(&self) -> bool {
         !self.is_contiguous() && self.has_channels_last()
     }

@@ -119,7 +119,8 @@ impl Tensor {
         if self.dtype() == DType::Bool { self.logical_not() } else { self.bitwise_xor(-1) }
     }
 
-    /// `self` where the condition holds, else `other`. The condition may be any tensor that broadcasts; see also [`where_`].
+    /// `self` where the condition holds, else `other`. The condition may be any tensor that broadcasts; see also
+    /// [`where_`].
     ///
     /// [`where_`]: crate::where_
     pub fn where_self<'a>(&self, condition: &Tensor, other: impl Into<Arg<'a>>) -> Result<Tensor> {
@@ -237,7 +238,7 @@ impl Tensor {
     }
 
     /// The same memory read as elements of another dtype of the same size. Not recorded.
-    fn reinterpreted(&self, dtype: DType) -> Tensor {
+    pub(crate) fn reinterpreted(&self, dtype: DType) -> Tensor {
         Tensor::from_parts(self.0.storage.clone(), self.layout().clone(), dtype, Default::default())
     }
 }

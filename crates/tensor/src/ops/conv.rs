@@ -1,10 +1,11 @@
 //! Convolutions and their transposes.
 //!
-//! A convolution, its gradient by the input (which is the transposed convolution) and its gradient by the weight are three recorded
-//! ops over one description. Each is linear in both operands, and each one's derivatives are the other two.
+//! A convolution, its gradient by the input (which is the transposed convolution) and its gradient by the weight are
+//! three recorded ops over one description. Each is linear in both operands, and each one's derivatives are the other
+//! two.
 
 use super::sizes::Sizes;
-use crate::autograd::{Saved, no_grad, record, recording};
+use crate::autograd::{Ctx, Saved, no_grad, record, recording};
 use crate::{Tensor, amp};
 use rushlight_core::backend::Conv;
 use rushlight_core::smallvec::{SmallVec, smallvec};
@@ -190,6 +191,22 @@ impl Problem {
         self.transposed(dy, w, None)
     }
 
+    /// The gradient by the input with what others have contributed to it, in one pass where the engine can.
+    fn input_gradient_to_sum(self, ctx: &Ctx, dy: &Tensor, w: &Tensor) -> Result<Tensor> {
+        let [packed, by] = alike(dy, w)?;
+        let shape = self.input_shape();
+        let suits = |sum: &Tensor| {
+            let alike = sum.dtype() == packed.dtype() && sum.shape() == &shape[..];
+            alike && packed.is_channels_last() && sum.is_channels_last() && sum.is_sole_owner()
+        };
+        let Some(sum) = ctx.take_sum(0, suits) else { return self.input_gradient(&packed, &by) };
+        let views = (packed.engine_view(), by.engine_view(), sum.engine_view());
+        if !sum.backend().conv_backward_input_add(&self.spec, views.0, views.1, views.2)? {
+            sum.add_(&self.input_gradient(&packed, &by)?)?;
+        }
+        Ok(sum)
+    }
+
     fn transposed(self, dy: &Tensor, w: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
         let channels_last = dy.suggests_channels_last() || w.suggests_channels_last();
         let [dy, w] = alike(dy, w)?;
@@ -237,7 +254,8 @@ impl Problem {
         self.plain(x, w)
     }
 
-    /// Records a bilinear op of `a` and `b`. `by` are its derivatives, each a function of the output's gradient and the other operand.
+    /// Records a bilinear op of `a` and `b`. `by` are its derivatives, each a function of the output's gradient and the
+    /// other operand.
     fn record(
         self,
         name: &'static str,
@@ -254,9 +272,12 @@ impl Problem {
         }
         let saved_a = b.requires_grad().then(|| Saved::input(a));
         let saved_b = a.requires_grad().then(|| Saved::input(b));
-        let has_bias = bias.is_some();
+        let (has_bias, is_plain) = (bias.is_some(), name == "conv");
         record(name, &inputs, out, move |ctx, dy| {
             let da = match &saved_b {
+                Some(b) if ctx.needs(0) && is_plain && !ctx.recording() => {
+                    Some(self.input_gradient_to_sum(ctx, dy, &ctx.get(b)?)?)
+                }
                 Some(b) if ctx.needs(0) => Some(by[0](self, dy, &ctx.get(b)?)?),
                 _ => None,
             };
@@ -511,7 +532,8 @@ macro_rules! convolutions {
         impl Tensor {$(
             $(#[$doc])*
             ///
-            /// `weight` is `[out_channels, in_channels / groups, kernel..]`, `bias` `[out_channels]`. The batch dimension may be missing.
+            /// `weight` is `[out_channels, in_channels / groups, kernel..]`, `bias` `[out_channels]`. The batch
+            /// dimension may be missing.
             pub fn $conv(&self, weight: &Tensor, bias: Option<&Tensor>, options: ConvOptions) -> Result<Tensor> {
                 if let Some(cast) = amp::lower() {
                     let x = lowered(cast, self, options.groups)?;
@@ -522,7 +544,8 @@ macro_rules! convolutions {
 
             #[doc = concat!("The transpose of [`Tensor::", stringify!($conv), "`]: its gradient by the input.")]
             ///
-            /// `weight` is `[in_channels, out_channels / groups, kernel..]`, `bias` `[out_channels]`. The batch dimension may be missing.
+            /// `weight` is `[in_channels, out_channels / groups, kernel..]`, `bias` `[out_channels]`. The batch
+            /// dimension may be missing.
             pub fn $transpose(&self, weight: &Tensor, bias: Option<&Tensor>, options: ConvTransposeOptions) -> Result<Tensor> {
                 if let Some(cast) = amp::lower() {
                     return cast.run(|| cast.of(self)?.$transpose(&cast.of(weight)?, cast.of_option(bias)?.as_ref(), options));

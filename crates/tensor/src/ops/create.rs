@@ -1,4 +1,4 @@
-//! Tensors out of nothing: from Rust data, constants and ranges.
+//! Tensor constructors: from Rust data, constants and ranges.
 
 use super::number::fitting;
 use crate::Tensor;
@@ -10,8 +10,9 @@ use std::sync::Arc;
 /// The dtype and device of a new tensor; `float32` on the CPU unless said otherwise.
 ///
 /// ```
-/// use rushlight_core::{DType, Device};
-/// use rushlight_tensor::{Options, Tensor};
+/// # mod rushlight { pub use rushlight_core::{DType, Device}; pub use rushlight_tensor::*; }
+/// use rushlight::{DType, Device};
+/// use rushlight::{Options, Tensor};
 /// let x = Tensor::zeros_with([2], Options::from(DType::F64).device(Device::Cpu))?;
 /// assert_eq!(x.dtype(), DType::F64);
 /// # Ok::<(), rushlight_core::Error>(())
@@ -101,7 +102,8 @@ macro_rules! integer_leaf {
 }
 integer_leaf!(i32 isize u16 u32 u64 usize);
 
-/// The data that [`Tensor::new`] takes: all [`TensorData`] but `f64`, so that a float without a suffix is an `f32`, PyTorch's default dtype.
+/// The data that [`Tensor::new`] takes: all [`TensorData`] but `f64`, so that a float without a suffix is an `f32`,
+/// PyTorch's default dtype.
 #[diagnostic::on_unimplemented(
     message = "`Tensor::new` does not take `{Self}`",
     note = "`float64` data needs `Tensor::new_with(data, DType::F64)`; `Tensor::new` makes `float32` of floats"
@@ -164,8 +166,8 @@ impl<D: TensorData + ?Sized> TensorData for &D {
 impl Tensor {
     /// A tensor from a number or nested arrays, slices or vectors: PyTorch's `torch.tensor`.
     ///
-    /// As there, floats without a suffix give `float32` and integers `int64`; other types give their own dtype, `f64` needs
-    /// [`Tensor::new_with`].
+    /// As there, floats without a suffix give `float32` and integers `int64`; other types give their own dtype, `f64`
+    /// needs [`Tensor::new_with`].
     ///
     /// ```
     /// # use rushlight_tensor::Tensor;
@@ -231,7 +233,7 @@ impl Tensor {
         Tensor::full_with([], value, value.dtype())
     }
 
-    /// A tensor whose values are not to be relied on; `float32` unless said otherwise. They are zeros: nobody reads another's freed
+    /// A tensor of unspecified values; `float32` by default. They are zeros: no one reads another's freed
     /// memory.
     pub fn empty(shape: impl AsRef<[usize]>, options: impl Into<Options>) -> Result<Tensor> {
         Tensor::zeros_with(shape, options)
@@ -341,7 +343,8 @@ impl Tensor {
         Ok(out)
     }
 
-    /// `steps` values from `start` to `end`, both included. For an integer dtype the ends are integers, and values between are cut off.
+    /// `steps` values from `start` to `end`, both included. For an integer dtype the ends are integers, and values
+    /// between are cut off.
     pub fn linspace(start: f64, end: f64, steps: usize, options: impl Into<Options>) -> Result<Tensor> {
         let options = options.into();
         let dtype = options.dtype_or(DType::F32);

@@ -219,7 +219,8 @@ fn pick(x: &Tensor, index: &Tensor) -> Result<Tensor> {
 }
 
 impl Tensor {
-    /// Mean cross-entropy of logits `[N, C, ..]` (or `[C]`) with class indices or probabilities; see [`Tensor::cross_entropy_with`].
+    /// Mean cross-entropy of logits `[N, C, ..]` (or `[C]`) with class indices or probabilities; see
+    /// [`Tensor::cross_entropy_with`].
     ///
     /// ```
     /// # use rushlight_tensor::Tensor;
@@ -232,7 +233,8 @@ impl Tensor {
         self.cross_entropy_with(target, &CrossEntropyOptions::default())
     }
 
-    /// Cross-entropy of logits `[N, C, ..]` (or `[C]`) with class indices of that shape without `C`, or probabilities of that shape.
+    /// Cross-entropy of logits `[N, C, ..]` (or `[C]`) with class indices of that shape without `C`, or probabilities
+    /// of that shape.
     pub fn cross_entropy_with(&self, target: &Tensor, options: &CrossEntropyOptions) -> Result<Tensor> {
         if let Some(cast) = amp::full() {
             // The kernels compute half types in full precision: with class indices only the result is to be wide.

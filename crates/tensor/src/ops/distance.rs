@@ -11,7 +11,8 @@ use rushlight_core::{DType, Dims, Error, Result};
 const FEW_ROWS: usize = 25;
 
 impl Tensor {
-    /// The cosine of the angle between the vectors along `dim`; lengths below `eps` count as `eps`. PyTorch's defaults are 1 and 1e-8.
+    /// The cosine of the angle between the vectors along `dim`; lengths below `eps` count as `eps`. PyTorch's defaults
+    /// are 1 and 1e-8.
     pub fn cosine_similarity(&self, other: &Tensor, dim: isize, eps: f64) -> Result<Tensor> {
         let name = "cosine_similarity";
         let dtype = self.dtype().promote(other.dtype());

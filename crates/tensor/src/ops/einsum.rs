@@ -1,4 +1,5 @@
-//! Einstein summation: operands are contracted pair by pair, the pair with the smallest result first, each by one batched product.
+//! Einstein summation: operands are contracted pair by pair, the pair with the smallest result first, each by one
+//! batched product.
 
 use crate::Tensor;
 use rushlight_core::{Error, Result};
@@ -182,11 +183,12 @@ fn contract(a: Operand, b: Operand, keep: impl Fn(Label) -> bool) -> Result<Oper
     Ok(Operand { tensor, labels })
 }
 
-/// Sums of products named by an equation, as PyTorch's `torch.einsum`: a letter per dimension, `...` for the others, repeated letters
-/// for diagonals; without `->` the letters that occur once are kept, in alphabetical order.
+/// Sums of products named by an equation, as PyTorch's `torch.einsum`: a letter per dimension, `...` for the others,
+/// repeated letters for diagonals; without `->` the letters that occur once are kept, in alphabetical order.
 ///
 /// ```
-/// use rushlight_tensor::{Tensor, einsum};
+/// # use rushlight_tensor as rushlight;
+/// use rushlight::{Tensor, einsum};
 /// let (a, b) = (Tensor::ones([2, 3])?, Tensor::ones([4, 3])?);
 /// assert_eq!(einsum("ij,kj->ik", &[&a, &b])?.to_vec::<f32>()?, [3.0; 8]);
 /// # Ok::<(), rushlight_core::Error>(())
@@ -241,8 +243,8 @@ pub fn einsum(equation: &str, operands: &[&Tensor]) -> Result<Tensor> {
     done.sum_out(|l| output.contains(&l))?.aligned(&output)
 }
 
-/// The two operands, in order, whose product is smallest once summed; of equals the one with the fewest multiplications, then the
-/// leftmost. Looks at the first operands only where there are very many.
+/// The two operands, in order, whose product is smallest once summed; of equals the one with the fewest
+/// multiplications, then the leftmost. Looks at the first operands only where there are very many.
 fn cheapest_pair(operands: &[Operand], output: &[Label]) -> Option<(usize, usize)> {
     const LOOKS_AT: usize = 16;
     let pairs = (1..operands.len().min(LOOKS_AT)).flat_map(|j| (0..j).map(move |i| (i, j)));

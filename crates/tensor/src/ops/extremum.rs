@@ -24,7 +24,8 @@ impl Tensor {
         Ok(out)
     }
 
-    /// Records `out` as elements of `self` reduced over `mask`: those equal to their group's result share its gradient evenly.
+    /// Records `out` as elements of `self` reduced over `mask`: those equal to their group's result share its gradient
+    /// evenly.
     pub(crate) fn record_shared(&self, name: &'static str, out: &Tensor, mask: &Mask) -> Result<()> {
         if !self.dtype().is_float() || !recording(&[self]) {
             return Ok(());

@@ -82,8 +82,8 @@ fn gelu_gradient(x: &Tensor, dy: &Tensor, record: bool) -> Result<Tensor> {
 }
 
 impl Tensor {
-    /// A transformer's feed-forward block: `gelu_tanh(self @ weight1.T + bias1) @ weight2.T + bias2`. The same as the ops one by one; on a GPU
-    /// in half precision GELU, its gradient and that of the first bias come with the products.
+    /// A transformer's feed-forward block: `gelu_tanh(self @ weight1.T + bias1) @ weight2.T + bias2`. The same as the
+    /// ops one by one; on a GPU in half precision GELU, its gradient and that of the first bias come with the products.
     ///
     /// ```
     /// # use rushlight_tensor::Tensor;

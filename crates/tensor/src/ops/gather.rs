@@ -50,7 +50,8 @@ fn checked(name: &str, x: &Tensor, dim: isize, index: &Tensor) -> Result<(usize,
     if x.shape()[dim] == 0 {
         return Err(Error::index(format!("{name}: index is out of bounds for dimension {dim} with size 0")));
     }
-    // An engine would count negative indices from the end; here they are mistakes. Elsewhere the check would stall the device.
+    // An engine would count negative indices from the end; here they are mistakes. Elsewhere the check would stall the
+    // device.
     if x.device() == Device::Cpu && crate::capture::may_read(Device::Cpu) {
         let least = index.min()?.item::<i64>()?;
         if least < 0 {
@@ -107,7 +108,8 @@ fn run(op: Scatter, dim: usize, index: &Tensor, source: Arg, out: &Tensor) -> Re
 }
 
 impl Tensor {
-    /// The elements that an index names along `dim`: `out[i][j] = self[index[i][j]][j]` for `dim` 0. The result has the index's shape.
+    /// The elements that an index names along `dim`: `out[i][j] = self[index[i][j]][j]` for `dim` 0. The result has the
+    /// index's shape.
     ///
     /// ```
     /// # use rushlight_tensor::Tensor;
@@ -136,7 +138,8 @@ impl Tensor {
         if index.rank() == 0 { out.reshape([0usize; 0]) } else { Ok(out) }
     }
 
-    /// [`Tensor::gather`] with `self` and the indices broadcast against each other outside `dim`; without a dimension both are taken flat.
+    /// [`Tensor::gather`] with `self` and the indices broadcast against each other outside `dim`; without a dimension
+    /// both are taken flat.
     pub fn take_along_dim(&self, indices: &Tensor, dim: Option<isize>) -> Result<Tensor> {
         let Some(dim) = dim else {
             return self.reshape([-1isize])?.gather(0, &indices.reshape([-1isize])?);
@@ -196,8 +199,8 @@ impl Tensor {
         overwrite(name, self, place, &sources, |out| run(op, dim, &index, source, out), backward)
     }
 
-    /// `self` with elements of `source` (a tensor of at least the index's sizes, or a number) written where the index points along
-    /// `dim`: `out[index[i][j]][j] = source[i][j]` for `dim` 0.
+    /// `self` with elements of `source` (a tensor of at least the index's sizes, or a number) written where the index
+    /// points along `dim`: `out[index[i][j]][j] = source[i][j]` for `dim` 0.
     pub fn scatter<'a>(&self, dim: isize, index: &Tensor, source: impl Into<Arg<'a>>) -> Result<Tensor> {
         self.scatter_with(Scatter::Set, dim, index, source.into(), Place::Copy)
     }
@@ -219,11 +222,12 @@ impl Tensor {
         Ok(self)
     }
 
-    /// `self` with elements of `source` combined where the index points along `dim`. Without `include_self` the values that were
-    /// there do not count; places no index points to keep theirs.
+    /// `self` with elements of `source` combined where the index points along `dim`. Without `include_self` the values
+    /// that were there do not count; places no index points to keep theirs.
     ///
     /// ```
-    /// use rushlight_tensor::{ScatterReduce, Tensor};
+    /// # use rushlight_tensor as rushlight;
+    /// use rushlight::{ScatterReduce, Tensor};
     /// let x = Tensor::new([1.0f32, 2.0])?;
     /// let (index, source) = (Tensor::new([0i64, 0])?, Tensor::new([5.0f32, 3.0])?);
     /// assert_eq!(x.scatter_reduce(0, &index, &source, ScatterReduce::Amax, true)?.to_vec::<f32>()?, [5.0, 2.0]);
@@ -298,7 +302,7 @@ impl Tensor {
     }
 }
 
-/// What a `scatter_reduce` was asked for.
+/// The options of a `scatter_reduce`.
 #[derive(Clone, Copy)]
 struct Combine {
     dim: isize,

@@ -68,7 +68,8 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// One entry per leading dimension of `x`: an index tensor, a mask (which stands for as many dimensions as it has), or nothing.
+    /// One entry per leading dimension of `x`: an index tensor, a mask (which stands for as many dimensions as it has),
+    /// or nothing.
     pub(crate) fn new(x: &Tensor, list: &[Option<Tensor>]) -> Result<Self> {
         let (mut dims, mut indices) = (Dims::new(), SmallVec::<[Tensor; 2]>::new());
         let mut dim = 0;
@@ -148,7 +149,7 @@ impl Plan {
         self.indices.iter().map(|t| t.engine_view()).collect()
     }
 
-    /// Engines are not asked to index dimensions of size zero.
+    /// Engines never index dimensions of size zero.
     fn check_empty(&self) -> Result<()> {
         match self.dims.iter().find(|&&d| self.shape[d] == 0) {
             Some(d) => Err(Error::index(format!("index is out of bounds for dimension {d} with size 0"))),
@@ -437,8 +438,13 @@ impl Tensor {
 
     /// `self` with elements of `source` put (or added, with `accumulate`) at positions of the flattened tensor.
     pub fn put(&self, index: &Tensor, source: &Tensor, accumulate: bool) -> Result<Tensor> {
+        if index.dtype() != DType::I64 {
+            return Err(Error::shape(format!("put_(): expected a long tensor for index, but got {}", index.dtype())));
+        }
         if index.numel() != source.numel() {
-            return Err(Error::shape(format!(
+            // PyTorch's class for this depends on whether the tensor is empty.
+            let class = if self.numel() == 0 { Error::index } else { Error::shape };
+            return Err(class(format!(
                 "put_(): expected source and index to have the same number of elements, but got {} and {}",
                 source.numel(),
                 index.numel()

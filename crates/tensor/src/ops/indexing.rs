@@ -33,7 +33,8 @@ pub enum IndexItem {
 /// Every `step`-th entry from `start` to before `end`, either of which may be `None`: Python's `start:end:step`.
 ///
 /// ```
-/// use rushlight_tensor::{Tensor, slice};
+/// # use rushlight_tensor as rushlight;
+/// use rushlight::{Tensor, slice};
 /// let x = Tensor::arange(0, 6, 1)?;
 /// assert_eq!(x.i(slice(1, None, 2))?.to_vec::<i64>()?, [1, 3, 5]);
 /// # Ok::<(), rushlight_core::Error>(())
@@ -161,7 +162,8 @@ fn consumed(item: &IndexItem) -> usize {
 }
 
 impl Tensor {
-    /// The view that the basic entries make, and the index tensors over its leading dimensions (empty if there are none).
+    /// The view that the basic entries make, and the index tensors over its leading dimensions (empty if there are
+    /// none).
     fn basic(&self, items: &[IndexItem]) -> Result<(Tensor, Vec<Option<Tensor>>)> {
         let named: usize = items.iter().map(consumed).sum();
         if named > self.rank() {
@@ -216,11 +218,13 @@ impl Tensor {
         Ok((view, tensors))
     }
 
-    /// Python's `x[…]`: integers and ranges, [`NewAxis`](IndexItem::NewAxis) and [`Ellipsis`](IndexItem::Ellipsis) give views;
-    /// index tensors and masks give copies, with their dimensions where they stood if they are neighbours, else in front.
+    /// Python's `x[…]`: integers and ranges, [`NewAxis`](IndexItem::NewAxis) and [`Ellipsis`](IndexItem::Ellipsis) give
+    /// views; index tensors and masks give copies, with their dimensions where they stood if they are neighbours, else
+    /// in front.
     ///
     /// ```
-    /// use rushlight_tensor::{Ellipsis, NewAxis, Tensor};
+    /// # use rushlight_tensor as rushlight;
+    /// use rushlight::{Ellipsis, NewAxis, Tensor};
     /// let x = Tensor::arange(0, 24, 1)?.reshape([2, 3, 4])?;
     /// assert_eq!(x.i((0, 1..3, ..))?.shape(), [2, 4]);
     /// assert_eq!(x.i((Ellipsis, NewAxis, -1))?.shape(), [2, 3, 1]);
@@ -244,7 +248,8 @@ impl Tensor {
         index_read("index", &view, Arc::new(plan))
     }
 
-    /// Python's `x[…] = value`, in place: the value (a tensor or a number) is broadcast and converted. Recorded for both.
+    /// Python's `x[…] = value`, in place: the value (a tensor or a number) is broadcast and converted. Recorded for
+    /// both.
     ///
     /// ```
     /// # use rushlight_tensor::Tensor;

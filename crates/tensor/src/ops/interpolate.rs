@@ -77,8 +77,8 @@ impl InterpolateMode {
     }
 }
 
-/// The inputs that each output position along a dimension is made of, and their weights: vectors on a device, made there, so that a captured
-/// step may interpolate. `compute` is `f32` or `f64`.
+/// The inputs that each output position along a dimension is made of, and their weights: vectors on a device, made
+/// there, so that a captured step may interpolate. `compute` is `f32` or `f64`.
 fn taps(axis: &ResampleAxis, sampling: Sampling, compute: DType, device: Device) -> Result<Vec<(Tensor, Tensor)>> {
     let last = axis.input as i64 - 1;
     let count = |dtype| Tensor::arange_with(0, axis.output, 1, (dtype, device));

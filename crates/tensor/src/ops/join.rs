@@ -1,5 +1,6 @@
-//! Tensors put together.
+//! Joining tensors: `cat`, `stack` and relatives.
 
+use super::carried;
 use super::pad::PadMode;
 use crate::Tensor;
 use crate::arg::{Arg, result_type};
@@ -22,7 +23,8 @@ impl Tensor {
 /// Tensors joined along a dimension they have; the other sizes must be equal.
 ///
 /// ```
-/// use rushlight_tensor::{Tensor, cat};
+/// # use rushlight_tensor as rushlight;
+/// use rushlight::{Tensor, cat};
 /// let x = Tensor::ones([2, 3])?;
 /// assert_eq!(cat(&[&x, &x], 0)?.shape(), [4, 3]);
 /// # Ok::<(), rushlight_core::Error>(())
@@ -52,7 +54,11 @@ pub fn cat(tensors: &[&Tensor], dim: isize) -> Result<Tensor> {
         }
         shape[dim] += t.shape()[dim];
     }
-    let dtype = result_type(&tensors.iter().map(|t| Arg::Tensor(t)).collect::<Vec<_>>());
+    let args: Vec<Arg> = tensors.iter().map(|t| Arg::Tensor(t)).collect();
+    if carried::involved(&args) {
+        carried::check_promotion(&args)?;
+    }
+    let dtype = result_type(&args);
     let channels_last = tensors.iter().filter(|t| !skip(t)).all(|t| t.suggests_channels_last());
     let out = if channels_last {
         first.uninit_in(Layout::channels_last(&shape)?, dtype)?
@@ -62,7 +68,7 @@ pub fn cat(tensors: &[&Tensor], dim: isize) -> Result<Tensor> {
     let mut start = 0;
     for t in tensors.iter().filter(|t| t.numel() > 0) {
         let size = t.shape()[dim];
-        out.backend().copy(t.engine_view(), out.view_as(&out.layout().slice(dim, start, size, 1)))?;
+        out.backend_with(t).copy(t.engine_view(), out.view_as(&out.layout().slice(dim, start, size, 1)))?;
         start += size;
     }
     if dtype.is_float() && recording(tensors) {
@@ -92,7 +98,8 @@ pub fn cat(tensors: &[&Tensor], dim: isize) -> Result<Tensor> {
 /// Tensors of one shape joined along a new dimension.
 ///
 /// ```
-/// use rushlight_tensor::{Tensor, stack};
+/// # use rushlight_tensor as rushlight;
+/// use rushlight::{Tensor, stack};
 /// let x = Tensor::ones([3])?;
 /// assert_eq!(stack(&[&x, &x], 1)?.shape(), [3, 2]);
 /// # Ok::<(), rushlight_core::Error>(())
@@ -164,7 +171,8 @@ pub enum Indexing {
 /// Vectors stretched to a grid: one tensor per vector, each varying along its own dimension. Views.
 ///
 /// ```
-/// use rushlight_tensor::{Indexing, Tensor, meshgrid};
+/// # use rushlight_tensor as rushlight;
+/// use rushlight::{Indexing, Tensor, meshgrid};
 /// let (x, y) = (Tensor::arange(0, 3, 1)?, Tensor::arange(0, 2, 1)?);
 /// let grid = meshgrid(&[&x, &y], Indexing::Xy)?;
 /// assert_eq!(grid[0].shape(), [2, 3]);

@@ -117,7 +117,8 @@ impl Tensor {
         reduction.apply(name, loss)
     }
 
-    /// Cross-entropy of logits with targets between 0 and 1; `weight` and `pos_weight` (that of positive targets) broadcast.
+    /// Cross-entropy of logits with targets between 0 and 1; `weight` and `pos_weight` (that of positive targets)
+    /// broadcast.
     pub fn binary_cross_entropy_with_logits(
         &self,
         target: &Tensor,
@@ -151,8 +152,8 @@ impl Tensor {
         reduction.apply(name, loss)
     }
 
-    /// Kullback-Leibler divergence of the log-probabilities `self` from the probabilities `target`, or, with `log_target`, from
-    /// log-probabilities. [`Reduction::BatchMean`] is the mathematical definition's mean.
+    /// Kullback-Leibler divergence of the log-probabilities `self` from the probabilities `target`, or, with
+    /// `log_target`, from log-probabilities. [`Reduction::BatchMean`] is the mathematical definition's mean.
     pub fn kl_div(&self, target: &Tensor, log_target: bool, reduction: Reduction) -> Result<Tensor> {
         if let Some(cast) = amp::full() {
             return cast.run(|| cast.of(self)?.kl_div(&cast.of(target)?, log_target, reduction));
@@ -166,8 +167,8 @@ impl Tensor {
         reduction.apply("kl_div", loss)
     }
 
-    /// Negative log-likelihood of `target` under normal distributions with means `self` and variances `var`, which may have size one in
-    /// the last dimension or lack it. PyTorch's defaults are `full` false and `eps` 1e-6.
+    /// Negative log-likelihood of `target` under normal distributions with means `self` and variances `var`, which may
+    /// have size one in the last dimension or lack it. PyTorch's defaults are `full` false and `eps` 1e-6.
     pub fn gaussian_nll_loss(
         &self,
         target: &Tensor,
@@ -205,8 +206,9 @@ impl Tensor {
         reduction.apply(name, loss)
     }
 
-    /// Negative log-likelihood of counts `target` under Poisson distributions whose rates, or with `log_input` their logarithms,
-    /// are `self`. `full` adds Stirling's term. PyTorch's defaults are `log_input` true, `full` false and `eps` 1e-8.
+    /// Negative log-likelihood of counts `target` under Poisson distributions whose rates, or with `log_input` their
+    /// logarithms, are `self`. `full` adds Stirling's term. PyTorch's defaults are `log_input` true, `full` false and
+    /// `eps` 1e-8.
     pub fn poisson_nll_loss(
         &self,
         target: &Tensor,
@@ -267,8 +269,9 @@ impl Tensor {
         reduction.apply("hinge_embedding_loss", far.add(&near)?)
     }
 
-    /// One minus the cosine of the angle to `other` for targets of 1, `max(0, cosine - margin)` for targets of -1; PyTorch's default
-    /// margin is 0. Inputs are `[batch, size]` with targets `[batch]`, or `[size]` with a zero-dim target.
+    /// One minus the cosine of the angle to `other` for targets of 1, `max(0, cosine - margin)` for targets of -1;
+    /// PyTorch's default margin is 0. Inputs are `[batch, size]` with targets `[batch]`, or `[size]` with a zero-dim
+    /// target.
     pub fn cosine_embedding_loss(
         &self,
         other: &Tensor,

@@ -84,8 +84,8 @@ impl Tensor {
         self.copy_(&self.masked_scatter(mask, source)?)
     }
 
-    /// Class indices as rows of zeros with a one at the class, as a new last dimension. Without a number of classes there are as
-    /// many as the largest index needs.
+    /// Class indices as rows of zeros with a one at the class, as a new last dimension. Without a number of classes
+    /// there are as many as the largest index needs.
     ///
     /// ```
     /// # use rushlight_tensor::Tensor;
@@ -123,8 +123,9 @@ impl Tensor {
         Ok(out)
     }
 
-    /// Rows of this `[rows, width]` table at the indices, which give the result's leading dimensions. The row `padding_idx` gets no
-    /// gradient; with `scale_grad_by_freq` a row's gradient is divided by how often the indices name it.
+    /// Rows of this `[rows, width]` table at the indices, which give the result's leading dimensions. The row
+    /// `padding_idx` gets no gradient; with `scale_grad_by_freq` a row's gradient is divided by how often the indices
+    /// name it.
     ///
     /// ```
     /// # use rushlight_tensor::Tensor;
@@ -148,7 +149,8 @@ impl Tensor {
             other => other,
         };
         let indices = indices.to_index(name)?;
-        // An engine would count negative indices from the end; here they are mistakes. Elsewhere the check would stall the device.
+        // An engine would count negative indices from the end; here they are mistakes. Elsewhere the check would stall
+        // the device.
         let checked = self.device() == Device::Cpu && crate::capture::may_read(Device::Cpu) && indices.numel() > 0;
         if checked && indices.min()?.item::<i64>()? < 0 {
             return Err(Error::index(format!("{name}: index out of range in self: indices must not be negative")));

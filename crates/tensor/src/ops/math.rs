@@ -216,7 +216,8 @@ binary! {
     sub sub_ Sub not_bools;
     /// Product, broadcast.
     mul mul_ Mul any;
-    /// True quotient: integers give floats. For rounded quotients see [`Tensor::floor_divide`] and [`Tensor::trunc_divide`].
+    /// True quotient: integers give floats. For rounded quotients see [`Tensor::floor_divide`] and
+    /// [`Tensor::trunc_divide`].
     div div_ Div any;
     /// Quotient rounded down: `div(other, rounding_mode="floor")`. Its derivative is zero.
     div_floor div_floor_ FloorDivide no_zero_divisor;
@@ -258,7 +259,8 @@ binary! {
     bitwise_right_shift bitwise_right_shift_ BitwiseRightShift number;
 }
 
-/// Ops whose derivative PyTorch does not have: they compute as others do, and a backward pass that reaches them is an error.
+/// Ops whose derivative PyTorch does not have: they compute as others do, and a backward pass that reaches them is an
+/// error.
 macro_rules! without_derivative {
     ($($(#[$doc:meta])* $name:ident $inplace:ident $op:ident $check:ident;)*) => {
         impl Tensor {$(
@@ -578,7 +580,7 @@ impl Tensor {
 
     /// The error PyTorch gives for an op that takes floats only.
     pub(crate) fn needs_float(&self, name: &str) -> Result<()> {
-        if self.dtype().is_float() {
+        if self.dtype().is_float() && !self.dtype().is_carried() {
             return Ok(());
         }
         Err(Error::dtype(format!(
@@ -592,6 +594,9 @@ impl Tensor {
         let args = [Arg::Tensor(self), Arg::Tensor(other)];
         let common = result_type(&args);
         let dtype = if common.is_float() { common } else { DType::F32 };
+        if super::carried::involved(&args) {
+            return super::carried::row(op, &args, params);
+        }
         pointwise_as(op, &args, params, dtype.compute(), dtype)
     }
 }

@@ -21,8 +21,9 @@ impl Blend<'_> {
 
 /// The engine's product of `[.., m, k]` and `[.., k, n]` into `[.., m, n]`, batch sizes being equal. Not recorded.
 ///
-/// Batch dimensions are merged where all three layouts allow it. Of those that remain, the largest goes to the engine and the others are
-/// walked over, one call for each step; operands are packed instead where that costs less than the calls.
+/// Batch dimensions are merged where all three layouts allow it. Of those that remain, the largest goes to the engine
+/// and the others are walked over, one call for each step; operands are packed instead where that costs less than the
+/// calls.
 fn multiply(a: &Tensor, b: &Tensor, out: &Tensor, blend: &Blend) -> Result<()> {
     // Gradients come from anywhere; the engine reads all operands as one dtype.
     if a.dtype() != b.dtype() {
@@ -80,7 +81,8 @@ fn without(dims: &[usize], at: usize) -> Dims {
     dims.iter().enumerate().filter(|&(d, _)| d != at).map(|(_, &size)| size).collect()
 }
 
-/// A copy whose batch dimensions merge. Matrices that lie by columns still do, so that the copy reads and writes in order.
+/// A copy whose batch dimensions merge. Matrices that lie by columns still do, so that the copy reads and writes in
+/// order.
 fn packed(t: &Tensor) -> Result<Tensor> {
     let rank = t.rank();
     let by_columns = t.strides()[rank - 2] < t.strides()[rank - 1];
@@ -90,8 +92,8 @@ fn packed(t: &Tensor) -> Result<Tensor> {
     })
 }
 
-/// The gradient of input `i`, `a @ b` of two matrices, in `shape`: in the dtype the input would rather have it in, and added to what came before
-/// where that can be done on the way.
+/// The gradient of input `i`, `a @ b` of two matrices, in `shape`: in the dtype the input would rather have it in, and
+/// added to what came before where that can be done on the way.
 pub(crate) fn gradient_product(ctx: &Ctx, i: usize, a: &Tensor, b: &Tensor, shape: &[usize]) -> Result<Tensor> {
     if ctx.recording() {
         return a.mm(b)?.reshape(shape);
@@ -222,6 +224,7 @@ fn c_name(dtype: DType) -> &'static str {
         DType::I8 => "signed char",
         DType::U8 => "unsigned char",
         DType::Bool => "bool",
+        carried => carried.name(),
     }
 }
 
@@ -235,8 +238,11 @@ fn check_operands(name: &str, a: &Tensor, b: &Tensor) -> Result<()> {
             c_name(b.dtype())
         )));
     }
-    if a.dtype() == DType::Bool {
-        return Err(Error::dtype(format!("{name}: not implemented for bool; convert to a number with to_dtype first")));
+    if a.dtype() == DType::Bool || a.dtype().is_carried() {
+        return Err(Error::dtype(format!(
+            "{name}: not implemented for {}; convert to a number with to_dtype first",
+            a.dtype()
+        )));
     }
     Ok(())
 }
@@ -541,7 +547,8 @@ impl Tensor {
         left.mm(&right)?.reshape(&shape)
     }
 
-    /// `self @ weight.T + bias` for any leading dimensions; `weight` is `[out_features, in_features]`, or `[in_features]`.
+    /// `self @ weight.T + bias` for any leading dimensions; `weight` is `[out_features, in_features]`, or
+    /// `[in_features]`.
     ///
     /// ```
     /// # use rushlight_tensor::Tensor;

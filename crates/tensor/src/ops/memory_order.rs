@@ -37,6 +37,11 @@ impl Tensor {
         self.in_layout(&other.layout().preserved())
     }
 
+    /// Whether the elements lie in the order of those of `other`, which has the same shape and no gaps.
+    pub(crate) fn lies_as(&self, other: &Tensor) -> bool {
+        (0..self.rank()).all(|d| self.shape()[d] <= 1 || self.strides()[d] == other.strides()[d])
+    }
+
     /// The same elements in a dense layout of this tensor's shape; the same tensor if they lie so already.
     pub(crate) fn in_layout(&self, layout: &Layout) -> Result<Tensor> {
         let apart = |d: usize| self.shape()[d] > 1 && self.strides()[d] != layout.strides()[d];
@@ -56,9 +61,10 @@ impl Tensor {
         if out.numel() == 0 {
             return Ok(());
         }
+        let target = out;
         let inputs = [Some(Operand::Tensor(self.engine_view())), None, None, None, None];
         in_memory_order(inputs, out.engine_view(), |inputs, out| match inputs[0] {
-            Some(Operand::Tensor(from)) => self.backend().copy(from, out),
+            Some(Operand::Tensor(from)) => target.backend_with(self).copy(from, out),
             _ => Ok(()),
         })
     }

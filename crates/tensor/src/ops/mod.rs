@@ -3,6 +3,7 @@
 pub(crate) mod attention;
 pub(crate) mod batch_norm;
 mod bounds;
+pub(crate) mod carried;
 pub(crate) mod cast;
 mod channels_last;
 pub(crate) mod compare;

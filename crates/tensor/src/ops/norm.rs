@@ -132,7 +132,8 @@ impl RowBackward {
     }
 }
 
-/// Rows of `cols` elements normalised, with their means and reciprocal deviations; the latter two are not differentiable.
+/// Rows of `cols` elements normalised, with their means and reciprocal deviations; the latter two are not
+/// differentiable.
 fn row_norm(
     name: &'static str,
     x: &Tensor,
@@ -148,7 +149,8 @@ fn row_norm(
     let spec = RowNorm { rows: x.numel() / cols.max(1), cols, eps, rms };
     let y = x.uninit_like(x.shape(), x.dtype())?;
     let (mean, rstd) = (x.uninit_like(&[spec.rows], wide(x.dtype()))?, x.uninit_like(&[spec.rows], wide(x.dtype()))?);
-    // What follows in mixed precision is likely a product, which wants halves: they are written along where the engine can.
+    // What follows in mixed precision is likely a product, which wants halves: they are written along where the engine
+    // can.
     let low = amp::autocast_dtype()
         .filter(|_| x.dtype() == DType::F32 && x.backend().features().wide_outputs && y.numel() > 0);
     if y.numel() > 0 {
@@ -213,8 +215,8 @@ fn mixed(name: &str, x: &Tensor, params: &[(&str, Option<&Tensor>)]) -> Result<b
 }
 
 impl Tensor {
-    /// Normalises over the last dimensions, of sizes `normalized_shape`, to mean 0 and variance 1; then scales and shifts.
-    /// PyTorch's default for `eps` is 1e-5.
+    /// Normalises over the last dimensions, of sizes `normalized_shape`, to mean 0 and variance 1; then scales and
+    /// shifts. PyTorch's default for `eps` is 1e-5.
     ///
     /// ```
     /// # use rushlight_tensor::Tensor;
@@ -232,8 +234,8 @@ impl Tensor {
         self.row_norm_checked("layer_norm", normalized_shape, weight, bias, eps, false)
     }
 
-    /// Divides by the root of the mean square over the last dimensions, of sizes `normalized_shape`; then scales. Without `eps`,
-    /// that of the dtype computed in.
+    /// Divides by the root of the mean square over the last dimensions, of sizes `normalized_shape`; then scales.
+    /// Without `eps`, that of the dtype computed in.
     pub fn rms_norm(&self, normalized_shape: &[usize], weight: Option<&Tensor>, eps: Option<f64>) -> Result<Tensor> {
         let default = if self.dtype() == DType::F64 { f64::EPSILON } else { f32::EPSILON as f64 };
         self.row_norm_checked("rms_norm", normalized_shape, weight, None, eps.unwrap_or(default), true)
@@ -285,8 +287,8 @@ impl Tensor {
         Ok(row_norm(name, self, cols, (weight, bias), eps, rms)?.0)
     }
 
-    /// Normalises `[batch, channels, ..]` over each of `num_groups` groups of channels of each image; then scales and shifts by channel.
-    /// PyTorch's default for `eps` is 1e-5.
+    /// Normalises `[batch, channels, ..]` over each of `num_groups` groups of channels of each image; then scales and
+    /// shifts by channel. PyTorch's default for `eps` is 1e-5.
     pub fn group_norm(
         &self,
         num_groups: usize,

@@ -1,4 +1,4 @@
-//! Numbers on their way to becoming elements of a dtype.
+//! Conversion of numbers to elements of a dtype.
 
 use rushlight_core::half::{bf16, f16};
 use rushlight_core::{DType, Error, Result, Scalar};
@@ -10,6 +10,10 @@ pub(crate) fn range(dtype: DType) -> (i64, i64) {
         DType::I16 => (i16::MIN as i64, i16::MAX as i64),
         DType::I8 => (i8::MIN as i64, i8::MAX as i64),
         DType::U8 => (0, u8::MAX as i64),
+        DType::U16 => (0, u16::MAX as i64),
+        DType::U32 => (0, u32::MAX as i64),
+        // Numbers are `i64`: the upper half of the range is not theirs.
+        DType::U64 => (0, i64::MAX),
         DType::Bool => (0, 1),
         _ => (i64::MIN, i64::MAX),
     }
@@ -25,15 +29,21 @@ fn largest(dtype: DType) -> f64 {
     }
 }
 
-/// Whether a number is an element of a dtype, apart from rounding. As in PyTorch, a negative integer fits `uint8` if its magnitude does,
-/// and wraps; infinities and NaN fit every float dtype.
+/// Whether a number is an element of a dtype, apart from rounding. As in PyTorch, a negative integer fits an unsigned
+/// dtype if its magnitude does, and wraps; infinities and NaN fit every float dtype.
 fn fits(value: Scalar, dtype: DType) -> bool {
     let (low, high) = range(dtype);
     match value {
         _ if dtype == DType::Bool => true,
         Scalar::Bool(_) => true,
+        // Conversion saturates, or gives what the format has for overflow.
+        _ if dtype.is_float8() => true,
         _ if dtype.is_float() => !value.to_f64().is_finite() || value.to_f64().abs() <= largest(dtype),
-        Scalar::Int(v) if dtype == DType::U8 => (-high..=high).contains(&v),
+        Scalar::Unsigned(_) => dtype == DType::U64,
+        Scalar::Int(v) if matches!(dtype, DType::U8 | DType::U16 | DType::U32 | DType::U64) => {
+            (-high..=high).contains(&v)
+        }
+        Scalar::Float(v) if dtype == DType::U64 => v >= 0.0 && v < 2.0 * high as f64,
         Scalar::Int(v) => (low..=high).contains(&v),
         // The largest `int64` rounds up to a float that is out of range.
         Scalar::Float(v) => v >= low as f64 && if dtype == DType::I64 { v < high as f64 } else { v <= high as f64 },
@@ -43,8 +53,9 @@ fn fits(value: Scalar, dtype: DType) -> bool {
 /// The number as an element of the dtype, or an error that names the call.
 ///
 /// ```
-/// use rushlight_core::{DType, Scalar};
-/// use rushlight_tensor::fitting;
+/// # mod rushlight { pub use rushlight_core::{DType, Scalar}; pub use rushlight_tensor::*; }
+/// use rushlight::{DType, Scalar};
+/// use rushlight::fitting;
 /// assert_eq!(fitting("fill_", Scalar::Int(200), DType::U8)?, Scalar::Int(200));
 /// assert!(fitting("fill_", Scalar::Int(300), DType::U8).is_err());
 /// # Ok::<(), rushlight_core::Error>(())
@@ -59,18 +70,24 @@ pub fn fitting(name: &str, value: Scalar, dtype: DType) -> Result<Scalar> {
     }
     let number = match value {
         Scalar::Float(v) => v.to_string(),
+        Scalar::Unsigned(v) => v.to_string(),
         other => other.to_i64().to_string(),
     };
     Err(Error::value(format!("{name}: value {number} cannot be converted to type {dtype} without overflow")))
 }
 
-/// A bound as a number of the dtype: what lies beyond an integer's range bounds nothing, so the end of the range stands for it.
+/// A bound as a number of the dtype: what lies beyond an integer's range bounds nothing, so the end of the range stands
+/// for it.
 pub(crate) fn saturated(value: Scalar, dtype: DType) -> Scalar {
     if dtype.is_float() {
         return value;
     }
     let (low, high) = range(dtype);
-    Scalar::Int(value.to_i64().clamp(low, high))
+    match value {
+        Scalar::Unsigned(_) if dtype == DType::U64 => value,
+        Scalar::Unsigned(_) => Scalar::Int(high),
+        _ => Scalar::Int(value.to_i64().clamp(low, high)),
+    }
 }
 
 #[cfg(test)]

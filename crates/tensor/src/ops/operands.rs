@@ -1,4 +1,4 @@
-//! What operands of arithmetic must be: rules that several ops share.
+//! Operand checks that several ops share.
 
 use super::number::fitting;
 use crate::Tensor;
@@ -89,8 +89,8 @@ pub(crate) fn no_whole_quotient(a: &Tensor, b: &Tensor) -> Result<()> {
     ))
 }
 
-/// The factor of a product of integers as one of them: parameters of rows are floats, which do not hold all integers. `None` if the operands
-/// combine in a float dtype.
+/// The factor of a product of integers as one of them: parameters of rows are floats, which do not hold all integers.
+/// `None` if the operands combine in a float dtype.
 pub(crate) fn whole_factor(name: &str, args: &[Arg], value: Scalar) -> Result<Option<i64>> {
     let dtype = result_type(args);
     if dtype == DType::Bool {
@@ -112,7 +112,8 @@ pub(crate) fn no_negative_exponent(name: &str, a: &Tensor, b: Arg) -> Result<()>
     Ok(())
 }
 
-/// What an op without a derivative gives: it requires gradients as its inputs do, and a backward pass that reaches it is an error.
+/// What an op without a derivative gives: it requires gradients as its inputs do, and a backward pass that reaches it
+/// is an error.
 pub(crate) fn underivable(
     name: &'static str,
     inputs: &[&Tensor],

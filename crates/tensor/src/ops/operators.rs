@@ -1,7 +1,8 @@
 //! `+ - * / %`, `& | ^`, unary `-` and `!` on tensors and numbers.
 //!
-//! An operator can fail, and Rust allows `?` only on types of the standard library. So operators give an [`Expr`], which holds the value or
-//! the first error; a whole formula needs one `?`, after [`Expr::eval`] or after a method such as `sum`.
+//! An operator can fail, and Rust allows `?` only on types of the standard library. So operators give an [`Expr`],
+//! which holds the value or the first error; a whole formula needs one `?`, after [`Expr::eval`] or after a method such
+//! as `sum`.
 
 use super::view::IntoShape;
 use crate::Tensor;
@@ -15,11 +16,12 @@ use std::ops::{AddAssign, DivAssign, MulAssign, RemAssign, SubAssign};
 
 /// The value of a formula of operators, or the first error in it.
 ///
-/// Operands are tensors, other expressions, results of methods and numbers of any kind. Each operator computes at once and is recorded for
-/// autograd as the method of its name; after an error the rest of the formula does nothing.
+/// Operands are tensors, other expressions, results of methods and numbers of any kind. Each operator computes at once
+/// and is recorded for autograd as the method of its name; after an error the rest of the formula does nothing.
 ///
 /// ```
-/// use rushlight_tensor::Tensor;
+/// # use rushlight_tensor as rushlight;
+/// use rushlight::Tensor;
 /// let (a, b) = (Tensor::new([1.0f32, 2.0])?, Tensor::new([3.0f32, 4.0])?);
 /// let y = (&a * &b + &a / 2.0 - 1).eval()?;
 /// assert_eq!(y.to_vec::<f32>()?, [2.5, 8.0]);
@@ -30,11 +32,12 @@ use std::ops::{AddAssign, DivAssign, MulAssign, RemAssign, SubAssign};
 /// # Ok::<(), rushlight_core::Error>(())
 /// ```
 ///
-/// `+=` and its kin replace the value and leave the tensors it was made of alone. PyTorch's in-place `x += y` on a tensor is
-/// [`x.add_(&y)?`](Tensor::add_).
+/// `+=` and its kin replace the value and leave the tensors it was made of alone. PyTorch's in-place `x += y` on a
+/// tensor is [`x.add_(&y)?`](Tensor::add_).
 ///
 /// ```
-/// use rushlight_tensor::{Expr, Tensor};
+/// # use rushlight_tensor as rushlight;
+/// use rushlight::{Expr, Tensor};
 /// let mut total = Expr::from(Tensor::scalar(0.0)?);
 /// for i in 0..3 {
 ///     total += Tensor::scalar(i)? * 0.5;
@@ -43,7 +46,8 @@ use std::ops::{AddAssign, DivAssign, MulAssign, RemAssign, SubAssign};
 /// # Ok::<(), rushlight_core::Error>(())
 /// ```
 ///
-/// A number may stand on the left if it is an `f64`, an `i64`, a literal of either (`1.0 - &x`) or a [`Scalar`]: `Scalar::from(v) - &x` serves all other kinds.
+/// A number may stand on the left if it is an `f64`, an `i64`, a literal of either (`1.0 - &x`) or a [`Scalar`]:
+/// `Scalar::from(v) - &x` serves all other kinds.
 #[derive(Clone, Debug)]
 #[must_use = "an expression holds its error until `eval()?` or a method with `?` returns it"]
 pub struct Expr(Result<Tensor>);

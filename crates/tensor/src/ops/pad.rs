@@ -1,10 +1,10 @@
 //! Padding the last dimensions.
 
 use super::index::{Plan, index_read};
-use crate::autograd::{record, recording};
+use crate::autograd::{Meta, no_grad, record, recording};
 use crate::{Tensor, amp};
 use rushlight_core::smallvec::smallvec;
-use rushlight_core::{DType, Dims, Error, Result, Scalar};
+use rushlight_core::{DType, Dims, Error, Layout, Result, Scalar};
 use std::sync::Arc;
 
 /// What [`Tensor::pad`] puts around the elements.
@@ -35,11 +35,12 @@ fn grown(size: usize, before: isize, after: isize) -> Option<usize> {
 }
 
 impl Tensor {
-    /// Elements put before and after the last dimensions: `padding` is the last dimension's before and after, then the one before
-    /// it, and so on. Negative padding cuts.
+    /// Elements put before and after the last dimensions: `padding` is the last dimension's before and after, then the
+    /// one before it, and so on. Negative padding cuts.
     ///
     /// ```
-    /// use rushlight_tensor::{PadMode, Tensor};
+    /// # use rushlight_tensor as rushlight;
+    /// use rushlight::{PadMode, Tensor};
     /// let x = Tensor::new([[1i64, 2, 3]])?;
     /// assert_eq!(x.pad(&[1, 1], PadMode::Constant(0.into()))?.to_vec::<i64>()?, [0, 1, 2, 3, 0]);
     /// assert_eq!(x.pad(&[2, 0], PadMode::Reflect)?.to_vec::<i64>()?, [3, 2, 1, 2, 3]);
@@ -104,6 +105,9 @@ impl Tensor {
 
     fn pad_by_index(&self, sides: &[(isize, isize)], shape: &[usize], mode: PadMode) -> Result<Tensor> {
         let Some(first) = sides.iter().position(|&s| s != (0, 0)) else { return self.copy() };
+        if let Some(planes) = Planes::new(sides, self.shape(), mode) {
+            return planes.pad(self, shape);
+        }
         let mut list = vec![None; first];
         for (d, &(before, after)) in sides.iter().enumerate().skip(first) {
             let n = self.shape()[d] as isize;
@@ -150,5 +154,107 @@ impl Tensor {
             list.push(Some(line.reshape(&along)?));
         }
         index_read("pad", self, Arc::new(Plan::new(self, &list)?))
+    }
+}
+
+/// Most lines and planes that padding copies one by one.
+const MOST_PLANES: isize = 16;
+
+/// Narrow padding by elements of the tensor: the body is copied whole, then one plane after the other from within the result.
+#[derive(Clone)]
+struct Planes {
+    /// The body's shape.
+    body: Dims,
+    /// What each dimension has before and after the body.
+    sides: Vec<(usize, usize)>,
+    mode: PadMode,
+}
+
+impl Planes {
+    /// `None` for padding that cuts, is wide, or is refused.
+    fn new(sides: &[(isize, isize)], shape: &[usize], mode: PadMode) -> Option<Self> {
+        let planes: isize = sides.iter().map(|&(before, after)| before.saturating_add(after)).sum();
+        let fits = |(&size, &(before, after)): (&usize, &(isize, isize))| {
+            let limit = match mode {
+                PadMode::Reflect => size as isize - 1,
+                PadMode::Circular => size as isize,
+                _ => isize::MAX,
+            };
+            size > 0 && (0..=limit).contains(&before) && (0..=limit).contains(&after)
+        };
+        let narrow = planes <= MOST_PLANES && shape.iter().zip(sides).all(fits);
+        let sides = sides.iter().map(|&(before, after)| (before as usize, after as usize)).collect();
+        narrow.then(|| Planes { body: Dims::from_slice(shape), sides, mode })
+    }
+
+    /// Where the body begins and ends in the result along a dimension.
+    fn body(&self, d: usize) -> (usize, usize) {
+        (self.sides[d].0, self.sides[d].0 + self.body[d])
+    }
+
+    /// The planes that are copied, in order: each from a plane that is there by then, over what is there of the other dimensions.
+    fn each(
+        &self,
+        whole: &Layout,
+        mut visit: impl FnMut(&Layout, &Layout) -> Result<()>,
+        backwards: bool,
+    ) -> Result<()> {
+        let dims: Vec<usize> = (0..self.body.len()).rev().collect();
+        let order: Vec<usize> = if backwards { dims.into_iter().rev().collect() } else { dims };
+        for d in order {
+            // Dimensions after this one are whole already, those before it have their bodies only.
+            let mut there = whole.clone();
+            for before in 0..d {
+                there = there.slice(before, self.body(before).0, self.body[before], 1);
+            }
+            let ((start, end), n) = (self.body(d), self.body[d]);
+            for i in 0..self.sides[d].0 + self.sides[d].1 {
+                let to = if i < start { i } else { end + i - start };
+                let from = match self.mode {
+                    PadMode::Reflect if to < start => 2 * start - to,
+                    PadMode::Reflect => 2 * (end - 1) - to,
+                    PadMode::Circular if to < start => to + n,
+                    PadMode::Circular => to - n,
+                    _ => to.clamp(start, end - 1),
+                };
+                visit(&there.slice(d, from, 1, 1), &there.slice(d, to, 1, 1))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The layout of the body within the result.
+    fn within(&self, whole: &Layout) -> Layout {
+        (0..self.body.len()).fold(whole.clone(), |l, d| l.slice(d, self.body(d).0, self.body[d], 1))
+    }
+
+    fn pad(self, x: &Tensor, shape: &[usize]) -> Result<Tensor> {
+        let out = x.uninit_like(shape, x.dtype())?;
+        if out.numel() > 0 {
+            let backend = out.backend();
+            backend.copy(x.engine_view(), out.view_as(&self.within(out.layout())))?;
+            self.each(out.layout(), |from, to| backend.copy(out.view_as(from), out.view_as(to)), false)?;
+        }
+        if x.dtype().is_float() && recording(&[x]) {
+            record("pad", &[x], &out, move |_, dy| Ok(smallvec![Some(self.clone().gather(dy)?)]))?;
+        }
+        Ok(out)
+    }
+
+    /// The gradient: what went to several places is added up.
+    fn gather(self, dy: &Tensor) -> Result<Tensor> {
+        let sums = no_grad(|| -> Result<Tensor> {
+            let sums = dy.detach().contiguous()?.copy()?;
+            let plane = |layout: &Layout| {
+                Tensor::from_parts(sums.0.storage.clone(), layout.clone(), sums.dtype(), Meta::default())
+            };
+            self.each(sums.layout(), |from, to| plane(from).add_(&plane(to)).map(|_| ()), true)?;
+            plane(&self.within(sums.layout())).contiguous()
+        })?;
+        if recording(&[dy]) {
+            let shape = Dims::from_slice(dy.shape());
+            record("pad_backward", &[dy], &sums, move |_, d| Ok(smallvec![Some(self.clone().pad(d, &shape)?)]))?;
+        }
+        Ok(sums)
     }
 }

@@ -1,5 +1,6 @@
 //! Pointwise ops: rows of the op table, broadcast, promoted and recorded.
 
+use super::carried;
 use super::memory_order::in_memory_order;
 use crate::Tensor;
 use crate::arg::{Arg, result_type};
@@ -34,8 +35,8 @@ fn survey<'a>(name: &str, args: &[Arg<'a>]) -> Result<(&'a Tensor, bool)> {
     Ok((first, alike))
 }
 
-/// Where operands live on different devices, tensors of the CPU without dimensions count as numbers: they are brought to the others.
-/// `refusal` if there are none.
+/// Where operands live on different devices, tensors of the CPU without dimensions count as numbers: they are brought
+/// to the others. `refusal` if there are none.
 #[cold]
 fn brought_together(args: &[Arg], refusal: Error) -> Result<SmallVec<[Option<Tensor>; 3]>> {
     let Some(target) = args.iter().filter_map(|a| a.tensor()).map(Tensor::device).find(|d| !d.is_cpu()) else {
@@ -145,6 +146,9 @@ fn requires_grad(arg: &Arg) -> bool {
 
 /// Runs a row and records it.
 pub(crate) fn pointwise(op: Pointwise, args: &[Arg], params: &[f64]) -> Result<Tensor> {
+    if carried::involved(args) {
+        return carried::row(op, args, params);
+    }
     match dtypes(op, result_type(args)) {
         Ok((compute, dtype)) => pointwise_as(op, args, params, compute, dtype),
         // Shapes that do not fit are told first.
@@ -218,6 +222,9 @@ pub(crate) fn pointwise_inplace(op: Pointwise, x: &Tensor, others: &[Arg], param
     let name = op.name();
     let mut args: SmallVec<[Arg; 3]> = smallvec![Arg::Tensor(x)];
     args.extend_from_slice(others);
+    if carried::involved(&args) {
+        return carried::row_inplace(op, x, others, params);
+    }
     let common = result_type(&args);
     // An op of bits gives what its operands combine in; that it takes no floats comes second.
     let (compute, dtype) = match op.class() {
@@ -373,7 +380,7 @@ impl Backward {
                 out.push(None);
                 continue;
             }
-            let grad = if reads[i].mask == 1 && reads[i].untouched {
+            let grad = if reads[i].mask == 1 && reads[i].untouched || self.is_taken_as_mask(ctx, dy)? {
                 dy.clone()
             } else if ctx.recording() {
                 self.derive(ctx, i, dy, reads[i])?
@@ -387,6 +394,17 @@ impl Backward {
             out.push(Some(grad.to_dtype(input.dtype)?));
         }
         Ok(out)
+    }
+
+    /// Whether this is a ReLU of an op that applies the mask to the gradient itself.
+    fn is_taken_as_mask(&self, ctx: &crate::autograd::Ctx, dy: &Tensor) -> Result<bool> {
+        let (Pointwise::Relu, Some(output), [input]) = (self.op, &self.output, &self.inputs[..]) else {
+            return Ok(false);
+        };
+        Ok(!ctx.recording()
+            && input.dtype == dy.dtype()
+            && input.shape.is_none()
+            && ctx.offer_mask(0, &ctx.get(output)?))
     }
 
     /// The derivative's own kernel: one pass.
@@ -466,6 +484,9 @@ pub(crate) fn select(condition: &Tensor, a: Arg, b: Arg) -> Result<Tensor> {
         )));
     }
     let dtype = result_type(&[a, b]);
+    if carried::involved(&[a, b]) && [a, b].iter().any(|side| matches!(side, Arg::Tensor(t) if t.dtype() != dtype)) {
+        return carried::with_one_dtype([a, b], |[a, b]| select(condition, a, b));
+    }
     let args = [Arg::Tensor(condition), a, b];
     if let Err(refusal) = survey(name, &args) {
         let moved = brought_together(&args, refusal)?;

@@ -1,7 +1,7 @@
 //! Pooling over one or two spatial dimensions, and made of those over three (`volume`).
 //!
-//! Averages are linear, so their second derivative is the average again. A maximum's gradient goes where its index says; the
-//! derivative of that is picking by the same indices.
+//! Averages are linear, so their second derivative is the average again. A maximum's gradient goes where its index
+//! says; the derivative of that is picking by the same indices.
 
 mod volume;
 
@@ -12,7 +12,8 @@ use rushlight_core::backend::{Pool, Window};
 use rushlight_core::smallvec::smallvec;
 use rushlight_core::{DType, Dims, Error, Result};
 
-/// The window of a maximum pooling: `MaxPool::new(3).stride(2).padding(1)`, or just the kernel's size where a `MaxPool` is taken.
+/// The window of a maximum pooling: `MaxPool::new(3).stride(2).padding(1)`, or just the kernel's size where a `MaxPool`
+/// is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MaxPool {
     kernel: Sizes,
@@ -59,7 +60,8 @@ impl<T: Into<Sizes>> From<T> for MaxPool {
     }
 }
 
-/// The window of an average pooling: `AvgPool::new(3).stride(2).padding(1)`, or just the kernel's size where an `AvgPool` is taken.
+/// The window of an average pooling: `AvgPool::new(3).stride(2).padding(1)`, or just the kernel's size where an
+/// `AvgPool` is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AvgPool {
     kernel: Sizes,
@@ -211,8 +213,9 @@ impl Problem {
     fn max(self, x: &Tensor) -> Result<(Tensor, Tensor)> {
         self.refuse_empty("adaptive_max_pool", x)?;
         let channels_last = x.suggests_channels_last();
-        let x = x.contiguous()?;
-        let (y, indices) = (x.uninit_like(&self.output, x.dtype())?, x.uninit_like(&self.output, DType::I64)?);
+        let x = readable(x)?;
+        let memory = |dtype: DType| x.uninit_in_order(&self.output, dtype);
+        let (y, indices) = (memory(x.dtype())?, memory(DType::I64)?);
         if y.numel() > 0 {
             y.backend().max_pool(&self.spec, x.engine_view(), y.engine_view(), indices.engine_view())?;
         }
@@ -230,8 +233,9 @@ impl Problem {
     fn spread(&self, dy: &Tensor, indices: &Tensor) -> Result<Tensor> {
         self.refuse_empty("adaptive_max_pool_backward", dy)?;
         let channels_last = dy.suggests_channels_last();
-        let dy = dy.contiguous()?;
-        let dx = dy.uninit_like(&self.input, dy.dtype())?;
+        let dy = if indices.is_channels_last() { dy.channels_last()? } else { dy.contiguous()? };
+        let indices = &if indices.is_channels_last() { indices.clone() } else { indices.contiguous()? };
+        let dx = indices.uninit_in_order(&self.input, dy.dtype())?;
         if dy.numel() == 0 {
             dx.zero_()?;
         } else if dx.numel() > 0 {
@@ -254,8 +258,8 @@ impl Problem {
 
     fn average(&self, x: &Tensor) -> Result<Tensor> {
         let channels_last = x.suggests_channels_last();
-        let x = x.contiguous()?;
-        let y = x.uninit_like(&self.output, x.dtype())?;
+        let x = readable(x)?;
+        let y = x.uninit_in_order(&self.output, x.dtype())?;
         if y.numel() > 0 {
             y.backend().avg_pool(&self.spec, x.engine_view(), y.engine_view())?;
         }
@@ -270,8 +274,8 @@ impl Problem {
     fn share(&self, dy: &Tensor) -> Result<Tensor> {
         self.refuse_empty("adaptive_avg_pool_backward", dy)?;
         let channels_last = dy.suggests_channels_last();
-        let dy = dy.contiguous()?;
-        let dx = dy.uninit_like(&self.input, dy.dtype())?;
+        let dy = readable(dy)?;
+        let dx = dy.uninit_in_order(&self.input, dy.dtype())?;
         if dy.numel() == 0 {
             dx.zero_()?;
         } else if dx.numel() > 0 {
@@ -285,12 +289,18 @@ impl Problem {
     }
 }
 
+/// The elements row-major, or with their channels innermost where they lie so and the engine takes it.
+fn readable(x: &Tensor) -> Result<Tensor> {
+    if x.is_channels_last() { Ok(x.clone()) } else { x.contiguous() }
+}
+
 /// The last two of three sizes.
 fn last_two(sizes: [usize; 3]) -> [usize; 2] {
     [sizes[1], sizes[2]]
 }
 
-/// Output size of a fixed window, by PyTorch's rule: with `ceil` a last window must start within the input or its left padding.
+/// Output size of a fixed window, by PyTorch's rule: with `ceil` a last window must start within the input or its left
+/// padding.
 fn window_count(
     op: &str,
     size: usize,

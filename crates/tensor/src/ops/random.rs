@@ -59,11 +59,12 @@ impl Tensor {
     /// Uniform in `[0, 1)`.
     ///
     /// ```
+    /// # mod rushlight { pub use rushlight_core::{DType, rng::manual_seed}; }
     /// # use rushlight_tensor::Tensor;
-    /// rushlight_core::rng::manual_seed(1);
-    /// let a = Tensor::rand([3], rushlight_core::DType::F32)?;
-    /// rushlight_core::rng::manual_seed(1);
-    /// assert!(a.equal(&Tensor::rand([3], rushlight_core::DType::F32)?)?);
+    /// rushlight::manual_seed(1);
+    /// let a = Tensor::rand([3], rushlight::DType::F32)?;
+    /// rushlight::manual_seed(1);
+    /// assert!(a.equal(&Tensor::rand([3], rushlight::DType::F32)?)?);
     /// # Ok::<(), rushlight_core::Error>(())
     /// ```
     pub fn rand(shape: impl AsRef<[usize]>, options: impl Into<Options>) -> Result<Tensor> {
@@ -110,7 +111,11 @@ impl Tensor {
     /// [`Tensor::randperm`] from a generator of one's own.
     pub fn randperm_from(generator: &Generator, n: usize) -> Result<Tensor> {
         let keys = Distribution::Integers { low: i64::MIN, high: i64::MAX };
-        Tensor::random("randperm", &[n], keys, DType::I64, generator, Options::default())?.argsort(0, false)
+        let keys = Tensor::random("randperm", &[n], keys, DType::I64, generator, Options::default())?;
+        if n <= 1 || n > 1 << MOST_PLACES {
+            return keys.argsort(0, false);
+        }
+        Tensor::from_slice(&order_of_keys(&keys.to_vec::<i64>()?), [n])
     }
 
     /// Uniform in `[0, 1)` with this tensor's shape, dtype and device.
@@ -220,8 +225,8 @@ impl Tensor {
         })
     }
 
-    /// Zeros each element with probability `p` and scales the others by `1 / (1 - p)`, when training. The mask is not stored: backward
-    /// makes the same random numbers again.
+    /// Zeros each element with probability `p` and scales the others by `1 / (1 - p)`, when training. The mask is not
+    /// stored: backward makes the same random numbers again.
     pub fn dropout(&self, p: f64, training: bool) -> Result<Tensor> {
         if !(0.0..=1.0).contains(&p) {
             return Err(Error::value(format!("dropout probability has to be between 0 and 1, but got {p}")));
@@ -251,4 +256,77 @@ impl Tensor {
 
 fn check_std(std: f64) -> Result<()> {
     if std >= 0.0 { Ok(()) } else { Err(Error::value(format!("normal_: expects std >= 0.0, but found std {std}"))) }
+}
+
+/// Bits of the places that [`order_of_keys`] takes at most.
+const MOST_PLACES: u32 = 28;
+
+/// The order that sorts random keys, as a stable sort would give it.
+///
+/// A word has a key's upper bits above its place. Words are spread by their first bits so that hardly two are alike, which leaves next to nothing to sort.
+fn order_of_keys(keys: &[i64]) -> Vec<i64> {
+    let n = keys.len();
+    let place_bits = usize::BITS - (n - 1).leading_zeros();
+    let mask = (1u64 << place_bits) - 1;
+    // Moves the least value to zero.
+    let image = |key: i64| key as u64 ^ 1 << 63;
+    let mut words: Vec<u64> = keys.iter().enumerate().map(|(i, &key)| image(key) & !mask | i as u64).collect();
+    let digits = if n <= 1 << 12 { 1 } else { 2 };
+    let width = if n <= 1 << 12 { place_bits.max(4) } else { place_bits.div_ceil(2).max(8) + 1 };
+    let mut spare = vec![0u64; n];
+    for digit in (0..digits).rev() {
+        let shift = 64 - width * (digit + 1);
+        let of = |word: u64| (word >> shift) as usize & ((1 << width) - 1);
+        let mut starts = vec![0usize; 1 << width];
+        words.iter().for_each(|&word| starts[of(word)] += 1);
+        let mut start = 0;
+        for s in &mut starts {
+            start += std::mem::replace(s, start);
+        }
+        for &word in &words {
+            let place = &mut starts[of(word)];
+            spare[*place] = word;
+            *place += 1;
+        }
+        std::mem::swap(&mut words, &mut spare);
+    }
+    // Keys whose upper bits are alike are compared whole.
+    let whole = |word: u64| (image(keys[(word & mask) as usize]), word & mask);
+    let before = |a: u64, b: u64| if (a ^ b) & !mask != 0 { a < b } else { whole(a) < whole(b) };
+    for i in 1..n {
+        let word = words[i];
+        let mut at = i;
+        while at > 0 && before(word, words[at - 1]) {
+            words[at] = words[at - 1];
+            at -= 1;
+        }
+        words[at] = word;
+    }
+    words.into_iter().map(|word| (word & mask) as i64).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_ordered_as_by_a_stable_sort() {
+        let mut state = 1u64;
+        let mut random = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state ^ state >> 29) as i64
+        };
+        for n in [2, 3, 17, 1000, 4096, 4097, 70_000] {
+            for alike in [0, 20, 50] {
+                // Keys that differ in their last bits only, in part.
+                let keys: Vec<i64> =
+                    (0..n).map(|i| if i % 2 == 0 { random() } else { random() >> 30 << alike }).collect();
+                let keys = if alike == 50 { keys.iter().map(|k| k & 255).collect() } else { keys };
+                let keys = &keys[..if alike > 0 { n.min(2000) } else { n }];
+                let mut want: Vec<i64> = (0..keys.len() as i64).collect();
+                want.sort_by_key(|&i| keys[i as usize]);
+                assert_eq!(order_of_keys(keys), want, "{n} keys, {alike}");
+            }
+        }
+    }
 }

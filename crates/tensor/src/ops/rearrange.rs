@@ -49,8 +49,8 @@ impl Tensor {
         self.repeat(&all)
     }
 
-    /// Each entry along `dim` (of the flattened tensor without one) repeated in place: a number of times, or each as often as a tensor
-    /// of integers says.
+    /// Each entry along `dim` (of the flattened tensor without one) repeated in place: a number of times, or each as
+    /// often as a tensor of integers says.
     pub fn repeat_interleave<'a>(&self, repeats: impl Into<Arg<'a>>, dim: Option<isize>) -> Result<Tensor> {
         let name = "repeat_interleave";
         let Some(dim) = dim else {
@@ -95,7 +95,8 @@ impl Tensor {
         }
     }
 
-    /// Entries moved `shifts` places along each of the dimensions, around the end; the flattened tensor's without dimensions.
+    /// Entries moved `shifts` places along each of the dimensions, around the end; the flattened tensor's without
+    /// dimensions.
     pub fn roll(&self, shifts: impl AsDims, dims: impl AsDims) -> Result<Tensor> {
         let (shifts, dims) = (shifts.as_dims(), dims.as_dims());
         if dims.is_empty() && shifts.len() == 1 {
@@ -162,7 +163,8 @@ impl Tensor {
 
     /// [`Tensor::flip`] on engines without a kernel for it; `dims` are sorted.
     fn flip_by_index(&self, dims: &[usize]) -> Result<Tensor> {
-        // One index per dimension from the first flipped to the last, each lying along its own: the result keeps the order.
+        // One index per dimension from the first flipped to the last, each lying along its own: the result keeps the
+        // order.
         let (first, last) = (dims[0], dims[dims.len() - 1]);
         let mut list = vec![None; first];
         for d in first..=last {
@@ -265,7 +267,8 @@ impl Tensor {
         }
     }
 
-    /// The last dimension as diagonals, `offset` above the main one, of square matrices in dimensions `dim1` and `dim2` of the result.
+    /// The last dimension as diagonals, `offset` above the main one, of square matrices in dimensions `dim1` and `dim2`
+    /// of the result.
     pub fn diag_embed(&self, offset: isize, dim1: isize, dim2: isize) -> Result<Tensor> {
         let Some(&n) = self.shape().last() else {
             return Err(Error::shape("diag_embed: expected at least one dimension"));
@@ -328,12 +331,14 @@ fn positions(rows: usize, columns: usize, keep: impl Fn(i64, i64) -> bool) -> Re
     Tensor::new(&places[..])
 }
 
-/// Positions of a `rows` by `columns` matrix's lower triangle, up to `offset` above the main diagonal: row numbers, then columns.
+/// Positions of a `rows` by `columns` matrix's lower triangle, up to `offset` above the main diagonal: row numbers,
+/// then columns.
 pub fn tril_indices(rows: usize, columns: usize, offset: i64) -> Result<Tensor> {
     positions(rows, columns, |i, j| j.saturating_sub(i) <= offset)
 }
 
-/// Positions of a `rows` by `columns` matrix's upper triangle, from `offset` above the main diagonal: row numbers, then columns.
+/// Positions of a `rows` by `columns` matrix's upper triangle, from `offset` above the main diagonal: row numbers, then
+/// columns.
 pub fn triu_indices(rows: usize, columns: usize, offset: i64) -> Result<Tensor> {
     positions(rows, columns, |i, j| j.saturating_sub(i) >= offset)
 }

@@ -1,12 +1,12 @@
-//! A long short-term memory over all steps of a sequence, where the engine does a step in one pass. Nothing here is recorded: the recurrent
-//! layers have the derivative.
+//! A long short-term memory over all steps of a sequence, where the engine does a step in one pass. Nothing here is
+//! recorded: the recurrent layers have the derivative.
 
 use crate::Tensor;
 use rushlight_core::backend::{Activation, LstmStep, MatMul};
 use rushlight_core::layout::Layout;
 use rushlight_core::{Dims, Error, Result};
 
-/// What [`lstm_forward`] computes; rows lie step by step.
+/// What [`lstm_forward`] computes; rows are ordered by step.
 pub struct LstmStates {
     /// The outputs, `[steps * batch, hidden]`.
     pub outputs: Tensor,
@@ -57,8 +57,9 @@ fn check(sums: &Tensor, weight: &Tensor, first: [&Tensor; 2], steps: usize) -> R
     Ok([batch, hidden])
 }
 
-/// A long short-term memory over the steps in the given order; nothing where the engine has no kernel for a step. `sums` (`[steps * batch, 4 *
-/// hidden]`) are what the inputs and biases add to the gates; `first` are the first output and cell state.
+/// A long short-term memory over the steps in the given order; nothing where the engine has no kernel for a step.
+/// `sums` (`[steps * batch, 4 * hidden]`) are what the inputs and biases add to the gates; `first` are the first output
+/// and cell state.
 #[doc(hidden)]
 pub fn lstm_forward(
     sums: &Tensor,
@@ -104,8 +105,8 @@ pub fn lstm_forward(
     Ok(Some(LstmStates { outputs, cells, gates }))
 }
 
-/// The gradients of [`lstm_forward`]: of the sums, and of the first output and cell state. `dout` is that of all outputs, `dlast` those of the last
-/// output and cell state.
+/// The gradients of [`lstm_forward`]: of the sums, and of the first output and cell state. `dout` is that of all
+/// outputs, `dlast` those of the last output and cell state.
 #[doc(hidden)]
 pub fn lstm_backward(
     states: &LstmStates,

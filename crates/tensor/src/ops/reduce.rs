@@ -32,7 +32,8 @@ impl Tensor {
         self.shape().iter().zip(mask).filter(|(_, r)| **r).map(|(&d, _)| d).product()
     }
 
-    /// An error for an expanded tensor with more elements than could be visited: an engine's partial results would not fit in memory.
+    /// An error for an expanded tensor with more elements than could be visited: an engine's partial results would not
+    /// fit in memory.
     pub(crate) fn visitable(&self, name: &str) -> Result<()> {
         const MOST: usize = 1 << 42;
         if self.numel() <= MOST {
@@ -47,6 +48,9 @@ impl Tensor {
     /// A reduction with the reduced dimensions kept at size one, not recorded.
     pub(crate) fn reduce_keep(&self, op: Reduce, mask: &[bool], dtype: DType) -> Result<Tensor> {
         self.visitable("reduction")?;
+        if self.dtype().is_carried() {
+            return self.reduce_carried(op, mask, dtype);
+        }
         let out = self.uninit_like(&self.kept_shape(mask), dtype)?;
         if out.numel() > 0 {
             out.backend().reduce(op, self.engine_view(), mask, out.engine_view())?;
@@ -300,7 +304,8 @@ impl Tensor {
     }
 }
 
-/// For each element the product of all others it is reduced with: running products from both sides, so that no zero is divided by.
+/// For each element the product of all others it is reduced with: running products from both sides, so that no zero is
+/// divided by.
 fn products_of_others(x: &Tensor, mask: &[bool]) -> Result<Tensor> {
     let (reduced, rest): (Vec<isize>, Vec<isize>) = (0..x.rank() as isize).partition(|&d| mask[d as usize]);
     // The reduced dimensions side by side in front, as one.

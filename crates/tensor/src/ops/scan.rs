@@ -140,7 +140,8 @@ impl Tensor {
         self.running_extreme("cummin", Scan::Min, dim)
     }
 
-    /// Differences of neighbours along `dim`, taken `n` times, with tensors joined on at either end before. Bools differ or not.
+    /// Differences of neighbours along `dim`, taken `n` times, with tensors joined on at either end before. Bools
+    /// differ or not.
     pub fn diff(&self, n: usize, dim: isize, prepend: Option<&Tensor>, append: Option<&Tensor>) -> Result<Tensor> {
         if self.rank() == 0 {
             return Err(Error::shape("diff: expects input to be at least one-dimensional"));
@@ -160,8 +161,8 @@ impl Tensor {
     }
 }
 
-/// A running product's gradient where some elements are zero: before a row's first zero as usual, at it by the products without
-/// it, after it nothing.
+/// A running product's gradient where some elements are zero: before a row's first zero as usual, at it by the products
+/// without it, after it nothing.
 fn cumprod_grad_with_zeros(dy: &Tensor, x: &Tensor, y: &Tensor, is_zero: &Tensor, dim: isize) -> Result<Tensor> {
     let running_sum = |t: &Tensor| reversed(t, dim, |t, d| t.cumsum(d));
     let zeros_so_far = is_zero.cumsum(dim)?;

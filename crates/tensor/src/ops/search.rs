@@ -1,4 +1,4 @@
-//! What stands on order: distinct values, places in sorted rows, counts of values.
+//! Ops based on sorting: distinct values, positions in sorted rows, counts of values.
 
 use super::operands::underivable;
 use crate::Tensor;
@@ -123,8 +123,8 @@ impl Tensor {
         Ok(found)
     }
 
-    /// A number for each row of a matrix, in the rows' lexicographic order. Neighbouring columns are joined, pair by pair, into one
-    /// that counts the distinct pairs, until one column is left.
+    /// A number for each row of a matrix, in the rows' lexicographic order. Neighbouring columns are joined, pair by
+    /// pair, into one that counts the distinct pairs, until one column is left.
     fn slice_numbers(&self) -> Result<Tensor> {
         let mut ranks = self.unique_full()?.inverse;
         if ranks.numel() == 0 {
@@ -166,8 +166,8 @@ impl Tensor {
         })
     }
 
-    /// Where values would go in this tensor's sorted rows (its last dimension) to keep them sorted: before equal ones, or after them
-    /// with `right`. One row serves any values; several need values with the same leading sizes.
+    /// Where values would go in this tensor's sorted rows (its last dimension) to keep them sorted: before equal ones,
+    /// or after them with `right`. One row serves any values; several need values with the same leading sizes.
     ///
     /// ```
     /// # use rushlight_tensor::Tensor;
@@ -206,7 +206,7 @@ impl Tensor {
                 Ok((self.reshape([rows, self.shape()[rank - 1]])?, values.reshape([rows, values.shape()[rank - 1]])?))
             })?;
             let layout = rushlight_core::Layout::contiguous(flat.shape())?;
-            out.backend().searchsorted(sorted.engine_view(), flat.engine_view(), right, out.view_as(&layout))?;
+            sorted.backend().searchsorted(sorted.engine_view(), flat.engine_view(), right, out.view_as(&layout))?;
         }
         Ok(out)
     }
@@ -241,8 +241,8 @@ impl Tensor {
         boundaries.searchsorted(self, right).map_err(|e| e.within("bucketize"))
     }
 
-    /// How often each of 0, 1, 2, … occurs in a vector of integers, or the sum of the weights where it occurs; at least `minlength`
-    /// entries.
+    /// How often each of 0, 1, 2, … occurs in a vector of integers, or the sum of the weights where it occurs; at least
+    /// `minlength` entries.
     pub fn bincount(&self, weights: Option<&Tensor>, minlength: usize) -> Result<Tensor> {
         if self.dtype().is_float() || self.dtype() == DType::Bool {
             return Err(Error::dtype(format!("bincount: not implemented for {}", self.dtype())));
@@ -285,8 +285,8 @@ impl Tensor {
         Ok(out)
     }
 
-    /// How many elements fall into each of `bins` bins of equal width from `min` to `max`; if those are equal, from the smallest
-    /// element to the largest. Elements outside and NaN do not count.
+    /// How many elements fall into each of `bins` bins of equal width from `min` to `max`; if those are equal, from the
+    /// smallest element to the largest. Elements outside and NaN do not count.
     pub fn histc(&self, bins: usize, min: f64, max: f64) -> Result<Tensor> {
         self.needs_float("histc")?;
         if bins == 0 {

@@ -6,7 +6,8 @@ use rushlight_core::{Error, Result};
 /// One dimension or several: `1`, `-1`, `[0, 2]`, a slice or a vector. Negative ones count from the end.
 ///
 /// ```
-/// use rushlight_tensor::Tensor;
+/// # use rushlight_tensor as rushlight;
+/// use rushlight::Tensor;
 /// let x = Tensor::ones([2, 3, 4])?;
 /// assert_eq!(x.sum_dims(1, false)?.shape(), [2, 4]);
 /// assert_eq!(x.mean_dims([0, -1], true)?.shape(), [1, 3, 1]);
@@ -57,7 +58,8 @@ impl<D: AsDims + ?Sized> AsDims for &D {
 /// A number for every spatial dimension, or one for each of up to three.
 ///
 /// ```
-/// use rushlight_tensor::Sizes;
+/// # use rushlight_tensor as rushlight;
+/// use rushlight::Sizes;
 /// assert_eq!(Sizes::from(2), Sizes::from([2]));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -19,6 +19,9 @@ impl Tensor {
         if self.rank() == 0 {
             return Ok((self.copy()?, Tensor::zeros_with([], (DType::I64, self.device()))?));
         }
+        if self.dtype().is_carried() {
+            return self.sort_carried(dim as isize, descending);
+        }
         let (values, indices) =
             (self.uninit_like(self.shape(), self.dtype())?, self.uninit_like(self.shape(), DType::I64)?);
         if values.numel() > 0 {
@@ -91,7 +94,8 @@ impl Tensor {
         Ok((values.squeeze_dims([dim])?, indices.squeeze_dims([dim])?))
     }
 
-    /// The element of a rank along `dim`, which stays at size one, and where it is; nothing where the engine has no kernel for it.
+    /// The element of a rank along `dim`, which stays at size one, and where it is; nothing where the engine has no
+    /// kernel for it.
     pub(crate) fn kth(&self, dim: usize, rank: Rank) -> Result<Option<(Tensor, Tensor)>> {
         let mut shape = Dims::from_slice(self.shape());
         shape[dim] = 1;

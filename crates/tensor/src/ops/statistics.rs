@@ -8,7 +8,8 @@ use rushlight_core::backend::{Operand, Rank, Reduce};
 use rushlight_core::smallvec::smallvec;
 use rushlight_core::{DType, Dims, Error, Pointwise, Result};
 
-/// The gradient of a variance: `dy * 2 / (count - correction) * (x - mean)`. `dy` has the reduced dimensions at size one.
+/// The gradient of a variance: `dy * 2 / (count - correction) * (x - mean)`. `dy` has the reduced dimensions at size
+/// one.
 fn var_grad(ctx: &Ctx, dy: &Tensor, x: &Tensor, mask: &Mask, correction: f64) -> Result<Tensor> {
     let dims: Vec<isize> = (0..mask.len()).filter(|&d| mask[d]).map(|d| d as isize).collect();
     let mean = if dims.is_empty() { x.clone() } else { x.mean_dims(&dims, true)? };
@@ -231,8 +232,8 @@ impl Tensor {
         self.median_along("nanmedian", dim, keepdim, true)
     }
 
-    /// The value below which a fraction `q` of the elements lies, between neighbours by linear interpolation; along a dimension or of
-    /// all. NaN if any element is.
+    /// The value below which a fraction `q` of the elements lies, between neighbours by linear interpolation; along a
+    /// dimension or of all. NaN if any element is.
     pub fn quantile(&self, q: f64, dim: Option<isize>, keepdim: bool) -> Result<Tensor> {
         self.needs_float("quantile")?;
         if !(0.0..=1.0).contains(&q) {

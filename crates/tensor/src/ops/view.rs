@@ -97,7 +97,7 @@ impl IntoShape for &Dims {
     }
 }
 
-/// What parts along `dim` are of, where they lie side by side in one memory and nobody asks for their history.
+/// The tensor that parts along `dim` are adjacent views of, if none needs its history.
 fn adjoining(parts: &[Tensor], dim: usize) -> Result<Option<Tensor>> {
     let Some((first, others)) = parts.split_first().filter(|_| !recording(&parts.iter().collect::<Vec<_>>())) else {
         return Ok(None);
@@ -116,7 +116,7 @@ fn adjoining(parts: &[Tensor], dim: usize) -> Result<Option<Tensor>> {
 }
 
 impl Tensor {
-    /// A recorded view. `layout` lies within the storage.
+    /// A recorded view. `layout` is within the storage.
     fn view_op(
         &self,
         name: &'static str,
@@ -130,8 +130,8 @@ impl Tensor {
         Ok(out)
     }
 
-    /// A recorded view that leaves elements out or repeats them; `change` is applied to this tensor's layout, and to a contiguous
-    /// one of its shape to know where gradients go.
+    /// A recorded view that leaves elements out or repeats them; `change` is applied to this tensor's layout, and to a
+    /// contiguous one of its shape to know where gradients go.
     fn picking_view(&self, name: &'static str, change: impl Fn(&Layout) -> Layout) -> Result<Tensor> {
         let layout = change(self.layout());
         if !recording(&[self]) {
@@ -142,12 +142,14 @@ impl Tensor {
         self.view_op(name, layout, move |_, dy| scatter_view(dy, &whole, dtype, &within))
     }
 
-    /// The same elements under another shape, without copying; one size may be -1. An error if strides cannot express it.
+    /// The same elements under another shape, without copying; one size may be -1. An error if strides cannot express
+    /// it.
     pub fn view(&self, shape: impl IntoShape) -> Result<Tensor> {
         let shape = infer_shape("view", &shape.into_shape(), self.numel())?;
         match self.layout().view(&shape) {
             Some(layout) => self.reshaped(layout),
-            // Autocast's convolutions choose this order by themselves: who asked for none finds what a row-major result would give.
+            // Autocast's convolutions choose this order by themselves: who asked for none finds what a row-major result
+            // would give.
             None if self.is_channels_last() => self.contiguous()?.view(&shape[..]),
             None => Err(Error::shape(format!(
                 "view: size {:?} is not compatible with input tensor's size {:?} and stride {:?} (at least one dimension spans across two \
@@ -353,8 +355,8 @@ impl Tensor {
         self.picking_view("narrow", move |l| l.slice(dim, first as usize, length, 1))
     }
 
-    /// Every `step`-th entry of dimension `dim` from `start` to before `end`; negative ones count from the end, and bounds beyond
-    /// the size are clamped, as in Python.
+    /// Every `step`-th entry of dimension `dim` from `start` to before `end`; negative ones count from the end, and
+    /// bounds beyond the size are clamped, as in Python.
     pub fn slice(&self, dim: isize, start: Option<isize>, end: Option<isize>, step: usize) -> Result<Tensor> {
         if self.rank() == 0 {
             return Err(Error::index("slice() cannot be applied to a 0-dim tensor"));
@@ -410,7 +412,7 @@ impl Tensor {
         self.picking_view("unfold", move |l| l.unfold(dim, size, step))
     }
 
-    /// Any shape, strides and offset (in elements of the storage) that lie within this tensor's storage.
+    /// Any shape, strides and offset (in elements of the storage) that are within this tensor's storage.
     pub fn as_strided(&self, shape: &[usize], strides: &[usize], offset: usize) -> Result<Tensor> {
         let layout = Layout::strided(shape, strides, offset).map_err(|e| e.within("as_strided"))?;
         rushlight_core::View::new(&self.0.storage, &layout, self.dtype()).map_err(|e| e.within("as_strided"))?;

@@ -1,19 +1,21 @@
-//! Spans of every engine call, for the profiler: an engine that notes each call and hands it on.
+//! Spans of every engine call, for the profiler: a wrapper that records each call and forwards it.
 //!
-//! [`Tensor::backend`](crate::Tensor) is what every op asks for its engine. While the profiler is on, it gives this one in the engine's place.
+//! Every op gets its engine from [`Tensor::backend`](crate::Tensor), which returns this wrapper while the profiler is
+//! on.
 
+use super::describe::{Note, attention_flops, conv_flops, family, op_grad_name, op_name, product_flops, span_of};
+use super::flops::count;
 use rushlight_core::backend::*;
 use rushlight_core::rng::Distribution;
 use rushlight_core::{Backend, DType, Device, Philox, Pointwise, Result, Scalar};
-use rushlight_profile::{Category, Details, MemoryReading, Span, shapes_wanted, span};
-use std::borrow::Cow;
+use rushlight_profile::MemoryReading;
 use std::ptr::NonNull;
 use std::sync::Mutex;
 
 /// An engine whose calls are noted.
 struct Profiled(&'static dyn Backend);
 
-/// The noted form of each engine that was asked for so far.
+/// The profiled wrapper of each engine used so far.
 static KNOWN: Mutex<Vec<&'static Profiled>> = Mutex::new(Vec::new());
 
 /// The noted form of an engine.
@@ -50,97 +52,6 @@ fn memory() -> [MemoryReading; 2] {
 pub fn prepare() {
     if let Ok(cpu) = rushlight_engines::backend(Device::Cpu) {
         profiled(cpu);
-    }
-}
-
-fn span_of<N: Into<Cow<'static, str>>>(
-    name: impl FnOnce() -> N,
-    flops: impl FnOnce() -> u64,
-    inputs: impl FnOnce(&mut Details),
-) -> Span {
-    let mut span = span(Category::Op, name);
-    if span.is_recorded() {
-        span.describe(|details| {
-            details.flops = flops();
-            if shapes_wanted() {
-                inputs(details);
-            }
-        });
-    }
-    span
-}
-
-fn op_name(op: Pointwise) -> String {
-    format!("rushlight::{}", op.name())
-}
-
-fn op_grad_name(op: Pointwise) -> String {
-    format!("rushlight::{}_backward", op.name())
-}
-
-/// A family and which of its ops: `rushlight::reduce_sum`.
-fn family(family: &str, op: &dyn std::fmt::Debug) -> String {
-    let text = format!("{op:?}");
-    let name = text.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
-    format!("rushlight::{family}_{}", name.to_lowercase())
-}
-
-/// Two operations for each product of elements.
-fn product_flops(spec: &MatMul) -> u64 {
-    let k = spec.a.layout.shape().last().copied().unwrap_or(1);
-    2 * spec.out.layout.numel() as u64 * k as u64
-}
-
-fn conv_flops(spec: &Conv) -> u64 {
-    let outputs = spec.batch * spec.out_channels * spec.output.iter().product::<usize>();
-    let window = spec.in_channels / spec.groups.max(1) * spec.kernel.iter().product::<usize>();
-    2 * outputs as u64 * window as u64
-}
-
-/// Scores and their product with the values.
-fn attention_flops(spec: &Attention) -> u64 {
-    let (q, v) = (spec.q.layout.shape(), spec.v.layout.shape());
-    let [batch, heads, l, d] = [0, 1, 2, 3].map(|i| q.get(i).copied().unwrap_or(1) as u64);
-    let (s, dv) = (v.get(2).copied().unwrap_or(1) as u64, v.get(3).copied().unwrap_or(1) as u64);
-    let pairs = if spec.causal { l * s / 2 } else { l * s };
-    2 * batch * heads * pairs * (d + dv)
-}
-
-/// Inputs that a span can name.
-trait Note {
-    fn note(&self, details: &mut Details);
-}
-
-impl Note for View<'_> {
-    fn note(&self, details: &mut Details) {
-        details.shapes.push(self.layout.shape().to_vec());
-        details.dtypes.push(self.dtype.name());
-    }
-}
-
-impl Note for Operand<'_> {
-    fn note(&self, details: &mut Details) {
-        match self {
-            Operand::Tensor(view) => view.note(details),
-            Operand::Scalar(_) => {
-                details.shapes.push(Vec::new());
-                details.dtypes.push("Scalar");
-            }
-        }
-    }
-}
-
-impl<T: Note> Note for Option<T> {
-    fn note(&self, details: &mut Details) {
-        if let Some(inner) = self {
-            inner.note(details);
-        }
-    }
-}
-
-impl<T: Note> Note for [T] {
-    fn note(&self, details: &mut Details) {
-        self.iter().for_each(|inner| inner.note(details));
     }
 }
 
@@ -243,15 +154,7 @@ impl Backend for Profiled {
     }
 
     fn select(&self, condition: View, a: Operand, b: Operand, out: View) -> Result<()> {
-        let _span = span_of(
-            || "rushlight::select",
-            || 0,
-            |d| {
-                condition.note(d);
-                a.note(d);
-                b.note(d)
-            },
-        );
+        let _span = span_of(|| "rushlight::select", || 0, |d| (condition, a, b).note(d));
         self.0.select(condition, a, b, out)
     }
 
@@ -286,14 +189,7 @@ impl Backend for Profiled {
     }
 
     fn searchsorted(&self, sorted: View, values: View, right: bool, out: View) -> Result<()> {
-        let _span = span_of(
-            || "rushlight::searchsorted",
-            || 0,
-            |d| {
-                sorted.note(d);
-                values.note(d)
-            },
-        );
+        let _span = span_of(|| "rushlight::searchsorted", || 0, |d| (sorted, values).note(d));
         self.0.searchsorted(sorted, values, right, out)
     }
 
@@ -323,62 +219,27 @@ impl Backend for Profiled {
     }
 
     fn distances(&self, p: f64, a: View, b: View, out: View) -> Result<bool> {
-        let _span = span_of(
-            || "rushlight::distances",
-            || 0,
-            |d| {
-                a.note(d);
-                b.note(d)
-            },
-        );
+        let _span = span_of(|| "rushlight::distances", || 0, |d| (a, b).note(d));
         self.0.distances(p, a, b, out)
     }
 
     fn index(&self, x: View, indices: &[View], out: View) -> Result<()> {
-        let _span = span_of(
-            || "rushlight::index",
-            || 0,
-            |d| {
-                x.note(d);
-                indices.note(d)
-            },
-        );
+        let _span = span_of(|| "rushlight::index", || 0, |d| (x, indices).note(d));
         self.0.index(x, indices, out)
     }
 
     fn index_put(&self, indices: &[View], values: View, accumulate: bool, out: View) -> Result<()> {
-        let _span = span_of(
-            || "rushlight::index_put",
-            || 0,
-            |d| {
-                indices.note(d);
-                values.note(d)
-            },
-        );
+        let _span = span_of(|| "rushlight::index_put", || 0, |d| (indices, values).note(d));
         self.0.index_put(indices, values, accumulate, out)
     }
 
     fn gather(&self, x: View, dim: usize, index: View, out: View) -> Result<()> {
-        let _span = span_of(
-            || "rushlight::gather",
-            || 0,
-            |d| {
-                x.note(d);
-                index.note(d)
-            },
-        );
+        let _span = span_of(|| "rushlight::gather", || 0, |d| (x, index).note(d));
         self.0.gather(x, dim, index, out)
     }
 
     fn scatter(&self, op: Scatter, dim: usize, index: View, src: Operand, out: View) -> Result<()> {
-        let _span = span_of(
-            || family("scatter", &op),
-            || 0,
-            |d| {
-                index.note(d);
-                src.note(d)
-            },
-        );
+        let _span = span_of(|| family("scatter", &op), || 0, |d| (index, src).note(d));
         self.0.scatter(op, dim, index, src, out)
     }
 
@@ -393,59 +254,47 @@ impl Backend for Profiled {
     }
 
     fn matmul(&self, spec: &MatMul) -> Result<()> {
-        let _span = span_of(
-            || "rushlight::matmul",
-            || product_flops(spec),
-            |d| {
-                spec.a.note(d);
-                spec.b.note(d);
-                spec.bias.note(d)
-            },
-        );
+        let _span = span_of(|| "rushlight::matmul", || product_flops(spec), |d| (spec.a, spec.b, spec.bias).note(d));
+        count(|| product_flops(spec), &[spec.a, spec.b]);
         self.0.matmul(spec)
     }
 
     fn matmul_gelu(&self, spec: &MatMul, kept: View) -> Result<bool> {
-        let _span = span_of(
-            || "rushlight::matmul_gelu",
-            || product_flops(spec),
-            |d| {
-                spec.a.note(d);
-                spec.b.note(d);
-                spec.bias.note(d)
-            },
-        );
-        self.0.matmul_gelu(spec, kept)
+        let _span =
+            span_of(|| "rushlight::matmul_gelu", || product_flops(spec), |d| (spec.a, spec.b, spec.bias).note(d));
+        let done = self.0.matmul_gelu(spec, kept)?;
+        if done {
+            count(|| product_flops(spec), &[spec.a, spec.b]);
+        }
+        Ok(done)
     }
 
     fn matmul_gelu_backward(&self, spec: &MatMul, kept: View, sums: View) -> Result<bool> {
         let _span = span_of(
             || "rushlight::matmul_gelu_backward",
             || product_flops(spec),
-            |d| {
-                spec.a.note(d);
-                spec.b.note(d);
-                spec.bias.note(d);
-                kept.note(d)
-            },
+            |d| (spec.a, spec.b, spec.bias, kept).note(d),
         );
-        self.0.matmul_gelu_backward(spec, kept, sums)
+        let done = self.0.matmul_gelu_backward(spec, kept, sums)?;
+        if done {
+            count(|| product_flops(spec), &[spec.a, spec.b]);
+        }
+        Ok(done)
     }
 
     fn conv_forward(&self, spec: &Conv, x: View, w: View, bias: Option<View>, y: View) -> Result<()> {
-        let _span = span_of(
-            || "rushlight::conv_forward",
-            || conv_flops(spec),
-            |d| {
-                x.note(d);
-                w.note(d);
-                bias.note(d)
-            },
-        );
+        let _span = span_of(|| "rushlight::conv_forward", || conv_flops(spec), |d| (x, w, bias).note(d));
+        count(|| conv_flops(spec), &[x, w]);
         self.0.conv_forward(spec, x, w, bias, y)
     }
 
     fn conv_backward_input(&self, spec: &Conv, dy: View, w: View, dx: View) -> Result<()> {
+        let _span = span_of(|| "rushlight::conv_backward_input", || conv_flops(spec), |d| (dy, w).note(d));
+        count(|| conv_flops(spec), &[dy, w]);
+        self.0.conv_backward_input(spec, dy, w, dx)
+    }
+
+    fn conv_backward_input_add(&self, spec: &Conv, dy: View, w: View, dx: View) -> Result<bool> {
         let _span = span_of(
             || "rushlight::conv_backward_input",
             || conv_flops(spec),
@@ -454,18 +303,12 @@ impl Backend for Profiled {
                 w.note(d)
             },
         );
-        self.0.conv_backward_input(spec, dy, w, dx)
+        self.0.conv_backward_input_add(spec, dy, w, dx)
     }
 
     fn conv_backward_weight(&self, spec: &Conv, x: View, dy: View, dw: View) -> Result<()> {
-        let _span = span_of(
-            || "rushlight::conv_backward_weight",
-            || conv_flops(spec),
-            |d| {
-                x.note(d);
-                dy.note(d)
-            },
-        );
+        let _span = span_of(|| "rushlight::conv_backward_weight", || conv_flops(spec), |d| (x, dy).note(d));
+        count(|| conv_flops(spec), &[x, dy]);
         self.0.conv_backward_weight(spec, x, dy, dw)
     }
 
@@ -475,14 +318,7 @@ impl Backend for Profiled {
     }
 
     fn max_pool_backward(&self, spec: &Pool, dy: View, indices: View, dx: View) -> Result<()> {
-        let _span = span_of(
-            || "rushlight::max_pool_backward",
-            || 0,
-            |d| {
-                dy.note(d);
-                indices.note(d)
-            },
-        );
+        let _span = span_of(|| "rushlight::max_pool_backward", || 0, |d| (dy, indices).note(d));
         self.0.max_pool_backward(spec, dy, indices, dx)
     }
 
@@ -517,15 +353,7 @@ impl Backend for Profiled {
         mean: View,
         rstd: View,
     ) -> Result<()> {
-        let _span = span_of(
-            || "rushlight::row_norm",
-            || 0,
-            |d| {
-                x.note(d);
-                weight.note(d);
-                bias.note(d)
-            },
-        );
+        let _span = span_of(|| "rushlight::row_norm", || 0, |d| (x, weight, bias).note(d));
         self.0.row_norm(spec, x, weight, bias, y, low, mean, rstd)
     }
 
@@ -543,18 +371,7 @@ impl Backend for Profiled {
         dweight: Option<View>,
         dbias: Option<View>,
     ) -> Result<()> {
-        let _span = span_of(
-            || "rushlight::row_norm_backward",
-            || 0,
-            |d| {
-                dy.note(d);
-                x.note(d);
-                weight.note(d);
-                mean.note(d);
-                rstd.note(d);
-                so_far.note(d)
-            },
-        );
+        let _span = span_of(|| "rushlight::row_norm_backward", || 0, |d| (dy, x, weight, mean, rstd, so_far).note(d));
         self.0.row_norm_backward(spec, dy, x, weight, mean, rstd, so_far, dx, low, dweight, dbias)
     }
 
@@ -568,15 +385,7 @@ impl Backend for Profiled {
         mean: View,
         rstd: View,
     ) -> Result<()> {
-        let _span = span_of(
-            || "rushlight::batch_norm",
-            || 0,
-            |d| {
-                x.note(d);
-                weight.note(d);
-                bias.note(d)
-            },
-        );
+        let _span = span_of(|| "rushlight::batch_norm", || 0, |d| (x, weight, bias).note(d));
         self.0.batch_norm(spec, x, weight, bias, y, mean, rstd)
     }
 
@@ -592,30 +401,51 @@ impl Backend for Profiled {
         dweight: Option<View>,
         dbias: Option<View>,
     ) -> Result<()> {
+        let _span = span_of(|| "rushlight::batch_norm_backward", || 0, |d| (dy, x, weight, mean, rstd).note(d));
+        self.0.batch_norm_backward(spec, dy, x, weight, mean, rstd, dx, dweight, dbias)
+    }
+
+    fn batch_norm_relu_backward(
+        &self,
+        spec: &BatchNorm,
+        dy: View,
+        x: View,
+        weight: Option<View>,
+        bias: Option<View>,
+        mean: View,
+        rstd: View,
+        dx: Option<View>,
+        dweight: Option<View>,
+        dbias: Option<View>,
+    ) -> Result<()> {
         let _span = span_of(
-            || "rushlight::batch_norm_backward",
+            || "rushlight::batch_norm_relu_backward",
             || 0,
             |d| {
                 dy.note(d);
                 x.note(d);
                 weight.note(d);
+                bias.note(d);
                 mean.note(d);
                 rstd.note(d)
             },
         );
-        self.0.batch_norm_backward(spec, dy, x, weight, mean, rstd, dx, dweight, dbias)
+        self.0.batch_norm_relu_backward(spec, dy, x, weight, bias, mean, rstd, dx, dweight, dbias)
+    }
+
+    fn batch_norm_running(
+        &self,
+        spec: &BatchNorm,
+        momentum: f64,
+        mean: View,
+        rstd: View,
+        running: [View; 2],
+    ) -> Result<bool> {
+        self.0.batch_norm_running(spec, momentum, mean, rstd, running)
     }
 
     fn cross_entropy(&self, spec: &CrossEntropy, loss: View, row_weight: View, lse: View) -> Result<()> {
-        let _span = span_of(
-            || "rushlight::cross_entropy",
-            || 0,
-            |d| {
-                spec.logits.note(d);
-                spec.target.note(d);
-                spec.weight.note(d)
-            },
-        );
+        let _span = span_of(|| "rushlight::cross_entropy", || 0, |d| (spec.logits, spec.target, spec.weight).note(d));
         self.0.cross_entropy(spec, loss, row_weight, lse)
     }
 
@@ -623,13 +453,7 @@ impl Backend for Profiled {
         let _span = span_of(
             || "rushlight::cross_entropy_backward",
             || 0,
-            |d| {
-                spec.logits.note(d);
-                spec.target.note(d);
-                spec.weight.note(d);
-                lse.note(d);
-                dloss.note(d)
-            },
+            |d| (spec.logits, spec.target, spec.weight, lse, dloss).note(d),
         );
         self.0.cross_entropy_backward(spec, lse, dloss, dlogits)
     }
@@ -638,13 +462,9 @@ impl Backend for Profiled {
         let _span = span_of(
             || "rushlight::attention",
             || attention_flops(spec),
-            |d| {
-                spec.q.note(d);
-                spec.k.note(d);
-                spec.v.note(d);
-                spec.mask.note(d)
-            },
+            |d| (spec.q, spec.k, spec.v, spec.mask).note(d),
         );
+        count(|| attention_flops(spec), &[spec.q, spec.k, spec.v]);
         self.0.attention(spec, out, lse)
     }
 
@@ -661,28 +481,14 @@ impl Backend for Profiled {
         let _span = span_of(
             || "rushlight::attention_backward",
             || attention_flops(spec) * 5 / 2,
-            |d| {
-                spec.q.note(d);
-                spec.k.note(d);
-                spec.v.note(d);
-                spec.mask.note(d);
-                out.note(d);
-                lse.note(d);
-                dout.note(d)
-            },
+            |d| (spec.q, spec.k, spec.v, spec.mask, out, lse, dout).note(d),
         );
+        count(|| attention_flops(spec) * 5 / 2, &[spec.q, spec.k, spec.v]);
         self.0.attention_backward(spec, out, lse, dout, dq, dk, dv)
     }
 
     fn lstm_cell(&self, gates: View, before: View, c: View, h: View) -> Result<bool> {
-        let _span = span_of(
-            || "rushlight::lstm_cell",
-            || 0,
-            |d| {
-                gates.note(d);
-                before.note(d)
-            },
-        );
+        let _span = span_of(|| "rushlight::lstm_cell", || 0, |d| (gates, before).note(d));
         self.0.lstm_cell(gates, before, c, h)
     }
 
@@ -702,14 +508,7 @@ impl Backend for Profiled {
     }
 
     fn foreach_scale(&self, factor: Option<Operand>, xs: &[View], found_inf: Option<View>) -> Result<()> {
-        let _span = span_of(
-            || "rushlight::foreach_scale",
-            || 0,
-            |d| {
-                factor.note(d);
-                xs.note(d)
-            },
-        );
+        let _span = span_of(|| "rushlight::foreach_scale", || 0, |d| (factor, xs).note(d));
         self.0.foreach_scale(factor, xs, found_inf)
     }
 

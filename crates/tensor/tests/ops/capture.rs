@@ -1,6 +1,8 @@
-//! Which ops can be part of a captured step: all of them, forward and backward, but those whose results depend on values that the host must see.
+//! Which ops can be part of a captured step: all of them, forward and backward, but those whose results depend on
+//! values that the host must see.
 //!
-//! On the CPU nothing is recorded: there each op runs with every transfer refused. `RUSHLIGHT_TEST_DEVICE=cuda` records each op on the GPU.
+//! On the CPU nothing is recorded: there each op runs with every transfer refused. `RUSHLIGHT_TEST_DEVICE=cuda` records
+//! each op on the GPU.
 
 use crate::support::{self, Case, ops};
 use rushlight_core::{Device, ErrorKind, Result};
@@ -22,8 +24,10 @@ const NEED_THE_HOST: &[(&str, &str)] = &[
 ];
 
 /// Ops that a GPU refuses besides: it has no kernel of its own for them, or leaves small factorisations to the CPU.
-const NEED_THE_CPU: &[&str] =
-    &["cholesky", "eigh", "eigvalsh", "histc", "inv", "logdet", "lstsq", "qr", "slogdet", "solve", "svd", "svdvals"];
+const NEED_THE_CPU: &[&str] = &[
+    "cholesky", "eigh", "eigvalsh", "histc", "inv", "logdet", "lstsq", "lu", "lu_solve", "qr", "slogdet", "solve",
+    "svd", "svdvals",
+];
 
 const FAMILIES: &[&str] = &[
     "activation",

@@ -1,5 +1,5 @@
-//! No public op is without a test: the sources of the ops are compared with the goldens and with the words of the tests. What neither has
-//! anywhere else is tested here: in-place twins, other names, likenesses.
+//! No public op is without a test: the sources of the ops are compared with the goldens and with the words of the
+//! tests. What neither has anywhere else is tested here: in-place twins, other names, likenesses.
 
 use crate::support::{data, ops};
 use rushlight_core::rng::Generator;

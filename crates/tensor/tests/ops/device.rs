@@ -1,5 +1,5 @@
-//! Another device's engine against the CPU's, on problems larger and stranger than the goldens: `RUSHLIGHT_TEST_DEVICE=cuda` runs these
-//! there. On the CPU itself there is nothing to compare, and they say so.
+//! Another device's engine against the CPU's, on problems larger and stranger than the goldens:
+//! `RUSHLIGHT_TEST_DEVICE=cuda` runs these there. On the CPU itself there is nothing to compare, and they say so.
 
 use crate::support;
 use rushlight_core::{DType, Device, ErrorKind, Result, rng};
@@ -10,7 +10,7 @@ use rushlight_tensor::{
 use std::sync::{Mutex, MutexGuard};
 
 /// Tests take turns: the seed is the process's, and a device tells whoever waits for it of an index out of range.
-fn turn() -> MutexGuard<'static, ()> {
+pub fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     let turn = TURN.lock().unwrap_or_else(|e| e.into_inner());
     // The same numbers in whatever order tests run.
@@ -19,7 +19,7 @@ fn turn() -> MutexGuard<'static, ()> {
 }
 
 /// The device under test, if it is not the CPU.
-fn device() -> Option<Device> {
+pub fn device() -> Option<Device> {
     let device = support::data::device();
     if device.is_cpu() {
         println!("skipped: RUSHLIGHT_TEST_DEVICE names no other device than the CPU");
@@ -37,7 +37,7 @@ fn distance(got: &Tensor, want: &Tensor) -> Result<f64> {
     Ok(off / norm(&mut want.iter().copied()).max(1e-30))
 }
 
-fn randn(shape: &[usize]) -> Result<Tensor> {
+pub fn randn(shape: &[usize]) -> Result<Tensor> {
     Tensor::randn(shape, DType::F32)
 }
 
@@ -103,7 +103,8 @@ fn attend(p: Problem) -> Result<()> {
     Ok(())
 }
 
-/// Whether the kernels for compute capability 9.0 took part where they are the fastest: shapes they do not support fall back.
+/// Whether the kernels for compute capability 9.0 took part where they are the fastest: shapes they do not support fall
+/// back.
 fn went_by_hopper() -> Result<()> {
     let (Some(device), Some(engine)) = (device(), rushlight_engines::accelerator()) else { return Ok(()) };
     let counts = rushlight_gpu::hopper_attentions();
@@ -162,7 +163,8 @@ fn attention() -> Result<()> {
     attend(Problem { sizes: [1, 2, 2, 50, 60, 24], dtype: DType::F64, causal: false, mask: 1, dropout: 0.1 })
 }
 
-/// Operands whose columns are not neighbours, or whose heads are one: the fastest kernels do not take them, and none may take them for others.
+/// Operands whose columns are not neighbours, or whose heads are one: the fastest kernels do not take them, and none
+/// may take them for others.
 #[test]
 fn attention_of_views() -> Result<()> {
     let _turn = turn();
@@ -215,7 +217,7 @@ fn random_numbers() -> Result<()> {
 }
 
 /// Compares a computation on both engines.
-fn agree(name: &str, most: f64, inputs: &[&Tensor], f: impl Fn(&[Tensor]) -> Result<Tensor>) -> Result<()> {
+pub fn agree(name: &str, most: f64, inputs: &[&Tensor], f: impl Fn(&[Tensor]) -> Result<Tensor>) -> Result<()> {
     let Some(device) = device() else { return Ok(()) };
     let on = |d: &Device| -> Result<Tensor> { f(&inputs.iter().map(|t| t.to(d)).collect::<Result<Vec<_>>>()?) };
     let (got, want) = no_grad(|| Ok::<_, rushlight_core::Error>((on(&device)?, on(&Device::Cpu)?)))?;
@@ -225,7 +227,7 @@ fn agree(name: &str, most: f64, inputs: &[&Tensor], f: impl Fn(&[Tensor]) -> Res
 }
 
 /// Compares a computation and its gradients on both engines.
-fn learn(name: &str, most: f64, inputs: &[&Tensor], f: impl Fn(&[Tensor]) -> Result<Tensor>) -> Result<()> {
+pub fn learn(name: &str, most: f64, inputs: &[&Tensor], f: impl Fn(&[Tensor]) -> Result<Tensor>) -> Result<()> {
     let Some(device) = device() else { return Ok(()) };
     let run = |device: &Device| -> Result<Vec<Tensor>> {
         let leaf = |t: &&Tensor| {
@@ -289,7 +291,8 @@ fn convolutions() -> Result<()> {
     })
 }
 
-/// A block of a transformer, in steps as training takes them: parameters converted together, gradients of conversions and sums on the way.
+/// A block of a transformer, in steps as training takes them: parameters converted together, gradients of conversions
+/// and sums on the way.
 #[test]
 fn feed_forward_in_half_precision() -> Result<()> {
     let _turn = turn();
@@ -560,7 +563,7 @@ fn factorisations_that_fail() -> Result<()> {
     Ok(())
 }
 
-/// An index out of range is told of when something waits for the device, and work goes on afterwards.
+/// An index out of range is told of when something waits for the device, and work continues afterwards.
 #[test]
 fn indices_out_of_range() -> Result<()> {
     let _turn = turn();

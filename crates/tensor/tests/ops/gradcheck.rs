@@ -10,13 +10,13 @@ use rushlight_tensor::autograd::{gradcheck, gradgradcheck, no_grad};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Cases with more input elements than this take long and say no more than smaller ones. An op's smallest case is checked whatever its
-/// size.
+/// Cases with more input elements than this take long and say no more than smaller ones. An op's smallest case is
+/// checked whatever its size.
 const FIRST_ORDER_LIMIT: usize = 40;
 const SECOND_ORDER_LIMIT: usize = 20;
 
-/// Inputs at which a derivative is a matter of convention, as differences straddle a kink, a jump or the end of a domain. By op, with
-/// what is special about an input.
+/// Inputs at which a derivative is a matter of convention, as differences straddle a kink, a jump or the end of a
+/// domain. By op, with what is special about an input.
 type Special = fn(&[f64]) -> bool;
 const KINKS: &[(&[&str], &str, Special)] = &[
     (&["*"], "infinite or NaN inputs have no differences", |x| x.iter().any(|v| !v.is_finite())),
@@ -132,7 +132,8 @@ const STEPS: &[&str] = &["round"];
 /// Ops that also give statistics, which are not differentiated: only the first output is.
 const WITH_STATISTICS: &[&str] = &["batch_norm"];
 
-/// Ops over symmetric matrices read one triangle but have a symmetric derivative: a difference has to move both triangles.
+/// Ops over symmetric matrices read one triangle but have a symmetric derivative: a difference has to move both
+/// triangles.
 const SYMMETRIC: &[&str] = &["cholesky", "eigh", "eigvalsh"];
 
 fn left_out(case: &Case, values: &[Vec<f64>]) -> Option<&'static str> {

@@ -1,8 +1,10 @@
-//! Every op: PyTorch's answers, derivatives, hostile arguments, other devices. One program, since all share the table of ops.
+//! Every op: PyTorch's answers, derivatives, hostile arguments, other devices. One program, since all share the table
+//! of ops.
 
 mod capture;
 mod coverage;
 mod device;
+mod device_images;
 mod goldens;
 mod gradcheck;
 mod hostile;

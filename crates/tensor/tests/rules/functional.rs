@@ -1,4 +1,5 @@
-//! Products, convolutions, pooling, normalisation, losses, attention and interpolation: derivatives twice over, errors, odd shapes.
+//! Products, convolutions, pooling, normalisation, losses, attention and interpolation: derivatives twice over, errors,
+//! odd shapes.
 
 use rushlight_core::{DType, Error, ErrorKind, Result};
 use rushlight_tensor::autograd::{gradcheck, gradgradcheck};
@@ -42,7 +43,8 @@ fn products_twice() -> Result<()> {
     twice(&[&[3, 3]], |x| einsum("ii->i", &[&x[0]]))
 }
 
-/// Attention heads are strided views whose batch dimensions do not merge; nothing is copied, so the engine walks over them.
+/// Attention heads are strided views whose batch dimensions do not merge; nothing is copied, so the engine walks over
+/// them.
 #[test]
 fn batches_of_strided_heads() -> Result<()> {
     let heads = |seed| values(&[2, 3, 4, 5], seed)?.transpose(1, 2);

@@ -2,6 +2,7 @@
 
 mod amp;
 mod autograd;
+mod carried;
 mod display;
 mod functional;
 mod indexing;

@@ -5,6 +5,7 @@ use crate::run::Run;
 use rushlight_core::{Error, Result};
 use rushlight_nn::Module;
 use rushlight_optim::Ema;
+use rushlight_optim::rule::Averaging;
 use rushlight_tensor::Tensor;
 use rushlight_tensor::autograd::no_grad;
 use rushlight_tensor::state::{Dict, Stateful, Value};
@@ -89,8 +90,8 @@ impl Callback for EmaWeights {
     }
 }
 
-/// Averages the parameters of the last epochs (stochastic weight averaging) and leaves the average in the model at the end. Statistics of batch norm are not
-/// computed anew. The learning rate is the schedule's business.
+/// Averages the parameters of the last epochs (stochastic weight averaging) and leaves the average in the model at the
+/// end. Statistics of batch norm are not recomputed. The schedule sets the learning rate.
 pub struct StochasticWeightAveraging {
     start: u64,
     averages: Vec<(String, Tensor)>,
@@ -134,14 +135,10 @@ impl Callback for StochasticWeightAveraging {
         if run.epoch() < self.start {
             return Ok(());
         }
+        let averaging = Averaging::Equal { count: self.count as f64 };
         self.count += 1;
-        let share = 1.0 / self.count as f64;
-        no_grad(|| {
-            self.averages
-                .iter()
-                .zip(model.named_parameters())
-                .try_for_each(|((_, average), (_, p))| average.lerp_(&p.detach(), share).map(drop))
-        })
+        let pairs = self.averages.iter().zip(model.named_parameters());
+        pairs.into_iter().try_for_each(|((_, average), (_, p))| averaging.update_(average, &p.detach()))
     }
 
     fn on_fit_end(&mut self, _: &mut Run, model: &dyn Module) -> Result<()> {

@@ -1,4 +1,4 @@
-//! When a run saves itself, and what stays of it.
+//! When a run saves checkpoints, and which are kept.
 
 use super::Mode;
 use crate::checkpoint::CheckpointsBuilder;
@@ -7,10 +7,12 @@ use std::path::PathBuf;
 /// When a run saves a checkpoint, and how many stay; options are Lightning's. Pass it to
 /// [`TrainerBuilder::checkpoint`](crate::TrainerBuilder::checkpoint).
 ///
-/// Without options: after every epoch, the three newest stay. A checkpoint is complete: the run goes on from any of them as if it had never stopped.
+/// Without options: after every epoch, the three newest stay. A checkpoint is complete: the run continues from any of
+/// them as if it had never stopped.
 ///
 /// ```
-/// use rushlight_train::{ModelCheckpoint, Mode, Trainer};
+/// # mod rushlight { pub use rushlight_train as train; }
+/// use rushlight::train::{ModelCheckpoint, Mode, Trainer};
 /// let trainer = Trainer::new().checkpoint(ModelCheckpoint::new().monitor("val_accuracy", Mode::Max).save_top_k(2).every_n_train_steps(500));
 /// ```
 #[derive(Clone, Debug)]
@@ -84,13 +86,14 @@ impl ModelCheckpoint {
         self
     }
 
-    /// Saves when training ends with an error, as things are then. What is wrong may be in the checkpoint: it goes to a folder `exception` of its own.
+    /// Saves when training ends with an error, as things are then. What is wrong may be in the checkpoint: it goes to a
+    /// folder `exception` of its own.
     pub fn on_exception(mut self, save: bool) -> Self {
         self.on_exception = save;
         self
     }
 
-    /// Whether files are written while training goes on: yes unless said otherwise.
+    /// Whether files are written while training continues: yes unless said otherwise.
     pub fn background(mut self, background: bool) -> Self {
         self.background = background;
         self

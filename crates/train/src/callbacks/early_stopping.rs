@@ -1,4 +1,4 @@
-//! Ends a run that no longer gets better.
+//! Early stopping.
 
 use super::{Callback, Mode};
 use crate::run::Run;

@@ -49,9 +49,14 @@ impl Mode {
 /// What a run does beside training. Every process of a run calls its callbacks alike.
 ///
 /// ```
-/// use rushlight_core::Result;
-/// use rushlight_nn::Module;
-/// use rushlight_train::{Callback, Run};
+/// # mod rushlight {
+/// #     pub use rushlight_core::Result;
+/// #     pub use rushlight_nn as nn;
+/// #     pub use rushlight_train as train;
+/// # }
+/// use rushlight::Result;
+/// use rushlight::nn::Module;
+/// use rushlight::train::{Callback, Run};
 ///
 /// /// Ends a run whose loss has become good enough.
 /// struct GoodEnough(f64);
@@ -94,7 +99,8 @@ pub trait Callback: Send {
         Ok(())
     }
 
-    /// Whether [`Run::learning_rates`] is to be as of this step when the batch ends. It always is when values are logged, and at the end of epochs.
+    /// Whether [`Run::learning_rates`] is to be as of this step when the batch ends. It always is when values are
+    /// logged, and at the end of epochs.
     fn wants_learning_rates(&self, step: u64) -> bool {
         false
     }
@@ -104,7 +110,8 @@ pub trait Callback: Send {
         false
     }
 
-    /// Within the step, when gradients are complete and before they are clipped. It runs while a step is captured: it may compute tensors and log them, not read them.
+    /// Within the step, when gradients are complete and before they are clipped. It runs while a step is captured: it
+    /// may compute tensors and log them, not read them.
     fn on_gradients(&mut self, parameters: &[(String, Tensor)], step: &mut StepContext) -> Result<()> {
         Ok(())
     }

@@ -113,7 +113,8 @@ impl Callback for GradientNorm {
     }
 }
 
-/// Logs samples and batches per second, the share of time spent waiting for data, and with the operations of a sample known, those per second.
+/// Logs samples and batches per second, the share of time spent waiting for data, and with the operations of a sample
+/// known, those per second.
 #[derive(Clone, Debug)]
 pub struct ThroughputMonitor {
     every: u64,
@@ -192,8 +193,9 @@ impl Callback for ThroughputMonitor {
     }
 }
 
-/// Logs memory of the device, resident memory and processor use of the process, and of a GPU utilisation, power and temperature. Loggers get them as values of their steps;
-/// without this callback they are in `system/rank-N.jsonl` only.
+/// Logs memory of the device, resident memory and processor use of the process, and of a GPU utilisation, power and
+/// temperature. Loggers get them as values of their steps; without this callback they are in `system/rank-N.jsonl`
+/// only.
 #[derive(Clone, Debug)]
 pub struct DeviceStatsMonitor {
     every: u64,

@@ -4,18 +4,23 @@ use super::Callback;
 use crate::run::Run;
 use rushlight_core::{Error, Result};
 use rushlight_nn::{Member, Module};
+use rushlight_tensor::Tensor;
 use rushlight_tensor::autograd::no_grad;
-use rushlight_tensor::{Tensor, profile};
+use rushlight_tensor::profile::{self, CountedCall};
+use std::collections::HashMap;
 
-/// Prints the model's parts at the beginning: kind, shapes of parameters, their number, and the floating-point operations of a forward pass on one sample.
+/// Prints the model's parts at the beginning: kind, shapes of parameters, their number, and the floating-point
+/// operations of a forward pass on one sample.
 ///
-/// Operations are those of products with a parameter: two for each weight of a linear layer, times the positions it is applied at, which
-/// [`ModelSummary::positions`] tells for sequences. Convolutions need [`ModelSummary::positions`] as well: their output's pixels.
+/// Operations are those of products with a parameter: two for each weight of a linear layer, times the positions it is
+/// applied at, which [`ModelSummary::positions`] tells for sequences. Convolutions need [`ModelSummary::positions`] as
+/// well: their output's pixels. [`ModelSummary::traced`] counts them instead.
 #[derive(Clone, Debug)]
 pub struct ModelSummary {
     depth: usize,
     positions: u64,
-    traced: Option<f64>,
+    /// Modules by name, and operations on one sample that are their own.
+    traced: Option<Vec<(String, f64)>>,
 }
 
 impl Default for ModelSummary {
@@ -42,30 +47,54 @@ impl ModelSummary {
         self
     }
 
-    /// Runs a forward pass on a batch of so many samples and counts the operations of the products, convolutions and attention that reach
-    /// the engine. The total of the table is then theirs, for one sample; its parts stay the products with their parameters. An error says
-    /// that the profiler is at work, or is the forward's own.
+    /// Runs a forward pass of the model on a batch of so many samples and counts the operations of the products,
+    /// convolutions and attention that reach the engine, for one sample. A call belongs to the module whose parameter
+    /// it reads. One without a parameter, as attention, belongs to the smallest module that holds both the module
+    /// before and the one after it. An error says that the profiler is at work, or is the forward's own.
     ///
     /// ```
-    /// use rushlight_nn::{Forward, Linear};
-    /// use rushlight_tensor::Tensor;
-    /// use rushlight_train::callbacks::ModelSummary;
+    /// # mod rushlight {
+    /// #     pub use rushlight_tensor::*;
+    /// #     pub use rushlight_nn as nn;
+    /// #     pub use rushlight_train as train;
+    /// # }
+    /// use rushlight::nn::{Forward, Linear};
+    /// use rushlight::Tensor;
+    /// use rushlight::train::callbacks::ModelSummary;
     /// let model = Linear::new(8, 4).build()?;
-    /// let summary = ModelSummary::new().traced(16, || model.forward(&Tensor::ones([16, 8])?))?;
+    /// let summary = ModelSummary::new().traced(&model, 16, || model.forward(&Tensor::ones([16, 8])?))?;
     /// assert!(summary.table(&model).ends_with("64 FLOPs forward, counted"));
     /// # Ok::<(), rushlight_core::Error>(())
     /// ```
-    pub fn traced<T>(mut self, samples: usize, forward: impl FnOnce() -> Result<T>) -> Result<Self> {
-        let (done, flops) = profile::count_flops(|| no_grad(forward)).map_err(Error::value)?;
+    pub fn traced<T>(
+        mut self,
+        model: &dyn Module,
+        samples: usize,
+        forward: impl FnOnce() -> Result<T>,
+    ) -> Result<Self> {
+        let (done, calls) = profile::counted_calls(|| no_grad(forward)).map_err(Error::value)?;
         done?;
-        self.traced = Some(flops as f64 / samples.max(1) as f64);
+        let mut owners = HashMap::new();
+        note_owners(model, "", &mut owners);
+        let owner = |call: &CountedCall| call.operands.iter().rev().find_map(|address| owners.get(address));
+        let known: Vec<Option<&String>> = calls.iter().map(owner).collect();
+        let place = |i: usize| match known[i] {
+            Some(name) => name.clone(),
+            None => {
+                let before = known[..i].iter().rev().find_map(|name| *name);
+                let after = known[i..].iter().find_map(|name| *name);
+                enclosing(before, after)
+            }
+        };
+        let share = |call: &CountedCall| call.flops as f64 / samples.max(1) as f64;
+        self.traced = Some(calls.iter().enumerate().map(|(i, call)| (place(i), share(call))).collect());
         Ok(self)
     }
 
     /// The table.
     pub fn table(&self, model: &dyn Module) -> String {
         let mut rows = vec![["name".to_owned(), "kind".into(), "shapes".into(), "parameters".into(), "FLOPs".into()]];
-        self.add(model, "", 0, &mut rows);
+        self.add(model, "", "", 0, &mut rows);
         let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
         let widths = [width(0), width(1), width(2), width(3), width(4)];
         let line = |row: &[String; 5]| {
@@ -97,13 +126,13 @@ impl ModelSummary {
             short(model.num_parameters() as f64),
             short(trainable as f64),
             bytes as f64 / 1e6,
-            short(self.traced.unwrap_or_else(|| self.flops(model))),
+            short(self.operations(model, "")),
             if self.traced.is_some() { ", counted" } else { "" }
         ));
         lines.join("\n")
     }
 
-    fn add(&self, module: &dyn Module, name: &str, depth: usize, rows: &mut Vec<[String; 5]>) {
+    fn add(&self, module: &dyn Module, path: &str, name: &str, depth: usize, rows: &mut Vec<[String; 5]>) {
         let mut shapes = Vec::new();
         module.members(&mut |_, member| {
             if let Member::Parameter(p) = member {
@@ -111,12 +140,20 @@ impl ModelSummary {
             }
         });
         let label = format!("{}{}", "  ".repeat(depth), if name.is_empty() { "model" } else { name });
-        let (count, flops) = (module.num_parameters() as f64, self.flops(module));
+        let (count, flops) = (module.num_parameters() as f64, self.operations(module, path));
         rows.push([label, module.type_name().into(), shapes.join(" "), short(count), short(flops)]);
         if depth < self.depth {
             for (child, module) in module.named_children() {
-                self.add(module, &child, depth + 1, rows);
+                self.add(module, &joined(path, &child), &child, depth + 1, rows);
             }
+        }
+    }
+
+    /// Operations of a module and its parts: counted, or else those of its parameters.
+    fn operations(&self, module: &dyn Module, path: &str) -> f64 {
+        match &self.traced {
+            Some(traced) => traced.iter().filter(|(name, _)| is_within(name, path)).map(|(_, flops)| flops).sum(),
+            None => self.flops(module),
         }
     }
 
@@ -132,6 +169,38 @@ impl ModelSummary {
         });
         flops
     }
+}
+
+/// Which module the parameter at an address belongs to. Where two modules share one, an embedding, which only looks
+/// rows up, gives way.
+fn note_owners(module: &dyn Module, path: &str, owners: &mut HashMap<usize, String>) {
+    let embeds = module.type_name().contains("Embedding");
+    module.members(&mut |name, member| match member {
+        Member::Parameter(p) => {
+            let address = p.tensor().storage().ptr() as usize;
+            if !embeds || !owners.contains_key(&address) {
+                owners.insert(address, path.to_owned());
+            }
+        }
+        Member::Module(child) => note_owners(child, &joined(path, name), owners),
+        _ => {}
+    });
+}
+
+fn joined(path: &str, name: &str) -> String {
+    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+}
+
+/// Whether a module is another, or a part of it; the whole model has no name.
+fn is_within(name: &str, path: &str) -> bool {
+    path.is_empty() || name.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
+/// The smallest module that holds two others.
+fn enclosing(a: Option<&String>, b: Option<&String>) -> String {
+    let (Some(a), Some(b)) = (a, b) else { return String::new() };
+    let common = a.split('.').zip(b.split('.')).take_while(|(x, y)| x == y).map(|(x, _)| x);
+    common.collect::<Vec<_>>().join(".")
 }
 
 /// `1.2 M` rather than digits to count.

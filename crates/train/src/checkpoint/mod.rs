@@ -1,4 +1,4 @@
-//! Checkpoints: everything a run needs to go on as if it had never stopped.
+//! Checkpoints: everything a run needs to continue as if it had never stopped.
 
 mod files;
 mod ranks;
@@ -65,11 +65,12 @@ impl<'a> SaveOptions<'a> {
 /// What [`Checkpoints::restore`] found.
 #[derive(Debug)]
 pub struct Restored {
-    /// Where the run goes on.
+    /// Where the run continues.
     pub position: Position,
     /// The file or folder it came from.
     pub path: PathBuf,
-    /// Newer checkpoints that were damaged, and what was wrong with them. They are kept under the same name with `.damaged` after it.
+    /// Newer checkpoints that were damaged, and what was wrong with them. They are kept under the same name with
+    /// `.damaged` after it.
     pub skipped: Vec<(PathBuf, Error)>,
     /// The metric it was saved with.
     pub metric: Option<f64>,
@@ -104,15 +105,21 @@ impl Restored {
 
 /// The checkpoints of a run in a directory, each whole and checksummed.
 ///
-/// A checkpoint holds the state of every part it is given (model, optimizer, scheduler, scaler, loader), the position, and the state of the random
-/// generator. A run killed at any moment goes on from the newest whole checkpoint and ends with the same weights, bit by bit.
+/// A checkpoint holds the state of every part it is given (model, optimizer, scheduler, scaler, loader), the position,
+/// and the state of the random generator. A run killed at any moment continues from the newest whole checkpoint and
+/// ends with the same weights, bit by bit.
 ///
 /// A program that runs alone writes one file a checkpoint, `checkpoint-STEP.pt`, which `torch.load` reads.
 ///
 /// ```
-/// use rushlight_nn::{Forward, Linear, Module};
-/// use rushlight_tensor::Tensor;
-/// use rushlight_train::{Checkpoints, Position};
+/// # mod rushlight {
+/// #     pub use rushlight_tensor::*;
+/// #     pub use rushlight_nn as nn;
+/// #     pub use rushlight_train as train;
+/// # }
+/// use rushlight::nn::{Forward, Linear, Module};
+/// use rushlight::Tensor;
+/// use rushlight::train::{Checkpoints, Position};
 /// # let directory = std::env::temp_dir().join(format!("rushlight-doc-checkpoints-{}", std::process::id()));
 /// let mut model = Linear::new(20, 1).build()?;
 /// let mut checkpoints = Checkpoints::new(&directory).keep(2).build()?;
@@ -132,17 +139,18 @@ impl Restored {
 ///
 /// With [`CheckpointsBuilder::world`] all ranks save one checkpoint together, in a directory that their nodes share.
 /// Every rank calls `save` and `restore` alike; `parts` are those that are the same on every rank, as data parallel
-/// training has them. Each rank writes its share of the tensors to a file of a folder `checkpoint-STEP`; when all are on
-/// the disk, rank 0 writes `manifest.json`. A folder without a manifest is no checkpoint, so a job killed in the middle of
-/// a save goes on from the one before.
+/// training has them. Each rank writes its share of the tensors to a file of a folder `checkpoint-STEP`; when all are
+/// on the disk, rank 0 writes `manifest.json`. A folder without a manifest is no checkpoint, so a job killed in the
+/// middle of a save continues from the one before.
 ///
-/// A checkpoint is restored by any number of ranks, one included. Random generators go on where they were if the world
-/// has the same size; ranks that were not there before get streams of their own, derived from rank 0's.
+/// A checkpoint is restored by any number of ranks, one included. Random generators continue where they were if the
+/// world has the same size; ranks that were not there before get streams of their own, derived from rank 0's.
 ///
 /// ```no_run
+/// # mod rushlight { pub use rushlight_dist as dist; }
 /// # use rushlight_nn::Linear;
 /// # use rushlight_train::{Best, Checkpoints, Position, SaveOptions};
-/// let world = rushlight_dist::init()?;
+/// let world = rushlight::dist::init()?;
 /// let mut model = Linear::new(20, 1).build()?;
 /// let mut checkpoints = Checkpoints::new("run1")
 ///     .world(&world)
@@ -159,9 +167,9 @@ impl Restored {
 ///
 /// # Full and failing disks
 ///
-/// A save that fails on any rank fails on all, removes what it has written and leaves the checkpoints before it alone. The
-/// error comes from `save`, or with [`CheckpointsBuilder::background`] from the next `save` or [`Checkpoints::finish`].
-/// [`CheckpointsBuilder::tolerate`] prints it instead and goes on.
+/// A save that fails on any rank fails on all, removes what it has written and leaves the checkpoints before it alone.
+/// The error comes from `save`, or with [`CheckpointsBuilder::background`] from the next `save` or
+/// [`Checkpoints::finish`]. [`CheckpointsBuilder::tolerate`] prints it instead and continues.
 #[derive(Debug)]
 pub struct Checkpoints {
     directory: PathBuf,
@@ -193,7 +201,8 @@ pub struct CheckpointsBuilder {
 }
 
 impl CheckpointsBuilder {
-    /// How many checkpoints stay; older ones are removed after a new one is whole. Three unless said otherwise: the newest may be damaged.
+    /// How many checkpoints stay; older ones are removed after a new one is whole. Three unless said otherwise: the
+    /// newest may be damaged.
     pub fn keep(mut self, keep: usize) -> Self {
         self.keep.newest = keep;
         self
@@ -205,8 +214,8 @@ impl CheckpointsBuilder {
         self
     }
 
-    /// Writes on another thread: [`Checkpoints::save`] returns when the state is copied, of a job's ranks each its share.
-    /// An error shows at the next call. A save waits for the one before.
+    /// Writes on another thread: [`Checkpoints::save`] returns when the state is copied, of a job's ranks each its
+    /// share. An error shows at the next call. A save waits for the one before.
     pub fn background(mut self, background: bool) -> Self {
         self.background = background;
         self
@@ -325,7 +334,7 @@ impl Checkpoints {
         }
         state.extend(parts);
         let state = Value::Dict(state);
-        // Training goes on changing the tensors: the thread gets its own.
+        // Training continues changing the tensors: the thread gets its own.
         let state = if self.background { shards::copied(&state)? } else { state };
         let path = self.directory.join(format!("{}.pt", files::name(position.step)));
         let (directory, keep) = (self.directory.clone(), self.keep);
@@ -395,8 +404,9 @@ impl Checkpoints {
         self.writing.as_ref().is_some_and(|thread| !thread.is_finished())
     }
 
-    /// Restores all parts and the random state from the newest whole checkpoint; `None` if there is none yet. Damaged files are passed over and
-    /// reported. If none of the checkpoints there is whole, that is an error: a run must not start over unasked.
+    /// Restores all parts and the random state from the newest whole checkpoint; `None` if there is none yet. Damaged
+    /// files are passed over and reported. If none of the checkpoints there is whole, that is an error: a run must not
+    /// start over unasked.
     pub fn restore(&mut self, parts: &mut [(&str, &mut dyn Stateful)]) -> Result<Option<Restored>> {
         self.finish()?;
         check_names(parts.iter().map(|(name, _)| *name))?;
@@ -426,7 +436,8 @@ impl Checkpoints {
         }
         default_generator().set_state(stream(&loaded.random, rank));
         if rank == 0 {
-            // Later checkpoints of this run have lower numbers than the damaged ones: those must not be taken for the newest.
+            // Later checkpoints of this run have lower numbers than the damaged ones: those must not be taken for the
+            // newest.
             for (damaged, _) in &skipped {
                 files::set_aside(damaged)?;
             }

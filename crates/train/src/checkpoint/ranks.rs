@@ -1,8 +1,8 @@
 //! How the ranks of a job save and restore one checkpoint: messages under keys that all of them see.
 //!
-//! Writing goes on in the background, while the program's collectives do: so ranks talk through the job's store, never by
-//! collectives. Nobody waits inside the store, whose connection others share: readers look again and again, at growing
-//! intervals.
+//! Writing continues in the background, while the program's collectives do: so ranks talk through the job's store,
+//! never by collectives. Nobody waits inside the store, whose connection others share: readers look again and again, at
+//! growing intervals.
 
 use super::files::{self, Entry, Manifest, Shard};
 use super::{Keep, Position};
@@ -43,7 +43,7 @@ impl Board for Arc<dyn rushlight_dist::store::Store> {
     }
 }
 
-/// Says why the job cannot go on, if it cannot.
+/// Says why the job cannot continue, if it cannot.
 pub type Failure = Arc<dyn Fn() -> Option<String> + Send + Sync>;
 
 /// This rank among those that save together.
@@ -65,7 +65,7 @@ impl std::fmt::Debug for Ranks {
     }
 }
 
-/// What a rank tells of its part: nothing, or an error.
+/// A rank's report on its part: nothing, or an error.
 fn told(result: &Result<String>) -> String {
     match result {
         Ok(text) => format!("ok {text}"),

@@ -76,8 +76,8 @@ fn bytes(t: &Tensor) -> usize {
     t.numel() * t.dtype().size()
 }
 
-/// The rank that writes each tensor: the largest first, each to the rank with the fewest bytes so far. All ranks come to
-/// the same answer if their tensors have the same sizes.
+/// The rank that writes each tensor: the largest first, each to the rank with the fewest bytes so far. All ranks come
+/// to the same answer if their tensors have the same sizes.
 pub fn assign(tensors: &[Tensor], ranks: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..tensors.len()).collect();
     order.sort_by_key(|&i| (std::cmp::Reverse(bytes(&tensors[i])), i));

@@ -7,8 +7,9 @@ use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// Writes one JSON object a row to `metrics.jsonl` in the run's directory: `step`, `epoch`, `time` (seconds since 1970) and the values by name. JSON has no
-/// numbers that are not finite: those are the strings `NaN`, `Infinity` and `-Infinity`. A resumed run drops the rows that it will write again.
+/// Writes one JSON object a row to `metrics.jsonl` in the run's directory: `step`, `epoch`, `time` (seconds since 1970)
+/// and the values by name. JSON has no numbers that are not finite: those are the strings `NaN`, `Infinity` and
+/// `-Infinity`. A resumed run drops the rows that it will write again.
 #[derive(Default)]
 pub struct JsonLinesLogger {
     file: Option<(PathBuf, BufWriter<File>)>,

@@ -2,11 +2,13 @@
 
 mod csv;
 mod jsonl;
+mod mlflow;
 pub mod tensorboard;
 
 pub use csv::CsvLogger;
 pub use jsonl::JsonLinesLogger;
 pub(crate) use jsonl::number as json_number;
+pub use mlflow::MlflowLogger;
 pub use tensorboard::TensorBoardLogger;
 
 use rushlight_core::{Error, Result};
@@ -27,7 +29,7 @@ pub struct Row<'a> {
     pub values: &'a [(String, f64)],
 }
 
-/// How far a run's log was when the checkpoint was saved that it goes on from.
+/// How far a run's log was when the checkpoint was saved that it continues from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resumed {
     /// Optimizer steps done.
@@ -36,11 +38,11 @@ pub struct Resumed {
     pub rows: u64,
 }
 
-/// What a logger is told at the beginning.
+/// The start information of a logger.
 pub struct Start<'a> {
     /// The run's directory.
     pub directory: &'a Path,
-    /// Where a resumed run goes on: what was logged later is void.
+    /// Where a resumed run continues: what was logged later is void.
     pub resumed: Option<Resumed>,
     /// The run's hyperparameters.
     pub hparams: &'a Hparams,

@@ -37,8 +37,8 @@ impl Accuracy {
         self
     }
 
-    /// Adds a batch. `predictions` are scores of shape `[N, C, …]` for classes of shape `[N, …]`; classes of the targets' shape; or probabilities (or logits) of that
-    /// shape, where 1 is predicted from a half on.
+    /// Adds a batch. `predictions` are scores of shape `[N, C, …]` for classes of shape `[N, …]`; classes of the
+    /// targets' shape; or probabilities (or logits) of that shape, where 1 is predicted from a half on.
     pub fn update(&self, predictions: &Tensor, target: &Tensor) -> Result<()> {
         no_grad(|| {
             let right = if self.top_k > 1 {

@@ -6,7 +6,8 @@ use rushlight_core::{Error, Result};
 use rushlight_tensor::Tensor;
 use rushlight_tensor::autograd::no_grad;
 
-/// The area under the receiver operating characteristic, exact: all scores are kept. Of two classes, or the mean over each class against the others.
+/// The area under the receiver operating characteristic, exact: all scores are kept. Of two classes, or the mean over
+/// each class against the others.
 #[derive(Clone, Debug)]
 pub struct Auroc {
     classes: Option<usize>,

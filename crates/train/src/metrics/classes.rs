@@ -111,7 +111,8 @@ macro_rules! figures {
         }
 
         impl $name {
-            /// For so many classes; the mean over those that occur. With two classes and [`Average::Micro`] all samples count alike.
+            /// For so many classes; the mean over those that occur. With two classes and [`Average::Micro`] all samples
+            /// count alike.
             pub fn new(num_classes: usize) -> Self {
                 Self { matrix: ConfusionMatrix::new(num_classes), average: Average::Macro }
             }

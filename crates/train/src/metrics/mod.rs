@@ -1,10 +1,12 @@
 //! Metrics: figures over an epoch that are right for batches of different sizes and for several processes.
 //!
-//! Names and values are those of torchmetrics. Each metric adds up what it needs, so a figure is that of all samples together, not a mean of batches.
+//! Names and values are those of torchmetrics. Each metric adds up what it needs, so a figure is that of all samples
+//! together, not a mean of batches.
 //!
 //! ```
-//! use rushlight_tensor::Tensor;
-//! use rushlight_train::metrics::Accuracy;
+//! # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_train as train; }
+//! use rushlight::Tensor;
+//! use rushlight::train::metrics::Accuracy;
 //! let accuracy = Accuracy::new();
 //! accuracy.update(&Tensor::new([[0.1f32, 0.9], [0.8, 0.2]])?, &Tensor::new([1i64, 1])?)?;
 //! accuracy.update(&Tensor::new([[0.3f32, 0.7]])?, &Tensor::new([1i64])?)?;
@@ -33,9 +35,10 @@ use rushlight_tensor::state::Value;
 
 /// A figure that is computed over many batches.
 ///
-/// A metric adds up what it needs, batch by batch; its value is computed from the sums of all processes. Clones share their state, so a model keeps
-/// one, updates it in its step and passes it to [`StepContext::log`](crate::StepContext::log): the Trainer computes it at the end of the epoch, resets it
-/// and saves it with checkpoints.
+/// A metric adds up what it needs, batch by batch; its value is computed from the sums of all processes. Clones share
+/// their state, so a model keeps one, updates it in its step and passes it to
+/// [`StepContext::log`](crate::StepContext::log): the Trainer computes it at the end of the epoch, resets it and saves
+/// it with checkpoints.
 pub trait Metric: Send + Sync {
     /// The value over all batches of all processes since the last reset.
     fn value(&self, ranks: &Ranks) -> Result<f64>;

@@ -1,4 +1,4 @@
-//! What metrics add up.
+//! Running sums of metrics.
 
 use crate::ranks::Ranks;
 use rushlight_core::{DType, Error, Result};
@@ -129,7 +129,8 @@ impl Pairs {
     }
 }
 
-/// Implements [`Metric`](super::Metric) for a metric whose field keeps its state and whose `figure` computes its value of what that reads.
+/// Implements [`Metric`](super::Metric) for a metric whose field keeps its state and whose `figure` computes its value
+/// of what that reads.
 macro_rules! metric {
     ($name:ident, $state:ident, |$this:ident, $ranks:ident| $read:expr) => {
         impl $crate::metrics::Metric for $name {

@@ -62,22 +62,15 @@ pub(super) struct Outcome {
 }
 
 impl Engine {
-    pub(super) fn new(options: &Options, device: Device, alone: bool) -> Self {
-        let mut capture = Capture::new().device(device).enabled(options.capture && !options.detect_anomaly);
-        let mut told = false;
-        if !alone && !device.is_cpu() && options.capture {
-            capture.set_enabled(false);
-            told = true;
-            eprintln!("rushlight: steps are not captured: gradients of several processes go through the host");
-        }
+    pub(super) fn new(options: &Options, device: Device) -> Self {
         Self {
-            capture,
+            capture: Capture::new().device(device).enabled(options.capture && !options.detect_anomaly),
             recorded: Vec::new(),
             precision: options.precision,
             clip: options.gradient_clip_val.filter(|v| *v > 0.0).map(|v| (v, options.gradient_clip_algorithm)),
             accumulate: options.accumulate_grad_batches,
             detects_anomalies: options.detect_anomaly,
-            told,
+            told: false,
         }
     }
 

@@ -69,7 +69,8 @@ impl Trainer {
         Ok(values)
     }
 
-    /// The model's answers to the batches of a loader, in their order. Under a launcher each process has those of its own share.
+    /// The model's answers to the batches of a loader, in their order. Under a launcher each process has those of its
+    /// own share.
     pub fn predict<M: TrainModule>(&mut self, model: &mut M, loader: &mut DataLoader<M::Batch>) -> Result<Vec<Value>> {
         self.prepare_evaluation(model, &mut [loader])?;
         let switches = Switches::evaluate(model);
@@ -142,7 +143,7 @@ impl Trainer {
         Ok(values)
     }
 
-    /// The few batches before training. Random numbers go on as if they had not been.
+    /// The few batches before training. Random numbers continue as if they had not been.
     pub(super) fn sanity_check<M: TrainModule>(
         &mut self,
         model: &mut M,

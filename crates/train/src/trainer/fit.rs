@@ -6,6 +6,7 @@ use crate::batch::Batch;
 use crate::loggers::Row;
 use crate::module::TrainModule;
 use crate::optimizers::{Interval, Optimizers};
+use crate::profiling::Profiling;
 use crate::progress::{bytes, clock, scaled, short};
 use crate::ranks::Parallel;
 use crate::results::Results;
@@ -56,7 +57,8 @@ impl Drop for Anomalies {
 impl Trainer {
     /// Trains a model on the batches of a loader, and validates on others.
     ///
-    /// The model is moved to the run's device and stays there. An error of any step, callback or hook ends the run and is returned.
+    /// The model is moved to the run's device and stays there. An error of any step, callback or hook ends the run and
+    /// is returned.
     pub fn fit<'b, M: TrainModule>(
         &mut self,
         model: &mut M,
@@ -72,6 +74,7 @@ impl Trainer {
         let result = self.prepare_and_train(model, train, &mut val);
         self.system_log = None;
         self.progress.clear();
+        let profiled = self.profiling.finish(self.run.directory(), self.ranks.rank());
         if let Err(e) = &result {
             // What the callbacks have to say to it must not hide the error.
             for callback in &mut self.callbacks {
@@ -80,6 +83,12 @@ impl Trainer {
             self.progress.say(&format!("training ended with an error: {e}"), false);
             self.run.loggers.flush();
             return result;
+        }
+        if let (Some(text), 0) = (profiled?, self.ranks.rank()) {
+            if !self.options.progress {
+                eprintln!("{text}");
+            }
+            self.progress.say(&text, true);
         }
         self.checkpoints.iter_mut().try_for_each(|checkpoints| checkpoints.finish())?;
         let metrics: Vec<(String, f64)> = self.run.metrics.iter().map(|(k, v)| (k.clone(), *v)).collect();
@@ -125,7 +134,7 @@ impl Trainer {
         if self.options.resume == Resume::Auto {
             self.watch = self.ranks.watch()?;
         }
-        let engine = Engine::new(&self.options, self.run.device, self.ranks.size() == 1);
+        let engine = Engine::new(&self.options, self.run.device);
         let named = model.named_parameters();
         let val_every = match self.options.val_check_interval {
             Limit::Count(count) => Some(count),
@@ -153,6 +162,7 @@ impl Trainer {
         fit.model.on_fit_start(&mut self.run)?;
         self.each(fit.model, |callback, run, model| callback.on_fit_start(run, model))?;
         self.open_system_log();
+        self.profiling = Profiling::start(self.options.profiler)?;
         let trained = self.epochs(&mut fit);
         if let Err(e) = trained {
             self.save_after_error(&fit, &e);
@@ -193,10 +203,10 @@ impl Trainer {
         Ok(preempted)
     }
 
-    /// Ends training within an epoch. All of it is in the checkpoint: the run could go on from here.
+    /// Ends training within an epoch. All of it is in the checkpoint: the run could continue from here.
     fn end_within<M: TrainModule>(&mut self, fit: &mut Fit<M>) -> Result<()> {
         if fit.accumulating {
-            // Gradients are not part of a checkpoint: the run will go on from the one before.
+            // Gradients are not part of a checkpoint: the run will continue from the one before.
             return Ok(());
         }
         self.save_all(fit)?;
@@ -207,7 +217,8 @@ impl Trainer {
         Ok(())
     }
 
-    /// Whether training is over: a limit is reached, or a callback said so and the least was done. The same on all processes.
+    /// Whether training is over: a limit is reached, or a callback said so and the least was done. The same on all
+    /// processes.
     fn is_done(&mut self) -> Result<bool> {
         let (run, options) = (&mut self.run, &self.options);
         if options.max_epochs.is_some_and(|max| run.epoch >= max)
@@ -257,6 +268,7 @@ impl Trainer {
             let batch = batch?;
             let start = Instant::now();
             self.run.waited += start - asked;
+            self.profiling.end("load batch", self.profiling.begin().map(|_| asked));
             self.batch(fit, &batch, start)?;
         }
         drop(batches);
@@ -290,7 +302,9 @@ impl Trainer {
                 turn: turn.clone(),
                 phase,
             };
+            let began = self.profiling.begin();
             let outcome = fit.engine.step(&mut work, batch, self.run.device)?;
+            self.profiling.end("training step", began);
             self.take(fit, outcome, turn.start, samples)?;
         }
         fit.accumulating = !steps;
@@ -338,10 +352,12 @@ impl Trainer {
             self.run.learning_rates = fit.optimizers.learning_rates();
         }
         if logs {
+            let began = self.profiling.begin();
             let (values, shown) = self.results.step_values()?;
             self.run.remember(&values);
             self.run.shown.extend(shown);
             self.run.loggers.log(&Row { step: self.run.global_step, epoch: self.run.epoch, values: &values });
+            self.profiling.end("log", began);
         }
         fit.model.on_train_batch_end(&mut self.run)?;
         self.each(fit.model, |callback, run, model| callback.on_train_batch_end(run, model))?;
@@ -351,6 +367,7 @@ impl Trainer {
         }
         if steps {
             self.save_if_due(fit)?;
+            self.profiling.step();
         }
         Ok(())
     }
@@ -393,7 +410,9 @@ impl Trainer {
         if !due {
             return Ok(());
         }
+        let began = self.profiling.begin();
         self.run_validation(Stage::Validate, fit.model, fit.val, self.options.limit_val_batches)?;
+        self.profiling.end("validation and its callbacks", began);
         self.validated = Some((epoch, batch));
         self.progress.start_epoch(self.run.batch_idx, self.run.samples);
         Ok(())

@@ -14,6 +14,7 @@ pub use options::{Accelerator, ClipAlgorithm, Limit, Resume, TrainerBuilder};
 use crate::callbacks::{Callback, ModelCheckpoint};
 use crate::checkpoint::Checkpoints;
 use crate::loggers::{Hparams, Logger, Loggers, Resumed, Start};
+use crate::profiling::Profiling;
 use crate::progress::{Progress, View};
 use crate::ranks::{Ranks, Watch};
 use crate::results::Results;
@@ -34,8 +35,9 @@ use std::sync::Arc;
 
 /// Trains, validates, tests and predicts: Lightning's `Trainer`.
 ///
-/// The same program runs alone and, started by a launcher (`rushlight run`, `srun`, `mpiexec`, …), data parallel: loaders are shared among the
-/// processes, gradients averaged, values and metrics computed over all. [`TrainModule`](crate::TrainModule) has an example.
+/// The same program runs alone and, started by a launcher (`rushlight run`, `srun`, `mpiexec`, …), data parallel:
+/// loaders are shared among the processes, gradients averaged, values and metrics computed over all.
+/// [`TrainModule`](crate::TrainModule) has an example.
 pub struct Trainer {
     options: Options,
     ranks: Arc<Ranks>,
@@ -46,15 +48,17 @@ pub struct Trainer {
     /// Until the run starts.
     waiting: Vec<Box<dyn Logger>>,
     progress: Progress,
+    /// While it trains.
+    profiling: Profiling,
     /// While it trains in a directory.
     system_log: Option<SystemLog>,
     scaler: Option<GradScaler>,
     results: Results,
     /// Epoch and batch at which the last validation was.
     validated: Option<(u64, u64)>,
-    /// The checkpoint that the run goes on from.
+    /// The checkpoint that the run continues from.
     resumed_from: Option<PathBuf>,
-    /// How far its log was, if it goes on with the same log.
+    /// How far its log was, if it continues with the same log.
     resumed: Option<Resumed>,
     watch: Watch,
     /// The exit code that asks for another job.
@@ -118,6 +122,7 @@ impl Trainer {
             callbacks,
             waiting: loggers,
             progress,
+            profiling: Profiling::Off,
             system_log: None,
             scaler: None,
             results: Results::new(Stage::Train),
@@ -149,8 +154,8 @@ impl Trainer {
         self.resumed_from.as_deref()
     }
 
-    /// The exit code of a program whose run was cut short by its scheduler: it has been saved, and a program that ends with this code asks to be
-    /// started again. With [`Resume::Auto`] a Trainer watches for SIGTERM and SIGUSR1.
+    /// The exit code of a program whose run was cut short by its scheduler: it has been saved, and a program that ends
+    /// with this code asks to be started again. With [`Resume::Auto`] a Trainer watches for SIGTERM and SIGUSR1.
     ///
     /// ```no_run
     /// # let trainer = rushlight_train::Trainer::new().build().unwrap();
@@ -190,8 +195,12 @@ impl Trainer {
         hook: impl Fn(&mut dyn Callback, &mut Run, &dyn Module) -> Result<()>,
     ) -> Result<()> {
         for callback in &mut self.callbacks {
+            let start = self.profiling.begin();
             hook(&mut **callback, &mut self.run, model)
                 .map_err(|e| e.within(&format!("callback {}", callback.name())))?;
+            if start.is_some() {
+                self.profiling.end(&format!("callback {}", callback.name()), start);
+            }
         }
         Ok(())
     }

@@ -4,6 +4,7 @@ use super::Trainer;
 use crate::callbacks::{Callback, ModelCheckpoint};
 use crate::loggers::{Hparams, JsonLinesLogger, Logger, TensorBoardLogger};
 use crate::precision::Precision;
+use crate::profiling::RunProfiler;
 use crate::ranks::check_strategy;
 use crate::run_dir::check_name;
 use rushlight_core::{Device, Error, Result};
@@ -78,7 +79,8 @@ pub enum Resume {
     /// At the beginning, in a directory of its own.
     #[default]
     Never,
-    /// At the newest whole checkpoint of the run of this name; at the beginning if there is none. What a job that may be killed wants.
+    /// At the newest whole checkpoint of the run of this name; at the beginning if there is none. What a job that may
+    /// be killed wants.
     Auto,
     /// At this checkpoint.
     From(PathBuf),
@@ -126,6 +128,7 @@ pub(crate) struct Options {
     pub deterministic: bool,
     pub detect_anomaly: bool,
     pub benchmark: bool,
+    pub profiler: Option<RunProfiler>,
     pub capture: bool,
     pub seed: Option<u64>,
     pub root: Option<PathBuf>,
@@ -185,6 +188,7 @@ impl TrainerBuilder {
             deterministic: false,
             detect_anomaly: false,
             benchmark: false,
+            profiler: None,
             capture: true,
             seed: None,
             root: Some("runs".into()),
@@ -211,7 +215,8 @@ impl TrainerBuilder {
         max_time: Duration, |x| Some(x);
         /// What numbers the run computes in.
         precision: Precision, |x| x;
-        /// Clips gradients to this norm, or with [`TrainerBuilder::gradient_clip_algorithm`] their elements to this value.
+        /// Clips gradients to this norm, or with [`TrainerBuilder::gradient_clip_algorithm`] their elements to this
+        /// value.
         gradient_clip_val: f64, |x| Some(x);
         /// How gradients are clipped: by norm unless said otherwise.
         gradient_clip_algorithm: ClipAlgorithm, |x| x;
@@ -221,7 +226,8 @@ impl TrainerBuilder {
         accelerator: Accelerator, |x| x;
         /// Whether parameters may have no part in a loss; data parallel then searches for them at each step.
         find_unused_parameters: bool, |x| x;
-        /// Whether loaders are shared among processes: yes unless said otherwise. Those that are shared already are left alone.
+        /// Whether loaders are shared among processes: yes unless said otherwise. Those that are shared already are
+        /// left alone.
         use_distributed_sampler: bool, |x| x;
         /// Validates every so many epochs.
         check_val_every_n_epoch: u64, |x| x;
@@ -229,19 +235,24 @@ impl TrainerBuilder {
         num_sanity_val_steps: u64, |x| x;
         /// Values of steps are logged every so many steps: 50 unless said otherwise.
         log_every_n_steps: u64, |x| x;
-        /// Demands a run that can be had again: a missing [`TrainerBuilder::seed`] is an error. The engines themselves are always deterministic.
+        /// Demands a run that can be had again: a missing [`TrainerBuilder::seed`] is an error. The engines themselves
+        /// are always deterministic.
         deterministic: bool, |x| x;
         /// Names the op whose gradient is not finite; a loss that is not finite is an error. Slow, and without capture.
         detect_anomaly: bool, |x| x;
         /// Says at the end whether training waited for the loader. Steps are then timed one by one, each to its end.
         benchmark: bool, |x| x;
-        /// Whether steps on a GPU are recorded and replayed: yes unless said otherwise. Where a step cannot be, that is said once.
+        /// Measures where the time of training goes: by the Trainer's actions, or as a trace of some steps.
+        profiler: RunProfiler, |x| Some(x);
+        /// Whether steps on a GPU are recorded and replayed: yes unless said otherwise. Where a step cannot be, that is
+        /// said once.
         capture: bool, |x| x;
         /// Seeds all random numbers when the Trainer is built.
         seed: u64, |x| Some(x);
         /// Where the run begins: at the beginning unless said otherwise.
         resume: Resume, |x| x;
-        /// Whether progress is shown: yes unless said otherwise; one line drawn again on a terminal, a line now and then elsewhere.
+        /// Whether progress is shown: yes unless said otherwise; one line drawn again on a terminal, a line now and
+        /// then elsewhere.
         progress: bool, |x| x;
     }
 
@@ -256,7 +267,8 @@ impl TrainerBuilder {
         self.accelerator(Accelerator::Device(device))
     }
 
-    /// Devices of this node. A process uses one: more need as many processes, which `rushlight run` starts. The number is compared with theirs.
+    /// Devices of this node. A process uses one: more need as many processes, which `rushlight run` starts. The number
+    /// is compared with theirs.
     pub fn devices(mut self, devices: usize) -> Self {
         self.options.devices = Some(devices);
         self
@@ -292,7 +304,8 @@ impl TrainerBuilder {
         self
     }
 
-    /// Validates after every so many batches of an epoch, or after each such share of it; at its end unless said otherwise.
+    /// Validates after every so many batches of an epoch, or after each such share of it; at its end unless said
+    /// otherwise.
     pub fn val_check_interval(mut self, interval: impl Into<Limit>) -> Self {
         self.options.val_check_interval = interval.into();
         self
@@ -310,7 +323,8 @@ impl TrainerBuilder {
         self
     }
 
-    /// Where runs have their directories: `runs` unless said otherwise. `None`: the run has none, and neither loggers nor checkpoints.
+    /// Where runs have their directories: `runs` unless said otherwise. `None`: the run has none, and neither loggers
+    /// nor checkpoints.
     pub fn run_directory(mut self, root: Option<PathBuf>) -> Self {
         self.options.root = root;
         self
@@ -322,8 +336,9 @@ impl TrainerBuilder {
         self
     }
 
-    /// Whether every process writes figures of itself and its device (processor, memory, GPU, steps per second) to `system/rank-N.jsonl` of the run's directory,
-    /// where `rushlight ui` shows them. A thread does so every few seconds.
+    /// Whether every process writes figures of itself and its device (processor, memory, GPU, steps per second) to
+    /// `system/rank-N.jsonl` of the run's directory, where `rushlight ui` shows them. A thread does so every few
+    /// seconds.
     pub fn system_metrics(mut self, system_metrics: bool) -> Self {
         self.options.system_metrics = system_metrics;
         self
@@ -391,6 +406,9 @@ impl TrainerBuilder {
         if options.gradient_clip_val.is_some_and(|v| v.is_nan() || v < 0.0) {
             return Err(Error::value("Trainer: gradient_clip_val must not be negative"));
         }
+        if let Some(RunProfiler::Trace { active: 0, .. }) = options.profiler {
+            return Err(Error::value("Trainer: a trace needs at least one active step"));
+        }
         if options.deterministic && options.seed.is_none() {
             return Err(Error::value(
                 "Trainer: deterministic(true) needs a seed; call seed(…) too, before the model is made",
@@ -449,6 +467,7 @@ impl Options {
             "deterministic": self.deterministic,
             "detect_anomaly": self.detect_anomaly,
             "capture": self.capture,
+            "profiler": self.profiler.map(RunProfiler::name),
             "seed": self.seed,
         })
     }

@@ -1,4 +1,4 @@
-//! What a checkpoint of a run holds, and how a run goes on from one.
+//! What a checkpoint of a run holds, and how a run continues from one.
 
 use super::{Resume, Trainer};
 use crate::checkpoint::{Position, SaveOptions, load_checkpoint};
@@ -42,6 +42,7 @@ impl Trainer {
         optimizers: &Optimizers,
         loader: &DataLoader<M::Batch>,
     ) -> Result<()> {
+        let began = self.profiling.begin();
         let results = self.results.state()?;
         let parts = self.parts(model, optimizers, loader)?;
         let parts: Vec<(&str, &dyn Stateful)> =
@@ -55,7 +56,9 @@ impl Trainer {
             options = options.metric(value);
         }
         let position = Position { epoch: self.run.epoch, step: self.run.global_step };
-        self.checkpoints[which].save_with(position, &parts, options)
+        let saved = self.checkpoints[which].save_with(position, &parts, options);
+        self.profiling.end("save checkpoint", began);
+        saved
     }
 
     fn parts<M: TrainModule>(
@@ -202,7 +205,7 @@ impl Trainer {
         for callback in &mut self.callbacks {
             let key = unique(&seen, callback.name());
             seen.insert(key.as_str().into(), Value::None);
-            // A callback that is new to the run begins anew.
+            // A callback that is new to the run restarts.
             match states.get(&Key::from(key.as_str())) {
                 None | Some(Value::None) => {}
                 Some(state) => callback.load_state(state).map_err(|e| e.within(&format!("callback {key}")))?,

@@ -45,9 +45,11 @@ impl Before {
 }
 
 impl Trainer {
-    /// Tries learning rates from `min_lr` to `max_lr`, each for one batch, and suggests one. The model and the loader are left as they were.
+    /// Tries learning rates from `min_lr` to `max_lr`, each for one batch, and suggests one. The model and the loader
+    /// are left as they were.
     ///
-    /// The rates rise exponentially over `steps` batches; a loss four times the best ends the search. Schedules do not step.
+    /// The rates rise exponentially over `steps` batches; a loss four times the best ends the search. Schedules do not
+    /// step.
     pub fn lr_find<M: TrainModule>(
         &mut self,
         model: &mut M,
@@ -108,8 +110,8 @@ impl Trainer {
         Ok(LrFinding { lrs, losses, suggestion })
     }
 
-    /// Doubles the loader's batch size until a step no longer fits the device's memory or `max` is reached, and leaves the loader with the largest that did fit. The model
-    /// is left as it was.
+    /// Doubles the loader's batch size until a step no longer fits the device's memory or `max` is reached, and leaves
+    /// the loader with the largest that did fit. The model is left as it was.
     pub fn scale_batch_size<M: TrainModule>(
         &mut self,
         model: &mut M,
@@ -163,7 +165,7 @@ impl Trainer {
 
     /// A step outside a run; its loss.
     fn trial<M: TrainModule>(&mut self, model: &M, optimizers: &mut Optimizers, batch: &M::Batch) -> Result<f64> {
-        let mut engine = Engine::new(&self.options, self.run.device, true);
+        let mut engine = Engine::new(&self.options, self.run.device);
         let (mut scaler, named, mut loss) = (self.options.precision.scaler(), model.named_parameters(), 0.0);
         for turn in optimizers.turns() {
             let mut work = Work {

@@ -3,7 +3,7 @@
 use crate::support::*;
 use rushlight_core::Result;
 use rushlight_core::rng::manual_seed;
-use rushlight_nn::Module;
+use rushlight_nn::{Forward, Module};
 use rushlight_train::callbacks::*;
 use rushlight_train::{ModelCheckpoint, Resume};
 use std::time::Duration;
@@ -91,5 +91,56 @@ fn a_summary_is_a_table() -> Result<()> {
         "{table}"
     );
     assert_eq!(table.lines().count(), 2 + 4 + 2, "{table}");
+    Ok(())
+}
+
+/// Where the time went, by the Trainer's actions and as a trace of steps.
+#[test]
+fn profilers_write_what_they_measured() -> Result<()> {
+    let _turn = alone();
+    let root = scratch("profilers");
+    let run = |name: &str| -> Result<std::path::PathBuf> {
+        let builder = quiet().max_epochs(2).run_directory(Some(root.clone())).run_name(name).profiler(name.parse()?);
+        let mut trainer = builder.callback(LearningRateMonitor::new()).build()?;
+        trainer.fit(&mut Net::new()?, &mut loader(96, true)?, Some(&mut loader(24, false)?))?;
+        Ok(trainer.directory().unwrap().join("profile"))
+    };
+    let table = std::fs::read_to_string(run("simple")?.join("simple-rank-0.txt"))?;
+    // 2 epochs of 12 batches, one of 2 validations and one of 2 checkpoints each.
+    for (action, calls) in [("training step", 24), ("load batch", 24), ("validation", 2), ("save checkpoint", 2)] {
+        let row = table.lines().find(|line| line.starts_with(action)).unwrap_or_else(|| panic!("{action}: {table}"));
+        assert!(row.split_whitespace().any(|word| word == calls.to_string()), "{row}");
+    }
+    assert!(table.contains("callback LearningRateMonitor") && table.contains("whole run"), "{table}");
+    let folder = run("trace")?;
+    let summary = rushlight_tensor::profile::summary::Summary::read(folder.join("trace-rank-0.json")).unwrap();
+    assert_eq!(summary.steps, 3);
+    let ops = std::fs::read_to_string(folder.join("trace-rank-0.txt"))?;
+    assert!(ops.contains("rushlight::matmul") && ops.contains("ProfilerStep*"), "{ops}");
+    let unknown = |name: &str| name.parse::<rushlight_train::RunProfiler>().unwrap_err().to_string();
+    assert!(unknown("advanced").contains("use 'trace'") && unknown("nothing").contains("known are"));
+    std::fs::remove_dir_all(root)?;
+    Ok(())
+}
+
+/// Operations by module: attention belongs to the block's attention, a shared weight to the layer that multiplies with
+/// it.
+#[test]
+fn a_summary_counts_operations_of_each_part() -> Result<()> {
+    let _turn = alone();
+    let model = rushlight_nn::models::Gpt::new(32).n_layer(1).n_head(2).n_embd(16).block_size(8).build()?;
+    let x = rushlight_tensor::Tensor::zeros_with([4, 8], rushlight_core::DType::I64)?;
+    let table = ModelSummary::new().depth(5).traced(&model, 4, || model.forward(&x))?.table(&model);
+    let flops = |name: &str| -> String {
+        let row = table.lines().find(|line| line.split_whitespace().next() == Some(name));
+        row.unwrap_or_else(|| panic!("{name}: {table}")).split("  ").last().unwrap().trim().to_owned()
+    };
+    // Two for each weight and position; scores and their product with values over half the pairs of positions.
+    let (qkv, out, mlp) = (2 * 8 * 16 * 48, 2 * 8 * 16 * 16, 2 * 8 * 16 * 64);
+    let attention = 2 * 2 * (8 * 8 / 2) * (8 + 8);
+    assert_eq!(flops("c_attn"), format!("{:.1} k", f64::from(qkv) / 1e3));
+    assert_eq!(flops("attn"), format!("{:.1} k", f64::from(qkv + out + attention) / 1e3));
+    assert_eq!(flops("mlp"), format!("{:.1} k", f64::from(2 * mlp) / 1e3), "{table}");
+    assert!(table.ends_with("counted"), "{table}");
     Ok(())
 }

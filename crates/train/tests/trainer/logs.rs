@@ -12,7 +12,7 @@ fn a_run_has_a_directory() -> Result<()> {
     let root = scratch("files");
     let mut net = Net::new()?;
     let mut trainer = Trainer::new()
-        .accelerator(rushlight_train::Accelerator::Cpu)
+        .device(device())
         .max_epochs(3)
         .log_every_n_steps(4)
         .run_directory(Some(root.clone()))
@@ -80,19 +80,24 @@ fn a_run_has_a_directory() -> Result<()> {
     Ok(())
 }
 
-/// What TensorBoard's own reader finds; `None`, with the reason printed, where it is not installed.
-fn read_back(directory: &std::path::Path) -> Option<Json> {
+/// What the reader `tests/NAME/read.py` finds, by TensorBoard's or MLflow's own code; `None`, with the reason printed,
+/// where it is not installed.
+fn read_with(name: &str, arguments: &[&std::ffi::OsStr]) -> Option<Json> {
     let Some(python) = std::env::var_os("RUSHLIGHT_TENSORBOARD_PYTHON").filter(|python| !python.is_empty()) else {
         assert!(std::env::var_os("CI").is_none(), "RUSHLIGHT_TENSORBOARD_PYTHON is not set; scripts/test sets it");
         println!(
-            "skipped: RUSHLIGHT_TENSORBOARD_PYTHON is not set; scripts/tensorboard prints a Python that has TensorBoard"
+            "skipped: RUSHLIGHT_TENSORBOARD_PYTHON is not set; scripts/tensorboard prints a Python that has TensorBoard and MLflow"
         );
         return None;
     };
-    let reader = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/tensorboard/read.py");
-    let output = std::process::Command::new(python).arg(reader).arg(directory).output().unwrap();
+    let reader = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests").join(name).join("read.py");
+    let output = std::process::Command::new(python).arg(reader).args(arguments).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     Some(serde_json::from_slice(&output.stdout).unwrap())
+}
+
+fn read_back(directory: &std::path::Path) -> Option<Json> {
+    read_with("tensorboard", &[directory.as_os_str()])
 }
 
 #[test]
@@ -152,6 +157,42 @@ fn tensorboard_reads_a_resumed_run() -> Result<()> {
     let steps: Vec<u64> =
         found["scalars"]["loss"].as_array().unwrap().iter().map(|row| row[0].as_u64().unwrap()).collect();
     assert_eq!(steps, (1..10).collect::<Vec<u64>>());
+    std::fs::remove_dir_all(root)?;
+    Ok(())
+}
+
+/// MLflow's client finds a run that was interrupted and resumed: each step once, the hyperparameters, and that it
+/// ended.
+#[test]
+fn mlflow_reads_what_was_written() -> Result<()> {
+    use rushlight_train::loggers::MlflowLogger;
+    let _turn = alone();
+    let root = scratch("mlflow");
+    let (store, experiment) = (root.join("a store"), "an experiment: 2");
+    for epochs in [1, 3] {
+        let mut trainer = quiet()
+            .max_epochs(epochs)
+            .log_every_n_steps(4)
+            .run_directory(Some(root.clone()))
+            .run_name("run")
+            .resume(rushlight_train::Resume::Auto)
+            .hparams([("model/lr", Json::from(0.1)), ("kind", "a b".into())])
+            .logger(MlflowLogger::new(&store).experiment(experiment))
+            .build()?;
+        trainer.fit(&mut Net::new()?, &mut loader(96, true)?, Some(&mut loader(24, false)?))?;
+    }
+    let Some(found) = read_with("mlflow", &[store.as_os_str(), experiment.as_ref()]) else { return Ok(()) };
+    assert_eq!((found["runs"].as_array().unwrap().len(), &found["after"]), (1, &2.into()), "{found}");
+    let run = &found["runs"][0];
+    assert_eq!((&run["name"], &run["status"], &run["ended"]), (&"run".into(), &"FINISHED".into(), &true.into()));
+    assert_eq!(run["params"], serde_json::json!({ "model/lr": "0.1", "kind": "a b" }));
+    let steps = |name: &str| -> Vec<u64> {
+        let rows = run["metrics"][name].as_array().unwrap_or_else(|| panic!("{name}: {run}"));
+        rows.iter().map(|row| row[0].as_u64().unwrap()).collect()
+    };
+    // 12 steps an epoch.
+    assert_eq!(steps("loss_step"), [4, 8, 12, 16, 20, 24, 28, 32, 36]);
+    assert_eq!(steps("val_loss"), [12, 24, 36]);
     std::fs::remove_dir_all(root)?;
     Ok(())
 }

@@ -8,7 +8,7 @@ use rushlight_optim::lr_scheduler::{LrScheduler, ReduceLROnPlateau};
 use rushlight_optim::{GradScaler, Optimizer, Sgd};
 use rushlight_tensor::{Tensor, clip_grad_norm_, clip_grad_value_, set_autocast};
 use rushlight_train::{
-    Callback, ClipAlgorithm, EarlyStopping, Interval, Optimizers, Precision, Run, StepContext, TrainModule,
+    Batch, Callback, ClipAlgorithm, EarlyStopping, Interval, Optimizers, Precision, Run, StepContext, TrainModule,
 };
 use std::time::Duration;
 
@@ -21,13 +21,14 @@ fn by_hand(
     clip: impl Fn(&[Tensor]) -> Result<()>,
 ) -> Result<Vec<u32>> {
     manual_seed(7);
-    let net = Net::new()?;
+    let mut net = Net::new()?;
+    net.to_(device().into())?;
     let (mut optimizer, mut schedule) = net.optimizer()?;
     let mut scaler = GradScaler::new().enabled(scaled);
     let loader = loader(96, true)?;
     for epoch in 0..epochs {
         for (i, batch) in loader.epoch(epoch).enumerate() {
-            let (x, y) = batch?;
+            let (x, y) = batch?.map(&mut |t| t.to(device()))?;
             if i % accumulate == 0 {
                 optimizer.zero_grad();
             }

@@ -56,7 +56,7 @@ fn train(root: &Path, size: usize, resume: bool, epochs: u64) -> Result<()> {
     let mut model = Line { layer, mse: MeanSquaredError::new(), r2: R2Score::new(), auroc: Auroc::binary() };
     let loader = |samples: usize, size: usize| DataLoader::new(data(samples)?).batch_size(size).seed(3).build();
     let mut builder = Trainer::new()
-        .accelerator(rushlight_train::Accelerator::Cpu)
+        .device(device())
         .max_epochs(epochs)
         .accumulate_grad_batches(2)
         .run_directory(Some(root.into()))
@@ -134,7 +134,7 @@ fn two_processes_train_as_one() {
         assert_eq!(name, other);
         assert!((a - b).abs() <= 1e-5 * a.abs().max(1.0), "{name}: {a} alone, {b} together");
     }
-    // A job that stops after two epochs and goes on ends with the same.
+    // A job that stops after two epochs and continues ends with the same.
     start(&again, 2, 8, true, 2);
     start(&again, 2, 8, true, 4);
     assert_eq!(ends(&again, 0), first);

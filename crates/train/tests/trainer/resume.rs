@@ -1,4 +1,4 @@
-//! Runs that are killed, and go on as if they had not been.
+//! Runs that are killed, and continue as if they had not been.
 
 use crate::support::*;
 use rushlight_core::rng::manual_seed;
@@ -6,7 +6,7 @@ use rushlight_core::{Error, Result};
 use rushlight_nn::Module;
 use rushlight_train::{Callback, EarlyStopping, ModelCheckpoint, Resume, Run, Stage, Trainer};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 
 /// Ends the process at once, as a kill would, at a given moment.
 struct Die {
@@ -17,6 +17,13 @@ impl Die {
     fn at(&self, moment: String) {
         if self.moment == moment {
             std::process::abort();
+        }
+        #[cfg(target_os = "linux")]
+        for (name, signal) in [("SIGTERM", libc::SIGTERM), ("SIGUSR1", libc::SIGUSR1)] {
+            if self.moment == format!("{name} {moment}") {
+                // SAFETY: the run watches for the signal.
+                unsafe { libc::raise(signal) };
+            }
         }
     }
 }
@@ -49,12 +56,13 @@ impl Callback for Die {
     }
 }
 
-/// A run with everything a run has: dropout, shuffling, a schedule, accumulation, a scaler, validation, values of the epoch.
+/// A run with everything a run has: dropout, shuffling, a schedule, accumulation, a scaler, validation, values of the
+/// epoch.
 fn train(root: &Path, moment: &str, background: bool) -> Result<()> {
     manual_seed(7);
     let mut net = Net::new()?;
     let mut trainer = Trainer::new()
-        .accelerator(rushlight_train::Accelerator::Cpu)
+        .device(device())
         .max_epochs(3)
         .accumulate_grad_batches(2)
         .precision("16-mixed".parse()?)
@@ -68,6 +76,10 @@ fn train(root: &Path, moment: &str, background: bool) -> Result<()> {
         .callback(Die { moment: moment.into() })
         .build()?;
     trainer.fit(&mut net, &mut loader(96, true)?, Some(&mut loader(24, false)?))?;
+    if let Some(code) = trainer.preempted() {
+        drop(trainer);
+        std::process::exit(code);
+    }
     let mut text: Vec<String> = net.bits()?.iter().map(|bits| format!("{bits:08x}")).collect();
     text.extend(trainer.metrics().iter().map(|(name, value)| format!("{name} {:016x}", value.to_bits())));
     std::fs::write(root.join("end"), text.join("\n")).map_err(Error::from)
@@ -82,13 +94,17 @@ fn child_run() -> Result<()> {
 }
 
 fn start(root: &Path, moment: &str, background: bool) -> bool {
+    ended(root, moment, background).success()
+}
+
+fn ended(root: &Path, moment: &str, background: bool) -> ExitStatus {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "resume::child_run"]).env("RUSHLIGHT_TEST_RUN", root).env("RUSHLIGHT_TEST_MOMENT", moment);
     command.env("RUSHLIGHT_NUM_THREADS", "1").stdout(Stdio::null()).stderr(Stdio::null());
     if background {
         command.env("RUSHLIGHT_TEST_BACKGROUND", "1");
     }
-    command.status().unwrap().success()
+    command.status().unwrap()
 }
 
 /// The values of each step, without their times.
@@ -99,7 +115,8 @@ fn rows(root: &Path) -> Vec<serde_json::Value> {
     rows
 }
 
-/// Six steps an epoch: moments within an epoch, between a step and its checkpoint, after a validation, at the end of an epoch.
+/// Six steps an epoch: moments within an epoch, between a step and its checkpoint, after a validation, at the end of an
+/// epoch.
 #[test]
 fn a_killed_run_ends_with_the_same_weights_and_values() {
     let _turn = alone();
@@ -134,6 +151,26 @@ fn a_killed_run_ends_with_the_same_weights_and_values() {
         for directory in [whole, broken] {
             std::fs::remove_dir_all(directory).unwrap();
         }
+    }
+}
+
+/// A scheduler's signal: the run saves at the edge of the step and ends with the code that asks for another job, which
+/// continues.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_preempted_run_asks_for_another_job() {
+    let _turn = alone();
+    let (whole, broken) = (scratch("undisturbed"), scratch("preempted"));
+    assert!(start(&whole, "", true));
+    // In the middle of accumulation, after a step, at the end of an epoch.
+    for moment in ["SIGUSR1 start 4", "SIGTERM end 8", "SIGUSR1 epoch 1"] {
+        assert_eq!(ended(&broken, moment, true).code(), Some(rushlight_train::REQUEUE_CODE), "{moment}");
+    }
+    assert!(start(&broken, "", true));
+    assert_eq!(std::fs::read(broken.join("end")).unwrap(), std::fs::read(whole.join("end")).unwrap());
+    assert_eq!(rows(&broken), rows(&whole));
+    for directory in [whole, broken] {
+        std::fs::remove_dir_all(directory).unwrap();
     }
 }
 

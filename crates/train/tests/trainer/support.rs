@@ -1,7 +1,7 @@
 //! A small model and its data.
 
 use rushlight_core::rng::manual_seed;
-use rushlight_core::{DType, Result};
+use rushlight_core::{DType, Device, Result};
 use rushlight_data::{DataLoader, TensorDataset};
 use rushlight_nn::{Dropout, Forward, Linear, Module};
 use rushlight_optim::lr_scheduler::StepLR;
@@ -131,7 +131,13 @@ pub fn alone() -> std::sync::MutexGuard<'static, ()> {
     turn
 }
 
+/// The device to test on: `RUSHLIGHT_TEST_DEVICE`, else the CPU. A device that is named must be there.
+pub fn device() -> Device {
+    std::env::var("RUSHLIGHT_TEST_DEVICE")
+        .map_or(Device::Cpu, |name| name.parse().expect("RUSHLIGHT_TEST_DEVICE names a device"))
+}
+
 /// A Trainer that shows and writes nothing.
 pub fn quiet() -> TrainerBuilder {
-    Trainer::new().run_directory(None).progress(false).accelerator(rushlight_train::Accelerator::Cpu)
+    Trainer::new().run_directory(None).progress(false).device(device())
 }

@@ -14,7 +14,7 @@ fn a_learning_rate_is_found_and_nothing_changed() -> Result<()> {
     let suggestion = found.suggestion.unwrap();
     assert!((1e-5..5.0).contains(&suggestion), "{found:?}");
     assert!(found.lrs.len() <= 60 && found.lrs.len() == found.losses.len());
-    // Training goes on from the first batch.
+    // Training continues from the first batch.
     let first = |loader: &Loader| loader.epoch(0).next().unwrap().map(|(x, _)| x.to_vec::<f32>().unwrap());
     assert_eq!(first(&train)?, first(&loader(96, true)?)?);
     assert!(quiet().build()?.lr_find(&mut net, &mut train, 1.0, 0.1, 10).is_err());

@@ -61,10 +61,20 @@ function set(name, value) {
   draw();
 }
 
+/** The tab that was brought into sight, and where the bar was then: whoever scrolls it is left alone. */
+let inSight = { tab: null, at: 0 };
+
 function drawTabs() {
-  $('tabs').replaceChildren(...Object.entries(views).map(([name, view]) => h('button', {
+  const bar = $('tabs'), scrolled = bar.scrollLeft;
+  bar.replaceChildren(...Object.entries(views).map(([name, view]) => h('button', {
     type: 'button', role: 'tab', 'aria-selected': String(name === settings.tab), 'data-tab': name, onclick: () => set('tab', name),
   }, view.title, view.count && view.count() ? h('span', { class: 'count' }, String(view.count())) : '')));
+  bar.scrollLeft = scrolled;
+  const tab = bar.querySelector('[aria-selected=true]');
+  if (tab && (inSight.tab !== settings.tab || inSight.at === scrolled)) {
+    bar.scrollLeft = tab.offsetLeft - bar.offsetLeft - (bar.clientWidth - tab.offsetWidth) / 2;
+    inSight = { tab: settings.tab, at: bar.scrollLeft };
+  }
 }
 
 const select = (label, name, options, value) => h('label', {}, label, h('select', { 'data-setting': name, onchange: (e) => set(name, e.target.value) },

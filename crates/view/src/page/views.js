@@ -258,11 +258,12 @@ function scale(given) {
   const low = Math.min(...values), high = Math.max(...values), log = low > 0 && high / low >= 30;
   const f = log ? Math.log10 : (v) => v;
   const at = (v) => (high > low ? (f(v) - f(low)) / (f(high) - f(low)) : 0.5);
-  const middle = log ? 10 ** ((f(low) + f(high)) / 2) : (low + high) / 2;
-  return { at, log, marks: high > low ? [[0, short(low)], [0.5, short(middle)], [1, short(high)]] : [[0.5, short(low)]] };
+  // A round number near the middle.
+  const middle = Number((log ? 10 ** ((f(low) + f(high)) / 2) : (low + high) / 2).toPrecision(2));
+  return { at, log, marks: high > low ? [[0, short(low)], [at(middle), short(middle)], [1, short(high)]] : [[0.5, short(low)]] };
 }
 
-/** From blue (least) to amber (greatest). */
+/** From blue (least) to amber (greatest), for runs too many to be told apart by their own colours. */
 const tint = (share) => `hsl(${Math.round(215 - 180 * share)} 75% 52%)`;
 
 function parallel(runs, names, metric, by) {
@@ -279,7 +280,7 @@ function parallel(runs, names, metric, by) {
     // A run without the parameter passes the axis by.
     const points = list.flatMap((name, i) => (value(run, name) === undefined || value(run, name) === null ? [] : [[X(i), Y(scales[i].at(value(run, name)))]]));
     const d = points.map(([x, y], i) => (i ? `C${(points[i - 1][0] + x) / 2} ${points[i - 1][1]} ${(points[i - 1][0] + x) / 2} ${y} ${x} ${y}` : `M${x} ${y}`)).join('');
-    const line = s('path', { d, class: 'curve', stroke: tint(final.at(metricOf(run, metric, by))), opacity: 0.85 });
+    const line = s('path', { d, class: 'curve', stroke: runs.length > 8 ? tint(final.at(metricOf(run, metric, by))) : run.color, opacity: 0.85 });
     line.addEventListener('pointerenter', (e) => { line.setAttribute('stroke-width', 3.5); showTooltip(e.clientX, e.clientY, describe(run, names, metric, by)); });
     line.addEventListener('pointerleave', () => { line.removeAttribute('stroke-width'); hideTooltip(); });
     svg.append(line);
@@ -288,7 +289,7 @@ function parallel(runs, names, metric, by) {
     svg.append(s('line', { class: 'axis', x1: X(i), x2: X(i), y1: top, y2: height - bottom }));
     const title = name === null ? metric : name;
     svg.append(s('text', { x: X(i), y: 13, 'text-anchor': 'middle', 'font-weight': 600 }, title.length > 18 ? `${title.slice(0, 17)}…` : title));
-    for (const [at, text] of scales[i].marks) svg.append(s('text', { x: X(i) + 6, y: Y(at) + 4 }, text.length > 12 ? `${text.slice(0, 11)}…` : text));
+    for (const [at, text] of scales[i].marks) svg.append(s('text', { class: 'label', x: X(i) + 6, y: Y(at) + 4 }, text.length > 12 ? `${text.slice(0, 11)}…` : text));
   });
   return svg;
 }

@@ -1,4 +1,4 @@
-//! Everything known of one run.
+//! All data of one run.
 
 use super::series::Series;
 use super::tables::Row;

@@ -55,7 +55,8 @@ struct Walk {
 }
 
 impl Walk {
-    /// The entries of a directory with their names; links that lead out of the root, or to a directory (which could be one above), are left out.
+    /// The entries of a directory with their names; links that lead out of the root, or to a directory (which could be
+    /// one above), are left out.
     fn entries(&mut self, path: &Path) -> Vec<(String, PathBuf, bool)> {
         let mut found = Vec::new();
         for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {

@@ -87,8 +87,8 @@ impl Series {
         (self.least <= self.greatest).then_some((self.least, self.greatest))
     }
 
-    /// Points that arrived after a change, and whether they are all of them, as earlier ones may have been taken away. At most `most` points:
-    /// of each group of neighbours the least and the greatest. `None` if nothing changed.
+    /// Points that arrived after a change, and whether they are all of them, as earlier ones may have been taken away.
+    /// At most `most` points: of each group of neighbours the least and the greatest. `None` if nothing changed.
     pub fn since(&self, seq: u64, most: usize) -> Option<(bool, Vec<Point>)> {
         let all = seq == 0 || self.reset > seq;
         let start = if all { 0 } else { self.points.partition_point(|point| point.seq <= seq) };

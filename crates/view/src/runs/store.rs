@@ -20,7 +20,7 @@ const BUDGET: usize = 32 << 20;
 const MAX_DESCRIPTION: u64 = 4 << 20;
 const MAX_CSV: u64 = 64 << 20;
 
-/// What the page is told of.
+/// Notifications of the page.
 #[derive(Debug, Default)]
 pub struct State {
     /// Runs by number.

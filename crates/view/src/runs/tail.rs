@@ -30,7 +30,7 @@ pub struct Tail {
 pub enum Grown {
     /// Nothing new.
     Nothing,
-    /// The file was cut short or replaced: everything read so far is void, and the next call begins anew.
+    /// The file was cut short or replaced: everything read so far is void, and the next call restarts.
     Reset,
     /// Bytes from the offset on.
     Bytes(Vec<u8>),
@@ -81,7 +81,8 @@ impl Tail {
         Grown::Bytes(bytes)
     }
 
-    /// Opens the file if it may have more. The identity is that of the opened file, so a replacement in between is noticed.
+    /// Opens the file if it may have more. The identity is that of the opened file, so a replacement in between is
+    /// noticed.
     fn open_changed(&mut self) -> std::io::Result<Option<(File, u64)>> {
         let metadata = std::fs::metadata(&self.path)?;
         let state = Some((metadata.len(), metadata.modified().ok()));

@@ -1,4 +1,4 @@
-//! Who may look: requests from this machine, or with the token.
+//! Access control: requests from this machine, or with the token.
 
 use super::http::{Request, Response};
 use std::io::Read;

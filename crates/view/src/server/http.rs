@@ -91,7 +91,8 @@ impl Response {
         }
     }
 
-    /// The status line and the headers. Scripts, styles and data come from this server alone, and no other page may frame it.
+    /// The status line and the headers. Scripts, styles and data come from this server alone, and no other page may
+    /// frame it.
     pub fn head(&self, length: Option<usize>) -> String {
         let mut head = format!("HTTP/1.1 {} {}\r\nContent-Type: {}\r\n", self.status, self.reason(), self.kind);
         if let Some(length) = length {

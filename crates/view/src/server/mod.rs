@@ -16,7 +16,7 @@ use std::time::Duration;
 /// Connections at once, and of those, pages that are kept current.
 const MAX_CONNECTIONS: usize = 96;
 const MAX_LIVE: usize = 48;
-/// A page that is kept current hears something at least so often: what lies between would else cut an idle connection.
+/// Interval of keep-alive messages to a page: proxies cut idle connections.
 const HEARTBEAT: Duration = Duration::from_secs(10);
 /// Between two messages to a page.
 const PAUSE: Duration = Duration::from_millis(300);

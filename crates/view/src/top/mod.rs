@@ -30,7 +30,7 @@ const ONCE: Duration = Duration::from_millis(500);
 /// Processes of the machine that are shown.
 const PROCESSES: usize = 8;
 
-/// What was asked for.
+/// The command line's options.
 struct Request {
     once: bool,
     json: bool,

@@ -48,7 +48,7 @@ pub fn of_ranks(request: &Request) -> Result<()> {
     let parse = |lines: &[String]| -> Vec<Node> {
         lines.iter().filter_map(|line| serde_json::from_str(line).ok()).map(|json: Json| node(&json)).collect()
     };
-    // The first rank says whether it goes on: the others have no terminal to see.
+    // The first rank says whether it continues: the others have no terminal to see.
     let goes_on = |own: bool| -> Result<bool> {
         let all = world.all_gather_object(&[u8::from(own)])?;
         Ok(all.first().is_some_and(|bytes| bytes == &[1]))

@@ -145,6 +145,7 @@ class _Shared:
         self.store = None
         self.groups = []
         self.inits = 0
+        self.hooked = False
         self.process = None
 
 
@@ -270,6 +271,27 @@ def init_process_group(
     _world.store = Store._around(world.store())
     _world.default_pg = ProcessGroup(world.group(), name, "default_pg")
     _world.groups = [_world.default_pg]
+    if not _world.hooked:
+        _world.hooked = True
+        sys.excepthook = _ending_all(sys.excepthook)
+
+
+def _ending_all(former):
+    """An ``excepthook`` by which an uncaught exception ends all ranks of an MPI job. Without it mpi4py waits for the others in ``MPI_Finalize``, and they
+    wait for this rank in their next collective, for as long as the group's timeout."""
+
+    def hook(kind, error, trace):
+        former(kind, error, trace)
+        mpi = sys.modules.get("mpi4py.MPI")
+        if mpi is None or _world.default_pg is None or _world.process != os.getpid():
+            return
+        if mpi.Is_initialized() and not mpi.Is_finalized() and mpi.COMM_WORLD.Get_size() > 1:
+            print(f"rank {mpi.COMM_WORLD.Get_rank()} has failed, as said above: all ranks are ended (MPI_Abort)", file=sys.stderr)
+            sys.stdout.flush()
+            sys.stderr.flush()
+            mpi.COMM_WORLD.Abort(1)
+
+    return hook
 
 
 def _engine(name):

@@ -139,7 +139,8 @@ class TCPStore(Store):
     ):
         if master_listen_fd is not None:
             raise NotImplementedError("TCPStore: master_listen_fd is not supported; pass port=0 and read .port")
-        # One process may hold several clients of a store, which is all that multi_tenant asks; use_libuv chooses among PyTorch's servers.
+        # One process may hold several clients of a store, which is all that multi_tenant asks; use_libuv chooses among
+        # PyTorch's servers.
         key = (host_name, port)
         is_master = is_master and not (multi_tenant and key in _tenants)
         self._store, self.port = _C._Store.tcp(host_name, port, is_master, _seconds(timeout))

@@ -6,7 +6,7 @@ from . import Categorical, Distribution, Normal, _check, _C, _nn, _POSITIVE, _te
 
 
 def _gammas(concentration):
-    """Draws of gamma distributions of rate one, by Marsaglia and Tsang: a cubed normal number, accepted or drawn anew."""
+    """Draws of gamma distributions of rate one, by Marsaglia and Tsang: a cubed normal number, accepted or drawn again."""
     small = concentration < 1
     shifted = (_torch.where(small, concentration + 1, concentration) - 1 / 3).contiguous()
     factor = (9 * shifted).rsqrt()

@@ -444,7 +444,7 @@ class VonMises(Distribution):
         return self.concentration * (value - self.loc).cos() - math.log(2 * math.pi) - log_zero
 
     def _draw(self, sample_shape):
-        # Best and Fisher: a wrapped Cauchy angle, accepted or drawn anew.
+        # Best and Fisher: a wrapped Cauchy angle, accepted or drawn again.
         shape = self._extended(sample_shape)
         kappa = self.concentration.double().expand(shape)
         tau = 1 + (1 + 4 * kappa**2).sqrt()

@@ -386,7 +386,7 @@ class TanhTransform(Transform):
         return x.tanh()
 
     def _inverse(self, y):
-        # Ends are not clipped: what lies outside has no inverse.
+        # Ends are not clipped: what is outside has no inverse.
         return y.atanh()
 
     def log_abs_det_jacobian(self, x, y):

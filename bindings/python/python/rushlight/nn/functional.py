@@ -87,7 +87,8 @@ def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corner
             index = at if index is None else index * n + at
         index = index.reshape(batch, 1, -1).expand(batch, channels, -1)
         found = flat.gather(2, index).reshape(batch, channels, *inside.shape[1:])
-        # Chosen, not multiplied: the weight of a place beyond all numbers is NaN, which the image's gradient must not get.
+        # Chosen, not multiplied: the weight of a place beyond all numbers is NaN, which the image's gradient must not
+        # get.
         found = _torch.where(inside.unsqueeze(1), found, 0)
         return found if weight is None else found * weight.to(input.dtype).unsqueeze(1)
 

@@ -162,6 +162,7 @@ class Optimizer:
 
     def state_dict(self):
         """State and groups as plain dictionaries: parameters are numbered in the order of the groups."""
+        _C._settle_steps()
         for hook in self._optimizer_state_dict_pre_hooks.values():
             hook(self)
         number = {}
@@ -181,7 +182,7 @@ class Optimizer:
         return result
 
     def load_state_dict(self, state_dict):
-        """Goes back to what ``state_dict`` returned, here or in PyTorch."""
+        """Restores what ``state_dict`` returned, here or in PyTorch."""
         state_dict = state_dict.copy()
         for hook in self._optimizer_load_state_dict_pre_hooks.values():
             changed = hook(self, state_dict)

@@ -1,7 +1,6 @@
 """Averages of weights over training: ``torch.optim.swa_utils``."""
 
 import copy
-import math
 
 from .. import _C
 from ..autograd.grad_mode import no_grad
@@ -25,11 +24,7 @@ def get_ema_multi_avg_fn(decay=0.999):
 
     @no_grad()
     def ema_update(ema_param_list, current_param_list, _):
-        for average, current in zip(ema_param_list, current_param_list):
-            if average.is_floating_point():
-                average.lerp_(current, 1 - decay)
-            else:
-                average.copy_(average * decay + current * (1 - decay))
+        _C._average_(list(ema_param_list), list(current_param_list), decay=decay)
 
     return ema_update
 
@@ -39,12 +34,7 @@ def get_swa_multi_avg_fn():
 
     @no_grad()
     def swa_update(averaged_param_list, current_param_list, num_averaged):
-        share = 1 / (float(num_averaged) + 1)
-        for average, current in zip(averaged_param_list, current_param_list):
-            if average.is_floating_point():
-                average.lerp_(current, share)
-            else:
-                average.copy_(average + (current - average) * share)
+        _C._average_(list(averaged_param_list), list(current_param_list), count=float(num_averaged))
 
     return swa_update
 
@@ -148,19 +138,10 @@ class SWALR(LRScheduler):
         self._anneal_strategy, self.anneal_epochs = anneal_strategy, anneal_epochs
         super().__init__(optimizer, last_epoch)
 
-    def _share(self, epoch):
-        part = max(0, min(1, epoch / max(1, self.anneal_epochs)))
-        return (1 - math.cos(math.pi * part)) / 2 if self._anneal_strategy == "cos" else part
-
     def get_lr(self):
         self._check_get_lr()
-        epoch = self.last_epoch
-        if self.anneal_epochs == 0:
-            epoch = max(1, epoch)
-        before, now = self._share(epoch - 1), self._share(epoch)
-        values = []
-        for group in self.optimizer.param_groups:
-            # The learning rate the schedule began with, from where it is.
-            start = group["lr"] if before == 1 else (group["lr"] - before * group["swa_lr"]) / (1 - before)
-            values.append(group["swa_lr"] * now + start * (1 - now))
-        return values
+        step = self._step_count - 1
+        return [
+            _C._lr_swa(step, self.anneal_epochs, self._anneal_strategy, group["swa_lr"], group["lr"])
+            for group in self.optimizer.param_groups
+        ]

@@ -1,4 +1,4 @@
-"""Memory for time: forget what lies between two tensors and compute it again in backward. ``torch.utils.checkpoint``."""
+"""Memory for time: discard the activations between two tensors and recompute them in backward. ``torch.utils.checkpoint``."""
 
 import contextlib
 import enum
@@ -161,7 +161,8 @@ def checkpoint(
     run = _Run(function, args, kwargs, preserve_rng_state, context_fn())
     if use_reentrant and not any(t.requires_grad for t in run.inputs):
         warnings.warn("None of the inputs have requires_grad=True. Gradients will be None", stacklevel=2)
-    # Recorded once and forgotten: so it is known which outputs depend on something that requires gradients, and on what.
+    # Recorded once and forgotten: so it is known which outputs depend on something that requires gradients, and on
+    # what.
     given = [t.detach().requires_grad_(t.requires_grad) for t in run.inputs]
     recording = _C._set_grad_enabled(not use_reentrant)
     try:

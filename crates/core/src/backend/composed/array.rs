@@ -124,7 +124,7 @@ impl<'a> Array<'a> {
         Self { memory: Memory::Caller(view.storage), layout: view.layout.clone(), dtype: view.dtype }
     }
 
-    /// The memory of a view without gaps, in the order it lies in, under a shape.
+    /// The memory of a dense view, in memory order, under a shape.
     pub fn dense(view: View<'a>, shape: &[usize]) -> Result<Self> {
         let layout = Layout::contiguous(shape)?.with_offset(view.layout.offset());
         View::new(view.storage, &layout, view.dtype)?;
@@ -198,7 +198,7 @@ impl<'a> Array<'a> {
 
     // ---- other views of the same memory
 
-    /// The same memory under a layout that lies within it.
+    /// The same memory under a layout that is within it.
     pub fn with(&self, layout: Layout) -> Self {
         Self { memory: self.memory.clone(), layout, dtype: self.dtype }
     }
@@ -303,7 +303,6 @@ impl<'a> Array<'a> {
         sub Sub;
         mul Mul;
         div Div;
-        maximum Maximum;
         floor_divide FloorDivide;
         remainder Remainder;
         eq Eq;
@@ -316,9 +315,7 @@ impl<'a> Array<'a> {
 
     unary! {
         neg Neg;
-        abs Abs;
         square Square;
-        sqrt Sqrt;
         rsqrt Rsqrt;
         exp Exp;
         log Log;

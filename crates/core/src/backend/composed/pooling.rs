@@ -1,7 +1,7 @@
 //! Maximum and average pooling, by indexing.
 //!
 //! Each dimension gets a table of the input positions that every output covers. Planes get one more row and column,
-//! which stand for everything outside; shorter lists are filled up with it.
+//! which represent everything outside; shorter lists are padded with it.
 
 use super::array::{Array, apply};
 use super::per_block;
@@ -10,7 +10,7 @@ use crate::{DType, Error, Pointwise, Result};
 
 /// One dimension of the windows.
 struct Axis {
-    /// Input positions of each output, `[outputs, taps]`; the input's size stands for outside.
+    /// Input positions of each output, `[outputs, taps]`; the input's size means outside.
     places: Vec<i64>,
     taps: usize,
     /// Positions each average counts, padding included where asked for.

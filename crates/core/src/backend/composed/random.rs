@@ -8,7 +8,7 @@ use crate::{DType, Error, Philox, Result};
 /// Where elements are dropped: `bool`, element `i` in row-major order by word `first + i` of the stream, true where
 /// its uniform is below `p`.
 pub fn dropped(like: &Array, p: f64, stream: Philox, first: u64, shape: &[usize]) -> Result<Array<'static>> {
-    // Streams begin at blocks of four words: what lies before the first word is drawn and skipped.
+    // Streams begin at blocks of four words: words before the first are drawn and skipped.
     let (stream, skip) = (Philox { offset: stream.offset.wrapping_add(first / 4), ..stream }, (first % 4) as usize);
     let layout = crate::Layout::contiguous(shape)?;
     let drawn = like.uninit(&[skip + layout.numel()], DType::Bool)?;

@@ -1,8 +1,11 @@
-//! The optimizers' rules, one op at a time.
+//! Optimizer steps for engines without a kernel of their own: the rows of `rows/update.rs`, one op at a time.
 
 use super::array::{Arg, Array};
-use crate::backend::{Operand, ParamUpdate, UpdateRule, View};
-use crate::{Error, Result};
+use crate::backend::{Operand, ParamUpdate, View};
+use crate::rows::{FACTORS, Lane, RuleVisitor, UpdateRow};
+use crate::{Error, Pointwise, Result};
+use std::cell::RefCell;
+use std::ops::{Add, Div, Mul, Sub};
 
 /// A factor given as a number or as a tensor of one element, to broadcast against anything.
 pub fn with_factor<T>(op: &str, factor: Operand, f: impl FnOnce(Arg) -> Result<T>) -> Result<T> {
@@ -20,14 +23,107 @@ pub fn update(updates: &[ParamUpdate], grad_scale: Operand) -> Result<()> {
     with_factor("update", grad_scale, |scale| updates.iter().try_for_each(|update| step(update, scale)))
 }
 
-/// `share * old + gain * new`.
-fn blend(share: f64, old: &Array, gain: f64, new: &Array) -> Result<Array<'static>> {
-    old.mul(share)?.add(&new.mul(gain)?)
+/// The arrays of a formula in evaluation. Rows want copyable values, so arrays live here and [`Value`] names them.
+#[derive(Default)]
+struct Arena<'v> {
+    arrays: RefCell<Vec<Array<'v>>>,
+    error: RefCell<Option<Error>>,
 }
 
-/// `average + gain * (x - average)`.
-fn approach(average: &Array, gain: f64, x: &Array) -> Result<Array<'static>> {
-    average.add(&x.sub(average)?.mul(gain)?)
+#[derive(Clone, Copy)]
+enum Value<'a, 'v> {
+    Number(f64),
+    Array(&'a Arena<'v>, usize),
+}
+
+impl<'v> Arena<'v> {
+    fn put(&self, array: Result<Array<'v>>) -> Value<'_, 'v> {
+        match array {
+            Ok(array) => {
+                let mut arrays = self.arrays.borrow_mut();
+                arrays.push(array);
+                Value::Array(self, arrays.len() - 1)
+            }
+            Err(e) => {
+                self.error.borrow_mut().get_or_insert(e);
+                Value::Number(f64::NAN)
+            }
+        }
+    }
+
+    fn get(&self, at: usize) -> Array<'v> {
+        self.arrays.borrow()[at].clone()
+    }
+}
+
+impl<'a, 'v> Value<'a, 'v> {
+    fn unary(self, op: Pointwise, number: impl Fn(f64) -> f64) -> Self {
+        match self {
+            Value::Number(x) => Value::Number(number(x)),
+            Value::Array(arena, at) => arena.put(Array::map(op, &[Arg::Array(&arena.get(at))])),
+        }
+    }
+
+    fn binary(self, b: Self, op: Pointwise, number: impl Fn(f64, f64) -> f64) -> Self {
+        match (self, b) {
+            (Value::Number(x), Value::Number(y)) => Value::Number(number(x, y)),
+            (Value::Array(arena, i), Value::Number(y)) => {
+                arena.put(Array::map(op, &[Arg::Array(&arena.get(i)), y.into()]))
+            }
+            (Value::Number(x), Value::Array(arena, j)) => {
+                arena.put(Array::map(op, &[x.into(), Arg::Array(&arena.get(j))]))
+            }
+            (Value::Array(arena, i), Value::Array(_, j)) => {
+                arena.put(Array::map(op, &[Arg::Array(&arena.get(i)), Arg::Array(&arena.get(j))]))
+            }
+        }
+    }
+}
+
+macro_rules! operators {
+    ($($trait:ident $method:ident $f:expr;)*) => {$(
+        impl $trait for Value<'_, '_> {
+            type Output = Self;
+            fn $method(self, b: Self) -> Self {
+                self.binary(b, Pointwise::$trait, $f)
+            }
+        }
+    )*};
+}
+operators! {
+    Add add |x, y| x + y;
+    Sub sub |x, y| x - y;
+    Mul mul |x, y| x * y;
+    Div div |x, y| x / y;
+}
+
+impl Lane for Value<'_, '_> {
+    fn fma(a: Self, b: Self, c: Self) -> Self {
+        a * b + c
+    }
+    fn sqrt(self) -> Self {
+        self.unary(Pointwise::Sqrt, f64::sqrt)
+    }
+    fn max(self, b: Self) -> Self {
+        self.binary(b, Pointwise::Maximum, f64::max)
+    }
+    fn abs(self) -> Self {
+        self.unary(Pointwise::Abs, f64::abs)
+    }
+}
+
+/// A row's step over whole arrays.
+struct Step<'s, 'a, 'v> {
+    param: &'s mut Value<'a, 'v>,
+    grad: Value<'a, 'v>,
+    state: &'s mut [Value<'a, 'v>; 3],
+    factors: [f64; FACTORS],
+}
+
+impl RuleVisitor for Step<'_, '_, '_> {
+    fn visit<O: UpdateRow, const STATES: u8>(self) {
+        O::step::<_, STATES>(self.param, self.grad, self.state, &self.factors.map(Value::Number));
+    }
 }
 
 /// In the type it is computed in.
@@ -36,75 +132,30 @@ fn array(view: View) -> Result<Array> {
 }
 
 fn step(update: &ParamUpdate, scale: Arg) -> Result<()> {
-    let state = |i: usize| match update.state[i] {
-        Some(view) => array(view),
-        None => Err(Error::value(format!("update: {:?} needs state {i}", update.rule))),
-    };
-    let given = |i: usize| update.state[i].map(array).transpose();
-    let keep = |i: usize, value: &Array| match update.state[i] {
-        Some(view) => value.copy_to(&Array::of(view)),
-        None => Ok(()),
-    };
-    let param = array(update.param)?.mul(update.shrink)?;
-    let mut g = array(update.grad)?.mul(scale)?;
+    let arena = Arena::default();
+    let start = array(update.param)?.mul(update.shrink)?;
+    let mut grad = array(update.grad)?.mul(scale)?;
     if update.maximize {
-        g = g.neg()?;
+        grad = grad.neg()?;
     }
     // Without weight decay the parameter stays out of the gradient, even where it is infinite.
     if update.weight_decay != 0.0 {
-        g = g.add(&param.mul(update.weight_decay)?)?;
+        grad = grad.add(&start.mul(update.weight_decay)?)?;
     }
-    let change = match update.rule {
-        UpdateRule::Sgd { decay, gain, step, grad_step } => match given(0)? {
-            None => g.mul(grad_step)?,
-            Some(buffer) => {
-                let buffer = blend(decay, &buffer, gain, &g)?;
-                keep(0, &buffer)?;
-                blend(step, &buffer, grad_step, &g)?
-            }
-        },
-        UpdateRule::Adam { beta1, beta2, eps, root, step, grad_step } => {
-            let m = approach(&state(0)?, 1.0 - beta1, &g)?;
-            let mut v = blend(beta2, &state(1)?, 1.0 - beta2, &g.square()?)?;
-            keep(0, &m)?;
-            keep(1, &v)?;
-            if let Some(largest) = given(2)? {
-                v = largest.maximum(&v)?;
-                keep(2, &v)?;
-            }
-            blend(step, &m, grad_step, &g)?.div(&v.sqrt()?.mul(root)?.add(eps)?)?
+    let (mut param, grad) = (arena.put(Ok(start)), arena.put(Ok(grad)));
+    let mut state = update.state.map(|view| view.map_or(Value::Number(0.0), |view| arena.put(array(view))));
+    let factors = update.rule.factors();
+    if !update.rule.visit(update.present(), Step { param: &mut param, grad, state: &mut state, factors }) {
+        return Err(update.misfit());
+    }
+    if let Some(e) = arena.error.take() {
+        return Err(e);
+    }
+    let targets = std::iter::once(Some(update.param)).chain(update.state);
+    for (target, value) in targets.zip(std::iter::once(param).chain(state)) {
+        if let (Some(view), Value::Array(arena, at)) = (target, value) {
+            arena.get(at).copy_to(&Array::of(view))?;
         }
-        UpdateRule::Adamax { beta1, beta2, eps, step } => {
-            let m = approach(&state(0)?, 1.0 - beta1, &g)?;
-            let u = state(1)?.mul(beta2)?.maximum(&g.abs()?.add(eps)?)?;
-            keep(0, &m)?;
-            keep(1, &u)?;
-            m.mul(step)?.div(&u)?
-        }
-        UpdateRule::RmsProp { decay, gain, eps, momentum, step } => {
-            let v = blend(decay, &state(0)?, gain, &g.square()?)?;
-            keep(0, &v)?;
-            let mut spread = v;
-            if let Some(average) = given(1)? {
-                let average = approach(&average, gain, &g)?;
-                keep(1, &average)?;
-                spread = spread.sub(&average.square()?)?;
-            }
-            let mut quotient = g.div(&spread.sqrt()?.add(eps)?)?;
-            if let Some(buffer) = given(2)? {
-                quotient = buffer.mul(momentum)?.add(&quotient)?;
-                keep(2, &quotient)?;
-            }
-            quotient.mul(step)?
-        }
-        UpdateRule::Adadelta { rho, eps, step } => {
-            let u = state(1)?;
-            let v = blend(rho, &state(0)?, 1.0 - rho, &g.square()?)?;
-            let d = u.add(eps)?.sqrt()?.div(&v.add(eps)?.sqrt()?)?.mul(&g)?;
-            keep(0, &v)?;
-            keep(1, &blend(rho, &u, 1.0 - rho, &d.square()?)?)?;
-            d.mul(step)?
-        }
-    };
-    param.sub(&change)?.copy_to(&Array::of(update.param))
+    }
+    Ok(())
 }

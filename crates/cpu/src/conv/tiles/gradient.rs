@@ -1,7 +1,8 @@
-//! The gradient by the weight: for every tap a product of the input, shifted by it, with the output's gradient, summed over pixels.
+//! The gradient by the weight: for every tap a product of the input, shifted by it, with the output's gradient, summed
+//! over pixels.
 //!
-//! Rows of the left operand are input channels, their terms pixels in order: what an image is already, but for the shift. A copy shifted
-//! by columns serves all taps of a kernel column, a row down being a number of terms further on.
+//! Rows of the left operand are input channels, their terms pixels in order: what an image is already, but for the
+//! shift. A copy shifted by columns serves all taps of a kernel column, a row down being a number of terms further on.
 
 use super::super::Conv;
 use super::super::scratch::{Scratch, Shared};
@@ -19,7 +20,8 @@ const COPY_BYTES: usize = 768 << 10;
 /// Copies of one row that take more, for kernels of hundreds of columns over long rows, are not worth making.
 const MOST_BYTES: usize = 16 << 20;
 
-/// How the output's pixels are cut into parts: some rows of one image, or some whole images. By the problem's size alone.
+/// How the output's pixels are cut into parts: some rows of one image, or some whole images. By the problem's size
+/// alone.
 struct Parts {
     batch: usize,
     height: usize,
@@ -141,7 +143,8 @@ pub(in super::super) unsafe fn backward_weight(c: &Conv, x: *const u16, dy: *con
     }
 }
 
-/// Fills the left operand, `[copy][channel][term]`, with `exist` channels from `first` on; there is room for `channels`.
+/// Fills the left operand, `[copy][channel][term]`, with `exist` channels from `first` on; there is room for
+/// `channels`.
 ///
 /// # Safety
 /// `x` is the input of `c`, `dst` large enough.
@@ -195,7 +198,7 @@ impl Shift {
     /// `src` is a plane of the size said, `dst` has room for all pixels.
     unsafe fn copy(&self, src: *const u16, dst: *mut u16) {
         let ([height, width], [rows, cols]) = (self.size, self.count);
-        // Columns that lie within the plane.
+        // Columns that are within the plane.
         let inside = |at: isize, size: usize| at >= 0 && at < size as isize;
         let column = |j: usize| self.first[1] + (j * self.step[1]) as isize;
         let left = (0..cols).take_while(|&j| column(j) < 0).count();
@@ -203,7 +206,7 @@ impl Shift {
         let mut row = 0;
         while row < rows {
             let at = self.first[0] + (row * self.step[0]) as isize;
-            // SAFETY: pixels of the copy; those read lie within the plane.
+            // SAFETY: pixels of the copy; those read are within the plane.
             unsafe {
                 let to = dst.add(row * cols);
                 if !inside(at, height) {
@@ -212,7 +215,8 @@ impl Shift {
                     continue;
                 }
                 if self.step == [1, 1] && cols == width && left < right {
-                    // All rows that lie within the plane at once; what wraps around from a row to the next is then set to zero.
+                    // All rows that are within the plane at once; what wraps around from a row to the next is then set
+                    // to zero.
                     let count = (rows - row).min(height - at as usize);
                     let (from, skip) = (at * width as isize + self.first[1], left);
                     let end = (count - 1) * cols + right;

@@ -1,7 +1,7 @@
 //! The output, and the gradient by the input: both sum taps of a source image for every pixel of a target.
 //!
-//! The images of a task lie in a slab `[row][column][image][channel]`: all pixels of a target row, of all images, are rows of tiles at an
-//! equal distance, whatever the image's width.
+//! The images of a task are in a slab `[row][column][image][channel]`: all pixels of a target row, of all images, are
+//! rows of tiles at an equal distance, whatever the image's width.
 
 use super::super::Conv;
 use super::super::direct::taps_of;
@@ -21,8 +21,8 @@ const SLAB_BYTES: usize = 640 << 10;
 /// Sums that stay in the first-level cache until they are written.
 const SUMS_BYTES: usize = 24 << 10;
 
-/// Target positions of one dimension that see the same taps: the `m`-th is `first + m · step` and reads `m · advance + offset` of the
-/// source for each tap.
+/// Target positions of one dimension that see the same taps: the `m`-th is `first + m · step` and reads
+/// `m · advance + offset` of the source for each tap.
 struct Class {
     first: usize,
     count: usize,
@@ -121,7 +121,8 @@ impl Pass {
         Self { batch: c.batch, from, to, rows: axis(c, 1), cols: axis(c, 2), kernel: c.kernel[2], taps: c.taps() }
     }
 
-    /// Elements from one image's channels to the next's: whole steps, not so far apart that all share a few sets of the cache.
+    /// Elements from one image's channels to the next's: whole steps, not so far apart that all share a few sets of the
+    /// cache.
     fn pitch(&self) -> usize {
         let pitch = self.from.next_multiple_of(STEP);
         if pitch.is_multiple_of(128) { pitch + STEP } else { pitch }
@@ -211,7 +212,7 @@ struct Slab {
     /// First source row and column, and how many.
     rows: (isize, usize),
     cols: (isize, usize),
-    /// Columns of an equal remainder modulo the advance lie next to each other: how many there are at most, and the advance.
+    /// Columns of an equal remainder modulo the advance are adjacent: how many there are at most, and the advance.
     alike: usize,
     advance: usize,
     /// Position of the row classes that the slab begins with.
@@ -226,7 +227,7 @@ impl Slab {
         Self { images, pitch, pixel, row, cols, alike, advance, first: rows.start, rows: pass.rows.reads(rows) }
     }
 
-    /// Where a column lies in its row.
+    /// The position of a column in its row.
     fn column(&self, column: usize) -> usize {
         (column % self.advance * self.alike + column / self.advance) * self.pixel
     }
@@ -344,10 +345,11 @@ impl Chunk {
     /// The sums of 32 channels. A tile that is not full writes beyond its sums: those that follow are computed later.
     ///
     /// # Safety
-    /// `copy` is the slab filled, `weight` a packed panel, `sums` has room for two tiles more than the chunk's sums; within [`with_tiles`].
+    /// `copy` is the slab filled, `weight` a packed panel, `sums` has room for two tiles more than the chunk's sums;
+    /// within [`with_tiles`].
     unsafe fn multiply(&self, pass: &Pass, slab: &Slab, copy: *const u16, weight: *const u16, sums: *mut f32) {
         for part in &self.parts {
-            // SAFETY: sums of the chunk; tiles and segments lie within the slab.
+            // SAFETY: sums of the chunk; tiles and segments are within the slab.
             unsafe {
                 if part.segments.is_empty() {
                     std::ptr::write_bytes(sums.add(part.sums.start * SIDE), 0, part.sums.len() * SIDE);

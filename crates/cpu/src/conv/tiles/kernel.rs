@@ -1,4 +1,4 @@
-//! The product all three computations stand on: 32 × 32 sums in four tiles.
+//! The product kernel of all three passes: 32 × 32 sums in four tiles.
 
 use crate::amx::sums;
 use std::arch::asm;
@@ -21,8 +21,9 @@ pub(super) struct Segment {
 
 /// A block of sums.
 ///
-/// The left operand is two tiles of 16 rows, each row its terms in order. The right one is, for every step of 32 terms, two tiles of 16
-/// columns, each row a pair of terms of all columns. The result is two tiles of 16 rows, `SIDE` columns wide.
+/// The left operand is two tiles of 16 rows, each row its terms in order. The right one is, for every step of 32 terms,
+/// two tiles of 16 columns, each row a pair of terms of all columns. The result is two tiles of 16 rows, `SIDE` columns
+/// wide.
 pub(super) struct Block<'a> {
     pub a: [*const u16; 2],
     /// Elements from one row to the next.
@@ -33,13 +34,14 @@ pub(super) struct Block<'a> {
     pub steps: usize,
     pub c: [*mut f32; 2],
     pub c_row: usize,
-    /// Whether to go on from what the result holds.
+    /// Whether to continue from what the result holds.
     pub accumulate: bool,
 }
 
 impl Block<'_> {
     /// # Safety
-    /// Runs under [`with_tiles`](crate::amx::with_tiles); all addresses the description names are valid, and `steps` is not zero.
+    /// Runs under [`with_tiles`](crate::amx::with_tiles); all addresses the description names are valid, and `steps` is
+    /// not zero.
     #[inline]
     pub(super) unsafe fn run(&self) {
         #[cfg(rushlight_exact_alloc)]

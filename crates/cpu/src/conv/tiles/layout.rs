@@ -10,7 +10,7 @@ use crate::pool;
 use rushlight_core::half::bf16;
 use std::arch::x86_64::*;
 
-/// Lanes of a panel as `pack` makes them, and as sums of weight gradients lie.
+/// Lanes of a panel as `pack` makes them, and the layout of weight-gradient sums.
 pub(super) const WIDTH: usize = <f32 as Compute>::PANEL;
 
 /// Steps that `n` terms take.
@@ -18,7 +18,8 @@ pub(super) fn steps(n: usize) -> usize {
     n.div_ceil(STEP)
 }
 
-/// Puts up to 32 channels of each pixel next to each other, zeros for those missing: `dst[at[pixel] + channel] = src[channel·stride + pixel]`.
+/// Puts up to 32 channels of each pixel next to each other, zeros for those missing:
+/// `dst[at[pixel] + channel] = src[channel·stride + pixel]`.
 ///
 /// # Safety
 /// The addresses are valid, those of `dst` for 32 elements, on a machine with AVX-512.
@@ -53,8 +54,8 @@ pub(super) unsafe fn channels_last(src: *const u16, stride: usize, channels: usi
     }
 }
 
-/// The right operand of which up to 16 rows of `steps · 32` terms are the columns: one tile of each step, `2 · TILE` elements from one to
-/// the next.
+/// The right operand of which up to 16 rows of `steps · 32` terms are the columns: one tile of each step, `2 · TILE`
+/// elements from one to the next.
 ///
 /// # Safety
 /// The addresses are valid, on a machine with AVX-512.

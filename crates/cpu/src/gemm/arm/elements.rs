@@ -8,7 +8,7 @@ use crate::simd::neon::{narrow_f16x4, transposed4, widen_f16x4};
 use half::{bf16, f16};
 use std::arch::aarch64::*;
 
-/// A vector that loads elements `T`, and can be turned over.
+/// A vector that loads elements `T`, and can be transposed.
 pub(super) trait Widened<T>: Lanes {
     /// `LEN` elements.
     unsafe fn widen(from: *const T) -> Self;
@@ -18,7 +18,7 @@ pub(super) trait Widened<T>: Lanes {
 
 macro_rules! widened {
     ($($v:ty, $t:ty, |$from:ident| $load:expr, |$square:ident| $turn:expr;)*) => {$(
-        // SAFETY (all blocks): the caller vouches for the memory; every 64-bit ARM has NEON.
+        // SAFETY (all blocks): the caller guarantees the memory; every 64-bit ARM has NEON.
         impl Widened<$t> for $v {
             #[inline(always)]
             unsafe fn widen($from: *const $t) -> Self {

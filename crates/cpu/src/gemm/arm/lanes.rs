@@ -1,7 +1,7 @@
 //! The microkernel that multiplies a vector of B by single lanes of A.
 //!
-//! A tile of eight rows by three vectors keeps 24 sums in registers; five more hold a column of A and a row of B. Every value of A is loaded
-//! once and never broadcast: the multiply-add takes it as a lane.
+//! A tile of eight rows by three vectors keeps 24 sums in registers; five more hold a column of A and a row of B. Every
+//! value of A is loaded once and never broadcast: the multiply-add takes it as a lane.
 
 use super::super::kernel::{Features, Kernel, Left, Strip, Target, Task, prefetch_to_write};
 use super::super::scalar::{Accumulator, Scalar};
@@ -79,7 +79,7 @@ macro_rules! lanes {
         $v:ty, $t:ty, $len:literal, KC $kc:literal, RATE $rate:literal,
         $splat:ident $load:ident $store:ident, |$a:ident, $b:ident, $sum:ident| $fma:expr, $by_lane:ident: $($lane:literal)*
     ) => {
-        // SAFETY (all blocks): every 64-bit ARM has NEON; the caller vouches for the memory.
+        // SAFETY (all blocks): every 64-bit ARM has NEON; the caller guarantees the memory.
         impl Lanes for $v {
             type Acc = $t;
             type Packed = $t;
@@ -141,7 +141,7 @@ lanes!(
 #[derive(Clone, Copy)]
 pub(super) struct Dots(int32x4_t);
 
-// SAFETY (all blocks): the caller vouches for the features and the memory.
+// SAFETY (all blocks): the caller guarantees the features and the memory.
 impl Lanes for Dots {
     type Acc = i32;
     type Packed = u8;
@@ -297,7 +297,8 @@ impl<V: Lanes, const R: usize, const C: usize> Task for Sized<V, R, C> {
     #[inline(always)]
     unsafe fn run(self) {
         let Tile { depth, mut a, mut b, rows, cols, target, mut ahead } = self.0;
-        // SAFETY: strips are `depth` deep; C is touched at `rows` rows and `cols` columns. Prefetches may point anywhere.
+        // SAFETY: strips are `depth` deep; C is touched at `rows` rows and `cols` columns. Prefetches may point
+        // anywhere.
         unsafe {
             (0..rows).for_each(|i| prefetch_to_write(target.ptr.wrapping_offset(i as isize * target.stride)));
             let mut sums = [[V::splat(V::Acc::ZERO); C]; R];

@@ -1,8 +1,8 @@
 //! Microkernels for 64-bit ARM, and which one a product gets.
 //!
-//! Two shapes of kernel serve all dtypes: multiply-adds of a vector by one lane of another (`lanes`: `f32`, `f64`, `i32`, and bytes by dot
-//! products), and products of two small matrices in registers (`squares`: bf16 and bytes). Instructions beyond NEON are written as
-//! assembly: their intrinsics are not stable Rust.
+//! Two shapes of kernel serve all dtypes: multiply-adds of a vector by one lane of another (`lanes`: `f32`, `f64`,
+//! `i32`, and bytes by dot products), and products of two small matrices in registers (`squares`: bf16 and bytes).
+//! Instructions beyond NEON are written as assembly: their intrinsics are not stable Rust.
 
 mod elements;
 mod lanes;
@@ -45,7 +45,7 @@ macro_rules! beyond_neon {
                     // SAFETY: the caller's promise.
                     unsafe { task.run() }
                 }
-                // SAFETY: the caller vouches for the features.
+                // SAFETY: the caller guarantees the features.
                 unsafe { inner(task) }
             }
         }
@@ -132,7 +132,8 @@ pub(super) unsafe fn bf16(spec: &Gemm) {
     }
 }
 
-/// Whether [`bytes`] computes this product of 8-bit integers. An activation sees a sum that has wrapped around, which only `small` gives it.
+/// Whether [`bytes`] computes this product of 8-bit integers. An activation sees a sum that has wrapped around, which
+/// only `small` gives it.
 pub(super) fn takes_bytes(spec: &Gemm) -> bool {
     isa::level() >= Level::DotProd && spec.m > 1 && spec.n > 1 && spec.activation == Activation::None
 }

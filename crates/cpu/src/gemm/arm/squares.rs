@@ -1,7 +1,8 @@
-//! The microkernel of matrix instructions: two rows of A times two columns of B give a square of four sums in a register.
+//! The microkernel of matrix instructions: two rows of A times two columns of B give a square of four sums in a
+//! register.
 //!
-//! `BFMMLA` takes four k of bf16 at a time and adds in `f32`; `SMMLA` takes eight of bytes and adds in `i32`. A tile of eight rows by
-//! twelve columns is 24 squares. Like AVX512-BF16, `BFMMLA` takes subnormal values as zero.
+//! `BFMMLA` takes four k of bf16 at a time and adds in `f32`; `SMMLA` takes eight of bytes and adds in `i32`. A tile of
+//! eight rows by twelve columns is 24 squares. Like AVX512-BF16, `BFMMLA` takes subnormal values as zero.
 
 use super::super::kernel::{Features, Kernel, Left, Strip, Target, Task, dot_in_lanes, prefetch_to_write};
 use super::super::scalar::{Accumulator, Scalar};
@@ -54,7 +55,7 @@ pub(super) trait Square: Scalar {
 
 macro_rules! square {
     ($t:ty, $sums:ty, $depth:literal, RATE $rate:literal, $instruction:literal, |$from:ident, $to:ident, $len:ident| $narrow:expr, $pairs:ident $words:ident) => {
-        // SAFETY (all blocks): the caller vouches for the features and the memory.
+        // SAFETY (all blocks): the caller guarantees the features and the memory.
         impl Square for $t {
             type Sums = $sums;
             const DEPTH: usize = $depth;

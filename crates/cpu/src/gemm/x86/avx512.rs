@@ -24,7 +24,7 @@ macro_rules! lanes {
 
             #[inline(always)]
             unsafe fn zero() -> Self {
-                // SAFETY: the caller vouches for the features, here and below.
+                // SAFETY: the caller guarantees the features, here and below.
                 unsafe { $zero() }
             }
             #[inline(always)]

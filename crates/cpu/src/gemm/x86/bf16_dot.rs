@@ -46,8 +46,8 @@ pub(super) unsafe fn narrow(from: *const f32, to: *mut bf16, len: usize) {
 /// 32 lanes by 32 k: two halves of 16 vectors.
 pub(super) type Block = [[__m512i; 16]; 2];
 
-/// The block from `k` on, zeros beyond the strip: each vector one pair of k for the 16 lanes of its half, or, unless PAIRS, all k of
-/// one lane.
+/// The block from `k` on, zeros beyond the strip: each vector one pair of k for the 16 lanes of its half, or, unless
+/// PAIRS, all k of one lane.
 ///
 /// # Safety
 /// The strip is readable.
@@ -225,8 +225,8 @@ unsafe fn tile_sized<const R: usize>(
     cols: usize,
     target: Target<f32>,
 ) {
-    // SAFETY: the strips hold `pairs` pairs; C is touched at `rows` rows and, by the masks, `cols` columns. The vector types
-    // differ only in name.
+    // SAFETY: the strips hold `pairs` pairs; C is touched at `rows` rows and, by the masks, `cols` columns. The vector
+    // types differ only in name.
     unsafe {
         let pair = |v: __m512i| std::mem::transmute::<__m512i, __m512bh>(v);
         let mut sums = [[_mm512_setzero_ps(); 2]; R];

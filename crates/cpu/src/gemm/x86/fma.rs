@@ -9,7 +9,7 @@ use std::marker::PhantomData;
 
 /// One line is fetched ahead for so many k.
 const K_PER_LINE: usize = 8;
-/// So many k before the sums are whole, the last line of C has been asked for.
+/// Lines of C are prefetched until this many k before the end.
 const LINES_IN_FLIGHT: usize = 8;
 /// From so many columns on, packing A pays: in order, it is read faster.
 const COLUMNS_WORTH_PACKING: usize = 384;
@@ -209,7 +209,8 @@ impl<V: Lanes, const R: usize, const C: usize> Task for Sized<V, R, C> {
 }
 
 impl<V: Lanes, const R: usize, const C: usize> Sized<V, R, C> {
-    /// The products, with A's rows `stride` apart and its columns `step`; if ONCE, the rows below are asked for on the way.
+    /// The products, with A's rows `stride` apart and its columns `step`; if ONCE, the next rows are prefetched
+    /// meanwhile.
     ///
     /// # Safety
     /// The strips are k deep.
@@ -262,7 +263,7 @@ impl<V: Lanes> Progress<V> {
     /// Adds the products of one k.
     ///
     /// # Safety
-    /// The strips go on for this k.
+    /// The strips continue for this k.
     #[expect(clippy::pointers_in_nomem_asm_block, reason = "the text is empty: the pointer is hidden, not followed")]
     #[inline(always)]
     unsafe fn advance<const R: usize, const C: usize, const ONCE: bool>(
@@ -275,7 +276,7 @@ impl<V: Lanes> Progress<V> {
         // SAFETY: the caller's promise. Prefetches may point anywhere.
         unsafe {
             if ONCE {
-                // Rows that lie apart are too short for the processor to see them coming.
+                // Rows that are apart are too short for the processor to see them coming.
                 let line = 64 / size_of::<V::Acc>();
                 for row in (p % line..R).step_by(line) {
                     let from = self.below.wrapping_offset(row as isize * stride).wrapping_add(p / line * line);
@@ -297,7 +298,8 @@ impl<V: Lanes> Progress<V> {
             }
             for four in &mut self.fours {
                 *four = four.wrapping_add(step);
-                // The compiler must not see through this: it would keep a pointer for every row, more than there are registers.
+                // The compiler must not see through this: it would keep a pointer for every row, more than there are
+                // registers.
                 asm!("/* {0} */", inout(reg) * four, options(pure, nomem, nostack, preserves_flags));
             }
             self.b = self.b.add(2 * V::LEN);

@@ -60,7 +60,8 @@ pub(super) fn low_mask8(n: usize) -> __mmask8 {
 #[inline]
 #[target_feature(enable = "avx512f")]
 pub(super) fn transpose16(r: &mut [__m512i; 16]) {
-    // First 4 × 4 blocks inside the 128-bit lanes: vector `4g + c` holds column `4L + c` of rows `4g..4g + 4` in lane L.
+    // First 4 × 4 blocks inside the 128-bit lanes: vector `4g + c` holds column `4L + c` of rows `4g..4g + 4` in lane
+    // L.
     for four in r.chunks_exact_mut(4) {
         let low01 = _mm512_unpacklo_epi32(four[0], four[1]);
         let high01 = _mm512_unpackhi_epi32(four[0], four[1]);

@@ -74,8 +74,8 @@ fn strides_and_broadcasting() {
 #[test]
 fn dtypes_are_converted_on_the_way() {
     let layout = Layout::contiguous(&[3, 400]).unwrap();
-    for from in DType::ALL {
-        for to in DType::ALL {
+    for from in DType::COMPUTED {
+        for to in DType::COMPUTED {
             let (a, b) = (array(from, &layout, 1), array(to, &layout, 2));
             let out = array(to, &layout, 3);
             pointwise(
@@ -160,7 +160,7 @@ fn outputs_past_the_caches() {
 #[test]
 fn selection() {
     for n in [0, 1, 50, 4000] {
-        for dtype in DType::ALL {
+        for dtype in DType::COMPUTED {
             let condition = Array::new(DType::Bool, &[n], |i| (i % 3 == 0) as u8 as f64);
             let a = Array::new(DType::F32, &[n], |i| (i % 2) as f64);
             let out = Array::new(dtype, &[n], |_| 0.0);

@@ -37,7 +37,7 @@ fn first_of_equals_in_any_layout() {
     for _ in 0..40 {
         let rank = 1 + rng.below(4);
         let shape = rng.shape(rank, 9);
-        for dtype in DType::ALL {
+        for dtype in DType::COMPUTED {
             let x = rng.array(&shape, dtype);
             (0..rank).for_each(|dim| check(&x, dim));
         }

@@ -119,7 +119,8 @@ impl Rng {
         self.below(65) as f64 / 8.0 - 4.0
     }
 
-    /// A tensor of `shape` with [`value`](Self::value)s (integers: -4 to 4), in one of several layouts: contiguous, permuted, with gaps.
+    /// A tensor of `shape` with [`value`](Self::value)s (integers: -4 to 4), in one of several layouts: contiguous,
+    /// permuted, with gaps.
     pub fn array(&mut self, shape: &[usize], dtype: DType) -> Array {
         let rank = shape.len();
         let mut order: Vec<usize> = (0..rank).collect();

@@ -26,7 +26,7 @@ impl Alphabet {
         Self { letters, bytes }
     }
 
-    /// The bytes a name stands for. A name with other characters, which only added tokens have, stands for itself.
+    /// The bytes that a name encodes. A name with other characters, which only added tokens have, encodes itself.
     pub(super) fn bytes(&self, name: &str) -> Vec<u8> {
         let bytes: Option<Vec<u8>> = name.chars().map(|c| self.bytes.get(&c).copied()).collect();
         bytes.unwrap_or_else(|| name.as_bytes().to_vec())

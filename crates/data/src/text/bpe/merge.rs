@@ -26,8 +26,8 @@ impl MergeTable {
         &self.order
     }
 
-    /// Merges a word's tokens, always the pair that comes first in order, the leftmost of several, and appends what is left to `out`. A queue of pairs
-    /// keeps this from being quadratic in long words.
+    /// Merges a word's tokens, always the pair that comes first in order, the leftmost of several, and appends what is
+    /// left to `out`. A queue of pairs keeps this from being quadratic in long words.
     pub(super) fn apply(&self, mut tokens: Vec<u32>, out: &mut Vec<u32>) {
         const NONE: usize = usize::MAX;
         let len = tokens.len();

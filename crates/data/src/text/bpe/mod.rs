@@ -12,10 +12,12 @@ use rushlight_core::{Error, Result};
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// A byte-level byte-pair tokenizer: words are bytes whose commonest pairs are merged, so that every text can be encoded and decoded without loss.
+/// A byte-level byte-pair tokenizer: words are bytes whose commonest pairs are merged, so that every text can be
+/// encoded and decoded without loss.
 ///
 /// ```
-/// use rushlight_data::text::{Bpe, Tokenizer};
+/// # mod rushlight { pub use rushlight_data as data; }
+/// use rushlight::data::text::{Bpe, Tokenizer};
 /// let bpe = Bpe::train("low lower lowest low low", 260)?;
 /// let tokens = bpe.encode("lower!")?;
 /// assert_eq!(bpe.decode(&tokens)?, "lower!");
@@ -67,7 +69,8 @@ impl Bpe {
         Ok(bpe)
     }
 
-    /// The token of a name in the vocabulary, such as `<|endoftext|>`. Encoding never gives a token that merges do not lead to.
+    /// The token of a name in the vocabulary, such as `<|endoftext|>`. Encoding never gives a token that merges do not
+    /// lead to.
     pub fn token(&self, name: &str) -> Option<u32> {
         self.names.get(name).copied()
     }
@@ -87,7 +90,7 @@ impl Bpe {
 impl Tokenizer for Bpe {
     fn encode(&self, text: &str) -> Result<Vec<u32>> {
         let mut out = Vec::new();
-        // Most words of a text come again: their tokens are copied from where they stand.
+        // Most words of a text come again: their tokens are copied from the first occurrence.
         let mut seen: HashMap<&str, Range<usize>> = HashMap::new();
         for word in split_words(text) {
             match seen.get(word) {

@@ -71,8 +71,8 @@ impl Pairs {
 }
 
 impl Bpe {
-    /// Learns a vocabulary of at most `vocab_size` tokens from a text: the 256 bytes, and pairs that occur at least twice, the commonest first. The same
-    /// text always gives the same vocabulary.
+    /// Learns a vocabulary of at most `vocab_size` tokens from a text: the 256 bytes, and pairs that occur at least
+    /// twice, the commonest first. The same text always gives the same vocabulary.
     pub fn train(text: &str, vocab_size: usize) -> Result<Bpe> {
         if !(256..=1 << 24).contains(&vocab_size) {
             return Err(Error::value(format!(

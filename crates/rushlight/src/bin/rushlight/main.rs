@@ -1,4 +1,5 @@
-//! The program `rushlight`: a launcher, batch scripts, a report on this machine, views of runs and GPUs, and summaries of traces.
+//! The program `rushlight`: a launcher, batch scripts, a report on this machine, views of runs and GPUs, and summaries
+//! of traces.
 
 mod doctor;
 mod trace;

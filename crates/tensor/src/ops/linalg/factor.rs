@@ -10,12 +10,13 @@ use rushlight_core::smallvec::smallvec;
 use rushlight_core::{Dims, Error, Result};
 
 impl Tensor {
-    /// Cholesky factors of symmetric positive-definite matrices, of which the lower triangle is read: `L` with `L Lᵀ = self`; with
-    /// `upper`, the upper triangle is read and `Lᵀ` given.
+    /// Cholesky factors of symmetric positive-definite matrices, of which the lower triangle is read: `L` with
+    /// `L Lᵀ = self`; with `upper`, the upper triangle is read and `Lᵀ` given.
     ///
     /// ```
+    /// # mod rushlight { pub use rushlight_core::DType; }
     /// # use rushlight_tensor::Tensor;
-    /// let a = Tensor::new_with([[4.0, 2.0], [2.0, 10.0]], rushlight_core::DType::F64)?;
+    /// let a = Tensor::new_with([[4.0, 2.0], [2.0, 10.0]], rushlight::DType::F64)?;
     /// assert_eq!(a.cholesky(false)?.to_vec::<f64>()?, [2.0, 0.0, 1.0, 3.0]);
     /// # Ok::<(), rushlight_core::Error>(())
     /// ```
@@ -42,8 +43,8 @@ impl Tensor {
         Ok(out)
     }
 
-    /// QR factorisation `self = Q R` with orthonormal columns in `Q`. Of `m × n` matrices, `Q` is `m × min(m, n)`, or square if
-    /// `complete`. The derivative of a complete one exists where `m <= n`.
+    /// QR factorisation `self = Q R` with orthonormal columns in `Q`. Of `m × n` matrices, `Q` is `m × min(m, n)`, or
+    /// square if `complete`. The derivative of a complete one exists where `m <= n`.
     pub fn qr(&self, complete: bool) -> Result<(Tensor, Tensor)> {
         if let Some(cast) = amp::full() {
             return cast.run(|| cast.of(self)?.qr(complete));

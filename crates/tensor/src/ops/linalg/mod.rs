@@ -1,13 +1,15 @@
 //! Linear algebra: determinants, solvers and factorisations of batches of matrices, with PyTorch's names.
 //!
-//! Derivatives are tensor expressions of the results, so they can be differentiated again. Those of singular or eigenvectors exist
-//! only where the values are distinct.
+//! Derivatives are tensor expressions of the results, so they can be differentiated again. Those of singular or
+//! eigenvectors exist only where the values are distinct.
 
 mod factor;
+mod lu;
 mod norm;
 mod solve;
 mod spectral;
 
+pub use lu::lu_unpack;
 pub use norm::MatrixNorm;
 pub use solve::SolveTriangular;
 
@@ -16,7 +18,7 @@ use crate::autograd::no_grad;
 use rushlight_core::backend::Linalg;
 use rushlight_core::{DType, Device, Dims, Error, ErrorKind, Result};
 
-/// Checks what every op of the family asks of its matrices.
+/// Checks the operands that all ops of the family require.
 fn check_matrices(call: &str, a: &Tensor) -> Result<()> {
     if !a.dtype().is_float() {
         return Err(Error::dtype(format!(
@@ -65,8 +67,8 @@ fn batched(a: &Tensor, tail: &[usize]) -> Dims {
     out
 }
 
-/// Runs a factorisation, not recorded. What an engine declines is computed on the CPU. Matrices come out column-major, as PyTorch's do
-/// (LAPACK's order).
+/// Runs a factorisation, not recorded. What an engine declines is computed on the CPU. Matrices come out column-major,
+/// as PyTorch's do (LAPACK's order).
 fn run(op: Linalg, inputs: &[&Tensor], outputs: &[Dims]) -> Result<Vec<Tensor>> {
     no_grad(|| {
         let Some(home) = inputs.first().map(|t| t.device()) else {

@@ -11,7 +11,8 @@ pub enum MatrixNorm {
     Fro,
     /// The sum of the singular values.
     Nuc,
-    /// 1 and infinity: the largest sum of magnitudes of a column, of a row; 2: the largest singular value; negative: the smallest.
+    /// 1 and infinity: the largest sum of magnitudes of a column, of a row; 2: the largest singular value; negative:
+    /// the smallest.
     Ord(f64),
 }
 
@@ -19,8 +20,9 @@ impl Tensor {
     /// Norms of the matrices that two dimensions hold; PyTorch's default dimensions are the last two.
     ///
     /// ```
-    /// use rushlight_tensor::{MatrixNorm, Tensor};
-    /// let a = Tensor::new_with([[3.0, 0.0], [0.0, -4.0]], rushlight_core::DType::F64)?;
+    /// # mod rushlight { pub use rushlight_core::DType; pub use rushlight_tensor::*; }
+    /// use rushlight::{MatrixNorm, Tensor};
+    /// let a = Tensor::new_with([[3.0, 0.0], [0.0, -4.0]], rushlight::DType::F64)?;
     /// assert_eq!(a.matrix_norm(MatrixNorm::Fro, [-2, -1], false)?.item::<f64>()?, 5.0);
     /// assert_eq!(a.matrix_norm(MatrixNorm::Ord(1.0), [-2, -1], false)?.item::<f64>()?, 4.0);
     /// # Ok::<(), rushlight_core::Error>(())

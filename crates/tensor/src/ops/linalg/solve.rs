@@ -42,8 +42,9 @@ impl Tensor {
     /// Determinants of square matrices.
     ///
     /// ```
+    /// # mod rushlight { pub use rushlight_core::DType; }
     /// # use rushlight_tensor::Tensor;
-    /// let a = Tensor::new_with([[1.0, 2.0], [3.0, 4.0]], rushlight_core::DType::F64)?;
+    /// let a = Tensor::new_with([[1.0, 2.0], [3.0, 4.0]], rushlight::DType::F64)?;
     /// assert!((a.det()?.item::<f64>()? + 2.0).abs() < 1e-12);
     /// # Ok::<(), rushlight_core::Error>(())
     /// ```
@@ -111,13 +112,14 @@ impl Tensor {
         Ok(out)
     }
 
-    /// Solves `self · X = b`, or `X · self = b` if not `left`, for square matrices. `b` holds matrices, or vectors where it has one
-    /// dimension or the shape of `self` less the last; batches broadcast.
+    /// Solves `self · X = b`, or `X · self = b` if not `left`, for square matrices. `b` holds matrices, or vectors
+    /// where it has one dimension or the shape of `self` less the last; batches broadcast.
     ///
     /// ```
+    /// # mod rushlight { pub use rushlight_core::DType; }
     /// # use rushlight_tensor::Tensor;
-    /// let a = Tensor::new_with([[2.0, 0.0], [0.0, 4.0]], rushlight_core::DType::F64)?;
-    /// let x = a.solve(&Tensor::new_with([2.0, 2.0], rushlight_core::DType::F64)?, true)?;
+    /// let a = Tensor::new_with([[2.0, 0.0], [0.0, 4.0]], rushlight::DType::F64)?;
+    /// let x = a.solve(&Tensor::new_with([2.0, 2.0], rushlight::DType::F64)?, true)?;
     /// assert_eq!(x.to_vec::<f64>()?, [1.0, 0.5]);
     /// # Ok::<(), rushlight_core::Error>(())
     /// ```
@@ -223,8 +225,8 @@ impl Tensor {
         Ok(out)
     }
 
-    /// Pseudo-inverses. Singular values up to `rtol` times the largest count as zero; by default `rtol` is the machine precision
-    /// times the longer side.
+    /// Pseudo-inverses. Singular values up to `rtol` times the largest count as zero; by default `rtol` is the machine
+    /// precision times the longer side.
     pub fn pinv(&self, rtol: Option<f64>) -> Result<Tensor> {
         if let Some(cast) = amp::full() {
             return cast.run(|| cast.of(self)?.pinv(rtol));
@@ -337,7 +339,8 @@ fn broadcast_system(call: &str, a: &Tensor, b: &Tensor) -> Result<(Tensor, Tenso
     Ok((whole(a, [m, n])?, whole(b, [rows, columns])?))
 }
 
-/// The derivative of the determinant where it is zero: the cofactors, by singular values, of which no more than one is left out.
+/// The derivative of the determinant where it is zero: the cofactors, by singular values, of which no more than one is
+/// left out.
 fn cofactors(a: &Tensor) -> Result<Tensor> {
     let (u, s, vh) = a.svd(false)?;
     let n = sizes(a).0;
@@ -365,7 +368,7 @@ fn cofactors(a: &Tensor) -> Result<Tensor> {
 fn pinv_derivative(a: &Tensor, p: &Tensor, g: &Tensor) -> Result<Tensor> {
     let (pt, gt) = (p.mt()?, g.mt()?);
     let through = pt.matmul(g)?.matmul(&pt)?;
-    // What lies outside the column space, and outside the row space.
+    // What is outside the column space, and outside the row space.
     let columns = gt.matmul(p)?.matmul(&pt)?;
     let columns = columns.sub(&a.matmul(p)?.matmul(&columns)?)?;
     let rows = pt.matmul(p)?.matmul(&gt)?;

@@ -8,14 +8,16 @@ use rushlight_core::backend::Linalg;
 use rushlight_core::smallvec::smallvec;
 
 impl Tensor {
-    /// Singular value decomposition `self = U diag(S) Vᴴ`, values descending. Of `m × n` matrices with `k = min(m, n)`, `U` is
-    /// `m × k` and `Vᴴ` is `k × n`; both are square with `full_matrices`, whose extra vectors have no derivative.
+    /// Singular value decomposition `self = U diag(S) Vᴴ`, values descending. Of `m × n` matrices with `k = min(m, n)`,
+    /// `U` is `m × k` and `Vᴴ` is `k × n`; both are square with `full_matrices`, whose extra vectors have no
+    /// derivative.
     ///
     /// ```
+    /// # mod rushlight { pub use rushlight_core::DType; }
     /// # use rushlight_tensor::Tensor;
-    /// let a = Tensor::new_with([[0.0, 3.0], [5.0, 0.0]], rushlight_core::DType::F64)?;
+    /// let a = Tensor::new_with([[0.0, 3.0], [5.0, 0.0]], rushlight::DType::F64)?;
     /// let (u, s, vh) = a.svd(false)?;
-    /// assert!(s.allclose(&Tensor::new_with([5.0, 3.0], rushlight_core::DType::F64)?, 1e-12, 1e-12)?);
+    /// assert!(s.allclose(&Tensor::new_with([5.0, 3.0], rushlight::DType::F64)?, 1e-12, 1e-12)?);
     /// assert!(u.mul(&s)?.matmul(&vh)?.allclose(&a, 1e-12, 1e-12)?);
     /// # Ok::<(), rushlight_core::Error>(())
     /// ```
@@ -54,8 +56,8 @@ impl Tensor {
         Ok(run(Linalg::Svd { full_matrices: false }, &[self], &[batched(self, &[m.min(n)])])?.remove(0))
     }
 
-    /// Eigenvalues, ascending, and orthonormal eigenvectors (as columns) of symmetric matrices, of which the lower triangle is read,
-    /// or the upper if `upper`.
+    /// Eigenvalues, ascending, and orthonormal eigenvectors (as columns) of symmetric matrices, of which the lower
+    /// triangle is read, or the upper if `upper`.
     pub fn eigh(&self, upper: bool) -> Result<(Tensor, Tensor)> {
         if let Some(cast) = amp::full() {
             return cast.run(|| cast.of(self)?.eigh(upper));

@@ -1,5 +1,5 @@
-//! Pooling over three spatial dimensions: over the planes first, then over the depth. Maxima and averages of windows are made of
-//! those of their planes, and so are window sizes.
+//! Pooling over three spatial dimensions: over the planes first, then over the depth. Maxima and averages of windows
+//! are made of those of their planes, and so are window sizes.
 
 use super::{AvgPool, MaxPool, OutputSize};
 use crate::Tensor;
@@ -107,7 +107,8 @@ impl Volume {
 }
 
 impl Tensor {
-    /// The largest element of each window over `[batch, channels, depth, height, width]`; the batch dimension may be missing.
+    /// The largest element of each window over `[batch, channels, depth, height, width]`; the batch dimension may be
+    /// missing.
     pub fn max_pool3d(&self, window: impl Into<MaxPool>) -> Result<Tensor> {
         Ok(self.max_pool3d_with_indices(window)?.0)
     }

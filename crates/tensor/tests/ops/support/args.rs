@@ -17,7 +17,8 @@ pub enum Item {
     Float(f64),
 }
 
-/// Positional and keyword arguments. What was asked for is remembered, so that a table that ignores an argument is found out.
+/// Positional and keyword arguments. What was asked for is remembered, so that a table that ignores an argument is
+/// found out.
 #[derive(Clone, Default)]
 pub struct Args {
     pub inputs: Vec<Item>,

@@ -13,7 +13,8 @@ pub struct Case {
     pub id: String,
     pub args: Args,
     pub outputs: Vec<Tensor>,
-    /// What the case says of gradients: those of the outputs, and those expected for the inputs, flattened as [`Args::tensors`] is.
+    /// What the case says of gradients: those of the outputs, and those expected for the inputs, flattened as
+    /// [`Args::tensors`] is.
     pub grad: Option<(Vec<Option<Tensor>>, Vec<Option<Tensor>>)>,
     pub rtol: f64,
     pub atol: f64,

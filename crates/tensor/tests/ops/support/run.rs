@@ -67,7 +67,8 @@ fn check(case: &Case, op: ops::Op) -> Result<(), String> {
     Ok(())
 }
 
-/// Shapes, dtypes, integers and bools exactly; floats within the tolerance, NaN equal to NaN, infinities equal to themselves.
+/// Shapes, dtypes, integers and bools exactly; floats within the tolerance, NaN equal to NaN, infinities equal to
+/// themselves.
 pub fn compare(got: &Tensor, want: &Tensor, rtol: f64, atol: f64) -> Result<(), String> {
     if got.dtype() != want.dtype() || got.shape() != want.shape() {
         return Err(format!("{} {:?}, expected {} {:?}", got.dtype(), got.shape(), want.dtype(), want.shape()));

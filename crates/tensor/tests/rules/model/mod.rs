@@ -141,8 +141,8 @@ impl Model {
     }
 }
 
-/// What an index picks: lists walk together, and their common dimension stands where the first was, or in front if other picks lie
-/// between them.
+/// What an index picks: lists walk together, and their common dimension stands where the first was, or in front if
+/// other picks lie between them.
 pub fn index_all(model: &Model, picks: &[Pick]) -> Model {
     let lists: Vec<usize> = (0..picks.len()).filter(|&p| matches!(picks[p], Pick::List(_))).collect();
     let apart = lists.windows(2).any(|w| w[1] != w[0] + 1);

@@ -13,8 +13,8 @@ pub fn default_edges() -> Vec<f64> {
     upper.iter().rev().map(|v| -v).chain([0.0]).chain(upper.iter().copied()).collect()
 }
 
-/// The histogram of values between given edges, the last bucket with its upper edge; buckets on either side that nothing falls into are left out. Values that are not
-/// finite are not counted. `None` if there are no others.
+/// The histogram of values between given edges, the last bucket with its upper edge; buckets on either side that
+/// nothing falls into are left out. Values that are not finite are not counted. `None` if there are no others.
 pub fn histogram(values: &[f64], edges: &[f64]) -> Option<Histogram> {
     let finite: Vec<f64> = values.iter().copied().filter(|v| v.is_finite()).collect();
     if finite.is_empty() || edges.len() < 2 {

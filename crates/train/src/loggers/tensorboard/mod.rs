@@ -1,7 +1,7 @@
 //! TensorBoard event files: scalars, histograms, images, text, graphs, hyperparameters.
 //!
-//! An event file is a sequence of checksummed records (`record.rs`), each a protocol buffer (`proto.rs`). [`EventWriter`] writes one, [`EventParser`] reads one;
-//! [`TensorBoardLogger`] writes a run's.
+//! An event file is a sequence of checksummed records (`record.rs`), each a protocol buffer (`proto.rs`).
+//! [`EventWriter`] writes one, [`EventParser`] reads one; [`TensorBoardLogger`] writes a run's.
 
 mod histogram;
 mod proto;
@@ -28,7 +28,8 @@ const FLUSH_AFTER: Duration = Duration::from_secs(1);
 /// Writes one event file.
 ///
 /// ```
-/// use rushlight_train::loggers::tensorboard::EventWriter;
+/// # mod rushlight { pub use rushlight_train as train; }
+/// use rushlight::train::loggers::tensorboard::EventWriter;
 /// # let directory = std::env::temp_dir().join(format!("rushlight-doc-events-{}", std::process::id()));
 /// let mut events = EventWriter::create(&directory, "", None)?;
 /// for step in 0..100 {
@@ -54,8 +55,8 @@ fn hostname() -> String {
 }
 
 impl EventWriter {
-    /// Makes a file with a name of its own in a directory, which is made if it is not there. A run that resumes says at which step: readers then drop what earlier
-    /// files have of later steps.
+    /// Makes a file with a name of its own in a directory, which is made if it is not there. A run that resumes says at
+    /// which step: readers then drop what earlier files have of later steps.
     pub fn create(directory: impl AsRef<Path>, suffix: &str, purge_step: Option<u64>) -> Result<Self> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let directory = directory.as_ref();
@@ -115,7 +116,8 @@ impl EventWriter {
         self.summary(&proto::scalar(tag, value as f32), step)
     }
 
-    /// A distribution, in TensorBoard's buckets or between given edges, which must rise. Values that are not finite are not counted; without others nothing is written.
+    /// A distribution, in TensorBoard's buckets or between given edges, which must rise. Values that are not finite are
+    /// not counted; without others nothing is written.
     pub fn histogram(&mut self, tag: &str, values: &[f64], edges: Option<&[f64]>, step: u64) -> Result<()> {
         let default;
         let edges = match edges {
@@ -137,7 +139,8 @@ impl EventWriter {
         }
     }
 
-    /// A distribution by its figures: least and greatest value, number, sum, sum of squares, upper limits of buckets and counts.
+    /// A distribution by its figures: least and greatest value, number, sum, sum of squares, upper limits of buckets
+    /// and counts.
     pub fn histogram_raw(
         &mut self,
         tag: &str,
@@ -196,7 +199,8 @@ fn collect(module: &dyn Module, name: &str, nodes: &mut Vec<Node>) {
         attributes.push(("settings".into(), settings));
     }
     let children = module.named_children();
-    // A name that others begin with is a group in TensorBoard, and shows no attributes: the module itself is a node in it.
+    // A name that others begin with is a group in TensorBoard, and shows no attributes: the module itself is a node in
+    // it.
     let own = if children.is_empty() { name.to_owned() } else { format!("{name}/({})", module.type_name()) };
     nodes.push(Node { name: own, op: module.type_name().into(), inputs: Vec::new(), attributes });
     for (child, module) in children {

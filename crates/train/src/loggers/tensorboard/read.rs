@@ -1,7 +1,7 @@
 //! Reading event files, those of other programs and those still being written included.
 //!
-//! [`EventParser`] takes the bytes of a file piece by piece and never trusts them: lengths are bounded, checksums compared, and a
-//! message that does not parse is skipped and counted.
+//! [`EventParser`] takes the bytes of a file piece by piece and never trusts them: lengths are bounded, checksums
+//! compared, and a message that does not parse is skipped and counted.
 
 use super::record::is_masked_checksum;
 use serde_json::{Map, Number, Value as Json};
@@ -77,7 +77,8 @@ pub struct Parsed {
 /// Reads event files.
 ///
 /// ```
-/// use rushlight_train::loggers::tensorboard::{EventContent, EventParser, EventWriter};
+/// # mod rushlight { pub use rushlight_train as train; }
+/// use rushlight::train::loggers::tensorboard::{EventContent, EventParser, EventWriter};
 /// # let directory = std::env::temp_dir().join(format!("rushlight-doc-read-{}", std::process::id()));
 /// let mut events = EventWriter::create(&directory, "", None)?;
 /// events.scalar("loss", 0.5, 7)?;
@@ -531,7 +532,8 @@ mod tests {
         assert_eq!(contents, [&EventContent::Scalar(0.25), &EventContent::Scalar(0.5)]);
     }
 
-    /// Pieces of any length give the same values; nothing that was changed makes the parser panic or read a wrong record.
+    /// Pieces of any length give the same values; nothing that was changed makes the parser panic or read a wrong
+    /// record.
     #[test]
     fn pieces_and_damage() {
         let bytes = file();

@@ -1,4 +1,7 @@
-"""What schedules share: epochs, the optimizer's learning rates, state."""
+"""Base class of schedules: epochs, the optimizer's learning rates, state.
+
+It is Python because users and libraries subclass it, and because ``state_dict`` is the object's ``__dict__``. Formulas are Rust's.
+"""
 
 import warnings
 
@@ -73,7 +76,7 @@ class LRScheduler:
         return {key: value for key, value in self.__dict__.items() if key != "optimizer"}
 
     def load_state_dict(self, state_dict):
-        """Goes back to what ``state_dict`` returned."""
+        """Restores what ``state_dict`` returned."""
         self.__dict__.update(state_dict)
 
     def get_last_lr(self):

@@ -31,7 +31,7 @@ class _Composed(LRScheduler):
         return state
 
     def load_state_dict(self, state_dict):
-        """Goes back to what ``state_dict`` returned."""
+        """Restores what ``state_dict`` returned."""
         state = dict(state_dict)
         for scheduler, kept in zip(self._schedulers, state.pop("_schedulers")):
             scheduler.load_state_dict(kept)

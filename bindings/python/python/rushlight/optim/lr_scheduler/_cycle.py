@@ -7,14 +7,6 @@ from ... import _C
 from ._base import LRScheduler, as_list, check_optimizer, set_lr
 
 
-def _cosine(start, end, part):
-    return end + (start - end) / 2.0 * (math.cos(math.pi * part) + 1)
-
-
-def _line(start, end, part):
-    return (end - start) * part + start
-
-
 def _has_betas(optimizer):
     """Whether momentum is ``betas[0]``; an error if there is none to cycle."""
     if "momentum" not in optimizer.defaults and "betas" not in optimizer.defaults:
@@ -30,7 +22,7 @@ def _set_momentum(group, value, use_beta1):
 
 
 class CosineAnnealingWarmRestarts(LRScheduler):
-    """Cosine annealing that begins anew after ``T_0`` epochs, each time ``T_mult`` times as long."""
+    """Cosine annealing that restarts after ``T_0`` epochs, each time ``T_mult`` times as long."""
 
     def __init__(self, optimizer, T_0, T_mult=1, eta_min=0.0, last_epoch=-1):
         if T_0 <= 0 or not isinstance(T_0, int):
@@ -45,30 +37,21 @@ class CosineAnnealingWarmRestarts(LRScheduler):
 
     def get_lr(self):
         self._check_get_lr()
-        return [_cosine(base, self.eta_min, self.T_cur / self.T_i) for base in self.base_lrs]
+        return [_C._lr_cosine(base, self.eta_min, self.T_cur, self.T_i) for base in self.base_lrs]
 
     def step(self, epoch=None):
         """Goes on to the next epoch, or to ``epoch``, which may be a fraction."""
         _C._refuse_recording("lr_scheduler.step")
         if epoch is None and self.last_epoch < 0:
             epoch = 0
-        if epoch is None:
-            epoch = self.last_epoch + 1
-            self.T_cur += 1
-            if self.T_cur >= self.T_i:
-                self.T_cur %= self.T_i
-                self.T_i *= self.T_mult
-        else:
-            if epoch < 0:
-                raise ValueError(f"Expected non-negative epoch, but got {epoch}")
-            self.T_i, self.T_cur = self.T_0, epoch
-            if epoch >= self.T_0:
-                if self.T_mult == 1:
-                    self.T_cur = epoch % self.T_0
-                else:
-                    n = int(math.log(epoch / self.T_0 * (self.T_mult - 1) + 1, self.T_mult))
-                    self.T_cur = epoch - self.T_0 * (self.T_mult**n - 1) / (self.T_mult - 1)
-                    self.T_i = self.T_0 * self.T_mult**n
+        given = epoch is not None
+        if given and epoch < 0:
+            raise ValueError(f"Expected non-negative epoch, but got {epoch}")
+        t_cur, t_i = _C._lr_restarts(self.T_cur, self.T_i, self.T_0, self.T_mult, epoch)
+        # As in PyTorch's state: whole numbers are ints but for the position in a longer period.
+        whole = float(t_cur).is_integer() and (not given or isinstance(epoch, int) and (self.T_mult == 1 or epoch < self.T_0))
+        self.T_cur, self.T_i = int(t_cur) if whole else t_cur, int(t_i)
+        epoch = epoch if given else self.last_epoch + 1
         self.last_epoch = math.floor(epoch)
         self._get_lr_called_within_step = True
         try:
@@ -118,13 +101,11 @@ class CyclicLR(LRScheduler):
         """How high a cycle (or an iteration) goes."""
         if self._scale_fn_custom is not None:
             return self._scale_fn_custom(x)
-        return {"triangular": 1.0, "triangular2": 1 / 2.0 ** (x - 1), "exp_range": self.gamma**x}[self.mode]
+        return _C._lr_cycle_scale(self.mode, x, self.gamma)
 
     def get_lr(self):
         self._check_get_lr()
-        cycle = math.floor(1 + self.last_epoch / self.total_size)
-        x = 1.0 + self.last_epoch / self.total_size - cycle
-        height = x / self.step_ratio if x <= self.step_ratio else (x - 1) / (self.step_ratio - 1)
+        cycle, height = _C._lr_cycle(self.last_epoch, self.total_size, self.step_ratio)
         scale = self.scale_fn(cycle if self.scale_mode == "cycle" else self.last_epoch)
         if self.cycle_momentum:
             for low, high, group in zip(self.base_momentums, self.max_momentums, self.optimizer.param_groups):
@@ -139,7 +120,7 @@ class CyclicLR(LRScheduler):
         return state
 
     def load_state_dict(self, state_dict):
-        """Goes back to what ``state_dict`` returned."""
+        """Restores what ``state_dict`` returned."""
         state = dict(state_dict)
         kept = state.pop("_scale_fn_custom", None)
         if kept is not None:
@@ -203,19 +184,15 @@ class OneCycleLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def _anneal_func(self, start, end, part):
-        return (_cosine if self._anneal_func_type == "cos" else _line)(start, end, part)
+        return _C._lr_anneal(self._anneal_func_type, start, end, part)
 
     def get_lr(self):
         self._check_get_lr()
         step = self.last_epoch
         if step > self.total_steps:
             raise ValueError(f"Tried to step {step} times. The specified number of total steps is {self.total_steps}")
-        begin = 0.0
-        for phase in self._schedule_phases:
-            if step <= phase["end_step"] or phase is self._schedule_phases[-1]:
-                part = (step - begin) / (phase["end_step"] - begin)
-                break
-            begin = phase["end_step"]
+        at, part = _C._lr_phase(step, [phase["end_step"] for phase in self._schedule_phases])
+        phase = self._schedule_phases[at]
         values = []
         for group in self.optimizer.param_groups:
             values.append(self._anneal_func(group[phase["start_lr"]], group[phase["end_lr"]], part))

@@ -51,18 +51,14 @@ class ReduceLROnPlateau(LRScheduler):
         else:
             warnings.warn(EPOCH_WARNING, UserWarning, stacklevel=2)
         self.last_epoch = epoch
-        if self.is_better(current, self.best):
+        better = self.is_better(current, self.best)
+        if better:
             self.best = current
-            self.num_bad_epochs = 0
-        else:
-            self.num_bad_epochs += 1
-        if self.in_cooldown:
-            self.cooldown_counter -= 1
-            self.num_bad_epochs = 0
-        if self.num_bad_epochs > self.patience:
+        self.num_bad_epochs, self.cooldown_counter, reduce = _C._lr_patience(
+            better, self.patience, self.cooldown, self.num_bad_epochs, self.cooldown_counter
+        )
+        if reduce:
             self._reduce_lr(epoch)
-            self.cooldown_counter = self.cooldown
-            self.num_bad_epochs = 0
         self._last_lr = [copied(group["lr"]) for group in self.optimizer.param_groups]
 
     def _reduce_lr(self, epoch):
@@ -74,8 +70,8 @@ class ReduceLROnPlateau(LRScheduler):
             self.min_lrs = [self.default_min_lr] * len(groups)
         for group, smallest in zip(groups, self.min_lrs):
             old = float(group["lr"])
-            new = max(old * self.factor, smallest)
-            if old - new > self.eps:
+            new = _C._lr_reduced(old, self.factor, smallest, self.eps)
+            if new != old:
                 set_lr(group, new)
 
     @property
@@ -85,9 +81,4 @@ class ReduceLROnPlateau(LRScheduler):
 
     def is_better(self, a, best):
         """Whether a metric is an improvement."""
-        sign = -1.0 if self.mode == "min" else 1.0
-        if self.threshold_mode == "rel":
-            bar = best * (1.0 + sign * self.threshold)
-        else:
-            bar = best + sign * self.threshold
-        return a < bar if self.mode == "min" else a > bar
+        return _C._lr_is_better(self.mode, self.threshold_mode, self.threshold, a, best)

@@ -1,14 +1,14 @@
-"""Schedules by formula. Each step changes what the optimizer has, so that several schedules can act together."""
+"""Schedules by formula. The formulas are Rust's (`rushlight-optim`); options and state are attributes, as in PyTorch."""
 
-import math
 import types
 from collections import Counter
 
+from ... import _C
 from ._base import LRScheduler
 
 
 class _ByFunction(LRScheduler):
-    """A schedule given by functions of the epoch, one for all groups or one for each."""
+    """A schedule given by Python functions of the epoch, one for all groups or one for each."""
 
     def __init__(self, optimizer, lr_lambda, last_epoch=-1):
         self.optimizer = optimizer
@@ -28,7 +28,7 @@ class _ByFunction(LRScheduler):
         return state
 
     def load_state_dict(self, state_dict):
-        """Goes back to what ``state_dict`` returned."""
+        """Restores what ``state_dict`` returned."""
         state = dict(state_dict)
         for function, kept in zip(self.lr_lambdas, state.pop("lr_lambdas")):
             if kept is not None:
@@ -54,43 +54,43 @@ class MultiplicativeLR(_ByFunction):
         return [lr * f(self.last_epoch) for f, lr in zip(self.lr_lambdas, self._group_lrs())]
 
 
-class StepLR(LRScheduler):
+class _ByFormula(LRScheduler):
+    """A schedule whose learning rates Rust computes; ``_formula`` names it."""
+
+    def get_lr(self):
+        self._check_get_lr()
+        return _C._lr_chained(
+            self._formula, self.__dict__, self.last_epoch, self._is_initial, self.base_lrs, self._group_lrs()
+        )
+
+    def _get_closed_form_lr(self):
+        return _C._lr_closed_form(self._formula, self.__dict__, self.last_epoch, self.base_lrs)
+
+
+class StepLR(_ByFormula):
     """Times ``gamma`` every ``step_size`` epochs."""
+
+    _formula = "StepLR"
 
     def __init__(self, optimizer, step_size, gamma=0.1, last_epoch=-1):
         self.step_size, self.gamma = step_size, gamma
         super().__init__(optimizer, last_epoch)
 
-    def get_lr(self):
-        self._check_get_lr()
-        if self.last_epoch == 0 or self.last_epoch % self.step_size != 0:
-            return self._group_lrs()
-        return [lr * self.gamma for lr in self._group_lrs()]
 
-    def _get_closed_form_lr(self):
-        return [base * self.gamma ** (self.last_epoch // self.step_size) for base in self.base_lrs]
-
-
-class MultiStepLR(LRScheduler):
+class MultiStepLR(_ByFormula):
     """Times ``gamma`` at each milestone."""
+
+    _formula = "MultiStepLR"
 
     def __init__(self, optimizer, milestones, gamma=0.1, last_epoch=-1):
         self.milestones, self.gamma = Counter(milestones), gamma
         super().__init__(optimizer, last_epoch)
 
-    def get_lr(self):
-        self._check_get_lr()
-        if self.last_epoch not in self.milestones:
-            return self._group_lrs()
-        return [lr * self.gamma ** self.milestones[self.last_epoch] for lr in self._group_lrs()]
 
-    def _get_closed_form_lr(self):
-        passed = sum(count for milestone, count in self.milestones.items() if milestone <= self.last_epoch)
-        return [base * self.gamma**passed for base in self.base_lrs]
-
-
-class ConstantLR(LRScheduler):
+class ConstantLR(_ByFormula):
     """Times ``factor`` for the first ``total_iters`` epochs."""
+
+    _formula = "ConstantLR"
 
     def __init__(self, optimizer, factor=1.0 / 3, total_iters=5, last_epoch=-1):
         if not 0 <= factor <= 1.0:
@@ -98,20 +98,11 @@ class ConstantLR(LRScheduler):
         self.factor, self.total_iters = factor, total_iters
         super().__init__(optimizer, last_epoch)
 
-    def get_lr(self):
-        self._check_get_lr()
-        if self.last_epoch == 0:
-            return [lr * self.factor for lr in self._group_lrs()]
-        if self.last_epoch != self.total_iters:
-            return self._group_lrs()
-        return [lr * (1.0 / self.factor) for lr in self._group_lrs()]
 
-    def _get_closed_form_lr(self):
-        return [base * (1.0 if self.last_epoch >= self.total_iters else self.factor) for base in self.base_lrs]
+class LinearLR(_ByFormula):
+    """Times a factor that changes linearly from one value to another."""
 
-
-class LinearLR(LRScheduler):
-    """Times a factor that goes in a line from one value to another."""
+    _formula = "LinearLR"
 
     def __init__(self, optimizer, start_factor=1.0 / 3, end_factor=1.0, total_iters=5, last_epoch=-1):
         if not 0 < start_factor <= 1.0:
@@ -121,78 +112,32 @@ class LinearLR(LRScheduler):
         self.start_factor, self.end_factor, self.total_iters = start_factor, end_factor, total_iters
         super().__init__(optimizer, last_epoch)
 
-    def get_lr(self):
-        self._check_get_lr()
-        if self.last_epoch == 0:
-            return [lr * self.start_factor for lr in self._group_lrs()]
-        if self._is_initial or self.last_epoch > self.total_iters:
-            return self._group_lrs()
-        rise = self.end_factor - self.start_factor
-        factor = 1.0 + rise / (self.total_iters * self.start_factor + (self.last_epoch - 1) * rise)
-        return [lr * factor for lr in self._group_lrs()]
 
-    def _get_closed_form_lr(self):
-        passed = min(self.total_iters, self.last_epoch) / self.total_iters
-        return [base * (self.start_factor + (self.end_factor - self.start_factor) * passed) for base in self.base_lrs]
-
-
-class ExponentialLR(LRScheduler):
+class ExponentialLR(_ByFormula):
     """Times ``gamma`` every epoch."""
+
+    _formula = "ExponentialLR"
 
     def __init__(self, optimizer, gamma, last_epoch=-1):
         self.gamma = gamma
         super().__init__(optimizer, last_epoch)
 
-    def get_lr(self):
-        self._check_get_lr()
-        if self._is_initial:
-            return self._group_lrs()
-        return [lr * self.gamma for lr in self._group_lrs()]
 
-    def _get_closed_form_lr(self):
-        return [base * self.gamma**self.last_epoch for base in self.base_lrs]
+class PolynomialLR(_ByFormula):
+    """Decays to zero as a power of the remaining share of ``total_iters``."""
 
-
-class PolynomialLR(LRScheduler):
-    """Falls to zero by a power of what is left of ``total_iters``."""
+    _formula = "PolynomialLR"
 
     def __init__(self, optimizer, total_iters=5, power=1.0, last_epoch=-1):
         self.total_iters, self.power = total_iters, power
         super().__init__(optimizer, last_epoch)
 
-    def get_lr(self):
-        self._check_get_lr()
-        if self._is_initial or self.last_epoch > self.total_iters:
-            return self._group_lrs()
-        left = 1.0 - self.last_epoch / self.total_iters
-        before = 1.0 - (self.last_epoch - 1) / self.total_iters
-        return [lr * (left / before) ** self.power for lr in self._group_lrs()]
 
-    def _get_closed_form_lr(self):
-        left = 1.0 - min(self.total_iters, self.last_epoch) / self.total_iters
-        return [base * left**self.power for base in self.base_lrs]
-
-
-class CosineAnnealingLR(LRScheduler):
+class CosineAnnealingLR(_ByFormula):
     """Along half a cosine from the first learning rate to ``eta_min`` in ``T_max`` epochs, and back."""
+
+    _formula = "CosineAnnealingLR"
 
     def __init__(self, optimizer, T_max, eta_min=0.0, last_epoch=-1):
         self.T_max, self.eta_min = T_max, eta_min
         super().__init__(optimizer, last_epoch)
-
-    def get_lr(self):
-        self._check_get_lr()
-        lrs = self._group_lrs()
-        if self._is_initial:
-            return lrs
-        epoch, half = self.last_epoch, self.T_max
-        if (epoch - 1 - half) % (2 * half) == 0:
-            # The bottom: there the quotient below has nothing to divide by.
-            rise = (1 - math.cos(math.pi / half)) / 2
-            return [lr + (base - self.eta_min) * rise for base, lr in zip(self.base_lrs, lrs)]
-        ratio = (1 + math.cos(math.pi * epoch / half)) / (1 + math.cos(math.pi * (epoch - 1) / half))
-        return [ratio * (lr - self.eta_min) + self.eta_min for lr in lrs]
-
-    def _get_closed_form_lr(self):
-        height = (1 + math.cos(math.pi * self.last_epoch / self.T_max)) / 2
-        return [self.eta_min + (base - self.eta_min) * height for base in self.base_lrs]

@@ -237,7 +237,7 @@ def pad(img, padding, fill=0, padding_mode="constant"):
 
 
 def crop(img, top, left, height, width):
-    """A part of the image; what lies outside of it is zero."""
+    """A part of the image; what is outside of it is zero."""
     p = pixels(img)
     h, w = p.shape[-2:]
     part = p[..., max(top, 0) : max(top + height, 0), max(left, 0) : max(left + width, 0)]

@@ -77,7 +77,7 @@ impl Report {
     }
 }
 
-/// What was asked for.
+/// The command line's options.
 #[derive(Default)]
 struct Request {
     verbose: bool,

@@ -54,5 +54,10 @@ super::ops! {
     "eigvalsh" => |a| a.t(0)?.eigvalsh(upper(a));
     "matrix_norm" => |a| matrix_norm(a);
     "cross" => |a| a.t(0)?.cross(a.t(1)?, a.dim(2, "dim", -1)?);
+    "lu" => |a| a.t(0)?.lu().map(|(_, l, u)| (l, u));
+    "lu_solve" => |a| {
+        let (lu, pivots, _) = a.t(0)?.lu_factor()?;
+        lu.lu_solve(&pivots, a.t(1)?, a.flag(2, "left", true)?, a.flag(3, "adjoint", false)?)
+    };
     "lstsq" => |a| a.t(0)?.lstsq(a.t(1)?);
 }

@@ -57,7 +57,8 @@ def _orthogonalise(matrix, epsilon):
         column = matrix[:, i : i + 1]
         column.div_(column.norm() + epsilon)
         if i:
-            # What is left of a column that depends on those before it is noise: it must not point their way, and goes if it has no other.
+            # What is left of a column that depends on those before it is noise: it must not point their way, and goes
+            # if it has no other.
             former = matrix[:, :i]
             column.sub_(former @ (former.t() @ column))
             length = column.norm()
@@ -120,7 +121,8 @@ def _approximate(state, bucket, matrices, whole):
     for p, m, q in zip(firsts, matrices, seconds):
         m.copy_(p @ q.t())
     if state.use_error_feedback:
-        # Gradients that travelled whole have left nothing out: their means differ from this rank's by what the others had.
+        # Gradients that travelled whole have left nothing out: their means differ from this rank's by what the others
+        # had.
         error = before - buffer
         offset = 0
         kept = {t.data_ptr() for t in whole}
