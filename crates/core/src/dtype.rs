@@ -237,7 +237,7 @@ element! {
 
 /// A float cut off to 64 bits. As in PyTorch, a negative one wraps.
 fn u64_from_f64(v: f64) -> u64 {
-    if v < 9.223372036854775808e18 { v as i64 as u64 } else { v as u64 }
+    if v < (1u64 << 63) as f64 { v as i64 as u64 } else { v as u64 }
 }
 
 /// Runs an expression with `$T` bound to the Rust type of a run-time [`DType`], or of its [carrier](DType::carrier).
