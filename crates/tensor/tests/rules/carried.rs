@@ -144,7 +144,7 @@ fn elements_move_as_their_bits() {
         alike(t.gather(0, &index).unwrap(), &[2, 0, 5]);
         alike(t.flip([0]).unwrap(), &[5, 4, 3, 2, 1, 0]);
         alike(t.reshape([2usize, 3]).unwrap().t().unwrap().contiguous().unwrap(), &[0, 3, 1, 4, 2, 5]);
-        alike(t.roll(&[1], &[0]).unwrap(), &[5, 0, 1, 2, 3, 4]);
+        alike(t.roll([1], [0]).unwrap(), &[5, 0, 1, 2, 3, 4]);
         alike(t.copy().unwrap(), &[0, 1, 2, 3, 4, 5]);
         let mask = Tensor::new([true, false, true, false, false, true]).unwrap();
         alike(t.masked_select(&mask).unwrap(), &[0, 2, 5]);
