@@ -43,6 +43,8 @@ pub(super) fn copy(engine: &'static dyn Backend, src: View, out: View) -> Result
         // A signed integer of twice the size, less what the sign has spread to.
         (U16, I32) => masked(engine, src, out, 0xffff),
         (U32, I64) => masked(engine, src, out, 0xffff_ffff),
+        // As PyTorch does: the integer is rounded to `f32` first.
+        (U32, F16 | BF16) => by_way_of(F32),
         (U16, _) => by_way_of(I32),
         (U32, _) => by_way_of(I64),
         (U64, F32) => on_host(engine, src, out, |from: &[u64], to: &mut [f32]| {
