@@ -15,6 +15,8 @@ use std::collections::{BTreeMap, BTreeSet};
 const NEED_THE_HOST: &[(&str, &str)] = &[
     ("bincount", "the result is as long as the largest value says"),
     ("det", "the derivative asks whether a matrix is singular"),
+    ("lu", "pivots become a permutation on the host"),
+    ("lu_solve", "pivots become a permutation on the host"),
     ("masked_scatter", "the true elements are counted"),
     ("masked_select", "the result is as long as there are true elements"),
     ("nonzero", "the result is as long as there are elements that are not zero"),
@@ -24,10 +26,8 @@ const NEED_THE_HOST: &[(&str, &str)] = &[
 ];
 
 /// Ops that a GPU refuses besides: it has no kernel of its own for them, or leaves small factorisations to the CPU.
-const NEED_THE_CPU: &[&str] = &[
-    "cholesky", "eigh", "eigvalsh", "histc", "inv", "logdet", "lstsq", "lu", "lu_solve", "qr", "slogdet", "solve",
-    "svd", "svdvals",
-];
+const NEED_THE_CPU: &[&str] =
+    &["cholesky", "eigh", "eigvalsh", "histc", "inv", "logdet", "lstsq", "qr", "slogdet", "solve", "svd", "svdvals"];
 
 const FAMILIES: &[&str] = &[
     "activation",

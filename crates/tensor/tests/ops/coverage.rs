@@ -18,6 +18,7 @@ const NO_OPS: &[(&str, &str)] = &[
     ("fitting", "checks a number for the Python front; its documentation tests it"),
     ("lstm_backward", "steps of the recurrent layers, whose tests run it"),
     ("lstm_forward", "steps of the recurrent layers, whose tests run it"),
+    ("unpromoted", "the error of dtypes without a common one; its documentation tests it"),
     ("per_dim", "reads a `Sizes` for the layers of other crates"),
 ];
 

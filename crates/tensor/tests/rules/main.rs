@@ -4,6 +4,7 @@ mod amp;
 mod autograd;
 mod carried;
 mod display;
+mod factors;
 mod functional;
 mod indexing;
 mod kernels;
