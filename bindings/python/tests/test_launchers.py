@@ -186,7 +186,7 @@ import torch.distributed as dist
 
 dist.init_process_group("gloo")
 if dist.get_rank() == 1:
-    torch.xpu.set_device(1000)
+    raise RuntimeError("rank 1 has no device")
 dist.all_reduce(torch.ones(2))
 """
 
@@ -195,7 +195,7 @@ def test_a_rank_that_fails_ends_all(tmp_path):
     program = tmp_path / "failing.py"
     program.write_text(FAILING)
     out = mpiexec("mpich", 2, sys.executable, "-m", "rushlight", program, code=1)
-    assert "invalid device ordinal 1000" in out and "all ranks are ended" in out, out
+    assert "rank 1 has no device" in out and "all ranks are ended" in out, out
 
 
 # In Frontier's manner: the count of GPUs divides the rank, the interface is the fabric's, snapshots resume.
