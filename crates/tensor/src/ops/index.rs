@@ -442,9 +442,7 @@ impl Tensor {
             return Err(Error::shape(format!("put_(): expected a long tensor for index, but got {}", index.dtype())));
         }
         if index.numel() != source.numel() {
-            // PyTorch's class for this depends on whether the tensor is empty.
-            let class = if self.numel() == 0 { Error::index } else { Error::shape };
-            return Err(class(format!(
+            return Err(Error::shape(format!(
                 "put_(): expected source and index to have the same number of elements, but got {} and {}",
                 source.numel(),
                 index.numel()
