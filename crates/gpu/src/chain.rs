@@ -1,10 +1,12 @@
 //! A batch norm with what follows it in one pass.
 //!
-//! Networks add a shortcut to a normalised tensor and cut it off at zero, each by a call of its own, and drop what lies between. The last kernel of a batch
-//! norm is therefore held back (`queue`). An addition of a tensor of the same shape, or a ReLU, that comes next and reads the result joins it; a tensor that
-//! is freed before anything else is done is not written at all. Values are those of separate kernels, bit by bit.
+//! Networks add a shortcut to a normalised tensor and apply a ReLU, each by a call of its own, and drop the tensors in
+//! between. The last kernel of a batch norm is therefore held back (`queue`). An addition of a tensor of the same shape,
+//! or a ReLU, that comes next and reads the result joins it. A tensor that is freed before any other work is issued is
+//! never written. The values are those of separate kernels, bit by bit.
 //!
-//! Likewise the gradient of a large ReLU is held back: the gradients of a batch norm that come next and read it apply the mask in their first pass.
+//! The gradient of a large ReLU is held back too: the gradients of a batch norm that come next and read it apply the
+//! mask in their first pass.
 
 use crate::batch_norm::{Share, chain_kernel};
 use crate::device::{Gpu, Place};

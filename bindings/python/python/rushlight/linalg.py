@@ -55,10 +55,14 @@ def matrix_sqrth(A):
 
 
 def householder_product(A, tau):
-    """The first columns of the product of Householder reflections: column i of A below its diagonal is vector i, ``tau[i]`` its factor."""
+    """The first columns of a product of Householder reflections.
+
+    Vector i is column i of A below its diagonal, with a one on it; ``tau[i]`` is its factor.
+    """
     rows, columns, count = A.shape[-2], A.shape[-1], tau.shape[-1]
     if columns > rows or count > columns:
-        raise RuntimeError(f"linalg.householder_product: {count} reflections, {rows} rows and {columns} columns: none may exceed the one named before it")
+        given = f"{count} reflections, {columns} columns and {rows} rows"
+        raise RuntimeError(f"linalg.householder_product: expected reflections <= columns <= rows, got {given}")
     vectors = A.tril(-1) + _C._torch.eye(rows, columns, dtype=A.dtype, device=A.device)
     out = _C._torch.eye(rows, columns, dtype=A.dtype, device=A.device).expand(A.shape)
     for i in reversed(range(count)):

@@ -1,0 +1,50 @@
+"""Matrix functions that the Python front composes: each by the property that defines it."""
+
+import pytest
+
+import rushlight as torch
+
+
+def close(a, b):
+    return torch.allclose(a, b, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("shape", [(3, 3), (5, 2), (2, 4, 3)])
+def test_polar_factors_multiply_to_the_matrix(shape):
+    a = torch.randn(shape, dtype=torch.float64)
+    u, h = torch.linalg.polar(a)
+    assert close(u @ h, a) and close(u.mT @ u, torch.eye(shape[-1], dtype=torch.float64).expand(h.shape)) and close(h, h.mT)
+    assert (torch.linalg.eigvalsh(h) > 0).all()
+
+
+def test_polar_refuses_wide_matrices():
+    with pytest.raises(RuntimeError, match="at least as many rows"):
+        torch.linalg.polar(torch.ones(2, 3))
+
+
+def test_a_square_root_squared_is_the_matrix():
+    a = torch.randn(2, 4, 4, dtype=torch.float64)
+    a = a @ a.mT + torch.eye(4, dtype=torch.float64)
+    root = torch.linalg.matrix_sqrth(a)
+    assert close(root @ root, a) and close(root, root.mT)
+
+
+def test_householder_product_is_the_product_of_reflections():
+    a, tau = torch.randn(2, 5, 3, dtype=torch.float64), torch.rand(2, 3, dtype=torch.float64)
+    for item in range(2):
+        product = torch.eye(5, dtype=torch.float64)
+        for i in range(3):
+            v = torch.cat([torch.zeros(i, dtype=torch.float64), torch.ones(1, dtype=torch.float64), a[item, i + 1 :, i]])
+            product = product @ (torch.eye(5, dtype=torch.float64) - tau[item, i] * torch.outer(v, v))
+        assert close(torch.linalg.householder_product(a, tau)[item], product[:, :3])
+    with pytest.raises(RuntimeError, match="reflections <= columns <= rows"):
+        torch.linalg.householder_product(torch.ones(2, 3), torch.ones(3))
+
+
+def test_lu_without_pivoting_says_what_to_use():
+    with pytest.raises(NotImplementedError, match="pivot=True"):
+        torch.linalg.lu_factor(torch.eye(2), pivot=False)
+    singular = torch.tensor([[1.0, 2.0], [2.0, 4.0]])
+    assert torch.linalg.lu_factor_ex(singular).info.item() == 2
+    with pytest.raises(torch.linalg.LinAlgError, match="zero on its diagonal"):
+        torch.linalg.lu_factor_ex(singular, check_errors=True)
