@@ -155,7 +155,7 @@ fn small(rest: &str) -> Result<Case> {
             z = z.mul(&a)?.add(&b)?;
         }
         w.zero_grad();
-        z.sum()?.backward()
+        z.sum(..)?.backward()
     }))
 }
 
@@ -177,7 +177,7 @@ fn memory_bound(name: &str) -> Result<Case> {
         "gelu" => Box::new(|x| x.gelu()),
         "softmax" => Box::new(|x| x.softmax(-1)),
         "layer_norm" => Box::new(move |x| x.layer_norm(&[2048], Some(&weight), Some(&bias), 1e-5)),
-        "sum" => Box::new(|x| x.sum()),
+        "sum" => Box::new(|x| x.sum(..)),
         "rand" => return Ok(Box::new(move || Tensor::rand(shape, DType::F32).map(|_| ()))),
         "randn" => return Ok(Box::new(move || Tensor::randn(shape, DType::F32).map(|_| ()))),
         "dropout" => Box::new(|x| x.dropout(0.1, true)),
@@ -199,6 +199,6 @@ fn memory_chain() -> Result<Case> {
         for _ in 0..5 {
             y = y.mul(0.5)?.sin()?.add(&x)?.gelu()?;
         }
-        y.sum()?.backward()
+        y.sum(..)?.backward()
     }))
 }

@@ -145,7 +145,7 @@ fn recurrent(name: &str) -> Result<Case> {
     Ok(Box::new(move || {
         let (output, parameters) = forward()?;
         parameters.iter().for_each(Tensor::zero_grad);
-        output.sum()?.backward()
+        output.sum(..)?.backward()
     }))
 }
 
@@ -205,7 +205,7 @@ fn load() -> Result<Case> {
     io::save(&weights()?.into(), &file.0)?;
     Ok(Box::new(move || {
         for (_, t) in io::load(&file.0)?.to_state_dict()? {
-            t.sum()?;
+            t.sum(..)?;
         }
         Ok(())
     }))

@@ -122,9 +122,9 @@ fn kernels(report: &Report) -> Result<()> {
     report.bandwidth("gelu", 2.0 * n, || x.gelu().map(drop))?;
     report.bandwidth("softmax", 2.0 * n, || x.softmax(-1).map(drop))?;
     report.bandwidth("layernorm", 2.0 * n, || x.layer_norm(&[4096], None, None, 1e-5).map(drop))?;
-    report.bandwidth("sum_rows", n, || x.sum_dims([-1], false).map(drop))?;
-    report.bandwidth("sum_all", n, || x.sum().map(drop))?;
-    report.bandwidth("sum_columns", n, || x.sum_dims([0], false).map(drop))?;
+    report.bandwidth("sum_rows", n, || x.sum(-1).map(drop))?;
+    report.bandwidth("sum_all", n, || x.sum(..).map(drop))?;
+    report.bandwidth("sum_columns", n, || x.sum(0).map(drop))?;
     report.bandwidth("transpose", 2.0 * n, || x.t()?.contiguous().map(drop))?;
     drop((x, z));
     for (name, dtype, tf32) in [("bf16", DType::BF16, false), ("f32", DType::F32, false), ("tf32", DType::F32, true)] {
@@ -305,7 +305,7 @@ impl Forward for ResNet50 {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let x = self.norm.forward(&self.conv.forward(x)?)?.relu()?;
         let x = self.blocks.forward(&x.max_pool2d(MaxPool::new(3).stride(2).padding(1))?)?;
-        self.head.forward(&x.mean_dims([2, 3], false)?)
+        self.head.forward(&x.mean([2, 3])?)
     }
 }
 
@@ -355,9 +355,7 @@ fn encoder() -> Result<(Batch, impl FnMut(&Batch) -> Result<Tensor>)> {
     let mut optimizer = AdamW::new(model.parameters()).lr(1e-3).build()?;
     let batch = [randn(&[16, 64, 256], DType::F32)?, Tensor::randint(0, 10, [16], (DType::I64, DEVICE))?];
     let step = move |[x, y]: &Batch| {
-        step(&mut optimizer, None, || {
-            model.head.forward(&model.encoder.forward(x)?.mean_dims([1], false)?)?.cross_entropy(y)
-        })
+        step(&mut optimizer, None, || model.head.forward(&model.encoder.forward(x)?.mean(1)?)?.cross_entropy(y))
     };
     Ok((batch, step))
 }

@@ -87,11 +87,11 @@ fn root(outputs: &[Tensor], gradients: &[Option<Tensor>]) -> Result<Tensor> {
                     output.shape()
                 )));
             }
-            Some(g) => output.mul(g)?.sum()?,
+            Some(g) => output.mul(g)?.sum(..)?,
             None if output.numel() != 1 => {
                 return Err(rushlight_core::Error::autograd("grad can be implicitly created only for scalar outputs"));
             }
-            None => output.sum()?,
+            None => output.sum(..)?,
         };
         total = Some(match total {
             Some(sum) => sum.add(&part)?,

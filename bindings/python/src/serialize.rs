@@ -180,7 +180,7 @@ fn _over_storage<'py>(
     let t = storage.get().tensor();
     let dtype = dtype.get().core()?;
     let layout = Layout::strided(&size, &stride, offset).py()?;
-    if dtype == DType::Bool && t.gt(1).and_then(|m| m.any()?.item::<bool>()).py()? {
+    if dtype == DType::Bool && t.gt(1).and_then(|m| m.any(..)?.item::<bool>()).py()? {
         return Err(crate::error::value_error("bytes of a bool tensor must be 0 or 1"));
     }
     // SAFETY: the storage is a tensor's; the layout is checked against it. Bytes that are no truth values were refused.

@@ -475,7 +475,7 @@ impl PyTensor {
                 )));
             }
         };
-        equal.and_then(|e| e.any()?.item::<bool>()).py()
+        equal.and_then(|e| e.any(..)?.item::<bool>()).py()
     }
 
     fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {

@@ -213,13 +213,13 @@ impl MultiheadAttention {
             let merged = heads.permute(if batch_first { &[0, 2, 1, 3] } else { &[2, 0, 1, 3] })?;
             let out = self.out_proj.forward(&merged.flatten(2, 3)?)?;
             let weights = match weights {
-                Some(w) if options.average_attn_weights => Some(w.mean_dims([1], false)?),
+                Some(w) if options.average_attn_weights => Some(w.mean(1)?),
                 other => other,
             };
             if !unbatched {
                 return Ok((out, weights));
             }
-            Ok((out.squeeze_dims([0])?, weights.map(|w| w.squeeze_dims([0])).transpose()?))
+            Ok((out.squeeze(0)?, weights.map(|w| w.squeeze(0)).transpose()?))
         })
     }
 

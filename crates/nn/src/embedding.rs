@@ -14,7 +14,7 @@ use rushlight_tensor::{Options, Tensor};
 /// use rushlight::Tensor;
 /// let table = Embedding::new(10, 4).padding_idx(0).build()?;
 /// assert_eq!(table.forward(&Tensor::new([[1i64, 2, 0]])?)?.shape(), [1, 3, 4]);
-/// assert_eq!(table.weight.i(0)?.sum()?.item::<f32>()?, 0.0);
+/// assert_eq!(table.weight.i(0)?.sum(..)?.item::<f32>()?, 0.0);
 /// # Ok::<(), rushlight_core::Error>(())
 /// ```
 #[derive(Module)]

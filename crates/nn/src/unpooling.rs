@@ -15,7 +15,7 @@ use rushlight_tensor::{Sizes, Tensor};
 /// let (y, indices) = MaxPool2d::new(2).forward_with_indices(&x)?;
 /// let back = MaxUnpool2d::new(2).forward(&y, &indices)?;
 /// assert_eq!(back.shape(), [1, 4, 4]);
-/// assert_eq!(back.sum()?.item::<f32>()?, 5.0 + 7.0 + 13.0 + 15.0);
+/// assert_eq!(back.sum(..)?.item::<f32>()?, 5.0 + 7.0 + 13.0 + 15.0);
 /// # Ok::<(), rushlight_core::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, Module)]

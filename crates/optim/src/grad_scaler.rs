@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// let w = Tensor::new([1.0f32, 2.0])?.requires_grad_(true)?;
 /// let mut optimizer = Sgd::new([w.clone()]).lr(0.1).build()?;
 /// let mut scaler = GradScaler::new();
-/// let loss = (&w * &w).sum()?;
+/// let loss = (&w * &w).sum(..)?;
 /// scaler.scale(&loss)?.backward()?;
 /// scaler.unscale_(&mut optimizer)?; // only to look at the gradients, or to clip them
 /// clip_grad_norm_([&w], 1.0)?;

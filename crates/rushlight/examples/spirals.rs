@@ -128,8 +128,7 @@ fn draw(net: &Net, x: &Tensor, y: &Tensor) -> Result<()> {
     let (rows, cols) = (30usize, 72usize);
     let at = |i: usize, n: usize| (i as f32 + 0.5) / n as f32 * 2.4 - 1.2;
     let grid: Vec<f32> = (0..rows * cols).flat_map(|i| [at(i % cols, cols), -at(i / cols, rows)]).collect();
-    let seen = no_grad(|| net.forward(&Tensor::from_slice(&grid, [rows * cols, 2])?)?.argmax_dim(-1, false))?
-        .to_vec::<i64>()?;
+    let seen = no_grad(|| net.forward(&Tensor::from_slice(&grid, [rows * cols, 2])?)?.argmax(-1))?.to_vec::<i64>()?;
     let mut cells = vec![None; rows * cols];
     for (p, arm) in x.to_vec::<f32>()?.chunks_exact(2).zip(y.to_vec::<i64>()?) {
         let cell = |v: f32, n: usize| ((v + 1.2) / 2.4 * n as f32) as usize;
@@ -179,7 +178,7 @@ fn train() -> Result<()> {
         loss.backward()?;
         optimizer.step()?;
         if epoch % 20 == 0 || epoch == options.epochs {
-            let hits = no_grad(|| logits.argmax_dim(-1, false)?.eq(&y)?.sum()?.item::<i64>())?;
+            let hits = no_grad(|| logits.argmax(-1)?.eq(&y)?.sum(..)?.item::<i64>())?;
             let mut out = std::io::stdout();
             write!(
                 out,

@@ -9,7 +9,7 @@
 //! let x = Tensor::randn([64, 3], DType::F32)?;
 //! let model = Linear::new(3, 1).build()?;
 //! let mut optimizer = Sgd::new(model.parameters()).lr(0.1).build()?;
-//! let loss = model.forward(&x)?.square()?.mean()?;
+//! let loss = model.forward(&x)?.square()?.mean(..)?;
 //! loss.backward()?;
 //! optimizer.step()?;
 //! # Ok::<(), Error>(())

@@ -152,18 +152,18 @@ fn reductions(c: &mut Count) -> Result<()> {
         } else {
             Tensor::randint(0, 100, [128, 256], DType::I64)?.to_dtype(dtype)?
         };
-        c.op(&format!("sum {dtype}"), || x.sum())?;
-        c.op(&format!("sum of rows {dtype}"), || x.sum_dims(1, false))?;
-        c.op(&format!("sum of columns {dtype}"), || x.sum_dims(0, false))?;
-        c.op(&format!("prod of rows {dtype}"), || x.prod_dims(1, false))?;
+        c.op(&format!("sum {dtype}"), || x.sum(..))?;
+        c.op(&format!("sum of rows {dtype}"), || x.sum(1))?;
+        c.op(&format!("sum of columns {dtype}"), || x.sum(0))?;
+        c.op(&format!("prod of rows {dtype}"), || x.prod(1))?;
         c.op(&format!("amax of rows {dtype}"), || x.amax(1, false))?;
         c.op(&format!("amax of columns {dtype}"), || x.amax(0, false))?;
-        c.op(&format!("argmax {dtype}"), || x.argmax())?;
+        c.op(&format!("argmax {dtype}"), || x.argmax(..))?;
         c.op(&format!("cumsum of rows {dtype}"), || x.cumsum(1))?;
         c.op(&format!("cumsum of columns {dtype}"), || x.cumsum(0))?;
-        c.op(&format!("any {dtype}"), || x.any())?;
+        c.op(&format!("any {dtype}"), || x.any(..))?;
         if dtype.is_float() {
-            c.op(&format!("var {dtype}"), || x.var(1.0))?;
+            c.op(&format!("var {dtype}"), || x.var(..))?;
             c.op(&format!("norm {dtype}"), || x.norm(2.0))?;
             c.op(&format!("logsumexp {dtype}"), || x.logsumexp(1, false))?;
         }

@@ -77,7 +77,7 @@ pub fn set_autocast(dtype: Option<DType>) -> Result<AutocastGuard> {
 /// let (x, w) = (Tensor::ones([2, 3])?, Tensor::ones([4, 3])?.requires_grad_(true)?);
 /// let y = autocast(DType::BF16, || x.linear(&w, None))?;
 /// assert_eq!(y.dtype(), DType::BF16);
-/// y.sum()?.backward()?;
+/// y.sum(..)?.backward()?;
 /// assert_eq!(w.grad().unwrap().dtype(), DType::F32);
 /// # Ok::<(), rushlight_core::Error>(())
 /// ```

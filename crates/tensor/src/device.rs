@@ -12,7 +12,7 @@ pub trait BestDevice {
     /// use rushlight::Device;
     /// use rushlight::{BestDevice, Tensor};
     /// let x = Tensor::ones_with([2], Device::best())?;
-    /// assert_eq!(x.sum()?.item::<f32>()?, 2.0);
+    /// assert_eq!(x.sum(..)?.item::<f32>()?, 2.0);
     /// # Ok::<(), rushlight_core::Error>(())
     /// ```
     fn best() -> Device;

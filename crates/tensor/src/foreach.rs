@@ -215,8 +215,8 @@ pub fn norm(tensors: &[&Tensor], norm_type: f64) -> Result<Tensor> {
     same_device("norm", tensors, None)?;
     if norm_type == 0.0 {
         // The norm of the tensors' norms: how many have an element that is not zero.
-        let some = tensors.iter().map(|t| t.ne(0)?.any()).collect::<Result<SmallVec<[Tensor; 16]>>>()?;
-        return crate::stack(&some.iter().collect::<SmallVec<[&Tensor; 16]>>(), 0)?.sum()?.to_dtype(dtype);
+        let some = tensors.iter().map(|t| t.ne(0)?.any(..)).collect::<Result<SmallVec<[Tensor; 16]>>>()?;
+        return crate::stack(&some.iter().collect::<SmallVec<[&Tensor; 16]>>(), 0)?.sum(..)?.to_dtype(dtype);
     }
     let out = first.uninit_like(&[], dtype)?;
     let views: SmallVec<[View; 16]> = tensors.iter().map(|t| t.engine_view()).collect();

@@ -51,7 +51,7 @@ pub use ops::rearrange::{tril_indices, triu_indices};
 #[doc(hidden)]
 pub use ops::recurrent::{LstmStates, lstm_backward, lstm_forward};
 pub use ops::search::Unique;
-pub use ops::sizes::{AsDims, Sizes};
+pub use ops::sizes::{Along, AsDims, Sizes};
 pub use ops::view::IntoShape;
 pub use stream::{Event, Stream};
 pub use tensor::Tensor;

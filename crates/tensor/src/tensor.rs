@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// # use rushlight_tensor as rushlight;
 /// use rushlight::Tensor;
 /// let x = Tensor::new([[1.0f32, 2.0], [3.0, 4.0]])?.requires_grad_(true)?;
-/// let loss = (&x * &x).sum()?;
+/// let loss = (&x * &x).sum(..)?;
 /// loss.backward()?;
 /// assert_eq!(x.grad().unwrap().to_vec::<f32>()?, [2.0, 4.0, 6.0, 8.0]);
 /// # Ok::<(), rushlight_core::Error>(())

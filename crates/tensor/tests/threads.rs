@@ -22,7 +22,7 @@ fn four(work: impl Fn(usize) -> Result<()> + Sync) {
 }
 
 fn all_equal(t: &Tensor, value: f32) -> Result<bool> {
-    t.eq(value)?.all()?.item::<bool>()
+    t.eq(value)?.all(..)?.item::<bool>()
 }
 
 /// Large enough that an addition takes longer than the threads' starts are apart.
@@ -31,7 +31,7 @@ fn concurrent_backward_passes_into_one_leaf_lose_nothing() -> Result<()> {
     let x = Tensor::ones_with([3_000_000], DType::F32)?.requires_grad_(true)?;
     for trial in 0..60 {
         x.zero_grad();
-        four(|i| x.mul((i + 1) as f64)?.sum()?.backward());
+        four(|i| x.mul((i + 1) as f64)?.sum(..)?.backward());
         assert!(all_equal(&x.grad().unwrap(), 10.0)?, "trial {trial}: a gradient was lost");
     }
     Ok(())
@@ -43,7 +43,7 @@ fn concurrent_recorded_passes_lose_nothing() -> Result<()> {
     let x = Tensor::ones_with([50_000], DType::F32)?.requires_grad_(true)?;
     for trial in 0..40 {
         x.zero_grad();
-        four(|i| x.mul(&x)?.mul((i + 1) as f64)?.sum()?.backward_with(Backward::default().create_graph(true)));
+        four(|i| x.mul(&x)?.mul((i + 1) as f64)?.sum(..)?.backward_with(Backward::default().create_graph(true)));
         let g = x.grad().unwrap();
         assert!(g.requires_grad() && all_equal(&g.detach(), 20.0)?, "trial {trial}: a gradient was lost");
     }
@@ -57,7 +57,7 @@ fn retained_gradients_of_a_shared_graph_lose_nothing() -> Result<()> {
     for trial in 0..20 {
         let y = x.mul(2.0)?;
         y.retain_grad()?;
-        four(|i| y.mul((i + 1) as f64)?.sum()?.backward_with(Backward::default().retain_graph(true)));
+        four(|i| y.mul((i + 1) as f64)?.sum(..)?.backward_with(Backward::default().retain_graph(true)));
         assert!(all_equal(&y.grad().unwrap(), 10.0)?, "trial {trial}: a gradient was lost");
     }
     Ok(())
@@ -74,7 +74,7 @@ fn clearing_meanwhile_leaves_whole_sums() -> Result<()> {
                 Ok(())
             }
             1 => x.set_grad(Some(Tensor::full([100_000], 100.0)?)),
-            _ => x.mul(1.0)?.sum()?.backward(),
+            _ => x.mul(1.0)?.sum(..)?.backward(),
         });
         if let Some(g) = x.grad() {
             let v = g.narrow(0, 0, 1)?.item::<f32>()?;
@@ -101,11 +101,11 @@ fn hooks_may_touch_the_gradient() -> Result<()> {
         counter.fetch_add(1, Relaxed);
         // A backward of its own, into the same leaf.
         if counter.load(Relaxed) == 1 {
-            enable_grad(|| x.mul(0.0)?.sum()?.backward())?;
+            enable_grad(|| x.mul(0.0)?.sum(..)?.backward())?;
         }
         x.set_grad(x.grad())
     })?;
-    four(|_| x.mul(1.0)?.sum()?.backward());
+    four(|_| x.mul(1.0)?.sum(..)?.backward());
     assert!(calls.load(Relaxed) >= 4);
     // What a hook puts back may be what another has replaced: the sum is the hooks' affair, the end of all passes ours.
     first.remove();
@@ -120,11 +120,11 @@ fn an_error_while_adding_leaves_the_gradient() -> Result<()> {
     // Every element is the same one in memory: nothing can be added to it in place.
     let given = Tensor::full([1], 5.0)?.expand([4])?;
     x.set_grad(Some(given.clone()))?;
-    let e = x.mul(2.0)?.sum()?.backward().unwrap_err().to_string();
+    let e = x.mul(2.0)?.sum(..)?.backward().unwrap_err().to_string();
     assert!(e.contains("single memory location"), "{e}");
     assert!(x.grad().unwrap().is_same(&given));
     x.set_grad(None)?;
-    x.mul(2.0)?.sum()?.backward()?;
+    x.mul(2.0)?.sum(..)?.backward()?;
     assert!(all_equal(&x.grad().unwrap(), 2.0)?);
     Ok(())
 }
@@ -161,7 +161,7 @@ fn views_get_one_history_after_a_change() -> Result<()> {
             })?;
             Ok(())
         });
-        view.sum()?.backward()?;
+        view.sum(..)?.backward()?;
         assert_eq!(calls.load(Relaxed), 4);
         assert_eq!(x.grad().unwrap().to_vec::<f32>()?, [2.0, 2.0, 0.0, 0.0]);
     }

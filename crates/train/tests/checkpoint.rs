@@ -227,7 +227,7 @@ fn the_background_writes_what_was_there_when_asked() -> Result<()> {
     checkpoints.save(Position::default(), &[("model", &layer)])?;
     rushlight_nn::init::zeros_(&layer.weight)?;
     checkpoints.restore(&mut [("model", &mut layer)])?;
-    assert_eq!(layer.weight.sum()?.item::<f32>()?, 16.0);
+    assert_eq!(layer.weight.sum(..)?.item::<f32>()?, 16.0);
     std::fs::remove_dir_all(directory)?;
     Ok(())
 }

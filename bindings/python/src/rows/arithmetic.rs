@@ -267,7 +267,7 @@ fn gcd(a: &Tensor, b: &Tensor) -> Result<Tensor> {
         return Err(Error::dtype(format!("gcd: not implemented for {} and {}; integers only", a.dtype(), b.dtype())));
     }
     let (mut a, mut b) = (a.to_dtype(common)?.abs()?, b.to_dtype(common)?.abs()?);
-    while b.ne(0)?.any()?.item::<bool>()? {
+    while b.ne(0)?.any(..)?.item::<bool>()? {
         let none = b.eq(0)?;
         let rest = a.remainder(&where_(&none, 1, &b)?)?;
         let next = where_(&none, &a, &b)?;

@@ -63,7 +63,7 @@ rows! { ROWS:
     /// Whether all elements are close to another tensor's.
     allclose [Torch Method] "allclose(Tensor input, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False)"
         |input: &Tensor, other: &Tensor, rtol: f64, atol: f64, equal_nan: bool|
-        input.isclose(other, rtol, atol, equal_nan)?.all()?.item::<bool>();
+        input.isclose(other, rtol, atol, equal_nan)?.all(..)?.item::<bool>();
     /// Whether elements are NaN.
     isnan [Torch Method] "isnan(Tensor input)" |input: &Tensor| input.isnan();
     /// Whether elements are infinite.

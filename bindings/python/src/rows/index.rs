@@ -261,12 +261,12 @@ rows! { ROWS:
         |input: &Tensor, n: i64, dim: isize, prepend: Option<&Tensor>, append: Option<&Tensor>| input.diff(size(n, "diff: n")?, dim, prepend, append);
     /// Area under a curve, by trapezoids.
     trapezoid [Torch]
-        "trapezoid(Tensor y, Tensor x, *, int dim=-1)" |y: &Tensor, x: &Tensor, dim: isize| trapezoids(y, x.into(), dim)?.sum_dims([dim], false),
-        "trapezoid(Tensor y, *, Number dx=1, int dim=-1)" |y: &Tensor, dx: Scalar, dim: isize| trapezoids(y, dx.into(), dim)?.sum_dims([dim], false);
+        "trapezoid(Tensor y, Tensor x, *, int dim=-1)" |y: &Tensor, x: &Tensor, dim: isize| trapezoids(y, x.into(), dim)?.sum(dim),
+        "trapezoid(Tensor y, *, Number dx=1, int dim=-1)" |y: &Tensor, dx: Scalar, dim: isize| trapezoids(y, dx.into(), dim)?.sum(dim);
     /// Another name of `trapezoid`.
     trapz [Torch]
-        "trapz(Tensor y, Tensor x, *, int dim=-1)" |y: &Tensor, x: &Tensor, dim: isize| trapezoids(y, x.into(), dim)?.sum_dims([dim], false),
-        "trapz(Tensor y, *, Number dx=1, int dim=-1)" |y: &Tensor, dx: Scalar, dim: isize| trapezoids(y, dx.into(), dim)?.sum_dims([dim], false);
+        "trapz(Tensor y, Tensor x, *, int dim=-1)" |y: &Tensor, x: &Tensor, dim: isize| trapezoids(y, x.into(), dim)?.sum(dim),
+        "trapz(Tensor y, *, Number dx=1, int dim=-1)" |y: &Tensor, dx: Scalar, dim: isize| trapezoids(y, dx.into(), dim)?.sum(dim);
     /// Running area under a curve, by trapezoids.
     cumulative_trapezoid [Torch]
         "cumulative_trapezoid(Tensor y, Tensor x, *, int dim=-1)" |y: &Tensor, x: &Tensor, dim: isize| trapezoids(y, x.into(), dim)?.cumsum(dim),

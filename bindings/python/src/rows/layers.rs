@@ -273,7 +273,7 @@ fn local_response_norm(input: &Tensor, width: i64, alpha: f64, beta: f64, k: f64
     let squares = input.square()?.movedim([1], [-1])?;
     let padded =
         squares.pad(&[(width / 2) as isize, ((width.max(1) - 1) / 2) as isize], PadMode::Constant(Scalar::Int(0)))?;
-    let sums = padded.unfold(-1, width, 1)?.sum_dims([-1], false)?.movedim([-1], [1])?;
+    let sums = padded.unfold(-1, width, 1)?.sum(-1)?.movedim([-1], [1])?;
     input.div(&sums.mul(alpha / width as f64)?.add(k)?.pow(beta)?)
 }
 

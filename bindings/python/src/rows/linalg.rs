@@ -82,8 +82,7 @@ fn is_lower(uplo: &str) -> Result<bool> {
 fn matrix_exp(input: &Tensor) -> Result<Tensor> {
     square_check("linalg.matrix_exp", input)?;
     let n = input.size(-1)?;
-    let norm =
-        if input.numel() == 0 { 0.0 } else { input.detach().abs()?.sum_dims([-2], false)?.max()?.item::<f64>()? };
+    let norm = if input.numel() == 0 { 0.0 } else { input.detach().abs()?.sum(-2)?.max(..)?.item::<f64>()? };
     if !norm.is_finite() {
         return input.mul(f64::NAN);
     }
@@ -169,7 +168,7 @@ rows! { ROWS:
     /// Product of two vectors.
     vdot [Torch Method] "vdot(Tensor input, Tensor other)" |input: &Tensor, other: &Tensor| input.dot(other);
     /// Products of vectors along a dimension.
-    vecdot [Linalg] "vecdot(Tensor x, Tensor y, *, int dim=-1)" |x: &Tensor, y: &Tensor, dim: isize| x.mul(y)?.sum_dims([dim], false);
+    vecdot [Linalg] "vecdot(Tensor x, Tensor y, *, int dim=-1)" |x: &Tensor, y: &Tensor, dim: isize| x.mul(y)?.sum(dim);
     /// All products of two vectors' elements.
     outer [Torch Method] "outer(Tensor input, Tensor vec2)" |input: &Tensor, vec2: &Tensor| input.outer(vec2);
     /// All products of two vectors' elements.
@@ -332,7 +331,7 @@ fn pivoted(call: &str, pivot: bool) -> Result<()> {
 fn lu_factor_ex(a: &Tensor, pivot: bool, check: bool) -> Result<Out> {
     pivoted("linalg.lu_factor_ex", pivot)?;
     let (lu, pivots, info) = a.lu_factor()?;
-    if check && info.ne(0)?.any()?.item::<bool>()? {
+    if check && info.ne(0)?.any(..)?.item::<bool>()? {
         return Err(Error::numerical(format!(
             "linalg.lu_factor_ex: U has a zero on its diagonal: info is {:?}; a system with this matrix has no unique solution",
             info.to_vec::<i32>()?
@@ -381,7 +380,7 @@ fn lstsq(a: &Tensor, b: &Tensor, driver: &str) -> Result<Out> {
     let residuals = if m > n && driver != "gelsy" {
         let wide = if b.rank() + 1 == a.rank() { b.unsqueeze(-1)? } else { b.clone() };
         let x = if solution.rank() + 1 == a.rank() { solution.unsqueeze(-1)? } else { solution.clone() };
-        a.matmul(&x)?.sub(&wide)?.square()?.sum_dims([-2], false)?
+        a.matmul(&x)?.sub(&wide)?.square()?.sum(-2)?
     } else {
         nothing(a.dtype())?
     };

@@ -30,8 +30,8 @@ fn named(name: &str) -> Result<Reduction> {
 fn reduced(loss: Tensor, reduction: Reduction) -> Result<Tensor> {
     match reduction {
         Reduction::None => Ok(loss),
-        Reduction::Mean => loss.mean(),
-        Reduction::Sum => loss.sum(),
+        Reduction::Mean => loss.mean(..),
+        Reduction::Sum => loss.sum(..),
         Reduction::BatchMean => Err(Error::value("batchmean is not a valid value for reduction")),
     }
 }
@@ -40,7 +40,7 @@ fn weighted(loss: Tensor, weight: Option<&Tensor>, how: &str) -> Result<Tensor> 
     match weight {
         None => Ok(loss),
         Some(w) => match named(how)? {
-            Reduction::Mean => loss.mul(w)?.sum()?.div(&w.expand(loss.shape())?.sum()?),
+            Reduction::Mean => loss.mul(w)?.sum(..)?.div(&w.expand(loss.shape())?.sum(..)?),
             other => reduced(loss.mul(w)?, other),
         },
     }
@@ -97,8 +97,8 @@ fn multi_margin(
         z = z.mul(&weight.index_select(0, &y)?.unsqueeze(1)?)?;
     }
     let mask = y.one_hot(Some(classes))?.to_dtype(rushlight_core::DType::Bool)?;
-    let loss = z.masked_fill(&mask, 0.0)?.sum_dims([1], false)?.div(classes as f64)?;
-    reduced(if one { loss.squeeze()? } else { loss }, how)
+    let loss = z.masked_fill(&mask, 0.0)?.sum(1)?.div(classes as f64)?;
+    reduced(if one { loss.squeeze(..)? } else { loss }, how)
 }
 
 /// PyTorch's `ValueError` where classes are given for another number of inputs.
@@ -114,7 +114,7 @@ fn one_target_each(input: &Tensor, target: &Tensor) -> Result<()> {
 fn multilabel_soft_margin(input: &Tensor, target: &Tensor, weight: Option<&Tensor>, how: Reduction) -> Result<Tensor> {
     let loss = target.mul(&input.logsigmoid()?)?.add(&target.rsub(1)?.mul(&input.neg()?.logsigmoid()?)?)?.neg()?;
     let loss = weight.map_or(Ok(loss.clone()), |w| loss.mul(w))?;
-    reduced(loss.mean_dims([-1], false)?, how)
+    reduced(loss.mean(-1)?, how)
 }
 
 fn lengths(tensor: &Tensor) -> Result<Vec<i64>> {

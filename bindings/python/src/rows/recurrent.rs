@@ -115,7 +115,7 @@ fn step(
     let network = Recurrence { kind, weights: &weights, bidirectional: false, dropout: 0.0 };
     let Some(h) = states.first() else { return Err(Error::value("recurrent cell: no state")) };
     let (out, _, c) = network.run(input, &[batch], h, states.get(1))?;
-    let c = c.map(|c| c.squeeze_dims([0])).transpose()?;
+    let c = c.map(|c| c.squeeze(0)).transpose()?;
     Ok([out].into_iter().chain(c).collect())
 }
 

@@ -56,7 +56,7 @@ fn arg(input: &Tensor, dim: Option<i64>, keepdim: bool, largest: bool) -> Result
         (Some(dim), true) => input.argmax_dim(dim as isize, keepdim),
         (Some(dim), false) => input.argmin_dim(dim as isize, keepdim),
         (None, _) => {
-            let found = if largest { input.argmax()? } else { input.argmin()? };
+            let found = if largest { input.argmax(..)? } else { input.argmin(..)? };
             if keepdim { found.reshape(&vec![1usize; input.rank()]) } else { Ok(found) }
         }
     }
@@ -171,7 +171,7 @@ fn between_neighbours(input: &Tensor, q: f64, dim: Option<i64>, keepdim: bool, i
     let found = found.masked_fill(&x.isnan()?.any_dims([d], true)?, f64::NAN)?;
     match (dim, keepdim) {
         (Some(_), true) => Ok(found),
-        (Some(_), false) => found.squeeze_dims([d]),
+        (Some(_), false) => found.squeeze(d),
         (None, true) => found.reshape(&vec![1usize; input.rank()]),
         (None, false) => found.reshape([0usize; 0]),
     }
@@ -220,7 +220,7 @@ fn mode(input: &Tensor, dim: i64, keepdim: bool) -> Result<Out> {
     let best = counts.argmax_dim(dim, true)?;
     let (mut values, mut indices) = (sorted.gather(dim, &best)?, order.gather(dim, &best)?);
     if !keepdim {
-        (values, indices) = (values.squeeze_dims([dim])?, indices.squeeze_dims([dim])?);
+        (values, indices) = (values.squeeze(dim)?, indices.squeeze(dim)?);
     }
     Ok(pair((values, indices)))
 }
@@ -262,12 +262,12 @@ rows! { ROWS:
         input.count_nonzero(dims_or_all(input, dim));
     /// The largest element; with a dimension its indices too; of two tensors, the larger elements.
     max [Torch Method]
-        "max(Tensor input)" |input: &Tensor| input.max(),
+        "max(Tensor input)" |input: &Tensor| input.max(..),
         "max(Tensor input, int dim, bool keepdim=False)" |input: &Tensor, dim: isize, keepdim: bool| input.max_dim(dim, keepdim).map(pair),
         "max(Tensor input, Tensor other)" |input: &Tensor, other: &Tensor| input.maximum(other);
     /// The smallest element; with a dimension its indices too; of two tensors, the smaller elements.
     min [Torch Method]
-        "min(Tensor input)" |input: &Tensor| input.min(),
+        "min(Tensor input)" |input: &Tensor| input.min(..),
         "min(Tensor input, int dim, bool keepdim=False)" |input: &Tensor, dim: isize, keepdim: bool| input.min_dim(dim, keepdim).map(pair),
         "min(Tensor input, Tensor other)" |input: &Tensor, other: &Tensor| input.minimum(other);
     /// The largest elements; gradients are shared between equals.
@@ -287,7 +287,7 @@ rows! { ROWS:
     var [Torch Method]
         "var(Tensor input, int[1]? dim, bool unbiased, bool keepdim=False)" |input: &Tensor, dim: Option<&[i64]>, unbiased: bool, keepdim: bool|
             var(input, dim, correction(unbiased), keepdim, false),
-        "var(Tensor input, bool unbiased)" |input: &Tensor, unbiased: bool| input.var(correction(unbiased)),
+        "var(Tensor input, bool unbiased)" |input: &Tensor, unbiased: bool| input.var_dims(.., correction(unbiased), false),
         "var(Tensor input, int[1]? dim=None, *, Number? correction=1, bool keepdim=False)" |input: &Tensor, dim: Option<&[i64]>, correction: Option<f64>, keepdim: bool|
             var(input, dim, correction.unwrap_or(1.0), keepdim, false),
         "var(Tensor input, int[1]? dim=None, bool keepdim=False, *, bool unbiased=True)" |input: &Tensor, dim: Option<&[i64]>, keepdim: bool, unbiased: bool|
@@ -296,7 +296,7 @@ rows! { ROWS:
     std [Torch Method]
         "std(Tensor input, int[1]? dim, bool unbiased, bool keepdim=False)" |input: &Tensor, dim: Option<&[i64]>, unbiased: bool, keepdim: bool|
             var(input, dim, correction(unbiased), keepdim, true),
-        "std(Tensor input, bool unbiased)" |input: &Tensor, unbiased: bool| input.std(correction(unbiased)),
+        "std(Tensor input, bool unbiased)" |input: &Tensor, unbiased: bool| input.std_dims(.., correction(unbiased), false),
         "std(Tensor input, int[1]? dim=None, *, Number? correction=1, bool keepdim=False)" |input: &Tensor, dim: Option<&[i64]>, correction: Option<f64>, keepdim: bool|
             var(input, dim, correction.unwrap_or(1.0), keepdim, true),
         "std(Tensor input, int[1]? dim=None, bool keepdim=False, *, bool unbiased=True)" |input: &Tensor, dim: Option<&[i64]>, keepdim: bool, unbiased: bool|
@@ -323,11 +323,11 @@ rows! { ROWS:
             |input: &Tensor, p: &str, dim: Option<&[i64]>, keepdim: bool, dtype: Option<DType>| norm_word(input, p, dim, keepdim, dtype);
     /// The median: the lower one of an even number of elements.
     median [Torch Method]
-        "median(Tensor input)" |input: &Tensor| input.median(),
+        "median(Tensor input)" |input: &Tensor| input.median(..),
         "median(Tensor input, int dim, bool keepdim=False)" |input: &Tensor, dim: isize, keepdim: bool| input.median_dim(dim, keepdim).map(pair);
     /// The median of elements that are not NaN.
     nanmedian [Torch Method]
-        "nanmedian(Tensor input)" |input: &Tensor| input.nanmedian(),
+        "nanmedian(Tensor input)" |input: &Tensor| input.nanmedian(..),
         "nanmedian(Tensor input, int dim, bool keepdim=False)" |input: &Tensor, dim: isize, keepdim: bool| input.nanmedian_dim(dim, keepdim).map(pair);
     /// The most frequent element.
     mode [Torch Method] "mode(Tensor input, int dim=-1, bool keepdim=False)" |input: &Tensor, dim: i64, keepdim: bool| mode(input, dim, keepdim);
@@ -382,7 +382,7 @@ fn cov(input: &Tensor, correction: i64, fweights: Option<&Tensor>, aweights: Opt
     }
     let count = x.size(1)? as f64;
     let total = match &weights {
-        Some(w) => w.sum()?.item::<f64>()?,
+        Some(w) => w.sum(..)?.item::<f64>()?,
         None => count,
     };
     let mean = match &weights {
@@ -392,7 +392,7 @@ fn cov(input: &Tensor, correction: i64, fweights: Option<&Tensor>, aweights: Opt
     let centred = x.sub(&mean)?;
     let divisor = match (&weights, aweights) {
         (Some(w), Some(a)) if correction != 0 => {
-            total - correction as f64 * w.mul(&a.to_dtype(float)?)?.sum()?.item::<f64>()? / total
+            total - correction as f64 * w.mul(&a.to_dtype(float)?)?.sum(..)?.item::<f64>()? / total
         }
         _ => total - correction as f64,
     };
@@ -401,7 +401,7 @@ fn cov(input: &Tensor, correction: i64, fweights: Option<&Tensor>, aweights: Opt
         None => centred.clone(),
     };
     let out = weighted.matmul(&centred.t()?)?.div(divisor.max(0.0))?;
-    out.squeeze()
+    out.squeeze(..)
 }
 
 fn corrcoef(input: &Tensor) -> Result<Tensor> {

@@ -20,8 +20,8 @@ fn join(tensors: &[Tensor], dim: isize) -> Result<Tensor> {
 
 fn squeeze(input: &Tensor, dim: Option<&[i64]>) -> Result<Tensor> {
     match dim {
-        None => input.squeeze(),
-        Some(dim) => input.squeeze_dims(dims(dim)),
+        None => input.squeeze(..),
+        Some(dim) => input.squeeze(dims(dim)),
     }
 }
 

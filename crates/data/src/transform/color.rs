@@ -48,7 +48,7 @@ pub fn adjust_brightness(image: &Tensor, factor: f64) -> Result<Tensor> {
 /// The image with more (above 1) or less contrast; 0 is all grey.
 pub fn adjust_contrast(image: &Tensor, factor: f64) -> Result<Tensor> {
     check_factor("adjust_contrast", factor)?;
-    let mean = rgb_to_grayscale(image).map_err(|e| e.within("adjust_contrast"))?.to_dtype(DType::F32)?.mean()?;
+    let mean = rgb_to_grayscale(image).map_err(|e| e.within("adjust_contrast"))?.to_dtype(DType::F32)?.mean(..)?;
     blend(image, &mean, factor)
 }
 

@@ -29,7 +29,7 @@ pub fn resize(image: &Tensor, size: impl Into<Size2d>, antialias: bool) -> Resul
     } else {
         let options =
             InterpolateOptions::size([size.height, size.width]).mode(InterpolateMode::Bilinear).align_corners(false);
-        floats.unsqueeze(0)?.interpolate(&options)?.squeeze_dims([0])?
+        floats.unsqueeze(0)?.interpolate(&options)?.squeeze(0)?
     };
     match image.dtype() {
         DType::U8 => out.round()?.clamp(0.0, 255.0)?.to_dtype(DType::U8),

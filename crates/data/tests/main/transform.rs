@@ -76,11 +76,11 @@ fn random_areas_stay_within_bounds() {
     let big = Tensor::zeros_with([3, 40, 30], DType::U8).unwrap();
     for _ in 0..50 {
         let erased = erase.apply(&big, &mut rng).unwrap().to_dtype(DType::F32).unwrap();
-        let part = erased.mean().unwrap().item::<f64>().unwrap() / 255.0;
+        let part = erased.mean(..).unwrap().item::<f64>().unwrap() / 255.0;
         assert!((0.01..0.36).contains(&part), "{part}");
         assert_eq!(RandomResizedCrop::new(7).apply(&big, &mut rng).unwrap().shape(), [3, 7, 7]);
     }
-    assert_eq!(big.sum().unwrap().item::<i64>().unwrap(), 0, "the image given stays as it is");
+    assert_eq!(big.sum(..).unwrap().item::<i64>().unwrap(), 0, "the image given stays as it is");
     // No crop of this shape fits, so the middle is taken.
     let flat = Tensor::zeros_with([1, 2, 300], DType::U8).unwrap();
     let narrow = RandomResizedCrop::new(5).ranges((0.9, 1.0), (0.1, 0.2)).unwrap();

@@ -65,7 +65,7 @@ pub fn allreduce(tensor: &Tensor, group: &dyn ProcessGroup, op: ReduceOp) -> Res
 /// let model = Linear::new(20, 1).build()?;
 /// let sgd = Sgd(model.parameters());
 /// let mut optimizer = DistributedOptimizer::new(sgd, model.named_parameters(), world.group().clone()).build()?;
-/// model.forward(&Tensor::ones([4, 20])?)?.sum()?.backward()?;
+/// model.forward(&Tensor::ones([4, 20])?)?.sum(..)?.backward()?;
 /// optimizer.step_with(|sgd| sgd.step())?;
 /// # Ok::<(), rushlight_core::Error>(())
 /// ```

@@ -38,7 +38,7 @@ use std::sync::Arc;
 /// use rushlight::nn::{Forward, Linear, Module};
 /// let world = rushlight::dist::init()?;
 /// let model = DistributedDataParallel::new(Linear::new(20, 1).build()?, world.group().clone()).build()?;
-/// let loss = model.forward(&rushlight::Tensor::ones([4, 20])?)?.sum()?;
+/// let loss = model.forward(&rushlight::Tensor::ones([4, 20])?)?.sum(..)?;
 /// loss.backward()?;
 /// assert!(model.parameters().iter().all(|p| p.grad().is_some()));
 /// # Ok::<(), rushlight_core::Error>(())
@@ -171,9 +171,9 @@ impl<M: Module> DistributedDataParallel<M> {
     /// let model = DistributedDataParallel::new(Linear::new(20, 1).build()?, world.group().clone()).build()?;
     /// {
     ///     let _local = model.no_sync();
-    ///     model.forward(&x)?.sum()?.backward()?;
+    ///     model.forward(&x)?.sum(..)?.backward()?;
     /// }
-    /// model.forward(&x)?.sum()?.backward()?;
+    /// model.forward(&x)?.sum(..)?.backward()?;
     /// # Ok::<(), rushlight_core::Error>(())
     /// ```
     pub fn no_sync(&self) -> NoSync {

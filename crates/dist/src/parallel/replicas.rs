@@ -26,7 +26,7 @@ use std::ops::Deref;
 /// use rushlight::Tensor;
 /// let model = DataParallel::new(&[Device::Cpu, Device::Cpu], |device| Linear::new(3, 1).build()?.to(device))?;
 /// let y = model.forward(&Tensor::ones([5, 3])?)?;
-/// y.sum()?.backward()?;
+/// y.sum(..)?.backward()?;
 /// assert_eq!(y.shape(), [5, 1]);
 /// assert_eq!(model.weight.grad().unwrap().to_vec::<f32>()?, [5.0; 3]);
 /// # Ok::<(), rushlight_core::Error>(())

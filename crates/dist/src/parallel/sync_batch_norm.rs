@@ -99,10 +99,10 @@ impl SyncBatchNorm {
     fn statistics(&self, x: &Tensor, dims: &[isize]) -> Result<(Tensor, Tensor, Tensor)> {
         let sum = |x: &Tensor| -> Result<Tensor> { Ok(apply(Sum(self.group.clone()), &[x])?.remove(0)) };
         let count = Tensor::full_with([1], (x.numel() / self.features) as f64, (x.dtype(), x.device()))?;
-        let first = sum(&rushlight_tensor::cat(&[&x.sum_dims(dims, false)?, &count], 0)?)?;
+        let first = sum(&rushlight_tensor::cat(&[&x.sum(dims)?, &count], 0)?)?;
         let count = first.narrow(0, self.features as isize, 1)?.detach();
         let mean = first.narrow(0, 0, self.features)?.div(&count)?;
-        let apart = x.sub(&self.along_channels(&mean, x.rank())?)?.square()?.sum_dims(dims, false)?;
+        let apart = x.sub(&self.along_channels(&mean, x.rank())?)?.square()?.sum(dims)?;
         let variance = sum(&apart)?.div(&count)?;
         Ok((mean, variance, count))
     }

@@ -291,7 +291,7 @@ fn the_rest(world: &World) -> Result<()> {
     column.fill_(rank as f64 + 1.0)?;
     world.all_reduce(&column, ReduceOp::Sum)?;
     let total = (size * (size + 1) / 2) as f64;
-    assert_eq!(square.sum()?.item::<f64>()?, 4.0 * total);
+    assert_eq!(square.sum(..)?.item::<f64>()?, 4.0 * total);
     // Objects.
     let bytes = vec![rank as u8; 3 * rank];
     let all = world.all_gather_object(&bytes)?;

@@ -33,7 +33,7 @@ fn alone(ranks: usize, steps: usize) -> Result<Vec<Vec<f32>>> {
     let net = layer();
     for s in 0..steps {
         net.parameters().iter().for_each(Tensor::zero_grad);
-        net.forward(&rows(s, 0, 4 * ranks))?.pow(2)?.mean()?.backward()?;
+        net.forward(&rows(s, 0, 4 * ranks))?.pow(2)?.mean(..)?.backward()?;
         descend(&net.parameters())?;
     }
     net.parameters().iter().map(|p| p.to_vec::<f32>()).collect()
@@ -47,7 +47,7 @@ fn captured(world: &World, hook: CommHook, tolerance: f32) {
         let loss = capture
             .run(&[rows(s, 4 * rank, 4)], |[x]| {
                 ddp.parameters().iter().for_each(Tensor::zero_grad);
-                let loss = ddp.forward(x)?.pow(2)?.mean()?;
+                let loss = ddp.forward(x)?.pow(2)?.mean(..)?;
                 loss.backward()?;
                 descend(&ddp.parameters())?;
                 Ok(loss)
@@ -147,7 +147,7 @@ fn a_dead_rank_is_named() {
     Ranks::new("devices::a_dead_rank_is_named", 2).victims(&[1]).run(|world| {
         let x = Tensor::ones_with([1000], (DType::F32, device())).unwrap();
         world.all_reduce(&x, ReduceOp::Sum).unwrap();
-        assert_eq!(x.sum().unwrap().item::<f32>().unwrap(), 2000.0);
+        assert_eq!(x.sum(..).unwrap().item::<f32>().unwrap(), 2000.0);
         world.barrier().unwrap();
         if world.rank() == 1 {
             std::process::abort();

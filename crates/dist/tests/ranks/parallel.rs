@@ -78,12 +78,12 @@ fn alone(ranks: usize, steps: usize, both: bool) -> Result<(Vec<f64>, Vec<f64>)>
     let net = model(0);
     let mut losses = Vec::new();
     for s in 0..steps {
-        let loss = net.run(&batch(s, 0, 4 * ranks), both)?.pow(2)?.mean()?;
+        let loss = net.run(&batch(s, 0, 4 * ranks), both)?.pow(2)?.mean(..)?;
         loss.backward()?;
         losses.push(loss.item::<f64>()?);
         step(&net.parameters())?;
     }
-    let end = net.parameters().iter().map(|p| p.sum()?.item::<f64>()).collect::<Result<_>>()?;
+    let end = net.parameters().iter().map(|p| p.sum(..)?.item::<f64>()).collect::<Result<_>>()?;
     Ok((losses, end))
 }
 
@@ -97,14 +97,14 @@ fn trained(world: &World, ddp: &DistributedDataParallel<Net>, both: bool) -> Res
     let (rank, size) = (world.rank(), world.size());
     let (losses, end) = alone(size, 5, both)?;
     for (s, expected) in losses.iter().enumerate() {
-        let loss = ddp.call(|net| net.run(&batch(s, 4 * rank, 4), both))?.pow(2)?.mean()?;
+        let loss = ddp.call(|net| net.run(&batch(s, 4 * rank, 4), both))?.pow(2)?.mean(..)?;
         loss.backward()?;
         close(mean_over(world, loss.item()?), *expected, "loss");
         assert!(ddp.module().spare.grad().is_none());
         step(&ddp.parameters())?;
     }
     for (p, expected) in ddp.parameters().iter().zip(end) {
-        close(p.sum()?.item()?, expected, "parameter");
+        close(p.sum(..)?.item()?, expected, "parameter");
     }
     Ok(())
 }
@@ -114,7 +114,7 @@ fn equal_to_one_process(world: World) {
     let wrap = || DistributedDataParallel::new(model(rank), world.group().clone());
     // The spare parameter has no part: without being told so, it is an error that names it.
     let ddp = wrap().build().unwrap();
-    let loss = ddp.call(|net| net.run(&batch(0, 0, 2), true)).unwrap().sum().unwrap();
+    let loss = ddp.call(|net| net.run(&batch(0, 0, 2), true)).unwrap().sum(..).unwrap();
     let message = loss.backward().unwrap_err().to_string();
     assert!(message.contains("spare") && message.contains("find_unused_parameters"), "{message}");
     world.barrier().unwrap();
@@ -133,7 +133,7 @@ fn equal_to_one_process(world: World) {
     let ddp = DistributedDataParallel::new(frozen, world.group().clone()).bucket_cap_mb(1e-4).build().unwrap();
     trained(&world, &ddp, true).unwrap();
     // Gradients are views of the buckets: the two of a layer are neighbours in memory.
-    ddp.call(|net| net.run(&batch(0, 0, 2), true)).unwrap().sum().unwrap().backward().unwrap();
+    ddp.call(|net| net.run(&batch(0, 0, 2), true)).unwrap().sum(..).unwrap().backward().unwrap();
     let grad = |p: &Parameter| p.grad().unwrap();
     assert!(grad(&ddp.module().second.weight).shares_storage(&grad(ddp.module().second.bias.as_ref().unwrap())));
     assert!(ddp.state_dict().keys().all(|key| key.starts_with("module.")));
@@ -162,29 +162,29 @@ fn accumulation_hooks_and_buffers() {
             let guard = (s < 2).then(|| ddp.no_sync());
             let y = ddp.forward(&x(s, rank)).unwrap();
             drop(guard);
-            y.sum().unwrap().backward().unwrap();
+            y.sum(..).unwrap().backward().unwrap();
         }
         let total: f64 = (0..size)
             .flat_map(|r| (0..3).map(move |s| (s, r)))
-            .map(|(s, r)| x(s, r).sum().unwrap().item::<f64>().unwrap())
+            .map(|(s, r)| x(s, r).sum(..).unwrap().item::<f64>().unwrap())
             .sum();
         let grad =
-            |ddp: &DistributedDataParallel<Linear>| ddp.weight.grad().unwrap().sum().unwrap().item::<f64>().unwrap();
+            |ddp: &DistributedDataParallel<Linear>| ddp.weight.grad().unwrap().sum(..).unwrap().item::<f64>().unwrap();
         assert!((grad(&ddp) - total / size as f64).abs() < 1e-4);
         for hook in [CommHook::Fp16, CommHook::Bf16] {
             let layer = Linear::new(6, 1).build().unwrap().to(device()).unwrap();
             let ddp = DistributedDataParallel::new(layer, world.group().clone()).comm_hook(hook).build().unwrap();
-            ddp.forward(&x(0, rank)).unwrap().sum().unwrap().backward().unwrap();
-            let total: f64 = (0..size).map(|r| x(0, r).sum().unwrap().item::<f64>().unwrap()).sum();
+            ddp.forward(&x(0, rank)).unwrap().sum(..).unwrap().backward().unwrap();
+            let total: f64 = (0..size).map(|r| x(0, r).sum(..).unwrap().item::<f64>().unwrap()).sum();
             assert!((grad(&ddp) - total / size as f64).abs() < 0.1, "{hook:?}");
         }
         // Rank 0's running statistics are everyone's at the next forward pass.
         let norm = BatchNorm1d::new(6).build().unwrap().to(device()).unwrap();
         let ddp = DistributedDataParallel::new(norm, world.group().clone()).build().unwrap();
-        ddp.forward(&x(0, rank)).unwrap().sum().unwrap().backward().unwrap();
+        ddp.forward(&x(0, rank)).unwrap().sum(..).unwrap().backward().unwrap();
         ddp.eval();
-        ddp.forward(&x(1, rank)).unwrap().sum().unwrap().backward().unwrap();
-        let sum = |b: &Tensor| b.to_dtype(DType::F64).unwrap().sum().unwrap().item::<f64>().unwrap();
+        ddp.forward(&x(1, rank)).unwrap().sum(..).unwrap().backward().unwrap();
+        let sum = |b: &Tensor| b.to_dtype(DType::F64).unwrap().sum(..).unwrap().item::<f64>().unwrap();
         let all: f64 = ddp.buffers().iter().map(sum).sum();
         let mean = mean_over(&world, all);
         assert!((mean - all).abs() < 1e-9);
@@ -213,21 +213,21 @@ fn uneven_inputs_join() {
         let seen = ddp
             .join(|ddp| {
                 for s in 0..2 * rank {
-                    ddp.forward(&batch(s, 4 * rank, 4))?.pow(2)?.mean()?.backward()?;
+                    ddp.forward(&batch(s, 4 * rank, 4))?.pow(2)?.mean(..)?.backward()?;
                     step(&ddp.parameters())?;
                 }
                 Ok(2 * rank)
             })
             .unwrap();
         assert_eq!(seen, 2 * rank);
-        let sum = ddp.weight.sum().unwrap().item::<f64>().unwrap();
+        let sum = ddp.weight.sum(..).unwrap().item::<f64>().unwrap();
         close(mean_over(&world, sum), sum, "all ranks end alike");
         world.barrier().unwrap();
     });
 }
 
 fn sums(parameters: &[Tensor]) -> Vec<f64> {
-    parameters.iter().map(|p| p.detach().sum().unwrap().item::<f64>().unwrap()).collect()
+    parameters.iter().map(|p| p.detach().sum(..).unwrap().item::<f64>().unwrap()).collect()
 }
 
 fn alike(world: &World, parameters: &[Tensor], what: &str) {
@@ -251,11 +251,11 @@ fn low_rank_gradients() {
             for model in [&ddp, &plain] {
                 model.parameters().iter().for_each(Tensor::zero_grad);
                 // The gradient of the weight is an outer product, so nothing is lost.
-                model.forward(&batch(s, 4 * rank, 4)).unwrap().sum().unwrap().backward().unwrap();
+                model.forward(&batch(s, 4 * rank, 4)).unwrap().sum(..).unwrap().backward().unwrap();
             }
             for (a, b) in ddp.parameters().iter().zip(plain.parameters()) {
                 let difference = a.grad().unwrap().sub(&b.grad().unwrap()).unwrap().abs().unwrap();
-                assert!(difference.max().unwrap().item::<f64>().unwrap() < 1e-6, "step {s}");
+                assert!(difference.max(..).unwrap().item::<f64>().unwrap() < 1e-6, "step {s}");
             }
         }
         // What is lost comes later: over many steps the sums agree.
@@ -263,8 +263,16 @@ fn low_rank_gradients() {
         for s in 0..200 {
             for (model, total) in [(&ddp, &mut lossy), (&plain, &mut exact)] {
                 model.parameters().iter().for_each(Tensor::zero_grad);
-                model.forward(&batch(s % 5, 4 * rank, 4)).unwrap().pow(2).unwrap().mean().unwrap().backward().unwrap();
-                *total += model.weight.grad().unwrap().narrow(0, 3, 1).unwrap().sum().unwrap().item::<f64>().unwrap();
+                model
+                    .forward(&batch(s % 5, 4 * rank, 4))
+                    .unwrap()
+                    .pow(2)
+                    .unwrap()
+                    .mean(..)
+                    .unwrap()
+                    .backward()
+                    .unwrap();
+                *total += model.weight.grad().unwrap().narrow(0, 3, 1).unwrap().sum(..).unwrap().item::<f64>().unwrap();
             }
         }
         assert!((lossy - exact).abs() < 0.05 * exact.abs().max(1.0), "{lossy} and {exact}");
@@ -280,7 +288,7 @@ fn models_that_train_apart() {
         let ddp = DistributedDataParallel::new(layer, world.group().clone()).post_local_sgd(2, None).build().unwrap();
         let mut averager = PeriodicModelAverager::new(world.group().clone(), 3).unwrap().warmup_steps(2);
         for s in 0..6 {
-            ddp.forward(&batch(s, 4 * rank, 4)).unwrap().pow(2).unwrap().mean().unwrap().backward().unwrap();
+            ddp.forward(&batch(s, 4 * rank, 4)).unwrap().pow(2).unwrap().mean(..).unwrap().backward().unwrap();
             step(&ddp.parameters()).unwrap();
             // Together until the second step, averaged after the third and the sixth.
             let averaged = averager.average_parameters(&ddp.parameters()).unwrap();
@@ -311,12 +319,12 @@ fn batch_norm_over_all_ranks() {
         let y = norm.forward(&own).unwrap();
         let part = |t: &Tensor| t.detach().narrow(0, rows(rank) as isize, rank + 2).unwrap();
         let near = |a: &Tensor, b: &Tensor, what: &str| {
-            let difference = a.detach().sub(&b.detach()).unwrap().abs().unwrap().max().unwrap();
+            let difference = a.detach().sub(&b.detach()).unwrap().abs().unwrap().max(..).unwrap();
             assert!(difference.item::<f64>().unwrap() < 1e-10, "{what}");
         };
         near(&y, &part(&expected), "outputs");
-        expected.pow(3).unwrap().sum().unwrap().backward().unwrap();
-        y.pow(3).unwrap().sum().unwrap().backward().unwrap();
+        expected.pow(3).unwrap().sum(..).unwrap().backward().unwrap();
+        y.pow(3).unwrap().sum(..).unwrap().backward().unwrap();
         near(&own.grad().unwrap(), &part(&all.grad().unwrap()), "gradients");
         near(&norm.running_mean, whole.running_mean.as_ref().unwrap(), "means");
         near(&norm.running_var, whole.running_var.as_ref().unwrap(), "variances");
@@ -344,7 +352,7 @@ fn an_optimizer_that_averages() {
         };
         let mut optimizer = wrap(1).build().unwrap();
         for s in 0..4 {
-            net.run(&batch(s, 4 * rank, 4), true).unwrap().pow(2).unwrap().mean().unwrap().backward().unwrap();
+            net.run(&batch(s, 4 * rank, 4), true).unwrap().pow(2).unwrap().mean(..).unwrap().backward().unwrap();
             optimizer.step_with(|descent| step(&descent.0)).unwrap();
         }
         for (sum, expected) in sums(&optimizer.0).into_iter().zip(end) {
@@ -354,11 +362,11 @@ fn an_optimizer_that_averages() {
         // Several passes, in half precision on the way.
         let mut optimizer = wrap(2).compression(CommHook::Fp16).build().unwrap();
         for s in 0..2 {
-            net.run(&batch(s, 4 * rank, 4), true).unwrap().sum().unwrap().backward().unwrap();
+            net.run(&batch(s, 4 * rank, 4), true).unwrap().sum(..).unwrap().backward().unwrap();
         }
         optimizer.step_with(|descent| step(&descent.0)).unwrap();
         alike(&world, &net.parameters(), "parameters");
-        let loss = || net.run(&batch(0, 0, 2), true).unwrap().sum().unwrap();
+        let loss = || net.run(&batch(0, 0, 2), true).unwrap().sum(..).unwrap();
         loss().backward().unwrap();
         loss().backward().unwrap();
         assert!(loss().backward().unwrap_err().to_string().contains("backward_passes_per_step"));
@@ -379,9 +387,9 @@ fn devices_of_one_process() {
     for s in 0..3 {
         for rows in [7, 2, 1] {
             let (a, b) = (parallel.forward(&batch(s, 0, rows)).unwrap(), plain.forward(&batch(s, 0, rows)).unwrap());
-            close(a.sum().unwrap().item().unwrap(), b.sum().unwrap().item().unwrap(), "outputs");
-            a.pow(2).unwrap().sum().unwrap().backward().unwrap();
-            b.pow(2).unwrap().sum().unwrap().backward().unwrap();
+            close(a.sum(..).unwrap().item().unwrap(), b.sum(..).unwrap().item().unwrap(), "outputs");
+            a.pow(2).unwrap().sum(..).unwrap().backward().unwrap();
+            b.pow(2).unwrap().sum(..).unwrap().backward().unwrap();
         }
         step(&parallel.parameters()).unwrap();
         step(&plain.parameters()).unwrap();

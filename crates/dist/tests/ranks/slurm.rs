@@ -143,7 +143,7 @@ fn rank(expected: &str) {
     let x = Tensor::full([70_001], world.rank() as f64 + 1.0).unwrap();
     world.all_reduce(&x, ReduceOp::Sum).unwrap();
     let total = (world.size() * (world.size() + 1) / 2) as f64;
-    assert_eq!(x.sum().unwrap().item::<f64>().unwrap(), 70_001.0 * total);
+    assert_eq!(x.sum(..).unwrap().item::<f64>().unwrap(), 70_001.0 * total);
     let local = (world.local_rank(), world.local_size());
     let advice = if world.launch().advice.is_some() { ", with advice" } else { "" };
     // In one piece: ranks share the output.

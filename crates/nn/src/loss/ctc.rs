@@ -119,13 +119,13 @@ pub fn ctc_loss(
         loss = where_(&loss.eq(f64::INFINITY)?, 0.0, &loss)?;
     }
     match reduction {
-        Reduction::None if unbatched => loss.squeeze_dims([0]),
+        Reduction::None if unbatched => loss.squeeze(0),
         Reduction::None => Ok(loss),
-        Reduction::Sum => loss.sum(),
+        Reduction::Sum => loss.sum(..),
         Reduction::Mean => {
             let lengths = target_lengths.iter().map(|&n| n.max(1) as f64);
             let lengths = Tensor::from_iter(lengths)?.to_dtype(loss.dtype())?.to(loss.device())?;
-            loss.div(&lengths)?.mean()
+            loss.div(&lengths)?.mean(..)
         }
         Reduction::BatchMean => Err(Error::value("ctc_loss: batchmean is not a valid value for reduction")),
     }

@@ -69,8 +69,8 @@ use rushlight_tensor::{Reduction, Tensor};
 pub(super) fn reduce(name: &str, losses: Tensor, reduction: Reduction) -> Result<Tensor> {
     match reduction {
         Reduction::None => Ok(losses),
-        Reduction::Mean => losses.mean(),
-        Reduction::Sum => losses.sum(),
+        Reduction::Mean => losses.mean(..),
+        Reduction::Sum => losses.sum(..),
         Reduction::BatchMean => Err(Error::value(format!("{name}: batchmean is not a valid value for reduction"))),
     }
 }

@@ -82,7 +82,7 @@ losses! {
             short = short.mul(&weight.tensor().index_select(0, &target.reshape([-1isize])?)?.unsqueeze(1)?)?;
         }
         let wrong = target.one_hot(Some(classes))?.reshape(scores.shape())?.eq(0)?;
-        let loss = where_(&wrong, &short, 0.0)?.sum_dims([1], false)?.div(classes as f64)?;
+        let loss = where_(&wrong, &short, 0.0)?.sum(1)?.div(classes as f64)?;
         reduce(name, as_given(loss, input)?, l.reduction)
     };
 
@@ -105,7 +105,7 @@ losses! {
         // By row: each listed class against each class.
         let short = scores.unsqueeze(1)?.sub(&scores.gather(1, &places)?.unsqueeze(2)?)?.add(1.0)?.clamp_min(0.0)?;
         let counts = listed.unsqueeze(2)?.logical_and(&right.eq(0)?.unsqueeze(1)?)?;
-        let loss = where_(&counts, &short, 0.0)?.sum_dims([1, 2], false)?.div(classes as f64)?;
+        let loss = where_(&counts, &short, 0.0)?.sum([1, 2])?.div(classes as f64)?;
         reduce(name, as_given(loss, input)?, l.reduction)
     };
 
@@ -119,7 +119,7 @@ losses! {
         if let Some(weight) = &l.weight {
             loss = loss.mul(weight.tensor())?;
         }
-        reduce("MultiLabelSoftMarginLoss", loss.mean_dims([-1], false)?, l.reduction)
+        reduce("MultiLabelSoftMarginLoss", loss.mean(-1)?, l.reduction)
     };
 }
 
@@ -136,5 +136,5 @@ fn rows(name: &str, input: &Tensor) -> Result<(Tensor, usize)> {
 
 /// Losses by row; one without a batch has none.
 fn as_given(loss: Tensor, input: &Tensor) -> Result<Tensor> {
-    if input.rank() == 1 { loss.squeeze_dims([0]) } else { Ok(loss) }
+    if input.rank() == 1 { loss.squeeze(0) } else { Ok(loss) }
 }

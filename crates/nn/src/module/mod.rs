@@ -202,7 +202,7 @@ pub trait Module: Any + Send + Sync {
     /// let layer = Linear::new(2, 3).build()?;
     /// let copy = layer.deepcopy()?;
     /// init::zeros_(&layer.weight)?;
-    /// assert_ne!(copy.weight.abs()?.sum()?.item::<f32>()?, 0.0);
+    /// assert_ne!(copy.weight.abs()?.sum(..)?.item::<f32>()?, 0.0);
     /// # Ok::<(), rushlight_core::Error>(())
     /// ```
     fn deepcopy(&self) -> Result<Self>
@@ -293,7 +293,7 @@ impl dyn Module {
     ///     Some(linear) => init::ones_(&linear.weight),
     ///     None => Ok(()),
     /// })?;
-    /// assert_eq!(layer.weight.sum()?.item::<f32>()?, 6.0);
+    /// assert_eq!(layer.weight.sum(..)?.item::<f32>()?, 6.0);
     /// # Ok::<(), rushlight_core::Error>(())
     /// ```
     pub fn apply(&self, f: &mut dyn FnMut(&dyn Module) -> Result<()>) -> Result<()> {

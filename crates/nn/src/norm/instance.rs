@@ -157,7 +157,7 @@ impl<const D: usize> Forward for InstanceNormNd<D> {
             if batched {
                 return input.instance_norm(&options);
             }
-            input.unsqueeze(0)?.instance_norm(&options)?.squeeze_dims([0])
+            input.unsqueeze(0)?.instance_norm(&options)?.squeeze(0)
         })
     }
 }

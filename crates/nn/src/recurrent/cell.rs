@@ -153,5 +153,5 @@ fn step(
     let weights = weights.borrowed();
     let from_input = weights.project_input(kind, &lifted(input)?)?;
     let next = weights.step(kind, &from_input, &state.map(|t| t.to_dtype(from_input.dtype()))?)?;
-    if unbatched { next.map(|t| t.squeeze_dims([0])) } else { Ok(next) }
+    if unbatched { next.map(|t| t.squeeze(0)) } else { Ok(next) }
 }

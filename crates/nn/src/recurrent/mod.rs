@@ -276,7 +276,7 @@ fn run(
     let width = out.shape()[1];
     let out = out.reshape([steps, batch, width])?;
     if unbatched {
-        return Ok((out.squeeze_dims([1])?, last.map(|t| t.squeeze_dims([1]))?));
+        return Ok((out.squeeze(1)?, last.map(|t| t.squeeze(1))?));
     }
     Ok((if config.batch_first { out.transpose(0, 1)? } else { out }, last))
 }

@@ -113,7 +113,7 @@ impl Sequence {
         let outputs = self.composed(&self.inputs(&views.iter().collect::<Vec<_>>())?)?;
         let mut total: Option<Tensor> = None;
         for (output, dy) in outputs.iter().zip(grads).filter_map(|(y, dy)| Some((y, dy.as_ref()?))) {
-            let part = output.mul(dy)?.sum()?;
+            let part = output.mul(dy)?.sum(..)?;
             total = Some(total.map_or(Ok(part.clone()), |sum| sum.add(&part))?);
         }
         let Some(total) = total else { return Ok(vec![None; inputs.len()]) };
@@ -279,7 +279,7 @@ impl Function for Sequence {
             _ => of_state.clone(),
         };
         let of_weight = of_state.t()?.mm(&states.reshape([rows, hidden])?)?;
-        let of_bias = bias.map(|_| of_state.sum_dims([0], false)).transpose()?;
+        let of_bias = bias.map(|_| of_state.sum(0)).transpose()?;
         let all = [Some(of_input), Some(of_weight), Some(dh)].into_iter();
         Ok(all.chain(dc.map(Some)).chain(of_bias.map(Some)).collect())
     }

@@ -26,12 +26,12 @@ fn compare(what: &str, ours: &Tensor, theirs: &Value) -> Result<()> {
         assert!((value - of(name)).abs() <= tolerance, "{what}: {name} is {value}, PyTorch's {}", of(name));
     };
     // Both are samples: six deviations of their difference. Other tests draw from the same generator meanwhile.
-    near("mean", t.mean()?.item()?, 8.5 * std / count.sqrt() + 1e-7);
-    near("std", t.std(0.0)?.item()?, 8.5 * std / count.sqrt() + 1e-7);
+    near("mean", t.mean(..)?.item()?, 8.5 * std / count.sqrt() + 1e-7);
+    near("std", t.std_dims(.., 0.0, false)?.item()?, 8.5 * std / count.sqrt() + 1e-7);
     // The extremes of uniform values lie at their bounds; those of normal ones are left to chance.
     if (of("max") - of("min")) < 3.8 * std {
-        near("min", t.min()?.item()?, 80.0 * std / count + 1e-6);
-        near("max", t.max()?.item()?, 80.0 * std / count + 1e-6);
+        near("min", t.min(..)?.item()?, 80.0 * std / count + 1e-6);
+        near("max", t.max(..)?.item()?, 80.0 * std / count + 1e-6);
     }
     Ok(())
 }
@@ -135,13 +135,13 @@ fn truncated_normals_stay_within_and_sparse_columns_have_zeros() -> Result<()> {
         let t = Tensor::zeros_with([5000], dtype)?;
         init::trunc_normal_(&t, 0.0, 1.0, -0.5, 0.25)?;
         let t = t.to_dtype(DType::F64)?;
-        assert!(t.min()?.item::<f64>()? >= -0.5 && t.max()?.item::<f64>()? <= 0.25);
-        assert!(t.std(0.0)?.item::<f64>()? > 0.15);
+        assert!(t.min(..)?.item::<f64>()? >= -0.5 && t.max(..)?.item::<f64>()? <= 0.25);
+        assert!(t.std_dims(.., 0.0, false)?.item::<f64>()? > 0.15);
     }
     let t = Tensor::zeros([50, 20])?;
     init::sparse_(&t, 0.3, 0.01)?;
-    assert_eq!(t.eq(0.0)?.to_dtype(DType::I64)?.sum_dims([0], false)?.to_vec::<i64>()?, [15; 20]);
-    assert!((t.std(0.0)?.item::<f32>()? - 0.01 * 0.7f32.sqrt()).abs() < 2e-3);
+    assert_eq!(t.eq(0.0)?.to_dtype(DType::I64)?.sum(0)?.to_vec::<i64>()?, [15; 20]);
+    assert!((t.std_dims(.., 0.0, false)?.item::<f32>()? - 0.01 * 0.7f32.sqrt()).abs() < 2e-3);
     Ok(())
 }
 

@@ -144,7 +144,7 @@ fn tied_weights_are_one_parameter_with_two_names() -> Result<()> {
     assert_eq!(net.embed.weight.dtype(), DType::F64);
     assert!(net.embed.weight.is_same(&net.head.weight), "still tied after a conversion");
     assert_eq!(net.parameters().len(), 1);
-    net.embed.weight.sum()?.backward()?;
+    net.embed.weight.sum(..)?.backward()?;
     assert!(net.head.weight.grad().is_some());
     Ok(())
 }
@@ -161,7 +161,7 @@ fn conversions_leave_integers_and_frozen_parameters() -> Result<()> {
     assert_eq!(frozen, [true, false]);
     // Gradients go along.
     let layer = Linear::new(2, 1).bias(false).build()?;
-    layer.forward(&Tensor::ones([1, 2])?)?.sum()?.backward()?;
+    layer.forward(&Tensor::ones([1, 2])?)?.sum(..)?.backward()?;
     let grad = layer.to(DType::F64)?.weight.grad().unwrap();
     assert_eq!((grad.dtype(), grad.to_vec::<f64>()?), (DType::F64, vec![1.0; 2]));
     // Nothing to convert: the tensors stay the same.
@@ -175,7 +175,7 @@ fn conversions_leave_integers_and_frozen_parameters() -> Result<()> {
 fn frozen_parameters_get_no_gradient() -> Result<()> {
     let net = Sequential::from((Linear::new(2, 2).build()?, Linear::new(2, 1).build()?));
     net.layer::<Linear>("0")?.requires_grad_(false)?;
-    net.forward(&Tensor::ones([1, 2])?)?.sum()?.backward()?;
+    net.forward(&Tensor::ones([1, 2])?)?.sum(..)?.backward()?;
     let has: Vec<bool> = net.parameters().iter().map(|p| p.grad().is_some()).collect();
     assert_eq!(has, [false, false, true, true]);
     net.zero_grad();
@@ -215,7 +215,7 @@ fn loading_checks_everything_first_and_then_copies() -> Result<()> {
     bad.insert("1.weight".to_owned(), Tensor::ones([1, 3])?);
     let report = net.load_state_dict_partial(&bad)?;
     assert_eq!((report.missing_keys, report.unexpected_keys), (vec!["0.bias".to_owned()], vec!["2.weight".to_owned()]));
-    assert_eq!(net.layer::<Linear>("0")?.weight.sum()?.item::<f32>()?, 6.0);
+    assert_eq!(net.layer::<Linear>("0")?.weight.sum(..)?.item::<f32>()?, 6.0);
     assert_eq!(net.layer::<Linear>("0")?.bias.as_ref().unwrap().to_vec::<f32>()?, before[1]);
 
     // Other dtypes are converted, and the parameters stay the same tensors.
@@ -350,7 +350,7 @@ fn parametrizations_come_off_and_change_dtype() -> Result<()> {
     for _ in 0..50 {
         normed.forward(&x)?;
     }
-    let largest = normed.remove()?.weight.detach().svdvals()?.max()?.item::<f32>()?;
+    let largest = normed.remove()?.weight.detach().svdvals()?.max(..)?.item::<f32>()?;
     assert!((largest - 1.0).abs() < 1e-4, "{largest}");
 
     assert!(weight_norm(linear.deepcopy()?, "wait", 0).is_err());

@@ -8,7 +8,7 @@ use rushlight_tensor::Tensor;
 
 /// The fraction of zeros.
 fn zeros(t: &Tensor) -> Result<f64> {
-    t.eq(0.0)?.to_dtype(rushlight_core::DType::F64)?.mean()?.item()
+    t.eq(0.0)?.to_dtype(rushlight_core::DType::F64)?.mean(..)?.item()
 }
 
 #[test]
@@ -17,10 +17,10 @@ fn dropout_zeroes_and_scales() -> Result<()> {
     let x = Tensor::ones([100, 100])?.requires_grad_(true)?;
     let y = layer.forward(&x)?;
     assert!((zeros(&y)? - 0.25).abs() < 0.03);
-    assert!((y.max()?.item::<f32>()? - 4.0 / 3.0).abs() < 1e-6);
-    y.sum()?.backward()?;
+    assert!((y.max(..)?.item::<f32>()? - 4.0 / 3.0).abs() < 1e-6);
+    y.sum(..)?.backward()?;
     assert!(x.grad().unwrap().equal(&y.detach())?, "the gradient passes where the value did");
-    assert_eq!(Dropout::new(1.0).build()?.forward(&x)?.max()?.item::<f32>()?, 0.0);
+    assert_eq!(Dropout::new(1.0).build()?.forward(&x)?.max(..)?.item::<f32>()?, 0.0);
     assert!(Dropout::new(0.0).build()?.forward(&x)?.is_same(&x));
     for p in [-0.1, 1.1, f64::NAN] {
         assert!(Dropout::new(p).build().err().unwrap().to_string().contains("between 0 and 1"));
@@ -44,7 +44,7 @@ fn channel_dropout_drops_whole_channels() -> Result<()> {
         let (low, high) = (y.amin([-1], false)?, y.amax([-1], false)?);
         assert!(low.equal(&high)?, "{} {shape:?}: a channel is dropped or kept as a whole", layer.type_name());
         assert!((zeros(&low)? - 0.5).abs() < 0.16, "{} {shape:?}", layer.type_name());
-        assert_eq!(y.max()?.item::<f32>()?, 2.0);
+        assert_eq!(y.max(..)?.item::<f32>()?, 2.0);
         assert!(layer.forward(&Tensor::ones([7])?).err().unwrap().to_string().contains(layer.type_name()));
     }
     Ok(())
@@ -57,8 +57,8 @@ fn alpha_dropout_keeps_mean_and_variance() -> Result<()> {
         [Box::new(AlphaDropout::new(0.3).build()?), Box::new(FeatureAlphaDropout::new(0.3).build()?)];
     for layer in layers {
         let y = layer.forward(&x)?;
-        assert!(y.mean()?.item::<f32>()?.abs() < 0.05, "{}", layer.type_name());
-        assert!((y.std(0.0)?.item::<f32>()? - 1.0).abs() < 0.05, "{}", layer.type_name());
+        assert!(y.mean(..)?.item::<f32>()?.abs() < 0.05, "{}", layer.type_name());
+        assert!((y.std_dims(.., 0.0, false)?.item::<f32>()? - 1.0).abs() < 0.05, "{}", layer.type_name());
         layer.eval();
         assert!(layer.forward(&x)?.is_same(&x));
     }
@@ -72,9 +72,9 @@ fn rrelu_draws_slopes_within_its_bounds() -> Result<()> {
     let layer = RReLU::new().lower(0.2).upper(0.4);
     let y = layer.forward(&x)?;
     let slopes = y.detach().neg()?;
-    assert!(slopes.min()?.item::<f32>()? >= 0.2 && slopes.max()?.item::<f32>()? <= 0.4);
-    assert!(slopes.std(0.0)?.item::<f32>()? > 0.03);
-    y.sum()?.backward()?;
+    assert!(slopes.min(..)?.item::<f32>()? >= 0.2 && slopes.max(..)?.item::<f32>()? <= 0.4);
+    assert!(slopes.std_dims(.., 0.0, false)?.item::<f32>()? > 0.03);
+    y.sum(..)?.backward()?;
     assert!(x.grad().unwrap().equal(&slopes)?);
     assert!(RReLU::new().lower(0.5).upper(0.1).forward(&x).is_err());
     Ok(())

@@ -54,13 +54,13 @@ fn many_sequences_are_shared_by_threads() {
         ctc_loss(x, targets, &vec![steps; n], &vec![length; n], 0, Reduction::None, false).unwrap()
     };
     let all = losses(&x, &targets);
-    all.sum().unwrap().backward().unwrap();
+    all.sum(..).unwrap().backward().unwrap();
     let together = x.grad().unwrap();
     for i in 0..batch as isize {
         let one = x.detach().narrow(1, i, 1).unwrap().requires_grad_(true).unwrap();
         let alone = losses(&one, &targets.narrow(0, i, 1).unwrap());
         assert!(alone.equal(&all.narrow(0, i, 1).unwrap()).unwrap());
-        alone.sum().unwrap().backward().unwrap();
+        alone.sum(..).unwrap().backward().unwrap();
         assert!(one.grad().unwrap().equal(&together.narrow(1, i, 1).unwrap()).unwrap());
     }
 }
@@ -99,6 +99,6 @@ fn what_does_not_fit_is_an_error() {
     let leaf = x.detach().requires_grad_(true).unwrap();
     let loss = CTCLoss::new().forward(&leaf, &targets, &[4, 4], &[2, 2]).unwrap();
     let first = grad(&[&loss], &[&leaf], Backward::default().create_graph(true)).unwrap().remove(0).unwrap();
-    let second = first.sum().unwrap().backward().unwrap_err().to_string();
+    let second = first.sum(..).unwrap().backward().unwrap_err().to_string();
     assert!(second.contains("differentiated again"), "{second}");
 }

@@ -131,7 +131,7 @@ pub fn check<M: Module>(goldens: &Goldens, case: &Value, module: &M, run: impl F
             (out, want) => assert_eq!(out.is_some(), want.is_some(), "{id} output {i}"),
         }
         if let Some(dy) = goldens.get(&case["grad"]["dy"][i]) {
-            total = total.add(&out.as_ref().unwrap().mul(dy).unwrap().sum().unwrap()).unwrap();
+            total = total.add(&out.as_ref().unwrap().mul(dy).unwrap().sum(..).unwrap()).unwrap();
         }
     }
     total.backward().unwrap();

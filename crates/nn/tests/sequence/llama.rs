@@ -72,7 +72,7 @@ fn llama_computes_and_generates_as_hugging_faces() -> Result<()> {
         let tokens = golden("tokens");
         let logits = llama.forward(&tokens)?;
         close(&logits, &golden("logits"), &format!("{name} logits"));
-        (&logits * hashed(1000, logits.shape())?).sum()?.backward()?;
+        (&logits * hashed(1000, logits.shape())?).sum(..)?.backward()?;
         for (parameter, p) in llama.named_parameters() {
             close(
                 &p.grad().unwrap(),
@@ -144,7 +144,7 @@ fn rotary_embedding_turns_by_the_distance() -> Result<()> {
     for interleaved in [false, true] {
         let rope = RotaryEmbedding::new(6, 40).interleaved(interleaved).dtype(DType::F64).build()?;
         let (q, k) = (Tensor::randn([1, 6], DType::F64)?, Tensor::randn([1, 6], DType::F64)?);
-        let product = |a: usize, b: usize| (rope.forward(&q, a)? * rope.forward(&k, b)?).sum()?.item::<f64>();
+        let product = |a: usize, b: usize| (rope.forward(&q, a)? * rope.forward(&k, b)?).sum(..)?.item::<f64>();
         assert!((product(3, 1)? - product(30, 28)?).abs() < 1e-12);
         assert!((product(3, 1)? - product(3, 2)?).abs() > 1e-6);
         assert!(rope.forward(&q, 40).unwrap_err().to_string().contains("exceed the 40"));

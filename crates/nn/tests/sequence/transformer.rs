@@ -103,7 +103,7 @@ fn layers_start_equal_and_learn_apart() {
     assert!(!first.linear2.weight.shares_storage(&last.linear2.weight));
     // A frozen parameter's copies are frozen.
     assert!(!last.linear1.weight.requires_grad());
-    encoder.forward(&Tensor::randn([3, 2, 8], DType::F32).unwrap()).unwrap().sum().unwrap().backward().unwrap();
+    encoder.forward(&Tensor::randn([3, 2, 8], DType::F32).unwrap()).unwrap().sum(..).unwrap().backward().unwrap();
     assert!(first.linear2.weight.grad().is_some() && last.linear2.weight.grad().is_some());
     assert_eq!(encoder.parameters().len(), 3 * 12);
 }
@@ -117,7 +117,7 @@ fn a_transformer_starts_as_pytorchs() {
     assert!(!a.linear1.weight.equal(&b.linear1.weight).unwrap());
     assert!(a.linear1.bias.as_ref().unwrap().equal(b.linear1.bias.as_ref().unwrap()).unwrap());
     let bound = (6.0f64 / 24.0).sqrt();
-    assert!(a.linear1.weight.abs().unwrap().max().unwrap().item::<f64>().unwrap() <= bound);
+    assert!(a.linear1.weight.abs().unwrap().max(..).unwrap().item::<f64>().unwrap() <= bound);
     assert!(model.encoder.norm.is_some() && model.decoder.norm.is_some());
 
     let layer = TransformerEncoderLayer::new(8, 2).dim_feedforward(4).build().unwrap();

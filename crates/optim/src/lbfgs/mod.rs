@@ -64,7 +64,7 @@ options! {
 /// let mut optimizer = Lbfgs::new([x.clone()]).line_search_fn(Some(LineSearch::StrongWolfe)).build()?;
 /// optimizer.step_closure(&mut || {
 ///     x.zero_grad();
-///     let loss = (&x * &x).sum()?;
+///     let loss = (&x * &x).sum(..)?;
 ///     loss.backward()?;
 ///     Ok(loss)
 /// })?;
@@ -110,7 +110,7 @@ fn dot(a: &Tensor, b: &Tensor) -> Result<f64> {
 }
 
 fn largest(a: &Tensor) -> Result<f64> {
-    a.abs()?.max()?.item()
+    a.abs()?.max(..)?.item()
 }
 
 impl Lbfgs {
@@ -243,7 +243,7 @@ impl Lbfgs {
             };
             memory.step = options.lr;
             if fresh {
-                memory.step *= (1.0 / grad.abs()?.sum()?.item::<f64>()?).min(1.0);
+                memory.step *= (1.0 / grad.abs()?.sum(..)?.item::<f64>()?).min(1.0);
             }
             let slope = dot(&grad, &memory.direction)?;
             if slope > -options.tolerance_change {

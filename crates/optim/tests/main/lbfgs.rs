@@ -10,11 +10,11 @@ fn loss(problem: &str, maximize: bool, a: &Tensor, b: &Tensor) -> Result<Tensor>
     let loss = match problem {
         "valley" => {
             let (near, steep) = (a.mul(-1.0)?.add(1.0)?, b.sub(&a.mul(a)?)?);
-            near.mul(&near)?.add(&steep.mul(&steep)?.mul(100.0)?)?.sum()?
+            near.mul(&near)?.add(&steep.mul(&steep)?.mul(100.0)?)?.sum(..)?
         }
         _ => {
             let residual = tensor("lbfgs/matrix").mv(&cat(&[a, b], 0)?)?.sub(&tensor("lbfgs/target"))?;
-            residual.mul(&residual)?.sum()?
+            residual.mul(&residual)?.sum(..)?
         }
     };
     loss.backward_of(maximize)
@@ -100,7 +100,7 @@ fn a_failing_closure_leaves_the_parameters_where_they_were() {
             return Err(Error::value("out of data"));
         }
         x.zero_grad();
-        x.mul(&x)?.sum()?.backward_of(false)
+        x.mul(&x)?.sum(..)?.backward_of(false)
     });
     assert_eq!(failed.err().unwrap().to_string(), "out of data");
     assert_eq!(flat([&x]), [3.0, 4.0]);

@@ -247,7 +247,7 @@ fn a_scaled_step_is_a_step_with_scaled_gradients() {
 #[test]
 fn a_changed_parameter_is_noticed_by_a_pending_backward() {
     let w = ones(&[2]);
-    let loss = (&w * &w).eval().unwrap().sum().unwrap();
+    let loss = (&w * &w).eval().unwrap().sum(..).unwrap();
     w.set_grad(Some(Tensor::ones([2]).unwrap())).unwrap();
     Sgd::new([w.clone()]).build().unwrap().step().unwrap();
     assert!(message(loss.backward()).contains("modified by an inplace operation"));

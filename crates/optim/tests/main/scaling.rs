@@ -21,7 +21,7 @@ fn a_scaler_steps_skips_and_grows_as_pytorchs() {
         let mut scaler = scaler.growth_factor(2.0).unwrap().backoff_factor(0.25).unwrap();
         for (step, row) in golden["rows"].as_array().unwrap().iter().enumerate() {
             optimizer.zero_grad();
-            let loss = p.mul(&Tensor::new([1.0f32, 2.0, 3.0]).unwrap()).unwrap().sum().unwrap();
+            let loss = p.mul(&Tensor::new([1.0f32, 2.0, 3.0]).unwrap()).unwrap().sum(..).unwrap();
             scaler.scale(&loss).unwrap().backward().unwrap();
             let bad = infinite.contains(&(step as u64));
             if bad {

@@ -182,7 +182,7 @@ fn attention_is_captured() -> Result<()> {
                 let [q, k, v] = [0, 1, 2].map(|part| low.select(2, part)?.transpose(1, 2));
                 let options = AttentionOptions::default().is_causal(causal);
                 let y = q?.scaled_dot_product_attention(&k?, &v?, &options)?.to_dtype(DType::F32)?;
-                let loss = y.mul(factor)?.square()?.mean()?;
+                let loss = y.mul(factor)?.square()?.mean(..)?;
                 optimizer.zero_grad();
                 loss.backward()?;
                 optimizer.step()?;
@@ -381,7 +381,7 @@ fn recordings_give_their_memory_back() -> Result<()> {
         let scale = Tensor::full([1], f64::from(i))?.to(device)?;
         sums.push(capture.run(&[x.clone(), scale], |[x, scale]| {
             w.zero_grad();
-            let y = x.matmul(&w)?.mul(scale)?.sum()?;
+            let y = x.matmul(&w)?.mul(scale)?.sum(..)?;
             y.backward()?;
             Ok(y)
         })?);

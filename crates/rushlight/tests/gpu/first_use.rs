@@ -59,7 +59,7 @@ const OPS: [fn(&Tensor) -> Result<Tensor>; 12] = [
     |x| x.matmul(&x.t()?),
     |x| x.t()?.contiguous(),
     |x| x.copy(),
-    |x| x.sum_dims([0], false),
+    |x| x.sum(0),
     |x| x.tanh(),
     |x| x.log1p(),
 ];
@@ -75,7 +75,7 @@ fn all_ops(device: Device) -> Result<Vec<Tensor>> {
 
 fn check(found: &[Tensor]) -> Result<()> {
     for (i, (found, expected)) in found.iter().zip(all_ops(Device::Cpu)?).enumerate() {
-        let furthest = (found.to(Device::Cpu)? - expected).eval()?.abs()?.max()?.item::<f64>()?;
+        let furthest = (found.to(Device::Cpu)? - expected).eval()?.abs()?.max(..)?.item::<f64>()?;
         assert!(furthest < 1e-12, "op {i}: {furthest:e} apart");
     }
     Ok(())
@@ -102,7 +102,7 @@ fn threads_and_streams_keep_their_order() -> Result<()> {
     let made = Event::new(device)?;
     made.record()?;
     side.wait_event(&made)?;
-    let y = side.scope(|| x.exp2()?.sum())?;
+    let y = side.scope(|| x.exp2()?.sum(..))?;
     side.synchronize()?;
     assert!(side.query()?);
     assert_eq!(y.item::<f32>()?, 4.0 * f64::from(1 << 20) as f32);
@@ -110,7 +110,7 @@ fn threads_and_streams_keep_their_order() -> Result<()> {
     assert_ne!(main.handle()?, side.handle()?);
     let z = x.log2()?;
     main.synchronize()?;
-    assert_eq!(z.sum()?.item::<f32>()?, f64::from(1 << 20) as f32);
+    assert_eq!(z.sum(..)?.item::<f32>()?, f64::from(1 << 20) as f32);
     Ok(())
 }
 
@@ -119,8 +119,8 @@ fn faults_are_told_when_values_are_read() -> Result<()> {
     let Some(device) = alone("faults_are_told_when_values_are_read") else { return Ok(()) };
     let table = Tensor::ones_with([4, 4], device)?;
     let rows = table.index_select(0, &Tensor::new([1i64, 9])?.to(device)?)?;
-    let error = rows.sum()?.item::<f32>().expect_err("there is no row 9");
+    let error = rows.sum(..)?.item::<f32>().expect_err("there is no row 9");
     assert!(error.to_string().contains("index 9 is out of bounds"), "{error}");
-    assert_eq!(table.sum()?.item::<f32>()?, 16.0);
+    assert_eq!(table.sum(..)?.item::<f32>()?, 16.0);
     Ok(())
 }

@@ -14,7 +14,7 @@ fn train(device: Device, dtype: DType) -> Result<Vec<Vec<f64>>> {
     let model = model.to(device)?;
     let x = x.to_dtype(dtype)?.to(device)?.requires_grad_(true)?;
     let (y, _) = model.forward(&x, None)?;
-    y.square()?.sum()?.backward()?;
+    y.square()?.sum(..)?.backward()?;
     let grads = [&x].into_iter().cloned().chain(model.parameters()).filter_map(|t| t.grad());
     std::iter::once(y.clone()).chain(grads).map(|t| t.to_dtype(DType::F64)?.to(Device::Cpu)?.to_vec::<f64>()).collect()
 }

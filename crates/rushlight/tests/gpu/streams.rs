@@ -44,7 +44,7 @@ fn streams_run_side_by_side() -> Result<()> {
     let done = side.record_event()?;
     done.wait()?;
     // Made on the side stream, read on the main one: dropped, its memory waits for both.
-    let sum = y.sum()?.item::<f32>()?;
+    let sum = y.sum(..)?.item::<f32>()?;
     assert_eq!(sum, 512.0 * 512.0);
     assert!(done.query()? && side.query()?);
     let end = Event::new(device)?;
@@ -54,7 +54,7 @@ fn streams_run_side_by_side() -> Result<()> {
     assert!(start.elapsed_time(&done).is_err(), "without a time");
     side.synchronize()?;
     drop((y, side));
-    assert_eq!(x.sum()?.item::<f32>()?, 512.0 * 512.0);
+    assert_eq!(x.sum(..)?.item::<f32>()?, 512.0 * 512.0);
     Ok(())
 }
 
@@ -74,7 +74,7 @@ fn memory_waits_for_the_stream_that_uses_it() -> Result<()> {
             for _ in 0..10 {
                 busy.matmul(&busy)?;
             }
-            x.sum()
+            x.sum(..)
         })?;
         x.record_stream(&side)?;
         drop(x);
@@ -111,7 +111,7 @@ fn threads_choose_their_streams() -> Result<()> {
     synchronize(&device)?;
     assert!(side.query()? && main.query()?);
     Stream::lend_to_default(y.storage())?;
-    assert_eq!(y.sum()?.item::<f32>()?, 64.0 * 64.0 * 64.0);
+    assert_eq!(y.sum(..)?.item::<f32>()?, 64.0 * 64.0 * 64.0);
     Ok(())
 }
 
@@ -128,14 +128,14 @@ fn pinned_memory_copies_without_waiting() -> Result<()> {
     // The block is not used again before the copy is done.
     let other = Tensor::zeros_with([1 << 18], DType::I64)?.pin_memory()?;
     assert!(there.to(Device::Cpu)?.equal(&x)?);
-    assert!(other.to(device)?.sum()?.item::<i64>()? == 0);
+    assert!(other.to(device)?.sum(..)?.item::<i64>()? == 0);
     assert!(there.pin_memory().is_err());
     let data = TensorDataset::new((Tensor::ones([8, 4])?, Tensor::arange(0, 8, 1)?))?;
     let loader = DataLoader::new(data).batch_size(4).workers(1).pin_memory().build()?;
     for batch in &loader {
         let (x, y) = batch?;
         assert!(x.is_pinned() && y.is_pinned());
-        assert_eq!(x.to_with(&device, true)?.sum()?.item::<f32>()?, 16.0);
+        assert_eq!(x.to_with(&device, true)?.sum(..)?.item::<f32>()?, 16.0);
     }
     rushlight::engines::pinned_memory()?.empty_cache()
 }
@@ -168,7 +168,7 @@ fn full_memory_is_an_error_after_which_training_goes_on() -> Result<()> {
         let x = Tensor::ones_with([rows, 64], device)?;
         let loss = capture.run(&[x], |[x]| {
             optimizer.zero_grad();
-            let loss = model.forward(x)?.mean()?;
+            let loss = model.forward(x)?.mean(..)?;
             loss.backward()?;
             optimizer.step()?;
             Ok(loss)

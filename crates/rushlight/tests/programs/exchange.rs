@@ -110,7 +110,7 @@ fn network(params: &[Tensor], x: &Tensor) -> Result<Tensor> {
 fn close(what: &str, got: &Tensor, expected: &Tensor) -> Result<()> {
     assert_eq!((got.shape(), got.dtype()), (expected.shape(), expected.dtype()), "{what}");
     let (got, expected) = (got.to_dtype(DType::F64)?, expected.to_dtype(DType::F64)?);
-    let off = got.sub(&expected)?.abs()?.max()?.item::<f64>()?;
+    let off = got.sub(&expected)?.abs()?.max(..)?.item::<f64>()?;
     assert!(got.allclose(&expected, 1e-4, 1e-5)?, "{what}: off by {off}");
     Ok(())
 }

@@ -27,7 +27,7 @@ thread_local! {
 ///     let x = x.clone();
 ///     queue_callback(move || x.grad().unwrap().mul_(3.0).map(drop))
 /// })?;
-/// x.mul(2.0)?.sum()?.backward()?;
+/// x.mul(2.0)?.sum(..)?.backward()?;
 /// assert_eq!(x.grad().unwrap().to_vec::<f32>()?, [6.0]);
 /// assert!(queue_callback(|| Ok(())).is_err());
 /// # Ok::<(), rushlight_core::Error>(())

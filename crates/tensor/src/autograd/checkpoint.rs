@@ -19,7 +19,7 @@ use rushlight_core::{Error, Result};
 /// let x = Tensor::new([3.0f32])?.requires_grad_(true)?;
 /// let captured = w.clone();
 /// let y = checkpoint(move |xs| xs[0].mul(&captured)?.exp(), &[&x])?;
-/// y.sum()?.backward()?;
+/// y.sum(..)?.backward()?;
 /// assert!((w.grad().unwrap().item::<f32>()? - 3.0 * 6.0f32.exp()).abs() < 1e-2);
 /// # Ok::<(), rushlight_core::Error>(())
 /// ```

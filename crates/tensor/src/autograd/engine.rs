@@ -454,7 +454,7 @@ fn run_hooks(node: &Arc<Node>, grads: &mut Grads) -> Result<()> {
 fn check_anomaly(node: &Arc<Node>, produced: &Grads) -> Result<()> {
     for (i, g) in produced.iter().enumerate() {
         let Some(g) = g else { continue };
-        let bad = mode::no_grad(|| g.isnan()?.any()?.item::<bool>())?;
+        let bad = mode::no_grad(|| g.isnan()?.any(..)?.item::<bool>())?;
         if bad {
             let place = match &node.forward_call {
                 Some(trace) => format!(" Its forward was called here:\n{trace}"),

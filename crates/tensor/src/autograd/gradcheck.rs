@@ -54,7 +54,7 @@ pub fn gradgradcheck(
         let outputs = f(inputs)?;
         let mut total: Option<Tensor> = None;
         for (out, dy) in outputs.iter().filter(|o| o.requires_grad()).zip(gradients) {
-            let part = out.mul(dy)?.sum()?;
+            let part = out.mul(dy)?.sum(..)?;
             total = Some(match total {
                 Some(t) => t.add(&part)?,
                 None => part,

@@ -39,7 +39,7 @@ impl Tensor {
     /// # use rushlight_tensor::Tensor;
     /// let x = Tensor::new([1.0f32])?.requires_grad_(true)?;
     /// x.register_hook(|g| Ok(Some(g.mul(10.0)?)))?;
-    /// x.mul(2.0)?.sum()?.backward()?;
+    /// x.mul(2.0)?.sum(..)?.backward()?;
     /// assert_eq!(x.grad().unwrap().to_vec::<f32>()?, [20.0]);
     /// # Ok::<(), rushlight_core::Error>(())
     /// ```

@@ -91,7 +91,7 @@ impl Tensor {
     /// let w = Tensor::ones([3, 2])?.requires_grad_(true)?;
     /// let home = Tensor::zeros([3, 2])?;
     /// w.set_grad_home(Some(&home))?;
-    /// Tensor::ones([4, 2])?.linear(&w, None)?.sum()?.backward()?;
+    /// Tensor::ones([4, 2])?.linear(&w, None)?.sum(..)?.backward()?;
     /// assert!(w.grad().unwrap().shares_storage(&home));
     /// assert_eq!(home.to_vec::<f32>()?, [4.0; 6]);
     /// # Ok::<(), rushlight_core::Error>(())

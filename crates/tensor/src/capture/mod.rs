@@ -94,7 +94,7 @@ impl StepOutput for Vec<Tensor> {
 ///     let x = Tensor::full([2], i as f64)?;
 ///     let loss = capture.run(&[x], |[x]| {
 ///         w.zero_grad();
-///         let loss = w.mul(x)?.sum()?;
+///         let loss = w.mul(x)?.sum(..)?;
 ///         loss.backward()?;
 ///         Ok(loss)
 ///     })?;
@@ -300,7 +300,7 @@ pub struct Step<F> {
 /// ```
 /// # use rushlight_tensor::{Tensor, capture};
 /// let w = Tensor::new([1.0f32, 2.0])?.requires_grad_(true)?;
-/// let mut step = capture(|[x]: &[Tensor; 1]| w.mul(x)?.sum());
+/// let mut step = capture(|[x]: &[Tensor; 1]| w.mul(x)?.sum(..));
 /// assert_eq!(step.run(&[Tensor::new([1.0f32, 1.0])?])?.item::<f32>()?, 3.0);
 /// # Ok::<(), rushlight_core::Error>(())
 /// ```

@@ -142,7 +142,7 @@ impl Operands {
         let shared = |d: &Tensor, like: &Tensor| -> Result<Tensor> {
             let [batch, heads, length, size] = four(like);
             let group = self.q.shape()[1] / heads.max(1);
-            d.reshape([batch, heads, group, length, size])?.sum_dims([2], false)?.to_dtype(dtype)
+            d.reshape([batch, heads, group, length, size])?.sum(2)?.to_dtype(dtype)
         };
         Ok([dq.to_dtype(dtype)?, shared(&dk, &this.k)?, shared(&dv, &this.v)?])
     }

@@ -284,7 +284,7 @@ impl Backward {
         } else {
             None
         };
-        let channels = |t: &Tensor| t.sum_dims(OVER, false)?.to_dtype(self.affine);
+        let channels = |t: &Tensor| t.sum(OVER)?.to_dtype(self.affine);
         let dweight = if needs[1] { Some(channels(&dy.mul(&hat)?)?) } else { None };
         let dbias = if needs[2] { Some(channels(&dy)?) } else { None };
         Ok(NormGrads { dx, dweight, dbias })

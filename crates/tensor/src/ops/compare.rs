@@ -79,7 +79,7 @@ impl Tensor {
 
     /// Whether all elements are close; see [`Tensor::isclose`].
     pub fn allclose(&self, other: &Tensor, rtol: f64, atol: f64) -> Result<bool> {
-        self.isclose(other, rtol, atol, false)?.all()?.item()
+        self.isclose(other, rtol, atol, false)?.all(..)?.item()
     }
 
     /// Whether both have the same shape and elements.
@@ -87,7 +87,7 @@ impl Tensor {
         if self.shape() != other.shape() {
             return Ok(false);
         }
-        crate::autograd::no_grad(|| self.eq(other)?.all()?.item())
+        crate::autograd::no_grad(|| self.eq(other)?.all(..)?.item())
     }
 
     fn truth(&self) -> Result<Tensor> {

@@ -163,7 +163,7 @@ impl Problem {
     fn bias_gradient(&self, dy: &Tensor) -> Result<Tensor> {
         let mut dims = vec![0];
         dims.extend(2..2 + self.dims as isize);
-        dy.sum_dims(&dims, false)
+        dy.sum(&dims)
     }
 
     fn forward(self, x: &Tensor, w: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
@@ -454,7 +454,7 @@ fn conv(
     let spec =
         Conv { batch, in_channels, out_channels, groups, input: sizes, kernel, output, stride, padding, dilation };
     let out = Problem { spec, dims }.forward(&input, weight, bias)?;
-    if x.rank() == dims + 1 { out.squeeze_dims([0]) } else { Ok(out) }
+    if x.rank() == dims + 1 { out.squeeze(0) } else { Ok(out) }
 }
 
 fn conv_transpose(
@@ -517,7 +517,7 @@ fn conv_transpose(
         dilation,
     };
     let out = Problem { spec, dims }.transposed(&input, weight, bias)?;
-    if x.rank() == dims + 1 { out.squeeze_dims([0]) } else { Ok(out) }
+    if x.rank() == dims + 1 { out.squeeze(0) } else { Ok(out) }
 }
 
 /// The input of a convolution under autocast: images on a GPU with their channels innermost.

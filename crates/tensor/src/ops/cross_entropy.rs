@@ -128,7 +128,7 @@ impl RowLosses {
     fn reduce(self, name: &str, reduction: Reduction, shape: &[usize], dtype: DType) -> Result<Tensor> {
         match reduction {
             Reduction::None => self.loss.reshape(shape)?.to_dtype(dtype),
-            Reduction::Mean => self.loss.sum()?.div(&self.weight.sum()?)?.to_dtype(dtype),
+            Reduction::Mean => self.loss.sum(..)?.div(&self.weight.sum(..)?)?.to_dtype(dtype),
             other => other.apply(name, self.loss)?.to_dtype(dtype),
         }
     }
@@ -215,7 +215,7 @@ fn row_losses(logits: &Tensor, target: Tensor, options: &CrossEntropyOptions) ->
 
 /// `x[i, index[i]]` of each row.
 fn pick(x: &Tensor, index: &Tensor) -> Result<Tensor> {
-    x.gather(1, &index.unsqueeze(1)?)?.squeeze_dims([1])
+    x.gather(1, &index.unsqueeze(1)?)?.squeeze(1)
 }
 
 impl Tensor {
@@ -285,10 +285,10 @@ impl Tensor {
             shape[0] = classes;
             goal = goal.mul(&weight.reshape(&shape)?)?;
         }
-        let loss = self.log_softmax(dim)?.mul(&goal)?.sum_dims([dim], false)?.neg()?;
+        let loss = self.log_softmax(dim)?.mul(&goal)?.sum(dim)?.neg()?;
         match options.reduction {
             // Every position counts as one, whatever the weights.
-            Reduction::Mean => loss.sum()?.div(loss.numel() as f64),
+            Reduction::Mean => loss.sum(..)?.div(loss.numel() as f64),
             other => other.apply("cross_entropy", loss),
         }
     }
@@ -312,7 +312,7 @@ impl Tensor {
             let counts = flat.ne(options.ignore_index)?;
             let index = where_(&counts, &flat, 0)?;
             let outside = index.lt(0)?.bitwise_or(&index.ge(classes)?)?;
-            if crate::capture::may_read(flat.device()) && outside.any()?.item::<bool>()? {
+            if crate::capture::may_read(flat.device()) && outside.any(..)?.item::<bool>()? {
                 let at = outside.to_vec::<bool>()?.iter().position(|&b| b).unwrap_or(0);
                 let class = flat.to_vec::<i64>()?[at];
                 return Err(Error::index(format!("{name}: target {class} is out of bounds for {classes} classes")));

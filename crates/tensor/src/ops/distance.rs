@@ -31,7 +31,7 @@ impl Tensor {
             no_grad(|| length.clamp_(eps, f64::INFINITY).map(|_| ()))?;
             t.div(&length)
         };
-        unit(&a)?.mul(&unit(&b)?)?.sum_dims([a.wrap_dim("cosine_similarity", dim)? as isize], false)
+        unit(&a)?.mul(&unit(&b)?)?.sum([a.wrap_dim("cosine_similarity", dim)? as isize])
     }
 
     /// The `p`-norm of `self - other + eps` over the last dimension. PyTorch's defaults are 2 and 1e-6.

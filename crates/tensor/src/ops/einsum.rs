@@ -104,7 +104,7 @@ impl Operand {
         let dims: Vec<isize> = (0..self.labels.len()).filter(|&d| !keep(self.labels[d])).map(|d| d as isize).collect();
         if !dims.is_empty() {
             // Integers keep their dtype here, unlike in a plain sum.
-            self.tensor = self.tensor.sum_dims(&dims, false)?.to_dtype(self.tensor.dtype())?;
+            self.tensor = self.tensor.sum(&dims)?.to_dtype(self.tensor.dtype())?;
             self.labels.retain(|&l| keep(l));
         }
         Ok(self)
@@ -112,7 +112,7 @@ impl Operand {
 
     fn without(mut self, label: Label) -> Result<Self> {
         if let Some(d) = self.position(label) {
-            self.tensor = self.tensor.squeeze_dims([d as isize])?;
+            self.tensor = self.tensor.squeeze([d as isize])?;
             self.labels.remove(d);
         }
         Ok(self)

@@ -3,7 +3,7 @@
 use super::reduce::Mask;
 use crate::Tensor;
 use crate::autograd::{Saved, record, recording};
-use crate::ops::sizes::AsDims;
+use crate::ops::sizes::{Along, AsDims};
 use rushlight_core::backend::{ArgReduce, Reduce};
 use rushlight_core::smallvec::smallvec;
 use rushlight_core::{DType, Dims, Error, Result};
@@ -105,41 +105,53 @@ impl Tensor {
         crate::autograd::no_grad(|| self.reshape([-1isize])?.arg_dim(name, op, 0, false))
     }
 
-    /// The largest element; NaN if any is. Equal ones share the gradient.
-    pub fn max(&self) -> Result<Tensor> {
-        self.extreme("max", Reduce::Max, &[], false)
+    fn arg_either(&self, name: &'static str, op: ArgReduce, dims: &[isize]) -> Result<Tensor> {
+        match *dims {
+            [] => self.arg_whole(name, op),
+            [dim] => self.arg_dim(name, op, dim, false),
+            _ => Err(Error::index(format!("{name}: takes one dimension, or `..` for all, but got {dims:?}"))),
+        }
     }
 
-    /// The smallest element; NaN if any is. Equal ones share the gradient.
-    pub fn min(&self) -> Result<Tensor> {
-        self.extreme("min", Reduce::Min, &[], false)
-    }
-
-    /// The largest along `dim` and where it is (the first of equals, which gets the gradient).
+    /// The largest along a dimension and its index (`x.max(1)?`; the first of equals gets the gradient), or the largest
+    /// of all (`x.max(..)?`; equals share the gradient). NaN if any is.
     ///
     /// ```
-    /// # use rushlight_tensor::Tensor;
-    /// let (values, indices) = Tensor::new([[1.0f32, 5.0], [7.0, 2.0]])?.max_dim(1, false)?;
+    /// # use rushlight_tensor as rushlight;
+    /// use rushlight::Tensor;
+    /// let x = Tensor::new([[1.0, 5.0], [7.0, 2.0]])?;
+    /// let (values, indices) = x.max(1)?;
     /// assert_eq!(values.to_vec::<f32>()?, [5.0, 7.0]);
     /// assert_eq!(indices.to_vec::<i64>()?, [1, 0]);
+    /// assert_eq!(x.max(..)?.item::<f32>()?, 7.0);
     /// # Ok::<(), rushlight_core::Error>(())
     /// ```
+    pub fn max<D: Along>(&self, dim: D) -> Result<D::Output> {
+        dim.either(|| self.extreme("max", Reduce::Max, &[], false), |dim| self.max_dim(dim, false))
+    }
+
+    /// The smallest along a dimension and its index, or the smallest of all, as [`Tensor::max`].
+    pub fn min<D: Along>(&self, dim: D) -> Result<D::Output> {
+        dim.either(|| self.extreme("min", Reduce::Min, &[], false), |dim| self.min_dim(dim, false))
+    }
+
+    /// [`Tensor::max`] along a dimension that stays at size one with `keepdim`.
     pub fn max_dim(&self, dim: isize, keepdim: bool) -> Result<(Tensor, Tensor)> {
         self.extreme_dim("max", ArgReduce::Max, dim, keepdim)
     }
 
-    /// The smallest along `dim` and where it is (the first of equals, which gets the gradient).
+    /// [`Tensor::min`] along a dimension that stays at size one with `keepdim`.
     pub fn min_dim(&self, dim: isize, keepdim: bool) -> Result<(Tensor, Tensor)> {
         self.extreme_dim("min", ArgReduce::Min, dim, keepdim)
     }
 
-    /// The largest over the named dimensions (none named: all). Equal ones share the gradient.
+    /// The largest over the named dimensions (`..`: all). Equal ones share the gradient.
     pub fn amax(&self, dims: impl AsDims, keepdim: bool) -> Result<Tensor> {
         let dims = dims.as_dims();
         self.extreme("amax", Reduce::Max, dims, keepdim)
     }
 
-    /// The smallest over the named dimensions (none named: all). Equal ones share the gradient.
+    /// The smallest over the named dimensions (`..`: all). Equal ones share the gradient.
     pub fn amin(&self, dims: impl AsDims, keepdim: bool) -> Result<Tensor> {
         let dims = dims.as_dims();
         self.extreme("amin", Reduce::Min, dims, keepdim)
@@ -151,22 +163,31 @@ impl Tensor {
         Ok((self.extreme("aminmax", Reduce::Min, dims, keepdim)?, self.extreme("aminmax", Reduce::Max, dims, keepdim)?))
     }
 
-    /// Position of the largest element in the flattened tensor, the first of equals.
-    pub fn argmax(&self) -> Result<Tensor> {
-        self.arg_whole("argmax", ArgReduce::Max)
+    /// Index of the largest element along a dimension, or with `..` in the flattened tensor; the first of equals.
+    ///
+    /// ```
+    /// # use rushlight_tensor as rushlight;
+    /// use rushlight::Tensor;
+    /// let x = Tensor::new([[1.0, 5.0], [7.0, 2.0]])?;
+    /// assert_eq!(x.argmax(1)?.to_vec::<i64>()?, [1, 0]);
+    /// assert_eq!(x.argmax(..)?.item::<i64>()?, 2);
+    /// # Ok::<(), rushlight_core::Error>(())
+    /// ```
+    pub fn argmax(&self, dim: impl AsDims) -> Result<Tensor> {
+        self.arg_either("argmax", ArgReduce::Max, dim.as_dims())
     }
 
-    /// Position of the smallest element in the flattened tensor, the first of equals.
-    pub fn argmin(&self) -> Result<Tensor> {
-        self.arg_whole("argmin", ArgReduce::Min)
+    /// Index of the smallest element along a dimension, or with `..` in the flattened tensor; the first of equals.
+    pub fn argmin(&self, dim: impl AsDims) -> Result<Tensor> {
+        self.arg_either("argmin", ArgReduce::Min, dim.as_dims())
     }
 
-    /// Position of the largest element along `dim`, the first of equals.
+    /// [`Tensor::argmax`] along a dimension that stays at size one with `keepdim`.
     pub fn argmax_dim(&self, dim: isize, keepdim: bool) -> Result<Tensor> {
         self.arg_dim("argmax", ArgReduce::Max, dim, keepdim)
     }
 
-    /// Position of the smallest element along `dim`, the first of equals.
+    /// [`Tensor::argmin`] along a dimension that stays at size one with `keepdim`.
     pub fn argmin_dim(&self, dim: isize, keepdim: bool) -> Result<Tensor> {
         self.arg_dim("argmin", ArgReduce::Min, dim, keepdim)
     }

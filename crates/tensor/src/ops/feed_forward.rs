@@ -40,7 +40,7 @@ impl Block {
             None => {
                 let before = flat.linear(&weight1, Some(&ctx.get(bias1)?))?;
                 let inner = gelu_gradient(&before, &dy.mm(&weight2)?, ctx.recording())?;
-                let sums = inner.sum_dims([0], false)?;
+                let sums = inner.sum(0)?;
                 (inner, sums)
             }
         };
@@ -69,7 +69,7 @@ impl Block {
         let (dy, weight2) = (dy.contiguous()?.unsqueeze(0)?, weight2.unsqueeze(0)?);
         let spec = product(&dy, &weight2, None, &inner);
         let done = inner.backend().matmul_gelu_backward(&spec, self.before.engine_view(), sums.engine_view())?;
-        Ok(if done { Some((inner.squeeze_dims([0])?, sums.reshape([inner.shape()[2]])?)) } else { None })
+        Ok(if done { Some((inner.squeeze(0)?, sums.reshape([inner.shape()[2]])?)) } else { None })
     }
 }
 

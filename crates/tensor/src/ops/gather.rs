@@ -53,7 +53,7 @@ fn checked(name: &str, x: &Tensor, dim: isize, index: &Tensor) -> Result<(usize,
     // An engine would count negative indices from the end; here they are mistakes. Elsewhere the check would stall the
     // device.
     if x.device() == Device::Cpu && crate::capture::may_read(Device::Cpu) {
-        let least = index.min()?.item::<i64>()?;
+        let least = index.min(..)?.item::<i64>()?;
         if least < 0 {
             return Err(Error::index(format!(
                 "{name}: index {least} is out of bounds for dimension {dim} with size {}",

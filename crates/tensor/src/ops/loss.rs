@@ -27,8 +27,8 @@ impl Reduction {
     pub(crate) fn apply(self, name: &str, loss: Tensor) -> Result<Tensor> {
         match self {
             Reduction::None => Ok(loss),
-            Reduction::Sum => loss.sum(),
-            Reduction::Mean => loss.mean(),
+            Reduction::Sum => loss.sum(..),
+            Reduction::Mean => loss.mean(..),
             Reduction::BatchMean => Err(Error::value(format!("{name}: batchmean is not a valid value for reduction"))),
         }
     }
@@ -162,7 +162,7 @@ impl Tensor {
         let loss = self.row(op, target, &[])?;
         if reduction == Reduction::BatchMean {
             let batch = self.shape().first().copied().unwrap_or(1);
-            return loss.sum()?.div(batch as f64);
+            return loss.sum(..)?.div(batch as f64);
         }
         reduction.apply("kl_div", loss)
     }
@@ -193,7 +193,7 @@ impl Tensor {
                 self.shape()
             )));
         };
-        if crate::capture::may_read(var.device()) && no_grad(|| var.lt(0.0)?.any()?.item::<bool>())? {
+        if crate::capture::may_read(var.device()) && no_grad(|| var.lt(0.0)?.any(..)?.item::<bool>())? {
             return Err(Error::value(format!("{name}: var has negative entry/entries")));
         }
         // Kept away from zero without changing its gradient.
@@ -295,8 +295,8 @@ impl Tensor {
         }
         const EPSILON: f64 = 1e-12;
         let over = [rank as isize];
-        let squares = |t: &Tensor| t.square()?.sum_dims(over, false)?.add(EPSILON);
-        let product = self.mul(other)?.sum_dims(over, false)?;
+        let squares = |t: &Tensor| t.square()?.sum(over)?.add(EPSILON);
+        let product = self.mul(other)?.sum(over)?;
         let cosine = product.div(&squares(self)?.mul(&squares(other)?)?.sqrt()?)?;
         let near = where_(&target.eq(1)?, &cosine.rsub(1.0)?, 0.0)?;
         let far = where_(&target.eq(-1)?, &cosine.sub(margin)?.clamp_min(0.0)?, 0.0)?;

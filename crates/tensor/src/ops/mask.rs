@@ -99,8 +99,8 @@ impl Tensor {
                 self.dtype()
             )));
         }
-        let top = if self.numel() == 0 { -1 } else { self.max()?.item::<i64>()? };
-        if self.numel() > 0 && self.min()?.item::<i64>()? < 0 {
+        let top = if self.numel() == 0 { -1 } else { self.max(..)?.item::<i64>()? };
+        if self.numel() > 0 && self.min(..)?.item::<i64>()? < 0 {
             return Err(Error::value("one_hot: class values must be non-negative"));
         }
         let classes = match num_classes {
@@ -152,7 +152,7 @@ impl Tensor {
         // An engine would count negative indices from the end; here they are mistakes. Elsewhere the check would stall
         // the device.
         let checked = self.device() == Device::Cpu && crate::capture::may_read(Device::Cpu) && indices.numel() > 0;
-        if checked && indices.min()?.item::<i64>()? < 0 {
+        if checked && indices.min(..)?.item::<i64>()? < 0 {
             return Err(Error::index(format!("{name}: index out of range in self: indices must not be negative")));
         }
         let plan = Arc::new(Plan::along(self, 0, &indices)?);

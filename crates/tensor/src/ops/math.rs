@@ -423,7 +423,7 @@ impl Tensor {
         let a = a.into();
         if !result_type(&[Arg::Tensor(self), Arg::Scalar(a)]).is_float()
             && crate::capture::may_read(self.device())
-            && crate::autograd::no_grad(|| self.eq(0)?.any()?.item::<bool>())?
+            && crate::autograd::no_grad(|| self.eq(0)?.any(..)?.item::<bool>())?
         {
             return Err(zero_divisor("rremainder"));
         }

@@ -116,7 +116,7 @@ pub(crate) fn gradient_dtype(ctx: &Ctx, i: usize, a: &Tensor) -> DType {
 /// The gradient of input `i`, the sums of the columns of `dy`.
 pub(crate) fn gradient_columns(ctx: &Ctx, i: usize, dy: &Tensor) -> Result<Tensor> {
     if ctx.recording() {
-        return dy.sum_dims([0], false);
+        return dy.sum(0);
     }
     dy.reduce(Reduce::Sum, &[true, false], false, gradient_dtype(ctx, i, dy))
 }
@@ -306,8 +306,8 @@ impl Tensor {
                 check_matrices("matmul", self, other)?;
                 product("mm", self, other, 1.0)
             }
-            (1, _) => self.unsqueeze(0)?.matmul(other)?.squeeze_dims([-2]),
-            (_, 1) => self.matmul(&other.unsqueeze(1)?)?.squeeze_dims([-1]),
+            (1, _) => self.unsqueeze(0)?.matmul(other)?.squeeze(-2),
+            (_, 1) => self.matmul(&other.unsqueeze(1)?)?.squeeze(-1),
             (_, 2) => self.matmul_folded(other),
             _ => self.matmul_batched(other),
         }
@@ -368,7 +368,7 @@ impl Tensor {
     /// Product of a matrix and a vector.
     pub fn mv(&self, vector: &Tensor) -> Result<Tensor> {
         check_mv("mv", self, vector)?;
-        product("mv", self, &vector.unsqueeze(1)?, 1.0)?.squeeze_dims([1])
+        product("mv", self, &vector.unsqueeze(1)?, 1.0)?.squeeze(1)
     }
 
     /// Sum of the products of two vectors' elements.
@@ -451,7 +451,7 @@ impl Tensor {
             return Err(Error::shape(format!("addmv: self must be a vector, got shape {:?}", self.shape())));
         }
         let column = if self.rank() == 1 { self.unsqueeze(1)? } else { self.clone() };
-        product_onto("addmv", &column, mat, &vec.unsqueeze(1)?, beta.into(), alpha.into())?.squeeze_dims([1])
+        product_onto("addmv", &column, mat, &vec.unsqueeze(1)?, beta.into(), alpha.into())?.squeeze(1)
     }
 
     /// `beta * self + alpha * batch1 @ batch2`, batch by batch.

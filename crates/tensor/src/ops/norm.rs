@@ -125,7 +125,7 @@ impl RowBackward {
         } else {
             None
         };
-        let columns = |t: &Tensor| t.sum_dims([0], false)?.reshape(&affine_shape)?.to_dtype(dtype);
+        let columns = |t: &Tensor| t.sum(0)?.reshape(&affine_shape)?.to_dtype(dtype);
         let dweight = if needs[1] { Some(columns(&dy.mul(&hat)?)?) } else { None };
         let dbias = if needs[2] { Some(columns(&dy)?) } else { None };
         Ok(NormGrads { dx, dweight, dbias })

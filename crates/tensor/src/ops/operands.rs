@@ -55,7 +55,7 @@ pub(crate) fn no_zero_divisor(name: &str, a: &Tensor, b: Arg) -> Result<()> {
     let bad = match b {
         Arg::Scalar(s) => s.to_i64() == 0,
         Arg::Tensor(t) if !crate::capture::may_read(t.device()) => false,
-        Arg::Tensor(t) => crate::autograd::no_grad(|| t.eq(0)?.any()?.item::<bool>())?,
+        Arg::Tensor(t) => crate::autograd::no_grad(|| t.eq(0)?.any(..)?.item::<bool>())?,
     };
     if bad { Err(zero_divisor(name)) } else { Ok(()) }
 }

@@ -7,7 +7,7 @@
 use super::view::IntoShape;
 use crate::Tensor;
 use crate::arg::Arg;
-use crate::ops::sizes::AsDims;
+use crate::ops::sizes::{Along, AsDims};
 use rushlight_core::half::{bf16, f16};
 use rushlight_core::{Element, Result, Scalar};
 use std::iter::Sum;
@@ -25,7 +25,7 @@ use std::ops::{AddAssign, DivAssign, MulAssign, RemAssign, SubAssign};
 /// let (a, b) = (Tensor::new([1.0f32, 2.0])?, Tensor::new([3.0f32, 4.0])?);
 /// let y = (&a * &b + &a / 2.0 - 1).eval()?;
 /// assert_eq!(y.to_vec::<f32>()?, [2.5, 8.0]);
-/// let loss = ((&a - &b).square()? * 0.5).mean()?;
+/// let loss = ((&a - &b).square()? * 0.5).mean(..)?;
 /// assert_eq!(loss.item::<f32>()?, 2.0);
 /// let wrong = (&a * Tensor::zeros([3])? + 1.0).eval();
 /// assert_eq!(wrong.unwrap_err().to_string().split(':').next(), Some("mul"));
@@ -143,9 +143,11 @@ macro_rules! forward {
 forward! {
     abs(); exp(); log(); sqrt(); rsqrt(); square(); reciprocal(); sin(); cos(); tanh(); sigmoid();
     relu(); silu(); gelu(); sign(); floor(); round();
-    sum(); mean(); max(); min(); any(); all();
+    sum(dims: impl AsDims); mean(dims: impl AsDims); any(dims: impl AsDims); all(dims: impl AsDims);
     sum_dims(dims: impl AsDims, keepdim: bool);
     mean_dims(dims: impl AsDims, keepdim: bool);
+    max<D: Along>(dim: D) -> Result<D::Output>;
+    min<D: Along>(dim: D) -> Result<D::Output>;
     softmax(dim: isize);
     log_softmax(dim: isize);
     matmul(other: &Tensor);

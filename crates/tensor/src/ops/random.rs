@@ -159,7 +159,7 @@ impl Tensor {
         self.needs_float("bernoulli")?;
         no_grad(|| {
             let valid = self.ge(0.0)?.bitwise_and(&self.le(1.0)?)?;
-            if crate::capture::may_read(self.device()) && !valid.all()?.item::<bool>()? {
+            if crate::capture::may_read(self.device()) && !valid.all(..)?.item::<bool>()? {
                 return Err(Error::value("bernoulli: expects all probabilities to be in [0, 1]"));
             }
             let compute = if self.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
@@ -170,7 +170,7 @@ impl Tensor {
 
     /// Normal values with element-wise mean and standard deviation, broadcast; differentiable by both.
     pub fn normal(mean: &Tensor, std: &Tensor) -> Result<Tensor> {
-        if crate::capture::may_read(std.device()) && no_grad(|| std.lt(0.0)?.any()?.item::<bool>())? {
+        if crate::capture::may_read(std.device()) && no_grad(|| std.lt(0.0)?.any(..)?.item::<bool>())? {
             return Err(Error::value("normal: expects all elements of std >= 0.0"));
         }
         let shape =
@@ -197,15 +197,15 @@ impl Tensor {
         }
         no_grad(|| {
             let p = self.to_dtype(if self.dtype() == DType::F64 { DType::F64 } else { DType::F32 })?;
-            if !p.ge(0.0)?.bitwise_and(&p.isfinite()?)?.all()?.item::<bool>()? {
+            if !p.ge(0.0)?.bitwise_and(&p.isfinite()?)?.all(..)?.item::<bool>()? {
                 return Err(Error::value("multinomial: probabilities must not be negative, infinite or NaN"));
             }
             let total = p.sum_dims([-1], true)?;
-            if !total.gt(0.0)?.all()?.item::<bool>()? {
+            if !total.gt(0.0)?.all(..)?.item::<bool>()? {
                 return Err(Error::value("multinomial: each row needs a positive sum of probabilities"));
             }
             if !replacement {
-                if p.gt(0.0)?.sum_dims([-1], false)?.lt(count as i64)?.any()?.item::<bool>()? {
+                if p.gt(0.0)?.sum(-1)?.lt(count as i64)?.any(..)?.item::<bool>()? {
                     return Err(Error::value(format!(
                         "multinomial: a row has fewer than {count} categories with positive probability"
                     )));

@@ -84,7 +84,7 @@ impl Tensor {
                 if times.numel() == 1 {
                     return x.repeat_interleave(times.item::<i64>()?, Some(dim as isize));
                 }
-                if size > 0 && times.min()?.item::<i64>()? < 0 {
+                if size > 0 && times.min(..)?.item::<i64>()? < 0 {
                     return Err(negative());
                 }
                 let ends = times.cumsum(0)?;

@@ -80,12 +80,22 @@ impl Tensor {
         if self.dtype().is_float() { self.dtype() } else { DType::I64 }
     }
 
-    /// Sum of all elements. Integers and bool add up as `int64`.
-    pub fn sum(&self) -> Result<Tensor> {
-        self.sum_dims([], false)
+    /// Sum over dimensions, or over all of them: `x.sum(1)?`, `x.sum([0, -1])?`, `x.sum(..)?`. Integers and bool add up as
+    /// `int64`.
+    ///
+    /// ```
+    /// # use rushlight_tensor as rushlight;
+    /// use rushlight::Tensor;
+    /// let x = Tensor::new([[1.0, 2.0], [3.0, 6.0]])?;
+    /// assert_eq!(x.sum(1)?.to_vec::<f32>()?, [3.0, 9.0]);
+    /// assert_eq!(x.sum(..)?.item::<f32>()?, 12.0);
+    /// # Ok::<(), rushlight_core::Error>(())
+    /// ```
+    pub fn sum(&self, dims: impl AsDims) -> Result<Tensor> {
+        self.sum_dims(dims, false)
     }
 
-    /// Sum over the named dimensions (none named: all); with `keepdim` they stay at size one.
+    /// [`Tensor::sum`] whose dimensions stay at size one with `keepdim`.
     pub fn sum_dims(&self, dims: impl AsDims, keepdim: bool) -> Result<Tensor> {
         let dims = dims.as_dims();
         let mask = self.reduced("sum", dims)?;
@@ -104,20 +114,20 @@ impl Tensor {
         self.to_dtype(dtype)?.sum_dims(dims, keepdim)?.to_dtype(dtype)
     }
 
-    /// Average of all elements. Floats only; see [`Tensor::mean_as`] for integers.
+    /// Average over dimensions, `..` for all. Floats only; see [`Tensor::mean_as`] for integers.
     ///
     /// ```
     /// # use rushlight_tensor::Tensor;
     /// let x = Tensor::new([[1.0f32, 2.0], [3.0, 6.0]])?;
-    /// assert_eq!(x.mean()?.item::<f32>()?, 3.0);
-    /// assert_eq!(x.mean_dims([0], false)?.to_vec::<f32>()?, [2.0, 4.0]);
+    /// assert_eq!(x.mean(..)?.item::<f32>()?, 3.0);
+    /// assert_eq!(x.mean(0)?.to_vec::<f32>()?, [2.0, 4.0]);
     /// # Ok::<(), rushlight_core::Error>(())
     /// ```
-    pub fn mean(&self) -> Result<Tensor> {
-        self.mean_dims([], false)
+    pub fn mean(&self, dims: impl AsDims) -> Result<Tensor> {
+        self.mean_dims(dims, false)
     }
 
-    /// Average over the named dimensions (none named: all).
+    /// [`Tensor::mean`] whose dimensions stay at size one with `keepdim`.
     pub fn mean_dims(&self, dims: impl AsDims, keepdim: bool) -> Result<Tensor> {
         let dims = dims.as_dims();
         if !self.dtype().is_float() {
@@ -144,12 +154,12 @@ impl Tensor {
         self.to_dtype(dtype)?.mean_dims(dims, keepdim)
     }
 
-    /// Sum of all elements that are not NaN.
-    pub fn nansum(&self) -> Result<Tensor> {
-        self.nansum_dims([], false)
+    /// Sum over dimensions, `..` for all, of the elements that are not NaN.
+    pub fn nansum(&self, dims: impl AsDims) -> Result<Tensor> {
+        self.nansum_dims(dims, false)
     }
 
-    /// Sum over the named dimensions (none named: all) of the elements that are not NaN.
+    /// [`Tensor::nansum`] whose dimensions stay at size one with `keepdim`.
     pub fn nansum_dims(&self, dims: impl AsDims, keepdim: bool) -> Result<Tensor> {
         let dims = dims.as_dims();
         if !self.dtype().is_float() {
@@ -168,12 +178,12 @@ impl Tensor {
         Ok(out)
     }
 
-    /// Average of all elements that are not NaN.
-    pub fn nanmean(&self) -> Result<Tensor> {
-        self.nanmean_dims([], false)
+    /// Average over dimensions, `..` for all, of the elements that are not NaN.
+    pub fn nanmean(&self, dims: impl AsDims) -> Result<Tensor> {
+        self.nanmean_dims(dims, false)
     }
 
-    /// Average over the named dimensions (none named: all) of the elements that are not NaN.
+    /// [`Tensor::nanmean`] whose dimensions stay at size one with `keepdim`.
     pub fn nanmean_dims(&self, dims: impl AsDims, keepdim: bool) -> Result<Tensor> {
         let dims = dims.as_dims();
         self.needs_float("nanmean")?;
@@ -181,12 +191,12 @@ impl Tensor {
         self.nansum_dims(dims, keepdim)?.div(&counts)
     }
 
-    /// Product of all elements. Integers and bool multiply as `int64`.
-    pub fn prod(&self) -> Result<Tensor> {
-        self.prod_dims([], false)
+    /// Product over dimensions, `..` for all. Integers and bool multiply as `int64`.
+    pub fn prod(&self, dims: impl AsDims) -> Result<Tensor> {
+        self.prod_dims(dims, false)
     }
 
-    /// Product over the named dimensions (none named: all).
+    /// [`Tensor::prod`] whose dimensions stay at size one with `keepdim`.
     pub fn prod_dims(&self, dims: impl AsDims, keepdim: bool) -> Result<Tensor> {
         let dims = dims.as_dims();
         if let Some(cast) = amp::full() {
@@ -200,7 +210,7 @@ impl Tensor {
             record("prod", &[self], &out, move |ctx, dy| {
                 let (x, dy) = (ctx.get(&x)?, dy.reshape(&kept)?);
                 // A step that is recorded takes the way that suits zeros too.
-                let grad = if !crate::capture::may_read(x.device()) || x.eq(0)?.any()?.item::<bool>()? {
+                let grad = if !crate::capture::may_read(x.device()) || x.eq(0)?.any(..)?.item::<bool>()? {
                     products_of_others(&x, &mask)?.mul(&dy)?
                 } else {
                     dy.mul(&ctx.get(&y)?.reshape(&kept)?)?.div(&x)?
@@ -217,7 +227,7 @@ impl Tensor {
         self.to_dtype(dtype)?.prod_dims(dims, keepdim)?.to_dtype(dtype)
     }
 
-    /// `log(sum(exp(x)))` over the named dimensions (none named: all), without overflow.
+    /// `log(sum(exp(x)))` over the named dimensions (`..`: all), without overflow.
     pub fn logsumexp(&self, dims: impl AsDims, keepdim: bool) -> Result<Tensor> {
         let dims = dims.as_dims();
         if !self.dtype().is_float() {
@@ -242,29 +252,29 @@ impl Tensor {
         if self.dtype() == DType::U8 { out.to_dtype(DType::U8) } else { Ok(out) }
     }
 
-    /// Whether any element is not zero.
-    pub fn any(&self) -> Result<Tensor> {
-        self.any_dims([], false)
+    /// Whether any element along dimensions, `..` for all, is not zero.
+    pub fn any(&self, dims: impl AsDims) -> Result<Tensor> {
+        self.any_dims(dims, false)
     }
 
-    /// Whether any element along the named dimensions (none named: all) is not zero.
+    /// [`Tensor::any`] whose dimensions stay at size one with `keepdim`.
     pub fn any_dims(&self, dims: impl AsDims, keepdim: bool) -> Result<Tensor> {
         let dims = dims.as_dims();
         self.truth_reduction(Reduce::Any, dims, keepdim)
     }
 
-    /// Whether no element is zero.
-    pub fn all(&self) -> Result<Tensor> {
-        self.all_dims([], false)
+    /// Whether no element along dimensions, `..` for all, is zero.
+    pub fn all(&self, dims: impl AsDims) -> Result<Tensor> {
+        self.all_dims(dims, false)
     }
 
-    /// Whether no element along the named dimensions (none named: all) is zero.
+    /// [`Tensor::all`] whose dimensions stay at size one with `keepdim`.
     pub fn all_dims(&self, dims: impl AsDims, keepdim: bool) -> Result<Tensor> {
         let dims = dims.as_dims();
         self.truth_reduction(Reduce::All, dims, keepdim)
     }
 
-    /// How many elements along the named dimensions (none named: all) are not zero.
+    /// How many elements along the named dimensions (`..`: all) are not zero.
     pub fn count_nonzero(&self, dims: impl AsDims) -> Result<Tensor> {
         let dims = dims.as_dims();
         self.reduce(Reduce::CountNonzero, &self.reduced("count_nonzero", dims)?, false, DType::I64)
@@ -275,7 +285,7 @@ impl Tensor {
         if self.rank() != 2 {
             return Err(Error::shape(format!("trace: expected a matrix, but got tensor with dim {}", self.rank())));
         }
-        self.diagonal(0, 0, 1)?.sum()
+        self.diagonal(0, 0, 1)?.sum(..)
     }
 
     /// Summed down to a shape that broadcasts to this one: the reverse of `expand`.

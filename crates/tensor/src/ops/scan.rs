@@ -71,7 +71,7 @@ impl Tensor {
                 let (x, d) = (ctx.get(&saved)?, dim as isize);
                 let is_zero = x.eq(0)?;
                 // A step that is recorded takes the way that suits zeros too.
-                let grad = if crate::capture::may_read(x.device()) && !is_zero.any()?.item::<bool>()? {
+                let grad = if crate::capture::may_read(x.device()) && !is_zero.any(..)?.item::<bool>()? {
                     reversed(&dy.mul(&ctx.get(&y)?)?, d, |t, d| t.cumsum(d))?.div(&x)?
                 } else if ctx.recording() {
                     cumprod_grad_by_parts(dy, &x, d)?

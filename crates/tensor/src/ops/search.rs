@@ -133,7 +133,7 @@ impl Tensor {
         while ranks.shape()[1] > 1 {
             let columns = ranks.shape()[1];
             // There are no more ranks than elements, far fewer than the root of the largest integer.
-            let base = ranks.max()?.add(1)?;
+            let base = ranks.max(..)?.add(1)?;
             let pairs = ranks.narrow(1, 0, columns / 2 * 2)?.reshape([self.shape()[0], columns / 2, 2])?;
             let joined = pairs.select(2, 0)?.mul(&base)?.add(&pairs.select(2, 1)?)?;
             let joined = match columns % 2 {
@@ -262,10 +262,10 @@ impl Tensor {
         }
         let mut length = minlength;
         if self.numel() > 0 {
-            if self.min()?.item::<i64>()? < 0 {
+            if self.min(..)?.item::<i64>()? < 0 {
                 return Err(negative());
             }
-            length = length.max((self.max()?.item::<i64>()? as usize).saturating_add(1));
+            length = length.max((self.max(..)?.item::<i64>()? as usize).saturating_add(1));
         }
         let values = match weights {
             None => {
@@ -295,7 +295,7 @@ impl Tensor {
         no_grad(|| {
             let (mut low, mut high) = (min, max);
             if low == high && self.numel() > 0 {
-                (low, high) = (self.min()?.item()?, self.max()?.item()?);
+                (low, high) = (self.min(..)?.item()?, self.max(..)?.item()?);
             }
             if low == high {
                 (low, high) = (low - 1.0, high + 1.0);

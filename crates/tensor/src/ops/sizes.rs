@@ -1,22 +1,44 @@
 //! Arguments that list dimensions, and arguments with one number per spatial dimension.
 
+use crate::Tensor;
 use rushlight_core::smallvec::{Array, SmallVec};
 use rushlight_core::{Error, Result};
+use std::ops::RangeFull;
 
-/// One dimension or several: `1`, `-1`, `[0, 2]`, a slice or a vector. Negative ones count from the end.
+/// One dimension or several: `1`, `-1`, `[0, 2]`, a slice, a vector, or `..` for all. Negative ones count from the end.
 ///
 /// ```
 /// # use rushlight_tensor as rushlight;
 /// use rushlight::Tensor;
 /// let x = Tensor::ones([2, 3, 4])?;
-/// assert_eq!(x.sum_dims(1, false)?.shape(), [2, 4]);
+/// assert_eq!(x.sum(1)?.shape(), [2, 4]);
+/// assert_eq!(x.sum(..)?.shape(), []);
 /// assert_eq!(x.mean_dims([0, -1], true)?.shape(), [1, 3, 1]);
 /// assert_eq!(x.permute([2, 0, 1])?.shape(), [4, 2, 3]);
 /// # Ok::<(), rushlight_core::Error>(())
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not name dimensions",
+    note = "dimensions are `isize`s: `1`, `-1`, `[0, 2]`, a slice, a vector, or `..` for all"
+)]
 pub trait AsDims {
-    /// The dimensions as given.
+    /// The dimensions as given; none for `..`, which reductions take as all.
     fn as_dims(&self) -> &[isize];
+
+    /// Whether this is `..`, for calls to which no dimension means none.
+    fn is_all(&self) -> bool {
+        false
+    }
+}
+
+impl AsDims for RangeFull {
+    fn as_dims(&self) -> &[isize] {
+        &[]
+    }
+
+    fn is_all(&self) -> bool {
+        true
+    }
 }
 
 impl AsDims for isize {
@@ -52,6 +74,51 @@ impl<A: Array<Item = isize>> AsDims for SmallVec<A> {
 impl<D: AsDims + ?Sized> AsDims for &D {
     fn as_dims(&self) -> &[isize] {
         (**self).as_dims()
+    }
+
+    fn is_all(&self) -> bool {
+        (**self).is_all()
+    }
+}
+
+/// A dimension to select along, which gives values and indices, or `..` for the whole tensor, which gives one value.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a dimension",
+    note = "a dimension is an `isize` such as `1` or `-1`, or `..` for the whole tensor"
+)]
+pub trait Along {
+    /// One tensor, or values and indices.
+    type Output;
+
+    /// Calls the one of two functions that serves this argument.
+    fn either(
+        self,
+        whole: impl FnOnce() -> Result<Tensor>,
+        along: impl FnOnce(isize) -> Result<(Tensor, Tensor)>,
+    ) -> Result<Self::Output>;
+}
+
+impl Along for RangeFull {
+    type Output = Tensor;
+
+    fn either(
+        self,
+        whole: impl FnOnce() -> Result<Tensor>,
+        _: impl FnOnce(isize) -> Result<(Tensor, Tensor)>,
+    ) -> Result<Tensor> {
+        whole()
+    }
+}
+
+impl Along for isize {
+    type Output = (Tensor, Tensor);
+
+    fn either(
+        self,
+        _: impl FnOnce() -> Result<Tensor>,
+        along: impl FnOnce(isize) -> Result<(Tensor, Tensor)>,
+    ) -> Result<(Tensor, Tensor)> {
+        along(self)
     }
 }
 

@@ -91,7 +91,7 @@ impl Tensor {
         if keepdim && self.rank() > 0 {
             return Ok((values, indices));
         }
-        Ok((values.squeeze_dims([dim])?, indices.squeeze_dims([dim])?))
+        Ok((values.squeeze(dim)?, indices.squeeze(dim)?))
     }
 
     /// The element of a rank along `dim`, which stays at size one, and where it is; nothing where the engine has no

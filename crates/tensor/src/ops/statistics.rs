@@ -3,7 +3,7 @@
 use super::reduce::Mask;
 use crate::Tensor;
 use crate::autograd::{Ctx, Saved, record, recording};
-use crate::ops::sizes::AsDims;
+use crate::ops::sizes::{Along, AsDims};
 use rushlight_core::backend::{Operand, Rank, Reduce};
 use rushlight_core::smallvec::smallvec;
 use rushlight_core::{DType, Dims, Error, Pointwise, Result};
@@ -40,12 +40,12 @@ fn var_grad(ctx: &Ctx, dy: &Tensor, x: &Tensor, mask: &Mask, correction: f64) ->
 }
 
 impl Tensor {
-    /// Variance of all elements, with `count - correction` as divisor; PyTorch's default correction is 1.
-    pub fn var(&self, correction: f64) -> Result<Tensor> {
-        self.var_dims([], correction, false)
+    /// Variance over dimensions, `..` for all, with `count - 1` as divisor.
+    pub fn var(&self, dims: impl AsDims) -> Result<Tensor> {
+        self.var_dims(dims, 1.0, false)
     }
 
-    /// Variance over the named dimensions (none named: all), with `count - correction` as divisor.
+    /// Variance over the named dimensions (`..`: all), with `count - correction` as divisor.
     ///
     /// ```
     /// # use rushlight_tensor::Tensor;
@@ -67,12 +67,13 @@ impl Tensor {
         Ok(out)
     }
 
-    /// Standard deviation of all elements, with `count - correction` as divisor; PyTorch's default correction is 1.
-    pub fn std(&self, correction: f64) -> Result<Tensor> {
-        self.std_dims([], correction, false)
+    /// Standard deviation over dimensions, `..` for all, with `count - 1` as divisor.
+    pub fn std(&self, dims: impl AsDims) -> Result<Tensor> {
+        self.std_dims(dims, 1.0, false)
     }
 
-    /// Standard deviation over the named dimensions (none named: all). Where it is zero, so is its gradient.
+    /// Standard deviation over the named dimensions (`..`: all), with `count - correction` as divisor. Where it is zero, so
+    /// is its gradient.
     pub fn std_dims(&self, dims: impl AsDims, correction: f64, keepdim: bool) -> Result<Tensor> {
         let dims = dims.as_dims();
         self.needs_float("std")?;
@@ -90,13 +91,13 @@ impl Tensor {
         Ok(out)
     }
 
-    /// Variance and mean over the named dimensions (none named: all).
+    /// Variance and mean over the named dimensions (`..`: all).
     pub fn var_mean(&self, dims: impl AsDims, correction: f64, keepdim: bool) -> Result<(Tensor, Tensor)> {
         let dims = dims.as_dims();
         Ok((self.var_dims(dims, correction, keepdim)?, self.mean_dims(dims, keepdim)?))
     }
 
-    /// Standard deviation and mean over the named dimensions (none named: all).
+    /// Standard deviation and mean over the named dimensions (`..`: all).
     pub fn std_mean(&self, dims: impl AsDims, correction: f64, keepdim: bool) -> Result<(Tensor, Tensor)> {
         let dims = dims.as_dims();
         Ok((self.std_dims(dims, correction, keepdim)?, self.mean_dims(dims, keepdim)?))
@@ -107,7 +108,7 @@ impl Tensor {
         self.norm_dims(p, [], false)
     }
 
-    /// The p-norm over the named dimensions (none named: all), taken together as one vector.
+    /// The p-norm over the named dimensions (`..`: all), taken together as one vector.
     ///
     /// ```
     /// # use rushlight_tensor::Tensor;
@@ -190,7 +191,7 @@ impl Tensor {
         if keepdim {
             return Ok((values, indices));
         }
-        Ok((values.squeeze_dims([dim as isize])?, indices.squeeze_dims([dim as isize])?))
+        Ok((values.squeeze([dim as isize])?, indices.squeeze([dim as isize])?))
     }
 
     fn median_whole(&self, name: &'static str, skip_nan: bool) -> Result<Tensor> {
@@ -212,22 +213,23 @@ impl Tensor {
         Tensor::full_with([], value, (self.dtype(), self.device()))
     }
 
-    /// The median of all elements, the lower of two middle ones; NaN if any is. Equal ones share the gradient.
-    pub fn median(&self) -> Result<Tensor> {
-        self.median_whole("median", false)
+    /// The median along a dimension and its index (`x.median(1)?`), or of all elements (`x.median(..)?`, where equals
+    /// share the gradient): the lower of two middle ones, NaN if any is.
+    pub fn median<D: Along>(&self, dim: D) -> Result<D::Output> {
+        dim.either(|| self.median_whole("median", false), |dim| self.median_dim(dim, false))
     }
 
-    /// The median along `dim`, the lower of two middle ones, and where it is.
+    /// [`Tensor::median`] along a dimension that stays at size one with `keepdim`.
     pub fn median_dim(&self, dim: isize, keepdim: bool) -> Result<(Tensor, Tensor)> {
         self.median_along("median", dim, keepdim, false)
     }
 
-    /// The median of all elements that are not NaN.
-    pub fn nanmedian(&self) -> Result<Tensor> {
-        self.median_whole("nanmedian", true)
+    /// [`Tensor::median`] of the elements that are not NaN.
+    pub fn nanmedian<D: Along>(&self, dim: D) -> Result<D::Output> {
+        dim.either(|| self.median_whole("nanmedian", true), |dim| self.nanmedian_dim(dim, false))
     }
 
-    /// The median of the elements along `dim` that are not NaN, and where it is.
+    /// [`Tensor::nanmedian`] along a dimension that stays at size one with `keepdim`.
     pub fn nanmedian_dim(&self, dim: isize, keepdim: bool) -> Result<(Tensor, Tensor)> {
         self.median_along("nanmedian", dim, keepdim, true)
     }
@@ -256,7 +258,7 @@ impl Tensor {
         if self.rank() == 0 {
             return out.reshape([0usize; 0]);
         }
-        if keepdim { Ok(out) } else { out.squeeze_dims([d]) }
+        if keepdim { Ok(out) } else { out.squeeze(d) }
     }
 }
 

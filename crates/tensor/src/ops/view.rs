@@ -275,16 +275,19 @@ impl Tensor {
         self.permute(&order)
     }
 
-    /// All dimensions of size one removed.
-    pub fn squeeze(&self) -> Result<Tensor> {
-        let ones: Vec<isize> = (0..self.rank()).filter(|&d| self.shape()[d] == 1).map(|d| d as isize).collect();
-        self.squeeze_dims(&ones)
-    }
-
-    /// Those of the named dimensions that have size one removed.
-    pub fn squeeze_dims(&self, dims: impl AsDims) -> Result<Tensor> {
-        let dims = dims.as_dims();
-        let mut dims = self.wrap_dims("squeeze", dims)?;
+    /// The named dimensions removed where their size is one: `x.squeeze(0)?`, `x.squeeze([0, -1])?`, `x.squeeze(..)?` for all.
+    ///
+    /// ```
+    /// # use rushlight_tensor as rushlight;
+    /// use rushlight::Tensor;
+    /// let x = Tensor::ones([1, 3, 1])?;
+    /// assert_eq!(x.squeeze(0)?.shape(), [3, 1]);
+    /// assert_eq!(x.squeeze(..)?.shape(), [3]);
+    /// # Ok::<(), rushlight_core::Error>(())
+    /// ```
+    pub fn squeeze(&self, dims: impl AsDims) -> Result<Tensor> {
+        let mut dims =
+            if dims.is_all() { (0..self.rank()).collect() } else { self.wrap_dims("squeeze", dims.as_dims())? };
         if self.rank() == 0 {
             return Ok(self.clone());
         }

@@ -6,7 +6,7 @@
 //! let x = Tensor::ones([64, 64])?.requires_grad_(true)?;
 //! let mut profiler = Profiler::new().record_shapes(true).profile_memory(true);
 //! profiler.start()?;
-//! x.matmul(&x)?.sum()?.backward()?;
+//! x.matmul(&x)?.sum(..)?.backward()?;
 //! let trace = profiler.stop();
 //! let table = trace.table("self_cpu_time_total", 10);
 //! assert!(table.contains("rushlight::matmul"), "{table}");

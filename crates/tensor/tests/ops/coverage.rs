@@ -239,7 +239,7 @@ fn results_keep_their_memory_order() -> Result<()> {
     let t = Tensor::arange(0, 6, 1)?.reshape([2, 3])?.t()?;
     assert_eq!(t.full_like_with(2.5, DType::F64)?.strides(), [1, 3]);
     let ordered = Tensor::ones([3, 2])?.in_order_of(&t)?;
-    assert_eq!((ordered.strides(), ordered.sum()?.item::<f32>()?), (&[1, 3][..], 6.0));
+    assert_eq!((ordered.strides(), ordered.sum(..)?.item::<f32>()?), (&[1, 3][..], 6.0));
     assert_eq!(ordered.in_order_of(&Tensor::ones([2, 3])?).unwrap_err().kind(), ErrorKind::Shape);
     assert_eq!(t.nonzero()?.strides(), [1, 5]);
     Ok(())
@@ -252,9 +252,9 @@ fn nextafter_takes_the_smallest_step() -> Result<()> {
     let tiny = f32::from_bits(1);
     let expected = [1.0f32.next_up(), (-1.0f32).next_up(), tiny, -tiny, 3.0, f32::INFINITY, f32::MAX];
     assert_eq!(x.nextafter(&y)?.to_vec::<f32>()?, expected);
-    assert!(x.nextafter(&Tensor::new(f32::NAN)?)?.isnan()?.all()?.item::<bool>()?);
+    assert!(x.nextafter(&Tensor::new(f32::NAN)?)?.isnan()?.all(..)?.item::<bool>()?);
     let x = x.requires_grad_(true)?;
-    x.nextafter(&y)?.sum()?.backward()?;
+    x.nextafter(&y)?.sum(..)?.backward()?;
     assert_eq!(x.grad().unwrap().to_vec::<f32>()?, [0.0; 7]);
     assert_eq!(Tensor::new([1i64])?.nextafter(&Tensor::new([2i64])?).unwrap_err().kind(), ErrorKind::DType);
     Ok(())

@@ -153,7 +153,7 @@ fn abuse(family: &str) {
                 let outputs = op(&args)?;
                 // What can be differentiated is.
                 for out in outputs.iter().filter(|o| o.requires_grad() && o.numel() > 0) {
-                    out.sum()?.backward_with(rushlight_tensor::autograd::Backward::default().retain_graph(true))?;
+                    out.sum(..)?.backward_with(rushlight_tensor::autograd::Backward::default().retain_graph(true))?;
                 }
                 Ok(outputs)
             });
@@ -390,8 +390,8 @@ fn common_errors_say_what_to_do() {
     let cases: Vec<(Result<Tensor>, ErrorKind, &[&str])> = vec![
         (a.add(&b), ErrorKind::Shape, &["add", "[2, 3]", "[4, 5]", "broadcast"]),
         (a.matmul(&b), ErrorKind::Shape, &["matmul", "2x3", "4x5"]),
-        (a.sum_dims([2], false), ErrorKind::Index, &["Dimension out of range", "[-2, 1]", "got 2"]),
-        (a.sum_dims([0, 0], false), ErrorKind::Value, &["dim 0 appears multiple times"]),
+        (a.sum(2), ErrorKind::Index, &["Dimension out of range", "[-2, 1]", "got 2"]),
+        (a.sum([0, 0]), ErrorKind::Value, &["dim 0 appears multiple times"]),
         (a.reshape([4, 2]), ErrorKind::Shape, &["[4, 2]", "invalid for input of size 6"]),
         (a.t().unwrap().view([6]), ErrorKind::Shape, &["view", "not compatible", "reshape"]),
         (a.expand([2, 4]), ErrorKind::Shape, &["expand", "[2, 4]", "[2, 3]"]),

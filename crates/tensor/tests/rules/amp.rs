@@ -31,7 +31,7 @@ fn case(name: &str, x: &Tensor, y: &Tensor, b: &Tensor, i: &Tensor, v: &Tensor) 
         "bce" => x.binary_cross_entropy(y, None, mean),
         "bce_with_logits" => x.binary_cross_entropy_with_logits(y, None, None, mean),
         "soft_margin_loss" => x.soft_margin_loss(y, mean),
-        "prod" => x.prod(),
+        "prod" => x.prod(..),
         "cdist" => x.cdist(y, 2.0),
         "inv" => x.inv(),
         "reflect_pad" => i.pad(&[1, 1, 1, 1], PadMode::Reflect),
@@ -42,7 +42,7 @@ fn case(name: &str, x: &Tensor, y: &Tensor, b: &Tensor, i: &Tensor, v: &Tensor) 
         "softmax" => x.softmax(-1),
         "layer_norm" => x.layer_norm(&[3], None, None, 1e-5),
         "gelu" => x.gelu(),
-        "sum" => x.sum(),
+        "sum" => x.sum(..),
         "cat_mixed" => cat(&[&x.to_dtype(DType::F32)?, &y.to_dtype(DType::BF16)?], 0),
         other => panic!("tests/goldens/amp.py has the case {other}, this test has not"),
     }
@@ -68,7 +68,7 @@ fn a_parameter_used_twice_is_converted_once_and_gets_both_gradients() -> Result<
     let w = Tensor::ones([2, 2])?.requires_grad_(true)?;
     let x = Tensor::ones([2, 2])?;
     let y = autocast(DType::BF16, || x.linear(&w, None)?.linear(&w, None))?;
-    y.sum()?.backward()?;
+    y.sum(..)?.backward()?;
     let g = w.grad().unwrap();
     assert_eq!((g.dtype(), g.to_vec::<f32>()?), (DType::F32, vec![8.0; 4]));
     Ok(())
@@ -80,7 +80,7 @@ fn several_steps_within_one_region() -> Result<()> {
     let x = Tensor::ones([1, 1])?;
     autocast(DType::BF16, || {
         for step in 1..=3 {
-            x.linear(&w, None)?.sum()?.backward()?;
+            x.linear(&w, None)?.sum(..)?.backward()?;
             assert_eq!(w.grad().unwrap().item::<f32>()?, step as f32);
         }
         // A change in place is seen although the old value was converted before.
@@ -114,10 +114,10 @@ fn a_checkpoint_is_recomputed_in_the_same_precision() -> Result<()> {
     let w = Tensor::new([[1.001f32, 2.003], [3.01, 4.0]])?.requires_grad_(true)?;
     let x = Tensor::new([[0.3f32, 0.7]])?.requires_grad_(true)?;
     let f = move |xs: &[Tensor]| xs[0].linear(&w, None)?.exp()?.linear(&w, None);
-    let direct = autocast(DType::BF16, || f(std::slice::from_ref(&x)))?.sum()?;
+    let direct = autocast(DType::BF16, || f(std::slice::from_ref(&x)))?.sum(..)?;
     let expected = grad(&[&direct], &[&x], Default::default())?[0].clone().unwrap();
     let y = autocast(DType::BF16, || checkpoint(f, &[&x]))?;
-    y.sum()?.backward()?;
+    y.sum(..)?.backward()?;
     assert_eq!(x.grad().unwrap().to_vec::<f32>()?, expected.to_vec::<f32>()?);
     Ok(())
 }

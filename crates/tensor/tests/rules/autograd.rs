@@ -37,7 +37,7 @@ fn message<T>(result: Result<T>) -> String {
 #[test]
 fn a_freed_graph_cannot_be_walked_again() {
     let x = leaf(&[1.0, 2.0]);
-    let y = x.exp().unwrap().sum().unwrap();
+    let y = x.exp().unwrap().sum(..).unwrap();
     y.backward().unwrap();
     let text = message(y.backward());
     assert!(text.contains("second time") && text.contains("retain_graph"), "{text}");
@@ -46,7 +46,7 @@ fn a_freed_graph_cannot_be_walked_again() {
 #[test]
 fn a_kept_graph_can() {
     let x = leaf(&[1.0, 2.0]);
-    let y = x.square().unwrap().sum().unwrap();
+    let y = x.square().unwrap().sum(..).unwrap();
     y.backward_with(Backward::default().retain_graph(true)).unwrap();
     y.backward().unwrap();
     assert_eq!(grad_of(&x), [4.0, 8.0]);
@@ -82,7 +82,7 @@ fn a_changed_saved_value_is_an_error_that_names_the_op() {
     let y = x.mul(1.0).unwrap();
     let z = y.exp().unwrap();
     z.add_(1.0).unwrap();
-    let text = message(z.sum().unwrap().backward());
+    let text = message(z.sum(..).unwrap().backward());
     assert!(text.contains("modified by an inplace operation") && text.contains("ExpBackward"), "{text}");
     assert!(text.contains("version 1") && text.contains("expected version 0"), "{text}");
 }
@@ -93,7 +93,7 @@ fn a_change_of_a_value_nobody_saved_is_fine() {
     let y = x.mul(3.0).unwrap();
     y.add_(1.0).unwrap();
     y.mul_(2.0).unwrap();
-    y.sum().unwrap().backward().unwrap();
+    y.sum(..).unwrap().backward().unwrap();
     assert_eq!(values(&y), [8.0, 14.0]);
     assert_eq!(grad_of(&x), [6.0, 6.0]);
 }
@@ -123,7 +123,7 @@ fn a_copy_into_a_slice_sends_gradients_both_ways() {
     let y = x.mul(2.0).unwrap();
     y.narrow(0, 1, 2).unwrap().copy_(&part).unwrap();
     assert_eq!(values(&y), [2.0, 5.0, 6.0, 8.0]);
-    y.square().unwrap().sum().unwrap().backward().unwrap();
+    y.square().unwrap().sum(..).unwrap().backward().unwrap();
     assert_eq!(grad_of(&x), [8.0, 0.0, 0.0, 32.0]);
     assert_eq!(grad_of(&part), [10.0, 12.0]);
 }
@@ -134,7 +134,7 @@ fn a_slice_of_a_fresh_tensor_takes_gradients() {
     let buffer = Tensor::zeros_with([2, 2], DType::F64).unwrap();
     buffer.select(0, 1).unwrap().copy_(&part).unwrap();
     assert!(buffer.requires_grad());
-    buffer.square().unwrap().sum().unwrap().backward().unwrap();
+    buffer.square().unwrap().sum(..).unwrap().backward().unwrap();
     assert_eq!(grad_of(&part), [10.0, 12.0]);
 }
 
@@ -145,7 +145,7 @@ fn an_older_view_follows_its_base() {
     let view = y.narrow(0, 0, 2).unwrap();
     y.mul_(10.0).unwrap();
     assert_eq!(values(&view), [10.0, 20.0]);
-    view.sum().unwrap().backward().unwrap();
+    view.sum(..).unwrap().backward().unwrap();
     assert_eq!(grad_of(&x), [10.0, 10.0, 0.0]);
 }
 
@@ -157,7 +157,7 @@ fn views_of_views_follow_too() {
     let column = square.select(1, 0).unwrap();
     column.mul_(5.0).unwrap();
     assert_eq!(values(&y), [5.0, 2.0, 15.0, 4.0]);
-    square.t().unwrap().sum().unwrap().backward().unwrap();
+    square.t().unwrap().sum(..).unwrap().backward().unwrap();
     assert_eq!(grad_of(&x), [5.0, 1.0, 5.0, 1.0]);
 }
 
@@ -181,11 +181,11 @@ fn in_place_ops_have_their_derivatives() {
 fn hooks_replace_gradients_until_removed() {
     let x = leaf(&[1.0]);
     let handle = x.register_hook(|g| Ok(Some(g.mul(10.0)?))).unwrap();
-    x.mul(2.0).unwrap().sum().unwrap().backward().unwrap();
+    x.mul(2.0).unwrap().sum(..).unwrap().backward().unwrap();
     assert_eq!(grad_of(&x), [20.0]);
     handle.remove();
     x.zero_grad();
-    x.mul(2.0).unwrap().sum().unwrap().backward().unwrap();
+    x.mul(2.0).unwrap().sum(..).unwrap().backward().unwrap();
     assert_eq!(grad_of(&x), [2.0]);
 }
 
@@ -201,12 +201,12 @@ fn a_hook_on_a_value_in_the_middle_sees_its_whole_gradient() {
         Ok(Some(g.add(1.0)?))
     })
     .unwrap();
-    (y.mul(3.0).unwrap().add(&y.mul(4.0).unwrap()).unwrap()).sum().unwrap().backward().unwrap();
+    (y.mul(3.0).unwrap().add(&y.mul(4.0).unwrap()).unwrap()).sum(..).unwrap().backward().unwrap();
     assert_eq!(seen.load(SeqCst), 1);
     assert_eq!(grad_of(&x), [16.0]);
     let wrong = x.mul(2.0).unwrap();
     wrong.register_hook(|_| Ok(Some(Tensor::zeros([5])?))).unwrap();
-    assert!(message(wrong.sum().unwrap().backward()).contains("hook"));
+    assert!(message(wrong.sum(..).unwrap().backward()).contains("hook"));
 }
 
 #[test]
@@ -223,11 +223,11 @@ fn post_accumulate_hooks_fire_once_with_the_final_gradient() {
         .unwrap();
     for _ in 0..2 {
         // Two uses: the hook waits for both.
-        x.mul(2.0).unwrap().add(&x.mul(3.0).unwrap()).unwrap().sum().unwrap().backward().unwrap();
+        x.mul(2.0).unwrap().add(&x.mul(3.0).unwrap()).unwrap().sum(..).unwrap().backward().unwrap();
     }
     assert_eq!(calls.load(SeqCst), 2);
     handle.remove();
-    x.sum().unwrap().backward().unwrap();
+    x.sum(..).unwrap().backward().unwrap();
     assert_eq!(calls.load(SeqCst), 2);
     assert!(x.mul(1.0).unwrap().register_post_accumulate_grad_hook(|_| Ok(())).is_err());
 }
@@ -238,7 +238,7 @@ fn retain_grad_keeps_gradients_of_values_in_the_middle() {
     let y = x.mul(3.0).unwrap();
     y.retain_grad().unwrap();
     y.retain_grad().unwrap();
-    y.square().unwrap().sum().unwrap().backward().unwrap();
+    y.square().unwrap().sum(..).unwrap().backward().unwrap();
     assert_eq!(grad_of(&y), [12.0]);
     assert!(message(Tensor::ones([1]).unwrap().retain_grad()).contains("retain_grad"));
 }
@@ -249,7 +249,7 @@ fn retain_grad_keeps_gradients_of_values_in_the_middle() {
 fn gradients_add_up_over_calls() {
     let x = leaf(&[1.0, 2.0]);
     for _ in 0..3 {
-        x.mul(2.0).unwrap().sum().unwrap().backward().unwrap();
+        x.mul(2.0).unwrap().sum(..).unwrap().backward().unwrap();
     }
     assert_eq!(grad_of(&x), [6.0, 6.0]);
     x.zero_grad();
@@ -278,7 +278,7 @@ fn gradients_add_up_on_the_way() -> Result<()> {
         for &i in which {
             sum = sum.add(&branches[i](&h)?)?;
         }
-        sum.mul(&c)?.sum()?.backward()?;
+        sum.mul(&c)?.sum(..)?.backward()?;
         Ok(grad_of(&x))
     };
     let mut apart = vec![0.0; 48];
@@ -309,11 +309,11 @@ fn a_fresh_gradient_is_taken_over_without_a_copy() {
     }
     let x = leaf(&[1.0, 2.0]);
     let address = Arc::new(AtomicUsize::new(0));
-    apply(Remember(address.clone()), &[&x]).unwrap()[0].sum().unwrap().backward().unwrap();
+    apply(Remember(address.clone()), &[&x]).unwrap()[0].sum(..).unwrap().backward().unwrap();
     let first = x.grad().unwrap();
     assert_eq!(first.storage().ptr() as usize, address.load(SeqCst));
     // Later gradients are added into the same memory.
-    apply(Remember(address.clone()), &[&x]).unwrap()[0].sum().unwrap().backward().unwrap();
+    apply(Remember(address.clone()), &[&x]).unwrap()[0].sum(..).unwrap().backward().unwrap();
     assert_eq!(x.grad().unwrap().storage().ptr(), first.storage().ptr());
     assert_eq!(grad_of(&x), [4.0, 4.0]);
 }
@@ -335,7 +335,7 @@ fn set_grad_checks_what_it_is_given() {
     assert_eq!(x.set_grad(Some(Tensor::zeros_with([3], DType::F64).unwrap())).unwrap_err().kind(), ErrorKind::Shape);
     assert_eq!(x.set_grad(Some(Tensor::zeros([2]).unwrap())).unwrap_err().kind(), ErrorKind::DType);
     x.set_grad(Some(Tensor::ones_with([2], DType::F64).unwrap())).unwrap();
-    x.sum().unwrap().backward().unwrap();
+    x.sum(..).unwrap().backward().unwrap();
     assert_eq!(grad_of(&x), [2.0, 2.0]);
 }
 
@@ -346,7 +346,7 @@ fn create_graph_gives_higher_derivatives() {
     let x = leaf(&[2.0]);
     let mut y = x.pow(4).unwrap();
     for expected in [32.0, 48.0, 48.0, 24.0] {
-        y = grad(&[&y.sum().unwrap()], &[&x], Backward::default().create_graph(true)).unwrap().remove(0).unwrap();
+        y = grad(&[&y.sum(..).unwrap()], &[&x], Backward::default().create_graph(true)).unwrap().remove(0).unwrap();
         assert_eq!(values(&y), [expected]);
     }
     assert!(x.grad().is_none());
@@ -355,9 +355,9 @@ fn create_graph_gives_higher_derivatives() {
 #[test]
 fn a_gradient_penalty_trains_through_backward() {
     let x = leaf(&[1.0, 2.0]);
-    let loss = x.pow(3).unwrap().sum().unwrap();
+    let loss = x.pow(3).unwrap().sum(..).unwrap();
     loss.backward_with(Backward::default().create_graph(true)).unwrap();
-    let penalty = x.grad().unwrap().square().unwrap().sum().unwrap();
+    let penalty = x.grad().unwrap().square().unwrap().sum(..).unwrap();
     let d = grad(&[&penalty], &[&x], Backward::default()).unwrap().remove(0).unwrap();
     // d/dx (3x²)² = 36 x³
     assert_eq!(values(&d), [36.0, 288.0]);
@@ -366,7 +366,7 @@ fn a_gradient_penalty_trains_through_backward() {
 #[test]
 fn grad_knows_what_was_not_used() {
     let (x, y) = (leaf(&[1.0]), leaf(&[2.0]));
-    let z = x.mul(3.0).unwrap().sum().unwrap();
+    let z = x.mul(3.0).unwrap().sum(..).unwrap();
     let text = message(grad(&[&z], &[&x, &y], Backward::default().retain_graph(true)));
     assert!(text.contains("input 1") && text.contains("allow_unused"), "{text}");
     let found = grad(&[&z], &[&x, &y], Backward::default().allow_unused(true)).unwrap();
@@ -453,9 +453,9 @@ fn custom_functions_that_return_nonsense_are_errors() {
     let x = leaf(&[1.0, 2.0]);
     let y = apply(Wrong(0), &[&x]).unwrap().remove(0);
     assert!(x.is_leaf() && !y.is_leaf());
-    assert!(message(y.sum().unwrap().backward()).contains("incorrect number of gradients (expected 1, got 0)"));
+    assert!(message(y.sum(..).unwrap().backward()).contains("incorrect number of gradients (expected 1, got 0)"));
     let y = apply(Wrong(1), &[&x]).unwrap().remove(0);
-    assert!(message(y.sum().unwrap().backward()).contains("[7]"));
+    assert!(message(y.sum(..).unwrap().backward()).contains("[7]"));
 }
 
 // ---- checkpointing
@@ -466,7 +466,7 @@ fn a_checkpoint_gives_the_same_gradients() {
     let run = |f: &dyn Fn(&Tensor) -> Result<Tensor>| {
         x.zero_grad();
         w.zero_grad();
-        f(&x).unwrap().sum().unwrap().backward().unwrap();
+        f(&x).unwrap().sum(..).unwrap().backward().unwrap();
         (grad_of(&x), grad_of(&w))
     };
     let layer = |x: &Tensor, w: &Tensor| x.mul(w)?.sin()?.exp();
@@ -489,7 +489,7 @@ fn a_checkpoint_drops_the_same_elements_again() {
     // Random numbers drawn in between must not matter, nor be disturbed.
     Tensor::rand([10], DType::F32).unwrap();
     let before = default_generator().state();
-    y.sum().unwrap().backward().unwrap();
+    y.sum(..).unwrap().backward().unwrap();
     assert_eq!(format!("{:?}", default_generator().state()), format!("{before:?}"));
     // The derivative of each element is its own factor, 0 or 2.
     assert_eq!(grad_of(&x), values(&y));
@@ -532,7 +532,7 @@ fn a_chain_of_a_hundred_thousand_ops_fits_a_small_stack() {
         for _ in 0..100_000 {
             y = y.add(1.0).unwrap();
         }
-        y.sum().unwrap().backward().unwrap();
+        y.sum(..).unwrap().backward().unwrap();
         assert_eq!(grad_of(&x), [1.0]);
         // One graph is dropped after its backward, another without ever being walked.
         let mut z = x.clone();
@@ -552,7 +552,7 @@ fn threads_run_backward_side_by_side() {
             let shared = &shared;
             scope.spawn(move || {
                 for _ in 0..50 {
-                    let y = shared.mul(f64::from(n)).unwrap().square().unwrap().sum().unwrap();
+                    let y = shared.mul(f64::from(n)).unwrap().square().unwrap().sum(..).unwrap();
                     let g = grad(&[&y], &[shared], Backward::default()).unwrap().remove(0).unwrap();
                     let expected: Vec<f64> = [1.0, 2.0, 3.0].iter().map(|v| 2.0 * v * f64::from(n * n)).collect();
                     assert_eq!(values(&g), expected);
@@ -566,7 +566,7 @@ fn threads_run_backward_side_by_side() {
 #[test]
 fn a_graph_may_be_walked_on_another_thread() {
     let x = leaf(&[3.0]);
-    let y = x.square().unwrap().sum().unwrap();
+    let y = x.square().unwrap().sum(..).unwrap();
     std::thread::spawn(move || y.backward().unwrap()).join().unwrap();
     assert_eq!(grad_of(&x), [6.0]);
 }
@@ -577,7 +577,7 @@ fn a_graph_may_be_walked_on_another_thread() {
 fn gradients_of_broadcast_operands_are_summed() {
     let (row, column) = (leaf(&[1.0, 2.0, 3.0]), leaf(&[10.0, 20.0]));
     let y = row.mul(&column.unsqueeze(1).unwrap()).unwrap();
-    y.sum().unwrap().backward().unwrap();
+    y.sum(..).unwrap().backward().unwrap();
     assert_eq!(grad_of(&row), [30.0; 3]);
     assert_eq!(grad_of(&column), [6.0; 2]);
 }
@@ -586,7 +586,7 @@ fn gradients_of_broadcast_operands_are_summed() {
 fn gradients_have_the_dtype_of_their_leaf() {
     let half = Tensor::new([1.0f32, 2.0]).unwrap().to_dtype(DType::BF16).unwrap().requires_grad_(true).unwrap();
     let wide = leaf(&[3.0, 4.0]);
-    half.mul(&wide).unwrap().sum().unwrap().backward().unwrap();
+    half.mul(&wide).unwrap().sum(..).unwrap().backward().unwrap();
     assert_eq!(half.grad().unwrap().dtype(), DType::BF16);
     assert_eq!(wide.grad().unwrap().dtype(), DType::F64);
     assert_eq!(grad_of(&half), [3.0, 4.0]);
@@ -597,7 +597,7 @@ fn joined_and_split_tensors_share_gradients_out() {
     let (a, b) = (leaf(&[1.0, 2.0]), leaf(&[3.0]));
     let parts = cat(&[&a, &b], 0).unwrap().split(1, 0).unwrap();
     // The part in the middle is not used.
-    parts[0].mul(2.0).unwrap().add(&parts[2].mul(5.0).unwrap()).unwrap().sum().unwrap().backward().unwrap();
+    parts[0].mul(2.0).unwrap().add(&parts[2].mul(5.0).unwrap()).unwrap().sum(..).unwrap().backward().unwrap();
     assert_eq!(grad_of(&a), [2.0, 0.0]);
     assert_eq!(grad_of(&b), [5.0]);
 }
@@ -622,11 +622,11 @@ fn callbacks_run_at_the_end_of_the_outermost_backward() -> Result<()> {
     // A hook that runs a backward pass of its own, inside the outer one.
     let inner = w.clone();
     x.register_post_accumulate_grad_hook(move |_| {
-        enable_grad(|| inner.mul(3.0)?.sum()?.backward())?;
+        enable_grad(|| inner.mul(3.0)?.sum(..)?.backward())?;
         note("inner done");
         Ok(())
     })?;
-    x.mul(2.0)?.sum()?.backward()?;
+    x.mul(2.0)?.sum(..)?.backward()?;
     assert_eq!(*SEEN.lock().unwrap(), ["hook", "inner done", "callback", "another"]);
     // A pass that fails drops what it has queued.
     SEEN.lock().unwrap().clear();
@@ -639,8 +639,8 @@ fn callbacks_run_at_the_end_of_the_outermost_backward() -> Result<()> {
         })?;
         Err(rushlight_core::Error::value("on purpose"))
     })?;
-    assert!(y.sum()?.backward().is_err());
-    w.mul(1.0)?.sum()?.backward()?;
+    assert!(y.sum(..)?.backward().is_err());
+    w.mul(1.0)?.sum(..)?.backward()?;
     assert_eq!(*SEEN.lock().unwrap(), ["hook", "callback", "another"]);
     Ok(())
 }

@@ -152,7 +152,7 @@ fn elements_move_as_their_bits() {
         let ones = Tensor::ones_with([3], dtype).unwrap();
         assert_eq!(ones.to_vec::<f32>().unwrap(), [1.0; 3]);
         assert!(ones.equal(&Tensor::full_with([3], 1.0, dtype).unwrap()).unwrap());
-        assert!(ones.all().unwrap().item::<bool>().unwrap() && t.any().unwrap().item::<bool>().unwrap());
+        assert!(ones.all(..).unwrap().item::<bool>().unwrap() && t.any(..).unwrap().item::<bool>().unwrap());
         let meta = t.to(rushlight_core::Device::Meta).unwrap();
         assert_eq!(meta.to_dtype(DType::F32).unwrap().dtype(), DType::F32);
     }
@@ -178,10 +178,10 @@ fn unsigned_arithmetic_wraps() {
     sorted.sort();
     assert_eq!(values.to_vec::<u64>().unwrap(), sorted);
     assert!(x.index_select(0, &places).unwrap().equal(&values).unwrap());
-    assert_eq!(x.sum().unwrap().item::<i64>().unwrap(), a.iter().fold(0i64, |s, &v| s.wrapping_add(v as i64)));
+    assert_eq!(x.sum(..).unwrap().item::<i64>().unwrap(), a.iter().fold(0i64, |s, &v| s.wrapping_add(v as i64)));
     let short: Vec<u16> = a.iter().map(|&v| v as u16).collect();
     let z = Tensor::from_iter(short.clone()).unwrap();
-    assert_eq!(z.sum().unwrap().item::<i64>().unwrap(), short.iter().map(|&v| i64::from(v)).sum::<i64>());
+    assert_eq!(z.sum(..).unwrap().item::<i64>().unwrap(), short.iter().map(|&v| i64::from(v)).sum::<i64>());
     assert_eq!(z.cumsum(0).unwrap().dtype(), DType::I64);
     assert_eq!(z.mul(3).unwrap().to_vec::<u16>().unwrap(), short.iter().map(|v| v.wrapping_mul(3)).collect::<Vec<_>>());
     z.mul_(3).unwrap();
@@ -201,15 +201,15 @@ fn what_is_not_there_is_refused() {
             ("lt", x.lt(&x)),
             ("sub", x.sub(1)),
             ("neg", x.neg()),
-            ("max", x.max()),
+            ("max", x.max(..)),
             ("amax", x.amax([0], false)),
             ("matmul", x.matmul(&x)),
             ("cummax", x.cummax(0).map(|(v, _)| v)),
             ("topk", x.topk(1, 0, true).map(|(v, _)| v)),
             ("nonzero", x.nonzero()),
             ("softmax", x.softmax(0)),
-            ("mean", x.mean()),
-            ("std", x.std(1.0)),
+            ("mean", x.mean(..)),
+            ("std", x.std(..)),
             ("searchsorted", x.select(0, 0).unwrap().searchsorted(&x.select(0, 0).unwrap(), false)),
             ("cross_entropy", x.cross_entropy(&Tensor::new([0i64, 1]).unwrap())),
             ("arange", Tensor::arange_with(0, 4, 1, dtype)),
@@ -237,7 +237,7 @@ fn gradients_pass_through_conversion() {
     let x = Tensor::new([1.0f32, -2.5, 300.0]).unwrap().requires_grad_(true).unwrap();
     let y = x.to_dtype(DType::F8E4M3FN).unwrap().to_dtype(DType::F32).unwrap();
     assert_eq!(y.detach().to_vec::<f32>().unwrap(), [1.0, -2.5, 288.0]);
-    y.mul(2.0).unwrap().sum().unwrap().backward().unwrap();
+    y.mul(2.0).unwrap().sum(..).unwrap().backward().unwrap();
     assert_eq!(x.grad().unwrap().to_vec::<f32>().unwrap(), [2.0; 3]);
     assert_eq!(float8::encode(DType::F8E4M3FN, 300.0), 0x79);
 }

@@ -162,7 +162,7 @@ fn assignment_is_differentiated() -> Result<()> {
     let (x, v) = (leaf(&[1.0, 2.0, 3.0, 4.0])?, leaf(&[10.0, 20.0])?);
     let y = x.mul(1.0)?;
     y.index_assign(index(&[0, 2])?, &v)?;
-    y.mul(&floats(&[1.0, 2.0, 3.0, 4.0])?)?.sum()?.backward()?;
+    y.mul(&floats(&[1.0, 2.0, 3.0, 4.0])?)?.sum(..)?.backward()?;
     assert_eq!(x.grad().unwrap().to_vec::<f32>()?, [0.0, 2.0, 0.0, 4.0]);
     assert_eq!(v.grad().unwrap().to_vec::<f32>()?, [1.0, 3.0]);
 
@@ -170,7 +170,7 @@ fn assignment_is_differentiated() -> Result<()> {
     let (x, v) = (Tensor::ones([2, 3])?.requires_grad_(true)?, leaf(&[5.0])?);
     let y = x.mul(2.0)?;
     y.index_assign((1, index(&[2, 0])?), &v)?;
-    y.square()?.sum()?.backward()?;
+    y.square()?.sum(..)?.backward()?;
     assert_eq!(x.grad().unwrap().to_vec::<f32>()?, [8.0, 8.0, 8.0, 0.0, 8.0, 0.0]);
     assert_eq!(v.grad().unwrap().to_vec::<f32>()?, [20.0]);
 
@@ -178,7 +178,7 @@ fn assignment_is_differentiated() -> Result<()> {
     let x = Tensor::ones([2, 3])?.requires_grad_(true)?;
     let y = x.mul(2.0)?;
     y.index_assign((.., ..2), 0.0)?;
-    y.sum()?.backward()?;
+    y.sum(..)?.backward()?;
     assert_eq!(x.grad().unwrap().to_vec::<f32>()?, [0.0, 0.0, 2.0, 0.0, 0.0, 2.0]);
 
     assert_eq!(kind(leaf(&[1.0])?.index_assign(0, 1.0)), ErrorKind::Autograd);
@@ -191,7 +191,7 @@ fn a_changed_index_is_noticed() -> Result<()> {
     let (x, places) = (leaf(&[1.0, 2.0, 3.0])?, index(&[0, 1])?);
     for y in [x.i(&places)?, x.index_select(0, &places)?, x.gather(0, &places)?, x.take(&places)?] {
         places.fill_(2)?;
-        assert_eq!(kind(y.sum()?.backward()), ErrorKind::Autograd);
+        assert_eq!(kind(y.sum(..)?.backward()), ErrorKind::Autograd);
     }
     Ok(())
 }
@@ -204,14 +204,14 @@ fn in_place_scatters_are_differentiated() -> Result<()> {
     let (x, v) = (leaf(&[1.0, 2.0, 3.0])?, leaf(&[4.0, 5.0, 6.0])?);
     let y = x.mul(1.0)?;
     y.scatter_add_(0, &places, &v)?;
-    y.mul(&weights)?.sum()?.backward()?;
+    y.mul(&weights)?.sum(..)?.backward()?;
     assert_eq!(x.grad().unwrap().to_vec::<f32>()?, [1.0, 10.0, 100.0]);
     assert_eq!(v.grad().unwrap().to_vec::<f32>()?, [10.0, 1.0, 10.0]);
 
     let (x, v) = (leaf(&[1.0, 2.0, 3.0])?, leaf(&[4.0, 5.0])?);
     let y = x.mul(1.0)?;
     y.scatter_(0, &index(&[2, 0])?, &v)?.index_fill_(0, &index(&[0])?, 7.0)?;
-    y.mul(&weights)?.sum()?.backward()?;
+    y.mul(&weights)?.sum(..)?.backward()?;
     assert_eq!(y.to_vec::<f32>()?, [7.0, 2.0, 4.0]);
     assert_eq!(x.grad().unwrap().to_vec::<f32>()?, [0.0, 10.0, 0.0]);
     assert_eq!(v.grad().unwrap().to_vec::<f32>()?, [100.0, 0.0]);
@@ -219,7 +219,7 @@ fn in_place_scatters_are_differentiated() -> Result<()> {
     let (x, v) = (leaf(&[1.0, 2.0, 3.0])?, leaf(&[4.0, 5.0])?);
     let y = x.mul(1.0)?;
     y.index_add_(0, &index(&[1, 1])?, &v, 2.0)?.index_copy_(0, &index(&[2])?, &v.narrow(0, 0, 1)?)?;
-    y.mul(&weights)?.sum()?.backward()?;
+    y.mul(&weights)?.sum(..)?.backward()?;
     assert_eq!(y.to_vec::<f32>()?, [1.0, 20.0, 4.0]);
     assert_eq!(x.grad().unwrap().to_vec::<f32>()?, [1.0, 10.0, 0.0]);
     assert_eq!(v.grad().unwrap().to_vec::<f32>()?, [120.0, 20.0]);
@@ -227,7 +227,7 @@ fn in_place_scatters_are_differentiated() -> Result<()> {
     let (x, v) = (leaf(&[1.0, 2.0, 3.0])?, leaf(&[4.0, 5.0, 6.0])?);
     let y = x.mul(1.0)?;
     y.scatter_reduce_(0, &places, &v, ScatterReduce::Prod, true)?;
-    y.sum()?.backward()?;
+    y.sum(..)?.backward()?;
     assert_eq!(x.grad().unwrap().to_vec::<f32>()?, [5.0, 24.0, 1.0]);
     assert_eq!(v.grad().unwrap().to_vec::<f32>()?, [12.0, 1.0, 8.0]);
 
@@ -235,7 +235,7 @@ fn in_place_scatters_are_differentiated() -> Result<()> {
     let y = x.mul(1.0)?;
     y.put_(&index(&[-1])?, &floats(&[9.0])?, true)?.masked_scatter_(&Tensor::new([true, false])?, &floats(&[8.0])?)?;
     assert_eq!(y.to_vec::<f32>()?, [8.0, 11.0]);
-    y.sum()?.backward()?;
+    y.sum(..)?.backward()?;
     assert_eq!(x.grad().unwrap().to_vec::<f32>()?, [0.0, 1.0]);
     Ok(())
 }
@@ -294,9 +294,9 @@ fn second_derivatives() -> Result<()> {
         },
     ] {
         let t = read(&x)?;
-        let y = t.mul(&t.square()?)?.sum()?;
+        let y = t.mul(&t.square()?)?.sum(..)?;
         let first = autograd::grad(&[&y], &[&x], autograd::Backward::default().create_graph(true))?.remove(0).unwrap();
-        let second = autograd::grad(&[&first.sum()?], &[&x], autograd::Backward::default())?.remove(0).unwrap();
+        let second = autograd::grad(&[&first.sum(..)?], &[&x], autograd::Backward::default())?.remove(0).unwrap();
         let counts = no_grad(|| first.div(&x.square()?)?.div(3.0)?.to_vec::<f32>())?;
         let want: Vec<f32> = counts.iter().zip([1.0, 2.0, 3.0]).map(|(c, v)| 6.0 * c * v).collect();
         assert_eq!(second.to_vec::<f32>()?, want);
@@ -307,7 +307,7 @@ fn second_derivatives() -> Result<()> {
 #[test]
 fn padding_row_of_an_embedding_gets_no_gradient() -> Result<()> {
     let table = Tensor::ones([3, 2])?.requires_grad_(true)?;
-    table.embedding(&index(&[0, 2, 2, 0])?, Some(-1), false)?.sum()?.backward()?;
+    table.embedding(&index(&[0, 2, 2, 0])?, Some(-1), false)?.sum(..)?.backward()?;
     assert_eq!(table.grad().unwrap().to_vec::<f32>()?, [2.0, 2.0, 0.0, 0.0, 0.0, 0.0]);
     Ok(())
 }

@@ -25,10 +25,10 @@ fn the_element_of_a_rank() -> Result<()> {
         }
         let x = Tensor::randn([n], DType::F32)?;
         x.narrow(0, n as isize / 2, 2)?.fill_(f64::NAN)?;
-        assert_eq!(x.median_dim(0, false)?.1.item::<i64>()?, n as i64 / 2);
+        assert_eq!(x.median(0)?.1.item::<i64>()?, n as i64 / 2);
         let mut plain: Vec<f32> = x.to_vec::<f32>()?.into_iter().filter(|v| !v.is_nan()).collect();
         plain.sort_by(f32::total_cmp);
-        assert_eq!(x.nanmedian()?.item::<f32>()?, plain[(plain.len() - 1) / 2]);
+        assert_eq!(x.nanmedian(..)?.item::<f32>()?, plain[(plain.len() - 1) / 2]);
     }
     Ok(())
 }
@@ -92,7 +92,7 @@ fn indices_by_the_chunk() -> Result<()> {
     let first = source.select(1, 0)?;
     let column: Vec<f32> = want.iter().step_by(17).copied().collect();
     assert_eq!(Tensor::zeros([40])?.scatter_add(0, &index, &first)?.to_vec::<f32>()?, column);
-    assert_eq!(index.bincount(None, 0)?.sum()?.item::<i64>()?, n as i64);
+    assert_eq!(index.bincount(None, 0)?.sum(..)?.item::<i64>()?, n as i64);
     // One index too large at the end of many.
     let wrong = index.add(&Tensor::arange(0, n as i64, 1)?.eq(n as i64 - 1)?.to_dtype(DType::I64)?.mul(40)?)?;
     let error = zeros.index_select(0, &wrong).err().map(|e| e.to_string()).unwrap_or_default();
@@ -112,11 +112,11 @@ fn resized_by_bands_and_by_planes() -> Result<()> {
         let y = x.interpolate(&options)?;
         // A resize is linear and keeps constants: weights of each output add up to one.
         let ones = x.ones_like()?.interpolate(&options)?;
-        assert!(ones.sub(1.0)?.abs()?.max()?.item::<f64>()? < 1e-12);
+        assert!(ones.sub(1.0)?.abs()?.max(..)?.item::<f64>()? < 1e-12);
         // The gradient is the transpose: <y, dy> = <x, dx>.
         let dy = y.detach().randn_like()?;
-        y.mul(&dy)?.sum()?.backward()?;
-        let (left, right) = (y.mul(&dy)?.sum()?, x.mul(&x.grad().unwrap())?.sum()?);
+        y.mul(&dy)?.sum(..)?.backward()?;
+        let (left, right) = (y.mul(&dy)?.sum(..)?, x.mul(&x.grad().unwrap())?.sum(..)?);
         assert!((left.item::<f64>()? - right.item::<f64>()?).abs() < 1e-8);
         let wide = x.detach().expand([3, 2, 90, 70])?.interpolate(&options)?;
         assert!(wide.select(0, 2)?.select(0, 1)?.equal(&y.detach().select(0, 0)?.select(0, 0)?)?);
@@ -132,7 +132,7 @@ fn distances_by_product_and_by_rows() -> Result<()> {
         let (a, b) = (Tensor::randn([2, n, 19], DType::F64)?, Tensor::randn([m, 19], DType::F64)?);
         for p in [0.0, 1.0, 2.0, 3.0, f64::INFINITY] {
             let want = a.unsqueeze(-2)?.sub(&b.unsqueeze(-3)?)?.norm_dims(p, [-1], false)?;
-            assert!(a.cdist(&b, p)?.sub(&want)?.abs()?.max()?.item::<f64>()? < 1e-10, "{n} {m} {p}");
+            assert!(a.cdist(&b, p)?.sub(&want)?.abs()?.max(..)?.item::<f64>()? < 1e-10, "{n} {m} {p}");
         }
     }
     Ok(())

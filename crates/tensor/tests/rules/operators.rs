@@ -17,9 +17,9 @@ fn formulas_need_one_question_mark() -> Result<()> {
     assert_eq!(values(a.exp() * &c + b.sqrt()?), values(a.exp()? * &c + b.sqrt()));
     assert_eq!(values(&b % 2 + &b % &a), [1.0, 0.0]);
     // The type of a literal needs no annotation.
-    assert_eq!((&a * 2.0).sum()?.item::<f32>()?, 6.0);
-    assert_eq!((2.0 * &a).sum()?.item::<f32>()?, 6.0);
-    assert_eq!((1 - &a).sum()?.item::<f32>()?, -1.0);
+    assert_eq!((&a * 2.0).sum(..)?.item::<f32>()?, 6.0);
+    assert_eq!((2.0 * &a).sum(..)?.item::<f32>()?, 6.0);
+    assert_eq!((1 - &a).sum(..)?.item::<f32>()?, -1.0);
     assert_eq!((1.0 / (1.0 + (-&a).exp()?)).eval()?.to_vec::<f32>()?, a.sigmoid()?.to_vec::<f32>()?);
     Ok(())
 }
@@ -60,7 +60,7 @@ fn the_first_error_comes_out() -> Result<()> {
     let error = (&a * &b + &a % Tensor::ones([4])?).eval().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Shape);
     assert!(error.to_string().starts_with("mul:"), "{error}");
-    assert!((&a + (&a - &b)).sum().unwrap_err().to_string().starts_with("sub:"));
+    assert!((&a + (&a - &b)).sum(..).unwrap_err().to_string().starts_with("sub:"));
     assert_eq!((&a + a.matmul(&b)).eval().unwrap_err().to_string(), a.matmul(&b).unwrap_err().to_string());
     assert!((1.0 - (&a / &b)).eval().unwrap_err().to_string().starts_with("div:"));
     let mut sum = Expr::from(&a);
@@ -90,7 +90,7 @@ fn assignment_replaces_the_value_alone() -> Result<()> {
 #[test]
 fn gradients_pass_formulas() -> Result<()> {
     let x = Tensor::new_with([0.5, -1.5], DType::F64)?.requires_grad_(true)?;
-    let y = (&x * &x * 3.0 - 2.0 * &x + 1.0 / (&x + 4)).sum()?;
+    let y = (&x * &x * 3.0 - 2.0 * &x + 1.0 / (&x + 4)).sum(..)?;
     y.backward()?;
     let wanted = [0.5f64, -1.5].map(|v| 6.0 * v - 2.0 - 1.0 / (v + 4.0).powi(2));
     for (got, want) in x.grad().unwrap().to_vec::<f64>()?.iter().zip(wanted) {
@@ -119,11 +119,11 @@ fn literals_have_pytorchs_dtypes() -> Result<()> {
 fn pytorchs_spellings() -> Result<()> {
     let x = Tensor::arange(0, 24, 1)?.to(DType::F32)?.view([2, 3, -1])?;
     assert_eq!(x.dim(), 3);
-    assert_eq!(x.sum_dims(1, false)?.shape(), [2, 4]);
+    assert_eq!(x.sum(1)?.shape(), [2, 4]);
     assert_eq!(x.mean_dims(-1, true)?.shape(), [2, 3, 1]);
     assert_eq!(x.amax([0, 1], false)?.shape(), [4]);
     assert_eq!(x.permute([2, 0, 1])?.shape(), [4, 2, 3]);
-    assert_eq!(x.unsqueeze(0)?.squeeze_dims(0)?.shape(), [2, 3, 4]);
+    assert_eq!(x.unsqueeze(0)?.squeeze(0)?.shape(), [2, 3, 4]);
     assert_eq!(Tensor::cat(&[&x, &x], -1)?.shape(), [2, 3, 8]);
     assert_eq!(Tensor::stack(&[&x, &x], 0)?.shape(), [2, 2, 3, 4]);
     assert_eq!(x.to(rushlight_core::Device::Cpu)?.dtype(), DType::F32);
@@ -136,12 +136,12 @@ fn pytorchs_spellings() -> Result<()> {
 fn index_errors_name_their_call() -> Result<()> {
     let x = Tensor::ones([2, 3])?;
     let errors = [
-        ("sum", x.sum_dims(5, false)),
-        ("mean", x.mean_dims([0, 7], false)),
-        ("any", x.gt(0)?.any_dims(4, false)),
+        ("sum", x.sum(5)),
+        ("mean", x.mean([0, 7])),
+        ("any", x.gt(0)?.any(4)),
         ("transpose", x.transpose(0, 2)),
         ("permute", x.permute([0, 9])),
-        ("squeeze", x.squeeze_dims(6)),
+        ("squeeze", x.squeeze(6)),
         ("unsqueeze", x.unsqueeze(8)),
         ("select", x.select(3, 0)),
         ("narrow", x.narrow(2, 0, 1)),
@@ -172,7 +172,7 @@ fn index_errors_name_their_call() -> Result<()> {
 #[test]
 fn copies_are_deep_where_they_say_so() -> Result<()> {
     let x = Tensor::new([1.0, 2.0])?.requires_grad_(true)?;
-    (&x * 3.0).sum()?.backward()?;
+    (&x * 3.0).sum(..)?.backward()?;
     let copy = x.deepcopy()?;
     assert!(copy.requires_grad() && copy.is_leaf() && !copy.shares_storage(&x));
     assert_eq!(copy.grad().unwrap().to_vec::<f32>()?, [3.0, 3.0]);

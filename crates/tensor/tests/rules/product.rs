@@ -30,10 +30,10 @@ fn batches_that_do_not_merge_equal_packed_ones() -> Result<()> {
         close(&scores, &packed)?;
         let out = scores.matmul(&heads(&k, count)?)?;
         close(&out, &packed.matmul(&heads(&k.detach(), count)?.contiguous()?)?)?;
-        out.sum()?.backward()?;
+        out.sum(..)?.backward()?;
         let (dense_q, dense_k) = (q.detach().requires_grad_(true)?, k.detach().requires_grad_(true)?);
         let [hq, hk] = [heads(&dense_q, count)?.contiguous()?, heads(&dense_k, count)?.contiguous()?];
-        hq.matmul(&hk.transpose(-2, -1)?.contiguous()?)?.matmul(&hk)?.sum()?.backward()?;
+        hq.matmul(&hk.transpose(-2, -1)?.contiguous()?)?.matmul(&hk)?.sum(..)?.backward()?;
         close(&q.grad().unwrap(), &dense_q.grad().unwrap())?;
         close(&k.grad().unwrap(), &dense_k.grad().unwrap())?;
     }

@@ -123,7 +123,7 @@ fn apply(step: &Step, t: &Tensor, m: &Model) -> Option<(Result<Tensor>, Model)> 
             for d in (0..rank).rev().filter(|&d| m.shape[d] == 1) {
                 out = out.drop_dim(d);
             }
-            (t.squeeze(), out)
+            (t.squeeze(..), out)
         }
         Step::Expand(size) => {
             let d = m.shape.iter().position(|&s| s == 1)?;
@@ -195,7 +195,7 @@ fn gradients_through_chains_of_views_count_uses() {
                 (y, m) = (next.map_err(|e| TestCaseError::fail(e.to_string()))?, model);
             }
         }
-        y.sum().unwrap().backward().unwrap();
+        y.sum(..).unwrap().backward().unwrap();
         let mut uses = vec![0i64; t.numel()];
         m.data.iter().for_each(|&i| uses[i as usize] += 1);
         match leaf.grad() {

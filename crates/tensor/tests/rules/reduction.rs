@@ -28,7 +28,7 @@ fn close(got: &[f64], want: &[f64], tolerance: f64) {
 fn check(at: &[f64], shape: &[usize], f: impl Fn(&Tensor) -> Result<Tensor>) -> Result<()> {
     let weigh = |t: &Tensor, phase: f64| -> Result<Tensor> {
         let w = Tensor::from_iter((0..t.numel()).map(|i| (i as f64 * 0.7 + phase).sin() + 1.5))?.reshape(t.shape())?;
-        t.mul(&w)?.sum()
+        t.mul(&w)?.sum(..)
     };
     let slope = |values: &[f64], graph: bool| -> Result<(Tensor, Tensor)> {
         let x = vector(values)?.reshape(shape)?.detach().requires_grad_(true)?;
@@ -64,9 +64,9 @@ const SIX: [f64; 6] = [0.8, -1.3, 0.4, 2.1, -0.6, 1.7];
 
 #[test]
 fn derivatives_of_reductions() -> Result<()> {
-    check(&SIX, &[2, 3], |x| x.mean_dims([1], false))?;
+    check(&SIX, &[2, 3], |x| x.mean(1))?;
     check(&SIX, &[2, 3], |x| x.prod_dims([0], true))?;
-    check(&SIX, &[2, 3], |x| x.prod())?;
+    check(&SIX, &[2, 3], |x| x.prod(..))?;
     check(&SIX, &[2, 3], |x| x.var_dims([1], 1.0, false))?;
     check(&SIX, &[2, 3], |x| x.std_dims([0, 1], 0.0, true))?;
     check(&SIX, &[2, 3], |x| x.logsumexp([1], false))?;
@@ -75,7 +75,7 @@ fn derivatives_of_reductions() -> Result<()> {
     }
     check(&SIX, &[2, 3], |x| x.square()?.amax([1], false))?;
     check(&SIX, &[2, 3], |x| Ok(x.square()?.max_dim(0, true)?.0))?;
-    check(&SIX, &[6], |x| x.square()?.median())?;
+    check(&SIX, &[6], |x| x.square()?.median(..))?;
     check(&SIX, &[6], |x| x.square()?.quantile(0.3, None, false))?;
     Ok(())
 }
@@ -110,9 +110,9 @@ fn derivatives_of_rearrangements() -> Result<()> {
 
 #[test]
 fn products_with_zeros() -> Result<()> {
-    check(&[2.0, 0.0, 3.0, 0.5], &[4], |x| x.prod())?;
-    check(&[2.0, 0.0, 0.0, 0.5], &[2, 2], |x| x.prod_dims([1], false))?;
-    check(&[2.0, 0.0, 3.0, 0.5], &[2, 2], |x| x.prod_dims([0], false))?;
+    check(&[2.0, 0.0, 3.0, 0.5], &[4], |x| x.prod(..))?;
+    check(&[2.0, 0.0, 0.0, 0.5], &[2, 2], |x| x.prod(1))?;
+    check(&[2.0, 0.0, 3.0, 0.5], &[2, 2], |x| x.prod(0))?;
     check(&[2.0, 0.0, 3.0, 0.0, 5.0], &[5], |x| x.cumprod(0))?;
     check(&[0.0, 2.0, 3.0, 4.0], &[2, 2], |x| x.cumprod(0))?;
     Ok(())
@@ -121,7 +121,7 @@ fn products_with_zeros() -> Result<()> {
 #[test]
 fn gradients_of_means_are_views() -> Result<()> {
     let x = Tensor::ones([4, 8])?.requires_grad_(true)?;
-    let dx = grad(&[&x.mean()?], &[&x], Backward::default())?.remove(0).unwrap();
+    let dx = grad(&[&x.mean(..)?], &[&x], Backward::default())?.remove(0).unwrap();
     assert_eq!(dx.strides(), [0, 0]);
     assert_eq!(dx.to_vec::<f32>()?, [1.0 / 32.0; 32]);
     Ok(())
@@ -131,24 +131,24 @@ fn gradients_of_means_are_views() -> Result<()> {
 fn ties_share_or_go_to_the_first() -> Result<()> {
     let x = vector(&[3.0, 1.0, 3.0, 1.0])?.requires_grad_(true)?;
     let of = |y: Tensor| -> Result<Vec<f64>> { grad(&[&y], &[&x], Backward::default())?.remove(0).unwrap().to_vec() };
-    assert_eq!(of(x.max()?)?, [0.5, 0.0, 0.5, 0.0]);
+    assert_eq!(of(x.max(..)?)?, [0.5, 0.0, 0.5, 0.0]);
     assert_eq!(of(x.amin([0], false)?)?, [0.0, 0.5, 0.0, 0.5]);
-    assert_eq!(of(x.max_dim(0, false)?.0)?, [1.0, 0.0, 0.0, 0.0]);
-    assert_eq!(of(x.median()?)?, [0.0, 0.5, 0.0, 0.5]);
+    assert_eq!(of(x.max(0)?.0)?, [1.0, 0.0, 0.0, 0.0]);
+    assert_eq!(of(x.median(..)?)?, [0.0, 0.5, 0.0, 0.5]);
     Ok(())
 }
 
 #[test]
 fn dtypes_of_results() -> Result<()> {
     let small = Tensor::new([100i8, 100, 100])?;
-    assert_eq!(small.sum()?.item::<i64>()?, 300);
-    assert_eq!(small.prod()?.dtype(), DType::I64);
+    assert_eq!(small.sum(..)?.item::<i64>()?, 300);
+    assert_eq!(small.prod(..)?.dtype(), DType::I64);
     assert_eq!(small.cumsum(0)?.to_vec::<i64>()?, [100, 200, 300]);
     assert_eq!(small.sum_as([], false, DType::I32)?.dtype(), DType::I32);
     assert_eq!(small.mean_as([], false, DType::F64)?.item::<f64>()?, 100.0);
-    assert_eq!(small.max()?.dtype(), DType::I8);
-    assert_eq!(small.ne(0)?.sum()?.item::<i64>()?, 3);
-    assert_eq!(small.to_dtype(DType::U8)?.any()?.dtype(), DType::U8);
+    assert_eq!(small.max(..)?.dtype(), DType::I8);
+    assert_eq!(small.ne(0)?.sum(..)?.item::<i64>()?, 3);
+    assert_eq!(small.to_dtype(DType::U8)?.any(..)?.dtype(), DType::U8);
     assert_eq!(small.logsumexp([0], false)?.dtype(), DType::F32);
     assert_eq!(small.bincount(Some(&vector(&[0.5, 1.0, 2.0])?), 0)?.select(0, 100)?.item::<f64>()?, 3.5);
     Ok(())
@@ -157,21 +157,21 @@ fn dtypes_of_results() -> Result<()> {
 #[test]
 fn wrong_reductions_are_errors() -> Result<()> {
     let (x, whole, none) = (Tensor::ones([2, 3])?, Tensor::arange(0, 3, 1)?, Tensor::zeros([0, 3])?);
-    assert_eq!(kind(whole.mean()), ErrorKind::DType);
-    assert_eq!(kind(whole.var(1.0)), ErrorKind::DType);
+    assert_eq!(kind(whole.mean(..)), ErrorKind::DType);
+    assert_eq!(kind(whole.var(..)), ErrorKind::DType);
     assert_eq!(kind(whole.norm(2.0)), ErrorKind::DType);
-    assert_eq!(kind(x.sum_dims([2], false)), ErrorKind::Index);
-    assert_eq!(kind(x.sum_dims([0, -2], false)), ErrorKind::Value);
-    assert_eq!(kind(none.max()), ErrorKind::Value);
+    assert_eq!(kind(x.sum(2)), ErrorKind::Index);
+    assert_eq!(kind(x.sum([0, -2])), ErrorKind::Value);
+    assert_eq!(kind(none.max(..)), ErrorKind::Value);
     assert_eq!(kind(none.amax([0], false)), ErrorKind::Index);
     assert_eq!(none.amax([1], false)?.shape(), [0]);
-    assert_eq!(kind(none.max_dim(0, false)), ErrorKind::Index);
-    assert_eq!(none.max_dim(1, false)?.0.shape(), [0]);
-    assert_eq!(kind(none.argmin()), ErrorKind::Index);
+    assert_eq!(kind(none.max(0)), ErrorKind::Index);
+    assert_eq!(none.max(1)?.0.shape(), [0]);
+    assert_eq!(kind(none.argmin(..)), ErrorKind::Index);
     assert_eq!(kind(none.norm(f64::INFINITY)), ErrorKind::Value);
-    assert!(none.mean()?.item::<f32>()?.is_nan());
-    assert!(none.median()?.item::<f32>()?.is_nan());
-    assert_eq!(none.prod()?.item::<f32>()?, 1.0);
+    assert!(none.mean(..)?.item::<f32>()?.is_nan());
+    assert!(none.median(..)?.item::<f32>()?.is_nan());
+    assert_eq!(none.prod(..)?.item::<f32>()?, 1.0);
     assert_eq!(kind(x.topk(4, 1, true)), ErrorKind::Value);
     assert_eq!(kind(x.kthvalue(0, 1, false)), ErrorKind::Value);
     assert_eq!(kind(x.kthvalue(4, 1, false)), ErrorKind::Value);
@@ -195,7 +195,7 @@ fn wrong_reductions_are_errors() -> Result<()> {
 fn order_and_counts() -> Result<()> {
     let x = Tensor::new([[2.0f32, 1.0, f32::NAN], [3.0, 3.0, 0.0]])?;
     assert_eq!(x.msort()?.select(1, 0)?.to_vec::<f32>()?, [2.0, 3.0]);
-    assert_eq!(x.median_dim(1, false)?.1.to_vec::<i64>()?, [2, 0]);
+    assert_eq!(x.median(1)?.1.to_vec::<i64>()?, [2, 0]);
     assert_eq!(x.nanmedian_dim(1, true)?.0.to_vec::<f32>()?, [1.0, 3.0]);
     assert!(x.quantile(0.5, Some(1), false)?.to_vec::<f32>()?[0].is_nan());
     assert_eq!(vector(&[4.0, 1.0, 2.0, 3.0])?.quantile(0.25, None, true)?.to_vec::<f64>()?, [1.75]);

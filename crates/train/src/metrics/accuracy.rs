@@ -47,7 +47,7 @@ impl Accuracy {
                 }
                 let (_, best) = predictions.topk(self.top_k, 1, true)?;
                 let target = target.unsqueeze(1)?;
-                best.eq(&target)?.to_dtype(DType::F64)?.sum_dims([1], false)?
+                best.eq(&target)?.to_dtype(DType::F64)?.sum(1)?
             } else {
                 labels("Accuracy", predictions, target)?.eq(target)?.to_dtype(DType::F64)?
             };
@@ -55,8 +55,8 @@ impl Accuracy {
                 Some(class) => target.ne(class as f64)?.to_dtype(DType::F64)?,
                 None => Tensor::ones_with(target.shape(), (DType::F64, target.device()))?,
             };
-            let right = right.mul(&counted)?.sum()?;
-            self.sums.add(&stack(&[&right, &counted.sum()?], 0)?)
+            let right = right.mul(&counted)?.sum(..)?;
+            self.sums.add(&stack(&[&right, &counted.sum(..)?], 0)?)
         })
     }
 }
@@ -77,7 +77,7 @@ pub(super) fn shapes(metric: &str, predictions: &Tensor, target: &Tensor) -> Err
 /// Predicted classes in the targets' shape.
 pub(super) fn labels(metric: &str, predictions: &Tensor, target: &Tensor) -> Result<Tensor> {
     if predictions.rank() == target.rank() + 1 && predictions.shape().len() > 1 {
-        return predictions.argmax_dim(1, false);
+        return predictions.argmax(1);
     }
     if predictions.shape() != target.shape() {
         return Err(shapes(metric, predictions, target));
@@ -90,6 +90,6 @@ pub(super) fn labels(metric: &str, predictions: &Tensor, target: &Tensor) -> Res
 
 /// Scores as probabilities: logits, which are known by values that probabilities cannot have, go through a sigmoid.
 pub(super) fn probabilities(scores: &Tensor) -> Result<Tensor> {
-    let outside = scores.lt(0.0)?.logical_or(&scores.gt(1.0)?)?.any()?;
+    let outside = scores.lt(0.0)?.logical_or(&scores.gt(1.0)?)?.any(..)?;
     where_(&outside, &scores.sigmoid()?, scores)
 }

@@ -27,7 +27,7 @@ impl MeanMetric {
         no_grad(|| {
             let values = values.detach().to_dtype(DType::F64)?;
             let weights = Tensor::full_with([], weight * values.numel() as f64, (DType::F64, values.device()))?;
-            self.sums.add(&stack(&[&values.sum()?.mul(weight)?, &weights], 0)?)
+            self.sums.add(&stack(&[&values.sum(..)?.mul(weight)?, &weights], 0)?)
         })
     }
 }

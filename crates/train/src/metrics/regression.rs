@@ -55,9 +55,9 @@ macro_rules! errors {
 
 errors! {
     /// The mean of squared differences.
-    MeanSquaredError = |difference| difference.mul(&difference)?.sum()?;
+    MeanSquaredError = |difference| difference.mul(&difference)?.sum(..)?;
     /// The mean of absolute differences.
-    MeanAbsoluteError = |difference| difference.abs()?.sum()?;
+    MeanAbsoluteError = |difference| difference.abs()?.sum(..)?;
 }
 
 /// R², the share of the targets' variance that the predictions explain.
@@ -77,7 +77,8 @@ impl R2Score {
         no_grad(|| {
             let (predictions, target) = vectors("R2Score", predictions, target)?;
             let residual = target.sub(&predictions)?;
-            let sums = [target.sum()?, target.mul(&target)?.sum()?, residual.mul(&residual)?.sum()?, count(&target)?];
+            let sums =
+                [target.sum(..)?, target.mul(&target)?.sum(..)?, residual.mul(&residual)?.sum(..)?, count(&target)?];
             self.sums.add(&stack(&sums.iter().collect::<Vec<_>>(), 0)?)
         })
     }

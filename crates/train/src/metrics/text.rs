@@ -47,7 +47,7 @@ impl Perplexity {
                 None => (target.clone(), Tensor::ones_with(target.shape(), (DType::F64, target.device()))?),
             };
             let own = likelihood.gather(-1, &known.unsqueeze(-1)?)?.reshape(target.shape())?;
-            self.sums.add(&stack(&[&own.mul(&counted)?.sum()?.neg()?, &counted.sum()?], 0)?)
+            self.sums.add(&stack(&[&own.mul(&counted)?.sum(..)?.neg()?, &counted.sum(..)?], 0)?)
         })
     }
 }

@@ -56,12 +56,12 @@ impl Tensor {
         } else {
             let values = self.movedim([rows, columns], [-2, -1])?.svdvals()?;
             let norm = match ord {
-                MatrixNorm::Nuc => values.sum_dims([-1], false)?,
+                MatrixNorm::Nuc => values.sum(-1)?,
                 _ if p > 0.0 => values.amax([-1], false)?,
                 _ => values.amin([-1], false)?,
             };
             norm.unsqueeze(rows.min(columns))?.unsqueeze(rows.max(columns))?
         };
-        if keepdim { Ok(kept) } else { kept.squeeze_dims([rows, columns]) }
+        if keepdim { Ok(kept) } else { kept.squeeze([rows, columns]) }
     }
 }

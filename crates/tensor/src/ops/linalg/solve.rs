@@ -58,7 +58,7 @@ impl Tensor {
             let (a, det) = (Saved::input(self), Saved::output(&out, 0));
             record("linalg_det", &[self], &out, move |ctx, dy| {
                 let (a, det) = (ctx.get(&a)?, ctx.get(&det)?);
-                let singular = no_grad(|| det.eq(0.0)?.any()?.item::<bool>())?;
+                let singular = no_grad(|| det.eq(0.0)?.any(..)?.item::<bool>())?;
                 let cofactors = if singular { cofactors(&a)? } else { scaled(&det, &a.inv()?.mt()?)? };
                 Ok(smallvec![Some(scaled(dy, &cofactors)?)])
             })?;
@@ -136,7 +136,7 @@ impl Tensor {
                     "{call}: Vector broadcasting of the left hand side is not supported for left=False"
                 )));
             }
-            return self.solve(&b.unsqueeze(-1)?, true)?.squeeze_dims([-1]);
+            return self.solve(&b.unsqueeze(-1)?, true)?.squeeze(-1);
         }
         if !left {
             return self.mt()?.solve(&b.mt()?, true)?.mt();
@@ -203,7 +203,7 @@ impl Tensor {
         check_matrices(call, self)?;
         let vector = b.rank() + 1 == self.rank() && *b.shape() == self.shape()[..self.rank() - 1];
         if vector {
-            return self.lstsq(&b.unsqueeze(-1)?)?.squeeze_dims([-1]);
+            return self.lstsq(&b.unsqueeze(-1)?)?.squeeze(-1);
         }
         let (a, b) = broadcast_system(call, self, b)?;
         let shape = batched(&b, &[sizes(&a).1, sizes(&b).1]);
@@ -255,7 +255,7 @@ impl Tensor {
         check_matrices("linalg.matrix_rank", self)?;
         no_grad(|| {
             let s = self.detach().svdvals()?;
-            self.above_noise(&s, rtol)?.sum_dims([-1], false)
+            self.above_noise(&s, rtol)?.sum(-1)
         })
     }
 

@@ -59,13 +59,13 @@ super::ops! {
     "var" => |a| a.t(0)?.var_dims(&a.dims(1, "dim")?, correction(a)?, a.flag(3, "keepdim", false)?);
     "std" => |a| a.t(0)?.std_dims(&a.dims(1, "dim")?, correction(a)?, a.flag(3, "keepdim", false)?);
     "var_mean" => |a| a.t(0)?.var_mean(&a.dims(1, "dim")?, correction(a)?, a.flag(3, "keepdim", false)?);
-    "max" => |a| along(a, Tensor::max, Tensor::max_dim);
-    "min" => |a| along(a, Tensor::min, Tensor::min_dim);
-    "median" => |a| along(a, Tensor::median, Tensor::median_dim);
-    "nanmedian" => |a| along(a, Tensor::nanmedian, Tensor::nanmedian_dim);
+    "max" => |a| along(a, |x| x.max(..), Tensor::max_dim);
+    "min" => |a| along(a, |x| x.min(..), Tensor::min_dim);
+    "median" => |a| along(a, |x| x.median(..), Tensor::median_dim);
+    "nanmedian" => |a| along(a, |x| x.nanmedian(..), Tensor::nanmedian_dim);
     "aminmax" => |a| a.t(0)?.aminmax(a.opt_dim(1, "dim")?, a.flag(2, "keepdim", false)?);
-    "argmax" => |a| place(a, Tensor::argmax, Tensor::argmax_dim);
-    "argmin" => |a| place(a, Tensor::argmin, Tensor::argmin_dim);
+    "argmax" => |a| place(a, |x| x.argmax(..), Tensor::argmax_dim);
+    "argmin" => |a| place(a, |x| x.argmin(..), Tensor::argmin_dim);
     "norm" => |a| a.t(0)?.norm_dims(a.f64(1, "p", 2.0)?, &a.dims(2, "dim")?, a.flag(3, "keepdim", false)?);
     "vector_norm" => |a| a.t(0)?.vector_norm(a.f64(1, "ord", 2.0)?, &a.dims(2, "dim")?, a.flag(3, "keepdim", false)?);
 }

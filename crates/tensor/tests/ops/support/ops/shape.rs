@@ -53,8 +53,8 @@ super::ops! {
     "unflatten" => |a| a.t(0)?.unflatten(a.dim(1, "dim", 0)?, &a.dims(2, "sizes")?);
     "expand" => |a| a.t(0)?.expand(&a.dims(1, "size")?);
     "squeeze" => |a| match a.has(1, "dim") {
-        true => a.t(0)?.squeeze_dims(&a.dims(1, "dim")?),
-        false => a.t(0)?.squeeze(),
+        true => a.t(0)?.squeeze(&a.dims(1, "dim")?),
+        false => a.t(0)?.squeeze(..),
     };
     "unsqueeze" => |a| a.t(0)?.unsqueeze(a.dim(1, "dim", 0)?);
     "narrow" => |a| a.t(0)?.narrow(a.dim(1, "dim", 0)?, a.dim(2, "start", 0)?, a.size(3, "length", 0)?);
