@@ -67,7 +67,7 @@ pub const NAMES: &[&str] = &[
 ];
 
 fn leaf(shape: &[usize]) -> Result<Tensor> {
-    Tensor::randn(shape, DType::F32)?.requires_grad_(true)
+    Tensor::randn(shape)?.requires_grad_(true)
 }
 
 fn grads(y: &Tensor, inputs: &[&Tensor], dy: &Tensor) -> Result<()> {
@@ -99,19 +99,19 @@ pub fn prepare(name: &str) -> Result<Case> {
             let (dtype, sizes) = rest.split_once('_').ok_or_else(unknown)?;
             let dtype = if dtype == "bf16" { DType::BF16 } else { DType::F32 };
             let [m, k, n] = numbers(sizes, 'x')?[..] else { return Err(unknown()) };
-            let a = Tensor::randn([m, k], DType::F32)?.to_dtype(dtype)?;
+            let a = Tensor::randn([m, k])?.to_dtype(dtype)?;
             if family == "linear" {
-                let w = Tensor::randn([n, k], DType::F32)?.to_dtype(dtype)?;
+                let w = Tensor::randn([n, k])?.to_dtype(dtype)?;
                 return Ok(Box::new(move || a.linear(&w, None).map(|_| ())));
             }
-            let b = Tensor::randn([k, n], DType::F32)?.to_dtype(dtype)?;
+            let b = Tensor::randn([k, n])?.to_dtype(dtype)?;
             Ok(Box::new(move || a.matmul(&b).map(|_| ())))
         }
         "conv" => convolution(rest),
         "attention" => {
             let [b, h, t, d] = numbers(rest, 'x')?[..] else { return Err(unknown()) };
             let (q, k, v) = (leaf(&[b, h, t, d])?, leaf(&[b, h, t, d])?, leaf(&[b, h, t, d])?);
-            let dy = Tensor::randn([b, h, t, d], DType::F32)?;
+            let dy = Tensor::randn([b, h, t, d])?;
             Ok(Box::new(move || {
                 let y = q.scaled_dot_product_attention(&k, &v, &AttentionOptions::default().is_causal(true))?;
                 grads(&y, &[&q, &k, &v], &dy)
@@ -144,11 +144,11 @@ fn convolution(rest: &str) -> Result<Case> {
 
 /// Costs per op: tensors so small that nothing else counts.
 fn small(rest: &str) -> Result<Case> {
-    let (a, b) = (Tensor::rand([8], DType::F32)?, Tensor::rand([8], DType::F32)?);
+    let (a, b) = (Tensor::rand([8])?, Tensor::rand([8])?);
     if rest == "add_8" {
         return Ok(Box::new(move || a.add(&b).map(|_| ())));
     }
-    let w = Tensor::rand([8], DType::F32)?.requires_grad_(true)?;
+    let w = Tensor::rand([8])?.requires_grad_(true)?;
     Ok(Box::new(move || {
         let mut z = w.clone();
         for _ in 0..50 {
@@ -178,8 +178,8 @@ fn memory_bound(name: &str) -> Result<Case> {
         "softmax" => Box::new(|x| x.softmax(-1)),
         "layer_norm" => Box::new(move |x| x.layer_norm(&[2048], Some(&weight), Some(&bias), 1e-5)),
         "sum" => Box::new(|x| x.sum(..)),
-        "rand" => return Ok(Box::new(move || Tensor::rand(shape, DType::F32).map(|_| ()))),
-        "randn" => return Ok(Box::new(move || Tensor::randn(shape, DType::F32).map(|_| ()))),
+        "rand" => return Ok(Box::new(move || Tensor::rand(shape).map(|_| ()))),
+        "randn" => return Ok(Box::new(move || Tensor::randn(shape).map(|_| ()))),
         "dropout" => Box::new(|x| x.dropout(0.1, true)),
         _ => return Err(Error::value(format!("unknown case '{name}'"))),
     };

@@ -66,8 +66,8 @@ pub const NAMES: &[&str] = &[
 /// A case of this module, or nothing.
 pub fn prepare(name: &str) -> Result<Option<Case>> {
     let Some(op) = name.strip_prefix("op_") else { return Ok(None) };
-    let floats = |shape: &[usize]| Tensor::randn(shape, DType::F32);
-    let indices = |high: i64, n: usize| Tensor::randint(0, high, [n], DType::I64);
+    let floats = |shape: &[usize]| Tensor::randn(shape);
+    let indices = |high: i64, n: usize| Tensor::randint(0, high, [n]);
     const MILLION: usize = 1 << 20;
     Ok(Some(match op {
         "cdist" => pair(floats(&[1000, 64])?, floats(&[1000, 64])?, |a, b| a.cdist(b, 2.0)),
@@ -158,20 +158,20 @@ fn picked(x: &Tensor, index: &Tensor) -> Result<Tensor> {
 fn index_add(shape: &[usize], dim: usize, count: usize) -> Result<Case> {
     let mut source = shape.to_vec();
     source[dim] = count;
-    let (x, v) = (Tensor::randn(shape, DType::F32)?, Tensor::randn(&source, DType::F32)?);
-    let i = Tensor::randint(0, shape[dim] as i64, [count], DType::I64)?;
+    let (x, v) = (Tensor::randn(shape)?, Tensor::randn(&source)?);
+    let i = Tensor::randint(0, shape[dim] as i64, [count])?;
     Ok(Box::new(move || x.index_add_(dim as isize, &i, &v, 1).map(|_| ())))
 }
 
 /// A random symmetric matrix of the size that the name ends in.
 fn symmetric(op: &str) -> Result<Tensor> {
     let n: usize = op.rsplit('_').next().and_then(|n| n.parse().ok()).unwrap_or(1);
-    let x = Tensor::randn([n, n], DType::F32)?;
+    let x = Tensor::randn([n, n])?;
     x.add(&x.transpose(0, 1)?)
 }
 
 fn resize(shape: &[usize], mode: InterpolateMode, size: &[usize], backward: bool) -> Result<Case> {
-    let x = Tensor::randn(shape, DType::F32)?;
+    let x = Tensor::randn(shape)?;
     let options = InterpolateOptions::size(size).mode(mode);
     if !backward {
         return Ok(one(x, move |x| x.interpolate(&options)));
@@ -182,6 +182,6 @@ fn resize(shape: &[usize], mode: InterpolateMode, size: &[usize], backward: bool
 }
 
 fn integer_product(dtype: DType) -> Result<Case> {
-    let make = || Tensor::randint(0, 100, [256, 256], DType::I64)?.to_dtype(dtype);
+    let make = || Tensor::randint(0, 100, [256, 256])?.to_dtype(dtype);
     Ok(pair(make()?, make()?, |a, b| a.matmul(b)))
 }

@@ -64,7 +64,7 @@ fn step(optimizer: &mut dyn Optimizer, lower: Option<DType>, loss: impl FnOnce()
 }
 
 fn transformer(lower: Option<DType>) -> Result<Case> {
-    let (src, tgt) = (Tensor::rand([32, 1, 512], DType::F32)?, Tensor::rand([32, 20, 512], DType::F32)?);
+    let (src, tgt) = (Tensor::rand([32, 1, 512])?, Tensor::rand([32, 20, 512])?);
     let model = Transformer::new().batch_first(true).build()?;
     let mut optimizer = Adam::new(model.parameters()).lr(1e-3).build()?;
     Ok(Box::new(move || step(&mut optimizer, lower, || model.forward(&src, &tgt)?.cross_entropy(&tgt))))
@@ -72,8 +72,7 @@ fn transformer(lower: Option<DType>) -> Result<Case> {
 
 fn gpt(model: Gpt, batch: usize, lower: Option<DType>) -> Result<Case> {
     let shape = [batch, model.block_size()];
-    let (x, y) =
-        (Tensor::randint(0, 65, shape, DType::I64)?, Tensor::randint(0, 65, shape, DType::I64)?.flatten(0, 1)?);
+    let (x, y) = (Tensor::randint(0, 65, shape)?, Tensor::randint(0, 65, shape)?.flatten(0, 1)?);
     let mut optimizer = AdamW::new(model.parameters()).lr(3e-4).build()?;
     Ok(Box::new(move || step(&mut optimizer, lower, || model.forward(&x)?.flatten(0, 1)?.cross_entropy(&y))))
 }
@@ -109,13 +108,13 @@ impl Forward for Net {
 }
 
 fn images(model: impl Forward, batch: usize, lower: Option<DType>) -> Result<Case> {
-    let (x, y) = (Tensor::randn([batch, 3, 32, 32], DType::F32)?, Tensor::randint(0, 10, [batch], DType::I64)?);
+    let (x, y) = (Tensor::randn([batch, 3, 32, 32])?, Tensor::randint(0, 10, [batch])?);
     let mut optimizer = Sgd::new(model.parameters()).lr(1e-3).momentum(0.9).build()?;
     Ok(Box::new(move || step(&mut optimizer, lower, || model.forward(&x)?.cross_entropy(&y))))
 }
 
 fn linear() -> Result<Case> {
-    let (x, y) = (Tensor::rand([32, 20], DType::F32)?, Tensor::rand([32, 1], DType::F32)?);
+    let (x, y) = (Tensor::rand([32, 20])?, Tensor::rand([32, 1])?);
     let model = Linear::new(20, 1).build()?;
     let mut optimizer = Sgd::new(model.parameters()).lr(1e-3).build()?;
     Ok(Box::new(move || {
@@ -131,7 +130,7 @@ fn recurrent(name: &str) -> Result<Case> {
     let &[steps, batch, features] = &sizes[..] else {
         return Err(Error::value(format!("'{name}' does not end in steps x batch x features")));
     };
-    let x = Tensor::randn([steps, batch, features], DType::F32)?;
+    let x = Tensor::randn([steps, batch, features])?;
     let forward: Box<dyn Fn() -> Result<(Tensor, Vec<Tensor>)>> = if name.starts_with("lstm") {
         let model = LSTM::new(features, features).num_layers(2).build()?;
         Box::new(move || Ok((model.forward(&x, None)?.0, model.parameters())))
@@ -161,14 +160,13 @@ fn adam() -> Result<Case> {
 
 /// One epoch over the transformer's data, shuffled, in batches of 32.
 fn loader(workers: usize) -> Result<Case> {
-    let data =
-        TensorDataset::new((Tensor::rand([2048, 1, 512], DType::F32)?, Tensor::rand([2048, 20, 512], DType::F32)?))?;
+    let data = TensorDataset::new((Tensor::rand([2048, 1, 512])?, Tensor::rand([2048, 20, 512])?))?;
     let loader = DataLoader::new(data).batch_size(32).shuffle(true).workers(workers).build()?;
     Ok(Box::new(move || loader.epoch(0).try_for_each(|batch| batch.map(|_| ()))))
 }
 
 fn weights() -> Result<StateDict> {
-    (0..20).map(|i| Ok((format!("l{i}.w"), Tensor::randn([2500, 2500], DType::F32)?))).collect()
+    (0..20).map(|i| Ok((format!("l{i}.w"), Tensor::randn([2500, 2500])?))).collect()
 }
 
 fn scratch() -> std::path::PathBuf {

@@ -26,7 +26,7 @@ mod rank {
             measure(&world, name, repetitions, || world.all_reduce(&x, ReduceOp::Sum))?;
         }
         manual_seed(0);
-        let (x, y) = (Tensor::randn([32, 20], DType::F32)?, Tensor::randn([32, 1], DType::F32)?);
+        let (x, y) = (Tensor::randn([32, 20])?, Tensor::randn([32, 1])?);
         let plain = Linear::new(20, 1).build()?;
         let mut optimizer = Sgd::new(plain.parameters()).lr(1e-3).build()?;
         measure(&world, "linear_plain", 1000, || {
@@ -43,7 +43,7 @@ mod rank {
         })?;
         let plain = transformer()?;
         let mut optimizer = Adam::new(plain.parameters()).lr(1e-3).build()?;
-        let (src, tgt) = (Tensor::rand([32, 1, 512], DType::F32)?, Tensor::rand([32, 20, 512], DType::F32)?);
+        let (src, tgt) = (Tensor::rand([32, 1, 512])?, Tensor::rand([32, 20, 512])?);
         measure(&world, "transformer_plain", 5, || {
             optimizer.zero_grad();
             plain.forward(&src, &tgt)?.cross_entropy(&tgt)?.backward()?;

@@ -167,7 +167,7 @@ mod rank {
         if world.size() > 1 && wants("collective") {
             collectives(&world, device)?;
         }
-        let rand = |shape: &[usize]| Tensor::rand(shape, (DType::F32, device));
+        let rand = |shape: &[usize]| Tensor::rand_with(shape, (DType::F32, device));
         both("linear", &|world| {
             let batch = [rand(&[32, 20])?, rand(&[32, 1])?];
             let loss = |m: &Linear, [x, y]: &Batch| m.forward(x)?.mse_loss(y, Reduction::Mean);
@@ -182,7 +182,7 @@ mod rank {
         }
         for (name, vocabulary, length) in [("chargpt_bf16", 65, 128), ("gpt2_bf16", 50_304, 1024)] {
             both(name, &|world| {
-                let tokens = || Tensor::randint(0, vocabulary, [16, length], (DType::I64, device));
+                let tokens = || Tensor::randint_with(0, vocabulary, [16, length], (DType::I64, device));
                 let batch = [tokens()?, tokens()?.reshape([16 * length])?];
                 let build = || {
                     let shape = Gpt::new(vocabulary as usize).n_layer(12).n_head(12).n_embd(768).block_size(length);

@@ -26,7 +26,7 @@ fn seconds(warm: usize, repeats: usize, mut call: impl FnMut() -> Result<()>) ->
 }
 
 fn randn(shape: &[usize], dtype: DType) -> Result<Tensor> {
-    Tensor::randn(shape, (DType::F32, DEVICE))?.to_dtype(dtype)
+    Tensor::randn_with(shape, (DType::F32, DEVICE))?.to_dtype(dtype)
 }
 
 /// What a training step is given.
@@ -195,7 +195,10 @@ fn step(optimizer: &mut dyn Optimizer, lower: Option<DType>, loss: impl FnOnce()
 }
 
 fn transformer(lower: Option<DType>) -> Result<(Batch, impl FnMut(&Batch) -> Result<Tensor>)> {
-    let batch = [Tensor::rand([32, 1, 512], (DType::F32, DEVICE))?, Tensor::rand([32, 20, 512], (DType::F32, DEVICE))?];
+    let batch = [
+        Tensor::rand_with([32, 1, 512], (DType::F32, DEVICE))?,
+        Tensor::rand_with([32, 20, 512], (DType::F32, DEVICE))?,
+    ];
     let model = Transformer::new().batch_first(true).build()?.to(DEVICE)?;
     let mut optimizer = Adam::new(model.parameters()).lr(1e-3).build()?;
     Ok((batch, move |[src, tgt]: &Batch| step(&mut optimizer, lower, || model.forward(src, tgt)?.cross_entropy(tgt))))
@@ -210,7 +213,7 @@ fn gpt(
     let shape = Gpt::new(vocabulary).n_layer(12).n_head(12).n_embd(768).block_size(length);
     let model = shape.tie_weights(true).build()?.to(DEVICE)?;
     let mut optimizer = AdamW::new(model.parameters()).lr(3e-4).build()?;
-    let tokens = || Tensor::randint(0, vocabulary as i64, [batch, length], (DType::I64, DEVICE));
+    let tokens = || Tensor::randint_with(0, vocabulary as i64, [batch, length], (DType::I64, DEVICE));
     let batch = [tokens()?, tokens()?.reshape([batch * length])?];
     let step = move |[x, y]: &Batch| {
         optimizer.zero_grad();
@@ -234,11 +237,11 @@ fn images(
     channels_last: bool,
 ) -> Result<(Batch, impl FnMut(&Batch) -> Result<Tensor>)> {
     let images = if channels_last {
-        Tensor::rand([batch, size, size, 3], (DType::F32, DEVICE))?.permute([0, 3, 1, 2])?
+        Tensor::rand_with([batch, size, size, 3], (DType::F32, DEVICE))?.permute([0, 3, 1, 2])?
     } else {
-        Tensor::rand([batch, 3, size, size], (DType::F32, DEVICE))?
+        Tensor::rand_with([batch, 3, size, size], (DType::F32, DEVICE))?
     };
-    let batch = [images, Tensor::randint(0, 10, [batch], (DType::I64, DEVICE))?];
+    let batch = [images, Tensor::randint_with(0, 10, [batch], (DType::I64, DEVICE))?];
     let mut optimizer = Sgd::new(model.parameters()).lr(0.01).momentum(0.9).build()?;
     Ok((batch, move |[x, y]: &Batch| step(&mut optimizer, lower, || model.forward(x)?.cross_entropy(y))))
 }
@@ -326,7 +329,7 @@ fn language() -> Result<(Batch, impl FnMut(&Batch) -> Result<Tensor>)> {
     };
     let model = model.to(DEVICE)?;
     let mut optimizer = Sgd::new(model.parameters()).lr(1.0).build()?;
-    let tokens = || Tensor::randint(0, WORDS as i64, [35, 32], (DType::I64, DEVICE));
+    let tokens = || Tensor::randint_with(0, WORDS as i64, [35, 32], (DType::I64, DEVICE));
     let batch = [tokens()?, tokens()?.reshape([35 * 32])?];
     let step = move |[x, y]: &Batch| {
         optimizer.zero_grad();
@@ -353,7 +356,7 @@ fn encoder() -> Result<(Batch, impl FnMut(&Batch) -> Result<Tensor>)> {
     let model = Classifier { encoder: TransformerEncoder::new(layer, 4).build()?, head: Linear::new(256, 10).build()? };
     let model = model.to(DEVICE)?;
     let mut optimizer = AdamW::new(model.parameters()).lr(1e-3).build()?;
-    let batch = [randn(&[16, 64, 256], DType::F32)?, Tensor::randint(0, 10, [16], (DType::I64, DEVICE))?];
+    let batch = [randn(&[16, 64, 256], DType::F32)?, Tensor::randint_with(0, 10, [16], (DType::I64, DEVICE))?];
     let step = move |[x, y]: &Batch| {
         step(&mut optimizer, None, || model.head.forward(&model.encoder.forward(x)?.mean(1)?)?.cross_entropy(y))
     };
@@ -428,7 +431,7 @@ fn written(
     let mut optimizer = AdamW::new(model.parameters()).lr(5e-4).betas((0.9, 0.95)).weight_decay(0.1).build()?;
     let hidden = Tensor::ones_with([length, length], (DType::F32, DEVICE))?.tril(0)?.eq(0.0)?;
     let hidden = hidden.view([1, 1, length, length])?;
-    let tokens = || Tensor::randint(0, vocabulary as i64, [batch, length], (DType::I64, DEVICE));
+    let tokens = || Tensor::randint_with(0, vocabulary as i64, [batch, length], (DType::I64, DEVICE));
     let batch = [tokens()?, tokens()?.reshape([batch * length])?];
     let step = move |[tokens, y]: &Batch| {
         optimizer.zero_grad();
@@ -459,7 +462,7 @@ fn net() -> Result<Net> {
 
 fn linear() -> Result<(Batch, impl FnMut(&Batch) -> Result<Tensor>)> {
     let model = Linear::new(20, 1).device(DEVICE).build()?;
-    let batch = [Tensor::rand([32, 20], (DType::F32, DEVICE))?, Tensor::rand([32, 1], (DType::F32, DEVICE))?];
+    let batch = [Tensor::rand_with([32, 20], (DType::F32, DEVICE))?, Tensor::rand_with([32, 1], (DType::F32, DEVICE))?];
     let mut optimizer = Sgd::new(model.parameters()).lr(1e-3).build()?;
     Ok((batch, move |[x, y]: &Batch| step(&mut optimizer, None, || model.forward(x)?.mse_loss(y, Reduction::Mean))))
 }

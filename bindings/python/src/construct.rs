@@ -180,16 +180,16 @@ pub fn legacy(
     };
     let options = Options::from(dtype.unwrap_or_else(dtype::default)).device(device);
     let made = match args.len() {
-        0 => Tensor::empty([0usize], options).py()?,
+        0 => Tensor::empty_with([0usize], options).py()?,
         1 => {
             let only = args.get_item(0)?;
             if let Some(n) = int(&only)?
                 && as_tensor(&only).is_none()
             {
-                Tensor::empty(crate::value::sizes(&[n]).py()?, options).py()?
+                Tensor::empty_with(crate::value::sizes(&[n]).py()?, options).py()?
             } else if only.cast::<PyTuple>().is_ok() && only.hasattr("numel")? {
                 let sizes = ints(&only)?.unwrap_or_default();
-                Tensor::empty(crate::value::sizes(&sizes).py()?, options).py()?
+                Tensor::empty_with(crate::value::sizes(&sizes).py()?, options).py()?
             } else if let Some(tensor) = as_tensor(&only) {
                 tensor.get().tensor().detach()
             } else if only.is_instance_of::<PyList>() || only.len().is_ok() {
@@ -199,7 +199,7 @@ pub fn legacy(
             }
         }
         _ => match ints(args.as_any())? {
-            Some(sizes) => Tensor::empty(crate::value::sizes(&sizes).py()?, options).py()?,
+            Some(sizes) => Tensor::empty_with(crate::value::sizes(&sizes).py()?, options).py()?,
             None => return Err(type_error("new() received an invalid combination of arguments: sizes must be ints")),
         },
     };

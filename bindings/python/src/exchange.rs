@@ -231,7 +231,7 @@ pub fn frombuffer<'py>(
             if dtype == DType::Bool && copied.as_bytes()[offset..offset + count].iter().any(|&b| b > 1) {
                 return Err(value_error("frombuffer: bytes of a bool tensor must be 0 or 1"));
             }
-            let empty = Tensor::empty([count], dtype).py()?;
+            let empty = Tensor::empty_with([count], dtype).py()?;
             // SAFETY: both runs have `count` elements, and a new tensor's memory is nobody else's.
             unsafe {
                 let source = copied.as_bytes().as_ptr().add(offset);

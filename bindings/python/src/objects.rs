@@ -79,7 +79,7 @@ fn _from_bytes<'py>(
     if dtype == rushlight_core::DType::Bool && bytes.iter().any(|&b| b > 1) {
         return Err(value_error("bytes of a bool tensor must be 0 or 1"));
     }
-    let made = Tensor::empty(&shape, dtype).py()?;
+    let made = Tensor::empty_with(&shape, dtype).py()?;
     // SAFETY: the new tensor has as many bytes as were counted, and is nobody else's yet.
     unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), made.storage().ptr(), bytes.len()) };
     wrap(data.py(), made)

@@ -115,7 +115,7 @@ fn copied(backend: &'static dyn Backend, bytes: &[u8], change: impl Fn(&mut [u8]
 }
 
 fn cpu() -> Result<&'static dyn Backend> {
-    Ok(Tensor::empty([0], DType::U8)?.storage().backend())
+    Ok(Tensor::empty_with([0], DType::U8)?.storage().backend())
 }
 
 /// A tensor over (part of) a storage. Everything about the layout may come from a hostile file.

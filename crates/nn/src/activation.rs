@@ -433,7 +433,7 @@ impl Forward for RReLU {
         if !self.training.get() {
             return input.leaky_relu((self.lower + self.upper) / 2.0);
         }
-        let slopes = Tensor::empty(input.shape(), (input.dtype(), input.device()))?;
+        let slopes = Tensor::empty_with(input.shape(), (input.dtype(), input.device()))?;
         slopes.uniform_(self.lower, self.upper).map_err(|e| e.within("RReLU"))?;
         where_(&input.lt(0.0)?, &input.mul(&slopes)?, input)
     }

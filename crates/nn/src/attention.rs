@@ -443,7 +443,7 @@ impl MultiheadAttentionBuilder {
         let packed = e.checked_mul(3).ok_or_else(|| Error::value("MultiheadAttention: embed_dim is too large"))?;
         let (kdim, vdim) = (self.kdim.unwrap_or(e), self.vdim.unwrap_or(e));
         let weight = |rows: usize, columns: usize| -> Result<Parameter> {
-            let weight = Parameter::new(&Tensor::empty([rows, columns], self.options)?)?;
+            let weight = Parameter::new(&Tensor::empty_with([rows, columns], self.options)?)?;
             init::xavier_uniform_(&weight, 1.0)?;
             Ok(weight)
         };
@@ -462,7 +462,7 @@ impl MultiheadAttentionBuilder {
             if !self.add_bias_kv {
                 return Ok(None);
             }
-            let p = Parameter::new(&Tensor::empty([1, 1, e], self.options)?)?;
+            let p = Parameter::new(&Tensor::empty_with([1, 1, e], self.options)?)?;
             init::xavier_normal_(&p, 1.0)?;
             Ok(Some(p))
         };

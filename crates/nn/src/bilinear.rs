@@ -63,7 +63,7 @@ impl BilinearBuilder {
         let &Self { in1_features, in2_features, out_features, .. } = &self;
         let bound = 1.0 / (in1_features.max(1) as f64).sqrt();
         let uniform = |shape: &[usize]| -> Result<Parameter> {
-            let parameter = Parameter::new(&Tensor::empty(shape, self.options)?)?;
+            let parameter = Parameter::new(&Tensor::empty_with(shape, self.options)?)?;
             init::uniform_(&parameter, -bound, bound)?;
             Ok(parameter)
         };

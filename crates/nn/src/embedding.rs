@@ -59,7 +59,7 @@ impl Table {
     ) -> Result<(Parameter, Option<usize>)> {
         let weight = match self {
             &Table::Random { num_embeddings, embedding_dim } => {
-                let weight = Tensor::empty([num_embeddings, embedding_dim], options)?;
+                let weight = Tensor::empty_with([num_embeddings, embedding_dim], options)?;
                 init::normal_(&weight, 0.0, 1.0)?;
                 weight
             }

@@ -139,7 +139,7 @@ pub fn eye_(tensor: &Tensor) -> Result<()> {
     let &[rows, columns] = tensor.shape() else {
         return Err(Error::shape(format!("eye_: expected a matrix, got shape {:?}", tensor.shape())));
     };
-    no_grad(|| tensor.copy_(&Tensor::eye(rows, columns, (tensor.dtype(), tensor.device()))?).map(|_| ()))
+    no_grad(|| tensor.copy_(&Tensor::eye_with(rows, columns, (tensor.dtype(), tensor.device()))?).map(|_| ()))
 }
 
 /// The weight of a convolution that gives its input, in each of `groups` groups, as far as there are channels.
@@ -205,7 +205,7 @@ pub fn sparse_(tensor: &Tensor, sparsity: f64, std: f64) -> Result<()> {
     let zeros = ((sparsity * rows as f64).ceil() as usize).min(rows);
     no_grad(|| {
         tensor.normal_(0.0, std)?;
-        let order = Tensor::rand([rows, columns], (DType::F32, tensor.device()))?.argsort(0, false)?;
+        let order = Tensor::rand_with([rows, columns], (DType::F32, tensor.device()))?.argsort(0, false)?;
         tensor.scatter_(0, &order.narrow(0, 0, zeros)?, 0.0).map(|_| ())
     })
 }
@@ -213,7 +213,7 @@ pub fn sparse_(tensor: &Tensor, sparsity: f64, std: f64) -> Result<()> {
 /// Room to compute for a tensor, in a dtype exact enough.
 fn in_float(tensor: &Tensor) -> Result<Tensor> {
     let dtype = if tensor.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
-    Tensor::empty(tensor.shape(), (dtype, tensor.device()))
+    Tensor::empty_with(tensor.shape(), (dtype, tensor.device()))
 }
 
 /// A bias of `len` elements as linear and convolutional layers start: uniform within 1/√(fan in of the weight).

@@ -59,7 +59,7 @@ impl LinearBuilder {
 
     /// Makes the layer, with PyTorch's initial values.
     pub fn build(self) -> Result<Linear> {
-        let weight = Parameter::new(&Tensor::empty([self.out_features, self.in_features], self.options)?)?;
+        let weight = Parameter::new(&Tensor::empty_with([self.out_features, self.in_features], self.options)?)?;
         init::kaiming_uniform_(&weight, FanMode::FanIn, Nonlinearity::LeakyRelu(5f64.sqrt()))?;
         let bias = if self.bias { Some(init::bias_for(&weight, self.out_features)?) } else { None };
         Ok(Linear { weight, bias, in_features: self.in_features, out_features: self.out_features })

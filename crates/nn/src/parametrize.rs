@@ -4,7 +4,7 @@
 use crate::{Buffer, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d, Forward, Member, MemberMut, Module};
 use crate::{Memo, Parameter, Training};
 use rushlight_core::layout::wrap_dim;
-use rushlight_core::{DType, Error, Result};
+use rushlight_core::{Error, Result};
 use rushlight_tensor::Tensor;
 use rushlight_tensor::autograd::no_grad;
 use std::any::Any;
@@ -247,7 +247,7 @@ pub fn spectral_norm<M: Module>(
         let dim = wrap_dim(dim.unwrap_or(isize::from(transposed)), weight.rank())?;
         let matrix = as_matrix(weight, dim)?;
         let vector = |size: isize| -> Result<Buffer> {
-            let random = Tensor::randn([matrix.size(size)?], DType::F32)?.to_dtype(weight.dtype())?;
+            let random = Tensor::randn([matrix.size(size)?])?.to_dtype(weight.dtype())?;
             Ok(Buffer::new(random.to(weight.device())?.normalize(2.0, 0, eps)?))
         };
         let vectors = SingularVectors { u: vector(0)?, v: vector(1)? };

@@ -132,7 +132,7 @@ impl RotaryEmbeddingBuilder {
         let frequencies = Tensor::from_iter((0..dim / 2).map(frequency))?;
         let positions = Tensor::arange_with(0, max_positions, 1, DType::F64)?.unsqueeze(1)?;
         let angles = positions.mul(&frequencies)?;
-        let like = Tensor::empty([0], options)?;
+        let like = Tensor::empty_with([0], options)?;
         Ok(RotaryEmbedding {
             cos: Buffer::not_persistent(angles.cos()?.to(&like)?),
             sin: Buffer::not_persistent(angles.sin()?.to(&like)?),

@@ -34,8 +34,8 @@ fn train(arguments: &ArgMatches) -> Result<i32> {
     let prints = world.rank() == 0;
     let batch_size: usize = get(arguments, "batch-size");
     let data = TensorDataset::new((
-        Tensor::rand([2048, 20], (DType::F32, device))?,
-        Tensor::rand([2048, 1], (DType::F32, device))?,
+        Tensor::rand_with([2048, 20], (DType::F32, device))?,
+        Tensor::rand_with([2048, 1], (DType::F32, device))?,
     ))?;
     let lr = world.scale_lr(1e-3, get::<String>(arguments, "lr-scaling").parse::<LrScaling>()?);
     let mut model =

@@ -55,8 +55,8 @@ impl Options {
 fn spirals() -> Result<(Tensor, Tensor)> {
     let (mut points, mut arms) = (Vec::new(), Vec::new());
     for arm in 0..ARMS {
-        let radius = Tensor::linspace(0.05, 1.0, POINTS, DType::F32)?;
-        let noise = Tensor::randn([POINTS], DType::F32)? * 0.12;
+        let radius = Tensor::linspace(0.05, 1.0, POINTS)?;
+        let noise = Tensor::randn([POINTS])? * 0.12;
         let angle = (&radius * 5.0 + (arm as f64) * std::f64::consts::TAU / ARMS as f64 + noise).eval()?;
         points.push(stack(&[&(&radius * angle.cos()).eval()?, &(&radius * angle.sin()).eval()?], 1)?);
         arms.push(Tensor::full([POINTS], arm)?);
@@ -71,7 +71,7 @@ impl Net {
     fn new(hidden: usize) -> Result<Self> {
         let sizes = [2, hidden, hidden, ARMS];
         let layer = |pair: &[usize]| -> Result<(Tensor, Tensor)> {
-            let weight = (Tensor::randn([pair[1], pair[0]], DType::F32)? * (2.0 / pair[0] as f64).sqrt()).eval()?;
+            let weight = (Tensor::randn([pair[1], pair[0]])? * (2.0 / pair[0] as f64).sqrt()).eval()?;
             Ok((weight.requires_grad_(true)?, Tensor::zeros([pair[1]])?.requires_grad_(true)?))
         };
         Ok(Net(sizes.windows(2).map(layer).collect::<Result<_>>()?))

@@ -39,8 +39,8 @@ fn main() -> Result<()> {
     let samples: usize = get(&arguments, "samples");
 
     let data = TensorDataset::new((
-        Tensor::rand([samples, 1, 512], (DType::F32, device))?,
-        Tensor::rand([samples, 20, 512], (DType::F32, device))?,
+        Tensor::rand_with([samples, 1, 512], (DType::F32, device))?,
+        Tensor::rand_with([samples, 20, 512], (DType::F32, device))?,
     ))?;
     let mut loader = DataLoader::new(data).batch_size(get(&arguments, "batch-size")).shuffle(true).build()?;
     let mut model = Model { transformer: Transformer::new().batch_first(true).build()? };

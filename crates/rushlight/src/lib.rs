@@ -6,7 +6,7 @@
 //! ```
 //! use rushlight::prelude::*;
 //!
-//! let x = Tensor::randn([64, 3], DType::F32)?;
+//! let x = Tensor::randn([64, 3])?;
 //! let model = Linear::new(3, 1).build()?;
 //! let mut optimizer = Sgd::new(model.parameters()).lr(0.1).build()?;
 //! let loss = model.forward(&x)?.square()?.mean(..)?;

@@ -59,7 +59,7 @@ fn main() -> Result<()> {
 }
 
 fn randn(shape: &[usize], dtype: DType) -> Result<Tensor> {
-    Tensor::randn(shape, DType::F32)?.to_dtype(dtype)
+    Tensor::randn(shape)?.to_dtype(dtype)
 }
 
 fn pointwise(c: &mut Count) -> Result<()> {
@@ -110,7 +110,7 @@ fn pointwise(c: &mut Count) -> Result<()> {
         let (a, b) = if dtype.is_float() {
             (randn(&[128, 128], dtype)?, randn(&[128, 128], dtype)?)
         } else {
-            let make = || Tensor::randint(1, 100, [128, 128], DType::I64)?.to_dtype(dtype);
+            let make = || Tensor::randint(1, 100, [128, 128])?.to_dtype(dtype);
             (make()?, make()?)
         };
         let row = b.narrow(0, 0, 1)?;
@@ -137,7 +137,7 @@ fn pointwise(c: &mut Count) -> Result<()> {
 fn conversions(c: &mut Count) -> Result<()> {
     let kinds = [DType::F32, DType::F64, DType::BF16, DType::F16, DType::I64, DType::I32, DType::U8, DType::Bool];
     for from in kinds {
-        let x = Tensor::randint(0, 100, [16384], DType::I64)?.to_dtype(from)?;
+        let x = Tensor::randint(0, 100, [16384])?.to_dtype(from)?;
         for to in kinds.into_iter().filter(|&to| to != from) {
             c.op(&format!("{from} to {to}"), || x.to_dtype(to))?;
         }
@@ -150,7 +150,7 @@ fn reductions(c: &mut Count) -> Result<()> {
         let x = if dtype.is_float() {
             randn(&[128, 256], dtype)?
         } else {
-            Tensor::randint(0, 100, [128, 256], DType::I64)?.to_dtype(dtype)?
+            Tensor::randint(0, 100, [128, 256])?.to_dtype(dtype)?
         };
         c.op(&format!("sum {dtype}"), || x.sum(..))?;
         c.op(&format!("sum of rows {dtype}"), || x.sum(1))?;
@@ -183,7 +183,7 @@ fn rows(c: &mut Count) -> Result<()> {
         let image = randn(&[4, 16, 12, 12], dtype)?;
         c.both(&format!("batch_norm {dtype}"), &image, |x| x.batch_norm(&BatchNormOptions::default().training(true)))?;
         c.both(&format!("group_norm {dtype}"), &image, |x| x.group_norm(4, None, None, 1e-5))?;
-        let target = Tensor::randint(0, 256, [64], DType::I64)?;
+        let target = Tensor::randint(0, 256, [64])?;
         c.both(&format!("cross_entropy {dtype}"), &x, |x| x.cross_entropy(&target))?;
     }
     Ok(())
@@ -192,11 +192,7 @@ fn rows(c: &mut Count) -> Result<()> {
 fn products(c: &mut Count) -> Result<()> {
     for dtype in [DType::F32, DType::F64, DType::BF16, DType::F16, DType::I64, DType::I32, DType::U8, DType::I8] {
         let make = |shape: &[usize]| {
-            if dtype.is_float() {
-                randn(shape, dtype)
-            } else {
-                Tensor::randint(0, 100, shape, DType::I64)?.to_dtype(dtype)
-            }
+            if dtype.is_float() { randn(shape, dtype) } else { Tensor::randint(0, 100, shape)?.to_dtype(dtype) }
         };
         let (a, b, v) = (make(&[96, 100])?, make(&[100, 88])?, make(&[100])?);
         c.op(&format!("matmul {dtype}"), || a.matmul(&b))?;
@@ -256,9 +252,9 @@ fn images(c: &mut Count) -> Result<()> {
 
 fn elements(c: &mut Count) -> Result<()> {
     for dtype in [DType::F32, DType::BF16, DType::I64] {
-        let x = Tensor::randint(0, 1000, [64, 128], DType::I64)?.to_dtype(dtype)?;
-        let index = Tensor::randint(0, 64, [64, 128], DType::I64)?;
-        let picked = Tensor::randint(0, 64, [100], DType::I64)?;
+        let x = Tensor::randint(0, 1000, [64, 128])?.to_dtype(dtype)?;
+        let index = Tensor::randint(0, 64, [64, 128])?;
+        let picked = Tensor::randint(0, 64, [100])?;
         c.op(&format!("sort {dtype}"), || x.sort(1, false))?;
         c.op(&format!("topk {dtype}"), || x.topk(5, 1, true))?;
         c.op(&format!("kthvalue {dtype}"), || x.kthvalue(20, 1, false))?;
@@ -273,8 +269,8 @@ fn elements(c: &mut Count) -> Result<()> {
     }
     let x = randn(&[16384], DType::F32)?;
     c.op("histc f32", || x.histc(20, -2.0, 2.0))?;
-    c.op("rand f32", || Tensor::rand([16384], DType::F32))?;
-    c.op("randn f32", || Tensor::randn([16384], DType::F32))?;
+    c.op("rand f32", || Tensor::rand([16384]))?;
+    c.op("randn f32", || Tensor::randn([16384]))?;
     c.op("dropout f32", || x.dropout(0.2, true))?;
     for dtype in [DType::F32, DType::BF16] {
         let (p, g, m, v) =

@@ -51,7 +51,7 @@ use rushlight_tensor::state::Value;
 ///     }
 /// }
 ///
-/// let x = Tensor::randn([64, 3], DType::F32)?;
+/// let x = Tensor::randn([64, 3])?;
 /// let y = x.matmul(&Tensor::new([[1.0f32], [-2.0], [0.5]])?)?;
 /// let loader = || DataLoader::new(TensorDataset::new((x.clone(), y.clone()))?).batch_size(16).build();
 /// let mut model = Line { layer: Linear::new(3, 1).build()? };

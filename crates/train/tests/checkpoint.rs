@@ -1,7 +1,7 @@
 //! Runs that are killed, files that are damaged: nothing is lost.
 
+use rushlight_core::Result;
 use rushlight_core::rng::manual_seed;
-use rushlight_core::{DType, Result};
 use rushlight_data::{DataLoader, TensorDataset};
 use rushlight_nn::{Dropout, Forward, Linear, Module};
 use rushlight_optim::lr_scheduler::{LrScheduler, StepLR};
@@ -32,7 +32,7 @@ impl Forward for Net {
 /// step.
 fn train(directory: &Path, background: bool) -> Result<Vec<u8>> {
     manual_seed(7);
-    let (x, y) = (Tensor::randn([96, 8], DType::F32)?, Tensor::randn([96, 1], DType::F32)?);
+    let (x, y) = (Tensor::randn([96, 8])?, Tensor::randn([96, 1])?);
     let mut net = Net {
         first: Linear::new(8, 64).build()?,
         drop: Dropout::new(0.2).build()?,

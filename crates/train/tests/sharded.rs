@@ -1,8 +1,8 @@
 //! Checkpoints of several ranks: threads or processes that save one checkpoint together.
 #![cfg(target_os = "linux")]
 
+use rushlight_core::Result;
 use rushlight_core::rng::manual_seed;
-use rushlight_core::{DType, Result};
 use rushlight_dist::store::{HashStore, Store};
 use rushlight_dist::{DistributedDataParallel, Init, World};
 use rushlight_nn::{Forward, Linear, Module};
@@ -278,7 +278,7 @@ fn child_rank() {
     let directory = Path::new(&directory);
     manual_seed(5);
     let world = rushlight_dist::init().unwrap();
-    let (x, y) = (Tensor::randn([64, 8], DType::F32).unwrap(), Tensor::randn([64, 1], DType::F32).unwrap());
+    let (x, y) = (Tensor::randn([64, 8]).unwrap(), Tensor::randn([64, 1]).unwrap());
     let mut model =
         DistributedDataParallel::new(Linear::new(8, 1).build().unwrap(), world.group().clone()).build().unwrap();
     let mut optimizer = AdamW::new(model.parameters()).lr(1e-2).build().unwrap();
@@ -289,7 +289,7 @@ fn child_rank() {
         let at = ((step as usize * 2 + world.rank()) % 8) as isize * 8;
         let (x, y) = (x.narrow(0, at, 8).unwrap(), y.narrow(0, at, 8).unwrap());
         // Numbers of the generator that every checkpoint must bring back.
-        let noise = Tensor::randn([8, 1], DType::F32).unwrap();
+        let noise = Tensor::randn([8, 1]).unwrap();
         optimizer.zero_grad();
         let loss = model.forward(&x).unwrap().add(&noise).unwrap().mse_loss(&y, Reduction::Mean).unwrap();
         loss.backward().unwrap();

@@ -91,7 +91,7 @@ fn alpha_dropout(call: &str, input: &Tensor, p: f64, training: bool, channels: b
     let a = ((ALPHA * ALPHA * p + 1.0) * (1.0 - p)).sqrt().recip();
     let shape: Vec<usize> =
         input.shape().iter().enumerate().map(|(i, &n)| if !channels || i < 2 { n } else { 1 }).collect();
-    let keep = Tensor::rand(&shape, (DType::F32, input.device()))?.ge(p)?;
+    let keep = Tensor::rand_with(&shape, (DType::F32, input.device()))?.ge(p)?;
     let dropped = where_(&keep, input, -ALPHA)?;
     dropped.mul(a)?.add(a * ALPHA * p)?.to_dtype(input.dtype())
 }
@@ -100,13 +100,13 @@ fn rrelu(input: &Tensor, lower: f64, upper: f64, training: bool) -> Result<Tenso
     if !training {
         return input.leaky_relu((lower + upper) / 2.0);
     }
-    let slope = Tensor::rand(input.shape(), (input.dtype(), input.device()))?.mul(upper - lower)?.add(lower)?;
+    let slope = Tensor::rand_with(input.shape(), (input.dtype(), input.device()))?.mul(upper - lower)?.add(lower)?;
     where_(&input.ge(0)?, input, &input.mul(&slope)?)
 }
 
 fn gumbel(logits: &Tensor, tau: f64, hard: bool, dim: isize) -> Result<Tensor> {
     // Minus the logarithm of exponential numbers is Gumbel noise; uniform ones must not be zero.
-    let uniform = Tensor::rand(logits.shape(), (DType::F64, logits.device()))?.rsub(1.0)?;
+    let uniform = Tensor::rand_with(logits.shape(), (DType::F64, logits.device()))?.rsub(1.0)?;
     let noise = uniform.log()?.neg()?.log()?.neg()?.to_dtype(logits.dtype())?;
     let soft = logits.add(&noise)?.div(tau)?.softmax(dim)?;
     if !hard {

@@ -54,7 +54,7 @@ fn arange(start: Scalar, end: Scalar, step: Scalar, factory: &Factory) -> Result
 fn eye(n: i64, m: Option<i64>, factory: &Factory) -> Result<Tensor> {
     let n = size(n, "eye: n")?;
     let m = m.map_or(Ok(n), |m| size(m, "eye: m"))?;
-    factory.finish(Tensor::eye(n, m, factory.options())?)
+    factory.finish(Tensor::eye_with(n, m, factory.options())?)
 }
 
 fn generator(given: Option<&Generator>) -> &Generator {
@@ -79,7 +79,7 @@ fn randint(
     dtype: DType,
 ) -> Result<Tensor> {
     let Some(from) = from else {
-        return Tensor::randint(low, high, shape, options);
+        return Tensor::randint_with(low, high, shape, options);
     };
     if low >= high {
         return Err(Error::value(format!(
@@ -228,7 +228,7 @@ rows! { ROWS:
     ones [Torch] "ones(int... size, **factory)" |shape: Sizes, factory: Factory| constant(&shape, 1, &factory);
     /// Whatever the memory holds.
     empty [Torch] "empty(int... size, *, memory_format? memory_format=None, **factory)" |shape: Sizes, format: MemoryFormat, factory: Factory|
-        ordered(factory.finish(Tensor::empty(&shape.0, factory.options())?), format);
+        ordered(factory.finish(Tensor::empty_with(&shape.0, factory.options())?), format);
     /// One number in every place.
     full [Torch] "full(int[1] size, Number fill_value, **factory)" |shape: Sizes, value: Scalar, factory: Factory| full(&shape, value, &factory);
     /// Zeros like another tensor.
@@ -250,7 +250,7 @@ rows! { ROWS:
     new_ones [Method] "new_ones(Tensor self, int... size, **factory)" |input: &Tensor, shape: Sizes, factory: Factory| new_full(input, &shape, Scalar::Int(1), &factory);
     /// Memory of this tensor's dtype.
     new_empty [Method] "new_empty(Tensor self, int... size, **factory)" |input: &Tensor, shape: Sizes, factory: Factory|
-        factory.finish(Tensor::empty(&shape.0, factory.options_like(input))?);
+        factory.finish(Tensor::empty_with(&shape.0, factory.options_like(input))?);
     /// One number of this tensor's dtype.
     new_full [Method] "new_full(Tensor self, int[1] size, Number fill_value, **factory)" |input: &Tensor, shape: Sizes, value: Scalar, factory: Factory|
         new_full(input, &shape, value, &factory);
@@ -263,10 +263,10 @@ rows! { ROWS:
         range(start, end, step, &factory);
     /// Numbers evenly spaced from `start` to `end`.
     linspace [Torch] "linspace(Number start, Number end, int steps, **factory)" |start: f64, end: f64, steps: i64, factory: Factory|
-        factory.finish(Tensor::linspace(start, end, size(steps, "linspace: steps")?, factory.options())?);
+        factory.finish(Tensor::linspace_with(start, end, size(steps, "linspace: steps")?, factory.options())?);
     /// Powers of a base, exponents evenly spaced.
     logspace [Torch] "logspace(Number start, Number end, int steps, float base=10.0, **factory)" |start: f64, end: f64, steps: i64, base: f64, factory: Factory|
-        factory.finish(Tensor::logspace(start, end, size(steps, "logspace: steps")?, base, factory.options())?);
+        factory.finish(Tensor::logspace_with(start, end, size(steps, "logspace: steps")?, base, factory.options())?);
     /// Ones on the diagonal.
     eye [Torch] "eye(int n, int? m=None, **factory)" |n: i64, m: Option<i64>, factory: Factory| eye(n, m, &factory);
     /// A number as a tensor.

@@ -88,7 +88,7 @@ fn matrix_exp(input: &Tensor) -> Result<Tensor> {
     }
     let squarings = if norm > 0.5 { (norm / 0.5).log2().ceil() as i32 } else { 0 };
     let scaled = input.mul(0.5f64.powi(squarings))?;
-    let identity = Tensor::eye(n, n, (input.dtype(), input.device()))?;
+    let identity = Tensor::eye_with(n, n, (input.dtype(), input.device()))?;
     let mut term = identity.expand(input.shape())?;
     let mut sum = term.clone();
     for k in 1..=18 {
@@ -110,7 +110,7 @@ fn qr(input: &Tensor, mode: &str) -> Result<Out> {
         "reduced" => false,
         "complete" => true,
         "r" => {
-            let nothing = Tensor::empty([0usize], (input.dtype(), input.device()))?;
+            let nothing = Tensor::empty_with([0usize], (input.dtype(), input.device()))?;
             return Ok(Out::Named("Q R", vec![nothing, input.qr(false)?.1]));
         }
         other => {
@@ -244,7 +244,7 @@ rows! { ROWS:
     cholesky_solve [Torch Method] "cholesky_solve(Tensor B, Tensor L, bool upper=False)" |b: &Tensor, l: &Tensor, upper: bool| cholesky_solve(b, l, upper);
     /// Inverse of a matrix whose Cholesky factor is known.
     cholesky_inverse [Torch Method] "cholesky_inverse(Tensor L, bool upper=False)" |l: &Tensor, upper: bool|
-        cholesky_solve(&Tensor::eye(l.size(-1)?, l.size(-1)?, (l.dtype(), l.device()))?.expand(l.shape())?, l, upper);
+        cholesky_solve(&Tensor::eye_with(l.size(-1)?, l.size(-1)?, (l.dtype(), l.device()))?.expand(l.shape())?, l, upper);
     /// Orthogonal and triangular factors.
     qr [Linalg] "qr(Tensor A, str mode='reduced')" |a: &Tensor, mode: &str| qr(a, mode);
     /// Permutation, lower and upper triangle, `A = P L U`.
@@ -375,7 +375,7 @@ fn one_of(call: &str, name: &str, given: Option<&str>, known: &[&str]) -> Result
 fn lstsq(a: &Tensor, b: &Tensor, driver: &str) -> Result<Out> {
     let solution = a.lstsq(b)?;
     let (m, n) = (a.size(-2)?, a.size(-1)?);
-    let nothing = |dtype: DType| Tensor::empty([0usize], (dtype, a.device()));
+    let nothing = |dtype: DType| Tensor::empty_with([0usize], (dtype, a.device()));
     let by_values = matches!(driver, "gelsd" | "gelss");
     let residuals = if m > n && driver != "gelsy" {
         let wide = if b.rank() + 1 == a.rank() { b.unsqueeze(-1)? } else { b.clone() };

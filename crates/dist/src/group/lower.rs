@@ -74,7 +74,7 @@ impl Lowered {
             return Ok(t);
         }
         let copy = match access {
-            Access::Write => Tensor::empty(t.shape(), (t.dtype(), t.device()))?,
+            Access::Write => Tensor::empty_with(t.shape(), (t.dtype(), t.device()))?,
             Access::Read | Access::Both => t.contiguous()?,
         };
         if access != Access::Read {
@@ -98,7 +98,7 @@ impl Lowered {
             }
             return Ok(whole);
         }
-        let whole = Tensor::empty([each * list.len()], (first.dtype(), first.device()))?;
+        let whole = Tensor::empty_with([each * list.len()], (first.dtype(), first.device()))?;
         for (i, t) in list.iter().enumerate() {
             let part = whole.narrow(0, (i * each) as isize, each)?.reshape(t.shape())?;
             match access {

@@ -30,7 +30,7 @@ fn data(bytes: &[u8]) -> Result<Tensor> {
 
 fn room(length: i64) -> Result<Tensor> {
     let n = usize::try_from(length).map_err(|_| Error::value(format!("an object of {length} bytes was announced")))?;
-    Tensor::empty([n], DType::U8)
+    Tensor::empty_with([n], DType::U8)
 }
 
 fn bytes_of(t: &Tensor) -> Result<Vec<u8>> {
@@ -39,7 +39,7 @@ fn bytes_of(t: &Tensor) -> Result<Vec<u8>> {
 
 impl<G: ProcessGroup + ?Sized> Objects for G {
     fn all_gather_object(&self, bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
-        let lengths = Tensor::empty([self.size()], DType::I64)?;
+        let lengths = Tensor::empty_with([self.size()], DType::I64)?;
         self.all_gather_into_tensor(&lengths, &length(bytes)?)?;
         let outputs = lengths.to_vec::<i64>()?.into_iter().map(room).collect::<Result<Vec<_>>>()?;
         self.all_gather(&outputs, &data(bytes)?)?;
@@ -60,14 +60,14 @@ impl<G: ProcessGroup + ?Sized> Objects for G {
 
     fn gather_object(&self, bytes: &[u8], root: usize) -> Result<Option<Vec<Vec<u8>>>> {
         // Lengths first, then everyone's padded to the longest: gathered tensors have one shape.
-        let lengths = Tensor::empty([self.size()], DType::I64)?;
+        let lengths = Tensor::empty_with([self.size()], DType::I64)?;
         self.all_gather_into_tensor(&lengths, &length(bytes)?)?;
         let lengths = lengths.to_vec::<i64>()?;
         let longest = lengths.iter().copied().max().unwrap_or(0) as usize;
         let mut padded = bytes.to_vec();
         padded.resize(longest, 0);
         let at_root = self.rank() == root;
-        let outputs = (0..if at_root { self.size() } else { 0 }).map(|_| Tensor::empty([longest], DType::U8));
+        let outputs = (0..if at_root { self.size() } else { 0 }).map(|_| Tensor::empty_with([longest], DType::U8));
         let outputs = outputs.collect::<Result<Vec<_>>>()?;
         self.gather(&data(&padded)?, &outputs, root)?;
         if !at_root {

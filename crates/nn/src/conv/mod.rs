@@ -40,7 +40,7 @@ fn parameters(
     bias: Option<usize>,
     options: Options,
 ) -> Result<(Parameter, Option<Parameter>)> {
-    let weight = Parameter::new(&Tensor::empty([&channels[..], kernel_size].concat(), options)?)?;
+    let weight = Parameter::new(&Tensor::empty_with([&channels[..], kernel_size].concat(), options)?)?;
     init::kaiming_uniform_(&weight, FanMode::FanIn, Nonlinearity::LeakyRelu(5f64.sqrt()))?;
     let bias = bias.map(|len| init::bias_for(&weight, len)).transpose()?;
     Ok((weight, bias))

@@ -72,7 +72,7 @@ impl CellWeights {
         })?;
         let bound = 1.0 / (sizes.hidden as f64).sqrt();
         let made = |shape: &[usize]| -> Result<Parameter> {
-            let p = Parameter::new(&Tensor::empty(shape, options)?)?;
+            let p = Parameter::new(&Tensor::empty_with(shape, options)?)?;
             init::uniform_(&p, -bound, bound)?;
             Ok(p)
         };

@@ -120,7 +120,7 @@ fn orthogonal_rows_or_columns_have_the_gains_length() -> Result<()> {
             let flat = t.to_dtype(DType::F64)?.flatten(1, -1)?;
             let wide = flat.shape()[0] <= flat.shape()[1];
             let product = if wide { flat.matmul(&flat.t()?)? } else { flat.t()?.matmul(&flat)? };
-            let expected = Tensor::eye(product.shape()[0], product.shape()[0], DType::F64)?.mul(4.0)?;
+            let expected = Tensor::eye_with(product.shape()[0], product.shape()[0], DType::F64)?.mul(4.0)?;
             let tolerance = if dtype == DType::BF16 { 0.1 } else { 1e-4 };
             assert!(product.allclose(&expected, 0.0, tolerance)?, "{shape:?} {dtype}");
         }

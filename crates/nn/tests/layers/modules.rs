@@ -337,7 +337,7 @@ Size with buffers: 0.02 MiB";
 #[test]
 fn parametrizations_come_off_and_change_dtype() -> Result<()> {
     let linear = Linear::new(3, 4).build()?;
-    let (x, weight) = (Tensor::randn([2, 3], DType::F32)?, linear.weight.copy()?.detach());
+    let (x, weight) = (Tensor::randn([2, 3])?, linear.weight.copy()?.detach());
     let expected = linear.forward(&x)?;
     let normed = weight_norm(linear.deepcopy()?, "weight", 0)?;
     assert!(normed.forward(&x)?.allclose(&expected, 1e-5, 1e-6)?);
@@ -425,14 +425,14 @@ fn deep_copies_have_tensors_of_their_own() -> Result<()> {
     norm.requires_grad_(false)?;
     let copy = norm.deepcopy()?;
     norm.train();
-    norm.forward(&Tensor::randn([8, 3], DType::F32)?)?;
+    norm.forward(&Tensor::randn([8, 3])?)?;
     assert_eq!(copy.running_mean.as_ref().unwrap().to_vec::<f32>()?, [0.0; 3]);
     assert!(!copy.weight.as_ref().unwrap().requires_grad());
     let boxed: Box<dyn Forward> = Box::new(Linear::new(2, 3).build()?);
     let copied = boxed.deepcopy()?;
     let weight = |layer: &dyn Forward| layer.parameters()[0].clone();
     assert!(!weight(&*copied).shares_storage(&weight(&*boxed)));
-    let x = Tensor::randn([1, 2], DType::F32)?;
+    let x = Tensor::randn([1, 2])?;
     assert_eq!(copied.forward(&x)?.to_vec::<f32>()?, boxed.forward(&x)?.to_vec::<f32>()?);
     let rnn = LSTM::new(2, 3).num_layers(2).build()?;
     assert_eq!(names(&rnn.deepcopy()?), names(&rnn));

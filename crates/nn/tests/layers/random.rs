@@ -52,7 +52,7 @@ fn channel_dropout_drops_whole_channels() -> Result<()> {
 
 #[test]
 fn alpha_dropout_keeps_mean_and_variance() -> Result<()> {
-    let x = Tensor::randn([200, 200], rushlight_core::DType::F32)?;
+    let x = Tensor::randn([200, 200])?;
     let layers: [Box<dyn Forward>; 2] =
         [Box::new(AlphaDropout::new(0.3).build()?), Box::new(FeatureAlphaDropout::new(0.3).build()?)];
     for layer in layers {

@@ -36,7 +36,7 @@ fn multihead_attention_is_pytorchs() {
 
 #[test]
 fn causal_without_a_mask_is_causal_with_one() {
-    let x = Tensor::randn([2, 4, 8], DType::F64).unwrap();
+    let x = Tensor::randn_with([2, 4, 8], DType::F64).unwrap();
     let mask = Tensor::ones_with([4, 4], DType::Bool).unwrap().triu(1).unwrap();
     let padding = Tensor::new([[false, false, false, true], [false; 4]]).unwrap();
     for extra in [false, true] {
@@ -56,7 +56,7 @@ fn causal_without_a_mask_is_causal_with_one() {
 #[test]
 fn dropout_is_for_training_only() {
     let module = MultiheadAttention::new(8, 2).dropout(0.5).build().unwrap();
-    let x = Tensor::randn([5, 2, 8], DType::F32).unwrap();
+    let x = Tensor::randn([5, 2, 8]).unwrap();
     for need_weights in [false, true] {
         let options = MultiheadAttentionOptions::default().need_weights(need_weights);
         let run = || module.forward(&x, &x, &x, &options).unwrap().0;

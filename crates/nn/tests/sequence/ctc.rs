@@ -34,7 +34,7 @@ fn ctc_loss_is_pytorchs() {
 
 #[test]
 fn the_gradient_is_that_of_differences() {
-    let x = Tensor::randn([5, 2, 4], DType::F64).unwrap().requires_grad_(true).unwrap();
+    let x = Tensor::randn_with([5, 2, 4], DType::F64).unwrap().requires_grad_(true).unwrap();
     let targets = Tensor::new([[1i64, 1], [3, 0]]).unwrap();
     for reduction in [Reduction::None, Reduction::Mean, Reduction::Sum] {
         let loss =
@@ -46,9 +46,9 @@ fn the_gradient_is_that_of_differences() {
 #[test]
 fn many_sequences_are_shared_by_threads() {
     let (steps, batch, classes, length) = (200, 8, 6, 60);
-    let x = Tensor::randn([steps, batch, classes], DType::F32).unwrap().log_softmax(-1).unwrap();
+    let x = Tensor::randn([steps, batch, classes]).unwrap().log_softmax(-1).unwrap();
     let x = x.detach().requires_grad_(true).unwrap();
-    let targets = Tensor::randint(1, classes as i64, [batch, length], DType::I64).unwrap();
+    let targets = Tensor::randint(1, classes as i64, [batch, length]).unwrap();
     let losses = |x: &Tensor, targets: &Tensor| {
         let n = x.shape()[1];
         ctc_loss(x, targets, &vec![steps; n], &vec![length; n], 0, Reduction::None, false).unwrap()

@@ -93,7 +93,7 @@ fn llama_computes_and_generates_as_hugging_faces() -> Result<()> {
 fn caches_change_no_answer() -> Result<()> {
     rushlight_core::rng::manual_seed(3);
     let gpt = Gpt::new(17).n_layer(2).n_head(2).n_embd(8).block_size(12).build()?;
-    let tokens = Tensor::randint(0, 17, [2, 9], DType::I64)?;
+    let tokens = Tensor::randint(0, 17, [2, 9])?;
     let whole = gpt.forward(&tokens)?;
     no_grad(|| {
         // In parts of one token and of several.
@@ -143,7 +143,7 @@ fn rotary_embedding_turns_by_the_distance() -> Result<()> {
     rushlight_core::rng::manual_seed(5);
     for interleaved in [false, true] {
         let rope = RotaryEmbedding::new(6, 40).interleaved(interleaved).dtype(DType::F64).build()?;
-        let (q, k) = (Tensor::randn([1, 6], DType::F64)?, Tensor::randn([1, 6], DType::F64)?);
+        let (q, k) = (Tensor::randn_with([1, 6], DType::F64)?, Tensor::randn_with([1, 6], DType::F64)?);
         let product = |a: usize, b: usize| (rope.forward(&q, a)? * rope.forward(&k, b)?).sum(..)?.item::<f64>();
         assert!((product(3, 1)? - product(30, 28)?).abs() < 1e-12);
         assert!((product(3, 1)? - product(3, 2)?).abs() > 1e-6);

@@ -147,7 +147,7 @@ fn sequences_are_packed_and_padded() {
 
 #[test]
 fn layers_can_be_differentiated_twice() {
-    let leaf = |shape: [usize; 3]| Tensor::randn(shape, DType::F64).unwrap().requires_grad_(true).unwrap();
+    let leaf = |shape: [usize; 3]| Tensor::randn_with(shape, DType::F64).unwrap().requires_grad_(true).unwrap();
     let twice = |forward: &dyn Fn(&[Tensor]) -> Result<Vec<Tensor>>, inputs: &[Tensor]| {
         gradcheck(forward, inputs, 1e-6, 1e-5, 1e-3).unwrap();
         gradgradcheck(forward, inputs, 1e-6, 1e-5, 1e-3).unwrap();
@@ -171,7 +171,7 @@ fn layers_can_be_differentiated_twice() {
 
 #[test]
 fn dropout_is_between_layers_and_for_training_only() {
-    let x = Tensor::randn([4, 2, 3], DType::F32).unwrap();
+    let x = Tensor::randn([4, 2, 3]).unwrap();
     let run = |layer: &GRU| layer.forward(&x, None).unwrap().0;
     let one = GRU::new(3, 4).dropout(0.5).build().unwrap();
     assert!(run(&one).equal(&run(&one)).unwrap());

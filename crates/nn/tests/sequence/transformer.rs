@@ -103,7 +103,7 @@ fn layers_start_equal_and_learn_apart() {
     assert!(!first.linear2.weight.shares_storage(&last.linear2.weight));
     // A frozen parameter's copies are frozen.
     assert!(!last.linear1.weight.requires_grad());
-    encoder.forward(&Tensor::randn([3, 2, 8], DType::F32).unwrap()).unwrap().sum(..).unwrap().backward().unwrap();
+    encoder.forward(&Tensor::randn([3, 2, 8]).unwrap()).unwrap().sum(..).unwrap().backward().unwrap();
     assert!(first.linear2.weight.grad().is_some() && last.linear2.weight.grad().is_some());
     assert_eq!(encoder.parameters().len(), 3 * 12);
 }

@@ -17,8 +17,8 @@ fn build(name: &str, group: ParamGroup) -> Result<Box<dyn Optimizer>> {
 }
 
 fn params() -> Result<[Tensor; 2]> {
-    let matrix = Tensor::linspace(-1.0, 2.0, 6, DType::F64)?.reshape([2, 3])?;
-    Ok([matrix.requires_grad_(true)?, Tensor::linspace(1.0, -1.0, 3, DType::F64)?.requires_grad_(true)?])
+    let matrix = Tensor::linspace_with(-1.0, 2.0, 6, DType::F64)?.reshape([2, 3])?;
+    Ok([matrix.requires_grad_(true)?, Tensor::linspace_with(1.0, -1.0, 3, DType::F64)?.requires_grad_(true)?])
 }
 
 fn flat(json: &Json, out: &mut Vec<f64>) {

@@ -171,7 +171,7 @@ fn attention_is_captured() -> Result<()> {
     let device = device();
     let run = |enabled: bool, causal: bool, size: usize| -> Result<Vec<Vec<f32>>> {
         manual_seed(3);
-        let joint = Tensor::randn([2, 256, 3, 4, size], (DType::F32, device))?.requires_grad_(true)?;
+        let joint = Tensor::randn_with([2, 256, 3, 4, size], (DType::F32, device))?.requires_grad_(true)?;
         let mut optimizer = Sgd::new([joint.clone()]).lr(0.5).build()?;
         let mut capture = Capture::new().enabled(enabled);
         let mut seen = Vec::new();

@@ -7,7 +7,7 @@ use rushlight::prelude::*;
 fn train(device: Device, dtype: DType) -> Result<Vec<Vec<f64>>> {
     manual_seed(3);
     let model = LSTM::new(5, 6).num_layers(2).dtype(dtype).build()?;
-    let x = Tensor::randn([7, 3, 5], DType::F32)?;
+    let x = Tensor::randn([7, 3, 5])?;
     for p in model.parameters() {
         no_grad(|| p.copy_(&p.mul(1.5)?))?;
     }

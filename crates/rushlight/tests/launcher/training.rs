@@ -17,7 +17,7 @@ fn train(text: &str) -> Result<i32> {
     let (steps, pause): (u64, u64) = (steps.parse().unwrap(), pause.parse().unwrap());
     manual_seed(3);
     let world = rushlight_dist::init()?;
-    let data = TensorDataset::new((Tensor::randn([96, 8], DType::F32)?, Tensor::randn([96, 1], DType::F32)?))?;
+    let data = TensorDataset::new((Tensor::randn([96, 8])?, Tensor::randn([96, 1])?))?;
     let mut model = DistributedDataParallel::new(Linear::new(8, 1).build()?, world.group().clone()).build()?;
     let mut optimizer = AdamW::new(model.parameters()).lr(1e-2).build()?;
     let loader = DataLoader::new(data).batch_size(4).shuffle(true).seed(1).distributed(world.rank(), world.size());
@@ -34,7 +34,7 @@ fn train(text: &str) -> Result<i32> {
     while position.step < steps {
         for batch in loader.epoch(position.epoch) {
             let (x, y) = batch?;
-            let noise = Tensor::randn([x.shape()[0], 1], DType::F32)?;
+            let noise = Tensor::randn([x.shape()[0], 1])?;
             optimizer.zero_grad();
             model.forward(&x)?.add(&noise)?.mse_loss(&y, Reduction::Mean)?.backward()?;
             optimizer.step()?;

@@ -37,7 +37,7 @@ impl Model {
 
 /// The models and optimizers of `MODELS` in the script, and inputs for them.
 fn build(name: &str) -> Result<(Model, Box<dyn Optimizer>, Vec<Tensor>)> {
-    let random = |shape: &[usize]| Tensor::randn(shape, DType::F32);
+    let random = |shape: &[usize]| Tensor::randn(shape);
     let (model, inputs) = match name {
         "transformer" => {
             let builder = Transformer::new().d_model(16).nhead(2).num_encoder_layers(2).num_decoder_layers(2);
@@ -54,7 +54,7 @@ fn build(name: &str) -> Result<(Model, Box<dyn Optimizer>, Vec<Tensor>)> {
         }
         "gpt" => {
             let model = Gpt::new(19).n_layer(2).n_head(2).n_embd(16).block_size(8).build()?;
-            (Model::new(model, |m, x| m.forward(&x[0])), vec![Tensor::randint(0, 19, [2, 8], DType::I64)?])
+            (Model::new(model, |m, x| m.forward(&x[0])), vec![Tensor::randint(0, 19, [2, 8])?])
         }
         _ => return Err(Error::value(format!("no model '{name}'"))),
     };
@@ -188,10 +188,10 @@ fn save_model(folder: &Path, name: &str) -> Result<()> {
 }
 
 fn save_optimizers(folder: &Path) -> Result<()> {
-    let (x, y) = (Tensor::randn([8, 4], DType::F32)?, Tensor::randn([8, 3], DType::F32)?);
+    let (x, y) = (Tensor::randn([8, 4])?, Tensor::randn([8, 3])?);
     let mut cases = Dict::new();
     for name in OPTIMIZERS {
-        let leaf = |shape: [usize; 2]| Tensor::randn(shape, DType::F32)?.requires_grad_(true);
+        let leaf = |shape: [usize; 2]| Tensor::randn(shape)?.requires_grad_(true);
         let params = [leaf([5, 4])?, leaf([3, 5])?];
         let values = || Value::List(params.iter().map(|p| p.detach().into()).collect());
         let mut optimizer = optimizer(name, &params)?;

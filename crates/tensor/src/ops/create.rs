@@ -233,9 +233,13 @@ impl Tensor {
         Tensor::full_with([], value, value.dtype())
     }
 
-    /// A tensor of unspecified values; `float32` by default. They are zeros: no one reads another's freed
-    /// memory.
-    pub fn empty(shape: impl AsRef<[usize]>, options: impl Into<Options>) -> Result<Tensor> {
+    /// A tensor of unspecified values, `float32`. They are zeros: no one reads another's freed memory.
+    pub fn empty(shape: impl AsRef<[usize]>) -> Result<Tensor> {
+        Tensor::zeros(shape)
+    }
+
+    /// [`Tensor::empty`] of a dtype on a device.
+    pub fn empty_with(shape: impl AsRef<[usize]>, options: impl Into<Options>) -> Result<Tensor> {
         Tensor::zeros_with(shape, options)
     }
 
@@ -343,24 +347,39 @@ impl Tensor {
         Ok(out)
     }
 
-    /// `steps` values from `start` to `end`, both included. For an integer dtype the ends are integers, and values
-    /// between are cut off.
-    pub fn linspace(start: f64, end: f64, steps: usize, options: impl Into<Options>) -> Result<Tensor> {
+    /// `steps` values from `start` to `end`, both included, `float32`.
+    pub fn linspace(start: f64, end: f64, steps: usize) -> Result<Tensor> {
+        Tensor::linspace_with(start, end, steps, Options::default())
+    }
+
+    /// [`Tensor::linspace`] of a dtype on a device. For an integer dtype the ends are integers, and values between are
+    /// truncated.
+    pub fn linspace_with(start: f64, end: f64, steps: usize, options: impl Into<Options>) -> Result<Tensor> {
         let options = options.into();
         let dtype = options.dtype_or(DType::F32);
         even_values("linspace", start, end, steps, dtype, options.device)?.to_dtype(dtype)
     }
 
     /// `base` to the powers of [`Tensor::linspace`].
-    pub fn logspace(start: f64, end: f64, steps: usize, base: f64, options: impl Into<Options>) -> Result<Tensor> {
+    pub fn logspace(start: f64, end: f64, steps: usize, base: f64) -> Result<Tensor> {
+        Tensor::logspace_with(start, end, steps, base, Options::default())
+    }
+
+    /// [`Tensor::logspace`] of a dtype on a device.
+    pub fn logspace_with(start: f64, end: f64, steps: usize, base: f64, options: impl Into<Options>) -> Result<Tensor> {
         let options = options.into();
         let dtype = options.dtype_or(DType::F32);
         let exponents = even_values("logspace", start, end, steps, dtype, options.device)?;
         exponents.rpow(base)?.to_dtype(dtype)
     }
 
-    /// The identity matrix, `n` by `m`.
-    pub fn eye(n: usize, m: usize, options: impl Into<Options>) -> Result<Tensor> {
+    /// The identity matrix, `n` by `m`, `float32`.
+    pub fn eye(n: usize, m: usize) -> Result<Tensor> {
+        Tensor::eye_with(n, m, Options::default())
+    }
+
+    /// [`Tensor::eye`] of a dtype on a device.
+    pub fn eye_with(n: usize, m: usize, options: impl Into<Options>) -> Result<Tensor> {
         let out = Tensor::zeros_with([n, m], options)?;
         out.diagonal(0, 0, 1)?.fill_(1)?;
         Ok(out)

@@ -62,12 +62,17 @@ impl Tensor {
     /// # mod rushlight { pub use rushlight_core::{DType, rng::manual_seed}; }
     /// # use rushlight_tensor::Tensor;
     /// rushlight::manual_seed(1);
-    /// let a = Tensor::rand([3], rushlight::DType::F32)?;
+    /// let a = Tensor::rand([3])?;
     /// rushlight::manual_seed(1);
-    /// assert!(a.equal(&Tensor::rand([3], rushlight::DType::F32)?)?);
+    /// assert!(a.equal(&Tensor::rand([3])?)?);
     /// # Ok::<(), rushlight_core::Error>(())
     /// ```
-    pub fn rand(shape: impl AsRef<[usize]>, options: impl Into<Options>) -> Result<Tensor> {
+    pub fn rand(shape: impl AsRef<[usize]>) -> Result<Tensor> {
+        Tensor::rand_with(shape, Options::default())
+    }
+
+    /// [`Tensor::rand`] of a dtype on a device.
+    pub fn rand_with(shape: impl AsRef<[usize]>, options: impl Into<Options>) -> Result<Tensor> {
         Tensor::rand_from(default_generator(), shape, options)
     }
 
@@ -77,8 +82,13 @@ impl Tensor {
         Tensor::random("rand", shape.as_ref(), uniform, DType::F32, generator, options.into())
     }
 
-    /// Standard normal.
-    pub fn randn(shape: impl AsRef<[usize]>, options: impl Into<Options>) -> Result<Tensor> {
+    /// Standard normal, `float32`.
+    pub fn randn(shape: impl AsRef<[usize]>) -> Result<Tensor> {
+        Tensor::randn_with(shape, Options::default())
+    }
+
+    /// [`Tensor::randn`] of a dtype on a device.
+    pub fn randn_with(shape: impl AsRef<[usize]>, options: impl Into<Options>) -> Result<Tensor> {
         Tensor::randn_from(default_generator(), shape, options)
     }
 
@@ -92,8 +102,18 @@ impl Tensor {
         Tensor::random("randn", shape.as_ref(), normal, DType::F32, generator, options.into())
     }
 
-    /// Integers in `[low, high)`, `int64` unless said otherwise.
-    pub fn randint(low: i64, high: i64, shape: impl AsRef<[usize]>, options: impl Into<Options>) -> Result<Tensor> {
+    /// Integers in `[low, high)`, `int64`.
+    pub fn randint(low: i64, high: i64, shape: impl AsRef<[usize]>) -> Result<Tensor> {
+        Tensor::randint_with(low, high, shape, Options::default())
+    }
+
+    /// [`Tensor::randint`] of a dtype on a device.
+    pub fn randint_with(
+        low: i64,
+        high: i64,
+        shape: impl AsRef<[usize]>,
+        options: impl Into<Options>,
+    ) -> Result<Tensor> {
         if low >= high {
             return Err(Error::value(format!(
                 "randint: expects 'low' to be less than 'high', but got {low} >= {high}"
@@ -120,12 +140,12 @@ impl Tensor {
 
     /// Uniform in `[0, 1)` with this tensor's shape, dtype and device.
     pub fn rand_like(&self) -> Result<Tensor> {
-        Tensor::rand(self.shape(), (self.dtype(), self.device()))
+        Tensor::rand_with(self.shape(), (self.dtype(), self.device()))
     }
 
     /// Standard normal with this tensor's shape, dtype and device.
     pub fn randn_like(&self) -> Result<Tensor> {
-        Tensor::randn(self.shape(), (self.dtype(), self.device()))
+        Tensor::randn_with(self.shape(), (self.dtype(), self.device()))
     }
 
     /// Overwrites with uniform values.
@@ -163,7 +183,7 @@ impl Tensor {
                 return Err(Error::value("bernoulli: expects all probabilities to be in [0, 1]"));
             }
             let compute = if self.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
-            let draw = Tensor::rand(self.shape(), (compute, self.device()))?;
+            let draw = Tensor::rand_with(self.shape(), (compute, self.device()))?;
             draw.lt(&self.to_dtype(compute)?)?.to_dtype(self.dtype())
         })
     }
@@ -175,7 +195,7 @@ impl Tensor {
         }
         let shape =
             rushlight_core::layout::broadcast_shapes(mean.shape(), std.shape()).map_err(|e| e.within("normal"))?;
-        let noise = Tensor::randn(&shape, (mean.dtype().promote(std.dtype()), mean.device()))?;
+        let noise = Tensor::randn_with(&shape, (mean.dtype().promote(std.dtype()), mean.device()))?;
         noise.mul(std)?.add(mean)
     }
 
@@ -219,7 +239,7 @@ impl Tensor {
             let mut shape = p.shape().to_vec();
             let last = shape.len() - 1;
             shape[last] = count;
-            let draw = Tensor::rand(&shape, (p.dtype(), p.device()))?;
+            let draw = Tensor::rand_with(&shape, (p.dtype(), p.device()))?;
             // The last class with a positive probability bounds rounding.
             cumulative.searchsorted(&draw, true)?.clamp_max(classes as i64 - 1)
         })

@@ -38,7 +38,7 @@ fn distance(got: &Tensor, want: &Tensor) -> Result<f64> {
 }
 
 pub fn randn(shape: &[usize]) -> Result<Tensor> {
-    Tensor::randn(shape, DType::F32)
+    Tensor::randn(shape)
 }
 
 /// One attention problem.
@@ -59,12 +59,12 @@ fn attend(p: Problem) -> Result<()> {
     // Heads side by side, as a model's projections leave them.
     let make = |heads: usize, length: usize| randn(&[b, length, heads, d])?.transpose(1, 2)?.to_dtype(p.dtype);
     // Later keys of a long sequence are larger: on the way scores leave behind what they were measured by.
-    let growth = Tensor::linspace(1.0, if s > 500 { 4.0 } else { 1.0 }, s, DType::F32)?.unsqueeze(1)?;
+    let growth = Tensor::linspace(1.0, if s > 500 { 4.0 } else { 1.0 }, s)?.unsqueeze(1)?;
     let inputs = [make(h, l)?, make(kv, s)?.mul(&growth.to_dtype(p.dtype)?)?, make(kv, s)?];
     let dy = make(h, l)?;
     let mask = match p.mask {
         0 => None,
-        1 => Some(Tensor::rand([l, s], DType::F32)?.gt(0.3)?),
+        1 => Some(Tensor::rand([l, s])?.gt(0.3)?),
         _ => Some(randn(&[1, h, l, s])?.to_dtype(p.dtype)?),
     };
     let run = |device: &Device, dtype: DType| -> Result<Vec<Tensor>> {
@@ -200,14 +200,14 @@ fn random_numbers() -> Result<()> {
     let draw = |device: Device| -> Result<Vec<Tensor>> {
         rng::manual_seed(11);
         Ok(vec![
-            Tensor::rand([1001], (DType::F32, device))?,
-            Tensor::rand([333], (DType::F64, device))?,
-            Tensor::randint(-5, 1000, [777], (DType::I64, device))?,
-            Tensor::rand([129], (DType::BF16, device))?,
+            Tensor::rand_with([1001], (DType::F32, device))?,
+            Tensor::rand_with([333], (DType::F64, device))?,
+            Tensor::randint_with(-5, 1000, [777], (DType::I64, device))?,
+            Tensor::rand_with([129], (DType::BF16, device))?,
             Tensor::ones_with([5000], device)?.dropout(0.3, true)?,
-            Tensor::randn([100_003], (DType::F32, device))?,
-            Tensor::randn([10_001], (DType::F64, device))?,
-            Tensor::randn([129], (DType::BF16, device))?,
+            Tensor::randn_with([100_003], (DType::F32, device))?,
+            Tensor::randn_with([10_001], (DType::F64, device))?,
+            Tensor::randn_with([129], (DType::BF16, device))?,
         ])
     };
     for (got, want) in draw(device)?.iter().zip(draw(Device::Cpu)?) {
@@ -425,7 +425,7 @@ fn columns_and_long_rows() -> Result<()> {
 fn losses() -> Result<()> {
     let _turn = turn();
     for classes in [10usize, 1000, 50_304] {
-        let (x, y) = (randn(&[40, classes])?.mul(4.0)?, Tensor::randint(0, classes as i64, [40], DType::I64)?);
+        let (x, y) = (randn(&[40, classes])?.mul(4.0)?, Tensor::randint(0, classes as i64, [40])?);
         learn("cross_entropy", 1e-5, &[&x, &y], |t| t[0].cross_entropy(&t[1])?.mul(10.0))?;
         let half = x.to_dtype(DType::BF16)?;
         learn("cross_entropy, autocast", 4e-3, &[&half, &y], |t| autocast(DType::BF16, || t[0].cross_entropy(&t[1])))?;
@@ -459,7 +459,7 @@ fn long_lines() -> Result<()> {
     agree("order", 0.0, &[&x], |t| Ok(t[0].sort(1, false)?.1))?;
     agree("cumsum", 1e-6, &[&x], |t| t[0].cumsum(1))?;
     agree("cumsum down", 1e-6, &[&x], |t| t[0].transpose(0, 1)?.cumsum(0))?;
-    let many = Tensor::randint(0, 50, [20_000], DType::I64)?;
+    let many = Tensor::randint(0, 50, [20_000])?;
     let values = randn(&[20_000, 8])?;
     let zeros = Tensor::zeros([50, 8])?;
     agree("index_add", 1e-5, &[&zeros, &many, &values], |t| t[0].index_add(0, &t[1], &t[2], 1.0))?;
@@ -489,8 +489,8 @@ fn factorisations() -> Result<()> {
         return Ok(());
     }
     for (dtype, most) in [(DType::F64, 1e-10), (DType::F32, 2e-3)] {
-        let matrix = |rows: usize, columns: usize| Tensor::randn([2, rows, columns], dtype);
-        let square = matrix(150, 150)?.add(&Tensor::eye(150, 150, dtype)?.mul(30.0)?)?;
+        let matrix = |rows: usize, columns: usize| Tensor::randn_with([2, rows, columns], dtype);
+        let square = matrix(150, 150)?.add(&Tensor::eye_with(150, 150, dtype)?.mul(30.0)?)?;
         let (columns, definite) = (matrix(150, 7)?, square.matmul(&square.mt()?)?);
         agree("slogdet", most, &[&square], |t| t[0].slogdet()?.1.add(&t[0].slogdet()?.0))?;
         agree("det", most, &[&square.div(30.0)?], |t| t[0].det())?;
@@ -521,7 +521,7 @@ fn factorisations() -> Result<()> {
             v.mul(&w.unsqueeze(-2)?)?.matmul(&v.mt()?)
         })?;
         for (rows, columns) in [(n, n), (n + 60, n), (n, n + 60)] {
-            let a = Tensor::randn([rows, columns], dtype)?;
+            let a = Tensor::randn_with([rows, columns], dtype)?;
             agree("svdvals", most, &[&a], |t| t[0].svdvals())?;
             for full in [false, true] {
                 agree("svd", most, &[&a], |t| {
@@ -543,7 +543,7 @@ fn factorisations_that_fail() -> Result<()> {
     let _turn = turn();
     let Some(device) = device() else { return Ok(()) };
     let zeros = Tensor::zeros_with([3, 600, 600], DType::F64)?;
-    let ones = Tensor::eye(600, 600, DType::F64)?.expand([3, 600, 600])?.copy()?;
+    let ones = Tensor::eye_with(600, 600, DType::F64)?.expand([3, 600, 600])?.copy()?;
     ones.select(0, 1)?.copy_(&zeros.select(0, 1)?)?;
     let nan = ones.copy()?;
     nan.select(0, 2)?.fill_(f64::NAN)?;

@@ -60,7 +60,7 @@ fn normalise(after: After, x: &Tensor, apart: bool, recorded: bool) -> Result<Ve
     let channels = x.shape()[1];
     let leaf = |t: Tensor| t.to(device)?.detach().requires_grad_(recorded);
     let stat = if x.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
-    let line = |from: f64, to: f64| Tensor::linspace(from, to, channels, stat);
+    let line = |from: f64, to: f64| Tensor::linspace_with(from, to, channels, stat);
     let (w, b) = (leaf(line(-1.0, 2.0)?)?, leaf(line(0.5, -0.5)?)?);
     let short = leaf(x.detach().neg()?.to_dtype(DType::F32)?.cos()?.to_dtype(x.dtype())?)?;
     let x = leaf(x.clone())?;

@@ -2,7 +2,7 @@
 
 use crate::support::{Args, Case, Item, load, ops};
 use rushlight_core::{DType, ErrorKind, Result};
-use rushlight_tensor::{Options, Tensor, cat, einsum, stack, where_};
+use rushlight_tensor::{Tensor, cat, einsum, stack, where_};
 use serde_json::{Value, json};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -193,14 +193,14 @@ fn creation_and_views() {
         ("arange the wrong way", Box::new(|| Ok(vec![Tensor::arange(0, 5, -1)?]))),
         ("arange to NaN", Box::new(|| Ok(vec![Tensor::arange(0.0, f64::NAN, 1.0)?]))),
         ("arange of all integers", Box::new(|| Ok(vec![Tensor::arange(i64::MIN, i64::MAX, 1)?]))),
-        ("linspace of everything", Box::new(move || Ok(vec![Tensor::linspace(0.0, 1.0, huge, Options::default())?]))),
-        ("linspace of NaN", Box::new(|| Ok(vec![Tensor::linspace(f64::NAN, 1.0, 5, DType::I64)?]))),
-        ("eye of everything", Box::new(move || Ok(vec![Tensor::eye(huge, huge, Options::default())?]))),
-        ("randint of nothing", Box::new(|| Ok(vec![Tensor::randint(5, 5, [2], Options::default())?]))),
-        ("randint of everything", Box::new(|| Ok(vec![Tensor::randint(i64::MIN, i64::MAX, [2], Options::default())?]))),
-        ("randint of bool", Box::new(|| Ok(vec![Tensor::randint(0, 9, [2], DType::Bool)?]))),
+        ("linspace of everything", Box::new(move || Ok(vec![Tensor::linspace(0.0, 1.0, huge)?]))),
+        ("linspace of NaN", Box::new(|| Ok(vec![Tensor::linspace_with(f64::NAN, 1.0, 5, DType::I64)?]))),
+        ("eye of everything", Box::new(move || Ok(vec![Tensor::eye(huge, huge)?]))),
+        ("randint of nothing", Box::new(|| Ok(vec![Tensor::randint(5, 5, [2])?]))),
+        ("randint of everything", Box::new(|| Ok(vec![Tensor::randint(i64::MIN, i64::MAX, [2])?]))),
+        ("randint of bool", Box::new(|| Ok(vec![Tensor::randint_with(0, 9, [2], DType::Bool)?]))),
         ("randperm of everything", Box::new(move || Ok(vec![Tensor::randperm(huge)?]))),
-        ("rand of integers", Box::new(|| Ok(vec![Tensor::rand([2], DType::I64)?]))),
+        ("rand of integers", Box::new(|| Ok(vec![Tensor::rand_with([2], DType::I64)?]))),
         ("narrow past the end", {
             let x = x.clone();
             Box::new(move || Ok(vec![x.narrow(0, 1, usize::MAX)?]))
@@ -368,7 +368,10 @@ fn creation_and_views() {
             let x = x.clone();
             Box::new(move || Ok(vec![x.matrix_power(2)?]))
         }),
-        ("matrix_power of everything", Box::new(|| Ok(vec![Tensor::eye(2, 2, DType::F64)?.matrix_power(i64::MIN)?]))),
+        (
+            "matrix_power of everything",
+            Box::new(|| Ok(vec![Tensor::eye_with(2, 2, DType::F64)?.matrix_power(i64::MIN)?])),
+        ),
         ("pinv of nothing", Box::new(|| Ok(vec![Tensor::zeros([0, 3])?.pinv(None)?]))),
         ("matrix_rank of nothing", Box::new(|| Ok(vec![Tensor::zeros([2, 0])?.matrix_rank(None)?]))),
         ("set_grad of another shape", {

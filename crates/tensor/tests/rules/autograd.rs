@@ -260,9 +260,9 @@ fn gradients_add_up_over_calls() {
 #[test]
 fn gradients_add_up_on_the_way() -> Result<()> {
     let _turn = crate::turn();
-    let (x, c) = (Tensor::randn([6, 8], DType::F64)?, Tensor::randn([6, 8], DType::F64)?);
-    let [w, v] = [Tensor::randn([8, 8], DType::F64)?, Tensor::randn([8, 8], DType::F64)?];
-    let (scale, shift) = (Tensor::randn([8], DType::F64)?, Tensor::randn([8], DType::F64)?);
+    let (x, c) = (Tensor::randn_with([6, 8], DType::F64)?, Tensor::randn_with([6, 8], DType::F64)?);
+    let [w, v] = [Tensor::randn_with([8, 8], DType::F64)?, Tensor::randn_with([8, 8], DType::F64)?];
+    let (scale, shift) = (Tensor::randn_with([8], DType::F64)?, Tensor::randn_with([8], DType::F64)?);
     type Branch<'a> = Box<dyn Fn(&Tensor) -> Result<Tensor> + 'a>;
     let branches: [Branch; 5] = [
         Box::new(|h| h.layer_norm(&[8], Some(&scale), Some(&shift), 1e-5)),
@@ -487,7 +487,7 @@ fn a_checkpoint_drops_the_same_elements_again() {
     let x = Tensor::ones_with([256], DType::F64).unwrap().requires_grad_(true).unwrap();
     let y = checkpoint(|xs| xs[0].dropout(0.5, true), &[&x]).unwrap();
     // Random numbers drawn in between must not matter, nor be disturbed.
-    Tensor::rand([10], DType::F32).unwrap();
+    Tensor::rand([10]).unwrap();
     let before = default_generator().state();
     y.sum(..).unwrap().backward().unwrap();
     assert_eq!(format!("{:?}", default_generator().state()), format!("{before:?}"));

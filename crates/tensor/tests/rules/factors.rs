@@ -7,7 +7,7 @@ use rushlight_tensor::{Tensor, lu_unpack};
 fn factors_multiply_to_the_matrix() -> Result<()> {
     let _turn = crate::turn();
     for shape in [vec![5, 5], vec![40, 17], vec![17, 40], vec![3, 4, 2], vec![2, 0, 3]] {
-        let a = Tensor::randn(&shape, DType::F64)?;
+        let a = Tensor::randn_with(&shape, DType::F64)?;
         let (p, l, u) = a.lu()?;
         let back = p.matmul(&l)?.matmul(&u)?;
         let error = back.sub(&a)?.abs()?.sum(..)?.item::<f64>()?;
@@ -26,7 +26,7 @@ fn a_singular_matrix_says_where() -> Result<()> {
 
 #[test]
 fn wrong_pivots_are_errors() -> Result<()> {
-    let (lu, pivots, _) = Tensor::eye(3, 3, DType::F64)?.lu_factor()?;
+    let (lu, pivots, _) = Tensor::eye_with(3, 3, DType::F64)?.lu_factor()?;
     let kind = |pivots: &Tensor| lu_unpack(&lu, pivots).err().map(|e| e.kind());
     assert_eq!(kind(&pivots), None);
     assert_eq!(kind(&pivots.to_dtype(DType::I64)?), Some(ErrorKind::DType));

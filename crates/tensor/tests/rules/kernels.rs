@@ -9,7 +9,7 @@ fn the_element_of_a_rank() -> Result<()> {
     rng::manual_seed(3);
     for n in [7usize, 1000, 5000, 70_000] {
         for wide in [false, true] {
-            let x = Tensor::randint(-(1 << 40), 1 << 40, [n], DType::I64)?;
+            let x = Tensor::randint(-(1 << 40), 1 << 40, [n])?;
             let x = if wide { x } else { x.remainder(50)?.to_dtype(DType::F32)?.sub(25.0)? };
             let (sorted, places) = x.sort(0, false)?;
             for k in [1, n / 3 + 1, n] {
@@ -23,7 +23,7 @@ fn the_element_of_a_rank() -> Result<()> {
             plain.sort_by(f64::total_cmp);
             assert_eq!(sorted.to_vec::<f64>()?, plain);
         }
-        let x = Tensor::randn([n], DType::F32)?;
+        let x = Tensor::randn([n])?;
         x.narrow(0, n as isize / 2, 2)?.fill_(f64::NAN)?;
         assert_eq!(x.median(0)?.1.item::<i64>()?, n as i64 / 2);
         let mut plain: Vec<f32> = x.to_vec::<f32>()?.into_iter().filter(|v| !v.is_nan()).collect();
@@ -56,7 +56,7 @@ fn products_of_integers_wrap() -> Result<()> {
     let _turn = crate::turn();
     rng::manual_seed(4);
     let (m, k, n) = (37, 300, 45);
-    let (a, b) = (Tensor::randint(-1000, 1000, [m, k], DType::I64)?, Tensor::randint(-1000, 1000, [k, n], DType::I64)?);
+    let (a, b) = (Tensor::randint(-1000, 1000, [m, k])?, Tensor::randint(-1000, 1000, [k, n])?);
     let (x, y) = (a.to_vec::<i64>()?, b.to_vec::<i64>()?);
     let mut want = vec![0i64; m * n];
     for i in 0..m {
@@ -78,8 +78,8 @@ fn indices_by_the_chunk() -> Result<()> {
     let _turn = crate::turn();
     rng::manual_seed(5);
     let n = 3000usize;
-    let index = Tensor::randint(0, 40, [n], DType::I64)?;
-    let source = Tensor::randint(0, 9, [n, 17], DType::I64)?.to_dtype(DType::F32)?;
+    let index = Tensor::randint(0, 40, [n])?;
+    let source = Tensor::randint(0, 9, [n, 17])?.to_dtype(DType::F32)?;
     let (places, values) = (index.to_vec::<i64>()?, source.to_vec::<f32>()?);
     let mut want = vec![0f32; 40 * 17];
     for (i, &place) in places.iter().enumerate() {
@@ -107,7 +107,7 @@ fn resized_by_bands_and_by_planes() -> Result<()> {
     use InterpolateMode::{Bicubic, Bilinear};
     for mode in [Bilinear, Bicubic] {
         // One plane of several bands; the same rows as many planes, of one column more each.
-        let x = Tensor::randn([1, 1, 90, 70], DType::F64)?.requires_grad_(true)?;
+        let x = Tensor::randn_with([1, 1, 90, 70], DType::F64)?.requires_grad_(true)?;
         let options = InterpolateOptions::size([301, 203]).mode(mode);
         let y = x.interpolate(&options)?;
         // A resize is linear and keeps constants: weights of each output add up to one.
@@ -129,7 +129,7 @@ fn distances_by_product_and_by_rows() -> Result<()> {
     let _turn = crate::turn();
     rng::manual_seed(7);
     for (n, m) in [(3usize, 4usize), (30, 4), (40, 50)] {
-        let (a, b) = (Tensor::randn([2, n, 19], DType::F64)?, Tensor::randn([m, 19], DType::F64)?);
+        let (a, b) = (Tensor::randn_with([2, n, 19], DType::F64)?, Tensor::randn_with([m, 19], DType::F64)?);
         for p in [0.0, 1.0, 2.0, 3.0, f64::INFINITY] {
             let want = a.unsqueeze(-2)?.sub(&b.unsqueeze(-3)?)?.norm_dims(p, [-1], false)?;
             assert!(a.cdist(&b, p)?.sub(&want)?.abs()?.max(..)?.item::<f64>()? < 1e-10, "{n} {m} {p}");

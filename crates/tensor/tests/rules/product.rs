@@ -21,7 +21,7 @@ fn batches_that_do_not_merge_equal_packed_ones() -> Result<()> {
         [(2, 3, 5, 4), (9, 2, 3, 2), (2, 9, 3, 2), (16, 16, 2, 1), (1, 4, 3, 2), (5, 1, 3, 2)]
     {
         let shape = [batch, time, count * width];
-        let leaf = || Tensor::randn(shape, DType::F64)?.requires_grad_(true);
+        let leaf = || Tensor::randn_with(shape, DType::F64)?.requires_grad_(true);
         let (q, k) = (leaf()?, leaf()?);
         let scores = heads(&q, count)?.matmul(&heads(&k, count)?.transpose(-2, -1)?)?;
         let packed = heads(&q.detach(), count)?
@@ -42,7 +42,7 @@ fn batches_that_do_not_merge_equal_packed_ones() -> Result<()> {
 
 #[test]
 fn a_broadcast_operand_is_not_expanded() -> Result<()> {
-    let a = Tensor::randn([7, 3, 4, 5], DType::F64)?.transpose(0, 1)?;
-    let b = Tensor::randn([1, 7, 5, 2], DType::F64)?;
+    let a = Tensor::randn_with([7, 3, 4, 5], DType::F64)?.transpose(0, 1)?;
+    let b = Tensor::randn_with([1, 7, 5, 2], DType::F64)?;
     close(&a.matmul(&b)?, &a.contiguous()?.matmul(&b.expand([3, 7, 5, 2])?.contiguous()?)?)
 }

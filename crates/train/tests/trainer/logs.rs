@@ -114,7 +114,7 @@ fn tensorboard_reads_what_was_written() -> Result<()> {
     let values: Vec<f64> = (0..1000).map(|i| (i as f64 * 0.7).sin()).collect();
     events.histogram("weights", &values, None, 5)?;
     events.histogram("few", &values, Some(&[-1.0, 0.0, 1.0]), 5)?;
-    let (bytes, size) = pixels(&Tensor::rand([3, 5, 7], rushlight_core::DType::F32)?)?;
+    let (bytes, size) = pixels(&Tensor::rand([3, 5, 7])?)?;
     events.image("picture", &bytes, size, 2)?;
     events.text("note", "ein **Text** with ünïcode", 4)?;
     events.model(&Net::new()?)?;

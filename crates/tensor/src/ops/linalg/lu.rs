@@ -110,7 +110,7 @@ pub fn lu_unpack(lu: &Tensor, pivots: &Tensor) -> Result<(Tensor, Tensor, Tensor
     // A[permutation[i]] is row i of L U, so column i of P has its one in row permutation[i].
     let places = Tensor::arange(0, m as i64, 1)?.to(lu.device())?.unsqueeze(-1)?;
     let p = places.eq(&permutation.unsqueeze(-2)?)?.to_dtype(lu.dtype())?;
-    let l = lu.narrow(-1, 0, k)?.tril(-1)?.add(&Tensor::eye(m, k, (lu.dtype(), lu.device()))?)?;
+    let l = lu.narrow(-1, 0, k)?.tril(-1)?.add(&Tensor::eye_with(m, k, (lu.dtype(), lu.device()))?)?;
     Ok((p, l, lu.narrow(-2, 0, k)?.triu(0)?))
 }
 

@@ -281,7 +281,7 @@ impl Tensor {
             )));
         }
         if n == 0 {
-            let identity = Tensor::eye(sizes(self).0, sizes(self).1, (self.dtype(), self.device()))?;
+            let identity = Tensor::eye_with(sizes(self).0, sizes(self).1, (self.dtype(), self.device()))?;
             let out = identity.expand(self.shape())?.copy()?;
             if recording(&[self]) {
                 let zeros = out.zeros_like()?;

@@ -118,7 +118,7 @@ fn skew(x: &Tensor) -> Result<Tensor> {
 /// `values[j] - values[i]` at `(i, j)`, and one on the diagonal, where what is divided by it is zero.
 fn gaps(values: &Tensor) -> Result<Tensor> {
     let n = values.shape().last().copied().unwrap_or(0);
-    let one = Tensor::eye(n, n, (values.dtype(), values.device()))?;
+    let one = Tensor::eye_with(n, n, (values.dtype(), values.device()))?;
     values.unsqueeze(-2)?.sub(&values.unsqueeze(-1)?)?.add(&one)
 }
 
@@ -130,7 +130,7 @@ fn svd_derivative(u: &Tensor, s: &Tensor, vh: &Tensor, grads: Grads, k: usize) -
     let squares = s.square()?;
     let mut inner = match ds {
         Some(ds) => {
-            let identity = Tensor::eye(k, k, (s.dtype(), s.device()))?;
+            let identity = Tensor::eye_with(k, k, (s.dtype(), s.device()))?;
             ds.unsqueeze(-1)?.mul(&identity)?
         }
         None => Tensor::zeros_with(batched(u, &[k, k]), (s.dtype(), s.device()))?,
