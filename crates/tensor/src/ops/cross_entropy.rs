@@ -185,7 +185,8 @@ fn row_losses(logits: &Tensor, target: Tensor, options: &CrossEntropyOptions) ->
     let (loss, row_weight, lse) = (statistics()?, statistics()?, statistics()?);
     if loss.numel() > 0 {
         let spec = operands.spec(ignore_index, label_smoothing);
-        loss.backend().cross_entropy(&spec, loss.engine_view(), row_weight.engine_view(), lse.engine_view())?;
+        let done = loss.backend().cross_entropy(&spec, loss.engine_view(), row_weight.engine_view(), lse.engine_view());
+        done.map_err(|e| e.within("cross_entropy"))?;
     }
     if recording(&[logits]) {
         let (logits, target) = (Saved::input(logits), Saved::input(&operands.target));

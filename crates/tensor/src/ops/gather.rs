@@ -95,7 +95,7 @@ fn run(op: Scatter, dim: usize, index: &Tensor, source: Arg, out: &Tensor) -> Re
         return Ok(());
     }
     let index = index.apart_from(out)?;
-    match source {
+    let done = match source {
         Arg::Scalar(s) => {
             let number = Operand::Scalar(fitting("scatter", s, out.dtype())?);
             out.backend().scatter(op, dim, index.engine_view(), number, out.engine_view())
@@ -104,7 +104,8 @@ fn run(op: Scatter, dim: usize, index: &Tensor, source: Arg, out: &Tensor) -> Re
             let t = t.apart_from(out)?;
             out.backend().scatter(op, dim, index.engine_view(), Operand::Tensor(t.engine_view()), out.engine_view())
         }
-    }
+    };
+    done.map_err(|e| e.within(if op == Scatter::Add { "scatter_add" } else { "scatter" }))
 }
 
 impl Tensor {
@@ -125,7 +126,8 @@ impl Tensor {
         let (dim, places) = checked("gather", self, dim, index)?;
         let out = self.uninit_like(places.shape(), self.dtype())?;
         if out.numel() > 0 {
-            self.backend().gather(self.engine_view(), dim, places.engine_view(), out.engine_view())?;
+            let done = self.backend().gather(self.engine_view(), dim, places.engine_view(), out.engine_view());
+            done.map_err(|e| e.within("gather"))?;
         }
         if recording(&[self]) {
             let (shape, index) = (Dims::from_slice(self.shape()), Saved::input(&places));

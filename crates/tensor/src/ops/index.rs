@@ -218,9 +218,14 @@ fn check_mask(x: &Tensor, mask: &Tensor, dim: usize) -> Result<()> {
     Ok(())
 }
 
+/// An error of an engine with the name of the call. Indexing by `[]` has none: PyTorch's message starts with "index".
+fn named(error: Error, name: &str) -> Error {
+    if matches!(name, "index" | "index_put") { error } else { error.within(name) }
+}
+
 /// What a plan's indices pick from `x`.
 pub(crate) fn index_read(name: &'static str, x: &Tensor, plan: Arc<Plan>) -> Result<Tensor> {
-    let out = plan.pick(x)?;
+    let out = plan.pick(x).map_err(|e| named(e, name))?;
     if recording(&[x]) {
         let guards = plan.guards();
         record(name, &[x], &out, move |ctx, dy| {
@@ -249,7 +254,7 @@ pub(crate) fn index_write(
         x,
         place,
         &[values],
-        move |out| writer.put(out, values, accumulate),
+        move |out| writer.put(out, values, accumulate).map_err(|e| named(e, name)),
         move |ctx, dy| {
             check_guards(ctx, &guards)?;
             let to_x = match (ctx.needs(0), accumulate) {

@@ -12,7 +12,7 @@ use std::ops::RangeFull;
 /// use rushlight::Tensor;
 /// let x = Tensor::ones([2, 3, 4])?;
 /// assert_eq!(x.sum(1)?.shape(), [2, 4]);
-/// assert_eq!(x.sum(..)?.shape(), []);
+/// assert_eq!(x.sum(..)?.dim(), 0);
 /// assert_eq!(x.mean_dims([0, -1], true)?.shape(), [1, 3, 1]);
 /// assert_eq!(x.permute([2, 0, 1])?.shape(), [4, 2, 3]);
 /// # Ok::<(), rushlight_core::Error>(())

@@ -390,6 +390,7 @@ fn creation_and_views() {
 fn common_errors_say_what_to_do() {
     let (a, b) = (Tensor::ones([2, 3]).unwrap(), Tensor::ones([4, 5]).unwrap());
     let whole = Tensor::ones_with([2], DType::I64).unwrap();
+    let far = Tensor::new([0i64, 9]).unwrap();
     let cases: Vec<(Result<Tensor>, ErrorKind, &[&str])> = vec![
         (a.add(&b), ErrorKind::Shape, &["add", "[2, 3]", "[4, 5]", "broadcast"]),
         (a.matmul(&b), ErrorKind::Shape, &["matmul", "2x3", "4x5"]),
@@ -398,7 +399,14 @@ fn common_errors_say_what_to_do() {
         (a.reshape([4, 2]), ErrorKind::Shape, &["[4, 2]", "invalid for input of size 6"]),
         (a.t().unwrap().view([6]), ErrorKind::Shape, &["view", "not compatible", "reshape"]),
         (a.expand([2, 4]), ErrorKind::Shape, &["expand", "[2, 4]", "[2, 3]"]),
-        (a.select(0, 5), ErrorKind::Index, &["index 5", "out of bounds", "size 2"]),
+        (a.select(0, 5), ErrorKind::Index, &["select", "index 5", "out of bounds", "size 2"]),
+        (a.index_select(0, &far), ErrorKind::Index, &["index_select: index 9", "size 2"]),
+        (a.index_add(0, &far, &a, 1), ErrorKind::Index, &["index_add: index 9", "size 2"]),
+        (a.gather(1, &far.reshape([2, 1]).unwrap()), ErrorKind::Index, &["gather: index 9", "size 3"]),
+        (a.scatter(1, &far.reshape([2, 1]).unwrap(), 1.0), ErrorKind::Index, &["scatter: index 9", "size 3"]),
+        (a.take(&far), ErrorKind::Index, &["take", "9"]),
+        (a.cross_entropy(&far), ErrorKind::Index, &["cross_entropy: Target 9"]),
+        (a.argmax([0, 1]), ErrorKind::Index, &["argmax", "[0, 1]", "`..`"]),
         (a.narrow(1, 2, 2), ErrorKind::Value, &["start (2)", "length (2)", "size (3)"]),
         (cat(&[&a, &b], 0), ErrorKind::Shape, &["cat", "must match except in dimension 0", "[4, 5]"]),
         (stack(&[&a, &b], 0), ErrorKind::Shape, &["stack expects each tensor to be equal size"]),
