@@ -58,6 +58,28 @@ pub fn transpose<T: Copy>(from: &[T], to: &mut [T], rows: usize, cols: usize) {
     }
 }
 
+/// Writes the columns `order` of a matrix, each of `rows` elements, to `to` row by row.
+pub fn transpose_ordered<'a, T: Copy + 'a>(
+    rows: usize,
+    order: &[usize],
+    column: impl Fn(usize) -> &'a [T],
+    to: &mut [T],
+) {
+    const TILE: usize = 16;
+    let cols = order.len();
+    for j0 in (0..cols).step_by(TILE) {
+        let order = &order[j0..cols.min(j0 + TILE)];
+        for i0 in (0..rows).step_by(TILE) {
+            let i1 = rows.min(i0 + TILE);
+            for (j, &from) in order.iter().enumerate() {
+                for (i, &value) in column(from)[i0..i1].iter().enumerate() {
+                    to[(i0 + i) * cols + j0 + j] = value;
+                }
+            }
+        }
+    }
+}
+
 /// Writes the identity to the square matrix `out`.
 pub fn set_identity<T: Scalar>(out: &mut [T], n: usize) {
     out.fill(T::ZERO);
