@@ -16,7 +16,8 @@ pub struct Tridiagonal<T> {
     n: usize,
     /// Rows with padding: the length of columns.
     ld: usize,
-    /// The matrix, column-major, both triangles, padded with zeros to `ld × ld`.
+    /// The lower triangle of the matrix, column-major, and both triangles of the blocks of [`PAD`] on the diagonal,
+    /// padded with zeros to `ld × ld`.
     pub a: Aligned<T>,
     vectors: Aligned<T>,
     taus: Vec<T>,
@@ -45,20 +46,25 @@ impl<T: Scalar> Tridiagonal<T> {
     pub fn load(&mut self, a: &[T], lower: bool) {
         let (n, ld) = (self.n, self.ld);
         self.a.fill(T::ZERO);
-        for (i, row) in a.chunks_exact(n).enumerate() {
-            let part = if lower { 0..i + 1 } else { i..n };
-            self.a[i * ld..][part.clone()].copy_from_slice(&row[part]);
-        }
-        // The other triangle, by tiles that stay in the first-level cache.
-        for i0 in (0..n).step_by(PAD) {
-            for j0 in (0..n).step_by(PAD) {
-                for i in i0..n.min(i0 + PAD) {
-                    for j in j0..n.min(j0 + PAD) {
-                        if (j > i) == lower && i != j {
-                            self.a[i * ld + j] = self.a[j * ld + i];
-                        }
+        if lower {
+            // By tiles, which stay in the first-level cache.
+            for i0 in (0..n).step_by(PAD) {
+                for j0 in (0..=i0).step_by(PAD) {
+                    for i in i0..n.min(i0 + PAD) {
+                        let row = &a[i * n + j0..=i * n + i.min(j0 + PAD - 1)];
+                        row.iter().enumerate().for_each(|(j, &x)| self.a[(j0 + j) * ld + i] = x);
                     }
                 }
+            }
+        } else {
+            for (i, row) in a.chunks_exact(n).enumerate() {
+                self.a[i * ld..][i..n].copy_from_slice(&row[i..]);
+            }
+        }
+        // Both triangles of the blocks on the diagonal.
+        for j in 0..n {
+            for i in j + 1..n.min(j / PAD * PAD + PAD) {
+                self.a[i * ld + j] = self.a[j * ld + i];
             }
         }
     }

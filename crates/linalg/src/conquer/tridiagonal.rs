@@ -226,7 +226,7 @@ fn ql_iteration(diagonal: &mut [f64], beside: &mut [f64], mut rotate: impl FnMut
         sweeps_left -= 1;
         // Wilkinson's shift: the eigenvalue of the leading 2x2 block that is nearer to its first entry.
         let half_gap = (diagonal[top + 1] - diagonal[top]) / (2.0 * beside[top]);
-        let radius = half_gap.hypot(1.0);
+        let radius = (half_gap * half_gap + 1.0).sqrt();
         let away = if half_gap < 0.0 { half_gap - radius } else { half_gap + radius };
         let mut chase = diagonal[end] - diagonal[top] + beside[top] / away;
         let (mut sin, mut cos, mut carried) = (1.0, 1.0, 0.0);

@@ -144,10 +144,16 @@ fn symmetric_step_kernel<T: Scalar, V: Vector<T>>(
         // SAFETY: `column..column + GROUP` are columns of `a`, since `ld` is a multiple of `GROUP`; rows go up to `ld`
         // in whole registers; all vectors have `ld` elements.
         unsafe {
-            let columns: [*mut T; GROUP] = std::array::from_fn(|c| a.add((column + c) * ld));
-            let vs: [V; GROUP] = std::array::from_fn(|c| V::splat(*v.add(column + c)));
-            let ws: [V; GROUP] = std::array::from_fn(|c| V::splat(*w.add(column + c)));
-            let xs: [V; GROUP] = std::array::from_fn(|c| V::splat(*x.add(column + c)));
+            let mut columns = [a; GROUP];
+            // No closures: they would not be compiled for the registers in use.
+            let zero = V::splat(T::ZERO);
+            let (mut vs, mut ws, mut xs) = ([zero; GROUP], [zero; GROUP], [zero; GROUP]);
+            for c in 0..GROUP {
+                columns[c] = a.add((column + c) * ld);
+                vs[c] = V::splat(*v.add(column + c));
+                ws[c] = V::splat(*w.add(column + c));
+                xs[c] = V::splat(*x.add(column + c));
+            }
             let mut dots = [V::splat(T::ZERO); GROUP];
             let mut r = top;
             while r < top + block {
@@ -233,10 +239,14 @@ impl<T: Scalar> Pass<'_, T> {
         let start = (self.first - 1) / lanes * lanes;
         let end = self.rows.next_multiple_of(lanes);
         let group = &mut a[column * ld..(column + N) * ld];
-        let columns: [*mut T; N] = std::array::from_fn(|c| group[c * ld..].as_mut_ptr());
+        let mut columns = [group.as_mut_ptr(); N];
         let (v, x, next) = (self.v.as_ptr(), self.x.as_ptr(), self.next.as_ptr());
-        let ys: [V; N] = std::array::from_fn(|c| V::splat(y[column + c]));
-        let us: [V; N] = std::array::from_fn(|c| V::splat(self.u[column + c]));
+        let (mut ys, mut us) = ([V::splat(T::ZERO); N], [V::splat(T::ZERO); N]);
+        for c in 0..N {
+            columns[c] = group[c * ld..].as_mut_ptr();
+            ys[c] = V::splat(y[column + c]);
+            us[c] = V::splat(self.u[column + c]);
+        }
         let mut dots = [V::splat(T::ZERO); N];
         let mut r = start;
         // SAFETY: rows go up to `end`, at most `ld`, in whole registers; the caller has checked that all vectors of
@@ -291,7 +301,10 @@ fn reflect_columns_kernel<T: Scalar, V: Vector<T>>(a: &mut [T], ld: usize, v: &[
 fn reflect_group<T: Scalar, V: Vector<T>, const N: usize>(group: &mut [T], ld: usize, v: &[T], tau: T) {
     let (lanes, n) = (V::LANES, v.len());
     assert!(group.len() == N * ld && n <= ld);
-    let columns: [*mut T; N] = std::array::from_fn(|c| group[c * ld + ld - n..].as_mut_ptr());
+    let mut columns = [group.as_mut_ptr(); N];
+    for c in 0..N {
+        columns[c] = group[c * ld + ld - n..].as_mut_ptr();
+    }
     let whole = n / lanes * lanes;
     let mut dots = [V::splat(T::ZERO); N];
     let mut sums = [T::ZERO; N];
@@ -312,7 +325,10 @@ fn reflect_group<T: Scalar, V: Vector<T>, const N: usize>(group: &mut [T], ld: u
             }
             sums[c] = tau * sums[c];
         }
-        let factors: [V; N] = std::array::from_fn(|c| V::splat(sums[c]));
+        let mut factors = [V::splat(T::ZERO); N];
+        for c in 0..N {
+            factors[c] = V::splat(sums[c]);
+        }
         let mut r = 0;
         while r < whole {
             let vr = V::load(v.as_ptr().add(r));

@@ -284,12 +284,14 @@ impl<T: Copy + Default> Aligned<T> {
 
 impl<T> std::ops::Deref for Aligned<T> {
     type Target = [T];
+    #[inline]
     fn deref(&self) -> &[T] {
         &self.memory[self.start..self.start + self.len]
     }
 }
 
 impl<T> std::ops::DerefMut for Aligned<T> {
+    #[inline]
     fn deref_mut(&mut self) -> &mut [T] {
         &mut self.memory[self.start..self.start + self.len]
     }
