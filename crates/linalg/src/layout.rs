@@ -58,6 +58,28 @@ pub fn transpose<T: Copy>(from: &[T], to: &mut [T], rows: usize, cols: usize) {
     }
 }
 
+/// Writes the columns `order` of a matrix, each of `rows` elements, to `to` row by row.
+pub fn transpose_ordered<'a, T: Copy + 'a>(
+    rows: usize,
+    order: &[usize],
+    column: impl Fn(usize) -> &'a [T],
+    to: &mut [T],
+) {
+    const TILE: usize = 16;
+    let cols = order.len();
+    for j0 in (0..cols).step_by(TILE) {
+        let order = &order[j0..cols.min(j0 + TILE)];
+        for i0 in (0..rows).step_by(TILE) {
+            let i1 = rows.min(i0 + TILE);
+            for (j, &from) in order.iter().enumerate() {
+                for (i, &value) in column(from)[i0..i1].iter().enumerate() {
+                    to[(i0 + i) * cols + j0 + j] = value;
+                }
+            }
+        }
+    }
+}
+
 /// Writes the identity to the square matrix `out`.
 pub fn set_identity<T: Scalar>(out: &mut [T], n: usize) {
     out.fill(T::ZERO);
@@ -80,13 +102,21 @@ impl Workspace {
 /// Brings a matrix into the range where squares neither overflow nor vanish, as LAPACK's drivers do.
 /// Returns the factor to multiply singular or eigenvalues with, or `None` if an entry is not finite.
 pub fn rescale<T: Scalar>(a: &mut [T]) -> Option<T> {
-    let mut largest = T::ZERO;
-    let mut finite = true;
-    for &x in a.iter() {
-        finite &= x.is_finite();
-        largest = if x.abs() > largest { x.abs() } else { largest };
+    // Lanes that the compiler can turn into registers. A product with zero is zero, or NaN if the number is not finite.
+    const LANES: usize = 16;
+    let (mut most, mut check) = ([T::ZERO; LANES], [T::ZERO; LANES]);
+    let (chunks, rest) = a.as_chunks::<LANES>();
+    let mut padded = [T::ZERO; LANES];
+    padded[..rest.len()].copy_from_slice(rest);
+    for chunk in chunks.iter().chain([&padded]) {
+        for lane in 0..LANES {
+            let size = chunk[lane].abs();
+            most[lane] = if size > most[lane] { size } else { most[lane] };
+            check[lane] += chunk[lane] * T::ZERO;
+        }
     }
-    if !finite {
+    let largest = most.into_iter().fold(T::ZERO, |largest, x| if x > largest { x } else { largest });
+    if !check.into_iter().fold(T::ZERO, |sum, x| sum + x).is_finite() {
         return None;
     }
     let low = T::MIN_POSITIVE.sqrt() / T::EPSILON;

@@ -18,17 +18,24 @@
 //! # Ok::<(), rushlight_core::Error>(())
 //! ```
 
-#![forbid(unsafe_code)]
+// Only `simd` allows it.
+#![deny(unsafe_code)]
 
+mod bidiagonal;
 mod cholesky;
+mod conquer;
 mod eigh;
 mod layout;
 mod lstsq;
 mod lu;
 mod qr;
 mod real;
+mod reflector;
+#[allow(unsafe_code)]
+mod simd;
 mod svd;
 mod triangular;
+mod tridiagonal;
 
 pub use lu::LuFactors;
 use rushlight_core::Result;

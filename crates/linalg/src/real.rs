@@ -1,12 +1,15 @@
 //! The two element types, and the trait that the algorithms need.
 
+use crate::simd::Registers;
 use faer::traits::RealField;
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
 /// What the algorithms need of an element type besides faer's own trait.
 pub trait Scalar:
     RealField
+    + Registers
     + Copy
+    + Default
     + Send
     + Sync
     + 'static
@@ -26,6 +29,7 @@ pub trait Scalar:
     fn ln(self) -> Self;
     fn is_finite(self) -> bool;
     fn from_f64(value: f64) -> Self;
+    fn to_f64(self) -> f64;
 }
 
 macro_rules! scalar {
@@ -49,6 +53,9 @@ macro_rules! scalar {
             }
             fn from_f64(value: f64) -> Self {
                 value as $t
+            }
+            fn to_f64(self) -> f64 {
+                self.into()
             }
         }
     )*};

@@ -1,0 +1,264 @@
+//! Singular values and vectors of upper bidiagonal matrices.
+//!
+//! A block is `n` rows of the matrix and the `n` or `n + 1` columns they reach. Without its middle row a block falls
+//! into two, of one column more than rows; with the right vectors of both the middle row becomes `z`, and the block
+//! the matrix `diag(0, d)` with `z` as its first row. Its singular values are the roots of
+//! `1 + Σ zⱼ²/(dⱼ² - σ²) = 0` (Gu and Eisenstat; LAPACK's `bdsdc`). Column `middle` of the right vectors is the null
+//! vector of the upper block, and stands for the zero of the diagonal.
+
+use super::*;
+
+/// A problem of one size, with the memory to solve it and the solution.
+pub struct BidiagonalProblem<T> {
+    /// The diagonal; after [`BidiagonalProblem::solve`] the singular values, in no order.
+    pub diagonal: Vec<f64>,
+    /// The entries beside the diagonal, and one more.
+    pub beside: Vec<f64>,
+    /// The singular values' indices, ascending by value, after [`BidiagonalProblem::solve`].
+    pub order: Vec<usize>,
+    /// Left and right vectors; none if only values are wanted.
+    vectors: Option<(Basis<T>, Basis<T>)>,
+    /// Of the right vectors.
+    ends: Ends,
+    z: Vec<f64>,
+    support: Vec<Support>,
+    sorted: Vec<usize>,
+    join: Join,
+    secular: Secular,
+    left_factors: Vec<T>,
+    right_factors: Vec<T>,
+    packed: Vec<T>,
+    scratch: Vec<f64>,
+}
+
+/// The rows of a block, with the one in the middle that connects its halves.
+#[derive(Clone, Copy)]
+struct Block {
+    start: usize,
+    middle: usize,
+    end: usize,
+    /// Whether there is a column more than rows.
+    wide: bool,
+}
+
+impl<T: Scalar> BidiagonalProblem<T> {
+    pub fn new(n: usize, vectors: bool) -> Self {
+        Self {
+            diagonal: vec![0.0; n],
+            beside: vec![0.0; n],
+            order: vec![0; n],
+            vectors: vectors.then(|| (Basis::new(n), Basis::new(n))),
+            ends: Ends::new(if vectors { 0 } else { n }),
+            z: vec![0.0; n],
+            support: vec![Support::Top; n],
+            sorted: Vec::new(),
+            join: Join::default(),
+            secular: Secular::new(true, secular_tolerance::<T>()),
+            left_factors: Vec::new(),
+            right_factors: Vec::new(),
+            packed: Vec::new(),
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Solves the problem that [`BidiagonalProblem::diagonal`] and [`BidiagonalProblem::beside`] hold.
+    pub fn solve(&mut self) {
+        let n = self.diagonal.len();
+        if let Some((left, right)) = &mut self.vectors {
+            left.set_identity();
+            right.set_identity();
+        } else {
+            self.ends.first.fill(1.0);
+            self.ends.last.fill(1.0);
+        }
+        self.beside[n - 1] = 0.0;
+        let scale = normalise(&mut self.diagonal, &mut self.beside);
+        self.solve_block(0, n, false);
+        self.diagonal.iter_mut().for_each(|x| *x *= scale);
+    }
+
+    /// The left vectors by columns, in the order of [`BidiagonalProblem::diagonal`].
+    pub fn left(&self) -> Option<MatRef<'_, T>> {
+        let n = self.diagonal.len();
+        self.vectors.as_ref().map(|(left, _)| left.block(0..n, 0..n))
+    }
+
+    /// The right vectors by columns, in the order of [`BidiagonalProblem::diagonal`].
+    pub fn right(&self) -> Option<MatRef<'_, T>> {
+        let n = self.diagonal.len();
+        self.vectors.as_ref().map(|(_, right)| right.block(0..n, 0..n))
+    }
+
+    fn solve_block(&mut self, start: usize, rows: usize, wide: bool) {
+        match rows {
+            0 => {}
+            1 => self.solve_row(start, wide),
+            _ => {
+                let block = Block { start, middle: start + rows / 2, end: start + rows, wide };
+                self.solve_block(start, rows / 2, true);
+                self.solve_block(block.middle + 1, rows - rows / 2 - 1, wide);
+                self.join_blocks(block);
+            }
+        }
+    }
+
+    /// A block of one row: its length, and the rotation that takes it to the first column.
+    fn solve_row(&mut self, row: usize, wide: bool) {
+        self.order[row] = row;
+        let (d, e) = (self.diagonal[row], if wide { self.beside[row] } else { 0.0 });
+        let length = d.hypot(e);
+        self.diagonal[row] = length;
+        let (cos, sin) = if length == 0.0 { (1.0, 0.0) } else { (d / length, e / length) };
+        match (&mut self.vectors, wide) {
+            (Some((_, right)), true) => right.rotate(row, row + 1, row..row + 2, cos, sin),
+            (Some((_, right)), false) => right.columns[row * right.ld + row] = T::from_f64(cos),
+            (None, true) => {
+                (self.ends.first[row], self.ends.last[row]) = (cos, sin);
+                (self.ends.first[row + 1], self.ends.last[row + 1]) = (-sin, cos);
+            }
+            (None, false) => (self.ends.first[row], self.ends.last[row]) = (cos, cos),
+        }
+    }
+
+    fn join_blocks(&mut self, block: Block) {
+        let Block { start, middle, end, wide } = block;
+        let columns = end + usize::from(wide);
+        let (d, e) = (self.diagonal[middle], self.beside[middle]);
+        self.diagonal[middle] = 0.0;
+        for i in start..columns {
+            self.support[i] = if i <= middle { Support::Top } else { Support::Bottom };
+            self.z[i] = match (&self.vectors, i <= middle) {
+                (Some((_, right)), true) => d * right.at(middle, i).to_f64(),
+                (Some((_, right)), false) => e * right.at(middle + 1, i).to_f64(),
+                (None, true) => d * std::mem::take(&mut self.ends.last[i]),
+                (None, false) => e * std::mem::take(&mut self.ends.first[i]),
+            };
+        }
+        self.deflate(block, d.abs().max(if columns > middle + 1 { e.abs() } else { 0.0 }));
+        let join = &mut self.join;
+        let count = join.kept.len();
+        self.secular.rho_inverse = 1.0;
+        self.secular.poles.clear();
+        self.secular.poles.extend(join.kept.iter().map(|&c| self.diagonal[c]));
+        self.secular.z.clear();
+        self.secular.z.extend(join.kept.iter().map(|&c| self.z[c]));
+        self.secular.solve();
+        // The coefficients are now those of the roots.
+        join.kept.iter().zip(&self.secular.z).for_each(|(&c, &z)| self.z[c] = z);
+        join.group(|c| self.support[c], Some(middle));
+        join.gather(&self.diagonal, &self.z);
+        let secular = &mut self.secular;
+        match &mut self.vectors {
+            Some((left, right)) => {
+                self.scratch.resize(count, 0.0);
+                self.left_factors.resize(count * count, T::ZERO);
+                self.right_factors.resize(count * count, T::ZERO);
+                let lead = join.in_top - join.joint;
+                let factors = self.left_factors.chunks_exact_mut(count).zip(self.right_factors.chunks_exact_mut(count));
+                for (i, (left, right)) in factors.enumerate() {
+                    let norm = secular.vector(i, &join.poles, &join.z, &mut self.scratch).sqrt();
+                    narrow(&self.scratch, 1.0 / norm, right);
+                    // The left vector is that times the poles, and -1 for the middle row.
+                    self.scratch.iter_mut().zip(&join.poles).for_each(|(x, &pole)| *x *= pole);
+                    self.scratch[lead] = -1.0;
+                    let norm = dot(&self.scratch, &self.scratch).sqrt();
+                    narrow(&self.scratch, 1.0 / norm, left);
+                }
+                let (top, bottom) = (start..middle + 1, middle + 1..columns);
+                right.join(top.clone(), bottom, join, &self.right_factors, &mut self.packed);
+                left.join(top, middle + 1..end, join, &self.left_factors, &mut self.packed);
+            }
+            None => self.ends.join(start, join, &mut self.scratch, |i, factor| {
+                let norm = secular.vector(i, &join.poles, &join.z, factor).sqrt();
+                factor.iter_mut().for_each(|x| *x /= norm);
+            }),
+        }
+        // The roots come first, then what was left alone; both ascend.
+        self.scratch.clear();
+        self.scratch.extend((0..count).map(|i| secular.value(i)));
+        self.scratch.extend(join.unchanged.iter().map(|&c| self.diagonal[c]));
+        self.diagonal[start..end].copy_from_slice(&self.scratch);
+        sort_joined(&self.diagonal, start..start + count, start + count..end, &mut self.sorted);
+        self.order[start..end].copy_from_slice(&self.sorted);
+    }
+
+    /// Leaves out what needs no joining: coefficients that are negligible, and one of two poles that are as good as
+    /// equal, whose columns are rotated so that its coefficient vanishes. The pole of the middle row stays.
+    fn deflate(&mut self, block: Block, row_size: f64) {
+        let Block { start, middle, end, wide } = block;
+        let columns = start..end + usize::from(wide);
+        merge_sorted(&self.diagonal, &self.order[start..middle], &self.order[middle + 1..end], &mut self.sorted);
+        let largest = self.sorted.last().map_or(0.0, |&c| self.diagonal[c]);
+        let tolerance = 4.0 * T::EPSILON.to_f64() * largest.max(row_size);
+        if wide {
+            // The null vectors of both halves: a rotation leaves one for the middle row and one for the block.
+            let length = self.z[middle].hypot(self.z[end]);
+            if length > 0.0 {
+                let (cos, sin) = (self.z[middle] / length, self.z[end] / length);
+                match &mut self.vectors {
+                    Some((_, right)) => right.rotate(middle, end, columns.clone(), cos, sin),
+                    None => self.ends.rotate(middle, end, cos, sin),
+                }
+            }
+            self.z[middle] = length;
+        }
+        self.support[middle] = Support::Both;
+        self.join.clear();
+        self.join.kept.push(middle);
+        let mut candidate: Option<usize> = None;
+        for &c in &self.sorted {
+            if self.z[c].abs() <= tolerance {
+                self.join.unchanged.push(c);
+                continue;
+            }
+            let Some(p) = candidate.replace(c) else { continue };
+            if self.diagonal[c] - self.diagonal[p] > tolerance {
+                self.join.kept.push(p);
+                continue;
+            }
+            let length = self.z[p].hypot(self.z[c]);
+            let (cos, sin) = (self.z[c] / length, -self.z[p] / length);
+            (self.z[p], self.z[c]) = (0.0, length);
+            self.support[c] = self.support[c].join(self.support[p]);
+            match &mut self.vectors {
+                Some((left, right)) => {
+                    left.rotate(p, c, start..end, cos, sin);
+                    right.rotate(p, c, columns.clone(), cos, sin);
+                }
+                None => self.ends.rotate(p, c, cos, sin),
+            }
+            self.join.unchanged.push(p);
+        }
+        self.join.kept.extend(candidate);
+        // The equation needs a coefficient for the zero, and room between it and the next pole.
+        if let Some(&next) = self.join.kept.get(1) {
+            if self.z[middle].abs() <= tolerance {
+                self.z[middle] = tolerance.copysign(self.z[middle]);
+            }
+            self.diagonal[next] = self.diagonal[next].max(0.5 * tolerance);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_of_a_known_matrix() {
+        // Ones on and beside the diagonal: the singular values are 2 cos(kπ / (2n + 1)).
+        for n in [1, 2, 3, 8, 9, 50, 200] {
+            for vectors in [false, true] {
+                let mut problem = BidiagonalProblem::<f64>::new(n, vectors);
+                problem.diagonal.fill(1.0);
+                problem.beside.fill(1.0);
+                problem.solve();
+                for (k, &i) in problem.order.iter().enumerate() {
+                    let expected = 2.0 * (std::f64::consts::PI * (n - k) as f64 / (2 * n + 1) as f64).cos();
+                    let value = problem.diagonal[i];
+                    assert!((value - expected).abs() < 3e-14, "{n}: {value} instead of {expected}");
+                }
+            }
+        }
+    }
+}

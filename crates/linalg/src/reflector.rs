@@ -1,0 +1,133 @@
+//! Householder reflectors `I - tau v vᵀ`, one by one and in blocks.
+
+use crate::layout::{col_major, col_major_mut};
+use crate::real::Scalar;
+use crate::simd::kernels::dot;
+use faer::linalg::matmul::matmul;
+use faer::reborrow::{Reborrow, ReborrowMut};
+use faer::{Accum, MatMut, MatRef, Par};
+
+/// Reflectors that are applied together, by matrix products.
+pub const BLOCK: usize = 32;
+
+/// Turns `x` into the vector `v` of a reflector that takes `x` to `beta` times the first unit vector; `v` starts with
+/// one. Returns `tau` and `beta`. As in LAPACK `beta` has the sign opposite to `x[0]`, and if there is nothing to
+/// reflect, `tau` is zero.
+pub fn make_reflector<T: Scalar>(x: &mut [T]) -> (T, T) {
+    let Some((head, tail)) = x.split_first_mut() else { return (T::ZERO, T::ZERO) };
+    let alpha = *head;
+    *head = T::ONE;
+    let squares = dot(tail, tail);
+    let total = alpha * alpha + squares;
+    let (low, high) = (T::MIN_POSITIVE / (T::EPSILON * T::EPSILON), T::EPSILON / T::MIN_POSITIVE);
+    let norm = if low < total && total < high {
+        if squares == T::ZERO {
+            tail.fill(T::ZERO);
+            return (T::ZERO, alpha);
+        }
+        total.sqrt()
+    } else {
+        // Squares may have overflowed or vanished.
+        let largest = tail.iter().fold(T::ZERO, |m, x| if x.abs() > m { x.abs() } else { m });
+        if squares == T::ZERO && largest == T::ZERO {
+            return (T::ZERO, alpha);
+        }
+        let largest = if alpha.abs() > largest { alpha.abs() } else { largest };
+        let squares = tail.iter().chain([&alpha]).fold(T::ZERO, |sum, &x| sum + (x / largest) * (x / largest));
+        largest * squares.sqrt()
+    };
+    let beta = if alpha > T::ZERO { -norm } else { norm };
+    let scale = alpha - beta;
+    tail.iter_mut().for_each(|x| *x /= scale);
+    ((beta - alpha) / beta, beta)
+}
+
+/// Working memory for [`Reflectors::apply`] to matrices of up to `cols` columns.
+pub struct BlockWork<T> {
+    factor: Vec<T>,
+    products: Vec<T>,
+    turned: Vec<T>,
+}
+
+impl<T: Scalar> BlockWork<T> {
+    pub fn new(cols: usize) -> Self {
+        Self {
+            factor: vec![T::ZERO; 2 * BLOCK * BLOCK],
+            products: vec![T::ZERO; BLOCK * cols],
+            turned: vec![T::ZERO; BLOCK * cols],
+        }
+    }
+}
+
+/// The reflectors `H₀ H₁ …`, whose vectors are the columns of a matrix. The vector of `Hᵢ` starts, with one, at row
+/// `i + offset`, and the matrix is zero above.
+#[derive(Clone, Copy)]
+pub struct Reflectors<'a, T> {
+    pub vectors: MatRef<'a, T>,
+    pub taus: &'a [T],
+    pub offset: usize,
+}
+
+impl<T: Scalar> Reflectors<'_, T> {
+    /// Replaces `c` by `H₀ H₁ … c`, or with `transposed` by `… H₁ H₀ c`.
+    ///
+    /// A block of reflectors is `I - V T Vᵀ` with `T` triangular, so applying it takes three matrix products.
+    pub fn apply(&self, mut c: MatMut<'_, T>, transposed: bool, work: &mut BlockWork<T>) {
+        let count = self.taus.len();
+        let blocks = count.div_ceil(BLOCK);
+        for block in 0..blocks {
+            let block = if transposed { block } else { blocks - 1 - block };
+            self.apply_block(block * BLOCK, c.rb_mut(), transposed, work);
+        }
+    }
+
+    /// Writes the first columns of `H₀ H₁ …` to `q`: as many as it has.
+    pub fn write(&self, mut q: MatMut<'_, T>, work: &mut BlockWork<T>) {
+        q.fill(T::ZERO);
+        q.rb_mut().diagonal_mut().fill(T::ONE);
+        for start in (0..self.taus.len()).step_by(BLOCK).rev() {
+            // The columns before this block are still those of the identity, zero in all rows it touches.
+            let cols = q.ncols();
+            let first = (start + self.offset).min(cols);
+            self.apply_block(start, q.rb_mut().subcols_mut(first, cols - first), false, work);
+        }
+    }
+
+    /// Applies the block of reflectors that begins with `start`.
+    pub fn apply_block(&self, start: usize, c: MatMut<'_, T>, transposed: bool, work: &mut BlockWork<T>) {
+        let width = BLOCK.min(self.taus.len() - start);
+        let (first, cols) = (start + self.offset, c.ncols());
+        let rows = c.nrows() - first;
+        let c = c.subrows_mut(first, rows);
+        let v = self.vectors.submatrix(first, start, rows, width);
+        block_factor(v, &self.taus[start..start + width], &mut work.factor);
+        let t = col_major(&work.factor[..width * width], width, width);
+        let mut products = col_major_mut(&mut work.products[..width * cols], width, cols);
+        let mut turned = col_major_mut(&mut work.turned[..width * cols], width, cols);
+        matmul(products.rb_mut(), Accum::Replace, v.transpose(), c.rb(), T::ONE, Par::Seq);
+        let t = if transposed { t.transpose() } else { t };
+        matmul(turned.rb_mut(), Accum::Replace, t, products.rb(), T::ONE, Par::Seq);
+        matmul(c, Accum::Add, v, turned.rb(), -T::ONE, Par::Seq);
+    }
+}
+
+/// The upper triangular `T` of a block of reflectors, at the start of `factor`, which has room for it and for the
+/// products of the vectors.
+fn block_factor<T: Scalar>(v: MatRef<'_, T>, taus: &[T], factor: &mut [T]) {
+    let width = taus.len();
+    let (t, gram) = factor.split_at_mut(width * width);
+    let gram = &mut gram[..width * width];
+    matmul(col_major_mut(gram, width, width), Accum::Replace, v.transpose(), v, T::ONE, Par::Seq);
+    t.fill(T::ZERO);
+    for j in 0..width {
+        // Column j is -tau T Vᵀ v: T so far, times the products with the earlier vectors.
+        let (done, column) = t.split_at_mut(j * width);
+        for (i, earlier) in done.chunks_exact(width).enumerate() {
+            let product = -taus[j] * gram[j * width + i];
+            for (to, &value) in column[..=i].iter_mut().zip(&earlier[..=i]) {
+                *to += product * value;
+            }
+        }
+        column[j] = taus[j];
+    }
+}
