@@ -23,7 +23,7 @@ pub use exp::{exp, exp_bounded, exp2, expm1, sigmoid, tanh};
 pub use gamma::{digamma, polygamma};
 pub use half::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16};
 pub use log::{log, log1p, log2, log10};
-pub use trig::{AnyAngle, LARGEST_ANGLE, cos, cos64, sin, sin_cos, sin_cos_turns, sin64, tan};
+pub use trig::{AnyAngle, LARGEST_ANGLE, LARGEST_ANGLE64, cos, cos64, sin, sin_cos, sin_cos_turns, sin64, tan};
 pub use wide::{acos, acosh, asin, asinh, atan, atan2, atanh, cosh, erfc, erfinv, pow, sinh};
 
 use crate::isa::Isa;

@@ -41,6 +41,9 @@ const fn bits_from(start: i32) -> u64 {
 /// Largest angle that the vector levels reduce exactly; they do so up to three times that.
 pub const LARGEST_ANGLE: f32 = 5e5;
 
+/// Largest angle in `f64` that the vector levels reduce exactly.
+pub const LARGEST_ANGLE64: f64 = 1.5e6;
+
 /// A level for angles of any size: element by element, with a table.
 #[derive(Clone, Copy)]
 pub struct AnyAngle;
@@ -143,7 +146,7 @@ pub fn tan<I: Isa>(x: f32) -> f32 {
     s / c
 }
 
-/// `|x| = quadrant pi/2 + r` with `|r| <= pi/4` for angles up to [`LARGEST_ANGLE`].
+/// `|x| = quadrant pi/2 + r` with `|r| <= pi/4` for angles up to [`LARGEST_ANGLE64`].
 #[inline(always)]
 fn reduce64(x: f64) -> (u64, f64) {
     /// pi/2 in three parts; products of the first two with integers up to 2^20 are exact.
@@ -158,7 +161,7 @@ fn reduce64(x: f64) -> (u64, f64) {
     (t.to_bits(), r + (((whole - r) - part) - k * HALF_PI[2]))
 }
 
-/// Sine and cosine in `f64` (see [`LARGEST_ANGLE`]), good to two units in the last place.
+/// Sine and cosine in `f64` (see [`LARGEST_ANGLE64`]), good to two units in the last place.
 #[inline(always)]
 fn sin_cos64<I: Isa>(x: f64) -> (f64, f64) {
     /// `(sin(r) - r) / r^3` in `r^2`.

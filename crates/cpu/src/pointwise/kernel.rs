@@ -1,7 +1,7 @@
 //! Compiled loops: one per op, compute dtype and instruction-set level, over contiguous elements of one dtype.
 
 use crate::isa::{self, Isa};
-use crate::lane::{AnyAngle, LARGEST_ANGLE, Lane};
+use crate::lane::{AnyAngle, LARGEST_ANGLE, LARGEST_ANGLE64, Lane};
 use rushlight_core::rows::{BitsRow, CompareRow, Num, NumRow, RealRow, Row, TestRow, Visitor};
 use rushlight_core::{DType, Element, Pointwise};
 use std::marker::PhantomData;
@@ -34,7 +34,8 @@ pub(super) trait Body: 'static {
 #[derive(Clone, Copy)]
 pub(super) enum Angle {
     F32(usize),
-    F64(usize),
+    /// With the bound.
+    F64(usize, f64),
 }
 
 impl Angle {
@@ -50,9 +51,9 @@ impl Angle {
                 Angle::F32(input) => std::slice::from_raw_parts(inputs[input].cast::<f32>(), n)
                     .iter()
                     .fold(false, |found, x| found | (x.abs() > LARGEST_ANGLE)),
-                Angle::F64(input) => std::slice::from_raw_parts(inputs[input].cast::<f64>(), n)
+                Angle::F64(input, bound) => std::slice::from_raw_parts(inputs[input].cast::<f64>(), n)
                     .iter()
-                    .fold(false, |found, x| found | (x.abs() > LARGEST_ANGLE as f64)),
+                    .fold(false, |found, x| found | (x.abs() > bound)),
             }
         }
     }
@@ -63,7 +64,9 @@ const fn angle(op: Pointwise, dtype: DType, input: usize) -> Option<Angle> {
     use Pointwise::*;
     match (dtype, op) {
         (DType::F32, Sin | Cos | Tan | Sinc) => Some(Angle::F32(input)),
-        (DType::F64, Sin | Cos | Sinc) => Some(Angle::F64(input)),
+        (DType::F64, Sin | Cos) => Some(Angle::F64(input, LARGEST_ANGLE64)),
+        // It multiplies by pi.
+        (DType::F64, Sinc) => Some(Angle::F64(input, LARGEST_ANGLE64 / 4.0)),
         _ => None,
     }
 }
