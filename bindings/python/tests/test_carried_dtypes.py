@@ -76,3 +76,26 @@ def test_refusals_name_the_dtype():
         with pytest.raises(RuntimeError, match="Promotion for"):
             x * torch.ones(3, dtype=torch.int32)
         assert torch.zeros(2, dtype=dtype, device="meta").to(torch.float32).dtype == torch.float32
+
+
+@pytest.mark.parametrize("dtype", [torch.uint16, torch.uint32, torch.uint64])
+def test_unsigned_numbers_have_no_sign(dtype):
+    assert torch.signbit(torch.tensor([0, 1, 65535]).to(dtype)).tolist() == [False] * 3
+
+
+def test_scaled_products_of_float8():
+    a = torch.tensor([[1.0, 2.0, -3.0], [0.5, 4.0, 1.5]]).to(torch.float8_e4m3fn)
+    b = torch.tensor([[1.0, -2.0], [3.0, 0.25], [2.0, 1.0]]).to(torch.float8_e5m2)
+    whole = a.float() @ b.float()
+    half, quarter = torch.tensor(0.5), torch.tensor(0.25)
+    assert torch.equal(torch._scaled_mm(a, b, half, quarter, out_dtype=torch.float32), whole / 8)
+    rows, columns, bias = torch.tensor([[1.0], [2.0]]), torch.tensor([[4.0, 0.5]]), torch.tensor([1.0, -1.0])
+    assert torch.equal(torch._scaled_mm(a, b, rows, columns, bias=bias, out_dtype=torch.bfloat16).float(), whole * rows * columns + bias)
+    assert torch._scaled_mm(a, b, half, quarter).dtype == torch.float8_e4m3fn
+    for wrong in (lambda: torch._scaled_mm(a.float(), b, half, quarter), lambda: torch._scaled_mm(a, a, half, quarter), lambda: torch._scaled_mm(a[0], b, half, quarter)):
+        with pytest.raises(RuntimeError):
+            wrong()
+    with pytest.raises(ValueError, match="scales must have"):
+        torch._scaled_mm(a, b, rows, quarter)
+    with pytest.raises(NotImplementedError, match="scale_result"):
+        torch._scaled_mm(a, b, half, quarter, scale_result=half)

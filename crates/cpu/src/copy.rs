@@ -95,6 +95,9 @@ unsafe fn run(nest: &Nest<2>, src: Strided, out: Strided, words: bool) {
     if let Some(plane) = Plane::of(nest) {
         return unsafe { plane.run(src, out, words, numel) };
     }
+    if let Some(thin) = Thin::of(nest).filter(|_| words) {
+        return unsafe { thin.run(src, out, numel) };
+    }
     // Rows of the second dimension from the right are evenly spaced; the dimensions before it are counted off.
     let rows = nest.shape[rank - 2];
     let strides = |i: usize| [nest.strides[i][rank - 2], nest.strides[i][rank - 1]];
@@ -173,6 +176,67 @@ impl Plane {
                         } else {
                             (src.convert)(rows, cols, s, self.src, d, self.out);
                         }
+                    }
+                }
+            }
+        });
+    }
+}
+
+/// A copy between a few long rows and their elements side by side: too thin for the tiles of [`Plane`].
+struct Thin {
+    /// The dimensions besides the two.
+    outer: Nest<2>,
+    /// How many rows, and how long.
+    count: usize,
+    len: usize,
+    /// Elements from row to row.
+    pitch: usize,
+    /// Whether the rows are the source.
+    joins: bool,
+}
+
+impl Thin {
+    /// The rows of a nest, if it has that form.
+    fn of(nest: &Nest<2>) -> Option<Thin> {
+        let last = nest.shape.len() - 1;
+        let [src, out] = [0, 1].map(|i| [nest.strides[i][last - 1], nest.strides[i][last]]);
+        let sizes = [nest.shape[last - 1], nest.shape[last]];
+        let others = |from: &Dims| -> Dims { from[..last - 1].iter().copied().collect() };
+        let thin = |count: usize, len: usize, pitch: usize, joins: bool| Thin {
+            outer: Nest::new(&others(&nest.shape), [&others(&nest.strides[0]), &others(&nest.strides[1])]),
+            count,
+            len,
+            pitch,
+            joins,
+        };
+        if src[0] == 1 && out == [sizes[1], 1] && (2..8).contains(&sizes[1]) && sizes[0] >= 64 {
+            Some(thin(sizes[1], sizes[0], src[1], true))
+        } else if out[1] == 1 && src == [1, sizes[0]] && (2..8).contains(&sizes[0]) && sizes[1] >= 64 {
+            Some(thin(sizes[0], sizes[1], out[0], false))
+        } else {
+            None
+        }
+    }
+
+    /// # Safety
+    /// As [`run`] says, for elements of 32 bits.
+    unsafe fn run(&self, src: Strided, out: Strided, numel: usize) {
+        const PIECE: usize = 2048;
+        let (count, len, pitch) = (self.count, self.len, self.pitch);
+        let pieces = len.div_ceil(PIECE);
+        pool::parallel_ranges(numel / (count * len) * pieces, share(numel, count * PIECE), |first, last| {
+            let (src, out) = (&src, &out);
+            for (at, start) in (first..last).map(|i| (i / pieces, i % pieces * PIECE)) {
+                let [from, to] = self.outer.offsets(at);
+                let n = PIECE.min(len - start);
+                // SAFETY: the piece is within the nest.
+                unsafe {
+                    let (src, out) = (src.ptr.cast::<u32>().add(from), out.ptr.cast::<u32>().add(to));
+                    if self.joins {
+                        transpose::join(count, n, src.add(start), pitch, out.add(start * count));
+                    } else {
+                        transpose::split(count, n, src.add(start * count), out.add(start), pitch);
                     }
                 }
             }

@@ -3,6 +3,7 @@
 //! Everything above asks here for the engine of a [`Device`], and uses what it finds through the traits of
 //! [`rushlight_core::backend`]. A new engine is a crate with a static [`Engine`] and a line in [`ENGINES`].
 
+mod calls;
 mod carried;
 mod meta;
 

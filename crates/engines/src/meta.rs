@@ -4,6 +4,7 @@
 //! Models can be built without memory for their weights, and shapes can be found without arithmetic. Whatever needs a
 //! value is an error.
 
+use crate::calls::computing_calls;
 use rushlight_core::backend::*;
 use rushlight_core::rng::Distribution;
 use rushlight_core::{DType, Device, Error, Philox, Pointwise, Result, Scalar};
@@ -91,50 +92,21 @@ impl Backend for MetaEngine {
         no_data("nonzero")
     }
 
+    computing_calls!(nothing);
+
     nothing! {
         upload(&[u8], &Storage, usize);
         synchronize();
         fill(Scalar, View);
-        arange(Scalar, Scalar, View);
         copy(View, View);
         random(Distribution, Philox, View);
         pointwise(Pointwise, DType, &[Operand], &[f64], View);
-        pointwise_grad(Pointwise, usize, DType, [Option<Operand>; 5], &[f64], View);
         select(View, Operand, Operand, View);
-        dropout(View, f64, Philox, View);
         reduce(Reduce, View, &[bool], View);
-        arg_reduce(ArgReduce, View, usize, View, View);
-        scan(Scan, View, usize, View, Option<View>);
-        sort(View, usize, bool, View, View);
-        topk(View, usize, bool, View, View);
-        searchsorted(View, View, bool, View);
         index(View, &[View], View);
         index_put(&[View], View, bool, View);
         gather(View, usize, View, View);
         scatter(Scatter, usize, View, Operand, View);
-        nonzero(View, View);
-        matmul(&MatMul);
-        conv_forward(&Conv, View, View, Option<View>, View);
-        conv_backward_input(&Conv, View, View, View);
-        conv_backward_weight(&Conv, View, View, View);
-        max_pool(&Pool, View, View, View);
-        max_pool_backward(&Pool, View, View, View);
-        avg_pool(&Pool, View, View);
-        avg_pool_backward(&Pool, View, View);
-        softmax(bool, [usize; 3], View, View);
-        softmax_backward(bool, [usize; 3], View, View, View);
-        row_norm(&RowNorm, View, Option<View>, Option<View>, View, Option<View>, View, View);
-        row_norm_backward(&RowNorm, View, View, Option<View>, View, View, Option<View>, Option<View>, Option<View>, Option<View>, Option<View>);
-        batch_norm(&BatchNorm, View, Option<View>, Option<View>, View, View, View);
-        batch_norm_backward(&BatchNorm, View, View, Option<View>, View, View, Option<View>, Option<View>, Option<View>);
-        cross_entropy(&CrossEntropy, View, View, View);
-        cross_entropy_backward(&CrossEntropy, View, View, View);
-        attention(&Attention, View, View);
-        attention_backward(&Attention, View, View, View, View, View, View);
-        update(&[ParamUpdate], Operand);
-        foreach_norm(f64, &[View], View);
-        foreach_scale(Option<Operand>, &[View], Option<View>);
         foreach_copy(&[View], &[View]);
-        linalg(Linalg, &[View], &[View]);
     }
 }

@@ -7,7 +7,7 @@ Tensor = _C.Tensor
 _torch = _C._torch
 
 __all__ = [
-    "_assert", "_softmax_backward_data", "BFloat16Tensor", "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor", "HalfTensor", "IntTensor", "LongTensor",
+    "_assert", "_scaled_mm", "_softmax_backward_data", "BFloat16Tensor", "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor", "HalfTensor", "IntTensor", "LongTensor",
     "ShortTensor", "are_deterministic_algorithms_enabled", "asarray", "atleast_1d", "atleast_2d", "atleast_3d", "autocast",
     "block_diag", "broadcast_shapes", "broadcast_tensors", "cartesian_prod", "chain_matmul", "compile", "default_generator", "detach",
     "einsum", "finfo", "from_dlpack", "get_autocast_dtype", "get_deterministic_debug_mode", "get_device_module", "get_file_path",
@@ -117,6 +117,37 @@ def einsum(*args):
             equation += "->" + letters(args[-1])
         return _torch._einsum(equation, operands)
     return _torch._einsum(args[0], _operands(args[1:]))
+
+
+def _scaled_mm(input, mat2, scale_a, scale_b, bias=None, scale_result=None, out_dtype=None, use_fast_accum=False):
+    """The product of two matrices of 8-bit floats times their scales: one for each matrix, or one for each row of the first and column of the second.
+
+    It is computed in ``float32``, so ``use_fast_accum`` changes nothing.
+    """
+    if scale_result is not None:
+        raise NotImplementedError("_scaled_mm: scale_result is not implemented; ask for out_dtype=torch.float32 and scale the result")
+    for name, matrix in (("mat1", input), ("mat2", mat2)):
+        if matrix.dim() != 2:
+            raise RuntimeError(f"_scaled_mm: {name} must be a matrix, got {matrix.dim()}-D tensor")
+        if not str(matrix.dtype).startswith("torch.float8"):
+            raise RuntimeError(f"Expected {name} to be Float8 matrix got {matrix.dtype}")
+    (rows, depth), (other, columns) = input.shape, mat2.shape
+    if depth != other:
+        raise RuntimeError(f"_scaled_mm: mat1 and mat2 shapes cannot be multiplied ({rows}x{depth} and {other}x{columns})")
+    single = scale_a.numel() == 1 and scale_b.numel() == 1
+    if not single and (tuple(scale_a.shape) != (rows, 1) or tuple(scale_b.shape) != (1, columns)):
+        raise ValueError(
+            f"_scaled_mm: scales must have one element each, or shapes ({rows}, 1) and (1, {columns}), got {tuple(scale_a.shape)} and {tuple(scale_b.shape)}"
+        )
+    if bias is not None and tuple(bias.shape) != (columns,):
+        raise RuntimeError(f"Bias must be size {columns} but got {tuple(bias.shape)}")
+    if single:
+        scale_a, scale_b = scale_a.reshape(()), scale_b.reshape(())
+    out_dtype = input.dtype if out_dtype is None else out_dtype
+    if not out_dtype.is_floating_point:
+        raise RuntimeError(f"_scaled_mm: out_dtype must be a floating type, got {out_dtype}")
+    product = (input.float() * scale_a.float()) @ (mat2.float() * scale_b.float())
+    return (product if bias is None else product + bias.float()).to(out_dtype)
 
 
 def tensordot(a, b, dims=2, out=None):

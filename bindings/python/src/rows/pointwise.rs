@@ -255,7 +255,8 @@ enum Spacing<'a> {
 
 fn signbit(input: &Tensor) -> Result<Tensor> {
     if !input.dtype().is_float() {
-        return input.lt(0);
+        // The unsigned dtypes that are only carried have no order, and no negative numbers.
+        return if input.dtype().is_carried() { input.ne(input) } else { input.lt(0) };
     }
     // Minus zero is not below zero, but one over it is.
     input.lt(0)?.logical_or(&input.eq(0)?.logical_and(&input.reciprocal()?.lt(0)?)?)

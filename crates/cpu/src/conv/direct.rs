@@ -85,7 +85,7 @@ fn input_slab(c: &Conv, depth: usize, rows: Range<usize>) -> Slab {
 }
 
 /// Offset of every tap in an input slab.
-fn tap_offsets(c: &Conv, slab: &Slab) -> Vec<usize> {
+pub(super) fn tap_offsets(c: &Conv, slab: &Slab) -> Vec<usize> {
     let [kd, kh, kw] = c.kernel;
     (0..kd * kh * kw)
         .map(|tap| {

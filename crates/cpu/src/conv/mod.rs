@@ -5,6 +5,8 @@
 //! channel-last path (`direct`) serves every shape.
 
 mod bias;
+mod depthwise;
+mod depthwise_kernel;
 mod direct;
 mod element;
 mod narrow;
@@ -115,7 +117,7 @@ trait Paths: Storage {
     unsafe fn backward_weight(c: &Conv, x: *const Self, dy: *const Self, dw: *mut Self);
 }
 
-/// Half types and `f32`: pixels as lanes where channels are few, tiles for bf16 where the machine has them, Winograd's
+/// Half types and `f32`: channels as lanes for small depthwise images, pixels as lanes where channels are few, tiles for bf16 where the machine has them, Winograd's
 /// filtering for most 3 × 3 kernels.
 macro_rules! single_paths {
     ($($t:ty),*) => {$(
@@ -123,6 +125,7 @@ macro_rules! single_paths {
         impl Paths for $t {
             unsafe fn forward(c: &Conv, x: *const $t, w: *const $t, bias: *const $t, y: *mut $t) {
                 match () {
+                    _ if depthwise::suits(c) => unsafe { depthwise::forward(c, x, w, bias, y) },
                     _ if narrow::suits(c) => unsafe { narrow::forward(c, x, w, bias, y) },
                     #[cfg(target_arch = "x86_64")]
                     _ if tiles::suits(c) => unsafe { tiles::forward(c, x.cast(), w.cast(), bias.cast(), y.cast()) },
@@ -132,6 +135,7 @@ macro_rules! single_paths {
             }
             unsafe fn backward_input(c: &Conv, dy: *const $t, w: *const $t, dx: *mut $t) {
                 match () {
+                    _ if depthwise::suits(c) => unsafe { depthwise::backward_input(c, dy, w, dx) },
                     _ if narrow::suits(c) => unsafe { narrow::backward_input(c, dy, w, dx) },
                     #[cfg(target_arch = "x86_64")]
                     _ if tiles::suits(c) => unsafe { tiles::backward_input(c, dy.cast(), w.cast(), dx.cast()) },
@@ -141,6 +145,7 @@ macro_rules! single_paths {
             }
             unsafe fn backward_weight(c: &Conv, x: *const $t, dy: *const $t, dw: *mut $t) {
                 match () {
+                    _ if depthwise::suits(c) => unsafe { depthwise::backward_weight(c, x, dy, dw) },
                     _ if narrow::suits_weight(c) => unsafe { narrow::backward_weight(c, x, dy, dw) },
                     #[cfg(target_arch = "x86_64")]
                     _ if tiles::suits_weight(c) => unsafe { tiles::backward_weight(c, x.cast(), dy.cast(), dw.cast()) },

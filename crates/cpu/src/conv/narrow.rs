@@ -19,7 +19,8 @@ const SWEEP_BYTES: usize = 48 << 10;
 /// Multiplications worth a task.
 const GRAIN: usize = 1 << 18;
 
-fn flat(c: &Conv) -> bool {
+/// Whether the image has no depth.
+pub(super) fn flat(c: &Conv) -> bool {
     c.input[0] == 1 && c.kernel[0] == 1 && c.output[0] == 1 && c.padding[0] == 0
 }
 
@@ -216,7 +217,7 @@ unsafe fn widen_weight<T: Storage<Compute = f32>>(c: &Conv, w: *const T) -> Vec<
 }
 
 /// Images and groups worth a task when each costs so many multiplications.
-fn grain(multiplications: usize) -> usize {
+pub(super) fn grain(multiplications: usize) -> usize {
     (GRAIN / multiplications.max(1)).max(1)
 }
 

@@ -51,6 +51,13 @@ pub(super) unsafe fn pack<T: Storage>(
                 transpose_in::<T>(src, inputs * taps, count, dst, &at);
             }
         }
+        // The lanes are neighbours already.
+        Lanes::Inputs if taps == 1 => {
+            for (i, output) in rows.enumerate() {
+                // SAFETY: `count` input channels of one filter.
+                unsafe { T::widen(w.add((group * outputs + output) * inputs + first), dst.add(i * width), count) };
+            }
+        }
         Lanes::Inputs => {
             let at: Vec<usize> = (0..taps).map(|tap| tap * tap_stride).collect();
             for (i, output) in rows.enumerate() {

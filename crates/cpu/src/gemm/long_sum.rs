@@ -2,15 +2,23 @@
 
 use super::buffer::{Use, with_buffer};
 use super::driver::{Shared, serial};
-use super::kernel::{Acc, Kernel, Task};
-use super::problem::Problem;
-use super::scalar::Accumulator;
+use super::kernel::{Acc, Kernel, Task, fma};
+use super::problem::{Matrix, Problem};
+use super::scalar::{Accumulator, Scalar};
 use crate::pool;
 
 /// K is cut into pieces of at least this many when the result is too small to share out.
 const PIECE: usize = 4096;
 /// And into at most this many pieces.
 const PIECES: usize = 128;
+
+/// Results with at most this many rows and columns are computed as sums side by side: they would leave most of a tile
+/// of the kernels empty.
+const FEW: usize = 8;
+/// Steps of K gathered at a time.
+const STEPS: usize = 256;
+/// Parts of each sum that are kept apart.
+const LANES: usize = 16;
 
 /// Whether the product is a long sum into a small result.
 pub(super) fn is_long_and_thin<K: Kernel>(p: &Problem<K::Elem>) -> bool {
@@ -31,7 +39,13 @@ pub(super) unsafe fn over_k<K: Kernel>(p: &Problem<K::Elem>) {
             let k0 = t * depth;
             let piece = p.over(k0, depth.min(p.k - k0));
             // SAFETY: the piece is inside A and B, and each writes its own sums.
-            unsafe { serial::<K>(&piece, Some(partials.get().add(t * size))) };
+            unsafe {
+                let to = partials.get().add(t * size);
+                match const { K::Elem::IS_ACC } && p.m <= FEW && p.n <= FEW {
+                    true => K::enter(FewSums::<K> { problem: &piece, to }),
+                    false => serial::<K>(&piece, Some(to)),
+                }
+            };
         });
         let rows = SumRows::<K> { problem: p, partials: partials.get(), pieces };
         // SAFETY: all partial sums are written.
@@ -61,5 +75,107 @@ impl<K: Kernel> Task for SumRows<'_, K> {
                 p.finish_row::<K>(i, 0, total);
             }
         }
+    }
+}
+
+/// Rows of A, or columns of B, each along K.
+type Gathered<K> = [[Acc<K>; STEPS]; FEW];
+
+/// A small product of a piece of K.
+struct FewSums<'a, K: Kernel> {
+    problem: &'a Problem<K::Elem>,
+    to: *mut Acc<K>,
+}
+
+impl<K: Kernel> Task for FewSums<'_, K> {
+    #[inline(always)]
+    unsafe fn run(self) {
+        let p = self.problem;
+        let (mut left, mut right): (Gathered<K>, Gathered<K>) =
+            ([[Acc::<K>::ZERO; STEPS]; FEW], [[Acc::<K>::ZERO; STEPS]; FEW]);
+        let mut sums = [[[Acc::<K>::ZERO; LANES]; FEW]; FEW];
+        for start in (0..p.k).step_by(STEPS) {
+            let steps = STEPS.min(p.k - start);
+            // SAFETY: steps within the piece.
+            unsafe {
+                gather::<K>(p.a, p.m, start, steps, &mut left);
+                gather::<K>(p.b.transposed(), p.n, start, steps, &mut right);
+            }
+            for (a, sums) in left.iter().zip(&mut sums).take(p.m) {
+                for (b, sum) in right.iter().zip(sums).take(p.n) {
+                    let mut lanes = *sum;
+                    for (a, b) in a.chunks_exact(LANES).zip(b.chunks_exact(LANES)).take(steps.div_ceil(LANES)) {
+                        for i in 0..LANES {
+                            lanes[i] = fma::<K>(a[i], b[i], lanes[i]);
+                        }
+                    }
+                    *sum = lanes;
+                }
+            }
+        }
+        for (i, row) in sums.iter().enumerate().take(p.m) {
+            for (j, lanes) in row.iter().enumerate().take(p.n) {
+                let total = lanes.iter().fold(Acc::<K>::ZERO, |sum, v| sum.plus(*v));
+                // SAFETY: `to` has m × n places.
+                unsafe { self.to.add(i * p.n + j).write(total) };
+            }
+        }
+    }
+}
+
+/// Rows of `from`, steps `start..start + steps`; the steps after those are zero up to the end of the last vector.
+///
+/// # Safety
+/// `from` has `count` rows, no more than [`FEW`], and these columns.
+#[inline(always)]
+unsafe fn gather<K: Kernel>(
+    from: Matrix<*const K::Elem>,
+    count: usize,
+    start: usize,
+    steps: usize,
+    to: &mut Gathered<K>,
+) {
+    // SAFETY: inside the matrix.
+    unsafe {
+        let at = from.ptr.offset(start as isize * from.col_stride);
+        if from.row_stride == 1 && from.col_stride == count as isize {
+            match count {
+                2 => split::<K, 2>(at, steps, to),
+                3 => split::<K, 3>(at, steps, to),
+                4 => split::<K, 4>(at, steps, to),
+                5 => split::<K, 5>(at, steps, to),
+                6 => split::<K, 6>(at, steps, to),
+                7 => split::<K, 7>(at, steps, to),
+                _ => split::<K, 8>(at, steps, to),
+            }
+        } else {
+            for (i, row) in to.iter_mut().enumerate().take(count) {
+                let at = at.offset(i as isize * from.row_stride);
+                match from.col_stride {
+                    1 => row.iter_mut().take(steps).enumerate().for_each(|(k, to)| *to = (*at.add(k)).widen()),
+                    step => {
+                        row.iter_mut()
+                            .take(steps)
+                            .enumerate()
+                            .for_each(|(k, to)| *to = (*at.offset(k as isize * step)).widen());
+                    }
+                }
+            }
+        }
+    }
+    for row in to.iter_mut().take(count) {
+        row[steps..steps.next_multiple_of(LANES)].fill(Acc::<K>::ZERO);
+    }
+}
+
+/// `C` rows whose elements lie side by side.
+///
+/// # Safety
+/// `steps` times `C` elements at `from`.
+#[inline(always)]
+unsafe fn split<K: Kernel, const C: usize>(from: *const K::Elem, steps: usize, to: &mut Gathered<K>) {
+    for (c, row) in to.iter_mut().enumerate().take(C) {
+        // SAFETY: the caller's.
+        row.iter_mut().take(steps).enumerate().for_each(|(k, to)| *to = unsafe { *from.add(k * C + c) }.widen());
     }
 }

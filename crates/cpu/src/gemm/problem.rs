@@ -13,7 +13,7 @@ pub(super) struct Matrix<P> {
 }
 
 impl<P> Matrix<P> {
-    fn transposed(self) -> Self {
+    pub(super) fn transposed(self) -> Self {
         Matrix { ptr: self.ptr, row_stride: self.col_stride, col_stride: self.row_stride }
     }
 }

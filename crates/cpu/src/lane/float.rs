@@ -166,8 +166,8 @@ impl<I: Isa> Real for Lane<f64, I> {
         log10 f64::log10;
         log1p f64::ln_1p;
         sqrt f64::sqrt;
-        sin f64::sin;
-        cos f64::cos;
+        sin super::sin64::<I>;
+        cos super::cos64::<I>;
         tan f64::tan;
         asin f64::asin;
         acos f64::acos;

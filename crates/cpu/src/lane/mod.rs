@@ -5,7 +5,7 @@
 //! op rows run on [`Lane`], which gives them the same functions through the traits of `rushlight_core::rows`.
 //!
 //! `f32` functions in common use are computed in `f32` (module `exp`, `log`, `erf`, `trig`), the others through `f64`
-//! (`wide`). `f64` functions, and those of the gamma family, are calls of scalar functions.
+//! (`wide`). `f64` functions but sine and cosine, and those of the gamma family, are calls of scalar functions.
 
 mod erf;
 mod exp;
@@ -23,7 +23,7 @@ pub use exp::{exp, exp_bounded, exp2, expm1, sigmoid, tanh};
 pub use gamma::{digamma, polygamma};
 pub use half::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16};
 pub use log::{log, log1p, log2, log10};
-pub use trig::{AnyAngle, LARGEST_ANGLE, cos, sin, sin_cos, sin_cos_turns, tan};
+pub use trig::{AnyAngle, LARGEST_ANGLE, LARGEST_ANGLE64, cos, cos64, sin, sin_cos, sin_cos_turns, sin64, tan};
 pub use wide::{acos, acosh, asin, asinh, atan, atan2, atanh, cosh, erfc, erfinv, pow, sinh};
 
 use crate::isa::Isa;
@@ -74,6 +74,16 @@ fn poly<I: Isa, const N: usize>(x: f32, c: [f32; N]) -> f32 {
             y
         }
     }
+}
+
+/// The same in `f64`, by Horner's scheme.
+#[inline(always)]
+fn poly64<I: Isa, const N: usize>(x: f64, c: [f64; N]) -> f64 {
+    let mut y = c[N - 1];
+    for i in (0..N - 1).rev() {
+        y = fma64::<I>(y, x, c[i]);
+    }
+    y
 }
 
 /// `x` kept between two bounds; NaN stays.

@@ -218,3 +218,26 @@ fn half_types() {
         }
     }
 }
+
+#[test]
+fn angles_in_double_precision() {
+    let any = (0..200_000).map(|i| (i as f64 * 0.618_033_988_749_895).fract() * 3e6 - 1.5e6);
+    let small = (0..60_000).map(|i| (i as f64 - 30_000.0) * 1e-3);
+    let quarters = (0..2_000).map(|i| i as f64 * std::f64::consts::FRAC_PI_2);
+    for x in any.chain(small).chain(quarters).chain([0.0, -0.0, 1e-300, -1e-310]) {
+        let pairs = [
+            (super::sin64::<Avx2>(x), x.sin()),
+            (super::sin64::<Portable>(x), x.sin()),
+            (super::cos64::<Avx2>(x), x.cos()),
+            (super::cos64::<Portable>(x), x.cos()),
+        ];
+        for (got, want) in pairs {
+            let unit = f64::from_bits(want.abs().to_bits() + 1) - want.abs();
+            assert!(
+                (got - want).abs() <= 2.0 * unit && got.is_sign_negative() == want.is_sign_negative(),
+                "{x:e}: {got:e}, {want:e}"
+            );
+        }
+    }
+    assert!(super::sin64::<Avx2>(f64::NAN).is_nan() && super::cos64::<AnyAngle>(f64::INFINITY).is_nan());
+}

@@ -1,8 +1,8 @@
-//! Sine, cosine and tangent in `f32`.
+//! Sine, cosine and tangent in `f32`, sine and cosine in `f64`.
 //!
 //! Vector levels are good to the last bits for angles up to [`LARGEST_ANGLE`]; the level [`AnyAngle`] is for all.
 
-use super::{fma, poly};
+use super::{fma, fma64, poly, poly64};
 use crate::isa::Isa;
 
 /// 256 bits of `1 / (2 pi)` after the binary point, highest first.
@@ -40,6 +40,9 @@ const fn bits_from(start: i32) -> u64 {
 
 /// Largest angle that the vector levels reduce exactly; they do so up to three times that.
 pub const LARGEST_ANGLE: f32 = 5e5;
+
+/// Largest angle in `f64` that the vector levels reduce exactly.
+pub const LARGEST_ANGLE64: f64 = 1.5e6;
 
 /// A level for angles of any size: element by element, with a table.
 #[derive(Clone, Copy)]
@@ -141,4 +144,70 @@ pub fn cos<I: Isa>(x: f32) -> f32 {
 pub fn tan<I: Isa>(x: f32) -> f32 {
     let (s, c) = sin_cos::<I>(x);
     s / c
+}
+
+/// `|x| = quadrant pi/2 + r` with `|r| <= pi/4` for angles up to [`LARGEST_ANGLE64`].
+#[inline(always)]
+fn reduce64(x: f64) -> (u64, f64) {
+    /// pi/2 in three parts; products of the first two with integers up to 2^20 are exact.
+    const HALF_PI: [f64; 3] = [1.570_796_326_734_125_6, 6.077_100_506_303_966e-11, 2.022_266_248_795_950_6e-21];
+    /// Leaves the nearest integer in the low bits.
+    const MAGIC: f64 = 6_755_399_441_055_744.0;
+    let a = x.abs();
+    let t = a * std::f64::consts::FRAC_2_PI + MAGIC;
+    let k = t - MAGIC;
+    let (whole, part) = (a - k * HALF_PI[0], k * HALF_PI[1]);
+    let r = whole - part;
+    (t.to_bits(), r + (((whole - r) - part) - k * HALF_PI[2]))
+}
+
+/// Sine and cosine in `f64` (see [`LARGEST_ANGLE64`]), good to two units in the last place.
+#[inline(always)]
+fn sin_cos64<I: Isa>(x: f64) -> (f64, f64) {
+    /// `(sin(r) - r) / r^3` in `r^2`.
+    const SIN: [f64; 8] = [
+        -1.0 / 6.0,
+        1.0 / 120.0,
+        -1.0 / 5_040.0,
+        1.0 / 362_880.0,
+        -1.0 / 39_916_800.0,
+        1.0 / 6_227_020_800.0,
+        -1.0 / 1_307_674_368_000.0,
+        1.0 / 355_687_428_096_000.0,
+    ];
+    /// `(cos(r) - 1 + r^2 / 2) / r^4` in `r^2`.
+    const COS: [f64; 7] = [
+        1.0 / 24.0,
+        -1.0 / 720.0,
+        1.0 / 40_320.0,
+        -1.0 / 3_628_800.0,
+        1.0 / 479_001_600.0,
+        -1.0 / 87_178_291_200.0,
+        1.0 / 20_922_789_888_000.0,
+    ];
+    let (q, r) = reduce64(x);
+    let z = r * r;
+    let s = fma64::<I>(r * z, poly64::<I, 8>(z, SIN), r);
+    // 1 - z/2 loses bits that are added back.
+    let half = 0.5 * z;
+    let near = 1.0 - half;
+    let c = near + fma64::<I>(z * z, poly64::<I, 7>(z, COS), (1.0 - near) - half);
+    let (sin, cos) = if q & 1 == 0 { (s, c) } else { (c, s) };
+    let sign = x.to_bits() & (1 << 63);
+    (
+        f64::from_bits(sin.to_bits() ^ ((q & 2) << 62) ^ sign),
+        f64::from_bits(cos.to_bits() ^ ((q.wrapping_add(1) & 2) << 62)),
+    )
+}
+
+/// Sine in `f64`.
+#[inline(always)]
+pub fn sin64<I: Isa>(x: f64) -> f64 {
+    if I::LANES == 1 { x.sin() } else { sin_cos64::<I>(x).0 }
+}
+
+/// Cosine in `f64`.
+#[inline(always)]
+pub fn cos64<I: Isa>(x: f64) -> f64 {
+    if I::LANES == 1 { x.cos() } else { sin_cos64::<I>(x).1 }
 }

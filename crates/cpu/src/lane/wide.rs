@@ -2,18 +2,9 @@
 //!
 //! The `f64` helpers are good to about 1e-10, which rounds to within one unit of an `f32`.
 
-use super::{clamp, fma64};
+use super::{clamp, fma64, poly64};
 use crate::isa::Isa;
 use std::f64::consts::{FRAC_PI_2, LN_2, LOG2_E, PI};
-
-#[inline(always)]
-fn poly64<I: Isa, const N: usize>(x: f64, c: [f64; N]) -> f64 {
-    let mut y = c[N - 1];
-    for i in (0..N - 1).rev() {
-        y = fma64::<I>(y, x, c[i]);
-    }
-    y
-}
 
 /// Added to a small `f64`, it leaves the nearest integer in the low bits.
 const MAGIC: f64 = 6_755_399_441_055_744.0;

@@ -1,7 +1,7 @@
 //! Compiled loops: one per op, compute dtype and instruction-set level, over contiguous elements of one dtype.
 
 use crate::isa::{self, Isa};
-use crate::lane::{AnyAngle, LARGEST_ANGLE, Lane};
+use crate::lane::{AnyAngle, LARGEST_ANGLE, LARGEST_ANGLE64, Lane};
 use rushlight_core::rows::{BitsRow, CompareRow, Num, NumRow, RealRow, Row, TestRow, Visitor};
 use rushlight_core::{DType, Element, Pointwise};
 use std::marker::PhantomData;
@@ -21,8 +21,8 @@ pub(super) trait Body: 'static {
     /// Whether it is worth code for 512-bit vectors.
     #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "only AVX-512 has them"))]
     const WIDE: bool;
-    /// An input that is an angle in `f32`, which vector code takes up to a bound only.
-    const ANGLE: Option<usize> = None;
+    /// An input that is an angle, which vector code takes up to a bound only.
+    const ANGLE: Option<Angle> = None;
     /// Result `i`.
     ///
     /// # Safety
@@ -30,15 +30,50 @@ pub(super) trait Body: 'static {
     unsafe fn at<I: Isa>(inputs: &[*const u8; INPUTS], i: usize, params: &[f64; 4]) -> Self::Out;
 }
 
-#[inline(always)]
-fn any_large_angle(angles: &[f32]) -> bool {
-    angles.iter().fold(false, |found, x| found | (x.abs() > LARGEST_ANGLE))
+/// An input that is an angle, and its type.
+#[derive(Clone, Copy)]
+pub(super) enum Angle {
+    F32(usize),
+    /// With the bound.
+    F64(usize, f64),
 }
 
-/// `input`, if the op takes it as an angle in `f32`.
-const fn angle(op: Pointwise, dtype: DType, input: usize) -> Option<usize> {
+impl Angle {
+    /// Whether one of `n` angles is beyond the bound.
+    ///
+    /// # Safety
+    /// The input has `n` elements of the angle's type.
+    #[inline(always)]
+    unsafe fn any_large(self, inputs: &[*const u8; INPUTS], n: usize) -> bool {
+        // SAFETY: the caller's.
+        unsafe {
+            match self {
+                Angle::F32(input) => std::slice::from_raw_parts(inputs[input].cast::<f32>(), n)
+                    .iter()
+                    .fold(false, |found, x| found | (x.abs() > LARGEST_ANGLE)),
+                Angle::F64(input, bound) => std::slice::from_raw_parts(inputs[input].cast::<f64>(), n)
+                    .iter()
+                    .fold(false, |found, x| found | (x.abs() > bound)),
+            }
+        }
+    }
+}
+
+/// `input`, if the op takes it as an angle in vector code.
+const fn angle(op: Pointwise, dtype: DType, input: usize) -> Option<Angle> {
     use Pointwise::*;
-    if matches!(dtype, DType::F32) && matches!(op, Sin | Cos | Tan | Sinc) { Some(input) } else { None }
+    match (dtype, op) {
+        (DType::F32, Sin | Cos | Tan | Sinc) => Some(Angle::F32(input)),
+        (DType::F64, Sin | Cos) => Some(Angle::F64(input, LARGEST_ANGLE64)),
+        // It multiplies by pi.
+        (DType::F64, Sinc) => Some(Angle::F64(input, LARGEST_ANGLE64 / 4.0)),
+        _ => None,
+    }
+}
+
+/// Whether an op is worth code for 512-bit vectors: in `f32`, and where its `f64` code is bound by arithmetic.
+const fn wide(op: Pointwise, dtype: DType) -> bool {
+    matches!(dtype, DType::F32) || angle(op, dtype, 0).is_some()
 }
 
 /// # Safety
@@ -58,8 +93,7 @@ unsafe fn each<B: Body, I: Isa>(n: usize, inputs: &[*const u8; INPUTS], out: *mu
         let out = std::slice::from_raw_parts_mut(out.cast(), n);
         // Constant but for the few ops that have angles, so that nothing is compiled twice for the others.
         if const { B::ANGLE.is_some() } {
-            let angles = inputs[B::ANGLE.unwrap_or(0)].cast();
-            if any_large_angle(std::slice::from_raw_parts(angles, n)) {
+            if B::ANGLE.is_some_and(|angle| angle.any_large(inputs, n)) {
                 return fill::<B, AnyAngle>(out, *inputs, *params);
             }
         }
@@ -194,8 +228,8 @@ macro_rules! body {
         struct $Name<O, T>(PhantomData<(O, T)>);
         impl<O: $Row, $T: $Type> Body for $Name<O, $T> {
             type Out = $Out;
-            const WIDE: bool = matches!($T::DTYPE, DType::F32);
-            const ANGLE: Option<usize> = angle(O::OP, $T::DTYPE, 0);
+            const WIDE: bool = wide(O::OP, $T::DTYPE);
+            const ANGLE: Option<Angle> = angle(O::OP, $T::DTYPE, 0);
             #[inline(always)]
             unsafe fn at<I: Isa>(inputs: &[*const u8; INPUTS], i: usize, $p: &[f64; 4]) -> $Out {
                 // SAFETY: the caller's.
@@ -214,8 +248,8 @@ body!(BitsBody, BitsRow, ComputeBits, T, T, |x, _p| T::bits::<O, I>(x));
 struct GradBody<O, T, const WRT: usize>(PhantomData<(O, T)>);
 impl<O: Row, T: ComputeReal, const WRT: usize> Body for GradBody<O, T, WRT> {
     type Out = T;
-    const WIDE: bool = matches!(T::DTYPE, DType::F32);
-    const ANGLE: Option<usize> = angle(O::OP, T::DTYPE, 1);
+    const WIDE: bool = wide(O::OP, T::DTYPE);
+    const ANGLE: Option<Angle> = angle(O::OP, T::DTYPE, 1);
     #[inline(always)]
     unsafe fn at<I: Isa>(inputs: &[*const u8; INPUTS], i: usize, p: &[f64; 4]) -> T {
         // SAFETY: the caller's.

@@ -1,4 +1,6 @@
-//! Small tiles of 32-bit words transposed in registers.
+//! Transposed 32-bit words: small tiles in registers, and few long rows.
+
+use crate::isa::Isa;
 
 /// Side of the tiles a large transpose is cut into: 16 lines of a tile's rows and columns fit the first-level cache.
 pub(crate) const TILE: usize = 64;
@@ -80,4 +82,86 @@ unsafe fn block(src: *const u32, src_stride: usize, dst: *mut u32, dst_stride: u
             _mm256_storeu_ps(dst.add((i + 4) * dst_stride).cast(), _mm256_permute2f128_ps::<0x31>(a, b));
         }
     }
+}
+
+/// `C` rows, element by element side by side.
+///
+/// # Safety
+/// As [`join`].
+#[inline(always)]
+unsafe fn join_rows<const C: usize>(n: usize, src: *const u32, pitch: usize, dst: *mut u32) {
+    // SAFETY: `n` elements of each row, and as many of each in the result.
+    unsafe {
+        let rows: [&[u32]; C] = std::array::from_fn(|c| std::slice::from_raw_parts(src.add(c * pitch), n));
+        let dst = std::slice::from_raw_parts_mut(dst.cast::<[u32; C]>(), n);
+        for (i, to) in dst.iter_mut().enumerate() {
+            *to = std::array::from_fn(|c| *rows[c].get_unchecked(i));
+        }
+    }
+}
+
+/// The inverse of [`join_rows`].
+///
+/// # Safety
+/// As [`split`].
+#[inline(always)]
+unsafe fn split_rows<const C: usize>(n: usize, src: *const u32, dst: *mut u32, pitch: usize) {
+    // SAFETY: as above; the rows of the result do not overlap.
+    unsafe {
+        let src = std::slice::from_raw_parts(src.cast::<[u32; C]>(), n);
+        for c in 0..C {
+            let row = std::slice::from_raw_parts_mut(dst.add(c * pitch), n);
+            row.iter_mut().zip(src).for_each(|(to, from)| *to = from[c]);
+        }
+    }
+}
+
+// The level only chooses the features the compiler vectorises with.
+#[allow(clippy::extra_unused_type_parameters)]
+#[inline(always)]
+unsafe fn join_kernel<I: Isa>(count: usize, n: usize, src: *const u32, pitch: usize, dst: *mut u32) {
+    // SAFETY: passed on.
+    unsafe {
+        match count {
+            2 => join_rows::<2>(n, src, pitch, dst),
+            3 => join_rows::<3>(n, src, pitch, dst),
+            4 => join_rows::<4>(n, src, pitch, dst),
+            5 => join_rows::<5>(n, src, pitch, dst),
+            6 => join_rows::<6>(n, src, pitch, dst),
+            _ => join_rows::<7>(n, src, pitch, dst),
+        }
+    }
+}
+
+// As above.
+#[allow(clippy::extra_unused_type_parameters)]
+#[inline(always)]
+unsafe fn split_kernel<I: Isa>(count: usize, n: usize, src: *const u32, dst: *mut u32, pitch: usize) {
+    // SAFETY: passed on.
+    unsafe {
+        match count {
+            2 => split_rows::<2>(n, src, dst, pitch),
+            3 => split_rows::<3>(n, src, dst, pitch),
+            4 => split_rows::<4>(n, src, dst, pitch),
+            5 => split_rows::<5>(n, src, dst, pitch),
+            6 => split_rows::<6>(n, src, dst, pitch),
+            _ => split_rows::<7>(n, src, dst, pitch),
+        }
+    }
+}
+
+crate::multiversion! {
+    /// `dst[i * count + c] = src[c * pitch + i]` for `i < n` and `c < count`, with `count` from 2 to 7.
+    ///
+    /// # Safety
+    /// All these elements are readable and writable, and do not overlap.
+    pub(crate) unsafe fn join(count: usize, n: usize, src: *const u32, pitch: usize, dst: *mut u32) = join_kernel;
+}
+
+crate::multiversion! {
+    /// `dst[c * pitch + i] = src[i * count + c]` for `i < n` and `c < count`, with `count` from 2 to 7.
+    ///
+    /// # Safety
+    /// As [`join`].
+    pub(crate) unsafe fn split(count: usize, n: usize, src: *const u32, dst: *mut u32, pitch: usize) = split_kernel;
 }

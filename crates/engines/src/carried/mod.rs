@@ -6,6 +6,7 @@
 
 mod convert;
 
+use crate::calls::computing_calls;
 use rushlight_core::backend::*;
 use rushlight_core::float8::carried_bits;
 use rushlight_core::rng::Distribution;
@@ -196,48 +197,19 @@ impl Backend for Carried {
         self.engine.scatter(op, dim, index, self.operand(src), bits(out))
     }
 
+    computing_calls!(refused);
+
     refused! {
-        arange(Scalar, Scalar, View);
-        pointwise_grad(Pointwise, usize, DType, [Option<Operand>; 5], &[f64], View);
-        dropout(View, f64, Philox, View);
-        arg_reduce(ArgReduce, View, usize, View, View);
-        scan(Scan, View, usize, View, Option<View>);
-        sort(View, usize, bool, View, View);
-        topk(View, usize, bool, View, View);
-        searchsorted(View, View, bool, View);
         kth(View, usize, Rank, View, View) -> bool;
         histogram(View, f64, f64, View) -> bool;
         resample(&Resample, View, View) -> bool;
         resample_backward(&Resample, View, View) -> bool;
         distances(f64, View, View, View) -> bool;
         count_nonzero(View) -> usize;
-        nonzero(View, View);
-        matmul(&MatMul);
         matmul_gelu(&MatMul, View) -> bool;
         matmul_gelu_backward(&MatMul, View, View) -> bool;
-        conv_forward(&Conv, View, View, Option<View>, View);
-        conv_backward_input(&Conv, View, View, View);
-        conv_backward_weight(&Conv, View, View, View);
-        max_pool(&Pool, View, View, View);
-        max_pool_backward(&Pool, View, View, View);
-        avg_pool(&Pool, View, View);
-        avg_pool_backward(&Pool, View, View);
-        softmax(bool, [usize; 3], View, View);
-        softmax_backward(bool, [usize; 3], View, View, View);
-        row_norm(&RowNorm, View, Option<View>, Option<View>, View, Option<View>, View, View);
-        row_norm_backward(&RowNorm, View, View, Option<View>, View, View, Option<View>, Option<View>, Option<View>, Option<View>, Option<View>);
-        batch_norm(&BatchNorm, View, Option<View>, Option<View>, View, View, View);
-        batch_norm_backward(&BatchNorm, View, View, Option<View>, View, View, Option<View>, Option<View>, Option<View>);
-        cross_entropy(&CrossEntropy, View, View, View);
-        cross_entropy_backward(&CrossEntropy, View, View, View);
-        attention(&Attention, View, View);
-        attention_backward(&Attention, View, View, View, View, View, View);
         lstm_cell(View, View, View, View) -> bool;
         lstm_cell_backward(&LstmStep, View, View) -> bool;
-        update(&[ParamUpdate], Operand);
-        foreach_norm(f64, &[View], View);
-        foreach_scale(Option<Operand>, &[View], Option<View>);
-        linalg(Linalg, &[View], &[View]);
     }
 
     fn pointwise(&self, op: Pointwise, _: DType, _: &[Operand], _: &[f64], _: View) -> Result<()> {
