@@ -5,6 +5,7 @@
 
 use super::{Simd, Vectors};
 use crate::isa;
+use crate::lane::{f16_to_f32, f32_to_bf16, f32_to_f16};
 use half::{bf16, f16};
 use std::arch::aarch64::*;
 use std::arch::asm;
@@ -114,10 +115,13 @@ fn scale_f64(v: float64x2_t, n: float64x2_t) -> float64x2_t {
 pub(crate) unsafe fn transpose4(from: *const f32, row: usize, to: *mut f32, to_row: usize) {
     // SAFETY: the caller's promise.
     unsafe {
-        let r: [float32x4_t; 4] = std::array::from_fn(|i| vld1q_f32(from.add(i * row)));
-        for (i, r) in transposed4(r).into_iter().enumerate() {
-            vst1q_f32(to.add(i * to_row), r);
-        }
+        // Written out: `array::from_fn` and `map` are calls that are not always inlined.
+        let row = |i: usize| vld1q_f32(from.add(i * row));
+        let [a, b, c, d] = transposed4([row(0), row(1), row(2), row(3)]);
+        vst1q_f32(to, a);
+        vst1q_f32(to.add(to_row), b);
+        vst1q_f32(to.add(2 * to_row), c);
+        vst1q_f32(to.add(3 * to_row), d);
     }
 }
 
@@ -222,9 +226,11 @@ macro_rules! pair {
             #[inline(always)]
             fn take_larger(&mut self, mark: &mut Self, v: Self, mark_of_v: Self) {
                 unsafe {
-                    let better = [(v.0, self.0), (v.1, self.1)].map(|(v, old)| $or($gt(v, old), $not($eq(v, v))));
-                    *self = Self($select(better[0], v.0, self.0), $select(better[1], v.1, self.1));
-                    *mark = Self($select(better[0], mark_of_v.0, mark.0), $select(better[1], mark_of_v.1, mark.1));
+                    // Larger, or not a number.
+                    let first = $or($gt(v.0, self.0), $not($eq(v.0, v.0)));
+                    let second = $or($gt(v.1, self.1), $not($eq(v.1, v.1)));
+                    *self = Self($select(first, v.0, self.0), $select(second, v.1, self.1));
+                    *mark = Self($select(first, mark_of_v.0, mark.0), $select(second, mark_of_v.1, mark.1));
                 }
             }
             #[inline(always)]
@@ -279,13 +285,41 @@ pair!(
     vcgtq_f64 vceqq_f64 vbslq_f64 not_u64 vorrq_u64 vsqrtq_f64 vrndnq_f64 vaddq_f64 vaddvq_f64 vmaxq_f64 vmaxvq_f64
 );
 
-/// Four half-precision numbers as `f32`. The instruction is part of NEON; its intrinsic is not stable Rust.
+/// Four half-precision numbers as `f32`. The instruction is part of NEON; its intrinsic is not stable in the oldest
+/// Rust that we build with.
 #[inline(always)]
 pub(crate) fn widen_f16x4(v: uint16x4_t) -> float32x4_t {
     let out: float32x4_t;
     // SAFETY: from register to register.
     unsafe {
         asm!("fcvtl {0:v}.4s, {1:v}.4h", out(vreg) out, in(vreg) v, options(pure, nomem, nostack, preserves_flags))
+    };
+    out
+}
+
+/// The upper four of eight half-precision numbers as `f32`.
+#[inline(always)]
+fn widen_high_f16x4(v: uint16x8_t) -> float32x4_t {
+    let out: float32x4_t;
+    // SAFETY: from register to register.
+    unsafe {
+        asm!("fcvtl2 {0:v}.4s, {1:v}.8h", out(vreg) out, in(vreg) v, options(pure, nomem, nostack, preserves_flags))
+    };
+    out
+}
+
+/// Eight numbers rounded to half precision.
+#[inline(always)]
+fn narrow_f16x8(low: float32x4_t, high: float32x4_t) -> uint16x8_t {
+    let out: uint16x8_t;
+    // SAFETY: from registers to a register, which is written before `high` is read.
+    unsafe {
+        asm!(
+            "fcvtn {0:v}.4h, {1:v}.4s",
+            "fcvtn2 {0:v}.8h, {2:v}.4s",
+            out(vreg) out, in(vreg) low, in(vreg) high,
+            options(pure, nomem, nostack, preserves_flags)
+        )
     };
     out
 }
@@ -301,16 +335,39 @@ pub(crate) fn narrow_f16x4(v: float32x4_t) -> uint16x4_t {
     out
 }
 
+/// Runs `vectors(i)` for the elements `i..i + 8` of each whole vector of `0..n`, of which the last may overlap the one
+/// before; fewer than eight elements are `single(i)` each.
+#[inline(always)]
+fn by_eight(n: usize, vectors: impl Fn(usize), single: impl Fn(usize)) {
+    if n < 8 {
+        return (0..n).for_each(single);
+    }
+    let mut i = 0;
+    while i + 16 <= n {
+        vectors(i);
+        vectors(i + 8);
+        i += 16;
+    }
+    if i + 8 <= n {
+        vectors(i);
+        i += 8;
+    }
+    if i < n {
+        vectors(n - 8);
+    }
+}
+
 /// Rounds `n` numbers to bf16.
 ///
 /// # Safety
 /// `n` elements at `src` and `dst`, which do not overlap; the machine has bf16 instructions.
 #[target_feature(enable = "bf16")]
 pub(crate) unsafe fn narrow_bf16(src: *const f32, dst: *mut bf16, n: usize) {
-    // SAFETY: `n` elements at both; a last partial vector goes through an array.
-    unsafe {
-        let narrow = |src: *const f32, dst: *mut u16| {
-            let (low, high) = (vld1q_f32(src), vld1q_f32(src.add(4)));
+    by_eight(
+        n,
+        // SAFETY: eight elements from `i` on are among the `n`.
+        |i| unsafe {
+            let (low, high) = (vld1q_f32(src.add(i)), vld1q_f32(src.add(i + 4)));
             let out: uint16x8_t;
             asm!(
                 "bfcvtn {0:v}.4h, {1:v}.4s",
@@ -318,19 +375,11 @@ pub(crate) unsafe fn narrow_bf16(src: *const f32, dst: *mut bf16, n: usize) {
                 out(vreg) out, in(vreg) low, in(vreg) high,
                 options(pure, nomem, nostack, preserves_flags)
             );
-            vst1q_u16(dst, out);
-        };
-        let whole = n / 8 * 8;
-        for i in (0..whole).step_by(8) {
-            narrow(src.add(i), dst.add(i).cast());
-        }
-        if whole < n {
-            let (mut from, mut to) = ([0f32; 8], [0u16; 8]);
-            std::ptr::copy_nonoverlapping(src.add(whole), from.as_mut_ptr(), n - whole);
-            narrow(from.as_ptr(), to.as_mut_ptr());
-            std::ptr::copy_nonoverlapping(to.as_ptr().cast(), dst.add(whole), n - whole);
-        }
-    }
+            vst1q_u16(dst.add(i).cast(), out);
+        },
+        // SAFETY: `i` is below `n`.
+        |i| unsafe { dst.add(i).write(bf16::from_bits(f32_to_bf16(src.add(i).read()))) },
+    );
 }
 
 impl Vectors for isa::Neon {
@@ -339,34 +388,29 @@ impl Vectors for isa::Neon {
 
     #[inline(always)]
     unsafe fn widen_f16(src: *const f16, dst: *mut f32, n: usize) {
-        // SAFETY: `n` elements at both; a last partial vector goes through an array.
-        unsafe {
-            let whole = n / 4 * 4;
-            for i in (0..whole).step_by(4) {
-                vst1q_f32(dst.add(i), widen_f16x4(vld1_u16(src.add(i).cast())));
-            }
-            if whole < n {
-                let (mut from, mut to) = ([0u16; 4], [0f32; 4]);
-                std::ptr::copy_nonoverlapping(src.add(whole).cast(), from.as_mut_ptr(), n - whole);
-                vst1q_f32(to.as_mut_ptr(), widen_f16x4(vld1_u16(from.as_ptr())));
-                std::ptr::copy_nonoverlapping(to.as_ptr(), dst.add(whole), n - whole);
-            }
-        }
+        by_eight(
+            n,
+            // SAFETY: eight elements from `i` on are among the `n`.
+            |i| unsafe {
+                let v = vld1q_u16(src.add(i).cast());
+                vst1q_f32(dst.add(i), widen_f16x4(vget_low_u16(v)));
+                vst1q_f32(dst.add(i + 4), widen_high_f16x4(v));
+            },
+            // SAFETY: `i` is below `n`.
+            |i| unsafe { dst.add(i).write(f16_to_f32(src.add(i).read().to_bits())) },
+        );
     }
     #[inline(always)]
     unsafe fn narrow_f16(src: *const f32, dst: *mut f16, n: usize) {
-        // SAFETY: as above.
-        unsafe {
-            let whole = n / 4 * 4;
-            for i in (0..whole).step_by(4) {
-                vst1_u16(dst.add(i).cast(), narrow_f16x4(vld1q_f32(src.add(i))));
-            }
-            if whole < n {
-                let (mut from, mut to) = ([0f32; 4], [0u16; 4]);
-                std::ptr::copy_nonoverlapping(src.add(whole), from.as_mut_ptr(), n - whole);
-                vst1_u16(to.as_mut_ptr(), narrow_f16x4(vld1q_f32(from.as_ptr())));
-                std::ptr::copy_nonoverlapping(to.as_ptr().cast(), dst.add(whole), n - whole);
-            }
-        }
+        by_eight(
+            n,
+            // SAFETY: eight elements from `i` on are among the `n`.
+            |i| unsafe {
+                let v = narrow_f16x8(vld1q_f32(src.add(i)), vld1q_f32(src.add(i + 4)));
+                vst1q_u16(dst.add(i).cast(), v);
+            },
+            // SAFETY: `i` is below `n`.
+            |i| unsafe { dst.add(i).write(f16::from_bits(f32_to_f16(src.add(i).read()))) },
+        );
     }
 }

@@ -39,7 +39,12 @@ widened! {
     float32x4_t, f16, |from| widen_f16x4(vld1_u16(from.cast())), |square| transposed4(square);
     float32x4_t, bf16, |from| vreinterpretq_f32_u32(vshll_n_u16::<16>(vld1_u16(from.cast()))), |square| transposed4(square);
     int32x4_t, i32, |from| vld1q_s32(from), |square| {
-        transposed4(square.map(|v| vreinterpretq_f32_s32(v))).map(|v| vreinterpretq_s32_f32(v))
+        // Written out: `map` is a call that is not always inlined.
+        let words = |v: int32x4_t| vreinterpretq_f32_s32(v);
+        let numbers = |v: float32x4_t| vreinterpretq_s32_f32(v);
+        let [a, b, c, d] = square;
+        let [a, b, c, d] = transposed4([words(a), words(b), words(c), words(d)]);
+        [numbers(a), numbers(b), numbers(c), numbers(d)]
     };
     float64x2_t, f64, |from| vld1q_f64(from), |square| {
         let [a, b, c, d] = square;
@@ -85,40 +90,31 @@ unsafe fn pack<V: Widened<T>, T: Scalar<Acc = V::Acc>, const WIDTH: usize>(s: St
     }
 }
 
-/// The sum of `x[i] · y[i]` in four vectors.
+/// The sum of `x[i] · y[i]`, in four chains of vectors.
 ///
 /// # Safety
 /// Both pointers are readable for `len`.
 #[inline(always)]
 unsafe fn dot<V: Widened<T>, T: Scalar<Acc = V::Acc>>(len: usize, x: *const V::Acc, y: *const T) -> V::Acc {
     use super::super::scalar::Accumulator;
-    let zero = V::Acc::ZERO;
     // SAFETY: vectors stay below `len`.
     unsafe {
-        let mut sums = [V::splat(zero); 4];
+        let mut sums = [V::splat(V::Acc::ZERO); 4];
+        let step = |i: usize, sum: &mut V| *sum = V::load(x.add(i)).multiply_add(V::widen(y.add(i)), *sum);
         let mut at = 0;
         while at + 4 * V::LEN <= len {
-            for (c, sum) in sums.iter_mut().enumerate() {
-                let i = at + c * V::LEN;
-                *sum = V::load(x.add(i)).multiply_add(V::widen(y.add(i)), *sum);
-            }
+            sums.iter_mut().enumerate().for_each(|(c, sum)| step(at + c * V::LEN, sum));
             at += 4 * V::LEN;
         }
-        let mut lanes = [zero; 16];
-        for (c, sum) in sums.into_iter().enumerate() {
-            sum.store(lanes.as_mut_ptr().add(c * V::LEN));
+        while at + V::LEN <= len {
+            step(at, &mut sums[0]);
+            at += V::LEN;
         }
-        for (l, i) in (at..len).enumerate() {
-            lanes[l] = (*x.add(i)).mul_add::<true>((*y.add(i)).widen(), lanes[l]);
+        let mut total = sums[0].plus(sums[1]).plus(sums[2].plus(sums[3])).total();
+        for i in at..len {
+            total = (*x.add(i)).mul_add::<true>((*y.add(i)).widen(), total);
         }
-        let mut width = 8;
-        while width > 0 {
-            for l in 0..width {
-                lanes[l] = lanes[l].plus(lanes[l + width]);
-            }
-            width /= 2;
-        }
-        lanes[0]
+        total
     }
 }
 

@@ -37,6 +37,10 @@ pub(super) trait Lanes: Copy + Send + Sync + 'static {
     unsafe fn operand(from: *const Self::Packed) -> Self;
     /// `self · other + sum`, lane by lane, of sums.
     unsafe fn multiply_add(self, other: Self, sum: Self) -> Self;
+    /// `self + other`, of sums.
+    unsafe fn plus(self, other: Self) -> Self;
+    /// The sum of all lanes.
+    unsafe fn total(self) -> Self::Acc;
     /// Adds lane `i` of `left` times `right` to row `first + i` of the sums.
     unsafe fn add_products<const R: usize, const C: usize>(
         left: Self,
@@ -77,7 +81,7 @@ pub(super) trait Lanes: Copy + Send + Sync + 'static {
 macro_rules! lanes {
     (
         $v:ty, $t:ty, $len:literal, KC $kc:literal, RATE $rate:literal,
-        $splat:ident $load:ident $store:ident, |$a:ident, $b:ident, $sum:ident| $fma:expr, $by_lane:ident: $($lane:literal)*
+        $splat:ident $load:ident $store:ident $plus:ident $total:ident, |$a:ident, $b:ident, $sum:ident| $fma:expr, $by_lane:ident: $($lane:literal)*
     ) => {
         // SAFETY (all blocks): every 64-bit ARM has NEON; the caller guarantees the memory.
         impl Lanes for $v {
@@ -111,6 +115,14 @@ macro_rules! lanes {
                 unsafe { $fma }
             }
             #[inline(always)]
+            unsafe fn plus(self, other: Self) -> Self {
+                unsafe { $plus(self, other) }
+            }
+            #[inline(always)]
+            unsafe fn total(self) -> $t {
+                unsafe { $total(self) }
+            }
+            #[inline(always)]
             unsafe fn add_products<const R: usize, const C: usize>(
                 left: Self,
                 right: &[Self; C],
@@ -126,15 +138,15 @@ macro_rules! lanes {
 }
 lanes!(
     float32x4_t, f32, 4, KC 384, RATE 20_000,
-    vdupq_n_f32 vld1q_f32 vst1q_f32, |a, b, sum| vfmaq_f32(sum, a, b), vfmaq_laneq_f32: 0 1 2 3
+    vdupq_n_f32 vld1q_f32 vst1q_f32 vaddq_f32 vaddvq_f32, |a, b, sum| vfmaq_f32(sum, a, b), vfmaq_laneq_f32: 0 1 2 3
 );
 lanes!(
     float64x2_t, f64, 2, KC 384, RATE 10_000,
-    vdupq_n_f64 vld1q_f64 vst1q_f64, |a, b, sum| vfmaq_f64(sum, a, b), vfmaq_laneq_f64: 0 1
+    vdupq_n_f64 vld1q_f64 vst1q_f64 vaddq_f64 vaddvq_f64, |a, b, sum| vfmaq_f64(sum, a, b), vfmaq_laneq_f64: 0 1
 );
 lanes!(
     int32x4_t, i32, 4, KC 384, RATE 10_000,
-    vdupq_n_s32 vld1q_s32 vst1q_s32, |a, b, sum| vmlaq_s32(sum, a, b), vmlaq_laneq_s32: 0 1 2 3
+    vdupq_n_s32 vld1q_s32 vst1q_s32 vaddq_s32 vaddvq_s32, |a, b, sum| vmlaq_s32(sum, a, b), vmlaq_laneq_s32: 0 1 2 3
 );
 
 /// Four sums of products of bytes; as an operand, four bytes along K in each lane.
@@ -170,6 +182,14 @@ impl Lanes for Dots {
     #[inline(always)]
     unsafe fn multiply_add(self, other: Self, sum: Self) -> Self {
         Self(unsafe { vmlaq_s32(sum.0, self.0, other.0) })
+    }
+    #[inline(always)]
+    unsafe fn plus(self, other: Self) -> Self {
+        Self(unsafe { vaddq_s32(self.0, other.0) })
+    }
+    #[inline(always)]
+    unsafe fn total(self) -> i32 {
+        unsafe { vaddvq_s32(self.0) }
     }
     #[inline(always)]
     unsafe fn add_products<const R: usize, const C: usize>(
