@@ -10,19 +10,38 @@ __kernel GROUP_OF_ROW void softmax(const __global T* x, __global T* y, const ulo
     SHARED
     x += get_group_id(0) * n;
     y += get_group_id(0) * n;
-    V best = (V)(R)-INFINITY, sum = (V)(R)0;
-    EACH_VECTOR(i, n) {
-        const V some = load_part_T(x, i, n, -INFINITY);
-        best = LARGER(best, some);
-    }
+    V best, sum;
+    FOLD_ROW(best, x, n, -INFINITY, (V)(R)-INFINITY, LARGER, ITSELF)
     const R top = ROW_LARGEST(best);
-    EACH_VECTOR(i, n) sum += EXP_DOWN(load_part_T(x, i, n, -INFINITY) - top);
+#if !LOG && ITEMS == 1
+    // Where the output has the arithmetic's precision, it keeps the exponentials until their sum is known.
+    if (sizeof(T) == sizeof(R)) {
+        V near = (V)(R)0, far = (V)(R)0;
+        size_t i = 0;
+        for (; i + 2 * LANES <= n; i += 2 * LANES) {
+            const V a = EXP_DOWN(VLOAD_T(x, i) - top), b = EXP_DOWN(VLOAD_T(x, i + LANES) - top);
+            VSTORE_T(y, i, a);
+            VSTORE_T(y, i + LANES, b);
+            near += a;
+            far += b;
+        }
+        for (; i < n; i += LANES) {
+            const V a = EXP_DOWN(load_part_T(x, i, n, -INFINITY) - top);
+            store_part_T(y, i, n, a);
+            near += a;
+        }
+        const R share = (R)1 / sum_of(near + far);
+        EACH_PART(i, n, PUT_PART(T, y, i, n, PART_OF(T, y, i, n, 0) * share);)
+        return;
+    }
+#endif
+#define EXPONENTIAL(v) EXP_DOWN((v) - top)
+    FOLD_ROW(sum, x, n, -INFINITY, (V)(R)0, ADDED, EXPONENTIAL)
     const R total = ROW_SUM(sum);
     const R log_total = log(total);
-    EACH_VECTOR(i, n) {
-        const V shifted = load_part_T(x, i, n, 0) - top;
-        store_part_T(y, i, n, LOG ? shifted - log_total : exp(shifted) / total);
-    }
+    EACH_PART(i, n,
+        const V shifted = PART_OF(T, x, i, n, 0) - top;
+        PUT_PART(T, y, i, n, LOG ? shifted - log_total : exp(shifted) / total);)
 }
 #endif
 
@@ -95,24 +114,22 @@ __kernel GROUP_OF_ROW void row_norm(const __global T* x, const __global P* weigh
     SHARED
     const size_t row = get_group_id(0);
     x += row * n;
-    V sum = (V)(R)0, squares = (V)(R)0;
+    V squares;
     R mean = 0;
 #if !RMS
-    EACH_VECTOR(i, n) sum += load_part_T(x, i, n, 0);
+    V sum;
+    FOLD_ROW(sum, x, n, 0, (V)(R)0, ADDED, ITSELF)
     mean = ROW_SUM(sum) / (R)n;
 #endif
-    EACH_VECTOR(i, n) {
-        const V centred = load_part_T(x, i, n, mean) - mean;
-        squares += centred * centred;
-    }
+#define SQUARE_OF(v) (((v) - mean) * ((v) - mean))
+    FOLD_ROW(squares, x, n, mean, (V)(R)0, ADDED, SQUARE_OF)
     const R rstd = (R)1 / sqrt(ROW_SUM(squares) / (R)n + eps);
-    EACH_VECTOR(i, n) {
-        V v = (load_part_T(x, i, n, mean) - mean) * rstd;
-        if (PRESENT & 1) v *= load_part_P(weight, i, n, 0);
-        if (PRESENT & 2) v += load_part_P(bias, i, n, 0);
-        store_part_T(y + row * n, i, n, v);
-        if (PRESENT & 4) store_part_LOW(low + row * n, i, n, v);
-    }
+    EACH_PART(i, n,
+        V v = (PART_OF(T, x, i, n, mean) - mean) * rstd;
+        if (PRESENT & 1) v *= PART_OF(P, weight, i, n, 0);
+        if (PRESENT & 2) v += PART_OF(P, bias, i, n, 0);
+        PUT_PART(T, y + row * n, i, n, v);
+        if (PRESENT & 4) { PUT_PART(LOW, low + row * n, i, n, v); })
     if (IS_FIRST) {
         if (!RMS) means[row] = mean;
         rstds[row] = rstd;
