@@ -262,28 +262,25 @@ inline V activated_vector(V x, uint flags) {
         _Pragma("unroll") for (int v = 0; v < VECTORS; v++) { work; }                                      \
     }
 
-// Products of up to SUMMED elements along k, from `block` on.
-#define TILE_BLOCK(COUNT, sums, block)                                                                     \
-    EACH_OF_TILE(COUNT, sums[r][v] = (V)(R)0)                                                              \
-    for (ulong k = (block); k < p.k && k < (block) + SUMMED; k++) {                                         \
-        V columns[VECTORS];                                                                                \
-        _Pragma("unroll") for (int v = 0; v < VECTORS; v++) columns[v] = READ_GLOBAL(RIGHT(k, v));         \
-        _Pragma("unroll") for (int r = 0; r < COUNT; r++) {                                                \
-            const V row = (V)LEFT(r, k);                                                                   \
-            _Pragma("unroll") for (int v = 0; v < VECTORS; v++) sums[r][v] = fma(row, columns[v], sums[r][v]); \
-        }                                                                                                  \
-    }
-
-// COUNT rows from row `first` on. Only constant indices, so that the tile stays in registers. Sums of SUMMED products
-// each are added up in turn.
+// COUNT rows from row `first` on. Only constant indices, so that sums of SUMMED products stay in registers; they are
+// added up in `acc`.
 #define TILE(COUNT, first)                                                                                                           \
     do {                                                                                                                             \
         V acc[COUNT][VECTORS];                                                                                                       \
-        TILE_BLOCK(COUNT, acc, 0)                                                                                                    \
-        for (ulong block = SUMMED; block < p.k; block += SUMMED) {                                                                     \
-            V more[COUNT][VECTORS];                                                                                                  \
-            TILE_BLOCK(COUNT, more, block)                                                                                           \
-            EACH_OF_TILE(COUNT, acc[r][v] += more[r][v])                                                                             \
+        EACH_OF_TILE(COUNT, acc[r][v] = (V)(R)0)                                                                                     \
+        for (ulong block = 0; block < p.k; block += SUMMED) {                                                                        \
+            const ulong end = block + SUMMED < p.k ? block + SUMMED : p.k;                                                           \
+            V sums[COUNT][VECTORS];                                                                                                  \
+            EACH_OF_TILE(COUNT, sums[r][v] = (V)(R)0)                                                                                \
+            for (ulong k = block; k < end; k++) {                                                                                    \
+                V columns[VECTORS];                                                                                                  \
+                _Pragma("unroll") for (int v = 0; v < VECTORS; v++) columns[v] = READ_GLOBAL(RIGHT(k, v));                           \
+                _Pragma("unroll") for (int r = 0; r < COUNT; r++) {                                                                  \
+                    const V row = (V)LEFT(r, k);                                                                                     \
+                    _Pragma("unroll") for (int v = 0; v < VECTORS; v++) sums[r][v] = fma(row, columns[v], sums[r][v]);               \
+                }                                                                                                                    \
+            }                                                                                                                        \
+            EACH_OF_TILE(COUNT, acc[r][v] += sums[r][v])                                                                             \
         }                                                                                                                            \
         if (whole) {                                                                                                                 \
             _Pragma("unroll") for (int r = 0; r < COUNT; r++) {                                                                      \

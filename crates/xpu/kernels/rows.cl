@@ -73,4 +73,7 @@ GROUP_FOLD(group_sum, ADDED)
 GROUP_FOLD(group_largest, fmax)
 #endif
 #define GROUP_OF_ROW __attribute__((reqd_work_group_size(ITEMS, 1, 1)))
+// The rows of a group: on a CPU several, one after the other.
+#define EACH_ROW(row) \
+    for (ulong row = get_group_id(0) * each; row < rows && row < (get_group_id(0) + 1) * each; row++)
 #define IS_FIRST (get_local_id(0) == 0)
