@@ -1,6 +1,6 @@
 //! Products, attention and memory-bound kernels of an xpu device beside what the device can do at most, measured in the
-//! same run: `cargo run --release -p rushlight-xpu --example limits`. With `check`, an error if products or attention
-//! stay below half of the limit; with another word (`product`, `attention`, `memory`), only these.
+//! same run: `cargo run --release -p rushlight-xpu --example limits`. With `check`, an error if any of them stays below
+//! half of its limit; with another word (`product`, `attention`, `memory`), only these.
 
 use rushlight_core::backend::{Activation, Attention, MatMul, RowNorm};
 use rushlight_core::{Backend, DType, Error, Layout, Result, Scalar, Storage, View};
@@ -84,12 +84,13 @@ fn main() -> Result<()> {
         }
         if wants("memory") {
             memory_bound(engine, &mut memory)?;
+            vector_products(engine, &mut memory)?;
         }
     }
     println!("most of the device: {:.1} GFLOP/s, {:.1} GB/s", flops * 1e-9, bandwidth * 1e-9);
-    let low = compute.print(flops, "GFLOP/s");
-    causal.print(flops, "GFLOP/s of visible scores");
-    memory.print(bandwidth, "GB/s");
+    let mut low = compute.print(flops, "GFLOP/s");
+    low.extend(causal.print(flops, "GFLOP/s of visible scores"));
+    low.extend(memory.print(bandwidth, "GB/s"));
     if check && !low.is_empty() {
         return Err(Error::device(format!("below half of the device's limit: {}", low.join("; "))));
     }
@@ -133,6 +134,22 @@ fn attention(engine: &'static dyn Backend, table: &mut Table, visible: &mut Tabl
             engine.attention_backward(&spec, views[0], views[1], views[2], dq.view(), dk.view(), dv.view())
         })?;
         table.note(format!("{name}, backward"), 2.5 * flops / seconds);
+    }
+    Ok(())
+}
+
+/// Products of a matrix and a vector, whose limit is the reading of the matrix.
+fn vector_products(engine: &'static dyn Backend, table: &mut Table) -> Result<()> {
+    let n = 4096usize;
+    let [matrix, x, y] = [[1, n, n], [1, n, 1], [1, n, 1]].map(|shape| Filled::new(engine, &shape, DType::F32));
+    let (matrix, x, y) = (matrix?, x?, y?);
+    let turned = matrix.layout.transpose(1, 2);
+    for (name, layout) in [("matrix times vector", &matrix.layout), ("transposed matrix times vector", &turned)] {
+        let a = View { layout, ..matrix.view() };
+        let (bias, alpha, beta, activation) = (None, 1.0, 0.0, Activation::None);
+        let spec = MatMul { a, b: x.view(), out: y.view(), bias, alpha, beta, activation };
+        let seconds = fastest(engine, || engine.matmul(&spec))?;
+        table.note(format!("{name}, {n} x {n}"), (n * n * 4) as f64 / seconds);
     }
     Ok(())
 }

@@ -255,6 +255,7 @@ void attention_tiles_backward(const Block b, const Tensors t, const __global T* 
 // A part's share of the gradients of values and of keys: its weights (or slopes) in panels, transposed, times gradients of the output (or queries) in
 // panels along. A work item takes COLUMNS keys, KEYS at a time; the third index of groups chooses between values and keys.
 #define KEYS 8
+#define NEAR 96
 PARTS(O)
 
 typedef struct { long strides[4]; ulong rows_batch, size; } Target;
@@ -274,38 +275,48 @@ void attention_keys(const Block b, const Target values, const __global R* weight
     weights += (z * ROUNDED(b.s) + key) * b.rows;
     rows_along += z * t.rows_batch;
     out += (long)(z / b.heads) * t.strides[0] + (long)(z % b.heads) * t.strides[1];
-    for (size_t c = 0; c < size; c += COLUMNS) {
-        const __global R* right = rows_along + c * b.rows;
-        for (size_t at = 0; at < COLUMNS && key + at < b.s; at += KEYS) {
-            V sums[KEYS][2];
-            _Pragma("unroll") for (int r = 0; r < KEYS; r++) sums[r][0] = sums[r][1] = (V)(R)0;
-            for (size_t k = begin; k < b.rows; k++) {
-                const V near = READ_GLOBAL(right + k * COLUMNS), far = READ_GLOBAL(right + k * COLUMNS + LANES);
+    // [COLUMNS][MOST]
+    R sums_of_keys[COLUMNS * MOST];
+    for (size_t i = 0; i < COLUMNS * MOST; i += LANES) WRITE_OWN((V)(R)0, sums_of_keys + i);
+    // Rows whose weights and panels stay in the first cache.
+    for (size_t near_row = begin; near_row < b.rows; near_row += NEAR) {
+        const size_t far_row = near_row + NEAR < b.rows ? near_row + NEAR : b.rows;
+        for (size_t c = 0; c < size; c += COLUMNS) {
+            const __global R* right = rows_along + c * b.rows;
+            for (size_t at = 0; at < COLUMNS && key + at < b.s; at += KEYS) {
+                V sums[KEYS][2];
+                R* place = sums_of_keys + at * MOST + c;
                 _Pragma("unroll") for (int r = 0; r < KEYS; r++) {
-                    const V x = (V)(weights[k * COLUMNS + at + r]);
-                    sums[r][0] = fma(x, near, sums[r][0]);
-                    sums[r][1] = fma(x, far, sums[r][1]);
+                    sums[r][0] = READ_OWN(place + r * MOST);
+                    sums[r][1] = READ_OWN(place + r * MOST + LANES);
                 }
-            }
-            R tile[KEYS * COLUMNS];
-            _Pragma("unroll") for (int r = 0; r < KEYS; r++) {
-                WRITE_OWN(sums[r][0], tile + r * COLUMNS);
-                WRITE_OWN(sums[r][1], tile + r * COLUMNS + LANES);
-            }
-            for (size_t r = 0; r < KEYS && key + at + r < b.s; r++) {
-                __global O* line = out + (long)(key + at + r) * stride;
-                if (step == 1) {
-                    for (size_t i = 0; i < COLUMNS && c + i < size; i += LANES) {
-                        V x = READ_OWN(tile + r * COLUMNS + i);
-                        if (add) x += load_part_O(line, c + i, size, (R)0);
-                        store_part_O(line, c + i, size, x);
-                    }
-                } else {
-                    for (size_t i = 0; i < COLUMNS && c + i < size; i++) {
-                        const R x = tile[r * COLUMNS + i] + (add ? LOAD_O(line, (long)(c + i) * step) : (R)0);
-                        STORE_O(line, (long)(c + i) * step, x);
+                for (size_t k = near_row; k < far_row; k++) {
+                    const V near = READ_GLOBAL(right + k * COLUMNS), far = READ_GLOBAL(right + k * COLUMNS + LANES);
+                    _Pragma("unroll") for (int r = 0; r < KEYS; r++) {
+                        const V x = (V)(weights[k * COLUMNS + at + r]);
+                        sums[r][0] = fma(x, near, sums[r][0]);
+                        sums[r][1] = fma(x, far, sums[r][1]);
                     }
                 }
+                _Pragma("unroll") for (int r = 0; r < KEYS; r++) {
+                    WRITE_OWN(sums[r][0], place + r * MOST);
+                    WRITE_OWN(sums[r][1], place + r * MOST + LANES);
+                }
+            }
+        }
+    }
+    for (size_t r = 0; r < COLUMNS && key + r < b.s; r++) {
+        __global O* line = out + (long)(key + r) * stride;
+        const R* own = sums_of_keys + r * MOST;
+        if (step == 1) {
+            for (size_t i = 0; i < size; i += LANES) {
+                V x = READ_OWN(own + i);
+                if (add) x += load_part_O(line, i, size, (R)0);
+                store_part_O(line, i, size, x);
+            }
+        } else {
+            for (size_t i = 0; i < size; i++) {
+                STORE_O(line, (long)i * step, own[i] + (add ? LOAD_O(line, (long)i * step) : (R)0));
             }
         }
     }

@@ -40,6 +40,9 @@ inline R activated(R x, uint flags) {
         STORE_OUT(out, place_, activated(x_, flags));                                                     \
     } while (0)
 
+// Products that one sum takes: longer sums lose digits.
+#define SUMMED 256
+
 #ifdef PLAIN
 // Any strides and dtypes: a work item per element of the output.
 __kernel void matmul_plain(const Problem p, const __global A* a, const __global B* b, const __global C* bias, __global OUT* out, const R alpha, const R beta,
@@ -48,7 +51,12 @@ __kernel void matmul_plain(const Problem p, const __global A* a, const __global 
     if (j >= p.n) return;
     const long row = START(p.a, batch) + (long)i * p.a[2], column = START(p.b, batch) + (long)j * p.b[3];
     R sum = 0;
-    for (ulong k = 0; k < p.k; k++) sum += LOAD_A(a, row + (long)k * p.a[3]) * LOAD_B(b, column + (long)k * p.b[2]);
+    for (ulong first = 0; first < p.k; first += SUMMED) {
+        const ulong last = first + SUMMED < p.k ? first + SUMMED : p.k;
+        R some = 0;
+        for (ulong k = first; k < last; k++) some += LOAD_A(a, row + (long)k * p.a[3]) * LOAD_B(b, column + (long)k * p.b[2]);
+        sum += some;
+    }
     FINISH(i, j, sum);
 }
 #endif
@@ -142,6 +150,85 @@ __kernel void pack(const __global T* x, __global R* panels, const ulong count, c
 }
 #endif
 
+#ifdef MATRIX_VECTOR
+// A matrix times a vector on a CPU: every element of the matrix is read once, in the order of memory. A: the dtype of
+// the matrix; the vector is of type R.
+PARTS(A)
+
+#if BY_ROWS
+// Each row of the matrix lies in a line, and so does the vector. A work item has EACH rows, four at a time.
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void matrix_vector(const Problem p, const __global A* a, const __global R* b, const __global C* bias, __global OUT* out,
+                   const R alpha, const R beta, const uint flags) {
+    const ulong batch = get_group_id(1), begin = get_group_id(0) * EACH;
+    const ulong end = begin + EACH < p.m ? begin + EACH : p.m;
+    a += START(p.a, batch);
+    b += START(p.b, batch);
+    for (ulong i = begin; i < end; i += 4) {
+        // What lies beyond the last row is that row again, and is not written.
+        const __global A* lines[4];
+        R sums[4];
+        _Pragma("unroll") for (int r = 0; r < 4; r++) {
+            lines[r] = a + (long)(i + r < end ? i + r : end - 1) * p.a[2];
+            sums[r] = 0;
+        }
+        for (ulong first = 0; first < p.k; first += SUMMED * LANES) {
+            const ulong last = first + SUMMED * LANES < p.k ? first + SUMMED * LANES : p.k;
+            V acc[4];
+            _Pragma("unroll") for (int r = 0; r < 4; r++) acc[r] = (V)(R)0;
+            ulong k = first;
+            for (; k + LANES <= last; k += LANES) {
+                const V x = READ_GLOBAL(b + k);
+                _Pragma("unroll") for (int r = 0; r < 4; r++) acc[r] = fma(VLOAD_A(lines[r], k), x, acc[r]);
+            }
+            _Pragma("unroll") for (int r = 0; r < 4; r++) sums[r] += sum_of(acc[r]);
+            for (; k < last; k++) {
+                _Pragma("unroll") for (int r = 0; r < 4; r++) sums[r] = fma((R)LOAD_A(lines[r], k), b[k], sums[r]);
+            }
+        }
+        _Pragma("unroll") for (int r = 0; r < 4; r++) {
+            if (i + r < end) FINISH(i + r, 0, sums[r]);
+        }
+    }
+}
+#else
+// Each column of the matrix lies in a line. A work item has 8 * LANES neighbouring rows.
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void matrix_vector(const Problem p, const __global A* a, const __global R* b, const __global C* bias, __global OUT* out,
+                   const R alpha, const R beta, const uint flags) {
+    const ulong batch = get_group_id(1), i = get_group_id(0) * (8 * LANES);
+    a += START(p.a, batch);
+    b += START(p.b, batch);
+    V sums[8];
+    _Pragma("unroll") for (int v = 0; v < 8; v++) sums[v] = (V)(R)0;
+    for (ulong first = 0; first < p.k; first += SUMMED) {
+        const ulong last = first + SUMMED < p.k ? first + SUMMED : p.k;
+        V acc[8];
+        _Pragma("unroll") for (int v = 0; v < 8; v++) acc[v] = (V)(R)0;
+        if (i + 8 * LANES <= p.m) {
+            for (ulong k = first; k < last; k++) {
+                const __global A* line = a + (long)k * p.a[3];
+                const V x = (V)b[(long)k * p.b[2]];
+                _Pragma("unroll") for (int v = 0; v < 8; v++) acc[v] = fma(VLOAD_A(line, i + v * LANES), x, acc[v]);
+            }
+        } else {
+            for (ulong k = first; k < last; k++) {
+                const __global A* line = a + (long)k * p.a[3];
+                const V x = (V)b[(long)k * p.b[2]];
+                _Pragma("unroll") for (int v = 0; v < 8; v++) {
+                    if (i + v * LANES < p.m) acc[v] = fma(load_part_A(line, i + v * LANES, p.m, (R)0), x, acc[v]);
+                }
+            }
+        }
+        _Pragma("unroll") for (int v = 0; v < 8; v++) sums[v] += acc[v];
+    }
+    R all[8 * LANES];
+    _Pragma("unroll") for (int v = 0; v < 8; v++) WRITE_OWN(sums[v], all + v * LANES);
+    for (int r = 0; r < 8 * LANES && i + r < p.m; r++) FINISH(i + r, 0, all[r]);
+}
+#endif
+#endif
+
 #if defined(TILES) && defined(LANES)
 // A tile of ROWS rows and VECTORS vectors of columns in the registers of one core.
 #define COLUMNS (VECTORS * LANES)
@@ -169,20 +256,31 @@ inline V activated_vector(V x, uint flags) {
 #define RIGHT(k, v) (right + (long)(k) * p.b[2] + (v) * LANES)
 #endif
 
-// COUNT rows from row `first` on. Only constant indices, so that the tile stays in registers.
+// `work` for each vector of a tile.
+#define EACH_OF_TILE(COUNT, work)                                                                          \
+    _Pragma("unroll") for (int r = 0; r < COUNT; r++) {                                                    \
+        _Pragma("unroll") for (int v = 0; v < VECTORS; v++) { work; }                                      \
+    }
+
+// COUNT rows from row `first` on. Only constant indices, so that sums of SUMMED products stay in registers; they are
+// added up in `acc`.
 #define TILE(COUNT, first)                                                                                                           \
     do {                                                                                                                             \
         V acc[COUNT][VECTORS];                                                                                                       \
-        _Pragma("unroll") for (int r = 0; r < COUNT; r++) {                                                                          \
-            _Pragma("unroll") for (int v = 0; v < VECTORS; v++) acc[r][v] = (V)(R)0;                                                 \
-        }                                                                                                                            \
-        for (ulong k = 0; k < p.k; k++) {                                                                                            \
-            V columns[VECTORS];                                                                                                      \
-            _Pragma("unroll") for (int v = 0; v < VECTORS; v++) columns[v] = READ_GLOBAL(RIGHT(k, v));                                \
-            _Pragma("unroll") for (int r = 0; r < COUNT; r++) {                                                                      \
-                const V row = (V)LEFT(r, k);                                                                                         \
-                _Pragma("unroll") for (int v = 0; v < VECTORS; v++) acc[r][v] = fma(row, columns[v], acc[r][v]);                     \
+        EACH_OF_TILE(COUNT, acc[r][v] = (V)(R)0)                                                                                     \
+        for (ulong block = 0; block < p.k; block += SUMMED) {                                                                        \
+            const ulong end = block + SUMMED < p.k ? block + SUMMED : p.k;                                                           \
+            V sums[COUNT][VECTORS];                                                                                                  \
+            EACH_OF_TILE(COUNT, sums[r][v] = (V)(R)0)                                                                                \
+            for (ulong k = block; k < end; k++) {                                                                                    \
+                V columns[VECTORS];                                                                                                  \
+                _Pragma("unroll") for (int v = 0; v < VECTORS; v++) columns[v] = READ_GLOBAL(RIGHT(k, v));                           \
+                _Pragma("unroll") for (int r = 0; r < COUNT; r++) {                                                                  \
+                    const V row = (V)LEFT(r, k);                                                                                     \
+                    _Pragma("unroll") for (int v = 0; v < VECTORS; v++) sums[r][v] = fma(row, columns[v], sums[r][v]);               \
+                }                                                                                                                    \
             }                                                                                                                        \
+            EACH_OF_TILE(COUNT, acc[r][v] += sums[r][v])                                                                             \
         }                                                                                                                            \
         if (whole) {                                                                                                                 \
             _Pragma("unroll") for (int r = 0; r < COUNT; r++) {                                                                      \
@@ -262,9 +360,9 @@ void matmul_tiles(const Problem p, const __global R* a, const __global R* b, con
     const ulong batch = get_group_id(2);
     const __global R* from_left = a + batch * a_batch + get_group_id(0) * p.k * 64;
     const __global R* from_right = b + batch * b_batch + get_group_id(1) * p.k * 64;
-    R acc[4][4];
+    R acc[4][4], some[4][4];
     for (int r = 0; r < 4; r++) {
-        for (int c = 0; c < 4; c++) acc[r][c] = 0;
+        for (int c = 0; c < 4; c++) acc[r][c] = some[r][c] = 0;
     }
     for (ulong first = 0; first < p.k; first += DEPTH) {
         for (uint i = item; i < DEPTH * 64; i += 256) {
@@ -279,7 +377,15 @@ void matmul_tiles(const Problem p, const __global R* a, const __global R* b, con
             // Columns 16 apart, so that neighbouring work items write neighbours.
             for (int c = 0; c < 4; c++) columns[c] = right[k * 64 + c * 16 + x];
             for (int r = 0; r < 4; r++) {
-                for (int c = 0; c < 4; c++) acc[r][c] = fma(rows[r], columns[c], acc[r][c]);
+                for (int c = 0; c < 4; c++) some[r][c] = fma(rows[r], columns[c], some[r][c]);
+            }
+        }
+        if ((first + DEPTH) % SUMMED == 0 || first + DEPTH >= p.k) {
+            for (int r = 0; r < 4; r++) {
+                for (int c = 0; c < 4; c++) {
+                    acc[r][c] += some[r][c];
+                    some[r][c] = 0;
+                }
             }
         }
         barrier(CLK_LOCAL_MEM_FENCE);

@@ -136,6 +136,11 @@ typedef NEST(2) Kept;
 typedef NEST(1) Reduced;
 
 #ifdef FOLD
+// Elements that one accumulator takes before it is added to the others': longer sums lose digits.
+#define SUMMED 256
+// Elements of an output that the work items of a group take at a time.
+#define STEP ((ulong)ITEMS_IN * (ACROSS ? 1 : WIDTH))
+#define ADD(acc, place, number) add(acc, ELEMENT(LOAD_T(base, place)), (long)(number), first_param)
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1)))
 void reduce(const Kept kept, const Reduced reduced, const __global T* x, __global OUT* out, __global long* indices, __global Acc* partial, const ulong outputs,
             const ulong length, const ulong piece, const P first_param, const P second_param) {
@@ -149,25 +154,33 @@ void reduce(const Kept kept, const Reduced reduced, const __global T* x, __globa
         long at[2] = {0, 0};
         NEST_OFFSETS(kept, 2, output, 0, at);
         const __global T* base = x + at[0];
+        for (ulong begin = from; begin < to; begin += SUMMED * STEP) {
+            const ulong end = begin + SUMMED * STEP < to ? begin + SUMMED * STEP : to;
+            Acc some[WIDTH];
+            for (int v = 0; v < WIDTH; v++) some[v] = start();
 #if ACROSS || WIDTH == 1
-        for (ulong e = from + in; e < to; e += ITEMS_IN) {
-            long place[1] = {0};
+            for (ulong e = begin + in; e < end; e += ITEMS_IN) {
+                long place[1] = {0};
 #if ONE_LOOP
-            place[0] = (long)e * reduced.strides[0][0];
+                place[0] = (long)e * reduced.strides[0][0];
 #else
-            NEST_OFFSETS(reduced, 1, e, 0, place);
+                NEST_OFFSETS(reduced, 1, e, 0, place);
 #endif
-            for (int v = 0; v < WIDTH; v++) acc[v] = add(acc[v], ELEMENT(LOAD_T(base, place[0] + v)), (long)e, first_param);
-        }
+                for (int v = 0; v < WIDTH; v++) some[v] = ADD(some[v], place[0] + v, e);
+            }
 #else
-        // One loop of neighbours.
-        ulong e = from + in * (ulong)WIDTH;
-        for (; e + WIDTH <= to; e += ITEMS_IN * WIDTH) {
-            for (int v = 0; v < WIDTH; v++) acc[v] = add(acc[v], ELEMENT(LOAD_T(base, e + v)), (long)(e + v), first_param);
+            // One loop of neighbours.
+            ulong e = begin + in * (ulong)WIDTH;
+            for (; e + WIDTH <= end; e += STEP) {
+                for (int v = 0; v < WIDTH; v++) some[v] = ADD(some[v], e + v, e + v);
+            }
+            for (int v = 0; v < WIDTH; v++) {
+                if (e + v < end) some[v] = ADD(some[v], e + v, e + v);
+            }
+#endif
+            for (int v = 0; v < WIDTH; v++) acc[v] = merge(acc[v], some[v], first_param);
         }
-        for (int v = 0; v < WIDTH; v++) {
-            if (e + v < to) acc[v] = add(acc[v], ELEMENT(LOAD_T(base, e + v)), (long)(e + v), first_param);
-        }
+#if !ACROSS
         for (int v = 1; v < WIDTH; v++) acc[0] = merge(acc[0], acc[v], first_param);
 #endif
     }

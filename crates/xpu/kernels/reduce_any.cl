@@ -24,7 +24,7 @@ void reduce_any(const Kept kept, const Reduced reduced, const __global uchar* x,
     const int largest = code == 3 || code == 11 || code == 17, smallest = code == 4 || code == 12 || code == 18;
     // The accumulator; the mean and the squares of a variance, the largest of exponentials; the index.
     R a = code == 2 || code == 6 ? (R)1 : largest || code == 14 ? LOWEST : smallest ? HIGHEST : (R)0;
-    R b = 0;
+    R b = 0, some = 0;
     long index = -1;
     for (ulong e = 0; e < length; e++) {
         long place[1] = {0};
@@ -59,8 +59,16 @@ void reduce_any(const Kept kept, const Reduced reduced, const __global uchar* x,
             } else b += exp(v - a);
         }
 #endif
-        else a += v;
+        else {
+            // Short sums are added up in turn: a long one loses digits.
+            some += v;
+            if (e % 128 == 127) {
+                a += some;
+                some = 0;
+            }
+        }
     }
+    if (some != 0) a += some;
 #if R_KIND != 2
     if (code == 1) a = a / (R)second_param;
     else if (code == 7) a = b / (R)second_param;

@@ -6,22 +6,58 @@ PARTS(S)
 
 #ifdef SOFTMAX
 // LOG: the logarithm of it.
-__kernel GROUP_OF_ROW void softmax(const __global T* x, __global T* y, const ulong n) {
+#define EXPONENTIAL(v) EXP_DOWN((v) - top)
+__kernel GROUP_OF_ROW void softmax(const __global T* all, __global T* out, const ulong n, const ulong rows,
+                                   const ulong each) {
     SHARED
-    x += get_group_id(0) * n;
-    y += get_group_id(0) * n;
-    V best = (V)(R)-INFINITY, sum = (V)(R)0;
-    EACH_VECTOR(i, n) {
-        const V some = load_part_T(x, i, n, -INFINITY);
-        best = LARGER(best, some);
+#if !LOG && ITEMS == 1
+    // Where the output has the arithmetic's precision, it keeps the exponentials until their sum is known. Meanwhile the
+    // next row is read, for its largest element.
+    if (sizeof(T) == sizeof(R)) {
+        const ulong first = get_group_id(0) * each, last = first + each < rows ? first + each : rows;
+        V best;
+        FOLD_ROW(best, all + first * n, n, -INFINITY, (V)(R)-INFINITY, LARGER, ITSELF)
+        for (ulong row = first; row < last; row++) {
+            const __global T *x = all + row * n, *next = row + 1 < last ? x + n : x;
+            __global T* y = out + row * n;
+            const R top = largest_of(best);
+            V near = (V)(R)0, far = (V)(R)0, near_best = (V)(R)-INFINITY, far_best = near_best;
+            size_t i = 0;
+            for (; i + 2 * LANES <= n; i += 2 * LANES) {
+                const V a = EXP_DOWN(VLOAD_T(x, i) - top), b = EXP_DOWN(VLOAD_T(x, i + LANES) - top);
+                const V c = VLOAD_T(next, i), d = VLOAD_T(next, i + LANES);
+                VSTORE_T(y, i, a);
+                VSTORE_T(y, i + LANES, b);
+                near += a;
+                far += b;
+                near_best = LARGER(near_best, c);
+                far_best = LARGER(far_best, d);
+            }
+            for (; i < n; i += LANES) {
+                const V a = EXP_DOWN(load_part_T(x, i, n, -INFINITY) - top), c = load_part_T(next, i, n, -INFINITY);
+                store_part_T(y, i, n, a);
+                near += a;
+                near_best = LARGER(near_best, c);
+            }
+            best = LARGER(near_best, far_best);
+            const R share = (R)1 / sum_of(near + far);
+            EACH_PART(i, n, PUT_PART(T, y, i, n, PART_OF(T, y, i, n, 0) * share);)
+        }
+        return;
     }
-    const R top = ROW_LARGEST(best);
-    EACH_VECTOR(i, n) sum += EXP_DOWN(load_part_T(x, i, n, -INFINITY) - top);
-    const R total = ROW_SUM(sum);
-    const R log_total = log(total);
-    EACH_VECTOR(i, n) {
-        const V shifted = load_part_T(x, i, n, 0) - top;
-        store_part_T(y, i, n, LOG ? shifted - log_total : exp(shifted) / total);
+#endif
+    EACH_ROW(row) {
+        const __global T* x = all + row * n;
+        __global T* y = out + row * n;
+        V best, sum;
+        FOLD_ROW(best, x, n, -INFINITY, (V)(R)-INFINITY, LARGER, ITSELF)
+        const R top = ROW_LARGEST(best);
+        FOLD_ROW(sum, x, n, -INFINITY, (V)(R)0, ADDED, EXPONENTIAL)
+        const R total = ROW_SUM(sum);
+        const R log_total = log(total);
+        EACH_PART(i, n,
+            const V shifted = PART_OF(T, x, i, n, 0) - top;
+            PUT_PART(T, y, i, n, LOG ? shifted - log_total : exp(shifted) / total);)
     }
 }
 #endif
@@ -90,32 +126,32 @@ PARTS(LOW)
 #endif
 
 #ifdef NORM
-__kernel GROUP_OF_ROW void row_norm(const __global T* x, const __global P* weight, const __global P* bias, __global T* y, __global LOW* low, __global R* means,
-                                    __global R* rstds, const ulong n, const R eps) {
+#define SQUARE_OF(v) (((v) - mean) * ((v) - mean))
+__kernel GROUP_OF_ROW void row_norm(const __global T* all, const __global P* weight, const __global P* bias, __global T* y,
+                                    __global LOW* low, __global R* means, __global R* rstds,
+                                    const ulong n, const R eps, const ulong rows, const ulong each) {
     SHARED
-    const size_t row = get_group_id(0);
-    x += row * n;
-    V sum = (V)(R)0, squares = (V)(R)0;
-    R mean = 0;
+    EACH_ROW(row) {
+        const __global T* x = all + row * n;
+        V squares;
+        R mean = 0;
 #if !RMS
-    EACH_VECTOR(i, n) sum += load_part_T(x, i, n, 0);
-    mean = ROW_SUM(sum) / (R)n;
+        V sum;
+        FOLD_ROW(sum, x, n, 0, (V)(R)0, ADDED, ITSELF)
+        mean = ROW_SUM(sum) / (R)n;
 #endif
-    EACH_VECTOR(i, n) {
-        const V centred = load_part_T(x, i, n, mean) - mean;
-        squares += centred * centred;
-    }
-    const R rstd = (R)1 / sqrt(ROW_SUM(squares) / (R)n + eps);
-    EACH_VECTOR(i, n) {
-        V v = (load_part_T(x, i, n, mean) - mean) * rstd;
-        if (PRESENT & 1) v *= load_part_P(weight, i, n, 0);
-        if (PRESENT & 2) v += load_part_P(bias, i, n, 0);
-        store_part_T(y + row * n, i, n, v);
-        if (PRESENT & 4) store_part_LOW(low + row * n, i, n, v);
-    }
-    if (IS_FIRST) {
-        if (!RMS) means[row] = mean;
-        rstds[row] = rstd;
+        FOLD_ROW(squares, x, n, mean, (V)(R)0, ADDED, SQUARE_OF)
+        const R rstd = (R)1 / sqrt(ROW_SUM(squares) / (R)n + eps);
+        EACH_PART(i, n,
+            V v = (PART_OF(T, x, i, n, mean) - mean) * rstd;
+            if (PRESENT & 1) v *= PART_OF(P, weight, i, n, 0);
+            if (PRESENT & 2) v += PART_OF(P, bias, i, n, 0);
+            PUT_PART(T, y + row * n, i, n, v);
+            if (PRESENT & 4) { PUT_PART(LOW, low + row * n, i, n, v); })
+        if (IS_FIRST) {
+            if (!RMS) means[row] = mean;
+            rstds[row] = rstd;
+        }
     }
 }
 #endif

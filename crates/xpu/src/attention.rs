@@ -126,9 +126,10 @@ impl<'a> Problem<'a> {
         let per_image = unit.saturating_mul(self.kv_heads);
         let images = (most / per_image).clamp(1, self.batch.max(1));
         let heads = if images > 1 { self.kv_heads } else { (most / unit).clamp(1, self.kv_heads.max(1)) };
-        // Whole tiles of rows.
-        let fitting = (most / self.s.max(1)).max(1);
-        let rows = if fitting > 12 { fitting / 12 * 12 } else { fitting }.min(self.l);
+        // Parts of about the same size, of whole tiles of rows.
+        let fitting = (most / self.s.max(1)).clamp(1, self.l.max(1));
+        let even = self.l.div_ceil(self.l.div_ceil(fitting).max(1));
+        let rows = if fitting > ROWS { even.next_multiple_of(ROWS) } else { even }.min(self.l);
         let mut parts = Vec::new();
         for image in (0..self.batch).step_by(images) {
             for head in (0..self.kv_heads).step_by(heads) {

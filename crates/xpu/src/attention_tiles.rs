@@ -17,8 +17,8 @@ pub const MOST: usize = 128;
 /// Most tiles of a work item.
 pub const EACH: usize = 4;
 
-/// Scores of a part of the backward pass: they stay in the second cache.
-const MOST_SCORES: usize = 1 << 19;
+/// Scores of a part of the backward pass: they stay in caches. Of causal attention only half of them are computed.
+const MOST_SCORES: usize = 1 << 20;
 
 /// Queries from which on a tile is worth its empty rows.
 const FEWEST: usize = 4;
@@ -137,7 +137,7 @@ impl Xpu {
         [dq, dk, dv]: [View; 3],
     ) -> Result<()> {
         let kernel = p.kernel(self, Family::AttentionTiles, "attention_tiles_backward", "TILES_BACKWARD")?;
-        let parts = p.parts(MOST_SCORES);
+        let parts = p.parts(if p.spec.causal { 2 * MOST_SCORES } else { MOST_SCORES });
         let sums = self.wide_sums(p, &parts, dk, dv)?;
         let (dk_sum, dv_sum) = sums.as_ref().map_or((dk, dv), |(dk, dv)| (dk.view(), dv.view()));
         let (mut keys_across, mut keys_along, mut values) = (Panels::default(), Panels::default(), Panels::default());

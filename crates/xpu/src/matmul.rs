@@ -195,6 +195,10 @@ impl Xpu {
                 let emulated = self.driver.abilities().matrix_units == MatrixUnits::Emulated;
                 return self.product_xmx(p, flags, emulated);
             }
+            if let Some((turned, by_rows)) = self.takes_vector(p, kind) {
+                let (p, flags) = if turned { (&p.transposed(), flags | BIAS_OF_ROWS) } else { (p, flags) };
+                return self.matrix_vector(p, kind, flags, by_rows);
+            }
             return self.tiles(p, kind, flags);
         }
         let bias = p.bias.unwrap_or((p.row_factors.unwrap_or(p.out.address), p.out.dtype, 0));
@@ -208,6 +212,42 @@ impl Xpu {
         const GROUP: usize = 64;
         run!(self, kernel, [p.n.div_ceil(GROUP), p.m, p.batch()], [GROUP, 1, 1];
             p.problem(), a, b, bias, out, alpha, beta, codes, flags)
+    }
+
+    /// Whether a product is that of a matrix and a vector which a CPU reads where they lie: whether the vector is on the
+    /// left, and whether the matrix has its rows in a line (else its columns).
+    fn takes_vector(&self, p: &Product, kind: Kind) -> Option<(bool, bool)> {
+        if !self.driver.abilities().is_cpu || p.n.min(p.m) != 1 || p.row_factors.is_some() || p.packed.is_some() {
+            return None;
+        }
+        let turned = p.n != 1;
+        let p = if turned { &p.transposed() } else { p };
+        let arithmetic = if kind == Kind::F64 { DType::F64 } else { DType::F32 };
+        let readable = p.b.dtype == arithmetic && (kind != Kind::F64 || p.a.dtype == DType::F64);
+        match p.a.strides {
+            _ if !readable => None,
+            [.., 1] if p.b.strides[2] == 1 => Some((turned, true)),
+            [.., 1, _] => Some((turned, false)),
+            _ => None,
+        }
+    }
+
+    /// A matrix times a vector on a CPU; see `takes_vector`.
+    fn matrix_vector(&self, p: &Product, kind: Kind, flags: u32, by_rows: bool) -> Result<()> {
+        const EACH: usize = 32;
+        let bias = p.bias.unwrap_or((p.out.address, p.out.dtype, 0));
+        let tags = [kind as u16, p.a.dtype as u16, p.out.dtype as u16, bias.1 as u16, by_rows as u16];
+        let lanes = lanes(kind);
+        let kernel = self.kernel(Key::new(Family::MatMul, "matrix_vector", tags), || {
+            let defines = Defines::default().define("MATRIX_VECTOR", 1).define("BY_ROWS", by_rows as u8);
+            let defines = defines.define("EACH", EACH).lanes(kind, lanes);
+            defines.vector("A", p.a.dtype).vector("OUT", p.out.dtype).vector("C", bias.1)
+        })?;
+        let (a, b, out, bias) = (At(p.a.address), At(p.b.address), At(p.out.address), At(bias.0));
+        let (alpha, beta) = (kind.number(p.alpha), kind.number(p.beta));
+        let each = if by_rows { EACH } else { 8 * lanes };
+        run!(self, kernel, [p.m.div_ceil(each), p.batch(), 1], [1, 1, 1];
+            p.problem(), a, b, bias, out, alpha, beta, flags)
     }
 
     /// The tiled kernels. Operands are packed into panels, but those that a CPU can as well read where they lie.

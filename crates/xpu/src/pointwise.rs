@@ -413,6 +413,14 @@ impl Xpu {
             if src.ptr() == out.ptr() {
                 return Ok(());
             }
+            // Drivers of CPUs copy by one core.
+            const SHARED_OUT: usize = 1 << 20;
+            if self.driver.abilities().is_cpu && bytes >= SHARED_OUT {
+                let kernel = self.kernel(Key::new(Family::Copy, "copy_bytes", []), Defines::default)?;
+                let each = bytes.div_ceil(8 * self.driver.abilities().compute_units.max(1)).next_multiple_of(4096);
+                let (from, to) = (At(src.ptr() as u64), At(out.ptr() as u64));
+                return run!(self, kernel, [bytes.div_ceil(each), 1, 1], [1, 1, 1]; from, to, bytes, each);
+            }
             // SAFETY: both views are contiguous and of this many bytes.
             unsafe { self.driver.copy(self.queue(), out.ptr() as u64, src.ptr() as u64, bytes, false)? };
             return self.launched();

@@ -26,6 +26,7 @@ pub enum Family {
     Attention,
     AttentionTiles,
     Update,
+    Copy,
     Limits,
 }
 
@@ -51,6 +52,7 @@ impl Family {
             Family::Attention => &[VECTORS, ROWS, ATTENTION],
             Family::AttentionTiles => &[VECTORS, ROWS, ATTENTION, include_str!("../kernels/attention_tiles.cl")],
             Family::Update => &[include_str!("../kernels/update.cl")],
+            Family::Copy => &[include_str!("../kernels/copy.cl")],
             Family::Limits => &[include_str!("../kernels/limits.cl")],
         }
     }

@@ -80,7 +80,8 @@ impl Xpu {
         };
         if inner == 1 {
             let kernel = form("softmax", "SOFTMAX")?;
-            return run!(self, kernel, [outer, 1, 1], [shape.items, 1, 1]; from, to, n);
+            let each = self.rows_each(outer);
+            return run!(self, kernel, [outer.div_ceil(each), 1, 1], [shape.items, 1, 1]; from, to, n, outer, each);
         }
         let kernel = form("softmax_across", "SOFTMAX_ACROSS")?;
         let (groups, items) = self.columns(inner, outer, shape);
@@ -116,6 +117,12 @@ impl Xpu {
         run!(self, kernel, groups, items; from, out, to, n, inner)
     }
 
+    /// Rows of a group: on a CPU several, as the start of a group takes about as long as a short row.
+    fn rows_each(&self, rows: usize) -> usize {
+        let abilities = self.driver.abilities();
+        if abilities.is_cpu { (rows / (16 * abilities.compute_units.max(1))).clamp(1, 32) } else { 1 }
+    }
+
     /// A launch with a work item for each vector of columns, by `outer`.
     fn columns(&self, columns: usize, outer: usize, shape: Shape) -> ([usize; 3], [usize; 3]) {
         let vectors = columns.div_ceil(shape.lanes);
@@ -143,8 +150,9 @@ impl Xpu {
         let (from, to) = (At(x.ptr() as u64), At(y.ptr() as u64));
         let (w, b, copy) = (or(weight, x), or(bias, x), or(low, y));
         let (means, rstds) = (At(mean.ptr() as u64), At(rstd.ptr() as u64));
-        run!(self, kernel, [spec.rows, 1, 1], [shape.items, 1, 1];
-            from, w, b, to, copy, means, rstds, spec.cols, shape.kind.number(spec.eps))
+        let (rows, each) = (spec.rows, self.rows_each(spec.rows));
+        run!(self, kernel, [rows.div_ceil(each), 1, 1], [shape.items, 1, 1];
+            from, w, b, to, copy, means, rstds, spec.cols, shape.kind.number(spec.eps), rows, each)
     }
 
     fn norm_kernel(
