@@ -67,6 +67,21 @@ fn links_resolve() {
     assert!(broken.is_empty(), "{broken:#?}");
 }
 
+/// `src/lib.rs` includes every page with Rust programs, so that they run as doc tests.
+#[test]
+fn programs_are_doc_tests() {
+    let root = root();
+    let facade = fs::read_to_string(root.join("crates/rushlight/src/lib.rs")).unwrap();
+    for page in pages() {
+        let name = page.strip_prefix(&root).unwrap().to_str().unwrap();
+        let has_program = fs::read_to_string(&page).unwrap().lines().any(|line| line.starts_with("```rust"));
+        assert!(
+            !has_program || facade.contains(name),
+            "{name} has Rust programs: add it to `book` in crates/rushlight/src/lib.rs"
+        );
+    }
+}
+
 /// The words of a text that begin with `start` and continue with `rest`.
 fn words<'a>(text: &'a str, start: &str, rest: impl Fn(char) -> bool + 'a) -> Vec<&'a str> {
     let mut found = Vec::new();
