@@ -147,9 +147,9 @@ impl Operands {
         Ok([dq.to_dtype(dtype)?, shared(&dk, &this.k)?, shared(&dv, &this.v)?])
     }
 
-    /// Memory for the gradients: row-major. Or, where the engine writes any strides, of inputs alike that are not
-    /// row-major either, as a model's joint projection of queries, keys and values lies,
-    /// `[batch, length, 3, heads, size]`: merging heads and parts again then needs no copy.
+    /// Memory for the gradients: row-major by default. If the engine writes any strides and the inputs are slices of a
+    /// joint projection of queries, keys and values, the gradients are slices of
+    /// `[batch, length, 3, heads, size]`: merging heads and parts then needs no copy.
     fn gradients(&self) -> Result<[Tensor; 3]> {
         let (q, k, v) = (&self.q, &self.k, &self.v);
         let alike = q.shape() == k.shape() && q.shape() == v.shape();

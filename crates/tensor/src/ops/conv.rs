@@ -16,7 +16,7 @@ use rushlight_core::{Dims, Error, Result};
 pub enum Padding {
     /// As many on both sides.
     Zeros(Sizes),
-    /// As many as keep the output's size; for stride one.
+    /// Padding that keeps the input's size; for stride one.
     Same,
     /// None.
     Valid,
@@ -124,7 +124,8 @@ fn tensor_shape(batch: usize, channels: usize, space: [usize; 3], dims: usize) -
     shape
 }
 
-/// Operands of one dtype in one order. Gradients come from anywhere; the engine reads both operands alike.
+/// Converts both operands to one dtype and memory order: a gradient may have any, but the engine needs the same for
+/// both.
 fn alike(a: &Tensor, b: &Tensor) -> Result<[Tensor; 2]> {
     if a.dtype() != b.dtype() {
         return Err(Error::dtype(format!(
@@ -191,7 +192,7 @@ impl Problem {
         self.transposed(dy, w, None)
     }
 
-    /// The gradient by the input with what others have contributed to it, in one pass where the engine can.
+    /// The gradient by the input, added to the sum accumulated so far; in one pass if the engine supports it.
     fn input_gradient_to_sum(self, ctx: &Ctx, dy: &Tensor, w: &Tensor) -> Result<Tensor> {
         let [packed, by] = alike(dy, w)?;
         let shape = self.input_shape();
@@ -294,7 +295,7 @@ impl Problem {
     }
 }
 
-/// What every convolution checks; gives the input with a batch dimension.
+/// Checks common to all convolutions. Returns the input with a batch dimension.
 fn checked_input(
     op: &str,
     x: &Tensor,

@@ -1,4 +1,4 @@
-//! Largest and smallest, and where they are.
+//! Maxima, minima and their indices.
 
 use super::reduce::Mask;
 use crate::Tensor;
@@ -115,7 +115,7 @@ impl Tensor {
         self.extreme("min", Reduce::Min, &[], false)
     }
 
-    /// The largest along `dim` and where it is (the first of equals, which gets the gradient).
+    /// The largest along `dim` and its index (the first of equal ones, which gets the gradient).
     ///
     /// ```
     /// # use rushlight_tensor::Tensor;
@@ -128,7 +128,7 @@ impl Tensor {
         self.extreme_dim("max", ArgReduce::Max, dim, keepdim)
     }
 
-    /// The smallest along `dim` and where it is (the first of equals, which gets the gradient).
+    /// The smallest along `dim` and its index (the first of equal ones, which gets the gradient).
     pub fn min_dim(&self, dim: isize, keepdim: bool) -> Result<(Tensor, Tensor)> {
         self.extreme_dim("min", ArgReduce::Min, dim, keepdim)
     }

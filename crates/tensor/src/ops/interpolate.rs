@@ -53,7 +53,7 @@ impl InterpolateOptions {
         self
     }
 
-    /// Whether the centres of the corners, not their edges, lie on each other; for the modes other than nearest.
+    /// Whether the centres of the corner elements are aligned instead of their edges; for the modes other than nearest.
     pub fn align_corners(mut self, align: impl Into<Option<bool>>) -> Self {
         self.align_corners = align.into();
         self

@@ -109,7 +109,7 @@ impl AvgPool {
         self
     }
 
-    /// What sums are divided by in place of the window's size.
+    /// Divides sums by `divisor` instead of the window's size.
     pub fn divisor_override(mut self, divisor: usize) -> Self {
         self.divisor_override = Some(divisor);
         self
@@ -198,7 +198,7 @@ impl Problem {
         Ok(Self { spec: Pool { planes, input, output, window }, input: Dims::from_slice(x.shape()), output: shape })
     }
 
-    /// An error for sizes of zero beside the batch's, which PyTorch refuses for windows that follow the output's size.
+    /// Refuses a size of zero in any dimension but the batch, as PyTorch's adaptive pooling does.
     fn refuse_empty(&self, op: &str, x: &Tensor) -> Result<()> {
         match (self.spec.window, x.shape().get(1..).and_then(|sizes| sizes.iter().position(|&s| s == 0))) {
             (Window::Adaptive, Some(at)) => Err(Error::shape(format!(
@@ -289,7 +289,7 @@ impl Problem {
     }
 }
 
-/// The elements row-major, or with their channels innermost where they lie so and the engine takes it.
+/// The elements in row-major order, or channels last if `x` has that order and the engine supports it.
 fn readable(x: &Tensor) -> Result<Tensor> {
     if x.is_channels_last() { Ok(x.clone()) } else { x.contiguous() }
 }

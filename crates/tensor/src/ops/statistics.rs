@@ -72,7 +72,7 @@ impl Tensor {
         self.std_dims([], correction, false)
     }
 
-    /// Standard deviation over the named dimensions (none named: all). Where it is zero, so is its gradient.
+    /// Standard deviation over the named dimensions (none named: all). Its gradient is zero where the deviation is.
     pub fn std_dims(&self, dims: impl AsDims, correction: f64, keepdim: bool) -> Result<Tensor> {
         let dims = dims.as_dims();
         self.needs_float("std")?;
@@ -217,7 +217,7 @@ impl Tensor {
         self.median_whole("median", false)
     }
 
-    /// The median along `dim`, the lower of two middle ones, and where it is.
+    /// The median along `dim`, the lower of two middle ones, and its index.
     pub fn median_dim(&self, dim: isize, keepdim: bool) -> Result<(Tensor, Tensor)> {
         self.median_along("median", dim, keepdim, false)
     }
@@ -227,12 +227,12 @@ impl Tensor {
         self.median_whole("nanmedian", true)
     }
 
-    /// The median of the elements along `dim` that are not NaN, and where it is.
+    /// The median of the elements along `dim` that are not NaN, and its index.
     pub fn nanmedian_dim(&self, dim: isize, keepdim: bool) -> Result<(Tensor, Tensor)> {
         self.median_along("nanmedian", dim, keepdim, true)
     }
 
-    /// The value below which a fraction `q` of the elements lies, between neighbours by linear interpolation; along a
+    /// The value below which a fraction `q` of the elements is, with linear interpolation between neighbours; along a
     /// dimension or of all. NaN if any element is.
     pub fn quantile(&self, q: f64, dim: Option<isize>, keepdim: bool) -> Result<Tensor> {
         self.needs_float("quantile")?;
