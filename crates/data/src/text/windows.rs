@@ -37,7 +37,7 @@ impl TokenWindows {
         Ok(Self { tokens, block_size, stride: 1 })
     }
 
-    /// How far apart windows start; 1 unless set, the block's size for windows that do not overlap.
+    /// How far apart windows start; 1 by default, the block's size for windows that do not overlap.
     pub fn stride(mut self, stride: usize) -> Result<Self> {
         if stride == 0 {
             return Err(Error::value("TokenWindows: the stride must be at least 1"));

@@ -143,7 +143,7 @@ impl RandomCrop {
         self
     }
 
-    /// What the border is made of; zeros unless set.
+    /// What the border is made of; zeros by default.
     pub fn padding_mode(mut self, mode: PadMode) -> Self {
         self.mode = mode;
         self

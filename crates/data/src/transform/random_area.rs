@@ -58,7 +58,7 @@ impl RandomResizedCrop {
         Ok(self)
     }
 
-    /// Whether pixels are averaged when shrinking; so unless set.
+    /// Whether pixels are averaged when shrinking; true by default.
     pub fn antialias(mut self, antialias: bool) -> Self {
         self.antialias = antialias;
         self

@@ -135,7 +135,7 @@ impl<O> DistributedOptimizer<O> {
 }
 
 impl<O> DistributedOptimizerBuilder<O> {
-    /// How gradients are combined: their mean unless set, or their sum.
+    /// How gradients are combined: their mean by default, or their sum.
     pub fn op(mut self, op: ReduceOp) -> Self {
         self.shared.op = op;
         self
@@ -147,7 +147,7 @@ impl<O> DistributedOptimizerBuilder<O> {
         self
     }
 
-    /// Backward passes whose gradients are added up before they are sent; 1 unless set.
+    /// Backward passes whose gradients are added up before they are sent; 1 by default.
     pub fn backward_passes_per_step(mut self, passes: u32) -> Self {
         self.shared.passes = passes;
         self

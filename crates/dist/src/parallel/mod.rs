@@ -58,7 +58,7 @@ pub struct Builder<M> {
 }
 
 impl<M: Module> Builder<M> {
-    /// Bytes of a bucket in MiB, 25 unless set. The first bucket has 1 MiB at most, so that communication starts early.
+    /// Bytes of a bucket in MiB, 25 by default. The first bucket has 1 MiB at most, so that communication starts early.
     pub fn bucket_cap_mb(mut self, mib: f64) -> Self {
         self.settings.bucket_bytes = (mib * (1 << 20) as f64) as usize;
         self

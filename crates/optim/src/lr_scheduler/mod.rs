@@ -63,7 +63,7 @@ pub trait LrScheduler: Stateful + Send {
         self.load_state(state_dict)
     }
 
-    /// Takes back one step's count, and no more: how a sequence prepares what it is made of.
+    /// Undoes one step's count and changes nothing else: a sequence prepares its parts with it.
     #[doc(hidden)]
     fn undo(&mut self);
 
@@ -96,7 +96,7 @@ pub trait Policy: Send + 'static {
     fn first(&self, _base_lr: f64) -> Option<f64> {
         None
     }
-    /// The base rates, where they are not those of the groups.
+    /// The base rates if they differ from the groups' rates.
     fn base_lrs(&self) -> Option<Vec<f64>> {
         None
     }
@@ -243,7 +243,7 @@ impl<P: Policy> Stateful for Scheduler<P> {
     }
 }
 
-/// Defines a schedule's options: one its `new` may take, those with a default and a setter, and what it keeps between
+/// Defines a schedule's options: one that `new` may take, those with a default and a setter, and the state between
 /// steps. The names in PyTorch's state dict follow `as`.
 macro_rules! schedule {
     (

@@ -29,7 +29,7 @@ impl<'a> AttentionOptions<'a> {
         self
     }
 
-    /// The probability of dropping an attention weight; 0 unless set. Applied whenever set: pass 0 in evaluation.
+    /// The probability of dropping an attention weight; 0 by default. Applied whenever set: pass 0 in evaluation.
     pub fn dropout_p(mut self, p: f64) -> Self {
         self.dropout_p = p;
         self
@@ -41,7 +41,7 @@ impl<'a> AttentionOptions<'a> {
         self
     }
 
-    /// The factor of the scores; `1 / sqrt(head size)` unless set.
+    /// The factor of the scores; `1 / sqrt(head size)` by default.
     pub fn scale(mut self, scale: impl Into<Option<f64>>) -> Self {
         self.scale = scale.into();
         self

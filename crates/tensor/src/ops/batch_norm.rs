@@ -64,13 +64,13 @@ impl<'a> BatchNormOptions<'a> {
         self
     }
 
-    /// The weight of the batch's statistics in the running ones; 0.1 unless set.
+    /// The weight of the batch's statistics in the running ones; 0.1 by default.
     pub fn momentum(mut self, momentum: f64) -> Self {
         self.momentum = momentum;
         self
     }
 
-    /// Added to the variance; 1e-5 unless set.
+    /// Added to the variance; 1e-5 by default.
     pub fn eps(mut self, eps: f64) -> Self {
         self.eps = eps;
         self
@@ -134,13 +134,13 @@ impl<'a> InstanceNormOptions<'a> {
         self
     }
 
-    /// The weight of the input's statistics in the running ones; 0.1 unless set.
+    /// The weight of the input's statistics in the running ones; 0.1 by default.
     pub fn momentum(mut self, momentum: f64) -> Self {
         self.momentum = momentum;
         self
     }
 
-    /// Added to the variance; 1e-5 unless set.
+    /// Added to the variance; 1e-5 by default.
     pub fn eps(mut self, eps: f64) -> Self {
         self.eps = eps;
         self
@@ -218,7 +218,7 @@ struct Backward {
 }
 
 impl Backward {
-    /// Gradients from the output's gradient, or from the following ReLU's if `positive` holds its output.
+    /// Gradients from the output's gradient, or from the gradient of a following ReLU if `ctx.mask` holds its output.
     fn run(&self, ctx: &Ctx, dy: &Tensor, needs: [bool; 3]) -> Result<NormGrads> {
         let unchanged = self.bias.as_ref().is_none_or(|(bias, version)| bias.version() == *version);
         match ctx.mask {

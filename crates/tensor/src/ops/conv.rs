@@ -44,25 +44,25 @@ impl Default for ConvOptions {
 }
 
 impl ConvOptions {
-    /// Steps of the kernel; 1 unless set.
+    /// Steps of the kernel; 1 by default.
     pub fn stride(mut self, stride: impl Into<Sizes>) -> Self {
         self.stride = stride.into();
         self
     }
 
-    /// Zeros on both sides, or [`Padding::Same`]; none unless set.
+    /// Zeros on both sides, or [`Padding::Same`]; none by default.
     pub fn padding(mut self, padding: impl Into<Padding>) -> Self {
         self.padding = padding.into();
         self
     }
 
-    /// Distance between the kernel's taps; 1 unless set.
+    /// Distance between the kernel's taps; 1 by default.
     pub fn dilation(mut self, dilation: impl Into<Sizes>) -> Self {
         self.dilation = dilation.into();
         self
     }
 
-    /// Independent groups of channels; 1 unless set.
+    /// Independent groups of channels; 1 by default.
     pub fn groups(mut self, groups: usize) -> Self {
         self.groups = groups;
         self
@@ -86,31 +86,31 @@ impl Default for ConvTransposeOptions {
 }
 
 impl ConvTransposeOptions {
-    /// Distance between the places two neighbouring inputs go to; 1 unless set.
+    /// Stride: distance between the outputs of two neighbouring inputs; 1 by default.
     pub fn stride(mut self, stride: impl Into<Sizes>) -> Self {
         self.stride = stride.into();
         self
     }
 
-    /// Taken off the output on both sides; 0 unless set.
+    /// Taken off the output on both sides; 0 by default.
     pub fn padding(mut self, padding: impl Into<Sizes>) -> Self {
         self.padding = padding.into();
         self
     }
 
-    /// Added to the output on one side; 0 unless set.
+    /// Added to the output on one side; 0 by default.
     pub fn output_padding(mut self, output_padding: impl Into<Sizes>) -> Self {
         self.output_padding = output_padding.into();
         self
     }
 
-    /// Distance between the kernel's taps; 1 unless set.
+    /// Distance between the kernel's taps; 1 by default.
     pub fn dilation(mut self, dilation: impl Into<Sizes>) -> Self {
         self.dilation = dilation.into();
         self
     }
 
-    /// Independent groups of channels; 1 unless set.
+    /// Independent groups of channels; 1 by default.
     pub fn groups(mut self, groups: usize) -> Self {
         self.groups = groups;
         self

@@ -31,13 +31,13 @@ impl<'a> CrossEntropyOptions<'a> {
         self
     }
 
-    /// The class index that counts for nothing; -100 unless set.
+    /// The class index to ignore; -100 by default.
     pub fn ignore_index(mut self, ignore_index: i64) -> Self {
         self.ignore_index = ignore_index;
         self
     }
 
-    /// How much of the target is spread over all classes, from 0 to 1; 0 unless set.
+    /// Label smoothing: the share of the target spread over all classes, from 0 to 1; 0 by default.
     pub fn label_smoothing(mut self, label_smoothing: f64) -> Self {
         self.label_smoothing = label_smoothing;
         self

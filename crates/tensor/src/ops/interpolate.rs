@@ -47,7 +47,7 @@ impl InterpolateOptions {
         Self { scale_factor: Some(SmallVec::from_slice(factors.as_ref())), ..Self::default() }
     }
 
-    /// How values between positions are found; [`InterpolateMode::Nearest`] unless set.
+    /// How values between positions are found; [`InterpolateMode::Nearest`] by default.
     pub fn mode(mut self, mode: InterpolateMode) -> Self {
         self.mode = mode;
         self

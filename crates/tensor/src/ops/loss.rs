@@ -352,19 +352,19 @@ impl Default for TripletMargin {
 }
 
 impl TripletMargin {
-    /// By how much the positive must be nearer; 1 unless set.
+    /// By how much the positive must be nearer; 1 by default.
     pub fn margin(mut self, margin: f64) -> Self {
         self.margin = margin;
         self
     }
 
-    /// The norm distances are measured in; 2 unless set.
+    /// The norm distances are measured in; 2 by default.
     pub fn p(mut self, p: f64) -> Self {
         self.p = p;
         self
     }
 
-    /// Added to differences; 1e-6 unless set.
+    /// Added to differences; 1e-6 by default.
     pub fn eps(mut self, eps: f64) -> Self {
         self.eps = eps;
         self

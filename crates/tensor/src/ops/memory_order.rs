@@ -1,8 +1,8 @@
 //! Memory order of results: which dimension is innermost.
 //!
 //! Results keep the order of their operands as in PyTorch: copies by `preserve_format`, pointwise results by the
-//! operands' strides, images whose channels lie innermost through convolutions, pooling and normalisation. Row-major
-//! operands give row-major results without a look at strides. Engines see the dimensions of a permuted result in its
+//! operands' strides, channels-last images through convolutions, pooling and normalisation. Row-major
+//! operands give row-major results without looking at strides. Engines see the dimensions of a permuted result in its
 //! memory order, so that their fast paths for contiguous data apply.
 
 use crate::Tensor;

@@ -29,19 +29,19 @@ impl MaxPool {
         Self { kernel: kernel_size.into(), stride: None, padding: 0.into(), dilation: 1.into(), ceil_mode: false }
     }
 
-    /// Steps of the window; its size unless set.
+    /// Steps of the window; its size by default.
     pub fn stride(mut self, stride: impl Into<Sizes>) -> Self {
         self.stride = Some(stride.into());
         self
     }
 
-    /// Positions added on both sides, which never win; 0 unless set.
+    /// Positions added on both sides, which never win; 0 by default.
     pub fn padding(mut self, padding: impl Into<Sizes>) -> Self {
         self.padding = padding.into();
         self
     }
 
-    /// Distance between the window's positions; 1 unless set.
+    /// Distance between the window's positions; 1 by default.
     pub fn dilation(mut self, dilation: impl Into<Sizes>) -> Self {
         self.dilation = dilation.into();
         self
@@ -85,13 +85,13 @@ impl AvgPool {
         }
     }
 
-    /// Steps of the window; its size unless set.
+    /// Steps of the window; its size by default.
     pub fn stride(mut self, stride: impl Into<Sizes>) -> Self {
         self.stride = Some(stride.into());
         self
     }
 
-    /// Zeros on both sides; 0 unless set.
+    /// Zeros on both sides; 0 by default.
     pub fn padding(mut self, padding: impl Into<Sizes>) -> Self {
         self.padding = padding.into();
         self
@@ -103,7 +103,7 @@ impl AvgPool {
         self
     }
 
-    /// Whether padding counts in the average, as it does unless set.
+    /// Whether padding counts in the average; true by default.
     pub fn count_include_pad(mut self, count: bool) -> Self {
         self.count_include_pad = count;
         self
