@@ -160,7 +160,7 @@ impl<D: Dataset + 'static, B: Send + 'static> DataLoaderBuilder<D, B> {
 
     common_options!();
 
-    /// Whether the order is random, anew in every epoch.
+    /// Whether the order is random and changes every epoch.
     pub fn shuffle(mut self, shuffle: bool) -> Self {
         self.shuffle = Some(shuffle);
         self

@@ -5,7 +5,7 @@ use rushlight_core::{Error, Result};
 use rushlight_tensor::Tensor;
 use std::sync::Arc;
 
-/// Every window of a row of tokens, with the window one further on as its target: what a language model is trained on.
+/// Language-model samples: every window of a token sequence, with the window shifted by one as its target.
 ///
 /// ```
 /// # mod rushlight { pub use rushlight_data as data; }

@@ -34,7 +34,7 @@ impl AreaRange {
     }
 }
 
-/// How often an area is drawn before giving up.
+/// Attempts to draw an area before the fallback.
 const TRIES: usize = 10;
 
 /// A random area of the image, resized: the usual augmentation for ImageNet.
