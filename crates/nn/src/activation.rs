@@ -211,7 +211,7 @@ pub struct GELU {
 }
 
 impl GELU {
-    /// The layer, by the error function unless said otherwise.
+    /// The layer, by the error function by default.
     pub fn new() -> Self {
         Self::default()
     }
@@ -352,7 +352,7 @@ pub struct PReLUBuilder {
 }
 
 impl PReLU {
-    /// One slope, 0.25 at first, unless said otherwise.
+    /// One slope, 0.25 at first, by default.
     pub fn new() -> PReLUBuilder {
         PReLUBuilder { num_parameters: 1, init: 0.25, options: Options::default() }
     }
@@ -400,7 +400,7 @@ pub struct RReLU {
 }
 
 impl RReLU {
-    /// Slopes between 1/8 and 1/3 unless said otherwise.
+    /// Slopes between 1/8 and 1/3 by default.
     pub fn new() -> Self {
         Self { lower: 0.125, upper: 1.0 / 3.0, training: Training::default() }
     }

@@ -12,7 +12,7 @@ pub struct CosineSimilarity {
 }
 
 impl CosineSimilarity {
-    /// Along dimension 1 unless said otherwise.
+    /// Along dimension 1 by default.
     pub fn new() -> Self {
         Self { dim: 1, eps: 1e-8 }
     }
@@ -50,7 +50,7 @@ pub struct PairwiseDistance {
 }
 
 impl PairwiseDistance {
-    /// Euclidean unless said otherwise.
+    /// Euclidean by default.
     pub fn new() -> Self {
         Self { p: 2.0, eps: 1e-6, keepdim: false }
     }

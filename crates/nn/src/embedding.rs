@@ -123,7 +123,7 @@ impl Embedding {
         EmbeddingBuilder::of(Table::Random { num_embeddings, embedding_dim }, false)
     }
 
-    /// A table with these rows, which are shared; frozen unless said otherwise.
+    /// A table with these rows, which are shared; frozen by default.
     pub fn from_pretrained(embeddings: &Tensor) -> EmbeddingBuilder {
         EmbeddingBuilder::of(Table::Given(embeddings.clone()), true)
     }

@@ -66,7 +66,7 @@ impl EmbeddingBag {
         EmbeddingBagBuilder::of(Table::Random { num_embeddings, embedding_dim }, false)
     }
 
-    /// A table with these rows, which are shared; frozen unless said otherwise.
+    /// A table with these rows, which are shared; frozen by default.
     pub fn from_pretrained(embeddings: &Tensor) -> EmbeddingBagBuilder {
         EmbeddingBagBuilder::of(Table::Given(embeddings.clone()), true)
     }

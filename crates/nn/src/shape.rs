@@ -15,7 +15,7 @@ impl Forward for Identity {
     }
 }
 
-/// Merges dimensions into one; all but the batch's unless said otherwise.
+/// Merges dimensions into one; all but the batch's by default.
 #[derive(Clone, Copy, Debug, Module)]
 #[module(extra_repr = "Self::settings")]
 pub struct Flatten {

@@ -68,5 +68,5 @@ class Preemption:
             try:
                 subprocess.run(["scontrol", "requeue", job], check=True)
             except (OSError, subprocess.CalledProcessError) as error:
-                print(f"rushlight: scontrol requeue {job} did not work ({error}); submit the job again to go on", file=sys.stderr)
+                print(f"rushlight: scontrol requeue {job} failed ({error}); submit the job again to continue", file=sys.stderr)
         return REQUEUE_CODE

@@ -319,7 +319,7 @@ pub trait Backend: Send + Sync + 'static {
         composed::avg_pool_backward(spec, dy, dx)
     }
 
-    // ---- fused families: contiguous unless said otherwise; statistics are f32 for half types, else of the input's
+    // ---- fused families: contiguous by default; statistics are f32 for half types, else of the input's
     // dtype
     /// Softmax, or its logarithm, of contiguous `[outer, n, inner]` over `n`.
     fn softmax(&self, log: bool, dims: [usize; 3], x: View, y: View) -> Result<()> {

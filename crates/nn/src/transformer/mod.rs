@@ -70,7 +70,7 @@ pub struct TransformerBuilder {
 }
 
 impl Transformer {
-    /// 512 features, 8 heads and 6 layers on each side, unless said otherwise.
+    /// 512 features, 8 heads and 6 layers on each side, by default.
     pub fn new() -> TransformerBuilder {
         TransformerBuilder {
             config: LayerConfig::new(512, 8),

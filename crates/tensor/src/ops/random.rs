@@ -92,7 +92,7 @@ impl Tensor {
         Tensor::random("randn", shape.as_ref(), normal, DType::F32, generator, options.into())
     }
 
-    /// Integers in `[low, high)`, `int64` unless said otherwise.
+    /// Integers in `[low, high)`, `int64` by default.
     pub fn randint(low: i64, high: i64, shape: impl AsRef<[usize]>, options: impl Into<Options>) -> Result<Tensor> {
         if low >= high {
             return Err(Error::value(format!(
