@@ -50,8 +50,8 @@ fn same_device(op: &str, tensors: &[&Tensor], arg: Option<Arg>) -> Result<()> {
 /// use rushlight_tensor::{Tensor, foreach};
 /// let (param, grad) = (Tensor::new([1.0f32, 2.0])?, Tensor::new([10.0f32, 20.0])?);
 /// let rule = UpdateRule::Sgd { decay: 0.0, gain: 0.0, step: 0.0, grad_step: 0.1 };
-/// let update =
-///     foreach::Update { param: &param, grad: &grad, state: [None; 3], maximize: false, weight_decay: 0.0, shrink: 1.0, rule };
+/// let (state, maximize, weight_decay, shrink) = ([None; 3], false, 0.0, 1.0);
+/// let update = foreach::Update { param: &param, grad: &grad, state, maximize, weight_decay, shrink, rule };
 /// foreach::update(&[update], 0.5)?;
 /// assert_eq!(param.to_vec::<f32>()?, [0.5, 1.0]);
 /// # Ok::<(), rushlight_core::Error>(())

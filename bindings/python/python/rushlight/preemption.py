@@ -18,7 +18,8 @@ import sys
 
 __all__ = ["REQUEUE_CODE", "Preemption"]
 
-#: The exit code by which a program asks to be queued again. ``rushlight run`` passes it on, scripts of ``rushlight job`` act on it.
+#: Exit code of a program that requests to be requeued. ``rushlight run`` passes it on; scripts of ``rushlight job`` act
+#: on it.
 REQUEUE_CODE = 75
 
 

@@ -6,7 +6,8 @@
 //! let path = folder.join("trace.json");
 //! std::fs::write(&path, r#"{"traceEvents": [
 //!     {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#0", "pid": 1, "tid": 1, "ts": 0, "dur": 1000},
-//!     {"ph": "X", "cat": "user_annotation", "name": "enumerate(DataLoader)#next", "pid": 1, "tid": 1, "ts": 0, "dur": 600},
+//!     {"ph": "X", "cat": "user_annotation", "name": "enumerate(DataLoader)#next",
+//!      "pid": 1, "tid": 1, "ts": 0, "dur": 600},
 //!     {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 600, "dur": 300}]}"#)?;
 //! let summary = rushlight_profile::summary::Summary::read(&path)?;
 //! assert_eq!(summary.steps, 1);

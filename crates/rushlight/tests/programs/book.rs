@@ -1,5 +1,5 @@
 //! The book and the other pages: complete, linked, and naming only commands and settings that exist. Its programs run
-//! as doc tests.
+//! as doc tests. Sources: comments within 120 columns, files within 700 lines.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -121,6 +121,37 @@ fn settings_and_scripts_exist() {
         }
     }
     assert!(missing.is_empty(), "{missing:#?}");
+}
+
+/// Comments and files of a length that people read.
+#[test]
+fn sources_are_readable() {
+    const COLUMNS: usize = 120;
+    const LINES: usize = 700;
+    let root = root();
+    let mut sources = Vec::new();
+    for directory in ["crates", "bindings", "bench", "tests", "fuzz"] {
+        files(&root.join(directory), &[".rs", ".py", ".cu", ".cuh", ".h", ".cl"], &mut sources);
+    }
+    let mut faults = Vec::new();
+    for path in sources {
+        let Ok(text) = fs::read_to_string(&path) else { continue };
+        let name = path.strip_prefix(&root).unwrap().display();
+        let lines = text.lines().count();
+        if lines > LINES {
+            faults.push(format!("{name} has {lines} lines: split it by subject into files of at most {LINES}"));
+        }
+        let marks: &[&str] = if path.extension().is_some_and(|e| e == "py") { &["#"] } else { &["//", "* ", "/*"] };
+        for (number, line) in text.lines().enumerate() {
+            let comment = line.trim_start();
+            // A table or a link cannot be broken.
+            let breakable = !comment.contains("://") && !comment.trim_start_matches(['/', '!', ' ']).starts_with('|');
+            if breakable && marks.iter().any(|mark| comment.starts_with(mark)) && line.chars().count() > COLUMNS {
+                faults.push(format!("{name}:{}: a comment over {COLUMNS} columns: wrap it", number + 1));
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
 /// Every `rushlight job` of the book writes a script, and every `rushlight` command is one.

@@ -13,7 +13,8 @@ use std::path::PathBuf;
 /// ```
 /// # mod rushlight { pub use rushlight_train as train; }
 /// use rushlight::train::{ModelCheckpoint, Mode, Trainer};
-/// let trainer = Trainer::new().checkpoint(ModelCheckpoint::new().monitor("val_accuracy", Mode::Max).save_top_k(2).every_n_train_steps(500));
+/// let best = ModelCheckpoint::new().monitor("val_accuracy", Mode::Max).save_top_k(2);
+/// let trainer = Trainer::new().checkpoint(best.every_n_train_steps(500));
 /// ```
 #[derive(Clone, Debug)]
 pub struct ModelCheckpoint {
